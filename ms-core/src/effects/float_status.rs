@@ -3,10 +3,11 @@
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, NodeId, ValueId, count_nodes};
 use crate::ops::{
-    self, ALL, ASSIGN, BROADCAST_TO, CAST, CLEAR_FLOAT_STATUS, CONSTANT, Control, Effects, GET_FLOAT_STATUS, ISFINITE,
-    LOGICAL_AND, LOGICAL_NOT, Loop, OpDef, STOP_GRADIENT, TENSOR_MOVE, has_effect,
+    self, ALL, ASSIGN, BROADCAST_TO, BroadcastToAttrs, CAST, CLEAR_FLOAT_STATUS, CONSTANT, CastAttrs, ConstantAttrs,
+    Control, Effects, GET_FLOAT_STATUS, ISFINITE, LOGICAL_AND, LOGICAL_NOT, Loop, OpDef, ReduceAttrs, STOP_GRADIENT,
+    TENSOR_MOVE, has_effect,
 };
-use crate::tensor::{Attr, Attrs, DType, Literal, Op, Scalar, Type};
+use crate::tensor::{Attrs, DType, Literal, Op, Scalar, Type};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -203,7 +204,7 @@ impl<'g> Watch<'g> {
         };
         node.regions = node.regions.iter().enumerate().map(region).collect::<Result<_>>()?;
         if let Some(at) = operand {
-            let truth = Attrs::new([Attr::Literal(Literal::scalar(Scalar::Bool(true), DType::Bool))]);
+            let truth = ConstantAttrs::attrs(Literal::scalar(Scalar::Bool(true), DType::Bool));
             let begin = self.add(&CONSTANT, truth, &[])?;
             node.inputs.insert(at, begin);
         }
@@ -225,14 +226,14 @@ impl<'g> Watch<'g> {
             return Ok(finite);
         }
         let axes: Vec<usize> = (0..rank).collect();
-        self.add(&ALL, Attrs::new([(&axes[..]).into(), false.into()]), &[finite])
+        self.add(&ALL, ReduceAttrs::attrs(&axes[..], false), &[finite])
     }
 
     /// The conjunction of these values.
     fn every(&mut self, values: Vec<ValueId>) -> Result<ValueId> {
         let mut values = values.into_iter();
         let Some(first) = values.next() else {
-            let truth = Attrs::new([Attr::Literal(Literal::scalar(Scalar::Bool(true), DType::Bool))]);
+            let truth = ConstantAttrs::attrs(Literal::scalar(Scalar::Bool(true), DType::Bool));
             return self.add(&CONSTANT, truth, &[]);
         };
         values.try_fold(first, |all, it| self.add(&LOGICAL_AND, Attrs::none(), &[all, it]))
@@ -243,8 +244,8 @@ impl<'g> Watch<'g> {
         let between = self.finite[begin.0 as usize..end.0 as usize].iter().flatten().copied().collect();
         let all = self.every(between)?;
         let met = self.add(&LOGICAL_NOT, Attrs::none(), &[all])?;
-        let met = self.add(&CAST, Attrs::new([DType::F32.into()]), &[met])?;
-        self.add(&BROADCAST_TO, Attrs::new([(&[ops::STATUS_SIZE][..]).into()]), &[met])
+        let met = self.add(&CAST, CastAttrs::attrs(DType::F32), &[met])?;
+        self.add(&BROADCAST_TO, BroadcastToAttrs::attrs(&[ops::STATUS_SIZE][..]), &[met])
     }
 }
 

@@ -59,7 +59,7 @@ fn node_name(graph: usize, id: NodeId) -> String {
 /// The op, and a line for each attribute.
 fn node_label(node: &Node) -> Result<String, fmt::Error> {
     let mut label = node.op.name().to_string();
-    for (name, attr) in node.op.0.attrs.iter().zip(node.attrs.as_slice()) {
+    for (name, attr) in node.op.0.attrs.iter().map(|it| it.name).zip(node.attrs.as_slice()) {
         let mut text = String::new();
         write_attr(attr, &mut text)?;
         if let Some((cut, _)) = text.char_indices().nth(40) {

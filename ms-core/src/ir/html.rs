@@ -94,7 +94,7 @@ fn items(
     }
     for (_, node) in graph.nodes() {
         let mut detail = String::new();
-        for (name, attr) in node.op.0.attrs.iter().zip(node.attrs.as_slice()) {
+        for (name, attr) in node.op.0.attrs.iter().map(|it| it.name).zip(node.attrs.as_slice()) {
             write!(detail, "{name} = ")?;
             write_attr(attr, &mut detail)?;
             detail.push('\n');

@@ -3,13 +3,18 @@
 
 use super::testing::Random;
 use super::{Graph, Node, ValueId};
-use crate::tensor::{Attr, Attrs, DType, Literal, Op, OpInfo, Type};
+use crate::tensor::{Attr, AttrInfo, AttrKind, Attrs, DType, Literal, Op, OpInfo, Type};
 use std::sync::Arc;
+
+/// An attribute; kinds are part of the semantics.
+const fn any(name: &'static str) -> AttrInfo {
+    AttrInfo { name, kind: AttrKind::Int }
+}
 
 static OPS: &[OpInfo] = &[
     OpInfo { number: 1, name: "plain", attrs: &[] },
-    OpInfo { number: 2, name: "one", attrs: &["value"] },
-    OpInfo { number: 3, name: "three", attrs: &["first", "second", "third"] },
+    OpInfo { number: 2, name: "one", attrs: &[any("value")] },
+    OpInfo { number: 3, name: "three", attrs: &[any("first"), any("second"), any("third")] },
     OpInfo { number: 4, name: "return_", attrs: &[] },
 ];
 

@@ -70,8 +70,9 @@ impl Structure<'_> {
             for (i, &id) in node.outputs.iter().enumerate() {
                 self.definition(Some(node_id), id, Def::Result(node_id, i as u32), &mut defined);
             }
-            let (names, attrs) = (node.op.0.attrs, node.attrs.as_slice());
-            if names.len() != attrs.len() {
+            let (declared, attrs) = (node.op.0.attrs, node.attrs.as_slice());
+            if declared.len() != attrs.len() {
+                let names: Vec<&str> = declared.iter().map(|it| it.name).collect();
                 self.refuse(Some(node_id), format!("{} attributes for the names {names:?}", attrs.len()));
             }
         }

@@ -4,7 +4,7 @@ use super::plan::{
     Argument, Buffer, Carry, IndexedAxis, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Routine, Span, View,
 };
 use super::routines::PlanNames;
-use crate::ir::text::InputNames;
+use crate::ir::text::{InputNames, write_attrs};
 use std::fmt::{self, Display, Formatter};
 
 impl Plan {
@@ -88,7 +88,9 @@ fn write_step(plan: &Plan, step: &PlanStep, f: &mut Formatter<'_>) -> fmt::Resul
         PlanStep::Product { a, b, out } => writeln!(f, "{} = product {}, {}", view(out), view(a), view(b)),
         PlanStep::Library { op, attrs, inputs, outputs, .. } => {
             let (inputs, outputs) = (join(inputs.iter().map(view)), join(outputs.iter().map(view)));
-            writeln!(f, "{outputs} = {} {inputs} {:?}", op.name(), attrs.as_slice())
+            write!(f, "{outputs} = {} {inputs}", op.name())?;
+            write_attrs(*op, attrs, f)?;
+            writeln!(f)
         }
         PlanStep::Check { op, of, axis, positions, .. } => {
             writeln!(f, "check {} {of} axis {axis}, {}", op.name(), view(positions))

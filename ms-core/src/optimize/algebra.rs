@@ -4,10 +4,10 @@ use super::uniform::Uniform;
 use super::{Pass, PassContext};
 use crate::ir::{Graph, Node, Rewriter, Type, ValueId, Values, rewrite};
 use crate::ops::{
-    ABS, ADD, BROADCAST_TO, CEIL, CONSTANT, DIV, FLOOR, FULL, LOGICAL_NOT, MAXIMUM, MINIMUM, MUL, NEG, RELU, ROUND,
-    SELECT, SIGN, SUB, TRUNC,
+    ABS, ADD, BROADCAST_TO, BroadcastToAttrs, CEIL, CONSTANT, ConstantAttrs, DIV, FLOOR, FULL, FullAttrs, LOGICAL_NOT,
+    MAXIMUM, MINIMUM, MUL, NEG, RELU, ROUND, SELECT, SIGN, SUB, TRUNC,
 };
-use crate::tensor::{Attr, Attrs, DType, Literal, Op, Scalar};
+use crate::tensor::{Attrs, DType, Literal, Op, Scalar};
 use smallvec::smallvec;
 use std::borrow::Cow;
 
@@ -118,8 +118,8 @@ fn div(it: &mut Term<'_, '_>) -> Option<Values> {
             if !power(divisor) || !power(factor) || !is_normal(factor, it.ty.dtype) {
                 return None;
             }
-            let literal = Attr::Literal(Literal::scalar(Scalar::Float(factor), it.ty.dtype));
-            let factor = it.add(CONSTANT.op(), Attrs::new([literal]), &[], Type::of(it.ty.dtype, &[]));
+            let literal = Literal::scalar(Scalar::Float(factor), it.ty.dtype);
+            let factor = it.add(CONSTANT.op(), ConstantAttrs::attrs(literal), &[], Type::of(it.ty.dtype, &[]));
             // A scalar may lack the result's shape.
             let factor = if it.rewriter.graph().ty(a) == it.ty { factor[0] } else { it.broadcast(factor[0])?[0] };
             it.become_op(MUL.op(), &[a, factor])
@@ -214,7 +214,7 @@ impl Term<'_, '_> {
     }
 
     fn broadcast(&mut self, value: ValueId) -> Option<Values> {
-        let attrs = Attrs::new([self.ty.shape()?[..].into()]);
+        let attrs = BroadcastToAttrs::attrs(&self.ty.shape()?[..]);
         Some(self.add(BROADCAST_TO.op(), attrs, &[value], self.ty.clone()))
     }
 
@@ -225,8 +225,8 @@ impl Term<'_, '_> {
     }
 
     fn zeros(&mut self) -> Option<Values> {
-        let zero = Attr::Literal(Literal::scalar(Scalar::Int(0), self.ty.dtype));
-        let attrs = Attrs::new([zero, self.ty.shape()?[..].into()]);
+        let zero = Literal::scalar(Scalar::Int(0), self.ty.dtype);
+        let attrs = FullAttrs::attrs(zero, &self.ty.shape()?[..]);
         Some(self.add(FULL.op(), attrs, &[], self.ty.clone()))
     }
 }

@@ -2,8 +2,11 @@
 
 use super::{Pass, PassContext};
 use crate::ir::{Graph, Node, Reducer, Rewriter, ValueId, Values, rewrite};
-use crate::ops::{self, ASSIGN, BROADCAST_TO, CAST, Lowering, PERMUTE, RESHAPE, SLICE, STOP_GRADIENT, definition};
-use crate::tensor::{Attrs, DType, Kind, Op, Type};
+use crate::ops::{
+    self, ASSIGN, BROADCAST_TO, BroadcastToAttrs, CAST, CastAttrs, Lowering, PERMUTE, PermuteAttrs, RESHAPE,
+    ReshapeAttrs, SLICE, STOP_GRADIENT, SliceAttrs, definition,
+};
+use crate::tensor::{DType, Kind, Op, Type};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 
@@ -76,8 +79,11 @@ impl View {
         Some(match OPS.iter().position(|&op| op == node.op)? {
             0 => Self::Reshape,
             1 => Self::BroadcastTo,
-            2 => Self::Permute(node.attrs.sizes(0)),
-            3 => Self::Slice { starts: node.attrs.ints(0).into(), steps: node.attrs.ints(2).into() },
+            2 => Self::Permute(PermuteAttrs::of(&node.attrs).axes().sizes()),
+            3 => {
+                let it = SliceAttrs::of(&node.attrs);
+                Self::Slice { starts: it.starts().as_slice().into(), steps: it.steps().as_slice().into() }
+            }
             _ => Self::Cast,
         })
     }
@@ -131,13 +137,11 @@ impl View {
         let shape = || ty.dims.iter().map(|dim| dim.raw());
         let shape = || shape().collect::<SmallVec<[i64; 4]>>();
         let (op, attrs) = match self {
-            Self::Reshape => (RESHAPE.op(), Attrs::new([shape()[..].into()])),
-            Self::BroadcastTo => (BROADCAST_TO.op(), Attrs::new([shape()[..].into()])),
-            Self::Permute(axes) => (PERMUTE.op(), Attrs::new([axes[..].into()])),
-            Self::Slice { starts, steps } => {
-                (SLICE.op(), Attrs::new([starts[..].into(), shape()[..].into(), steps[..].into()]))
-            }
-            Self::Cast => (CAST.op(), Attrs::new([ty.dtype.into()])),
+            Self::Reshape => (RESHAPE.op(), ReshapeAttrs::attrs(&shape()[..])),
+            Self::BroadcastTo => (BROADCAST_TO.op(), BroadcastToAttrs::attrs(&shape()[..])),
+            Self::Permute(axes) => (PERMUTE.op(), PermuteAttrs::attrs(&axes[..])),
+            Self::Slice { starts, steps } => (SLICE.op(), SliceAttrs::attrs(&starts[..], &shape()[..], &steps[..])),
+            Self::Cast => (CAST.op(), CastAttrs::attrs(ty.dtype)),
         };
         Node { location: old.location, ..Node::new(op, attrs, [x]) }
     }

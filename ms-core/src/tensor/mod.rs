@@ -47,7 +47,7 @@ pub use layout::{IntoShape, Layout, Shape, Strides, broadcast_shapes, broadcast_
 pub use literal::Literal;
 pub use memory::{Memory, MemorySpace};
 pub use nested::{Nested, Suffixes};
-pub use op::{Attr, Attrs, Op, OpInfo};
+pub use op::{Attr, AttrInfo, AttrKind, Attrs, Op, OpInfo};
 pub use parameter::{
     Created, Dependent, Gathered, Parameter, Role, SlotId, TakenSlot, WeakParameter, apart, is_apart, with_created,
 };

@@ -1,6 +1,6 @@
 //! The identity of an op in a call: its stable number and its attributes.
 
-use super::dim::{Dim, Dims};
+use super::dim::Dim;
 use super::dtype::DType;
 use super::literal::Literal;
 use smallvec::SmallVec;
@@ -15,8 +15,53 @@ pub struct OpInfo {
     pub number: u16,
     /// The name in text and in messages.
     pub name: &'static str,
-    /// Names of the attributes, in the order in which [`Attrs`] holds them.
-    pub attrs: &'static [&'static str],
+    /// The attributes, in the order in which [`Attrs`] holds them.
+    pub attrs: &'static [AttrInfo],
+}
+
+/// The declaration of an attribute.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AttrInfo {
+    /// The name in text and in messages.
+    pub name: &'static str,
+    /// The kind of its values.
+    pub kind: AttrKind,
+}
+
+/// The kind of an attribute's values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AttrKind {
+    /// [`Attr::Bool`].
+    Bool,
+    /// [`Attr::Int`].
+    Int,
+    /// [`Attr::Float`].
+    Float,
+    /// [`Attr::Int`] or [`Attr::Float`].
+    Number,
+    /// [`Attr::Ints`].
+    Ints,
+    /// [`Attr::DType`].
+    DType,
+    /// [`Attr::Str`].
+    Str,
+    /// [`Attr::Literal`].
+    Literal,
+}
+
+impl AttrKind {
+    /// Whether a value is of this kind.
+    pub fn admits(self, attr: &Attr) -> bool {
+        match attr {
+            Attr::Bool(_) => self == Self::Bool,
+            Attr::Int(_) => matches!(self, Self::Int | Self::Number),
+            Attr::Float(_) => matches!(self, Self::Float | Self::Number),
+            Attr::Ints(_) => self == Self::Ints,
+            Attr::DType(_) => self == Self::DType,
+            Attr::Str(_) => self == Self::Str,
+            Attr::Literal(_) => self == Self::Literal,
+        }
+    }
 }
 
 /// A handle of an [`OpInfo`], compared and hashed by number.
@@ -127,72 +172,6 @@ impl Attrs {
     #[inline]
     pub fn as_slice(&self) -> &[Attr] {
         &self.0
-    }
-
-    /// The flag at `i`. Panics, as its siblings do, when the op's own constructor was by-passed.
-    pub fn bool(&self, i: usize) -> bool {
-        match &self.0[i] {
-            Attr::Bool(it) => *it,
-            other => unreachable!("attribute {i} is a flag, not {other:?}"),
-        }
-    }
-
-    /// The integer at `i`.
-    pub fn int(&self, i: usize) -> i64 {
-        match &self.0[i] {
-            Attr::Int(it) => *it,
-            other => unreachable!("attribute {i} is an integer, not {other:?}"),
-        }
-    }
-
-    /// The float at `i`.
-    pub fn float(&self, i: usize) -> f64 {
-        match &self.0[i] {
-            Attr::Float(it) => *it,
-            other => unreachable!("attribute {i} is a float, not {other:?}"),
-        }
-    }
-
-    /// The list at `i`.
-    pub fn ints(&self, i: usize) -> &[i64] {
-        match &self.0[i] {
-            Attr::Ints(it) => it,
-            other => unreachable!("attribute {i} is a list, not {other:?}"),
-        }
-    }
-
-    /// The list at `i` as sizes or axes, which are not negative.
-    pub fn sizes(&self, i: usize) -> SmallVec<[usize; 4]> {
-        self.ints(i).iter().map(|&it| it as usize).collect()
-    }
-
-    /// The list at `i` as dimensions, which may be symbolic.
-    pub fn dims(&self, i: usize) -> Dims {
-        self.ints(i).iter().map(|&it| Dim::from_raw(it)).collect()
-    }
-
-    /// The dtype at `i`.
-    pub fn dtype(&self, i: usize) -> DType {
-        match &self.0[i] {
-            Attr::DType(it) => *it,
-            other => unreachable!("attribute {i} is a dtype, not {other:?}"),
-        }
-    }
-
-    /// The word at `i`.
-    pub fn str(&self, i: usize) -> &str {
-        match &self.0[i] {
-            Attr::Str(it) => it,
-            other => unreachable!("attribute {i} is a word, not {other:?}"),
-        }
-    }
-
-    /// The data at `i`.
-    pub fn literal(&self, i: usize) -> &Literal {
-        match &self.0[i] {
-            Attr::Literal(it) => it,
-            other => unreachable!("attribute {i} is data, not {other:?}"),
-        }
     }
 }
 

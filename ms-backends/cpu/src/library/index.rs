@@ -5,7 +5,7 @@ use crate::product::Shared;
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::ops::host::{Axis, dense, elements, plus, positions, rows, visit_indexed};
-use ms_core::ops::{self, OpDef};
+use ms_core::ops::{self, AxisAttrs, OpDef};
 use ms_core::tensor::{Array, Attrs, Element, Op};
 use ms_core::with_element;
 
@@ -42,7 +42,7 @@ pub unsafe fn written<T: Element>(out: &Array) -> &mut [T] {
 }
 
 fn index_add(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
-    let (source, axis) = (dense(inputs[2])?, attrs.int(0) as usize);
+    let (source, axis) = (dense(inputs[2])?, AxisAttrs::of(attrs).axis());
     let index = positions(inputs[1], axis, out.shape())?;
     let whole = Axis::of(out.shape(), axis);
     // SAFETY: by the contract of `run`.
@@ -91,7 +91,7 @@ fn add_slices<T: Element>(source: &[T], index: &[usize], axis: Axis, out: &mut [
 }
 
 fn take_along_axis(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
-    let (x, axis) = (dense(inputs[0])?, attrs.int(0) as usize);
+    let (x, axis) = (dense(inputs[0])?, AxisAttrs::of(attrs).axis());
     let index = positions(inputs[1], axis, x.shape())?;
     with_element!(x.dtype(), T => {
         // SAFETY: by the contract of `run`.
@@ -102,7 +102,7 @@ fn take_along_axis(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> 
 }
 
 fn scatter(attrs: &Attrs, inputs: &[&Array], out: &Array, adds: bool) -> Result<()> {
-    let (source, axis) = (dense(inputs[2])?, attrs.int(0) as usize);
+    let (source, axis) = (dense(inputs[2])?, AxisAttrs::of(attrs).axis());
     let index = positions(inputs[1], axis, out.shape())?;
     // SAFETY: by the contract of `run`.
     unsafe { begin(inputs[0], out)? };

@@ -5,7 +5,7 @@ use crate::interp::number::Number;
 use crate::product::Shared;
 use crate::threads;
 use ms_core::error::Result;
-use ms_core::ops::{Run, Windows};
+use ms_core::ops::{MaxPoolAttrs, Run, Windows};
 use ms_core::tensor::{Attrs, Element, HostArray, try_filled};
 use std::ops::{AddAssign, Range};
 
@@ -18,7 +18,8 @@ const MIN_PLANES: usize = 8;
 /// The largest elements of the windows of `x`.
 pub fn max<T: Number + Element>(attrs: &Attrs, inputs: &[HostArray<'_>], out: &mut [T], shape: &[usize]) -> Result<()> {
     let x = elements::<T>(&inputs[0]);
-    let windows = Windows::new(attrs, 1, &inputs[0].shape()[2..], &attrs.sizes(0), &shape[2..]);
+    let at = MaxPoolAttrs::of(attrs);
+    let windows = Windows::new(&at.window(), &inputs[0].shape()[2..], &at.kernel().sizes(), &shape[2..]);
     let (runs, step) = (windows.runs(), windows.step());
     let out = Shared::new(out.as_mut_ptr());
     for_each_plane(&windows, shape[0] * shape[1], |planes| {
@@ -48,7 +49,8 @@ pub fn max_grad<T: Number + Element + AddAssign>(
     shape: &[usize],
 ) -> Result<()> {
     let (x, g) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
-    let windows = Windows::new(attrs, 1, &shape[2..], &attrs.sizes(0), &inputs[1].shape()[2..]);
+    let at = MaxPoolAttrs::of(attrs);
+    let windows = Windows::new(&at.window(), &shape[2..], &at.kernel().sizes(), &inputs[1].shape()[2..]);
     let (runs, step) = (windows.runs(), windows.step());
     let first = first_elements(&windows, &runs)?;
     let out = Shared::new(out.as_mut_ptr());

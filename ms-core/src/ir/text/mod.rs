@@ -57,5 +57,5 @@ pub use literal::{element_from_text, write_element};
 pub(crate) use names::{InputNames, ValueNames};
 pub use parse::{Resolver, parse};
 pub use print::with_locations;
-pub(crate) use print::write_attr;
+pub(crate) use print::{write_attr, write_attrs};
 pub use tokens::Tokens;

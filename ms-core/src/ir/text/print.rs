@@ -5,7 +5,7 @@ use super::literal::{write_element, write_literal};
 use super::names::ValueNames;
 use crate::ir::walk::subgraphs;
 use crate::ir::{Graph, Node, ValueId};
-use crate::tensor::{Attr, DType, Dim};
+use crate::tensor::{Attr, Attrs, DType, Dim, Op};
 use rustc_hash::FxHashMap;
 use std::fmt::{self, Display, Write};
 
@@ -86,17 +86,7 @@ impl<'a> Printer<'a> {
             self.label(region, f)?;
         }
         values(f, names, &node.inputs)?;
-        if !node.attrs.as_slice().is_empty() {
-            f.write_str(" {")?;
-            // A node whose attributes do not fit its op is printed in reports, too.
-            let names = node.op.0.attrs.iter().copied().chain(std::iter::repeat("?"));
-            let named: Vec<_> = names.zip(node.attrs.as_slice()).collect();
-            list(f, &named, |f, (name, attr)| {
-                write!(f, "{name} = ")?;
-                write_attr(attr, f)
-            })?;
-            f.write_str("}")?;
-        }
+        write_attrs(node.op, &node.attrs, f)?;
         f.write_str(" : ")?;
         if node.outputs.is_empty() {
             f.write_str("()")?;
@@ -134,6 +124,22 @@ fn values(f: &mut impl Write, names: &ValueNames<'_>, ids: &[ValueId]) -> fmt::R
 /// Writes the type of a value, or `?` if a broken graph has no such value.
 fn type_of(graph: &Graph, id: ValueId, f: &mut impl Write) -> fmt::Result {
     if (id.0 as usize) < graph.value_count() { write!(f, "{}", graph.ty(id)) } else { f.write_str("?") }
+}
+
+/// Writes the attributes of an op, if it has any, with a space before them.
+pub(crate) fn write_attrs(op: Op, attrs: &Attrs, f: &mut impl Write) -> fmt::Result {
+    if attrs.as_slice().is_empty() {
+        return Ok(());
+    }
+    f.write_str(" {")?;
+    // A node whose attributes do not fit its op is printed in reports, too.
+    let names = op.0.attrs.iter().map(|it| it.name).chain(std::iter::repeat("?"));
+    let named: Vec<_> = names.zip(attrs.as_slice()).collect();
+    list(f, &named, |f, (name, attr)| {
+        write!(f, "{name} = ")?;
+        write_attr(attr, f)
+    })?;
+    f.write_str("}")
 }
 
 /// Writes an attribute's value.

@@ -3,7 +3,7 @@ use crate::error::Code;
 use crate::ir::Graph;
 use crate::ir::random::{mutate, random_graph, random_ops};
 use crate::ir::testing::Random;
-use crate::tensor::{Attr, DType, Literal, Op, Scalar};
+use crate::tensor::{Attr, AttrInfo, AttrKind, DType, Literal, Op, OpInfo, Scalar};
 
 fn read(text: &str) -> Graph {
     parse(text, &random_ops).unwrap_or_else(|error| panic!("{error}\n{text}"))
@@ -147,7 +147,7 @@ fn literals_are_short_where_they_can_be() {
         assert!(text.starts_with(want), "{text} for {want}");
         let graph = read(&format!("graph @f() -> () {{ one {{value = {text}}} : () return }}"));
         let (_, node) = graph.nodes().next().expect("one node");
-        assert_eq!(*node.attrs.literal(0), literal, "{text}");
+        assert_eq!(node.attrs.as_slice(), [Attr::Literal(literal)], "{text}");
     }
 }
 
@@ -243,4 +243,8 @@ graph @main(%0: f32[batch, 4], %1: f32[2*batch + 1, ?]) -> (f32[batch*seq - 3]) 
     assert_ne!(crate::ir::canonical_bytes(&graph), crate::ir::canonical_bytes(&parse(&known, &ops).expect(&known)));
 }
 
-static SIZED: crate::tensor::OpInfo = crate::tensor::OpInfo { number: 1, name: "plain", attrs: &["value", "other"] };
+static SIZED: OpInfo = OpInfo {
+    number: 1,
+    name: "plain",
+    attrs: &[AttrInfo { name: "value", kind: AttrKind::Ints }, AttrInfo { name: "other", kind: AttrKind::Int }],
+};

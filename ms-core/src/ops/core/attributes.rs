@@ -1,12 +1,15 @@
 //! Attributes of ops, by name and as types.
 
-use crate::tensor::{Attr, DType, Dim, Dims, Literal, Scalar};
+use crate::tensor::{Attr, AttrKind, DType, Dim, Dims, Literal, Scalar};
 use smallvec::SmallVec;
 
 /// The type of an attribute.
 pub trait Attribute {
     /// What its accessor returns.
     type Value<'a>;
+
+    /// The kind of its values in nodes.
+    const KIND: AttrKind;
 
     /// The value of an attribute; `None` if it is of another kind.
     fn read(attr: &Attr) -> Option<Self::Value<'_>>;
@@ -38,15 +41,23 @@ impl<'a> Ints<'a> {
     }
 }
 
+impl From<Ints<'_>> for Attr {
+    fn from(value: Ints<'_>) -> Self {
+        value.0.into()
+    }
+}
+
 macro_rules! attribute {
-    ($($ty:ty, $value:ty: $pattern:pat => $read:expr;)*) => {$(
+    ($($ty:ty, $value:ty: $kind:ident($it:ident) => $read:expr;)*) => {$(
         impl Attribute for $ty {
             type Value<'a> = $value;
+
+            const KIND: AttrKind = AttrKind::$kind;
 
             #[inline]
             fn read(attr: &Attr) -> Option<Self::Value<'_>> {
                 match attr {
-                    $pattern => Some($read),
+                    Attr::$kind($it) => Some($read),
                     _ => None,
                 }
             }
@@ -55,20 +66,22 @@ macro_rules! attribute {
 }
 
 attribute! {
-    bool, bool: Attr::Bool(it) => *it;
-    i64, i64: Attr::Int(it) => *it;
-    usize, usize: Attr::Int(it) => *it as usize;
-    Dim, Dim: Attr::Int(it) => Dim::from_raw(*it);
-    f64, f64: Attr::Float(it) => *it;
-    [i64], Ints<'a>: Attr::Ints(it) => Ints(it);
-    DType, DType: Attr::DType(it) => *it;
-    str, &'a str: Attr::Str(it) => &**it;
-    Literal, &'a Literal: Attr::Literal(it) => it;
+    bool, bool: Bool(it) => *it;
+    i64, i64: Int(it) => *it;
+    usize, usize: Int(it) => *it as usize;
+    Dim, Dim: Int(it) => Dim::from_raw(*it);
+    f64, f64: Float(it) => *it;
+    [i64], Ints<'a>: Ints(it) => Ints(it);
+    DType, DType: DType(it) => *it;
+    str, &'a str: Str(it) => &**it;
+    Literal, &'a Literal: Literal(it) => it;
 }
 
 /// An integer or a float.
 impl Attribute for Scalar {
     type Value<'a> = Self;
+
+    const KIND: AttrKind = AttrKind::Number;
 
     fn read(attr: &Attr) -> Option<Self> {
         match attr {
@@ -80,7 +93,7 @@ impl Attribute for Scalar {
 }
 
 /// Declares the attributes of an op: a view of a node's [`Attrs`](crate::tensor::Attrs) with an accessor for
-/// each of them, the function `attrs` from values to `Attrs`, and their `NAMES` for
+/// each of them, the function `attrs` from values to `Attrs`, and `DECLARED` for
 /// [`OpInfo`](crate::tensor::OpInfo).
 ///
 /// ```text
@@ -101,13 +114,16 @@ macro_rules! attributes {
         $vis struct $name<'a>(&'a $crate::tensor::Attrs);
 
         const _: () = {
-            #[allow(non_camel_case_types)]
+            #[allow(non_camel_case_types, reason = "positions by the names of attributes")]
             enum At { $($field),+ }
 
-            #[allow(dead_code)]
+            #[allow(dead_code, reason = "ops that share a prefix of attributes read it by one of the types")]
             impl<'a> $name<'a> {
-                #[doc = "The names, in the order in which nodes hold the attributes."]
-                $vis const NAMES: &'static [&'static str] = &[$(stringify!($field)),+];
+                #[doc = "Their declarations, in the order in which nodes hold them."]
+                $vis const DECLARED: &'static [$crate::tensor::AttrInfo] = &[$($crate::tensor::AttrInfo {
+                    name: stringify!($field),
+                    kind: <$ty as $crate::ops::Attribute>::KIND,
+                }),+];
 
                 #[doc = "Those of a node."]
                 #[inline]

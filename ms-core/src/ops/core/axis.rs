@@ -36,13 +36,19 @@ pub fn normalize_axes(axes: &[isize], rank: usize) -> Result<SmallVec<[usize; 4]
     Ok(out)
 }
 
+attributes! {
+    /// The attributes of ops along one axis.
+    pub struct AxisAttrs { axis: usize }
+}
+
 /// An axis in an attribute, which is not negative.
 ///
 /// # Errors
 /// [`Code::OutOfRange`] outside `0..rank`.
-pub(crate) fn stored_axis(axis: i64, rank: usize) -> Result<usize> {
-    usize::try_from(axis).ok().filter(|&it| it < rank).ok_or_else(|| {
-        Error::new(Code::OutOfRange, format!("attributes name axes from 0 to the rank {rank}, not {axis}"))
+pub(crate) fn stored_axis(axis: usize, rank: usize) -> Result<usize> {
+    Some(axis).filter(|&it| it < rank).ok_or_else(|| {
+        let message = format!("attributes name axes from 0 to the rank {rank}, not {}", axis as isize);
+        Error::new(Code::OutOfRange, message)
     })
 }
 
@@ -53,7 +59,7 @@ pub(crate) fn stored_axis(axis: i64, rank: usize) -> Result<usize> {
 pub(crate) fn stored_axes(axes: &[i64], rank: usize) -> Result<SmallVec<[usize; 4]>> {
     let mut out = SmallVec::new();
     for &axis in axes {
-        let at = stored_axis(axis, rank)?;
+        let at = stored_axis(axis as usize, rank)?;
         if out.contains(&at) {
             return Err(Error::new(Code::Argument, format!("axis {axis} is named twice in {axes:?}")));
         }

@@ -47,7 +47,7 @@ pub fn batch(lanes: &BatchedCall<'_>) -> Result<Outputs> {
 fn derived(def: &OpDef, lanes: &BatchedCall<'_>) -> Result<Outputs> {
     match def.lowering {
         Lowering::Map(_) => lanes.apply(lanes.attrs, &lanes.aligned()),
-        Lowering::Reduce(_) => lanes.apply(&lanes.shifted(0), lanes.inputs),
+        Lowering::Reduce(_) => lanes.apply(&lanes.shifted("axes"), lanes.inputs),
         Lowering::Product => Ok(SmallVec::from_iter([product(lanes)])),
         _ => lanes.one_by_one(),
     }
@@ -81,25 +81,30 @@ impl BatchedCall<'_> {
         crate::ops::broadcast_to(x, front(self.size, &x.dims()))
     }
 
-    /// The attributes with the axis or axes of attribute `i` shifted by the axis of the lanes.
-    pub fn shifted(&self, i: usize) -> Attrs {
-        let shift = |(at, attr): (usize, &Attr)| match attr {
-            Attr::Int(axis) if at == i => Attr::Int(axis + 1),
-            Attr::Ints(axes) if at == i => Attr::Ints(axes.iter().map(|it| it + 1).collect()),
-            other => other.clone(),
-        };
-        Attrs::new(self.attrs.as_slice().iter().enumerate().map(shift))
+    /// The attributes with their names.
+    fn named_attrs(&self) -> impl Iterator<Item = (&'static str, &Attr)> {
+        self.op.0.attrs.iter().map(|it| it.name).zip(self.attrs.as_slice())
     }
 
-    /// The attributes with a number prepended to some of their lists.
-    pub fn fronted(&self, fronts: &[(usize, Dim)]) -> Attrs {
-        let front = |(at, attr): (usize, &Attr)| match (fronts.iter().find(|it| it.0 == at), attr) {
+    /// The attributes with the axis or axes of the attribute `name` shifted by the axis of the lanes.
+    pub fn shifted(&self, name: &str) -> Attrs {
+        let shift = |(own, attr): (&str, &Attr)| match attr {
+            Attr::Int(axis) if own == name => Attr::Int(axis + 1),
+            Attr::Ints(axes) if own == name => Attr::Ints(axes.iter().map(|it| it + 1).collect()),
+            other => other.clone(),
+        };
+        Attrs::new(self.named_attrs().map(shift))
+    }
+
+    /// The attributes with a number prepended to the lists of these names.
+    pub fn fronted(&self, fronts: &[(&str, Dim)]) -> Attrs {
+        let front = |(name, attr): (&str, &Attr)| match (fronts.iter().find(|it| it.0 == name), attr) {
             (Some(&(_, front)), Attr::Ints(list)) => {
                 Attr::Ints(std::iter::once(front.raw()).chain(list.iter().copied()).collect())
             }
             _ => attr.clone(),
         };
-        Attrs::new(self.attrs.as_slice().iter().enumerate().map(front))
+        Attrs::new(self.named_attrs().map(front))
     }
 
     /// All operands with the lanes as their first axis.

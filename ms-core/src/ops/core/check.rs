@@ -3,9 +3,8 @@
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, defects, subgraphs, verify_structure, verify_structure_of_one};
 use crate::ops::{Lowering, OpDef, Regions, Types, by_number, definition};
-use crate::tensor::{Attr, Attrs, Dim, Op, Type};
+use crate::tensor::{Attrs, Dim, Op, Type};
 use rustc_hash::FxHashMap;
-use std::mem::{Discriminant, discriminant};
 
 /// Infers the types of the results of an op with its attributes and regions on operands of these
 /// types.
@@ -40,11 +39,11 @@ fn known_size(ty: &Type) -> Result<()> {
 pub fn verify(graph: &Graph) -> Result<()> {
     verify_structure(graph)?;
     let mut found = Vec::new();
-    let mut forms = FxHashMap::default();
+    let mut operands = FxHashMap::default();
     for region in subgraphs(graph) {
-        check(region, &mut forms, &mut found);
+        check(region, &mut operands, &mut found);
     }
-    check(graph, &mut forms, &mut found);
+    check(graph, &mut operands, &mut found);
     defects(graph, found)
 }
 
@@ -59,28 +58,14 @@ pub fn verify_one(graph: &Graph) -> Result<()> {
     defects(graph, found)
 }
 
-/// The form of an op's nodes, by its samples.
-struct Form {
-    /// The kinds of each attribute.
-    attrs: Vec<Vec<Discriminant<Attr>>>,
-    /// The minimum number of operands.
-    operands: usize,
+/// The minimum number of operands of an op, by its samples.
+fn least_operands(def: &OpDef) -> usize {
+    (def.samples)().iter().map(|it| it.inputs.len()).min().unwrap_or(0)
 }
 
-impl Form {
-    fn of(def: &OpDef) -> Self {
-        let samples = (def.samples)();
-        let kinds = |i: usize| samples.iter().filter_map(|it| it.attrs.as_slice().get(i)).map(discriminant).collect();
-        Self {
-            attrs: (0..def.info.attrs.len()).map(kinds).collect(),
-            operands: samples.iter().map(|it| it.inputs.len()).min().unwrap_or(0),
-        }
-    }
-}
-
-fn check(graph: &Graph, forms: &mut FxHashMap<u16, Form>, found: &mut Vec<Error>) {
+fn check(graph: &Graph, operands: &mut FxHashMap<u16, usize>, found: &mut Vec<Error>) {
     for (id, node) in graph.nodes() {
-        if let Err(error) = check_node(graph, node, forms) {
+        if let Err(error) = check_node(graph, node, operands) {
             let at = format!("`@{}`, node {}", graph.name(), id.0);
             let error = error.with_op(node.op.name()).within(at);
             found.push(match node.location {
@@ -91,14 +76,14 @@ fn check(graph: &Graph, forms: &mut FxHashMap<u16, Form>, found: &mut Vec<Error>
     }
 }
 
-fn check_node(graph: &Graph, node: &Node, forms: &mut FxHashMap<u16, Form>) -> Result<()> {
+fn check_node(graph: &Graph, node: &Node, operands: &mut FxHashMap<u16, usize>) -> Result<()> {
     let Some(def) = by_number(node.op.number()) else {
         return refuse(format!("no op has number {}", node.op.number()));
     };
-    let form = forms.entry(node.op.number()).or_insert_with(|| Form::of(def));
+    let least = *operands.entry(node.op.number()).or_insert_with(|| least_operands(def));
     let inputs: Vec<&Type> = node.inputs.iter().map(|&id| graph.ty(id)).collect();
     let outputs: Vec<Type> = node.outputs.iter().map(|&id| graph.ty(id).clone()).collect();
-    fits_form(def, form, &node.attrs, &node.regions, &inputs, &outputs)
+    fits_def(def, least, &node.attrs, &node.regions, &inputs, &outputs)
 }
 
 /// Checks that attributes and regions are of the kinds of an op, and that results have the types
@@ -108,12 +93,12 @@ fn check_node(graph: &Graph, node: &Node, forms: &mut FxHashMap<u16, Form>) -> R
 /// [`Code::Verify`], or those of the op.
 pub fn fits(op: Op, attrs: &Attrs, regions: &Regions, inputs: &[&Type], outputs: &[Type]) -> Result<()> {
     let def = definition(op);
-    fits_form(def, &Form::of(def), attrs, regions, inputs, outputs)
+    fits_def(def, least_operands(def), attrs, regions, inputs, outputs)
 }
 
-fn fits_form(
+fn fits_def(
     def: &OpDef,
-    form: &Form,
+    operands: usize,
     attrs: &Attrs,
     regions: &Regions,
     inputs: &[&Type],
@@ -127,15 +112,16 @@ fn fits_form(
         return refuse(format!("{} regions, not {wanted}", regions.len()));
     }
     if attrs.as_slice().len() != def.info.attrs.len() {
-        return refuse(format!("{} attributes for the names {:?}", attrs.as_slice().len(), def.info.attrs));
+        let names: Vec<&str> = def.info.attrs.iter().map(|it| it.name).collect();
+        return refuse(format!("{} attributes for the names {names:?}", attrs.as_slice().len()));
     }
-    for ((name, attr), kinds) in def.info.attrs.iter().zip(attrs.as_slice()).zip(&form.attrs) {
-        if !kinds.is_empty() && !kinds.contains(&discriminant(attr)) {
-            return refuse(format!("attribute `{name}` is of another kind than {attr:?}"));
+    for (declared, attr) in def.info.attrs.iter().zip(attrs.as_slice()) {
+        if !declared.kind.admits(attr) {
+            return refuse(format!("attribute `{}` is of another kind than {attr:?}", declared.name));
         }
     }
-    if inputs.len() < form.operands {
-        return refuse(format!("{} operands, not {}", inputs.len(), form.operands));
+    if inputs.len() < operands {
+        return refuse(format!("{} operands, not {operands}", inputs.len()));
     }
     let wanted = infer(def, attrs, regions, inputs)?;
     if !outputs.iter().eq(&wanted) {
@@ -164,6 +150,10 @@ mod tests {
             (main("%3 = add %0, %0 : f32[3]"), "`add`: results are [f32[3]], but the op gives [f32[2]]"),
             (main("%3 = add %0 : f32[2]"), "`add`: 1 operands, not 2"),
             (main("%3 = cast %0 {to = 1} : f32[2]"), "`cast`: attribute `to` is of another kind than Int(1)"),
+            (
+                callee.to_string() + &main("%3 = while @f @f %0 {carries = 1.0} : f32[2]"),
+                "`while`: attribute `carries` is of another kind than Float(1.0)",
+            ),
             (main("%3 = reshape %0 {shape = [3]} : f32[3]"), "`reshape`: f32[2] cannot take the shape [3]"),
             (callee.to_string() + &main("%3 = call @f %0 : f32[2]"), ""),
             (callee.to_string() + &main("%3 = call @f %1 : f32[2]"), "`call`: `@f` takes [f32[2]], not [f32[3]]"),

@@ -2,7 +2,8 @@
 //! elements, traversal along an axis.
 
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Array, Attrs, Element, HostArray, Kind, Layout, Scalar, Strides, collected, try_room};
+use crate::ops::{Ints, PlaceAttrs};
+use crate::tensor::{Array, Attrs, Element, HostArray, Kind, Layout, Scalar, collected, try_room};
 use crate::with_element;
 use smallvec::SmallVec;
 
@@ -90,10 +91,11 @@ pub fn rows(index: &Array, shape: &[usize]) -> Result<(Vec<usize>, usize)> {
 /// The layouts of slices of these sizes in a row-major array of `shape`: attributes 0 and 1 are the
 /// starts and steps by axis, slice after slice.
 pub fn slices<'a>(attrs: &Attrs, shape: &[usize], sizes: impl Iterator<Item = &'a [usize]>) -> Vec<Layout> {
-    let (all, rank, starts) = (Layout::contiguous(shape), shape.len(), attrs.sizes(0));
+    let places = PlaceAttrs::of(attrs);
+    let (all, rank, starts) = (Layout::contiguous(shape), shape.len(), places.starts().sizes());
     let place = |(at, sizes): (usize, &[usize])| {
         let own = at * rank..(at + 1) * rank;
-        let steps: Strides = attrs.ints(1)[own.clone()].iter().map(|&it| it as isize).collect();
+        let steps = Ints(&places.steps().as_slice()[own.clone()]).steps();
         all.slice_all(&starts[own], sizes, &steps)
     };
     sizes.enumerate().map(place).collect()

@@ -33,7 +33,7 @@ pub(crate) mod testing;
 mod text;
 
 pub use attributes::{Attribute, Ints};
-pub use axis::{IntoAxes, ReduceAxes, normalize_axes, normalize_axis};
+pub use axis::{AxisAttrs, IntoAxes, ReduceAxes, normalize_axes, normalize_axis};
 pub use batching::{BatchedCall, Batching, batch};
 pub use check::{fits, infer, verify, verify_one};
 pub use control::{Control, Loop, Transform, Trips};

@@ -1,6 +1,8 @@
 //! Partial gradients: of operands of which an op reads a part.
 
-use crate::ops::{ADD_SLICES, INDEX_ADD, SCATTER_ADD, SCATTER_ND_ADD, cast, concat, full_of, reshape};
+use crate::ops::{
+    ADD_SLICES, AxisAttrs, INDEX_ADD, PlaceAttrs, SCATTER_ADD, SCATTER_ND_ADD, cast, concat, full_of, reshape,
+};
 use crate::tensor::{Attr, Attrs, DType, Dim, Dims, Tensor, Type, apply1};
 use smallvec::SmallVec;
 
@@ -99,7 +101,7 @@ fn add(base: &Tensor, parts: &[Part]) -> Tensor {
         Indices::Elements { axis, .. } => (SCATTER_ADD.op(), Some(axis)),
         Indices::Points { .. } => (SCATTER_ND_ADD.op(), None),
     };
-    let attrs = axis.map_or_else(Attrs::none, |axis| Attrs::new([axis.into()]));
+    let attrs = axis.map_or_else(Attrs::none, AxisAttrs::attrs);
     if let [one] = parts {
         return apply1(op, &attrs, &[base, one.index(), &one.value]);
     }
@@ -147,7 +149,7 @@ fn add_slices(base: &Tensor, parts: &[Part]) -> Tensor {
     let starts = Attr::Ints(ranges().flat_map(|it| it.0).copied().collect());
     let steps = Attr::Ints(ranges().flat_map(|it| it.1).copied().collect());
     let operands: SmallVec<[&Tensor; 8]> = std::iter::once(base).chain(parts.iter().map(|it| &it.value)).collect();
-    apply1(ADD_SLICES.op(), &Attrs::new([starts, steps]), &operands)
+    apply1(ADD_SLICES.op(), &PlaceAttrs::attrs(starts, steps), &operands)
 }
 
 /// The gradient as the concatenation of its slices, if they tile one axis without gaps and overlaps.

@@ -3,18 +3,19 @@
 use super::slice::{SLICE, check_ranges};
 use crate::error::{Code, Error, Result};
 use crate::ops::core::host;
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
-use crate::tensor::{Attr, Attrs, Dim, OpInfo, apply1};
+use crate::ops::{Batching, Derivative, Effects, Ints, Lowering, OpDef, PlaceAttrs, Sample, SampleInput, SliceAttrs};
+use crate::tensor::{Attr, Dim, OpInfo, apply1};
 use crate::with_element;
 use smallvec::{SmallVec, smallvec};
 
 /// The first operand with each further one added, in order, at positions from `starts` on in `steps`.
 /// Both attributes have an entry for each axis of the first operand, for each further operand.
 pub static ADD_SLICES: OpDef = OpDef {
-    info: OpInfo { number: 359, name: "add_slices", attrs: &["starts", "steps"] },
+    info: OpInfo { number: 359, name: "add_slices", attrs: PlaceAttrs::DECLARED },
     infer: |attrs, inputs| {
         let (x, values) = (inputs[0], &inputs[1..]);
-        let (starts, steps, rank) = (attrs.dims(0), attrs.ints(1), x.rank());
+        let at = PlaceAttrs::of(attrs);
+        let (starts, steps, rank) = (at.starts().dims(), at.steps().as_slice(), x.rank());
         if [starts.len(), steps.len()] != [rank * values.len(); 2] {
             return Err(Error::new(Code::Shape, "each axis of each slice has a start and a step"));
         }
@@ -45,8 +46,10 @@ pub static ADD_SLICES: OpDef = OpDef {
         let g = it.cotangent();
         let rank = g.rank();
         let slice = |(at, (value, &needed)): (usize, (&crate::tensor::Tensor, &bool))| {
-            let of = |list: usize| it.attrs.ints(list)[at * rank..][..rank].into();
-            needed.then(|| apply1(SLICE.op(), &Attrs::new([of(0), (&*value.dims()).into(), of(1)]), &[g]))
+            let places = PlaceAttrs::of(it.attrs);
+            let of = |list: Ints<'_>| Attr::from(&list.as_slice()[at * rank..][..rank]);
+            let attrs = SliceAttrs::attrs(of(places.starts()), &*value.dims(), of(places.steps()));
+            needed.then(|| apply1(SLICE.op(), &attrs, &[g]))
         };
         let values = it.inputs[1..].iter().zip(&it.needs[1..]).enumerate().map(slice);
         std::iter::once(it.needs[0].then(|| g.clone())).chain(values).collect()
@@ -55,18 +58,21 @@ pub static ADD_SLICES: OpDef = OpDef {
     effects: Effects::NONE,
     batching: Batching::Rule(|it| {
         let rank = it.rank(0);
-        let fronted = |list: usize, front: Dim| {
-            let slices = (1..it.inputs.len()).map(|at| &it.attrs.ints(list)[(at - 1) * rank..][..rank]);
+        let places = PlaceAttrs::of(it.attrs);
+        let fronted = |list: Ints<'_>, front: Dim| {
+            let list = list.as_slice();
+            let slices = (1..it.inputs.len()).map(|at| &list[(at - 1) * rank..][..rank]);
             Attr::Ints(slices.flat_map(|own| std::iter::once(front.raw()).chain(own.iter().copied())).collect())
         };
-        it.apply(&Attrs::new([fronted(0, Dim::new(0)), fronted(1, Dim::new(1))]), &it.spread_all())
+        let (starts, steps) = (fronted(places.starts(), Dim::new(0)), fronted(places.steps(), Dim::new(1)));
+        it.apply(&PlaceAttrs::attrs(starts, steps), &it.spread_all())
     }),
     lowering: Lowering::Update,
     samples: || {
         let of = |sizes: &[&[usize]], starts: &[i64], steps: &[i64]| {
             let values = sizes.iter().map(|it| SampleInput::f32(it, -2.0, 2.0));
             Sample::new(std::iter::once(SampleInput::f32(&[5, 7], -2.0, 2.0)).chain(values))
-                .attrs(Attrs::new([starts.into(), steps.into()]))
+                .attrs(PlaceAttrs::attrs(starts, steps))
         };
         vec![
             of(&[&[2, 3], &[5, 3]], &[1, 0, 4, 6], &[2, 3, -1, -2]),

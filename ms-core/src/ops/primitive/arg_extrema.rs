@@ -4,7 +4,8 @@ use super::reduction::axes_of;
 use crate::error::{Code, Error, Result};
 use crate::ops::core::axis::stored_axis;
 use crate::ops::{
-    Arrays, Batching, Derivative, Effects, Lowering, OpDef, ReduceAxes, Sample, SampleInput, Types, permute, reshape,
+    Arrays, AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, ReduceAxes, Sample, SampleInput, Types, permute,
+    reshape,
 };
 use crate::tensor::{Array, AsTensor, Attr, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1, collected};
 use crate::with_element;
@@ -14,13 +15,13 @@ use std::cmp::Ordering;
 /// The i64 position of the largest element along the axis of attribute 0; the first of equals,
 /// and that of the first nan.
 pub static ARGMAX: OpDef = OpDef {
-    info: OpInfo { number: 320, name: "argmax", attrs: &["axis"] },
+    info: OpInfo { number: 320, name: "argmax", attrs: AxisAttrs::DECLARED },
     infer,
     eval: |attrs, inputs| evaluate(attrs, inputs[0], Ordering::Greater),
     derivative: Derivative::Zero,
     finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.apply(&it.shifted(0), it.inputs)),
+    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
     lowering: Lowering::Library,
     samples,
 };
@@ -28,20 +29,20 @@ pub static ARGMAX: OpDef = OpDef {
 /// The i64 position of the smallest element along the axis of attribute 0; the first of equals,
 /// and that of the first nan.
 pub static ARGMIN: OpDef = OpDef {
-    info: OpInfo { number: 321, name: "argmin", attrs: &["axis"] },
+    info: OpInfo { number: 321, name: "argmin", attrs: AxisAttrs::DECLARED },
     infer,
     eval: |attrs, inputs| evaluate(attrs, inputs[0], Ordering::Less),
     derivative: Derivative::Zero,
     finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.apply(&it.shifted(0), it.inputs)),
+    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
     lowering: Lowering::Library,
     samples,
 };
 
 fn infer(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
     let mut dims = inputs[0].dims.clone();
-    let axis = stored_axis(attrs.int(0), dims.len())?;
+    let axis = stored_axis(AxisAttrs::of(attrs).axis(), dims.len())?;
     if dims[axis] == 0 {
         return Err(Error::new(Code::Argument, format!("axis {axis} of {} has no extreme element", inputs[0])));
     }
@@ -50,7 +51,7 @@ fn infer(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
 }
 
 fn evaluate(attrs: &Attrs, x: &Array, beats: Ordering) -> Result<Arrays> {
-    let axis = attrs.int(0) as usize;
+    let axis = AxisAttrs::of(attrs).axis();
     let size = x.shape()[axis];
     let mut order: Vec<usize> = (0..x.layout().rank()).filter(|&it| it != axis).collect();
     order.push(axis);
@@ -83,7 +84,7 @@ fn position<T: Copy + PartialOrd>(row: &[T], beats: Ordering) -> usize {
 
 fn samples() -> Vec<Sample> {
     let axis: Attr = 1usize.into();
-    vec![Sample::new([SampleInput::f32(&[3, 4, 2], -2.0, 2.0)]).attrs(Attrs::new([axis]))]
+    vec![Sample::new([SampleInput::f32(&[3, 4, 2], -2.0, 2.0)]).attrs(AxisAttrs::attrs(axis))]
 }
 
 /// The position of the largest element over axes, as i64: the first of equals, and that of the first
@@ -120,7 +121,7 @@ fn over(def: &'static OpDef, x: &Tensor, axes: impl ReduceAxes) -> Tensor {
     propagate_poison!(x);
     let axes = or_poison!(axes_of(def.name(), x, axes));
     if let [axis] = *axes {
-        return apply1(def.op(), &Attrs::new([axis.into()]), &[x]);
+        return apply1(def.op(), &AxisAttrs::attrs(axis), &[x]);
     }
     let kept = (0..x.rank()).filter(|axis| !axes.contains(axis));
     let order: Vec<usize> = kept.chain(axes.iter().copied()).collect();
@@ -128,5 +129,5 @@ fn over(def: &'static OpDef, x: &Tensor, axes: impl ReduceAxes) -> Tensor {
     let kept = order[..x.rank() - axes.len()].iter().map(|&axis| x.dims()[axis]);
     let rows: Vec<Dim> = kept.chain([count]).collect();
     let rows = reshape(permute(x, order), rows);
-    apply1(def.op(), &Attrs::new([(rows.rank() - 1).into()]), &[&rows])
+    apply1(def.op(), &AxisAttrs::attrs(rows.rank() - 1), &[&rows])
 }

@@ -4,14 +4,19 @@ use crate::error::{Code, Error, OrRaise};
 use crate::ops::core::message::{Message, Show, show_arrays};
 use crate::ops::core::order::{apply_in_order, batch_in_order, check_token, token, token_type};
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
-use crate::tensor::{AsTensor, Attrs, DType, OpInfo, Tensor};
+use crate::tensor::{AsTensor, DType, OpInfo, Tensor};
 use smallvec::smallvec;
 use std::panic::Location;
+
+attributes! {
+    /// The attributes of [`ASSERT`].
+    struct AssertAttrs { text: str, line: str }
+}
 
 /// An error unless every element of operand 1 is true. Attribute 0 is the message, whose placeholders
 /// `{}` are filled with the operands after it, and attribute 1 the user's line.
 pub static ASSERT: OpDef = OpDef {
-    info: OpInfo { number: 731, name: "assert", attrs: &["text", "line"] },
+    info: OpInfo { number: 731, name: "assert", attrs: AssertAttrs::DECLARED },
     infer: |_, inputs| {
         check_token(inputs)?;
         match inputs[1] {
@@ -23,8 +28,8 @@ pub static ASSERT: OpDef = OpDef {
         if inputs[1].on_host()?.iter::<bool>().all(|holds| holds) {
             return Ok(smallvec![token()]);
         }
-        let message = show_arrays(attrs.str(0), &inputs[2..]);
-        Err(Error::new(Code::Assertion, message).at_line(attrs.str(1)))
+        let message = show_arrays(AssertAttrs::of(attrs).text(), &inputs[2..]);
+        Err(Error::new(Code::Assertion, message).at_line(AssertAttrs::of(attrs).line()))
     },
     derivative: Derivative::Zero,
     finite_derivatives: true,
@@ -33,7 +38,7 @@ pub static ASSERT: OpDef = OpDef {
     lowering: Lowering::Library,
     samples: || {
         let operands = [SampleInput::of(DType::U8, &[], 0.0, 0.0), SampleInput::of(DType::Bool, &[2], 1.0, 1.0)];
-        vec![Sample::new(operands).attrs(Attrs::new(["sample".into(), "sample".into()]))]
+        vec![Sample::new(operands).attrs(AssertAttrs::attrs("sample", "sample"))]
     },
 };
 
@@ -60,5 +65,5 @@ pub fn assert_that(condition: impl AsTensor, text: &str, values: &[&dyn Show]) {
     let condition = condition.as_tensor();
     let inputs: Vec<&Tensor> = std::iter::once(&*condition).chain(&message.tensors).collect();
     let line = Location::caller().to_string();
-    apply_in_order(ASSERT.op(), &Attrs::new([(&*message.text).into(), (&*line).into()]), &inputs);
+    apply_in_order(ASSERT.op(), &AssertAttrs::attrs(&*message.text, &*line), &inputs);
 }

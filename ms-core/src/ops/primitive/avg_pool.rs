@@ -10,27 +10,59 @@ use crate::ops::core::rules::may_equal;
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, PoolOptions, Sample, SampleInput, Types};
 use crate::tensor::{AsTensor, Attr, Attrs, Dim, OpInfo, Tensor, Type, apply1, collected, filled, refused};
 use smallvec::smallvec;
+attributes! {
+    /// The attributes of [`AVG_POOL`], with which those of its gradient begin.
+    struct AvgPoolAttrs {
+        kernel: [i64],
+        stride: [i64],
+        before: [i64],
+        after: [i64],
+        count: [i64],
+        count_pad: bool,
+    }
+}
+
+attributes! {
+    /// The attributes of [`AVG_POOL_GRAD`].
+    struct AvgPoolGradAttrs {
+        kernel: [i64],
+        stride: [i64],
+        before: [i64],
+        after: [i64],
+        count: [i64],
+        count_pad: bool,
+        sizes: [i64],
+    }
+}
+
+attributes! {
+    /// The attributes of [`ADAPTIVE_AVG_POOL`], with which those of its gradient begin.
+    struct AdaptiveAttrs { count: [i64] }
+}
+
+attributes! {
+    /// The attributes of [`ADAPTIVE_AVG_POOL_GRAD`].
+    struct AdaptiveGradAttrs { count: [i64], sizes: [i64] }
+}
 
 /// The mean of each window of `[n, c, spatial..]`. There are `count` windows along each axis; they
 /// are cut off after the padding. The divisor includes padding if `count_pad` is set.
 pub static AVG_POOL: OpDef = OpDef {
-    info: OpInfo {
-        number: 435,
-        name: "avg_pool",
-        attrs: &["kernel", "stride", "before", "after", "count", "count_pad"],
+    info: OpInfo { number: 435, name: "avg_pool", attrs: AvgPoolAttrs::DECLARED },
+    infer: |attrs, inputs| {
+        mean_type(inputs[0], &AvgPoolAttrs::of(attrs).count().dims(), |sizes| Means::of_windows(attrs, sizes))
     },
-    infer: |attrs, inputs| mean_type(inputs[0], &attrs.dims(4), |sizes| Means::of_windows(attrs, sizes)),
     eval: |attrs, inputs| {
         let means = Means::of_windows(attrs, &inputs[0].shape()[2..])?;
-        let shape = pooled_shape(inputs[0].shape(), &attrs.sizes(4));
-        Ok(smallvec![narrow_floats(
-            &means.forward(planes(&shape), &wide_floats(inputs[0])?),
-            &shape,
-            inputs[0].dtype()
-        )])
+        let shape = pooled_shape(inputs[0].shape(), &AvgPoolAttrs::of(attrs).count().sizes());
+        Ok(smallvec![narrow_floats(&means.forward(planes(&shape), &wide_floats(inputs[0])?), &shape, inputs[0].dtype())])
     },
     derivative: Derivative::Rule(|it| {
-        smallvec![Some(apply1(AVG_POOL_GRAD.op(), &avg_attrs(it.attrs, &it.inputs[0].dims()[2..]), &[it.cotangent()]))]
+        smallvec![Some(apply1(
+            AVG_POOL_GRAD.op(),
+            &AvgPoolAttrs::of(it.attrs).with_sizes(&it.inputs[0].dims()[2..]),
+            &[it.cotangent()]
+        ))]
     }),
     finite_derivatives: true,
     effects: Effects::NONE,
@@ -41,15 +73,18 @@ pub static AVG_POOL: OpDef = OpDef {
 
 /// The gradient of [`AVG_POOL`] for an input of spatial sizes `sizes`.
 pub static AVG_POOL_GRAD: OpDef = OpDef {
-    info: OpInfo {
-        number: 436,
-        name: "avg_pool_grad",
-        attrs: &["kernel", "stride", "before", "after", "count", "count_pad", "sizes"],
+    info: OpInfo { number: 436, name: "avg_pool_grad", attrs: AvgPoolGradAttrs::DECLARED },
+    infer: |attrs, inputs| {
+        gradient_type(
+            inputs[0],
+            &AvgPoolAttrs::of(attrs).count().dims(),
+            &AvgPoolGradAttrs::of(attrs).sizes().dims(),
+            |it| Means::of_windows(attrs, it),
+        )
     },
-    infer: |attrs, inputs| gradient_type(inputs[0], &attrs.dims(4), &attrs.dims(6), |it| Means::of_windows(attrs, it)),
     eval: |attrs, inputs| {
-        let means = Means::of_windows(attrs, &attrs.sizes(6))?;
-        let shape = pooled_shape(inputs[0].shape(), &attrs.sizes(6));
+        let means = Means::of_windows(attrs, &AvgPoolGradAttrs::of(attrs).sizes().sizes())?;
+        let shape = pooled_shape(inputs[0].shape(), &AvgPoolGradAttrs::of(attrs).sizes().sizes());
         Ok(smallvec![narrow_floats(
             &means.backward(planes(&shape), &wide_floats(inputs[0])?),
             &shape,
@@ -57,7 +92,7 @@ pub static AVG_POOL_GRAD: OpDef = OpDef {
         )])
     },
     derivative: Derivative::Rule(|it| {
-        let attrs = Attrs::new(it.attrs.as_slice()[..6].iter().cloned());
+        let attrs = AvgPoolAttrs::of(it.attrs).alone();
         smallvec![Some(apply1(AVG_POOL.op(), &attrs, &[it.cotangent()]))]
     }),
     finite_derivatives: true,
@@ -70,16 +105,20 @@ pub static AVG_POOL_GRAD: OpDef = OpDef {
 /// The means of `count` windows along each spatial axis that cover it evenly: window `i` is from
 /// `floor(i * size / count)` to `ceil((i + 1) * size / count)`.
 pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
-    info: OpInfo { number: 437, name: "adaptive_avg_pool", attrs: &["count"] },
-    infer: |attrs, inputs| mean_type(inputs[0], &attrs.dims(0), |sizes| Means::adaptive(sizes, &attrs.sizes(0))),
+    info: OpInfo { number: 437, name: "adaptive_avg_pool", attrs: AdaptiveAttrs::DECLARED },
+    infer: |attrs, inputs| {
+        mean_type(inputs[0], &AdaptiveAttrs::of(attrs).count().dims(), |sizes| {
+            Means::adaptive(sizes, &AdaptiveAttrs::of(attrs).count().sizes())
+        })
+    },
     eval: |attrs, inputs| {
         let x = inputs[0];
-        let means = Means::adaptive(&x.shape()[2..], &attrs.sizes(0))?;
-        let shape = pooled_shape(x.shape(), &attrs.sizes(0));
+        let means = Means::adaptive(&x.shape()[2..], &AdaptiveAttrs::of(attrs).count().sizes())?;
+        let shape = pooled_shape(x.shape(), &AdaptiveAttrs::of(attrs).count().sizes());
         Ok(smallvec![narrow_floats(&means.forward(planes(&shape), &wide_floats(x)?), &shape, x.dtype())])
     },
     derivative: Derivative::Rule(|it| {
-        let attrs = Attrs::new([it.attrs.as_slice()[0].clone(), (&it.inputs[0].dims()[2..]).into()]);
+        let attrs = AdaptiveGradAttrs::attrs(AdaptiveAttrs::of(it.attrs).count(), &it.inputs[0].dims()[2..]);
         smallvec![Some(apply1(ADAPTIVE_AVG_POOL_GRAD.op(), &attrs, &[it.cotangent()]))]
     }),
     finite_derivatives: true,
@@ -88,7 +127,7 @@ pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
     lowering: Lowering::Library,
     samples: || {
         let of = |count: &[usize]| {
-            Sample::new([SampleInput::f32(&[2, 2, 7, 5], -2.0, 2.0)]).attrs(Attrs::new([count.into()]))
+            Sample::new([SampleInput::f32(&[2, 2, 7, 5], -2.0, 2.0)]).attrs(AdaptiveAttrs::attrs(count))
         };
         vec![of(&[3, 5]), of(&[1, 1]), of(&[8, 2])]
     },
@@ -96,18 +135,24 @@ pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
 
 /// The gradient of [`ADAPTIVE_AVG_POOL`] for an input of spatial sizes `sizes`.
 pub static ADAPTIVE_AVG_POOL_GRAD: OpDef = OpDef {
-    info: OpInfo { number: 438, name: "adaptive_avg_pool_grad", attrs: &["count", "sizes"] },
+    info: OpInfo { number: 438, name: "adaptive_avg_pool_grad", attrs: AdaptiveGradAttrs::DECLARED },
     infer: |attrs, inputs| {
-        gradient_type(inputs[0], &attrs.dims(0), &attrs.dims(1), |it| Means::adaptive(it, &attrs.sizes(0)))
+        gradient_type(
+            inputs[0],
+            &AdaptiveAttrs::of(attrs).count().dims(),
+            &AdaptiveGradAttrs::of(attrs).sizes().dims(),
+            |it| Means::adaptive(it, &AdaptiveAttrs::of(attrs).count().sizes()),
+        )
     },
     eval: |attrs, inputs| {
         let g = inputs[0];
-        let means = Means::adaptive(&attrs.sizes(1), &attrs.sizes(0))?;
-        let shape = pooled_shape(g.shape(), &attrs.sizes(1));
+        let means =
+            Means::adaptive(&AdaptiveGradAttrs::of(attrs).sizes().sizes(), &AdaptiveAttrs::of(attrs).count().sizes())?;
+        let shape = pooled_shape(g.shape(), &AdaptiveGradAttrs::of(attrs).sizes().sizes());
         Ok(smallvec![narrow_floats(&means.backward(planes(&shape), &wide_floats(g)?), &shape, g.dtype())])
     },
     derivative: Derivative::Rule(|it| {
-        let attrs = Attrs::new(it.attrs.as_slice()[..1].iter().cloned());
+        let attrs = AdaptiveAttrs::attrs(AdaptiveAttrs::of(it.attrs).count());
         smallvec![Some(apply1(ADAPTIVE_AVG_POOL.op(), &attrs, &[it.cotangent()]))]
     }),
     finite_derivatives: true,
@@ -115,7 +160,7 @@ pub static ADAPTIVE_AVG_POOL_GRAD: OpDef = OpDef {
     batching: Batching::Rule(|it| it.merged()),
     lowering: Lowering::Library,
     samples: || {
-        let attrs = Attrs::new([(&[3usize, 2][..]).into(), (&[7usize, 5][..]).into()]);
+        let attrs = AdaptiveGradAttrs::attrs(&[3usize, 2][..], &[7usize, 5][..]);
         vec![Sample::new([SampleInput::f32(&[2, 2, 3, 2], -2.0, 2.0)]).attrs(attrs)]
     },
 };
@@ -123,12 +168,15 @@ pub static ADAPTIVE_AVG_POOL_GRAD: OpDef = OpDef {
 fn avg_samples(gradient: bool) -> Vec<Sample> {
     let of = |x: &[usize], count: &[usize], kernel: &[usize], stride: usize, padding: usize, count_pad: bool| {
         let all = |value: usize| Attr::from(&*value.per_axis(kernel.len()));
-        let attrs = [kernel.into(), all(stride), all(padding), all(padding), count.into(), count_pad.into()];
-        let (shape, sizes) = match gradient {
-            true => (pooled_shape(x, count), Some(Attr::from(&x[2..]))),
-            false => (x.into(), None),
+        let attrs = AvgPoolAttrs::attrs(kernel, all(stride), all(padding), all(padding), count, count_pad);
+        let (shape, attrs) = match gradient {
+            true => (
+                pooled_shape(x, count),
+                AvgPoolAttrs::of(&attrs).with_sizes(&x[2..].iter().map(|&it| Dim::new(it)).collect::<Vec<_>>()),
+            ),
+            false => (x.into(), attrs),
         };
-        Sample::new([SampleInput::f32(&shape, -2.0, 2.0)]).attrs(Attrs::new(attrs.into_iter().chain(sizes)))
+        Sample::new([SampleInput::f32(&shape, -2.0, 2.0)]).attrs(attrs)
     };
     vec![
         of(&[2, 2, 6, 4], &[3, 2], &[2, 2], 2, 0, true),
@@ -138,8 +186,17 @@ fn avg_samples(gradient: bool) -> Vec<Sample> {
     ]
 }
 
-fn avg_attrs(attrs: &Attrs, sizes: &[Dim]) -> Attrs {
-    Attrs::new(attrs.as_slice().iter().cloned().chain([sizes.into()]))
+impl AvgPoolAttrs<'_> {
+    /// Those of [`AVG_POOL`], from those of its gradient.
+    fn alone(self) -> Attrs {
+        Self::attrs(self.kernel(), self.stride(), self.before(), self.after(), self.count(), self.count_pad())
+    }
+
+    /// Those of the gradient for an input of spatial sizes `sizes`.
+    fn with_sizes(self, sizes: &[Dim]) -> Attrs {
+        let (before, after) = (self.before(), self.after());
+        AvgPoolGradAttrs::attrs(self.kernel(), self.stride(), before, after, self.count(), self.count_pad(), sizes)
+    }
 }
 
 /// The planes of a batch.
@@ -195,8 +252,10 @@ struct Means {
 
 impl Means {
     fn of_windows(attrs: &Attrs, sizes: &[usize]) -> Result<Self> {
-        let (kernel, stride, before, after) = (attrs.sizes(0), attrs.sizes(1), attrs.sizes(2), attrs.sizes(3));
-        let (counts, count_pad) = (attrs.sizes(4), attrs.bool(5));
+        let it = AvgPoolAttrs::of(attrs);
+        let (kernel, stride) = (it.kernel().sizes(), it.stride().sizes());
+        let (before, after) = (it.before().sizes(), it.after().sizes());
+        let (counts, count_pad) = (it.count().sizes(), it.count_pad());
         Self::new(sizes, |axis| {
             let size = sizes[axis] as isize;
             let range = |window: usize| {
@@ -312,9 +371,9 @@ pub fn avg_pool(x: impl AsTensor, options: &PoolOptions) -> Tensor {
     }
     propagate_poison!(x);
     let (_, counts) = or_poison!(options.window(&x.dims()[2..]).map_err(|it| named("avg_pool", &[&x], it)));
-    let lists = [&options.kernel, &options.stride, &options.padding, &options.padding];
-    let lists = lists.into_iter().map(|it| Attr::from(&**it)).chain([Attr::from(&*counts)]);
-    apply1(AVG_POOL.op(), &Attrs::new(lists.chain([options.count_include_pad.into()])), &[&x])
+    let PoolOptions { kernel, stride, padding, count_include_pad, .. } = options;
+    let attrs = AvgPoolAttrs::attrs(&**kernel, &**stride, &**padding, &**padding, &*counts, *count_include_pad);
+    apply1(AVG_POOL.op(), &attrs, &[&x])
 }
 
 /// [`avg_pool`] over two spatial axes, with adjacent windows: `[n, c, height, width]`.
@@ -345,5 +404,5 @@ pub fn adaptive_avg_pool2d(x: impl AsTensor, output_size: impl PerAxis) -> Tenso
     let x = x.as_tensor();
     or_poison!(ranked("adaptive_avg_pool2d", &x, 2));
     propagate_poison!(x);
-    apply1(ADAPTIVE_AVG_POOL.op(), &Attrs::new([(&*output_size.per_axis(2)).into()]), &[&x])
+    apply1(ADAPTIVE_AVG_POOL.op(), &AdaptiveAttrs::attrs(&*output_size.per_axis(2)), &[&x])
 }

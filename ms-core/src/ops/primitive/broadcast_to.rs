@@ -3,14 +3,19 @@
 use crate::error::{Code, Error};
 use crate::ops::core::rules::sum_to;
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
-use crate::tensor::{AsTensor, Attr, Attrs, Dim, IntoDims, OpInfo, Tensor, Type, apply1};
+use crate::tensor::{AsTensor, Attr, Dim, IntoDims, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
+
+attributes! {
+    /// The attributes of [`BROADCAST_TO`].
+    pub(crate) struct BroadcastToAttrs { shape: [i64] }
+}
 
 /// The operand broadcast to the shape of attribute 0, by NumPy's rules.
 pub static BROADCAST_TO: OpDef = OpDef {
-    info: OpInfo { number: 351, name: "broadcast_to", attrs: &["shape"] },
+    info: OpInfo { number: 351, name: "broadcast_to", attrs: BroadcastToAttrs::DECLARED },
     infer: |attrs, inputs| {
-        let (from, to) = (&inputs[0].dims, attrs.dims(0));
+        let (from, to) = (&inputs[0].dims, BroadcastToAttrs::of(attrs).shape().dims());
         let fits = |(&from, &to): (&Dim, &Dim)| from == 1 || from.may_equal(to);
         if from.len() > to.len() || !from.iter().rev().zip(to.iter().rev()).all(fits) {
             let message = format!("shape {from:?} does not broadcast to {to:?}");
@@ -19,21 +24,21 @@ pub static BROADCAST_TO: OpDef = OpDef {
         Ok(smallvec![Type::new(inputs[0].dtype, to)])
     },
     eval: |attrs, inputs| {
-        let layout = inputs[0].layout().broadcast_to(&attrs.sizes(0))?;
+        let layout = inputs[0].layout().broadcast_to(&BroadcastToAttrs::of(attrs).shape().sizes())?;
         Ok(smallvec![inputs[0].with_layout(layout).on_host()?.to_contiguous()])
     },
     derivative: Derivative::Rule(|it| smallvec![Some(sum_to(it.cotangent(), &it.inputs[0]))]),
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Rule(|it| {
-        let missing = it.attrs.ints(0).len() - it.rank(0);
+        let missing = BroadcastToAttrs::of(it.attrs).shape().as_slice().len() - it.rank(0);
         let x = crate::ops::expand_dims(&it.inputs[0], (1..=missing).collect::<Vec<_>>());
-        it.apply(&it.fronted(&[(0, it.size)]), &[x])
+        it.apply(&it.fronted(&[("shape", it.size)]), &[x])
     }),
-    lowering: Lowering::View(|attrs, layout| layout.broadcast_to(&attrs.sizes(0)).ok()),
+    lowering: Lowering::View(|attrs, layout| layout.broadcast_to(&BroadcastToAttrs::of(attrs).shape().sizes()).ok()),
     samples: || {
         let shape: Attr = (&[2usize, 3, 4][..]).into();
-        vec![Sample::new([SampleInput::f32(&[3, 1], -2.0, 2.0)]).attrs(Attrs::new([shape]))]
+        vec![Sample::new([SampleInput::f32(&[3, 1], -2.0, 2.0)]).attrs(BroadcastToAttrs::attrs(shape))]
     },
 };
 
@@ -52,5 +57,5 @@ pub fn broadcast_to(x: impl AsTensor, shape: impl IntoDims) -> Tensor {
     if x.dims() == shape {
         return x.into_owned();
     }
-    apply1(BROADCAST_TO.op(), &Attrs::new([(&*shape).into()]), &[&*x])
+    apply1(BROADCAST_TO.op(), &BroadcastToAttrs::attrs(&*shape), &[&*x])
 }

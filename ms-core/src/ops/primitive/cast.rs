@@ -1,18 +1,23 @@
 //! `cast`: conversion to another dtype.
 
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
-use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Tensor, Type, apply1};
+use crate::tensor::{Array, AsTensor, DType, Element, OpInfo, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
+
+attributes! {
+    /// The attributes of [`CAST`].
+    pub(crate) struct CastAttrs { to: DType }
+}
 
 /// The operand in the dtype of attribute 0, converted as [`Element::from_scalar`] does: floats are
 /// rounded once, or truncated and saturated to integers (nan to zero); integers wrap; nonzero values
 /// are true.
 pub static CAST: OpDef = OpDef {
-    info: OpInfo { number: 2, name: "cast", attrs: &["to"] },
-    infer: |attrs, inputs| Ok(smallvec![Type::new(attrs.dtype(0), inputs[0].dims.clone())]),
+    info: OpInfo { number: 2, name: "cast", attrs: CastAttrs::DECLARED },
+    infer: |attrs, inputs| Ok(smallvec![Type::new(CastAttrs::of(attrs).to(), inputs[0].dims.clone())]),
     eval: |attrs, inputs| {
-        let (x, to) = (inputs[0], attrs.dtype(0));
+        let (x, to) = (inputs[0], CastAttrs::of(attrs).to());
         let scalars = x.on_host()?.scalars();
         let mut out = Array::zeros(x.shape(), to);
         with_element!(to, T => {
@@ -26,8 +31,8 @@ pub static CAST: OpDef = OpDef {
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Derived,
-    lowering: Lowering::Map(|attrs, body, v| body.cast(v[0], attrs.dtype(0))),
-    samples: || vec![Sample::new([SampleInput::f32(&[3, 5], -9.0, 9.0)]).attrs(Attrs::new([DType::F64.into()]))],
+    lowering: Lowering::Map(|attrs, body, v| body.cast(v[0], CastAttrs::of(attrs).to())),
+    samples: || vec![Sample::new([SampleInput::f32(&[3, 5], -9.0, 9.0)]).attrs(CastAttrs::attrs(DType::F64))],
 };
 
 /// `x` in another dtype.
@@ -42,5 +47,5 @@ pub fn cast(x: impl AsTensor, to: DType) -> Tensor {
     if x.dtype() == to {
         return x.into_owned();
     }
-    apply1(CAST.op(), &Attrs::new([to.into()]), &[&*x])
+    apply1(CAST.op(), &CastAttrs::attrs(to), &[&*x])
 }

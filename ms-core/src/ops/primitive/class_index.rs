@@ -15,7 +15,7 @@ attributes! {
 /// The operand, an error unless its elements are at least 0 and less than `classes`, or equal to the element of
 /// `ignored`, if it has one. `caller` is the op in the error.
 pub static CLASS_INDEX: OpDef = OpDef {
-    info: OpInfo { number: 387, name: "class_index", attrs: ClassIndexAttrs::NAMES },
+    info: OpInfo { number: 387, name: "class_index", attrs: ClassIndexAttrs::DECLARED },
     infer: |_, inputs| check_index(inputs[0]).map(|()| smallvec![inputs[0].clone()]),
     eval: |attrs, inputs| {
         let out = inputs[0].on_host()?.duplicate();

@@ -4,7 +4,8 @@ use super::slice::narrow;
 use crate::error::{Code, Error, OrRaise, Result, raise};
 use crate::ops::core::axis::{named, refusal, stored_axis};
 use crate::ops::{
-    Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Slices, expand_dims, normalize_axis, reshape,
+    AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Slices, expand_dims,
+    normalize_axis, reshape,
 };
 use crate::tensor::{Array, AsTensor, Attrs, Dim, Layout, OpInfo, Tensor, Type, apply1, try_room};
 use smallvec::{SmallVec, smallvec};
@@ -12,14 +13,14 @@ use std::borrow::Cow;
 
 /// The operands concatenated along attribute 0; their other sizes and dtypes are equal.
 pub static CONCAT: OpDef = OpDef {
-    info: OpInfo { number: 360, name: "concat", attrs: &["axis"] },
+    info: OpInfo { number: 360, name: "concat", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| {
-        let axis = attrs.int(0) as usize;
+        let axis = AxisAttrs::of(attrs).axis();
         let Some(first) = inputs.first() else {
             return Err(Error::new(Code::Argument, "at least one tensor is needed"));
         };
         let mut shape = first.dims.clone();
-        stored_axis(attrs.int(0), shape.len())?;
+        stored_axis(axis, shape.len())?;
         for other in &inputs[1..] {
             if other.dtype != first.dtype {
                 return Err(Error::new(Code::DType, format!("dtypes {} and {} differ", first.dtype, other.dtype)));
@@ -35,7 +36,7 @@ pub static CONCAT: OpDef = OpDef {
         Ok(smallvec![Type::new(first.dtype, shape)])
     },
     eval: |attrs, inputs| {
-        let axis = attrs.int(0) as usize;
+        let axis = AxisAttrs::of(attrs).axis();
         let mut shape = inputs[0].shape_owned();
         shape[axis] = inputs.iter().map(|it| it.shape()[axis]).sum();
         let mut out = Array::zeros(&shape, inputs[0].dtype());
@@ -47,7 +48,7 @@ pub static CONCAT: OpDef = OpDef {
         Ok(smallvec![out])
     },
     derivative: Derivative::Rule(|it| {
-        let axis = it.attrs.int(0) as usize;
+        let axis = AxisAttrs::of(it.attrs).axis();
         let mut start = Dim::new(0);
         let mut part = |(x, &needed): (&Tensor, &bool)| {
             let (from, size) = (start, x.dims()[axis]);
@@ -58,12 +59,12 @@ pub static CONCAT: OpDef = OpDef {
     }),
     finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.apply(&it.shifted(0), &it.spread_all())),
+    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), &it.spread_all())),
     lowering: Lowering::Slices(slices),
     samples: || {
         let of = |axis: usize, shapes: &[&[usize]]| {
             let inputs = shapes.iter().map(|shape| SampleInput::f32(shape, -2.0, 2.0));
-            Sample::new(inputs).attrs(Attrs::new([axis.into()]))
+            Sample::new(inputs).attrs(AxisAttrs::attrs(axis))
         };
         vec![of(0, &[&[2, 3], &[4, 3]]), of(1, &[&[2, 3], &[2, 0], &[2, 1]]), of(0, &[&[3]])]
     },
@@ -71,7 +72,7 @@ pub static CONCAT: OpDef = OpDef {
 
 /// The layouts of the operands in the result.
 fn slices(attrs: &Attrs, shapes: &[&[usize]], out: &Layout) -> Slices {
-    let axis = attrs.int(0) as usize;
+    let axis = AxisAttrs::of(attrs).axis();
     let mut start = 0;
     let slice = |shape: &&[usize]| {
         let slice = out.slice(axis, start, shape[axis], 1);
@@ -98,7 +99,7 @@ pub fn concat<T: AsTensor>(tensors: &[T], axis: isize) -> Tensor {
     let axis = or_poison!(normalize_axis(axis, tensors[0].rank()).map_err(|it| named("concat", &[&tensors[0]], it)));
     match &tensors[..] {
         [one] => one.clone(),
-        all => apply1(CONCAT.op(), &Attrs::new([axis.into()]), &all.iter().collect::<Vec<_>>()),
+        all => apply1(CONCAT.op(), &AxisAttrs::attrs(axis), &all.iter().collect::<Vec<_>>()),
     }
 }
 

@@ -7,12 +7,12 @@ use smallvec::smallvec;
 
 attributes! {
     /// The attributes of [`CONSTANT`].
-    struct ConstantAttrs { value: Literal }
+    pub(crate) struct ConstantAttrs { value: Literal }
 }
 
 /// The literal `value`.
 pub static CONSTANT: OpDef = OpDef {
-    info: OpInfo { number: 1, name: "constant", attrs: ConstantAttrs::NAMES },
+    info: OpInfo { number: 1, name: "constant", attrs: ConstantAttrs::DECLARED },
     infer: |attrs, _| {
         let literal = ConstantAttrs::of(attrs).value();
         Ok(smallvec![Type::of(literal.dtype(), literal.shape())])

@@ -10,13 +10,29 @@ use super::window::{PerAxis, Window};
 use crate::error::{Code, Error, Result};
 use crate::ops::core::host::{narrow_floats, wide_floats};
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
-use crate::tensor::{Attr, Attrs, Dim, Dims, IntoDims, OpInfo, Tensor, Type, apply1, filled};
+use crate::tensor::{Attrs, Dim, Dims, IntoDims, OpInfo, Tensor, Type, apply1, filled};
 use smallvec::smallvec;
+attributes! {
+    /// The attributes of [`CONV`], with which those of its gradients begin.
+    pub struct ConvAttrs { stride: [i64], dilation: [i64], before: [i64], after: [i64], groups: usize }
+}
+
+attributes! {
+    /// The attributes of the gradients of [`CONV`]: also the spatial sizes of the result.
+    pub(in crate::ops) struct ConvGradAttrs {
+        stride: [i64],
+        dilation: [i64],
+        before: [i64],
+        after: [i64],
+        groups: usize,
+        sizes: [i64],
+    }
+}
 
 /// Cross-correlation of `[n, c, spatial..]` with weights `[o, c / groups, kernel..]`:
 /// `[n, o, spatial..]`. Terms are added in the order of channels and taps (`docs/numerics.md`).
 pub static CONV: OpDef = OpDef {
-    info: OpInfo { number: 420, name: "conv", attrs: &["stride", "dilation", "before", "after", "groups"] },
+    info: OpInfo { number: 420, name: "conv", attrs: ConvAttrs::DECLARED },
     infer: |attrs, inputs| {
         let dims = output_dims(attrs, inputs[0], &inputs[0].dims, &inputs[1].dims)?;
         check_operands(inputs)?;
@@ -59,16 +75,12 @@ pub static CONV: OpDef = OpDef {
 /// result and the weights. It is also the transposed convolution. Taps are added in order, each a sum
 /// in the order of output channels.
 pub static CONV_INPUT_GRAD: OpDef = OpDef {
-    info: OpInfo {
-        number: 421,
-        name: "conv_input_grad",
-        attrs: &["stride", "dilation", "before", "after", "groups", "sizes"],
-    },
+    info: OpInfo { number: 421, name: "conv_input_grad", attrs: ConvGradAttrs::DECLARED },
     infer: |attrs, inputs| {
         let (g, w) = (inputs[0], inputs[1]);
-        let channels = w.dims.get(1).copied().unwrap_or(Dim::new(0)) * attrs.int(4) as usize;
+        let channels = w.dims.get(1).copied().unwrap_or(Dim::new(0)) * ConvAttrs::of(attrs).groups();
         let batch = g.dims.first().copied().unwrap_or(Dim::new(0));
-        let input: Dims = [batch, channels].into_iter().chain(attrs.dims(5)).collect();
+        let input: Dims = [batch, channels].into_iter().chain(ConvGradAttrs::of(attrs).sizes().dims()).collect();
         check_gradient(attrs, g, &input, &w.dims, &g.dims)?;
         check_operands(inputs)?;
         Ok(smallvec![Type::new(g.dtype, input)])
@@ -110,16 +122,12 @@ pub static CONV_INPUT_GRAD: OpDef = OpDef {
 /// The gradient of [`CONV`] for its weights of kernel sizes `sizes`: from its input and the
 /// gradient of its result. Terms are added in the order of images and windows.
 pub static CONV_WEIGHT_GRAD: OpDef = OpDef {
-    info: OpInfo {
-        number: 422,
-        name: "conv_weight_grad",
-        attrs: &["stride", "dilation", "before", "after", "groups", "sizes"],
-    },
+    info: OpInfo { number: 422, name: "conv_weight_grad", attrs: ConvGradAttrs::DECLARED },
     infer: |attrs, inputs| {
         let (x, g) = (inputs[0], inputs[1]);
         let axis = |ty: &Type| ty.dims.get(1).copied().unwrap_or(Dim::new(0));
-        let channels = axis(x) / (attrs.int(4) as usize).max(1);
-        let weight: Dims = [axis(g), channels].into_iter().chain(attrs.dims(5)).collect();
+        let channels = axis(x) / (ConvAttrs::of(attrs).groups()).max(1);
+        let weight: Dims = [axis(g), channels].into_iter().chain(ConvGradAttrs::of(attrs).sizes().dims()).collect();
         check_gradient(attrs, x, &x.dims, &weight, &g.dims)?;
         check_operands(inputs)?;
         Ok(smallvec![Type::new(x.dtype, weight)])
@@ -199,20 +207,33 @@ impl ConvSample {
 }
 
 pub(in crate::ops) fn conv_attrs(window: &Window, groups: usize, sizes: &[Dim]) -> Attrs {
-    let lists = [&window.stride, &window.dilation, &window.before, &window.after];
-    let lists = lists.into_iter().map(|it| Attr::from(&**it));
-    let sizes = (!sizes.is_empty()).then(|| Attr::from(sizes));
-    Attrs::new(lists.chain([groups.into()]).chain(sizes))
+    let Window { stride, dilation, before, after } = window;
+    match sizes {
+        [] => ConvAttrs::attrs(&**stride, &**dilation, &**before, &**after, groups),
+        sizes => ConvGradAttrs::attrs(&**stride, &**dilation, &**before, &**after, groups, sizes),
+    }
+}
+
+impl ConvAttrs<'_> {
+    /// The windows.
+    pub fn window(self) -> Window {
+        Window {
+            stride: self.stride().sizes(),
+            dilation: self.dilation().sizes(),
+            before: self.before().sizes(),
+            after: self.after().sizes(),
+        }
+    }
 }
 
 /// Converts the attributes of one of the three ops to those of another.
 fn with_sizes(attrs: &Attrs, sizes: &[Dim]) -> Attrs {
-    with_groups(attrs, attrs.int(4) as usize, sizes)
+    with_groups(attrs, ConvAttrs::of(attrs).groups(), sizes)
 }
 
 /// Like [`with_sizes`], with another number of groups.
 pub(in crate::ops) fn with_groups(attrs: &Attrs, groups: usize, sizes: &[Dim]) -> Attrs {
-    conv_attrs(&Window::of(attrs, 0), groups, sizes)
+    conv_attrs(&ConvAttrs::of(attrs).window(), groups, sizes)
 }
 
 #[track_caller]

@@ -10,19 +10,25 @@ use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Scalar, Tens
 use crate::with_element;
 use smallvec::smallvec;
 
+attributes! {
+    /// The attributes of [`CUMSUM`] and [`CUMPROD`].
+    struct CumulativeAttrs { axis: usize, exclusive: bool, reverse: bool }
+}
+
 /// The sums of all elements up to each position along the axis of attribute 0; exclusive if
 /// attribute 1 is set, and from the end if attribute 2 is.
 pub static CUMSUM: OpDef = OpDef {
-    info: OpInfo { number: 330, name: "cumsum", attrs: &["axis", "exclusive", "reverse"] },
+    info: OpInfo { number: 330, name: "cumsum", attrs: CumulativeAttrs::DECLARED },
     infer,
     eval: |attrs, inputs| Ok(smallvec![running(attrs, inputs[0], Scalar::Int(0), |a, b| a + b, |a, b| a + b)?]),
     derivative: Derivative::Rule(|it| {
-        let (axis, exclusive, reverse) = (it.attrs.int(0) as isize, it.attrs.bool(1), it.attrs.bool(2));
+        let at = CumulativeAttrs::of(it.attrs);
+        let (axis, exclusive, reverse) = (at.axis() as isize, at.exclusive(), at.reverse());
         smallvec![Some(cumsum_of(it.cotangent(), axis, exclusive, !reverse))]
     }),
     finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.apply(&it.shifted(0), it.inputs)),
+    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
     lowering: Lowering::Library,
     samples,
 };
@@ -30,11 +36,12 @@ pub static CUMSUM: OpDef = OpDef {
 /// The products of all elements up to each position along the axis of attribute 0; exclusive if
 /// attribute 1 is set, and from the end if attribute 2 is.
 pub static CUMPROD: OpDef = OpDef {
-    info: OpInfo { number: 331, name: "cumprod", attrs: &["axis", "exclusive", "reverse"] },
+    info: OpInfo { number: 331, name: "cumprod", attrs: CumulativeAttrs::DECLARED },
     infer,
     eval: |attrs, inputs| Ok(smallvec![running(attrs, inputs[0], Scalar::Int(1), |a, b| a * b, i128::wrapping_mul)?]),
     derivative: Derivative::Rule(|it| {
-        let (axis, exclusive, reverse) = (it.attrs.int(0) as isize, it.attrs.bool(1), it.attrs.bool(2));
+        let at = CumulativeAttrs::of(it.attrs);
+        let (axis, exclusive, reverse) = (at.axis() as isize, at.exclusive(), at.reverse());
         let (x, y, g) = (&it.inputs[0], &it.outputs[0], it.cotangent());
         // The gradient at a position is the sum over all later positions of g times the product of
         // the other elements. Before the first zero that product is y / x; at the zero, y with the
@@ -49,7 +56,7 @@ pub static CUMPROD: OpDef = OpDef {
     }),
     finite_derivatives: false,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.apply(&it.shifted(0), it.inputs)),
+    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
     lowering: Lowering::Library,
     samples,
 };
@@ -58,7 +65,7 @@ fn infer(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
     if inputs[0].dtype == DType::Bool {
         return Err(Error::new(Code::DType, "takes numbers, not bool").help("cast first"));
     }
-    stored_axis(attrs.int(0), inputs[0].rank())?;
+    stored_axis(CumulativeAttrs::of(attrs).axis(), inputs[0].rank())?;
     Ok(smallvec![inputs[0].clone()])
 }
 
@@ -70,8 +77,9 @@ fn running(
     float: fn(f64, f64) -> f64,
     int: fn(i128, i128) -> i128,
 ) -> Result<Array> {
-    let (x, exclusive, reverse) = (dense(x)?, attrs.bool(1), attrs.bool(2));
-    let axis = Axis::of(x.shape(), attrs.int(0) as usize);
+    let at = CumulativeAttrs::of(attrs);
+    let (x, exclusive, reverse) = (dense(x)?, at.exclusive(), at.reverse());
+    let axis = Axis::of(x.shape(), at.axis());
     let mut out = Array::zeros(x.shape(), x.dtype());
     with_element!(x.dtype(), T => {
         let (from, to) = (elements::<T>(&x), out.as_mut_slice::<T>());
@@ -96,11 +104,8 @@ fn running(
 
 fn samples() -> Vec<Sample> {
     let sample = |dtype, axis: usize, exclusive: bool, reverse: bool| {
-        Sample::new([SampleInput::of(dtype, &[3, 4, 2], 0.5, 2.0)]).attrs(Attrs::new([
-            axis.into(),
-            exclusive.into(),
-            reverse.into(),
-        ]))
+        Sample::new([SampleInput::of(dtype, &[3, 4, 2], 0.5, 2.0)])
+            .attrs(CumulativeAttrs::attrs(axis, exclusive, reverse))
     };
     vec![
         sample(DType::F32, 1, false, false),
@@ -115,7 +120,7 @@ fn along(def: &'static OpDef, x: &Tensor, axis: isize, exclusive: bool, reverse:
     let x = x.cast(widened(x.dtype()));
     propagate_poison!(&x);
     let axis = or_poison!(normalize_axis(axis, x.rank()).map_err(|it| it.with_op(def.name())));
-    apply1(def.op(), &Attrs::new([axis.into(), exclusive.into(), reverse.into()]), &[&x])
+    apply1(def.op(), &CumulativeAttrs::attrs(axis, exclusive, reverse), &[&x])
 }
 
 /// The running sums along an axis; bools and narrow integers are summed in 64 bits.

@@ -22,7 +22,7 @@ fn refuse(message: &str) -> Error {
 /// is the value of the parameter: an input of region 1 after the gradients of the results, and an
 /// output after the gradients of the targets.
 pub static CUSTOM_VJP: OpDef = OpDef {
-    info: OpInfo { number: 706, name: "custom_vjp", attrs: CustomVjpAttrs::NAMES },
+    info: OpInfo { number: 706, name: "custom_vjp", attrs: CustomVjpAttrs::DECLARED },
     infer: |_, _| Err(refuse("the types are those of the graph that has the derivative")),
     eval: |_, _| Err(refuse("it is evaluated with the graph that has the derivative")),
     derivative: Derivative::None("its derivative is its second graph"),

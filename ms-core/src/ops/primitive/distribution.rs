@@ -16,15 +16,39 @@ use crate::ops::{
 use crate::tensor::{Array, Attr, Attrs, DType, Dim, Element, OpInfo, Outputs, Scalar, Type};
 use crate::with_element;
 use smallvec::smallvec;
+attributes! {
+    /// The attributes of [`RANDOM_BITS`], with which those of all distributions begin.
+    struct BitsAttrs { shape: [i64], dtype: DType }
+}
+
+attributes! {
+    /// The attributes of [`RANDOM_UNIFORM`].
+    struct UniformAttrs { shape: [i64], dtype: DType, low: f64, high: f64 }
+}
+
+attributes! {
+    /// The attributes of [`RANDOM_NORMAL`].
+    struct NormalAttrs { shape: [i64], dtype: DType, mean: f64, std: f64 }
+}
+
+attributes! {
+    /// The attributes of [`RANDOM_INTEGERS`].
+    struct IntegersAttrs { shape: [i64], dtype: DType, low: i64, high: i64 }
+}
+
+attributes! {
+    /// The attributes of [`RANDOM_BERNOULLI`].
+    struct BernoulliAttrs { shape: [i64], dtype: DType, probability: f64 }
+}
 
 /// Uniform bits in a u32 or u64 dtype.
 pub static RANDOM_BITS: OpDef = OpDef {
-    info: OpInfo { number: 450, name: "random_bits", attrs: &["shape", "dtype"] },
-    infer: |attrs, inputs| match attrs.dtype(1) {
+    info: OpInfo { number: 450, name: "random_bits", attrs: BitsAttrs::DECLARED },
+    infer: |attrs, inputs| match BitsAttrs::of(attrs).dtype() {
         DType::U32 | DType::U64 => drawn(attrs, inputs),
         other => Err(Error::new(Code::DType, format!("random bits are u32 or u64, not {other}"))),
     },
-    eval: |attrs, inputs| match attrs.dtype(1) {
+    eval: |attrs, inputs| match BitsAttrs::of(attrs).dtype() {
         DType::U32 => fill::<u32>(attrs, stream(inputs[0])?.words()),
         _ => fill::<u64>(attrs, stream(inputs[0])?.wide_words()),
     },
@@ -32,7 +56,7 @@ pub static RANDOM_BITS: OpDef = OpDef {
     finite_derivatives: true,
     effects: Effects::RANDOM,
     batching: Batching::Rule(drawn_apart),
-    lowering: Lowering::Position(|attrs, body, values| match attrs.dtype(1) {
+    lowering: Lowering::Position(|attrs, body, values| match BitsAttrs::of(attrs).dtype() {
         DType::U32 => formula(body, values, |it| word(it).cast(DType::U32)),
         _ => formula(body, values, wide_word),
     }),
@@ -42,9 +66,10 @@ pub static RANDOM_BITS: OpDef = OpDef {
 /// Uniform floats from `low` to `high`: `low + (high - low) * u` with `u` in `[0, 1)`, with as many random
 /// digits as the dtype's significand, computed in f64 and rounded.
 pub static RANDOM_UNIFORM: OpDef = OpDef {
-    info: OpInfo { number: 451, name: "random_uniform", attrs: &["shape", "dtype", "low", "high"] },
+    info: OpInfo { number: 451, name: "random_uniform", attrs: UniformAttrs::DECLARED },
     infer: |attrs, inputs| {
-        let (low, high) = (attrs.float(2), attrs.float(3));
+        let it = UniformAttrs::of(attrs);
+        let (low, high) = (it.low(), it.high());
         if !(low <= high && (high - low).is_finite()) {
             let message = format!("no finite range from `low` {low} up to `high` {high}");
             return Err(Error::new(Code::Argument, message));
@@ -52,9 +77,10 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
         drawn_float(attrs, inputs)
     },
     eval: |attrs, inputs| {
-        let (stream, low, high) = (stream(inputs[0])?, attrs.float(2), attrs.float(3));
+        let it = UniformAttrs::of(attrs);
+        let (stream, low, high) = (stream(inputs[0])?, it.low(), it.high());
         let between = move |unit: f64| Scalar::Float(low + (high - low) * unit);
-        with_element!(attrs.dtype(1), T => {
+        with_element!(it.dtype(), T => {
             let digits = digits(T::DTYPE);
             match T::DTYPE {
                 DType::F64 => {
@@ -73,7 +99,8 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
     effects: Effects::RANDOM,
     batching: Batching::Rule(drawn_apart),
     lowering: Lowering::Position(|attrs, body, values| {
-        let (dtype, low, range) = (attrs.dtype(1), attrs.float(2), attrs.float(3) - attrs.float(2));
+        let it = UniformAttrs::of(attrs);
+        let (dtype, low, range) = (it.dtype(), it.low(), it.high() - it.low());
         let digits = i64::from(digits(dtype));
         formula(body, values, |it| {
             // Conversions of signed integers are exact, and all processors support them.
@@ -94,10 +121,10 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
 /// Normal floats with a mean and a standard deviation, by the method of Box and Muller in f64 (A note on the
 /// generation of random normal deviates, 1958).
 pub static RANDOM_NORMAL: OpDef = OpDef {
-    info: OpInfo { number: 452, name: "random_normal", attrs: &["shape", "dtype", "mean", "std"] },
+    info: OpInfo { number: 452, name: "random_normal", attrs: NormalAttrs::DECLARED },
     infer: |attrs, inputs| {
-        check_interval("random_normal", "mean", attrs.float(2), &Interval::FINITE)?;
-        let std = attrs.float(3);
+        check_interval("random_normal", "mean", NormalAttrs::of(attrs).mean(), &Interval::FINITE)?;
+        let std = NormalAttrs::of(attrs).std();
         if !(std >= 0.0 && std.is_finite()) {
             let message = format!("`std` is {std}, but a deviation is finite and at least 0");
             return Err(Error::new(Code::Argument, message));
@@ -105,8 +132,9 @@ pub static RANDOM_NORMAL: OpDef = OpDef {
         drawn_float(attrs, inputs)
     },
     eval: |attrs, inputs| {
-        let (stream, mean, std) = (stream(inputs[0])?, attrs.float(2), attrs.float(3));
-        with_element!(attrs.dtype(1), T => {
+        let it = NormalAttrs::of(attrs);
+        let (stream, mean, std) = (stream(inputs[0])?, it.mean(), it.std());
+        with_element!(it.dtype(), T => {
             let element = move |it: f64| T::from_scalar(Scalar::Float(mean + std * it));
             match T::DTYPE {
                 // One block yields a pair with all digits of f64, or two with those of f32.
@@ -139,23 +167,25 @@ pub static RANDOM_NORMAL: OpDef = OpDef {
 
 /// Uniform integers from `low` up to `high` exclusive.
 pub static RANDOM_INTEGERS: OpDef = OpDef {
-    info: OpInfo { number: 453, name: "random_integers", attrs: &["shape", "dtype", "low", "high"] },
+    info: OpInfo { number: 453, name: "random_integers", attrs: IntegersAttrs::DECLARED },
     infer: |attrs, inputs| {
-        if !attrs.dtype(1).is_int() {
-            return Err(Error::new(Code::DType, format!("random integers are not {}", attrs.dtype(1))));
+        let it = IntegersAttrs::of(attrs);
+        if !it.dtype().is_int() {
+            return Err(Error::new(Code::DType, format!("random integers are not {}", it.dtype())));
         }
-        if attrs.int(2) >= attrs.int(3) {
-            let message = format!("no integer lies from {} up to {} exclusive", attrs.int(2), attrs.int(3));
+        if it.low() >= it.high() {
+            let message = format!("no integer lies from {} up to {} exclusive", it.low(), it.high());
             return Err(Error::new(Code::Argument, message));
         }
         drawn(attrs, inputs)
     },
     eval: |attrs, inputs| {
-        let (low, high) = (attrs.int(2), attrs.int(3));
+        let it = IntegersAttrs::of(attrs);
+        let (low, high) = (it.low(), it.high());
         let range = high.wrapping_sub(low) as u64;
         // The high half of a product maps 64 random bits evenly onto the range.
         let place = move |it: u64| low.wrapping_add(((it as u128 * range as u128) >> 64) as i64);
-        with_element!(attrs.dtype(1), T => {
+        with_element!(it.dtype(), T => {
             fill(attrs, stream(inputs[0])?.wide_words().map(|it| T::from_scalar(Scalar::Int(place(it)))))
         })
     },
@@ -164,7 +194,8 @@ pub static RANDOM_INTEGERS: OpDef = OpDef {
     effects: Effects::RANDOM,
     batching: Batching::Rule(drawn_apart),
     lowering: Lowering::Position(|attrs, body, values| {
-        let (dtype, low, high) = (attrs.dtype(1), attrs.int(2), attrs.int(3));
+        let it = IntegersAttrs::of(attrs);
+        let (dtype, low, high) = (it.dtype(), it.low(), it.high());
         let range = high.wrapping_sub(low) as u64;
         formula(body, values, |it| (high_product(wide_word(it), range).cast(DType::I64) + low).cast(dtype))
     }),
@@ -173,10 +204,10 @@ pub static RANDOM_INTEGERS: OpDef = OpDef {
 
 /// Bools that are true with a given probability.
 pub static RANDOM_BERNOULLI: OpDef = OpDef {
-    info: OpInfo { number: 454, name: "random_bernoulli", attrs: &["shape", "dtype", "probability"] },
+    info: OpInfo { number: 454, name: "random_bernoulli", attrs: BernoulliAttrs::DECLARED },
     infer: |attrs, inputs| {
-        let probability = attrs.float(2);
-        if !(0.0..=1.0).contains(&probability) || attrs.dtype(1) != DType::Bool {
+        let probability = BernoulliAttrs::of(attrs).probability();
+        if !(0.0..=1.0).contains(&probability) || BernoulliAttrs::of(attrs).dtype() != DType::Bool {
             return Err(Error::new(Code::Argument, format!("{probability} is no probability")));
         }
         drawn(attrs, inputs)
@@ -196,9 +227,9 @@ pub static RANDOM_BERNOULLI: OpDef = OpDef {
     samples: || samples(DType::Bool, [0.25.into()]),
 };
 
-/// Words below this are true, with the probability of attribute 2.
+/// Words below this are true, with `probability`.
 fn threshold(attrs: &Attrs) -> u64 {
-    (attrs.float(2) * TWO_32) as u64
+    (BernoulliAttrs::of(attrs).probability() * TWO_32) as u64
 }
 
 /// The number of values of a 32-bit word.
@@ -225,12 +256,14 @@ fn drawn(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
     if *inputs[0] != Type::of(DType::U64, &[2]) {
         return Err(Error::new(Code::Argument, format!("a random state is u64[2], not {}", inputs[0])));
     }
-    Ok(smallvec![Type::new(attrs.dtype(1), attrs.dims(0))])
+    let it = BitsAttrs::of(attrs);
+    Ok(smallvec![Type::new(it.dtype(), it.shape().dims())])
 }
 
 fn drawn_float(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
-    if !attrs.dtype(1).is_float() {
-        return Err(Error::new(Code::DType, format!("the distribution is of floats, not {}", attrs.dtype(1))));
+    let dtype = BitsAttrs::of(attrs).dtype();
+    if !dtype.is_float() {
+        return Err(Error::new(Code::DType, format!("the distribution is of floats, not {dtype}")));
     }
     drawn(attrs, inputs)
 }
@@ -239,7 +272,7 @@ fn drawn_float(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
 /// state, draws from distinct seeds, even if the states are equal.
 fn drawn_apart(lanes: &BatchedCall<'_>) -> Result<Outputs> {
     if !lanes.mapped[0] {
-        return lanes.apply(&lanes.fronted(&[(0, lanes.size)]), lanes.inputs);
+        return lanes.apply(&lanes.fronted(&[("shape", lanes.size)]), lanes.inputs);
     }
     // Multiples of the 64-bit golden ratio make the seeds of the lanes distinct.
     let number = |value: u64| full_of([1], value, DType::U64);
@@ -256,7 +289,7 @@ fn stream(state: &Array) -> Result<Stream> {
 }
 
 fn fill<T: Element>(attrs: &Attrs, values: impl Iterator<Item = T>) -> Result<Arrays> {
-    let mut out = Array::zeros(&attrs.sizes(0), T::DTYPE);
+    let mut out = Array::zeros(&BitsAttrs::of(attrs).shape().sizes(), T::DTYPE);
     out.as_mut_slice::<T>().iter_mut().zip(values).for_each(|(to, value)| *to = value);
     Ok(smallvec![out])
 }
@@ -278,7 +311,8 @@ mod tests {
         let one = |it: u64| Array::from_slice(&[], &[it]);
         let operands = [Array::from_slice(&[positions.len()], positions), one(seed), one(counter)];
         let body = |builder: &mut _, values: &[_]| rule(attrs, builder, values);
-        let out = evaluate_body(body, attrs.dtype(1), &operands.each_ref()).expect("the operands broadcast");
+        let out =
+            evaluate_body(body, BitsAttrs::of(attrs).dtype(), &operands.each_ref()).expect("the operands broadcast");
         bits(&out)
     }
 
@@ -327,7 +361,7 @@ mod tests {
 
     #[test]
     fn blocks_beyond_32_bits() {
-        let attrs = |dtype: DType| Attrs::new([(&[1usize][..]).into(), dtype.into()]);
+        let attrs = |dtype: DType| BitsAttrs::attrs(&[1usize][..], dtype);
         for state in STATES {
             let stream = Stream::new(state[0], state[1]);
             for block in [(1u64 << 32) - 1, 1 << 32, (1 << 32) + 1, 1 << 58] {

@@ -2,20 +2,27 @@
 
 use crate::ir::{BinaryOp, Compare};
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample};
-use crate::tensor::{Array, Attrs, DType, Dim, Element, OpInfo, Scalar, Tensor, Type, apply1};
+use crate::tensor::{Array, DType, Dim, Element, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
 
+attributes! {
+    /// The attributes of [`EYE`].
+    struct EyeAttrs { n: Dim, m: Dim, k: i64, dtype: DType }
+}
+
 /// An `n` by `m` matrix with ones where column minus row is `k`, zeros elsewhere.
 pub static EYE: OpDef = OpDef {
-    info: OpInfo { number: 355, name: "eye", attrs: &["n", "m", "k", "dtype"] },
+    info: OpInfo { number: 355, name: "eye", attrs: EyeAttrs::DECLARED },
     infer: |attrs, _| {
-        Ok(smallvec![Type::new(attrs.dtype(3), smallvec![Dim::from_raw(attrs.int(0)), Dim::from_raw(attrs.int(1))])])
+        let it = EyeAttrs::of(attrs);
+        Ok(smallvec![Type::new(it.dtype(), smallvec![it.n(), it.m()])])
     },
     eval: |attrs, _| {
-        let (n, m, k) = (attrs.int(0), attrs.int(1), attrs.int(2));
-        let mut out = Array::zeros(&[n as usize, m as usize], attrs.dtype(3));
-        with_element!(attrs.dtype(3), T => {
+        let it = EyeAttrs::of(attrs);
+        let (n, m, k) = (it.n().raw(), it.m().raw(), it.k());
+        let mut out = Array::zeros(&[n as usize, m as usize], it.dtype());
+        with_element!(it.dtype(), T => {
             let elements = out.as_mut_slice::<T>();
             for row in 0..if m == 0 { 0 } else { n } {
                 if k.checked_add(row).is_some_and(|it| (0..m).contains(&it)) {
@@ -30,13 +37,13 @@ pub static EYE: OpDef = OpDef {
     effects: Effects::NONE,
     batching: Batching::Derived,
     lowering: Lowering::Generate(|attrs, body, index, ty| {
-        let k = body.constant(attrs.int(2), DType::I64);
+        let k = body.constant(EyeAttrs::of(attrs).k(), DType::I64);
         let diagonal = body.binary(BinaryOp::Add, index[0], k);
         let hit = body.compare(Compare::Eq, diagonal, index[1]);
         body.cast(hit, ty.dtype)
     }),
     samples: || {
-        let of = |k: i64| Sample::new([]).attrs(Attrs::new([3i64.into(), 5i64.into(), k.into(), DType::F32.into()]));
+        let of = |k: i64| Sample::new([]).attrs(EyeAttrs::attrs(3i64, 5i64, k, DType::F32));
         vec![of(0), of(1), of(-1)]
     },
 };
@@ -52,7 +59,7 @@ pub fn eye_of(n: impl Into<Dim>, m: impl Into<Dim>, k: isize, dtype: DType) -> T
     let (n, m): (Dim, Dim) = (n.into(), m.into());
     // Outside every matrix, and outside the numbers of symbolic sizes.
     let k = (k as i64).clamp(i64::MIN / 2, i64::MAX / 2);
-    apply1(EYE.op(), &Attrs::new([n.into(), m.into(), k.into(), dtype.into()]), &[])
+    apply1(EYE.op(), &EyeAttrs::attrs(n, m, k, dtype), &[])
 }
 
 /// The `n` by `n` identity matrix in f32.

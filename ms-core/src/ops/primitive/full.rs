@@ -10,12 +10,12 @@ use smallvec::smallvec;
 
 attributes! {
     /// The attributes of [`FULL`].
-    struct FullAttrs { value: Literal, shape: [i64] }
+    pub(crate) struct FullAttrs { value: Literal, shape: [i64] }
 }
 
 /// The zero-dimensional literal `value`, broadcast to `shape`.
 pub static FULL: OpDef = OpDef {
-    info: OpInfo { number: 352, name: "full", attrs: FullAttrs::NAMES },
+    info: OpInfo { number: 352, name: "full", attrs: FullAttrs::DECLARED },
     infer: |attrs, _| {
         let it = FullAttrs::of(attrs);
         Ok(smallvec![Type::new(it.value().dtype(), it.shape().dims())])

@@ -5,10 +5,10 @@ use crate::ops::core::axis::{named, stored_axis};
 use crate::ops::core::host::{Axis, dense, elements, plus, positions, replace_axis};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
-    Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, gather_nd, move_axis, normalize_axis,
-    reshape, scatter_nd_add,
+    AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, gather_nd, move_axis,
+    normalize_axis, reshape, scatter_nd_add,
 };
-use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1, refused};
+use crate::tensor::{Array, AsTensor, DType, Dim, OpInfo, Tensor, Type, apply1, refused};
 use crate::with_element;
 use smallvec::smallvec;
 
@@ -16,16 +16,16 @@ use smallvec::smallvec;
 /// replace that axis: NumPy's `take`. Negative positions count from the end; a position out of range is an
 /// error at run time.
 pub static GATHER: OpDef = OpDef {
-    info: OpInfo { number: 380, name: "gather", attrs: &["axis"] },
+    info: OpInfo { number: 380, name: "gather", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| {
-        let (x, index, axis) = (inputs[0], inputs[1], attrs.int(0) as usize);
+        let (x, index, axis) = (inputs[0], inputs[1], AxisAttrs::of(attrs).axis());
         check_index(index)?;
-        stored_axis(attrs.int(0), x.rank())?;
+        stored_axis(axis, x.rank())?;
         let dims = x.dims[..axis].iter().chain(&index.dims).chain(&x.dims[axis + 1..]).copied().collect();
         Ok(smallvec![Type::new(x.dtype, dims)])
     },
     eval: |attrs, inputs| {
-        let (x, axis) = (dense(inputs[0])?, attrs.int(0) as usize);
+        let (x, axis) = (dense(inputs[0])?, AxisAttrs::of(attrs).axis());
         let index = positions(inputs[1], axis, x.shape())?;
         let whole = Axis::of(x.shape(), axis);
         let mut out = Array::zeros(&replace_axis(x.shape(), axis, inputs[1].shape()), x.dtype());
@@ -44,7 +44,7 @@ pub static GATHER: OpDef = OpDef {
         Ok(smallvec![out])
     },
     derivative: Derivative::Read(|it| {
-        let (x, index, axis) = (&it.inputs[0], &it.inputs[1], it.attrs.int(0) as usize);
+        let (x, index, axis) = (&it.inputs[0], &it.inputs[1], AxisAttrs::of(it.attrs).axis());
         let count: Dim = index.dims().into_iter().product();
         let source = reshape(it.cotangent(), replace_axis(&x.dims(), axis, &[count]));
         Part::rows(x, axis, reshape(index, [count]), &source)
@@ -52,9 +52,9 @@ pub static GATHER: OpDef = OpDef {
     finite_derivatives: true,
     effects: Effects::REFUSES,
     batching: Batching::Rule(|it| {
-        let axis = it.attrs.int(0) as isize;
+        let axis = AxisAttrs::of(it.attrs).axis() as isize;
         match it.mapped {
-            [true, false] => it.apply(&it.shifted(0), it.inputs),
+            [true, false] => it.apply(&it.shifted("axis"), it.inputs),
             [false, _] => Ok(smallvec![move_axis(it.apply(it.attrs, it.inputs)?.remove(0), axis, 0)]),
             _ => {
                 let x = move_axis(&it.inputs[0], axis + 1, 1);
@@ -68,12 +68,12 @@ pub static GATHER: OpDef = OpDef {
             }
         }
     }),
-    lowering: Lowering::Gather(|attrs| attrs.int(0) as usize),
+    lowering: Lowering::Gather(|attrs| AxisAttrs::of(attrs).axis()),
     samples: || {
         let of = |axis: usize, x: &[usize], index: &[usize]| {
             let last = x[axis] as f64 - 1.0;
             let index = SampleInput::of(DType::I64, index, -last - 1.0, last);
-            Sample::new([SampleInput::f32(x, -2.0, 2.0), index]).attrs(Attrs::new([axis.into()]))
+            Sample::new([SampleInput::f32(x, -2.0, 2.0), index]).attrs(AxisAttrs::attrs(axis))
         };
         vec![of(0, &[4, 3], &[5]), of(1, &[2, 5, 3], &[2, 2]), of(0, &[3], &[]), of(1, &[2, 3], &[0])]
     },
@@ -82,12 +82,12 @@ pub static GATHER: OpDef = OpDef {
 /// The first operand with the slices of the third added at the positions along attribute 0 that are in the
 /// second one; slices at equal positions are all added.
 pub static INDEX_ADD: OpDef = OpDef {
-    info: OpInfo { number: 381, name: "index_add", attrs: &["axis"] },
+    info: OpInfo { number: 381, name: "index_add", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| {
-        let (x, index, source, axis) = (inputs[0], inputs[1], inputs[2], attrs.int(0) as usize);
+        let (x, index, source, axis) = (inputs[0], inputs[1], inputs[2], AxisAttrs::of(attrs).axis());
         check_index(index)?;
         check_dtypes(x, source)?;
-        stored_axis(attrs.int(0), x.rank())?;
+        stored_axis(axis, x.rank())?;
         let wanted = replace_axis(&x.dims, axis, &index.dims);
         if index.rank() != 1 || !may_equal(&source.dims, &wanted) {
             return Err(Error::new(
@@ -98,7 +98,7 @@ pub static INDEX_ADD: OpDef = OpDef {
         Ok(smallvec![x.clone()])
     },
     eval: |attrs, inputs| {
-        let (mut out, source, axis) = (inputs[0].on_host()?.duplicate(), dense(inputs[2])?, attrs.int(0) as usize);
+        let (mut out, source, axis) = (inputs[0].on_host()?.duplicate(), dense(inputs[2])?, AxisAttrs::of(attrs).axis());
         let index = positions(inputs[1], axis, out.shape())?;
         let whole = Axis::of(out.shape(), axis);
         with_element!(out.dtype(), T => {
@@ -123,9 +123,9 @@ pub static INDEX_ADD: OpDef = OpDef {
     effects: Effects::REFUSES,
     batching: Batching::Rule(|it| {
         if !it.mapped[1] {
-            return it.apply(&it.shifted(0), &[it.spread(0), it.inputs[1].clone(), it.spread(2)]);
+            return it.apply(&it.shifted("axis"), &[it.spread(0), it.inputs[1].clone(), it.spread(2)]);
         }
-        let axis = it.attrs.int(0) as isize + 1;
+        let axis = AxisAttrs::of(it.attrs).axis() as isize + 1;
         let (x, source) = (move_axis(it.spread(0), axis, 1), move_axis(it.spread(2), axis, 1));
         Ok(smallvec![move_axis(scatter_nd_add(x, it.places(1), source), 1, axis)])
     }),
@@ -135,7 +135,7 @@ pub static INDEX_ADD: OpDef = OpDef {
             let source = replace_axis(x, axis, &[count]);
             let index = SampleInput::of(DType::I64, &[count], 0.0, x[axis] as f64 - 1.0);
             Sample::new([SampleInput::f32(x, -2.0, 2.0), index, SampleInput::f32(&source, -2.0, 2.0)])
-                .attrs(Attrs::new([axis.into()]))
+                .attrs(AxisAttrs::attrs(axis))
         };
         vec![of(0, &[4, 3], 6), of(1, &[2, 3, 2], 5)]
     },
@@ -179,7 +179,7 @@ pub fn gather(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tensor {
     let (x, index) = (x.as_tensor(), index.as_tensor());
     propagate_poison!(x, index);
     let axis = or_poison!(normalize_axis(axis, x.rank()).map_err(|it| named("gather", &[&x, &index], it)));
-    apply1(GATHER.op(), &Attrs::new([axis.into()]), &[&x, &index])
+    apply1(GATHER.op(), &AxisAttrs::attrs(axis), &[&x, &index])
 }
 
 /// [`gather`] at the positions of a one-dimensional index.
@@ -217,7 +217,7 @@ pub fn index_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, 
     let (x, index, source) = (x.as_tensor(), index.as_tensor(), source.as_tensor());
     propagate_poison!(x, index, source);
     let axis = or_poison!(normalize_axis(axis, x.rank()).map_err(|it| named("index_add", &[&x, &index, &source], it)));
-    apply1(INDEX_ADD.op(), &Attrs::new([axis.into()]), &[&x, &index, &source])
+    apply1(INDEX_ADD.op(), &AxisAttrs::attrs(axis), &[&x, &index, &source])
 }
 
 /// A new last axis of size `classes` with 1 at the position in each element of `index` and 0 elsewhere, in

@@ -8,17 +8,24 @@ use crate::tensor::{Array, Attr, Attrs, DType, Dim, IntoDims, OpInfo, Scalar, Te
 use crate::with_element;
 use smallvec::smallvec;
 
-/// `start + i * step` where `i` is the position along attribute 1: computed in f64 for floats,
+attributes! {
+    /// The attributes of [`IOTA`]: `start` and `step` are floats if `dtype` is.
+    struct IotaAttrs { shape: [i64], axis: usize, start: Scalar, step: Scalar, dtype: DType }
+}
+
+/// `start + i * step` where `i` is the position along `axis`: computed in f64 for floats,
 /// in i64 for integers, then converted to the dtype.
 pub static IOTA: OpDef = OpDef {
-    info: OpInfo { number: 353, name: "iota", attrs: &["shape", "axis", "start", "step", "dtype"] },
+    info: OpInfo { number: 353, name: "iota", attrs: IotaAttrs::DECLARED },
     infer: |attrs, _| {
-        let shape = attrs.dims(0);
-        stored_axis(attrs.int(1), shape.len())?;
-        Ok(smallvec![Type::new(attrs.dtype(4), shape)])
+        let it = IotaAttrs::of(attrs);
+        let shape = it.shape().dims();
+        stored_axis(it.axis(), shape.len())?;
+        Ok(smallvec![Type::new(it.dtype(), shape)])
     },
     eval: |attrs, _| {
-        let (shape, axis, dtype) = (attrs.sizes(0), attrs.int(1) as usize, attrs.dtype(4));
+        let it = IotaAttrs::of(attrs);
+        let (shape, axis, dtype) = (it.shape().sizes(), it.axis(), it.dtype());
         let inner: usize = shape[axis + 1..].iter().product();
         let mut out = Array::zeros(&shape, dtype);
         with_element!(dtype, T => {
@@ -34,8 +41,9 @@ pub static IOTA: OpDef = OpDef {
     effects: Effects::NONE,
     batching: Batching::Derived,
     lowering: Lowering::Generate(|attrs, body, index, ty| {
-        let (at, compute) = (index[attrs.int(1) as usize], if ty.dtype.is_float() { DType::F64 } else { DType::I64 });
-        let (start, step) = (scalar(attrs, 2), scalar(attrs, 3));
+        let it = IotaAttrs::of(attrs);
+        let (at, compute) = (index[it.axis()], if ty.dtype.is_float() { DType::F64 } else { DType::I64 });
+        let (start, step) = (it.start(), it.step());
         let at = body.cast(at, compute);
         let (start, step) = (body.constant(start, compute), body.constant(step, compute));
         let scaled = body.binary(BinaryOp::Mul, at, step);
@@ -44,7 +52,7 @@ pub static IOTA: OpDef = OpDef {
     }),
     samples: || {
         let of = |start: Attr, step: Attr, dtype: DType| {
-            Sample::new([]).attrs(Attrs::new([(&[3usize, 4][..]).into(), 1usize.into(), start, step, dtype.into()]))
+            Sample::new([]).attrs(IotaAttrs::attrs(&[3usize, 4][..], 1usize, start, step, dtype))
         };
         vec![
             of(0i64.into(), 1i64.into(), DType::I64),
@@ -54,13 +62,9 @@ pub static IOTA: OpDef = OpDef {
     },
 };
 
-/// The start or the step: a float for float dtypes, else an integer.
-fn scalar(attrs: &Attrs, i: usize) -> Scalar {
-    if attrs.dtype(4).is_float() { Scalar::Float(attrs.float(i)) } else { Scalar::Int(attrs.int(i)) }
-}
-
 fn value(attrs: &Attrs, i: usize) -> Scalar {
-    match (scalar(attrs, 2), scalar(attrs, 3)) {
+    let it = IotaAttrs::of(attrs);
+    match (it.start(), it.step()) {
         (Scalar::Float(start), Scalar::Float(step)) => Scalar::Float(start + i as f64 * step),
         (start, step) => Scalar::Int(start.as_i64().wrapping_add((i as i64).wrapping_mul(step.as_i64()))),
     }
@@ -84,6 +88,6 @@ pub(crate) fn spaced(shape: impl IntoDims, axis: usize, start: Scalar, step: Sca
         true => Attr::Float(it.as_f64()),
         false => Attr::Int(Dim::plain(it.as_i64()).map_err(|it| it.with_op("arange")).or_raise()),
     };
-    let attrs = Attrs::new([(&*shape.into_dims()).into(), axis.into(), attr(start), attr(step), dtype.into()]);
+    let attrs = IotaAttrs::attrs(&*shape.into_dims(), axis, attr(start), attr(step), dtype);
     apply1(IOTA.op(), &attrs, &[])
 }

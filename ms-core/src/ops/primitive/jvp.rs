@@ -12,7 +12,7 @@ fn refuse(message: &str) -> Error {
 /// The outputs of region 0 on the operands, then the tangents of the float ones among its first
 /// `results` outputs. The operands of the region are followed by the tangents of those `wrt`.
 pub static JVP: OpDef = OpDef {
-    info: OpInfo { number: 705, name: "jvp", attrs: JvpAttrs::NAMES },
+    info: OpInfo { number: 705, name: "jvp", attrs: JvpAttrs::DECLARED },
     infer: |_, _| Err(refuse("the types are those of the graph that is differentiated")),
     eval: |_, _| Err(refuse("it is evaluated with the graph that is differentiated")),
     derivative: Derivative::None("it is expanded before it is differentiated"),

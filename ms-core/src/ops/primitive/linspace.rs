@@ -6,15 +6,24 @@ use crate::tensor::{Array, Attrs, DType, Element, OpInfo, Scalar, Tensor, Type, 
 use crate::with_element;
 use smallvec::smallvec;
 
+attributes! {
+    /// The attributes of [`LINSPACE`].
+    struct LinspaceAttrs { start: f64, stop: f64, num: i64, dtype: DType }
+}
+
 /// `num` values from `start` to `stop`, both included exactly; computed in f64.
 pub static LINSPACE: OpDef = OpDef {
-    info: OpInfo { number: 354, name: "linspace", attrs: &["start", "stop", "num", "dtype"] },
-    infer: |attrs, _| Ok(smallvec![Type::of(attrs.dtype(3), &[attrs.int(2) as usize])]),
+    info: OpInfo { number: 354, name: "linspace", attrs: LinspaceAttrs::DECLARED },
+    infer: |attrs, _| {
+        let it = LinspaceAttrs::of(attrs);
+        Ok(smallvec![Type::of(it.dtype(), &[it.num() as usize])])
+    },
     eval: |attrs, _| {
-        let (start, stop, num) = (attrs.float(0), attrs.float(1), attrs.int(2) as usize);
+        let it = LinspaceAttrs::of(attrs);
+        let (start, stop, num) = (it.start(), it.stop(), it.num() as usize);
         let step = step(attrs);
-        let mut out = Array::zeros(&[num], attrs.dtype(3));
-        with_element!(attrs.dtype(3), T => {
+        let mut out = Array::zeros(&[num], it.dtype());
+        with_element!(it.dtype(), T => {
             for (i, to) in out.as_mut_slice::<T>().iter_mut().enumerate() {
                 let value = if i > 0 && i + 1 == num { stop } else { start + i as f64 * step };
                 *to = T::from_scalar(Scalar::Float(value));
@@ -28,25 +37,26 @@ pub static LINSPACE: OpDef = OpDef {
     batching: Batching::Derived,
     lowering: Lowering::Generate(|attrs, body, index, ty| {
         let at = body.cast(index[0], DType::F64);
-        let (start, step) = (body.constant(attrs.float(0), DType::F64), body.constant(step(attrs), DType::F64));
+        let it = LinspaceAttrs::of(attrs);
+        let (start, step) = (body.constant(it.start(), DType::F64), body.constant(step(attrs), DType::F64));
         let scaled = body.binary(BinaryOp::Mul, at, step);
         let inside = body.binary(BinaryOp::Add, start, scaled);
         // A single value is the start.
-        let last = body.constant((attrs.int(2) - 1).max(1), DType::I64);
+        let last = body.constant((it.num() - 1).max(1), DType::I64);
         let at_end = body.compare(Compare::Eq, index[0], last);
-        let stop = body.constant(attrs.float(1), DType::F64);
+        let stop = body.constant(it.stop(), DType::F64);
         let value = body.select(at_end, stop, inside);
         body.cast(value, ty.dtype)
     }),
     samples: || {
-        let of =
-            |num: i64| Sample::new([]).attrs(Attrs::new([(-1.5).into(), 2.0.into(), num.into(), DType::F32.into()]));
+        let of = |num: i64| Sample::new([]).attrs(LinspaceAttrs::attrs(-1.5, 2.0, num, DType::F32));
         vec![of(9), of(1), of(0)]
     },
 };
 
 fn step(attrs: &Attrs) -> f64 {
-    (attrs.float(1) - attrs.float(0)) / (attrs.int(2) - 1).max(1) as f64
+    let it = LinspaceAttrs::of(attrs);
+    (it.stop() - it.start()) / (it.num() - 1).max(1) as f64
 }
 
 /// `num` evenly spaced f32 values from `start` to `stop`, both included.
@@ -57,5 +67,5 @@ fn step(attrs: &Attrs) -> f64 {
 /// ```
 #[track_caller]
 pub fn linspace(start: f64, stop: f64, num: usize) -> Tensor {
-    apply1(LINSPACE.op(), &Attrs::new([start.into(), stop.into(), num.into(), DType::F32.into()]), &[])
+    apply1(LINSPACE.op(), &LinspaceAttrs::attrs(start, stop, num, DType::F32), &[])
 }

@@ -8,14 +8,16 @@ use crate::ops::core::axis::{const_shape, named};
 use crate::ops::core::host::{narrow_floats, wide_floats};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, PoolOptions, Sample, SampleInput};
-use crate::tensor::{
-    AsTensor, Attr, Attrs, Dim, Dims, OpInfo, Shape, Tensor, Type, apply1, collected, filled, try_room,
-};
+use crate::tensor::{AsTensor, Attrs, Dim, Dims, OpInfo, Shape, Tensor, Type, apply1, collected, filled, try_room};
 use smallvec::smallvec;
+attributes! {
+    /// The attributes of [`MAX_POOL`] and its gradients.
+    pub struct MaxPoolAttrs { kernel: [i64], stride: [i64], dilation: [i64], before: [i64], after: [i64] }
+}
 
 /// The largest element of each window of `[n, c, spatial..]`; nan if one is nan.
 pub static MAX_POOL: OpDef = OpDef {
-    info: OpInfo { number: 430, name: "max_pool", attrs: &["kernel", "stride", "dilation", "before", "after"] },
+    info: OpInfo { number: 430, name: "max_pool", attrs: MaxPoolAttrs::DECLARED },
     infer: |attrs, inputs| Ok(smallvec![Type::new(inputs[0].dtype, pooled_dims(attrs, inputs[0])?)]),
     eval: |attrs, inputs| {
         let x = inputs[0];
@@ -36,7 +38,7 @@ pub static MAX_POOL: OpDef = OpDef {
 /// The gradient of [`MAX_POOL`]: the second operand, of the shape of its result, added at the
 /// positions of the largest elements of the first one (the first of equal ones).
 pub static MAX_POOL_GRAD: OpDef = OpDef {
-    info: OpInfo { number: 431, name: "max_pool_grad", attrs: &["kernel", "stride", "dilation", "before", "after"] },
+    info: OpInfo { number: 431, name: "max_pool_grad", attrs: MaxPoolAttrs::DECLARED },
     infer: |attrs, inputs| {
         holds_dims(inputs[1], &pooled_dims(attrs, inputs[0])?)?;
         Ok(smallvec![inputs[0].clone()])
@@ -61,7 +63,7 @@ pub static MAX_POOL_GRAD: OpDef = OpDef {
 /// The elements of the second operand at the positions of the largest elements of each window of the
 /// first one; both have one shape.
 pub static MAX_POOL_TAKE: OpDef = OpDef {
-    info: OpInfo { number: 432, name: "max_pool_take", attrs: &["kernel", "stride", "dilation", "before", "after"] },
+    info: OpInfo { number: 432, name: "max_pool_take", attrs: MaxPoolAttrs::DECLARED },
     infer: |attrs, inputs| {
         holds_dims(inputs[1], &inputs[0].dims)?;
         Ok(smallvec![Type::new(inputs[0].dtype, pooled_dims(attrs, inputs[0])?)])
@@ -82,9 +84,21 @@ pub static MAX_POOL_TAKE: OpDef = OpDef {
     samples: || max_samples(|x, _| vec![x.clone(), x]),
 };
 
+impl MaxPoolAttrs<'_> {
+    /// The windows.
+    pub fn window(self) -> Window {
+        Window {
+            stride: self.stride().sizes(),
+            dilation: self.dilation().sizes(),
+            before: self.before().sizes(),
+            after: self.after().sizes(),
+        }
+    }
+}
+
 fn max_attrs(kernel: &[usize], window: &Window) -> Attrs {
-    let lists = [kernel, &window.stride, &window.dilation, &window.before, &window.after];
-    Attrs::new(lists.into_iter().map(Attr::from))
+    let Window { stride, dilation, before, after } = window;
+    MaxPoolAttrs::attrs(kernel, &**stride, &**dilation, &**before, &**after)
 }
 
 fn max_samples(operands: fn(SampleInput, SampleInput) -> Vec<SampleInput>) -> Vec<Sample> {
@@ -111,7 +125,8 @@ fn holds_dims(ty: &Type, dims: &[Dim]) -> Result<()> {
 
 /// The dimensions of a [`MAX_POOL`]'s result.
 fn pooled_dims(attrs: &Attrs, x: &Type) -> Result<Dims> {
-    let (kernel, window) = (attrs.sizes(0), Window::of(attrs, 1));
+    let it = MaxPoolAttrs::of(attrs);
+    let (kernel, window) = (it.kernel().sizes(), it.window());
     let dims = check_pooled(x, kernel.len())?;
     let counts = window.counts(&dims[2..], &kernel)?;
     for axis in 0..kernel.len() {
@@ -138,7 +153,8 @@ struct Pooled {
 
 impl Pooled {
     fn new(attrs: &Attrs, x: &Type) -> Result<Self> {
-        let (kernel, window) = (attrs.sizes(0), Window::of(attrs, 1));
+        let it = MaxPoolAttrs::of(attrs);
+        let (kernel, window) = (it.kernel().sizes(), it.window());
         let output_shape = const_shape(&Type::new(x.dtype, pooled_dims(attrs, x)?))?;
         let (shape, counts) = (const_shape(x)?, &output_shape[2..]);
         Ok(Self {

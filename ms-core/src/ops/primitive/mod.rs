@@ -2,6 +2,8 @@
 //! rule, samples.
 
 #[cfg(test)]
+mod declared_tests;
+#[cfg(test)]
 mod region_tests;
 #[cfg(test)]
 mod tests;

@@ -5,15 +5,20 @@ use crate::ops::core::axis::{named, stored_axes};
 use crate::ops::{
     Batching, Derivative, Effects, IntoAxes, Lowering, OpDef, Sample, SampleInput, normalize_axes, normalize_axis,
 };
-use crate::tensor::{AsTensor, Attr, Attrs, OpInfo, Tensor, Type, apply1};
+use crate::tensor::{AsTensor, Attr, OpInfo, Tensor, Type, apply1};
 use smallvec::{SmallVec, smallvec};
+
+attributes! {
+    /// The attributes of [`PERMUTE`].
+    pub(crate) struct PermuteAttrs { axes: [i64] }
+}
 
 /// The operand with its axes in the order of attribute 0.
 pub static PERMUTE: OpDef = OpDef {
-    info: OpInfo { number: 356, name: "permute", attrs: &["axes"] },
+    info: OpInfo { number: 356, name: "permute", attrs: PermuteAttrs::DECLARED },
     infer: |attrs, inputs| {
         let x = inputs[0];
-        let axes = stored_axes(attrs.ints(0), x.rank())?;
+        let axes = stored_axes(PermuteAttrs::of(attrs).axes().as_slice(), x.rank())?;
         if axes.len() != x.rank() {
             let message = format!("{axes:?} does not name each of the {} axes of {x} once", x.rank());
             return Err(Error::new(Code::Argument, message));
@@ -21,27 +26,28 @@ pub static PERMUTE: OpDef = OpDef {
         Ok(smallvec![Type::new(x.dtype, axes.iter().map(|&axis| x.dims[axis]).collect())])
     },
     eval: |attrs, inputs| {
-        let layout = inputs[0].layout().permute(&attrs.sizes(0));
+        let layout = inputs[0].layout().permute(&PermuteAttrs::of(attrs).axes().sizes());
         Ok(smallvec![inputs[0].with_layout(layout).on_host()?.to_contiguous()])
     },
     derivative: Derivative::Rule(|it| {
-        let axes = it.attrs.sizes(0);
+        let axes = PermuteAttrs::of(it.attrs).axes().sizes();
         let mut inverse: SmallVec<[usize; 4]> = smallvec![0; axes.len()];
         for (to, &from) in axes.iter().enumerate() {
             inverse[from] = to;
         }
-        smallvec![Some(apply1(PERMUTE.op(), &Attrs::new([(&*inverse).into()]), &[it.cotangent()]))]
+        smallvec![Some(apply1(PERMUTE.op(), &PermuteAttrs::attrs(&*inverse), &[it.cotangent()]))]
     }),
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Rule(|it| {
-        let axes: Vec<usize> = std::iter::once(0).chain(it.attrs.sizes(0).into_iter().map(|it| it + 1)).collect();
-        it.apply(&Attrs::new([(&*axes).into()]), it.inputs)
+        let own = PermuteAttrs::of(it.attrs).axes().sizes();
+        let axes: Vec<usize> = std::iter::once(0).chain(own.into_iter().map(|it| it + 1)).collect();
+        it.apply(&PermuteAttrs::attrs(&*axes), it.inputs)
     }),
-    lowering: Lowering::View(|attrs, layout| Some(layout.permute(&attrs.sizes(0)))),
+    lowering: Lowering::View(|attrs, layout| Some(layout.permute(&PermuteAttrs::of(attrs).axes().sizes()))),
     samples: || {
         let axes: Attr = (&[2usize, 0, 1][..]).into();
-        vec![Sample::new([SampleInput::f32(&[2, 3, 4], -2.0, 2.0)]).attrs(Attrs::new([axes]))]
+        vec![Sample::new([SampleInput::f32(&[2, 3, 4], -2.0, 2.0)]).attrs(PermuteAttrs::attrs(axes))]
     },
 };
 
@@ -63,7 +69,7 @@ pub fn permute(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
     if axes.iter().copied().eq(0..x.rank()) {
         return x.into_owned();
     }
-    apply1(PERMUTE.op(), &Attrs::new([(&*axes).into()]), &[&*x])
+    apply1(PERMUTE.op(), &PermuteAttrs::attrs(&*axes), &[&*x])
 }
 
 /// `x` with two axes exchanged, without a copy.

@@ -4,16 +4,21 @@ use crate::error::OrRaise;
 use crate::ops::core::message::{Message, Show, show_arrays};
 use crate::ops::core::order::{apply_in_order, batch_in_order, check_token, token, token_type};
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
-use crate::tensor::{Attrs, DType, OpInfo, Tensor};
+use crate::tensor::{DType, OpInfo, Tensor};
 use smallvec::smallvec;
 use std::cell::RefCell;
 
+attributes! {
+    /// The attributes of [`PRINT`].
+    struct PrintAttrs { text: str }
+}
+
 /// Prints attribute 0, its placeholders `{}` filled with the operands after the token.
 pub static PRINT: OpDef = OpDef {
-    info: OpInfo { number: 730, name: "print", attrs: &["text"] },
+    info: OpInfo { number: 730, name: "print", attrs: PrintAttrs::DECLARED },
     infer: |_, inputs| check_token(inputs).map(|()| smallvec![token_type()]),
     eval: |attrs, inputs| {
-        print_line(&show_arrays(attrs.str(0), &inputs[1..]));
+        print_line(&show_arrays(PrintAttrs::of(attrs).text(), &inputs[1..]));
         Ok(smallvec![token()])
     },
     derivative: Derivative::Zero,
@@ -23,7 +28,7 @@ pub static PRINT: OpDef = OpDef {
     lowering: Lowering::Library,
     samples: || {
         let token = || SampleInput::of(DType::U8, &[], 0.0, 0.0);
-        let sample = |it: Sample, text: &str| it.attrs(Attrs::new([text.into()]));
+        let sample = |it: Sample, text: &str| it.attrs(PrintAttrs::attrs(text));
         vec![
             sample(Sample::new([token()]), "sample"),
             sample(Sample::new([token(), SampleInput::f32(&[2], -1.0, 1.0)]), "sample {}"),
@@ -61,7 +66,7 @@ fn print_line(line: &str) {
 pub fn print(text: &str, values: &[&dyn Show]) {
     let message = Message::new(text, values).map_err(|it| it.with_op("print")).or_raise();
     let tensors: Vec<&Tensor> = message.tensors.iter().collect();
-    apply_in_order(PRINT.op(), &Attrs::new([(&*message.text).into()]), &tensors);
+    apply_in_order(PRINT.op(), &PrintAttrs::attrs(&*message.text), &tensors);
 }
 
 /// Runs `f`, and returns the lines that it printed on this thread by [`print`] instead of printing

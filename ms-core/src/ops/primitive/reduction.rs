@@ -8,15 +8,13 @@ use crate::ops::core::rules::sum_dtype;
 use crate::ops::{
     Batching, Derivative, Effects, Lowering, OpDef, ReduceAxes, ReduceRule, Sample, SampleInput, Types, Vjp, select,
 };
-use crate::tensor::{
-    Array, AsTensor, Attr, Attrs, DType, Dim, Dims, Element, Kind, OpInfo, Scalar, Tensor, Type, apply1,
-};
+use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, Element, Kind, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::{SmallVec, smallvec};
 
 attributes! {
     /// The attributes of reductions: the reduced axes, which are kept with size one if `keepdims`.
-    struct ReduceAttrs { axes: [i64], keepdims: bool }
+    pub(crate) struct ReduceAttrs { axes: [i64], keepdims: bool }
 }
 
 /// Declares the definition of a reduction. `finite` is [`OpDef::finite_derivatives`].
@@ -29,7 +27,7 @@ macro_rules! reduction {
     ) => {
         $(#[$doc])*
         pub static $def: OpDef = OpDef {
-            info: OpInfo { number: $number, name: $name, attrs: ReduceAttrs::NAMES },
+            info: OpInfo { number: $number, name: $name, attrs: ReduceAttrs::DECLARED },
             infer: |attrs, inputs| infer(Domain::$domain, Reducer::$reducer, attrs, inputs[0]),
             eval: |attrs, inputs| {
                 let ty = infer(Domain::$domain, Reducer::$reducer, attrs, &inputs[0].ty())?;
@@ -172,7 +170,7 @@ fn to_extrema(it: &Vjp<'_>) -> Tensor {
 fn samples(domain: Domain) -> Vec<Sample> {
     use DType::*;
     let sample = |dtype, shape: &[usize], axes: &[usize], keepdims: bool| {
-        Sample::new([SampleInput::of(dtype, shape, -2.0, 2.0)]).attrs(Attrs::new([axes.into(), Attr::Bool(keepdims)]))
+        Sample::new([SampleInput::of(dtype, shape, -2.0, 2.0)]).attrs(ReduceAttrs::attrs(axes, keepdims))
     };
     let (first, dtypes): (DType, &[DType]) = match domain {
         Domain::Logical => (Bool, &[]),
@@ -193,7 +191,7 @@ fn samples(domain: Domain) -> Vec<Sample> {
 /// A reduction over `axes`, which are not negative and in ascending order.
 #[track_caller]
 fn reduce(def: &'static OpDef, x: &Tensor, axes: &[usize], keepdims: bool) -> Tensor {
-    apply1(def.op(), &Attrs::new([axes.into(), keepdims.into()]), &[x])
+    apply1(def.op(), &ReduceAttrs::attrs(axes, keepdims), &[x])
 }
 
 /// The sum over `axes`, which are not negative and in ascending order, in the dtype of `x`.

@@ -13,7 +13,7 @@ attributes! {
 
 /// The operand with `shape`.
 pub static RESHAPE: OpDef = OpDef {
-    info: OpInfo { number: 350, name: "reshape", attrs: ReshapeAttrs::NAMES },
+    info: OpInfo { number: 350, name: "reshape", attrs: ReshapeAttrs::DECLARED },
     infer: |attrs, inputs| {
         let wanted = Type::new(inputs[0].dtype, ReshapeAttrs::of(attrs).shape().dims());
         let fits = match (inputs[0].is_symbolic() || wanted.is_symbolic(), inputs[0].numel(), wanted.numel()) {
@@ -36,7 +36,7 @@ pub static RESHAPE: OpDef = OpDef {
     derivative: Derivative::Rule(|it| smallvec![Some(reshape(it.cotangent(), &it.inputs[0].ty().dims))]),
     finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.apply(&it.fronted(&[(0, it.size)]), it.inputs)),
+    batching: Batching::Rule(|it| it.apply(&it.fronted(&[("shape", it.size)]), it.inputs)),
     lowering: Lowering::View(|attrs, layout| layout.reshape(&ReshapeAttrs::of(attrs).shape().sizes())),
     samples: || vec![Sample::new([SampleInput::f32(&[3, 4], -2.0, 2.0)]).attrs(ReshapeAttrs::attrs(&[6usize, 2][..]))],
 };

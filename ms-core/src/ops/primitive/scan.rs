@@ -19,7 +19,7 @@ use crate::tensor::{Array, Attr, Attrs, DType, Dim, OpInfo, Type, try_room};
 ///
 /// Results: the last carries, then the result sequences.
 pub static SCAN: OpDef = OpDef {
-    info: OpInfo { number: 704, name: "scan", attrs: ScanAttrs::NAMES },
+    info: OpInfo { number: 704, name: "scan", attrs: ScanAttrs::DECLARED },
     infer: |_, _| Err(Error::new(Code::Argument, "the types of a `scan` are those of its region")),
     eval: |_, _| Err(Error::new(Code::Argument, "a `scan` is evaluated with its region")),
     derivative: Derivative::None("its derivative is that of its region"),

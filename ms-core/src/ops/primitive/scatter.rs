@@ -7,7 +7,8 @@ use crate::ops::core::axis::{named, stored_axis};
 use crate::ops::core::host::{dense, elements, plus, positions, visit_indexed};
 use crate::ops::core::rules::{broadcast_dims, may_equal};
 use crate::ops::{
-    Arrays, Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, broadcast_to, normalize_axis,
+    Arrays, AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, broadcast_to,
+    normalize_axis,
 };
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, OpInfo, Tensor, Type, apply1};
 use crate::with_element;
@@ -16,13 +17,13 @@ use smallvec::smallvec;
 /// For each element of the second operand the element of the first at that position along
 /// attribute 0, and at the same position along the other axes, along which the second may be smaller.
 pub static TAKE_ALONG_AXIS: OpDef = OpDef {
-    info: OpInfo { number: 382, name: "take_along_axis", attrs: &["axis"] },
+    info: OpInfo { number: 382, name: "take_along_axis", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| {
-        check_along(inputs[0], inputs[1], attrs.int(0))?;
+        check_along(inputs[0], inputs[1], AxisAttrs::of(attrs).axis())?;
         Ok(smallvec![Type::new(inputs[0].dtype, inputs[1].dims.clone())])
     },
     eval: |attrs, inputs| {
-        let (x, axis) = (dense(inputs[0])?, attrs.int(0) as usize);
+        let (x, axis) = (dense(inputs[0])?, AxisAttrs::of(attrs).axis());
         let index = positions(inputs[1], axis, x.shape())?;
         let mut out = Array::zeros(inputs[1].shape(), x.dtype());
         with_element!(x.dtype(), T => {
@@ -32,16 +33,16 @@ pub static TAKE_ALONG_AXIS: OpDef = OpDef {
         Ok(smallvec![out])
     },
     derivative: Derivative::Read(|it| {
-        Part::elements(&it.inputs[0], it.attrs.int(0) as usize, &it.inputs[1], it.cotangent())
+        Part::elements(&it.inputs[0], AxisAttrs::of(it.attrs).axis(), &it.inputs[1], it.cotangent())
     }),
     finite_derivatives: true,
     effects: Effects::REFUSES,
-    batching: Batching::Rule(|it| it.apply(&it.shifted(0), &it.spread_all())),
+    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), &it.spread_all())),
     lowering: Lowering::Library,
     samples: || {
         let of = |axis: usize, x: &[usize], index: &[usize]| {
             let index = SampleInput::of(DType::I64, index, 0.0, x[axis] as f64 - 1.0);
-            Sample::new([SampleInput::f32(x, -2.0, 2.0), index]).attrs(Attrs::new([axis.into()]))
+            Sample::new([SampleInput::f32(x, -2.0, 2.0), index]).attrs(AxisAttrs::attrs(axis))
         };
         vec![of(0, &[4, 3], &[6, 3]), of(1, &[2, 3, 2], &[2, 4, 2]), of(2, &[3, 2, 4], &[2, 2, 3])]
     },
@@ -49,7 +50,7 @@ pub static TAKE_ALONG_AXIS: OpDef = OpDef {
 
 /// The first operand with the elements of the third added or written at the given positions.
 fn evaluate_scatter(attrs: &Attrs, inputs: &[&Array], adds: bool) -> Result<Arrays> {
-    let (mut out, source, axis) = (inputs[0].on_host()?.duplicate(), dense(inputs[2])?, attrs.int(0) as usize);
+    let (mut out, source, axis) = (inputs[0].on_host()?.duplicate(), dense(inputs[2])?, AxisAttrs::of(attrs).axis());
     let index = positions(inputs[1], axis, out.shape())?;
     let shape = out.shape_owned();
     with_element!(out.dtype(), T => {
@@ -64,7 +65,7 @@ fn evaluate_scatter(attrs: &Attrs, inputs: &[&Array], adds: bool) -> Result<Arra
 /// The first operand with each element of the third added at its position along attribute 0 in the
 /// second one.
 pub static SCATTER_ADD: OpDef = OpDef {
-    info: OpInfo { number: 383, name: "scatter_add", attrs: &["axis"] },
+    info: OpInfo { number: 383, name: "scatter_add", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| infer_scatter(attrs, inputs),
     eval: |attrs, inputs| evaluate_scatter(attrs, inputs, true),
     derivative: Derivative::Rule(|it| {
@@ -74,13 +75,13 @@ pub static SCATTER_ADD: OpDef = OpDef {
     }),
     finite_derivatives: true,
     effects: Effects::REFUSES,
-    batching: Batching::Rule(|it| it.apply(&it.shifted(0), &it.spread_all())),
+    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), &it.spread_all())),
     lowering: Lowering::Update,
     samples: || {
         let of = |axis: usize, x: &[usize], index: &[usize]| {
             let named = SampleInput::of(DType::I64, index, 0.0, x[axis] as f64 - 1.0);
             Sample::new([SampleInput::f32(x, -2.0, 2.0), named, SampleInput::f32(index, -2.0, 2.0)])
-                .attrs(Attrs::new([axis.into()]))
+                .attrs(AxisAttrs::attrs(axis))
         };
         vec![of(0, &[4, 3], &[6, 3]), of(1, &[2, 3, 2], &[2, 4, 2]), of(2, &[3, 2, 4], &[2, 2, 3])]
     },
@@ -89,7 +90,7 @@ pub static SCATTER_ADD: OpDef = OpDef {
 /// The first operand with each element of the third written at its position along attribute 0 in the
 /// second one; of several at one position the last in row-major order remains.
 pub static SCATTER: OpDef = OpDef {
-    info: OpInfo { number: 384, name: "scatter", attrs: &["axis"] },
+    info: OpInfo { number: 384, name: "scatter", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| infer_scatter(attrs, inputs),
     eval: |attrs, inputs| evaluate_scatter(attrs, inputs, false),
     derivative: Derivative::Rule(|it| {
@@ -109,20 +110,20 @@ pub static SCATTER: OpDef = OpDef {
     }),
     finite_derivatives: true,
     effects: Effects::REFUSES,
-    batching: Batching::Rule(|it| it.apply(&it.shifted(0), &it.spread_all())),
+    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), &it.spread_all())),
     lowering: Lowering::Update,
     samples: || {
         let of = |axis: usize, x: &[usize], index: &[usize]| {
             let named = SampleInput::of(DType::I64, index, 0.0, x[axis] as f64 - 1.0);
             Sample::new([SampleInput::f32(x, -2.0, 2.0), named, SampleInput::f32(index, -2.0, 2.0)])
-                .attrs(Attrs::new([axis.into()]))
+                .attrs(AxisAttrs::attrs(axis))
         };
         vec![of(0, &[4, 3], &[3, 3]), of(1, &[2, 3, 2], &[2, 2, 2])]
     },
 };
 
 /// Checks that `index` is of positions along an axis of `x`, and not larger along the others.
-fn check_along(x: &Type, index: &Type, axis: i64) -> Result<()> {
+fn check_along(x: &Type, index: &Type, axis: usize) -> Result<()> {
     check_index(index)?;
     let axis = stored_axis(axis, x.rank())?;
     let fit = |index: Dim, size: Dim| match (index.as_const(), size.as_const()) {
@@ -139,7 +140,7 @@ fn check_along(x: &Type, index: &Type, axis: i64) -> Result<()> {
 
 pub(in crate::ops) fn infer_scatter(attrs: &Attrs, inputs: &[&Type]) -> Result<crate::ops::Types> {
     let (x, index, source) = (inputs[0], inputs[1], inputs[2]);
-    check_along(x, index, attrs.int(0))?;
+    check_along(x, index, AxisAttrs::of(attrs).axis())?;
     check_dtypes(x, source)?;
     if !may_equal(&index.dims, &source.dims) {
         return Err(Error::new(
@@ -178,7 +179,7 @@ pub fn take_along_axis(x: impl AsTensor, index: impl AsTensor, axis: isize) -> T
     let (x_dims, index_dims) = (x.dims(), index.dims());
     let wide = broadcast_to(&*x, common(&x_dims, &index_dims).map_err(fail).or_raise());
     let index_wide = broadcast_to(&*index, common(&index_dims, &x_dims).map_err(fail).or_raise());
-    apply1(TAKE_ALONG_AXIS.op(), &Attrs::new([axis.into()]), &[&wide, &index_wide])
+    apply1(TAKE_ALONG_AXIS.op(), &AxisAttrs::attrs(axis), &[&wide, &index_wide])
 }
 
 /// `x` with each element of `source` added at its position along `axis` in `index`; elements at equal
@@ -196,7 +197,7 @@ pub fn take_along_axis(x: impl AsTensor, index: impl AsTensor, axis: isize) -> T
 pub fn scatter_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, axis: isize) -> Tensor {
     let (x, index, source) = (x.as_tensor(), index.as_tensor(), source.as_tensor());
     let axis = normalize_axis(axis, x.rank()).map_err(|it| named("scatter_add", &[&x, &index, &source], it)).or_raise();
-    apply1(SCATTER_ADD.op(), &Attrs::new([axis.into()]), &[&x, &index, &source])
+    apply1(SCATTER_ADD.op(), &AxisAttrs::attrs(axis), &[&x, &index, &source])
 }
 
 /// `x` with each element of `source` written at its position along `axis` in `index`; of several at one
@@ -213,5 +214,5 @@ pub fn scatter_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor
 pub fn scatter(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, axis: isize) -> Tensor {
     let (x, index, source) = (x.as_tensor(), index.as_tensor(), source.as_tensor());
     let axis = normalize_axis(axis, x.rank()).map_err(|it| named("scatter", &[&x, &index, &source], it)).or_raise();
-    apply1(SCATTER.op(), &Attrs::new([axis.into()]), &[&x, &index, &source])
+    apply1(SCATTER.op(), &AxisAttrs::attrs(axis), &[&x, &index, &source])
 }

@@ -1,20 +1,30 @@
 //! `size`: a dimension as a tensor.
 
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, full_of};
-use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Scalar, Tensor, Type, apply1};
+use crate::tensor::{Array, DType, Dim, OpInfo, Scalar, Tensor, Type, apply1};
 use smallvec::smallvec;
+
+attributes! {
+    /// The attributes of [`SIZE`].
+    struct SizeAttrs { size: i64, dtype: DType }
+}
 
 /// Attribute 0, a dimension, as a scalar tensor of the dtype of attribute 1.
 pub static SIZE: OpDef = OpDef {
-    info: OpInfo { number: 377, name: "size", attrs: &["size", "dtype"] },
-    infer: |attrs, _| Ok(smallvec![Type::of(attrs.dtype(1), &[])]),
-    eval: |attrs, _| Ok(smallvec![Array::full(&[], Scalar::Int(attrs.int(0)), attrs.dtype(1))]),
+    info: OpInfo { number: 377, name: "size", attrs: SizeAttrs::DECLARED },
+    infer: |attrs, _| Ok(smallvec![Type::of(SizeAttrs::of(attrs).dtype(), &[])]),
+    eval: |attrs, _| {
+        let it = SizeAttrs::of(attrs);
+        Ok(smallvec![Array::full(&[], Scalar::Int(it.size()), it.dtype())])
+    },
     derivative: Derivative::Zero,
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Derived,
-    lowering: Lowering::Generate(|attrs, body, _, ty| body.constant(Scalar::Int(attrs.int(0)), ty.dtype)),
-    samples: || vec![Sample::new([]).attrs(Attrs::new([7usize.into(), DType::F32.into()]))],
+    lowering: Lowering::Generate(|attrs, body, _, ty| {
+        body.constant(Scalar::Int(SizeAttrs::of(attrs).size()), ty.dtype)
+    }),
+    samples: || vec![Sample::new([]).attrs(SizeAttrs::attrs(7usize, DType::F32))],
 };
 
 /// A dimension, constant or symbolic, as a scalar tensor: for example the divisor of a mean.
@@ -28,7 +38,7 @@ pub static SIZE: OpDef = OpDef {
 pub fn size(dim: Dim, dtype: DType) -> Tensor {
     match dim.as_const() {
         Some(size) => full_of((), Scalar::UInt(size as u64), dtype),
-        None => apply1(SIZE.op(), &Attrs::new([dim.into(), dtype.into()]), &[]),
+        None => apply1(SIZE.op(), &SizeAttrs::attrs(dim, dtype), &[]),
     }
 }
 

@@ -2,38 +2,49 @@
 
 use crate::error::{Code, Error, Result};
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput};
-use crate::tensor::{AsTensor, Attrs, Dim, Dims, OpInfo, Selection, Strides, Tensor, Type, apply1};
+use crate::tensor::{AsTensor, Attrs, Dim, Dims, Layout, OpInfo, Selection, Tensor, Type, apply1};
 use smallvec::smallvec;
+
+attributes! {
+    /// The attributes of [`SLICE`], by axis.
+    pub(crate) struct SliceAttrs { starts: [i64], sizes: [i64], steps: [i64] }
+}
 
 /// `sizes` positions along each axis from `starts` in `steps`, which may be negative.
 pub static SLICE: OpDef = OpDef {
-    info: OpInfo { number: 357, name: "slice", attrs: &["starts", "sizes", "steps"] },
+    info: OpInfo { number: 357, name: "slice", attrs: SliceAttrs::DECLARED },
     infer: |attrs, inputs| {
-        check_ranges(&inputs[0].dims, &attrs.dims(0), &attrs.dims(1), attrs.ints(2))?;
-        Ok(smallvec![Type::new(inputs[0].dtype, attrs.dims(1))])
+        let it = SliceAttrs::of(attrs);
+        let sizes = it.sizes().dims();
+        check_ranges(&inputs[0].dims, &it.starts().dims(), &sizes, it.steps().as_slice())?;
+        Ok(smallvec![Type::new(inputs[0].dtype, sizes)])
     },
     eval: |attrs, inputs| {
-        let layout = inputs[0].layout().slice_all(&attrs.sizes(0), &attrs.sizes(1), &steps(attrs));
+        let layout = sliced(attrs, inputs[0].layout());
         Ok(smallvec![inputs[0].with_layout(layout).on_host()?.to_contiguous()])
     },
-    derivative: Derivative::Read(|it| Part::slice(&it.inputs[0], it.attrs.ints(0), it.attrs.ints(2), it.cotangent())),
+    derivative: Derivative::Read(|it| {
+        let at = SliceAttrs::of(it.attrs);
+        Part::slice(&it.inputs[0], at.starts().as_slice(), at.steps().as_slice(), it.cotangent())
+    }),
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Rule(|it| {
-        it.apply(&it.fronted(&[(0, Dim::new(0)), (1, it.size), (2, Dim::new(1))]), it.inputs)
+        it.apply(&it.fronted(&[("starts", Dim::new(0)), ("sizes", it.size), ("steps", Dim::new(1))]), it.inputs)
     }),
-    lowering: Lowering::View(|attrs, layout| Some(layout.slice_all(&attrs.sizes(0), &attrs.sizes(1), &steps(attrs)))),
+    lowering: Lowering::View(|attrs, layout| Some(sliced(attrs, layout))),
     samples: || {
         let of = |starts: &[i64], sizes: &[i64], steps: &[i64]| {
-            let attrs = Attrs::new([starts.into(), sizes.into(), steps.into()]);
+            let attrs = SliceAttrs::attrs(starts, sizes, steps);
             Sample::new([SampleInput::f32(&[5, 7], -2.0, 2.0)]).attrs(attrs)
         };
         vec![of(&[1, 0], &[2, 3], &[2, 3]), of(&[4, 6], &[5, 3], &[-1, -2]), of(&[0, 0], &[0, 7], &[1, 1])]
     },
 };
 
-fn steps(attrs: &Attrs) -> Strides {
-    attrs.ints(2).iter().map(|&it| it as isize).collect()
+fn sliced(attrs: &Attrs, layout: &Layout) -> Layout {
+    let it = SliceAttrs::of(attrs);
+    layout.slice_all(&it.starts().sizes(), &it.sizes().sizes(), &it.steps().steps())
 }
 
 /// Checks that ranges are inside `shape`; those of symbolic size are checked in calls.
@@ -74,7 +85,7 @@ pub(in crate::ops) fn check_ranges(shape: &[Dim], starts: &[Dim], sizes: &[Dim],
 #[track_caller]
 pub fn slice(x: impl AsTensor, starts: &[usize], sizes: &[usize]) -> Tensor {
     let steps = vec![1i64; starts.len()];
-    apply1(SLICE.op(), &Attrs::new([starts.into(), sizes.into(), (&*steps).into()]), &[&x.as_tensor()])
+    apply1(SLICE.op(), &SliceAttrs::attrs(starts, sizes, &*steps), &[&x.as_tensor()])
 }
 
 /// The part of `x` in a selection, with all of its axes.
@@ -84,7 +95,7 @@ pub(in crate::ops) fn select_ranges(x: &Tensor, selection: &Selection) -> Tensor
         return x.clone();
     }
     let steps: Vec<i64> = selection.steps.iter().map(|&it| it as i64).collect();
-    let attrs = Attrs::new([(&*selection.starts).into(), (&*selection.sizes).into(), (&*steps).into()]);
+    let attrs = SliceAttrs::attrs(&*selection.starts, &*selection.sizes, &*steps);
     apply1(SLICE.op(), &attrs, &[x])
 }
 
@@ -97,6 +108,6 @@ pub(crate) fn narrow(x: &Tensor, axis: usize, start: impl Into<Dim>, size: impl 
     }
     let mut starts: Dims = smallvec![Dim::new(0); sizes.len()];
     (starts[axis], sizes[axis]) = (start.into(), size);
-    let attrs = Attrs::new([(&*starts).into(), (&*sizes).into(), (&*vec![1i64; sizes.len()]).into()]);
+    let attrs = SliceAttrs::attrs(&*starts, &*sizes, &*vec![1i64; sizes.len()]);
     apply1(SLICE.op(), &attrs, &[x])
 }

@@ -2,19 +2,26 @@
 
 use super::slice::{SLICE, check_ranges};
 use crate::error::{Code, Error};
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
-use crate::tensor::{Attrs, Dim, Layout, OpInfo, Strides, Tensor, apply1};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, SliceAttrs};
+use crate::tensor::{Attrs, Dim, Layout, OpInfo, Tensor, apply1};
 use smallvec::smallvec;
+
+attributes! {
+    /// The attributes of ops that change slices of their first operand: where these are. Their sizes are those of the
+    /// other operands.
+    pub(in crate::ops) struct PlaceAttrs { starts: [i64], steps: [i64] }
+}
 
 /// The first operand with the positions from `starts`, `steps` apart, replaced by the second.
 pub static SLICE_UPDATE: OpDef = OpDef {
-    info: OpInfo { number: 358, name: "slice_update", attrs: &["starts", "steps"] },
+    info: OpInfo { number: 358, name: "slice_update", attrs: PlaceAttrs::DECLARED },
     infer: |attrs, inputs| {
         let (x, value) = (inputs[0], inputs[1]);
         if x.dtype != value.dtype {
             return Err(Error::new(Code::DType, format!("dtypes {} and {} differ", x.dtype, value.dtype)));
         }
-        check_ranges(&x.dims, &attrs.dims(0), &value.dims, attrs.ints(1))?;
+        let at = PlaceAttrs::of(attrs);
+        check_ranges(&x.dims, &at.starts().dims(), &value.dims, at.steps().as_slice())?;
         Ok(smallvec![x.clone()])
     },
     eval: |attrs, inputs| {
@@ -25,21 +32,25 @@ pub static SLICE_UPDATE: OpDef = OpDef {
     },
     derivative: Derivative::Rule(|it| {
         let (g, value) = (it.cotangent(), &it.inputs[1]);
-        let kept = it.needs[0].then(|| update(g, &crate::ops::zeros_like(value), it.attrs.ints(0), it.attrs.ints(1)));
+        let at = PlaceAttrs::of(it.attrs);
+        let (starts, steps) = (at.starts().as_slice(), at.steps().as_slice());
+        let kept = it.needs[0].then(|| update(g, &crate::ops::zeros_like(value), starts, steps));
         let taken = it.needs[1].then(|| {
-            let attrs = Attrs::new([it.attrs.ints(0).into(), (&*value.dims()).into(), it.attrs.ints(1).into()]);
+            let attrs = SliceAttrs::attrs(starts, &*value.dims(), steps);
             apply1(SLICE.op(), &attrs, &[g])
         });
         smallvec![kept, taken]
     }),
     finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.apply(&it.fronted(&[(0, Dim::new(0)), (1, Dim::new(1))]), &it.spread_all())),
+    batching: Batching::Rule(|it| {
+        it.apply(&it.fronted(&[("starts", Dim::new(0)), ("steps", Dim::new(1))]), &it.spread_all())
+    }),
     lowering: Lowering::Slices(|attrs, shapes, out| smallvec![out.clone(), slice(attrs, shapes[1], out)]),
     samples: || {
         let of = |sizes: &[usize], starts: &[i64], steps: &[i64]| {
             Sample::new([SampleInput::f32(&[5, 7], -2.0, 2.0), SampleInput::f32(sizes, -2.0, 2.0)])
-                .attrs(Attrs::new([starts.into(), steps.into()]))
+                .attrs(PlaceAttrs::attrs(starts, steps))
         };
         vec![of(&[2, 3], &[1, 0], &[2, 3]), of(&[5, 3], &[4, 6], &[-1, -2])]
     },
@@ -47,12 +58,12 @@ pub static SLICE_UPDATE: OpDef = OpDef {
 
 /// The layout of the second operand in the result.
 fn slice(attrs: &Attrs, shape: &[usize], out: &Layout) -> Layout {
-    let steps: Strides = attrs.ints(1).iter().map(|&it| it as isize).collect();
-    out.slice_all(&attrs.sizes(0), shape, &steps)
+    let at = PlaceAttrs::of(attrs);
+    out.slice_all(&at.starts().sizes(), shape, &at.steps().steps())
 }
 
 /// `x` with the positions from `starts`, `steps` apart, replaced by `value`.
 #[track_caller]
 pub(crate) fn update(x: &Tensor, value: &Tensor, starts: &[i64], steps: &[i64]) -> Tensor {
-    apply1(SLICE_UPDATE.op(), &Attrs::new([starts.into(), steps.into()]), &[x, value])
+    apply1(SLICE_UPDATE.op(), &PlaceAttrs::attrs(starts, steps), &[x, value])
 }

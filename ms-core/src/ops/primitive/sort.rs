@@ -4,22 +4,28 @@ use super::slice::narrow;
 use crate::error::{Code, OrExhausted, OrRaise, raise};
 use crate::ops::core::axis::{named, refusal, stored_axis};
 use crate::ops::core::host::{Axis, dense, elements};
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, normalize_axis};
-use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Tensor, Type, apply, apply1, try_room};
+use crate::ops::{AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, normalize_axis};
+use crate::tensor::{Array, AsTensor, DType, Element, OpInfo, Tensor, Type, apply, apply1, try_room};
 use crate::with_element;
 use smallvec::smallvec;
 use std::cmp::Ordering;
 
+attributes! {
+    /// The attributes of [`SORT`].
+    struct SortAttrs { axis: usize, descending: bool }
+}
+
 /// The elements along attribute 0 in ascending order, or descending if attribute 1 is set, and their
 /// original positions as i64. The sort is stable; nan is above all numbers.
 pub static SORT: OpDef = OpDef {
-    info: OpInfo { number: 390, name: "sort", attrs: &["axis", "descending"] },
+    info: OpInfo { number: 390, name: "sort", attrs: SortAttrs::DECLARED },
     infer: |attrs, inputs| {
-        stored_axis(attrs.int(0), inputs[0].rank())?;
+        stored_axis(SortAttrs::of(attrs).axis(), inputs[0].rank())?;
         Ok(smallvec![inputs[0].clone(), Type::new(DType::I64, inputs[0].dims.clone())])
     },
     eval: |attrs, inputs| {
-        let (x, axis, descending) = (dense(inputs[0])?, attrs.int(0) as usize, attrs.bool(1));
+        let it = SortAttrs::of(attrs);
+        let (x, axis, descending) = (dense(inputs[0])?, it.axis(), it.descending());
         let mut values = Array::zeros(x.shape(), x.dtype());
         let mut positions = Array::zeros(x.shape(), DType::I64);
         with_element!(x.dtype(), T => {
@@ -31,16 +37,16 @@ pub static SORT: OpDef = OpDef {
     derivative: Derivative::Rule(|it| {
         let Some(g) = &it.cotangents[0] else { return smallvec![None] };
         let zeros = crate::ops::zeros_like(&it.inputs[0]);
-        let attrs = Attrs::new([it.attrs.as_slice()[0].clone()]);
+        let attrs = AxisAttrs::attrs(SortAttrs::of(it.attrs).axis());
         smallvec![Some(apply1(crate::ops::SCATTER_ADD.op(), &attrs, &[&zeros, &it.outputs[1], g]))]
     }),
     finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.apply(&it.shifted(0), it.inputs)),
+    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
     lowering: Lowering::Library,
     samples: || {
         let of = |axis: usize, descending: bool| {
-            Sample::new([SampleInput::f32(&[3, 4, 2], -2.0, 2.0)]).attrs(Attrs::new([axis.into(), descending.into()]))
+            Sample::new([SampleInput::f32(&[3, 4, 2], -2.0, 2.0)]).attrs(SortAttrs::attrs(axis, descending))
         };
         vec![of(1, false), of(2, true)]
     },
@@ -88,7 +94,7 @@ fn sort_rows<T: Element + PartialOrd>(from: &[T], to: &mut [T], positions: &mut 
 pub fn sort(x: impl AsTensor, axis: isize, descending: bool) -> (Tensor, Tensor) {
     let x = x.as_tensor();
     let axis = normalize_axis(axis, x.rank()).map_err(|it| named("sort", &[&x], it)).or_raise();
-    let mut outputs = apply(SORT.op(), &Attrs::new([axis.into(), descending.into()]), &[&x]).or_raise();
+    let mut outputs = apply(SORT.op(), &SortAttrs::attrs(axis, descending), &[&x]).or_raise();
     let positions = outputs.pop().expect("sort has two results");
     (outputs.pop().expect("sort has two results"), positions)
 }

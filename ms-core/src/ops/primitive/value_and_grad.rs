@@ -13,7 +13,7 @@ fn refuse(message: &str) -> Error {
 /// outputs with respect to the operands `wrt`. If it is `seeded`, the operands of the region are
 /// followed by the weights of these outputs in the sum.
 pub static VALUE_AND_GRAD: OpDef = OpDef {
-    info: OpInfo { number: 701, name: "value_and_grad", attrs: ValueAndGradAttrs::NAMES },
+    info: OpInfo { number: 701, name: "value_and_grad", attrs: ValueAndGradAttrs::DECLARED },
     infer: |_, _| Err(refuse("the types are those of the graph that is differentiated")),
     eval: |_, _| Err(refuse("it is evaluated with the graph that is differentiated")),
     derivative: Derivative::None("it is expanded before it is differentiated"),

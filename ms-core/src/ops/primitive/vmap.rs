@@ -45,7 +45,7 @@ impl Lane {
 /// Region 0 applied to each of `size` lanes. The attributes `operands` and `results` have a [`Lane`]
 /// for each of them.
 pub static VMAP: OpDef = OpDef {
-    info: OpInfo { number: 720, name: "vmap", attrs: VmapAttrs::NAMES },
+    info: OpInfo { number: 720, name: "vmap", attrs: VmapAttrs::DECLARED },
     infer: |_, _| Err(refuse("the types are those of the graph that is mapped")),
     eval: |_, _| Err(refuse("it is expanded before it is evaluated")),
     derivative: Derivative::None("it is expanded before it is differentiated"),

@@ -17,7 +17,7 @@ use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Type};
 /// then the stacks: the values of all iterations along a new first axis, whose size is known only
 /// after the loop ([`Dim::DYNAMIC`]).
 pub static WHILE: OpDef = OpDef {
-    info: OpInfo { number: 703, name: "while", attrs: WhileAttrs::NAMES },
+    info: OpInfo { number: 703, name: "while", attrs: WhileAttrs::DECLARED },
     infer: |_, _| Err(Error::new(Code::Argument, "the types of a `while` are those of its regions")),
     eval: |_, _| Err(Error::new(Code::Argument, "a `while` is evaluated with its regions")),
     derivative: Derivative::None("its derivative is that of its regions"),

@@ -22,7 +22,7 @@ use crate::product::{CHUNK, Matrix, Ordered, Shared};
 use crate::threads;
 use direct::{DirectConv, WeightLanes};
 use ms_core::error::Result;
-use ms_core::ops::{Run, WindowAxis, Windows};
+use ms_core::ops::{ConvAttrs, Run, WindowAxis, Windows};
 use ms_core::tensor::{Attrs, HostArray, try_filled, try_room};
 use std::ops::{AddAssign, Range};
 pub use vector::Direct;
@@ -61,13 +61,14 @@ struct Piece {
 impl Conv {
     /// From the shapes of input, weights and result.
     fn new(attrs: &Attrs, input: &[usize], weight: &[usize], output: &[usize]) -> Self {
-        let groups = attrs.int(4) as usize;
+        let at = ConvAttrs::of(attrs);
+        let groups = at.groups();
         Self {
             batch: input[0],
             groups,
             channels: weight[1],
             outputs: weight[0] / groups,
-            windows: Windows::new(attrs, 0, &input[2..], &weight[2..], &output[2..]),
+            windows: Windows::new(&at.window(), &input[2..], &weight[2..], &output[2..]),
         }
     }
 

@@ -12,7 +12,7 @@ const LARGEST_FILL: usize = 1 << 30;
 
 impl<'a> Parser<'a> {
     pub(super) fn attrs(&mut self, op: Op) -> Result<Attrs> {
-        let names = op.0.attrs;
+        let names: SmallVec<[&str; 8]> = op.0.attrs.iter().map(|it| it.name).collect();
         let mut attrs: SmallVec<[Option<Attr>; 4]> = SmallVec::from_elem(None, names.len());
         let start = self.tokens.at;
         if self.tokens.eat('{')? {

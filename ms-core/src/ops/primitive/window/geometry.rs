@@ -1,9 +1,9 @@
 //! The sizes of a convolution, and the traversal of its products, shared by its three ops.
 
-use super::Window;
 use super::runs::Windows;
 use crate::error::{Code, Error, Result};
 use crate::ops::core::rules::may_equal;
+use crate::ops::{ConvAttrs, ConvGradAttrs};
 use crate::tensor::{Attrs, Dim, Dims, IntoDims, Shape, Type};
 
 /// The sizes of one convolution.
@@ -29,7 +29,8 @@ pub(in crate::ops) struct Row {
 /// # Errors
 /// [`Code::Shape`] if they do not fit.
 pub(in crate::ops) fn output_dims(attrs: &Attrs, x: &Type, input: &[Dim], weight: &[Dim]) -> Result<Dims> {
-    let (window, groups) = (Window::of(attrs, 0), attrs.int(4) as usize);
+    let it = ConvAttrs::of(attrs);
+    let (window, groups) = (it.window(), it.groups());
     if input.len() < 3 || weight.len() != input.len() {
         let message = format!("{x} with weights {weight:?}: both need a batch or output, a channel and spatial axes");
         return Err(Error::new(Code::Shape, message));
@@ -75,24 +76,27 @@ impl Geometry {
         Ok(Self {
             input_shape: input.into(),
             weight_shape: weight.into(),
-            groups: attrs.int(4) as usize,
-            windows: Windows::new(attrs, 0, &input[2..], &weight[2..], &output_shape[2..]),
+            groups: ConvAttrs::of(attrs).groups(),
+            windows: Windows::new(&ConvAttrs::of(attrs).window(), &input[2..], &weight[2..], &output_shape[2..]),
             output_shape,
         })
     }
 
     /// From the shapes of the result and of the weights, and the input's spatial sizes.
     pub fn of_input(attrs: &Attrs, g: &Type, output: &[usize], weight: &[usize]) -> Result<Self> {
-        let channels = weight.get(1).copied().unwrap_or(0) * attrs.int(4) as usize;
+        let channels = weight.get(1).copied().unwrap_or(0) * ConvAttrs::of(attrs).groups();
         let batch = output.first().copied().unwrap_or(0);
-        let input: Shape = [batch, channels].into_iter().chain(attrs.sizes(5)).collect();
+        let input: Shape = [batch, channels].into_iter().chain(ConvGradAttrs::of(attrs).sizes().sizes()).collect();
         Self::new(attrs, g, &input, weight)
     }
 
     /// From the shapes of the input and of the result, and the kernel's sizes.
     pub fn of_weight(attrs: &Attrs, x: &Type, input: &[usize], output: &[usize]) -> Result<Self> {
-        let channels = input.get(1).copied().unwrap_or(0) / (attrs.int(4) as usize).max(1);
-        let weight: Shape = [output.get(1).copied().unwrap_or(0), channels].into_iter().chain(attrs.sizes(5)).collect();
+        let channels = input.get(1).copied().unwrap_or(0) / ConvAttrs::of(attrs).groups().max(1);
+        let weight: Shape = [output.get(1).copied().unwrap_or(0), channels]
+            .into_iter()
+            .chain(ConvGradAttrs::of(attrs).sizes().sizes())
+            .collect();
         Self::new(attrs, x, input, &weight)
     }
 

@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::ops::primitive::conv::with_groups;
-use crate::ops::{BatchedCall, CONV, move_axis, reshape};
+use crate::ops::{BatchedCall, CONV, ConvAttrs, ConvGradAttrs, move_axis, reshape};
 use crate::tensor::{Attrs, Dim, Dims, Outputs, Tensor};
 use smallvec::smallvec;
 
@@ -45,7 +45,7 @@ fn shared_weights(lanes: &BatchedCall<'_>) -> Result<Outputs> {
 
 /// Shared images: the lanes' weights are additional output channels of each group.
 fn shared_images(lanes: &BatchedCall<'_>) -> Result<Outputs> {
-    let (w, groups) = (&lanes.inputs[1], Dim::new(lanes.attrs.int(4) as usize));
+    let (w, groups) = (&lanes.inputs[1], Dim::new(ConvAttrs::of(lanes.attrs).groups()));
     let dims = w.dims();
     let each = dims[1] / groups;
     let split = move_axis(reshape(w, list(&[lanes.size, groups, each], &dims[2..])), 0, 1);
@@ -73,6 +73,6 @@ fn from_channels(lanes: &BatchedCall<'_>, x: &Tensor) -> Tensor {
 
 /// The attributes with the groups of every lane.
 fn grouped(lanes: &BatchedCall<'_>) -> Result<Attrs> {
-    let sizes = if lanes.op == CONV.op() { Dims::new() } else { lanes.attrs.dims(5) };
-    Ok(with_groups(lanes.attrs, lanes.attrs.int(4) as usize * lanes.count()?, &sizes))
+    let sizes = if lanes.op == CONV.op() { Dims::new() } else { ConvGradAttrs::of(lanes.attrs).sizes().dims() };
+    Ok(with_groups(lanes.attrs, ConvAttrs::of(lanes.attrs).groups() * lanes.count()?, &sizes))
 }

@@ -9,7 +9,7 @@ pub use pooling::PoolOptions;
 pub use runs::{Run, WindowAxis, Windows};
 
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Attrs, Dim, Dims, Shape};
+use crate::tensor::{Dim, Dims, Shape};
 use smallvec::SmallVec;
 
 /// The parameters of windows along the spatial axes, one entry per axis.
@@ -33,16 +33,6 @@ impl Window {
     pub fn new(rank: usize) -> Self {
         let all = |value| SmallVec::from_elem(value, rank);
         Self { stride: all(1), dilation: all(1), before: all(0), after: all(0) }
-    }
-
-    /// The window of attributes `at..at + 4`: stride, dilation, before, after.
-    pub(in crate::ops) fn of(attrs: &Attrs, at: usize) -> Self {
-        Self {
-            stride: attrs.sizes(at),
-            dilation: attrs.sizes(at + 1),
-            before: attrs.sizes(at + 2),
-            after: attrs.sizes(at + 3),
-        }
     }
 
     /// The number of windows of `kernel` taps along each of `sizes`.

@@ -1,7 +1,7 @@
 //! The elements under the windows of a convolution or of pooling.
 
 use super::{Window, spatial};
-use crate::tensor::{Attrs, push};
+use crate::tensor::push;
 use std::ops::Range;
 
 /// Windows along one axis.
@@ -43,9 +43,8 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// The windows that attributes `at..at + 4` describe, see [`Window`], for matching sizes.
-    pub fn new(attrs: &Attrs, at: usize, input: &[usize], kernel: &[usize], output: &[usize]) -> Self {
-        let window = Window::of(attrs, at);
+    /// The windows with these parameters, for matching sizes.
+    pub fn new(window: &Window, input: &[usize], kernel: &[usize], output: &[usize]) -> Self {
         let (input, kernel, output) = (spatial(input, 1), spatial(kernel, 1), spatial(output, 1));
         let (stride, dilation) = (spatial(&window.stride, 1), spatial(&window.dilation, 1));
         let before = spatial(&window.before, 0);
