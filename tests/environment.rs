@@ -152,8 +152,9 @@ fn invalid_values_of_variables_are_errors() {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let uses = ["an op", "a call", "the context", "an op again", "a call again", "the context again"];
-    let refused: [(&str, &str, &str); 12] = [
+    let refused: [(&str, &str, &str); 13] = [
         ("MS_JIT", "maybe", "0, false, no or off"),
+        ("MS_DEVICE_TARGET", "c u", "a device: cpu"),
         ("MS_NUM_THREADS", "abc", "a number from 1 to 256"),
         ("MS_NUM_THREADS", "0", "a number from 1 to 256"),
         ("MS_CPU_ISA", "sse2", "interp"),
@@ -177,8 +178,9 @@ fn invalid_values_of_variables_are_errors() {
     }
     let both = run("child_of_any", &[("MS_JIT", "2"), ("MS_NUM_THREADS", "-1")]);
     assert!(both.contains("2 environment variables") && both.contains("is `2`") && both.contains("is `-1`"), "{both}");
-    let taken: [(&str, &str); 8] = [
+    let taken: [(&str, &str); 9] = [
         ("MS_JIT", ""),
+        ("MS_DEVICE_TARGET", " CPU "),
         ("MS_NUM_THREADS", " 3 "),
         ("MS_CPU_ISA", "interp"),
         ("MS_COMPILER_CACHE_ENABLE", "No"),
@@ -190,6 +192,14 @@ fn invalid_values_of_variables_are_errors() {
     for variable in taken {
         let printed = run("child_of_any", &[variable]);
         uses.iter().for_each(|it| assert!(printed.contains(&format!("{it} runs")), "{variable:?}: {it}\n{printed}"));
+    }
+    // A device that the program has no backend for: the settings can be read and changed, nothing runs.
+    let printed = run("child_of_any", &[("MS_DEVICE_TARGET", "GPU:1")]);
+    for it in ["an op", "a call", "an op again", "a call again"] {
+        assert!(printed.contains(&format!("{it} is refused with MS160")), "{it}\n{printed}");
+    }
+    for it in ["`cuda:1`", "this program has backends for cpu", "the context runs"] {
+        assert!(printed.contains(it), "{it} is not in\n{printed}");
     }
     for (word, ran) in [("false", "ran 6"), ("OFF", "ran 6"), ("no", "ran 6"), ("true", "ran 4"), ("on", "ran 4")] {
         let printed = run("child", &[("MS_JIT", word)]);

@@ -160,9 +160,10 @@ impl Lies {
             Self::Spread => ops::stack(&[x, x], -1).reshape(doubled(x)),
         };
         // In memory of its own, in order.
-        Tensor::from_array(
+        Tensor::placed(
             base.try_array().expect("an array").on_host().expect("the elements are readable").to_contiguous(),
         )
+        .expect("there is memory")
     }
 
     fn view(self, base: &Tensor) -> Tensor {

@@ -133,6 +133,18 @@ impl KeyBuilder {
         self
     }
 
+    /// Replaces the content of a part.
+    ///
+    /// # Panics
+    ///
+    /// If there is no part of this name.
+    #[must_use]
+    pub fn with_part(mut self, name: &str, bytes: &[u8]) -> Self {
+        let part = self.parts.iter_mut().find(|part| part.name == name);
+        part.unwrap_or_else(|| panic!("there is no part `{name}`")).hash = Digest::of(bytes);
+        self
+    }
+
     /// The key of the parts added so far.
     pub fn finish(self) -> Key {
         Key::new(self.schema, self.parts)

@@ -1,5 +1,8 @@
 //! The compile cache in real processes, sequentially and concurrently.
 
+// Linked for `MS_DEVICE_TARGET=sim`.
+use ms_sim as _;
+
 mod faults;
 mod memory;
 mod process;

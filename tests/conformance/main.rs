@@ -1,5 +1,8 @@
 //! MindSpore's own tests, by the numbers of its cases; see `docs/conformance.md`.
 
+// Linked for `MS_DEVICE_TARGET=sim`.
+use ms_sim as _;
+
 #[path = "../common/gradients.rs"]
 mod gradients;
 #[path = "../common/paths.rs"]

@@ -1,5 +1,8 @@
 //! Control flow: on host values, on tensors, and its errors.
 
+// Linked for `MS_DEVICE_TARGET=sim`.
+use ms_sim as _;
+
 #[path = "../common/paths.rs"]
 mod paths;
 

@@ -1,5 +1,8 @@
 //! Prints, assertions, random numbers and writes of parameters.
 
+// Linked for `MS_DEVICE_TARGET=sim`.
+use ms_sim as _;
+
 #[path = "../common/ways.rs"]
 mod ways;
 

@@ -194,6 +194,7 @@ impl Tensors {
         let dtype = entry["dtype"].as_str().expect("a dtype").to_lowercase();
         let dtype = DType::from_name(&dtype).unwrap_or_else(|| panic!("{key} has the dtype {dtype}"));
         let range = numbers("data_offsets");
-        Tensor::from_array(Array::from_bytes(&numbers("shape"), dtype, &self.elements[range[0]..range[1]]))
+        Tensor::placed(Array::from_bytes(&numbers("shape"), dtype, &self.elements[range[0]..range[1]]))
+            .expect("there is memory")
     }
 }

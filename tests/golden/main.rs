@@ -4,6 +4,9 @@
 //! `cargo test --test golden -- --nocapture` prints how many cases of each category pass on each
 //! path.
 
+// Linked for `MS_DEVICE_TARGET=sim`.
+use ms_sim as _;
+
 mod case;
 mod elementwise;
 mod losses;
@@ -107,17 +110,28 @@ fn difference(got: &Tensor, want: &Tensor, (rtol, atol): (f64, f64)) -> Option<S
 /// The instruction sets that kernels are compiled for; `interp` interprets them.
 const INSTRUCTION_SETS: [&str; 3] = ["avx512", "avx2", "interp"];
 
-/// The instruction set of this process.
-fn instruction_set() -> String {
-    let backend = ms_core::exec::backend().expect("a backend is linked").fingerprint();
-    backend.split(' ').next_back().expect("a fingerprint has words").to_string()
+/// The simulated device, with the best instruction set of the machine.
+const SIMULATED: &str = "sim";
+
+/// The simulated device or the instruction set of this process.
+fn target() -> String {
+    let device = ms::context().device();
+    let backend = ms_core::exec::backend(device).expect("a backend is linked").fingerprint();
+    match device.is_cpu() {
+        true => backend.split(' ').next_back().expect("a fingerprint has words").to_string(),
+        false => device.kind().to_string(),
+    }
 }
 
-/// Runs all cases in a separate process with one instruction set; returns nothing if the machine
-/// does not support it.
+/// Runs all cases in a separate process on the simulated device or with one instruction set; returns
+/// nothing if the machine does not support it.
 fn on(isa: &str) -> Vec<Column> {
     let mut test = Command::new(std::env::current_exe().expect("this test is a file"));
-    test.args(["on_one_instruction_set", "--exact", "--ignored", "--nocapture"]).env("MS_CPU_ISA", isa);
+    test.args(["on_one_target", "--exact", "--ignored", "--nocapture"]);
+    match isa {
+        SIMULATED => test.env("MS_DEVICE_TARGET", SIMULATED),
+        _ => test.env("MS_DEVICE_TARGET", "cpu").env("MS_CPU_ISA", isa),
+    };
     let output = test.output().expect("the test starts");
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if isa != "interp" && errors.contains(&format!("error[{}]", ms::Code::Environment)) {
@@ -128,17 +142,18 @@ fn on(isa: &str) -> Vec<Column> {
 }
 
 #[test]
-#[ignore = "every_case_passes_on_every_path starts it, once for each instruction set"]
-fn on_one_instruction_set() {
+#[ignore = "every_case_passes_on_every_path starts it, once for each target"]
+fn on_one_target() {
     for path in OF_BACKEND {
-        print!("\n{}", Column::run(path, format!("{} {}", instruction_set(), path.name())).write());
+        print!("\n{}", Column::run(path, format!("{} {}", target(), path.name())).write());
     }
 }
 
 #[test]
 fn every_case_passes_on_every_path() {
     let columns = std::thread::scope(|scope| {
-        let apart = INSTRUCTION_SETS.map(|isa| scope.spawn(move || on(isa)));
+        let apart = INSTRUCTION_SETS.into_iter().chain([SIMULATED]).map(|isa| scope.spawn(move || on(isa)));
+        let apart: Vec<_> = apart.collect();
         let here = WITHOUT_BACKEND.map(|path| Column::run(path, path.name().to_string()));
         let apart = apart.into_iter().flat_map(|it| it.join().expect("the process ends well"));
         here.into_iter().chain(apart).collect::<Vec<_>>()
@@ -149,7 +164,9 @@ fn every_case_passes_on_every_path() {
     for isa in INSTRUCTION_SETS.iter().filter(|isa| !known.iter().any(|it| it.starts_with(**isa))) {
         println!("this machine does not run {isa}");
     }
-    assert!(known.iter().any(|it| it.starts_with("interp")), "the interpreter runs everywhere");
+    for everywhere in ["interp", SIMULATED] {
+        assert!(known.iter().any(|it| it.starts_with(everywhere)), "{everywhere} runs everywhere");
+    }
     let wrong = table.0.iter().flat_map(|column| column.wrong.iter().map(move |it| format!("{}, {it}", column.name)));
     let wrong: Vec<String> = wrong.collect();
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));

@@ -1,5 +1,8 @@
 //! The language: annotated code, its arguments and results, and its errors.
 
+// Linked for `MS_DEVICE_TARGET=sim`.
+use ms_sim as _;
+
 mod annotations;
 mod diagnostics;
 mod donation;

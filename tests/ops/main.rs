@@ -1,5 +1,8 @@
 //! Ops: values, numerics, layouts, and invalid input.
 
+// Linked for `MS_DEVICE_TARGET=sim`.
+use ms_sim as _;
+
 mod bad_input;
 mod movement;
 mod numbers_refused;

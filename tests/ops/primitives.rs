@@ -68,7 +68,8 @@ fn axes(rank: usize) -> Vec<usize> {
 }
 
 fn copied(x: &Tensor) -> Tensor {
-    Tensor::from_array(x.try_array().expect("an array").on_host().expect("the elements are readable").to_contiguous())
+    Tensor::placed(x.try_array().expect("an array").on_host().expect("the elements are readable").to_contiguous())
+        .expect("there is memory")
 }
 
 /// The tolerance relative to the reference, which rounds less often.
@@ -134,7 +135,7 @@ fn check(what: &str, def: &'static OpDef, attrs: &Attrs, operands: &[Tensor], vi
 }
 
 fn tensors(sample: &Sample) -> Vec<Tensor> {
-    sample.arrays().into_iter().map(Tensor::from_array).collect()
+    sample.arrays().into_iter().map(|it| Tensor::placed(it).expect("there is memory")).collect()
 }
 
 /// [`check`] of a sample that may be an error; nothing else may happen.

@@ -35,7 +35,7 @@ impl Random {
                 *to = <T as ms::tensor::Element>::from_scalar(Scalar::Float(middle + width * unit));
             }
         });
-        Tensor::from_array(array)
+        Tensor::placed(array).expect("there is memory")
     }
 }
 
@@ -152,9 +152,10 @@ impl View {
             }
             Self::Reversed => ops::flip(x, (0..x.rank()).collect::<Vec<_>>()),
         };
-        Tensor::from_array(
+        Tensor::placed(
             stored.try_array().expect("an array").on_host().expect("the elements are readable").to_contiguous(),
         )
+        .expect("there is memory")
     }
 
     fn see(self, stored: &Tensor, shape: &[usize]) -> Tensor {

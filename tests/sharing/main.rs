@@ -1,5 +1,8 @@
 //! Equal calls of cells are one graph.
 
+// Linked for `MS_DEVICE_TARGET=sim`.
+use ms_sim as _;
+
 #[path = "../common/gpt.rs"]
 mod gpt;
 

@@ -1,5 +1,8 @@
 //! Functions that are compiled once for every size of an axis.
 
+// Linked for `MS_DEVICE_TARGET=sim`.
+use ms_sim as _;
+
 #[path = "../common/symbolic.rs"]
 mod compare;
 

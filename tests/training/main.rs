@@ -1,5 +1,8 @@
 //! Optimisers, state dicts and checkpoints.
 
+// Linked for `MS_DEVICE_TARGET=sim`.
+use ms_sim as _;
+
 mod checkpoint;
 mod lbfgs;
 mod optimisers;

@@ -1,5 +1,8 @@
 //! Derivatives of every order, and `vmap`.
 
+// Linked for `MS_DEVICE_TARGET=sim`.
+use ms_sim as _;
+
 mod bprop_writes;
 mod derivatives;
 mod parts;

@@ -8,7 +8,7 @@ use ms::{DType, Tensor};
 fn operands(sample: &Sample) -> Vec<Tensor> {
     let mut sample = sample.clone();
     sample.inputs.iter_mut().filter(|it| it.dtype.is_float()).for_each(|it| it.dtype = DType::F64);
-    sample.arrays().into_iter().map(Tensor::from_array).collect()
+    sample.arrays().into_iter().map(|it| Tensor::placed(it).expect("there is memory")).collect()
 }
 
 /// A number that depends on all elements, each with a different weight.

@@ -9,10 +9,12 @@ use crate::{artifact, codegen, library, product, threads};
 use ms_core::environment::Variable;
 use ms_core::environment_variables;
 use ms_core::error::{Code, Error, Result};
-use ms_core::exec::{Artifact, Backend, BackendEntry, Executable, Host, HostExecutable, KernelCode, MatrixProduct};
+use ms_core::exec::{
+    Artifact, Backend, BackendEntry, Executable, Host, HostExecutable, KernelCode, MatrixProduct, unavailable,
+};
 use ms_core::ir::{Kernel, Precision};
 use ms_core::lower::{Plan, Target};
-use ms_core::tensor::{Array, Attrs, Op};
+use ms_core::tensor::{Array, Attrs, Device, DeviceKind, MemorySpace, Op};
 use once_cell::sync::OnceCell;
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -137,6 +139,70 @@ impl CpuBackend {
         ready
     }
 
+    /// Like [`Backend::load`], or [`Backend::load_shared`] if `shared`, for inputs and outputs in a memory
+    /// whose bytes the host accesses at other addresses: see [`HostExecutable::in_memory`].
+    ///
+    /// # Safety
+    /// As [`Backend::load`] and [`HostExecutable::in_memory`].
+    ///
+    /// # Errors
+    /// As [`Backend::load`].
+    pub unsafe fn load_in(
+        &self,
+        plan: &Plan,
+        artifact: &Artifact,
+        shared: bool,
+        (space, offset): (MemorySpace, usize),
+    ) -> Result<Arc<dyn Executable>> {
+        // SAFETY: as the caller's.
+        let codes = unsafe { if shared { self.shared_codes(plan, artifact)? } else { self.codes(plan, artifact)? } };
+        // SAFETY: the code is that of the plan's kernels; the plan and the memory are the caller's contract.
+        Ok(Arc::new(unsafe { self.executable(plan, &codes)?.in_memory(space, offset) }))
+    }
+
+    /// The code of the kernels of a plan, in order.
+    ///
+    /// # Safety
+    /// As [`Backend::load`].
+    unsafe fn codes(&self, plan: &Plan, artifact: &Artifact) -> Result<Vec<Arc<dyn KernelCode>>> {
+        let entries = artifact::decode(self.isa, &plan.kernels, artifact)?;
+        let memory = CodeMemory::of(&artifact.code);
+        let code = |(kernel, entry): (&Kernel, Option<Range<usize>>)| match (entry, &memory) {
+            // SAFETY: by the caller's contract the artifact is of these kernels and this instruction set.
+            (Some(entry), Some(memory)) => unsafe { Ready::new(self.isa, kernel, Some((memory.clone(), entry))) }.code,
+            _ => self.ready(kernel).code,
+        };
+        Ok(plan.kernels.iter().zip(entries).map(code).collect())
+    }
+
+    /// [`CpuBackend::codes`] with the kernels that are loaded in this process.
+    ///
+    /// # Safety
+    /// As [`Backend::load`].
+    unsafe fn shared_codes(&self, plan: &Plan, artifact: &Artifact) -> Result<Vec<Arc<dyn KernelCode>>> {
+        let entries = artifact::decode(self.isa, &plan.kernels, artifact)?;
+        let mut kernels = self.kernels();
+        let memory = LazyCell::new(|| CodeMemory::of(&artifact.code));
+        let code = |(kernel, entry): (&Kernel, Option<Range<usize>>)| {
+            if let Some(ready) = kernels.get(kernel) {
+                return ready.code.clone();
+            }
+            let at = entry.and_then(|entry| Some((memory.as_ref()?.clone(), entry)));
+            // SAFETY: as for `codes`.
+            let ready = unsafe { Ready::new(self.isa, kernel, at) };
+            insert(&mut kernels, kernel, &ready);
+            ready.code
+        };
+        Ok(plan.kernels.iter().zip(entries).map(code).collect())
+    }
+
+    /// # Safety
+    /// As [`HostExecutable::new`].
+    unsafe fn executable(&self, plan: &Plan, codes: &[Arc<dyn KernelCode>]) -> Result<HostExecutable> {
+        // SAFETY: as the caller's.
+        unsafe { HostExecutable::new(plan, codes, Arc::new(Services { isa: self.isa })) }
+    }
+
     /// The instruction set.
     pub fn isa(&self) -> Isa {
         self.isa
@@ -208,16 +274,8 @@ unsafe impl Backend for CpuBackend {
     }
 
     unsafe fn load(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
-        let entries = artifact::decode(self.isa, &plan.kernels, artifact)?;
-        let memory = CodeMemory::of(&artifact.code);
-        let code = |(kernel, entry): (&Kernel, Option<Range<usize>>)| match (entry, &memory) {
-            // SAFETY: by the caller's contract the artifact is of these kernels and this instruction set.
-            (Some(entry), Some(memory)) => unsafe { Ready::new(self.isa, kernel, Some((memory.clone(), entry))) }.code,
-            _ => self.ready(kernel).code,
-        };
-        let codes: Vec<_> = plan.kernels.iter().zip(entries).map(code).collect();
-        // SAFETY: the code is that of the plan's kernels; the plan is the caller's contract.
-        Ok(Arc::new(unsafe { HostExecutable::new(&plan, &codes, Arc::new(Services { isa: self.isa }))? }))
+        // SAFETY: as the caller's; the code is that of the plan's kernels.
+        unsafe { Ok(Arc::new(self.executable(&plan, &self.codes(&plan, artifact)?)?)) }
     }
 
     fn compile_shared(&self, plan: &Plan) -> Result<Artifact> {
@@ -237,23 +295,8 @@ unsafe impl Backend for CpuBackend {
     }
 
     unsafe fn load_shared(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
-        let entries = artifact::decode(self.isa, &plan.kernels, artifact)?;
-        let mut kernels = self.kernels();
-        let memory = LazyCell::new(|| CodeMemory::of(&artifact.code));
-        let code = |(kernel, entry): (&Kernel, Option<Range<usize>>)| {
-            if let Some(ready) = kernels.get(kernel) {
-                return ready.code.clone();
-            }
-            let at = entry.and_then(|entry| Some((memory.as_ref()?.clone(), entry)));
-            // SAFETY: as for `load`.
-            let ready = unsafe { Ready::new(self.isa, kernel, at) };
-            insert(&mut kernels, kernel, &ready);
-            ready.code
-        };
-        let codes: Vec<_> = plan.kernels.iter().zip(entries).map(code).collect();
-        drop(kernels);
-        // SAFETY: the code is that of the plan's kernels; the plan is the caller's contract.
-        Ok(Arc::new(unsafe { HostExecutable::new(&plan, &codes, Arc::new(Services { isa: self.isa }))? }))
+        // SAFETY: as the caller's; the code is that of the plan's kernels.
+        unsafe { Ok(Arc::new(self.executable(&plan, &self.shared_codes(&plan, artifact)?)?)) }
     }
 
     fn kernel(&self, kernel: &Kernel) -> Result<Arc<dyn KernelCode>> {
@@ -296,7 +339,17 @@ unsafe impl Host for Services {
     }
 }
 
-inventory::submit! { BackendEntry(|| Arc::new(CpuBackend::new())) }
+inventory::submit! {
+    BackendEntry { kind: DeviceKind::CPU, probe }
+}
+
+/// The backend of the processor.
+fn probe(id: u16) -> Result<Arc<dyn Backend>> {
+    match id {
+        0 => Ok(Arc::new(CpuBackend::new())),
+        _ => Err(unavailable(Device::new(DeviceKind::CPU, id), "all processors of a machine are one device, `cpu`")),
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -104,6 +104,10 @@ pub enum Code {
     Environment = 151,
     /// A value whose parts are nested too deeply.
     Nesting = 156,
+    /// A device that this machine or this program does not have.
+    DeviceUnavailable = 160,
+    /// Operands that are on different devices.
+    Devices = 161,
 }
 
 impl fmt::Display for Code {

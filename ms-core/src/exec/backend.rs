@@ -1,14 +1,17 @@
 //! The interface of backends.
 
 use crate::environment;
-use crate::error::{OrRaise, Result};
+use crate::error::{Code, Error, OrRaise, Result};
 use crate::ir::{Kernel, Precision};
 use crate::lower::{Plan, Target};
-use crate::tensor::{Array, Attrs, Op};
+use crate::tensor::{Array, Attrs, Device, DeviceKind, MemorySpace, Op};
 use smallvec::SmallVec;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Compiles plans to executables for one kind of device.
+/// Compiles plans to executables for one device.
+///
+/// The arrays that [`Backend::product`], [`Backend::library`] and executables take and return, and the
+/// addresses in the blocks of kernels, are in the [memory](Backend::memory) of the device.
 ///
 /// # Safety
 /// [`Backend::product`], [`Backend::library`], and the executables and kernels of a backend write
@@ -17,6 +20,11 @@ use std::sync::{Arc, OnceLock};
 pub unsafe trait Backend: Send + Sync {
     /// The name: `cpu`, `cuda`.
     fn name(&self) -> &'static str;
+
+    /// The memory of the device.
+    fn memory(&self) -> MemorySpace {
+        MemorySpace::Host
+    }
 
     /// The properties of the device that determine the code; part of every stored key.
     fn fingerprint(&self) -> String;
@@ -165,21 +173,69 @@ pub trait Executable: Send + Sync {
     }
 }
 
-/// A registered backend; the first one submitted is the default.
-pub struct BackendEntry(pub fn() -> Arc<dyn Backend>);
+/// A registered backend: how to get the devices of its kind.
+pub struct BackendEntry {
+    /// The kind of its devices.
+    pub kind: DeviceKind,
+    /// The backend of the device with this number, which is asked for once.
+    ///
+    /// # Errors
+    /// [`Code::DeviceUnavailable`](crate::Code::DeviceUnavailable), with what was searched, if there is no
+    /// such device: see [`unavailable`].
+    pub probe: fn(u16) -> Result<Arc<dyn Backend>>,
+}
 
 inventory::collect!(BackendEntry);
 
-/// The backend of this process: the first one submitted; `None` if none is linked.
+/// The error of a device that cannot be used, because of `what`.
+pub fn unavailable(device: Device, what: &str) -> Error {
+    let mut kinds: Vec<&str> = inventory::iter::<BackendEntry>.into_iter().map(|it| it.kind.name()).collect();
+    kinds.sort_unstable();
+    Error::new(Code::DeviceUnavailable, format!("the device `{device}` is not available: {what}")).help(format!(
+        "this program has backends for {}; select one of their devices with `MS_DEVICE_TARGET` or \
+         `Context::device_target`, or link a backend for `{}`",
+        kinds.join(", "),
+        device.kind()
+    ))
+}
+
+/// The backend of the host; `None` if none is linked.
 ///
 /// # Panics
-/// Raises [`Code::Environment`](crate::Code::Environment) if an environment variable has an invalid
-/// value.
-pub fn backend() -> Option<&'static Arc<dyn Backend>> {
-    static BACKEND: OnceLock<Option<Arc<dyn Backend>>> = OnceLock::new();
+/// Raises [`Code::Environment`] if an environment variable has an invalid value.
+#[inline]
+pub fn host_backend() -> Option<&'static Arc<dyn Backend>> {
+    static HOST: OnceLock<Option<Arc<dyn Backend>>> = OnceLock::new();
     let make = || {
         environment::check().or_raise();
-        inventory::iter::<BackendEntry>.into_iter().next().map(|entry| (entry.0)())
+        entry(DeviceKind::CPU).map(|it| (it.probe)(0).or_raise())
     };
-    BACKEND.get_or_init(make).as_ref()
+    HOST.get_or_init(make).as_ref()
+}
+
+fn entry(kind: DeviceKind) -> Option<&'static BackendEntry> {
+    inventory::iter::<BackendEntry>.into_iter().find(|it| it.kind == kind)
+}
+
+/// The backend of a device.
+///
+/// # Errors
+/// [`Code::DeviceUnavailable`] if no backend of this kind is linked, or it has no such device;
+/// [`Code::Environment`] if an environment variable has an invalid value.
+pub fn backend(device: Device) -> Result<&'static Arc<dyn Backend>> {
+    static FOUND: Mutex<Vec<(Device, &'static Arc<dyn Backend>)>> = Mutex::new(Vec::new());
+    environment::check()?;
+    let missing = || unavailable(device, &format!("no backend of this program runs on `{}`", device.kind()));
+    if device.is_cpu() {
+        return host_backend().ok_or_else(missing);
+    }
+    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = found.iter().find(|it| it.0 == device) {
+        return Ok(known.1);
+    }
+    let made = (entry(device.kind()).ok_or_else(missing)?.probe)(device.id())?;
+    // Arrays may be on the device until the process ends.
+    let kept: &'static Arc<dyn Backend> = Box::leak(Box::new(made));
+    found.push((device, kept));
+    Ok(kept)
 }

@@ -5,7 +5,9 @@ mod host;
 mod product;
 mod reference;
 
-pub use backend::{Artifact, Backend, BackendEntry, Executable, KernelCode, MachineCode, backend};
+pub use backend::{
+    Artifact, Backend, BackendEntry, Executable, KernelCode, MachineCode, backend, host_backend, unavailable,
+};
 pub use host::{Host, HostExecutable};
 pub use product::{BatchDim, MatrixProduct};
 pub use reference::reference;

@@ -3,8 +3,11 @@
 use crate::effects::Level;
 use crate::environment::{Variable, number};
 use crate::environment_variables;
+use crate::error::OrRaise;
+use crate::exec;
 use crate::ir::Precision;
 use crate::optimize::{PASSES, pass_by_name};
+use crate::tensor::{Device, DeviceKind, use_device};
 use std::cell::{Cell, RefCell};
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -34,6 +37,12 @@ pub struct Context {
     pub mode: Mode,
     /// What arithmetic may do.
     pub precision: Precision,
+    /// The kind of device on which new tensors are placed, and what has no operands runs: `cpu`, or what
+    /// the backends of the program add. `MS_DEVICE_TARGET` has its name, with a number if it is not the
+    /// first device: `sim:1`.
+    pub device_target: DeviceKind,
+    /// The number of the device among those of its kind.
+    pub device_id: u16,
     /// Whether annotated code compiles at all; `MS_JIT=0` turns it off for debugging.
     pub jit: bool,
     /// Whether equal calls of cells share a graph; otherwise every call is inlined before anything
@@ -62,6 +71,11 @@ pub struct Context {
 }
 
 environment_variables! {
+    static DEVICE_TARGET: Variable<Device> = Variable::new(
+        "MS_DEVICE_TARGET",
+        |it| it.to_str()?.trim().parse().ok(),
+        || "a device: cpu, cuda:0, GPU, Ascend:1".to_owned(),
+    );
     static JIT: Variable<bool> = Variable::switch("MS_JIT");
     static SHARE_GRAPHS: Variable<bool> = Variable::switch("MS_DEV_SHARE_GRAPHS");
     static LOAD_ELIM: Variable<Level> = Variable::new(
@@ -98,9 +112,12 @@ impl Default for Context {
     /// # Panics
     /// Raises [`Code::Environment`](crate::Code::Environment) if a variable has an invalid value.
     fn default() -> Self {
+        let device = DEVICE_TARGET.value().unwrap_or(Device::CPU);
         Self {
             mode: Mode::default(),
             precision: Precision::default(),
+            device_target: device.kind(),
+            device_id: device.id(),
             jit: JIT.value().unwrap_or(true),
             share_graphs: SHARE_GRAPHS.value().unwrap_or(true),
             load_elim: LOAD_ELIM.value().unwrap_or_default(),
@@ -110,6 +127,13 @@ impl Default for Context {
             enable_compile_cache: ENABLE_COMPILE_CACHE.value().unwrap_or(false),
             compile_cache_path: COMPILE_CACHE_PATH.value(),
         }
+    }
+}
+
+impl Context {
+    /// The device on which new tensors are placed.
+    pub fn device(&self) -> Device {
+        Device::new(self.device_target, self.device_id)
     }
 }
 
@@ -135,6 +159,7 @@ pub(super) struct Settings {
     pub jit: bool,
     pub share_graphs: bool,
     pub load_elim: Level,
+    pub device: Device,
 }
 
 impl Settings {
@@ -144,11 +169,12 @@ impl Settings {
         jit: true,
         share_graphs: true,
         load_elim: Level::Several,
+        device: Device::CPU,
     };
 
     fn of(context: &Context) -> Self {
         let Context { mode, precision, jit, share_graphs, load_elim, .. } = *context;
-        Self { mode, precision, jit, share_graphs, load_elim }
+        Self { mode, precision, jit, share_graphs, load_elim, device: context.device() }
     }
 
     /// Those that determine the compiled code, as a number.
@@ -171,6 +197,7 @@ pub(super) fn settings() -> Settings {
 #[cold]
 fn read_settings(changes: u64) -> Settings {
     let settings = read(Settings::of);
+    use_device(settings.device);
     SETTINGS.set((changes, settings));
     settings
 }
@@ -178,6 +205,15 @@ fn read_settings(changes: u64) -> Settings {
 /// Marks [`settings`] of all threads as possibly changed.
 fn changed() {
     CHANGES.fetch_add(1, Ordering::Release);
+}
+
+/// Checks that a device can be used, and records its use.
+#[track_caller]
+fn check_device(device: Device) {
+    if !device.is_cpu() {
+        exec::backend(device).or_raise();
+        use_device(device);
+    }
 }
 
 /// The current settings.
@@ -197,7 +233,13 @@ pub(crate) fn read<R>(f: impl FnOnce(&Context) -> R) -> R {
 ///
 /// All threads use the settings of the process: tests, which run concurrently, use
 /// [`with_context`].
+///
+/// # Panics
+/// Raises [`Code::DeviceUnavailable`](crate::Code::DeviceUnavailable) for a device that this machine or this
+/// program does not have.
+#[track_caller]
 pub fn set_context(context: Context) {
+    check_device(context.device());
     THREAD.with(|stack| match stack.borrow_mut().last_mut() {
         Some(innermost) => *innermost = context,
         None => *process().write().unwrap_or_else(PoisonError::into_inner) = context,
@@ -207,6 +249,10 @@ pub fn set_context(context: Context) {
 
 /// Runs `f` with its own settings on this thread. Threads that `f` starts use those of the process;
 /// pass a clone of [`context`] to a thread that should use these.
+///
+/// # Panics
+/// As [`set_context`].
+#[track_caller]
 pub fn with_context<R>(context: Context, f: impl FnOnce() -> R) -> R {
     struct Pop;
     impl Drop for Pop {
@@ -215,6 +261,7 @@ pub fn with_context<R>(context: Context, f: impl FnOnce() -> R) -> R {
             changed();
         }
     }
+    check_device(context.device());
     THREAD.with(|stack| stack.borrow_mut().push(context));
     changed();
     let _pop = Pop;

@@ -5,6 +5,7 @@ mod autodiff;
 mod cache;
 mod call;
 mod context;
+mod devices;
 mod dump;
 mod eager;
 mod report;

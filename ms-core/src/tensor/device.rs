@@ -50,6 +50,22 @@ impl DeviceKind {
     }
 }
 
+impl FromStr for DeviceKind {
+    type Err = Error;
+
+    /// Upper and lower case are the same, and `GPU` is `cuda`.
+    ///
+    /// # Errors
+    /// [`Code::Argument`] for text that names no kind of device.
+    fn from_str(text: &str) -> Result<Self> {
+        let name = text.to_ascii_lowercase();
+        Self::of(if name == "gpu" { b"cuda" } else { name.as_bytes() }).ok_or_else(|| {
+            Error::new(Code::Argument, format!("`{text}` names no kind of device"))
+                .help("names are like `cpu`, `cuda`, `GPU`, `Ascend`")
+        })
+    }
+}
+
 impl fmt::Display for DeviceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
@@ -124,11 +140,9 @@ impl FromStr for Device {
     /// # Errors
     /// [`Code::Argument`] for text that names no device.
     fn from_str(text: &str) -> Result<Self> {
-        let (name, id) = text.split_once(':').unwrap_or((text, "0"));
-        let name = name.to_ascii_lowercase();
-        let kind = DeviceKind::of(if name == "gpu" { b"cuda" } else { name.as_bytes() });
-        match (kind, id.parse()) {
-            (Some(kind), Ok(id)) => Ok(Self { kind, id }),
+        let (kind, id) = text.split_once(':').unwrap_or((text, "0"));
+        match (kind.parse(), id.parse()) {
+            (Ok(kind), Ok(id)) => Ok(Self { kind, id }),
             _ => Err(Error::new(Code::Argument, format!("`{text}` names no device"))
                 .help("names are like `cpu`, `cuda:0`, `GPU`, `Ascend:1`")),
         }

@@ -1,5 +1,7 @@
 //! Dispatch of ops: to the eager executor, the tape, or the tracer.
 
+use super::array::Array;
+use super::device::Device;
 use super::dtype::DType;
 use super::element::Scalar;
 use super::escape::escaped;
@@ -125,6 +127,14 @@ pub trait Dispatcher {
     /// Records that `alias` has the elements of `tensor` under a new identity, and is the same
     /// value.
     fn alias(&self, _tensor: &Tensor, _alias: &Tensor) {}
+
+    /// The array on this device, or on that of the settings.
+    ///
+    /// # Errors
+    /// [`Code::DeviceUnavailable`](crate::Code::DeviceUnavailable); those of the device.
+    fn place(&self, array: Array, device: Option<Device>) -> Result<Array> {
+        eager().place(array, device)
+    }
 
     /// How it handles ops.
     fn mode(&self) -> DispatchMode {

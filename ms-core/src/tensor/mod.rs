@@ -21,6 +21,7 @@ mod ndarray;
 mod nested;
 mod op;
 mod parameter;
+mod place;
 mod print;
 mod storage;
 #[allow(clippy::module_inception)]
@@ -28,6 +29,7 @@ mod tensor;
 mod types;
 
 pub use array::Array;
+pub(crate) use device::use_device;
 pub use device::{Device, DeviceKind, IntoDevice, is_host_only};
 pub use dim::{Dim, Dims, IntoDims};
 pub use dispatch::{

@@ -3,7 +3,7 @@
 use super::array::Array;
 use super::element::Element;
 use super::tensor::Tensor;
-use crate::error::{Error, Result};
+use crate::error::{Error, OrRaise, Result};
 use ndarray::{ArrayBase, ArrayD, Data, Dimension, IxDyn};
 
 impl<T: Element, S: Data<Elem = T>, D: Dimension> From<&ArrayBase<S, D>> for Tensor {
@@ -11,7 +11,7 @@ impl<T: Element, S: Data<Elem = T>, D: Dimension> From<&ArrayBase<S, D>> for Ten
     fn from(array: &ArrayBase<S, D>) -> Self {
         let mut out = Array::zeros(array.shape(), T::DTYPE);
         out.as_mut_slice::<T>().iter_mut().zip(array).for_each(|(to, from)| *to = *from);
-        Self::from_array(out)
+        Self::placed(out).or_raise()
     }
 }
 

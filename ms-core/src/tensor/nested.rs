@@ -87,7 +87,7 @@ impl Tensor {
             }
         });
         held.map_err(|it| it.with_op("tensor!")).or_raise();
-        Self::from_array(out)
+        Self::placed(out).or_raise()
     }
 
     /// A one-dimensional tensor of `data`.
@@ -178,7 +178,7 @@ impl Tensor {
     /// The tensor of nested arrays whose numbers are of the Rust type `T`.
     pub fn of_items<T: Element, A: Nested<Item = T>>(data: A) -> Self {
         let (shape, elements) = parts(&data);
-        Self::from_array(Array::from_slice(&shape, &elements))
+        Self::placed(Array::from_slice(&shape, &elements)).or_raise()
     }
 }
 
@@ -187,7 +187,7 @@ macro_rules! from_numbers {
         impl From<$ty> for Tensor {
             /// A zero-dimensional tensor of exactly this type.
             fn from(value: $ty) -> Self {
-                Self::from_array(Array::from_slice(&[], &[value]))
+                Self::placed(Array::from_slice(&[], &[value])).or_raise()
             }
         }
     )*};
@@ -226,7 +226,7 @@ impl<T: Element> From<&Vec<T>> for Tensor {
 impl From<Scalar> for Tensor {
     /// A zero-dimensional tensor of bool, i64 or f32, by the kind of the number.
     fn from(value: Scalar) -> Self {
-        Self::from_array(Array::full(&[], value, value.default_dtype()))
+        Self::placed(Array::full(&[], value, value.default_dtype())).or_raise()
     }
 }
 

@@ -79,7 +79,7 @@ pub struct Traced {
 }
 
 impl Tensor {
-    /// A tensor of an array.
+    /// A tensor of an array, on the device of the array.
     #[inline]
     pub fn from_array(array: Array) -> Self {
         Self(Repr::Array(0, Arc::new(array)))
@@ -200,8 +200,7 @@ impl Tensor {
             return Err(Error::new(Code::Shape, format!("{} elements do not fill shape {shape:?}", data.len())));
         }
         Type::of(T::DTYPE, &shape).check_size()?;
-        let array = in_op(|| Ok(Array::from_slice(&shape, data))).map_err(|it| it.with_op("from_slice"))?;
-        Ok(Self::from_array(array))
+        in_op(|| Self::placed(Array::from_slice(&shape, data))).map_err(|it| it.with_op("from_slice"))
     }
 
     /// A tensor of `data` in row-major order; raises [`Code::Shape`] when the shape does not fit.
@@ -225,7 +224,7 @@ impl Tensor {
     #[track_caller]
     pub fn scalar<N: Number>(value: N) -> Self {
         let (value, dtype) = own_scalar(value).map_err(|it| it.with_op("scalar")).or_raise();
-        Self::from_array(Array::full(&[], value, dtype))
+        Self::placed(Array::full(&[], value, dtype)).or_raise()
     }
 
     /// The element type.

@@ -1,8 +1,8 @@
 //! Cells: networks as values, with their parameters found by the types of their fields.
 
 use super::arg::{Arg, Name, Sink, Training, Visitor};
-use crate::error::{Code, Error, Result};
-use crate::tensor::{Parameter, Tensor};
+use crate::error::{Code, Error, OrRaise, Result};
+use crate::tensor::{IntoDevice, Parameter, Tensor};
 use rustc_hash::FxHashSet;
 use std::any::Any;
 
@@ -43,6 +43,22 @@ pub trait Cell: Arg {
     /// The trainable parameters.
     fn trainable_parameters(&self) -> Vec<Parameter> {
         self.parameters().into_iter().filter(Parameter::requires_grad).collect()
+    }
+
+    /// Moves the parameters to a device; returns the cell. Tensors in its fields stay where they are.
+    ///
+    /// # Panics
+    /// As [`Tensor::to`]; nothing is moved if one parameter cannot be.
+    #[track_caller]
+    fn to(&self, device: impl IntoDevice) -> &Self
+    where
+        Self: Sized,
+    {
+        let device = device.into_device().or_raise();
+        let parameters = self.parameters();
+        let moved: Vec<Tensor> = parameters.iter().map(|it| it.value().to(device)).collect();
+        parameters.iter().zip(&moved).for_each(|(parameter, value)| parameter.set(value));
+        self
     }
 
     /// Sets train or eval mode in every layer inside.

@@ -138,7 +138,7 @@ fn patterns(dtype: DType, step: u64) -> Tensor {
         }
         half => {
             let bytes: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
-            Tensor::from_array(Array::from_bytes(&[1 << 16], half, &bytes))
+            Tensor::placed(Array::from_bytes(&[1 << 16], half, &bytes)).expect("there is memory")
         }
     }
 }

@@ -13,7 +13,7 @@ use super::backend::{Executable, KernelCode};
 use super::product::MatrixProduct;
 use crate::error::{Code, Error, Result, in_op};
 use crate::lower::{Plan, Reuse, is_stack};
-use crate::tensor::{Array, Attrs, DType, Dim, Layout, Op, Shape, Storage, Type};
+use crate::tensor::{Array, Attrs, DType, Dim, Layout, MemorySpace, Op, Shape, Storage, Type};
 use donate::Donors;
 use run::{Program, Run};
 use smallvec::SmallVec;
@@ -58,6 +58,10 @@ pub struct HostExecutable {
     has_stacks: bool,
     /// The number of steps of the main routine up to the last one that may fail.
     fallible: u32,
+    /// The memory of inputs and outputs.
+    space: MemorySpace,
+    /// The distance from an address of that memory to the host's address of the same byte.
+    offset: usize,
     idle: Mutex<Vec<Scratch>>,
 }
 
@@ -133,11 +137,39 @@ impl HostExecutable {
             has_stacks: main.inputs.iter().chain(&main.outputs).any(is_stack),
             fallible: program.fallible_steps(),
             program,
+            space: MemorySpace::Host,
+            offset: 0,
             idle: Mutex::new(Vec::new()),
         })
     }
 
-    /// Returns whether inputs have the plan's types, and are row-major and in memory of the host.
+    /// The executable for inputs and outputs in a memory whose bytes the host accesses at other addresses:
+    /// each is the device's and `offset`, modulo 2^64.
+    ///
+    /// # Safety
+    /// All blocks of the memory are at these addresses of the host.
+    #[must_use]
+    pub unsafe fn in_memory(self, space: MemorySpace, offset: usize) -> Self {
+        Self { space, offset, ..self }
+    }
+
+    /// The host's address of the first element of an input or output.
+    #[inline]
+    fn address(&self, array: &Array) -> *mut u8 {
+        array.device_ptr().wrapping_add(self.offset)
+    }
+
+    /// Whether an array is in the memory of inputs and outputs.
+    #[inline]
+    fn holds(&self, array: &Array) -> bool {
+        match (self.space, array.space()) {
+            (MemorySpace::Host, MemorySpace::Host) => true,
+            (MemorySpace::Device(own), MemorySpace::Device(other)) => own.device() == other.device(),
+            _ => false,
+        }
+    }
+
+    /// Returns whether inputs have the plan's types, and are row-major and in the memory of inputs.
     fn takes_dense(&self, inputs: &[&Array]) -> bool {
         let fits = |(own, array): (&Input, &&Array)| {
             let shape = array.shape();
@@ -145,16 +177,16 @@ impl HostExecutable {
                 && shape.len() == own.sizes.len()
                 && own.sizes.iter().zip(shape).all(|(own, size)| own.is_none_or(|it| it == *size))
                 && array.layout().is_contiguous()
-                && array.space().is_host()
+                && self.holds(array)
         };
         inputs.len() == self.inputs.len() && self.inputs.iter().zip(inputs).all(fits)
     }
 
-    /// Runs with inputs of which some are not row-major, not on the host, or not of the plan's types.
+    /// Runs with inputs of which some are not row-major, in another memory, or not of the plan's types.
     #[cold]
     fn run_others(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
-        let dense: SmallVec<[Array; 4]> =
-            in_op(|| inputs.iter().map(|it| Ok(it.on_host()?.to_contiguous())).collect())?;
+        let dense = |it: &&Array| it.on_host()?.to_contiguous().to_space(self.space);
+        let dense: SmallVec<[Array; 4]> = in_op(|| inputs.iter().map(dense).collect())?;
         let dense: SmallVec<[&Array; 8]> = dense.iter().collect();
         if self.takes_dense(&dense) { self.run(&dense) } else { Err(self.refuse(inputs)) }
     }
@@ -203,8 +235,12 @@ impl HostExecutable {
     #[inline]
     unsafe fn fresh(&self, at: usize) -> Result<Array> {
         match &self.outputs[at] {
-            // SAFETY: as the caller's.
-            Output::Array(shape, dtype) => unsafe { Array::uninit(shape, *dtype) },
+            Output::Array(shape, dtype) => match self.space {
+                // SAFETY: as the caller's.
+                MemorySpace::Host => unsafe { Array::uninit(shape, *dtype) },
+                // SAFETY: as the caller's.
+                space => unsafe { Array::uninit_in(space, shape, *dtype) },
+            },
             Output::Stack(_) => unreachable!("there are no stacks"),
         }
     }
@@ -233,8 +269,8 @@ impl HostExecutable {
     /// The inputs fit the plan, and nobody else accesses the memory of the outputs. An output may
     /// share the memory of an input if the plan allows it.
     unsafe fn run_arrays(&self, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
-        let places = inputs.iter().map(|it| it.device_ptr()).chain(outputs.iter().map(|it| it.device_ptr()));
-        let places = places.map(|it| it as u64);
+        let arrays = inputs.iter().copied().chain(outputs);
+        let places = arrays.map(|it| self.address(it) as u64);
         let len = self.program.template.len();
         if self.program.arena_bytes == 0 && len <= STACK_WORDS {
             let mut words: SmallVec<[u64; STACK_WORDS]> = SmallVec::from_slice(&self.program.template);
@@ -259,23 +295,23 @@ impl HostExecutable {
                     let rows = array.shape()[0];
                     let row_bytes = array.shape()[1..].iter().product::<usize>() * ty.dtype.size();
                     // SAFETY: inputs are live during the run, and the stack is closed when it ends.
-                    *number = unsafe { run.stacks.borrow(array.device_ptr(), rows, row_bytes) };
+                    *number = unsafe { run.stacks.borrow(self.address(array), rows, row_bytes) };
                 }
             }
             let fresh = |output: &Output| match output {
                 // SAFETY: a run writes all of its outputs.
-                Output::Array(shape, dtype) => unsafe { Array::uninit(shape, *dtype) }.map(Some),
+                Output::Array(shape, dtype) => unsafe { Array::uninit_in(self.space, shape, *dtype) }.map(Some),
                 Output::Stack(_) => Ok(None),
             };
             let outputs: Vec<Option<Array>> = self.outputs.iter().map(fresh).collect::<Result<_>>()?;
             let first = numbers.as_mut_ptr();
             let number = |i: usize| first.wrapping_add(i) as u64;
             let place = |(i, (own, array)): (usize, (&Input, &&Array))| {
-                if is_stack(&own.ty) { number(i) } else { array.device_ptr() as u64 }
+                if is_stack(&own.ty) { number(i) } else { self.address(array) as u64 }
             };
             let inputs_at: SmallVec<[u64; 8]> = self.inputs.iter().zip(inputs).enumerate().map(place).collect();
             let result = |(i, it): (usize, &Option<Array>)| match it {
-                Some(array) => array.device_ptr() as u64,
+                Some(array) => self.address(array) as u64,
                 None => number(inputs.len() + i),
             };
             let outputs_at: SmallVec<[u64; 8]> = outputs.iter().enumerate().map(result).collect();
@@ -283,7 +319,7 @@ impl HostExecutable {
             unsafe { run.main(inputs_at.into_iter().chain(outputs_at))? };
             let gather = |(i, (array, output)): (usize, (Option<Array>, &Output))| match (array, output) {
                 (Some(array), _) => Ok(array),
-                (None, Output::Stack(row)) => run.gather(numbers[inputs.len() + i], row),
+                (None, Output::Stack(row)) => run.gather(numbers[inputs.len() + i], row)?.to_space(self.space),
                 (None, Output::Array(..)) => unreachable!("arrays were made for these"),
             };
             outputs.into_iter().zip(&self.outputs).enumerate().map(gather).collect()

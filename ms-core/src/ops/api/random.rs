@@ -160,7 +160,7 @@ impl Generator {
         let attrs = Attrs::new([(&*shape).into(), dtype.into()].into_iter().chain(parameters));
         // No two threads that share a generator draw the same, and none what a compiled function draws.
         let _alone = self.state.lock();
-        let state = self.state.value();
+        let state = self.state.value().here().or_raise();
         let out = apply1(def.op(), &attrs, &[&state]);
         self.state.set(&add(&state, Tensor::from([0u64, 1])));
         out

@@ -160,6 +160,15 @@ impl CacheSlot {
         Self { disk: self.disk.clone(), at: At::of(parts.clone(), piece, notes.clone()) }
     }
 
+    /// The location of the same graph for another backend; `None` if only the key is known.
+    pub fn on(&self, making: &'static Making) -> Option<Self> {
+        let At::Parts { parts, piece, notes, .. } = &self.at else { return None };
+        let parts = making.texts.iter().fold(parts.clone(), |it, (name, text)| it.with_part(name, text.as_bytes()));
+        let Notes { signature, function, site, level, .. } = &**notes;
+        let notes = Notes { making, signature: signature.clone(), function: function.clone(), site: *site, level };
+        Some(Self { disk: self.disk.clone(), at: At::of(parts, piece.clone(), Arc::new(notes)) })
+    }
+
     /// The key.
     pub fn key(&self) -> Digest {
         match &self.at {

@@ -5,7 +5,7 @@ use super::build_id::Build;
 use super::disk::Disk;
 use super::entry::{Making, Notes};
 use crate::session::call::JitFn;
-use crate::session::call::compiled::making;
+use crate::session::call::compiled::{backend, making};
 use crate::session::context::Settings;
 use crate::stored::{Stored, stored};
 use crate::tensor::{Parameter, Tensor, Type};
@@ -92,7 +92,7 @@ impl PureSlot {
             return None;
         }
         let build = Build::current()?;
-        let making = making(settings.precision, &**crate::exec::backend()?);
+        let making = making(settings.precision, &**backend(settings.device).ok()??);
         let site = function.site();
         let mut of = Vec::new();
         for text in [function.name(), &monomorph.text(), site.file] {

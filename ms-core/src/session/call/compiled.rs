@@ -14,8 +14,10 @@ use crate::session::cache::disk::verifies;
 use crate::session::cache::entry::{CacheSlot, Entry, Making, Site, Split};
 use crate::session::cache::footprint::Footprint;
 use crate::session::cache::lru::{Cached, Lru};
+use crate::session::context::settings;
+use crate::session::devices;
 use crate::session::report;
-use crate::tensor::{Array, Outputs, Tensor};
+use crate::tensor::{Array, Device, Outputs, Tensor, is_host_only};
 use crate::transform;
 use ms_cache::Digest;
 use once_cell::sync::OnceCell;
@@ -23,7 +25,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The size of the cache of compiled graphs for other functions, or other models, with the same
@@ -34,6 +36,10 @@ const KEPT_BYTES: usize = 64 << 20;
 pub struct Compiled {
     pub(in crate::session) source: Arc<Source>,
     precision: Precision,
+    /// The device that its code runs on.
+    device: Device,
+    /// The same graph on other devices.
+    elsewhere: Mutex<FxHashMap<Device, Arc<Compiled>>>,
     /// The symbols that a call determines, if sizes are symbolic.
     sized: Option<Sized>,
     /// Its location on disk.
@@ -75,6 +81,7 @@ impl Compiled {
     fn of(
         source: Arc<Source>,
         precision: Precision,
+        device: Device,
         sized: Option<Sized>,
         place: Option<CacheSlot>,
         footprint: Footprint,
@@ -82,6 +89,8 @@ impl Compiled {
         Arc::new(Self {
             source,
             precision,
+            device,
+            elsewhere: Mutex::default(),
             sized,
             place,
             sought: AtomicBool::new(false),
@@ -94,7 +103,7 @@ impl Compiled {
     }
 
     /// A graph to be called, whose transforms are expanded here; code is generated at the first
-    /// call, and kept in this process only.
+    /// call on a device, and kept in this process only.
     ///
     /// # Errors
     /// [`Code::Verify`](crate::Code::Verify) for a graph that is not well formed: its code would
@@ -102,15 +111,15 @@ impl Compiled {
     /// and similar, from expanding transforms.
     pub fn new(graph: &Graph, precision: Precision) -> Result<Arc<Self>> {
         ops::verify(graph)?;
-        Self::sound(graph, precision, Footprint::new())
+        Self::sound(graph, precision, settings().device, Footprint::new())
     }
 
     /// [`Compiled::new`] for a graph from tracing or a transform.
-    fn sound(graph: &Graph, precision: Precision, footprint: Footprint) -> Result<Arc<Self>> {
+    fn sound(graph: &Graph, precision: Precision, device: Device, footprint: Footprint) -> Result<Arc<Self>> {
         let source = Source::given(graph, precision == Precision::Strict)?;
         let sized = Sized::of(source.graph()?)?;
         footprint.add_graph(graph);
-        Ok(Self::of(source, precision, sized, None, footprint))
+        Ok(Self::of(source, precision, device, sized, None, footprint))
     }
 
     /// The callable graph of a traced function; or the existing one, if a graph of the same content
@@ -124,12 +133,15 @@ impl Compiled {
         let lock = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
         // Locations are not part of the content, and are reported if a run fails.
         let same_lines = |it: &Arc<Self>| it.source.traced().is_some_and(|it| refuse_at_the_same_lines(it, &graph));
+        // If its inputs are elsewhere, it runs there.
+        let device = settings().device;
+        let backend = backend(device)?;
         let (key, known, place) = report::stage("key", || {
             let mut key = canonical_bytes(&graph);
             key.push(precision as u8);
             let known = lock().get(&key).filter(same_lines);
             let bytes = &key[..key.len() - 1];
-            let backend = exec::backend().filter(|_| known.is_none());
+            let backend = backend.filter(|_| known.is_none());
             let place = backend.and_then(|it| CacheSlot::of(&graph, bytes, making(precision, &**it), site));
             (key, known, place)
         });
@@ -137,13 +149,13 @@ impl Compiled {
             return Ok(known.kept());
         }
         let made = match place {
-            None => Self::sound(&graph, precision, Footprint::new())?,
+            None => Self::sound(&graph, precision, device, Footprint::new())?,
             place => {
                 let sized = Sized::of(&graph)?;
                 let footprint = Footprint::new();
                 footprint.add_graph(&graph);
                 let source = Source::of_trace(graph, precision == Precision::Strict);
-                Self::of(source, precision, sized, place, footprint)
+                Self::of(source, precision, device, sized, place, footprint)
             }
         };
         lock().insert(key, &made);
@@ -176,7 +188,8 @@ impl Compiled {
         inputs: usize,
         outputs: usize,
     ) -> Option<Arc<Self>> {
-        let compiled = Self::of(Source::unknown(inputs, outputs), precision, None, Some(place), Footprint::new());
+        let (source, device) = (Source::unknown(inputs, outputs), settings().device);
+        let compiled = Self::of(source, precision, device, None, Some(place), Footprint::new());
         let (executable, _) = compiled.find()?;
         let _first = compiled.executable.set(executable);
         Some(compiled)
@@ -210,7 +223,7 @@ impl Compiled {
         backward_slots: Range<usize>,
     ) -> Result<Outputs> {
         match Tape::current() {
-            Some(tape) => tape.call(&self.at_sizes(inputs)?, inputs, backward_slots),
+            Some(tape) => tape.call(&self.fitted(inputs)?, inputs, backward_slots),
             None => self.run(inputs),
         }
     }
@@ -226,15 +239,46 @@ impl Compiled {
         }
     }
 
-    /// This graph at the sizes of its inputs, if sizes are symbolic.
+    /// This graph on the device of its inputs, at their sizes if sizes are symbolic.
     ///
     /// # Errors
-    /// Those of expanding at these sizes.
-    pub(in crate::session) fn at_sizes(self: &Arc<Self>, inputs: &[Tensor]) -> Result<Arc<Self>> {
-        match &self.sized {
-            None => Ok(self.clone()),
-            Some(sized) => self.at(sized, &arrays(inputs)?),
+    /// [`Code::Devices`](crate::Code::Devices) for inputs on different devices; those of expanding at
+    /// these sizes.
+    pub(in crate::session) fn fitted(self: &Arc<Self>, inputs: &[Tensor]) -> Result<Arc<Self>> {
+        let sized = match &self.sized {
+            None => self.clone(),
+            Some(sized) => self.at(sized, &arrays(inputs)?)?,
+        };
+        if is_host_only() {
+            return Ok(sized);
         }
+        let (device, _) = devices::gathered(&arrays(inputs)?, |_| false)?;
+        Ok(sized.on(device)?.unwrap_or(sized))
+    }
+
+    /// This graph on another device; `None` for its own.
+    #[cold]
+    fn on(&self, device: Device) -> Result<Option<Arc<Self>>> {
+        if device == self.device {
+            return Ok(None);
+        }
+        let mut elsewhere = self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = elsewhere.get(&device) {
+            return Ok(Some(known.clone()));
+        }
+        debug_assert!(self.sized.is_none(), "sizes are constant where a graph runs");
+        let place = match (&self.place, backend(device)?) {
+            (Some(place), Some(backend)) => place.on(making(self.precision, &**backend)),
+            _ => None,
+        };
+        let made = Self::of(self.source.clone(), self.precision, device, None, place, self.footprint.part());
+        elsewhere.insert(device, made.clone());
+        Ok(Some(made))
+    }
+
+    /// The device that its code runs on, if its inputs are there.
+    pub(in crate::session) fn device(&self) -> Device {
+        self.device
     }
 
     /// Like [`Compiled::run`], with donated inputs: a result may reuse the memory of one that is
@@ -243,8 +287,12 @@ impl Compiled {
     /// # Errors
     /// As for [`Compiled::run`].
     pub fn run_owned(self: &Arc<Self>, inputs: Vec<Tensor>) -> Result<Outputs> {
-        let arrays = inputs.into_iter().map(|it| Ok(it.into_array()?.on_host()?.to_contiguous()));
-        self.run_donated(&mut arrays.collect::<Result<Vec<_>>>()?, &[])
+        let array = |it: Tensor| match it.into_array()? {
+            array if array.space().is_host() => Ok(array.on_host()?.to_contiguous()),
+            array => Ok(array),
+        };
+        let mut arrays = inputs.into_iter().map(array).collect::<Result<SmallVec<[Array; 8]>>>()?;
+        self.run_donated(&mut arrays, &[])
     }
 
     /// Runs the graph on donated inputs, of which those in `state` outlive a run that fails: see
@@ -253,13 +301,13 @@ impl Compiled {
     /// # Errors
     /// As for [`Compiled::run`].
     pub(in crate::session) fn run_donated(&self, inputs: &mut [Array], state: &[bool]) -> Result<Outputs> {
-        let outputs = match &self.sized {
-            None => self.executable()?.run_donated(inputs, state),
-            Some(sized) => {
-                let at = self.at(sized, &inputs.iter().collect::<SmallVec<[&Array; 8]>>())?;
-                at.executable()?.run_donated(inputs, state)
-            }
+        let sized = match &self.sized {
+            None => None,
+            Some(sized) => Some(self.at(sized, &inputs.iter().collect::<SmallVec<[&Array; 8]>>())?),
         };
+        let sized = sized.as_deref().unwrap_or(self);
+        let elsewhere = if is_host_only() { None } else { sized.on(devices::gather(inputs, |_| false)?)? };
+        let outputs = elsewhere.as_deref().unwrap_or(sized).executable()?.run_donated(inputs, state);
         Ok(tensors(outputs.map_err(|error| self.located(error))?))
     }
 
@@ -276,10 +324,28 @@ impl Compiled {
     /// # Errors
     /// Those of lowering or of an op.
     pub(in crate::session) fn run_arrays(&self, inputs: &[&Array]) -> Result<Outputs> {
+        if !is_host_only() {
+            return self.run_on_any(inputs);
+        }
         let outputs = match &self.sized {
             None => self.executable()?.run(inputs),
             Some(sized) => self.at(sized, inputs)?.executable()?.run(inputs),
         };
+        Ok(tensors(outputs.map_err(|error| self.located(error))?))
+    }
+
+    /// [`Compiled::run_arrays`] on the device of the inputs.
+    #[cold]
+    fn run_on_any(&self, inputs: &[&Array]) -> Result<Outputs> {
+        let (device, inputs) = devices::gathered(inputs, |_| false)?;
+        let inputs: SmallVec<[&Array; 8]> = inputs.iter().collect();
+        let sized = match &self.sized {
+            None => None,
+            Some(sized) => Some(self.at(sized, &inputs)?),
+        };
+        let sized = sized.as_deref().unwrap_or(self);
+        let elsewhere = sized.on(device)?;
+        let outputs = elsewhere.as_deref().unwrap_or(sized).executable()?.run(&inputs);
         Ok(tensors(outputs.map_err(|error| self.located(error))?))
     }
 
@@ -292,7 +358,8 @@ impl Compiled {
     fn at(&self, sized: &Sized, inputs: &[&Array]) -> Result<Arc<Self>> {
         sized.at(inputs, |sizes| {
             let place = self.place.as_ref().map(|it| it.piece(format!("sizes {sizes:?}")));
-            let known = Self::of(self.source.at(sizes), self.precision, None, place, self.footprint.part());
+            let known =
+                Self::of(self.source.at(sizes), self.precision, self.device, None, place, self.footprint.part());
             if known.place.is_none() {
                 known.source.graph()?;
             }
@@ -301,7 +368,7 @@ impl Compiled {
     }
 
     fn executable(&self) -> Result<&Arc<dyn Executable>> {
-        let make = || match exec::backend() {
+        let make = || match backend(self.device)? {
             Some(backend) => match self.find() {
                 Some((executable, _)) => Ok(executable),
                 None => self.compile(backend, Split::default()),
@@ -353,7 +420,7 @@ impl Compiled {
     /// The executable from the cache on disk, with the split of a forward part. It is looked up
     /// once.
     fn find(&self) -> Option<(Arc<dyn Executable>, Split)> {
-        let (place, backend) = (self.place.as_ref()?, exec::backend()?);
+        let (place, backend) = (self.place.as_ref()?, backend(self.device).ok()??);
         if self.sought.swap(true, Ordering::Relaxed) {
             return None;
         }
@@ -407,7 +474,7 @@ impl Compiled {
         graph.set_outputs(outputs);
         let mut graph = transform::jvp(&graph, wrt, results.len())?;
         graph.set_outputs(graph.outputs()[results.len()..].to_vec());
-        let tangent = Self::sound(&graph, self.precision, self.footprint.part())?;
+        let tangent = Self::sound(&graph, self.precision, self.device, self.footprint.part())?;
         made.insert(key, tangent.clone());
         Ok(tangent)
     }
@@ -429,8 +496,10 @@ impl Compiled {
         let reached = transform::reached(&graph, wrt);
         let mut graph = transform::value_and_grad(&graph, wrt, seeds.len(), true, self.precision == Precision::Strict)?;
         graph.set_outputs(graph.outputs()[seeds.len()..].to_vec());
-        let partial =
-            Arc::new(Partial { compiled: Self::sound(&graph, self.precision, self.footprint.part())?, reached });
+        let partial = Arc::new(Partial {
+            compiled: Self::sound(&graph, self.precision, self.device, self.footprint.part())?,
+            reached,
+        });
         made.insert(key, partial.clone());
         Ok(partial)
     }
@@ -446,7 +515,7 @@ impl Compiled {
         }
         let part = |part, name| {
             let place = self.place.as_ref().map(|it| it.piece(format!("{name} {wrt:?}")));
-            Self::of(self.source.derivative(wrt, part), self.precision, None, place, self.footprint.part())
+            Self::of(self.source.derivative(wrt, part), self.precision, self.device, None, place, self.footprint.part())
         };
         let (forward, backward) = (part(Part::Forward, "forward"), part(Part::Backward, "backward"));
         let split = match forward.find() {
@@ -461,7 +530,7 @@ impl Compiled {
                 forward.source.set(&parts.forward, took)?;
                 backward.source.set(&parts.backward, Duration::ZERO)?;
                 let split = Split { seeds: parts.seeds, residuals: parts.residuals, sums: parts.sums };
-                if let (Some(backend), Some(_)) = (exec::backend(), &self.place) {
+                if let (Some(backend), Some(_)) = (backend(self.device)?, &self.place) {
                     // How the derivative is split is stored with the forward part.
                     let _first = forward.executable.set(forward.compile(backend, split.clone())?);
                 }
@@ -493,16 +562,26 @@ fn arrays(inputs: &[Tensor]) -> Result<SmallVec<[&Array; 8]>> {
     inputs.iter().map(|it| it.array()).collect()
 }
 
-/// Everything besides the graph that determines its code: computed once for each precision.
+/// The backend of a device; `None` for the host if none is linked.
+///
+/// # Errors
+/// As [`exec::backend`].
+pub(in crate::session) fn backend(device: Device) -> Result<Option<&'static Arc<dyn Backend>>> {
+    if device.is_cpu() { Ok(exec::host_backend()) } else { exec::backend(device).map(Some) }
+}
+
+/// Everything besides the graph that determines its code: computed once for each precision and device.
 pub(in crate::session) fn making(precision: Precision, backend: &dyn Backend) -> &'static Making {
-    static MAKING: [OnceLock<Making>; 2] = [const { OnceLock::new() }; 2];
-    MAKING[precision as usize].get_or_init(|| {
+    static MAKING: Mutex<FxHashMap<(Precision, Device), &'static Making>> =
+        Mutex::new(FxHashMap::with_hasher(rustc_hash::FxBuildHasher));
+    let mut known = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    known.entry((precision, backend.memory().device())).or_insert_with(|| {
         let settings = [
             ("precision", format!("{precision:?}")),
             ("optimize", format!("{:?}", PassContext::default())),
             ("lower", format!("{:?}", lower_options(precision))),
         ];
-        Making::new(backend, settings)
+        Box::leak(Box::new(Making::new(backend, settings)))
     })
 }
 

@@ -301,7 +301,10 @@ impl Call {
                     self.state = State::Trace(Box::new(Tracing::new(self, Some(place))));
                     return None;
                 };
-                run(&version, &mut self.signature, self.donates).expect("the place holds its parameters")
+                match run(&version, &mut self.signature, self.donates) {
+                    Some(result) => result,
+                    None => return self.trace_anew(),
+                }
             }
             State::Refused(error) => return error.take().map(R::refuse),
             State::Unknown | State::Eager | State::Inline(_) | State::Trace(_) => return None,
@@ -329,7 +332,8 @@ impl Call {
         result
     }
 
-    /// Traces the body, if a parameter of the version that was found is dropped.
+    /// Traces the body, if a parameter of the version that was found is dropped, or the version does not
+    /// run on the device of the arguments.
     #[cold]
     fn trace_anew<R>(&mut self) -> Option<R> {
         self.state = State::Trace(Box::new(Tracing::new(self, None)));

@@ -2,11 +2,13 @@
 
 use super::compiled::Compiled;
 use super::versions::Versions;
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
 use crate::ops;
 use crate::session::autodiff::tape::Tape;
+use crate::session::devices;
 use crate::tensor::{
-    Array, Dependent, DispatchMode, Gathered, Outputs, Parameter, TakenSlot, Tensor, Type, WeakParameter, dispatch_mode,
+    Array, Dependent, Device, DispatchMode, Gathered, Outputs, Parameter, Role, TakenSlot, Tensor, Type, WeakParameter,
+    dispatch_mode, is_host_only,
 };
 use crate::trace::{Signature, Tree};
 use once_cell::sync::OnceCell;
@@ -63,6 +65,8 @@ pub(super) struct Version {
     /// By input, whether it is the value of a slot that the version writes.
     state: Box<[bool]>,
     captured: Vec<Tensor>,
+    /// The inputs that are states of generators, which follow the other inputs to their device.
+    states: Box<[usize]>,
     /// Slots that it reads and does not write.
     reads: Option<Gathered>,
     /// Those of them that have a value on each thread; they belong to the process.
@@ -141,6 +145,8 @@ impl Version {
                 },
             }
         };
+        let is_state = |it: &Source| matches!(it, Source::Slot(slot) if slot.role() == Role::RandomState);
+        let states = inputs.iter().enumerate().filter(|it| is_state(it.1)).map(|it| it.0).collect();
         let inputs: Box<[InputSource]> = inputs.into_iter().map(place).collect();
         let is_shared = |it: &Parameter| it != ops::order() && !it.is_of_thread();
         let mut locks: Vec<usize> = (0..writes.len()).filter(|&at| is_shared(&writes[at])).collect();
@@ -175,6 +181,7 @@ impl Version {
             state: inputs.iter().map(|it| matches!(it, InputSource::Written(_))).collect(),
             inputs,
             captured,
+            states,
             reads: (!reads.is_empty()).then(|| Gathered::new(&reads)),
             of_thread,
             writes: writes.iter().map(Parameter::downgrade).collect(),
@@ -198,7 +205,8 @@ impl Version {
         self.signature == other.signature && self.types == other.types
     }
 
-    /// Runs it on the tensors among the arguments; `None` if a parameter is dropped.
+    /// Runs it on the tensors among the arguments; `None` if a parameter is dropped, or the version does
+    /// not [run](Self::runs_on) where they are.
     ///
     /// # Errors
     /// Those of an op at run time.
@@ -227,12 +235,15 @@ impl Version {
                 };
                 let read = read.as_deref().unwrap_or_default();
                 match writes {
-                    [] => self.outputs(arguments, read),
-                    _ => self.writing_run(arguments, read, writes).and_then(|it| it.run(self)),
+                    [] => self.outputs(arguments, read).transpose()?,
+                    _ => self.writing_run(arguments, read, writes).transpose()?.and_then(|it| it.run(self)),
                 }
             }
             _ => {
-                let inputs = self.gather(arguments, writes)?;
+                let inputs = match self.gather(arguments, writes)? {
+                    Ok(inputs) => inputs,
+                    Err(error) => return Some(Err(error)),
+                };
                 self.call(inputs)?.and_then(|it| self.written(it, writes))
             }
         })
@@ -246,18 +257,29 @@ impl Version {
     pub fn run_donating<T: Tree + 'static>(&self, arguments: Vec<Tensor>) -> Option<Result<T>> {
         let writes = upgraded(&self.writes)?;
         let alone = self.lock(&writes);
+        if self.untraced && !is_host_only() {
+            // The arguments are given up, so that the body cannot be traced any more.
+            let elsewhere = arguments.iter().filter_map(Tensor::as_array).find(|it| !self.runs_on(it.device()));
+            if let Some(array) = elsewhere {
+                let message = format!("a stored function for `{}` is given a tensor", self.compiled.device());
+                return Some(Err(Error::new(Code::Devices, format!("{message} on `{}`", array.device()))));
+            }
+        }
         let outputs = match dispatch_mode() {
             DispatchMode::Eager => {
                 let read = match &self.reads {
                     Some(reads) => Some(reads.values()?),
                     None => None,
                 };
-                let run = self.writing_run(&arguments, read.as_deref().unwrap_or_default(), &writes);
+                let run = self.writing_run(&arguments, read.as_deref().unwrap_or_default(), &writes).transpose()?;
                 drop(arguments);
                 run.and_then(|it| it.run(self))
             }
             _ => {
-                let inputs = self.gather(&arguments, &writes)?;
+                let inputs = match self.gather(&arguments, &writes)? {
+                    Ok(inputs) => inputs,
+                    Err(error) => return Some(Err(error)),
+                };
                 drop(arguments);
                 let outputs = match Tape::current() {
                     // The tape keeps what it may need for derivatives.
@@ -322,13 +344,14 @@ impl Version {
     }
 
     /// Takes the values of the slots that a run writes, if no dispatcher overrides values of slots, or
-    /// records. Slots that it only reads were read before, so that two runs never wait for each other.
+    /// records; `None` if the version does not [run](Self::runs_on) where the inputs are. Slots that it only
+    /// reads were read before, so that two runs never wait for each other.
     fn writing_run<'a>(
         &self,
         arguments: &[Tensor],
         read: &[Tensor],
         writes: &'a [Parameter],
-    ) -> Result<WritingRun<'a>> {
+    ) -> Result<Option<WritingRun<'a>>> {
         let of_thread: SmallVec<[Tensor; 2]> = self.of_thread.iter().map(Parameter::load).collect();
         let taken = writes.iter().map(|_| None).collect();
         let mut run = WritingRun { writes, taken, inputs: SmallVec::with_capacity(self.inputs.len()) };
@@ -345,11 +368,16 @@ impl Version {
             };
             run.inputs.push(tensor.array()?.clone());
         }
-        Ok(run)
+        let is_here = is_host_only() || {
+            let device = devices::gather(&mut run.inputs, |at| self.states.contains(&at))?;
+            self.runs_on(device)
+        };
+        Ok(is_here.then_some(run))
     }
 
-    /// The outputs of a version that writes no slots, if no dispatcher overrides values of slots, or records.
-    fn outputs(&self, arguments: &[Tensor], read: &[Tensor]) -> Result<Outputs> {
+    /// The outputs of a version that writes no slots, if no dispatcher overrides values of slots, or records;
+    /// `None` if the version does not [run](Self::runs_on) where the inputs are.
+    fn outputs(&self, arguments: &[Tensor], read: &[Tensor]) -> Result<Option<Outputs>> {
         let of_thread: SmallVec<[Tensor; 2]> = self.of_thread.iter().map(Parameter::load).collect();
         let mut inputs: SmallVec<[&Array; 8]> = SmallVec::with_capacity(self.inputs.len());
         for place in &self.inputs {
@@ -362,11 +390,37 @@ impl Version {
             };
             inputs.push(tensor.array()?);
         }
-        self.compiled.run_arrays(&inputs)
+        if is_host_only() {
+            return Ok(Some(self.compiled.run_arrays(&inputs)?));
+        }
+        let (device, inputs) = devices::gathered(&inputs, |at| self.states.contains(&at))?;
+        if !self.runs_on(device) {
+            return Ok(None);
+        }
+        Ok(Some(self.compiled.run_arrays(&inputs.iter().collect::<SmallVec<[&Array; 8]>>())?))
     }
 
-    /// The inputs, read through the dispatcher; `None` if a slot is dropped.
-    fn gather(&self, arguments: &[Tensor], writes: &[Parameter]) -> Option<Vec<Tensor>> {
+    /// Whether there is code for a device, or a graph to compile for it.
+    fn runs_on(&self, device: Device) -> bool {
+        !self.untraced || device == self.compiled.device()
+    }
+
+    /// Moves states of generators to the device of the other inputs; returns whether the version
+    /// [runs](Self::runs_on) there.
+    #[cold]
+    fn move_states(&self, inputs: &mut [Tensor]) -> Result<bool> {
+        let Some(arrays) = inputs.iter().map(Tensor::as_array).collect::<Option<Vec<&Array>>>() else {
+            return Ok(true);
+        };
+        let (device, moved) = devices::gathered(&arrays, |at| self.states.contains(&at))?;
+        let moved: Vec<(usize, Array)> = self.states.iter().map(|&at| (at, moved[at].clone())).collect();
+        moved.into_iter().for_each(|(at, array)| inputs[at] = Tensor::from_array(array));
+        Ok(self.runs_on(device))
+    }
+
+    /// The inputs, read through the dispatcher; `None` if a slot is dropped, or the version does not
+    /// [run](Self::runs_on) where they are.
+    fn gather(&self, arguments: &[Tensor], writes: &[Parameter]) -> Option<Result<Vec<Tensor>>> {
         let read = self.reads.as_ref().map_or_else(|| Some(Vec::new()), Gathered::slots)?;
         let input = |place: &InputSource| match *place {
             InputSource::Argument(at) => arguments[at].clone(),
@@ -375,7 +429,15 @@ impl Version {
             InputSource::OfThread(at) => self.of_thread[at].value(),
             InputSource::Written(at) => writes[at].value(),
         };
-        Some(self.inputs.iter().map(input).collect())
+        let mut inputs: Vec<Tensor> = self.inputs.iter().map(input).collect();
+        if is_host_only() {
+            return Some(Ok(inputs));
+        }
+        match self.move_states(&mut inputs) {
+            Ok(true) => Some(Ok(inputs)),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        }
     }
 }
 

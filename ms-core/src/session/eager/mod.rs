@@ -11,8 +11,10 @@ use crate::lower::single::{self, KernelKey, Source};
 use crate::ops::host::check_positions;
 use crate::ops::{self, Lowering, OpDef, SliceRule, Types};
 use crate::session::context::settings;
+use crate::session::devices;
 use crate::tensor::{
-    Array, Dispatcher, EagerDispatcher, HostNumber, Layout, OpCall, Outputs, Parameter, Tensor, Type, Value,
+    Array, Device, Dispatcher, EagerDispatcher, HostNumber, Layout, MemorySpace, OpCall, Outputs, Parameter, Tensor,
+    Type, Value, is_host_only,
 };
 use crate::trace::check_write;
 use rustc_hash::FxHashMap;
@@ -72,23 +74,67 @@ fn infer(def: &OpDef, call: &OpCall<'_>) -> Result<Types> {
 }
 
 /// The results as arrays that are not shared.
+#[inline]
 fn run(def: &'static OpDef, call: &OpCall<'_>) -> Result<Outputs> {
     let operands = Operands::of(call.inputs)?;
-    if let (Lowering::Map(_) | Lowering::Gather(_), Some(backend)) = (&def.lowering, exec::backend()) {
+    match is_host_only() {
+        true => run_on_host(def, call, &operands),
+        false => run_on_any(def, call, &operands),
+    }
+}
+
+/// [`run`] on the device of the operands.
+#[cold]
+fn run_on_any(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Outputs> {
+    let (device, arrays) = devices::gathered(&operands.arrays, |_| false)?;
+    let numbers = operands.numbers.iter().map(|&(at, number)| (at, number)).collect();
+    let operands = Operands { arrays: arrays.iter().collect(), numbers };
+    if device.is_cpu() {
+        return run_on_host(def, call, &operands);
+    }
+    let backend = &**exec::backend(device)?;
+    match def.lowering {
+        Lowering::Map(_) => {
+            let out = in_op(|| map(backend, def, call, &operands))?;
+            Ok(Outputs::from_buf([Tensor::from_array(out)]))
+        }
+        _ => run_others(Some(backend), def, call, &operands),
+    }
+}
+
+/// [`run`] on operands in memory of the host.
+fn run_on_host(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Outputs> {
+    let backend = exec::host_backend().map(|it| &**it);
+    if let (Lowering::Map(_) | Lowering::Gather(_), Some(backend)) = (&def.lowering, backend) {
         let out = match def.lowering {
-            Lowering::Gather(axis) => gather::dense(&**backend, def, &operands, axis(call.attrs)),
-            _ => Some(fast_path::map(&**backend, def, call, &operands).unwrap_or_else(|| {
+            Lowering::Gather(axis) => gather::dense(backend, def, operands, axis(call.attrs)),
+            _ => Some(fast_path::map(backend, def, call, operands).unwrap_or_else(|| {
                 // Operands of other layouts.
-                in_op(|| map(&**backend, def, call, &operands))
+                in_op(|| map(backend, def, call, operands))
             })),
         };
         if let Some(out) = out {
             return Ok(Outputs::from_buf([Tensor::from_array(out?)]));
         }
     }
-    let outputs = in_op(|| match operands.numbers[..] {
-        [] => run_any(def, call, &operands.arrays),
-        _ => run_any(def, call, &operands.to_arrays()),
+    run_others(backend, def, call, operands)
+}
+
+/// [`run_any`] with numbers in memory.
+fn run_others(
+    backend: Option<&dyn Backend>,
+    def: &'static OpDef,
+    call: &OpCall<'_>,
+    operands: &Operands<'_>,
+) -> Result<Outputs> {
+    let outputs = in_op(|| {
+        if operands.numbers.is_empty() {
+            return run_any(backend, def, call, &operands.arrays);
+        }
+        let space = backend.map_or(MemorySpace::Host, Backend::memory);
+        let arrays = operands.to_arrays().into_iter().map(|it| it.to_space(space));
+        let arrays: SmallVec<[Array; 3]> = arrays.collect::<Result<_>>()?;
+        run_any(backend, def, call, &arrays.iter().collect())
     })?;
     Ok(outputs.into_iter().map(Tensor::from_array).collect())
 }
@@ -98,7 +144,7 @@ fn map(backend: &dyn Backend, def: &'static OpDef, call: &OpCall<'_>, operands: 
     let ty = infer(def, call)?.remove(0);
     let shape = ty.shape().expect("arrays have constant shapes");
     // SAFETY: kernels write every element of their outputs.
-    let out = unsafe { Array::uninit(&shape, ty.dtype)? };
+    let out = unsafe { Array::uninit_in(backend.memory(), &shape, ty.dtype)? };
     // A loop around an empty one takes time, too.
     if out.numel() == 0 {
         return Ok(out);
@@ -115,17 +161,24 @@ fn map(backend: &dyn Backend, def: &'static OpDef, call: &OpCall<'_>, operands: 
     Ok(out)
 }
 
-/// [`run`] of the ops that are not [`map`]ped.
-fn run_any(def: &'static OpDef, call: &OpCall<'_>, operands: &Arrays<'_>) -> Result<SmallVec<[Array; 1]>> {
+/// [`run`] of the ops that are not [`map`]ped, for operands in the memory of a backend, or, without one, of the
+/// host.
+fn run_any(
+    backend: Option<&dyn Backend>,
+    def: &'static OpDef,
+    call: &OpCall<'_>,
+    operands: &Arrays<'_>,
+) -> Result<SmallVec<[Array; 1]>> {
     let types = infer(def, call)?;
+    let space = backend.map_or(MemorySpace::Host, Backend::memory);
     match &def.lowering {
-        Lowering::Constant(data) => return Ok(SmallVec::from_iter([data(call.attrs).to_array()])),
+        Lowering::Constant(data) => return Ok(SmallVec::from_iter([data(call.attrs).to_array().to_space(space)?])),
         Lowering::View(view) => {
             let dense;
             let (array, layout) = match view(call.attrs, operands[0].layout()) {
                 Some(layout) => (operands[0], layout),
                 None => {
-                    dense = operands[0].on_host()?.to_contiguous();
+                    dense = contiguous(backend, operands[0])?;
                     let layout = view(call.attrs, dense.layout()).expect("a row-major operand has every view");
                     (&dense, layout)
                 }
@@ -134,7 +187,7 @@ fn run_any(def: &'static OpDef, call: &OpCall<'_>, operands: &Arrays<'_>) -> Res
         }
         _ => {}
     }
-    let Some(backend) = exec::backend() else {
+    let Some(backend) = backend else {
         return (def.eval)(call.attrs, operands);
     };
     let mut outputs: SmallVec<[Array; 1]> = SmallVec::with_capacity(types.len());
@@ -142,18 +195,18 @@ fn run_any(def: &'static OpDef, call: &OpCall<'_>, operands: &Arrays<'_>) -> Res
         let shape = ty.shape().expect("arrays have constant shapes");
         // SAFETY: kernels (the slices of a result cover it), products and libraries write every element of
         // their outputs, or return an error.
-        outputs.push(unsafe { Array::uninit(&shape, ty.dtype)? });
+        outputs.push(unsafe { Array::uninit_in(space, &shape, ty.dtype)? });
     }
     match &def.lowering {
         Lowering::Gather(axis) => {
             check_positions(operands[1], axis(call.attrs), operands[0].shape())?;
-            kernel(&**backend, def, call, operands, &outputs[0])?;
+            kernel(backend, def, call, operands, &outputs[0])?;
         }
         Lowering::Reduce(_) | Lowering::Generate(_) => {
-            kernel(&**backend, def, call, operands, &outputs[0])?;
+            kernel(backend, def, call, operands, &outputs[0])?;
         }
-        Lowering::Slices(rule) => slices(&**backend, *rule, call, operands, &outputs[0])?,
-        Lowering::Position(_) => positions(&**backend, def, call, operands, &outputs[0])?,
+        Lowering::Slices(rule) => slices(backend, *rule, call, operands, &outputs[0])?,
+        Lowering::Position(_) => positions(backend, def, call, operands, &outputs[0])?,
         // SAFETY: the op's type rule accepted the operands and returned the types of the outputs, which are
         // fresh, so that they are not shared.
         Lowering::Product => unsafe { backend.product(settings().precision, operands[0], operands[1], &outputs[0])? },
@@ -161,6 +214,24 @@ fn run_any(def: &'static OpDef, call: &OpCall<'_>, operands: &Arrays<'_>) -> Res
         _ => unsafe { backend.library(call.op, call.attrs, operands, &outputs)? },
     }
     Ok(outputs)
+}
+
+/// An array, or a row-major copy of a strided view, in the same memory.
+fn contiguous(backend: Option<&dyn Backend>, array: &Array) -> Result<Array> {
+    let backend = match backend {
+        _ if array.layout().is_contiguous() => return Ok(array.clone()),
+        Some(backend) if !array.space().is_host() => backend,
+        _ => return Ok(array.on_host()?.to_contiguous()),
+    };
+    // SAFETY: the kernel writes every element.
+    let out = unsafe { Array::uninit_in(array.space(), array.shape(), array.dtype())? };
+    if out.numel() > 0 {
+        let call = single::prepare_copy(array.layout(), array.dtype());
+        let ready = ready(backend, &call.key)?;
+        // SAFETY: the call was prepared for this operand and this fresh result.
+        unsafe { launch(&ready, &call, [array.device_ptr() as u64], &[], out.device_ptr()) };
+    }
+    Ok(out)
 }
 
 /// Runs an op of [`Lowering::Position`].
@@ -218,7 +289,7 @@ fn kernel(
         None => {
             // Some reductions need a row-major operand to preserve their order of terms.
             let dense: SmallVec<[Array; 3]> =
-                operands.iter().map(|it| Ok(it.on_host()?.to_contiguous())).collect::<Result<_>>()?;
+                operands.iter().map(|it| contiguous(Some(backend), it)).collect::<Result<_>>()?;
             let dense: Arrays<'_> = dense.iter().collect();
             let prepared = described(&dense).expect("row-major operands have a nest");
             let ready = ready(backend, &prepared.key)?;
@@ -254,7 +325,7 @@ fn slices(backend: &dyn Backend, rule: SliceRule, call: &OpCall<'_>, operands: &
     Ok(())
 }
 
-/// The maximum number of kernels cached per thread; then the table is emptied.
+/// The maximum number of kernels cached per thread and device; then the table is emptied.
 const KEPT: usize = 4096;
 
 /// A kernel that can be called.
@@ -266,8 +337,10 @@ struct Ready {
 }
 
 thread_local! {
-    static KERNELS: RefCell<FxHashMap<KernelKey, Ready>> = RefCell::default();
+    static KERNELS: RefCell<Vec<(Device, Kernels)>> = RefCell::default();
 }
+
+type Kernels = FxHashMap<KernelKey, Ready>;
 
 /// Compiles a kernel. Op-by-op execution has the same bits as code compiled in `strict`, so native functions
 /// of the device are not used.
@@ -277,14 +350,21 @@ fn compile(backend: &dyn Backend, key: &KernelKey) -> Result<Ready> {
     Ok(Ready { code: backend.kernel(&kernel)?, words: kernel.call_words() })
 }
 
-/// The kernel of a key, cached per thread.
+/// The kernel of a key, cached per thread and device.
 fn ready(backend: &dyn Backend, key: &KernelKey) -> Result<Ready> {
-    if let Some(known) = KERNELS.with(|it| it.borrow().get(key).cloned()) {
+    let device = backend.memory().device();
+    let of_device = |tables: &[(Device, Kernels)]| tables.iter().position(|it| it.0 == device);
+    let known = KERNELS.with_borrow(|tables| tables[of_device(tables)?].1.get(key).cloned());
+    if let Some(known) = known {
         return Ok(known);
     }
     let ready = compile(backend, key)?;
-    KERNELS.with(|it| {
-        let mut table = it.borrow_mut();
+    KERNELS.with_borrow_mut(|tables| {
+        let at = of_device(tables).unwrap_or_else(|| {
+            tables.push((device, Kernels::default()));
+            tables.len() - 1
+        });
+        let table = &mut tables[at].1;
         if table.len() >= KEPT {
             table.clear();
         }
@@ -339,6 +419,10 @@ impl Dispatcher for Eager {
 
     fn read_parameter(&self, parameter: &Parameter) -> Result<Tensor> {
         Ok(parameter.load())
+    }
+
+    fn place(&self, array: Array, device: Option<Device>) -> Result<Array> {
+        array.to_space(devices::space(device.unwrap_or(settings().device))?)
     }
 
     #[track_caller]

@@ -183,7 +183,7 @@ impl Tape {
         self.note_backward_reads(reads);
         let slots: Result<Vec<Tensor>> = writes.iter().map(|it| self.backward_slot(it)).collect();
         let inputs: Vec<Tensor> = inputs.iter().cloned().chain(slots?).collect();
-        let compiled = compiled.at_sizes(&inputs)?;
+        let compiled = compiled.fitted(&inputs)?;
         let results = compiled.results()?;
         let first = results - writes.len();
         let mut outputs = self.call(&compiled, &inputs, first..results)?;

@@ -1,0 +1,188 @@
+//! [`SimBackend`]: the CPU backend on the memory of a simulated device.
+
+use crate::memory::SimMemory;
+use crate::simulation::Simulation;
+use ms_core::error::Result;
+use ms_core::exec::{Artifact, Backend, BackendEntry, Executable, KernelCode, unavailable};
+use ms_core::ir::{Kernel, Precision, Role};
+use ms_core::lower::{Plan, Target};
+use ms_core::tensor::{Array, Attrs, Device, DeviceKind, MemorySpace, Op};
+use ms_cpu::CpuBackend;
+use smallvec::SmallVec;
+use std::sync::{Arc, LazyLock, OnceLock};
+
+/// The number of simulated devices.
+pub const DEVICES: u16 = 4;
+
+const KIND: DeviceKind = DeviceKind::named("sim");
+
+/// Runs plans on a simulated device.
+pub struct SimBackend {
+    cpu: CpuBackend,
+    memory: &'static SimMemory,
+}
+
+impl SimBackend {
+    /// The backend of simulated device `id`.
+    ///
+    /// # Errors
+    /// [`Code::DeviceUnavailable`](ms_core::Code::DeviceUnavailable) if there are not so many devices, or
+    /// the system reserves no addresses for one.
+    pub fn new(id: u16) -> Result<Self> {
+        Ok(Self { cpu: CpuBackend::new(), memory: memory(id)? })
+    }
+
+    /// The counters and failures of simulated device `id`.
+    ///
+    /// # Errors
+    /// As [`SimBackend::new`].
+    pub fn simulation(id: u16) -> Result<&'static Simulation> {
+        Ok(&memory(id)?.simulation)
+    }
+
+    /// # Safety
+    /// As [`Backend::load`].
+    unsafe fn executable(&self, plan: &Plan, artifact: &Artifact, shared: bool) -> Result<Arc<dyn Executable>> {
+        let at = (MemorySpace::Device(self.memory), self.memory.offset());
+        // SAFETY: as the caller's; the bytes of all blocks are at this distance.
+        let program = unsafe { self.cpu.load_in(plan, artifact, shared, at)? };
+        Ok(Arc::new(SimExecutable { program, simulation: &self.memory.simulation }))
+    }
+
+    /// An array of the device as one of the host, for a call of the CPU backend.
+    fn borrowed(&self, array: &Array) -> Array {
+        // SAFETY: the callers below hold the arrays until the CPU backend has returned, which retains none.
+        unsafe { self.memory.borrowed(array) }
+    }
+}
+
+/// The memory of simulated device `id`, which lasts as long as the process.
+fn memory(id: u16) -> Result<&'static SimMemory> {
+    static MEMORIES: [OnceLock<SimMemory>; DEVICES as usize] = [const { OnceLock::new() }; DEVICES as usize];
+    let device = Device::new(KIND, id);
+    let place = MEMORIES
+        .get(id as usize)
+        .ok_or_else(|| unavailable(device, &format!("there are {DEVICES} simulated devices, numbered from 0")))?;
+    match place.get() {
+        Some(known) => Ok(known),
+        None => {
+            let made = SimMemory::new(device)?;
+            Ok(place.get_or_init(|| made))
+        }
+    }
+}
+
+// SAFETY: the CPU backend runs everything, on the bytes behind the addresses.
+unsafe impl Backend for SimBackend {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn memory(&self) -> MemorySpace {
+        MemorySpace::Device(self.memory)
+    }
+
+    fn fingerprint(&self) -> String {
+        format!("sim of {}", self.cpu.fingerprint())
+    }
+
+    fn sources(&self) -> &'static str {
+        static SOURCES: LazyLock<String> =
+            LazyLock::new(|| format!("{} {}", env!("MS_SIM_SOURCES"), CpuBackend::new().sources()));
+        &SOURCES
+    }
+
+    fn target(&self) -> &Target {
+        self.cpu.target()
+    }
+
+    fn compile(&self, plan: &Plan) -> Result<Artifact> {
+        self.cpu.compile(plan)
+    }
+
+    unsafe fn load(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
+        // SAFETY: as the caller's.
+        unsafe { self.executable(&plan, artifact, false) }
+    }
+
+    fn compile_shared(&self, plan: &Plan) -> Result<Artifact> {
+        self.cpu.compile_shared(plan)
+    }
+
+    unsafe fn load_shared(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
+        // SAFETY: as the caller's.
+        unsafe { self.executable(&plan, artifact, true) }
+    }
+
+    fn kernel(&self, kernel: &Kernel) -> Result<Arc<dyn KernelCode>> {
+        let stride = 1 + kernel.loops();
+        let address = |(at, param): (usize, &ms_core::ir::Param)| {
+            (param.role != Role::Position).then_some(kernel.loops() + at * stride)
+        };
+        let addresses = kernel.params.iter().enumerate().filter_map(address).collect();
+        Ok(Arc::new(SimKernel { code: self.cpu.kernel(kernel)?, addresses, memory: self.memory }))
+    }
+
+    unsafe fn product(&self, precision: Precision, a: &Array, b: &Array, out: &Array) -> Result<()> {
+        self.memory.simulation.call()?;
+        self.memory.simulation.ran();
+        let [a, b, out] = [a, b, out].map(|it| self.borrowed(it));
+        // SAFETY: as the caller's.
+        unsafe { self.cpu.product(precision, &a, &b, &out) }
+    }
+
+    unsafe fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
+        self.memory.simulation.call()?;
+        self.memory.simulation.ran();
+        let inputs: SmallVec<[Array; 4]> = inputs.iter().map(|it| self.borrowed(it)).collect();
+        let inputs: SmallVec<[&Array; 4]> = inputs.iter().collect();
+        let outputs: SmallVec<[Array; 1]> = outputs.iter().map(|it| self.borrowed(it)).collect();
+        // SAFETY: as the caller's.
+        unsafe { self.cpu.library(op, attrs, &inputs, &outputs) }
+    }
+}
+
+/// A kernel whose addresses are those of the device.
+struct SimKernel {
+    code: Arc<dyn KernelCode>,
+    /// The words of a block with addresses.
+    addresses: SmallVec<[usize; 4]>,
+    memory: &'static SimMemory,
+}
+
+// SAFETY: as that of the CPU backend, on the bytes behind the addresses.
+unsafe impl KernelCode for SimKernel {
+    unsafe fn call(&self, block: &[u64]) {
+        self.memory.simulation.ran();
+        let mut block: SmallVec<[u64; 32]> = SmallVec::from_slice(block);
+        for &word in &self.addresses {
+            block[word] = self.memory.real(block[word] as usize) as u64;
+        }
+        // SAFETY: the contract of the caller, for the bytes behind the addresses.
+        unsafe { self.code.call(&block) }
+    }
+}
+
+/// A plan whose inputs and outputs are on the device.
+struct SimExecutable {
+    program: Arc<dyn Executable>,
+    simulation: &'static Simulation,
+}
+
+impl Executable for SimExecutable {
+    fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
+        self.simulation.call()?;
+        self.simulation.ran();
+        self.program.run(inputs)
+    }
+
+    fn run_donated(&self, inputs: &mut [Array], state: &[bool]) -> Result<SmallVec<[Array; 1]>> {
+        self.simulation.call()?;
+        self.simulation.ran();
+        self.program.run_donated(inputs, state)
+    }
+}
+
+inventory::submit! {
+    BackendEntry { kind: KIND, probe: |id| Ok(Arc::new(SimBackend::new(id)?)) }
+}

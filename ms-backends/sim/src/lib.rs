@@ -1,0 +1,17 @@
+//! A simulated device, on every machine: what programs do on a device with memory of its own can be
+//! tested without one.
+//!
+//! Its addresses point into a range that the host cannot access, and the bytes are in another one: code
+//! of the host that follows an address of the device is stopped by the processor. Work runs on the CPU
+//! backend, on the real bytes, as soon as it is given to the device. [`Simulation`] counts transfers
+//! and memory, and makes chosen calls fail.
+//!
+//! There are [`DEVICES`] devices, `sim:0` and so on. A program links the crate with `use ms_sim as _;`,
+//! and selects a device with `MS_DEVICE_TARGET=sim`, `Context::device_target` or `Tensor::to`.
+
+mod backend;
+mod memory;
+mod simulation;
+
+pub use backend::{DEVICES, SimBackend};
+pub use simulation::{Counts, Simulation};

@@ -1,0 +1,91 @@
+//! What a test observes and decides about a simulated device.
+
+use ms_core::error::{Code, Error, Result};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The counters of a simulated device, and the failures that it is to have: see
+/// [`SimBackend::simulation`](crate::SimBackend::simulation).
+#[derive(Default)]
+pub struct Simulation {
+    calls: AtomicU64,
+    /// The number of the call that fails; zero for none.
+    failing: AtomicU64,
+    from_host: AtomicU64,
+    to_host: AtomicU64,
+    runs: AtomicU64,
+    live_bytes: AtomicU64,
+    live_blocks: AtomicU64,
+}
+
+/// What a simulated device did so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counts {
+    /// Calls that may fail: allocations, transfers, fills, products, library ops, runs of plans.
+    pub calls: u64,
+    /// Copies of bytes of the host to the device.
+    pub copies_from_host: u64,
+    /// Copies of bytes of the device to the host, for which the host waits.
+    pub copies_to_host: u64,
+    /// Kernels, products, library ops and plans that were run.
+    pub runs: u64,
+    /// Bytes that are allocated.
+    pub live_bytes: u64,
+    /// Blocks that are allocated.
+    pub live_blocks: u64,
+}
+
+impl Simulation {
+    /// What the device did so far.
+    pub fn counts(&self) -> Counts {
+        let read = |it: &AtomicU64| it.load(Ordering::Relaxed);
+        Counts {
+            calls: read(&self.calls),
+            copies_from_host: read(&self.from_host),
+            copies_to_host: read(&self.to_host),
+            runs: read(&self.runs),
+            live_bytes: read(&self.live_bytes),
+            live_blocks: read(&self.live_blocks),
+        }
+    }
+
+    /// Makes the `nth` of the next calls that may fail, counted from 1, fail with [`Code::Backend`]; 0
+    /// for none.
+    pub fn fail_call(&self, nth: u64) {
+        let failing = if nth == 0 { 0 } else { self.calls.load(Ordering::Relaxed) + nth };
+        self.failing.store(failing, Ordering::Relaxed);
+    }
+
+    /// Counts a call that may fail.
+    ///
+    /// # Errors
+    /// [`Code::Backend`] for the call that is to fail.
+    pub(crate) fn call(&self) -> Result<()> {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        if number == self.failing.load(Ordering::Relaxed) {
+            return Err(Error::new(Code::Backend, "the simulated device fails, as a test demands"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn ran(&self) {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn copied_from_host(&self) {
+        self.from_host.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn copied_to_host(&self) {
+        self.to_host.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn allocated(&self, bytes: usize) {
+        self.live_blocks.fetch_add(1, Ordering::Relaxed);
+        self.live_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn freed(&self, bytes: usize) {
+        self.live_blocks.fetch_sub(1, Ordering::Relaxed);
+        self.live_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+    }
+}
