@@ -97,8 +97,11 @@ pub fn prepare(
             operands.extend_from_slice(inputs);
             operands.push((&result, out.dtype));
             let nest = Nest::elementwise(&shape, &operands);
-            let parameters = attrs.as_slice()[1..].iter().cloned();
-            let attrs = Attrs::new(std::iter::once(Attr::from(&[0usize; 0][..])).chain(parameters));
+            // The body does not depend on the shape.
+            let own = def.info.attrs.iter().zip(attrs.as_slice());
+            let of_body =
+                own.map(|(it, attr)| if it.name == "shape" { Attr::Ints(SmallVec::new()) } else { attr.clone() });
+            let attrs = Attrs::new(of_body);
             let key = KernelKey::new(Some(def.op()), attrs, &nest, params(Role::Position, &operands));
             Some(Call { key, nest, axis: None })
         }

@@ -84,8 +84,8 @@ pub enum Lowering {
     /// axis (i64). The op has no operands.
     Generate(fn(&Attrs, &mut KernelBuilder, &[Val], &Type) -> Val),
     /// A function of the row-major position of the element in the result (i64), and of all elements
-    /// of the operands: the body for one element, from these values in this order. Attribute 0 is the
-    /// shape of the result, on which the body does not depend.
+    /// of the operands: the body for one element, from these values in this order. The attribute
+    /// `shape` is that of the result; the body does not depend on it.
     Position(fn(&Attrs, &mut KernelBuilder, &[Val]) -> Val),
     /// A reduction over axes.
     Reduce(ReduceRule),

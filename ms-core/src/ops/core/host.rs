@@ -88,8 +88,8 @@ pub fn rows(index: &Array, shape: &[usize]) -> Result<(Vec<usize>, usize)> {
     Ok((rows, shape[k..].iter().product()))
 }
 
-/// The layouts of slices of these sizes in a row-major array of `shape`: attributes 0 and 1 are the
-/// starts and steps by axis, slice after slice.
+/// The layouts of slices of these sizes in a row-major array of `shape`: their starts and steps
+/// are attributes, by axis, slice after slice.
 pub fn slices<'a>(attrs: &Attrs, shape: &[usize], sizes: impl Iterator<Item = &'a [usize]>) -> Vec<Layout> {
     let places = PlaceAttrs::of(attrs);
     let (all, rank, starts) = (Layout::contiguous(shape), shape.len(), places.starts().sizes());

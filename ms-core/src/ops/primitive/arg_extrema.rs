@@ -12,7 +12,7 @@ use crate::with_element;
 use smallvec::smallvec;
 use std::cmp::Ordering;
 
-/// The i64 position of the largest element along the axis of attribute 0; the first of equals,
+/// The i64 position of the largest element along `axis`; the first of equals,
 /// and that of the first nan.
 pub static ARGMAX: OpDef = OpDef {
     info: OpInfo { number: 320, name: "argmax", attrs: AxisAttrs::DECLARED },
@@ -26,7 +26,7 @@ pub static ARGMAX: OpDef = OpDef {
     samples,
 };
 
-/// The i64 position of the smallest element along the axis of attribute 0; the first of equals,
+/// The i64 position of the smallest element along `axis`; the first of equals,
 /// and that of the first nan.
 pub static ARGMIN: OpDef = OpDef {
     info: OpInfo { number: 321, name: "argmin", attrs: AxisAttrs::DECLARED },

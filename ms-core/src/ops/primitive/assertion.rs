@@ -13,8 +13,8 @@ attributes! {
     struct AssertAttrs { text: str, line: str }
 }
 
-/// An error unless every element of operand 1 is true. Attribute 0 is the message, whose placeholders
-/// `{}` are filled with the operands after it, and attribute 1 the user's line.
+/// An error unless every element of operand 1 is true. `text` is the message, whose placeholders
+/// `{}` are filled with the operands after it, and `line` the user's line.
 pub static ASSERT: OpDef = OpDef {
     info: OpInfo { number: 731, name: "assert", attrs: AssertAttrs::DECLARED },
     infer: |_, inputs| {

@@ -11,7 +11,7 @@ attributes! {
     pub(crate) struct BroadcastToAttrs { shape: [i64] }
 }
 
-/// The operand broadcast to the shape of attribute 0, by NumPy's rules.
+/// The operand broadcast to `shape`, by NumPy's rules.
 pub static BROADCAST_TO: OpDef = OpDef {
     info: OpInfo { number: 351, name: "broadcast_to", attrs: BroadcastToAttrs::DECLARED },
     infer: |attrs, inputs| {

@@ -10,7 +10,7 @@ attributes! {
     pub(crate) struct CastAttrs { to: DType }
 }
 
-/// The operand in the dtype of attribute 0, converted as [`Element::from_scalar`] does: floats are
+/// The operand in the dtype `to`, converted as [`Element::from_scalar`] does: floats are
 /// rounded once, or truncated and saturated to integers (nan to zero); integers wrap; nonzero values
 /// are true.
 pub static CAST: OpDef = OpDef {

@@ -11,7 +11,7 @@ use crate::tensor::{Array, AsTensor, Attrs, Dim, Layout, OpInfo, Tensor, Type, a
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 
-/// The operands concatenated along attribute 0; their other sizes and dtypes are equal.
+/// The operands concatenated along `axis`; their other sizes and dtypes are equal.
 pub static CONCAT: OpDef = OpDef {
     info: OpInfo { number: 360, name: "concat", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| {

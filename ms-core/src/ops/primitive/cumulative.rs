@@ -15,8 +15,8 @@ attributes! {
     struct CumulativeAttrs { axis: usize, exclusive: bool, reverse: bool }
 }
 
-/// The sums of all elements up to each position along the axis of attribute 0; exclusive if
-/// attribute 1 is set, and from the end if attribute 2 is.
+/// The sums of all elements up to each position along `axis`; exclusive if `exclusive`, and from
+/// the end if `reverse`.
 pub static CUMSUM: OpDef = OpDef {
     info: OpInfo { number: 330, name: "cumsum", attrs: CumulativeAttrs::DECLARED },
     infer,
@@ -33,8 +33,8 @@ pub static CUMSUM: OpDef = OpDef {
     samples,
 };
 
-/// The products of all elements up to each position along the axis of attribute 0; exclusive if
-/// attribute 1 is set, and from the end if attribute 2 is.
+/// The products of all elements up to each position along `axis`; exclusive if `exclusive`, and from
+/// the end if `reverse`.
 pub static CUMPROD: OpDef = OpDef {
     info: OpInfo { number: 331, name: "cumprod", attrs: CumulativeAttrs::DECLARED },
     infer,
@@ -69,7 +69,7 @@ fn infer(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
     Ok(smallvec![inputs[0].clone()])
 }
 
-/// Accumulates along the axis of attribute 0: floats in f64, integers wrapping.
+/// Accumulates along `axis`: floats in f64, integers wrapping.
 fn running(
     attrs: &Attrs,
     x: &Array,

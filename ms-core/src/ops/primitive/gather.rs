@@ -12,7 +12,7 @@ use crate::tensor::{Array, AsTensor, DType, Dim, OpInfo, Tensor, Type, apply1, r
 use crate::with_element;
 use smallvec::smallvec;
 
-/// The slices of the first operand at the positions along attribute 0 that are in the second one, whose axes
+/// The slices of the first operand at the positions along `axis` that are in the second one, whose axes
 /// replace that axis: NumPy's `take`. Negative positions count from the end; a position out of range is an
 /// error at run time.
 pub static GATHER: OpDef = OpDef {
@@ -79,7 +79,7 @@ pub static GATHER: OpDef = OpDef {
     },
 };
 
-/// The first operand with the slices of the third added at the positions along attribute 0 that are in the
+/// The first operand with the slices of the third added at the positions along `axis` that are in the
 /// second one; slices at equal positions are all added.
 pub static INDEX_ADD: OpDef = OpDef {
     info: OpInfo { number: 381, name: "index_add", attrs: AxisAttrs::DECLARED },

@@ -13,7 +13,7 @@ attributes! {
     pub(crate) struct PermuteAttrs { axes: [i64] }
 }
 
-/// The operand with its axes in the order of attribute 0.
+/// The operand with its axes in the order of `axes`.
 pub static PERMUTE: OpDef = OpDef {
     info: OpInfo { number: 356, name: "permute", attrs: PermuteAttrs::DECLARED },
     infer: |attrs, inputs| {

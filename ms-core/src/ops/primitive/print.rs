@@ -13,7 +13,7 @@ attributes! {
     struct PrintAttrs { text: str }
 }
 
-/// Prints attribute 0, its placeholders `{}` filled with the operands after the token.
+/// Prints `text`, its placeholders `{}` filled with the operands after the token.
 pub static PRINT: OpDef = OpDef {
     info: OpInfo { number: 730, name: "print", attrs: PrintAttrs::DECLARED },
     infer: |_, inputs| check_token(inputs).map(|()| smallvec![token_type()]),

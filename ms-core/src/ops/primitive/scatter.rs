@@ -15,7 +15,7 @@ use crate::with_element;
 use smallvec::smallvec;
 
 /// For each element of the second operand the element of the first at that position along
-/// attribute 0, and at the same position along the other axes, along which the second may be smaller.
+/// `axis`, and at the same position along the other axes, along which the second may be smaller.
 pub static TAKE_ALONG_AXIS: OpDef = OpDef {
     info: OpInfo { number: 382, name: "take_along_axis", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -62,7 +62,7 @@ fn evaluate_scatter(attrs: &Attrs, inputs: &[&Array], adds: bool) -> Result<Arra
     Ok(smallvec![out])
 }
 
-/// The first operand with each element of the third added at its position along attribute 0 in the
+/// The first operand with each element of the third added at its position along `axis` in the
 /// second one.
 pub static SCATTER_ADD: OpDef = OpDef {
     info: OpInfo { number: 383, name: "scatter_add", attrs: AxisAttrs::DECLARED },
@@ -87,7 +87,7 @@ pub static SCATTER_ADD: OpDef = OpDef {
     },
 };
 
-/// The first operand with each element of the third written at its position along attribute 0 in the
+/// The first operand with each element of the third written at its position along `axis` in the
 /// second one; of several at one position the last in row-major order remains.
 pub static SCATTER: OpDef = OpDef {
     info: OpInfo { number: 384, name: "scatter", attrs: AxisAttrs::DECLARED },

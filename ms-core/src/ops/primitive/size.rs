@@ -9,7 +9,7 @@ attributes! {
     struct SizeAttrs { size: i64, dtype: DType }
 }
 
-/// Attribute 0, a dimension, as a scalar tensor of the dtype of attribute 1.
+/// The dimension `size` as a scalar tensor of `dtype`.
 pub static SIZE: OpDef = OpDef {
     info: OpInfo { number: 377, name: "size", attrs: SizeAttrs::DECLARED },
     infer: |attrs, _| Ok(smallvec![Type::of(SizeAttrs::of(attrs).dtype(), &[])]),

@@ -15,7 +15,7 @@ attributes! {
     struct SortAttrs { axis: usize, descending: bool }
 }
 
-/// The elements along attribute 0 in ascending order, or descending if attribute 1 is set, and their
+/// The elements along `axis` in ascending order, or descending if `descending` is set, and their
 /// original positions as i64. The sort is stable; nan is above all numbers.
 pub static SORT: OpDef = OpDef {
     info: OpInfo { number: 390, name: "sort", attrs: SortAttrs::DECLARED },
