@@ -443,6 +443,40 @@ fn gradients_are_accumulated_over_steps() {
     assert!(parts.iter().zip(&whole).all(|(a, b)| (a - b).abs() < 1e-4), "{parts:?}, not {whole:?}");
 }
 
+/// A schedule around the accumulation counts steps, and one inside counts updates.
+#[test]
+fn schedules_count_what_they_are_around() {
+    fn rate<O: Optimizer + 'static>(opt: &O) -> f64 {
+        both("schedules", || {
+            let weight = vec![Parameter::new(tensor![1.0], "")];
+            opt.prepare(&weight);
+            (0..4).for_each(|_| update(opt, &weight, &vec![tensor![1.0]]));
+        });
+        opt.learning_rates()[0].get()
+    }
+    let halved = || StepDecay::new(1, 0.5);
+    // Four steps eagerly, then four compiled: the last step has number 7, and the last update number 3.
+    assert_eq!(rate(&SGD::new(1.0).accumulate(2).schedule(halved())), 0.5f64.powi(7));
+    assert_eq!(rate(&SGD::new(1.0).schedule(halved()).accumulate(2)), 0.5f64.powi(3));
+}
+
+/// The outer one comes first.
+#[test]
+fn hooks_and_clips_apply_from_the_outside_in() {
+    fn moved<O: Optimizer + 'static>(make: impl Fn() -> O) -> f32 {
+        both("order", || {
+            let weight = vec![Parameter::new(tensor![0.0], "")];
+            update(&make(), &weight, &vec![tensor![3.0]]);
+            -weight[0].value().item::<f32>()
+        })
+    }
+    assert_eq!(moved(|| SGD::new(1.0).clip_by_value(4.0).hook(|_, gradient| gradient * 2.0)), 4.0);
+    assert_eq!(moved(|| SGD::new(1.0).hook(|_, gradient| gradient * 2.0).clip_by_value(4.0)), 6.0);
+    // A hook sees the parameter.
+    let by_rank = |parameter: &Parameter, gradient: &Tensor| gradient * parameter.load().shape().len() as f64;
+    assert_eq!(moved(|| SGD::new(1.0).hook(by_rank)), 3.0);
+}
+
 #[test]
 fn averages_follow_their_parameters() {
     let (decay, rate) = (0.75, 0.5);
