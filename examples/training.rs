@@ -7,8 +7,8 @@ use ms::prelude::*;
 use ms::{load_checkpoint, save_checkpoint};
 use std::path::Path;
 
-const STEPS: u64 = 400;
-const SAVES: u64 = 100;
+const STEPS: u64 = 800;
+const SAVES: u64 = 200;
 
 /// Points and their classes: inside or outside of a ring.
 fn points() -> Dataset {
@@ -25,9 +25,9 @@ fn loss(net: &nn::Sequential, (x, y): &Batch) -> (Tensor, Tensor) {
 
 /// Trains up to a step, from the checkpoint if there is one; returns the last loss and accuracy.
 fn train(data: &Dataset, path: &Path, until: u64) -> Result<(f32, f32)> {
-    let net = nn::sequential![nn::Dense::new(2, 32), nn::Tanh, nn::Dense::new(32, 2)];
+    let net = nn::sequential![nn::Dense::new(2, 32), nn::Relu, nn::Dense::new(32, 32), nn::Relu, nn::Dense::new(32, 2)];
     let biases: Vec<Parameter> = net.parameters().into_iter().filter(|it| it.load().shape().len() == 1).collect();
-    let opt = Adam::new(2e-2).decoupled_weight_decay(1e-3).without_decay_of(&biases).clip_by_global_norm(1.0);
+    let opt = Adam::new(1e-2).decoupled_weight_decay(1e-3).without_decay_of(&biases).clip_by_global_norm(1.0);
     let opt = opt.schedule(WarmUp::new(20).then(CosineDecay::new(STEPS - 20))).average(0.95);
     let (sampler, step) = (data.sampler(64), Counter::new(0));
 

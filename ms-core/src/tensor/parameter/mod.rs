@@ -110,8 +110,8 @@ impl Parameter {
         once(name, &ty, role, make)
     }
 
-    /// A trainable slot with an initial value. The name may be empty: its path in the cell is used
-    /// instead.
+    /// A trainable slot with an initial value. The name is for messages and dumps, and may be empty:
+    /// then the path in the cell is used. State dicts and checkpoints always use paths.
     ///
     /// A function that creates a slot creates it once: compiled or run eagerly, its later calls get
     /// the first slot of the same name and type again.
