@@ -179,6 +179,8 @@ struct Shown {
     parameters: Vec<Parameter>,
     /// The index of each of them, by its identity.
     parameter_places: FxHashMap<u64, usize>,
+    /// The parameters that parts are named after, numbered in the order of their first names.
+    owners: FxHashMap<u64, usize>,
     /// The types of the tensors.
     types: Vec<Type>,
     symbolic: bool,
@@ -207,6 +209,8 @@ enum Mark {
     Key,
     Type,
     End,
+    Of,
+    Owner,
 }
 
 impl Shown {
@@ -237,6 +241,9 @@ impl Visitor for Shown {
             None => {
                 self.words.extend([Mark::Parameter as u64, u64::from(parameter.requires_grad())]);
                 self.type_of(&parameter.load().ty());
+                if let Some(&number) = self.owners.get(&parameter.id()) {
+                    self.words.extend([Mark::Owner as u64, number as u64]);
+                }
                 self.parameter_places.insert(parameter.id(), self.parameters.len());
                 self.parameters.push(parameter.clone());
             }
@@ -260,14 +267,53 @@ impl Visitor for Shown {
             Name::Field(name) => self.text(Mark::Field, name),
             Name::Index(at) => self.words.extend([Mark::Index as u64, at as u64]),
             Name::Key(key) => self.text(Mark::Key, &format!("{key:?}")),
-            Name::Of(parameter, at) => {
-                let owner = self.parameter_places.get(&parameter.id()).map_or(u64::MAX, |&place| place as u64);
-                self.words.extend([Mark::Index as u64, at as u64, owner]);
-            }
+            Name::Of(parameter, _) => match self.parameter_places.get(&parameter.id()) {
+                Some(&place) => self.words.extend([Mark::Of as u64, place as u64]),
+                // The parameter refers to this number if it is visited later.
+                None => {
+                    let next = self.owners.len();
+                    let number = *self.owners.entry(parameter.id()).or_insert(next);
+                    self.words.extend([Mark::Owner as u64, number as u64]);
+                }
+            },
         }
     }
 
     fn end(&mut self) {
         self.words.push(Mark::End as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// State for parameters is told apart by the parameters that it belongs to, whether those are
+    /// visited before it or after.
+    #[test]
+    fn state_is_told_apart_by_its_parameters() {
+        let [a, b] = [1.0, 2.0].map(|it| Parameter::new(Tensor::scalar(it), ""));
+        let [x, y] = [3.0, 4.0].map(|it| Parameter::new(Tensor::scalar(it), ""));
+        let words = |owners: [&Parameter; 2], state_first: bool| {
+            let mut shown = Shown::default();
+            let mut sink = Sink::new(&mut shown);
+            let parameters = |sink: &mut Sink<'_>| [&a, &b].into_iter().for_each(|it| sink.parameter(it));
+            if !state_first {
+                parameters(&mut sink);
+            }
+            for (at, (owner, slot)) in owners.into_iter().zip([&x, &y]).enumerate() {
+                sink.begin(Name::Of(owner, at));
+                sink.parameter(slot);
+                sink.end();
+            }
+            if state_first {
+                parameters(&mut sink);
+            }
+            shown.words
+        };
+        for state_first in [false, true] {
+            assert_ne!(words([&a, &b], state_first), words([&b, &a], state_first), "{state_first}");
+            assert_eq!(words([&a, &b], state_first), words([&a, &b], state_first), "{state_first}");
+        }
     }
 }
