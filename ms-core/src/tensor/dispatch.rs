@@ -128,6 +128,9 @@ pub trait Dispatcher {
     /// value.
     fn alias(&self, _tensor: &Tensor, _alias: &Tensor) {}
 
+    /// Records that `copy` is a copy of `tensor` on another device.
+    fn copied(&self, _tensor: &Tensor, _copy: &Tensor) {}
+
     /// The array on this device, or on that of the settings.
     ///
     /// # Errors

@@ -52,9 +52,8 @@ impl Tensor {
             return Ok(self.clone());
         }
         let moved = Self::from_array(eager().place(array.clone(), Some(device)).map_err(|it| it.with_op("to"))?);
-        // To a tape it is the same value.
         if let Some(top) = current_dispatcher() {
-            top.alias(self, &moved);
+            top.copied(self, &moved);
         }
         Ok(moved)
     }

@@ -4,7 +4,7 @@ use crate::error::{Code, raise};
 use crate::ops::core::axis::refusal;
 use crate::ops::primitive::iota::spaced;
 use crate::ops::{full, full_of, iota};
-use crate::tensor::{AsTensor, DType, Dim, IntoDims, Number, Scalar, Tensor};
+use crate::tensor::{AsTensor, DType, Dim, IntoDims, Number, Scalar, Tensor, is_host_only};
 
 /// Zeros in f32.
 ///
@@ -59,7 +59,11 @@ pub fn ones_like(x: impl AsTensor) -> Tensor {
 #[track_caller]
 pub fn full_like(x: impl AsTensor, value: impl Into<Scalar>) -> Tensor {
     let x = x.as_tensor();
-    full_of(x.dims(), value, x.dtype())
+    let full = full_of(x.dims(), value, x.dtype());
+    match x.as_array() {
+        Some(array) if !is_host_only() => full.to(array.device()),
+        _ => full,
+    }
 }
 
 /// The end of [`arange`]: a number, or the size of an axis.

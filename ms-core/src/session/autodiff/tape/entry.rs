@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::ops::{self, Cotangents};
 use crate::session::call::compiled::{Compiled, Derivative};
-use crate::tensor::{Attr, Tensor};
+use crate::tensor::{Attr, Device, Tensor};
 use crate::transform::{Gradients, RuleEntry, Slot, TapeEntry, push_rule};
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,6 +27,41 @@ impl Recorded for RuleEntry {
         let mut operands = self.inputs.iter().zip(&self.input_slots);
         operands.any(|(it, slot)| slot.is_none() && it.dtype().is_float())
             || self.attrs.as_slice().iter().any(|it| matches!(it, Attr::Float(_)))
+    }
+}
+
+/// A copy to another device.
+pub(super) struct CopyEntry {
+    pub input: [Option<Slot>; 1],
+    pub output: [Option<Slot>; 1],
+    /// The devices of the tensor and of its copy.
+    pub devices: [Device; 2],
+}
+
+impl TapeEntry for CopyEntry {
+    fn inputs(&self) -> &[Option<Slot>] {
+        &self.input
+    }
+
+    fn outputs(&self) -> &[Option<Slot>] {
+        &self.output
+    }
+
+    fn pull(&self, cotangents: &[Option<Tensor>], gradients: &mut Gradients) -> Result<()> {
+        match (self.input[0], &cotangents[0]) {
+            (Some(slot), Some(cotangent)) => gradients.add(slot, cotangent.try_to(self.devices[0])?),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Recorded for CopyEntry {
+    fn push(&self, tangents: &[Option<Tensor>], _: &[bool]) -> Result<Vec<Option<Tensor>>> {
+        tangents.iter().map(|it| it.as_ref().map(|it| it.try_to(self.devices[1])).transpose()).collect()
+    }
+
+    fn takes_constants(&self) -> bool {
+        false
     }
 }
 

@@ -14,7 +14,7 @@ use crate::tensor::{
     with_dispatcher,
 };
 use crate::transform::{Residual, RuleEntry, Slot};
-use entry::{CallEntry, Recorded};
+use entry::{CallEntry, CopyEntry, Recorded};
 use record::{BackwardSlot, NumbersRead};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -291,6 +291,15 @@ impl Dispatcher for Tape {
     fn alias(&self, tensor: &Tensor, alias: &Tensor) {
         self.below.alias(tensor, alias);
         self.state.borrow_mut().alias(tensor, alias);
+    }
+
+    fn copied(&self, tensor: &Tensor, copy: &Tensor) {
+        self.below.copied(tensor, copy);
+        let mut state = self.state.borrow_mut();
+        let Some(slot) = state.slot(tensor).filter(|_| tensor.dtype().is_float()) else { return };
+        let output = state.watch(copy);
+        let devices = [tensor.device(), copy.device()];
+        state.steps.push(Box::new(CopyEntry { input: [Some(slot)], output: [Some(output)], devices }));
     }
 
     fn note_read(&self, tensor: &Tensor, location: &'static Location<'static>) {
