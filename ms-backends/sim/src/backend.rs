@@ -115,11 +115,11 @@ unsafe impl Backend for SimBackend {
     }
 
     fn kernel(&self, kernel: &Kernel) -> Result<Arc<dyn KernelCode>> {
-        let stride = 1 + kernel.loops();
-        let address = |(at, param): (usize, &ms_core::ir::Param)| {
-            (param.role != Role::Position).then_some(kernel.loops() + at * stride)
+        let is_addressed = |at: &usize| match kernel.params[*at].role {
+            Role::Input | Role::Output | Role::Indexed => true,
+            Role::Position | Role::Immediate => false,
         };
-        let addresses = kernel.params.iter().enumerate().filter_map(address).collect();
+        let addresses = (0..kernel.params.len()).filter(is_addressed).map(|at| kernel.param_word(at)).collect();
         Ok(Arc::new(SimKernel { code: self.cpu.kernel(kernel)?, addresses, memory: self.memory }))
     }
 
