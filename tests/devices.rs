@@ -164,6 +164,42 @@ fn traced_values_are_on_no_device() {
     assert!(error.to_string().contains("move them before the call"), "{error}");
 }
 
+#[jit]
+fn bump(slot: &Parameter, x: &Tensor) -> Tensor {
+    slot.set(&(slot.value() + x));
+    slot.value() * 2.0
+}
+
+/// Whichever call of the device fails, slots keep their values, and no memory is lost.
+#[test]
+fn a_run_that_fails_changes_nothing() {
+    let device = sim(2);
+    on(device, || {
+        let (slot, x) = (Parameter::new(tensor![1., 2.], "slot"), tensor![10., 20.]);
+        let simulation = SimBackend::simulation(device.id()).expect("it exists");
+        let mut value = vec![1., 2.];
+        // Compiled first.
+        bump(&slot, &x);
+        value.iter_mut().zip([10., 20.]).for_each(|(value, by)| *value += by);
+        let before = simulation.counts();
+        for nth in 1.. {
+            simulation.fail_call(nth);
+            let result = catch(|| bump(&slot, &x));
+            simulation.fail_call(0);
+            match result {
+                Err(error) => assert_eq!(error.code(), Code::Backend, "call {nth}"),
+                Ok(out) => {
+                    assert!(nth > 2, "several calls can fail");
+                    assert_eq!((slot.value().to_vec::<f32>(), out.to_vec::<f32>()), (vec![21., 42.], vec![42., 84.]));
+                    break;
+                }
+            }
+            assert_eq!(slot.value().to_vec::<f32>(), value, "call {nth}");
+            assert_eq!(simulation.counts().live_bytes, before.live_bytes, "call {nth}");
+        }
+    });
+}
+
 /// A compiled step copies nothing to the host until its loss is read.
 #[test]
 fn a_step_waits_for_nothing() {

@@ -135,6 +135,13 @@ impl KeyBuilder {
 
     /// Replaces the content of a part.
     ///
+    /// ```
+    /// use ms_cache::KeyBuilder;
+    ///
+    /// let key = |target| KeyBuilder::new(1).part("graph", b"g").part("target", target);
+    /// assert_eq!(key(b"cpu").with_part("target", b"gpu").finish(), key(b"gpu").finish());
+    /// ```
+    ///
     /// # Panics
     ///
     /// If there is no part of this name.

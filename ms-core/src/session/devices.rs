@@ -24,6 +24,8 @@ pub(super) fn space(device: Device) -> Result<MemorySpace> {
 /// [`Code::Devices`] when operands are on different devices; those of copying an operand.
 #[cold]
 pub(super) fn gathered(operands: &[&Array], follows: impl Fn(usize) -> bool) -> Result<(Device, SmallVec<[Array; 4]>)> {
+    // Reading them also tells whether the process uses the host only.
+    let here = settings().device;
     let decides = |it: &(usize, &&Array)| it.1.layout().rank() > 0 && !follows(it.0);
     let mut deciding = operands.iter().enumerate().filter(decides);
     let device = match deciding.next() {
@@ -38,7 +40,7 @@ pub(super) fn gathered(operands: &[&Array], follows: impl Fn(usize) -> bool) -> 
             let numbers = operands.iter().enumerate().filter(|it| !follows(it.0));
             let mut devices = numbers.map(|it| it.1.device());
             let first = devices.next().filter(|first| devices.all(|it| it == *first));
-            first.unwrap_or(settings().device)
+            first.unwrap_or(here)
         }
     };
     let space = space(device)?;
