@@ -160,10 +160,8 @@ impl Lies {
             Self::Spread => ops::stack(&[x, x], -1).reshape(doubled(x)),
         };
         // In memory of its own, in order.
-        Tensor::placed(
-            base.try_array().expect("an array").on_host().expect("the elements are readable").to_contiguous(),
-        )
-        .expect("there is memory")
+        Tensor::placed(base.try_array().and_then(ms::tensor::Array::into_host).expect("an array").to_contiguous())
+            .expect("there is memory")
     }
 
     fn view(self, base: &Tensor) -> Tensor {

@@ -15,9 +15,8 @@ pub fn eagerly<R>(run: impl FnOnce() -> R) -> R {
 pub fn values(tensor: &Tensor) -> Vec<f64> {
     tensor
         .try_array()
+        .and_then(ms::tensor::Array::into_host)
         .expect("an array")
-        .on_host()
-        .expect("the elements are readable")
         .scalars()
         .into_iter()
         .map(|it| it.as_f64())

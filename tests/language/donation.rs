@@ -14,7 +14,7 @@ fn data(shape: &[usize], seed: usize) -> Tensor {
 }
 
 fn bits(x: &Tensor) -> Vec<u8> {
-    x.try_array().expect("an array").on_host().expect("the elements are readable").to_bytes()
+    x.try_array().and_then(ms::tensor::Array::into_host).expect("an array").to_bytes()
 }
 
 fn eagerly<R>(f: impl FnOnce() -> R) -> R {

@@ -152,10 +152,8 @@ impl View {
             }
             Self::Reversed => ops::flip(x, (0..x.rank()).collect::<Vec<_>>()),
         };
-        Tensor::placed(
-            stored.try_array().expect("an array").on_host().expect("the elements are readable").to_contiguous(),
-        )
-        .expect("there is memory")
+        Tensor::placed(stored.try_array().and_then(ms::tensor::Array::into_host).expect("an array").to_contiguous())
+            .expect("there is memory")
     }
 
     fn see(self, stored: &Tensor, shape: &[usize]) -> Tensor {

@@ -22,9 +22,8 @@ fn compiled(f: impl Fn(&Tensor) -> Tensor, x: &Tensor) -> Tensor {
 
 fn wide(x: &Tensor) -> Vec<f64> {
     x.try_array()
+        .and_then(ms::tensor::Array::into_host)
         .expect("an array")
-        .on_host()
-        .expect("the elements are readable")
         .scalars()
         .into_iter()
         .map(|it| it.as_f64())

@@ -111,9 +111,8 @@ mod tests {
         assert_eq!(got.dtype(), dtype);
         let got: Vec<f64> = got
             .try_array()
+            .and_then(crate::tensor::Array::into_host)
             .expect("an array")
-            .on_host()
-            .expect("the elements are readable")
             .scalars()
             .into_iter()
             .map(|it| it.as_f64())

@@ -190,9 +190,8 @@ mod tests {
         assert_eq!((got.shape(), got.dtype()), (shape, dtype));
         let got: Vec<f64> = got
             .try_array()
+            .and_then(crate::tensor::Array::into_host)
             .expect("an array")
-            .on_host()
-            .expect("the elements are readable")
             .scalars()
             .into_iter()
             .map(|it| it.as_f64())
