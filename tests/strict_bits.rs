@@ -1,6 +1,9 @@
 //! In strict precision an op gives the same bits eagerly and in a graph, of operands however they lie,
 //! over lanes, on every instruction set and any number of threads.
 
+// Linked for `MS_DEVICE_TARGET=sim`.
+use ms_sim as _;
+
 use ms::ops::{self, ConvOptions, PoolOptions};
 use ms::tensor::{Ellipsis, WithStep};
 use ms::{Context, DType, Precision, Tensor, jit};
