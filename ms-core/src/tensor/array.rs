@@ -62,6 +62,7 @@ impl Array {
     ///
     /// # Errors
     /// As [`Array::uninit`].
+    #[inline(always)]
     pub unsafe fn uninit_in(space: MemorySpace, shape: &[usize], dtype: DType) -> Result<Self> {
         let storage = Arc::new(Storage::uninit_in(space, bytes_of(shape, dtype)?)?);
         Ok(Self { storage, layout: Layout::contiguous(shape), dtype })

@@ -1,7 +1,7 @@
 //! Memory shared by arrays.
 
 use super::device::use_device;
-use super::memory::{MemorySpace, host};
+use super::memory::{Memory, MemorySpace, host};
 use crate::error::Result;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -52,14 +52,13 @@ impl Storage {
     ///
     /// # Errors
     /// As [`Storage::uninit`].
+    #[inline]
     pub fn uninit_in(space: MemorySpace, bytes: usize) -> Result<Self> {
-        match space {
-            MemorySpace::Host => Self::uninit(bytes),
-            MemorySpace::Device(memory) => {
-                use_device(memory.device());
-                Ok(Self { ptr: memory.allocate(bytes)?, bytes, space, owned: true })
-            }
-        }
+        let ptr = match space {
+            MemorySpace::Host => host::allocate(bytes)?,
+            MemorySpace::Device(memory) => allocate_on(memory, bytes)?,
+        };
+        Ok(Self { ptr, bytes, space, owned: true })
     }
 
     /// A block of borrowed memory of the host.
@@ -144,6 +143,12 @@ impl Storage {
     pub fn device_ptr(&self) -> *mut u8 {
         self.ptr.as_ptr()
     }
+}
+
+#[cold]
+fn allocate_on(memory: &'static dyn Memory, bytes: usize) -> Result<NonNull<u8>> {
+    use_device(memory.device());
+    memory.allocate(bytes)
 }
 
 impl Drop for Storage {

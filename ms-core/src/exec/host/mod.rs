@@ -235,12 +235,8 @@ impl HostExecutable {
     #[inline]
     unsafe fn fresh(&self, at: usize) -> Result<Array> {
         match &self.outputs[at] {
-            Output::Array(shape, dtype) => match self.space {
-                // SAFETY: as the caller's.
-                MemorySpace::Host => unsafe { Array::uninit(shape, *dtype) },
-                // SAFETY: as the caller's.
-                space => unsafe { Array::uninit_in(space, shape, *dtype) },
-            },
+            // SAFETY: as the caller's.
+            Output::Array(shape, dtype) => unsafe { Array::uninit_in(self.space, shape, *dtype) },
             Output::Stack(_) => unreachable!("there are no stacks"),
         }
     }
