@@ -8,6 +8,7 @@ use ms_core::trace::{Arg, Name, Sink};
 use ms_core::{DType, Parameter, Tensor};
 use std::collections::BTreeMap;
 use std::ops::Deref;
+use std::sync::{Mutex, PoisonError};
 
 /// A number of an optimiser, such as a momentum. A compiled step takes it as an input: another value
 /// compiles nothing again. It is a part of checkpoints.
@@ -67,7 +68,12 @@ impl Arg for Hyperparameter {
 }
 
 /// The factor of a term that is absent from compiled steps while it is zero.
-pub struct Term(Hyperparameter);
+pub struct Term {
+    factor: Hyperparameter,
+    /// The last value of the slot that was read, and whether it is not zero: reading a number waits for the
+    /// device that it is on.
+    known: Mutex<Option<(Tensor, bool)>>,
+}
 
 impl Term {
     /// A factor; see [`Hyperparameter::new`].
@@ -76,18 +82,29 @@ impl Term {
     /// As for [`Hyperparameter::new`].
     #[track_caller]
     pub fn new(owner: &'static str, name: &'static str, value: f64, interval: &'static Interval) -> Self {
-        Self(Hyperparameter::new(owner, name, value, interval))
+        Self { factor: Hyperparameter::new(owner, name, value, interval), known: Mutex::default() }
     }
 
     /// Whether it is not zero.
     pub fn is_present(&self) -> bool {
-        self.get() != 0.0
+        let value = self.factor.slot.load();
+        let address = |it: &Tensor| it.as_array().map(|it| (it.device(), it.device_ptr()));
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*known {
+            // Nobody writes memory that is known here.
+            Some((seen, is_present)) if address(seen) == address(&value) => *is_present,
+            _ => {
+                let is_present = value.item::<f64>() != 0.0;
+                *known = Some((value, is_present));
+                is_present
+            }
+        }
     }
 
     /// The factor as an f64 tensor; `None` while it is zero.
     #[track_caller]
     pub fn value(&self) -> Option<Tensor> {
-        self.is_present().then(|| self.0.value())
+        self.is_present().then(|| self.factor.value())
     }
 }
 
@@ -95,14 +112,14 @@ impl Deref for Term {
     type Target = Hyperparameter;
 
     fn deref(&self) -> &Hyperparameter {
-        &self.0
+        &self.factor
     }
 }
 
 impl Arg for Term {
     fn visit(&self, sink: &mut Sink<'_>) {
         self.is_present().visit(sink);
-        self.0.visit(sink);
+        self.factor.visit(sink);
     }
 }
 

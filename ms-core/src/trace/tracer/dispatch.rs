@@ -7,7 +7,7 @@ use crate::error::{Code, Error, Result};
 use crate::ir::{Node, Type, ValueId};
 use crate::ops;
 use crate::tensor::{
-    Attr, Attrs, DType, DispatchMode, Dispatcher, Literal, OpCall, Outputs, Parameter, Scalar, Scan, Tensor, Traced,
+    DType, DispatchMode, Dispatcher, Literal, OpCall, Outputs, Parameter, Scalar, Scan, Tensor, Traced,
     left_behind,
 };
 use crate::trace::region::scan_carries;
@@ -58,8 +58,8 @@ impl Dispatcher for Tracer {
     }
 
     fn number(&self, value: Scalar, dtype: DType, location: &'static Location<'static>) -> Result<Tensor> {
-        let attrs = Attrs::new([Attr::Literal(Literal::scalar(value, dtype))]);
-        let mut outputs = self.apply(OpCall { op: ops::CONSTANT.op(), attrs: &attrs, inputs: &[], location })?;
+        let node = ops::constant_node(Literal::scalar(value, dtype));
+        let mut outputs = self.apply(OpCall { op: node.op, attrs: &node.attrs, inputs: &[], location })?;
         Ok(outputs.remove(0))
     }
 
