@@ -7,8 +7,7 @@ use crate::error::{Code, Error, Result};
 use crate::ir::{Node, Type, ValueId};
 use crate::ops;
 use crate::tensor::{
-    DType, DispatchMode, Dispatcher, Literal, OpCall, Outputs, Parameter, Scalar, Scan, Tensor, Traced,
-    left_behind,
+    DType, DispatchMode, Dispatcher, Literal, OpCall, Outputs, Parameter, Scalar, Scan, Tensor, Traced, left_behind,
 };
 use crate::trace::region::scan_carries;
 use smallvec::SmallVec;
