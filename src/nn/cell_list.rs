@@ -1,7 +1,7 @@
 //! Lists of cells.
 
 use crate::prelude::*;
-use ms_core::trace::{Apply, Arg, Bound, Carry, Device, Sink, switch};
+use ms_core::trace::{Apply, Arg, Bound, Carry, OnTensor, Sink, switch};
 use std::ops::{Deref, DerefMut};
 
 /// A list of cells of one type. Their parameters are named by position: `blocks[0].weight`.
@@ -69,7 +69,7 @@ impl<C> Selected<'_, C> {
     #[track_caller]
     pub fn call<'x, A: Clone, R>(&self, argument: A) -> R
     where
-        Device: Carry<R>,
+        OnTensor: Carry<R>,
         C: Apply<'x, Argument = A, Output = R>,
     {
         self.with(|cell| cell.apply(argument.clone()))
@@ -82,7 +82,7 @@ impl<C> Selected<'_, C> {
     #[track_caller]
     pub fn with<R>(&self, f: impl Fn(&C) -> R) -> R
     where
-        Device: Carry<R>,
+        OnTensor: Carry<R>,
     {
         let branches: Vec<_> = self.cells.iter().map(|cell| |_: &()| f(cell)).collect();
         let branches: Vec<&dyn Fn(&()) -> R> = branches.iter().map(|it| it as _).collect();

@@ -5,7 +5,7 @@
 //! changes variables, the expansion is an `if` with a value instead, whose arms have the values
 //! [`truth`] and [`known`].
 
-use super::region::{Branch, Condition, Decision, Device, Host, Open, Reach};
+use super::region::{Branch, Condition, Decision, Host, OnTensor, Open, Reach};
 use crate::ops;
 use crate::tensor::Tensor;
 use std::panic::Location;
@@ -109,9 +109,9 @@ truths! {
     Host, bool => bool: |it| it;
     Host, Tensor => Tensor: |it| it;
     Host, &Tensor => Tensor: |it| it.clone();
-    Device, bool => Tensor: |it| Tensor::scalar(it);
-    Device, Tensor => Tensor: |it| it;
-    Device, &Tensor => Tensor: |it| it.clone();
+    OnTensor, bool => Tensor: |it| Tensor::scalar(it);
+    OnTensor, Tensor => Tensor: |it| it;
+    OnTensor, &Tensor => Tensor: |it| it.clone();
 }
 
 /// The right operand as the value of an arm of `region`, whose condition is the left operand.

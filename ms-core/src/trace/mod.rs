@@ -24,8 +24,8 @@ pub use logic::{Combine, Known, Logic, Truth, and, known, or, truth};
 pub use paths::cell_path;
 pub use region::{
     Advances, AdvancesNothing, Any, AsksAny, AsksWrites, Assertion, Bound, Branch, Carry, Condition, Counting,
-    Decision, Deferring, Device, Either, Flow, For, GoesOn, HandsAny, HandsClone, HandsStill, HandsWrites, Held,
-    HeldFlow, Host, Iterate, Numbers, Over, Probe, Range, Reach, Repeat, Vote, alike, branch, cond, decide, flow,
+    Decision, Deferring, Either, Flow, For, GoesOn, HandsAny, HandsClone, HandsStill, HandsWrites, Held, HeldFlow,
+    Host, Iterate, Numbers, OnTensor, Over, Probe, Range, Reach, Repeat, Vote, alike, branch, cond, decide, flow,
     fori_loop, held, held_flow, holds, passing, range, repeat, scan, switch, vote, while_loop,
 };
 pub use signature::{Pooled, Signature};

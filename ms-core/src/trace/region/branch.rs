@@ -21,7 +21,7 @@
 
 use super::carry::{Carry, Held, Leaves};
 use super::flow::{self, Flow, HeldFlow, Vote};
-use super::kind::{Condition, Decision, Deferring, Device, Kind};
+use super::kind::{Condition, Decision, Deferring, Kind, OnTensor};
 use super::reach::Reach;
 use super::{Open, blank, set_apart};
 use crate::error::abandon;
@@ -263,7 +263,7 @@ impl<K: Kind> Branch<K> {
         match it.phase {
             Phase::First => {
                 it.left[0] |= is_left;
-                it.keep::<Device, _>(&mut held.flags, Some(&*flags));
+                it.keep::<OnTensor, _>(&mut held.flags, Some(&*flags));
                 it.keep::<K, _>(&mut held.value, value.as_ref());
                 if let Some(before) = held.flags.before.take() {
                     *flags = before;
@@ -272,11 +272,11 @@ impl<K: Kind> Branch<K> {
             }
             Phase::Second => {
                 it.left[1] |= is_left;
-                it.compare::<Device, _>(&mut held.flags, Some(&*flags));
+                it.compare::<OnTensor, _>(&mut held.flags, Some(&*flags));
                 it.compare::<K, _>(&mut held.value, value.as_ref());
             }
             Phase::Joined => {
-                it.give::<Device, _>(&held.flags, flags);
+                it.give::<OnTensor, _>(&held.flags, flags);
                 *value = it.choice::<K, _>(&mut held.value, value.take());
             }
         }

@@ -1,6 +1,6 @@
 //! State that changes inside regions.
 
-use super::kind::{Device, Host, Kind};
+use super::kind::{Host, Kind, OnTensor};
 use crate::error::{Code, Error};
 use crate::tensor::{Parameter, Tensor};
 use crate::trace::arg::{Name, Sink, Tree, Visitor};
@@ -45,7 +45,7 @@ impl<S> Carry<S> for Host {
 }
 
 #[diagnostic::do_not_recommend]
-impl<S: Tree> Carry<S> for Device {
+impl<S: Tree> Carry<S> for OnTensor {
     fn copy(value: &S) -> Option<S> {
         Some(value.clone())
     }
@@ -60,7 +60,7 @@ impl<S: Tree> Carry<S> for Device {
 }
 
 #[diagnostic::do_not_recommend]
-impl<S: Tree, E: Clone> Carry<Result<S, E>> for Device {
+impl<S: Tree, E: Clone> Carry<Result<S, E>> for OnTensor {
     fn copy(value: &Result<S, E>) -> Option<Result<S, E>> {
         Some(value.clone())
     }

@@ -6,7 +6,7 @@
 //! only while the flag of its loop is not set.
 
 use super::carry::{Carry, Held, Leaves, held};
-use super::kind::{Condition, Decision, Device, Host, Kind};
+use super::kind::{Condition, Decision, Host, Kind, OnTensor};
 use super::repeat::{Repeat, Rounds};
 use crate::error::{Code, Error, abandon};
 use crate::ops;
@@ -33,7 +33,7 @@ pub fn vote<K>() -> Vote<K> {
     Vote(PhantomData)
 }
 
-/// [`Device`] if one of the kinds is.
+/// [`OnTensor`] if one of the kinds is.
 pub trait Any {
     /// That kind.
     type Kind: Kind;
@@ -41,7 +41,7 @@ pub trait Any {
 
 /// See [`Any`].
 pub trait Either<K: Kind> {
-    /// [`Device`] if one of the two kinds is.
+    /// [`OnTensor`] if one of the two kinds is.
     type Kind: Kind;
 }
 
@@ -49,8 +49,8 @@ impl<K: Kind> Either<K> for Host {
     type Kind = K;
 }
 
-impl<K: Kind> Either<K> for Device {
-    type Kind = Device;
+impl<K: Kind> Either<K> for OnTensor {
+    type Kind = OnTensor;
 }
 
 impl Any for () {
@@ -132,13 +132,13 @@ impl<K: Kind, R> Flow<K, R> {
     /// Whether `break` or `return` here leaves no region under construction.
     #[inline]
     pub fn is_near(&self) -> bool {
-        !K::DEVICE || depth() == self.outside
+        !K::ON_TENSOR || depth() == self.outside
     }
 
     /// Whether `continue` here leaves no region under construction.
     #[inline]
     pub fn is_inside(&self) -> bool {
-        !K::DEVICE || depth() == self.inside
+        !K::ON_TENSOR || depth() == self.inside
     }
 
     /// Leaves the loop or the function.
@@ -186,7 +186,7 @@ impl<K: Kind, R> Flow<K, R> {
     #[track_caller]
     #[inline]
     pub fn begin<L>(&mut self, region: &Repeat<L>) {
-        if K::DEVICE {
+        if K::ON_TENSOR {
             self.flags.1 = if region.is_traced() { flag(false) } else { self.flags.0.clone() };
             self.inside = depth();
             if !region.is_traced() && known(&self.flags.0).is_none() {
@@ -202,7 +202,7 @@ impl<K: Kind, R> Flow<K, R> {
     #[track_caller]
     #[inline]
     pub fn advances<L>(&self, region: &Repeat<L>, name: &str, does: bool) {
-        if K::DEVICE && does && !region.is_traced() && known(&self.flags.0).is_none() {
+        if K::ON_TENSOR && does && !region.is_traced() && known(&self.flags.0).is_none() {
             advanced(name);
         }
     }

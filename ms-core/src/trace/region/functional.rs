@@ -3,7 +3,7 @@
 //! Eagerly they run step by step; in a trace each is one node.
 
 use super::carry::{Carry, Held, Leaves, held};
-use super::kind::{Condition, Device};
+use super::kind::{Condition, OnTensor};
 use super::range::{Bound, Over, range};
 use super::repeat::repeat;
 use super::{Open, branch, set_apart};
@@ -70,7 +70,7 @@ where
 #[track_caller]
 pub fn switch<T, R>(index: impl Into<Bound>, branches: &[&dyn Fn(&T) -> R], operands: &T) -> R
 where
-    Device: Carry<R>,
+    OnTensor: Carry<R>,
 {
     if branches.is_empty() {
         raise(Error::new(Code::Argument, "a switch without branches").with_op("switch"));
@@ -86,7 +86,7 @@ where
 #[track_caller]
 fn pick<T, R>(index: &Tensor, branches: &[&dyn Fn(&T) -> R], first: usize, operands: &T) -> R
 where
-    Device: Carry<R>,
+    OnTensor: Carry<R>,
 {
     if let [one] = branches {
         return one(operands);
@@ -114,7 +114,7 @@ where
 /// type after an iteration than before it, and what a condition is refused for.
 #[track_caller]
 pub fn while_loop<T: Tree>(condition: impl Fn(&T) -> Tensor, body: impl Fn(&T) -> T, init: T) -> T {
-    let mut region = repeat::<Device>();
+    let mut region = repeat::<OnTensor>();
     let (mut carry, mut borders) = (init, carry_of("while_loop"));
     loop {
         region.head();
@@ -220,12 +220,12 @@ fn eager_scan<T: Tree, X: Tree, Y: Tree>(f: impl Fn(&T, &X) -> (T, Y), init: T, 
     }
     let mut all: Vec<Y> = Vec::with_capacity(length);
     for at in 0..length {
-        set_apart::<Device, T>(&mut carry);
+        set_apart::<OnTensor, T>(&mut carry);
         let (next, y) = f(&carry, &element(xs, at));
         carry = checked(&carry, next, "scan");
         all.push(y);
     }
-    set_apart::<Device, T>(&mut carry);
+    set_apart::<OnTensor, T>(&mut carry);
     let columns: Vec<Vec<Tensor>> = all.iter().map(leaves).collect();
     let mut next = 0;
     let stacked = all[0].rebuild(&mut |_| {
@@ -275,7 +275,7 @@ fn traced_scan<T: Tree, X: Tree, Y: Tree>(
     let mut before = leaves(&init);
     let carries = before.len();
     let mut borders: Held<T> = carry_of("scan");
-    borders.leaves = Leaves::of::<Device, T>(&init);
+    borders.leaves = Leaves::of::<OnTensor, T>(&init);
     tracer.open("scan", true);
     let mut params: Vec<Option<Tensor>> = Vec::new();
     let mut declare = |it: &Tensor, ty: Type| {
@@ -286,7 +286,7 @@ fn traced_scan<T: Tree, X: Tree, Y: Tree>(
     let carry = init.rebuild(&mut |it| declare(it, it.ty()));
     let x = xs.rebuild(&mut |it| declare(it, row(it)));
     let (next, y) = f(&carry, &x);
-    let after = open.leaves::<Device, T>(borders.name, &next);
+    let after = open.leaves::<OnTensor, T>(borders.name, &next);
     let rows = leaves(&y);
     let refusal = difference(&borders, &after);
     let body = tracer.suspend();
@@ -347,8 +347,8 @@ fn checked<T: Tree>(before: &T, after: T, name: &'static str) -> T {
         return after;
     }
     let mut borders: Held<T> = carry_of(name);
-    borders.leaves = Leaves::of::<Device, T>(before);
-    match difference(&borders, &Leaves::of::<Device, T>(&after)) {
+    borders.leaves = Leaves::of::<OnTensor, T>(before);
+    match difference(&borders, &Leaves::of::<OnTensor, T>(&after)) {
         None => after,
         Some(error) => raise(error.at(Location::caller())),
     }

@@ -11,20 +11,20 @@ use std::rc::Rc;
 pub struct Host;
 
 /// Regions on tensors: both arms are traced, or the tensor's value is used if it is known.
-pub struct Device;
+pub struct OnTensor;
 
-/// [`Host`] or [`Device`].
+/// [`Host`] or [`OnTensor`].
 pub trait Kind {
     /// Whether the conditions are tensors.
-    const DEVICE: bool;
+    const ON_TENSOR: bool;
 }
 
 impl Kind for Host {
-    const DEVICE: bool = false;
+    const ON_TENSOR: bool = false;
 }
 
-impl Kind for Device {
-    const DEVICE: bool = true;
+impl Kind for OnTensor {
+    const ON_TENSOR: bool = true;
 }
 
 /// Regions in which variables may be initialised that have no value before.
@@ -73,7 +73,7 @@ impl Condition for bool {
 }
 
 impl Condition for Tensor {
-    type Kind = Device;
+    type Kind = OnTensor;
 
     #[track_caller]
     fn decision(&self) -> Decision {
@@ -92,7 +92,7 @@ impl Condition for Tensor {
 }
 
 impl Condition for &Tensor {
-    type Kind = Device;
+    type Kind = OnTensor;
 
     #[track_caller]
     fn decision(&self) -> Decision {

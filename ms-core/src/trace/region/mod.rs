@@ -15,7 +15,7 @@ pub use carry::{Carry, Held, alike, held, passing};
 pub use flow::{Any, Either, Flow, GoesOn, HeldFlow, Vote, flow, held_flow, vote};
 pub(crate) use functional::scan_carries;
 pub use functional::{cond, fori_loop, scan, switch, while_loop};
-pub use kind::{Assertion, Condition, Decision, Deferring, Device, Host, decide, holds};
+pub use kind::{Assertion, Condition, Decision, Deferring, Host, OnTensor, decide, holds};
 pub use range::{Bound, Counting, For, Iterate, Numbers, Over, Range, range};
 pub use reach::{
     Advances, AdvancesNothing, AsksAny, AsksWrites, HandsAny, HandsClone, HandsStill, HandsWrites, Probe, Reach,
@@ -92,7 +92,7 @@ impl Drop for Open {
 /// of a region is different from the one before it, as in a graph, so that gradients are added in
 /// the same order.
 pub(super) fn set_apart<K: Carry<S>, S>(variable: &mut S) {
-    if K::DEVICE && dispatch_mode() == DispatchMode::Tape {
+    if K::ON_TENSOR && dispatch_mode() == DispatchMode::Tape {
         K::put(variable, &mut |it| match it.dtype().is_float() {
             true => distinct(it),
             false => it.clone(),

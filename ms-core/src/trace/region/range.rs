@@ -2,7 +2,7 @@
 
 use super::carry::{Carry, Held};
 use super::flow::{Flow, HeldFlow, Vote};
-use super::kind::{Deferring, Device, Host};
+use super::kind::{Deferring, Host, OnTensor};
 use super::reach::Reach;
 use super::repeat::{Repeat, Rounds, repeat};
 use crate::error::{Code, Error, raise};
@@ -234,7 +234,7 @@ pub struct Counting {
 
 impl Over<Range> {
     /// A device loop, or a host loop if nothing is traced.
-    pub fn iterate(self) -> For<Device, Counting> {
+    pub fn iterate(self) -> For<OnTensor, Counting> {
         For { region: repeat(), source: Counting { bounds: self.0.0, numbers: None } }
     }
 }
@@ -316,7 +316,7 @@ impl<I: Iterator> For<Host, I> {
     }
 }
 
-impl For<Device, Counting> {
+impl For<OnTensor, Counting> {
     /// An iteration begins.
     #[track_caller]
     pub fn head(&mut self) {
@@ -338,7 +338,7 @@ impl For<Device, Counting> {
     /// Carries a variable at the borders of the loop.
     pub fn carry<S>(&mut self, held: &mut Held<S>, variable: &mut S)
     where
-        Device: Carry<S>,
+        OnTensor: Carry<S>,
     {
         self.region.carry(held, variable);
     }
@@ -346,7 +346,7 @@ impl For<Device, Counting> {
     /// Carries an exit at the borders of the loop; `own` if it is that of the loop itself.
     pub fn carry_flow<L, R>(&mut self, held: &mut HeldFlow<R>, flow: &mut Flow<L, R>, own: bool)
     where
-        Device: Carry<R>,
+        OnTensor: Carry<R>,
     {
         self.region.carry_flow(held, flow, own);
     }

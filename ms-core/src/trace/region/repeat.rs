@@ -18,7 +18,7 @@
 
 use super::carry::{Carry, Held, Leaves};
 use super::flow::{Flow, HeldFlow, Vote};
-use super::kind::{Condition, Decision, Deferring, Device, Kind};
+use super::kind::{Condition, Decision, Deferring, Kind, OnTensor};
 use super::range::{Bounds, Counter};
 use super::reach::Reach;
 use super::{Open, blank, set_apart};
@@ -118,7 +118,7 @@ impl<K: Kind> Repeat<K> {
     #[track_caller]
     #[inline]
     fn start(&mut self, name: &str) {
-        if K::DEVICE && dispatch_mode() == DispatchMode::Trace {
+        if K::ON_TENSOR && dispatch_mode() == DispatchMode::Trace {
             let location = Location::caller();
             match &mut self.traced {
                 Some(it) => it.phase = Phase::End,
@@ -211,20 +211,20 @@ impl<K: Kind> Repeat<K> {
                 if own {
                     it.left = Some(it.states.len());
                 }
-                it.enter::<Device, _>(&mut held.flags, flags);
+                it.enter::<OnTensor, _>(&mut held.flags, flags);
                 held.value.given = value.is_some();
                 if let Some(value) = value {
                     it.enter::<K, _>(&mut held.value, value);
                 }
             }
             Phase::Body => {
-                it.restart::<Device, _>(&mut held.flags, flags);
+                it.restart::<OnTensor, _>(&mut held.flags, flags);
                 if let Some(value) = value {
                     it.restart::<K, _>(&mut held.value, value);
                 }
             }
             Phase::End => {
-                it.compare::<Device, _>(&mut held.flags, flags);
+                it.compare::<OnTensor, _>(&mut held.flags, flags);
                 match value {
                     Some(value) if held.value.given => it.compare::<K, _>(&mut held.value, value),
                     Some(value) => it.begin_late::<K, _>(&mut held.value, value),
@@ -232,7 +232,7 @@ impl<K: Kind> Repeat<K> {
                 }
             }
             Phase::After => {
-                it.give::<Device, _>(&held.flags, flags);
+                it.give::<OnTensor, _>(&held.flags, flags);
                 if let Some(value) = value {
                     it.give::<K, _>(&held.value, value);
                 }
