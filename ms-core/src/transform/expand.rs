@@ -3,7 +3,7 @@
 use super::{forward, reverse, vmap};
 use crate::error::Result;
 use crate::ir::{Graph, Node, Rewriter, subgraphs};
-use crate::ops::{Control, Transform};
+use crate::ops::{Control, TransformNode};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub fn expand(graph: &Graph, in_order: bool) -> Result<Cow<'_, Graph>> {
     with_done(graph, &done).map(Cow::Owned)
 }
 
-fn transform_of(node: &Node) -> Option<Transform> {
+fn transform_of(node: &Node) -> Option<TransformNode> {
     match Control::of(node)? {
         Control::Transform(it) => Some(it),
         _ => None,
@@ -58,12 +58,12 @@ fn expand_nodes(graph: &Graph, in_order: bool) -> Result<Cow<'_, Graph>> {
 }
 
 /// The graph that replaces a transform node, made from its region, which contains no transforms.
-fn transformed(node: &Node, transform: Transform, in_order: bool) -> Result<Graph> {
+fn transformed(node: &Node, transform: TransformNode, in_order: bool) -> Result<Graph> {
     let body = &node.regions[0];
     match transform {
-        Transform::Vmap { size, operands, results } => vmap::vmap(body, size, &operands, &results, node.location),
-        Transform::Jvp { wrt, results } => forward::jvp(body, &wrt, results),
-        Transform::ValueAndGrad { wrt, results, seeded } => {
+        TransformNode::Vmap { size, operands, results } => vmap::vmap(body, size, &operands, &results, node.location),
+        TransformNode::Jvp { wrt, results } => forward::jvp(body, &wrt, results),
+        TransformNode::ValueAndGrad { wrt, results, seeded } => {
             reverse::value_and_grad(body, &wrt, results, seeded, in_order)
         }
     }

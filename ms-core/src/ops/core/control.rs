@@ -27,7 +27,7 @@ pub enum Control {
     /// Region 0, whose gradients region 1 computes.
     CustomVjp(CustomVjp),
     /// A transform of the function that is region 0; it is expanded before anything runs.
-    Transform(Transform),
+    Transform(TransformNode),
 }
 
 /// The form of a loop: the last region is its body, whose inputs are the carries, one element of each
@@ -210,7 +210,7 @@ impl Loop {
 
 /// A transform, with the attributes of its op.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Transform {
+pub enum TransformNode {
     /// The outputs, and the gradients of the sum of the first `results` of them, weighted if `seeded`.
     ValueAndGrad {
         /// The operands with respect to which gradients are taken.
@@ -238,7 +238,7 @@ pub enum Transform {
     },
 }
 
-impl Transform {
+impl TransformNode {
     /// Whether the first operands are the inputs of the region, and the first results its outputs.
     fn runs_region(&self) -> bool {
         match self {

@@ -36,7 +36,7 @@ pub use attributes::{Attribute, Ints};
 pub use axis::{AxisAttrs, IntoAxes, ReduceAxes, normalize_axes, normalize_axis};
 pub use batching::{BatchedCall, Batching, batch};
 pub use check::{fits, infer, verify, verify_one};
-pub use control::{Control, Loop, Transform, Trips};
+pub use control::{Control, Loop, TransformNode, Trips};
 pub use def::{
     Arrays, Cotangents, Derivative, Lowering, OpDef, ReduceRule, RegionRule, Regions, SliceRule, Slices, Types, Vjp,
 };

@@ -2,7 +2,7 @@
 
 use crate::error::{Code, Error};
 use crate::ops::core::regions::{check_operands, output_types};
-use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule, Transform};
+use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule, TransformNode};
 use crate::tensor::OpInfo;
 
 fn refuse(message: &str) -> Error {
@@ -23,7 +23,7 @@ pub static JVP: OpDef = OpDef {
         count: 1,
         control: |attrs| {
             let it = JvpAttrs::of(attrs);
-            Control::Transform(Transform::Jvp { wrt: it.wrt().sizes().into_vec(), results: it.results() })
+            Control::Transform(TransformNode::Jvp { wrt: it.wrt().sizes().into_vec(), results: it.results() })
         },
         infer: |attrs, regions, inputs| {
             let wrt = JvpAttrs::of(attrs).wrt().sizes();

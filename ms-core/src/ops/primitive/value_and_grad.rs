@@ -2,7 +2,7 @@
 
 use crate::error::{Code, Error};
 use crate::ops::core::regions::{check_operands, output_types};
-use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule, Transform};
+use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule, TransformNode};
 use crate::tensor::OpInfo;
 
 fn refuse(message: &str) -> Error {
@@ -25,7 +25,7 @@ pub static VALUE_AND_GRAD: OpDef = OpDef {
         control: |attrs| {
             let it = ValueAndGradAttrs::of(attrs);
             let (wrt, results, seeded) = (it.wrt().sizes().into_vec(), it.results(), it.seeded());
-            Control::Transform(Transform::ValueAndGrad { wrt, results, seeded })
+            Control::Transform(TransformNode::ValueAndGrad { wrt, results, seeded })
         },
         infer: |attrs, regions, inputs| {
             let at = ValueAndGradAttrs::of(attrs);

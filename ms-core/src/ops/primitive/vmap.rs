@@ -2,7 +2,7 @@
 
 use crate::error::{Code, Error};
 use crate::ops::core::regions::output_types;
-use crate::ops::{Batching, Control, Derivative, Effects, Ints, Lowering, OpDef, RegionRule, Transform};
+use crate::ops::{Batching, Control, Derivative, Effects, Ints, Lowering, OpDef, RegionRule, TransformNode};
 use crate::tensor::{Attrs, Dim, OpInfo, Type};
 
 fn refuse(message: &str) -> Error {
@@ -56,7 +56,7 @@ pub static VMAP: OpDef = OpDef {
         count: 1,
         control: |attrs| {
             let (size, operands, results) = form(attrs);
-            Control::Transform(Transform::Vmap { size, operands, results })
+            Control::Transform(TransformNode::Vmap { size, operands, results })
         },
         infer: |attrs, regions, inputs| {
             let (lanes, operands, results) = form(attrs);

@@ -5,7 +5,7 @@ use super::differentiable::{Target, Wrt};
 use super::tape::{Record, Tape};
 use crate::error::Result;
 use crate::ir::ValueId;
-use crate::ops::{self, Control, Transform};
+use crate::ops::{self, Control, TransformNode};
 use crate::tensor::{Dispatcher, Parameter, Tensor};
 use crate::trace::{Region, Tracer, Tree, check_backward_slots, leaves, run_nested, sound};
 use smallvec::smallvec;
@@ -213,7 +213,7 @@ impl Recording {
             seeds.extend(held.iter().map(ops::encode_as_floats));
         }
         let results = differentiated + backward_slots.len();
-        let transform = Transform::ValueAndGrad { wrt, results, seeded: !seeds.is_empty() };
+        let transform = TransformNode::ValueAndGrad { wrt, results, seeded: !seeds.is_empty() };
         let (outputs, mut gradients) = self.node(&Control::Transform(transform), &order, &seeds)?;
         let values = self.results(outputs, writes)?;
         for ((it, held), last) in backward_slots.iter().zip(held).zip(gradients.split_off(*targets)) {
@@ -238,7 +238,7 @@ impl Recording {
 
     fn pushed(&self, tangents: &[Tensor], writes: bool) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
         let Self::Trace { targets, results, .. } = self else { unreachable!("asked of a trace only") };
-        let transform = Transform::Jvp { wrt: (0..*targets).collect(), results: *results };
+        let transform = TransformNode::Jvp { wrt: (0..*targets).collect(), results: *results };
         let (outputs, tangents) = self.node(&Control::Transform(transform), &self.all(), tangents)?;
         let values = self.results(outputs, writes)?;
         let mut tangents = tangents.into_iter();

@@ -241,7 +241,7 @@ impl<F> Vmap<F> {
         let own = vec![Lane::Own; inputs.len()];
         let shared = vec![Lane::Shared; region.captures.len()];
         inputs.extend(region.captures);
-        let vmap = ops::Transform::Vmap { size: operands.size, operands: [own, shared].concat(), results: lanes };
+        let vmap = ops::TransformNode::Vmap { size: operands.size, operands: [own, shared].concat(), results: lanes };
         let mut outputs = tracer.control(&Control::Transform(vmap), smallvec![region.graph], &inputs, self.location)?;
         let written = outputs.split_off(out.len());
         for (parameter, value) in region.writes.iter().zip(written) {
