@@ -120,7 +120,7 @@ impl Pipeline<'_> {
                 // The condition of the first iteration is computed by the routine of the loop.
                 condition.map_or(Ok(()), |it| self.add_callees(it, routines))?;
             }
-            Some(Control::Recompute | Control::CustomVjp(_) | Control::Transform(_)) | None => {}
+            Some(Control::Recompute | Control::CustomVjp(_) | Control::TransformNode(_)) | None => {}
         }
         Ok(())
     }

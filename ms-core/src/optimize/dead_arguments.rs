@@ -43,7 +43,7 @@ impl Pass for DeadArguments {
                 Some(Control::Branch) => Some(Slim::of_branch(node, &used)),
                 Some(Control::Loop(at)) if at.is_while() => Some(Slim::of_while(node, at, &used)),
                 Some(Control::Loop(at)) => Some(Slim::of_scan(node, at, &used)),
-                Some(Control::Recompute | Control::CustomVjp(_) | Control::Transform(_)) | None => None,
+                Some(Control::Recompute | Control::CustomVjp(_) | Control::TransformNode(_)) | None => None,
             };
             let slim = slim.map(|mut it| {
                 it.choose_operands(rewriter.graph(), node, &operands);

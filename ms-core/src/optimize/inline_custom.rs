@@ -19,7 +19,7 @@ impl Pass for InlineCustom {
                 let body = &node.regions[0];
                 Some(rewriter.splice(body, &operands[..body.inputs().len()]))
             }
-            Control::Call { .. } | Control::Branch | Control::Loop(_) | Control::Transform(_) => None,
+            Control::Call { .. } | Control::Branch | Control::Loop(_) | Control::TransformNode(_) => None,
         })
     }
 }

@@ -92,7 +92,7 @@ impl Activity {
                 flags
             }
             Some(Control::Call { .. } | Control::Recompute) => self.outputs_of(&node.regions[0], operands.to_vec()),
-            Some(Control::Transform(_)) | None => vec![has_derivative(node); node.outputs.len()],
+            Some(Control::TransformNode(_)) | None => vec![has_derivative(node); node.outputs.len()],
         }
     }
 
@@ -115,7 +115,7 @@ impl Activity {
                 flags
             }
             Some(Control::Call { .. } | Control::Recompute) => self.inputs_of(&node.regions[0], results.to_vec()),
-            Some(Control::Transform(_)) | None => vec![has_derivative(node); node.inputs.len()],
+            Some(Control::TransformNode(_)) | None => vec![has_derivative(node); node.inputs.len()],
         }
     }
 

@@ -33,7 +33,7 @@ pub fn expand(graph: &Graph, in_order: bool) -> Result<Cow<'_, Graph>> {
 
 fn transform_of(node: &Node) -> Option<TransformNode> {
     match Control::of(node)? {
-        Control::Transform(it) => Some(it),
+        Control::TransformNode(it) => Some(it),
         _ => None,
     }
 }

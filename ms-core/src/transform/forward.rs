@@ -196,7 +196,7 @@ impl Forward {
             }
             Some(Control::Branch) => self.branch(node, operands, wanted),
             Some(Control::Loop(at)) => self.repeat(node, &at, operands, wanted),
-            Some(Control::Transform(_)) | None => {
+            Some(Control::TransformNode(_)) | None => {
                 Err(Error::new(Code::NoGradient, "no derivative").with_op(node.op.name()))
             }
         }

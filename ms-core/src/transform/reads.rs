@@ -72,7 +72,7 @@ impl Reads {
             Some(Control::Loop(at)) => (at.first(), at.invariants()),
             Some(Control::Call { .. } | Control::Recompute) => (0, 0),
             Some(Control::Branch) => (1, 0),
-            Some(Control::CustomVjp(_) | Control::Transform(_)) | None => return Vec::new(),
+            Some(Control::CustomVjp(_) | Control::TransformNode(_)) | None => return Vec::new(),
         };
         let inside = node.regions.iter().map(|it| self.of_region(it));
         let all = inside.reduce(|all, one| all.iter().zip(one).map(|(a, b)| *a || b).collect()).unwrap_or_default();

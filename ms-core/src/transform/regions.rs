@@ -61,7 +61,7 @@ impl Reverse {
             Some(Control::CustomVjp(at)) => self.custom(node, at, operands, &wanted),
             Some(Control::Recompute) => self.recompute(node, operands, &wanted),
             Some(Control::Loop(at)) => self.repeat(node, &at, operands, wanted),
-            Some(Control::Transform(_)) | None => {
+            Some(Control::TransformNode(_)) | None => {
                 let op = node.op;
                 let refuse: Pull =
                     Box::new(move |_, _| Err(Error::new(Code::NoGradient, "no derivative").with_op(op.name())));

@@ -46,7 +46,7 @@ impl Flatten<'_> {
             }
             Some(Control::Loop(at)) if at.is_while() => self.while_loop(graph, node, &at, inputs),
             Some(Control::Loop(at)) => self.scan(graph, node, &at, inputs),
-            Some(Control::Recompute | Control::CustomVjp(_) | Control::Transform(_)) | None => {
+            Some(Control::Recompute | Control::CustomVjp(_) | Control::TransformNode(_)) | None => {
                 Err(Error::new(Code::Backend, "transforms are expanded before graphs are lowered"))
             }
         }

@@ -27,7 +27,7 @@ pub enum Control {
     /// Region 0, whose gradients region 1 computes.
     CustomVjp(CustomVjp),
     /// A transform of the function that is region 0; it is expanded before anything runs.
-    Transform(TransformNode),
+    TransformNode(TransformNode),
 }
 
 /// The form of a loop: the last region is its body, whose inputs are the carries, one element of each
@@ -87,7 +87,7 @@ impl Control {
             Self::Branch => IF.op(),
             Self::Loop(at) => at.op(),
             Self::CustomVjp(_) => CUSTOM_VJP.op(),
-            Self::Transform(it) => it.op(),
+            Self::TransformNode(it) => it.op(),
         }
     }
 
@@ -97,7 +97,7 @@ impl Control {
             Self::Call { .. } | Self::Recompute | Self::Branch => Attrs::none(),
             Self::Loop(at) => at.attrs(),
             Self::CustomVjp(at) => at.attrs(),
-            Self::Transform(it) => it.attrs(),
+            Self::TransformNode(it) => it.attrs(),
         }
     }
 
@@ -117,7 +117,7 @@ impl Control {
             Self::Branch => Some(1 + input),
             Self::Loop(at) => (!at.elements().contains(&input)).then(|| at.first() + input),
             Self::CustomVjp(_) => None,
-            Self::Transform(it) => it.runs_region().then_some(input),
+            Self::TransformNode(it) => it.runs_region().then_some(input),
         }
     }
 
@@ -128,7 +128,7 @@ impl Control {
             Self::Call { .. } | Self::Recompute | Self::Branch => Some(output),
             Self::Loop(at) => (region == at.body() && output < at.carries).then_some(output),
             Self::CustomVjp(_) => None,
-            Self::Transform(it) => it.runs_region().then_some(output),
+            Self::TransformNode(it) => it.runs_region().then_some(output),
         }
     }
 }

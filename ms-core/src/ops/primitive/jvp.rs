@@ -23,7 +23,7 @@ pub static JVP: OpDef = OpDef {
         count: 1,
         control: |attrs| {
             let it = JvpAttrs::of(attrs);
-            Control::Transform(TransformNode::Jvp { wrt: it.wrt().sizes().into_vec(), results: it.results() })
+            Control::TransformNode(TransformNode::Jvp { wrt: it.wrt().sizes().into_vec(), results: it.results() })
         },
         infer: |attrs, regions, inputs| {
             let wrt = JvpAttrs::of(attrs).wrt().sizes();

@@ -25,7 +25,7 @@ pub static VALUE_AND_GRAD: OpDef = OpDef {
         control: |attrs| {
             let it = ValueAndGradAttrs::of(attrs);
             let (wrt, results, seeded) = (it.wrt().sizes().into_vec(), it.results(), it.seeded());
-            Control::Transform(TransformNode::ValueAndGrad { wrt, results, seeded })
+            Control::TransformNode(TransformNode::ValueAndGrad { wrt, results, seeded })
         },
         infer: |attrs, regions, inputs| {
             let at = ValueAndGradAttrs::of(attrs);

@@ -56,7 +56,7 @@ pub static VMAP: OpDef = OpDef {
         count: 1,
         control: |attrs| {
             let (size, operands, results) = form(attrs);
-            Control::Transform(TransformNode::Vmap { size, operands, results })
+            Control::TransformNode(TransformNode::Vmap { size, operands, results })
         },
         infer: |attrs, regions, inputs| {
             let (lanes, operands, results) = form(attrs);

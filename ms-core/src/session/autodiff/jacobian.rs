@@ -97,7 +97,7 @@ fn over_basis(
     }
     let operands = std::iter::once(Lane::Own).chain(region.captures.iter().map(|_| Lane::Shared)).collect();
     let results = vec![Lane::Own; region.graph.outputs().len()];
-    let vmap = Control::Transform(ops::TransformNode::Vmap { size: Dim::new(count), operands, results });
+    let vmap = Control::TransformNode(ops::TransformNode::Vmap { size: Dim::new(count), operands, results });
     let inputs: Vec<Tensor> = std::iter::once(basis).chain(region.captures).collect();
     tracer.control(&vmap, smallvec![region.graph], &inputs, location)
 }

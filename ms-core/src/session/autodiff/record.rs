@@ -214,7 +214,7 @@ impl Recording {
         }
         let results = differentiated + backward_slots.len();
         let transform = TransformNode::ValueAndGrad { wrt, results, seeded: !seeds.is_empty() };
-        let (outputs, mut gradients) = self.node(&Control::Transform(transform), &order, &seeds)?;
+        let (outputs, mut gradients) = self.node(&Control::TransformNode(transform), &order, &seeds)?;
         let values = self.results(outputs, writes)?;
         for ((it, held), last) in backward_slots.iter().zip(held).zip(gradients.split_off(*targets)) {
             tracer.write_parameter(&it.parameter, &ops::decode_floats(&last, held.dtype()))?;
@@ -239,7 +239,7 @@ impl Recording {
     fn pushed(&self, tangents: &[Tensor], writes: bool) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
         let Self::Trace { targets, results, .. } = self else { unreachable!("asked of a trace only") };
         let transform = TransformNode::Jvp { wrt: (0..*targets).collect(), results: *results };
-        let (outputs, tangents) = self.node(&Control::Transform(transform), &self.all(), tangents)?;
+        let (outputs, tangents) = self.node(&Control::TransformNode(transform), &self.all(), tangents)?;
         let values = self.results(outputs, writes)?;
         let mut tangents = tangents.into_iter();
         let tangent = |value: &Tensor| match value.dtype().is_float() {

@@ -242,7 +242,8 @@ impl<F> Vmap<F> {
         let shared = vec![Lane::Shared; region.captures.len()];
         inputs.extend(region.captures);
         let vmap = ops::TransformNode::Vmap { size: operands.size, operands: [own, shared].concat(), results: lanes };
-        let mut outputs = tracer.control(&Control::Transform(vmap), smallvec![region.graph], &inputs, self.location)?;
+        let mut outputs =
+            tracer.control(&Control::TransformNode(vmap), smallvec![region.graph], &inputs, self.location)?;
         let written = outputs.split_off(out.len());
         for (parameter, value) in region.writes.iter().zip(written) {
             match slots.iter().find(|slot| slot.parameter() == parameter) {

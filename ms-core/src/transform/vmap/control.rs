@@ -28,7 +28,7 @@ impl Batcher {
             Control::Loop(at) if at.is_while() => self.repeat(node, at, operands),
             Control::Loop(at) => self.scan(node, at, operands),
             Control::CustomVjp(at) => self.custom(node, at, operands),
-            Control::Branch | Control::Transform(_) => {
+            Control::Branch | Control::TransformNode(_) => {
                 Err(Error::new(Code::Verify, format!("`{}` cannot be mapped over lanes", node.op.name())))
             }
         }

@@ -20,7 +20,7 @@ pub(super) fn is_speculatable(graph: &Graph) -> bool {
         Some(Control::Call { .. } | Control::Recompute | Control::CustomVjp(_)) => {
             node.regions.iter().all(|it| is_speculatable(it))
         }
-        Some(Control::Branch | Control::Loop(_) | Control::Transform(_)) => false,
+        Some(Control::Branch | Control::Loop(_) | Control::TransformNode(_)) => false,
     })
 }
 
