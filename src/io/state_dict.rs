@@ -84,7 +84,7 @@ impl StateDict {
         made
     }
 
-    /// Reads a safetensors file.
+    /// Reads a safetensors file. Its tensors are on the device of the settings, as new ones are.
     ///
     /// # Errors
     /// [`Code::Io`] when the file cannot be read or has another format, [`Code::Memory`] when the
@@ -99,7 +99,7 @@ impl StateDict {
             safetensors::deserialize(&bytes).map_err(|why| refuse(path, "read", why))
         });
         let arrays = arrays.map_err(|it| it.with_op("load_checkpoint"))?;
-        Ok(arrays.into_iter().map(|(name, array)| (name, Tensor::from_array(array))).collect())
+        arrays.into_iter().map(|(name, array)| Ok((name, Tensor::placed(array)?))).collect()
     }
 
     /// Writes a safetensors file. An existing file is replaced atomically, and durably when this
