@@ -20,14 +20,18 @@ use std::sync::Arc;
 ///
 /// Two words wide and cheap to clone: clones share memory. Ops return new tensors and never write
 /// into their operands.
-pub struct Tensor(Repr);
+pub struct Tensor {
+    /// The stamp of the region of control flow that this handle belongs to (see
+    /// [`scoped`](super::escape::scoped)); 0 means none.
+    stamp: u32,
+    // Kinds are told apart behind the pointer: a handle of two scalars is passed in registers.
+    content: Arc<Content>,
+}
 
-/// Each handle has the stamp of the region of control flow that it belongs to (see
-/// [`scoped`](super::escape::scoped)), in what would be padding; 0 means none.
-enum Repr {
-    Array(u32, Arc<Array>),
-    Number(u32, Arc<HostNumber>),
-    Traced(u32, Arc<Traced>),
+enum Content {
+    Array(Array),
+    Number(HostNumber),
+    Traced(Traced),
 }
 
 /// The value of a tensor that is not traced.
@@ -79,37 +83,36 @@ pub struct Traced {
 }
 
 impl Tensor {
+    #[inline]
+    fn new(content: Content) -> Self {
+        Self { stamp: 0, content: Arc::new(content) }
+    }
+
     /// A tensor of an array, on the device of the array.
     #[inline]
     pub fn from_array(array: Array) -> Self {
-        Self(Repr::Array(0, Arc::new(array)))
+        Self::new(Content::Array(array))
     }
 
     /// A zero-dimensional tensor of a number of the host, which has no array until one is needed.
     pub fn from_number(value: Scalar, dtype: DType) -> Self {
-        Self(Repr::Number(0, Arc::new(HostNumber::new(value, dtype))))
+        Self::new(Content::Number(HostNumber::new(value, dtype)))
     }
 
     /// A traced value.
     pub fn from_traced(traced: Traced) -> Self {
-        Self(Repr::Traced(0, Arc::new(traced)))
+        Self::new(Content::Traced(traced))
     }
 
     /// The region that this handle belongs to; 0 for none.
     #[inline]
     pub(crate) fn stamp(&self) -> u32 {
-        match self.0 {
-            Repr::Array(stamp, _) | Repr::Number(stamp, _) | Repr::Traced(stamp, _) => stamp,
-        }
+        self.stamp
     }
 
     #[inline]
     fn stamped(&self, stamp: u32) -> Self {
-        Self(match &self.0 {
-            Repr::Array(_, array) => Repr::Array(stamp, array.clone()),
-            Repr::Number(_, number) => Repr::Number(stamp, number.clone()),
-            Repr::Traced(_, traced) => Repr::Traced(stamp, traced.clone()),
-        })
+        Self { stamp, content: self.content.clone() }
     }
 
     /// A clone that belongs to the open region, whichever this handle belongs to: for results of a
@@ -121,19 +124,17 @@ impl Tensor {
     /// This handle without a region: for values that outlive all of them.
     #[inline]
     pub(crate) fn unstamped(mut self) -> Self {
-        match &mut self.0 {
-            Repr::Array(stamp, _) | Repr::Number(stamp, _) | Repr::Traced(stamp, _) => *stamp = 0,
-        }
+        self.stamp = 0;
         self
     }
 
     /// The array, if this is not a traced value.
     #[inline]
     pub fn as_array(&self) -> Option<&Array> {
-        match &self.0 {
-            Repr::Array(_, array) => Some(array),
-            Repr::Number(_, number) => Some(number.array()),
-            Repr::Traced(..) => None,
+        match &*self.content {
+            Content::Array(array) => Some(array),
+            Content::Number(number) => Some(number.array()),
+            Content::Traced(_) => None,
         }
     }
 
@@ -143,19 +144,19 @@ impl Tensor {
     /// As for [`Tensor::array`].
     #[inline]
     pub fn as_value(&self) -> Result<Value<'_>> {
-        match &self.0 {
-            Repr::Array(_, array) => Ok(Value::Array(array)),
-            Repr::Number(_, number) => Ok(Value::Number(number)),
-            Repr::Traced(_, traced) => Err(escaped(traced)),
+        match &*self.content {
+            Content::Array(array) => Ok(Value::Array(array)),
+            Content::Number(number) => Ok(Value::Number(number)),
+            Content::Traced(traced) => Err(escaped(traced)),
         }
     }
 
     /// The traced value, if this is one.
     #[inline]
     pub fn as_traced(&self) -> Option<&Traced> {
-        match &self.0 {
-            Repr::Array(..) | Repr::Number(..) => None,
-            Repr::Traced(_, traced) => Some(traced),
+        match &*self.content {
+            Content::Array(_) | Content::Number(_) => None,
+            Content::Traced(traced) => Some(traced),
         }
     }
 
@@ -173,19 +174,15 @@ impl Tensor {
 
     /// The address that all clones of this tensor share while one of them lives.
     pub fn identity(&self) -> usize {
-        match &self.0 {
-            Repr::Array(_, array) => Arc::as_ptr(array) as usize,
-            Repr::Number(_, number) => Arc::as_ptr(number) as usize,
-            Repr::Traced(_, traced) => Arc::as_ptr(traced) as usize,
-        }
+        Arc::as_ptr(&self.content) as usize
     }
 
     /// The same elements under a new identity.
     pub fn fresh(&self) -> Self {
-        match &self.0 {
-            Repr::Array(_, array) => Self::from_array((**array).clone()),
-            Repr::Number(_, number) => Self(Repr::Number(0, Arc::new((**number).clone()))),
-            Repr::Traced(..) => self.clone(),
+        match &*self.content {
+            Content::Array(array) => Self::from_array(array.clone()),
+            Content::Number(number) => Self::new(Content::Number(number.clone())),
+            Content::Traced(_) => self.clone(),
         }
     }
 
@@ -230,10 +227,10 @@ impl Tensor {
     /// The element type.
     #[inline]
     pub fn dtype(&self) -> DType {
-        match &self.0 {
-            Repr::Array(_, array) => array.dtype(),
-            Repr::Number(_, number) => number.dtype(),
-            Repr::Traced(_, traced) => traced.ty.dtype,
+        match &*self.content {
+            Content::Array(array) => array.dtype(),
+            Content::Number(number) => number.dtype(),
+            Content::Traced(traced) => traced.ty.dtype,
         }
     }
 
@@ -242,10 +239,10 @@ impl Tensor {
     #[track_caller]
     #[inline]
     pub fn shape(&self) -> &[usize] {
-        match &self.0 {
-            Repr::Array(_, array) => array.shape(),
-            Repr::Number(..) => &[],
-            Repr::Traced(_, traced) => match &traced.shape {
+        match &*self.content {
+            Content::Array(array) => array.shape(),
+            Content::Number(_) => &[],
+            Content::Traced(traced) => match &traced.shape {
                 Some(shape) if !traced.poisoned => shape,
                 _ => refuse_shape(traced),
             },
@@ -255,11 +252,11 @@ impl Tensor {
     /// Number of dimensions.
     #[track_caller]
     pub fn rank(&self) -> usize {
-        match &self.0 {
-            Repr::Array(_, array) => array.layout().rank(),
-            Repr::Number(..) => 0,
-            Repr::Traced(_, traced) if traced.poisoned => refuse_shape(traced),
-            Repr::Traced(_, traced) => traced.ty.rank(),
+        match &*self.content {
+            Content::Array(array) => array.layout().rank(),
+            Content::Number(_) => 0,
+            Content::Traced(traced) if traced.poisoned => refuse_shape(traced),
+            Content::Traced(traced) => traced.ty.rank(),
         }
     }
 
@@ -271,21 +268,21 @@ impl Tensor {
         if at < 0 || at >= rank as isize {
             raise(Error::new(Code::OutOfRange, format!("axis {axis} of a tensor of rank {rank}")).with_op("dim"));
         }
-        match &self.0 {
-            Repr::Array(_, array) => Dim::new(array.shape()[at as usize]),
-            Repr::Number(..) => unreachable!("the axis was checked, and there is none"),
-            Repr::Traced(_, traced) => traced.ty.dims[at as usize],
+        match &*self.content {
+            Content::Array(array) => Dim::new(array.shape()[at as usize]),
+            Content::Number(_) => unreachable!("the axis was checked, and there is none"),
+            Content::Traced(traced) => traced.ty.dims[at as usize],
         }
     }
 
     /// The sizes of all dimensions, constant or symbolic.
     #[track_caller]
     pub fn dims(&self) -> Dims {
-        match &self.0 {
-            Repr::Array(_, array) => array.shape().iter().map(|&it| Dim::new(it)).collect(),
-            Repr::Number(..) => Dims::new(),
-            Repr::Traced(_, traced) if traced.poisoned => refuse_shape(traced),
-            Repr::Traced(_, traced) => traced.ty.dims.clone(),
+        match &*self.content {
+            Content::Array(array) => array.shape().iter().map(|&it| Dim::new(it)).collect(),
+            Content::Number(_) => Dims::new(),
+            Content::Traced(traced) if traced.poisoned => refuse_shape(traced),
+            Content::Traced(traced) => traced.ty.dims.clone(),
         }
     }
 
@@ -297,10 +294,10 @@ impl Tensor {
 
     /// The type: dtype and dimensions.
     pub fn ty(&self) -> Type {
-        match &self.0 {
-            Repr::Array(_, array) => array.ty(),
-            Repr::Number(_, number) => Type::of(number.dtype(), &[]),
-            Repr::Traced(_, traced) => traced.ty.clone(),
+        match &*self.content {
+            Content::Array(array) => array.ty(),
+            Content::Number(number) => Type::of(number.dtype(), &[]),
+            Content::Traced(traced) => traced.ty.clone(),
         }
     }
 
@@ -310,10 +307,10 @@ impl Tensor {
     /// [`Code::Escaped`] or [`Code::Thread`] for a traced value, which has left its trace.
     #[inline]
     pub fn array(&self) -> Result<&Array> {
-        match &self.0 {
-            Repr::Array(_, array) => Ok(array),
-            Repr::Number(_, number) => Ok(number.array()),
-            Repr::Traced(_, traced) => Err(escaped(traced)),
+        match &*self.content {
+            Content::Array(array) => Ok(array),
+            Content::Number(number) => Ok(number.array()),
+            Content::Traced(traced) => Err(escaped(traced)),
         }
     }
 
@@ -323,10 +320,11 @@ impl Tensor {
     /// # Errors
     /// As for [`Tensor::array`].
     pub fn into_array(self) -> Result<Array> {
-        match self.0 {
-            Repr::Array(_, array) => Ok(Arc::unwrap_or_clone(array)),
-            Repr::Number(_, number) => Ok(number.array().clone()),
-            Repr::Traced(_, traced) => Err(escaped(&traced)),
+        match Arc::try_unwrap(self.content) {
+            Ok(Content::Array(array)) => Ok(array),
+            Ok(Content::Number(number)) => Ok(number.array().clone()),
+            Ok(Content::Traced(traced)) => Err(escaped(&traced)),
+            Err(content) => Self { stamp: 0, content }.array().cloned(),
         }
     }
 
@@ -350,10 +348,10 @@ impl Tensor {
     /// [`Code::TracedValue`] while tracing.
     #[track_caller]
     pub(crate) fn elements(&self) -> Result<Array> {
-        let array = match &self.0 {
-            Repr::Array(_, array) => array,
-            Repr::Number(_, number) => number.array(),
-            Repr::Traced(_, traced) => return Err(refuse_read(traced)),
+        let array = match &*self.content {
+            Content::Array(array) => array,
+            Content::Number(number) => number.array(),
+            Content::Traced(traced) => return Err(refuse_read(traced)),
         };
         if self.stamp() != 0
             && let Some(error) = current_dispatcher().and_then(|it| it.escape(self))
