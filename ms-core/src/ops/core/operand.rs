@@ -143,11 +143,12 @@ pub fn operands<'a, const N: usize>(
         error.with_op(name).with_operands(types)
     })?;
     let mut failed = None;
-    let tensors = operands.map(|it| {
-        it.into_tensor(dtype).unwrap_or_else(|error| {
+    let tensors = operands.map(|it| match it {
+        Operand::Tensor(tensor) if tensor.dtype() == dtype => tensor,
+        other => other.into_tensor(dtype).unwrap_or_else(|error| {
             failed.get_or_insert(error);
             Cow::Owned(Tensor::scalar(false))
-        })
+        }),
     });
     match failed {
         Some(error) => Err(error.with_op(name)),

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::exec::{Backend, KernelCode};
 use crate::lower::single::{Source, prepare_map};
 use crate::ops::OpDef;
-use crate::tensor::{Array, Attrs, DType, Layout, OpCall, Type};
+use crate::tensor::{Array, Attrs, DType, Layout, OpCall, Tensor, Type};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
@@ -23,15 +23,39 @@ const OPERANDS: usize = 3;
 /// collide.
 const ENTRIES: usize = 256;
 
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Key {
-    op: u16,
-    /// Bit `i`: operand `i` in memory is a single element.
-    single: u8,
-    /// Bit `i`: operand `i` is a number of the host.
-    number: u8,
-    /// Of the operands in memory, then of the numbers.
-    dtypes: [Option<DType>; OPERANDS],
+/// What the kernel depends on besides attributes, as one word, which is fast to hash and to compare. From the low
+/// end: the op in 16 bits; the dtypes of the operands in memory and then of the numbers, in 8 bits each, from
+/// one; a bit for each operand in memory that is a single element; a bit for each operand that is a number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Key(u64);
+
+impl Key {
+    const DTYPES: usize = 16;
+    const SINGLE: usize = Self::DTYPES + 8 * OPERANDS;
+    const NUMBER: usize = Self::SINGLE + OPERANDS;
+
+    fn new(op: u16) -> Self {
+        Self(op.into())
+    }
+
+    /// Sets the dtype of operand `i` of those in memory and then of the numbers.
+    fn set_dtype(&mut self, i: usize, dtype: DType) {
+        self.0 |= (dtype as u64 + 1) << (Self::DTYPES + 8 * i);
+    }
+
+    /// Sets whether operand `i` in memory is a single element.
+    fn set_single(&mut self, i: usize, single: bool) {
+        self.0 |= u64::from(single) << (Self::SINGLE + i);
+    }
+
+    fn is_single(self, i: usize) -> bool {
+        self.0 >> (Self::SINGLE + i) & 1 == 1
+    }
+
+    /// Makes operand `at` a number.
+    fn set_number(&mut self, at: usize) {
+        self.0 |= 1 << (Self::NUMBER + at);
+    }
 }
 
 struct Entry {
@@ -45,48 +69,49 @@ thread_local! {
     static TABLE: RefCell<Vec<Option<Entry>>> = RefCell::new((0..ENTRIES).map(|_| None).collect());
 }
 
-/// The result of an elementwise op, if its operands in memory are dense and of one shape or one element.
+/// The result of an elementwise op, if its operands in memory are dense and of one shape or one element; `None`
+/// also if it fails, for reasons that the general path reports.
 pub(in crate::session) fn map(
     backend: &dyn Backend,
     def: &'static OpDef,
     call: &OpCall<'_>,
     operands: &Operands<'_>,
-) -> Option<Result<Array>> {
+) -> Option<Tensor> {
     if call.inputs.len() > OPERANDS {
         return None;
     }
     let arrays = &operands.arrays;
     let widest = arrays.iter().max_by_key(|it| (it.layout().rank(), it.numel()));
     let shape = widest.map_or(&[][..], |it| it.shape());
-    let mut key = Key { op: call.op.number(), single: 0, number: 0, dtypes: [None; OPERANDS] };
+    let mut key = Key::new(call.op.number());
     for (i, &(at, number)) in operands.numbers.iter().enumerate() {
-        key.number |= 1 << at;
-        key.dtypes[arrays.len() + i] = Some(number.dtype());
+        key.set_number(at);
+        key.set_dtype(arrays.len() + i, number.dtype());
     }
     for (i, operand) in arrays.iter().enumerate() {
-        key.dtypes[i] = Some(operand.dtype());
+        key.set_dtype(i, operand.dtype());
         if operand.shape() == shape {
             if !operand.layout().is_contiguous() {
                 return None;
             }
         } else if operand.numel() == 1 {
             // Among single elements, one advances like any dense operand.
-            key.single |= (shape.iter().any(|&size| size != 1) as u8) << i;
+            key.set_single(i, shape.iter().any(|&size| size != 1));
         } else {
             return None;
         }
     }
-    Some(TABLE.with(|table| {
+    TABLE.with(|table| {
         let mut table = table.borrow_mut();
-        let mut slot = slot(&key, call.attrs);
+        let mut slot = slot(key, call.attrs);
         let holds = |it: &Option<Entry>| it.as_ref().is_some_and(|it| it.key == key && it.attrs == *call.attrs);
         if !holds(&table[slot]) {
             let other = slot ^ 1;
             if holds(&table[other]) {
                 slot = other;
             } else {
-                let (code, out) = compile(backend, def, call, operands, &key)?;
-                let entry = Entry { key: key.clone(), attrs: call.attrs.clone(), out, code };
+                let (code, out) = compile(backend, def, call, operands, key).ok()?;
+                let entry = Entry { key, attrs: call.attrs.clone(), out, code };
                 if let Some(older) = table[slot].replace(entry) {
                     table[other] = Some(older);
                 }
@@ -94,12 +119,12 @@ pub(in crate::session) fn map(
         }
         let entry = table[slot].as_ref().expect("filled above");
         // SAFETY: the kernel writes every element.
-        let out = unsafe { Array::uninit(shape, entry.out)? };
+        let out = unsafe { Array::uninit(shape, entry.out).ok()? };
         let mut block = [0; 1 + 2 * (OPERANDS + 1)];
         block[0] = out.numel() as u64;
         for (i, operand) in arrays.iter().enumerate() {
             block[1 + 2 * i] = operand.device_ptr() as u64;
-            block[2 + 2 * i] = if key.single >> i & 1 == 1 { 0 } else { operand.dtype().size() as u64 };
+            block[2 + 2 * i] = if key.is_single(i) { 0 } else { operand.dtype().size() as u64 };
         }
         let mut words = 1 + 2 * (arrays.len() + 1);
         block[words - 2] = out.device_ptr() as u64;
@@ -111,13 +136,13 @@ pub(in crate::session) fn map(
         // SAFETY: every operand in memory is dense with as many elements as `out`, or is one element
         // that does not move; all live during the call, and `out` is fresh.
         unsafe { entry.code.call(&block[..words]) };
-        Ok(out)
-    }))
+        Some(Tensor::from_array(out))
+    })
 }
 
-fn slot(key: &Key, attrs: &Attrs) -> usize {
+fn slot(key: Key, attrs: &Attrs) -> usize {
     let mut hasher = rustc_hash::FxHasher::default();
-    key.hash(&mut hasher);
+    hasher.write_u64(key.0);
     if !attrs.as_slice().is_empty() {
         attrs.hash(&mut hasher);
     }
@@ -131,12 +156,12 @@ fn compile(
     def: &'static OpDef,
     call: &OpCall<'_>,
     operands: &Operands<'_>,
-    key: &Key,
+    key: Key,
 ) -> Result<(Arc<dyn KernelCode>, DType)> {
     let out = super::infer(def, call)?[0].dtype;
     // Two elements represent any number: if there were fewer, every operand would be a single element.
     let (single, several) = (Layout::contiguous(&[]), Layout::contiguous(&[2]));
-    let layout = |i: usize| if key.single >> i & 1 == 1 { &single } else { &several };
+    let layout = |i: usize| if key.is_single(i) { &single } else { &several };
     let memory = operands.arrays.iter().enumerate().map(|(i, it)| Source::Memory(layout(i), it.dtype()));
     let mut sources: SmallVec<[Source<'_>; OPERANDS]> = memory.collect();
     operands.numbers.iter().for_each(|&(at, number)| sources.insert(at, Source::Number(number.dtype())));

@@ -10,7 +10,7 @@ use crate::exec::{Backend, KernelCode};
 use crate::lower::single::prepare_gather;
 use crate::ops::OpDef;
 use crate::ops::host::{Axis, check_positions, replace_axis};
-use crate::tensor::{Array, DType, Layout};
+use crate::tensor::{Array, DType, Layout, Tensor};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -36,13 +36,14 @@ fn concat<const L: usize, const O: usize, const N: usize>(
     std::array::from_fn(|_| words.next().unwrap_or(0))
 }
 
-/// The result of a gather along `axis`, if its operands are dense.
+/// The result of a gather along `axis`, if its operands are dense; `None` also if it fails, for reasons that the
+/// general path reports.
 pub(super) fn dense(
     backend: &dyn Backend,
     def: &'static OpDef,
     operands: &Operands<'_>,
     axis: usize,
-) -> Option<Result<Array>> {
+) -> Option<Tensor> {
     let &[operand, index] = &*operands.arrays else { return None };
     let (shape, key) = (operand.shape(), |rows| (operand.dtype(), index.dtype(), rows));
     let is_dense = operand.layout().is_contiguous() && index.layout().is_contiguous();
@@ -54,33 +55,30 @@ pub(super) fn dense(
     // Sizes that overflow are rejected by the type rule.
     let places = sizes.iter().try_fold(bytes, |all, &it| all.checked_mul(it.max(1)))?;
     isize::try_from(places).ok()?;
-    let run = || {
-        check_positions(index, axis, shape)?;
-        // SAFETY: the kernel writes every element.
-        let out = unsafe { Array::uninit(&sizes, operand.dtype())? };
-        if out.numel() == 0 {
-            return Ok(out);
-        }
-        let code = kernel(backend, def, key(inner > 1))?;
-        let [from, at, to] = [operand.device_ptr() as usize, index.device_ptr() as usize, out.device_ptr() as usize];
-        let step = index.dtype().size();
-        // Extents, then addresses and strides of the operand, the positions and the result, then the axis.
-        let block: [usize; ROW_WORDS] = if inner > 1 {
-            let (plane, row) = (size * inner * bytes, inner * bytes);
-            let operands = [from, plane, 0, bytes, at, 0, step, 0, to, count * row, row, bytes];
-            concat([outer, count, inner], operands, [row, size])
-        } else {
-            let operands = [from, size * bytes, 0, at, 0, step, to, count * bytes, bytes];
-            concat([outer, count], operands, [bytes, size])
-        };
-        let block = block.map(|it| it as u64);
-        let length = if inner > 1 { ROW_WORDS } else { ELEMENT_WORDS };
-        // SAFETY: both operands are dense and contain all elements that the loops and the axis access, and
-        // live during the call; `out` is fresh.
-        unsafe { code.call(&block[..length]) };
-        Ok(out)
+    check_positions(index, axis, shape).ok()?;
+    // SAFETY: the kernel writes every element.
+    let out = unsafe { Array::uninit(&sizes, operand.dtype()).ok()? };
+    if out.numel() == 0 {
+        return Some(Tensor::from_array(out));
+    }
+    let code = kernel(backend, def, key(inner > 1)).ok()?;
+    let [from, at, to] = [operand.device_ptr() as usize, index.device_ptr() as usize, out.device_ptr() as usize];
+    let step = index.dtype().size();
+    // Extents, then addresses and strides of the operand, the positions and the result, then the axis.
+    let block: [usize; ROW_WORDS] = if inner > 1 {
+        let (plane, row) = (size * inner * bytes, inner * bytes);
+        let operands = [from, plane, 0, bytes, at, 0, step, 0, to, count * row, row, bytes];
+        concat([outer, count, inner], operands, [row, size])
+    } else {
+        let operands = [from, size * bytes, 0, at, 0, step, to, count * bytes, bytes];
+        concat([outer, count], operands, [bytes, size])
     };
-    Some(run())
+    let block = block.map(|it| it as u64);
+    let length = if inner > 1 { ROW_WORDS } else { ELEMENT_WORDS };
+    // SAFETY: both operands are dense and contain all elements that the loops and the axis access, and
+    // live during the call; `out` is fresh.
+    unsafe { code.call(&block[..length]) };
+    Some(Tensor::from_array(out))
 }
 
 /// The kernel of a gather, from the table of this thread.

@@ -39,15 +39,16 @@ struct Operands<'a> {
 type Arrays<'a> = SmallVec<[&'a Array; 3]>;
 
 impl<'a> Operands<'a> {
-    fn of(inputs: &[&'a Tensor]) -> Result<Self> {
-        let mut operands = Self::default();
+    /// Appends the values of tensors.
+    #[inline]
+    fn extend(&mut self, inputs: &[&'a Tensor]) -> Result<()> {
         for (at, input) in inputs.iter().enumerate() {
             match input.as_value()? {
-                Value::Array(array) => operands.arrays.push(array),
-                Value::Number(number) => operands.numbers.push((at, number)),
+                Value::Array(array) => self.arrays.push(array),
+                Value::Number(number) => self.numbers.push((at, number)),
             }
         }
-        Ok(operands)
+        Ok(())
     }
 
     /// All operands, in order.
@@ -73,51 +74,51 @@ fn infer(def: &OpDef, call: &OpCall<'_>) -> Result<Types> {
     ops::infer(def, call.attrs, &[], &types.iter().collect::<SmallVec<[&Type; 3]>>())
 }
 
-/// The results as arrays that are not shared.
-#[inline]
-fn run(def: &'static OpDef, call: &OpCall<'_>) -> Result<Outputs> {
-    let operands = Operands::of(call.inputs)?;
-    match is_host_only() {
-        true => run_on_host(def, call, &operands),
-        false => run_on_any(def, call, &operands),
+/// The result of an op on arrays in memory of the host that needs no loop nest.
+#[inline(always)]
+fn run_fast(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Option<Tensor> {
+    let backend = &**exec::host_backend()?;
+    match def.lowering {
+        Lowering::Map(_) => fast_path::map(backend, def, call, operands),
+        Lowering::Gather(axis) => gather::dense(backend, def, operands, axis(call.attrs)),
+        _ => None,
     }
 }
 
-/// [`run`] on the device of the operands.
-#[cold]
-fn run_on_any(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Outputs> {
+/// The results as arrays that are not shared, on the device of the operands.
+fn run(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Outputs> {
+    if is_host_only() {
+        return run_in(exec::host_backend().map(|it| &**it), def, call, operands);
+    }
     let (device, arrays) = devices::gathered(&operands.arrays, |_| false)?;
     let numbers = operands.numbers.iter().map(|&(at, number)| (at, number)).collect();
     let operands = Operands { arrays: arrays.iter().collect(), numbers };
-    if device.is_cpu() {
-        return run_on_host(def, call, &operands);
-    }
-    let backend = &**exec::backend(device)?;
-    match def.lowering {
-        Lowering::Map(_) => {
-            let out = in_op(|| map(backend, def, call, &operands))?;
-            Ok(Outputs::from_buf([Tensor::from_array(out)]))
+    let backend = match device.is_cpu() {
+        true => {
+            if let Some(out) = run_fast(def, call, &operands) {
+                return Ok(Outputs::from_buf([out]));
+            }
+            exec::host_backend()
         }
-        _ => run_others(Some(backend), def, call, &operands),
-    }
+        false => Some(exec::backend(device)?),
+    };
+    run_in(backend.map(|it| &**it), def, call, &operands)
 }
 
-/// [`run`] on operands in memory of the host.
-fn run_on_host(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Outputs> {
-    let backend = exec::host_backend().map(|it| &**it);
-    if let (Lowering::Map(_) | Lowering::Gather(_), Some(backend)) = (&def.lowering, backend) {
-        let out = match def.lowering {
-            Lowering::Gather(axis) => gather::dense(backend, def, operands, axis(call.attrs)),
-            _ => Some(fast_path::map(backend, def, call, operands).unwrap_or_else(|| {
-                // Operands of other layouts.
-                in_op(|| map(backend, def, call, operands))
-            })),
-        };
-        if let Some(out) = out {
-            return Ok(Outputs::from_buf([Tensor::from_array(out?)]));
+/// [`run`] on operands in the memory of a backend, or, without one, of the host.
+fn run_in(
+    backend: Option<&dyn Backend>,
+    def: &'static OpDef,
+    call: &OpCall<'_>,
+    operands: &Operands<'_>,
+) -> Result<Outputs> {
+    match (&def.lowering, backend) {
+        (Lowering::Map(_), Some(backend)) => {
+            let out = in_op(|| map(backend, def, call, operands))?;
+            Ok(Outputs::from_buf([Tensor::from_array(out)]))
         }
+        _ => run_others(backend, def, call, operands),
     }
-    run_others(backend, def, call, operands)
 }
 
 /// [`run_any`] with numbers in memory.
@@ -399,7 +400,18 @@ unsafe fn launch(
 impl Dispatcher for Eager {
     fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
         let def = ops::definition(call.op);
-        match run(def, &call) {
+        let mut operands = Operands::default();
+        let valid = operands.extend(call.inputs);
+        if valid.is_ok()
+            && is_host_only()
+            && let Some(out) = run_fast(def, &call, &operands)
+        {
+            if ops::is_float_status_watched() {
+                ops::watch_results(out.as_array())?;
+            }
+            return Ok(Outputs::from_buf([out]));
+        }
+        match valid.and_then(|()| run(def, &call, &operands)) {
             Ok(outputs) => {
                 if ops::is_float_status_watched() {
                     ops::watch_results(outputs.iter().filter_map(Tensor::as_array))?;
