@@ -7,5 +7,6 @@ mod checkpoint;
 mod lbfgs;
 mod optimisers;
 mod resume;
+mod schedules;
 mod state_dict;
 mod steps;

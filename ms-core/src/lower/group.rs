@@ -202,7 +202,7 @@ impl<'a> Grouper<'a> {
         let sources: SmallVec<[usize; 4]> =
             sources.into_iter().map(|it| self.root(it)).filter(|&it| it != group).collect();
         self.add_reads(group, sources);
-        self.tell_sources(group);
+        self.update_first_uses(group);
     }
 
     /// Adds to the groups that a group reads, without duplicates.
@@ -216,7 +216,7 @@ impl<'a> Grouper<'a> {
     }
 
     /// Updates the first uses of the groups that a group reads.
-    fn tell_sources(&mut self, group: usize) {
+    fn update_first_uses(&mut self, group: usize) {
         let position = self.drafts[group].position;
         for i in 0..self.drafts[group].reads.len() {
             let source = self.root(self.drafts[group].reads[i]);

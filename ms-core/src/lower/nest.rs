@@ -127,12 +127,12 @@ impl Nest {
             strides: loops.strides,
             operands: operands.len(),
         }
-        .settled()
+        .zero_empty_loops()
     }
 
     /// Sets all extents of loops without elements to zero, so that the loops around them do not iterate.
     #[inline]
-    fn settled(mut self) -> Self {
+    fn zero_empty_loops(mut self) -> Self {
         let parallel = self.par as usize + (self.lanes == LaneAxis::Parallel) as usize;
         let (parallel, reduced) = self.extents.split_at_mut(parallel);
         for loops in [parallel, reduced] {
@@ -196,7 +196,7 @@ impl Nest {
         extents.extend(seq.extents);
         strides.extend(lane_strides);
         strides.extend(seq.strides);
-        Some(Self { lanes, par: counts.0, seq: counts.1, run, extents, strides, operands }.settled())
+        Some(Self { lanes, par: counts.0, seq: counts.1, run, extents, strides, operands }.zero_empty_loops())
     }
 
     /// Number of elements of a row: of the reduced lanes, and of the loops that iterate over one row with

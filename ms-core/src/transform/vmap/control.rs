@@ -112,7 +112,7 @@ impl Batcher {
         let carries = at.carries;
         let mapped = flags(operands);
         let (body, mapped) =
-            self.settled(carries, carries, mapped, |mapped, spread| self.region(&node.regions[1], mapped, spread))?;
+            self.fixed_point(carries, carries, mapped, |mapped, spread| self.region(&node.regions[1], mapped, spread))?;
         let condition = self.region(&node.regions[0], &mapped, &[])?;
         if condition.mapped[0] && self.has_lanes() && is_ordered(node) {
             return self.one_by_one(node, &Control::Loop(*at), operands);
@@ -135,7 +135,7 @@ impl Batcher {
     /// an iteration is mapped at the beginning of the next one. `mapped` begins with the carries,
     /// whose number is `carries`; pushed values, from output `pushed` on, are always mapped, so
     /// that all stacks of one loop have the same form.
-    fn settled(
+    fn fixed_point(
         &self,
         carries: usize,
         pushed: usize,
@@ -168,7 +168,7 @@ impl Batcher {
         }
         // Stacks are always mapped; sequences of a fixed length only if necessary.
         let pushed = if count.is_some() { carries } else { usize::MAX };
-        let (body, mapped) = self.settled(carries, pushed, flags(&operands), |mapped, spread| {
+        let (body, mapped) = self.fixed_point(carries, pushed, flags(&operands), |mapped, spread| {
             self.region(&node.regions[0], mapped, spread)
         })?;
         let mut inputs: Vec<Tensor> = count.map(|it| it.tensor.clone()).into_iter().chain(tensors(&operands)).collect();
