@@ -2,7 +2,7 @@
 //! auxiliary results. Expected numbers are printed by `pytorch.py`, of PyTorch 2.15.0.
 
 use ms::Gradients;
-use ms::optim::{Hyperparameter, LearningRate, State, UpdateRule, schedule_fn};
+use ms::optim::{Hyperparameter, LearningRate, State, UpdateRule};
 use ms::prelude::*;
 use ms::{context, with_context};
 

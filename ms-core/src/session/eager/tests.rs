@@ -93,9 +93,13 @@ impl Recording {
     fn apply(&self, def: &'static crate::ops::OpDef, inputs: &[&Tensor]) -> Array {
         let (attrs, location) = (Attrs::none(), Location::caller());
         let call = OpCall { op: def.op(), attrs: &attrs, inputs, location };
-        let values = Operands::of(inputs).expect("nothing is traced");
-        let out = fast_path::map(self, def, &call, &values).unwrap_or_else(|| map(self, def, &call, &values));
-        out.expect("the backend runs it")
+        let mut operands = Operands::default();
+        operands.extend(inputs).expect("nothing is traced");
+        match fast_path::map(self, def, &call, &operands) {
+            Some(out) => out.into_array(),
+            None => map(self, def, &call, &operands),
+        }
+        .expect("the backend runs it")
     }
 
     /// The number of compiled kernels, and the last word of the last call.
