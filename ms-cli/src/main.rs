@@ -1,6 +1,7 @@
 //! The command line of `ms`.
 
 mod cache;
+mod explain;
 
 use clap::Command;
 use std::process::ExitCode;
@@ -10,9 +11,11 @@ fn main() -> ExitCode {
         .about("Tools around programs that use ms")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(cache::command());
+        .subcommand(cache::command())
+        .subcommand(explain::command());
     let result = match program.get_matches().subcommand() {
         Some(("cache", matches)) => ms::catch(|| cache::run(matches)).flatten(),
+        Some(("explain", matches)) => ms::catch(|| explain::run(matches)).flatten(),
         _ => unreachable!("a subcommand is required, and there is no other"),
     };
     match result {
