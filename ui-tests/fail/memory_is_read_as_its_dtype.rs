@@ -2,8 +2,8 @@
 // only be implemented by `unsafe impl`.
 #![forbid(unsafe_code)]
 use ms::Result;
-use ms::internals::exec::{Artifact, Backend, Executable, Host, KernelCode, MatrixProduct};
-use ms::internals::ir::Kernel;
+use ms::internals::exec::{Artifact, Backend, Executable, Host, KernelCode, MatrixProduct, StepCode};
+use ms::internals::lower::single::Step;
 use ms::internals::lower::{Plan, Target};
 use ms::tensor::{Array, Attrs, DType, Element, Op, Scalar};
 use std::sync::Arc;
@@ -42,13 +42,13 @@ impl Backend for Mine {
     fn load(&self, _: Arc<Plan>, _: &Artifact) -> Result<Arc<dyn Executable>> {
         loop {}
     }
-    fn kernel(&self, _: &Kernel) -> Result<Arc<dyn KernelCode>> {
+    fn compile_step(&self, _: &Step) -> Result<Arc<dyn StepCode>> {
         Ok(Arc::new(Mine))
     }
-    fn product(&self, _: ms::Precision, _: &Array, _: &Array, _: &Array) -> Result<()> {
-        Ok(())
-    }
-    fn library(&self, _: Op, _: &Attrs, _: &[&Array], _: &[Array]) -> Result<()> {
+}
+
+impl StepCode for Mine {
+    fn run(&self, _: &[u64], _: &[&Array], _: &[Array]) -> Result<()> {
         Ok(())
     }
 }

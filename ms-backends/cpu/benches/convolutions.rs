@@ -1,6 +1,8 @@
 //! Convolutions and their gradients. `cargo bench -p ms-cpu --bench convolutions`.
 
 use ms_core::exec::Backend;
+use ms_core::ir::Precision;
+use ms_core::lower::single::StepKey;
 use ms_core::ops::{self, OpDef};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Scalar};
 use ms_cpu::CpuBackend;
@@ -20,10 +22,12 @@ const CASES: [([usize; 3], [usize; 2], usize, usize); 6] = [
 ];
 
 fn time(backend: &CpuBackend, def: &'static OpDef, attrs: &Attrs, inputs: [&Array; 2], out: &Array) -> f64 {
+    let key = StepKey::whole(def, attrs, inputs.iter().map(|it| it.dtype()), Precision::Strict);
+    let code = backend.compile_step(&key.build(backend.target())).expect("the backend runs it");
     let run = || {
         let start = Instant::now();
         // SAFETY: the output has the type of the type rule, and is not shared.
-        unsafe { backend.library(def.op(), attrs, &inputs, std::slice::from_ref(out)) }.expect("there is memory");
+        unsafe { code.run(&[], &inputs, std::slice::from_ref(out)) }.expect("there is memory");
         start.elapsed()
     };
     let best: Option<Duration> = (0..ROUNDS).map(|_| run()).min();

@@ -3,6 +3,7 @@
 
 use ms_core::exec::Backend;
 use ms_core::ir::Precision;
+use ms_core::lower::single::Step;
 use ms_core::tensor::{Array, DType, Scalar};
 use ms_cpu::CpuBackend;
 use std::time::{Duration, Instant};
@@ -29,10 +30,11 @@ fn operand([rows, columns]: [usize; 2], lies: Lies, dtype: DType) -> Array {
 
 fn time(backend: &CpuBackend, precision: Precision, operands: &[Array; 3], runs: usize) -> Duration {
     let [a, b, out] = operands;
+    let product = backend.compile_step(&Step::Product { precision, dtype: out.dtype() }).expect("the backend runs it");
     let start = Instant::now();
     for _ in 0..runs {
         // SAFETY: the result is not shared.
-        unsafe { backend.product(precision, a, b, out) }.expect("the operands fit");
+        unsafe { product.run(&[], &[a, b], std::slice::from_ref(out)) }.expect("the operands fit");
     }
     start.elapsed() / runs as u32
 }

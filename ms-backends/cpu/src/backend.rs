@@ -1,18 +1,20 @@
-//! [`CpuBackend`]: execution of plans and kernels on the CPU.
+//! [`CpuBackend`]: execution of plans and steps on the CPU.
 
 use crate::code::{CodeMemory, Compiled};
 use crate::interp::Interpreted;
 use crate::isa::Isa;
 use crate::parallel::Parallel;
+use crate::step::{LibraryStep, ProductStep};
 use crate::target::TARGET;
 use crate::{artifact, codegen, library, product, threads};
 use ms_core::environment::Variable;
 use ms_core::environment_variables;
 use ms_core::error::{Code, Error, Result};
 use ms_core::exec::{
-    Artifact, Backend, BackendEntry, Executable, Host, HostExecutable, KernelCode, MatrixProduct, unavailable,
+    Artifact, Backend, BackendEntry, Executable, Host, HostExecutable, KernelCode, MatrixProduct, StepCode, unavailable,
 };
-use ms_core::ir::{Kernel, Precision};
+use ms_core::ir::Kernel;
+use ms_core::lower::single::Step;
 use ms_core::lower::{Plan, Target};
 use ms_core::tensor::{Array, Attrs, Device, DeviceKind, MemorySpace, Op};
 use once_cell::sync::OnceCell;
@@ -54,7 +56,7 @@ type Kernels = FxHashMap<Kernel, Ready>;
 /// A loaded kernel.
 #[derive(Clone)]
 struct Ready {
-    code: Arc<dyn KernelCode>,
+    code: Arc<Parallel>,
     /// The range of its machine code; `None` if it is interpreted.
     at: Option<(Arc<CodeMemory>, Range<usize>)>,
 }
@@ -172,7 +174,7 @@ impl CpuBackend {
             (Some(entry), Some(memory)) => unsafe { Ready::new(self.isa, kernel, Some((memory.clone(), entry))) }.code,
             _ => self.ready(kernel).code,
         };
-        Ok(plan.kernels.iter().zip(entries).map(code).collect())
+        Ok(plan.kernels.iter().zip(entries).map(|it| code(it) as Arc<dyn KernelCode>).collect())
     }
 
     /// [`CpuBackend::codes`] with the kernels that are loaded in this process.
@@ -183,7 +185,7 @@ impl CpuBackend {
         let entries = artifact::decode(self.isa, &plan.kernels, artifact)?;
         let mut kernels = self.kernels();
         let memory = LazyCell::new(|| CodeMemory::of(&artifact.code));
-        let code = |(kernel, entry): (&Kernel, Option<Range<usize>>)| {
+        let mut code = |(kernel, entry): (&Kernel, Option<Range<usize>>)| {
             if let Some(ready) = kernels.get(kernel) {
                 return ready.code.clone();
             }
@@ -193,7 +195,7 @@ impl CpuBackend {
             insert(&mut kernels, kernel, &ready);
             ready.code
         };
-        Ok(plan.kernels.iter().zip(entries).map(code).collect())
+        Ok(plan.kernels.iter().zip(entries).map(|it| code(it) as Arc<dyn KernelCode>).collect())
     }
 
     /// # Safety
@@ -201,6 +203,20 @@ impl CpuBackend {
     unsafe fn executable(&self, plan: &Plan, codes: &[Arc<dyn KernelCode>]) -> Result<HostExecutable> {
         // SAFETY: as the caller's.
         unsafe { HostExecutable::new(plan, codes, Arc::new(Services { isa: self.isa })) }
+    }
+
+    /// The code of a kernel, cut over threads.
+    ///
+    /// # Errors
+    /// [`Code::Backend`] for a kernel of another target.
+    pub fn kernel(&self, kernel: &Kernel) -> Result<Arc<dyn KernelCode>> {
+        Ok(self.checked(kernel)?.code)
+    }
+
+    /// A kernel of this target in the table.
+    fn checked(&self, kernel: &Kernel) -> Result<Ready> {
+        TARGET.check(kernel)?;
+        Ok(self.ready(kernel))
     }
 
     /// The instruction set.
@@ -299,25 +315,12 @@ unsafe impl Backend for CpuBackend {
         unsafe { Ok(Arc::new(self.executable(&plan, &self.shared_codes(&plan, artifact)?)?)) }
     }
 
-    fn kernel(&self, kernel: &Kernel) -> Result<Arc<dyn KernelCode>> {
-        TARGET.check(kernel)?;
-        Ok(self.ready(kernel).code)
-    }
-
-    unsafe fn product(&self, precision: Precision, a: &Array, b: &Array, out: &Array) -> Result<()> {
-        if a.dtype() != out.dtype() || b.dtype() != out.dtype() {
-            let message = format!("dtypes {}, {} and {} of a product differ", a.dtype(), b.dtype(), out.dtype());
-            return Err(Error::new(Code::DType, message));
-        }
-        let product = MatrixProduct::new(out.dtype(), precision, a.layout(), b.layout(), out.layout())?;
-        // SAFETY: layouts of arrays are inside their storage, and by the caller's contract nobody else
-        // accesses the output's.
-        unsafe { product::run(self.isa, &product, a.device_ptr(), b.device_ptr(), out.device_ptr()) }
-    }
-
-    unsafe fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
-        // SAFETY: the caller's contract is the same.
-        unsafe { library::run(self.isa, op, attrs, inputs, outputs) }
+    fn compile_step(&self, step: &Step) -> Result<Arc<dyn StepCode>> {
+        Ok(match step {
+            Step::Kernel(kernel) => self.checked(kernel)?.code,
+            &Step::Product { precision, .. } => Arc::new(ProductStep { isa: self.isa, precision }),
+            Step::Library { op, attrs, .. } => Arc::new(LibraryStep { isa: self.isa, op: *op, attrs: attrs.clone() }),
+        })
     }
 }
 

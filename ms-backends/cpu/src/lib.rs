@@ -14,6 +14,7 @@ mod library;
 mod parallel;
 mod product;
 mod split;
+mod step;
 mod target;
 
 pub use backend::CpuBackend;

@@ -7,8 +7,10 @@ use crate::isa::Isa;
 use crate::split::{self, Parts, Split};
 use crate::target::TARGET;
 use crate::threads;
-use ms_core::exec::KernelCode;
+use ms_core::error::Result;
+use ms_core::exec::{KernelCode, StepCode};
 use ms_core::ir::{Kernel, LaneAxis};
+use ms_core::tensor::Array;
 use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
 
@@ -92,25 +94,34 @@ impl Parallel {
 impl Parallel {
     /// The estimated duration of a call in nanoseconds: a wide vector takes about one per instruction of 64
     /// lanes.
+    #[inline]
     fn nanos(&self, extents: &[u64]) -> usize {
         let points = extents.iter().fold(1usize, |all, &it| all.saturating_mul(it as usize));
         points.saturating_mul(self.insts) / 64
     }
-}
 
-// SAFETY: every point is run by a call of the code, which is a kernel.
-unsafe impl KernelCode for Parallel {
-    fn at(&self, extents: &[u64]) -> Option<Arc<dyn KernelCode>> {
-        (self.nanos(extents) < 2 * CHUNK_NANOS).then(|| self.code.clone())
-    }
-
-    unsafe fn call(&self, block: &[u64]) {
-        let extents = &block[..self.loops];
-        let nanos = self.nanos(extents);
+    /// Runs a call, cut if it is long.
+    ///
+    /// # Safety
+    /// As [`KernelCode::call`].
+    #[inline]
+    unsafe fn run_block(&self, block: &[u64]) {
+        let nanos = self.nanos(&block[..self.loops]);
         if nanos < 2 * CHUNK_NANOS {
             // SAFETY: the caller's contract is the same.
-            return unsafe { self.code.call(block) };
+            unsafe { self.code.call(block) }
+        } else {
+            // SAFETY: as above.
+            unsafe { self.cut(block, nanos) }
         }
+    }
+
+    /// Runs a call that takes so many nanoseconds, in parts if it can be cut.
+    ///
+    /// # Safety
+    /// As [`KernelCode::call`].
+    unsafe fn cut(&self, block: &[u64], nanos: usize) {
+        let extents = &block[..self.loops];
         if let Some(split) = self.rows.as_ref().and_then(|it| it.split(extents)) {
             // SAFETY: the caller's contract is the same.
             if unsafe { split.call(block, nanos, (nanos / CHUNK_NANOS).min(MAX_CHUNKS)) } {
@@ -139,6 +150,27 @@ unsafe impl KernelCode for Parallel {
             // distinct elements, and read no elements at other indices that a part writes.
             unsafe { self.code.call(&part) };
         });
+    }
+}
+
+// SAFETY: every point is run by a call of the code, which is a kernel.
+unsafe impl KernelCode for Parallel {
+    fn at(&self, extents: &[u64]) -> Option<Arc<dyn KernelCode>> {
+        (self.nanos(extents) < 2 * CHUNK_NANOS).then(|| self.code.clone())
+    }
+
+    unsafe fn call(&self, block: &[u64]) {
+        // SAFETY: the caller's contract is the same.
+        unsafe { self.run_block(block) }
+    }
+}
+
+// SAFETY: as above.
+unsafe impl StepCode for Parallel {
+    unsafe fn run(&self, block: &[u64], _: &[&Array], _: &[Array]) -> Result<()> {
+        // SAFETY: the caller's contract is the same.
+        unsafe { self.run_block(block) };
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@
 //! mutations of them and of the corpus of the fuzz target `kernel`.
 
 use ms_cache::fuzzing::Mutator;
-use ms_core::exec::{Backend, KernelCode};
+use ms_core::exec::KernelCode;
 use ms_core::ir::Kernel;
 use ms_core::ir::testing::Random;
 use ms_cpu::testing::{Call, File, Results, kernel};

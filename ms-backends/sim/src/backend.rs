@@ -3,10 +3,11 @@
 use crate::memory::SimMemory;
 use crate::simulation::Simulation;
 use ms_core::error::Result;
-use ms_core::exec::{Artifact, Backend, BackendEntry, Executable, KernelCode, unavailable};
-use ms_core::ir::{Kernel, Precision, Role};
+use ms_core::exec::{Artifact, Backend, BackendEntry, Executable, StepCode, unavailable};
+use ms_core::ir::Role;
+use ms_core::lower::single::Step;
 use ms_core::lower::{Plan, Target};
-use ms_core::tensor::{Array, Attrs, Device, DeviceKind, MemorySpace, Op};
+use ms_core::tensor::{Array, Device, DeviceKind, MemorySpace};
 use ms_cpu::CpuBackend;
 use smallvec::SmallVec;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -47,12 +48,6 @@ impl SimBackend {
         // SAFETY: as the caller's; the bytes of all blocks are at this distance.
         let program = unsafe { self.cpu.load_in(plan, artifact, shared, at)? };
         Ok(Arc::new(SimExecutable { program, simulation: &self.memory.simulation }))
-    }
-
-    /// An array of the device as one of the host, for a call of the CPU backend.
-    fn borrowed(&self, array: &Array) -> Array {
-        // SAFETY: the callers below hold the arrays until the CPU backend has returned, which retains none.
-        unsafe { self.memory.borrowed(array) }
     }
 }
 
@@ -114,52 +109,61 @@ unsafe impl Backend for SimBackend {
         unsafe { self.executable(&plan, artifact, true) }
     }
 
-    fn kernel(&self, kernel: &Kernel) -> Result<Arc<dyn KernelCode>> {
-        let is_addressed = |at: &usize| match kernel.params[*at].role {
-            Role::Input | Role::Output | Role::Indexed => true,
-            Role::Position | Role::Immediate => false,
-        };
-        let addresses = (0..kernel.params.len()).filter(is_addressed).map(|at| kernel.param_word(at)).collect();
-        Ok(Arc::new(SimKernel { code: self.cpu.kernel(kernel)?, addresses, memory: self.memory }))
-    }
-
-    unsafe fn product(&self, precision: Precision, a: &Array, b: &Array, out: &Array) -> Result<()> {
-        self.memory.simulation.call()?;
-        self.memory.simulation.ran();
-        let [a, b, out] = [a, b, out].map(|it| self.borrowed(it));
-        // SAFETY: as the caller's.
-        unsafe { self.cpu.product(precision, &a, &b, &out) }
-    }
-
-    unsafe fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
-        self.memory.simulation.call()?;
-        self.memory.simulation.ran();
-        let inputs: SmallVec<[Array; 4]> = inputs.iter().map(|it| self.borrowed(it)).collect();
-        let inputs: SmallVec<[&Array; 4]> = inputs.iter().collect();
-        let outputs: SmallVec<[Array; 1]> = outputs.iter().map(|it| self.borrowed(it)).collect();
-        // SAFETY: as the caller's.
-        unsafe { self.cpu.library(op, attrs, &inputs, &outputs) }
+    fn compile_step(&self, step: &Step) -> Result<Arc<dyn StepCode>> {
+        let code = self.cpu.compile_step(step)?;
+        Ok(match step {
+            Step::Kernel(kernel) => {
+                let is_addressed = |at: &usize| match kernel.params[*at].role {
+                    Role::Input | Role::Output | Role::Indexed => true,
+                    Role::Position | Role::Immediate => false,
+                };
+                let addresses = (0..kernel.params.len()).filter(is_addressed).map(|at| kernel.param_word(at)).collect();
+                Arc::new(SimKernel { code, addresses, memory: self.memory })
+            }
+            Step::Product { .. } | Step::Library { .. } => Arc::new(SimWhole { code, memory: self.memory }),
+        })
     }
 }
 
 /// A kernel whose addresses are those of the device.
 struct SimKernel {
-    code: Arc<dyn KernelCode>,
+    code: Arc<dyn StepCode>,
     /// The words of a block with addresses.
     addresses: SmallVec<[usize; 4]>,
     memory: &'static SimMemory,
 }
 
 // SAFETY: as that of the CPU backend, on the bytes behind the addresses.
-unsafe impl KernelCode for SimKernel {
-    unsafe fn call(&self, block: &[u64]) {
+unsafe impl StepCode for SimKernel {
+    unsafe fn run(&self, block: &[u64], _: &[&Array], _: &[Array]) -> Result<()> {
         self.memory.simulation.ran();
         let mut block: SmallVec<[u64; 32]> = SmallVec::from_slice(block);
         for &word in &self.addresses {
             block[word] = self.memory.real(block[word] as usize) as u64;
         }
         // SAFETY: the contract of the caller, for the bytes behind the addresses.
-        unsafe { self.code.call(&block) }
+        unsafe { self.code.run(&block, &[], &[]) }
+    }
+}
+
+/// A product or an op of the library on arrays of the device.
+struct SimWhole {
+    code: Arc<dyn StepCode>,
+    memory: &'static SimMemory,
+}
+
+// SAFETY: as that of the CPU backend, on the bytes behind the addresses.
+unsafe impl StepCode for SimWhole {
+    unsafe fn run(&self, block: &[u64], operands: &[&Array], results: &[Array]) -> Result<()> {
+        self.memory.simulation.call()?;
+        self.memory.simulation.ran();
+        // SAFETY: this call holds the arrays until the CPU backend has returned, which retains none.
+        let borrowed = |it: &Array| unsafe { self.memory.borrowed(it) };
+        let operands: SmallVec<[Array; 4]> = operands.iter().map(|it| borrowed(it)).collect();
+        let operands: SmallVec<[&Array; 4]> = operands.iter().collect();
+        let results: SmallVec<[Array; 1]> = results.iter().map(borrowed).collect();
+        // SAFETY: as the caller's.
+        unsafe { self.code.run(block, &operands, &results) }
     }
 }
 

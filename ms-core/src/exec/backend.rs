@@ -2,21 +2,20 @@
 
 use crate::environment;
 use crate::error::{Code, Error, OrRaise, Result};
-use crate::ir::{Kernel, Precision};
+use crate::lower::single::Step;
 use crate::lower::{Plan, Target};
-use crate::tensor::{Array, Attrs, Device, DeviceKind, MemorySpace, Op};
+use crate::tensor::{Array, Device, DeviceKind, MemorySpace};
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Compiles plans to executables for one device.
 ///
-/// The arrays that [`Backend::product`], [`Backend::library`] and executables take and return, and the
-/// addresses in the blocks of kernels, are in the [memory](Backend::memory) of the device.
+/// The arrays that executables and the code of steps take and return, and the addresses in the blocks of kernels,
+/// are in the [memory](Backend::memory) of the device.
 ///
 /// # Safety
-/// [`Backend::product`], [`Backend::library`], and the executables and kernels of a backend write
-/// all elements of their outputs with valid values of their dtypes, access no other memory, and
-/// retain none of the arrays that are passed to them.
+/// The executables of a backend write all elements of their outputs with valid values of their dtypes, access no
+/// other memory, and retain none of the arrays that are passed to them.
 pub unsafe trait Backend: Send + Sync {
     /// The name: `cpu`, `cuda`.
     fn name(&self) -> &'static str;
@@ -74,34 +73,11 @@ pub unsafe trait Backend: Send + Sync {
         unsafe { self.load(plan, artifact) }
     }
 
-    /// Compiles one kernel, for eager execution.
+    /// Compiles one op for eager execution, for all extents and strides.
     ///
     /// # Errors
     /// [`Code::Backend`](crate::Code::Backend) if the device cannot run it.
-    fn kernel(&self, kernel: &Kernel) -> Result<Arc<dyn KernelCode>>;
-
-    /// `out = a b`, batched over leading dimensions of equal size; `out` is row-major. In strict precision
-    /// terms of floats are added in the order that `docs/numerics.md` specifies.
-    ///
-    /// # Safety
-    /// The memory of `out` is not accessed by anyone else during the call, and does not overlap that
-    /// of the operands.
-    ///
-    /// # Errors
-    /// [`Code::DType`](crate::Code::DType) and [`Code::Shape`](crate::Code::Shape) for operands that
-    /// do not fit, [`Code::Backend`](crate::Code::Backend) if the device cannot run it.
-    unsafe fn product(&self, precision: Precision, a: &Array, b: &Array, out: &Array) -> Result<()>;
-
-    /// Runs an op as a library call that writes its row-major `outputs`.
-    ///
-    /// # Safety
-    /// The op's type rule accepts the inputs and infers the types of the outputs. The memory of the
-    /// outputs is not accessed by anyone else during the call, and does not overlap that of the
-    /// inputs.
-    ///
-    /// # Errors
-    /// Those of the op.
-    unsafe fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()>;
+    fn compile_step(&self, step: &Step) -> Result<Arc<dyn StepCode>>;
 }
 
 /// A compiled plan: relocatable bytes.
@@ -131,27 +107,30 @@ impl AsRef<[u8]> for MachineCode {
     }
 }
 
-/// A compiled kernel.
+/// The code of a [`Step`].
 ///
 /// # Safety
-/// A call writes every element that the kernel stores, with a valid value of the dtype, and accesses
-/// only the memory in the contract of [`KernelCode::call`].
-pub unsafe trait KernelCode: Send + Sync {
-    /// Runs the kernel with the block of a call (see [`crate::ir::Kernel`]).
+/// A run writes all elements of the results, with valid values of their dtypes, accesses only the memory in the
+/// contract of [`StepCode::run`], and retains none of the arrays.
+pub unsafe trait StepCode: Send + Sync {
+    /// Runs the step. A [kernel](Step::Kernel) takes the block of a call (see [`Kernel`](crate::ir::Kernel)),
+    /// which has the addresses of operands and results, and no arrays. Other steps take an empty block, operands
+    /// of any layout, and row-major results: [products](Step::Product) `[.., m, k]`, `[.., k, n]` and
+    /// `[.., m, n]`, whose leading dimensions are equal.
     ///
     /// # Safety
-    /// The block has the kernel's number of words, and extents that the kernel
-    /// [takes](Kernel::takes). All elements that its extents and strides address are in memory that
-    /// is live during the call. During the call, nobody else writes the elements that the kernel
-    /// reads, or accesses those that it writes. The kernel itself may read an element that it writes
-    /// only at the same loop indices.
-    unsafe fn call(&self, block: &[u64]);
-
-    /// Specialised code for calls with these extents, if there is any.
-    fn at(&self, extents: &[u64]) -> Option<Arc<dyn KernelCode>> {
-        let _ = extents;
-        None
-    }
+    /// - The block has the kernel's number of words, and extents that the kernel
+    ///   [takes](crate::ir::Kernel::takes). All elements that its extents and strides address are in memory of
+    ///   the device that is live during the call.
+    /// - Arrays are in memory of the device. They have the dtypes of the step; the type rule of a library op
+    ///   accepts the operands and infers the types of the results.
+    /// - During the call, nobody else writes the operands or accesses the results, which do not overlap the
+    ///   operands. The kernel itself may read an element that it writes only at the same loop indices.
+    ///
+    /// # Errors
+    /// Those of the op; [`Code::Shape`](crate::Code::Shape) for operands that do not fit a product; those of
+    /// the device.
+    unsafe fn run(&self, block: &[u64], operands: &[&Array], results: &[Array]) -> Result<()>;
 }
 
 /// A loaded plan. Re-entrant: every concurrent run has its own arena.

@@ -6,8 +6,8 @@ mod product;
 mod reference;
 
 pub use backend::{
-    Artifact, Backend, BackendEntry, Executable, KernelCode, MachineCode, backend, host_backend, unavailable,
+    Artifact, Backend, BackendEntry, Executable, MachineCode, StepCode, backend, host_backend, unavailable,
 };
-pub use host::{Host, HostExecutable};
+pub use host::{Host, HostExecutable, KernelCode};
 pub use product::{BatchDim, MatrixProduct};
 pub use reference::reference;

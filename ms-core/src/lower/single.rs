@@ -1,4 +1,4 @@
-//! Kernels of one op, for eager execution: a small key, the loops of a call, and the kernel.
+//! Steps of one op, for eager execution: a small key, the block of a call, and the step that is compiled.
 
 use super::gather::GatherWalk;
 use super::nest::{Axis, Nest, Walk, kept_strides};
@@ -10,6 +10,72 @@ use crate::ir::{
 use crate::ops::{Lowering, OpDef, ReduceRule, definition};
 use crate::tensor::{Attr, Attrs, DType, Layout, Op, Shape, Type};
 use smallvec::SmallVec;
+
+/// One op as eager execution runs it. Extents, strides and addresses are arguments of a call, so that its code
+/// serves all shapes of a class.
+///
+/// A kernel is that of the op, or the [`KernelKey`] that it is built from.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Step<K = Kernel> {
+    /// A generated kernel.
+    Kernel(K),
+    /// A matrix product, batched over leading dimensions of equal size.
+    Product {
+        /// Determines the order in which terms of floats are added.
+        precision: Precision,
+        /// The element type of operands and result.
+        dtype: DType,
+    },
+    /// An op that the backend's library runs as a whole.
+    Library {
+        /// The op.
+        op: Op,
+        /// Its attributes.
+        attrs: Attrs,
+        /// The element types of its operands.
+        dtypes: SmallVec<[DType; 4]>,
+    },
+}
+
+/// The key of a [`Step`].
+pub type StepKey = Step<KernelKey>;
+
+impl StepKey {
+    /// The key of an op that is no kernel: a product in this precision, or an op of the library.
+    pub fn whole(
+        def: &'static OpDef,
+        attrs: &Attrs,
+        operands: impl IntoIterator<Item = DType>,
+        precision: Precision,
+    ) -> Self {
+        let dtypes: SmallVec<[DType; 4]> = operands.into_iter().collect();
+        match def.lowering {
+            Lowering::Product => Self::Product { precision, dtype: dtypes[0] },
+            _ => Self::Library { op: def.op(), attrs: attrs.clone(), dtypes },
+        }
+    }
+
+    /// The step of the key, for `target`.
+    pub fn build(&self, target: &Target) -> Step {
+        match self {
+            Self::Kernel(key) => Step::Kernel(key.build(target)),
+            &Self::Product { precision, dtype } => Step::Product { precision, dtype },
+            Self::Library { op, attrs, dtypes } => {
+                Step::Library { op: *op, attrs: attrs.clone(), dtypes: dtypes.clone() }
+            }
+        }
+    }
+}
+
+impl Step {
+    /// The number of words in the block of a call, which only a kernel has.
+    pub fn call_words(&self) -> usize {
+        match self {
+            Self::Kernel(kernel) => kernel.call_words(),
+            Self::Product { .. } | Self::Library { .. } => 0,
+        }
+    }
+}
 
 /// The key of the kernel of one op. Extents and strides are not part of it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -39,11 +105,11 @@ pub enum Source<'a> {
     Number(DType),
 }
 
-/// One op on concrete operands: its kernel and loops.
+/// One op that is a kernel on concrete operands: its key and loops.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The key of the kernel.
-    pub key: KernelKey,
+    /// The key of its step.
+    pub key: StepKey,
     /// The loops over operands in memory and result, in this order.
     pub nest: Nest,
     /// The axis of the first operand, if it is read at positions.
@@ -51,6 +117,11 @@ pub struct Call {
 }
 
 impl Call {
+    #[inline]
+    fn new(key: KernelKey, nest: Nest, axis: Option<IndexedAxis>) -> Self {
+        Self { key: Step::Kernel(key), nest, axis }
+    }
+
     /// The block of the call, of `words` words, on operands and a result at these addresses, and on numbers
     /// of these bits.
     #[inline]
@@ -103,7 +174,7 @@ pub fn prepare(
                 own.map(|(it, attr)| if it.name == "shape" { Attr::Ints(SmallVec::new()) } else { attr.clone() });
             let attrs = Attrs::new(of_body);
             let key = KernelKey::new(Some(def.op()), attrs, &nest, params(Role::Position, &operands));
-            Some(Call { key, nest, axis: None })
+            Some(Call::new(key, nest, None))
         }
         Lowering::Gather(axis) => Some(prepare_gather(def, inputs[0], inputs[1], axis(attrs))),
         Lowering::Reduce(rule) => reduction(def, rule, attrs, inputs[0], out.dtype, precision),
@@ -115,7 +186,7 @@ pub fn prepare(
             let nest = Nest::new(&axes, &[walk], &fences, None)?;
             let mut key = KernelKey::new(Some(def.op()), attrs.clone(), &nest, [(out.dtype, Role::Output)]);
             key.shape = shape;
-            Some(Call { key, nest, axis: None })
+            Some(Call::new(key, nest, None))
         }
         Lowering::Map(_)
         | Lowering::View(_)
@@ -148,7 +219,7 @@ pub fn prepare_map(def: &'static OpDef, attrs: &Attrs, inputs: &[Source<'_>], ou
     operands.push((&result, out.dtype));
     params.push((out.dtype, Role::Output));
     let nest = Nest::elementwise(&shape, &operands);
-    Some(Call { key: KernelKey::new(Some(def.op()), attrs.clone(), &nest, params), nest, axis: None })
+    Some(Call::new(KernelKey::new(Some(def.op()), attrs.clone(), &nest, params), nest, None))
 }
 
 /// The params of operands in memory and of the result, the last one. The first operand has the role `first`.
@@ -171,7 +242,7 @@ pub fn prepare_copy(layout: &Layout, dtype: DType) -> Call {
 pub fn prepare_write(layout: &Layout, to: &Layout, dtype: DType) -> Call {
     let operands = [(layout, dtype), (to, dtype)];
     let nest = Nest::elementwise(layout.shape(), &operands);
-    Call { key: KernelKey::new(None, Attrs::none(), &nest, params(Role::Input, &operands)), nest, axis: None }
+    Call::new(KernelKey::new(None, Attrs::none(), &nest, params(Role::Input, &operands)), nest, None)
 }
 
 /// The call that gathers slices of the first operand, at the positions along `axis` in the second one, into a
@@ -187,7 +258,7 @@ pub fn prepare_gather(
     let operands = [(&walk.operand, dtype), (&walk.index, index_dtype), (&result, dtype)];
     let nest = Nest::elementwise(result.shape(), &operands);
     let key = KernelKey::new(Some(def.op()), Attrs::none(), &nest, params(Role::Indexed, &operands));
-    Call { key, nest, axis: Some(walk.axis.of_dtype(dtype)) }
+    Call::new(key, nest, Some(walk.axis.of_dtype(dtype)))
 }
 
 fn reduction(
@@ -208,40 +279,7 @@ fn reduction(
     let mut key = KernelKey::new(Some(def.op()), Attrs::none(), &nest, [(dtype, Role::Input), (out, Role::Output)]);
     let order = precision.order(nest.row());
     (key.order, key.run) = (order, order.run(nest.run));
-    Some(Call { key, nest, axis: None })
-}
-
-/// The kernel of a key, for `target`.
-pub fn build(key: &KernelKey, target: &Target) -> Kernel {
-    let mut body = KernelBuilder::new(key.par, key.seq, key.lanes).with_order(key.order, key.run);
-    let params: SmallVec<[ParamId; 4]> = key.params.iter().map(|it| body.param(it.dtype, it.role, it.step)).collect();
-    let (&out, inputs) = params.split_last().expect("a key names its result");
-    let out_dtype = key.params[inputs.len()].dtype;
-    let lowering = key.op.map(definition).map(|it| &it.lowering);
-    let read = &inputs[usize::from(matches!(lowering, Some(Lowering::Gather(_))))..];
-    let values: SmallVec<[Val; 4]> = read.iter().map(|&it| body.load(it)).collect();
-    let value = match lowering {
-        None => values[0],
-        Some(Lowering::Gather(_)) => {
-            let position = body.cast(values[0], DType::I64);
-            body.gather(inputs[0], position)
-        }
-        Some(Lowering::Map(map) | Lowering::Position(map)) => map(&key.attrs, &mut body, &values),
-        Some(Lowering::Generate(generate)) => {
-            let position = indices(&mut body, &key.shape);
-            generate(&key.attrs, &mut body, &position, &Type::of(out_dtype, &key.shape))
-        }
-        Some(Lowering::Reduce(rule)) => {
-            let wide = body.cast(values[0], (rule.accumulate)(body.ty(values[0])));
-            let reduced = body.reduce(rule.reducer, wide);
-            body.end_stage(Scope::Loop);
-            body.cast(reduced, out_dtype)
-        }
-        Some(_) => unreachable!("`prepare` makes keys of other ops only"),
-    };
-    body.store(out, value);
-    body.end_stage(Scope::Point);
-    target.expand(body.finish())
+    Some(Call::new(key, nest, None))
 }
 
 /// The position along each axis of `shape`: axes of size one have no loop.
@@ -278,6 +316,40 @@ impl KernelKey {
             params: params.collect(),
         }
     }
+
+    /// The kernel of the key, for `target`.
+    fn build(&self, target: &Target) -> Kernel {
+        let mut body = KernelBuilder::new(self.par, self.seq, self.lanes).with_order(self.order, self.run);
+        let params: SmallVec<[ParamId; 4]> =
+            self.params.iter().map(|it| body.param(it.dtype, it.role, it.step)).collect();
+        let (&out, inputs) = params.split_last().expect("a key names its result");
+        let out_dtype = self.params[inputs.len()].dtype;
+        let lowering = self.op.map(definition).map(|it| &it.lowering);
+        let read = &inputs[usize::from(matches!(lowering, Some(Lowering::Gather(_))))..];
+        let values: SmallVec<[Val; 4]> = read.iter().map(|&it| body.load(it)).collect();
+        let value = match lowering {
+            None => values[0],
+            Some(Lowering::Gather(_)) => {
+                let position = body.cast(values[0], DType::I64);
+                body.gather(inputs[0], position)
+            }
+            Some(Lowering::Map(map) | Lowering::Position(map)) => map(&self.attrs, &mut body, &values),
+            Some(Lowering::Generate(generate)) => {
+                let position = indices(&mut body, &self.shape);
+                generate(&self.attrs, &mut body, &position, &Type::of(out_dtype, &self.shape))
+            }
+            Some(Lowering::Reduce(rule)) => {
+                let wide = body.cast(values[0], (rule.accumulate)(body.ty(values[0])));
+                let reduced = body.reduce(rule.reducer, wide);
+                body.end_stage(Scope::Loop);
+                body.cast(reduced, out_dtype)
+            }
+            Some(_) => unreachable!("`prepare` makes keys of other ops only"),
+        };
+        body.store(out, value);
+        body.end_stage(Scope::Point);
+        target.expand(body.finish())
+    }
 }
 
 #[cfg(test)]
@@ -285,6 +357,14 @@ mod tests {
     use super::*;
     use crate::ir::{BinaryOp, Inst, Reducer};
     use crate::ops::{ADD, IOTA, RESHAPE, SUM};
+
+    /// The kernel of a call, for no target in particular.
+    fn build(call: &Call) -> Kernel {
+        match call.key.build(&Target::unbounded()) {
+            Step::Kernel(kernel) => kernel,
+            other => panic!("{other:?} is no kernel"),
+        }
+    }
 
     #[test]
     fn one_kernel_serves_all_shapes_of_a_class() {
@@ -299,7 +379,7 @@ mod tests {
         assert_ne!(call(&[2, 3], &[2, 3]).key, call(&[2, 3], &[3]).key);
 
         let call = call(&[2, 3], &[3]);
-        let kernel = build(&call.key, &Target::unbounded());
+        let kernel = build(&call);
         assert_eq!((kernel.par, kernel.seq, kernel.lanes), (1, 0, LaneAxis::Parallel));
         assert!(kernel.insts.contains(&Inst::Binary(BinaryOp::Add, Val(0), Val(1))));
         let block = call.nest.block([1000, 2000, 3000]);
@@ -313,7 +393,7 @@ mod tests {
         let layout = Layout::contiguous(&[2, 3]).permute(&[1, 0]);
         let sources = [Source::Number(DType::F32), Source::Memory(&layout, DType::F32)];
         let call = prepare_map(&ADD, &Attrs::none(), &sources, &Type::of(DType::F32, &[3, 2])).expect("one kernel");
-        let kernel = build(&call.key, &Target::unbounded());
+        let kernel = build(&call);
         kernel.check().expect("a kernel of an op is well formed");
         assert_eq!(
             kernel.params.iter().map(|it| it.role).collect::<Vec<_>>(),
@@ -335,7 +415,7 @@ mod tests {
         };
         let call = |shape: &[usize], axes: &[usize]| in_precision(shape, axes, Precision::Highest);
         let rows = call(&[4, 32], &[1]);
-        let kernel = build(&rows.key, &Target::unbounded());
+        let kernel = build(&rows);
         assert_eq!((kernel.par, kernel.seq, kernel.lanes), (1, 0, LaneAxis::Reduced));
         assert_eq!(kernel.params[1].step, StrideClass::Zero);
         assert!(kernel.insts.iter().any(|it| matches!(it, Inst::Reduce(Reducer::Sum, _))));
@@ -348,7 +428,7 @@ mod tests {
 
         let strict = in_precision(&[4, 32], &[1], Precision::Strict);
         assert_ne!(strict.key, rows.key);
-        assert_eq!(build(&strict.key, &Target::unbounded()).order, ReductionOrder::Blocks);
+        assert_eq!(build(&strict).order, ReductionOrder::Blocks);
     }
 
     #[test]
@@ -356,7 +436,7 @@ mod tests {
         let attrs = Attrs::new([Attr::from(&[8usize][..]), 0usize.into(), 0i64.into(), 1i64.into(), DType::I64.into()]);
         let out = (IOTA.infer)(&attrs, &[]).expect("it needs no operands").remove(0);
         let call = prepare(&IOTA, &attrs, &[], &out, Precision::Highest).expect("iota is one kernel");
-        let kernel = build(&call.key, &Target::unbounded());
+        let kernel = build(&call);
         assert!(kernel.reads_position());
         assert_eq!(kernel.call_words(), call.nest.block([1000]).len() + kernel.loops());
         assert_eq!(kernel.base_word(0), 3);
@@ -368,6 +448,6 @@ mod tests {
         let out = Type::of(DType::F32, &[2]);
         assert!(prepare(&RESHAPE, &Attrs::none(), &[(&layout, DType::F32)], &out, Precision::Highest).is_none());
         let copy = prepare_copy(&Layout::contiguous(&[3, 2]).permute(&[1, 0]), DType::I8);
-        assert_eq!(build(&copy.key, &Target::unbounded()).insts.len(), 2);
+        assert_eq!(build(&copy).insts.len(), 2);
     }
 }

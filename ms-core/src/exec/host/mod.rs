@@ -9,7 +9,7 @@ mod repeat;
 mod run;
 mod stack;
 
-use super::backend::{Executable, KernelCode};
+use super::backend::Executable;
 use super::product::MatrixProduct;
 use crate::error::{Code, Error, Result, in_op};
 use crate::lower::{Plan, Reuse, is_stack};
@@ -19,6 +19,29 @@ use run::{Program, Run};
 use smallvec::SmallVec;
 use stack::Stacks;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// A kernel that is compiled for the host.
+///
+/// # Safety
+/// A call writes every element that the kernel stores, with a valid value of the dtype, and accesses
+/// only the memory in the contract of [`KernelCode::call`].
+pub unsafe trait KernelCode: Send + Sync {
+    /// Runs the kernel with the block of a call (see [`crate::ir::Kernel`]).
+    ///
+    /// # Safety
+    /// The block has the kernel's number of words, and extents that the kernel
+    /// [takes](crate::ir::Kernel::takes). All elements that its extents and strides address are in memory that
+    /// is live during the call. During the call, nobody else writes the elements that the kernel
+    /// reads, or accesses those that it writes. The kernel itself may read an element that it writes
+    /// only at the same loop indices.
+    unsafe fn call(&self, block: &[u64]);
+
+    /// Specialised code for calls with these extents, if there is any.
+    fn at(&self, extents: &[u64]) -> Option<Arc<dyn KernelCode>> {
+        let _ = extents;
+        None
+    }
+}
 
 /// The calls of executables into a host backend, besides kernels.
 ///
@@ -40,7 +63,9 @@ pub unsafe trait Host: Send + Sync {
     /// The arrays are valid only during the call.
     ///
     /// # Safety
-    /// As [`Backend::library`](super::Backend::library).
+    /// The op's type rule accepts the inputs and infers the types of the outputs. The memory of the
+    /// outputs is not accessed by anyone else during the call, and does not overlap that of the
+    /// inputs otherwise.
     ///
     /// # Errors
     /// Those of the op.

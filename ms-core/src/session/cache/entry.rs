@@ -241,10 +241,9 @@ impl At {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::Precision;
     use crate::lower::Target;
+    use crate::lower::single::Step;
     use crate::stored::Description;
-    use crate::tensor::{Array, Attrs, Op};
 
     /// Another compiler, backend, target or setting has other entries. Parts that programs cannot
     /// change without rebuilding the compiler are changed here.
@@ -271,14 +270,8 @@ mod tests {
             unsafe fn load(&self, _: Arc<Plan>, _: &Artifact) -> crate::Result<Arc<dyn crate::exec::Executable>> {
                 unreachable!("nothing is compiled here")
             }
-            fn kernel(&self, _: &crate::ir::Kernel) -> crate::Result<Arc<dyn crate::exec::KernelCode>> {
+            fn compile_step(&self, _: &Step) -> crate::Result<Arc<dyn crate::exec::StepCode>> {
                 unreachable!("nothing is compiled here")
-            }
-            unsafe fn product(&self, _: Precision, _: &Array, _: &Array, _: &Array) -> crate::Result<()> {
-                unreachable!("nothing is run here")
-            }
-            unsafe fn library(&self, _: Op, _: &Attrs, _: &[&Array], _: &[Array]) -> crate::Result<()> {
-                unreachable!("nothing is run here")
             }
         }
         let key_for = |target, backend, setting: &str| {

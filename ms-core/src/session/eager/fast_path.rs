@@ -7,7 +7,7 @@
 
 use super::Operands;
 use crate::error::Result;
-use crate::exec::{Backend, KernelCode};
+use crate::exec::{Backend, StepCode};
 use crate::lower::single::{Source, prepare_map};
 use crate::ops::OpDef;
 use crate::tensor::{Array, Attrs, DType, Layout, OpCall, Tensor, Type};
@@ -62,7 +62,7 @@ struct Entry {
     key: Key,
     attrs: Attrs,
     out: DType,
-    code: Arc<dyn KernelCode>,
+    code: Arc<dyn StepCode>,
 }
 
 thread_local! {
@@ -135,7 +135,7 @@ pub(in crate::session) fn map(
         }
         // SAFETY: every operand in memory is dense with as many elements as `out`, or is one element
         // that does not move; all live during the call, and `out` is fresh.
-        unsafe { entry.code.call(&block[..words]) };
+        unsafe { entry.code.run(&block[..words], &[], &[]).ok()? };
         Some(Tensor::from_array(out))
     })
 }
@@ -157,7 +157,7 @@ fn compile(
     call: &OpCall<'_>,
     operands: &Operands<'_>,
     key: Key,
-) -> Result<(Arc<dyn KernelCode>, DType)> {
+) -> Result<(Arc<dyn StepCode>, DType)> {
     let out = super::infer(def, call)?[0].dtype;
     // Two elements represent any number: if there were fewer, every operand would be a single element.
     let (single, several) = (Layout::contiguous(&[]), Layout::contiguous(&[2]));
@@ -166,7 +166,7 @@ fn compile(
     let mut sources: SmallVec<[Source<'_>; OPERANDS]> = memory.collect();
     operands.numbers.iter().for_each(|&(at, number)| sources.insert(at, Source::Number(number.dtype())));
     let prepared = prepare_map(def, call.attrs, &sources, &Type::of(out, &[2]));
-    let ready = super::compile(backend, &prepared.expect("the shape is constant").key)?;
+    let ready = super::step::compile(backend, &prepared.expect("the shape is constant").key)?;
     let words = 1 + 2 * (operands.arrays.len() + 1) + operands.numbers.len();
     debug_assert_eq!(ready.words, words, "elementwise kernels read no position");
     Ok((ready.code, out))

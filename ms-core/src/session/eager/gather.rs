@@ -6,7 +6,7 @@
 
 use super::Operands;
 use crate::error::Result;
-use crate::exec::{Backend, KernelCode};
+use crate::exec::{Backend, StepCode};
 use crate::lower::single::prepare_gather;
 use crate::ops::OpDef;
 use crate::ops::host::{Axis, check_positions, replace_axis};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 type Key = (DType, DType, bool);
 
 thread_local! {
-    static KERNELS: RefCell<FxHashMap<Key, Arc<dyn KernelCode>>> = RefCell::default();
+    static KERNELS: RefCell<FxHashMap<Key, Arc<dyn StepCode>>> = RefCell::default();
 }
 
 /// Words in the block of a call with three loops, and with two.
@@ -77,12 +77,12 @@ pub(super) fn dense(
     let length = if inner > 1 { ROW_WORDS } else { ELEMENT_WORDS };
     // SAFETY: both operands are dense and contain all elements that the loops and the axis access, and
     // live during the call; `out` is fresh.
-    unsafe { code.call(&block[..length]) };
+    unsafe { code.run(&block[..length], &[], &[]).ok()? };
     Some(Tensor::from_array(out))
 }
 
 /// The kernel of a gather, from the table of this thread.
-fn kernel(backend: &dyn Backend, def: &'static OpDef, key: Key) -> Result<Arc<dyn KernelCode>> {
+fn kernel(backend: &dyn Backend, def: &'static OpDef, key: Key) -> Result<Arc<dyn StepCode>> {
     if let Some(code) = KERNELS.with(|it| it.borrow().get(&key).cloned()) {
         return Ok(code);
     }
@@ -90,13 +90,13 @@ fn kernel(backend: &dyn Backend, def: &'static OpDef, key: Key) -> Result<Arc<dy
 }
 
 #[cold]
-fn compile(backend: &dyn Backend, def: &'static OpDef, key: Key) -> Result<Arc<dyn KernelCode>> {
+fn compile(backend: &dyn Backend, def: &'static OpDef, key: Key) -> Result<Arc<dyn StepCode>> {
     let (dtype, index_dtype, rows) = key;
     // Two elements represent any number, and the axis is the second one.
     let (operand, index): (&[usize], _) = if rows { (&[2, 2, 2], [2]) } else { (&[2, 2], [2]) };
     let (from, at) = (Layout::contiguous(operand), Layout::contiguous(&index));
     let call = prepare_gather(def, (&from, dtype), (&at, index_dtype), 1);
-    let ready = super::compile(backend, &call.key)?;
+    let ready = super::step::compile(backend, &call.key)?;
     debug_assert_eq!(ready.words, if rows { ROW_WORDS } else { ELEMENT_WORDS }, "a block has what the kernel reads");
     KERNELS.with(|it| it.borrow_mut().insert(key, ready.code.clone()));
     Ok(ready.code)

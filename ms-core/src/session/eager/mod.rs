@@ -1,13 +1,18 @@
 //! Eager execution: one op at a time, through the same kernels as compiled graphs.
+//!
+//! Views and constants run no code. Every other op is one [step](single::Step), or, if its result consists of its
+//! operands, one for each of them. Its code is looked up by a key without extents and strides ([`step`]); two fast
+//! paths have tables of their own, by shorter keys.
 
 mod fast_path;
 mod gather;
+mod step;
 #[cfg(test)]
 mod tests;
 
 use crate::error::{Result, in_op};
-use crate::exec::{self, Backend, KernelCode};
-use crate::lower::single::{self, KernelKey, Source};
+use crate::exec::{self, Backend};
+use crate::lower::single::{self, Source, StepKey};
 use crate::ops::host::check_positions;
 use crate::ops::{self, Lowering, OpDef, SliceRule, Types};
 use crate::session::context::settings;
@@ -17,10 +22,8 @@ use crate::tensor::{
     Type, Value, is_host_only,
 };
 use crate::trace::check_write;
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::cell::RefCell;
-use std::sync::Arc;
+use step::{Ready, ready};
 
 /// Executes ops one by one.
 struct Eager;
@@ -76,8 +79,7 @@ fn infer(def: &OpDef, call: &OpCall<'_>) -> Result<Types> {
 
 /// The result of an op on arrays in memory of the host that needs no loop nest.
 #[inline(always)]
-fn run_fast(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Option<Tensor> {
-    let backend = &**exec::host_backend()?;
+fn run_fast(backend: &dyn Backend, def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Option<Tensor> {
     match def.lowering {
         Lowering::Map(_) => fast_path::map(backend, def, call, operands),
         Lowering::Gather(axis) => gather::dense(backend, def, operands, axis(call.attrs)),
@@ -95,10 +97,11 @@ fn run(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Resul
     let operands = Operands { arrays: arrays.iter().collect(), numbers };
     let backend = match device.is_cpu() {
         true => {
-            if let Some(out) = run_fast(def, call, &operands) {
+            let backend = exec::host_backend();
+            if let Some(out) = backend.and_then(|it| run_fast(&**it, def, call, &operands)) {
                 return Ok(Outputs::from_buf([out]));
             }
-            exec::host_backend()
+            backend
         }
         false => Some(exec::backend(device)?),
     };
@@ -158,7 +161,7 @@ fn map(backend: &dyn Backend, def: &'static OpDef, call: &OpCall<'_>, operands: 
     let prepared = single::prepare_map(def, call.attrs, &sources, &ty).expect("arrays have constant shapes");
     let ready = ready(backend, &prepared.key)?;
     // SAFETY: the call was prepared for these operands and this fresh result.
-    unsafe { launch(&ready, &prepared, addresses(&operands.arrays), &operands.bits(), out.device_ptr()) };
+    unsafe { ready.launch(&prepared, addresses(&operands.arrays), &operands.bits(), out.device_ptr())? };
     Ok(out)
 }
 
@@ -194,8 +197,8 @@ fn run_any(
     let mut outputs: SmallVec<[Array; 1]> = SmallVec::with_capacity(types.len());
     for ty in &types {
         let shape = ty.shape().expect("arrays have constant shapes");
-        // SAFETY: kernels (the slices of a result cover it), products and libraries write every element of
-        // their outputs, or return an error.
+        // SAFETY: steps write every element of their results (the slices of a result cover it), or return an
+        // error.
         outputs.push(unsafe { Array::uninit_in(space, &shape, ty.dtype)? });
     }
     match &def.lowering {
@@ -208,11 +211,13 @@ fn run_any(
         }
         Lowering::Slices(rule) => slices(backend, *rule, call, operands, &outputs[0])?,
         Lowering::Position(_) => positions(backend, def, call, operands, &outputs[0])?,
-        // SAFETY: the op's type rule accepted the operands and returned the types of the outputs, which are
-        // fresh, so that they are not shared.
-        Lowering::Product => unsafe { backend.product(settings().precision, operands[0], operands[1], &outputs[0])? },
-        // SAFETY: as above.
-        _ => unsafe { backend.library(call.op, call.attrs, operands, &outputs)? },
+        _ => {
+            let dtypes = operands.iter().map(|it| it.dtype());
+            let ready = ready(backend, &StepKey::whole(def, call.attrs, dtypes, settings().precision))?;
+            // SAFETY: the op's type rule accepted the operands and returned the types of the outputs, which are
+            // fresh, so that they are not shared.
+            unsafe { ready.code.run(&[], operands, &outputs)? };
+        }
     }
     Ok(outputs)
 }
@@ -230,7 +235,7 @@ fn contiguous(backend: Option<&dyn Backend>, array: &Array) -> Result<Array> {
         let call = single::prepare_copy(array.layout(), array.dtype());
         let ready = ready(backend, &call.key)?;
         // SAFETY: the call was prepared for this operand and this fresh result.
-        unsafe { launch(&ready, &call, [array.device_ptr() as u64], &[], out.device_ptr()) };
+        unsafe { ready.launch(&call, [array.device_ptr() as u64], &[], out.device_ptr())? };
     }
     Ok(out)
 }
@@ -260,8 +265,7 @@ fn positions(
     let prepared = prepared.expect("arrays have constant shapes");
     let ready = ready(backend, &prepared.key)?;
     // SAFETY: the call was prepared for elements of these operands and for this fresh result.
-    unsafe { launch(&ready, &prepared, addresses, &[], out.device_ptr()) };
-    Ok(())
+    unsafe { ready.launch(&prepared, addresses, &[], out.device_ptr()) }
 }
 
 /// Runs another op that is one kernel.
@@ -285,7 +289,7 @@ fn kernel(
         Some(prepared) => {
             let ready = ready(backend, &prepared.key)?;
             // SAFETY: the call was prepared for these operands and this fresh result.
-            unsafe { launch(&ready, &prepared, addresses(operands), &[], out.device_ptr()) };
+            unsafe { ready.launch(&prepared, addresses(operands), &[], out.device_ptr()) }
         }
         None => {
             // Some reductions need a row-major operand to preserve their order of terms.
@@ -295,10 +299,9 @@ fn kernel(
             let prepared = described(&dense).expect("row-major operands have a nest");
             let ready = ready(backend, &prepared.key)?;
             // SAFETY: as above.
-            unsafe { launch(&ready, &prepared, addresses(&dense), &[], out.device_ptr()) };
+            unsafe { ready.launch(&prepared, addresses(&dense), &[], out.device_ptr()) }
         }
     }
-    Ok(())
 }
 
 /// Writes each operand to its slice of the result.
@@ -321,80 +324,14 @@ fn slices(backend: &dyn Backend, rule: SliceRule, call: &OpCall<'_>, operands: &
         });
         let first = out.device_ptr().wrapping_add(slice.offset() * out.dtype().size());
         // SAFETY: the loops are those of this operand and this slice of the fresh result.
-        unsafe { launch(ready, call, [operand.device_ptr() as u64], &[], first) };
+        unsafe { ready.launch(call, [operand.device_ptr() as u64], &[], first)? };
     }
     Ok(())
-}
-
-/// The maximum number of kernels cached per thread and device; then the table is emptied.
-const KEPT: usize = 4096;
-
-/// A kernel that can be called.
-#[derive(Clone)]
-struct Ready {
-    code: Arc<dyn KernelCode>,
-    /// Words in the block of a call.
-    words: usize,
-}
-
-thread_local! {
-    static KERNELS: RefCell<Vec<(Device, Kernels)>> = RefCell::default();
-}
-
-type Kernels = FxHashMap<KernelKey, Ready>;
-
-/// Compiles a kernel. Op-by-op execution has the same bits as code compiled in `strict`, so native functions
-/// of the device are not used.
-#[cold]
-fn compile(backend: &dyn Backend, key: &KernelKey) -> Result<Ready> {
-    let kernel = single::build(key, &backend.target().portable());
-    Ok(Ready { code: backend.kernel(&kernel)?, words: kernel.call_words() })
-}
-
-/// The kernel of a key, cached per thread and device.
-fn ready(backend: &dyn Backend, key: &KernelKey) -> Result<Ready> {
-    let device = backend.memory().device();
-    let of_device = |tables: &[(Device, Kernels)]| tables.iter().position(|it| it.0 == device);
-    let known = KERNELS.with_borrow(|tables| tables[of_device(tables)?].1.get(key).cloned());
-    if let Some(known) = known {
-        return Ok(known);
-    }
-    let ready = compile(backend, key)?;
-    KERNELS.with_borrow_mut(|tables| {
-        let at = of_device(tables).unwrap_or_else(|| {
-            tables.push((device, Kernels::default()));
-            tables.len() - 1
-        });
-        let table = &mut tables[at].1;
-        if table.len() >= KEPT {
-            table.clear();
-        }
-        table.insert(key.clone(), ready.clone());
-    });
-    Ok(ready)
 }
 
 /// The addresses of the first elements of operands.
 fn addresses(operands: &Arrays<'_>) -> impl Iterator<Item = u64> {
     operands.iter().map(|it| it.device_ptr() as u64)
-}
-
-/// Calls a kernel on operands and a result that start at these addresses, and on numbers of these bits.
-///
-/// # Safety
-/// The kernel and the call were made for the layouts of arrays that start there and live during the call, and
-/// for as many numbers; the memory of the result is not shared.
-unsafe fn launch(
-    ready: &Ready,
-    call: &single::Call,
-    operands: impl IntoIterator<Item = u64>,
-    numbers: &[u64],
-    out: *mut u8,
-) {
-    let block = call.block(operands.into_iter().chain([out as u64]), numbers, ready.words);
-    // SAFETY: by the caller's contract the arrays live during the call, and accesses are inside their
-    // storages; the memory of the result is not read or written otherwise.
-    unsafe { ready.code.call(&block) };
 }
 
 impl Dispatcher for Eager {
@@ -404,7 +341,8 @@ impl Dispatcher for Eager {
         let valid = operands.extend(call.inputs);
         if valid.is_ok()
             && is_host_only()
-            && let Some(out) = run_fast(def, &call, &operands)
+            && let Some(backend) = exec::host_backend()
+            && let Some(out) = run_fast(&**backend, def, &call, &operands)
         {
             if ops::is_float_status_watched() {
                 ops::watch_results(out.as_array())?;

@@ -1,49 +1,68 @@
-//! Which kernels elementwise ops share, counted by a backend that computes nothing.
+//! Which code ops share, counted by a backend that computes nothing.
 
-use super::{Operands, fast_path, map};
+use super::{Operands, run_fast, run_in};
 use crate::error::{Code, Error, Result};
-use crate::exec::{Artifact, Backend, Executable, KernelCode};
-use crate::ir::{Kernel, Precision, Role};
+use crate::exec::{Artifact, Backend, Executable, StepCode};
+use crate::ir::{Kernel, Role};
+use crate::lower::single::Step;
 use crate::lower::{Plan, Target};
-use crate::ops::{ADD, SELECT};
-use crate::tensor::{Array, Attrs, DType, Layout, Op, OpCall, Scalar, Tensor, Value};
+use crate::ops::{ADD, CONCAT, CONV, GATHER, MATMUL, OpDef, SELECT, SUM};
+use crate::tensor::{Array, Attr, Attrs, DType, Layout, OpCall, Scalar, Tensor, Value};
 use std::panic::Location;
 use std::sync::{Arc, Mutex};
 
 /// The blocks of calls, in order.
 type Blocks = Arc<Mutex<Vec<Vec<u64>>>>;
 
-/// A backend that keeps kernels and blocks of calls; results are zero.
+/// A backend that keeps steps and blocks of calls; results are zero.
 struct Recording {
     target: Target,
-    kernels: Mutex<Vec<Kernel>>,
+    steps: Mutex<Vec<Step>>,
     blocks: Blocks,
 }
 
-/// A kernel of dense results.
+/// A step of row-major results.
 struct Zeros {
-    kernel: Kernel,
+    step: Step,
     blocks: Blocks,
 }
 
-// SAFETY: results are dense, and all their elements are written.
-unsafe impl KernelCode for Zeros {
-    unsafe fn call(&self, block: &[u64]) {
-        assert_eq!(block.len(), self.kernel.call_words());
-        let numel: u64 = block[..self.kernel.loops()].iter().product();
-        let out = self.kernel.params.len() - 1;
-        let bytes = numel as usize * self.kernel.params[out].dtype.size();
-        // SAFETY: by the caller's contract, the result lies there.
-        unsafe { (block[self.kernel.param_word(out)] as *mut u8).write_bytes(0, bytes) };
+/// Writes the result of a kernel's call.
+///
+/// # Safety
+/// As [`StepCode::run`].
+unsafe fn clear(kernel: &Kernel, block: &[u64]) {
+    let out = kernel.params.len() - 1;
+    let (address, loops) = (kernel.param_word(out), kernel.loops());
+    // The result does not advance with the loops that are reduced.
+    let advances = block[..loops].iter().zip(&block[address + 1..]).filter(|it| *it.1 != 0);
+    let numel: u64 = advances.map(|it| it.0).product();
+    // SAFETY: by the caller's contract, the result lies there.
+    unsafe { (block[address] as *mut u8).write_bytes(0, numel as usize * kernel.params[out].dtype.size()) }
+}
+
+// SAFETY: results are row-major, and all their elements are written.
+unsafe impl StepCode for Zeros {
+    unsafe fn run(&self, block: &[u64], _: &[&Array], results: &[Array]) -> Result<()> {
+        assert_eq!(block.len(), self.step.call_words());
+        if let Step::Kernel(kernel) = &self.step {
+            // SAFETY: as the caller's.
+            unsafe { clear(kernel, block) };
+        }
+        for result in results {
+            // SAFETY: the array has so many elements, which nobody else accesses.
+            unsafe { result.device_ptr().write_bytes(0, result.numel() * result.dtype().size()) };
+        }
         self.blocks.lock().expect("no test panics here").push(block.to_vec());
+        Ok(())
     }
 }
 
 fn unsupported<T>() -> Result<T> {
-    Err(Error::new(Code::Backend, "the backend runs elementwise kernels only"))
+    Err(Error::new(Code::Backend, "the backend runs single ops only"))
 }
 
-// SAFETY: kernels write their results; everything else is refused.
+// SAFETY: it loads no executables.
 unsafe impl Backend for Recording {
     fn name(&self) -> &'static str {
         "recording"
@@ -69,44 +88,43 @@ unsafe impl Backend for Recording {
         unsupported()
     }
 
-    fn kernel(&self, kernel: &Kernel) -> Result<Arc<dyn KernelCode>> {
-        kernel.check()?;
-        self.kernels.lock().expect("no test panics here").push(kernel.clone());
-        Ok(Arc::new(Zeros { kernel: kernel.clone(), blocks: self.blocks.clone() }))
-    }
-
-    unsafe fn product(&self, _: Precision, _: &Array, _: &Array, _: &Array) -> Result<()> {
-        unsupported()
-    }
-
-    unsafe fn library(&self, _: Op, _: &Attrs, _: &[&Array], _: &[Array]) -> Result<()> {
-        unsupported()
+    fn compile_step(&self, step: &Step) -> Result<Arc<dyn StepCode>> {
+        if let Step::Kernel(kernel) = step {
+            kernel.check()?;
+        }
+        self.steps.lock().expect("no test panics here").push(step.clone());
+        Ok(Arc::new(Zeros { step: step.clone(), blocks: self.blocks.clone() }))
     }
 }
 
 impl Recording {
     fn new() -> Self {
-        Self { target: Target::unbounded(), kernels: Mutex::default(), blocks: Blocks::default() }
+        Self { target: Target::unbounded(), steps: Mutex::default(), blocks: Blocks::default() }
     }
 
-    /// Applies an op by the fast path if it takes the operands, and otherwise by loop nests.
-    fn apply(&self, def: &'static crate::ops::OpDef, inputs: &[&Tensor]) -> Array {
-        let (attrs, location) = (Attrs::none(), Location::caller());
-        let call = OpCall { op: def.op(), attrs: &attrs, inputs, location };
+    /// Applies an op by a fast path if it takes the operands, and otherwise by its step.
+    fn apply(&self, def: &'static OpDef, attrs: &Attrs, inputs: &[&Tensor]) -> Tensor {
+        let call = OpCall { op: def.op(), attrs, inputs, location: Location::caller() };
         let mut operands = Operands::default();
         operands.extend(inputs).expect("nothing is traced");
-        match fast_path::map(self, def, &call, &operands) {
-            Some(out) => out.into_array(),
-            None => map(self, def, &call, &operands),
-        }
-        .expect("the backend runs it")
+        let run = || run_in(Some(self), def, &call, &operands).expect("the backend runs it").remove(0);
+        run_fast(self, def, &call, &operands).unwrap_or_else(run)
     }
 
-    /// The number of compiled kernels, and the last word of the last call.
+    /// The number of compiled steps, and the last word of the last call.
     fn state(&self) -> (usize, u64) {
-        let kernels = self.kernels.lock().expect("no test panics here");
         let blocks = self.blocks.lock().expect("no test panics here");
-        (kernels.len(), *blocks.last().and_then(|it| it.last()).expect("a kernel was called"))
+        (self.compiled(), *blocks.last().and_then(|it| it.last()).expect("a kernel was called"))
+    }
+
+    /// The number of compiled steps.
+    fn compiled(&self) -> usize {
+        self.steps.lock().expect("no test panics here").len()
+    }
+
+    /// The number of calls.
+    fn calls(&self) -> usize {
+        self.blocks.lock().expect("no test panics here").len()
     }
 }
 
@@ -131,16 +149,17 @@ fn numbers_share_a_kernel() {
         let backend = Recording::new();
         for value in [0.5f32, -0.0, f32::INFINITY] {
             let number = number(value.into());
-            let sum = backend.apply(&ADD, &[x, &number]);
+            let sum = backend.apply(&ADD, &Attrs::none(), &[x, &number]);
             assert_eq!((sum.shape(), sum.dtype()), (&[2, 3][..], DType::F32));
             assert_eq!(backend.state(), (1, value.to_bits().into()));
             assert!(!has_array(&number));
         }
         // Another place of the number is another kernel.
-        backend.apply(&ADD, &[&number(2.0), x]);
+        backend.apply(&ADD, &Attrs::none(), &[&number(2.0), x]);
         assert_eq!(backend.state(), (2, 2.0f32.to_bits().into()));
-        let roles =
-            backend.kernels.lock().expect("no test panics here")[1].params.iter().map(|it| it.role).collect::<Vec<_>>();
+        let steps = backend.steps.lock().expect("no test panics here");
+        let Step::Kernel(kernel) = &steps[1] else { panic!("{:?} is a kernel", steps[1]) };
+        let roles: Vec<Role> = kernel.params.iter().map(|it| it.role).collect();
         assert_eq!(roles, [Role::Immediate, Role::Input, Role::Output]);
     }
 }
@@ -151,8 +170,65 @@ fn numbers_alone() {
     let backend = Recording::new();
     let condition = Tensor::from_number(Scalar::Bool(true), DType::Bool);
     for (then, other) in [(1.0, 2.0), (3.0, 4.0)] {
-        let out = backend.apply(&SELECT, &[&condition, &number(then), &number(other)]);
+        let out = backend.apply(&SELECT, &Attrs::none(), &[&condition, &number(then), &number(other)]);
         assert_eq!((out.shape(), out.dtype()), (&[][..], DType::F32));
         assert_eq!(backend.state(), (1, (other as f32).to_bits().into()));
+    }
+}
+
+/// `[n, m]` zeros, row-major.
+fn dense(n: usize, m: usize) -> Tensor {
+    Tensor::from_array(Array::zeros(&[n, m], DType::F32))
+}
+
+/// `[n, m]` zeros, column-major.
+fn strided(n: usize, m: usize) -> Tensor {
+    let columns = Array::zeros(&[m, n], DType::F32);
+    Tensor::from_array(columns.with_layout(columns.layout().permute(&[1, 0])))
+}
+
+fn zeros(shape: &[usize], dtype: DType) -> Tensor {
+    Tensor::from_array(Array::zeros(shape, dtype))
+}
+
+/// A class of operands: the op, its attributes, and the operands for two sizes.
+type Class = (&'static OpDef, Attrs, fn(usize, usize) -> Vec<Tensor>);
+
+/// An op is compiled once for all shapes of a class.
+#[test]
+fn a_thousand_shapes_of_a_class_are_one_compilation() {
+    let reduced = |axes: &[usize]| Attrs::new([Attr::from(axes), false.into()]);
+    let all = |it: usize| Attr::from(&[it, it][..]);
+    let axis = |it: usize| Attrs::new([it.into()]);
+    let convolution = Attrs::new([all(1), all(1), all(0), all(0), 1usize.into()]);
+    let classes: Vec<Class> = vec![
+        (&ADD, Attrs::none(), |n, m| vec![dense(n, m), dense(n, m)]),
+        (&ADD, Attrs::none(), |n, m| vec![dense(n, m), number((n * m) as f64)]),
+        (&ADD, Attrs::none(), |n, m| vec![dense(n, m), zeros(&[m], DType::F32)]),
+        (&ADD, Attrs::none(), |n, m| vec![strided(n, m), dense(n, m)]),
+        (&ADD, Attrs::none(), |n, m| vec![strided(n, m), number(0.5)]),
+        (&SUM, reduced(&[1]), |n, m| vec![dense(n, m)]),
+        (&SUM, reduced(&[0]), |n, m| vec![dense(n, m)]),
+        (&SUM, reduced(&[0, 1]), |n, m| vec![dense(n, m)]),
+        (&MATMUL, Attrs::none(), |n, m| vec![dense(n, m), strided(m, n)]),
+        (&MATMUL, Attrs::none(), |n, m| vec![zeros(&[n, 2, m], DType::F32), zeros(&[n, m, 3], DType::F32)]),
+        (&GATHER, axis(0), |n, m| vec![dense(n, m), zeros(&[m], DType::I64)]),
+        (&GATHER, axis(1), |n, m| vec![strided(n, m), zeros(&[n], DType::I64)]),
+        (&CONCAT, axis(0), |n, m| vec![dense(n, m), dense(m, m)]),
+        (&CONV, convolution, |n, m| vec![zeros(&[2, 3, n, m], DType::F32), zeros(&[4, 3, 3, 3], DType::F32)]),
+    ];
+    for (at, (def, attrs, operands)) in classes.into_iter().enumerate() {
+        // Tables of code belong to a thread.
+        let counted = std::thread::spawn(move || {
+            let backend = Recording::new();
+            for shape in 0..1000 {
+                let operands = operands(10 + shape % 40, 10 + shape / 40);
+                backend.apply(def, &attrs, &operands.iter().collect::<Vec<_>>());
+            }
+            (backend.compiled(), backend.calls())
+        });
+        let (compiled, calls) = counted.join().expect("the backend runs it");
+        assert_eq!(compiled, 1, "class {at}: `{}`", def.name());
+        assert!(calls >= 1000, "class {at}: `{}` was called {calls} times", def.name());
     }
 }
