@@ -2,7 +2,7 @@
 //! the process.
 
 use ms::error::OrRaise;
-use ms::ops::{self, OpDef, PRIMITIVES, Sample};
+use ms::ops::{self, OpDef, Sample};
 use ms::prelude::*;
 use ms::tensor::{apply, try_room};
 use ms::{Code, catch, load_checkpoint};
@@ -153,7 +153,7 @@ fn enlarged(def: &OpDef, sample: &Sample) -> Option<Sample> {
 fn memory_runs_out_in_every_primitive() {
     in_child("memory_runs_out_in_every_primitive", || {
         let mut run = 0;
-        for &def in PRIMITIVES.iter().filter(|it| it.name() != "get_float_status") {
+        for def in ops::definitions().filter(|it| it.name() != "get_float_status") {
             let Some(sample) = (def.samples)().iter().find_map(|it| enlarged(def, it)) else { continue };
             run += 1;
             let operands: Vec<Tensor> = sample.arrays().into_iter().map(Tensor::from_array).collect();

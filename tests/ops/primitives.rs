@@ -1,7 +1,7 @@
-//! Every primitive on its own samples, and on variants of them: other dtypes, shapes and layouts;
+//! Every primitive and composite on its own samples, and on variants of them: other dtypes, shapes and layouts;
 //! eagerly and compiled, on the backend of this machine, against its reference evaluation.
 
-use ms::ops::{self, Arrays, OpDef, PRIMITIVES, Sample};
+use ms::ops::{self, Arrays, OpDef, Sample};
 use ms::tensor::{Array, Attrs, apply};
 use ms::{Code, DType, Result, Tensor};
 use ms_core::session::{Compiled, Precision};
@@ -155,10 +155,10 @@ fn check_or_refuse(what: &str, def: &'static OpDef, sample: &Sample) -> bool {
     true
 }
 
-/// The primitives that can be tested alone: a float status is read where it was cleared, of which
+/// The ops that can be tested alone: a float status is read where it was cleared, of which
 /// `tests/effects/program_order.rs` has programs.
 fn primitives() -> impl Iterator<Item = &'static OpDef> {
-    PRIMITIVES.iter().copied().filter(|it| it.name() != "get_float_status")
+    ops::definitions().filter(|it| it.name() != "get_float_status")
 }
 
 /// Runs each sample of each primitive with a name for messages.

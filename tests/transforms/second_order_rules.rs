@@ -1,6 +1,6 @@
-//! Derivatives of derivatives of every primitive on its own samples: rules are made of ops with rules.
+//! Derivatives of derivatives of every op on its own samples: rules are made of ops with rules.
 
-use ms::ops::{self, Derivative, Lowering, OpDef, PRIMITIVES, Sample};
+use ms::ops::{self, Derivative, Lowering, OpDef, Sample};
 use ms::tensor::apply;
 use ms::{DType, Tensor};
 
@@ -42,8 +42,8 @@ fn curvature(def: &'static OpDef, sample: &Sample, inputs: &[Tensor]) -> Tensor 
 
 #[test]
 fn second_derivatives_agree_with_differences() {
-    for &def in PRIMITIVES {
-        let Derivative::Rule(_) = def.derivative else { continue };
+    for def in ops::definitions() {
+        let (Derivative::Rule(_) | Derivative::Body) = def.derivative else { continue };
         let mut checked = matches!(def.lowering, Lowering::Regions(_));
         for sample in (def.samples)() {
             let inputs = operands(&sample);
@@ -82,8 +82,8 @@ fn check(def: &'static OpDef, sample: &Sample, inputs: &[Tensor], at: usize) {
 /// The tangent in the direction of a gradient equals the gradient in the direction of the tangent.
 #[test]
 fn tangents_agree_with_gradients() {
-    for &def in PRIMITIVES {
-        let Derivative::Rule(_) = def.derivative else { continue };
+    for def in ops::definitions() {
+        let (Derivative::Rule(_) | Derivative::Body) = def.derivative else { continue };
         for sample in (def.samples)() {
             let inputs = operands(&sample);
             let floats: Vec<usize> = (0..inputs.len()).filter(|&i| inputs[i].dtype() == DType::F64).collect();

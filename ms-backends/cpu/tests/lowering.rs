@@ -4,7 +4,8 @@ use ms_core::error::Code;
 use ms_core::exec::{Backend, reference};
 use ms_core::ir::{Graph, Kernel, Math, Node, Precision, Role, Scope, Type, ValueId};
 use ms_core::lower::{LowerOptions, Native, Plan, PlanStep, Target, lower};
-use ms_core::ops::{by_name, parse_graph};
+use ms_core::ops::{COMPOSITES, by_name, infer, parse_graph};
+use ms_core::optimize::{Kept, PassContext, optimize};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Scalar};
 use ms_cpu::{CpuBackend, Isa, TARGET};
 use std::sync::Arc;
@@ -423,5 +424,45 @@ fn functions_of_other_targets_are_refused() {
     for error in refused {
         let error = error.expect("the processor has no exponential of its own");
         assert_eq!(error.code(), Code::Backend, "{error}");
+    }
+}
+
+/// A composite that the target keeps is a step of the plan, and gives what the ops of its body give.
+#[test]
+fn composites_are_steps_or_their_ops() {
+    let composites = COMPOSITES.iter().map(|it| Kept { op: it.op(), dtype: DType::F32, strict: true }).collect();
+    let target = Target { composites, ..TARGET.clone() };
+    for def in COMPOSITES {
+        for sample in (def.samples)().iter().filter(|it| it.inputs[0].dtype == DType::F32) {
+            let types: Vec<Type> = sample.inputs.iter().map(|it| Type::of(it.dtype, &it.shape)).collect();
+            let types: Vec<&Type> = types.iter().collect();
+            let mut graph = Graph::new(def.name());
+            let inputs: Vec<ValueId> = types.iter().map(|&it| graph.add_input(it.clone())).collect();
+            let results = infer(def, &sample.attrs, &[], &types).expect("a sample fits");
+            let id = graph.add_node(Node::new(def.op(), sample.attrs.clone(), inputs), results);
+            let outputs = graph.node(id).outputs.clone();
+            graph.set_outputs(outputs);
+
+            let arrays = sample.arrays();
+            let inputs: Vec<&Array> = arrays.iter().collect();
+            let precision = Precision::Strict;
+            assert!(target.keeps(def.op(), &types, precision) && !TARGET.keeps(def.op(), &types, precision));
+            let options = LowerOptions { precision, ..LowerOptions::default() };
+            let [kept, expanded] = [&target, &TARGET].map(|target| {
+                let context = PassContext { kept: target.composites.clone(), precision, ..PassContext::default() };
+                let graph = optimize(graph.clone(), &context);
+                lower(&graph, &options, target).unwrap_or_else(|error| panic!("{error}\n{graph}"))
+            });
+            let is_kept = |it: &PlanStep| matches!(it, PlanStep::Library { op, .. } if *op == def.op());
+            assert!(kept.main().steps.iter().any(is_kept), "{}", kept.display());
+            assert!(!expanded.main().steps.iter().any(is_kept), "{}", expanded.display());
+            let [kept, expanded] = [kept, expanded].map(|it| run(it, Isa::detect(), &inputs));
+            for (kept, expanded) in kept.iter().zip(&expanded) {
+                let scalars = |it: &Array| it.on_host().expect("the elements are readable").scalars();
+                for (a, b) in scalars(kept).into_iter().zip(scalars(expanded)) {
+                    assert!(close(a, b, 1e-5), "{a} is not {b} in `{}` of {sample:?}", def.name());
+                }
+            }
+        }
     }
 }

@@ -187,6 +187,18 @@ impl Error {
         self
     }
 
+    /// Makes it the error of a composite op, at the line of its call, of which an op of its body failed.
+    pub fn of_composite(mut self, op: &str, location: &'static Location<'static>) -> Self {
+        let report = &mut *self.0;
+        if let Some(inner) = report.op.replace(op.to_owned()).filter(|it| it != op) {
+            report.message = format!("`{inner}`: {}", report.message);
+        }
+        report.operands.clear();
+        report.within.clear();
+        (report.location, report.library) = (Some(location), None);
+        self
+    }
+
     /// Lists the operands, unless they are listed already.
     pub fn with_operands(mut self, operands: impl IntoIterator<Item = String>) -> Self {
         if self.0.operands.is_empty() {

@@ -226,6 +226,19 @@ impl Graph {
         body.outputs.iter().map(|id| map[id.0 as usize]).collect()
     }
 
+    /// [`Graph::inline`], where the nodes are attributed to a line.
+    pub fn inline_at(
+        &mut self,
+        body: &Graph,
+        operands: &[ValueId],
+        location: Option<&'static Location<'static>>,
+    ) -> SmallVec<[ValueId; 1]> {
+        let first = self.nodes.len();
+        let outputs = self.inline(body, operands);
+        self.nodes[first..].iter_mut().for_each(|it| it.location = location);
+        outputs
+    }
+
     /// Adds a copy of a node of `from`, whose operands `map` maps to values of this graph, and adds
     /// its results to `map`.
     pub fn inline_node(&mut self, from: &Graph, node: &Node, map: &mut [ValueId]) {

@@ -4,6 +4,7 @@ use super::graph::{Graph, Node, NodeId, ValueId};
 use crate::tensor::Type;
 use smallvec::SmallVec;
 use std::borrow::Cow;
+use std::panic::Location;
 
 /// Values that replace the results of a node.
 pub type Values = SmallVec<[ValueId; 1]>;
@@ -97,6 +98,18 @@ impl<'g> Rewriter<'g> {
         self.fork();
         let to = self.to.as_mut().expect("just forked");
         to.inline(body, operands)
+    }
+
+    /// [`Rewriter::splice`], where the nodes are attributed to a line.
+    pub fn splice_at(
+        &mut self,
+        body: &Graph,
+        operands: &[ValueId],
+        location: Option<&'static Location<'static>>,
+    ) -> Values {
+        self.fork();
+        let to = self.to.as_mut().expect("just forked");
+        to.inline_at(body, operands, location)
     }
 
     /// The rewritten graph, after the last node.

@@ -4,7 +4,7 @@
 //! the number of a node, and the traced graph has its location.
 
 use crate::ir::{Graph, subgraphs};
-use crate::ops::{Lowering, definition};
+use crate::ops::{Effects, Lowering, definition};
 use rustc_hash::FxHashMap;
 use std::panic::Location;
 
@@ -52,10 +52,12 @@ pub fn line_of_node(graph: &Graph, number: u32) -> Option<Line> {
 pub fn refuse_at_the_same_lines(a: &Graph, b: &Graph) -> bool {
     let refusing = |graph| {
         let refuses = |node: &crate::ir::Node| {
-            matches!(
-                definition(node.op).lowering,
-                Lowering::Gather(_) | Lowering::Check(_) | Lowering::Library | Lowering::Update
-            )
+            let def = definition(node.op);
+            match def.lowering {
+                Lowering::Gather(_) | Lowering::Check(_) | Lowering::Library | Lowering::Update => true,
+                Lowering::Composite(_) => def.effects.any_of(Effects::REFUSES),
+                _ => false,
+            }
         };
         let all = nodes(graph).filter(move |it| refuses(it));
         all.map(|it| it.location.map(address))

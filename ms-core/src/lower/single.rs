@@ -196,6 +196,7 @@ pub fn prepare(
         | Lowering::Library
         | Lowering::Update
         | Lowering::Slices(_)
+        | Lowering::Composite(_)
         | Lowering::Regions(_) => None,
     }
 }

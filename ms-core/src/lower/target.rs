@@ -1,9 +1,10 @@
 //! What lowering depends on of the processor that a plan is for.
 
 use crate::error::{Code, Error, Result};
-use crate::ir::{Inst, Kernel, Math};
+use crate::ir::{Inst, Kernel, Math, Precision, Type};
 use crate::ops::math::{Expansion, expand};
-use crate::tensor::DType;
+use crate::optimize::Kept;
+use crate::tensor::{DType, Op};
 
 /// A processor, as far as it determines how graphs are lowered. Lowering for equal targets yields equal
 /// plans.
@@ -21,6 +22,8 @@ pub struct Target {
     pub small_elements: usize,
     /// Limits of one kernel.
     pub budget: Budget,
+    /// Composites that it runs itself. Others are expanded to the ops of their bodies.
+    pub composites: Vec<Kept>,
     /// Native functions. Other functions are expanded to formulas of basic instructions.
     pub functions: Vec<Native>,
 }
@@ -84,8 +87,15 @@ impl Target {
                 repeated_cost: 0,
                 shortest_run: 0,
             },
+            composites: Vec::new(),
             functions: Vec::new(),
         }
+    }
+
+    /// Whether the target runs a composite on operands of these types itself. In strict precision it does only
+    /// if the results have the bits of the body's.
+    pub fn keeps(&self, op: Op, types: &[&Type], precision: Precision) -> bool {
+        self.composites.iter().any(|it| it.admits(op, types, precision))
     }
 
     /// The target without native functions, whose results are bitwise equal to those of all other such

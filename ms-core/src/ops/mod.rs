@@ -1,8 +1,9 @@
-//! The ops: their definition ([`core`]), the primitives ([`primitive`]), ops composed of them
-//! ([`composite`]), and interfaces besides functions ([`api`]).
+//! The ops: their definition ([`core`]), the primitives ([`primitive`]), composites and functions
+//! composed of them ([`composite`]), and interfaces besides functions ([`api`]).
 //!
-//! Adding an op means adding its file and its name to the list in `primitive/mod.rs`; everything else
-//! (text form, verifier, eager execution, tracing, lowering, generated tests) reads the definition.
+//! Adding an op means adding its file and its name to the list in `primitive/mod.rs` or
+//! `composite/mod.rs`; everything else (text form, verifier, eager execution, tracing, lowering,
+//! generated tests) reads the definition.
 
 #[macro_use]
 pub mod core;
@@ -19,10 +20,15 @@ pub use primitive::*;
 use crate::tensor::Op;
 use std::sync::OnceLock;
 
+/// Every op of this crate: the primitives, then the composites.
+pub fn definitions() -> impl Iterator<Item = &'static OpDef> {
+    PRIMITIVES.iter().chain(COMPOSITES).copied()
+}
+
 /// The definition of an op.
 #[inline]
 pub fn definition(op: Op) -> &'static OpDef {
-    by_number(op.number()).expect("every op that is applied is listed in `PRIMITIVES`")
+    by_number(op.number()).expect("every op that is applied is listed in `PRIMITIVES` or `COMPOSITES`")
 }
 
 /// The definition with a stable number.
@@ -30,12 +36,12 @@ pub fn definition(op: Op) -> &'static OpDef {
 pub fn by_number(number: u16) -> Option<&'static OpDef> {
     static TABLE: OnceLock<Vec<Option<&'static OpDef>>> = OnceLock::new();
     let table = TABLE.get_or_init(|| {
-        let last = PRIMITIVES.iter().map(|it| it.info.number).max().unwrap_or(0);
+        let last = definitions().map(|it| it.info.number).max().unwrap_or(0);
         let mut table = vec![None; last as usize + 1];
-        for def in PRIMITIVES {
+        for def in definitions() {
             let slot = &mut table[def.info.number as usize];
             assert!(slot.is_none(), "op number {} is used twice", def.info.number);
-            *slot = Some(*def);
+            *slot = Some(def);
         }
         table
     });
@@ -44,5 +50,5 @@ pub fn by_number(number: u16) -> Option<&'static OpDef> {
 
 /// The definition with a name.
 pub fn by_name(name: &str) -> Option<&'static OpDef> {
-    PRIMITIVES.iter().find(|it| it.info.name == name).copied()
+    definitions().find(|it| it.info.name == name)
 }

@@ -122,6 +122,7 @@ fn is_exact(def: &OpDef, attrs: &Attrs, operands: &[DType], result: DType) -> bo
         | Lowering::Check(_)
         | Lowering::Library
         | Lowering::Update
+        | Lowering::Composite(_)
         | Lowering::Regions(_) => false,
     }
 }

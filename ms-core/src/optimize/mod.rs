@@ -12,6 +12,7 @@
 
 mod algebra;
 mod branches;
+mod composites;
 mod constant_folding;
 mod cse;
 mod dce;
@@ -26,6 +27,7 @@ mod views;
 
 pub use algebra::Algebra;
 pub use branches::Branches;
+pub use composites::{Composites, Kept};
 pub use constant_folding::ConstantFolding;
 pub use cse::Cse;
 pub use dce::Dce;

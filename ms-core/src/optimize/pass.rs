@@ -1,6 +1,7 @@
 //! The definition of a pass, its settings, and its statistics.
 
-use crate::ir::Graph;
+use super::Kept;
+use crate::ir::{Graph, Precision};
 use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
@@ -16,23 +17,27 @@ pub trait Pass: Sync {
 }
 
 /// The settings of an optimisation.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PassContext {
     /// Calls of graphs with at most this many nodes are inlined, and the call of a graph that a
     /// caller calls only once.
     pub inline_limit: usize,
     /// Whether calls that are marked `no_inline` are inlined like others.
     pub inline_marked: bool,
+    /// The composites that the target runs itself.
+    pub kept: Vec<Kept>,
+    /// The precision in which it does.
+    pub precision: Precision,
     /// The maximal number of times that the passes are repeated on one graph while they change
     /// something.
     pub rounds: usize,
 }
 
 impl Default for PassContext {
-    /// Does not inline large graphs with several calls: fusion across the border of such a graph
-    /// would save little.
+    /// Expands all composites, and does not inline large graphs with several calls: fusion across the border of
+    /// such a graph would save little.
     fn default() -> Self {
-        Self { inline_limit: 32, inline_marked: false, rounds: 8 }
+        Self { inline_limit: 32, inline_marked: false, kept: Vec::new(), precision: Precision::default(), rounds: 8 }
     }
 }
 

@@ -1,8 +1,8 @@
 //! The order of passes, and the graphs that they run on.
 
 use super::{
-    Algebra, Branches, ConstantFolding, Cse, Dce, DeadArguments, Inline, InlineCustom, Licm, Pass, PassContext, Report,
-    Views,
+    Algebra, Branches, Composites, ConstantFolding, Cse, Dce, DeadArguments, Inline, InlineCustom, Licm, Pass,
+    PassContext, Report, Views,
 };
 use crate::ir::{Graph, canonical_bytes, subgraphs};
 use crate::ops;
@@ -16,8 +16,19 @@ pub type Watch<'a> = &'a mut dyn FnMut(&'static str, &Graph);
 
 /// Every pass, in the order of the default pipeline: equal nodes are merged first, so that
 /// other passes process each only once.
-pub static PASSES: &[&dyn Pass] =
-    &[&InlineCustom, &Inline, &Branches, &DeadArguments, &Licm, &Cse, &ConstantFolding, &Algebra, &Views, &Dce];
+pub static PASSES: &[&dyn Pass] = &[
+    &Composites,
+    &InlineCustom,
+    &Inline,
+    &Branches,
+    &DeadArguments,
+    &Licm,
+    &Cse,
+    &ConstantFolding,
+    &Algebra,
+    &Views,
+    &Dce,
+];
 
 /// The pass with a name.
 pub fn pass_by_name(name: &str) -> Option<&'static dyn Pass> {

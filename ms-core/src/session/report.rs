@@ -206,9 +206,9 @@ fn add(name: &'static str, time: Duration, graph: Option<GraphReport>) {
 }
 
 /// The optimised graph.
-pub(super) fn optimize(graph: &Graph) -> Graph {
+pub(super) fn optimize(graph: &Graph, context: &PassContext) -> Graph {
     let start = Instant::now();
-    let (graph, passes) = optimize_watched(graph.clone(), PASSES, &PassContext::default(), &mut passed);
+    let (graph, passes) = optimize_watched(graph.clone(), PASSES, context, &mut passed);
     gave("optimize", &graph, start.elapsed());
     with_record(|it| it.report.passes = passes);
     graph

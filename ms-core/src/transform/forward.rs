@@ -1,6 +1,7 @@
 //! Forward mode: a graph with the tangents of its values.
 
 use super::activity::{Activity, body_outputs};
+use super::composite::transformable;
 use super::custom::push_custom;
 use super::emit::{emit, emit_node, tracer};
 use super::linear::{self, Pushed};
@@ -23,6 +24,7 @@ use std::sync::Arc;
 /// # Errors
 /// [`Code::NoGradient`] when an op on the way has no derivative.
 pub fn jvp(graph: &Graph, wrt: &[usize], results: usize) -> Result<Graph> {
+    let graph = &*transformable(graph, |_| true)?;
     let own = graph.inputs().len();
     let mut types = input_types(graph);
     types.extend(wrt.iter().map(|&at| graph.ty(graph.inputs()[at]).clone()));

@@ -39,6 +39,7 @@ pub(super) fn push(call: &Pushed<'_>, tangents: &[Option<Tensor>]) -> Result<Vec
     }
     match &def.derivative {
         Derivative::Zero => none(),
+        Derivative::Body => unreachable!("the ops of the body are applied in its place"),
         Derivative::None(why) => {
             let operands = call.inputs.iter().map(|it| it.ty().to_string());
             Err(no_derivative(call.op, given[0], why).with_operands(operands).at(call.location))

@@ -1,6 +1,7 @@
 //! Graph to graph: derivatives.
 
 mod activity;
+mod composite;
 mod custom;
 mod emit;
 mod expand;
@@ -18,6 +19,7 @@ mod tape;
 mod tests;
 mod vmap;
 
+pub use composite::{expand_composites, expand_own_composites};
 pub use expand::expand;
 pub use forward::jvp;
 pub use linear::push_rule;

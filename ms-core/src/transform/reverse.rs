@@ -1,6 +1,7 @@
 //! Reverse mode: the derivative of a graph as graphs.
 
 use super::activity::Activity;
+use super::composite::transformable;
 use super::emit::{emit_node, is_stack, tracer};
 use super::reads::{Reads, added_inside};
 use super::split::{Policy, Residual, split};
@@ -8,11 +9,12 @@ use super::stacks::{counts, zeros_of};
 use super::tape::{Gradients, RuleEntry, Slot, TapeEntry, pull_all};
 use crate::error::Result;
 use crate::ir::{Graph, Node, ValueId};
-use crate::ops::{self, Cotangents, Lowering};
+use crate::ops::{self, Cotangents, Derivative, Lowering};
 use crate::tensor::{OpCall, Tensor, Type, dispatcher};
 use crate::trace;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::panic::Location;
 use std::rc::Rc;
@@ -59,6 +61,7 @@ type Key = (*const Graph, [Vec<usize>; 3]);
 /// # Errors
 /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
 pub fn value_and_grad(graph: &Graph, wrt: &[usize], results: usize, seeded: bool, in_order: bool) -> Result<Graph> {
+    let graph = &*differentiable(graph)?;
     let mut types = input_types(graph);
     let own = types.len();
     if seeded {
@@ -81,6 +84,11 @@ pub fn value_and_grad(graph: &Graph, wrt: &[usize], results: usize, seeded: bool
     })
 }
 
+/// The graph whose composites have derivative rules.
+fn differentiable(graph: &Graph) -> Result<Cow<'_, Graph>> {
+    transformable(graph, |it| matches!(it.derivative, Derivative::Body))
+}
+
 /// Which of the inputs `wrt` a gradient of some output reaches.
 pub fn reached(graph: &Graph, wrt: &[usize]) -> Vec<bool> {
     let outputs = vec![true; graph.outputs().len()];
@@ -100,6 +108,7 @@ pub fn reached(graph: &Graph, wrt: &[usize]) -> Vec<bool> {
 /// # Errors
 /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
 pub fn differentiate(graph: &Graph, wrt: &[usize], in_order: bool) -> Result<Differentiated> {
+    let graph = &*differentiable(graph)?;
     let reverse = Reverse { in_order, ..Reverse::default() };
     let outputs = graph.outputs().len();
     let active = reverse.activity.active(graph, &flags(graph.inputs().len(), wrt), &vec![true; outputs]);

@@ -78,6 +78,7 @@ impl TapeEntry for RuleEntry {
                 Ok(())
             }
             Derivative::Zero => Ok(()),
+            Derivative::Body => unreachable!("the ops of the body are steps of their own"),
             Derivative::None(why) => {
                 let input = needs.iter().position(|&it| it).unwrap_or(0);
                 Err(no_derivative(self.op, input, why)

@@ -176,7 +176,7 @@ impl Flatten<'_> {
                 let inputs = inputs.iter().map(|it| self.matrix(it, batch)).collect::<Result<_>>()?;
                 self.push(graph, node, Kind::Product, inputs)
             }
-            Lowering::Library | Lowering::Update | Lowering::Check(_) => {
+            Lowering::Library | Lowering::Update | Lowering::Check(_) | Lowering::Composite(_) => {
                 let inputs = inputs.into_iter().map(|it| self.in_memory(it)).collect::<Result<_>>()?;
                 self.push(graph, node, Kind::Library(node.op), inputs)
             }

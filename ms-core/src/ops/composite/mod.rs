@@ -1,4 +1,14 @@
-//! Ops that are composed of primitives.
+//! Ops that are composed of primitives: composites, which are nodes of graphs as well, and functions, of which
+//! graphs show the ops that they apply.
+
+use super::core::OpDef;
+
+macro_rules! composites {
+    ($($module:ident :: { $($def:ident),* $(,)? };)*) => {
+        /// Every composite of this crate.
+        pub static COMPOSITES: &[&OpDef] = &[$($(&$module::$def),*),*];
+    };
+}
 
 mod arithmetic;
 pub(crate) mod convolution;
@@ -23,3 +33,7 @@ pub use selection::*;
 pub use shape::*;
 pub use statistics::*;
 pub use triangle::{diag, masked_fill, tril, triu};
+
+composites! {
+    nn::{ LOG_SOFTMAX, SOFTMAX };
+}

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::ir::{Graph, KernelBuilder, Reducer, Val};
 use crate::ops::Batching;
-use crate::ops::{Control, Effects, Part, Sample};
+use crate::ops::{Body, Control, Effects, Part, Sample};
 use crate::tensor::{Array, Attrs, DType, Layout, Literal, Op, OpInfo, Tensor, Type};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub type Arrays = SmallVec<[Array; 1]>;
 /// Gradients by input; `None` if there is none.
 pub type Cotangents = SmallVec<[Option<Tensor>; 3]>;
 
-/// The definition of a primitive: everything that the compiler knows about it.
+/// The definition of an op: everything that the compiler knows about it.
 pub struct OpDef {
     /// Number, name, names of attributes.
     pub info: OpInfo,
@@ -48,6 +48,8 @@ pub enum Derivative {
     /// The op reads elements of its first operand, in which it is linear and which alone has a
     /// gradient: the gradient of these elements, with their position.
     Read(fn(&Vjp<'_>) -> Part),
+    /// That of the body of a composite, whose ops are differentiated in its place.
+    Body,
     /// Constant almost everywhere: the gradient is zero.
     Zero,
     /// There is none, for this reason.
@@ -109,6 +111,9 @@ pub enum Lowering {
     Update,
     /// The only result consists of its operands: the layout of each of them in it.
     Slices(SliceRule),
+    /// The ops that the body applies, unless the target runs the op itself
+    /// ([`Target::keeps`](crate::lower::Target::keeps)).
+    Composite(Body),
     /// By the regions of the node: calls and control flow. The definition's own `infer` and `eval`, which
     /// have no access to regions, return errors.
     Regions(RegionRule),
@@ -158,7 +163,7 @@ impl OpDef {
                 all[0] = Some(Part::sum(None, &[rule(vjp)]));
                 Some(all)
             }
-            Derivative::Zero | Derivative::None(_) => None,
+            Derivative::Body | Derivative::Zero | Derivative::None(_) => None,
         }
     }
 

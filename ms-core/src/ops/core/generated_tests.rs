@@ -1,15 +1,15 @@
-//! Tests that are generated from the definitions of primitives.
+//! Tests that are generated from the definitions of ops.
 
 use super::reference::evaluate_body;
-use super::testing::check_primitives;
-use crate::ops::{Lowering, PRIMITIVES};
+use super::testing::check_ops;
+use crate::ops::{Lowering, PRIMITIVES, definitions};
 use crate::tensor::{Array, DType};
 use std::collections::HashSet;
 
 #[test]
-fn every_primitive_is_well_declared() {
+fn every_op_is_well_declared() {
     let (mut numbers, mut names) = (HashSet::new(), HashSet::new());
-    for def in PRIMITIVES {
+    for def in definitions() {
         let name = def.name();
         assert!(numbers.insert(def.info.number), "the number of `{name}` is used twice");
         assert!(names.insert(name), "the name `{name}` is used twice");
@@ -24,7 +24,7 @@ fn every_primitive_is_well_declared() {
 
 #[test]
 fn derivatives_of_elementwise_ops_and_reductions() {
-    check_primitives(0..350);
+    check_ops(0..350);
 }
 
 /// The tolerance between a body and `eval`, which rounds less often: a few units in the last place.
@@ -63,4 +63,9 @@ fn bodies_agree_with_eval() {
             }
         }
     }
+}
+
+#[test]
+fn derivatives_of_composites() {
+    check_ops(800..u16::MAX);
 }

@@ -9,6 +9,7 @@ pub(crate) mod axis;
 mod batching;
 pub mod body;
 mod check;
+pub(crate) mod composite;
 mod control;
 mod def;
 mod effects;
@@ -36,6 +37,8 @@ pub use attributes::{Attribute, Ints};
 pub use axis::{AxisAttrs, IntoAxes, ReduceAxes, normalize_axes, normalize_axis};
 pub use batching::{BatchedCall, Batching, batch};
 pub use check::{fits, infer, verify, verify_one};
+pub(crate) use composite::evaluate_body_of;
+pub use composite::{Body, apply_body};
 pub use control::{Control, Loop, TransformNode, Trips};
 pub use def::{
     Arrays, Cotangents, Derivative, Lowering, OpDef, ReduceRule, RegionRule, Regions, SliceRule, Slices, Types, Vjp,

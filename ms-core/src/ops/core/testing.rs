@@ -1,9 +1,9 @@
-//! Shared code of tests of ops: execution by reference evaluation, and checks of the primitives in a
+//! Shared code of tests of ops: execution by reference evaluation, and checks of the ops in a
 //! range of numbers on their samples.
 
 use super::reference::ReferenceDispatcher;
 use crate::error::Code;
-use crate::ops::{Lowering, OpDef, PRIMITIVES, Sample, SampleInput, Vjp};
+use crate::ops::{Lowering, OpDef, Sample, SampleInput, Vjp, definitions};
 use crate::tensor::{Array, Attrs, DType, Tensor, with_dispatcher};
 use std::rc::Rc;
 
@@ -44,10 +44,10 @@ fn dot(a: &Tensor, b: &Tensor) -> f64 {
     a.to_vec::<f64>().iter().zip(b.to_vec::<f64>()).map(|(a, b)| a * b).sum()
 }
 
-/// Compares the derivative rules of all primitives in a range of numbers with central differences,
+/// Compares the derivative rules of all ops in a range of numbers with central differences,
 /// and their views with their evaluation.
-pub fn check_primitives(numbers: std::ops::Range<u16>) {
-    for def in PRIMITIVES.iter().filter(|it| numbers.contains(&it.info.number)) {
+pub fn check_ops(numbers: std::ops::Range<u16>) {
+    for def in definitions().filter(|it| numbers.contains(&it.info.number)) {
         for sample in (def.samples)() {
             run(|| check_sample(def, &sample));
         }

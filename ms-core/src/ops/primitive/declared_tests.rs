@@ -1,7 +1,7 @@
 //! What ops declare of themselves, on operands of extreme values.
 
 use crate::ops::core::testing::run;
-use crate::ops::{Derivative, Effects, OpDef, PRIMITIVES, Sample, Vjp, zeros_like};
+use crate::ops::{Derivative, Effects, OpDef, Sample, Vjp, definitions, zeros_like};
 use crate::tensor::{Array, Element, Kind, Scalar, Tensor, apply};
 use crate::with_element;
 
@@ -61,9 +61,9 @@ fn chosen((extreme, sampled): (Array, Array)) -> Array {
 #[test]
 fn finite_derivatives_keep_zeros() {
     run(|| {
-        let has_rule = |it: &&&OpDef| matches!(it.derivative, Derivative::Rule(_) | Derivative::Read(_));
-        let (finite, others): (Vec<&&OpDef>, Vec<&&OpDef>) =
-            PRIMITIVES.iter().filter(has_rule).partition(|it| it.finite_derivatives);
+        let has_rule = |it: &&'static OpDef| matches!(it.derivative, Derivative::Rule(_) | Derivative::Read(_));
+        let (finite, others): (Vec<&OpDef>, Vec<&OpDef>) =
+            definitions().filter(has_rule).partition(|it| it.finite_derivatives);
         assert!(finite.len() > 40, "{}", finite.len());
         let broken: Vec<&str> = finite.iter().filter(|it| !keeps_zeros(it)).map(|it| it.name()).collect();
         assert!(broken.is_empty(), "{broken:?}");
@@ -82,7 +82,7 @@ fn ops_without_effects_take_every_value() {
         (def.samples)().iter().all(takes)
     };
     let effects = Effects::REFUSES.and(Effects::ORDERED).and(Effects::REGIONS);
-    let (refusing, others): (Vec<&&OpDef>, Vec<&&OpDef>) = PRIMITIVES.iter().partition(|it| it.effects.any_of(effects));
+    let (refusing, others): (Vec<&OpDef>, Vec<&OpDef>) = definitions().partition(|it| it.effects.any_of(effects));
     let broken: Vec<&str> = others.iter().filter(|it| !accepts(it)).map(|it| it.name()).collect();
     assert!(broken.is_empty(), "{broken:?}");
     for def in refusing.iter().filter(|it| it.effects.any_of(Effects::REFUSES)) {

@@ -71,6 +71,18 @@ pub fn is_float_status_watched() -> bool {
     WATCHED.get()
 }
 
+/// Runs `f`, whose results are not watched.
+pub(crate) fn unwatched<R>(f: impl FnOnce() -> R) -> R {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            WATCHED.set(self.0);
+        }
+    }
+    let _restore = Restore(WATCHED.replace(false));
+    f()
+}
+
 /// Checks eager results.
 ///
 /// # Errors

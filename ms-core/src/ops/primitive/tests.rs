@@ -1,7 +1,7 @@
 //! Tests of movement, indexing and products against results computed by hand.
 
 use crate::error::Code;
-use crate::ops::core::testing::{check_primitives, refused, run};
+use crate::ops::core::testing::{check_ops, refused, run};
 use crate::ops::*;
 use crate::tensor;
 use crate::tensor::{DType, Ellipsis, NewAxis, Tensor, WithStep};
@@ -24,7 +24,7 @@ fn counted<const N: usize>(shape: [usize; N]) -> Tensor {
 
 #[test]
 fn derivatives_and_views_of_samples() {
-    check_primitives(350..700);
+    check_ops(350..700);
 }
 
 #[test]

@@ -373,7 +373,7 @@ impl Compiled {
                 Some((executable, _)) => Ok(executable),
                 None => self.compile(backend, Split::default()),
             },
-            None => Ok(exec::reference(self.source.optimized()?)),
+            None => Ok(exec::reference(self.source.optimized(&PassContext::default())?)),
         };
         self.executable.get_or_try_init(make)
     }
@@ -412,7 +412,8 @@ impl Compiled {
     }
 
     fn plan(&self, backend: &dyn Backend) -> Result<(Plan, PlanNames)> {
-        let graph = self.source.optimized()?;
+        let (kept, precision) = (backend.target().composites.clone(), self.precision);
+        let graph = self.source.optimized(&PassContext { kept, precision, ..PassContext::default() })?;
         let options = lower_options(self.precision);
         report::stage("lower", || lower_traced(&graph, &options, backend.target(), self.source.traced()))
     }

@@ -4,20 +4,21 @@ use crate::effects::{float_status, has_float_status};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Type, ValueId};
 use crate::lower::Routine;
-use crate::optimize::inline_all;
+use crate::optimize::{PassContext, inline_all};
 use crate::session::cache::entry::Split;
 use crate::session::report;
 use crate::transform::{self, Residual};
 use once_cell::sync::OnceCell;
 use std::borrow::Cow;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A graph whose transforms are expanded; the source of compiled code.
 pub(in crate::session) struct Source {
     origin: Origin,
     graph: OnceCell<Graph>,
-    optimized: OnceCell<Graph>,
+    /// Of a graph with symbols: optimised for all sizes, by the composites that remain.
+    optimized: Mutex<Vec<(PassContext, Arc<Graph>)>>,
     /// The time that creating the graph took.
     took: OnceLock<Duration>,
     /// Whether gradients are added in the same order as eagerly.
@@ -52,7 +53,7 @@ pub(in crate::session) enum Part {
 
 impl Source {
     fn new(origin: Origin, in_order: bool) -> Arc<Self> {
-        let (graph, optimized, took) = (OnceCell::new(), OnceCell::new(), OnceLock::new());
+        let (graph, optimized, took) = (OnceCell::new(), Mutex::default(), OnceLock::new());
         Arc::new(Self { origin, graph, optimized, took, in_order })
     }
 
@@ -129,18 +130,29 @@ impl Source {
     ///
     /// # Errors
     /// Those of expanding.
-    pub fn optimized(&self) -> Result<Graph> {
+    pub fn optimized(&self, context: &PassContext) -> Result<Graph> {
         match &self.origin {
             // A graph with symbols is optimised once for all sizes.
             Origin::Sizes { of, sizes } => {
                 // This reports shapes that do not fit; passes preserve the types of those that do.
                 self.graph()?;
-                let optimized = of.optimized.get_or_try_init(|| of.graph().map(report::optimize))?;
-                let made = || transform::specialized(optimized, &by_name(sizes)).map(Cow::Owned);
+                let optimized = of.optimized_for_sizes(context)?;
+                let made = || transform::specialized(&optimized, &by_name(sizes)).map(Cow::Owned);
                 report::try_graph_stage("specialize", made).map(Cow::into_owned)
             }
-            _ => Ok(report::optimize(self.graph()?)),
+            _ => Ok(report::optimize(self.graph()?, context)),
         }
+    }
+
+    /// The graph with symbols, optimised once for all sizes.
+    fn optimized_for_sizes(&self, context: &PassContext) -> Result<Arc<Graph>> {
+        let mut known = self.optimized.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, graph)) = known.iter().find(|it| it.0 == *context) {
+            return Ok(graph.clone());
+        }
+        let made = Arc::new(report::optimize(self.graph()?, context));
+        known.push((context.clone(), made.clone()));
+        Ok(made)
     }
 
     /// The traced graph, whose nodes identify steps of plans.

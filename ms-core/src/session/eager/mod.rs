@@ -14,15 +14,16 @@ use crate::error::{Result, in_op};
 use crate::exec::{self, Backend};
 use crate::lower::single::{self, Source, StepKey};
 use crate::ops::host::check_positions;
-use crate::ops::{self, Lowering, OpDef, SliceRule, Types};
+use crate::ops::{self, Body, Lowering, OpDef, SliceRule, Types};
 use crate::session::context::settings;
 use crate::session::devices;
 use crate::tensor::{
-    Array, Device, Dispatcher, EagerDispatcher, HostNumber, Layout, MemorySpace, OpCall, Outputs, Parameter, Tensor,
-    Type, Value, is_host_only,
+    Array, Device, DispatchMode, Dispatcher, EagerDispatcher, Eagerly, HostNumber, Layout, MemorySpace, OpCall,
+    Outputs, Parameter, Tensor, Type, Value, dispatch_mode, is_host_only, with_dispatcher,
 };
 use crate::trace::check_write;
 use smallvec::SmallVec;
+use std::rc::Rc;
 use step::{Ready, ready};
 
 /// Executes ops one by one.
@@ -87,8 +88,20 @@ fn run_fast(backend: &dyn Backend, def: &'static OpDef, call: &OpCall<'_>, opera
     }
 }
 
+/// The results of a composite: its body, op by op.
+fn run_body(body: Body, call: &OpCall<'_>) -> Result<Outputs> {
+    let run = || ops::unwatched(|| ops::apply_body(call, body));
+    match dispatch_mode() {
+        DispatchMode::Eager => run(),
+        DispatchMode::Tape | DispatchMode::Trace => with_dispatcher(Rc::new(Eagerly), run),
+    }
+}
+
 /// The results as arrays that are not shared, on the device of the operands.
 fn run(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Outputs> {
+    if let Lowering::Composite(body) = def.lowering {
+        return run_body(body, call);
+    }
     if is_host_only() {
         return run_in(exec::host_backend().map(|it| &**it), def, call, operands);
     }

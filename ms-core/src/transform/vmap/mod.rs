@@ -10,9 +10,10 @@ mod masked;
 #[cfg(test)]
 mod tests;
 
+use super::composite::transformable;
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node};
-use crate::ops::{self, BatchedCall, Control, Effects, Lane};
+use crate::ops::{self, BatchedCall, Batching, Control, Effects, Lane};
 use crate::tensor::{Dim, Dims, Tensor, Type, apply};
 use crate::trace::{self, Tracer};
 use rustc_hash::FxHashMap;
@@ -34,6 +35,7 @@ pub fn vmap(
     results: &[Lane],
     location: Option<&'static Location<'static>>,
 ) -> Result<Graph> {
+    let graph = &*transformable(graph, |it| matches!(it.batching, Batching::Derived))?;
     let batcher = Batcher { size, regions: RefCell::default() };
     let mapped: Vec<bool> = operands.iter().map(|&it| it == Lane::Own).collect();
     let types: Vec<Type> =

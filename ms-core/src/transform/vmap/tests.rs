@@ -4,7 +4,7 @@ use super::vmap as over_lanes;
 use crate::error::Code;
 use crate::ir::{Graph, Node};
 use crate::ops::core::testing::scattered;
-use crate::ops::{Effects, Lane, Lowering, PRIMITIVES, evaluate_graph, infer, parse_graph, verify};
+use crate::ops::{Effects, Lane, Lowering, PRIMITIVES, definitions, evaluate_graph, infer, parse_graph, verify};
 use crate::tensor::{Array, DType, Dim, Type};
 use crate::transform::tests::{GRAPHS, gradient};
 use crate::transform::value_and_grad;
@@ -94,8 +94,8 @@ fn ways(operands: usize) -> impl Iterator<Item = Vec<bool>> {
 }
 
 #[test]
-fn every_primitive_over_lanes_is_the_same_as_lane_by_lane() {
-    for def in PRIMITIVES {
+fn every_op_over_lanes_is_the_same_as_lane_by_lane() {
+    for def in definitions() {
         if def.effects.any_of(Effects::RANDOM) {
             continue;
         }

@@ -24,4 +24,4 @@ pub use loss::{
 };
 pub use normalize::{BatchStatistics, batch_norm, group_norm, instance_norm, layer_norm, rms_norm};
 pub use recurrent::{gru, lstm};
-pub use softmax::{log_softmax, logsumexp, softmax};
+pub use softmax::{LOG_SOFTMAX, SOFTMAX, log_softmax, logsumexp, softmax};

@@ -6,7 +6,7 @@ mod body;
 pub use body::evaluate_body;
 
 use crate::error::{Code, Error, Result};
-use crate::ops::{Lowering, definition};
+use crate::ops::{Lowering, definition, evaluate_body_of};
 use crate::tensor::{Array, Dispatcher, OpCall, Outputs, Parameter, Tensor, Type};
 use smallvec::SmallVec;
 
@@ -38,6 +38,7 @@ impl Dispatcher for ReferenceDispatcher {
                 let body = |builder: &mut _, operands: &[_]| rule(call.attrs, builder, operands);
                 evaluate_body(body, results[0].dtype, &arrays).map(|it| SmallVec::from_elem(it, 1))
             }
+            (Self::Lowered, Lowering::Composite(body)) => evaluate_body_of(*self, *body, call.attrs, &arrays),
             _ => (def.eval)(call.attrs, &arrays),
         };
         let outputs = outputs.map_err(name)?;

@@ -241,11 +241,15 @@ impl Tape {
 
 impl Dispatcher for Tape {
     fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
+        let def = ops::definition(call.op);
+        if let (ops::Derivative::Body, ops::Lowering::Composite(body)) = (&def.derivative, &def.lowering) {
+            return ops::apply_body(&call, *body);
+        }
         let mut outputs = self.below.apply(call)?;
         let mut state = self.state.borrow_mut();
         let slots: SmallVec<[Option<Slot>; 3]> = call.inputs.iter().map(|it| state.slot(it)).collect();
         if slots.iter().all(Option::is_none)
-            || matches!(ops::definition(call.op).derivative, ops::Derivative::Zero)
+            || matches!(def.derivative, ops::Derivative::Zero)
             || !outputs.iter().any(|it| it.dtype().is_float())
         {
             return Ok(outputs);

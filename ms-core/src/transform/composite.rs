@@ -1,0 +1,92 @@
+//! Expansion of composites: their bodies in place of their nodes.
+
+use crate::error::Result;
+use crate::ir::{Graph, Node, Rewriter, Type, subgraphs};
+use crate::ops::{Body, Lowering, OpDef, definition};
+use crate::tensor::Attrs;
+use crate::trace;
+use rustc_hash::FxHashMap;
+use std::borrow::Cow;
+use std::panic::Location;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Which composites of a graph are expanded.
+pub type Chosen<'a> = &'a dyn Fn(&Graph, &Node) -> bool;
+
+/// What determines the graph of a body: op, attributes, types of the operands.
+type Key = (u16, Attrs, Vec<Type>);
+
+/// The graph with the bodies of the chosen composites in place of their nodes, also in the graphs in it, and of
+/// those in bodies.
+///
+/// # Errors
+/// Those of ops of a body.
+pub fn expand_composites<'g>(graph: &'g Graph, chosen: Chosen<'_>) -> Result<Cow<'g, Graph>> {
+    let inner = subgraphs(graph);
+    let has = |graph: &Graph| graph.nodes().any(|(_, node)| body_of(graph, node, chosen).is_some());
+    if !inner.iter().any(|it| has(it)) {
+        return expand_own_composites(graph, chosen);
+    }
+    let mut done: FxHashMap<*const Graph, Arc<Graph>> = FxHashMap::default();
+    let with_done = |graph: &Graph, done: &FxHashMap<*const Graph, Arc<Graph>>| -> Result<Graph> {
+        let mut graph = graph.clone();
+        graph.map_regions(|it| done[&Arc::as_ptr(it)].clone());
+        expand_own_composites(&graph, chosen).map(Cow::into_owned)
+    };
+    for region in inner {
+        let expanded = with_done(region, &done)?;
+        done.insert(Arc::as_ptr(region), Arc::new(expanded));
+    }
+    with_done(graph, &done).map(Cow::Owned)
+}
+
+/// [`expand_composites`] of the nodes of a graph, without those of the graphs in it.
+///
+/// # Errors
+/// Those of ops of a body.
+pub fn expand_own_composites<'g>(graph: &'g Graph, chosen: Chosen<'_>) -> Result<Cow<'g, Graph>> {
+    let mut traced: FxHashMap<Key, Rc<Graph>> = FxHashMap::default();
+    let mut rewriter = Rewriter::new(graph);
+    for (_, node) in graph.nodes() {
+        let Some(body) = body_of(graph, node, chosen) else {
+            rewriter.keep();
+            continue;
+        };
+        let types: Vec<Type> = node.inputs.iter().map(|&it| graph.ty(it).clone()).collect();
+        let key = (node.op.number(), node.attrs.clone(), types);
+        let body = match traced.get(&key) {
+            Some(known) => known.clone(),
+            None => {
+                let made = Rc::new(trace_body(node, body, &key.2, chosen)?);
+                traced.insert(key, made.clone());
+                made
+            }
+        };
+        let operands = rewriter.operands(node);
+        let values = rewriter.splice_at(&body, &operands, node.location);
+        rewriter.replace(&values);
+    }
+    Ok(rewriter.finish())
+}
+
+/// The graph in which no composite is left that `refused` refuses to transform as one op.
+pub(super) fn transformable<'g>(graph: &'g Graph, refused: fn(&OpDef) -> bool) -> Result<Cow<'g, Graph>> {
+    expand_composites(graph, &|_, node| refused(definition(node.op)))
+}
+
+/// The body of a node that is a composite to expand.
+fn body_of(graph: &Graph, node: &Node, chosen: Chosen<'_>) -> Option<Body> {
+    match definition(node.op).lowering {
+        Lowering::Composite(body) if chosen(graph, node) => Some(body),
+        _ => None,
+    }
+}
+
+fn trace_body(node: &Node, body: Body, types: &[Type], chosen: Chosen<'_>) -> Result<Graph> {
+    let name = node.op.name();
+    let apply = |inputs: &[_]| Ok(body(&node.attrs, &inputs.iter().collect::<Vec<_>>()).into_vec());
+    let graph = trace::build(name, types, apply)
+        .map_err(|error| error.of_composite(name, node.location.unwrap_or_else(|| Location::caller())))?;
+    expand_composites(&graph, chosen).map(Cow::into_owned)
+}
