@@ -187,15 +187,16 @@ impl Error {
         self
     }
 
-    /// Makes it the error of a composite op, at the line of its call, of which an op of its body failed.
-    pub fn of_composite(mut self, op: &str, location: &'static Location<'static>) -> Self {
+    /// Makes it the error of a composite op, of which an op of the body failed; its line and its operands are those
+    /// of the composite, which are unknown here.
+    pub fn of_composite(mut self, op: &str) -> Self {
         let report = &mut *self.0;
         if let Some(inner) = report.op.replace(op.to_owned()).filter(|it| it != op) {
             report.message = format!("`{inner}`: {}", report.message);
+            report.operands.clear();
         }
-        report.operands.clear();
         report.within.clear();
-        (report.location, report.library) = (Some(location), None);
+        (report.location, report.library) = (None, None);
         self
     }
 

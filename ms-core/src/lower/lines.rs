@@ -47,6 +47,12 @@ pub fn line_of_node(graph: &Graph, number: u32) -> Option<Line> {
     nodes(graph).nth(number as usize)?.location
 }
 
+/// The name of the node of a traced graph with this number, if it is a composite: the step is of an op of its body.
+pub fn composite_of_node(graph: &Graph, number: u32) -> Option<&'static str> {
+    let node = nodes(graph).nth(number as usize)?;
+    matches!(definition(node.op).lowering, Lowering::Composite(_)).then(|| node.op.name())
+}
+
 /// Returns whether two graphs of the same content have the same source locations at all nodes that can fail
 /// at run time.
 pub fn refuse_at_the_same_lines(a: &Graph, b: &Graph) -> bool {

@@ -35,7 +35,7 @@ mod stage;
 mod stored;
 mod target;
 
-pub use lines::{line_of_node, refuse_at_the_same_lines};
+pub use lines::{composite_of_node, line_of_node, refuse_at_the_same_lines};
 pub use pipeline::{LowerOptions, lower, lower_traced};
 pub use plan::{
     Argument, Buffer, BufferId, Carry, IndexedAxis, KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Reuse,

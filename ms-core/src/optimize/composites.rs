@@ -64,7 +64,7 @@ mod tests {
     }
 
     fn kept() -> Vec<Kept> {
-        let dtypes = [DType::F16, DType::BF16, DType::F32, DType::F64];
+        let dtypes = [DType::F16, DType::BF16, DType::F32, DType::F64, DType::I32, DType::I64];
         let of = |def: &&'static OpDef| dtypes.map(|dtype| Kept { op: def.op(), dtype, strict: true });
         COMPOSITES.iter().flat_map(of).collect()
     }

@@ -87,6 +87,6 @@ fn trace_body(node: &Node, body: Body, types: &[Type], chosen: Chosen<'_>) -> Re
     let name = node.op.name();
     let apply = |inputs: &[_]| Ok(body(&node.attrs, &inputs.iter().collect::<Vec<_>>()).into_vec());
     let graph = trace::build(name, types, apply)
-        .map_err(|error| error.of_composite(name, node.location.unwrap_or_else(|| Location::caller())))?;
+        .map_err(|error| error.of_composite(name).at(node.location.unwrap_or_else(|| Location::caller())))?;
     expand_composites(&graph, chosen).map(Cow::into_owned)
 }

@@ -35,5 +35,8 @@ pub use statistics::*;
 pub use triangle::{diag, masked_fill, tril, triu};
 
 composites! {
-    nn::{ LOG_SOFTMAX, SOFTMAX };
+    nn::{
+        BATCH_NORM, CROSS_ENTROPY, DENSE, EMBEDDING, GELU, GELU_TANH, GROUP_NORM, INSTANCE_NORM, LAYER_NORM, LOG_SOFTMAX,
+        NLL_LOSS, RMS_NORM, SOFTMAX,
+    };
 }

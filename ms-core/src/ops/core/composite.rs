@@ -1,10 +1,13 @@
 //! Composites: ops whose meaning is the ops that a body applies.
 
 use super::reference::ReferenceDispatcher;
-use super::{Arrays, Domain, Types};
-use crate::error::{Code, Error, Result, abandon, collecting};
-use crate::tensor::{Array, Attrs, OpCall, Outputs, Tensor, Type, with_dispatcher};
-use smallvec::smallvec;
+use super::{Arrays, OpDef, Types, infer};
+use crate::error::{Code, Error, OrRaise, Result, abandon, collecting};
+use crate::ops::definition;
+use crate::tensor::{
+    Array, Attrs, Dispatcher, OpCall, Outputs, Parameter, Tensor, Traced, Type, apply, with_dispatcher,
+};
+use smallvec::SmallVec;
 use std::rc::Rc;
 
 /// The body of a composite: applies ops to the operands, which the type rule has accepted, and returns the
@@ -16,7 +19,7 @@ pub type Body = fn(&Attrs, &[&Tensor]) -> Outputs;
 /// # Errors
 /// Those of the ops, in the name of the composite.
 pub fn apply_body(call: &OpCall<'_>, body: Body) -> Result<Outputs> {
-    run(body, call.attrs, call.inputs).map_err(|error| error.of_composite(call.op.name(), call.location))
+    run(body, call.attrs, call.inputs).map_err(|error| error.of_composite(call.op.name()).at(call.location))
 }
 
 /// The results of the body of a composite on arrays, by the reference.
@@ -42,30 +45,73 @@ pub(in crate::ops) fn evaluate_composite(body: Body, attrs: &Attrs, inputs: &[&A
     evaluate_body_of(ReferenceDispatcher::Eval, body, attrs, inputs)
 }
 
-/// The type rule of a composite of one operand of floats, whose result is of its type.
+/// The type rule of a composite: the types of the results of its body.
 ///
 /// # Errors
-/// [`Code::DType`] for another dtype.
-pub(in crate::ops) fn same_float(x: &Type) -> Result<Types> {
-    check_float(x)?;
-    Ok(smallvec![x.clone()])
+/// Those of the type rules of its ops, in the name of the composite.
+pub(in crate::ops) fn infer_by_body(name: &str, body: Body, attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
+    let inputs: Vec<Tensor> = inputs.iter().map(|&it| of_type(it.clone())).collect();
+    let outputs = with_dispatcher(Rc::new(TypesOnly), || run(body, attrs, &inputs.iter().collect::<Vec<_>>()));
+    Ok(outputs.map_err(|error| error.of_composite(name))?.iter().map(Tensor::ty).collect())
 }
 
-/// Checks that an operand is of floats.
-///
-/// # Errors
-/// [`Code::DType`] otherwise.
-pub(in crate::ops) fn check_float(x: &Type) -> Result<()> {
-    if x.dtype.is_float() {
-        return Ok(());
+/// Applies ops to types.
+struct TypesOnly;
+
+/// A tensor without elements.
+fn of_type(ty: Type) -> Tensor {
+    let shape = ty.shape();
+    Tensor::from_traced(Traced { trace: 0, frame: 0, value: 0, ty, shape, poisoned: false })
+}
+
+impl Dispatcher for TypesOnly {
+    fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
+        let types: SmallVec<[Type; 3]> = call.inputs.iter().map(|it| it.ty()).collect();
+        let types: SmallVec<[&Type; 3]> = types.iter().collect();
+        let results = infer(definition(call.op), call.attrs, &[], &types).map_err(|error| error.at(call.location))?;
+        Ok(results.into_iter().map(of_type).collect())
     }
-    Err(Error::new(Code::DType, format!("takes floats, not {}", x.dtype)))
+
+    fn read_parameter(&self, parameter: &Parameter) -> Result<Tensor> {
+        Ok(of_type(parameter.load().ty()))
+    }
+
+    fn write_parameter(&self, parameter: &Parameter, _: &Tensor) -> Result<()> {
+        Err(Error::new(Code::Argument, format!("the body of a composite writes {parameter:?}")))
+    }
 }
 
-/// The operand as floats: bools and integers become f32.
+/// Applies a composite, and returns its first result.
 #[track_caller]
-pub(in crate::ops) fn to_float(x: &Tensor) -> Tensor {
-    crate::ops::cast(x, Domain::Float.convert(x.dtype()).expect("every dtype becomes a float"))
+pub(in crate::ops) fn first_result(def: &'static OpDef, attrs: &Attrs, inputs: &[&Tensor]) -> Tensor {
+    apply(def.op(), attrs, inputs).or_raise().swap_remove(0)
+}
+
+/// Declares the definition of a composite. Its type rule and its evaluation are those of the body. `finite` is
+/// [`OpDef::finite_derivatives`].
+macro_rules! composite {
+    (
+        $(#[$doc:meta])*
+        $def:ident = $number:literal: $name:literal, $attrs:expr;
+        body $body:expr;
+        derivative $derivative:expr, finite: $finite:expr;
+        $(effects $effects:expr;)?
+        batching $batching:expr;
+        samples $samples:expr;
+    ) => {
+        $(#[$doc])*
+        pub static $def: $crate::ops::OpDef = $crate::ops::OpDef {
+            info: $crate::tensor::OpInfo { number: $number, name: $name, attrs: $attrs },
+            infer: |attrs, inputs| $crate::ops::core::composite::infer_by_body($name, $body, attrs, inputs),
+            eval: |attrs, inputs| $crate::ops::core::composite::evaluate_composite($body, attrs, inputs),
+            derivative: $derivative,
+            finite_derivatives: $finite,
+            effects: $crate::ops::Effects::NONE$(.and($effects))?,
+            batching: $batching,
+            lowering: $crate::ops::Lowering::Composite($body),
+            samples: $samples,
+        };
+    };
 }
 
 fn run(body: Body, attrs: &Attrs, inputs: &[&Tensor]) -> Result<Outputs> {

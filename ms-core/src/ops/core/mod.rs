@@ -3,13 +3,14 @@
 #[macro_use]
 mod attributes;
 #[macro_use]
+pub(crate) mod composite;
+#[macro_use]
 mod poison;
 
 pub(crate) mod axis;
 mod batching;
 pub mod body;
 mod check;
-pub(crate) mod composite;
 mod control;
 mod def;
 mod effects;

@@ -2,7 +2,7 @@
 
 use crate::error::{Code, Error};
 use crate::ops::core::axis::refusal;
-use crate::ops::core::rules::{broadcast_dims, check_dims};
+use crate::ops::core::rules::broadcast_dims;
 use crate::ops::{
     Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, broadcast_to, cast, reshape, transpose,
 };
@@ -191,35 +191,6 @@ fn stacked(a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
         broadcast_to(x, shape)
     };
     Ok(product_of(&full(a, rows), &full(b, columns)))
-}
-
-/// A layer's product: `x Wᵀ + b` with `x` `[.., in]`, `weight` `[out, in]` and `bias` `[out]`.
-///
-/// # Panics
-/// Raises [`Code::Shape`] when sizes do not fit.
-///
-/// ```
-/// use ms_core::{ops, tensor};
-/// assert_eq!(ops::dense(tensor![[1., 2.]], tensor![[3., 4.]], Some(&tensor![1.])).to_vec::<f32>(), [12.]);
-/// ```
-#[track_caller]
-pub fn dense(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>) -> Tensor {
-    let weight = weight.as_tensor();
-    propagate_poison!(weight);
-    if weight.rank() != 2 {
-        let message = format!("the weight is {}, but has to have outputs and inputs", weight.ty());
-        return refused(refusal("dense", &[&x.as_tensor(), &weight], Code::Shape, message));
-    }
-    let outputs = weight.dims()[0];
-    let out = matmul(x, transpose(&*weight, 0, 1));
-    match bias {
-        Some(bias) => {
-            propagate_poison!(bias);
-            or_poison!(check_dims("dense", "bias", bias, &[outputs]));
-            crate::ops::add(&out, bias)
-        }
-        None => out,
-    }
 }
 
 impl Tensor {

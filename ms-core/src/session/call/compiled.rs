@@ -6,7 +6,9 @@ use super::symbolic::Sized;
 use crate::error::{Error, Result};
 use crate::exec::{self, Artifact, Backend, Executable};
 use crate::ir::{Graph, Precision, ValueId, canonical_bytes};
-use crate::lower::{LowerOptions, Plan, PlanNames, line_of_node, lower_traced, refuse_at_the_same_lines};
+use crate::lower::{
+    LowerOptions, Plan, PlanNames, composite_of_node, line_of_node, lower_traced, refuse_at_the_same_lines,
+};
 use crate::ops;
 use crate::optimize::PassContext;
 use crate::session::autodiff::tape::Tape;
@@ -351,7 +353,12 @@ impl Compiled {
 
     #[cold]
     fn located(&self, error: Error) -> Error {
-        error.located(|node| line_of_node(self.source.traced()?, node))
+        let Some(traced) = self.source.traced() else { return error };
+        let error = match error.report().node.and_then(|node| composite_of_node(traced, node)) {
+            Some(composite) => error.of_composite(composite),
+            None => error,
+        };
+        error.located(|node| line_of_node(traced, node))
     }
 
     /// This graph of symbolic sizes at the sizes of its inputs.

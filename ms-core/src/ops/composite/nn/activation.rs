@@ -1,9 +1,58 @@
 //! Activations.
 
 use crate::ops::core::rules::{Interval, check_divisor, check_interval};
-use crate::ops::{clamp, erfc, exp, expm1, log1p, maximum, minimum, select, sigmoid, tanh};
-use crate::tensor::{AsTensor, Tensor};
-use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
+use crate::ops::{
+    Batching, Derivative, Sample, SampleInput, clamp, erfc, exp, expm1, log1p, maximum, minimum, select, sigmoid, tanh,
+};
+use crate::tensor::{AsTensor, Attrs, DType, Tensor, apply1};
+use smallvec::smallvec;
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, FRAC_2_SQRT_PI};
+
+composite! {
+    /// `x Φ(x)` with the normal distribution function.
+    GELU = 820: "gelu", &[];
+    body |_, inputs| {
+        let x = inputs[0];
+        // Φ(x) = erfc(-x / sqrt 2) / 2, which is accurate where it is small.
+        smallvec![0.5 * x * erfc(x * -FRAC_1_SQRT_2)]
+    };
+    // Φ(x) + x φ(x), with the density φ(x) = e^(-x² / 2) / sqrt(2 pi)
+    derivative Derivative::Rule(|it| {
+        let x = &it.inputs[0];
+        let density = exp(x * x * -0.5) * (FRAC_1_SQRT_2 * FRAC_2_SQRT_PI / 2.0);
+        smallvec![Some(it.cotangent() * (0.5 * erfc(x * -FRAC_1_SQRT_2) + x * density))]
+    }), finite: true;
+    batching Batching::Rule(|it| it.apply(it.attrs, it.inputs));
+    samples samples;
+}
+
+composite! {
+    /// `x (1 + tanh u) / 2` with `u = sqrt(2 / pi) (x + 0.044715 x³)`.
+    GELU_TANH = 821: "gelu_tanh", &[];
+    body |_, inputs| {
+        let x = inputs[0];
+        let inner = FRAC_2_PI.sqrt() * (x + 0.044715 * x * x * x);
+        // (1 + tanh u) / 2 = 1 / (1 + e^-2u), which is accurate where it is small.
+        smallvec![x * sigmoid(inner * 2.0)]
+    };
+    // s + 2 x s (1 - s) u' with s = 1 / (1 + e^-2u). The factor s (1 - s) comes first: powers of x may be infinite
+    // where it is zero.
+    derivative Derivative::Rule(|it| {
+        let (x, root) = (&it.inputs[0], FRAC_2_PI.sqrt());
+        let s = sigmoid(root * (x + 0.044715 * x * x * x) * 2.0);
+        let slope = x * (&s * (1.0 - &s)) * (2.0 * root);
+        let cubic = 3.0 * 0.044715 * (&slope * x * x);
+        smallvec![Some(it.cotangent() * (s + slope + cubic))]
+    }), finite: true;
+    batching Batching::Rule(|it| it.apply(it.attrs, it.inputs));
+    samples samples;
+}
+
+fn samples() -> Vec<Sample> {
+    let of = |dtype, shape: &[usize]| Sample::new([SampleInput::of(dtype, shape, -3.0, 3.0)]);
+    let shapes = [of(DType::F32, &[3, 4]), of(DType::F32, &[]), of(DType::F32, &[0, 2])];
+    shapes.into_iter().chain([DType::F64, DType::F16, DType::BF16].map(|it| of(it, &[7]))).collect()
+}
 
 /// `x Φ(x)` with the normal distribution function (Hendrycks and Gimpel 2016, "Gaussian Error
 /// Linear Units").
@@ -14,9 +63,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 /// ```
 #[track_caller]
 pub fn gelu(x: impl AsTensor) -> Tensor {
-    let x = &*x.as_tensor();
-    // Φ(x) = erfc(-x / sqrt 2) / 2, which is accurate where it is small.
-    0.5 * x * erfc(x * -FRAC_1_SQRT_2)
+    apply1(GELU.op(), &Attrs::none(), &[&*x.as_tensor()])
 }
 
 /// [`gelu`] with the same paper's approximation by tanh.
@@ -27,10 +74,7 @@ pub fn gelu(x: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn gelu_tanh(x: impl AsTensor) -> Tensor {
-    let x = &*x.as_tensor();
-    let inner = FRAC_2_PI.sqrt() * (x + 0.044715 * x * x * x);
-    // (1 + tanh u) / 2 = 1 / (1 + e^-2u), which is accurate where it is small.
-    x * sigmoid(inner * 2.0)
+    apply1(GELU_TANH.op(), &Attrs::none(), &[&*x.as_tensor()])
 }
 
 /// `x / (1 + e^-x)`.

@@ -3,10 +3,14 @@
 use super::loss::Reduction;
 use super::softmax::log_softmax;
 use crate::error::{Code, Error};
+use crate::ops::core::composite::first_result;
 use crate::ops::core::rules::{Interval, check_dims, check_interval, may_equal};
 use crate::ops::primitive::class_index::existing;
-use crate::ops::{full_of, iota, mean, over_size, select, sum};
-use crate::tensor::{AsTensor, DType, Dim, Tensor, refused};
+use crate::ops::{
+    Batching, Derivative, Effects, OpDef, Sample, SampleInput, full_of, iota, mean, over_size, select, sum,
+};
+use crate::tensor::{AsTensor, Attrs, DType, Dim, Tensor, refused};
+use smallvec::smallvec;
 
 /// The cross entropy of logits with classes or distributions, and its options.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +23,57 @@ pub struct CrossEntropy {
     pub ignore_index: Option<i64>,
     /// The fraction of the target that is distributed evenly over all classes.
     pub label_smoothing: f64,
+}
+
+attributes! {
+    /// The attributes of [`CROSS_ENTROPY`] and [`NLL_LOSS`]: the position of the reduction in [`Reduction::ALL`],
+    /// whether examples of the class `ignore_index` are ignored, and the smoothing.
+    struct CrossEntropyAttrs { reduction: usize, ignored: bool, ignore_index: i64, label_smoothing: f64 }
+}
+
+composite! {
+    /// The cross entropy of logits with a target, with weights of classes if there is a third operand: see
+    /// [`CrossEntropy::of`].
+    CROSS_ENTROPY = 840: "cross_entropy", CrossEntropyAttrs::DECLARED;
+    body |attrs, inputs| {
+        let logs = log_softmax(inputs[0], class_axis(inputs[0]));
+        smallvec![CrossEntropy::of_node(attrs, inputs).losses("cross_entropy", &logs, inputs[1])]
+    };
+    derivative Derivative::Body, finite: false;
+    effects Effects::REFUSES;
+    batching Batching::Derived;
+    samples samples;
+}
+
+composite! {
+    /// The negative log-likelihood of a target, with weights of classes if there is a third operand: see
+    /// [`CrossEntropy::of_log_probabilities`].
+    NLL_LOSS = 841: "nll_loss", CrossEntropyAttrs::DECLARED;
+    body |attrs, inputs| smallvec![CrossEntropy::of_node(attrs, inputs).losses("nll_loss", inputs[0], inputs[1])];
+    derivative Derivative::Body, finite: false;
+    effects Effects::REFUSES;
+    batching Batching::Derived;
+    samples samples;
+}
+
+fn samples() -> Vec<Sample> {
+    let classes = |dtype, given: CrossEntropy, weighted: bool| {
+        let weight = weighted.then(|| SampleInput::of(dtype, &[4], 0.5, 1.5));
+        let inputs = [SampleInput::of(dtype, &[3, 4, 2], -2.0, 2.0), SampleInput::of(DType::I64, &[3, 2], 0.0, 3.0)];
+        Sample::new(inputs.into_iter().chain(weight)).attrs(given.attrs())
+    };
+    let smooth = |reduction| CrossEntropy { reduction, label_smoothing: 0.1, ..CrossEntropy::default() };
+    let ignoring = CrossEntropy { ignore_index: Some(1), ..CrossEntropy::default() };
+    let distributions = [SampleInput::f32(&[3, 4], -2.0, 2.0), SampleInput::f32(&[3, 4], 0.0, 1.0)];
+    let mut samples = vec![
+        classes(DType::F32, smooth(Reduction::None), true),
+        classes(DType::F32, ignoring, true),
+        Sample::new(distributions).attrs(smooth(Reduction::BatchMean).attrs()),
+    ];
+    samples.extend(
+        [DType::F32, DType::F64, DType::F16, DType::BF16].map(|it| classes(it, smooth(Reduction::Mean), false)),
+    );
+    samples
 }
 
 /// The mean negative log-likelihood of classes: see [`CrossEntropy::of_log_probabilities`].
@@ -54,27 +109,51 @@ impl CrossEntropy {
     /// class that does not exist, unless it is `ignore_index`.
     #[track_caller]
     pub fn of(&self, logits: impl AsTensor, target: impl AsTensor) -> Tensor {
-        let logits = &*logits.as_tensor();
-        propagate_poison!(logits);
-        self.with_name(log_softmax(logits, class_axis(logits)), &target.as_tensor(), "cross_entropy")
+        self.apply(&CROSS_ENTROPY, &logits.as_tensor(), &target.as_tensor())
     }
 
     /// [`CrossEntropy::of`] for logarithms of probabilities.
     #[track_caller]
     pub fn of_log_probabilities(&self, logs: impl AsTensor, target: impl AsTensor) -> Tensor {
-        self.with_name(&*logs.as_tensor(), &target.as_tensor(), "nll_loss")
+        self.apply(&NLL_LOSS, &logs.as_tensor(), &target.as_tensor())
     }
 
     #[track_caller]
-    fn with_name(&self, logs: impl AsTensor, target: &Tensor, name: &str) -> Tensor {
-        let logs = &*logs.as_tensor();
-        propagate_poison!(logs, target);
+    fn apply(&self, def: &'static OpDef, x: &Tensor, target: &Tensor) -> Tensor {
+        propagate_poison!(x, target);
+        if let Some(weight) = &self.weight {
+            propagate_poison!(weight);
+        }
+        if let Some(index) = self.ignore_index {
+            or_poison!(Dim::plain(index).map_err(|it| it.with_op(def.name())));
+        }
+        let operands: Vec<&Tensor> = [x, target].into_iter().chain(&self.weight).collect();
+        first_result(def, &self.attrs(), &operands)
+    }
+
+    fn attrs(&self) -> Attrs {
+        let (ignored, index) = (self.ignore_index.is_some(), self.ignore_index.unwrap_or(0));
+        CrossEntropyAttrs::attrs(self.reduction as usize, ignored, index, self.label_smoothing)
+    }
+
+    /// The losses of a node: those of logarithms of probabilities for its operands.
+    fn of_node(attrs: &Attrs, operands: &[&Tensor]) -> Self {
+        let it = CrossEntropyAttrs::of(attrs);
+        Self {
+            reduction: Reduction::ALL[it.reduction()],
+            weight: operands.get(2).map(|&it| it.clone()),
+            ignore_index: it.ignored().then(|| it.ignore_index()),
+            label_smoothing: it.label_smoothing(),
+        }
+    }
+
+    #[track_caller]
+    fn losses(&self, name: &str, logs: &Tensor, target: &Tensor) -> Tensor {
         let axis = class_axis(logs);
         let Some(&classes) = logs.dims().get(axis as usize) else {
             return refused(Error::new(Code::Shape, format!("{} has no axis of classes", logs.ty())).with_op(name));
         };
         if let Some(weight) = &self.weight {
-            propagate_poison!(weight);
             or_poison!(check_dims(name, "weight", weight, &[classes]));
         }
         or_poison!(check_interval(name, "label_smoothing", self.label_smoothing, &Interval::SHARE));
@@ -108,9 +187,6 @@ impl CrossEntropy {
         if !may_equal(&target.dims(), &wanted) {
             let message = format!("{} takes classes of shape {wanted:?}, not {}", logs.ty(), target.ty());
             return refused(Error::new(Code::Shape, message).with_op(name));
-        }
-        if let Some(index) = self.ignore_index {
-            or_poison!(Dim::plain(index).map_err(|it| it.with_op(name)));
         }
         let mut classes_of = existing(target, classes, self.ignore_index, name);
         // Checks that the numbers of classes agree.

@@ -2,8 +2,41 @@
 
 use crate::error::Code;
 use crate::ops::core::axis::refusal;
-use crate::ops::{expand_dims, gather, not_equal, select, stop_gradient};
-use crate::tensor::{AsTensor, Tensor, refused};
+use crate::ops::{
+    Batching, Derivative, Effects, Sample, SampleInput, expand_dims, gather, not_equal, select, stop_gradient,
+};
+use crate::tensor::{AsTensor, DType, Tensor, apply1, refused};
+use smallvec::smallvec;
+
+attributes! {
+    /// The attributes of [`EMBEDDING`]: whether a row has no gradient, and which.
+    struct EmbeddingAttrs { padded: bool, padding: usize }
+}
+
+composite! {
+    /// The rows of the second operand at the positions in the first one.
+    EMBEDDING = 850: "embedding", EmbeddingAttrs::DECLARED;
+    body |attrs, inputs| {
+        let (it, index) = (EmbeddingAttrs::of(attrs), inputs[0]);
+        let rows = gather(inputs[1], index, 0);
+        if !it.padded() {
+            return smallvec![rows];
+        }
+        let trained = expand_dims(not_equal(index, it.padding()), -1);
+        smallvec![select(trained, &rows, stop_gradient(&rows))]
+    };
+    derivative Derivative::Body, finite: true;
+    effects Effects::REFUSES;
+    batching Batching::Derived;
+    samples || {
+        let of = |dtype, index: DType, padded: bool| {
+            Sample::new([SampleInput::of(index, &[2, 3], 0.0, 3.0), SampleInput::of(dtype, &[4, 2], -2.0, 2.0)])
+                .attrs(EmbeddingAttrs::attrs(padded, 1usize))
+        };
+        let floats = [DType::F64, DType::F16, DType::BF16].map(|it| of(it, DType::I64, true));
+        [of(DType::F32, DType::I64, false), of(DType::F32, DType::I32, true)].into_iter().chain(floats).collect()
+    };
+}
 
 /// The rows of `table` `[rows, features]` at the positions in `index`, as a new last axis. The row
 /// `padding_idx` has no gradient.
@@ -29,12 +62,6 @@ pub fn embedding(index: impl AsTensor, table: impl AsTensor, padding_idx: Option
     {
         return refusal(Code::OutOfRange, format!("`padding_idx` is {padding}, but there are {rows} rows"));
     }
-    let rows = gather(&*table, &*index, 0);
-    match padding_idx {
-        None => rows,
-        Some(padding) => {
-            let trained = expand_dims(not_equal(&*index, padding), -1);
-            select(trained, &rows, stop_gradient(&rows))
-        }
-    }
+    let attrs = EmbeddingAttrs::attrs(padding_idx.is_some(), padding_idx.unwrap_or(0));
+    apply1(EMBEDDING.op(), &attrs, &[&*index, &*table])
 }

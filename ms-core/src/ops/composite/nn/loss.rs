@@ -22,6 +22,9 @@ pub enum Reduction {
 }
 
 impl Reduction {
+    /// All of them, by their numbers in attributes.
+    pub(super) const ALL: [Self; 4] = [Self::Mean, Self::Sum, Self::BatchMean, Self::None];
+
     /// Reduces the losses of examples or elements.
     #[track_caller]
     pub fn apply(self, losses: &Tensor) -> Tensor {

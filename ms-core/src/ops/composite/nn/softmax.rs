@@ -1,14 +1,12 @@
 //! Softmax and related ops, shifted by the largest entry to prevent overflow.
 
-use crate::error::Result;
-use crate::ops::core::axis::{named, stored_axis};
-use crate::ops::core::composite::{evaluate_composite, same_float, to_float};
+use crate::ops::core::axis::named;
 use crate::ops::primitive::reduction::axes_of;
 use crate::ops::{
-    AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, ReduceAxes, Sample, SampleInput, Types, exp, log, max,
-    normalize_axis, select, stop_gradient, sum,
+    AxisAttrs, Batching, Derivative, OpDef, ReduceAxes, Sample, SampleInput, exp, log, max, normalize_axis, select,
+    stop_gradient, sum,
 };
-use crate::tensor::{AsTensor, Attrs, DType, OpInfo, Outputs, Tensor, Type, apply1};
+use crate::tensor::{AsTensor, Attrs, DType, Outputs, Tensor, apply1};
 use smallvec::smallvec;
 
 /// The largest entries over axes, without gradient; zero where they are infinite, so that
@@ -22,39 +20,31 @@ fn shift(x: &Tensor, axes: impl ReduceAxes) -> Tensor {
     select(largest.isfinite(), &largest, 0.0)
 }
 
-/// `e^x / Σ e^x` along `axis`, of floats.
-pub static SOFTMAX: OpDef = OpDef {
-    info: OpInfo { number: 800, name: "softmax", attrs: AxisAttrs::DECLARED },
-    infer: same_along_axis,
-    eval: |attrs, inputs| evaluate_composite(softmax_body, attrs, inputs),
+composite! {
+    /// `e^x / Σ e^x` along `axis`.
+    SOFTMAX = 800: "softmax", AxisAttrs::DECLARED;
+    body softmax_body;
     // y (g - Σ g y)
-    derivative: Derivative::Rule(|it| {
+    derivative Derivative::Rule(|it| {
         let (y, g) = (&it.outputs[0], it.cotangent());
         smallvec![Some(y * (g - sum(g * y, axis_of(it.attrs), true)))]
-    }),
-    finite_derivatives: true,
-    effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
-    lowering: Lowering::Composite(softmax_body),
-    samples,
-};
+    }), finite: true;
+    batching Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs));
+    samples samples;
+}
 
-/// `x - log Σ e^x` along `axis`, of floats.
-pub static LOG_SOFTMAX: OpDef = OpDef {
-    info: OpInfo { number: 801, name: "log_softmax", attrs: AxisAttrs::DECLARED },
-    infer: same_along_axis,
-    eval: |attrs, inputs| evaluate_composite(log_softmax_body, attrs, inputs),
+composite! {
+    /// `x - log Σ e^x` along `axis`.
+    LOG_SOFTMAX = 801: "log_softmax", AxisAttrs::DECLARED;
+    body log_softmax_body;
     // g - e^y Σ g
-    derivative: Derivative::Rule(|it| {
+    derivative Derivative::Rule(|it| {
         let (y, g) = (&it.outputs[0], it.cotangent());
         smallvec![Some(g - exp(y) * sum(g, axis_of(it.attrs), true))]
-    }),
-    finite_derivatives: true,
-    effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
-    lowering: Lowering::Composite(log_softmax_body),
-    samples,
-};
+    }), finite: true;
+    batching Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs));
+    samples samples;
+}
 
 fn softmax_body(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
     let (x, axis) = (inputs[0], axis_of(attrs));
@@ -72,12 +62,6 @@ fn axis_of(attrs: &Attrs) -> usize {
     AxisAttrs::of(attrs).axis()
 }
 
-/// The type of the operand, of floats, which has the axis.
-fn same_along_axis(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
-    stored_axis(axis_of(attrs), inputs[0].rank())?;
-    same_float(inputs[0])
-}
-
 fn samples() -> Vec<Sample> {
     let sample = |dtype, shape: &[usize], axis: usize| {
         Sample::new([SampleInput::of(dtype, shape, -3.0, 3.0)]).attrs(AxisAttrs::attrs(axis))
@@ -87,12 +71,12 @@ fn samples() -> Vec<Sample> {
     shapes.chain([DType::F64, DType::F16, DType::BF16].map(|it| sample(it, &[2, 5], 1))).collect()
 }
 
-/// Applies a composite along an axis; bools and integers become f32 first.
+/// Applies a composite along an axis.
 #[track_caller]
 fn apply_along(def: &'static OpDef, x: &Tensor, axis: isize) -> Tensor {
     propagate_poison!(x);
     let axis = or_poison!(normalize_axis(axis, x.rank()).map_err(|it| named(def.name(), &[x], it)));
-    apply1(def.op(), &AxisAttrs::attrs(axis), &[&to_float(x)])
+    apply1(def.op(), &AxisAttrs::attrs(axis), &[x])
 }
 
 /// `e^x / Σ e^x` along an axis.

@@ -1,26 +1,25 @@
 //! Normalisations.
 
+mod composites;
+
+pub use composites::{BATCH_NORM, GROUP_NORM, INSTANCE_NORM, LAYER_NORM, RMS_NORM};
+
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::ops::core::axis::{named, normalize_axis};
+use crate::ops::core::composite::first_result;
 use crate::ops::core::rules::{Interval, check_dims, check_interval};
-use crate::ops::{assert_that, mean, rsqrt, size, var};
-use crate::tensor::{AsTensor, DType, Dim, Dims, Tensor, first_poisoned, refused};
+use crate::ops::{assert_that, mean, size, var};
+use crate::tensor::{AsTensor, DType, Dim, Tensor, first_poisoned, refused};
+use composites::{EpsAttrs, GroupNormAttrs, LayerNormAttrs, RmsNormAttrs};
 
-/// `x` with mean zero and variance one over `axes`: `(x - mean) / sqrt(variance + eps)`.
-#[track_caller]
-fn standardize(x: &Tensor, axes: &[isize], eps: f64) -> Tensor {
-    (x - mean(x, axes, true)) * rsqrt(var(x, axes, 0, true) + eps)
+/// An axis from which on a normalisation is; a negative one counts from the end.
+fn first_axis(op: &str, x: &Tensor, begin: isize) -> Result<usize> {
+    normalize_axis(begin, x.rank()).map_err(|it| named(op, &[x], it))
 }
 
-/// The axes from `begin` on, at least one; a negative one counts from the end.
-fn axes_from(op: &str, x: &Tensor, begin: isize) -> Result<Vec<isize>> {
-    let first = normalize_axis(begin, x.rank()).map_err(|it| named(op, &[x], it))?;
-    Ok((first as isize..x.rank() as isize).collect())
-}
-
-/// Checks that an operand has the shape of the last axes of `x`, or is a scalar.
-fn over_axes(op: &str, x: &Tensor, axes: &[isize], name: &str, operand: &Tensor) -> Result<()> {
-    if operand.rank() == 0 { Ok(()) } else { check_dims(op, name, operand, &x.dims()[x.rank() - axes.len()..]) }
+/// Checks that an operand has the shape of the axes of `x` from one on, or is a scalar.
+fn over_axes(op: &str, x: &Tensor, axis: usize, name: &str, operand: &Tensor) -> Result<()> {
+    if operand.rank() == 0 { Ok(()) } else { check_dims(op, name, operand, &x.dims()[axis..]) }
 }
 
 /// The channels of `x` `[n, c, ..]`; checks that operands have one entry for each.
@@ -47,6 +46,11 @@ fn check_count(op: &str, x: &Tensor, count: Dim) -> Result<()> {
         None => assert_that(size(count, DType::I64).gt(1), &format!("`{op}`: {needed}"), &[]),
     }
     Ok(())
+}
+
+/// The number of values of each channel of `x` `[n, c, ..]`.
+fn counted(x: &Tensor) -> Dim {
+    x.dims().iter().enumerate().filter(|it| it.0 != 1).map(|it| *it.1).product()
 }
 
 /// One entry per channel, of axis 1, aligned with a tensor of `rank`.
@@ -78,16 +82,15 @@ pub fn layer_norm(
     let x = &*x.as_tensor();
     propagate_poison!(x);
     or_poison!(check_interval("layer_norm", "eps", eps, &Interval::POSITIVE));
-    let axes = or_poison!(axes_from("layer_norm", x, begin_norm_axis));
+    let axis = or_poison!(first_axis("layer_norm", x, begin_norm_axis));
     for (name, it) in [("gamma", gamma), ("beta", beta)] {
         if let Some(it) = it {
             propagate_poison!(it);
-            or_poison!(over_axes("layer_norm", x, &axes, name, it));
+            or_poison!(over_axes("layer_norm", x, axis, name, it));
         }
     }
-    let normal = standardize(x, &axes, eps);
-    let scaled = gamma.map_or(normal.clone(), |gamma| normal * gamma);
-    beta.map_or(scaled.clone(), |beta| scaled + beta)
+    let operands: Vec<&Tensor> = [Some(x), gamma, beta].into_iter().flatten().collect();
+    first_result(&LAYER_NORM, &LayerNormAttrs::attrs(axis, eps, gamma.is_some()), &operands)
 }
 
 /// `x / sqrt(mean(x²) + eps) * gamma` over the axes from `begin_norm_axis` on (Zhang and Sennrich
@@ -105,9 +108,9 @@ pub fn rms_norm(x: impl AsTensor, gamma: impl AsTensor, begin_norm_axis: isize, 
     let (x, gamma) = (&*x.as_tensor(), &*gamma.as_tensor());
     propagate_poison!(x, gamma);
     or_poison!(check_interval("rms_norm", "eps", eps, &Interval::POSITIVE));
-    let axes = or_poison!(axes_from("rms_norm", x, begin_norm_axis));
-    or_poison!(over_axes("rms_norm", x, &axes, "gamma", gamma));
-    x * rsqrt(mean(x.square(), axes, true) + eps) * gamma
+    let axis = or_poison!(first_axis("rms_norm", x, begin_norm_axis));
+    or_poison!(over_axes("rms_norm", x, axis, "gamma", gamma));
+    first_result(&RMS_NORM, &RmsNormAttrs::attrs(axis, eps), &[x, gamma])
 }
 
 /// [`layer_norm`] over each of `groups` groups of channels of `x` `[n, c, ..]`, with a `gamma` and a
@@ -133,11 +136,7 @@ pub fn group_norm(x: impl AsTensor, groups: usize, gamma: impl AsTensor, beta: i
         let message = format!("`groups` is {groups}, but has to divide the {channels} channels");
         return refused(named("group_norm", &[x], Error::new(Code::Argument, message)));
     }
-    let dims = x.dims();
-    let rest: Dim = dims[1..].iter().copied().product();
-    let grouped = x.reshape((dims[0], groups, rest / groups));
-    let normal = standardize(&grouped, &[2], eps).reshape(dims);
-    normal * per_channel(gamma, x.rank()) + per_channel(beta, x.rank())
+    first_result(&GROUP_NORM, &GroupNormAttrs::attrs(groups, eps), &[x, gamma, beta])
 }
 
 /// [`group_norm`] of groups of one channel (Ulyanov et al. 2016, "Instance Normalization").
@@ -157,9 +156,7 @@ pub fn instance_norm(x: impl AsTensor, gamma: impl AsTensor, beta: impl AsTensor
     or_poison!(check_interval("instance_norm", "eps", eps, &Interval::POSITIVE));
     or_poison!(channels("instance_norm", x, &[("gamma", gamma), ("beta", beta)]));
     or_poison!(check_count("instance_norm", x, x.dims()[2..].iter().copied().product()));
-    let axes: Vec<isize> = (2..x.rank() as isize).collect();
-    let rank = x.rank();
-    standardize(x, &axes, eps) * per_channel(gamma, rank) + per_channel(beta, rank)
+    first_result(&INSTANCE_NORM, &EpsAttrs::attrs(eps), &[x, gamma, beta])
 }
 
 /// The mean and the variance of [`batch_norm`], with one entry per channel.
@@ -178,8 +175,7 @@ impl BatchStatistics {
     /// [`Code::Argument`] for channels of fewer than two values.
     #[track_caller]
     fn of(x: &Tensor, ddof: usize) -> Result<Self> {
-        let counted: Dims = x.dims().iter().enumerate().filter(|it| it.0 != 1).map(|it| *it.1).collect();
-        check_count("batch_norm", x, counted.iter().copied().product())?;
+        check_count("batch_norm", x, counted(x))?;
         let axes: Vec<isize> = (0..x.rank() as isize).filter(|&it| it != 1).collect();
         Ok(Self { mean: mean(x, &axes, false), var: var(x, &axes, ddof, false) })
     }
@@ -230,19 +226,16 @@ pub fn batch_norm(
     propagate_poison!(x, gamma, beta);
     or_poison!(check_interval("batch_norm", "eps", eps, &Interval::POSITIVE));
     or_poison!(channels("batch_norm", x, &[("gamma", gamma), ("beta", beta)]));
-    let of_x;
-    let statistics = match statistics {
-        Some(given) => {
-            propagate_poison!(&given.mean, &given.var);
-            or_poison!(channels("batch_norm", x, &[("mean", &given.mean), ("var", &given.var)]));
-            given
+    let operands = match statistics {
+        Some(BatchStatistics { mean, var }) => {
+            propagate_poison!(mean, var);
+            or_poison!(channels("batch_norm", x, &[("mean", mean), ("var", var)]));
+            vec![x, gamma, beta, mean, var]
         }
         None => {
-            of_x = or_poison!(BatchStatistics::of(x, 0));
-            &of_x
+            or_poison!(check_count("batch_norm", x, counted(x)));
+            vec![x, gamma, beta]
         }
     };
-    let scale = rsqrt(&statistics.var + eps) * gamma;
-    let rank = x.rank();
-    (x - per_channel(&statistics.mean, rank)) * per_channel(&scale, rank) + per_channel(beta, rank)
+    first_result(&BATCH_NORM, &EpsAttrs::attrs(eps), &operands)
 }

@@ -1,0 +1,71 @@
+//! Dense layers.
+
+use crate::error::Code;
+use crate::ops::core::axis::refusal;
+use crate::ops::core::composite::first_result;
+use crate::ops::core::rules::{check_dims, sum_to};
+use crate::ops::{Batching, Derivative, Sample, SampleInput, cast, matmul, reshape, transpose};
+use crate::tensor::{AsTensor, Attrs, DType, Dim, Tensor, refused};
+use smallvec::smallvec;
+
+composite! {
+    /// `x Wᵀ + b` with the operands `x` `[.., in]`, `W` `[out, in]`, and `b` `[out]` if there is one.
+    DENSE = 830: "dense", &[];
+    body |_, inputs| {
+        let out = matmul(inputs[0], transpose(inputs[1], 0, 1));
+        match inputs.get(2) {
+            Some(&bias) => smallvec![out + bias],
+            None => smallvec![out],
+        }
+    };
+    derivative Derivative::Rule(|it| {
+        let (g, x, weight) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
+        let to_x = it.needs[0].then(|| cast(matmul(g, weight), x.dtype()));
+        let to_weight = it.needs[1].then(|| cast(matmul(transpose(rows(g), 0, 1), rows(x)), weight.dtype()));
+        let to_bias = |bias: &Tensor| it.needs[2].then(|| cast(sum_to(g, bias), bias.dtype()));
+        [to_x, to_weight].into_iter().chain(it.inputs.get(2).map(to_bias)).collect()
+    }), finite: true;
+    batching Batching::Derived;
+    samples || {
+        let of = |dtype, shapes: &[&[usize]]| {
+            Sample::new(shapes.iter().map(|it| SampleInput::of(dtype, it, -2.0, 2.0)))
+        };
+        let dtypes = [DType::F32, DType::F64, DType::F16, DType::BF16].map(|it| of(it, &[&[3, 5], &[4, 5], &[4]]));
+        let others = [of(DType::F32, &[&[2, 3, 5], &[4, 5]]), of(DType::F32, &[&[5], &[2, 5], &[2]])];
+        dtypes.into_iter().chain(others).collect()
+    };
+}
+
+/// All rows `[rows, features]` of `[.., features]`.
+fn rows(x: &Tensor) -> Tensor {
+    let dims = x.dims();
+    let (&features, leading) = dims.split_last().expect("a product takes no scalars");
+    reshape(x, [leading.iter().copied().product::<Dim>(), features])
+}
+
+/// A layer's product: `x Wᵀ + b` with `x` `[.., in]`, `weight` `[out, in]` and `bias` `[out]`.
+///
+/// # Panics
+/// Raises [`Code::Shape`] when sizes do not fit.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::dense(tensor![[1., 2.]], tensor![[3., 4.]], Some(&tensor![1.])).to_vec::<f32>(), [12.]);
+/// ```
+#[track_caller]
+pub fn dense(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>) -> Tensor {
+    let weight = weight.as_tensor();
+    propagate_poison!(weight);
+    if weight.rank() != 2 {
+        let message = format!("the weight is {}, but has to have outputs and inputs", weight.ty());
+        return refused(refusal("dense", &[&x.as_tensor(), &weight], Code::Shape, message));
+    }
+    let x = x.as_tensor();
+    propagate_poison!(x);
+    if let Some(bias) = bias {
+        propagate_poison!(bias);
+        or_poison!(check_dims("dense", "bias", bias, &[weight.dims()[0]]));
+    }
+    let operands: Vec<&Tensor> = [Some(&*x), Some(&*weight), bias].into_iter().flatten().collect();
+    first_result(&DENSE, &Attrs::none(), &operands)
+}
