@@ -28,13 +28,19 @@ pub enum Convention {
 
 /// Fields of layers whose names differ: the layer, its field, its names in PyTorch and in MindSpore.
 /// A field without a name leaves no step in the path.
-const FIELDS: [(&str, &str, &str, &str); 8] = [
+const FIELDS: [(&str, &str, &str, &str); 14] = [
     ("BatchNorm", "gamma", "weight", "gamma"),
     ("BatchNorm", "beta", "bias", "beta"),
     ("BatchNorm", "moving_mean", "running_mean", "moving_mean"),
     ("BatchNorm", "moving_variance", "running_var", "moving_variance"),
     ("LayerNorm", "gamma", "weight", "gamma"),
     ("LayerNorm", "beta", "bias", "beta"),
+    ("RMSNorm", "gamma", "weight", "gamma"),
+    ("GroupNorm", "gamma", "weight", "gamma"),
+    ("GroupNorm", "beta", "bias", "beta"),
+    ("InstanceNorm", "gamma", "weight", "gamma"),
+    ("InstanceNorm", "beta", "bias", "beta"),
+    ("PReLU", "weight", "weight", "w"),
     ("Embedding", "table", "weight", "embedding_table"),
     ("Sequential", "layers", "", ""),
 ];

@@ -1,14 +1,15 @@
 //! Normalisation over the batch.
 
+use super::init::filled_parameter;
 use crate::prelude::*;
 use ms_core::error::OrRaise;
 use ms_core::ops::BatchStatistics;
 use ms_core::ops::rules::{Interval, check_interval};
 use ms_core::trace::Training;
 
-/// `(x - mean) / sqrt(variance + eps) * gamma + beta` per channel of `x` `[n, channels, ..]`
-/// ([`ops::batch_norm`]): with the statistics of the batch in training, which also update the
-/// running ones, and with the running ones in evaluation.
+/// `(x - mean) / sqrt(variance + eps) * gamma + beta` per channel of `x` `[n, channels, ..]`, with any
+/// number of further axes ([`ops::batch_norm`]): with the statistics of the batch in training, which also
+/// update the running ones, and with the running ones in evaluation.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -23,10 +24,10 @@ use ms_core::trace::Training;
 /// ```
 #[cell]
 pub struct BatchNorm {
-    /// `[channels]`, ones at first.
-    pub gamma: Parameter,
-    /// `[channels]`, zeros at first.
-    pub beta: Parameter,
+    /// `[channels]`, ones at first; `None` without an affine transform.
+    pub gamma: Option<Parameter>,
+    /// `[channels]`, zeros at first; `None` without an affine transform.
+    pub beta: Option<Parameter>,
     /// `[channels]`, zeros at first; a buffer, updated in training.
     pub moving_mean: Parameter,
     /// `[channels]`, ones at first; a buffer: for batches, the variance is divided by `n - 1`.
@@ -35,36 +36,60 @@ pub struct BatchNorm {
     pub momentum: f64,
     /// Added to the variance; positive and finite.
     pub eps: f64,
+    /// Whether the statistics are those of the batch, in training and in evaluation; `None`: those of the
+    /// batch in training only.
+    pub use_batch_statistics: Option<bool>,
     training: Training,
 }
 
-#[cell]
 impl BatchNorm {
     /// A layer for inputs of this many channels, with `momentum = 0.9` and `eps = 1e-5`.
+    #[track_caller]
     pub fn new(channels: usize) -> Self {
-        let filled = |value: f64| Parameter::init("", [channels], DType::F32, || Tensor::full([channels], value));
         let buffer = |value: f64| Parameter::buffer([channels], DType::F32, || Tensor::full([channels], value));
         Self {
-            gamma: filled(1.0),
-            beta: filled(0.0),
+            gamma: Some(filled_parameter(&[channels], 1.0)),
+            beta: Some(filled_parameter(&[channels], 0.0)),
             moving_mean: buffer(0.0),
             moving_variance: buffer(1.0),
             momentum: 0.9,
             eps: 1e-5,
+            use_batch_statistics: None,
             training: Training::default(),
         }
     }
 
+    /// Removes `gamma` and `beta`.
+    pub fn without_affine(self) -> Self {
+        Self { gamma: None, beta: None, ..self }
+    }
+
+    /// The factor and the summand of the normalised values.
+    #[track_caller]
+    fn affine(&self) -> (Tensor, Tensor) {
+        let or_filled = |it: &Option<Parameter>, value: f64| match it {
+            Some(it) => it.value(),
+            None => ops::full_like(self.moving_mean.value(), value),
+        };
+        (or_filled(&self.gamma, 1.0), or_filled(&self.beta, 0.0))
+    }
+}
+
+#[cell]
+impl BatchNorm {
     fn construct(&self, x: &Tensor) -> Tensor {
+        let (gamma, beta) = self.affine();
         let kept = BatchStatistics { mean: self.moving_mean.value(), var: self.moving_variance.value() };
-        if self.training.get() {
+        let of_batch = match self.use_batch_statistics {
+            Some(of_batch) => of_batch,
+            None => self.training.get(),
+        };
+        if of_batch && self.training.get() {
             check_interval("BatchNorm", "momentum", self.momentum, &Interval::SHARE).or_raise();
             let next = kept.updated(x, 1.0 - self.momentum);
-            self.moving_mean.set(&next.mean);
-            self.moving_variance.set(&next.var);
-            ops::batch_norm(x, &self.gamma, &self.beta, None, self.eps)
-        } else {
-            ops::batch_norm(x, &self.gamma, &self.beta, Some(&kept), self.eps)
+            self.moving_mean.set(&next.mean.cast(kept.mean.dtype()));
+            self.moving_variance.set(&next.var.cast(kept.var.dtype()));
         }
+        ops::batch_norm(x, gamma, beta, if of_batch { None } else { Some(&kept) }, self.eps)
     }
 }

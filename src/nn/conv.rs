@@ -1,63 +1,249 @@
 //! Convolution layers.
 
-use super::init::he_uniform_parameter;
+use super::init::uniform_parameter;
+use super::windows::{IntoPadding, PadMode, PaddingMode, Windows, both_sides, name_of, padded, sizes};
 use crate::prelude::*;
-use ms_core::error::OrRaise;
+use ms_core::error::{OrRaise, raise};
+use ms_core::ops::PerAxis;
 use ms_core::ops::rules::check_positive;
+use ms_core::{Code, Error};
 
-/// Cross-correlation of `x: [n, in, h, w]` with `weight: [out, in, kh, kw]`, plus a bias.
+/// [`Conv`] over one axis.
+pub type Conv1d = Conv<1>;
+/// [`Conv`] over two axes.
+pub type Conv2d = Conv<2>;
+/// [`Conv`] over three axes.
+pub type Conv3d = Conv<3>;
+/// [`ConvTranspose`] over one axis.
+pub type Conv1dTranspose = ConvTranspose<1>;
+/// [`ConvTranspose`] over two axes.
+pub type Conv2dTranspose = ConvTranspose<2>;
+/// [`ConvTranspose`] over three axes.
+pub type Conv3dTranspose = ConvTranspose<3>;
+
+/// Cross-correlation of `x` `[n, in, spatial..]` with `weight` `[out, in / groups, kernel..]`, plus a
+/// bias, over `N` spatial axes: [`Conv1d`], [`Conv2d`], [`Conv3d`].
+///
+/// ```
+/// use ms::prelude::*;
+/// let x = Tensor::ones([1, 4, 9, 9]);
+/// let same = nn::Conv2d::new(4, 8, 3).stride(2).pad_mode(nn::PadMode::Same);
+/// assert_eq!(same.call(&x).shape(), [1, 8, 5, 5]);
+/// let depthwise = nn::Conv2d::new(4, 8, [3, 5]).groups(4).padding([1, 2]).padding_mode(nn::PaddingMode::Reflect);
+/// assert_eq!(depthwise.call(&x).shape(), [1, 8, 9, 9]);
+/// ```
 #[cell]
-pub struct Conv2d {
-    /// `[out, in, kh, kw]`.
+pub struct Conv<const N: usize> {
+    /// `[out, in / groups, kernel..]`.
     pub weight: Parameter,
     /// `[out]`, or `None`.
     pub bias: Option<Parameter>,
-    stride: usize,
-    padding: usize,
+    inputs: usize,
+    outputs: usize,
+    groups: usize,
+    windows: Windows<N>,
+    padding_mode: PaddingMode,
+}
+
+/// The transposed convolution of `x` `[n, in, spatial..]` with `weight` `[in, out / groups, kernel..]`,
+/// plus a bias: the gradient of a [`Conv`] for its input. Along each axis the result has
+/// `(size - 1) stride - padding + dilation (kernel - 1) + 1 + output_padding` elements, and with
+/// [`PadMode::Same`] `size stride`.
+///
+/// ```
+/// use ms::prelude::*;
+/// let up = nn::Conv2dTranspose::new(4, 2, 3).stride(2).padding(1).output_padding(1);
+/// assert_eq!(up.call(&Tensor::ones([1, 4, 5, 5])).shape(), [1, 2, 10, 10]);
+/// ```
+#[cell]
+pub struct ConvTranspose<const N: usize> {
+    /// `[in, out / groups, kernel..]`.
+    pub weight: Parameter,
+    /// `[out]`, or `None`.
+    pub bias: Option<Parameter>,
+    inputs: usize,
+    outputs: usize,
+    groups: usize,
+    windows: Windows<N>,
+    output_padding: [usize; N],
+}
+
+/// The constructor and the options of a layer of `kind`, whose weights begin with these channels.
+macro_rules! options {
+    ($layer:ident, $kind:literal, |$inputs:ident, $outputs:ident, $groups:ident| $channels:expr, $rest:ident: $value:expr) => {
+        impl<const N: usize> $layer<N> {
+            const KIND: &'static str = $kind;
+
+            /// A layer with stride and dilation one, without padding, and with a bias; weight and bias are
+            /// uniform in `±1/sqrt(n)` for the number `n` of terms of an element of the result.
+            ///
+            /// # Panics
+            /// Raises [`Code::Argument`] for a kernel of size zero, or not of one size for each axis.
+            #[track_caller]
+            pub fn new(inputs: usize, outputs: usize, kernel: impl PerAxis) -> Self {
+                let kernel = sizes(Self::KIND, "kernel", kernel);
+                let (weight, bias) = Self::parameters(inputs, outputs, 1, kernel);
+                let windows = Windows::new(kernel);
+                Self { weight, bias: Some(bias), inputs, outputs, groups: 1, windows, $rest: $value }
+            }
+
+            fn shape_of_weight($inputs: usize, $outputs: usize, $groups: usize, kernel: [usize; N]) -> Vec<usize> {
+                let channels: [usize; 2] = $channels;
+                channels.into_iter().chain(kernel).collect()
+            }
+
+            /// A weight and a bias.
+            #[track_caller]
+            fn parameters(inputs: usize, outputs: usize, groups: usize, kernel: [usize; N]) -> (Parameter, Parameter) {
+                let shape = Self::shape_of_weight(inputs, outputs, groups, kernel);
+                let fan_in = shape[1..].iter().product();
+                (uniform_parameter(&shape, fan_in), uniform_parameter(&[outputs], fan_in))
+            }
+
+            /// Sets the stride: one number, or one for each axis.
+            ///
+            /// # Panics
+            /// Raises [`Code::Argument`] for a stride of zero.
+            #[track_caller]
+            pub fn stride(mut self, stride: impl PerAxis) -> Self {
+                self.windows.stride = sizes(Self::KIND, "stride", stride);
+                self
+            }
+
+            /// Sets the dilation, the distance of the elements under a kernel: one number, or one for
+            /// each axis.
+            ///
+            /// # Panics
+            /// Raises [`Code::Argument`] for a dilation of zero.
+            #[track_caller]
+            pub fn dilation(mut self, dilation: impl PerAxis) -> Self {
+                self.windows.dilation = sizes(Self::KIND, "dilation", dilation);
+                self
+            }
+
+            /// Sets the padding: one number, one for each axis, or a pair for each axis, before and behind.
+            pub fn padding(mut self, padding: impl IntoPadding<N>) -> Self {
+                self.windows.padding = padding.into_padding();
+                self.windows.pad_mode = PadMode::Pad;
+                self
+            }
+
+            /// Sets how much is padded.
+            pub fn pad_mode(mut self, pad_mode: PadMode) -> Self {
+                self.windows.pad_mode = pad_mode;
+                self
+            }
+
+            /// Divides the channels into groups, each with kernels of its own; makes new parameters.
+            ///
+            /// # Panics
+            /// Raises [`Code::Argument`] unless `groups` divides both numbers of channels.
+            #[track_caller]
+            pub fn groups(self, groups: usize) -> Self {
+                let (name, channels) = (name_of::<N>(Self::KIND), [self.inputs, self.outputs]);
+                check_positive(&name, "groups", groups).or_raise();
+                if channels.iter().any(|it| !it.is_multiple_of(groups)) {
+                    let message = format!("`groups` is {groups}, but has to divide {channels:?} channels");
+                    raise(Error::new(Code::Argument, message).with_op(name));
+                }
+                let (weight, bias) = Self::parameters(self.inputs, self.outputs, groups, self.windows.kernel);
+                Self { weight, bias: self.bias.is_some().then_some(bias), groups, ..self }
+            }
+
+            /// Removes the bias.
+            pub fn without_bias(self) -> Self {
+                Self { bias: None, ..self }
+            }
+
+            /// Sets the initial weight, a function of its shape; see [`init`](crate::nn::init). Options
+            /// that make new parameters come before it.
+            #[track_caller]
+            pub fn weight_init(self, init: impl FnOnce(&[usize]) -> Tensor) -> Self {
+                let shape = Self::shape_of_weight(self.inputs, self.outputs, self.groups, self.windows.kernel);
+                Self { weight: super::init::parameter(&shape, || init(&shape)), ..self }
+            }
+        }
+    };
+}
+
+options!(Conv, "Conv{}d", |inputs, outputs, groups| [outputs, inputs / groups], padding_mode: PaddingMode::Zeros);
+options!(ConvTranspose, "Conv{}dTranspose", |inputs, outputs, groups| [inputs, outputs / groups], output_padding: [0; N]);
+
+impl<const N: usize> Conv<N> {
+    /// Sets what is padded with.
+    pub fn padding_mode(self, padding_mode: PaddingMode) -> Self {
+        Self { padding_mode, ..self }
+    }
+
+    #[track_caller]
+    fn convolve(&self, x: &Tensor) -> Tensor {
+        let pads = self.windows.pads(Self::KIND, x);
+        let (both, rest, mode) = match self.padding_mode {
+            PaddingMode::Zeros => {
+                let (both, rest) = both_sides(pads);
+                (both, rest, ops::PadMode::Constant(0.into()))
+            }
+            PaddingMode::Reflect => ([0; N], pads, ops::PadMode::Reflect),
+            PaddingMode::Replicate => ([0; N], pads, ops::PadMode::Edge),
+            PaddingMode::Circular => ([0; N], pads, ops::PadMode::Wrap),
+        };
+        let options = ops::ConvOptions::new(N).stride(self.windows.stride).dilation(self.windows.dilation);
+        let bias = self.bias.as_ref().map(Parameter::value);
+        ops::conv(padded(x, rest, mode), &self.weight, bias.as_ref(), &options.padding(both).groups(self.groups))
+    }
 }
 
 #[cell]
-impl Conv2d {
-    /// A layer with a square kernel, stride one, no padding, and a bias; weight and bias are
-    /// uniform in `±1/sqrt(in kh kw)`.
-    ///
-    /// # Panics
-    /// Raises [`ms_core::Code::Argument`] for a kernel of size zero.
-    #[track_caller]
-    pub fn new(inputs: usize, outputs: usize, kernel: usize) -> Self {
-        check_positive("Conv2d", "kernel", kernel).or_raise();
-        let fan_in = inputs * kernel * kernel;
-        Self {
-            weight: he_uniform_parameter(&[outputs, inputs, kernel, kernel], fan_in),
-            bias: Some(he_uniform_parameter(&[outputs], fan_in)),
-            stride: 1,
-            padding: 0,
-        }
-    }
-
-    /// Sets the stride.
-    ///
-    /// # Panics
-    /// Raises [`ms_core::Code::Argument`] for a stride of zero.
-    #[track_caller]
-    pub fn stride(self, stride: usize) -> Self {
-        check_positive("Conv2d", "stride", stride).or_raise();
-        Self { stride, ..self }
-    }
-
-    /// Sets the number of zeros on every side.
-    pub fn padding(self, padding: usize) -> Self {
-        Self { padding, ..self }
-    }
-
-    /// Removes the bias.
-    pub fn without_bias(self) -> Self {
-        Self { bias: None, ..self }
-    }
-
+impl<const N: usize> Conv<N> {
     fn construct(&self, x: &Tensor) -> Tensor {
-        let options = ops::ConvOptions::new(2).stride(self.stride).padding(self.padding);
+        self.convolve(x)
+    }
+}
+
+impl<const N: usize> ConvTranspose<N> {
+    /// Sets the number of further elements behind the last one: one number, or one for each axis, below
+    /// the stride or the dilation.
+    ///
+    /// # Panics
+    /// Raises [`Code::Argument`] for another number of axes.
+    #[track_caller]
+    pub fn output_padding(self, output_padding: impl PerAxis) -> Self {
+        let list = output_padding.per_axis(N);
+        let Ok(output_padding) = <[usize; N]>::try_from(&list[..]) else {
+            let message = format!("`output_padding` has {} numbers for {N} axes", list.len());
+            raise(Error::new(Code::Argument, message).with_op(name_of::<N>(Self::KIND)));
+        };
+        Self { output_padding, ..self }
+    }
+
+    #[track_caller]
+    fn convolve(&self, x: &Tensor) -> Tensor {
+        let Windows { kernel, stride, dilation, pad_mode, padding } = self.windows;
+        let reach: [usize; N] = std::array::from_fn(|axis| dilation[axis] * (kernel[axis] - 1) + 1);
+        let (pads, extra) = match pad_mode {
+            PadMode::Valid => ([(0, 0); N], self.output_padding),
+            PadMode::Pad => (padding, self.output_padding),
+            PadMode::Same => {
+                let all = |axis: usize| reach[axis].saturating_sub(stride[axis]);
+                let extra = std::array::from_fn(|axis| stride[axis].saturating_sub(reach[axis]));
+                (std::array::from_fn(|axis| (all(axis) / 2, all(axis) - all(axis) / 2)), extra)
+            }
+        };
+        let (both, rest) = both_sides(pads);
+        let options = ops::ConvOptions::new(N).stride(stride).dilation(dilation).padding(both).groups(self.groups);
         let bias = self.bias.as_ref().map(Parameter::value);
-        ops::conv2d(x, &self.weight, bias.as_ref(), &options)
+        let out = ops::conv_transpose(x, &self.weight, bias.as_ref(), &options, extra);
+        // What is padded on one side only is left out of the result.
+        rest.iter().enumerate().filter(|it| *it.1 != (0, 0)).fold(out, |out, (axis, &(before, behind))| {
+            let left = out.dim(axis as isize + 2) - (before + behind);
+            ops::gather(&out, ops::arange(left) + before as i64, axis as isize + 2)
+        })
+    }
+}
+
+#[cell]
+impl<const N: usize> ConvTranspose<N> {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        self.convolve(x)
     }
 }

@@ -1,6 +1,6 @@
-//! The fully connected layer.
+//! The fully connected layer, and the bilinear one.
 
-use super::init::he_uniform_parameter;
+use super::init::{parameter, uniform_parameter};
 use crate::prelude::*;
 
 /// `y = x Wᵀ + b`, where `x` is `[.., in]` and `y` is `[.., out]`.
@@ -18,23 +18,84 @@ pub struct Dense {
     pub bias: Option<Parameter>,
 }
 
-#[cell]
 impl Dense {
     /// A layer with a bias; weight and bias are uniform in `±1/sqrt(inputs)`.
+    #[track_caller]
     pub fn new(inputs: usize, outputs: usize) -> Self {
         Self {
-            weight: he_uniform_parameter(&[outputs, inputs], inputs),
-            bias: Some(he_uniform_parameter(&[outputs], inputs)),
+            weight: uniform_parameter(&[outputs, inputs], inputs),
+            bias: Some(uniform_parameter(&[outputs], inputs)),
         }
     }
 
     /// A layer without a bias.
+    #[track_caller]
     pub fn without_bias(inputs: usize, outputs: usize) -> Self {
-        Self { weight: he_uniform_parameter(&[outputs, inputs], inputs), bias: None }
+        Self { weight: uniform_parameter(&[outputs, inputs], inputs), bias: None }
     }
 
+    /// Sets the initial weight, a function of its shape; see [`init`](crate::nn::init).
+    #[track_caller]
+    pub fn weight_init(self, init: impl FnOnce(&[usize]) -> Tensor) -> Self {
+        let shape = self.weight.load().shape().to_vec();
+        Self { weight: parameter(&shape, || init(&shape)), ..self }
+    }
+
+    /// Sets the initial bias, a function of its shape.
+    #[track_caller]
+    pub fn bias_init(self, init: impl FnOnce(&[usize]) -> Tensor) -> Self {
+        let shape = [self.weight.load().shape()[0]];
+        Self { bias: Some(parameter(&shape, || init(&shape))), ..self }
+    }
+}
+
+#[cell]
+impl Dense {
     fn construct(&self, x: &Tensor) -> Tensor {
         let bias = self.bias.as_ref().map(Parameter::value);
         ops::dense(x, &self.weight, bias.as_ref())
+    }
+}
+
+/// `y = x1ᵀ W x2 + b` for each output, where `x1` is `[.., in1]`, `x2` is `[.., in2]` and `y` is
+/// `[.., out]`.
+///
+/// ```
+/// use ms::prelude::*;
+/// let layer = nn::BiDense::new(3, 4, 2);
+/// assert_eq!(layer.call(&Tensor::ones([5, 3]), &Tensor::ones([5, 4])).shape(), [5, 2]);
+/// ```
+#[cell]
+pub struct BiDense {
+    /// `[out, in1, in2]`.
+    pub weight: Parameter,
+    /// `[out]`, or `None`.
+    pub bias: Option<Parameter>,
+}
+
+impl BiDense {
+    /// A layer with a bias; weight and bias are uniform in `±1/sqrt(inputs1)`.
+    #[track_caller]
+    pub fn new(inputs1: usize, inputs2: usize, outputs: usize) -> Self {
+        Self {
+            weight: uniform_parameter(&[outputs, inputs1, inputs2], inputs1),
+            bias: Some(uniform_parameter(&[outputs], inputs1)),
+        }
+    }
+
+    /// Removes the bias.
+    pub fn without_bias(self) -> Self {
+        Self { bias: None, ..self }
+    }
+}
+
+#[cell]
+impl BiDense {
+    fn construct(&self, x1: &Tensor, x2: &Tensor) -> Tensor {
+        let y = ops::einsum("...i,oij,...j->...o", &[x1.clone(), self.weight.value(), x2.clone()]);
+        match &self.bias {
+            Some(bias) => y + bias,
+            None => y,
+        }
     }
 }

@@ -1,9 +1,11 @@
 //! Dropout.
 
 use crate::prelude::*;
-use ms_core::error::OrRaise;
+use ms_core::error::{OrRaise, raise};
 use ms_core::ops::rules::{Interval, check_interval};
+use ms_core::tensor::Dim;
 use ms_core::trace::Training;
+use ms_core::{Code, Error};
 
 /// In training each element is zero with probability `p`, and the others are scaled by
 /// `1 / (1 - p)`; in evaluation, the identity.
@@ -14,7 +16,6 @@ pub struct Dropout {
     training: Training,
 }
 
-#[cell]
 impl Dropout {
     /// Drops with probability `p`, which is at least zero and less than one.
     ///
@@ -26,7 +27,72 @@ impl Dropout {
         Self { p, training: Training::default() }
     }
 
+    /// Whether a call drops anything.
+    pub(super) fn is_active(&self) -> bool {
+        self.training.get() && self.p > 0.0
+    }
+}
+
+#[cell]
+impl Dropout {
     fn construct(&self, x: &Tensor) -> Tensor {
-        if self.training.get() { ops::dropout(x, self.p) } else { x.clone() }
+        if self.is_active() { ops::dropout(x, self.p) } else { x.clone() }
+    }
+}
+
+/// [`ChannelDropout`] over one spatial axis.
+pub type Dropout1d = ChannelDropout<1>;
+/// [`ChannelDropout`] over two spatial axes.
+pub type Dropout2d = ChannelDropout<2>;
+/// [`ChannelDropout`] over three spatial axes.
+pub type Dropout3d = ChannelDropout<3>;
+
+/// In training each channel of each example of `x` `[n, channels, spatial..]` is zero with probability
+/// `p`, and the others are scaled by `1 / (1 - p)`; in evaluation, the identity (Tompson et al. 2015,
+/// "Efficient Object Localization Using Convolutional Networks").
+///
+/// ```
+/// use ms::prelude::*;
+/// let y = nn::Dropout2d::new(0.5).call(&Tensor::ones([4, 8, 2, 3]));
+/// let (low, high) = (y.min([2, 3], false), y.max([2, 3], false));
+/// assert_eq!(low.to_vec::<f32>(), high.to_vec::<f32>());
+/// ```
+#[cell]
+#[derive(Clone)]
+pub struct ChannelDropout<const N: usize> {
+    p: f64,
+    training: Training,
+}
+
+impl<const N: usize> ChannelDropout<N> {
+    /// Drops with probability `p`, which is at least zero and less than one.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] for another `p`.
+    #[track_caller]
+    pub fn new(p: f64) -> Self {
+        check_interval(&format!("Dropout{N}d"), "p", p, &Interval::DECAY).or_raise();
+        Self { p, training: Training::default() }
+    }
+
+    #[track_caller]
+    fn drop_channels(&self, x: &Tensor) -> Tensor {
+        let mut dims = x.dims();
+        if dims.len() != N + 2 {
+            let message = format!("{} does not have a batch, channels and {N} spatial axes", x.ty());
+            raise(Error::new(Code::Shape, message).with_op(format!("Dropout{N}d")));
+        }
+        if !self.training.get() || self.p == 0.0 {
+            return x.clone();
+        }
+        dims[2..].fill(Dim::new(1));
+        x * ops::dropout(Tensor::ones_of(dims, x.dtype()), self.p)
+    }
+}
+
+#[cell]
+impl<const N: usize> ChannelDropout<N> {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        self.drop_channels(x)
     }
 }

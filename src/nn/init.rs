@@ -1,18 +1,273 @@
 //! Initial values of parameters.
+//!
+//! Every function takes a shape whose first two axes are outputs and inputs, as the weights of
+//! layers have: `[out, in]`, or `[out, in, kernel..]`. Layers take one as a function of the shape:
+//!
+//! ```
+//! use ms::prelude::*;
+//! use ms::nn::init::{self, Fan, Gain};
+//! let hidden = nn::Dense::new(8, 8).weight_init(|shape| init::he_normal(shape, Gain::ReLU, Fan::In));
+//! let head = nn::Dense::new(8, 2).weight_init(|shape| init::orthogonal(shape, 1.0));
+//! # let _ = (hidden, head);
+//! ```
 
+use ms_core::error::{OrRaise, raise};
+use ms_core::ops::rules::{Interval, check_interval, check_positive};
 use ms_core::tensor::IntoShape;
-use ms_core::{Parameter, Tensor, random};
+use ms_core::{Code, DType, Error, Parameter, Tensor, ops, random};
 
-/// Uniform in `[-1/sqrt(fan_in), 1/sqrt(fan_in))`: the He initialisation with slope `sqrt(5)`
-/// that PyTorch and MindSpore use for dense and convolution layers (He et al. 2015, "Delving Deep
-/// into Rectifiers", §2.2).
-pub fn he_uniform(shape: impl IntoShape, fan_in: usize) -> Tensor {
+/// The numbers of inputs and outputs of a weight: the product of the axis and of the kernel.
+///
+/// # Panics
+/// Raises [`Code::Shape`] for fewer than two axes.
+#[track_caller]
+pub fn fans(shape: &[usize]) -> (usize, usize) {
+    let [outputs, inputs, kernel @ ..] = shape else {
+        let message = format!("a weight of shape {shape:?} has no axes of outputs and inputs");
+        raise(Error::new(Code::Shape, message).with_op("initializer"));
+    };
+    let taps: usize = kernel.iter().product();
+    (inputs * taps, outputs * taps)
+}
+
+/// What the variance of a weight is divided by, so that the one of results, of gradients, or neither
+/// grows from layer to layer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fan {
+    /// The number of inputs.
+    In,
+    /// The number of outputs.
+    Out,
+    /// The mean of both.
+    Average,
+}
+
+impl Fan {
+    #[track_caller]
+    fn of(self, shape: &[usize]) -> f64 {
+        let (inputs, outputs) = fans(shape);
+        let fan = match self {
+            Self::In => inputs as f64,
+            Self::Out => outputs as f64,
+            Self::Average => (inputs + outputs) as f64 / 2.0,
+        };
+        fan.max(1.0)
+    }
+}
+
+/// The activation after a layer, for the factor of the standard deviation that keeps the variance.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Gain {
+    /// None, or a sigmoid: 1.
+    Linear,
+    /// The hyperbolic tangent: 5/3.
+    Tanh,
+    /// `max(x, 0)`: the square root of 2.
+    ReLU,
+    /// A leaky one with this slope: `sqrt(2 / (1 + slope²))`.
+    LeakyReLU(f64),
+    /// The self-normalising one: 3/4.
+    SELU,
+}
+
+impl Gain {
+    /// The factor; PyTorch's `calculate_gain`.
+    pub fn value(self) -> f64 {
+        match self {
+            Self::Linear => 1.0,
+            Self::Tanh => 5.0 / 3.0,
+            Self::ReLU => 2f64.sqrt(),
+            Self::LeakyReLU(slope) => (2.0 / (1.0 + slope * slope)).sqrt(),
+            Self::SELU => 0.75,
+        }
+    }
+}
+
+/// Uniform with the standard deviation `deviation`.
+#[track_caller]
+fn uniform_with(shape: &[usize], deviation: f64) -> Tensor {
+    let bound = 3f64.sqrt() * deviation;
+    random::uniform(shape, -bound, bound)
+}
+
+/// Uniform with the variance `2 gain² / (inputs + outputs)` (Glorot and Bengio 2010, "Understanding
+/// the Difficulty of Training Deep Feedforward Neural Networks").
+///
+/// ```
+/// use ms::nn::init;
+/// let bound = (6.0f32 / 20.0).sqrt();
+/// assert!(init::xavier_uniform(&[8, 12], 1.0).to_vec::<f32>().iter().all(|it| it.abs() <= bound));
+/// ```
+///
+/// # Panics
+/// Raises [`Code::Shape`] for fewer than two axes.
+#[track_caller]
+pub fn xavier_uniform(shape: &[usize], gain: f64) -> Tensor {
+    uniform_with(shape, gain / Fan::Average.of(shape).sqrt())
+}
+
+/// Normal with the variance of [`xavier_uniform`].
+///
+/// # Panics
+/// As [`xavier_uniform`].
+#[track_caller]
+pub fn xavier_normal(shape: &[usize], gain: f64) -> Tensor {
+    random::normal(shape, 0.0, gain / Fan::Average.of(shape).sqrt())
+}
+
+/// Uniform with the variance `gain² / fan` (He et al. 2015, "Delving Deep into Rectifiers"); PyTorch's
+/// `kaiming_uniform_`.
+///
+/// # Panics
+/// As [`xavier_uniform`].
+#[track_caller]
+pub fn he_uniform(shape: &[usize], gain: Gain, fan: Fan) -> Tensor {
+    uniform_with(shape, gain.value() / fan.of(shape).sqrt())
+}
+
+/// Normal with the variance of [`he_uniform`].
+///
+/// # Panics
+/// As [`xavier_uniform`].
+#[track_caller]
+pub fn he_normal(shape: &[usize], gain: Gain, fan: Fan) -> Tensor {
+    random::normal(shape, 0.0, gain.value() / fan.of(shape).sqrt())
+}
+
+/// Normal with mean and standard deviation, without the numbers outside of `low..=high`, which are drawn
+/// again.
+///
+/// ```
+/// use ms::nn::init;
+/// let x = init::truncated_normal([100], 0.0, 1.0, -0.5, 2.0);
+/// assert!(x.to_vec::<f32>().iter().all(|it| (-0.5..=2.0).contains(it)));
+/// ```
+///
+/// # Panics
+/// Raises [`Code::Argument`] for a deviation that is not positive, and unless the interval holds one
+/// in a hundred numbers of the normal distribution.
+#[track_caller]
+pub fn truncated_normal(shape: impl IntoShape, mean: f64, std: f64, low: f64, high: f64) -> Tensor {
+    check_interval("truncated_normal", "std", std, &Interval::POSITIVE).or_raise();
+    let below = |bound: f64| Tensor::from((mean - bound) / (std * 2f64.sqrt()));
+    let share = 0.5 * (ops::erfc(below(high)) - ops::erfc(below(low))).item::<f64>();
+    if share.is_nan() || share < 0.01 {
+        let message = format!("of a normal distribution, {low}..={high} holds a share of {share} only");
+        raise(Error::new(Code::Argument, message).with_op("truncated_normal"));
+    }
+    let shape = shape.into_shape();
+    let mut x = random::normal(&shape, mean, std);
+    loop {
+        let outside = ops::logical_or(x.lt(low), x.gt(high));
+        if !outside.any((), false).item::<bool>() {
+            return x;
+        }
+        x = ops::select(&outside, random::normal(&shape, mean, std), &x);
+    }
+}
+
+/// `gain` times a matrix with orthonormal rows, or columns if there are fewer of them, uniformly
+/// distributed; all axes but the first are flattened (Saxe et al. 2014, "Exact Solutions to the Nonlinear
+/// Dynamics of Learning in Deep Linear Neural Networks").
+///
+/// ```
+/// use ms::{nn::init, ops};
+/// let q = init::orthogonal(&[3, 5], 2.0);
+/// let gram = ops::matmul(&q, q.permute([1, 0]));
+/// assert!((gram - ops::eye(3) * 4.0).abs().max((), false).item::<f32>() < 1e-5);
+/// ```
+///
+/// # Panics
+/// As [`xavier_uniform`].
+#[track_caller]
+pub fn orthogonal(shape: &[usize], gain: f64) -> Tensor {
+    fans(shape);
+    let (rows, columns) = (shape[0], shape[1..].iter().product::<usize>());
+    let (count, size) = (rows.min(columns), rows.max(columns));
+    let numbers = random::default_generator().normal_of([count, size], 0.0, 1.0, DType::F64).to_vec::<f64>();
+    let mut basis: Vec<Vec<f64>> = Vec::with_capacity(count);
+    for row in numbers.chunks(size.max(1)) {
+        let mut row = row.to_vec();
+        // Twice, since one projection leaves errors as large as the part that it takes away.
+        for other in basis.iter().chain(&basis) {
+            let dot: f64 = row.iter().zip(other).map(|(a, b)| a * b).sum();
+            row.iter_mut().zip(other).for_each(|(a, b)| *a -= dot * b);
+        }
+        let norm = row.iter().map(|it| it * it).sum::<f64>().sqrt();
+        row.iter_mut().for_each(|it| *it /= norm);
+        basis.push(row);
+    }
+    let all: Vec<f32> = basis.iter().flatten().map(|it| (it * gain) as f32).collect();
+    let matrix = Tensor::from_slice([count, size], &all);
+    let matrix = if rows > columns { matrix.permute([1, 0]) } else { matrix };
+    matrix.reshape(shape)
+}
+
+/// Normal with mean zero, and in each column a share of `sparsity` zeros (Martens 2010, "Deep Learning
+/// via Hessian-free Optimization").
+///
+/// # Panics
+/// Raises [`Code::Shape`] unless there are two axes, [`Code::Argument`] unless `sparsity` is from 0 to 1
+/// and for an invalid deviation.
+#[track_caller]
+pub fn sparse(shape: [usize; 2], sparsity: f64, std: f64) -> Tensor {
+    check_interval("sparse", "sparsity", sparsity, &Interval::SHARE).or_raise();
+    let zeros = (sparsity * shape[0] as f64).ceil() as i64;
+    let order = ops::argsort(random::uniform(shape, 0.0, 1.0), 0, false);
+    ops::select(order.ge(zeros), random::normal(shape, 0.0, std), 0.0)
+}
+
+/// The weight of a convolution `[out, in, kernel..]` that returns its input in each of its groups: ones
+/// at the centre of the kernel.
+///
+/// ```
+/// use ms::prelude::*;
+/// let same = nn::Conv1d::new(2, 2, 3).padding(1).without_bias().weight_init(|it| nn::init::dirac(it, 1));
+/// let x = tensor![[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]];
+/// assert_eq!(same.call(&x).to_vec::<f32>(), x.to_vec::<f32>());
+/// ```
+///
+/// # Panics
+/// Raises [`Code::Shape`] unless there are a kernel and a number of outputs that `groups` divides.
+#[track_caller]
+pub fn dirac(shape: &[usize], groups: usize) -> Tensor {
+    check_positive("dirac", "groups", groups).or_raise();
+    if shape.len() < 3 || !shape[0].is_multiple_of(groups) {
+        let message = format!("a weight of shape {shape:?} is no convolution of {groups} groups");
+        raise(Error::new(Code::Shape, message).with_op("dirac"));
+    }
+    let each = shape[0] / groups;
+    let (taps, centre) = shape[2..].iter().fold((1, 0), |(all, at), &it| (all * it, at * it + it / 2));
+    let mut numbers = vec![0f32; shape.iter().product()];
+    for output in 0..shape[0] {
+        if output % each < shape[1] {
+            numbers[(output * shape[1] + output % each) * taps + centre] = 1.0;
+        }
+    }
+    Tensor::from_slice(shape, &numbers)
+}
+
+/// Uniform in `±1/sqrt(fan_in)`, which PyTorch and MindSpore use for dense, convolution and recurrent
+/// layers: [`he_uniform`] after a leaky activation with the slope `sqrt(5)`.
+pub(super) fn default_uniform(shape: &[usize], fan_in: usize) -> Tensor {
     let bound = 1.0 / (fan_in.max(1) as f64).sqrt();
     random::uniform(shape, -bound, bound)
 }
 
-/// A trainable f32 parameter with [`he_uniform`] values.
+/// A trainable f32 parameter with values of [`default_uniform`].
 #[track_caller]
-pub fn he_uniform_parameter(shape: &[usize], fan_in: usize) -> Parameter {
-    Parameter::init("", shape, ms_core::DType::F32, || he_uniform(shape, fan_in))
+pub(super) fn uniform_parameter(shape: &[usize], fan_in: usize) -> Parameter {
+    parameter(shape, || default_uniform(shape, fan_in))
+}
+
+/// A trainable f32 parameter.
+#[track_caller]
+pub(super) fn parameter(shape: &[usize], init: impl FnOnce() -> Tensor) -> Parameter {
+    Parameter::init("", shape, DType::F32, init)
+}
+
+/// A trainable f32 parameter of one number.
+#[track_caller]
+pub(super) fn filled_parameter(shape: &[usize], value: f64) -> Parameter {
+    parameter(shape, || ops::full_of(shape, value, DType::F32))
 }

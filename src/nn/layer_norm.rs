@@ -1,37 +1,93 @@
 //! Normalisation over features.
 
+use super::init::filled_parameter;
 use crate::prelude::*;
+use ms_core::tensor::IntoShape;
 
-/// `(x - mean) / sqrt(variance + eps) * gamma + beta` over the last axis, where `x` is
-/// `[.., features]` ([`ops::layer_norm`]).
+/// `(x - mean) / sqrt(variance + eps) * gamma + beta` over the last axes, whose shape is
+/// `normalized_shape` ([`ops::layer_norm`]).
 ///
 /// ```
 /// use ms::prelude::*;
 /// let y = nn::LayerNorm::new(2).call(&tensor![[1.0, 3.0], [5.0, 5.0]]);
 /// assert!(ops::abs(y - tensor![[-1.0, 1.0], [0.0, 0.0]]).max((), false).item::<f32>() < 1e-4);
+/// assert_eq!(nn::LayerNorm::new([3, 2]).call(&Tensor::ones([4, 3, 2])).shape(), [4, 3, 2]);
 /// ```
 #[cell]
 pub struct LayerNorm {
-    /// `[features]`, ones at first.
-    pub gamma: Parameter,
-    /// `[features]`, zeros at first.
-    pub beta: Parameter,
+    /// `normalized_shape`, ones at first; `None` without an affine transform.
+    pub gamma: Option<Parameter>,
+    /// `normalized_shape`, zeros at first, or `None`.
+    pub beta: Option<Parameter>,
     /// Added to the variance; positive and finite.
     pub eps: f64,
+    /// The sizes of the axes that are normalised.
+    pub normalized_shape: Vec<usize>,
+}
+
+impl LayerNorm {
+    /// A layer over the last axis, of this size, or over several, with `eps = 1e-5`.
+    #[track_caller]
+    pub fn new(normalized_shape: impl IntoShape) -> Self {
+        let normalized_shape = normalized_shape.into_shape().to_vec();
+        Self {
+            gamma: Some(filled_parameter(&normalized_shape, 1.0)),
+            beta: Some(filled_parameter(&normalized_shape, 0.0)),
+            eps: 1e-5,
+            normalized_shape,
+        }
+    }
+
+    /// Removes `gamma` and `beta`.
+    pub fn without_affine(self) -> Self {
+        Self { gamma: None, beta: None, ..self }
+    }
+
+    /// Removes `beta`.
+    pub fn without_bias(self) -> Self {
+        Self { beta: None, ..self }
+    }
 }
 
 #[cell]
 impl LayerNorm {
-    /// A layer for inputs of this many features, with `eps = 1e-5`.
-    pub fn new(features: usize) -> Self {
-        Self {
-            gamma: Parameter::init("", [features], DType::F32, || Tensor::ones([features])),
-            beta: Parameter::init("", [features], DType::F32, || Tensor::zeros([features])),
-            eps: 1e-5,
-        }
-    }
-
     fn construct(&self, x: &Tensor) -> Tensor {
-        ops::layer_norm(x, Some(&self.gamma.value()), Some(&self.beta.value()), -1, self.eps)
+        let (gamma, beta) = (self.gamma.as_ref().map(Parameter::value), self.beta.as_ref().map(Parameter::value));
+        let begin = -(self.normalized_shape.len() as isize);
+        ops::layer_norm(x, gamma.as_ref(), beta.as_ref(), begin, self.eps)
+    }
+}
+
+/// `x / sqrt(mean(x²) + eps) * gamma` over the last axes, whose shape is `normalized_shape`
+/// ([`ops::rms_norm`]).
+///
+/// ```
+/// use ms::prelude::*;
+/// let y = nn::RMSNorm::new(2).call(&tensor![[3.0, -3.0]]);
+/// assert!(ops::abs(y - tensor![[1.0, -1.0]]).max((), false).item::<f32>() < 1e-4);
+/// ```
+#[cell]
+pub struct RMSNorm {
+    /// `normalized_shape`, ones at first.
+    pub gamma: Parameter,
+    /// Added to the mean square; positive and finite.
+    pub eps: f64,
+    /// The sizes of the axes that are normalised.
+    pub normalized_shape: Vec<usize>,
+}
+
+impl RMSNorm {
+    /// A layer over the last axis, of this size, or over several, with `eps = 1e-6`.
+    #[track_caller]
+    pub fn new(normalized_shape: impl IntoShape) -> Self {
+        let normalized_shape = normalized_shape.into_shape().to_vec();
+        Self { gamma: filled_parameter(&normalized_shape, 1.0), eps: 1e-6, normalized_shape }
+    }
+}
+
+#[cell]
+impl RMSNorm {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        ops::rms_norm(x, &self.gamma, -(self.normalized_shape.len() as isize), self.eps)
     }
 }

@@ -2,32 +2,50 @@
 
 mod activation;
 mod batch_norm;
+mod cell_dict;
 mod cell_list;
 mod conv;
 mod dense;
 mod dropout;
 mod embedding;
 mod flatten;
+mod group_norm;
 pub mod init;
 mod layer_norm;
 mod loss;
 mod pipeline;
 mod pool;
 mod sequential;
+mod windows;
 
-pub use activation::{Gelu, LogSoftmax, Relu, Sigmoid, Softmax, Tanh};
+pub use activation::{
+    CELU, ELU, Gelu, HSigmoid, HSwish, LeakyReLU, LogSigmoid, LogSoftmax, Mish, PReLU, ReLU6, Relu, SELU, SiLU,
+    Sigmoid, Softmax, Softplus, Softsign, Tanh,
+};
 pub use batch_norm::BatchNorm;
+pub use cell_dict::CellDict;
 pub use cell_list::{CellList, Selected};
-pub use conv::Conv2d;
-pub use dense::Dense;
-pub use dropout::Dropout;
+pub use conv::{Conv, Conv1d, Conv1dTranspose, Conv2d, Conv2dTranspose, Conv3d, Conv3dTranspose, ConvTranspose};
+pub use dense::{BiDense, Dense};
+pub use dropout::{ChannelDropout, Dropout, Dropout1d, Dropout2d, Dropout3d};
 pub use embedding::Embedding;
 pub use flatten::Flatten;
-pub use layer_norm::LayerNorm;
-pub use loss::{CrossEntropyLoss, MSELoss};
+pub use group_norm::{GroupNorm, InstanceNorm};
+pub use layer_norm::{LayerNorm, RMSNorm};
+pub use loss::{
+    BCELoss, BCEWithLogitsLoss, CosineEmbeddingLoss, CrossEntropyLoss, DiceLoss, FocalLoss, GaussianNLLLoss,
+    HingeEmbeddingLoss, HuberLoss, KLDivLoss, L1Loss, MSELoss, MarginRankingLoss, MultiLabelMarginLoss,
+    MultiLabelSoftMarginLoss, MultiMarginLoss, NLLLoss, PoissonNLLLoss, RMSELoss, SmoothL1Loss, SoftMarginLoss,
+    TripletMarginLoss,
+};
 pub use pipeline::PipelineCell;
-pub use pool::{AvgPool2d, MaxPool2d};
+pub use pool::{
+    AdaptiveAvgPool, AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool, AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d, AdaptiveMaxPool3d, AvgPool, AvgPool1d, AvgPool2d, AvgPool3d, MaxPool, MaxPool1d, MaxPool2d,
+    MaxPool3d,
+};
 pub use sequential::Sequential;
+pub use windows::{IntoPadding, PadMode, PaddingMode};
 
 #[doc(inline)]
 pub use crate::sequential;

@@ -1,75 +1,223 @@
 //! Pooling layers.
 
+use super::windows::{IntoPadding, PadMode, Windows, both_sides, padded, sizes};
 use crate::prelude::*;
-use ms_core::error::OrRaise;
-use ms_core::ops::rules::check_positive;
+use ms_core::ops::PerAxis;
 
-/// The largest value of each window of `x: [n, c, h, w]`.
+/// [`MaxPool`] over one axis.
+pub type MaxPool1d = MaxPool<1>;
+/// [`MaxPool`] over two axes.
+pub type MaxPool2d = MaxPool<2>;
+/// [`MaxPool`] over three axes.
+pub type MaxPool3d = MaxPool<3>;
+/// [`AvgPool`] over one axis.
+pub type AvgPool1d = AvgPool<1>;
+/// [`AvgPool`] over two axes.
+pub type AvgPool2d = AvgPool<2>;
+/// [`AvgPool`] over three axes.
+pub type AvgPool3d = AvgPool<3>;
+/// [`AdaptiveAvgPool`] over one axis.
+pub type AdaptiveAvgPool1d = AdaptiveAvgPool<1>;
+/// [`AdaptiveAvgPool`] over two axes.
+pub type AdaptiveAvgPool2d = AdaptiveAvgPool<2>;
+/// [`AdaptiveAvgPool`] over three axes.
+pub type AdaptiveAvgPool3d = AdaptiveAvgPool<3>;
+/// [`AdaptiveMaxPool`] over one axis.
+pub type AdaptiveMaxPool1d = AdaptiveMaxPool<1>;
+/// [`AdaptiveMaxPool`] over two axes.
+pub type AdaptiveMaxPool2d = AdaptiveMaxPool<2>;
+/// [`AdaptiveMaxPool`] over three axes.
+pub type AdaptiveMaxPool3d = AdaptiveMaxPool<3>;
+
+/// The largest value of each window of `x` `[n, c, spatial..]` over `N` spatial axes: [`MaxPool1d`],
+/// [`MaxPool2d`], [`MaxPool3d`]. Padding is below every value.
+///
+/// ```
+/// use ms::prelude::*;
+/// let x = tensor![[[1.0, 3.0, 2.0]]];
+/// assert_eq!(nn::MaxPool1d::new(2).stride(1).call(&x).to_vec::<f32>(), [3.0, 3.0]);
+/// assert_eq!(nn::MaxPool1d::new(2).pad_mode(nn::PadMode::Same).call(&x).to_vec::<f32>(), [3.0, 2.0]);
+/// ```
 #[cell]
 #[derive(Clone)]
-pub struct MaxPool2d {
-    kernel: usize,
-    stride: usize,
+pub struct MaxPool<const N: usize> {
+    windows: Windows<N>,
+    ceil_mode: bool,
 }
 
-#[cell]
-impl MaxPool2d {
-    /// Adjacent square windows.
-    ///
-    /// # Panics
-    /// Raises [`ms_core::Code::Argument`] for a kernel of size zero.
-    #[track_caller]
-    pub fn new(kernel: usize) -> Self {
-        check_positive("MaxPool2d", "kernel", kernel).or_raise();
-        Self { kernel, stride: kernel }
-    }
-
-    /// Sets the stride between windows.
-    ///
-    /// # Panics
-    /// Raises [`ms_core::Code::Argument`] for a stride of zero.
-    #[track_caller]
-    pub fn stride(self, stride: usize) -> Self {
-        check_positive("MaxPool2d", "stride", stride).or_raise();
-        Self { stride, ..self }
-    }
-
-    fn construct(&self, x: &Tensor) -> Tensor {
-        ops::max_pool(x, &ops::PoolOptions::new(2, self.kernel).stride(self.stride))
-    }
-}
-
-/// The mean of each window of `x: [n, c, h, w]`.
+/// The mean of each window of `x` `[n, c, spatial..]` over `N` spatial axes: [`AvgPool1d`],
+/// [`AvgPool2d`], [`AvgPool3d`].
+///
+/// ```
+/// use ms::prelude::*;
+/// let x = tensor![[[1.0, 3.0, 2.0]]];
+/// assert_eq!(nn::AvgPool1d::new(2).padding(1).call(&x).to_vec::<f32>(), [0.5, 2.5]);
+/// let without = nn::AvgPool1d::new(2).padding(1).count_include_pad(false);
+/// assert_eq!(without.call(&x).to_vec::<f32>(), [1.0, 2.5]);
+/// ```
 #[cell]
 #[derive(Clone)]
-pub struct AvgPool2d {
-    kernel: usize,
-    stride: usize,
+pub struct AvgPool<const N: usize> {
+    windows: Windows<N>,
+    ceil_mode: bool,
+    count_include_pad: bool,
+}
+
+macro_rules! options {
+    ($layer:ident, $kind:literal, $($rest:ident: $value:expr),*) => {
+        impl<const N: usize> $layer<N> {
+            const KIND: &'static str = $kind;
+
+            /// Adjacent windows of one size, or of one for each axis.
+            ///
+            /// # Panics
+            /// Raises [`ms_core::Code::Argument`] for a kernel of size zero, or not of one size for each axis.
+            #[track_caller]
+            pub fn new(kernel: impl PerAxis) -> Self {
+                let kernel = sizes(Self::KIND, "kernel", kernel);
+                Self { windows: Windows { stride: kernel, ..Windows::new(kernel) }, ceil_mode: false, $($rest: $value),* }
+            }
+
+            /// Sets the stride between windows: one number, or one for each axis.
+            ///
+            /// # Panics
+            /// Raises [`ms_core::Code::Argument`] for a stride of zero.
+            #[track_caller]
+            pub fn stride(mut self, stride: impl PerAxis) -> Self {
+                self.windows.stride = sizes(Self::KIND, "stride", stride);
+                self
+            }
+
+            /// Sets the padding: one number, one for each axis, or a pair for each axis, before and behind;
+            /// at most half of a window.
+            pub fn padding(mut self, padding: impl IntoPadding<N>) -> Self {
+                self.windows.padding = padding.into_padding();
+                self.windows.pad_mode = PadMode::Pad;
+                self
+            }
+
+            /// Sets how much is padded.
+            pub fn pad_mode(mut self, pad_mode: PadMode) -> Self {
+                self.windows.pad_mode = pad_mode;
+                self
+            }
+
+            /// Sets whether the last window may extend beyond the end.
+            pub fn ceil_mode(self, ceil_mode: bool) -> Self {
+                Self { ceil_mode, ..self }
+            }
+
+            fn options(&self, padding: [usize; N]) -> ops::PoolOptions {
+                let Windows { kernel, stride, dilation, .. } = self.windows;
+                ops::PoolOptions::new(N, kernel).stride(stride).dilation(dilation).padding(padding).ceil_mode(self.ceil_mode)
+            }
+        }
+    };
+}
+
+options!(MaxPool, "MaxPool{}d",);
+options!(AvgPool, "AvgPool{}d", count_include_pad: true);
+
+impl<const N: usize> MaxPool<N> {
+    /// Sets the dilation, the distance of the elements of a window: one number, or one for each axis.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] for a dilation of zero.
+    #[track_caller]
+    pub fn dilation(mut self, dilation: impl PerAxis) -> Self {
+        self.windows.dilation = sizes(Self::KIND, "dilation", dilation);
+        self
+    }
+
+    #[track_caller]
+    fn pool(&self, x: &Tensor) -> Tensor {
+        let (both, rest) = both_sides(self.windows.pads(Self::KIND, x));
+        let lowest = ops::PadMode::Constant(f64::NEG_INFINITY.into());
+        ops::max_pool(padded(x, rest, lowest), &self.options(both))
+    }
 }
 
 #[cell]
-impl AvgPool2d {
-    /// Adjacent square windows.
-    ///
-    /// # Panics
-    /// Raises [`ms_core::Code::Argument`] for a kernel of size zero.
-    #[track_caller]
-    pub fn new(kernel: usize) -> Self {
-        check_positive("AvgPool2d", "kernel", kernel).or_raise();
-        Self { kernel, stride: kernel }
-    }
-
-    /// Sets the stride between windows.
-    ///
-    /// # Panics
-    /// Raises [`ms_core::Code::Argument`] for a stride of zero.
-    #[track_caller]
-    pub fn stride(self, stride: usize) -> Self {
-        check_positive("AvgPool2d", "stride", stride).or_raise();
-        Self { stride, ..self }
-    }
-
+impl<const N: usize> MaxPool<N> {
     fn construct(&self, x: &Tensor) -> Tensor {
-        ops::avg_pool(x, &ops::PoolOptions::new(2, self.kernel).stride(self.stride))
+        self.pool(x)
     }
+}
+
+impl<const N: usize> AvgPool<N> {
+    /// Sets whether padding counts as elements: it does by default, except that of [`PadMode::Same`].
+    pub fn count_include_pad(self, count_include_pad: bool) -> Self {
+        Self { count_include_pad, ..self }
+    }
+
+    #[track_caller]
+    fn pool(&self, x: &Tensor) -> Tensor {
+        let (both, rest) = both_sides(self.windows.pads(Self::KIND, x));
+        let counted = self.count_include_pad && self.windows.pad_mode != PadMode::Same;
+        let options = self.options(both).count_include_pad(counted);
+        let mean = |x: &Tensor| ops::avg_pool(padded(x, rest, ops::PadMode::Constant(0.into())), &options);
+        if counted || rest.iter().all(|it| *it == (0, 0)) {
+            return mean(x);
+        }
+        // What is padded on one side only is an element to the op: the mean of ones is the share of the
+        // others.
+        mean(x) / mean(&ops::ones_like(x))
+    }
+}
+
+#[cell]
+impl<const N: usize> AvgPool<N> {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        self.pool(x)
+    }
+}
+
+macro_rules! adaptive {
+    ($($(#[$doc:meta])* $layer:ident, $kind:literal => $op:ident;)*) => {$(
+        $(#[$doc])*
+        #[cell]
+        #[derive(Clone)]
+        pub struct $layer<const N: usize> {
+            output_size: [usize; N],
+        }
+
+        impl<const N: usize> $layer<N> {
+            /// Windows that give this size: one number, or one for each axis.
+            ///
+            /// # Panics
+            /// Raises [`ms_core::Code::Argument`] for a size of zero, or not of one for each axis.
+            #[track_caller]
+            pub fn new(output_size: impl PerAxis) -> Self {
+                Self { output_size: sizes($kind, "output_size", output_size) }
+            }
+        }
+
+        #[cell]
+        impl<const N: usize> $layer<N> {
+            fn construct(&self, x: &Tensor) -> Tensor {
+                ops::$op(x, &self.output_size)
+            }
+        }
+    )*};
+}
+
+adaptive! {
+    /// The means of `output_size` windows along each of `N` spatial axes, which cover `x`
+    /// `[n, c, spatial..]` evenly ([`ops::adaptive_avg_pool`]).
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let x = tensor![[[1.0, 3.0, 5.0]]];
+    /// assert_eq!(nn::AdaptiveAvgPool1d::new(2).call(&x).to_vec::<f32>(), [2.0, 4.0]);
+    /// ```
+    AdaptiveAvgPool, "AdaptiveAvgPool{}d" => adaptive_avg_pool;
+    /// The largest values of `output_size` windows along each of `N` spatial axes, which cover `x`
+    /// `[n, c, spatial..]` evenly ([`ops::adaptive_max_pool`]).
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let x = tensor![[[1.0, 3.0, 5.0]]];
+    /// assert_eq!(nn::AdaptiveMaxPool1d::new(2).call(&x).to_vec::<f32>(), [3.0, 5.0]);
+    /// ```
+    AdaptiveMaxPool, "AdaptiveMaxPool{}d" => adaptive_max_pool;
 }

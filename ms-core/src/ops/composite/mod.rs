@@ -10,6 +10,7 @@ macro_rules! composites {
     };
 }
 
+mod adaptive_pool;
 mod arithmetic;
 pub(crate) mod convolution;
 mod creation;
@@ -22,6 +23,7 @@ mod shape;
 mod statistics;
 pub(crate) mod triangle;
 
+pub use adaptive_pool::adaptive_max_pool;
 pub use arithmetic::*;
 pub use convolution::*;
 pub use creation::*;

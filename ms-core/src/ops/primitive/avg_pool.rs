@@ -55,7 +55,11 @@ pub static AVG_POOL: OpDef = OpDef {
     eval: |attrs, inputs| {
         let means = Means::of_windows(attrs, &inputs[0].shape()[2..])?;
         let shape = pooled_shape(inputs[0].shape(), &AvgPoolAttrs::of(attrs).count().sizes());
-        Ok(smallvec![narrow_floats(&means.forward(planes(&shape), &wide_floats(inputs[0])?), &shape, inputs[0].dtype())])
+        Ok(smallvec![narrow_floats(
+            &means.forward(planes(&shape), &wide_floats(inputs[0])?),
+            &shape,
+            inputs[0].dtype()
+        )])
     },
     derivative: Derivative::Rule(|it| {
         smallvec![Some(apply1(
@@ -388,11 +392,26 @@ pub fn avg_pool2d(x: impl AsTensor, kernel: impl PerAxis) -> Tensor {
     avg_pool(x, &PoolOptions::new(2, kernel))
 }
 
-/// The means of `output_size` windows that cover the last two axes of `[n, c, height, width]`
-/// evenly.
+/// The means of `output_size` windows along each spatial axis of `[n, c, spatial..]`, which cover it
+/// evenly: window `i` is from `floor(i * size / count)` to `ceil((i + 1) * size / count)`.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] for another rank, [`Code::DType`] unless `x` is of floats.
+/// Raises [`Code::Shape`] unless there is a size for each of one to three spatial axes, [`Code::DType`]
+/// unless `x` is of floats.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::adaptive_avg_pool(tensor![[[1., 2., 3.]]], &[2]).to_vec::<f32>(), [1.5, 2.5]);
+/// ```
+#[track_caller]
+pub fn adaptive_avg_pool(x: impl AsTensor, output_size: &[usize]) -> Tensor {
+    let x = x.as_tensor();
+    or_poison!(ranked("adaptive_avg_pool", &x, output_size.len()));
+    propagate_poison!(x);
+    apply1(ADAPTIVE_AVG_POOL.op(), &AdaptiveAttrs::attrs(output_size), &[&x])
+}
+
+/// [`adaptive_avg_pool`] over two spatial axes, of one size or one for each.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -401,8 +420,5 @@ pub fn avg_pool2d(x: impl AsTensor, kernel: impl PerAxis) -> Tensor {
 /// ```
 #[track_caller]
 pub fn adaptive_avg_pool2d(x: impl AsTensor, output_size: impl PerAxis) -> Tensor {
-    let x = x.as_tensor();
-    or_poison!(ranked("adaptive_avg_pool2d", &x, 2));
-    propagate_poison!(x);
-    apply1(ADAPTIVE_AVG_POOL.op(), &AdaptiveAttrs::attrs(&*output_size.per_axis(2)), &[&x])
+    adaptive_avg_pool(x, &output_size.per_axis(2))
 }

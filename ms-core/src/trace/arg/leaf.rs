@@ -138,6 +138,12 @@ impl Arg for crate::ops::FloatStatus {
     }
 }
 
+impl Arg for crate::ops::Reduction {
+    fn visit(&self, sink: &mut Sink<'_>) {
+        sink.fixed(*self as u64);
+    }
+}
+
 macro_rules! fixed {
     ($show:ident; $($ty:ty => |$it:ident| $bits:expr, |$word:ident| $back:expr;)*) => {$(
         impl Arg for $ty {

@@ -1,0 +1,47 @@
+//! `adaptive_max_pool`: windows that cover an axis evenly.
+
+use super::convolution::ranked;
+use crate::error::{Code, Error};
+use crate::ops::core::axis::named;
+use crate::ops::{PoolOptions, gather, max, max_pool};
+use crate::tensor::{AsTensor, Shape, Tensor, refused};
+
+/// The largest values of `output_size` windows along each spatial axis of `[n, c, spatial..]`, which
+/// cover it evenly: window `i` is from `floor(i * size / count)` to `ceil((i + 1) * size / count)`.
+///
+/// # Panics
+/// Raises [`Code::Shape`] unless there is a size for each of one to three spatial axes,
+/// [`Code::Argument`] for a size of zero and for an axis without elements, [`Code::Sizes`] for an axis of
+/// symbolic size.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::adaptive_max_pool(tensor![[[1., 3., 2.]]], &[2]).to_vec::<f32>(), [3., 3.]);
+/// ```
+#[track_caller]
+pub fn adaptive_max_pool(x: impl AsTensor, output_size: &[usize]) -> Tensor {
+    let x = x.as_tensor();
+    or_poison!(ranked("adaptive_max_pool", &x, output_size.len()));
+    propagate_poison!(x);
+    let refuse = |code, message: String| refused(named("adaptive_max_pool", &[&x], Error::new(code, message)));
+    let Some(sizes) = x.dims()[2..].iter().map(|it| it.as_const()).collect::<Option<Shape>>() else {
+        return refuse(Code::Sizes, "the windows depend on a size, which is symbolic".into());
+    };
+    if sizes.contains(&0) || output_size.contains(&0) {
+        return refuse(Code::Argument, format!("{output_size:?} windows over axes of {sizes:?} elements"));
+    }
+    if sizes.iter().zip(output_size).all(|(size, count)| size % count == 0) {
+        let kernel: Shape = sizes.iter().zip(output_size).map(|(size, count)| size / count).collect();
+        return max_pool(&*x, &PoolOptions::new(kernel.len(), &kernel[..]));
+    }
+    // One axis after the other; the last element of a window is repeated up to the size of the largest.
+    let axes = sizes.iter().zip(output_size).enumerate();
+    axes.fold(x.clone().into_owned(), |x, (axis, (&size, &count))| {
+        let window = |i: usize| (i * size / count, ((i + 1) * size).div_ceil(count));
+        let largest = (0..count).map(|i| window(i).1 - window(i).0).max().unwrap_or(1);
+        let taps =
+            (0..count).flat_map(|i| (0..largest).map(move |tap| (window(i).0 + tap).min(window(i).1 - 1) as i64));
+        let taps = Tensor::from_slice([count, largest], &taps.collect::<Vec<_>>());
+        max(gather(&x, taps, axis as isize + 2), axis as isize + 3, false)
+    })
+}

@@ -1,0 +1,167 @@
+//! Losses of classes.
+
+use super::{alike, losses};
+use crate::prelude::*;
+use ms_core::error::{OrRaise, raise};
+use ms_core::ops::rules::{Interval, check_interval};
+use ms_core::ops::{CrossEntropy, Reduction};
+use ms_core::{Code, Error};
+
+macro_rules! of_classes {
+    ($($(#[$doc:meta])* $name:ident: $method:ident $(, $smoothing:ident)?;)*) => {$(
+        $(#[$doc])*
+        #[cell]
+        #[derive(Clone, Debug, Default)]
+        pub struct $name {
+            reduction: Reduction,
+            weight: Option<Tensor>,
+            ignore_index: Option<i64>,
+            $($smoothing: f64,)?
+        }
+
+        impl $name {
+            /// The mean over all examples.
+            pub fn new() -> Self {
+                Self::default()
+            }
+
+            /// Sets how the losses are reduced.
+            pub fn reduction(self, reduction: Reduction) -> Self {
+                Self { reduction, ..self }
+            }
+
+            /// Sets a factor for each class, `[classes]`; the mean is divided by the sum of the factors.
+            pub fn weight(self, weight: Tensor) -> Self {
+                Self { weight: Some(weight), ..self }
+            }
+
+            /// Sets a class whose examples are ignored.
+            pub fn ignore_index(self, class: i64) -> Self {
+                Self { ignore_index: Some(class), ..self }
+            }
+
+            $(
+                /// Sets the fraction of the target that is distributed evenly over all classes.
+                pub fn $smoothing(self, $smoothing: f64) -> Self {
+                    Self { $smoothing, ..self }
+                }
+            )?
+
+            fn options(&self) -> CrossEntropy {
+                CrossEntropy {
+                    reduction: self.reduction,
+                    weight: self.weight.clone(),
+                    ignore_index: self.ignore_index,
+                    label_smoothing: 0.0 $(+ self.$smoothing)?,
+                }
+            }
+        }
+
+        #[cell]
+        impl $name {
+            fn construct(&self, x: &Tensor, target: &Tensor) -> Tensor {
+                self.options().$method(x, target)
+            }
+        }
+    )*};
+}
+
+of_classes! {
+    /// The cross entropy of logits `[n, classes, ..]` with classes `[n, ..]`, or with distributions
+    /// `[n, classes, ..]` ([`ops::CrossEntropy::of`]).
+    CrossEntropyLoss: of, label_smoothing;
+    /// The negative log-likelihood of classes `[n, ..]` under logarithms of probabilities
+    /// `[n, classes, ..]` ([`ops::CrossEntropy::of_log_probabilities`]).
+    NLLLoss: of_log_probabilities;
+}
+
+/// The classes of an axis of rows of `x` `[n, classes]`.
+#[track_caller]
+fn classes(loss: &str, x: &Tensor) -> usize {
+    match (x.rank(), x.dims().last().and_then(|it| it.as_const())) {
+        (2, Some(classes)) => classes,
+        _ => {
+            let message = format!("{} does not have examples and a constant number of classes", x.ty());
+            raise(Error::new(Code::Shape, message).with_op(loss));
+        }
+    }
+}
+
+losses! {
+    /// The mean over classes of the binary cross entropies of logits `x` `[n, classes]` with targets of
+    /// 0 and 1.
+    MultiLabelSoftMarginLoss(x, target) {
+        /// Sets a factor for each class, `[classes]`.
+        weight: Option<Tensor> = None,
+    } => |it| {
+        let losses = ops::bce_with_logits(x, target, None, Reduction::None);
+        let losses = match &it.weight {
+            Some(weight) => losses * weight,
+            None => losses,
+        };
+        losses.mean(-1, false)
+    };
+
+    /// For scores `x` `[n, classes]` and classes `[n]`: `Σ max(margin - x[target] + x[i], 0)^p / classes`
+    /// over the other classes `i`.
+    MultiMarginLoss(x, target) {
+        /// Sets the exponent; 1 by default.
+        p: f64 = 1.0,
+        /// Sets the margin; 1 by default.
+        margin: f64 = 1.0,
+        /// Sets a factor for each class, `[classes]`.
+        weight: Option<Tensor> = None,
+    } => |it| {
+        check_interval("MultiMarginLoss", "p", it.p, &Interval::POSITIVE).or_raise();
+        check_interval("MultiMarginLoss", "margin", it.margin, &Interval::FINITE).or_raise();
+        let count = classes("MultiMarginLoss", x);
+        let target = target.expand_dims(-1);
+        let own = ops::take_along_axis(x, &target, 1);
+        let short = ops::clamp_min(it.margin - own + x, 0.0);
+        let mut losses = if it.p == 1.0 { short } else { ops::pow(short, it.p) };
+        if let Some(weight) = &it.weight {
+            losses = losses * ops::gather(weight, &target, 0);
+        }
+        let others = target.ne(ops::arange(count as i64));
+        ops::select(others, losses, 0.0).sum(-1, false) / count as f64
+    };
+
+    /// For scores `x` `[n, classes]` and lists of classes `[n, classes]`, each of which ends before its
+    /// first negative number: `Σ max(1 - x[j] + x[i], 0) / classes` over the classes `j` of the list and
+    /// the classes `i` that are not in it.
+    MultiLabelMarginLoss(x, target) {} => |_it| {
+        alike("MultiLabelMarginLoss", x, &[("target", target)]);
+        let count = classes("MultiLabelMarginLoss", x);
+        let listed = ops::cumprod(target.ge(0).cast(DType::I64), 1).gt(0);
+        let target = ops::clamp_min(target, 0);
+        let hits = target.expand_dims(-1).eq(ops::arange(count as i64));
+        let is_target = ops::logical_and(hits, listed.expand_dims(-1)).any(1, false);
+        let own = ops::take_along_axis(x, &target, 1).expand_dims(-1);
+        let short = ops::clamp_min(1.0 - own + x.expand_dims(1), 0.0);
+        let counted = ops::logical_and(listed.expand_dims(-1), ops::logical_not(is_target).expand_dims(1));
+        ops::select(counted, short, 0.0).sum([1, 2], false) / count as f64
+    };
+
+    /// `-(1 - p)^gamma log p` for logits `[n, classes]` and classes `[n]`, where `p` is the probability of the
+    /// class (Lin et al. 2017, "Focal Loss for Dense Object Detection").
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let loss = nn::FocalLoss::new().gamma(0.0).call(&tensor![[0.0, 0.0]], &tensor![1]);
+    /// assert!((loss.item::<f32>() - 2f32.ln()).abs() < 1e-6);
+    /// ```
+    FocalLoss(x, target) {
+        /// Sets the exponent; 2 by default.
+        gamma: f64 = 2.0,
+        /// Sets a factor for each class, `[classes]`.
+        weight: Option<Tensor> = None,
+    } => |it| {
+        check_interval("FocalLoss", "gamma", it.gamma, &Interval::RATE).or_raise();
+        let logarithm = -CrossEntropy { reduction: Reduction::None, ..CrossEntropy::default() }.of(x, target);
+        let losses = -ops::pow(-ops::expm1(&logarithm), it.gamma) * logarithm;
+        match &it.weight {
+            Some(weight) => losses * ops::gather(weight, target, 0),
+            None => losses,
+        }
+    };
+}

@@ -1,0 +1,98 @@
+//! Losses of rows by their distance, and of whole tensors.
+
+use super::{alike, losses};
+use crate::prelude::*;
+use ms_core::error::OrRaise;
+use ms_core::ops::Reduction;
+use ms_core::ops::rules::{Interval, check_interval};
+
+losses! {
+    /// For rows of `x1` and `x2`: one minus their cosine where the target is 1, and the excess of their
+    /// cosine over `margin`, or zero, where it is -1 ([`ops::cosine_embedding_loss`]).
+    CosineEmbeddingLoss(x1, x2, target) {
+        /// Sets the margin; zero by default.
+        margin: f64 = 0.0,
+    } => |it| ops::cosine_embedding_loss(x1, x2, target, it.margin, Reduction::None);
+
+    /// `max(margin - target (x1 - x2), 0)`: where the target is 1, `x1` should be larger by the margin;
+    /// where it is -1, `x2`.
+    MarginRankingLoss(x1, x2, target) {
+        /// Sets the margin; zero by default.
+        margin: f64 = 0.0,
+    } => |it| {
+        check_interval("MarginRankingLoss", "margin", it.margin, &Interval::FINITE).or_raise();
+        alike("MarginRankingLoss", x1, &[("x2", x2), ("target", target)]);
+        ops::clamp_min(it.margin - target * (x1 - x2), 0.0)
+    };
+
+    /// For rows: `max(d(anchor, positive) - d(anchor, negative) + margin, 0)` with the distance
+    /// `d(a, b) = norm(a - b + eps)` (Balntas et al. 2016, "Learning Shallow Convolutional Feature
+    /// Descriptors with Triplet Losses").
+    TripletMarginLoss(anchor, positive, negative) {
+        /// Sets the margin; 1 by default.
+        margin: f64 = 1.0,
+        /// Sets the order of the norm; 2 by default.
+        p: f64 = 2.0,
+        /// Sets what is added to every difference; 1e-6 by default.
+        eps: f64 = 1e-6,
+        /// Sets whether the distance of positive and negative counts where it is smaller than that of
+        /// anchor and negative.
+        swap: bool = false,
+    } => |it| {
+        check_interval("TripletMarginLoss", "margin", it.margin, &Interval::FINITE).or_raise();
+        alike("TripletMarginLoss", anchor, &[("positive", positive), ("negative", negative)]);
+        let distance = |a: &Tensor, b: &Tensor| ops::norm(a - b + it.eps, it.p, -1, false);
+        let mut apart = distance(anchor, negative);
+        if it.swap {
+            apart = ops::minimum(apart, distance(positive, negative));
+        }
+        ops::clamp_min(distance(anchor, positive) - apart + it.margin, 0.0)
+    };
+}
+
+/// The square root of the mean of `(x - target)²`.
+///
+/// ```
+/// use ms::prelude::*;
+/// assert_eq!(nn::RMSELoss.call(&tensor![1.0, 2.0], &tensor![5.0, 2.0]).item::<f32>(), 8f32.sqrt());
+/// ```
+#[cell]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RMSELoss;
+
+#[cell]
+impl RMSELoss {
+    fn construct(&self, x: &Tensor, target: &Tensor) -> Tensor {
+        ops::sqrt(ops::mse_loss(x, target))
+    }
+}
+
+/// `1 - 2 Σ x target / (Σ x² + Σ target² + smooth)` over all elements (Milletari et al. 2016, "V-Net").
+///
+/// ```
+/// use ms::prelude::*;
+/// let loss = nn::DiceLoss::default().call(&tensor![1.0, 0.0], &tensor![1.0, 0.0]).item::<f32>();
+/// assert!(loss < 1e-4);
+/// ```
+#[cell]
+#[derive(Clone, Debug)]
+pub struct DiceLoss {
+    /// Added to the divisor; positive, 1e-5 by default.
+    pub smooth: f64,
+}
+
+impl Default for DiceLoss {
+    fn default() -> Self {
+        Self { smooth: 1e-5 }
+    }
+}
+
+#[cell]
+impl DiceLoss {
+    fn construct(&self, x: &Tensor, target: &Tensor) -> Tensor {
+        check_interval("DiceLoss", "smooth", self.smooth, &Interval::POSITIVE).or_raise();
+        alike("DiceLoss", x, &[("target", target)]);
+        let sum = |it: Tensor| it.sum((), false);
+        1.0 - 2.0 * sum(x * target) / (sum(x.square()) + sum(target.square()) + self.smooth)
+    }
+}

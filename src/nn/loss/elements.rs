@@ -1,0 +1,127 @@
+//! Losses of elements.
+
+use super::{alike, losses};
+use crate::prelude::*;
+use ms_core::error::OrRaise;
+use ms_core::ops::Reduction;
+use ms_core::ops::rules::{Interval, check_interval};
+use std::f64::consts::PI;
+
+losses! {
+    /// `(x - target)²`.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// assert_eq!(nn::MSELoss::new().call(&tensor![1.0, 2.0], &tensor![3.0, 2.0]).item::<f32>(), 2.0);
+    /// let sum = nn::MSELoss::new().reduction(ops::Reduction::Sum);
+    /// assert_eq!(sum.call(&tensor![1.0, 2.0], &tensor![3.0, 2.0]).item::<f32>(), 4.0);
+    /// ```
+    MSELoss(x, target) {} => |_it| {
+        alike("MSELoss", x, &[("target", target)]);
+        (x - target).square()
+    };
+
+    /// `|x - target|`.
+    L1Loss(x, target) {} => |_it| {
+        alike("L1Loss", x, &[("target", target)]);
+        (x - target).abs()
+    };
+
+    /// `d² / (2 beta)` where `d = |x - target|` is below `beta`, else `d - beta / 2`
+    /// ([`ops::smooth_l1_loss`]).
+    SmoothL1Loss(x, target) {
+        /// Sets the distance at which the loss becomes linear; 1 by default.
+        beta: f64 = 1.0,
+    } => |it| ops::smooth_l1_loss(x, target, it.beta, Reduction::None);
+
+    /// `d² / 2` where `d = |x - target|` is at most `delta`, else `delta (d - delta / 2)`
+    /// ([`ops::huber_loss`]).
+    HuberLoss(x, target) {
+        /// Sets the distance at which the loss becomes linear; 1 by default.
+        delta: f64 = 1.0,
+    } => |it| ops::huber_loss(x, target, it.delta, Reduction::None);
+
+    /// The binary cross entropy of probabilities ([`ops::binary_cross_entropy`]).
+    BCELoss(x, target) {
+        /// Sets a factor of the losses, which broadcasts to them.
+        weight: Option<Tensor> = None,
+    } => |it| ops::binary_cross_entropy(x, target, it.weight.as_ref(), Reduction::None);
+
+    /// The binary cross entropy of `1 / (1 + e^-x)` ([`ops::bce_with_logits`]).
+    BCEWithLogitsLoss(x, target) {
+        /// Sets a factor of the losses, which broadcasts to them.
+        weight: Option<Tensor> = None,
+        /// Sets a factor of the losses of positive targets, which broadcasts to them.
+        pos_weight: Option<Tensor> = None,
+    } => |it| {
+        let losses = ops::bce_with_logits(x, target, it.pos_weight.as_ref(), Reduction::None);
+        match &it.weight {
+            Some(weight) => losses * weight,
+            None => losses,
+        }
+    };
+
+    /// The Kullback-Leibler divergence of logarithms of probabilities ([`ops::kl_div`]); with
+    /// [`Reduction::BatchMean`] that of distributions.
+    KLDivLoss(x, target) {
+        /// Sets whether the target is of logarithms as well.
+        log_target: bool = false,
+    } => |it| ops::kl_div(x, target, it.log_target, Reduction::None);
+
+    /// The negative log-likelihood of counts under Poisson distributions: `e^x - target x`, where `x` is
+    /// the logarithm of the mean.
+    PoissonNLLLoss(x, target) {
+        /// Sets whether `x` is the logarithm of the mean, as by default, or the mean.
+        log_input: bool = true,
+        /// Sets whether the logarithm of the factorial of a target above one is added, by Stirling's formula.
+        full: bool = false,
+        /// Sets what is added to a mean before its logarithm is taken; 1e-8 by default.
+        eps: f64 = 1e-8,
+    } => |it| {
+        alike("PoissonNLLLoss", x, &[("target", target)]);
+        let losses = match it.log_input {
+            true => ops::exp(x) - target * x,
+            false => x - target * ops::log(x + it.eps),
+        };
+        if !it.full {
+            return losses;
+        }
+        let large = target.gt(1.0);
+        let count = ops::select(&large, target, 1.0);
+        let logarithm = ops::log(&count);
+        let stirling = &count * &logarithm - &count + 0.5 * (logarithm + (2.0 * PI).ln());
+        losses + ops::select(large, stirling, 0.0)
+    };
+
+    /// The negative log-likelihood under normal distributions of means `x` and variances `variance`:
+    /// `(log variance + (x - target)² / variance) / 2`. The variance broadcasts to `x`.
+    GaussianNLLLoss(x, target, variance) {
+        /// Sets whether the constant `log(2π) / 2` is added.
+        full: bool = false,
+        /// Sets the least variance, 1e-6 by default, below which it has no gradient.
+        eps: f64 = 1e-6,
+    } => |it| {
+        check_interval("GaussianNLLLoss", "eps", it.eps, &Interval::POSITIVE).or_raise();
+        alike("GaussianNLLLoss", x, &[("target", target)]);
+        let small = ops::stop_gradient(variance).lt(it.eps);
+        let variance = variance + ops::stop_gradient(ops::select(small, it.eps - variance, 0.0));
+        let losses = 0.5 * (ops::log(&variance) + (x - target).square() / variance);
+        if it.full { losses + 0.5 * (2.0 * PI).ln() } else { losses }
+    };
+
+    /// `log(1 + e^(-target x))` for targets of 1 and -1.
+    SoftMarginLoss(x, target) {} => |_it| {
+        alike("SoftMarginLoss", x, &[("target", target)]);
+        -ops::logsigmoid(x * target)
+    };
+
+    /// `x` where the target is 1, and `max(margin - x, 0)` where it is -1.
+    HingeEmbeddingLoss(x, target) {
+        /// Sets the margin; 1 by default.
+        margin: f64 = 1.0,
+    } => |it| {
+        check_interval("HingeEmbeddingLoss", "margin", it.margin, &Interval::FINITE).or_raise();
+        alike("HingeEmbeddingLoss", x, &[("target", target)]);
+        ops::select(target.gt(0), x, ops::clamp_min(it.margin - x, 0.0))
+    };
+}

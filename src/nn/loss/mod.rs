@@ -1,0 +1,90 @@
+//! Losses as cells: the functions of [`ops`](crate::ops) with their options, and a reduction.
+
+mod classes;
+mod distances;
+mod elements;
+
+pub use classes::{
+    CrossEntropyLoss, FocalLoss, MultiLabelMarginLoss, MultiLabelSoftMarginLoss, MultiMarginLoss, NLLLoss,
+};
+pub use distances::{CosineEmbeddingLoss, DiceLoss, MarginRankingLoss, RMSELoss, TripletMarginLoss};
+pub use elements::{
+    BCELoss, BCEWithLogitsLoss, GaussianNLLLoss, HingeEmbeddingLoss, HuberLoss, KLDivLoss, L1Loss, MSELoss,
+    PoissonNLLLoss, SmoothL1Loss, SoftMarginLoss,
+};
+
+use ms_core::error::raise;
+use ms_core::ops::rules::may_equal;
+use ms_core::{Code, Error, Tensor};
+
+/// Checks that operands have one shape: losses do not broadcast.
+#[track_caller]
+fn alike(loss: &str, x: &Tensor, others: &[(&str, &Tensor)]) {
+    for (name, other) in others {
+        if !x.is_poisoned() && !other.is_poisoned() && !may_equal(&x.dims(), &other.dims()) {
+            let message = format!("`{name}` is {}, but has to have the shape {:?}", other.ty(), x.dims());
+            let help = "losses do not broadcast: `reshape` or `broadcast_to` says which elements meet";
+            raise(Error::new(Code::Shape, message).with_op(loss).help(help));
+        }
+    }
+}
+
+/// A loss of operands, with options and their defaults: a struct with a method `losses` that gives the
+/// losses of examples or elements, the builders, and the cell.
+macro_rules! losses {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($($operand:ident),*) {
+            $($(#[$option_doc:meta])* $option:ident: $ty:ty = $default:expr),* $(,)?
+        } => |$it:ident| $body:expr;
+    )*) => {$(
+        $(#[$doc])*
+        #[cell]
+        #[derive(Clone, Debug)]
+        pub struct $name {
+            reduction: ops::Reduction,
+            $($option: $ty,)*
+        }
+
+        impl $name {
+            /// The mean over all examples, with the default options.
+            pub fn new() -> Self {
+                Self { reduction: ops::Reduction::Mean, $($option: $default,)* }
+            }
+
+            /// Sets how the losses are reduced.
+            pub fn reduction(mut self, reduction: ops::Reduction) -> Self {
+                self.reduction = reduction;
+                self
+            }
+
+            $(
+                $(#[$option_doc])*
+                pub fn $option(mut self, $option: impl Into<$ty>) -> Self {
+                    self.$option = $option.into();
+                    self
+                }
+            )*
+
+            #[track_caller]
+            fn losses(&self, $($operand: &Tensor),*) -> Tensor {
+                let $it = self;
+                $body
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::new()
+            }
+        }
+
+        #[cell]
+        impl $name {
+            fn construct(&self, $($operand: &Tensor),*) -> Tensor {
+                self.reduction.apply(&self.losses($($operand),*))
+            }
+        }
+    )*};
+}
+use losses;

@@ -1,0 +1,133 @@
+//! What convolution and pooling layers share: sizes by axis, and padding.
+
+use crate::prelude::*;
+use ms_core::error::{OrRaise, raise};
+use ms_core::ops::PerAxis;
+use ms_core::ops::rules::check_positive;
+use ms_core::{Code, Error};
+
+/// How much a convolution or pooling layer pads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Static)]
+pub enum PadMode {
+    /// As much as gives `ceil(size / stride)` results, the larger half behind the last element.
+    Same,
+    /// Nothing.
+    #[default]
+    Valid,
+    /// What `padding` says.
+    Pad,
+}
+
+/// What a convolution layer pads with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Static)]
+pub enum PaddingMode {
+    /// Zeros.
+    #[default]
+    Zeros,
+    /// The elements mirrored at the border, which is not repeated.
+    Reflect,
+    /// The element at the border.
+    Replicate,
+    /// The elements from the other end.
+    Circular,
+}
+
+/// Padding before and behind each of `N` axes: one number for all, one for each axis, or a pair
+/// for each.
+pub trait IntoPadding<const N: usize> {
+    /// The pairs.
+    fn into_padding(self) -> [(usize, usize); N];
+}
+
+impl<const N: usize> IntoPadding<N> for usize {
+    fn into_padding(self) -> [(usize, usize); N] {
+        [(self, self); N]
+    }
+}
+
+impl<const N: usize> IntoPadding<N> for [usize; N] {
+    fn into_padding(self) -> [(usize, usize); N] {
+        self.map(|it| (it, it))
+    }
+}
+
+impl<const N: usize> IntoPadding<N> for [(usize, usize); N] {
+    fn into_padding(self) -> Self {
+        self
+    }
+}
+
+/// The name of a layer over `N` axes: `Conv2d` for the kind `Conv{}d`.
+pub(super) fn name_of<const N: usize>(kind: &str) -> String {
+    kind.replace("{}", &N.to_string())
+}
+
+/// One number for each axis, above zero.
+#[track_caller]
+pub(super) fn sizes<const N: usize>(kind: &str, option: &str, value: impl PerAxis) -> [usize; N] {
+    let list = value.per_axis(N);
+    let Ok(sizes) = <[usize; N]>::try_from(&list[..]) else {
+        let message = format!("`{option}` has {} numbers for {N} axes", list.len());
+        raise(Error::new(Code::Argument, message).with_op(name_of::<N>(kind)));
+    };
+    sizes.iter().for_each(|&it| check_positive(&name_of::<N>(kind), option, it).or_raise());
+    sizes
+}
+
+/// The windows of a layer along its `N` spatial axes.
+#[derive(Clone, PartialEq, Eq, Debug, Static)]
+pub(super) struct Windows<const N: usize> {
+    pub kernel: [usize; N],
+    pub stride: [usize; N],
+    pub dilation: [usize; N],
+    pub pad_mode: PadMode,
+    pub padding: [(usize, usize); N],
+}
+
+impl<const N: usize> Windows<N> {
+    pub fn new(kernel: [usize; N]) -> Self {
+        Self { kernel, stride: [1; N], dilation: [1; N], pad_mode: PadMode::Valid, padding: [(0, 0); N] }
+    }
+
+    /// The padding of each axis for an input `[n, c, spatial..]`.
+    ///
+    /// Raises [`Code::Sizes`] where the padding depends on a symbolic size.
+    #[track_caller]
+    pub fn pads(&self, kind: &str, x: &Tensor) -> [(usize, usize); N] {
+        match self.pad_mode {
+            PadMode::Valid => [(0, 0); N],
+            PadMode::Pad => self.padding,
+            PadMode::Same => std::array::from_fn(|axis| {
+                let (reach, stride) = (self.dilation[axis] * (self.kernel[axis] - 1), self.stride[axis]);
+                let all = match x.dims().get(axis + 2).map(|it| it.as_const()) {
+                    _ if stride == 1 => reach,
+                    Some(Some(size)) => ((size.div_ceil(stride).max(1) - 1) * stride + reach + 1).saturating_sub(size),
+                    Some(None) => {
+                        let message = "with a stride, the padding of `Same` depends on a size, which is symbolic";
+                        raise(Error::new(Code::Sizes, message).with_op(name_of::<N>(kind)));
+                    }
+                    // The op refuses the rank.
+                    None => 0,
+                };
+                (all / 2, all - all / 2)
+            }),
+        }
+    }
+}
+
+/// `x` `[n, c, spatial..]`, padded along its spatial axes.
+#[track_caller]
+pub(super) fn padded<const N: usize>(x: &Tensor, pads: [(usize, usize); N], mode: ops::PadMode) -> Tensor {
+    if x.rank() != N + 2 {
+        // The op refuses the rank.
+        return x.clone();
+    }
+    let all: Vec<(usize, usize)> = [(0, 0); 2].into_iter().chain(pads).collect();
+    ops::pad(x, &all, mode)
+}
+
+/// The padding that is the same on both sides, and what remains.
+pub(super) fn both_sides<const N: usize>(pads: [(usize, usize); N]) -> ([usize; N], [(usize, usize); N]) {
+    let both = pads.map(|(before, behind)| before.min(behind));
+    (both, std::array::from_fn(|axis| (pads[axis].0 - both[axis], pads[axis].1 - both[axis])))
+}

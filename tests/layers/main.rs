@@ -1,0 +1,13 @@
+//! Every layer against PyTorch: results, gradients of operands and parameters, and buffers, eagerly
+//! and compiled, from one file that `data/generate.py` writes.
+
+// Linked for `MS_DEVICE_TARGET=sim`.
+use ms_sim as _;
+
+mod containers;
+mod convolutions;
+mod initializers;
+mod losses;
+mod norms;
+mod oracle;
+mod pools;
