@@ -28,7 +28,7 @@ pub enum Convention {
 
 /// Fields of layers whose names differ: the layer, its field, its names in PyTorch and in MindSpore.
 /// A field without a name leaves no step in the path.
-const FIELDS: [(&str, &str, &str, &str); 14] = [
+const FIELDS: [(&str, &str, &str, &str); 17] = [
     ("BatchNorm", "gamma", "weight", "gamma"),
     ("BatchNorm", "beta", "bias", "beta"),
     ("BatchNorm", "moving_mean", "running_mean", "moving_mean"),
@@ -42,6 +42,9 @@ const FIELDS: [(&str, &str, &str, &str); 14] = [
     ("InstanceNorm", "beta", "bias", "beta"),
     ("PReLU", "weight", "weight", "w"),
     ("Embedding", "table", "weight", "embedding_table"),
+    ("RNN", "stack", "", ""),
+    ("LSTM", "stack", "", ""),
+    ("GRU", "stack", "", ""),
     ("Sequential", "layers", "", ""),
 ];
 

@@ -15,6 +15,7 @@ mod layer_norm;
 mod loss;
 mod pipeline;
 mod pool;
+mod recurrent;
 mod sequential;
 mod windows;
 
@@ -44,6 +45,7 @@ pub use pool::{
     AdaptiveMaxPool2d, AdaptiveMaxPool3d, AvgPool, AvgPool1d, AvgPool2d, AvgPool3d, MaxPool, MaxPool1d, MaxPool2d,
     MaxPool3d,
 };
+pub use recurrent::{GRU, GRUCell, LSTM, LSTMCell, Nonlinearity, RNN, RNNCell};
 pub use sequential::Sequential;
 pub use windows::{IntoPadding, PadMode, PaddingMode};
 

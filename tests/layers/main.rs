@@ -11,3 +11,4 @@ mod losses;
 mod norms;
 mod oracle;
 mod pools;
+mod recurrent;

@@ -106,6 +106,7 @@ fn every_case_of_the_file_is_compared() {
         include_str!("losses.rs"),
         include_str!("norms.rs"),
         include_str!("pools.rs"),
+        include_str!("recurrent.rs"),
     ];
     let names = FILE.names().map(|it| it.split('.').next().expect("a name has a first part"));
     let cases: BTreeSet<&str> = names.collect();

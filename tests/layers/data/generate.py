@@ -188,7 +188,31 @@ def losses():
     case("multi_label_margin_loss", nn.MultiLabelMarginLoss(), [x()], by=[lists])
 
 
-FAMILIES = [norms, plain, pools, convolutions, losses]
+def recurrent():
+    lengths = torch.tensor([5, 2, 3])
+    x = lambda: randn(5, 3, 2)
+    case("rnn_cell", nn.RNNCell(2, 4, nonlinearity="relu"), [randn(3, 2), randn(3, 4)])
+    case("lstm_cell", nn.LSTMCell(2, 4), [randn(3, 2), randn(3, 4), randn(3, 4)], call=lambda m, x, _: m(x[0], (x[1], x[2])))
+    case("gru_cell", nn.GRUCell(2, 4, bias=False), [randn(3, 2), randn(3, 4)])
+    case("rnn", nn.RNN(2, 4, 2, bidirectional=True), [x()])
+    case("rnn_relu", nn.RNN(2, 4, nonlinearity="relu", bias=False), [x(), randn(1, 3, 4)])
+    lstm = lambda m, x, _: m(x[0], (x[1], x[2]))
+    case("lstm", nn.LSTM(2, 4, 2, bidirectional=True), [x(), randn(4, 3, 4), randn(4, 3, 4)], call=lstm)
+    case("lstm_batch_first", nn.LSTM(2, 4, batch_first=True), [randn(3, 5, 2)])
+    case("gru", nn.GRU(2, 4, 2, bidirectional=True), [x(), randn(4, 3, 4)])
+
+    def packed(m, x, by):
+        # Lengths in any order, as the layers here take them.
+        sequence = nn.utils.rnn.pack_padded_sequence(x[0], by[0], enforce_sorted=False)
+        y, states = m(sequence, *([(x[1], x[2])] if len(x) == 3 else x[1:]))
+        return nn.utils.rnn.pad_packed_sequence(y, total_length=5)[0], states
+
+    case("rnn_lengths", nn.RNN(2, 4, bidirectional=True), [x()], by=[lengths], call=packed)
+    case("lstm_lengths", nn.LSTM(2, 4, 2, bidirectional=True), [x(), randn(4, 3, 4), randn(4, 3, 4)], by=[lengths], call=packed)
+    case("gru_lengths", nn.GRU(2, 4, 2, bidirectional=True), [x(), randn(4, 3, 4)], by=[lengths], call=packed)
+
+
+FAMILIES = [norms, plain, pools, convolutions, losses, recurrent]
 
 if __name__ == "__main__":
     torch.manual_seed(1)

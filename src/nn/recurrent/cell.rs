@@ -1,0 +1,196 @@
+//! One step of recurrent layers.
+
+use crate::nn::init::uniform_parameter;
+use crate::prelude::*;
+
+/// The weights of one direction of a layer: `weight_ih` `[gates hidden, in]`, `weight_hh`
+/// `[gates hidden, hidden]`, and biases `[gates hidden]`.
+#[derive(Clone, Debug)]
+pub(super) struct Weights {
+    pub weight_ih: Parameter,
+    pub weight_hh: Parameter,
+    pub biases: Option<[Parameter; 2]>,
+}
+
+impl Weights {
+    /// Weights and biases, uniform in `±1/sqrt(hidden)`.
+    #[track_caller]
+    pub fn new(gates: usize, inputs: usize, hidden: usize, has_bias: bool) -> Self {
+        let make = |shape: &[usize]| uniform_parameter(shape, hidden);
+        Self {
+            weight_ih: make(&[gates * hidden, inputs]),
+            weight_hh: make(&[gates * hidden, hidden]),
+            biases: has_bias.then(|| [make(&[gates * hidden]), make(&[gates * hidden])]),
+        }
+    }
+
+    /// The contribution of inputs `[.., in]` to the gates.
+    #[track_caller]
+    pub fn of_input(&self, x: &Tensor) -> Tensor {
+        ops::dense(x, &self.weight_ih, self.biases.as_ref().map(|it| it[0].value()).as_ref())
+    }
+
+    /// The contribution of a state `[.., hidden]` to the gates.
+    #[track_caller]
+    fn of_state(&self, h: &Tensor) -> Tensor {
+        ops::dense(h, &self.weight_hh, self.biases.as_ref().map(|it| it[1].value()).as_ref())
+    }
+}
+
+/// How a recurrent layer gets its next states from the contribution of the input to the gates and from
+/// the states; the first state is the result of the step.
+pub(super) trait Step: Clone {
+    /// The number of gates, of `hidden` rows of the weights each.
+    const GATES: usize;
+    /// The number of states.
+    const STATES: usize;
+
+    /// The next states.
+    #[track_caller]
+    fn step(&self, weights: &Weights, input: &Tensor, states: &[Tensor]) -> Vec<Tensor>;
+}
+
+/// The activation of [`RNN`](super::RNN).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Static)]
+pub enum Nonlinearity {
+    /// The hyperbolic tangent.
+    #[default]
+    Tanh,
+    /// `max(x, 0)`.
+    ReLU,
+}
+
+impl Step for Nonlinearity {
+    const GATES: usize = 1;
+    const STATES: usize = 1;
+
+    fn step(&self, weights: &Weights, input: &Tensor, states: &[Tensor]) -> Vec<Tensor> {
+        let sum = input + weights.of_state(&states[0]);
+        vec![match self {
+            Self::Tanh => ops::tanh(sum),
+            Self::ReLU => ops::relu(sum),
+        }]
+    }
+}
+
+/// The gates of [`LSTM`](super::LSTM), in the order input, forget, cell, output.
+#[derive(Clone, Copy, Debug, Default, Static)]
+pub struct Lstm;
+
+impl Step for Lstm {
+    const GATES: usize = 4;
+    const STATES: usize = 2;
+
+    fn step(&self, weights: &Weights, input: &Tensor, states: &[Tensor]) -> Vec<Tensor> {
+        let gates = ops::split(input + weights.of_state(&states[0]), 4, -1);
+        let (i, f, o) = (ops::sigmoid(&gates[0]), ops::sigmoid(&gates[1]), ops::sigmoid(&gates[3]));
+        let c = f * &states[1] + i * ops::tanh(&gates[2]);
+        vec![o * ops::tanh(&c), c]
+    }
+}
+
+/// The gates of [`GRU`](super::GRU), in the order reset, update, new.
+#[derive(Clone, Copy, Debug, Default, Static)]
+pub struct Gru;
+
+impl Step for Gru {
+    const GATES: usize = 3;
+    const STATES: usize = 1;
+
+    fn step(&self, weights: &Weights, input: &Tensor, states: &[Tensor]) -> Vec<Tensor> {
+        let (of_input, of_state) = (ops::split(input, 3, -1), ops::split(weights.of_state(&states[0]), 3, -1));
+        let r = ops::sigmoid(&of_input[0] + &of_state[0]);
+        let z = ops::sigmoid(&of_input[1] + &of_state[1]);
+        let n = ops::tanh(&of_input[2] + r * &of_state[2]);
+        vec![&n + z * (&states[0] - &n)]
+    }
+}
+
+macro_rules! cells {
+    ($($(#[$doc:meta])* $name:ident: $step:ty;)*) => {$(
+        $(#[$doc])*
+        #[cell]
+        pub struct $name {
+            /// `[gates hidden, in]`.
+            pub weight_ih: Parameter,
+            /// `[gates hidden, hidden]`.
+            pub weight_hh: Parameter,
+            /// `[gates hidden]`, or `None`.
+            pub bias_ih: Option<Parameter>,
+            /// `[gates hidden]`, or `None`.
+            pub bias_hh: Option<Parameter>,
+            step: $step,
+        }
+
+        impl $name {
+            /// A cell with biases; all parameters are uniform in `±1/sqrt(hidden)`.
+            #[track_caller]
+            pub fn new(inputs: usize, hidden: usize) -> Self {
+                let Weights { weight_ih, weight_hh, biases } = Weights::new(<$step>::GATES, inputs, hidden, true);
+                let [bias_ih, bias_hh] = biases.expect("they are asked for").map(Some);
+                Self { weight_ih, weight_hh, bias_ih, bias_hh, step: Default::default() }
+            }
+
+            /// Removes the biases.
+            pub fn without_bias(self) -> Self {
+                Self { bias_ih: None, bias_hh: None, ..self }
+            }
+
+            #[track_caller]
+            fn next(&self, x: &Tensor, states: &[Tensor]) -> Vec<Tensor> {
+                let biases = self.bias_ih.clone().zip(self.bias_hh.clone()).map(|(ih, hh)| [ih, hh]);
+                let weights = Weights { weight_ih: self.weight_ih.clone(), weight_hh: self.weight_hh.clone(), biases };
+                self.step.step(&weights, &weights.of_input(x), states)
+            }
+        }
+    )*};
+}
+
+cells! {
+    /// One step of an [`RNN`](super::RNN): `activation(W_ih x + b_ih + W_hh h + b_hh)`, from `x` `[batch, in]`
+    /// and `h` `[batch, hidden]`.
+    RNNCell: Nonlinearity;
+    /// One step of an [`LSTM`](super::LSTM), from `x` `[batch, in]` and the states `h` and `c`
+    /// `[batch, hidden]` to the next states.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let cell = nn::LSTMCell::new(3, 4);
+    /// let zeros = Tensor::zeros([2, 4]);
+    /// let (h, c) = cell.call(&Tensor::ones([2, 3]), &zeros, &zeros);
+    /// assert_eq!((h.shape(), c.shape()), (&[2, 4][..], &[2, 4][..]));
+    /// ```
+    LSTMCell: Lstm;
+    /// One step of a [`GRU`](super::GRU), from `x` `[batch, in]` and `h` `[batch, hidden]`.
+    GRUCell: Gru;
+}
+
+impl RNNCell {
+    /// Sets the activation.
+    pub fn nonlinearity(self, nonlinearity: Nonlinearity) -> Self {
+        Self { step: nonlinearity, ..self }
+    }
+}
+
+#[cell]
+impl RNNCell {
+    fn construct(&self, x: &Tensor, h: &Tensor) -> Tensor {
+        self.next(x, std::slice::from_ref(h)).swap_remove(0)
+    }
+}
+
+#[cell]
+impl GRUCell {
+    fn construct(&self, x: &Tensor, h: &Tensor) -> Tensor {
+        self.next(x, std::slice::from_ref(h)).swap_remove(0)
+    }
+}
+
+#[cell]
+impl LSTMCell {
+    fn construct(&self, x: &Tensor, h: &Tensor, c: &Tensor) -> (Tensor, Tensor) {
+        let mut next = self.next(x, &[h.clone(), c.clone()]).into_iter();
+        let h = next.next().expect("there are two states");
+        (h, next.next().expect("there are two states"))
+    }
+}
