@@ -1,6 +1,7 @@
 //! Layers: cells with parameters, written with the public API.
 
 mod activation;
+mod attention;
 mod batch_norm;
 mod cell_dict;
 mod cell_list;
@@ -22,6 +23,10 @@ mod windows;
 pub use activation::{
     CELU, ELU, Gelu, HSigmoid, HSwish, LeakyReLU, LogSigmoid, LogSoftmax, Mish, PReLU, ReLU6, Relu, SELU, SiLU,
     Sigmoid, Softmax, Softplus, Softsign, Tanh,
+};
+pub use attention::{
+    AttentionMask, DecoderCache, DecoderMasks, KeyValueCache, MultiheadAttention, RotaryEmbedding, Transformer,
+    TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer,
 };
 pub use batch_norm::BatchNorm;
 pub use cell_dict::CellDict;

@@ -4,6 +4,7 @@
 // Linked for `MS_DEVICE_TARGET=sim`.
 use ms_sim as _;
 
+mod attention;
 mod containers;
 mod convolutions;
 mod initializers;

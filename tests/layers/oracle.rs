@@ -102,6 +102,7 @@ pub fn layer<C: Cell + Layer>(case: &str, net: C) {
 #[test]
 fn every_case_of_the_file_is_compared() {
     let sources = [
+        include_str!("attention.rs"),
         include_str!("convolutions.rs"),
         include_str!("losses.rs"),
         include_str!("norms.rs"),

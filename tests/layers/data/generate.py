@@ -212,7 +212,57 @@ def recurrent():
     case("gru_lengths", nn.GRU(2, 4, 2, bidirectional=True), [x(), randn(4, 3, 4)], by=[lengths], call=packed)
 
 
-FAMILIES = [norms, plain, pools, convolutions, losses, recurrent]
+class Rotary(nn.Module):
+    """Su et al. 2021, in complex numbers."""
+
+    def __init__(self, dim, interleaved):
+        super().__init__()
+        self.dim, self.interleaved = dim, interleaved
+
+    def forward(self, x, positions):
+        half = self.dim // 2
+        rates = 10000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
+        turns = torch.polar(torch.ones(1, dtype=torch.float64), positions[:, None] * rates)
+        own, rest = x[..., : self.dim], x[..., self.dim :]
+        a, b = (own[..., 0::2], own[..., 1::2]) if self.interleaved else (own[..., :half], own[..., half:])
+        y = torch.complex(a, b) * turns
+        axis = -1 if self.interleaved else -2
+        return torch.cat([torch.stack([y.real, y.imag], axis).flatten(-2), rest], -1)
+
+
+def attention():
+    options = dict(need_weights=False)
+    one = lambda m, x, by, **more: m(x[0], x[0], x[0], **options, **more)[0]
+    causal = nn.Transformer.generate_square_subsequent_mask
+    padding = torch.tensor([[False, False, True], [False, False, False]])
+    pairs = torch.tensor([[False, True, False], [False, False, True], [True, False, False]])
+    case("attention", nn.MultiheadAttention(4, 2), [randn(3, 2, 4)], call=one)
+    three = lambda m, x, by: m(*x, key_padding_mask=by[0], attn_mask=by[1].repeat(4, 1, 1), average_attn_weights=False)
+    case("attention_masks", nn.MultiheadAttention(4, 2, batch_first=True), [randn(2, 3, 4), randn(2, 3, 4), randn(2, 3, 4)], by=[padding, pairs], call=three)
+    added = lambda m, x, by: m(*x, attn_mask=by[0], **options)[0]
+    sizes = nn.MultiheadAttention(4, 2, kdim=3, vdim=5, bias=False)
+    case("attention_sizes", sizes, [randn(2, 2, 4), randn(3, 2, 3), randn(3, 2, 5)], by=[randn(2, 3)], call=added)
+    square = lambda m, x, by: one(m, x, by, attn_mask=causal(3, dtype=torch.float64))
+    case("attention_causal", nn.MultiheadAttention(4, 2, batch_first=True), [randn(2, 3, 4)], call=square)
+    encode = lambda m, x, by: m(x[0], src_key_padding_mask=by[0])
+    make = lambda **more: nn.TransformerEncoderLayer(4, 2, 6, dropout=0.0, **more)
+    case("encoder_layer", make(batch_first=True), [randn(2, 3, 4)], by=[padding], call=encode)
+    case("encoder_layer_norm_first", make(norm_first=True, activation="gelu", layer_norm_eps=1e-3), [randn(3, 2, 4)], by=[padding], call=encode)
+    encoder = nn.TransformerEncoder(make(batch_first=True), 2, nn.LayerNorm(4), enable_nested_tensor=False)
+    case("encoder", encoder, [randn(2, 3, 4)], call=lambda m, x, _: m(x[0], mask=causal(3, dtype=torch.float64)))
+    decode = lambda m, x, by: m(*x, tgt_mask=causal(3, dtype=torch.float64), memory_key_padding_mask=by[0])
+    make = lambda **more: nn.TransformerDecoderLayer(4, 2, 6, dropout=0.0, **more)
+    case("decoder_layer", make(), [randn(3, 2, 4), randn(3, 2, 4)], by=[padding], call=decode)
+    case("decoder_layer_norm_first", make(norm_first=True, batch_first=True), [randn(2, 3, 4), randn(2, 3, 4)], by=[padding], call=decode)
+    decoder = nn.TransformerDecoder(make(batch_first=True), 2, nn.LayerNorm(4))
+    case("decoder", decoder, [randn(2, 3, 4), randn(2, 3, 4)], by=[padding], call=decode)
+    whole = nn.Transformer(4, 2, 1, 1, 6, dropout=0.0)
+    case("transformer", whole, [randn(3, 2, 4), randn(2, 2, 4)], call=lambda m, x, _: m(*x, tgt_mask=causal(2, dtype=torch.float64)))
+    case("rotary", Rotary(4, False), [randn(2, 3, 4)], by=[torch.tensor([0, 1, 7])])
+    case("rotary_interleaved", Rotary(4, True), [randn(2, 3, 6)], by=[torch.tensor([3, 4, 5])])
+
+
+FAMILIES = [norms, plain, pools, convolutions, losses, recurrent, attention]
 
 if __name__ == "__main__":
     torch.manual_seed(1)

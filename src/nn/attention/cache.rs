@@ -1,0 +1,53 @@
+//! The keys and values of earlier positions.
+
+use crate::prelude::*;
+
+/// The keys and values of the positions so far, for generation: a structure of tensors of fixed shapes, so
+/// that a compiled step serves every position.
+///
+/// ```
+/// use ms::prelude::*;
+/// let attention = nn::MultiheadAttention::new(8, 2).batch_first(true);
+/// let mut cache = attention.cache(3, 16);
+/// for _ in 0..4 {
+///     let (y, next) = attention.step(&random::randn([3, 1, 8]), &cache);
+///     assert_eq!(y.shape(), [3, 1, 8]);
+///     cache = next;
+/// }
+/// assert_eq!(cache.length.item::<i64>(), 4);
+/// ```
+#[derive(Clone, Debug, Tree)]
+pub struct KeyValueCache {
+    /// `[batch, heads, capacity, features]`.
+    pub keys: Tensor,
+    /// `[batch, heads, capacity, features]`.
+    pub values: Tensor,
+    /// The number of positions so far, an `i64[]`.
+    pub length: Tensor,
+}
+
+impl KeyValueCache {
+    /// With the keys and values of further positions, `[batch, heads, new, features]`. Where they do not fit,
+    /// the call is refused.
+    #[track_caller]
+    pub(super) fn extended(&self, keys: &Tensor, values: &Tensor) -> Self {
+        let (capacity, new) = (self.keys.dim(2), keys.dim(2));
+        let length = &self.length + ops::size(new, DType::I64);
+        ops::assert_that(length.le(ops::size(capacity, DType::I64)), "`KeyValueCache`: the capacity is used up", &[]);
+        // The place of each position among the new ones.
+        let place = ops::arange(capacity) - &self.length;
+        let inside = ops::logical_and(place.ge(0), place.lt(ops::size(new, DType::I64))).expand_dims(-1);
+        let place = ops::minimum(ops::clamp_min(&place, 0), ops::size(new, DType::I64) - 1);
+        let put = |old: &Tensor, new: &Tensor| ops::select(&inside, ops::gather(new, &place, 2).cast(old.dtype()), old);
+        Self { keys: put(&self.keys, keys), values: put(&self.values, values), length }
+    }
+
+    /// The mask of the scores of the last `queries` positions: true for the keys up to each of them,
+    /// `[queries, capacity]`.
+    #[track_caller]
+    pub(super) fn seen(&self, queries: ms_core::tensor::Dim) -> Tensor {
+        let first = &self.length - ops::size(queries, DType::I64);
+        let own = (ops::arange(queries) + first).expand_dims(-1);
+        ops::less_equal(ops::arange(self.keys.dim(2)), own)
+    }
+}

@@ -1,0 +1,65 @@
+//! Masks of attention.
+
+use crate::prelude::*;
+
+/// Which keys a query uses. As in PyTorch and MindSpore, a bool that is true excludes a key, and a number
+/// is added to its score.
+#[derive(Clone, Debug, Default, Tree)]
+pub struct AttentionMask {
+    /// For the keys of each sequence, `[batch, keys]`: true for padding.
+    pub key_padding_mask: Option<Tensor>,
+    /// For each pair, `[queries, keys]`, or `[batch heads, queries, keys]`.
+    pub attn_mask: Option<Tensor>,
+    /// Whether a query uses only keys up to its own position.
+    pub is_causal: bool,
+}
+
+impl AttentionMask {
+    /// Keys up to the position of the query only.
+    pub fn causal() -> Self {
+        Self { is_causal: true, ..Self::default() }
+    }
+
+    /// Without the keys for which `mask` `[batch, keys]` is true.
+    pub fn padding(mask: Tensor) -> Self {
+        Self { key_padding_mask: Some(mask), ..Self::default() }
+    }
+
+    /// The mask of scores `[batch, heads, queries, keys]`, as [`ops::AttentionOptions`] has it: true for keys
+    /// that are used.
+    #[track_caller]
+    pub(super) fn of_scores(&self, heads: usize) -> Option<Tensor> {
+        let used = |it: Tensor| if it.dtype() == DType::Bool { ops::logical_not(it) } else { it };
+        let padding = self.key_padding_mask.as_ref().map(|it| used(it.expand_dims([1, 2])));
+        let pairs = self.attn_mask.as_ref().map(|it| match it.rank() {
+            3 => {
+                let dims = it.dims();
+                used(it.reshape((dims[0] / heads, heads, dims[1], dims[2])))
+            }
+            _ => used(it.clone()),
+        });
+        match (padding, pairs) {
+            (Some(a), Some(b)) => Some(both(a, b)),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+/// The mask that two masks give together.
+#[track_caller]
+fn both(a: Tensor, b: Tensor) -> Tensor {
+    if a.dtype() == DType::Bool && b.dtype() == DType::Bool {
+        return ops::logical_and(a, b);
+    }
+    added(a) + added(b)
+}
+
+/// What is added to scores.
+#[track_caller]
+pub(super) fn added(mask: Tensor) -> Tensor {
+    if mask.dtype() != DType::Bool {
+        return mask;
+    }
+    let excluded = ops::full_of((), f64::NEG_INFINITY, DType::F32);
+    ops::select(mask, 0.0, excluded)
+}
