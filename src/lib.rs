@@ -5,6 +5,7 @@ extern crate self as ms;
 #[doc(hidden)]
 #[path = "rt.rs"]
 pub mod __rt;
+pub mod amp;
 pub mod data;
 pub mod internals;
 pub mod io;
@@ -52,6 +53,8 @@ mod pages {
     mod readme {}
     #[doc = include_str!("../docs/effects.md")]
     mod effects {}
+    #[doc = include_str!("../docs/layers.md")]
+    mod layers {}
     #[doc = include_str!("../docs/tensors.md")]
     mod tensors {}
     #[doc = include_str!("../docs/training.md")]

@@ -1,11 +1,12 @@
 //! Normalisation over the batch.
 
+use super::compute::{operand, result};
 use super::init::filled_parameter;
 use crate::prelude::*;
 use ms_core::error::OrRaise;
 use ms_core::ops::BatchStatistics;
 use ms_core::ops::rules::{Interval, check_interval};
-use ms_core::trace::Training;
+use ms_core::trace::{ComputeDType, Training};
 
 /// `(x - mean) / sqrt(variance + eps) * gamma + beta` per channel of `x` `[n, channels, ..]`, with any
 /// number of further axes ([`ops::batch_norm`]): with the statistics of the batch in training, which also
@@ -39,6 +40,8 @@ pub struct BatchNorm {
     /// Whether the statistics are those of the batch, in training and in evaluation; `None`: those of the
     /// batch in training only.
     pub use_batch_statistics: Option<bool>,
+    /// The dtype in which it computes; its result has that of its operand.
+    pub compute: ComputeDType,
     training: Training,
 }
 
@@ -55,6 +58,7 @@ impl BatchNorm {
             momentum: 0.9,
             eps: 1e-5,
             use_batch_statistics: None,
+            compute: ComputeDType::default(),
             training: Training::default(),
         }
     }
@@ -78,6 +82,7 @@ impl BatchNorm {
 #[cell]
 impl BatchNorm {
     fn construct(&self, x: &Tensor) -> Tensor {
+        let own = &operand(&self.compute, x);
         let (gamma, beta) = self.affine();
         let kept = BatchStatistics { mean: self.moving_mean.value(), var: self.moving_variance.value() };
         let of_batch = match self.use_batch_statistics {
@@ -86,10 +91,11 @@ impl BatchNorm {
         };
         if of_batch && self.training.get() {
             check_interval("BatchNorm", "momentum", self.momentum, &Interval::SHARE).or_raise();
-            let next = kept.updated(x, 1.0 - self.momentum);
+            let next = kept.updated(own, 1.0 - self.momentum);
             self.moving_mean.set(&next.mean.cast(kept.mean.dtype()));
             self.moving_variance.set(&next.var.cast(kept.var.dtype()));
         }
-        ops::batch_norm(x, gamma, beta, if of_batch { None } else { Some(&kept) }, self.eps)
+        let y = ops::batch_norm(own, gamma, beta, if of_batch { None } else { Some(&kept) }, self.eps);
+        result(&self.compute, y, x)
     }
 }

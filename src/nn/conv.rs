@@ -1,11 +1,13 @@
 //! Convolution layers.
 
+use super::compute::{operand, result};
 use super::init::uniform_parameter;
 use super::windows::{IntoPadding, PadMode, PaddingMode, Windows, both_sides, name_of, padded, sizes};
 use crate::prelude::*;
 use ms_core::error::{OrRaise, raise};
 use ms_core::ops::PerAxis;
 use ms_core::ops::rules::check_positive;
+use ms_core::trace::ComputeDType;
 use ms_core::{Code, Error};
 
 /// [`Conv`] over one axis.
@@ -38,6 +40,8 @@ pub struct Conv<const N: usize> {
     pub weight: Parameter,
     /// `[out]`, or `None`.
     pub bias: Option<Parameter>,
+    /// The dtype in which it computes; its result has that of its operand.
+    pub compute: ComputeDType,
     inputs: usize,
     outputs: usize,
     groups: usize,
@@ -61,6 +65,8 @@ pub struct ConvTranspose<const N: usize> {
     pub weight: Parameter,
     /// `[out]`, or `None`.
     pub bias: Option<Parameter>,
+    /// The dtype in which it computes; its result has that of its operand.
+    pub compute: ComputeDType,
     inputs: usize,
     outputs: usize,
     groups: usize,
@@ -84,7 +90,16 @@ macro_rules! options {
                 let kernel = sizes(Self::KIND, "kernel", kernel);
                 let (weight, bias) = Self::parameters(inputs, outputs, 1, kernel);
                 let windows = Windows::new(kernel);
-                Self { weight, bias: Some(bias), inputs, outputs, groups: 1, windows, $rest: $value }
+                Self {
+                    weight,
+                    bias: Some(bias),
+                    compute: ComputeDType::default(),
+                    inputs,
+                    outputs,
+                    groups: 1,
+                    windows,
+                    $rest: $value,
+                }
             }
 
             fn shape_of_weight($inputs: usize, $outputs: usize, $groups: usize, kernel: [usize; N]) -> Vec<usize> {
@@ -188,8 +203,10 @@ impl<const N: usize> Conv<N> {
             PaddingMode::Circular => ([0; N], pads, ops::PadMode::Wrap),
         };
         let options = ops::ConvOptions::new(N).stride(self.windows.stride).dilation(self.windows.dilation);
-        let bias = self.bias.as_ref().map(Parameter::value);
-        ops::conv(padded(x, rest, mode), &self.weight, bias.as_ref(), &options.padding(both).groups(self.groups))
+        let bias = self.bias.as_ref().map(|it| operand(&self.compute, &it.value()));
+        let (own, weight) = (operand(&self.compute, x), operand(&self.compute, &self.weight.value()));
+        let options = options.padding(both).groups(self.groups);
+        result(&self.compute, ops::conv(padded(&own, rest, mode), weight, bias.as_ref(), &options), x)
     }
 }
 
@@ -231,8 +248,9 @@ impl<const N: usize> ConvTranspose<N> {
         };
         let (both, rest) = both_sides(pads);
         let options = ops::ConvOptions::new(N).stride(stride).dilation(dilation).padding(both).groups(self.groups);
-        let bias = self.bias.as_ref().map(Parameter::value);
-        let out = ops::conv_transpose(x, &self.weight, bias.as_ref(), &options, extra);
+        let bias = self.bias.as_ref().map(|it| operand(&self.compute, &it.value()));
+        let (own, weight) = (operand(&self.compute, x), operand(&self.compute, &self.weight.value()));
+        let out = result(&self.compute, ops::conv_transpose(own, weight, bias.as_ref(), &options, extra), x);
         // What is padded on one side only is left out of the result.
         rest.iter().enumerate().filter(|it| *it.1 != (0, 0)).fold(out, |out, (axis, &(before, behind))| {
             let left = out.dim(axis as isize + 2) - (before + behind);

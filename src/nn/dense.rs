@@ -1,7 +1,9 @@
 //! The fully connected layer, and the bilinear one.
 
+use super::compute::{operand, result};
 use super::init::{parameter, uniform_parameter};
 use crate::prelude::*;
+use ms_core::trace::ComputeDType;
 
 /// `y = x Wᵀ + b`, where `x` is `[.., in]` and `y` is `[.., out]`.
 ///
@@ -16,6 +18,8 @@ pub struct Dense {
     pub weight: Parameter,
     /// `[out]`, or `None`.
     pub bias: Option<Parameter>,
+    /// The dtype in which it computes; its result has that of its operand.
+    pub compute: ComputeDType,
 }
 
 impl Dense {
@@ -25,13 +29,14 @@ impl Dense {
         Self {
             weight: uniform_parameter(&[outputs, inputs], inputs),
             bias: Some(uniform_parameter(&[outputs], inputs)),
+            compute: ComputeDType::default(),
         }
     }
 
     /// A layer without a bias.
     #[track_caller]
     pub fn without_bias(inputs: usize, outputs: usize) -> Self {
-        Self { weight: uniform_parameter(&[outputs, inputs], inputs), bias: None }
+        Self { bias: None, ..Self::new(inputs, outputs) }
     }
 
     /// Sets the initial weight, a function of its shape; see [`init`](crate::nn::init).
@@ -52,8 +57,9 @@ impl Dense {
 #[cell]
 impl Dense {
     fn construct(&self, x: &Tensor) -> Tensor {
-        let bias = self.bias.as_ref().map(Parameter::value);
-        ops::dense(x, &self.weight, bias.as_ref())
+        let bias = self.bias.as_ref().map(|it| operand(&self.compute, &it.value()));
+        let y = ops::dense(operand(&self.compute, x), operand(&self.compute, &self.weight.value()), bias.as_ref());
+        result(&self.compute, y, x)
     }
 }
 
@@ -71,6 +77,8 @@ pub struct BiDense {
     pub weight: Parameter,
     /// `[out]`, or `None`.
     pub bias: Option<Parameter>,
+    /// The dtype in which it computes; its result has that of its operand.
+    pub compute: ComputeDType,
 }
 
 impl BiDense {
@@ -80,6 +88,7 @@ impl BiDense {
         Self {
             weight: uniform_parameter(&[outputs, inputs1, inputs2], inputs1),
             bias: Some(uniform_parameter(&[outputs], inputs1)),
+            compute: ComputeDType::default(),
         }
     }
 
@@ -92,10 +101,12 @@ impl BiDense {
 #[cell]
 impl BiDense {
     fn construct(&self, x1: &Tensor, x2: &Tensor) -> Tensor {
-        let y = ops::einsum("...i,oij,...j->...o", &[x1.clone(), self.weight.value(), x2.clone()]);
-        match &self.bias {
-            Some(bias) => y + bias,
+        let own = |it: &Tensor| operand(&self.compute, it);
+        let y = ops::einsum("...i,oij,...j->...o", &[own(x1), own(&self.weight.value()), own(x2)]);
+        let y = match &self.bias {
+            Some(bias) => y + own(&bias.value()),
             None => y,
-        }
+        };
+        result(&self.compute, y, x1)
     }
 }

@@ -1,9 +1,11 @@
 //! Normalisation over groups of channels.
 
+use super::compute::{operand, result};
 use super::init::filled_parameter;
 use crate::prelude::*;
 use ms_core::error::{OrRaise, raise};
 use ms_core::ops::rules::check_positive;
+use ms_core::trace::ComputeDType;
 use ms_core::{Code, Error};
 
 /// Normalises each group of channels of `x` `[n, channels, ..]`, then multiplies by `gamma` and adds
@@ -24,6 +26,8 @@ pub struct GroupNorm {
     pub eps: f64,
     /// The number of groups.
     pub groups: usize,
+    /// The dtype in which it computes; its result has that of its operand.
+    pub compute: ComputeDType,
 }
 
 impl GroupNorm {
@@ -39,7 +43,7 @@ impl GroupNorm {
             raise(Error::new(Code::Argument, message).with_op("GroupNorm"));
         }
         let (gamma, beta) = (filled_parameter(&[channels], 1.0), filled_parameter(&[channels], 0.0));
-        Self { gamma: Some(gamma), beta: Some(beta), eps: 1e-5, groups }
+        Self { gamma: Some(gamma), beta: Some(beta), eps: 1e-5, groups, compute: ComputeDType::default() }
     }
 
     /// Removes `gamma` and `beta`.
@@ -51,8 +55,9 @@ impl GroupNorm {
 #[cell]
 impl GroupNorm {
     fn construct(&self, x: &Tensor) -> Tensor {
-        let (gamma, beta) = per_channel(x, &self.gamma, &self.beta);
-        ops::group_norm(x, self.groups, gamma, beta, self.eps)
+        let own = operand(&self.compute, x);
+        let (gamma, beta) = per_channel(&own, &self.gamma, &self.beta);
+        result(&self.compute, ops::group_norm(&own, self.groups, gamma, beta, self.eps), x)
     }
 }
 
@@ -72,6 +77,8 @@ pub struct InstanceNorm {
     pub beta: Option<Parameter>,
     /// Added to the variance; positive and finite.
     pub eps: f64,
+    /// The dtype in which it computes; its result has that of its operand.
+    pub compute: ComputeDType,
 }
 
 impl InstanceNorm {
@@ -79,7 +86,7 @@ impl InstanceNorm {
     #[track_caller]
     pub fn new(channels: usize) -> Self {
         let (gamma, beta) = (filled_parameter(&[channels], 1.0), filled_parameter(&[channels], 0.0));
-        Self { gamma: Some(gamma), beta: Some(beta), eps: 1e-5 }
+        Self { gamma: Some(gamma), beta: Some(beta), eps: 1e-5, compute: ComputeDType::default() }
     }
 
     /// Removes `gamma` and `beta`.
@@ -91,8 +98,9 @@ impl InstanceNorm {
 #[cell]
 impl InstanceNorm {
     fn construct(&self, x: &Tensor) -> Tensor {
-        let (gamma, beta) = per_channel(x, &self.gamma, &self.beta);
-        ops::instance_norm(x, gamma, beta, self.eps)
+        let own = operand(&self.compute, x);
+        let (gamma, beta) = per_channel(&own, &self.gamma, &self.beta);
+        result(&self.compute, ops::instance_norm(&own, gamma, beta, self.eps), x)
     }
 }
 

@@ -1,8 +1,10 @@
 //! Normalisation over features.
 
+use super::compute::{operand, result};
 use super::init::filled_parameter;
 use crate::prelude::*;
 use ms_core::tensor::IntoShape;
+use ms_core::trace::ComputeDType;
 
 /// `(x - mean) / sqrt(variance + eps) * gamma + beta` over the last axes, whose shape is
 /// `normalized_shape` ([`ops::layer_norm`]).
@@ -23,6 +25,8 @@ pub struct LayerNorm {
     pub eps: f64,
     /// The sizes of the axes that are normalised.
     pub normalized_shape: Vec<usize>,
+    /// The dtype in which it computes; its result has that of its operand.
+    pub compute: ComputeDType,
 }
 
 impl LayerNorm {
@@ -35,6 +39,7 @@ impl LayerNorm {
             beta: Some(filled_parameter(&normalized_shape, 0.0)),
             eps: 1e-5,
             normalized_shape,
+            compute: ComputeDType::default(),
         }
     }
 
@@ -54,7 +59,8 @@ impl LayerNorm {
     fn construct(&self, x: &Tensor) -> Tensor {
         let (gamma, beta) = (self.gamma.as_ref().map(Parameter::value), self.beta.as_ref().map(Parameter::value));
         let begin = -(self.normalized_shape.len() as isize);
-        ops::layer_norm(x, gamma.as_ref(), beta.as_ref(), begin, self.eps)
+        let y = ops::layer_norm(operand(&self.compute, x), gamma.as_ref(), beta.as_ref(), begin, self.eps);
+        result(&self.compute, y, x)
     }
 }
 
@@ -74,6 +80,8 @@ pub struct RMSNorm {
     pub eps: f64,
     /// The sizes of the axes that are normalised.
     pub normalized_shape: Vec<usize>,
+    /// The dtype in which it computes; its result has that of its operand.
+    pub compute: ComputeDType,
 }
 
 impl RMSNorm {
@@ -81,13 +89,15 @@ impl RMSNorm {
     #[track_caller]
     pub fn new(normalized_shape: impl IntoShape) -> Self {
         let normalized_shape = normalized_shape.into_shape().to_vec();
-        Self { gamma: filled_parameter(&normalized_shape, 1.0), eps: 1e-6, normalized_shape }
+        let gamma = filled_parameter(&normalized_shape, 1.0);
+        Self { gamma, eps: 1e-6, normalized_shape, compute: ComputeDType::default() }
     }
 }
 
 #[cell]
 impl RMSNorm {
     fn construct(&self, x: &Tensor) -> Tensor {
-        ops::rms_norm(x, &self.gamma, -(self.normalized_shape.len() as isize), self.eps)
+        let begin = -(self.normalized_shape.len() as isize);
+        result(&self.compute, ops::rms_norm(operand(&self.compute, x), &self.gamma, begin, self.eps), x)
     }
 }

@@ -5,6 +5,7 @@ mod attention;
 mod batch_norm;
 mod cell_dict;
 mod cell_list;
+mod compute;
 mod conv;
 mod dense;
 mod dropout;

@@ -2,17 +2,19 @@
 
 use super::Optimizer;
 use super::hyperparameter::LearningRate;
+use super::optimizer::differentiate_inside;
 use super::state::{State, count};
 use crate::prelude::cell;
 use ms_core::error::{OrRaise, raise};
 use ms_core::ops::rules::check_positive;
-use ms_core::session::{Gradients, value_and_grad};
+use ms_core::session::Gradients;
 use ms_core::trace::{Cell, PerParameter, Tree, cond, scan};
 use ms_core::{Code, Error, Parameter, Tensor, ops};
 
 /// The mean of the losses of equal parts of a batch, and of their gradients.
 #[track_caller]
-pub(super) fn mean_over_parts<C: Cell + 'static, B: Tree>(
+pub(super) fn mean_over_parts<O: Optimizer, C: Cell + 'static, B: Tree>(
+    optimizer: &O,
     parts: usize,
     net: &C,
     batch: &B,
@@ -20,12 +22,12 @@ pub(super) fn mean_over_parts<C: Cell + 'static, B: Tree>(
 ) -> (Tensor, Gradients) {
     check_positive("step_in_parts", "parts", parts).or_raise();
     let cut = batch.rebuild(&mut |it| cut(it, parts));
-    let run = |part: &B| value_and_grad(|net: &C| loss(net, part))(net);
+    let run = |part: &B| optimizer.differentiate(net, |net| (loss(net, part), ()));
     let parameters = net.trainable_parameters();
     let zeros: Vec<Tensor> = parameters.iter().map(|it| ops::zeros_like(it.value())).collect();
     // The loss has a dtype of its own, which only the function knows: it is an output of the scan.
     let add = |sums: &Vec<Tensor>, part: &B| {
-        let (loss, gradients) = run(part);
+        let ((loss, ()), gradients) = run(part);
         let sums = sums.iter().zip(gradients.iter()).map(|(sum, (_, it))| sum + it);
         (sums.collect::<Vec<_>>(), loss)
     };
@@ -90,6 +92,8 @@ impl<O: Optimizer> Optimizer for Accumulated<O> {
         self.optimizer.prepare(parameters);
         self.sums.prepare(parameters);
     }
+
+    differentiate_inside!();
 
     fn update(&self, gradients: &Gradients) {
         Optimizer::prepare(self, gradients.parameters());

@@ -2,6 +2,7 @@
 
 use super::Optimizer;
 use super::hyperparameter::{Hyperparameter, LearningRate};
+use super::optimizer::differentiate_inside;
 use super::state::{State, averaged};
 use crate::prelude::cell;
 use ms_core::ops::rules::Interval;
@@ -71,6 +72,8 @@ impl<O: Optimizer> Optimizer for Averaged<O> {
         self.optimizer.prepare(parameters);
         self.averages.prepare(parameters);
     }
+
+    differentiate_inside!();
 
     fn update(&self, gradients: &Gradients) {
         self.averages.prepare(gradients.parameters());

@@ -2,6 +2,7 @@
 
 use super::Optimizer;
 use super::hyperparameter::{Hyperparameter, LearningRate};
+use super::optimizer::differentiate_inside;
 use crate::prelude::{Static, cell};
 use ms_core::ops::rules::Interval;
 use ms_core::session::Gradients;
@@ -57,6 +58,8 @@ impl<O: Optimizer> Optimizer for Clipped<O> {
     fn prepare(&self, parameters: &[Parameter]) {
         self.optimizer.prepare(parameters);
     }
+
+    differentiate_inside!();
 
     fn update(&self, gradients: &Gradients) {
         let limit = self.limit.value();

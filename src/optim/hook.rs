@@ -2,6 +2,7 @@
 
 use super::Optimizer;
 use super::hyperparameter::LearningRate;
+use super::optimizer::differentiate_inside;
 use crate::prelude::cell;
 use ms_core::session::Gradients;
 use ms_core::{Parameter, Tensor};
@@ -27,6 +28,8 @@ impl<O: Optimizer, F: Fn(&Parameter, &Tensor) -> Tensor> Optimizer for Hooked<O,
     fn prepare(&self, parameters: &[Parameter]) {
         self.optimizer.prepare(parameters);
     }
+
+    differentiate_inside!();
 
     fn update(&self, gradients: &Gradients) {
         let hooked = gradients.iter().map(|(parameter, gradient)| (self.hook)(parameter, gradient));

@@ -5,7 +5,10 @@ use super::average::Averaged;
 use super::clip::{Clip, Clipped};
 use super::hook::Hooked;
 use super::hyperparameter::LearningRate;
+use super::master::MasterWeights;
+use super::rule::UpdateRule;
 use super::schedule::{Schedule, Scheduled};
+use crate::amp::{LossScaled, LossScaler};
 use ms_core::session::{Gradients, JitFn, JitReturn, type_key, value_and_grad};
 use ms_core::trace::{Arg, Cell, Tree, TypeKey};
 use ms_core::{Parameter, Tensor};
@@ -33,6 +36,19 @@ pub trait Optimizer: Arg {
     /// Updates every parameter that has a gradient.
     #[track_caller]
     fn update(&self, gradients: &Gradients);
+
+    /// The result of a loss with auxiliary results, and the gradients of the loss for [`Optimizer::update`].
+    /// [`Optimizer::loss_scale`] computes them from a multiple of the loss.
+    #[track_caller]
+    fn differentiate<C, R, A>(&self, net: &C, loss: impl Fn(&C) -> (R, A)) -> ((R, A), Gradients)
+    where
+        Self: Sized,
+        C: Cell + 'static,
+        R: Tree,
+        A: Tree,
+    {
+        value_and_grad(loss).has_aux()(net)
+    }
 
     /// Its learning rates: one, or one for each group of parameters.
     fn learning_rates(&self) -> Vec<&LearningRate>;
@@ -81,7 +97,7 @@ pub trait Optimizer: Arg {
     where
         Self: Sized,
     {
-        let (loss, gradients) = value_and_grad(|net: &C| loss(net, batch))(net);
+        let ((loss, ()), gradients) = self.differentiate(net, |net| (loss(net, batch), ()));
         self.update(&gradients);
         loss
     }
@@ -112,7 +128,7 @@ pub trait Optimizer: Arg {
         static STEP: JitFn = JitFn::new("Optimizer::step_with_aux", file!(), line!(), 0);
         let key = type_key(&(&loss, std::marker::PhantomData::<Self>));
         compiled(&STEP, key, self, net, batch, &(), |batch| {
-            let (result, gradients) = value_and_grad(|net: &C| loss(net, batch)).has_aux()(net);
+            let (result, gradients) = self.differentiate(net, |net| loss(net, batch));
             self.update(&gradients);
             result
         })
@@ -145,7 +161,7 @@ pub trait Optimizer: Arg {
         static STEP: JitFn = JitFn::new("Optimizer::step_in_parts", file!(), line!(), 0);
         let key = type_key(&(&loss, std::marker::PhantomData::<Self>));
         compiled(&STEP, key, self, net, batch, &parts, |batch| {
-            let (loss, gradients) = super::accumulation::mean_over_parts(parts, net, batch, loss);
+            let (loss, gradients) = super::accumulation::mean_over_parts(self, parts, net, batch, loss);
             self.update(&gradients);
             loss
         })
@@ -227,6 +243,34 @@ pub trait Optimizer: Arg {
         Averaged::new(self, decay)
     }
 
+    /// Keeps a copy in f32 of every parameter of f16 and bf16, which takes the updates. What is around an
+    /// optimiser, such as clipping, comes after it.
+    fn master_weights(self) -> MasterWeights<Self>
+    where
+        Self: Sized + UpdateRule,
+    {
+        MasterWeights::new(self)
+    }
+
+    /// Multiplies the loss before it is differentiated, and divides the gradients: small gradients of f16 are
+    /// not lost. Steps whose gradients are not finite update nothing.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// use ms::amp::DynamicLossScaler;
+    /// let (net, opt) = (nn::Dense::new(3, 1), SGD::new(0.1).loss_scale(DynamicLossScaler::new(1024.0)));
+    /// let batch = (Tensor::ones([4, 3]), Tensor::zeros([4, 1]));
+    /// let before = opt.step(&net, &batch, |net, (x, y)| ops::mse_loss(&net.call(x), y));
+    /// let after = opt.step(&net, &batch, |net, (x, y)| ops::mse_loss(&net.call(x), y));
+    /// assert!(after.item::<f32>() < before.item::<f32>());
+    /// ```
+    fn loss_scale<S: LossScaler>(self, scaler: S) -> LossScaled<Self, S>
+    where
+        Self: Sized,
+    {
+        LossScaled::new(self, scaler)
+    }
+
     /// Updates only in every `steps`-th step, with the mean of the gradients since the update before.
     ///
     /// # Panics
@@ -269,3 +313,18 @@ pub(super) fn compiled<O: Optimizer, C: Cell + 'static, B: Arg, R: JitReturn>(
     let batch = call.enter(batch);
     call.finish(|| body(&*batch))
 }
+
+/// [`Optimizer::differentiate`] of an optimiser around the one in the field `optimizer`.
+macro_rules! differentiate_inside {
+    () => {
+        fn differentiate<C, R, A>(&self, net: &C, loss: impl Fn(&C) -> (R, A)) -> ((R, A), ms_core::session::Gradients)
+        where
+            C: ms_core::trace::Cell + 'static,
+            R: ms_core::trace::Tree,
+            A: ms_core::trace::Tree,
+        {
+            self.optimizer.differentiate(net, loss)
+        }
+    };
+}
+pub(super) use differentiate_inside;

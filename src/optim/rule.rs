@@ -103,21 +103,36 @@ impl<R: UpdateRule> Optimizer for R {
 
     fn update(&self, gradients: &Gradients) {
         self.prepare_state(gradients.parameters());
-        let step = self.begin();
-        let mut steps: Vec<(DType, R::Step)> = Vec::new();
-        for (parameter, gradient) in gradients.iter() {
-            let value = parameter.value();
-            let (dtype, wide) = (value.dtype(), accumulator(value.dtype()));
-            if !steps.iter().any(|it| it.0 == wide) {
-                steps.push((wide, step.rebuild(&mut |it| it.cast(wide))));
-            }
-            let (_, step) = steps.iter().find(|it| it.0 == wide).expect("added above");
-            let next = self.apply(step, parameter, value.cast(wide), gradient.cast(wide));
-            parameter.set(&next.cast(dtype));
-        }
+        update_with(self, gradients, |_| None);
     }
 
     fn learning_rates(&self) -> Vec<&LearningRate> {
         vec![self.learning_rate()]
+    }
+}
+
+/// Applies a rule to every parameter that has a gradient, or first to its copy `master`, if it has one.
+#[track_caller]
+pub(super) fn update_with<R: UpdateRule>(
+    rule: &R,
+    gradients: &Gradients,
+    master: impl Fn(&Parameter) -> Option<Parameter>,
+) {
+    let step = rule.begin();
+    let mut steps: Vec<(DType, R::Step)> = Vec::new();
+    for (parameter, gradient) in gradients.iter() {
+        let master = master(parameter);
+        let value = parameter.value();
+        let (dtype, wide) = (value.dtype(), accumulator(value.dtype()));
+        if !steps.iter().any(|it| it.0 == wide) {
+            steps.push((wide, step.rebuild(&mut |it| it.cast(wide))));
+        }
+        let (_, step) = steps.iter().find(|it| it.0 == wide).expect("added above");
+        let value = master.as_ref().map_or_else(|| value.cast(wide), Parameter::value);
+        let next = rule.apply(step, parameter, value, gradient.cast(wide));
+        if let Some(master) = master {
+            master.set(&next);
+        }
+        parameter.set(&next.cast(dtype));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Optimizer;
 use super::hyperparameter::LearningRate;
+use super::optimizer::differentiate_inside;
 use super::state::count;
 use crate::prelude::{Static, cell};
 use ms_core::error::OrRaise;
@@ -52,6 +53,8 @@ impl<O: Optimizer, S: Schedule> Optimizer for Scheduled<O, S> {
     fn prepare(&self, parameters: &[Parameter]) {
         self.optimizer.prepare(parameters);
     }
+
+    differentiate_inside!();
 
     fn update(&self, gradients: &Gradients) {
         let steps = self.steps.value();

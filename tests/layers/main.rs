@@ -9,6 +9,7 @@ mod containers;
 mod convolutions;
 mod initializers;
 mod losses;
+mod mixed_precision;
 mod norms;
 mod oracle;
 mod pools;

@@ -1,10 +1,11 @@
 //! Cells: networks as values, with their parameters found by the types of their fields.
 
 use super::arg::{Arg, Name, Sink, Training, Visitor};
-use crate::error::{Code, Error, OrRaise, Result};
-use crate::tensor::{IntoDevice, Parameter, Tensor};
+use crate::error::{Code, Error, OrRaise, Result, raise};
+use crate::tensor::{DType, DispatchMode, Eagerly, IntoDevice, Parameter, Tensor, dispatch_mode, with_dispatcher};
 use rustc_hash::FxHashSet;
 use std::any::Any;
+use std::rc::Rc;
 
 /// A network or a layer: a value whose parameters, sub-cells, tensors and host fields are found
 /// by the types of its fields. `#[cell]` implements it.
@@ -61,10 +62,49 @@ pub trait Cell: Arg {
         self
     }
 
+    /// Converts the parameters and buffers of floats to a float dtype; returns the cell. Compiled versions of
+    /// functions with these parameters are dropped. Call it before an optimiser creates its state, whose dtype
+    /// depends on that of the parameters.
+    ///
+    /// # Panics
+    /// Raises [`Code::DType`] for a dtype that is not of floats, and [`Code::Argument`] in a function that is being
+    /// compiled.
+    #[track_caller]
+    fn to_dtype(&self, dtype: DType) -> &Self
+    where
+        Self: Sized,
+    {
+        convert(&self.parameters(), dtype);
+        self
+    }
+
     /// Sets train or eval mode in every layer inside.
     fn set_train(&self, yes: bool) {
         self.visit(&mut Sink::new(&mut SetTraining(yes)));
     }
+}
+
+/// Converts the values of slots of floats to a float dtype; see [`Cell::to_dtype`].
+///
+/// # Panics
+/// As [`Cell::to_dtype`].
+#[track_caller]
+pub fn convert(parameters: &[Parameter], dtype: DType) {
+    let refuse = |code, message: String| raise(Error::new(code, message).with_op("to_dtype"));
+    if !dtype.is_float() {
+        refuse(Code::DType, format!("parameters of floats cannot be of {dtype}"));
+    }
+    if dispatch_mode() == DispatchMode::Trace {
+        refuse(Code::Argument, "parameters cannot change their dtype in a function that is being compiled".into());
+    }
+    with_dispatcher(Rc::new(Eagerly), || {
+        for parameter in parameters {
+            let value = parameter.load();
+            if value.dtype().is_float() && value.dtype() != dtype {
+                parameter.retype(crate::ops::cast(&value, dtype));
+            }
+        }
+    });
 }
 
 /// Makes a generator part of checkpoints, by itself or as the field of a cell.

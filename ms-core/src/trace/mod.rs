@@ -14,9 +14,11 @@ mod tracer;
 mod tuples;
 mod type_key;
 
-pub use arg::{Arg, ArgumentNames, Frozen, Name, PerParameter, Sink, Size, Sizes, Training, Tree, Visitor, leaves};
+pub use arg::{
+    Arg, ArgumentNames, ComputeDType, Frozen, Name, PerParameter, Sink, Size, Sizes, Training, Tree, Visitor, leaves,
+};
 pub use callable::{Apply, Callable, Invoke, Marked, Marks};
-pub use cell::{Cell, Layer, parameters};
+pub use cell::{Cell, Layer, convert, parameters};
 pub use compare::{Case, Compare, Equals, Ordered, Subject, case, matched};
 pub use function::{Arguments, At, Followed, Function, Nth, TracedArguments, Transform, Transformed};
 pub use hyper_map::{FromValue, HyperMap, Kind, Map, MultitypeFuncGraph, Number, Overload, Structure, Value};

@@ -2,11 +2,13 @@
 
 use super::mask::added;
 use super::{AttentionMask, KeyValueCache, RotaryEmbedding};
+use crate::nn::compute::{operand, result};
 use crate::nn::init::{filled_parameter, parameter, xavier_uniform};
 use crate::nn::{Dense, Dropout};
 use crate::prelude::*;
 use ms_core::error::{OrRaise, raise};
 use ms_core::ops::rules::check_positive;
+use ms_core::trace::ComputeDType;
 use ms_core::{Code, Error};
 
 /// Attention of several heads (Vaswani et al. 2017, "Attention Is All You Need"): queries, keys and values
@@ -40,6 +42,8 @@ pub struct MultiheadAttention {
     pub in_proj_bias: Option<Parameter>,
     /// The projection of the results.
     pub out_proj: Dense,
+    /// The dtype in which it computes; its result has that of its operand.
+    pub compute: ComputeDType,
     embed: usize,
     heads: usize,
     batch_first: bool,
@@ -68,6 +72,7 @@ impl MultiheadAttention {
             v_proj_weight: None,
             in_proj_bias: Some(filled_parameter(&[3 * embed], 0.0)),
             out_proj: Dense::new(embed, embed).bias_init(|it| Tensor::zeros(it)),
+            compute: ComputeDType::default(),
             embed,
             heads,
             batch_first: false,
@@ -123,15 +128,15 @@ impl MultiheadAttention {
             let message = format!("{} does not have axes of batch, time and features", x.ty());
             raise(Error::new(Code::Shape, message).with_op("MultiheadAttention"));
         }
-        let part = |it: &Parameter| ops::split(it, 3, 0).swap_remove(at);
+        let part = |it: &Parameter| operand(&self.compute, &ops::split(it, 3, 0).swap_remove(at));
         let weight = match &self.in_proj_weight {
             Some(all) => part(all),
             None => {
                 let own = [&self.q_proj_weight, &self.k_proj_weight, &self.v_proj_weight][at];
-                own.as_ref().expect("either all are one parameter, or each is").value()
+                operand(&self.compute, &own.as_ref().expect("either all are one parameter, or each is").value())
             }
         };
-        let y = ops::dense(x, &weight, self.in_proj_bias.as_ref().map(part).as_ref());
+        let y = ops::dense(operand(&self.compute, x), &weight, self.in_proj_bias.as_ref().map(part).as_ref());
         let dims = y.dims();
         let y = y.reshape((dims[0], dims[1], self.heads, self.embed / self.heads));
         y.permute(if self.batch_first { [0, 2, 1, 3] } else { [1, 2, 0, 3] })
@@ -190,14 +195,15 @@ impl MultiheadAttention {
     }
 
     #[track_caller]
-    fn attention(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: &AttentionMask) -> Tensor {
-        let [q, k, v] = [self.project(q, 0), self.project(k, 1), self.project(v, 2)];
-        self.attend(&self.rotated(q, None), &self.rotated(k, None), &v, &self.options(mask))
+    fn attention(&self, x: &Tensor, k: &Tensor, v: &Tensor, mask: &AttentionMask) -> Tensor {
+        let [q, k, v] = [self.project(x, 0), self.project(k, 1), self.project(v, 2)];
+        let y = self.attend(&self.rotated(q, None), &self.rotated(k, None), &v, &self.options(mask));
+        result(&self.compute, y, x)
     }
 
     /// An empty cache for at most `capacity` positions of `batch` sequences.
     pub fn cache(&self, batch: usize, capacity: usize) -> KeyValueCache {
-        let dtype = self.out_proj.weight.value().dtype();
+        let dtype = self.compute.get().unwrap_or(self.out_proj.weight.value().dtype());
         let empty = Tensor::zeros_of([batch, self.heads, capacity, self.embed / self.heads], dtype);
         KeyValueCache { keys: empty.clone(), values: empty, length: Tensor::from(0i64) }
     }
@@ -214,7 +220,7 @@ impl MultiheadAttention {
         let cache = cache.extended(&k, &v);
         let mask = Some(cache.seen(q.dim(2)));
         let options = ops::AttentionOptions { mask, ..ops::AttentionOptions::default() };
-        (self.attend(&q, &cache.keys, &cache.values, &options), cache)
+        (result(&self.compute, self.attend(&q, &cache.keys, &cache.values, &options), x), cache)
     }
 
     /// The projected keys and values of a memory, for [`Self::recall`].
@@ -226,7 +232,7 @@ impl MultiheadAttention {
     /// Attends to a memory.
     #[track_caller]
     pub(super) fn recall(&self, x: &Tensor, (k, v): &(Tensor, Tensor), mask: &AttentionMask) -> Tensor {
-        self.attend(&self.rotated(self.project(x, 0), None), k, v, &self.options(mask))
+        result(&self.compute, self.attend(&self.rotated(self.project(x, 0), None), k, v, &self.options(mask)), x)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Losses of classes.
 
-use super::{alike, losses};
+use super::{alike, losses, wide};
 use crate::prelude::*;
 use ms_core::error::{OrRaise, raise};
 use ms_core::ops::rules::{Interval, check_interval};
@@ -60,7 +60,7 @@ macro_rules! of_classes {
         #[cell]
         impl $name {
             fn construct(&self, x: &Tensor, target: &Tensor) -> Tensor {
-                self.options().$method(x, target)
+                self.options().$method(wide(x), wide(target))
             }
         }
     )*};

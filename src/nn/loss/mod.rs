@@ -29,6 +29,12 @@ fn alike(loss: &str, x: &Tensor, others: &[(&str, &Tensor)]) {
     }
 }
 
+/// An operand in f32, if it is of narrower floats: sums of many losses need its digits.
+#[track_caller]
+fn wide(x: &Tensor) -> Tensor {
+    if x.dtype().is_narrow_float() { x.cast(ms_core::DType::F32) } else { x.clone() }
+}
+
 /// A loss of operands, with options and their defaults: a struct with a method `losses` that gives the
 /// losses of examples or elements, the builders, and the cell.
 macro_rules! losses {
@@ -82,7 +88,7 @@ macro_rules! losses {
         #[cell]
         impl $name {
             fn construct(&self, $($operand: &Tensor),*) -> Tensor {
-                self.reduction.apply(&self.losses($($operand),*))
+                self.reduction.apply(&self.losses($(&super::wide($operand)),*))
             }
         }
     )*};

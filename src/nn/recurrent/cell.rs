@@ -1,7 +1,9 @@
 //! One step of recurrent layers.
 
+use crate::nn::compute::{operand, result};
 use crate::nn::init::uniform_parameter;
 use crate::prelude::*;
+use ms_core::trace::ComputeDType;
 
 /// The weights of one direction of a layer: `weight_ih` `[gates hidden, in]`, `weight_hh`
 /// `[gates hidden, hidden]`, and biases `[gates hidden]`.
@@ -10,30 +12,38 @@ pub(super) struct Weights {
     pub weight_ih: Parameter,
     pub weight_hh: Parameter,
     pub biases: Option<[Parameter; 2]>,
+    pub compute: ComputeDType,
 }
 
 impl Weights {
     /// Weights and biases, uniform in `±1/sqrt(hidden)`.
     #[track_caller]
-    pub fn new(gates: usize, inputs: usize, hidden: usize, has_bias: bool) -> Self {
+    pub fn new(gates: usize, inputs: usize, hidden: usize, has_bias: bool, compute: &ComputeDType) -> Self {
         let make = |shape: &[usize]| uniform_parameter(shape, hidden);
         Self {
             weight_ih: make(&[gates * hidden, inputs]),
             weight_hh: make(&[gates * hidden, hidden]),
             biases: has_bias.then(|| [make(&[gates * hidden]), make(&[gates * hidden])]),
+            compute: compute.clone(),
         }
     }
 
     /// The contribution of inputs `[.., in]` to the gates.
     #[track_caller]
     pub fn of_input(&self, x: &Tensor) -> Tensor {
-        ops::dense(x, &self.weight_ih, self.biases.as_ref().map(|it| it[0].value()).as_ref())
+        self.product(x, &self.weight_ih, self.biases.as_ref().map(|it| &it[0]))
     }
 
     /// The contribution of a state `[.., hidden]` to the gates.
     #[track_caller]
     fn of_state(&self, h: &Tensor) -> Tensor {
-        ops::dense(h, &self.weight_hh, self.biases.as_ref().map(|it| it[1].value()).as_ref())
+        self.product(h, &self.weight_hh, self.biases.as_ref().map(|it| &it[1]))
+    }
+
+    #[track_caller]
+    fn product(&self, x: &Tensor, weight: &Parameter, bias: Option<&Parameter>) -> Tensor {
+        let own = |it: &Tensor| operand(&self.compute, it);
+        ops::dense(own(x), own(&weight.value()), bias.map(|it| own(&it.value())).as_ref())
     }
 }
 
@@ -119,6 +129,8 @@ macro_rules! cells {
             pub bias_ih: Option<Parameter>,
             /// `[gates hidden]`, or `None`.
             pub bias_hh: Option<Parameter>,
+            /// The dtype in which it computes; its result has that of its operand.
+            pub compute: ComputeDType,
             step: $step,
         }
 
@@ -126,9 +138,11 @@ macro_rules! cells {
             /// A cell with biases; all parameters are uniform in `±1/sqrt(hidden)`.
             #[track_caller]
             pub fn new(inputs: usize, hidden: usize) -> Self {
-                let Weights { weight_ih, weight_hh, biases } = Weights::new(<$step>::GATES, inputs, hidden, true);
+                let compute = ComputeDType::default();
+                let weights = Weights::new(<$step>::GATES, inputs, hidden, true, &compute);
+                let Weights { weight_ih, weight_hh, biases, .. } = weights;
                 let [bias_ih, bias_hh] = biases.expect("they are asked for").map(Some);
-                Self { weight_ih, weight_hh, bias_ih, bias_hh, step: Default::default() }
+                Self { weight_ih, weight_hh, bias_ih, bias_hh, compute, step: Default::default() }
             }
 
             /// Removes the biases.
@@ -138,9 +152,12 @@ macro_rules! cells {
 
             #[track_caller]
             fn next(&self, x: &Tensor, states: &[Tensor]) -> Vec<Tensor> {
+                let (weight_ih, weight_hh) = (self.weight_ih.clone(), self.weight_hh.clone());
                 let biases = self.bias_ih.clone().zip(self.bias_hh.clone()).map(|(ih, hh)| [ih, hh]);
-                let weights = Weights { weight_ih: self.weight_ih.clone(), weight_hh: self.weight_hh.clone(), biases };
-                self.step.step(&weights, &weights.of_input(x), states)
+                let weights = Weights { weight_ih, weight_hh, biases, compute: self.compute.clone() };
+                let own: Vec<Tensor> = states.iter().map(|it| operand(&self.compute, it)).collect();
+                let next = self.step.step(&weights, &weights.of_input(x), &own);
+                next.into_iter().zip(states).map(|(next, state)| result(&self.compute, next, state)).collect()
             }
         }
     )*};

@@ -2,11 +2,12 @@
 
 use super::cell::{Step, Weights};
 use crate::nn::Dropout;
+use crate::nn::compute::result;
 use crate::prelude::*;
 use ms_core::error::{OrRaise, raise};
 use ms_core::ops::rules::{check_positive, may_equal};
 use ms_core::tensor::Dim;
-use ms_core::trace::{Arg, Name, Sink};
+use ms_core::trace::{Arg, ComputeDType, Name, Sink};
 use ms_core::{Code, Error};
 
 /// Layers of `S` over time.
@@ -20,6 +21,7 @@ pub(super) struct Stack<S> {
     batch_first: bool,
     dropout: Dropout,
     step: S,
+    pub compute: ComputeDType,
     /// By layer and direction.
     weights: Vec<Weights>,
 }
@@ -28,9 +30,11 @@ impl<S: Step + Arg> Stack<S> {
     #[track_caller]
     pub fn new(name: &'static str, inputs: usize, hidden: usize, step: S) -> Self {
         check_positive(name, "hidden", hidden).or_raise();
-        let weights = vec![Weights::new(S::GATES, inputs, hidden, true)];
+        let compute = ComputeDType::default();
+        let weights = vec![Weights::new(S::GATES, inputs, hidden, true, &compute)];
         let dropout = Dropout::new(0.0);
-        Self { name, inputs, hidden, has_bias: true, directions: 1, batch_first: false, dropout, step, weights }
+        let (has_bias, directions, batch_first) = (true, 1, false);
+        Self { name, inputs, hidden, has_bias, directions, batch_first, dropout, step, compute, weights }
     }
 
     fn layers(&self) -> usize {
@@ -41,7 +45,7 @@ impl<S: Step + Arg> Stack<S> {
     #[track_caller]
     fn with(self, layers: usize, directions: usize, has_bias: bool) -> Self {
         let inputs = |layer: usize| if layer == 0 { self.inputs } else { directions * self.hidden };
-        let make = |at: usize| Weights::new(S::GATES, inputs(at / directions), self.hidden, has_bias);
+        let make = |at: usize| Weights::new(S::GATES, inputs(at / directions), self.hidden, has_bias, &self.compute);
         let weights = (0..layers * directions).map(make).collect();
         Self { weights, directions, has_bias, ..self }
     }
@@ -141,14 +145,14 @@ impl<S: Step + Arg> Stack<S> {
         &self,
         weights: &Weights,
         x: &Tensor,
-        first: Vec<Tensor>,
+        given: Vec<Tensor>,
         mask: Option<&Tensor>,
         backwards: bool,
     ) -> (Tensor, Vec<Tensor>) {
         let turned = |it: &Tensor| if backwards { it.flip([0]) } else { it.clone() };
         // One product for the inputs of all steps.
         let inputs = turned(&weights.of_input(x));
-        let first: Vec<Tensor> = first.iter().map(|it| it.cast(inputs.dtype())).collect();
+        let first: Vec<Tensor> = given.iter().map(|it| it.cast(inputs.dtype())).collect();
         let step = |states: &Vec<Tensor>, (input, inside): &(Tensor, Option<Tensor>)| {
             let next = self.step.step(weights, input, states);
             let Some(inside) = inside else {
@@ -159,7 +163,8 @@ impl<S: Step + Arg> Stack<S> {
             (next.iter().zip(states).map(|(next, state)| ops::select(inside, next, state)).collect(), y)
         };
         let (last, y) = ops::scan(step, first, &(inputs, mask.map(turned)));
-        (turned(&y), last)
+        let last = last.into_iter().zip(&given).map(|(last, given)| result(&self.compute, last, given)).collect();
+        (result(&self.compute, turned(&y), x), last)
     }
 }
 
@@ -170,6 +175,7 @@ impl<S: Arg> Arg for Stack<S> {
         self.has_bias.visit(sink);
         self.batch_first.visit(sink);
         self.step.visit(sink);
+        self.compute.visit(sink);
         self.dropout.visit(sink);
         sink.fixed(self.weights.len() as u64);
         for (at, weights) in self.weights.iter().enumerate() {

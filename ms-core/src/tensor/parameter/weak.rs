@@ -1,6 +1,7 @@
 //! Weak references to slots.
 
 use super::{Parameter, Side, Slot, SlotId};
+use crate::tensor::Tensor;
 use std::sync::{PoisonError, Weak};
 
 /// A weak reference to a slot: what is made for a model is dropped with the model.
@@ -32,7 +33,7 @@ impl WeakParameter {
 
 /// Something that is useless without a slot that it refers to weakly.
 pub trait Dependent: Send + Sync {
-    /// Called when a slot is dropped, on any thread.
+    /// Called when a slot is dropped, or gets a value of another type, on any thread.
     fn slot_dropped(&self);
 }
 
@@ -40,6 +41,14 @@ impl Parameter {
     /// A weak reference to the slot.
     pub fn downgrade(&self) -> WeakParameter {
         WeakParameter { id: self.id(), slot: std::sync::Arc::downgrade(&self.0), side: self.1 }
+    }
+
+    /// Replaces the value of the slot by one of another shape or dtype, bypassing the dispatcher. What depends
+    /// on the slot, such as a compiled version for the old type, is dropped.
+    pub fn retype(&self, value: Tensor) {
+        self.store(value);
+        let dependents = std::mem::take(&mut *self.0.dependents.lock().unwrap_or_else(PoisonError::into_inner));
+        dependents.into_iter().filter_map(|it| it.upgrade()).for_each(|it| it.slot_dropped());
     }
 
     /// Registers `dependent`, to be notified when the slot is dropped.

@@ -1,12 +1,13 @@
 //! Arguments without parts: tensors, parameters, host values.
 
 use super::{Arg, Sink, Tree};
-use crate::tensor::{Parameter, Tensor};
+use crate::error::{Code, Error, raise};
+use crate::tensor::{DType, Parameter, Tensor};
 use ms_cache::Digest;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// Whether a layer trains or evaluates, shared by its clones. Part of the key.
 #[derive(Clone, Debug)]
@@ -36,6 +37,46 @@ impl Arg for Training {
     #[inline]
     fn visit(&self, sink: &mut Sink<'_>) {
         sink.training(self);
+    }
+}
+
+/// The dtype in which a layer computes, shared by its clones; none for that of its operands. Part of the
+/// key.
+///
+/// ```
+/// use ms_core::{DType, trace::ComputeDType};
+/// let compute = ComputeDType::default();
+/// compute.set(Some(DType::BF16));
+/// assert_eq!(compute.get(), Some(DType::BF16));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ComputeDType(Arc<AtomicU8>);
+
+impl ComputeDType {
+    /// The dtype.
+    #[inline]
+    pub fn get(&self) -> Option<DType> {
+        // Zero is none.
+        DType::ALL.get(usize::from(self.0.load(Ordering::Relaxed)).wrapping_sub(1)).copied()
+    }
+
+    /// Sets the dtype.
+    ///
+    /// # Panics
+    /// Raises [`Code::DType`] for a dtype that is not of floats.
+    #[track_caller]
+    pub fn set(&self, dtype: Option<DType>) {
+        if let Some(dtype) = dtype.filter(|it| !it.is_float()) {
+            raise(Error::new(Code::DType, format!("layers compute in floats, not in {dtype}")));
+        }
+        self.0.store(dtype.map_or(0, |it| it as u8 + 1), Ordering::Relaxed);
+    }
+}
+
+impl Arg for ComputeDType {
+    #[inline]
+    fn visit(&self, sink: &mut Sink<'_>) {
+        sink.compute_dtype(self);
     }
 }
 

@@ -5,7 +5,7 @@ mod leaf;
 mod names;
 mod sink;
 
-pub use leaf::{Frozen, Training};
+pub use leaf::{ComputeDType, Frozen, Training};
 pub use names::ArgumentNames;
 pub use sink::{Name, PerParameter, Sink, Size, Sizes, Visitor};
 

@@ -1,6 +1,6 @@
 //! The visitor interface of arguments.
 
-use super::Training;
+use super::{ComputeDType, Training};
 use crate::error::{Code, Error, raise, stack_address};
 use crate::tensor::{Parameter, Tensor};
 use crate::trace::signature::Signature;
@@ -106,6 +106,15 @@ impl Sink<'_> {
         }
     }
 
+    /// The dtype in which a layer computes.
+    #[inline]
+    pub fn compute_dtype(&mut self, flag: &ComputeDType) {
+        match &mut self.to {
+            To::Signature(it) => it.fixed(flag.get().map_or(0, |it| it as u64 + 1)),
+            To::Visitor(it) => it.compute_dtype(flag),
+        }
+    }
+
     /// State for parameters; returns whether its slots are visited next.
     #[inline]
     pub fn per_parameter(&mut self, state: &dyn PerParameter) -> bool {
@@ -193,6 +202,11 @@ pub trait Visitor {
     /// The mode of a cell: training or evaluation.
     fn training(&mut self, flag: &Training) {
         self.fixed(flag.get() as u64);
+    }
+
+    /// The dtype in which a layer computes.
+    fn compute_dtype(&mut self, flag: &ComputeDType) {
+        self.fixed(flag.get().map_or(0, |it| it as u64 + 1));
     }
 
     /// State for parameters; returns whether its slots are visited next.

@@ -1,0 +1,168 @@
+//! Which layers compute in which dtype.
+
+use ms_core::trace::{Cell, ComputeDType, Name, Sink, Visitor, convert};
+use ms_core::{Code, DType, Error, Parameter, Tensor, error::raise};
+
+/// How much of a network is of the narrow dtype.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    /// Nothing.
+    O0,
+    /// Layers of products compute in it: those of the white list. Parameters keep their dtype.
+    O1,
+    /// Everything but normalisations: those of the black list, which compute in f32. Parameters outside of
+    /// it are converted.
+    O2,
+    /// Everything.
+    O3,
+}
+
+/// Layers of products.
+const WHITE: [&str; 11] = [
+    "Dense",
+    "BiDense",
+    "Conv",
+    "ConvTranspose",
+    "MultiheadAttention",
+    "RNN",
+    "LSTM",
+    "GRU",
+    "RNNCell",
+    "LSTMCell",
+    "GRUCell",
+];
+
+/// Layers of statistics.
+const BLACK: [&str; 5] = ["BatchNorm", "LayerNorm", "RMSNorm", "GroupNorm", "InstanceNorm"];
+
+/// A level with lists of the names of cells; a cell of a list decides for the cells inside, unless one of
+/// those is in a list itself.
+///
+/// ```
+/// use ms::amp::{Level, MixedPrecision};
+/// use ms::prelude::*;
+/// let net = nn::sequential![nn::Dense::new(3, 4), nn::LayerNorm::new(4), nn::Dense::new(4, 2)];
+/// MixedPrecision::new(Level::O3, DType::BF16).black_list(["LayerNorm"]).apply(&net);
+/// let dtypes = net.state_dict().iter().map(|it| it.1.dtype()).collect::<Vec<_>>();
+/// assert_eq!(dtypes, [DType::BF16, DType::BF16, DType::F32, DType::F32, DType::BF16, DType::BF16]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct MixedPrecision {
+    level: Level,
+    dtype: DType,
+    white: Vec<String>,
+    black: Vec<String>,
+}
+
+impl MixedPrecision {
+    /// A level with its lists.
+    ///
+    /// # Panics
+    /// Raises [`Code::DType`] for a dtype other than f16 and bf16.
+    #[track_caller]
+    pub fn new(level: Level, dtype: DType) -> Self {
+        if !dtype.is_narrow_float() {
+            let message = format!("mixed precision is of f16 or bf16, not of {dtype}");
+            raise(Error::new(Code::DType, message).with_op("MixedPrecision"));
+        }
+        let owned = |names: &[&str]| names.iter().map(|&it| it.to_owned()).collect();
+        let (white, black) = match level {
+            Level::O1 => (owned(&WHITE), Vec::new()),
+            Level::O2 => (Vec::new(), owned(&BLACK)),
+            _ => (Vec::new(), Vec::new()),
+        };
+        Self { level, dtype, white, black }
+    }
+
+    /// Adds cells that compute in the narrow dtype, by the names of their types.
+    pub fn white_list<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.white.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds cells that compute in f32, by the names of their types.
+    pub fn black_list<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.black.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets the dtypes in which the layers of a network compute, and converts its parameters as the level
+    /// says. A layer converts its operands and its result: what is between layers has the dtype of the
+    /// network's input, which in O2 and O3 is best passed in the narrow dtype.
+    ///
+    /// Ops outside of layers compute in the dtype of their operands. An optimiser creates its state after
+    /// this.
+    ///
+    /// # Panics
+    /// As [`Cell::to_dtype`].
+    #[track_caller]
+    pub fn apply(&self, net: &impl Cell) {
+        let mut walk = Walk { of: self, cells: vec![None], narrow: Vec::new() };
+        net.visit(&mut Sink::new(&mut walk));
+        convert(&walk.narrow, self.dtype);
+    }
+
+    /// Whether a part computes in the narrow dtype, by the cells that it is in, from the outermost; `None`
+    /// leaves it as it is.
+    fn decides(&self, cells: &[Option<&'static str>]) -> Option<bool> {
+        let listed = |list: &[String], name: &str| list.iter().any(|it| it == name);
+        for name in cells.iter().rev().flatten() {
+            if listed(&self.black, name) {
+                return Some(false);
+            }
+            if listed(&self.white, name) {
+                return Some(true);
+            }
+        }
+        match self.level {
+            Level::O0 | Level::O1 => None,
+            Level::O2 | Level::O3 => Some(true),
+        }
+    }
+}
+
+/// Sets the level of a network with its default lists; see [`MixedPrecision`].
+///
+/// # Panics
+/// As [`MixedPrecision::new`].
+#[track_caller]
+pub fn auto_mixed_precision(net: &impl Cell, level: Level, dtype: DType) {
+    MixedPrecision::new(level, dtype).apply(net);
+}
+
+struct Walk<'a> {
+    of: &'a MixedPrecision,
+    /// The cells around a part, by the depth of its path.
+    cells: Vec<Option<&'static str>>,
+    /// The parameters that are to be converted.
+    narrow: Vec<Parameter>,
+}
+
+impl Visitor for Walk<'_> {
+    fn tensor(&mut self, _: &Tensor) {}
+
+    fn parameter(&mut self, parameter: &Parameter) {
+        let converts = matches!(self.of.level, Level::O2 | Level::O3);
+        if converts && self.of.decides(&self.cells) == Some(true) {
+            self.narrow.push(parameter.clone());
+        }
+    }
+
+    fn fixed(&mut self, _: u64) {}
+
+    fn compute_dtype(&mut self, flag: &ComputeDType) {
+        flag.set(self.of.decides(&self.cells).map(|narrow| if narrow { self.of.dtype } else { DType::F32 }));
+    }
+
+    fn cell(&mut self, name: &'static str, _: usize) {
+        *self.cells.last_mut().expect("the whole value is the first") = Some(name);
+    }
+
+    fn begin(&mut self, _: Name<'_>) {
+        self.cells.push(None);
+    }
+
+    fn end(&mut self) {
+        self.cells.pop();
+    }
+}

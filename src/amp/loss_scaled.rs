@@ -1,0 +1,74 @@
+//! Optimisers that differentiate a scaled loss.
+
+use super::LossScaler;
+use crate::optim::{LearningRate, Optimizer};
+use crate::prelude::{cell, ops};
+use ms_core::ops::FloatStatus;
+use ms_core::session::{Gradients, value_and_grad};
+use ms_core::trace::{Cell, Tree, cond};
+use ms_core::{Parameter, Tensor};
+
+/// An optimiser whose steps multiply the loss by a factor before it is differentiated, and divide the
+/// gradients by it; a step whose gradients are not finite changes no parameter: the result of
+/// [`Optimizer::loss_scale`].
+///
+/// A training loop with `value_and_grad` calls [`Optimizer::differentiate`] instead, and then
+/// [`Optimizer::update`], which takes gradients of the loss itself.
+#[cell]
+pub struct LossScaled<O, S> {
+    /// The optimiser that gets the gradients of the loss itself.
+    pub optimizer: O,
+    /// The factor.
+    pub scaler: S,
+    status: FloatStatus,
+}
+
+impl<O: Optimizer, S: LossScaler> LossScaled<O, S> {
+    pub(crate) fn new(optimizer: O, scaler: S) -> Self {
+        Self { optimizer, scaler, status: FloatStatus::alloc() }
+    }
+
+    /// Whether all elements are finite, a `bool[]`.
+    #[track_caller]
+    fn are_finite(&self, gradients: &Gradients) -> Tensor {
+        self.status.clear();
+        // The status is that of results of ops: a magnitude is finite where its number is.
+        gradients.iter().for_each(|(_, gradient)| drop(ops::abs(gradient)));
+        self.status.get().at(0).eq(0.0)
+    }
+}
+
+impl<O: Optimizer, S: LossScaler> Optimizer for LossScaled<O, S> {
+    fn prepare(&self, parameters: &[Parameter]) {
+        self.optimizer.prepare(parameters);
+    }
+
+    fn differentiate<C, R, A>(&self, net: &C, loss: impl Fn(&C) -> (R, A)) -> ((R, A), Gradients)
+    where
+        C: Cell + 'static,
+        R: Tree,
+        A: Tree,
+    {
+        let scale = self.scaler.scale();
+        let multiple = |net: &C| {
+            let (result, aux) = loss(net);
+            (result.rebuild(&mut |it| it * &scale), (result, aux))
+        };
+        let ((_, results), gradients) = value_and_grad(multiple).has_aux()(net);
+        // Gradients of f16 are divided in f32, in which they are not lost.
+        let share = 1.0 / scale;
+        let divided = gradients.iter().map(|(_, it)| ops::mul(it, &share)).collect();
+        (results, Gradients::new(gradients.parameters().to_vec(), divided))
+    }
+
+    fn update(&self, gradients: &Gradients) {
+        Optimizer::prepare(self, gradients.parameters());
+        let finite = self.are_finite(gradients);
+        cond(&finite, |_| self.optimizer.update(gradients), |_| (), &());
+        self.scaler.adjust(&finite);
+    }
+
+    fn learning_rates(&self) -> Vec<&LearningRate> {
+        self.optimizer.learning_rates()
+    }
+}

@@ -1,0 +1,124 @@
+//! Factors of losses.
+
+use crate::optim::Hyperparameter;
+use crate::prelude::*;
+use ms_core::error::OrRaise;
+use ms_core::ops::rules::{Interval, check_interval, check_positive};
+use ms_core::trace::Arg;
+
+/// The factor by which a loss is multiplied before it is differentiated.
+pub trait LossScaler: Arg {
+    /// The factor, an `f32[]`.
+    #[track_caller]
+    fn scale(&self) -> Tensor;
+
+    /// Adjusts the factor for the next step: `finite`, a `bool[]`, is whether all gradients of this one
+    /// were.
+    #[track_caller]
+    fn adjust(&self, finite: &Tensor);
+}
+
+/// A fixed factor.
+#[cell]
+pub struct StaticLossScaler {
+    /// The factor.
+    pub scale_value: Hyperparameter,
+}
+
+impl StaticLossScaler {
+    /// A factor, a power of two for instance, which loses no digit.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
+    #[track_caller]
+    pub fn new(scale_value: f64) -> Self {
+        Self { scale_value: Hyperparameter::new("StaticLossScaler", "scale_value", scale_value, &Interval::POSITIVE) }
+    }
+}
+
+impl LossScaler for StaticLossScaler {
+    fn scale(&self) -> Tensor {
+        self.scale_value.value().cast(DType::F32)
+    }
+
+    fn adjust(&self, _: &Tensor) {}
+}
+
+/// A factor that is multiplied by `scale_factor` after `scale_window` steps with finite gradients, and
+/// divided by it, down to one, after a step without.
+///
+/// ```
+/// use ms::amp::{DynamicLossScaler, LossScaler};
+/// use ms::prelude::*;
+/// let scaler = DynamicLossScaler::new(4.0).scale_window(2);
+/// let after = |finite: bool| {
+///     scaler.adjust(&Tensor::scalar(finite));
+///     scaler.scale().item::<f32>()
+/// };
+/// assert_eq!([true, true, false, true, false, false].map(after), [4.0, 8.0, 4.0, 4.0, 2.0, 1.0]);
+/// ```
+#[cell]
+pub struct DynamicLossScaler {
+    /// The factor, an `f32[]`.
+    scale_value: Parameter,
+    /// The number of steps with finite gradients since the factor changed.
+    steps: Parameter,
+    scale_factor: f64,
+    scale_window: usize,
+}
+
+impl DynamicLossScaler {
+    /// With a first factor, `scale_factor = 2` and `scale_window = 2000`.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
+    #[track_caller]
+    pub fn new(scale_value: f64) -> Self {
+        check_interval("DynamicLossScaler", "scale_value", scale_value, &Interval::POSITIVE).or_raise();
+        Self {
+            scale_value: Parameter::buffer([0usize; 0], DType::F32, || Tensor::scalar(scale_value as f32)),
+            steps: Parameter::buffer([0usize; 0], DType::I64, || Tensor::from(0i64)),
+            scale_factor: 2.0,
+            scale_window: 2000,
+        }
+    }
+
+    /// Sets by what the factor changes.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
+    #[track_caller]
+    pub fn scale_factor(self, scale_factor: f64) -> Self {
+        check_interval("DynamicLossScaler", "scale_factor", scale_factor, &Interval::POSITIVE).or_raise();
+        Self { scale_factor, ..self }
+    }
+
+    /// Sets after how many steps with finite gradients the factor grows.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] for none.
+    #[track_caller]
+    pub fn scale_window(self, scale_window: usize) -> Self {
+        check_positive("DynamicLossScaler", "scale_window", scale_window).or_raise();
+        Self { scale_window, ..self }
+    }
+}
+
+impl LossScaler for DynamicLossScaler {
+    fn scale(&self) -> Tensor {
+        self.scale_value.value()
+    }
+
+    fn adjust(&self, finite: &Tensor) {
+        let scale = self.scale_value.value();
+        let steps = self.steps.value() + 1;
+        let grows = steps.ge(self.scale_window as i64);
+        let larger = &scale * self.scale_factor;
+        // A factor that is not finite would never become smaller.
+        let larger = ops::select(larger.isfinite(), &larger, &scale);
+        let smaller = ops::clamp_min(&scale / self.scale_factor, 1.0);
+        self.scale_value.set(&ops::select(finite, ops::select(&grows, larger, &scale), smaller));
+        let begins = ops::logical_or(&grows, ops::logical_not(finite));
+        self.steps.set(&ops::select(begins, 0, &steps));
+    }
+}
