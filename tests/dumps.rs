@@ -182,14 +182,10 @@ fn parameters_and_arguments_have_their_names() {
     let files = dumped("classify", 3, || drop(classify(&Mlp::small(), &Tensor::ones([5, 4]))));
     let want = "\
 graph @classify(%x: f32[5, 4], %fc1.bias: f32[3], %fc1.weight: f32[3, 4], %fc2.bias: f32[2], %fc2.weight: f32[2, 3]) -> (f32[5, 2]) {
-  %5 = permute %fc1.weight {axes = [1, 0]} : f32[4, 3]
-  %6 = matmul %x, %5 : f32[5, 3]
-  %7 = add %6, %fc1.bias : f32[5, 3]
-  %8 = relu %7 : f32[5, 3]
-  %9 = permute %fc2.weight {axes = [1, 0]} : f32[3, 2]
-  %10 = matmul %8, %9 : f32[5, 2]
-  %11 = add %10, %fc2.bias : f32[5, 2]
-  return %11
+  %5 = dense %x, %fc1.weight, %fc1.bias : f32[5, 3]
+  %6 = relu %5 : f32[5, 3]
+  %7 = dense %6, %fc2.weight, %fc2.bias : f32[5, 2]
+  return %7
 }
 ";
     assert_eq!(files["00_trace.msir"], want);
@@ -347,7 +343,6 @@ fn names_outlive_transforms() {
             "lanes",
             &|| drop(lanes(&Mlp::small(), &Tensor::ones([5, 4]), &Tensor::scalar(1.0))),
             &[
-                "@\"Mlp::construct\"(x, fc1.bias, fc1.weight, fc2.bias, fc2.weight)",
                 "@condition(sum, limit)",
                 "@body(sum, limit)",
                 "@vmap(xs, fc1.bias, fc1.weight, fc2.bias, fc2.weight, limit)",

@@ -356,7 +356,7 @@ positions! {
     } by "gather": "index -4 is outside axis 0";
     embeds(x, at = tensor![[0, 5]]) {
         ops::embedding(at, x, Some(0)) // 3
-    } by "gather": "index 5 is outside axis 0";
+    } by "embedding": "`gather`: index 5 is outside axis 0";
     takes(x, at = tensor![[0], [1], [2]]) {
         ops::take_along_axis(x, at, 1) // 4
     } by "take_along_axis": "index 2 is outside axis 1";

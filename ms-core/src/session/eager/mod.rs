@@ -89,6 +89,7 @@ fn run_fast(backend: &dyn Backend, def: &'static OpDef, call: &OpCall<'_>, opera
 }
 
 /// The results of a composite: its body, op by op.
+#[inline(never)]
 fn run_body(body: Body, call: &OpCall<'_>) -> Result<Outputs> {
     let run = || ops::unwatched(|| ops::apply_body(call, body));
     match dispatch_mode() {

@@ -10,7 +10,7 @@ use super::frame::{CallNames, Frame, State};
 use super::{Binding, Tracer};
 use crate::error::{Result, raise};
 use crate::ir::{Def, Graph, Node, ValueId, shallow_bytes};
-use crate::ops::{self, Control};
+use crate::ops::{self, Control, Lowering};
 use crate::tensor::{Parameter, Tensor, Type};
 use crate::trace::arg::{ArgumentNames, Sink, Tree, Visitor, leaves};
 use rustc_hash::FxHashMap;
@@ -23,6 +23,14 @@ use std::sync::Arc;
 
 /// Graphs of at most this many nodes are inlined immediately: a call would not be smaller.
 const SMALL: usize = 8;
+
+/// The number of nodes that a composite counts as.
+const COMPOSITE: usize = 3;
+
+fn size(graph: &Graph) -> usize {
+    let is_composite = |node: &Node| matches!(ops::definition(node.op).lowering, Lowering::Composite(_));
+    graph.nodes().map(|(_, node)| if is_composite(node) { COMPOSITE } else { 1 }).sum()
+}
 
 /// The calls of a trace.
 #[derive(Default)]
@@ -295,7 +303,7 @@ impl GraphCall {
             Binding::Argument(_) | Binding::Captured(_) => unreachable!("a call declares no input"),
         });
         let operands: SmallVec<[ValueId; 3]> = operands.collect();
-        if self.pattern.is_none() && !self.no_inline && frame.graph.len() <= SMALL {
+        if self.pattern.is_none() && !self.no_inline && size(&frame.graph) <= SMALL {
             let outputs = state.top().graph.inline(&frame.graph, &operands);
             return Ok(tracer.results(&mut state, &template, &outputs, &writes));
         }

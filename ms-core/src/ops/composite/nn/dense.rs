@@ -1,23 +1,17 @@
 //! Dense layers.
 
-use crate::error::Code;
+use crate::error::{Code, OrRaise, raise};
 use crate::ops::core::axis::refusal;
 use crate::ops::core::composite::first_result;
 use crate::ops::core::rules::{check_dims, sum_to};
 use crate::ops::{Batching, Derivative, Sample, SampleInput, cast, matmul, reshape, transpose};
-use crate::tensor::{AsTensor, Attrs, DType, Dim, Tensor, refused};
+use crate::tensor::{AsTensor, Attrs, DType, Dim, Outputs, Tensor};
 use smallvec::smallvec;
 
 composite! {
     /// `x Wᵀ + b` with the operands `x` `[.., in]`, `W` `[out, in]`, and `b` `[out]` if there is one.
     DENSE = 830: "dense", &[];
-    body |_, inputs| {
-        let out = matmul(inputs[0], transpose(inputs[1], 0, 1));
-        match inputs.get(2) {
-            Some(&bias) => smallvec![out + bias],
-            None => smallvec![out],
-        }
-    };
+    body product;
     derivative Derivative::Rule(|it| {
         let (g, x, weight) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
         let to_x = it.needs[0].then(|| cast(matmul(g, weight), x.dtype()));
@@ -34,6 +28,22 @@ composite! {
         let others = [of(DType::F32, &[&[2, 3, 5], &[4, 5]]), of(DType::F32, &[&[5], &[2, 5], &[2]])];
         dtypes.into_iter().chain(others).collect()
     };
+}
+
+fn product(_: &Attrs, inputs: &[&Tensor]) -> Outputs {
+    let [x, weight, bias @ ..] = inputs else { unreachable!("a bias is the only operand that may lack") };
+    let &[outputs, _] = &weight.dims()[..] else {
+        let message = format!("the weight is {}, but has to have outputs and inputs", weight.ty());
+        raise(refusal("dense", &[x, weight], Code::Shape, message));
+    };
+    let out = matmul(*x, transpose(*weight, 0, 1));
+    match bias.first() {
+        Some(&bias) => {
+            check_dims("dense", "bias", bias, &[outputs]).or_raise();
+            smallvec![out + bias]
+        }
+        None => smallvec![out],
+    }
 }
 
 /// All rows `[rows, features]` of `[.., features]`.
@@ -55,16 +65,10 @@ fn rows(x: &Tensor) -> Tensor {
 #[track_caller]
 pub fn dense(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>) -> Tensor {
     let weight = weight.as_tensor();
-    propagate_poison!(weight);
-    if weight.rank() != 2 {
-        let message = format!("the weight is {}, but has to have outputs and inputs", weight.ty());
-        return refused(refusal("dense", &[&x.as_tensor(), &weight], Code::Shape, message));
-    }
     let x = x.as_tensor();
-    propagate_poison!(x);
+    propagate_poison!(x, weight);
     if let Some(bias) = bias {
         propagate_poison!(bias);
-        or_poison!(check_dims("dense", "bias", bias, &[weight.dims()[0]]));
     }
     let operands: Vec<&Tensor> = [Some(&*x), Some(&*weight), bias].into_iter().flatten().collect();
     first_result(&DENSE, &Attrs::none(), &operands)

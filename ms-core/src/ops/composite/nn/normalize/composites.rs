@@ -1,6 +1,8 @@
 //! The normalisations as composites. Their results after the first are statistics, which only derivatives read.
 
-use crate::ops::composite::nn::normalize::per_channel;
+use super::{channels, over_axes, per_channel};
+use crate::error::{Code, Error, OrRaise, raise};
+use crate::ops::core::axis::named;
 use crate::ops::core::rules::sum_to;
 use crate::ops::{
     Batching, Cotangents, Derivative, Sample, SampleInput, Vjp, broadcast_to, cast, mean, over_size, rsqrt, var,
@@ -144,6 +146,9 @@ fn layer_norm(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
     let it = LayerNormAttrs::of(attrs);
     let (x, rest) = inputs.split_first().expect("operand 0 is `x`");
     let (gamma, beta) = if it.scaled() { (rest.first(), rest.get(1)) } else { (None, rest.first()) };
+    for (name, operand) in [("gamma", gamma), ("beta", beta)] {
+        operand.map_or(Ok(()), |operand| over_axes("layer_norm", x, it.axis(), name, operand)).or_raise();
+    }
     let standard = Standardized::of(x, &from(it.axis(), x), it.eps());
     let scaled = gamma.map_or(standard.normal.clone(), |&gamma| &standard.normal * gamma);
     let y = beta.map_or(scaled.clone(), |&beta| scaled + beta);
@@ -185,6 +190,7 @@ fn layer_norm_samples() -> Vec<Sample> {
 fn rms_norm(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
     let it = RmsNormAttrs::of(attrs);
     let [x, gamma] = inputs else { unreachable!("the operands are `x` and `gamma`") };
+    over_axes("rms_norm", x, it.axis(), "gamma", gamma).or_raise();
     let rrms = rsqrt(mean(x.square(), from(it.axis(), x), true) + it.eps());
     smallvec![*x * &rrms * *gamma, rrms]
 }
@@ -215,6 +221,8 @@ fn rms_norm_samples() -> Vec<Sample> {
 fn batch_norm(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
     let eps = EpsAttrs::of(attrs).eps();
     let [x, gamma, beta, given @ ..] = inputs else { unreachable!("the operands are `x`, `gamma`, `beta`") };
+    let names = ["gamma", "beta", "mean", "var"].into_iter().zip(inputs[1..].iter().copied());
+    channels("batch_norm", x, &names.collect::<Vec<_>>()).or_raise();
     let rank = x.rank();
     let apply = |centre: &Tensor, rstd: &Tensor| {
         (*x - per_channel(centre, rank)) * per_channel(&(rstd * *gamma), rank) + per_channel(beta, rank)
@@ -279,7 +287,13 @@ fn grouped(x: &Tensor, groups: usize) -> Tensor {
 fn group_norm(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
     let it = GroupNormAttrs::of(attrs);
     let [x, gamma, beta] = inputs else { unreachable!("the operands are `x`, `gamma` and `beta`") };
-    let standard = Standardized::of(&grouped(x, it.groups()), &[2], it.eps());
+    let channels = channels("group_norm", x, &[("gamma", gamma), ("beta", beta)]).or_raise();
+    let groups = it.groups();
+    if groups == 0 || channels.as_const().is_some_and(|it| it % groups != 0) {
+        let message = format!("`groups` is {groups}, but has to divide the {channels} channels");
+        raise(named("group_norm", &[x], Error::new(Code::Argument, message)));
+    }
+    let standard = Standardized::of(&grouped(x, groups), &[2], it.eps());
     let normal = standard.normal.reshape(x.dims());
     let y = normal * per_channel(gamma, x.rank()) + per_channel(beta, x.rank());
     standard.results(y)
@@ -295,6 +309,7 @@ fn group_norm_gradients(it: &Vjp<'_>) -> Cotangents {
 
 fn instance_norm(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
     let [x, gamma, beta] = inputs else { unreachable!("the operands are `x`, `gamma` and `beta`") };
+    channels("instance_norm", x, &[("gamma", gamma), ("beta", beta)]).or_raise();
     let standard = Standardized::of(x, &from(2, x), EpsAttrs::of(attrs).eps());
     let y = &standard.normal * per_channel(gamma, x.rank()) + per_channel(beta, x.rank());
     standard.results(y)
