@@ -1,11 +1,11 @@
 //! Adam and its variants.
 
 use super::hyperparameter::{Hyperparameter, LearningRate, WeightDecay, weight_decay_methods};
-use super::state::{averaged, bias_correction, count};
+use super::state::{bias_correction, count};
 use super::{State, UpdateRule};
 use crate::prelude::{Tree, cell};
-use ms_core::ops::maximum;
 use ms_core::ops::rules::Interval;
+use ms_core::ops::{AdamUpdate, Decay};
 use ms_core::trace::PerParameter;
 use ms_core::{DType, Parameter, Tensor};
 
@@ -142,20 +142,29 @@ impl UpdateRule for Adam {
         }
     }
 
-    fn apply(&self, step: &AdamStep, parameter: &Parameter, mut value: Tensor, mut gradient: Tensor) -> Tensor {
-        if self.decoupled {
-            value = self.weight_decay.add(parameter, &value, value.clone(), &step.decay);
-        } else {
-            gradient = self.weight_decay.add(parameter, &value, gradient, &step.decay);
+    fn apply(&self, step: &AdamStep, parameter: &Parameter, value: Tensor, gradient: Tensor) -> Tensor {
+        let [first, second] = [&self.first_moment, &self.second_moment].map(|it| it.of(parameter));
+        let largest = self.amsgrad.then(|| self.largest.of(parameter));
+        let reached = largest.as_ref().map(Parameter::value);
+        let to = if self.decoupled { Decay::Value } else { Decay::Gradient };
+        let update = AdamUpdate {
+            value: &value,
+            gradient: &gradient,
+            moments: [&first.value(), &second.value()],
+            largest: reached.as_ref(),
+            rate: &step.rate,
+            root: &step.root,
+            shares: [&step.shares.0, &step.shares.1],
+            epsilon: &step.epsilon,
+            decay: self.weight_decay.of(parameter, &step.decay).map(|it| (it, to)),
+        };
+        let next = update.apply();
+        first.set(&next[1]);
+        second.set(&next[2]);
+        if let Some(largest) = largest {
+            largest.set(&next[3]);
         }
-        let first = averaged(&self.first_moment.of(parameter), &step.shares.0, &gradient);
-        let mut second = averaged(&self.second_moment.of(parameter), &step.shares.1, &gradient.square());
-        if self.amsgrad {
-            let largest = self.largest.of(parameter);
-            second = maximum(&largest, &second);
-            largest.set(&second);
-        }
-        value - first * &step.rate / (second.sqrt() / &step.root + &step.epsilon)
+        next[0].clone()
     }
 
     fn prepare_state(&self, parameters: &[Parameter]) {

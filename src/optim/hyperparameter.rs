@@ -212,12 +212,17 @@ impl WeightDecay {
         self
     }
 
+    /// The decay of a parameter, in the dtype of its state: `decay`, unless the parameter is exempt.
+    pub fn of<'a>(&self, parameter: &Parameter, decay: &'a Option<Tensor>) -> Option<&'a Tensor> {
+        decay.as_ref().filter(|_| !self.exempt.contains_key(&parameter.id()))
+    }
+
     /// `term + decay parameter`, where the decay applies: `decay` is [`Term::value`] in the dtype of
     /// the parameter's state.
     pub fn add(&self, parameter: &Parameter, value: &Tensor, term: Tensor, decay: &Option<Tensor>) -> Tensor {
-        match decay {
-            Some(decay) if !self.exempt.contains_key(&parameter.id()) => term + value * decay,
-            _ => term,
+        match self.of(parameter, decay) {
+            Some(decay) => term + value * decay,
+            None => term,
         }
     }
 }

@@ -124,18 +124,18 @@ impl UpdateRule for SGD {
         let gradient = self.weight_decay.add(parameter, &value, gradient, decay);
         let Some(momentum) = momentum else { return value - gradient * rate };
         let velocity = self.velocity.of(parameter);
-        let next = match dampening {
-            None => &velocity * momentum + &gradient,
+        let gradient = match dampening {
+            None => gradient,
             Some(dampening) => {
                 let moving = self.moving.of(parameter);
                 let share = 1.0 - &moving * dampening;
                 moving.set(&ops::ones_like(&share));
-                &velocity * momentum + &gradient * share
+                gradient * share
             }
         };
-        velocity.set(&next);
-        let direction = if self.nesterov { gradient + next * momentum } else { next };
-        value - direction * rate
+        let next = ops::momentum_update(&value, &velocity.value(), &gradient, rate, momentum, self.nesterov);
+        velocity.set(&next[1]);
+        next[0].clone()
     }
 
     fn prepare_state(&self, parameters: &[Parameter]) {

@@ -5,7 +5,7 @@ use crate::ops::core::axis::{named, refusal};
 use crate::ops::core::rules::check_dims;
 use crate::ops::primitive::conv::conv_attrs;
 use crate::ops::primitive::window::{PerAxis, Window};
-use crate::ops::{CONV, CONV_INPUT_GRAD, add, reshape};
+use crate::ops::{Batching, CONV, CONV_INPUT_GRAD, Derivative, Sample, SampleInput, Vjp, add, cast, reshape, sum_axes};
 use crate::tensor::{AsTensor, Dim, Dims, Shape, Tensor, apply1, first_poisoned};
 use smallvec::smallvec;
 
@@ -62,6 +62,33 @@ impl ConvOptions {
     }
 }
 
+composite! {
+    /// [`CONV`] plus a bias for each channel of the result, the third operand.
+    CONV_BIAS = 880: "conv_bias", CONV.info.attrs;
+    body |attrs, inputs| {
+        let out = apply1(CONV.op(), attrs, &inputs[..2]);
+        let bias = over_channels(inputs[2], out.rank());
+        smallvec![add(out, bias)]
+    };
+    derivative Derivative::Rule(|it| {
+        let g = it.cotangent();
+        let axes: Vec<usize> = (0..g.rank()).filter(|&axis| axis != 1).collect();
+        let product = Vjp { inputs: &it.inputs[..2], needs: &it.needs[..2], ..*it };
+        let mut all = CONV.pull(&product).expect("a convolution has a rule");
+        all.push(it.needs[2].then(|| cast(sum_axes(g, &axes, false), it.inputs[2].dtype())));
+        all
+    }), finite: true;
+    batching Batching::Derived;
+    samples || {
+        let of = |mut sample: Sample| {
+            let (dtype, channels) = (sample.inputs[0].dtype, sample.inputs[1].shape[0]);
+            sample.inputs.push(SampleInput::of(dtype, &[channels], -1.0, 1.0));
+            sample
+        };
+        (CONV.samples)().into_iter().map(of).collect()
+    };
+}
+
 /// Cross-correlation of `x` `[n, c, spatial..]` with `weight` `[o, c / groups, kernel..]`, plus
 /// `bias` `[o]`, over one to three spatial axes.
 ///
@@ -78,8 +105,13 @@ impl ConvOptions {
 #[track_caller]
 pub fn conv(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
     let (x, weight) = (x.as_tensor(), weight.as_tensor());
-    let out = apply1(CONV.op(), &conv_attrs(&options.window(), options.groups, &[]), &[&x, &weight]);
-    with_bias(out, bias)
+    let attrs = conv_attrs(&options.window(), options.groups, &[]);
+    let Some(bias) = bias else { return apply1(CONV.op(), &attrs, &[&x, &weight]) };
+    propagate_poison!(&x, &weight, bias);
+    if let Some(&channels) = weight.dims().first() {
+        or_poison!(check_dims("conv", "bias", bias, &[channels]));
+    }
+    apply1(CONV_BIAS.op(), &attrs, &[&x, &weight, bias])
 }
 
 /// [`conv`] over one spatial axis: `[n, c, length]`.
@@ -211,7 +243,14 @@ fn with_bias(out: Tensor, bias: Option<&Tensor>) -> Tensor {
     let Some(bias) = bias else { return out };
     propagate_poison!(&out, bias);
     or_poison!(check_dims("conv", "bias", bias, &[out.dims()[1]]));
-    let mut shape: Dims = smallvec![Dim::new(1); out.rank() - 1];
+    let bias = over_channels(bias, out.rank());
+    add(out, bias)
+}
+
+/// One entry for each channel, broadcastable to a tensor `[n, c, ..]` of a rank.
+#[track_caller]
+fn over_channels(bias: &Tensor, rank: usize) -> Tensor {
+    let mut shape: Dims = smallvec![Dim::new(1); rank - 1];
     shape[0] = bias.ty().elements();
-    add(&out, reshape(bias, shape))
+    reshape(bias, shape)
 }

@@ -22,6 +22,7 @@ mod selection;
 mod shape;
 mod statistics;
 pub(crate) mod triangle;
+mod update;
 
 pub use adaptive_pool::adaptive_max_pool;
 pub use arithmetic::*;
@@ -35,10 +36,13 @@ pub use selection::*;
 pub use shape::*;
 pub use statistics::*;
 pub use triangle::{diag, masked_fill, tril, triu};
+pub use update::{ADAM_UPDATE, AdamUpdate, Decay, MOMENTUM_UPDATE, momentum_update};
 
 composites! {
+    convolution::{ CONV_BIAS };
     nn::{
-        BATCH_NORM, CROSS_ENTROPY, DENSE, EMBEDDING, GELU, GELU_TANH, GROUP_NORM, INSTANCE_NORM, LAYER_NORM, LOG_SOFTMAX,
-        NLL_LOSS, RMS_NORM, SOFTMAX,
+        BATCH_NORM, CROSS_ENTROPY, DENSE, EMBEDDING, GELU, GELU_TANH, GROUP_NORM, GRU_CELL, INSTANCE_NORM, LAYER_NORM,
+        LOG_SOFTMAX, LSTM_CELL, NLL_LOSS, RMS_NORM, SCALED_DOT_PRODUCT_ATTENTION, SOFTMAX,
     };
+    update::{ ADAM_UPDATE, MOMENTUM_UPDATE };
 }

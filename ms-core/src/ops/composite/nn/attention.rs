@@ -1,9 +1,15 @@
 //! Attention: means of values, weighted by the match of their keys with a query.
 
-use crate::ops::core::rules::{Interval, check_broadcast, check_interval};
+use crate::error::OrRaise;
+use crate::ops::core::composite::first_result;
+use crate::ops::core::rules::{Interval, check_broadcast, check_interval, sum_to};
 use crate::ops::primitive::iota::spaced;
-use crate::ops::{add, full_of, greater_equal, iota, matmul, mul, rsqrt, select, size, softmax, transpose};
-use crate::tensor::{AsTensor, DType, Dim, Scalar, Tensor};
+use crate::ops::{
+    Batching, Cotangents, Derivative, Sample, SampleInput, Vjp, add, cast, full_of, greater_equal, iota, matmul, mul,
+    rsqrt, select, size, softmax, sum, transpose,
+};
+use crate::tensor::{AsTensor, Attrs, DType, Outputs, Scalar, Tensor};
+use smallvec::smallvec;
 
 /// Options of attention.
 #[derive(Clone, Default, Debug)]
@@ -14,6 +20,92 @@ pub struct AttentionOptions {
     pub causal: bool,
     /// The factor of scores; one over the square root of the features by default.
     pub scale: Option<f64>,
+}
+
+attributes! {
+    /// The attributes of [`SCALED_DOT_PRODUCT_ATTENTION`]: whether a query uses only keys up to its own position, and
+    /// the factor of scores, if it is given.
+    struct AttentionAttrs { causal: bool, scaled: bool, scale: f64 }
+}
+
+composite! {
+    /// `p v` with the weights `p = softmax(q kᵀ * scale + mask)`, and these. The operands are `q`, `k`, `v`, and the mask
+    /// if there is one: of bools, which keys are used, or of numbers that are added to the scores.
+    SCALED_DOT_PRODUCT_ATTENTION = 860: "scaled_dot_product_attention", AttentionAttrs::DECLARED;
+    body attend;
+    derivative Derivative::Rule(gradients), finite: false;
+    batching Batching::Derived;
+    samples samples;
+}
+
+fn attend(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
+    let [q, k, v, mask @ ..] = inputs else { unreachable!("the operands are `q`, `k` and `v`") };
+    let mut scores = scaled(attrs, matmul(*q, transpose(*k, -2, -1)), q);
+    let excluded = full_of((), f64::NEG_INFINITY, scores.dtype());
+    if AttentionAttrs::of(attrs).causal() {
+        let (queries, keys) = (scores.dim(-2), scores.dim(-1));
+        let rows = spaced((queries, 1), 0, Scalar::Int(0), Scalar::Int(1), DType::I64);
+        let seen = greater_equal(rows, iota((1, keys), 1, DType::I64));
+        scores = select(seen, &scores, &excluded);
+    }
+    if let [mask] = mask {
+        check_broadcast("scaled_dot_product_attention", "mask", mask, &scores.dims()).or_raise();
+        scores = match mask.dtype() {
+            DType::Bool => select(*mask, &scores, &excluded),
+            _ => add(&scores, *mask),
+        };
+    }
+    let weights = softmax(&scores, -1);
+    smallvec![matmul(&weights, *v), weights]
+}
+
+/// Scores times their factor.
+fn scaled(attrs: &Attrs, scores: Tensor, q: &Tensor) -> Tensor {
+    let (it, features) = (AttentionAttrs::of(attrs), q.dim(-1));
+    match features.as_const() {
+        _ if it.scaled() => mul(scores, it.scale()),
+        Some(features) => mul(scores, 1.0 / (features as f64).sqrt()),
+        None => mul(&scores, rsqrt(size(features, scores.dtype()))),
+    }
+}
+
+/// With `p` the weights, `gp = g vᵀ` their gradient, and `gs = p (gp - Σ gp p)` that of the masked scores: `gs k` and
+/// `gsᵀ q` times the factor, `pᵀ g`, and `gs` for a mask that is added.
+fn gradients(it: &Vjp<'_>) -> Cotangents {
+    let [q, k, v, mask @ ..] = it.inputs else { unreachable!("the operands are `q`, `k` and `v`") };
+    let (p, g) = (&it.outputs[1], it.cotangents[0].as_ref());
+    let to = |gradient: Tensor, operand: &Tensor| Some(cast(sum_to(gradient, operand), operand.dtype()));
+    let to_v = g.filter(|_| it.needs[2]).and_then(|g| to(matmul(transpose(p, -2, -1), g), v));
+    let through = g.map(|g| matmul(g, transpose(v, -2, -1)));
+    let terms = through.into_iter().chain(it.cotangents[1].clone());
+    let to_p = terms.reduce(|a, b| a + b).expect("one of the results has a gradient");
+    let masked = p * (&to_p - sum(&to_p * p, -1, true));
+    let scores = scaled(it.attrs, masked.clone(), q);
+    let mut all: Cotangents = smallvec![
+        it.needs[0].then(|| to(matmul(&scores, k), q)).flatten(),
+        it.needs[1].then(|| to(matmul(transpose(&scores, -2, -1), q), k)).flatten(),
+        to_v,
+    ];
+    all.extend(mask.first().map(|mask| to(masked, mask).filter(|_| mask.dtype().is_float())));
+    all
+}
+
+fn samples() -> Vec<Sample> {
+    let of = |dtype, shapes: [&[usize]; 3], mask: Option<(DType, &[usize])>, attrs: Attrs| {
+        let mask = mask.map(|(dtype, shape)| SampleInput::of(dtype, shape, 0.0, 1.0));
+        let operands = shapes.map(|it| SampleInput::of(dtype, it, -1.0, 1.0));
+        Sample::new(operands.into_iter().chain(mask)).attrs(attrs)
+    };
+    let plain = || AttentionAttrs::attrs(false, false, 1.0);
+    let heads: [&[usize]; 3] = [&[2, 3, 4], &[2, 5, 4], &[2, 5, 2]];
+    let square: [&[usize]; 3] = [&[3, 4], &[3, 4], &[3, 2]];
+    let mut samples = vec![
+        of(DType::F32, heads, Some((DType::F32, &[3, 5])), AttentionAttrs::attrs(false, true, 0.7)),
+        of(DType::F32, [&[2, 3, 4], &[5, 4], &[5, 2]], None, plain()),
+        of(DType::F32, square, None, AttentionAttrs::attrs(true, false, 1.0)),
+    ];
+    samples.extend([DType::F32, DType::F64, DType::F16, DType::BF16].map(|it| of(it, heads, None, plain())));
+    samples
 }
 
 /// `softmax(q kᵀ * scale + mask) v` with `q` `[.., queries, features]`, `k` `[.., keys,
@@ -42,28 +134,10 @@ pub fn scaled_dot_product_attention(
     if let Some(scale) = options.scale {
         or_poison!(check_interval("scaled_dot_product_attention", "scale", scale, &Interval::FINITE));
     }
-    let features = q.dims().last().copied().unwrap_or(Dim::new(1));
-    let scores = matmul(&*q, transpose(&*k, -2, -1));
-    let mut scores = match (options.scale, features.as_const()) {
-        (Some(scale), _) => mul(scores, scale),
-        (None, Some(features)) => mul(scores, 1.0 / (features as f64).sqrt()),
-        (None, None) => mul(&scores, rsqrt(size(features, scores.dtype()))),
-    };
-    let excluded = full_of((), f64::NEG_INFINITY, scores.dtype());
-    if options.causal {
-        let (queries, keys) = (scores.dim(-2), scores.dim(-1));
-        let rows = spaced((queries, 1), 0, Scalar::Int(0), Scalar::Int(1), DType::I64);
-        let seen = greater_equal(rows, iota((1, keys), 1, DType::I64));
-        scores = select(seen, &scores, &excluded);
-    }
     if let Some(mask) = &options.mask {
-        propagate_poison!(mask, &scores);
-        or_poison!(check_broadcast("scaled_dot_product_attention", "mask", mask, &scores.dims()));
+        propagate_poison!(mask);
     }
-    match &options.mask {
-        Some(mask) if mask.dtype() == DType::Bool => scores = select(mask, &scores, &excluded),
-        Some(mask) => scores = add(&scores, mask),
-        None => {}
-    }
-    matmul(softmax(&scores, -1), &*v)
+    let attrs = AttentionAttrs::attrs(options.causal, options.scale.is_some(), options.scale.unwrap_or(1.0));
+    let operands: Vec<&Tensor> = [&*q, &*k, &*v].into_iter().chain(&options.mask).collect();
+    first_result(&SCALED_DOT_PRODUCT_ATTENTION, &attrs, &operands)
 }

@@ -16,7 +16,7 @@ pub use activation::{
     GELU, GELU_TANH, celu, elu, gelu, gelu_tanh, hsigmoid, hswish, leaky_relu, logsigmoid, mish, relu6, selu, silu,
     softplus, softsign,
 };
-pub use attention::{AttentionOptions, scaled_dot_product_attention};
+pub use attention::{AttentionOptions, SCALED_DOT_PRODUCT_ATTENTION, scaled_dot_product_attention};
 pub use cross_entropy::{CROSS_ENTROPY, CrossEntropy, NLL_LOSS, cross_entropy, nll_loss};
 pub use dense::{DENSE, dense};
 pub use dropout::dropout;
@@ -29,5 +29,5 @@ pub use normalize::{
     BATCH_NORM, BatchStatistics, GROUP_NORM, INSTANCE_NORM, LAYER_NORM, RMS_NORM, batch_norm, group_norm,
     instance_norm, layer_norm, rms_norm,
 };
-pub use recurrent::{gru, lstm};
+pub use recurrent::{GRU_CELL, LSTM_CELL, gru, lstm};
 pub use softmax::{LOG_SOFTMAX, SOFTMAX, log_softmax, logsumexp, softmax};

@@ -2,9 +2,59 @@
 
 use crate::error::{Code, Error, OrRaise};
 use crate::ops::core::rules::check_dims;
-use crate::ops::{add, broadcast_to, cast, dense, mul, sigmoid, split, stack, sub, tanh};
-use crate::tensor::{AsTensor, Dim, Scan, Tensor, dispatcher, first_poisoned, promote};
+use crate::ops::{
+    Batching, Derivative, OpDef, Sample, SampleInput, add, broadcast_to, cast, dense, mul, sigmoid, split, stack, sub,
+    tanh,
+};
+use crate::tensor::{AsTensor, Attrs, DType, Dim, Scan, Tensor, apply, dispatcher, first_poisoned, promote};
+use smallvec::smallvec;
 use std::panic::Location;
+
+composite! {
+    /// A step of an [`lstm`]: the states `h'` and `c'`. The operands are the input's contribution to the gates `[batch,
+    /// 4 hidden]`, `h`, `c`, the weight of the state, and its bias if there is one.
+    LSTM_CELL = 870: "lstm_cell", &[];
+    body |_, inputs| {
+        let [input, h, c, weight, bias @ ..] = inputs else { unreachable!("a bias is the only operand that may lack") };
+        let gates = split(add(*input, dense(*h, *weight, bias.first().copied())), 4, -1);
+        let [i, f, g, o] = [sigmoid(&gates[0]), sigmoid(&gates[1]), tanh(&gates[2]), sigmoid(&gates[3])];
+        let c = add(mul(f, *c), mul(i, g));
+        smallvec![mul(o, tanh(&c)), c]
+    };
+    derivative Derivative::Body, finite: true;
+    batching Batching::Derived;
+    samples || {
+        let of = |dtype| {
+            let shapes: [&[usize]; 5] = [&[2, 12], &[2, 3], &[2, 3], &[12, 3], &[12]];
+            Sample::new(shapes.map(|it| SampleInput::of(dtype, it, -1.0, 1.0)))
+        };
+        [DType::F32, DType::F64, DType::F16, DType::BF16].map(of).into()
+    };
+}
+
+composite! {
+    /// A step of a [`gru`]: the state `h'`. The operands are the input's contribution to the gates `[batch, 3 hidden]`,
+    /// `h`, the weight of the state, and its bias if there is one.
+    GRU_CELL = 871: "gru_cell", &[];
+    body |_, inputs| {
+        let [input, h, weight, bias @ ..] = inputs else { unreachable!("a bias is the only operand that may lack") };
+        let from_input = split(*input, 3, -1);
+        let from_state = split(dense(*h, *weight, bias.first().copied()), 3, -1);
+        let r = sigmoid(add(&from_input[0], &from_state[0]));
+        let z = sigmoid(add(&from_input[1], &from_state[1]));
+        let n = tanh(add(&from_input[2], mul(r, &from_state[2])));
+        smallvec![add(&n, mul(z, sub(*h, &n)))]
+    };
+    derivative Derivative::Body, finite: true;
+    batching Batching::Derived;
+    samples || {
+        let of = |dtype| {
+            let shapes: [&[usize]; 4] = [&[2, 9], &[2, 3], &[9, 3], &[9]];
+            Sample::new(shapes.map(|it| SampleInput::of(dtype, it, -1.0, 1.0)))
+        };
+        [DType::F32, DType::F64, DType::F16, DType::BF16].map(of).into()
+    };
+}
 
 /// A long short-term memory (Hochreiter and Schmidhuber, 1997) over `x` `[time, batch, in]`
 /// from states `h` and `c` `[batch, hidden]`, with weights `[4 hidden, in]` and `[4 hidden,
@@ -33,10 +83,8 @@ pub fn lstm(
     check_states("lstm", &x.as_tensor(), &[("h", h), ("c", c)], (w_ih, w_hh), 4);
     let steps = Steps::new("lstm", &x.as_tensor(), (w_ih, w_hh), bias);
     let step = |carries: &[Tensor], input: &Tensor| {
-        let gates = split(add(input, dense(&carries[0], w_hh, steps.bias)), 4, -1);
-        let [i, f, g, o] = [sigmoid(&gates[0]), sigmoid(&gates[1]), tanh(&gates[2]), sigmoid(&gates[3])];
-        let c = add(mul(f, &carries[1]), mul(i, g));
-        vec![mul(o, tanh(&c)), c]
+        let operands: Vec<&Tensor> = [input, &carries[0], &carries[1], w_hh].into_iter().chain(steps.bias).collect();
+        states(&LSTM_CELL, &operands, 2)
     };
     let (mut last, all) = steps.run(&step, &[h, c]);
     let c = last.pop().expect("there are two carries");
@@ -71,13 +119,8 @@ pub fn gru(
     check_states("gru", &x.as_tensor(), &[("h", h)], (w_ih, w_hh), 3);
     let steps = Steps::new("gru", &x.as_tensor(), (w_ih, w_hh), bias);
     let step = |carries: &[Tensor], input: &Tensor| {
-        let h = &carries[0];
-        let from_input = split(input, 3, -1);
-        let from_state = split(dense(h, w_hh, steps.bias), 3, -1);
-        let r = sigmoid(add(&from_input[0], &from_state[0]));
-        let z = sigmoid(add(&from_input[1], &from_state[1]));
-        let n = tanh(add(&from_input[2], mul(r, &from_state[2])));
-        vec![add(&n, mul(z, sub(h, &n)))]
+        let operands: Vec<&Tensor> = [input, &carries[0], w_hh].into_iter().chain(steps.bias).collect();
+        states(&GRU_CELL, &operands, 1)
     };
     let (mut last, all) = steps.run(&step, &[h]);
     (all, last.pop().expect("there is a carry"))
@@ -97,6 +140,12 @@ fn check_states(op: &str, x: &Tensor, states: &[(&str, &Tensor)], (w_ih, w_hh): 
     }
     check_dims(op, "w_ih", w_ih, &[hidden * gates, features]).or_raise();
     check_dims(op, "w_hh", w_hh, &[hidden * gates, hidden]).or_raise();
+}
+
+/// The states after a step. A step that fails while tracing has more results.
+#[track_caller]
+fn states(def: &'static OpDef, operands: &[&Tensor], count: usize) -> Vec<Tensor> {
+    apply(def.op(), &Attrs::none(), operands).or_raise().into_iter().take(count).collect()
 }
 
 /// The shared state of the steps of a layer.

@@ -1,0 +1,163 @@
+//! Updates of parameters by optimisers.
+
+use crate::error::OrRaise;
+use crate::ops::{Batching, Derivative, Sample, SampleInput, maximum};
+use crate::tensor::{Attrs, DType, Outputs, Tensor, apply};
+use smallvec::SmallVec;
+
+/// An update of a parameter by Adam (Kingma and Ba 2015), with the numbers of a step that all parameters share.
+/// All tensors have one dtype; the numbers are scalars.
+#[derive(Clone, Copy)]
+pub struct AdamUpdate<'a> {
+    /// The parameter.
+    pub value: &'a Tensor,
+    /// Its gradient.
+    pub gradient: &'a Tensor,
+    /// The averages of gradients and of their squares.
+    pub moments: [&'a Tensor; 2],
+    /// The largest average of squares so far, which replaces the average.
+    pub largest: Option<&'a Tensor>,
+    /// `lr / (1 - β₁ᵗ)`.
+    pub rate: &'a Tensor,
+    /// `sqrt(1 - β₂ᵗ)`.
+    pub root: &'a Tensor,
+    /// `1 - β₁` and `1 - β₂`.
+    pub shares: [&'a Tensor; 2],
+    /// `ε`.
+    pub epsilon: &'a Tensor,
+    /// The factor of the parameter that is added.
+    pub decay: Option<(&'a Tensor, Decay)>,
+}
+
+/// What a weight decay is added to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decay {
+    /// The gradient.
+    Gradient,
+    /// The parameter.
+    Value,
+}
+
+attributes! {
+    /// The attributes of [`ADAM_UPDATE`]: whether there is an operand `decay`, whether it is added to the parameter
+    /// and not to the gradient, and whether there is an operand `largest` at the end.
+    struct AdamAttrs { decayed: bool, decoupled: bool, amsgrad: bool }
+}
+
+composite! {
+    /// The next value of a parameter, the moments, and the largest second moment if it is an operand: see
+    /// [`AdamUpdate`]. The operands are the parameter, the gradient, the moments, the rate, the root, the shares, `ε`,
+    /// the decay and the largest second moment.
+    ADAM_UPDATE = 890: "adam_update", AdamAttrs::DECLARED;
+    body adam;
+    derivative Derivative::Body, finite: false;
+    batching Batching::Derived;
+    samples adam_samples;
+}
+
+composite! {
+    /// The next value of a parameter, and of its velocity: the operands are these, the gradient, the rate, and the
+    /// momentum: `v' = momentum v + g`, `p' = p - rate v'`, or with Nesterov's step `p' = p - rate (g + momentum v')`.
+    MOMENTUM_UPDATE = 891: "momentum_update", MomentumAttrs::DECLARED;
+    body momentum;
+    derivative Derivative::Body, finite: true;
+    batching Batching::Derived;
+    samples momentum_samples;
+}
+
+attributes! {
+    /// The attributes of [`MOMENTUM_UPDATE`].
+    struct MomentumAttrs { nesterov: bool }
+}
+
+impl AdamUpdate<'_> {
+    /// The next value of the parameter, the moments, and the largest second moment if it is given.
+    ///
+    /// # Panics
+    /// Raises [`Code::Shape`](crate::Code::Shape) when shapes do not broadcast.
+    #[track_caller]
+    pub fn apply(&self) -> Outputs {
+        let Self { value, gradient, moments: [m, v], largest, rate, root, shares: [s1, s2], epsilon, decay } = *self;
+        let decoupled = decay.is_some_and(|it| it.1 == Decay::Value);
+        let attrs = AdamAttrs::attrs(decay.is_some(), decoupled, largest.is_some());
+        let given = [value, gradient, m, v, rate, root, s1, s2, epsilon];
+        let operands: SmallVec<[&Tensor; 11]> = given.into_iter().chain(decay.map(|it| it.0)).chain(largest).collect();
+        apply(ADAM_UPDATE.op(), &attrs, &operands).or_raise()
+    }
+}
+
+/// The next value of a parameter with a velocity and its gradient, and of the velocity, with Nesterov's step if
+/// `nesterov`; `rate` and `momentum` are scalars. All have one dtype.
+///
+/// # Panics
+/// Raises [`Code::Shape`](crate::Code::Shape) when shapes do not broadcast.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let (rate, momentum) = (tensor![0.5], tensor![0.5]);
+/// let next = ops::momentum_update(&tensor![1.], &tensor![2.], &tensor![1.], &rate, &momentum, false);
+/// assert_eq!((next[0].to_vec::<f32>(), next[1].to_vec::<f32>()), (vec![0.], vec![2.]));
+/// ```
+#[track_caller]
+pub fn momentum_update(
+    value: &Tensor,
+    velocity: &Tensor,
+    gradient: &Tensor,
+    rate: &Tensor,
+    momentum: &Tensor,
+    nesterov: bool,
+) -> Outputs {
+    let attrs = MomentumAttrs::attrs(nesterov);
+    apply(MOMENTUM_UPDATE.op(), &attrs, &[value, velocity, gradient, rate, momentum]).or_raise()
+}
+
+fn adam(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
+    let it = AdamAttrs::of(attrs);
+    let [value, gradient, m, v, rate, root, first_share, second_share, epsilon, rest @ ..] = inputs else {
+        unreachable!("only the decay and the largest moment may lack")
+    };
+    let (mut value, mut gradient) = ((*value).clone(), (*gradient).clone());
+    if it.decayed() {
+        match it.decoupled() {
+            true => value = &value + &value * rest[0],
+            false => gradient = gradient + &value * rest[0],
+        }
+    }
+    let averaged = |last: &Tensor, term: &Tensor, share: &Tensor| last + (term - last) * share;
+    let first = averaged(m, &gradient, first_share);
+    let second = averaged(v, &gradient.square(), second_share);
+    let largest = it.amsgrad().then(|| maximum(rest[rest.len() - 1], &second));
+    let spread = largest.as_ref().unwrap_or(&second);
+    let next = value - &first * *rate / (spread.sqrt() / *root + *epsilon);
+    [next, first, second].into_iter().chain(largest).collect()
+}
+
+fn momentum(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
+    let [value, velocity, gradient, rate, momentum] = inputs else { unreachable!("there are five operands") };
+    let next = *velocity * *momentum + *gradient;
+    let direction = if MomentumAttrs::of(attrs).nesterov() { *gradient + &next * *momentum } else { next.clone() };
+    [*value - direction * *rate, next].into_iter().collect()
+}
+
+fn adam_samples() -> Vec<Sample> {
+    let of = |dtype, decayed: bool, decoupled: bool, amsgrad: bool| {
+        let any = |shape: &[usize], low, high| SampleInput::of(dtype, shape, low, high);
+        let mut inputs = vec![any(&[2, 3], -1.0, 1.0), any(&[2, 3], 0.5, 1.0), any(&[2, 3], -1.0, 1.0)];
+        inputs.extend([any(&[2, 3], 0.2, 1.0), any(&[], 0.1, 0.2), any(&[], 0.5, 0.9), any(&[], 0.1, 0.2)]);
+        inputs.extend([any(&[], 0.1, 0.2), any(&[], 0.01, 0.02)]);
+        inputs.extend(decayed.then(|| any(&[], 0.05, 0.1)));
+        inputs.extend(amsgrad.then(|| any(&[2, 3], 1.5, 2.0)));
+        Sample::new(inputs).attrs(AdamAttrs::attrs(decayed, decoupled, amsgrad))
+    };
+    let dtypes = [DType::F32, DType::F64, DType::F16, DType::BF16].map(|it| of(it, false, false, false));
+    dtypes.into_iter().chain([of(DType::F32, true, true, false), of(DType::F32, true, false, true)]).collect()
+}
+
+fn momentum_samples() -> Vec<Sample> {
+    let of = |dtype, nesterov: bool| {
+        let shapes: [&[usize]; 5] = [&[2, 3], &[2, 3], &[2, 3], &[], &[]];
+        Sample::new(shapes.map(|it| SampleInput::of(dtype, it, -1.0, 1.0))).attrs(MomentumAttrs::attrs(nesterov))
+    };
+    let dtypes = [DType::F32, DType::F64, DType::F16, DType::BF16].map(|it| of(it, false));
+    dtypes.into_iter().chain([of(DType::F32, true)]).collect()
+}
