@@ -7,7 +7,7 @@ macro_rules! activations {
     ($($(#[$doc:meta])* $name:ident => |$x:ident| $body:expr;)*) => {$(
         $(#[$doc])*
         #[cell]
-        #[derive(Clone, Copy, Default)]
+        #[derive(Clone, Copy, Default, Debug)]
         pub struct $name;
 
         #[cell]
@@ -51,7 +51,10 @@ activations! {
 }
 
 macro_rules! with_number {
-    ($($(#[$doc:meta])* $name:ident($(#[$field_doc:meta])* $field:ident = $default:expr) => |$x:ident, $it:ident| $body:expr;)*) => {$(
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($(#[$field_doc:meta])* $field:ident = $default:expr) => |$x:ident, $it:ident| $body:expr;
+    )*) => {$(
         $(#[$doc])*
         #[cell]
         #[derive(Clone, Copy, Debug)]
@@ -114,6 +117,7 @@ with_number! {
 /// assert_eq!(y.to_vec::<f32>(), [2.0, -1.0]);
 /// ```
 #[cell]
+#[derive(Debug)]
 pub struct PReLU {
     /// `[1]` or `[channels]`, 0.25 at first.
     pub weight: Parameter,

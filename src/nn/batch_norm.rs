@@ -24,6 +24,7 @@ use ms_core::trace::{ComputeDType, Training};
 /// assert!((norm.call(&tensor![[0.2]])).abs().item::<f32>() < 1e-6);
 /// ```
 #[cell]
+#[derive(Debug)]
 pub struct BatchNorm {
     /// `[channels]`, ones at first; `None` without an affine transform.
     pub gamma: Option<Parameter>,

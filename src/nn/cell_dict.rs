@@ -17,7 +17,7 @@ use ms_core::trace::{Arg, Name, Sink};
 /// assert_eq!((branches.len(), y.shape()), (2, &[3, 2][..]));
 /// assert_eq!(branches.named_parameters().expect("names differ")[0].0, "[\"left\"].weight");
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct CellDict<C> {
     cells: Vec<(String, C)>,
 }

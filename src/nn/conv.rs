@@ -35,6 +35,7 @@ pub type Conv3dTranspose = ConvTranspose<3>;
 /// assert_eq!(depthwise.call(&x).shape(), [1, 8, 9, 9]);
 /// ```
 #[cell]
+#[derive(Debug)]
 pub struct Conv<const N: usize> {
     /// `[out, in / groups, kernel..]`.
     pub weight: Parameter,
@@ -60,6 +61,7 @@ pub struct Conv<const N: usize> {
 /// assert_eq!(up.call(&Tensor::ones([1, 4, 5, 5])).shape(), [1, 2, 10, 10]);
 /// ```
 #[cell]
+#[derive(Debug)]
 pub struct ConvTranspose<const N: usize> {
     /// `[in, out / groups, kernel..]`.
     pub weight: Parameter,
@@ -76,12 +78,16 @@ pub struct ConvTranspose<const N: usize> {
 
 /// The constructor and the options of a layer of `kind`, whose weights begin with these channels.
 macro_rules! options {
-    ($layer:ident, $kind:literal, |$inputs:ident, $outputs:ident, $groups:ident| $channels:expr, $rest:ident: $value:expr) => {
+    (
+        $layer:ident, $kind:literal,
+        |$inputs:ident, $outputs:ident, $groups:ident| $channels:expr,
+        $rest:ident: $value:expr
+    ) => {
         impl<const N: usize> $layer<N> {
             const KIND: &'static str = $kind;
 
             /// A layer with stride and dilation one, without padding, and with a bias; weight and bias are
-            /// uniform in `±1/sqrt(n)` for the number `n` of terms of an element of the result.
+            /// uniform in `±1/sqrt(n)`, where `n` is the product of all axes of the weight but the first.
             ///
             /// # Panics
             /// Raises [`Code::Argument`] for a kernel of size zero, or not of one size for each axis.
@@ -236,7 +242,8 @@ impl<const N: usize> ConvTranspose<N> {
     #[track_caller]
     fn convolve(&self, x: &Tensor) -> Tensor {
         let Windows { kernel, stride, dilation, pad_mode, padding } = self.windows;
-        let reach: [usize; N] = std::array::from_fn(|axis| dilation[axis] * (kernel[axis] - 1) + 1);
+        let reach: [usize; N] =
+            std::array::from_fn(|axis| dilation[axis].saturating_mul(kernel[axis] - 1).saturating_add(1));
         let (pads, extra) = match pad_mode {
             PadMode::Valid => ([(0, 0); N], self.output_padding),
             PadMode::Pad => (padding, self.output_padding),

@@ -13,6 +13,7 @@ use ms_core::trace::ComputeDType;
 /// assert_eq!(layer.call(&Tensor::ones([4, 3])).shape(), [4, 2]);
 /// ```
 #[cell]
+#[derive(Debug)]
 pub struct Dense {
     /// `[out, in]`.
     pub weight: Parameter,
@@ -72,6 +73,7 @@ impl Dense {
 /// assert_eq!(layer.call(&Tensor::ones([5, 3]), &Tensor::ones([5, 4])).shape(), [5, 2]);
 /// ```
 #[cell]
+#[derive(Debug)]
 pub struct BiDense {
     /// `[out, in1, in2]`.
     pub weight: Parameter,

@@ -10,7 +10,7 @@ use ms_core::{Code, Error};
 /// In training each element is zero with probability `p`, and the others are scaled by
 /// `1 / (1 - p)`; in evaluation, the identity.
 #[cell]
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Dropout {
     p: f64,
     training: Training,
@@ -58,7 +58,7 @@ pub type Dropout3d = ChannelDropout<3>;
 /// assert_eq!(low.to_vec::<f32>(), high.to_vec::<f32>());
 /// ```
 #[cell]
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct ChannelDropout<const N: usize> {
     p: f64,
     training: Training,

@@ -15,6 +15,7 @@ use ms_core::{Code, Error};
 /// assert_eq!(y.i((0, 1)).to_vec::<f32>(), [0.0; 4]);
 /// ```
 #[cell]
+#[derive(Debug)]
 pub struct Embedding {
     /// `[rows, features]`.
     pub table: Parameter,

@@ -4,7 +4,7 @@ use crate::prelude::*;
 
 /// `[n, a, b, ..]` to `[n, a b ..]`.
 #[cell]
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Debug)]
 pub struct Flatten {}
 
 #[cell]

@@ -17,6 +17,7 @@ use ms_core::{Code, Error};
 /// assert_eq!(y.shape(), [3, 4, 5]);
 /// ```
 #[cell]
+#[derive(Debug)]
 pub struct GroupNorm {
     /// `[channels]`, ones at first; `None` without an affine transform.
     pub gamma: Option<Parameter>,
@@ -70,6 +71,7 @@ impl GroupNorm {
 /// assert!(ops::abs(y - tensor![[[-1.0, 1.0]], [[-1.0, 1.0]]]).max((), false).item::<f32>() < 1e-4);
 /// ```
 #[cell]
+#[derive(Debug)]
 pub struct InstanceNorm {
     /// `[channels]`, ones at first; `None` without an affine transform.
     pub gamma: Option<Parameter>,

@@ -16,6 +16,7 @@ use ms_core::trace::ComputeDType;
 /// assert_eq!(nn::LayerNorm::new([3, 2]).call(&Tensor::ones([4, 3, 2])).shape(), [4, 3, 2]);
 /// ```
 #[cell]
+#[derive(Debug)]
 pub struct LayerNorm {
     /// `normalized_shape`, ones at first; `None` without an affine transform.
     pub gamma: Option<Parameter>,
@@ -73,6 +74,7 @@ impl LayerNorm {
 /// assert!(ops::abs(y - tensor![[1.0, -1.0]]).max((), false).item::<f32>() < 1e-4);
 /// ```
 #[cell]
+#[derive(Debug)]
 pub struct RMSNorm {
     /// `normalized_shape`, ones at first.
     pub gamma: Parameter,

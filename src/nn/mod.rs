@@ -19,6 +19,7 @@ mod pipeline;
 mod pool;
 mod recurrent;
 mod sequential;
+mod summary;
 mod windows;
 
 pub use activation::{
@@ -53,6 +54,7 @@ pub use pool::{
 };
 pub use recurrent::{GRU, GRUCell, LSTM, LSTMCell, Nonlinearity, RNN, RNNCell};
 pub use sequential::Sequential;
+pub use summary::{Summary, SummaryRow, summary};
 pub use windows::{IntoPadding, PadMode, PaddingMode};
 
 #[doc(inline)]

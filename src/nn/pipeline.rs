@@ -17,6 +17,7 @@ use ms_core::error::OrRaise;
 /// assert_eq!(loss.shape().len(), 0);
 /// ```
 #[cell]
+#[derive(Debug)]
 pub struct PipelineCell<N> {
     network: N,
     parts: usize,

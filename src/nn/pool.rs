@@ -39,7 +39,7 @@ pub type AdaptiveMaxPool3d = AdaptiveMaxPool<3>;
 /// assert_eq!(nn::MaxPool1d::new(2).pad_mode(nn::PadMode::Same).call(&x).to_vec::<f32>(), [3.0, 2.0]);
 /// ```
 #[cell]
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct MaxPool<const N: usize> {
     windows: Windows<N>,
     ceil_mode: bool,
@@ -56,7 +56,7 @@ pub struct MaxPool<const N: usize> {
 /// assert_eq!(without.call(&x).to_vec::<f32>(), [1.0, 2.5]);
 /// ```
 #[cell]
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct AvgPool<const N: usize> {
     windows: Windows<N>,
     ceil_mode: bool,
@@ -109,7 +109,8 @@ macro_rules! options {
 
             fn options(&self, padding: [usize; N]) -> ops::PoolOptions {
                 let Windows { kernel, stride, dilation, .. } = self.windows;
-                ops::PoolOptions::new(N, kernel).stride(stride).dilation(dilation).padding(padding).ceil_mode(self.ceil_mode)
+                let options = ops::PoolOptions::new(N, kernel).stride(stride).dilation(dilation);
+                options.padding(padding).ceil_mode(self.ceil_mode)
             }
         }
     };
@@ -176,7 +177,7 @@ macro_rules! adaptive {
     ($($(#[$doc:meta])* $layer:ident, $kind:literal => $op:ident;)*) => {$(
         $(#[$doc])*
         #[cell]
-        #[derive(Clone)]
+        #[derive(Clone, Debug)]
         pub struct $layer<const N: usize> {
             output_size: [usize; N],
         }

@@ -10,7 +10,7 @@ use crate::prelude::*;
 /// assert_eq!(net.call(&Tensor::ones([3, 4])).shape(), [3, 2]);
 /// ```
 #[cell]
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub struct Sequential {
     layers: Vec<Box<dyn Layer>>,
 }

@@ -98,10 +98,14 @@ impl<const N: usize> Windows<N> {
             PadMode::Valid => [(0, 0); N],
             PadMode::Pad => self.padding,
             PadMode::Same => std::array::from_fn(|axis| {
-                let (reach, stride) = (self.dilation[axis] * (self.kernel[axis] - 1), self.stride[axis]);
+                let reach = self.dilation[axis].saturating_mul(self.kernel[axis] - 1);
+                let stride = self.stride[axis];
                 let all = match x.dims().get(axis + 2).map(|it| it.as_const()) {
                     _ if stride == 1 => reach,
-                    Some(Some(size)) => ((size.div_ceil(stride).max(1) - 1) * stride + reach + 1).saturating_sub(size),
+                    Some(Some(size)) => {
+                        let last = (size.div_ceil(stride).max(1) - 1) * stride;
+                        reach.saturating_add(last + 1).saturating_sub(size)
+                    }
                     Some(None) => {
                         let message = "with a stride, the padding of `Same` depends on a size, which is symbolic";
                         raise(Error::new(Code::Sizes, message).with_op(name_of::<N>(kind)));

@@ -14,3 +14,4 @@ mod norms;
 mod oracle;
 mod pools;
 mod recurrent;
+mod summary;

@@ -5,6 +5,7 @@ use crate::error::{Code, Error, OrRaise, Result, raise};
 use crate::tensor::{DType, DispatchMode, Eagerly, IntoDevice, Parameter, Tensor, dispatch_mode, with_dispatcher};
 use rustc_hash::FxHashSet;
 use std::any::Any;
+use std::fmt;
 use std::rc::Rc;
 
 /// A network or a layer: a value whose parameters, sub-cells, tensors and host fields are found
@@ -105,6 +106,36 @@ pub fn convert(parameters: &[Parameter], dtype: DType) {
             }
         }
     });
+}
+
+/// The type of the cell, with the shapes of its parameters by their paths.
+impl fmt::Debug for dyn Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut names = Names { path: Vec::new(), found: Vec::new() };
+        self.visit_layer(&mut Sink::new(&mut names));
+        let mut first = FirstCell(None);
+        self.visit_layer(&mut Sink::new(&mut first));
+        let mut out = f.debug_struct(first.0.unwrap_or("Layer"));
+        for (path, parameter) in &names.found {
+            out.field(path, &format_args!("{}", parameter.load().ty()));
+        }
+        out.finish()
+    }
+}
+
+/// The type of the outermost cell.
+struct FirstCell(Option<&'static str>);
+
+impl Visitor for FirstCell {
+    fn tensor(&mut self, _: &Tensor) {}
+
+    fn parameter(&mut self, _: &Parameter) {}
+
+    fn fixed(&mut self, _: u64) {}
+
+    fn cell(&mut self, name: &'static str, _: usize) {
+        self.0.get_or_insert(name);
+    }
 }
 
 /// Makes a generator part of checkpoints, by itself or as the field of a cell.

@@ -33,6 +33,7 @@ impl DecoderMasks {
 /// assert_eq!(y.shape(), [5, 3, 8]);
 /// ```
 #[cell]
+#[derive(Debug)]
 pub struct TransformerDecoderLayer {
     /// The attention to the target.
     pub self_attn: MultiheadAttention,
@@ -179,6 +180,7 @@ impl TransformerDecoderLayer {
 
 /// A stack of [`TransformerDecoderLayer`]s, and a normalisation behind them.
 #[cell]
+#[derive(Debug)]
 pub struct TransformerDecoder {
     /// The layers.
     pub layers: CellList<TransformerDecoderLayer>,
@@ -249,6 +251,7 @@ impl TransformerDecoder {
 /// assert_eq!(y.shape(), [5, 3, 8]);
 /// ```
 #[cell]
+#[derive(Debug)]
 pub struct Transformer {
     /// The encoder.
     pub encoder: TransformerEncoder,

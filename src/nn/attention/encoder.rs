@@ -15,6 +15,7 @@ use crate::prelude::*;
 /// assert_eq!(y.shape(), [5, 3, 8]);
 /// ```
 #[cell]
+#[derive(Debug)]
 pub struct TransformerEncoderLayer {
     /// The attention.
     pub self_attn: MultiheadAttention,
@@ -162,6 +163,7 @@ impl TransformerEncoderLayer {
 /// assert!((all - both).abs().max((), false).item::<f32>() < 1e-5);
 /// ```
 #[cell]
+#[derive(Debug)]
 pub struct TransformerEncoder {
     /// The layers.
     pub layers: CellList<TransformerEncoderLayer>,

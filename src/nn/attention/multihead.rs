@@ -28,6 +28,7 @@ use ms_core::{Code, Error};
 /// assert_eq!(weights.shape(), [3, 2, 5, 5]);
 /// ```
 #[cell]
+#[derive(Debug)]
 pub struct MultiheadAttention {
     /// The projections of queries, keys and values, `[3 embed, embed]`; `None` if keys or values have
     /// another number of features.

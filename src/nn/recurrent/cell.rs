@@ -120,6 +120,7 @@ macro_rules! cells {
     ($($(#[$doc:meta])* $name:ident: $step:ty;)*) => {$(
         $(#[$doc])*
         #[cell]
+        #[derive(Debug)]
         pub struct $name {
             /// `[gates hidden, in]`.
             pub weight_ih: Parameter,

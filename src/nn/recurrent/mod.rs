@@ -83,6 +83,7 @@ options!(GRU);
 /// assert_eq!(y.i((4, 1)).to_vec::<f32>(), [0.0; 8]);
 /// ```
 #[cell]
+#[derive(Debug)]
 pub struct RNN {
     stack: Stack<Nonlinearity>,
 }
@@ -115,6 +116,7 @@ impl RNN {
 /// assert_eq!((y.shape(), h.shape(), c.shape()), (&[2, 5, 4][..], &[1, 2, 4][..], &[1, 2, 4][..]));
 /// ```
 #[cell]
+#[derive(Debug)]
 pub struct LSTM {
     stack: Stack<Lstm>,
 }
@@ -144,6 +146,7 @@ impl LSTM {
 /// assert_eq!(y.i(4).to_vec::<f32>(), h.i(0).to_vec::<f32>());
 /// ```
 #[cell]
+#[derive(Debug)]
 pub struct GRU {
     stack: Stack<Gru>,
 }

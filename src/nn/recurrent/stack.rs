@@ -11,7 +11,7 @@ use ms_core::trace::{Arg, ComputeDType, Name, Sink};
 use ms_core::{Code, Error};
 
 /// Layers of `S` over time.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Stack<S> {
     name: &'static str,
     inputs: usize,

@@ -17,6 +17,7 @@ mod effects;
 pub mod elementwise;
 pub(crate) mod evaluate;
 mod float_encoding;
+mod flops;
 #[cfg(test)]
 mod generated_tests;
 pub mod host;
@@ -48,6 +49,7 @@ pub use effects::{Effects, has_effect};
 pub use elementwise::Domain;
 pub use evaluate::{evaluate_graph, evaluate_node};
 pub(crate) use float_encoding::{decode_floats, encode_as_floats, encoded_type};
+pub use flops::flops;
 pub use message::{Show, Shown};
 pub use operand::{IntoOperand, Operand, common_dtype, operands};
 pub use order::order;

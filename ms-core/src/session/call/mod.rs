@@ -6,6 +6,7 @@ pub(super) mod compiled;
 pub(super) mod functions;
 pub(super) mod jit;
 mod made;
+mod observe;
 pub(super) mod recompilation;
 mod restore;
 mod returns;
@@ -18,6 +19,7 @@ mod versions;
 pub use compiled::{Compiled, Derivative};
 pub use functions::retrace;
 pub use jit::{Jit, jit};
+pub use observe::{CallObserver, observe_calls};
 pub use returns::{Entered, JitReturn};
 
 use super::cache::entry::Site;
@@ -28,8 +30,9 @@ use super::context::{self, Mode, Settings};
 use crate::error::{Error, Result, in_call, raise, warn};
 use crate::ops;
 use crate::tensor::{Created, DispatchMode, Tensor, dispatch_mode, with_created};
-use crate::trace::{Arg, GraphCall, Marks, Pattern, Pooled, Signature, Sink, Tracer, Tree, TypeKey, cell_path};
+use crate::trace::{Arg, GraphCall, Marks, Pattern, Pooled, Signature, Sink, Tracer, Tree, TypeKey, cell_path, leaves};
 use compile::Tracing;
+use observe::Observed;
 use restore::Stored;
 use std::panic::Location;
 use std::rc::Rc;
@@ -228,6 +231,8 @@ enum State {
     Unknown,
     /// The body runs as plain Rust with eager ops.
     Eager,
+    /// The body runs like that, and an observer sees the call.
+    Observed(Observed),
     /// The body runs inside the trace of its caller, as the call of the cell at this path.
     Inline(Option<Rc<str>>),
     /// The body is a separate graph in the trace of its caller; a cell has this path.
@@ -272,7 +277,7 @@ impl Call {
             _ if self.mode == DispatchMode::Trace => {
                 State::Inline(Tracer::current().and_then(|it| cell_path(it.id(), sign)))
             }
-            _ => State::Eager,
+            _ => Observed::of(sign).map_or(State::Eager, State::Observed),
         };
     }
 
@@ -307,7 +312,7 @@ impl Call {
                 }
             }
             State::Refused(error) => return error.take().map(R::refuse),
-            State::Unknown | State::Eager | State::Inline(_) | State::Trace(_) => return None,
+            State::Unknown | State::Eager | State::Observed(_) | State::Inline(_) | State::Trace(_) => return None,
         };
         let (name, location) = (self.function.name, self.location);
         Some(result.map_or_else(|error| R::refuse(in_compiled(error, name, location, &self.signature)), R::join))
@@ -381,6 +386,18 @@ impl Call {
                 graph.trace(name, location, || body(path).split()).map_or_else(|refused| refused, R::join)
             }
             State::Eager => with_created(created, self.monomorph.id(), || R::run(|| body(None))),
+            State::Observed(observed) => {
+                observed.begins();
+                let path = observed.path.clone();
+                let result = with_created(created, self.monomorph.id(), || R::run(|| body(Some(path))));
+                result.split().map_or_else(
+                    |refused| refused,
+                    |tree| {
+                        observed.ends(&leaves(&tree));
+                        R::join(tree)
+                    },
+                )
+            }
             State::Ready(version) => match run(&version, &mut self.signature, self.donates) {
                 Some(result) => {
                     result.map_or_else(|error| R::refuse(in_compiled(error, name, location, &self.signature)), R::join)

@@ -1,0 +1,61 @@
+//! Observation of the calls of cells whose bodies run op by op.
+
+use crate::tensor::Tensor;
+use crate::trace::{Sink, cell_path};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Sees the calls of cells on a thread; see [`observe_calls`].
+pub trait CallObserver {
+    /// The cell at a path is called.
+    fn begins(&self, path: &str);
+
+    /// The call returned these tensors.
+    fn ends(&self, path: &str, results: &[Tensor]);
+}
+
+/// An observer, and a number for its paths that no trace has.
+type Observation = (u64, Rc<dyn CallObserver>);
+
+thread_local! {
+    static CURRENT: RefCell<Option<Observation>> = const { RefCell::new(None) };
+}
+
+/// Runs `f`, and lets an observer see the calls of cells on this thread that run op by op: those outside of
+/// traces, while `jit` of the context is off. The first cell that is called is the root of all paths.
+pub fn observe_calls<R>(observer: Rc<dyn CallObserver>, f: impl FnOnce() -> R) -> R {
+    static NEXT: AtomicU64 = AtomicU64::new(u64::MAX);
+    struct Restore(Option<Observation>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CURRENT.set(self.0.take());
+        }
+    }
+    let number = NEXT.fetch_sub(1, Ordering::Relaxed);
+    let _restore = Restore(CURRENT.replace(Some((number, observer))));
+    f()
+}
+
+/// The observer of a call of a cell, and the path of the cell.
+pub(super) struct Observed {
+    observer: Rc<dyn CallObserver>,
+    pub path: Rc<str>,
+}
+
+impl Observed {
+    /// What observes the call whose arguments `sign` visits.
+    pub fn of(sign: &dyn Fn(&mut Sink<'_>)) -> Option<Self> {
+        let (number, observer) = CURRENT.with_borrow(Clone::clone)?;
+        let path = cell_path(number, sign)?;
+        Some(Self { observer, path })
+    }
+
+    pub fn begins(&self) {
+        self.observer.begins(&self.path);
+    }
+
+    pub fn ends(&self, results: &[Tensor]) {
+        self.observer.ends(&self.path, results);
+    }
+}
