@@ -70,7 +70,10 @@ pub(super) fn sizes<const N: usize>(kind: &str, option: &str, value: impl PerAxi
         let message = format!("`{option}` has {} numbers for {N} axes", list.len());
         raise(Error::new(Code::Argument, message).with_op(name_of::<N>(kind)));
     };
-    sizes.iter().for_each(|&it| check_positive(&name_of::<N>(kind), option, it).or_raise());
+    // Not a closure, in which the caller would be this line.
+    for size in sizes {
+        check_positive(&name_of::<N>(kind), option, size).or_raise();
+    }
     sizes
 }
 

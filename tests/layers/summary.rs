@@ -1,6 +1,7 @@
 //! Summaries of networks.
 
 use ms::prelude::*;
+use ms::tensor::Type;
 
 #[cell]
 struct Block {
@@ -94,6 +95,29 @@ fn rows_have_parameters_results_and_work() {
     });
     let error = ms::catch(|| traced(&nn::Dense::new(2, 2), &Tensor::ones([1, 2]))).expect_err("it is traced");
     assert_eq!(error.code(), ms::Code::Argument);
+}
+
+#[test]
+fn ops_count_their_work() {
+    let of = |shape: &[usize]| Type::of(DType::F32, shape);
+    let (x, w, y) = (of(&[2, 4, 9]), of(&[6, 2, 3]), of(&[2, 6, 7]));
+    // Two for each tap of each window, of two channels each.
+    let products = 2 * (2 * 6 * 7) * (2 * 3);
+    let bits = Type::of(DType::I64, &[5]);
+    let cases: [(&ops::OpDef, &[&Type], &Type, u64); 9] = [
+        (&ops::CONV, &[&x, &w], &y, products),
+        (&ops::CONV_INPUT_GRAD, &[&y, &w], &x, products),
+        (&ops::CONV_WEIGHT_GRAD, &[&x, &y], &w, products),
+        (&ops::MATMUL, &[&of(&[7, 3, 4]), &of(&[4, 5])], &of(&[7, 3, 5]), 2 * 7 * 3 * 5 * 4),
+        (&ops::ADD, &[&of(&[3, 1]), &of(&[1, 5])], &of(&[3, 5]), 15),
+        (&ops::LESS, &[&of(&[5]), &of(&[5])], &Type::of(DType::Bool, &[5]), 5),
+        (&ops::SUM, &[&of(&[3, 5])], &of(&[3]), 15),
+        (&ops::ADD, &[&bits, &bits], &bits, 0),
+        (&ops::PERMUTE, &[&of(&[3, 5])], &of(&[5, 3]), 0),
+    ];
+    for (def, inputs, output, want) in cases {
+        assert_eq!(ops::flops(def.op(), inputs, std::slice::from_ref(output)), want, "{}", def.op().name());
+    }
 }
 
 #[test]

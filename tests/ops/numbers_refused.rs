@@ -140,6 +140,18 @@ refused! { of_layers:
     nn::MaxPool2d::new(2).stride(0) => ["MaxPool2d", "`stride` is 0"];
     nn::AvgPool2d::new(0) => ["AvgPool2d", "`kernel` is 0"];
     nn::AvgPool2d::new(2).stride(0) => ["AvgPool2d", "`stride` is 0"];
+    nn::Conv2d::new(4, 6, 3).groups(4) => ["Conv2d", "`groups` is 4", "[4, 6]"];
+    nn::Conv2d::new(4, 6, [3]) => ["Conv2d", "`kernel` has 1 numbers for 2 axes"];
+    nn::Conv1dTranspose::new(1, 1, 1).dilation(0) => ["Conv1dTranspose", "`dilation` is 0"];
+    nn::AdaptiveMaxPool3d::new([1, 0, 1]) => ["AdaptiveMaxPool3d", "`output_size` is 0"];
+    nn::Dropout2d::new(1.0) => ["Dropout2d", "`p` is 1"];
+    nn::GroupNorm::new(3, 4) => ["GroupNorm", "`groups` is 3"];
+    nn::LSTM::new(3, 0) => ["LSTM", "`hidden` is 0"];
+    nn::GRU::new(3, 4).num_layers(0) => ["GRU", "`num_layers` is 0"];
+    nn::RNN::new(3, 4).dropout(1.0) => ["`p` is 1"];
+    nn::MultiheadAttention::new(4, 3) => ["MultiheadAttention", "`heads` is 3"];
+    nn::RotaryEmbedding::new(3) => ["RotaryEmbedding", "`dim` is 3"];
+    ms::amp::DynamicLossScaler::new(0.0) => ["DynamicLossScaler", "`scale_value` is 0"];
     nn::PipelineCell::new(nn::Dense::new(1, 1), 0) => ["PipelineCell", "`parts` is 0", "at least 1"];
 }
 
