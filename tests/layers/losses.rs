@@ -52,6 +52,18 @@ fn losses_are_those_of_pytorch() {
 }
 
 #[test]
+fn losses_of_sequences_are_those_of_pytorch() {
+    let ctc = |net: &nn::CTCLoss, x: &[Tensor], by: &[Tensor]| {
+        vec![net.call(&ops::log_softmax(&x[0], -1), &by[0], &by[1], &by[2])]
+    };
+    check("ctc_loss", nn::CTCLoss::new(), ctc);
+    let none = nn::CTCLoss::new().blank(3).reduction(Reduction::None).zero_infinity(true);
+    check("ctc_loss_zero_infinity", none, ctc);
+    let run = || nn::CTCLoss::new().call(&Tensor::zeros([1, 1, 2]), &tensor![[1, 1]], &tensor![1], &tensor![2]);
+    assert_eq!(run().item::<f32>(), f32::INFINITY, "two labels need more than one step");
+}
+
+#[test]
 fn losses_of_mindspore() {
     // By their formulas.
     let (x, target) = (tensor![[2.0, 0.0], [0.0, 1.0]], tensor![0, 0]);

@@ -1,12 +1,14 @@
 //! Losses as cells: the functions of [`ops`](crate::ops) with their options, and a reduction.
 
 mod classes;
+mod ctc;
 mod distances;
 mod elements;
 
 pub use classes::{
     CrossEntropyLoss, FocalLoss, MultiLabelMarginLoss, MultiLabelSoftMarginLoss, MultiMarginLoss, NLLLoss,
 };
+pub use ctc::CTCLoss;
 pub use distances::{CosineEmbeddingLoss, DiceLoss, MarginRankingLoss, RMSELoss, TripletMarginLoss};
 pub use elements::{
     BCELoss, BCEWithLogitsLoss, GaussianNLLLoss, HingeEmbeddingLoss, HuberLoss, KLDivLoss, L1Loss, MSELoss,

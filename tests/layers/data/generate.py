@@ -262,7 +262,17 @@ def attention():
     case("rotary_interleaved", Rotary(4, True), [randn(2, 3, 6)], by=[torch.tensor([3, 4, 5])])
 
 
-FAMILIES = [norms, plain, pools, convolutions, losses, recurrent, attention]
+def sequences():
+    labels, steps, counts = torch.tensor([[1, 1, 3], [2, 3, 0], [3, 0, 0]]), torch.tensor([6, 4, 2]), torch.tensor([3, 2, 0])
+    ctc = lambda m, x, by: m(F.log_softmax(x[0], -1), *by)
+    case("ctc_loss", nn.CTCLoss(), [randn(6, 3, 4)], by=[labels, steps, counts], call=ctc)
+    # The blank is the last class; the first sequence has too few steps for two equal labels and a third.
+    labels, steps, counts = torch.tensor([[1, 1, 0], [2, 0, 0]]), torch.tensor([3, 4]), torch.tensor([3, 2])
+    none = nn.CTCLoss(blank=3, reduction="none", zero_infinity=True)
+    case("ctc_loss_zero_infinity", none, [randn(4, 2, 4)], by=[labels, steps, counts], call=ctc)
+
+
+FAMILIES = [norms, plain, pools, convolutions, losses, recurrent, attention, sequences]
 
 if __name__ == "__main__":
     torch.manual_seed(1)
