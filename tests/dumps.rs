@@ -126,9 +126,8 @@ fn compilations_are_reported_to_their_thread() {
 
 #[jit]
 fn train_step(opt: &Adam, net: &lazy::Gpt, tokens: &Tensor) -> Tensor {
-    let loss = |net: &lazy::Gpt, tokens: &Tensor| {
-        ops::cross_entropy(net.call(tokens).reshape([-1, 7]), tokens.reshape([-1]))
-    };
+    let loss =
+        |net: &lazy::Gpt, tokens: &Tensor| ops::cross_entropy(net.call(tokens).reshape([-1, 7]), tokens.reshape([-1]));
     let (loss, gradients) = ms::value_and_grad(loss)(net, tokens);
     opt.update(&gradients);
     loss
