@@ -69,20 +69,28 @@ pub fn summary<C: Cell, R>(net: &C, run: impl FnOnce(&C) -> R) -> Summary {
     }
     let mut walk = Walk::default();
     net.visit(&mut Sink::new(&mut walk));
-    let flags: Vec<(Training, bool)> = walk.flags.iter().map(|it| (it.clone(), it.get())).collect();
+    let _modes = Modes(walk.flags.into_iter().map(|it| (it.get(), it)).collect());
     let rows = walk.rows.into_iter().map(|it| it.row).collect();
     let observer = Rc::new(Observer { rows: RefCell::new(rows), open: RefCell::default() });
     net.set_train(false);
     let context = Context { jit: false, ..ms_core::session::context() };
     let observed = || observe_calls(observer.clone(), || drop(run(net)));
     with_context(context, || with_dispatcher(observer.clone(), observed));
-    flags.iter().for_each(|(flag, before)| flag.set(*before));
     let parameters = net.parameters();
     let types: Vec<(Type, bool)> = parameters.iter().map(|it| (it.load().ty(), it.requires_grad())).collect();
     Summary {
         rows: observer.rows.take(),
         trained: types.iter().filter(|it| it.1).map(|it| elements(&it.0)).sum(),
         bytes: types.iter().map(|it| elements(&it.0) * it.0.dtype.size()).sum(),
+    }
+}
+
+/// The modes of layers, which are restored when this is dropped.
+struct Modes(Vec<(bool, Training)>);
+
+impl Drop for Modes {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|(before, flag)| flag.set(*before));
     }
 }
 
