@@ -197,7 +197,7 @@ thread_local! {
 /// process to draw, and else from a seed that no other thread starts from.
 pub fn default_generator() -> &'static Generator {
     static DEFAULT: LazyLock<Generator> =
-        LazyLock::new(|| Generator { state: Parameter::random_state_of_thread(&STATE) });
+        LazyLock::new(|| Generator { state: Parameter::of_thread(&STATE, "", Role::RandomState) });
     &DEFAULT
 }
 

@@ -7,21 +7,19 @@
 
 use crate::error::{Code, Error, Result};
 use crate::ops::BatchedCall;
-use crate::tensor::{Array, Attrs, DType, Op, Outputs, Parameter, Tensor, Type, apart, apply1};
+use crate::tensor::{Array, Attrs, DType, Op, Outputs, Parameter, Role, Tensor, Type, apply1};
 use smallvec::smallvec;
-use std::sync::OnceLock;
+use std::cell::RefCell;
+use std::sync::LazyLock;
 
-/// The slot of the token.
+thread_local! {
+    static TOKEN: RefCell<Tensor> = RefCell::new(Tensor::from_array(token()));
+}
+
+/// The slot of the token. Every thread has a token: effects of threads have no order, and do not wait for each other.
 pub fn order() -> &'static Parameter {
-    static ORDER: OnceLock<Parameter> = OnceLock::new();
-    // Created apart, so that it does not belong to the function that uses it first.
-    ORDER.get_or_init(|| {
-        apart(|| {
-            let order = Parameter::new(Tensor::from_array(token()), "order");
-            order.set_requires_grad(false);
-            order
-        })
-    })
+    static ORDER: LazyLock<Parameter> = LazyLock::new(|| Parameter::of_thread(&TOKEN, "order", Role::Buffer));
+    &ORDER
 }
 
 /// The type of the token.

@@ -3,7 +3,6 @@
 use super::compiled::Compiled;
 use super::versions::Versions;
 use crate::error::{Code, Error, Result};
-use crate::ops;
 use crate::session::autodiff::tape::Tape;
 use crate::session::devices;
 use crate::tensor::{
@@ -148,7 +147,7 @@ impl Version {
         let is_state = |it: &Source| matches!(it, Source::Slot(slot) if slot.role() == Role::RandomState);
         let states = inputs.iter().enumerate().filter(|it| is_state(it.1)).map(|it| it.0).collect();
         let inputs: Box<[InputSource]> = inputs.into_iter().map(place).collect();
-        let is_shared = |it: &Parameter| it != ops::order() && !it.is_of_thread();
+        let is_shared = |it: &Parameter| !it.is_of_thread();
         let mut locks: Vec<usize> = (0..writes.len()).filter(|&at| is_shared(&writes[at])).collect();
         locks.sort_by_key(|&at| writes[at].id());
         let held =

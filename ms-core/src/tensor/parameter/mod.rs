@@ -138,11 +138,13 @@ impl Parameter {
         once("", &ty, Role::RandomState, || Self::make(Store::shared(value), String::new(), Role::RandomState))
     }
 
-    /// Like [`Parameter::random_state`], with a separate value on every thread: reads and writes of
-    /// the slot, also by compiled functions, use the value of the calling thread. It belongs to no
-    /// function. All values are of one type.
-    pub fn random_state_of_thread(values: &'static LocalKey<RefCell<Tensor>>) -> Self {
-        Self::make(Store::Thread(values), String::new(), Role::RandomState)
+    /// A slot with a separate value on every thread, which is not trainable: reads and writes of the slot, also by
+    /// compiled functions, use the value of the calling thread. It belongs to no function. All values are of one
+    /// type.
+    pub fn of_thread(values: &'static LocalKey<RefCell<Tensor>>, name: &str, role: Role) -> Self {
+        let slot = Self::make(Store::Thread(values), name.to_owned(), role);
+        slot.set_requires_grad(false);
+        slot
     }
 
     fn make(store: Store, name: String, role: Role) -> Self {
