@@ -19,6 +19,7 @@ pub mod train;
 
 pub use io::{LoadOptions, LoadReport, StateDict, Stateful, load_checkpoint, save_checkpoint};
 pub use ms_core::effects::Level;
+pub use ms_core::exec::Waits;
 pub use ms_core::random;
 pub use ms_core::session::{
     All, CacheUse, CompileReport, Context, GradOperation, Gradients, GraphReport, Mode, PlanReport, Precision,
@@ -28,7 +29,7 @@ pub use ms_core::session::{
 };
 pub use ms_core::trace::{Apply, Arg, At, Cell, Frozen, Layer, Marked, Name, Sink, Training, Tree, Value};
 pub use ms_core::trace::{HyperMap, Map, MultitypeFuncGraph, Range, range};
-pub use ms_core::{Code, DType, Error, Parameter, Result, Tensor, catch, error, tensor};
+pub use ms_core::{Code, DType, Error, Parameter, Result, Tensor, catch, error, synchronize, tensor};
 pub use ms_macros::{Static, Tree, cell, jit, jit_class, lazy_inline, no_inline};
 /// `jit!(|x: &Tensor| ..)`: [`jit`](fn@jit) for a closure whose body is annotated code.
 ///

@@ -4,6 +4,10 @@ use ms::prelude::*;
 use ms::tensor::Device;
 use ms::{Code, catch, grad, random};
 use ms_sim::SimBackend;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+#[path = "common/gpt.rs"]
+mod gpt;
 
 fn sim(id: u16) -> Device {
     format!("sim:{id}").parse().expect("a name")
@@ -174,6 +178,7 @@ fn bump(slot: &Parameter, x: &Tensor) -> Tensor {
 #[test]
 fn a_run_that_fails_changes_nothing() {
     let device = sim(2);
+    let _alone = alone();
     on(device, || {
         let (slot, x) = (Parameter::new(tensor![1., 2.], "slot"), tensor![10., 20.]);
         let simulation = SimBackend::simulation(device.id()).expect("it exists");
@@ -200,25 +205,259 @@ fn a_run_that_fails_changes_nothing() {
     });
 }
 
-/// A compiled step copies nothing to the host until its loss is read.
+#[jit]
+fn checked_bump(slot: &Parameter, other: &Parameter, x: &Tensor) -> Tensor {
+    let before = slot.value();
+    slot.set(&(slot.value() + x));
+    other.set(&(&before * 2.0));
+    ops::assert_that(x.lt(100.0), "too large: {}", &[x]);
+    slot.value() * 2.0
+}
+
+/// Whichever step of the device fails when it is run, slots keep their values, what is behind it has no effect, and
+/// the first wait tells, whatever the order of the streams.
+#[test]
+fn a_run_that_fails_later_changes_nothing() {
+    let device = sim(2);
+    let _alone = alone();
+    on(device, || {
+        let slots = ["slot", "other"].map(|it| Parameter::new(tensor![1., 2.], it));
+        let (small, large) = (tensor![10., 20.], tensor![10., 200.]);
+        let [slot, other] = &slots;
+        let simulation = SimBackend::simulation(device.id()).expect("it exists");
+        let values = || slots.each_ref().map(|it| it.value().to_vec::<f32>());
+        checked_bump(slot, other, &small);
+        let mut kept = values();
+        assert_eq!(kept, [[11., 22.], [2., 4.]]);
+        // An assertion, in the middle of runs that do not fail.
+        for seed in 0..20 {
+            SimBackend::set_schedule(device.id(), seed).expect("it exists");
+            let before = simulation.counts();
+            let fine = checked_bump(slot, other, &small);
+            let wrong = checked_bump(slot, other, &large);
+            let behind = checked_bump(slot, other, &small);
+            let unrelated = &small * 3.0;
+            assert_eq!(simulation.counts().waits, before.waits, "nothing is waited for");
+            kept = [[kept[0][0] + 10., kept[0][1] + 20.], [kept[0][0] * 2., kept[0][1] * 2.]].map(|it| it.to_vec());
+            assert_eq!(fine.to_vec::<f32>(), [kept[0][0] * 2., kept[0][1] * 2.]);
+            let error = [&behind, &slot.value()][seed as usize % 2].try_to_vec::<f32>().expect_err("it was poisoned");
+            assert_eq!(error.code(), Code::Assertion);
+            let said = error.to_string();
+            assert!(said.contains("too large: [ 10. 200.]") && said.contains("devices.rs"), "{said}");
+            assert_eq!(values(), kept, "schedule {seed}");
+            assert_eq!(wrong.try_to_vec::<f32>().expect_err("it failed").code(), Code::Assertion);
+            assert_eq!(catch(|| &behind + 1.0).expect_err("it has no value").code(), Code::Assertion);
+            assert!(unrelated.try_to_vec::<f32>().is_err(), "it was queued behind");
+            ms::synchronize().expect("everything was told");
+        }
+        // Every step in turn.
+        let before = simulation.counts();
+        for nth in 1.. {
+            simulation.fail_step(nth);
+            let out = checked_bump(slot, other, &small);
+            let again = checked_bump(slot, other, &small);
+            let result = ms::synchronize();
+            simulation.fail_step(0);
+            let (runs, expected) = match nth {
+                1 => (0, true),
+                2 => (1, true),
+                _ => (2, false),
+            };
+            assert_eq!(result.is_err(), expected, "step {nth}");
+            for _ in 0..runs {
+                kept = [[kept[0][0] + 10., kept[0][1] + 20.], [kept[0][0] * 2., kept[0][1] * 2.]].map(|it| it.to_vec());
+            }
+            assert_eq!(values(), kept, "step {nth}");
+            drop((out, again));
+            assert_eq!(simulation.counts().live_bytes, before.live_bytes, "step {nth}");
+            if !expected {
+                break;
+            }
+        }
+    });
+}
+
+/// One test at a time counts, or waits for all devices.
+fn alone() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Steps of training, and the waits until the losses are read.
+fn waits_of_steps(device: Device, step: impl Fn() -> Tensor) -> u64 {
+    step().item::<f32>();
+    let simulation = SimBackend::simulation(device.id()).expect("it exists");
+    let before = simulation.counts();
+    let losses: Vec<Tensor> = (0..4).map(|_| step()).collect();
+    let counts = simulation.counts();
+    assert_eq!(counts.runs - before.runs, 4, "one plan a step");
+    assert_eq!((counts.copies_to_host, counts.copies_from_host), (before.copies_to_host, before.copies_from_host));
+    assert_eq!(counts.steps, before.steps, "nothing runs before");
+    assert_eq!(counts.live_bytes - before.live_bytes, 4 * 4, "the losses");
+    assert!(losses.iter().all(|it| it.item::<f32>().is_finite()));
+    let read = simulation.counts();
+    assert_eq!((read.copies_to_host - before.copies_to_host, read.waits - counts.waits), (4, 4));
+    counts.waits - before.waits
+}
+
+#[jit]
+fn straight(x: &Tensor) -> Tensor {
+    (0..3).fold(x.clone(), |x, _| (&x * 0.5).tanh())
+}
+
+#[jit]
+fn over_a_range(x: &Tensor) -> Tensor {
+    let mut y = x.clone();
+    for _ in ms::range(0, 5) {
+        y = (&y * 0.5).tanh();
+    }
+    y
+}
+
+#[jit]
+fn branches(x: &Tensor) -> Tensor {
+    if x.sum((), false) > 0.0 {
+        ops::assert_that(x.lt(100.0), "too large: {}", &[x]);
+    }
+    x * 2.0
+}
+
+#[jit]
+fn repeats(x: &Tensor) -> Tensor {
+    let mut y = x.clone();
+    while y.sum((), false) < 10.0 {
+        y = &y * 2.0;
+    }
+    y
+}
+
+#[jit]
+fn slope_of_repeats(x: &Tensor) -> Tensor {
+    grad(|x: &Tensor| repeats(x).sum((), false))(x)
+}
+
+#[jit]
+fn prints(x: &Tensor) -> Tensor {
+    ms::print!("{}", x);
+    x * 2.0
+}
+
+/// What a compiled function waits for is known, and a run waits if there is anything.
+#[test]
+fn waits_are_known_and_counted() {
+    use ms::Waits;
+    let device = sim(3);
+    let _alone = alone();
+    on(device, || {
+        let x = tensor![1., 2.];
+        let simulation = SimBackend::simulation(device.id()).expect("it exists");
+        let none = Waits::default();
+        let cases: [(&str, fn(&Tensor) -> Tensor, Waits); 6] = [
+            ("straight", |x| straight(x), none),
+            ("over_a_range", |x| over_a_range(x), none),
+            ("branches", |x| branches(x), Waits { conditions: 1, ..none }),
+            ("repeats", |x| repeats(x), Waits { conditions: 1, ..none }),
+            ("slope_of_repeats", |x| slope_of_repeats(x), Waits { conditions: 1, stacks: 2, ..none }),
+            ("prints", |x| prints(x), Waits { host_steps: 1, ..none }),
+        ];
+        for (name, run, want) in cases {
+            let (_, printed) = ops::capture_prints(|| drop(run(&x)));
+            assert_eq!(printed.len(), want.host_steps, "{name}");
+            let report = ms::compile_report().into_iter().rev().find(|it| it.name == name).expect("it was compiled");
+            let plan = report.stages.iter().find_map(|it| it.plan).expect("a plan");
+            assert_eq!(plan.waits, want, "{name}");
+            let before = simulation.counts();
+            ops::capture_prints(|| drop(run(&x)));
+            assert_eq!(simulation.counts().waits - before.waits, u64::from(want.any()), "{name}");
+        }
+    });
+}
+
+#[cell]
+struct ConvNet {
+    first: nn::Conv2d,
+    norm: nn::BatchNorm,
+    out: nn::Dense,
+}
+
+#[cell]
+impl ConvNet {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        let x = self.norm(&self.first(x)).relu();
+        self.out(&ops::flatten(&x, 1))
+    }
+}
+
+/// A compiled step waits for nothing until its loss is read.
 #[test]
 fn a_step_waits_for_nothing() {
     let device = sim(3);
+    let _alone = alone();
     on(device, || {
-        let net = Net { hidden: nn::Dense::new(4, 8), out: nn::Dense::new(8, 1) };
         let optimizer = Adam::new(1e-2);
+        let net = Net { hidden: nn::Dense::new(4, 8), out: nn::Dense::new(8, 1) };
         let batch = (random::normal([16, 4], 0.0, 1.0), random::normal([16, 1], 0.0, 1.0));
         let loss = |net: &Net, (x, y): &(Tensor, Tensor)| ops::mse_loss(net.call(x), y);
-        let step = || optimizer.step(&net, &batch, loss);
-        step().item::<f32>();
-        let simulation = SimBackend::simulation(device.id()).expect("it exists");
-        let before = simulation.counts();
-        let losses: Vec<Tensor> = (0..4).map(|_| step()).collect();
-        let counts = simulation.counts();
-        assert_eq!(counts.runs - before.runs, 4, "one plan a step");
-        assert_eq!((counts.copies_to_host, counts.copies_from_host), (before.copies_to_host, before.copies_from_host));
-        assert_eq!(counts.live_bytes - before.live_bytes, 4 * 4, "the losses");
-        assert!(losses.iter().all(|it| it.item::<f32>().is_finite()));
-        assert_eq!(simulation.counts().copies_to_host - before.copies_to_host, 4);
+        assert_eq!(waits_of_steps(device, || optimizer.step(&net, &batch, loss)), 0, "MLP");
+
+        let net = ConvNet {
+            first: nn::Conv2d::new(1, 4, 3),
+            norm: nn::BatchNorm::new(4),
+            out: nn::Dense::new(4 * 6 * 6, 10),
+        };
+        let optimizer = Adam::new(1e-2);
+        let batch = (random::normal([4, 1, 8, 8], 0.0, 1.0), random::randint([4], 0, 10));
+        let loss = |net: &ConvNet, (x, y): &(Tensor, Tensor)| ops::cross_entropy(net.call(x), y);
+        assert_eq!(waits_of_steps(device, || optimizer.step(&net, &batch, loss)), 0, "ConvNet");
+
+        let net = gpt::plain::Gpt::new(2, 16, 8);
+        let optimizer = Adam::new(1e-2);
+        let batch = (random::randint([2, 6], 0, 16), random::randint([2, 6], 0, 16));
+        let loss = |net: &gpt::plain::Gpt, (x, y): &(Tensor, Tensor)| {
+            ops::cross_entropy(net.call(x).reshape([12, 16]), y.reshape([12]))
+        };
+        assert_eq!(waits_of_steps(device, || optimizer.step(&net, &batch, loss)), 0, "GPT");
     });
+}
+
+/// Training to the same bits under every schedule, with eager and compiled steps, and with batches that another thread
+/// brings.
+#[test]
+fn schedules_change_nothing() {
+    let device = sim(1);
+    let _alone = alone();
+    let train = |device: Device, eagerly: bool| {
+        on(device, || {
+            random::set_seed(1);
+            let net = Net { hidden: nn::Dense::new(4, 8), out: nn::Dense::new(8, 1) };
+            let optimizer = Adam::new(1e-2);
+            let losses: Vec<Tensor> = (0..3)
+                .map(|at| {
+                    let batch = std::thread::scope(|scope| {
+                        let bring = move || {
+                            let x = ops::arange(64).cast(DType::F32).reshape([16, 4]) * (0.01 * (at + 1) as f64);
+                            let y = x.sum(1, true);
+                            (x.to(device), y.to(device))
+                        };
+                        scope.spawn(bring).join().expect("it works")
+                    });
+                    let loss = |net: &Net, (x, y): &(Tensor, Tensor)| ops::mse_loss(net.call(x), y);
+                    match eagerly {
+                        true => optimizer.step_eagerly(&net, &batch, loss),
+                        false => optimizer.step(&net, &batch, loss),
+                    }
+                })
+                .collect();
+            let parameters = net.parameters();
+            let values = parameters.iter().flat_map(|it| it.value().to_vec::<f32>());
+            losses.iter().map(|it| it.item::<f32>()).chain(values).collect::<Vec<f32>>()
+        })
+    };
+    for eagerly in [true, false] {
+        let want = train(Device::CPU, eagerly);
+        for seed in 0..100 {
+            SimBackend::set_schedule(device.id(), seed).expect("it exists");
+            assert_eq!(train(device, eagerly), want, "schedule {seed}");
+        }
+    }
 }

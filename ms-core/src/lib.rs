@@ -30,4 +30,4 @@ pub mod session;
 
 pub use error::{Code, Error, Result, catch};
 pub use ops::random;
-pub use tensor::{DType, Parameter, Tensor};
+pub use tensor::{DType, Parameter, Tensor, synchronize};

@@ -3,6 +3,7 @@
 
 #![allow(clippy::needless_late_init, reason = "deferred `let` is one of the constructs that are compared")]
 
+use ms::error::OrRaise;
 use ms::prelude::*;
 use ms::{Code, Context};
 use std::num::ParseIntError;
@@ -254,12 +255,16 @@ fn assertions_keep_their_text() {
         n
     }
     let message = |x: f32, n: usize| {
-        let run = || eagerly(|| positive(&Tensor::from_slice([1], &[x]), n));
+        let run = || {
+            eagerly(|| positive(&Tensor::from_slice([1], &[x]), n));
+            // On a device assertions are checked when somebody waits.
+            ms::synchronize().or_raise();
+        };
         *std::panic::catch_unwind(run).expect_err("refused").downcast::<String>().expect("a message")
     };
     assert_eq!(message(1.0, 0), "n is 0");
     let refused = message(-1.0, 1);
-    let line = format!("assertion failed: x > 0.0\n  --> tests/control/host.rs:{}", line!() - 9);
+    let line = format!("assertion failed: x > 0.0\n  --> tests/control/host.rs:{}", line!() - 13);
     assert!(refused.contains("MS120") && refused.contains(&line), "{refused}, not {line}");
     assert_eq!(message(1.0, 2), "assertion failed: x.shape() == [n]");
 }

@@ -103,7 +103,10 @@ fn what_others_hold_does_not_change() {
 fn a_run_that_fails_writes_nothing() {
     let w = slot(1.0);
     let failed = |run: &dyn Fn()| {
-        let error = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        let error = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            run();
+            ms::synchronize().expect("the run does not fail");
+        }));
         assert!(error.is_err(), "the run fails");
         all(&w.value(), 1.0);
     };

@@ -1,7 +1,7 @@
 //! Invalid input is an error with op, shapes, dtypes and the user's line, or has NumPy's answer.
 
-use ms::prelude::*;
-use ms::{Code, catch};
+use crate::told::catch;
+use ms::{Code, prelude::*};
 
 /// An error: its code, and words of its message.
 struct Refusal {

@@ -3,6 +3,9 @@
 // Linked for `MS_DEVICE_TARGET=sim`.
 use ms_sim as _;
 
+#[path = "../common/told.rs"]
+mod told;
+
 mod bad_input;
 mod movement;
 mod numbers_refused;

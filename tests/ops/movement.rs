@@ -1,9 +1,10 @@
 //! Movement, products, convolutions and random tensors: the same eagerly and compiled, on the
 //! backend of this machine.
 
+use crate::told::catch;
 use ms::ops::{self, ConvOptions};
 use ms::tensor::{Ellipsis, NewAxis, WithStep};
-use ms::{DType, Tensor, catch, random, tensor};
+use ms::{DType, Tensor, random, tensor};
 
 /// `0, 1, 2, ...` in a shape.
 fn counted<const N: usize>(shape: [usize; N]) -> Tensor {

@@ -121,17 +121,19 @@ fn check(what: &str, def: &'static OpDef, attrs: &Attrs, operands: &[Tensor], vi
         stored.iter().zip(views).zip(&shapes).map(|((it, view), shape)| view.see(it, shape)).collect()
     };
     let run = |seen: &[Tensor]| Ok(apply(def.op(), attrs, &seen.iter().collect::<Vec<_>>())?.into_vec());
+    // Errors of a device come when somebody waits.
+    let told = |got: Result<Vec<Tensor>>| got.and_then(|it| ms::synchronize().map(|()| it));
     let seen = see(&stored);
     let dense: Vec<Array> = seen
         .iter()
         .map(|it| it.try_array().and_then(ms::tensor::Array::into_host).expect("an array").to_contiguous())
         .collect();
     let want = (def.eval)(attrs, &dense.iter().collect::<Vec<_>>());
-    agree(&format!("{what}, eagerly"), run(&seen), &want);
+    agree(&format!("{what}, eagerly"), told(run(&seen)), &want);
     let types: Vec<_> = stored.iter().map(Tensor::ty).collect();
     let graph = trace::build(def.name(), &types, |stored| run(&see(stored)));
     let compiled = graph.and_then(|it| Compiled::new(&it, Precision::Strict)?.run(&stored).map(|it| it.into_vec()));
-    agree(&format!("{what}, compiled"), compiled, &want);
+    agree(&format!("{what}, compiled"), told(compiled), &want);
 }
 
 fn tensors(sample: &Sample) -> Vec<Tensor> {

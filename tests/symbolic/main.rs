@@ -6,5 +6,8 @@ use ms_sim as _;
 #[path = "../common/symbolic.rs"]
 mod compare;
 
+#[path = "../common/told.rs"]
+mod told;
+
 mod functions;
 mod ops;

@@ -1,7 +1,8 @@
 //! `vmap` in programs: axes, nesting, composition with `grad` and `jit`, cells, state.
 
+use crate::told::catch;
 use ms::prelude::*;
-use ms::{Code, catch, grad, jit, value_and_grad, vmap, vmap_cells};
+use ms::{Code, grad, jit, value_and_grad, vmap, vmap_cells};
 
 fn f32s(x: &Tensor) -> Vec<f32> {
     x.to_vec::<f32>()

@@ -155,11 +155,11 @@ impl CpuBackend {
         artifact: &Artifact,
         shared: bool,
         (space, offset): (MemorySpace, usize),
-    ) -> Result<Arc<dyn Executable>> {
+    ) -> Result<HostExecutable> {
         // SAFETY: as the caller's.
         let codes = unsafe { if shared { self.shared_codes(plan, artifact)? } else { self.codes(plan, artifact)? } };
         // SAFETY: the code is that of the plan's kernels; the plan and the memory are the caller's contract.
-        Ok(Arc::new(unsafe { self.executable(plan, &codes)?.in_memory(space, offset) }))
+        Ok(unsafe { self.executable(plan, &codes)?.in_memory(space, offset) })
     }
 
     /// The code of the kernels of a plan, in order.

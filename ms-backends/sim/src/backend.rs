@@ -2,12 +2,15 @@
 
 use crate::memory::SimMemory;
 use crate::simulation::Simulation;
-use ms_core::error::Result;
-use ms_core::exec::{Artifact, Backend, BackendEntry, Executable, StepCode, unavailable};
+use ms_core::error::{Result, in_op};
+use ms_core::exec::{
+    Artifact, Backend, BackendEntry, Executable, HostExecutable, Inputs, PreparedRun, StepCode, Waits, unavailable,
+};
 use ms_core::ir::Role;
 use ms_core::lower::single::Step;
 use ms_core::lower::{Plan, Target};
-use ms_core::tensor::{Array, Device, DeviceKind, MemorySpace};
+use ms_core::ops::definition;
+use ms_core::tensor::{Array, Device, DeviceKind, MemorySpace, Stream, StreamKind, Streams, with_stream};
 use ms_cpu::CpuBackend;
 use smallvec::SmallVec;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -41,14 +44,28 @@ impl SimBackend {
         Ok(&memory(id)?.simulation)
     }
 
+    /// Makes the streams of simulated device `id` run in another order that their fences allow.
+    ///
+    /// # Errors
+    /// As [`SimBackend::new`].
+    pub fn set_schedule(id: u16, seed: u64) -> Result<()> {
+        memory(id)?.set_seed(seed);
+        Ok(())
+    }
+
     /// # Safety
     /// As [`Backend::load`].
     unsafe fn executable(&self, plan: &Plan, artifact: &Artifact, shared: bool) -> Result<Arc<dyn Executable>> {
         let at = (MemorySpace::Device(self.memory), self.memory.offset());
         // SAFETY: as the caller's; the bytes of all blocks are at this distance.
         let program = unsafe { self.cpu.load_in(plan, artifact, shared, at)? };
-        Ok(Arc::new(SimExecutable { program, simulation: &self.memory.simulation }))
+        Ok(Arc::new(SimExecutable { program: Arc::new(program), memory: self.memory }))
     }
+}
+
+/// Calls `f` with the stream of the calling thread for computing.
+fn on_stream<R>(memory: &'static SimMemory, f: impl FnOnce(Stream) -> R) -> R {
+    with_stream(memory, StreamKind::Compute, f)
 }
 
 /// The memory of simulated device `id`, which lasts as long as the process.
@@ -120,7 +137,11 @@ unsafe impl Backend for SimBackend {
                 let addresses = (0..kernel.params.len()).filter(is_addressed).map(|at| kernel.param_word(at)).collect();
                 Arc::new(SimKernel { code, addresses, memory: self.memory })
             }
-            Step::Product { .. } | Step::Library { .. } => Arc::new(SimWhole { code, memory: self.memory }),
+            Step::Product { .. } => Arc::new(SimWhole { code, waits: false, memory: self.memory }),
+            Step::Library { op, .. } => {
+                let waits = definition(*op).effects.act_on_host();
+                Arc::new(SimWhole { code, waits, memory: self.memory })
+            }
         })
     }
 }
@@ -136,54 +157,97 @@ struct SimKernel {
 // SAFETY: as that of the CPU backend, on the bytes behind the addresses.
 unsafe impl StepCode for SimKernel {
     unsafe fn run(&self, block: &[u64], _: &[&Array], _: &[Array]) -> Result<()> {
-        self.memory.simulation.ran();
+        self.memory.simulation.call()?;
         let mut block: SmallVec<[u64; 32]> = SmallVec::from_slice(block);
         for &word in &self.addresses {
             block[word] = self.memory.real(block[word] as usize) as u64;
         }
-        // SAFETY: the contract of the caller, for the bytes behind the addresses.
-        unsafe { self.code.run(&block, &[], &[]) }
+        let code = self.code.clone();
+        // SAFETY: the contract of the caller, for the bytes behind the addresses, when the work runs.
+        let run = move || in_op(|| unsafe { code.run(&block, &[], &[]) });
+        on_stream(self.memory, |stream| self.memory.run(stream, run));
+        Ok(())
     }
 }
 
 /// A product or an op of the library on arrays of the device.
 struct SimWhole {
     code: Arc<dyn StepCode>,
+    /// Whether it acts on the host.
+    waits: bool,
     memory: &'static SimMemory,
 }
 
 // SAFETY: as that of the CPU backend, on the bytes behind the addresses.
 unsafe impl StepCode for SimWhole {
-    unsafe fn run(&self, block: &[u64], operands: &[&Array], results: &[Array]) -> Result<()> {
+    unsafe fn run(&self, _: &[u64], operands: &[&Array], results: &[Array]) -> Result<()> {
         self.memory.simulation.call()?;
-        self.memory.simulation.ran();
-        // SAFETY: this call holds the arrays until the CPU backend has returned, which retains none.
+        // SAFETY: the memory is freed behind the work of its streams, and the CPU backend retains no array.
         let borrowed = |it: &Array| unsafe { self.memory.borrowed(it) };
         let operands: SmallVec<[Array; 4]> = operands.iter().map(|it| borrowed(it)).collect();
-        let operands: SmallVec<[&Array; 4]> = operands.iter().collect();
         let results: SmallVec<[Array; 1]> = results.iter().map(borrowed).collect();
-        // SAFETY: as the caller's.
-        unsafe { self.code.run(block, &operands, &results) }
+        let code = self.code.clone();
+        let run = move || {
+            let operands: SmallVec<[&Array; 4]> = operands.iter().collect();
+            // SAFETY: as the caller's, when the work runs.
+            in_op(|| unsafe { code.run(&[], &operands, &results) })
+        };
+        on_stream(self.memory, |stream| {
+            if self.waits {
+                // On this thread, whatever it is that happens on the host.
+                self.memory.simulation.ran();
+                self.memory.wait(self.memory.fence(stream))?;
+                return run();
+            }
+            self.memory.run(stream, run);
+            Ok(())
+        })
     }
 }
 
 /// A plan whose inputs and outputs are on the device.
 struct SimExecutable {
-    program: Arc<dyn Executable>,
-    simulation: &'static Simulation,
+    program: Arc<HostExecutable>,
+    memory: &'static SimMemory,
+}
+
+impl SimExecutable {
+    /// Runs on the inputs: as a step of the stream, or, if there is something to wait for, here.
+    fn start(&self, mut inputs: Inputs<'_>) -> Result<SmallVec<[Array; 1]>> {
+        self.memory.simulation.call()?;
+        on_stream(self.memory, |stream| {
+            // SAFETY: what reads the outputs awaits the work of this stream.
+            let prepare = |inputs| unsafe { self.program.prepare(inputs) };
+            if !self.program.waits().any()
+                && let Some(PreparedRun { outputs, places }) = prepare(inputs.reborrow())?
+            {
+                let program = self.program.clone();
+                // SAFETY: inputs are written and nobody else accesses the outputs when the step runs, and their memory
+                // is freed behind it.
+                self.memory.run(stream, move || unsafe { program.run_prepared(&places) });
+                return Ok(outputs);
+            }
+            self.memory.simulation.ran();
+            self.memory.wait(self.memory.fence(stream))?;
+            match inputs {
+                Inputs::Read(inputs) => self.program.run(inputs),
+                Inputs::Donated(inputs, state) => self.program.run_donated(inputs, state),
+            }
+        })
+    }
 }
 
 impl Executable for SimExecutable {
     fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
-        self.simulation.call()?;
-        self.simulation.ran();
-        self.program.run(inputs)
+        self.start(Inputs::Read(inputs))
     }
 
     fn run_donated(&self, inputs: &mut [Array], state: &[bool]) -> Result<SmallVec<[Array; 1]>> {
-        self.simulation.call()?;
-        self.simulation.ran();
-        self.program.run_donated(inputs, state)
+        self.start(Inputs::Donated(inputs, state))
+    }
+
+    fn waits(&self) -> Waits {
+        self.program.waits()
     }
 }
 

@@ -2,15 +2,17 @@
 //! tested without one.
 //!
 //! Its addresses point into a range that the host cannot access, and the bytes are in another one: code
-//! of the host that follows an address of the device is stopped by the processor. Work runs on the CPU
-//! backend, on the real bytes, as soon as it is given to the device. [`Simulation`] counts transfers
-//! and memory, and makes chosen calls fail.
+//! of the host that follows an address of the device is stopped by the processor. Work is queued on streams, and
+//! nothing runs before the host waits: then it runs on the CPU backend, on the real bytes, in a random order that
+//! fences allow, which `MS_SIM_SEED` determines. So a missing wait shows as a wrong result. [`Simulation`] counts
+//! transfers, waits and memory, and makes chosen calls fail, or chosen steps when they run.
 //!
 //! There are [`DEVICES`] devices, `sim:0` and so on. A program links the crate with `use ms_sim as _;`,
 //! and selects a device with `MS_DEVICE_TARGET=sim`, `Context::device_target` or `Tensor::to`.
 
 mod backend;
 mod memory;
+mod queue;
 mod simulation;
 
 pub use backend::{DEVICES, SimBackend};

@@ -1,13 +1,21 @@
 //! The memory of a simulated device.
 
+use crate::queue::{Queue, Work};
 use crate::simulation::Simulation;
+use ms_core::environment::{Variable, number};
+use ms_core::environment_variables;
 use ms_core::error::{Code, Error, Result};
-use ms_core::tensor::{Array, Device, Memory, Storage};
+use ms_core::tensor::{Array, Device, Fence, Memory, Origin, Restored, Storage, Stream, StreamKind, Streams};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+environment_variables! {
+    static SEED: Variable<u64> = Variable::new("MS_SIM_SEED", number, || "a number".to_owned());
+}
 
 /// Bytes of memory of a device. The system provides those that are used.
 pub const BYTES: usize = 8 << 30;
@@ -21,6 +29,9 @@ const UNWRITTEN: u8 = 0xff;
 /// The first bytes of a block that are set to [`UNWRITTEN`].
 const MARKED_BYTES: usize = 64 << 10;
 
+/// Bytes that may be given up and not free yet. Beyond that the device runs its work, which frees them.
+const MOST_GIVEN_UP: usize = 256 << 20;
+
 /// The memory of a simulated device: a range of addresses without access, and the bytes behind them.
 pub struct SimMemory {
     device: Device,
@@ -28,9 +39,59 @@ pub struct SimMemory {
     first: usize,
     /// The first of the bytes, at the same distances.
     bytes: NonNull<u8>,
-    /// The free ranges by their offsets: lengths, with no two adjacent.
-    free: Mutex<BTreeMap<usize, usize>>,
+    blocks: Arc<Blocks>,
+    queue: Queue,
     pub simulation: Simulation,
+}
+
+/// The ranges of a memory that are free.
+struct Blocks {
+    /// Their lengths by their offsets, with no two adjacent.
+    free: Mutex<BTreeMap<usize, usize>>,
+    /// Bytes of blocks that are given up, and free when the work before that has ended.
+    given_up: AtomicUsize,
+}
+
+impl Blocks {
+    fn ranges(&self) -> MutexGuard<'_, BTreeMap<usize, usize>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a free range of this length; its offset.
+    fn take(&self, room: usize) -> Option<usize> {
+        let mut free = self.ranges();
+        let (&offset, &len) = free.iter().find(|it| *it.1 >= room)?;
+        free.remove(&offset);
+        if len > room {
+            free.insert(offset + room, len - room);
+        }
+        Some(offset)
+    }
+
+    /// Frees a range.
+    fn give_back(&self, offset: usize, mut len: usize) {
+        let mut free = self.ranges();
+        len += free.remove(&(offset + len)).unwrap_or(0);
+        match free.range_mut(..offset).next_back() {
+            Some((&before, known)) if before + *known == offset => *known += len,
+            _ => {
+                free.insert(offset, len);
+            }
+        }
+    }
+}
+
+/// The address of bytes of the device that work accesses.
+#[derive(Clone, Copy)]
+struct Bytes(*mut u8);
+
+// SAFETY: the bytes are accessed by the work of streams only, one at a time.
+unsafe impl Send for Bytes {}
+
+impl Bytes {
+    fn get(self) -> *mut u8 {
+        self.0
+    }
 }
 
 // SAFETY: the mapping is plain memory, whose accesses follow the contract of `Memory`.
@@ -60,7 +121,8 @@ impl SimMemory {
             device,
             first,
             bytes: NonNull::new(bytes.cast()).expect("a mapping is not at address zero"),
-            free: Mutex::new(BTreeMap::from([(0, BYTES)])),
+            blocks: Arc::new(Blocks { free: Mutex::new(BTreeMap::from([(0, BYTES)])), given_up: AtomicUsize::new(0) }),
+            queue: Queue::new(SEED.value().unwrap_or(0)),
             simulation: Simulation::default(),
         })
     }
@@ -97,8 +159,24 @@ impl SimMemory {
         (self.bytes.as_ptr() as usize).wrapping_sub(self.first)
     }
 
-    fn ranges(&self) -> MutexGuard<'_, BTreeMap<usize, usize>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Puts a step on a stream, which counts as a run.
+    pub fn run(&self, stream: Stream, step: impl FnOnce() -> Result<()> + Send + 'static) {
+        self.simulation.ran();
+        self.put(stream, step);
+    }
+
+    /// Puts a step on a stream.
+    fn put(&self, stream: Stream, step: impl FnOnce() -> Result<()> + Send + 'static) {
+        self.queue.put(stream, Work::Step(Box::new(step)), &self.simulation);
+    }
+
+    /// Restarts the scheduler with this seed.
+    pub fn set_seed(&self, seed: u64) {
+        self.queue.set_seed(seed);
+    }
+
+    fn bytes_at(&self, address: *const u8) -> Bytes {
+        Bytes(self.real(address as usize))
     }
 }
 
@@ -107,8 +185,48 @@ fn room(bytes: usize) -> Option<usize> {
     bytes.max(1).checked_next_multiple_of(ALIGN)
 }
 
-// SAFETY: blocks are disjoint ranges of one mapping, copies and fills access what they name, and calls
-// take effect in their order.
+impl Streams for SimMemory {
+    fn lend(&self, kind: StreamKind) -> Stream {
+        self.queue.lend(kind)
+    }
+
+    fn give_back(&self, stream: Stream) {
+        self.queue.give_back(stream);
+    }
+
+    fn set_origin(&self, stream: Stream, origin: Option<Arc<dyn Origin>>) {
+        self.queue.set_origin(stream, origin);
+    }
+
+    fn fence(&self, stream: Stream) -> Fence {
+        self.queue.fence(stream)
+    }
+
+    fn order_after(&self, stream: Stream, fence: Fence) {
+        self.queue.put(stream, Work::Await { fence, depends: false }, &self.simulation);
+    }
+
+    fn depend_on(&self, stream: Stream, fence: Fence) {
+        self.queue.put(stream, Work::Await { fence, depends: true }, &self.simulation);
+    }
+
+    fn check(&self, fence: Fence) -> Result<()> {
+        self.queue.check(fence)
+    }
+
+    fn wait(&self, fence: Fence) -> Result<()> {
+        self.simulation.waited();
+        self.queue.wait(fence, &self.simulation)
+    }
+
+    fn synchronize(&self, told: Option<&[Stream]>) -> Result<()> {
+        self.simulation.waited();
+        self.queue.synchronize(told, &self.simulation)
+    }
+}
+
+// SAFETY: blocks are disjoint ranges of one mapping, copies and fills access what they name, and the queue runs the
+// work of streams in the order of their fences.
 unsafe impl Memory for SimMemory {
     fn device(&self) -> Device {
         self.device
@@ -118,13 +236,12 @@ unsafe impl Memory for SimMemory {
         self.simulation.call()?;
         let refuse = || Error::new(Code::Memory, format!("`{}` has no memory for {bytes} bytes", self.device));
         let room = room(bytes).ok_or_else(refuse)?;
-        let mut free = self.ranges();
-        let (&offset, &len) = free.iter().find(|it| *it.1 >= room).ok_or_else(refuse)?;
-        free.remove(&offset);
-        if len > room {
-            free.insert(offset + room, len - room);
-        }
-        drop(free);
+        let offset = self.blocks.take(room).or_else(|| {
+            self.simulation.waited();
+            self.queue.finish(&self.simulation);
+            self.blocks.take(room)
+        });
+        let offset = offset.ok_or_else(refuse)?;
         self.simulation.allocated(bytes);
         let address = self.first + offset;
         // SAFETY: the block is inside the mapping, and nobody uses it yet.
@@ -132,49 +249,86 @@ unsafe impl Memory for SimMemory {
         Ok(NonNull::new(address as *mut u8).expect("no address of a device is zero"))
     }
 
-    unsafe fn free(&self, block: NonNull<u8>, bytes: usize) {
+    unsafe fn free(&self, stream: Stream, block: NonNull<u8>, bytes: usize) {
         let offset = block.as_ptr() as usize - self.first;
-        let mut len = room(bytes).expect("the block was allocated");
-        let mut free = self.ranges();
-        len += free.remove(&(offset + len)).unwrap_or(0);
-        match free.range_mut(..offset).next_back() {
-            Some((&before, known)) if before + *known == offset => *known += len,
-            _ => {
-                free.insert(offset, len);
-            }
-        }
-        drop(free);
+        let len = room(bytes).expect("the block was allocated");
         self.simulation.freed(bytes);
+        let given_up = self.blocks.given_up.fetch_add(len, Ordering::Relaxed) + len;
+        let blocks = self.blocks.clone();
+        let free = move || {
+            blocks.given_up.fetch_sub(len, Ordering::Relaxed);
+            blocks.give_back(offset, len);
+        };
+        self.queue.put(stream, Work::Free(Box::new(free)), &self.simulation);
+        if given_up > MOST_GIVEN_UP {
+            self.queue.advance(&self.simulation);
+        }
     }
 
-    unsafe fn copy(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<()> {
+    unsafe fn copy(&self, stream: Stream, from: *const u8, to: *mut u8, bytes: usize) -> Result<()> {
         self.simulation.call()?;
-        // SAFETY: by the caller's contract both are inside blocks, and do not overlap.
-        unsafe { self.real(to as usize).copy_from_nonoverlapping(self.real(from as usize), bytes) };
+        let (from, to) = (self.bytes_at(from), self.bytes_at(to));
+        self.put(stream, move || {
+            // SAFETY: by the caller's contract both are inside blocks, and do not overlap.
+            unsafe { to.get().copy_from_nonoverlapping(from.get(), bytes) };
+            Ok(())
+        });
         Ok(())
     }
 
-    unsafe fn copy_from_host(&self, from: &[u8], to: *mut u8) -> Result<()> {
+    unsafe fn copy_from_host(&self, stream: Stream, from: &[u8], to: *mut u8) -> Result<()> {
         self.simulation.call()?;
         self.simulation.copied_from_host();
-        // SAFETY: by the caller's contract the target is inside a block.
-        unsafe { self.real(to as usize).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+        let (from, to) = (Box::<[u8]>::from(from), self.bytes_at(to));
+        self.put(stream, move || {
+            // SAFETY: by the caller's contract the target is inside a block.
+            unsafe { to.get().copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+            Ok(())
+        });
         Ok(())
     }
 
-    unsafe fn copy_to_host(&self, from: *const u8, to: &mut [MaybeUninit<u8>]) -> Result<()> {
+    unsafe fn copy_to_host(&self, stream: Stream, from: *const u8, to: &mut [MaybeUninit<u8>]) -> Result<()> {
         self.simulation.call()?;
         self.simulation.copied_to_host();
-        // SAFETY: by the caller's contract the source is inside a block.
-        unsafe { to.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(self.real(from as usize), to.len()) };
+        let (from, bytes, read) = (self.bytes_at(from), to.len(), Arc::new(OnceLock::new()));
+        let reading = read.clone();
+        self.put(stream, move || {
+            // SAFETY: by the caller's contract the source is inside a block.
+            let source = unsafe { std::slice::from_raw_parts(from.get().cast::<MaybeUninit<u8>>(), bytes) };
+            let _first = reading.set(Box::<[MaybeUninit<u8>]>::from(source));
+            Ok(())
+        });
+        self.wait(self.fence(stream))?;
+        to.copy_from_slice(read.get().expect("the step has ended"));
         Ok(())
     }
 
-    unsafe fn fill(&self, to: *mut u8, bytes: usize, value: u8) -> Result<()> {
+    unsafe fn fill(&self, stream: Stream, to: *mut u8, bytes: usize, value: u8) -> Result<()> {
         self.simulation.call()?;
-        // SAFETY: by the caller's contract the target is inside a block.
-        unsafe { self.real(to as usize).write_bytes(value, bytes) };
+        let to = self.bytes_at(to);
+        self.put(stream, move || {
+            // SAFETY: by the caller's contract the target is inside a block.
+            unsafe { to.get().write_bytes(value, bytes) };
+            Ok(())
+        });
         Ok(())
+    }
+
+    unsafe fn restore(&self, stream: Stream, values: &[Restored]) {
+        let moves = values.iter().map(|it| (self.bytes_at(it.old), self.bytes_at(it.new), it.bytes));
+        let moves: Vec<(Bytes, Bytes, usize)> = moves.collect();
+        let restore = move || {
+            // A new value may be in the memory of another's old one.
+            // SAFETY: by the caller's contract old values are inside blocks, and written.
+            let read = |it: &(Bytes, Bytes, usize)| unsafe { std::slice::from_raw_parts(it.0.get(), it.2) }.to_vec();
+            let old: Vec<Vec<u8>> = moves.iter().map(read).collect();
+            for ((_, new, bytes), old) in moves.iter().zip(&old) {
+                // SAFETY: by the caller's contract new values are inside blocks.
+                unsafe { new.get().copy_from_nonoverlapping(old.as_ptr(), *bytes) };
+            }
+        };
+        self.queue.put(stream, Work::Restore(Box::new(restore)), &self.simulation);
     }
 }
 
@@ -186,24 +340,26 @@ mod tests {
     #[test]
     fn free_ranges_are_joined() {
         let memory = SimMemory::new(Device::new(DeviceKind::named("sim"), 0)).expect("the system has addresses");
+        let stream = memory.lend(StreamKind::Compute);
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
             let sizes = [1usize, 100, 5000];
             let blocks = sizes.map(|it| memory.allocate(it).expect("there is memory"));
             for (at, block) in blocks.iter().enumerate() {
                 assert_eq!(block.as_ptr() as usize % ALIGN, 0);
                 // SAFETY: the block is this test's.
-                unsafe { memory.fill(block.as_ptr(), sizes[at], at as u8) }.expect("a fill");
+                unsafe { memory.fill(stream, block.as_ptr(), sizes[at], at as u8) }.expect("a fill");
             }
             let mut read = [MaybeUninit::new(9); 100];
             // SAFETY: as above.
-            unsafe { memory.copy(blocks[1].as_ptr(), blocks[2].as_ptr(), 100) }.expect("a copy");
+            unsafe { memory.copy(stream, blocks[1].as_ptr(), blocks[2].as_ptr(), 100) }.expect("a copy");
             // SAFETY: as above.
-            unsafe { memory.copy_to_host(blocks[2].as_ptr(), &mut read) }.expect("a copy");
+            unsafe { memory.copy_to_host(stream, blocks[2].as_ptr(), &mut read) }.expect("a copy");
             // SAFETY: all of them were initialised.
             assert!(read.iter().all(|it| unsafe { it.assume_init() } == 1));
             // SAFETY: each block is freed once.
-            order.iter().for_each(|&it| unsafe { memory.free(blocks[it], sizes[it]) });
-            assert_eq!(*memory.ranges(), BTreeMap::from([(0, BYTES)]));
+            order.iter().for_each(|&it| unsafe { memory.free(stream, blocks[it], sizes[it]) });
+            memory.synchronize(None).expect("nothing failed");
+            assert_eq!(*memory.blocks.ranges(), BTreeMap::from([(0, BYTES)]));
         }
         assert_eq!(memory.allocate(BYTES + 1).expect_err("too much").code(), Code::Memory);
         assert_eq!(memory.allocate(usize::MAX).expect_err("too much").code(), Code::Memory);

@@ -10,6 +10,10 @@ pub struct Simulation {
     calls: AtomicU64,
     /// The number of the call that fails; zero for none.
     failing: AtomicU64,
+    steps: AtomicU64,
+    /// The number of the step that fails; zero for none.
+    failing_step: AtomicU64,
+    waits: AtomicU64,
     from_host: AtomicU64,
     to_host: AtomicU64,
     runs: AtomicU64,
@@ -26,9 +30,14 @@ pub struct Counts {
     pub copies_from_host: u64,
     /// Copies of bytes of the device to the host, for which the host waits.
     pub copies_to_host: u64,
-    /// Kernels, products, library ops and plans that were run.
+    /// Kernels, products, library ops and plans that the device was given to run.
     pub runs: u64,
-    /// Bytes that are allocated.
+    /// Steps of streams that were run: transfers, fills, and what [`runs`](Self::runs) counts. The work behind a
+    /// failure is not run.
+    pub steps: u64,
+    /// Waits of the host for the device.
+    pub waits: u64,
+    /// Bytes that are allocated, and not given up. A block is free when the work before that has ended.
     pub live_bytes: u64,
     /// Blocks that are allocated.
     pub live_blocks: u64,
@@ -43,6 +52,8 @@ impl Simulation {
             copies_from_host: read(&self.from_host),
             copies_to_host: read(&self.to_host),
             runs: read(&self.runs),
+            steps: read(&self.steps),
+            waits: read(&self.waits),
             live_bytes: read(&self.live_bytes),
             live_blocks: read(&self.live_blocks),
         }
@@ -53,6 +64,29 @@ impl Simulation {
     pub fn fail_call(&self, nth: u64) {
         let failing = if nth == 0 { 0 } else { self.calls.load(Ordering::Relaxed) + nth };
         self.failing.store(failing, Ordering::Relaxed);
+    }
+
+    /// Makes the `nth` of the next steps of streams, counted from 1, fail with [`Code::Backend`] when it is run; 0 for
+    /// none.
+    pub fn fail_step(&self, nth: u64) {
+        let failing = if nth == 0 { 0 } else { self.steps.load(Ordering::Relaxed) + nth };
+        self.failing_step.store(failing, Ordering::Relaxed);
+    }
+
+    /// Counts a step that is run.
+    ///
+    /// # Errors
+    /// [`Code::Backend`] for the step that is to fail.
+    pub(crate) fn step(&self) -> Result<()> {
+        let number = self.steps.fetch_add(1, Ordering::Relaxed) + 1;
+        if number == self.failing_step.load(Ordering::Relaxed) {
+            return Err(Error::new(Code::Backend, "the simulated device fails later, as a test demands"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn waited(&self) {
+        self.waits.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a call that may fail.

@@ -15,21 +15,47 @@ pub struct LibrarySource(pub &'static str);
 inventory::collect!(LibrarySource);
 
 /// An active call.
-pub(super) struct Frame {
+struct Frame {
     name: &'static str,
     /// The path of the called cell, if known.
     path: Option<Rc<str>>,
-    pub(super) location: &'static Location<'static>,
+    location: &'static Location<'static>,
 }
 
-impl std::fmt::Display for Frame {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.path {
-            Some(path) => write!(f, "`{path}` (`{}`)", self.name)?,
-            None => write!(f, "`{}`", self.name)?,
-        }
-        // The caller of a call through `dyn Fn` is a line of the standard library.
-        if self.location.file().starts_with("/rustc/") { Ok(()) } else { write!(f, " at {}", self.location) }
+/// Writes a call: the name, the path of the cell, and the line that called it.
+fn text(name: &str, path: Option<&str>, location: &Location<'_>) -> String {
+    let called = match path {
+        Some(path) => format!("`{path}` (`{name}`)"),
+        None => format!("`{name}`"),
+    };
+    // The caller of a call through `dyn Fn` is a line of the standard library.
+    if location.file().starts_with("/rustc/") { called } else { format!("{called} at {location}") }
+}
+
+/// The active calls of a thread, outermost first, for errors that come after them: see
+/// [`Error::in_those_calls`](super::Error::in_those_calls).
+#[derive(Clone, Debug)]
+pub struct ActiveCalls(Vec<Call>);
+
+/// A call that was active.
+type Call = (&'static str, Option<Box<str>>, &'static Location<'static>);
+
+impl ActiveCalls {
+    /// Those of the calling thread.
+    pub fn current() -> Self {
+        calls(|frames| {
+            Self(frames.iter().map(|it| (it.name, it.path.as_deref().map(Box::from), it.location)).collect())
+        })
+    }
+
+    /// Their texts, innermost first.
+    pub(super) fn texts(&self) -> Vec<String> {
+        self.0.iter().rev().map(|(name, path, location)| text(name, path.as_deref(), location)).collect()
+    }
+
+    /// The innermost line that is not the library's.
+    pub fn user_line(&self) -> Option<&'static Location<'static>> {
+        self.0.iter().rev().map(|it| it.2).find(|it| !is_library(it))
     }
 }
 
@@ -84,7 +110,7 @@ pub fn stack_address() -> usize {
 }
 
 /// Passes the active calls to `f`, outermost first.
-pub(super) fn calls<R>(f: impl FnOnce(&[Frame]) -> R) -> R {
+fn calls<R>(f: impl FnOnce(&[Frame]) -> R) -> R {
     CALLS.with(|it| f(&it.borrow()))
 }
 

@@ -5,11 +5,10 @@ mod exhausted;
 mod warning;
 
 pub(crate) use calls::stack_address;
-pub use calls::{LibrarySource, in_call};
+pub use calls::{ActiveCalls, LibrarySource, in_call};
 pub use exhausted::{OrExhausted, in_op};
 pub use warning::{collect_warnings, warn};
 
-use calls::Frame;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::panic::Location;
@@ -244,17 +243,20 @@ impl Error {
 
     /// Names the active calls on this thread, unless they are named already. The user's line that
     /// called the library comes before the line in the library.
-    pub fn in_calls(mut self) -> Self {
+    pub fn in_calls(self) -> Self {
+        if self.0.within.is_empty() { self.in_those_calls(&ActiveCalls::current()) } else { self }
+    }
+
+    /// [`Error::in_calls`] for calls that were active when a device was given what fails.
+    pub fn in_those_calls(mut self, calls: &ActiveCalls) -> Self {
         if self.0.within.is_empty() {
-            calls::calls(|frames| {
-                self.0.within = frames.iter().rev().map(Frame::to_string).collect();
-                if let Some(inner) = self.0.location.filter(|it| calls::is_library(it))
-                    && let Some(user) = frames.iter().rev().map(|it| it.location).find(|it| !calls::is_library(it))
-                {
-                    self.0.location = Some(user);
-                    self.0.library = Some(inner);
-                }
-            });
+            self.0.within = calls.texts();
+            if let Some(inner) = self.0.location.filter(|it| calls::is_library(it))
+                && let Some(user) = calls.user_line()
+            {
+                self.0.location = Some(user);
+                self.0.library = Some(inner);
+            }
         }
         self
     }

@@ -1,5 +1,6 @@
 //! The interface of backends.
 
+use super::waits::Waits;
 use crate::environment;
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::lower::single::Step;
@@ -15,7 +16,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 ///
 /// # Safety
 /// The executables of a backend write all elements of their outputs with valid values of their dtypes, access no
-/// other memory, and retain none of the arrays that are passed to them.
+/// other memory, and retain none of the arrays that are passed to them. On a device with memory of its own
+/// they are work of the calling thread's [stream](crate::tensor::with_stream) for computing, which may run later.
 pub unsafe trait Backend: Send + Sync {
     /// The name: `cpu`, `cuda`.
     fn name(&self) -> &'static str;
@@ -111,7 +113,8 @@ impl AsRef<[u8]> for MachineCode {
 ///
 /// # Safety
 /// A run writes all elements of the results, with valid values of their dtypes, accesses only the memory in the
-/// contract of [`StepCode::run`], and retains none of the arrays.
+/// contract of [`StepCode::run`], and retains none of the arrays. On a device with memory of its own it is work of
+/// a stream, as for [`Backend`]; then the contract is that of the time when it runs.
 pub unsafe trait StepCode: Send + Sync {
     /// Runs the step. A [kernel](Step::Kernel) takes the block of a call (see [`Kernel`](crate::ir::Kernel)),
     /// which has the addresses of operands and results, and no arrays. Other steps take an empty block, operands
@@ -149,6 +152,11 @@ pub trait Executable: Send + Sync {
     fn run_donated(&self, inputs: &mut [Array], state: &[bool]) -> Result<SmallVec<[Array; 1]>> {
         let _ = state;
         self.run(&inputs.iter().collect::<Vec<_>>())
+    }
+
+    /// What the host waits for in a run on a device with memory of its own.
+    fn waits(&self) -> Waits {
+        Waits::default()
     }
 }
 

@@ -6,8 +6,11 @@
 use super::context::settings;
 use crate::error::{Code, Error, Result};
 use crate::exec;
-use crate::tensor::{Array, Device, MemorySpace};
+use crate::tensor::{
+    Array, Device, Fence, Memory, MemorySpace, Origin, Restored, Stream, StreamKind, sync_step, with_stream,
+};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// The memory of a device.
 ///
@@ -61,6 +64,95 @@ pub(super) fn gather(operands: &mut [Array], follows: impl Fn(usize) -> bool) ->
         }
     }
     Ok(device)
+}
+
+/// Work that the calling thread submits to its stream of a device: an op, or a run of a compiled function. In memory of
+/// the host, where work is done at once, it is nothing.
+pub(super) struct Submission(Option<(&'static dyn Memory, Stream)>);
+
+impl Submission {
+    /// Submits what `submit` puts on the stream to the device of a memory; its errors may come later, and are
+    /// explained by `origin`.
+    ///
+    /// # Errors
+    /// Those of `submit`.
+    pub fn make<R>(
+        space: MemorySpace,
+        origin: impl FnOnce() -> Arc<dyn Origin>,
+        submit: impl FnOnce(&Self) -> Result<R>,
+    ) -> Result<R> {
+        let MemorySpace::Device(memory) = space else { return submit(&Self(None)) };
+        with_stream(memory, StreamKind::Compute, |stream| {
+            memory.set_origin(stream, Some(origin()));
+            let submitted = submit(&Self(Some((memory, stream))));
+            memory.set_origin(stream, None);
+            submitted
+        })
+    }
+
+    /// The work begins when these are written.
+    ///
+    /// # Errors
+    /// That of the work that writes one of them, if a wait has returned it.
+    pub fn reads<'a>(&self, arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
+        match self.0 {
+            Some((_, stream)) => arrays.into_iter().try_for_each(|it| it.storage().await_written(stream)),
+            None => Ok(()),
+        }
+    }
+
+    /// The work, which may write these, begins when nothing else accesses them.
+    pub fn writes<'a>(&self, arrays: impl IntoIterator<Item = &'a Array>) {
+        if let Some((_, stream)) = self.0 {
+            arrays.into_iter().for_each(|it| it.storage().await_unused(stream));
+        }
+    }
+
+    /// Records that the work, which is submitted, reads `inputs`, and writes those of `outputs` that are fresh or in
+    /// the memory of an array in `over`.
+    ///
+    /// # Errors
+    /// Those of the work, if it is waited for.
+    pub fn submitted<'a>(
+        &self,
+        inputs: impl IntoIterator<Item = &'a Array>,
+        outputs: impl IntoIterator<Item = &'a Array>,
+        over: &[Array],
+    ) -> Result<()> {
+        let Some((memory, stream)) = self.0 else { return Ok(()) };
+        let fence: Fence = memory.fence(stream);
+        inputs.into_iter().for_each(|it| it.storage().used_by(fence));
+        sync_step(memory, fence)?;
+        for output in outputs {
+            let storage = output.storage();
+            if storage.is_fresh() || over.iter().any(|it| Arc::ptr_eq(it.storage(), storage)) {
+                storage.written_by(fence);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Slots keep their old values if the work fails that computes the new ones, which the calling thread has submitted
+/// to a device: for pairs of old and new values, in memory of that device, row-major and of one type each.
+pub(super) fn keep_unless_written(space: MemorySpace, values: &[(Array, Array)]) {
+    let MemorySpace::Device(memory) = space else { return };
+    with_stream(memory, StreamKind::Compute, |stream| {
+        let has_value = |it: &&(Array, Array)| it.0.storage().await_written(stream).is_ok();
+        let restored = |(old, new): &(Array, Array)| Restored {
+            old: old.device_ptr(),
+            new: new.device_ptr(),
+            bytes: old.numel() * old.dtype().size(),
+        };
+        let kept: SmallVec<[&(Array, Array); 8]> = values.iter().filter(has_value).collect();
+        let moves: SmallVec<[Restored; 8]> = kept.iter().map(|it| restored(it)).collect();
+        // SAFETY: the values are arrays of these sizes; the new ones were made by this stream, and nobody else has
+        // them.
+        unsafe { memory.restore(stream, &moves) };
+        let fence = memory.fence(stream);
+        kept.iter().for_each(|it| it.0.storage().used_by(fence));
+        kept.iter().for_each(|it| it.1.storage().written_by(fence));
+    });
 }
 
 fn differ(a: (usize, Device), b: (usize, Device), operands: &[&Array]) -> Error {

@@ -6,6 +6,7 @@
 use super::dump::Dump;
 use crate::effects::count_moves;
 use crate::error::Result;
+use crate::exec::Waits;
 use crate::ir::{Graph, GraphSize, count_nodes};
 use crate::lower::{Plan, PlanNames, PlanStep};
 use crate::ops::Control;
@@ -56,6 +57,8 @@ pub struct PlanReport {
     pub calls: usize,
     /// Bytes of intermediate values of one run.
     pub arena_bytes: usize,
+    /// What the host waits for in a run on a device with memory of its own.
+    pub waits: Waits,
 }
 
 impl PlanReport {
@@ -67,6 +70,7 @@ impl PlanReport {
             steps: steps().count(),
             calls: steps().filter(|it| matches!(it, PlanStep::Call { .. })).count(),
             arena_bytes: plan.arena().map_or(0, |it| it.1),
+            waits: Waits::of(plan),
         }
     }
 }
@@ -120,10 +124,11 @@ impl fmt::Display for CompileReport {
             if let Some(GraphReport { size, calls, moves }) = it.graph {
                 write!(f, " {:>9} {:>9} {:>7} {calls:>7} {moves:>7}", size.nodes, size.unshared, size.graphs)?;
             }
-            if let Some(PlanReport { routines, kernels, steps, calls, arena_bytes }) = it.plan {
+            if let Some(PlanReport { routines, kernels, steps, calls, arena_bytes, waits }) = it.plan {
                 write!(
                     f,
-                    " {steps} steps of {routines} routines, {calls} calls, {kernels} kernels, {arena_bytes} bytes"
+                    " {steps} steps of {routines} routines, {calls} calls, {kernels} kernels, {arena_bytes} bytes, \
+                     waits: {waits}"
                 )?;
             }
             writeln!(f)?;

@@ -295,7 +295,7 @@ impl Array {
 ///
 /// # Errors
 /// [`Code::Memory`] when the address space has no room for so many.
-#[inline]
+#[inline(always)]
 fn bytes_of(shape: &[usize], dtype: DType) -> Result<usize> {
     match count(shape).and_then(|it| it.checked_mul(dtype.size())) {
         Some(bytes) => Ok(bytes),

@@ -47,7 +47,8 @@ pub use host_number::HostNumber;
 pub use index::{Ellipsis, Index, IntoIndex, IntoIndices, NewAxis, Selection, Stepped, WithStep};
 pub use layout::{IntoShape, Layout, Shape, Strides, broadcast_shapes, broadcast_sizes, count};
 pub use literal::Literal;
-pub use memory::{Memory, MemorySpace};
+pub use memory::stream::{sync_step, synchronize, with_stream};
+pub use memory::{Fence, Memory, MemorySpace, Origin, Restored, Stream, StreamKind, Streams};
 pub use nested::{Nested, Suffixes};
 pub use op::{Attr, AttrInfo, AttrKind, Attrs, Op, OpInfo};
 pub use parameter::{

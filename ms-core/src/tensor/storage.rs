@@ -1,23 +1,55 @@
 //! Memory shared by arrays.
 
 use super::device::use_device;
-use super::memory::{Memory, MemorySpace, host};
+use super::memory::stream::{sync_step, with_stream};
+use super::memory::{Fence, Fences, Memory, MemorySpace, Stream, StreamKind, host};
 use crate::error::Result;
+use std::fmt;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A block of memory of the host or of another device, freed when the last array that uses it is
 /// dropped, unless it is [borrowed](Storage::borrowed).
 ///
 /// Several threads may read it at once. Writing goes through [`Storage::device_ptr`], whose callers
 /// hold the only reference or own the bytes they write.
+///
+/// What a device does with a block is work of its streams, and a block in its memory holds the fences of the
+/// work that last accessed it. Work that reads it begins when it is written, work that writes or frees
+/// it when nothing else accesses it: on the device, while the host goes on. The host waits when it reads.
 #[derive(Debug)]
 pub struct Storage {
     ptr: NonNull<u8>,
     bytes: usize,
-    space: MemorySpace,
+    place: Place,
     /// Whether the block is freed with this value.
     owned: bool,
+}
+
+/// Where a block is.
+#[derive(Debug)]
+enum Place {
+    Host,
+    Device(Box<OnDevice>),
+}
+
+/// What is known of a block in memory of a device.
+struct OnDevice {
+    memory: &'static dyn Memory,
+    fences: Mutex<Fences>,
+}
+
+impl OnDevice {
+    fn fences(&self) -> MutexGuard<'_, Fences> {
+        self.fences.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for OnDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.memory.device(), self.fences())
+    }
 }
 
 // SAFETY: the block is plain memory owned by this value; shared access only reads, and
@@ -45,7 +77,7 @@ impl Storage {
     /// [`Code::Memory`](crate::Code::Memory) when the system has none.
     #[inline]
     pub fn uninit(bytes: usize) -> Result<Self> {
-        Ok(Self { ptr: host::allocate(bytes)?, bytes, space: MemorySpace::Host, owned: true })
+        Ok(Self { ptr: host::allocate(bytes)?, bytes, place: Place::Host, owned: true })
     }
 
     /// [`Storage::uninit`] in any memory.
@@ -54,11 +86,17 @@ impl Storage {
     /// As [`Storage::uninit`].
     #[inline]
     pub fn uninit_in(space: MemorySpace, bytes: usize) -> Result<Self> {
-        let ptr = match space {
-            MemorySpace::Host => host::allocate(bytes)?,
-            MemorySpace::Device(memory) => allocate_on(memory, bytes)?,
-        };
-        Ok(Self { ptr, bytes, space, owned: true })
+        match space {
+            MemorySpace::Host => Self::uninit(bytes),
+            MemorySpace::Device(memory) => Self::uninit_on(memory, bytes),
+        }
+    }
+
+    #[cold]
+    fn uninit_on(memory: &'static dyn Memory, bytes: usize) -> Result<Self> {
+        use_device(memory.device());
+        let place = Place::Device(Box::new(OnDevice { memory, fences: Mutex::default() }));
+        Ok(Self { ptr: memory.allocate(bytes)?, bytes, place, owned: true })
     }
 
     /// A block of borrowed memory of the host.
@@ -67,7 +105,7 @@ impl Storage {
     /// The `bytes` bytes from `first` on are valid until this value and all that shares it are
     /// dropped.
     pub unsafe fn borrowed(first: NonNull<u8>, bytes: usize) -> Self {
-        Self { ptr: first, bytes, space: MemorySpace::Host, owned: false }
+        Self { ptr: first, bytes, place: Place::Host, owned: false }
     }
 
     /// A copy of some of the bytes in memory of the host, after the work that writes them.
@@ -84,11 +122,15 @@ impl Storage {
         let from = self.device_ptr().wrapping_add(first).cast_const();
         // SAFETY: the new block has so many bytes, and nobody else has it.
         let to = unsafe { std::slice::from_raw_parts_mut(copy.ptr.as_ptr().cast::<MaybeUninit<u8>>(), bytes) };
-        match self.space {
+        match &self.place {
             // SAFETY: the bytes are inside the block, and the two do not overlap.
-            MemorySpace::Host => unsafe { from.copy_to_nonoverlapping(copy.device_ptr(), bytes) },
-            // SAFETY: the bytes are inside the block; shared storage is only read.
-            MemorySpace::Device(memory) => unsafe { memory.copy_to_host(from, to)? },
+            Place::Host => unsafe { from.copy_to_nonoverlapping(copy.device_ptr(), bytes) },
+            Place::Device(at) => with_stream(at.memory, StreamKind::Copy, |stream| {
+                self.await_written(stream)?;
+                // SAFETY: the bytes are inside the block, which is written when the copy begins; shared storage is
+                // only read.
+                unsafe { at.memory.copy_to_host(stream, from, to) }
+            })?,
         }
         Ok(copy)
     }
@@ -102,8 +144,13 @@ impl Storage {
         match space {
             // SAFETY: the new block has room for the bytes.
             MemorySpace::Host => unsafe { storage.device_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) },
-            // SAFETY: as above, and nobody else has it.
-            MemorySpace::Device(memory) => unsafe { memory.copy_from_host(bytes, storage.device_ptr())? },
+            MemorySpace::Device(memory) => with_stream(memory, StreamKind::Copy, |stream| {
+                // SAFETY: as above, and no work uses it.
+                unsafe { memory.copy_from_host(stream, bytes, storage.device_ptr())? };
+                let fence = memory.fence(stream);
+                storage.written_by(fence);
+                sync_step(memory, fence)
+            })?,
         }
         Ok(storage)
     }
@@ -122,13 +169,62 @@ impl Storage {
     /// The memory that the block is in.
     #[inline]
     pub fn space(&self) -> MemorySpace {
-        self.space
+        match &self.place {
+            Place::Host => MemorySpace::Host,
+            Place::Device(at) => MemorySpace::Device(at.memory),
+        }
     }
 
     /// Whether the block is in memory of the host.
     #[inline]
     pub fn is_host(&self) -> bool {
-        self.space.is_host()
+        matches!(self.place, Place::Host)
+    }
+
+    /// Makes later work of a stream begin when the block is written: by the work that is recorded, or else by any of
+    /// the calling thread.
+    ///
+    /// # Errors
+    /// That of the work that writes it, if a wait has returned it: there is nothing to read.
+    pub(crate) fn await_written(&self, stream: Stream) -> Result<()> {
+        let Place::Device(at) = &self.place else { return Ok(()) };
+        if self.is_fresh() {
+            with_stream(at.memory, StreamKind::Compute, |own| {
+                if own != stream {
+                    at.memory.depend_on(stream, at.memory.fence(own));
+                }
+            });
+        }
+        at.fences().await_written(at.memory, stream)
+    }
+
+    /// Makes later work of a stream begin when no other work accesses the block.
+    pub(crate) fn await_unused(&self, stream: Stream) {
+        if let Place::Device(at) = &self.place {
+            at.fences().await_unused(at.memory, stream);
+        }
+    }
+
+    /// Records work that reads the block, and [awaited](Storage::await_written) it.
+    pub(crate) fn used_by(&self, fence: Fence) {
+        if let Place::Device(at) = &self.place {
+            at.fences().used_by(fence);
+        }
+    }
+
+    /// Records work that writes the block, and [awaited](Storage::await_unused) it if it is not fresh.
+    pub(crate) fn written_by(&self, fence: Fence) {
+        if let Place::Device(at) = &self.place {
+            at.fences().written_by(fence);
+        }
+    }
+
+    /// Whether the block is in memory of a device, and no work that writes it is recorded.
+    pub(crate) fn is_fresh(&self) -> bool {
+        match &self.place {
+            Place::Host => false,
+            Place::Device(at) => at.fences().is_fresh(),
+        }
     }
 
     /// Whether the block is freed with this value, and not borrowed.
@@ -145,21 +241,25 @@ impl Storage {
     }
 }
 
-#[cold]
-fn allocate_on(memory: &'static dyn Memory, bytes: usize) -> Result<NonNull<u8>> {
-    use_device(memory.device());
-    memory.allocate(bytes)
-}
-
 impl Drop for Storage {
     fn drop(&mut self) {
         if self.owned {
-            match self.space {
+            match &self.place {
                 // SAFETY: allocated in `uninit` for as many bytes, and dropped once.
-                MemorySpace::Host => unsafe { host::release(self.ptr, self.bytes) },
-                // SAFETY: allocated in `uninit_in` for as many bytes, and dropped once.
-                MemorySpace::Device(memory) => unsafe { memory.free(self.ptr, self.bytes) },
+                Place::Host => unsafe { host::release(self.ptr, self.bytes) },
+                Place::Device(at) => free_on(at, self.ptr, self.bytes),
             }
         }
     }
+}
+
+/// Frees a block of a device that is dropped.
+#[cold]
+fn free_on(at: &OnDevice, block: NonNull<u8>, bytes: usize) {
+    with_stream(at.memory, StreamKind::Compute, |stream| {
+        at.fences().await_unused(at.memory, stream);
+        // SAFETY: allocated in `uninit_on` for as many bytes, and dropped once; the stream awaits the work that is
+        // recorded, and other work with the block is of this stream.
+        unsafe { at.memory.free(stream, block, bytes) };
+    });
 }

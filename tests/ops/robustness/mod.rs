@@ -8,8 +8,9 @@ mod one_rule;
 mod shapes;
 mod sizes;
 
+use crate::told::catch;
 use ms::prelude::*;
-use ms::{Code, Result, catch};
+use ms::{Code, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The expected outcome of a call.

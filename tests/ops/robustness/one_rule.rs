@@ -1,9 +1,10 @@
 //! Cases that have the same outcome eagerly and compiled.
 
 use super::{Case, Gives, NAN, Refused, check, empty, image, row, verdict};
+use crate::told::catch;
+use ms::Code;
 use ms::ops::{CrossEntropy, Reduction};
 use ms::prelude::*;
-use ms::{Code, catch};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 fn pair() -> [Tensor; 2] {

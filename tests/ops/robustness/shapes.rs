@@ -1,8 +1,9 @@
 //! Operands whose shapes do not belong together.
 
+use crate::told::catch;
+use ms::Code;
 use ms::ops::{AttentionOptions, BatchStatistics, CrossEntropy, Reduction};
 use ms::prelude::*;
-use ms::{Code, catch};
 
 type Shapes = &'static [&'static [usize]];
 

@@ -11,6 +11,7 @@ mod stack;
 
 use super::backend::Executable;
 use super::product::MatrixProduct;
+use super::waits::Waits;
 use crate::error::{Code, Error, Result, in_op};
 use crate::lower::{Plan, Reuse, is_stack};
 use crate::tensor::{Array, Attrs, DType, Dim, Layout, MemorySpace, Op, Shape, Storage, Type};
@@ -83,6 +84,7 @@ pub struct HostExecutable {
     has_stacks: bool,
     /// The number of steps of the main routine up to the last one that may fail.
     fallible: u32,
+    waits: Waits,
     /// The memory of inputs and outputs.
     space: MemorySpace,
     /// The distance from an address of that memory to the host's address of the same byte.
@@ -103,6 +105,17 @@ enum Output {
     /// A stack, with rows of this type.
     Stack(Type),
 }
+
+/// A run whose results have memory, and which may take place later: see [`HostExecutable::prepare`].
+pub struct PreparedRun {
+    /// What the run returns.
+    pub outputs: SmallVec<[Array; 1]>,
+    /// The host's addresses of inputs and outputs.
+    pub places: Places,
+}
+
+/// The host's addresses of inputs and outputs.
+type Places = SmallVec<[u64; 8]>;
 
 /// The reusable state of a run.
 struct Scratch {
@@ -161,6 +174,7 @@ impl HostExecutable {
             reuse: main.reuse.clone(),
             has_stacks: main.inputs.iter().chain(&main.outputs).any(is_stack),
             fallible: program.fallible_steps(),
+            waits: Waits::of(plan),
             program,
             space: MemorySpace::Host,
             offset: 0,
@@ -291,7 +305,16 @@ impl HostExecutable {
     /// share the memory of an input if the plan allows it.
     unsafe fn run_arrays(&self, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
         let arrays = inputs.iter().copied().chain(outputs);
-        let places = arrays.map(|it| self.address(it) as u64);
+        // SAFETY: as the caller's.
+        unsafe { self.run_at(arrays.map(|it| self.address(it) as u64)) }
+    }
+
+    /// Runs with inputs and outputs at these addresses of the host.
+    ///
+    /// # Safety
+    /// As [`HostExecutable::run_arrays`].
+    #[inline]
+    unsafe fn run_at(&self, places: impl Iterator<Item = u64>) -> Result<()> {
         let len = self.program.template.len();
         if self.program.arena_bytes == 0 && len <= STACK_WORDS {
             let mut words: SmallVec<[u64; STACK_WORDS]> = SmallVec::from_slice(&self.program.template);
@@ -357,6 +380,68 @@ impl HostExecutable {
     }
 }
 
+/// Runs that take place later.
+impl HostExecutable {
+    /// Allocates the results of a run on `inputs`, of which one that is donated may give its memory to a result, as
+    /// for [`Executable::run_donated`] with `state`. `None` if the run cannot be [at addresses](Self::run_prepared):
+    /// a value is a stack, or an input is not a row-major array of the plan's type in its memory.
+    ///
+    /// # Errors
+    /// [`Code::Memory`], and those of the device.
+    ///
+    /// # Safety
+    /// The outputs are read only by work behind the run.
+    pub unsafe fn prepare(&self, inputs: Inputs<'_>) -> Result<Option<PreparedRun>> {
+        let read: SmallVec<[&Array; 8]> = match &inputs {
+            Inputs::Read(inputs) => inputs.iter().copied().collect(),
+            Inputs::Donated(inputs, _) => inputs.iter().collect(),
+        };
+        if self.has_stacks || !self.takes_dense(&read) {
+            return Ok(None);
+        }
+        let mut places: Places = read.into_iter().map(|it| self.address(it) as u64).collect();
+        let outputs: SmallVec<[Array; 1]> = match inputs {
+            // SAFETY: a run writes all of its outputs; before, nobody reads them, by the caller's contract.
+            Inputs::Read(_) => (0..self.outputs.len()).map(|at| unsafe { self.fresh(at) }).collect::<Result<_>>()?,
+            // SAFETY: as above.
+            Inputs::Donated(inputs, state) => unsafe { self.over(inputs, state)? },
+        };
+        places.extend(outputs.iter().map(|it| self.address(it) as u64));
+        Ok(Some(PreparedRun { outputs, places }))
+    }
+
+    /// Takes place: a run that was [prepared](Self::prepare), with its addresses.
+    ///
+    /// # Safety
+    /// The memory of the inputs and outputs is live, the inputs have been written, and nobody else accesses the
+    /// outputs meanwhile.
+    ///
+    /// # Errors
+    /// Those of the plan's ops.
+    pub unsafe fn run_prepared(&self, places: &[u64]) -> Result<()> {
+        // SAFETY: as the caller's; `prepare` has checked the arrays.
+        unsafe { self.run_at(places.iter().copied()) }
+    }
+}
+
+/// The inputs of a run that is [prepared](HostExecutable::prepare).
+pub enum Inputs<'a> {
+    /// They are read.
+    Read(&'a [&'a Array]),
+    /// They are donated, and these are state: see [`Executable::run_donated`].
+    Donated(&'a mut [Array], &'a [bool]),
+}
+
+impl Inputs<'_> {
+    /// The same inputs, for a shorter time.
+    pub fn reborrow(&mut self) -> Inputs<'_> {
+        match self {
+            Self::Read(inputs) => Inputs::Read(inputs),
+            Self::Donated(inputs, state) => Inputs::Donated(inputs, state),
+        }
+    }
+}
+
 impl Executable for HostExecutable {
     fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
         if !self.takes_dense(inputs) {
@@ -387,5 +472,8 @@ impl Executable for HostExecutable {
         // the memory of inputs to which this call has the only reference.
         unsafe { self.run_arrays(&inputs.iter().collect::<SmallVec<[&Array; 8]>>(), &outputs)? };
         Ok(outputs)
+    }
+    fn waits(&self) -> Waits {
+        self.waits
     }
 }

@@ -44,6 +44,12 @@ impl Effects {
     pub const fn are_speculatable(self) -> bool {
         !self.any_of(Self::REFUSES.and(Self::ORDERED).and(Self::REGIONS))
     }
+
+    /// Whether an op with these effects acts on the host, wherever its operands are: it prints.
+    #[inline]
+    pub const fn act_on_host(self) -> bool {
+        self.any_of(Self::ORDERED) && !self.any_of(Self::REFUSES)
+    }
 }
 
 /// Whether a node of a graph, or of any graph in it, has one of these effects.

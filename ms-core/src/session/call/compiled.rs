@@ -3,7 +3,7 @@
 use super::made::Made;
 use super::source::{Part, Source};
 use super::symbolic::Sized;
-use crate::error::{Error, Result};
+use crate::error::{ActiveCalls, Error, Result, in_op};
 use crate::exec::{self, Artifact, Backend, Executable};
 use crate::ir::{Graph, Precision, ValueId, canonical_bytes};
 use crate::lower::{
@@ -17,9 +17,10 @@ use crate::session::cache::entry::{CacheSlot, Entry, Making, Site, Split};
 use crate::session::cache::footprint::Footprint;
 use crate::session::cache::lru::{Cached, Lru};
 use crate::session::context::settings;
-use crate::session::devices;
+use crate::session::devices::{self, Submission};
+use crate::session::eager::contiguous;
 use crate::session::report;
-use crate::tensor::{Array, Device, Outputs, Tensor, is_host_only};
+use crate::tensor::{Array, Device, Origin, Outputs, Tensor, is_host_only};
 use crate::transform;
 use ms_cache::Digest;
 use once_cell::sync::OnceCell;
@@ -308,9 +309,30 @@ impl Compiled {
             Some(sized) => Some(self.at(sized, &inputs.iter().collect::<SmallVec<[&Array; 8]>>())?),
         };
         let sized = sized.as_deref().unwrap_or(self);
-        let elsewhere = if is_host_only() { None } else { sized.on(devices::gather(inputs, |_| false)?)? };
-        let outputs = elsewhere.as_deref().unwrap_or(sized).executable()?.run_donated(inputs, state);
+        let outputs = match is_host_only() {
+            true => sized.executable()?.run_donated(inputs, state),
+            false => {
+                let device = devices::gather(inputs, |_| false)?;
+                let elsewhere = sized.on(device)?;
+                let executable = elsewhere.as_deref().unwrap_or(sized).executable()?;
+                self.submit(device, |work| {
+                    work.reads(&*inputs)?;
+                    dense(work, device, inputs)?;
+                    // The others are shared, and not written.
+                    work.writes(inputs.iter_mut().filter_map(|it| it.is_sole().then_some(&*it)));
+                    let outputs = executable.run_donated(inputs, state)?;
+                    work.submitted(&*inputs, &outputs, inputs)?;
+                    Ok(outputs)
+                })
+            }
+        };
         Ok(tensors(outputs.map_err(|error| self.located(error))?))
+    }
+
+    /// Submits work to a device.
+    fn submit<R>(&self, device: Device, submit: impl FnOnce(&Submission) -> Result<R>) -> Result<R> {
+        let called = || Called { source: self.source.clone(), calls: ActiveCalls::current() };
+        Submission::make(devices::space(device)?, || Arc::new(called()), submit)
     }
 
     /// Runs the graph on tensors that are not traced.
@@ -339,26 +361,27 @@ impl Compiled {
     /// [`Compiled::run_arrays`] on the device of the inputs.
     #[cold]
     fn run_on_any(&self, inputs: &[&Array]) -> Result<Outputs> {
-        let (device, inputs) = devices::gathered(inputs, |_| false)?;
-        let inputs: SmallVec<[&Array; 8]> = inputs.iter().collect();
+        let (device, mut inputs) = devices::gathered(inputs, |_| false)?;
         let sized = match &self.sized {
             None => None,
-            Some(sized) => Some(self.at(sized, &inputs)?),
+            Some(sized) => Some(self.at(sized, &inputs.iter().collect::<SmallVec<[&Array; 8]>>())?),
         };
         let sized = sized.as_deref().unwrap_or(self);
         let elsewhere = sized.on(device)?;
-        let outputs = elsewhere.as_deref().unwrap_or(sized).executable()?.run(&inputs);
+        let executable = elsewhere.as_deref().unwrap_or(sized).executable()?;
+        let outputs = self.submit(device, |work| {
+            work.reads(&*inputs)?;
+            dense(work, device, &mut inputs)?;
+            let outputs = executable.run(&inputs.iter().collect::<SmallVec<[&Array; 8]>>())?;
+            work.submitted(&*inputs, &outputs, &[])?;
+            Ok(outputs)
+        });
         Ok(tensors(outputs.map_err(|error| self.located(error))?))
     }
 
     #[cold]
     fn located(&self, error: Error) -> Error {
-        let Some(traced) = self.source.traced() else { return error };
-        let error = match error.report().node.and_then(|node| composite_of_node(traced, node)) {
-            Some(composite) => error.of_composite(composite),
-            None => error,
-        };
-        error.located(|node| line_of_node(traced, node))
+        located(&self.source, error)
     }
 
     /// This graph of symbolic sizes at the sizes of its inputs.
@@ -564,6 +587,43 @@ fn tensors(mut outputs: SmallVec<[Array; 1]>) -> Outputs {
         (1, Some(only)) => Outputs::from_buf([Tensor::from_array(only)]),
         (_, last) => outputs.into_iter().chain(last).map(Tensor::from_array).collect(),
     }
+}
+
+/// The error with the user's line.
+fn located(source: &Source, error: Error) -> Error {
+    let Some(traced) = source.traced() else { return error };
+    let error = match error.report().node.and_then(|node| composite_of_node(traced, node)) {
+        Some(composite) => error.of_composite(composite),
+        None => error,
+    };
+    error.located(|node| line_of_node(traced, node))
+}
+
+/// A call that submitted a run to a device.
+struct Called {
+    source: Arc<Source>,
+    calls: ActiveCalls,
+}
+
+impl Origin for Called {
+    fn explain(&self, error: Error) -> Error {
+        let error = located(&self.source, error).in_those_calls(&self.calls);
+        match self.calls.user_line() {
+            Some(line) => error.at(line),
+            None => error,
+        }
+    }
+}
+
+/// Makes the arrays of a device row-major there: executables take no others.
+fn dense(work: &Submission, device: Device, arrays: &mut [Array]) -> Result<()> {
+    let strided = arrays.iter_mut().filter(|it| !device.is_cpu() && !it.layout().is_contiguous());
+    for array in strided {
+        let copy = in_op(|| contiguous(Some(&**exec::backend(device)?), array))?;
+        work.submitted([&*array], [&copy], &[])?;
+        *array = copy;
+    }
+    Ok(())
 }
 
 fn arrays(inputs: &[Tensor]) -> Result<SmallVec<[&Array; 8]>> {

@@ -466,6 +466,9 @@ impl WritingRun<'_> {
     fn run(mut self, version: &Version) -> Result<Outputs> {
         let mut outputs = version.compiled.run_donated(&mut self.inputs, &version.state)?;
         let results = outputs.len() - self.writes.len();
+        if !is_host_only() {
+            self.keep_old_values(&outputs[results..])?;
+        }
         for ((slot, taken), value) in self.writes.iter().zip(&mut self.taken).zip(outputs.drain(results..)) {
             match taken.take() {
                 Some((taken, _)) => taken.put(value),
@@ -477,6 +480,32 @@ impl WritingRun<'_> {
             }
         }
         Ok(outputs)
+    }
+}
+
+impl WritingRun<'_> {
+    /// On a device, slots keep their old values if the run fails later.
+    #[cold]
+    fn keep_old_values(&self, new: &[Tensor]) -> Result<()> {
+        if new.first().and_then(Tensor::as_array).is_none_or(|it| it.space().is_host()) {
+            return Ok(());
+        }
+        let mut values = Vec::with_capacity(new.len());
+        for ((slot, taken), new) in self.writes.iter().zip(&self.taken).zip(new) {
+            let new = new.array()?;
+            let old = match taken {
+                Some((_, input)) => self.inputs[*input].clone(),
+                // Values of other types are refused when the slot is written.
+                None => match slot.load().into_array() {
+                    Ok(old) if old.ty() == new.ty() && old.layout().is_contiguous() => old.to_space(new.space())?,
+                    Ok(old) if old.ty() == new.ty() => old.on_host()?.to_contiguous().to_space(new.space())?,
+                    _ => continue,
+                },
+            };
+            values.push((old, new.clone()));
+        }
+        devices::keep_unless_written(new[0].array()?.space(), &values);
+        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod fast_path;
 mod gather;
+mod origin;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -14,14 +15,16 @@ use crate::error::{Result, in_op};
 use crate::exec::{self, Backend};
 use crate::lower::single::{self, Source, StepKey};
 use crate::ops::host::check_positions;
-use crate::ops::{self, Body, Lowering, OpDef, SliceRule, Types};
+use crate::ops::{self, Body, Effects, Lowering, OpDef, SliceRule, Types};
 use crate::session::context::settings;
-use crate::session::devices;
+use crate::session::devices::{self, Submission};
 use crate::tensor::{
     Array, Device, DispatchMode, Dispatcher, EagerDispatcher, Eagerly, HostNumber, Layout, MemorySpace, OpCall,
-    Outputs, Parameter, Tensor, Type, Value, dispatch_mode, is_host_only, with_dispatcher,
+    Outputs, Parameter, StreamKind, Tensor, Type, Value, dispatch_mode, is_host_only, with_dispatcher, with_stream,
 };
 use crate::trace::check_write;
+use origin::Applied;
+pub(super) use origin::in_composite;
 use smallvec::SmallVec;
 use std::rc::Rc;
 use step::{Ready, ready};
@@ -91,7 +94,7 @@ fn run_fast(backend: &dyn Backend, def: &'static OpDef, call: &OpCall<'_>, opera
 /// The results of a composite: its body, op by op.
 #[inline(never)]
 fn run_body(body: Body, call: &OpCall<'_>) -> Result<Outputs> {
-    let run = || ops::unwatched(|| ops::apply_body(call, body));
+    let run = || in_composite(call, || ops::unwatched(|| ops::apply_body(call, body)));
     match dispatch_mode() {
         DispatchMode::Eager => run(),
         DispatchMode::Tape | DispatchMode::Trace => with_dispatcher(Rc::new(Eagerly), run),
@@ -109,17 +112,28 @@ fn run(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Resul
     let (device, arrays) = devices::gathered(&operands.arrays, |_| false)?;
     let numbers = operands.numbers.iter().map(|&(at, number)| (at, number)).collect();
     let operands = Operands { arrays: arrays.iter().collect(), numbers };
-    let backend = match device.is_cpu() {
-        true => {
-            let backend = exec::host_backend();
-            if let Some(out) = backend.and_then(|it| run_fast(&**it, def, call, &operands)) {
-                return Ok(Outputs::from_buf([out]));
+    if device.is_cpu() {
+        let backend = exec::host_backend().map(|it| &**it);
+        return match backend.and_then(|it| run_fast(it, def, call, &operands)) {
+            Some(out) => Ok(Outputs::from_buf([out])),
+            None => run_in(backend, def, call, &operands),
+        };
+    }
+    let backend = &**exec::backend(device)?;
+    Submission::make(
+        backend.memory(),
+        || Applied::new(call),
+        |work| {
+            work.reads(&arrays)?;
+            let mut outputs = run_in(Some(backend), def, call, &operands)?;
+            if def.effects.any_of(Effects::ORDERED) {
+                // The order is that of the stream. What comes behind an op that fails does not need its token.
+                outputs[0] = Tensor::from_array(arrays[0].clone());
             }
-            backend
-        }
-        false => Some(exec::backend(device)?),
-    };
-    run_in(backend.map(|it| &**it), def, call, &operands)
+            work.submitted(&arrays, outputs.iter().filter_map(Tensor::as_array), &[])?;
+            Ok(outputs)
+        },
+    )
 }
 
 /// [`run`] on operands in the memory of a backend, or, without one, of the host.
@@ -152,6 +166,12 @@ fn run_others(
         let space = backend.map_or(MemorySpace::Host, Backend::memory);
         let arrays = operands.to_arrays().into_iter().map(|it| it.to_space(space));
         let arrays: SmallVec<[Array; 3]> = arrays.collect::<Result<_>>()?;
+        if let MemorySpace::Device(memory) = space {
+            // The numbers are copied by another stream.
+            with_stream(memory, StreamKind::Compute, |it| {
+                arrays.iter().try_for_each(|x| x.storage().await_written(it))
+            })?;
+        }
         run_any(backend, def, call, &arrays.iter().collect())
     })?;
     Ok(outputs.into_iter().map(Tensor::from_array).collect())
@@ -237,7 +257,7 @@ fn run_any(
 }
 
 /// An array, or a row-major copy of a strided view, in the same memory.
-fn contiguous(backend: Option<&dyn Backend>, array: &Array) -> Result<Array> {
+pub(super) fn contiguous(backend: Option<&dyn Backend>, array: &Array) -> Result<Array> {
     let backend = match backend {
         _ if array.layout().is_contiguous() => return Ok(array.clone()),
         Some(backend) if !array.space().is_host() => backend,

@@ -1,6 +1,11 @@
 //! Memory in which arrays lie: that of the host, and that of devices, which backends implement.
 
+mod fences;
 pub(super) mod host;
+pub(super) mod stream;
+
+pub(super) use fences::Fences;
+pub use stream::{Fence, Origin, Stream, StreamKind, Streams};
 
 use super::device::Device;
 use crate::error::Result;
@@ -10,66 +15,84 @@ use std::ptr::NonNull;
 
 /// The memory of a device other than the host.
 ///
-/// Addresses are the device's: the host passes them on and never dereferences them.
+/// Addresses are the device's: the host passes them on and never dereferences them. Copies and fills are work
+/// of a stream: they take place when the work before them on the stream has ended, unless that has failed.
 ///
 /// # Safety
-/// Blocks that are allocated do not overlap. Copies and fills access the bytes that they name, and no
-/// others, and later calls and work of the device see their effects.
-pub unsafe trait Memory: Send + Sync {
+/// Blocks that are allocated do not overlap. Copies and fills access the bytes that they name, and no others.
+/// The work of streams runs in the order that [`Streams`] promises, and a wait sees its effects.
+pub unsafe trait Memory: Streams {
     /// The device.
     fn device(&self) -> Device;
 
-    /// A block of `bytes` bytes at a multiple of 64 bytes, not initialised. No bytes are a valid
-    /// request.
+    /// A block of `bytes` bytes at a multiple of 64 bytes, not initialised, that no work uses. No bytes are a
+    /// valid request.
     ///
     /// # Errors
     /// [`Code::Memory`](crate::Code::Memory) when the device has none.
     fn allocate(&self, bytes: usize) -> Result<NonNull<u8>>;
 
-    /// Frees a block when the work that was given to the device until now no longer uses it.
+    /// Frees a block when the work before this on a stream has ended, even if it fails.
     ///
     /// # Safety
-    /// [`Memory::allocate`] returned the block for as many bytes, it is freed once, and no later work
-    /// uses it.
-    unsafe fn free(&self, block: NonNull<u8>, bytes: usize);
+    /// [`Memory::allocate`] returned the block for as many bytes, it is freed once, and no work uses it then.
+    unsafe fn free(&self, stream: Stream, block: NonNull<u8>, bytes: usize);
 
     /// Copies bytes from one place of the device to another.
     ///
     /// # Safety
-    /// Both ranges are inside blocks and do not overlap. Nobody else writes the source or accesses the
-    /// target meanwhile.
+    /// Both ranges are inside blocks and do not overlap. When this runs, no other work writes the source or
+    /// accesses the target.
     ///
     /// # Errors
     /// Those of the device.
-    unsafe fn copy(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<()>;
+    unsafe fn copy(&self, stream: Stream, from: *const u8, to: *mut u8, bytes: usize) -> Result<()>;
 
     /// Copies bytes of the host to the device; the bytes are read before the call returns.
     ///
     /// # Safety
-    /// The target is inside a block, and nobody else accesses it meanwhile.
+    /// The target is inside a block, and when this runs, no other work accesses it.
     ///
     /// # Errors
     /// Those of the device.
-    unsafe fn copy_from_host(&self, from: &[u8], to: *mut u8) -> Result<()>;
+    unsafe fn copy_from_host(&self, stream: Stream, from: &[u8], to: *mut u8) -> Result<()>;
 
-    /// Waits for the work that was given to the device until now, and copies bytes to the host; all of
-    /// `to` is written unless there is an error.
+    /// Copies bytes to the host, and waits for this; all of `to` is written unless there is an error.
     ///
     /// # Safety
-    /// The source is inside a block, and nobody else writes it meanwhile.
+    /// The source is inside a block, and when this runs, no other work writes it.
     ///
     /// # Errors
-    /// Those of the device, and of the work that is waited for.
-    unsafe fn copy_to_host(&self, from: *const u8, to: &mut [MaybeUninit<u8>]) -> Result<()>;
+    /// Those of the device, and of [`Streams::wait`].
+    unsafe fn copy_to_host(&self, stream: Stream, from: *const u8, to: &mut [MaybeUninit<u8>]) -> Result<()>;
 
     /// Sets bytes to a value.
     ///
     /// # Safety
-    /// The target is inside a block, and nobody else accesses it meanwhile.
+    /// The target is inside a block, and when this runs, no other work accesses it.
     ///
     /// # Errors
     /// Those of the device.
-    unsafe fn fill(&self, to: *mut u8, bytes: usize, value: u8) -> Result<()>;
+    unsafe fn fill(&self, stream: Stream, to: *mut u8, bytes: usize, value: u8) -> Result<()>;
+
+    /// Copies old values over new ones, as if all at once, if the error word of the stream is set when this runs.
+    /// As far as [`Streams::check`] is concerned, it has a result in any case.
+    ///
+    /// # Safety
+    /// All ranges are inside blocks; when this runs, no other work writes old values or accesses new ones. New
+    /// values do not overlap each other.
+    unsafe fn restore(&self, stream: Stream, values: &[Restored]);
+}
+
+/// A value of a slot that a run writes, which the slot keeps if the run fails.
+#[derive(Clone, Copy, Debug)]
+pub struct Restored {
+    /// The old value.
+    pub old: *const u8,
+    /// The new one, which may be in the same memory.
+    pub new: *mut u8,
+    /// Their size.
+    pub bytes: usize,
 }
 
 /// The memory that an array lies in.

@@ -9,6 +9,7 @@ pub use record::Record;
 use crate::error::Result;
 use crate::ops;
 use crate::session::call::compiled::Compiled;
+use crate::session::eager::in_composite;
 use crate::tensor::{
     DType, DispatchMode, Dispatcher, Eagerly, OpCall, Outputs, Parameter, Scalar, SlotId, Tensor, current_dispatcher,
     with_dispatcher,
@@ -243,7 +244,7 @@ impl Dispatcher for Tape {
     fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
         let def = ops::definition(call.op);
         if let (ops::Derivative::Body, ops::Lowering::Composite(body)) = (&def.derivative, &def.lowering) {
-            return ops::apply_body(&call, *body);
+            return in_composite(&call, || ops::apply_body(&call, *body));
         }
         let mut outputs = self.below.apply(call)?;
         let mut state = self.state.borrow_mut();

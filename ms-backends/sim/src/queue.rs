@@ -1,0 +1,366 @@
+//! The queue of a simulated device: its streams, and the scheduler that runs their work.
+
+use crate::simulation::Simulation;
+use ms_core::error::{Error, Result};
+use ms_core::tensor::{Fence, Origin, Stream, StreamKind};
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// The amount of work that may be queued. Beyond it the device runs some, as a real one does meanwhile.
+const MOST_WORK: usize = 1024;
+
+/// The number of failed steps of a stream that are remembered.
+const MOST_FAILURES: usize = 4096;
+
+/// What a stream does in its turn.
+pub enum Work {
+    /// A step that may fail.
+    Step(Box<dyn FnOnce() -> Result<()> + Send>),
+    /// Frees memory, also after a failure.
+    Free(Box<dyn FnOnce() + Send>),
+    /// Restores values after a failure, and does nothing otherwise.
+    Restore(Box<dyn FnOnce() + Send>),
+    /// Awaits work of another stream, of which the stream needs the results if it depends on it.
+    Await { fence: Fence, depends: bool },
+}
+
+/// Work on a stream.
+struct Queued {
+    work: Work,
+    origin: Option<Arc<dyn Origin>>,
+}
+
+/// An error of a step, and of all steps that are not run because of it.
+struct Failure {
+    error: Error,
+    /// Whether a wait has returned it.
+    is_fetched: AtomicBool,
+}
+
+/// The steps of a stream, by their numbers, during which its word was set.
+struct Period {
+    first: u64,
+    /// `None` while it is set.
+    last: Option<u64>,
+    failure: Arc<Failure>,
+}
+
+struct StreamState {
+    kind: StreamKind,
+    is_lent: bool,
+    /// Whence the next work comes.
+    origin: Option<Arc<dyn Origin>>,
+    work: VecDeque<Queued>,
+    /// The numbers of the last work that was put here, and that has ended.
+    put: u64,
+    ended: u64,
+    /// The periods during which the error word was set; it is set if the last one has no end.
+    periods: Vec<Period>,
+    /// The steps that failed or were not run.
+    failures: BTreeMap<u64, Arc<Failure>>,
+}
+
+impl StreamState {
+    fn new(kind: StreamKind) -> Self {
+        let (work, failures, periods) = (VecDeque::new(), BTreeMap::new(), Vec::new());
+        Self { kind, is_lent: true, origin: None, work, put: 0, ended: 0, periods, failures }
+    }
+
+    /// The error word.
+    fn word(&self) -> Option<&Arc<Failure>> {
+        self.periods.last().filter(|it| it.last.is_none()).map(|it| &it.failure)
+    }
+
+    /// Sets the word from a step on, unless it is set.
+    fn set_word(&mut self, first: u64, failure: Arc<Failure>) {
+        if self.word().is_none() {
+            self.periods.push(Period { first, last: None, failure });
+        }
+    }
+
+    /// The word as it was after a step, unless a wait has returned its error.
+    fn word_at(&self, serial: u64) -> Option<&Arc<Failure>> {
+        let covers = |it: &&Period| it.first <= serial && it.last.is_none_or(|last| serial <= last);
+        let covering = self.periods.iter().find(covers).map(|it| &it.failure);
+        covering.filter(|it| !it.is_fetched.load(Ordering::Relaxed))
+    }
+
+    fn failed(&mut self, serial: u64, failure: Arc<Failure>) {
+        if self.failures.len() >= MOST_FAILURES {
+            self.failures.pop_first();
+        }
+        self.failures.insert(serial, failure);
+    }
+}
+
+/// The streams of a device. Nothing runs before somebody waits, unless very much is queued; then a seeded scheduler
+/// picks the streams whose turn it is.
+pub struct Queue {
+    state: Mutex<State>,
+    /// Held by the thread that runs work.
+    running: Mutex<()>,
+}
+
+struct State {
+    streams: Vec<StreamState>,
+    /// The amount of work on all of them.
+    work: usize,
+    /// The state of the scheduler.
+    random: u64,
+}
+
+impl State {
+    fn stream(&mut self, stream: Stream) -> &mut StreamState {
+        &mut self.streams[stream.0 as usize]
+    }
+
+    /// Whether the first work of a stream may run.
+    fn is_ready(&self, at: usize) -> bool {
+        match self.streams[at].work.front() {
+            Some(Queued { work: Work::Await { fence, .. }, .. }) => self.has_ended(*fence),
+            Some(_) => true,
+            None => false,
+        }
+    }
+
+    fn has_ended(&self, fence: Fence) -> bool {
+        self.streams[fence.stream.0 as usize].ended >= fence.serial
+    }
+
+    /// The failure that lets work that depends on a fence fail.
+    fn failure_at(&self, fence: Fence) -> Option<&Arc<Failure>> {
+        let stream = &self.streams[fence.stream.0 as usize];
+        stream.word_at(fence.serial).or_else(|| stream.failures.get(&fence.serial))
+    }
+
+    /// A stream whose first work may run.
+    fn pick(&mut self) -> Option<usize> {
+        let ready: Vec<usize> = (0..self.streams.len()).filter(|&it| self.is_ready(it)).collect();
+        // SplitMix64.
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.random;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^= bits >> 31;
+        ready.get(bits as usize % ready.len().max(1)).copied()
+    }
+
+    /// An error that no wait has returned, of one of these streams, or of any.
+    fn unfetched(&self, told: Option<&[Stream]>) -> Option<Arc<Failure>> {
+        let is_told = |at: usize| told.is_none_or(|it| it.contains(&Stream(at as u32)));
+        let unfetched = |it: &&Arc<Failure>| !it.is_fetched.load(Ordering::Relaxed);
+        let mut words = self.streams.iter().enumerate().filter(|it| is_told(it.0)).filter_map(|it| it.1.word());
+        words.find(unfetched).cloned()
+    }
+}
+
+impl Queue {
+    /// No streams, and a scheduler with this seed.
+    pub fn new(seed: u64) -> Self {
+        Self { state: Mutex::new(State { streams: Vec::new(), work: 0, random: seed }), running: Mutex::new(()) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Restarts the scheduler with this seed.
+    pub fn set_seed(&self, seed: u64) {
+        self.state().random = seed;
+    }
+
+    /// See [`Streams::lend`](ms_core::tensor::Streams::lend).
+    pub fn lend(&self, kind: StreamKind) -> Stream {
+        let mut state = self.state();
+        let is_idle = |it: &StreamState| it.kind == kind && !it.is_lent && it.work.is_empty() && it.word().is_none();
+        let at = state.streams.iter().position(is_idle).unwrap_or_else(|| {
+            state.streams.push(StreamState::new(kind));
+            state.streams.len() - 1
+        });
+        state.streams[at].is_lent = true;
+        Stream(at as u32)
+    }
+
+    /// See [`Streams::give_back`](ms_core::tensor::Streams::give_back).
+    pub fn give_back(&self, stream: Stream) {
+        self.state().stream(stream).is_lent = false;
+        self.set_origin(stream, None);
+    }
+
+    /// See [`Streams::set_origin`](ms_core::tensor::Streams::set_origin).
+    pub fn set_origin(&self, stream: Stream, origin: Option<Arc<dyn Origin>>) {
+        let old = std::mem::replace(&mut self.state().stream(stream).origin, origin);
+        // Outside of the lock: it may be what keeps memory of the device.
+        drop(old);
+    }
+
+    /// See [`Streams::fence`](ms_core::tensor::Streams::fence).
+    pub fn fence(&self, stream: Stream) -> Fence {
+        Fence { stream, serial: self.state().stream(stream).put }
+    }
+
+    /// Puts work on a stream.
+    pub fn put(&self, stream: Stream, work: Work, simulation: &Simulation) {
+        let mut state = self.state();
+        if let Work::Await { fence, depends } = work
+            && state.has_ended(fence)
+            && !(depends && state.failure_at(fence).is_some())
+        {
+            return;
+        }
+        let to = state.stream(stream);
+        to.put += 1;
+        let origin = to.origin.clone();
+        to.work.push_back(Queued { work, origin });
+        state.work += 1;
+        let much = state.work > MOST_WORK;
+        drop(state);
+        if much {
+            self.advance_while(simulation, |it| it.work > MOST_WORK / 2);
+        }
+    }
+
+    /// See [`Streams::check`](ms_core::tensor::Streams::check).
+    pub fn check(&self, fence: Fence) -> Result<()> {
+        let state = self.state();
+        let failure = state.streams[fence.stream.0 as usize].failures.get(&fence.serial);
+        match failure.filter(|it| it.is_fetched.load(Ordering::Relaxed)) {
+            Some(failure) => Err(failure.error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// See [`Streams::wait`](ms_core::tensor::Streams::wait).
+    pub fn wait(&self, fence: Fence, simulation: &Simulation) -> Result<()> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        self.run_while(&running, simulation, |it| !it.has_ended(fence));
+        let failure = self.state().failure_at(fence).cloned();
+        failure.map_or(Ok(()), |it| Err(self.fetch(&running, simulation, &it)))
+    }
+
+    /// See [`Streams::synchronize`](ms_core::tensor::Streams::synchronize).
+    pub fn synchronize(&self, told: Option<&[Stream]>, simulation: &Simulation) -> Result<()> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        self.run_while(&running, simulation, |_| true);
+        let failure = self.state().unfetched(told);
+        failure.map_or(Ok(()), |it| Err(self.fetch(&running, simulation, &it)))
+    }
+
+    /// Runs all work, whether or not it fails.
+    pub fn finish(&self, simulation: &Simulation) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        self.run_while(&running, simulation, |_| true);
+    }
+
+    /// Runs all work, unless a thread runs work.
+    pub fn advance(&self, simulation: &Simulation) {
+        self.advance_while(simulation, |_| true);
+    }
+
+    fn advance_while(&self, simulation: &Simulation, goes_on: impl Fn(&State) -> bool) {
+        let running = match self.running.try_lock() {
+            Ok(running) => running,
+            Err(TryLockError::Poisoned(it)) => it.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        self.run_while(&running, simulation, goes_on);
+    }
+
+    /// Runs the work that is queued behind a failure, without effect, and clears the words that it set; its error.
+    fn fetch(&self, running: &MutexGuard<'_, ()>, simulation: &Simulation, failure: &Arc<Failure>) -> Error {
+        self.run_while(running, simulation, |_| true);
+        let mut state = self.state();
+        failure.is_fetched.store(true, Ordering::Relaxed);
+        for stream in &mut state.streams {
+            let ended = stream.ended;
+            if let Some(period) = stream.periods.last_mut()
+                && period.last.is_none()
+                && Arc::ptr_eq(&period.failure, failure)
+            {
+                period.last = Some(ended);
+            }
+            stream.periods.retain(|it| it.last.is_none() || !it.failure.is_fetched.load(Ordering::Relaxed));
+        }
+        failure.error.clone()
+    }
+
+    /// Runs work while there is any and `goes_on`.
+    fn run_while(&self, _running: &MutexGuard<'_, ()>, simulation: &Simulation, goes_on: impl Fn(&State) -> bool) {
+        loop {
+            let mut state = self.state();
+            if !goes_on(&state) {
+                return;
+            }
+            let Some(at) = state.pick() else {
+                assert_eq!(state.work, 0, "a stream awaits work that nobody has queued");
+                return;
+            };
+            let stream = &mut state.streams[at];
+            let serial = stream.ended + 1;
+            let Queued { work, origin } = stream.work.pop_front().expect("the stream has work");
+            let word = stream.word().cloned();
+            let merged = match work {
+                Work::Await { fence, depends: true } => state.failure_at(fence).cloned(),
+                _ => None,
+            };
+            drop(state);
+            // Other threads may queue work meanwhile.
+            let (ended, failure) = run(work, word.as_ref(), simulation);
+            let failure = failure.map(|error| {
+                let error = match &origin {
+                    Some(origin) => origin.explain(error),
+                    None => error,
+                };
+                Arc::new(Failure { error, is_fetched: AtomicBool::new(false) })
+            });
+            let mut state = self.state();
+            state.work -= 1;
+            let stream = &mut state.streams[at];
+            stream.ended = serial;
+            match ended {
+                Ended::NotRun => stream.failed(serial, word.expect("the word was set")),
+                Ended::Run | Ended::Panicked(_) => {}
+            }
+            if let Some(failure) = &failure {
+                stream.failed(serial, failure.clone());
+            }
+            if let Some(failure) = failure.or(merged) {
+                stream.set_word(serial, failure);
+            }
+            drop(state);
+            // As in `set_origin`.
+            drop(origin);
+            if let Ended::Panicked(payload) = ended {
+                resume_unwind(payload);
+            }
+        }
+    }
+}
+
+/// How work ended.
+enum Ended {
+    Run,
+    /// The word of its stream was set.
+    NotRun,
+    Panicked(Box<dyn std::any::Any + Send>),
+}
+
+/// Runs work on a stream with this word; its error.
+fn run(work: Work, word: Option<&Arc<Failure>>, simulation: &Simulation) -> (Ended, Option<Error>) {
+    let run = || match (work, word) {
+        (Work::Step(_), Some(_)) => (Ended::NotRun, None),
+        (Work::Step(step), None) => (Ended::Run, simulation.step().and_then(|()| step()).err()),
+        (Work::Free(free), _) => {
+            free();
+            (Ended::Run, None)
+        }
+        (Work::Restore(restore), Some(_)) => {
+            restore();
+            (Ended::Run, None)
+        }
+        (Work::Restore(_), None) | (Work::Await { .. }, _) => (Ended::Run, None),
+    };
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|payload| (Ended::Panicked(payload), None))
+}

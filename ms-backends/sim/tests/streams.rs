@@ -1,0 +1,296 @@
+//! Work on a simulated device is queued: nothing runs before a wait, then in any order that fences allow, and errors
+//! come with the wait.
+
+use ms_core::tensor::{Device, Memory, MemorySpace, Storage, Stream, StreamKind};
+use ms_core::{Code, Result, Tensor, catch, exec, ops, tensor};
+use ms_sim::{SimBackend, Simulation};
+use std::mem::MaybeUninit;
+use std::process::Command;
+use std::ptr::NonNull;
+
+fn sim(id: u16) -> Device {
+    format!("sim:{id}").parse().expect("a name")
+}
+
+/// The memory of a device, which only the calling test uses, and its counters.
+fn device(id: u16) -> (&'static dyn Memory, &'static Simulation) {
+    let MemorySpace::Device(memory) = exec::backend(sim(id)).expect("it exists").memory() else {
+        panic!("a simulated device has memory of its own")
+    };
+    (memory, SimBackend::simulation(id).expect("it exists"))
+}
+
+/// A test holds its device: work of others would be counted.
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    LOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Blocks of one byte each, whose work is put on streams by hand.
+struct Bytes(&'static dyn Memory, Vec<NonNull<u8>>);
+
+impl Bytes {
+    fn new(memory: &'static dyn Memory, count: usize) -> Self {
+        Self(memory, (0..count).map(|_| memory.allocate(1).expect("there is memory")).collect())
+    }
+
+    fn fill(&self, stream: Stream, at: usize, value: u8) {
+        // SAFETY: the block has a byte; the order of accesses is what is tested.
+        unsafe { self.0.fill(stream, self.1[at].as_ptr(), 1, value) }.expect("no call fails");
+    }
+
+    fn copy(&self, stream: Stream, from: usize, to: usize) {
+        // SAFETY: as above.
+        unsafe { self.0.copy(stream, self.1[from].as_ptr(), self.1[to].as_ptr(), 1) }.expect("no call fails");
+    }
+
+    fn read(&self, stream: Stream, at: usize) -> Result<u8> {
+        let mut out = [MaybeUninit::new(0)];
+        // SAFETY: as above.
+        unsafe { self.0.copy_to_host(stream, self.1[at].as_ptr(), &mut out)? };
+        // SAFETY: it was initialised.
+        Ok(unsafe { out[0].assume_init() })
+    }
+
+    fn free(self, stream: Stream) {
+        // SAFETY: each is freed once, and used by no later work.
+        self.1.iter().for_each(|it| unsafe { self.0.free(stream, *it, 1) });
+    }
+}
+
+#[test]
+fn nothing_runs_before_a_wait() {
+    let _alone = alone();
+    let (_, simulation) = device(0);
+    let before = simulation.counts();
+    let x = tensor![1., 2., 3.].to(sim(0));
+    let sum = &x + &x;
+    let all = ops::cumsum(&sum, 0);
+    drop((x, sum));
+    let queued = simulation.counts();
+    assert_eq!((queued.steps, queued.waits), (before.steps, before.waits));
+    assert_eq!(queued.runs - before.runs, 2);
+    assert_eq!(queued.live_blocks - before.live_blocks, 1, "what is dropped is given up");
+    assert_eq!(all.to_vec::<f32>(), [2., 6., 12.]);
+    let read = simulation.counts();
+    assert_eq!((read.steps - before.steps, read.waits - before.waits), (4, 1));
+    // Sources of copies are read at once.
+    let mut source = vec![1f32, 2.];
+    let there = Tensor::from_slice([2], &source).to(sim(0));
+    source.fill(9.0);
+    assert_eq!(there.to_vec::<f32>(), [1., 2.]);
+}
+
+/// Two streams of which one writes what the other reads: with the wait every schedule is right, without it some are
+/// wrong.
+#[test]
+fn a_missing_wait_is_found() {
+    let _alone = alone();
+    let (memory, _) = device(1);
+    let [writer, reader] = [StreamKind::Compute, StreamKind::Copy].map(|it| memory.lend(it));
+    let run = |seed: u64, waits: bool| {
+        SimBackend::set_schedule(1, seed).expect("it exists");
+        let bytes = Bytes::new(memory, 2);
+        bytes.fill(writer, 0, 7);
+        if waits {
+            memory.depend_on(reader, memory.fence(writer));
+        }
+        bytes.copy(reader, 0, 1);
+        let got = bytes.read(reader, 1).expect("nothing fails");
+        memory.order_after(writer, memory.fence(reader));
+        bytes.free(writer);
+        memory.synchronize(None).expect("nothing fails");
+        got
+    };
+    assert!((0..100).all(|seed| run(seed, true) == 7));
+    let wrong = (0..100).filter(|&seed| run(seed, false) != 7).count();
+    assert!(wrong > 20, "{wrong} of 100 schedules show it");
+    let repeated: Vec<Vec<u8>> = (0..2).map(|_| (0..100).map(|seed| run(seed, false)).collect()).collect();
+    assert_eq!(repeated[0], repeated[1], "a seed repeats its schedule");
+    [writer, reader].iter().for_each(|&it| memory.give_back(it));
+}
+
+/// A failure poisons what is behind it on its stream, and on streams that depend on it, until a wait has told.
+#[test]
+fn failures_spread_until_they_are_told() {
+    let _alone = alone();
+    let (memory, simulation) = device(1);
+    let [a, b, apart] = [StreamKind::Compute; 3].map(|it| memory.lend(it));
+    for seed in 0..20 {
+        SimBackend::set_schedule(1, seed).expect("it exists");
+        let bytes = Bytes::new(memory, 5);
+        (0..5).for_each(|at| bytes.fill(a, at, 1));
+        memory.wait(memory.fence(a)).expect("nothing fails");
+        simulation.fail_step(1);
+        bytes.fill(a, 0, 2);
+        let failed = memory.fence(a);
+        bytes.fill(a, 1, 2);
+        memory.depend_on(b, memory.fence(a));
+        bytes.fill(b, 2, 2);
+        memory.order_after(apart, memory.fence(a));
+        bytes.fill(apart, 3, 2);
+        // Nothing is told, and nothing is restored, where the failure does not reach.
+        assert_eq!(bytes.read(apart, 3).expect("it does not depend on it"), 2);
+        assert_eq!(memory.check(failed).ok(), Some(()), "no wait has told yet");
+        let told = bytes.read(b, 2).expect_err("it depends on it");
+        assert_eq!(told.code(), Code::Backend);
+        // From then on everything works, and steps that had no effect are known.
+        assert!(memory.check(failed).is_err());
+        for (at, want) in [(0, 1), (1, 1), (2, 1), (3, 2)] {
+            assert_eq!(bytes.read(if at == 3 { apart } else { a }, at).expect("it was told"), want, "byte {at}");
+        }
+        memory.synchronize(None).expect("it was told");
+        simulation.fail_step(0);
+        bytes.free(a);
+    }
+    [a, b, apart].iter().for_each(|&it| memory.give_back(it));
+}
+
+/// Values that are to be kept are restored at once, whatever their order, if anything before them fails.
+#[test]
+fn values_are_restored() {
+    use ms_core::tensor::Restored;
+    let _alone = alone();
+    let (memory, simulation) = device(1);
+    let stream = memory.lend(StreamKind::Compute);
+    for fails in [false, true] {
+        let bytes = Bytes::new(memory, 3);
+        (0..3).for_each(|at| bytes.fill(stream, at, at as u8));
+        memory.wait(memory.fence(stream)).expect("nothing fails");
+        simulation.fail_step(u64::from(fails));
+        // 1 takes the memory of 0, which takes that of 2.
+        bytes.fill(stream, 2, 20);
+        bytes.fill(stream, 0, 10);
+        let restored =
+            |old: usize, new: usize| Restored { old: bytes.1[old].as_ptr(), new: bytes.1[new].as_ptr(), bytes: 1 };
+        // SAFETY: the blocks have a byte each, and nothing else uses them.
+        unsafe { memory.restore(stream, &[restored(0, 2), restored(1, 0)]) };
+        let kept = memory.fence(stream);
+        if fails {
+            assert!(memory.wait(kept).is_err());
+        }
+        assert_eq!(memory.check(kept).ok(), Some(()), "there is a value in any case");
+        let want = if fails { [1, 1, 0] } else { [10, 1, 20] };
+        assert_eq!([0, 1, 2].map(|at| bytes.read(stream, at).expect("it was told")), want);
+        simulation.fail_step(0);
+        bytes.free(stream);
+    }
+    memory.give_back(stream);
+}
+
+/// The error of an op that fails when it runs has its name, operands and line, wherever the wait is.
+#[test]
+fn errors_that_come_later_are_those_of_the_op() {
+    let _alone = alone();
+    let (_, simulation) = device(2);
+    let before = simulation.counts();
+    let x = tensor![1., 2., 3.].to(sim(2));
+    let good = &x * 2.0;
+    let scattered = ops::scatter(&x, tensor![7i64].to(sim(2)), tensor![0.0].to(sim(2)), 0);
+    let line = line!() - 1;
+    let behind = &scattered + &x;
+    let told = |tensor: &Tensor| tensor.try_to_vec::<f32>().expect_err("it depends on what failed");
+    assert_eq!(good.to_vec::<f32>(), [2., 4., 6.], "it came before");
+    let error = told(&behind);
+    let said = error.to_string();
+    assert_eq!(error.code(), Code::OutOfRange, "{said}");
+    for part in ["`scatter`", "f32[3]", &format!("{}:{line}:", file!())] {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+    // It was told; what has no value is still an error.
+    assert_eq!((&x + &x).to_vec::<f32>(), [2., 4., 6.]);
+    assert_eq!(told(&scattered).code(), Code::OutOfRange);
+    assert_eq!(catch(|| &behind * 2.0).expect_err("there is nothing to read").code(), Code::OutOfRange);
+    ms_core::synchronize().expect("it was told");
+    drop((x, good, scattered, behind));
+    assert_eq!(simulation.counts().live_blocks, before.live_blocks);
+    // A wait for everything tells, too.
+    let x = tensor![1., 2.].to(sim(2));
+    simulation.fail_step(2);
+    let _sum = &x + &x;
+    let error = ms_core::synchronize().expect_err("a step fails");
+    assert!(error.to_string().contains("`add`") && error.code() == Code::Backend, "{error}");
+    simulation.fail_step(0);
+}
+
+/// Every thread has streams of its own, and what one made another one uses and drops.
+#[test]
+fn threads_use_what_others_made() {
+    let _alone = alone();
+    for seed in 0..50 {
+        SimBackend::set_schedule(3, seed).expect("it exists");
+        let x = tensor![1., 2., 3.].to(sim(3));
+        let doubled: Vec<Tensor> = std::thread::scope(|scope| {
+            let started = [2.0, 3.0, 4.0].map(|by| {
+                let x = x.clone();
+                scope.spawn(move || &(&x + &x) * by)
+            });
+            started.into_iter().map(|it| it.join().expect("it works")).collect()
+        });
+        let sum = doubled.iter().fold(x * 0.0, |sum, it| sum + it);
+        drop(doubled);
+        assert_eq!(sum.to_vec::<f32>(), [18., 36., 54.], "schedule {seed}");
+    }
+}
+
+/// Memory that is given up is free when its work has ended, at the latest when it is needed.
+#[test]
+fn memory_that_is_given_up_is_used_again() {
+    let _alone = alone();
+    let (memory, simulation) = device(3);
+    let before = simulation.counts();
+    for _ in 0..20 {
+        let space = MemorySpace::Device(memory);
+        drop(Storage::uninit_in(space, 1 << 30).expect("there is room for it"));
+    }
+    assert_eq!(simulation.counts().live_bytes, before.live_bytes);
+    let steps = simulation.counts().steps;
+    let mut x = tensor![1.].to(sim(3));
+    for _ in 0..5000 {
+        x = &x + 1.0;
+    }
+    assert!(simulation.counts().steps > steps + 3000, "a long queue is run meanwhile");
+    assert_eq!(x.item::<f32>(), 5001.0);
+}
+
+/// What a child process prints on standard error.
+fn child(name: &str, variables: &[(&str, &str)]) -> String {
+    let program = std::env::current_exe().expect("a test has a path");
+    let mut command = Command::new(program);
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env("MS_TEST_STREAMS_CHILD", "1");
+    command.envs(variables.iter().copied());
+    let output = command.output().expect("a test runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8(output.stderr).expect("text")
+}
+
+fn is_child() -> bool {
+    std::env::var_os("MS_TEST_STREAMS_CHILD").is_some()
+}
+
+fn refused(there: Device) -> Tensor {
+    ops::scatter(tensor![1.].to(there), tensor![7i64].to(there), tensor![0.0].to(there), 0)
+}
+
+#[test]
+fn errors_that_nobody_fetched_are_warned_of_at_exit() {
+    if is_child() {
+        let _forgotten = refused(sim(0));
+        return;
+    }
+    let said = child("errors_that_nobody_fetched_are_warned_of_at_exit", &[]);
+    for part in ["warning[MS102]", "`scatter`", "streams.rs", "for which nobody waited"] {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+}
+
+#[test]
+fn every_step_is_waited_for_on_demand() {
+    if is_child() {
+        let error = catch(|| refused(sim(0))).expect_err("it comes at once");
+        assert_eq!(error.code(), Code::OutOfRange);
+        return;
+    }
+    let said = child("every_step_is_waited_for_on_demand", &[("MS_DEVICE_SYNC", "1")]);
+    assert!(!said.contains("warning"), "{said}");
+}
