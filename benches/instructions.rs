@@ -30,8 +30,8 @@ fn main() {
     let (x, y) = (Tensor::from_slice([1], &[1.0f32]), Tensor::from_slice([1], &[2.0f32]));
     let net = Mlp::new();
     let optimizer = Adam::new(1e-3);
-    let batch: Batch = (random::uniform([64, 64], 0.0, 1.0), random::randint([64], 0, 10));
-    let loss = |net: &Mlp, (x, y): &Batch| ops::cross_entropy(net.call(x), y);
+    let batch = (random::uniform([64, 64], 0.0, 1.0), random::randint([64], 0, 10));
+    let loss = |net: &Mlp, (x, y): &(Tensor, Tensor)| ops::cross_entropy(net.call(x), y);
     match program.as_str() {
         "eager" => measure(calls, || drop(black_box(ops::add(&x, &y)))),
         "eager_number" => measure(calls, || drop(black_box(ops::mul(&x, 0.5)))),

@@ -183,8 +183,8 @@ fn main() {
     println!("vmap of hswish, 100 x 2   first {:>10.1?}   later  {later:>10.1?}   (made anew {remade:.1?})", first[0]);
     println!("the same row by row       first {:>10.1?}   later  {rows:>10.1?}", first[1]);
 
-    let batch: Batch = (random::uniform([64, 64], 0.0, 1.0), random::randint([64], 0, 10));
-    let loss = |net: &Mlp, (x, y): &Batch| ops::cross_entropy(net.call(x), y);
+    let batch = (random::uniform([64, 64], 0.0, 1.0), random::randint([64], 0, 10));
+    let loss = |net: &Mlp, (x, y): &(Tensor, Tensor)| ops::cross_entropy(net.call(x), y);
     let (a, b) = ((Mlp::new(), Adam::new(1e-3)), (Mlp::new(), Adam::new(1e-3)));
     let [eager, compiled] = medians(
         50,

@@ -55,11 +55,17 @@ impl ConvNet {
 }
 
 /// 64 pixels from 0 to 1 per image, and its class.
-fn digits() -> ms::Result<Dataset> {
-    let table = read_csv(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/digits.csv"))?;
-    let (pixels, classes) = (table.i((.., 0..64)), table.i((.., 64)));
-    Ok(Dataset::new(pixels / 16.0, classes.cast(DType::I64)))
+fn digits() -> ms::Result<(Digits, Digits)> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/digits.csv");
+    let table = read_csv(path, &CsvOptions::new().header(false))?.matrix()?;
+    let (pixels, classes) = (table.i((.., 0..64)) / 16.0, table.i((.., 64)).cast(DType::I64));
+    let cut = |x: &Tensor| (x.i(0..TRAIN), x.i(TRAIN..));
+    let (x, y) = (cut(&pixels), cut(&classes));
+    Ok(((x.0, y.0), (x.1, y.1)))
 }
+
+/// Images and their classes.
+type Digits = (Tensor, Tensor);
 
 /// Time of a training run: the first step, which compiles, and the median of the others.
 struct Timing {
@@ -67,16 +73,17 @@ struct Timing {
     median: Duration,
 }
 
-fn train<N: Cell + Layer>(name: &str, net: &N, data: &(Dataset, Dataset), compiled: bool) -> Timing {
+fn train<N: Cell + Layer>(name: &str, net: &N, data: &(Digits, Digits), compiled: bool) -> ms::Result<Timing> {
     let (train, test) = data;
     let opt = Adam::new(1e-3);
+    let loader = DataLoader::new(TensorDataset::new(train.clone()).shuffle().batch(BATCH));
     let mut times = Vec::new();
     for epoch in 1..=EPOCHS {
         let mut mean = Mean::default();
-        let batches = train.shuffled_batches(BATCH);
-        let mut bar = Progress::new(format!("{name} epoch {epoch:2}"), batches.len());
-        for batch in batches {
-            let loss = |net: &N, (x, y): &Batch| ops::cross_entropy(net.forward(x), y);
+        let mut bar = Progress::new(format!("{name} epoch {epoch:2}"), loader.len());
+        for batch in &loader {
+            let batch = batch?;
+            let loss = |net: &N, (x, y): &Digits| ops::cross_entropy(net.forward(x), y);
             let start = Instant::now();
             let loss = if compiled { opt.step(net, &batch, loss) } else { opt.step_eagerly(net, &batch, loss) };
             times.push(start.elapsed());
@@ -84,33 +91,33 @@ fn train<N: Cell + Layer>(name: &str, net: &N, data: &(Dataset, Dataset), compil
             bar.step(format!("loss {:.4}", mean.get()));
         }
         bar.clear();
-        let accuracy: f32 = accuracy(&net.forward(test.inputs()), test.targets()).item();
+        let accuracy: f32 = accuracy(&net.forward(&test.0), &test.1).item();
         println!("{name} epoch {epoch:2}  loss {:.4}  test accuracy {:5.1} %", mean.get(), 100.0 * accuracy);
     }
     let first = times.remove(0);
     times.sort();
-    Timing { first, median: times[times.len() / 2] }
+    Ok(Timing { first, median: times[times.len() / 2] })
 }
 
 /// Saves the network, loads it into a new one, and checks that both predict the same.
-fn round_trip<N: Cell + Layer>(name: &str, net: &N, fresh: &N, test: &Dataset) -> ms::Result<()> {
+fn round_trip<N: Cell + Layer>(name: &str, net: &N, fresh: &N, test: &Digits) -> ms::Result<()> {
     let path = std::env::temp_dir().join(format!("ms-digits-{name}-{}.safetensors", std::process::id()));
     ms::save_checkpoint(&path, net)?;
     ms::load_checkpoint(&path, fresh)?;
-    let same = net.forward(test.inputs()).to_vec::<f32>() == fresh.forward(test.inputs()).to_vec::<f32>();
+    let same = net.forward(&test.0).to_vec::<f32>() == fresh.forward(&test.0).to_vec::<f32>();
     assert!(same, "the loaded network answers as the saved one");
     println!("{name}: saved to and loaded from {}", path.display());
     std::fs::remove_file(&path).map_err(|error| Error::new(ms::Code::Io, error.to_string()))
 }
 
-fn compare<N: Cell + Layer>(name: &str, make: fn() -> N, data: &(Dataset, Dataset)) -> ms::Result<()> {
-    let run = |compiled: bool| {
+fn compare<N: Cell + Layer>(name: &str, make: fn() -> N, data: &(Digits, Digits)) -> ms::Result<()> {
+    let run = |compiled: bool| -> ms::Result<_> {
         ms::random::set_seed(1);
         let label = format!("{name} {}", if compiled { "compiled" } else { "eager   " });
         let net = make();
-        (train(&label, &net, data, compiled), net)
+        Ok((train(&label, &net, data, compiled)?, net))
     };
-    let ((eager, _), (compiled, net)) = (run(false), run(true));
+    let ((eager, _), (compiled, net)) = (run(false)?, run(true)?);
     round_trip(name, &net, &make(), &data.1)?;
     println!(
         "{name}: compiled in {:.1?}; a step takes {:.1?} eagerly and {:.1?} compiled: {:.2} times faster\n",
@@ -123,8 +130,8 @@ fn compare<N: Cell + Layer>(name: &str, make: fn() -> N, data: &(Dataset, Datase
 }
 
 fn main() -> ms::Result<()> {
-    let data = digits()?.split(TRAIN);
-    println!("{} training and {} test images\n", data.0.len(), data.1.len());
+    let data = digits()?;
+    println!("{} training and {} test images\n", data.0.1.numel(), data.1.1.numel());
     compare("MLP", Mlp::new, &data)?;
     compare("ConvNet", ConvNet::new, &data)
 }

@@ -11,33 +11,33 @@ const STEPS: u64 = 800;
 const SAVES: u64 = 200;
 
 /// Points and their classes: inside or outside of a ring.
-fn points() -> Dataset {
+fn points() -> TensorDataset<(Tensor, Tensor)> {
     let x = random::uniform([512, 2], -1.0, 1.0);
     let radius = x.square().sum(-1, false).sqrt();
     let inside = ops::logical_and(radius.gt(0.4), radius.lt(0.8));
-    Dataset::new(x, inside.cast(DType::I64))
+    TensorDataset::new((x, inside.cast(DType::I64)))
 }
 
-fn loss(net: &nn::Sequential, (x, y): &Batch) -> (Tensor, Tensor) {
+fn loss(net: &nn::Sequential, (x, y): &(Tensor, Tensor)) -> (Tensor, Tensor) {
     let logits = net.call(x);
     (ops::cross_entropy(&logits, y), accuracy(&logits, y))
 }
 
 /// Trains up to a step, from the checkpoint if there is one; returns the last loss and accuracy.
-fn train(data: &Dataset, path: &Path, until: u64) -> Result<(f32, f32)> {
+fn train(data: &TensorDataset<(Tensor, Tensor)>, path: &Path, until: u64) -> Result<(f32, f32)> {
     let net = nn::sequential![nn::Dense::new(2, 32), nn::Relu, nn::Dense::new(32, 32), nn::Relu, nn::Dense::new(32, 2)];
     let biases: Vec<Parameter> = net.parameters().into_iter().filter(|it| it.load().shape().len() == 1).collect();
     let opt = Adam::new(1e-2).decoupled_weight_decay(1e-3).without_decay_of(&biases).clip_by_global_norm(1.0);
     let opt = opt.schedule(WarmUp::new(20).then(CosineDecay::new(STEPS - 20))).average(0.95);
-    let (sampler, step) = (data.sampler(64), Counter::new(0));
+    let (loader, step) = (DataLoader::new(data.clone().shuffle().batch(64)), Counter::new(0));
 
-    let state = (&net, &opt, &sampler, &step);
+    let state = (&net, &opt, &loader, &step);
     if path.exists() {
         load_checkpoint(path, state)?;
         println!("goes on from step {}", step.get());
     }
     while step.get() < until {
-        let batch = sampler.draw(data);
+        let batch = loader.draw()?;
         let (loss, accuracy) = opt.step_with_aux(&net, &batch, loss);
         step.add(1);
         if step.get() % SAVES == 0 {
@@ -45,14 +45,14 @@ fn train(data: &Dataset, path: &Path, until: u64) -> Result<(f32, f32)> {
             println!(
                 "step {:3}, epoch {:2}: loss {:.4}, accuracy {:5.1} %, learning rate {rate:.5}",
                 step.get(),
-                sampler.epoch(),
+                loader.epoch(),
                 loss.item::<f32>(),
                 100.0 * accuracy.item::<f32>(),
             );
             save_checkpoint(path, state)?;
         }
     }
-    let whole = (data.inputs().clone(), data.targets().clone());
+    let whole = DataLoader::new(data.clone().batch(data.len())).draw()?;
     let (loss, accuracy) = opt.with_averages(&net, || loss(&net, &whole));
     Ok((loss.item(), accuracy.item()))
 }

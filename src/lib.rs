@@ -52,6 +52,8 @@ use ms_cpu as _;
 mod pages {
     #[doc = include_str!("../README.md")]
     mod readme {}
+    #[doc = include_str!("../docs/data.md")]
+    mod data {}
     #[doc = include_str!("../docs/effects.md")]
     mod effects {}
     #[doc = include_str!("../docs/layers.md")]

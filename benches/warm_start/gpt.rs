@@ -79,7 +79,7 @@ impl Gpt {
 pub struct Training {
     net: Gpt,
     optimizer: Adam,
-    batch: Batch,
+    batch: (Tensor, Tensor),
 }
 
 impl Training {
@@ -92,7 +92,7 @@ impl Training {
 
     /// Runs one step; returns the loss.
     pub fn step(&self) -> f32 {
-        let loss = |net: &Gpt, (x, y): &Batch| ops::cross_entropy(net.call(x), y);
+        let loss = |net: &Gpt, (x, y): &(Tensor, Tensor)| ops::cross_entropy(net.call(x), y);
         self.optimizer.step(&self.net, &self.batch, loss).item()
     }
 }

@@ -1,38 +1,343 @@
-//! Tables of numbers.
+//! Tables: comma-separated values, as in RFC 4180.
 
-use ms_core::{Code, Error, Result, Tensor};
+use super::file::{read, refuse};
+use ms_core::error::in_op;
+use ms_core::tensor::{Array, Element, push};
+use ms_core::{Code, DType, Error, Result, Tensor, ops};
+use std::borrow::Cow;
 use std::path::Path;
+use std::str::FromStr;
 
-/// The numbers of a comma-separated file without a header, as f32 `[lines, columns]`.
+/// How a table is read by [`read_csv`].
+///
+/// ```
+/// use ms::data::{CsvOptions, read_csv};
+/// use ms::prelude::*;
+/// # let path = std::env::temp_dir().join(format!("ms doc csv {}", std::process::id()));
+/// std::fs::write(&path, "x,y,name\n0.5,1,\"a, b\"\n-2,3,c\n").expect("the folder is writable");
+/// let table = read_csv(&path, &CsvOptions::new().column("y", DType::I64).text("name"))?;
+/// assert_eq!(table.names(), ["x", "y", "name"]);
+/// assert_eq!(table.column("x")?.to_vec::<f32>(), [0.5, -2.0]);
+/// assert_eq!(table.column("y")?.to_vec::<i64>(), [1, 3]);
+/// assert_eq!(table.text("name")?, ["a, b", "c"]);
+/// # std::fs::remove_file(&path).expect("it was written");
+/// # Ok::<(), ms::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct CsvOptions {
+    delimiter: char,
+    header: bool,
+    dtype: DType,
+    types: Vec<(String, ColumnType)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ColumnType {
+    Number(DType),
+    Text,
+}
+
+impl Default for CsvOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl CsvOptions {
+    /// Fields with commas between them, a first line with the names of the columns, f32 numbers.
+    pub fn new() -> Self {
+        Self { delimiter: ',', header: true, dtype: DType::F32, types: Vec::new() }
+    }
+
+    /// Sets the character between fields.
+    pub fn delimiter(self, delimiter: char) -> Self {
+        Self { delimiter, ..self }
+    }
+
+    /// Sets whether the first line has the names of the columns. If not, they are numbered: `0`, `1`.
+    pub fn header(self, header: bool) -> Self {
+        Self { header, ..self }
+    }
+
+    /// Sets the dtype of all columns that have no type of their own.
+    pub fn dtype(self, dtype: DType) -> Self {
+        Self { dtype, ..self }
+    }
+
+    /// Sets the dtype of a column.
+    pub fn column(mut self, name: impl Into<String>, dtype: DType) -> Self {
+        self.types.push((name.into(), ColumnType::Number(dtype)));
+        self
+    }
+
+    /// Sets that a column is text.
+    pub fn text(mut self, name: impl Into<String>) -> Self {
+        self.types.push((name.into(), ColumnType::Text));
+        self
+    }
+
+    fn type_of(&self, name: &str) -> ColumnType {
+        let own = self.types.iter().rev().find(|it| it.0 == name);
+        own.map_or(ColumnType::Number(self.dtype), |it| it.1)
+    }
+}
+
+/// Columns of equal length, with names.
+#[derive(Clone, Debug)]
+pub struct Table {
+    names: Vec<String>,
+    columns: Vec<Column>,
+    rows: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Column {
+    Numbers(Tensor),
+    Text(Vec<String>),
+}
+
+impl Table {
+    /// The names of the columns, in the order of the file.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    fn get(&self, name: &str) -> Result<&Column> {
+        let at = self.names.iter().position(|it| it == name).ok_or_else(|| {
+            let message = format!("there is no column `{name}` among `{}`", self.names.join("`, `"));
+            Error::new(Code::Argument, message).with_op("Table")
+        })?;
+        Ok(&self.columns[at])
+    }
+
+    /// A column of numbers: `[rows]`.
+    ///
+    /// # Errors
+    /// [`Code::Argument`] when there is no such column, or when it is text.
+    pub fn column(&self, name: &str) -> Result<Tensor> {
+        match self.get(name)? {
+            Column::Numbers(numbers) => Ok(numbers.clone()),
+            Column::Text(_) => {
+                Err(Error::new(Code::Argument, format!("the column `{name}` is text")).with_op("Table::column"))
+            }
+        }
+    }
+
+    /// A column of text.
+    ///
+    /// # Errors
+    /// [`Code::Argument`] when there is no such column, or when it is of numbers.
+    pub fn text(&self, name: &str) -> Result<&[String]> {
+        match self.get(name)? {
+            Column::Text(text) => Ok(text),
+            Column::Numbers(_) => {
+                let message = format!("the column `{name}` is of numbers");
+                Err(Error::new(Code::Argument, message).with_op("Table::text"))
+            }
+        }
+    }
+
+    /// Some columns of numbers of one dtype, side by side: `[rows, columns]`.
+    ///
+    /// # Errors
+    /// As [`Table::column`]; [`Code::DType`] when their dtypes differ.
+    pub fn columns<S: AsRef<str>>(&self, names: &[S]) -> Result<Tensor> {
+        let columns = names.iter().map(|it| self.column(it.as_ref())).collect::<Result<Vec<_>>>()?;
+        if let Some(other) = columns.iter().find(|it| it.dtype() != columns[0].dtype()) {
+            let message = format!("columns of {} and {} are not one tensor", columns[0].dtype(), other.dtype());
+            return Err(Error::new(Code::DType, message).with_op("Table::columns"));
+        }
+        ms_core::catch(|| ops::stack(&columns, 1))
+    }
+
+    /// All columns side by side: `[rows, columns]`.
+    ///
+    /// # Errors
+    /// As [`Table::columns`].
+    pub fn matrix(&self) -> Result<Tensor> {
+        self.columns(&self.names)
+    }
+}
+
+/// A table with one row for each line of a file. Fields may be quoted, with delimiters, line ends, and
+/// quotes that are doubled inside; empty lines are skipped.
 ///
 /// # Errors
-/// [`Code::Io`] when the file cannot be read, [`Code::Parse`] with line and column for a field that
-/// is not a number and for lines of different lengths, and for a file without a line of numbers.
-pub fn read_csv(path: impl AsRef<Path>) -> Result<Tensor> {
+/// [`Code::Io`] when the file cannot be read; [`Code::Parse`] with line and column for a field that is
+/// not of the type of its column, for lines of different lengths, for a quoted field that does not end, and
+/// for a file without a row; [`Code::Argument`] for the type of a column that does not exist.
+pub fn read_csv(path: impl AsRef<Path>, options: &CsvOptions) -> Result<Table> {
     let path = path.as_ref();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Error::new(Code::Io, format!("cannot read `{}`: {error}", path.display())))?;
-    let refuse = |line: usize, what: String| {
-        Error::new(Code::Parse, format!("line {line} of `{}`: {what}", path.display())).with_op("read_csv")
+    let bytes = read(path).map_err(|it| it.with_op("read_csv"))?;
+    in_op(|| table(&bytes, path, options)).map_err(|it| it.with_op("read_csv"))
+}
+
+fn table(bytes: &[u8], path: &Path, options: &CsvOptions) -> Result<Table> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let text = std::str::from_utf8(bytes).map_err(|error| refuse(path, format!("it is no text: {error}")))?;
+    let mut records = Records { rest: text, line: 1, delimiter: options.delimiter };
+    let wrong = |line: usize, what: String| refuse(path, format!("line {line}: {what}"));
+    let mut next = || records.next().map_err(|(line, what)| wrong(line, what.to_owned()));
+    let Some(first) = next()? else { return Err(refuse(path, "it has no line")) };
+    let names: Vec<String> = match options.header {
+        true => first.1.iter().map(|it| it.trim().to_owned()).collect(),
+        false => (0..first.1.len()).map(|it| it.to_string()).collect(),
     };
-    let mut values = Vec::new();
-    let (mut rows, mut columns) = (0, 0);
-    for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let before = values.len();
-        for (column, field) in line.split(',').enumerate() {
-            let value = field.trim().parse::<f32>();
-            values.push(value.map_err(|_| refuse(at + 1, format!("column {} is `{field}`, no number", column + 1)))?);
+    if let Some((at, twice)) = names.iter().enumerate().find(|it| names[..it.0].contains(it.1)) {
+        return Err(wrong(first.0, format!("column {} is called `{twice}` like another one", at + 1)));
+    }
+    if let Some((missing, _)) = options.types.iter().find(|it| !names.contains(&it.0)) {
+        let message = format!("`{}` has no column `{missing}`, only `{}`", path.display(), names.join("`, `"));
+        return Err(Error::new(Code::Argument, message));
+    }
+    let types: Vec<ColumnType> = names.iter().map(|it| options.type_of(it)).collect();
+    let mut fields: Vec<Fields> = types.iter().map(|it| Fields::new(*it)).collect();
+    let mut rows = 0;
+    let mut record = if options.header { next()? } else { Some(first) };
+    while let Some((line, row)) = record {
+        if row.len() != names.len() {
+            return Err(wrong(line, format!("{} columns where the first line has {}", row.len(), names.len())));
         }
-        let found = values.len() - before;
-        if rows == 0 {
-            columns = found;
-        } else if found != columns {
-            return Err(refuse(at + 1, format!("{found} columns where the first line has {columns}")));
+        for (at, (field, into)) in row.iter().zip(&mut fields).enumerate() {
+            let kind = |dtype| wrong(line, format!("column `{}` is `{field}`, no {dtype}", names[at]));
+            into.add(field).map_err(kind)?;
         }
         rows += 1;
+        record = next()?;
     }
     if rows == 0 {
-        return Err(Error::new(Code::Parse, format!("`{}` has no line of numbers", path.display())).with_op("read_csv"));
+        return Err(refuse(path, "it has no row"));
     }
-    Tensor::try_from_slice([rows, columns], &values)
+    let columns = fields.into_iter().map(|it| it.into_column(rows)).collect::<Result<_>>()?;
+    Ok(Table { names, columns, rows })
+}
+
+/// The rows of a text.
+struct Records<'a> {
+    rest: &'a str,
+    /// The number of the line at which the rest starts.
+    line: usize,
+    delimiter: char,
+}
+
+/// The fields of a row, with the number of its first line.
+type Row<'a> = (usize, Vec<Cow<'a, str>>);
+
+/// The number of a line, with what is wrong there.
+type Wrong = (usize, &'static str);
+
+impl<'a> Records<'a> {
+    /// The next row.
+    fn next(&mut self) -> Result<Option<Row<'a>>, Wrong> {
+        while let Some(end) = self.rest.find('\n') {
+            if !self.rest[..end].trim().is_empty() {
+                break;
+            }
+            self.rest = &self.rest[end + 1..];
+            self.line += 1;
+        }
+        if self.rest.trim().is_empty() {
+            return Ok(None);
+        }
+        let (line, mut row) = (self.line, Vec::new());
+        loop {
+            row.push(self.field()?);
+            match self.rest.strip_prefix(self.delimiter) {
+                Some(rest) => self.rest = rest,
+                None => break,
+            }
+        }
+        let rest = self.rest.strip_prefix('\r').unwrap_or(self.rest);
+        self.rest = rest.strip_prefix('\n').unwrap_or(rest);
+        self.line += 1;
+        Ok(Some((line, row)))
+    }
+
+    /// The next field; the rest then starts with a delimiter or the end of the line.
+    fn field(&mut self) -> Result<Cow<'a, str>, Wrong> {
+        let Some(mut inside) = self.rest.strip_prefix('"') else {
+            let end = self.rest.find(['\n', self.delimiter]).unwrap_or(self.rest.len());
+            let field = &self.rest[..end];
+            let field = if self.rest[end..].starts_with(self.delimiter) { field } else { field.trim_end_matches('\r') };
+            self.rest = &self.rest[field.len()..];
+            return Ok(Cow::Borrowed(field));
+        };
+        let mut value = Cow::Borrowed("");
+        loop {
+            let end = inside.find('"').ok_or((self.line, "a quoted field has no end"))?;
+            value += &inside[..end];
+            inside = &inside[end + 1..];
+            let Some(after) = inside.strip_prefix('"') else { break };
+            value += "\"";
+            inside = after;
+        }
+        self.rest = inside;
+        let ended = inside.is_empty() || inside.starts_with(['\n', '\r']) || inside.starts_with(self.delimiter);
+        if !ended {
+            return Err((self.line, "a quoted field goes on after its closing quote"));
+        }
+        self.line += value.matches('\n').count();
+        Ok(value)
+    }
+}
+
+/// The fields of a column as they are read.
+enum Fields {
+    Numbers { dtype: DType, bytes: Vec<u8> },
+    Text(Vec<String>),
+}
+
+impl Fields {
+    fn new(of: ColumnType) -> Self {
+        match of {
+            ColumnType::Number(dtype) => Self::Numbers { dtype, bytes: Vec::new() },
+            ColumnType::Text => Self::Text(Vec::new()),
+        }
+    }
+
+    /// Adds a field, unless it is no value of this dtype.
+    fn add(&mut self, field: &str) -> Result<(), DType> {
+        match self {
+            Self::Text(all) => push(all, field.to_owned()),
+            Self::Numbers { dtype: DType::Bool, bytes } => push(bytes, u8::from(truth(field).ok_or(DType::Bool)?)),
+            Self::Numbers { dtype, bytes } => {
+                ms_core::with_element!(*dtype, T => {
+                    let value: T = number(field).ok_or(*dtype)?;
+                    bytemuck::bytes_of(&value).iter().for_each(|it| push(bytes, *it));
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn into_column(self, rows: usize) -> Result<Column> {
+        match self {
+            Self::Text(all) => Ok(Column::Text(all)),
+            Self::Numbers { dtype, bytes } => {
+                Ok(Column::Numbers(Tensor::placed(Array::from_bytes(&[rows], dtype, &bytes))?))
+            }
+        }
+    }
+}
+
+fn number<T: Element + FromStr>(field: &str) -> Option<T> {
+    field.trim().parse().ok()
+}
+
+fn truth(field: &str) -> Option<bool> {
+    match field.trim() {
+        "1" | "true" | "True" | "TRUE" => Some(true),
+        "0" | "false" | "False" | "FALSE" => Some(false),
+        _ => None,
+    }
 }

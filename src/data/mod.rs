@@ -1,9 +1,31 @@
-//! Input pipelines: data sets in memory, shuffled batches.
+//! Datasets: samples that are found by their index, what is computed from them, and the
+//! [loader](DataLoader) that iterates over them.
 
-mod batches;
+mod archive;
+mod batch;
 mod csv;
+mod dataset;
+mod epoch;
+mod file;
+mod images;
+mod loader;
+mod map;
+mod npy;
 mod sampler;
+mod slice;
+mod stack;
+mod tensors;
+mod text;
 
-pub use batches::{Batch, Batches, Dataset};
-pub use csv::read_csv;
-pub use sampler::Sampler;
+pub use batch::Batch;
+pub use csv::{CsvOptions, Table, read_csv};
+pub use dataset::Dataset;
+pub use epoch::Epoch;
+pub use images::{LabeledImages, Usage, cifar10, cifar100, mnist, read_idx};
+pub use loader::{DataLoader, Samples};
+pub use map::{Map, TryMap};
+pub use npy::{read_npy, read_npz};
+pub use sampler::{DistributedSampler, RandomSampler, Sampled, Sampler, SubsetSampler, WeightedRandomSampler};
+pub use slice::{Repeat, Slice, Zip};
+pub use tensors::TensorDataset;
+pub use text::TextFileDataset;

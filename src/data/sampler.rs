@@ -1,134 +1,315 @@
-//! Batches without end, with a position that checkpoints keep.
+//! Which samples an epoch has, and in which order.
 
-use super::batches::{Batch, Dataset};
-use crate::train::Counter;
-use ms_core::error::OrRaise;
+use super::dataset::{Dataset, check_index};
+use super::epoch::Epoch;
+use ms_core::error::{OrRaise, raise};
 use ms_core::ops::rules::check_positive;
-use ms_core::random::{self, Generator};
-use ms_core::trace::{Arg, Cell, Name, Sink};
-use ms_core::{Tensor, ops};
-use std::sync::{Mutex, PoisonError};
+use ms_core::random::Generator;
+use ms_core::trace::Tree;
+use ms_core::{Code, DType, Error, Result};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// Draws batches of a [`Dataset`] epoch after epoch, each in a random order of its own. The order
-/// depends on a seed and on the number of the epoch only, so that a sampler that is loaded from a
-/// checkpoint goes on with the batch after the last one that was drawn.
+/// Chooses samples of a dataset for each epoch; see [`Dataset::sample`].
 ///
 /// ```
+/// use ms::data::{Epoch, Sampler};
 /// use ms::prelude::*;
-/// let rows = Tensor::arange(5).reshape([5, 1]);
-/// let data = Dataset::new(rows.clone(), rows);
-/// let sampler = data.sampler(2);
-/// let sizes: Vec<usize> = sampler.rest_of_epoch(&data).map(|(x, _)| x.shape()[0]).collect();
-/// assert_eq!((sizes, sampler.epoch(), sampler.position()), (vec![2, 2, 1], 1, 0));
-/// let batch = sampler.draw(&data);
-/// assert_eq!((batch.0.shape()[0], sampler.position()), (2, 2));
+/// struct Backwards;
+/// impl Sampler for Backwards {
+///     fn len(&self, samples: usize) -> usize {
+///         samples
+///     }
+///     fn indices(&self, _: Epoch, samples: usize) -> Result<Vec<usize>> {
+///         Ok((0..samples).rev().collect())
+///     }
+/// }
+/// let data = TensorDataset::new(tensor![5, 6, 7]).sample(Backwards).batch(3);
+/// assert_eq!(DataLoader::new(data).draw()?.to_vec::<i64>(), [7, 6, 5]);
+/// # Ok::<(), ms::Error>(())
 /// ```
-#[derive(Debug)]
-pub struct Sampler {
-    size: usize,
-    seed: Counter,
-    epoch: Counter,
-    position: Counter,
-    /// The order of an epoch, by what determines it.
-    order: Mutex<Option<(Epoch, Tensor)>>,
+pub trait Sampler: Send + Sync {
+    /// How many it chooses of a number of samples.
+    fn len(&self, samples: usize) -> usize;
+
+    /// The indices of the chosen samples in order, each below the number of samples.
+    ///
+    /// # Errors
+    /// [`Code::Argument`] when they cannot be chosen of so many samples.
+    fn indices(&self, epoch: Epoch, samples: usize) -> Result<Vec<usize>>;
 }
 
-/// The seed, the number of the epoch, and the number of examples.
-type Epoch = (u64, u64, usize);
+/// The numbers below `samples` in random order.
+fn permutation(stream: u64, samples: usize) -> Result<Vec<usize>> {
+    let order = ms_core::catch(|| Generator::new(stream).permutation(samples))?;
+    Ok(order.try_to_vec::<i64>()?.into_iter().map(|it| it as usize).collect())
+}
 
-impl Dataset {
-    /// A [`Sampler`] of batches of `size` examples, the last one of an epoch with fewer, whose seed
-    /// is drawn from the default generator.
+/// Uniform numbers of at least 0 and less than 1.
+fn uniform(stream: u64, count: usize) -> Result<Vec<f64>> {
+    ms_core::catch(|| Generator::new(stream).uniform_of(count, 0.0, 1.0, DType::F64))?.try_to_vec()
+}
+
+/// All samples in random order.
+#[derive(Clone, Debug, Default)]
+pub struct RandomSampler {
+    replacement: Option<usize>,
+}
+
+impl RandomSampler {
+    /// All samples in random order.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// As many samples as `count`, each drawn from all.
+    pub fn replacement(self, count: usize) -> Self {
+        Self { replacement: Some(count) }
+    }
+}
+
+impl Sampler for RandomSampler {
+    fn len(&self, samples: usize) -> usize {
+        self.replacement.unwrap_or(samples)
+    }
+
+    fn indices(&self, epoch: Epoch, samples: usize) -> Result<Vec<usize>> {
+        let Some(count) = self.replacement else { return permutation(epoch.stream(), samples) };
+        // Below `samples` also where the product is rounded up to it.
+        let index = |it: f64| ((it * samples as f64) as usize).min(samples.saturating_sub(1));
+        Ok(uniform(epoch.stream(), count)?.into_iter().map(index).collect())
+    }
+}
+
+/// Samples drawn with probabilities in proportion to their weights.
+///
+/// ```
+/// use ms::data::WeightedRandomSampler;
+/// use ms::prelude::*;
+/// let rare = WeightedRandomSampler::new([0.0, 1.0, 9.0], 1000);
+/// let data = TensorDataset::new(tensor![0, 1, 2]).sample(rare).batch(1000);
+/// let drawn = DataLoader::new(data).seed(1).draw()?.to_vec::<i64>();
+/// let count = |class| drawn.iter().filter(|it| **it == class).count();
+/// assert!(count(0) == 0 && (800..1000).contains(&count(2)));
+/// # Ok::<(), ms::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct WeightedRandomSampler {
+    weights: Arc<[f64]>,
+    count: usize,
+    replacement: bool,
+}
+
+impl WeightedRandomSampler {
+    /// As many samples as `count`, each drawn from all, by one weight for each sample.
     ///
     /// # Panics
-    /// Raises [`Code::Argument`](ms_core::Code::Argument) for a size of zero.
+    /// Raises [`Code::Argument`] for a weight that is negative or not finite, and when the sum of all is
+    /// zero or not finite.
     #[track_caller]
-    pub fn sampler(&self, size: usize) -> Sampler {
-        Sampler::new(size, random::derive_seed())
+    pub fn new(weights: impl Into<Vec<f64>>, count: usize) -> Self {
+        let weights: Vec<f64> = weights.into();
+        check_weights(&weights).map_err(|it| it.with_op("WeightedRandomSampler")).or_raise();
+        Self { weights: weights.into(), count, replacement: true }
+    }
+
+    /// Sets whether a sample can be drawn more than once in an epoch; it can unless this is called.
+    pub fn replacement(self, replacement: bool) -> Self {
+        Self { replacement, ..self }
     }
 }
 
-impl Sampler {
-    /// A sampler of batches of `size` examples.
+fn check_weights(weights: &[f64]) -> Result<()> {
+    let refuse = |message| Err(Error::new(Code::Argument, message));
+    if let Some((at, it)) = weights.iter().enumerate().find(|it| !(it.1.is_finite() && *it.1 >= 0.0)) {
+        return refuse(format!("the weight of sample {at} is {it}, but has to be finite and at least 0"));
+    }
+    let sum: f64 = weights.iter().sum();
+    if !(sum.is_finite() && sum > 0.0) {
+        return refuse(format!("the sum of all weights is {sum}, but has to be finite and above 0"));
+    }
+    Ok(())
+}
+
+impl Sampler for WeightedRandomSampler {
+    fn len(&self, _: usize) -> usize {
+        self.count
+    }
+
+    fn indices(&self, epoch: Epoch, samples: usize) -> Result<Vec<usize>> {
+        let refuse = |message| Err(Error::new(Code::Argument, message).with_op("WeightedRandomSampler"));
+        if self.weights.len() != samples {
+            return refuse(format!("there are {} weights for {samples} samples", self.weights.len()));
+        }
+        if self.replacement {
+            let mut sum = 0.0;
+            let ends: Vec<f64> = self.weights.iter().map(|it| (sum += it, sum).1).collect();
+            let last = self.weights.iter().rposition(|it| *it > 0.0).expect("the sum is positive");
+            let index = |it: f64| ends.partition_point(|end| *end <= it * sum).min(last);
+            return Ok(uniform(epoch.stream(), self.count)?.into_iter().map(index).collect());
+        }
+        let positive = self.weights.iter().filter(|it| **it > 0.0).count();
+        if self.count > positive {
+            return refuse(format!("{} samples are drawn once each, but {positive} have a weight", self.count));
+        }
+        // The largest keys ln(u) / w: Efraimidis and Spirakis, "Weighted random sampling with a
+        // reservoir", 2006, of which these are logarithms.
+        let key = |(u, w): (f64, &f64)| if *w > 0.0 { (1.0 - u).ln() / w } else { f64::NEG_INFINITY };
+        let keys: Vec<f64> = uniform(epoch.stream(), samples)?.into_iter().zip(&*self.weights).map(key).collect();
+        let mut order: Vec<usize> = (0..samples).filter(|&it| self.weights[it] > 0.0).collect();
+        order.sort_by(|&a, &b| keys[b].total_cmp(&keys[a]).then(a.cmp(&b)));
+        order.truncate(self.count);
+        Ok(order)
+    }
+}
+
+/// The samples with these indices.
+#[derive(Clone, Debug)]
+pub struct SubsetSampler {
+    indices: Arc<[usize]>,
+    shuffled: bool,
+}
+
+impl SubsetSampler {
+    /// The samples with these indices in this order; an index may occur several times.
+    pub fn new(indices: impl Into<Vec<usize>>) -> Self {
+        Self { indices: indices.into().into(), shuffled: false }
+    }
+
+    /// Sets whether they are in random order, as with MindSpore's `SubsetRandomSampler`.
+    pub fn shuffled(self, shuffled: bool) -> Self {
+        Self { shuffled, ..self }
+    }
+}
+
+impl Sampler for SubsetSampler {
+    fn len(&self, _: usize) -> usize {
+        self.indices.len()
+    }
+
+    fn indices(&self, epoch: Epoch, _: usize) -> Result<Vec<usize>> {
+        if !self.shuffled {
+            return Ok(self.indices.to_vec());
+        }
+        Ok(permutation(epoch.stream(), self.indices.len())?.into_iter().map(|it| self.indices[it]).collect())
+    }
+}
+
+/// The samples of one of several processes that share an epoch: every process has the same number,
+/// for which some samples occur twice if there are too few.
+#[derive(Clone, Debug)]
+pub struct DistributedSampler {
+    shards: usize,
+    shard: usize,
+    shuffled: bool,
+}
+
+impl DistributedSampler {
+    /// Every `shards`-th sample from number `shard` on, in random order. The loaders of all processes
+    /// have the same [seed](super::DataLoader::seed).
     ///
     /// # Panics
-    /// Raises [`Code::Argument`](ms_core::Code::Argument) for a size of zero.
+    /// Raises [`Code::Argument`] for no shards, and for a shard that is not among them.
     #[track_caller]
-    pub fn new(size: usize, seed: u64) -> Self {
-        check_positive("Sampler", "size", size).or_raise();
-        let [epoch, position] = [0; 2].map(Counter::new);
-        Self { size, seed: Counter::new(seed), epoch, position, order: Mutex::new(None) }
-    }
-
-    /// The number of the epoch of the next batch.
-    pub fn epoch(&self) -> u64 {
-        self.epoch.get()
-    }
-
-    /// How many examples of the epoch have been drawn.
-    pub fn position(&self) -> u64 {
-        self.position.get()
-    }
-
-    /// The next batch; after the last one of an epoch, the first one of the next.
-    ///
-    /// # Panics
-    /// Raises [`Code::Argument`](ms_core::Code::Argument) for a data set without examples.
-    #[track_caller]
-    pub fn draw(&self, data: &Dataset) -> Batch {
-        check_positive("Sampler", "examples", data.len()).or_raise();
-        let order = self.order(data.len());
-        // A loaded position may be of a larger data set.
-        let from = (self.position.get() as usize).min(data.len() - 1);
-        let to = (from + self.size).min(data.len());
-        let rows = order.i(from..to);
-        let batch = [data.inputs(), data.targets()].map(|it| ops::index_select(it, &rows, 0));
-        match to < data.len() {
-            true => self.position.set(to as u64),
-            false => {
-                self.position.set(0);
-                self.epoch.add(1);
-            }
+    pub fn new(shards: usize, shard: usize) -> Self {
+        check_positive("DistributedSampler", "shards", shards).or_raise();
+        if shard >= shards {
+            let message = format!("`shard` is {shard}, but has to be below {shards}");
+            raise(Error::new(Code::Argument, message).with_op("DistributedSampler"));
         }
-        batch.into()
+        Self { shards, shard, shuffled: true }
     }
 
-    /// The batches that are left of the epoch.
-    pub fn rest_of_epoch<'a>(&'a self, data: &'a Dataset) -> impl Iterator<Item = Batch> + 'a {
-        let epoch = self.epoch();
-        std::iter::from_fn(move || (self.epoch() == epoch && !data.is_empty()).then(|| self.draw(data)))
-    }
-
-    /// The order of the epoch for a number of examples.
-    fn order(&self, examples: usize) -> Tensor {
-        let epoch = (self.seed.get(), self.epoch.get(), examples);
-        let mut known = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*known {
-            Some((of, order)) if *of == epoch => order.clone(),
-            _ => {
-                let order = permutation(epoch);
-                *known = Some((epoch, order.clone()));
-                order
-            }
-        }
+    /// Sets whether the order is random; it is unless this is called.
+    pub fn shuffled(self, shuffled: bool) -> Self {
+        Self { shuffled, ..self }
     }
 }
 
-/// The numbers of all examples, in the order of an epoch.
-fn permutation((seed, epoch, examples): Epoch) -> Tensor {
-    // Streams of different seeds are independent; the factor spreads the epochs over all seeds.
-    let stream = Generator::new(seed.wrapping_add(epoch.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-    stream.permutation(examples)
-}
+impl Sampler for DistributedSampler {
+    fn len(&self, samples: usize) -> usize {
+        samples.div_ceil(self.shards)
+    }
 
-impl Arg for Sampler {
-    fn visit(&self, sink: &mut Sink<'_>) {
-        for (name, counter) in [("seed", &self.seed), ("epoch", &self.epoch), ("position", &self.position)] {
-            sink.begin(Name::Field(name));
-            counter.visit(sink);
-            sink.end();
-        }
+    fn indices(&self, epoch: Epoch, samples: usize) -> Result<Vec<usize>> {
+        let order = match self.shuffled {
+            true => permutation(epoch.stream(), samples)?,
+            false => (0..samples).collect(),
+        };
+        let places = (0..self.len(samples)).map(|it| it * self.shards + self.shard);
+        Ok(places.map(|it| order[it % samples]).collect())
     }
 }
 
-impl Cell for Sampler {}
+/// The dataset of [`Dataset::sample`].
+pub struct Sampled<D, S> {
+    data: D,
+    sampler: S,
+    /// The orders of the epochs that were asked for last: batches that are computed ahead may belong to
+    /// two.
+    orders: Mutex<Vec<(Epoch, Arc<[usize]>)>>,
+}
+
+/// How many orders are kept.
+const ORDERS: usize = 2;
+
+impl<D: Clone, S: Clone> Clone for Sampled<D, S> {
+    fn clone(&self) -> Self {
+        Self { data: self.data.clone(), sampler: self.sampler.clone(), orders: Mutex::default() }
+    }
+}
+
+impl<D: Dataset, S: Sampler> Sampled<D, S> {
+    pub(super) fn new(data: D, sampler: S) -> Self {
+        Self { data, sampler, orders: Mutex::default() }
+    }
+
+    /// The indices of an epoch, all of which exist.
+    fn order(&self, epoch: Epoch) -> Result<Arc<[usize]>> {
+        let mut known = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known.iter().find(|it| it.0 == epoch) {
+            return Ok(found.1.clone());
+        }
+        let samples = self.data.len();
+        let order: Arc<[usize]> = self.sampler.indices(epoch.part(1), samples)?.into();
+        order.iter().try_for_each(|&it| check_index(it, samples))?;
+        let want = self.len();
+        if order.len() != want {
+            let message = format!("a sampler gave {} indices instead of {want}", order.len());
+            return Err(Error::new(Code::Argument, message).with_op("Dataset::sample"));
+        }
+        if known.len() == ORDERS {
+            known.remove(0);
+        }
+        known.push((epoch, order.clone()));
+        Ok(order)
+    }
+}
+
+impl<D: Dataset, S: Sampler> Dataset for Sampled<D, S> {
+    type Sample = D::Sample;
+
+    fn len(&self) -> usize {
+        self.sampler.len(self.data.len())
+    }
+
+    fn get(&self, epoch: Epoch, index: usize) -> Result<D::Sample> {
+        check_index(index, self.len())?;
+        self.data.get(epoch.part(0), self.order(epoch)?[index])
+    }
+
+    fn name(&self, epoch: Epoch, index: usize) -> String {
+        match self.order(epoch) {
+            Ok(order) if index < order.len() => self.data.name(epoch.part(0), order[index]),
+            _ => format!("sample {index}"),
+        }
+    }
+
+    fn gather(&self, epoch: Epoch, indices: &[usize]) -> Result<D::Sample>
+    where
+        D::Sample: Tree,
+    {
+        indices.iter().try_for_each(|&it| check_index(it, self.len()))?;
+        let order = self.order(epoch)?;
+        self.data.gather(epoch.part(0), &indices.iter().map(|&it| order[it]).collect::<Vec<_>>())
+    }
+}

@@ -2,6 +2,7 @@
 
 mod checkpoint;
 mod convention;
+pub(crate) mod crc;
 mod load;
 mod paths;
 mod replace;

@@ -32,8 +32,8 @@ pub struct StateDict {
     entries: BTreeMap<String, Tensor>,
 }
 
-/// Values whose state can be saved and loaded: cells, optimisers, generators, counters, samplers,
-/// and tuples of them.
+/// Values whose state can be saved and loaded: cells, optimisers, generators, counters, loaders of
+/// data, and tuples of them.
 pub trait Stateful: Arg {
     /// The value of every slot inside, by its path: `fc1.weight`, `norm.moving_mean`; in a tuple
     /// the paths begin with the position, `[0].fc1.weight`. A slot with several paths has the first.

@@ -230,7 +230,7 @@ fn a_linear_model_trains_to_the_same_losses() {
         }
         let opt = SGD::new(0.01);
         let batch = (x.clone(), y.clone());
-        let loss = |net: &nn::Dense, (x, y): &Batch| ops::mse_loss(net.call(x), y);
+        let loss = |net: &nn::Dense, (x, y): &(Tensor, Tensor)| ops::mse_loss(net.call(x), y);
         let step = |_| {
             let loss = if compiled { opt.step(&net, &batch, loss) } else { opt.step_eagerly(&net, &batch, loss) };
             loss.item::<f32>()

@@ -243,8 +243,16 @@ refused! { of_ops:
 }
 
 refused! { of_data:
-    ms::data::Dataset::new(ones(&[2]), ones(&[2])).batches(0) => ["batches", "`size` is 0"];
-    ms::data::Dataset::new(ones(&[2]), ones(&[2])).shuffled_batches(0) => ["batches", "`size` is 0"];
+    TensorDataset::new(ones(&[2])).batch(0) => ["batch", "`size` is 0"];
+    TensorDataset::new(ones(&[2])).repeat(0) => ["repeat", "`times` is 0"];
+    TensorDataset::new(ones(&[2])).repeat(usize::MAX) => ["repeat", "`times` is", "2 samples"];
+    DataLoader::new(TensorDataset::new(ones(&[2]))).prefetch(0) => ["DataLoader", "`prefetch` is 0"];
+    ms::data::WeightedRandomSampler::new([1.0, NAN], 1) => ["WeightedRandomSampler", "sample 1 is NaN"];
+    ms::data::WeightedRandomSampler::new([1.0, -1.0], 1) => ["WeightedRandomSampler", "sample 1 is -1"];
+    ms::data::WeightedRandomSampler::new([0.0, 0.0], 1) => ["WeightedRandomSampler", "sum of all weights is 0"];
+    ms::data::WeightedRandomSampler::new([f64::MAX, f64::MAX], 1) => ["WeightedRandomSampler", "weights is inf"];
+    ms::data::DistributedSampler::new(0, 0) => ["DistributedSampler", "`shards` is 0"];
+    ms::data::DistributedSampler::new(2, 2) => ["DistributedSampler", "`shard` is 2"];
 }
 
 /// Numbers at the ends of the valid range.

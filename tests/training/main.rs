@@ -1,9 +1,11 @@
-//! Optimisers, state dicts and checkpoints.
+//! Optimisers, datasets, state dicts and checkpoints.
 
 // Linked for `MS_DEVICE_TARGET=sim`.
 use ms_sim as _;
 
 mod checkpoint;
+mod data;
+mod files;
 mod lbfgs;
 mod optimisers;
 mod resume;

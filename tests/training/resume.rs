@@ -1,6 +1,7 @@
 //! Training that is killed at any step, or while it writes, goes on from its checkpoint to the same
 //! bits.
 
+use ms::data::{Batch, RandomSampler, Sampled};
 use ms::optim::{Accumulated, Averaged, Clipped, Scheduled};
 use ms::prelude::*;
 use ms::{load_checkpoint, save_checkpoint};
@@ -41,13 +42,14 @@ fn net() -> nn::Sequential {
 
 type Opt = Averaged<Scheduled<Accumulated<Clipped<ParameterGroups>>, WarmUp<CosineDecay>>>;
 
+type Shuffled = Sampled<TensorDataset<(Tensor, Tensor)>, RandomSampler>;
+
 /// Everything that a run goes on from.
 struct Run {
     net: nn::Sequential,
     opt: Opt,
-    sampler: Sampler,
+    loader: DataLoader<Batch<Shuffled>>,
     step: Counter,
-    data: Dataset,
 }
 
 impl Run {
@@ -55,30 +57,30 @@ impl Run {
         random::set_seed(11);
         let inputs = random::uniform([50, 3], -1.0, 1.0);
         let targets = inputs.i((.., 0..2)).square();
-        let data = Dataset::new(inputs, targets);
+        let data = TensorDataset::new((inputs, targets));
         let net = net();
         let vectors: Vec<Parameter> = net.parameters().into_iter().filter(|it| it.load().shape().len() == 1).collect();
         let groups = ParameterGroups::new(Adam::new(0.01).amsgrad(true).decoupled_weight_decay(0.1));
         let groups = groups.group(&vectors, SGD::new(0.05).momentum(0.9).dampening(0.5));
         let opt = groups.clip_by_global_norm(0.5).accumulate(2);
         let opt = opt.schedule(WarmUp::new(4).then(CosineDecay::new(30))).average(0.9);
-        Self { net, opt, sampler: data.sampler(8), step: Counter::new(0), data }
+        Self { net, opt, loader: DataLoader::new(data.shuffle().batch(8)).workers(2), step: Counter::new(0) }
     }
 
     fn save(&self, path: &Path) {
-        let Self { net, opt, sampler, step, .. } = self;
-        let state = (net, opt, sampler, step, random::default_generator());
+        let Self { net, opt, loader, step, .. } = self;
+        let state = (net, opt, loader, step, random::default_generator());
         save_checkpoint(path, state).expect("the folder is writable");
     }
 
     /// A run that goes on from a checkpoint, if there is one.
     fn resumed(path: &Path) -> Self {
         let run = Self::new();
-        let Self { net, opt, sampler, step, .. } = &run;
+        let Self { net, opt, loader, step, .. } = &run;
         if path.exists() {
             // The process that wrote it had drawn other numbers.
             random::set_seed(99);
-            let state = (net, opt, sampler, step, random::default_generator());
+            let state = (net, opt, loader, step, random::default_generator());
             load_checkpoint(path, state).expect("it is a whole one of the same program");
         }
         run
@@ -88,7 +90,7 @@ impl Run {
     fn train(&self, steps: u64, path: &Path, saves: impl Fn(u64) -> bool, before: impl Fn(u64)) {
         while self.step.get() < steps {
             before(self.step.get());
-            let batch = self.sampler.draw(&self.data);
+            let batch = self.loader.draw().expect("the data is in memory");
             self.opt.step(&self.net, &batch, |net, (x, y)| ops::mse_loss(&net.call(x), y));
             self.step.add(1);
             if saves(self.step.get()) {

@@ -138,6 +138,9 @@ pub fn net() -> nn::Sequential {
     nn::sequential![nn::Dense::new(3, 4), nn::Tanh, nn::Dense::new(4, 1)]
 }
 
+/// Inputs and targets.
+pub type Batch = (Tensor, Tensor);
+
 pub fn batch() -> Batch {
     let x = random::uniform([8, 3], -1.0, 1.0);
     let y = x.sum(-1, true);

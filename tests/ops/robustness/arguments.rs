@@ -2,7 +2,6 @@
 
 use super::{Case, Gives, MAX, NAN, Refused, check, empty, image, row};
 use ms::Code;
-use ms::data::{Dataset, read_csv};
 use ms::ops::PadMode;
 use ms::prelude::*;
 
@@ -213,24 +212,13 @@ fn products_windows_and_reductions_are_checked() {
 
 #[test]
 fn data_sets_are_checked() {
-    fn five() -> Dataset {
-        Dataset::new(Tensor::ones([5, 2]), Tensor::ones([5]))
-    }
-    fn inputs(set: Dataset) -> Tensor {
-        set.inputs().clone()
-    }
     check(&[
-        Case("unequal rows", || inputs(Dataset::new(Tensor::ones([5, 2]), Tensor::ones([4]))), Refused(Code::Shape)),
-        Case("no rows at all", || inputs(Dataset::new(Tensor::scalar(1.0), Tensor::scalar(1.0))), Refused(Code::Shape)),
-        Case("nine of five", || inputs(five().split(9).0), Refused(Code::OutOfRange)),
-        Case("five of five", || inputs(five().split(5).1), Gives(&[0, 2], &[])),
-        Case("batches of none", || five().batches(0).next().map_or(empty(), |it| it.1), Refused(Code::Argument)),
         Case(
-            "shuffled batches of none",
-            || five().shuffled_batches(0).next().map_or(empty(), |it| it.1),
-            Refused(Code::Argument),
+            "unequal rows",
+            || TensorDataset::new((Tensor::ones([5, 2]), Tensor::ones([4]))).tensors().0.clone(),
+            Refused(Code::Shape),
         ),
-        Case("the largest batch", || five().batches(MAX).next().map_or(empty(), |it| it.1), Gives(&[5], &[1.0; 5])),
+        Case("no rows at all", || TensorDataset::new(Tensor::scalar(1.0)).tensors().clone(), Refused(Code::Shape)),
         Case(
             "a decay rate of one",
             || {
@@ -240,11 +228,4 @@ fn data_sets_are_checked() {
             Refused(Code::Argument),
         ),
     ]);
-    let path = std::env::temp_dir().join(format!("ms-robustness-{}.csv", std::process::id()));
-    for text in ["", "\n \n"] {
-        std::fs::write(&path, text).expect("the file is written");
-        let error = read_csv(&path).expect_err("there is no number");
-        assert!(error.code() == Code::Parse && error.to_string().contains("no line of numbers"), "{error}");
-    }
-    std::fs::remove_file(&path).expect("the file is there");
 }

@@ -1,0 +1,189 @@
+//! The files of MNIST and CIFAR.
+
+use super::archive::gunzipped;
+use super::file::{decoded, refuse, take_array};
+use super::tensors::TensorDataset;
+use ms_core::tensor::{Array, Type, try_room};
+use ms_core::{DType, Result, Tensor};
+use std::path::{Path, PathBuf};
+
+/// Which part of a published dataset.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Usage {
+    /// What models are trained with.
+    Train,
+    /// What they are evaluated with.
+    Test,
+}
+
+/// Images with their classes: u8 `[channels, height, width]` and i64 `[]`.
+pub type LabeledImages = TensorDataset<(Tensor, Tensor)>;
+
+/// MNIST, or a dataset with the same names and formats of files, such as Fashion-MNIST
+/// (<http://yann.lecun.com/exdb/mnist/>). The files may be compressed: `train-images-idx3-ubyte`, or
+/// `train-images-idx3-ubyte.gz`.
+///
+/// ```no_run
+/// use ms::data::{Usage, mnist};
+/// use ms::prelude::*;
+/// let train = mnist("MNIST/raw", Usage::Train)?;
+/// let train = train.map(|(image, class)| (image.cast(DType::F32) / 255.0, class)).shuffle().batch(64);
+/// # let _ = train;
+/// # Ok::<(), ms::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Code::Io`](ms_core::Code::Io) when a file cannot be read; [`Code::Parse`](ms_core::Code::Parse) when
+/// it is broken, or when there are not as many classes as images.
+pub fn mnist(folder: impl AsRef<Path>, usage: Usage) -> Result<LabeledImages> {
+    let folder = folder.as_ref();
+    let name = match usage {
+        Usage::Train => "train",
+        Usage::Test => "t10k",
+    };
+    let found = |name: String| -> PathBuf {
+        let (plain, packed) = (folder.join(&name), folder.join(format!("{name}.gz")));
+        if !plain.exists() && packed.exists() { packed } else { plain }
+    };
+    let (of_images, of_classes) =
+        (found(format!("{name}-images-idx3-ubyte")), found(format!("{name}-labels-idx1-ubyte")));
+    let read = |path: &Path, rank: usize| -> Result<Array> {
+        let array = decoded(path, |it| decode_idx(&gunzipped(it)?)).map_err(|it| it.with_op("mnist"))?;
+        match (array.dtype(), array.shape().len()) {
+            (DType::U8, found) if found == rank => Ok(array),
+            _ => Err(refuse(path, format!("it has {} instead of bytes in {rank} dimensions", array.ty()))),
+        }
+    };
+    let (images, classes) = (read(&of_images, 3)?, read(&of_classes, 1)?);
+    let &[count, height, width] = images.shape() else { unreachable!("the rank was checked") };
+    if classes.shape() != [count] {
+        let message =
+            format!("there are {} classes for the {count} images of `{}`", classes.numel(), of_images.display());
+        return Err(refuse(&of_classes, message).with_op("mnist"));
+    }
+    let images = Array::from_bytes(&[count, 1, height, width], DType::U8, images.on_host()?.bytes());
+    labeled(images, &[classes.on_host()?.bytes()], &of_images, |images, mut labels| (images, labels.remove(0)))
+}
+
+/// The array of a file in the IDX format of MNIST, compressed or not.
+///
+/// # Errors
+/// [`Code::Io`](ms_core::Code::Io) when the file cannot be read; [`Code::Parse`](ms_core::Code::Parse) for
+/// a file that is no array, or shorter or longer than its header says.
+pub fn read_idx(path: impl AsRef<Path>) -> Result<Tensor> {
+    let array = decoded(path.as_ref(), |it| decode_idx(&gunzipped(it)?)).map_err(|it| it.with_op("read_idx"))?;
+    Tensor::placed(array)
+}
+
+fn decode_idx(mut bytes: &[u8]) -> Result<Array, String> {
+    let [zero, also_zero, kind, rank] = take_array(&mut bytes)?;
+    let dtype = match kind {
+        0x08 => DType::U8,
+        0x09 => DType::I8,
+        0x0b => DType::I16,
+        0x0c => DType::I32,
+        0x0d => DType::F32,
+        0x0e => DType::F64,
+        _ => return Err("it is no IDX file".to_owned()),
+    };
+    if [zero, also_zero] != [0, 0] {
+        return Err("it is no IDX file".to_owned());
+    }
+    let size = |_| take_array(&mut bytes).map(|it| u32::from_be_bytes(it) as usize);
+    let shape = (0..rank).map(size).collect::<Result<Vec<usize>, String>>()?;
+    let ty = Type::of(dtype, &shape);
+    let count = ty.check_size().ok().and_then(|_| ty.numel()).ok_or_else(|| format!("no memory holds {ty}"))?;
+    if bytes.len() != count * dtype.size() {
+        return Err(format!("{ty} takes {} bytes, but there are {}", count * dtype.size(), bytes.len()));
+    }
+    let mut native = try_room(bytes.len()).map_err(|it| it.report().message.clone())?;
+    native.extend_from_slice(bytes);
+    if cfg!(target_endian = "little") {
+        native.chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
+    }
+    Ok(Array::from_bytes(&shape, dtype, &native))
+}
+
+/// Bytes of an image of CIFAR: 32 by 32 pixels in three colours, one colour after the other.
+const PIXELS: usize = 3 * 32 * 32;
+
+/// CIFAR-10 in its binary version: `data_batch_1.bin` to `data_batch_5.bin`, or `test_batch.bin`
+/// (<https://www.cs.toronto.edu/~kriz/cifar.html>).
+///
+/// # Errors
+/// [`Code::Io`](ms_core::Code::Io) when a file cannot be read; [`Code::Parse`](ms_core::Code::Parse) when
+/// it is no sequence of whole images, or has a class that does not exist.
+pub fn cifar10(folder: impl AsRef<Path>, usage: Usage) -> Result<LabeledImages> {
+    let names: Vec<String> = match usage {
+        Usage::Train => (1..=5).map(|it| format!("data_batch_{it}.bin")).collect(),
+        Usage::Test => vec!["test_batch.bin".to_owned()],
+    };
+    cifar("cifar10", folder.as_ref(), &names, [("class", 10)], |images, mut labels| (images, labels.remove(0)))
+}
+
+/// CIFAR-100 in its binary version, `train.bin` or `test.bin`: images with their coarse classes, of
+/// which there are 20, and their fine ones.
+///
+/// # Errors
+/// As [`cifar10`].
+pub fn cifar100(folder: impl AsRef<Path>, usage: Usage) -> Result<TensorDataset<(Tensor, Tensor, Tensor)>> {
+    let name = match usage {
+        Usage::Train => "train.bin",
+        Usage::Test => "test.bin",
+    };
+    let classes = [("coarse class", 20), ("fine class", 100)];
+    cifar("cifar100", folder.as_ref(), &[name.to_owned()], classes, |images, mut labels| {
+        let fine = labels.remove(1);
+        (images, labels.remove(0), fine)
+    })
+}
+
+/// Images, each after bytes that are below these limits.
+fn cifar<const N: usize, T: ms_core::trace::Tree + Send + Sync + 'static>(
+    op: &str,
+    folder: &Path,
+    names: &[String],
+    classes: [(&str, u8); N],
+    made: impl FnOnce(Tensor, Vec<Tensor>) -> T,
+) -> Result<TensorDataset<T>> {
+    let mut pixels = Vec::new();
+    let mut labels = [const { Vec::new() }; N];
+    for name in names {
+        let mut split = |bytes: &[u8]| -> Result<(), String> {
+            let record = N + PIXELS;
+            if !bytes.len().is_multiple_of(record) || bytes.is_empty() {
+                return Err(format!("its {} bytes are no images of {record} bytes each", bytes.len()));
+            }
+            let refuse = |_| "no memory holds it".to_owned();
+            pixels.try_reserve(bytes.len() / record * PIXELS).map_err(refuse)?;
+            for (at, record) in bytes.chunks_exact(record).enumerate() {
+                for ((label, (what, limit)), all) in record.iter().zip(classes).zip(&mut labels) {
+                    if *label >= limit {
+                        return Err(format!("the {what} of image {at} is {label}, but there are {limit}"));
+                    }
+                    all.push(*label);
+                }
+                pixels.extend_from_slice(&record[N..]);
+            }
+            Ok(())
+        };
+        decoded(&folder.join(name), &mut split).map_err(|it| it.with_op(op))?;
+    }
+    let images = Array::from_bytes(&[labels[0].len(), 3, 32, 32], DType::U8, &pixels);
+    labeled(images, &labels.each_ref().map(Vec::as_slice), folder, made)
+}
+
+/// A dataset of images with labels.
+fn labeled<T: ms_core::trace::Tree + Send + Sync + 'static>(
+    images: Array,
+    labels: &[&[u8]],
+    source: &Path,
+    made: impl FnOnce(Tensor, Vec<Tensor>) -> T,
+) -> Result<TensorDataset<T>> {
+    let widened = |it: &&[u8]| {
+        let wide: Vec<i64> = it.iter().map(|it| i64::from(*it)).collect();
+        Tensor::from_array(Array::from_slice(&[wide.len()], &wide))
+    };
+    let tensors = made(Tensor::from_array(images), labels.iter().map(widened).collect());
+    TensorDataset::try_new(tensors, Some(format!("`{}`", source.display())))
+}

@@ -1,0 +1,71 @@
+//! Datasets of computed samples.
+
+use super::dataset::Dataset;
+use super::epoch::Epoch;
+use ms_core::{Result, catch, random};
+
+/// The dataset of [`Dataset::map`].
+#[derive(Clone)]
+pub struct Map<D, F> {
+    data: D,
+    f: F,
+}
+
+/// The dataset of [`Dataset::try_map`].
+#[derive(Clone)]
+pub struct TryMap<D, F> {
+    data: D,
+    f: F,
+}
+
+impl<D, F> Map<D, F> {
+    pub(super) fn new(data: D, f: F) -> Self {
+        Self { data, f }
+    }
+}
+
+impl<D, F> TryMap<D, F> {
+    pub(super) fn new(data: D, f: F) -> Self {
+        Self { data, f }
+    }
+}
+
+/// The result of `f` on a sample, with random numbers that depend on the sample and the epoch only.
+fn mapped<D: Dataset, T>(data: &D, epoch: Epoch, index: usize, f: impl Fn(D::Sample) -> Result<T>) -> Result<T> {
+    let inner = epoch.part(0);
+    let sample = data.get(inner, index)?;
+    let result = random::with_seed(epoch.part(1).stream_of(index), || catch(|| f(sample)).flatten());
+    result.map_err(|it| it.within(data.name(inner, index)))
+}
+
+impl<D: Dataset, T: Send + 'static, F: Fn(D::Sample) -> T + Send + Sync> Dataset for Map<D, F> {
+    type Sample = T;
+
+    fn len(&self) -> usize {
+        self.data.len()
+    }
+
+    fn get(&self, epoch: Epoch, index: usize) -> Result<T> {
+        mapped(&self.data, epoch, index, |it| Ok((self.f)(it)))
+    }
+
+    fn name(&self, epoch: Epoch, index: usize) -> String {
+        self.data.name(epoch.part(0), index)
+    }
+}
+
+impl<D: Dataset, T: Send + 'static, F: Fn(D::Sample) -> Result<T> + Send + Sync> Dataset for TryMap<D, F> {
+    type Sample = T;
+
+    fn len(&self) -> usize {
+        self.data.len()
+    }
+
+    fn get(&self, epoch: Epoch, index: usize) -> Result<T> {
+        mapped(&self.data, epoch, index, &self.f)
+    }
+
+    fn name(&self, epoch: Epoch, index: usize) -> String {
+        self.data.name(epoch.part(0), index)
+    }
+}

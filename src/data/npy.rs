@@ -1,0 +1,162 @@
+//! NumPy's files: `.npy` with one array, and `.npz`, a zip archive of them
+//! (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>).
+
+use super::archive::members;
+use super::file::{decoded, take, take_array};
+use ms_core::tensor::{Array, Layout, Type};
+use ms_core::{DType, Result, Tensor};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The array of a `.npy` file, row-major or column-major, of either byte order.
+///
+/// # Errors
+/// [`Code::Io`](ms_core::Code::Io) when the file cannot be read; [`Code::Parse`](ms_core::Code::Parse)
+/// for a file that is no array, that is shorter or longer than its header says, or whose elements have no
+/// dtype here: structures, text, objects, complex numbers; [`Code::Memory`](ms_core::Code::Memory).
+pub fn read_npy(path: impl AsRef<Path>) -> Result<Tensor> {
+    let array = decoded(path.as_ref(), decode).map_err(|it| it.with_op("read_npy"))?;
+    Tensor::placed(array)
+}
+
+/// The arrays of a `.npz` file by their names, compressed or not.
+///
+/// An archive takes at most about a thousand times its size in memory: no member may be larger than
+/// its compressed bytes allow, and no two may share bytes.
+///
+/// # Errors
+/// As [`read_npy`], with the name of the array; [`Code::Parse`](ms_core::Code::Parse) for a file that is
+/// no zip archive, or one of 4 GiB and more.
+pub fn read_npz(path: impl AsRef<Path>) -> Result<BTreeMap<String, Tensor>> {
+    let arrays = decoded(path.as_ref(), |bytes| {
+        let mut arrays = BTreeMap::new();
+        for member in members(bytes)? {
+            let wrong = |why: String| format!("its member `{}`: {why}", member.name);
+            let array = member.content().and_then(|it| decode(&it)).map_err(wrong)?;
+            let name = member.name.strip_suffix(".npy").unwrap_or(&member.name).to_owned();
+            if arrays.insert(name, array).is_some() {
+                return Err(wrong("there are two of this name".to_owned()));
+            }
+        }
+        Ok(arrays)
+    });
+    let arrays = arrays.map_err(|it| it.with_op("read_npz"))?;
+    arrays.into_iter().map(|(name, array)| Ok((name, Tensor::placed(array)?))).collect()
+}
+
+/// The array of the bytes of a `.npy` file.
+fn decode(mut bytes: &[u8]) -> Result<Array, String> {
+    if take(&mut bytes, 6).ok() != Some(b"\x93NUMPY") {
+        return Err("it is no NPY file".to_owned());
+    }
+    let [version, _] = take_array(&mut bytes)?;
+    let length = match version {
+        1 => u16::from_le_bytes(take_array(&mut bytes)?) as usize,
+        2 | 3 => u32::from_le_bytes(take_array(&mut bytes)?) as usize,
+        _ => return Err(format!("version {version} of the format is unknown")),
+    };
+    let header = take(&mut bytes, length).map_err(|why| format!("in its header, {why}"))?;
+    let header = std::str::from_utf8(header).map_err(|_| "its header is no text")?;
+    let Header { dtype, swapped, fortran, shape } = Header::parse(header)?;
+    let ty = Type::of(dtype, &shape);
+    let count = ty.check_size().ok().and_then(|_| ty.numel()).ok_or_else(|| format!("no memory holds {ty}"))?;
+    if bytes.len() != count * dtype.size() {
+        return Err(format!("{ty} takes {} bytes, but there are {}", count * dtype.size(), bytes.len()));
+    }
+    let mut native = ms_core::tensor::try_room(bytes.len()).map_err(|it| it.report().message.clone())?;
+    native.extend_from_slice(bytes);
+    if swapped {
+        native.chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
+    }
+    if !fortran || shape.len() < 2 {
+        return Ok(Array::from_bytes(&shape, dtype, &native));
+    }
+    let reversed: Vec<usize> = shape.iter().rev().copied().collect();
+    let columns = Array::from_bytes(&reversed, dtype, &native);
+    let axes: Vec<usize> = (0..shape.len()).rev().collect();
+    let view = columns.with_layout(Layout::contiguous(&reversed).permute(&axes));
+    let dense = view.on_host().map(|it| it.to_contiguous());
+    dense.map_err(|it| it.report().message.clone())
+}
+
+/// What the header of an array says.
+struct Header {
+    dtype: DType,
+    /// Whether the bytes of an element are in the opposite order.
+    swapped: bool,
+    fortran: bool,
+    shape: Vec<usize>,
+}
+
+impl Header {
+    /// Parses `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`, with the keys in any order.
+    fn parse(text: &str) -> Result<Self, String> {
+        let broken = || format!("its header `{}` is broken", text.trim());
+        let body = text.trim().strip_prefix('{').and_then(|it| it.strip_suffix('}')).ok_or_else(broken)?;
+        let (mut descr, mut fortran, mut shape) = (None, None, None);
+        let mut rest = body.trim();
+        while !rest.is_empty() {
+            let (key, value) = rest.strip_prefix('\'').and_then(|it| it.split_once('\'')).ok_or_else(broken)?;
+            let value = value.trim_start().strip_prefix(':').ok_or_else(broken)?.trim_start();
+            let end = match key {
+                "shape" => value.find(')').ok_or_else(broken)? + 1,
+                "descr" if value.starts_with('[') => return Err("its elements are structures".to_owned()),
+                _ => value.find(',').unwrap_or(value.len()),
+            };
+            let taken = value[..end].trim();
+            match key {
+                "descr" => descr = Some(taken),
+                "fortran_order" => fortran = Some(taken),
+                "shape" => shape = Some(taken),
+                _ => return Err(broken()),
+            }
+            rest = value[end..].trim_start();
+            rest = rest.strip_prefix(',').unwrap_or(rest).trim_start();
+        }
+        let (Some(descr), Some(fortran), Some(shape)) = (descr, fortran, shape) else { return Err(broken()) };
+        let descr = descr.strip_prefix('\'').and_then(|it| it.strip_suffix('\'')).ok_or_else(broken)?;
+        let fortran = match fortran {
+            "True" => true,
+            "False" => false,
+            _ => return Err(broken()),
+        };
+        let sizes = shape.strip_prefix('(').and_then(|it| it.strip_suffix(')')).ok_or_else(broken)?.trim();
+        let sizes = sizes.strip_suffix(',').unwrap_or(sizes);
+        let size = |it: &str| it.trim().parse::<usize>().map_err(|_| broken());
+        let shape = match sizes {
+            "" => Vec::new(),
+            _ => sizes.split(',').map(size).collect::<Result<_, _>>()?,
+        };
+        let (dtype, swapped) =
+            dtype_of(descr).ok_or_else(|| format!("its elements are `{descr}`, which is no dtype"))?;
+        Ok(Self { dtype, swapped, fortran, shape })
+    }
+}
+
+/// The dtype of a NumPy type string, and whether its bytes are in the opposite order.
+fn dtype_of(descr: &str) -> Option<(DType, bool)> {
+    let mut letters = descr.chars();
+    let order = letters.next()?;
+    let dtype = match letters.as_str() {
+        "b1" => DType::Bool,
+        "i1" => DType::I8,
+        "i2" => DType::I16,
+        "i4" => DType::I32,
+        "i8" => DType::I64,
+        "u1" => DType::U8,
+        "u2" => DType::U16,
+        "u4" => DType::U32,
+        "u8" => DType::U64,
+        "f2" => DType::F16,
+        "f4" => DType::F32,
+        "f8" => DType::F64,
+        _ => return None,
+    };
+    match order {
+        '|' if dtype.size() == 1 => Some((dtype, false)),
+        '=' => Some((dtype, false)),
+        '<' => Some((dtype, cfg!(target_endian = "big"))),
+        '>' => Some((dtype, cfg!(target_endian = "little"))),
+        _ => None,
+    }
+}
