@@ -5,5 +5,8 @@ mod metrics;
 mod progress;
 
 pub use counter::Counter;
-pub use metrics::{Mean, accuracy};
+pub use metrics::{
+    Accuracy, Auc, Average, BleuScore, ConfusionMatrix, F1, MAE, MSE, Mean, Metric, Perplexity, Precision, Recall,
+    TopKCategoricalAccuracy, accuracy,
+};
 pub use progress::Progress;

@@ -1,4 +1,4 @@
-//! Optimisers, datasets, state dicts and checkpoints.
+//! Optimisers, models, datasets, state dicts and checkpoints.
 
 // Linked for `MS_DEVICE_TARGET=sim`.
 use ms_sim as _;
@@ -7,6 +7,7 @@ mod checkpoint;
 mod data;
 mod files;
 mod lbfgs;
+mod metrics;
 mod optimisers;
 mod resume;
 mod schedules;

@@ -1,0 +1,181 @@
+//! Counts of true and predicted classes, and what is computed from them.
+
+use super::{Metric, Scores, class_numbers, largest, no_samples, refuse};
+use ms_core::error::OrRaise;
+use ms_core::ops::rules::check_positive;
+use ms_core::{Code, Result, Tensor};
+
+/// How many samples of each true class were predicted as each class.
+///
+/// Predictions are scores `[.., classes]`, of which the largest one counts, or classes `[..]`; targets
+/// are classes `[..]`.
+///
+/// ```
+/// use ms::prelude::*;
+/// use ms::train::ConfusionMatrix;
+/// let mut matrix = ConfusionMatrix::new(2);
+/// matrix.update(&tensor![0, 1, 1], &tensor![0, 0, 1])?;
+/// assert_eq!(matrix.counts().to_vec::<i64>(), [1, 1, 0, 1]);
+/// # Ok::<(), ms::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ConfusionMatrix {
+    classes: usize,
+    counts: Vec<i64>,
+}
+
+impl ConfusionMatrix {
+    /// The counts of no samples.
+    ///
+    /// # Panics
+    /// Raises [`Code::Argument`] for no classes.
+    #[track_caller]
+    pub fn new(classes: usize) -> Self {
+        check_positive("ConfusionMatrix", "classes", classes).or_raise();
+        Self { classes, counts: vec![0; classes * classes] }
+    }
+
+    /// Sets all counts to zero.
+    pub fn clear(&mut self) {
+        self.counts.fill(0);
+    }
+
+    /// Adds a batch.
+    ///
+    /// # Errors
+    /// Those of [`Metric::update`].
+    pub fn update(&mut self, predictions: &Tensor, targets: &Tensor) -> Result<()> {
+        const METRIC: &str = "ConfusionMatrix";
+        let pairs: Vec<(usize, usize)> = if predictions.dtype().is_float() {
+            let scores = Scores::new(METRIC, predictions, targets)?;
+            if scores.classes != self.classes {
+                let message = format!("there are scores of {} classes instead of {}", scores.classes, self.classes);
+                return Err(refuse(METRIC, Code::Shape, message, [predictions, targets]));
+            }
+            let targets = class_numbers(METRIC, predictions, targets, self.classes)?;
+            targets.into_iter().zip(scores.rows().map(|it| largest(it.0))).collect()
+        } else {
+            if predictions.shape() != targets.shape() {
+                let message = "classes are predicted for other targets".to_owned();
+                return Err(refuse(METRIC, Code::Shape, message, [predictions, targets]));
+            }
+            let [targets, predicted] =
+                [targets, predictions].map(|it| class_numbers(METRIC, predictions, it, self.classes));
+            targets?.into_iter().zip(predicted?).collect()
+        };
+        pairs.into_iter().for_each(|(class, predicted)| self.counts[class * self.classes + predicted] += 1);
+        Ok(())
+    }
+
+    /// The counts: i64 `[classes, classes]`, with a row for each true class.
+    pub fn counts(&self) -> Tensor {
+        Tensor::from_slice([self.classes, self.classes], &self.counts)
+    }
+
+    fn all(&self) -> i64 {
+        self.counts.iter().sum()
+    }
+
+    /// How many samples of a class were predicted as such; how many were predicted as the class; how
+    /// many are of it.
+    fn of(&self, class: usize) -> [f64; 3] {
+        let row = &self.counts[class * self.classes..][..self.classes];
+        let column: i64 = self.counts.iter().skip(class).step_by(self.classes).sum();
+        [row[class], column, row.iter().sum()].map(|it| it as f64)
+    }
+}
+
+/// How the numbers of all classes become one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Average {
+    /// The mean over classes.
+    #[default]
+    Macro,
+    /// The number for all samples together.
+    Micro,
+    /// The mean over classes, weighted by their numbers of samples.
+    Weighted,
+}
+
+/// A quotient; zero for nothing among nothing.
+fn quotient(part: f64, all: f64) -> f64 {
+    if all == 0.0 { 0.0 } else { part / all }
+}
+
+/// A number for each class, from its counts.
+type OfClass = fn([f64; 3]) -> f64;
+
+fn averaged(matrix: &ConfusionMatrix, average: Average, of_class: OfClass, metric: &str) -> Result<f64> {
+    if matrix.all() == 0 {
+        return Err(no_samples(metric));
+    }
+    let counts = (0..matrix.classes).map(|it| matrix.of(it));
+    Ok(match average {
+        Average::Macro => counts.map(of_class).sum::<f64>() / matrix.classes as f64,
+        Average::Weighted => counts.map(|it| of_class(it) * it[2]).sum::<f64>() / matrix.all() as f64,
+        Average::Micro => of_class(counts.fold([0.0; 3], |sum, it| std::array::from_fn(|at| sum[at] + it[at]))),
+    })
+}
+
+macro_rules! scores {
+    ($($(#[$about:meta])* $name:ident, $text:literal, $of_class:expr;)*) => {$(
+        $(#[$about])*
+        ///
+        /// Predictions and targets are those of [`ConfusionMatrix`]. A quotient of nothing among nothing is
+        /// zero. The number is the mean over all classes unless [`average`](Self::average) sets another.
+        #[derive(Clone, Debug)]
+        pub struct $name {
+            matrix: ConfusionMatrix,
+            average: Average,
+        }
+
+        impl $name {
+            /// The number of no samples, for a number of classes.
+            ///
+            /// # Panics
+            /// Raises [`Code::Argument`] for no classes.
+            #[track_caller]
+            pub fn new(classes: usize) -> Self {
+                Self { matrix: ConfusionMatrix::new(classes), average: Average::default() }
+            }
+
+            /// Sets how the numbers of all classes become one.
+            pub fn average(self, average: Average) -> Self {
+                Self { average, ..self }
+            }
+
+            /// The number for each class.
+            pub fn per_class(&self) -> Vec<f64> {
+                let of_class: OfClass = $of_class;
+                (0..self.matrix.classes).map(|it| of_class(self.matrix.of(it))).collect()
+            }
+        }
+
+        impl Metric for $name {
+            fn name(&self) -> String {
+                $text.to_owned()
+            }
+
+            fn clear(&mut self) {
+                self.matrix.clear();
+            }
+
+            fn update(&mut self, predictions: &Tensor, targets: &Tensor) -> Result<()> {
+                self.matrix.update(predictions, targets).map_err(|it| it.with_op(stringify!($name)))
+            }
+
+            fn eval(&self) -> Result<f64> {
+                averaged(&self.matrix, self.average, $of_class, stringify!($name))
+            }
+        }
+    )*};
+}
+
+scores! {
+    /// The fraction of samples predicted as a class that are of it.
+    Precision, "precision", |[right, predicted, _]| quotient(right, predicted);
+    /// The fraction of samples of a class that are predicted as such.
+    Recall, "recall", |[right, _, all]| quotient(right, all);
+    /// The harmonic mean of precision and recall.
+    F1, "f1", |[right, predicted, all]| quotient(2.0 * right, predicted + all);
+}

@@ -1,0 +1,60 @@
+//! Differences between numbers.
+
+use super::{Metric, no_samples, numbers, refuse};
+use ms_core::{Code, Result, Tensor};
+
+macro_rules! errors {
+    ($($(#[$about:meta])* $name:ident, $text:literal, $of:expr;)*) => {$(
+        $(#[$about])*
+        #[derive(Clone, Debug, Default)]
+        pub struct $name {
+            sum: f64,
+            count: u64,
+        }
+
+        impl $name {
+            /// The error of no samples.
+            pub fn new() -> Self {
+                Self::default()
+            }
+        }
+
+        impl Metric for $name {
+            fn name(&self) -> String {
+                $text.to_owned()
+            }
+
+            fn clear(&mut self) {
+                *self = Self::new();
+            }
+
+            fn update(&mut self, predictions: &Tensor, targets: &Tensor) -> Result<()> {
+                if predictions.shape() != targets.shape() {
+                    let message = "there is one prediction for each target".to_owned();
+                    return Err(refuse(stringify!($name), Code::Shape, message, [predictions, targets]));
+                }
+                let of: fn(f64) -> f64 = $of;
+                let (got, want) = (numbers(predictions)?, numbers(targets)?);
+                self.sum += got.iter().zip(&want).map(|(got, want)| of(got - want)).sum::<f64>();
+                self.count += got.len() as u64;
+                Ok(())
+            }
+
+            fn eval(&self) -> Result<f64> {
+                match self.count {
+                    0 => Err(no_samples(stringify!($name))),
+                    count => Ok(self.sum / count as f64),
+                }
+            }
+        }
+    )*};
+}
+
+errors! {
+    /// The mean absolute error of all elements of predictions and targets of one shape. MindSpore's
+    /// divides by the number of rows.
+    MAE, "mae", f64::abs;
+    /// The mean squared error of all elements of predictions and targets of one shape. MindSpore's
+    /// divides by the number of rows.
+    MSE, "mse", |it| it * it;
+}

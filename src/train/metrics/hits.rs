@@ -1,0 +1,107 @@
+//! How many predictions are right.
+
+use super::{Metric, Scores, largest, no_samples};
+use ms_core::error::OrRaise;
+use ms_core::ops::rules::check_positive;
+use ms_core::{Result, Tensor};
+
+/// Right predictions among all.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hits {
+    right: u64,
+    all: u64,
+}
+
+impl Hits {
+    fn add(&mut self, scores: &Scores, is_right: impl Fn(&[f64], usize) -> bool) {
+        self.right += scores.rows().filter(|it| is_right(it.0, it.1)).count() as u64;
+        self.all += scores.targets.len() as u64;
+    }
+
+    fn fraction(&self, metric: &str) -> Result<f64> {
+        match self.all {
+            0 => Err(no_samples(metric)),
+            all => Ok(self.right as f64 / all as f64),
+        }
+    }
+}
+
+/// The fraction of rows of predictions `[.., classes]` whose largest score is that of the class in
+/// targets `[..]`.
+#[derive(Clone, Debug, Default)]
+pub struct Accuracy {
+    hits: Hits,
+}
+
+impl Accuracy {
+    /// The accuracy of no samples.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Metric for Accuracy {
+    fn name(&self) -> String {
+        "accuracy".to_owned()
+    }
+
+    fn clear(&mut self) {
+        *self = Self::new();
+    }
+
+    fn update(&mut self, predictions: &Tensor, targets: &Tensor) -> Result<()> {
+        let scores = Scores::new("Accuracy", predictions, targets)?;
+        self.hits.add(&scores, |scores, class| largest(scores) == class);
+        Ok(())
+    }
+
+    fn eval(&self) -> Result<f64> {
+        self.hits.fraction("Accuracy")
+    }
+}
+
+/// The fraction of rows of predictions `[.., classes]` where the class in targets `[..]` is among the
+/// `k` with the largest scores. Of equal scores, those of lower classes come first.
+#[derive(Clone, Debug)]
+pub struct TopKCategoricalAccuracy {
+    k: usize,
+    hits: Hits,
+}
+
+impl TopKCategoricalAccuracy {
+    /// The accuracy of no samples.
+    ///
+    /// # Panics
+    /// Raises [`Code::Argument`](ms_core::Code::Argument) for a `k` of zero.
+    #[track_caller]
+    pub fn new(k: usize) -> Self {
+        check_positive("TopKCategoricalAccuracy", "k", k).or_raise();
+        Self { k, hits: Hits::default() }
+    }
+}
+
+impl Metric for TopKCategoricalAccuracy {
+    fn name(&self) -> String {
+        format!("top_{}_accuracy", self.k)
+    }
+
+    fn clear(&mut self) {
+        self.hits = Hits::default();
+    }
+
+    fn update(&mut self, predictions: &Tensor, targets: &Tensor) -> Result<()> {
+        let scores = Scores::new("TopKCategoricalAccuracy", predictions, targets)?;
+        let k = self.k;
+        self.hits.add(&scores, |scores, class| {
+            let before = |(other, score): (usize, &f64)| {
+                *score > scores[class] || (*score == scores[class] && other < class) || score.is_nan()
+            };
+            !scores[class].is_nan() && scores.iter().enumerate().filter(|it| before(*it)).count() < k
+        });
+        Ok(())
+    }
+
+    fn eval(&self) -> Result<f64> {
+        self.hits.fraction("TopKCategoricalAccuracy")
+    }
+}
