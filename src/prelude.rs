@@ -8,7 +8,7 @@ pub use crate::optim::{
     StepDecay, WarmUp,
 };
 pub use crate::tensor::{Ellipsis, NewAxis, WithStep};
-pub use crate::train::{Counter, Mean, Progress, accuracy};
+pub use crate::train::{Counter, Mean, Model, Progress, accuracy};
 pub use crate::{DType, Error, GradOperation, Parameter, Result, Tensor, nn, ops, random, tensor};
 pub use ms_core::session::{Context, Mode, Precision};
 pub use ms_core::trace::{Cell, Layer, Training, Tree};

@@ -27,12 +27,19 @@ pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     checksum(&TABLE, bytes)
 }
 
+/// CRC-32C, by the polynomial of Castagnoli.
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
+    static TABLE: [u32; 256] = table(0x82f6_3b78);
+    checksum(&TABLE, bytes)
+}
+
 #[cfg(test)]
 mod tests {
     /// The check values of the catalogue <https://reveng.sourceforge.io/crc-catalogue/>.
     #[test]
     fn check_values() {
         assert_eq!(super::crc32(b"123456789"), 0xcbf4_3926);
+        assert_eq!(super::crc32c(b"123456789"), 0xe306_9283);
         assert_eq!(super::crc32(b""), 0);
     }
 }

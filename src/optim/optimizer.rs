@@ -10,7 +10,7 @@ use super::rule::UpdateRule;
 use super::schedule::{Schedule, Scheduled};
 use crate::amp::{LossScaled, LossScaler};
 use ms_core::session::{Gradients, JitFn, JitReturn, type_key, value_and_grad};
-use ms_core::trace::{Arg, Cell, Tree, TypeKey};
+use ms_core::trace::{Arg, Cell, Tree, TypeKey, scan};
 use ms_core::{Parameter, Tensor};
 
 /// Updates parameters from their gradients.
@@ -164,6 +164,35 @@ pub trait Optimizer: Arg {
             let (loss, gradients) = super::accumulation::mean_over_parts(self, parts, net, batch, loss);
             self.update(&gradients);
             loss
+        })
+    }
+
+    /// Several [steps](Optimizer::step) as one graph, one for each index of the first axis of all tensors
+    /// of `batches`. Returns the losses, each before its update.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let (net, opt) = (nn::Dense::new(3, 1), SGD::new(0.1));
+    /// let batches = (Tensor::ones([5, 4, 3]), Tensor::zeros([5, 4, 1]));
+    /// let losses = opt.steps(&net, &batches, |net, (x, y)| ops::mse_loss(&net.call(x), y)).to_vec::<f32>();
+    /// assert!(losses.len() == 5 && losses[4] < losses[0]);
+    /// ```
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Shape`] when the first axes of tensors differ.
+    #[track_caller]
+    fn steps<C, B, F>(&self, net: &C, batches: &B, loss: F) -> Tensor
+    where
+        Self: Sized,
+        C: Cell + 'static,
+        B: Tree,
+        F: Fn(&C, &B) -> Tensor,
+    {
+        const { assert!(size_of::<F>() == 0, "the loss captures a value: pass it with the batch") }
+        static STEPS: JitFn = JitFn::new("Optimizer::steps", file!(), line!(), 0);
+        let key = type_key(&(&loss, std::marker::PhantomData::<Self>));
+        compiled(&STEPS, key, self, net, batches, &(), |batches| {
+            scan(|(), batch: &B| ((), self.step_eagerly(net, batch, &loss)), (), batches).1
         })
     }
 

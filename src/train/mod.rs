@@ -1,12 +1,19 @@
-//! Helpers for training loops: counters, metrics and progress.
+//! Training: models, callbacks, metrics, and helpers for loops of one's own.
 
+mod callback;
 mod counter;
 mod metrics;
+mod model;
 mod progress;
 
+pub use callback::{
+    Callback, EarlyStopping, EpochRecord, Goal, History, LambdaCallback, LearningRateScheduler, LossMonitor,
+    ModelCheckpoint, ProgressMonitor, RunContext, Slots, SummaryCollector, SummaryWriter, TimeMonitor,
+};
 pub use counter::Counter;
 pub use metrics::{
     Accuracy, Auc, Average, BleuScore, ConfusionMatrix, F1, MAE, MSE, Mean, Metric, Perplexity, Precision, Recall,
     TopKCategoricalAccuracy, accuracy,
 };
+pub use model::{Model, Scores};
 pub use progress::Progress;

@@ -13,9 +13,24 @@ impl Progress {
         Self(ProgressBar::new(total as u64).with_style(style).with_prefix(title.into()))
     }
 
+    /// Whether there is a terminal.
+    pub fn is_shown(&self) -> bool {
+        !self.0.is_hidden()
+    }
+
+    /// Sets how many steps are complete.
+    pub fn advance_to(&mut self, steps: u64) {
+        self.0.set_position(steps);
+    }
+
+    /// Shows a text after the bar.
+    pub fn note(&mut self, note: impl Into<String>) {
+        self.0.set_message(note.into());
+    }
+
     /// Completes one step; `note` is shown after the bar.
     pub fn step(&mut self, note: impl Into<String>) {
-        self.0.set_message(note.into());
+        self.note(note);
         self.0.inc(1);
     }
 

@@ -8,6 +8,7 @@ mod data;
 mod files;
 mod lbfgs;
 mod metrics;
+mod model;
 mod optimisers;
 mod resume;
 mod schedules;

@@ -1,0 +1,91 @@
+//! Stopping when a number becomes no better.
+
+use super::{Callback, RunContext};
+use crate::io::{LoadOptions, StateDict, Stateful};
+use ms_core::Result;
+
+/// Which numbers are better.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Goal {
+    /// Small ones: losses and errors.
+    Min,
+    /// Large ones: accuracies.
+    Max,
+}
+
+/// Stops a run when [a number](RunContext::number) has not become better for more than `patience` epochs.
+///
+/// ```
+/// use ms::prelude::*;
+/// use ms::train::{EarlyStopping, Goal};
+/// let loader = DataLoader::new(TensorDataset::new((Tensor::ones([4, 3]), Tensor::zeros([4, 1]))).batch(4));
+/// let mut model = Model::new(nn::Dense::new(3, 1), |x, y| ops::mse_loss(x, y), SGD::new(0.0));
+/// let mut stopping = EarlyStopping::new("loss", Goal::Min, 2).restore_best(true);
+/// model.train(100, &loader, &mut [&mut stopping])?;
+/// assert_eq!((loader.epoch(), stopping.best().map(|it| it.0)), (4, Some(1)));
+/// # Ok::<(), ms::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct EarlyStopping {
+    number: String,
+    goal: Goal,
+    patience: u64,
+    min_delta: f64,
+    restore_best: bool,
+    best: Option<(u64, f64)>,
+    state: Option<StateDict>,
+}
+
+impl EarlyStopping {
+    /// Any smaller or larger number is better, and the network stays as the last epoch left it.
+    pub fn new(number: impl Into<String>, goal: Goal, patience: u64) -> Self {
+        let number = number.into();
+        Self { number, goal, patience, min_delta: 0.0, restore_best: false, best: None, state: None }
+    }
+
+    /// Sets by how much a number has to be better.
+    pub fn min_delta(self, min_delta: f64) -> Self {
+        Self { min_delta, ..self }
+    }
+
+    /// Sets whether the network gets the parameters of the best epoch at the end of the run.
+    pub fn restore_best(self, restore_best: bool) -> Self {
+        Self { restore_best, ..self }
+    }
+
+    /// The best epoch so far, with its number.
+    pub fn best(&self) -> Option<(u64, f64)> {
+        self.best
+    }
+}
+
+impl Callback for EarlyStopping {
+    fn on_train_begin(&mut self, _: &mut RunContext<'_>) -> Result<()> {
+        (self.best, self.state) = (None, None);
+        Ok(())
+    }
+
+    fn on_epoch_end(&mut self, run: &mut RunContext<'_>) -> Result<()> {
+        let number = run.number(&self.number)?;
+        let gain = |best: f64| match self.goal {
+            Goal::Min => best - number,
+            Goal::Max => number - best,
+        };
+        let is_better =
+            self.best.is_none_or(|(_, best)| gain(best) > self.min_delta || (best.is_nan() && !number.is_nan()));
+        if is_better {
+            self.best = Some((run.epoch(), number));
+            self.state = self.restore_best.then(|| run.network().state_dict());
+        } else if self.best.is_some_and(|(epoch, _)| run.epoch() - epoch > self.patience) {
+            run.stop();
+        }
+        Ok(())
+    }
+
+    fn on_train_end(&mut self, run: &mut RunContext<'_>) -> Result<()> {
+        if let Some(state) = self.state.take() {
+            run.network().load_state_dict(&state, &LoadOptions::new())?;
+        }
+        Ok(())
+    }
+}
