@@ -16,6 +16,7 @@ mod slice;
 mod stack;
 mod tensors;
 mod text;
+mod tokenizer;
 
 pub use batch::Batch;
 pub use csv::{CsvOptions, Table, read_csv};
@@ -29,3 +30,4 @@ pub use sampler::{DistributedSampler, RandomSampler, Sampled, Sampler, SubsetSam
 pub use slice::{Repeat, Slice, Zip};
 pub use tensors::TensorDataset;
 pub use text::TextFileDataset;
+pub use tokenizer::{ByteTokenizer, CharTokenizer, Tokenizer};
