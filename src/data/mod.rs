@@ -7,6 +7,8 @@ mod csv;
 mod dataset;
 mod epoch;
 mod file;
+#[cfg(feature = "image")]
+mod image_folder;
 mod images;
 mod loader;
 mod map;
@@ -22,6 +24,8 @@ pub use batch::Batch;
 pub use csv::{CsvOptions, Table, read_csv};
 pub use dataset::Dataset;
 pub use epoch::Epoch;
+#[cfg(feature = "image")]
+pub use image_folder::{ImageFolder, resize};
 pub use images::{LabeledImages, Usage, cifar10, cifar100, mnist, read_idx};
 pub use loader::{DataLoader, Samples};
 pub use map::{Map, TryMap};

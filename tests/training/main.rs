@@ -6,6 +6,8 @@ use ms_sim as _;
 mod checkpoint;
 mod data;
 mod files;
+#[cfg(feature = "image")]
+mod images;
 mod lbfgs;
 mod metrics;
 mod model;
