@@ -352,7 +352,8 @@ fn waits_are_known_and_counted() {
         let x = tensor![1., 2.];
         let simulation = SimBackend::simulation(device.id()).expect("it exists");
         let none = Waits::default();
-        let cases: [(&str, fn(&Tensor) -> Tensor, Waits); 6] = [
+        type Case = (&'static str, fn(&Tensor) -> Tensor, Waits);
+        let cases: [Case; 6] = [
             ("straight", |x| straight(x), none),
             ("over_a_range", |x| over_a_range(x), none),
             ("branches", |x| branches(x), Waits { conditions: 1, ..none }),
