@@ -39,7 +39,7 @@ fn reports_and_files_of_one_compilation() {
     run(0, &[]);
     let report = ms::compile_report().into_iter().rev().find(|it| it.name == "forward").expect("it was compiled");
     let stages: Vec<&str> = report.stages.iter().map(|it| it.name).collect();
-    assert_eq!(stages, ["trace", "effects", "key", "expand", "optimize", "lower", "compile", "load"]);
+    assert_eq!(stages, ["trace", "effects", "key", "expand", "optimize", "compile", "load"]);
     let trace = report.stage("trace").and_then(|it| it.graph).expect("a graph");
     // The network, and three blocks that are calls of one graph.
     assert_eq!((trace.calls, trace.size.graphs), (4, 2));
@@ -100,10 +100,10 @@ fn reports_of_further_sizes() {
         let report = ms::compile_report().into_iter().rev().find(|it| it.name == "sized").expect("just compiled");
         report.stages.iter().map(|it| it.name).collect()
     };
-    let first = ["trace", "effects", "key", "expand", "sizes", "optimize", "specialize", "lower", "compile", "load"];
+    let first = ["trace", "effects", "key", "expand", "sizes", "optimize", "specialize", "compile", "load"];
     assert_eq!(stages(4), first);
     for n in [5, 9] {
-        assert_eq!(stages(n), ["sizes", "specialize", "lower", "compile", "load"]);
+        assert_eq!(stages(n), ["sizes", "specialize", "compile", "load"]);
     }
 }
 

@@ -45,6 +45,11 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
+    /// All bytes that have not been read yet.
+    pub fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.rest)
+    }
+
     /// The next `len` bytes.
     pub fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(len)?;

@@ -41,7 +41,7 @@ fn a_second_process_compiles_nothing() {
 fn hits_are_not_expanded() {
     for program in [&["gradient"][..], &["func", "200"], &["captures", "5"]] {
         let scratch = Scratch::new();
-        let steps = ["expand, optimize, lower, compile, load", "load"];
+        let steps = ["expand, optimize, compile, load", "load"];
         for steps in steps.map(|it| format!("trace, effects, key, look up, {it}")) {
             let outcome = run(program, &scratch.cache());
             assert_eq!(outcome.stages, steps, "{program:?}: {outcome:?}");
@@ -184,7 +184,7 @@ fn entries_of_other_compilers_are_not_used() {
     let wrong = wrong.get(&wrong_key).expect("the entry just written");
     let contents = ms_cache::Contents { data: wrong.data(), code: wrong.code(), notes: &[] };
     let parts: Vec<&str> = key.parts().iter().map(ms_cache::Part::name).collect();
-    for part in ["compiler", "backend", "target", "precision", "optimize", "lower", "signature", "graph", "piece"] {
+    for part in ["compiler", "backend", "target", "precision", "optimize", "signature", "graph", "piece"] {
         assert!(parts.contains(&part), "{part} is no part of {parts:?}");
     }
     for part in parts {

@@ -13,7 +13,7 @@ fn with<R>(jit: bool, run: impl FnOnce() -> R) -> R {
 fn planned(name: &str) -> ms::PlanReport {
     let reports = ms::compile_report();
     let report = reports.iter().rev().find(|it| it.name == name).expect("it was compiled");
-    report.stage("lower").and_then(|it| it.plan).expect("lowering gives a plan")
+    report.stage("compile").and_then(|it| it.plan).expect("compiling gives a plan")
 }
 
 /// The block of the tests: `x + y + 2 y - 9`.

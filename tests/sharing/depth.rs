@@ -104,7 +104,7 @@ fn sizes(report: &CompileReport) -> Vec<[usize; 3]> {
         let size = report.stage(stage).and_then(|it| it.graph).expect("a graph").size;
         [size.nodes, size.graphs, size.unshared]
     });
-    let plan = report.stage("lower").and_then(|it| it.plan).expect("a plan");
+    let plan = report.stage("compile").and_then(|it| it.plan).expect("a plan");
     let PlanReport { steps, routines, calls, .. } = plan;
     graphs.into_iter().chain([[steps, routines, calls]]).collect()
 }

@@ -298,7 +298,7 @@ fn planned(name: &str) -> ms::PlanReport {
     let report = reports.iter().rev().find(|it| it.name == name);
     let report = report.unwrap_or_else(|| panic!("`{name}` was not compiled"));
     assert!(report.to_string().contains("calls, "), "{report}");
-    report.stage("lower").and_then(|it| it.plan).expect("lowering gives a plan")
+    report.stage("compile").and_then(|it| it.plan).expect("compiling gives a plan")
 }
 
 #[test]

@@ -2,9 +2,10 @@
 // only be implemented by `unsafe impl`.
 #![forbid(unsafe_code)]
 use ms::Result;
-use ms::internals::exec::{Artifact, Backend, Executable, Host, KernelCode, MatrixProduct, StepCode};
+use ms::internals::exec::{Artifact, Backend, CompileOptions, Executable, Host, KernelCode, MatrixProduct, StepCode};
+use ms::internals::ir::Graph;
+use ms::internals::lower::Target;
 use ms::internals::lower::single::Step;
-use ms::internals::lower::{Plan, Target};
 use ms::tensor::{Array, Attrs, DType, Element, Op, Scalar};
 use std::sync::Arc;
 
@@ -36,10 +37,13 @@ impl Backend for Mine {
     fn target(&self) -> &Target {
         loop {}
     }
-    fn compile(&self, _: &Plan) -> Result<Artifact> {
+    fn compile(&self, _: &Graph, _: &CompileOptions<'_>) -> Result<Artifact> {
         loop {}
     }
-    fn load(&self, _: Arc<Plan>, _: &Artifact) -> Result<Arc<dyn Executable>> {
+    fn load(&self, _: &Artifact, _: &CompileOptions<'_>) -> Result<Arc<dyn Executable>> {
+        loop {}
+    }
+    fn describe(&self, _: &Graph, _: &CompileOptions<'_>) -> Result<String> {
         loop {}
     }
     fn compile_step(&self, _: &Step) -> Result<Arc<dyn StepCode>> {

@@ -1,7 +1,9 @@
 // Safe code cannot call functions that trust their caller with memory: uninitialised arrays, bytes read as another
 // dtype, borrowed memory, and whatever runs code or an op on raw addresses.
 #![forbid(unsafe_code)]
-use ms::internals::exec::{Artifact, Backend, Host, HostExecutable, KernelCode, MatrixProduct, StepCode};
+use ms::internals::exec::{
+    Artifact, Backend, CompileOptions, Host, HostExecutable, KernelCode, MatrixProduct, StepCode,
+};
 use ms::internals::lower::Plan;
 use ms::tensor::{Array, DType, Layout, Storage};
 use std::ptr::NonNull;
@@ -20,9 +22,8 @@ fn anywhere() -> Storage {
     Storage::borrowed(NonNull::dangling(), 1 << 20)
 }
 
-fn any_bytes(backend: &dyn Backend, plan: Arc<Plan>, artifact: &Artifact) {
-    backend.load(plan.clone(), artifact);
-    backend.load_shared(plan, artifact);
+fn any_bytes(backend: &dyn Backend, artifact: &Artifact) {
+    backend.load(artifact, &CompileOptions::default());
 }
 
 fn any_results(step: &dyn StepCode, x: &Array, small: &Array) {

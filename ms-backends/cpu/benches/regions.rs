@@ -1,6 +1,6 @@
 //! The cost of branches and loops: compilation, the first call, later calls. `cargo bench -p ms-cpu --bench regions`.
 
-use ms_core::exec::{Backend, Executable};
+use ms_core::exec::{Backend, CompileOptions, Executable};
 
 use ms_core::lower::{LowerOptions, lower};
 use ms_core::ops::parse_graph;
@@ -62,9 +62,10 @@ fn compile(text: &str, context: &PassContext) -> (Duration, Arc<dyn Executable>)
         println!("{}", plan.display());
     }
     let lowered = start.elapsed();
-    let artifact = backend.compile(&plan).expect("code");
-    // SAFETY: the plan is lowered from a graph, and the artifact is of it.
-    let executable = unsafe { backend.load(Arc::new(plan), &artifact) }.expect("an executable");
+    let options = CompileOptions::default();
+    let artifact = backend.compile_plan(plan, &options).expect("code");
+    // SAFETY: the plan is lowered from a graph.
+    let executable = unsafe { backend.load(&artifact, &options) }.expect("an executable");
     let all = start.elapsed();
     println!("    optimize {optimized:.1?}, lower {:.1?}, code {:.1?}", lowered - optimized, all - lowered);
     (start.elapsed(), executable)

@@ -1,4 +1,4 @@
-//! The artifact of a plan: the code of its kernels, and a table of their offsets.
+//! The code of the kernels of a plan, and a table of their offsets.
 //!
 //! ```text
 //! magic      8 bytes   "ms-cpu" and the version of this format
@@ -12,7 +12,6 @@
 
 use crate::isa::Isa;
 use ms_core::error::{Code, Error, Result};
-use ms_core::exec::{Artifact, MachineCode};
 use ms_core::ir::Kernel;
 use rustc_hash::FxHasher;
 use std::hash::{Hash, Hasher};
@@ -23,8 +22,11 @@ const MAGIC: [u8; 8] = *b"ms-cpu\0\x01";
 /// The alignment of functions in bytes.
 const CODE_ALIGN: usize = 64;
 
-/// Encodes kernels and their code.
-pub fn encode<'a>(isa: Isa, kernels: impl ExactSizeIterator<Item = (&'a Kernel, Option<&'a [u8]>)>) -> Artifact {
+/// The table of kernels and their code, and the code of all of them.
+pub fn encode<'a>(
+    isa: Isa,
+    kernels: impl ExactSizeIterator<Item = (&'a Kernel, Option<&'a [u8]>)>,
+) -> (Vec<u8>, Vec<u8>) {
     let mut out = MAGIC.to_vec();
     let mut name = [0; 8];
     name[..isa.name().len()].copy_from_slice(isa.name().as_bytes());
@@ -40,7 +42,7 @@ pub fn encode<'a>(isa: Isa, kernels: impl ExactSizeIterator<Item = (&'a Kernel, 
         all.extend(code);
         all.resize(all.len().next_multiple_of(CODE_ALIGN), 0);
     }
-    Artifact { table: out, code: MachineCode::Bytes(all) }
+    (out, all)
 }
 
 /// Decodes the result of [`encode`] for the same kernels: the range of the code of each, or `None` if
@@ -49,8 +51,7 @@ pub fn encode<'a>(isa: Isa, kernels: impl ExactSizeIterator<Item = (&'a Kernel, 
 /// # Errors
 /// [`Code::Backend`] for another format, another instruction set or other kernels, or if the bytes are
 /// truncated.
-pub fn decode(isa: Isa, kernels: &[Kernel], artifact: &Artifact) -> Result<Vec<Option<Range<usize>>>> {
-    let mut rest = &artifact.table[..];
+pub fn decode(isa: Isa, kernels: &[Kernel], mut rest: &[u8], code: &[u8]) -> Result<Vec<Option<Range<usize>>>> {
     let mut take = |len: usize| rest.split_off(..len).ok_or_else(|| refuse("it is cut off"));
     if take(8)? != MAGIC {
         return Err(refuse("it is of another format"));
@@ -70,7 +71,6 @@ pub fn decode(isa: Isa, kernels: &[Kernel], artifact: &Artifact) -> Result<Vec<O
         let (offset, len) = (word()? as usize, word()? as usize);
         table.push((len > 0).then(|| offset..offset.saturating_add(len)));
     }
-    let code = artifact.code.as_ref();
     if !rest.is_empty() || table.iter().flatten().any(|it: &Range<usize>| it.end > code.len()) {
         return Err(refuse("its table does not fit its code"));
     }
@@ -97,38 +97,38 @@ mod tests {
         (0..3).map(|par| KernelBuilder::new(par, 0, LaneAxis::Parallel).finish()).collect()
     }
 
-    fn artifact() -> Artifact {
+    fn encoded() -> (Vec<u8>, Vec<u8>) {
         let codes: [Option<&[u8]>; 3] = [Some(&[1; 70]), None, Some(&[2; 3])];
         encode(Isa::Avx2, kernels().iter().zip(codes))
     }
 
     #[test]
     fn round_trip() {
-        let artifact = artifact();
-        let entries = decode(Isa::Avx2, &kernels(), &artifact).expect("it was just encoded");
-        let codes: Vec<_> = entries.iter().map(|it| it.clone().map(|it| &artifact.code.as_ref()[it])).collect();
+        let (table, code) = encoded();
+        let entries = decode(Isa::Avx2, &kernels(), &table, &code).expect("it was just encoded");
+        let codes: Vec<_> = entries.iter().map(|it| it.clone().map(|it| &code[it])).collect();
         assert_eq!(codes, [Some(&[1; 70][..]), None, Some(&[2; 3][..])]);
         assert_eq!(entries[2], Some(128..131));
     }
 
     #[test]
     fn damage_is_refused() {
-        let whole = artifact();
-        assert!(decode(Isa::Avx512, &kernels(), &whole).is_err());
-        assert!(decode(Isa::Avx2, &kernels()[1..], &whole).is_err());
+        let whole = encoded();
+        assert!(decode(Isa::Avx512, &kernels(), &whole.0, &whole.1).is_err());
+        assert!(decode(Isa::Avx2, &kernels()[1..], &whole.0, &whole.1).is_err());
         let mut other = kernels();
         other.swap(0, 1);
-        assert!(decode(Isa::Avx2, &other, &whole).is_err());
-        let check = |change: &dyn Fn(&mut Artifact)| {
-            let mut changed = whole.clone();
-            change(&mut changed);
-            assert!(decode(Isa::Avx2, &kernels(), &changed).is_err());
+        assert!(decode(Isa::Avx2, &other, &whole.0, &whole.1).is_err());
+        let check = |change: &dyn Fn(&mut Vec<u8>, &mut Vec<u8>)| {
+            let (mut table, mut code) = whole.clone();
+            change(&mut table, &mut code);
+            assert!(decode(Isa::Avx2, &kernels(), &table, &code).is_err());
         };
-        for len in 0..whole.table.len() {
-            check(&|it| it.table.truncate(len));
+        for len in 0..whole.0.len() {
+            check(&|table, _| table.truncate(len));
         }
-        check(&|it| it.table.push(0));
-        check(&|it| it.table[7] += 1);
-        check(&|it| it.code = MachineCode::Bytes(vec![0; 130]));
+        check(&|table, _| table.push(0));
+        check(&|table, _| table[7] += 1);
+        check(&|_, code| code.truncate(130));
     }
 }

@@ -11,9 +11,10 @@ use ms_core::environment::Variable;
 use ms_core::environment_variables;
 use ms_core::error::{Code, Error, Result};
 use ms_core::exec::{
-    Artifact, Backend, BackendEntry, Executable, Host, HostExecutable, KernelCode, MatrixProduct, StepCode, unavailable,
+    Artifact, Backend, BackendEntry, CompileOptions, Executable, Host, HostExecutable, KernelCode, MachineCode,
+    MatrixProduct, PlanProgram, StepCode, unavailable,
 };
-use ms_core::ir::Kernel;
+use ms_core::ir::{Graph, Kernel};
 use ms_core::lower::single::Step;
 use ms_core::lower::{Plan, Target};
 use ms_core::tensor::{Array, Attrs, Device, DeviceKind, MemorySpace, Op};
@@ -118,9 +119,33 @@ impl CpuBackend {
         }
     }
 
-    /// The artifact of a plan whose kernels have this machine code.
-    fn artifact(&self, plan: &Plan, codes: &[Option<Vec<u8>>]) -> Artifact {
-        artifact::encode(self.isa, plan.kernels.iter().zip(codes.iter().map(Option::as_deref)))
+    /// Like [`machine_codes`](Self::machine_codes), with the code of kernels that are loaded in this process.
+    fn shared_machine_codes(&self, kernels: &[Kernel]) -> Vec<Option<Vec<u8>>> {
+        let known = self.kernels();
+        let ready = |kernel: &Kernel| {
+            let (memory, at) = known.get(kernel)?.at.as_ref()?;
+            Some(memory.bytes()[at.clone()].to_vec())
+        };
+        let ready: Vec<Option<Vec<u8>>> = kernels.iter().map(ready).collect();
+        drop(known);
+        let missing: Vec<&Kernel> = kernels.iter().zip(&ready).filter(|it| it.1.is_none()).map(|it| it.0).collect();
+        let mut made = self.machine_codes(&missing).into_iter();
+        ready.into_iter().map(|it| it.or_else(|| made.next().flatten())).collect()
+    }
+
+    /// Compiles a plan as [`Backend::compile`] compiles the one that a graph is lowered to.
+    ///
+    /// # Errors
+    /// [`Code::Backend`] for kernels of another target.
+    pub fn compile_plan(&self, plan: Plan, options: &CompileOptions<'_>) -> Result<Artifact> {
+        plan.kernels.iter().try_for_each(|it| TARGET.check(it))?;
+        let codes = match options.family {
+            Some(_) => self.shared_machine_codes(&plan.kernels),
+            None => self.machine_codes(&plan.kernels.iter().collect::<Vec<_>>()),
+        };
+        let codes = codes.iter().map(Option::as_deref);
+        let (table, code) = artifact::encode(self.isa, plan.kernels.iter().zip(codes));
+        Ok(PlanProgram { plan, table }.artifact(MachineCode::Bytes(code)))
     }
 
     fn kernels(&self) -> MutexGuard<'_, Kernels> {
@@ -141,8 +166,8 @@ impl CpuBackend {
         ready
     }
 
-    /// Like [`Backend::load`], or [`Backend::load_shared`] if `shared`, for inputs and outputs in a memory
-    /// whose bytes the host accesses at other addresses: see [`HostExecutable::in_memory`].
+    /// Like [`Backend::load`], for inputs and outputs in a memory whose bytes the host accesses at other addresses:
+    /// see [`HostExecutable::in_memory`].
     ///
     /// # Safety
     /// As [`Backend::load`] and [`HostExecutable::in_memory`].
@@ -151,58 +176,71 @@ impl CpuBackend {
     /// As [`Backend::load`].
     pub unsafe fn load_in(
         &self,
-        plan: &Plan,
         artifact: &Artifact,
-        shared: bool,
+        options: &CompileOptions<'_>,
         (space, offset): (MemorySpace, usize),
     ) -> Result<HostExecutable> {
         // SAFETY: as the caller's.
-        let codes = unsafe { if shared { self.shared_codes(plan, artifact)? } else { self.codes(plan, artifact)? } };
-        // SAFETY: the code is that of the plan's kernels; the plan and the memory are the caller's contract.
-        Ok(unsafe { self.executable(plan, &codes)?.in_memory(space, offset) })
+        Ok(unsafe { self.executable(artifact, options)?.in_memory(space, offset) })
     }
 
-    /// The code of the kernels of a plan, in order.
-    ///
     /// # Safety
     /// As [`Backend::load`].
-    unsafe fn codes(&self, plan: &Plan, artifact: &Artifact) -> Result<Vec<Arc<dyn KernelCode>>> {
-        let entries = artifact::decode(self.isa, &plan.kernels, artifact)?;
-        let memory = CodeMemory::of(&artifact.code);
-        let code = |(kernel, entry): (&Kernel, Option<Range<usize>>)| match (entry, &memory) {
-            // SAFETY: by the caller's contract the artifact is of these kernels and this instruction set.
-            (Some(entry), Some(memory)) => unsafe { Ready::new(self.isa, kernel, Some((memory.clone(), entry))) }.code,
-            _ => self.ready(kernel).code,
+    unsafe fn executable(&self, artifact: &Artifact, options: &CompileOptions<'_>) -> Result<HostExecutable> {
+        let program = PlanProgram::of(artifact)?;
+        let at = artifact::decode(self.isa, &program.plan.kernels, &program.table, artifact.code.as_ref())?;
+        let kernels = program.plan.kernels.iter().zip(at);
+        // SAFETY: by the caller's contract the code is that of these kernels for this instruction set, and the plan
+        // is lowered from a valid graph.
+        unsafe {
+            let codes = match options.family {
+                Some(_) => self.shared_codes(kernels, &artifact.code),
+                None => self.codes(kernels, &artifact.code),
+            };
+            HostExecutable::new(&program.plan, &codes, Arc::new(Services { isa: self.isa }))
+        }
+    }
+
+    /// The code of kernels with these ranges of machine code.
+    ///
+    /// # Safety
+    /// The ranges are those of the kernels' code for this instruction set.
+    unsafe fn codes<'a>(
+        &self,
+        kernels: impl Iterator<Item = (&'a Kernel, Option<Range<usize>>)>,
+        code: &MachineCode,
+    ) -> Vec<Arc<dyn KernelCode>> {
+        let memory = CodeMemory::of(code);
+        let ready = |(kernel, at): (&Kernel, Option<Range<usize>>)| match (at, &memory) {
+            // SAFETY: the caller's contract.
+            (Some(at), Some(memory)) => unsafe { Ready::new(self.isa, kernel, Some((memory.clone(), at))) },
+            _ => self.ready(kernel),
         };
-        Ok(plan.kernels.iter().zip(entries).map(|it| code(it) as Arc<dyn KernelCode>).collect())
+        kernels.map(|it| ready(it).code as Arc<dyn KernelCode>).collect()
     }
 
-    /// [`CpuBackend::codes`] with the kernels that are loaded in this process.
+    /// [`CpuBackend::codes`] with the kernels that are loaded in this process, to which the others are added.
     ///
     /// # Safety
-    /// As [`Backend::load`].
-    unsafe fn shared_codes(&self, plan: &Plan, artifact: &Artifact) -> Result<Vec<Arc<dyn KernelCode>>> {
-        let entries = artifact::decode(self.isa, &plan.kernels, artifact)?;
-        let mut kernels = self.kernels();
-        let memory = LazyCell::new(|| CodeMemory::of(&artifact.code));
-        let mut code = |(kernel, entry): (&Kernel, Option<Range<usize>>)| {
-            if let Some(ready) = kernels.get(kernel) {
-                return ready.code.clone();
+    /// As for `codes`.
+    unsafe fn shared_codes<'a>(
+        &self,
+        kernels: impl Iterator<Item = (&'a Kernel, Option<Range<usize>>)>,
+        code: &MachineCode,
+    ) -> Vec<Arc<dyn KernelCode>> {
+        let mut known = self.kernels();
+        let memory = LazyCell::new(|| CodeMemory::of(code));
+        let mut ready = |(kernel, at): (&Kernel, Option<Range<usize>>)| {
+            if let Some(ready) = known.get(kernel) {
+                return ready.clone();
             }
-            let at = entry.and_then(|entry| Some((memory.as_ref()?.clone(), entry)));
-            // SAFETY: as for `codes`.
+            let at = at.and_then(|at| Some((memory.as_ref()?.clone(), at)));
+            // SAFETY: the caller's contract.
             let ready = unsafe { Ready::new(self.isa, kernel, at) };
-            insert(&mut kernels, kernel, &ready);
-            ready.code
+            insert(&mut known, kernel, &ready);
+            ready
         };
-        Ok(plan.kernels.iter().zip(entries).map(|it| code(it) as Arc<dyn KernelCode>).collect())
-    }
-
-    /// # Safety
-    /// As [`HostExecutable::new`].
-    unsafe fn executable(&self, plan: &Plan, codes: &[Arc<dyn KernelCode>]) -> Result<HostExecutable> {
-        // SAFETY: as the caller's.
-        unsafe { HostExecutable::new(plan, codes, Arc::new(Services { isa: self.isa })) }
+        kernels.map(|it| ready(it).code as Arc<dyn KernelCode>).collect()
     }
 
     /// The code of a kernel, cut over threads.
@@ -246,11 +284,6 @@ fn compilers() -> Option<&'static ThreadPool> {
     POOL.get_or_try_init(|| start().build()).ok()
 }
 
-/// Checks that the target accepts these kernels.
-fn check(kernels: &[Kernel]) -> Result<()> {
-    kernels.iter().try_for_each(|it| TARGET.check(it))
-}
-
 fn insert(kernels: &mut Kernels, kernel: &Kernel, ready: &Ready) {
     if kernels.len() >= MAX_KERNELS {
         kernels.clear();
@@ -283,36 +316,18 @@ unsafe impl Backend for CpuBackend {
         &TARGET
     }
 
-    fn compile(&self, plan: &Plan) -> Result<Artifact> {
-        check(&plan.kernels)?;
-        let codes = self.machine_codes(&plan.kernels.iter().collect::<Vec<_>>());
-        Ok(self.artifact(plan, &codes))
+    fn compile(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<Artifact> {
+        self.compile_plan(options.lower(graph, &TARGET)?.0, options)
     }
 
-    unsafe fn load(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
-        // SAFETY: as the caller's; the code is that of the plan's kernels.
-        unsafe { Ok(Arc::new(self.executable(&plan, &self.codes(&plan, artifact)?)?)) }
+    unsafe fn load(&self, artifact: &Artifact, options: &CompileOptions<'_>) -> Result<Arc<dyn Executable>> {
+        // SAFETY: as the caller's.
+        Ok(Arc::new(unsafe { self.executable(artifact, options)? }))
     }
 
-    fn compile_shared(&self, plan: &Plan) -> Result<Artifact> {
-        check(&plan.kernels)?;
-        let known = self.kernels();
-        let ready = |kernel: &Kernel| {
-            let (memory, at) = known.get(kernel)?.at.as_ref()?;
-            Some(memory.bytes()[at.clone()].to_vec())
-        };
-        let ready: Vec<Option<Vec<u8>>> = plan.kernels.iter().map(ready).collect();
-        drop(known);
-        let missing: Vec<&Kernel> =
-            plan.kernels.iter().zip(&ready).filter(|it| it.1.is_none()).map(|it| it.0).collect();
-        let mut made = self.machine_codes(&missing).into_iter();
-        let codes: Vec<Option<Vec<u8>>> = ready.into_iter().map(|it| it.or_else(|| made.next().flatten())).collect();
-        Ok(self.artifact(plan, &codes))
-    }
-
-    unsafe fn load_shared(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
-        // SAFETY: as the caller's; the code is that of the plan's kernels.
-        unsafe { Ok(Arc::new(self.executable(&plan, &self.shared_codes(&plan, artifact)?)?)) }
+    fn describe(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<String> {
+        let (plan, names) = options.lower(graph, &TARGET)?;
+        Ok(plan.display_named(&names).to_string())
     }
 
     fn compile_step(&self, step: &Step) -> Result<Arc<dyn StepCode>> {
@@ -383,8 +398,11 @@ mod tests {
             assert!(backend.machine_codes(&all) == one_by_one);
             let plan = Plan { kernels: kernels.clone(), ..Plan::default() };
             backend.ready(&kernels[7]);
-            let [own, shared] = [backend.compile(&plan), backend.compile_shared(&plan)]
-                .map(|it| it.expect("the processor runs sums").code.as_ref().to_vec());
+            let [own, shared] = [None, Some("sums")].map(|family| {
+                let options = CompileOptions { family, ..CompileOptions::default() };
+                let artifact = backend.compile_plan(plan.clone(), &options).expect("the processor runs sums");
+                artifact.code.as_ref().to_vec()
+            });
             assert!(own == shared, "what is ready is taken as it is");
         }
     }

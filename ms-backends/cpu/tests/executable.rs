@@ -1,7 +1,7 @@
 //! Plans written by hand, run by the backend.
 
 use ms_core::error::Code;
-use ms_core::exec::{Backend, Executable};
+use ms_core::exec::{Artifact, Backend, CompileOptions, Executable, PlanProgram, Program, StoredProgram};
 use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, Type};
 use ms_core::lower::{Argument, Buffer, BufferId, IndexedAxis, KernelId, Place, Plan, PlanStep, Reuse, Routine, View};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Layout, Literal};
@@ -86,9 +86,10 @@ fn plan() -> Plan {
 
 fn load(plan: Plan) -> Result<Arc<dyn Executable>, Error> {
     let backend = CpuBackend::new();
-    let artifact = backend.compile(&plan)?;
-    // SAFETY: the artifact is of this plan, whose steps have valid buffers.
-    unsafe { backend.load(Arc::new(plan), &artifact) }
+    let options = CompileOptions::default();
+    let artifact = backend.compile_plan(plan, &options)?;
+    // SAFETY: the steps of the plan have valid buffers.
+    unsafe { backend.load(&artifact, &options) }
 }
 
 fn vector(data: [f32; 4]) -> Array {
@@ -310,14 +311,30 @@ fn empty_results() {
 
 #[test]
 fn artifacts_are_for_their_instruction_set_and_plan() {
-    let plan = Arc::new(plan());
     let interp = CpuBackend::with_isa(Isa::Interp).expect("the interpreter runs everywhere");
-    let artifact = interp.compile(&plan).expect("every kernel compiles");
-    // SAFETY: the artifact is of this plan, or refused.
-    let load = |plan: Arc<Plan>| unsafe { interp.load(plan, &artifact) };
-    assert!(load(plan.clone()).is_ok());
-    let mut other = (*plan).clone();
-    other.kernels.swap(0, 1);
-    assert_eq!(load(Arc::new(other)).err().map(|it| it.code()), Some(Code::Backend));
+    let options = CompileOptions::default();
+    let artifact = interp.compile_plan(plan(), &options).expect("every kernel compiles");
+    // SAFETY: the artifact is of a plan whose steps have valid buffers, or refused.
+    let load = |artifact: &Artifact| unsafe { interp.load(artifact, &options) };
+    let code = |artifact: &Artifact| load(artifact).err().map(|it| it.code());
+    assert!(load(&artifact).is_ok());
+    let bytes: Arc<[u8]> = artifact.program.to_bytes().into();
+    let stored = |bytes: &[u8]| Artifact { program: Program::Bytes(bytes.into()), ..artifact.clone() };
+    assert!(load(&stored(&bytes)).is_ok());
+    assert_eq!(code(&stored(&bytes[..bytes.len() - 1])), Some(Code::Backend));
+    let mut program = (*PlanProgram::of(&artifact).expect("the backend made it")).clone();
+    program.plan.kernels.swap(0, 1);
+    assert_eq!(code(&program.clone().artifact(artifact.code.clone())), Some(Code::Backend));
+    // The interface is that of the plan.
+    program.plan.kernels.swap(0, 1);
+    program.plan.routines[0].outputs.swap(0, 1);
+    assert_eq!(code(&stored(&program.artifact(artifact.code.clone()).program.to_bytes())), Some(Code::Backend));
+    // Another backend's program.
+    struct Other;
+    impl StoredProgram for Other {
+        fn write(&self, _: &mut Vec<u8>) {}
+    }
+    let other = Artifact { program: Program::Made(Arc::new(Other)), ..artifact.clone() };
+    assert_eq!(code(&other), Some(Code::Backend));
     assert_ne!(interp.fingerprint(), CpuBackend::with_isa(Isa::detect()).expect("detected").fingerprint());
 }

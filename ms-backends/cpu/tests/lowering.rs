@@ -1,14 +1,13 @@
 //! Graphs lowered to plans and run: with and without fusion, and against the reference.
 
 use ms_core::error::Code;
-use ms_core::exec::{Backend, reference};
+use ms_core::exec::{Backend, CompileOptions, PlanProgram, reference};
 use ms_core::ir::{Graph, Kernel, Math, Node, Precision, Role, Scope, Type, ValueId};
 use ms_core::lower::{LowerOptions, Native, Plan, PlanStep, Target, lower};
 use ms_core::ops::{COMPOSITES, by_name, infer, parse_graph};
 use ms_core::optimize::{Kept, PassContext, optimize};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Scalar};
 use ms_cpu::{CpuBackend, Isa, TARGET};
-use std::sync::Arc;
 
 /// SplitMix64.
 struct Random(u64);
@@ -43,10 +42,11 @@ impl Random {
 
 fn run(plan: Plan, isa: Isa, inputs: &[&Array]) -> Vec<Array> {
     let backend = CpuBackend::with_isa(isa).expect("the instruction set is one of this machine");
-    let artifact = backend.compile(&plan).expect("the plan compiles");
     let text = plan.display().to_string();
-    // SAFETY: the plan is lowered from a graph, and the artifact is of it.
-    let executable = unsafe { backend.load(Arc::new(plan), &artifact) };
+    let options = CompileOptions::default();
+    let artifact = backend.compile_plan(plan, &options).expect("the plan compiles");
+    // SAFETY: the plan is lowered from a graph.
+    let executable = unsafe { backend.load(&artifact, &options) };
     let executable = executable.unwrap_or_else(|error| panic!("{error}\n{text}"));
     let outputs = executable.run(inputs).unwrap_or_else(|error| panic!("{error}\n{text}")).into_vec();
     let mut given: Vec<Array> =
@@ -413,13 +413,16 @@ fn functions_of_other_targets_are_refused() {
     let [own, other] =
         [&TARGET, &target].map(|it| lower(&graph, &options, it).unwrap_or_else(|error| panic!("{error}")));
     let backend = CpuBackend::new();
-    let artifact = backend.compile(&own).expect("the plan is for the processor");
+    let [alone, shared] = [None, Some("exp")].map(|family| CompileOptions { family, ..CompileOptions::default() });
+    let artifact = backend.compile_plan(own, &alone).expect("the plan is for the processor");
+    let table = PlanProgram::of(&artifact).expect("the backend made it").table.clone();
+    let of_other = PlanProgram { plan: other.clone(), table }.artifact(artifact.code.clone());
     let refused = [
-        backend.compile(&other).err(),
-        backend.compile_shared(&other).err(),
+        backend.compile_plan(other.clone(), &alone).err(),
+        backend.compile_plan(other.clone(), &shared).err(),
         backend.kernel(&other.kernels[0]).err(),
         // SAFETY: the plan is refused.
-        unsafe { backend.load(Arc::new(other), &artifact) }.err(),
+        unsafe { backend.load(&of_other, &alone) }.err(),
     ];
     for error in refused {
         let error = error.expect("the processor has no exponential of its own");

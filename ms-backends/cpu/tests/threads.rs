@@ -1,13 +1,11 @@
 //! Results do not depend on the number of threads.
 
-use ms_core::exec::Backend;
+use ms_core::exec::{Backend, CompileOptions};
 use ms_core::ir::Precision;
-use ms_core::lower::{LowerOptions, lower};
 use ms_core::ops::parse_graph;
 use ms_core::tensor::Array;
-use ms_cpu::{CpuBackend, Isa, TARGET, threads};
+use ms_cpu::{CpuBackend, Isa, threads};
 use std::process::Command;
-use std::sync::Arc;
 
 /// Positions, one-hot rows and a mask made of positions, random numbers, and their reductions, each of a
 /// million elements.
@@ -41,12 +39,11 @@ const GRAPH: &str = "graph @main(%x: f32[1000003], %classes: i64[1000, 1])
 /// Hashes of the results of the graph.
 fn results(isa: Isa, precision: Precision) -> String {
     let graph = parse_graph(GRAPH).unwrap_or_else(|error| panic!("{error}"));
-    let plan = lower(&graph, &LowerOptions { precision, ..LowerOptions::default() }, &TARGET)
-        .unwrap_or_else(|error| panic!("{error}"));
     let backend = CpuBackend::with_isa(isa).expect("the instruction set is one of this machine");
-    let artifact = backend.compile(&plan).expect("the plan compiles");
-    // SAFETY: the plan is lowered from a graph, and the artifact is of it.
-    let executable = unsafe { backend.load(Arc::new(plan), &artifact) }.expect("the plan is well formed");
+    let options = CompileOptions { precision, ..CompileOptions::default() };
+    let artifact = backend.compile(&graph, &options).expect("the graph compiles");
+    // SAFETY: the backend compiled it.
+    let executable = unsafe { backend.load(&artifact, &options) }.expect("the plan is well formed");
     let x: Vec<f32> = (0..1_000_003).map(|it| it as f32).collect();
     let classes: Vec<i64> = (0..1000).map(|it| it * 7 % 1000).collect();
     let inputs = [Array::from_slice(&[x.len()], &x), Array::from_slice(&[1000, 1], &classes)];

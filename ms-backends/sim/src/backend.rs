@@ -4,11 +4,12 @@ use crate::memory::SimMemory;
 use crate::simulation::Simulation;
 use ms_core::error::{Result, in_op};
 use ms_core::exec::{
-    Artifact, Backend, BackendEntry, Executable, HostExecutable, Inputs, PreparedRun, StepCode, Waits, unavailable,
+    Artifact, Backend, BackendEntry, CompileOptions, Executable, HostExecutable, Inputs, PreparedRun, StepCode, Waits,
+    unavailable,
 };
-use ms_core::ir::Role;
+use ms_core::ir::{Graph, Role};
+use ms_core::lower::Target;
 use ms_core::lower::single::Step;
-use ms_core::lower::{Plan, Target};
 use ms_core::ops::definition;
 use ms_core::tensor::{Array, Device, DeviceKind, MemorySpace, Stream, StreamKind, Streams, with_stream};
 use ms_cpu::CpuBackend;
@@ -20,7 +21,7 @@ pub const DEVICES: u16 = 4;
 
 const KIND: DeviceKind = DeviceKind::named("sim");
 
-/// Runs plans on a simulated device.
+/// Runs graphs on a simulated device.
 pub struct SimBackend {
     cpu: CpuBackend,
     memory: &'static SimMemory,
@@ -51,15 +52,6 @@ impl SimBackend {
     pub fn set_schedule(id: u16, seed: u64) -> Result<()> {
         memory(id)?.set_seed(seed);
         Ok(())
-    }
-
-    /// # Safety
-    /// As [`Backend::load`].
-    unsafe fn executable(&self, plan: &Plan, artifact: &Artifact, shared: bool) -> Result<Arc<dyn Executable>> {
-        let at = (MemorySpace::Device(self.memory), self.memory.offset());
-        // SAFETY: as the caller's; the bytes of all blocks are at this distance.
-        let program = unsafe { self.cpu.load_in(plan, artifact, shared, at)? };
-        Ok(Arc::new(SimExecutable { program: Arc::new(program), memory: self.memory }))
     }
 }
 
@@ -108,22 +100,19 @@ unsafe impl Backend for SimBackend {
         self.cpu.target()
     }
 
-    fn compile(&self, plan: &Plan) -> Result<Artifact> {
-        self.cpu.compile(plan)
+    fn compile(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<Artifact> {
+        self.cpu.compile(graph, options)
     }
 
-    unsafe fn load(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
-        // SAFETY: as the caller's.
-        unsafe { self.executable(&plan, artifact, false) }
+    unsafe fn load(&self, artifact: &Artifact, options: &CompileOptions<'_>) -> Result<Arc<dyn Executable>> {
+        let at = (MemorySpace::Device(self.memory), self.memory.offset());
+        // SAFETY: as the caller's; the bytes of all blocks are at this distance.
+        let program = unsafe { self.cpu.load_in(artifact, options, at)? };
+        Ok(Arc::new(SimExecutable { program: Arc::new(program), memory: self.memory }))
     }
 
-    fn compile_shared(&self, plan: &Plan) -> Result<Artifact> {
-        self.cpu.compile_shared(plan)
-    }
-
-    unsafe fn load_shared(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
-        // SAFETY: as the caller's.
-        unsafe { self.executable(&plan, artifact, true) }
+    fn describe(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<String> {
+        self.cpu.describe(graph, options)
     }
 
     fn compile_step(&self, step: &Step) -> Result<Arc<dyn StepCode>> {

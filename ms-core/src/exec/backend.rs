@@ -1,15 +1,17 @@
 //! The interface of backends.
 
+use super::program::{Artifact, CompileOptions};
 use super::waits::Waits;
 use crate::environment;
 use crate::error::{Code, Error, OrRaise, Result};
+use crate::ir::Graph;
+use crate::lower::Target;
 use crate::lower::single::Step;
-use crate::lower::{Plan, Target};
 use crate::tensor::{Array, Device, DeviceKind, MemorySpace};
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Compiles plans to executables for one device.
+/// Compiles graphs to executables for one device.
 ///
 /// The arrays that executables and the code of steps take and return, and the addresses in the blocks of kernels,
 /// are in the [memory](Backend::memory) of the device.
@@ -33,80 +35,37 @@ pub unsafe trait Backend: Send + Sync {
     /// The hash of the sources of the code generator; part of every stored key.
     fn sources(&self) -> &'static str;
 
-    /// The target for which plans and kernels are lowered; part of every stored key.
+    /// The target for which graphs and steps are lowered; part of every stored key.
     fn target(&self) -> &Target;
 
-    /// Compiles a plan to an artifact for [`Backend::load`], in this process or a later one.
+    /// Compiles an optimised graph to an artifact for [`Backend::load`], in this process or a later one.
     ///
     /// # Errors
-    /// [`Code::Backend`](crate::Code::Backend) if the device cannot run the plan.
-    fn compile(&self, plan: &Plan) -> Result<Artifact>;
+    /// [`Code::Backend`](crate::Code::Backend) if the device cannot run the graph.
+    fn compile(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<Artifact>;
 
-    /// Loads compiled code.
+    /// Loads a compiled graph. Programs of one [family](CompileOptions::family) share the kernels that are loaded
+    /// in this process.
     ///
     /// # Safety
-    /// The plan is the result of lowering a valid graph, and the artifact is what this backend, with
-    /// these [sources](Backend::sources) and this [fingerprint](Backend::fingerprint), compiled it
-    /// to. The code is executed without verification.
+    /// The artifact is what this backend, with these [sources](Backend::sources) and this
+    /// [fingerprint](Backend::fingerprint), compiled a valid graph to. The code is executed without verification.
     ///
     /// # Errors
     /// [`Code::Backend`](crate::Code::Backend) if the artifact is not this backend's.
-    unsafe fn load(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>>;
+    unsafe fn load(&self, artifact: &Artifact, options: &CompileOptions<'_>) -> Result<Arc<dyn Executable>>;
 
-    /// Like [`Backend::compile`], for one of many plans with the same kernels: reuses the code of
-    /// kernels that are compiled in this process.
+    /// What [`Backend::compile`] compiles a graph to, as text for people.
     ///
     /// # Errors
-    /// As [`Backend::compile`].
-    fn compile_shared(&self, plan: &Plan) -> Result<Artifact> {
-        self.compile(plan)
-    }
-
-    /// Like [`Backend::load`], for one of many plans with the same kernels: reuses kernels that are
-    /// loaded in this process, and keeps the others for later plans.
-    ///
-    /// # Safety
-    /// As [`Backend::load`].
-    ///
-    /// # Errors
-    /// As [`Backend::load`].
-    unsafe fn load_shared(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
-        // SAFETY: as the caller's.
-        unsafe { self.load(plan, artifact) }
-    }
+    /// As for [`Backend::compile`].
+    fn describe(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<String>;
 
     /// Compiles one op for eager execution, for all extents and strides.
     ///
     /// # Errors
     /// [`Code::Backend`](crate::Code::Backend) if the device cannot run it.
     fn compile_step(&self, step: &Step) -> Result<Arc<dyn StepCode>>;
-}
-
-/// A compiled plan: relocatable bytes.
-#[derive(Clone)]
-pub struct Artifact {
-    /// Metadata of the code, in a format of the backend.
-    pub table: Vec<u8>,
-    /// The code.
-    pub code: MachineCode,
-}
-
-/// Position-independent code, which may be empty.
-#[derive(Clone)]
-pub enum MachineCode {
-    /// In memory that is not executable.
-    Bytes(Vec<u8>),
-    /// In executable memory that is never written, aligned to a page.
-    Executable(Arc<dyn AsRef<[u8]> + Send + Sync>),
-}
-
-impl AsRef<[u8]> for MachineCode {
-    fn as_ref(&self) -> &[u8] {
-        match self {
-            Self::Bytes(bytes) => bytes,
-            Self::Executable(memory) => (**memory).as_ref(),
-        }
-    }
 }
 
 /// The code of a [`Step`].
@@ -136,12 +95,12 @@ pub unsafe trait StepCode: Send + Sync {
     unsafe fn run(&self, block: &[u64], operands: &[&Array], results: &[Array]) -> Result<()>;
 }
 
-/// A loaded plan. Re-entrant: every concurrent run has its own arena.
+/// A loaded program. Re-entrant: every concurrent run has its own memory.
 pub trait Executable: Send + Sync {
-    /// Runs it on inputs of the plan's types. Returns row-major arrays.
+    /// Runs it on inputs of its [interface](super::Interface). Returns row-major arrays.
     ///
     /// # Errors
-    /// [`Code::Argument`](crate::Code::Argument) for inputs of other types; errors of the plan's ops.
+    /// [`Code::Argument`](crate::Code::Argument) for inputs of other types; errors of its ops.
     fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>>;
 
     /// Runs it on donated inputs: an output may reuse the memory of one without other references. If the run

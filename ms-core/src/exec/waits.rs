@@ -2,6 +2,7 @@
 
 use crate::lower::{Plan, PlanStep, Repeat, is_stack};
 use crate::ops::definition;
+use crate::stored::stored;
 use std::fmt;
 
 /// What the host waits for while a compiled function runs on a device with memory of its own, by the number of
@@ -24,6 +25,10 @@ pub struct Waits {
     pub sizes: usize,
     /// Steps that act on the host, such as prints.
     pub host_steps: usize,
+}
+
+stored! {
+    struct Waits { conditions: usize, stacks: usize, sizes: usize, host_steps: usize }
 }
 
 impl Waits {

@@ -2,8 +2,8 @@
 
 use super::context;
 use super::report::CompileReport;
+use crate::error::Result;
 use crate::ir::{Graph, to_dot, to_html};
-use crate::lower::{Plan, PlanNames};
 use std::fmt::Display;
 use std::fs;
 use std::path::PathBuf;
@@ -96,11 +96,14 @@ impl Dump {
         self.write(&stem, "txt", report);
     }
 
-    /// The plan.
-    pub fn plan(&mut self, plan: &Plan, names: &PlanNames) {
+    /// Saves what the graph is compiled to, as the backend describes it.
+    pub fn plan(&mut self, describe: impl FnOnce() -> Result<String>) {
         if self.level >= 2 {
             let stem = self.stem("plan");
-            self.write(&stem, "txt", &plan.display_named(names));
+            match describe() {
+                Ok(text) => self.write(&stem, "txt", &text),
+                Err(error) => self.warn(&error),
+            }
         }
     }
 }

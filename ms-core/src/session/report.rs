@@ -1,4 +1,4 @@
-//! Compile reports: sizes of graphs and plans, and times of stages.
+//! Compile reports: sizes of graphs and of compiled programs, and times of stages.
 //!
 //! A compilation is recorded on the thread that runs it, from its trace to its executable; its
 //! stages find the record there, and its report remains there.
@@ -6,9 +6,8 @@
 use super::dump::Dump;
 use crate::effects::count_moves;
 use crate::error::Result;
-use crate::exec::Waits;
+use crate::exec::{Interface, PlanReport};
 use crate::ir::{Graph, GraphSize, count_nodes};
-use crate::lower::{Plan, PlanNames, PlanStep};
 use crate::ops::Control;
 use crate::optimize::{PASSES, PassContext, Report, optimize_watched};
 use std::borrow::Cow;
@@ -40,39 +39,8 @@ pub struct StageReport {
     pub time: Duration,
     /// Its resulting graph.
     pub graph: Option<GraphReport>,
-    /// Its resulting plan.
+    /// The sizes of the resulting plan.
     pub plan: Option<PlanReport>,
-}
-
-/// The sizes of a plan.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct PlanReport {
-    /// Routines: one for each distinct graph, and one for each loop.
-    pub routines: usize,
-    /// Distinct kernels.
-    pub kernels: usize,
-    /// Steps of all routines.
-    pub steps: usize,
-    /// The number of calls of routines among the steps, without branches and loops.
-    pub calls: usize,
-    /// Bytes of intermediate values of one run.
-    pub arena_bytes: usize,
-    /// What the host waits for in a run on a device with memory of its own.
-    pub waits: Waits,
-}
-
-impl PlanReport {
-    fn of(plan: &Plan) -> Self {
-        let steps = || plan.routines.iter().flat_map(|it| &it.steps);
-        Self {
-            routines: plan.routines.len(),
-            kernels: plan.kernels.len(),
-            steps: steps().count(),
-            calls: steps().filter(|it| matches!(it, PlanStep::Call { .. })).count(),
-            arena_bytes: plan.arena().map_or(0, |it| it.1),
-            waits: Waits::of(plan),
-        }
-    }
 }
 
 /// The sizes of a graph.
@@ -102,9 +70,9 @@ impl CompileReport {
         self.stages.iter().map(|it| it.time).sum()
     }
 
-    /// A stage by its name: `trace`, `effects`, `key`, `look up`, `expand`, `optimize`, `lower`,
-    /// `compile`, `load`; for further sizes of a graph with symbolic ones `sizes`, `specialize`,
-    /// and those from `lower` on.
+    /// A stage by its name: `trace`, `effects`, `key`, `look up`, `expand`, `optimize`, `compile`,
+    /// `load`; for further sizes of a graph with symbolic ones `sizes`, `specialize`, and those from
+    /// `compile` on.
     pub fn stage(&self, name: &str) -> Option<&StageReport> {
         self.stages.iter().find(|it| it.name == name)
     }
@@ -124,7 +92,7 @@ impl fmt::Display for CompileReport {
             if let Some(GraphReport { size, calls, moves }) = it.graph {
                 write!(f, " {:>9} {:>9} {:>7} {calls:>7} {moves:>7}", size.nodes, size.unshared, size.graphs)?;
             }
-            if let Some(PlanReport { routines, kernels, steps, calls, arena_bytes, waits }) = it.plan {
+            if let Some(PlanReport { routines, kernels, steps, calls, arena_bytes, waits, .. }) = it.plan {
                 write!(
                     f,
                     " {steps} steps of {routines} routines, {calls} calls, {kernels} kernels, {arena_bytes} bytes, \
@@ -228,14 +196,14 @@ fn passed(name: &'static str, graph: &Graph) {
     });
 }
 
-/// Lowering gave `plan`, of inputs with these names.
-pub(super) fn lowered(plan: &Plan, names: &PlanNames) {
+/// Compiling gave a program of this interface, which `describe` shows as text.
+pub(super) fn compiled(interface: &Interface, describe: impl FnOnce() -> Result<String>) {
     with_record(|it| {
         if let Some(stage) = it.report.stages.last_mut() {
-            stage.plan = Some(PlanReport::of(plan));
+            stage.plan = Some(interface.plan);
         }
         if let Some(dump) = &mut it.dump {
-            dump.plan(plan, names);
+            dump.plan(describe);
         }
     });
 }

@@ -3,14 +3,13 @@
 mod by_hand;
 mod random;
 
-use ms_core::exec::{Backend, reference};
+use ms_core::exec::{Backend, CompileOptions, reference};
 use ms_core::ir::Graph;
 use ms_core::lower::{LowerOptions, lower};
 use ms_core::ops;
 use ms_core::optimize::{PassContext, optimize};
 use ms_core::tensor::Array;
 use ms_cpu::{CpuBackend, Isa, TARGET};
-use std::sync::Arc;
 
 /// Returns whether two results are equal to the bit, except for nans.
 fn equal(a: &Array, b: &Array) -> bool {
@@ -38,9 +37,10 @@ fn check(graph: &Graph, inputs: &[Vec<Array>]) {
         let plan = lower(graph, &LowerOptions { fuse, ..LowerOptions::default() }, &TARGET)
             .unwrap_or_else(|error| panic!("{error}\n{graph}"));
         let text = plan.display().to_string();
-        let artifact = backend.compile(&plan).expect("the plan compiles");
-        // SAFETY: the plan is lowered from a graph, and the artifact is of it.
-        let executable = unsafe { backend.load(Arc::new(plan), &artifact) };
+        let options = CompileOptions::default();
+        let artifact = backend.compile_plan(plan, &options).expect("the plan compiles");
+        // SAFETY: the plan is lowered from a graph.
+        let executable = unsafe { backend.load(&artifact, &options) };
         let executable = executable.unwrap_or_else(|error| panic!("{error}\n{text}"));
         for inputs in inputs.iter().chain(inputs) {
             let inputs: Vec<&Array> = inputs.iter().collect();

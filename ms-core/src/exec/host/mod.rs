@@ -4,6 +4,7 @@
 mod arenas;
 mod check;
 mod donate;
+mod fuzzing;
 mod load;
 mod repeat;
 mod run;
@@ -16,6 +17,7 @@ use crate::error::{Code, Error, Result, in_op};
 use crate::lower::{Plan, Reuse, is_stack};
 use crate::tensor::{Array, Attrs, DType, Dim, Layout, MemorySpace, Op, Shape, Storage, Type};
 use donate::Donors;
+pub use fuzzing::stored_program;
 use run::{Program, Run};
 use smallvec::SmallVec;
 use stack::Stacks;

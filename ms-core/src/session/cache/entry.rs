@@ -4,31 +4,28 @@
 //! anything is expanded, and everything else that determines the code.
 
 use super::disk::Disk;
-use crate::exec::{Artifact, Backend, MachineCode};
+use crate::exec::{Artifact, Backend, Interface, MachineCode, Program};
 use crate::ir::Graph;
-use crate::lower::Plan;
-use crate::stored::{Stored, read_all, stored};
+use crate::stored::{Reader, Stored, stored};
 use crate::transform::Residual;
 use ms_cache::{Digest, Key, KeyBuilder, Mapped, Store};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Incremented whenever the meaning of stored values changes; `stored-schema.txt` tests it.
-pub(in crate::session) const SCHEMA: u32 = 10;
+pub(in crate::session) const SCHEMA: u32 = 11;
 
 /// The name of the part of keys that says which piece of a function an entry is.
 const PIECE: &str = "piece";
 
-/// The content of an entry besides its code.
+/// The content of an entry besides the bytes of the backend: those of the program follow it, and the code is apart.
 pub(in crate::session) struct Entry {
     /// The split of the forward part of a derivative.
     pub split: Split,
     /// The time in microseconds that compiling the entry took.
     pub took: u64,
-    /// The plan.
-    pub plan: Arc<Plan>,
-    /// See [`Artifact::table`].
-    pub table: Vec<u8>,
+    /// What is known of the program without the backend.
+    pub interface: Interface,
 }
 
 /// How a derivative is split: see [`Derivative`](crate::session::Derivative).
@@ -43,7 +40,7 @@ pub(in crate::session) struct Split {
 }
 
 stored! {
-    struct Entry { split: Split, took: u64, plan: Arc<Plan>, table: Vec<u8> }
+    struct Entry { split: Split, took: u64, interface: Interface }
     struct Split { seeds: Vec<usize>, residuals: Vec<Residual>, sums: Vec<usize> }
 }
 
@@ -131,8 +128,11 @@ pub struct Site {
 
 /// A loaded entry.
 pub(in crate::session) struct Found {
-    pub entry: Entry,
     pub artifact: Artifact,
+    /// See [`Entry::split`].
+    pub split: Split,
+    /// See [`Entry::took`].
+    pub took: u64,
 }
 
 impl CacheSlot {
@@ -191,22 +191,23 @@ impl CacheSlot {
     }
 
     fn decode(&self, mapped: &Mapped) -> Option<Found> {
-        let entry = read_all::<Entry>(mapped.data()).filter(|it| it.plan.is_sound());
-        let Some(entry) = entry else {
-            self.disk.warn("strange", "an entry is ignored: its plan is not one of this version");
+        let mut from = Reader::new(mapped.data());
+        let Some(Entry { split, took, interface }) = Entry::read(&mut from) else {
+            self.disk.warn("strange", "an entry is ignored: it is not one of this version");
             return None;
         };
         let code = match mapped.executable() {
             Some(pages) => MachineCode::Executable(Arc::new(pages)),
             None => MachineCode::Bytes(mapped.code().to_vec()),
         };
-        let artifact = Artifact { table: entry.table.clone(), code };
-        Some(Found { entry, artifact })
+        let artifact = Artifact { interface, program: Program::Bytes(from.rest().into()), code };
+        Some(Found { artifact, split, took })
     }
 
-    /// Counts the use of an entry, and the time that it saved.
-    pub fn used(&self, took: Duration, entry: &Entry) {
-        self.disk.used(entry.took.saturating_sub(took.as_micros() as u64));
+    /// Counts the use of an entry that was loaded in `took`, and the time that it saved of `compiling`, in
+    /// microseconds.
+    pub fn used(&self, took: Duration, compiling: u64) {
+        self.disk.used(compiling.saturating_sub(took.as_micros() as u64));
     }
 
     /// Counts an entry that was found and could not be used.
@@ -216,13 +217,15 @@ impl CacheSlot {
     }
 
     /// Writes an entry in the background.
-    pub fn put(&self, plan: Arc<Plan>, Artifact { table, code }: Artifact, split: Split, took: Duration) {
+    pub fn put(&self, Artifact { interface, program, code }: Artifact, split: Split, took: Duration) {
         let At::Parts { key, piece, notes, .. } = &self.at else { return };
         let (key, piece, notes, disk) = (key.clone(), piece.clone(), notes.clone(), self.disk.clone());
         let took = took.as_micros() as u64;
-        // The bytes are much smaller than the plan, whose memory the next compilation can reuse.
+        // The bytes are much smaller than the program, whose memory the next compilation can reuse.
         let mut data = Vec::new();
-        Entry { split, took, plan, table }.write(&mut data);
+        Entry { split, took, interface }.write(&mut data);
+        program.write(&mut data);
+        drop(program);
         ms_cache::in_background(move || {
             let mut notes = notes.texts();
             notes.extend([(PIECE, piece), ("took_us", took.to_string())]);
@@ -241,8 +244,9 @@ impl At {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lower::Target;
+    use crate::exec::{CompileOptions, Executable, StepCode};
     use crate::lower::single::Step;
+    use crate::lower::{Plan, Target};
     use crate::stored::Description;
 
     /// Another compiler, backend, target or setting has other entries. Parts that programs cannot
@@ -264,13 +268,16 @@ mod tests {
             fn target(&self) -> &Target {
                 &self.1
             }
-            fn compile(&self, _: &Plan) -> crate::Result<Artifact> {
+            fn compile(&self, _: &Graph, _: &CompileOptions<'_>) -> crate::Result<Artifact> {
                 unreachable!("nothing is compiled here")
             }
-            unsafe fn load(&self, _: Arc<Plan>, _: &Artifact) -> crate::Result<Arc<dyn crate::exec::Executable>> {
+            unsafe fn load(&self, _: &Artifact, _: &CompileOptions<'_>) -> crate::Result<Arc<dyn Executable>> {
                 unreachable!("nothing is compiled here")
             }
-            fn compile_step(&self, _: &Step) -> crate::Result<Arc<dyn crate::exec::StepCode>> {
+            fn describe(&self, _: &Graph, _: &CompileOptions<'_>) -> crate::Result<String> {
+                unreachable!("nothing is compiled here")
+            }
+            fn compile_step(&self, _: &Step) -> crate::Result<Arc<dyn StepCode>> {
                 unreachable!("nothing is compiled here")
             }
         }
@@ -304,6 +311,8 @@ mod tests {
     fn a_changed_type_has_another_schema() {
         let mut types = Description::new();
         Entry::describe(&mut types);
+        // The program of a backend that runs plans.
+        Plan::describe(&mut types);
         crate::session::cache::pure::PureEntry::describe(&mut types);
         let all: String = types.iter().map(|(name, parts)| format!("{name}: {parts}\n")).collect();
         let now = format!("{SCHEMA} {}", ms_cache::Digest::of(all.as_bytes()));

@@ -2,20 +2,19 @@
 
 use crate::exec::Artifact;
 use crate::ir::{Graph, GraphSize};
-use crate::lower::Plan;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The approximate size of a node with its values, as it was traced and as it was expanded.
 const NODE_BYTES: usize = 1 << 10;
 
-/// The approximate size of a step with its buffers, in the plan and as it is executed.
+/// The approximate size of a step with its buffers, as it is compiled and as it is executed.
 const STEP_BYTES: usize = 1 << 10;
 
 /// The minimal size of compiled code, however small.
 const LEAST_BYTES: usize = 8 << 10;
 
-/// The bytes of a graph, its plan and its code, which also count towards those of the graph that it
+/// The bytes of a graph, its program and its code, which also count towards those of the graph that it
 /// was derived from.
 pub(crate) struct Footprint {
     own: AtomicUsize,
@@ -50,10 +49,9 @@ impl Footprint {
     }
 
     /// Adds an executable.
-    pub fn add_code(&self, plan: &Plan, artifact: &Artifact) {
-        let constants: usize = plan.constants.iter().map(|it| it.bytes().len()).sum();
-        let steps: usize = plan.routines.iter().map(|it| it.steps.len()).sum();
-        self.add(constants + steps * STEP_BYTES + artifact.table.len() + artifact.code.as_ref().len());
+    pub fn add_code(&self, artifact: &Artifact) {
+        let plan = artifact.interface.plan;
+        self.add(plan.constant_bytes + plan.steps * STEP_BYTES + artifact.code.as_ref().len());
     }
 
     /// The bytes, without those of parts.

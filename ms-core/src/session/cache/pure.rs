@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// The stored data of a traced function.
 #[derive(Clone)]
 pub(in crate::session) struct PureEntry {
-    /// The key of the entry with its plan and its code.
+    /// The key of the entry with its program and its code.
     pub compiled: Vec<u8>,
     /// The sources of its inputs.
     pub inputs: Vec<Input>,
@@ -162,7 +162,7 @@ impl PureSlot {
 }
 
 impl PureEntry {
-    /// The key of plan and code.
+    /// The key of program and code.
     pub fn compiled(&self) -> Option<Digest> {
         Some(Digest::from_bytes((*self.compiled).try_into().ok()?))
     }

@@ -4,16 +4,14 @@ use super::made::Made;
 use super::source::{Part, Source};
 use super::symbolic::Sized;
 use crate::error::{ActiveCalls, Error, Result, in_op};
-use crate::exec::{self, Artifact, Backend, Executable};
+use crate::exec::{self, Artifact, Backend, CompileOptions, Executable};
 use crate::ir::{Graph, Precision, ValueId, canonical_bytes};
-use crate::lower::{
-    LowerOptions, Plan, PlanNames, composite_of_node, line_of_node, lower_traced, refuse_at_the_same_lines,
-};
+use crate::lower::{composite_of_node, line_of_node, refuse_at_the_same_lines};
 use crate::ops;
 use crate::optimize::PassContext;
 use crate::session::autodiff::tape::Tape;
 use crate::session::cache::disk::verifies;
-use crate::session::cache::entry::{CacheSlot, Entry, Making, Site, Split};
+use crate::session::cache::entry::{CacheSlot, Making, Site, Split};
 use crate::session::cache::footprint::Footprint;
 use crate::session::cache::lru::{Cached, Lru};
 use crate::session::context::settings;
@@ -411,41 +409,38 @@ impl Compiled {
     /// Compiles the graph, and stores it in the cache, with the split of a forward part.
     fn compile(&self, backend: &'static Arc<dyn Backend>, split: Split) -> Result<Arc<dyn Executable>> {
         let start = Instant::now();
-        let (plan, names) = self.plan(&**backend)?;
-        report::lowered(&plan, &names);
-        let plan = Arc::new(plan);
-        let artifact = report::stage("compile", || match self.source.shares_kernels() {
-            true => backend.compile_shared(&plan),
-            false => backend.compile(&plan),
-        })?;
-        // SAFETY: the artifact was just compiled from this plan, which is of a sound graph.
-        let executable = report::stage("load", || unsafe { self.load(&**backend, plan.clone(), &artifact) })?;
+        let graph = self.optimized(&**backend)?;
+        let options = self.options();
+        let artifact = report::stage("compile", || backend.compile(&graph, &options))?;
+        report::compiled(&artifact.interface, || backend.describe(&graph, &options));
+        // Loading can reuse its memory.
+        drop(graph);
+        // SAFETY: the artifact was just compiled from a sound graph.
+        let executable = report::stage("load", || unsafe { self.load(&**backend, &artifact) })?;
         report::finished();
         if let Some(place) = &self.place {
             let took = start.elapsed() + self.source.took();
-            place.put(plan, artifact, split, took);
+            place.put(artifact, split, took);
         }
         Ok(executable)
     }
 
     /// # Safety
     /// As [`Backend::load`].
-    unsafe fn load(&self, backend: &dyn Backend, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
-        self.footprint.add_code(&plan, artifact);
+    unsafe fn load(&self, backend: &dyn Backend, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
+        self.footprint.add_code(artifact);
         // SAFETY: as the caller's.
-        unsafe {
-            match self.source.shares_kernels() {
-                true => backend.load_shared(plan, artifact),
-                false => backend.load(plan, artifact),
-            }
-        }
+        unsafe { backend.load(artifact, &self.options()) }
     }
 
-    fn plan(&self, backend: &dyn Backend) -> Result<(Plan, PlanNames)> {
+    /// The graph as the backend compiles it: with the composites that it runs itself.
+    fn optimized(&self, backend: &dyn Backend) -> Result<Graph> {
         let (kept, precision) = (backend.target().composites.clone(), self.precision);
-        let graph = self.source.optimized(&PassContext { kept, precision, ..PassContext::default() })?;
-        let options = lower_options(self.precision);
-        report::stage("lower", || lower_traced(&graph, &options, backend.target(), self.source.traced()))
+        self.source.optimized(&PassContext { kept, precision, ..PassContext::default() })
+    }
+
+    fn options(&self) -> CompileOptions<'_> {
+        CompileOptions { precision: self.precision, family: self.source.family(), traced: self.source.traced() }
     }
 
     /// The executable from the cache on disk, with the split of a forward part. It is looked up
@@ -457,23 +452,23 @@ impl Compiled {
         }
         let start = Instant::now();
         let found = report::stage("look up", || place.get())?;
-        if !self.source.fits(found.entry.plan.main(), &found.entry.split) {
-            place.refused("an entry is ignored: its plan is of another graph");
+        if !self.source.fits(&found.artifact.interface, &found.split) {
+            place.refused("an entry is ignored: its program is of another graph");
             return None;
         }
-        if verifies() && !self.source.is_unknown() && !self.is_reproduced(&found.entry, &found.artifact, &**backend) {
+        if verifies() && !self.source.is_unknown() && !self.is_reproduced(&found.artifact, &**backend) {
             place.refused("an entry is not what compiling gives now; it is replaced");
             return None;
         }
         // SAFETY: the cache returns what this compiler and this backend have stored for this graph:
         // its key says so, its hashes that nothing changed, and the owner of the files that nobody
         // else wrote them.
-        let load = || unsafe { self.load(&**backend, found.entry.plan.clone(), &found.artifact) };
+        let load = || unsafe { self.load(&**backend, &found.artifact) };
         match report::stage("load", load) {
             Ok(executable) => {
                 report::finished();
-                place.used(start.elapsed(), &found.entry);
-                Some((executable, found.entry.split))
+                place.used(start.elapsed(), found.took);
+                Some((executable, found.split))
             }
             Err(error) => {
                 place.refused(&format!("an entry is ignored: {}", error.report().message));
@@ -482,10 +477,14 @@ impl Compiled {
         }
     }
 
-    fn is_reproduced(&self, entry: &Entry, artifact: &Artifact, backend: &dyn Backend) -> bool {
-        let fresh = self.plan(backend).and_then(|(plan, _)| Ok((backend.compile(&plan)?, plan)));
-        fresh.is_ok_and(|(fresh, plan)| {
-            plan == *entry.plan && fresh.table == artifact.table && fresh.code.as_ref() == artifact.code.as_ref()
+    /// Whether compiling gives the same, without the code of other members of the family.
+    fn is_reproduced(&self, stored: &Artifact, backend: &dyn Backend) -> bool {
+        let options = CompileOptions { family: None, ..self.options() };
+        let fresh = self.optimized(backend).and_then(|graph| backend.compile(&graph, &options));
+        fresh.is_ok_and(|fresh| {
+            fresh.interface == stored.interface
+                && fresh.program.to_bytes() == stored.program.to_bytes()
+                && fresh.code.as_ref() == stored.code.as_ref()
         })
     }
 
@@ -644,15 +643,7 @@ pub(in crate::session) fn making(precision: Precision, backend: &dyn Backend) ->
         Mutex::new(FxHashMap::with_hasher(rustc_hash::FxBuildHasher));
     let mut known = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     known.entry((precision, backend.memory().device())).or_insert_with(|| {
-        let settings = [
-            ("precision", format!("{precision:?}")),
-            ("optimize", format!("{:?}", PassContext::default())),
-            ("lower", format!("{:?}", lower_options(precision))),
-        ];
+        let settings = [("precision", format!("{precision:?}")), ("optimize", format!("{:?}", PassContext::default()))];
         Box::leak(Box::new(Making::new(backend, settings)))
     })
-}
-
-fn lower_options(precision: Precision) -> LowerOptions {
-    LowerOptions { precision, ..LowerOptions::default() }
 }

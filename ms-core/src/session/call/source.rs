@@ -2,8 +2,8 @@
 
 use crate::effects::{float_status, has_float_status};
 use crate::error::{Code, Error, Result};
+use crate::exec::Interface;
 use crate::ir::{Graph, Type, ValueId};
-use crate::lower::Routine;
 use crate::optimize::{PassContext, inline_all};
 use crate::session::cache::entry::Split;
 use crate::session::report;
@@ -155,7 +155,7 @@ impl Source {
         Ok(made)
     }
 
-    /// The traced graph, whose nodes identify steps of plans.
+    /// The traced graph, to whose nodes errors at run time refer.
     pub fn traced(&self) -> Option<&Graph> {
         match &self.origin {
             Origin::Traced(graph) => Some(graph),
@@ -170,9 +170,12 @@ impl Source {
         matches!(self.origin, Origin::Unknown { .. })
     }
 
-    /// Whether kernels should be shared with those of other sources: the same graph at other sizes.
-    pub fn shares_kernels(&self) -> bool {
-        matches!(self.origin, Origin::Sizes { .. })
+    /// The name of the function with symbolic sizes of which this is the graph at some of them.
+    pub fn family(&self) -> Option<&str> {
+        match &self.origin {
+            Origin::Sizes { of, .. } => Some(of.traced().map_or("", Graph::name)),
+            _ => None,
+        }
     }
 
     /// The number of outputs.
@@ -186,16 +189,16 @@ impl Source {
         }
     }
 
-    /// Whether a stored routine matches this graph, as far as that is known without creating the
+    /// Whether a stored program matches this graph, as far as that is known without creating the
     /// graph.
-    pub fn fits(&self, routine: &Routine, split: &Split) -> bool {
-        let (inputs, outputs) = (routine.inputs.len(), routine.outputs.len());
+    pub fn fits(&self, program: &Interface, split: &Split) -> bool {
+        let (inputs, outputs) = (program.inputs.len(), program.outputs.len());
         match &self.origin {
             Origin::Given => false,
             Origin::Unknown { counts } => *counts == [inputs, outputs],
             Origin::Traced(graph) => {
                 let types = |ids: &[ValueId], types: &[Type]| ids.iter().map(|&it| graph.ty(it)).eq(types);
-                types(graph.inputs(), &routine.inputs) && types(graph.outputs(), &routine.outputs)
+                types(graph.inputs(), &program.inputs) && types(graph.outputs(), &program.outputs)
             }
             Origin::Sizes { of, .. } => of.results().is_ok_and(|it| it == outputs),
             Origin::Derivative { of, part: Part::Forward, .. } => {

@@ -1,4 +1,4 @@
-//! Compiled graphs with symbolic sizes: traced and optimised once, planned once for each set of
+//! Compiled graphs with symbolic sizes: traced and optimised once, compiled once for each set of
 //! sizes, with kernels that all of them share.
 
 use super::compiled::Compiled;
@@ -9,7 +9,7 @@ use crate::tensor::{Array, Dim};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// The maximal size in bytes of the plans that are cached for one function.
+/// The maximal size in bytes of the programs that are cached for one function.
 const READY_BYTES: usize = 64 << 20;
 
 type Sizes = SmallVec<[usize; 2]>;

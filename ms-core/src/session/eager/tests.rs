@@ -2,10 +2,10 @@
 
 use super::{Operands, run_fast, run_in};
 use crate::error::{Code, Error, Result};
-use crate::exec::{Artifact, Backend, Executable, StepCode};
-use crate::ir::{Kernel, Role};
+use crate::exec::{Artifact, Backend, CompileOptions, Executable, StepCode};
+use crate::ir::{Graph, Kernel, Role};
+use crate::lower::Target;
 use crate::lower::single::Step;
-use crate::lower::{Plan, Target};
 use crate::ops::{ADD, CONCAT, CONV, GATHER, MATMUL, OpDef, SELECT, SUM};
 use crate::tensor::{Array, Attr, Attrs, DType, Layout, OpCall, Scalar, Tensor, Value};
 use std::panic::Location;
@@ -80,11 +80,15 @@ unsafe impl Backend for Recording {
         &self.target
     }
 
-    fn compile(&self, _: &Plan) -> Result<Artifact> {
+    fn compile(&self, _: &Graph, _: &CompileOptions<'_>) -> Result<Artifact> {
         unsupported()
     }
 
-    unsafe fn load(&self, _: Arc<Plan>, _: &Artifact) -> Result<Arc<dyn Executable>> {
+    unsafe fn load(&self, _: &Artifact, _: &CompileOptions<'_>) -> Result<Arc<dyn Executable>> {
+        unsupported()
+    }
+
+    fn describe(&self, _: &Graph, _: &CompileOptions<'_>) -> Result<String> {
         unsupported()
     }
 
