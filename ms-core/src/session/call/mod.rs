@@ -15,6 +15,7 @@ pub(super) mod symbolic;
 mod varying_sizes;
 mod version;
 mod versions;
+mod writing_run;
 
 pub use compiled::{Compiled, Derivative};
 pub use functions::retrace;

@@ -2,11 +2,12 @@
 
 use super::compiled::Compiled;
 use super::versions::Versions;
+use super::writing_run::WritingRun;
 use crate::error::{Code, Error, Result};
 use crate::session::autodiff::tape::Tape;
 use crate::session::devices;
 use crate::tensor::{
-    Array, Dependent, Device, DispatchMode, Gathered, Outputs, Parameter, Role, TakenSlot, Tensor, Type, WeakParameter,
+    Array, Dependent, Device, DispatchMode, Gathered, Outputs, Parameter, Role, Tensor, Type, WeakParameter,
     dispatch_mode, is_host_only,
 };
 use crate::trace::{Signature, Tree};
@@ -36,6 +37,22 @@ enum InputSource {
     /// Among the slots that it only reads and that have a value on each thread.
     OfThread(usize),
     /// Among the slots that the version writes.
+    Written(usize),
+}
+
+/// What a run reads besides what the version holds, and the slots that it writes.
+struct Given<'a> {
+    arguments: &'a [Tensor],
+    /// The values of the slots that are only read.
+    read: Option<Arc<[Tensor]>>,
+    /// Those of the slots that have a value on each thread.
+    of_thread: SmallVec<[Tensor; 2]>,
+}
+
+/// An input of a run.
+enum Input<'a> {
+    Tensor(&'a Tensor),
+    /// The value of a slot that the version writes.
     Written(usize),
 }
 
@@ -228,14 +245,12 @@ impl Version {
     fn run_on(&self, arguments: &[Tensor], writes: &[Parameter]) -> Option<Result<Outputs>> {
         Some(match dispatch_mode() {
             DispatchMode::Eager => {
-                let read = match &self.reads {
-                    Some(reads) => Some(reads.values()?),
-                    None => None,
-                };
-                let read = read.as_deref().unwrap_or_default();
+                let given = self.given(arguments)?;
                 match writes {
-                    [] => self.outputs(arguments, read).transpose()?,
-                    _ => self.writing_run(arguments, read, writes).transpose()?.and_then(|it| it.run(self)),
+                    [] => self.outputs(&given).transpose()?,
+                    _ => {
+                        self.writing_run(&given, writes).transpose()?.and_then(|it| it.run(&self.compiled, &self.state))
+                    }
                 }
             }
             _ => {
@@ -266,13 +281,9 @@ impl Version {
         }
         let outputs = match dispatch_mode() {
             DispatchMode::Eager => {
-                let read = match &self.reads {
-                    Some(reads) => Some(reads.values()?),
-                    None => None,
-                };
-                let run = self.writing_run(&arguments, read.as_deref().unwrap_or_default(), &writes).transpose()?;
+                let run = self.writing_run(&self.given(&arguments)?, &writes).transpose()?;
                 drop(arguments);
-                run.and_then(|it| it.run(self))
+                run.and_then(|it| it.run(&self.compiled, &self.state))
             }
             _ => {
                 let inputs = match self.gather(&arguments, &writes)? {
@@ -342,30 +353,37 @@ impl Version {
         Ok(outputs)
     }
 
-    /// Takes the values of the slots that a run writes, if no dispatcher overrides values of slots, or
-    /// records; `None` if the version does not [run](Self::runs_on) where the inputs are. Slots that it only
-    /// reads were read before, so that two runs never wait for each other.
-    fn writing_run<'a>(
-        &self,
-        arguments: &[Tensor],
-        read: &[Tensor],
-        writes: &'a [Parameter],
-    ) -> Result<Option<WritingRun<'a>>> {
-        let of_thread: SmallVec<[Tensor; 2]> = self.of_thread.iter().map(Parameter::load).collect();
-        let taken = writes.iter().map(|_| None).collect();
-        let mut run = WritingRun { writes, taken, inputs: SmallVec::with_capacity(self.inputs.len()) };
-        for place in &self.inputs {
-            let tensor = match *place {
-                InputSource::Argument(at) => &arguments[at],
-                InputSource::Captured(at) => &self.captured[at],
-                InputSource::Read(at) => &read[at],
-                InputSource::OfThread(at) => &of_thread[at],
-                InputSource::Written(at) => {
-                    run.take(at);
-                    continue;
-                }
-            };
-            run.inputs.push(tensor.array()?.clone());
+    /// What a run with these arguments reads, if no dispatcher overrides values of slots, or records; `None` if a
+    /// slot is dropped.
+    #[inline]
+    fn given<'a>(&self, arguments: &'a [Tensor]) -> Option<Given<'a>> {
+        let read = match &self.reads {
+            Some(reads) => Some(reads.values()?),
+            None => None,
+        };
+        Some(Given { arguments, read, of_thread: self.of_thread.iter().map(Parameter::load).collect() })
+    }
+
+    #[inline]
+    fn input<'a>(&'a self, source: &InputSource, given: &'a Given<'_>) -> Input<'a> {
+        Input::Tensor(match *source {
+            InputSource::Argument(at) => &given.arguments[at],
+            InputSource::Captured(at) => &self.captured[at],
+            InputSource::Read(at) => &given.read.as_deref().unwrap_or_default()[at],
+            InputSource::OfThread(at) => &given.of_thread[at],
+            InputSource::Written(at) => return Input::Written(at),
+        })
+    }
+
+    /// Takes the values of the slots that a run writes; `None` if the version does not [run](Self::runs_on) where
+    /// the inputs are. Slots that it only reads were read before, so that two runs never wait for each other.
+    fn writing_run<'a>(&self, given: &Given<'_>, writes: &'a [Parameter]) -> Result<Option<WritingRun<'a>>> {
+        let mut run = WritingRun::new(writes, self.inputs.len());
+        for source in &self.inputs {
+            match self.input(source, given) {
+                Input::Tensor(tensor) => run.inputs.push(tensor.array()?.clone()),
+                Input::Written(at) => run.take(at),
+            }
         }
         let is_here = is_host_only() || {
             let device = devices::gather(&mut run.inputs, |at| self.states.contains(&at))?;
@@ -374,20 +392,15 @@ impl Version {
         Ok(is_here.then_some(run))
     }
 
-    /// The outputs of a version that writes no slots, if no dispatcher overrides values of slots, or records;
-    /// `None` if the version does not [run](Self::runs_on) where the inputs are.
-    fn outputs(&self, arguments: &[Tensor], read: &[Tensor]) -> Result<Option<Outputs>> {
-        let of_thread: SmallVec<[Tensor; 2]> = self.of_thread.iter().map(Parameter::load).collect();
+    /// The outputs of a version that writes no slots; `None` if the version does not [run](Self::runs_on) where the
+    /// inputs are.
+    fn outputs(&self, given: &Given<'_>) -> Result<Option<Outputs>> {
         let mut inputs: SmallVec<[&Array; 8]> = SmallVec::with_capacity(self.inputs.len());
-        for place in &self.inputs {
-            let tensor = match *place {
-                InputSource::Argument(at) => &arguments[at],
-                InputSource::Captured(at) => &self.captured[at],
-                InputSource::Read(at) => &read[at],
-                InputSource::OfThread(at) => &of_thread[at],
-                InputSource::Written(_) => unreachable!("it writes no slots"),
-            };
-            inputs.push(tensor.array()?);
+        for source in &self.inputs {
+            match self.input(source, given) {
+                Input::Tensor(tensor) => inputs.push(tensor.array()?),
+                Input::Written(_) => unreachable!("it writes no slots"),
+            }
         }
         if is_host_only() {
             return Ok(Some(self.compiled.run_arrays(&inputs)?));
@@ -436,84 +449,6 @@ impl Version {
             Ok(true) => Some(Ok(inputs)),
             Ok(false) => None,
             Err(error) => Some(Err(error)),
-        }
-    }
-}
-
-/// A run that writes slots. Results may reuse the memory of their values, which nobody else reads meanwhile.
-struct WritingRun<'a> {
-    writes: &'a [Parameter],
-    /// By slot, whether its value is taken, and the input that it is.
-    taken: SmallVec<[Option<(TakenSlot<'a>, usize)>; 4]>,
-    inputs: SmallVec<[Array; 8]>,
-}
-
-impl WritingRun<'_> {
-    /// Makes the value of a slot the next input.
-    fn take(&mut self, at: usize) {
-        let value = match self.writes[at].take() {
-            Some((slot, value)) => {
-                self.taken[at] = Some((slot, self.inputs.len()));
-                value
-            }
-            None => self.writes[at].load(),
-        };
-        self.inputs.push(value.into_array().expect("values of slots are not traced"));
-    }
-
-    /// Runs a version, and writes the slots; returns the outputs without their new values.
-    #[track_caller]
-    fn run(mut self, version: &Version) -> Result<Outputs> {
-        let mut outputs = version.compiled.run_donated(&mut self.inputs, &version.state)?;
-        let results = outputs.len() - self.writes.len();
-        if !is_host_only() {
-            self.keep_old_values(&outputs[results..])?;
-        }
-        for ((slot, taken), value) in self.writes.iter().zip(&mut self.taken).zip(outputs.drain(results..)) {
-            match taken.take() {
-                Some((taken, _)) => taken.put(value),
-                None => {
-                    if let Err(value) = slot.try_store(value) {
-                        slot.try_set(&value)?;
-                    }
-                }
-            }
-        }
-        Ok(outputs)
-    }
-}
-
-impl WritingRun<'_> {
-    /// On a device, slots keep their old values if the run fails later.
-    #[cold]
-    fn keep_old_values(&self, new: &[Tensor]) -> Result<()> {
-        if new.first().and_then(Tensor::as_array).is_none_or(|it| it.space().is_host()) {
-            return Ok(());
-        }
-        let mut values = Vec::with_capacity(new.len());
-        for ((slot, taken), new) in self.writes.iter().zip(&self.taken).zip(new) {
-            let new = new.array()?;
-            let old = match taken {
-                Some((_, input)) => self.inputs[*input].clone(),
-                // Values of other types are refused when the slot is written.
-                None => match slot.load().into_array() {
-                    Ok(old) if old.ty() == new.ty() && old.layout().is_contiguous() => old.to_space(new.space())?,
-                    Ok(old) if old.ty() == new.ty() => old.on_host()?.to_contiguous().to_space(new.space())?,
-                    _ => continue,
-                },
-            };
-            values.push((old, new.clone()));
-        }
-        devices::keep_unless_written(new[0].array()?.space(), &values);
-        Ok(())
-    }
-}
-
-impl Drop for WritingRun<'_> {
-    /// After a run that failed, the slots have their values again.
-    fn drop(&mut self) {
-        for (slot, input) in self.taken.drain(..).flatten() {
-            slot.put(Tensor::from_array(self.inputs[input].clone()));
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Callable graphs: compiled at their first call, once per content.
 
+mod derived;
+
 use super::made::Made;
-use super::source::{Part, Source};
+use super::source::Source;
 use super::symbolic::Sized;
 use crate::error::{ActiveCalls, Error, Result, in_op};
 use crate::exec::{self, Artifact, Backend, CompileOptions, Executable};
-use crate::ir::{Graph, Precision, ValueId, canonical_bytes};
+use crate::ir::{Graph, Precision, canonical_bytes};
 use crate::lower::{composite_of_node, line_of_node, refuse_at_the_same_lines};
 use crate::ops;
 use crate::optimize::PassContext;
@@ -19,7 +21,7 @@ use crate::session::devices::{self, Submission};
 use crate::session::eager::contiguous;
 use crate::session::report;
 use crate::tensor::{Array, Device, Origin, Outputs, Tensor, is_host_only};
-use crate::transform;
+pub use derived::{Derivative, Partial};
 use ms_cache::Digest;
 use once_cell::sync::OnceCell;
 use rustc_hash::FxHashMap;
@@ -27,7 +29,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The size of the cache of compiled graphs for other functions, or other models, with the same
 /// graph.
@@ -53,29 +55,6 @@ pub struct Compiled {
     derivatives: Mutex<FxHashMap<Vec<usize>, Arc<Derivative>>>,
     tangents: Mutex<FxHashMap<[Vec<usize>; 2], Arc<Compiled>>>,
     partial: Mutex<FxHashMap<[Vec<usize>; 2], Arc<Partial>>>,
-}
-
-/// The derivative of a [`Compiled`] with respect to some inputs, split for a tape.
-pub struct Derivative {
-    /// Returns the results, then what the backward part needs besides the inputs.
-    pub forward: Arc<Compiled>,
-    /// Takes `residuals`, the cotangents of the results `seeds`, and the partial sums of the
-    /// gradients of the inputs `sums`; returns the gradients.
-    pub backward: Arc<Compiled>,
-    /// What the backward part takes from the inputs and the forward part.
-    pub residuals: Vec<transform::Residual>,
-    /// Results that have a cotangent.
-    pub seeds: Vec<usize>,
-    /// Inputs whose gradients are added to their partial sums.
-    pub sums: Vec<usize>,
-}
-
-/// The gradients of a [`Compiled`] from those of some results.
-pub struct Partial {
-    /// Takes the inputs, and the cotangents of these results; returns the gradients.
-    pub compiled: Arc<Compiled>,
-    /// Which inputs a gradient reaches; that of any other is zeros.
-    pub reached: Vec<bool>,
 }
 
 impl Compiled {
@@ -246,15 +225,30 @@ impl Compiled {
     /// [`Code::Devices`](crate::Code::Devices) for inputs on different devices; those of expanding at
     /// these sizes.
     pub(in crate::session) fn fitted(self: &Arc<Self>, inputs: &[Tensor]) -> Result<Arc<Self>> {
-        let sized = match &self.sized {
-            None => self.clone(),
-            Some(sized) => self.at(sized, &arrays(inputs)?)?,
-        };
-        if is_host_only() {
-            return Ok(sized);
+        if self.sized.is_none() && is_host_only() {
+            return Ok(self.clone());
         }
-        let (device, _) = devices::gathered(&arrays(inputs)?, |_| false)?;
-        Ok(sized.on(device)?.unwrap_or(sized))
+        let inputs = arrays(inputs)?;
+        let device = if is_host_only() { None } else { Some(devices::gathered(&inputs, |_| false)?.0) };
+        Ok(self.other(inputs, device)?.unwrap_or_else(|| self.clone()))
+    }
+
+    /// This graph at the sizes of inputs, if sizes are symbolic, and on a device, if one is given; `None` if that is
+    /// this one.
+    #[inline]
+    fn other<'a>(
+        &self,
+        inputs: impl IntoIterator<Item = &'a Array>,
+        device: Option<Device>,
+    ) -> Result<Option<Arc<Self>>> {
+        let sized = match &self.sized {
+            None => None,
+            Some(sized) => Some(self.at(sized, &inputs.into_iter().collect::<SmallVec<[&Array; 8]>>())?),
+        };
+        match device {
+            None => Ok(sized),
+            Some(device) => Ok(sized.as_deref().unwrap_or(self).on(device)?.or(sized)),
+        }
     }
 
     /// This graph on another device; `None` for its own.
@@ -302,27 +296,20 @@ impl Compiled {
     /// # Errors
     /// As for [`Compiled::run`].
     pub(in crate::session) fn run_donated(&self, inputs: &mut [Array], state: &[bool]) -> Result<Outputs> {
-        let sized = match &self.sized {
-            None => None,
-            Some(sized) => Some(self.at(sized, &inputs.iter().collect::<SmallVec<[&Array; 8]>>())?),
-        };
-        let sized = sized.as_deref().unwrap_or(self);
-        let outputs = match is_host_only() {
-            true => sized.executable()?.run_donated(inputs, state),
-            false => {
-                let device = devices::gather(inputs, |_| false)?;
-                let elsewhere = sized.on(device)?;
-                let executable = elsewhere.as_deref().unwrap_or(sized).executable()?;
-                self.submit(device, |work| {
-                    work.reads(&*inputs)?;
-                    dense(work, device, inputs)?;
-                    // The others are shared, and not written.
-                    work.writes(inputs.iter_mut().filter_map(|it| it.is_sole().then_some(&*it)));
-                    let outputs = executable.run_donated(inputs, state)?;
-                    work.submitted(&*inputs, &outputs, inputs)?;
-                    Ok(outputs)
-                })
-            }
+        let device = if is_host_only() { None } else { Some(devices::gather(inputs, |_| false)?) };
+        let other = self.other(&*inputs, device)?;
+        let executable = other.as_deref().unwrap_or(self).executable()?;
+        let outputs = match device {
+            None => executable.run_donated(inputs, state),
+            Some(device) => self.submit(device, |work| {
+                work.reads(&*inputs)?;
+                dense(work, device, inputs)?;
+                // The others are shared, and not written.
+                work.writes(inputs.iter_mut().filter_map(|it| it.is_sole().then_some(&*it)));
+                let outputs = executable.run_donated(inputs, state)?;
+                work.submitted(&*inputs, &outputs, inputs)?;
+                Ok(outputs)
+            }),
         };
         Ok(tensors(outputs.map_err(|error| self.located(error))?))
     }
@@ -349,10 +336,8 @@ impl Compiled {
         if !is_host_only() {
             return self.run_on_any(inputs);
         }
-        let outputs = match &self.sized {
-            None => self.executable()?.run(inputs),
-            Some(sized) => self.at(sized, inputs)?.executable()?.run(inputs),
-        };
+        let other = self.other(inputs.iter().copied(), None)?;
+        let outputs = other.as_deref().unwrap_or(self).executable()?.run(inputs);
         Ok(tensors(outputs.map_err(|error| self.located(error))?))
     }
 
@@ -360,13 +345,8 @@ impl Compiled {
     #[cold]
     fn run_on_any(&self, inputs: &[&Array]) -> Result<Outputs> {
         let (device, mut inputs) = devices::gathered(inputs, |_| false)?;
-        let sized = match &self.sized {
-            None => None,
-            Some(sized) => Some(self.at(sized, &inputs.iter().collect::<SmallVec<[&Array; 8]>>())?),
-        };
-        let sized = sized.as_deref().unwrap_or(self);
-        let elsewhere = sized.on(device)?;
-        let executable = elsewhere.as_deref().unwrap_or(sized).executable()?;
+        let other = self.other(&*inputs, Some(device))?;
+        let executable = other.as_deref().unwrap_or(self).executable()?;
         let outputs = self.submit(device, |work| {
             work.reads(&*inputs)?;
             dense(work, device, &mut inputs)?;
@@ -486,91 +466,6 @@ impl Compiled {
                 && fresh.program.to_bytes() == stored.program.to_bytes()
                 && fresh.code.as_ref() == stored.code.as_ref()
         })
-    }
-
-    /// The graph that computes the tangents of the float outputs `results`, from the inputs and the
-    /// tangents of the inputs `wrt`; created once.
-    ///
-    /// # Errors
-    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
-    pub fn tangent(&self, wrt: &[usize], results: &[usize]) -> Result<Arc<Self>> {
-        let mut made = self.tangents.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = [wrt.to_vec(), results.to_vec()];
-        if let Some(known) = made.get(&key) {
-            return Ok(known.clone());
-        }
-        let mut graph = self.source.graph()?.clone();
-        let outputs: Vec<ValueId> = results.iter().map(|&at| graph.outputs()[at]).collect();
-        graph.set_outputs(outputs);
-        let mut graph = transform::jvp(&graph, wrt, results.len())?;
-        graph.set_outputs(graph.outputs()[results.len()..].to_vec());
-        let tangent = Self::sound(&graph, self.precision, self.device, self.footprint.part())?;
-        made.insert(key, tangent.clone());
-        Ok(tangent)
-    }
-
-    /// The graph that computes the gradients of the inputs `wrt`, from the inputs and the
-    /// cotangents of the outputs `seeds`, as if there were no other outputs; created once.
-    ///
-    /// # Errors
-    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
-    pub fn partial(&self, wrt: &[usize], seeds: &[usize]) -> Result<Arc<Partial>> {
-        let mut made = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = [wrt.to_vec(), seeds.to_vec()];
-        if let Some(known) = made.get(&key) {
-            return Ok(known.clone());
-        }
-        let mut graph = self.source.graph()?.clone();
-        let outputs: Vec<ValueId> = seeds.iter().map(|&at| graph.outputs()[at]).collect();
-        graph.set_outputs(outputs);
-        let reached = transform::reached(&graph, wrt);
-        let mut graph = transform::value_and_grad(&graph, wrt, seeds.len(), true, self.precision == Precision::Strict)?;
-        graph.set_outputs(graph.outputs()[seeds.len()..].to_vec());
-        let partial = Arc::new(Partial {
-            compiled: Self::sound(&graph, self.precision, self.device, self.footprint.part())?,
-            reached,
-        });
-        made.insert(key, partial.clone());
-        Ok(partial)
-    }
-
-    /// The derivative with respect to the inputs `wrt`, created once.
-    ///
-    /// # Errors
-    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
-    pub fn derivative(&self, wrt: &[usize]) -> Result<Arc<Derivative>> {
-        let mut made = self.derivatives.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = made.get(wrt) {
-            return Ok(known.clone());
-        }
-        let part = |part, name| {
-            let place = self.place.as_ref().map(|it| it.piece(format!("{name} {wrt:?}")));
-            Self::of(self.source.derivative(wrt, part), self.precision, self.device, None, place, self.footprint.part())
-        };
-        let (forward, backward) = (part(Part::Forward, "forward"), part(Part::Backward, "backward"));
-        let split = match forward.find() {
-            Some((executable, split)) => {
-                let _first = forward.executable.set(executable);
-                split
-            }
-            None => {
-                let start = Instant::now();
-                let parts = transform::differentiate(self.source.graph()?, wrt, self.precision == Precision::Strict)?;
-                let took = start.elapsed();
-                forward.source.set(&parts.forward, took)?;
-                backward.source.set(&parts.backward, Duration::ZERO)?;
-                let split = Split { seeds: parts.seeds, residuals: parts.residuals, sums: parts.sums };
-                if let (Some(backend), Some(_)) = (backend(self.device)?, &self.place) {
-                    // How the derivative is split is stored with the forward part.
-                    let _first = forward.executable.set(forward.compile(backend, split.clone())?);
-                }
-                split
-            }
-        };
-        let Split { seeds, residuals, sums } = split;
-        let derivative = Arc::new(Derivative { forward, backward, residuals, seeds, sums });
-        made.insert(wrt.to_vec(), derivative.clone());
-        Ok(derivative)
     }
 }
 

@@ -1,0 +1,120 @@
+//! Derivatives of compiled graphs, which are compiled graphs as well.
+
+use super::{Compiled, backend};
+use crate::error::Result;
+use crate::ir::{Precision, ValueId};
+use crate::session::cache::entry::Split;
+use crate::session::call::source::Part;
+use crate::transform;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The derivative of a [`Compiled`] with respect to some inputs, split for a tape.
+pub struct Derivative {
+    /// Returns the results, then what the backward part needs besides the inputs.
+    pub forward: Arc<Compiled>,
+    /// Takes `residuals`, the cotangents of the results `seeds`, and the partial sums of the
+    /// gradients of the inputs `sums`; returns the gradients.
+    pub backward: Arc<Compiled>,
+    /// What the backward part takes from the inputs and the forward part.
+    pub residuals: Vec<transform::Residual>,
+    /// Results that have a cotangent.
+    pub seeds: Vec<usize>,
+    /// Inputs whose gradients are added to their partial sums.
+    pub sums: Vec<usize>,
+}
+
+/// The gradients of a [`Compiled`] from those of some results.
+pub struct Partial {
+    /// Takes the inputs, and the cotangents of these results; returns the gradients.
+    pub compiled: Arc<Compiled>,
+    /// Which inputs a gradient reaches; that of any other is zeros.
+    pub reached: Vec<bool>,
+}
+
+impl Compiled {
+    /// The graph that computes the tangents of the float outputs `results`, from the inputs and the
+    /// tangents of the inputs `wrt`; created once.
+    ///
+    /// # Errors
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    pub fn tangent(&self, wrt: &[usize], results: &[usize]) -> Result<Arc<Self>> {
+        let mut made = self.tangents.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = [wrt.to_vec(), results.to_vec()];
+        if let Some(known) = made.get(&key) {
+            return Ok(known.clone());
+        }
+        let mut graph = self.source.graph()?.clone();
+        let outputs: Vec<ValueId> = results.iter().map(|&at| graph.outputs()[at]).collect();
+        graph.set_outputs(outputs);
+        let mut graph = transform::jvp(&graph, wrt, results.len())?;
+        graph.set_outputs(graph.outputs()[results.len()..].to_vec());
+        let tangent = Self::sound(&graph, self.precision, self.device, self.footprint.part())?;
+        made.insert(key, tangent.clone());
+        Ok(tangent)
+    }
+
+    /// The graph that computes the gradients of the inputs `wrt`, from the inputs and the
+    /// cotangents of the outputs `seeds`, as if there were no other outputs; created once.
+    ///
+    /// # Errors
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    pub fn partial(&self, wrt: &[usize], seeds: &[usize]) -> Result<Arc<Partial>> {
+        let mut made = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = [wrt.to_vec(), seeds.to_vec()];
+        if let Some(known) = made.get(&key) {
+            return Ok(known.clone());
+        }
+        let mut graph = self.source.graph()?.clone();
+        let outputs: Vec<ValueId> = seeds.iter().map(|&at| graph.outputs()[at]).collect();
+        graph.set_outputs(outputs);
+        let reached = transform::reached(&graph, wrt);
+        let mut graph = transform::value_and_grad(&graph, wrt, seeds.len(), true, self.precision == Precision::Strict)?;
+        graph.set_outputs(graph.outputs()[seeds.len()..].to_vec());
+        let partial = Arc::new(Partial {
+            compiled: Self::sound(&graph, self.precision, self.device, self.footprint.part())?,
+            reached,
+        });
+        made.insert(key, partial.clone());
+        Ok(partial)
+    }
+
+    /// The derivative with respect to the inputs `wrt`, created once.
+    ///
+    /// # Errors
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    pub fn derivative(&self, wrt: &[usize]) -> Result<Arc<Derivative>> {
+        let mut made = self.derivatives.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = made.get(wrt) {
+            return Ok(known.clone());
+        }
+        let part = |part, name| {
+            let place = self.place.as_ref().map(|it| it.piece(format!("{name} {wrt:?}")));
+            Self::of(self.source.derivative(wrt, part), self.precision, self.device, None, place, self.footprint.part())
+        };
+        let (forward, backward) = (part(Part::Forward, "forward"), part(Part::Backward, "backward"));
+        let split = match forward.find() {
+            Some((executable, split)) => {
+                let _first = forward.executable.set(executable);
+                split
+            }
+            None => {
+                let start = Instant::now();
+                let parts = transform::differentiate(self.source.graph()?, wrt, self.precision == Precision::Strict)?;
+                let took = start.elapsed();
+                forward.source.set(&parts.forward, took)?;
+                backward.source.set(&parts.backward, Duration::ZERO)?;
+                let split = Split { seeds: parts.seeds, residuals: parts.residuals, sums: parts.sums };
+                if let (Some(backend), Some(_)) = (backend(self.device)?, &self.place) {
+                    // How the derivative is split is stored with the forward part.
+                    let _first = forward.executable.set(forward.compile(backend, split.clone())?);
+                }
+                split
+            }
+        };
+        let Split { seeds, residuals, sums } = split;
+        let derivative = Arc::new(Derivative { forward, backward, residuals, seeds, sums });
+        made.insert(wrt.to_vec(), derivative.clone());
+        Ok(derivative)
+    }
+}

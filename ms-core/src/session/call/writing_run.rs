@@ -1,0 +1,90 @@
+//! A run that writes slots.
+
+use super::compiled::Compiled;
+use crate::error::Result;
+use crate::session::devices;
+use crate::tensor::{Array, Outputs, Parameter, TakenSlot, Tensor, is_host_only};
+use smallvec::SmallVec;
+
+/// A run that writes slots. Results may reuse the memory of their values, which nobody else reads meanwhile.
+pub(super) struct WritingRun<'a> {
+    writes: &'a [Parameter],
+    /// By slot, whether its value is taken, and the input that it is.
+    taken: SmallVec<[Option<(TakenSlot<'a>, usize)>; 4]>,
+    /// The inputs so far.
+    pub inputs: SmallVec<[Array; 8]>,
+}
+
+impl<'a> WritingRun<'a> {
+    /// A run of so many inputs that writes these slots.
+    pub fn new(writes: &'a [Parameter], inputs: usize) -> Self {
+        Self { writes, taken: writes.iter().map(|_| None).collect(), inputs: SmallVec::with_capacity(inputs) }
+    }
+
+    /// Makes the value of a slot the next input.
+    pub fn take(&mut self, at: usize) {
+        let value = match self.writes[at].take() {
+            Some((slot, value)) => {
+                self.taken[at] = Some((slot, self.inputs.len()));
+                value
+            }
+            None => self.writes[at].load(),
+        };
+        self.inputs.push(value.into_array().expect("values of slots are not traced"));
+    }
+
+    /// Runs a graph, of whose inputs those in `state` are values of slots, and writes the slots; returns the outputs
+    /// without their new values.
+    #[track_caller]
+    pub fn run(mut self, compiled: &Compiled, state: &[bool]) -> Result<Outputs> {
+        let mut outputs = compiled.run_donated(&mut self.inputs, state)?;
+        let results = outputs.len() - self.writes.len();
+        if !is_host_only() {
+            self.keep_old_values(&outputs[results..])?;
+        }
+        for ((slot, taken), value) in self.writes.iter().zip(&mut self.taken).zip(outputs.drain(results..)) {
+            match taken.take() {
+                Some((taken, _)) => taken.put(value),
+                None => {
+                    if let Err(value) = slot.try_store(value) {
+                        slot.try_set(&value)?;
+                    }
+                }
+            }
+        }
+        Ok(outputs)
+    }
+
+    /// On a device, slots keep their old values if the run fails later.
+    #[cold]
+    fn keep_old_values(&self, new: &[Tensor]) -> Result<()> {
+        if new.first().and_then(Tensor::as_array).is_none_or(|it| it.space().is_host()) {
+            return Ok(());
+        }
+        let mut values = Vec::with_capacity(new.len());
+        for ((slot, taken), new) in self.writes.iter().zip(&self.taken).zip(new) {
+            let new = new.array()?;
+            let old = match taken {
+                Some((_, input)) => self.inputs[*input].clone(),
+                // Values of other types are refused when the slot is written.
+                None => match slot.load().into_array() {
+                    Ok(old) if old.ty() == new.ty() && old.layout().is_contiguous() => old.to_space(new.space())?,
+                    Ok(old) if old.ty() == new.ty() => old.on_host()?.to_contiguous().to_space(new.space())?,
+                    _ => continue,
+                },
+            };
+            values.push((old, new.clone()));
+        }
+        devices::keep_unless_written(new[0].array()?.space(), &values);
+        Ok(())
+    }
+}
+
+impl Drop for WritingRun<'_> {
+    /// After a run that failed, the slots have their values again.
+    fn drop(&mut self) {
+        for (slot, input) in self.taken.drain(..).flatten() {
+            slot.put(Tensor::from_array(self.inputs[input].clone()));
+        }
+    }
+}
