@@ -18,7 +18,7 @@ fn main() -> Result<()> {
     let train = train.map(noisy).shuffle().batch(64).drop_last(true);
     let (train, test) = (DataLoader::new(train).workers(2), DataLoader::new(test.batch(120)));
 
-    let net = nn::sequential![nn::Dense::new(64, 128), nn::Relu, nn::Dense::new(128, 10)];
+    let net = nn::sequential![nn::Dense::new(64, 128), nn::ReLU, nn::Dense::new(128, 10)];
     let mut model = Model::new(net, |x, y| ops::cross_entropy(x, y), Adam::new(2e-3))
         .metric(Accuracy::new())
         .metric(TopKCategoricalAccuracy::new(2))

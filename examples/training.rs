@@ -25,7 +25,7 @@ fn loss(net: &nn::Sequential, (x, y): &(Tensor, Tensor)) -> (Tensor, Tensor) {
 
 /// Trains up to a step, from the checkpoint if there is one; returns the last loss and accuracy.
 fn train(data: &TensorDataset<(Tensor, Tensor)>, path: &Path, until: u64) -> Result<(f32, f32)> {
-    let net = nn::sequential![nn::Dense::new(2, 32), nn::Relu, nn::Dense::new(32, 32), nn::Relu, nn::Dense::new(32, 2)];
+    let net = nn::sequential![nn::Dense::new(2, 32), nn::ReLU, nn::Dense::new(32, 32), nn::ReLU, nn::Dense::new(32, 2)];
     let biases: Vec<Parameter> = net.parameters().into_iter().filter(|it| it.load().shape().len() == 1).collect();
     let opt = Adam::new(1e-2).decoupled_weight_decay(1e-3).without_decay_of(&biases).clip_by_global_norm(1.0);
     let opt = opt.schedule(WarmUp::new(20).then(CosineDecay::new(STEPS - 20))).average(0.95);

@@ -3,7 +3,7 @@
 //! ```
 //! use ms::amp::{DynamicLossScaler, Level, auto_mixed_precision};
 //! use ms::prelude::*;
-//! let net = nn::sequential![nn::Dense::new(3, 8), nn::LayerNorm::new(8), nn::Relu, nn::Dense::new(8, 1)];
+//! let net = nn::sequential![nn::Dense::new(3, 8), nn::LayerNorm::new(8), nn::ReLU, nn::Dense::new(8, 1)];
 //! auto_mixed_precision(&net, Level::O2, DType::F16);
 //! let opt = Adam::new(1e-3).master_weights().loss_scale(DynamicLossScaler::new(65536.0));
 //! let batch = (Tensor::ones([4, 3]), Tensor::zeros([4, 1]));

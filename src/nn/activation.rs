@@ -21,13 +21,13 @@ macro_rules! activations {
 
 activations! {
     /// `max(x, 0)`.
-    Relu => |x| ops::relu(x);
+    ReLU => |x| ops::relu(x);
     /// `1 / (1 + e^-x)`.
     Sigmoid => |x| ops::sigmoid(x);
     /// The hyperbolic tangent.
     Tanh => |x| ops::tanh(x);
     /// `x Φ(x)` with the exact normal distribution function.
-    Gelu => |x| ops::gelu(x);
+    GELU => |x| ops::gelu(x);
     /// Softmax over the last axis.
     Softmax => |x| ops::softmax(x, -1);
     /// Logarithm of the softmax over the last axis.

@@ -44,7 +44,7 @@ impl<C: Cell> CellList<C> {
     ///
     /// ```
     /// use ms::prelude::*;
-    /// let layers: Vec<Box<dyn Layer>> = vec![Box::new(nn::Relu), Box::new(nn::Tanh)];
+    /// let layers: Vec<Box<dyn Layer>> = vec![Box::new(nn::ReLU), Box::new(nn::Tanh)];
     /// let layers = nn::CellList::from(layers);
     /// let x = tensor![-1.0, 2.0];
     /// assert_eq!(layers.select(&Tensor::scalar(0i64)).call(&x).to_vec::<f32>(), [0.0, 2.0]);

@@ -23,7 +23,7 @@ mod summary;
 mod windows;
 
 pub use activation::{
-    CELU, ELU, Gelu, HSigmoid, HSwish, LeakyReLU, LogSigmoid, LogSoftmax, Mish, PReLU, ReLU6, Relu, SELU, SiLU,
+    CELU, ELU, GELU, HSigmoid, HSwish, LeakyReLU, LogSigmoid, LogSoftmax, Mish, PReLU, ReLU, ReLU6, SELU, SiLU,
     Sigmoid, Softmax, Softplus, Softsign, Tanh,
 };
 pub use attention::{

@@ -6,7 +6,7 @@ use crate::prelude::*;
 ///
 /// ```
 /// use ms::prelude::*;
-/// let net = nn::sequential![nn::Dense::new(4, 8), nn::Relu, nn::Dense::new(8, 2)];
+/// let net = nn::sequential![nn::Dense::new(4, 8), nn::ReLU, nn::Dense::new(8, 2)];
 /// assert_eq!(net.call(&Tensor::ones([3, 4])).shape(), [3, 2]);
 /// ```
 #[cell]

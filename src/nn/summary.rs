@@ -51,7 +51,7 @@ pub struct Summary {
 ///
 /// ```
 /// use ms::prelude::*;
-/// let net = nn::sequential![nn::Conv2d::new(1, 4, 3), nn::Relu, nn::Flatten::new(), nn::Dense::new(144, 2)];
+/// let net = nn::sequential![nn::Conv2d::new(1, 4, 3), nn::ReLU, nn::Flatten::new(), nn::Dense::new(144, 2)];
 /// let summary = nn::summary(&net, |net| net.call(&Tensor::ones([1, 1, 8, 8])));
 /// let dense = &summary.rows[4];
 /// assert_eq!((dense.path.as_str(), dense.cell, dense.elements), ("layers[3]", "Dense", 144 * 2 + 2));

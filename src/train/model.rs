@@ -27,7 +27,7 @@ pub type Scores = BTreeMap<String, f64>;
 /// let (train, test) = (data.clone().take(48), data.skip(48));
 /// let (train, test) = (DataLoader::new(train.shuffle().batch(16)), DataLoader::new(test.batch(16)));
 ///
-/// let net = nn::sequential![nn::Dense::new(2, 16), nn::Relu, nn::Dense::new(16, 2)];
+/// let net = nn::sequential![nn::Dense::new(2, 16), nn::ReLU, nn::Dense::new(16, 2)];
 /// let mut model = Model::new(net, |x, y| ops::cross_entropy(x, y), Adam::new(0.03)).metric(Accuracy::new());
 /// let mut history = History::new();
 /// model.fit(20, &train, &test, &mut [&mut history])?;

@@ -17,9 +17,9 @@ impl Network {
             flatten: nn::Flatten::new(),
             dense_relu_sequential: nn::sequential![
                 nn::Dense::new(28 * 28, 512),
-                nn::Relu,
+                nn::ReLU,
                 nn::Dense::new(512, 512),
-                nn::Relu,
+                nn::ReLU,
                 nn::Dense::new(512, 10)
             ],
         }

@@ -53,7 +53,7 @@ fn decoder() -> nn::TransformerDecoder {
 #[test]
 fn encoders_are_those_of_pytorch() {
     check("encoder_layer", encoder_layer().batch_first(true), |net, x, by| vec![net.call(&x[0], &padding(by))]);
-    let first = encoder_layer().norm_first(true).activation(nn::Gelu).layer_norm_eps(1e-3);
+    let first = encoder_layer().norm_first(true).activation(nn::GELU).layer_norm_eps(1e-3);
     check("encoder_layer_norm_first", first, |net, x, by| vec![net.call(&x[0], &padding(by))]);
     check("encoder", encoder(), |net, x, _| vec![net.call(&x[0], &AttentionMask::causal())]);
 }

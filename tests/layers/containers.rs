@@ -20,7 +20,7 @@ fn dicts_keep_their_order_and_name_their_cells() {
     let mut branches = nn::CellDict::new();
     let layer = |layer: Box<dyn Layer>| layer;
     assert!(branches.insert("z", layer(Box::new(nn::Dense::new(3, 2)))).is_none());
-    assert!(branches.insert("a", layer(Box::new(nn::Relu))).is_none());
+    assert!(branches.insert("a", layer(Box::new(nn::ReLU))).is_none());
     assert!(branches.insert("z", layer(Box::new(nn::Dense::new(2, 2)))).is_some());
     assert!(branches.names().eq(["z", "a"]));
     let net = Net { branches };

@@ -21,7 +21,7 @@ fn net() -> nn::Sequential {
     nn::sequential![
         nn::Conv1d::new(2, 4, 3).padding(1),
         nn::BatchNorm::new(4),
-        nn::Relu,
+        nn::ReLU,
         nn::Flatten::new(),
         nn::Dense::new(20, 6),
         nn::LayerNorm::new(6),

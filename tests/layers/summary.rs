@@ -122,9 +122,9 @@ fn ops_count_their_work() {
 
 #[test]
 fn debug_shows_layers() {
-    let net = nn::sequential![nn::Dense::new(3, 2), nn::Relu];
+    let net = nn::sequential![nn::Dense::new(3, 2), nn::ReLU];
     let text = format!("{net:?}");
-    assert!(text.contains("Dense { weight: f32[2, 3], bias: f32[2] }") && text.contains("Relu"), "{text}");
+    assert!(text.contains("Dense { weight: f32[2, 3], bias: f32[2] }") && text.contains("ReLU"), "{text}");
     let text = format!("{:?}", nn::LSTM::new(2, 3).bidirectional(true));
     assert!(text.contains("f32[12, 2]"), "{text}");
 }

@@ -126,7 +126,7 @@ fn ops_that_do_not_fit_at_the_sizes_of_a_call_are_refused() {
 
 #[test]
 fn a_network_serves_every_batch() {
-    let net: nn::Sequential = nn::sequential![nn::Dense::new(8, 16), nn::Relu, nn::Dense::new(16, 4)];
+    let net: nn::Sequential = nn::sequential![nn::Dense::new(8, 16), nn::ReLU, nn::Dense::new(16, 4)];
     static NET: std::sync::OnceLock<nn::Sequential> = std::sync::OnceLock::new();
     let _ = NET.set(net);
     let shapes: &[&[&[usize]]] = &[&[&[3, 8]], &[&[1, 8]], &[&[0, 8]], &[&[64, 8]], &[&[3, 8]]];

@@ -20,7 +20,7 @@ impl Drop for File {
 }
 
 fn net() -> nn::Sequential {
-    nn::sequential![nn::Dense::new(3, 4), nn::Relu, nn::Dense::new(4, 2)]
+    nn::sequential![nn::Dense::new(3, 4), nn::ReLU, nn::Dense::new(4, 2)]
 }
 
 #[test]

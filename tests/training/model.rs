@@ -37,7 +37,7 @@ fn points(rows: usize) -> TensorDataset<(Tensor, Tensor)> {
 
 fn net() -> nn::Sequential {
     random::set_seed(7);
-    nn::sequential![nn::Dense::new(3, 8), nn::BatchNorm::new(8), nn::Relu, nn::Dropout::new(0.2), nn::Dense::new(8, 2)]
+    nn::sequential![nn::Dense::new(3, 8), nn::BatchNorm::new(8), nn::ReLU, nn::Dropout::new(0.2), nn::Dense::new(8, 2)]
 }
 
 fn loss(x: &Tensor, y: &Tensor) -> Tensor {

@@ -34,7 +34,7 @@ fn net() -> nn::Sequential {
     nn::sequential![
         nn::Dense::new(3, 16),
         nn::BatchNorm::new(16),
-        nn::Relu,
+        nn::ReLU,
         nn::Dropout::new(0.3),
         nn::Dense::new(16, 2)
     ]

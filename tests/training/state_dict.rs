@@ -21,7 +21,7 @@ fn net() -> Net {
     Net {
         embed: nn::Embedding::new(5, 2),
         blocks: vec![block(), block()].into(),
-        head: nn::sequential![nn::BatchNorm::new(2), nn::Relu, nn::Dense::new(2, 3)],
+        head: nn::sequential![nn::BatchNorm::new(2), nn::ReLU, nn::Dense::new(2, 3)],
     }
 }
 
@@ -241,7 +241,7 @@ fn a_network_of_pytorch_is_loaded_and_computes_the_same() {
     let net = Net {
         embed: nn::Embedding::new(5, width),
         blocks: (0..2).map(|_| block()).collect(),
-        head: nn::sequential![nn::BatchNorm::new(width), nn::Relu, nn::Dense::new(width, 3)],
+        head: nn::sequential![nn::BatchNorm::new(width), nn::ReLU, nn::Dense::new(width, 3)],
     };
     let options = LoadOptions::new().convention(Convention::PyTorch);
     let report = net.load_state_dict(&file.part("state"), &options).expect("every name is known");

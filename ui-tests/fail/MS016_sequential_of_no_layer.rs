@@ -5,5 +5,5 @@ fn double(x: &Tensor) -> Tensor {
 }
 
 fn main() {
-    nn::sequential![nn::Relu, double];
+    nn::sequential![nn::ReLU, double];
 }

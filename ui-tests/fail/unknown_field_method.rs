@@ -3,7 +3,7 @@ use ms::prelude::*;
 
 #[cell]
 struct Net {
-    layer: nn::Relu,
+    layer: nn::ReLU,
 }
 
 #[jit]

@@ -40,9 +40,9 @@ impl<A: Layer + Cell, B: Layer + Cell> Either<A, B> {
 
 fn main() {
     let x = tensor![-1.0, 2.0];
-    assert_eq!(Residual::<_, 2> { layer: nn::Relu }.call(&x).to_vec::<f32>(), [-1.0, 8.0]);
-    assert_eq!(Residual::<_, 1> { layer: Residual::<_, 1> { layer: nn::Relu } }.call(&x).to_vec::<f32>(), [-2.0, 6.0]);
-    let either = |b| Either { a: nn::Relu, b }.call(&x).to_vec::<f32>();
+    assert_eq!(Residual::<_, 2> { layer: nn::ReLU }.call(&x).to_vec::<f32>(), [-1.0, 8.0]);
+    assert_eq!(Residual::<_, 1> { layer: Residual::<_, 1> { layer: nn::ReLU } }.call(&x).to_vec::<f32>(), [-2.0, 6.0]);
+    let either = |b| Either { a: nn::ReLU, b }.call(&x).to_vec::<f32>();
     assert_eq!(either(None::<nn::Sequential>), [0.0, 2.0]);
     assert_eq!(either(Some(nn::sequential![])), [-1.0, 2.0]);
 }

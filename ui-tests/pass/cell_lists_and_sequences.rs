@@ -25,10 +25,10 @@ fn chosen(layers: &nn::CellList<Box<dyn Layer>>, index: &Tensor, x: &Tensor) -> 
 fn main() {
     let mut other = nn::CellList::new();
     other.push(Box::new(nn::Tanh) as Box<dyn Layer>);
-    other.push(Box::new(nn::Relu));
+    other.push(Box::new(nn::ReLU));
     let net = Net {
         blocks: (0..3).map(|_| nn::Dense::new(4, 4)).collect(),
-        head: nn::sequential![nn::Dense::new(4, 2), nn::Relu, nn::Sequential::new().push(nn::Sigmoid)],
+        head: nn::sequential![nn::Dense::new(4, 2), nn::ReLU, nn::Sequential::new().push(nn::Sigmoid)],
         other,
     };
     for (index, want) in [(0i64, 2.0f32.tanh() * 2.0), (1, 2.0f32.tanh() + 2.0), (9, 2.0f32.tanh() + 2.0)] {

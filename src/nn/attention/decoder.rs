@@ -2,7 +2,7 @@
 
 use super::encoder::residual;
 use super::{AttentionMask, KeyValueCache, MultiheadAttention, TransformerEncoder, TransformerEncoderLayer};
-use crate::nn::{CellList, Dense, Dropout, LayerNorm, Relu};
+use crate::nn::{CellList, Dense, Dropout, LayerNorm, ReLU};
 use crate::prelude::*;
 
 /// The masks of a decoder.
@@ -80,7 +80,7 @@ impl TransformerDecoderLayer {
             norm1: LayerNorm::new(d_model),
             norm2: LayerNorm::new(d_model),
             norm3: LayerNorm::new(d_model),
-            activation: Box::new(Relu),
+            activation: Box::new(ReLU),
             dropout: Dropout::new(0.1),
             norm_first: false,
         }

@@ -1,7 +1,7 @@
 //! Encoders of transformers, which with a causal mask are also decoders without a memory.
 
 use super::{AttentionMask, KeyValueCache, MultiheadAttention, RotaryEmbedding};
-use crate::nn::{CellList, Dense, Dropout, LayerNorm, Relu};
+use crate::nn::{CellList, Dense, Dropout, LayerNorm, ReLU};
 use crate::prelude::*;
 
 /// Self-attention and a feed-forward network, each with a residual connection and a normalisation.
@@ -10,7 +10,7 @@ use crate::prelude::*;
 ///
 /// ```
 /// use ms::prelude::*;
-/// let layer = nn::TransformerEncoderLayer::new(8, 2).dim_feedforward(16).activation(nn::Gelu).norm_first(true);
+/// let layer = nn::TransformerEncoderLayer::new(8, 2).dim_feedforward(16).activation(nn::GELU).norm_first(true);
 /// let y = layer.call(&random::randn([5, 3, 8]), &nn::AttentionMask::default());
 /// assert_eq!(y.shape(), [5, 3, 8]);
 /// ```
@@ -46,7 +46,7 @@ impl TransformerEncoderLayer {
             linear2: Dense::new(2048, d_model),
             norm1: LayerNorm::new(d_model),
             norm2: LayerNorm::new(d_model),
-            activation: Box::new(Relu),
+            activation: Box::new(ReLU),
             dropout: Dropout::new(0.1),
             norm_first: false,
         }
