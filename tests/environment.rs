@@ -97,7 +97,7 @@ struct Block {
 #[cell]
 impl Block {
     fn construct(&self, x: &Tensor) -> Tensor {
-        ops::layer_norm(x + self.fc(x).tanh(), None, None, -1, 1e-5)
+        ops::layer_norm(x * 0.5 + self.fc(x).tanh(), None, None, -1, 1e-5)
     }
 }
 
