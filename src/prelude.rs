@@ -1,6 +1,6 @@
 //! The names that programs import: `use ms::prelude::*`.
 
-pub use crate::data::{CsvOptions, DataLoader, Dataset, TensorDataset, read_csv};
+pub use crate::data::{Batch, CsvOptions, DataLoader, Dataset, TensorDataset, read_csv};
 pub use crate::io::{Convention, LoadOptions, StateDict, Stateful};
 pub use crate::optim::{
     Adadelta, Adafactor, Adagrad, Adam, AdamWeightDecay, CosineDecay, ExponentialDecay, LBFGS, Lamb, Lion, Momentum,

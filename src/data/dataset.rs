@@ -1,6 +1,6 @@
 //! The trait of datasets.
 
-use super::batch::Batch;
+use super::batched::Batched;
 use super::epoch::Epoch;
 use super::map::{Map, TryMap};
 use super::sampler::{RandomSampler, Sampled, Sampler};
@@ -120,18 +120,18 @@ pub trait Dataset: Send + Sync {
     }
 
     /// Batches of `size` samples in order, along a new first axis of each tensor. The last one may
-    /// have fewer; see [`Batch::drop_last`].
+    /// have fewer; see [`Batched::drop_last`].
     ///
     /// # Panics
     /// Raises [`Code::Argument`] for a size of zero.
     #[track_caller]
-    fn batch(self, size: usize) -> Batch<Self>
+    fn batch(self, size: usize) -> Batched<Self>
     where
         Self: Sized,
         Self::Sample: Tree,
     {
         check_positive("batch", "size", size).or_raise();
-        Batch::new(self, size)
+        Batched::new(self, size)
     }
 
     /// All samples in an order that is drawn for each epoch: [`Dataset::sample`] with a

@@ -2,7 +2,7 @@
 //! [loader](DataLoader) that iterates over them.
 
 mod archive;
-mod batch;
+mod batched;
 mod csv;
 mod dataset;
 mod epoch;
@@ -20,7 +20,7 @@ mod tensors;
 mod text;
 mod tokenizer;
 
-pub use batch::Batch;
+pub use batched::Batched;
 pub use csv::{CsvOptions, Table, read_csv};
 pub use dataset::Dataset;
 pub use epoch::Epoch;
@@ -35,3 +35,8 @@ pub use slice::{Repeat, Slice, Zip};
 pub use tensors::TensorDataset;
 pub use text::TextFileDataset;
 pub use tokenizer::{ByteTokenizer, CharTokenizer, Tokenizer};
+
+use ms_core::Tensor;
+
+/// Samples of supervised training: inputs, then targets, along the first axis.
+pub type Batch = (Tensor, Tensor);

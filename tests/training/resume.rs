@@ -1,7 +1,7 @@
 //! Training that is killed at any step, or while it writes, goes on from its checkpoint to the same
 //! bits.
 
-use ms::data::{Batch, RandomSampler, Sampled};
+use ms::data::{Batched, RandomSampler, Sampled};
 use ms::optim::{Accumulated, Averaged, Clipped, Scheduled};
 use ms::prelude::*;
 use ms::{load_checkpoint, save_checkpoint};
@@ -48,7 +48,7 @@ type Shuffled = Sampled<TensorDataset<(Tensor, Tensor)>, RandomSampler>;
 struct Run {
     net: nn::Sequential,
     opt: Opt,
-    loader: DataLoader<Batch<Shuffled>>,
+    loader: DataLoader<Batched<Shuffled>>,
     step: Counter,
 }
 

@@ -139,8 +139,6 @@ pub fn net() -> nn::Sequential {
 }
 
 /// Inputs and targets.
-pub type Batch = (Tensor, Tensor);
-
 pub fn batch() -> Batch {
     let x = random::uniform([8, 3], -1.0, 1.0);
     let y = x.sum(-1, true);

@@ -7,13 +7,13 @@ use ms_core::trace::Tree;
 
 /// The dataset of [`Dataset::batch`].
 #[derive(Clone)]
-pub struct Batch<D> {
+pub struct Batched<D> {
     data: D,
     size: usize,
     drop_last: bool,
 }
 
-impl<D> Batch<D> {
+impl<D> Batched<D> {
     pub(super) fn new(data: D, size: usize) -> Self {
         Self { data, size, drop_last: false }
     }
@@ -31,7 +31,7 @@ impl<D> Batch<D> {
     }
 }
 
-impl<D: Dataset> Dataset for Batch<D>
+impl<D: Dataset> Dataset for Batched<D>
 where
     D::Sample: Tree,
 {
