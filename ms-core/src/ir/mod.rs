@@ -31,4 +31,4 @@ pub use precision::Precision;
 pub use rewrite::{Rewriter, Values, rewrite};
 pub use text::parse;
 pub use verify::{defects, verify_structure, verify_structure_of_one};
-pub use walk::{GraphSize, count_nodes, subgraphs};
+pub use walk::{GraphSize, count_nodes, rewrite_inside_out, subgraphs};

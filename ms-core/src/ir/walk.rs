@@ -1,7 +1,9 @@
 //! Traversal of the graphs in a graph.
 
 use super::graph::{Graph, Node};
+use crate::error::Result;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The distinct regions of `root` at any depth, in post-order: each once, after the regions of its
@@ -22,6 +24,29 @@ pub fn subgraphs(root: &Graph) -> Vec<&Arc<Graph>> {
         }
     }
     found
+}
+
+/// Rewrites `root` and its [`subgraphs`], which the caller has at hand, each once and after the regions of its own
+/// nodes.
+///
+/// # Errors
+/// Those of `rewrite`.
+pub fn rewrite_inside_out(
+    root: &Graph,
+    subgraphs: Vec<&Arc<Graph>>,
+    rewrite: impl Fn(&Graph) -> Result<Cow<'_, Graph>>,
+) -> Result<Graph> {
+    let mut done: FxHashMap<*const Graph, Arc<Graph>> = FxHashMap::default();
+    let with_done = |graph: &Graph, done: &FxHashMap<*const Graph, Arc<Graph>>| {
+        let mut graph = graph.clone();
+        graph.map_regions(|it| done[&Arc::as_ptr(it)].clone());
+        rewrite(&graph).map(Cow::into_owned)
+    };
+    for region in subgraphs {
+        let rewritten = with_done(region, &done)?;
+        done.insert(Arc::as_ptr(region), Arc::new(rewritten));
+    }
+    with_done(root, &done)
 }
 
 /// The size of a graph with all graphs in it.

@@ -1,7 +1,7 @@
 //! Expansion of composites: their bodies in place of their nodes.
 
 use crate::error::Result;
-use crate::ir::{Graph, Node, Rewriter, Type, subgraphs};
+use crate::ir::{Graph, Node, Rewriter, Type, rewrite_inside_out, subgraphs};
 use crate::ops::{Body, Lowering, OpDef, definition};
 use crate::tensor::Attrs;
 use crate::trace;
@@ -9,7 +9,6 @@ use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::panic::Location;
 use std::rc::Rc;
-use std::sync::Arc;
 
 /// Which composites of a graph are expanded.
 pub type Chosen<'a> = &'a dyn Fn(&Graph, &Node) -> bool;
@@ -28,17 +27,7 @@ pub fn expand_composites<'g>(graph: &'g Graph, chosen: Chosen<'_>) -> Result<Cow
     if !inner.iter().any(|it| has(it)) {
         return expand_own_composites(graph, chosen);
     }
-    let mut done: FxHashMap<*const Graph, Arc<Graph>> = FxHashMap::default();
-    let with_done = |graph: &Graph, done: &FxHashMap<*const Graph, Arc<Graph>>| -> Result<Graph> {
-        let mut graph = graph.clone();
-        graph.map_regions(|it| done[&Arc::as_ptr(it)].clone());
-        expand_own_composites(&graph, chosen).map(Cow::into_owned)
-    };
-    for region in inner {
-        let expanded = with_done(region, &done)?;
-        done.insert(Arc::as_ptr(region), Arc::new(expanded));
-    }
-    with_done(graph, &done).map(Cow::Owned)
+    rewrite_inside_out(graph, inner, |it| expand_own_composites(it, chosen)).map(Cow::Owned)
 }
 
 /// [`expand_composites`] of the nodes of a graph, without those of the graphs in it.

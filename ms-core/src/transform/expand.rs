@@ -2,11 +2,9 @@
 
 use super::{forward, reverse, vmap};
 use crate::error::Result;
-use crate::ir::{Graph, Node, Rewriter, subgraphs};
+use crate::ir::{Graph, Node, Rewriter, rewrite_inside_out, subgraphs};
 use crate::ops::{Control, TransformNode};
-use rustc_hash::FxHashMap;
 use std::borrow::Cow;
-use std::sync::Arc;
 
 /// The graph without transform nodes, including the graphs in it: each is expanded innermost first,
 /// once even if it has several uses. See [`differentiate`](super::differentiate) for `in_order`.
@@ -18,17 +16,7 @@ pub fn expand(graph: &Graph, in_order: bool) -> Result<Cow<'_, Graph>> {
     if !has_transforms(graph) && !inner.iter().any(|it| has_transforms(it)) {
         return Ok(Cow::Borrowed(graph));
     }
-    let mut done: FxHashMap<*const Graph, Arc<Graph>> = FxHashMap::default();
-    let with_done = |graph: &Graph, done: &FxHashMap<*const Graph, Arc<Graph>>| -> Result<Graph> {
-        let mut graph = graph.clone();
-        graph.map_regions(|it| done[&Arc::as_ptr(it)].clone());
-        expand_nodes(&graph, in_order).map(Cow::into_owned)
-    };
-    for region in inner {
-        let expanded = with_done(region, &done)?;
-        done.insert(Arc::as_ptr(region), Arc::new(expanded));
-    }
-    with_done(graph, &done).map(Cow::Owned)
+    rewrite_inside_out(graph, inner, |it| expand_nodes(it, in_order)).map(Cow::Owned)
 }
 
 fn transform_of(node: &Node) -> Option<TransformNode> {

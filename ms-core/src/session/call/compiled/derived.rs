@@ -2,7 +2,7 @@
 
 use super::{Compiled, backend};
 use crate::error::Result;
-use crate::ir::{Precision, ValueId};
+use crate::ir::{Graph, Precision, ValueId};
 use crate::session::cache::entry::Split;
 use crate::session::call::source::Part;
 use crate::transform;
@@ -44,14 +44,20 @@ impl Compiled {
         if let Some(known) = made.get(&key) {
             return Ok(known.clone());
         }
-        let mut graph = self.source.graph()?.clone();
-        let outputs: Vec<ValueId> = results.iter().map(|&at| graph.outputs()[at]).collect();
-        graph.set_outputs(outputs);
+        let graph = self.graph_of(results)?;
         let mut graph = transform::jvp(&graph, wrt, results.len())?;
         graph.set_outputs(graph.outputs()[results.len()..].to_vec());
         let tangent = Self::sound(&graph, self.precision, self.device, self.footprint.part())?;
         made.insert(key, tangent.clone());
         Ok(tangent)
+    }
+
+    /// The graph with these of its outputs only.
+    fn graph_of(&self, outputs: &[usize]) -> Result<Graph> {
+        let mut graph = self.source.graph()?.clone();
+        let outputs: Vec<ValueId> = outputs.iter().map(|&at| graph.outputs()[at]).collect();
+        graph.set_outputs(outputs);
+        Ok(graph)
     }
 
     /// The graph that computes the gradients of the inputs `wrt`, from the inputs and the
@@ -65,9 +71,7 @@ impl Compiled {
         if let Some(known) = made.get(&key) {
             return Ok(known.clone());
         }
-        let mut graph = self.source.graph()?.clone();
-        let outputs: Vec<ValueId> = seeds.iter().map(|&at| graph.outputs()[at]).collect();
-        graph.set_outputs(outputs);
+        let graph = self.graph_of(seeds)?;
         let reached = transform::reached(&graph, wrt);
         let mut graph = transform::value_and_grad(&graph, wrt, seeds.len(), true, self.precision == Precision::Strict)?;
         graph.set_outputs(graph.outputs()[seeds.len()..].to_vec());

@@ -1,11 +1,12 @@
 //! Callable graphs: compiled at their first call, once per content.
 
 mod derived;
+mod on_device;
 
 use super::made::Made;
 use super::source::Source;
 use super::symbolic::Sized;
-use crate::error::{ActiveCalls, Error, Result, in_op};
+use crate::error::{Error, Result};
 use crate::exec::{self, Artifact, Backend, CompileOptions, Executable};
 use crate::ir::{Graph, Precision, canonical_bytes};
 use crate::lower::{composite_of_node, line_of_node, refuse_at_the_same_lines};
@@ -17,10 +18,9 @@ use crate::session::cache::entry::{CacheSlot, Making, Site, Split};
 use crate::session::cache::footprint::Footprint;
 use crate::session::cache::lru::{Cached, Lru};
 use crate::session::context::settings;
-use crate::session::devices::{self, Submission};
-use crate::session::eager::contiguous;
+use crate::session::devices;
 use crate::session::report;
-use crate::tensor::{Array, Device, Origin, Outputs, Tensor, is_host_only};
+use crate::tensor::{Array, Device, Outputs, Tensor, is_host_only};
 pub use derived::{Derivative, Partial};
 use ms_cache::Digest;
 use once_cell::sync::OnceCell;
@@ -301,23 +301,9 @@ impl Compiled {
         let executable = other.as_deref().unwrap_or(self).executable()?;
         let outputs = match device {
             None => executable.run_donated(inputs, state),
-            Some(device) => self.submit(device, |work| {
-                work.reads(&*inputs)?;
-                dense(work, device, inputs)?;
-                // The others are shared, and not written.
-                work.writes(inputs.iter_mut().filter_map(|it| it.is_sole().then_some(&*it)));
-                let outputs = executable.run_donated(inputs, state)?;
-                work.submitted(&*inputs, &outputs, inputs)?;
-                Ok(outputs)
-            }),
+            Some(device) => self.submit_donated(device, executable, inputs, state),
         };
         Ok(tensors(outputs.map_err(|error| self.located(error))?))
-    }
-
-    /// Submits work to a device.
-    fn submit<R>(&self, device: Device, submit: impl FnOnce(&Submission) -> Result<R>) -> Result<R> {
-        let called = || Called { source: self.source.clone(), calls: ActiveCalls::current() };
-        Submission::make(devices::space(device)?, || Arc::new(called()), submit)
     }
 
     /// Runs the graph on tensors that are not traced.
@@ -338,22 +324,6 @@ impl Compiled {
         }
         let other = self.other(inputs.iter().copied(), None)?;
         let outputs = other.as_deref().unwrap_or(self).executable()?.run(inputs);
-        Ok(tensors(outputs.map_err(|error| self.located(error))?))
-    }
-
-    /// [`Compiled::run_arrays`] on the device of the inputs.
-    #[cold]
-    fn run_on_any(&self, inputs: &[&Array]) -> Result<Outputs> {
-        let (device, mut inputs) = devices::gathered(inputs, |_| false)?;
-        let other = self.other(&*inputs, Some(device))?;
-        let executable = other.as_deref().unwrap_or(self).executable()?;
-        let outputs = self.submit(device, |work| {
-            work.reads(&*inputs)?;
-            dense(work, device, &mut inputs)?;
-            let outputs = executable.run(&inputs.iter().collect::<SmallVec<[&Array; 8]>>())?;
-            work.submitted(&*inputs, &outputs, &[])?;
-            Ok(outputs)
-        });
         Ok(tensors(outputs.map_err(|error| self.located(error))?))
     }
 
@@ -491,33 +461,6 @@ fn located(source: &Source, error: Error) -> Error {
         None => error,
     };
     error.located(|node| line_of_node(traced, node))
-}
-
-/// A call that submitted a run to a device.
-struct Called {
-    source: Arc<Source>,
-    calls: ActiveCalls,
-}
-
-impl Origin for Called {
-    fn explain(&self, error: Error) -> Error {
-        let error = located(&self.source, error).in_those_calls(&self.calls);
-        match self.calls.user_line() {
-            Some(line) => error.at(line),
-            None => error,
-        }
-    }
-}
-
-/// Makes the arrays of a device row-major there: executables take no others.
-fn dense(work: &Submission, device: Device, arrays: &mut [Array]) -> Result<()> {
-    let strided = arrays.iter_mut().filter(|it| !device.is_cpu() && !it.layout().is_contiguous());
-    for array in strided {
-        let copy = in_op(|| contiguous(Some(&**exec::backend(device)?), array))?;
-        work.submitted([&*array], [&copy], &[])?;
-        *array = copy;
-    }
-    Ok(())
 }
 
 fn arrays(inputs: &[Tensor]) -> Result<SmallVec<[&Array; 8]>> {

@@ -1,0 +1,81 @@
+//! Runs of compiled graphs on devices with memory of their own.
+
+use super::{Compiled, located, tensors};
+use crate::error::{ActiveCalls, Error, Result, in_op};
+use crate::exec::{self, Executable};
+use crate::session::call::source::Source;
+use crate::session::devices::{self, Submission};
+use crate::session::eager::contiguous;
+use crate::tensor::{Array, Device, Origin, Outputs};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+impl Compiled {
+    /// Submits work to a device.
+    fn submit<R>(&self, device: Device, submit: impl FnOnce(&Submission) -> Result<R>) -> Result<R> {
+        let called = || Called { source: self.source.clone(), calls: ActiveCalls::current() };
+        Submission::make(devices::space(device)?, || Arc::new(called()), submit)
+    }
+
+    /// [`Compiled::run_arrays`] on the device of the inputs.
+    #[cold]
+    pub(super) fn run_on_any(&self, inputs: &[&Array]) -> Result<Outputs> {
+        let (device, mut inputs) = devices::gathered(inputs, |_| false)?;
+        let other = self.other(&*inputs, Some(device))?;
+        let executable = other.as_deref().unwrap_or(self).executable()?;
+        let outputs = self.submit(device, |work| {
+            work.reads(&*inputs)?;
+            dense(work, device, &mut inputs)?;
+            let outputs = executable.run(&inputs.iter().collect::<SmallVec<[&Array; 8]>>())?;
+            work.submitted(&*inputs, &outputs, &[])?;
+            Ok(outputs)
+        });
+        Ok(tensors(outputs.map_err(|error| self.located(error))?))
+    }
+
+    /// [`Compiled::run_donated`] on a device, by the executable for it.
+    pub(super) fn submit_donated(
+        &self,
+        device: Device,
+        executable: &Arc<dyn Executable>,
+        inputs: &mut [Array],
+        state: &[bool],
+    ) -> Result<SmallVec<[Array; 1]>> {
+        self.submit(device, |work| {
+            work.reads(&*inputs)?;
+            dense(work, device, inputs)?;
+            // The others are shared, and not written.
+            work.writes(inputs.iter_mut().filter_map(|it| it.is_sole().then_some(&*it)));
+            let outputs = executable.run_donated(inputs, state)?;
+            work.submitted(&*inputs, &outputs, inputs)?;
+            Ok(outputs)
+        })
+    }
+}
+
+/// A call that submitted a run to a device.
+struct Called {
+    source: Arc<Source>,
+    calls: ActiveCalls,
+}
+
+impl Origin for Called {
+    fn explain(&self, error: Error) -> Error {
+        let error = located(&self.source, error).in_those_calls(&self.calls);
+        match self.calls.user_line() {
+            Some(line) => error.at(line),
+            None => error,
+        }
+    }
+}
+
+/// Makes the arrays of a device row-major there: executables take no others.
+fn dense(work: &Submission, device: Device, arrays: &mut [Array]) -> Result<()> {
+    let strided = arrays.iter_mut().filter(|it| !device.is_cpu() && !it.layout().is_contiguous());
+    for array in strided {
+        let copy = in_op(|| contiguous(Some(&**exec::backend(device)?), array))?;
+        work.submitted([&*array], [&copy], &[])?;
+        *array = copy;
+    }
+    Ok(())
+}
