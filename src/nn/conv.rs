@@ -2,7 +2,7 @@
 
 use super::compute::{operand, result};
 use super::init::uniform_parameter;
-use super::windows::{IntoPadding, PadMode, PaddingMode, Windows, both_sides, name_of, padded, sizes};
+use super::windows::{PadMode, PaddingMode, Windows, both_sides, dilated_window_options, name_of, padded, sizes};
 use crate::prelude::*;
 use ms_core::error::{OrRaise, raise};
 use ms_core::ops::PerAxis;
@@ -121,40 +121,6 @@ macro_rules! options {
                 (uniform_parameter(&shape, fan_in), uniform_parameter(&[outputs], fan_in))
             }
 
-            /// Sets the stride: one number, or one for each axis.
-            ///
-            /// # Panics
-            /// Raises [`Code::Argument`] for a stride of zero.
-            #[track_caller]
-            pub fn stride(mut self, stride: impl PerAxis) -> Self {
-                self.windows.stride = sizes(Self::KIND, "stride", stride);
-                self
-            }
-
-            /// Sets the dilation, the distance of the elements under a kernel: one number, or one for
-            /// each axis.
-            ///
-            /// # Panics
-            /// Raises [`Code::Argument`] for a dilation of zero.
-            #[track_caller]
-            pub fn dilation(mut self, dilation: impl PerAxis) -> Self {
-                self.windows.dilation = sizes(Self::KIND, "dilation", dilation);
-                self
-            }
-
-            /// Sets the padding: one number, one for each axis, or a pair for each axis, before and behind.
-            pub fn padding(mut self, padding: impl IntoPadding<N>) -> Self {
-                self.windows.padding = padding.into_padding();
-                self.windows.pad_mode = PadMode::Pad;
-                self
-            }
-
-            /// Sets how much is padded.
-            pub fn pad_mode(mut self, pad_mode: PadMode) -> Self {
-                self.windows.pad_mode = pad_mode;
-                self
-            }
-
             /// Divides the channels into groups, each with kernels of its own; makes new parameters.
             ///
             /// # Panics
@@ -189,6 +155,8 @@ macro_rules! options {
 
 options!(Conv, "Conv{}d", |inputs, outputs, groups| [outputs, inputs / groups], padding_mode: PaddingMode::Zeros);
 options!(ConvTranspose, "Conv{}dTranspose", |inputs, outputs, groups| [inputs, outputs / groups], output_padding: [0; N]);
+dilated_window_options!(Conv);
+dilated_window_options!(ConvTranspose);
 
 impl<const N: usize> Conv<N> {
     /// Sets what is padded with.

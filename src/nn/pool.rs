@@ -1,6 +1,6 @@
 //! Pooling layers.
 
-use super::windows::{IntoPadding, PadMode, Windows, both_sides, padded, sizes};
+use super::windows::{PadMode, Windows, both_sides, dilated_window_options, padded, sizes, window_options};
 use crate::prelude::*;
 use ms_core::ops::PerAxis;
 
@@ -30,7 +30,7 @@ pub type AdaptiveMaxPool2d = AdaptiveMaxPool<2>;
 pub type AdaptiveMaxPool3d = AdaptiveMaxPool<3>;
 
 /// The largest value of each window of `x` `[n, c, spatial..]` over `N` spatial axes: [`MaxPool1d`],
-/// [`MaxPool2d`], [`MaxPool3d`]. Padding is below every value.
+/// [`MaxPool2d`], [`MaxPool3d`]. Padding is below every value, and at most half of a window.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -46,7 +46,7 @@ pub struct MaxPool<const N: usize> {
 }
 
 /// The mean of each window of `x` `[n, c, spatial..]` over `N` spatial axes: [`AvgPool1d`],
-/// [`AvgPool2d`], [`AvgPool3d`].
+/// [`AvgPool2d`], [`AvgPool3d`]. Padding is at most half of a window.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -68,7 +68,7 @@ macro_rules! options {
         impl<const N: usize> $layer<N> {
             const KIND: &'static str = $kind;
 
-            /// Adjacent windows of one size, or of one for each axis.
+            /// Adjacent windows (the stride is their size) of one size, or of one for each axis.
             ///
             /// # Panics
             /// Raises [`ms_core::Code::Argument`] for a kernel of size zero, or not of one size for each axis.
@@ -76,30 +76,6 @@ macro_rules! options {
             pub fn new(kernel: impl PerAxis) -> Self {
                 let kernel = sizes(Self::KIND, "kernel", kernel);
                 Self { windows: Windows { stride: kernel, ..Windows::new(kernel) }, ceil_mode: false, $($rest: $value),* }
-            }
-
-            /// Sets the stride between windows: one number, or one for each axis.
-            ///
-            /// # Panics
-            /// Raises [`ms_core::Code::Argument`] for a stride of zero.
-            #[track_caller]
-            pub fn stride(mut self, stride: impl PerAxis) -> Self {
-                self.windows.stride = sizes(Self::KIND, "stride", stride);
-                self
-            }
-
-            /// Sets the padding: one number, one for each axis, or a pair for each axis, before and behind;
-            /// at most half of a window.
-            pub fn padding(mut self, padding: impl IntoPadding<N>) -> Self {
-                self.windows.padding = padding.into_padding();
-                self.windows.pad_mode = PadMode::Pad;
-                self
-            }
-
-            /// Sets how much is padded.
-            pub fn pad_mode(mut self, pad_mode: PadMode) -> Self {
-                self.windows.pad_mode = pad_mode;
-                self
             }
 
             /// Sets whether the last window may extend beyond the end.
@@ -118,18 +94,10 @@ macro_rules! options {
 
 options!(MaxPool, "MaxPool{}d",);
 options!(AvgPool, "AvgPool{}d", count_include_pad: true);
+dilated_window_options!(MaxPool);
+window_options!(AvgPool);
 
 impl<const N: usize> MaxPool<N> {
-    /// Sets the dilation, the distance of the elements of a window: one number, or one for each axis.
-    ///
-    /// # Panics
-    /// Raises [`ms_core::Code::Argument`] for a dilation of zero.
-    #[track_caller]
-    pub fn dilation(mut self, dilation: impl PerAxis) -> Self {
-        self.windows.dilation = sizes(Self::KIND, "dilation", dilation);
-        self
-    }
-
     #[track_caller]
     fn pool(&self, x: &Tensor) -> Tensor {
         let (both, rest) = both_sides(self.windows.pads(Self::KIND, x));

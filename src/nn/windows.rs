@@ -138,3 +138,54 @@ pub(super) fn both_sides<const N: usize>(pads: [(usize, usize); N]) -> ([usize; 
     let both = pads.map(|(before, behind)| before.min(behind));
     (both, std::array::from_fn(|axis| (pads[axis].0 - both[axis], pads[axis].1 - both[axis])))
 }
+
+/// The options of a layer `$layer<N>` with a field `windows` and a constant `KIND`: stride and padding.
+macro_rules! window_options {
+    ($layer:ident) => {
+        impl<const N: usize> $layer<N> {
+            /// Sets the stride: one number, or one for each axis.
+            ///
+            /// # Panics
+            /// Raises [`ms_core::Code::Argument`] for a stride of zero.
+            #[track_caller]
+            pub fn stride(mut self, stride: impl ms_core::ops::PerAxis) -> Self {
+                self.windows.stride = crate::nn::windows::sizes(Self::KIND, "stride", stride);
+                self
+            }
+
+            /// Sets the padding: one number, one for each axis, or a pair for each axis, before and behind.
+            pub fn padding(mut self, padding: impl crate::nn::windows::IntoPadding<N>) -> Self {
+                self.windows.padding = padding.into_padding();
+                self.windows.pad_mode = crate::nn::PadMode::Pad;
+                self
+            }
+
+            /// Sets how much is padded.
+            pub fn pad_mode(mut self, pad_mode: crate::nn::PadMode) -> Self {
+                self.windows.pad_mode = pad_mode;
+                self
+            }
+        }
+    };
+}
+
+/// [`window_options`] with dilation.
+macro_rules! dilated_window_options {
+    ($layer:ident) => {
+        crate::nn::windows::window_options!($layer);
+
+        impl<const N: usize> $layer<N> {
+            /// Sets the dilation, the distance of the elements under a window: one number, or one for each axis.
+            ///
+            /// # Panics
+            /// Raises [`ms_core::Code::Argument`] for a dilation of zero.
+            #[track_caller]
+            pub fn dilation(mut self, dilation: impl ms_core::ops::PerAxis) -> Self {
+                self.windows.dilation = crate::nn::windows::sizes(Self::KIND, "dilation", dilation);
+                self
+            }
+        }
+    };
+}
+
+pub(super) use {dilated_window_options, window_options};
