@@ -1,7 +1,6 @@
 //! Assembles steps into a [`Routine`]: assigns buffers and memory.
 
-use super::draft::Draft;
-use super::emit::{Arg, Emitted};
+use super::draft::{Arg, Draft, Emitted};
 use super::flat::{Access, Check, Flat, FlatNode, FlatValue, Kind, Origin, Region, RegionLoop, Trips, ValueIndex};
 use super::memory::{self, Lifetime};
 use super::nest::Nest;
@@ -37,6 +36,8 @@ impl Assembly<'_> {
     /// Assigns a buffer to every value that a step accesses.
     fn place(&mut self, steps: &[Draft], uses: &Uses) {
         let mut lifetimes: Vec<Lifetime> = Vec::new();
+        // Most steps write a value that no other step writes.
+        self.routine.buffers.reserve(steps.len());
         // By value, its lifetime in the arena.
         let mut intermediates: Vec<Option<usize>> = vec![None; self.flat.values.len()];
         for (step, draft) in steps.iter().enumerate() {
@@ -89,12 +90,13 @@ impl Assembly<'_> {
     }
 
     fn steps(&mut self, steps: Vec<Draft>) {
+        self.routine.steps.reserve_exact(steps.len());
         for draft in steps {
             let step = match draft {
                 Draft::Kernel(emitted) => {
-                    let Emitted { kernel, nest, args } = *emitted;
+                    let Emitted { kernel, nest, args, .. } = *emitted;
                     let args = args.iter().enumerate().map(|(i, arg)| self.argument(i, arg, &nest)).collect();
-                    PlanStep::Kernel { kernel: self.routines.kernel(kernel), extents: nest.extents, args }
+                    PlanStep::Kernel { kernel, extents: nest.extents.clone(), args }
                 }
                 Draft::Whole(node) => {
                     let node = &self.flat.nodes[node];

@@ -1,15 +1,41 @@
 //! Steps whose buffers are not placed in memory yet.
 
-use super::emit::{Arg, Emitted};
 use super::flat::{Access, Flat, NodeIndex, ValueIndex};
-use crate::ir::{Role, Scope};
+use super::nest::Nest;
+use super::plan::{IndexedAxis, KernelId};
+use crate::ir::Role;
 use smallvec::SmallVec;
+use std::rc::Rc;
 
 /// A step whose buffers are not placed in memory yet.
 pub(super) enum Draft {
     Kernel(Box<Emitted>),
     /// A product, a library op, or a node with graphs.
     Whole(NodeIndex),
+}
+
+/// The kernel of a group, and its arguments.
+#[derive(PartialEq)]
+pub(super) struct Emitted {
+    pub kernel: KernelId,
+    /// Whether the kernel has stages that are loops.
+    pub has_loops: bool,
+    pub nest: Rc<Nest>,
+    /// The buffers, in the order of the kernel's params.
+    pub args: Vec<Arg>,
+}
+
+/// A buffer of a call.
+#[derive(PartialEq)]
+pub(super) struct Arg {
+    pub value: ValueIndex,
+    pub role: Role,
+    /// The first element, in elements.
+    pub offset: usize,
+    /// The axis of a value that is read at positions.
+    pub axis: Option<IndexedAxis>,
+    /// Whether the kernel traverses the whole value in the order of its domain.
+    pub dense: bool,
 }
 
 /// A value that a step accesses.
@@ -58,7 +84,7 @@ impl Emitted {
     /// Operands that dense results with elements of the same size may overwrite, and that size in bytes: both
     /// are traversed in the same order, and every element is read before it is written.
     pub fn overwritable(&self, flat: &Flat) -> SmallVec<[(ValueIndex, usize); 4]> {
-        if self.kernel.stages.iter().any(|it| it.scope != Scope::Point) {
+        if self.has_loops {
             return SmallVec::new();
         }
         // An operand that is also read at positions is needed after other elements are written.

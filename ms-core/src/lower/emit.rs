@@ -2,42 +2,25 @@
 
 use super::body::apply;
 use super::domain::{Domain, Part};
+use super::draft::{Arg, Emitted};
 use super::flat::{Access, Flat, Kind, NodeIndex, Origin, Source, ValueIndex};
 use super::gather::Positions;
 use super::group::{Group, Groups, operand_part, result_part};
 use super::nest::{Nest, Walk};
-use super::plan::IndexedAxis;
+use super::routines::Routines;
 use super::simplify::simplify;
 use super::slices::{Slice, Stores};
 use super::stage::Stages;
+use super::structure::Structure;
 use super::target::Target;
 use crate::error::{Code, Error, Result};
 use crate::ir::{BinaryOp, Kernel, KernelBuilder, ParamId, Precision, Role, Scope, Val};
 use crate::tensor::{DType, Layout, Strides};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use std::rc::Rc;
 
-/// The kernel of a group, and its arguments.
-pub(super) struct Emitted {
-    pub kernel: Kernel,
-    pub nest: Nest,
-    /// The buffers, in the order of the kernel's params.
-    pub args: Vec<Arg>,
-}
-
-/// A buffer of a call.
-pub(super) struct Arg {
-    pub value: ValueIndex,
-    pub role: Role,
-    /// The first element, in elements.
-    pub offset: usize,
-    /// The axis of a value that is read at positions.
-    pub axis: Option<IndexedAxis>,
-    /// Whether the kernel traverses the whole value in the order of its domain.
-    pub dense: bool,
-}
-
-/// The kernel of a group. `stores` determines where its values are written.
+/// The kernel of a group, one of those of `routines`. `stores` determines where its values are written.
 ///
 /// Adds values to `flat` that the kernel keeps in memory between its loops.
 pub(super) fn emit(
@@ -45,9 +28,31 @@ pub(super) fn emit(
     groups: &Groups,
     group: &Group,
     stores: &Stores,
-    precision: Precision,
     target: &Target,
+    routines: &mut Routines,
 ) -> Result<Emitted> {
+    let structure = Structure::of(flat, groups, group, stores);
+    if let Some(known) = structure.as_ref().and_then(|it| routines.known_kernels.get(it)) {
+        debug_assert!(build(flat, groups, group, stores, target, routines).is_ok_and(|it| it == known));
+        return Ok(known);
+    }
+    let emitted = build(flat, groups, group, stores, target, routines)?;
+    if let Some(structure) = structure {
+        routines.known_kernels.add(structure, &emitted);
+    }
+    Ok(emitted)
+}
+
+/// [`emit`] of a group whose kernel is not known.
+fn build(
+    flat: &mut Flat,
+    groups: &Groups,
+    group: &Group,
+    stores: &Stores,
+    target: &Target,
+    routines: &mut Routines,
+) -> Result<Emitted> {
+    let precision = routines.precision();
     let stages = Stages::new(flat, groups, group, stores, target);
     let operands = Operands::gather(flat, group, &stages, stores)?;
     let domain = group.domain.as_ref().expect("only kernels are emitted");
@@ -77,7 +82,8 @@ pub(super) fn emit(
     };
     let kernel = simplify(target.expand(emitter.run(&stages)), precision == Precision::Highest);
     debug_assert!(kernel.check().and_then(|()| target.check(&kernel)).is_ok(), "{kernel:?}");
-    Ok(Emitted { kernel, nest, args: operands.args })
+    let has_loops = kernel.stages.iter().any(|it| it.scope != Scope::Point);
+    Ok(Emitted { kernel: routines.kernel(kernel), has_loops, nest: Rc::new(nest), args: operands.args })
 }
 
 /// The buffers of a kernel and their strides over the domain.

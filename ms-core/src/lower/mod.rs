@@ -3,7 +3,7 @@
 //! [`lower`] (`pipeline`) turns the graph into ops without views (`flatten` makes a `flat` graph), moves
 //! elementwise ops through slices and views (`distribute`, `sink`), forms fusion groups (`group`, over the
 //! axes of a `domain`, by what a `body` costs), lets kernels write the `slices` of values that consist of
-//! them, builds their kernels (`stage`, `emit`, `simplify`), and lays out memory (`draft`, `reuse`, `memory`,
+//! them, builds their kernels (`stage`, `emit`, `simplify`), one for groups of equal `structure`, and lays out memory (`draft`, `reuse`, `memory`,
 //! `assemble`). Regions of nodes become routines of the same plan (`iteration`, `routines`), before the
 //! graphs whose nodes run them. Everything that depends on the processor is in its [`Target`]. Eager
 //! execution builds kernels of single ops ([`single`]) over the same loops ([`nest`]).
@@ -33,6 +33,7 @@ mod sink;
 mod slices;
 mod stage;
 mod stored;
+mod structure;
 mod target;
 
 pub use lines::{composite_of_node, line_of_node, refuse_at_the_same_lines};

@@ -141,7 +141,7 @@ impl Pipeline<'_> {
         for group in &groups.list {
             steps.push(match group.domain {
                 Some(_) => {
-                    let emitted = emit(&mut flat, &groups, group, &stores, options.precision, target)?;
+                    let emitted = emit(&mut flat, &groups, group, &stores, target, routines)?;
                     Draft::Kernel(Box::new(emitted))
                 }
                 None => Draft::Whole(group.nodes[0]),

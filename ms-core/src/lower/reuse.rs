@@ -1,7 +1,6 @@
 //! Which outputs of a routine may reuse the memory of its inputs.
 
-use super::draft::Draft;
-use super::emit::Arg;
+use super::draft::{Arg, Draft};
 use super::flat::{Flat, Origin, ValueIndex};
 use super::plan::{Reuse, is_stack};
 use crate::ir::{Graph, Role};

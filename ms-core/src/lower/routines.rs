@@ -1,6 +1,7 @@
 //! The routines of a plan: each distinct graph is lowered once.
 
 use super::plan::{KernelId, Plan, Reuse, Routine, RoutineId};
+use super::structure::KnownKernels;
 use crate::error::Result;
 use crate::ir::{Graph, Kernel, Precision};
 use crate::tensor::Literal;
@@ -17,6 +18,8 @@ pub struct PlanNames(pub(super) Vec<Vec<Option<Arc<str>>>>);
 pub(super) struct Routines {
     plan: Plan,
     kernels: FxHashMap<Kernel, KernelId>,
+    /// Kernels of groups.
+    pub known_kernels: KnownKernels,
     constants: FxHashMap<Literal, u32>,
     known: FxHashMap<Key, RoutineId>,
     located: Vec<Located>,
@@ -56,6 +59,7 @@ impl Routines {
         Self {
             plan: Plan { precision, ..Plan::default() },
             kernels: FxHashMap::default(),
+            known_kernels: KnownKernels::default(),
             constants: FxHashMap::default(),
             known: FxHashMap::default(),
             located: Vec::new(),
@@ -66,6 +70,11 @@ impl Routines {
     /// The plan, the source locations of steps that can fail, and the names of inputs.
     pub fn finish(self) -> (Plan, Vec<Located>, PlanNames) {
         (self.plan, self.located, self.names)
+    }
+
+    /// The precision of the plan.
+    pub fn precision(&self) -> Precision {
+        self.plan.precision
     }
 
     /// Adds the routine of a key unless it exists.

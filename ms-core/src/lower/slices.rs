@@ -59,6 +59,7 @@ pub(super) fn place(flat: &mut Flat, groups: &mut Groups, target: &Target) -> St
     (0..placer.groups.list.len()).for_each(|it| placer.group(it));
     let Placer { before, stores, .. } = placer;
     let placed = std::mem::take(&mut groups.list);
+    groups.list.reserve(placed.len() + before.iter().map(Vec::len).sum::<usize>());
     for (group, copies) in placed.into_iter().zip(before) {
         groups.list.extend(copies);
         if !matches!(flat.nodes[group.nodes[0]].kind, Kind::Slices(_)) {
@@ -181,6 +182,7 @@ impl Placer<'_> {
             let slice = slice(self, slices[0].clone());
             self.copy(&inputs[0], slice, first);
         }
+        self.reserve(at, copies.len());
         copies.into_iter().for_each(|(access, slice)| self.copy(access, slice, at));
     }
 
@@ -216,6 +218,14 @@ impl Placer<'_> {
                 let later = &readers[readers.partition_point(|&it| it < group)..];
                 later.last().is_some_and(|&it| it > at) || later == [at]
             })
+    }
+
+    /// Makes room for groups that copy slices.
+    fn reserve(&mut self, at: usize, copies: usize) {
+        self.flat.nodes.reserve(copies);
+        self.flat.values.reserve(copies);
+        self.stores.slices.reserve(copies);
+        self.before[at].reserve(copies);
     }
 
     /// Adds a group before group `at` that copies the accessed elements to a slice.
