@@ -361,7 +361,12 @@ impl Version {
             Some(reads) => Some(reads.values()?),
             None => None,
         };
-        Some(Given { arguments, read, of_thread: self.of_thread.iter().map(Parameter::load).collect() })
+        let mut of_thread = SmallVec::new();
+        // Without a check, collecting no values costs as much as reading an input.
+        if !self.of_thread.is_empty() {
+            of_thread.extend(self.of_thread.iter().map(Parameter::load));
+        }
+        Some(Given { arguments, read, of_thread })
     }
 
     #[inline]
