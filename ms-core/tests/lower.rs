@@ -82,7 +82,7 @@ fn numbers_of_steps() {
         ("calls", 2, include_str!("lower/calls.msir")),
         ("batch_norm", 1, include_str!("lower/batch_norm.msir")),
         ("product_of_transposes", 2, include_str!("lower/product_of_transposes.msir")),
-        ("train_step", 16, include_str!("lower/train_step.msir")),
+        ("train_step", 17, include_str!("lower/train_step.msir")),
         ("short_rows", 2, include_str!("lower/short_rows.msir")),
         ("concat", 3, include_str!("lower/concat.msir")),
         ("slice_update", 6, include_str!("lower/slice_update.msir")),
@@ -128,6 +128,86 @@ fn updates_in_place() {
         let plan = plan(&format!("graph @f({inputs}) -> (f32[8, 1024]) {{\n {body} : f32[8, 1024]\n return %r\n}}"));
         assert_eq!(plan.main().steps.len(), steps, "{body}\n{}", plan.display());
         assert_eq!(plan.main().reuse.allows(0, 0), in_place, "{body}\n{}", plan.display());
+    }
+}
+
+/// What is computed once per point of a kernel with a loop overwrites operands that only points read.
+#[test]
+fn results_of_reductions_overwrite_operands() {
+    let sum = |of: &str| format!("%s = sum {of} {{axes = [0], keepdims = false}} : f32[64]");
+    // Body, whether `%r` may be written over `%a`, and over `%b`.
+    let cases = [
+        (format!("{}\n %r = sub %a, %s : f32[64]", sum("%x")), [true, false]),
+        (format!("{}\n %m = mul %a, %b : f32[64]\n %r = sub %m, %s : f32[64]", sum("%x")), [true, true]),
+        (format!("%y = sub %x, %a : f32[32, 64]\n {}\n %r = sub %a, %s : f32[64]", sum("%y")), [false, false]),
+        (format!("{}\n %n = sub %x, %s : f32[32, 64]\n %r = sub %a, %s : f32[64]", sum("%x")), [true, false]),
+    ];
+    for (body, overwrites) in cases {
+        let inputs = "%x: f32[32, 64], %a: f32[64], %b: f32[64]";
+        let (types, more) = if body.contains("%n") { ("f32[64], f32[32, 64]", ", %n") } else { ("f32[64]", "") };
+        let plan = plan(&format!("graph @f({inputs}) -> ({types}) {{\n {body}\n return %r{more}\n}}"));
+        assert_eq!(plan.main().steps.len(), 1, "{body}\n{}", plan.display());
+        let in_place = |input: u32| plan.main().reuse.in_place.contains(&(0, input));
+        assert_eq!([in_place(1), in_place(2)], overwrites, "{body}\n{}", plan.display());
+    }
+}
+
+/// The text of a graph after those of `callees` that it names.
+fn with_callees(main: &str, callees: &[String]) -> String {
+    let name = |it: &String| it["graph ".len()..].split('(').next().map(str::to_owned).expect("a graph has a name");
+    callees.iter().filter(|it| main.contains(&format!("{} ", name(it)))).map(String::as_str).chain([main]).collect()
+}
+
+/// What may fail comes before what overwrites an input, unless it reads the new value.
+#[test]
+fn steps_that_may_fail_come_first() {
+    let (new, gathered) = ("%r = mul %c, %y : f32[64, 64]", "%o = gather %x, %i {axis = 0} : f32[64, 64]");
+    let product = |of: &str| format!("%o = matmul {of}, %x : f32[64, 64]");
+    let looped = |body: &str| {
+        format!("%o = scan @{body} %x, %y {{length = 4, carries = 1, sequences = 0, reverse = false}} : f32[64, 64]")
+    };
+    // Body, whether the new value of `%c` overwrites it.
+    let cases = [
+        (format!("{new}\n {}", product("%y")), true),
+        (format!("{}\n {new}", product("%y")), true),
+        (format!("{new}\n {}", product("%c")), true),
+        (format!("{new}\n {}", product("%r")), false),
+        (format!("{new}\n %n = exp %r : f32[64, 64]\n {}", product("%n")), false),
+        (format!("{new}\n {gathered}"), true),
+        (format!("{new}\n {}", looped("matmul")), true),
+        (format!("{new}\n {}\n {gathered}", looped("add").replace("%o", "%u")), true),
+    ];
+    let inputs = "%c: f32[64, 64], %x: f32[64, 64], %y: f32[64, 64], %i: i64[64]";
+    let bodies = ["matmul", "add"].map(|op| {
+        format!(
+            "graph @{op}(%s: f32[64, 64], %y: f32[64, 64]) -> (f32[64, 64]) {{
+             %n = {op} %s, %y : f32[64, 64]\n return %n\n}}\n"
+        )
+    });
+    for (body, overwrites) in cases {
+        let main = format!("graph @f({inputs}) -> (f32[64, 64], f32[64, 64]) {{\n {body}\n return %r, %o\n}}");
+        let plan = plan(&with_callees(&main, &bodies));
+        assert_eq!(plan.main().reuse.allows_state(0, 0), overwrites, "{body}\n{}", plan.display());
+    }
+}
+
+/// A loop may fail if an iteration may, or if it keeps values on stacks.
+#[test]
+fn loops_that_may_fail() {
+    let bodies = [
+        "graph @more(%s: f32[], %n: f32[]) -> (bool[]) {\n %m = less %s, %n : bool[]\n return %m\n}\n",
+        "graph @step(%s: f32[], %n: f32[]) -> (f32[]) {\n %t = add %s, %n : f32[]\n return %t\n}\n",
+        "graph @kept(%s: f32[], %n: f32[]) -> (f32[], f32[]) {\n %t = add %s, %n : f32[]\n return %t, %s\n}\n",
+    ];
+    let cases = [
+        ("%o = scan @step %x, %y {length = 4, carries = 1, sequences = 0, reverse = false} : f32[]", "f32[]", false),
+        ("%o = while @more @step %x, %y {carries = 1} : f32[]", "f32[]", false),
+        ("%s, %i, %o = while @more @kept %x, %y {carries = 1} : f32[], i64[], f32[?]", "f32[?]", true),
+    ];
+    for (body, result, may_fail) in cases {
+        let main = format!("graph @f(%x: f32[], %y: f32[]) -> ({result}) {{\n {body}\n return %o\n}}");
+        let plan = plan(&with_callees(&main, &bodies.map(String::from)));
+        assert_eq!(plan.main().reuse.fallible > 0, may_fail, "{body}\n{}", plan.display());
     }
 }
 

@@ -152,3 +152,108 @@ fn threads_see_whole_values() {
     let (a, b) = (a.value().at(0).item::<f32>(), b.value().at(0).item::<f32>());
     assert!((1.0..=3.0).contains(&a) && (a - b).abs() < 1e-3, "{a} {b}");
 }
+
+#[jit]
+fn before_a_lookup(w: &Parameter, x: &Tensor, at: &Tensor) -> Tensor {
+    w.set(&(w * 2.0 + 1.0));
+    ops::gather(x, at, 0)
+}
+
+#[jit]
+fn before_an_assertion(w: &Parameter, x: &Tensor, _at: &Tensor) -> Tensor {
+    w.set(&(w * 2.0 + 1.0));
+    ops::assert_that(x.lt(100.0), "too large", &[]);
+    x * 2.0
+}
+
+#[jit]
+fn before_a_product(w: &Parameter, x: &Tensor, _at: &Tensor) -> Tensor {
+    w.set(&(w * 2.0 + 1.0));
+    let x = x.reshape([2, 2]);
+    x.matmul(&x)
+}
+
+#[jit]
+fn what_is_looked_up(w: &Parameter, _x: &Tensor, at: &Tensor) -> Tensor {
+    w.set(&(w * 2.0 + 1.0));
+    ops::gather(&w.value(), at, 0)
+}
+
+#[jit]
+fn what_a_product_reads(w: &Parameter, _x: &Tensor, _at: &Tensor) -> Tensor {
+    w.set(&(w * 2.0 + 1.0));
+    let w = w.value().reshape([100, 100]);
+    w.matmul(&w)
+}
+
+/// A slot is written in its memory where steps that may fail can come before, otherwise in fresh memory: the report
+/// has the number.
+#[test]
+fn what_may_fail_comes_before_slots_are_written() {
+    // Whether it is in its memory, and what the report has. Assertions have a slot of their own for their order.
+    type Case = (&'static str, fn(&Parameter, &Tensor, &Tensor) -> Tensor, bool, [usize; 2]);
+    let cases: [Case; 5] = [
+        ("before_a_lookup", |w, x, at| before_a_lookup(w, x, at), true, [1, 0]),
+        ("before_an_assertion", |w, x, at| before_an_assertion(w, x, at), true, [2, 1]),
+        ("before_a_product", |w, x, at| before_a_product(w, x, at), true, [1, 0]),
+        ("what_is_looked_up", |w, x, at| what_is_looked_up(w, x, at), true, [1, 0]),
+        ("what_a_product_reads", |w, x, at| what_a_product_reads(w, x, at), false, [1, 1]),
+    ];
+    let (x, at) = (tensor![1., 2., 3., 4.], tensor![3, 0]);
+    for (name, run, in_place, [written, fresh]) in cases {
+        let w = slot(0.0);
+        drop(run(&w, &x, &at));
+        let place = address(&w);
+        drop(run(&w, &x, &at));
+        all(&w.value(), 3.0);
+        assert_eq!(address(&w) == place, in_place, "{name}");
+        let report = ms::compile_report().into_iter().rev().find(|it| it.name == name).expect("just compiled");
+        let slots = report.slots.expect("it was traced");
+        assert_eq!([slots.written, slots.fresh], [written, fresh], "{name}");
+        let line = format!("slots: {written} written, {fresh} of them to fresh memory");
+        assert!(report.to_string().contains(&line), "{report}");
+    }
+}
+
+#[cell]
+struct Classifier {
+    embedding: nn::Embedding,
+    norm: nn::BatchNorm,
+    out: nn::Dense,
+}
+
+#[cell]
+impl Classifier {
+    fn construct(&self, tokens: &Tensor) -> Tensor {
+        let x = self.norm(&self.embedding(tokens).sum(1, false));
+        ops::assert_that(&x.lt(1e6).all((), false), "too large", &[]);
+        self.out(&x.relu())
+    }
+}
+
+/// All that a training step writes: parameters, moments, running statistics, counters; with classes, positions and
+/// assertions that may be refused.
+#[test]
+fn a_training_step_writes_its_slots_in_place() {
+    random::set_seed(1);
+    let net =
+        Classifier { embedding: nn::Embedding::new(50, 32), norm: nn::BatchNorm::new(32), out: nn::Dense::new(32, 10) };
+    let optimizer = Adam::new(1e-2);
+    let batch = (random::randint([8, 5], 0, 50), random::randint([8], 0, 10));
+    let step = || {
+        let loss = |net: &Classifier, (x, y): &(Tensor, Tensor)| ops::cross_entropy(net.call(x), y);
+        optimizer.step(&net, &batch, loss).item::<f32>()
+    };
+    let before = ms::compile_report().len();
+    let first = step();
+    let reports = ms::compile_report();
+    assert!((0..20).map(|_| step()).fold(first, f32::min) < first);
+    let slots = reports[before..].iter().find_map(|it| it.slots).expect("it was compiled");
+    assert!(slots.written > 10, "{slots:?}");
+    // That of the order of assertions.
+    assert_eq!(slots.fresh, 1, "{slots:?}");
+    let places = || net.parameters().iter().map(address).collect::<Vec<_>>();
+    let place = places();
+    step();
+    assert_eq!(places(), place);
+}

@@ -74,7 +74,7 @@ fn plan() -> Plan {
             },
             PlanStep::Product { a: view(5, &[2, 2]), b: view(5, &[2, 2]), out: view(6, &[2, 2]) },
         ],
-        reuse: Reuse { free_from: vec![1, 2], touched_at: vec![3, 1], in_place: Vec::new() },
+        reuse: Reuse { free_from: vec![1, 2], touched_at: vec![3, 1], in_place: Vec::new(), fallible: 4 },
     };
     Plan {
         kernels: vec![binary(BinaryOp::Add), binary(BinaryOp::Mul)],

@@ -231,8 +231,12 @@ impl Executable for SimExecutable {
         self.start(Inputs::Read(inputs))
     }
 
-    fn run_donated(&self, inputs: &mut [Array], state: &[bool]) -> Result<SmallVec<[Array; 1]>> {
+    fn run_donated(&self, inputs: &mut [Array], state: &[Option<u32>]) -> Result<SmallVec<[Array; 1]>> {
         self.start(Inputs::Donated(inputs, state))
+    }
+
+    fn overwrites(&self, output: usize, input: usize) -> bool {
+        self.program.overwrites(output, input)
     }
 
     fn waits(&self) -> Waits {

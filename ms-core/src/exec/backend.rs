@@ -103,14 +103,22 @@ pub trait Executable: Send + Sync {
     /// [`Code::Argument`](crate::Code::Argument) for inputs of other types; errors of its ops.
     fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>>;
 
-    /// Runs it on donated inputs: an output may reuse the memory of one without other references. If the run
-    /// fails, inputs that are marked in `state` still have their elements; those of others are lost.
+    /// Runs it on donated inputs: an output may reuse the memory of one without other references. Some are state: in
+    /// `state`, by input, is the output that replaces it. If the run fails, these still have their elements; those
+    /// of others are lost.
     ///
     /// # Errors
     /// As for [`Executable::run`].
-    fn run_donated(&self, inputs: &mut [Array], state: &[bool]) -> Result<SmallVec<[Array; 1]>> {
+    fn run_donated(&self, inputs: &mut [Array], state: &[Option<u32>]) -> Result<SmallVec<[Array; 1]>> {
         let _ = state;
         self.run(&inputs.iter().collect::<Vec<_>>())
+    }
+
+    /// Whether a run writes an output, the new value of a slot, over an input of its type, the old one, unless its
+    /// memory is shared.
+    fn overwrites(&self, output: usize, input: usize) -> bool {
+        let _ = (output, input);
+        false
     }
 
     /// What the host waits for in a run on a device with memory of its own.

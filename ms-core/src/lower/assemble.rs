@@ -1,12 +1,14 @@
 //! Assembles steps into a [`Routine`]: assigns buffers and memory.
 
-use super::draft::{Arg, Draft, Emitted};
+use super::draft::Draft;
+use super::emitted::{Arg, Emitted};
 use super::flat::{Access, Check, Flat, FlatNode, FlatValue, Kind, Origin, Region, RegionLoop, Trips, ValueIndex};
 use super::memory::{self, Lifetime};
 use super::nest::Nest;
 use super::plan::{Argument, Buffer, BufferId, Carry, Loop, Place, PlanStep, Repeat, Routine, Span, View};
 use super::reuse::Uses;
 use super::routines::Routines;
+use super::schedule::step_may_fail;
 use crate::ir::Graph;
 use crate::tensor::Layout;
 
@@ -18,8 +20,10 @@ pub(super) fn assemble(graph: &Graph, flat: &Flat, steps: Vec<Draft>, routines: 
     assembly.routine.inputs = graph.inputs().iter().map(|&it| graph.ty(it).clone()).collect();
     assembly.routine.outputs = graph.outputs().iter().map(|&it| graph.ty(it).clone()).collect();
     let uses = Uses::of(flat, &steps);
+    let may_fail = |it: &Draft| step_may_fail(flat, it, assembly.routines);
+    let fallible = steps.iter().rposition(may_fail).map_or(0, |last| last as u32 + 1);
+    assembly.routine.reuse = uses.reuse(graph, flat, fallible);
     assembly.place(&steps, &uses);
-    assembly.routine.reuse = uses.reuse(graph, flat);
     assembly.steps(steps);
     assembly.routine
 }

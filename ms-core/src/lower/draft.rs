@@ -1,41 +1,15 @@
 //! Steps whose buffers are not placed in memory yet.
 
-use super::flat::{Access, Flat, NodeIndex, ValueIndex};
-use super::nest::Nest;
-use super::plan::{IndexedAxis, KernelId};
+use super::emitted::Emitted;
+use super::flat::{Access, Flat, NodeIndex, Origin, ValueIndex};
 use crate::ir::Role;
 use smallvec::SmallVec;
-use std::rc::Rc;
 
 /// A step whose buffers are not placed in memory yet.
 pub(super) enum Draft {
     Kernel(Box<Emitted>),
     /// A product, a library op, or a node with graphs.
     Whole(NodeIndex),
-}
-
-/// The kernel of a group, and its arguments.
-#[derive(PartialEq)]
-pub(super) struct Emitted {
-    pub kernel: KernelId,
-    /// Whether the kernel has stages that are loops.
-    pub has_loops: bool,
-    pub nest: Rc<Nest>,
-    /// The buffers, in the order of the kernel's params.
-    pub args: Vec<Arg>,
-}
-
-/// A buffer of a call.
-#[derive(PartialEq)]
-pub(super) struct Arg {
-    pub value: ValueIndex,
-    pub role: Role,
-    /// The first element, in elements.
-    pub offset: usize,
-    /// The axis of a value that is read at positions.
-    pub axis: Option<IndexedAxis>,
-    /// Whether the kernel traverses the whole value in the order of its domain.
-    pub dense: bool,
 }
 
 /// A value that a step accesses.
@@ -62,34 +36,39 @@ impl Draft {
             }
         }
     }
+
+    /// The values that the step writes.
+    pub fn results<'a>(&'a self, flat: &'a Flat) -> SmallVec<[ValueIndex; 4]> {
+        match self {
+            Self::Kernel(it) => it.args.iter().filter(|it| it.role == Role::Output).map(|it| it.value).collect(),
+            Self::Whole(node) => flat.nodes[*node].outputs.iter().copied().collect(),
+        }
+    }
+
+    /// The results that the step may write over inputs of the routine, as far as only this step reads and
+    /// writes them.
+    pub fn over_inputs(&self, flat: &Flat) -> SmallVec<[OverInput; 4]> {
+        let over = |result: ValueIndex, operand: ValueIndex| match flat.values[operand].origin {
+            Origin::Input(input) => Some(OverInput { result, operand, input }),
+            Origin::Constant(_) | Origin::Node(_) | Origin::Position => None,
+        };
+        let emitted = match self {
+            Self::Kernel(emitted) => emitted,
+            Self::Whole(node) => {
+                let updated = flat.updated(&flat.nodes[*node]).into_iter();
+                return updated.filter_map(|(result, operand)| over(result, operand)).collect();
+            }
+        };
+        let pairs = emitted.overwritable(flat).into_iter();
+        let value = |at: usize| emitted.args[at].value;
+        pairs.filter_map(|(result, operand)| over(value(result), value(operand))).collect()
+    }
 }
 
-impl Emitted {
-    /// For each argument that is a result, a distinct operand that it may overwrite.
-    fn overwritten(&self, flat: &Flat) -> SmallVec<[Option<ValueIndex>; 4]> {
-        let operands = self.overwritable(flat);
-        let made = |size: usize| {
-            operands.iter().filter(move |it| it.1 == size && flat.producer(it.0).is_some()).map(|it| it.0)
-        };
-        // Each result takes a different operand.
-        let mut results = 0..;
-        let over = |arg: &Arg| {
-            let at = if arg.role == Role::Output { results.next()? } else { return None };
-            let size = if arg.dense { flat.values[arg.value].dtype.size() } else { return None };
-            made(size).nth(at).or_else(|| made(size).next())
-        };
-        self.args.iter().map(over).collect()
-    }
-
-    /// Operands that dense results with elements of the same size may overwrite, and that size in bytes: both
-    /// are traversed in the same order, and every element is read before it is written.
-    pub fn overwritable(&self, flat: &Flat) -> SmallVec<[(ValueIndex, usize); 4]> {
-        if self.has_loops {
-            return SmallVec::new();
-        }
-        // An operand that is also read at positions is needed after other elements are written.
-        let reads = |value| self.args.iter().filter(|it| it.role != Role::Output && it.value == value).count();
-        let fits = |it: &&Arg| it.role == Role::Input && it.dense && reads(it.value) == 1;
-        self.args.iter().filter(fits).map(|it| (it.value, flat.values[it.value].dtype.size())).collect()
-    }
+/// A result that a step may write over an input of the routine.
+pub(super) struct OverInput {
+    pub result: ValueIndex,
+    /// The value of the input.
+    pub operand: ValueIndex,
+    pub input: u32,
 }

@@ -2,7 +2,7 @@
 
 use super::body::apply;
 use super::domain::{Domain, Part};
-use super::draft::{Arg, Emitted};
+use super::emitted::{Arg, Emitted, ParamAccess};
 use super::flat::{Access, Flat, Kind, NodeIndex, Origin, Source, ValueIndex};
 use super::gather::Positions;
 use super::group::{Group, Groups, operand_part, result_part};
@@ -11,7 +11,7 @@ use super::routines::Routines;
 use super::simplify::simplify;
 use super::slices::{Slice, Stores};
 use super::stage::Stages;
-use super::structure::Structure;
+use super::structure::{KnownKernels, Structure};
 use super::target::Target;
 use crate::error::{Code, Error, Result};
 use crate::ir::{BinaryOp, Kernel, KernelBuilder, ParamId, Precision, Role, Scope, Val};
@@ -20,7 +20,8 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::rc::Rc;
 
-/// The kernel of a group, one of those of `routines`. `stores` determines where its values are written.
+/// The kernel of a group, one of those of `routines`. `stores` determines where its values are written; `known` has
+/// the kernels of other groups of the same plan.
 ///
 /// Adds values to `flat` that the kernel keeps in memory between its loops.
 pub(super) fn emit(
@@ -30,15 +31,16 @@ pub(super) fn emit(
     stores: &Stores,
     target: &Target,
     routines: &mut Routines,
+    known: &mut KnownKernels,
 ) -> Result<Emitted> {
     let structure = Structure::of(flat, groups, group, stores);
-    if let Some(known) = structure.as_ref().and_then(|it| routines.known_kernels.get(it)) {
-        debug_assert!(build(flat, groups, group, stores, target, routines).is_ok_and(|it| it == known));
-        return Ok(known);
+    if let Some(emitted) = structure.as_ref().and_then(|it| known.get(it)) {
+        debug_assert!(build(flat, groups, group, stores, target, routines).is_ok_and(|it| it == emitted));
+        return Ok(emitted);
     }
     let emitted = build(flat, groups, group, stores, target, routines)?;
     if let Some(structure) = structure {
-        routines.known_kernels.add(structure, &emitted);
+        known.add(structure, &emitted);
     }
     Ok(emitted)
 }
@@ -82,8 +84,8 @@ fn build(
     };
     let kernel = simplify(target.expand(emitter.run(&stages)), precision == Precision::Highest);
     debug_assert!(kernel.check().and_then(|()| target.check(&kernel)).is_ok(), "{kernel:?}");
-    let has_loops = kernel.stages.iter().any(|it| it.scope != Scope::Point);
-    Ok(Emitted { kernel: routines.kernel(kernel), has_loops, nest: Rc::new(nest), args: operands.args })
+    let accesses = ParamAccess::of(&kernel);
+    Ok(Emitted { kernel: routines.kernel(kernel), nest: Rc::new(nest), accesses, args: operands.args })
 }
 
 /// The buffers of a kernel and their strides over the domain.
@@ -107,8 +109,9 @@ impl Operands {
         let domain = group.domain.as_ref().expect("only kernels are emitted");
         let mut out = Self::default();
         let misfit = || Error::new(Code::Verify, "a fusion group's operands fit its domain");
-        let is_dense = |value: ValueIndex, layout: &Layout, strides: &Strides| {
-            layout.offset() == 0 && flat.numel(value) == domain.numel(Part::All) && *strides == domain.dense(Part::All)
+        let dense_part = |value: ValueIndex, layout: &Layout, strides: &Strides| {
+            let is_whole = |it: &Part| flat.numel(value) == domain.numel(*it) && *strides == domain.dense(*it);
+            [Part::All, Part::Kept].into_iter().find(|it| layout.offset() == 0 && is_whole(it))
         };
         let inside = |value: ValueIndex| flat.producer(value).is_some_and(|it| group.nodes.binary_search(&it).is_ok());
         for &index in &group.nodes {
@@ -124,7 +127,7 @@ impl Operands {
                     let key = (value, offset, strides, axis);
                     if !out.indexed.contains_key(&key) {
                         let bytes = Some(axis.of_dtype(access.dtype));
-                        let arg = Arg { value, role: Role::Indexed, offset, axis: bytes, dense: false };
+                        let arg = Arg { value, role: Role::Indexed, offset, axis: bytes, dense: None };
                         let param = out.push(arg, access.dtype, key.2.clone());
                         out.indexed.insert(key, param);
                     }
@@ -134,7 +137,7 @@ impl Operands {
                 if out.read.contains_key(&key) {
                     continue;
                 }
-                let dense = is_dense(value, &access.layout, &key.2);
+                let dense = dense_part(value, &access.layout, &key.2);
                 let role = if flat.values[value].origin == Origin::Position { Role::Position } else { Role::Input };
                 let arg = Arg { value, role, offset: access.layout.offset(), axis: None, dense };
                 let param = out.push(arg, access.dtype, key.2.clone());
@@ -146,13 +149,13 @@ impl Operands {
             let part = result_part(flat, value, domain).ok_or_else(misfit)?;
             let dtype = flat.values[value].dtype;
             if stores.has_own(value) {
-                let arg = Arg { value, role: Role::Output, offset: 0, axis: None, dense: part == Part::All };
+                let arg = Arg { value, role: Role::Output, offset: 0, axis: None, dense: Some(part) };
                 let param = out.push(arg, dtype, domain.dense(part));
                 out.written.insert(value, param);
             }
             for Slice { whole, layout } in stores.slices(value) {
                 let strides = domain.walk(part, layout).ok_or_else(misfit)?;
-                let dense = is_dense(*whole, layout, &strides);
+                let dense = dense_part(*whole, layout, &strides);
                 let arg = Arg { value: *whole, role: Role::Output, offset: layout.offset(), axis: None, dense };
                 let param = out.push(arg, dtype, strides);
                 out.slices.entry(value).or_default().push(param);
@@ -162,7 +165,7 @@ impl Operands {
         let back = stages.rounds.iter().flat_map(|it| &it.reloaded).copied();
         for value in back.collect::<std::collections::BTreeSet<_>>() {
             let place = out.args[out.written[&value].0 as usize].value;
-            let arg = Arg { value: place, role: Role::Input, offset: 0, axis: None, dense: true };
+            let arg = Arg { value: place, role: Role::Input, offset: 0, axis: None, dense: Some(Part::All) };
             let param = out.push(arg, flat.values[value].dtype, domain.dense(Part::All));
             out.reloaded.insert(value, param);
         }
@@ -192,7 +195,7 @@ impl Operands {
             }
             let (shape, origin) = (flat.values[value].shape.clone(), flat.values[value].origin);
             let place = flat.add_value(dtype, shape, origin);
-            let arg = Arg { value: place, role: Role::Output, offset: 0, axis: None, dense: true };
+            let arg = Arg { value: place, role: Role::Output, offset: 0, axis: None, dense: Some(Part::All) };
             let param = self.push(arg, dtype, domain.dense(Part::All));
             self.written.insert(value, param);
         }

@@ -9,6 +9,7 @@
 use super::body::weigh;
 use super::domain::{Domain, MOST_ACCUMULATORS, Part};
 use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex, ValueIndex};
+use super::schedule::Order;
 use super::target::{Cost, Target};
 use crate::ir::run_multiple;
 use smallvec::SmallVec;
@@ -52,6 +53,9 @@ struct Draft {
     wide: bool,
     /// Whether bodies depend on the position.
     generates: bool,
+    /// Whether a member is [early](Order::Early), and whether one is late.
+    early: bool,
+    late: bool,
     /// Whether the group accepts no more nodes.
     closed: bool,
 }
@@ -60,6 +64,8 @@ struct Grouper<'a> {
     flat: &'a Flat,
     target: &'a Target,
     fuse: bool,
+    /// The order of each node; none if it does not matter.
+    orders: &'a [Order],
     drafts: Vec<Draft>,
     /// Union-find over drafts.
     parent: Vec<usize>,
@@ -72,13 +78,15 @@ struct Grouper<'a> {
 }
 
 impl Groups {
-    /// Groups the nodes; without `fuse`, each node is a separate group.
-    pub fn new(flat: &Flat, fuse: bool, target: &Target) -> Self {
+    /// Groups the nodes; without `fuse`, each node is a separate group. No group has both early and late nodes of
+    /// `orders`, which has no elements if that does not matter.
+    pub fn new(flat: &Flat, fuse: bool, orders: &[Order], target: &Target) -> Self {
         let uses = flat.uses();
         let mut grouper = Grouper {
             flat,
             target,
             fuse,
+            orders,
             drafts: Vec::new(),
             parent: Vec::new(),
             of: vec![None; flat.nodes.len()],
@@ -248,6 +256,8 @@ impl<'a> Grouper<'a> {
             multiple,
             wide: cost.is_wide,
             generates: matches!(node.kind, Kind::Generate(_)),
+            early: self.orders.get(index) == Some(&Order::Early),
+            late: self.orders.get(index) == Some(&Order::Late),
             closed,
         });
         self.parent.push(draft);
@@ -265,6 +275,7 @@ impl<'a> Grouper<'a> {
         let multiple = a.multiple.or(b.multiple);
         let insts = a.insts + b.insts;
         if b.closed
+            || ((a.early || b.early) && (a.late || b.late))
             || insts > self.target.budget.cost
             || b.multiple.is_some_and(|it| multiple != Some(it))
             || (multiple.is_some() && (a.generates || b.generates))
@@ -402,12 +413,14 @@ impl<'a> Grouper<'a> {
         let nodes = std::mem::take(&mut self.drafts[from].nodes);
         let reads = std::mem::take(&mut self.drafts[from].reads);
         let (first_use, insts) = (self.drafts[from].first_use, self.drafts[from].insts);
-        let generates = self.drafts[from].generates;
+        let Draft { generates, early, late, .. } = self.drafts[from];
         let draft = &mut self.drafts[to];
         draft.nodes.extend(nodes);
         draft.first_use = draft.first_use.min(first_use);
         draft.insts += insts;
         draft.generates |= generates;
+        draft.early |= early;
+        draft.late |= late;
         set(draft);
         self.add_reads(to, reads);
         to

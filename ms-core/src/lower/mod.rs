@@ -3,10 +3,11 @@
 //! [`lower`] (`pipeline`) turns the graph into ops without views (`flatten` makes a `flat` graph), moves
 //! elementwise ops through slices and views (`distribute`, `sink`), forms fusion groups (`group`, over the
 //! axes of a `domain`, by what a `body` costs), lets kernels write the `slices` of values that consist of
-//! them, builds their kernels (`stage`, `emit`, `simplify`), one for groups of equal `structure`, and lays out memory (`draft`, `reuse`, `memory`,
-//! `assemble`). Regions of nodes become routines of the same plan (`iteration`, `routines`), before the
-//! graphs whose nodes run them. Everything that depends on the processor is in its [`Target`]. Eager
-//! execution builds kernels of single ops ([`single`]) over the same loops ([`nest`]).
+//! them, builds their kernels (`stage`, `emit`, `simplify`), one for groups of equal `structure`, orders the
+//! steps (`draft`, `schedule`), and lays out memory (`reuse`, `memory`, `assemble`). Regions of nodes become
+//! routines of the same plan (`iteration`, `routines`), before the graphs whose nodes run them. Everything that
+//! depends on the processor is in its [`Target`]. Eager execution builds kernels of single ops ([`single`]) over
+//! the same loops ([`nest`]).
 
 mod assemble;
 mod body;
@@ -15,6 +16,7 @@ mod distribute;
 mod domain;
 mod draft;
 mod emit;
+mod emitted;
 mod flat;
 mod flatten;
 mod gather;
@@ -27,6 +29,7 @@ mod pipeline;
 mod plan;
 mod reuse;
 mod routines;
+mod schedule;
 mod simplify;
 pub mod single;
 mod sink;

@@ -4,18 +4,22 @@ use super::assemble::assemble;
 use super::distribute::distribute;
 use super::draft::Draft;
 use super::emit::emit;
+use super::flat::Flat;
 use super::flatten::{flatten, live_nodes, located};
 use super::group::Groups;
 use super::iteration::iteration;
 use super::lines::Numbers;
-use super::plan::{Plan, PlanStep, Routine, RoutineId};
+use super::plan::{Plan, PlanStep, RoutineId};
 use super::routines::{Key, Located, PlanNames, Routines};
+use super::schedule::{delay_overwriting, orders};
 use super::sink::{sink, transpose_products};
 use super::slices;
+use super::structure::KnownKernels;
 use super::target::Target;
 use crate::error::Result;
 use crate::ir::{Graph, Node, Precision};
 use crate::ops::Control;
+use std::cell::RefCell;
 
 /// How a graph is lowered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -54,7 +58,7 @@ pub fn lower_traced(
     target: &Target,
     traced: Option<&Graph>,
 ) -> Result<(Plan, PlanNames)> {
-    let (mut plan, located, names) = Pipeline { options, target }.plan(graph)?;
+    let (mut plan, located, names) = Pipeline::new(options, target).plan(graph)?;
     if let Some(traced) = traced.filter(|_| !located.is_empty()) {
         let numbers = Numbers::of(traced);
         for Located { routine, step, line } in located {
@@ -72,9 +76,14 @@ pub fn lower_traced(
 struct Pipeline<'a> {
     options: &'a LowerOptions,
     target: &'a Target,
+    known: RefCell<KnownKernels>,
 }
 
-impl Pipeline<'_> {
+impl<'a> Pipeline<'a> {
+    fn new(options: &'a LowerOptions, target: &'a Target) -> Self {
+        Self { options, target, known: RefCell::default() }
+    }
+
     /// Lowers a graph and its callees; returns the source locations of steps that can fail, and the names of
     /// inputs.
     fn plan(&self, graph: &Graph) -> Result<(Plan, Vec<Located>, PlanNames)> {
@@ -87,14 +96,24 @@ impl Pipeline<'_> {
             Precision::Highest => self.target,
         };
         let mut routines = Routines::new(self.options.precision);
-        Pipeline { target, ..*self }.add(graph, &mut routines)?;
+        Pipeline::new(self.options, target).add_main(graph, &mut routines)?;
         Ok(routines.finish())
+    }
+
+    /// Adds the main routine, whose inputs may be slots, after its callees.
+    fn add_main(&self, graph: &Graph, routines: &mut Routines) -> Result<RoutineId> {
+        self.add_callees(graph, routines)?;
+        let (flat, steps) = self.steps(graph, true, routines)?;
+        let steps = delay_overwriting(&flat, steps, routines);
+        let routine = assemble(graph, &flat, steps, routines);
+        Ok(routines.push(graph, routine))
     }
 
     /// Adds the routine of a graph after its callees. The depth of recursion is the nesting depth of graphs.
     fn add(&self, graph: &Graph, routines: &mut Routines) -> Result<RoutineId> {
         self.add_callees(graph, routines)?;
-        let routine = self.routine(graph, routines)?;
+        let (flat, steps) = self.steps(graph, false, routines)?;
+        let routine = assemble(graph, &flat, steps, routines);
         Ok(routines.push(graph, routine))
     }
 
@@ -125,28 +144,29 @@ impl Pipeline<'_> {
         Ok(())
     }
 
-    /// The routine of a graph, whose callees are in `routines`; its kernels, constants and source locations
-    /// are added there.
-    fn routine(&self, graph: &Graph, routines: &mut Routines) -> Result<Routine> {
-        let Self { options, target } = *self;
+    /// The steps of the routine of a graph, the main one or another, whose callees are in `routines`.
+    fn steps(&self, graph: &Graph, is_main: bool, routines: &mut Routines) -> Result<(Flat, Vec<Draft>)> {
+        let Self { options, target, known } = self;
+        let target: &Target = target;
         let mut flat = flatten(graph, routines)?;
         if options.fuse {
             distribute(&mut flat);
             sink(&mut flat, target);
         }
         transpose_products(&mut flat);
-        let mut groups = Groups::new(&flat, options.fuse, target);
+        let orders = if is_main { orders(&flat, routines) } else { Vec::new() };
+        let mut groups = Groups::new(&flat, options.fuse, &orders, target);
         let stores = slices::place(&mut flat, &mut groups, target);
         let mut steps = Vec::with_capacity(groups.list.len());
         for group in &groups.list {
             steps.push(match group.domain {
                 Some(_) => {
-                    let emitted = emit(&mut flat, &groups, group, &stores, target, routines)?;
+                    let emitted = emit(&mut flat, &groups, group, &stores, target, routines, &mut known.borrow_mut())?;
                     Draft::Kernel(Box::new(emitted))
                 }
                 None => Draft::Whole(group.nodes[0]),
             });
         }
-        Ok(assemble(graph, &flat, steps, routines))
+        Ok((flat, steps))
     }
 }

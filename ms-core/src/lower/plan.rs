@@ -96,6 +96,8 @@ pub struct Reuse {
     /// Outputs, and inputs whose last reader is the step that first writes to the output's memory: it reads
     /// each element before it overwrites it, or updates them in place. Sorted.
     pub in_place: Vec<(u32, u32)>,
+    /// The number of steps up to the last one that may fail: it refuses values, or allocates memory.
+    pub fallible: u32,
 }
 
 impl Reuse {
@@ -112,6 +114,12 @@ impl Reuse {
         let output = output as u32;
         let first = self.in_place.partition_point(|it| it.0 < output);
         self.in_place[first..].iter().take_while(move |it| it.0 == output).map(|it| it.1 as usize)
+    }
+
+    /// Like [`Reuse::allows`] for an input that a run which fails must not change: the output is written only when
+    /// no step can fail any more.
+    pub fn allows_state(&self, output: usize, input: usize) -> bool {
+        self.touched_at.get(output).is_some_and(|&at| at >= self.fallible) && self.allows(output, input)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Which outputs of a routine may reuse the memory of its inputs.
 
-use super::draft::{Arg, Draft};
+use super::draft::{Draft, OverInput};
 use super::flat::{Flat, Origin, ValueIndex};
 use super::plan::{Reuse, is_stack};
-use crate::ir::{Graph, Role};
+use crate::ir::Graph;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -63,8 +63,8 @@ impl Uses {
         uses
     }
 
-    /// The reuse that the steps of the routine of `graph` allow.
-    pub fn reuse(&self, graph: &Graph, flat: &Flat) -> Reuse {
+    /// The reuse that the steps of the routine of `graph` allow, of which the first `fallible` may fail.
+    pub fn reuse(&self, graph: &Graph, flat: &Flat, fallible: u32) -> Reuse {
         let Self { first, last, over_inputs, output_of } = self;
         let in_array = |&id: &_| if is_stack(graph.ty(id)) { u32::MAX } else { 0 };
         let mut free_from: Vec<u32> = graph.inputs().iter().map(in_array).collect();
@@ -91,31 +91,15 @@ impl Uses {
             }
         }
         in_place.sort_unstable();
-        Reuse { free_from, touched_at, in_place }
+        Reuse { free_from, touched_at, in_place, fallible }
     }
 
     fn add_over_inputs(&mut self, flat: &Flat, step: u32, draft: &Draft) {
-        let input = |value: ValueIndex| match flat.values[value].origin {
-            Origin::Input(input) if self.last[value] == Some(step) => Some(input),
-            _ => None,
-        };
-        let emitted = match draft {
-            Draft::Kernel(emitted) => emitted,
-            Draft::Whole(node) => {
-                let updated = flat.updated(&flat.nodes[*node]);
-                let inputs = updated.into_iter().filter_map(|(result, operand)| Some((result, input(operand)?)));
-                let inputs: Vec<(ValueIndex, u32)> = inputs.collect();
-                return self.over_inputs.extend(inputs);
+        for OverInput { result, operand, input } in draft.over_inputs(flat) {
+            // Of several steps that write a value only the first one finds the previous contents in its memory.
+            if self.first[result] == Some(step) && self.last[operand] == Some(step) {
+                self.over_inputs.push((result, input));
             }
-        };
-        let operands = emitted.overwritable(flat).into_iter();
-        let inputs: Vec<(u32, usize)> = operands.filter_map(|(value, size)| Some((input(value)?, size))).collect();
-        // Of several steps that write a value only the first one finds the previous contents in its memory.
-        let is_first = |it: &&Arg| it.role == Role::Output && it.dense && self.first[it.value] == Some(step);
-        for result in emitted.args.iter().filter(is_first) {
-            let size = flat.values[result.value].dtype.size();
-            let fits = inputs.iter().filter(|it| it.1 == size);
-            self.over_inputs.extend(fits.map(|it| (result.value, it.0)));
         }
     }
 }

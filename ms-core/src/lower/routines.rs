@@ -1,7 +1,6 @@
 //! The routines of a plan: each distinct graph is lowered once.
 
 use super::plan::{KernelId, Plan, Reuse, Routine, RoutineId};
-use super::structure::KnownKernels;
 use crate::error::Result;
 use crate::ir::{Graph, Kernel, Precision};
 use crate::tensor::Literal;
@@ -18,8 +17,6 @@ pub struct PlanNames(pub(super) Vec<Vec<Option<Arc<str>>>>);
 pub(super) struct Routines {
     plan: Plan,
     kernels: FxHashMap<Kernel, KernelId>,
-    /// Kernels of groups.
-    pub known_kernels: KnownKernels,
     constants: FxHashMap<Literal, u32>,
     known: FxHashMap<Key, RoutineId>,
     located: Vec<Located>,
@@ -59,7 +56,6 @@ impl Routines {
         Self {
             plan: Plan { precision, ..Plan::default() },
             kernels: FxHashMap::default(),
-            known_kernels: KnownKernels::default(),
             constants: FxHashMap::default(),
             known: FxHashMap::default(),
             located: Vec::new(),

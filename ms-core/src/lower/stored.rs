@@ -25,7 +25,7 @@ stored! {
         steps: Vec<PlanStep>,
         reuse: Reuse,
     }
-    struct Reuse { free_from: Vec<u32>, touched_at: Vec<u32>, in_place: Vec<(u32, u32)> }
+    struct Reuse { free_from: Vec<u32>, touched_at: Vec<u32>, in_place: Vec<(u32, u32)>, fallible: u32 }
     struct Span { buffer: BufferId, offset: usize }
     struct Loop {
         body: RoutineId,

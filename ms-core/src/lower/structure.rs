@@ -2,8 +2,8 @@
 //! structure, such as the bodies of a loop that was unrolled, or the parts of a concatenation, share one
 //! kernel, which is built once.
 
-use super::domain::Domain;
-use super::draft::{Arg, Emitted};
+use super::domain::{Domain, Part};
+use super::emitted::{Arg, Emitted, ParamAccess};
 use super::flat::{Access, Flat, Kind, NodeIndex, Origin, Source, ValueIndex};
 use super::group::{Group, Groups};
 use super::nest::Nest;
@@ -25,8 +25,8 @@ pub(super) struct KnownKernels(FxHashMap<Box<[u64]>, Known>);
 /// A kernel, and its arguments by location.
 struct Known {
     kernel: KernelId,
-    has_loops: bool,
     nest: Rc<Nest>,
+    accesses: Rc<[ParamAccess]>,
     args: Box<[KnownArg]>,
 }
 
@@ -34,7 +34,7 @@ struct KnownArg {
     location: usize,
     role: Role,
     axis: Option<IndexedAxis>,
-    dense: bool,
+    dense: Option<Part>,
 }
 
 /// The structure of a group.
@@ -48,13 +48,13 @@ pub(super) struct Structure {
 impl KnownKernels {
     /// The kernel of a group of that structure and its arguments, if one was [added](Self::add).
     pub fn get(&self, structure: &Structure) -> Option<Emitted> {
-        let Known { kernel, has_loops, nest, args } = self.0.get(&*structure.words)?;
+        let Known { kernel, nest, accesses, args } = self.0.get(&*structure.words)?;
         let arg = |it: &KnownArg| {
             let (value, offset) = structure.locations[it.location];
             Arg { value, role: it.role, offset, axis: it.axis, dense: it.dense }
         };
         let args = args.iter().map(arg).collect();
-        Some(Emitted { kernel: *kernel, has_loops: *has_loops, nest: nest.clone(), args })
+        Some(Emitted { kernel: *kernel, nest: nest.clone(), accesses: accesses.clone(), args })
     }
 
     /// Adds the kernel of a group of that structure, unless it accesses memory that other groups do not have.
@@ -64,8 +64,8 @@ impl KnownKernels {
             Some(KnownArg { location, role: it.role, axis: it.axis, dense: it.dense })
         };
         if let Some(args) = emitted.args.iter().map(arg).collect() {
-            let Emitted { kernel, has_loops, nest, .. } = emitted;
-            let known = Known { kernel: *kernel, has_loops: *has_loops, nest: nest.clone(), args };
+            let Emitted { kernel, nest, accesses, .. } = emitted;
+            let known = Known { kernel: *kernel, nest: nest.clone(), accesses: accesses.clone(), args };
             self.0.insert(structure.words.into(), known);
         }
     }

@@ -6,7 +6,7 @@
 use super::dump::Dump;
 use crate::effects::count_moves;
 use crate::error::Result;
-use crate::exec::{Interface, PlanReport};
+use crate::exec::{Executable, Interface, PlanReport};
 use crate::ir::{Graph, GraphSize, count_nodes};
 use crate::ops::Control;
 use crate::optimize::{PASSES, PassContext, Report, optimize_watched};
@@ -28,6 +28,28 @@ pub struct CompileReport {
     pub stages: Vec<StageReport>,
     /// The statistics of the optimisation's passes.
     pub passes: Report,
+    /// The slots that the function writes, if it was traced.
+    pub slots: Option<SlotReport>,
+}
+
+/// The slots that a compiled function writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SlotReport {
+    /// Their number.
+    pub written: usize,
+    /// Those whose new values every run writes to fresh memory: such a value is computed before a step that may fail,
+    /// or when the old one is still needed, or the old one is not read. The others are written in place, unless
+    /// their memory is shared when the function is called.
+    pub fresh: usize,
+}
+
+impl SlotReport {
+    /// That of the code of a graph whose last outputs are new values of slots, of which the old ones are these inputs
+    /// if the function reads them.
+    fn of(old: &[Option<usize>], outputs: usize, code: &dyn Executable) -> Self {
+        let is_fresh = |it: &(usize, &Option<usize>)| it.1.is_none_or(|input| !code.overwrites(it.0, input));
+        Self { written: old.len(), fresh: (outputs - old.len()..).zip(old).filter(is_fresh).count() }
+    }
 }
 
 /// One stage of a compilation.
@@ -101,6 +123,9 @@ impl fmt::Display for CompileReport {
             }
             writeln!(f)?;
         }
+        if let Some(SlotReport { written: written @ 1.., fresh }) = self.slots {
+            writeln!(f, "slots: {written} written, {fresh} of them to fresh memory")?;
+        }
         self.passes.fmt(f)
     }
 }
@@ -116,6 +141,9 @@ pub fn compile_report() -> Vec<CompileReport> {
 struct Record {
     report: CompileReport,
     dump: Option<Dump>,
+    /// The number of outputs of the traced graph; and by slot that it writes, the input that is its old value, if it
+    /// reads that.
+    slots: Option<(usize, Vec<Option<usize>>)>,
 }
 
 thread_local! {
@@ -208,9 +236,18 @@ pub(super) fn compiled(interface: &Interface, describe: impl FnOnce() -> Result<
     });
 }
 
-/// Ends the compilation.
-pub(super) fn finished() {
-    let Record { report, dump } = with_record(std::mem::take);
+/// The traced graph has so many outputs. The last ones are new values of slots: for each of them, `old` has the input
+/// that is the old value, if it is read.
+pub(super) fn slots(outputs: usize, old: impl Iterator<Item = Option<usize>>) {
+    with_record(|it| it.slots = Some((outputs, old.collect())));
+}
+
+/// Ends the compilation of a graph of so many outputs.
+pub(super) fn finished(outputs: usize, code: &dyn Executable) {
+    let Record { mut report, dump, slots } = with_record(std::mem::take);
+    // The forward part of a derivative has further outputs, and memory of its own for all.
+    let own = slots.filter(|it| it.0 == outputs);
+    report.slots = own.map(|(_, old)| SlotReport::of(&old, outputs, code));
     if let Some(mut dump) = dump {
         dump.report(&report);
     }

@@ -44,24 +44,27 @@ impl Donors {
     }
 
     /// For each output an input without other references whose memory it may reuse, if there is one;
-    /// each input is assigned to at most one output. One that is marked in `state` is only assigned to an
-    /// output that is updated in place after the first `fallible` steps.
-    pub fn find(
-        &self,
-        inputs: &mut [Array],
-        state: &[bool],
-        reuse: &Reuse,
-        fallible: u32,
-    ) -> SmallVec<[Option<usize>; 4]> {
-        let is_state = |input: usize| state.get(input) == Some(&true);
+    /// each input is assigned to at most one output. One that has an output in `state`, as for
+    /// [`Executable::run_donated`](crate::exec::Executable::run_donated), is preferably assigned to that, and only to
+    /// an output that is written when no step can fail any more.
+    pub fn find(&self, inputs: &mut [Array], state: &[Option<u32>], reuse: &Reuse) -> SmallVec<[Option<usize>; 4]> {
+        let is_state = |input: usize| matches!(state.get(input), Some(Some(_)));
         let mut spare: SmallVec<[bool; 16]> = inputs.iter_mut().map(Array::is_sole).collect();
+        let mut donors: SmallVec<[Option<usize>; 4]> = SmallVec::from_elem(None, self.outputs.len());
+        for (input, output) in state.iter().enumerate().filter_map(|(input, output)| Some((input, (*output)? as usize)))
+        {
+            let fits = self.outputs.get(output) == Some(&self.inputs.get(input).copied());
+            if fits && spare[input] && reuse.allows_state(output, input) {
+                spare[input] = false;
+                donors[output] = Some(input);
+            }
+        }
         // Inputs before it are assigned, or have other references.
         let mut firsts: SmallVec<[u32; 4]> = self.lengths.iter().map(|it| it.0).collect();
-        let find = |(output, length): (usize, &Option<u32>)| {
-            let length = (*length)?;
+        let mut find = |output: usize, length: u32| {
             // Inputs that this output may overwrite in place are preferred, as few other outputs can
             // reuse them.
-            let is_kept = |it: usize| is_state(it) && reuse.touched_at.get(output).is_none_or(|&at| at < fallible);
+            let is_kept = |it: usize| is_state(it) && !reuse.allows_state(output, it);
             let fits = |it: &usize| spare.get(*it) == Some(&true) && self.inputs[*it] == length && !is_kept(*it);
             let taken = reuse.in_place_of(output).find(fits).or_else(|| {
                 let (first, end) = (&mut firsts[length as usize], self.lengths[length as usize].1);
@@ -76,6 +79,9 @@ impl Donors {
             spare[taken] = false;
             Some(taken)
         };
-        self.outputs.iter().enumerate().map(find).collect()
+        for (output, (donor, length)) in donors.iter_mut().zip(&self.outputs).enumerate() {
+            *donor = donor.or_else(|| find(output, (*length)?));
+        }
+        donors
     }
 }

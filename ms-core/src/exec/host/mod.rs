@@ -84,8 +84,6 @@ pub struct HostExecutable {
     donors: Donors,
     /// Whether an input or output is a stack.
     has_stacks: bool,
-    /// The number of steps of the main routine up to the last one that may fail.
-    fallible: u32,
     waits: Waits,
     /// The memory of inputs and outputs.
     space: MemorySpace,
@@ -175,7 +173,6 @@ impl HostExecutable {
             outputs,
             reuse: main.reuse.clone(),
             has_stacks: main.inputs.iter().chain(&main.outputs).any(is_stack),
-            fallible: program.fallible_steps(),
             waits: Waits::of(plan),
             program,
             space: MemorySpace::Host,
@@ -287,8 +284,8 @@ impl HostExecutable {
     ///
     /// # Safety
     /// As [`Array::uninit`].
-    unsafe fn over(&self, inputs: &mut [Array], state: &[bool]) -> Result<SmallVec<[Array; 1]>> {
-        let donors = self.donors.find(inputs, state, &self.reuse, self.fallible);
+    unsafe fn over(&self, inputs: &mut [Array], state: &[Option<u32>]) -> Result<SmallVec<[Array; 1]>> {
+        let donors = self.donors.find(inputs, state, &self.reuse);
         let output = |(at, donor): (usize, Option<usize>)| match (donor, &self.outputs[at]) {
             (Some(donor), Output::Array(shape, dtype)) => {
                 // SAFETY: as the caller's.
@@ -431,7 +428,7 @@ pub enum Inputs<'a> {
     /// They are read.
     Read(&'a [&'a Array]),
     /// They are donated, and these are state: see [`Executable::run_donated`].
-    Donated(&'a mut [Array], &'a [bool]),
+    Donated(&'a mut [Array], &'a [Option<u32>]),
 }
 
 impl Inputs<'_> {
@@ -463,7 +460,7 @@ impl Executable for HostExecutable {
         Ok(outputs)
     }
 
-    fn run_donated(&self, inputs: &mut [Array], state: &[bool]) -> Result<SmallVec<[Array; 1]>> {
+    fn run_donated(&self, inputs: &mut [Array], state: &[Option<u32>]) -> Result<SmallVec<[Array; 1]>> {
         let fit = self.takes_dense(&inputs.iter().collect::<SmallVec<[&Array; 8]>>());
         if !fit || self.has_stacks {
             return self.run(&inputs.iter().collect::<SmallVec<[&Array; 8]>>());
@@ -475,6 +472,11 @@ impl Executable for HostExecutable {
         unsafe { self.run_arrays(&inputs.iter().collect::<SmallVec<[&Array; 8]>>(), &outputs)? };
         Ok(outputs)
     }
+
+    fn overwrites(&self, output: usize, input: usize) -> bool {
+        self.reuse.allows_state(output, input)
+    }
+
     fn waits(&self) -> Waits {
         self.waits
     }

@@ -77,20 +77,6 @@ pub(super) enum Step {
     Loop(Box<Repeated>),
 }
 
-impl Step {
-    /// Returns whether it may fail, if the marked routines may. Products and loops may allocate memory.
-    fn may_fail(&self, fallible: &[bool]) -> bool {
-        match self {
-            Self::Kernel { .. } | Self::Copy { .. } => false,
-            Self::Product { .. } | Self::Library { .. } | Self::Checked { .. } | Self::Check { .. } | Self::Loop(_) => {
-                true
-            }
-            Self::Call { routine, .. } => fallible[*routine],
-            Self::Branch { routines, .. } => routines.iter().any(|&it| fallible[it]),
-        }
-    }
-}
-
 /// An op of [`Lowering::Check`](crate::ops::Lowering::Check) with row-major operand and result.
 pub(super) struct Checked {
     pub op: Op,
@@ -117,17 +103,6 @@ pub(super) struct PlacedView {
 }
 
 impl Program {
-    /// The number of steps of the main routine up to the last one that may fail.
-    pub fn fallible_steps(&self) -> u32 {
-        // Callees come before their callers.
-        let mut fallible = vec![false; self.routines.len()];
-        for at in 0..self.routines.len() {
-            fallible[at] = self.routines[at].steps.iter().any(|it| it.may_fail(&fallible));
-        }
-        let main = self.routines.last().map_or(&[][..], |it| &it.steps);
-        main.iter().rposition(|it| it.may_fail(&fallible)).map_or(0, |it| it as u32 + 1)
-    }
-
     /// Relocates a copy of the template to an arena.
     pub fn place(&self, words: &mut [u64], arena: &Storage) {
         for &(word, at) in &self.arena_words {

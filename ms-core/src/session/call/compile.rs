@@ -15,6 +15,7 @@ use crate::session::context::Settings;
 use crate::session::report;
 use crate::tensor::{Parameter, Tensor, with_created};
 use crate::trace::{ArgumentNames, Binding, Sink, Trace, Tracer, Tree, cell_path, leaves, parameters, run_traced};
+use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
@@ -92,9 +93,10 @@ impl Call {
         let results = template.as_ref().map(leaves).unwrap_or_default();
         let trace = self.traced(tracer, &results, start)?;
         let template = template.expect("a trace without errors has a result");
-        let is_slot = |at: &usize| matches!(trace.bindings[*at], Binding::Slot(_));
-        let slots = Slots { inputs: (0..trace.bindings.len()).filter(is_slot).collect(), results: results.len() };
+        let slots = Slots { inputs: slots_of(&trace.bindings).map(|it| it.0).collect(), results: results.len() };
         let (settings, site) = (self.settings, self.function.site());
+        let bound: FxHashMap<u64, usize> = slots_of(&trace.bindings).map(|(at, it)| (it.id(), at)).collect();
+        report::slots(trace.graph.outputs().len(), trace.writes.iter().map(|it| bound.get(&it.id()).copied()));
         let compiled = compile(&trace.graph, &slots, settings, site)?;
         let mut held = trace.writes.clone();
         let backward_slots = trace.backward_slots.map(|it| {
@@ -120,9 +122,10 @@ impl Call {
         }));
         let mut words = Vec::new();
         let pure = pure.filter(|_| template.store(&mut words));
-        let parts = Parts { compiled, backward_slots, inputs, writes: trace.writes, untraced: false, template };
+        let (results, writes) = (results.len(), trace.writes);
+        let parts = Parts { compiled, backward_slots, inputs, results, writes, untraced: false, template };
         if let Some(place) = pure {
-            Self::keep(place, &parts, results.len(), words);
+            Self::keep(place, &parts, words);
         }
         Ok((Version::new(&self.function.versions, &self.signature, shown, parts), held))
     }
@@ -150,6 +153,14 @@ impl Call {
         let (monomorph, count) = (self.monomorph.id(), self.function.versions());
         recompilation::check(self.function, &mut known, monomorph, count, facts, self.location);
     }
+}
+
+/// The inputs that are values of slots.
+fn slots_of(bindings: &[Binding]) -> impl Iterator<Item = (usize, &Parameter)> {
+    bindings.iter().enumerate().filter_map(|(at, it)| match it {
+        Binding::Slot(slot) => Some((at, slot)),
+        Binding::Argument(_) | Binding::Captured(_) | Binding::Outer(_) => None,
+    })
 }
 
 /// The graph of a function with these slots, ready to be called.

@@ -59,7 +59,8 @@ impl Call {
         };
         let inputs = entry.inputs.iter().map(input).collect();
         let writes: Vec<Parameter> = entry.writes.iter().map(slot).collect();
-        let parts = Parts { compiled, backward_slots: None, inputs, writes, untraced: true, template };
+        let results = entry.results;
+        let parts = Parts { compiled, backward_slots: None, inputs, results, writes, untraced: true, template };
         let version = Version::new(&self.function.versions, &self.signature, &place.parameters, parts);
         self.insert(&version);
         Some(version)
@@ -67,7 +68,7 @@ impl Call {
 
     /// Stores a version of a pure function for later processes, if only its arguments and their
     /// parameters occur in it.
-    pub(super) fn keep<T>(place: PureSlot, parts: &Parts<T>, results: usize, words: Vec<u64>) {
+    pub(super) fn keep<T>(place: PureSlot, parts: &Parts<T>, words: Vec<u64>) {
         let input = |it: &Source| match it {
             Source::Argument(at) => Some(Input::Argument(*at)),
             Source::Slot(parameter) => place.position(parameter).map(Input::Slot),
@@ -81,6 +82,7 @@ impl Call {
             let message = "a function is declared pure and is now traced to another graph than before";
             warn(Error::new(Code::Cache, message).help("remove `pure`, or pass what it reads as an argument"));
         }
+        let results = parts.results;
         place.put(PureEntry { compiled, inputs, writes, results, template: words, build: Traced::default() });
     }
 }

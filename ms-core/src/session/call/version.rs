@@ -78,8 +78,8 @@ pub(super) struct Version {
     pub(super) compiled: Arc<Compiled>,
     backward_slots: Option<BackwardSlots>,
     inputs: Box<[InputSource]>,
-    /// By input, whether it is the value of a slot that the version writes.
-    state: Box<[bool]>,
+    /// By input, the output that is the new value of its slot, if the version writes that.
+    state: Box<[Option<u32>]>,
     captured: Vec<Tensor>,
     /// The inputs that are states of generators, which follow the other inputs to their device.
     states: Box<[usize]>,
@@ -127,6 +127,8 @@ pub(super) struct Parts<T> {
     pub backward_slots: Option<BackwardSlots>,
     /// The sources of its inputs.
     pub inputs: Vec<Source>,
+    /// The number of outputs before those that are written to parameters.
+    pub results: usize,
     /// The parameters that its last outputs are written to.
     pub writes: Vec<Parameter>,
     /// Whether another process traced it.
@@ -143,7 +145,7 @@ impl Version {
         shown: &[Parameter],
         parts: Parts<T>,
     ) -> Arc<Self> {
-        let Parts { compiled, backward_slots, inputs, writes, untraced, template } = parts;
+        let Parts { compiled, backward_slots, inputs, results, writes, untraced, template } = parts;
         let (mut captured, mut reads, mut of_thread) = (Vec::new(), Vec::new(), Vec::new());
         let written: FxHashMap<u64, usize> = writes.iter().enumerate().map(|(at, it)| (it.id(), at)).collect();
         let place = |source| {
@@ -160,6 +162,10 @@ impl Version {
                     None => InputSource::Read(add(&mut reads, it)),
                 },
             }
+        };
+        let replaced_by = |it: &InputSource| match it {
+            InputSource::Written(at) => Some((results + at) as u32),
+            _ => None,
         };
         let is_state = |it: &Source| matches!(it, Source::Slot(slot) if slot.role() == Role::RandomState);
         let states = inputs.iter().enumerate().filter(|it| is_state(it.1)).map(|it| it.0).collect();
@@ -194,7 +200,7 @@ impl Version {
             bytes,
             compiled,
             backward_slots,
-            state: inputs.iter().map(|it| matches!(it, InputSource::Written(_))).collect(),
+            state: inputs.iter().map(replaced_by).collect(),
             inputs,
             captured,
             states,

@@ -33,10 +33,10 @@ impl<'a> WritingRun<'a> {
         self.inputs.push(value.into_array().expect("values of slots are not traced"));
     }
 
-    /// Runs a graph, of whose inputs those in `state` are values of slots, and writes the slots; returns the outputs
-    /// without their new values.
+    /// Runs a graph, of whose inputs some are values of slots that outputs in `state` replace, and writes the slots;
+    /// returns the outputs without their new values.
     #[track_caller]
-    pub fn run(mut self, compiled: &Compiled, state: &[bool]) -> Result<Outputs> {
+    pub fn run(mut self, compiled: &Compiled, state: &[Option<u32>]) -> Result<Outputs> {
         let mut outputs = compiled.run_donated(&mut self.inputs, state)?;
         let results = outputs.len() - self.writes.len();
         if !is_host_only() {

@@ -290,12 +290,12 @@ impl Compiled {
         self.run_donated(&mut arrays, &[])
     }
 
-    /// Runs the graph on donated inputs, of which those in `state` outlive a run that fails: see
+    /// Runs the graph on donated inputs, of which those that have an output in `state` outlive a run that fails: see
     /// [`Executable::run_donated`].
     ///
     /// # Errors
     /// As for [`Compiled::run`].
-    pub(in crate::session) fn run_donated(&self, inputs: &mut [Array], state: &[bool]) -> Result<Outputs> {
+    pub(in crate::session) fn run_donated(&self, inputs: &mut [Array], state: &[Option<u32>]) -> Result<Outputs> {
         let device = if is_host_only() { None } else { Some(devices::gather(inputs, |_| false)?) };
         let other = self.other(&*inputs, device)?;
         let executable = other.as_deref().unwrap_or(self).executable()?;
@@ -367,7 +367,7 @@ impl Compiled {
         drop(graph);
         // SAFETY: the artifact was just compiled from a sound graph.
         let executable = report::stage("load", || unsafe { self.load(&**backend, &artifact) })?;
-        report::finished();
+        report::finished(artifact.interface.outputs.len(), &*executable);
         if let Some(place) = &self.place {
             let took = start.elapsed() + self.source.took();
             place.put(artifact, split, took);
@@ -416,7 +416,7 @@ impl Compiled {
         let load = || unsafe { self.load(&**backend, &found.artifact) };
         match report::stage("load", load) {
             Ok(executable) => {
-                report::finished();
+                report::finished(found.artifact.interface.outputs.len(), &*executable);
                 place.used(start.elapsed(), found.took);
                 Some((executable, found.split))
             }

@@ -39,7 +39,7 @@ impl Compiled {
         device: Device,
         executable: &Arc<dyn Executable>,
         inputs: &mut [Array],
-        state: &[bool],
+        state: &[Option<u32>],
     ) -> Result<SmallVec<[Array; 1]>> {
         self.submit(device, |work| {
             work.reads(&*inputs)?;

@@ -1,0 +1,105 @@
+//! The kernel of a fusion group, and which of its arguments may share memory.
+
+use super::domain::Part;
+use super::flat::{Flat, ValueIndex};
+use super::nest::Nest;
+use super::plan::{IndexedAxis, KernelId};
+use crate::ir::{Inst, Kernel, Role, Scope};
+use smallvec::SmallVec;
+use std::rc::Rc;
+
+/// The kernel of a group, and its arguments.
+#[derive(PartialEq)]
+pub(super) struct Emitted {
+    pub kernel: KernelId,
+    pub nest: Rc<Nest>,
+    /// When the kernel accesses each of the buffers.
+    pub accesses: Rc<[ParamAccess]>,
+    /// The buffers, in the order of the kernel's params.
+    pub args: Vec<Arg>,
+}
+
+/// A buffer of a call.
+#[derive(PartialEq)]
+pub(super) struct Arg {
+    pub value: ValueIndex,
+    pub role: Role,
+    /// The first element, in elements.
+    pub offset: usize,
+    /// The axis of a value that is read at positions.
+    pub axis: Option<IndexedAxis>,
+    /// The axes of the domain that the whole value has, if the kernel traverses it in their order.
+    pub dense: Option<Part>,
+}
+
+/// When a kernel accesses the elements of a param, by the numbers of its instructions.
+#[derive(Clone, Copy, PartialEq, Default)]
+pub(super) struct ParamAccess {
+    last_read: Option<usize>,
+    first_write: Option<usize>,
+    /// Whether one of its accesses is in a loop, so that it is not once per point.
+    in_loop: bool,
+}
+
+impl ParamAccess {
+    /// The accesses of a kernel, by param.
+    pub fn of(kernel: &Kernel) -> Rc<[Self]> {
+        let mut all: SmallVec<[Self; 16]> = SmallVec::from_elem(Self::default(), kernel.params.len());
+        for (stage, it) in kernel.stages.iter().enumerate() {
+            for at in kernel.stage_range(stage) {
+                let access = match kernel.insts[at] {
+                    Inst::Load(param) => {
+                        let access = &mut all[param.0 as usize];
+                        access.last_read = Some(at);
+                        access
+                    }
+                    Inst::Store(param, _) => {
+                        let access = &mut all[param.0 as usize];
+                        access.first_write.get_or_insert(at);
+                        access
+                    }
+                    _ => continue,
+                };
+                access.in_loop |= it.scope == Scope::Loop;
+            }
+        }
+        all.as_slice().into()
+    }
+}
+
+impl Emitted {
+    /// For each argument that is a result, a distinct operand that it may overwrite.
+    pub fn overwritten(&self, flat: &Flat) -> SmallVec<[Option<ValueIndex>; 4]> {
+        let pairs = self.overwritable(flat);
+        // Each result takes a different operand.
+        let mut results = 0..;
+        let over = |(at, arg): (usize, &Arg)| {
+            let number = if arg.role == Role::Output { results.next()? } else { return None };
+            let operands = pairs.iter().filter(|it| it.0 == at).map(|it| self.args[it.1].value);
+            let mut made = operands.filter(|it| flat.producer(*it).is_some());
+            made.clone().nth(number).or_else(|| made.next())
+        };
+        self.args.iter().enumerate().map(over).collect()
+    }
+
+    /// Pairs of a result and an operand that it may overwrite, as arguments: both have elements of the same size, which
+    /// are traversed in the same order, and every element is read, once per point, before it is written.
+    pub fn overwritable(&self, flat: &Flat) -> SmallVec<[(usize, usize); 4]> {
+        let args = || self.args.iter().enumerate().filter(|it| it.1.dense.is_some() && !self.accesses[it.0].in_loop);
+        // An operand that is also read at positions is needed after other elements are written.
+        let reads = |value| self.args.iter().filter(|it| it.role != Role::Output && it.value == value).count();
+        let operands: SmallVec<[(usize, &Arg); 8]> =
+            args().filter(|it| it.1.role == Role::Input && reads(it.1.value) == 1).collect();
+        let size = |arg: &Arg| flat.values[arg.value].dtype.size();
+        let mut pairs = SmallVec::new();
+        for (to, result) in args().filter(|it| it.1.role == Role::Output) {
+            let fits = |(from, operand): &&(usize, &Arg)| {
+                operand.dense == result.dense
+                    && size(operand) == size(result)
+                    && self.accesses[*from].last_read < self.accesses[to].first_write
+            };
+            pairs.extend(operands.iter().filter(fits).map(|it| (to, it.0)));
+        }
+        pairs
+    }
+}

@@ -1,0 +1,133 @@
+//! The order of steps: those that may fail come before those that overwrite inputs, wherever data allow.
+//!
+//! A run that fails must leave the slots that it writes as they were. So a slot's new value may overwrite the
+//! old one only when no step can fail any more ([`Reuse::allows_state`](super::plan::Reuse::allows_state)). Which
+//! inputs are values of slots is not known here: it is done for all inputs of the main routine.
+
+use super::draft::Draft;
+use super::flat::{Access, Flat, FlatNode, FlatValue, Kind, Origin, Region, Trips, ValueIndex};
+use super::reuse::Uses;
+use super::routines::Routines;
+use smallvec::SmallVec;
+
+/// Whether a step of a node may fail when it runs: it refuses values, or allocates memory.
+fn may_fail(flat: &Flat, node: &FlatNode, routines: &Routines) -> bool {
+    let fails = |routine| routines.reuse(routine).fallible > 0;
+    match node.kind {
+        Kind::Map(_) | Kind::Copy | Kind::Generate(_) | Kind::Reduce(_) | Kind::Gather { .. } | Kind::Slices(_) => {
+            false
+        }
+        Kind::Product | Kind::Library(_) | Kind::Check(_) => true,
+        Kind::Region(region) => match &flat.regions[region] {
+            Region::Call(routine, _) => fails(*routine),
+            Region::Branch(arms, _) => arms.iter().any(|it| fails(*it)),
+            Region::Loop(it) => {
+                let keeps_stacks = match it.trips {
+                    Trips::While { .. } => it.series > 0,
+                    Trips::Times { .. } => false,
+                    Trips::Counted { .. } => true,
+                };
+                keeps_stacks || fails(it.body)
+            }
+        },
+    }
+}
+
+/// Whether a step may fail when it runs.
+pub(super) fn step_may_fail(flat: &Flat, step: &Draft, routines: &Routines) -> bool {
+    matches!(step, Draft::Whole(node) if may_fail(flat, &flat.nodes[*node], routines))
+}
+
+/// What a node has to do with the order of steps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Order {
+    /// It may fail, or something depends on it that may.
+    Early,
+    /// It is not early, and computes the elements of an output that may be written over an input.
+    Late,
+    /// Anything else.
+    Any,
+}
+
+/// The order of each node.
+pub(super) fn orders(flat: &Flat, routines: &Routines) -> Vec<Order> {
+    let bytes = |value: ValueIndex| flat.numel(value) * flat.values[value].dtype.size();
+    let operands = |node: &'_ FlatNode| node.inputs.iter().filter_map(Access::value).collect::<SmallVec<[_; 4]>>();
+    // By value, whether it is an input, or is computed from one of as many bytes element by element.
+    let is_input = |it: &FlatValue| matches!(it.origin, Origin::Input(_));
+    let mut is_updated: Vec<bool> = flat.values.iter().map(is_input).collect();
+    for node in flat.nodes.iter().filter(|it| matches!(it.kind, Kind::Map(_))) {
+        let result = node.outputs[0];
+        is_updated[result] = operands(node).iter().any(|it| is_updated[*it] && bytes(*it) == bytes(result));
+    }
+    let mut is_output = vec![false; flat.values.len()];
+    flat.outputs.iter().for_each(|it| is_output[*it] = true);
+    // By value, the orders of the nodes that read it.
+    let mut is_needed = vec![false; flat.values.len()];
+    let (mut is_late, mut is_free) = (is_needed.clone(), is_needed.clone());
+    let mut order = |node: &FlatNode| {
+        let any = |of: &[bool]| node.outputs.iter().any(|it| of[*it]);
+        let order = if may_fail(flat, node, routines) || any(&is_needed) {
+            Order::Early
+        } else if !matches!(node.kind, Kind::Map(_)) {
+            Order::Any
+        } else if (any(&is_output) && any(&is_updated)) || (any(&is_late) && !any(&is_free) && !any(&is_output)) {
+            Order::Late
+        } else {
+            Order::Any
+        };
+        let uses = match order {
+            Order::Early => &mut is_needed,
+            Order::Late => &mut is_late,
+            Order::Any => &mut is_free,
+        };
+        operands(node).into_iter().for_each(|it| uses[it] = true);
+        order
+    };
+    let mut orders: Vec<Order> = flat.nodes.iter().rev().map(&mut order).collect();
+    orders.reverse();
+    orders
+}
+
+/// Moves steps that may overwrite an input, and what depends on them, behind the last step that may fail, unless
+/// one that may fail depends on them. All others keep their order.
+pub(super) fn delay_overwriting(flat: &Flat, steps: Vec<Draft>, routines: &Routines) -> Vec<Draft> {
+    let fails: Vec<bool> = steps.iter().map(|it| step_may_fail(flat, it, routines)).collect();
+    let Some(last) = fails.iter().rposition(|it| *it) else { return steps };
+    if steps[..last].iter().all(|it| it.over_inputs(flat).is_empty()) {
+        return steps;
+    }
+    let uses = Uses::of(flat, &steps);
+    // Values that a step accesses which may fail, or on which one depends that may.
+    let mut is_needed = vec![false; flat.values.len()];
+    let mut may_wait = vec![false; last + 1];
+    for (step, draft) in steps[..=last].iter().enumerate().rev() {
+        let needed = fails[step] || draft.results(flat).iter().any(|it| is_needed[*it]);
+        may_wait[step] = !needed;
+        if needed {
+            draft.uses(flat).iter().for_each(|it| is_needed[it.value] = true);
+        }
+    }
+    // Values that a delayed step writes.
+    let mut is_late = vec![false; flat.values.len()];
+    let mut is_delayed = |draft: &Draft| {
+        let overwrites = draft.over_inputs(flat).iter().any(|it| uses.output_of.contains_key(&it.result));
+        let delayed = overwrites || draft.uses(flat).iter().any(|it| is_late[it.value]);
+        if delayed {
+            draft.results(flat).iter().for_each(|it| is_late[*it] = true);
+        }
+        delayed
+    };
+    let mut delayed = Vec::new();
+    let mut ordered = Vec::with_capacity(steps.len());
+    for (step, draft) in steps.into_iter().enumerate() {
+        match may_wait.get(step) {
+            Some(true) if is_delayed(&draft) => delayed.push(draft),
+            _ => ordered.push(draft),
+        }
+        if step == last {
+            ordered.append(&mut delayed);
+        }
+    }
+    ordered
+}
