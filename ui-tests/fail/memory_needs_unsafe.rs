@@ -2,7 +2,7 @@
 // dtype, borrowed memory, and whatever runs code or an op on raw addresses.
 #![forbid(unsafe_code)]
 use ms::internals::exec::{
-    Artifact, Backend, CompileOptions, Host, HostExecutable, KernelCode, MatrixProduct, StepCode,
+    Artifact, Backend, CompileOptions, Host, PlanExecutable, KernelCode, MatrixProduct, StepCode,
 };
 use ms::internals::lower::Plan;
 use ms::tensor::{Array, DType, Layout, Storage};
@@ -36,7 +36,7 @@ fn any_addresses(kernel: &dyn KernelCode, host: &dyn Host, product: &MatrixProdu
 }
 
 fn any_kernels(plan: &Plan, host: Arc<dyn Host>) {
-    HostExecutable::new(plan, &[], host);
+    PlanExecutable::new(plan, &[], host);
 }
 
 fn main() {}

@@ -11,8 +11,8 @@ use ms_core::environment::Variable;
 use ms_core::environment_variables;
 use ms_core::error::{Code, Error, Result};
 use ms_core::exec::{
-    Artifact, Backend, BackendEntry, CompileOptions, Executable, Host, HostExecutable, KernelCode, MachineCode,
-    MatrixProduct, PlanProgram, StepCode, unavailable,
+    Artifact, Backend, BackendEntry, CompileOptions, Executable, Host, KernelCode, MachineCode, MatrixProduct,
+    PlanExecutable, PlanProgram, StepCode, unavailable,
 };
 use ms_core::ir::{Graph, Kernel};
 use ms_core::lower::single::Step;
@@ -167,10 +167,10 @@ impl CpuBackend {
     }
 
     /// Like [`Backend::load`], for inputs and outputs in a memory whose bytes the host accesses at other addresses:
-    /// see [`HostExecutable::in_memory`].
+    /// see [`PlanExecutable::in_memory`].
     ///
     /// # Safety
-    /// As [`Backend::load`] and [`HostExecutable::in_memory`].
+    /// As [`Backend::load`] and [`PlanExecutable::in_memory`].
     ///
     /// # Errors
     /// As [`Backend::load`].
@@ -179,14 +179,14 @@ impl CpuBackend {
         artifact: &Artifact,
         options: &CompileOptions<'_>,
         (space, offset): (MemorySpace, usize),
-    ) -> Result<HostExecutable> {
+    ) -> Result<PlanExecutable> {
         // SAFETY: as the caller's.
         Ok(unsafe { self.executable(artifact, options)?.in_memory(space, offset) })
     }
 
     /// # Safety
     /// As [`Backend::load`].
-    unsafe fn executable(&self, artifact: &Artifact, options: &CompileOptions<'_>) -> Result<HostExecutable> {
+    unsafe fn executable(&self, artifact: &Artifact, options: &CompileOptions<'_>) -> Result<PlanExecutable> {
         let program = PlanProgram::of(artifact)?;
         let at = artifact::decode(self.isa, &program.plan.kernels, &program.table, artifact.code.as_ref())?;
         let kernels = program.plan.kernels.iter().zip(at);
@@ -197,7 +197,7 @@ impl CpuBackend {
                 Some(_) => self.shared_codes(kernels, &artifact.code),
                 None => self.codes(kernels, &artifact.code),
             };
-            HostExecutable::new(&program.plan, &codes, Arc::new(Services { isa: self.isa }))
+            PlanExecutable::new(&program.plan, &codes, Arc::new(Services { isa: self.isa }))
         }
     }
 

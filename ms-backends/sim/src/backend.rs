@@ -4,7 +4,7 @@ use crate::memory::SimMemory;
 use crate::simulation::Simulation;
 use ms_core::error::{Result, in_op};
 use ms_core::exec::{
-    Artifact, Backend, BackendEntry, CompileOptions, Executable, HostExecutable, Inputs, PreparedRun, StepCode, Waits,
+    Artifact, Backend, BackendEntry, CompileOptions, Executable, Inputs, PlanExecutable, PreparedRun, StepCode, Waits,
     unavailable,
 };
 use ms_core::ir::{Graph, Role};
@@ -196,7 +196,7 @@ unsafe impl StepCode for SimWhole {
 
 /// A plan whose inputs and outputs are on the device.
 struct SimExecutable {
-    program: Arc<HostExecutable>,
+    program: Arc<PlanExecutable>,
     memory: &'static SimMemory,
 }
 

@@ -1,4 +1,4 @@
-//! Execution of a [`Plan`] on the host, in one arena. Everything that does not depend on addresses
+//! Execution of a [`Plan`] in one arena. Everything that does not depend on addresses
 //! is prepared when the plan is loaded.
 
 mod arenas;
@@ -76,7 +76,7 @@ pub unsafe trait Host: Send + Sync {
 }
 
 /// A loaded plan of a backend on the host.
-pub struct HostExecutable {
+pub struct PlanExecutable {
     program: Program,
     inputs: Vec<Input>,
     outputs: Vec<Output>,
@@ -106,7 +106,7 @@ enum Output {
     Stack(Type),
 }
 
-/// A run whose results have memory, and which may take place later: see [`HostExecutable::prepare`].
+/// A run whose results have memory, and which may take place later: see [`PlanExecutable::prepare`].
 pub struct PreparedRun {
     /// What the run returns.
     pub outputs: SmallVec<[Array; 1]>,
@@ -130,7 +130,7 @@ struct Scratch {
 /// Plans without an arena copy templates of up to this many words to the stack.
 const STACK_WORDS: usize = 64;
 
-impl HostExecutable {
+impl PlanExecutable {
     /// Prepares a plan with its compiled `kernels`, in order.
     ///
     /// # Safety
@@ -311,7 +311,7 @@ impl HostExecutable {
     /// Runs with inputs and outputs at these addresses of the host.
     ///
     /// # Safety
-    /// As [`HostExecutable::run_arrays`].
+    /// As [`PlanExecutable::run_arrays`].
     #[inline]
     unsafe fn run_at(&self, places: impl Iterator<Item = u64>) -> Result<()> {
         let len = self.program.template.len();
@@ -380,7 +380,7 @@ impl HostExecutable {
 }
 
 /// Runs that take place later.
-impl HostExecutable {
+impl PlanExecutable {
     /// Allocates the results of a run on `inputs`, of which one that is donated may give its memory to a result, as
     /// for [`Executable::run_donated`] with `state`. `None` if the run cannot be [at addresses](Self::run_prepared):
     /// a value is a stack, or an input is not a row-major array of the plan's type in its memory.
@@ -423,7 +423,7 @@ impl HostExecutable {
     }
 }
 
-/// The inputs of a run that is [prepared](HostExecutable::prepare).
+/// The inputs of a run that is [prepared](PlanExecutable::prepare).
 pub enum Inputs<'a> {
     /// They are read.
     Read(&'a [&'a Array]),
@@ -441,7 +441,7 @@ impl Inputs<'_> {
     }
 }
 
-impl Executable for HostExecutable {
+impl Executable for PlanExecutable {
     fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
         if !self.takes_dense(inputs) {
             return self.run_others(inputs);

@@ -1,6 +1,6 @@
 //! Entry point of fuzzers: any bytes are either a stored program that can be loaded, or rejected.
 
-use super::{Host, HostExecutable, KernelCode, MatrixProduct};
+use super::{Host, KernelCode, MatrixProduct, PlanExecutable};
 use crate::error::Result;
 use crate::exec::{PlanProgram, StoredProgram};
 use crate::tensor::{Array, Attrs, Op};
@@ -15,7 +15,7 @@ pub fn stored_program(bytes: &[u8]) -> bool {
     assert!(PlanProgram::read(&written).is_some_and(|it| it == program), "what is written is read as the same");
     let kernels: Vec<_> = program.plan.kernels.iter().map(|_| Arc::new(Nothing) as Arc<dyn KernelCode>).collect();
     // SAFETY: it is not executed.
-    let _loaded_or_refused = unsafe { HostExecutable::new(&program.plan, &kernels, Arc::new(Nothing)) };
+    let _loaded_or_refused = unsafe { PlanExecutable::new(&program.plan, &kernels, Arc::new(Nothing)) };
     true
 }
 
