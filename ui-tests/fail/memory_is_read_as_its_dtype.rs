@@ -1,12 +1,14 @@
-// Elements are the types of the framework's own dtypes; backends, kernels and hosts are trusted with memory, and can
+// Elements are the types of the framework's own dtypes; backends, steps and drivers are trusted with memory, and can
 // only be implemented by `unsafe impl`.
 #![forbid(unsafe_code)]
 use ms::Result;
-use ms::internals::exec::{Artifact, Backend, CompileOptions, Executable, Host, KernelCode, MatrixProduct, StepCode};
+use ms::internals::exec::{
+    Artifact, Backend, Check, CompileOptions, Driver, Executable, LibraryCall, MatrixProduct, MemoryView, StepCode,
+};
 use ms::internals::ir::Graph;
 use ms::internals::lower::Target;
 use ms::internals::lower::single::Step;
-use ms::tensor::{Array, Attrs, DType, Element, Op, Scalar};
+use ms::tensor::{Array, DType, Element, MemorySpace, Scalar};
 use std::sync::Arc;
 
 #[derive(Clone, Copy)]
@@ -57,15 +59,38 @@ impl StepCode for Mine {
     }
 }
 
-impl KernelCode for Mine {
-    fn call(&self, _: &[u64]) {}
-}
-
-impl Host for Mine {
-    fn product(&self, _: &MatrixProduct, _: *const u8, _: *const u8, _: *mut u8) -> Result<()> {
+impl Driver for Mine {
+    type Kernel = ();
+    type Commands = ();
+    const QUEUED: bool = false;
+    fn space(&self) -> MemorySpace {
+        MemorySpace::Host
+    }
+    fn launch(&self, _: &mut (), _: &(), _: &[u64]) -> Result<()> {
         Ok(())
     }
-    fn library(&self, _: Op, _: &Attrs, _: &[&Array], _: &[Array]) -> Result<()> {
+    fn product(&self, _: &mut (), _: &Arc<MatrixProduct>, _: [u64; 2], _: u64) -> Result<()> {
+        Ok(())
+    }
+    fn library(&self, _: &mut (), _: &Arc<LibraryCall>, _: &[MemoryView], _: &[MemoryView]) -> Result<()> {
+        Ok(())
+    }
+    fn check(&self, _: &mut (), _: &Arc<Check>, _: &MemoryView) -> Result<()> {
+        Ok(())
+    }
+    fn copy(&self, _: &mut (), _: u64, _: u64, _: usize) -> Result<()> {
+        Ok(())
+    }
+    fn set_number(&self, _: &mut (), _: u64, _: u64) -> Result<()> {
+        Ok(())
+    }
+    fn condition(&self, _: &mut (), _: u64) -> Result<bool> {
+        Ok(true)
+    }
+    fn numbers(&self, _: &mut (), _: &[u64], _: &mut [u64]) -> Result<()> {
+        Ok(())
+    }
+    fn submit(&self, _: &mut ()) -> Result<()> {
         Ok(())
     }
 }

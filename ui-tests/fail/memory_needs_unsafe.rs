@@ -1,9 +1,7 @@
 // Safe code cannot call functions that trust their caller with memory: uninitialised arrays, bytes read as another
 // dtype, borrowed memory, and whatever runs code or an op on raw addresses.
 #![forbid(unsafe_code)]
-use ms::internals::exec::{
-    Artifact, Backend, CompileOptions, Host, PlanExecutable, KernelCode, MatrixProduct, StepCode,
-};
+use ms::internals::exec::{Artifact, Backend, CompileOptions, Driver, MatrixProduct, PlanExecutable, StepCode};
 use ms::internals::lower::Plan;
 use ms::tensor::{Array, DType, Layout, Storage};
 use std::ptr::NonNull;
@@ -30,13 +28,13 @@ fn any_results(step: &dyn StepCode, x: &Array, small: &Array) {
     step.run(&[], &[x, x], &[small.clone()]);
 }
 
-fn any_addresses(kernel: &dyn KernelCode, host: &dyn Host, product: &MatrixProduct, at: *mut u8) {
-    kernel.call(&[1, 0]);
-    host.product(product, at, at, at);
+fn any_addresses<D: Driver>(driver: &D, commands: &mut D::Commands, kernel: &D::Kernel, product: &Arc<MatrixProduct>) {
+    driver.launch(commands, kernel, &[1, 0]);
+    driver.product(commands, product, [8, 16], 24);
 }
 
-fn any_kernels(plan: &Plan, host: Arc<dyn Host>) {
-    PlanExecutable::new(plan, &[], host);
+fn any_kernels<D: Driver>(plan: &Plan, driver: D) {
+    PlanExecutable::new(plan, &[], driver);
 }
 
 fn main() {}

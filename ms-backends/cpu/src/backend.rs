@@ -1,23 +1,25 @@
 //! [`CpuBackend`]: execution of plans and steps on the CPU.
 
 use crate::code::{CodeMemory, Compiled};
+use crate::driver::CpuDriver;
 use crate::interp::Interpreted;
 use crate::isa::Isa;
+use crate::kernel::KernelCode;
 use crate::parallel::Parallel;
 use crate::step::{LibraryStep, ProductStep};
 use crate::target::TARGET;
-use crate::{artifact, codegen, library, product, threads};
+use crate::{artifact, codegen, threads};
 use ms_core::environment::Variable;
 use ms_core::environment_variables;
 use ms_core::error::{Code, Error, Result};
 use ms_core::exec::{
-    Artifact, Backend, BackendEntry, CompileOptions, Executable, Host, KernelCode, MachineCode, MatrixProduct,
-    PlanExecutable, PlanProgram, StepCode, unavailable,
+    Artifact, Backend, BackendEntry, CompileOptions, Driver, Executable, MachineCode, PlanExecutable, PlanProgram,
+    StepCode, unavailable,
 };
 use ms_core::ir::{Graph, Kernel};
 use ms_core::lower::single::Step;
 use ms_core::lower::{Plan, Target};
-use ms_core::tensor::{Array, Attrs, Device, DeviceKind, MemorySpace, Op};
+use ms_core::tensor::{Device, DeviceKind};
 use once_cell::sync::OnceCell;
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -166,39 +168,38 @@ impl CpuBackend {
         ready
     }
 
-    /// Like [`Backend::load`], for inputs and outputs in a memory whose bytes the host accesses at other addresses:
-    /// see [`PlanExecutable::in_memory`].
+    /// [`Backend::load`] for a driver whose kernels are made of this backend's code for them.
     ///
     /// # Safety
-    /// As [`Backend::load`] and [`PlanExecutable::in_memory`].
+    /// As [`Backend::load`].
     ///
     /// # Errors
-    /// As [`Backend::load`].
-    pub unsafe fn load_in(
+    /// As [`Backend::load`]; those of [`PlanExecutable::new`].
+    pub unsafe fn load_for<D: Driver>(
         &self,
         artifact: &Artifact,
         options: &CompileOptions<'_>,
-        (space, offset): (MemorySpace, usize),
-    ) -> Result<PlanExecutable> {
-        // SAFETY: as the caller's.
-        Ok(unsafe { self.executable(artifact, options)?.in_memory(space, offset) })
-    }
-
-    /// # Safety
-    /// As [`Backend::load`].
-    unsafe fn executable(&self, artifact: &Artifact, options: &CompileOptions<'_>) -> Result<PlanExecutable> {
+        driver: D,
+        make: impl Fn(&Kernel, Arc<dyn KernelCode>) -> D::Kernel,
+    ) -> Result<PlanExecutable<D>> {
         let program = PlanProgram::of(artifact)?;
-        let at = artifact::decode(self.isa, &program.plan.kernels, &program.table, artifact.code.as_ref())?;
-        let kernels = program.plan.kernels.iter().zip(at);
+        let kernels = &program.plan.kernels;
+        let at = artifact::decode(self.isa, kernels, &program.table, artifact.code.as_ref())?;
         // SAFETY: by the caller's contract the code is that of these kernels for this instruction set, and the plan
         // is lowered from a valid graph.
         unsafe {
             let codes = match options.family {
-                Some(_) => self.shared_codes(kernels, &artifact.code),
-                None => self.codes(kernels, &artifact.code),
+                Some(_) => self.shared_codes(kernels.iter().zip(at), &artifact.code),
+                None => self.codes(kernels.iter().zip(at), &artifact.code),
             };
-            PlanExecutable::new(&program.plan, &codes, Arc::new(Services { isa: self.isa }))
+            let made: Vec<D::Kernel> = kernels.iter().zip(codes).map(|(it, code)| make(it, code)).collect();
+            PlanExecutable::new(&program.plan, &made, driver)
         }
+    }
+
+    /// What runs the steps of plans.
+    pub fn driver(&self) -> CpuDriver {
+        CpuDriver { isa: self.isa }
     }
 
     /// The code of kernels with these ranges of machine code.
@@ -322,7 +323,7 @@ unsafe impl Backend for CpuBackend {
 
     unsafe fn load(&self, artifact: &Artifact, options: &CompileOptions<'_>) -> Result<Arc<dyn Executable>> {
         // SAFETY: as the caller's.
-        Ok(Arc::new(unsafe { self.executable(artifact, options)? }))
+        Ok(Arc::new(unsafe { self.load_for(artifact, options, self.driver(), |_, code| code)? }))
     }
 
     fn describe(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<String> {
@@ -336,24 +337,6 @@ unsafe impl Backend for CpuBackend {
             &Step::Product { precision, .. } => Arc::new(ProductStep { isa: self.isa, precision }),
             Step::Library { op, attrs, .. } => Arc::new(LibraryStep { isa: self.isa, op: *op, attrs: attrs.clone() }),
         })
-    }
-}
-
-/// The part of the backend that executables call.
-struct Services {
-    isa: Isa,
-}
-
-// SAFETY: as for the backend.
-unsafe impl Host for Services {
-    unsafe fn product(&self, product: &MatrixProduct, a: *const u8, b: *const u8, out: *mut u8) -> Result<()> {
-        // SAFETY: the caller's contract is the same.
-        unsafe { product::run(self.isa, product, a, b, out) }
-    }
-
-    unsafe fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
-        // SAFETY: the caller's contract is the same.
-        unsafe { library::run(self.isa, op, attrs, inputs, outputs) }
     }
 }
 

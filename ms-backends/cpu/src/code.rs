@@ -1,7 +1,8 @@
 //! Memory for machine code: first writable, then executable, never both.
 
+use crate::kernel::KernelCode;
 use memmap2::MmapMut;
-use ms_core::exec::{KernelCode, MachineCode};
+use ms_core::exec::MachineCode;
 use std::sync::Arc;
 
 /// The signature of a generated kernel: the block of a call.

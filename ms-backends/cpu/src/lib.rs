@@ -9,7 +9,9 @@ pub mod threads;
 mod artifact;
 mod backend;
 mod code;
+mod driver;
 mod isa;
+mod kernel;
 mod library;
 mod parallel;
 mod product;
@@ -18,5 +20,7 @@ mod step;
 mod target;
 
 pub use backend::CpuBackend;
+pub use driver::CpuDriver;
 pub use isa::Isa;
+pub use kernel::KernelCode;
 pub use target::TARGET;

@@ -4,11 +4,12 @@
 //! [blocks](crate::split) of their order. The bits of the result do not depend on the cut.
 
 use crate::isa::Isa;
+use crate::kernel::KernelCode;
 use crate::split::{self, Parts, Split};
 use crate::target::TARGET;
 use crate::threads;
 use ms_core::error::Result;
-use ms_core::exec::{KernelCode, StepCode};
+use ms_core::exec::StepCode;
 use ms_core::ir::{Kernel, LaneAxis};
 use ms_core::tensor::Array;
 use smallvec::SmallVec;

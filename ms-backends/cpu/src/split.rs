@@ -6,8 +6,8 @@
 //! [`ReductionOrder::Blocks`], so that the bits are those of the original kernel.
 
 use crate::interp::{Second, second_level};
+use crate::kernel::KernelCode;
 use crate::threads;
-use ms_core::exec::KernelCode;
 use ms_core::ir::{
     Inst, Kernel, LaneAxis, Param, ParamId, Reducer, ReductionOrder, Role, Scope, Stage, StrideClass, Val,
 };

@@ -6,9 +6,9 @@
 //! mutations of them and of the corpus of the fuzz target `kernel`.
 
 use ms_cache::fuzzing::Mutator;
-use ms_core::exec::KernelCode;
 use ms_core::ir::Kernel;
 use ms_core::ir::testing::Random;
+use ms_cpu::KernelCode;
 use ms_cpu::testing::{Call, File, Results, kernel};
 use ms_cpu::{CpuBackend, Isa, codegen, interp::Interpreted, threads};
 use std::io::Write;

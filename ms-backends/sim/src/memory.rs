@@ -81,6 +81,9 @@ impl Blocks {
     }
 }
 
+/// Bytes of the device that are copied to the host: they are there when the stream has been waited for.
+pub type Copied = Arc<OnceLock<Box<[MaybeUninit<u8>]>>>;
+
 /// The address of bytes of the device that work accesses.
 #[derive(Clone, Copy)]
 struct Bytes(*mut u8);
@@ -154,11 +157,6 @@ impl SimMemory {
         unsafe { Array::new(Arc::new(storage), array.layout().clone(), array.dtype()) }
     }
 
-    /// The distance from an address of the device to that of its byte, modulo 2^64.
-    pub fn offset(&self) -> usize {
-        (self.bytes.as_ptr() as usize).wrapping_sub(self.first)
-    }
-
     /// Puts a step on a stream, which counts as a run.
     pub fn run(&self, stream: Stream, step: impl FnOnce() -> Result<()> + Send + 'static) {
         self.simulation.ran();
@@ -168,6 +166,27 @@ impl SimMemory {
     /// Puts a step on a stream.
     fn put(&self, stream: Stream, step: impl FnOnce() -> Result<()> + Send + 'static) {
         self.queue.put(stream, Work::Step(Box::new(step)), &self.simulation);
+    }
+
+    /// Puts a copy of bytes to the host on a stream.
+    ///
+    /// # Safety
+    /// As [`Memory::copy_to_host`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub unsafe fn read(&self, stream: Stream, from: *const u8, bytes: usize) -> Result<Copied> {
+        self.simulation.call()?;
+        self.simulation.copied_to_host();
+        let (from, copied) = (self.bytes_at(from), Copied::default());
+        let to = copied.clone();
+        self.put(stream, move || {
+            // SAFETY: by the caller's contract the source is inside a block.
+            let source = unsafe { std::slice::from_raw_parts(from.get().cast::<MaybeUninit<u8>>(), bytes) };
+            let _first = to.set(source.into());
+            Ok(())
+        });
+        Ok(copied)
     }
 
     /// Restarts the scheduler with this seed.
@@ -289,16 +308,8 @@ unsafe impl Memory for SimMemory {
     }
 
     unsafe fn copy_to_host(&self, stream: Stream, from: *const u8, to: &mut [MaybeUninit<u8>]) -> Result<()> {
-        self.simulation.call()?;
-        self.simulation.copied_to_host();
-        let (from, bytes, read) = (self.bytes_at(from), to.len(), Arc::new(OnceLock::new()));
-        let reading = read.clone();
-        self.put(stream, move || {
-            // SAFETY: by the caller's contract the source is inside a block.
-            let source = unsafe { std::slice::from_raw_parts(from.get().cast::<MaybeUninit<u8>>(), bytes) };
-            let _first = reading.set(Box::<[MaybeUninit<u8>]>::from(source));
-            Ok(())
-        });
+        // SAFETY: as the caller's.
+        let read = unsafe { self.read(stream, from, to.len())? };
         self.wait(self.fence(stream))?;
         to.copy_from_slice(read.get().expect("the step has ended"));
         Ok(())

@@ -56,6 +56,8 @@ struct StreamState {
     /// The numbers of the last work that was put here, and that has ended.
     put: u64,
     ended: u64,
+    /// The number of the last work that was put here and does not only free memory.
+    last: u64,
     /// The periods during which the error word was set; it is set if the last one has no end.
     periods: Vec<Period>,
     /// The steps that failed or were not run.
@@ -65,7 +67,7 @@ struct StreamState {
 impl StreamState {
     fn new(kind: StreamKind) -> Self {
         let (work, failures, periods) = (VecDeque::new(), BTreeMap::new(), Vec::new());
-        Self { kind, is_lent: true, origin: None, work, put: 0, ended: 0, periods, failures }
+        Self { kind, is_lent: true, origin: None, work, put: 0, ended: 0, last: 0, periods, failures }
     }
 
     /// The error word.
@@ -196,9 +198,10 @@ impl Queue {
         drop(old);
     }
 
-    /// See [`Streams::fence`](ms_core::tensor::Streams::fence).
+    /// See [`Streams::fence`](ms_core::tensor::Streams::fence). Work that only frees memory has no result that could
+    /// fail, and nobody awaits it.
     pub fn fence(&self, stream: Stream) -> Fence {
-        Fence { stream, serial: self.state().stream(stream).put }
+        Fence { stream, serial: self.state().stream(stream).last }
     }
 
     /// Puts work on a stream.
@@ -212,6 +215,9 @@ impl Queue {
         }
         let to = state.stream(stream);
         to.put += 1;
+        if !matches!(work, Work::Free(_)) {
+            to.last = to.put;
+        }
         let origin = to.origin.clone();
         to.work.push_back(Queued { work, origin });
         state.work += 1;

@@ -19,18 +19,19 @@ pub struct Simulation {
     runs: AtomicU64,
     live_bytes: AtomicU64,
     live_blocks: AtomicU64,
+    peak_bytes: AtomicU64,
 }
 
 /// What a simulated device did so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counts {
-    /// Calls that may fail: allocations, transfers, fills, products, library ops, runs of plans.
+    /// Calls that may fail: allocations, transfers, fills, each step that is issued, also of plans, each submission.
     pub calls: u64,
     /// Copies of bytes of the host to the device.
     pub copies_from_host: u64,
     /// Copies of bytes of the device to the host, for which the host waits.
     pub copies_to_host: u64,
-    /// Kernels, products, library ops and plans that the device was given to run.
+    /// What the device was given to run: ops, and plans, or their parts between one wait and the next.
     pub runs: u64,
     /// Steps of streams that were run: transfers, fills, and what [`runs`](Self::runs) counts. The work behind a
     /// failure is not run.
@@ -41,6 +42,8 @@ pub struct Counts {
     pub live_bytes: u64,
     /// Blocks that are allocated.
     pub live_blocks: u64,
+    /// The most live bytes since [`Simulation::reset_peak`].
+    pub peak_bytes: u64,
 }
 
 impl Simulation {
@@ -56,7 +59,13 @@ impl Simulation {
             waits: read(&self.waits),
             live_bytes: read(&self.live_bytes),
             live_blocks: read(&self.live_blocks),
+            peak_bytes: read(&self.peak_bytes),
         }
+    }
+
+    /// Counts the peak from here on.
+    pub fn reset_peak(&self) {
+        self.peak_bytes.store(self.live_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// Makes the `nth` of the next calls that may fail, counted from 1, fail with [`Code::Backend`]; 0
@@ -115,7 +124,8 @@ impl Simulation {
 
     pub(crate) fn allocated(&self, bytes: usize) {
         self.live_blocks.fetch_add(1, Ordering::Relaxed);
-        self.live_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        let live = self.live_bytes.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
+        self.peak_bytes.fetch_max(live, Ordering::Relaxed);
     }
 
     pub(crate) fn freed(&self, bytes: usize) {

@@ -1,6 +1,7 @@
 //! Execution of graphs and of single ops: the [`Backend`] trait, and code that backends share.
 
 mod backend;
+mod driver;
 mod product;
 mod program;
 mod reference;
@@ -8,8 +9,9 @@ mod runner;
 mod waits;
 
 pub use backend::{Backend, BackendEntry, Executable, StepCode, backend, host_backend, unavailable};
+pub use driver::{Accepted, Check, Driver, LibraryCall, MemoryView};
 pub use product::{BatchDim, MatrixProduct};
 pub use program::{Artifact, CompileOptions, Interface, MachineCode, PlanProgram, PlanReport, Program, StoredProgram};
 pub use reference::reference;
-pub use runner::{Host, Inputs, KernelCode, PlanExecutable, PreparedRun, stored_program};
+pub use runner::{PlanExecutable, stored_program};
 pub use waits::Waits;

@@ -16,9 +16,9 @@ mod tests;
 use crate::isa::Isa;
 pub(crate) use reduce::{Second, second_level};
 
+use crate::kernel::KernelCode;
 use blocks::Blocks;
 use frame::{Frame, Walk};
-use ms_core::exec::KernelCode;
 use ms_core::ir::{Inst, Kernel, LaneAxis, Scope};
 use slots::Slots;
 

@@ -1,6 +1,6 @@
 //! A call of a kernel, which owns the memory of its operands.
 
-use ms_core::exec::KernelCode;
+use crate::kernel::KernelCode;
 use ms_core::ir::testing::Random;
 use ms_core::ir::text::write_element;
 use ms_core::ir::{Inst, Kernel, LaneAxis, ParamId, Role, Scope, StrideClass};

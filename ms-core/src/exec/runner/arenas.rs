@@ -1,22 +1,35 @@
-//! The pool of large arenas. All executables share it, so that the number of arenas is that of
-//! concurrent runs and not that of executables, of which a function has one for each set of sizes.
+//! Arenas: one for each run in flight.
+//!
+//! On the host, small arenas are kept by their executables, and large ones by a pool that all executables share, so
+//! that their number is that of concurrent runs and not that of executables, of which a function has one for each set
+//! of sizes. On a device, an arena is allocated for every run and given up when the run is submitted: it is free
+//! behind the run, in the order of its stream, and the next run on the stream may have the same memory.
 
 use crate::error::Result;
-use crate::tensor::Storage;
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::tensor::{MemorySpace, Storage};
+use std::sync::{Mutex, PoisonError};
 
-/// Arenas of at least this many bytes are shared; smaller ones are kept by their executables, which
+/// Arenas of the host of at least this many bytes are shared; smaller ones are kept by their executables, which
 /// is faster.
-pub(super) const SHARED_BYTES: usize = 256 << 10;
+const SHARED_BYTES: usize = 256 << 10;
 
 /// Unused arenas, in ascending order of their sizes.
-static IDLE: Mutex<Vec<Arc<Storage>>> = Mutex::new(Vec::new());
+static IDLE: Mutex<Vec<Storage>> = Mutex::new(Vec::new());
 
-/// Takes an arena of at least this many bytes, or allocates one.
+/// Whether an executable keeps its arenas of this size.
+#[inline]
+pub(super) fn are_kept(space: MemorySpace, bytes: usize) -> bool {
+    space.is_host() && bytes < SHARED_BYTES
+}
+
+/// An arena of at least this many bytes.
 ///
 /// # Errors
-/// [`Code::Memory`](crate::Code::Memory) if memory runs out.
-pub(super) fn acquire(bytes: usize) -> Result<Arc<Storage>> {
+/// [`Code::Memory`](crate::Code::Memory) if memory runs out; those of the device.
+pub(super) fn acquire(space: MemorySpace, bytes: usize) -> Result<Storage> {
+    if !space.is_host() || bytes < SHARED_BYTES {
+        return Storage::uninit_in(space, bytes);
+    }
     let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
     let at = idle.partition_point(|it| it.len() < bytes);
     if at < idle.len() {
@@ -26,11 +39,14 @@ pub(super) fn acquire(bytes: usize) -> Result<Arc<Storage>> {
     let outgrown = idle.pop();
     drop(idle);
     drop(outgrown);
-    Ok(Arc::new(Storage::uninit(bytes)?))
+    Storage::uninit(bytes)
 }
 
-/// Returns an arena of [`acquire`] to the pool.
-pub(super) fn release(arena: Arc<Storage>) {
+/// Gives up an arena of [`acquire`], when the run is submitted.
+pub(super) fn release(arena: Storage) {
+    if !arena.is_host() || arena.len() < SHARED_BYTES {
+        return;
+    }
     let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
     let at = idle.partition_point(|it| it.len() < arena.len());
     idle.insert(at, arena);
@@ -40,8 +56,8 @@ pub(super) fn release(arena: Arc<Storage>) {
 mod tests {
     use super::*;
 
-    fn acquire(bytes: usize) -> Arc<Storage> {
-        super::acquire(bytes).expect("the system has so much")
+    fn acquire(bytes: usize) -> Storage {
+        super::acquire(MemorySpace::Host, bytes).expect("the system has so much")
     }
 
     /// No other test has arenas of this size.

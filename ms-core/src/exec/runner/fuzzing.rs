@@ -1,9 +1,9 @@
 //! Entry point of fuzzers: any bytes are either a stored program that can be loaded, or rejected.
 
-use super::{Host, KernelCode, MatrixProduct, PlanExecutable};
+use super::PlanExecutable;
 use crate::error::Result;
-use crate::exec::{PlanProgram, StoredProgram};
-use crate::tensor::{Array, Attrs, Op};
+use crate::exec::{Check, Driver, LibraryCall, MatrixProduct, MemoryView, PlanProgram, StoredProgram};
+use crate::tensor::MemorySpace;
 use std::sync::Arc;
 
 /// Reads bytes as the stored program of a backend that runs plans; returns whether they are valid. A plan is then
@@ -13,9 +13,9 @@ pub fn stored_program(bytes: &[u8]) -> bool {
     let mut written = Vec::new();
     program.write(&mut written);
     assert!(PlanProgram::read(&written).is_some_and(|it| it == program), "what is written is read as the same");
-    let kernels: Vec<_> = program.plan.kernels.iter().map(|_| Arc::new(Nothing) as Arc<dyn KernelCode>).collect();
+    let kernels = vec![(); program.plan.kernels.len()];
     // SAFETY: it is not executed.
-    let _loaded_or_refused = unsafe { PlanExecutable::new(&program.plan, &kernels, Arc::new(Nothing)) };
+    let _loaded_or_refused = unsafe { PlanExecutable::new(&program.plan, &kernels, Nothing) };
     true
 }
 
@@ -23,17 +23,48 @@ pub fn stored_program(bytes: &[u8]) -> bool {
 struct Nothing;
 
 // SAFETY: nothing of it is ever executed.
-unsafe impl KernelCode for Nothing {
-    unsafe fn call(&self, _: &[u64]) {}
-}
+unsafe impl Driver for Nothing {
+    type Kernel = ();
+    type Commands = ();
+    const QUEUED: bool = false;
 
-// SAFETY: as above.
-unsafe impl Host for Nothing {
-    unsafe fn product(&self, _: &MatrixProduct, _: *const u8, _: *const u8, _: *mut u8) -> Result<()> {
+    fn space(&self) -> MemorySpace {
+        MemorySpace::Host
+    }
+
+    unsafe fn launch(&self, (): &mut (), (): &(), _: &[u64]) -> Result<()> {
         Ok(())
     }
 
-    unsafe fn library(&self, _: Op, _: &Attrs, _: &[&Array], _: &[Array]) -> Result<()> {
+    unsafe fn product(&self, (): &mut (), _: &Arc<MatrixProduct>, _: [u64; 2], _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn library(&self, (): &mut (), _: &Arc<LibraryCall>, _: &[MemoryView], _: &[MemoryView]) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn check(&self, (): &mut (), _: &Arc<Check>, _: &MemoryView) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn copy(&self, (): &mut (), _: u64, _: u64, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn set_number(&self, (): &mut (), _: u64, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn condition(&self, (): &mut (), _: u64) -> Result<bool> {
+        Ok(false)
+    }
+
+    unsafe fn numbers(&self, (): &mut (), _: &[u64], _: &mut [u64]) -> Result<()> {
+        Ok(())
+    }
+
+    fn submit(&self, (): &mut ()) -> Result<()> {
         Ok(())
     }
 }

@@ -1,32 +1,32 @@
 //! Loading of plans: prepares and checks the blocks of all calls.
 
-use super::Host;
 use super::check::{Checker, malformed};
 use super::repeat::{CarryWords, Chain, Cycle, Repeated, Series, Trips};
-use super::run::{Checked, Patch, PlacedView, Positions, Program, Routine, Step};
+use super::run::{Patch, PlacedView, Program, Routine, Step};
 use crate::error::Result;
-use crate::exec::{KernelCode, MatrixProduct};
+use crate::exec::{Accepted, Check, Driver, LibraryCall, MatrixProduct};
 use crate::ir::{Inst, Kernel, Role};
 use crate::lower::{
     self, Argument, BufferId, IndexedAxis, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Span, View, is_stack,
     value_bytes,
 };
 use crate::ops::{Lowering, definition};
-use crate::tensor::{Array, Layout, Type};
+use crate::tensor::{Array, Layout, MemorySpace, StreamKind, Type, with_stream};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Prepares a plan with its kernels, in order.
-pub(super) fn program(plan: &Plan, kernels: &[Arc<dyn KernelCode>], host: Arc<dyn Host>) -> Result<Program> {
-    let constants: Vec<Array> = plan.constants.iter().map(|it| it.to_array()).collect();
+pub(super) fn program<D: Driver>(driver: &D, plan: &Plan, kernels: &[D::Kernel]) -> Result<Program<D::Kernel>> {
+    let constants = constants(plan, driver.space())?;
     let arena = plan.arena().ok_or_else(|| malformed("a routine calls one that does not come before it"))?;
     let (bases, arena_bytes) = arena;
     let mut words = Words::default();
-    let mut routines: Vec<Routine> = Vec::with_capacity(plan.routines.len());
+    let mut routines: Vec<Routine<D::Kernel>> = Vec::with_capacity(plan.routines.len());
     for (routine, base) in plan.routines.iter().zip(bases) {
         let check = Checker { plan, routine };
         routine.buffers.iter().try_for_each(|it| check.check_buffer(it))?;
         let mut loader = Loader {
+            driver,
             check,
             constants: &constants,
             kernels,
@@ -54,7 +54,18 @@ pub(super) fn program(plan: &Plan, kernels: &[Arc<dyn KernelCode>], host: Arc<dy
     let main_block = template.len();
     let main = plan.routines.last().ok_or_else(|| malformed("it has no routine"))?;
     template.resize(main_block + main.inputs.len() + main.outputs.len(), 0);
-    Ok(Program { host, constants, arena_bytes, template, arena_words, routines, main_block })
+    Ok(Program { constants, arena_bytes, template, arena_words, routines, main_block })
+}
+
+/// The constants of a plan, in the memory of the device, and written.
+fn constants(plan: &Plan, space: MemorySpace) -> Result<Vec<Array>> {
+    let constants = plan.constants.iter().map(|it| it.to_array().to_space(space)).collect::<Result<Vec<_>>>()?;
+    if let MemorySpace::Device(memory) = space
+        && !constants.is_empty()
+    {
+        with_stream(memory, StreamKind::Copy, |stream| memory.wait(memory.fence(stream)))?;
+    }
+    Ok(constants)
 }
 
 /// Returns whether a step has one row-major operand, and one row-major result of the same type.
@@ -90,15 +101,12 @@ fn copied(kernel: &Kernel, args: &[Argument]) -> Option<SmallVec<[[usize; 2]; 1]
 }
 
 /// Returns whether a step opens stacks that remain open after it.
-fn opens_stacks(step: &Step, routines: &[Routine]) -> bool {
+fn opens_stacks<K>(step: &Step<K>, routines: &[Routine<K>]) -> bool {
     let open = |it: usize| routines[it].opens_stacks && !routines[it].closes_stacks;
     match step {
-        Step::Kernel { .. }
-        | Step::Copy { .. }
-        | Step::Product { .. }
-        | Step::Library { .. }
-        | Step::Checked { .. }
-        | Step::Check { .. } => false,
+        Step::Kernel { .. } | Step::Copy { .. } | Step::Product { .. } | Step::Library { .. } | Step::Check { .. } => {
+            false
+        }
         Step::Call { routine, .. } => open(*routine),
         Step::Branch { routines, .. } => routines.iter().any(|&it| open(it)),
         Step::Loop(it) => open(it.body) || (!it.series.is_empty() && !matches!(it.trips, Trips::Times { .. })),
@@ -114,20 +122,21 @@ struct Words {
 }
 
 /// Prepares the steps of a routine.
-struct Loader<'a> {
+struct Loader<'a, D: Driver> {
+    driver: &'a D,
     check: Checker<'a>,
     constants: &'a [Array],
-    kernels: &'a [Arc<dyn KernelCode>],
+    kernels: &'a [D::Kernel],
     /// The routines before this one.
-    done: &'a [Routine],
+    done: &'a [Routine<D::Kernel>],
     /// The offset of this routine's part of the arena.
     base: usize,
     words: &'a mut Words,
     patches: Vec<Patch>,
 }
 
-impl Loader<'_> {
-    fn step(&mut self, step: &PlanStep) -> Result<Step> {
+impl<D: Driver> Loader<'_, D> {
+    fn step(&mut self, step: &PlanStep) -> Result<Step<D::Kernel>> {
         match step {
             PlanStep::Kernel { kernel, extents, args } => {
                 let at = kernel.0 as usize;
@@ -159,7 +168,7 @@ impl Loader<'_> {
                     self.words.template.extend([stride as u64, extent as u64]);
                 }
                 self.words.template.resize(first + kernel.call_words(), 0);
-                let code = code.at(&self.words.template[first..first + loops]).unwrap_or_else(|| code.clone());
+                let code = self.driver.specialized(code, &self.words.template[first..first + loops]);
                 let words = first..self.next_word();
                 let Some(mut pairs) = copied else { return Ok(Step::Kernel { code, words }) };
                 for at in pairs.iter_mut().flatten() {
@@ -171,7 +180,7 @@ impl Loader<'_> {
                 if a.dtype != out.dtype || b.dtype != out.dtype {
                     return Err(malformed("a product has one dtype"));
                 }
-                let product = Box::new(MatrixProduct::new(
+                let product = Arc::new(MatrixProduct::new(
                     out.dtype,
                     self.check.plan.precision,
                     &a.layout,
@@ -194,23 +203,22 @@ impl Loader<'_> {
                     self.check.check_view(view)?;
                     self.push_address(view.buffer, view.layout.offset() * view.dtype.size())?;
                 }
-                let ty = Type::of(inputs[0].dtype, inputs[0].layout.shape());
-                let of = Box::new(Checked { op: *op, check, attrs: attrs.clone(), ty, node: *node });
-                Ok(Step::Checked { of, words: first..self.next_word() })
+                let of = self.placed(&inputs[0])?;
+                let bytes = of.layout.numel() * of.dtype.size();
+                let check = Check { op: *op, accepted: Accepted::Elements(check, attrs.clone()), node: *node };
+                Ok(Step::Check { check: Arc::new(check), of, copy: Some((first..self.next_word(), bytes)) })
             }
             PlanStep::Library { op, attrs, inputs, outputs, node } => Ok(Step::Library {
-                op: *op,
-                node: *node,
-                attrs: attrs.clone(),
+                call: Arc::new(LibraryCall { op: *op, attrs: attrs.clone(), node: *node }),
                 inputs: inputs.iter().map(|it| self.placed(it)).collect::<Result<_>>()?,
                 outputs: outputs.iter().map(|it| self.placed(it)).collect::<Result<_>>()?,
             }),
             PlanStep::Check { op, of, axis, positions, node } => {
                 let fits = of.shape().filter(|it| *axis < it.len() && positions.dtype.is_int());
                 let shape = fits.ok_or_else(|| malformed("positions are of an axis"))?;
-                let (of, axis, node) = (of.clone(), *axis, *node);
-                let of = Box::new(Positions { op: *op, of, shape, axis, node });
-                Ok(Step::Check { of, positions: self.placed(positions)? })
+                let accepted = Accepted::Positions { of: of.clone(), shape, axis: *axis };
+                let check = Arc::new(Check { op: *op, accepted, node: *node });
+                Ok(Step::Check { check, of: self.placed(positions)?, copy: None })
             }
             PlanStep::Call { routine, inputs, outputs } => {
                 let routine = routine.0 as usize;

@@ -1,5 +1,6 @@
-//! Execution of a [`Plan`] in one arena. Everything that does not depend on addresses
-//! is prepared when the plan is loaded.
+//! Runs of a [`Plan`], in one arena each, by any [`Driver`]: the order of steps, branches, loops, calls of routines,
+//! and the memory of intermediate values. Everything that does not depend on addresses is prepared when the plan is
+//! loaded.
 
 mod arenas;
 mod check;
@@ -11,73 +12,22 @@ mod run;
 mod stack;
 
 use super::backend::Executable;
-use super::product::MatrixProduct;
+use super::driver::Driver;
 use super::waits::Waits;
 use crate::error::{Code, Error, Result, in_op};
-use crate::lower::{Plan, Reuse, is_stack};
-use crate::tensor::{Array, Attrs, DType, Dim, Layout, MemorySpace, Op, Shape, Storage, Type};
+use crate::lower::{Plan, Reuse, STACK_BYTES, is_stack};
+use crate::tensor::{Array, DType, Dim, Layout, MemorySpace, Shape, Storage, StreamKind, Type, with_stream};
 use donate::Donors;
 pub use fuzzing::stored_program;
 use run::{Program, Run};
 use smallvec::SmallVec;
 use stack::Stacks;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-/// A kernel that is compiled for the host.
-///
-/// # Safety
-/// A call writes every element that the kernel stores, with a valid value of the dtype, and accesses
-/// only the memory in the contract of [`KernelCode::call`].
-pub unsafe trait KernelCode: Send + Sync {
-    /// Runs the kernel with the block of a call (see [`crate::ir::Kernel`]).
-    ///
-    /// # Safety
-    /// The block has the kernel's number of words, and extents that the kernel
-    /// [takes](crate::ir::Kernel::takes). All elements that its extents and strides address are in memory that
-    /// is live during the call. During the call, nobody else writes the elements that the kernel
-    /// reads, or accesses those that it writes. The kernel itself may read an element that it writes
-    /// only at the same loop indices.
-    unsafe fn call(&self, block: &[u64]);
-
-    /// Specialised code for calls with these extents, if there is any.
-    fn at(&self, extents: &[u64]) -> Option<Arc<dyn KernelCode>> {
-        let _ = extents;
-        None
-    }
-}
-
-/// The calls of executables into a host backend, besides kernels.
-///
-/// # Safety
-/// All elements of outputs are written, with valid values of their dtypes, and no array is retained.
-pub unsafe trait Host: Send + Sync {
-    /// Runs a product.
-    ///
-    /// # Safety
-    /// All elements that the product's sizes and strides address are in memory that is live during
-    /// the call; meanwhile, nobody else writes `a` and `b` or accesses `out`.
-    ///
-    /// # Errors
-    /// [`Code::Backend`] if the device cannot run it.
-    unsafe fn product(&self, product: &MatrixProduct, a: *const u8, b: *const u8, out: *mut u8) -> Result<()>;
-
-    /// Runs an op as a library call that writes its row-major `outputs`; that of an op which
-    /// [updates](crate::ops::Lowering::Update) its first operand may share the operand's memory.
-    /// The arrays are valid only during the call.
-    ///
-    /// # Safety
-    /// The op's type rule accepts the inputs and infers the types of the outputs. The memory of the
-    /// outputs is not accessed by anyone else during the call, and does not overlap that of the
-    /// inputs otherwise.
-    ///
-    /// # Errors
-    /// Those of the op.
-    unsafe fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()>;
-}
-
-/// A loaded plan of a backend on the host.
-pub struct PlanExecutable {
-    program: Program,
+/// A loaded plan, which a driver runs.
+pub struct PlanExecutable<D: Driver> {
+    driver: D,
+    program: Program<D::Kernel>,
     inputs: Vec<Input>,
     outputs: Vec<Output>,
     reuse: Reuse,
@@ -85,10 +35,6 @@ pub struct PlanExecutable {
     /// Whether an input or output is a stack.
     has_stacks: bool,
     waits: Waits,
-    /// The memory of inputs and outputs.
-    space: MemorySpace,
-    /// The distance from an address of that memory to the host's address of the same byte.
-    offset: usize,
     idle: Mutex<Vec<Scratch>>,
 }
 
@@ -106,21 +52,10 @@ enum Output {
     Stack(Type),
 }
 
-/// A run whose results have memory, and which may take place later: see [`PlanExecutable::prepare`].
-pub struct PreparedRun {
-    /// What the run returns.
-    pub outputs: SmallVec<[Array; 1]>,
-    /// The host's addresses of inputs and outputs.
-    pub places: Places,
-}
-
-/// The host's addresses of inputs and outputs.
-type Places = SmallVec<[u64; 8]>;
-
 /// The reusable state of a run.
 struct Scratch {
-    /// The arena, unless it is a [shared](arenas) one.
-    arena: Option<Arc<Storage>>,
+    /// The arena, if executables [keep](arenas::are_kept) it.
+    arena: Option<Storage>,
     words: Vec<u64>,
     /// The address of the arena to which the words are relocated; zero before the first run.
     base: usize,
@@ -130,8 +65,8 @@ struct Scratch {
 /// Plans without an arena copy templates of up to this many words to the stack.
 const STACK_WORDS: usize = 64;
 
-impl PlanExecutable {
-    /// Prepares a plan with its compiled `kernels`, in order.
+impl<D: Driver> PlanExecutable<D> {
+    /// Prepares a plan with its compiled `kernels`, in order, for a driver.
     ///
     /// # Safety
     /// `kernels` are compiled from those of the plan, which is the result of lowering a valid graph.
@@ -140,9 +75,9 @@ impl PlanExecutable {
     ///
     /// # Errors
     /// [`Code::Verify`] if the plan is not well formed: indices out of range, a routine that calls a
-    /// later one, or a step that is out of bounds of its buffers.
-    pub unsafe fn new(plan: &Plan, kernels: &[Arc<dyn KernelCode>], host: Arc<dyn Host>) -> Result<Self> {
-        let program = in_op(|| load::program(plan, kernels, host))?;
+    /// later one, or a step that is out of bounds of its buffers. Those of placing constants on the device.
+    pub unsafe fn new(plan: &Plan, kernels: &[D::Kernel], driver: D) -> Result<Self> {
+        let program = in_op(|| load::program(&driver, plan, kernels))?;
         let main = plan.main();
         let symbolic = |ty: &Type| Error::new(Code::Verify, format!("a plan's type {ty} has constant dimensions"));
         let output = |ty: &Type| {
@@ -167,40 +102,28 @@ impl PlanExecutable {
         };
         let inputs: Vec<Input> = main.inputs.iter().map(input).collect::<Result<_>>()?;
         let outputs: Vec<Output> = main.outputs.iter().map(output).collect::<Result<_>>()?;
+        let mut reuse = main.reuse.clone();
+        if D::QUEUED {
+            // What a driver submits at once does not fail in the middle, but what follows it may.
+            reuse.fallible = reuse.fallible.max(program.submitting_steps());
+        }
         Ok(Self {
             donors: Donors::new(&inputs, &outputs, &main.reuse),
             inputs,
             outputs,
-            reuse: main.reuse.clone(),
+            reuse,
             has_stacks: main.inputs.iter().chain(&main.outputs).any(is_stack),
             waits: Waits::of(plan),
             program,
-            space: MemorySpace::Host,
-            offset: 0,
+            driver,
             idle: Mutex::new(Vec::new()),
         })
-    }
-
-    /// The executable for inputs and outputs in a memory whose bytes the host accesses at other addresses:
-    /// each is the device's and `offset`, modulo 2^64.
-    ///
-    /// # Safety
-    /// All blocks of the memory are at these addresses of the host.
-    #[must_use]
-    pub unsafe fn in_memory(self, space: MemorySpace, offset: usize) -> Self {
-        Self { space, offset, ..self }
-    }
-
-    /// The host's address of the first element of an input or output.
-    #[inline]
-    fn address(&self, array: &Array) -> *mut u8 {
-        array.device_ptr().wrapping_add(self.offset)
     }
 
     /// Whether an array is in the memory of inputs and outputs.
     #[inline]
     fn holds(&self, array: &Array) -> bool {
-        match (self.space, array.space()) {
+        match (self.driver.space(), array.space()) {
             (MemorySpace::Host, MemorySpace::Host) => true,
             (MemorySpace::Device(own), MemorySpace::Device(other)) => own.device() == other.device(),
             _ => false,
@@ -223,8 +146,12 @@ impl PlanExecutable {
     /// Runs with inputs of which some are not row-major, in another memory, or not of the plan's types.
     #[cold]
     fn run_others(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
-        let dense = |it: &&Array| it.on_host()?.to_contiguous().to_space(self.space);
+        let dense = |it: &&Array| it.on_host()?.to_contiguous().to_space(self.driver.space());
         let dense: SmallVec<[Array; 4]> = in_op(|| inputs.iter().map(dense).collect())?;
+        if let MemorySpace::Device(memory) = self.driver.space() {
+            let written = |stream| dense.iter().try_for_each(|it| it.storage().await_written(stream));
+            with_stream(memory, StreamKind::Compute, written)?;
+        }
         let dense: SmallVec<[&Array; 8]> = dense.iter().collect();
         if self.takes_dense(&dense) { self.run(&dense) } else { Err(self.refuse(inputs)) }
     }
@@ -236,7 +163,7 @@ impl PlanExecutable {
     }
 
     /// Takes a scratch from the pool, or creates one, and takes an arena.
-    fn acquire(&self) -> Result<(Scratch, Arc<Storage>)> {
+    fn acquire(&self) -> Result<(Scratch, Storage)> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut scratch = idle.unwrap_or_else(|| Scratch {
             arena: None,
@@ -244,11 +171,9 @@ impl PlanExecutable {
             base: 0,
             stacks: Stacks::default(),
         });
-        let bytes = self.program.arena_bytes;
         let arena = match scratch.arena.take() {
             Some(arena) => arena,
-            None if bytes >= arenas::SHARED_BYTES => arenas::acquire(bytes)?,
-            None => Arc::new(Storage::uninit(bytes)?),
+            None => arenas::acquire(self.driver.space(), self.program.arena_bytes)?,
         };
         let base = arena.device_ptr() as usize;
         if std::mem::replace(&mut scratch.base, base) != base {
@@ -258,10 +183,10 @@ impl PlanExecutable {
     }
 
     /// Returns a scratch and an arena to their pools.
-    fn release(&self, mut scratch: Scratch, arena: Arc<Storage>) {
-        match self.program.arena_bytes {
-            arenas::SHARED_BYTES.. => arenas::release(arena),
-            _ => scratch.arena = Some(arena),
+    fn release(&self, mut scratch: Scratch, arena: Storage) {
+        match arenas::are_kept(self.driver.space(), self.program.arena_bytes) {
+            true => scratch.arena = Some(arena),
+            false => arenas::release(arena),
         }
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
     }
@@ -274,7 +199,7 @@ impl PlanExecutable {
     unsafe fn fresh(&self, at: usize) -> Result<Array> {
         match &self.outputs[at] {
             // SAFETY: as the caller's.
-            Output::Array(shape, dtype) => unsafe { Array::uninit_in(self.space, shape, *dtype) },
+            Output::Array(shape, dtype) => unsafe { Array::uninit_in(self.driver.space(), shape, *dtype) },
             Output::Stack(_) => unreachable!("there are no stacks"),
         }
     }
@@ -305,143 +230,108 @@ impl PlanExecutable {
     unsafe fn run_arrays(&self, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
         let arrays = inputs.iter().copied().chain(outputs);
         // SAFETY: as the caller's.
-        unsafe { self.run_at(arrays.map(|it| self.address(it) as u64)) }
-    }
-
-    /// Runs with inputs and outputs at these addresses of the host.
-    ///
-    /// # Safety
-    /// As [`PlanExecutable::run_arrays`].
-    #[inline]
-    unsafe fn run_at(&self, places: impl Iterator<Item = u64>) -> Result<()> {
-        let len = self.program.template.len();
-        if self.program.arena_bytes == 0 && len <= STACK_WORDS {
-            let mut words: SmallVec<[u64; STACK_WORDS]> = SmallVec::from_slice(&self.program.template);
-            let mut run =
-                Run { program: &self.program, words: &mut words, arena: None, stacks: &mut Stacks::default() };
-            // SAFETY: as the caller's.
-            return unsafe { run.main(places) };
-        }
-        self.with_scratch(|run| {
-            // SAFETY: as the caller's.
-            unsafe { run.main(places) }
-        })
+        self.submit(|run| unsafe { run.main(arrays.map(|it| it.device_ptr() as u64)) })
     }
 
     /// Runs a plan with stacks among its inputs or outputs: the call's block has the addresses of
     /// their numbers.
     fn run_stacks(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
-        self.with_scratch(|run| {
-            let mut numbers: SmallVec<[u64; 8]> = smallvec::smallvec![0; inputs.len() + self.outputs.len()];
-            for ((number, array), Input { ty, .. }) in numbers.iter_mut().zip(inputs).zip(&self.inputs) {
-                if is_stack(ty) {
-                    let rows = array.shape()[0];
-                    let row_bytes = array.shape()[1..].iter().product::<usize>() * ty.dtype.size();
-                    // SAFETY: inputs are live during the run, and the stack is closed when it ends.
-                    *number = unsafe { run.stacks.borrow(self.address(array), rows, row_bytes) };
+        let (space, count) = (self.driver.space(), inputs.len() + self.outputs.len());
+        let numbers = in_op(|| Storage::uninit_in(space, count * STACK_BYTES))?;
+        let number = |at: usize| numbers.device_ptr() as u64 + (at * STACK_BYTES) as u64;
+        self.submit(|run| {
+            let mut places: SmallVec<[u64; 8]> = SmallVec::with_capacity(count);
+            for (at, (array, Input { ty, .. })) in inputs.iter().zip(&self.inputs).enumerate() {
+                let first = array.device_ptr() as u64;
+                if !is_stack(ty) {
+                    places.push(first);
+                    continue;
                 }
+                let row_bytes = array.shape()[1..].iter().product::<usize>() * ty.dtype.size();
+                let stack = run.stacks.borrow(first, array.shape()[0], row_bytes);
+                // SAFETY: the number has a place of its own.
+                unsafe { self.driver.set_number(&mut run.commands, number(at), stack)? };
+                places.push(number(at));
             }
             let fresh = |output: &Output| match output {
                 // SAFETY: a run writes all of its outputs.
-                Output::Array(shape, dtype) => unsafe { Array::uninit_in(self.space, shape, *dtype) }.map(Some),
+                Output::Array(shape, dtype) => unsafe { Array::uninit_in(space, shape, *dtype) }.map(Some),
                 Output::Stack(_) => Ok(None),
             };
             let outputs: Vec<Option<Array>> = self.outputs.iter().map(fresh).collect::<Result<_>>()?;
-            let first = numbers.as_mut_ptr();
-            let number = |i: usize| first.wrapping_add(i) as u64;
-            let place = |(i, (own, array)): (usize, (&Input, &&Array))| {
-                if is_stack(&own.ty) { number(i) } else { self.address(array) as u64 }
+            let place = |(at, it): (usize, &Option<Array>)| match it {
+                Some(array) => array.device_ptr() as u64,
+                None => number(inputs.len() + at),
             };
-            let inputs_at: SmallVec<[u64; 8]> = self.inputs.iter().zip(inputs).enumerate().map(place).collect();
-            let result = |(i, it): (usize, &Option<Array>)| match it {
-                Some(array) => self.address(array) as u64,
-                None => number(inputs.len() + i),
-            };
-            let outputs_at: SmallVec<[u64; 8]> = outputs.iter().enumerate().map(result).collect();
-            // SAFETY: inputs were checked, outputs are newly allocated, and numbers have a word each.
-            unsafe { run.main(inputs_at.into_iter().chain(outputs_at))? };
-            let gather = |(i, (array, output)): (usize, (Option<Array>, &Output))| match (array, output) {
+            places.extend(outputs.iter().enumerate().map(place));
+            // SAFETY: inputs were checked, outputs are newly allocated, and numbers have a place each.
+            unsafe { run.main(places.into_iter())? };
+            // The numbers of results are read at once.
+            let stacks = || (0..outputs.len()).filter(|&at| outputs[at].is_none());
+            let at: SmallVec<[u64; 4]> = stacks().map(|it| number(inputs.len() + it)).collect();
+            let mut of: SmallVec<[u64; 4]> = SmallVec::from_elem(0, at.len());
+            if !at.is_empty() {
+                // SAFETY: the run wrote the numbers.
+                unsafe { self.driver.numbers(&mut run.commands, &at, &mut of)? };
+            }
+            let mut of = of.into_iter();
+            let gather = |(array, output): (Option<Array>, &Output)| match (array, output) {
                 (Some(array), _) => Ok(array),
-                (None, Output::Stack(row)) => run.gather(numbers[inputs.len() + i], row)?.to_space(self.space),
+                (None, Output::Stack(row)) => run.gather(of.next().expect("each stack has a number"), row),
                 (None, Output::Array(..)) => unreachable!("arrays were made for these"),
             };
-            outputs.into_iter().zip(&self.outputs).enumerate().map(gather).collect()
+            outputs.into_iter().zip(&self.outputs).map(gather).collect()
         })
     }
 
-    fn with_scratch<R>(&self, f: impl FnOnce(&mut Run<'_>) -> Result<R>) -> Result<R> {
+    /// Submits a run whose steps `issue` issues. What it gives up is freed behind it.
+    #[inline]
+    fn submit<R>(&self, issue: impl FnOnce(&mut Run<'_, D>) -> Result<R>) -> Result<R> {
+        let len = self.program.template.len();
+        if self.program.arena_bytes == 0 && len <= STACK_WORDS {
+            let mut words: SmallVec<[u64; STACK_WORDS]> = SmallVec::from_slice(&self.program.template);
+            return self.submit_on(&mut words, None, &mut Stacks::default(), issue);
+        }
         let (mut scratch, arena) = self.acquire()?;
         let Scratch { words, stacks, .. } = &mut scratch;
-        let done = f(&mut Run { program: &self.program, words, arena: Some(&arena), stacks });
-        scratch.stacks.close_from(0);
+        let done = self.submit_on(words, Some(&arena), stacks, issue);
+        if stacks.mark() > 0 {
+            stacks.close_from(0).for_each(drop);
+        }
         self.release(scratch, arena);
         done
     }
-}
 
-/// Runs that take place later.
-impl PlanExecutable {
-    /// Allocates the results of a run on `inputs`, of which one that is donated may give its memory to a result, as
-    /// for [`Executable::run_donated`] with `state`. `None` if the run cannot be [at addresses](Self::run_prepared):
-    /// a value is a stack, or an input is not a row-major array of the plan's type in its memory.
-    ///
-    /// # Errors
-    /// [`Code::Memory`], and those of the device.
-    ///
-    /// # Safety
-    /// The outputs are read only by work behind the run.
-    pub unsafe fn prepare(&self, inputs: Inputs<'_>) -> Result<Option<PreparedRun>> {
-        let read: SmallVec<[&Array; 8]> = match &inputs {
-            Inputs::Read(inputs) => inputs.iter().copied().collect(),
-            Inputs::Donated(inputs, _) => inputs.iter().collect(),
-        };
-        if self.has_stacks || !self.takes_dense(&read) {
-            return Ok(None);
+    /// [`PlanExecutable::submit`] with this memory.
+    #[inline]
+    fn submit_on<R>(
+        &self,
+        words: &mut [u64],
+        arena: Option<&Storage>,
+        stacks: &mut Stacks,
+        issue: impl FnOnce(&mut Run<'_, D>) -> Result<R>,
+    ) -> Result<R> {
+        let commands = D::Commands::default();
+        let mut run = Run { program: &self.program, driver: &self.driver, commands, words, arena, stacks };
+        let done = issue(&mut run).and_then(|done| self.driver.submit(&mut run.commands).map(|()| done));
+        if D::QUEUED {
+            // Also if it failed: a part may have been submitted.
+            self.uses_constants();
         }
-        let mut places: Places = read.into_iter().map(|it| self.address(it) as u64).collect();
-        let outputs: SmallVec<[Array; 1]> = match inputs {
-            // SAFETY: a run writes all of its outputs; before, nobody reads them, by the caller's contract.
-            Inputs::Read(_) => (0..self.outputs.len()).map(|at| unsafe { self.fresh(at) }).collect::<Result<_>>()?,
-            // SAFETY: as above.
-            Inputs::Donated(inputs, state) => unsafe { self.over(inputs, state)? },
-        };
-        places.extend(outputs.iter().map(|it| self.address(it) as u64));
-        Ok(Some(PreparedRun { outputs, places }))
+        done
     }
 
-    /// Takes place: a run that was [prepared](Self::prepare), with its addresses.
-    ///
-    /// # Safety
-    /// The memory of the inputs and outputs is live, the inputs have been written, and nobody else accesses the
-    /// outputs meanwhile.
-    ///
-    /// # Errors
-    /// Those of the plan's ops.
-    pub unsafe fn run_prepared(&self, places: &[u64]) -> Result<()> {
-        // SAFETY: as the caller's; `prepare` has checked the arrays.
-        unsafe { self.run_at(places.iter().copied()) }
+    /// Records that work of this thread reads the constants, which are freed behind it.
+    fn uses_constants(&self) {
+        let MemorySpace::Device(memory) = self.driver.space() else { return };
+        with_stream(memory, StreamKind::Compute, |stream| {
+            let fence = memory.fence(stream);
+            self.program.constants.iter().for_each(|it| it.storage().used_by(fence));
+        });
     }
 }
 
-/// The inputs of a run that is [prepared](PlanExecutable::prepare).
-pub enum Inputs<'a> {
-    /// They are read.
-    Read(&'a [&'a Array]),
-    /// They are donated, and these are state: see [`Executable::run_donated`].
-    Donated(&'a mut [Array], &'a [Option<u32>]),
-}
-
-impl Inputs<'_> {
-    /// The same inputs, for a shorter time.
-    pub fn reborrow(&mut self) -> Inputs<'_> {
-        match self {
-            Self::Read(inputs) => Inputs::Read(inputs),
-            Self::Donated(inputs, state) => Inputs::Donated(inputs, state),
-        }
-    }
-}
-
-impl Executable for PlanExecutable {
+impl<D: Driver> Executable for PlanExecutable<D> {
     fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
         if !self.takes_dense(inputs) {
             return self.run_others(inputs);

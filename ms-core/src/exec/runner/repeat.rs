@@ -7,6 +7,7 @@
 
 use super::run::{Patch, Run};
 use crate::error::{Code, Error, Result};
+use crate::exec::Driver;
 use smallvec::SmallVec;
 
 /// A loop. Words are numbered as in the template.
@@ -65,21 +66,12 @@ pub(super) enum Trips {
     Counted { count: usize, reverse: bool },
 }
 
-/// Reads the number of a stack.
-///
-/// # Safety
-/// The address is that of such a number, and valid for reads.
-unsafe fn number(address: u64) -> u64 {
-    // SAFETY: as the caller's.
-    unsafe { (address as *const u64).read_unaligned() }
-}
-
 impl Repeated {
     /// Runs the loop.
     ///
     /// # Safety
     /// As for [`Run::call`] of the routine that contains the loop.
-    pub unsafe fn run(&self, run: &mut Run<'_>) -> Result<()> {
+    pub unsafe fn run<D: Driver>(&self, run: &mut Run<'_, D>) -> Result<()> {
         for (i, carry) in self.carries.iter().enumerate() {
             run.words[self.block + i] = run.words[carry.initial];
         }
@@ -92,22 +84,18 @@ impl Repeated {
                 Trips::Times { count, reverse } => self.run_times(run, count, reverse)?,
                 Trips::Counted { count, reverse } => self.run_counted(run, count, reverse)?,
             }
-            self.chains.iter().for_each(|it| self.copy_results(run, it));
+            self.chains.iter().try_for_each(|it| self.copy_results(run, it))?;
         }
         for &carry in self.cycles.iter().flatten() {
             let (from, to) = (run.words[self.block + carry], run.words[self.carries[carry].result]);
             // SAFETY: both are addresses of values of this carry; the loop has not written to them.
-            unsafe { copy(from, to, self.cycle_bytes(run, carry)) };
+            unsafe { run.driver.copy(&mut run.commands, from, to, routine.bytes[carry])? };
         }
         Ok(())
     }
 
-    fn cycle_bytes(&self, run: &Run<'_>, carry: usize) -> usize {
-        run.program.routines[self.body].bytes[carry]
-    }
-
     /// Runs iteration `at`, whose sequences and series are in the block.
-    unsafe fn iteration(&self, run: &mut Run<'_>, at: usize) -> Result<()> {
+    unsafe fn iteration<D: Driver>(&self, run: &mut Run<'_, D>, at: usize) -> Result<()> {
         let routine = &run.program.routines[self.body];
         let fixed = self.is_fixed && at > 1;
         if !fixed {
@@ -121,8 +109,9 @@ impl Repeated {
         // buffers.
         unsafe { run.steps(routine, self.block)? };
         if routine.closes_stacks {
-            run.stacks.close_from(mark);
+            run.close_stacks(mark);
         }
+        run.driver.iterated(&mut run.commands)?;
         if fixed {
             return Ok(());
         }
@@ -141,39 +130,45 @@ impl Repeated {
         Ok(())
     }
 
-    unsafe fn run_while(&self, run: &mut Run<'_>, first: usize, next: usize, count: Option<usize>) -> Result<()> {
+    unsafe fn run_while<D: Driver>(
+        &self,
+        run: &mut Run<'_, D>,
+        first: usize,
+        next: usize,
+        count: Option<usize>,
+    ) -> Result<()> {
         let stacks: SmallVec<[u64; 4]> = self.series.iter().map(|it| run.stacks.open(it.row_bytes)).collect();
         let mut at = 0;
         // SAFETY: the addresses are those of bools, an i64, and numbers of stacks, in buffers of
         // the loop's routine.
         unsafe {
-            let mut condition = run.words[first] as *const u8;
-            while *condition != 0 {
+            let mut condition = first;
+            while run.driver.condition(&mut run.commands, run.words[condition])? {
                 for (i, &stack) in stacks.iter().enumerate() {
-                    let row = run.stacks.push(stack, 1)?;
-                    run.words[self.block + self.outputs + self.chains.len() + i] = row as u64;
+                    let row = run.stacks.push(stack, 1, run.driver.space())?;
+                    run.words[self.block + self.outputs + self.chains.len() + i] = row;
                 }
                 self.iteration(run, at)?;
                 at += 1;
-                condition = run.words[next] as *const u8;
+                condition = next;
             }
             if let Some(count) = count {
-                (run.words[count] as *mut i64).write_unaligned(at as i64);
+                run.driver.set_number(&mut run.commands, run.words[count], at as u64)?;
             }
         }
-        self.write_numbers(run, &stacks);
-        Ok(())
+        self.write_numbers(run, &stacks)
     }
 
     /// Writes the numbers of the stacks to the series.
-    fn write_numbers(&self, run: &Run<'_>, stacks: &[u64]) {
+    fn write_numbers<D: Driver>(&self, run: &mut Run<'_, D>, stacks: &[u64]) -> Result<()> {
         for (series, &stack) in self.series.iter().zip(stacks) {
             // SAFETY: the address is that of a buffer for this number in the loop's routine.
-            unsafe { (run.words[series.word] as *mut u64).write_unaligned(stack) };
+            unsafe { run.driver.set_number(&mut run.commands, run.words[series.word], stack)? };
         }
+        Ok(())
     }
 
-    unsafe fn run_times(&self, run: &mut Run<'_>, count: usize, reverse: bool) -> Result<()> {
+    unsafe fn run_times<D: Driver>(&self, run: &mut Run<'_, D>, count: usize, reverse: bool) -> Result<()> {
         for at in 0..count {
             let row = if reverse { count - 1 - at } else { at };
             for (i, it) in self.sequences.iter().enumerate() {
@@ -189,16 +184,18 @@ impl Repeated {
         Ok(())
     }
 
-    unsafe fn run_counted(&self, run: &mut Run<'_>, count: usize, reverse: bool) -> Result<()> {
+    unsafe fn run_counted<D: Driver>(&self, run: &mut Run<'_, D>, count: usize, reverse: bool) -> Result<()> {
+        // The number of iterations, and those of the stacks, are read at once.
+        let at = std::iter::once(count).chain(self.sequences.iter().map(|it| it.word)).map(|it| run.words[it]);
+        let at: SmallVec<[u64; 4]> = at.collect();
+        let mut numbers: SmallVec<[u64; 4]> = SmallVec::from_elem(0, at.len());
         // SAFETY: the addresses are those of an i64, and of numbers of stacks, in buffers of the
         // loop's routine.
-        let (count, sequences) = unsafe {
-            let numbers = self.sequences.iter().map(|it| number(run.words[it.word])).collect::<SmallVec<[u64; 4]>>();
-            ((run.words[count] as *const i64).read_unaligned(), numbers)
-        };
+        unsafe { run.driver.numbers(&mut run.commands, &at, &mut numbers)? };
+        let (count, sequences) = (numbers[0] as i64, &numbers[1..]);
         let count = usize::try_from(count)
             .map_err(|_| Error::new(Code::Argument, "the number of iterations is negative").with_op("scan"))?;
-        for (it, &stack) in self.sequences.iter().zip(&sequences) {
+        for (it, &stack) in self.sequences.iter().zip(sequences) {
             let rows = run.stacks.rows(stack, it.row_bytes)?;
             if rows < count {
                 let message = format!("{count} iterations over a sequence of {rows} elements");
@@ -207,30 +204,29 @@ impl Repeated {
         }
         let series: SmallVec<[u64; 4]> = self.series.iter().map(|it| run.stacks.open(it.row_bytes)).collect();
         for &stack in &series {
-            run.stacks.push(stack, count)?;
+            run.stacks.push(stack, count, run.driver.space())?;
         }
         for at in 0..count {
             let row = if reverse { count - 1 - at } else { at };
             for (i, &stack) in sequences.iter().enumerate() {
-                run.words[self.block + self.carries.len() + i] = run.stacks.row(stack, row) as u64;
+                run.words[self.block + self.carries.len() + i] = run.stacks.row(stack, row);
             }
             for (i, &stack) in series.iter().enumerate() {
-                let address = run.stacks.row(stack, row) as u64;
-                run.words[self.block + self.outputs + self.chains.len() + i] = address;
+                run.words[self.block + self.outputs + self.chains.len() + i] = run.stacks.row(stack, row);
             }
             // SAFETY: as the caller's; sequences and series have `count` elements.
             unsafe { self.iteration(run, at)? };
         }
-        self.write_numbers(run, &series);
-        Ok(())
+        self.write_numbers(run, &series)
     }
 
     /// Copies the last values of a chain to the loop's results.
     ///
     /// # Safety
     /// As for [`Repeated::run`].
-    unsafe fn copy_results(&self, run: &Run<'_>, chain: &Chain) {
-        let word = |it: usize| run.words[it];
+    unsafe fn copy_results<D: Driver>(&self, run: &mut Run<'_, D>, chain: &Chain) -> Result<()> {
+        let words = &*run.words;
+        let word = |it: usize| words[it];
         let mut at: SmallVec<[u64; 4]> = chain.carries.iter().map(|it| word(self.block + it)).collect();
         let to: SmallVec<[u64; 4]> = chain.carries.iter().map(|&it| word(self.carries[it].result)).collect();
         while at != to && chain.bytes > 0 {
@@ -246,18 +242,9 @@ impl Repeated {
                 }
             };
             // SAFETY: both are buffers of this chain, and the second one holds no value.
-            unsafe { copy(at[i], target, chain.bytes) };
+            unsafe { run.driver.copy(&mut run.commands, at[i], target, chain.bytes)? };
             at[i] = target;
         }
+        Ok(())
     }
-}
-
-/// Copies a value.
-///
-/// # Safety
-/// The first address is valid for reads of `bytes` bytes, and the second one for writes; they do not
-/// overlap.
-unsafe fn copy(from: u64, to: u64, bytes: usize) {
-    // SAFETY: as the caller's.
-    unsafe { (to as *mut u8).copy_from_nonoverlapping(from as *const u8, bytes) };
 }

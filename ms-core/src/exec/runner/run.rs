@@ -2,40 +2,37 @@
 
 use super::repeat::Repeated;
 use super::stack::Stacks;
-use super::{Host, MatrixProduct};
-use crate::error::{Error, Result, in_op};
-use crate::exec::KernelCode;
-use crate::lower::{Place, value_bytes};
-use crate::ops::host::check_positions;
-use crate::tensor::{Array, Attrs, DType, Layout, Op, Shape, Storage, Type};
+use crate::error::Result;
+use crate::exec::{Check, Driver, LibraryCall, MatrixProduct, MemoryView};
+use crate::lower::Place;
+use crate::ops::definition;
+use crate::tensor::{Array, DType, Layout, Storage, Type};
 use smallvec::SmallVec;
 use std::ops::Range;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// A plan with everything prepared that does not depend on addresses.
+/// A plan with everything prepared that does not depend on addresses, with kernels of the type `K`.
 ///
 /// The blocks of all calls, of kernels and of routines, are in one template of words. A routine is
 /// never active twice in a run, so that each has one range of words and one of the arena. Addresses
 /// in the arena and of constants are written into a copy of the template once per arena, those of
 /// inputs and outputs once per call of a routine.
-pub(super) struct Program {
-    pub host: Arc<dyn Host>,
+pub(super) struct Program<K> {
     pub constants: Vec<Array>,
     pub arena_bytes: usize,
     pub template: Vec<u64>,
     /// Words with addresses in the arena: word, and offset in the arena.
     pub arena_words: Vec<(u32, usize)>,
     /// The last one is the main routine.
-    pub routines: Vec<Routine>,
+    pub routines: Vec<Routine<K>>,
     /// The block of the main routine.
     pub main_block: usize,
 }
 
 /// A routine. The block of a call has the addresses of its inputs, then of its outputs.
-pub(super) struct Routine {
+pub(super) struct Routine<K> {
     pub patches: Vec<Patch>,
-    pub steps: Vec<Step>,
+    pub steps: Vec<Step<K>>,
     /// The number of inputs.
     pub inputs: usize,
     /// Sizes in bytes of inputs and outputs.
@@ -55,20 +52,19 @@ pub(super) struct Patch {
     pub offset: usize,
 }
 
-pub(super) enum Step {
+pub(super) enum Step<K> {
     /// A call of a kernel with a block of the template.
-    Kernel { code: Arc<dyn KernelCode>, words: Range<usize> },
+    Kernel { code: K, words: Range<usize> },
     /// A kernel that only copies operands to results, and is skipped if all results share their
     /// operands' memory: pairs of words with the addresses.
-    Copy { code: Arc<dyn KernelCode>, words: Range<usize>, pairs: SmallVec<[[usize; 2]; 1]> },
+    Copy { code: K, words: Range<usize>, pairs: SmallVec<[[usize; 2]; 1]> },
     /// A product, with the words of its three addresses.
-    Product { product: Box<MatrixProduct>, words: Range<usize> },
-    /// A library call on arrays.
-    Library { op: Op, attrs: Attrs, inputs: Vec<PlacedView>, outputs: Vec<PlacedView>, node: Option<u32> },
-    /// A copy of elements that are checked, with the words of its two addresses.
-    Checked { of: Box<Checked>, words: Range<usize> },
-    /// Positions that have to exist.
-    Check { of: Box<Positions>, positions: PlacedView },
+    Product { product: Arc<MatrixProduct>, words: Range<usize> },
+    /// A library call.
+    Library { call: Arc<LibraryCall>, inputs: Vec<PlacedView>, outputs: Vec<PlacedView> },
+    /// A check of elements, which are then copied if there is a result, with the words of two addresses and a size in
+    /// bytes.
+    Check { check: Arc<Check>, of: PlacedView, copy: Option<(Range<usize>, usize)> },
     /// A call of a routine.
     Call { routine: usize, block: usize },
     /// A branch: a call of one of two routines.
@@ -77,22 +73,17 @@ pub(super) enum Step {
     Loop(Box<Repeated>),
 }
 
-/// An op of [`Lowering::Check`](crate::ops::Lowering::Check) with row-major operand and result.
-pub(super) struct Checked {
-    pub op: Op,
-    pub check: fn(&Attrs, DType, &[u8]) -> Result<()>,
-    pub attrs: Attrs,
-    pub ty: Type,
-    pub node: Option<u32>,
-}
-
-/// Positions along an axis of an operand that an op gathers.
-pub(super) struct Positions {
-    pub op: Op,
-    pub of: Type,
-    pub shape: Shape,
-    pub axis: usize,
-    pub node: Option<u32>,
+impl<K> Step<K> {
+    /// Returns whether a queued driver may submit what was issued, without what follows, if it may in the marked
+    /// routines: to read a condition, to act on the host, or because a loop is long.
+    fn submits(&self, submitting: &[bool]) -> bool {
+        match self {
+            Self::Kernel { .. } | Self::Copy { .. } | Self::Product { .. } | Self::Check { .. } => false,
+            Self::Library { call, .. } => definition(call.op).effects.act_on_host(),
+            Self::Call { routine, .. } => submitting[*routine],
+            Self::Branch { .. } | Self::Loop(_) => true,
+        }
+    }
 }
 
 /// A view whose layout is relative to the start of its place's memory, or of the whole arena.
@@ -102,7 +93,18 @@ pub(super) struct PlacedView {
     pub layout: Layout,
 }
 
-impl Program {
+impl<K> Program<K> {
+    /// The number of steps of the main routine up to the last one at which a queued driver submits what was issued.
+    pub fn submitting_steps(&self) -> u32 {
+        // Callees come before their callers.
+        let mut submitting = vec![false; self.routines.len()];
+        for at in 0..self.routines.len() {
+            submitting[at] = self.routines[at].steps.iter().any(|it| it.submits(&submitting));
+        }
+        let main = self.routines.last().map_or(&[][..], |it| &it.steps);
+        main.iter().rposition(|it| it.submits(&submitting)).map_or(0, |it| it as u32 + 1)
+    }
+
     /// Relocates a copy of the template to an arena.
     pub fn place(&self, words: &mut [u64], arena: &Storage) {
         for &(word, at) in &self.arena_words {
@@ -111,35 +113,27 @@ impl Program {
     }
 }
 
-/// The error of an op, with the op, its operands and the line.
-#[cold]
-fn refused<'a>(error: Error, op: Op, operands: impl Iterator<Item = &'a Type>, node: Option<u32>) -> Error {
-    let error = error.with_op(op.name()).with_operands(operands.map(|it| it.to_string()));
-    match node {
-        Some(node) => error.of_node(node),
-        None => error,
-    }
-}
-
 /// The state of one run.
 ///
 /// Safety of the unsafe blocks below: the loader checked that every step is in bounds of its
 /// buffers, and that blocks fit the routines that they are passed to. Buffers are constants, ranges
-/// of the arena, which this run owns, and inputs and outputs of a call, whose addresses are the
-/// caller's contract. In a well-formed plan the buffers of a step overlap only if its contract
+/// of the arena, which this run owns until everything is submitted, and inputs and outputs of a call, whose addresses
+/// are the caller's contract. In a well-formed plan the buffers of a step overlap only if its contract
 /// allows it.
-pub(super) struct Run<'a> {
-    pub program: &'a Program,
+pub(super) struct Run<'a, D: Driver> {
+    pub program: &'a Program<D::Kernel>,
+    pub driver: &'a D,
+    pub commands: D::Commands,
     pub words: &'a mut [u64],
-    pub arena: Option<&'a Arc<Storage>>,
+    pub arena: Option<&'a Storage>,
     pub stacks: &'a mut Stacks,
 }
 
-impl Run<'_> {
-    /// Runs the main routine.
+impl<D: Driver> Run<'_, D> {
+    /// Issues the main routine.
     ///
     /// # Safety
-    /// The addresses are those of its inputs, which are valid for reads during the call, and of its
+    /// The addresses are those of its inputs, which are valid for reads when the steps run, and of its
     /// outputs, which nobody else accesses meanwhile.
     pub unsafe fn main(&mut self, places: impl Iterator<Item = u64>) -> Result<()> {
         let block = self.program.main_block;
@@ -164,8 +158,13 @@ impl Run<'_> {
         let mark = self.stacks.mark();
         // SAFETY: as the caller's.
         unsafe { self.steps(routine, block)? };
-        self.stacks.close_from(mark);
+        self.close_stacks(mark);
         Ok(())
+    }
+
+    /// Closes the stacks that were opened since a mark.
+    pub fn close_stacks(&mut self, mark: usize) {
+        self.stacks.close_from(mark).for_each(|it| self.driver.free(&mut self.commands, it));
     }
 
     /// Copies addresses from a block to the words of the routine's steps.
@@ -180,58 +179,49 @@ impl Run<'_> {
     ///
     /// # Safety
     /// As for [`Run::call`].
-    pub unsafe fn steps(&mut self, routine: &Routine, block: usize) -> Result<()> {
+    pub unsafe fn steps(&mut self, routine: &Routine<D::Kernel>, block: usize) -> Result<()> {
+        let driver = self.driver;
         for step in &routine.steps {
             match step {
                 // SAFETY: the loader checked the block, see [`Run`].
-                Step::Kernel { code, words } => unsafe { code.call(&self.words[words.clone()]) },
+                Step::Kernel { code, words } => unsafe {
+                    driver.launch(&mut self.commands, code, &self.words[words.clone()])?;
+                },
                 Step::Copy { code, words, pairs } => {
                     if pairs.iter().any(|&[from, to]| self.words[from] != self.words[to]) {
                         // SAFETY: as above.
-                        unsafe { code.call(&self.words[words.clone()]) }
+                        unsafe { driver.launch(&mut self.commands, code, &self.words[words.clone()])? };
                     }
                 }
                 Step::Product { product, words } => {
                     let at = &self.words[words.clone()];
-                    let (a, b, out) = (at[0] as *const u8, at[1] as *const u8, at[2] as *mut u8);
                     // SAFETY: as above.
-                    unsafe { self.program.host.product(product, a, b, out)? }
+                    unsafe { driver.product(&mut self.commands, product, [at[0], at[1]], at[2])? }
                 }
-                Step::Library { op, attrs, inputs, outputs, node } => {
-                    // SAFETY: as above.
-                    let array = |view: &PlacedView| unsafe { self.array(view, routine, block) };
-                    let from: SmallVec<[Array; 4]> = inputs.iter().map(array).collect();
-                    let from: SmallVec<[&Array; 4]> = from.iter().collect();
-                    let to: SmallVec<[Array; 1]> = outputs.iter().map(array).collect();
+                Step::Library { call, inputs, outputs } => {
+                    let view = |it: &PlacedView| self.view(it, routine, block);
+                    let from: SmallVec<[MemoryView; 4]> = inputs.iter().map(view).collect();
+                    let to: SmallVec<[MemoryView; 1]> = outputs.iter().map(view).collect();
                     // SAFETY: as above; operands and results of a lowered step fit its op.
-                    in_op(|| unsafe { self.program.host.library(*op, attrs, &from, &to) }).map_err(|it| {
-                        let types: SmallVec<[Type; 4]> = from.iter().map(|it| it.ty()).collect();
-                        refused(it, *op, types.iter(), *node)
-                    })?;
+                    unsafe { driver.library(&mut self.commands, call, &from, &to)? }
                 }
-                Step::Checked { of, words } => {
-                    let at = &self.words[words.clone()];
-                    let bytes = value_bytes(&of.ty).expect("views have constant shapes");
-                    // SAFETY: as above; the operand and the result do not overlap.
-                    let given = unsafe { std::slice::from_raw_parts(at[0] as *const u8, bytes) };
-                    (of.check)(&of.attrs, of.ty.dtype, given)
-                        .map_err(|it| refused(it, of.op, std::iter::once(&of.ty), of.node))?;
+                Step::Check { check, of, copy } => {
+                    let of = self.view(of, routine, block);
                     // SAFETY: as above.
-                    unsafe { given.as_ptr().copy_to_nonoverlapping(at[1] as *mut u8, bytes) };
-                }
-                Step::Check { of, positions } => {
-                    // SAFETY: as above.
-                    let positions = unsafe { self.array(positions, routine, block) };
-                    check_positions(&positions, of.axis, &of.shape)
-                        .map_err(|it| refused(it, of.op, [&of.of, &positions.ty()].into_iter(), of.node))?;
+                    unsafe { driver.check(&mut self.commands, check, &of)? };
+                    if let Some((words, bytes)) = copy {
+                        let at = &self.words[words.clone()];
+                        // SAFETY: as above; the operand and the result do not overlap.
+                        unsafe { driver.copy(&mut self.commands, at[0], at[1], *bytes)? };
+                    }
                 }
                 // SAFETY: the loader checked that the block fits the routine, see [`Run`].
                 Step::Call { routine, block } => unsafe { self.call(*routine, *block)? },
                 Step::Branch { condition, routines: [yes, no], block } => {
                     // SAFETY: as above; kernels write bools as 0 and 1.
                     unsafe {
-                        let taken = if *(self.words[*condition] as *const u8) != 0 { *yes } else { *no };
-                        self.call(taken, *block)?;
+                        let taken = driver.condition(&mut self.commands, self.words[*condition])?;
+                        self.call(if taken { *yes } else { *no }, *block)?;
                     }
                 }
                 // SAFETY: as above.
@@ -241,39 +231,32 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The array of a view in this call.
-    ///
-    /// # Safety
-    /// The block is that of the running call of the routine, and the array is dropped before it ends.
-    unsafe fn array(&self, view: &PlacedView, routine: &Routine, block: usize) -> Array {
-        // SAFETY: the addresses in the block are valid for that many bytes.
-        let at = |arg: usize| unsafe {
-            let first = NonNull::new(self.words[block + arg] as *mut u8).expect("a block holds addresses");
-            Arc::new(Storage::borrowed(first, routine.bytes[arg]))
-        };
-        let storage = match view.place {
-            Place::Input(i) => at(i as usize),
-            Place::Output(i) => at(routine.inputs + i as usize),
-            Place::Constant(i) => self.program.constants[i as usize].storage().clone(),
-            Place::Arena(_) => self.arena.expect("a plan with arena buffers has an arena").clone(),
+    /// A view in this call, whose block is that of the running call of the routine.
+    fn view(&self, view: &PlacedView, routine: &Routine<D::Kernel>, block: usize) -> MemoryView {
+        let argument = |at: usize| (self.words[block + at], routine.bytes[at]);
+        let whole = |it: &Storage| (it.device_ptr() as u64, it.len());
+        let (address, bytes) = match view.place {
+            Place::Input(i) => argument(i as usize),
+            Place::Output(i) => argument(routine.inputs + i as usize),
+            Place::Constant(i) => whole(self.program.constants[i as usize].storage()),
+            Place::Arena(_) => whole(self.arena.expect("a plan with arena buffers has an arena")),
             Place::Position => unreachable!("a view of positions is refused when the plan is loaded"),
         };
-        // SAFETY: steps write what later ones read, and no other array overlaps one that is written.
-        unsafe { Array::new(storage, view.layout.clone(), view.dtype) }
+        MemoryView { address, bytes, dtype: view.dtype, layout: view.layout.clone() }
     }
 
     /// The rows of a stack as an array.
-    pub fn gather(&self, number: u64, row: &Type) -> Result<Array> {
+    pub fn gather(&mut self, number: u64, row: &Type) -> Result<Array> {
         let shape = row.shape().expect("rows have a constant shape");
         let row_bytes = shape.iter().product::<usize>() * row.dtype.size();
         let rows = self.stacks.rows(number, row_bytes)?;
         let shape: SmallVec<[usize; 4]> = std::iter::once(rows).chain(shape).collect();
         // SAFETY: all rows are written here.
-        let out = unsafe { Array::uninit(&shape, row.dtype)? };
+        let out = unsafe { Array::uninit_in(self.driver.space(), &shape, row.dtype)? };
         for i in 0..if row_bytes == 0 { 0 } else { rows } {
-            let to = out.device_ptr().wrapping_add(i * row_bytes);
+            let to = out.device_ptr() as u64 + (i * row_bytes) as u64;
             // SAFETY: the stack has that row, and the new array has room for it.
-            unsafe { to.copy_from_nonoverlapping(self.stacks.row(number, i), row_bytes) };
+            unsafe { self.driver.copy(&mut self.commands, self.stacks.row(number, i), to, row_bytes)? };
         }
         Ok(out)
     }

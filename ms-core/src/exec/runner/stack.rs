@@ -4,7 +4,7 @@
 //! when it ends, so that numbers follow the nesting of calls.
 
 use crate::error::{Code, Error, Result};
-use crate::tensor::Storage;
+use crate::tensor::{MemorySpace, Storage};
 
 /// Approximate size in bytes of the first chunk of a stack; each further one is twice as large.
 const FIRST_CHUNK: usize = 2 << 10;
@@ -22,15 +22,11 @@ struct Stack {
 }
 
 enum Memory {
-    /// Contiguous rows in memory that the stack does not own.
-    Borrowed(*const u8),
+    /// Contiguous rows at an address, in memory that the stack does not own.
+    Borrowed(u64),
     /// Chunks, of which number `k` has `first << k` rows.
     Chunks { first: usize, chunks: Vec<Storage> },
 }
-
-// SAFETY: a stack owns its chunks. Borrowed memory is that of a run's inputs, and a run closes its
-// stacks before it ends.
-unsafe impl Send for Stacks {}
 
 impl Stacks {
     /// The number of open stacks.
@@ -38,9 +34,13 @@ impl Stacks {
         self.open.len()
     }
 
-    /// Closes the stacks that were opened since `mark`.
-    pub fn close_from(&mut self, mark: usize) {
-        self.open.truncate(mark);
+    /// Closes the stacks that were opened since `mark`; their memory.
+    pub fn close_from(&mut self, mark: usize) -> impl Iterator<Item = Storage> {
+        let chunks = |it: Stack| match it.memory {
+            Memory::Chunks { chunks, .. } => chunks,
+            Memory::Borrowed(_) => Vec::new(),
+        };
+        self.open.drain(mark..).flat_map(chunks)
     }
 
     /// Opens an empty stack; returns its number.
@@ -49,11 +49,8 @@ impl Stacks {
         self.add(Stack { row_bytes, rows: 0, memory: Memory::Chunks { first, chunks: Vec::new() } })
     }
 
-    /// Opens a stack of contiguous rows; returns its number.
-    ///
-    /// # Safety
-    /// The rows are valid for reads until the stack is closed.
-    pub unsafe fn borrow(&mut self, first: *const u8, rows: usize, row_bytes: usize) -> u64 {
+    /// Opens a stack of contiguous rows in memory of others; returns its number.
+    pub fn borrow(&mut self, first: u64, rows: usize, row_bytes: usize) -> u64 {
         self.add(Stack { row_bytes, rows, memory: Memory::Borrowed(first) })
     }
 
@@ -76,16 +73,16 @@ impl Stacks {
         self.get(number, row_bytes).map(|it| it.rows)
     }
 
-    /// The memory of a row of an open stack.
-    pub fn row(&self, number: u64, row: usize) -> *mut u8 {
+    /// The address of a row of an open stack.
+    pub fn row(&self, number: u64, row: usize) -> u64 {
         self.open[number as usize].row(row)
     }
 
-    /// Pushes rows on a stack that is not borrowed; returns the memory of the first one.
+    /// Pushes rows on a stack that is not borrowed, whose memory is in `space`; returns the address of the first one.
     ///
     /// # Errors
-    /// [`Code::Memory`] if memory runs out.
-    pub fn push(&mut self, number: u64, rows: usize) -> Result<*mut u8> {
+    /// [`Code::Memory`] if memory runs out; those of the device.
+    pub fn push(&mut self, number: u64, rows: usize, space: MemorySpace) -> Result<u64> {
         let stack = &mut self.open[number as usize];
         let row = stack.rows;
         let missing = || Error::new(Code::Memory, format!("no memory holds {rows} values of a loop"));
@@ -93,7 +90,7 @@ impl Stacks {
         if let Memory::Chunks { first, chunks } = &mut stack.memory {
             while chunk_rows(*first, chunks.len()).ok_or_else(missing)? - *first < stack.rows {
                 let bytes = chunk_rows(*first, chunks.len()).and_then(|it| it.checked_mul(stack.row_bytes));
-                chunks.push(Storage::uninit(bytes.ok_or_else(missing)?)?);
+                chunks.push(Storage::uninit_in(space, bytes.ok_or_else(missing)?)?);
             }
         }
         Ok(stack.row(row))
@@ -106,13 +103,14 @@ fn chunk_rows(first: usize, k: usize) -> Option<usize> {
 }
 
 impl Stack {
-    fn row(&self, row: usize) -> *mut u8 {
+    fn row(&self, row: usize) -> u64 {
         match &self.memory {
-            Memory::Borrowed(first) => first.wrapping_add(row * self.row_bytes).cast_mut(),
+            Memory::Borrowed(first) => first + (row * self.row_bytes) as u64,
             Memory::Chunks { first, chunks } => {
                 let chunk = (row / first + 1).ilog2() as usize;
-                let Some(memory) = chunks.get(chunk) else { return std::ptr::dangling_mut() };
-                memory.device_ptr().wrapping_add((row - ((first << chunk) - first)) * self.row_bytes)
+                // Without a row there is no chunk, and nothing is at its address.
+                let memory = chunks.get(chunk).map_or(0, |it| it.device_ptr() as u64);
+                memory + ((row - ((first << chunk) - first)) * self.row_bytes) as u64
             }
         }
     }
@@ -129,15 +127,15 @@ mod tests {
             let stack = stacks.open(row_bytes);
             for i in 0..3000u64 {
                 // SAFETY: a row has room for eight bytes, and nobody else uses it.
-                unsafe { stacks.push(stack, 1).expect("there is memory").cast::<u64>().write_unaligned(i) };
+                unsafe { (stacks.push(stack, 1, MemorySpace::Host).expect("memory") as *mut u64).write_unaligned(i) };
             }
             assert_eq!(stacks.rows(stack, row_bytes).expect("it is open"), 3000);
             for i in 0..3000u64 {
                 // SAFETY: as above, and the row was written.
-                assert_eq!(unsafe { stacks.row(stack, i as usize).cast::<u64>().read_unaligned() }, i);
+                assert_eq!(unsafe { (stacks.row(stack, i as usize) as *const u64).read_unaligned() }, i);
             }
             assert!(stacks.rows(stack, row_bytes + 1).is_err());
-            stacks.close_from(0);
+            assert!(stacks.close_from(0).count() > 1);
             assert!(stacks.rows(stack, row_bytes).is_err());
         }
     }

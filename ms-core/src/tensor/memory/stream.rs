@@ -61,7 +61,8 @@ pub trait Streams: Send + Sync {
     /// Sets where the work that is put on a stream from here on comes from.
     fn set_origin(&self, stream: Stream, origin: Option<Arc<dyn Origin>>);
 
-    /// The end of the work that was put on a stream until now.
+    /// The end of the work that was put on a stream until now. Work that only frees memory, which has no result, does
+    /// not count.
     fn fence(&self, stream: Stream) -> Fence;
 
     /// Later work of a stream begins when the work up to a fence has ended, even if it fails.

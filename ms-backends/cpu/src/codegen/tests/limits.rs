@@ -112,7 +112,7 @@ fn the_interpreter_has_no_code() {
 #[test]
 fn code_runs_behind_other_code() {
     use crate::code::{CodeMemory, Compiled};
-    use ms_core::exec::KernelCode;
+    use crate::kernel::KernelCode;
     let constant = |value: f64| {
         let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
         let out = builder.param(DType::F32, Role::Output, StrideClass::Unit);

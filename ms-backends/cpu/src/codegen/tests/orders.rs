@@ -4,7 +4,7 @@
 use super::super::compile;
 use super::harness::{mapped, targets};
 use crate::interp;
-use ms_core::exec::KernelCode;
+use crate::kernel::KernelCode;
 use ms_core::ir::{Kernel, KernelBuilder, LaneAxis, Reducer, ReductionOrder, Role, Scope, StrideClass};
 use ms_core::tensor::{Array, DType, Element, Scalar};
 

@@ -3,7 +3,7 @@
 use super::super::compile;
 use super::harness::{mapped, targets};
 use super::limits::chain;
-use ms_core::exec::KernelCode;
+use crate::kernel::KernelCode;
 use ms_core::ir::{
     BinaryOp, Kernel, KernelBuilder, LaneAxis, Reducer, ReductionOrder, Role, Scope, StrideClass, UnaryOp, Val,
 };

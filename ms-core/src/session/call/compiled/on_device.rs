@@ -26,9 +26,8 @@ impl Compiled {
         let outputs = self.submit(device, |work| {
             work.reads(&*inputs)?;
             dense(work, device, &mut inputs)?;
-            let outputs = executable.run(&inputs.iter().collect::<SmallVec<[&Array; 8]>>())?;
-            work.submitted(&*inputs, &outputs, &[])?;
-            Ok(outputs)
+            let outputs = executable.run(&inputs.iter().collect::<SmallVec<[&Array; 8]>>());
+            submitted(work, &inputs, outputs, &[])
         });
         Ok(tensors(outputs.map_err(|error| self.located(error))?))
     }
@@ -46,11 +45,22 @@ impl Compiled {
             dense(work, device, inputs)?;
             // The others are shared, and not written.
             work.writes(inputs.iter_mut().filter_map(|it| it.is_sole().then_some(&*it)));
-            let outputs = executable.run_donated(inputs, state)?;
-            work.submitted(&*inputs, &outputs, inputs)?;
-            Ok(outputs)
+            let outputs = executable.run_donated(inputs, state);
+            submitted(work, inputs, outputs, inputs)
         })
     }
+}
+
+/// Records what a run reads and writes; one that failed may have been submitted in part.
+fn submitted(
+    work: &Submission,
+    inputs: &[Array],
+    outputs: Result<SmallVec<[Array; 1]>>,
+    over: &[Array],
+) -> Result<SmallVec<[Array; 1]>> {
+    let recorded = work.submitted(inputs, outputs.iter().flatten(), over);
+    let outputs = outputs?;
+    recorded.map(|()| outputs)
 }
 
 /// A call that submitted a run to a device.

@@ -1,0 +1,100 @@
+//! [`CpuDriver`]: steps of plans are calls.
+
+use crate::isa::Isa;
+use crate::kernel::KernelCode;
+use crate::{library, product};
+use ms_core::error::Result;
+use ms_core::exec::{Check, Driver, LibraryCall, MatrixProduct, MemoryView};
+use ms_core::tensor::{Array, MemorySpace};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Runs the steps of plans on the processor, when they are issued, on memory of the host.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuDriver {
+    pub(crate) isa: Isa,
+}
+
+// SAFETY: generated code, the interpreter, products and the library write all elements of results, which their tests
+// compare with the reference.
+unsafe impl Driver for CpuDriver {
+    type Kernel = Arc<dyn KernelCode>;
+    type Commands = ();
+    const QUEUED: bool = false;
+
+    #[inline]
+    fn space(&self) -> MemorySpace {
+        MemorySpace::Host
+    }
+
+    fn specialized(&self, kernel: &Self::Kernel, extents: &[u64]) -> Self::Kernel {
+        kernel.at(extents).unwrap_or_else(|| kernel.clone())
+    }
+
+    #[inline]
+    unsafe fn launch(&self, (): &mut (), kernel: &Self::Kernel, block: &[u64]) -> Result<()> {
+        // SAFETY: the caller's contract is the same.
+        unsafe { kernel.call(block) };
+        Ok(())
+    }
+
+    #[inline]
+    unsafe fn product(&self, (): &mut (), product: &Arc<MatrixProduct>, [a, b]: [u64; 2], result: u64) -> Result<()> {
+        // SAFETY: the caller's contract is the same.
+        unsafe { product::run(self.isa, product, a as *const u8, b as *const u8, result as *mut u8) }
+    }
+
+    unsafe fn library(
+        &self,
+        (): &mut (),
+        call: &Arc<LibraryCall>,
+        operands: &[MemoryView],
+        results: &[MemoryView],
+    ) -> Result<()> {
+        // SAFETY: the memory is live during the call, operands are written, and the library retains no arrays.
+        let borrowed = |it: &MemoryView| unsafe { it.borrowed() };
+        let from: SmallVec<[Array; 4]> = operands.iter().map(borrowed).collect();
+        let from: SmallVec<[&Array; 4]> = from.iter().collect();
+        let to: SmallVec<[Array; 1]> = results.iter().map(borrowed).collect();
+        // SAFETY: the caller's contract is the same.
+        call.explained(operands, || unsafe { library::run(self.isa, call.op, &call.attrs, &from, &to) })
+    }
+
+    unsafe fn check(&self, (): &mut (), check: &Arc<Check>, operand: &MemoryView) -> Result<()> {
+        // SAFETY: as the caller's.
+        unsafe { check.run(operand) }
+    }
+
+    #[inline]
+    unsafe fn copy(&self, (): &mut (), from: u64, to: u64, bytes: usize) -> Result<()> {
+        // SAFETY: as the caller's.
+        unsafe { (to as *mut u8).copy_from_nonoverlapping(from as *const u8, bytes) };
+        Ok(())
+    }
+
+    #[inline]
+    unsafe fn set_number(&self, (): &mut (), to: u64, number: u64) -> Result<()> {
+        // SAFETY: as the caller's.
+        unsafe { (to as *mut u64).write_unaligned(number) };
+        Ok(())
+    }
+
+    #[inline]
+    unsafe fn condition(&self, (): &mut (), at: u64) -> Result<bool> {
+        // SAFETY: as the caller's.
+        Ok(unsafe { *(at as *const u8) } != 0)
+    }
+
+    unsafe fn numbers(&self, (): &mut (), at: &[u64], to: &mut [u64]) -> Result<()> {
+        for (&at, to) in at.iter().zip(to) {
+            // SAFETY: as the caller's.
+            *to = unsafe { (at as *const u64).read_unaligned() };
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn submit(&self, (): &mut ()) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,26 @@
+//! [`KernelCode`]: kernels that the processor runs.
+
+use std::sync::Arc;
+
+/// A kernel that is compiled for the processor, or interpreted.
+///
+/// # Safety
+/// A call writes every element that the kernel stores, with a valid value of the dtype, and accesses
+/// only the memory in the contract of [`KernelCode::call`].
+pub unsafe trait KernelCode: Send + Sync {
+    /// Runs the kernel with the block of a call (see [`Kernel`](ms_core::ir::Kernel)).
+    ///
+    /// # Safety
+    /// The block has the kernel's number of words, and extents that the kernel
+    /// [takes](ms_core::ir::Kernel::takes). All elements that its extents and strides address are in memory that
+    /// is live during the call. During the call, nobody else writes the elements that the kernel
+    /// reads, or accesses those that it writes. The kernel itself may read an element that it writes
+    /// only at the same loop indices.
+    unsafe fn call(&self, block: &[u64]);
+
+    /// Specialised code for calls with these extents, if there is any.
+    fn at(&self, extents: &[u64]) -> Option<Arc<dyn KernelCode>> {
+        let _ = extents;
+        None
+    }
+}

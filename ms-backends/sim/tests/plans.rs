@@ -1,0 +1,228 @@
+//! Plans run on a simulated device step by step: on its memory, with failures at every call.
+
+use ms_core::error::Code;
+use ms_core::exec::{Artifact, Backend, CompileOptions, Executable};
+use ms_core::ops::parse_graph;
+use ms_core::tensor::{Array, MemorySpace};
+use ms_cpu::CpuBackend;
+use ms_sim::{SimBackend, Simulation};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A loop that keeps values on stacks in a routine, a branch that passes them on, a loop over them, products, library
+/// ops, a check, and last an update of an input.
+const GRAPH: &str = "
+    graph @more(%i: i64[], %x: f32[64], %n: i64[]) -> (bool[]) { %c = less %i, %n : bool[] return %c }
+    graph @step(%i: i64[], %x: f32[64], %n: i64[]) -> (i64[], f32[64], f32[64]) {
+      %one = constant {value = i64[](1)} : i64[]
+      %j = add %i, %one : i64[]
+      %k = constant {value = f32[](0.5)} : f32[]
+      %y = mul %x, %k : f32[64]
+      %z = cumsum %y {axis = 0, exclusive = false, reverse = false} : f32[64]
+      return %j, %z, %x
+    }
+    graph @forward(%n: i64[], %x: f32[64]) -> (f32[64], i64[], f32[?, 64]) {
+      %z = constant {value = i64[](0)} : i64[]
+      %i, %y, %count, %xs = while @more @step %z, %x, %n {carries = 2} : i64[], f32[64], i64[], f32[?, 64]
+      return %y, %count, %xs
+    }
+    graph @yes(%c: i64[], %xs: f32[?, 64]) -> (i64[], f32[?, 64]) { return %c, %xs }
+    graph @no(%c: i64[], %xs: f32[?, 64]) -> (i64[], f32[?, 64]) {
+      %z = constant {value = i64[](0)} : i64[]
+      return %z, %xs
+    }
+    graph @back(%s: f32[64], %x: f32[64]) -> (f32[64]) { %t = add %s, %x : f32[64] return %t }
+    graph @square(%a: f32[64]) -> (f32[64]) {
+      %m = reshape %a {shape = [8, 8]} : f32[8, 8]
+      %p = matmul %m, %m : f32[8, 8]
+      %q = reshape %p {shape = [64]} : f32[64]
+      return %q
+    }
+    graph @main(%c: bool[], %n: i64[], %x: f32[64], %at: i64[64], %slot: f32[64]) -> (f32[64], f32[64]) {
+      %a, %count, %xs = call @forward %n, %x : f32[64], i64[], f32[?, 64]
+      %b, %m, %ys = call @forward %n, %a : f32[64], i64[], f32[?, 64]
+      %taken, %zs = if @yes @no %c, %count, %xs : i64[], f32[?, 64]
+      %g = scan @back %taken, %b, %zs {length = -1, carries = 1, sequences = 1, reverse = true} : f32[64]
+      %p = call @square %g : f32[64]
+      %q = gather %p, %at {axis = 0} : f32[64]
+      %new = add %slot, %q : f32[64]
+      return %q, %new
+    }";
+
+/// Whether inputs are state: the last one is.
+const STATE: [bool; 5] = [false, false, false, false, true];
+
+fn inputs(taken: bool, count: i64, at: i64) -> Vec<Array> {
+    let floats = |by: f32| Array::from_slice(&[64], &(0..64).map(|it| (it % 7) as f32 * by).collect::<Vec<_>>());
+    let positions: Vec<i64> = (0..64).map(|it| if it == 40 { at } else { 63 - it }).collect();
+    vec![
+        Array::from_slice(&[], &[taken]),
+        Array::from_slice(&[], &[count]),
+        floats(0.01),
+        Array::from_slice(&[64], &positions),
+        floats(1.0),
+    ]
+}
+
+fn compiled(backend: &dyn Backend) -> (Arc<dyn Executable>, Artifact) {
+    let graph = parse_graph(GRAPH).expect("the graph is well formed");
+    let options = CompileOptions::default();
+    let artifact = backend.compile(&graph, &options).expect("the graph compiles");
+    // SAFETY: the artifact was compiled from a graph.
+    let executable = unsafe { backend.load(&artifact, &options) };
+    (executable.expect("it is loaded"), artifact)
+}
+
+/// The inputs on the device, written.
+fn moved(inputs: &[Array], space: MemorySpace) -> Vec<Array> {
+    let moved = inputs.iter().map(|it| it.to_space(space).expect("there is memory")).collect();
+    ms_core::synchronize().expect("nothing fails");
+    moved
+}
+
+fn bytes(array: &Array) -> Vec<u8> {
+    array.on_host().expect("the elements are readable").to_bytes()
+}
+
+fn values(arrays: &[Array]) -> Vec<Vec<u8>> {
+    arrays.iter().map(bytes).collect()
+}
+
+fn run(executable: &dyn Executable, inputs: &[Array]) -> Vec<Array> {
+    executable.run(&inputs.iter().collect::<Vec<_>>()).expect("the inputs fit").into_vec()
+}
+
+/// A test holds its device: work of others would be counted.
+fn alone() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn device(id: u16) -> (SimBackend, &'static Simulation) {
+    (SimBackend::new(id).expect("it exists"), SimBackend::simulation(id).expect("it exists"))
+}
+
+/// Results are those of the CPU. While a plan runs, the device holds its intermediate values, and afterwards as much
+/// as before.
+#[test]
+fn plans_run_in_the_memory_of_the_device() {
+    let _alone = alone();
+    let (backend, simulation) = device(0);
+    let (on_cpu, _) = compiled(&CpuBackend::new());
+    let before_loading = simulation.counts();
+    let (executable, artifact) = compiled(&backend);
+    let loaded = simulation.counts();
+    assert!(loaded.live_bytes > before_loading.live_bytes, "constants are there");
+    assert!(artifact.interface.plan.arena_bytes > 0);
+    for (taken, count) in [(true, 4), (false, 4), (true, 0), (true, 100), (true, 3000)] {
+        let inputs = inputs(taken, count, 5);
+        let want = values(&run(&*on_cpu, &inputs));
+        let there = moved(&inputs, backend.memory());
+        let before = simulation.counts();
+        simulation.reset_peak();
+        let outputs = run(&*executable, &there);
+        let after = simulation.counts();
+        assert_eq!(after.live_bytes - before.live_bytes, 2 * 256, "{count} iterations: the results");
+        let most = (after.peak_bytes - after.live_bytes) as usize;
+        let stacks = 2 * 256 * count as usize;
+        assert!(most >= artifact.interface.plan.arena_bytes + stacks, "{count} iterations: at most {most} bytes");
+        // Conditions of two loops, of the branch, and the numbers of the scan.
+        assert_eq!(after.waits - before.waits, 2 * (count as u64 + 1) + 2, "{count} iterations");
+        assert!(values(&outputs) == want, "{count} iterations, {taken}");
+        drop(outputs);
+        assert_eq!(simulation.counts().live_blocks, before.live_blocks);
+    }
+    drop(executable);
+    assert_eq!(simulation.counts().live_blocks, before_loading.live_blocks);
+}
+
+/// Whichever call fails, the run fails, state is as before, and no memory is lost. A run that succeeds updates the
+/// state where it is.
+#[test]
+fn every_call_may_fail() {
+    let _alone = alone();
+    let (backend, simulation) = device(1);
+    let (executable, artifact) = compiled(&backend);
+    let mut there = moved(&inputs(true, 2, 5), backend.memory());
+    let want = values(&run(&*executable, &there));
+    let kept = bytes(&there[4]);
+    let before = simulation.counts();
+    let mut failed = 0;
+    for nth in 1.. {
+        simulation.fail_call(nth);
+        let result = executable.run_donated(&mut there, &STATE);
+        simulation.fail_call(0);
+        ms_core::synchronize().expect("what was submitted does not fail");
+        match result {
+            Ok(outputs) => {
+                assert!(outputs.iter().any(|it| it.device_ptr() == there[4].device_ptr()), "in place");
+                assert!(values(&outputs) == want);
+                break;
+            }
+            Err(error) => assert_eq!(error.code(), Code::Backend, "call {nth}"),
+        }
+        failed += 1;
+        assert!(bytes(&there[4]) == kept, "call {nth}");
+        assert_eq!(simulation.counts().live_blocks, before.live_blocks, "call {nth}");
+    }
+    assert!(failed > artifact.interface.plan.steps as u64, "{failed} calls");
+}
+
+/// Whichever part of a run fails when it is its turn, state is as before; an op that refuses its operands does so when
+/// it is waited for.
+#[test]
+fn every_part_may_fail_later() {
+    let _alone = alone();
+    let (backend, simulation) = device(2);
+    let (executable, _) = compiled(&backend);
+    let mut there = moved(&inputs(true, 2, 5), backend.memory());
+    let kept = bytes(&there[4]);
+    let before = simulation.counts();
+    let mut failed = 0;
+    for nth in 1.. {
+        simulation.fail_step(nth);
+        let result = executable.run_donated(&mut there, &STATE);
+        let result = result.and_then(|outputs| ms_core::synchronize().map(|()| outputs));
+        simulation.fail_step(0);
+        match result {
+            Ok(_) => break,
+            Err(error) => assert_eq!(error.code(), Code::Backend, "step {nth}"),
+        }
+        failed += 1;
+        assert!(bytes(&there[4]) == kept, "step {nth}");
+        assert_eq!(simulation.counts().live_blocks, before.live_blocks, "step {nth}");
+    }
+    assert!(failed > 10, "{failed} steps");
+
+    let mut there = moved(&inputs(true, 2, 64), backend.memory());
+    let outputs = executable.run_donated(&mut there, &STATE).expect("it refuses later");
+    let error = ms_core::synchronize().expect_err("a position that does not exist");
+    assert_eq!(error.code(), Code::OutOfRange);
+    let said = error.to_string();
+    assert!(said.contains("`gather`") && said.contains("f32[64]"), "{said}");
+    assert!(bytes(&there[4]) == kept);
+    drop(outputs);
+}
+
+/// Runs that are in flight at once have an arena each.
+#[test]
+fn threads_run_one_plan_at_once() {
+    let _alone = alone();
+    let (backend, _) = device(3);
+    let (on_cpu, _) = compiled(&CpuBackend::new());
+    let (executable, _) = compiled(&backend);
+    let inputs = [3, 5].map(|count| inputs(true, count, 5));
+    let want = inputs.each_ref().map(|it| values(&run(&*on_cpu, it)));
+    let there = inputs.each_ref().map(|it| moved(it, backend.memory()));
+    for seed in 0..50 {
+        SimBackend::set_schedule(3, seed).expect("it exists");
+        std::thread::scope(|scope| {
+            for (inputs, want) in there.iter().zip(&want) {
+                let executable = &*executable;
+                scope.spawn(move || {
+                    let outputs: Vec<Vec<Array>> = (0..3).map(|_| run(executable, inputs)).collect();
+                    assert!(outputs.iter().all(|it| values(it) == *want), "schedule {seed}");
+                });
+            }
+        });
+    }
+}
