@@ -6,7 +6,7 @@ use crate::interp::Interpreted;
 use crate::isa::Isa;
 use crate::kernel::KernelCode;
 use crate::parallel::Parallel;
-use crate::step::{LibraryStep, ProductStep};
+use crate::step::{CheckStep, LibraryStep, ProductStep};
 use crate::target::TARGET;
 use crate::{artifact, codegen, threads};
 use ms_core::environment::Variable;
@@ -336,6 +336,7 @@ unsafe impl Backend for CpuBackend {
             Step::Kernel(kernel) => self.checked(kernel)?.code,
             &Step::Product { precision, .. } => Arc::new(ProductStep { isa: self.isa, precision }),
             Step::Library { op, attrs, .. } => Arc::new(LibraryStep { isa: self.isa, op: *op, attrs: attrs.clone() }),
+            &Step::Check { axis } => Arc::new(CheckStep { axis }),
         })
     }
 }

@@ -5,6 +5,7 @@ use crate::{library, product};
 use ms_core::error::{Code, Error, Result};
 use ms_core::exec::{MatrixProduct, StepCode};
 use ms_core::ir::Precision;
+use ms_core::ops::host::check_positions;
 use ms_core::tensor::{Array, Attrs, Op};
 
 /// Matrix products in one precision.
@@ -43,5 +44,20 @@ unsafe impl StepCode for LibraryStep {
     unsafe fn run(&self, _: &[u64], operands: &[&Array], results: &[Array]) -> Result<()> {
         // SAFETY: the caller's contract is the same.
         unsafe { library::run(self.isa, self.op, &self.attrs, operands, results) }
+    }
+}
+
+/// A check of positions.
+pub struct CheckStep {
+    pub axis: usize,
+}
+
+// SAFETY: it has no results and retains no arrays.
+unsafe impl StepCode for CheckStep {
+    unsafe fn run(&self, _: &[u64], operands: &[&Array], _: &[Array]) -> Result<()> {
+        let &[of, positions] = operands else {
+            return Err(Error::new(Code::Argument, "a check has an operand and positions"));
+        };
+        check_positions(positions, self.axis, of.shape())
     }
 }

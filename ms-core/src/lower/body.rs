@@ -4,7 +4,7 @@ use super::flat::{Flat, FlatNode, Kind};
 use super::target::{Cost, Target};
 use crate::ir::{KernelBuilder, LaneAxis, Scope, Val};
 use crate::ops::{Lowering, definition};
-use crate::tensor::{DType, Type};
+use crate::tensor::DType;
 use smallvec::SmallVec;
 
 /// The cost of a node, determined by building its body.
@@ -49,10 +49,7 @@ pub(super) fn apply(flat: &Flat, node: &FlatNode, body: &mut KernelBuilder, valu
             _ => unreachable!("the kind of a node follows from its op"),
         },
         Kind::Generate(op) => match &definition(op).lowering {
-            Lowering::Generate(generate) => {
-                let out = &flat.values[node.outputs[0]];
-                generate(&node.attrs, body, values, &Type::of(out.dtype, &out.shape))
-            }
+            Lowering::Generate(generate) => generate(&node.attrs, body, values, flat.values[node.outputs[0]].dtype),
             _ => unreachable!("the kind of a node follows from its op"),
         },
         Kind::Reduce(_)

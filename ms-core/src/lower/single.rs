@@ -8,7 +8,7 @@ use crate::ir::{
     Kernel, KernelBuilder, LaneAxis, Param, ParamId, Precision, ReductionOrder, Role, Scope, StrideClass, Val,
 };
 use crate::ops::{Lowering, OpDef, ReduceRule, definition};
-use crate::tensor::{Attr, Attrs, DType, Layout, Op, Shape, Type};
+use crate::tensor::{Attr, AttrKind, Attrs, DType, Layout, Op, Type};
 use smallvec::SmallVec;
 
 /// One op as eager execution runs it. Extents, strides and addresses are arguments of a call, so that its code
@@ -34,6 +34,12 @@ pub enum Step<K = Kernel> {
         attrs: Attrs,
         /// The element types of its operands.
         dtypes: SmallVec<[DType; 4]>,
+    },
+    /// Refuses positions, the second operand, that are out of range along an axis of the first one. It has no results;
+    /// the kernel that gathers at them accepts all positions.
+    Check {
+        /// The axis.
+        axis: usize,
     },
 }
 
@@ -63,6 +69,7 @@ impl StepKey {
             Self::Library { op, attrs, dtypes } => {
                 Step::Library { op: *op, attrs: attrs.clone(), dtypes: dtypes.clone() }
             }
+            &Self::Check { axis } => Step::Check { axis },
         }
     }
 }
@@ -72,7 +79,7 @@ impl Step {
     pub fn call_words(&self) -> usize {
         match self {
             Self::Kernel(kernel) => kernel.call_words(),
-            Self::Product { .. } | Self::Library { .. } => 0,
+            Self::Product { .. } | Self::Library { .. } | Self::Check { .. } => 0,
         }
     }
 }
@@ -84,8 +91,8 @@ pub struct KernelKey {
     op: Option<Op>,
     /// The attributes that the body depends on.
     attrs: Attrs,
-    /// The shape, if the body depends on it.
-    shape: Shape,
+    /// By axis of a generated result, whether it has one element, and so no loop.
+    single: SmallVec<[bool; 4]>,
     lanes: LaneAxis,
     par: u8,
     seq: u8,
@@ -168,12 +175,7 @@ pub fn prepare(
             operands.extend_from_slice(inputs);
             operands.push((&result, out.dtype));
             let nest = Nest::elementwise(&shape, &operands);
-            // The body does not depend on the shape.
-            let own = def.info.attrs.iter().zip(attrs.as_slice());
-            let of_body =
-                own.map(|(it, attr)| if it.name == "shape" { Attr::Ints(SmallVec::new()) } else { attr.clone() });
-            let attrs = Attrs::new(of_body);
-            let key = KernelKey::new(Some(def.op()), attrs, &nest, params(Role::Position, &operands));
+            let key = KernelKey::new(Some(def.op()), of_body(def, attrs), &nest, params(Role::Position, &operands));
             Some(Call::new(key, nest, None))
         }
         Lowering::Gather(axis) => Some(prepare_gather(def, inputs[0], inputs[1], axis(attrs))),
@@ -184,8 +186,8 @@ pub fn prepare(
             let walk = Walk { dtype: out.dtype, strides: Layout::contiguous(&shape).strides().into() };
             let fences: SmallVec<[usize; 4]> = (0..axes.len()).collect();
             let nest = Nest::new(&axes, &[walk], &fences, None)?;
-            let mut key = KernelKey::new(Some(def.op()), attrs.clone(), &nest, [(out.dtype, Role::Output)]);
-            key.shape = shape;
+            let mut key = KernelKey::new(Some(def.op()), of_body(def, attrs), &nest, [(out.dtype, Role::Output)]);
+            key.single = shape.iter().map(|&size| size == 1).collect();
             Some(Call::new(key, nest, None))
         }
         Lowering::Map(_)
@@ -283,17 +285,27 @@ fn reduction(
     Some(Call::new(key, nest, None))
 }
 
-/// The position along each axis of `shape`: axes of size one have no loop.
-fn indices(body: &mut KernelBuilder, shape: &[usize]) -> SmallVec<[Val; 4]> {
+/// The attributes that the body of a generated op depends on: those that are sizes are blank.
+fn of_body(def: &OpDef, attrs: &Attrs) -> Attrs {
+    let own = def.info.attrs.iter().zip(attrs.as_slice());
+    Attrs::new(own.map(|(it, attr)| match it.kind {
+        AttrKind::Size => Attr::Int(0),
+        AttrKind::Sizes => Attr::Ints(SmallVec::new()),
+        _ => attr.clone(),
+    }))
+}
+
+/// The position along each axis: those of one element have no loop.
+fn indices(body: &mut KernelBuilder, single: &[bool]) -> SmallVec<[Val; 4]> {
     let mut next = 0;
-    let mut index = |size: &usize| {
-        if *size == 1 {
+    let mut index = |single: &bool| {
+        if *single {
             return body.constant(0i64, DType::I64);
         }
         next += 1;
         body.index(next - 1)
     };
-    shape.iter().map(&mut index).collect()
+    single.iter().map(&mut index).collect()
 }
 
 impl KernelKey {
@@ -308,7 +320,7 @@ impl KernelKey {
         Self {
             op,
             attrs,
-            shape: Shape::new(),
+            single: SmallVec::new(),
             lanes: nest.lanes,
             par: nest.par,
             seq: nest.seq,
@@ -336,8 +348,8 @@ impl KernelKey {
             }
             Some(Lowering::Map(map) | Lowering::Position(map)) => map(&self.attrs, &mut body, &values),
             Some(Lowering::Generate(generate)) => {
-                let position = indices(&mut body, &self.shape);
-                generate(&self.attrs, &mut body, &position, &Type::of(out_dtype, &self.shape))
+                let position = indices(&mut body, &self.single);
+                generate(&self.attrs, &mut body, &position, out_dtype)
             }
             Some(Lowering::Reduce(rule)) => {
                 let wide = body.cast(values[0], (rule.accumulate)(body.ty(values[0])));

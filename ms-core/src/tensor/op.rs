@@ -39,8 +39,12 @@ pub enum AttrKind {
     Float,
     /// [`Attr::Int`] or [`Attr::Float`].
     Number,
+    /// [`Attr::Int`], a dimension of the operands or results.
+    Size,
     /// [`Attr::Ints`].
     Ints,
+    /// [`Attr::Ints`], the dimensions of a result.
+    Sizes,
     /// [`Attr::DType`].
     DType,
     /// [`Attr::Str`].
@@ -54,9 +58,9 @@ impl AttrKind {
     pub fn admits(self, attr: &Attr) -> bool {
         match attr {
             Attr::Bool(_) => self == Self::Bool,
-            Attr::Int(_) => matches!(self, Self::Int | Self::Number),
+            Attr::Int(_) => matches!(self, Self::Int | Self::Size | Self::Number),
             Attr::Float(_) => matches!(self, Self::Float | Self::Number),
-            Attr::Ints(_) => self == Self::Ints,
+            Attr::Ints(_) => matches!(self, Self::Ints | Self::Sizes),
             Attr::DType(_) => self == Self::DType,
             Attr::Str(_) => self == Self::Str,
             Attr::Literal(_) => self == Self::Literal,

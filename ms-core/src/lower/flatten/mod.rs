@@ -20,13 +20,13 @@ use smallvec::{SmallVec, smallvec};
 type ViewRule = fn(&Attrs, &Layout) -> Option<Layout>;
 
 /// The body of a generated op.
-type Generate = fn(&Attrs, &mut KernelBuilder, &[Val], &Type) -> Val;
+type Generate = fn(&Attrs, &mut KernelBuilder, &[Val], DType) -> Val;
 
 /// The number that a generated op returns for all elements, if it does not depend on the position.
 fn splat(node: &Node, rule: Generate, ty: &Type) -> Option<Scalar> {
     let mut body = KernelBuilder::new(0, 0, LaneAxis::Parallel);
     let position: SmallVec<[Val; 4]> = (0..ty.rank()).map(|axis| body.index(axis as u8)).collect();
-    let result = rule(&node.attrs, &mut body, &position, ty);
+    let result = rule(&node.attrs, &mut body, &position, ty.dtype);
     body.end_stage(Scope::Point);
     let kernel = body.finish();
     match kernel.insts[result.0 as usize] {

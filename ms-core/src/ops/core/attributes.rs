@@ -48,7 +48,7 @@ impl From<Ints<'_>> for Attr {
 }
 
 macro_rules! attribute {
-    ($($ty:ty, $value:ty: $kind:ident($it:ident) => $read:expr;)*) => {$(
+    ($($ty:ty, $value:ty: $kind:ident of $attr:ident($it:ident) => $read:expr;)*) => {$(
         impl Attribute for $ty {
             type Value<'a> = $value;
 
@@ -57,7 +57,7 @@ macro_rules! attribute {
             #[inline]
             fn read(attr: &Attr) -> Option<Self::Value<'_>> {
                 match attr {
-                    Attr::$kind($it) => Some($read),
+                    Attr::$attr($it) => Some($read),
                     _ => None,
                 }
             }
@@ -66,15 +66,16 @@ macro_rules! attribute {
 }
 
 attribute! {
-    bool, bool: Bool(it) => *it;
-    i64, i64: Int(it) => *it;
-    usize, usize: Int(it) => *it as usize;
-    Dim, Dim: Int(it) => Dim::from_raw(*it);
-    f64, f64: Float(it) => *it;
-    [i64], Ints<'a>: Ints(it) => Ints(it);
-    DType, DType: DType(it) => *it;
-    str, &'a str: Str(it) => &**it;
-    Literal, &'a Literal: Literal(it) => it;
+    bool, bool: Bool of Bool(it) => *it;
+    i64, i64: Int of Int(it) => *it;
+    usize, usize: Int of Int(it) => *it as usize;
+    Dim, Dim: Size of Int(it) => Dim::from_raw(*it);
+    f64, f64: Float of Float(it) => *it;
+    [i64], Ints<'a>: Ints of Ints(it) => Ints(it);
+    Dims, Ints<'a>: Sizes of Ints(it) => Ints(it);
+    DType, DType: DType of DType(it) => *it;
+    str, &'a str: Str of Str(it) => &**it;
+    Literal, &'a Literal: Literal of Literal(it) => it;
 }
 
 /// An integer or a float.

@@ -82,12 +82,13 @@ pub enum Lowering {
     /// Elementwise over broadcast operands: the body for one element. Operands have their own dtypes,
     /// and the value has the result's dtype.
     Map(fn(&Attrs, &mut KernelBuilder, &[Val]) -> Val),
-    /// A function of the position: the body for one element of the result, from its index along each
-    /// axis (i64). The op has no operands.
-    Generate(fn(&Attrs, &mut KernelBuilder, &[Val], &Type) -> Val),
+    /// A function of the position: the body for one element of the result, of this dtype, from its index along
+    /// each axis (i64). The op has no operands. The body does not depend on attributes that are
+    /// [sizes](crate::tensor::AttrKind).
+    Generate(fn(&Attrs, &mut KernelBuilder, &[Val], DType) -> Val),
     /// A function of the row-major position of the element in the result (i64), and of all elements
-    /// of the operands: the body for one element, from these values in this order. The attribute
-    /// `shape` is that of the result; the body does not depend on it.
+    /// of the operands: the body for one element, from these values in this order. It does not depend on attributes
+    /// that are sizes either.
     Position(fn(&Attrs, &mut KernelBuilder, &[Val]) -> Val),
     /// A reduction over axes.
     Reduce(ReduceRule),

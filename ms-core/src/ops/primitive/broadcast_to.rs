@@ -3,12 +3,12 @@
 use crate::error::{Code, Error};
 use crate::ops::core::rules::sum_to;
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
-use crate::tensor::{AsTensor, Attr, Dim, IntoDims, OpInfo, Tensor, Type, apply1};
+use crate::tensor::{AsTensor, Attr, Dim, Dims, IntoDims, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 
 attributes! {
     /// The attributes of [`BROADCAST_TO`].
-    pub(crate) struct BroadcastToAttrs { shape: [i64] }
+    pub(crate) struct BroadcastToAttrs { shape: Dims }
 }
 
 /// The operand broadcast to `shape`, by NumPy's rules.

@@ -13,32 +13,32 @@ use crate::ops::{
     Arrays, BatchedCall, Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Types, add, concat,
     full_of, iota, mul,
 };
-use crate::tensor::{Array, Attr, Attrs, DType, Dim, Element, OpInfo, Outputs, Scalar, Type};
+use crate::tensor::{Array, Attr, Attrs, DType, Dim, Dims, Element, OpInfo, Outputs, Scalar, Type};
 use crate::with_element;
 use smallvec::smallvec;
 attributes! {
     /// The attributes of [`RANDOM_BITS`], with which those of all distributions begin.
-    struct BitsAttrs { shape: [i64], dtype: DType }
+    struct BitsAttrs { shape: Dims, dtype: DType }
 }
 
 attributes! {
     /// The attributes of [`RANDOM_UNIFORM`].
-    struct UniformAttrs { shape: [i64], dtype: DType, low: f64, high: f64 }
+    struct UniformAttrs { shape: Dims, dtype: DType, low: f64, high: f64 }
 }
 
 attributes! {
     /// The attributes of [`RANDOM_NORMAL`].
-    struct NormalAttrs { shape: [i64], dtype: DType, mean: f64, std: f64 }
+    struct NormalAttrs { shape: Dims, dtype: DType, mean: f64, std: f64 }
 }
 
 attributes! {
     /// The attributes of [`RANDOM_INTEGERS`].
-    struct IntegersAttrs { shape: [i64], dtype: DType, low: i64, high: i64 }
+    struct IntegersAttrs { shape: Dims, dtype: DType, low: i64, high: i64 }
 }
 
 attributes! {
     /// The attributes of [`RANDOM_BERNOULLI`].
-    struct BernoulliAttrs { shape: [i64], dtype: DType, probability: f64 }
+    struct BernoulliAttrs { shape: Dims, dtype: DType, probability: f64 }
 }
 
 /// Uniform bits in a u32 or u64 dtype.

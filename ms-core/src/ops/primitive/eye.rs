@@ -36,11 +36,11 @@ pub static EYE: OpDef = OpDef {
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Derived,
-    lowering: Lowering::Generate(|attrs, body, index, ty| {
+    lowering: Lowering::Generate(|attrs, body, index, dtype| {
         let k = body.constant(EyeAttrs::of(attrs).k(), DType::I64);
         let diagonal = body.binary(BinaryOp::Add, index[0], k);
         let hit = body.compare(Compare::Eq, diagonal, index[1]);
-        body.cast(hit, ty.dtype)
+        body.cast(hit, dtype)
     }),
     samples: || {
         let of = |k: i64| Sample::new([]).attrs(EyeAttrs::attrs(3i64, 5i64, k, DType::F32));

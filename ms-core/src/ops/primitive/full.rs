@@ -4,13 +4,13 @@ use crate::error::OrRaise;
 use crate::ir::Node;
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, constant_of};
 use crate::tensor::{
-    Array, Attrs, DType, Dim, IntoDims, Literal, Number, OpInfo, Scalar, Tensor, Type, apply1, own_scalar,
+    Array, Attrs, DType, Dim, Dims, IntoDims, Literal, Number, OpInfo, Scalar, Tensor, Type, apply1, own_scalar,
 };
 use smallvec::smallvec;
 
 attributes! {
     /// The attributes of [`FULL`].
-    pub(crate) struct FullAttrs { value: Literal, shape: [i64] }
+    pub(crate) struct FullAttrs { value: Literal, shape: Dims }
 }
 
 /// The zero-dimensional literal `value`, broadcast to `shape`.
@@ -28,7 +28,7 @@ pub static FULL: OpDef = OpDef {
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Derived,
-    lowering: Lowering::Generate(|attrs, body, _, ty| body.constant(value(attrs), ty.dtype)),
+    lowering: Lowering::Generate(|attrs, body, _, dtype| body.constant(value(attrs), dtype)),
     samples: || {
         let of = |value, dtype| FullAttrs::attrs(Literal::scalar(value, dtype), &[2usize, 3][..]);
         vec![

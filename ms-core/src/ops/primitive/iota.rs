@@ -4,13 +4,13 @@ use crate::error::OrRaise;
 use crate::ir::BinaryOp;
 use crate::ops::core::axis::stored_axis;
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample};
-use crate::tensor::{Array, Attr, Attrs, DType, Dim, IntoDims, OpInfo, Scalar, Tensor, Type, apply1};
+use crate::tensor::{Array, Attr, Attrs, DType, Dim, Dims, IntoDims, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
 
 attributes! {
     /// The attributes of [`IOTA`]: `start` and `step` are floats if `dtype` is.
-    struct IotaAttrs { shape: [i64], axis: usize, start: Scalar, step: Scalar, dtype: DType }
+    struct IotaAttrs { shape: Dims, axis: usize, start: Scalar, step: Scalar, dtype: DType }
 }
 
 /// `start + i * step` where `i` is the position along `axis`: computed in f64 for floats,
@@ -40,15 +40,15 @@ pub static IOTA: OpDef = OpDef {
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Derived,
-    lowering: Lowering::Generate(|attrs, body, index, ty| {
+    lowering: Lowering::Generate(|attrs, body, index, dtype| {
         let it = IotaAttrs::of(attrs);
-        let (at, compute) = (index[it.axis()], if ty.dtype.is_float() { DType::F64 } else { DType::I64 });
+        let (at, compute) = (index[it.axis()], if dtype.is_float() { DType::F64 } else { DType::I64 });
         let (start, step) = (it.start(), it.step());
         let at = body.cast(at, compute);
         let (start, step) = (body.constant(start, compute), body.constant(step, compute));
         let scaled = body.binary(BinaryOp::Mul, at, step);
         let moved = body.binary(BinaryOp::Add, start, scaled);
-        body.cast(moved, ty.dtype)
+        body.cast(moved, dtype)
     }),
     samples: || {
         let of = |start: Attr, step: Attr, dtype: DType| {

@@ -35,7 +35,7 @@ pub static LINSPACE: OpDef = OpDef {
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Derived,
-    lowering: Lowering::Generate(|attrs, body, index, ty| {
+    lowering: Lowering::Generate(|attrs, body, index, dtype| {
         let at = body.cast(index[0], DType::F64);
         let it = LinspaceAttrs::of(attrs);
         let (start, step) = (body.constant(it.start(), DType::F64), body.constant(step(attrs), DType::F64));
@@ -46,7 +46,7 @@ pub static LINSPACE: OpDef = OpDef {
         let at_end = body.compare(Compare::Eq, index[0], last);
         let stop = body.constant(it.stop(), DType::F64);
         let value = body.select(at_end, stop, inside);
-        body.cast(value, ty.dtype)
+        body.cast(value, dtype)
     }),
     samples: || {
         let of = |num: i64| Sample::new([]).attrs(LinspaceAttrs::attrs(-1.5, 2.0, num, DType::F32));

@@ -3,12 +3,12 @@
 use crate::error::{Code, Error};
 use crate::ops::core::axis::named;
 use crate::ops::{Batching, Derivative, Effects, Lowering, NewShape, OpDef, Sample, SampleInput};
-use crate::tensor::{AsTensor, OpInfo, Tensor, Type, apply1};
+use crate::tensor::{AsTensor, Dims, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 
 attributes! {
     /// The attributes of [`RESHAPE`].
-    pub(crate) struct ReshapeAttrs { shape: [i64] }
+    pub(crate) struct ReshapeAttrs { shape: Dims }
 }
 
 /// The operand with `shape`.

@@ -21,8 +21,8 @@ pub static SIZE: OpDef = OpDef {
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Derived,
-    lowering: Lowering::Generate(|attrs, body, _, ty| {
-        body.constant(Scalar::Int(SizeAttrs::of(attrs).size()), ty.dtype)
+    lowering: Lowering::Generate(|attrs, body, _, dtype| {
+        body.constant(Scalar::Int(SizeAttrs::of(attrs).size()), dtype)
     }),
     samples: || vec![Sample::new([]).attrs(SizeAttrs::attrs(7usize, DType::F32))],
 };

@@ -237,7 +237,7 @@ fn run_any(
     }
     match &def.lowering {
         Lowering::Gather(axis) => {
-            check_positions(operands[1], axis(call.attrs), operands[0].shape())?;
+            check(backend, axis(call.attrs), operands)?;
             kernel(backend, def, call, operands, &outputs[0])?;
         }
         Lowering::Reduce(_) | Lowering::Generate(_) => {
@@ -272,6 +272,16 @@ pub(super) fn contiguous(backend: Option<&dyn Backend>, array: &Array) -> Result
         unsafe { ready.launch(&call, [array.device_ptr() as u64], &[], out.device_ptr())? };
     }
     Ok(out)
+}
+
+/// Refuses positions of a gather that are out of range. On a device this is a step before the one that gathers.
+fn check(backend: &dyn Backend, axis: usize, operands: &Arrays<'_>) -> Result<()> {
+    if backend.memory().is_host() {
+        return check_positions(operands[1], axis, operands[0].shape());
+    }
+    let ready = ready(backend, &StepKey::Check { axis })?;
+    // SAFETY: the step takes all arrays, and has no results.
+    unsafe { ready.code.run(&[], operands, &[]) }
 }
 
 /// Runs an op of [`Lowering::Position`].

@@ -6,8 +6,8 @@ use crate::exec::{Artifact, Backend, CompileOptions, Executable, StepCode};
 use crate::ir::{Graph, Kernel, Role};
 use crate::lower::Target;
 use crate::lower::single::Step;
-use crate::ops::{ADD, CONCAT, CONV, GATHER, MATMUL, OpDef, SELECT, SUM};
-use crate::tensor::{Array, Attr, Attrs, DType, Layout, OpCall, Scalar, Tensor, Value};
+use crate::ops::{self, ADD, CONCAT, CONV, GATHER, Lowering, MATMUL, OpDef, SELECT, SUM, Sample, definitions};
+use crate::tensor::{Array, Attr, AttrKind, Attrs, DType, Layout, OpCall, Scalar, Tensor, Type, Value};
 use std::panic::Location;
 use std::sync::{Arc, Mutex};
 
@@ -235,4 +235,63 @@ fn a_thousand_shapes_of_a_class_are_one_compilation() {
         assert_eq!(compiled, 1, "class {at}: `{}`", def.name());
         assert!(calls >= 1000, "class {at}: `{}` was called {calls} times", def.name());
     }
+}
+
+/// Ops with several classes of sizes: reductions of long rows have another order of terms, and other loops, than those
+/// of short ones. The number of values of `linspace` is no size in this sense: the step from one value to the next, a
+/// constant of its code, depends on it.
+const OF_SEVERAL_CLASSES: [&str; 6] = ["all", "any", "max", "min", "prod", "sum"];
+
+/// A sample with larger sizes of the same class: equal sizes stay equal, and those of one element stay so.
+fn larger(def: &OpDef, sample: &Sample, by: usize) -> Sample {
+    let size = |it: usize| if it > 1 { it * by } else { it };
+    let mut larger = sample.clone();
+    larger.inputs.iter_mut().flat_map(|it| &mut it.shape).for_each(|it| *it = size(*it));
+    let attrs = def.info.attrs.iter().zip(sample.attrs.as_slice()).map(|(info, attr)| match (info.kind, attr) {
+        (AttrKind::Size, Attr::Int(it)) => Attr::Int(size(*it as usize) as i64),
+        (AttrKind::Sizes, Attr::Ints(all)) => Attr::Ints(all.iter().map(|it| size(*it as usize) as i64).collect()),
+        _ => attr.clone(),
+    });
+    larger.attrs(Attrs::new(attrs))
+}
+
+/// The numbers of steps that a sample compiles, and that larger ones do after it; and how many of those are valid.
+fn compiled_for_sizes(def: &'static OpDef, sample: &Sample) -> [usize; 3] {
+    let backend = Recording::new();
+    let apply = |sample: &Sample| {
+        let arrays = sample.arrays();
+        let types: Vec<Type> = arrays.iter().map(Array::ty).collect();
+        if ops::infer(def, &sample.attrs, &[], &types.iter().collect::<Vec<_>>()).is_err() {
+            return false;
+        }
+        let inputs: Vec<Tensor> = arrays.into_iter().map(Tensor::from_array).collect();
+        backend.apply(def, &sample.attrs, &inputs.iter().collect::<Vec<_>>());
+        true
+    };
+    assert!(apply(sample), "a sample of `{}` is valid", def.name());
+    let first = backend.compiled();
+    let valid = [2, 3, 5].into_iter().filter(|&by| apply(&larger(def, sample, by))).count();
+    [first, backend.compiled() - first, valid]
+}
+
+/// Code of every op serves all sizes of a class.
+#[test]
+fn no_op_is_compiled_for_a_size() {
+    let is_step = |def: &&OpDef| !matches!(def.lowering, Lowering::Regions(_) | Lowering::Composite(_));
+    let (mut of_several, mut checked) = (Vec::new(), 0);
+    for def in definitions().filter(is_step) {
+        for sample in (def.samples)() {
+            // Tables of code belong to a thread.
+            let counted = std::thread::spawn(move || compiled_for_sizes(def, &sample));
+            let [first, further, valid] = counted.join().expect("the backend runs it");
+            checked += usize::from(first > 0 && valid > 0);
+            assert!(further <= 1, "`{}` is compiled {further} times more for {valid} sizes", def.name());
+            if further > 0 && !of_several.contains(&def.name()) {
+                of_several.push(def.name());
+            }
+        }
+    }
+    of_several.sort_unstable();
+    assert_eq!(of_several, OF_SEVERAL_CLASSES);
+    assert!(checked > 100, "{checked} samples have other sizes");
 }
