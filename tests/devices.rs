@@ -346,6 +346,74 @@ fn a_run_that_fails_later_changes_nothing() {
     });
 }
 
+#[jit]
+fn counted_noise(slot: &Parameter, x: &Tensor) -> Tensor {
+    slot.set(&(slot.value() + 1.0));
+    let noise = random::uniform([2], 0.0, 1.0);
+    ops::assert_that(x.lt(100.0), "too large", &[]);
+    (x * noise).sum((), false)
+}
+
+/// Also on a tape, slots and states of generators keep their values behind a failure; those that draw eagerly, too.
+#[test]
+fn states_survive_failures() {
+    let device = sim(2);
+    let _alone = alone();
+    let slope = |slot: &Parameter, x: &Tensor| grad(|x: &Tensor| counted_noise(slot, x))(x);
+    let eager = |_: &Parameter, x: &Tensor| {
+        ops::assert_that(x.lt(100.0), "too large", &[]);
+        random::uniform([2], 0.0, 1.0) + x * 0.0
+    };
+    let compiled = |slot: &Parameter, x: &Tensor| counted_noise(slot, x);
+    let runs: [(&str, &dyn Fn(&Parameter, &Tensor) -> Tensor, f32); 3] =
+        [("on a tape", &slope, 1.0), ("compiled", &compiled, 1.0), ("eager", &eager, 0.0)];
+    on(device, || {
+        for (name, run, writes) in runs {
+            let (small, large) = (tensor![1., 2.], tensor![1., 200.]);
+            let drawn = |fails: bool| {
+                random::set_seed(3);
+                let slot = Parameter::new(tensor![0.], "slot");
+                let first = run(&slot, &small).to_vec::<f32>();
+                if fails {
+                    let results = [&large, &small].map(|x| run(&slot, x));
+                    let error = ms::synchronize().expect_err("the assertion does not hold");
+                    assert_eq!(error.code(), Code::Assertion, "{name}");
+                    assert!(results.iter().all(|it| it.try_to_vec::<f32>().is_err()), "{name}");
+                }
+                let last = [first, run(&slot, &small).to_vec()];
+                assert_eq!(slot.value().item::<f32>(), 2.0 * writes, "{name}");
+                last
+            };
+            assert_eq!(drawn(true), drawn(false), "{name}");
+        }
+    });
+}
+
+/// Positions are checked on the device: a gather waits for nothing, and refuses them later, at its line.
+#[test]
+fn eager_gathers_wait_for_nothing() {
+    let device = sim(3);
+    let _alone = alone();
+    on(device, || {
+        let table = ops::arange(12).cast(DType::F32).reshape([4, 3]);
+        let (valid, invalid) = (tensor![3, 0, -1], tensor![3, 4, 0]);
+        let simulation = SimBackend::simulation(device.id()).expect("it exists");
+        let gathers: [(&str, &dyn Fn(&Tensor) -> Tensor); 2] =
+            [("gather", &|at| ops::gather(&table, at, 0)), ("embedding", &|at| ops::embedding(at, &table, None))];
+        for (name, run) in gathers {
+            let before = simulation.counts();
+            let (found, wrong) = (run(&valid), run(&invalid));
+            assert_eq!(simulation.counts().waits, before.waits, "{name}");
+            assert_eq!(found.to_vec::<f32>(), [9., 10., 11., 0., 1., 2., 9., 10., 11.], "{name}");
+            let error = wrong.try_to_vec::<f32>().expect_err("there is no such row");
+            assert_eq!(error.code(), Code::OutOfRange, "{name}");
+            let said = error.to_string();
+            let parts = ["index 4 is outside axis 0", "`gather`", "f32[4, 3]", "devices.rs"];
+            assert!(parts.iter().all(|it| said.contains(it)), "{name}: {said}");
+        }
+    });
+}
+
 /// One test at a time counts, or waits for all devices.
 fn alone() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());

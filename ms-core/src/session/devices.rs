@@ -7,7 +7,7 @@ use super::context::settings;
 use crate::error::{Code, Error, Result};
 use crate::exec;
 use crate::tensor::{
-    Array, Device, Fence, Memory, MemorySpace, Origin, Restored, Stream, StreamKind, sync_step, with_stream,
+    Array, Device, Fence, Memory, MemorySpace, Origin, Restored, Stream, StreamKind, Tensor, sync_step, with_stream,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -133,19 +133,34 @@ impl Submission {
     }
 }
 
-/// Slots keep their old values if the work fails that computes the new ones, which the calling thread has submitted
-/// to a device: for pairs of old and new values, in memory of that device, row-major and of one type each.
-pub(super) fn keep_unless_written(space: MemorySpace, values: &[(Array, Array)]) {
-    let MemorySpace::Device(memory) = space else { return };
+/// Slots keep their old values if the work fails that computes the new ones, which the calling thread has submitted to a
+/// device: for pairs of old and new values. New ones are row-major, and nobody else has them. Work of the host has not
+/// failed, and traced values are written later.
+///
+/// # Errors
+/// Those of copying an old value to the device.
+#[cold]
+pub(super) fn keep_old_values<'a>(values: impl IntoIterator<Item = (Tensor, &'a Tensor)>) -> Result<()> {
+    let mut space = MemorySpace::Host;
+    let mut kept: SmallVec<[(Array, &Array); 8]> = SmallVec::new();
+    for (old, new) in values {
+        let (Ok(old), Some(new)) = (old.into_array(), new.as_array()) else { continue };
+        // Values of other types are refused when the slot is written.
+        if !new.space().is_host() && old.ty() == new.ty() {
+            space = new.space();
+            let old = if old.layout().is_contiguous() { old } else { old.on_host()?.to_contiguous() };
+            kept.push((old.to_space(space)?, new));
+        }
+    }
+    let MemorySpace::Device(memory) = space else { return Ok(()) };
     with_stream(memory, StreamKind::Compute, |stream| {
-        let has_value = |it: &&(Array, Array)| it.0.storage().await_written(stream).is_ok();
-        let restored = |(old, new): &(Array, Array)| Restored {
+        kept.retain(|it| it.0.storage().await_written(stream).is_ok());
+        let restored = |(old, new): &(Array, &Array)| Restored {
             old: old.device_ptr(),
             new: new.device_ptr(),
             bytes: old.numel() * old.dtype().size(),
         };
-        let kept: SmallVec<[&(Array, Array); 8]> = values.iter().filter(has_value).collect();
-        let moves: SmallVec<[Restored; 8]> = kept.iter().map(|it| restored(it)).collect();
+        let moves: SmallVec<[Restored; 8]> = kept.iter().map(restored).collect();
         // SAFETY: the values are arrays of these sizes; the new ones were made by this stream, and nobody else has
         // them.
         unsafe { memory.restore(stream, &moves) };
@@ -153,6 +168,7 @@ pub(super) fn keep_unless_written(space: MemorySpace, values: &[(Array, Array)])
         kept.iter().for_each(|it| it.0.storage().used_by(fence));
         kept.iter().for_each(|it| it.1.storage().written_by(fence));
     });
+    Ok(())
 }
 
 fn differ(a: (usize, Device), b: (usize, Device), operands: &[&Array]) -> Error {

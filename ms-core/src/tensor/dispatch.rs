@@ -95,6 +95,16 @@ pub trait Dispatcher {
     #[track_caller]
     fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()>;
 
+    /// [`Dispatcher::write_parameter`] of a value that nothing else has: the next state of a generator. The slot keeps
+    /// its old value if the work that computes the new one fails on a device.
+    ///
+    /// # Errors
+    /// As for [`Dispatcher::write_parameter`].
+    #[track_caller]
+    fn advance_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
+        self.write_parameter(parameter, value)
+    }
+
     /// The result of an op that fails before it is applied at this line.
     ///
     /// # Errors
@@ -256,5 +266,10 @@ impl Dispatcher for Eagerly {
     #[track_caller]
     fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
         eager().write_parameter(parameter, value)
+    }
+
+    #[track_caller]
+    fn advance_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
+        eager().advance_parameter(parameter, value)
     }
 }

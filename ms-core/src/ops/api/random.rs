@@ -162,7 +162,7 @@ impl Generator {
         let _alone = self.state.lock();
         let state = self.state.value().here().or_raise();
         let out = apply1(def.op(), &attrs, &[&state]);
-        self.state.set(&add(&state, Tensor::from([0u64, 1])));
+        self.state.advance(&add(&state, Tensor::from([0u64, 1]))).or_raise();
         out
     }
 }

@@ -353,6 +353,9 @@ impl Version {
     #[track_caller]
     fn written(&self, mut outputs: Outputs, writes: &[Parameter]) -> Result<Outputs> {
         let results = outputs.len() - writes.len();
+        if !is_host_only() {
+            devices::keep_old_values(writes.iter().map(Parameter::load).zip(&outputs[results..]))?;
+        }
         for (parameter, value) in writes.iter().zip(outputs.drain(results..)) {
             parameter.try_set(&value)?;
         }

@@ -40,7 +40,11 @@ impl<'a> WritingRun<'a> {
         let mut outputs = compiled.run_donated(&mut self.inputs, state)?;
         let results = outputs.len() - self.writes.len();
         if !is_host_only() {
-            self.keep_old_values(&outputs[results..])?;
+            let old = self.writes.iter().zip(&self.taken).map(|(slot, taken)| match taken {
+                Some((_, input)) => Tensor::from_array(self.inputs[*input].clone()),
+                None => slot.load(),
+            });
+            devices::keep_old_values(old.zip(&outputs[results..]))?;
         }
         for ((slot, taken), value) in self.writes.iter().zip(&mut self.taken).zip(outputs.drain(results..)) {
             match taken.take() {
@@ -53,30 +57,6 @@ impl<'a> WritingRun<'a> {
             }
         }
         Ok(outputs)
-    }
-
-    /// On a device, slots keep their old values if the run fails later.
-    #[cold]
-    fn keep_old_values(&self, new: &[Tensor]) -> Result<()> {
-        if new.first().and_then(Tensor::as_array).is_none_or(|it| it.space().is_host()) {
-            return Ok(());
-        }
-        let mut values = Vec::with_capacity(new.len());
-        for ((slot, taken), new) in self.writes.iter().zip(&self.taken).zip(new) {
-            let new = new.array()?;
-            let old = match taken {
-                Some((_, input)) => self.inputs[*input].clone(),
-                // Values of other types are refused when the slot is written.
-                None => match slot.load().into_array() {
-                    Ok(old) if old.ty() == new.ty() && old.layout().is_contiguous() => old.to_space(new.space())?,
-                    Ok(old) if old.ty() == new.ty() => old.on_host()?.to_contiguous().to_space(new.space())?,
-                    _ => continue,
-                },
-            };
-            values.push((old, new.clone()));
-        }
-        devices::keep_unless_written(new[0].array()?.space(), &values);
-        Ok(())
     }
 }
 

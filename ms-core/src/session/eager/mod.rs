@@ -424,4 +424,12 @@ impl Dispatcher for Eager {
         value.array().map_err(|error| error.with_op("assign"))?;
         parameter.try_store(value.clone()).or_else(|value| check_write(&parameter.load().ty(), &value))
     }
+
+    #[track_caller]
+    fn advance_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
+        if !is_host_only() {
+            devices::keep_old_values([(parameter.load(), value)])?;
+        }
+        self.write_parameter(parameter, value)
+    }
 }

@@ -233,6 +233,18 @@ impl Parameter {
         written.map_err(|error| error.at(here))
     }
 
+    /// Writes a value that nothing else has, as [`Dispatcher::advance_parameter`](crate::tensor::Dispatcher) does.
+    ///
+    /// # Errors
+    /// As for [`Parameter::try_set`].
+    #[track_caller]
+    pub(crate) fn advance(&self, value: &Tensor) -> Result<()> {
+        match current_dispatcher() {
+            Some(top) => top.advance_parameter(self, value),
+            None => eager().advance_parameter(self, value),
+        }
+    }
+
     /// Waits for other runs of compiled functions that write the slot, and makes later ones wait
     /// while the guard lives; `None` if every thread has a separate value.
     pub fn lock(&self) -> Option<MutexGuard<'_, ()>> {

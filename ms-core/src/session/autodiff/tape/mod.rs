@@ -293,6 +293,11 @@ impl Dispatcher for Tape {
         self.below.write_parameter(parameter, &value.fresh())
     }
 
+    fn advance_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
+        self.state.borrow_mut().parameters.remove(&parameter.id());
+        self.below.advance_parameter(parameter, &value.fresh())
+    }
+
     fn alias(&self, tensor: &Tensor, alias: &Tensor) {
         self.below.alias(tensor, alias);
         self.state.borrow_mut().alias(tensor, alias);
