@@ -276,7 +276,10 @@ fn work(plan: &Plan, routine: &Routine, shared: &[(u32, u32)]) -> usize {
             0
         }
         PlanStep::Kernel { extents, args, .. } => extents.iter().product::<usize>() * args.len(),
-        PlanStep::Product { a, b, out } => of(&[a.clone(), b.clone(), out.clone()]),
+        PlanStep::Contraction(it) => {
+            let sizes = |operand| it.contraction.axes_of(operand).map(|it| it.size).product::<usize>();
+            (0..3).map(sizes).sum()
+        }
         PlanStep::Check { positions, .. } => positions.layout.numel(),
         PlanStep::Library { inputs, outputs, .. } => {
             let is_updated = inputs

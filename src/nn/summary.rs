@@ -206,7 +206,7 @@ impl Dispatcher for Observer {
         let outputs = Eagerly.apply(call)?;
         let inputs: Vec<Type> = call.inputs.iter().map(|it| it.ty()).collect();
         let types: Vec<Type> = outputs.iter().map(Tensor::ty).collect();
-        let flops = ops::flops(call.op, &inputs.iter().collect::<Vec<_>>(), &types);
+        let flops = ops::flops(call.op, call.attrs, &inputs.iter().collect::<Vec<_>>(), &types);
         let mut rows = self.rows.borrow_mut();
         // A cell that calls itself is counted once.
         let open: HashSet<usize> = self.open.borrow().iter().flatten().copied().collect();

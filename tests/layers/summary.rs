@@ -1,7 +1,7 @@
 //! Summaries of networks.
 
 use ms::prelude::*;
-use ms::tensor::Type;
+use ms::tensor::{Attrs, Type};
 
 #[cell]
 struct Block {
@@ -116,7 +116,12 @@ fn ops_count_their_work() {
         (&ops::PERMUTE, &[&of(&[3, 5])], &of(&[5, 3]), 0),
     ];
     for (def, inputs, output, want) in cases {
-        assert_eq!(ops::flops(def.op(), inputs, std::slice::from_ref(output)), want, "{}", def.op().name());
+        assert_eq!(
+            ops::flops(def.op(), &Attrs::none(), inputs, std::slice::from_ref(output)),
+            want,
+            "{}",
+            def.op().name()
+        );
     }
 }
 

@@ -3,9 +3,9 @@
 #![forbid(unsafe_code)]
 use ms::Result;
 use ms::internals::exec::{
-    Artifact, Backend, Check, CompileOptions, Driver, Executable, LibraryCall, MatrixProduct, MemoryView, StepCode,
+    Artifact, Backend, Check, CompileOptions, Driver, Executable, LibraryCall, MemoryView, StepCode,
 };
-use ms::internals::ir::Graph;
+use ms::internals::ir::{Contraction, Graph};
 use ms::internals::lower::Target;
 use ms::internals::lower::single::Step;
 use ms::tensor::{Array, DType, Element, MemorySpace, Scalar};
@@ -69,7 +69,7 @@ impl Driver for Mine {
     fn launch(&self, _: &mut (), _: &(), _: &[u64]) -> Result<()> {
         Ok(())
     }
-    fn product(&self, _: &mut (), _: &Arc<MatrixProduct>, _: [u64; 2], _: u64) -> Result<()> {
+    fn contract(&self, _: &mut (), _: &Arc<Contraction>, _: [u64; 2], _: u64) -> Result<()> {
         Ok(())
     }
     fn library(&self, _: &mut (), _: &Arc<LibraryCall>, _: &[MemoryView], _: &[MemoryView]) -> Result<()> {

@@ -22,7 +22,7 @@ const CASES: [([usize; 3], [usize; 2], usize, usize); 6] = [
 ];
 
 fn time(backend: &CpuBackend, def: &'static OpDef, attrs: &Attrs, inputs: [&Array; 2], out: &Array) -> f64 {
-    let key = StepKey::whole(def, attrs, inputs.iter().map(|it| it.dtype()), Precision::Strict);
+    let key = StepKey::whole(def, attrs, &inputs, Precision::Strict);
     let code = backend.compile_step(&key.build(backend.target())).expect("the backend runs it");
     let run = || {
         let start = Instant::now();

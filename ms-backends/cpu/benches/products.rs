@@ -2,7 +2,7 @@
 //! products`, optionally with `MS_NUM_THREADS` and `MS_CPU_ISA`.
 
 use ms_core::exec::Backend;
-use ms_core::ir::Precision;
+use ms_core::ir::{ContractionRanks, ContractionTypes, Precision};
 use ms_core::lower::single::Step;
 use ms_core::tensor::{Array, DType, Scalar};
 use ms_cpu::CpuBackend;
@@ -30,7 +30,9 @@ fn operand([rows, columns]: [usize; 2], lies: Lies, dtype: DType) -> Array {
 
 fn time(backend: &CpuBackend, precision: Precision, operands: &[Array; 3], runs: usize) -> Duration {
     let [a, b, out] = operands;
-    let product = backend.compile_step(&Step::Product { precision, dtype: out.dtype() }).expect("the backend runs it");
+    let (types, ranks) = (ContractionTypes::of(out.dtype()), ContractionRanks { batch: 0, k: 1 });
+    let step = Step::Contraction { precision, types, ranks };
+    let product = backend.compile_step(&step).expect("the backend runs it");
     let start = Instant::now();
     for _ in 0..runs {
         // SAFETY: the result is not shared.

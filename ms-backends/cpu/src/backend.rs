@@ -6,7 +6,7 @@ use crate::interp::Interpreted;
 use crate::isa::Isa;
 use crate::kernel::KernelCode;
 use crate::parallel::Parallel;
-use crate::step::{CheckStep, LibraryStep, ProductStep};
+use crate::step::{CheckStep, ContractionCode, LibraryStep};
 use crate::target::TARGET;
 use crate::{artifact, codegen, threads};
 use ms_core::environment::Variable;
@@ -334,7 +334,9 @@ unsafe impl Backend for CpuBackend {
     fn compile_step(&self, step: &Step) -> Result<Arc<dyn StepCode>> {
         Ok(match step {
             Step::Kernel(kernel) => self.checked(kernel)?.code,
-            &Step::Product { precision, .. } => Arc::new(ProductStep { isa: self.isa, precision }),
+            &Step::Contraction { precision, types, ranks } => {
+                Arc::new(ContractionCode { isa: self.isa, precision, types, ranks })
+            }
             Step::Library { op, attrs, .. } => Arc::new(LibraryStep { isa: self.isa, op: *op, attrs: attrs.clone() }),
             &Step::Check { axis } => Arc::new(CheckStep { axis }),
         })

@@ -4,7 +4,8 @@ use crate::isa::Isa;
 use crate::kernel::KernelCode;
 use crate::{library, product};
 use ms_core::error::Result;
-use ms_core::exec::{Check, Driver, LibraryCall, MatrixProduct, MemoryView};
+use ms_core::exec::{Check, Driver, LibraryCall, MemoryView};
+use ms_core::ir::Contraction;
 use ms_core::tensor::{Array, MemorySpace};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -39,9 +40,15 @@ unsafe impl Driver for CpuDriver {
     }
 
     #[inline]
-    unsafe fn product(&self, (): &mut (), product: &Arc<MatrixProduct>, [a, b]: [u64; 2], result: u64) -> Result<()> {
+    unsafe fn contract(
+        &self,
+        (): &mut (),
+        contraction: &Arc<Contraction>,
+        [a, b]: [u64; 2],
+        result: u64,
+    ) -> Result<()> {
         // SAFETY: the caller's contract is the same.
-        unsafe { product::run(self.isa, product, a as *const u8, b as *const u8, result as *mut u8) }
+        unsafe { product::run(self.isa, contraction, a as *const u8, b as *const u8, result as *mut u8) }
     }
 
     unsafe fn library(

@@ -3,31 +3,35 @@
 use crate::isa::Isa;
 use crate::{library, product};
 use ms_core::error::{Code, Error, Result};
-use ms_core::exec::{MatrixProduct, StepCode};
-use ms_core::ir::Precision;
+use ms_core::exec::StepCode;
+use ms_core::ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
 use ms_core::ops::host::check_positions;
 use ms_core::tensor::{Array, Attrs, Op};
 
-/// Matrix products in one precision.
-pub struct ProductStep {
+/// Contractions of operands of some types and ranks.
+pub struct ContractionCode {
     pub isa: Isa,
     pub precision: Precision,
+    pub types: ContractionTypes,
+    pub ranks: ContractionRanks,
 }
 
 // SAFETY: products write all elements of the result, which their tests compare with the reference.
-unsafe impl StepCode for ProductStep {
+unsafe impl StepCode for ContractionCode {
     unsafe fn run(&self, _: &[u64], operands: &[&Array], results: &[Array]) -> Result<()> {
         let (&[a, b], [out]) = (operands, results) else {
-            return Err(Error::new(Code::Argument, "a product has two operands and one result"));
+            return Err(Error::new(Code::Argument, "a contraction has two operands and one result"));
         };
-        if a.dtype() != out.dtype() || b.dtype() != out.dtype() {
-            let message = format!("dtypes {}, {} and {} of a product differ", a.dtype(), b.dtype(), out.dtype());
-            return Err(Error::new(Code::DType, message));
+        let dtypes = [a, b, out].map(|it| it.dtype());
+        if dtypes != self.types.all() {
+            let [a, b, out] = dtypes;
+            return Err(Error::new(Code::DType, format!("the contraction is not of {a} and {b} to {out}")));
         }
-        let product = MatrixProduct::new(out.dtype(), self.precision, a.layout(), b.layout(), out.layout())?;
+        let layouts = [a.layout(), b.layout(), out.layout()];
+        let contraction = Contraction::new(self.types, self.precision, self.ranks, layouts)?;
         // SAFETY: layouts of arrays are inside their storage, and by the caller's contract nobody else
         // accesses the result's.
-        unsafe { product::run(self.isa, &product, a.device_ptr(), b.device_ptr(), out.device_ptr()) }
+        unsafe { product::run(self.isa, &contraction, a.device_ptr(), b.device_ptr(), out.device_ptr()) }
     }
 }
 

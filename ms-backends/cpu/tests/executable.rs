@@ -2,8 +2,13 @@
 
 use ms_core::error::Code;
 use ms_core::exec::{Artifact, Backend, CompileOptions, Executable, PlanProgram, Program, StoredProgram};
-use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, Type};
-use ms_core::lower::{Argument, Buffer, BufferId, IndexedAxis, KernelId, Place, Plan, PlanStep, Reuse, Routine, View};
+use ms_core::ir::{
+    BinaryOp, Contraction, ContractionTypes, Kernel, KernelBuilder, LaneAxis, Precision, Role, Scope, StrideClass, Type,
+};
+use ms_core::lower::{
+    Argument, Buffer, BufferId, ContractionStep, IndexedAxis, KernelId, Place, Plan, PlanStep, Reuse, Routine, Span,
+    View,
+};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Layout, Literal};
 use ms_core::{Error, ops};
 use ms_cpu::{CpuBackend, Isa};
@@ -42,6 +47,23 @@ fn view(buffer: u32, shape: &[usize]) -> View {
     View { buffer: BufferId(buffer), dtype: DType::F32, layout: Layout::contiguous(shape) }
 }
 
+/// The product of buffer 5, of two rows, with its first columns, in buffer 6.
+fn product(columns: usize) -> PlanStep {
+    let of = |columns| Layout::contiguous(&[2, columns]);
+    let types = ContractionTypes::of(DType::F32);
+    let contraction = Contraction::of_matrices(types, Precision::Strict, &of(2), &of(columns), &of(columns));
+    let [a, b, out] = [5, 5, 6].map(|it| Span { buffer: BufferId(it), offset: 0 });
+    PlanStep::Contraction(Box::new(ContractionStep { contraction: contraction.expect("shapes fit"), a, b, out }))
+}
+
+/// The contraction of the plan.
+fn contraction(routine: &mut Routine) -> &mut Contraction {
+    match &mut routine.steps[3] {
+        PlanStep::Contraction(it) => &mut it.contraction,
+        other => panic!("{other:?}"),
+    }
+}
+
 /// `(x + 10) * y` for `x` and `y` of four elements, through the arena, then
 /// `reshape([2, 2])` of it by the library and its product with itself.
 fn plan() -> Plan {
@@ -72,7 +94,7 @@ fn plan() -> Plan {
                 outputs: vec![view(5, &[2, 2])],
                 node: None,
             },
-            PlanStep::Product { a: view(5, &[2, 2]), b: view(5, &[2, 2]), out: view(6, &[2, 2]) },
+            product(2),
         ],
         reuse: Reuse { free_from: vec![1, 2], touched_at: vec![3, 1], in_place: Vec::new(), fallible: 4 },
     };
@@ -80,7 +102,6 @@ fn plan() -> Plan {
         kernels: vec![binary(BinaryOp::Add), binary(BinaryOp::Mul)],
         constants: vec![Literal::scalar(10.0.into(), DType::F32)],
         routines: vec![main],
-        ..Plan::default()
     }
 }
 
@@ -184,12 +205,14 @@ fn inputs_are_checked() {
 
 #[test]
 fn plans_that_reach_outside_are_refused() {
-    let broken: [fn(&mut Routine); 10] = [
+    let broken: [fn(&mut Routine); 12] = [
         |it| it.steps[0] = call(0, 5, [argument(0, 0, 4), argument(2, 0, 0), argument(3, 0, 4)]),
         |it| it.steps[0] = call(0, 4, [argument(0, 0, -4), argument(2, 0, 0), argument(3, 0, 4)]),
         |it| it.steps[0] = call(2, 4, [argument(0, 0, 4), argument(2, 0, 0), argument(3, 0, 4)]),
         |it| it.steps[0] = call(0, 4, [argument(9, 0, 4), argument(2, 0, 0), argument(3, 0, 4)]),
-        |it| it.steps[3] = PlanStep::Product { a: view(5, &[2, 2]), b: view(5, &[2, 3]), out: view(6, &[2, 3]) },
+        |it| it.steps[3] = product(3),
+        |it| contraction(it).k[0].strides[2] = 1,
+        |it| contraction(it).types.b = DType::F64,
         |it| it.buffers[0].bytes = 20,
         |it| it.buffers[5].place = Place::Arena(128),
         |it| it.buffers[2].place = Place::Constant(1),

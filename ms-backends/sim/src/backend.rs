@@ -117,7 +117,7 @@ unsafe impl Backend for SimBackend {
                 let kernel = Arc::new(SimKernel::new(kernel, self.cpu.kernel(kernel)?));
                 return Ok(Arc::new(SimKernelStep { kernel, driver: self.driver() }));
             }
-            Step::Product { .. } | Step::Check { .. } => false,
+            Step::Contraction { .. } | Step::Check { .. } => false,
             Step::Library { op, .. } => definition(*op).effects.act_on_host(),
         };
         Ok(Arc::new(SimWhole { code: self.cpu.compile_step(step)?, waits, driver: self.driver() }))

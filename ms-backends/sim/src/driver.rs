@@ -3,8 +3,8 @@
 
 use crate::memory::{Copied, SimMemory};
 use ms_core::error::Result;
-use ms_core::exec::{Check, Driver, LibraryCall, MatrixProduct, MemoryView};
-use ms_core::ir::{Kernel, Role};
+use ms_core::exec::{Check, Driver, LibraryCall, MemoryView};
+use ms_core::ir::{Contraction, Kernel, Role};
 use ms_core::ops::definition;
 use ms_core::tensor::{MemorySpace, Storage, Stream, StreamKind, Streams, with_stream};
 use ms_cpu::{CpuDriver, KernelCode};
@@ -54,7 +54,7 @@ pub struct Commands {
 /// A step, with addresses of the device.
 enum Step {
     Launch { kernel: Arc<SimKernel>, block: Range<usize> },
-    Product { product: Arc<MatrixProduct>, operands: [u64; 2], result: u64 },
+    Contraction { contraction: Arc<Contraction>, operands: [u64; 2], result: u64 },
     Library { call: Arc<LibraryCall>, operands: Views, results: Views },
     Check { check: Arc<Check>, operand: MemoryView },
     Copy { from: u64, to: u64, bytes: usize },
@@ -125,8 +125,8 @@ impl SimDriver {
                     kernel.addresses.iter().for_each(|&it| block[it] = self.real(block[it]));
                     cpu.launch(&mut (), &kernel.code, block)
                 }
-                Step::Product { product, operands, result } => {
-                    cpu.product(&mut (), product, operands.map(|it| self.real(it)), self.real(*result))
+                Step::Contraction { contraction, operands, result } => {
+                    cpu.contract(&mut (), contraction, operands.map(|it| self.real(it)), self.real(*result))
                 }
                 Step::Library { call, operands, results } => {
                     cpu.library(&mut (), call, &self.real_views(operands), &self.real_views(results))
@@ -162,14 +162,14 @@ unsafe impl Driver for SimDriver {
         self.issue(commands, Step::Launch { kernel: kernel.clone(), block: first..first + block.len() })
     }
 
-    unsafe fn product(
+    unsafe fn contract(
         &self,
         commands: &mut Commands,
-        product: &Arc<MatrixProduct>,
+        contraction: &Arc<Contraction>,
         operands: [u64; 2],
         result: u64,
     ) -> Result<()> {
-        self.issue(commands, Step::Product { product: product.clone(), operands, result })
+        self.issue(commands, Step::Contraction { contraction: contraction.clone(), operands, result })
     }
 
     unsafe fn library(

@@ -77,8 +77,7 @@ pub unsafe trait Backend: Send + Sync {
 pub unsafe trait StepCode: Send + Sync {
     /// Runs the step. A [kernel](Step::Kernel) takes the block of a call (see [`Kernel`](crate::ir::Kernel)),
     /// which has the addresses of operands and results, and no arrays. Other steps take an empty block, operands
-    /// of any layout, and row-major results: [products](Step::Product) `[.., m, k]`, `[.., k, n]` and
-    /// `[.., m, n]`, whose leading dimensions are equal.
+    /// of any layout, and row-major results.
     ///
     /// # Safety
     /// - The block has the kernel's number of words, and extents that the kernel
@@ -90,7 +89,7 @@ pub unsafe trait StepCode: Send + Sync {
     ///   operands. The kernel itself may read an element that it writes only at the same loop indices.
     ///
     /// # Errors
-    /// Those of the op; [`Code::Shape`](crate::Code::Shape) for operands that do not fit a product; those of
+    /// Those of the op; [`Code::Shape`](crate::Code::Shape) for operands that do not fit a contraction; those of
     /// the device.
     unsafe fn run(&self, block: &[u64], operands: &[&Array], results: &[Array]) -> Result<()>;
 }

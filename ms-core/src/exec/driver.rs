@@ -1,7 +1,7 @@
 //! The interface between the order of a plan and the device that runs its steps.
 
-use super::product::MatrixProduct;
 use crate::error::{Error, Result, in_op};
+use crate::ir::Contraction;
 use crate::ops::host::check_positions;
 use crate::tensor::{Array, Attrs, DType, Layout, MemorySpace, Op, Shape, Storage, Type};
 use std::ptr::NonNull;
@@ -69,18 +69,19 @@ pub unsafe trait Driver: Send + Sync + 'static {
     /// Those of the device.
     unsafe fn launch(&self, commands: &mut Self::Commands, kernel: &Self::Kernel, block: &[u64]) -> Result<()>;
 
-    /// Issues a product of what is at the first two addresses, to the third.
+    /// Issues a contraction of operands whose first elements are at these addresses, to a result.
     ///
     /// # Safety
-    /// All elements that the product's sizes and strides address are in memory that is live when the step runs; then
-    /// nobody else writes the operands or accesses the result.
+    /// The contraction [is sound](Contraction::is_sound). All elements that its sizes and strides address are in
+    /// memory that is live when the step runs; those of the result are distinct. Then nobody else writes the
+    /// operands or accesses the result.
     ///
     /// # Errors
     /// [`Code::Backend`](crate::Code::Backend) if the device cannot run it; those of the device.
-    unsafe fn product(
+    unsafe fn contract(
         &self,
         commands: &mut Self::Commands,
-        product: &Arc<MatrixProduct>,
+        contraction: &Arc<Contraction>,
         operands: [u64; 2],
         result: u64,
     ) -> Result<()>;

@@ -2,7 +2,6 @@
 
 mod backend;
 mod driver;
-mod product;
 mod program;
 mod reference;
 mod runner;
@@ -10,7 +9,6 @@ mod waits;
 
 pub use backend::{Backend, BackendEntry, Executable, StepCode, backend, host_backend, unavailable};
 pub use driver::{Accepted, Check, Driver, LibraryCall, MemoryView};
-pub use product::{BatchDim, MatrixProduct};
 pub use program::{Artifact, CompileOptions, Interface, MachineCode, PlanProgram, PlanReport, Program, StoredProgram};
 pub use reference::reference;
 pub use runner::{PlanExecutable, stored_program};

@@ -47,7 +47,7 @@ impl Waits {
                     Repeat::Times { .. } => {}
                 },
                 PlanStep::Library { op, .. } => waits.host_steps += usize::from(definition(*op).effects.act_on_host()),
-                PlanStep::Kernel { .. } | PlanStep::Product { .. } | PlanStep::Check { .. } | PlanStep::Call { .. } => {
+                PlanStep::Kernel { .. } | PlanStep::Contraction(_) | PlanStep::Check { .. } | PlanStep::Call { .. } => {
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! The two representations of the compiler: graphs of tensor ops, and kernels of scalar ones.
 
 mod canonical;
+mod contraction;
 mod dot;
 mod graph;
 mod html;
@@ -19,6 +20,7 @@ mod walk;
 
 pub use crate::tensor::{Dim, Dims, Type};
 pub use canonical::{canonical_bytes, shallow_bytes};
+pub use contraction::{Contraction, ContractionAxes, ContractionAxis, ContractionRanks, ContractionTypes};
 pub use dot::to_dot;
 pub use graph::{Def, Graph, Node, NodeId, ValueData, ValueId};
 pub use html::to_html;

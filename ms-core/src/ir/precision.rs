@@ -1,6 +1,7 @@
 //! Precision of compiled arithmetic.
 
 use super::kernel::ReductionOrder;
+use std::fmt::{self, Display, Formatter};
 
 /// What compiled arithmetic may do to the bits of a result.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -27,5 +28,15 @@ impl Precision {
             Self::Highest if row < Self::LONG_ROW => ReductionOrder::Lanes,
             Self::Strict | Self::Highest => ReductionOrder::Blocks,
         }
+    }
+}
+
+impl Display for Precision {
+    /// The name: `strict`, `highest`.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Strict => "strict",
+            Self::Highest => "highest",
+        })
     }
 }

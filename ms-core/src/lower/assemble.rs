@@ -5,11 +5,13 @@ use super::emitted::{Arg, Emitted};
 use super::flat::{Access, Check, Flat, FlatNode, FlatValue, Kind, Origin, Region, RegionLoop, Trips, ValueIndex};
 use super::memory::{self, Lifetime};
 use super::nest::Nest;
-use super::plan::{Argument, Buffer, BufferId, Carry, Loop, Place, PlanStep, Repeat, Routine, Span, View};
+use super::plan::{
+    Argument, Buffer, BufferId, Carry, ContractionStep, Loop, Place, PlanStep, Repeat, Routine, Span, View,
+};
 use super::reuse::Uses;
 use super::routines::Routines;
 use super::schedule::step_may_fail;
-use crate::ir::Graph;
+use crate::ir::{Contraction, ContractionRanks, ContractionTypes, Graph};
 use crate::tensor::Layout;
 
 /// The routine of a graph that was lowered to these steps; kernels, constants and source locations are added
@@ -121,7 +123,7 @@ impl Assembly<'_> {
 
     fn whole(&self, node: &FlatNode) -> PlanStep {
         let mut inputs = node.inputs.iter().map(|it| self.operand(it));
-        let mut outputs = node.outputs.iter().map(|&it| self.result(it));
+        let outputs = node.outputs.iter().map(|&it| self.result(it));
         match node.kind {
             Kind::Library(op) => PlanStep::Library {
                 op,
@@ -135,16 +137,29 @@ impl Assembly<'_> {
                 let positions = inputs.next().expect("a check has positions");
                 PlanStep::Check { op: *op, of: of.clone(), axis: *axis, positions, node: None }
             }
-            Kind::Product => {
-                let mut next = || inputs.next().expect("a product has two operands");
-                let (a, b) = (next(), next());
-                PlanStep::Product { a, b, out: outputs.next().expect("a product has a result") }
+            Kind::Contraction(ranks) => {
+                drop((inputs, outputs));
+                PlanStep::Contraction(Box::new(self.contraction(node, ranks)))
             }
             Kind::Region(number) => {
                 drop((inputs, outputs));
                 self.region(&self.flat.regions[number], node)
             }
             _ => unreachable!("other ops are kernels"),
+        }
+    }
+
+    fn contraction(&self, node: &FlatNode, ranks: ContractionRanks) -> ContractionStep {
+        let [a, b] = &node.inputs[..] else { unreachable!("a contraction has two operands") };
+        let FlatValue { dtype, shape, .. } = &self.flat.values[node.outputs[0]];
+        let types = ContractionTypes { a: a.dtype, b: b.dtype, accumulator: dtype.compute(), out: *dtype };
+        let layouts = [&a.layout, &b.layout, &Layout::contiguous(shape)];
+        let contraction = Contraction::new(types, self.routines.precision(), ranks, layouts);
+        ContractionStep {
+            contraction: contraction.expect("the type rule has accepted the operands"),
+            a: self.span(a),
+            b: self.span(b),
+            out: Span { buffer: self.buffer_of(node.outputs[0]), offset: 0 },
         }
     }
 
@@ -163,9 +178,9 @@ impl Assembly<'_> {
         }
     }
 
-    /// The location of a row-major operand.
+    /// The location of an operand's first element.
     fn span(&self, access: &Access) -> Span {
-        let value = access.value().expect("operands of routines are in memory");
+        let value = access.value().expect("operands of these steps are in memory");
         let first = if access.layout.numel() == 0 { 0 } else { access.layout.offset() };
         Span { buffer: self.buffer_of(value), offset: first * access.dtype.size() }
     }

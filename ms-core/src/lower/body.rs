@@ -54,7 +54,7 @@ pub(super) fn apply(flat: &Flat, node: &FlatNode, body: &mut KernelBuilder, valu
         },
         Kind::Reduce(_)
         | Kind::Gather { .. }
-        | Kind::Product
+        | Kind::Contraction(_)
         | Kind::Library(_)
         | Kind::Slices(_)
         | Kind::Check(_)

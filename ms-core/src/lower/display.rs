@@ -1,7 +1,8 @@
 //! The text form of plans, for debugging and snapshot tests.
 
 use super::plan::{
-    Argument, Buffer, Carry, IndexedAxis, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Routine, Span, View,
+    Argument, Buffer, Carry, ContractionStep, IndexedAxis, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Routine,
+    Span, View,
 };
 use super::routines::PlanNames;
 use crate::ir::text::{InputNames, write_attrs};
@@ -85,7 +86,10 @@ fn write_step(plan: &Plan, step: &PlanStep, f: &mut Formatter<'_>) -> fmt::Resul
             let args = args.iter().zip(sizes).map(|(it, size)| argument(it, size));
             writeln!(f, "k{} {:?}({})", kernel.0, extents, join(args))
         }
-        PlanStep::Product { a, b, out } => writeln!(f, "{} = product {}, {}", view(out), view(a), view(b)),
+        PlanStep::Contraction(it) => {
+            let ContractionStep { contraction, a, b, out } = &**it;
+            writeln!(f, "{} = contract {}, {}: {contraction}", span(out), span(a), span(b))
+        }
         PlanStep::Library { op, attrs, inputs, outputs, .. } => {
             let (inputs, outputs) = (join(inputs.iter().map(view)), join(outputs.iter().map(view)));
             write!(f, "{outputs} = {} {inputs}", op.name())?;

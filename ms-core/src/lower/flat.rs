@@ -2,6 +2,7 @@
 
 use super::gather::Positions;
 use super::plan::{NextCarry, RoutineId};
+use crate::ir::ContractionRanks;
 use crate::ops::{Lowering, ReduceRule, Slices, definition};
 use crate::tensor::{Attrs, DType, Layout, Literal, Op, Scalar, Shape, Type};
 use smallvec::{SmallVec, smallvec};
@@ -87,8 +88,8 @@ pub(super) enum Kind {
     Gather { axis: Positions, check: Option<CheckIndex> },
     /// Fails for invalid positions of a gather.
     Check(CheckIndex),
-    /// A matrix product.
-    Product,
+    /// A contraction.
+    Contraction(ContractionRanks),
     /// An op that is a step of its own.
     Library(Op),
     /// A result that consists of the operands. It is written by the kernels that compute these, or by copies

@@ -141,7 +141,7 @@ impl Own {
                     _ => Self::Closed(Domain::of_reduction(shape, &reduced)),
                 }
             }
-            Kind::Product | Kind::Library(_) | Kind::Slices(_) | Kind::Check(_) | Kind::Region(_) => Self::Whole,
+            Kind::Contraction(_) | Kind::Library(_) | Kind::Slices(_) | Kind::Check(_) | Kind::Region(_) => Self::Whole,
         }
     }
 }

@@ -42,8 +42,8 @@ mod target;
 pub use lines::{composite_of_node, line_of_node, refuse_at_the_same_lines};
 pub use pipeline::{LowerOptions, lower, lower_traced};
 pub use plan::{
-    Argument, Buffer, BufferId, Carry, IndexedAxis, KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Reuse,
-    Routine, RoutineId, STACK_BYTES, Span, View, is_stack, value_bytes,
+    Argument, Buffer, BufferId, Carry, ContractionStep, IndexedAxis, KernelId, Loop, NextCarry, Place, Plan, PlanStep,
+    Repeat, Reuse, Routine, RoutineId, STACK_BYTES, Span, View, is_stack, value_bytes,
 };
 pub use routines::PlanNames;
 pub use target::{Budget, Cost, Native, Target};

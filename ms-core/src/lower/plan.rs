@@ -1,6 +1,6 @@
 //! Plans: a flat list of steps over buffers, without addresses.
 
-use crate::ir::{Kernel, Precision, Type};
+use crate::ir::{Contraction, Kernel, Type};
 use crate::tensor::{Attrs, DType, Dim, Layout, Literal, Op};
 use smallvec::SmallVec;
 
@@ -20,8 +20,6 @@ pub struct RoutineId(pub u32);
 /// addresses.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Plan {
-    /// The order in which products of floats add their terms.
-    pub precision: Precision,
     /// Distinct kernels of all routines.
     pub kernels: Vec<Kernel>,
     /// Constant data of all routines.
@@ -190,6 +188,19 @@ pub struct IndexedAxis {
     pub extent: usize,
 }
 
+/// A contraction of two buffers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ContractionStep {
+    /// Element types, sizes and strides.
+    pub contraction: Contraction,
+    /// The first element of the left operand.
+    pub a: Span,
+    /// The first element of the right operand.
+    pub b: Span,
+    /// The first element of the result.
+    pub out: Span,
+}
+
 /// One step of a [`Plan`].
 #[derive(Clone, PartialEq, Debug)]
 pub enum PlanStep {
@@ -202,15 +213,8 @@ pub enum PlanStep {
         /// The arguments of its params, in order.
         args: SmallVec<[Argument; 4]>,
     },
-    /// A matrix product, batched over leading dimensions of equal size: `out = a b`.
-    Product {
-        /// `[.., m, k]`
-        a: View,
-        /// `[.., k, n]`
-        b: View,
-        /// `[.., m, n]`, row-major.
-        out: View,
-    },
+    /// A contraction.
+    Contraction(Box<ContractionStep>),
     /// An op that the backend's library, or the op's own `eval`, runs as a whole.
     Library {
         /// The op.
@@ -266,7 +270,7 @@ impl PlanStep {
     /// The routines that a step runs.
     pub fn callees(&self) -> SmallVec<[RoutineId; 2]> {
         match self {
-            Self::Kernel { .. } | Self::Product { .. } | Self::Library { .. } | Self::Check { .. } => SmallVec::new(),
+            Self::Kernel { .. } | Self::Contraction(_) | Self::Library { .. } | Self::Check { .. } => SmallVec::new(),
             Self::Call { routine, .. } => [*routine].into_iter().collect(),
             Self::Branch { routines, .. } => routines.iter().copied().collect(),
             Self::Loop(it) => [it.body].into_iter().collect(),

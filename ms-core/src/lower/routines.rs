@@ -15,6 +15,7 @@ pub struct PlanNames(pub(super) Vec<Vec<Option<Arc<str>>>>);
 
 /// A plan under construction.
 pub(super) struct Routines {
+    precision: Precision,
     plan: Plan,
     kernels: FxHashMap<Kernel, KernelId>,
     constants: FxHashMap<Literal, u32>,
@@ -54,7 +55,8 @@ impl Routines {
     /// No routines, for a plan of that precision.
     pub fn new(precision: Precision) -> Self {
         Self {
-            plan: Plan { precision, ..Plan::default() },
+            precision,
+            plan: Plan::default(),
             kernels: FxHashMap::default(),
             constants: FxHashMap::default(),
             known: FxHashMap::default(),
@@ -66,11 +68,6 @@ impl Routines {
     /// The plan, the source locations of steps that can fail, and the names of inputs.
     pub fn finish(self) -> (Plan, Vec<Located>, PlanNames) {
         (self.plan, self.located, self.names)
-    }
-
-    /// The precision of the plan.
-    pub fn precision(&self) -> Precision {
-        self.plan.precision
     }
 
     /// Adds the routine of a key unless it exists.
@@ -87,6 +84,11 @@ impl Routines {
         self.plan.routines.push(routine);
         self.names.0.push(graph.input_names().to_vec());
         RoutineId(self.plan.routines.len() as u32 - 1)
+    }
+
+    /// The precision of the plan's kernels and contractions.
+    pub fn precision(&self) -> Precision {
+        self.precision
     }
 
     /// The routine of a graph.

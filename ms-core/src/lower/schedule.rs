@@ -17,7 +17,7 @@ fn may_fail(flat: &Flat, node: &FlatNode, routines: &Routines) -> bool {
         Kind::Map(_) | Kind::Copy | Kind::Generate(_) | Kind::Reduce(_) | Kind::Gather { .. } | Kind::Slices(_) => {
             false
         }
-        Kind::Product | Kind::Library(_) | Kind::Check(_) => true,
+        Kind::Contraction(_) | Kind::Library(_) | Kind::Check(_) => true,
         Kind::Region(region) => match &flat.regions[region] {
             Region::Call(routine, _) => fails(*routine),
             Region::Branch(arms, _) => arms.iter().any(|it| fails(*it)),

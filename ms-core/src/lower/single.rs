@@ -5,10 +5,11 @@ use super::nest::{Axis, Nest, Walk, kept_strides};
 use super::plan::IndexedAxis;
 use super::target::Target;
 use crate::ir::{
-    Kernel, KernelBuilder, LaneAxis, Param, ParamId, Precision, ReductionOrder, Role, Scope, StrideClass, Val,
+    ContractionRanks, ContractionTypes, Kernel, KernelBuilder, LaneAxis, Param, ParamId, Precision, ReductionOrder,
+    Role, Scope, StrideClass, Val,
 };
 use crate::ops::{Lowering, OpDef, ReduceRule, definition};
-use crate::tensor::{Attr, AttrKind, Attrs, DType, Layout, Op, Type};
+use crate::tensor::{Array, Attr, AttrKind, Attrs, DType, Layout, Op, Type};
 use smallvec::SmallVec;
 
 /// One op as eager execution runs it. Extents, strides and addresses are arguments of a call, so that its code
@@ -19,12 +20,14 @@ use smallvec::SmallVec;
 pub enum Step<K = Kernel> {
     /// A generated kernel.
     Kernel(K),
-    /// A matrix product, batched over leading dimensions of equal size.
-    Product {
+    /// A contraction.
+    Contraction {
         /// Determines the order in which terms of floats are added.
         precision: Precision,
-        /// The element type of operands and result.
-        dtype: DType,
+        /// The element types of operands and result.
+        types: ContractionTypes,
+        /// How many axes of its operands are of which kind.
+        ranks: ContractionRanks,
     },
     /// An op that the backend's library runs as a whole.
     Library {
@@ -47,17 +50,18 @@ pub enum Step<K = Kernel> {
 pub type StepKey = Step<KernelKey>;
 
 impl StepKey {
-    /// The key of an op that is no kernel: a product in this precision, or an op of the library.
-    pub fn whole(
-        def: &'static OpDef,
-        attrs: &Attrs,
-        operands: impl IntoIterator<Item = DType>,
-        precision: Precision,
-    ) -> Self {
-        let dtypes: SmallVec<[DType; 4]> = operands.into_iter().collect();
+    /// The key of an op on these operands that is no kernel: a contraction in this precision, or an op of the library.
+    pub fn whole(def: &'static OpDef, attrs: &Attrs, operands: &[&Array], precision: Precision) -> Self {
         match def.lowering {
-            Lowering::Product => Self::Product { precision, dtype: dtypes[0] },
-            _ => Self::Library { op: def.op(), attrs: attrs.clone(), dtypes },
+            Lowering::Contraction(ranks) => Self::Contraction {
+                precision,
+                types: ContractionTypes::of(operands[0].dtype()),
+                ranks: ranks(attrs, operands[0].layout().rank()),
+            },
+            _ => {
+                let dtypes = operands.iter().map(|it| it.dtype()).collect();
+                Self::Library { op: def.op(), attrs: attrs.clone(), dtypes }
+            }
         }
     }
 
@@ -65,7 +69,7 @@ impl StepKey {
     pub fn build(&self, target: &Target) -> Step {
         match self {
             Self::Kernel(key) => Step::Kernel(key.build(target)),
-            &Self::Product { precision, dtype } => Step::Product { precision, dtype },
+            &Self::Contraction { precision, types, ranks } => Step::Contraction { precision, types, ranks },
             Self::Library { op, attrs, dtypes } => {
                 Step::Library { op: *op, attrs: attrs.clone(), dtypes: dtypes.clone() }
             }
@@ -79,7 +83,7 @@ impl Step {
     pub fn call_words(&self) -> usize {
         match self {
             Self::Kernel(kernel) => kernel.call_words(),
-            Self::Product { .. } | Self::Library { .. } | Self::Check { .. } => 0,
+            Self::Contraction { .. } | Self::Library { .. } | Self::Check { .. } => 0,
         }
     }
 }
@@ -192,7 +196,7 @@ pub fn prepare(
         }
         Lowering::Map(_)
         | Lowering::View(_)
-        | Lowering::Product
+        | Lowering::Contraction(_)
         | Lowering::Constant(_)
         | Lowering::Check(_)
         | Lowering::Library

@@ -44,7 +44,7 @@ pub(super) fn transpose_products(flat: &mut Flat) {
     for (index, node) in flat.nodes.iter().enumerate() {
         for (i, access) in node.inputs.iter().enumerate() {
             let Some(value) = access.value() else { continue };
-            let product = flat.producer(value).is_some_and(|it| matches!(flat.nodes[it].kind, Kind::Product));
+            let product = flat.producer(value).is_some_and(|it| matches!(flat.nodes[it].kind, Kind::Contraction(_)));
             if !product || !is_transpose(&access.layout, &flat.values[value].shape) {
                 readers[value] = None;
             } else if let Some(readers) = &mut readers[value] {
@@ -55,7 +55,7 @@ pub(super) fn transpose_products(flat: &mut Flat) {
     flat.outputs.iter().for_each(|&it| readers[it] = None);
     for index in 0..flat.nodes.len() {
         let value = match flat.nodes[index] {
-            FlatNode { kind: Kind::Product, ref outputs, .. } => outputs[0],
+            FlatNode { kind: Kind::Contraction(_), ref outputs, .. } => outputs[0],
             _ => continue,
         };
         let Some(readers) = readers[value].take().filter(|it| !it.is_empty()) else { continue };

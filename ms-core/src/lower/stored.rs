@@ -1,12 +1,12 @@
 //! The stored form of plans, and its validation.
 
 use super::plan::{
-    Argument, Buffer, BufferId, Carry, IndexedAxis, KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Reuse,
-    Routine, RoutineId, Span, View, is_stack,
+    Argument, Buffer, BufferId, Carry, ContractionStep, IndexedAxis, KernelId, Loop, NextCarry, Place, Plan, PlanStep,
+    Repeat, Reuse, Routine, RoutineId, Span, View, is_stack,
 };
 use crate::ir::{
-    BinaryOp, Compare, Inst, Kernel, LaneAxis, Math, Param, ParamId, Precision, Reducer, ReductionOrder, Role, Scope,
-    Stage, StrideClass, UnaryOp, Val,
+    BinaryOp, Compare, Contraction, ContractionAxis, ContractionTypes, Inst, Kernel, LaneAxis, Math, Param, ParamId,
+    Precision, Reducer, ReductionOrder, Role, Scope, Stage, StrideClass, UnaryOp, Val,
 };
 use crate::ops::{self, Lowering};
 use crate::stored::{Description, Reader, Stored, stored};
@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 stored! {
-    struct Plan { precision: Precision, kernels: Vec<Kernel>, constants: Vec<Literal>, routines: Vec<Routine> }
+    struct Plan { kernels: Vec<Kernel>, constants: Vec<Literal>, routines: Vec<Routine> }
     struct Routine {
         name: String,
         inputs: Vec<Type>,
@@ -38,6 +38,17 @@ stored! {
     }
     struct Carry { initial: Span, result: Span, next: NextCarry }
     struct Buffer { bytes: usize, place: Place }
+    struct ContractionStep { contraction: Contraction, a: Span, b: Span, out: Span }
+    struct Contraction {
+        types: ContractionTypes,
+        precision: Precision,
+        batch: SmallVec<[ContractionAxis; 2]>,
+        m: SmallVec<[ContractionAxis; 2]>,
+        n: SmallVec<[ContractionAxis; 2]>,
+        k: SmallVec<[ContractionAxis; 2]>,
+    }
+    struct ContractionTypes { a: DType, b: DType, accumulator: DType, out: DType }
+    struct ContractionAxis { size: usize, strides: [isize; 3] }
     struct View { buffer: BufferId, dtype: DType, layout: Layout }
     struct Argument { buffer: BufferId, offset: usize, strides: SmallVec<[i64; 4]>, axis: Option<IndexedAxis> }
     struct IndexedAxis { stride: i64, extent: usize }
@@ -61,7 +72,7 @@ stored! {
     enum Place { 0 = Input(at: u32), 1 = Output(at: u32), 2 = Constant(at: u32), 3 = Arena(at: usize), 4 = Position }
     enum PlanStep {
         0 = Kernel { kernel: KernelId, extents: SmallVec<[usize; 4]>, args: SmallVec<[Argument; 4]> },
-        1 = Product { a: View, b: View, out: View },
+        1 = Contraction(it: Box<ContractionStep>),
         2 = Library { op: Op, attrs: Attrs, inputs: Vec<View>, outputs: Vec<View>, node: Option<u32> },
         3 = Call { routine: RoutineId, inputs: Vec<Span>, outputs: Vec<Span> },
         4 = Branch { condition: Span, routines: [RoutineId; 2], inputs: Vec<Span>, outputs: Vec<Span> },
@@ -148,6 +159,7 @@ by! {
     BufferId as u32: |it| it.0, |it| Some(Self(it));
     RoutineId as u32: |it| it.0, |it| Some(Self(it));
     [RoutineId; 2] as (RoutineId, RoutineId): |it| (it[0], it[1]), |it| Some([it.0, it.1]);
+    [isize; 3] as (isize, isize, isize): |it| (it[0], it[1], it[2]), |it| Some([it.0, it.1, it.2]);
     ParamId as u32: |it| it.0, |it| Some(Self(it));
     Val as u32: |it| it.0, |it| Some(Self(it));
     f64 as u64: |it| it.to_bits(), |it| Some(Self::from_bits(it));
@@ -199,7 +211,7 @@ impl Stored for Literal {
 
 impl Plan {
     /// Returns whether a plan that was stored is valid: kernels are well formed, sizes of types do not
-    /// overflow, and ops have valid attributes, operands and results. Memory accesses of steps are validated
+    /// overflow, contractions have the axes that they say, and ops have valid attributes, operands and results. Memory accesses of steps are validated
     /// when the plan is loaded.
     pub fn is_sound(&self) -> bool {
         let view = |view: &View| Type::of(view.dtype, view.layout.shape());
@@ -213,6 +225,7 @@ impl Plan {
                 let gathers = matches!(ops::definition(*op).lowering, Lowering::Gather(_));
                 gathers && of.shape().is_some_and(|it| *axis < it.len()) && positions.dtype.is_int()
             }
+            PlanStep::Contraction(it) => it.contraction.is_sound(),
             _ => true,
         };
         let value = |ty: &Type| {

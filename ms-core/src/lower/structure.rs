@@ -105,7 +105,9 @@ impl Structure {
             Kind::Generate(op) => [2, u64::from(op.number()), 0],
             Kind::Reduce(rule) => [3, std::ptr::from_ref(rule) as u64, 0],
             Kind::Gather { axis, .. } => [4, axis.stride as u64, axis.extent as u64],
-            Kind::Check(_) | Kind::Product | Kind::Library(_) | Kind::Slices(_) | Kind::Region(_) => return None,
+            Kind::Check(_) | Kind::Contraction(_) | Kind::Library(_) | Kind::Slices(_) | Kind::Region(_) => {
+                return None;
+            }
         });
         Some(())
     }

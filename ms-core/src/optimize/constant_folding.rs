@@ -114,7 +114,9 @@ fn is_exact(def: &OpDef, attrs: &Attrs, operands: &[DType], result: DType) -> bo
     match &def.lowering {
         Lowering::View(_) | Lowering::Slices(_) => true,
         Lowering::Map(map) => rounds_at_most_once(*map, attrs, operands),
-        Lowering::Reduce(_) | Lowering::Product => !result.is_float() && !operands.iter().any(|it| it.is_float()),
+        Lowering::Reduce(_) | Lowering::Contraction(_) => {
+            !result.is_float() && !operands.iter().any(|it| it.is_float())
+        }
         Lowering::Generate(_)
         | Lowering::Position(_)
         | Lowering::Gather(_)

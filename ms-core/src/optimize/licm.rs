@@ -127,7 +127,7 @@ impl Found {
 /// Whether reading a value is cheaper in a loop than computing it.
 fn is_worth_moving(graph: &Graph, node: &Node) -> bool {
     match definition(node.op).lowering {
-        Lowering::Reduce(_) | Lowering::Product | Lowering::Composite(_) => true,
+        Lowering::Reduce(_) | Lowering::Contraction(_) | Lowering::Composite(_) => true,
         Lowering::Map(_) => {
             let numel = |id: &ValueId| graph.ty(*id).numel();
             let largest = node.inputs.iter().map(numel).max().flatten();

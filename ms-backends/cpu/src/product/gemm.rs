@@ -3,12 +3,14 @@
 //! A large product is cut into column or row panels. The cut depends only on the sizes, so that the
 //! bits of the result are the same for every number of threads; they may differ between CPUs.
 
+use super::matrices::Matrices;
 use super::packing::{columns_at_once, prepare_thread, reserve};
 use super::{Matrix, Shared, gather, scatter};
 use crate::threads;
 use gemm_common::Parallelism;
+use half::{bf16, f16};
 use ms_core::error::Result;
-use ms_core::exec::MatrixProduct;
+use ms_core::ir::ContractionTypes;
 use ms_core::tensor::{DType, try_filled};
 
 /// Minimum number of multiply-adds of a panel.
@@ -89,9 +91,9 @@ gemm_types! {
 ///
 /// # Safety
 /// As [`run`](super::run).
-pub unsafe fn floats<T: Gemm>(product: &MatrixProduct, a: *const u8, b: *const u8, out: *mut u8) -> Result<()> {
-    let &MatrixProduct { m, k, n, .. } = product;
-    let batch = product.batch_len();
+pub unsafe fn floats<T: Gemm>(product: &Matrices, a: *const u8, b: *const u8, out: *mut u8) -> Result<()> {
+    let &Matrices { m, k, n, .. } = product;
+    let batch = product.count();
     if batch * m * n == 0 {
         return Ok(());
     }
@@ -112,7 +114,7 @@ pub unsafe fn floats<T: Gemm>(product: &MatrixProduct, a: *const u8, b: *const u
     threads::try_for_each(batch * panels, batch * work, |chunk| {
         prepare_thread()?;
         let (mut a, mut b, mut out) = matrices.get();
-        let offsets = product.batch_offsets(chunk / panels);
+        let offsets = product.offsets(chunk / panels);
         let start = chunk % panels * panel;
         let len = panel.min(side - start);
         a.first = a.first.wrapping_offset(offsets[0]);
@@ -129,37 +131,69 @@ pub unsafe fn floats<T: Gemm>(product: &MatrixProduct, a: *const u8, b: *const u
     })
 }
 
-/// Products of f16 and bf16: in f32, rounded once.
+/// Products whose operands or results are f16 or bf16: in f32, rounded once.
 ///
 /// # Safety
-/// As [`run`](super::run).
-pub unsafe fn halves<H: Copy>(
-    product: &MatrixProduct,
+/// As [`run`](super::run), for accumulators of f32.
+pub unsafe fn widened(
+    types: ContractionTypes,
+    product: &Matrices,
     a: *const u8,
     b: *const u8,
     out: *mut u8,
-    widen: fn(H) -> f32,
-    narrow: fn(f32) -> H,
 ) -> Result<()> {
-    let &MatrixProduct { m, k, n, .. } = product;
-    let mut dense = try_filled(0f32, m * n)?;
-    let wide = MatrixProduct {
-        dtype: DType::F32,
-        a: [k as isize, 1],
-        b: [n as isize, 1],
-        out: [n as isize, 1],
-        batch: Default::default(),
-        ..*product
-    };
-    for i in 0..product.batch_len() {
-        let at = product.batch_offsets(i);
-        // SAFETY: as the caller's; the dense copies are row-major and of the right sizes.
+    let &Matrices { m, k, n, .. } = product;
+    for i in 0..product.count() {
+        let at = product.offsets(i);
+        // SAFETY: as the caller's; dense copies are row-major and of the right sizes.
         unsafe {
-            let a = gather(a.cast::<H>().wrapping_offset(at[0]), [m, k], product.a, widen)?;
-            let b = gather(b.cast::<H>().wrapping_offset(at[1]), [k, n], product.b, widen)?;
-            floats::<f32>(&wide, a.as_ptr().cast(), b.as_ptr().cast(), dense.as_mut_ptr().cast())?;
-            scatter(&dense, out.cast::<H>().wrapping_offset(at[2]), n, product.out, narrow);
+            let a_wide = wide(types.a, a, at[0], [m, k], product.a)?;
+            let b_wide = wide(types.b, b, at[1], [k, n], product.b)?;
+            let is_wide = types.out == DType::F32;
+            let mut dense = try_filled(0f32, if is_wide { 0 } else { m * n })?;
+            let (a, a_steps) =
+                a_wide.as_ref().map_or((offset(a, at[0]), product.a), |it| (it.as_ptr(), [k as isize, 1]));
+            let (b, b_steps) =
+                b_wide.as_ref().map_or((offset(b, at[1]), product.b), |it| (it.as_ptr(), [n as isize, 1]));
+            let (to, to_steps) = match is_wide {
+                true => (out.cast::<f32>().wrapping_offset(at[2]), product.out),
+                false => (dense.as_mut_ptr(), [n as isize, 1]),
+            };
+            let single = Matrices::single([m, k, n], a_steps, b_steps, to_steps);
+            floats::<f32>(&single, a.cast(), b.cast(), to.cast())?;
+            match types.out {
+                DType::F16 => scatter(&dense, out.cast::<f16>().wrapping_offset(at[2]), n, product.out, f16::from_f32),
+                DType::BF16 => {
+                    scatter(&dense, out.cast::<bf16>().wrapping_offset(at[2]), n, product.out, bf16::from_f32)
+                }
+                _ => {}
+            }
         }
     }
     Ok(())
+}
+
+fn offset(first: *const u8, elements: isize) -> *const f32 {
+    first.cast::<f32>().wrapping_offset(elements)
+}
+
+/// A row-major copy of a matrix in f32, unless that is its type.
+///
+/// # Safety
+/// The elements are valid for reads.
+unsafe fn wide(
+    dtype: DType,
+    first: *const u8,
+    at: isize,
+    sizes: [usize; 2],
+    steps: [isize; 2],
+) -> Result<Option<Vec<f32>>> {
+    // SAFETY: the caller's contract is the same.
+    unsafe {
+        Ok(match dtype {
+            DType::F16 => Some(gather(first.cast::<f16>().wrapping_offset(at), sizes, steps, f16::to_f32)?),
+            DType::BF16 => Some(gather(first.cast::<bf16>().wrapping_offset(at), sizes, steps, bf16::to_f32)?),
+            _ => None,
+        })
+    }
 }

@@ -1,8 +1,9 @@
-//! Products of matrices: floats by tiles in a fixed order of terms ([`ordered`]) or by the `gemm` crates
+//! Contractions as products of matrices: floats by tiles in a fixed order of terms ([`ordered`]) or by the `gemm` crates
 //! ([`gemm`](mod@gemm)), depending on the precision and the size; integers and bools by plain loops.
 
 mod dot;
 mod gemm;
+mod matrices;
 mod ordered;
 mod pack;
 mod packing;
@@ -10,42 +11,70 @@ mod packing;
 mod tests;
 mod tile;
 
+use ordered::Stored;
 pub use ordered::{CHUNK, Ordered};
 pub use pack::pack;
 pub use tile::Wide;
 
 use crate::interp::number::Number;
 use crate::isa::Isa;
-use half::{bf16, f16};
+use matrices::{Flattened, Matrices};
 use ms_core::error::Result;
-use ms_core::exec::MatrixProduct;
-use ms_core::ir::Precision;
-use ms_core::tensor::{DType, try_filled, try_room};
-use tile::Operand;
+use ms_core::ir::{Contraction, ContractionTypes, Precision};
+use ms_core::tensor::{DType, Element, Scalar, try_filled, try_room};
+use ms_core::with_element;
 
-/// Runs a product.
+/// Runs a contraction.
 ///
 /// # Safety
-/// All elements that the product's sizes and strides address are in memory that is live during the
-/// call; meanwhile, nobody else writes `a` and `b` or accesses `out`.
+/// The contraction [is sound](Contraction::is_sound). All elements that its sizes and strides address are in memory
+/// that is live during the call; meanwhile, nobody else writes `a` and `b` or accesses `out`.
 ///
 /// # Errors
 /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for copies of the operands.
-pub unsafe fn run(isa: Isa, product: &MatrixProduct, a: *const u8, b: *const u8, out: *mut u8) -> Result<()> {
-    use Precision::{Highest, Strict};
-    let precision = if is_small(product) { Strict } else { product.precision };
-    // SAFETY: the caller's contract is the same, and the types are those of the dtype.
+pub unsafe fn run(isa: Isa, contraction: &Contraction, a: *const u8, b: *const u8, out: *mut u8) -> Result<()> {
+    let (types, precision) = (contraction.types, contraction.precision);
+    // SAFETY: the caller's contract is the same; copies have the elements of the operands.
     unsafe {
-        match (product.dtype, precision) {
-            (DType::F32, Strict) => in_order::<f32>(isa, product, a, b, out),
-            (DType::F64, Strict) => in_order::<f64>(isa, product, a, b, out),
-            (DType::F16, Strict) => in_order::<f16>(isa, product, a, b, out),
-            (DType::BF16, Strict) => in_order::<bf16>(isa, product, a, b, out),
-            (DType::F32, Highest) => gemm::floats::<f32>(product, a, b, out),
-            (DType::F64, Highest) => gemm::floats::<f64>(product, a, b, out),
-            (DType::F16, Highest) => gemm::halves(product, a, b, out, f16::to_f32, f16::from_f32),
-            (DType::BF16, Highest) => gemm::halves(product, a, b, out, bf16::to_f32, bf16::from_f32),
-            _ => whole_numbers(product, a, b, out),
+        match Matrices::of(contraction) {
+            Some(matrices) => run_matrices(isa, types, precision, &matrices, [a, b], out),
+            None => {
+                let flat = Flattened::new(contraction, [a, b])?;
+                let matrices = Matrices::of(&flat.contraction).expect("the axes of the sum are one");
+                let operands = [flat.operand(0, a), flat.operand(1, b)];
+                run_matrices(isa, types, precision, &matrices, operands, out)
+            }
+        }
+    }
+}
+
+/// Runs products of matrices.
+///
+/// # Safety
+/// As [`run`].
+unsafe fn run_matrices(
+    isa: Isa,
+    types: ContractionTypes,
+    precision: Precision,
+    matrices: &Matrices,
+    [a, b]: [*const u8; 2],
+    out: *mut u8,
+) -> Result<()> {
+    use Precision::{Highest, Strict};
+    let precision = if is_small(matrices) { Strict } else { precision };
+    // SAFETY: the caller's contract is the same.
+    unsafe {
+        match (types.accumulator, precision) {
+            (DType::F32, Strict) => in_order::<f32>(isa, types, matrices, [a, b], out),
+            (DType::F64, Strict) => in_order::<f64>(isa, types, matrices, [a, b], out),
+            (DType::F32, Highest) if types == ContractionTypes::of(DType::F32) => {
+                gemm::floats::<f32>(matrices, a, b, out)
+            }
+            (DType::F32, Highest) => gemm::widened(types, matrices, a, b, out),
+            (DType::F64, Highest) => gemm::floats::<f64>(matrices, a, b, out),
+            (DType::Bool, _) => integers::<u8>(types, matrices, [a, b], out),
+            (DType::I64 | DType::U64, _) => integers::<u64>(types, matrices, [a, b], out),
+            _ => integers::<u32>(types, matrices, [a, b], out),
         }
     }
 }
@@ -55,48 +84,34 @@ const SMALL: usize = 3 << 14;
 
 /// Returns whether a product of two matrices, neither of which is a vector, takes less time without the
 /// preparations of the `gemm` crates: they allocate memory, and copy operands.
-fn is_small(product: &MatrixProduct) -> bool {
-    let &MatrixProduct { m, k, n, .. } = product;
+fn is_small(product: &Matrices) -> bool {
+    let &Matrices { m, k, n, .. } = product;
     m.min(n) > 1 && m.saturating_mul(n).saturating_mul(k) <= SMALL
 }
 
-/// A product of floats whose terms are added in order.
+/// Products of floats whose terms are added in order.
 ///
 /// # Safety
-/// As [`run`], for operands of this type.
-unsafe fn in_order<E: Operand>(
+/// As [`run`], for accumulators of this type.
+unsafe fn in_order<W: Wide>(
     isa: Isa,
-    product: &MatrixProduct,
-    a: *const u8,
-    b: *const u8,
+    types: ContractionTypes,
+    product: &Matrices,
+    operands: [*const u8; 2],
     out: *mut u8,
 ) -> Result<()> {
     let ordered = Ordered { isa, sizes: [product.m, product.k, product.n], accumulate: false };
-    let a = Matrix { first: a.cast::<E>(), steps: product.a };
-    let b = Matrix { first: b.cast::<E>(), steps: product.b };
-    let out = Matrix { first: out.cast::<E>(), steps: product.out };
+    let format = |dtype| W::format(dtype).expect("the types of a contraction have its accumulators");
+    let bytes = |steps: [isize; 2], size: usize| steps.map(|it| it * size as isize);
+    let operand = |first, dtype, steps| {
+        let format = format(dtype);
+        Stored { matrix: Matrix { first, steps: bytes(steps, format.size) }, format }
+    };
+    let (a, b) = (operand(operands[0], types.a, product.a), operand(operands[1], types.b, product.b));
+    let format = format(types.out);
+    let out = Stored { matrix: Matrix { first: out, steps: bytes(product.out, format.size) }, format };
     // SAFETY: as the caller's.
-    unsafe { ordered.run(product.batch_len(), |it| product.batch_offsets(it), a, b, out) }
-}
-
-/// A product of integers or bools.
-///
-/// # Safety
-/// As [`run`].
-unsafe fn whole_numbers(product: &MatrixProduct, a: *const u8, b: *const u8, out: *mut u8) -> Result<()> {
-    // SAFETY: the caller's contract is the same, and the types are those of the dtype.
-    unsafe {
-        match product.dtype {
-            DType::Bool => integers(product, a, b, out, |it: u8| (it != 0) as u8, |it| it),
-            DType::I8 => integers(product, a, b, out, |it: i8| it as i32, |it| it as i8),
-            DType::I16 => integers(product, a, b, out, |it: i16| it as i32, |it| it as i16),
-            DType::U8 => integers(product, a, b, out, |it: u8| it as u32, |it| it as u8),
-            DType::U16 => integers(product, a, b, out, |it: u16| it as u32, |it| it as u16),
-            DType::I32 | DType::U32 => integers(product, a, b, out, |it: u32| it, |it| it),
-            DType::I64 | DType::U64 => integers(product, a, b, out, |it: u64| it, |it| it),
-            DType::F16 | DType::BF16 | DType::F32 | DType::F64 => unreachable!("`run` takes floats elsewhere"),
-        }
-    }
+    unsafe { ordered.run_stored(product.count(), |it| product.offsets(it), (a, b, out)) }
 }
 
 /// A matrix: its first element, and strides between rows and columns.
@@ -176,26 +191,65 @@ impl<P: Addresses> Shared<P> {
 // SAFETY: every access through the pointers is `unsafe`, and must not race.
 unsafe impl<P: Addresses> Sync for Shared<P> {}
 
-/// Products of integers, which wrap, and of bools, whose sum is the disjunction.
-unsafe fn integers<M: Copy, C: Number>(
-    product: &MatrixProduct,
-    a: *const u8,
-    b: *const u8,
+/// Accumulators of integers, which wrap, or of bools, whose sum is the disjunction.
+trait Whole: Number {
+    /// An integer of any type as a term, from its value modulo 2^64.
+    fn term(value: i64) -> Self;
+    /// A sum modulo 2^64.
+    fn bits(self) -> i64;
+}
+
+impl Whole for u8 {
+    fn term(value: i64) -> Self {
+        (value != 0).into()
+    }
+
+    fn bits(self) -> i64 {
+        self.into()
+    }
+}
+
+impl Whole for u32 {
+    fn term(value: i64) -> Self {
+        value as Self
+    }
+
+    fn bits(self) -> i64 {
+        self.into()
+    }
+}
+
+impl Whole for u64 {
+    fn term(value: i64) -> Self {
+        value as Self
+    }
+
+    fn bits(self) -> i64 {
+        self as i64
+    }
+}
+
+/// Products of integers or bools.
+///
+/// # Safety
+/// As [`run`], for accumulators of this size.
+unsafe fn integers<C: Whole>(
+    types: ContractionTypes,
+    product: &Matrices,
+    operands: [*const u8; 2],
     out: *mut u8,
-    widen: impl Fn(M) -> C + Copy,
-    narrow: impl Fn(C) -> M + Copy,
 ) -> Result<()> {
     /// Number of columns whose sums fit in the first-level cache.
     const COLUMNS: usize = 512;
-    let &MatrixProduct { m, k, n, .. } = product;
+    let &Matrices { m, k, n, .. } = product;
     let mut sums = try_filled(C::ZERO, m * n)?;
-    for i in 0..product.batch_len() {
-        let at = product.batch_offsets(i);
+    for i in 0..product.count() {
+        let at = product.offsets(i);
         // SAFETY: as the caller's.
         let (a, b) = unsafe {
             (
-                gather(a.cast::<M>().wrapping_offset(at[0]), [m, k], product.a, widen)?,
-                gather(b.cast::<M>().wrapping_offset(at[1]), [k, n], product.b, widen)?,
+                gather_whole::<C>(types.a, operands[0], at[0], [m, k], product.a)?,
+                gather_whole::<C>(types.b, operands[1], at[1], [k, n], product.b)?,
             )
         };
         sums.fill(C::ZERO);
@@ -211,10 +265,31 @@ unsafe fn integers<M: Copy, C: Number>(
                 }
             }
         }
-        // SAFETY: as the caller's.
-        unsafe { scatter(&sums, out.cast::<M>().wrapping_offset(at[2]), n, product.out, narrow) };
+        with_element!(types.out, T => {
+            let out = out.cast::<T>().wrapping_offset(at[2]);
+            // SAFETY: as the caller's.
+            unsafe { scatter(&sums, out, n, product.out, |it| T::from_scalar(Scalar::Int(it.bits()))) };
+        });
     }
     Ok(())
+}
+
+/// A row-major copy of a strided matrix of integers, as terms.
+///
+/// # Safety
+/// The elements are valid for reads.
+unsafe fn gather_whole<C: Whole>(
+    dtype: DType,
+    first: *const u8,
+    at: isize,
+    sizes: [usize; 2],
+    steps: [isize; 2],
+) -> Result<Vec<C>> {
+    with_element!(dtype, T => {
+        let first = first.cast::<T>().wrapping_offset(at);
+        // SAFETY: as the caller's.
+        unsafe { gather(first, sizes, steps, |it: T| C::term(it.to_scalar().as_i64())) }
+    })
 }
 
 /// A row-major copy of a strided matrix.

@@ -6,13 +6,12 @@
 //! except along k. f16 and bf16 are widened to f32, and the sum is rounded once.
 
 use super::dot::{TERMS, dot};
-use super::pack::pack;
-use super::tile::{Operand, TILE, Tile, Wide};
-use super::{Matrix, Shared};
+use super::tile::{Format, Operand, TILE, Tile, Wide};
+use super::{Addresses, Matrix, Pointer, Shared};
 use crate::isa::Isa;
 use crate::threads;
 use ms_core::error::Result;
-use ms_core::tensor::{Array, Element};
+use ms_core::tensor::Array;
 use std::mem::MaybeUninit;
 
 /// Number of terms of a chunk.
@@ -52,18 +51,54 @@ pub struct Ordered {
     pub accumulate: bool,
 }
 
+/// A matrix in memory, with steps in bytes.
+#[derive(Clone, Copy)]
+pub struct Stored<P, W> {
+    /// Its first element, and steps between rows and between columns.
+    pub matrix: Matrix<P>,
+    /// How its elements are accessed.
+    pub format: Format<W>,
+}
+
+impl<P: Pointer, W> Stored<P, W> {
+    /// The matrix without its first rows and columns.
+    fn skip(self, rows: usize, columns: usize) -> Self {
+        Self { matrix: self.matrix.skip(rows, columns), ..self }
+    }
+
+    /// The matrix whose first element is this many elements further.
+    fn at(self, elements: isize) -> Self {
+        Self { matrix: self.matrix.at(elements * self.format.size as isize), ..self }
+    }
+
+    fn transposed(self) -> Self {
+        Self { matrix: self.matrix.transposed(), ..self }
+    }
+}
+
+impl<W: Wide> Stored<*const u8, W> {
+    /// The matrix of accumulators that it is.
+    fn wide(self) -> Matrix<*const W> {
+        debug_assert!(self.format.is_wide);
+        let Matrix { first, steps } = self.matrix;
+        Matrix { first: first.cast(), steps: steps.map(|it| it / size_of::<W>() as isize) }
+    }
+}
+
+impl<P: Addresses, W: Copy> Addresses for Stored<P, W> {}
+
 /// Operands and result.
-type Operands<E> = (Matrix<*const E>, Matrix<*const E>, Matrix<*mut E>);
+pub type Operands<W> = (Stored<*const u8, W>, Stored<*const u8, W>, Stored<*mut u8, W>);
 
 impl Ordered {
-    /// Multiplies `batch` pairs of matrices; `places` returns their offsets in elements, by operand.
+    /// Multiplies `batch` pairs of matrices of one element type; `places` returns their offsets in elements, by
+    /// operand.
     ///
     /// # Safety
-    /// All elements that sizes, strides and offsets address are in memory that is live during the call;
-    /// meanwhile, nobody else writes the operands or accesses the results, which do not overlap.
+    /// As [`Ordered::run_stored`].
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for copies of operands.
+    /// As [`Ordered::run_stored`].
     pub unsafe fn run<E: Operand>(
         self,
         batch: usize,
@@ -72,11 +107,36 @@ impl Ordered {
         b: Matrix<*const E>,
         out: Matrix<*mut E>,
     ) -> Result<()> {
+        let format = Format::of::<E>();
+        let bytes = |steps: [isize; 2]| steps.map(|it| it * size_of::<E>() as isize);
+        let [a, b] = [a, b].map(|it| {
+            let matrix = Matrix { first: it.first.cast(), steps: bytes(it.steps) };
+            Stored { matrix, format }
+        });
+        let out = Stored { matrix: Matrix { first: out.first.cast(), steps: bytes(out.steps) }, format };
+        // SAFETY: the caller's contract is the same.
+        unsafe { self.run_stored(batch, places, (a, b, out)) }
+    }
+
+    /// Multiplies `batch` pairs of matrices; `places` returns their offsets in elements, by operand.
+    ///
+    /// # Safety
+    /// All elements that sizes, strides and offsets address are in memory that is live during the call;
+    /// meanwhile, nobody else writes the operands or accesses the results, which do not overlap.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for copies of operands.
+    pub unsafe fn run_stored<W: Wide>(
+        self,
+        batch: usize,
+        places: impl Fn(usize) -> [isize; 3] + Sync,
+        (a, b, out): Operands<W>,
+    ) -> Result<()> {
         let [m, k, n] = self.sizes;
         if batch * m * n == 0 {
             return Ok(());
         }
-        let tile = E::Wide::tile(self.isa);
+        let tile = W::tile(self.isa);
         // Columns fill registers, so they are the longer side.
         if n < tile.columns && m > n {
             let turned = Self { sizes: [n, k, m], ..self };
@@ -97,16 +157,16 @@ impl Ordered {
     ///
     /// # Safety
     /// As [`Ordered::run`].
-    unsafe fn cut<E: Operand>(
+    unsafe fn cut<W: Wide>(
         self,
-        tile: Tile<E::Wide>,
+        tile: Tile<W>,
         batch: usize,
         places: impl Fn(usize) -> [isize; 3] + Sync,
-        operands: Operands<E>,
+        operands: Operands<W>,
     ) -> Result<()> {
         let [m, k, n] = self.sizes;
         // Narrow registers take a nanosecond for 32 terms of f32.
-        let nanos = (batch * m * n).saturating_mul(k) / 128 * size_of::<E::Wide>();
+        let nanos = (batch * m * n).saturating_mul(k) / 128 * size_of::<W>();
         let [rows, columns] = blocks(tile.rows, tile.columns, [m, n], batch);
         let [across, along] = [n.div_ceil(columns), m.div_ceil(rows)];
         let operands = Shared::new(operands);
@@ -131,20 +191,20 @@ impl Ordered {
     ///
     /// # Safety
     /// As [`Ordered::run`].
-    unsafe fn block<E: Operand>(
+    unsafe fn block<W: Wide>(
         self,
-        tile: Tile<E::Wide>,
-        a: Matrix<*const E>,
-        b: Matrix<*const E>,
-        out: Matrix<*mut E>,
+        tile: Tile<W>,
+        a: Stored<*const u8, W>,
+        b: Stored<*const u8, W>,
+        out: Stored<*mut u8, W>,
     ) -> Result<()> {
         let [m, k, n] = self.sizes;
-        if E::IS_WIDE && m * n == 1 && k >= TERMS && !self.accumulate {
-            let wide = |it: Matrix<*const E>| Matrix { first: it.first.cast(), steps: it.steps };
+        let all_wide = a.format.is_wide && b.format.is_wide && out.format.is_wide;
+        if all_wide && m * n == 1 && k >= TERMS && !self.accumulate {
             // SAFETY: as the caller's; the elements have the type of accumulators.
-            let (sum, terms) = unsafe { dot(tile, k, wide(a), wide(b))? };
+            let (sum, terms) = unsafe { dot(tile, k, a.wide(), b.wide())? };
             // SAFETY: the result has one element.
-            unsafe { out.first.cast::<E::Wide>().write(sum) };
+            unsafe { out.matrix.first.cast::<W>().write(sum) };
             if terms == k {
                 return Ok(());
             }
@@ -156,24 +216,30 @@ impl Ordered {
         let tiles = m.div_ceil(tile.rows);
         let height = m.div_ceil(tiles);
         let strip = (height * STRIP_TILES).min(m);
-        let reach = b.steps[0].unsigned_abs().saturating_mul(k).saturating_mul(size_of::<E>());
-        let unpacked = E::IS_WIDE && b.steps[1] == 1 && (tiles <= UNPACKED_TILES || reach <= UNPACKED_BYTES);
+        let [b_down, b_right] = b.matrix.steps;
+        let reach = b_down.unsigned_abs().saturating_mul(k);
+        let unpacked = b.format.is_wide
+            && b_right == size_of::<W>() as isize
+            && (tiles <= UNPACKED_TILES || reach <= UNPACKED_BYTES);
         let packed_columns = if unpacked { tile.columns } else { n.next_multiple_of(tile.columns) };
         let depth = k.min(CHUNK);
-        let keeps_sums = !E::IS_WIDE && k > CHUNK;
+        let keeps_sums = !out.format.is_wide && k > CHUNK;
         let lens = [strip * depth, packed_columns * depth + tile.columns, if keeps_sums { m * n } else { 0 }];
         let [a_len, b_len, sums_len] = lens.map(|it| it.next_multiple_of(ALIGN));
         // SAFETY: what is read below was written before.
-        let room = unsafe { Array::uninit(&[a_len + b_len + sums_len], E::Wide::DTYPE)? };
-        let a_room = room.device_ptr().cast::<E::Wide>();
+        let room = unsafe { Array::uninit(&[a_len + b_len + sums_len], W::DTYPE)? };
+        let a_room = room.device_ptr().cast::<W>();
         let (b_room, sums_room) = (a_room.wrapping_add(a_len), a_room.wrapping_add(a_len + b_len));
         // Sums of f32 and f64 are accumulated in the result.
-        let sums = match E::IS_WIDE {
-            true => Matrix { first: out.first.cast(), steps: out.steps },
+        let sums = match out.format.is_wide {
+            true => Matrix {
+                first: out.matrix.first.cast(),
+                steps: out.matrix.steps.map(|it| it / size_of::<W>() as isize),
+            },
             false => Matrix { first: sums_room, steps: [n as isize, 1] },
         };
-        let mut product = MaybeUninit::<[E::Wide; TILE]>::uninit();
-        let product = product.as_mut_ptr().cast::<E::Wide>();
+        let mut product = MaybeUninit::<[W; TILE]>::uninit();
+        let product = product.as_mut_ptr().cast::<W>();
         // A sum of no terms is +0.
         for start in (0..k.max(1)).step_by(CHUNK) {
             let depth = CHUNK.min(k - start);
@@ -183,9 +249,9 @@ impl Ordered {
             // SAFETY: the packed strip and block are parts of the operands of the caller's contract, and
             // tiles are inside them.
             unsafe {
-                let pack_columns = |left: usize, to: *mut E::Wide| {
+                let pack_columns = |left: usize, to: *mut W| {
                     let columns = tile.columns.min(n - left);
-                    pack(tile.turn, b.transposed().skip(left, 0), columns, depth, to);
+                    (b.format.pack)(tile.turn, b.transposed().skip(left, 0).matrix, columns, depth, to);
                     if columns < tile.columns {
                         // A tile reads whole registers of columns; after the last ones there are others.
                         to.add(columns * depth).write_bytes(0, tile.columns);
@@ -199,14 +265,14 @@ impl Ordered {
                     let tops = (top..m.min(top + strip)).step_by(height);
                     for at in tops.clone() {
                         let rows = height.min(m - at);
-                        pack(tile.turn, a.skip(at, 0), rows, depth, a_room.add((at - top) * depth));
+                        (a.format.pack)(tile.turn, a.skip(at, 0).matrix, rows, depth, a_room.add((at - top) * depth));
                     }
                     for left in panels.clone() {
                         let columns = tile.columns.min(n - left);
                         let (panel, step) = if !unpacked {
                             (b_room.cast_const().add(left * depth), columns as isize)
                         } else if columns == tile.columns {
-                            (b.skip(0, left).first.cast(), b.steps[0])
+                            (b.skip(0, left).matrix.first.cast(), b_down / size_of::<W>() as isize)
                         } else {
                             pack_columns(left, b_room)
                         };
@@ -214,7 +280,7 @@ impl Ordered {
                             let rows = height.min(m - at);
                             let lines = a_room.add((at - top) * depth);
                             let (sums, out) = (sums.skip(at, left), out.skip(at, left));
-                            if E::IS_WIDE && ending.first && columns == tile.columns && out.steps[1] == 1 {
+                            if out.format.is_wide && ending.first && columns == tile.columns && sums.steps[1] == 1 {
                                 (tile.run)(rows, depth, lines, (panel, step), (sums.first, sums.steps[0]));
                             } else {
                                 (tile.run)(rows, depth, lines, (panel, step), (product, tile.columns as isize));
@@ -258,35 +324,36 @@ impl Ending {
     /// # Safety
     /// The tile, the sums and the result have that many rows and columns; sums of earlier chunks are
     /// initialised.
-    unsafe fn write<E: Operand>(
+    unsafe fn write<W: Wide>(
         self,
         [rows, columns]: [usize; 2],
-        tile: *const E::Wide,
+        tile: *mut W,
         width: usize,
-        sums: Matrix<*mut E::Wide>,
-        out: Matrix<*mut E>,
+        sums: Matrix<*mut W>,
+        out: Stored<*mut u8, W>,
     ) {
         let dense = sums.steps[1] == 1;
         for row in 0..rows {
             // SAFETY: by the caller's contract; rows of a tile are initialised, and do not overlap others.
             unsafe {
-                let tile = std::slice::from_raw_parts(tile.add(row * width), columns);
-                let (sums, out) = (sums.skip(row, 0), out.skip(row, 0));
-                if E::IS_WIDE && dense {
+                let tile = std::slice::from_raw_parts_mut(tile.add(row * width), columns);
+                let sums = sums.skip(row, 0);
+                if out.format.is_wide && dense {
                     let to = std::slice::from_raw_parts_mut(sums.first, columns);
                     match self.first {
                         true => to.copy_from_slice(tile),
-                        false => to.iter_mut().zip(tile).for_each(|(to, &it)| *to = *to + it),
+                        false => to.iter_mut().zip(tile).for_each(|(to, &mut it)| *to = *to + it),
                     }
                     continue;
                 }
-                for (column, &value) in tile.iter().enumerate() {
-                    let (sum, out) = (sums.skip(0, column).first, out.skip(0, column).first);
-                    let value = if self.first { value } else { *sum + value };
-                    match self.last {
-                        true => *out = E::narrow(value),
-                        false => *sum = value,
+                if !self.first {
+                    for (column, value) in tile.iter_mut().enumerate() {
+                        *value = *sums.skip(0, column).first + *value;
                     }
+                }
+                match self.last || out.format.is_wide {
+                    true => (out.format.write)(tile, out.skip(row, 0).matrix),
+                    false => tile.iter().enumerate().for_each(|(at, &it)| *sums.skip(0, at).first = it),
                 }
             }
         }

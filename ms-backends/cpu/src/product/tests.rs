@@ -3,8 +3,7 @@
 use super::run;
 use crate::isa::Isa;
 use crate::threads;
-use ms_core::exec::MatrixProduct;
-use ms_core::ir::Precision;
+use ms_core::ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
 use ms_core::tensor::{Array, DType, Element, Layout, Scalar};
 use ms_core::with_element;
 
@@ -74,11 +73,18 @@ fn product(isa: Isa, precision: Precision, a: &Array, b: &Array) -> Array {
     let mut shape = a.shape_owned();
     shape[rank - 1] = b.shape()[rank - 1];
     let out = Array::full(&shape, Scalar::Int(1), a.dtype());
-    let product = MatrixProduct::new(a.dtype(), precision, a.layout(), b.layout(), out.layout());
-    let product = product.expect("the shapes fit");
-    // SAFETY: the layouts are inside the arrays, and `out` is not shared.
-    unsafe { run(isa, &product, a.device_ptr(), b.device_ptr(), out.device_ptr()) }.expect("there is memory");
+    contract(isa, precision, ContractionRanks { batch: rank - 2, k: 1 }, [a, b, &out]);
     out
+}
+
+/// Writes a contraction to `out`.
+fn contract(isa: Isa, precision: Precision, ranks: ContractionRanks, [a, b, out]: [&Array; 3]) {
+    let types = ContractionTypes { a: a.dtype(), b: b.dtype(), accumulator: out.dtype().compute(), out: out.dtype() };
+    let contraction = Contraction::new(types, precision, ranks, [a.layout(), b.layout(), out.layout()]);
+    let contraction = contraction.expect("the shapes fit");
+    assert!(contraction.is_sound(), "{contraction}");
+    // SAFETY: the layouts are inside the arrays, and `out` is not shared.
+    unsafe { run(isa, &contraction, a.device_ptr(), b.device_ptr(), out.device_ptr()) }.expect("there is memory");
 }
 
 #[track_caller]
@@ -289,4 +295,79 @@ fn infinities_and_nans_stay_in_their_sums() {
     // A zero from underflow has the sign of its terms.
     let [low, high] = [-1e-30, 1e-30].map(|it| Array::full(&[3, 3], Scalar::Float(it), DType::F32));
     check_order(&low, &high);
+}
+
+/// The elements of an array in another dtype, which are exact in it.
+fn converted(x: &Array, dtype: DType) -> Array {
+    let mut out = Array::zeros(x.shape(), dtype);
+    let elements = x.on_host().expect("the elements are readable").scalars();
+    with_element!(dtype, T => {
+        let to = out.as_mut_slice::<T>();
+        to.iter_mut().zip(elements).for_each(|(to, it)| *to = T::from_scalar(it));
+    });
+    out
+}
+
+/// Operands and results of different types have the bits of the product of operands that are converted before, and
+/// of the result that is converted after.
+#[test]
+fn mixed_dtypes() {
+    let floats = [DType::F32, DType::F16, DType::BF16];
+    let whole_numbers = [DType::I8, DType::U8, DType::I16, DType::U16, DType::I32];
+    let ranks = ContractionRanks { batch: 1, k: 1 };
+    let mut cases = Vec::new();
+    for kinds in [&floats[..], &whole_numbers] {
+        for &a in kinds {
+            cases.extend(kinds.iter().flat_map(|&b| kinds.iter().map(move |&out| [a, b, out])));
+        }
+    }
+    for types in cases {
+        let [a, b, out] = types;
+        let values = if a.is_float() { rounded } else { whole };
+        for (m, k, n) in [(1, 9, 40), (7, 1030, 5), (40, 70, 66)] {
+            let (x, y) = (values(&[2, m, k], a, 1), values(&[2, k, n], b, 2));
+            let wide = a.compute();
+            let (wide_x, wide_y) = (converted(&x, wide), converted(&y, wide));
+            for precision in PRECISIONS {
+                for isa in isas() {
+                    let want = converted(&product(isa, precision, &wide_x, &wide_y), out);
+                    let got = Array::full(&[2, m, n], Scalar::Int(1), out);
+                    contract(isa, precision, ranks, [&x, &y, &got]);
+                    assert!(bits(&got) == bits(&want), "{types:?} {m} {k} {n} {precision:?} on {isa}");
+                }
+            }
+        }
+    }
+}
+
+/// Axes of each kind may be several, in any order in memory.
+#[test]
+fn several_axes_of_each_kind() {
+    for dtype in [DType::F32, DType::BF16, DType::I16] {
+        // `bzmwxy, byxnvz`-like orders of axes in memory, seen as [batch 2, m 2, k 2] and [batch 2, k 2, n 2].
+        let values = if dtype.is_float() { rounded } else { whole };
+        let (a, b) = (values(&[5, 2, 3, 4, 3, 6], dtype, 1), values(&[4, 2, 3, 5, 2, 7], dtype, 2));
+        let a = a.with_layout(a.layout().permute(&[1, 2, 5, 4, 3, 0]));
+        let b = b.with_layout(b.layout().permute(&[1, 2, 0, 3, 4, 5]));
+        assert_eq!((a.shape(), b.shape()), (&[2, 3, 6, 3, 4, 5][..], &[2, 3, 4, 5, 2, 7][..]));
+        let dense = |it: &Array, shape: &[usize]| {
+            let it = it.on_host().expect("the elements are readable").to_contiguous();
+            it.with_layout(Layout::contiguous(shape))
+        };
+        let (flat_a, flat_b) = (dense(&a, &[6, 18, 20]), dense(&b, &[6, 20, 14]));
+        for isa in isas() {
+            let want = product(isa, Precision::Strict, &flat_a, &flat_b);
+            for turned in [false, true] {
+                let out = match turned {
+                    false => Array::zeros(&[2, 3, 6, 3, 2, 7], dtype),
+                    true => {
+                        let out = Array::zeros(&[7, 3, 2, 6, 2, 3], dtype);
+                        out.with_layout(out.layout().permute(&[2, 5, 3, 1, 4, 0]))
+                    }
+                };
+                contract(isa, Precision::Strict, ContractionRanks { batch: 2, k: 2 }, [&a, &b, &out]);
+                assert!(bits(&out) == bits(&want), "{dtype} on {isa}, {turned}");
+            }
+        }
+    }
 }

@@ -1,11 +1,12 @@
 //! Products of a tile of rows and a tile of columns: a chain of fused multiply-adds for each element of
 //! the result, on every instruction set.
 
+use super::Matrix;
 use super::dot::{self, Chains};
 use super::pack::{self, Turn};
 use crate::isa::Isa;
 use half::{bf16, f16};
-use ms_core::tensor::Element;
+use ms_core::tensor::{DType, Element};
 
 /// The kernels of an instruction set for tiles of an element type.
 #[derive(Clone, Copy)]
@@ -39,8 +40,55 @@ pub trait Wide: Operand<Wide = Self> + Element + Default + std::ops::Add<Output 
     /// The tiles of an instruction set.
     fn tile(isa: Isa) -> Tile<Self>;
 
+    /// How elements of a dtype are accessed; `None` for one that has accumulators of another type.
+    fn format(dtype: DType) -> Option<Format<Self>>;
+
     /// `self * b + c`, rounded once.
     fn fused(self, b: Self, c: Self) -> Self;
+}
+
+/// How elements of one type are read as terms and written as results, for accumulators of type `W`. Steps of
+/// matrices are in bytes.
+#[derive(Clone, Copy)]
+pub struct Format<W> {
+    /// The size of an element in bytes.
+    pub size: usize,
+    /// Whether it is the accumulators' type.
+    pub is_wide: bool,
+    /// [`pack()`](pack::pack).
+    pub pack: unsafe fn(Turn<W>, Matrix<*const u8>, usize, usize, *mut W),
+    /// Writes a row of sums, rounded.
+    pub write: unsafe fn(&[W], Matrix<*mut u8>),
+}
+
+impl<W: Wide> Format<W> {
+    /// That of a type.
+    pub const fn of<E: Operand<Wide = W>>() -> Self {
+        Self { size: size_of::<E>(), is_wide: E::IS_WIDE, pack: pack_bytes::<E>, write: write_row::<E> }
+    }
+}
+
+/// # Safety
+/// As [`pack::pack`]; elements are aligned.
+unsafe fn pack_bytes<E: Operand>(
+    turn: Turn<E::Wide>,
+    from: Matrix<*const u8>,
+    lines: usize,
+    depth: usize,
+    to: *mut E::Wide,
+) {
+    let from = Matrix { first: from.first.cast::<E>(), steps: from.steps.map(|it| it / size_of::<E>() as isize) };
+    // SAFETY: the caller's contract is the same.
+    unsafe { pack::pack(turn, from, lines, depth, to) };
+}
+
+/// # Safety
+/// The first row of the matrix has room for the sums.
+unsafe fn write_row<E: Operand>(sums: &[E::Wide], to: Matrix<*mut u8>) {
+    for (column, &sum) in sums.iter().enumerate() {
+        // SAFETY: by the caller's contract.
+        unsafe { to.skip(0, column).first.cast::<E>().write(E::narrow(sum)) };
+    }
 }
 
 /// An element type of operands and results.
@@ -85,7 +133,7 @@ impl Operand for bf16 {
 }
 
 macro_rules! wide {
-    ($($ty:ident, $wide:ident, $narrow:ident;)*) => {$(
+    ($($ty:ident, $wide:ident, $narrow:ident: $($dtype:ident $element:ty),*;)*) => {$(
         impl Operand for $ty {
             type Wide = Self;
             const IS_WIDE: bool = true;
@@ -116,6 +164,13 @@ macro_rules! wide {
                 }
             }
 
+            fn format(dtype: DType) -> Option<Format<Self>> {
+                match dtype {
+                    $(DType::$dtype => Some(Format::of::<$element>()),)*
+                    _ => None,
+                }
+            }
+
             #[inline(always)]
             fn fused(self, b: Self, c: Self) -> Self {
                 self.mul_add(b, c)
@@ -125,8 +180,8 @@ macro_rules! wide {
 }
 
 wide! {
-    f32, f32_avx512, f32_avx2;
-    f64, f64_avx512, f64_avx2;
+    f32, f32_avx512, f32_avx2: F32 f32, F16 f16, BF16 bf16;
+    f64, f64_avx512, f64_avx2: F64 f64;
 }
 
 /// [`Run`] for every CPU.

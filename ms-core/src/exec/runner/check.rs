@@ -1,7 +1,7 @@
 //! Bounds checks of the steps of routines.
 
 use crate::error::{Code, Error, Result};
-use crate::ir::{Kernel, LaneAxis, Param, Role};
+use crate::ir::{Contraction, Kernel, LaneAxis, Param, Role};
 use crate::lower::{Argument, Buffer, BufferId, Place, Plan, Routine, Span, View, value_bytes};
 use crate::tensor::Type;
 
@@ -64,6 +64,17 @@ impl<'a> Checker<'a> {
             .map(|(axis, (&extent, &stride))| (if written(axis) { extent.max(1) } else { extent }, stride as i128));
         let axis = arg.axis.map(|it| (it.extent, it.stride as i128));
         self.check_reach(arg.buffer, arg.offset as i128, steps.chain(axis), param.dtype.size())
+    }
+
+    /// An operand of a contraction, or its result, which is number 2, lies inside its buffer.
+    pub fn check_operand(&self, contraction: &Contraction, operand: usize, span: &Span) -> Result<()> {
+        self.check_memory(span.buffer)?;
+        if !contraction.is_sound() {
+            return Err(malformed("a contraction has the axes that it says"));
+        }
+        let size = contraction.types.all()[operand].size();
+        let sizes = contraction.axes_of(operand).map(|it| (it.size, it.strides[operand] as i128 * size as i128));
+        self.check_reach(span.buffer, span.offset as i128, sizes, size)
     }
 
     pub fn check_view(&self, view: &View) -> Result<()> {

@@ -2,7 +2,8 @@
 
 use super::PlanExecutable;
 use crate::error::Result;
-use crate::exec::{Check, Driver, LibraryCall, MatrixProduct, MemoryView, PlanProgram, StoredProgram};
+use crate::exec::{Check, Driver, LibraryCall, MemoryView, PlanProgram, StoredProgram};
+use crate::ir::Contraction;
 use crate::tensor::MemorySpace;
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ unsafe impl Driver for Nothing {
         Ok(())
     }
 
-    unsafe fn product(&self, (): &mut (), _: &Arc<MatrixProduct>, _: [u64; 2], _: u64) -> Result<()> {
+    unsafe fn contract(&self, (): &mut (), _: &Arc<Contraction>, _: [u64; 2], _: u64) -> Result<()> {
         Ok(())
     }
 

@@ -4,11 +4,11 @@ use super::check::{Checker, malformed};
 use super::repeat::{CarryWords, Chain, Cycle, Repeated, Series, Trips};
 use super::run::{Patch, PlacedView, Program, Routine, Step};
 use crate::error::Result;
-use crate::exec::{Accepted, Check, Driver, LibraryCall, MatrixProduct};
+use crate::exec::{Accepted, Check, Driver, LibraryCall};
 use crate::ir::{Inst, Kernel, Role};
 use crate::lower::{
-    self, Argument, BufferId, IndexedAxis, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Span, View, is_stack,
-    value_bytes,
+    self, Argument, BufferId, ContractionStep, IndexedAxis, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Span, View,
+    is_stack, value_bytes,
 };
 use crate::ops::{Lowering, definition};
 use crate::tensor::{Array, Layout, MemorySpace, StreamKind, Type, with_stream};
@@ -104,9 +104,11 @@ fn copied(kernel: &Kernel, args: &[Argument]) -> Option<SmallVec<[[usize; 2]; 1]
 fn opens_stacks<K>(step: &Step<K>, routines: &[Routine<K>]) -> bool {
     let open = |it: usize| routines[it].opens_stacks && !routines[it].closes_stacks;
     match step {
-        Step::Kernel { .. } | Step::Copy { .. } | Step::Product { .. } | Step::Library { .. } | Step::Check { .. } => {
-            false
-        }
+        Step::Kernel { .. }
+        | Step::Copy { .. }
+        | Step::Contraction { .. }
+        | Step::Library { .. }
+        | Step::Check { .. } => false,
         Step::Call { routine, .. } => open(*routine),
         Step::Branch { routines, .. } => routines.iter().any(|&it| open(it)),
         Step::Loop(it) => open(it.body) || (!it.series.is_empty() && !matches!(it.trips, Trips::Times { .. })),
@@ -176,23 +178,14 @@ impl<D: Driver> Loader<'_, D> {
                 }
                 Ok(Step::Copy { code, words, pairs })
             }
-            PlanStep::Product { a, b, out } => {
-                if a.dtype != out.dtype || b.dtype != out.dtype {
-                    return Err(malformed("a product has one dtype"));
-                }
-                let product = Arc::new(MatrixProduct::new(
-                    out.dtype,
-                    self.check.plan.precision,
-                    &a.layout,
-                    &b.layout,
-                    &out.layout,
-                )?);
+            PlanStep::Contraction(it) => {
+                let ContractionStep { contraction, a, b, out } = &**it;
                 let first = self.next_word();
-                for view in [a, b, out] {
-                    self.check.check_view(view)?;
-                    self.push_address(view.buffer, view.layout.offset() * view.dtype.size())?;
+                for (operand, span) in [a, b, out].into_iter().enumerate() {
+                    self.check.check_operand(contraction, operand, span)?;
+                    self.push_address(span.buffer, span.offset)?;
                 }
-                Ok(Step::Product { product, words: first..self.next_word() })
+                Ok(Step::Contraction { contraction: Arc::new(contraction.clone()), words: first..self.next_word() })
             }
             PlanStep::Library { op, attrs, inputs, outputs, node }
                 if let Lowering::Check(check) = definition(*op).lowering

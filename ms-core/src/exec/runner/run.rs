@@ -3,7 +3,8 @@
 use super::repeat::Repeated;
 use super::stack::Stacks;
 use crate::error::Result;
-use crate::exec::{Check, Driver, LibraryCall, MatrixProduct, MemoryView};
+use crate::exec::{Check, Driver, LibraryCall, MemoryView};
+use crate::ir::Contraction;
 use crate::lower::Place;
 use crate::ops::definition;
 use crate::tensor::{Array, DType, Layout, Storage, Type};
@@ -58,8 +59,8 @@ pub(super) enum Step<K> {
     /// A kernel that only copies operands to results, and is skipped if all results share their
     /// operands' memory: pairs of words with the addresses.
     Copy { code: K, words: Range<usize>, pairs: SmallVec<[[usize; 2]; 1]> },
-    /// A product, with the words of its three addresses.
-    Product { product: Arc<MatrixProduct>, words: Range<usize> },
+    /// A contraction, with the words of its three addresses.
+    Contraction { contraction: Arc<Contraction>, words: Range<usize> },
     /// A library call.
     Library { call: Arc<LibraryCall>, inputs: Vec<PlacedView>, outputs: Vec<PlacedView> },
     /// A check of elements, which are then copied if there is a result, with the words of two addresses and a size in
@@ -78,7 +79,7 @@ impl<K> Step<K> {
     /// routines: to read a condition, to act on the host, or because a loop is long.
     fn submits(&self, submitting: &[bool]) -> bool {
         match self {
-            Self::Kernel { .. } | Self::Copy { .. } | Self::Product { .. } | Self::Check { .. } => false,
+            Self::Kernel { .. } | Self::Copy { .. } | Self::Contraction { .. } | Self::Check { .. } => false,
             Self::Library { call, .. } => definition(call.op).effects.act_on_host(),
             Self::Call { routine, .. } => submitting[*routine],
             Self::Branch { .. } | Self::Loop(_) => true,
@@ -193,10 +194,10 @@ impl<D: Driver> Run<'_, D> {
                         unsafe { driver.launch(&mut self.commands, code, &self.words[words.clone()])? };
                     }
                 }
-                Step::Product { product, words } => {
+                Step::Contraction { contraction, words } => {
                     let at = &self.words[words.clone()];
                     // SAFETY: as above.
-                    unsafe { driver.product(&mut self.commands, product, [at[0], at[1]], at[2])? }
+                    unsafe { driver.contract(&mut self.commands, contraction, [at[0], at[1]], at[2])? }
                 }
                 Step::Library { call, inputs, outputs } => {
                     let view = |it: &PlacedView| self.view(it, routine, block);

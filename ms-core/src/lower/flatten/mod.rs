@@ -170,11 +170,12 @@ impl Flatten<'_> {
             Lowering::Gather(axis) => self.gather(graph, node, axis(&node.attrs), inputs),
             Lowering::View(rule) => one(self.view(graph.ty(node.outputs[0]), &node.attrs, *rule, &inputs[0])?),
             Lowering::Constant(data) => one(self.constant(data(&node.attrs))),
-            Lowering::Product => {
+            Lowering::Contraction(ranks) => {
                 let out = shape(graph.ty(node.outputs[0]))?;
                 let batch = &out[..out.len() - 2];
                 let inputs = inputs.iter().map(|it| self.matrix(it, batch)).collect::<Result<_>>()?;
-                self.push(graph, node, Kind::Product, inputs)
+                let ranks = ranks(&node.attrs, out.len());
+                self.push(graph, node, Kind::Contraction(ranks), inputs)
             }
             Lowering::Library | Lowering::Update | Lowering::Check(_) | Lowering::Composite(_) => {
                 let inputs = inputs.into_iter().map(|it| self.in_memory(it)).collect::<Result<_>>()?;

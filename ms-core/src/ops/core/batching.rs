@@ -48,7 +48,7 @@ fn derived(def: &OpDef, lanes: &BatchedCall<'_>) -> Result<Outputs> {
     match def.lowering {
         Lowering::Map(_) => lanes.apply(lanes.attrs, &lanes.aligned()),
         Lowering::Reduce(_) => lanes.apply(&lanes.shifted("axes"), lanes.inputs),
-        Lowering::Product => Ok(SmallVec::from_iter([product(lanes)])),
+        Lowering::Contraction(_) => Ok(SmallVec::from_iter([product(lanes)])),
         _ => lanes.one_by_one(),
     }
 }

@@ -1,7 +1,7 @@
 //! The definition of ops.
 
 use crate::error::Result;
-use crate::ir::{Graph, KernelBuilder, Reducer, Val};
+use crate::ir::{ContractionRanks, Graph, KernelBuilder, Reducer, Val};
 use crate::ops::Batching;
 use crate::ops::{Body, Control, Effects, Part, Sample};
 use crate::tensor::{Array, Attrs, DType, Layout, Literal, Op, OpInfo, Tensor, Type};
@@ -99,8 +99,9 @@ pub enum Lowering {
     Gather(fn(&Attrs) -> usize),
     /// A view of the first operand's memory. `None` if the view needs a row-major operand.
     View(fn(&Attrs, &Layout) -> Option<Layout>),
-    /// A matrix product, without attributes: `[.., m, k]` with `[.., k, n]`.
-    Product,
+    /// A contraction: how many axes of its operands are of which kind, by the rank of the first one. Operands and
+    /// result have one dtype.
+    Contraction(fn(&Attrs, usize) -> ContractionRanks),
     /// Constant data.
     Constant(fn(&Attrs) -> &Literal),
     /// The only operand, unless this refuses its elements: the bytes of a row-major array of that dtype.

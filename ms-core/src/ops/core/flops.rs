@@ -1,13 +1,13 @@
 //! The work of an op.
 
 use crate::ops::{CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, Lowering, definition};
-use crate::tensor::{Op, Type};
+use crate::tensor::{Attrs, Op, Type};
 
 /// The number of floating-point operations of an op on these types: two for each product of a matrix
 /// product or a convolution, one for each element of a float that an elementwise op computes or a reduction
 /// reads. Movement of data, integers, and ops with regions count nothing; sizes that are not known count as
 /// one.
-pub fn flops(op: Op, inputs: &[&Type], outputs: &[Type]) -> u64 {
+pub fn flops(op: Op, attrs: &Attrs, inputs: &[&Type], outputs: &[Type]) -> u64 {
     let numel = |it: &Type| it.dims.iter().map(|dim| dim.as_const().unwrap_or(1) as u64).product::<u64>();
     let of_floats = |it: &&Type| it.dtype.is_float();
     let axis = |it: &Type, axis: usize| it.dims.get(axis).and_then(|it| it.as_const()).unwrap_or(1).max(1) as u64;
@@ -15,7 +15,11 @@ pub fn flops(op: Op, inputs: &[&Type], outputs: &[Type]) -> u64 {
         // Comparisons of floats count as well: their results are bools.
         Lowering::Map(_) if inputs.iter().any(of_floats) => outputs.iter().map(numel).sum(),
         Lowering::Reduce(_) => inputs.iter().copied().filter(of_floats).map(numel).sum(),
-        Lowering::Product => 2 * numel(&outputs[0]) * axis(inputs[0], inputs[0].rank().saturating_sub(1)),
+        Lowering::Contraction(ranks) => {
+            let rank = inputs[0].rank();
+            let summed = rank.saturating_sub(ranks(attrs, rank).k)..rank;
+            2 * numel(&outputs[0]) * summed.map(|it| axis(inputs[0], it)).product::<u64>()
+        }
         Lowering::Library => {
             // The output of the convolution, and its weight.
             let (output, weight) = match op {

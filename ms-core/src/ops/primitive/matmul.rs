@@ -1,6 +1,7 @@
 //! `matmul`: products of matrices.
 
 use crate::error::{Code, Error};
+use crate::ir::ContractionRanks;
 use crate::ops::core::axis::refusal;
 use crate::ops::core::rules::broadcast_dims;
 use crate::ops::{
@@ -65,7 +66,7 @@ pub static MATMUL: OpDef = OpDef {
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Derived,
-    lowering: Lowering::Product,
+    lowering: Lowering::Contraction(|_, rank| ContractionRanks { batch: rank - 2, k: 1 }),
     samples: || {
         let of =
             |a: &[usize], b: &[usize]| Sample::new([SampleInput::f32(a, -2.0, 2.0), SampleInput::f32(b, -2.0, 2.0)]);

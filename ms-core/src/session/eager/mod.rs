@@ -246,8 +246,7 @@ fn run_any(
         Lowering::Slices(rule) => slices(backend, *rule, call, operands, &outputs[0])?,
         Lowering::Position(_) => positions(backend, def, call, operands, &outputs[0])?,
         _ => {
-            let dtypes = operands.iter().map(|it| it.dtype());
-            let ready = ready(backend, &StepKey::whole(def, call.attrs, dtypes, settings().precision))?;
+            let ready = ready(backend, &StepKey::whole(def, call.attrs, operands, settings().precision))?;
             // SAFETY: the op's type rule accepted the operands and returned the types of the outputs, which are
             // fresh, so that they are not shared.
             unsafe { ready.code.run(&[], operands, &outputs)? };

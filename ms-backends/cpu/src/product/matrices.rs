@@ -1,0 +1,176 @@
+//! Contractions as products of matrices.
+
+use ms_core::error::Result;
+use ms_core::ir::{Contraction, ContractionAxes, ContractionAxis};
+use ms_core::tensor::try_filled;
+use smallvec::SmallVec;
+
+/// A contraction as products of matrices: one axis of each kind, and loops over the other ones. Strides are in
+/// elements.
+#[derive(Clone, Debug)]
+pub struct Matrices {
+    /// Rows of `a` and of the result.
+    pub m: usize,
+    /// Columns of `a`, rows of `b`.
+    pub k: usize,
+    /// Columns of `b` and of the result.
+    pub n: usize,
+    /// Strides of `a` between rows and between columns.
+    pub a: [isize; 2],
+    /// Strides of `b` between rows and between columns.
+    pub b: [isize; 2],
+    /// Strides of the result between rows and between columns.
+    pub out: [isize; 2],
+    /// The loops, outermost first.
+    loops: SmallVec<[ContractionAxis; 4]>,
+}
+
+impl Matrices {
+    /// The products of a contraction; `None` if it sums over several axes.
+    pub fn of(contraction: &Contraction) -> Option<Self> {
+        let one = ContractionAxis { size: 1, strides: [0; 3] };
+        let mut loops: SmallVec<[ContractionAxis; 4]> = contraction.batch.iter().copied().collect();
+        // The largest axis of each kind is that of the matrices.
+        let mut widest = |axes: &ContractionAxes| {
+            let (at, widest) = axes.iter().enumerate().max_by_key(|it| it.1.size)?;
+            loops.extend(axes.iter().enumerate().filter(|it| it.0 != at).map(|it| *it.1));
+            Some(*widest)
+        };
+        let (m, n) = (widest(&contraction.m).unwrap_or(one), widest(&contraction.n).unwrap_or(one));
+        let k = match contraction.k[..] {
+            [] => one,
+            [k] => k,
+            _ => return None,
+        };
+        Some(Self {
+            m: m.size,
+            k: k.size,
+            n: n.size,
+            a: [m.strides[0], k.strides[0]],
+            b: [k.strides[1], n.strides[1]],
+            out: [m.strides[2], n.strides[2]],
+            loops,
+        })
+    }
+
+    /// One product of matrices of sizes `[m, k, n]` and these strides.
+    pub fn single([m, k, n]: [usize; 3], a: [isize; 2], b: [isize; 2], out: [isize; 2]) -> Self {
+        Self { m, k, n, a, b, out, loops: SmallVec::new() }
+    }
+
+    /// The number of products.
+    pub fn count(&self) -> usize {
+        self.loops.iter().map(|it| it.size).product()
+    }
+
+    /// Offsets of the first elements of `a`, `b` and the result of product `i`, in elements.
+    pub fn offsets(&self, mut i: usize) -> [isize; 3] {
+        let mut at = [0; 3];
+        for it in self.loops.iter().rev() {
+            let index = (i % it.size) as isize;
+            i /= it.size;
+            for (at, stride) in at.iter_mut().zip(it.strides) {
+                *at += index * stride;
+            }
+        }
+        at
+    }
+}
+
+/// A contraction that sums over one axis, and the copies of operands that make it so.
+pub struct Flattened {
+    /// The contraction.
+    pub contraction: Contraction,
+    /// The elements of `a` and `b`, where they had to be copied.
+    copies: [Option<Vec<u64>>; 2],
+}
+
+impl Flattened {
+    /// Copies the operands whose elements are not evenly spaced along all `k` axes together, which are merged.
+    ///
+    /// # Safety
+    /// The elements of the operands that the contraction addresses are valid for reads.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the copies.
+    pub unsafe fn new(contraction: &Contraction, operands: [*const u8; 2]) -> Result<Self> {
+        let mut contraction = contraction.clone();
+        let mut copies = [None, None];
+        for (operand, copy) in copies.iter_mut().enumerate() {
+            let is_even = |it: &[ContractionAxis]| {
+                it[0].strides[operand] == it[1].strides[operand].wrapping_mul(it[1].size as isize)
+            };
+            if !contraction.k.windows(2).all(is_even) {
+                // SAFETY: as the caller's.
+                *copy = Some(unsafe { dense(&mut contraction, operand, operands[operand])? });
+            }
+        }
+        let sum = contraction.k.iter().copied().reduce(|outer, inner| {
+            let size = outer.size * inner.size;
+            ContractionAxis { size, ..inner }
+        });
+        contraction.k = sum.into_iter().collect();
+        Ok(Self { contraction, copies })
+    }
+
+    /// The address of the first element of an operand, which is at `given` unless it was copied.
+    pub fn operand(&self, operand: usize, given: *const u8) -> *const u8 {
+        self.copies[operand].as_ref().map_or(given, |it| it.as_ptr().cast())
+    }
+}
+
+/// A row-major copy of an operand, whose strides the contraction then has. Elements that are repeated are copied
+/// once.
+///
+/// # Safety
+/// The operand's elements are valid for reads.
+unsafe fn dense(contraction: &mut Contraction, operand: usize, from: *const u8) -> Result<Vec<u64>> {
+    let size = contraction.types.all()[operand].size();
+    let Contraction { batch, m, n, k, .. } = contraction;
+    let own = if operand == 0 { [batch, m, k] } else { [batch, k, n] };
+    let mut axes: SmallVec<[&mut ContractionAxis; 6]> = own.into_iter().flatten().collect();
+    axes.retain(|it| it.strides[operand] != 0);
+    let elements: usize = axes.iter().map(|it| it.size).product();
+    let mut to = try_filled(0u64, (elements * size).div_ceil(8))?;
+    let loops: SmallVec<[(usize, isize); 6]> = axes.iter().map(|it| (it.size, it.strides[operand])).collect();
+    // SAFETY: by the caller's contract; there is room for all elements.
+    unsafe {
+        let to = to.as_mut_ptr();
+        match size {
+            1 => copy(&loops, from, to.cast::<u8>()),
+            2 => copy(&loops, from.cast(), to.cast::<u16>()),
+            4 => copy(&loops, from.cast(), to.cast::<u32>()),
+            _ => copy(&loops, from.cast(), to),
+        }
+    }
+    let mut step = 1;
+    for axis in axes.into_iter().rev() {
+        axis.strides[operand] = step;
+        step *= axis.size as isize;
+    }
+    Ok(to)
+}
+
+/// Copies elements that are addressed by loops of these sizes and strides to row-major memory.
+///
+/// # Safety
+/// The elements are valid for reads, and there is room for them.
+unsafe fn copy<T: Copy>(loops: &[(usize, isize)], from: *const T, to: *mut T) {
+    let Some((&(count, step), outer)) = loops.split_last() else {
+        // SAFETY: by the caller's contract.
+        return unsafe { *to = *from };
+    };
+    let rows: usize = outer.iter().map(|it| it.0).product();
+    for row in 0..rows {
+        let (mut at, mut left) = (0, row);
+        for &(size, stride) in outer.iter().rev() {
+            at += (left % size) as isize * stride;
+            left /= size;
+        }
+        for column in 0..count {
+            let at = at + column as isize * step;
+            // SAFETY: by the caller's contract.
+            unsafe { *to.add(row * count + column) = *from.wrapping_offset(at) };
+        }
+    }
+}
