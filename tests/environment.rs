@@ -117,6 +117,7 @@ fn child_of_settings() {
         report.stage(stage).and_then(|it| it.graph).expect("a graph")
     };
     snapshots(&Parameter::new(Tensor::scalar(2.0), ""), &Tensor::scalar(3.0));
+    println!("precision {}.", ms::context().precision);
     println!("copies {}", told("effects").moves);
     blocks(&std::array::from_fn(|_| Block { fc: nn::Dense::new(2, 2) }), &Tensor::ones([1, 2]));
     println!("calls {}", told("expand").calls);
@@ -152,7 +153,8 @@ fn invalid_values_of_variables_are_errors() {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let uses = ["an op", "a call", "the context", "an op again", "a call again", "the context again"];
-    let refused: [(&str, &str, &str); 13] = [
+    let refused: [(&str, &str, &str); 14] = [
+        ("MS_PRECISION", "fast", "strict, highest, high, medium"),
         ("MS_JIT", "maybe", "0, false, no or off"),
         ("MS_DEVICE_TARGET", "c u", "a device: cpu"),
         ("MS_NUM_THREADS", "abc", "a number from 1 to 256"),
@@ -178,7 +180,8 @@ fn invalid_values_of_variables_are_errors() {
     }
     let both = run("child_of_any", &[("MS_JIT", "2"), ("MS_NUM_THREADS", "-1")]);
     assert!(both.contains("2 environment variables") && both.contains("is `2`") && both.contains("is `-1`"), "{both}");
-    let taken: [(&str, &str); 9] = [
+    let taken: [(&str, &str); 10] = [
+        ("MS_PRECISION", " Medium "),
         ("MS_JIT", ""),
         ("MS_DEVICE_TARGET", " CPU "),
         ("MS_NUM_THREADS", " 3 "),
@@ -220,8 +223,11 @@ fn settings_of_graphs() {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let elim = "MS_DEV_SIDE_EFFECT_LOAD_ELIM";
-    let cases: [(&[(&str, &str)], &str); 7] = [
+    let cases: [(&[(&str, &str)], &str); 10] = [
         (&[], "copies 2"),
+        (&[], "precision highest."),
+        (&[("MS_PRECISION", "strict")], "precision strict."),
+        (&[("MS_PRECISION", "HIGH")], "precision high."),
         (&[(elim, "0")], "copies 2"),
         (&[(elim, "1")], "copies 2"),
         (&[(elim, "2")], "copies 0"),

@@ -15,6 +15,13 @@ pub enum Precision {
     /// threads.
     #[default]
     Highest,
+    /// As [`Highest`](Self::Highest), but contractions of f32 may multiply operands of about 16 bits of
+    /// significand: the three largest products of bf16 halves, or tf32. Targets without units for that
+    /// compute as for `Highest`.
+    High,
+    /// As [`Highest`](Self::Highest), but contractions of f32 may multiply operands that are rounded to
+    /// bf16. Sums are in f32. Targets without units for that compute as for `Highest`.
+    Medium,
 }
 
 impl Precision {
@@ -22,21 +29,40 @@ impl Precision {
     /// divided among threads.
     pub const LONG_ROW: usize = 1 << 18;
 
+    /// All, from the most exact to the fastest.
+    pub const ALL: [Self; 4] = [Self::Strict, Self::Highest, Self::High, Self::Medium];
+
+    /// The name: `strict`, `highest`, `high`, `medium`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::Highest => "highest",
+            Self::High => "high",
+            Self::Medium => "medium",
+        }
+    }
+
+    /// The precision of a name, in any case.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.name().eq_ignore_ascii_case(name))
+    }
+
+    /// Whether arithmetic may be faster than the fixed order and rounding of [`Strict`](Self::Strict).
+    pub const fn is_relaxed(self) -> bool {
+        !matches!(self, Self::Strict)
+    }
+
     /// The order of reductions along rows of `row` elements; zero if lanes are an axis of the result.
     pub fn order(self, row: usize) -> ReductionOrder {
         match self {
-            Self::Highest if row < Self::LONG_ROW => ReductionOrder::Lanes,
-            Self::Strict | Self::Highest => ReductionOrder::Blocks,
+            Self::Highest | Self::High | Self::Medium if row < Self::LONG_ROW => ReductionOrder::Lanes,
+            _ => ReductionOrder::Blocks,
         }
     }
 }
 
 impl Display for Precision {
-    /// The name: `strict`, `highest`.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Strict => "strict",
-            Self::Highest => "highest",
-        })
+        f.write_str(self.name())
     }
 }

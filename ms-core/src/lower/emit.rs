@@ -82,7 +82,7 @@ fn build(
         points: FxHashMap::default(),
         reductions: FxHashMap::default(),
     };
-    let kernel = simplify(target.expand(emitter.run(&stages)), precision == Precision::Highest);
+    let kernel = simplify(target.expand(emitter.run(&stages)), precision.is_relaxed());
     debug_assert!(kernel.check().and_then(|()| target.check(&kernel)).is_ok(), "{kernel:?}");
     let accesses = ParamAccess::of(&kernel);
     Ok(Emitted { kernel: routines.kernel(kernel), nest: Rc::new(nest), accesses, args: operands.args })

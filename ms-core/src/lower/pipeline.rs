@@ -28,7 +28,7 @@ pub struct LowerOptions {
     pub fuse: bool,
     /// [`Precision::Strict`]: results are equal to those of op-by-op execution to the bit, on every device.
     /// Otherwise `a * b + c` within a kernel is rounded once, the target's native functions are used, and
-    /// reductions and products add their terms in the fastest order.
+    /// reductions and contractions add their terms in the fastest order, of factors as exact as the precision says.
     pub precision: Precision,
 }
 
@@ -93,7 +93,7 @@ impl<'a> Pipeline<'a> {
                 portable = self.target.portable();
                 &portable
             }
-            Precision::Highest => self.target,
+            Precision::Highest | Precision::High | Precision::Medium => self.target,
         };
         let mut routines = Routines::new(self.options.precision);
         Pipeline::new(self.options, target).add_main(graph, &mut routines)?;

@@ -85,7 +85,7 @@ stored! {
         2 = Counted { count: Span, reverse: bool },
     }
     enum NextCarry { 0 = Computed, 1 = From(carry: u32), 2 = Updated }
-    enum Precision { 0 = Strict, 1 = Highest }
+    enum Precision { 0 = Strict, 1 = Highest, 2 = High, 3 = Medium }
     enum Role { 0 = Input, 1 = Output, 2 = Position, 3 = Indexed, 4 = Immediate }
     enum StrideClass { 0 = Unit, 1 = Zero, 2 = Any }
     enum LaneAxis { 0 = Parallel, 1 = Reduced }

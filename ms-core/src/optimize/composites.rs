@@ -20,7 +20,7 @@ pub struct Kept {
 impl Kept {
     /// Whether this is an op on operands of these types, in this precision.
     pub fn admits(&self, op: Op, types: &[&Type], precision: Precision) -> bool {
-        let exact = self.strict || precision != Precision::Strict;
+        let exact = self.strict || precision.is_relaxed();
         exact && self.op == op && types.first().is_some_and(|it| it.dtype == self.dtype)
     }
 }

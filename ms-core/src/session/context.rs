@@ -35,7 +35,7 @@ pub enum Mode {
 pub struct Context {
     /// What a call of a cell does.
     pub mode: Mode,
-    /// What arithmetic may do.
+    /// What arithmetic may do; `MS_PRECISION` has its name.
     pub precision: Precision,
     /// The kind of device on which new tensors are placed, and what has no operands runs: `cpu`, or what
     /// the backends of the program add. `MS_DEVICE_TARGET` has its name, with a number if it is not the
@@ -47,8 +47,8 @@ pub struct Context {
     pub jit: bool,
     /// Whether equal calls of cells share a graph; otherwise every call is inlined before anything
     /// else.
-    /// It changes no result except, under [`Precision::Highest`], by the order in which gradients
-    /// are added.
+    /// It changes no result except, under [`Precision::Highest`] and below, by the order in which
+    /// gradients are added.
     /// `MS_DEV_SHARE_GRAPHS=0` disables it.
     pub share_graphs: bool,
     /// Which old values of parameters are copied before a write; no level changes a result.
@@ -75,6 +75,11 @@ environment_variables! {
         "MS_DEVICE_TARGET",
         |it| it.to_str()?.trim().parse().ok(),
         || "a device: cpu, cuda:0, GPU, Ascend:1".to_owned(),
+    );
+    static PRECISION: Variable<Precision> = Variable::new(
+        "MS_PRECISION",
+        |it| Precision::from_name(it.to_str()?.trim()),
+        || Precision::ALL.map(Precision::name).join(", "),
     );
     static JIT: Variable<bool> = Variable::switch("MS_JIT");
     static SHARE_GRAPHS: Variable<bool> = Variable::switch("MS_DEV_SHARE_GRAPHS");
@@ -115,7 +120,7 @@ impl Default for Context {
         let device = DEVICE_TARGET.value().unwrap_or(Device::CPU);
         Self {
             mode: Mode::default(),
-            precision: Precision::default(),
+            precision: PRECISION.value().unwrap_or_default(),
             device_target: device.kind(),
             device_id: device.id(),
             jit: JIT.value().unwrap_or(true),

@@ -60,18 +60,18 @@ unsafe fn run_matrices(
     [a, b]: [*const u8; 2],
     out: *mut u8,
 ) -> Result<()> {
-    use Precision::{Highest, Strict};
-    let precision = if is_small(matrices) { Strict } else { precision };
+    // There are no units for fewer bits than f32 has: `High` and `Medium` are `Highest`.
+    let in_order = !precision.is_relaxed() || is_small(matrices);
     // SAFETY: the caller's contract is the same.
     unsafe {
-        match (types.accumulator, precision) {
-            (DType::F32, Strict) => in_order::<f32>(isa, types, matrices, [a, b], out),
-            (DType::F64, Strict) => in_order::<f64>(isa, types, matrices, [a, b], out),
-            (DType::F32, Highest) if types == ContractionTypes::of(DType::F32) => {
+        match (types.accumulator, in_order) {
+            (DType::F32, true) => chains::<f32>(isa, types, matrices, [a, b], out),
+            (DType::F64, true) => chains::<f64>(isa, types, matrices, [a, b], out),
+            (DType::F32, false) if types == ContractionTypes::of(DType::F32) => {
                 gemm::floats::<f32>(matrices, a, b, out)
             }
-            (DType::F32, Highest) => gemm::widened(types, matrices, a, b, out),
-            (DType::F64, Highest) => gemm::floats::<f64>(matrices, a, b, out),
+            (DType::F32, false) => gemm::widened(types, matrices, a, b, out),
+            (DType::F64, false) => gemm::floats::<f64>(matrices, a, b, out),
             (DType::Bool, _) => integers::<u8>(types, matrices, [a, b], out),
             (DType::I64 | DType::U64, _) => integers::<u64>(types, matrices, [a, b], out),
             _ => integers::<u32>(types, matrices, [a, b], out),
@@ -93,7 +93,7 @@ fn is_small(product: &Matrices) -> bool {
 ///
 /// # Safety
 /// As [`run`], for accumulators of this type.
-unsafe fn in_order<W: Wide>(
+unsafe fn chains<W: Wide>(
     isa: Isa,
     types: ContractionTypes,
     product: &Matrices,
