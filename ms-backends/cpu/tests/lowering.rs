@@ -115,6 +115,17 @@ fn check(graph: &Graph, seed: u64, tolerance: f64) -> Plan {
     fused
 }
 
+/// Contractions with casts of operands and results have the bits of contractions and casts apart.
+#[test]
+fn casts_of_contractions() {
+    let text = include_str!("../../../ms-core/tests/lower/casts.msir");
+    let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
+    for seed in 0..4 {
+        let plan = check(&graph, seed, 1e-2);
+        assert!(plan.kernels.is_empty(), "{}", plan.display());
+    }
+}
+
 /// Returns whether a kernel reads what it has written in an earlier stage.
 fn reads_back(step: &PlanStep, plan: &Plan) -> bool {
     let PlanStep::Kernel { kernel, args, .. } = step else { return false };

@@ -27,17 +27,8 @@ pub(super) fn distribute(flat: &mut Flat) {
     }
     let mut replaced = distributed.replaced;
     replaced.sort_unstable();
-    let (mut at, mut next) = (0, replaced.into_iter().peekable());
-    flat.nodes.retain(|_| {
-        at += 1;
-        next.next_if_eq(&(at - 1)).is_none()
-    });
-    for (index, node) in flat.nodes.iter().enumerate() {
-        node.outputs.iter().for_each(|&it| flat.values[it].origin = Origin::Node(index));
-        if let Kind::Check(check) = node.kind {
-            flat.checks[check].node = index;
-        }
-    }
+    let mut next = replaced.into_iter().peekable();
+    flat.retain_nodes(|index, _| next.next_if_eq(&index).is_none());
 }
 
 /// The steps of the slices of a result along its axes; `None` for a slice without elements.

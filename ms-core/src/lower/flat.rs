@@ -190,6 +190,18 @@ impl Flat {
         pairs.into_iter().filter_map(pair).collect()
     }
 
+    /// Removes the nodes for which `keep` returns false; it is called in order.
+    pub fn retain_nodes(&mut self, mut keep: impl FnMut(NodeIndex, &FlatNode) -> bool) {
+        let mut next = 0..;
+        self.nodes.retain(|it| keep(next.next().expect("the range has no end"), it));
+        for (index, node) in self.nodes.iter().enumerate() {
+            node.outputs.iter().for_each(|&it| self.values[it].origin = Origin::Node(index));
+            if let Kind::Check(check) = node.kind {
+                self.checks[check].node = index;
+            }
+        }
+    }
+
     /// Adds a value.
     pub fn add_value(&mut self, dtype: DType, shape: Shape, origin: Origin) -> ValueIndex {
         self.values.push(FlatValue { dtype, shape, origin });

@@ -11,6 +11,7 @@
 
 mod assemble;
 mod body;
+mod casts;
 mod display;
 mod distribute;
 mod domain;

@@ -1,6 +1,7 @@
 //! The passes of this module over a graph.
 
 use super::assemble::assemble;
+use super::casts::fold_casts;
 use super::distribute::distribute;
 use super::draft::Draft;
 use super::emit::emit;
@@ -154,6 +155,9 @@ impl<'a> Pipeline<'a> {
             sink(&mut flat, target);
         }
         transpose_products(&mut flat);
+        if options.fuse {
+            fold_casts(&mut flat);
+        }
         let orders = if is_main { orders(&flat, routines) } else { Vec::new() };
         let mut groups = Groups::new(&flat, options.fuse, &orders, target);
         let stores = slices::place(&mut flat, &mut groups, target);

@@ -8,6 +8,7 @@ use super::packing::{columns_at_once, prepare_thread, reserve};
 use super::{Matrix, Shared, gather, scatter};
 use crate::threads;
 use gemm_common::Parallelism;
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use ms_core::error::Result;
 use ms_core::ir::ContractionTypes;
@@ -151,10 +152,9 @@ pub unsafe fn widened(
             let b_wide = wide(types.b, b, at[1], [k, n], product.b)?;
             let is_wide = types.out == DType::F32;
             let mut dense = try_filled(0f32, if is_wide { 0 } else { m * n })?;
-            let (a, a_steps) =
-                a_wide.as_ref().map_or((offset(a, at[0]), product.a), |it| (it.as_ptr(), [k as isize, 1]));
-            let (b, b_steps) =
-                b_wide.as_ref().map_or((offset(b, at[1]), product.b), |it| (it.as_ptr(), [n as isize, 1]));
+            let given = |first: *const u8, at: isize, steps| (first.cast::<f32>().wrapping_offset(at), steps);
+            let (a, a_steps) = a_wide.as_ref().map_or(given(a, at[0], product.a), |it| (it.0.as_ptr(), it.1));
+            let (b, b_steps) = b_wide.as_ref().map_or(given(b, at[1], product.b), |it| (it.0.as_ptr(), it.1));
             let (to, to_steps) = match is_wide {
                 true => (out.cast::<f32>().wrapping_offset(at[2]), product.out),
                 false => (dense.as_mut_ptr(), [n as isize, 1]),
@@ -173,11 +173,7 @@ pub unsafe fn widened(
     Ok(())
 }
 
-fn offset(first: *const u8, elements: isize) -> *const f32 {
-    first.cast::<f32>().wrapping_offset(elements)
-}
-
-/// A row-major copy of a matrix in f32, unless that is its type.
+/// A copy of a matrix in f32, with its steps, unless f32 is its type. Rows or columns that are dense stay so.
 ///
 /// # Safety
 /// The elements are valid for reads.
@@ -187,13 +183,42 @@ unsafe fn wide(
     at: isize,
     sizes: [usize; 2],
     steps: [isize; 2],
-) -> Result<Option<Vec<f32>>> {
+) -> Result<Option<(Vec<f32>, [isize; 2])>> {
     // SAFETY: the caller's contract is the same.
     unsafe {
         Ok(match dtype {
-            DType::F16 => Some(gather(first.cast::<f16>().wrapping_offset(at), sizes, steps, f16::to_f32)?),
-            DType::BF16 => Some(gather(first.cast::<bf16>().wrapping_offset(at), sizes, steps, bf16::to_f32)?),
+            DType::F16 => Some(widened_lines(first.cast::<f16>().wrapping_offset(at), sizes, steps, f16::to_f32)?),
+            DType::BF16 => Some(widened_lines(first.cast::<bf16>().wrapping_offset(at), sizes, steps, bf16::to_f32)?),
             _ => None,
         })
     }
+}
+
+/// # Safety
+/// As [`wide`].
+unsafe fn widened_lines<H: Copy>(
+    first: *const H,
+    [rows, columns]: [usize; 2],
+    steps: [isize; 2],
+    widen: fn(H) -> f32,
+) -> Result<(Vec<f32>, [isize; 2])>
+where
+    [H]: HalfFloatSliceExt,
+{
+    let by_columns = steps[0] == 1 && steps[1] != 1;
+    let ([lines, len], [across, along], own) = match by_columns {
+        true => ([columns, rows], [steps[1], steps[0]], [1, rows as isize]),
+        false => ([rows, columns], steps, [columns as isize, 1]),
+    };
+    if along != 1 {
+        // SAFETY: as the caller's.
+        return Ok((unsafe { gather(first, [lines, len], [across, along], widen)? }, own));
+    }
+    let mut out = try_filled(0f32, lines * len)?;
+    for (line, out) in out.chunks_exact_mut(len.max(1)).enumerate() {
+        // SAFETY: as the caller's.
+        let line = unsafe { std::slice::from_raw_parts(first.wrapping_offset(line as isize * across), len) };
+        line.convert_to_f32_slice(out);
+    }
+    Ok((out, own))
 }

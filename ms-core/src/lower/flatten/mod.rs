@@ -3,6 +3,7 @@
 
 mod regions;
 
+use super::casts::is_matrix;
 use super::domain::Domain;
 use super::flat::{Access, Accesses, Check, CheckIndex, Flat, FlatNode, Kind, Origin, Source, ValueIndex};
 use super::gather::GatherWalk;
@@ -314,11 +315,7 @@ impl Flatten<'_> {
         let mut access = self.in_memory(access.clone())?;
         let rank = access.layout.rank();
         let (rows, columns) = (access.layout.shape()[rank - 2], access.layout.shape()[rank - 1]);
-        let (down, right) = (access.layout.strides()[rank - 2], access.layout.strides()[rank - 1]);
-        let dense = |inner: (usize, isize), outer: (usize, isize)| {
-            (inner.0 == 1 || inner.1 == 1) && (outer.0 == 1 || outer.1 >= inner.0 as isize)
-        };
-        if !dense((columns, right), (rows, down)) && !dense((rows, down), (columns, right)) {
+        if !is_matrix(&access.layout) {
             access = self.copy(&access);
         }
         let shape: Shape = batch.iter().copied().chain([rows, columns]).collect();

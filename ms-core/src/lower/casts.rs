@@ -1,0 +1,108 @@
+//! Casts around contractions, which read operands and write results of narrower types themselves.
+//!
+//! An operand that is widened to the type of the accumulators is read in its own type: widening is exact, and sums are
+//! the same. A result that is only read narrowed is written in that type, rounded once.
+
+use super::body::apply;
+use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex, Origin, Source};
+use super::sink::Steps;
+use crate::ir::{Inst, KernelBuilder, LaneAxis, Role, Scope, StrideClass};
+use crate::tensor::{DType, Layout};
+
+/// Replaces operands and results of contractions that are casts by what is cast.
+pub(super) fn fold_casts(flat: &mut Flat) {
+    let contractions: Vec<NodeIndex> =
+        (0..flat.nodes.len()).filter(|&it| matches!(flat.nodes[it].kind, Kind::Contraction(_))).collect();
+    if contractions.is_empty() {
+        return;
+    }
+    let mut changed = false;
+    for &node in &contractions {
+        for operand in 0..2 {
+            if let Some(access) = widened(flat, &flat.nodes[node].inputs[operand]) {
+                flat.nodes[node].inputs[operand] = access;
+                changed = true;
+            }
+        }
+    }
+    let readers = only_readers(flat);
+    for node in contractions {
+        let result = flat.nodes[node].outputs[0];
+        let Some(cast) = readers[result].filter(|&it| narrows(flat, it)) else { continue };
+        // The node of the cast computes what nobody reads.
+        let narrow = std::mem::replace(&mut flat.nodes[cast].outputs[0], result);
+        flat.nodes[node].outputs[0] = narrow;
+        flat.nodes[cast].inputs.clear();
+        changed = true;
+    }
+    if changed {
+        let uses = flat.uses();
+        let is_used = |it: &FlatNode| !matches!(it.kind, Kind::Map(_)) || it.outputs.iter().any(|&it| uses[it] > 0);
+        flat.retain_nodes(|_, node| is_used(node));
+    }
+}
+
+/// What an operand of a contraction is read from, if it is the result of a cast to the type of accumulators that is
+/// exact.
+fn widened(flat: &Flat, access: &Access) -> Option<Access> {
+    let cast = &flat.nodes[flat.producer(access.value()?)?];
+    let [from] = &cast.inputs[..] else { return None };
+    let in_memory = matches!(from.source, Source::Value(it) if flat.values[it].origin != Origin::Position);
+    let is_exact = from.dtype != access.dtype && from.dtype.compute() == access.dtype;
+    if !in_memory || !is_exact || converted(flat, cast) != Some(access.dtype) {
+        return None;
+    }
+    let shape = &flat.values[cast.outputs[0]].shape;
+    let layout = match flat.is_whole(from) {
+        true => access.layout.clone(),
+        false => Steps::of(&access.layout, shape)?.through(&from.layout),
+    };
+    is_matrix(&layout).then_some(Access { layout, ..*from })
+}
+
+/// Returns whether one of the strides of the last two axes is one, and the other one at least that axis' size, as
+/// rows and columns are read fast.
+pub(super) fn is_matrix(layout: &Layout) -> bool {
+    let rank = layout.rank();
+    let axis = |it: usize| (layout.shape()[it], layout.strides()[it]);
+    let (rows, columns) = (axis(rank - 2), axis(rank - 1));
+    let dense = |inner: (usize, isize), outer: (usize, isize)| {
+        (inner.0 == 1 || inner.1 == 1) && (outer.0 == 1 || outer.1 >= inner.0 as isize)
+    };
+    dense(columns, rows) || dense(rows, columns)
+}
+
+/// By value, the node that is its only reader, and reads it whole.
+fn only_readers(flat: &Flat) -> Vec<Option<NodeIndex>> {
+    let uses = flat.uses();
+    let mut readers = vec![None; flat.values.len()];
+    for (index, node) in flat.nodes.iter().enumerate() {
+        for access in &node.inputs {
+            if let Some(value) = access.value().filter(|&it| uses[it] == 1 && flat.is_whole(access)) {
+                readers[value] = Some(index);
+            }
+        }
+    }
+    readers
+}
+
+/// Returns whether a node rounds, or wraps, its only operand to a type of the same accumulators.
+fn narrows(flat: &Flat, node: NodeIndex) -> bool {
+    let node = &flat.nodes[node];
+    let fits = |to: DType| to != node.inputs[0].dtype && to.compute() == node.inputs[0].dtype;
+    converted(flat, node).is_some_and(fits)
+}
+
+/// The type that a node converts its only operand to by a single instruction, if that is all that it does.
+fn converted(flat: &Flat, node: &FlatNode) -> Option<DType> {
+    let (Kind::Map(_), [from]) = (node.kind, &node.inputs[..]) else { return None };
+    let mut body = KernelBuilder::new(0, 0, LaneAxis::Parallel);
+    let param = body.param(from.dtype, Role::Input, StrideClass::Unit);
+    let element = body.load(param);
+    let result = apply(flat, node, &mut body, &[element]);
+    body.end_stage(Scope::Point);
+    match body.finish().insts[..] {
+        [_, Inst::Cast { value, to }] if value == element && result != element => Some(to),
+        _ => None,
+    }
+}
