@@ -69,6 +69,21 @@ const CASES: &[Case] = &[
         run: |x| ops::conv2d(&x[0], &x[1], None, &ConvOptions::new(2).stride([2, 1]).padding(1).groups(2)),
     },
     Case {
+        name: "einsum over several axes",
+        operands: &[Floats(&[4, 6, 5, 3]), Floats(&[5, 7, 4, 6])],
+        run: |x| ops::einsum("bijc,jkbi->ckb", &[&x[0], &x[1]]),
+    },
+    Case {
+        name: "pointwise conv2d",
+        operands: &[Floats(&[2, 40, 5, 7]), Floats(&[9, 40, 1, 1])],
+        run: |x| ops::conv2d(&x[0], &x[1], None, &ConvOptions::new(2).stride([1, 2])),
+    },
+    Case {
+        name: "conv2d of patches",
+        operands: &[Floats(&[2, 3, 9, 17]), Floats(&[5, 3, 4, 4])],
+        run: |x| ops::conv2d(&x[0], &x[1], None, &ConvOptions::new(2).stride(4)),
+    },
+    Case {
         name: "conv2d of many windows",
         operands: &[Floats(&[2, 3, 30, 31]), Floats(&[5, 3, 3, 2])],
         run: |x| ops::conv2d(&x[0], &x[1], None, &ConvOptions::new(2)),

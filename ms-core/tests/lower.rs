@@ -18,6 +18,7 @@ use std::path::Path;
 static TARGET: Target = Target {
     cache_bytes: 256 << 10,
     small_elements: 1 << 10,
+    strided_sums: true,
     composites: Vec::new(),
     functions: Vec::new(),
     budget: Budget {

@@ -8,6 +8,8 @@ pub static TARGET: Target = Target {
     // The smallest second-level cache of CPUs with AVX2.
     cache_bytes: 256 << 10,
     small_elements: 1 << 10,
+    // A copy is a kernel, which threads share.
+    strided_sums: false,
     composites: Vec::new(),
     // A native function would have other bits than the formula.
     functions: Vec::new(),

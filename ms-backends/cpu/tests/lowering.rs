@@ -115,6 +115,19 @@ fn check(graph: &Graph, seed: u64, tolerance: f64) -> Plan {
     fused
 }
 
+/// Contractions over several axes read operands in any order of their axes, and convolutions over patches are such.
+#[test]
+fn contractions_of_views() {
+    let files = [
+        include_str!("../../../ms-core/tests/lower/contract.msir"),
+        include_str!("../../../ms-core/tests/lower/conv.msir"),
+    ];
+    for text in files {
+        let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
+        (0..4).for_each(|seed| _ = check(&graph, seed, 1e-4));
+    }
+}
+
 /// Contractions with casts of operands and results have the bits of contractions and casts apart.
 #[test]
 fn casts_of_contractions() {

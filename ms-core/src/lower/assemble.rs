@@ -12,7 +12,7 @@ use super::reuse::Uses;
 use super::routines::Routines;
 use super::schedule::step_may_fail;
 use crate::ir::{Contraction, ContractionRanks, ContractionTypes, Graph};
-use crate::tensor::Layout;
+use crate::tensor::{Layout, Shape};
 
 /// The routine of a graph that was lowered to these steps; kernels, constants and source locations are added
 /// to `routines`.
@@ -151,9 +151,11 @@ impl Assembly<'_> {
 
     fn contraction(&self, node: &FlatNode, ranks: ContractionRanks) -> ContractionStep {
         let [a, b] = &node.inputs[..] else { unreachable!("a contraction has two operands") };
-        let FlatValue { dtype, shape, .. } = &self.flat.values[node.outputs[0]];
-        let types = ContractionTypes { a: a.dtype, b: b.dtype, accumulator: dtype.compute(), out: *dtype };
-        let layouts = [&a.layout, &b.layout, &Layout::contiguous(shape)];
+        let dtype = self.flat.values[node.outputs[0]].dtype;
+        let types = ContractionTypes { a: a.dtype, b: b.dtype, accumulator: dtype.compute(), out: dtype };
+        let (rows, columns) = (a.layout.rank() - ranks.k, &b.layout.shape()[ranks.batch + ranks.k..]);
+        let shape: Shape = a.layout.shape()[..rows].iter().chain(columns).copied().collect();
+        let layouts = [&a.layout, &b.layout, &Layout::contiguous(&shape)];
         let contraction = Contraction::new(types, self.routines.precision(), ranks, layouts);
         ContractionStep {
             contraction: contraction.expect("the type rule has accepted the operands"),

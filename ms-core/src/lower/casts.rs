@@ -6,8 +6,9 @@
 use super::body::apply;
 use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex, Origin, Source};
 use super::sink::Steps;
-use crate::ir::{Inst, KernelBuilder, LaneAxis, Role, Scope, StrideClass};
+use crate::ir::{ContractionRanks, Inst, KernelBuilder, LaneAxis, Role, Scope, StrideClass};
 use crate::tensor::{DType, Layout};
+use smallvec::SmallVec;
 
 /// Replaces operands and results of contractions that are casts by what is cast.
 pub(super) fn fold_casts(flat: &mut Flat) {
@@ -18,8 +19,9 @@ pub(super) fn fold_casts(flat: &mut Flat) {
     }
     let mut changed = false;
     for &node in &contractions {
+        let Kind::Contraction(ranks) = flat.nodes[node].kind else { continue };
         for operand in 0..2 {
-            if let Some(access) = widened(flat, &flat.nodes[node].inputs[operand]) {
+            if let Some(access) = widened(flat, &flat.nodes[node].inputs[operand], ranks, operand) {
                 flat.nodes[node].inputs[operand] = access;
                 changed = true;
             }
@@ -44,7 +46,7 @@ pub(super) fn fold_casts(flat: &mut Flat) {
 
 /// What an operand of a contraction is read from, if it is the result of a cast to the type of accumulators that is
 /// exact.
-fn widened(flat: &Flat, access: &Access) -> Option<Access> {
+fn widened(flat: &Flat, access: &Access, ranks: ContractionRanks, operand: usize) -> Option<Access> {
     let cast = &flat.nodes[flat.producer(access.value()?)?];
     let [from] = &cast.inputs[..] else { return None };
     let in_memory = matches!(from.source, Source::Value(it) if flat.values[it].origin != Origin::Position);
@@ -57,19 +59,36 @@ fn widened(flat: &Flat, access: &Access) -> Option<Access> {
         true => access.layout.clone(),
         false => Steps::of(&access.layout, shape)?.through(&from.layout),
     };
-    is_matrix(&layout).then_some(Access { layout, ..*from })
+    let fits = is_read_fast(&layout, ranks)
+        && (!sums_evenly(&access.layout, ranks, operand) || sums_evenly(&layout, ranks, operand));
+    fits.then_some(Access { layout, ..*from })
 }
 
-/// Returns whether one of the strides of the last two axes is one, and the other one at least that axis' size, as
-/// rows and columns are read fast.
-pub(super) fn is_matrix(layout: &Layout) -> bool {
+/// Returns whether an operand of a contraction is read fast: of a matrix, the stride of one axis is one, and the other
+/// one at least that axis' size; of one with more axes, some neighbours are adjacent.
+pub(super) fn is_read_fast(layout: &Layout, ranks: ContractionRanks) -> bool {
     let rank = layout.rank();
+    if ranks.k != 1 || rank != ranks.batch + 2 {
+        let axes = || layout.shape()[ranks.batch..].iter().zip(&layout.strides()[ranks.batch..]);
+        return axes().all(|it| *it.0 <= 1) || axes().any(|it| *it.0 > 1 && *it.1 == 1);
+    }
     let axis = |it: usize| (layout.shape()[it], layout.strides()[it]);
     let (rows, columns) = (axis(rank - 2), axis(rank - 1));
     let dense = |inner: (usize, isize), outer: (usize, isize)| {
         (inner.0 == 1 || inner.1 == 1) && (outer.0 == 1 || outer.1 >= inner.0 as isize)
     };
     dense(columns, rows) || dense(rows, columns)
+}
+
+/// Returns whether the elements of an operand, the left one or the right one, are evenly spaced along all axes of terms
+/// together.
+pub(super) fn sums_evenly(layout: &Layout, ranks: ContractionRanks, operand: usize) -> bool {
+    let first = if operand == 0 { layout.rank() - ranks.k } else { ranks.batch };
+    let axes = (first..first + ranks.k).filter(|&it| layout.shape()[it] != 1);
+    let axes: SmallVec<[usize; 4]> = axes.collect();
+    let follows =
+        |it: &[usize]| layout.strides()[it[0]] == layout.strides()[it[1]].wrapping_mul(layout.shape()[it[1]] as isize);
+    axes.windows(2).all(follows)
 }
 
 /// By value, the node that is its only reader, and reads it whole.

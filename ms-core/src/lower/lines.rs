@@ -60,7 +60,11 @@ pub fn refuse_at_the_same_lines(a: &Graph, b: &Graph) -> bool {
         let refuses = |node: &crate::ir::Node| {
             let def = definition(node.op);
             match def.lowering {
-                Lowering::Gather(_) | Lowering::Check(_) | Lowering::Library | Lowering::Update => true,
+                Lowering::Gather(_)
+                | Lowering::Check(_)
+                | Lowering::Library
+                | Lowering::Contractible(_)
+                | Lowering::Update => true,
                 Lowering::Composite(_) => def.effects.any_of(Effects::REFUSES),
                 _ => false,
             }

@@ -149,7 +149,7 @@ impl<'a> Pipeline<'a> {
     fn steps(&self, graph: &Graph, is_main: bool, routines: &mut Routines) -> Result<(Flat, Vec<Draft>)> {
         let Self { options, target, known } = self;
         let target: &Target = target;
-        let mut flat = flatten(graph, routines)?;
+        let mut flat = flatten(graph, routines, target)?;
         if options.fuse {
             distribute(&mut flat);
             sink(&mut flat, target);

@@ -7,6 +7,7 @@
 use super::body::weigh;
 use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex};
 use super::target::Target;
+use crate::ir::ContractionRanks;
 use crate::tensor::{Layout, Shape, Strides};
 use smallvec::SmallVec;
 
@@ -44,7 +45,7 @@ pub(super) fn transpose_products(flat: &mut Flat) {
     for (index, node) in flat.nodes.iter().enumerate() {
         for (i, access) in node.inputs.iter().enumerate() {
             let Some(value) = access.value() else { continue };
-            let product = flat.producer(value).is_some_and(|it| matches!(flat.nodes[it].kind, Kind::Contraction(_)));
+            let product = flat.producer(value).is_some_and(|it| is_product(&flat.nodes[it]));
             if !product || !is_transpose(&access.layout, &flat.values[value].shape) {
                 readers[value] = None;
             } else if let Some(readers) = &mut readers[value] {
@@ -55,7 +56,7 @@ pub(super) fn transpose_products(flat: &mut Flat) {
     flat.outputs.iter().for_each(|&it| readers[it] = None);
     for index in 0..flat.nodes.len() {
         let value = match flat.nodes[index] {
-            FlatNode { kind: Kind::Contraction(_), ref outputs, .. } => outputs[0],
+            ref node if is_product(node) => node.outputs[0],
             _ => continue,
         };
         let Some(readers) = readers[value].take().filter(|it| !it.is_empty()) else { continue };
@@ -68,6 +69,12 @@ pub(super) fn transpose_products(flat: &mut Flat) {
         }
         flat.values[value].shape = shape;
     }
+}
+
+/// Returns whether a node is a product of matrices: a contraction with one axis of rows, of columns, and of terms.
+fn is_product(node: &FlatNode) -> bool {
+    let Kind::Contraction(ContractionRanks { batch, k: 1 }) = node.kind else { return false };
+    node.inputs.iter().all(|it| it.layout.rank() == batch + 2)
 }
 
 /// The view with its last two axes exchanged.

@@ -20,6 +20,9 @@ pub struct Target {
     /// A result that depends only on inputs and has at most this many elements is computed first: it takes
     /// little memory, and every later group can read it.
     pub small_elements: usize,
+    /// Whether contractions read operands whose elements are not evenly spaced along all axes of terms together.
+    /// Otherwise a step before copies such an operand.
+    pub strided_sums: bool,
     /// Limits of one kernel.
     pub budget: Budget,
     /// Composites that it runs itself. Others are expanded to the ops of their bodies.
@@ -78,6 +81,7 @@ impl Target {
         Self {
             cache_bytes: usize::MAX,
             small_elements: 0,
+            strided_sums: true,
             budget: Budget {
                 cost: usize::MAX,
                 wide_cost: usize::MAX,

@@ -119,17 +119,19 @@ impl Flattened {
     }
 }
 
-/// A row-major copy of an operand, whose strides the contraction then has. Elements that are repeated are copied
-/// once.
+/// A row-major copy of an operand, whose strides the contraction then has. Elements that are repeated along other axes
+/// than those of terms are copied once.
 ///
 /// # Safety
 /// The operand's elements are valid for reads.
 unsafe fn dense(contraction: &mut Contraction, operand: usize, from: *const u8) -> Result<Vec<u64>> {
     let size = contraction.types.all()[operand].size();
     let Contraction { batch, m, n, k, .. } = contraction;
-    let own = if operand == 0 { [batch, m, k] } else { [batch, k, n] };
-    let mut axes: SmallVec<[&mut ContractionAxis; 6]> = own.into_iter().flatten().collect();
-    axes.retain(|it| it.strides[operand] != 0);
+    let outer = if operand == 0 { m } else { n };
+    let varies = |it: &&mut ContractionAxis| it.strides[operand] != 0;
+    let outer = batch.iter_mut().chain(outer).filter(varies);
+    let mut axes: SmallVec<[&mut ContractionAxis; 6]> = outer.collect();
+    axes.extend(k);
     let elements: usize = axes.iter().map(|it| it.size).product();
     let mut to = try_filled(0u64, (elements * size).div_ceil(8))?;
     let loops: SmallVec<[(usize, isize); 6]> = axes.iter().map(|it| (it.size, it.strides[operand])).collect();

@@ -359,7 +359,17 @@ fn several_axes_of_each_kind() {
             let it = it.on_host().expect("the elements are readable").to_contiguous();
             it.with_layout(Layout::contiguous(shape))
         };
-        let (flat_a, flat_b) = (dense(&a, &[6, 18, 20]), dense(&b, &[6, 20, 14]));
+        // One axis of terms, and one of the batch, along which elements are repeated.
+        let repeated = b.layout().slice(0, 1, 1, 1).slice(2, 2, 1, 1);
+        let repeated = b.with_layout(repeated.broadcast_to(b.shape()).expect("ones repeat"));
+        let (flat_a, flat_b) = (dense(&a, &[6, 18, 20]), dense(&repeated, &[6, 20, 14]));
+        for isa in isas() {
+            let want = product(isa, Precision::Strict, &flat_a, &flat_b);
+            let out = Array::zeros(&[2, 3, 6, 3, 2, 7], dtype);
+            contract(isa, Precision::Strict, ContractionRanks { batch: 2, k: 2 }, [&a, &repeated, &out]);
+            assert!(bits(&out) == bits(&want), "{dtype} on {isa}, repeated");
+        }
+        let flat_b = dense(&b, &[6, 20, 14]);
         for isa in isas() {
             let want = product(isa, Precision::Strict, &flat_a, &flat_b);
             for turned in [false, true] {

@@ -3,16 +3,17 @@
 
 mod regions;
 
-use super::casts::is_matrix;
+use super::casts::{is_read_fast, sums_evenly};
 use super::domain::Domain;
 use super::flat::{Access, Accesses, Check, CheckIndex, Flat, FlatNode, Kind, Origin, Source, ValueIndex};
 use super::gather::GatherWalk;
 use super::plan::is_stack;
 use super::routines::Routines;
+use super::target::Target;
 use crate::error::{Code, Error, Result};
-use crate::ir::{Graph, Inst, KernelBuilder, LaneAxis, Node, Scope, Val, ValueId, run_multiple};
+use crate::ir::{ContractionRanks, Graph, Inst, KernelBuilder, LaneAxis, Node, Scope, Val, ValueId, run_multiple};
 use crate::ops::host::check_positions;
-use crate::ops::{Lowering, ReduceRule, definition};
+use crate::ops::{ContractedViews, ContractionRule, Lowering, ReduceRule, definition};
 use crate::tensor::{Attrs, DType, Layout, Literal, Scalar, Shape, Strides, Type};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
@@ -51,6 +52,7 @@ struct Flatten<'a> {
     /// Values of [`Origin::Position`], by number of elements.
     positions: FxHashMap<usize, ValueIndex>,
     pub routines: &'a Routines,
+    target: &'a Target,
 }
 
 fn shape(ty: &Type) -> Result<Shape> {
@@ -69,13 +71,14 @@ pub(super) fn located(error: Error, node: &Node) -> Error {
 
 /// The graph without views. Nodes on which no output depends are removed, unless they have no results, as
 /// these have effects. The routines of regions are in `routines`.
-pub(super) fn flatten(graph: &Graph, routines: &Routines) -> Result<Flat> {
+pub(super) fn flatten(graph: &Graph, routines: &Routines, target: &Target) -> Result<Flat> {
     let mut flatten = Flatten {
         flat: Flat::default(),
         outputs: FxHashSet::default(),
         copies: Vec::new(),
         positions: FxHashMap::default(),
         routines,
+        target,
     };
     let inputs = graph.inputs().iter().enumerate();
     let inputs = inputs.map(|(i, &input)| flatten.value(graph.ty(input), Origin::Input(i as u32)));
@@ -172,12 +175,16 @@ impl Flatten<'_> {
             Lowering::View(rule) => one(self.view(graph.ty(node.outputs[0]), &node.attrs, *rule, &inputs[0])?),
             Lowering::Constant(data) => one(self.constant(data(&node.attrs))),
             Lowering::Contraction(ranks) => {
-                let out = shape(graph.ty(node.outputs[0]))?;
-                let batch = &out[..out.len() - 2];
-                let inputs = inputs.iter().map(|it| self.matrix(it, batch)).collect::<Result<_>>()?;
-                let ranks = ranks(&node.attrs, out.len());
-                self.push(graph, node, Kind::Contraction(ranks), inputs)
+                let ranks = ranks(&node.attrs, inputs[0].layout.rank());
+                self.contraction(graph, node, ranks, inputs)
             }
+            Lowering::Contractible(rule) => match self.views(node, *rule, &inputs)? {
+                Some((ranks, factors)) => self.contraction(graph, node, ranks, factors),
+                None => {
+                    let inputs = inputs.into_iter().map(|it| self.in_memory(it)).collect::<Result<_>>()?;
+                    self.push(graph, node, Kind::Library(node.op), inputs)
+                }
+            },
             Lowering::Library | Lowering::Update | Lowering::Check(_) | Lowering::Composite(_) => {
                 let inputs = inputs.into_iter().map(|it| self.in_memory(it)).collect::<Result<_>>()?;
                 self.push(graph, node, Kind::Library(node.op), inputs)
@@ -309,16 +316,42 @@ impl Flatten<'_> {
         if fits || access.value().is_none() { access.clone() } else { self.copy(access) }
     }
 
-    /// The operand of a product: one of the strides of the matrix is one, the other at least its extent;
-    /// batches are broadcast to those of the result.
-    fn matrix(&mut self, access: &Access, batch: &[usize]) -> Result<Access> {
+    /// The operands of the contraction that a node is, if it is one.
+    fn views(
+        &mut self,
+        node: &Node,
+        rule: ContractionRule,
+        inputs: &Accesses,
+    ) -> Result<Option<(ContractionRanks, Accesses)>> {
+        let inputs = inputs.iter().map(|it| self.in_memory(it.clone())).collect::<Result<Accesses>>()?;
+        let layouts: SmallVec<[&Layout; 3]> = inputs.iter().map(|it| &it.layout).collect();
+        let Some(ContractedViews { ranks, views }) = rule(&node.attrs, &layouts) else { return Ok(None) };
+        Ok(Some((ranks, views.into_iter().map(|(at, layout)| inputs[at].with_layout(layout)).collect())))
+    }
+
+    /// Adds a contraction of these operands.
+    fn contraction(
+        &mut self,
+        graph: &Graph,
+        node: &Node,
+        ranks: ContractionRanks,
+        inputs: Accesses,
+    ) -> Result<Accesses> {
+        let sizes = |at: usize| &inputs[at].layout.shape()[..ranks.batch];
+        let batch: Shape = sizes(0).iter().zip(sizes(1)).map(|(&a, &b)| if a == 1 { b } else { a }).collect();
+        let factors = (0..2).map(|at| self.factor(&inputs[at], ranks, at, &batch)).collect::<Result<_>>()?;
+        self.push(graph, node, Kind::Contraction(ranks), factors)
+    }
+
+    /// An operand of a contraction, copied unless it is read fast; its batch is broadcast to that of the result.
+    fn factor(&mut self, access: &Access, ranks: ContractionRanks, operand: usize, batch: &[usize]) -> Result<Access> {
         let mut access = self.in_memory(access.clone())?;
-        let rank = access.layout.rank();
-        let (rows, columns) = (access.layout.shape()[rank - 2], access.layout.shape()[rank - 1]);
-        if !is_matrix(&access.layout) {
+        if !is_read_fast(&access.layout, ranks)
+            || !(self.target.strided_sums || sums_evenly(&access.layout, ranks, operand))
+        {
             access = self.copy(&access);
         }
-        let shape: Shape = batch.iter().copied().chain([rows, columns]).collect();
+        let shape: Shape = batch.iter().chain(&access.layout.shape()[ranks.batch..]).copied().collect();
         Ok(access.with_layout(access.layout.broadcast_to(&shape)?))
     }
 

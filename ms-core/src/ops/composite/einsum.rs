@@ -2,9 +2,10 @@
 
 use super::triangle::diagonal;
 use crate::error::{Code, Error, OrRaise, Result};
-use crate::ops::{broadcast_to, cast, matmul, permute, reshape, sum_axes};
+use crate::ops::primitive::contract::contract;
+use crate::ops::{broadcast_to, cast, mul, permute, reshape, sum_axes};
 use crate::tensor::{AsTensor, Dim, Dims, Tensor, promote};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Labels of the axes of one operand; those of an ellipsis are digits, counted from its end.
 type Labels = Vec<char>;
@@ -18,7 +19,11 @@ struct Term {
 /// The sum of products of `equation`, as in NumPy's `einsum`: `"bij,bjk->bik"`. Labels that the
 /// result does not have are summed over, a label that an operand has twice is its diagonal, and
 /// `...` stands for axes that broadcast. Without `->` the result has the labels that occur once, in
-/// alphabetical order. Operands are multiplied from left to right.
+/// alphabetical order. More than two operands are multiplied in pairs, in the order that takes the fewest
+/// multiplications; a size that is symbolic counts as 64.
+///
+/// Every pair is one contraction of views of its operands, which copies nothing; without labels to sum over it is an
+/// elementwise product.
 ///
 /// # Panics
 /// Raises [`Code::Argument`] for an equation that does not fit the operands, [`Code::Shape`]
@@ -31,30 +36,34 @@ struct Term {
 #[track_caller]
 pub fn einsum<T: AsTensor>(equation: &str, operands: &[T]) -> Tensor {
     let tensors: Vec<Tensor> = operands.iter().map(|it| it.as_tensor().into_owned()).collect();
-    contract(equation, &tensors)
+    multiplied(equation, &tensors)
         .map_err(|it| crate::ops::axis::named("einsum", &tensors.iter().collect::<Vec<_>>(), it))
         .or_raise()
 }
 
 #[track_caller]
-fn contract(equation: &str, tensors: &[Tensor]) -> Result<Tensor> {
+fn multiplied(equation: &str, tensors: &[Tensor]) -> Result<Tensor> {
     let (inputs, output) = parse(equation, tensors)?;
     let sizes = sizes(&inputs, tensors)?;
     let Some(dtype) = tensors.iter().map(Tensor::dtype).reduce(promote) else {
         return Err(Error::new(Code::Argument, "at least one operand is needed"));
     };
+    let order = path(&inputs, &output, &sizes);
     let terms = inputs.into_iter().zip(tensors);
-    let mut terms: Vec<Term> =
-        terms.map(|(labels, it)| with_distinct_labels(labels, &cast(it, dtype), &sizes)).collect();
-    let mut result = terms.remove(0);
-    while !terms.is_empty() {
-        let next = terms.remove(0);
-        let later = |label: &char| output.contains(label) || terms.iter().any(|it| it.labels.contains(label));
-        let (left, right) = (result.labels.clone(), next.labels.clone());
-        result = sum_out(result, |label| right.contains(label) || later(label));
-        let next = sum_out(next, |label| left.contains(label) || later(label));
-        result = product(result, next, later);
+    let mut terms: Vec<Option<Term>> =
+        terms.map(|(labels, it)| Some(with_distinct_labels(labels, &cast(it, dtype), &sizes))).collect();
+    for [left, right] in order {
+        let mut take = |at: usize| terms[at].take().expect("a path takes each term once");
+        let (left, right) = (take(left), take(right));
+        let others = || terms.iter().flatten();
+        let later = |label: &char| output.contains(label) || others().any(|it| it.labels.contains(label));
+        let (a, b) = (left.labels.clone(), right.labels.clone());
+        let left = sum_out(left, |label| b.contains(label) || later(label));
+        let right = sum_out(right, |label| a.contains(label) || later(label));
+        let made = product(&left, &right, later);
+        terms.push(Some(made));
     }
+    let result = terms.pop().flatten().expect("the last term is the product of all");
     let result = sum_out(result, |label| output.contains(label));
     Ok(ordered(&result, &output))
 }
@@ -170,24 +179,173 @@ fn ordered(term: &Term, labels: &[char]) -> Tensor {
     permute(&term.tensor, labels.iter().map(place).collect::<Vec<_>>())
 }
 
-/// The product of two terms, summed over the labels of both that are not used later: one
-/// product of stacks of matrices.
+/// The product of two terms, summed over the labels of both that are not used later.
 #[track_caller]
-fn product(a: Term, b: Term, later: impl Fn(&char) -> bool) -> Term {
+fn product(a: &Term, b: &Term, later: impl Fn(&char) -> bool) -> Term {
     let of =
         |it: &Term, wanted: &dyn Fn(&char) -> bool| -> Labels { it.labels.iter().copied().filter(wanted).collect() };
-    let stack = of(&a, &|it| b.labels.contains(it) && later(it));
-    let summed = of(&a, &|it| b.labels.contains(it) && !later(it));
-    let rows = of(&a, &|it| !b.labels.contains(it));
-    let columns = of(&b, &|it| !a.labels.contains(it));
-    let left = ordered(&a, &[&stack[..], &rows, &summed].concat());
-    let right = ordered(&b, &[&stack[..], &summed, &columns].concat());
-    let (left_shape, right_shape) = (left.dims(), right.dims());
-    let (s, r) = (stack.len(), rows.len());
-    let size = |sizes: &[Dim]| sizes.iter().copied().product::<Dim>();
-    let batch = size(&left_shape[..s]);
-    let (m, k, n) = (size(&left_shape[s..s + r]), size(&left_shape[s + r..]), size(&right_shape[s + summed.len()..]));
-    let shape: Dims = left_shape[..s + r].iter().chain(&right_shape[s + summed.len()..]).copied().collect();
-    let tensor = matmul(reshape(&left, [batch, m, k]), reshape(&right, [batch, k, n]));
-    Term { labels: [stack, rows, columns].concat(), tensor: reshape(tensor, shape) }
+    let stack = of(a, &|it| b.labels.contains(it) && later(it));
+    let summed = of(a, &|it| b.labels.contains(it) && !later(it));
+    let rows = of(a, &|it| !b.labels.contains(it));
+    let columns = of(b, &|it| !a.labels.contains(it));
+    let labels = [&stack[..], &rows, &columns].concat();
+    let left = ordered(a, &[&stack[..], &rows, &summed].concat());
+    let right = ordered(b, &[&stack[..], &summed, &columns].concat());
+    if !summed.is_empty() {
+        return Term { labels, tensor: contract(&left, &right, stack.len(), summed.len()) };
+    }
+    let one = || std::iter::repeat(Dim::new(1));
+    let (left_dims, right_dims) = (left.dims(), right.dims());
+    let (shared, own) = right_dims.split_at(stack.len());
+    let left: Tensor = reshape(&left, left_dims.iter().copied().chain(one().take(columns.len())).collect::<Dims>());
+    let shape = shared.iter().copied().chain(one().take(rows.len())).chain(own.iter().copied());
+    Term { labels, tensor: mul(&left, reshape(&right, shape.collect::<Dims>())) }
+}
+
+/// The most terms whose best path is searched for among all of them.
+const SEARCHED: usize = 8;
+
+/// What a size counts as that is not known.
+const UNKNOWN: usize = 64;
+
+/// The pairs of terms to multiply, one after the other, so that all products together have the fewest
+/// multiplications. Terms are numbered; the product of a pair has the next number.
+fn path(inputs: &[Labels], output: &[char], sizes: &BTreeMap<char, Dim>) -> Vec<[usize; 2]> {
+    let numbers: Vec<char> = sizes.keys().copied().collect();
+    let set = |labels: &[char]| -> Set {
+        let number = |it: &char| numbers.binary_search(it).expect("all labels have a size");
+        labels.iter().map(number).collect()
+    };
+    let size = |it: usize| sizes[&numbers[it]].as_const().unwrap_or(UNKNOWN) as f64;
+    let path = Path { terms: inputs.iter().map(|it| set(it)).collect(), output: set(output), size: &size };
+    if inputs.len() <= SEARCHED { path.best() } else { path.greedy() }
+}
+
+/// Labels by their numbers.
+type Set = BTreeSet<usize>;
+
+/// The search for a path.
+struct Path<'a> {
+    terms: Vec<Set>,
+    output: Set,
+    size: &'a dyn Fn(usize) -> f64,
+}
+
+impl Path<'_> {
+    /// The number of multiplications of a product of terms with these labels.
+    fn cost(&self, a: &Set, b: &Set) -> f64 {
+        a.union(b).map(|&it| (self.size)(it)).product()
+    }
+
+    /// The best of all paths; of equal ones that which multiplies from left to right.
+    fn best(&self) -> Vec<[usize; 2]> {
+        let all = (1usize << self.terms.len()) - 1;
+        let of = |terms: usize| (0..self.terms.len()).filter(move |it| terms >> it & 1 == 1);
+        let labels = |terms: usize| of(terms).flat_map(|it| self.terms[it].iter().copied()).collect::<Set>();
+        // By set of terms, the labels of its product, its cost, and the set of the left operand.
+        let mut known: Vec<(Set, f64, usize)> = Vec::with_capacity(all + 1);
+        for terms in 0..=all {
+            let others = labels(all & !terms);
+            let kept = labels(terms).into_iter().filter(|it| self.output.contains(it) || others.contains(it)).collect();
+            if terms.count_ones() < 2 {
+                known.push((kept, 0.0, 0));
+                continue;
+            }
+            let last = 1 << terms.ilog2();
+            let first = terms & terms.wrapping_neg();
+            let mut best = (f64::INFINITY, 0);
+            let mut consider = |left: usize| {
+                let (a, b) = (&known[left], &known[terms & !left]);
+                let cost = a.1 + b.1 + self.cost(&a.0, &b.0);
+                if left & first != 0 && cost < best.0 {
+                    best = (cost, left);
+                }
+            };
+            // From left to right.
+            consider(terms & !last);
+            let mut left = terms;
+            while let Some(next) = Some((left - 1) & terms).filter(|it| *it > 0) {
+                consider(next);
+                left = next;
+            }
+            known.push((kept, best.0, best.1));
+        }
+        let mut path = Vec::new();
+        let mut made = self.terms.len();
+        // Sets of terms whose parts are multiplied before they are, and the numbers of their products.
+        let mut pending = vec![all];
+        let mut numbers: BTreeMap<usize, usize> = (0..self.terms.len()).map(|it| (1 << it, it)).collect();
+        while let Some(&terms) = pending.last() {
+            if numbers.contains_key(&terms) {
+                pending.pop();
+                continue;
+            }
+            let parts = [known[terms].2, terms & !known[terms].2];
+            match parts.map(|it| numbers.get(&it).copied()) {
+                [Some(left), Some(right)] => {
+                    path.push([left, right]);
+                    numbers.insert(terms, made);
+                    made += 1;
+                }
+                known => pending.extend(parts.into_iter().zip(known).filter(|it| it.1.is_none()).map(|it| it.0)),
+            }
+        }
+        path
+    }
+
+    /// At each step the cheapest pair.
+    fn greedy(self) -> Vec<[usize; 2]> {
+        let mut terms: Vec<(usize, Set)> = self.terms.iter().cloned().enumerate().collect();
+        let mut path = Vec::new();
+        for made in self.terms.len()..2 * self.terms.len() - 1 {
+            let pairs = (0..terms.len()).flat_map(|right| (0..right).map(move |left| (left, right)));
+            let cost = |it: &(usize, usize)| self.cost(&terms[it.0].1, &terms[it.1].1);
+            let cheapest = pairs.min_by(|a, b| cost(a).total_cmp(&cost(b)));
+            let (left, right) = cheapest.expect("there are two terms at least");
+            let ((second, b), (first, a)) = (terms.remove(right), terms.remove(left));
+            let is_kept = |it: &usize| self.output.contains(it) || terms.iter().any(|term| term.1.contains(it));
+            let kept = a.union(&b).copied().filter(is_kept).collect();
+            path.push([first, second]);
+            terms.push((made, kept));
+        }
+        path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(equation: &str, sizes: &[(char, usize)], want: &[[usize; 2]]) {
+        let (left, right) = equation.split_once("->").expect("an equation has a result");
+        let inputs: Vec<Labels> = left.split(',').map(|it| it.chars().collect()).collect();
+        let sizes = sizes.iter().map(|&(label, size)| (label, Dim::new(size))).collect();
+        assert_eq!(path(&inputs, &right.chars().collect::<Vec<_>>(), &sizes), want, "{equation}");
+    }
+
+    #[test]
+    fn paths_take_the_fewest_multiplications() {
+        let sizes = [('a', 100), ('b', 3), ('c', 100), ('d', 2), ('e', 50)];
+        check("ab->ba", &sizes, &[]);
+        check("ab,bc->ac", &sizes, &[[0, 1]]);
+        // A vector at the end makes all products small.
+        check("ab,bc,cd->ad", &sizes, &[[1, 2], [0, 3]]);
+        check("ab,bc,cd,de->e", &sizes, &[[0, 1], [4, 2], [5, 3]]);
+        check("ac,ca,d->d", &sizes, &[[0, 1], [3, 2]]);
+        // Equal costs: from left to right.
+        let equal = [('a', 7), ('b', 7), ('c', 7), ('d', 7)];
+        check("ab,bc,cd->ad", &equal, &[[0, 1], [3, 2]]);
+    }
+
+    #[test]
+    fn long_chains_are_multiplied_from_their_short_end() {
+        let labels = "abcdefghij";
+        let pairs: Vec<String> =
+            labels.as_bytes().windows(2).map(|it| String::from_utf8_lossy(it).into_owned()).collect();
+        let equation = format!("{},j->a", pairs.join(","));
+        let sizes: Vec<(char, usize)> = labels.chars().map(|it| (it, 10)).collect();
+        let want: Vec<[usize; 2]> = std::iter::once([8, 9]).chain((0..8).rev().map(|it| [it, 17 - it])).collect();
+        check(&equation, &sizes, &want);
+    }
 }

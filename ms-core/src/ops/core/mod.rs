@@ -43,7 +43,8 @@ pub(crate) use composite::evaluate_body_of;
 pub use composite::{Body, apply_body};
 pub use control::{Control, Loop, TransformNode, Trips};
 pub use def::{
-    Arrays, Cotangents, Derivative, Lowering, OpDef, ReduceRule, RegionRule, Regions, SliceRule, Slices, Types, Vjp,
+    Arrays, ContractedViews, ContractionRule, Cotangents, Derivative, Lowering, OpDef, ReduceRule, RegionRule, Regions,
+    SliceRule, Slices, Types, Vjp,
 };
 pub use effects::{Effects, has_effect};
 pub use elementwise::Domain;

@@ -8,9 +8,10 @@ use super::window::geometry::{Geometry, check_gradient, output_dims};
 use super::window::lanes;
 use super::window::{PerAxis, Window};
 use crate::error::{Code, Error, Result};
+use crate::ir::ContractionRanks;
 use crate::ops::core::host::{narrow_floats, wide_floats};
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
-use crate::tensor::{Attrs, Dim, Dims, IntoDims, OpInfo, Tensor, Type, apply1, filled};
+use crate::ops::{Batching, ContractedViews, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
+use crate::tensor::{Attrs, Dim, Dims, IntoDims, Layout, OpInfo, Shape, Strides, Tensor, Type, apply1, filled};
 use smallvec::smallvec;
 attributes! {
     /// The attributes of [`CONV`], with which those of its gradients begin.
@@ -60,7 +61,7 @@ pub static CONV: OpDef = OpDef {
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Rule(lanes::forward),
-    lowering: Lowering::Library,
+    lowering: Lowering::Contractible(over_patches),
     samples: || {
         SAMPLES
             .iter()
@@ -70,6 +71,32 @@ pub static CONV: OpDef = OpDef {
             .collect()
     },
 };
+
+/// The contraction of weights and patches, if windows do not overlap, contain no padding, and there is one group: over
+/// channels and taps, in their order. The patches are a view of the input.
+fn over_patches(attrs: &Attrs, operands: &[&Layout]) -> Option<ContractedViews> {
+    let attrs = ConvAttrs::of(attrs);
+    let ([x, w], Window { stride, dilation, before, after }) = (operands, attrs.window()) else { return None };
+    let (spatial, kernel) = (x.rank() - 2, &w.shape()[2..]);
+    let is_patch = |axis: usize| {
+        let tiles = kernel[axis] == 1 || (stride[axis] == kernel[axis] && dilation[axis] == 1);
+        tiles && (before[axis], after[axis]) == (0, 0)
+    };
+    if attrs.groups() != 1 || !(0..spatial).all(is_patch) || w.numel() == 0 {
+        return None;
+    }
+    let (mut shape, mut strides) = (Shape::from_slice(&x.shape()[..2]), Strides::from_slice(&x.strides()[..2]));
+    shape.extend(kernel.iter().copied());
+    strides.extend_from_slice(&x.strides()[2..]);
+    for axis in 0..spatial {
+        shape.push((x.shape()[2 + axis] - kernel[axis]) / stride[axis] + 1);
+        strides.push(x.strides()[2 + axis] * stride[axis] as isize);
+    }
+    let patches = Layout::new(shape, strides, x.offset());
+    let images = x.shape()[..1].iter().chain(w.shape()).copied().collect();
+    let weights = Layout::new(images, std::iter::once(&0).chain(w.strides()).copied().collect(), w.offset());
+    Some(ContractedViews { ranks: ContractionRanks { batch: 1, k: 1 + spatial }, views: [(1, weights), (0, patches)] })
+}
 
 /// The gradient of [`CONV`] for its input of spatial sizes `sizes`: from the gradient of its
 /// result and the weights. It is also the transposed convolution. Taps are added in order, each a sum

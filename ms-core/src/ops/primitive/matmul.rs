@@ -41,20 +41,7 @@ pub static MATMUL: OpDef = OpDef {
         let mut shape: Shape = a.shape().into();
         let (m, k, n) = (shape[rank - 2], shape[rank - 1], b.shape()[rank - 1]);
         shape[rank - 1] = n;
-        let mut out = Array::zeros(&shape, a.dtype());
-        let (a, b) = (a.on_host()?, b.on_host()?);
-        with_element!(a.dtype(), T => {
-            let (a, b) = (collected(a.iter::<T>()), collected(b.iter::<T>()));
-            let out = out.as_mut_slice::<T>();
-            if a.is_empty() || b.is_empty() {
-                out.fill(T::from_scalar(Scalar::Int(0)));
-            } else {
-                for ((out, a), b) in out.chunks_mut(m * n).zip(a.chunks(m * k)).zip(b.chunks(k * n)) {
-                    product(out, a, b, n);
-                }
-            }
-        });
-        Ok(smallvec![out])
+        Ok(smallvec![products(a, b, &shape, [m, k, n])?])
     },
     derivative: Derivative::Rule(|it| {
         let (g, a, b) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
@@ -73,6 +60,24 @@ pub static MATMUL: OpDef = OpDef {
         vec![of(&[3, 5], &[5, 4]), of(&[2, 3, 5], &[2, 5, 4]), of(&[1, 1], &[1, 1])]
     },
 };
+
+/// The products of matrices of sizes `[m, k, n]`, one after the other, as a result of this shape.
+pub(super) fn products(a: &Array, b: &Array, shape: &[usize], [m, k, n]: [usize; 3]) -> Result<Array, Error> {
+    let mut out = Array::zeros(shape, a.dtype());
+    let (a, b) = (a.on_host()?, b.on_host()?);
+    with_element!(a.dtype(), T => {
+        let (a, b) = (collected(a.iter::<T>()), collected(b.iter::<T>()));
+        let out = out.as_mut_slice::<T>();
+        if a.is_empty() || b.is_empty() {
+            out.fill(T::from_scalar(Scalar::Int(0)));
+        } else {
+            for ((out, a), b) in out.chunks_mut(m * n).zip(a.chunks(m * k)).zip(b.chunks(k * n)) {
+                product(out, a, b, n);
+            }
+        }
+    });
+    Ok(out)
+}
 
 /// One product, a row of the result at a time; `a` and `b` are not empty.
 fn product<T: Element>(out: &mut [T], a: &[T], b: &[T], n: usize) {

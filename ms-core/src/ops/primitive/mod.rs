@@ -38,6 +38,7 @@ primitives! {
     comparison::{ EQUAL, GREATER, GREATER_EQUAL, ISFINITE, ISINF, ISNAN, LESS, LESS_EQUAL, NOT_EQUAL };
     concat::{ CONCAT };
     constant::{ CONSTANT };
+    contract::{ CONTRACT };
     conv::{ CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD };
     cumulative::{ CUMPROD, CUMSUM };
     custom_vjp::{ CUSTOM_VJP };

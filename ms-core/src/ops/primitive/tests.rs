@@ -289,6 +289,78 @@ fn sums_of_products() {
     assert_eq!(refused(|| einsum("ij,ij->i", &[&a, &counted([3, 2])])), Code::Shape);
 }
 
+/// The elements of an einsum by its definition: a sum over all labels, of equations with an arrow and no ellipsis.
+fn by_definition(equation: &str, operands: &[Tensor]) -> Vec<f32> {
+    let (left, output) = equation.split_once("->").expect("the equation has an arrow");
+    let inputs: Vec<&str> = left.split(',').collect();
+    let mut sizes = std::collections::BTreeMap::new();
+    for (labels, x) in inputs.iter().zip(operands) {
+        labels.chars().zip(x.shape()).for_each(|(label, size)| _ = sizes.insert(label, size));
+    }
+    let summed = sizes.keys().copied().filter(|it| !output.contains(*it));
+    let labels: Vec<char> = output.chars().chain(summed).collect();
+    let own: Vec<Vec<f32>> = operands.iter().map(|it| it.to_vec()).collect();
+    let results: usize = output.chars().map(|it| sizes[&it]).product();
+    let steps: usize = labels.iter().map(|it| sizes[it]).product();
+    let mut out = vec![0.0; results];
+    for step in 0..steps {
+        let (mut left, mut at) = (step, std::collections::BTreeMap::new());
+        for label in labels.iter().rev() {
+            at.insert(*label, left % sizes[label]);
+            left /= sizes[label];
+        }
+        let place = |labels: &str| labels.chars().fold(0, |all, it| all * sizes[&it] + at[&it]);
+        let factors = inputs.iter().zip(&own).map(|(labels, elements)| elements[place(labels)]);
+        out[place(output)] += factors.product::<f32>();
+    }
+    out
+}
+
+#[test]
+fn sums_of_products_by_definition() {
+    let sizes = |label: char| [2, 3, 4, 2, 5, 3][label as usize - 'a' as usize];
+    let equations = [
+        "ab,bc->ca",
+        "abc,cbd->da",
+        "abc,bc->a",
+        "abcd,cabe->bed",
+        "ab,ab->",
+        "ab,cd->cabd",
+        "ab,bc,cd->ad",
+        "ab,bc,cd,de,ef->fa",
+        "a,b,c,d->dcab",
+        "aab,bc->ac",
+        "abca,cd->bd",
+        "aa,bb->ab",
+        "ab,cb,db->acd",
+        "abc,ade,bdf,cef->",
+        "abcd,abcd->ad",
+        "ab,c->a",
+        "abc->b",
+        "ab,bc,ca->b",
+    ];
+    run(|| {
+        for equation in equations {
+            let (left, output) = equation.split_once("->").expect("every one has an arrow");
+            let shape = |labels: &str| labels.chars().map(sizes).collect::<Vec<usize>>();
+            let of_shape = |shape: &[usize]| counted([shape.iter().product()]).reshape(shape) * 0.25 - 1.0;
+            let operands: Vec<Tensor> = left.split(',').map(|it| of_shape(&shape(it))).collect();
+            let want = by_definition(equation, &operands);
+            let got = einsum(equation, &operands);
+            assert_eq!(got.shape(), shape(output), "{equation}");
+            for (got, want) in got.to_vec::<f32>().into_iter().zip(want) {
+                assert!((got - want).abs() <= 1e-5 * (1.0 + want.abs()), "{equation}: {got} is not {want}");
+            }
+        }
+        // An ellipsis, also in the middle, and of different lengths.
+        let (a, b) = (counted([2, 3, 4]), counted([4, 3]));
+        let (elided, named) = (einsum("i...j,j...->...i", &[&a, &b]), einsum("ikj,jk->ki", &[&a, &b]));
+        assert_eq!(elided.to_vec::<f32>(), named.to_vec::<f32>());
+        let (elided, named) = (einsum("...ij,jk", &[&a, &b]), einsum("aij,jk->aik", &[&a, &b]));
+        assert_eq!((elided.shape(), elided.to_vec::<f32>()), (named.shape(), named.to_vec::<f32>()));
+    });
+}
+
 #[test]
 fn the_last_of_several_scattered_elements_stays() {
     run(|| {
