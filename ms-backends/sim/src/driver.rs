@@ -16,6 +16,10 @@ use std::sync::Arc;
 const MOST_STEPS: usize = 1024;
 
 /// Runs the steps of plans on a simulated device.
+///
+/// What is submitted at once is one piece of work of a stream, as a graph is that is launched: it fails as a whole, or
+/// runs up to a step that refuses its operands. So a run that overwrites slots, after everything that it waits for, has
+/// either overwritten all of them or none.
 #[derive(Clone, Copy)]
 pub struct SimDriver {
     pub cpu: CpuDriver,
