@@ -67,10 +67,12 @@ fn new_tensors_are_on_the_device_of_the_settings() {
             assert_eq!(constant().to_vec::<i64>(), [0, 3, 6, 9]);
         });
     }
-    let none = Context { device_target: "Ascend".parse().expect("a name"), ..ms::context() };
-    let error = catch(|| ms::with_context(none, || ())).expect_err("no such device");
-    assert_eq!(error.code(), Code::DeviceUnavailable);
-    assert!(error.to_string().contains("backends for cpu, sim"), "{error}");
+    for target in ["Ascend", "cuda", "GPU"] {
+        let none = Context { device_target: target.parse().expect("a name"), ..ms::context() };
+        let error = catch(|| ms::with_context(none, || ())).expect_err("no such device");
+        assert_eq!(error.code(), Code::DeviceUnavailable);
+        assert!(error.to_string().contains("backends for cpu, sim"), "{error}");
+    }
 }
 
 /// The state of a generator goes where numbers are drawn; the numbers are the same everywhere.
@@ -412,6 +414,123 @@ fn eager_gathers_wait_for_nothing() {
             assert!(parts.iter().all(|it| said.contains(it)), "{name}: {said}");
         }
     });
+}
+
+#[jit]
+fn bump_if(slot: &Parameter, x: &Tensor) -> Tensor {
+    if x.sum((), false) > 0.0 {
+        slot.set(&(slot.value() + x));
+    }
+    let mut y = slot.value();
+    while y.sum((), false) < 1000.0 {
+        y = &y * 2.0;
+    }
+    y
+}
+
+/// Slots, and what is done with them.
+type Program = (Vec<Parameter>, Box<dyn Fn() -> Tensor>);
+
+/// Programs whose slots are written all or not at all, and those that write them one by one.
+fn programs() -> [(&'static str, bool, fn() -> Program); 6] {
+    fn slot() -> Parameter {
+        Parameter::new(tensor![1., 2.], "slot")
+    }
+    fn trained(eagerly: bool) -> Program {
+        let net = Net { hidden: nn::Dense::new(2, 3), out: nn::Dense::new(3, 1) };
+        let batch = (random::normal([4, 2], 0.0, 1.0), random::normal([4, 1], 0.0, 1.0));
+        let (slots, optimizer) = (net.parameters(), SGD::new(1e-2));
+        let loss = |net: &Net, (x, y): &(Tensor, Tensor)| ops::mse_loss(net.call(x), y);
+        let step = move || match eagerly {
+            true => optimizer.step_eagerly(&net, &batch, loss),
+            false => optimizer.step(&net, &batch, loss),
+        };
+        (slots, Box::new(step))
+    }
+    fn classified() -> Program {
+        let net =
+            ConvNet { first: nn::Conv2d::new(1, 2, 3), norm: nn::BatchNorm::new(2), out: nn::Dense::new(2 * 4 * 4, 3) };
+        let batch = (random::normal([2, 1, 6, 6], 0.0, 1.0), tensor![0, 2]);
+        let (slots, optimizer) = (net.parameters(), Adam::new(1e-2));
+        let loss = |net: &ConvNet, (x, y): &(Tensor, Tensor)| ops::cross_entropy(net.call(x), y);
+        (slots, Box::new(move || optimizer.step(&net, &batch, loss)))
+    }
+    fn with(x: Tensor, run: impl Fn(&Parameter, &Tensor) -> Tensor + 'static) -> Program {
+        let slot = slot();
+        (vec![slot.clone()], Box::new(move || run(&slot, &x)))
+    }
+    [
+        ("a step", true, || trained(false)),
+        ("a step of a convolution", true, classified),
+        ("an eager step", false, || trained(true)),
+        ("control flow", true, || with(tensor![3., 4.], |slot, x| bump_if(slot, x))),
+        ("a tape", true, || with(tensor![3., 4.], |slot, x| grad(|x: &Tensor| (bump(slot, x) * x).sum((), false))(x))),
+        ("vmap", false, || {
+            let rows = |slot: &Parameter, x: &Tensor| ms::vmap(|row: &Tensor| (row * slot.value()).tanh())(x);
+            with(tensor![[3., 4.], [5., 6.]], rows)
+        }),
+    ]
+}
+
+/// Whichever call or step of the device fails: the error is at a line of this file, no slot is half written, and the
+/// program works again.
+#[test]
+fn failures_at_every_call_and_step() {
+    let device = sim(2);
+    let _alone = alone();
+    let simulation = SimBackend::simulation(device.id()).expect("it exists");
+    let values = |slots: &[Parameter]| slots.iter().map(|it| it.value().to_vec::<f32>()).collect::<Vec<_>>();
+    let run = |program: &Program| {
+        let result = catch(|| {
+            random::set_seed(2);
+            (program.1)().to_vec::<f32>()
+        });
+        result.and_then(|it| ms::synchronize().map(|()| it))
+    };
+    let mut nowhere: Vec<String> = Vec::new();
+    on(device, || {
+        for (name, at_once, make) in programs() {
+            let made = || {
+                random::set_seed(1);
+                let made = make();
+                ms::synchronize().expect("nothing fails");
+                made
+            };
+            let clean = made();
+            let want = run(&clean).expect("nothing fails");
+            let new = values(&clean.0);
+            let fails: [(&str, &dyn Fn(u64)); 2] =
+                [("call", &|nth| simulation.fail_call(nth)), ("step", &|nth| simulation.fail_step(nth))];
+            for (what, fail) in fails {
+                for nth in 1.. {
+                    let program = made();
+                    let old = values(&program.0);
+                    fail(nth);
+                    let result = run(&program);
+                    fail(0);
+                    let case = format!("{name}, {what} {nth}");
+                    let Err(error) = result else {
+                        assert!(nth > 2, "{case}: several can fail");
+                        break;
+                    };
+                    assert_eq!(error.code(), Code::Backend, "{case}");
+                    if !error.to_string().contains("tests/devices.rs:") {
+                        nowhere.push(format!("{case}: {error}"));
+                    }
+                    ms::synchronize().expect("everything was told");
+                    if at_once {
+                        let now = values(&program.0);
+                        assert!(now == old || now == new, "{case}: {now:?}");
+                        if now == old {
+                            assert_eq!(run(&program).expect("nothing fails"), want, "{case}");
+                        }
+                    }
+                    assert_eq!(run(&made()).expect("nothing fails"), want, "{case}");
+                }
+            }
+        }
+    });
+    assert!(nowhere.is_empty(), "{} errors are at no line of this file:\n{}", nowhere.len(), nowhere.join("\n"));
 }
 
 /// One test at a time counts, or waits for all devices.

@@ -35,11 +35,13 @@ impl Hyperparameter {
     #[track_caller]
     pub fn new(owner: &'static str, name: &'static str, value: f64, interval: &'static Interval) -> Self {
         check_interval(owner, name, value, interval).or_raise();
-        let slot = Parameter::buffer([0usize; 0], DType::F64, || Tensor::from(value));
+        let first = Tensor::from(value);
+        let slot = Parameter::buffer([0usize; 0], DType::F64, || first);
         Self { owner, name, interval, slot }
     }
 
     /// The number.
+    #[track_caller]
     pub fn get(&self) -> f64 {
         self.slot.load().item()
     }
@@ -82,10 +84,13 @@ impl Term {
     /// As for [`Hyperparameter::new`].
     #[track_caller]
     pub fn new(owner: &'static str, name: &'static str, value: f64, interval: &'static Interval) -> Self {
-        Self { factor: Hyperparameter::new(owner, name, value, interval), known: Mutex::default() }
+        let factor = Hyperparameter::new(owner, name, value, interval);
+        let known = Mutex::new(Some((factor.slot.load(), value != 0.0)));
+        Self { factor, known }
     }
 
     /// Whether it is not zero.
+    #[track_caller]
     pub fn is_present(&self) -> bool {
         let value = self.factor.slot.load();
         let address = |it: &Tensor| it.as_array().map(|it| (it.device(), it.device_ptr()));

@@ -9,9 +9,12 @@ use super::master::MasterWeights;
 use super::rule::UpdateRule;
 use super::schedule::{Schedule, Scheduled};
 use crate::amp::{LossScaled, LossScaler};
+use ms_core::error::in_call;
 use ms_core::session::{Gradients, JitFn, JitReturn, type_key, value_and_grad};
+use ms_core::tensor::is_host_only;
 use ms_core::trace::{Arg, Cell, Tree, TypeKey, scan};
 use ms_core::{Parameter, Tensor};
+use std::panic::Location;
 
 /// Updates parameters from their gradients.
 ///
@@ -97,9 +100,13 @@ pub trait Optimizer: Arg {
     where
         Self: Sized,
     {
-        let ((loss, ()), gradients) = self.differentiate(net, |net| (loss(net, batch), ()));
-        self.update(&gradients);
-        loss
+        let step = || {
+            let ((loss, ()), gradients) = self.differentiate(net, |net| (loss(net, batch), ()));
+            self.update(&gradients);
+            loss
+        };
+        // Errors of a device are at the line of this call.
+        if is_host_only() { step() } else { in_call("Optimizer::step_eagerly", None, Location::caller(), step) }
     }
 
     /// [`Optimizer::step`] for a function that returns the loss with auxiliary results, which are not
@@ -325,7 +332,8 @@ pub(super) fn compiled<O: Optimizer, C: Cell + 'static, B: Arg, R: JitReturn>(
     fixed: &impl Arg,
     body: impl FnOnce(&B) -> R,
 ) -> R {
-    optimizer.prepare(&net.trainable_parameters());
+    // Errors of new state are at the line of this call.
+    in_call("Optimizer::step", None, Location::caller(), || optimizer.prepare(&net.trainable_parameters()));
     let mut call = site.begin(key, |sink| {
         sink.argument("optimizer");
         optimizer.visit(sink);

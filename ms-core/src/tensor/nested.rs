@@ -176,6 +176,7 @@ const fn has_number(text: &[u8], suffix: &[u8; 3]) -> bool {
 
 impl Tensor {
     /// The tensor of nested arrays whose numbers are of the Rust type `T`.
+    #[track_caller]
     pub fn of_items<T: Element, A: Nested<Item = T>>(data: A) -> Self {
         let (shape, elements) = parts(&data);
         Self::placed(Array::from_slice(&shape, &elements)).or_raise()
@@ -186,6 +187,7 @@ macro_rules! from_numbers {
     ($($ty:ty)*) => {$(
         impl From<$ty> for Tensor {
             /// A zero-dimensional tensor of exactly this type.
+            #[track_caller]
             fn from(value: $ty) -> Self {
                 Self::placed(Array::from_slice(&[], &[value])).or_raise()
             }
@@ -197,6 +199,7 @@ from_numbers! { bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 half::f16 half::bf16 
 
 impl<A: Nested, const N: usize> From<[A; N]> for Tensor {
     /// The tensor of nested arrays; their Rust type is the dtype.
+    #[track_caller]
     fn from(data: [A; N]) -> Self {
         Self::of_items(data)
     }

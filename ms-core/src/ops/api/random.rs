@@ -168,6 +168,7 @@ impl Generator {
 }
 
 /// The state of a generator that starts from a seed.
+#[track_caller]
 fn start(seed: u64) -> Tensor {
     Tensor::from([seed, 0])
 }

@@ -3,8 +3,8 @@
 use super::differentiable::Wrt;
 use super::record::{Recording, record};
 use super::select::{All, Select};
-use crate::error::{Result, raise};
-use crate::tensor::Tensor;
+use crate::error::{Result, in_call, raise};
+use crate::tensor::{Tensor, is_host_only};
 use crate::trace::{Arguments, Function, Transform, Transformed, Tree};
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -71,6 +71,12 @@ impl<F, S, M> Derived<F, S, M> {
             Ok(value) => value,
             Err(error) => raise(error.at(self.location)),
         }
+    }
+
+    /// [`Derived::raised`] of a pass over what was recorded. The ops of derivative rules are the library's: on a device
+    /// their errors, which may come later, are at the line of this call.
+    pub(in crate::session) fn passed<T>(&self, name: &'static str, pass: impl FnOnce() -> Result<T>) -> T {
+        self.raised(if is_host_only() { pass() } else { in_call(name, None, self.location, pass) })
     }
 
     /// A gradient from its tensors.

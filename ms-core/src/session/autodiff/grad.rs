@@ -100,7 +100,7 @@ where
 
     fn call(&self, arguments: Args::Refs<'_>) -> Self::Output {
         let (template, recording) = self.record("grad", arguments);
-        let (values, gradients) = self.raised(recording.gradients(O::differentiated(&template)));
+        let (values, gradients) = self.passed("grad", || recording.gradients(O::differentiated(&template)));
         O::output(rebuilt(&template, values), self.gradient(arguments, gradients))
     }
 }

@@ -118,7 +118,7 @@ where
         let (template, recording) = self.inner.record("grad", arguments);
         let seeds = leaves(sens);
         self.inner.raised(check_seeds(&leaves(&template), &seeds).map_err(|it| it.with_op("grad")));
-        let gradients = self.inner.raised(recording.pull(&seeds));
+        let gradients = self.inner.passed("grad", || recording.pull(&seeds));
         self.inner.gradient(arguments, gradients)
     }
 }

@@ -193,7 +193,7 @@ where
         let given = leaves(tangents);
         let checked = check_seeds(&recording.targets(), &given);
         self.inner.raised(checked.map_err(|it| it.with_op("jvp")));
-        let (values, tangents) = self.inner.raised(recording.tangents(&given));
+        let (values, tangents) = self.inner.passed("jvp", || recording.tangents(&given));
         (rebuilt(&template, values), rebuilt(&template, tangents))
     }
 }

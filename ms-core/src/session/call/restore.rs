@@ -8,7 +8,7 @@ use crate::session::cache::disk::verifies;
 use crate::session::cache::entry::CacheSlot;
 use crate::session::cache::pure::{Input, PureEntry, PureSlot, Traced};
 use crate::session::report;
-use crate::tensor::{DispatchMode, Parameter, Tensor};
+use crate::tensor::{DType, DispatchMode, Parameter, Scalar, Tensor};
 use crate::trace::Tree;
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl Call {
         let (mut words, mut left) = (entry.template.iter().copied(), entry.results);
         let mut next = || {
             left = left.checked_sub(1)?;
-            Some(Tensor::scalar(0.0))
+            Some(Tensor::from_number(Scalar::Float(0.0), DType::F32))
         };
         let template = R::Tree::restore(&mut words, &mut next)?;
         if left > 0 || words.next().is_some() {

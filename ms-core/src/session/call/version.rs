@@ -7,8 +7,8 @@ use crate::error::{Code, Error, Result};
 use crate::session::autodiff::tape::Tape;
 use crate::session::devices;
 use crate::tensor::{
-    Array, Dependent, Device, DispatchMode, Gathered, Outputs, Parameter, Role, Tensor, Type, WeakParameter,
-    dispatch_mode, is_host_only,
+    Array, DType, Dependent, Device, DispatchMode, Gathered, Outputs, Parameter, Role, Scalar, Tensor, Type,
+    WeakParameter, dispatch_mode, is_host_only,
 };
 use crate::trace::{Signature, Tree};
 use once_cell::sync::OnceCell;
@@ -188,7 +188,7 @@ impl Version {
         let words = signature.words().len() + 16 * (writes.len() + reads.len());
         let bytes = size_of::<Self>() + size_of::<u64>() * words + captured.iter().map(of_tensor).sum::<usize>();
         // Every run replaces the traced tensors of the result, which must not be kept.
-        let blank = Tensor::scalar(0.0);
+        let blank = Tensor::from_number(Scalar::Float(0.0), DType::F32);
         let version = Arc::new(Self {
             home,
             signature: signature.words().into(),

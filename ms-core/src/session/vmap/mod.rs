@@ -10,9 +10,9 @@ use super::call::closure;
 use super::call::jit::{call_compiled, site};
 use super::call::{JitFn, JitReturn};
 use super::context;
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, Result, in_call};
 use crate::ops::{self, Control, Lane};
-use crate::tensor::{Dim, Parameter, Tensor, Type};
+use crate::tensor::{Dim, Parameter, Tensor, Type, is_host_only};
 use crate::trace::{Arg, Function, Sink, TracedArguments, Tracer, Transform, Transformed, Tree, run_nested, type_key};
 use axes::{Seen, place};
 use smallvec::smallvec;
@@ -105,7 +105,9 @@ where
         }
         let here = |arguments: Args::Refs<'_>| <Self as Transform<Args>>::call(self, arguments);
         let Some(function) = self.function.filter(|_| context::read(|it| it.jit)) else {
-            return closure::call_closure::<Args, F::Output>("vmap", arguments, here);
+            let call = || closure::call_closure::<Args, F::Output>("vmap", arguments, here);
+            // Errors of a device are at the line of this call.
+            return if is_host_only() { call() } else { in_call("vmap", None, self.location, call) };
         };
         let sign = |sink: &mut Sink<'_>| <Self as Transform<Args>>::sign(self, sink);
         call_compiled::<Args, _>(function, type_key(&self.f), sign, arguments, here)
