@@ -14,7 +14,7 @@ use super::stage::Stages;
 use super::structure::{KnownKernels, Structure};
 use super::target::Target;
 use crate::error::{Code, Error, Result};
-use crate::ir::{BinaryOp, Kernel, KernelBuilder, ParamId, Precision, Role, Scope, Val};
+use crate::ir::{BinaryOp, Kernel, KernelBuilder, ParamId, Role, Scope, Val};
 use crate::tensor::{DType, Layout, Strides};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
