@@ -367,8 +367,8 @@ fn states_survive_failures() {
         random::uniform([2], 0.0, 1.0) + x * 0.0
     };
     let compiled = |slot: &Parameter, x: &Tensor| counted_noise(slot, x);
-    let runs: [(&str, &dyn Fn(&Parameter, &Tensor) -> Tensor, f32); 3] =
-        [("on a tape", &slope, 1.0), ("compiled", &compiled, 1.0), ("eager", &eager, 0.0)];
+    type Run<'a> = (&'a str, &'a dyn Fn(&Parameter, &Tensor) -> Tensor, f32);
+    let runs: [Run<'_>; 3] = [("on a tape", &slope, 1.0), ("compiled", &compiled, 1.0), ("eager", &eager, 0.0)];
     on(device, || {
         for (name, run, writes) in runs {
             let (small, large) = (tensor![1., 2.], tensor![1., 200.]);
@@ -400,7 +400,8 @@ fn eager_gathers_wait_for_nothing() {
         let table = ops::arange(12).cast(DType::F32).reshape([4, 3]);
         let (valid, invalid) = (tensor![3, 0, -1], tensor![3, 4, 0]);
         let simulation = SimBackend::simulation(device.id()).expect("it exists");
-        let gathers: [(&str, &dyn Fn(&Tensor) -> Tensor); 2] =
+        type Gather<'a> = (&'a str, &'a dyn Fn(&Tensor) -> Tensor);
+        let gathers: [Gather<'_>; 2] =
             [("gather", &|at| ops::gather(&table, at, 0)), ("embedding", &|at| ops::embedding(at, &table, None))];
         for (name, run) in gathers {
             let before = simulation.counts();
@@ -431,8 +432,10 @@ fn bump_if(slot: &Parameter, x: &Tensor) -> Tensor {
 /// Slots, and what is done with them.
 type Program = (Vec<Parameter>, Box<dyn Fn() -> Tensor>);
 
-/// Programs whose slots are written all or not at all, and those that write them one by one.
-fn programs() -> [(&'static str, bool, fn() -> Program); 6] {
+/// The name of a program, whether its slots are written all or not at all, and what makes it.
+type Case = (&'static str, bool, fn() -> Program);
+
+fn programs() -> [Case; 6] {
     fn slot() -> Parameter {
         Parameter::new(tensor![1., 2.], "slot")
     }
@@ -499,9 +502,9 @@ fn failures_at_every_call_and_step() {
             let clean = made();
             let want = run(&clean).expect("nothing fails");
             let new = values(&clean.0);
-            let fails: [(&str, &dyn Fn(u64)); 2] =
-                [("call", &|nth| simulation.fail_call(nth)), ("step", &|nth| simulation.fail_step(nth))];
-            for (what, fail) in fails {
+            for what in ["call", "step"] {
+                let fail =
+                    |nth: u64| if what == "call" { simulation.fail_call(nth) } else { simulation.fail_step(nth) };
                 for nth in 1.. {
                     let program = made();
                     let old = values(&program.0);
