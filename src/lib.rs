@@ -6,6 +6,7 @@ extern crate self as ms;
 #[path = "rt.rs"]
 pub mod __rt;
 pub mod amp;
+pub mod custom;
 pub mod data;
 pub mod internals;
 pub mod io;
@@ -30,7 +31,7 @@ pub use ms_core::session::{
 pub use ms_core::trace::{Apply, Arg, At, Cell, Frozen, Layer, Marked, Name, Sink, Training, Tree, Value};
 pub use ms_core::trace::{HyperMap, Map, MultitypeFuncGraph, Range, range};
 pub use ms_core::{Code, DType, Error, Parameter, Result, Tensor, catch, error, synchronize, tensor};
-pub use ms_macros::{Static, Tree, cell, jit, jit_class, lazy_inline, no_inline};
+pub use ms_macros::{Static, Tree, cell, custom_op, jit, jit_class, lazy_inline, no_inline};
 /// `jit!(|x: &Tensor| ..)`: [`jit`](fn@jit) for a closure whose body is annotated code.
 ///
 /// ```
@@ -52,6 +53,8 @@ use ms_cpu as _;
 mod pages {
     #[doc = include_str!("../README.md")]
     mod readme {}
+    #[doc = include_str!("../docs/custom_ops.md")]
+    mod custom_ops {}
     #[doc = include_str!("../docs/data.md")]
     mod data {}
     #[doc = include_str!("../docs/effects.md")]

@@ -9,6 +9,15 @@ pub use ms_core::trace::{
     repeat, truth, vote,
 };
 
+/// What declarations of custom ops refer to.
+pub mod custom {
+    pub use inventory;
+    pub use ms_core::error::Result;
+    pub use ms_core::ops::custom::*;
+    pub use ms_core::ops::{Batching, Derivative, Types};
+    pub use ms_core::tensor::{AsTensor, AttrInfo, Attrs, Type};
+}
+
 /// The traits of type probes: what can be mutated through a name.
 pub mod reach {
     pub use ms_core::trace::{

@@ -32,6 +32,8 @@ pub enum Code {
     LazyInline = 11,
     /// `#[no_inline]` on something that is neither a cell nor a function.
     NoInline = 17,
+    /// A custom op that is not in the form of one.
+    CustomOp = 18,
     /// A closure that captures.
     Captures = 22,
     /// An assignment to a static.
@@ -58,6 +60,7 @@ impl Code {
         Self::Pattern,
         Self::LazyInline,
         Self::NoInline,
+        Self::CustomOp,
         Self::Captures,
         Self::StaticAssignment,
         Self::Impure,

@@ -6,6 +6,7 @@
 
 mod args;
 mod canon;
+mod custom_op;
 mod diag;
 mod dims;
 mod donate;
@@ -48,6 +49,30 @@ pub fn jit(args: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro]
 pub fn jit_closure(closure: TokenStream) -> TokenStream {
     derive(closure, emit::closure::expand)
+}
+
+/// Declares an op that is a function of the program, on slices of memory of the host.
+///
+/// ```ignore
+/// ms::custom_op! {
+///     /// The sum of the elements that are above a limit.
+///     pub fn sum_above(x: &Tensor, limit: f64) -> Tensor;
+///
+///     fn types(x: &Type, _limit: f64) -> Type {
+///         Type::of(x.dtype, &[])
+///     }
+///
+///     fn run(x: &[f32], limit: f64, sum: &mut [f32]) {
+///         sum[0] = x.iter().filter(|it| f64::from(**it) > limit).sum();
+///     }
+/// }
+/// ```
+///
+/// `fn derivative(it: &Vjp<'_>, ..)` and `fn batching(lanes: &BatchedCall<'_>, ..)` are optional, as is
+/// `const VERSION`: see `docs/custom_ops.md`.
+#[proc_macro]
+pub fn custom_op(declaration: TokenStream) -> TokenStream {
+    derive(declaration, custom_op::expand)
 }
 
 /// Makes a struct a network, and an impl the code of one.

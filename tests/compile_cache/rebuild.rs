@@ -63,39 +63,54 @@ impl Build {
     }
 
     fn make(&self, scratch: &Path) -> PathBuf {
-        let write = |name: &str, text: String| {
-            let path = scratch.join(name);
-            std::fs::write(&path, text).expect("a writable directory");
-            path
-        };
         let helper = HELPER.replace("CRATE_FACTOR", &self.crate_factor.to_string());
-        let helper = write("helper.rs", helper.replace("CRATE_TERM", &self.crate_term.to_string()));
+        let helper = helper.replace("CRATE_TERM", &self.crate_term.to_string());
         let program = PROGRAM.replace("MODULE_FACTOR", &self.module_factor.to_string());
-        let program = write("program.rs", program.replace("CLOSURE_TERM", &self.closure_term.to_string()));
-
-        let deps = std::env::current_exe().expect("the test runs").parent().expect("a folder").to_owned();
-        let ms = newest(&deps, "libms-");
-        let rustc = |source: &Path| {
-            let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()));
-            command.current_dir(scratch).args(["--edition", "2024", "-C", "debuginfo=0"]).arg(source);
-            command.arg("-L").arg(format!("dependency={}", deps.display()));
-            command.arg("--extern").arg(format!("ms={}", ms.display()));
-            command
-        };
-        let mut library = rustc(&helper);
-        library.args(["--crate-type", "rlib", "--crate-name", "helper", "-C"]);
-        succeed(library.arg(format!("metadata={}", self.version)));
-        let mut binary = rustc(&program);
-        binary.args(["--extern", "helper=libhelper.rlib", "-L", ".", "-o", "program"]);
+        let program = program.replace("CLOSURE_TERM", &self.closure_term.to_string());
+        let mut options: Vec<&str> = Vec::new();
         if self.feature {
-            binary.args(["--cfg", "feature=\"negated\""]);
+            options.extend(["--cfg", "feature=\"negated\""]);
         }
         if self.fixed_note {
-            binary.args(["-C", "link-arg=-Wl,--build-id=0x0123456789abcdef0123456789abcdef01234567"]);
+            options.extend(["-C", "link-arg=-Wl,--build-id=0x0123456789abcdef0123456789abcdef01234567"]);
         }
-        succeed(&mut binary);
-        scratch.join("program")
+        compile(scratch, &helper, &program, self.version, &options)
     }
+}
+
+/// Compiles a program and its helper crate of this version, with more options for the program.
+fn compile(scratch: &Path, helper: &str, program: &str, version: &str, options: &[&str]) -> PathBuf {
+    let write = |name: &str, text: &str| {
+        let path = scratch.join(name);
+        std::fs::write(&path, text).expect("a writable directory");
+        path
+    };
+    let (helper, program) = (write("helper.rs", helper), write("program.rs", program));
+    let deps = std::env::current_exe().expect("the test runs").parent().expect("a folder").to_owned();
+    let ms = newest(&deps, "libms-");
+    let rustc = |source: &Path| {
+        let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()));
+        command.current_dir(scratch).args(["--edition", "2024", "-C", "debuginfo=0"]).arg(source);
+        command.arg("-L").arg(format!("dependency={}", deps.display()));
+        command.arg("--extern").arg(format!("ms={}", ms.display()));
+        command
+    };
+    let mut library = rustc(&helper);
+    library.args(["--crate-type", "rlib", "--crate-name", "helper", "-C"]);
+    succeed(library.arg(format!("metadata={version}")));
+    let mut binary = rustc(&program);
+    binary.args(["--extern", "helper=libhelper.rlib", "-L", ".", "-o", "program"]);
+    succeed(binary.args(options));
+    scratch.join("program")
+}
+
+/// Runs a program with the cache.
+fn run_program(program: &Path, scratch: &Scratch) -> String {
+    let mut command = Command::new(program);
+    // The programs link no other backend than that of the CPU.
+    command.env_remove("MS_DEVICE_TARGET");
+    command.env("MS_COMPILER_CACHE_ENABLE", "1").env("MS_COMPILER_CACHE_PATH", scratch.cache());
+    succeed(&mut command)
 }
 
 fn succeed(command: &mut Command) -> String {
@@ -127,13 +142,7 @@ fn a_changed_program_gives_the_new_answer() {
     let scratch = Scratch::new();
     let run = |build: &Build| {
         let program = build.make(scratch.path());
-        let again = |program: &Path| {
-            let mut command = Command::new(program);
-            // The programs link no other backend than that of the CPU.
-            command.env_remove("MS_DEVICE_TARGET");
-            command.env("MS_COMPILER_CACHE_ENABLE", "1").env("MS_COMPILER_CACHE_PATH", scratch.cache());
-            succeed(&mut command)
-        };
+        let again = |program: &Path| run_program(program, &scratch);
         let want = format!("{:?}", [build.want(1), build.want(2)]);
         for hits in [None, Some(2)] {
             let text = again(&program);
@@ -165,6 +174,58 @@ fn a_changed_program_gives_the_new_answer() {
         Build { fixed_note: true, ..FIRST },
     ];
     changes.iter().for_each(run);
+}
+
+/// A function with a custom op, whose derivative calls the helper crate.
+const PROGRAM_OF_OPS: &str = r#"
+use ms::{custom::{Type, Vjp}, prelude::*};
+ms::custom_op! {
+    fn scaled(x: &Tensor) -> Tensor;
+    VERSION
+    fn types(x: &Type) -> Type { x.clone() }
+    fn run(x: &[f32], y: &mut [f32]) { y.iter_mut().zip(x).for_each(|(y, x)| *y = x * RUN_FACTOR as f32); }
+    fn derivative(it: &Vjp<'_>) -> Tensor { helper::shifted(it.cotangent()) }
+}
+#[jit] fn both(x: &Tensor) -> Tensor { ms::grad(|x: &Tensor| scaled(x).sum((), false))(x) * 100 + scaled(x) }
+fn main() {
+    let used = |it: ms::CacheUse| format!("{} {}", it.hits, it.misses);
+    println!("{:?} {} UNRELATED", both(&tensor![1.0, 2.0]).to_vec::<f32>(), used(ms::cache_use()));
+}
+"#;
+
+/// The results and the use of the cache of programs in which a custom op, or what it calls, has changed.
+#[test]
+fn a_changed_custom_op_gives_the_new_answer() {
+    struct Op {
+        version: &'static str,
+        run: i64,
+        term: i64,
+        unrelated: &'static str,
+    }
+    let scratch = Scratch::new();
+    let run = |it: &Op| {
+        let program = PROGRAM_OF_OPS.replace("VERSION", it.version).replace("RUN_FACTOR", &it.run.to_string());
+        let program = program.replace("UNRELATED", it.unrelated);
+        let helper = HELPER.replace("CRATE_FACTOR", "1").replace("CRATE_TERM", &it.term.to_string());
+        let program = compile(scratch.path(), &helper, &program, "1.0.0", &[]);
+        [run_program(&program, &scratch), run_program(&program, &scratch)]
+    };
+    let (none, one, two) = ("", "const VERSION: u32 = 1;", "const VERSION: u32 = 2;");
+    let cases = [
+        (Op { version: none, run: 2, term: 1, unrelated: "a" }, ["[202.0, 204.0] 0 1 a", "[202.0, 204.0] 1 0 a"]),
+        // Without a version, every build compiles anew: what the derivative calls may have changed.
+        (Op { version: none, run: 2, term: 1, unrelated: "b" }, ["[202.0, 204.0] 0 1 b", "[202.0, 204.0] 1 0 b"]),
+        (Op { version: none, run: 2, term: 4, unrelated: "b" }, ["[502.0, 504.0] 0 1 b", "[502.0, 504.0] 1 0 b"]),
+        (Op { version: none, run: 3, term: 4, unrelated: "b" }, ["[503.0, 506.0] 0 1 b", "[503.0, 506.0] 1 0 b"]),
+        // With one, changes of the declaration and of its version.
+        (Op { version: one, run: 2, term: 1, unrelated: "a" }, ["[202.0, 204.0] 0 1 a", "[202.0, 204.0] 1 0 a"]),
+        (Op { version: one, run: 2, term: 1, unrelated: "b" }, ["[202.0, 204.0] 1 0 b", "[202.0, 204.0] 1 0 b"]),
+        (Op { version: one, run: 3, term: 1, unrelated: "b" }, ["[203.0, 206.0] 0 1 b", "[203.0, 206.0] 1 0 b"]),
+        (Op { version: two, run: 3, term: 4, unrelated: "b" }, ["[503.0, 506.0] 0 1 b", "[503.0, 506.0] 1 0 b"]),
+    ];
+    for (at, (op, want)) in cases.iter().enumerate() {
+        assert_eq!(run(op), *want, "case {at}");
+    }
 }
 
 /// Copies a folder without build outputs.

@@ -7,6 +7,7 @@ use ms_sim as _;
 mod told;
 
 mod bad_input;
+mod custom_ops;
 mod movement;
 mod numbers_refused;
 mod numerics;

@@ -97,6 +97,8 @@ pub enum Code {
     Structure = 144,
     /// No overload of a function takes arguments of these kinds.
     NoOverload = 145,
+    /// A function of a custom op failed, or does not keep to its declaration.
+    CustomOp = 146,
     /// The compile cache cannot be used; a warning, and an error of the command line only.
     Cache = 150,
     /// An invalid value of an environment variable.

@@ -1,7 +1,7 @@
 //! The canonical encoding of graphs: equal bytes for graphs that are equal node by node.
 
 use super::graph::{Def, Graph, Node, NodeId, ValueId};
-use crate::tensor::{Attr, DType, Dim, Type};
+use crate::tensor::{Attr, DType, Dim, Op, Type};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -23,6 +23,7 @@ const SCHEMA: u8 = 1;
 /// graph = length type* node* value*            inputs, nodes, outputs; lists begin with their length
 /// node  = op attr* graph-index* value* type*
 /// ```
+/// The number of a custom op is the first one of these, and its name and the hash of its source follow it.
 /// Numbers are unsigned LEB128; values count inputs first, then results in order.
 pub fn canonical_bytes(graph: &Graph) -> Vec<u8> {
     let mut bodies = Bodies::default();
@@ -114,7 +115,7 @@ fn encode(graph: &Graph, order: &[NodeId], region: impl Fn(&Arc<Graph>) -> usize
 }
 
 fn write_node(out: &mut Vec<u8>, graph: &Graph, node: &Node, numbers: &[u32], region: &impl Fn(&Arc<Graph>) -> usize) {
-    write_count(out, node.op.number() as usize);
+    write_op(out, node.op);
     write_count(out, node.attrs.as_slice().len());
     for attr in node.attrs.as_slice() {
         write_attr(out, attr);
@@ -125,6 +126,18 @@ fn write_node(out: &mut Vec<u8>, graph: &Graph, node: &Node, numbers: &[u32], re
     }
     write_values(out, &node.inputs, numbers);
     write_types(out, graph, &node.outputs);
+}
+
+/// Writes what names an op in every process.
+fn write_op(out: &mut Vec<u8>, op: Op) {
+    match op.custom_source() {
+        None => write_count(out, usize::from(op.number())),
+        Some(source) => {
+            write_count(out, usize::from(Op::FIRST_CUSTOM));
+            write_text(out, op.name());
+            out.extend(source.to_le_bytes());
+        }
+    }
 }
 
 /// The live nodes in post-order, from those without results and then from the outputs. Depends

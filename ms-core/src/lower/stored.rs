@@ -166,8 +166,35 @@ by! {
     DType as u8: |it| *it as u8, |it| Self::ALL.get(usize::from(it)).copied();
     Dim as i64: |it| it.raw(), |it| Some(Self::from_raw(it)).filter(|it| !it.is_symbolic());
     Arc<str> as String: |it| it.to_string(), |it| Some(it.into());
-    Op as u16: |it| it.number(), |it| ops::by_number(it).map(|def| def.op());
     Attrs as Vec<Attr>: |it| it.as_slice().to_vec(), |it| Some(Self::new(it));
+}
+
+/// A number, which for a custom op is the first one of these; then its name and the hash of its source. An op that
+/// this program does not have is invalid.
+impl Stored for Op {
+    fn write(&self, out: &mut Vec<u8>) {
+        match self.custom_source() {
+            None => self.number().write(out),
+            Some(source) => (Self::FIRST_CUSTOM, (self.name().to_owned(), source)).write(out),
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        let def = match u16::read(from)? {
+            Self::FIRST_CUSTOM => {
+                let (name, source) = <(String, u64)>::read(from)?;
+                ops::custom::by_source(&name, source)
+            }
+            number => ops::by_number(number).filter(|_| number < Self::FIRST_CUSTOM),
+        };
+        def.map(|it| it.op())
+    }
+
+    fn describe(types: &mut Description) -> String {
+        let (number, custom) = (u16::describe(types), <(String, u64)>::describe(types));
+        types.insert("Op", format!("{number}, {custom} if custom"));
+        "Op".into()
+    }
 }
 
 impl Stored for Layout {

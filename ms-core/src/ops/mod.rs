@@ -1,5 +1,6 @@
 //! The ops: their definition ([`core`]), the primitives ([`primitive`]), composites and functions
-//! composed of them ([`composite`]), and interfaces besides functions ([`api`]).
+//! composed of them ([`composite`]), interfaces besides functions ([`api`]), and the ops that programs
+//! define ([`custom`]).
 //!
 //! Adding an op means adding its file and its name to the list in `primitive/mod.rs` or
 //! `composite/mod.rs`; everything else (text form, verifier, eager execution, tracing, lowering,
@@ -9,6 +10,7 @@
 pub mod core;
 pub mod api;
 pub mod composite;
+pub mod custom;
 pub mod primitive;
 
 pub use self::core::*;
@@ -31,7 +33,7 @@ pub fn definition(op: Op) -> &'static OpDef {
     by_number(op.number()).expect("every op that is applied is listed in `PRIMITIVES` or `COMPOSITES`")
 }
 
-/// The definition with a stable number.
+/// The definition with a number.
 #[inline]
 pub fn by_number(number: u16) -> Option<&'static OpDef> {
     static TABLE: OnceLock<Vec<Option<&'static OpDef>>> = OnceLock::new();
@@ -45,10 +47,13 @@ pub fn by_number(number: u16) -> Option<&'static OpDef> {
         }
         table
     });
-    table.get(number as usize).copied().flatten()
+    match table.get(number as usize) {
+        Some(def) => *def,
+        None => custom::by_number(number),
+    }
 }
 
 /// The definition with a name.
 pub fn by_name(name: &str) -> Option<&'static OpDef> {
-    definitions().find(|it| it.info.name == name)
+    definitions().find(|it| it.info.name == name).or_else(|| custom::by_name(name))
 }

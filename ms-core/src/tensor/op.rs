@@ -6,12 +6,12 @@ use super::literal::Literal;
 use smallvec::SmallVec;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The identity of a primitive. Behaviour lives with its definition in `ops`.
 #[derive(Debug)]
 pub struct OpInfo {
-    /// The stable number, part of stored keys; never reused.
+    /// The stable number, part of stored keys; never reused. For custom ops see [`Op::FIRST_CUSTOM`].
     pub number: u16,
     /// The name in text and in messages.
     pub name: &'static str,
@@ -82,6 +82,26 @@ impl Op {
     /// The name.
     pub fn name(self) -> &'static str {
         self.0.name
+    }
+}
+
+/// Hashes of the sources of custom ops, in the order of their numbers.
+static CUSTOM_SOURCES: OnceLock<Vec<u64>> = OnceLock::new();
+
+impl Op {
+    /// The first number of custom ops, which programs define. Their numbers are valid in one process: what is stored
+    /// has this one, the name, and [the hash of the source](Self::custom_source).
+    pub const FIRST_CUSTOM: u16 = 1 << 15;
+
+    /// For a custom op, a hash of the source of its declaration.
+    pub fn custom_source(self) -> Option<u64> {
+        let at = self.number().checked_sub(Self::FIRST_CUSTOM)?;
+        CUSTOM_SOURCES.get()?.get(usize::from(at)).copied()
+    }
+
+    /// Sets the sources of custom ops, in the order of their numbers, before any of them has a handle.
+    pub(crate) fn set_custom_sources(sources: Vec<u64>) {
+        let _ = CUSTOM_SOURCES.set(sources);
     }
 }
 

@@ -25,6 +25,8 @@ impl Effects {
     pub const WATCHES: Self = Self(1 << 4);
     /// Those of the nodes in its regions; loops may not end.
     pub const REGIONS: Self = Self(1 << 5);
+    /// It runs on the host, wherever its operands are: a function of the program.
+    pub const HOST: Self = Self(1 << 6);
 
     /// These and those of `other`.
     #[must_use]
@@ -45,10 +47,11 @@ impl Effects {
         !self.any_of(Self::REFUSES.and(Self::ORDERED).and(Self::REGIONS))
     }
 
-    /// Whether an op with these effects acts on the host, wherever its operands are: it prints.
+    /// Whether an op with these effects acts on the host, wherever its operands are: it prints, or is a function of
+    /// the program.
     #[inline]
     pub const fn act_on_host(self) -> bool {
-        self.any_of(Self::ORDERED) && !self.any_of(Self::REFUSES)
+        self.any_of(Self::HOST) || self.any_of(Self::ORDERED) && !self.any_of(Self::REFUSES)
     }
 }
 

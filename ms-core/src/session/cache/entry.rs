@@ -3,9 +3,11 @@
 //! The key is computed from what was really built: the canonical graph as it was traced, before
 //! anything is expanded, and everything else that determines the code.
 
+use super::build_id::Build;
 use super::disk::Disk;
 use crate::exec::{Artifact, Backend, Interface, MachineCode, Program};
 use crate::ir::Graph;
+use crate::ops::custom::has_unversioned;
 use crate::stored::{Reader, Stored, stored};
 use crate::transform::Residual;
 use ms_cache::{Digest, Key, KeyBuilder, Mapped, Store};
@@ -138,11 +140,18 @@ pub(in crate::session) struct Found {
 impl CacheSlot {
     /// The location of a graph as it was traced, whose canonical bytes are `bytes`; `None` if the
     /// cache is disabled.
+    ///
+    /// The derivative of a custom op without a version may depend on any code of the program, so that the key has
+    /// its build.
     pub fn of(graph: &Graph, bytes: &[u8], making: &'static Making, site: Option<Site>) -> Option<Self> {
         let disk = Disk::current()?;
         let types: Vec<_> = graph.inputs().iter().map(|&it| graph.ty(it).to_string()).collect();
         let signature = types.join(", ");
-        let key = making.key.clone().part("graph", bytes).part("signature", signature.as_bytes());
+        let mut key = making.key.clone().part("graph", bytes).part("signature", signature.as_bytes());
+        if has_unversioned(graph) {
+            let build = Build::current()?;
+            key = key.part("build", build.content()?.as_bytes());
+        }
         let notes = Notes { making, signature, function: graph.name().to_owned(), site, level: "" };
         Some(Self { disk, at: At::of(key, String::new(), Arc::new(notes)) })
     }
