@@ -10,6 +10,7 @@ pub mod custom;
 pub mod data;
 pub mod internals;
 pub mod io;
+pub mod kernel;
 pub mod nn;
 pub mod ops;
 pub mod optim;
@@ -31,7 +32,7 @@ pub use ms_core::session::{
 pub use ms_core::trace::{Apply, Arg, At, Cell, Frozen, Layer, Marked, Name, Sink, Training, Tree, Value};
 pub use ms_core::trace::{HyperMap, Map, MultitypeFuncGraph, Range, range};
 pub use ms_core::{Code, DType, Error, Parameter, Result, Tensor, catch, error, synchronize, tensor};
-pub use ms_macros::{Static, Tree, cell, custom_op, jit, jit_class, lazy_inline, no_inline};
+pub use ms_macros::{Static, Tree, cell, custom_op, jit, jit_class, kernel, lazy_inline, no_inline};
 /// `jit!(|x: &Tensor| ..)`: [`jit`](fn@jit) for a closure whose body is annotated code.
 ///
 /// ```

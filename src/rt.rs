@@ -18,6 +18,12 @@ pub mod custom {
     pub use ms_core::tensor::{AsTensor, AttrInfo, Attrs, Type};
 }
 
+/// What declarations of kernels refer to.
+pub mod kernel {
+    pub use ms_core::ops::IntoOperand;
+    pub use ms_core::ops::custom::kernel::*;
+}
+
 /// The traits of type probes: what can be mutated through a name.
 pub mod reach {
     pub use ms_core::trace::{

@@ -635,6 +635,79 @@ fn waits_are_known_and_counted() {
     });
 }
 
+ms::custom_op! {
+    /// The largest element of each row, on the host.
+    fn largest(x: &Tensor) -> Tensor;
+
+    fn types(x: &ms::custom::Type) -> ms::custom::Type {
+        ms::custom::Type::new(x.dtype, x.dims[..x.rank() - 1].into())
+    }
+
+    fn run(x: ms::custom::View<'_, f32>, y: &mut [f32]) -> Result<(), String> {
+        for (y, row) in y.iter_mut().zip(x.rows()) {
+            *y = row.iter().copied().max_by(f32::total_cmp).ok_or("a row is empty")?;
+            if *y > 1000.0 {
+                return Err(format!("{y} is too large"));
+            }
+        }
+        Ok(())
+    }
+}
+
+ms::kernel! {
+    /// `x` where it is positive, otherwise `x / 10`.
+    fn leaky(x: Float) -> Float {
+        if x > 0.0 { x } else { x / 10 }
+    }
+}
+
+#[jit]
+fn of_the_program(x: &Tensor) -> Tensor {
+    largest(&leaky(x * 2.0)) + 1.0
+}
+
+/// Functions of the program run on the host, which waits for the device, and kernels of the program on the device.
+#[test]
+fn ops_of_the_program_run_where_they_say() {
+    let device = sim(3);
+    let _alone = alone();
+    on(device, || {
+        let x = tensor![[-10., -30.], [1., 2.]];
+        let want = [-1., 5.];
+        let simulation = SimBackend::simulation(device.id()).expect("it exists");
+        let eager = || largest(&leaky(&x * 2.0)) + 1.0;
+        for (name, run, waits) in
+            [("eagerly", &eager as &dyn Fn() -> Tensor, 1), ("compiled", &|| of_the_program(&x), 1)]
+        {
+            assert_eq!(run().to_vec::<f32>(), want, "{name}");
+            let before = simulation.counts();
+            let out = run();
+            assert_eq!(out.device(), device, "{name}");
+            let counts = simulation.counts();
+            assert_eq!(counts.waits - before.waits, waits, "{name}");
+            assert_eq!(out.to_vec::<f32>(), want, "{name}");
+        }
+        let report = ms::compile_report().into_iter().rev().find(|it| it.name == "of_the_program");
+        let plan = report.expect("it was compiled").stages.iter().find_map(|it| it.plan).expect("a plan");
+        assert_eq!(plan.waits, ms::Waits { host_steps: 1, ..ms::Waits::default() });
+        let only_kernels = ms::jit(|x: &Tensor| leaky(x * 2.0) + 1.0);
+        drop(only_kernels(&x));
+        let before = simulation.counts();
+        drop(only_kernels(&x));
+        assert_eq!(simulation.counts().waits, before.waits, "a kernel is not waited for");
+        // The host has waited, so that the error comes at once.
+        for run in [&|| largest(&(&x * 1000.0)), &|| of_the_program(&(&x * 1000.0))] as [&dyn Fn() -> Tensor; 2] {
+            let error = catch(run).expect_err("it is too large");
+            assert_eq!(error.code(), Code::CustomOp, "{error}");
+            assert!(
+                error.to_string().contains("devices.largest`: ") && error.to_string().contains("devices.rs"),
+                "{error}"
+            );
+        }
+        assert_eq!(of_the_program(&x).to_vec::<f32>(), want, "afterwards");
+    });
+}
+
 #[cell]
 struct ConvNet {
     first: nn::Conv2d,

@@ -34,6 +34,8 @@ pub enum Code {
     NoInline = 17,
     /// A custom op that is not in the form of one.
     CustomOp = 18,
+    /// A kernel that is not a function of numbers.
+    Kernel = 19,
     /// A closure that captures.
     Captures = 22,
     /// An assignment to a static.
@@ -61,6 +63,7 @@ impl Code {
         Self::LazyInline,
         Self::NoInline,
         Self::CustomOp,
+        Self::Kernel,
         Self::Captures,
         Self::StaticAssignment,
         Self::Impure,

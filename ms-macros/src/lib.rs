@@ -13,6 +13,7 @@ mod donate;
 mod emit;
 mod fallback;
 mod fingerprint;
+mod kernel;
 mod names;
 mod print;
 mod reach;
@@ -73,6 +74,24 @@ pub fn jit_closure(closure: TokenStream) -> TokenStream {
 #[proc_macro]
 pub fn custom_op(declaration: TokenStream) -> TokenStream {
     derive(declaration, custom_op::expand)
+}
+
+/// Declares an op by a function of the elements of its operands, which becomes one kernel.
+///
+/// ```ignore
+/// ms::kernel! {
+///     /// `x` where it is positive, otherwise `slope x`.
+///     pub fn leaky(x: Float, slope: f64) -> Float {
+///         if x > 0.0 { x } else { x * slope }
+///     }
+/// }
+/// ```
+///
+/// Operands are `Float` and `Bool`; other arguments are host values, which are constants of the kernel. See
+/// `docs/custom_ops.md`.
+#[proc_macro]
+pub fn kernel(declaration: TokenStream) -> TokenStream {
+    derive(declaration, kernel::expand)
 }
 
 /// Makes a struct a network, and an impl the code of one.

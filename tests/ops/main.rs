@@ -8,6 +8,7 @@ mod told;
 
 mod bad_input;
 mod custom_ops;
+mod kernels;
 mod movement;
 mod numbers_refused;
 mod numerics;

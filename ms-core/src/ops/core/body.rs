@@ -2,6 +2,7 @@
 
 use crate::ir::{BinaryOp, Compare, KernelBuilder, Math, UnaryOp, Val};
 use crate::tensor::{DType, Scalar};
+use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Shl, Shr, Sub};
 
@@ -62,14 +63,27 @@ pub fn wide_body<const N: usize>(
     operands: &[Val],
     formula: impl for<'s> FnOnce([Expr<'s>; N]) -> Expr<'s>,
 ) -> Val {
-    let dtype = builder.ty(operands[0]);
-    if !dtype.is_narrow_float() {
-        return body(builder, operands, formula);
+    wide_body_of(builder, operands, |all| formula(all.try_into().expect("the op has as many operands as its formula")))
+}
+
+/// [`wide_body`] of any number of operands. Those of other dtypes than the first narrow one remain.
+pub fn wide_body_of(
+    builder: &mut KernelBuilder,
+    operands: &[Val],
+    formula: impl for<'s> FnOnce(&[Expr<'s>]) -> Expr<'s>,
+) -> Val {
+    let narrow = operands.iter().map(|&it| builder.ty(it)).find(|it| it.is_narrow_float());
+    let builder = RefCell::new(builder);
+    let widened = |&val: &Val| {
+        let operand = Expr { builder: &builder, val };
+        if operand.dtype().is_narrow_float() { operand.cast(DType::F32) } else { operand }
+    };
+    let operands: SmallVec<[Expr<'_>; 3]> = operands.iter().map(widened).collect();
+    let out = formula(&operands);
+    match narrow {
+        Some(dtype) if out.dtype() == DType::F32 => out.cast(dtype).val,
+        _ => out.val,
     }
-    body::<N>(builder, operands, |all| {
-        let out = formula(all.map(|it| it.cast(DType::F32)));
-        if out.dtype() == DType::F32 { out.cast(dtype) } else { out }
-    })
 }
 
 impl<'s> Expr<'s> {

@@ -18,6 +18,7 @@ pub mod elementwise;
 pub(crate) mod evaluate;
 mod float_encoding;
 mod flops;
+pub mod formulas;
 #[cfg(test)]
 mod generated_tests;
 pub mod host;

@@ -7,6 +7,7 @@
 
 mod call;
 mod derivative;
+pub mod kernel;
 mod registry;
 mod view;
 

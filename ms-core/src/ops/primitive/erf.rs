@@ -34,7 +34,7 @@ elementwise! {
 
 /// By the series `2 / sqrt(pi) sum (-1)^n x^(2n+1) / (n! (2n+1))` (DLMF 7.6.1), smallest terms
 /// first, or by the complement if that is smaller.
-fn erf_f64(x: f64) -> f64 {
+pub(in crate::ops) fn erf_f64(x: f64) -> f64 {
     if x.abs() > 0.7 {
         return (1.0 - erfc_f64(x.abs())).copysign(x);
     }
@@ -49,7 +49,7 @@ fn erf_f64(x: f64) -> f64 {
 
 /// By the continued fraction `e^(-x^2) / sqrt(pi) / (x + (1/2) / (x + 1 / (x + (3/2) / ..)))`
 /// (DLMF 7.9.1), which needs more terms for smaller `x > 1/2`.
-fn erfc_f64(x: f64) -> f64 {
+pub(in crate::ops) fn erfc_f64(x: f64) -> f64 {
     if x.is_nan() || x <= 0.5 {
         return 1.0 - erf_f64(x);
     }

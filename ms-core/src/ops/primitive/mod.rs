@@ -50,6 +50,7 @@ primitives! {
     extrema::{ MAXIMUM, MINIMUM, RELU };
     eye::{ EYE };
     float_status::{ CLEAR_FLOAT_STATUS, GET_FLOAT_STATUS };
+    formula::{ FORMULA };
     full::{ FULL };
     gather::{ GATHER, INDEX_ADD };
     gather_nd::{ GATHER_ND, SCATTER_ND_ADD };

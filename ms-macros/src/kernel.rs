@@ -1,0 +1,297 @@
+//! `kernel!`: a function of elements as one kernel.
+
+use crate::diag::{Code, Diags};
+use crate::names::Names;
+use proc_macro2::{Ident, TokenStream};
+use quote::{ToTokens, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::visit_mut::{self, VisitMut};
+use syn::{
+    BinOp, Block, Expr, ExprBinary, ExprIf, FnArg, Item, ItemFn, Macro, Pat, ReturnType, Signature, Type, parse_quote,
+};
+
+/// Expands to the function that applies the kernel, which holds the function of elements.
+pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
+    let ItemFn { attrs, vis, mut sig, mut block, .. } = diags.parse(tokens)?;
+    let rt = Names::new(None).rt();
+    let args = arguments(&sig, diags);
+    let mut body = Body { kernel: quote!(#rt::kernel), diags, arms: 0, fits: true };
+    body.visit_block_mut(&mut block);
+    let (fits, args) = (body.fits, args?);
+    if !fits {
+        return None;
+    }
+    let operands: Vec<&Argument> = args.iter().filter(|it| it.is_operand).collect();
+    let hosts: Vec<&Argument> = args.iter().filter(|it| !it.is_operand).collect();
+    let name = sig.ident.clone();
+    let text = name.to_string();
+    let taken = args.iter().map(|Argument { name, ty, is_operand }| match is_operand {
+        true => quote!(#name: impl #rt::kernel::IntoOperand),
+        false => quote!(#name: #ty),
+    });
+    let kinds =
+        operands.iter().map(|it| &it.ty).map(|ty| quote_spanned!(ty.span()=> <#ty as #rt::kernel::Argument>::KIND));
+    let mut nth = 0usize;
+    let passed: Vec<TokenStream> = args
+        .iter()
+        .map(|Argument { name, is_operand, .. }| {
+            if !is_operand {
+                return name.to_token_stream();
+            }
+            nth += 1;
+            let at = nth - 1;
+            quote!(#rt::kernel::Argument::operand(#at))
+        })
+        .collect();
+    let operand_names = operands.iter().map(|it| &it.name);
+    sig.ident = Ident::new("__kernel", name.span());
+    let made = quote!(#rt::kernel::Kernel::new(#text, &[#(#kinds),*], || __kernel(#(#passed),*)));
+    // Without arguments of the host, there is one kernel.
+    let kernel = match hosts.is_empty() {
+        true => quote! {
+            static KERNEL: ::std::sync::LazyLock<#rt::kernel::Kernel> = ::std::sync::LazyLock::new(|| #made);
+            let kernel = &*KERNEL;
+        },
+        false => quote!(let kernel = &#made;),
+    };
+    Some(quote! {
+        #(#attrs)*
+        #[track_caller]
+        #vis fn #name(#(#taken),*) -> #rt::Tensor {
+            #[allow(unused_imports, reason = "the declaration names them where it needs them")]
+            use #rt::kernel::{Bool, Float};
+
+            #sig #block
+
+            #kernel
+            kernel.apply(&[#(&#operand_names),*])
+        }
+    })
+}
+
+struct Argument {
+    name: Ident,
+    ty: Type,
+    is_operand: bool,
+}
+
+/// Checks the signature.
+fn arguments(sig: &Signature, diags: &mut Diags) -> Option<Vec<Argument>> {
+    let mut refused: Vec<(TokenStream, &str, &str)> = Vec::new();
+    let mut refuse = |at: &dyn ToTokens, message, help| refused.push((at.to_token_stream(), message, help));
+    for modifier in [sig.constness.to_token_stream(), sig.asyncness.to_token_stream(), sig.safety.to_token_stream()] {
+        if !modifier.is_empty() {
+            refuse(&modifier, "a kernel is a plain function", "remove this");
+        }
+    }
+    if !sig.generics.params.is_empty() {
+        refuse(&sig.generics, "a kernel has no type parameters", "`Float` is a float of any dtype");
+    }
+    let mut args = Vec::new();
+    for input in &sig.inputs {
+        match input {
+            FnArg::Receiver(it) => refuse(it, "a kernel is no method", "pass what it needs as arguments"),
+            FnArg::Typed(it) => match &*it.pat {
+                Pat::Ident(name) if name.subpat.is_none() => {
+                    let is_operand = is_named(&it.ty, &["Float", "Bool"]);
+                    if is_named(&it.ty, &["Tensor"])
+                        || matches!(&*it.ty, Type::Reference(it) if is_named(&it.elem, &["Tensor"]))
+                    {
+                        let help = "declare it as `Float` or `Bool`: the kernel runs for every element";
+                        refuse(&it.ty, "a kernel takes elements, not tensors", help);
+                    }
+                    args.push(Argument { name: name.ident.clone(), ty: (*it.ty).clone(), is_operand });
+                }
+                pattern => refuse(pattern, "an argument of a kernel has a name", "take it apart in the body"),
+            },
+        }
+    }
+    if args.len() == sig.inputs.len() && !args.iter().any(|it| is_named(&it.ty, &["Float"])) {
+        refuse(&sig.ident, "a kernel has an operand of floats", "declare one as `x: Float`");
+    }
+    match &sig.output {
+        ReturnType::Type(_, ty) if is_named(ty, &["Float", "Bool"]) => {}
+        ReturnType::Type(_, ty) => {
+            refuse(ty, "the result of a kernel is one `Float` or `Bool`", "declare one kernel for each result")
+        }
+        ReturnType::Default => refuse(&sig.ident, "the kernel has no result", "declare `-> Float`"),
+    }
+    let fits = refused.is_empty();
+    refused.into_iter().for_each(|(at, message, help)| diags.refuse(Code::Kernel, at, message, help));
+    fits.then_some(args)
+}
+
+fn is_named(ty: &Type, names: &[&str]) -> bool {
+    match ty {
+        Type::Path(it) => it.path.segments.last().is_some_and(|it| names.iter().any(|name| it.ident == name)),
+        _ => false,
+    }
+}
+
+/// Rewrites the body: comparisons, `&&`, `||` and `if` are calls of traits for numbers of kernels and host values.
+struct Body<'a> {
+    kernel: TokenStream,
+    diags: &'a mut Diags,
+    /// The number of arms of `if` around this place.
+    arms: usize,
+    fits: bool,
+}
+
+impl Body<'_> {
+    fn refuse(&mut self, at: impl ToTokens, message: &str, help: &str) {
+        self.fits = false;
+        self.diags.refuse(Code::Kernel, at, message, help);
+    }
+
+    fn decision(&mut self, it: &mut ExprIf) -> Option<Expr> {
+        let Some((_, other)) = &mut it.else_branch else {
+            self.refuse(
+                it.if_token,
+                "an `if` in a kernel has a value, and an `else`",
+                "write `let y = if condition { a } else { b };`",
+            );
+            return None;
+        };
+        if matches!(&*it.cond, Expr::Let(_)) {
+            self.refuse(&it.cond, "a kernel matches no patterns", "compare numbers");
+            return None;
+        }
+        self.visit_expr_mut(&mut it.cond);
+        self.arms += 1;
+        self.visit_block_mut(&mut it.then_branch);
+        self.visit_expr_mut(other);
+        self.arms -= 1;
+        let (kernel, condition, then) = (&self.kernel, bare(&it.cond), &it.then_branch);
+        let other: Block = match &**other {
+            Expr::Block(it) => it.block.clone(),
+            other => parse_quote!({ #other }),
+        };
+        Some(expression(
+            it.cond.span(),
+            quote_spanned! {it.cond.span()=>
+                #kernel::Decides::decide(#condition, || #then, || #other)
+            },
+        ))
+    }
+
+    fn binary(&self, it: &ExprBinary) -> Option<TokenStream> {
+        let (kernel, left, right, span) = (&self.kernel, bare(&it.left), bare(&it.right), it.op.span());
+        let call = |name: &str, a: &Expr, b: &Expr| {
+            let name = Ident::new(name, span);
+            quote_spanned!(span=> #kernel::Compares::#name(#a, #b))
+        };
+        Some(match it.op {
+            BinOp::Lt(_) => call("is_less", left, right),
+            BinOp::Le(_) => call("is_at_most", left, right),
+            BinOp::Gt(_) => call("is_less", right, left),
+            BinOp::Ge(_) => call("is_at_most", right, left),
+            BinOp::Eq(_) => call("is_equal", left, right),
+            BinOp::Ne(_) => call("is_other", left, right),
+            BinOp::And(_) => quote_spanned!(span=> #kernel::Logic::and(#left, || #right)),
+            BinOp::Or(_) => quote_spanned!(span=> #kernel::Logic::or(#left, || #right)),
+            _ => return None,
+        })
+    }
+}
+
+/// An expression without parentheses, which rustc would find unnecessary where it is passed on.
+fn bare(mut expr: &Expr) -> &Expr {
+    while let Expr::Paren(it) = expr {
+        expr = &it.expr;
+    }
+    expr
+}
+
+/// The expression of tokens that are one.
+fn expression(span: proc_macro2::Span, tokens: TokenStream) -> Expr {
+    syn::parse2(tokens).unwrap_or_else(|error| {
+        let message = error.to_string();
+        let tokens = quote_spanned!(span=> ::core::compile_error!(#message));
+        Expr::Verbatim(tokens)
+    })
+}
+
+const NO_JUMPS: &str = "the last expression of the body is the result, and `if` selects one of two values";
+
+impl VisitMut for Body<'_> {
+    fn visit_expr_mut(&mut self, expr: &mut Expr) {
+        match expr {
+            Expr::If(it) => {
+                if let Some(decision) = self.decision(it) {
+                    *expr = decision;
+                }
+                return;
+            }
+            Expr::While(it) => {
+                self.refuse(
+                    it.while_token,
+                    "a kernel has no loop on its numbers",
+                    "`for` repeats a fixed number of times",
+                );
+                return;
+            }
+            Expr::Loop(it) => {
+                self.refuse(
+                    it.loop_token,
+                    "a kernel has no loop on its numbers",
+                    "`for` repeats a fixed number of times",
+                );
+                return;
+            }
+            Expr::Match(it) => {
+                self.refuse(it.match_token, "a kernel matches no patterns", "write a chain of `if` and `else if`");
+                return;
+            }
+            Expr::Return(it) => return self.refuse(it.return_token, "a kernel is not left early", NO_JUMPS),
+            Expr::Break(it) => return self.refuse(it.break_token, "a kernel is not left early", NO_JUMPS),
+            Expr::Continue(it) => return self.refuse(it.continue_token, "a kernel is not left early", NO_JUMPS),
+            Expr::Try(it) => return self.refuse(it.question_token, "a kernel is not left early", NO_JUMPS),
+            Expr::Unsafe(_) | Expr::Async(_) | Expr::Await(_) | Expr::Yield(_) => {
+                let at = expr.clone();
+                return self.refuse(
+                    at,
+                    "a kernel consists of arithmetic",
+                    "compute this outside, and pass it as an argument",
+                );
+            }
+            Expr::Assign(it) if self.arms > 0 => {
+                let help = "assign the value of the `if`: `y = if condition { a } else { y };`";
+                return self.refuse(
+                    it.eq_token,
+                    "an arm of an `if` in a kernel assigns nothing: both arms are computed",
+                    help,
+                );
+            }
+            Expr::Binary(it) if self.arms > 0 && is_assignment(&it.op) => {
+                let help = "assign the value of the `if`: `y = if condition { a } else { y };`";
+                return self.refuse(
+                    it.op,
+                    "an arm of an `if` in a kernel assigns nothing: both arms are computed",
+                    help,
+                );
+            }
+            _ => {}
+        }
+        visit_mut::visit_expr_mut(self, expr);
+        if let Expr::Binary(it) = expr
+            && let Some(call) = self.binary(it)
+        {
+            *expr = expression(it.op.span(), call);
+        }
+    }
+
+    fn visit_macro_mut(&mut self, it: &mut Macro) {
+        let help = "compute this outside, and pass it as an argument";
+        self.refuse(&it.path, "a kernel calls no macros: it runs for every element, on the device", help);
+    }
+
+    // Functions in the body are of the host, or of numbers of kernels by their methods.
+    fn visit_item_mut(&mut self, _: &mut Item) {}
+}
+
+fn is_assignment(op: &BinOp) -> bool {
+    matches!(
+        op,
+        BinOp::AddAssign(_) | BinOp::SubAssign(_) | BinOp::MulAssign(_) | BinOp::DivAssign(_) | BinOp::RemAssign(_)
+    )
+}
