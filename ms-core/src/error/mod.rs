@@ -43,6 +43,8 @@ pub enum Code {
     BackwardWrites = 71,
     /// Numbers that were read from a value under a gradient may flow back as constants.
     ReadNumbers = 72,
+    /// The tangent rule of a function is not linear in the tangents.
+    CustomTangent = 73,
     /// Shapes that do not fit the op.
     Shape = 100,
     /// A dtype that the op does not accept, or operands whose dtypes differ.

@@ -3,7 +3,9 @@
 //! That product is linear in the gradients of the results; its transpose is what tangents are
 //! pushed by. An elementwise op needs no transposing: its Jacobian is diagonal.
 
+use super::expand::expand;
 use super::reverse::value_and_grad;
+use super::split::trimmed;
 use super::tape::{RuleEntry, no_derivative};
 use crate::error::Result;
 use crate::ir::{Graph, ValueId};
@@ -88,6 +90,21 @@ fn diagonal(rule: Rule, call: &Pushed<'_>, tangents: &[Option<Tensor>], given: &
         rule(&vjp).into_iter().nth(at).flatten()
     };
     given.iter().filter_map(share).reduce(|a, b| ops::add(&a, &b))
+}
+
+/// Whether the first `results` outputs of a graph are linear in its first `inputs` inputs, as far as its ops show:
+/// gradients with respect to these inputs do not depend on them.
+///
+/// # Errors
+/// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+pub fn is_linear(graph: &Graph, inputs: usize, results: usize) -> Result<bool> {
+    let expanded = expand(graph, true)?;
+    let wrt: Vec<usize> = (0..inputs).collect();
+    let mut pulled = value_and_grad(&expanded, &wrt, results, true, true)?;
+    let gradients = pulled.outputs()[graph.outputs().len()..].to_vec();
+    pulled.set_outputs(gradients);
+    let (_, used) = trimmed(&pulled);
+    Ok(used.iter().all(|&it| it >= inputs))
 }
 
 /// What determines a transposed rule: op, attributes, types of the operands, those with tangents.

@@ -1,6 +1,7 @@
 //! Derivatives of functions: every transform, in any order, eagerly and compiled.
 
 mod custom_rules;
+mod custom_tangents;
 mod random;
 mod reads;
 

@@ -23,7 +23,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 /// Whether eager ops are recorded.
-fn is_recorded() -> bool {
+pub(super) fn is_recorded() -> bool {
     Tape::current().is_some()
 }
 
@@ -145,86 +145,123 @@ where
     B: Function<Backward<Args, F::Output>, Output = <All as Select<Args>>::Gradient>,
 {
     fn in_trace(&self, tracer: &Tracer, arguments: Args::Refs<'_>) -> Result<F::Output> {
-        let mut wrt = Wrt::default();
-        All.collect(arguments, &mut wrt);
-        wrt.check()?;
-        let value = |target: &Target| match target {
-            Target::Tensor(tensor) => tensor.clone(),
-            Target::Parameter(parameter) => parameter.value(),
-        };
-        let targets: Vec<Tensor> = wrt.targets().iter().map(value).collect();
-        // The tensors of arguments, without those of parameters in between.
-        let of_arguments = |given: &[Tensor]| -> Vec<Tensor> {
-            let tensors = wrt.targets().iter().zip(given).filter(|(target, _)| matches!(target, Target::Tensor(_)));
-            tensors.map(|(_, it)| it.clone()).collect()
-        };
-        let stand_in = |it: &Tensor| tracer.named_input(it.ty(), tracer.name_of(it));
-        let enter = || targets.iter().map(stand_in).collect::<Vec<Tensor>>();
-        let start = tracer.backward_reads();
-        let (template, forward) = run_nested(tracer, "forward", || {
-            let given = enter();
-            for (target, input) in wrt.targets().iter().zip(&given) {
-                if let Target::Parameter(parameter) = target {
-                    tracer.bind_slot(parameter, input, false)?;
-                }
-            }
-            let result = with_tensors::<Args, _>(arguments, &of_arguments(&given), |it| self.f.invoke(it));
-            let results = sound(leaves(&result));
-            Ok((result, results))
-        })?;
-        let types: Vec<_> = leaves(&template).iter().map(Tensor::ty).collect();
-        let ((), backward) = run_with_slots(tracer, "backward", || {
-            let given = enter();
-            let results: Vec<Tensor> = types.iter().map(|ty| tracer.input(ty.clone())).collect();
-            let gradient = |result: &Tensor| match result.dtype().is_float() {
-                true => tracer.input(result.ty()),
-                false => ops::zeros_like(result),
-            };
-            let gradients: Vec<Tensor> = results.iter().map(gradient).collect();
-            let (out, dout) = (rebuilt(&template, results), rebuilt(&template, gradients));
-            let gradients = with_tensors::<Args, _>(arguments, &of_arguments(&given), |arguments| {
-                let longer = Args::with_last(arguments, &out);
-                self.backward.invoke(<Args::Longer as Followed<F::Output>>::with_last(longer, &dout))
-            });
-            let gradients = sound(leaves(&gradients));
-            check_seeds(&given, &gradients).map_err(|it| it.with_op("custom_vjp"))?;
-            // It reads what the forward function wrote as it reads its own writes.
-            for parameter in forward.writes.iter().filter(|it| !it.is_backward() && tracer.has_slot(it)) {
-                tracer.bind_slot(parameter, &parameter.value(), true)?;
-            }
-            Ok(((), gradients))
-        })?;
-        let (forward, backward) = (forward.without_backward_writes(), backward.without_backward_writes());
-        let held = |parameter: &Parameter| {
-            let is_it = |it: &Target| matches!(it, Target::Parameter(it) if it == parameter);
-            wrt.targets().iter().position(is_it).map_or_else(|| parameter.value(), |at| targets[at].clone())
-        };
-        let read: Vec<&Parameter> = backward.slots.iter().filter(|it| !backward.writes.contains(it)).collect();
-        tracer.note_backward_reads(start, read.iter().copied().filter(|it| !it.is_backward()).cloned());
-        let slots: Vec<Tensor> = backward.writes.iter().map(|it| it.backward().value()).collect();
-        let at = CustomVjp {
-            targets: targets.len(),
-            captured: targets.len() + slots.len() + forward.captures.len(),
-            results: types.len(),
-            slots: slots.len(),
-        };
-        let inputs: Vec<Tensor> = targets
-            .iter()
-            .chain(&slots)
-            .chain(&forward.captures)
-            .cloned()
-            .chain(read.into_iter().map(held))
-            .chain(backward.captures.iter().cloned())
-            .collect();
-        let graph = pass_slots_through(&forward.graph, targets.len(), types.len(), &slots);
-        let regions = smallvec![graph, thread_writes(&backward)?];
-        let mut outputs = tracer.control(&Control::CustomVjp(at), regions, &inputs, self.location)?;
-        let slots = backward.writes.iter().map(Parameter::backward).chain(forward.writes);
-        for (slot, value) in slots.zip(outputs.split_off(types.len())) {
-            tracer.bind_slot(&slot, &value, true)?;
-        }
-        Ok(rebuilt(&template, outputs))
+        with_derivative::<Args, _>(tracer, arguments, self.location, |it| self.f.invoke(it), self)
     }
+}
+
+impl<Args, F, B> Backwards<Args, F::Output> for WithVjp<Args, F, B>
+where
+    Args: TracedArguments + Followed<F::Output, Longer: Followed<F::Output>>,
+    All: Select<Args>,
+    F: Function<Args, Output: Tree + Send + Sync + 'static>,
+    B: Function<Backward<Args, F::Output>, Output = <All as Select<Args>>::Gradient>,
+{
+    fn gradients<'a, 'b: 'a>(
+        &self,
+        arguments: Args::Refs<'b>,
+        out: &'a F::Output,
+        dout: &'a F::Output,
+    ) -> Result<Vec<Tensor>> {
+        let longer = Args::with_last(arguments, out);
+        Ok(leaves(&self.backward.invoke(<Args::Longer as Followed<F::Output>>::with_last(longer, dout))))
+    }
+}
+
+/// A derivative of a function with results `R`.
+pub(super) trait Backwards<Args: Arguments, R> {
+    /// The tensors of the gradients of all arguments, from the arguments, the result, and the gradient of the result.
+    fn gradients<'a, 'b: 'a>(&self, arguments: Args::Refs<'b>, out: &'a R, dout: &'a R) -> Result<Vec<Tensor>>;
+}
+
+/// The result of `forward` on the arguments, with this derivative.
+pub(super) fn with_derivative<Args: Arguments, R: Tree>(
+    tracer: &Tracer,
+    arguments: Args::Refs<'_>,
+    location: &'static Location<'static>,
+    forward: impl FnOnce(Args::Refs<'_>) -> R,
+    backward: &impl Backwards<Args, R>,
+) -> Result<R>
+where
+    All: Select<Args>,
+{
+    let mut wrt = Wrt::default();
+    All.collect(arguments, &mut wrt);
+    wrt.check()?;
+    let value = |target: &Target| match target {
+        Target::Tensor(tensor) => tensor.clone(),
+        Target::Parameter(parameter) => parameter.value(),
+    };
+    let targets: Vec<Tensor> = wrt.targets().iter().map(value).collect();
+    // The tensors of arguments, without those of parameters in between.
+    let of_arguments = |given: &[Tensor]| -> Vec<Tensor> {
+        let tensors = wrt.targets().iter().zip(given).filter(|(target, _)| matches!(target, Target::Tensor(_)));
+        tensors.map(|(_, it)| it.clone()).collect()
+    };
+    let stand_in = |it: &Tensor| tracer.named_input(it.ty(), tracer.name_of(it));
+    let enter = || targets.iter().map(stand_in).collect::<Vec<Tensor>>();
+    let start = tracer.backward_reads();
+    let (template, forward) = run_nested(tracer, "forward", || {
+        let given = enter();
+        for (target, input) in wrt.targets().iter().zip(&given) {
+            if let Target::Parameter(parameter) = target {
+                tracer.bind_slot(parameter, input, false)?;
+            }
+        }
+        let result = with_tensors::<Args, _>(arguments, &of_arguments(&given), forward);
+        let results = sound(leaves(&result));
+        Ok((result, results))
+    })?;
+    let types: Vec<_> = leaves(&template).iter().map(Tensor::ty).collect();
+    let ((), backward) = run_with_slots(tracer, "backward", || {
+        let given = enter();
+        let results: Vec<Tensor> = types.iter().map(|ty| tracer.input(ty.clone())).collect();
+        let gradient = |result: &Tensor| match result.dtype().is_float() {
+            true => tracer.input(result.ty()),
+            false => ops::zeros_like(result),
+        };
+        let gradients: Vec<Tensor> = results.iter().map(gradient).collect();
+        let (out, dout) = (rebuilt(&template, results), rebuilt(&template, gradients));
+        let gradients = with_tensors::<Args, _>(arguments, &of_arguments(&given), |arguments| {
+            backward.gradients(arguments, &out, &dout)
+        })?;
+        let gradients = sound(gradients);
+        check_seeds(&given, &gradients).map_err(|it| it.with_op("custom_vjp"))?;
+        // It reads what the forward function wrote as it reads its own writes.
+        for parameter in forward.writes.iter().filter(|it| !it.is_backward() && tracer.has_slot(it)) {
+            tracer.bind_slot(parameter, &parameter.value(), true)?;
+        }
+        Ok(((), gradients))
+    })?;
+    let (forward, backward) = (forward.without_backward_writes(), backward.without_backward_writes());
+    let held = |parameter: &Parameter| {
+        let is_it = |it: &Target| matches!(it, Target::Parameter(it) if it == parameter);
+        wrt.targets().iter().position(is_it).map_or_else(|| parameter.value(), |at| targets[at].clone())
+    };
+    let read: Vec<&Parameter> = backward.slots.iter().filter(|it| !backward.writes.contains(it)).collect();
+    tracer.note_backward_reads(start, read.iter().copied().filter(|it| !it.is_backward()).cloned());
+    let slots: Vec<Tensor> = backward.writes.iter().map(|it| it.backward().value()).collect();
+    let at = CustomVjp {
+        targets: targets.len(),
+        captured: targets.len() + slots.len() + forward.captures.len(),
+        results: types.len(),
+        slots: slots.len(),
+    };
+    let inputs: Vec<Tensor> = targets
+        .iter()
+        .chain(&slots)
+        .chain(&forward.captures)
+        .cloned()
+        .chain(read.into_iter().map(held))
+        .chain(backward.captures.iter().cloned())
+        .collect();
+    let graph = pass_slots_through(&forward.graph, targets.len(), types.len(), &slots);
+    let regions = smallvec![graph, thread_writes(&backward)?];
+    let mut outputs = tracer.control(&Control::CustomVjp(at), regions, &inputs, location)?;
+    let slots = backward.writes.iter().map(Parameter::backward).chain(forward.writes);
+    for (slot, value) in slots.zip(outputs.split_off(types.len())) {
+        tracer.bind_slot(&slot, &value, true)?;
+    }
+    Ok(rebuilt(&template, outputs))
 }
 
 /// A forward region with pass-through slots: extra inputs after the `targets`, and outputs after
