@@ -7,6 +7,7 @@ use ms_sim as _;
 mod attention;
 mod containers;
 mod convolutions;
+mod hooks;
 mod initializers;
 mod losses;
 mod mixed_precision;

@@ -45,6 +45,8 @@ pub enum Code {
     ReadNumbers = 72,
     /// The tangent rule of a function is not linear in the tangents.
     CustomTangent = 73,
+    /// A hook in compiled code.
+    Hook = 74,
     /// Shapes that do not fit the op.
     Shape = 100,
     /// A dtype that the op does not accept, or operands whose dtypes differ.

@@ -54,6 +54,7 @@ primitives! {
     full::{ FULL };
     gather::{ GATHER, INDEX_ADD };
     gather_nd::{ GATHER_ND, SCATTER_ND_ADD };
+    hook_backward::{ HOOK_BACKWARD };
     hyperbolic::{ ACOSH, ASINH, ATANH, COSH, SINH, TANH };
     iota::{ IOTA };
     jvp::{ JVP };
