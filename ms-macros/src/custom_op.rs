@@ -2,9 +2,9 @@
 
 use crate::diag::{Code, Diags};
 use crate::fingerprint;
-use crate::names::Names;
+use crate::names::{Names, located};
 use proc_macro2::{Ident, TokenStream};
-use quote::{ToTokens, format_ident, quote, quote_spanned};
+use quote::{ToTokens, format_ident, quote};
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
 use syn::{
@@ -77,7 +77,8 @@ pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
     let wanted = |function: &ItemFn, count: usize, what: &str, diags: &mut Diags| {
         let given = function.sig.inputs.len();
         if given != count {
-            let message = format!("`{}` has {given} arguments, not {count}", function.sig.ident);
+            let plural = if count == 1 { "" } else { "s" };
+            let message = format!("`{}` takes {count} argument{plural}, not {given}", function.sig.ident);
             diags.refuse(Code::CustomOp, &function.sig.inputs, message, what);
         }
         given == count
@@ -108,7 +109,10 @@ pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
     }
     // Arguments are shown where the function declares them, so that rustc reports them there.
     let run_types: Vec<&Type> = run.sig.inputs.iter().filter_map(type_of).collect();
-    let attribute = |argument: &FnArg, nth: usize| quote_spanned!(argument.span()=> #core::attribute(attrs, #nth));
+    let shown = |tokens: TokenStream, argument: &FnArg| {
+        located(tokens, type_of(argument).map_or_else(|| argument.span(), Spanned::span))
+    };
+    let attribute = |argument: &FnArg, nth: usize| shown(quote!(#core::attribute(attrs, #nth)), argument);
     let passed = |function: &ItemFn, operand: &dyn Fn(&FnArg, usize) -> TokenStream| -> Vec<TokenStream> {
         let (mut operands, mut attributes) = (0usize, 0usize);
         let mut next = |(argument, of): (&FnArg, &Argument)| {
@@ -119,27 +123,30 @@ pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
         };
         function.sig.inputs.iter().zip(&declared.args).map(&mut next).collect()
     };
-    let of_types = passed(&types, &|argument, nth| quote_spanned!(argument.span()=> inputs[#nth]));
-    let mut of_run = passed(&run, &|argument, nth| quote_spanned!(argument.span()=> #core::operand(&host[#nth])?));
+    let of_types = passed(&types, &|argument, nth| shown(quote!(inputs[#nth]), argument));
+    let mut of_run = passed(&run, &|argument, nth| shown(quote!(#core::operand(&host[#nth])?), argument));
     let results: Vec<Ident> = (0..declared.results).map(|it| format_ident!("result{it}")).collect();
     let views = run.sig.inputs.iter().skip(all).zip(&results);
-    of_run.extend(views.map(|(argument, result)| quote_spanned!(argument.span()=> #core::result(#result)?)));
+    of_run.extend(views.map(|(argument, result)| shown(quote!(#core::result(#result)?), argument)));
     let reads = declared.args.iter().zip(&run_types).filter(|it| it.0.is_operand).map(|(argument, ty)| {
         let name = argument.name.to_string();
-        quote_spanned!(ty.span()=> (#name, <#ty as #core::OperandView<'_>>::DTYPE))
+        located(quote!((#name, <#ty as #core::OperandView<'_>>::DTYPE)), ty.span())
     });
-    let writes = run_types[all..].iter().map(|ty| quote_spanned!(ty.span()=> <#ty as #core::ResultView<'_>>::DTYPE));
+    let writes = run_types[all..].iter().map(|ty| located(quote!(<#ty as #core::ResultView<'_>>::DTYPE), ty.span()));
     let of_rule = |function: &ItemFn| -> Vec<TokenStream> {
         function.sig.inputs.iter().skip(1).enumerate().map(|(nth, it)| attribute(it, nth)).collect()
     };
     let derivative_rule = match &derivative {
         Some(function) => {
             let (passed, name) = (of_rule(function), &function.sig.ident);
-            let call = quote_spanned!(function.sig.output.span()=> #name(it, #(#passed),*));
+            let call = located(
+                quote!(#core::gradients(&DECLARATION, it, #name(it, #(#passed),*))),
+                function.sig.output.span(),
+            );
             quote!(#core::Derivative::Rule(|it| {
                 let attrs = it.attrs;
                 let _ = attrs;
-                #core::gradients(&DECLARATION, it, #call)
+                #call
             }))
         }
         None => quote!(#core::Derivative::None("its `custom_op!` has no `fn derivative`")),
@@ -157,11 +164,21 @@ pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
     };
     let declarations = attributes.iter().map(|Argument { name, ty, .. }| {
         let name = name.to_string();
-        quote_spanned!(ty.span()=> #core::AttrInfo { name: #name, kind: <#ty as #core::AttributeValue<'_>>::KIND })
+        let kind = located(quote!(<#ty as #core::AttributeValue<'_>>::KIND), ty.span());
+        quote!(#core::AttrInfo { name: #name, kind: #kind })
     });
-    let attribute_names = attributes.iter().map(|it| &it.name);
+    let given = attributes
+        .iter()
+        .map(|Argument { name, ty, .. }| located(quote!(#core::AttributeValue::attr(#name)), ty.span()));
     let operand_names = operands.iter().map(|it| &it.name);
     let (types_name, run_name) = (&types.sig.ident, &run.sig.ident);
+    let outcome_at = match &run.sig.output {
+        ReturnType::Type(_, ty) => ty.span(),
+        ReturnType::Default => run_name.span(),
+    };
+    let ran = located(quote!(#run_name(#(#of_run),*)), outcome_at);
+    let outcome = located(quote!(#core::Outcome::outcome), outcome_at);
+    let outcome = quote!(#outcome(#ran));
     let (name, versioned) = (sig.ident.to_string(), version.is_some());
     let version = version.map(|it| quote!(#[allow(dead_code, reason = "a part of the source")] #it));
     Some(quote! {
@@ -190,7 +207,7 @@ pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
                     eval: |attrs, inputs| {
                         #core::evaluate(__infer, attrs, inputs, |host, results| {
                             let [#(#results),*] = results else { ::core::unreachable!("they were inferred") };
-                            #core::Outcome::outcome(#run_name(#(#of_run),*))
+                            #outcome
                         })
                     },
                     derivative: #derivative_rule,
@@ -202,7 +219,7 @@ pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
 
             #core::apply(
                 &DECLARATION,
-                [#(#core::AttributeValue::attr(#attribute_names)),*],
+                [#(#given),*],
                 &[#(&*#core::AsTensor::as_tensor(&#operand_names)),*],
             )
         }

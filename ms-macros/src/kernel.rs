@@ -181,12 +181,12 @@ impl Body<'_> {
             quote_spanned!(span=> #kernel::Compares::#name(#a, #b))
         };
         Some(match it.op {
-            BinOp::Lt(_) => call("is_less", left, right),
-            BinOp::Le(_) => call("is_at_most", left, right),
-            BinOp::Gt(_) => call("is_less", right, left),
-            BinOp::Ge(_) => call("is_at_most", right, left),
-            BinOp::Eq(_) => call("is_equal", left, right),
-            BinOp::Ne(_) => call("is_other", left, right),
+            BinOp::Lt(_) => call("less", left, right),
+            BinOp::Le(_) => call("at_most", left, right),
+            BinOp::Gt(_) => call("less", right, left),
+            BinOp::Ge(_) => call("at_most", right, left),
+            BinOp::Eq(_) => call("equal", left, right),
+            BinOp::Ne(_) => call("unequal", left, right),
             BinOp::And(_) => quote_spanned!(span=> #kernel::Logic::and(#left, || #right)),
             BinOp::Or(_) => quote_spanned!(span=> #kernel::Logic::or(#left, || #right)),
             _ => return None,

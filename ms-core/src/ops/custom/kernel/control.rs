@@ -12,16 +12,16 @@ pub trait Compares<Other> {
     type Output;
 
     /// `self < other`.
-    fn is_less(self, other: Other) -> Self::Output;
+    fn less(self, other: Other) -> Self::Output;
 
     /// `self <= other`.
-    fn is_at_most(self, other: Other) -> Self::Output;
+    fn at_most(self, other: Other) -> Self::Output;
 
     /// `self == other`.
-    fn is_equal(self, other: Other) -> Self::Output;
+    fn equal(self, other: Other) -> Self::Output;
 
     /// `self != other`.
-    fn is_other(self, other: Other) -> Self::Output;
+    fn unequal(self, other: Other) -> Self::Output;
 }
 
 macro_rules! comparisons {
@@ -29,19 +29,19 @@ macro_rules! comparisons {
         impl Compares<$b> for $a {
             type Output = Bool;
 
-            fn is_less(self, other: $b) -> Bool {
+            fn less(self, other: $b) -> Bool {
                 Float::from(self).lt(other)
             }
 
-            fn is_at_most(self, other: $b) -> Bool {
+            fn at_most(self, other: $b) -> Bool {
                 Float::from(self).le(other)
             }
 
-            fn is_equal(self, other: $b) -> Bool {
+            fn equal(self, other: $b) -> Bool {
                 Float::from(self).eq(other)
             }
 
-            fn is_other(self, other: $b) -> Bool {
+            fn unequal(self, other: $b) -> Bool {
                 Float::from(self).ne(other)
             }
         }
@@ -52,19 +52,19 @@ macro_rules! comparisons {
         impl Compares<$ty> for $ty {
             type Output = bool;
 
-            fn is_less(self, other: $ty) -> bool {
+            fn less(self, other: $ty) -> bool {
                 self < other
             }
 
-            fn is_at_most(self, other: $ty) -> bool {
+            fn at_most(self, other: $ty) -> bool {
                 self <= other
             }
 
-            fn is_equal(self, other: $ty) -> bool {
+            fn equal(self, other: $ty) -> bool {
                 self == other
             }
 
-            fn is_other(self, other: $ty) -> bool {
+            fn unequal(self, other: $ty) -> bool {
                 self != other
             }
         }
