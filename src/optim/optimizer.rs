@@ -10,7 +10,7 @@ use super::rule::UpdateRule;
 use super::schedule::{Schedule, Scheduled};
 use crate::amp::{LossScaled, LossScaler};
 use ms_core::error::in_call;
-use ms_core::session::{Gradients, JitFn, JitReturn, type_key, value_and_grad};
+use ms_core::session::{Gradients, JitFn, JitReturn, captures_nothing, type_key, value_and_grad};
 use ms_core::tensor::is_host_only;
 use ms_core::trace::{Arg, Cell, Tree, TypeKey, scan};
 use ms_core::{Parameter, Tensor};
@@ -88,7 +88,7 @@ pub trait Optimizer: Arg {
     where
         Self: Sized,
     {
-        const { assert!(size_of::<F>() == 0, "the loss captures a value: pass it with the batch") }
+        const { captures_nothing(size_of::<F>() != 0) }
         static STEP: JitFn = JitFn::new("Optimizer::step", file!(), line!(), 0);
         let key = type_key(&(&loss, std::marker::PhantomData::<Self>));
         compiled(&STEP, key, self, net, batch, &(), |batch| self.step_eagerly(net, batch, loss))
@@ -131,7 +131,7 @@ pub trait Optimizer: Arg {
         A: Tree + Send + Sync + 'static,
         F: Fn(&C, &B) -> (Tensor, A),
     {
-        const { assert!(size_of::<F>() == 0, "the loss captures a value: pass it with the batch") }
+        const { captures_nothing(size_of::<F>() != 0) }
         static STEP: JitFn = JitFn::new("Optimizer::step_with_aux", file!(), line!(), 0);
         let key = type_key(&(&loss, std::marker::PhantomData::<Self>));
         compiled(&STEP, key, self, net, batch, &(), |batch| {
@@ -164,7 +164,7 @@ pub trait Optimizer: Arg {
         B: Tree,
         F: Fn(&C, &B) -> Tensor,
     {
-        const { assert!(size_of::<F>() == 0, "the loss captures a value: pass it with the batch") }
+        const { captures_nothing(size_of::<F>() != 0) }
         static STEP: JitFn = JitFn::new("Optimizer::step_in_parts", file!(), line!(), 0);
         let key = type_key(&(&loss, std::marker::PhantomData::<Self>));
         compiled(&STEP, key, self, net, batch, &parts, |batch| {
@@ -195,7 +195,7 @@ pub trait Optimizer: Arg {
         B: Tree,
         F: Fn(&C, &B) -> Tensor,
     {
-        const { assert!(size_of::<F>() == 0, "the loss captures a value: pass it with the batch") }
+        const { captures_nothing(size_of::<F>() != 0) }
         static STEPS: JitFn = JitFn::new("Optimizer::steps", file!(), line!(), 0);
         let key = type_key(&(&loss, std::marker::PhantomData::<Self>));
         compiled(&STEPS, key, self, net, batches, &(), |batches| {

@@ -207,6 +207,37 @@ fn compiling_again_and_again_is_a_warning() {
     assert!((7..12).all(|times| run(0.125, times, 1).is_empty()), "said once");
 }
 
+#[test]
+fn warnings_of_steps_name_what_varies_and_the_users_line() {
+    let net = nn::Dense::new(2, 1);
+    let opt = SGD::new(0.1);
+    let told = |run: &dyn Fn(usize)| -> Vec<String> {
+        let told = (1..12).flat_map(|n| collect_warnings(|| run(n)).1);
+        told.map(|it| it.as_warning().to_string()).collect()
+    };
+    let sizes = told(&|n| {
+        let batch = (Tensor::ones([n, 2]), Tensor::zeros([n, 1]));
+        opt.step(&net, &batch, |net, (x, y)| ops::mse_loss(net.call(x), y));
+    });
+    let rates = told(&|n| {
+        opt.step(&net, &(Tensor::ones([1, 2]), n as f32), |net, (x, rate)| ops::sum(net.call(x), (), false) * *rate);
+    });
+    let nets = told(&|_| {
+        let net = nn::Dense::new(2, 1);
+        opt.step(&net, &Tensor::ones([1, 2]), |net, x| ops::sum(net.call(x), (), false) * 2.0);
+    });
+    for (told, words) in
+        [(sizes, ["MS131", "`batch[0]`"]), (rates, ["MS060", "`batch[1]`"]), (nets, ["MS060", "`net.weight`"])]
+    {
+        assert_eq!(told.len(), 1, "{told:#?}");
+        for word in words {
+            assert!(told[0].contains(word), "{word} in {}", told[0]);
+        }
+        assert!(told[0].contains("--> tests/language/diagnostics.rs") && !told[0].contains("library:"), "{}", told[0]);
+        assert!(!told[0].contains("dims(batch") && !told[0].contains("#[dynamic]"), "{}", told[0]);
+    }
+}
+
 static SCALE: AtomicUsize = AtomicUsize::new(2);
 
 #[jit]

@@ -1,9 +1,11 @@
 //! Errors as values: a code, the facts, and one place that prints them.
 
+mod called;
 mod calls;
 mod exhausted;
 mod warning;
 
+pub(crate) use called::called;
 pub(crate) use calls::stack_address;
 pub use calls::{ActiveCalls, LibrarySource, in_call};
 pub use exhausted::{OrExhausted, in_op};
@@ -319,6 +321,11 @@ impl Error {
         fmt::from_fn(|f| self.write(f, "warning"))
     }
 
+    /// The code whose page explains it: of several errors, that of the first.
+    fn explained(&self) -> Code {
+        self.0.related.first().map_or(self.0.code, Error::explained)
+    }
+
     fn write(&self, f: &mut fmt::Formatter<'_>, kind: &str) -> fmt::Result {
         let report = &*self.0;
         write!(f, "{kind}[{}]: ", report.code)?;
@@ -353,9 +360,10 @@ impl Error {
     }
 }
 
+/// What `unwrap`, a `main` that returns the error, and a panic print: the text, and where to read more.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        write!(f, "{self}\n   = for more information, run `ms explain {}`", self.explained())
     }
 }
 
@@ -383,7 +391,7 @@ struct Abandoned;
 #[track_caller]
 #[cold]
 pub fn raise(error: Error) -> ! {
-    let error = error.at(Location::caller()).in_calls();
+    let error = error.at(Location::caller()).in_called().in_calls();
     let recorded = COLLECTORS.with(|it| match it.borrow_mut().last_mut() {
         Some(collected) => {
             collected.push(error.clone());
@@ -394,7 +402,7 @@ pub fn raise(error: Error) -> ! {
     if recorded {
         abandon();
     }
-    let text = error.to_string();
+    let text = format!("{error:?}");
     RAISED.with(|slot| *slot.borrow_mut() = Some(error));
     if CATCHING.get() > 0 {
         // The error becomes a value: the panic hook should not report it.

@@ -19,7 +19,7 @@ pub fn warn(warning: Error) {
         None => Some(warning),
     });
     if let Some(warning) = left {
-        eprintln!("{}", warning.as_warning());
+        eprintln!("{}\n   = for more information, run `ms explain {}`", warning.as_warning(), warning.code());
     }
 }
 

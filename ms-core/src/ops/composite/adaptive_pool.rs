@@ -1,7 +1,7 @@
 //! `adaptive_max_pool`: windows that cover an axis evenly.
 
 use super::convolution::ranked;
-use crate::error::{Code, Error};
+use crate::error::{Code, Error, called};
 use crate::ops::core::axis::named;
 use crate::ops::{PoolOptions, gather, max, max_pool};
 use crate::tensor::{AsTensor, Shape, Tensor, refused};
@@ -20,6 +20,7 @@ use crate::tensor::{AsTensor, Shape, Tensor, refused};
 /// ```
 #[track_caller]
 pub fn adaptive_max_pool(x: impl AsTensor, output_size: &[usize]) -> Tensor {
+    let _called = called("adaptive_max_pool");
     let x = x.as_tensor();
     or_poison!(ranked("adaptive_max_pool", &x, output_size.len()));
     propagate_poison!(x);

@@ -1,6 +1,6 @@
 //! Composed arithmetic functions.
 
-use crate::error::{Code, Error, OrRaise, raise};
+use crate::error::{Code, Error, OrRaise, called, raise};
 use crate::ops::core::rules::{Interval, check_interval};
 use crate::ops::{
     IntoAxes, IntoOperand, abs, add, broadcast_to, div, equal, exp, expand_dims, isfinite, less_equal, log, log1p,
@@ -20,6 +20,7 @@ use std::f64::consts::{LN_2, LN_10};
 /// ```
 #[track_caller]
 pub fn addn<T: AsTensor>(tensors: &[T]) -> Tensor {
+    let _called = called("addn");
     let mut all = tensors.iter().map(|it| it.as_tensor().into_owned());
     let Some(first) = all.next() else {
         raise(Error::new(Code::Argument, "at least one tensor is needed").with_op("addn"));
@@ -35,6 +36,7 @@ pub fn addn<T: AsTensor>(tensors: &[T]) -> Tensor {
 /// ```
 #[track_caller]
 pub fn addcmul(x: impl AsTensor, a: impl AsTensor, b: impl AsTensor, value: impl IntoOperand) -> Tensor {
+    let _called = called("addcmul");
     add(&*x.as_tensor(), mul(mul(&*a.as_tensor(), &*b.as_tensor()), value))
 }
 
@@ -46,6 +48,7 @@ pub fn addcmul(x: impl AsTensor, a: impl AsTensor, b: impl AsTensor, value: impl
 /// ```
 #[track_caller]
 pub fn addcdiv(x: impl AsTensor, a: impl AsTensor, b: impl AsTensor, value: impl IntoOperand) -> Tensor {
+    let _called = called("addcdiv");
     add(&*x.as_tensor(), mul(div(&*a.as_tensor(), &*b.as_tensor()), value))
 }
 
@@ -57,6 +60,7 @@ pub fn addcdiv(x: impl AsTensor, a: impl AsTensor, b: impl AsTensor, value: impl
 /// ```
 #[track_caller]
 pub fn lerp(start: impl AsTensor, end: impl AsTensor, weight: impl IntoOperand) -> Tensor {
+    let _called = called("lerp");
     let (start, end) = (&*start.as_tensor(), &*end.as_tensor());
     add(start, mul(sub(end, start), weight))
 }
@@ -69,6 +73,7 @@ pub fn lerp(start: impl AsTensor, end: impl AsTensor, weight: impl IntoOperand) 
 /// ```
 #[track_caller]
 pub fn exp2(x: impl AsTensor) -> Tensor {
+    let _called = called("exp2");
     pow(2.0, float(&x.as_tensor()))
 }
 
@@ -80,6 +85,7 @@ pub fn exp2(x: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn log2(x: impl AsTensor) -> Tensor {
+    let _called = called("log2");
     log(x) / LN_2
 }
 
@@ -91,6 +97,7 @@ pub fn log2(x: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn log10(x: impl AsTensor) -> Tensor {
+    let _called = called("log10");
     log(x) / LN_10
 }
 
@@ -102,6 +109,7 @@ pub fn log10(x: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn logaddexp(a: impl AsTensor, b: impl AsTensor) -> Tensor {
+    let _called = called("logaddexp");
     let (a, b) = (&*a.as_tensor(), &*b.as_tensor());
     let larger = maximum(a, b);
     // The difference of equal infinities is nan, and the larger one is the result.
@@ -122,6 +130,7 @@ pub fn logaddexp(a: impl AsTensor, b: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn isclose(a: impl AsTensor, b: impl AsTensor, rtol: f64, atol: f64, equal_nan: bool) -> Tensor {
+    let _called = called("isclose");
     for (name, tolerance) in [("rtol", rtol), ("atol", atol)] {
         or_poison!(check_interval("isclose", name, tolerance, &Interval::TOLERANCE));
     }
@@ -143,6 +152,7 @@ pub fn isclose(a: impl AsTensor, b: impl AsTensor, rtol: f64, atol: f64, equal_n
 /// ```
 #[track_caller]
 pub fn outer(a: impl AsTensor, b: impl AsTensor) -> Tensor {
+    let _called = called("outer");
     let (a, b) = (&*a.as_tensor(), &*b.as_tensor());
     if a.rank() != 1 || b.rank() != 1 {
         raise(crate::ops::axis::refusal("outer", &[a, b], Code::Shape, "two vectors are needed"));
@@ -162,6 +172,7 @@ pub fn outer(a: impl AsTensor, b: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn bmm(a: impl AsTensor, b: impl AsTensor) -> Tensor {
+    let _called = called("bmm");
     let (a, b) = (&*a.as_tensor(), &*b.as_tensor());
     if a.rank() != 3 || b.rank() != 3 {
         raise(crate::ops::axis::refusal("bmm", &[a, b], Code::Shape, "two batches of matrices are needed"));
@@ -183,6 +194,7 @@ pub fn bmm(a: impl AsTensor, b: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn meshgrid<T: AsTensor>(vectors: &[T]) -> Vec<Tensor> {
+    let _called = called("meshgrid");
     let vectors: Vec<_> = vectors.iter().map(|it| it.as_tensor()).collect();
     if let Some(other) = vectors.iter().find(|it| it.rank() != 1) {
         raise(crate::ops::axis::refusal("meshgrid", &[other], Code::Shape, "vectors are needed"));
@@ -211,6 +223,7 @@ pub fn meshgrid<T: AsTensor>(vectors: &[T]) -> Vec<Tensor> {
 /// ```
 #[track_caller]
 pub fn unstack(x: impl AsTensor, axis: isize) -> Vec<Tensor> {
+    let _called = called("unstack");
     let x = &*x.as_tensor();
     let at = crate::ops::normalize_axis(axis, x.rank())
         .map_err(|it| crate::ops::axis::named("unstack", &[x], it))
@@ -231,6 +244,7 @@ pub fn unstack(x: impl AsTensor, axis: isize) -> Vec<Tensor> {
 /// ```
 #[track_caller]
 pub fn count_nonzero(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
+    let _called = called("count_nonzero");
     let axes = axes.into_axes();
     sum(crate::ops::cast(x, crate::DType::Bool), &*axes, false)
 }

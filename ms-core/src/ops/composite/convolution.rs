@@ -1,6 +1,6 @@
 //! Convolutions with options and biases, and transposed ones.
 
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, Result, called};
 use crate::ops::core::axis::{named, refusal};
 use crate::ops::core::rules::check_dims;
 use crate::ops::primitive::conv::conv_attrs;
@@ -104,6 +104,7 @@ composite! {
 /// ```
 #[track_caller]
 pub fn conv(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
+    let _called = called("conv");
     let (x, weight) = (x.as_tensor(), weight.as_tensor());
     let attrs = conv_attrs(&options.window(), options.groups, &[]);
     let Some(bias) = bias else { return apply1(CONV.op(), &attrs, &[&x, &weight]) };
@@ -124,6 +125,7 @@ pub fn conv(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, opti
 /// ```
 #[track_caller]
 pub fn conv1d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
+    let _called = called("conv1d");
     or_poison!(ranked("conv1d", &x.as_tensor(), 1));
     conv(x, weight, bias, options)
 }
@@ -138,6 +140,7 @@ pub fn conv1d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, op
 /// ```
 #[track_caller]
 pub fn conv2d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
+    let _called = called("conv2d");
     or_poison!(ranked("conv2d", &x.as_tensor(), 2));
     conv(x, weight, bias, options)
 }
@@ -152,6 +155,7 @@ pub fn conv2d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, op
 /// ```
 #[track_caller]
 pub fn conv3d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
+    let _called = called("conv3d");
     or_poison!(ranked("conv3d", &x.as_tensor(), 3));
     conv(x, weight, bias, options)
 }
@@ -179,6 +183,7 @@ pub fn conv_transpose(
     options: &ConvOptions,
     output_padding: impl PerAxis,
 ) -> Tensor {
+    let _called = called("conv_transpose");
     let (x, weight) = (x.as_tensor(), weight.as_tensor());
     propagate_poison!(x, weight);
     let sizes = transposed_sizes(&x.dims(), &weight.dims(), options, &output_padding.per_axis(options.stride.len()))
@@ -225,6 +230,7 @@ pub fn conv_transpose2d(
     options: &ConvOptions,
     output_padding: impl PerAxis,
 ) -> Tensor {
+    let _called = called("conv_transpose2d");
     or_poison!(ranked("conv_transpose2d", &x.as_tensor(), 2));
     conv_transpose(x, weight, bias, options, output_padding)
 }

@@ -1,6 +1,6 @@
 //! Creation of tensors, by ops that are part of the graph while tracing.
 
-use crate::error::{Code, raise};
+use crate::error::{Code, called, raise};
 use crate::ops::core::axis::refusal;
 use crate::ops::primitive::iota::spaced;
 use crate::ops::{full, full_of, iota};
@@ -14,6 +14,7 @@ use crate::tensor::{AsTensor, DType, Dim, IntoDims, Number, Scalar, Tensor, is_h
 /// ```
 #[track_caller]
 pub fn zeros(shape: impl IntoDims) -> Tensor {
+    let _called = called("zeros");
     full_of(shape, 0.0, DType::F32)
 }
 
@@ -25,6 +26,7 @@ pub fn zeros(shape: impl IntoDims) -> Tensor {
 /// ```
 #[track_caller]
 pub fn ones(shape: impl IntoDims) -> Tensor {
+    let _called = called("ones");
     full_of(shape, 1.0, DType::F32)
 }
 
@@ -36,6 +38,7 @@ pub fn ones(shape: impl IntoDims) -> Tensor {
 /// ```
 #[track_caller]
 pub fn zeros_like(x: impl AsTensor) -> Tensor {
+    let _called = called("zeros_like");
     full_like(x, 0)
 }
 
@@ -47,6 +50,7 @@ pub fn zeros_like(x: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn ones_like(x: impl AsTensor) -> Tensor {
+    let _called = called("ones_like");
     full_like(x, 1)
 }
 
@@ -58,6 +62,7 @@ pub fn ones_like(x: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn full_like(x: impl AsTensor, value: impl Into<Scalar>) -> Tensor {
+    let _called = called("full_like");
     let x = x.as_tensor();
     let full = full_of(x.dims(), value, x.dtype());
     match x.as_array() {
@@ -96,6 +101,7 @@ impl From<Dim> for Stop {
 /// ```
 #[track_caller]
 pub fn arange(stop: impl Into<Stop>) -> Tensor {
+    let _called = called("arange");
     match stop.into() {
         Stop::Number(stop) => arange_of(Scalar::Int(0), stop, Scalar::Int(1), stop.default_dtype()),
         Stop::Size(size) => iota(size, 0, DType::I64),
@@ -114,6 +120,7 @@ pub fn arange(stop: impl Into<Stop>) -> Tensor {
 /// ```
 #[track_caller]
 pub fn arange_of(start: impl Into<Scalar>, stop: impl Into<Scalar>, step: impl Into<Scalar>, dtype: DType) -> Tensor {
+    let _called = called("arange_of");
     let (start, stop, step) = (start.into(), stop.into(), step.into());
     let count = ((stop.as_f64() - start.as_f64()) / step.as_f64()).ceil();
     if !count.is_finite() {

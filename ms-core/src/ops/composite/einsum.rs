@@ -1,7 +1,7 @@
 //! `einsum`: sums of products of tensors by labels of their axes.
 
 use super::triangle::diagonal;
-use crate::error::{Code, Error, OrRaise, Result};
+use crate::error::{Code, Error, OrRaise, Result, called};
 use crate::ops::primitive::contract::contract;
 use crate::ops::{broadcast_to, cast, mul, permute, reshape, sum_axes};
 use crate::tensor::{AsTensor, Dim, Dims, Tensor, promote};
@@ -35,6 +35,7 @@ struct Term {
 /// ```
 #[track_caller]
 pub fn einsum<T: AsTensor>(equation: &str, operands: &[T]) -> Tensor {
+    let _called = called("einsum");
     let tensors: Vec<Tensor> = operands.iter().map(|it| it.as_tensor().into_owned()).collect();
     multiplied(equation, &tensors)
         .map_err(|it| crate::ops::axis::named("einsum", &tensors.iter().collect::<Vec<_>>(), it))

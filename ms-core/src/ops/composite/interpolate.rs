@@ -1,6 +1,6 @@
 //! `interpolate`: resizing of images.
 
-use crate::error::{Code, raise};
+use crate::error::{Code, called, raise};
 use crate::ops::core::axis::refusal;
 use crate::ops::{arange, cast, clamp_min, floor_div, gather, minimum, reshape, size};
 use crate::tensor::{AsTensor, DType, Dim, Dims, IntoDims, Tensor};
@@ -29,6 +29,7 @@ pub enum Interpolation {
 /// ```
 #[track_caller]
 pub fn interpolate(x: impl AsTensor, sizes: impl IntoDims, mode: Interpolation) -> Tensor {
+    let _called = called("interpolate");
     let x = x.as_tensor();
     let sizes = sizes.into_dims();
     if x.rank() != sizes.len() + 2 {

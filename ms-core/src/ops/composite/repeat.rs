@@ -1,6 +1,6 @@
 //! Repetition, rotation and padding: compositions of views, `concat` and `gather`.
 
-use crate::error::{Code, OrRaise, raise};
+use crate::error::{Code, OrRaise, called, raise};
 use crate::ops::core::axis::{named, refusal};
 use crate::ops::primitive::slice::narrow;
 use crate::ops::{
@@ -17,6 +17,7 @@ use crate::tensor::{AsTensor, DType, Dim, Dims, IntoDims, Scalar, Tensor, try_ro
 /// ```
 #[track_caller]
 pub fn tile(x: impl AsTensor, reps: &[usize]) -> Tensor {
+    let _called = called("tile");
     let x = x.as_tensor();
     let rank = x.rank().max(reps.len());
     let one = Dim::new(1);
@@ -40,6 +41,7 @@ pub fn tile(x: impl AsTensor, reps: &[usize]) -> Tensor {
 /// ```
 #[track_caller]
 pub fn repeat(x: impl AsTensor, repeats: usize, axis: isize) -> Tensor {
+    let _called = called("repeat");
     let x = x.as_tensor();
     let axis = normalize_axis(axis, x.rank()).map_err(|it| named("repeat", &[&x], it)).or_raise();
     let mut shape = x.dims();
@@ -63,6 +65,7 @@ pub fn repeat(x: impl AsTensor, repeats: usize, axis: isize) -> Tensor {
 /// ```
 #[track_caller]
 pub fn repeat_each(x: impl AsTensor, repeats: &[usize], axis: isize) -> Tensor {
+    let _called = called("repeat_each");
     let x = x.as_tensor();
     let at = normalize_axis(axis, x.rank()).map_err(|it| named("repeat", &[&x], it)).or_raise();
     if repeats.len() != x.shape()[at] {
@@ -90,6 +93,7 @@ pub fn repeat_each(x: impl AsTensor, repeats: &[usize], axis: isize) -> Tensor {
 /// ```
 #[track_caller]
 pub fn roll(x: impl AsTensor, shifts: &[isize], axes: impl IntoAxes) -> Tensor {
+    let _called = called("roll");
     let x = x.as_tensor();
     let axes = axes.into_axes();
     if shifts.len() != axes.len() {
@@ -161,6 +165,7 @@ impl PadMode {
 /// ```
 #[track_caller]
 pub fn pad(x: impl AsTensor, pads: &[(usize, usize)], mode: PadMode) -> Tensor {
+    let _called = called("pad");
     let x = x.as_tensor();
     let shape = x.dims();
     if pads.len() != shape.len() {
@@ -194,5 +199,6 @@ pub fn pad(x: impl AsTensor, pads: &[(usize, usize)], mode: PadMode) -> Tensor {
 /// ```
 #[track_caller]
 pub fn repeat_flat(x: impl AsTensor, repeats: usize) -> Tensor {
+    let _called = called("repeat_flat");
     repeat(flatten(x, 0), repeats, 0)
 }

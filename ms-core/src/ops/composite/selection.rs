@@ -1,6 +1,6 @@
 //! Ops whose result sizes depend on data: eagerly without, and in graphs with a given size.
 
-use crate::error::{Code, OrRaise, Result, raise};
+use crate::error::{Code, OrRaise, Result, called, raise};
 use crate::ops::core::axis::{named, refusal};
 use crate::ops::{
     IntoOperand, arange, broadcast_to, cast, cumsum, full_of, gather, maximum, minimum, reshape, select, stack,
@@ -20,6 +20,7 @@ use crate::with_element;
 /// ```
 #[track_caller]
 pub fn nonzero(x: impl AsTensor) -> Tensor {
+    let _called = called("nonzero");
     let x = x.as_tensor();
     refuse_traced("nonzero", &x);
     let array = x.elements().and_then(Array::into_host).or_raise();
@@ -57,6 +58,7 @@ fn places(hits: impl Iterator<Item = usize>, count: usize, shape: &[usize]) -> R
 /// ```
 #[track_caller]
 pub fn nonzero_sized(x: impl AsTensor, size: usize, fill: i64) -> Tensor {
+    let _called = called("nonzero_sized");
     let x = x.as_tensor();
     let shape = x.shape();
     if shape.is_empty() || x.numel() == 0 {
@@ -86,6 +88,7 @@ pub fn nonzero_sized(x: impl AsTensor, size: usize, fill: i64) -> Tensor {
 /// ```
 #[track_caller]
 pub fn masked_select(x: impl AsTensor, mask: impl AsTensor) -> Tensor {
+    let _called = called("masked_select");
     let (x, mask) = (x.as_tensor(), mask.as_tensor());
     refuse_traced("masked_select", &mask);
     let [x, mask] = flat_pair("masked_select", &x, &mask);
@@ -106,6 +109,7 @@ pub fn masked_select(x: impl AsTensor, mask: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn masked_select_sized(x: impl AsTensor, mask: impl AsTensor, size: usize, fill: impl IntoOperand) -> Tensor {
+    let _called = called("masked_select_sized");
     let [x, mask] = flat_pair("masked_select_sized", &x.as_tensor(), &mask.as_tensor());
     if x.numel() == 0 {
         let fill = fill.operand().into_tensor(x.dtype()).or_raise();

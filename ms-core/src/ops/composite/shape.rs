@@ -1,6 +1,6 @@
 //! Changes of shape that are views: compositions of `reshape`, `slice` and `permute`.
 
-use crate::error::{Code, Error, OrRaise, Result};
+use crate::error::{Code, Error, OrRaise, Result, called};
 use crate::ops::core::axis::named;
 use crate::ops::primitive::slice::select_ranges;
 use crate::ops::{IntoAxes, normalize_axes, reshape};
@@ -78,6 +78,7 @@ signed_shapes! { i32 i64 isize }
 /// ```
 #[track_caller]
 pub fn squeeze(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
+    let _called = called("squeeze");
     let x = x.as_tensor();
     propagate_poison!(x);
     let axes = or_poison!(normalize_axes(&axes.into_axes(), x.rank()).map_err(|it| named("squeeze", &[&x], it)));
@@ -101,6 +102,7 @@ pub fn squeeze(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
 /// ```
 #[track_caller]
 pub fn expand_dims(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
+    let _called = called("expand_dims");
     let (x, axes) = (x.as_tensor(), axes.into_axes());
     propagate_poison!(x);
     let rank = x.rank() + axes.len();
@@ -121,6 +123,7 @@ pub fn expand_dims(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
 /// ```
 #[track_caller]
 pub fn flatten(x: impl AsTensor, start: usize) -> Tensor {
+    let _called = called("flatten");
     let x = x.as_tensor();
     propagate_poison!(x);
     let shape = x.dims();
@@ -144,6 +147,7 @@ pub fn flatten(x: impl AsTensor, start: usize) -> Tensor {
 /// ```
 #[track_caller]
 pub fn flip(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
+    let _called = called("flip");
     let x = x.as_tensor();
     propagate_poison!(x);
     let axes = or_poison!(normalize_axes(&axes.into_axes(), x.rank()).map_err(|it| named("flip", &[&x], it)));

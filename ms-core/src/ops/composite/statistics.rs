@@ -1,6 +1,6 @@
 //! Mean, variance, and norms.
 
-use crate::error::OrRaise;
+use crate::error::{OrRaise, called};
 use crate::ops::core::rules::{Interval, check_interval};
 use crate::ops::primitive::reduction::axes_of;
 use crate::ops::{ReduceAxes, max, maximum, min, ones_like, over_size, select, size, sqrt, stop_gradient, sum_axes};
@@ -51,6 +51,7 @@ impl Reduced {
 /// ```
 #[track_caller]
 pub fn mean(x: impl AsTensor, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
+    let _called = called("mean");
     let reduced = Reduced::new("mean", &x.as_tensor(), axes);
     reduced.mean(keepdims).cast(reduced.dtype)
 }
@@ -65,6 +66,7 @@ pub fn mean(x: impl AsTensor, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
 /// ```
 #[track_caller]
 pub fn var(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize, keepdims: bool) -> Tensor {
+    let _called = called("var");
     let reduced = Reduced::new("var", &x.as_tensor(), axes);
     reduced.var(ddof, keepdims).cast(reduced.dtype)
 }
@@ -77,6 +79,7 @@ pub fn var(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize, keepdims: bool)
 /// ```
 #[track_caller]
 pub fn std(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize, keepdims: bool) -> Tensor {
+    let _called = called("std");
     let reduced = Reduced::new("std", &x.as_tensor(), axes);
     sqrt(reduced.var(ddof, keepdims)).cast(reduced.dtype)
 }
@@ -97,6 +100,7 @@ pub fn std(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize, keepdims: bool)
 /// ```
 #[track_caller]
 pub fn norm(x: impl AsTensor, p: f64, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
+    let _called = called("norm");
     let x = &*x.as_tensor();
     propagate_poison!(x);
     or_poison!(check_interval("norm", "p", p, &Interval::NUMBER));

@@ -1,6 +1,6 @@
 //! Triangles and diagonals of matrices, and masks.
 
-use crate::error::{Code, raise};
+use crate::error::{Code, called, raise};
 use crate::ops::core::axis::refusal;
 use crate::ops::primitive::iota::spaced;
 use crate::ops::{IntoOperand, concat, eye_of, full_of, gather, greater_equal, iota, reshape, select, size};
@@ -34,6 +34,7 @@ fn matrix(op: &str, x: &Tensor) -> [Dim; 2] {
 /// ```
 #[track_caller]
 pub fn tril(x: impl AsTensor, k: isize) -> Tensor {
+    let _called = called("tril");
     let x = x.as_tensor();
     let matrix = matrix("tril", &x);
     select(lower_mask(matrix, k), &*x, zero_of(&x))
@@ -50,6 +51,7 @@ pub fn tril(x: impl AsTensor, k: isize) -> Tensor {
 /// ```
 #[track_caller]
 pub fn triu(x: impl AsTensor, k: isize) -> Tensor {
+    let _called = called("triu");
     let x = x.as_tensor();
     let matrix = matrix("triu", &x);
     select(lower_mask(matrix, k.saturating_sub(1)), zero_of(&x), &*x)
@@ -73,6 +75,7 @@ fn zero_of(x: &Tensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn diag(x: impl AsTensor, k: isize) -> Tensor {
+    let _called = called("diag");
     let x = x.as_tensor();
     match *x.dims() {
         [n] => {
@@ -129,5 +132,6 @@ pub(in crate::ops) fn diagonal(x: &Tensor, [n, m]: [Dim; 2], k: isize) -> Tensor
 /// ```
 #[track_caller]
 pub fn masked_fill(x: impl AsTensor, mask: impl AsTensor, value: impl IntoOperand) -> Tensor {
+    let _called = called("masked_fill");
     select(mask, value, &*x.as_tensor())
 }

@@ -1,6 +1,6 @@
 //! Updates of parameters by optimisers.
 
-use crate::error::OrRaise;
+use crate::error::{OrRaise, called};
 use crate::ops::{Batching, Derivative, Sample, SampleInput, maximum};
 use crate::tensor::{Attrs, DType, Outputs, Tensor, apply};
 use smallvec::SmallVec;
@@ -107,6 +107,7 @@ pub fn momentum_update(
     momentum: &Tensor,
     nesterov: bool,
 ) -> Outputs {
+    let _called = called("momentum_update");
     let attrs = MomentumAttrs::attrs(nesterov);
     apply(MOMENTUM_UPDATE.op(), &attrs, &[value, velocity, gradient, rate, momentum]).or_raise()
 }

@@ -1,6 +1,6 @@
 //! `assign`: writes of parameters.
 
-use crate::error::{Code, Error};
+use crate::error::{Code, Error, called};
 use crate::ops::{Batching, Derivative, Effects, IntoOperand, Lowering, OpDef, Sample, SampleInput, add, sub};
 use crate::tensor::{AsTensor, Attrs, OpInfo, Parameter, Tensor, apply1};
 use smallvec::smallvec;
@@ -61,6 +61,7 @@ pub fn assign(parameter: &Parameter, value: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn assign_add(parameter: &Parameter, value: impl IntoOperand) -> Tensor {
+    let _called = called("assign_add");
     // The operand may run user code, so it is evaluated before the parameter is locked.
     let value = value.operand();
     let _alone = parameter.lock();
@@ -79,6 +80,7 @@ pub fn assign_add(parameter: &Parameter, value: impl IntoOperand) -> Tensor {
 /// ```
 #[track_caller]
 pub fn assign_sub(parameter: &Parameter, value: impl IntoOperand) -> Tensor {
+    let _called = called("assign_sub");
     // The operand may run user code, so it is evaluated before the parameter is locked.
     let value = value.operand();
     let _alone = parameter.lock();

@@ -2,7 +2,7 @@
 
 use super::window::pooling::{check_pooled, pooled_shape};
 use super::window::{PerAxis, Spatial, spatial};
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, Result, called};
 use crate::ops::composite::convolution::ranked;
 use crate::ops::core::axis::named;
 use crate::ops::core::host::{narrow_floats, wide_floats};
@@ -389,6 +389,7 @@ pub fn avg_pool(x: impl AsTensor, options: &PoolOptions) -> Tensor {
 /// ```
 #[track_caller]
 pub fn avg_pool2d(x: impl AsTensor, kernel: impl PerAxis) -> Tensor {
+    let _called = called("avg_pool2d");
     avg_pool(x, &PoolOptions::new(2, kernel))
 }
 
@@ -420,5 +421,6 @@ pub fn adaptive_avg_pool(x: impl AsTensor, output_size: &[usize]) -> Tensor {
 /// ```
 #[track_caller]
 pub fn adaptive_avg_pool2d(x: impl AsTensor, output_size: impl PerAxis) -> Tensor {
+    let _called = called("adaptive_avg_pool2d");
     adaptive_avg_pool(x, &output_size.per_axis(2))
 }

@@ -1,7 +1,7 @@
 //! `concat`: tensors concatenated along an axis.
 
 use super::slice::narrow;
-use crate::error::{Code, Error, OrRaise, Result, raise};
+use crate::error::{Code, Error, OrRaise, Result, called, raise};
 use crate::ops::core::axis::{named, refusal, stored_axis};
 use crate::ops::{
     AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Slices, expand_dims,
@@ -114,6 +114,7 @@ pub fn concat<T: AsTensor>(tensors: &[T], axis: isize) -> Tensor {
 /// ```
 #[track_caller]
 pub fn stack<T: AsTensor>(tensors: &[T], axis: isize) -> Tensor {
+    let _called = called("stack");
     let tensors = or_poison!(unified("stack", tensors));
     propagate_poison!(&tensors[0]);
     let rank = tensors[0].rank() + 1;
@@ -142,6 +143,7 @@ fn unified<T: AsTensor>(op: &str, tensors: &[T]) -> Result<Vec<Tensor>> {
 /// ```
 #[track_caller]
 pub fn split(x: impl AsTensor, sections: usize, axis: isize) -> Vec<Tensor> {
+    let _called = called("split");
     let x = x.as_tensor();
     let at = normalize_axis(axis, x.rank()).map_err(|it| named("split", &[&x], it)).or_raise();
     let size = x.dims()[at];
@@ -166,6 +168,7 @@ pub fn split(x: impl AsTensor, sections: usize, axis: isize) -> Vec<Tensor> {
 /// ```
 #[track_caller]
 pub fn split_sizes(x: impl AsTensor, sizes: &[usize], axis: isize) -> Vec<Tensor> {
+    let _called = called("split_sizes");
     let x = x.as_tensor();
     let axis = normalize_axis(axis, x.rank()).map_err(|it| named("split", &[&x], it)).or_raise();
     let sizes: Vec<Dim> = sizes.iter().map(|&it| it.into()).collect();

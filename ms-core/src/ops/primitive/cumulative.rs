@@ -1,7 +1,7 @@
 //! `cumsum` and `cumprod`: running sums and products.
 
 use super::reduction::widened;
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, Result, called};
 use crate::ops::core::axis::stored_axis;
 use crate::ops::core::elementwise::wide;
 use crate::ops::core::host::{Axis, dense, elements};
@@ -142,6 +142,7 @@ pub fn cumsum(x: impl AsTensor, axis: isize) -> Tensor {
 /// ```
 #[track_caller]
 pub fn cumsum_of(x: impl AsTensor, axis: isize, exclusive: bool, reverse: bool) -> Tensor {
+    let _called = called("cumsum_of");
     along(&CUMSUM, &x.as_tensor(), axis, exclusive, reverse)
 }
 
@@ -164,5 +165,6 @@ pub fn cumprod(x: impl AsTensor, axis: isize) -> Tensor {
 /// ```
 #[track_caller]
 pub fn cumprod_of(x: impl AsTensor, axis: isize, exclusive: bool, reverse: bool) -> Tensor {
+    let _called = called("cumprod_of");
     along(&CUMPROD, &x.as_tensor(), axis, exclusive, reverse)
 }

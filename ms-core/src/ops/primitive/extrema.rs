@@ -1,6 +1,6 @@
 //! The larger and the smaller of two numbers, and clamping.
 
-use crate::error::Result;
+use crate::error::{Result, called};
 use crate::ops::core::elementwise::{elementwise, number1, number2};
 use crate::ops::core::rules::{Interval, check_interval};
 use crate::ops::{IntoOperand, select};
@@ -66,6 +66,7 @@ fn share(a: &Tensor, b: &Tensor, result: &Tensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn clamp(x: impl AsTensor, low: impl IntoOperand, high: impl IntoOperand) -> Tensor {
+    let _called = called("clamp");
     let x = clamp_min(x, low);
     clamp_max(&x, high)
 }
@@ -81,6 +82,7 @@ pub fn clamp(x: impl AsTensor, low: impl IntoOperand, high: impl IntoOperand) ->
 /// ```
 #[track_caller]
 pub fn clamp_min(x: impl AsTensor, low: impl IntoOperand) -> Tensor {
+    let _called = called("clamp_min");
     let x = &*x.as_tensor();
     propagate_poison!(x);
     or_poison!(limits("clamp_min", "low", &low));
@@ -98,6 +100,7 @@ pub fn clamp_min(x: impl AsTensor, low: impl IntoOperand) -> Tensor {
 /// ```
 #[track_caller]
 pub fn clamp_max(x: impl AsTensor, high: impl IntoOperand) -> Tensor {
+    let _called = called("clamp_max");
     let x = &*x.as_tensor();
     propagate_poison!(x);
     or_poison!(limits("clamp_max", "high", &high));

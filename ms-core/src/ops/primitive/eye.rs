@@ -1,5 +1,6 @@
 //! `eye`: ones on a diagonal.
 
+use crate::error::called;
 use crate::ir::{BinaryOp, Compare};
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample};
 use crate::tensor::{Array, DType, Dim, Element, OpInfo, Scalar, Tensor, Type, apply1};
@@ -56,6 +57,7 @@ pub static EYE: OpDef = OpDef {
 /// ```
 #[track_caller]
 pub fn eye_of(n: impl Into<Dim>, m: impl Into<Dim>, k: isize, dtype: DType) -> Tensor {
+    let _called = called("eye_of");
     let (n, m): (Dim, Dim) = (n.into(), m.into());
     // Outside every matrix, and outside the numbers of symbolic sizes.
     let k = (k as i64).clamp(i64::MIN / 2, i64::MAX / 2);

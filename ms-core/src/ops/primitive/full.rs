@@ -1,6 +1,6 @@
 //! `full`: a tensor of one value.
 
-use crate::error::OrRaise;
+use crate::error::{OrRaise, called};
 use crate::ir::Node;
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, constant_of};
 use crate::tensor::{
@@ -66,6 +66,7 @@ pub fn full(shape: impl IntoDims, value: impl Number) -> Tensor {
 /// ```
 #[track_caller]
 pub fn full_of(shape: impl IntoDims, value: impl Into<Scalar>, dtype: DType) -> Tensor {
+    let _called = called("full_of");
     apply1(FULL.op(), &FullAttrs::attrs(Literal::scalar(value.into(), dtype), &*shape.into_dims()), &[])
 }
 

@@ -1,6 +1,6 @@
 //! `gather` and `index_add`: whole slices read from, and added to, positions along an axis.
 
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, Result, called};
 use crate::ops::core::axis::{named, stored_axis};
 use crate::ops::core::host::{Axis, dense, elements, plus, positions, replace_axis};
 use crate::ops::core::rules::may_equal;
@@ -98,7 +98,8 @@ pub static INDEX_ADD: OpDef = OpDef {
         Ok(smallvec![x.clone()])
     },
     eval: |attrs, inputs| {
-        let (mut out, source, axis) = (inputs[0].on_host()?.duplicate(), dense(inputs[2])?, AxisAttrs::of(attrs).axis());
+        let (mut out, source, axis) =
+            (inputs[0].on_host()?.duplicate(), dense(inputs[2])?, AxisAttrs::of(attrs).axis());
         let index = positions(inputs[1], axis, out.shape())?;
         let whole = Axis::of(out.shape(), axis);
         with_element!(out.dtype(), T => {
@@ -193,6 +194,7 @@ pub fn gather(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tensor {
 /// ```
 #[track_caller]
 pub fn index_select(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tensor {
+    let _called = called("index_select");
     let index = index.as_tensor();
     propagate_poison!(index);
     if index.rank() != 1 {
@@ -232,6 +234,7 @@ pub fn index_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, 
 /// ```
 #[track_caller]
 pub fn one_hot(index: impl AsTensor, classes: usize) -> Tensor {
+    let _called = called("one_hot");
     let index = index.as_tensor();
     propagate_poison!(index);
     or_poison!(check_index(&index.ty()).map_err(|it| named("one_hot", &[&index], it)));

@@ -2,7 +2,7 @@
 
 use super::window::pooling::{check_pooled, pooled_shape};
 use super::window::{PerAxis, Spatial, Window, spatial};
-use crate::error::{Code, Error, OrExhausted, Result};
+use crate::error::{Code, Error, OrExhausted, Result, called};
 use crate::ops::composite::convolution::ranked;
 use crate::ops::core::axis::{const_shape, named};
 use crate::ops::core::host::{narrow_floats, wide_floats};
@@ -239,5 +239,6 @@ pub fn max_pool(x: impl AsTensor, options: &PoolOptions) -> Tensor {
 /// ```
 #[track_caller]
 pub fn max_pool2d(x: impl AsTensor, kernel: impl PerAxis) -> Tensor {
+    let _called = called("max_pool2d");
     max_pool(x, &PoolOptions::new(2, kernel))
 }

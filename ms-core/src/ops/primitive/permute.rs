@@ -1,6 +1,6 @@
 //! `permute`: permutation of axes.
 
-use crate::error::{Code, Error};
+use crate::error::{Code, Error, called};
 use crate::ops::core::axis::{named, stored_axes};
 use crate::ops::{
     Batching, Derivative, Effects, IntoAxes, Lowering, OpDef, Sample, SampleInput, normalize_axes, normalize_axis,
@@ -83,6 +83,7 @@ pub fn permute(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
 /// ```
 #[track_caller]
 pub fn transpose(x: impl AsTensor, axis0: isize, axis1: isize) -> Tensor {
+    let _called = called("transpose");
     let x = x.as_tensor();
     propagate_poison!(x);
     let at = |axis| normalize_axis(axis, x.rank()).map_err(|it| named("transpose", &[&x], it));
@@ -103,6 +104,7 @@ pub fn transpose(x: impl AsTensor, axis0: isize, axis1: isize) -> Tensor {
 /// ```
 #[track_caller]
 pub fn move_axis(x: impl AsTensor, from: isize, to: isize) -> Tensor {
+    let _called = called("move_axis");
     let x = x.as_tensor();
     propagate_poison!(x);
     let at = |axis| normalize_axis(axis, x.rank()).map_err(|it| named("move_axis", &[&x], it));

@@ -1,7 +1,7 @@
 //! `sort`: sorted elements along an axis, and their original positions.
 
 use super::slice::narrow;
-use crate::error::{Code, OrExhausted, OrRaise, raise};
+use crate::error::{Code, OrExhausted, OrRaise, called, raise};
 use crate::ops::core::axis::{named, refusal, stored_axis};
 use crate::ops::core::host::{Axis, dense, elements};
 use crate::ops::{AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, normalize_axis};
@@ -107,6 +107,7 @@ pub fn sort(x: impl AsTensor, axis: isize, descending: bool) -> (Tensor, Tensor)
 /// ```
 #[track_caller]
 pub fn argsort(x: impl AsTensor, axis: isize, descending: bool) -> Tensor {
+    let _called = called("argsort");
     sort(x, axis, descending).1
 }
 
@@ -124,6 +125,7 @@ pub fn argsort(x: impl AsTensor, axis: isize, descending: bool) -> Tensor {
 /// ```
 #[track_caller]
 pub fn topk(x: impl AsTensor, k: usize, axis: isize, largest: bool) -> (Tensor, Tensor) {
+    let _called = called("topk");
     let x = x.as_tensor();
     let at = normalize_axis(axis, x.rank()).map_err(|it| named("topk", &[&x], it)).or_raise();
     if x.dims()[at].as_const().is_some_and(|size| k > size) {

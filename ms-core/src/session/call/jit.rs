@@ -14,6 +14,7 @@ pub struct Jit<F> {
     function: &'static JitFn,
 }
 
+#[diagnostic::do_not_recommend]
 impl<Args: TracedArguments, F: Function<Args, Output: JitReturn>> Transform<Args> for Jit<F> {
     type Output = F::Output;
     const CAPTURES: bool = F::CAPTURES;
@@ -66,18 +67,26 @@ pub(in crate::session) fn call_compiled<Args: TracedArguments, R: JitReturn>(
 /// assert_eq!(twice(&Tensor::from_slice([2], &[1.0f32, 2.0])).to_vec::<f32>(), [2.0, 4.0]);
 /// ```
 #[track_caller]
-pub fn jit<Args: TracedArguments, F>(f: F) -> Transformed<'static, Args, Jit<F>>
+pub fn jit<'f, Args: TracedArguments, F>(f: F) -> Transformed<'f, Args, Jit<F>>
 where
-    F: Function<Args, Output: JitReturn> + 'static,
+    F: Function<Args, Output: JitReturn + 'f> + 'f,
 {
-    const {
-        assert!(
-            !F::CAPTURES,
-            "MS022: the closure captures variables; pass them as arguments, so that they are inputs of the graph \
-             and not constants"
+    // Not `F: 'static`, of which rustc would say that `move` helps.
+    const { captures_nothing(F::CAPTURES) }
+    Transformed::new(Jit { function: site(type_key(&f), Location::caller()), f })
+}
+
+/// Refuses a closure when rustc compiles a call that would freeze what it captures.
+///
+/// # Panics
+/// If it captures anything.
+#[track_caller]
+pub const fn captures_nothing(captures: bool) {
+    if captures {
+        panic!(
+            "MS022: the closure captures a variable; pass it as an argument, or with the batch (`ms explain MS022`)"
         );
     }
-    Transformed::new(Jit { function: site(type_key(&f), Location::caller()), f })
 }
 
 /// The call site of a closure or function: one for each type.

@@ -19,7 +19,7 @@ mod writing_run;
 
 pub use compiled::{Compiled, Derivative};
 pub use functions::retrace;
-pub use jit::{Jit, jit};
+pub use jit::{Jit, captures_nothing, jit};
 pub use observe::{CallObserver, observe_calls};
 pub use returns::{Entered, JitReturn};
 
@@ -109,6 +109,12 @@ impl JitFn {
     /// The name, for messages and reports.
     pub fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// Whether it is the user's function with an attribute, which may have options: not a closure or a function of the
+    /// library.
+    pub fn is_annotated(&self) -> bool {
+        self.source != 0
     }
 
     /// Where it is defined.
@@ -205,11 +211,16 @@ impl JitFn {
         if self.versions() < MANY_VERSIONS || self.warned.load(Ordering::Relaxed) {
             return;
         }
-        let warning = self.versions.arguments(|all| warning(self.name, all, &call.signature, sign));
+        let warning =
+            self.versions.arguments(|all| warning((self.name, self.is_annotated()), all, &call.signature, sign));
         if let Some(warning) = warning
             && !self.warned.swap(true, Ordering::Relaxed)
         {
-            warn(warning.at_line(&format!("{}:{}", self.file, self.line)));
+            // The options of an annotated function stand where it is defined; a function of the library is called.
+            warn(match self.is_annotated() {
+                true => warning.at_line(&format!("{}:{}", self.file, self.line)),
+                false => warning.at(call.location).in_calls(),
+            });
         }
     }
 }

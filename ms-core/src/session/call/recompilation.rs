@@ -120,7 +120,7 @@ pub(in crate::session) fn check(
     let warning = {
         let differences = facts.differences(&known.last);
         match &differences[..] {
-            [(fact, _)] if fact.kind == Kind::Float => Some(of_float(function.name(), fact)),
+            [(fact, _)] if fact.kind == Kind::Float => Some(of_float(function, fact)),
             [(fact, other), ..] if count >= MANY => Some(of_many(function.name(), count, fact, other)),
             _ => None,
         }
@@ -134,14 +134,14 @@ pub(in crate::session) fn check(
     }
 }
 
-fn of_float(function: &str, fact: &Fact) -> (String, Error) {
-    let path = &fact.path;
-    let help = if path.contains(['.', '[']) {
+fn of_float(function: &JitFn, fact: &Fact) -> (String, Error) {
+    let (path, name) = (&fact.path, function.name());
+    let help = if path.contains(['.', '[']) || !function.is_annotated() {
         "keep a number that changes in a tensor or a `Parameter`".to_owned()
     } else {
         format!("write `#[dynamic] {path}`: then it is an input, and one version serves all values")
     };
-    let message = format!("`{function}` is compiled anew for another value of the float `{path}`");
+    let message = format!("`{name}` is compiled anew for another value of the float `{path}`");
     (path.clone(), Error::new(Code::Specialisations, message).help(help))
 }
 
@@ -150,7 +150,7 @@ fn of_many(function: &str, count: usize, fact: &Fact, other: &Fact) -> (String, 
     let (change, help) = match fact.kind {
         Kind::Tensor => (format!(" ({}, then {})", other.value, fact.value), "keep its dtype and rank"),
         Kind::Parameter => (String::new(), "each model has versions of its own: make models once, and keep them"),
-        Kind::Float => (String::new(), "make it an input: `#[dynamic]`, a tensor, or a `Parameter`"),
+        Kind::Float => (String::new(), "make it an input: a tensor, a `Parameter`, or an argument with `#[dynamic]`"),
         Kind::Host => (String::new(), "make it an input: pass it as a tensor"),
     };
     let message = format!("`{function}` has been compiled {count} times; `{path}` differs from call to call{change}");

@@ -8,9 +8,9 @@ use crate::trace::{Name, Signature, Sink, Visitor};
 pub const MANY_VERSIONS: usize = 8;
 
 /// The warning for one more version of `function`, if the existing versions, given by the types
-/// of their tensors, differ from this call in sizes of one argument only.
+/// of their tensors, differ from this call in sizes of one argument only. `annotated` functions can declare sizes.
 pub fn warning(
-    function: &str,
+    (function, annotated): (&str, bool),
     versions: &[&[Type]],
     signature: &Signature,
     sign: impl Fn(&mut Sink<'_>),
@@ -21,8 +21,9 @@ pub fn warning(
         .flat_map(|it| (0..types.len()).filter(|&at| it[at] != types[at] && it[at].rank() == types[at].rank()))
         .collect();
     changing.sort_unstable();
-    // The argument that differs most often is the one that varies; others follow it.
-    let at = changing.chunk_by(|a, b| a == b).max_by_key(|it| it.len()).filter(|it| it.len() + 1 >= MANY_VERSIONS)?[0];
+    // The first argument that differs most often is the one that varies; others follow it.
+    let at =
+        changing.chunk_by(|a, b| a == b).rev().max_by_key(|it| it.len()).filter(|it| it.len() + 1 >= MANY_VERSIONS)?[0];
     let varies = |axis: usize| {
         versions.iter().any(|it| it.get(at).is_some_and(|it| it.dims.get(axis) != types[at].dims.get(axis)))
     };
@@ -35,7 +36,12 @@ pub fn warning(
         versions.len(),
         types[at]
     );
-    let help = format!("`#[jit(dims({argument} = [{}]))]` compiles it once for all of them", axes.join(", "));
+    let help = match annotated {
+        true => format!("`#[jit(dims({argument} = [{}]))]` compiles it once for all of them", axes.join(", ")),
+        false => "keep the sizes: drop or pad the last batch; or write a function with `#[jit(dims(..))]` around what \
+                  it does eagerly, which is compiled once for all sizes"
+            .to_owned(),
+    };
     Some(Error::new(Code::VaryingSizes, message).help(help))
 }
 
@@ -92,10 +98,11 @@ mod tests {
         let types = |n: usize| [Type::of(DType::F32, &[3]), Type::of(DType::F32, &[n, 4])];
         let versions: Vec<[Type; 2]> = (1..=MANY_VERSIONS).map(types).collect();
         let versions: Vec<&[Type]> = versions.iter().map(|it| &it[..]).collect();
-        let text =
-            warning("f", &versions, &signature, sign).expect("eight versions differ in one argument").to_string();
+        let text = warning(("f", true), &versions, &signature, sign)
+            .expect("eight versions differ in one argument")
+            .to_string();
         assert!(text.contains("sizes of `batch[0]` keep changing, now f32[9, 4]"), "{text}");
         assert!(text.contains("#[jit(dims(batch = [n, _]))]"), "{text}");
-        assert!(warning("f", &versions[..3], &signature, sign).is_none());
+        assert!(warning(("f", true), &versions[..3], &signature, sign).is_none());
     }
 }

@@ -126,7 +126,7 @@ impl State {
     pub fn record(&mut self, error: Error) {
         let is_cause = |it: &Error| matches!(it.code(), Code::HandedOn | Code::SharedChange);
         if error.code() != Code::Escaped || !self.errors.iter().any(is_cause) {
-            self.errors.push(error.in_calls());
+            self.errors.push(error.in_called().in_calls());
         }
     }
 

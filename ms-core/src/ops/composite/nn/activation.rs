@@ -1,5 +1,6 @@
 //! Activations.
 
+use crate::error::called;
 use crate::ops::core::rules::{Interval, check_divisor, check_interval};
 use crate::ops::{
     Batching, Derivative, Sample, SampleInput, clamp, erfc, exp, expm1, log1p, maximum, minimum, select, sigmoid, tanh,
@@ -63,6 +64,7 @@ fn samples() -> Vec<Sample> {
 /// ```
 #[track_caller]
 pub fn gelu(x: impl AsTensor) -> Tensor {
+    let _called = called("gelu");
     apply1(GELU.op(), &Attrs::none(), &[&*x.as_tensor()])
 }
 
@@ -74,6 +76,7 @@ pub fn gelu(x: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn gelu_tanh(x: impl AsTensor) -> Tensor {
+    let _called = called("gelu_tanh");
     apply1(GELU_TANH.op(), &Attrs::none(), &[&*x.as_tensor()])
 }
 
@@ -85,6 +88,7 @@ pub fn gelu_tanh(x: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn silu(x: impl AsTensor) -> Tensor {
+    let _called = called("silu");
     let x = &*x.as_tensor();
     x * sigmoid(x)
 }
@@ -101,6 +105,7 @@ pub fn silu(x: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn softplus(x: impl AsTensor, beta: f64, threshold: f64) -> Tensor {
+    let _called = called("softplus");
     let x = &*x.as_tensor();
     propagate_poison!(x);
     or_poison!(check_divisor("softplus", "beta", beta));
@@ -119,6 +124,7 @@ pub fn softplus(x: impl AsTensor, beta: f64, threshold: f64) -> Tensor {
 /// ```
 #[track_caller]
 pub fn logsigmoid(x: impl AsTensor) -> Tensor {
+    let _called = called("logsigmoid");
     let x = &*x.as_tensor();
     minimum(x, 0.0) - log1p(exp(-x.abs()))
 }
@@ -131,6 +137,7 @@ pub fn logsigmoid(x: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn mish(x: impl AsTensor) -> Tensor {
+    let _called = called("mish");
     let x = &*x.as_tensor();
     x * tanh(softplus(x, 1.0, 20.0))
 }
@@ -143,6 +150,7 @@ pub fn mish(x: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn elu(x: impl AsTensor, alpha: f64) -> Tensor {
+    let _called = called("elu");
     let x = &*x.as_tensor();
     select(x.gt(0.0), x, alpha * expm1(minimum(x, 0.0)))
 }
@@ -156,6 +164,7 @@ pub fn elu(x: impl AsTensor, alpha: f64) -> Tensor {
 /// ```
 #[track_caller]
 pub fn selu(x: impl AsTensor) -> Tensor {
+    let _called = called("selu");
     elu(x, 1.6732632423543772) * 1.0507009873554805
 }
 
@@ -170,6 +179,7 @@ pub fn selu(x: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn celu(x: impl AsTensor, alpha: f64) -> Tensor {
+    let _called = called("celu");
     let x = &*x.as_tensor();
     propagate_poison!(x);
     or_poison!(check_divisor("celu", "alpha", alpha));
@@ -184,6 +194,7 @@ pub fn celu(x: impl AsTensor, alpha: f64) -> Tensor {
 /// ```
 #[track_caller]
 pub fn leaky_relu(x: impl AsTensor, slope: f64) -> Tensor {
+    let _called = called("leaky_relu");
     let x = &*x.as_tensor();
     select(x.gt(0.0), x, x * slope)
 }
@@ -196,6 +207,7 @@ pub fn leaky_relu(x: impl AsTensor, slope: f64) -> Tensor {
 /// ```
 #[track_caller]
 pub fn relu6(x: impl AsTensor) -> Tensor {
+    let _called = called("relu6");
     clamp(x, 0.0, 6.0)
 }
 
@@ -207,6 +219,7 @@ pub fn relu6(x: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn hsigmoid(x: impl AsTensor) -> Tensor {
+    let _called = called("hsigmoid");
     clamp(&*x.as_tensor() + 3.0, 0.0, 6.0) / 6.0
 }
 
@@ -218,6 +231,7 @@ pub fn hsigmoid(x: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn hswish(x: impl AsTensor) -> Tensor {
+    let _called = called("hswish");
     let x = &*x.as_tensor();
     x * hsigmoid(x)
 }
@@ -230,6 +244,7 @@ pub fn hswish(x: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn softsign(x: impl AsTensor) -> Tensor {
+    let _called = called("softsign");
     let x = &*x.as_tensor();
     x / (x.abs() + 1.0)
 }

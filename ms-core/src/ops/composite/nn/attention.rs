@@ -1,6 +1,6 @@
 //! Attention: means of values, weighted by the match of their keys with a query.
 
-use crate::error::OrRaise;
+use crate::error::{OrRaise, called};
 use crate::ops::core::composite::first_result;
 use crate::ops::core::rules::{Interval, check_broadcast, check_interval, sum_to};
 use crate::ops::primitive::iota::spaced;
@@ -129,6 +129,7 @@ pub fn scaled_dot_product_attention(
     v: impl AsTensor,
     options: &AttentionOptions,
 ) -> Tensor {
+    let _called = called("scaled_dot_product_attention");
     let (q, k, v) = (q.as_tensor(), k.as_tensor(), v.as_tensor());
     propagate_poison!(q, k, v);
     if let Some(scale) = options.scale {

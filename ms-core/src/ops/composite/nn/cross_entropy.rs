@@ -2,7 +2,7 @@
 
 use super::loss::Reduction;
 use super::softmax::log_softmax;
-use crate::error::{Code, Error};
+use crate::error::{Code, Error, called};
 use crate::ops::core::composite::first_result;
 use crate::ops::core::rules::{Interval, check_dims, check_interval, may_equal};
 use crate::ops::primitive::class_index::existing;
@@ -84,6 +84,7 @@ fn samples() -> Vec<Sample> {
 /// ```
 #[track_caller]
 pub fn nll_loss(logs: impl AsTensor, target: impl AsTensor) -> Tensor {
+    let _called = called("nll_loss");
     CrossEntropy::default().of_log_probabilities(logs, target)
 }
 
@@ -95,6 +96,7 @@ pub fn nll_loss(logs: impl AsTensor, target: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn cross_entropy(logits: impl AsTensor, target: impl AsTensor) -> Tensor {
+    let _called = called("cross_entropy");
     CrossEntropy::default().of(logits, target)
 }
 

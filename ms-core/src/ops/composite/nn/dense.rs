@@ -1,6 +1,6 @@
 //! Dense layers.
 
-use crate::error::{Code, OrRaise, raise};
+use crate::error::{Code, OrRaise, called, raise};
 use crate::ops::core::axis::refusal;
 use crate::ops::core::composite::first_result;
 use crate::ops::core::rules::{check_dims, sum_to};
@@ -64,6 +64,7 @@ fn rows(x: &Tensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn dense(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>) -> Tensor {
+    let _called = called("dense");
     let weight = weight.as_tensor();
     let x = x.as_tensor();
     propagate_poison!(x, weight);

@@ -1,5 +1,6 @@
 //! Dropout.
 
+use crate::error::called;
 use crate::ops::api::random;
 use crate::ops::core::rules::{Interval, check_interval};
 use crate::tensor::{AsTensor, Tensor};
@@ -17,6 +18,7 @@ use crate::tensor::{AsTensor, Tensor};
 /// ```
 #[track_caller]
 pub fn dropout(x: impl AsTensor, p: f64) -> Tensor {
+    let _called = called("dropout");
     let x = &*x.as_tensor();
     or_poison!(check_interval("dropout", "p", p, &Interval::DECAY));
     let kept = random::bernoulli(x.dims(), 1.0 - p);

@@ -1,6 +1,6 @@
 //! Embedding: rows of a table.
 
-use crate::error::Code;
+use crate::error::{Code, called};
 use crate::ops::core::axis::refusal;
 use crate::ops::{
     Batching, Derivative, Effects, Sample, SampleInput, expand_dims, gather, not_equal, select, stop_gradient,
@@ -51,6 +51,7 @@ composite! {
 /// ```
 #[track_caller]
 pub fn embedding(index: impl AsTensor, table: impl AsTensor, padding_idx: Option<usize>) -> Tensor {
+    let _called = called("embedding");
     let (index, table) = (index.as_tensor(), table.as_tensor());
     propagate_poison!(index, table);
     let refusal = |code, message: String| refused(refusal("embedding", &[&index, &table], code, message));

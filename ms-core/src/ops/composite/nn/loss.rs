@@ -2,7 +2,7 @@
 //!
 //! No loss broadcasts: `[n, 1]` with a target `[n]` would be `n²` losses of unrelated pairs.
 
-use crate::error::Result;
+use crate::error::{Result, called};
 use crate::ops::core::rules::{Interval, check_broadcast, check_dims, check_interval};
 use crate::ops::{clamp_min, exp, log, log1p, maximum, mean, norm, over_size, select, sqrt, sum};
 use crate::tensor::{AsTensor, Dim, Tensor};
@@ -59,6 +59,7 @@ fn check_target(op: &str, x: &Tensor, target: &Tensor) -> Result<()> {
 /// ```
 #[track_caller]
 pub fn mse_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
+    let _called = called("mse_loss");
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
     propagate_poison!(x, target);
     or_poison!(check_target("mse_loss", x, target));
@@ -74,6 +75,7 @@ pub fn mse_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn l1_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
+    let _called = called("l1_loss");
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
     propagate_poison!(x, target);
     or_poison!(check_target("l1_loss", x, target));
@@ -91,6 +93,7 @@ pub fn l1_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn smooth_l1_loss(x: impl AsTensor, target: impl AsTensor, beta: f64, reduction: Reduction) -> Tensor {
+    let _called = called("smooth_l1_loss");
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
     propagate_poison!(x, target);
     or_poison!(check_target("smooth_l1_loss", x, target));
@@ -116,6 +119,7 @@ pub fn smooth_l1_loss(x: impl AsTensor, target: impl AsTensor, beta: f64, reduct
 /// ```
 #[track_caller]
 pub fn huber_loss(x: impl AsTensor, target: impl AsTensor, delta: f64, reduction: Reduction) -> Tensor {
+    let _called = called("huber_loss");
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
     propagate_poison!(x, target);
     or_poison!(check_target("huber_loss", x, target));
@@ -142,6 +146,7 @@ pub fn binary_cross_entropy(
     weight: Option<&Tensor>,
     reduction: Reduction,
 ) -> Tensor {
+    let _called = called("binary_cross_entropy");
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
     propagate_poison!(x, target);
     or_poison!(check_target("binary_cross_entropy", x, target));
@@ -174,6 +179,7 @@ pub fn bce_with_logits(
     pos_weight: Option<&Tensor>,
     reduction: Reduction,
 ) -> Tensor {
+    let _called = called("bce_with_logits");
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
     propagate_poison!(x, target);
     or_poison!(check_target("bce_with_logits", x, target));
@@ -203,6 +209,7 @@ pub fn bce_with_logits(
 /// ```
 #[track_caller]
 pub fn kl_div(x: impl AsTensor, target: impl AsTensor, log_target: bool, reduction: Reduction) -> Tensor {
+    let _called = called("kl_div");
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
     propagate_poison!(x, target);
     or_poison!(check_target("kl_div", x, target));
@@ -225,6 +232,7 @@ pub fn kl_div(x: impl AsTensor, target: impl AsTensor, log_target: bool, reducti
 /// ```
 #[track_caller]
 pub fn cosine_similarity(x: impl AsTensor, y: impl AsTensor, axis: isize, eps: f64) -> Tensor {
+    let _called = called("cosine_similarity");
     let (x, y) = (&*x.as_tensor(), &*y.as_tensor());
     or_poison!(check_interval("cosine_similarity", "eps", eps, &Interval::POSITIVE));
     let length = |x: &Tensor| clamp_min(norm(x, 2.0, axis, false), eps);
@@ -253,6 +261,7 @@ pub fn cosine_embedding_loss(
     margin: f64,
     reduction: Reduction,
 ) -> Tensor {
+    let _called = called("cosine_embedding_loss");
     const EPS: f64 = 1e-12;
     let (x, y, target) = (&*x.as_tensor(), &*y.as_tensor(), &*target.as_tensor());
     propagate_poison!(x, y, target);

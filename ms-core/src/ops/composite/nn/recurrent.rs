@@ -1,6 +1,6 @@
 //! Recurrent layers: loops over time, which are loops of graphs as well.
 
-use crate::error::{Code, Error, OrRaise};
+use crate::error::{Code, Error, OrRaise, called};
 use crate::ops::core::rules::check_dims;
 use crate::ops::{
     Batching, Derivative, OpDef, Sample, SampleInput, add, broadcast_to, cast, dense, mul, sigmoid, split, stack, sub,
@@ -80,6 +80,7 @@ pub fn lstm(
     (w_ih, w_hh): (&Tensor, &Tensor),
     bias: Option<(&Tensor, &Tensor)>,
 ) -> (Tensor, Tensor, Tensor) {
+    let _called = called("lstm");
     check_states("lstm", &x.as_tensor(), &[("h", h), ("c", c)], (w_ih, w_hh), 4);
     let steps = Steps::new("lstm", &x.as_tensor(), (w_ih, w_hh), bias);
     let step = |carries: &[Tensor], input: &Tensor| {
@@ -116,6 +117,7 @@ pub fn gru(
     (w_ih, w_hh): (&Tensor, &Tensor),
     bias: Option<(&Tensor, &Tensor)>,
 ) -> (Tensor, Tensor) {
+    let _called = called("gru");
     check_states("gru", &x.as_tensor(), &[("h", h)], (w_ih, w_hh), 3);
     let steps = Steps::new("gru", &x.as_tensor(), (w_ih, w_hh), bias);
     let step = |carries: &[Tensor], input: &Tensor| {

@@ -1,5 +1,6 @@
 //! Softmax and related ops, shifted by the largest entry to prevent overflow.
 
+use crate::error::called;
 use crate::ops::core::axis::named;
 use crate::ops::primitive::reduction::axes_of;
 use crate::ops::{
@@ -87,6 +88,7 @@ fn apply_along(def: &'static OpDef, x: &Tensor, axis: isize) -> Tensor {
 /// ```
 #[track_caller]
 pub fn softmax(x: impl AsTensor, axis: isize) -> Tensor {
+    let _called = called("softmax");
     apply_along(&SOFTMAX, &x.as_tensor(), axis)
 }
 
@@ -98,6 +100,7 @@ pub fn softmax(x: impl AsTensor, axis: isize) -> Tensor {
 /// ```
 #[track_caller]
 pub fn log_softmax(x: impl AsTensor, axis: isize) -> Tensor {
+    let _called = called("log_softmax");
     apply_along(&LOG_SOFTMAX, &x.as_tensor(), axis)
 }
 
@@ -109,6 +112,7 @@ pub fn log_softmax(x: impl AsTensor, axis: isize) -> Tensor {
 /// ```
 #[track_caller]
 pub fn logsumexp(x: impl AsTensor, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
+    let _called = called("logsumexp");
     let x = &*x.as_tensor();
     propagate_poison!(x);
     let axes: Vec<isize> = or_poison!(axes_of("logsumexp", x, axes)).into_iter().map(|it| it as isize).collect();

@@ -4,7 +4,7 @@ mod composites;
 
 pub use composites::{BATCH_NORM, GROUP_NORM, INSTANCE_NORM, LAYER_NORM, RMS_NORM};
 
-use crate::error::{Code, Error, OrRaise, Result};
+use crate::error::{Code, Error, OrRaise, Result, called};
 use crate::ops::core::axis::{named, normalize_axis, stored_axis};
 use crate::ops::core::composite::first_result;
 use crate::ops::core::rules::{Interval, check_dims, check_interval};
@@ -80,6 +80,7 @@ pub fn layer_norm(
     begin_norm_axis: isize,
     eps: f64,
 ) -> Tensor {
+    let _called = called("layer_norm");
     let x = &*x.as_tensor();
     propagate_poison!(x);
     or_poison!(check_interval("layer_norm", "eps", eps, &Interval::POSITIVE));
@@ -103,6 +104,7 @@ pub fn layer_norm(
 /// ```
 #[track_caller]
 pub fn rms_norm(x: impl AsTensor, gamma: impl AsTensor, begin_norm_axis: isize, eps: f64) -> Tensor {
+    let _called = called("rms_norm");
     let (x, gamma) = (&*x.as_tensor(), &*gamma.as_tensor());
     propagate_poison!(x, gamma);
     or_poison!(check_interval("rms_norm", "eps", eps, &Interval::POSITIVE));
@@ -125,6 +127,7 @@ pub fn rms_norm(x: impl AsTensor, gamma: impl AsTensor, begin_norm_axis: isize, 
 /// ```
 #[track_caller]
 pub fn group_norm(x: impl AsTensor, groups: usize, gamma: impl AsTensor, beta: impl AsTensor, eps: f64) -> Tensor {
+    let _called = called("group_norm");
     let (x, gamma, beta) = (&*x.as_tensor(), &*gamma.as_tensor(), &*beta.as_tensor());
     propagate_poison!(x, gamma, beta);
     or_poison!(check_interval("group_norm", "eps", eps, &Interval::POSITIVE));
@@ -143,6 +146,7 @@ pub fn group_norm(x: impl AsTensor, groups: usize, gamma: impl AsTensor, beta: i
 /// ```
 #[track_caller]
 pub fn instance_norm(x: impl AsTensor, gamma: impl AsTensor, beta: impl AsTensor, eps: f64) -> Tensor {
+    let _called = called("instance_norm");
     let (x, gamma, beta) = (&*x.as_tensor(), &*gamma.as_tensor(), &*beta.as_tensor());
     propagate_poison!(x, gamma, beta);
     or_poison!(check_interval("instance_norm", "eps", eps, &Interval::POSITIVE));
@@ -214,6 +218,7 @@ pub fn batch_norm(
     statistics: Option<&BatchStatistics>,
     eps: f64,
 ) -> Tensor {
+    let _called = called("batch_norm");
     let (x, gamma, beta) = (&*x.as_tensor(), &*gamma.as_tensor(), &*beta.as_tensor());
     propagate_poison!(x, gamma, beta);
     or_poison!(check_interval("batch_norm", "eps", eps, &Interval::POSITIVE));
