@@ -1,13 +1,15 @@
 //! Functions and traits that macro expansions use; not part of the public API.
 
 pub use crate::statics::*;
-pub use ms_core::session::{Differentiable, JitFn, Wrt, custom_vjp, jit, type_key};
+pub use ms_core::session::{Differentiable, JitFn, JitReturn, Wrt, custom_vjp, jit, type_key};
 pub use ms_core::tensor::{Element, Tensor};
 pub use ms_core::trace::{
-    Apply, Arg, Callable, Cell, Compare, Flow, Invoke, Iterate, Marked, Marks, Name, Over, Probe, Reach, Sink, Size,
-    Sizes, Subject, Tree, alike, and, branch, case, decide, flow, held, held_flow, holds, known, matched, or, passing,
-    repeat, truth, vote,
+    Alike, Apply, ApplyAll, Arg, Callable, Carry, Cell, Compare, Deferring, Flow, Given, Invoke, Iterate, Marked,
+    Marks, Name, Over, Own, Probe, Reach, Sink, Size, Sizes, Subject, Tree, and, branch, case, decide, flow, held,
+    held_flow, holds, known, matched, or, passing, repeat, truth, vote,
 };
+
+use ms_core::trace::{HasCall, Met, Unmet};
 
 /// What declarations of custom ops refer to.
 pub mod custom {
@@ -32,6 +34,12 @@ pub mod reach {
     };
 }
 
+/// A closure that coerces to a function, since it captures nothing; where it does not, rustc names what it captures.
+#[inline]
+pub fn uncaptured<F, P>(closure: F, _: impl FnOnce(F) -> P) -> F {
+    closure
+}
+
 /// Runs a body, so that `return` inside leaves the body and not the function around it.
 #[track_caller]
 #[inline]
@@ -48,33 +56,57 @@ pub fn dynamic<T: Element>(value: T) -> Tensor {
 #[diagnostic::on_unimplemented(
     message = "`&mut {Self}` cannot be an argument of a compiled function",
     label = "not a structure of tensors",
-    note = "MS053: derive `Tree` for it; a cell is passed as `&`: its parameters are written through shared references"
+    note = "derive `Tree` for it; a cell is passed as `&`: its parameters are written through shared references; for more \
+            information, run `ms explain MS053`"
 )]
-pub trait Mutable: Tree {}
+pub trait Mutable<By>: Sized {
+    /// `Self`. For a type that is no structure of tensors there is none, and rustc is silent about uses of it.
+    type Own: Tree;
+
+    /// The argument, and the function that makes it of its new value.
+    fn own(&self) -> (&Self::Own, Back<Self::Own, Self>);
+}
+
+/// Makes an argument of its new value.
+pub type Back<Own, T> = fn(Own) -> T;
 
 #[diagnostic::do_not_recommend]
-impl<T: Tree> Mutable for T {}
+impl<T: Tree> Mutable<Met> for T {
+    type Own = T;
 
-/// Visits an argument behind `&mut` for the signature.
-pub fn visit_mutable<T: Mutable>(argument: &T, sink: &mut Sink<'_>) {
-    argument.visit(sink);
+    #[inline]
+    fn own(&self) -> (&T, Back<T, T>) {
+        (self, std::convert::identity)
+    }
+}
+
+// With a single impl, rustc would go on with `Own = T`.
+#[diagnostic::do_not_recommend]
+impl<T: Tree + HasCall> Mutable<Unmet> for T {
+    type Own = T;
+
+    fn own(&self) -> (&T, Back<T, T>) {
+        (self, std::convert::identity)
+    }
 }
 
 /// A value that one arm of a branch moves while the other arm needs it too.
 #[diagnostic::on_unimplemented(
-    message = "MS021: `{Self}` is moved in two arms of a decision that its type may turn into one on a tensor",
+    message = "`{Self}` is moved in two arms of a decision that its type may turn into one on a tensor",
     label = "moved here, and used in the other arm",
-    note = "derive `Clone` for it, or take it out of the `if`"
+    note = "derive `Clone` for it, or take it out of the `if`; for more information, run `ms explain MS021`"
 )]
-pub trait Copied: Clone {}
+pub trait Copied: Sized {
+    /// A copy for one of two arms.
+    fn copy(value: &Self) -> Self;
+}
 
 #[diagnostic::do_not_recommend]
-impl<T: Clone> Copied for T {}
-
-/// A copy for one of two arms.
-#[inline]
-pub fn copy<T: Copied>(value: &T) -> T {
-    value.clone()
+impl<T: Clone> Copied for T {
+    #[inline]
+    fn copy(value: &Self) -> Self {
+        value.clone()
+    }
 }
 
 /// Takes back donated arguments when the body has to run.

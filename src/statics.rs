@@ -16,19 +16,17 @@ pub struct Named<'a, T: ?Sized>(pub &'a T);
 
 /// A type that a pure function may read from a constant.
 #[diagnostic::on_unimplemented(
-    message = "MS024: a pure function reads no static",
+    message = "a pure function reads no static",
     label = "depends on the process",
-    note = "pass the value as an argument, or remove `pure`"
+    note = "pass the value as an argument, or remove `pure`; for more information, run `ms explain MS024`"
 )]
 pub trait PureRead<'a> {}
 
 /// A mutable static.
 pub trait ChangingStatic {
     /// Named in annotated code.
-    #[deprecated(
-        note = "MS025: what a compiled function reads of a static is frozen into its graph; pass the value as an \
-                argument, or call `ms::retrace` after a change"
-    )]
+    #[deprecated(note = "what a compiled function reads of a static is frozen into its graph; pass the value as an \
+                argument, or call `ms::retrace` after a change; for more information, run `ms explain MS025`")]
     fn read(self)
     where
         Self: Sized,
@@ -98,7 +96,7 @@ impl<T, F> ComputedStatic for Named<'_, LazyLock<T, F>> {}
 
 /// A `static mut` is named in annotated code.
 #[deprecated(
-    note = "MS025: what a compiled function reads of a static is frozen into its graph; pass the value as an argument, \
-            or call `ms::retrace` after a change"
+    note = "what a compiled function reads of a static is frozen into its graph; pass the value as an argument, \
+            or call `ms::retrace` after a change; for more information, run `ms explain MS025`"
 )]
 pub fn static_mut() {}

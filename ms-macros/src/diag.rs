@@ -3,6 +3,7 @@
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::ToTokens;
 use std::fmt;
+use syn::Expr;
 
 /// The stable number of an error; `docs/errors/MSxxx.md` explains each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,9 +34,13 @@ pub enum Code {
     /// `#[no_inline]` on something that is neither a cell nor a function.
     NoInline = 17,
     /// A custom op that is not in the form of one.
-    CustomOp = 18,
+    CustomOp = 28,
     /// A kernel that is not a function of numbers.
-    Kernel = 19,
+    Kernel = 29,
+    /// An assignment to a field through `&self`.
+    FieldAssignment = 19,
+    /// A `bprop` whose arguments or result do not fit `construct`.
+    Bprop = 27,
     /// A closure that captures.
     Captures = 22,
     /// An assignment to a static.
@@ -64,6 +69,8 @@ impl Code {
         Self::NoInline,
         Self::CustomOp,
         Self::Kernel,
+        Self::FieldAssignment,
+        Self::Bprop,
         Self::Captures,
         Self::StaticAssignment,
         Self::Impure,
@@ -79,17 +86,37 @@ impl fmt::Display for Code {
 
 /// All errors of one expansion.
 #[derive(Default)]
-pub struct Diags(Vec<syn::Error>);
+pub struct Diags {
+    /// Those that are emitted beside the expansion.
+    beside: Vec<syn::Error>,
+    /// Those that stand in it, in the place of an expression.
+    placed: Vec<syn::Error>,
+}
 
 impl Diags {
     /// Reports an error at the tokens `at`: one sentence without a full stop, and a suggestion.
     pub fn refuse(&mut self, code: Code, at: impl ToTokens, message: impl fmt::Display, help: impl fmt::Display) {
-        self.0.push(syn::Error::new_spanned(at, text(code, message, help)));
+        self.beside.push(syn::Error::new_spanned(at, text(code, message, help)));
+    }
+
+    /// Reports an error at the tokens `at`. The expression takes their place in the expansion: rustc reports nothing
+    /// else about it, and checks the rest of the function.
+    pub fn refuse_in_place(
+        &mut self,
+        code: Code,
+        at: impl ToTokens,
+        message: impl fmt::Display,
+        help: impl fmt::Display,
+    ) -> Expr {
+        let error = syn::Error::new_spanned(at, text(code, message, help));
+        let place = Expr::Verbatim(error.to_compile_error());
+        self.placed.push(error);
+        place
     }
 
     /// Reports an error at `span`.
     pub fn refuse_at(&mut self, code: Code, span: Span, message: impl fmt::Display, help: impl fmt::Display) {
-        self.0.push(syn::Error::new(span, text(code, message, help)));
+        self.beside.push(syn::Error::new(span, text(code, message, help)));
     }
 
     /// Reports a name in an option of arguments that is not an argument.
@@ -118,15 +145,22 @@ impl Diags {
         }
     }
 
-    /// One `compile_error!` per error.
-    pub fn into_errors(self) -> Option<TokenStream> {
-        if self.0.is_empty() {
-            return None;
-        }
-        Some(self.0.iter().map(syn::Error::to_compile_error).collect())
+    /// The number of errors so far.
+    pub fn count(&self) -> usize {
+        self.beside.len() + self.placed.len()
+    }
+
+    /// One `compile_error!` per error that is not in the expansion.
+    pub fn beside(&self) -> TokenStream {
+        self.beside.iter().map(syn::Error::to_compile_error).collect()
+    }
+
+    /// One `compile_error!` per error, where there is no expansion.
+    pub fn all(&self) -> TokenStream {
+        self.beside.iter().chain(&self.placed).map(syn::Error::to_compile_error).collect()
     }
 }
 
 fn text(code: Code, message: impl fmt::Display, help: impl fmt::Display) -> String {
-    format!("{code}: {message}\n\nhelp: {help}")
+    format!("{code}: {message}\n\nhelp: {help}\nfor more information, run `ms explain {code}`")
 }

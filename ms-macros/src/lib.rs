@@ -149,30 +149,28 @@ pub fn derive_static(item: TokenStream) -> TokenStream {
 
 type Attribute = fn(Tokens, Tokens, &mut Diags) -> Option<Tokens>;
 
-/// Expands an attribute; after an error the user's item is emitted beside the errors, so that
-/// editors keep working and rustc does not report uses of a missing item.
+/// Expands an attribute. With errors it emits an expansion of which rustc reports nothing else, or else the user's item,
+/// so that editors keep working and rustc does not report uses of a missing item.
 fn attribute(args: TokenStream, item: TokenStream, expand: Attribute) -> TokenStream {
     let mut diags = Diags::default();
     let item = Tokens::from(item);
-    let expansion = expand(args.into(), item.clone(), &mut diags);
-    match (expansion, diags.into_errors()) {
-        (Some(expansion), None) => print::traced(expansion),
-        (_, errors) => {
-            let mut out = fallback::plain(item);
-            out.extend(errors);
-            out
-        }
-    }
-    .into()
+    let (mut out, errors) = match expand(args.into(), item.clone(), &mut diags) {
+        Some(expansion) => (print::traced(expansion), diags.beside()),
+        None => (fallback::plain(item), diags.all()),
+    };
+    out.extend(errors);
+    out.into()
 }
 
 /// Expands a macro that only adds items; after an error it emits the errors alone.
 fn derive(item: TokenStream, expand: fn(Tokens, &mut Diags) -> Option<Tokens>) -> TokenStream {
     let mut diags = Diags::default();
-    let expansion = expand(item.into(), &mut diags);
-    match (expansion, diags.into_errors()) {
-        (Some(expansion), None) => print::traced(expansion),
-        (_, errors) => errors.unwrap_or_default(),
+    match expand(item.into(), &mut diags) {
+        Some(mut expansion) => {
+            expansion.extend(diags.beside());
+            print::traced(expansion)
+        }
+        None => diags.all(),
     }
     .into()
 }

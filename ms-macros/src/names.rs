@@ -1,6 +1,6 @@
 //! Names in expansions.
 
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote};
 use syn::Path;
 
@@ -48,6 +48,9 @@ pub fn respan(tokens: TokenStream, at: Span) -> TokenStream {
     tokens
         .into_iter()
         .map(|mut token| {
+            if let TokenTree::Group(it) = &token {
+                token = Group::new(it.delimiter(), respan(it.stream(), at)).into();
+            }
             token.set_span(at.resolved_at(token.span()));
             token
         })

@@ -280,6 +280,7 @@ where
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<D: Dataset> Arg for DataLoader<D> {
     fn visit(&self, sink: &mut Sink<'_>) {
         for (name, counter) in [("seed", &self.seed), ("epoch", &self.epoch), ("position", &self.position)] {
@@ -290,4 +291,5 @@ impl<D: Dataset> Arg for DataLoader<D> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<D: Dataset> Cell for DataLoader<D> {}

@@ -98,6 +98,7 @@ impl<C: Cell, N: Into<String>> FromIterator<(N, C)> for CellDict<C> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<C: Cell> Arg for CellDict<C> {
     fn visit(&self, sink: &mut Sink<'_>) {
         sink.fixed(self.cells.len() as u64);
@@ -110,4 +111,5 @@ impl<C: Cell> Arg for CellDict<C> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<C: Cell> Cell for CellDict<C> {}

@@ -137,10 +137,12 @@ impl<'a, C> IntoIterator for &'a CellList<C> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<C: Cell> Arg for CellList<C> {
     fn visit(&self, sink: &mut Sink<'_>) {
         self.cells.visit(sink);
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<C: Cell> Cell for CellList<C> {}

@@ -77,6 +77,7 @@ impl ParameterGroups {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Arg for ParameterGroups {
     fn visit(&self, sink: &mut Sink<'_>) {
         self.optimizers.len().visit(sink);

@@ -63,6 +63,7 @@ impl Hyperparameter {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Arg for Hyperparameter {
     fn visit(&self, sink: &mut Sink<'_>) {
         sink.parameter(&self.slot);
@@ -121,6 +122,7 @@ impl Deref for Term {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Arg for Term {
     fn visit(&self, sink: &mut Sink<'_>) {
         self.is_present().visit(sink);
@@ -179,6 +181,7 @@ impl LearningRate {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Arg for LearningRate {
     fn visit(&self, sink: &mut Sink<'_>) {
         self.rate.visit(sink);
@@ -240,6 +243,7 @@ impl Deref for WeightDecay {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Arg for WeightDecay {
     fn visit(&self, sink: &mut Sink<'_>) {
         self.factor.visit(sink);

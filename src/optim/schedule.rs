@@ -378,6 +378,7 @@ pub fn schedule_fn<F: Fn(&Tensor, &Tensor) -> Tensor>(f: F) -> ScheduleFn<F> {
     ScheduleFn(f)
 }
 
+#[diagnostic::do_not_recommend]
 impl<F> Arg for ScheduleFn<F> {
     fn visit(&self, _: &mut Sink<'_>) {}
 }

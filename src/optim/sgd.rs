@@ -195,6 +195,7 @@ impl std::ops::Deref for Momentum {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Arg for Momentum {
     fn visit(&self, sink: &mut Sink<'_>) {
         self.0.visit(sink);

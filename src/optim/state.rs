@@ -83,6 +83,7 @@ impl State {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Arg for State {
     fn visit(&self, sink: &mut Sink<'_>) {
         if !sink.per_parameter(self) {

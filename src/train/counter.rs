@@ -39,10 +39,12 @@ impl Counter {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Arg for Counter {
     fn visit(&self, sink: &mut Sink<'_>) {
         sink.parameter(&self.slot);
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Cell for Counter {}

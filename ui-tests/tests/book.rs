@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 const BEGIN: &str = "<!-- the reference begins: `MS_BLESS=1 cargo test -p ms-ui-tests --test book` writes it -->\n";
 const END: &str = "<!-- the reference ends -->\n";
 
+/// The beginning of the names of programs that `docs/mistakes.md` shows.
+const MISTAKE: &str = "mistake_";
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -53,28 +56,114 @@ fn reference() -> String {
         let _ = writeln!(out, "| [{name}](../ui-tests/pass/{name}.rs) | {} |", about(&name, &text));
     }
     let _ = writeln!(out, "\n### Programs that are refused\n\n| program | code | what it shows |\n|---|---|---|");
-    for (name, text) in programs("fail") {
+    for (name, text) in programs("fail").into_iter().filter(|it| !it.0.starts_with(MISTAKE)) {
         let code = code(&name).map_or_else(|| "rustc".to_owned(), |it| format!("[{it}](errors/{it}.md)"));
         let _ = writeln!(out, "| [{name}](../ui-tests/fail/{name}.rs) | {code} | {} |", about(&name, &text));
     }
     out
 }
 
+/// Compares a page with its text, or writes it.
+fn check(page: &str, want: &str) {
+    let path = root().join(page);
+    if std::env::var_os("MS_BLESS").is_some_and(|it| it == "1") {
+        fs::write(&path, want).expect("a page can be written");
+    } else {
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        assert!(text == want, "MS_BLESS=1 cargo test -p ms-ui-tests --test book writes {page}");
+    }
+}
+
 #[test]
 fn the_chapter_lists_every_program() {
-    let path = root().join("docs/language.md");
-    let chapter = fs::read_to_string(&path).expect("the chapter");
+    let chapter = fs::read_to_string(root().join("docs/language.md")).expect("the chapter");
     let (head, rest) = chapter.split_once(BEGIN).expect("the mark at which the reference begins");
     let (_, tail) = rest.split_once(END).expect("the mark at which the reference ends");
-    let want = format!("{head}{BEGIN}{}{END}{tail}", reference());
-    if std::env::var_os("MS_BLESS").is_some_and(|it| it == "1") {
-        fs::write(&path, want).expect("the chapter can be written");
-    } else {
-        assert!(
-            chapter == want,
-            "MS_BLESS=1 cargo test -p ms-ui-tests --test book writes the lists of docs/language.md"
-        );
+    check("docs/language.md", &format!("{head}{BEGIN}{}{END}{tail}", reference()));
+}
+
+/// A program that many write, and what rustc says.
+struct Mistake {
+    name: String,
+    about: String,
+    code: String,
+    message: String,
+}
+
+impl Mistake {
+    fn errors(&self) -> usize {
+        self.message.lines().filter(|it| it.starts_with("error")).count()
     }
+
+    fn lines(&self) -> usize {
+        self.message.lines().filter(|it| !it.trim().is_empty()).count()
+    }
+}
+
+/// The program without its head, and without `main` unless the message points there.
+fn code_of(text: &str, message: &str) -> String {
+    let body = text.lines().skip_while(|it| it.starts_with("//") || it.starts_with("use ") || it.is_empty());
+    let main = text.lines().position(|it| it.starts_with("fn main"));
+    let place = message.split(".rs:").nth(1).and_then(|it| it.split(':').next()?.parse().ok());
+    let body: Vec<&str> = match (main, place) {
+        (Some(main), Some(line)) if main >= line => body.take_while(|it| !it.starts_with("fn main")).collect(),
+        _ => body.collect(),
+    };
+    body.join("\n").trim_end().to_owned()
+}
+
+fn mistakes() -> Vec<Mistake> {
+    let all = programs("fail").into_iter().filter(|it| it.0.starts_with(MISTAKE));
+    let each = all.map(|(name, text)| {
+        let message = fs::read_to_string(root().join(format!("ui-tests/fail/{name}.stderr"))).expect("a message");
+        Mistake {
+            about: about(&name, &text).trim_end_matches('.').to_owned(),
+            code: code_of(&text, &message),
+            message: message.trim_end().to_owned(),
+            name,
+        }
+    });
+    each.collect()
+}
+
+#[test]
+fn the_page_of_mistakes_shows_what_rustc_says() {
+    let mistakes = mistakes();
+    let (errors, lines): (usize, usize) =
+        mistakes.iter().fold((0, 0), |(errors, lines), it| (errors + it.errors(), lines + it.lines()));
+    let mut out = String::from("# Mistakes, and what rustc says\n\n");
+    let _ = writeln!(
+        out,
+        "What people write in their first hours, and the messages. `MS_BLESS=1 cargo test -p ms-ui-tests --test book` \
+         writes this page from [ui-tests/fail](../ui-tests/fail). {} mistakes have {errors} errors, of {} lines on \
+         average.\n\n| mistake | errors | lines |\n|---|---|---|",
+        mistakes.len(),
+        lines / mistakes.len().max(1),
+    );
+    for it in &mistakes {
+        let anchor = it.about.to_lowercase().replace(' ', "-");
+        let anchor: String = anchor.chars().filter(|it| it.is_alphanumeric() || matches!(it, '-' | '_')).collect();
+        let _ = writeln!(out, "| [{}](#{anchor}) | {} | {} |", it.about, it.errors(), it.lines());
+    }
+    for it in &mistakes {
+        let _ = write!(out, "\n## {}\n\n```rust,compile_fail\n{}\n```\n\n", it.about, it.code);
+        let _ = writeln!(out, "```text\n{}\n```", it.message.replace(&format!("fail/{}", it.name), "src/main"));
+    }
+    check("docs/mistakes.md", &out);
+}
+
+/// One cause, one error. Where rustc says more, it is in its hands.
+#[test]
+fn a_mistake_is_one_error() {
+    const MORE: &[&str] = &["mistake_grad_untyped", "mistake_jit_untyped"];
+    let mistakes = mistakes();
+    assert!(mistakes.len() >= 40);
+    for it in &mistakes {
+        assert!(it.errors() == 1 || MORE.contains(&&*it.name), "{}:\n{}", it.name, it.message);
+        assert!(it.lines() <= 26 || MORE.contains(&&*it.name), "{}:\n{}", it.name, it.message);
+    }
+    let short = mistakes.iter().filter(|it| it.lines() <= 12).count();
+    assert!(short * 3 >= mistakes.len() * 2, "{short} of {} have up to twelve lines", mistakes.len());
 }
 
 /// The list of differences is complete: each one has a program that shows it.

@@ -438,6 +438,7 @@ pub trait AsTensor {
     fn as_tensor(&self) -> Cow<'_, Tensor>;
 }
 
+#[diagnostic::do_not_recommend]
 impl AsTensor for Tensor {
     #[inline]
     fn as_tensor(&self) -> Cow<'_, Tensor> {
@@ -445,12 +446,14 @@ impl AsTensor for Tensor {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl AsTensor for Parameter {
     fn as_tensor(&self) -> Cow<'_, Tensor> {
         Cow::Owned(self.value())
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: AsTensor + ?Sized> AsTensor for &T {
     #[inline]
     fn as_tensor(&self) -> Cow<'_, Tensor> {

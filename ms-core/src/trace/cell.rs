@@ -10,7 +10,10 @@ use std::rc::Rc;
 
 /// A network or a layer: a value whose parameters, sub-cells, tensors and host fields are found
 /// by the types of its fields. `#[cell]` implements it.
-#[diagnostic::on_unimplemented(message = "`{Self}` is not a cell", note = "MS015: annotate the struct with `#[cell]`")]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a cell",
+    note = "write `#[cell]` on the struct; for more information, run `ms explain MS015`"
+)]
 pub trait Cell: Arg {
     /// Every parameter, buffer and state of a generator with its path (`fc1.weight`,
     /// `blocks[0].attn.weight`), each slot once, under the first of its paths.
@@ -139,6 +142,7 @@ impl Visitor for FirstCell {
 }
 
 /// Makes a generator part of checkpoints, by itself or as the field of a cell.
+#[diagnostic::do_not_recommend]
 impl Cell for crate::ops::random::Generator {}
 
 struct Names {
@@ -219,7 +223,8 @@ impl Visitor for SetTraining {
 /// A cell from one tensor to one tensor: the element of sequences of layers.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a layer",
-    note = "MS016: a layer is a cell whose `construct` takes one `&Tensor` and gives a `Tensor`"
+    note = "a layer is a cell whose `construct` takes one `&Tensor` and gives a `Tensor`; for more information, run `ms explain \
+            MS016`"
 )]
 pub trait Layer: Any + Send + Sync {
     /// Calls the cell.
@@ -230,6 +235,7 @@ pub trait Layer: Any + Send + Sync {
     fn visit_layer(&self, sink: &mut Sink<'_>);
 }
 
+#[diagnostic::do_not_recommend]
 impl Arg for dyn Layer {
     fn visit(&self, sink: &mut Sink<'_>) {
         self.visit_layer(sink);

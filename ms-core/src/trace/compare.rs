@@ -218,9 +218,10 @@ equals! { Parameter, Tensor; Parameter, &Tensor; &Parameter, Tensor; &Parameter,
 
 /// A scrutinee of a `match` on literals in annotated code.
 #[diagnostic::on_unimplemented(
-    message = "MS010: `{Self}` cannot be matched against `{Literal}`",
+    message = "`{Self}` cannot be matched against `{Literal}`",
     label = "neither a number, a bool nor a tensor",
-    note = "a `match` on numbers and bools takes numbers, bools, tensors and parameters"
+    note = "a `match` on numbers and bools takes numbers, bools, tensors and parameters; for more information, run `ms \
+            explain MS010`"
 )]
 pub trait Case<Literal> {
     /// `bool`, or a tensor of bools.
@@ -230,6 +231,7 @@ pub trait Case<Literal> {
     fn is(&self, literal: Literal) -> Self::Output;
 }
 
+#[diagnostic::do_not_recommend]
 impl<L, T: Case<L> + ?Sized> Case<L> for &T {
     type Output = T::Output;
 
@@ -241,6 +243,7 @@ impl<L, T: Case<L> + ?Sized> Case<L> for &T {
 
 macro_rules! cases {
     ($($number:ty)*) => {$(
+        #[diagnostic::do_not_recommend]
         impl Case<$number> for $number {
             type Output = bool;
 
@@ -256,6 +259,7 @@ cases! { bool i8 i16 i32 i64 i128 isize u8 u16 u32 u64 u128 usize f32 f64 }
 
 macro_rules! tensor_cases {
     ($($ty:ty, $literal:ty;)*) => {$(
+        #[diagnostic::do_not_recommend]
         impl Case<$literal> for $ty {
             type Output = Tensor;
 

@@ -68,8 +68,8 @@ pub trait TracedArguments: Arguments {
 /// `#[jit_class]`, or the result of a transform.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be transformed",
-    note = "MS052: transforms and `jit` take functions of up to seven references (`|x: &Tensor, n: &usize|`); the type of a \
-            closure's argument has to be written"
+    note = "transforms and `jit` take functions of up to seven references, and the types of a closure's arguments are \
+            written: `|x: &Tensor, n: &usize|`; for more information, run `ms explain MS052`"
 )]
 pub trait Function<Args: Arguments> {
     /// The result.

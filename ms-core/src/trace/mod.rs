@@ -17,7 +17,7 @@ mod type_key;
 pub use arg::{
     Arg, ArgumentNames, ComputeDType, Frozen, Name, PerParameter, Sink, Size, Sizes, Training, Tree, Visitor, leaves,
 };
-pub use callable::{Apply, Callable, Invoke, Marked, Marks};
+pub use callable::{Apply, ApplyAll, Callable, Given, HasCall, Invoke, Marked, Marks, Met, NoCall, Own, Unmet};
 pub use cell::{Cell, Layer, convert, parameters};
 pub use compare::{Case, Compare, Equals, Ordered, Subject, case, matched};
 pub use function::{Arguments, At, Followed, Function, Nth, TracedArguments, Transform, Transformed};
@@ -25,10 +25,10 @@ pub use hyper_map::{FromValue, HyperMap, Kind, Map, MultitypeFuncGraph, Number, 
 pub use logic::{Combine, Known, Logic, Truth, and, known, or, truth};
 pub use paths::cell_path;
 pub use region::{
-    Advances, AdvancesNothing, Any, AsksAny, AsksWrites, Assertion, Bound, Branch, Carry, Condition, Counting,
+    Advances, AdvancesNothing, Alike, Any, AsksAny, AsksWrites, Assertion, Bound, Branch, Carry, Condition, Counting,
     Decision, Deferring, Either, Flow, For, GoesOn, HandsAny, HandsClone, HandsStill, HandsWrites, Held, HeldFlow,
-    Host, Iterate, Numbers, OnTensor, Over, Probe, Range, Reach, Repeat, Vote, alike, branch, cond, decide, flow,
-    fori_loop, held, held_flow, holds, passing, range, repeat, scan, switch, vote, while_loop,
+    Host, Iterate, Numbers, OnTensor, Over, Probe, Range, Reach, Repeat, Vote, branch, cond, decide, flow, fori_loop,
+    held, held_flow, holds, passing, range, repeat, scan, switch, vote, while_loop,
 };
 pub use signature::{Pooled, Signature};
 pub use tracer::{

@@ -1,17 +1,31 @@
-//! Assignments to statics, which a graph cannot express.
+//! Assignments that a graph cannot express: to statics, and to fields through `&self`.
 
-use crate::diag::{Code, Diags};
+use super::Rewriter;
+use crate::diag::Code;
 use crate::resolve::Scopes;
-use syn::{Expr, ExprPath};
+use quote::{ToTokens, quote};
+use syn::{BinOp, Expr, ExprPath};
 
-/// Reports an assignment to a place in a static.
-pub fn check(place: &Expr, scopes: &Scopes, diags: &mut Diags) {
-    if let Some(path) = root(place)
-        && is_static(path, scopes)
-    {
-        let message = "compiled code cannot assign to a static: it would do so while tracing, and never again";
-        let help = "return the value and assign it outside, or keep it in a `Parameter`";
-        diags.refuse(Code::StaticAssignment, place, message, help);
+impl Rewriter<'_> {
+    /// What takes the place of an assignment to `place` that is refused; `op` is that of a compound one.
+    pub fn refused_assignment(&mut self, place: &Expr, op: Option<&BinOp>) -> Option<Expr> {
+        let path = root(place)?;
+        if is_static(path, &self.scopes) {
+            let message = "compiled code cannot assign to a static: it would do so while tracing, and never again";
+            let help = "return the value and assign it outside, or keep it in a `Parameter`";
+            return Some(self.diags.refuse_in_place(Code::StaticAssignment, place, message, help));
+        }
+        if !self.behind_self || !path.path.is_ident("self") || matches!(place, Expr::Path(_)) {
+            return None;
+        }
+        let name = place.to_token_stream().to_string().replace(' ', "");
+        let value = match op.map(|it| it.to_token_stream().to_string()) {
+            Some(op) => format!("{name}.value() {} ..", op.trim_end_matches('=')),
+            None => "..".to_owned(),
+        };
+        let message = format!("`{name}` cannot be assigned: a call of `&self` changes no field");
+        let help = format!("make it a `Parameter`, and write `{name}.set(&({value}))`");
+        Some(self.diags.refuse_in_place(Code::FieldAssignment, quote!(#place), message, help))
     }
 }
 

@@ -6,9 +6,9 @@ use super::decide::has_let;
 use super::moves;
 use super::places::Place;
 use super::repeat::flatten;
-use super::state::State;
+use super::state::{self, State};
 use super::{Rewriter, bare};
-use crate::names::{located, own, own_span, shown};
+use crate::names::{own, own_span, respan, shown};
 use crate::refers;
 use crate::resolve::Scopes;
 use proc_macro2::{Delimiter, Group, Span, TokenStream};
@@ -182,7 +182,7 @@ impl Rewriter<'_> {
                 self.region_condition(&mut it.right);
             }
             Expr::Let(it) => {
-                self.check_pattern(&it.pat, &it.expr);
+                self.check_pattern(&it.pat, &mut it.expr);
                 self.visit_expr_mut(&mut it.expr);
                 self.scopes.declare_as(&it.pat, Some(&it.expr));
             }
@@ -335,18 +335,17 @@ impl Region<'_> {
             Some(_) => quote!(#one),
             None => {
                 let at = arm.tail;
-                let [value, one] = [&value, &one].map(|it| shown(it, at));
-                let (at, rt) = (own_span(at), located((*rt).clone(), at));
-                quote_spanned!(at=> #rt::alike(&#value, #one))
+                respan(quote!(#rt::Alike { first: &#value, value: #one }.value), at)
             }
         };
         // One span for all of them, so that rustc reports an unsupported value once.
         let at = first.tail;
         let [keep_first, keep_second, join_values] = {
             let [region, value, one] = [&region, &value, &one].map(|it| shown(it, at));
+            let accepted = state::accepted(rt, &region, quote_spanned!(at=> #one.as_ref()), at);
             let at = own_span(at);
             [
-                quote_spanned!(at=> #region.first(&mut #value, #one);),
+                quote_spanned!(at=> #accepted #region.first(&mut #value, #one);),
                 quote_spanned!(at=> #region.second(&mut #value, &mut #one);),
                 quote_spanned!(at=> #region.value(#value, #one)),
             ]

@@ -230,11 +230,11 @@ impl Rewriter<'_> {
             (_, Pat::Guard(it)) => self.bindings(subject, &it.pat),
             (Subject::Whole(name), Pat::Ident(it)) => {
                 let (mutability, bound) = (&it.mutability, &it.ident);
-                vec![quote!(let #mutability #bound = #rt::copy(&#name);)]
+                vec![quote!(let #mutability #bound = #rt::Copied::copy(&#name);)]
             }
             (Subject::Parts(names), Pat::Ident(it)) => {
                 let (mutability, bound) = (&it.mutability, &it.ident);
-                vec![quote!(let #mutability #bound = (#(#rt::copy(&#names),)*);)]
+                vec![quote!(let #mutability #bound = (#(#rt::Copied::copy(&#names),)*);)]
             }
             (Subject::Parts(names), Pat::Tuple(it)) => {
                 let parts = names.iter().zip(&it.elems);
@@ -245,15 +245,30 @@ impl Rewriter<'_> {
     }
 
     /// Reports a pattern that destructures a tensor, or compares one by Rust's own rules.
-    pub fn check_pattern(&mut self, pat: &Pat, scrutinee: &Expr) {
+    pub fn check_pattern(&mut self, pat: &Pat, scrutinee: &mut Expr) {
         if self.scopes.known(scrutinee) == Known::Tensor
             && let Some(pat) = foreign(pat)
         {
             let message = "a tensor cannot be matched against this pattern here";
             let help = "a `match` on numbers, ranges and bools whose last arm takes the rest (`_ => ..`) decides on \
                         tensors; elsewhere compare: `x == 0`";
-            self.diags.refuse(Code::Pattern, pat, message, help);
+            *scrutinee = self.diags.refuse_in_place(Code::Pattern, pat, message, help);
         }
+    }
+
+    /// Reports a `match` on a tensor that is no choice.
+    pub fn check_match(&mut self, it: &mut ExprMatch) {
+        let mut closed = it.clone();
+        closed.arms.push(parse_quote!(_ => {}));
+        if self.scopes.known(&it.expr) == Known::Tensor
+            && is_choice(&closed)
+            && let Some(last) = it.arms.last()
+        {
+            let message = "a `match` on a tensor ends with an arm for all other values";
+            *it.expr = self.diags.refuse_in_place(Code::Pattern, last.pat.clone(), message, "add `_ => ..`");
+        }
+        let ExprMatch { expr, arms, .. } = it;
+        arms.iter().for_each(|arm| self.check_pattern(&arm.pat, expr));
     }
 }
 

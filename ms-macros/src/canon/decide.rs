@@ -12,7 +12,7 @@ impl Rewriter<'_> {
     pub fn condition(&mut self, cond: &mut Expr) {
         match cond {
             Expr::Let(it) => {
-                self.check_pattern(&it.pat, &it.expr);
+                self.check_pattern(&it.pat, &mut it.expr);
                 let scrutinee = (*it.expr).clone();
                 self.visit_expr_mut(&mut it.expr);
                 self.scopes.declare_as(&it.pat, Some(&scrutinee));

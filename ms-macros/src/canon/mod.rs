@@ -50,6 +50,7 @@ pub fn body(sig: &Signature, block: &mut Block, rt: &TokenStream, diags: &mut Di
                     (Some(_), _) => Mutability::Variable,
                     _ => Mutability::Fixed,
                 };
+                rewriter.behind_self = matches!(it.kind, ReceiverKind::Reference(_, _, None));
                 rewriter.scopes.declare_name("self", mutability);
             }
             FnArg::Typed(it) if it.attrs.iter().any(|it| it.path().is_ident("dynamic")) => {
@@ -121,6 +122,8 @@ struct Rewriter<'a> {
     labels: usize,
     /// The argument that the method passes to the closure that is visited next.
     item: Refers,
+    /// Whether the receiver is `&self`.
+    behind_self: bool,
 }
 
 impl<'a> Rewriter<'a> {
@@ -136,6 +139,7 @@ impl<'a> Rewriter<'a> {
             rounds: Vec::new(),
             labels: 0,
             item: Refers::Unknown,
+            behind_self: false,
         }
     }
 
@@ -225,7 +229,7 @@ impl VisitMut for Rewriter<'_> {
         {
             self.imports.insert("Invoke");
             visit_mut::visit_expr_call_mut(self, call);
-            *expr = call::emit(call);
+            *expr = call::emit(call, self.rt);
             return;
         }
         if let Expr::MethodCall(it) = expr {
@@ -238,8 +242,11 @@ impl VisitMut for Rewriter<'_> {
             self.item = Refers::Unknown;
             return;
         }
-        if let Expr::Assign(it) = expr {
-            assign::check(&it.left, &self.scopes, self.diags);
+        if let Expr::Assign(it) = expr
+            && let Some(refused) = self.refused_assignment(&it.left, None)
+        {
+            *expr = refused;
+            return;
         }
         let Expr::Binary(binary) = expr else {
             return visit_mut::visit_expr_mut(self, expr);
@@ -258,7 +265,11 @@ impl VisitMut for Rewriter<'_> {
         }
         visit_mut::visit_expr_binary_mut(self, binary);
         match &binary.op {
-            op if is_assignment(op) => assign::check(&binary.left, &self.scopes, self.diags),
+            op if is_assignment(op) => {
+                if let Some(refused) = self.refused_assignment(&binary.left, Some(op)) {
+                    *expr = refused;
+                }
+            }
             _ if native => {}
             op if is_comparison(op) => {
                 self.imports.insert("Compare");
@@ -275,8 +286,8 @@ impl VisitMut for Rewriter<'_> {
 
     fn visit_local_mut(&mut self, local: &mut Local) {
         let init = local.init.as_ref().map(|it| (*it.expr).clone());
-        if let Some(init) = &init {
-            self.check_pattern(&local.pat, init);
+        if let Some(it) = &mut local.init {
+            self.check_pattern(&local.pat, &mut it.expr);
         }
         if let Pat::Type(it) = &local.pat {
             self.used = Use::Value(Some(it.ty.clone()));
@@ -327,7 +338,7 @@ impl VisitMut for Rewriter<'_> {
 
     fn visit_expr_match_mut(&mut self, it: &mut ExprMatch) {
         let subject = self.scopes.subject(&it.expr);
-        it.arms.iter().for_each(|arm| self.check_pattern(&arm.pat, &it.expr));
+        self.check_match(it);
         let used = std::mem::replace(&mut self.used, Use::Value(None));
         self.visit_expr_mut(&mut it.expr);
         for arm in &mut it.arms {

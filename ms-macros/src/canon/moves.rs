@@ -66,9 +66,9 @@ impl Copies<'_> {
         match expr {
             Expr::Path(_) | Expr::Field(_) if self.root(expr).is_some() => {
                 let at = expr.span();
-                let (at, value) = (own_span(at), quote_spanned!(at=> &#expr));
+                let (shown, at, value) = (quote_spanned!(at=> _), own_span(at), quote_spanned!(at=> &#expr));
                 let rt = respan(self.rt.clone(), at);
-                *expr = parse_quote_spanned!(at=> #rt::copy(#value));
+                *expr = parse_quote_spanned!(at=> <#shown as #rt::Copied>::copy(#value));
             }
             Expr::Paren(it) => self.value(&mut it.expr),
             Expr::Block(it) => {

@@ -4,7 +4,7 @@
 use super::context::Exit;
 use super::places::Place;
 use crate::names::{own_span, shown};
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 
 /// Emits the statements for the state of a region.
@@ -21,6 +21,17 @@ pub struct State<'a> {
     pub own: Option<usize>,
 }
 
+/// The statement at which rustc reports a variable that the region cannot change: the first that needs it, so that
+/// those that follow are not reported.
+pub fn accepted(rt: &TokenStream, region: &syn::Ident, value: TokenStream, at: Span) -> TokenStream {
+    let region = shown(region, at);
+    quote_spanned!(own_span(at)=> <_ as #rt::Carry<_>>::accept(#region.kind(), #value);)
+}
+
+fn some(value: TokenStream) -> TokenStream {
+    quote!(::core::option::Option::Some(#value))
+}
+
 impl State<'_> {
     fn each(&self, emit: impl Fn(&Place) -> TokenStream) -> TokenStream {
         self.places.iter().filter(|it| !it.deferred).map(emit).collect()
@@ -31,9 +42,10 @@ impl State<'_> {
         let (rt, region) = (self.rt, self.region);
         let held = self.each(|place| {
             let (held, name) = (place.ident(), place.name());
+            let accepted = accepted(rt, region, some(place.borrowed(false)), place.span());
             match place.passes {
-                true => quote!(let mut #held = #rt::passing(#name);),
-                false => quote!(let mut #held = #rt::held(#name);),
+                true => quote!(let mut #held = #rt::passing(#name); #accepted),
+                false => quote!(let mut #held = #rt::held(#name); #accepted),
             }
         });
         let deferred: TokenStream = self
@@ -41,8 +53,9 @@ impl State<'_> {
             .iter()
             .filter(|it| it.deferred)
             .map(|place| {
-                let (at, region) = (own_span(place.span()), shown(region, place.span()));
-                quote_spanned!(at=> #region.settle();)
+                let at = place.span();
+                let (shown, region) = (quote_spanned!(at=> _), shown(region, at));
+                quote_spanned!(own_span(at)=> <#shown as #rt::Deferring>::accept(#region.kind());)
             })
             .collect();
         let exits = self.exits.iter().map(Exit::held);

@@ -22,11 +22,41 @@ const TAKEN: &[&str] = &[
     "apply",
 ];
 
-/// One method per named field, of the field's name, which calls the cell in the field.
+/// The numbers of arguments with which fields can be called, besides one.
+const COUNTS: &[usize] = &[0, 2, 3, 4, 5, 6];
+
+/// Types that are no cells by their names, and not called.
+const VALUES: &[&str] = &[
+    "Parameter",
+    "Tensor",
+    "String",
+    "Option",
+    "Vec",
+    "Training",
+    "Frozen",
+    "bool",
+    "char",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "isize",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
+    "usize",
+    "f32",
+    "f64",
+    "DType",
+    "PhantomData",
+];
+
+/// The methods of the names of the fields, which call the cells in them.
 ///
-/// They are methods of a hidden trait, so that the user's inherent methods take precedence. The
-/// bound on each mentions a lifetime of the method, hence rustc checks it only at calls: fields
-/// that are not cells have a method that cannot be called.
+/// Those are methods of hidden traits, so that the user's inherent methods take precedence. There is a trait for each
+/// field and number of arguments, and the bound of its impl holds for the number that the cell takes. The method that
+/// is left when none holds is found behind one more reference, and has the message.
 pub fn field_methods(item: &ItemStruct, fields: &[(usize, &Field)], rt: &TokenStream) -> Option<TokenStream> {
     let fields: Vec<(&Name, &Type)> = fields
         .iter()
@@ -36,10 +66,20 @@ pub fn field_methods(item: &ItemStruct, fields: &[(usize, &Field)], rt: &TokenSt
     if fields.is_empty() {
         return None;
     }
-    let (params, arguments, bounds) = item.generics.split_for_impl();
+    let (_, arguments, _) = item.generics.split_for_impl();
     let name = &item.ident;
     let methods = format_ident!("__{}Fields", name);
     let lifetime = lifetime();
+    let called = fields.iter().filter(|it| !is_value(it.1));
+    let counted = called.flat_map(|(field, ty)| {
+        std::iter::once(applied(item, field, ty, None, rt))
+            .chain(COUNTS.iter().map(|&count| applied(item, field, ty, Some(count), rt)))
+    });
+    let mut generics = item.generics.clone();
+    let outer = Lifetime::new("'__s", Span::call_site());
+    generics.params.insert(0, syn::parse_quote!(#outer));
+    let (params, _, bounds) = generics.split_for_impl();
+    let (plain, _, plain_bounds) = item.generics.split_for_impl();
     let declared = fields.iter().map(|(field, ty)| {
         quote! {
             fn #field<#lifetime>(
@@ -66,17 +106,85 @@ pub fn field_methods(item: &ItemStruct, fields: &[(usize, &Field)], rt: &TokenSt
         }
     });
     Some(quote! {
+        #(#counted)*
+
         #[doc(hidden)]
         #[allow(dead_code, non_camel_case_types)]
-        trait #methods #params #bounds {
+        trait #methods #plain #plain_bounds {
             #(#declared)*
         }
 
         #[automatically_derived]
-        impl #params #methods #arguments for #name #arguments #bounds {
+        impl #params #methods #arguments for &#outer #name #arguments #bounds {
             #(#defined)*
         }
     })
+}
+
+/// Whether the last name of a type, or its form, shows that it is no cell.
+fn is_value(ty: &Type) -> bool {
+    match ty {
+        Type::Path(it) => it.path.segments.last().is_some_and(|last| VALUES.iter().any(|it| last.ident == it)),
+        _ => true,
+    }
+}
+
+/// The method that calls a field with one argument, of a type that the cell determines; or with `count`.
+fn applied(item: &ItemStruct, field: &Name, ty: &Type, count: Option<usize>, rt: &TokenStream) -> TokenStream {
+    let name = &item.ident;
+    let method = format_ident!("__{}_{}_{}", name, field, count.unwrap_or(1));
+    let types: Vec<Ident> = (0..count.unwrap_or(0)).map(|i| format_ident!("__A{i}")).collect();
+    let arguments: Vec<Ident> = (0..count.unwrap_or(1)).map(|i| format_ident!("argument{i}")).collect();
+    let lifetime = lifetime();
+    let (apply, bound) = match count {
+        None => (quote!(#rt::Apply::apply(&self.#field, #(#arguments)*)), quote!(#rt::Apply<#lifetime>)),
+        Some(_) => (
+            quote!(#rt::ApplyAll::apply_all(&self.#field, (#(#arguments,)*))),
+            quote!(#rt::ApplyAll<#lifetime, Arguments = (#(#types,)*)>),
+        ),
+    };
+    let (declared, argument, output) = match count {
+        None => (
+            quote!(
+                type Argument;
+            ),
+            Some(quote!(type Argument = <#ty as #rt::Apply<#lifetime>>::Argument;)),
+            quote!(<#ty as #rt::Apply<#lifetime>>::Output),
+        ),
+        Some(_) => (TokenStream::new(), None, quote!(<#ty as #rt::ApplyAll<#lifetime>>::Output)),
+    };
+    let parameters = match count {
+        None => quote!(, #(#arguments: Self::Argument)*),
+        Some(_) => quote!(#(, #arguments: #types)*),
+    };
+    let mut generics = item.generics.clone();
+    generics.params.insert(0, syn::parse_quote!(#lifetime));
+    generics.params.extend(types.iter().map(|it| -> GenericParam { syn::parse_quote!(#it) }));
+    generics.make_where_clause().predicates.push(syn::parse_quote!(#ty: #bound));
+    let (params, _, bounds) = generics.split_for_impl();
+    let (_, of, _) = item.generics.split_for_impl();
+    quote! {
+        #[doc(hidden)]
+        #[allow(dead_code, non_camel_case_types)]
+        trait #method<#lifetime #(, #types)*> {
+            #declared
+            type Output;
+
+            fn #field(&self #parameters) -> Self::Output;
+        }
+
+        #[automatically_derived]
+        impl #params #method<#lifetime #(, #types)*> for #name #of #bounds {
+            #argument
+            type Output = #output;
+
+            #[inline]
+            #[track_caller]
+            fn #field(&self #parameters) -> Self::Output {
+                #apply
+            }
+        }
+    }
 }
 
 /// `call` with the signature of `construct`, and the impls that make the cell callable.
@@ -122,14 +230,31 @@ fn plain_arguments(sig: &mut Signature) -> Vec<Ident> {
     names
 }
 
-/// The impl of `Apply`, for a cell of one argument.
-fn apply(construct: &Signature, item: &ItemImpl, rt: &TokenStream) -> Option<TokenStream> {
-    let types = argument_types(construct)?;
-    let [argument] = &types[..] else { return None };
+/// The impl of `Apply`, for a method of one argument, or of `ApplyAll`.
+pub fn apply(call: &Signature, item: &ItemImpl, rt: &TokenStream) -> Option<TokenStream> {
+    let types = argument_types(call)?;
     let (params, bounds) = with_lifetime(item);
     let ty = &item.self_ty;
-    let output = output(construct);
+    let output = output(call);
     let lifetime = lifetime();
+    let method = &call.ident;
+    let [argument] = &types[..] else {
+        let indices = (0..types.len()).map(syn::Index::from);
+        return Some(quote! {
+            #[automatically_derived]
+            #[diagnostic::do_not_recommend]
+            impl #params #rt::ApplyAll<#lifetime> for #ty #bounds {
+                type Arguments = (#(#types,)*);
+                type Output = #output;
+
+                #[inline]
+                #[track_caller]
+                fn apply_all(&self, arguments: (#(#types,)*)) -> #output {
+                    self.#method(#(arguments.#indices),*)
+                }
+            }
+        });
+    };
     Some(quote! {
         #[automatically_derived]
         #[diagnostic::do_not_recommend]
@@ -140,7 +265,7 @@ fn apply(construct: &Signature, item: &ItemImpl, rt: &TokenStream) -> Option<Tok
             #[inline]
             #[track_caller]
             fn apply(&self, argument: #argument) -> #output {
-                self.construct(argument)
+                self.#method(argument)
             }
         }
     })

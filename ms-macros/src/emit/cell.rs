@@ -7,9 +7,9 @@ use crate::args::{FieldArgs, ItemArgs, JitArgs, is, take_flag, take_jit};
 use crate::canon;
 use crate::diag::{Code, Diags};
 use crate::names::Names;
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
-use syn::{Field, ImplItem, ImplItemFn, Item, ItemImpl, ItemStruct, ReceiverKind, Type};
+use syn::{Field, FnArg, ImplItem, ImplItemFn, Item, ItemImpl, ItemStruct, ReceiverKind, Type, parse_quote};
 
 /// Expands `#[cell]`.
 pub fn expand(args: TokenStream, item: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
@@ -26,8 +26,8 @@ pub fn expand(args: TokenStream, item: TokenStream, diags: &mut Diags) -> Option
 }
 
 fn expand_struct(mut item: ItemStruct, names: &Names, diags: &mut Diags) -> TokenStream {
-    if let Some(attr) = item.attrs.iter().find(|it| is(it, "jit_class")) {
-        refuse_class(attr, &item.ident, diags);
+    if let Some(at) = item.attrs.iter().position(|it| is(it, "jit_class")) {
+        refuse_class(item.attrs.remove(at), &item.ident, diags);
     }
     let marks = [LAZY_INLINE, NO_INLINE].map(|it| it.take(&mut item.attrs, diags));
     let marks: Vec<TokenStream> = marks.iter().flatten().map(|it| it.of_struct(&item)).collect();
@@ -44,11 +44,13 @@ fn expand_struct(mut item: ItemStruct, names: &Names, diags: &mut Diags) -> Toke
         #item
 
         #[automatically_derived]
+        #[diagnostic::do_not_recommend]
         impl #params #rt::Arg for #name #arguments #bounds {
             #visit
         }
 
         #[automatically_derived]
+        #[diagnostic::do_not_recommend]
         impl #params #rt::Cell for #name #arguments #bounds {}
 
         #methods
@@ -68,10 +70,9 @@ fn expand_impl(mut item: ItemImpl, names: &Names, diags: &mut Diags) -> Option<T
         diags.refuse(Code::Item, path, "`#[cell]` applies to inherent impls", help);
         return None;
     }
-    let type_name = type_name(&item.self_ty);
     let mut extra = TokenStream::new();
     let mut construct = None;
-    let (has_bprop, mut diverted) = (bprop::is_given(&item), None);
+    let (bprop, mut diverted) = (bprop::given(&item), None);
     for member in &mut item.items {
         let ImplItem::Fn(method) = member else { continue };
         if method.sig.ident == "new" {
@@ -79,25 +80,53 @@ fn expand_impl(mut item: ItemImpl, names: &Names, diags: &mut Diags) -> Option<T
             extra.extend(mark.map(|it| it.of_type(&item.generics, &item.self_ty)));
         }
         if method.sig.ident == "construct" {
+            let is_method = check_receiver(method, diags);
             construct = Some(method.clone());
-            if has_bprop {
-                diverted = bprop::divert(method, names);
+            if !is_method {
+                *member = ImplItem::Verbatim(func::stub(method.clone().into()));
+                continue;
             }
-            *member = ImplItem::Verbatim(compiled(method, &type_name, names, diags));
+            if let Some(bprop) = &bprop
+                && bprop::check(bprop, method, diags)
+            {
+                diverted = bprop::divert(method, bprop, names);
+            }
+            *member = ImplItem::Verbatim(compiled(method, &item.self_ty, names, diags));
         }
     }
     item.items.extend(diverted.map(ImplItem::Fn));
+    if construct.is_none() {
+        construct = misnamed(&item, diags);
+        item.items.extend(construct.clone().map(|it| ImplItem::Verbatim(func::stub(it.into()))));
+    }
     // `construct` is already rewritten, and is in the impl as tokens.
     canon::methods(&mut item, &names.rt(), diags);
-    if let Some(construct) = construct {
-        check_construct(&construct, &item, diags);
+    if let Some(construct) = construct
+        && !defines_call(&item, diags)
+    {
         extra.extend(callable::call(&construct, &item, names));
+    }
+    if diags.count() > 0 {
+        item.attrs.push(parse_quote!(#[allow(unused)]));
     }
     Some(quote!(#item #extra))
 }
 
+/// Reports a method that is meant to be `construct`; returns what it should be.
+fn misnamed(item: &ItemImpl, diags: &mut Diags) -> Option<ImplItemFn> {
+    let method = item.items.iter().find_map(|it| match it {
+        ImplItem::Fn(method) if method.sig.ident == "forward" && method.sig.receiver().is_some() => Some(method),
+        _ => None,
+    })?;
+    let message = "the method that `call` runs is named `construct`";
+    diags.refuse(Code::Construct, &method.sig.ident, message, "rename `forward` to `construct`");
+    let mut construct = method.clone();
+    construct.sig.ident = Ident::new("construct", method.sig.ident.span());
+    Some(construct)
+}
+
 /// `construct`, compiled.
-fn compiled(method: &mut ImplItemFn, type_name: &str, names: &Names, diags: &mut Diags) -> TokenStream {
+fn compiled(method: &mut ImplItemFn, ty: &Type, names: &Names, diags: &mut Diags) -> TokenStream {
     let (compiles, args) = match take_jit(&mut method.attrs, diags) {
         Some(args) => (Compiles::CellAlways { pure: args.pure }, args),
         None => (Compiles::CellInGraphMode, JitArgs::default()),
@@ -109,19 +138,30 @@ fn compiled(method: &mut ImplItemFn, type_name: &str, names: &Names, diags: &mut
         sig: method.sig.clone(),
         block: method.block.clone(),
         no_inline,
+        cell: Some(ty.clone()),
     };
-    func::emit(func, &format!("{type_name}::construct"), compiles, &args, names, diags)
+    func::emit(func, &format!("{}::construct", type_name(ty)), compiles, &args, names, diags)
 }
 
-fn check_construct(construct: &ImplItemFn, item: &ItemImpl, diags: &mut Diags) {
-    match construct.sig.receiver() {
-        Some(it) if matches!(it.kind, ReceiverKind::Reference(_, _, None)) => {}
-        Some(it) => {
+/// Checks that the receiver of `construct` is `&self`, and makes it so; returns whether it was.
+fn check_receiver(construct: &mut ImplItemFn, diags: &mut Diags) -> bool {
+    match construct.sig.inputs.first_mut() {
+        Some(FnArg::Receiver(it)) if matches!(it.kind, ReceiverKind::Reference(_, _, None)) => return true,
+        Some(FnArg::Receiver(it)) => {
             let help = "write `&self`; a `Parameter` is written through a shared reference";
-            diags.refuse(Code::Construct, it, "`construct` takes `&self`", help);
+            diags.refuse(Code::Construct, &*it, "`construct` takes `&self`", help);
+            *it = parse_quote!(&self);
         }
-        None => diags.refuse(Code::Construct, &construct.sig, "`construct` is a method", "write `&self` first"),
+        _ => {
+            diags.refuse(Code::Construct, &construct.sig, "`construct` is a method", "write `&self` first");
+            construct.sig.inputs.insert(0, parse_quote!(&self));
+        }
     }
+    false
+}
+
+/// Reports a method with the name of the one that is made from `construct`.
+fn defines_call(item: &ItemImpl, diags: &mut Diags) -> bool {
     let call = item.items.iter().find_map(|it| match it {
         ImplItem::Fn(method) if method.sig.ident == "call" => Some(&method.sig),
         _ => None,
@@ -130,6 +170,7 @@ fn check_construct(construct: &ImplItemFn, item: &ItemImpl, diags: &mut Diags) {
         let message = "`call` is made from `construct`, with the same signature";
         diags.refuse(Code::Construct, sig, message, "remove this method or give it another name");
     }
+    call.is_some()
 }
 
 /// The last path segment of a type, for messages.

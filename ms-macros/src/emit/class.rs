@@ -27,11 +27,14 @@ pub fn expand(args: TokenStream, item: TokenStream, diags: &mut Diags) -> Option
 fn expand_struct(item: ItemStruct, names: &Names, diags: &mut Diags) -> TokenStream {
     if item.attrs.iter().any(|it| is(it, "cell")) {
         cell::refuse_class(item.struct_token, &item.ident, diags);
+        return item.into_token_stream();
     }
     let rt = names.rt();
     let parts: Vec<(usize, &Field)> = item.fields.iter().enumerate().collect();
     let visit = fields::visit_some_method(None, &parts, &rt);
-    argument(&DeriveInput::from(item.clone()), &item, visit, &rt)
+    let methods = callable::field_methods(&item, &parts, &rt);
+    let argument = argument(&DeriveInput::from(item.clone()), &item, visit, &rt);
+    quote!(#argument #methods)
 }
 
 fn expand_enum(item: DeriveInput, names: &Names) -> TokenStream {
@@ -52,6 +55,7 @@ fn argument(input: &DeriveInput, item: &impl ToTokens, visit: TokenStream, rt: &
         #item
 
         #[automatically_derived]
+        #[diagnostic::do_not_recommend]
         impl #params #rt::Arg for #name #arguments #bounds {
             #visit
         }
@@ -77,5 +81,6 @@ fn expand_impl(mut item: ItemImpl, names: &Names, diags: &mut Diags) -> TokenStr
         _ => None,
     });
     let callable = call.map(|it| callable::callable(&it.sig, &item, &names.rt()));
-    quote!(#item #callable)
+    let apply = call.map(|it| callable::apply(&it.sig, &item, &names.rt()));
+    quote!(#item #callable #apply)
 }

@@ -16,7 +16,7 @@
 
 use super::param::{Param, params};
 use super::receiver;
-use crate::args::{JitArgs, take_flag, take_jit};
+use crate::args::{JitArgs, is, take_flag, take_jit};
 use crate::canon;
 use crate::diag::{Code, Diags};
 use crate::fingerprint;
@@ -24,8 +24,9 @@ use crate::names::{Names, own};
 use crate::statics;
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
+use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{Attribute, Block, ImplItemFn, Item, ReturnType, Safety, Signature, Stmt, Type, Visibility};
+use syn::{Attribute, Block, FnArg, ImplItemFn, Item, ReturnType, Safety, Signature, Stmt, Type, Visibility};
 
 /// A function or a method with a body.
 pub struct Func {
@@ -39,6 +40,8 @@ pub struct Func {
     pub block: Block,
     /// Whether calls of it inside compiled code are never inlined.
     pub no_inline: bool,
+    /// For a `construct`: the type of the cell.
+    pub cell: Option<Type>,
 }
 
 /// When a function compiles.
@@ -91,7 +94,7 @@ pub fn expand_no_inline(item: ImplItemFn, diags: &mut Diags) -> TokenStream {
 
 impl From<ImplItemFn> for Func {
     fn from(it: ImplItemFn) -> Self {
-        Self { attrs: it.attrs, vis: it.vis, sig: it.sig, block: it.block, no_inline: false }
+        Self { attrs: it.attrs, vis: it.vis, sig: it.sig, block: it.block, no_inline: false, cell: None }
     }
 }
 
@@ -132,15 +135,24 @@ pub fn emit(
     names: &Names,
     diags: &mut Diags,
 ) -> TokenStream {
+    let refused = diags.count();
     check_modifiers(&func.sig, diags);
     check_result(&func.sig.output, diags);
+    if diags.count() > refused {
+        return stub(func);
+    }
+    let signature = func.sig.clone();
     let Func { sig, block, .. } = &func;
     let hash = fingerprint::of(&quote!(#sig #block));
     let rt = names.rt();
     let (function, call, sink) = (own("FUNCTION"), own("call"), own("sink"));
     statics::report(&mut func.block, compiles.is_pure(), names, diags);
     canon::body(&func.sig, &mut func.block, &rt, diags);
-    let params = params(&mut func.sig, args, &rt, &call, &sink, diags);
+    let errors = diags.count();
+    let params = params(&mut func.sig, args, func.cell.as_ref(), &rt, &call, &sink, diags);
+    if diags.count() > errors {
+        return stub(Func { sig: signature, ..func });
+    }
     if func.sig.receiver().is_some() {
         receiver::rename(&mut func.block);
     }
@@ -157,9 +169,12 @@ pub fn emit(
     let visits = params.iter().map(|it| &it.visit);
     let run = run(&func, &params, &rt, &call);
     let track = (!func.attrs.iter().any(|it| it.path().is_ident("track_caller"))).then(|| quote!(#[track_caller]));
+    // What stands in the place of an expression uses none of its variables.
+    let allow = (diags.count() > refused).then(|| quote!(#[allow(unused, deprecated)]));
     let Func { attrs, vis, sig, .. } = &func;
     quote! {
         #(#attrs)*
+        #allow
         #track
         #vis #sig {
             static #function: #rt::JitFn = #rt::JitFn::#constructor(#name, ::core::file!(), #line, #hash)#pure;
@@ -168,6 +183,21 @@ pub fn emit(
             #run
         }
     }
+}
+
+/// The function without its body, which rustc does not check, after an error in its signature.
+pub fn stub(func: Func) -> TokenStream {
+    let Func { mut attrs, vis, mut sig, block, .. } = func;
+    attrs.retain(|it| !["jit", "no_inline", "lazy_inline"].iter().any(|name| is(it, name)));
+    for input in &mut sig.inputs {
+        if let FnArg::Typed(it) = input {
+            it.attrs.retain(|it| !it.path().is_ident("dynamic"));
+        }
+    }
+    // A result `impl Trait` has the type of a body.
+    let opaque = matches!(&sig.output, ReturnType::Type(_, ty) if quote!(#ty).to_string().contains("impl "));
+    let body = if opaque { quote!(#block) } else { quote!({ ::core::unimplemented!() }) };
+    quote!(#(#attrs)* #[allow(unused_variables)] #vis #sig #body)
 }
 
 /// The beginning of a call, and the statement that passes its marks on: only cells, and functions
@@ -202,16 +232,24 @@ fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenSt
     let enters = params.iter().map(|it| &it.enter);
     let binds = params.iter().map(|it| &it.bind);
     let (result, error) = (own("result"), own("error"));
-    let (places, copies): (Vec<_>, Vec<_>) = params.iter().filter_map(|it| it.written.clone()).unzip();
+    let written = params.iter().filter_map(|it| it.written.clone());
+    let (writes, copies): (Vec<_>, Vec<_>) =
+        written.map(|(place, value, copy)| (quote!(#place = #value;), copy)).unzip();
     let given = own("given");
     let (arguments, entered): (Vec<_>, Vec<_>) = params.iter().filter_map(|it| it.donated.clone()).unzip();
     let donates = !arguments.is_empty();
     let give = donates.then(|| quote!(let mut #given = ::core::option::Option::Some((#(#arguments,)*));));
     let known = if donates { quote!(donating) } else { quote!(cached) };
     let slot = donates.then(|| quote!(&mut #given));
+    // The first mention of its type: rustc does not report what follows again.
+    let accept = match &func.sig.output {
+        ReturnType::Default => None,
+        ReturnType::Type(_, ty) => Some(quote_spanned!(ty.span()=> <#ty as #rt::JitReturn>::accept();)),
+    };
     let keep = donates.then(|| quote!(let (#(#entered,)*) = #rt::kept(#given);));
-    if places.is_empty() {
+    if writes.is_empty() {
         return quote! {
+            #accept
             #give
             if let ::core::option::Option::Some(#result) = #call.#known::<#output>(#slot) {
                 return #result;
@@ -227,10 +265,11 @@ fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenSt
     if is_result(&func.sig.output) {
         let (ok, err) = (quote!(::core::result::Result::Ok), quote!(::core::result::Result::Err));
         return quote! {
+            #accept
             #give
             match #call.#known(#slot) {
                 ::core::option::Option::Some(#ok(#both)) => {
-                    #(#places = #copies;)*
+                    #(#writes)*
                     return #ok(#result);
                 }
                 ::core::option::Option::Some(#err(#error)) => return #err(#error),
@@ -243,7 +282,7 @@ fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenSt
                 #err(#error) => #err(#error),
             }) {
                 #ok(#both) => {
-                    #(#places = #copies;)*
+                    #(#writes)*
                     #ok(#result)
                 }
                 #err(#error) => #err(#error),
@@ -251,15 +290,16 @@ fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenSt
         };
     }
     quote! {
+        #accept
         #give
         if let ::core::option::Option::Some(#both) = #call.#known(#slot) {
-            #(#places = #copies;)*
+            #(#writes)*
             return #result;
         }
         #keep
         #(#enters)*
         let #both = #call.finish(move || { let #result = #body; #both });
-        #(#places = #copies;)*
+        #(#writes)*
         #result
     }
 }

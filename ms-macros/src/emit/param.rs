@@ -4,10 +4,11 @@
 use super::receiver;
 use crate::args::{JitArgs, take_flag};
 use crate::diag::{Code, Diags};
-use crate::names::{own_nth, respan};
+use crate::names::{located, own, own_nth, respan};
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{ToTokens, quote};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
+use syn::visit::Visit;
 use syn::{FnArg, Pat, Receiver, ReceiverKind, Signature, Type};
 
 /// One parameter.
@@ -20,8 +21,8 @@ pub struct Param {
     pub enter: TokenStream,
     /// Binds it under the user's name, inside the body.
     pub bind: TokenStream,
-    /// For `&mut`: the caller's place, and the body's copy that is written back to it.
-    pub written: Option<(TokenStream, Ident)>,
+    /// For `&mut`: the caller's place, what is written back to it, and the body's copy.
+    pub written: Option<(TokenStream, TokenStream, Ident)>,
     /// For a donated one: the caller's value, and its name once the call has begun.
     pub donated: Option<(TokenStream, Ident)>,
 }
@@ -36,16 +37,18 @@ enum Mode {
     Dynamic,
 }
 
-/// Parses the parameters, and leaves plain names in the signature.
+/// Parses the parameters, and leaves plain names in the signature. `cell` is the type of the cell in the impl of a
+/// `construct`.
 pub fn params(
     sig: &mut Signature,
     args: &JitArgs,
+    cell: Option<&Type>,
     rt: &TokenStream,
     call: &Ident,
     sink: &Ident,
     diags: &mut Diags,
 ) -> Vec<Param> {
-    let emit = Emit { args, rt, call, sink };
+    let emit = Emit { args, cell, rt, call, sink };
     let mut arguments = Vec::new();
     let params = sig.inputs.iter_mut().enumerate().filter_map(|(i, input)| match input {
         FnArg::Receiver(receiver) => emit.receiver(i, receiver, diags),
@@ -62,7 +65,9 @@ pub fn params(
             let name = plain_name(&mut typed.pat, i);
             let at = typed.ty.span();
             let mode = emit.donated(&name, mode, typed.ty.to_token_stream(), diags);
-            let mut param = emit.param(i, &shown, &name.to_token_stream(), &pat, mode, at);
+            let of = argument_type(&typed.ty);
+            let at = of.as_ref().map_or(at, Spanned::span);
+            let mut param = emit.param(i, &shown, &name.to_token_stream(), &pat, mode, (of, at));
             param.visit = args.dims.wrap(&name, param.visit, rt, sink);
             arguments.push(name);
             Some(param)
@@ -89,8 +94,27 @@ fn plain_name(pat: &mut Box<Pat>, i: usize) -> Ident {
     name
 }
 
+/// The type of an argument, behind a reference if it is one; `None` if it cannot be named in the body.
+fn argument_type(ty: &Type) -> Option<Type> {
+    struct Opaque(bool);
+    impl Visit<'_> for Opaque {
+        fn visit_type_impl_trait(&mut self, _: &syn::TypeImplTrait) {
+            self.0 = true;
+        }
+    }
+    let ty = match ty {
+        Type::Reference(it) => &it.elem,
+        ty => ty,
+    };
+    let mut opaque = Opaque(false);
+    opaque.visit_type(ty);
+    (!opaque.0).then(|| ty.clone())
+}
+
 struct Emit<'a> {
     args: &'a JitArgs,
+    /// For the `construct` of a cell: its type, at which a receiver that is no cell is reported.
+    cell: Option<&'a Type>,
     rt: &'a TokenStream,
     call: &'a Ident,
     sink: &'a Ident,
@@ -116,7 +140,24 @@ impl Emit<'_> {
         let mode = self.donated(&name, mode, receiver.to_token_stream(), diags);
         let mutability = receiver.mutability.take();
         let name = receiver::renamed(at);
-        Some(self.param(i, "self", &receiver.self_token.to_token_stream(), &quote!(#mutability #name), mode, at))
+        let mut value = receiver.self_token.to_token_stream();
+        let (mut at, mut prepare) = (at, TokenStream::new());
+        if let (Some(cell), Mode::Shared) = (self.cell, &mode) {
+            let rt = self.rt;
+            at = cell.span();
+            let own = own("own");
+            prepare = {
+                let function = located(quote!(<#cell as #rt::Own<_>>::own), at);
+                quote_spanned!(at=> let #own = #function(#value);)
+            };
+            value = quote!(#own);
+        }
+        let named = !matches!(receiver.kind, ReceiverKind::Typed(..)) && self.cell.is_none();
+        let of = named.then(|| Type::Verbatim(Ident::new("Self", at).to_token_stream()));
+        let mut param = self.param(i, "self", &value, &quote!(#mutability #name), mode, (of, at));
+        prepare.extend(param.prepare);
+        param.prepare = prepare;
+        Some(param)
     }
 
     /// The mode of an argument that may be donated; a borrowed one is reported.
@@ -132,17 +173,33 @@ impl Emit<'_> {
         mode
     }
 
-    /// `value` names the argument outside the body, `pat` inside; errors about its type are
-    /// reported at `at`. `name` is the user's, for messages.
-    fn param(&self, i: usize, name: &str, value: &TokenStream, pat: &TokenStream, mode: Mode, at: Span) -> Param {
+    /// `value` names the argument outside the body, `pat` inside; `name` is the user's, for messages. Its type, if it
+    /// can be named, is that behind a reference; errors about it are reported at the span.
+    fn param(
+        &self,
+        i: usize,
+        name: &str,
+        value: &TokenStream,
+        pat: &TokenStream,
+        mode: Mode,
+        (of, at): (Option<Type>, Span),
+    ) -> Param {
         let Self { rt, call, sink, .. } = self;
+        // A type that is named is reported itself, and not as the argument of a call.
+        let ty = of.as_ref().map_or_else(|| quote!(_), ToTokens::to_token_stream);
+        let arg = match (&of, &mode) {
+            (Some(_), Mode::Owned | Mode::Donated | Mode::Shared) => quote!(<#ty as #rt::Arg>),
+            _ => quote!(#rt::Arg),
+        };
         let entered = own_nth("arg", i);
         let scalar = own_nth("scalar", i);
+        let (own, back) = (own_nth("own", i), own_nth("back", i));
+        let borrow = located(quote!(&), at);
         let shared = respan(
             match mode {
-                Mode::Owned | Mode::Donated => quote!(&#value),
+                Mode::Owned | Mode::Donated => quote!(#borrow #value),
                 Mode::Shared => quote!(#value),
-                Mode::Mutable => quote!(&*#value),
+                Mode::Mutable => quote!(#own),
                 Mode::Dynamic => quote!(&#scalar),
             },
             at,
@@ -150,7 +207,10 @@ impl Emit<'_> {
         let clone = quote!(::core::clone::Clone::clone(&*#entered));
         let mut param = Param {
             prepare: TokenStream::new(),
-            visit: quote!(#sink.argument(#name); #rt::Arg::visit(#shared, #sink);),
+            visit: {
+                let visit = respan(quote!(#arg::visit(#shared, #sink)), at);
+                quote!(#sink.argument(#name); #visit;)
+            },
             enter: quote!(let #entered = #call.enter(#shared);),
             bind: quote!(let #pat = #clone;),
             written: None,
@@ -171,11 +231,12 @@ impl Emit<'_> {
             }
             Mode::Mutable => {
                 let copy = own_nth("copy", i);
-                param.visit = quote!(#sink.argument(#name); #rt::visit_mutable(#shared, #sink););
                 let inner = quote!(&*#call.enter(#shared));
                 param.enter = quote!(let mut #copy = ::core::clone::Clone::clone(#inner););
                 param.bind = quote!(let #pat = &mut #copy;);
-                param.written = Some((quote!(*#value), copy));
+                let function = located(quote!(<#ty as #rt::Mutable<_>>::own), at);
+                param.prepare = quote_spanned!(at=> let (#own, #back) = #function(&*#value););
+                param.written = Some((quote!(*#value), quote!(#back(#copy)), copy));
             }
         }
         param

@@ -21,6 +21,7 @@ pub fn expand_tree(item: TokenStream, diags: &mut Diags) -> Option<TokenStream> 
     let tensor = quote!(#rt::Tensor);
     Some(quote! {
         #[automatically_derived]
+        #[diagnostic::do_not_recommend]
         impl #params #rt::Arg for #name #arguments #bounds {
             #visit
 
@@ -33,6 +34,7 @@ pub fn expand_tree(item: TokenStream, diags: &mut Diags) -> Option<TokenStream> 
         }
 
         #[automatically_derived]
+        #[diagnostic::do_not_recommend]
         impl #params #rt::Tree for #name #arguments #bounds {
             #rebuild
 
@@ -42,6 +44,7 @@ pub fn expand_tree(item: TokenStream, diags: &mut Diags) -> Option<TokenStream> 
         }
 
         #[automatically_derived]
+        #[diagnostic::do_not_recommend]
         impl #params #rt::Differentiable for #name #arguments #bounds {
             type Gradient = Self;
 
@@ -74,11 +77,13 @@ pub fn expand_static(item: TokenStream, diags: &mut Diags) -> Option<TokenStream
     let visit = fields::visit_method(&input.data, &rt);
     Some(quote! {
         #[automatically_derived]
+        #[diagnostic::do_not_recommend]
         impl #params #rt::Arg for #name #arguments #bounds {
             #visit
         }
 
         #[automatically_derived]
+        #[diagnostic::do_not_recommend]
         impl #params #rt::Tree for #name #arguments #bounds {
             fn rebuild(&self, _: &mut dyn FnMut(&#rt::Tensor) -> #rt::Tensor) -> Self {
                 ::core::clone::Clone::clone(self)

@@ -65,7 +65,7 @@ impl Scopes {
 /// Whether the path is that of the function that copies values in arms.
 fn is_copy(path: &syn::Path) -> bool {
     let mut names = path.segments.iter().rev().map(|it| &it.ident);
-    names.next().is_some_and(|it| it == "copy") && names.next().is_some_and(|it| it == "__rt")
+    names.next().is_some_and(|it| it == "copy") && names.next().is_some_and(|it| it == "Copied")
 }
 
 /// Whether the operator compares.

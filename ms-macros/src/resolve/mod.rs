@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn host_values_are_seen_from_the_text() {
         for text in [
-            "::ms::__rt::copy(&n)",
+            "<_ as ::ms::__rt::Copied>::copy(&n)",
             "3",
             "n",
             "n + 1",

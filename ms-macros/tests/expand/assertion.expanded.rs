@@ -11,11 +11,12 @@ fn assertions(x: &Tensor, n: usize) -> Tensor {
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("x");
-                ::ms::__rt::Arg::visit(x, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(x, __sink);
                 __sink.argument("n");
-                ::ms::__rt::Arg::visit(&n, __sink);
+                <usize as ::ms::__rt::Arg>::visit(&n, __sink);
             },
         );
+    <Tensor as ::ms::__rt::JitReturn>::accept();
     if let ::core::option::Option::Some(__result) = __call.cached::<Tensor>() {
         return __result;
     }

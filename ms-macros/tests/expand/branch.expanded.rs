@@ -11,11 +11,12 @@ fn statement(x: &Tensor, y: &Tensor) -> Tensor {
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("x");
-                ::ms::__rt::Arg::visit(x, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(x, __sink);
                 __sink.argument("y");
-                ::ms::__rt::Arg::visit(y, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(y, __sink);
             },
         );
+    <Tensor as ::ms::__rt::JitReturn>::accept();
     if let ::core::option::Option::Some(__result) = __call.cached::<Tensor>() {
         return __result;
     }
@@ -33,6 +34,9 @@ fn statement(x: &Tensor, y: &Tensor) -> Tensor {
                 {
                     let mut __region = ::ms::__rt::branch();
                     let mut __sum = ::ms::__rt::held("`sum`");
+                    <_ as ::ms::__rt::Carry<
+                        _,
+                    >>::accept(__region.kind(), ::core::option::Option::Some(&sum));
                     #[allow(unreachable_code)]
                     'join4: {
                         if __region.test(::ms::__rt::Subject(&x).lt(&y)) {
@@ -67,22 +71,24 @@ fn value(x: &Tensor, pair: &mut Pair) -> Tensor {
         ::core::line!(),
         12960522117318602165u64,
     );
+    let (__own1, __back1) = <Pair as ::ms::__rt::Mutable<_>>::own(&*pair);
     let mut __call = __FUNCTION
         .begin(
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("x");
-                ::ms::__rt::Arg::visit(x, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(x, __sink);
                 __sink.argument("pair");
-                ::ms::__rt::visit_mutable(&*pair, __sink);
+                ::ms::__rt::Arg::visit(__own1, __sink);
             },
         );
+    <Tensor as ::ms::__rt::JitReturn>::accept();
     if let ::core::option::Option::Some((__result, (__copy1,))) = __call.cached() {
-        *pair = __copy1;
+        *pair = __back1(__copy1);
         return __result;
     }
     let __arg0 = __call.enter(x);
-    let mut __copy1 = ::core::clone::Clone::clone(&*__call.enter(&*pair));
+    let mut __copy1 = ::core::clone::Clone::clone(&*__call.enter(__own1));
     let (__result, (__copy1,)) = __call
         .finish(move || {
             let __result = ::ms::__rt::body(|| -> Tensor {
@@ -94,6 +100,12 @@ fn value(x: &Tensor, pair: &mut Pair) -> Tensor {
                         let mut __region = ::ms::__rt::branch();
                         let mut __value = ::ms::__rt::held("the value");
                         let mut __pair = ::ms::__rt::held("`pair`");
+                        <_ as ::ms::__rt::Carry<
+                            _,
+                        >>::accept(
+                            __region.kind(),
+                            ::core::option::Option::Some(&(*pair)),
+                        );
                         #[allow(unreachable_code, unused_labels)]
                         let __result = 'join7: {
                             if __region
@@ -115,6 +127,9 @@ fn value(x: &Tensor, pair: &mut Pair) -> Tensor {
                                     combine(x.clone(), &mut *pair)
                                 };
                                 let __arm = ::core::option::Option::Some(__arm);
+                                <_ as ::ms::__rt::Carry<
+                                    _,
+                                >>::accept(__region.kind(), __arm.as_ref());
                                 __region.first(&mut __value, __arm);
                                 __region.carry(&mut __pair, &mut (*pair));
                                 if __region.is_decided() {
@@ -134,6 +149,9 @@ fn value(x: &Tensor, pair: &mut Pair) -> Tensor {
                                             __region.begin();
                                             let __arm: Tensor = { other.clone() };
                                             let __arm = ::core::option::Option::Some(__arm);
+                                            <_ as ::ms::__rt::Carry<
+                                                _,
+                                            >>::accept(__region.kind(), __arm.as_ref());
                                             __region.first(&mut __value, __arm);
                                             if __region.is_decided() {
                                                 break 'join6 __region.alone(&mut __value);
@@ -170,7 +188,7 @@ fn value(x: &Tensor, pair: &mut Pair) -> Tensor {
             });
             (__result, (__copy1,))
         });
-    *pair = __copy1;
+    *pair = __back1(__copy1);
     __result
 }
 #[track_caller]
@@ -186,11 +204,12 @@ fn deferred(x: &Tensor, config: &Config) -> Tensor {
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("x");
-                ::ms::__rt::Arg::visit(x, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(x, __sink);
                 __sink.argument("config");
-                ::ms::__rt::Arg::visit(config, __sink);
+                <Config as ::ms::__rt::Arg>::visit(config, __sink);
             },
         );
+    <Tensor as ::ms::__rt::JitReturn>::accept();
     if let ::core::option::Option::Some(__result) = __call.cached::<Tensor>() {
         return __result;
     }
@@ -207,7 +226,7 @@ fn deferred(x: &Tensor, config: &Config) -> Tensor {
                 let mut scale;
                 {
                     let mut __region = ::ms::__rt::branch();
-                    __region.settle();
+                    <_ as ::ms::__rt::Deferring>::accept(__region.kind());
                     #[allow(unreachable_code)]
                     'join4: {
                         if __region.test(config.large) {

@@ -11,9 +11,10 @@ fn choose(x: &Tensor) -> Tensor {
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("x");
-                ::ms::__rt::Arg::visit(x, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(x, __sink);
             },
         );
+    <Tensor as ::ms::__rt::JitReturn>::accept();
     if let ::core::option::Option::Some(__result) = __call.cached::<Tensor>() {
         return __result;
     }
@@ -34,6 +35,9 @@ fn choose(x: &Tensor) -> Tensor {
                             __region.begin();
                             let __arm: Tensor = { x + 1 };
                             let __arm = ::core::option::Option::Some(__arm);
+                            <_ as ::ms::__rt::Carry<
+                                _,
+                            >>::accept(__region.kind(), __arm.as_ref());
                             __region.first(&mut __value, __arm);
                             if __region.is_decided() {
                                 break 'join7 __region.alone(&mut __value);
@@ -63,6 +67,9 @@ fn choose(x: &Tensor) -> Tensor {
                                         __region.begin();
                                         let __arm: Tensor = { x * 10 };
                                         let __arm = ::core::option::Option::Some(__arm);
+                                        <_ as ::ms::__rt::Carry<
+                                            _,
+                                        >>::accept(__region.kind(), __arm.as_ref());
                                         __region.first(&mut __value, __arm);
                                         if __region.is_decided() {
                                             break 'join6 __region.alone(&mut __value);
@@ -70,7 +77,7 @@ fn choose(x: &Tensor) -> Tensor {
                                         __region.turn();
                                     }
                                     let __arm: Tensor = {
-                                        let other = ::ms::__rt::copy(&__scrutinee);
+                                        let other = ::ms::__rt::Copied::copy(&__scrutinee);
                                         -other
                                     };
                                     let mut __arm = ::core::option::Option::Some(__arm);

@@ -11,13 +11,14 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("x");
-                ::ms::__rt::Arg::visit(x, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(x, __sink);
                 __sink.argument("n");
-                ::ms::__rt::Arg::visit(&n, __sink);
+                <usize as ::ms::__rt::Arg>::visit(&n, __sink);
                 __sink.argument("names");
-                ::ms::__rt::Arg::visit(names, __sink);
+                <[String] as ::ms::__rt::Arg>::visit(names, __sink);
             },
         );
+    <Result<Tensor> as ::ms::__rt::JitReturn>::accept();
     if let ::core::option::Option::Some(__result) = __call.cached::<Result<Tensor>>() {
         return __result;
     }
@@ -38,6 +39,9 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                 {
                     let mut __repeat = ::ms::__rt::repeat();
                     let mut __i = ::ms::__rt::held("`i`");
+                    <_ as ::ms::__rt::Carry<
+                        _,
+                    >>::accept(__repeat.kind(), ::core::option::Option::Some(&i));
                     'repeat2: loop {
                         __repeat.head();
                         __repeat.carry(&mut __i, &mut i);
@@ -120,6 +124,9 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                             __region.begin();
                             let __arm: Result<Tensor> = { fail(first) };
                             let __arm = ::core::option::Option::Some(__arm);
+                            <_ as ::ms::__rt::Carry<
+                                _,
+                            >>::accept(__region.kind(), __arm.as_ref());
                             __region.first(&mut __value, __arm);
                             if __region.is_decided() {
                                 break 'join16 __region.alone(&mut __value);
@@ -152,6 +159,9 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                                             __region.begin();
                                             let __arm: Result<Tensor> = { make(x) };
                                             let __arm = ::core::option::Option::Some(__arm);
+                                            <_ as ::ms::__rt::Carry<
+                                                _,
+                                            >>::accept(__region.kind(), __arm.as_ref());
                                             __region.first(&mut __value, __arm);
                                             if __region.is_decided() {
                                                 break 'join15 __region.alone(&mut __value);
@@ -167,14 +177,14 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                                                     if __region
                                                         .test({
                                                             #[allow(unused_variables, unused_mut)]
-                                                            let m = ::ms::__rt::copy(&__scrutinee);
+                                                            let m = ::ms::__rt::Copied::copy(&__scrutinee);
                                                             ::ms::__rt::Subject(&m).gt(&2)
                                                         })
                                                     {
                                                         __region.begin();
                                                         let __arm: Result<Tensor> = {
                                                             #[allow(unused_variables, unused_mut)]
-                                                            let m = ::ms::__rt::copy(&__scrutinee);
+                                                            let m = ::ms::__rt::Copied::copy(&__scrutinee);
                                                             (0..m)
                                                                 .map(|k| {
                                                                     let __logic = ::ms::__rt::and(
@@ -192,6 +202,9 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                                                                 .collect()
                                                         };
                                                         let __arm = ::core::option::Option::Some(__arm);
+                                                        <_ as ::ms::__rt::Carry<
+                                                            _,
+                                                        >>::accept(__region.kind(), __arm.as_ref());
                                                         __region.first(&mut __value, __arm);
                                                         if __region.is_decided() {
                                                             break 'join14 __region.alone(&mut __value);

@@ -11,13 +11,14 @@ fn step(x: Tensor, rate: &Tensor, state: (Tensor, Tensor)) -> (Tensor, Tensor) {
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("x");
-                ::ms::__rt::Arg::visit(&x, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(&x, __sink);
                 __sink.argument("rate");
-                ::ms::__rt::Arg::visit(rate, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(rate, __sink);
                 __sink.argument("state");
-                ::ms::__rt::Arg::visit(&state, __sink);
+                <(Tensor, Tensor) as ::ms::__rt::Arg>::visit(&state, __sink);
             },
         );
+    <(Tensor, Tensor) as ::ms::__rt::JitReturn>::accept();
     let mut __given = ::core::option::Option::Some((x, state));
     if let ::core::option::Option::Some(__result) = __call
         .donating::<(Tensor, Tensor)>(&mut __given)
@@ -49,26 +50,28 @@ fn counted(x: Tensor, calls: &mut Tensor) -> Tensor {
         ::core::line!(),
         6105723174903774049u64,
     );
+    let (__own1, __back1) = <Tensor as ::ms::__rt::Mutable<_>>::own(&*calls);
     let mut __call = __FUNCTION
         .begin(
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("x");
-                ::ms::__rt::Arg::visit(&x, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(&x, __sink);
                 __sink.argument("calls");
-                ::ms::__rt::visit_mutable(&*calls, __sink);
+                ::ms::__rt::Arg::visit(__own1, __sink);
             },
         );
+    <Tensor as ::ms::__rt::JitReturn>::accept();
     let mut __given = ::core::option::Option::Some((x,));
     if let ::core::option::Option::Some((__result, (__copy1,))) = __call
         .donating(&mut __given)
     {
-        *calls = __copy1;
+        *calls = __back1(__copy1);
         return __result;
     }
     let (__arg0,) = ::ms::__rt::kept(__given);
     let __arg0 = __call.take(__arg0);
-    let mut __copy1 = ::core::clone::Clone::clone(&*__call.enter(&*calls));
+    let mut __copy1 = ::core::clone::Clone::clone(&*__call.enter(__own1));
     let (__result, (__copy1,)) = __call
         .finish(move || {
             let __result = ::ms::__rt::body(|| -> Tensor {
@@ -81,6 +84,6 @@ fn counted(x: Tensor, calls: &mut Tensor) -> Tensor {
             });
             (__result, (__copy1,))
         });
-    *calls = __copy1;
+    *calls = __back1(__copy1);
     __result
 }

@@ -11,9 +11,10 @@ fn guards(x: &Tensor) -> Result<Tensor> {
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("x");
-                ::ms::__rt::Arg::visit(x, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(x, __sink);
             },
         );
+    <Result<Tensor> as ::ms::__rt::JitReturn>::accept();
     if let ::core::option::Option::Some(__result) = __call.cached::<Result<Tensor>>() {
         return __result;
     }
@@ -34,6 +35,9 @@ fn guards(x: &Tensor) -> Result<Tensor> {
                             __region.begin();
                             let __arm: Result<Tensor> = { Ok(-x) };
                             let __arm = ::core::option::Option::Some(__arm);
+                            <_ as ::ms::__rt::Carry<
+                                _,
+                            >>::accept(__region.kind(), __arm.as_ref());
                             __region.first(&mut __value, __arm);
                             if __region.is_decided() {
                                 break 'join7 __region.alone(&mut __value);
@@ -49,8 +53,13 @@ fn guards(x: &Tensor) -> Result<Tensor> {
                                 let __result = 'join6: {
                                     if __region.test(::ms::__rt::Subject(&y).gt(&8.0)) {
                                         __region.begin();
-                                        let __arm: Result<Tensor> = { Ok(::ms::__rt::copy(&y)) };
+                                        let __arm: Result<Tensor> = {
+                                            Ok(<_ as ::ms::__rt::Copied>::copy(&y))
+                                        };
                                         let __arm = ::core::option::Option::Some(__arm);
+                                        <_ as ::ms::__rt::Carry<
+                                            _,
+                                        >>::accept(__region.kind(), __arm.as_ref());
                                         __region.first(&mut __value, __arm);
                                         if __region.is_decided() {
                                             break 'join6 __region.alone(&mut __value);

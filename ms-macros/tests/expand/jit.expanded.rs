@@ -12,13 +12,14 @@ pub fn f(x: &Tensor, n: usize, lr: f32) -> Tensor {
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("x");
-                ::ms::__rt::Arg::visit(x, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(x, __sink);
                 __sink.argument("n");
-                ::ms::__rt::Arg::visit(&n, __sink);
+                <usize as ::ms::__rt::Arg>::visit(&n, __sink);
                 __sink.argument("lr");
                 ::ms::__rt::Arg::visit(&__scalar2, __sink);
             },
         );
+    <Tensor as ::ms::__rt::JitReturn>::accept();
     if let ::core::option::Option::Some(__result) = __call.cached::<Tensor>() {
         return __result;
     }

@@ -11,9 +11,10 @@ fn left_by_a_tensor(x: &Tensor) -> Tensor {
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("x");
-                ::ms::__rt::Arg::visit(x, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(x, __sink);
             },
         );
+    <Tensor as ::ms::__rt::JitReturn>::accept();
     if let ::core::option::Option::Some(__result) = __call.cached::<Tensor>() {
         return __result;
     }
@@ -38,6 +39,12 @@ fn left_by_a_tensor(x: &Tensor) -> Tensor {
                         mut __repeat => {
                             __repeat.votes(__vote2);
                             let mut __x = ::ms::__rt::held("`x`");
+                            <_ as ::ms::__rt::Carry<
+                                _,
+                            >>::accept(
+                                __repeat.kind(),
+                                ::core::option::Option::Some(&x),
+                            );
                             let mut __was1 = ::ms::__rt::held_flow();
                             'repeat2: loop {
                                 __repeat.head();
@@ -59,6 +66,12 @@ fn left_by_a_tensor(x: &Tensor) -> Tensor {
                                     let mut __region = ::ms::__rt::branch();
                                     let mut __value = ::ms::__rt::held("the value");
                                     let mut __x = ::ms::__rt::held("`x`");
+                                    <_ as ::ms::__rt::Carry<
+                                        _,
+                                    >>::accept(
+                                        __region.kind(),
+                                        ::core::option::Option::Some(&x),
+                                    );
                                     let mut __was1 = ::ms::__rt::held_flow();
                                     #[allow(unreachable_code, unused_labels)]
                                     let __result = 'join7: {
@@ -74,6 +87,12 @@ fn left_by_a_tensor(x: &Tensor) -> Tensor {
                                                         __region.votes(__vote1);
                                                         let mut __value = ::ms::__rt::held("the value");
                                                         let mut __x = ::ms::__rt::held("`x`");
+                                                        <_ as ::ms::__rt::Carry<
+                                                            _,
+                                                        >>::accept(
+                                                            __region.kind(),
+                                                            ::core::option::Option::Some(&x),
+                                                        );
                                                         let mut __was1 = ::ms::__rt::held_flow();
                                                         #[allow(unreachable_code, unused_labels)]
                                                         let __result = 'join6: {
@@ -93,6 +112,9 @@ fn left_by_a_tensor(x: &Tensor) -> Tensor {
                                                                     };
                                                                     ::core::option::Option::Some(__arm)
                                                                 };
+                                                                <_ as ::ms::__rt::Carry<
+                                                                    _,
+                                                                >>::accept(__region.kind(), __arm.as_ref());
                                                                 __region.first(&mut __value, __arm);
                                                                 __region.carry_flow(&mut __was1, &mut __flow1);
                                                                 __region.carry(&mut __x, &mut x);
@@ -103,7 +125,7 @@ fn left_by_a_tensor(x: &Tensor) -> Tensor {
                                                             }
                                                             let mut __arm = 'arm5: {
                                                                 let __arm: () = {
-                                                                    x = ::ms::__rt::copy(&x) * 2.0;
+                                                                    x = <_ as ::ms::__rt::Copied>::copy(&x) * 2.0;
                                                                 };
                                                                 ::core::option::Option::Some(__arm)
                                                             };
@@ -128,6 +150,9 @@ fn left_by_a_tensor(x: &Tensor) -> Tensor {
                                                 };
                                                 ::core::option::Option::Some(__arm)
                                             };
+                                            <_ as ::ms::__rt::Carry<
+                                                _,
+                                            >>::accept(__region.kind(), __arm.as_ref());
                                             __region.first(&mut __value, __arm);
                                             __region.carry_flow(&mut __was1, &mut __flow1);
                                             __region.carry(&mut __x, &mut x);

@@ -11,11 +11,12 @@ fn labelled_block(x: &Tensor, y: &Tensor) -> Tensor {
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("x");
-                ::ms::__rt::Arg::visit(x, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(x, __sink);
                 __sink.argument("y");
-                ::ms::__rt::Arg::visit(y, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(y, __sink);
             },
         );
+    <Tensor as ::ms::__rt::JitReturn>::accept();
     if let ::core::option::Option::Some(__result) = __call.cached::<Tensor>() {
         return __result;
     }
@@ -61,6 +62,9 @@ fn labelled_block(x: &Tensor, y: &Tensor) -> Tensor {
                                             };
                                             ::core::option::Option::Some(__arm)
                                         };
+                                        <_ as ::ms::__rt::Carry<
+                                            _,
+                                        >>::accept(__region.kind(), __arm.as_ref());
                                         __region.first(&mut __value, __arm);
                                         __region.carry_flow(&mut __was1, &mut __flow1);
                                         if __region.is_decided() {
@@ -71,7 +75,11 @@ fn labelled_block(x: &Tensor, y: &Tensor) -> Tensor {
                                     let mut __arm = 'arm3: {
                                         let __arm = { x + y };
                                         ::core::option::Option::Some(
-                                            ::ms::__rt::alike(&__value, __arm),
+                                            ::ms::__rt::Alike {
+                                                first: &__value,
+                                                value: __arm,
+                                            }
+                                                .value,
                                         )
                                     };
                                     __region.second(&mut __value, &mut __arm);

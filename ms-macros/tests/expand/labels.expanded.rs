@@ -11,9 +11,10 @@ fn labels_and_return(x: &Tensor) -> Tensor {
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("x");
-                ::ms::__rt::Arg::visit(x, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(x, __sink);
             },
         );
+    <Tensor as ::ms::__rt::JitReturn>::accept();
     if let ::core::option::Option::Some(__result) = __call.cached::<Tensor>() {
         return __result;
     }
@@ -47,6 +48,12 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                             let mut __repeat = ::ms::__rt::repeat();
                             __repeat.votes(__vote6);
                             let mut __x = ::ms::__rt::held("`x`");
+                            <_ as ::ms::__rt::Carry<
+                                _,
+                            >>::accept(
+                                __repeat.kind(),
+                                ::core::option::Option::Some(&x),
+                            );
                             let mut __was0 = ::ms::__rt::held_flow();
                             let mut __was1 = ::ms::__rt::held_flow();
                             'outer: loop {
@@ -75,6 +82,12 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                     __region.votes(__vote5);
                                     let mut __value = ::ms::__rt::held("the value");
                                     let mut __x = ::ms::__rt::held("`x`");
+                                    <_ as ::ms::__rt::Carry<
+                                        _,
+                                    >>::accept(
+                                        __region.kind(),
+                                        ::core::option::Option::Some(&x),
+                                    );
                                     let mut __was0 = ::ms::__rt::held_flow();
                                     let mut __was1 = ::ms::__rt::held_flow();
                                     #[allow(unreachable_code, unused_labels)]
@@ -94,6 +107,12 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                                         let mut __repeat = ::ms::__rt::repeat();
                                                         __repeat.votes(__vote4);
                                                         let mut __x = ::ms::__rt::held("`x`");
+                                                        <_ as ::ms::__rt::Carry<
+                                                            _,
+                                                        >>::accept(
+                                                            __repeat.kind(),
+                                                            ::core::option::Option::Some(&x),
+                                                        );
                                                         let mut __was0 = ::ms::__rt::held_flow();
                                                         let mut __was1 = ::ms::__rt::held_flow();
                                                         let mut __was2 = ::ms::__rt::held_flow();
@@ -128,6 +147,12 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                                                 __region.votes(__vote3);
                                                                 let mut __value = ::ms::__rt::held("the value");
                                                                 let mut __x = ::ms::__rt::held("`x`");
+                                                                <_ as ::ms::__rt::Carry<
+                                                                    _,
+                                                                >>::accept(
+                                                                    __region.kind(),
+                                                                    ::core::option::Option::Some(&x),
+                                                                );
                                                                 let mut __was0 = ::ms::__rt::held_flow();
                                                                 let mut __was1 = ::ms::__rt::held_flow();
                                                                 let mut __was2 = ::ms::__rt::held_flow();
@@ -141,7 +166,7 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                                                         __region.begin();
                                                                         let __arm = 'rest4: {
                                                                             let __arm: () = {
-                                                                                x = ::ms::__rt::copy(&x) * 2.0;
+                                                                                x = <_ as ::ms::__rt::Copied>::copy(&x) * 2.0;
                                                                                 {
                                                                                     let mut __region = ::ms::__rt::branch();
                                                                                     __region.votes(__vote2);
@@ -159,7 +184,7 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                                                                             let __arm = 'arm5: {
                                                                                                 let __arm: () = {
                                                                                                     {
-                                                                                                        let __left: Tensor = ::ms::__rt::copy(&x);
+                                                                                                        let __left: Tensor = <_ as ::ms::__rt::Copied>::copy(&x);
                                                                                                         if __flow0.is_near() {
                                                                                                             return __left;
                                                                                                         }
@@ -172,6 +197,9 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                                                                                 };
                                                                                                 ::core::option::Option::Some(__arm)
                                                                                             };
+                                                                                            <_ as ::ms::__rt::Carry<
+                                                                                                _,
+                                                                                            >>::accept(__region.kind(), __arm.as_ref());
                                                                                             __region.first(&mut __value, __arm);
                                                                                             __region.carry_flow(&mut __was0, &mut __flow0);
                                                                                             __region.carry_flow(&mut __was1, &mut __flow1);
@@ -208,6 +236,9 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                                                                                                 };
                                                                                                                 ::core::option::Option::Some(__arm)
                                                                                                             };
+                                                                                                            <_ as ::ms::__rt::Carry<
+                                                                                                                _,
+                                                                                                            >>::accept(__region.kind(), __arm.as_ref());
                                                                                                             __region.first(&mut __value, __arm);
                                                                                                             __region.carry_flow(&mut __was1, &mut __flow1);
                                                                                                             __region.carry_flow(&mut __was2, &mut __flow2);
@@ -264,6 +295,9 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                                                             };
                                                                             ::core::option::Option::Some(__arm)
                                                                         };
+                                                                        <_ as ::ms::__rt::Carry<
+                                                                            _,
+                                                                        >>::accept(__region.kind(), __arm.as_ref());
                                                                         __region.first(&mut __value, __arm);
                                                                         __region.carry_flow(&mut __was0, &mut __flow0);
                                                                         __region.carry_flow(&mut __was1, &mut __flow1);
@@ -322,6 +356,9 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                                                     };
                                                                     ::core::option::Option::Some(__arm)
                                                                 };
+                                                                <_ as ::ms::__rt::Carry<
+                                                                    _,
+                                                                >>::accept(__region.kind(), __arm.as_ref());
                                                                 __region.first(&mut __value, __arm);
                                                                 __region.carry_flow(&mut __was1, &mut __flow1);
                                                                 if __region.is_decided() {
@@ -349,6 +386,9 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                                 };
                                                 ::core::option::Option::Some(__arm)
                                             };
+                                            <_ as ::ms::__rt::Carry<
+                                                _,
+                                            >>::accept(__region.kind(), __arm.as_ref());
                                             __region.first(&mut __value, __arm);
                                             __region.carry_flow(&mut __was0, &mut __flow0);
                                             __region.carry_flow(&mut __was1, &mut __flow1);
@@ -394,6 +434,9 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                         let __arm: Tensor = { x };
                                         ::core::option::Option::Some(__arm)
                                     };
+                                    <_ as ::ms::__rt::Carry<
+                                        _,
+                                    >>::accept(__region.kind(), __arm.as_ref());
                                     __region.first(&mut __value, __arm);
                                     if __region.is_decided() {
                                         break 'join16 __region.alone(&mut __value);

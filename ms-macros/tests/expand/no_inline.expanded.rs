@@ -15,11 +15,12 @@ fn scaled(v: &Tensor, by: f64) -> Tensor {
             },
             |__sink| {
                 __sink.argument("v");
-                ::ms::__rt::Arg::visit(v, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(v, __sink);
                 __sink.argument("by");
-                ::ms::__rt::Arg::visit(&by, __sink);
+                <f64 as ::ms::__rt::Arg>::visit(&by, __sink);
             },
         );
+    <Tensor as ::ms::__rt::JitReturn>::accept();
     if let ::core::option::Option::Some(__result) = __call.cached::<Tensor>() {
         return __result;
     }
@@ -52,9 +53,10 @@ fn halved(v: &Tensor) -> Tensor {
             },
             |__sink| {
                 __sink.argument("v");
-                ::ms::__rt::Arg::visit(v, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(v, __sink);
             },
         );
+    <Tensor as ::ms::__rt::JitReturn>::accept();
     if let ::core::option::Option::Some(__result) = __call.cached::<Tensor>() {
         return __result;
     }

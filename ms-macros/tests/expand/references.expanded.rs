@@ -6,21 +6,22 @@ fn handed_on(y: &mut Tensor, x: &Tensor) {
         ::core::line!(),
         13670908079709649557u64,
     );
+    let (__own0, __back0) = <Tensor as ::ms::__rt::Mutable<_>>::own(&*y);
     let mut __call = __FUNCTION
         .begin(
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("y");
-                ::ms::__rt::visit_mutable(&*y, __sink);
+                ::ms::__rt::Arg::visit(__own0, __sink);
                 __sink.argument("x");
-                ::ms::__rt::Arg::visit(x, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(x, __sink);
             },
         );
     if let ::core::option::Option::Some((__result, (__copy0,))) = __call.cached() {
-        *y = __copy0;
+        *y = __back0(__copy0);
         return __result;
     }
-    let mut __copy0 = ::core::clone::Clone::clone(&*__call.enter(&*y));
+    let mut __copy0 = ::core::clone::Clone::clone(&*__call.enter(__own0));
     let __arg1 = __call.enter(x);
     let (__result, (__copy0,)) = __call
         .finish(move || {
@@ -33,6 +34,12 @@ fn handed_on(y: &mut Tensor, x: &Tensor) {
                     {
                         let mut __region = ::ms::__rt::branch();
                         let mut __t_0 = ::ms::__rt::held("`t.0`");
+                        <_ as ::ms::__rt::Carry<
+                            _,
+                        >>::accept(
+                            __region.kind(),
+                            ::core::option::Option::Some(&(*t.0)),
+                        );
                         #[allow(unreachable_code)]
                         'join4: {
                             if __region.test(::ms::__rt::Subject(&x).gt(&1.0)) {
@@ -59,6 +66,9 @@ fn handed_on(y: &mut Tensor, x: &Tensor) {
                         let mut __region = ::ms::__rt::branch();
                         let mut __value = ::ms::__rt::held("the value");
                         let mut __y = ::ms::__rt::held("`y`");
+                        <_ as ::ms::__rt::Carry<
+                            _,
+                        >>::accept(__region.kind(), ::core::option::Option::Some(&(*y)));
                         #[allow(unreachable_code, unused_labels)]
                         let __result = 'join8: {
                             if __region.test(::ms::__rt::Subject(&x).gt(&2.0)) {
@@ -71,6 +81,9 @@ fn handed_on(y: &mut Tensor, x: &Tensor) {
                                     });
                                 };
                                 let __arm = ::core::option::Option::Some(__arm);
+                                <_ as ::ms::__rt::Carry<
+                                    _,
+                                >>::accept(__region.kind(), __arm.as_ref());
                                 __region.first(&mut __value, __arm);
                                 __region.carry(&mut __y, &mut (*y));
                                 if __region.is_decided() {
@@ -80,7 +93,11 @@ fn handed_on(y: &mut Tensor, x: &Tensor) {
                             }
                             let __arm = {};
                             let mut __arm = ::core::option::Option::Some(
-                                ::ms::__rt::alike(&__value, __arm),
+                                ::ms::__rt::Alike {
+                                    first: &__value,
+                                    value: __arm,
+                                }
+                                    .value,
                             );
                             __region.second(&mut __value, &mut __arm);
                             __region.carry(&mut __y, &mut (*y));
@@ -97,7 +114,7 @@ fn handed_on(y: &mut Tensor, x: &Tensor) {
             });
             (__result, (__copy0,))
         });
-    *y = __copy0;
+    *y = __back0(__copy0);
     __result
 }
 #[track_caller]
@@ -108,21 +125,22 @@ fn items(all: &mut Vec<Tensor>, x: &Tensor) {
         ::core::line!(),
         17460661283895607972u64,
     );
+    let (__own0, __back0) = <Vec<Tensor> as ::ms::__rt::Mutable<_>>::own(&*all);
     let mut __call = __FUNCTION
         .begin(
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("all");
-                ::ms::__rt::visit_mutable(&*all, __sink);
+                ::ms::__rt::Arg::visit(__own0, __sink);
                 __sink.argument("x");
-                ::ms::__rt::Arg::visit(x, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(x, __sink);
             },
         );
     if let ::core::option::Option::Some((__result, (__copy0,))) = __call.cached() {
-        *all = __copy0;
+        *all = __back0(__copy0);
         return __result;
     }
-    let mut __copy0 = ::core::clone::Clone::clone(&*__call.enter(&*all));
+    let mut __copy0 = ::core::clone::Clone::clone(&*__call.enter(__own0));
     let __arg1 = __call.enter(x);
     let (__result, (__copy0,)) = __call
         .finish(move || {
@@ -135,6 +153,12 @@ fn items(all: &mut Vec<Tensor>, x: &Tensor) {
                         {
                             let mut __region = ::ms::__rt::branch();
                             let mut __t = ::ms::__rt::held("`t`");
+                            <_ as ::ms::__rt::Carry<
+                                _,
+                            >>::accept(
+                                __region.kind(),
+                                ::core::option::Option::Some(&(*t)),
+                            );
                             #[allow(unreachable_code)]
                             'join5: {
                                 if __region.test(::ms::__rt::Subject(&&*t).gt(&1.0)) {
@@ -162,7 +186,7 @@ fn items(all: &mut Vec<Tensor>, x: &Tensor) {
             });
             (__result, (__copy0,))
         });
-    *all = __copy0;
+    *all = __back0(__copy0);
     __result
 }
 #[track_caller]
@@ -173,21 +197,23 @@ fn right_side(y: &mut Tensor, x: &Tensor) -> Tensor {
         ::core::line!(),
         18264724633771975754u64,
     );
+    let (__own0, __back0) = <Tensor as ::ms::__rt::Mutable<_>>::own(&*y);
     let mut __call = __FUNCTION
         .begin(
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("y");
-                ::ms::__rt::visit_mutable(&*y, __sink);
+                ::ms::__rt::Arg::visit(__own0, __sink);
                 __sink.argument("x");
-                ::ms::__rt::Arg::visit(x, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(x, __sink);
             },
         );
+    <Tensor as ::ms::__rt::JitReturn>::accept();
     if let ::core::option::Option::Some((__result, (__copy0,))) = __call.cached() {
-        *y = __copy0;
+        *y = __back0(__copy0);
         return __result;
     }
-    let mut __copy0 = ::core::clone::Clone::clone(&*__call.enter(&*y));
+    let mut __copy0 = ::core::clone::Clone::clone(&*__call.enter(__own0));
     let __arg1 = __call.enter(x);
     let (__result, (__copy0,)) = __call
         .finish(move || {
@@ -200,7 +226,13 @@ fn right_side(y: &mut Tensor, x: &Tensor) -> Tensor {
                     {
                         let mut __region = ::ms::__rt::branch();
                         let mut __y = ::ms::__rt::held("`y`");
+                        <_ as ::ms::__rt::Carry<
+                            _,
+                        >>::accept(__region.kind(), ::core::option::Option::Some(&(*y)));
                         let mut __w = ::ms::__rt::held("`w`");
+                        <_ as ::ms::__rt::Carry<
+                            _,
+                        >>::accept(__region.kind(), ::core::option::Option::Some(&w));
                         #[allow(unreachable_code)]
                         'join7: {
                             if __region
@@ -208,6 +240,12 @@ fn right_side(y: &mut Tensor, x: &Tensor) -> Tensor {
                                     let mut __region = ::ms::__rt::branch();
                                     let mut __value = ::ms::__rt::held("the value");
                                     let mut __y = ::ms::__rt::held("`y`");
+                                    <_ as ::ms::__rt::Carry<
+                                        _,
+                                    >>::accept(
+                                        __region.kind(),
+                                        ::core::option::Option::Some(&(*y)),
+                                    );
                                     #[allow(unreachable_code, unused_labels)]
                                     let __result = 'join6: {
                                         if __region.test(::ms::__rt::Subject(&x).gt(&1.0)) {
@@ -217,6 +255,9 @@ fn right_side(y: &mut Tensor, x: &Tensor) -> Tensor {
                                                 ::ms::__rt::truth(&__region, yes(&mut *y, x))
                                             };
                                             let __arm = ::core::option::Option::Some(__arm);
+                                            <_ as ::ms::__rt::Carry<
+                                                _,
+                                            >>::accept(__region.kind(), __arm.as_ref());
                                             __region.first(&mut __value, __arm);
                                             __region.carry(&mut __y, &mut (*y));
                                             if __region.is_decided() {
@@ -226,7 +267,11 @@ fn right_side(y: &mut Tensor, x: &Tensor) -> Tensor {
                                         }
                                         let __arm = { ::ms::__rt::known(false) };
                                         let mut __arm = ::core::option::Option::Some(
-                                            ::ms::__rt::alike(&__value, __arm),
+                                            ::ms::__rt::Alike {
+                                                first: &__value,
+                                                value: __arm,
+                                            }
+                                                .value,
                                         );
                                         __region.second(&mut __value, &mut __arm);
                                         __region.carry(&mut __y, &mut (*y));
@@ -268,7 +313,7 @@ fn right_side(y: &mut Tensor, x: &Tensor) -> Tensor {
             });
             (__result, (__copy0,))
         });
-    *y = __copy0;
+    *y = __back0(__copy0);
     __result
 }
 #[track_caller]
@@ -284,9 +329,9 @@ fn asked(x: &Tensor, cache: &Cache) {
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("x");
-                ::ms::__rt::Arg::visit(x, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(x, __sink);
                 __sink.argument("cache");
-                ::ms::__rt::Arg::visit(cache, __sink);
+                <Cache as ::ms::__rt::Arg>::visit(cache, __sink);
             },
         );
     if let ::core::option::Option::Some(__result) = __call.cached::<()>() {

@@ -11,9 +11,10 @@ fn while_loop(x: &Tensor) -> Tensor {
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("x");
-                ::ms::__rt::Arg::visit(x, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(x, __sink);
             },
         );
+    <Tensor as ::ms::__rt::JitReturn>::accept();
     if let ::core::option::Option::Some(__result) = __call.cached::<Tensor>() {
         return __result;
     }
@@ -29,6 +30,9 @@ fn while_loop(x: &Tensor) -> Tensor {
                 {
                     let mut __repeat = ::ms::__rt::repeat();
                     let mut __x = ::ms::__rt::held("`x`");
+                    <_ as ::ms::__rt::Carry<
+                        _,
+                    >>::accept(__repeat.kind(), ::core::option::Option::Some(&x));
                     'repeat2: loop {
                         __repeat.head();
                         __repeat.carry(&mut __x, &mut x);
@@ -62,11 +66,12 @@ fn range_loop(x: &Tensor, n: &Tensor) -> Tensor {
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("x");
-                ::ms::__rt::Arg::visit(x, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(x, __sink);
                 __sink.argument("n");
-                ::ms::__rt::Arg::visit(n, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(n, __sink);
             },
         );
+    <Tensor as ::ms::__rt::JitReturn>::accept();
     if let ::core::option::Option::Some(__result) = __call.cached::<Tensor>() {
         return __result;
     }
@@ -85,6 +90,12 @@ fn range_loop(x: &Tensor, n: &Tensor) -> Tensor {
                     match ::ms::__rt::Over(ms::range(0, n).step(2)).iterate() {
                         mut __repeat => {
                             let mut __sum = ::ms::__rt::held("`sum`");
+                            <_ as ::ms::__rt::Carry<
+                                _,
+                            >>::accept(
+                                __repeat.kind(),
+                                ::core::option::Option::Some(&sum),
+                            );
                             'repeat2: loop {
                                 __repeat.head();
                                 __repeat.carry(&mut __sum, &mut sum);
@@ -119,11 +130,12 @@ fn host_loops(x: &Tensor, names: &[String]) -> Tensor {
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("x");
-                ::ms::__rt::Arg::visit(x, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(x, __sink);
                 __sink.argument("names");
-                ::ms::__rt::Arg::visit(names, __sink);
+                <[String] as ::ms::__rt::Arg>::visit(names, __sink);
             },
         );
+    <Tensor as ::ms::__rt::JitReturn>::accept();
     if let ::core::option::Option::Some(__result) = __call.cached::<Tensor>() {
         return __result;
     }

@@ -1,4 +1,5 @@
 #[automatically_derived]
+#[diagnostic::do_not_recommend]
 impl<T: ::ms::__rt::Tree> ::ms::__rt::Arg for State<T> {
     fn visit(&self, __sink: &mut ::ms::__rt::Sink<'_>) {
         match self {
@@ -22,6 +23,7 @@ impl<T: ::ms::__rt::Tree> ::ms::__rt::Arg for State<T> {
     }
 }
 #[automatically_derived]
+#[diagnostic::do_not_recommend]
 impl<T: ::ms::__rt::Tree> ::ms::__rt::Tree for State<T> {
     fn rebuild(
         &self,
@@ -65,6 +67,7 @@ impl<T: ::ms::__rt::Tree> ::ms::__rt::Tree for State<T> {
     }
 }
 #[automatically_derived]
+#[diagnostic::do_not_recommend]
 impl<T: ::ms::__rt::Tree> ::ms::__rt::Differentiable for State<T> {
     type Gradient = Self;
     fn collect(&self, wrt: &mut ::ms::__rt::Wrt) {
@@ -83,6 +86,7 @@ impl<T: ::ms::__rt::Tree> ::ms::__rt::Differentiable for State<T> {
     }
 }
 #[automatically_derived]
+#[diagnostic::do_not_recommend]
 impl ::ms::__rt::Arg for Plan {
     fn visit(&self, __sink: &mut ::ms::__rt::Sink<'_>) {
         match self {
@@ -105,6 +109,7 @@ impl ::ms::__rt::Arg for Plan {
     }
 }
 #[automatically_derived]
+#[diagnostic::do_not_recommend]
 impl ::ms::__rt::Tree for Plan {
     fn rebuild(
         &self,

@@ -11,11 +11,12 @@ fn while_let(x: &Tensor, layers: &[Dense]) -> Tensor {
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("x");
-                ::ms::__rt::Arg::visit(x, __sink);
+                <Tensor as ::ms::__rt::Arg>::visit(x, __sink);
                 __sink.argument("layers");
-                ::ms::__rt::Arg::visit(layers, __sink);
+                <[Dense] as ::ms::__rt::Arg>::visit(layers, __sink);
             },
         );
+    <Tensor as ::ms::__rt::JitReturn>::accept();
     if let ::core::option::Option::Some(__result) = __call.cached::<Tensor>() {
         return __result;
     }
@@ -43,7 +44,13 @@ fn while_let(x: &Tensor, layers: &[Dense]) -> Tensor {
                     let mut __repeat = ::ms::__rt::repeat();
                     __repeat.votes(__vote2);
                     let mut __rest = ::ms::__rt::held("`rest`");
+                    <_ as ::ms::__rt::Carry<
+                        _,
+                    >>::accept(__repeat.kind(), ::core::option::Option::Some(&rest));
                     let mut __x = ::ms::__rt::held("`x`");
+                    <_ as ::ms::__rt::Carry<
+                        _,
+                    >>::accept(__repeat.kind(), ::core::option::Option::Some(&x));
                     let mut __was1 = ::ms::__rt::held_flow();
                     'repeat2: loop {
                         __repeat.head();
@@ -71,6 +78,12 @@ fn while_let(x: &Tensor, layers: &[Dense]) -> Tensor {
                             let mut __region = ::ms::__rt::branch();
                             let mut __value = ::ms::__rt::held("the value");
                             let mut __x = ::ms::__rt::held("`x`");
+                            <_ as ::ms::__rt::Carry<
+                                _,
+                            >>::accept(
+                                __region.kind(),
+                                ::core::option::Option::Some(&x),
+                            );
                             let mut __was1 = ::ms::__rt::held_flow();
                             #[allow(unreachable_code, unused_labels)]
                             let __result = 'join7: {
@@ -87,6 +100,12 @@ fn while_let(x: &Tensor, layers: &[Dense]) -> Tensor {
                                                 __region.votes(__vote1);
                                                 let mut __value = ::ms::__rt::held("the value");
                                                 let mut __x = ::ms::__rt::held("`x`");
+                                                <_ as ::ms::__rt::Carry<
+                                                    _,
+                                                >>::accept(
+                                                    __region.kind(),
+                                                    ::core::option::Option::Some(&x),
+                                                );
                                                 let mut __was1 = ::ms::__rt::held_flow();
                                                 #[allow(unreachable_code, unused_labels)]
                                                 let __result = 'join6: {
@@ -106,6 +125,9 @@ fn while_let(x: &Tensor, layers: &[Dense]) -> Tensor {
                                                             };
                                                             ::core::option::Option::Some(__arm)
                                                         };
+                                                        <_ as ::ms::__rt::Carry<
+                                                            _,
+                                                        >>::accept(__region.kind(), __arm.as_ref());
                                                         __region.first(&mut __value, __arm);
                                                         __region.carry_flow(&mut __was1, &mut __flow1);
                                                         __region.carry(&mut __x, &mut x);
@@ -118,7 +140,10 @@ fn while_let(x: &Tensor, layers: &[Dense]) -> Tensor {
                                                         .uses("`layer`", (&&::ms::__rt::Probe(&layer)).asks());
                                                     let mut __arm = 'arm5: {
                                                         let __arm: () = {
-                                                            x = layer.invoke((&x,));
+                                                            x = layer
+                                                                .invoke(::ms::__rt::Given {
+                                                                    arguments: (&x,),
+                                                                });
                                                         };
                                                         ::core::option::Option::Some(__arm)
                                                     };
@@ -143,6 +168,9 @@ fn while_let(x: &Tensor, layers: &[Dense]) -> Tensor {
                                         };
                                         ::core::option::Option::Some(__arm)
                                     };
+                                    <_ as ::ms::__rt::Carry<
+                                        _,
+                                    >>::accept(__region.kind(), __arm.as_ref());
                                     __region.first(&mut __value, __arm);
                                     __region.carry_flow(&mut __was1, &mut __flow1);
                                     __region.carry(&mut __x, &mut x);

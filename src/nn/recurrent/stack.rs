@@ -169,6 +169,7 @@ impl<S: Step + Arg> Stack<S> {
 }
 
 /// The parameters are named as in PyTorch and MindSpore: `weight_ih_l0`, `bias_hh_l1_reverse`.
+#[diagnostic::do_not_recommend]
 impl<S: Arg> Arg for Stack<S> {
     fn visit(&self, sink: &mut Sink<'_>) {
         self.directions.visit(sink);

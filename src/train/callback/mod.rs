@@ -220,6 +220,7 @@ impl<T: Arg> VisitSlots for T {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Arg for Slots<'_> {
     fn visit(&self, sink: &mut Sink<'_>) {
         self.0.visit_slots(sink);

@@ -85,26 +85,31 @@ fn signed(axis: impl TryInto<isize>) -> isize {
 
 macro_rules! axes_of {
     ($($ty:ty)*) => {$(
+        #[diagnostic::do_not_recommend]
         impl IntoAxes for $ty {
             fn into_axes(self) -> SmallVec<[isize; 4]> {
                 SmallVec::from_slice(&[signed(self)])
             }
         }
+        #[diagnostic::do_not_recommend]
         impl IntoAxes for &Vec<$ty> {
             fn into_axes(self) -> SmallVec<[isize; 4]> {
                 self.as_slice().into_axes()
             }
         }
+        #[diagnostic::do_not_recommend]
         impl<const N: usize> IntoAxes for [$ty; N] {
             fn into_axes(self) -> SmallVec<[isize; 4]> {
                 self.into_iter().map(signed).collect()
             }
         }
+        #[diagnostic::do_not_recommend]
         impl IntoAxes for &[$ty] {
             fn into_axes(self) -> SmallVec<[isize; 4]> {
                 self.iter().map(|&it| signed(it)).collect()
             }
         }
+        #[diagnostic::do_not_recommend]
         impl IntoAxes for Vec<$ty> {
             fn into_axes(self) -> SmallVec<[isize; 4]> {
                 self.as_slice().into_axes()

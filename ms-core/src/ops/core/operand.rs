@@ -25,6 +25,7 @@ pub trait IntoOperand {
     fn operand(&self) -> Operand<'_>;
 }
 
+#[diagnostic::do_not_recommend]
 impl IntoOperand for Tensor {
     #[inline]
     fn operand(&self) -> Operand<'_> {
@@ -32,12 +33,14 @@ impl IntoOperand for Tensor {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl IntoOperand for Parameter {
     fn operand(&self) -> Operand<'_> {
         Operand::Tensor(self.as_tensor())
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl IntoOperand for Operand<'_> {
     fn operand(&self) -> Operand<'_> {
         match self {
@@ -47,6 +50,7 @@ impl IntoOperand for Operand<'_> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: IntoOperand + ?Sized> IntoOperand for &T {
     #[inline]
     fn operand(&self) -> Operand<'_> {
@@ -56,6 +60,7 @@ impl<T: IntoOperand + ?Sized> IntoOperand for &T {
 
 macro_rules! scalar_operands {
     ($($ty:ty)*) => {$(
+        #[diagnostic::do_not_recommend]
         impl IntoOperand for $ty {
             #[inline]
             fn operand(&self) -> Operand<'_> {

@@ -59,6 +59,7 @@ impl Gradients {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Arg for Gradients {
     fn visit(&self, sink: &mut Sink<'_>) {
         self.tensors.visit(sink);
@@ -69,6 +70,7 @@ impl Arg for Gradients {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Tree for Gradients {
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
         let mut made = Self::new(self.parameters.clone(), self.tensors.rebuild(next));

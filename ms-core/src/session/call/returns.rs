@@ -27,10 +27,14 @@ impl<T: ?Sized> Deref for Entered<'_, T> {
 #[diagnostic::on_unimplemented(
     message = "a compiled function cannot give `{Self}`",
     label = "not a structure of tensors",
-    note = "MS051: results are tensors, host values, structures of them that derive `Tree`, or a `Result` of one whose error \
-            is `From<ms::Error>`"
+    note = "results are tensors, host values, structures of them that derive `Tree`, or a `Result` of one whose error is \
+            `From<ms::Error>`; for more information, run `ms explain MS051`"
 )]
 pub trait JitReturn: Sized {
+    /// Where rustc reports a result that a function cannot have.
+    #[inline]
+    fn accept() {}
+
     /// The structure of tensors inside.
     type Tree: Tree + Send + Sync + 'static;
 
@@ -71,6 +75,7 @@ impl<T: Tree + Send + Sync + 'static> JitReturn for T {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Tree + Send + Sync + 'static, E: From<Error>> JitReturn for Result<T, E> {
     type Tree = T;
 

@@ -10,6 +10,7 @@ use std::panic::Location;
 /// A cell that represents all cells of a list.
 pub struct Member<'c, C>(&'c C);
 
+#[diagnostic::do_not_recommend]
 impl<Args, C: Callable<Args>> Callable<Args> for Member<'_, C> {
     type Output = C::Output;
 

@@ -9,6 +9,7 @@ use std::hash::BuildHasher;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+#[diagnostic::do_not_recommend]
 impl<T: Arg + ?Sized> Arg for &T {
     fn visit(&self, sink: &mut Sink<'_>) {
         (**self).visit(sink);
@@ -16,12 +17,14 @@ impl<T: Arg + ?Sized> Arg for &T {
 }
 
 /// A shared value: its tensors and parameters have the same identity in every occurrence.
+#[diagnostic::do_not_recommend]
 impl<T: Arg + ?Sized> Arg for Arc<T> {
     fn visit(&self, sink: &mut Sink<'_>) {
         (**self).visit(sink);
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: ?Sized> Arg for PhantomData<T> {
     fn visit(&self, _: &mut Sink<'_>) {}
 }
@@ -43,6 +46,7 @@ fn enter_all<T: Arg>(items: &[T], next: &mut dyn FnMut(&Tensor) -> Tensor) -> Op
     items.iter().map(|it| it.enter(next).map(|it| *it)).collect()
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Arg> Arg for [T] {
     fn visit(&self, sink: &mut Sink<'_>) {
         visit_all(self.iter(), sink);
@@ -53,6 +57,7 @@ impl<T: Arg> Arg for [T] {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Arg> Arg for Vec<T> {
     fn visit(&self, sink: &mut Sink<'_>) {
         visit_all(self.iter(), sink);
@@ -63,6 +68,7 @@ impl<T: Arg> Arg for Vec<T> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Tree> Tree for Vec<T> {
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
         self.iter().map(|it| it.rebuild(next)).collect()
@@ -84,6 +90,7 @@ impl<T: Tree> Tree for Vec<T> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Arg, const N: usize> Arg for [T; N] {
     fn visit(&self, sink: &mut Sink<'_>) {
         visit_all(self.iter(), sink);
@@ -94,6 +101,7 @@ impl<T: Arg, const N: usize> Arg for [T; N] {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Tree, const N: usize> Tree for [T; N] {
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
         std::array::from_fn(|i| self[i].rebuild(next))
@@ -113,6 +121,7 @@ impl<T: Tree, const N: usize> Tree for [T; N] {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Arg> Arg for Option<T> {
     fn visit(&self, sink: &mut Sink<'_>) {
         sink.fixed(self.is_some() as u64);
@@ -129,6 +138,7 @@ impl<T: Arg> Arg for Option<T> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Tree> Tree for Option<T> {
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
         self.as_ref().map(|it| it.rebuild(next))
@@ -148,6 +158,7 @@ impl<T: Tree> Tree for Option<T> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Arg + ?Sized> Arg for Box<T> {
     fn visit(&self, sink: &mut Sink<'_>) {
         (**self).visit(sink);
@@ -158,6 +169,7 @@ impl<T: Arg + ?Sized> Arg for Box<T> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Tree> Tree for Box<T> {
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
         Box::new((**self).rebuild(next))
@@ -177,6 +189,7 @@ impl<T: Tree> Tree for Box<T> {
 }
 
 /// Entries are visited in the order of their keys, as in a [`BTreeMap`].
+#[diagnostic::do_not_recommend]
 impl<T: Arg, S: BuildHasher + Clone + Default> Arg for HashMap<String, T, S> {
     fn visit(&self, sink: &mut Sink<'_>) {
         sink.fixed(self.len() as u64);
@@ -194,6 +207,7 @@ impl<T: Arg, S: BuildHasher + Clone + Default> Arg for HashMap<String, T, S> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Tree, S: BuildHasher + Clone + Default> Tree for HashMap<String, T, S> {
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
         sorted(self).into_iter().map(|(key, it)| (key.clone(), it.rebuild(next))).collect()
@@ -211,6 +225,7 @@ fn sorted<T, S>(map: &HashMap<String, T, S>) -> Vec<(&String, &T)> {
 }
 
 /// The keys are part of the key of a version, and name the values: `map["w"]`.
+#[diagnostic::do_not_recommend]
 impl<K: Arg + Clone + Ord + Debug, T: Arg> Arg for BTreeMap<K, T> {
     fn visit(&self, sink: &mut Sink<'_>) {
         sink.fixed(self.len() as u64);
@@ -228,6 +243,7 @@ impl<K: Arg + Clone + Ord + Debug, T: Arg> Arg for BTreeMap<K, T> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<K: Arg + Clone + Ord + Debug, T: Tree> Tree for BTreeMap<K, T> {
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
         self.iter().map(|(key, it)| (key.clone(), it.rebuild(next))).collect()
@@ -240,6 +256,7 @@ impl<K: Arg + Clone + Ord + Debug, T: Tree> Tree for BTreeMap<K, T> {
 
 macro_rules! tuples {
     ($(($($t:ident $i:tt),+);)*) => {$(
+        #[diagnostic::do_not_recommend]
         impl<$($t: Arg + Clone),+> Arg for ($($t,)+) {
             fn visit(&self, sink: &mut Sink<'_>) {
                 $(
@@ -253,6 +270,7 @@ macro_rules! tuples {
                 Some(Box::new(($(self.$i.enter(next).map_or_else(|| self.$i.clone(), |it| *it),)+)))
             }
         }
+        #[diagnostic::do_not_recommend]
         impl<$($t: Tree),+> Tree for ($($t,)+) {
             fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
                 ($(self.$i.rebuild(next),)+)

@@ -33,6 +33,7 @@ impl Default for Training {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Arg for Training {
     #[inline]
     fn visit(&self, sink: &mut Sink<'_>) {
@@ -73,6 +74,7 @@ impl ComputeDType {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Arg for ComputeDType {
     #[inline]
     fn visit(&self, sink: &mut Sink<'_>) {
@@ -127,6 +129,7 @@ impl<T> Deref for Frozen<T> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T> Arg for Frozen<T> {
     #[inline]
     fn visit(&self, sink: &mut Sink<'_>) {
@@ -134,6 +137,7 @@ impl<T> Arg for Frozen<T> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Arg for Tensor {
     #[inline]
     fn visit(&self, sink: &mut Sink<'_>) {
@@ -145,6 +149,7 @@ impl Arg for Tensor {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Tree for Tensor {
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
         next(self)
@@ -159,6 +164,7 @@ impl Tree for Tensor {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Arg for Parameter {
     #[inline]
     fn visit(&self, sink: &mut Sink<'_>) {
@@ -167,18 +173,21 @@ impl Arg for Parameter {
 }
 
 /// Visits the slot of its state.
+#[diagnostic::do_not_recommend]
 impl Arg for crate::ops::random::Generator {
     fn visit(&self, sink: &mut Sink<'_>) {
         sink.parameter(self.state());
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Arg for crate::ops::FloatStatus {
     fn visit(&self, sink: &mut Sink<'_>) {
         sink.parameter(self.state());
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Arg for crate::ops::Reduction {
     fn visit(&self, sink: &mut Sink<'_>) {
         sink.fixed(*self as u64);
@@ -187,6 +196,7 @@ impl Arg for crate::ops::Reduction {
 
 macro_rules! fixed {
     ($show:ident; $($ty:ty => |$it:ident| $bits:expr, |$word:ident| $back:expr;)*) => {$(
+        #[diagnostic::do_not_recommend]
         impl Arg for $ty {
             #[inline]
             fn visit(&self, sink: &mut Sink<'_>) {
@@ -194,6 +204,7 @@ macro_rules! fixed {
                 sink.$show($bits);
             }
         }
+        #[diagnostic::do_not_recommend]
         impl Tree for $ty {
             fn rebuild(&self, _: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
                 *self
@@ -250,18 +261,21 @@ fn visit_str(text: &str, sink: &mut Sink<'_>) {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Arg for str {
     fn visit(&self, sink: &mut Sink<'_>) {
         visit_str(self, sink);
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Arg for String {
     fn visit(&self, sink: &mut Sink<'_>) {
         visit_str(self, sink);
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Tree for String {
     fn rebuild(&self, _: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
         self.clone()

@@ -19,7 +19,8 @@ use crate::tensor::{Parameter, Tensor};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be part of a compiled function or a cell",
     label = "neither tensors nor a host value that can be hashed",
-    note = "MS050: derive `Tree` or `Static` for it, wrap it in `Frozen`, or mark the field `#[cell(skip)]`"
+    note = "derive `Tree` or `Static` for it, wrap it in `Frozen`, or mark the field `#[cell(skip)]`; for more information, run \
+            `ms explain MS050`"
 )]
 pub trait Arg {
     /// Visits everything inside with `sink`, always in the same order.
@@ -37,7 +38,7 @@ pub trait Arg {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a structure of tensors",
     label = "not a tensor, nor a container or structure of tensors",
-    note = "MS051: derive `Tree` for it"
+    note = "derive `Tree` for it; for more information, run `ms explain MS051`"
 )]
 pub trait Tree: Arg + Clone {
     /// The same structure with each tensor replaced by the result of `next`, in the order of

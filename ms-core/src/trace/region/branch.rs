@@ -21,7 +21,7 @@
 
 use super::carry::{Carry, Held, Leaves};
 use super::flow::{self, Flow, HeldFlow, Vote};
-use super::kind::{Condition, Decision, Deferring, Kind, OnTensor};
+use super::kind::{Condition, Decision, Kind, OnTensor};
 use super::reach::Reach;
 use super::{Open, blank, set_apart};
 use crate::error::abandon;
@@ -102,12 +102,10 @@ impl<K: Kind> Branch<K> {
         }
     }
 
-    /// Each arm initialises a variable that has no value before the region.
+    /// The kind of the region.
     #[inline]
-    pub fn settle(&self)
-    where
-        K: Deferring,
-    {
+    pub fn kind(&self) -> PhantomData<K> {
+        PhantomData
     }
 
     /// Saves the value of a variable before the arms.

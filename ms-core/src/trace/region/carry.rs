@@ -4,17 +4,23 @@ use super::kind::{Host, Kind, OnTensor};
 use crate::error::{Code, Error};
 use crate::tensor::{Parameter, Tensor};
 use crate::trace::arg::{Name, Sink, Tree, Visitor};
+use std::marker::PhantomData;
 
 /// The treatment of a variable of type `S` that changes inside a kind of region: none on host
 /// values, where any Rust type is allowed; on tensors it becomes an operand and a result.
 ///
 /// It is a trait of the kind, so that rustc does not infer the kind from the variable.
 #[diagnostic::on_unimplemented(
-    message = "MS020: `{S}` changes inside control flow on a tensor, but it is no structure of tensors",
+    message = "`{S}` changes inside control flow on a tensor, but it is no structure of tensors",
     label = "changes inside a decision on a tensor",
-    note = "make it a tensor, derive `Tree` for its type, or decide on a host value"
+    note = "make it a tensor, derive `Tree` for its type, or decide on a host value; for more information, run \
+            `ms explain MS020`"
 )]
-pub trait Carry<S>: Kind {
+pub trait Carry<S>: Kind + Sized {
+    /// Where rustc reports a variable that a region cannot change.
+    #[inline]
+    fn accept(_: PhantomData<Self>, _: Option<&S>) {}
+
     /// A copy of the value, if the region has to restore it.
     fn copy(value: &S) -> Option<S>;
 
@@ -174,10 +180,13 @@ pub fn passing<S>(name: &'static str) -> Held<S> {
     Held { passes: true, ..held(name) }
 }
 
-/// The value of the second arm of an `if`, with the type of the first one.
-#[inline]
-pub fn alike<S>(_: &Held<S>, value: S) -> S {
-    value
+/// The value of the second arm of an `if`, with the type of the first one. It is made by its fields, where rustc has
+/// nothing to say but that their types differ.
+pub struct Alike<'a, S> {
+    /// Where the first one is held.
+    pub first: &'a Held<S>,
+    /// The second one.
+    pub value: S,
 }
 
 impl<S> Held<S> {

@@ -115,6 +115,7 @@ pub fn flow<V: Any, R>(_: V) -> Flow<V::Kind, R> {
 /// The condition that the rest is not skipped.
 pub struct GoesOn<K>(PhantomData<K>, Tensor);
 
+#[diagnostic::do_not_recommend]
 impl<K: Kind> Condition for GoesOn<K> {
     type Kind = K;
     const SKIPS: bool = true;

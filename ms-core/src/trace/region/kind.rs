@@ -4,6 +4,7 @@ use crate::error::{Code, Error, OrRaise, Result};
 use crate::ops;
 use crate::tensor::{DType, Tensor};
 use crate::trace::tracer::Tracer;
+use std::marker::PhantomData;
 use std::panic::Location;
 use std::rc::Rc;
 
@@ -29,11 +30,16 @@ impl Kind for OnTensor {
 
 /// Regions in which variables may be initialised that have no value before.
 #[diagnostic::on_unimplemented(
-    message = "MS012: a variable without a value before a decision on a tensor",
+    message = "a variable without a value before a decision on a tensor",
     label = "assigned inside, and declared without a value",
-    note = "write `let y = if .. {{ .. }} else {{ .. }};`, or give it a value where it is declared"
+    note = "write `let y = if .. {{ .. }} else {{ .. }};`, or give it a value where it is declared; for more information, \
+            run `ms explain MS012`"
 )]
-pub trait Deferring {}
+pub trait Deferring: Sized {
+    /// Where rustc reports a variable without a value.
+    #[inline]
+    fn accept(_: PhantomData<Self>) {}
+}
 
 #[diagnostic::do_not_recommend]
 impl Deferring for Host {}
@@ -63,6 +69,7 @@ pub trait Condition {
     fn decision(&self) -> Decision;
 }
 
+#[diagnostic::do_not_recommend]
 impl Condition for bool {
     type Kind = Host;
 
@@ -72,6 +79,7 @@ impl Condition for bool {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Condition for Tensor {
     type Kind = OnTensor;
 
@@ -91,6 +99,7 @@ impl Condition for Tensor {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Condition for &Tensor {
     type Kind = OnTensor;
 

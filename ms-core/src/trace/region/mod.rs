@@ -11,7 +11,7 @@ mod reach;
 mod repeat;
 
 pub use branch::{Branch, branch};
-pub use carry::{Carry, Held, alike, held, passing};
+pub use carry::{Alike, Carry, Held, held, passing};
 pub use flow::{Any, Either, Flow, GoesOn, HeldFlow, Vote, flow, held_flow, vote};
 pub(crate) use functional::scan_carries;
 pub use functional::{cond, fori_loop, scan, switch, while_loop};

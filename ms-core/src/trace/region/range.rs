@@ -2,12 +2,13 @@
 
 use super::carry::{Carry, Held};
 use super::flow::{Flow, HeldFlow, Vote};
-use super::kind::{Deferring, Host, OnTensor};
+use super::kind::{Host, OnTensor};
 use super::reach::Reach;
 use super::repeat::{Repeat, Rounds, repeat};
 use crate::error::{Code, Error, raise};
 use crate::ops;
 use crate::tensor::{DType, Dim, Parameter, Tensor};
+use std::marker::PhantomData;
 
 /// The numbers from `start` up to, and without, `stop`: each an `i64[]`.
 ///
@@ -276,12 +277,10 @@ impl<K, I> For<K, I> {
     #[inline]
     pub fn votes(&self, _: Vote<K>) {}
 
-    /// A variable without a value before the loop is initialised inside.
+    /// The kind of the region.
     #[inline]
-    pub fn settle(&self)
-    where
-        K: Deferring,
-    {
+    pub fn kind(&self) -> PhantomData<K> {
+        PhantomData
     }
 }
 

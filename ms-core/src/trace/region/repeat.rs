@@ -18,7 +18,7 @@
 
 use super::carry::{Carry, Held, Leaves};
 use super::flow::{Flow, HeldFlow, Vote};
-use super::kind::{Condition, Decision, Deferring, Kind, OnTensor};
+use super::kind::{Condition, Decision, Kind, OnTensor};
 use super::range::{Bounds, Counter};
 use super::reach::Reach;
 use super::{Open, blank, set_apart};
@@ -177,12 +177,10 @@ impl<K: Kind> Repeat<K> {
     #[inline]
     pub fn votes(&self, _: Vote<K>) {}
 
-    /// A variable without a value before the loop is initialised inside.
+    /// The kind of the region.
     #[inline]
-    pub fn settle(&self)
-    where
-        K: Deferring,
-    {
+    pub fn kind(&self) -> PhantomData<K> {
+        PhantomData
     }
 
     /// Whether the body runs; the loop also ends when it was left.

@@ -1,0 +1,7 @@
+// `x == y` of tensors outside annotated code.
+use ms::prelude::*;
+
+fn main() {
+    let (x, y) = (Tensor::ones([2]), Tensor::ones([2]));
+    assert!(x == y);
+}
