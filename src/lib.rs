@@ -60,6 +60,8 @@ mod pages {
     mod data {}
     #[doc = include_str!("../docs/effects.md")]
     mod effects {}
+    #[doc = include_str!("../docs/from_pytorch.md")]
+    mod from_pytorch {}
     #[doc = include_str!("../docs/layers.md")]
     mod layers {}
     #[doc = include_str!("../docs/tensors.md")]

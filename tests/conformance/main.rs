@@ -13,5 +13,6 @@ mod effects;
 mod gradient;
 mod gradient_control;
 mod operators;
+mod phrases;
 mod sharing;
 mod vmap;

@@ -102,7 +102,8 @@ fn cells_are_arguments() {
 #[test]
 fn refusals() {
     let x = tensor![1.0, -2.0];
-    let cases: [(Code, &str, fn(&Tensor) -> Tensor); 4] = [
+    type Case = (Code, &'static str, fn(&Tensor) -> Tensor);
+    let cases: [Case; 4] = [
         (Code::CustomTangent, "not linear", |x| {
             ms::custom_jvp(|x: &Tensor| x * x, |_: &Tensor, _: &Tensor, (dx,): &(Tensor,)| dx * dx)(x)
         }),

@@ -3,7 +3,7 @@
 use crate::error::{Code, Error, OrRaise, called, raise};
 use crate::ops::core::rules::{Interval, check_interval};
 use crate::ops::{
-    IntoAxes, IntoOperand, abs, add, broadcast_to, div, equal, exp, expand_dims, isfinite, less_equal, log, log1p,
+    IntoOperand, ReduceAxes, abs, add, broadcast_to, div, equal, exp, expand_dims, isfinite, less_equal, log, log1p,
     logical_and, logical_or, matmul, maximum, mul, pow, reshape, select, squeeze, sub, sum,
 };
 use crate::tensor::{AsTensor, Tensor, broadcast_shapes};
@@ -243,10 +243,9 @@ pub fn unstack(x: impl AsTensor, axis: isize) -> Vec<Tensor> {
 /// assert_eq!(ops::count_nonzero(tensor![[0., 5.], [7., 8.]], 1).to_vec::<i64>(), [1, 2]);
 /// ```
 #[track_caller]
-pub fn count_nonzero(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
+pub fn count_nonzero(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor {
     let _called = called("count_nonzero");
-    let axes = axes.into_axes();
-    sum(crate::ops::cast(x, crate::DType::Bool), &*axes, false)
+    sum(crate::ops::cast(x, crate::DType::Bool), axes, false)
 }
 
 /// A tensor of floats.
