@@ -20,7 +20,7 @@ use std::fmt::{self, Display, Formatter};
 /// let types = ContractionTypes::of(DType::BF16);
 /// let it = Contraction::of_matrices(types, Precision::Strict, &a, &b, &out)?;
 /// assert_eq!(it.to_string(), "bf16 bf16 -> f32 -> bf16 strict, m 2 (5, 3), n 3 (1, 1), k 5 (1, 3)");
-/// # ms_core::Result::Ok(())
+/// # Ok::<(), ms_core::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Contraction {

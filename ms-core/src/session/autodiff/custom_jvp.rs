@@ -127,8 +127,8 @@ fn of_tangent(error: &Error) -> Error {
 ///     |x: &Tensor, _: &Tensor, (dx,): &(Tensor,)| ops::mul(dx, ops::sigmoid(x)),
 /// );
 /// let x = Tensor::scalar(0.0);
-/// assert_eq!(jvp(&softplus)(&x, &Tensor::scalar(2.0)).1.item::<f32>(), 1.0);
-/// assert_eq!(grad(&softplus)(&x).item::<f32>(), 0.5);
+/// assert_eq!(jvp(|x: &Tensor| softplus(x))(&x, &Tensor::scalar(2.0)).1.item::<f32>(), 1.0);
+/// assert_eq!(grad(|x: &Tensor| softplus(x))(&x).item::<f32>(), 0.5);
 /// ```
 ///
 /// # Errors
