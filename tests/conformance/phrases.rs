@@ -41,7 +41,7 @@ impl Results for Vec<Tensor> {
 /// The tables of the page, by title.
 macro_rules! tables {
     ($($title:literal: { $($theirs:literal => $ours:expr;)* })*) => {
-        vec![$((
+        [$((
             $title,
             vec![$(Row { theirs: $theirs, ours: stringify!($ours), run: Box::new(|| $ours.results()) },)*],
         ),)*]
