@@ -286,6 +286,11 @@ impl Queue {
                 && Arc::ptr_eq(&period.failure, failure)
             {
                 period.last = Some(ended);
+                if stream.work.is_empty() {
+                    // Who awaits the stream from now on, without work of its own, does not await what failed.
+                    stream.put += 1;
+                    (stream.ended, stream.last) = (stream.put, stream.put);
+                }
             }
             stream.periods.retain(|it| it.last.is_none() || !it.failure.is_fetched.load(Ordering::Relaxed));
         }

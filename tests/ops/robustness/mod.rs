@@ -35,16 +35,17 @@ fn defect(case: &Case) -> Option<String> {
 
 /// The difference of an outcome from the expected one.
 fn verdict(outcome: Result<Tensor>, want: &Want) -> Option<String> {
+    // On a device an error may come later.
+    let read = |got: Tensor| catch(|| (got.shape().to_vec(), got.cast(DType::F64).to_vec::<f64>()));
+    let outcome = outcome.and_then(|got| ms::synchronize().map(|()| got)).and_then(read);
     match (outcome, want) {
         (Err(error), Refused(code)) if error.code() == *code => None,
         (Err(error), _) => Some(format!("refused with {error}")),
-        (Ok(got), Refused(code)) => Some(format!("accepted, not refused with {code}: {:?}", got.shape())),
-        (Ok(got), Gives(shape, elements)) => {
-            let values = got.cast(DType::F64).to_vec::<f64>();
+        (Ok((got, _)), Refused(code)) => Some(format!("accepted, not refused with {code}: {got:?}")),
+        (Ok((got, values)), Gives(shape, elements)) => {
             let same = |(a, b): (&f64, &f64)| a == b || (a.is_nan() && b.is_nan());
-            let fits =
-                got.shape() == *shape && values.len() == elements.len() && values.iter().zip(*elements).all(same);
-            (!fits).then(|| format!("gave {:?} {values:?}, not {shape:?} {elements:?}", got.shape()))
+            let fits = got == *shape && values.len() == elements.len() && values.iter().zip(*elements).all(same);
+            (!fits).then(|| format!("gave {got:?} {values:?}, not {shape:?} {elements:?}"))
         }
     }
 }
