@@ -18,6 +18,9 @@ use std::rc::Rc;
 /// The number of memory locations up to which a group has a structure: finding one takes time in proportion.
 const MAX_LOCATIONS: usize = 64;
 
+/// The number of members up to which a group has a structure: another one with as many equal members is unlikely.
+const MAX_MEMBERS: usize = 256;
+
 /// The kernels of groups, by structure; for one target, precision, and plan.
 #[derive(Default)]
 pub(super) struct KnownKernels(FxHashMap<Box<[u64]>, Known>);
@@ -74,6 +77,9 @@ impl KnownKernels {
 impl Structure {
     /// The structure of a group; `None` if it is not worth to look for another one.
     pub fn of(flat: &Flat, groups: &Groups, group: &Group, stores: &Stores) -> Option<Self> {
+        if group.nodes.len() > MAX_MEMBERS {
+            return None;
+        }
         let domain = group.domain.as_ref().expect("only kernels have a structure");
         let mut out = Self { words: Vec::with_capacity(64), locations: SmallVec::new() };
         out.domain(domain);
