@@ -1,8 +1,9 @@
 //! `custom_op!`: an op that is a function of the program.
 
-use crate::diag::{Code, Diags};
+use crate::diag::{Code, Diags, Refusals};
 use crate::fingerprint;
 use crate::names::{Names, located};
+use crate::types::last_name;
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 use syn::parse::{Parse, ParseStream};
@@ -228,16 +229,9 @@ pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
 
 /// Checks the declaration of the function.
 fn declared(sig: &Signature, diags: &mut Diags) -> Option<Declared> {
-    let mut refused: Vec<(TokenStream, &str, &str)> = Vec::new();
-    let mut refuse = |at: &dyn ToTokens, message, help| refused.push((at.to_token_stream(), message, help));
-    for modifier in [sig.constness.to_token_stream(), sig.asyncness.to_token_stream(), sig.safety.to_token_stream()] {
-        if !modifier.is_empty() {
-            refuse(&modifier, "a custom op is a plain function", "remove this");
-        }
-    }
-    if !sig.generics.params.is_empty() {
-        refuse(&sig.generics, "a custom op has no type parameters", "`AnyView` in `fn run` takes every dtype");
-    }
+    let mut refusals = Refusals::new(diags, Code::CustomOp);
+    refusals.check_plain(sig, "a custom op", "`AnyView` in `fn run` takes every dtype");
+    let mut refuse = |at: &dyn ToTokens, message, help| refusals.refuse(at, message, help);
     let mut args = Vec::new();
     for input in &sig.inputs {
         match input {
@@ -271,17 +265,7 @@ fn declared(sig: &Signature, diags: &mut Diags) -> Option<Declared> {
         };
         refuse(&at, "the result of a custom op is a tensor, or a tuple of up to eight", "declare `-> Tensor`");
     }
-    let fits = refused.is_empty();
-    refused.into_iter().for_each(|(at, message, help)| diags.refuse(Code::CustomOp, at, message, help));
-    fits.then_some(Declared { args, results })
-}
-
-/// The last name of a type that is a path.
-fn last_name(ty: &Type) -> Option<&Ident> {
-    match ty {
-        Type::Path(it) => it.path.segments.last().map(|it| &it.ident),
-        _ => None,
-    }
+    refusals.none().map(|()| Declared { args, results })
 }
 
 fn is_tensor(ty: &Type) -> bool {

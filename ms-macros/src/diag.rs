@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::ToTokens;
 use std::fmt;
-use syn::Expr;
+use syn::{Expr, Signature};
 
 /// The stable number of an error; `docs/errors/MSxxx.md` explains each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,6 +81,43 @@ impl Code {
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "MS{:03}", *self as u16)
+    }
+}
+
+/// Refusals of one declaration.
+pub struct Refusals<'a> {
+    diags: &'a mut Diags,
+    code: Code,
+    any: bool,
+}
+
+impl<'a> Refusals<'a> {
+    /// None yet; those that follow have this code.
+    pub fn new(diags: &'a mut Diags, code: Code) -> Self {
+        Self { diags, code, any: false }
+    }
+
+    /// See [`Diags::refuse`].
+    pub fn refuse(&mut self, at: impl ToTokens, message: impl fmt::Display, help: impl fmt::Display) {
+        self.any = true;
+        self.diags.refuse(self.code, at, message, help);
+    }
+
+    /// Refuses modifiers and type parameters of a function that is `what`; `generic` helps with the latter.
+    pub fn check_plain(&mut self, sig: &Signature, what: &str, generic: &str) {
+        let modifiers =
+            [sig.constness.to_token_stream(), sig.asyncness.to_token_stream(), sig.safety.to_token_stream()];
+        for modifier in modifiers.iter().filter(|it| !it.is_empty()) {
+            self.refuse(modifier, format!("{what} is a plain function"), "remove this");
+        }
+        if !sig.generics.params.is_empty() {
+            self.refuse(&sig.generics, format!("{what} has no type parameters"), generic);
+        }
+    }
+
+    /// `None` if there is one.
+    pub fn none(self) -> Option<()> {
+        (!self.any).then_some(())
     }
 }
 

@@ -1,7 +1,8 @@
 //! `kernel!`: a function of elements as one kernel.
 
-use crate::diag::{Code, Diags};
+use crate::diag::{Code, Diags, Refusals};
 use crate::names::Names;
+use crate::types::last_name;
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
@@ -14,13 +15,10 @@ use syn::{
 pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
     let ItemFn { attrs, vis, mut sig, mut block, .. } = diags.parse(tokens)?;
     let rt = Names::new(None).rt();
-    let args = arguments(&sig, diags);
-    let mut body = Body { kernel: quote!(#rt::kernel), diags, arms: 0, fits: true };
-    body.visit_block_mut(&mut block);
-    let (fits, args) = (body.fits, args?);
-    if !fits {
-        return None;
-    }
+    let mut refusals = Refusals::new(diags, Code::Kernel);
+    let args = arguments(&sig, &mut refusals);
+    Body { kernel: quote!(#rt::kernel), refusals: &mut refusals, arms: 0 }.visit_block_mut(&mut block);
+    refusals.none()?;
     let operands: Vec<&Argument> = args.iter().filter(|it| it.is_operand).collect();
     let hosts: Vec<&Argument> = args.iter().filter(|it| !it.is_operand).collect();
     let name = sig.ident.clone();
@@ -76,17 +74,9 @@ struct Argument {
 }
 
 /// Checks the signature.
-fn arguments(sig: &Signature, diags: &mut Diags) -> Option<Vec<Argument>> {
-    let mut refused: Vec<(TokenStream, &str, &str)> = Vec::new();
-    let mut refuse = |at: &dyn ToTokens, message, help| refused.push((at.to_token_stream(), message, help));
-    for modifier in [sig.constness.to_token_stream(), sig.asyncness.to_token_stream(), sig.safety.to_token_stream()] {
-        if !modifier.is_empty() {
-            refuse(&modifier, "a kernel is a plain function", "remove this");
-        }
-    }
-    if !sig.generics.params.is_empty() {
-        refuse(&sig.generics, "a kernel has no type parameters", "`Float` is a float of any dtype");
-    }
+fn arguments(sig: &Signature, refusals: &mut Refusals<'_>) -> Vec<Argument> {
+    refusals.check_plain(sig, "a kernel", "`Float` is a float of any dtype");
+    let mut refuse = |at: &dyn ToTokens, message, help| refusals.refuse(at, message, help);
     let mut args = Vec::new();
     for input in &sig.inputs {
         match input {
@@ -116,31 +106,38 @@ fn arguments(sig: &Signature, diags: &mut Diags) -> Option<Vec<Argument>> {
         }
         ReturnType::Default => refuse(&sig.ident, "the kernel has no result", "declare `-> Float`"),
     }
-    let fits = refused.is_empty();
-    refused.into_iter().for_each(|(at, message, help)| diags.refuse(Code::Kernel, at, message, help));
-    fits.then_some(args)
+    args
 }
 
 fn is_named(ty: &Type, names: &[&str]) -> bool {
-    match ty {
-        Type::Path(it) => it.path.segments.last().is_some_and(|it| names.iter().any(|name| it.ident == name)),
-        _ => false,
-    }
+    last_name(ty).is_some_and(|it| names.iter().any(|name| it == name))
 }
 
 /// Rewrites the body: comparisons, `&&`, `||` and `if` are calls of traits for numbers of kernels and host values.
-struct Body<'a> {
+struct Body<'a, 'd> {
     kernel: TokenStream,
-    diags: &'a mut Diags,
+    refusals: &'a mut Refusals<'d>,
     /// The number of arms of `if` around this place.
     arms: usize,
-    fits: bool,
 }
 
-impl Body<'_> {
+impl Body<'_, '_> {
     fn refuse(&mut self, at: impl ToTokens, message: &str, help: &str) {
-        self.fits = false;
-        self.diags.refuse(Code::Kernel, at, message, help);
+        self.refusals.refuse(at, message, help);
+    }
+
+    fn refuse_loop(&mut self, at: impl ToTokens) {
+        self.refuse(at, "a kernel has no loop on its numbers", "`for` repeats a fixed number of times");
+    }
+
+    fn refuse_jump(&mut self, at: impl ToTokens) {
+        let help = "the last expression of the body is the result, and `if` selects one of two values";
+        self.refuse(at, "a kernel is not left early", help);
+    }
+
+    fn refuse_assignment(&mut self, at: impl ToTokens) {
+        let help = "assign the value of the `if`: `y = if condition { a } else { y };`";
+        self.refuse(at, "an arm of an `if` in a kernel assigns nothing: both arms are computed", help);
     }
 
     fn decision(&mut self, it: &mut ExprIf) -> Option<Expr> {
@@ -211,9 +208,7 @@ fn expression(span: proc_macro2::Span, tokens: TokenStream) -> Expr {
     })
 }
 
-const NO_JUMPS: &str = "the last expression of the body is the result, and `if` selects one of two values";
-
-impl VisitMut for Body<'_> {
+impl VisitMut for Body<'_, '_> {
     fn visit_expr_mut(&mut self, expr: &mut Expr) {
         match expr {
             Expr::If(it) => {
@@ -222,30 +217,16 @@ impl VisitMut for Body<'_> {
                 }
                 return;
             }
-            Expr::While(it) => {
-                self.refuse(
-                    it.while_token,
-                    "a kernel has no loop on its numbers",
-                    "`for` repeats a fixed number of times",
-                );
-                return;
-            }
-            Expr::Loop(it) => {
-                self.refuse(
-                    it.loop_token,
-                    "a kernel has no loop on its numbers",
-                    "`for` repeats a fixed number of times",
-                );
-                return;
-            }
+            Expr::While(it) => return self.refuse_loop(it.while_token),
+            Expr::Loop(it) => return self.refuse_loop(it.loop_token),
             Expr::Match(it) => {
                 self.refuse(it.match_token, "a kernel matches no patterns", "write a chain of `if` and `else if`");
                 return;
             }
-            Expr::Return(it) => return self.refuse(it.return_token, "a kernel is not left early", NO_JUMPS),
-            Expr::Break(it) => return self.refuse(it.break_token, "a kernel is not left early", NO_JUMPS),
-            Expr::Continue(it) => return self.refuse(it.continue_token, "a kernel is not left early", NO_JUMPS),
-            Expr::Try(it) => return self.refuse(it.question_token, "a kernel is not left early", NO_JUMPS),
+            Expr::Return(it) => return self.refuse_jump(it.return_token),
+            Expr::Break(it) => return self.refuse_jump(it.break_token),
+            Expr::Continue(it) => return self.refuse_jump(it.continue_token),
+            Expr::Try(it) => return self.refuse_jump(it.question_token),
             Expr::Unsafe(_) | Expr::Async(_) | Expr::Await(_) | Expr::Yield(_) => {
                 let at = expr.clone();
                 return self.refuse(
@@ -254,22 +235,8 @@ impl VisitMut for Body<'_> {
                     "compute this outside, and pass it as an argument",
                 );
             }
-            Expr::Assign(it) if self.arms > 0 => {
-                let help = "assign the value of the `if`: `y = if condition { a } else { y };`";
-                return self.refuse(
-                    it.eq_token,
-                    "an arm of an `if` in a kernel assigns nothing: both arms are computed",
-                    help,
-                );
-            }
-            Expr::Binary(it) if self.arms > 0 && is_assignment(&it.op) => {
-                let help = "assign the value of the `if`: `y = if condition { a } else { y };`";
-                return self.refuse(
-                    it.op,
-                    "an arm of an `if` in a kernel assigns nothing: both arms are computed",
-                    help,
-                );
-            }
+            Expr::Assign(it) if self.arms > 0 => return self.refuse_assignment(it.eq_token),
+            Expr::Binary(it) if self.arms > 0 && is_assignment(&it.op) => return self.refuse_assignment(it.op),
             _ => {}
         }
         visit_mut::visit_expr_mut(self, expr);

@@ -13,6 +13,14 @@ const HOST_TYPES: &[&str] = &[
 /// Types that are known by their last type argument.
 const CONTAINERS: &[&str] = &["Option", "Vec", "VecDeque", "BTreeMap", "HashMap"];
 
+/// The last name of a type that is a path.
+pub fn last_name(ty: &Type) -> Option<&Ident> {
+    match ty {
+        Type::Path(it) => it.path.segments.last().map(|it| &it.ident),
+        _ => None,
+    }
+}
+
 /// What a type annotation shows of its values.
 pub fn known_type(ty: &Type) -> Known {
     match ty {
@@ -20,9 +28,7 @@ pub fn known_type(ty: &Type) -> Known {
         Type::Reference(it) => known_type(&it.elem),
         Type::Slice(it) => parts(&it.elem),
         Type::Array(it) => parts(&it.elem),
-        Type::Path(it) if it.path.segments.last().is_some_and(|it| it.ident == "Tensor" || it.ident == "Parameter") => {
-            Known::Tensor
-        }
+        _ if last_name(ty).is_some_and(|it| it == "Tensor" || it == "Parameter") => Known::Tensor,
         Type::Path(it) => match it.path.segments.last() {
             Some(last) if CONTAINERS.iter().any(|name| last.ident == name) => match &last.arguments {
                 PathArguments::AngleBracketed(it) => match it.args.last() {

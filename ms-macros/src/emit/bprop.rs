@@ -3,6 +3,7 @@
 use super::callable::output;
 use crate::diag::{Code, Diags};
 use crate::names::Names;
+use crate::types::last_name;
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 use syn::{
@@ -32,7 +33,7 @@ pub fn check(bprop: &Signature, construct: &ImplItemFn, diags: &mut Diags) -> bo
         ReturnType::Type(_, ty) => match &**ty {
             Type::Tuple(it) => it.elems.len() == arguments.len(),
             // Any other name may be that of a tuple.
-            Type::Path(it) => it.path.segments.last().is_none_or(|it| it.ident != "Tensor"),
+            Type::Path(_) => last_name(ty).is_none_or(|it| it != "Tensor"),
             _ => true,
         },
         ReturnType::Default => arguments.is_empty(),

@@ -1,6 +1,7 @@
 //! Calling cells: `self.fc1(&x)`, `net.call(&x, &y)`, `net(&x, &y)`.
 
 use crate::names::Names;
+use crate::types::last_name;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::visit_mut::{self, VisitMut};
@@ -124,7 +125,7 @@ pub fn field_methods(item: &ItemStruct, fields: &[(usize, &Field)], rt: &TokenSt
 /// Whether the last name of a type, or its form, shows that it is no cell.
 fn is_value(ty: &Type) -> bool {
     match ty {
-        Type::Path(it) => it.path.segments.last().is_some_and(|last| VALUES.iter().any(|it| last.ident == it)),
+        Type::Path(_) => last_name(ty).is_some_and(|last| VALUES.iter().any(|it| last == it)),
         _ => true,
     }
 }

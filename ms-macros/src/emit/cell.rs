@@ -7,6 +7,7 @@ use crate::args::{FieldArgs, ItemArgs, JitArgs, is, take_flag, take_jit};
 use crate::canon;
 use crate::diag::{Code, Diags};
 use crate::names::Names;
+use crate::types::last_name;
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
 use syn::{Field, FnArg, ImplItem, ImplItemFn, Item, ItemImpl, ItemStruct, ReceiverKind, Type, parse_quote};
@@ -175,9 +176,5 @@ fn defines_call(item: &ItemImpl, diags: &mut Diags) -> bool {
 
 /// The last path segment of a type, for messages.
 fn type_name(ty: &Type) -> String {
-    match ty {
-        Type::Path(it) => it.path.segments.last().map(|it| it.ident.to_string()),
-        _ => None,
-    }
-    .unwrap_or_else(|| ty.to_token_stream().to_string())
+    last_name(ty).map_or_else(|| ty.to_token_stream().to_string(), ToString::to_string)
 }

@@ -22,6 +22,7 @@ use crate::diag::{Code, Diags};
 use crate::fingerprint;
 use crate::names::{Names, own};
 use crate::statics;
+use crate::types::last_name;
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
@@ -307,9 +308,7 @@ fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenSt
 /// Whether the result is written as a `Result`.
 fn is_result(output: &ReturnType) -> bool {
     match output {
-        ReturnType::Type(_, ty) => {
-            matches!(&**ty, Type::Path(it) if it.path.segments.last().is_some_and(|last| last.ident == "Result"))
-        }
+        ReturnType::Type(_, ty) => last_name(ty).is_some_and(|it| it == "Result"),
         ReturnType::Default => false,
     }
 }
