@@ -11,7 +11,6 @@ use super::routines::Routines;
 use super::simplify::simplify;
 use super::slices::{Slice, Stores};
 use super::stage::Stages;
-use super::structure::{KnownKernels, Structure};
 use super::target::Target;
 use crate::error::{Code, Error, Result};
 use crate::ir::{BinaryOp, Kernel, KernelBuilder, ParamId, Role, Scope, Val};
@@ -20,33 +19,10 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::rc::Rc;
 
-/// The kernel of a group, one of those of `routines`. `stores` determines where its values are written; `known` has
-/// the kernels of other groups of the same plan.
+/// The kernel of a group, one of those of `routines`. `stores` determines where its values are written.
 ///
 /// Adds values to `flat` that the kernel keeps in memory between its loops.
 pub(super) fn emit(
-    flat: &mut Flat,
-    groups: &Groups,
-    group: &Group,
-    stores: &Stores,
-    target: &Target,
-    routines: &mut Routines,
-    known: &mut KnownKernels,
-) -> Result<Emitted> {
-    let structure = Structure::of(flat, groups, group, stores);
-    if let Some(emitted) = structure.as_ref().and_then(|it| known.get(it)) {
-        debug_assert!(build(flat, groups, group, stores, target, routines).is_ok_and(|it| it == emitted));
-        return Ok(emitted);
-    }
-    let emitted = build(flat, groups, group, stores, target, routines)?;
-    if let Some(structure) = structure {
-        known.add(structure, &emitted);
-    }
-    Ok(emitted)
-}
-
-/// [`emit`] of a group whose kernel is not known.
-fn build(
     flat: &mut Flat,
     groups: &Groups,
     group: &Group,

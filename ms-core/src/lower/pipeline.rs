@@ -15,7 +15,7 @@ use super::routines::{Key, Located, PlanNames, Routines};
 use super::schedule::{delay_overwriting, orders};
 use super::sink::{sink, transpose_products};
 use super::slices;
-use super::structure::KnownKernels;
+use super::structure::{KnownKernels, Structure};
 use super::target::Target;
 use crate::error::Result;
 use crate::ir::{Graph, Node, Precision};
@@ -147,8 +147,7 @@ impl<'a> Pipeline<'a> {
 
     /// The steps of the routine of a graph, the main one or another, whose callees are in `routines`.
     fn steps(&self, graph: &Graph, is_main: bool, routines: &mut Routines) -> Result<(Flat, Vec<Draft>)> {
-        let Self { options, target, known } = self;
-        let target: &Target = target;
+        let &Self { options, target, ref known } = self;
         let mut flat = flatten(graph, routines, target)?;
         if options.fuse {
             distribute(&mut flat);
@@ -165,8 +164,9 @@ impl<'a> Pipeline<'a> {
         for group in &groups.list {
             steps.push(match group.domain {
                 Some(_) => {
-                    let emitted = emit(&mut flat, &groups, group, &stores, target, routines, &mut known.borrow_mut())?;
-                    Draft::Kernel(Box::new(emitted))
+                    let structure = Structure::of(&flat, &groups, group, &stores);
+                    let build = || emit(&mut flat, &groups, group, &stores, target, routines);
+                    Draft::Kernel(Box::new(known.borrow_mut().get_or_build(structure, build)?))
                 }
                 None => Draft::Whole(group.nodes[0]),
             });

@@ -49,8 +49,11 @@ pub(super) enum Order {
     Any,
 }
 
-/// The order of each node.
+/// The order of each node; none if it does not matter, as no node may fail.
 pub(super) fn orders(flat: &Flat, routines: &Routines) -> Vec<Order> {
+    if !flat.nodes.iter().any(|it| may_fail(flat, it, routines)) {
+        return Vec::new();
+    }
     let bytes = |value: ValueIndex| flat.numel(value) * flat.values[value].dtype.size();
     let operands = |node: &'_ FlatNode| node.inputs.iter().filter_map(Access::value).collect::<SmallVec<[_; 4]>>();
     // By value, whether it is an input, or is computed from one of as many bytes element by element.

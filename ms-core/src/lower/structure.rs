@@ -9,6 +9,7 @@ use super::group::{Group, Groups};
 use super::nest::Nest;
 use super::plan::{IndexedAxis, KernelId};
 use super::slices::Stores;
+use crate::error::Result;
 use crate::ir::Role;
 use crate::tensor::{Attr, Attrs, DType, Layout, Scalar};
 use rustc_hash::FxHashMap;
@@ -49,8 +50,26 @@ pub(super) struct Structure {
 }
 
 impl KnownKernels {
-    /// The kernel of a group of that structure and its arguments, if one was [added](Self::add).
-    pub fn get(&self, structure: &Structure) -> Option<Emitted> {
+    /// The kernel of a group of that structure, which `build` builds unless there is one.
+    ///
+    /// # Errors
+    /// Those of `build`.
+    pub fn get_or_build(
+        &mut self,
+        structure: Option<Structure>,
+        mut build: impl FnMut() -> Result<Emitted>,
+    ) -> Result<Emitted> {
+        let Some(structure) = structure else { return build() };
+        if let Some(known) = self.get(&structure) {
+            debug_assert!(build().is_ok_and(|it| it == known), "groups of equal structure have equal kernels");
+            return Ok(known);
+        }
+        let built = build()?;
+        self.add(structure, &built);
+        Ok(built)
+    }
+
+    fn get(&self, structure: &Structure) -> Option<Emitted> {
         let Known { kernel, nest, accesses, args } = self.0.get(&*structure.words)?;
         let arg = |it: &KnownArg| {
             let (value, offset) = structure.locations[it.location];
@@ -61,7 +80,7 @@ impl KnownKernels {
     }
 
     /// Adds the kernel of a group of that structure, unless it accesses memory that other groups do not have.
-    pub fn add(&mut self, structure: Structure, emitted: &Emitted) {
+    fn add(&mut self, structure: Structure, emitted: &Emitted) {
         let arg = |it: &Arg| {
             let location = structure.locations.iter().position(|at| *at == (it.value, it.offset))?;
             Some(KnownArg { location, role: it.role, axis: it.axis, dense: it.dense })
