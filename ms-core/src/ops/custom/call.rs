@@ -191,8 +191,7 @@ pub fn infer<T: IntoTypes>(
         return Err(Error::new(Code::Argument, format!("{} operands, not {}", inputs.len(), operands.len())));
     }
     for ((name, wanted), given) in operands.iter().zip(inputs) {
-        if wanted.is_some_and(|it| it != given.dtype) {
-            let wanted = wanted.expect("tested above");
+        if let Some(wanted) = wanted.filter(|it| *it != given.dtype) {
             let message = format!("`{name}` is {given}, but `run` reads {wanted}");
             return Err(Error::new(Code::DType, message).help(format!("convert it by `.cast(DType::{wanted:?})`")));
         }

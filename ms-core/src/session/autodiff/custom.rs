@@ -9,6 +9,7 @@ use super::tape::Tape;
 use crate::error::{OrRaise, Result};
 use crate::ir::{Graph, ValueId};
 use crate::ops::{self, Control, CustomVjp, decode_floats, encode_as_floats, encoded_type};
+use crate::session::call::JitReturn;
 use crate::session::call::closure::call_closure;
 use crate::session::context;
 use crate::tensor::{Parameter, Tensor, Type};
@@ -80,6 +81,19 @@ where
     Transformed::new(Recompute { f, location: Location::caller() })
 }
 
+/// Calls a function with a derivative of its own where nothing is traced: under a tape, as a compiled call that has it.
+pub(super) fn call_untraced<Args: TracedArguments, R: JitReturn>(
+    function: &impl Transform<Args, Output = R>,
+    name: &'static str,
+    arguments: Args::Refs<'_>,
+    invoke: impl FnOnce(Args::Refs<'_>) -> R,
+) -> R {
+    match is_recorded() {
+        true => call_closure::<Args, R>(name, arguments, |arguments| function.call(arguments)),
+        false => invoke(arguments),
+    }
+}
+
 /// The transform behind [`custom_vjp`].
 pub struct WithVjp<Args, F, B> {
     f: F,
@@ -109,14 +123,10 @@ where
 
     fn call(&self, arguments: Args::Refs<'_>) -> F::Output {
         if let Some(tracer) = Tracer::current() {
-            return self.in_trace(&tracer, arguments).map_err(|it| it.at(self.location)).or_raise();
+            let result = with_derivative::<Args, _>(&tracer, arguments, self.location, |it| self.f.invoke(it), self);
+            return result.map_err(|it| it.at(self.location)).or_raise();
         }
-        match is_recorded() {
-            true => call_closure::<Args, F::Output>("custom_vjp", arguments, |arguments| {
-                <Self as Transform<Args>>::call(self, arguments)
-            }),
-            false => self.f.invoke(arguments),
-        }
+        call_untraced(self, "custom_vjp", arguments, |it| self.f.invoke(it))
     }
 }
 
@@ -135,18 +145,6 @@ where
         result = then.take().map(|then| then(arguments));
     });
     result.expect("a choice calls its continuation once")
-}
-
-impl<Args, F, B> WithVjp<Args, F, B>
-where
-    Args: TracedArguments + Followed<F::Output, Longer: Followed<F::Output>>,
-    All: Select<Args>,
-    F: Function<Args, Output: Tree + Send + Sync + 'static>,
-    B: Function<Backward<Args, F::Output>, Output = <All as Select<Args>>::Gradient>,
-{
-    fn in_trace(&self, tracer: &Tracer, arguments: Args::Refs<'_>) -> Result<F::Output> {
-        with_derivative::<Args, _>(tracer, arguments, self.location, |it| self.f.invoke(it), self)
-    }
 }
 
 impl<Args, F, B> Backwards<Args, F::Output> for WithVjp<Args, F, B>

@@ -1,13 +1,12 @@
 //! `custom_jvp`: functions with custom tangents.
 
-use super::custom::{Backwards, is_recorded, with_derivative};
+use super::custom::{Backwards, call_untraced, with_derivative};
 use super::differentiable::{Target, Wrt};
 use super::grad_operation::check_seeds;
 use super::record::{Recording, record};
 use super::select::{All, Select};
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::ops;
-use crate::session::call::closure::call_closure;
 use crate::tensor::Tensor;
 use crate::trace::{Followed, Function, Sink, TracedArguments, Tracer, Transform, Transformed, Tree, leaves};
 use crate::transform::is_linear;
@@ -48,12 +47,7 @@ where
             let result = with_derivative::<Args, _>(&tracer, arguments, self.location, |it| self.f.invoke(it), self);
             return result.map_err(|it| it.at(self.location)).or_raise();
         }
-        match is_recorded() {
-            true => call_closure::<Args, F::Output>("custom_jvp", arguments, |arguments| {
-                <Self as Transform<Args>>::call(self, arguments)
-            }),
-            false => self.f.invoke(arguments),
-        }
+        call_untraced(self, "custom_jvp", arguments, |it| self.f.invoke(it))
     }
 }
 

@@ -1,9 +1,8 @@
 //! `custom_vjp_with_residuals`: custom derivatives by values that the forward function saves.
 
-use super::custom::{Backwards, is_recorded, with_derivative};
+use super::custom::{Backwards, call_untraced, with_derivative};
 use super::select::{All, Select};
 use crate::error::{OrRaise, Result};
-use crate::session::call::closure::call_closure;
 use crate::tensor::Tensor;
 use crate::trace::{Arguments, Function, Sink, TracedArguments, Tracer, Transform, Transformed, Tree, leaves};
 use std::marker::PhantomData;
@@ -48,12 +47,7 @@ where
             );
             return passed.map_err(|it| it.at(self.location)).or_raise();
         }
-        match is_recorded() {
-            true => call_closure::<Args, R>("custom_vjp", arguments, |arguments| {
-                <Self as Transform<Args>>::call(self, arguments)
-            }),
-            false => self.forward.invoke(arguments).0,
-        }
+        call_untraced(self, "custom_vjp", arguments, |it| self.forward.invoke(it).0)
     }
 }
 

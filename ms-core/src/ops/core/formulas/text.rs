@@ -35,17 +35,29 @@ const BINARY: [(Binary, &str); 12] = [
     (Binary::Or, "or"),
 ];
 
+fn name_in<T: PartialEq>(names: &[(T, &'static str)], op: T) -> &'static str {
+    names.iter().find(|it| it.0 == op).map_or("", |it| it.1)
+}
+
+fn named_in<T: Copy>(names: &[(T, &str)], name: &str) -> Option<T> {
+    names.iter().find(|it| it.1 == name).map(|it| it.0)
+}
+
+/// The function of that name and number of operands.
+fn math(name: &str, arity: usize) -> Option<Math> {
+    Math::from_name(name).filter(|it| it.arity() == arity)
+}
+
 impl Unary {
     fn name(self) -> &'static str {
         match self {
             Self::Math(math) => math.name(),
-            own => UNARY.iter().find(|it| it.0 == own).map_or("", |it| it.1),
+            own => name_in(&UNARY, own),
         }
     }
 
     fn from_name(name: &str) -> Option<Self> {
-        let math = || Math::from_name(name).filter(|it| it.arity() == 1).map(Self::Math);
-        UNARY.iter().find(|it| it.1 == name).map(|it| it.0).or_else(math)
+        named_in(&UNARY, name).or_else(|| math(name, 1).map(Self::Math))
     }
 }
 
@@ -53,13 +65,12 @@ impl Binary {
     fn name(self) -> &'static str {
         match self {
             Self::Math(math) => math.name(),
-            own => BINARY.iter().find(|it| it.0 == own).map_or("", |it| it.1),
+            own => name_in(&BINARY, own),
         }
     }
 
     fn from_name(name: &str) -> Option<Self> {
-        let math = || Math::from_name(name).filter(|it| it.arity() == 2).map(Self::Math);
-        BINARY.iter().find(|it| it.1 == name).map(|it| it.0).or_else(math)
+        named_in(&BINARY, name).or_else(|| math(name, 2).map(Self::Math))
     }
 }
 
