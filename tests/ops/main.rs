@@ -7,6 +7,7 @@ use ms_sim as _;
 mod told;
 
 mod bad_input;
+mod composed;
 mod custom_ops;
 mod kernels;
 mod movement;
