@@ -1,8 +1,9 @@
 //! Graphs with custom derivatives.
 
 use super::emit::{emit, emit_node, tracer, zeros};
+use super::linear::{not_linear, transpose};
 use super::regions::{chosen, placed, positions};
-use super::reverse::{Pull, Reverse, Wanted, flags, value_and_grad};
+use super::reverse::{Pull, Reverse, Wanted, flags};
 use super::split::{pruned, trimmed};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node};
@@ -132,8 +133,10 @@ pub(super) fn push_custom(
     let floats: Vec<usize> = (0..at.results).filter(|&it| results[it].dtype().is_float()).collect();
     let first = at.targets + at.results;
     let wrt: Vec<usize> = (first..first + floats.len()).collect();
-    let mut transposed = value_and_grad(&node.regions[1], &wrt, at.targets, true, true)?;
-    transposed.set_outputs(transposed.outputs()[at.targets..].to_vec());
+    let transposed = transpose(&node.regions[1], &wrt, at.targets)?.ok_or_else(|| {
+        let error = not_linear(node.op.name());
+        node.location.map_or(error.clone(), |it| error.at(it))
+    })?;
     let tangents = tangents[..at.targets].iter().zip(operands);
     let tangents = tangents.map(|(tangent, operand)| tangent.clone().unwrap_or_else(|| zeros(&operand.ty())));
     let inputs: Vec<Tensor> = operands[..at.targets]
@@ -144,7 +147,7 @@ pub(super) fn push_custom(
         .chain(operands[at.captured..].iter().cloned())
         .chain(tangents)
         .collect();
-    let mut pushed = tracer().inline(&pruned(&transposed), &inputs)?.into_iter();
+    let mut pushed = tracer().inline(&transposed, &inputs)?.into_iter();
     let tangent = |it: usize| if floats.contains(&it) { pushed.next() } else { None };
     let tangents = (0..outputs.len()).map(tangent).collect();
     Ok((outputs, tangents))

@@ -5,9 +5,9 @@
 
 use super::expand::expand;
 use super::reverse::value_and_grad;
-use super::split::trimmed;
+use super::split::{pruned, trimmed};
 use super::tape::{RuleEntry, no_derivative};
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, ValueId};
 use crate::ops::{self, Derivative, Lowering, OpDef, Vjp};
 use crate::tensor::{Attrs, Op, Tensor, Type, apply};
@@ -98,13 +98,22 @@ fn diagonal(rule: Rule, call: &Pushed<'_>, tangents: &[Option<Tensor>], given: &
 /// # Errors
 /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
 pub fn is_linear(graph: &Graph, inputs: usize, results: usize) -> Result<bool> {
-    let expanded = expand(graph, true)?;
     let wrt: Vec<usize> = (0..inputs).collect();
-    let mut pulled = value_and_grad(&expanded, &wrt, results, true, true)?;
-    let gradients = pulled.outputs()[graph.outputs().len()..].to_vec();
-    pulled.set_outputs(gradients);
-    let (_, used) = trimmed(&pulled);
-    Ok(used.iter().all(|&it| it >= inputs))
+    let expanded = expand(graph, true)?;
+    Ok(transpose(&expanded, &wrt, results)?.is_some())
+}
+
+/// The transpose of a graph whose first `results` outputs are linear in its inputs `wrt`: a graph from the inputs, of
+/// which it does not read those, and the gradients of the outputs, to the gradients of those inputs. `None` if the
+/// gradients depend on them, so that the graph is not linear.
+///
+/// # Errors
+/// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+pub(super) fn transpose(graph: &Graph, wrt: &[usize], results: usize) -> Result<Option<Graph>> {
+    let mut transposed = value_and_grad(graph, wrt, results, true, true)?;
+    transposed.set_outputs(transposed.outputs()[graph.outputs().len()..].to_vec());
+    let (_, read) = trimmed(&transposed);
+    Ok((!read.iter().any(|it| wrt.contains(it))).then(|| pruned(&transposed)))
 }
 
 /// What determines a transposed rule: op, attributes, types of the operands, those with tangents.
@@ -129,7 +138,7 @@ fn transposed(
     let graph = match known {
         Some(graph) => graph,
         None => {
-            let graph = Rc::new(transpose(def, call, given)?);
+            let graph = Rc::new(transposed_rule(def, call, given)?);
             TRANSPOSED.with(|it| {
                 let mut table = it.borrow_mut();
                 if table.len() >= KEPT {
@@ -156,7 +165,7 @@ fn transposed(
 /// The transpose of the rule: a graph from the operands, the results, gradients of the
 /// float results (whose values do not matter), and the tangents of the operands `given`, to the
 /// tangents of the float results.
-fn transpose(def: &'static OpDef, call: &Pushed<'_>, given: &[usize]) -> Result<Graph> {
+fn transposed_rule(def: &'static OpDef, call: &Pushed<'_>, given: &[usize]) -> Result<Graph> {
     let Derivative::Rule(rule) = def.derivative else { unreachable!("looked at above") };
     let types = |tensors: &[Tensor]| tensors.iter().map(Tensor::ty).collect::<Vec<Type>>();
     let is_float: Vec<bool> = call.outputs.iter().map(|it| it.dtype().is_float()).collect();
@@ -177,10 +186,15 @@ fn transpose(def: &'static OpDef, call: &Pushed<'_>, given: &[usize]) -> Result<
         let share = |&at: &usize| shares[at].clone().unwrap_or_else(|| ops::zeros_like(&inputs[at]));
         Ok(given.iter().map(share).collect())
     })?;
-    let mut transposed = value_and_grad(&pulled, &wrt, given.len(), true, true)?;
-    let tangents = transposed.outputs()[given.len()..].to_vec();
-    transposed.set_outputs(tangents);
-    Ok(super::split::pruned(&transposed))
+    transpose(&pulled, &wrt, given.len())?.ok_or_else(|| not_linear(call.op.name()).at(call.location))
+}
+
+/// The error of a derivative in reverse mode that has no transpose.
+pub(super) fn not_linear(op: &'static str) -> Error {
+    let message = "the derivative is not linear in the gradient of the result";
+    Error::new(Code::CustomTangent, message)
+        .with_op(op)
+        .help("forward mode is its transpose; take derivatives of this function in reverse mode only")
 }
 
 /// The outputs of a graph without regions, whose ops are applied through the current dispatcher.

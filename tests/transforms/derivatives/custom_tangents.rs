@@ -1,6 +1,7 @@
 //! Derivatives that users define: `custom_jvp`, and `custom_vjp` by residuals.
 
 use super::both;
+use ms::custom::{Type, Vjp};
 use ms::prelude::*;
 use ms::{Code, catch};
 
@@ -123,5 +124,53 @@ fn refusals() {
         let said = error.to_string();
         assert_eq!(error.code(), code, "case {at}: {said}");
         assert!(said.contains(words) && said.contains("custom_tangents.rs"), "case {at}: {said}");
+    }
+}
+
+/// Forward mode transposes derivatives of reverse mode, which only linear ones have.
+#[test]
+fn reverse_derivatives_without_a_transpose_are_refused_in_forward_mode() {
+    ms::custom_op! {
+        fn clipped_square(x: &Tensor) -> Tensor;
+
+        fn types(x: &Type) -> Type {
+            x.clone()
+        }
+
+        fn run(x: &[f32], y: &mut [f32]) {
+            y.iter_mut().zip(x).for_each(|(y, x)| *y = x * x);
+        }
+
+        fn derivative(it: &Vjp<'_>) -> Tensor {
+            (it.cotangent() * &it.inputs[0] * 2.0).clamp(-1.0, 1.0)
+        }
+    }
+    type Case = fn(&Tensor) -> Tensor;
+    let cases: [(Case, f32); 3] = [
+        (
+            |x| {
+                ms::custom_vjp(
+                    |x: &Tensor| x * x,
+                    |x: &Tensor, _: &Tensor, g: &Tensor| ((x * g * 2.0).clamp(-1.0, 1.0),),
+                )(x)
+            },
+            1.0,
+        ),
+        (
+            |x| {
+                let backward = |x: &Tensor, g: &Tensor| (x * g.abs(),);
+                ms::custom_vjp_with_residuals(|x: &Tensor| (x * x, x.clone()), backward)(x)
+            },
+            3.0,
+        ),
+        (clipped_square, 1.0),
+    ];
+    let x = tensor![3.0];
+    for (at, (f, gradient)) in cases.into_iter().enumerate() {
+        assert_eq!(ms::grad(|x: &Tensor| f(x).sum((), false))(&x).to_vec::<f32>(), [gradient], "case {at}");
+        let error = catch(|| ms::jvp(|x: &Tensor| f(x))(&x, &tensor![1.0])).expect_err("it has no transpose");
+        let said = error.to_string();
+        assert_eq!(error.code(), Code::CustomTangent, "case {at}: {said}");
+        assert!(said.contains("custom_tangents.rs"), "case {at}: {said}");
     }
 }

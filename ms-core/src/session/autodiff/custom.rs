@@ -322,7 +322,7 @@ fn thread_writes(region: &Region) -> Result<Arc<Graph>> {
 ///
 /// Derivatives of any order take the result by `backward`, in both modes; a derivative of the
 /// gradient takes the ops of `backward` by their own rules. Forward mode pushes tangents by the
-/// transpose of `backward`, which is linear in the gradient of the result.
+/// transpose of `backward`, and refused if `backward` is not linear in the gradient of the result.
 ///
 /// Under a gradient both functions are traced, so that they do not read values of tensors.
 ///
@@ -344,7 +344,8 @@ fn thread_writes(region: &Region) -> Result<Arc<Graph>> {
 /// A call that is traced raises [`Code::Shape`](crate::Code::Shape) or
 /// [`Code::DType`](crate::Code::DType) where a gradient is of another type than its argument. A
 /// gradient raises [`Code::BackwardWrites`](crate::Code::BackwardWrites) where `backward` writes a
-/// parameter and no order says when.
+/// parameter and no order says when. Forward mode raises
+/// [`Code::CustomTangent`](crate::Code::CustomTangent) where `backward` is not linear.
 #[track_caller]
 pub fn custom_vjp<'f, Args, F, B>(f: F, backward: B) -> Transformed<'f, Args, WithVjp<Args, F, B>>
 where
