@@ -1,20 +1,23 @@
 //! Expansion of composites: their bodies in place of their nodes.
 
+use super::memo::Memo;
 use crate::error::Result;
 use crate::ir::{Graph, Node, Rewriter, Type, rewrite_inside_out, subgraphs};
 use crate::ops::{Body, Lowering, OpDef, definition};
 use crate::tensor::Attrs;
 use crate::trace;
-use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::panic::Location;
-use std::rc::Rc;
 
 /// Which composites of a graph are expanded.
 pub type Chosen<'a> = &'a dyn Fn(&Graph, &Node) -> bool;
 
 /// What determines the graph of a body: op, attributes, types of the operands.
 type Key = (u16, Attrs, Vec<Type>);
+
+thread_local! {
+    static BODIES: Memo<Key> = Memo::default();
+}
 
 /// The graph with the bodies of the chosen composites in place of their nodes, also in the graphs in it, and of
 /// those in bodies.
@@ -35,7 +38,6 @@ pub fn expand_composites<'g>(graph: &'g Graph, chosen: Chosen<'_>) -> Result<Cow
 /// # Errors
 /// Those of ops of a body.
 pub fn expand_own_composites<'g>(graph: &'g Graph, chosen: Chosen<'_>) -> Result<Cow<'g, Graph>> {
-    let mut traced: FxHashMap<Key, Rc<Graph>> = FxHashMap::default();
     let mut rewriter = Rewriter::new(graph);
     for (_, node) in graph.nodes() {
         let Some(body) = body_of(graph, node, chosen) else {
@@ -44,14 +46,8 @@ pub fn expand_own_composites<'g>(graph: &'g Graph, chosen: Chosen<'_>) -> Result
         };
         let types: Vec<Type> = node.inputs.iter().map(|&it| graph.ty(it).clone()).collect();
         let key = (node.op.number(), node.attrs.clone(), types);
-        let body = match traced.get(&key) {
-            Some(known) => known.clone(),
-            None => {
-                let made = Rc::new(trace_body(node, body, &key.2, chosen)?);
-                traced.insert(key, made.clone());
-                made
-            }
-        };
+        let body = BODIES.with(|it| it.get_or_build(key, |(_, _, types)| trace_body(node, body, types)))?;
+        let body = expand_composites(&body, chosen)?;
         let operands = rewriter.operands(node);
         let values = rewriter.splice_at(&body, &operands, node.location);
         rewriter.replace(&values);
@@ -72,10 +68,9 @@ fn body_of(graph: &Graph, node: &Node, chosen: Chosen<'_>) -> Option<Body> {
     }
 }
 
-fn trace_body(node: &Node, body: Body, types: &[Type], chosen: Chosen<'_>) -> Result<Graph> {
+fn trace_body(node: &Node, body: Body, types: &[Type]) -> Result<Graph> {
     let name = node.op.name();
     let apply = |inputs: &[_]| Ok(body(&node.attrs, &inputs.iter().collect::<Vec<_>>()).into_vec());
-    let graph = trace::build(name, types, apply)
-        .map_err(|error| error.of_composite(name).at(node.location.unwrap_or_else(|| Location::caller())))?;
-    expand_composites(&graph, chosen).map(Cow::into_owned)
+    trace::build(name, types, apply)
+        .map_err(|error| error.of_composite(name).at(node.location.unwrap_or_else(|| Location::caller())))
 }

@@ -4,6 +4,7 @@
 //! pushed by. An elementwise op needs no transposing: its Jacobian is diagonal.
 
 use super::expand::expand;
+use super::memo::Memo;
 use super::reverse::value_and_grad;
 use super::split::{pruned, trimmed};
 use super::tape::{RuleEntry, no_derivative};
@@ -12,11 +13,8 @@ use crate::ir::{Graph, ValueId};
 use crate::ops::{self, Derivative, Lowering, OpDef, Vjp};
 use crate::tensor::{Attrs, Op, Tensor, Type, apply};
 use crate::trace;
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::cell::RefCell;
 use std::panic::Location;
-use std::rc::Rc;
 
 /// One application of an op.
 pub(super) struct Pushed<'a> {
@@ -119,11 +117,8 @@ pub(super) fn transpose(graph: &Graph, wrt: &[usize], results: usize) -> Result<
 /// What determines a transposed rule: op, attributes, types of the operands, those with tangents.
 type Key = (u16, Attrs, Vec<Type>, Vec<usize>);
 
-/// The number of transposed rules cached per thread before the table is emptied.
-const KEPT: usize = 1024;
-
 thread_local! {
-    static TRANSPOSED: RefCell<FxHashMap<Key, Rc<Graph>>> = RefCell::default();
+    static TRANSPOSED: Memo<Key> = Memo::default();
 }
 
 fn transposed(
@@ -134,21 +129,7 @@ fn transposed(
 ) -> Result<Vec<Option<Tensor>>> {
     let types: Vec<Type> = call.inputs.iter().map(Tensor::ty).collect();
     let key = (def.info.number, call.attrs.clone(), types, given.to_vec());
-    let known = TRANSPOSED.with(|it| it.borrow().get(&key).cloned());
-    let graph = match known {
-        Some(graph) => graph,
-        None => {
-            let graph = Rc::new(transposed_rule(def, call, given)?);
-            TRANSPOSED.with(|it| {
-                let mut table = it.borrow_mut();
-                if table.len() >= KEPT {
-                    table.clear();
-                }
-                table.insert(key, graph.clone());
-            });
-            graph
-        }
-    };
+    let graph = TRANSPOSED.with(|it| it.get_or_build(key, |_| transposed_rule(def, call, given)))?;
     let floats = || call.outputs.iter().filter(|it| it.dtype().is_float());
     let inputs: Vec<Tensor> = call
         .inputs

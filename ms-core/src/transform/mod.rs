@@ -8,6 +8,7 @@ mod expand;
 mod forward;
 mod linear;
 mod loops;
+mod memo;
 mod reads;
 mod regions;
 mod reverse;
