@@ -28,9 +28,11 @@ pub fn select(kernel: &Kernel, target: Target, order: ReductionOrder) -> Result<
 
 /// The same for lanes in whole vectors; `None` if the code would be the same.
 pub fn select_whole(kernel: &Kernel, target: Target) -> Option<Program> {
+    if target == Target::Avx512 {
+        return None;
+    }
     let select = Select { in_slices: true, ..Select::new(kernel, target, kernel.order, 1) };
-    let differs = target != Target::Avx512 && select.has_slices();
-    if differs { run(select).ok() } else { None }
+    if select.has_slices() { run(select).ok() } else { None }
 }
 
 /// The same for several vectors of lanes at once, if that is profitable and all accumulators have registers:
@@ -82,7 +84,7 @@ struct Select<'k> {
 impl<'k> Select<'k> {
     fn new(kernel: &'k Kernel, target: Target, order: ReductionOrder, copies: usize) -> Self {
         let positions = Positions::of(kernel);
-        let widest = if positions.dtypes(kernel).any(|it| it.size() == 8) { 8 } else { 4 };
+        let widest = if positions.has_wide(kernel) { 8 } else { 4 };
         let program = Program {
             lanes: target.vector_bytes() / widest,
             copies,

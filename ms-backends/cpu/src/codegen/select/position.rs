@@ -35,17 +35,16 @@ impl Positions {
         self.element[val.0 as usize]
     }
 
-    /// The dtypes of values in vectors.
-    pub fn dtypes(&self, kernel: &Kernel) -> impl Iterator<Item = DType> {
+    /// Returns whether a value in vectors has eight bytes.
+    pub fn has_wide(&self, kernel: &Kernel) -> bool {
+        let is_wide = |dtype: DType| dtype.size() == 8;
         let in_vectors = |at: &usize| self.element[*at].is_none();
-        let values = (0..kernel.insts.len()).filter(in_vectors).map(|at| kernel.types[at]);
-        let read_apart = |param: &usize| {
-            let mut loads =
-                (0..kernel.insts.len()).filter(|&at| kernel.insts[at] == Inst::Load(ParamId(*param as u32)));
+        let read_apart = |param: usize| {
+            let mut loads = (0..kernel.insts.len()).filter(|&at| kernel.insts[at] == Inst::Load(ParamId(param as u32)));
             loads.next().is_some_and(|it| !in_vectors(&it)) && loads.all(|it| !in_vectors(&it))
         };
-        let params = (0..kernel.params.len()).filter(|it| !read_apart(it)).map(|it| kernel.params[it].dtype);
-        values.chain(params).collect::<Vec<_>>().into_iter()
+        (0..kernel.insts.len()).any(|it| is_wide(kernel.types[it]) && in_vectors(&it))
+            || (0..kernel.params.len()).any(|it| is_wide(kernel.params[it].dtype) && !read_apart(it))
     }
 }
 
