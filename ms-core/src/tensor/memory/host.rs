@@ -2,12 +2,13 @@
 //! by the process.
 //!
 //! A block has one of a few sizes, so that freed ones fit later requests. The caches are bounded;
-//! beyond that, memory is returned to the system. Large blocks use huge pages, and caching them
-//! saves their page faults, which cost more than most ops on them.
+//! beyond that, memory is returned to the system. Large blocks use huge pages, medium ones share
+//! them, and caching blocks saves page faults, which cost more than most ops on them.
 //!
 //! Built with `--cfg ms_sanitize`, every block is the system allocator's own, of exactly the
 //! requested size, so that AddressSanitizer knows its bounds and when it is freed.
 
+use super::chunks::Chunks;
 use crate::error::{Code, Error, Result};
 use memmap2::MmapMut;
 use rustc_hash::FxHashMap;
@@ -35,7 +36,11 @@ const KEPT_BYTES: usize = 512 << 20;
 const MAPPED_BLOCK: usize = 4 << 20;
 
 /// Bytes of a huge page.
-const HUGE_PAGE: usize = 2 << 20;
+pub(super) const HUGE_PAGE: usize = 2 << 20;
+
+/// Bytes of blocks between [`LOCAL_BLOCK`] and [`MAPPED_BLOCK`] that are the system allocator's own; further ones are
+/// cut from chunks. A process that needs few of them does not have whole huge pages for them.
+const UNCHUNKED_BYTES: usize = 4 << 20;
 
 const LOCAL_CLASSES: usize = class_of(LOCAL_BLOCK) + 1;
 const CLASSES: usize = class_of(KEPT_BLOCK) + 1;
@@ -166,10 +171,18 @@ struct Shared {
     bytes: usize,
     /// Mappings by the addresses of their blocks, in use or free.
     mapped: FxHashMap<usize, MmapMut>,
+    chunks: Chunks,
+    /// Bytes of blocks of medium size that the system allocator has made.
+    unchunked: usize,
 }
 
-static SHARED: Mutex<Shared> =
-    Mutex::new(Shared { free: Vec::new(), bytes: 0, mapped: FxHashMap::with_hasher(rustc_hash::FxBuildHasher) });
+static SHARED: Mutex<Shared> = Mutex::new(Shared {
+    free: Vec::new(),
+    bytes: 0,
+    mapped: FxHashMap::with_hasher(rustc_hash::FxBuildHasher),
+    chunks: Chunks::new(),
+    unchunked: 0,
+});
 
 fn shared() -> MutexGuard<'static, Shared> {
     SHARED.lock().unwrap_or_else(PoisonError::into_inner)
@@ -203,6 +216,14 @@ impl Shared {
         {
             self.mapped.insert(block.as_ptr() as usize, mapping);
             return Some(block);
+        }
+        if (LOCAL_BLOCK + 1..MAPPED_BLOCK).contains(&bytes) {
+            if self.unchunked >= UNCHUNKED_BYTES
+                && let Some(block) = self.chunks.cut(bytes)
+            {
+                return Some(block);
+            }
+            self.unchunked += bytes;
         }
         allocate_exactly(bytes)
     }
@@ -245,10 +266,13 @@ impl Shared {
     /// # Safety
     /// The block is of this class, in no list, and not used any more.
     unsafe fn give_back(&mut self, block: NonNull<u8>, class: usize) {
-        if self.mapped.remove(&(block.as_ptr() as usize)).is_none() {
-            // SAFETY: a block that is not mapped was allocated with this layout.
-            unsafe { dealloc(block.as_ptr(), layout(class_bytes(class))) };
+        let bytes = class_bytes(class);
+        // SAFETY: as the caller's.
+        if self.mapped.remove(&(block.as_ptr() as usize)).is_some() || unsafe { self.chunks.give_back(block, bytes) } {
+            return;
         }
+        // SAFETY: a block that is not mapped was allocated with this layout.
+        unsafe { dealloc(block.as_ptr(), layout(bytes)) };
     }
 }
 
@@ -280,7 +304,7 @@ fn layout(bytes: usize) -> Layout {
 }
 
 /// A mapping, and the start of `bytes` bytes in it that are whole huge pages.
-fn map(bytes: usize) -> Option<(NonNull<u8>, MmapMut)> {
+pub(super) fn map(bytes: usize) -> Option<(NonNull<u8>, MmapMut)> {
     let len = bytes.checked_next_multiple_of(HUGE_PAGE)?.checked_add(HUGE_PAGE)?;
     let mut mapping = MmapMut::map_anon(len).ok()?;
     let skip = mapping.as_ptr().align_offset(HUGE_PAGE);

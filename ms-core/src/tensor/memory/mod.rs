@@ -1,5 +1,6 @@
 //! Memory in which arrays lie: that of the host, and that of devices, which backends implement.
 
+mod chunks;
 mod fences;
 pub(super) mod host;
 pub(super) mod stream;
