@@ -164,9 +164,11 @@ impl<'a> Pipeline<'a> {
         for group in &groups.list {
             steps.push(match group.domain {
                 Some(_) => {
-                    let structure = Structure::of(&flat, &groups, group, &stores);
+                    let mut known = known.borrow_mut();
+                    let may_recur = groups.list.len() > 1 || !known.is_empty();
+                    let structure = may_recur.then(|| Structure::of(&flat, &groups, group, &stores)).flatten();
                     let build = || emit(&mut flat, &groups, group, &stores, target, routines);
-                    Draft::Kernel(Box::new(known.borrow_mut().get_or_build(structure, build)?))
+                    Draft::Kernel(Box::new(known.get_or_build(structure, build)?))
                 }
                 None => Draft::Whole(group.nodes[0]),
             });

@@ -50,6 +50,11 @@ pub(super) struct Structure {
 }
 
 impl KnownKernels {
+    /// Returns whether no kernel is known.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The kernel of a group of that structure, which `build` builds unless there is one.
     ///
     /// # Errors

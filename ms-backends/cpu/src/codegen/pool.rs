@@ -62,7 +62,7 @@ impl Pool {
             match self.entries[at] {
                 Entry::Repeated(constant, bytes) => {
                     let lane = &constant.bits.to_le_bytes()[..constant.size as usize];
-                    out.extend(lane.iter().copied().cycle().take(bytes));
+                    (0..bytes / lane.len()).for_each(|_| out.extend_from_slice(lane));
                 }
                 Entry::Iota(lanes) => out.extend((0..lanes as u64).flat_map(u64::to_le_bytes)),
             }

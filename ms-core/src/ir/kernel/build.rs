@@ -115,9 +115,10 @@ impl KernelBuilder {
     /// A constant of a dtype.
     pub fn constant(&mut self, value: impl Into<Scalar>, dtype: DType) -> Val {
         let compute = dtype.compute();
-        // Round to the narrow dtype first, then convert to the compute dtype.
-        let rounded = Scalar::from_bits(value.into().to_bits(dtype), dtype);
-        self.push(Inst::Const(rounded.to_bits(compute)), compute, dtype)
+        let bits = value.into().to_bits(dtype);
+        // Rounded to a narrow dtype first, then converted to the compute dtype.
+        let bits = if compute == dtype { bits } else { Scalar::from_bits(bits, dtype).to_bits(compute) };
+        self.push(Inst::Const(bits), compute, dtype)
     }
 
     /// A constant of the dtype of another value.
