@@ -4,8 +4,8 @@ use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, NodeId, ValueId, count_nodes};
 use crate::ops::{
     self, ALL, ASSIGN, BROADCAST_TO, BroadcastToAttrs, CAST, CLEAR_FLOAT_STATUS, CONSTANT, CastAttrs, ConstantAttrs,
-    Control, Effects, GET_FLOAT_STATUS, ISFINITE, LOGICAL_AND, LOGICAL_NOT, Loop, OpDef, ReduceAttrs, STOP_GRADIENT,
-    TENSOR_MOVE, has_effect,
+    Control, Effects, GET_FLOAT_STATUS, ISFINITE, LOGICAL_AND, LOGICAL_NOT, Loop, Lowering, OpDef, ReduceAttrs,
+    STOP_GRADIENT, TENSOR_MOVE, has_effect,
 };
 use crate::tensor::{Attrs, DType, Literal, Op, Scalar, Type};
 use smallvec::SmallVec;
@@ -36,6 +36,8 @@ struct Watch<'g> {
     map: Vec<ValueId>,
     /// By checked node: whether all of its results were finite.
     finite: Vec<Option<ValueId>>,
+    /// By value: whether anything reads it.
+    read: Vec<bool>,
 }
 
 fn flag() -> Type {
@@ -50,7 +52,10 @@ impl<'g> Watch<'g> {
             map[input.0 as usize] = to.add_input(from.ty(input).clone());
         }
         to.share_input_names(from);
-        Self { from, to, map, finite: vec![None; from.len()] }
+        let mut read = vec![false; from.value_count()];
+        let uses = from.nodes().flat_map(|(_, node)| &node.inputs).chain(from.outputs());
+        uses.for_each(|it| read[it.0 as usize] = true);
+        Self { from, to, map, finite: vec![None; from.len()], read }
     }
 
     fn add(&mut self, def: &'static OpDef, attrs: Attrs, inputs: &[ValueId]) -> Result<ValueId> {
@@ -166,7 +171,11 @@ impl<'g> Watch<'g> {
             self.map[old.0 as usize] = new;
         }
         if watched && node.op != CONSTANT.op() {
-            let floats = node.outputs.iter().filter(|it| self.from.ty(**it).dtype.is_float());
+            // What a composite has for its derivative is not computed for a check alone.
+            let is_composite = matches!(ops::definition(node.op).lowering, Lowering::Composite(_));
+            let is_result = |it: &ValueId| !is_composite || *it == node.outputs[0] || self.read[it.0 as usize];
+            let is_checked = |it: &&ValueId| self.from.ty(**it).dtype.is_float() && is_result(it);
+            let floats = node.outputs.iter().filter(is_checked);
             let floats: Vec<ValueId> = floats.map(|it| self.map[it.0 as usize]).collect();
             let finite = floats.into_iter().map(|it| self.finite(it)).collect::<Result<Vec<_>>>()?;
             if !finite.is_empty() {

@@ -3,7 +3,7 @@
 use super::memo::Memo;
 use crate::error::Result;
 use crate::ir::{Graph, Node, Rewriter, Type, rewrite_inside_out, subgraphs};
-use crate::ops::{Body, Lowering, OpDef, definition};
+use crate::ops::{Body, Lowering, OpDef, definition, infer};
 use crate::tensor::Attrs;
 use crate::trace;
 use std::borrow::Cow;
@@ -58,6 +58,21 @@ pub fn expand_own_composites<'g>(graph: &'g Graph, chosen: Chosen<'_>) -> Result
 /// The graph in which no composite is left that `refused` refuses to transform as one op.
 pub(super) fn transformable<'g>(graph: &'g Graph, refused: fn(&OpDef) -> bool) -> Result<Cow<'g, Graph>> {
     expand_composites(graph, &|_, node| refused(definition(node.op)))
+}
+
+/// The graph of the body of a composite node, for operands of these types; of the composites in it, those that
+/// `refused` refuses are expanded as well.
+///
+/// # Errors
+/// Those of ops of a body.
+pub(super) fn expanded_alone(node: &Node, types: &[Type], refused: fn(&OpDef) -> bool) -> Result<Graph> {
+    let mut graph = Graph::new(node.op.name());
+    let inputs = types.iter().map(|it| graph.add_input(it.clone())).collect();
+    let results = infer(definition(node.op), &node.attrs, &[], &types.iter().collect::<Vec<_>>())?;
+    let id = graph.add_node(Node { inputs, outputs: Default::default(), ..node.clone() }, results);
+    let outputs = graph.node(id).outputs.clone();
+    graph.set_outputs(outputs);
+    expand_own_composites(&graph, &|_, it| it.op == node.op || refused(definition(it.op))).map(Cow::into_owned)
 }
 
 /// The body of a node that is a composite to expand.

@@ -44,6 +44,10 @@ pub(super) fn push(call: &Pushed<'_>, tangents: &[Option<Tensor>]) -> Result<Vec
             let operands = call.inputs.iter().map(|it| it.ty().to_string());
             Err(no_derivative(call.op, given[0], why).with_operands(operands).at(call.location))
         }
+        // A composite may be linear with exceptions, such as rows without a gradient.
+        Derivative::Read(_) if matches!(def.lowering, Lowering::Composite(_)) => {
+            transposed(def, call, tangents, &given)
+        }
         // Linear in its operand.
         Derivative::Read(_) => {
             let Some(tangent) = &tangents[0] else { return none() };
@@ -147,7 +151,6 @@ fn transposed(
 /// float results (whose values do not matter), and the tangents of the operands `given`, to the
 /// tangents of the float results.
 fn transposed_rule(def: &'static OpDef, call: &Pushed<'_>, given: &[usize]) -> Result<Graph> {
-    let Derivative::Rule(rule) = def.derivative else { unreachable!("looked at above") };
     let types = |tensors: &[Tensor]| tensors.iter().map(Tensor::ty).collect::<Vec<Type>>();
     let is_float: Vec<bool> = call.outputs.iter().map(|it| it.dtype().is_float()).collect();
     let (inputs, outputs) = (types(call.inputs), types(call.outputs));
@@ -163,7 +166,8 @@ fn transposed_rule(def: &'static OpDef, call: &Pushed<'_>, given: &[usize]) -> R
         let cotangents: Vec<Option<Tensor>> =
             is_float.iter().map(|&it| if it { gradients.next().cloned() } else { None }).collect();
         let attrs = call.attrs;
-        let shares = rule(&Vjp { attrs, inputs, outputs, cotangents: &cotangents, needs: &needs });
+        let vjp = Vjp { attrs, inputs, outputs, cotangents: &cotangents, needs: &needs };
+        let shares = def.pull(&vjp).expect("the op has a rule");
         let share = |&at: &usize| shares[at].clone().unwrap_or_else(|| ops::zeros_like(&inputs[at]));
         Ok(given.iter().map(share).collect())
     })?;

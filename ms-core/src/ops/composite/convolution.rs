@@ -78,7 +78,7 @@ composite! {
         all.push(it.needs[2].then(|| cast(sum_axes(g, &axes, false), it.inputs[2].dtype())));
         all
     }), finite: true;
-    batching Batching::Derived;
+    batching Batching::Partial(|it| it.only_first().then(|| it.merged_to(1)));
     samples || {
         let of = |mut sample: Sample| {
             let (dtype, channels) = (sample.inputs[0].dtype, sample.inputs[1].shape[0]);

@@ -48,20 +48,25 @@ composite! {
     /// The next value of a parameter, the moments, and the largest second moment if it is an operand: see
     /// [`AdamUpdate`]. The operands are the parameter, the gradient, the moments, the rate, the root, the shares, `ε`,
     /// the decay and the largest second moment.
+    ///
+    /// It has no derivative rule: an update is differentiated only where optimisation is itself part of a function, and
+    /// there every intermediate value of the body is needed, so that a rule would be the rules of its ops once more.
     ADAM_UPDATE = 890: "adam_update", AdamAttrs::DECLARED;
     body adam;
     derivative Derivative::Body, finite: false;
-    batching Batching::Derived;
+    // Every result depends on the gradient.
+    batching Batching::Partial(|it| it.broadcast(1));
     samples adam_samples;
 }
 
 composite! {
     /// The next value of a parameter, and of its velocity: the operands are these, the gradient, the rate, and the
     /// momentum: `v' = momentum v + g`, `p' = p - rate v'`, or with Nesterov's step `p' = p - rate (g + momentum v')`.
+    /// It has no derivative rule, for the reason that [`ADAM_UPDATE`] has none.
     MOMENTUM_UPDATE = 891: "momentum_update", MomentumAttrs::DECLARED;
     body momentum;
     derivative Derivative::Body, finite: true;
-    batching Batching::Derived;
+    batching Batching::Partial(|it| it.broadcast(2));
     samples momentum_samples;
 }
 

@@ -13,6 +13,9 @@ pub enum Batching {
     Derived,
     /// A rule, written against [`Tensor`]. Every result has the lanes as its first axis.
     Rule(fn(&BatchedCall<'_>) -> Result<Outputs>),
+    /// A rule of a composite for some operands with lanes: `None` for others, for which the ops of the body are
+    /// batched.
+    Partial(fn(&BatchedCall<'_>) -> Option<Result<Outputs>>),
 }
 
 /// An application of an op over lanes.
@@ -29,18 +32,20 @@ pub struct BatchedCall<'a> {
     pub size: Dim,
 }
 
-/// The results of an op over lanes, each with the lanes as its first axis.
+/// The results of an op over lanes, each with the lanes as its first axis; `None` for a composite whose rule does not
+/// cover these operands.
 ///
 /// # Errors
 /// Those of the op.
-pub fn batch(lanes: &BatchedCall<'_>) -> Result<Outputs> {
+pub fn batch(lanes: &BatchedCall<'_>) -> Result<Option<Outputs>> {
     if lanes.size == Dim::new(0) {
-        return lanes.no_lanes();
+        return lanes.no_lanes().map(Some);
     }
     let def = definition(lanes.op);
     match &def.batching {
-        Batching::Rule(rule) => rule(lanes),
-        Batching::Derived => derived(def, lanes),
+        Batching::Rule(rule) => rule(lanes).map(Some),
+        Batching::Partial(rule) => rule(lanes).transpose(),
+        Batching::Derived => derived(def, lanes).map(Some),
     }
 }
 
@@ -60,6 +65,11 @@ impl BatchedCall<'_> {
     /// Those of the op.
     pub fn apply(&self, attrs: &Attrs, inputs: &[Tensor]) -> Result<Outputs> {
         apply(self.op, attrs, &inputs.iter().collect::<SmallVec<[&Tensor; 3]>>())
+    }
+
+    /// Whether the lanes share all operands but the first.
+    pub fn only_first(&self) -> bool {
+        self.mapped[0] && !self.mapped[1..].contains(&true)
     }
 
     /// The rank of an operand in one lane.
@@ -136,9 +146,28 @@ impl BatchedCall<'_> {
     /// # Errors
     /// Those of the op.
     pub fn merged(&self) -> Result<Outputs> {
-        let merge = |i: usize| self.merge(&self.spread(i));
+        self.merged_to(self.inputs.len())
+    }
+
+    /// [`BatchedCall::merged`] for the first `count` operands; the others are the same for all lanes.
+    ///
+    /// # Errors
+    /// Those of the op.
+    pub fn merged_to(&self, count: usize) -> Result<Outputs> {
+        let merge = |i: usize| if i < count { self.merge(&self.spread(i)) } else { self.inputs[i].clone() };
         let outputs = self.apply(self.attrs, &(0..self.inputs.len()).map(merge).collect::<Vec<_>>())?;
         Ok(outputs.iter().map(|it| self.apart(it, 0)).collect())
+    }
+
+    /// Applies an elementwise composite, each result of which depends on the operand `whole`, whose rank is the
+    /// largest; `None` if it is not.
+    pub fn broadcast(&self, whole: usize) -> Option<Result<Outputs>> {
+        let mut inputs = self.aligned();
+        let rank = (0..inputs.len()).map(|it| self.rank(it)).max();
+        (rank == Some(self.rank(whole))).then(|| {
+            inputs[whole] = self.spread(whole);
+            self.apply(self.attrs, &inputs)
+        })
     }
 
     /// Merges the first two axes.

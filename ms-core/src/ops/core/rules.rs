@@ -146,6 +146,12 @@ pub fn sum_to(gradient: impl AsTensor, like: &Tensor) -> Tensor {
     if extra == 0 { summed } else { crate::ops::reshape(&summed, &to.dims) }
 }
 
+/// The gradient of an operand that is broadcast, which has another dtype than the result if that is promoted.
+#[track_caller]
+pub(in crate::ops) fn to_operand(gradient: &Tensor, operand: &Tensor) -> Tensor {
+    crate::ops::cast(sum_to(gradient, operand), operand.dtype())
+}
+
 /// The accumulator dtype of a sum: at least f32 for floats.
 pub const fn sum_dtype(dtype: DType) -> DType {
     if dtype.is_narrow_float() { dtype.compute() } else { dtype }

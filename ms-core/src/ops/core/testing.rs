@@ -3,7 +3,7 @@
 
 use super::reference::ReferenceDispatcher;
 use crate::error::Code;
-use crate::ops::{Lowering, OpDef, Sample, SampleInput, Vjp, definitions};
+use crate::ops::{Derivative, Lowering, OpDef, Sample, SampleInput, Vjp, definitions};
 use crate::tensor::{Array, Attrs, DType, Tensor, with_dispatcher};
 use std::rc::Rc;
 
@@ -74,6 +74,10 @@ fn check_sample(def: &'static OpDef, sample: &Sample) {
         .map(|it| it.dtype().is_float().then(|| Tensor::from_array(scattered(it.shape(), DType::F64, -1.0, 1.0, 9))))
         .collect();
     if cotangents.iter().all(Option::is_none) {
+        return;
+    }
+    if matches!((&def.derivative, &def.lowering), (Derivative::Read(_), Lowering::Composite(_))) {
+        // Rows without a gradient are not what differences show: compared with the derivative of the body.
         return;
     }
     let needs: Vec<bool> = inputs.iter().map(|it| it.dtype().is_float()).collect();

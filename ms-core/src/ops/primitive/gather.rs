@@ -44,10 +44,7 @@ pub static GATHER: OpDef = OpDef {
         Ok(smallvec![out])
     },
     derivative: Derivative::Read(|it| {
-        let (x, index, axis) = (&it.inputs[0], &it.inputs[1], AxisAttrs::of(it.attrs).axis());
-        let count: Dim = index.dims().into_iter().product();
-        let source = reshape(it.cotangent(), replace_axis(&x.dims(), axis, &[count]));
-        Part::rows(x, axis, reshape(index, [count]), &source)
+        rows_read(&it.inputs[0], AxisAttrs::of(it.attrs).axis(), &it.inputs[1], it.cotangent())
     }),
     finite_derivatives: true,
     effects: Effects::REFUSES,
@@ -141,6 +138,13 @@ pub static INDEX_ADD: OpDef = OpDef {
         vec![of(0, &[4, 3], 6), of(1, &[2, 3, 2], 5)]
     },
 };
+
+/// The gradient of `x` whose slices at the positions `index` along an axis have these gradients.
+pub(in crate::ops) fn rows_read(x: &Tensor, axis: usize, index: &Tensor, gradient: &Tensor) -> Part {
+    let count: Dim = index.dims().into_iter().product();
+    let source = reshape(gradient, replace_axis(&x.dims(), axis, &[count]));
+    Part::rows(x, axis, reshape(index, [count]), &source)
+}
 
 /// Checks that a type can contain positions.
 ///

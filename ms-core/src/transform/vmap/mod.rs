@@ -10,10 +10,10 @@ mod masked;
 #[cfg(test)]
 mod tests;
 
-use super::composite::transformable;
+use super::composite::{expanded_alone, transformable};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node};
-use crate::ops::{self, BatchedCall, Batching, Control, Effects, Lane};
+use crate::ops::{self, BatchedCall, Batching, Control, Effects, Lane, OpDef};
 use crate::tensor::{Dim, Dims, Tensor, Type, apply};
 use crate::trace::{self, Tracer};
 use rustc_hash::FxHashMap;
@@ -22,6 +22,9 @@ use std::cell::RefCell;
 use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
+
+/// The composites of which the ops of the body are batched, whichever operands have lanes.
+const IN_PARTS: fn(&OpDef) -> bool = |it| matches!(it.batching, Batching::Derived);
 
 /// The graph that computes for all lanes what `graph` computes for one. `operands` and `results`
 /// say which are mapped; `graph` contains no transforms.
@@ -35,7 +38,7 @@ pub fn vmap(
     results: &[Lane],
     location: Option<&'static Location<'static>>,
 ) -> Result<Graph> {
-    let graph = &*transformable(graph, |it| matches!(it.batching, Batching::Derived))?;
+    let graph = &*transformable(graph, IN_PARTS)?;
     let batcher = Batcher { size, regions: RefCell::default() };
     let mapped: Vec<bool> = operands.iter().map(|&it| it == Lane::Own).collect();
     let types: Vec<Type> =
@@ -220,7 +223,14 @@ impl Batcher {
         if mapped.contains(&true) || ops::definition(node.op).effects.any_of(Effects::RANDOM) {
             let lanes =
                 BatchedCall { op: node.op, attrs: &node.attrs, inputs: &inputs, mapped: &mapped, size: self.size };
-            return Ok(ops::batch(&lanes)?.into_iter().map(|it| Value::new((it, true))).collect());
+            return match ops::batch(&lanes)? {
+                Some(outputs) => Ok(outputs.into_iter().map(|it| Value::new((it, true))).collect()),
+                None => {
+                    let types: Vec<Type> =
+                        (0..inputs.len()).map(|it| Type::new(inputs[it].dtype(), lanes.dims(it))).collect();
+                    self.replay(&expanded_alone(node, &types, IN_PARTS)?, operands.to_vec())
+                }
+            };
         }
         let outputs = apply(node.op, &node.attrs, &inputs.iter().collect::<SmallVec<[&Tensor; 3]>>())?;
         Ok(outputs.into_iter().map(|it| Value::new((it, false))).collect())

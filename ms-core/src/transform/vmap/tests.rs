@@ -4,7 +4,9 @@ use super::vmap as over_lanes;
 use crate::error::Code;
 use crate::ir::{Graph, Node};
 use crate::ops::core::testing::scattered;
-use crate::ops::{Effects, Lane, Lowering, PRIMITIVES, definitions, evaluate_graph, infer, parse_graph, verify};
+use crate::ops::{
+    COMPOSITES, Effects, Lane, Lowering, PRIMITIVES, definitions, evaluate_graph, infer, parse_graph, verify,
+};
 use crate::tensor::{Array, DType, Dim, Type};
 use crate::transform::tests::{GRAPHS, gradient};
 use crate::transform::value_and_grad;
@@ -122,6 +124,54 @@ fn every_op_over_lanes_is_the_same_as_lane_by_lane() {
                 let nested = other.zip(&own).map(|(outer, &inner)| vec![outer, inner]).enumerate();
                 check(&graph, &nested.map(|it| operand(it, &[2, 3])).collect::<Vec<_>>(), &[2, 3], &context);
             }
+        }
+    }
+}
+
+/// Composites over lanes are one node where the lanes share what their rules take as shared; else the ops of their
+/// bodies are batched.
+#[test]
+fn composites_over_lanes_are_one_node() {
+    /// For each composite, flags of operands with lanes, by position: those with which it is one node, and others.
+    const CASES: &[(&str, &[&str], &[&str])] = &[
+        ("softmax", &["1"], &[]),
+        ("log_softmax", &["1"], &[]),
+        ("layer_norm", &["100", "10", "1"], &["110", "010", "01"]),
+        ("rms_norm", &["10"], &["11"]),
+        ("batch_norm", &["10000"], &["100", "11000"]),
+        ("group_norm", &["100"], &["101"]),
+        ("instance_norm", &["100"], &["010"]),
+        ("dense", &["100", "10"], &["110", "01"]),
+        ("cross_entropy", &["110", "100", "11", "10", "01"], &["111"]),
+        ("nll_loss", &["110", "10", "01"], &["011"]),
+        ("embedding", &["01"], &["10", "11"]),
+        ("scaled_dot_product_attention", &["100", "010", "111", "1001"], &[]),
+        ("lstm_cell", &["10000", "11100", "00100"], &["11110", "00001"]),
+        ("gru_cell", &["1000", "0100"], &["1010"]),
+        ("conv_bias", &["100"], &["110"]),
+        ("adam_update", &["110000000", "000010000", "111111111"], &[]),
+        ("momentum_update", &["10000", "00010"], &[]),
+        ("gelu", &["1"], &[]),
+        ("gelu_tanh", &["1"], &[]),
+    ];
+    for def in COMPOSITES {
+        let (_, one, parts) = CASES.iter().find(|it| it.0 == def.name()).expect("every composite has its cases");
+        let ways = one.iter().map(|it| (it, true)).chain(parts.iter().map(|it| (it, false)));
+        for (lanes, is_one) in ways {
+            let own: Vec<Lane> = lanes.chars().map(|it| if it == '1' { Lane::Own } else { Lane::Shared }).collect();
+            let samples = (def.samples)();
+            let samples = samples.iter().filter(|it| it.inputs.len() == own.len());
+            let mapped = samples.map(|sample| {
+                let types: Vec<Type> = sample.inputs.iter().map(|it| Type::of(it.dtype, &it.shape)).collect();
+                let graph = single(def, &sample.attrs, &types);
+                let results = vec![Lane::Own; graph.outputs().len()];
+                vmap(&graph, 3, &own, &results).unwrap_or_else(|it| panic!("{it}\n{graph}"))
+            });
+            let nodes: Vec<usize> =
+                mapped.map(|it| it.nodes().filter(|(_, node)| node.op == def.op()).count()).collect();
+            assert!(!nodes.is_empty(), "`{}` has no sample with lanes {lanes}", def.name());
+            assert_eq!(nodes.contains(&1), is_one, "`{}` with lanes {lanes}: {nodes:?}", def.name());
+            assert!(nodes.iter().all(|&it| it <= 1), "`{}` with lanes {lanes}: {nodes:?}", def.name());
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use crate::error::{OrRaise, called};
 use crate::ops::core::composite::first_result;
-use crate::ops::core::rules::{Interval, check_broadcast, check_interval, sum_to};
+use crate::ops::core::rules::{Interval, check_broadcast, check_interval, to_operand};
 use crate::ops::primitive::iota::spaced;
 use crate::ops::{
-    Batching, Cotangents, Derivative, Sample, SampleInput, Vjp, add, cast, full_of, greater_equal, iota, matmul, mul,
-    rsqrt, select, size, softmax, sum, transpose,
+    Batching, Cotangents, Derivative, Sample, SampleInput, Vjp, add, full_of, greater_equal, iota, matmul, mul, rsqrt,
+    select, size, softmax, sum, transpose,
 };
 use crate::tensor::{AsTensor, Attrs, DType, Outputs, Scalar, Tensor};
 use smallvec::smallvec;
@@ -34,7 +34,8 @@ composite! {
     SCALED_DOT_PRODUCT_ATTENTION = 860: "scaled_dot_product_attention", AttentionAttrs::DECLARED;
     body attend;
     derivative Derivative::Rule(gradients), finite: false;
-    batching Batching::Derived;
+    // The weights, a result, have the lanes of `q`.
+    batching Batching::Partial(|it| it.broadcast(0));
     samples samples;
 }
 
@@ -74,7 +75,7 @@ fn scaled(attrs: &Attrs, scores: Tensor, q: &Tensor) -> Tensor {
 fn gradients(it: &Vjp<'_>) -> Cotangents {
     let [q, k, v, mask @ ..] = it.inputs else { unreachable!("the operands are `q`, `k` and `v`") };
     let (p, g) = (&it.outputs[1], it.cotangents[0].as_ref());
-    let to = |gradient: Tensor, operand: &Tensor| Some(cast(sum_to(gradient, operand), operand.dtype()));
+    let to = |gradient: Tensor, operand: &Tensor| Some(to_operand(&gradient, operand));
     let to_v = g.filter(|_| it.needs[2]).and_then(|g| to(matmul(transpose(p, -2, -1), g), v));
     let through = g.map(|g| matmul(g, transpose(v, -2, -1)));
     let terms = through.into_iter().chain(it.cotangents[1].clone());

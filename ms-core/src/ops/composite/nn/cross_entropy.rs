@@ -1,15 +1,16 @@
 //! Cross entropy with classes or distributions.
 
 use super::loss::Reduction;
-use super::softmax::log_softmax;
-use crate::error::{Code, Error, called};
+use super::softmax::LogSoftmax;
+use crate::error::{Code, Error, OrRaise, Result, called, raise};
 use crate::ops::core::composite::first_result;
-use crate::ops::core::rules::{Interval, check_dims, check_interval, may_equal};
+use crate::ops::core::rules::{Interval, check_dims, check_interval, may_equal, sum_dtype};
 use crate::ops::primitive::class_index::existing;
 use crate::ops::{
-    Batching, Derivative, Effects, OpDef, Sample, SampleInput, full_of, iota, mean, over_size, select, sum,
+    BatchedCall, Batching, Cotangents, Derivative, Effects, OpDef, Sample, SampleInput, Vjp, cast, exp, expand_dims,
+    full_of, iota, mean, over_size, select, sum, sum_axes,
 };
-use crate::tensor::{AsTensor, Attrs, DType, Dim, Tensor, refused};
+use crate::tensor::{AsTensor, Attrs, DType, Dim, Outputs, Tensor};
 use smallvec::smallvec;
 
 /// The cross entropy of logits with classes or distributions, and its options.
@@ -33,26 +34,30 @@ attributes! {
 
 composite! {
     /// The cross entropy of logits with a target, with weights of classes if there is a third operand: see
-    /// [`CrossEntropy::of`].
+    /// [`CrossEntropy::of`]. For the derivative, it has more results: the shift and the logarithm of the sum of
+    /// `log_softmax`, and what the mean is divided by if examples have shares.
     CROSS_ENTROPY = 840: "cross_entropy", CrossEntropyAttrs::DECLARED;
-    body |attrs, inputs| {
-        let logs = log_softmax(inputs[0], class_axis(inputs[0]));
-        smallvec![CrossEntropy::of_node(attrs, inputs).losses("cross_entropy", &logs, inputs[1])]
-    };
-    derivative Derivative::Body, finite: false;
+    body cross_entropy_body;
+    derivative Derivative::Rule(cross_entropy_gradients), finite: false;
     effects Effects::REFUSES;
-    batching Batching::Derived;
+    batching Batching::Partial(over_lanes);
     samples samples;
 }
 
 composite! {
     /// The negative log-likelihood of a target, with weights of classes if there is a third operand: see
-    /// [`CrossEntropy::of_log_probabilities`].
+    /// [`CrossEntropy::of_log_probabilities`]. For the derivative, what the mean is divided by if examples have shares is
+    /// another result.
     NLL_LOSS = 841: "nll_loss", CrossEntropyAttrs::DECLARED;
-    body |attrs, inputs| smallvec![CrossEntropy::of_node(attrs, inputs).losses("nll_loss", inputs[0], inputs[1])];
-    derivative Derivative::Body, finite: false;
+    body |attrs, inputs| {
+        Terms::of("nll_loss", &CrossEntropy::of_node(attrs, inputs), inputs[0], inputs[1]).results()
+    };
+    derivative Derivative::Rule(|it| {
+        let options = CrossEntropy::of_node(it.attrs, &it.inputs.iter().collect::<Vec<_>>());
+        loss_gradients(it, &Terms::of("nll_loss", &options, &it.inputs[0], &it.inputs[1]), 1)
+    }), finite: false;
     effects Effects::REFUSES;
-    batching Batching::Derived;
+    batching Batching::Partial(over_lanes);
     samples samples;
 }
 
@@ -148,47 +153,204 @@ impl CrossEntropy {
             label_smoothing: it.label_smoothing(),
         }
     }
+}
 
+/// What losses are made of.
+struct Terms<'a> {
+    options: &'a CrossEntropy,
+    /// Logarithms of probabilities.
+    logs: &'a Tensor,
+    /// The axis of the classes.
+    axis: isize,
+    classes: Dim,
+    target: Target,
+}
+
+enum Target {
+    /// Whether a class is that of the example, and, if some examples are ignored, whether an example is not.
+    Classes { hit: Tensor, counts: Option<Tensor> },
+    /// The distributions, smoothed.
+    Distributions(Tensor),
+}
+
+impl<'a> Terms<'a> {
     #[track_caller]
-    fn losses(&self, name: &str, logs: &Tensor, target: &Tensor) -> Tensor {
+    fn of(name: &str, options: &'a CrossEntropy, logs: &'a Tensor, target: &Tensor) -> Self {
         let axis = class_axis(logs);
         let Some(&classes) = logs.dims().get(axis as usize) else {
-            return refused(Error::new(Code::Shape, format!("{} has no axis of classes", logs.ty())).with_op(name));
+            raise(Error::new(Code::Shape, format!("{} has no axis of classes", logs.ty())).with_op(name));
         };
-        if let Some(weight) = &self.weight {
-            or_poison!(check_dims(name, "weight", weight, &[classes]));
+        if let Some(weight) = &options.weight {
+            check_dims(name, "weight", weight, &[classes]).or_raise();
         }
-        or_poison!(check_interval(name, "label_smoothing", self.label_smoothing, &Interval::SHARE));
-        let along = |x: &Tensor| {
-            let mut shape = vec![Dim::new(1); logs.rank()];
-            shape[axis as usize] = classes;
-            x.reshape(&*shape)
+        check_interval(name, "label_smoothing", options.label_smoothing, &Interval::SHARE).or_raise();
+        let target = match target.dtype().is_float() {
+            true => Target::Distributions(options.distributions(name, logs, target, classes)),
+            false => options.classes(name, logs, target, axis),
         };
-        let weighted = match &self.weight {
-            Some(weight) => logs * along(weight),
-            None => logs.clone(),
-        };
-        if target.dtype().is_float() {
-            or_poison!(check_dims(name, "target", target, &logs.dims()).map_err(|it| {
-                let operands = [logs, target].map(|it| it.ty().to_string());
-                it.with_operands(operands).help("floats are distributions over the classes; classes are integers")
-            }));
-            if let Some(index) = self.ignore_index {
-                let message = format!("`ignore_index` is {index}, but the target {} is of distributions", target.ty());
-                return refused(Error::new(Code::Argument, message).with_op(name));
+        Self { options, logs, axis, classes, target }
+    }
+
+    /// The loss, and the sum of the shares of the examples if the mean is divided by it.
+    #[track_caller]
+    fn results(&self) -> Outputs {
+        let losses = self.losses();
+        match (self.options.reduction, &self.target) {
+            (Reduction::Mean, Target::Distributions(_)) => {
+                smallvec![over_size(&sum(&losses, (), false), losses.ty().elements())]
             }
-            let target = self.smooth(target, classes);
-            let losses = -sum(&weighted * target, axis, false);
-            return match self.reduction {
-                Reduction::Mean => over_size(&sum(&losses, (), false), losses.ty().elements()),
-                other => other.apply(&losses),
-            };
+            (Reduction::Mean, Target::Classes { .. }) => match self.shares(&losses) {
+                Some(shares) => {
+                    let total = sum(shares, (), false);
+                    smallvec![sum(&losses, (), false) / &total, total]
+                }
+                None => smallvec![mean(&losses, (), false)],
+            },
+            (other, _) => smallvec![other.apply(&losses)],
         }
+    }
+
+    /// The losses of the examples.
+    #[track_caller]
+    fn losses(&self) -> Tensor {
+        let weighted = self.weighted(self.logs);
+        let hit = match &self.target {
+            Target::Distributions(target) => return -sum(weighted * target, self.axis, false),
+            Target::Classes { hit, .. } => hit,
+        };
+        let mut losses = -self.picked(hit, &weighted);
+        let smoothing = self.options.label_smoothing;
+        if smoothing != 0.0 {
+            let even = -over_size(&sum(&weighted, self.axis, false), self.classes);
+            losses = losses * (1.0 - smoothing) + even * smoothing;
+        }
+        self.counted(losses)
+    }
+
+    /// What the examples of classes count in the mean, if this is not one for each.
+    #[track_caller]
+    fn shares(&self, losses: &Tensor) -> Option<Tensor> {
+        let Target::Classes { hit, counts } = &self.target else { return None };
+        let shares = match (&self.options.weight, counts) {
+            (None, None) => return None,
+            (None, Some(_)) => Tensor::ones_like(losses),
+            (Some(weight), _) => self.picked(hit, &(self.along(weight) * Tensor::ones_like(self.logs))),
+        };
+        Some(self.counted(shares))
+    }
+
+    /// The elements of the classes of the examples.
+    #[track_caller]
+    fn picked(&self, hit: &Tensor, x: &Tensor) -> Tensor {
+        sum(select(hit, x, 0.0), self.axis, false)
+    }
+
+    /// Zero for the examples that are ignored.
+    #[track_caller]
+    fn counted(&self, x: Tensor) -> Tensor {
+        match &self.target {
+            Target::Classes { counts: Some(counts), .. } => select(counts, x, 0.0),
+            _ => x,
+        }
+    }
+
+    /// [`Terms::counted`] of what has an axis of classes of size one.
+    fn counted_rows(&self, x: Tensor) -> Tensor {
+        match &self.target {
+            Target::Classes { counts: Some(counts), .. } => select(expand_dims(counts, self.axis), x, 0.0),
+            _ => x,
+        }
+    }
+
+    /// One number for each class, beside the logarithms.
+    fn along(&self, x: &Tensor) -> Tensor {
+        along(self.axis, self.logs.rank(), x)
+    }
+
+    /// Times the weights of the classes.
+    fn weighted(&self, x: &Tensor) -> Tensor {
+        self.options.weight.as_ref().map_or_else(|| x.clone(), |weight| x * self.along(weight))
+    }
+
+    /// What is the same for all classes of an example, beside the logarithms.
+    fn beside(&self, x: Tensor) -> Tensor {
+        if x.rank() == 0 { x } else { expand_dims(x, self.axis) }
+    }
+
+    /// The gradients of the logarithms, the target and the weight, from those of [`Terms::results`], which are `loss` and
+    /// `total`.
+    fn gradients(&self, of: [Option<&Tensor>; 2], loss: &Tensor, total: Option<&Tensor>) -> [Option<Tensor>; 3] {
+        let [g, to_total] = of;
+        let through = g.zip(total).map(|(g, total)| -(g * loss / total));
+        let to_total = through.into_iter().chain(to_total.cloned()).reduce(|a, b| a + b);
+        let each = g.map(|g| self.beside(self.counted(self.each(g, total))));
+        let smoothing = self.options.label_smoothing;
+        let to_weighted = each.as_ref().map(|each| match &self.target {
+            Target::Distributions(target) => -(each * target),
+            Target::Classes { hit, .. } if smoothing == 0.0 => select(hit, -each, 0.0),
+            Target::Classes { hit, .. } => {
+                select(hit, -(each * (1.0 - smoothing)), 0.0) - over_size(&(each * smoothing), self.classes)
+            }
+        });
+        let to_target = match (&self.target, &each) {
+            (Target::Distributions(_), Some(each)) => Some(-(each * self.weighted(self.logs)) * (1.0 - smoothing)),
+            _ => None,
+        };
+        let by_share = match (&self.target, to_total) {
+            (Target::Classes { hit, .. }, Some(to_total)) => {
+                Some(select(hit, self.beside(self.counted(to_total)), 0.0))
+            }
+            _ => None,
+        };
+        let by_loss = to_weighted.as_ref().map(|it| it * self.logs);
+        let to_weights = by_loss.into_iter().chain(by_share).reduce(|a, b| a + b);
+        let others: Vec<usize> = (0..self.logs.rank()).filter(|&it| it != self.axis as usize).collect();
+        [to_weighted.map(|it| self.weighted(&it)), to_target, to_weights.map(|it| sum_axes(&it, &others, false))]
+    }
+
+    /// The gradient of the loss of each example, from that of the result: a scalar if it is the same for all.
+    fn each(&self, g: &Tensor, total: Option<&Tensor>) -> Tensor {
+        let mut examples = self.logs.dims();
+        examples.remove(self.axis as usize);
+        // A narrow float may not hold the number of examples.
+        let over = |count: Dim| cast(over_size(&cast(g, sum_dtype(g.dtype())), count), g.dtype());
+        match (self.options.reduction, total) {
+            (Reduction::Mean, Some(total)) => g / total,
+            (Reduction::Mean, None) => over(examples.iter().copied().product()),
+            (Reduction::BatchMean, _) => over(examples.first().copied().unwrap_or(Dim::new(1))),
+            (Reduction::Sum | Reduction::None, _) => g.clone(),
+        }
+    }
+}
+
+impl CrossEntropy {
+    /// The target, smoothed.
+    #[track_caller]
+    fn distributions(&self, name: &str, logs: &Tensor, target: &Tensor, classes: Dim) -> Tensor {
+        let checked = check_dims(name, "target", target, &logs.dims()).map_err(|it| {
+            let operands = [logs, target].map(|it| it.ty().to_string());
+            it.with_operands(operands).help("floats are distributions over the classes; classes are integers")
+        });
+        checked.or_raise();
+        if let Some(index) = self.ignore_index {
+            let message = format!("`ignore_index` is {index}, but the target {} is of distributions", target.ty());
+            raise(Error::new(Code::Argument, message).with_op(name));
+        }
+        if self.label_smoothing == 0.0 {
+            return target.clone();
+        }
+        let even = over_size(&full_of((), self.label_smoothing, target.dtype()), classes);
+        target * (1.0 - self.label_smoothing) + even
+    }
+
+    /// The classes of the target, with an error at run time for one that does not exist.
+    #[track_caller]
+    fn classes(&self, name: &str, logs: &Tensor, target: &Tensor, axis: isize) -> Target {
         let mut wanted = logs.dims();
-        wanted.remove(axis as usize);
+        let classes = wanted.remove(axis as usize);
         if !may_equal(&target.dims(), &wanted) {
             let message = format!("{} takes classes of shape {wanted:?}, not {}", logs.ty(), target.ty());
-            return refused(Error::new(Code::Shape, message).with_op(name));
+            raise(Error::new(Code::Shape, message).with_op(name));
         }
         let mut classes_of = existing(target, classes, self.ignore_index, name);
         // Checks that the numbers of classes agree.
@@ -197,36 +359,89 @@ impl CrossEntropy {
             classes_of = classes_of.cast(DType::I64);
         }
         // A mask instead of a gather, so that it is fused into an elementwise kernel.
-        let hit = classes_of.expand_dims(axis).eq(along(&iota((classes,), 0, classes_of.dtype())));
-        let picked = |x: &Tensor| sum(select(&hit, x, 0.0), axis, false);
-        let mut losses = -picked(&weighted);
-        if self.label_smoothing != 0.0 {
-            let even = -over_size(&sum(&weighted, axis, false), classes);
-            losses = losses * (1.0 - self.label_smoothing) + even * self.label_smoothing;
-        }
+        let numbers = along(axis, logs.rank(), &iota((classes,), 0, classes_of.dtype()));
         let counts = self.ignore_index.map(|index| classes_of.ne(index));
-        if let Some(counts) = &counts {
-            losses = select(counts, &losses, 0.0);
-        }
-        match (self.reduction, &self.weight, &counts) {
-            (Reduction::Mean, None, None) => mean(&losses, (), false),
-            (Reduction::Mean, weight, counts) => {
-                let one = Tensor::ones_like(&losses);
-                let share = weight.as_ref().map_or(one, |it| picked(&(along(it) * Tensor::ones_like(logs))));
-                let share = counts.as_ref().map_or(share.clone(), |it| select(it, &share, 0.0));
-                sum(&losses, (), false) / sum(share, (), false)
-            }
-            (other, ..) => other.apply(&losses),
-        }
+        Target::Classes { hit: classes_of.expand_dims(axis).eq(numbers), counts }
     }
+}
 
-    fn smooth(&self, target: &Tensor, classes: Dim) -> Tensor {
-        if self.label_smoothing == 0.0 {
-            return target.clone();
-        }
-        let even = over_size(&full_of((), self.label_smoothing, target.dtype()), classes);
-        target * (1.0 - self.label_smoothing) + even
+/// One number for each class, along the axis of classes of tensors of a rank.
+fn along(axis: isize, rank: usize, x: &Tensor) -> Tensor {
+    let mut shape = vec![Dim::new(1); rank];
+    shape[axis as usize] = x.dims()[0];
+    x.reshape(&*shape)
+}
+
+fn cross_entropy_body(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
+    let LogSoftmax { logs, shift, log_sum } = LogSoftmax::of(inputs[0], class_axis(inputs[0]));
+    let options = CrossEntropy::of_node(attrs, inputs);
+    let terms = Terms::of("cross_entropy", &options, &logs, inputs[1]);
+    let mut results = terms.results();
+    // What an ignored example has for the derivative does not make a result that is not finite.
+    results.insert_many(1, [shift, terms.counted_rows(log_sum)]);
+    results
+}
+
+/// With `p` the probabilities and `l` the gradient of their logarithms: `l - p Σ l`. An ignored example, of which `l`
+/// is zero, has other logarithms here.
+fn cross_entropy_gradients(it: &Vjp<'_>) -> Cotangents {
+    let (x, [shift, log_sum]) = (&it.inputs[0], [&it.outputs[1], &it.outputs[2]]);
+    let logs = x - shift - log_sum;
+    let options = CrossEntropy::of_node(it.attrs, &it.inputs.iter().collect::<Vec<_>>());
+    let terms = Terms::of("cross_entropy", &options, &logs, &it.inputs[1]);
+    let mut all = loss_gradients(it, &terms, 3);
+    let to_log_sum = it.cotangents[2].as_ref().map(|g| terms.counted_rows(g.clone()));
+    let to_logs = all[0].take();
+    let summed = to_logs.as_ref().map(|l| -sum(l, class_axis(x), true));
+    let to_sums = summed.into_iter().chain(to_log_sum).reduce(|a, b| a + b);
+    let through = to_sums.map(|it| exp(&logs) * it);
+    all[0] = to_logs.into_iter().chain(through).reduce(|a, b| a + b).filter(|_| it.needs[0]);
+    all
+}
+
+/// The gradients of the logarithms, the target, and the weight if there is one. The total is the result `total`, if
+/// there is one.
+fn loss_gradients(it: &Vjp<'_>, terms: &Terms<'_>, total: usize) -> Cotangents {
+    let of = [it.cotangents[0].as_ref(), it.cotangents.get(total).and_then(Option::as_ref)];
+    let all = terms.gradients(of, &it.outputs[0], it.outputs.get(total));
+    let operand = |(gradient, operand): (Option<Tensor>, &Tensor)| gradient.map(|it| cast(it, operand.dtype()));
+    all.into_iter().zip(it.inputs).map(operand).collect()
+}
+
+/// The losses of all lanes as examples of one node, then reduced lane by lane.
+fn over_lanes(it: &BatchedCall<'_>) -> Option<Result<Outputs>> {
+    let (attrs, rank, distributions) = (CrossEntropyAttrs::of(it.attrs), it.rank(0), it.inputs[1].dtype().is_float());
+    let reduction = Reduction::ALL[attrs.reduction()];
+    // Divided by the shares of the examples of a lane.
+    let is_shared = !distributions && (it.inputs.len() == 3 || attrs.ignored());
+    if rank == 0 || it.mapped.get(2) == Some(&true) || is_shared && matches!(reduction, Reduction::Mean) {
+        return None;
     }
+    let none = Reduction::None as usize;
+    let each = CrossEntropyAttrs::attrs(none, attrs.ignored(), attrs.ignore_index(), attrs.label_smoothing());
+    let lanes = BatchedCall { attrs: &each, ..*it };
+    // Lanes of one example are examples.
+    let outputs = match rank {
+        1 => it.apply(&each, &[&[it.spread(0), it.spread(1)], &it.inputs[2..]].concat()),
+        _ => lanes.merged_to(2),
+    };
+    let reduced = |losses: &Tensor| {
+        let axes: Vec<usize> = (1..losses.rank()).collect();
+        match reduction {
+            _ if axes.is_empty() => losses.clone(),
+            Reduction::None => losses.clone(),
+            Reduction::Sum => sum_axes(losses, &axes, false),
+            Reduction::BatchMean => over_size(&sum_axes(losses, &axes, false), losses.dims()[1]),
+            Reduction::Mean if distributions => {
+                over_size(&sum_axes(losses, &axes, false), losses.dims()[1..].iter().copied().product())
+            }
+            Reduction::Mean => mean(losses, axes.iter().map(|&it| it as isize).collect::<Vec<_>>(), false),
+        }
+    };
+    Some(outputs.map(|mut outputs| {
+        outputs[0] = reduced(&outputs[0]);
+        outputs
+    }))
 }
 
 /// The axis of the classes: the second one, if there is one.

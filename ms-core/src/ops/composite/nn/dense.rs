@@ -3,8 +3,8 @@
 use crate::error::{Code, OrRaise, called, raise};
 use crate::ops::core::axis::refusal;
 use crate::ops::core::composite::first_result;
-use crate::ops::core::rules::{check_dims, sum_to};
-use crate::ops::{Batching, Derivative, Sample, SampleInput, cast, matmul, reshape, transpose};
+use crate::ops::core::rules::{check_dims, to_operand};
+use crate::ops::{Batching, Cotangents, Derivative, Sample, SampleInput, cast, matmul, reshape, transpose};
 use crate::tensor::{AsTensor, Attrs, DType, Dim, Outputs, Tensor};
 use smallvec::smallvec;
 
@@ -12,14 +12,8 @@ composite! {
     /// `x Wᵀ + b` with the operands `x` `[.., in]`, `W` `[out, in]`, and `b` `[out]` if there is one.
     DENSE = 830: "dense", &[];
     body product;
-    derivative Derivative::Rule(|it| {
-        let (g, x, weight) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
-        let to_x = it.needs[0].then(|| cast(matmul(g, weight), x.dtype()));
-        let to_weight = it.needs[1].then(|| cast(matmul(transpose(rows(g), 0, 1), rows(x)), weight.dtype()));
-        let to_bias = |bias: &Tensor| it.needs[2].then(|| cast(sum_to(g, bias), bias.dtype()));
-        [to_x, to_weight].into_iter().chain(it.inputs.get(2).map(to_bias)).collect()
-    }), finite: true;
-    batching Batching::Derived;
+    derivative Derivative::Rule(|it| gradients(it.cotangent(), it.inputs, it.needs)), finite: true;
+    batching Batching::Partial(|it| it.only_first().then(|| it.apply(it.attrs, it.inputs)));
     samples || {
         let of = |dtype, shapes: &[&[usize]]| {
             Sample::new(shapes.iter().map(|it| SampleInput::of(dtype, it, -2.0, 2.0)))
@@ -44,6 +38,15 @@ fn product(_: &Attrs, inputs: &[&Tensor]) -> Outputs {
         }
         None => smallvec![out],
     }
+}
+
+/// The gradients of the operands `x`, `W`, and `b` if there is one, that are needed.
+pub(super) fn gradients(g: &Tensor, operands: &[Tensor], needs: &[bool]) -> Cotangents {
+    let (x, weight) = (&operands[0], &operands[1]);
+    let to_x = needs[0].then(|| cast(matmul(g, weight), x.dtype()));
+    let to_weight = needs[1].then(|| cast(matmul(transpose(rows(g), 0, 1), rows(x)), weight.dtype()));
+    let to_bias = |bias: &Tensor| needs[2].then(|| to_operand(g, bias));
+    [to_x, to_weight].into_iter().chain(operands.get(2).map(to_bias)).collect()
 }
 
 /// All rows `[rows, features]` of `[.., features]`.

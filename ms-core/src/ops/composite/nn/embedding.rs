@@ -2,10 +2,11 @@
 
 use crate::error::{Code, called};
 use crate::ops::core::axis::refusal;
+use crate::ops::primitive::gather::rows_read;
 use crate::ops::{
     Batching, Derivative, Effects, Sample, SampleInput, expand_dims, gather, not_equal, select, stop_gradient,
 };
-use crate::tensor::{AsTensor, DType, Tensor, apply1, refused};
+use crate::tensor::{AsTensor, Attrs, DType, Tensor, apply1, refused};
 use smallvec::smallvec;
 
 attributes! {
@@ -14,28 +15,39 @@ attributes! {
 }
 
 composite! {
-    /// The rows of the second operand at the positions in the first one.
+    /// The rows of the first operand at the positions in the second one.
     EMBEDDING = 850: "embedding", EmbeddingAttrs::DECLARED;
     body |attrs, inputs| {
-        let (it, index) = (EmbeddingAttrs::of(attrs), inputs[0]);
-        let rows = gather(inputs[1], index, 0);
-        if !it.padded() {
-            return smallvec![rows];
-        }
-        let trained = expand_dims(not_equal(index, it.padding()), -1);
-        smallvec![select(trained, &rows, stop_gradient(&rows))]
+        let (table, index) = (inputs[0], inputs[1]);
+        let rows = gather(table, index, 0);
+        smallvec![match trained(attrs, index) {
+            Some(trained) => select(trained, &rows, stop_gradient(&rows)),
+            None => rows,
+        }]
     };
-    derivative Derivative::Body, finite: true;
+    // That of the rows, except for those that have none.
+    derivative Derivative::Read(|it| {
+        let (index, g) = (&it.inputs[1], it.cotangent());
+        let masked = trained(it.attrs, index).map(|trained| select(trained, g, 0.0));
+        rows_read(&it.inputs[0], 0, index, masked.as_ref().unwrap_or(g))
+    }), finite: true;
     effects Effects::REFUSES;
-    batching Batching::Derived;
+    batching Batching::Partial(|it| (!it.mapped[0]).then(|| it.apply(it.attrs, it.inputs)));
     samples || {
         let of = |dtype, index: DType, padded: bool| {
-            Sample::new([SampleInput::of(index, &[2, 3], 0.0, 3.0), SampleInput::of(dtype, &[4, 2], -2.0, 2.0)])
+            Sample::new([SampleInput::of(dtype, &[4, 2], -2.0, 2.0), SampleInput::of(index, &[2, 3], 0.0, 3.0)])
                 .attrs(EmbeddingAttrs::attrs(padded, 1usize))
         };
         let floats = [DType::F64, DType::F16, DType::BF16].map(|it| of(it, DType::I64, true));
         [of(DType::F32, DType::I64, false), of(DType::F32, DType::I32, true)].into_iter().chain(floats).collect()
     };
+}
+
+/// Which of the positions are not those of the row without a gradient, as a last axis of size one; `None` if there is
+/// no such row.
+fn trained(attrs: &Attrs, index: &Tensor) -> Option<Tensor> {
+    let it = EmbeddingAttrs::of(attrs);
+    it.padded().then(|| expand_dims(not_equal(index, it.padding()), -1))
 }
 
 /// The rows of `table` `[rows, features]` at the positions in `index`, as a new last axis. The row
@@ -64,5 +76,5 @@ pub fn embedding(index: impl AsTensor, table: impl AsTensor, padding_idx: Option
         return refusal(Code::OutOfRange, format!("`padding_idx` is {padding}, but there are {rows} rows"));
     }
     let attrs = EmbeddingAttrs::attrs(padding_idx.is_some(), padding_idx.unwrap_or(0));
-    apply1(EMBEDDING.op(), &attrs, &[&*index, &*table])
+    apply1(EMBEDDING.op(), &attrs, &[&*table, &*index])
 }

@@ -1,28 +1,31 @@
 //! Recurrent layers: loops over time, which are loops of graphs as well.
 
-use crate::error::{Code, Error, OrRaise, called};
-use crate::ops::core::rules::check_dims;
+use super::dense::gradients as dense_gradients;
+use crate::error::{Code, Error, OrRaise, Result, called};
+use crate::ops::core::rules::{check_dims, to_operand};
 use crate::ops::{
-    Batching, Derivative, OpDef, Sample, SampleInput, add, broadcast_to, cast, dense, mul, sigmoid, split, stack, sub,
-    tanh,
+    BatchedCall, Batching, Cotangents, Derivative, OpDef, Sample, SampleInput, Vjp, add, broadcast_to, cast, concat,
+    dense, mul, sigmoid, split, stack, sub, tanh, zeros_like,
 };
-use crate::tensor::{AsTensor, Attrs, DType, Dim, Scan, Tensor, apply, dispatcher, first_poisoned, promote};
+use crate::tensor::{AsTensor, Attrs, DType, Dim, Outputs, Scan, Tensor, apply, dispatcher, first_poisoned, promote};
 use smallvec::smallvec;
 use std::panic::Location;
 
 composite! {
-    /// A step of an [`lstm`]: the states `h'` and `c'`. The operands are the input's contribution to the gates `[batch,
-    /// 4 hidden]`, `h`, `c`, the weight of the state, and its bias if there is one.
+    /// A step of an [`lstm`]: the states `h'` and `c'`, then for the derivative the gates `i`, `f`, `g`, `o`, and
+    /// `tanh c'`. The operands are the input's contribution to the gates `[batch, 4 hidden]`, `h`, `c`, the weight of the
+    /// state, and its bias if there is one.
     LSTM_CELL = 870: "lstm_cell", &[];
     body |_, inputs| {
         let [input, h, c, weight, bias @ ..] = inputs else { unreachable!("a bias is the only operand that may lack") };
         let gates = split(add(*input, dense(*h, *weight, bias.first().copied())), 4, -1);
         let [i, f, g, o] = [sigmoid(&gates[0]), sigmoid(&gates[1]), tanh(&gates[2]), sigmoid(&gates[3])];
-        let c = add(mul(f, *c), mul(i, g));
-        smallvec![mul(o, tanh(&c)), c]
+        let c = add(mul(&f, *c), mul(&i, &g));
+        let shown = tanh(&c);
+        smallvec![mul(&o, &shown), c, i, f, g, o, shown]
     };
-    derivative Derivative::Body, finite: true;
-    batching Batching::Derived;
+    derivative Derivative::Rule(lstm_gradients), finite: true;
+    batching Batching::Partial(|it| over_batches(it, 3));
     samples || {
         let of = |dtype| {
             let shapes: [&[usize]; 5] = [&[2, 12], &[2, 3], &[2, 3], &[12, 3], &[12]];
@@ -33,20 +36,22 @@ composite! {
 }
 
 composite! {
-    /// A step of a [`gru`]: the state `h'`. The operands are the input's contribution to the gates `[batch, 3 hidden]`,
-    /// `h`, the weight of the state, and its bias if there is one.
+    /// A step of a [`gru`]: the state `h'`, then for the derivative the gates `r`, `z`, `n`, and the state's contribution
+    /// to `n`. The operands are the input's contribution to the gates `[batch, 3 hidden]`, `h`, the weight of the state,
+    /// and its bias if there is one.
     GRU_CELL = 871: "gru_cell", &[];
     body |_, inputs| {
         let [input, h, weight, bias @ ..] = inputs else { unreachable!("a bias is the only operand that may lack") };
         let from_input = split(*input, 3, -1);
-        let from_state = split(dense(*h, *weight, bias.first().copied()), 3, -1);
+        let mut from_state = split(dense(*h, *weight, bias.first().copied()), 3, -1);
         let r = sigmoid(add(&from_input[0], &from_state[0]));
         let z = sigmoid(add(&from_input[1], &from_state[1]));
-        let n = tanh(add(&from_input[2], mul(r, &from_state[2])));
-        smallvec![add(&n, mul(z, sub(*h, &n)))]
+        let n = tanh(add(&from_input[2], mul(&r, &from_state[2])));
+        let next = add(&n, mul(&z, sub(*h, &n)));
+        smallvec![next, r, z, n, from_state.remove(2)]
     };
-    derivative Derivative::Body, finite: true;
-    batching Batching::Derived;
+    derivative Derivative::Rule(gru_gradients), finite: true;
+    batching Batching::Partial(|it| over_batches(it, 2));
     samples || {
         let of = |dtype| {
             let shapes: [&[usize]; 4] = [&[2, 9], &[2, 3], &[9, 3], &[9]];
@@ -54,6 +59,86 @@ composite! {
         };
         [DType::F32, DType::F64, DType::F16, DType::BF16].map(of).into()
     };
+}
+
+fn lstm_gradients(it: &Vjp<'_>) -> Cotangents {
+    let [to_h, to_next, to_i, to_f, to_g, to_o, to_shown] = it.cotangents else { unreachable!("there are 7 results") };
+    let [_, _, i, f, g, o, shown] = it.outputs else { unreachable!("there are 7 results") };
+    let c = &it.inputs[2];
+    let to_o = total([times(to_h, shown), to_o.clone()]);
+    let to_shown = total([times(to_h, o), to_shown.clone()]);
+    let to_next = total([to_next.clone(), to_shown.map(|it| through_tanh(&it, shown))]);
+    let to_i = total([times(&to_next, g), to_i.clone()]);
+    let to_f = total([times(&to_next, c), to_f.clone()]);
+    let to_g = total([times(&to_next, i), to_g.clone()]);
+    let gates = concat(
+        &[
+            through_sigmoid(&or_zeros(to_i, i), i),
+            through_sigmoid(&or_zeros(to_f, f), f),
+            through_tanh(&or_zeros(to_g, g), g),
+            through_sigmoid(&or_zeros(to_o, o), o),
+        ],
+        -1,
+    );
+    let mut all = state_gradients(&gates, it, 3);
+    all.insert(0, it.needs[0].then(|| to_operand(&gates, &it.inputs[0])));
+    all.insert(2, times(&to_next, f).map(|it| to_operand(&it, c)));
+    all
+}
+
+fn gru_gradients(it: &Vjp<'_>) -> Cotangents {
+    let [to_next, to_r, to_z, to_n, to_shared] = it.cotangents else { unreachable!("there are 5 results") };
+    let [_, r, z, n, shared] = it.outputs else { unreachable!("there are 5 results") };
+    let (input, h) = (&it.inputs[0], &it.inputs[1]);
+    let to_z = total([times(to_next, &sub(h, n)), to_z.clone()]);
+    let to_n = total([to_next.as_ref().map(|it| sub(it, mul(it, z))), to_n.clone()]);
+    let to_n = to_n.map(|it| through_tanh(&it, n));
+    let to_r = total([times(&to_n, shared), to_r.clone()]);
+    let to_shared = or_zeros(total([times(&to_n, r), to_shared.clone()]), shared);
+    let [to_r, to_z] = [(to_r, r), (to_z, z)].map(|(it, gate)| through_sigmoid(&or_zeros(it, gate), gate));
+    let mut all = state_gradients(&concat(&[&to_r, &to_z, &to_shared], -1), it, 2);
+    let direct = times(to_next, z).map(|it| to_operand(&it, h));
+    all[0] = total([direct, all[0].take()]);
+    let to_input = || to_operand(&concat(&[&to_r, &to_z, &or_zeros(to_n, n)], -1), input);
+    all.insert(0, it.needs[0].then(to_input));
+    all
+}
+
+/// The gradients of the state, and of the weight and the bias that are operands from `weight` on, from that of the
+/// state's contribution to the gates.
+fn state_gradients(gates: &Tensor, it: &Vjp<'_>, weight: usize) -> Cotangents {
+    let operands: Vec<Tensor> = it.inputs[1..2].iter().chain(&it.inputs[weight..]).cloned().collect();
+    let needs: Vec<bool> = it.needs[1..2].iter().chain(&it.needs[weight..]).copied().collect();
+    dense_gradients(gates, &operands, &needs)
+}
+
+/// The sum of the terms of a gradient.
+fn total(terms: [Option<Tensor>; 2]) -> Option<Tensor> {
+    terms.into_iter().flatten().reduce(add)
+}
+
+fn times(gradient: &Option<Tensor>, factor: &Tensor) -> Option<Tensor> {
+    gradient.as_ref().map(|it| mul(it, factor))
+}
+
+fn or_zeros(gradient: Option<Tensor>, like: &Tensor) -> Tensor {
+    gradient.unwrap_or_else(|| zeros_like(like))
+}
+
+/// The gradient of `x`, from that of `y = tanh x`.
+fn through_tanh(gradient: &Tensor, y: &Tensor) -> Tensor {
+    gradient * (1.0 - y * y)
+}
+
+/// The gradient of `x`, from that of `y = sigmoid x`.
+fn through_sigmoid(gradient: &Tensor, y: &Tensor) -> Tensor {
+    gradient * (y * (1.0 - y))
+}
+
+/// A step with the lanes as batches: the input and the states are the operands before `weight`.
+fn over_batches(it: &BatchedCall<'_>, weight: usize) -> Option<Result<Outputs>> {
+    let is_batch = (0..weight).all(|at| it.rank(at) == 2) && !it.mapped[weight..].contains(&true);
+    is_batch.then(|| it.merged_to(weight))
 }
 
 /// A long short-term memory (Hochreiter and Schmidhuber, 1997) over `x` `[time, batch, in]`

@@ -54,9 +54,27 @@ fn softmax_body(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
 }
 
 fn log_softmax_body(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
-    let (x, axis) = (inputs[0], axis_of(attrs));
-    let shifted = x - shift(x, axis);
-    smallvec![&shifted - log(sum(exp(&shifted), axis, true))]
+    smallvec![LogSoftmax::of(inputs[0], axis_of(attrs) as isize).logs]
+}
+
+/// Logarithms of probabilities, and the statistics that they follow from.
+pub(super) struct LogSoftmax {
+    /// `x - shift - log_sum`.
+    pub logs: Tensor,
+    /// The largest entries along the axis, or zero, without gradient.
+    pub shift: Tensor,
+    /// `log Σ e^(x - shift)`.
+    pub log_sum: Tensor,
+}
+
+impl LogSoftmax {
+    #[track_caller]
+    pub fn of(x: &Tensor, axis: isize) -> Self {
+        let shift = shift(x, axis);
+        let shifted = x - &shift;
+        let log_sum = log(sum(exp(&shifted), axis, true));
+        Self { logs: shifted - &log_sum, shift, log_sum }
+    }
 }
 
 fn axis_of(attrs: &Attrs) -> usize {

@@ -3,7 +3,7 @@
 use super::{channels, over_axes, per_channel};
 use crate::error::{Code, Error, OrRaise, raise};
 use crate::ops::core::axis::named;
-use crate::ops::core::rules::sum_to;
+use crate::ops::core::rules::to_operand;
 use crate::ops::{
     Batching, Cotangents, Derivative, Sample, SampleInput, Vjp, broadcast_to, cast, mean, over_size, rsqrt, var,
 };
@@ -36,7 +36,7 @@ composite! {
     LAYER_NORM = 810: "layer_norm", LayerNormAttrs::DECLARED;
     body layer_norm;
     derivative Derivative::Rule(layer_norm_gradients), finite: false;
-    batching Batching::Derived;
+    batching Batching::Partial(|it| it.only_first().then(|| it.apply(&it.shifted("axis"), it.inputs)));
     samples layer_norm_samples;
 }
 
@@ -45,7 +45,7 @@ composite! {
     RMS_NORM = 811: "rms_norm", RmsNormAttrs::DECLARED;
     body rms_norm;
     derivative Derivative::Rule(rms_norm_gradients), finite: false;
-    batching Batching::Derived;
+    batching Batching::Partial(|it| it.only_first().then(|| it.apply(&it.shifted("axis"), it.inputs)));
     samples rms_norm_samples;
 }
 
@@ -56,7 +56,8 @@ composite! {
     BATCH_NORM = 812: "batch_norm", EpsAttrs::DECLARED;
     body batch_norm;
     derivative Derivative::Rule(batch_norm_gradients), finite: false;
-    batching Batching::Derived;
+    // Statistics of `x` are those of a lane.
+    batching Batching::Partial(|it| (it.only_first() && it.inputs.len() == 5).then(|| it.merged_to(1)));
     samples batch_norm_samples;
 }
 
@@ -66,7 +67,7 @@ composite! {
     GROUP_NORM = 813: "group_norm", GroupNormAttrs::DECLARED;
     body group_norm;
     derivative Derivative::Rule(group_norm_gradients), finite: false;
-    batching Batching::Derived;
+    batching Batching::Partial(|it| it.only_first().then(|| it.merged_to(1)));
     samples group_norm_samples;
 }
 
@@ -76,7 +77,7 @@ composite! {
     INSTANCE_NORM = 814: "instance_norm", EpsAttrs::DECLARED;
     body instance_norm;
     derivative Derivative::Rule(instance_norm_gradients), finite: false;
-    batching Batching::Derived;
+    batching Batching::Partial(|it| it.only_first().then(|| it.merged_to(1)));
     samples instance_norm_samples;
 }
 
@@ -130,11 +131,6 @@ fn from(axis: usize, x: &Tensor) -> Vec<isize> {
 /// The axes other than that of channels.
 fn around_channels(x: &Tensor) -> Vec<isize> {
     (0..x.rank() as isize).filter(|&it| it != 1).collect()
-}
-
-/// The gradient of an operand that is broadcast, which has another dtype than the result if that is promoted.
-fn to_operand(gradient: &Tensor, operand: &Tensor) -> Tensor {
-    cast(sum_to(gradient, operand), operand.dtype())
 }
 
 /// The gradient of one entry for each channel.
