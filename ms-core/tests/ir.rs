@@ -1,13 +1,15 @@
 //! File tests of graphs: `tests/ir/*.msir`.
 //!
 //! A file names passes in its first lines (`// pass: cse, dce`; `// pass: optimize` for the whole
-//! pipeline; none to read, verify and print only), then holds a graph, and behind a line `// ----`
+//! pipeline; none to read, verify and print only), and the order of axes that the target of `layout` prefers
+//! (`// images: channels last`), then holds a graph, and behind a line `// ----`
 //! what comes out: a graph, or an error as comments. `MS_BLESS=1` writes what comes out into
 //! the files. Whatever a pass makes of a graph is also evaluated, on operands with every kind
 //! of special value, and has to give the same bits; so are random graphs.
 
 use ms_core::ir::{Graph, Node, Type, ValueId};
-use ms_core::optimize::{Pass, PassContext, optimize, optimize_with, pass_by_name};
+use ms_core::ops::AxisOrder;
+use ms_core::optimize::{Contracted, Images, Pass, PassContext, optimize, optimize_with, pass_by_name};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Literal, Scalar};
 use ms_core::{Code, Error, ops, with_element};
 use std::fs;
@@ -59,6 +61,14 @@ fn run(text: &str) -> Result<Graph, Error> {
     let mut context = PassContext::default();
     if let Some(limit) = setting("inline_limit:") {
         context.inline_limit = limit.parse().expect("a number");
+    }
+    if let Some(order) = setting("images:") {
+        let order = match order {
+            "channels first" => AxisOrder::ChannelsFirst,
+            "channels last" => AxisOrder::ChannelsLast,
+            other => panic!("images are not `{other}`"),
+        };
+        context.images = Images { contracted: Contracted::All, order };
     }
     let new = match setting("pass:") {
         None => graph.clone(),

@@ -1,4 +1,5 @@
-//! Graphs and the plans they become: `lower/*.msir` beside `lower/*.plan`.
+//! Graphs and the plans they become: `lower/*.msir` beside `lower/*.plan`. A first line `// images: ..` is how the
+//! target runs convolutions.
 //!
 //! `MS_BLESS=1` writes the plans anew.
 
@@ -7,7 +8,8 @@ mod cost_of_gradients;
 
 use ms_core::ir::{Inst, Math, Precision};
 use ms_core::lower::{Budget, LowerOptions, Native, Plan, PlanNames, PlanStep, Target, lower, lower_traced};
-use ms_core::ops::parse_graph;
+use ms_core::ops::{AxisOrder, parse_graph};
+use ms_core::optimize::{Contracted, Images, PassContext, optimize};
 use ms_core::tensor::DType;
 use std::fmt::Write;
 use std::path::Path;
@@ -18,6 +20,7 @@ static TARGET: Target = Target {
     small_elements: 1 << 10,
     strided_sums: true,
     composites: Vec::new(),
+    images: Images { contracted: Contracted::None, order: AxisOrder::ChannelsFirst },
     functions: Vec::new(),
     budget: Budget {
         cost: 6000,
@@ -35,8 +38,20 @@ fn plan(text: &str) -> Plan {
 }
 
 fn named_plan(text: &str) -> (Plan, PlanNames) {
-    let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
+    let mut graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
     let options = LowerOptions { precision: Precision::Highest, ..LowerOptions::default() };
+    // A first line names how a target runs convolutions; the graph is optimised for it.
+    let all = |order| Images { contracted: Contracted::All, order };
+    let images = match text.lines().next().and_then(|it| it.strip_prefix("// images: ")) {
+        None => Images::default(),
+        Some("patches") => Images { contracted: Contracted::Patches, order: AxisOrder::ChannelsFirst },
+        Some("channels first") => all(AxisOrder::ChannelsFirst),
+        Some("channels last") => all(AxisOrder::ChannelsLast),
+        Some(other) => panic!("images are not `{other}`"),
+    };
+    if images != Images::default() {
+        graph = optimize(graph, &PassContext { images, ..PassContext::default() });
+    }
     lower_traced(&graph, &options, &TARGET, None).unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -1,6 +1,8 @@
 //! The lowering target of the CPU.
 
 use ms_core::lower::{Budget, Target};
+use ms_core::ops::AxisOrder;
+use ms_core::optimize::{Contracted, Images};
 
 /// The target of lowering, which is the same for all instruction sets, so that plans and the bits of
 /// results do not depend on the instruction set.
@@ -11,6 +13,8 @@ pub static TARGET: Target = Target {
     // A copy is a kernel, which threads share.
     strided_sums: false,
     composites: Vec::new(),
+    // The loops of the library do not store the elements under all windows of a batch.
+    images: Images { contracted: Contracted::Patches, order: AxisOrder::ChannelsFirst },
     // A native function would have other bits than the formula.
     functions: Vec::new(),
     budget: Budget {

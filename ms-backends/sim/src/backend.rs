@@ -8,7 +8,8 @@ use ms_core::exec::{Artifact, Backend, BackendEntry, CompileOptions, Driver, Exe
 use ms_core::ir::{Graph, Kernel};
 use ms_core::lower::Target;
 use ms_core::lower::single::Step;
-use ms_core::ops::definition;
+use ms_core::ops::{AxisOrder, definition};
+use ms_core::optimize::{Contracted, Images};
 use ms_core::tensor::{Array, Device, DeviceKind, MemorySpace};
 use ms_cpu::CpuBackend;
 use smallvec::SmallVec;
@@ -18,6 +19,12 @@ use std::sync::{Arc, LazyLock, OnceLock};
 pub const DEVICES: u16 = 4;
 
 const KIND: DeviceKind = DeviceKind::named("sim");
+
+/// That of the CPU, except that all convolutions are contractions and images have their channels last.
+static TARGET: LazyLock<Target> = LazyLock::new(|| {
+    let images = Images { contracted: Contracted::All, order: AxisOrder::ChannelsLast };
+    Target { images, ..ms_cpu::TARGET.clone() }
+});
 
 /// Runs graphs on a simulated device.
 pub struct SimBackend {
@@ -94,7 +101,7 @@ unsafe impl Backend for SimBackend {
     }
 
     fn target(&self) -> &Target {
-        self.cpu.target()
+        &TARGET
     }
 
     fn compile(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<Artifact> {

@@ -63,7 +63,7 @@ pub fn refuse_at_the_same_lines(a: &Graph, b: &Graph) -> bool {
                 Lowering::Gather(_)
                 | Lowering::Check(_)
                 | Lowering::Library
-                | Lowering::Contractible(_)
+                | Lowering::OfImages(_)
                 | Lowering::Update => true,
                 Lowering::Composite(_) => def.effects.any_of(Effects::REFUSES),
                 _ => false,

@@ -200,7 +200,7 @@ pub fn prepare(
         | Lowering::Constant(_)
         | Lowering::Check(_)
         | Lowering::Library
-        | Lowering::Contractible(_)
+        | Lowering::OfImages(_)
         | Lowering::Update
         | Lowering::Slices(_)
         | Lowering::Composite(_)

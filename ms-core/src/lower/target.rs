@@ -2,8 +2,9 @@
 
 use crate::error::{Code, Error, Result};
 use crate::ir::{Inst, Kernel, Math, Precision, Type};
+use crate::ops::AxisOrder;
 use crate::ops::math::{Expansion, expand};
-use crate::optimize::Kept;
+use crate::optimize::{Contracted, Images, Kept};
 use crate::tensor::{DType, Op};
 
 /// A processor, as far as it determines how graphs are lowered. Lowering for equal targets yields equal
@@ -27,6 +28,8 @@ pub struct Target {
     pub budget: Budget,
     /// Composites that it runs itself. Others are expanded to the ops of their bodies.
     pub composites: Vec<Kept>,
+    /// Which convolutions are contractions, and the order of the axes of images.
+    pub images: Images,
     /// Native functions. Other functions are expanded to formulas of basic instructions.
     pub functions: Vec<Native>,
 }
@@ -92,6 +95,7 @@ impl Target {
                 shortest_run: 0,
             },
             composites: Vec::new(),
+            images: Images { contracted: Contracted::None, order: AxisOrder::ChannelsFirst },
             functions: Vec::new(),
         }
     }

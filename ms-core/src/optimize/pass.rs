@@ -1,6 +1,6 @@
 //! The definition of a pass, its settings, and its statistics.
 
-use super::Kept;
+use super::{Images, Kept};
 use crate::ir::{Graph, Precision};
 use std::borrow::Cow;
 use std::fmt;
@@ -26,6 +26,8 @@ pub struct PassContext {
     pub inline_marked: bool,
     /// The composites that the target runs itself.
     pub kept: Vec<Kept>,
+    /// How the target runs convolutions and pooling.
+    pub images: Images,
     /// The precision in which it does.
     pub precision: Precision,
     /// The maximal number of times that the passes are repeated on one graph while they change
@@ -34,10 +36,17 @@ pub struct PassContext {
 }
 
 impl Default for PassContext {
-    /// Expands all composites, and does not inline large graphs with several calls: fusion across the border of
+    /// Expands all composites, leaves convolutions to the library, and does not inline large graphs with several calls: fusion across the border of
     /// such a graph would save little.
     fn default() -> Self {
-        Self { inline_limit: 32, inline_marked: false, kept: Vec::new(), precision: Precision::default(), rounds: 8 }
+        Self {
+            inline_limit: 32,
+            inline_marked: false,
+            kept: Vec::new(),
+            images: Images::default(),
+            precision: Precision::default(),
+            rounds: 8,
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! The order of passes, and the graphs that they run on.
 
 use super::{
-    Algebra, Branches, Composites, ConstantFolding, Cse, Dce, DeadArguments, Inline, InlineCustom, Licm, Pass,
-    PassContext, Report, Views,
+    Algebra, Branches, Composites, ConstantFolding, Cse, Dce, DeadArguments, Inline, InlineCustom, Layouts, Licm, Pass,
+    PassContext, Report, Views, layout,
 };
 use crate::ir::{Graph, canonical_bytes, subgraphs};
 use crate::ops;
@@ -15,7 +15,8 @@ use std::time::Instant;
 pub type Watch<'a> = &'a mut dyn FnMut(&'static str, &Graph);
 
 /// Every pass, in the order of the default pipeline: equal nodes are merged first, so that
-/// other passes process each only once.
+/// other passes process each only once. [`Layouts`] is run when the others have nothing more to change, as calls
+/// that are inlined then are; those behind it in [`LAYOUT_PASSES`] then clean up.
 pub static PASSES: &[&dyn Pass] = &[
     &Composites,
     &InlineCustom,
@@ -28,7 +29,11 @@ pub static PASSES: &[&dyn Pass] = &[
     &Algebra,
     &Views,
     &Dce,
+    &Layouts,
 ];
+
+/// The passes of the second part of the pipeline.
+static LAYOUT_PASSES: &[&dyn Pass] = &[&Layouts, &Cse, &ConstantFolding, &Algebra, &Views, &Dce];
 
 /// The pass with a name.
 pub fn pass_by_name(name: &str) -> Option<&'static dyn Pass> {
@@ -51,7 +56,20 @@ pub fn pass_by_name(name: &str) -> Option<&'static dyn Pass> {
 /// # Ok::<(), ms_core::Error>(())
 /// ```
 pub fn optimize(graph: Graph, context: &PassContext) -> Graph {
-    optimize_with(graph, PASSES, context).0
+    optimize_watched(graph, context, &mut |_, _| {}).0
+}
+
+/// [`optimize`], where `watch` observes every graph that a pass changed, with its name.
+pub fn optimize_watched(graph: Graph, context: &PassContext, watch: Watch<'_>) -> (Graph, Report) {
+    let mut report = Report::default();
+    let (_, first) = PASSES.split_last().expect("there are passes");
+    let graph = run_passes(graph, first, context, watch, &mut report);
+    let has_contracted = |it: &Graph| layout::has_contracted(it, context);
+    // Regions are searched only for a target that has such convolutions.
+    let images = context.images != super::Images::default()
+        && (has_contracted(&graph) || subgraphs(&graph).into_iter().any(|it| has_contracted(it)));
+    let graph = if images { run_passes(graph, LAYOUT_PASSES, context, watch, &mut report) } else { graph };
+    (graph, report)
 }
 
 /// The graph, and every graph in it, with all calls inlined, or those that are not marked
@@ -67,20 +85,19 @@ pub fn inline_all(graph: &Graph, marked: bool) -> Graph {
 /// A graph with several uses is optimised once, before those that contain it; graphs that become
 /// equal are merged. This includes graphs that passes create for nodes.
 pub fn optimize_with(graph: Graph, passes: &[&dyn Pass], context: &PassContext) -> (Graph, Report) {
-    optimize_watched(graph, passes, context, &mut |_, _| {})
+    let mut report = Report::default();
+    (run_passes(graph, passes, context, &mut |_, _| {}, &mut report), report)
 }
 
-/// [`optimize_with`], where `watch` observes every graph that a pass changed, with its name.
-pub fn optimize_watched(
+fn run_passes(
     graph: Graph,
     passes: &[&dyn Pass],
     context: &PassContext,
     watch: Watch<'_>,
-) -> (Graph, Report) {
+    report: &mut Report,
+) -> Graph {
     let (done, equal) = (FxHashMap::default(), FxHashMap::default());
-    let mut optimizer = Optimizer { passes, context, watch, report: Report::default(), done, equal };
-    let graph = optimizer.graph(graph);
-    (graph, optimizer.report)
+    Optimizer { passes, context, watch, report, done, equal }.graph(graph)
 }
 
 /// An optimisation of a graph and the graphs in it.
@@ -88,7 +105,7 @@ struct Optimizer<'a> {
     passes: &'a [&'a dyn Pass],
     context: &'a PassContext,
     watch: Watch<'a>,
-    report: Report,
+    report: &'a mut Report,
     /// The result for a graph, by its address; the graph itself is kept alive, so that its address
     /// is not reused.
     done: FxHashMap<*const Graph, (Arc<Graph>, Arc<Graph>)>,

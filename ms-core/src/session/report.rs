@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::exec::{Executable, Interface, PlanReport};
 use crate::ir::{Graph, GraphSize, count_nodes};
 use crate::ops::Control;
-use crate::optimize::{PASSES, PassContext, Report, optimize_watched};
+use crate::optimize::{PassContext, Report, optimize_watched};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -209,7 +209,7 @@ fn add(name: &'static str, time: Duration, graph: Option<GraphReport>) {
 /// The optimised graph.
 pub(super) fn optimize(graph: &Graph, context: &PassContext) -> Graph {
     let start = Instant::now();
-    let (graph, passes) = optimize_watched(graph.clone(), PASSES, context, &mut passed);
+    let (graph, passes) = optimize_watched(graph.clone(), context, &mut passed);
     gave("optimize", &graph, start.elapsed());
     with_record(|it| it.report.passes = passes);
     graph

@@ -19,10 +19,12 @@ const MIN_PLANES: usize = 8;
 pub fn max<T: Number + Element>(attrs: &Attrs, inputs: &[HostArray<'_>], out: &mut [T], shape: &[usize]) -> Result<()> {
     let x = elements::<T>(&inputs[0]);
     let at = MaxPoolAttrs::of(attrs);
-    let windows = Windows::new(&at.window(), &inputs[0].shape()[2..], &at.kernel().sizes(), &shape[2..]);
+    let kernel = at.kernel().sizes();
+    let lead = shape.len() - kernel.len();
+    let windows = Windows::new(&at.window(), &inputs[0].shape()[lead..], &kernel, &shape[lead..]);
     let (runs, step) = (windows.runs(), windows.step());
     let out = Shared::new(out.as_mut_ptr());
-    for_each_plane(&windows, shape[0] * shape[1], |planes| {
+    for_each_plane(&windows, shape[..lead].iter().product(), |planes| {
         for plane in planes {
             let from = &x[plane * windows.input_len()..][..windows.input_len()];
             let len = windows.output_len();
@@ -50,11 +52,13 @@ pub fn max_grad<T: Number + Element + AddAssign>(
 ) -> Result<()> {
     let (x, g) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
     let at = MaxPoolAttrs::of(attrs);
-    let windows = Windows::new(&at.window(), &shape[2..], &at.kernel().sizes(), &inputs[1].shape()[2..]);
+    let kernel = at.kernel().sizes();
+    let lead = shape.len() - kernel.len();
+    let windows = Windows::new(&at.window(), &shape[lead..], &kernel, &inputs[1].shape()[lead..]);
     let (runs, step) = (windows.runs(), windows.step());
     let first = first_elements(&windows, &runs)?;
     let out = Shared::new(out.as_mut_ptr());
-    for_each_plane(&windows, shape[0] * shape[1], |planes| {
+    for_each_plane(&windows, shape[..lead].iter().product(), |planes| {
         let mut largest = try_filled(T::LOWEST, windows.output_len())?;
         let mut places = try_filled(0u32, first.len())?;
         for plane in planes {

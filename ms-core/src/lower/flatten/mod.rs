@@ -13,7 +13,7 @@ use super::target::Target;
 use crate::error::{Code, Error, Result};
 use crate::ir::{ContractionRanks, Graph, Inst, KernelBuilder, LaneAxis, Node, Scope, Val, ValueId, run_multiple};
 use crate::ops::host::check_positions;
-use crate::ops::{ContractedViews, ContractionRule, Lowering, ReduceRule, definition};
+use crate::ops::{Lowering, ReduceRule, definition};
 use crate::tensor::{Attrs, DType, Layout, Literal, Scalar, Shape, Strides, Type};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
@@ -178,14 +178,11 @@ impl Flatten<'_> {
                 let ranks = ranks(&node.attrs, inputs[0].layout.rank());
                 self.contraction(graph, node, ranks, inputs)
             }
-            Lowering::Contractible(rule) => match self.views(node, *rule, &inputs)? {
-                Some((ranks, factors)) => self.contraction(graph, node, ranks, factors),
-                None => {
-                    let inputs = inputs.into_iter().map(|it| self.in_memory(it)).collect::<Result<_>>()?;
-                    self.push(graph, node, Kind::Library(node.op), inputs)
-                }
-            },
-            Lowering::Library | Lowering::Update | Lowering::Check(_) | Lowering::Composite(_) => {
+            Lowering::Library
+            | Lowering::OfImages(_)
+            | Lowering::Update
+            | Lowering::Check(_)
+            | Lowering::Composite(_) => {
                 let inputs = inputs.into_iter().map(|it| self.in_memory(it)).collect::<Result<_>>()?;
                 self.push(graph, node, Kind::Library(node.op), inputs)
             }
@@ -314,19 +311,6 @@ impl Flatten<'_> {
         let accumulators = run_multiple((rule.accumulate)(access.dtype));
         let fits = domain.run_fits(access.layout.strides(), accumulators);
         if fits || access.value().is_none() { access.clone() } else { self.copy(access) }
-    }
-
-    /// The operands of the contraction that a node is, if it is one.
-    fn views(
-        &mut self,
-        node: &Node,
-        rule: ContractionRule,
-        inputs: &Accesses,
-    ) -> Result<Option<(ContractionRanks, Accesses)>> {
-        let inputs = inputs.iter().map(|it| self.in_memory(it.clone())).collect::<Result<Accesses>>()?;
-        let layouts: SmallVec<[&Layout; 3]> = inputs.iter().map(|it| &it.layout).collect();
-        let Some(ContractedViews { ranks, views }) = rule(&node.attrs, &layouts) else { return Ok(None) };
-        Ok(Some((ranks, views.into_iter().map(|(at, layout)| inputs[at].with_layout(layout)).collect())))
     }
 
     /// Adds a contraction of these operands.

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::ir::{ContractionRanks, Graph, KernelBuilder, Reducer, Val};
 use crate::ops::Batching;
-use crate::ops::{Body, Control, Effects, Part, Sample};
+use crate::ops::{Body, Control, Effects, ImageRule, Part, Sample};
 use crate::tensor::{Array, Attrs, DType, Layout, Literal, Op, OpInfo, Tensor, Type};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -108,8 +108,10 @@ pub enum Lowering {
     Check(fn(&Attrs, DType, &[u8]) -> Result<()>),
     /// A call of the backend's library, or of `eval`.
     Library,
-    /// Like [`Library`](Self::Library). For some attributes and operands it is a contraction of views of these.
-    Contractible(ContractionRule),
+    /// Like [`Library`](Self::Library), on images. Where the target asks for it
+    /// ([`Target::images`](crate::lower::Target::images)), it runs on images in another order of axes, and a convolution
+    /// is a contraction.
+    OfImages(ImageRule),
     /// Like [`Library`](Self::Library). The only result is the first operand with some elements
     /// changed, and may share its memory: then the other elements are not written.
     Update,
@@ -131,17 +133,6 @@ pub type SliceRule = fn(&Attrs, &[&[usize]], &Layout) -> Slices;
 
 /// Layouts of operands in a result.
 pub type Slices = SmallVec<[Layout; 2]>;
-
-/// The contraction that an op is on operands of these layouts, if it is one. Its row-major result is that of the op.
-pub type ContractionRule = fn(&Attrs, &[&Layout]) -> Option<ContractedViews>;
-
-/// A contraction of views of the operands of an op.
-pub struct ContractedViews {
-    /// How many axes of the views are of which kind.
-    pub ranks: ContractionRanks,
-    /// The left and the right operand: the number of the operand, and its view.
-    pub views: [(usize, Layout); 2],
-}
 
 /// The regions of a node.
 pub type Regions = [Arc<Graph>];

@@ -20,7 +20,7 @@ pub fn flops(op: Op, attrs: &Attrs, inputs: &[&Type], outputs: &[Type]) -> u64 {
             let summed = rank.saturating_sub(ranks(attrs, rank).k)..rank;
             2 * numel(&outputs[0]) * summed.map(|it| axis(inputs[0], it)).product::<u64>()
         }
-        Lowering::Library | Lowering::Contractible(_) => {
+        Lowering::OfImages(_) => {
             // The output of the convolution, and its weight.
             let (output, weight) = match op {
                 it if it == CONV.op() => (&outputs[0], inputs[1]),

@@ -22,6 +22,7 @@ pub mod formulas;
 #[cfg(test)]
 mod generated_tests;
 pub mod host;
+mod images;
 pub mod math;
 pub(crate) mod message;
 pub(crate) mod operand;
@@ -44,14 +45,14 @@ pub(crate) use composite::evaluate_body_of;
 pub use composite::{Body, apply_body};
 pub use control::{Control, Loop, TransformNode, Trips};
 pub use def::{
-    Arrays, ContractedViews, ContractionRule, Cotangents, Derivative, Lowering, OpDef, ReduceRule, RegionRule, Regions,
-    SliceRule, Slices, Types, Vjp,
+    Arrays, Cotangents, Derivative, Lowering, OpDef, ReduceRule, RegionRule, Regions, SliceRule, Slices, Types, Vjp,
 };
 pub use effects::{Effects, has_effect};
 pub use elementwise::Domain;
 pub use evaluate::{evaluate_graph, evaluate_node};
 pub(crate) use float_encoding::{decode_floats, encode_as_floats, encoded_type};
 pub use flops::flops;
+pub use images::{AxisOrder, ConvGeometry, ConvResult, ImageForm, ImageRule};
 pub use message::{Show, Shown};
 pub use operand::{IntoOperand, Operand, common_dtype, operands};
 pub use order::order;

@@ -1,15 +1,18 @@
 //! `avg_pool` and `adaptive_avg_pool`: the mean of each window, and their gradients.
 
-use super::window::pooling::{check_pooled, pooled_shape};
+use super::window::pooling::{check_pooled, pooled_shape, with_channels};
 use super::window::{PerAxis, Spatial, spatial};
 use crate::error::{Code, Error, Result, called};
 use crate::ops::composite::convolution::ranked;
 use crate::ops::core::axis::named;
 use crate::ops::core::host::{narrow_floats, wide_floats};
 use crate::ops::core::rules::may_equal;
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, PoolOptions, Sample, SampleInput, Types};
+use crate::ops::{
+    Batching, Derivative, Effects, ImageForm, ImageRule, Ints, Lowering, OpDef, PoolOptions, Sample, SampleInput, Types,
+};
 use crate::tensor::{AsTensor, Attr, Attrs, Dim, OpInfo, Tensor, Type, apply1, collected, filled, refused};
 use smallvec::smallvec;
+use std::iter::StepBy;
 attributes! {
     /// The attributes of [`AVG_POOL`], with which those of its gradient begin.
     struct AvgPoolAttrs {
@@ -50,28 +53,34 @@ attributes! {
 pub static AVG_POOL: OpDef = OpDef {
     info: OpInfo { number: 435, name: "avg_pool", attrs: AvgPoolAttrs::DECLARED },
     infer: |attrs, inputs| {
-        mean_type(inputs[0], &AvgPoolAttrs::of(attrs).count().dims(), |sizes| Means::of_windows(attrs, sizes))
+        let check = |rank, sizes: &[usize]| Means::of_windows(attrs, rank, sizes);
+        mean_type(inputs[0], &AvgPoolAttrs::of(attrs).count().dims(), check)
     },
     eval: |attrs, inputs| {
-        let means = Means::of_windows(attrs, &inputs[0].shape()[2..])?;
-        let shape = pooled_shape(inputs[0].shape(), &AvgPoolAttrs::of(attrs).count().sizes());
-        Ok(smallvec![narrow_floats(
-            &means.forward(planes(&shape), &wide_floats(inputs[0])?),
-            &shape,
-            inputs[0].dtype()
-        )])
+        let (x, count) = (inputs[0], AvgPoolAttrs::of(attrs).count().sizes());
+        let means = Means::of_windows(attrs, x.shape().len(), windowed(x.shape(), &count))?;
+        let shape = pooled_shape(x.shape(), &count);
+        Ok(smallvec![narrow_floats(&means.forward(planes(&shape, &count), &wide_floats(x)?), &shape, x.dtype())])
     },
     derivative: Derivative::Rule(|it| {
         smallvec![Some(apply1(
             AVG_POOL_GRAD.op(),
-            &AvgPoolAttrs::of(it.attrs).with_sizes(&it.inputs[0].dims()[2..]),
+            &AvgPoolAttrs::of(it.attrs)
+                .with_sizes(windowed(&it.inputs[0].dims(), &AvgPoolAttrs::of(it.attrs).count().dims())),
             &[it.cotangent()]
         ))]
     }),
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Rule(|it| it.merged()),
-    lowering: Lowering::Library,
+    lowering: Lowering::OfImages(ImageRule {
+        operands: &[0],
+        result: true,
+        form: ImageForm::Pooling(|attrs, channels| {
+            let it = AvgPoolAttrs::of(attrs);
+            has_room(it.count()).then(|| it.with_channels(channels))
+        }),
+    }),
     samples: || avg_samples(false),
 };
 
@@ -79,21 +88,14 @@ pub static AVG_POOL: OpDef = OpDef {
 pub static AVG_POOL_GRAD: OpDef = OpDef {
     info: OpInfo { number: 436, name: "avg_pool_grad", attrs: AvgPoolGradAttrs::DECLARED },
     infer: |attrs, inputs| {
-        gradient_type(
-            inputs[0],
-            &AvgPoolAttrs::of(attrs).count().dims(),
-            &AvgPoolGradAttrs::of(attrs).sizes().dims(),
-            |it| Means::of_windows(attrs, it),
-        )
+        let (counts, sizes) = (AvgPoolAttrs::of(attrs).count().dims(), AvgPoolGradAttrs::of(attrs).sizes().dims());
+        gradient_type(inputs[0], &counts, &sizes, |rank, sizes| Means::of_windows(attrs, rank, sizes))
     },
     eval: |attrs, inputs| {
-        let means = Means::of_windows(attrs, &AvgPoolGradAttrs::of(attrs).sizes().sizes())?;
-        let shape = pooled_shape(inputs[0].shape(), &AvgPoolGradAttrs::of(attrs).sizes().sizes());
-        Ok(smallvec![narrow_floats(
-            &means.backward(planes(&shape), &wide_floats(inputs[0])?),
-            &shape,
-            inputs[0].dtype()
-        )])
+        let (g, sizes) = (inputs[0], AvgPoolGradAttrs::of(attrs).sizes().sizes());
+        let means = Means::of_windows(attrs, g.shape().len(), &sizes)?;
+        let shape = pooled_shape(g.shape(), &sizes);
+        Ok(smallvec![narrow_floats(&means.backward(planes(&shape, &sizes), &wide_floats(g)?), &shape, g.dtype())])
     },
     derivative: Derivative::Rule(|it| {
         let attrs = AvgPoolAttrs::of(it.attrs).alone();
@@ -102,7 +104,16 @@ pub static AVG_POOL_GRAD: OpDef = OpDef {
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Rule(|it| it.merged()),
-    lowering: Lowering::Library,
+    lowering: Lowering::OfImages(ImageRule {
+        operands: &[0],
+        result: true,
+        form: ImageForm::Pooling(|attrs, channels| {
+            let sizes = AvgPoolGradAttrs::of(attrs).sizes().dims();
+            let it = AvgPoolAttrs::of(attrs);
+            let attrs = has_room(it.count()).then(|| it.with_channels(channels))?;
+            Some(AvgPoolAttrs::of(&attrs).with_sizes(&with_channels(&sizes, channels)))
+        }),
+    }),
     samples: || avg_samples(true),
 };
 
@@ -111,24 +122,32 @@ pub static AVG_POOL_GRAD: OpDef = OpDef {
 pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
     info: OpInfo { number: 437, name: "adaptive_avg_pool", attrs: AdaptiveAttrs::DECLARED },
     infer: |attrs, inputs| {
-        mean_type(inputs[0], &AdaptiveAttrs::of(attrs).count().dims(), |sizes| {
-            Means::adaptive(sizes, &AdaptiveAttrs::of(attrs).count().sizes())
+        mean_type(inputs[0], &AdaptiveAttrs::of(attrs).count().dims(), |rank, sizes| {
+            Means::adaptive(rank, sizes, &AdaptiveAttrs::of(attrs).count().sizes())
         })
     },
     eval: |attrs, inputs| {
-        let x = inputs[0];
-        let means = Means::adaptive(&x.shape()[2..], &AdaptiveAttrs::of(attrs).count().sizes())?;
-        let shape = pooled_shape(x.shape(), &AdaptiveAttrs::of(attrs).count().sizes());
-        Ok(smallvec![narrow_floats(&means.forward(planes(&shape), &wide_floats(x)?), &shape, x.dtype())])
+        let (x, count) = (inputs[0], AdaptiveAttrs::of(attrs).count().sizes());
+        let means = Means::adaptive(x.shape().len(), windowed(x.shape(), &count), &count)?;
+        let shape = pooled_shape(x.shape(), &count);
+        Ok(smallvec![narrow_floats(&means.forward(planes(&shape, &count), &wide_floats(x)?), &shape, x.dtype())])
     },
     derivative: Derivative::Rule(|it| {
-        let attrs = AdaptiveGradAttrs::attrs(AdaptiveAttrs::of(it.attrs).count(), &it.inputs[0].dims()[2..]);
+        let count = AdaptiveAttrs::of(it.attrs).count();
+        let attrs = AdaptiveGradAttrs::attrs(count, windowed(&it.inputs[0].dims(), &count.dims()));
         smallvec![Some(apply1(ADAPTIVE_AVG_POOL_GRAD.op(), &attrs, &[it.cotangent()]))]
     }),
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Rule(|it| it.merged()),
-    lowering: Lowering::Library,
+    lowering: Lowering::OfImages(ImageRule {
+        operands: &[0],
+        result: true,
+        form: ImageForm::Pooling(|attrs, channels| {
+            let count = AdaptiveAttrs::of(attrs).count();
+            has_room(count).then(|| AdaptiveAttrs::attrs(&*with_channels(&count.dims(), channels)))
+        }),
+    }),
     samples: || {
         let of = |count: &[usize]| {
             Sample::new([SampleInput::f32(&[2, 2, 7, 5], -2.0, 2.0)]).attrs(AdaptiveAttrs::attrs(count))
@@ -145,15 +164,14 @@ pub static ADAPTIVE_AVG_POOL_GRAD: OpDef = OpDef {
             inputs[0],
             &AdaptiveAttrs::of(attrs).count().dims(),
             &AdaptiveGradAttrs::of(attrs).sizes().dims(),
-            |it| Means::adaptive(it, &AdaptiveAttrs::of(attrs).count().sizes()),
+            |rank, sizes| Means::adaptive(rank, sizes, &AdaptiveAttrs::of(attrs).count().sizes()),
         )
     },
     eval: |attrs, inputs| {
-        let g = inputs[0];
-        let means =
-            Means::adaptive(&AdaptiveGradAttrs::of(attrs).sizes().sizes(), &AdaptiveAttrs::of(attrs).count().sizes())?;
-        let shape = pooled_shape(g.shape(), &AdaptiveGradAttrs::of(attrs).sizes().sizes());
-        Ok(smallvec![narrow_floats(&means.backward(planes(&shape), &wide_floats(g)?), &shape, g.dtype())])
+        let (g, sizes) = (inputs[0], AdaptiveGradAttrs::of(attrs).sizes().sizes());
+        let means = Means::adaptive(g.shape().len(), &sizes, &AdaptiveAttrs::of(attrs).count().sizes())?;
+        let shape = pooled_shape(g.shape(), &sizes);
+        Ok(smallvec![narrow_floats(&means.backward(planes(&shape, &sizes), &wide_floats(g)?), &shape, g.dtype())])
     },
     derivative: Derivative::Rule(|it| {
         let attrs = AdaptiveAttrs::attrs(AdaptiveAttrs::of(it.attrs).count());
@@ -162,7 +180,15 @@ pub static ADAPTIVE_AVG_POOL_GRAD: OpDef = OpDef {
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Rule(|it| it.merged()),
-    lowering: Lowering::Library,
+    lowering: Lowering::OfImages(ImageRule {
+        operands: &[0],
+        result: true,
+        form: ImageForm::Pooling(|attrs, channels| {
+            let it = AdaptiveGradAttrs::of(attrs);
+            let [count, sizes] = [it.count(), it.sizes()].map(|it| with_channels(&it.dims(), channels));
+            has_room(it.count()).then(|| AdaptiveGradAttrs::attrs(&*count, &*sizes))
+        }),
+    }),
     samples: || {
         let attrs = AdaptiveGradAttrs::attrs(&[3usize, 2][..], &[7usize, 5][..]);
         vec![Sample::new([SampleInput::f32(&[2, 2, 3, 2], -2.0, 2.0)]).attrs(attrs)]
@@ -190,7 +216,22 @@ fn avg_samples(gradient: bool) -> Vec<Sample> {
     ]
 }
 
+/// Whether windows along the spatial axes may have one more axis, of channels.
+fn has_room(counts: Ints<'_>) -> bool {
+    counts.as_slice().len() < 3
+}
+
 impl AvgPoolAttrs<'_> {
+    /// Those for images with channels last: along these, windows are single elements.
+    fn with_channels(self, channels: Dim) -> Attrs {
+        let with = |list: Ints<'_>, channels: i64| Attr::from(&*with_channels(list.as_slice(), channels));
+        let (one, none) = (|it| with(it, 1), |it| with(it, 0));
+        let (kernel, stride) = (one(self.kernel()), one(self.stride()));
+        let (before, after) = (none(self.before()), none(self.after()));
+        let count = with_channels(&self.count().dims(), channels);
+        Self::attrs(kernel, stride, before, after, &*count, self.count_pad())
+    }
+
     /// Those of [`AVG_POOL`], from those of its gradient.
     fn alone(self) -> Attrs {
         Self::attrs(self.kernel(), self.stride(), self.before(), self.after(), self.count(), self.count_pad())
@@ -203,16 +244,21 @@ impl AvgPoolAttrs<'_> {
     }
 }
 
-/// The planes of a batch.
-fn planes(shape: &[usize]) -> usize {
-    shape[0] * shape[1]
+/// The planes in front of axes of windows, of which there are as many as entries.
+fn planes<S>(shape: &[usize], entries: &[S]) -> usize {
+    shape[..shape.len() - entries.len()].iter().product()
 }
 
-/// The type of the means of `x` over `counts` windows; `means` computes their ranges from spatial
-/// sizes.
-fn mean_type(x: &Type, counts: &[Dim], means: impl FnOnce(&[usize]) -> Result<Means>) -> Result<Types> {
+/// The last sizes of a shape, those along axes of windows.
+fn windowed<'a, S>(shape: &'a [S], entries: &[S]) -> &'a [S] {
+    &shape[shape.len() - entries.len()..]
+}
+
+/// The type of the means of `x` over `counts` windows; `means` computes their ranges from the rank of the operand and the
+/// sizes along windows.
+fn mean_type(x: &Type, counts: &[Dim], means: impl FnOnce(usize, &[usize]) -> Result<Means>) -> Result<Types> {
     let dims = check_pooled(x, counts.len())?;
-    check_means(&dims[2..], counts, means)?;
+    check_means(dims.len(), windowed(&dims, counts), counts, means)?;
     Ok(smallvec![Type::new(x.dtype, pooled_shape(&dims, counts))])
 }
 
@@ -221,21 +267,26 @@ fn gradient_type(
     g: &Type,
     counts: &[Dim],
     sizes: &[Dim],
-    means: impl FnOnce(&[usize]) -> Result<Means>,
+    means: impl FnOnce(usize, &[usize]) -> Result<Means>,
 ) -> Result<Types> {
     let dims = check_pooled(g, counts.len())?;
-    if !may_equal(&dims[2..], counts) {
+    if !may_equal(windowed(&dims, counts), counts) {
         return Err(Error::new(Code::Shape, format!("{g} holds no gradients of {counts:?} windows")));
     }
-    check_means(sizes, counts, means)?;
+    check_means(dims.len(), sizes, counts, means)?;
     Ok(smallvec![Type::new(g.dtype, pooled_shape(&dims, sizes))])
 }
 
 /// Checks that each window has an element, if all sizes are known.
-fn check_means(sizes: &[Dim], counts: &[Dim], means: impl FnOnce(&[usize]) -> Result<Means>) -> Result<()> {
+fn check_means(
+    rank: usize,
+    sizes: &[Dim],
+    counts: &[Dim],
+    means: impl FnOnce(usize, &[usize]) -> Result<Means>,
+) -> Result<()> {
     let known = |dims: &[Dim]| dims.iter().map(|it| it.as_const()).collect::<Option<Vec<usize>>>();
     if let (Some(sizes), Some(_)) = (known(sizes), known(counts)) {
-        means(&sizes)?;
+        means(rank, &sizes)?;
     }
     Ok(())
 }
@@ -248,19 +299,22 @@ struct Range {
     count: usize,
 }
 
-/// Means over ranges along each of three spatial axes.
+/// Means over ranges along each of three axes.
 struct Means {
     input: Spatial,
     ranges: [Vec<Range>; 3],
+    /// The axis of the lines of a window: the last one, or the one before it if that has channels.
+    line: usize,
 }
 
 impl Means {
-    fn of_windows(attrs: &Attrs, sizes: &[usize]) -> Result<Self> {
+    /// Of an operand or a gradient of this rank, where the windows are along axes of `sizes`.
+    fn of_windows(attrs: &Attrs, rank: usize, sizes: &[usize]) -> Result<Self> {
         let it = AvgPoolAttrs::of(attrs);
         let (kernel, stride) = (it.kernel().sizes(), it.stride().sizes());
         let (before, after) = (it.before().sizes(), it.after().sizes());
         let (counts, count_pad) = (it.count().sizes(), it.count_pad());
-        Self::new(sizes, |axis| {
+        Self::new(rank, sizes, |axis| {
             let size = sizes[axis] as isize;
             let range = |window: usize| {
                 let start = (window * stride[axis]) as isize - before[axis] as isize;
@@ -273,8 +327,9 @@ impl Means {
         })
     }
 
-    fn adaptive(sizes: &[usize], counts: &[usize]) -> Result<Self> {
-        Self::new(sizes, |axis| {
+    /// Like [`of_windows`](Self::of_windows), for windows that cover the axes evenly.
+    fn adaptive(rank: usize, sizes: &[usize], counts: &[usize]) -> Result<Self> {
+        Self::new(rank, sizes, |axis| {
             let (size, count) = (sizes[axis], counts[axis]);
             let range = |window: usize| {
                 let (start, end) = (window * size / count, ((window + 1) * size).div_ceil(count));
@@ -284,7 +339,7 @@ impl Means {
         })
     }
 
-    fn new(sizes: &[usize], ranges: impl Fn(usize) -> Vec<Range>) -> Result<Self> {
+    fn new(rank: usize, sizes: &[usize], ranges: impl Fn(usize) -> Vec<Range>) -> Result<Self> {
         let missing = 3 - sizes.len();
         let ranges = std::array::from_fn(|axis| match axis.checked_sub(missing) {
             Some(axis) => ranges(axis),
@@ -295,7 +350,8 @@ impl Means {
                 Error::new(Code::Argument, "a window has no element").help("padding is at most half of the window")
             );
         }
-        Ok(Self { input: spatial(sizes, 1), ranges })
+        let line = if rank == sizes.len() + 1 { 1 } else { 2 };
+        Ok(Self { input: spatial(sizes, 1), ranges, line })
     }
 
     /// Visits each window of one plane with its number, its ranges, and one over its divisor.
@@ -311,13 +367,16 @@ impl Means {
         }
     }
 
-    /// The lines of a plane in a window.
-    fn lines(&self, window: [Range; 3]) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
-        let [range0, range1, range2] = window;
-        (range0.start..range0.end).flat_map(move |at0| {
-            (range1.start..range1.end).map(move |at1| {
-                let line = (at0 * self.input[1] + at1) * self.input[2];
-                line + range2.start..line + range2.end
+    /// The elements of the lines of a plane in a window.
+    fn lines(&self, window: [Range; 3]) -> impl Iterator<Item = StepBy<std::ops::Range<usize>>> + '_ {
+        let [_, height, width] = self.input;
+        let (step, across) = if self.line == 1 { (width, 2) } else { (1, 1) };
+        let (line, across) = (window[self.line], window[across]);
+        let stride = if self.line == 1 { 1 } else { width };
+        (window[0].start..window[0].end).flat_map(move |at0| {
+            (across.start..across.end).map(move |at| {
+                let first = at0 * height * width + at * stride;
+                (first + line.start * step..first + (line.end - 1) * step + 1).step_by(step)
             })
         })
     }
@@ -332,7 +391,7 @@ impl Means {
         let mut out = filled(0.0, planes * windows);
         for (to, from) in out.chunks_mut(windows.max(1)).zip(x.chunks(plane.max(1))) {
             self.windows(|number, window, count| {
-                let sum: f64 = self.lines(window).map(|line| from[line].iter().sum::<f64>()).sum();
+                let sum: f64 = self.lines(window).map(|line| line.map(|at| from[at]).sum::<f64>()).sum();
                 to[number] = sum / count;
             });
         }
@@ -346,7 +405,7 @@ impl Means {
         for (to, from) in out.chunks_mut(plane.max(1)).zip(g.chunks(windows.max(1))) {
             self.windows(|number, window, count| {
                 let share = from[number] / count;
-                self.lines(window).for_each(|line| to[line].iter_mut().for_each(|it| *it += share));
+                self.lines(window).flatten().for_each(|at| to[at] += share);
             });
         }
         out

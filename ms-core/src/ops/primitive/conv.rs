@@ -5,13 +5,15 @@
 
 use super::gather::check_dtypes;
 use super::window::geometry::{Geometry, check_gradient, output_dims};
-use super::window::lanes;
 use super::window::{PerAxis, Window};
+use super::window::{lanes, taps};
 use crate::error::{Code, Error, Result};
-use crate::ir::ContractionRanks;
+use crate::ops::core::axis::const_shape;
 use crate::ops::core::host::{narrow_floats, wide_floats};
-use crate::ops::{Batching, ContractedViews, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
-use crate::tensor::{Attrs, Dim, Dims, IntoDims, Layout, OpInfo, Shape, Strides, Tensor, Type, apply1, filled};
+use crate::ops::{
+    Batching, ConvGeometry, ConvResult, Derivative, Effects, ImageForm, ImageRule, Lowering, OpDef, Sample, SampleInput,
+};
+use crate::tensor::{Array, Attrs, DType, Dim, Dims, IntoDims, Layout, OpInfo, Shape, Tensor, Type, apply1, filled};
 use smallvec::smallvec;
 attributes! {
     /// The attributes of [`CONV`], with which those of its gradients begin.
@@ -41,8 +43,9 @@ pub static CONV: OpDef = OpDef {
     },
     eval: |attrs, inputs| {
         let (x, w) = (inputs[0], inputs[1]);
-        let geometry = Geometry::new(attrs, &x.ty(), x.shape(), w.shape())?;
-        let (from, weights) = (wide_floats(x)?, wide_floats(w)?);
+        let (from, padded, attrs) = with_padding(attrs, x, &[])?;
+        let geometry = Geometry::new(&attrs, &padded, &const_shape(&padded)?, w.shape())?;
+        let weights = wide_floats(w)?;
         let mut out = filled(0.0, geometry.output_shape.iter().product());
         geometry.rows(|row| {
             let weight = weights[row.weight];
@@ -61,7 +64,14 @@ pub static CONV: OpDef = OpDef {
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Rule(lanes::forward),
-    lowering: Lowering::Contractible(over_patches),
+    lowering: Lowering::OfImages(ImageRule {
+        operands: &[0],
+        result: true,
+        form: ImageForm::Convolution {
+            geometry: |attrs, inputs| geometry(attrs, ConvResult::Output, &inputs[1].dims[2..]),
+            body: taps::forward,
+        },
+    }),
     samples: || {
         SAMPLES
             .iter()
@@ -71,32 +81,6 @@ pub static CONV: OpDef = OpDef {
             .collect()
     },
 };
-
-/// The contraction of weights and patches, if windows do not overlap, contain no padding, and there is one group: over
-/// channels and taps, in their order. The patches are a view of the input.
-fn over_patches(attrs: &Attrs, operands: &[&Layout]) -> Option<ContractedViews> {
-    let attrs = ConvAttrs::of(attrs);
-    let ([x, w], Window { stride, dilation, before, after }) = (operands, attrs.window()) else { return None };
-    let (spatial, kernel) = (x.rank() - 2, &w.shape()[2..]);
-    let is_patch = |axis: usize| {
-        let tiles = kernel[axis] == 1 || (stride[axis] == kernel[axis] && dilation[axis] == 1);
-        tiles && (before[axis], after[axis]) == (0, 0)
-    };
-    if attrs.groups() != 1 || !(0..spatial).all(is_patch) || w.numel() == 0 {
-        return None;
-    }
-    let (mut shape, mut strides) = (Shape::from_slice(&x.shape()[..2]), Strides::from_slice(&x.strides()[..2]));
-    shape.extend(kernel.iter().copied());
-    strides.extend_from_slice(&x.strides()[2..]);
-    for axis in 0..spatial {
-        shape.push((x.shape()[2 + axis] - kernel[axis]) / stride[axis] + 1);
-        strides.push(x.strides()[2 + axis] * stride[axis] as isize);
-    }
-    let patches = Layout::new(shape, strides, x.offset());
-    let images = x.shape()[..1].iter().chain(w.shape()).copied().collect();
-    let weights = Layout::new(images, std::iter::once(&0).chain(w.strides()).copied().collect(), w.offset());
-    Some(ContractedViews { ranks: ContractionRanks { batch: 1, k: 1 + spatial }, views: [(1, weights), (0, patches)] })
-}
 
 /// The gradient of [`CONV`] for its input of spatial sizes `sizes`: from the gradient of its
 /// result and the weights. It is also the transposed convolution. Taps are added in order, each a sum
@@ -116,12 +100,21 @@ pub static CONV_INPUT_GRAD: OpDef = OpDef {
         let (g, w) = (inputs[0], inputs[1]);
         let geometry = Geometry::of_input(attrs, &g.ty(), g.shape(), w.shape())?;
         let (from, weights) = (wide_floats(g)?, wide_floats(w)?);
-        let mut out = filled(0.0, geometry.input_shape.iter().product());
-        geometry.rows(|row| {
-            let weight = weights[row.weight];
-            let input = out[row.input..].iter_mut().step_by(row.step);
-            input.zip(&from[row.output..][..row.count]).for_each(|(to, g)| *to += weight * g);
-        });
+        let len = geometry.input_shape.iter().product();
+        let mut out = filled(0.0, len);
+        let round = |it: f64| if g.dtype() == DType::F64 { it } else { it as f32 as f64 };
+        let taps: usize = w.shape()[2..].iter().product();
+        for tap in 0..taps {
+            let mut terms = filled(0.0, len);
+            geometry.rows(|row| {
+                if row.weight % taps == tap {
+                    let weight = weights[row.weight];
+                    let input = terms[row.input..].iter_mut().step_by(row.step);
+                    input.zip(&from[row.output..][..row.count]).for_each(|(to, g)| *to += weight * g);
+                }
+            });
+            out.iter_mut().zip(terms).for_each(|(to, term)| *to = round(*to + round(term)));
+        }
         Ok(smallvec![narrow_floats(&out, &geometry.input_shape, g.dtype())])
     },
     derivative: Derivative::Rule(|it| {
@@ -134,7 +127,14 @@ pub static CONV_INPUT_GRAD: OpDef = OpDef {
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Rule(lanes::input_grad),
-    lowering: Lowering::Library,
+    lowering: Lowering::OfImages(ImageRule {
+        operands: &[0],
+        result: true,
+        form: ImageForm::Convolution {
+            geometry: |attrs, inputs| geometry(attrs, ConvResult::InputGradient, &inputs[1].dims[2..]),
+            body: taps::input_grad,
+        },
+    }),
     samples: || {
         SAMPLES
             .iter()
@@ -161,13 +161,14 @@ pub static CONV_WEIGHT_GRAD: OpDef = OpDef {
     },
     eval: |attrs, inputs| {
         let (x, g) = (inputs[0], inputs[1]);
-        let geometry = Geometry::of_weight(attrs, &x.ty(), x.shape(), g.shape())?;
-        let (input, output) = (wide_floats(x)?, wide_floats(g)?);
+        let (input, padded, attrs) = with_padding(attrs, x, &ConvGradAttrs::of(attrs).sizes().dims())?;
+        let geometry = Geometry::of_weight(&attrs, &padded, &const_shape(&padded)?, g.shape())?;
+        let output = wide_floats(g)?;
         let mut out = filled(0.0, geometry.weight_shape.iter().product());
         geometry.rows(|row| {
             let input = input[row.input..].iter().step_by(row.step);
             let products = input.zip(&output[row.output..][..row.count]).map(|(x, g)| x * g);
-            out[row.weight] += products.sum::<f64>();
+            products.for_each(|it| out[row.weight] += it);
         });
         Ok(smallvec![narrow_floats(&out, &geometry.weight_shape, x.dtype())])
     },
@@ -181,7 +182,14 @@ pub static CONV_WEIGHT_GRAD: OpDef = OpDef {
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Rule(lanes::weight_grad),
-    lowering: Lowering::Library,
+    lowering: Lowering::OfImages(ImageRule {
+        operands: &[0, 1],
+        result: false,
+        form: ImageForm::Convolution {
+            geometry: |attrs, _| geometry(attrs, ConvResult::WeightGradient, &ConvGradAttrs::of(attrs).sizes().dims()),
+            body: taps::weight_grad,
+        },
+    }),
     samples: || {
         SAMPLES
             .iter()
@@ -276,6 +284,32 @@ fn input_grad(attrs: &Attrs, g: &Tensor, w: &Tensor, sizes: &[Dim]) -> Tensor {
 #[track_caller]
 fn weight_grad(attrs: &Attrs, x: &Tensor, g: &Tensor, sizes: &[Dim]) -> Tensor {
     apply1(CONV_WEIGHT_GRAD.op(), &with_sizes(attrs, sizes), &[x, g])
+}
+
+/// The elements of an input with its padding, zeros that are multiplied like elements, their type, and the attributes of
+/// windows over them.
+fn with_padding(attrs: &Attrs, x: &Array, sizes: &[Dim]) -> Result<(Vec<f64>, Type, Attrs)> {
+    let at = ConvAttrs::of(attrs);
+    let window = at.window();
+    let (before, after) = (&window.before, &window.after);
+    let mut shape = Shape::from_slice(x.shape());
+    let mut starts: Shape = smallvec![0; shape.len()];
+    for axis in 0..before.len() {
+        shape[2 + axis] += before[axis] + after[axis];
+        starts[2 + axis] = before[axis];
+    }
+    let mut elements = filled(0.0, shape.iter().product());
+    let inner = Layout::contiguous(&shape).slice_all(&starts, x.shape(), &vec![1; shape.len()]);
+    inner.offsets().zip(wide_floats(x)?).for_each(|(at, it)| elements[at] = it);
+    let bare = Window { stride: window.stride.clone(), dilation: window.dilation.clone(), ..Window::new(before.len()) };
+    Ok((elements, Type::of(x.dtype(), &shape), conv_attrs(&bare, at.groups(), sizes)))
+}
+
+/// What one of the ops computes, for weights of kernel sizes `kernel`.
+fn geometry(attrs: &Attrs, result: ConvResult, kernel: &[Dim]) -> ConvGeometry {
+    let kernel = kernel.iter().map(|it| it.as_const().expect("the type rule refuses kernels of unknown sizes"));
+    let at = ConvAttrs::of(attrs);
+    ConvGeometry { result, kernel: kernel.collect(), window: at.window(), groups: at.groups() }
 }
 
 fn check_operands(inputs: &[&Type]) -> Result<()> {

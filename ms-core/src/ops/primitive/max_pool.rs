@@ -1,14 +1,18 @@
 //! `max_pool`: the largest element of each window, and its gradients.
 
-use super::window::pooling::{check_pooled, pooled_shape};
+use super::window::pooling::{check_pooled, pooled_shape, with_channels};
 use super::window::{PerAxis, Spatial, Window, spatial};
 use crate::error::{Code, Error, OrExhausted, Result, called};
 use crate::ops::composite::convolution::ranked;
 use crate::ops::core::axis::{const_shape, named};
 use crate::ops::core::host::{narrow_floats, wide_floats};
 use crate::ops::core::rules::may_equal;
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, PoolOptions, Sample, SampleInput};
-use crate::tensor::{AsTensor, Attrs, Dim, Dims, OpInfo, Shape, Tensor, Type, apply1, collected, filled, try_room};
+use crate::ops::{
+    Batching, Derivative, Effects, ImageForm, ImageRule, Ints, Lowering, OpDef, PoolOptions, Sample, SampleInput,
+};
+use crate::tensor::{
+    AsTensor, Attr, Attrs, Dim, Dims, OpInfo, Shape, Tensor, Type, apply1, collected, filled, try_room,
+};
 use smallvec::smallvec;
 attributes! {
     /// The attributes of [`MAX_POOL`] and its gradients.
@@ -31,7 +35,7 @@ pub static MAX_POOL: OpDef = OpDef {
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Rule(|it| it.merged()),
-    lowering: Lowering::Library,
+    lowering: Lowering::OfImages(ImageRule { operands: &[0], result: true, form: CHANNELS_LAST }),
     samples: || max_samples(|x, _| vec![x]),
 };
 
@@ -56,7 +60,7 @@ pub static MAX_POOL_GRAD: OpDef = OpDef {
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Rule(|it| it.merged()),
-    lowering: Lowering::Library,
+    lowering: Lowering::OfImages(ImageRule { operands: &[0, 1], result: true, form: CHANNELS_LAST }),
     samples: || max_samples(|x, y| vec![x, y]),
 };
 
@@ -80,9 +84,20 @@ pub static MAX_POOL_TAKE: OpDef = OpDef {
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Rule(|it| it.merged()),
-    lowering: Lowering::Library,
+    lowering: Lowering::OfImages(ImageRule { operands: &[0, 1], result: true, form: CHANNELS_LAST }),
     samples: || max_samples(|x, _| vec![x.clone(), x]),
 };
+
+/// With channels last, windows have a last axis, along which they are single elements.
+const CHANNELS_LAST: ImageForm = ImageForm::Pooling(|attrs, _| {
+    let it = MaxPoolAttrs::of(attrs);
+    let with = |list: Ints<'_>, channels: i64| Attr::from(&*with_channels(list.as_slice(), channels));
+    let (one, none) = (|it| with(it, 1), |it| with(it, 0));
+    let has_room = it.kernel().as_slice().len() < 3;
+    has_room.then(|| {
+        MaxPoolAttrs::attrs(one(it.kernel()), one(it.stride()), one(it.dilation()), none(it.before()), none(it.after()))
+    })
+});
 
 impl MaxPoolAttrs<'_> {
     /// The windows.
@@ -128,10 +143,11 @@ fn pooled_dims(attrs: &Attrs, x: &Type) -> Result<Dims> {
     let it = MaxPoolAttrs::of(attrs);
     let (kernel, window) = (it.kernel().sizes(), it.window());
     let dims = check_pooled(x, kernel.len())?;
-    let counts = window.counts(&dims[2..], &kernel)?;
+    let first = dims.len() - kernel.len();
+    let counts = window.counts(&dims[first..], &kernel)?;
     for axis in 0..kernel.len() {
         let reach = window.dilation[axis] * (kernel[axis] - 1) + 1;
-        if window.before[axis] > reach / 2 || dims[axis + 2] == 0 {
+        if window.before[axis] > reach / 2 || dims[first + axis] == 0 {
             let message = format!("padding {:?} leaves windows of {kernel:?} without an element", window.before);
             return Err(Error::new(Code::Argument, message).help("padding is at most half of the window"));
         }
@@ -156,12 +172,13 @@ impl Pooled {
         let it = MaxPoolAttrs::of(attrs);
         let (kernel, window) = (it.kernel().sizes(), it.window());
         let output_shape = const_shape(&Type::new(x.dtype, pooled_dims(attrs, x)?))?;
-        let (shape, counts) = (const_shape(x)?, &output_shape[2..]);
+        let shape = const_shape(x)?;
+        let first = shape.len() - kernel.len();
         Ok(Self {
-            planes: shape[0] * shape[1],
-            input: spatial(&shape[2..], 1),
+            planes: shape[..first].iter().product(),
+            input: spatial(&shape[first..], 1),
             kernel: spatial(&kernel, 1),
-            output: spatial(counts, 1),
+            output: spatial(&output_shape[first..], 1),
             stride: spatial(&window.stride, 1),
             dilation: spatial(&window.dilation, 1),
             before: spatial(&window.before, 0),

@@ -82,4 +82,5 @@ primitives! {
     value_and_grad::{ VALUE_AND_GRAD };
     vmap::{ VMAP };
     while_loop::{ WHILE };
+    windows::{ WINDOWS };
 }

@@ -9,7 +9,7 @@ use smallvec::smallvec;
 attributes! {
     /// The attributes of ops that change slices of their first operand: where these are. Their sizes are those of the
     /// other operands.
-    pub(in crate::ops) struct PlaceAttrs { starts: [i64], steps: [i64] }
+    pub(crate) struct PlaceAttrs { starts: [i64], steps: [i64] }
 }
 
 /// The first operand with the positions from `starts`, `steps` apart, replaced by the second.

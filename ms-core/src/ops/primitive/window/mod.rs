@@ -4,6 +4,7 @@ pub(crate) mod geometry;
 pub(crate) mod lanes;
 pub(crate) mod pooling;
 mod runs;
+pub(crate) mod taps;
 
 pub use pooling::PoolOptions;
 pub use runs::{Run, WindowAxis, Windows};

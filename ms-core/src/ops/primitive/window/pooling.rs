@@ -103,9 +103,11 @@ impl PoolOptions {
     }
 }
 
-/// The dimensions of an operand of pooling over `rank` spatial axes.
+/// The dimensions of an operand of pooling with windows along the last `rank` axes. In front of these are the batch and
+/// the channels; where channels are last, they are the last axis of the windows, whose taps are one.
 pub(in crate::ops) fn check_pooled(x: &Type, rank: usize) -> Result<Dims> {
-    if x.rank() != rank + 2 || rank == 0 || rank > 3 {
+    let fits = x.rank() == rank + 2 || (x.rank() == rank + 1 && rank > 1);
+    if !fits || rank == 0 || rank > 3 {
         return Err(Error::new(Code::Shape, format!("{x} does not have a batch, a channel and {rank} spatial axes")));
     }
     if !x.dtype.is_float() {
@@ -114,7 +116,12 @@ pub(in crate::ops) fn check_pooled(x: &Type, rank: usize) -> Result<Dims> {
     Ok(x.dims.clone())
 }
 
-/// A shape with other spatial sizes.
+/// A shape with other sizes of the axes of windows.
 pub(in crate::ops) fn pooled_shape<S: Copy>(shape: &[S], sizes: &[S]) -> SmallVec<[S; 4]> {
-    shape[..2].iter().chain(sizes).copied().collect()
+    shape[..shape.len() - sizes.len()].iter().chain(sizes).copied().collect()
+}
+
+/// A list by spatial axis of windows with an entry for channels behind, if so many axes may have windows.
+pub(in crate::ops) fn with_channels<S: Copy>(list: &[S], channels: S) -> SmallVec<[S; 4]> {
+    list.iter().copied().chain([channels]).collect()
 }

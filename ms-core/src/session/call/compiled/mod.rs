@@ -385,8 +385,9 @@ impl Compiled {
 
     /// The graph as the backend compiles it: with the composites that it runs itself.
     fn optimized(&self, backend: &dyn Backend) -> Result<Graph> {
-        let (kept, precision) = (backend.target().composites.clone(), self.precision);
-        self.source.optimized(&PassContext { kept, precision, ..PassContext::default() })
+        let (target, precision) = (backend.target(), self.precision);
+        let (kept, images) = (target.composites.clone(), target.images);
+        self.source.optimized(&PassContext { kept, images, precision, ..PassContext::default() })
     }
 
     fn options(&self) -> CompileOptions<'_> {

@@ -1,0 +1,245 @@
+//! Convolutions as contractions, and images with channels last: the same bits as the loops of the library.
+
+use ms_core::exec::{Backend, CompileOptions};
+use ms_core::ir::{Graph, Node, Precision, Type};
+use ms_core::lower::{LowerOptions, Plan, PlanStep, lower};
+use ms_core::ops::{AxisOrder, CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, OpDef, by_name, infer, parse_graph};
+use ms_core::optimize::{Contracted, Images, PassContext, optimize};
+use ms_core::tensor::{Array, Attr, Attrs, DType, Op};
+use ms_cpu::{CpuBackend, Isa, TARGET};
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % end as u64) as usize
+    }
+
+    /// Numbers of both signs and many magnitudes; with `special` also zeros of both signs, infinities and nans.
+    fn array(&mut self, ty: &Type, special: bool) -> Array {
+        const SPECIAL: [f32; 5] = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
+        let shape = ty.shape().expect("the dimensions are constants");
+        let mut number = || match self.below(if special { 24 } else { 12 }) {
+            at @ 12..17 => SPECIAL[at - 12],
+            0 => -0.0,
+            _ => (self.below(4001) as f32 / 1000.0 - 2.0) * [1.0, 1e-3, 1e3][self.below(3)],
+        };
+        let array = Array::from_slice(&shape, &(0..shape.iter().product()).map(|_| number()).collect::<Vec<f32>>());
+        let cast = by_name("cast").expect("cast is a primitive");
+        (cast.eval)(&Attrs::new([ty.dtype.into()]), &[&array]).expect("anything casts").remove(0)
+    }
+}
+
+const SETTINGS: [Images; 3] = [
+    Images { contracted: Contracted::Patches, order: AxisOrder::ChannelsFirst },
+    Images { contracted: Contracted::All, order: AxisOrder::ChannelsFirst },
+    Images { contracted: Contracted::All, order: AxisOrder::ChannelsLast },
+];
+
+fn plan(graph: &Graph, images: Images, precision: Precision) -> Plan {
+    let graph = optimize(graph.clone(), &PassContext { images, precision, ..PassContext::default() });
+    let options = LowerOptions { precision, ..LowerOptions::default() };
+    lower(&graph, &options, &TARGET).unwrap_or_else(|error| panic!("{error}\n{graph}"))
+}
+
+fn run(plan: &Plan, isa: Isa, inputs: &[Array]) -> Vec<Array> {
+    let backend = CpuBackend::with_isa(isa).expect("the instruction set is one of this machine");
+    let options = CompileOptions::default();
+    let artifact = backend.compile_plan(plan.clone(), &options).expect("the plan compiles");
+    // SAFETY: the plan is lowered from a graph.
+    let executable = unsafe { backend.load(&artifact, &options) }.expect("the artifact is the backend's");
+    let outputs = executable.run(&inputs.iter().collect::<Vec<_>>());
+    outputs.unwrap_or_else(|error| panic!("{error}\n{}", plan.display())).into_vec()
+}
+
+/// The bits of the elements; any nan is as good as another.
+fn bits(array: &Array) -> Vec<u64> {
+    let scalars = array.on_host().expect("the elements are readable").scalars();
+    scalars.into_iter().map(|it| it.as_f64()).map(|it| if it.is_nan() { 0 } else { it.to_bits() }).collect()
+}
+
+/// Runs a graph in strict precision with every setting and instruction set, and holds the results to those of the
+/// library; returns the plans.
+fn check(graph: &Graph, seed: u64) -> Vec<Plan> {
+    let mut random = Random(seed);
+    let inputs: Vec<Array> =
+        graph.inputs().iter().map(|&it| random.array(graph.ty(it), seed.is_multiple_of(4))).collect();
+    let library = plan(graph, Images::default(), Precision::Strict);
+    let want: Vec<Vec<u64>> = run(&library, Isa::detect(), &inputs).iter().map(bits).collect();
+    let plans: Vec<Plan> = SETTINGS.map(|it| plan(graph, it, Precision::Strict)).into();
+    for plan in &plans {
+        for isa in Isa::ALL.iter().copied().filter(|it| it.is_supported()) {
+            for (at, (got, want)) in run(plan, isa, &inputs).iter().zip(&want).enumerate() {
+                let got = bits(got);
+                let differs = got.iter().zip(want).position(|(a, b)| a != b);
+                let [a, b] = [&got, want].map(|it| differs.map_or(0.0, |at| f64::from_bits(it[at])));
+                assert!(
+                    differs.is_none(),
+                    "output {at}: {a:e}, not {b:e}, on {isa}, seed {seed}\n{graph}\n{}",
+                    plan.display()
+                );
+            }
+        }
+    }
+    plans
+}
+
+/// How many steps of a plan are an op of the library, and how many are contractions.
+fn steps(plan: &Plan, op: Op) -> [usize; 2] {
+    let count = |of: &dyn Fn(&PlanStep) -> bool| plan.main().steps.iter().filter(|it| of(it)).count();
+    [
+        count(&|it| matches!(it, PlanStep::Library { op: own, .. } if *own == op)),
+        count(&|it| matches!(it, PlanStep::Contraction(_))),
+    ]
+}
+
+/// A convolution over one to three spatial axes.
+#[derive(Clone, Debug)]
+struct Case {
+    batch: usize,
+    groups: usize,
+    /// Channels of a group.
+    channels: usize,
+    /// Output channels of a group.
+    outputs: usize,
+    /// By spatial axis: size, kernel, stride, dilation, padding before and after.
+    axes: Vec<[usize; 6]>,
+}
+
+impl Case {
+    fn random(random: &mut Random) -> Self {
+        let axis = |random: &mut Random| {
+            let (kernel, dilation) = (1 + random.below(4), 1 + random.below(3));
+            let (before, after) = (random.below(4), random.below(4));
+            let reach = (kernel - 1) * dilation + 1;
+            let size = reach.saturating_sub(before + after).max(1) + random.below(7);
+            [size, kernel, 1 + random.below(3), dilation, before, after]
+        };
+        let rank = [2, 2, 1, 3][random.below(4)];
+        Self {
+            batch: 1 + random.below(3),
+            groups: [1, 1, 2, 3][random.below(4)],
+            channels: 1 + random.below(4),
+            outputs: 1 + random.below(4),
+            axes: (0..rank).map(|_| axis(random)).collect(),
+        }
+    }
+
+    /// A graph of one of the three ops.
+    fn graph(&self, def: &'static OpDef, dtype: DType) -> Graph {
+        let list = |at: usize| self.axes.iter().map(|it| it[at]).collect::<Vec<usize>>();
+        let (sizes, kernel) = (list(0), list(1));
+        let counts = self.axes.iter().map(|[size, kernel, stride, dilation, before, after]| {
+            (size + before + after - (kernel - 1) * dilation - 1) / stride + 1
+        });
+        let of = |n: usize, c: usize, rest: &[usize]| [&[n, c], rest].concat();
+        let x = of(self.batch, self.groups * self.channels, &sizes);
+        let w = of(self.groups * self.outputs, self.channels, &kernel);
+        let y = of(self.batch, self.groups * self.outputs, &counts.collect::<Vec<_>>());
+        let (operands, extra) = match def.op() {
+            it if it == CONV.op() => ([x, w], None),
+            it if it == CONV_INPUT_GRAD.op() => ([y, w], Some(sizes)),
+            _ => ([x, y], Some(kernel)),
+        };
+        let lists = [2, 3, 4, 5].map(|at| Attr::from(&list(at)[..]));
+        let extra = extra.map(|it| Attr::from(&it[..]));
+        let attrs = Attrs::new(lists.into_iter().chain([self.groups.into()]).chain(extra));
+        let types = operands.map(|it| Type::of(dtype, &it));
+        let mut graph = Graph::new(def.name());
+        let inputs = types.clone().map(|it| graph.add_input(it));
+        let results =
+            infer(def, &attrs, &[], &[&types[0], &types[1]]).unwrap_or_else(|error| panic!("{error}: {self:?}"));
+        let id = graph.add_node(Node::new(def.op(), attrs, inputs), results);
+        let outputs = graph.node(id).outputs.clone();
+        graph.set_outputs(outputs);
+        graph
+    }
+}
+
+const OPS: [&OpDef; 3] = [&CONV, &CONV_INPUT_GRAD, &CONV_WEIGHT_GRAD];
+
+fn check_case(case: &Case, dtype: DType, seed: u64) {
+    for def in OPS {
+        let plans = check(&case.graph(def, dtype), seed);
+        for plan in &plans[1..] {
+            assert_eq!(steps(plan, def.op()), [0, 1], "{}", plan.display());
+        }
+    }
+}
+
+#[test]
+fn random_convolutions_have_the_bits_of_the_library() {
+    let mut random = Random(7);
+    for seed in 0..150 {
+        let dtype = [DType::F32, DType::F32, DType::F64, DType::F16, DType::BF16][seed % 5];
+        check_case(&Case::random(&mut random), dtype, seed as u64);
+    }
+}
+
+/// Sums of more terms than one chain has, and kernels of more taps than a kernel of a plan has operands.
+#[test]
+fn long_sums_have_the_bits_of_the_library() {
+    let plain = Case { batch: 1, groups: 1, channels: 2, outputs: 2, axes: vec![[5, 3, 1, 1, 1, 1]; 2] };
+    let cases = [
+        Case { channels: 260, ..plain.clone() },
+        Case { outputs: 1030, axes: vec![[3, 2, 1, 1, 0, 0]; 2], ..plain.clone() },
+        Case { batch: 5, axes: vec![[18, 3, 1, 1, 1, 1]; 2], ..plain.clone() },
+        Case { axes: vec![[13, 11, 4, 1, 2, 2]; 2], ..plain.clone() },
+        Case { axes: vec![[5, 4, 1, 1, 1, 2]; 3], ..plain.clone() },
+        // Inputs of one element, which several taps reach.
+        Case { axes: vec![[1, 3, 1, 1, 2, 2]; 2], ..plain },
+    ];
+    for (seed, case) in cases.iter().enumerate() {
+        check_case(case, DType::F32, 1 + seed as u64);
+    }
+}
+
+/// Only windows that tile the input, or are single elements, are patches.
+#[test]
+fn patches_are_contractions_on_the_cpu() {
+    let plain = Case { batch: 2, groups: 1, channels: 3, outputs: 2, axes: vec![[6, 2, 2, 1, 0, 0]; 2] };
+    let single = [6, 1, 2, 1, 0, 0];
+    for (case, is_contraction) in [
+        (plain.clone(), true),
+        (Case { axes: vec![single; 2], ..plain.clone() }, true),
+        (Case { axes: vec![single, [7, 2, 2, 1, 0, 0]], ..plain.clone() }, true),
+        (Case { axes: vec![[6, 2, 1, 1, 0, 0]; 2], ..plain.clone() }, false),
+        (Case { axes: vec![[6, 2, 2, 2, 0, 0]; 2], ..plain.clone() }, false),
+        (Case { axes: vec![[6, 2, 2, 1, 1, 1]; 2], ..plain.clone() }, false),
+        (Case { groups: 2, ..plain }, false),
+    ] {
+        let graph = case.graph(&CONV, DType::F32);
+        let steps = steps(&plan(&graph, TARGET.images, Precision::Highest), CONV.op());
+        assert_eq!(steps, [usize::from(!is_contraction), usize::from(is_contraction)], "{case:?}");
+    }
+}
+
+/// What remains between convolutions with channels last has the bits that it has with channels first.
+#[test]
+fn networks_have_the_bits_of_the_library() {
+    for (seed, text) in NETWORKS.iter().enumerate() {
+        let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        check(&graph, 1 + seed as u64);
+    }
+}
+
+const NETWORKS: &[&str] = &[
+    // Convolution, bias, batch norm, relu, max pool, convolution, mean pool.
+    "graph @f(%x: f32[2, 3, 8, 9], %w: f32[4, 3, 3, 3], %b: f32[4], %v: f32[5, 4, 3, 3]) -> (f32[2, 5, 1, 2], f32[4]) {
+       %y = conv %x, %w {stride = [1, 1], dilation = [1, 1], before = [1, 1], after = [1, 1], groups = 1} : f32[2, 4, 8, 9]
+       %c = reshape %b {shape = [4, 1, 1]} : f32[4, 1, 1]
+       %z = add %y, %c : f32[2, 4, 8, 9]
+       %m = sum %z {axes = [0, 2, 3], keepdims = true} : f32[1, 4, 1, 1]
+       %d = sub %z, %m : f32[2, 4, 8, 9]
+       %r = relu %d : f32[2, 4, 8, 9]
+       %p = max_pool %r {kernel = [2, 3], stride = [2, 2], dilation = [1, 1], before = [0, 1], after = [0, 1]} : f32[2, 4, 4, 5]
+       %q = conv %p, %v {stride = [1, 1], dilation = [1, 1], before = [1, 1], after = [1, 1], groups = 1} : f32[2, 5, 4, 5]
+       %a = avg_pool %q {kernel = [3, 2], stride = [2, 2], before = [0, 0], after = [0, 0], count = [1, 2], count_pad = true} : f32[2, 5, 1, 2]
+       %s = sum %r {axes = [0, 2, 3], keepdims = false} : f32[4]
+       return %a, %s
+     }",
+];

@@ -1,0 +1,139 @@
+//! `windows`: the elements under windows, as a view.
+
+use super::slice::SLICE;
+use super::slice_update::update;
+use super::window::Window;
+use crate::error::{Code, Error, Result};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, SliceAttrs, full_of, reshape};
+use crate::tensor::{Attrs, Dim, Dims, Layout, OpInfo, Shape, Strides, Tensor, Type, apply1};
+use smallvec::{SmallVec, smallvec};
+
+attributes! {
+    /// The attributes of [`WINDOWS`]: the first axis, and for each axis from there on the taps of a window, the distance
+    /// of windows, and that of taps.
+    struct WindowsAttrs { axis: usize, kernel: [i64], stride: [i64], dilation: [i64] }
+}
+
+/// The elements under windows along adjacent axes: these axes have the windows, and behind all axes come those of the
+/// taps. Windows may overlap.
+pub static WINDOWS: OpDef = OpDef {
+    info: OpInfo { number: 361, name: "windows", attrs: WindowsAttrs::DECLARED },
+    infer: |attrs, inputs| Ok(smallvec![Type::new(inputs[0].dtype, dims(attrs, &inputs[0].dims)?)]),
+    eval: |attrs, inputs| {
+        Ok(smallvec![inputs[0].with_layout(view(attrs, inputs[0].layout())).on_host()?.to_contiguous()])
+    },
+    derivative: Derivative::Rule(|it| {
+        let at = WindowsAttrs::of(it.attrs);
+        let x = &it.inputs[0];
+        let (axis, kernel) = (at.axis(), at.kernel().sizes());
+        let folded = fold(it.cotangent(), axis, x.rank(), &kernel, &at.window(), &x.dims()[axis..][..kernel.len()]);
+        smallvec![Some(folded)]
+    }),
+    finite_derivatives: true,
+    effects: Effects::NONE,
+    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
+    lowering: Lowering::View(|attrs, layout| Some(view(attrs, layout))),
+    samples: || {
+        let of = |x: &[usize], axis: usize, kernel: &[usize], stride: &[usize], dilation: &[usize]| {
+            Sample::new([SampleInput::f32(x, -2.0, 2.0)]).attrs(WindowsAttrs::attrs(axis, kernel, stride, dilation))
+        };
+        vec![
+            of(&[6, 7], 0, &[2, 3], &[1, 2], &[2, 1]),
+            of(&[2, 5, 3], 1, &[3], &[1], &[1]),
+            of(&[4], 0, &[1], &[3], &[1]),
+        ]
+    },
+};
+
+impl WindowsAttrs<'_> {
+    /// The windows, which have no padding.
+    fn window(self) -> Window {
+        let (stride, dilation) = (self.stride().sizes(), self.dilation().sizes());
+        Window { stride, dilation, ..Window::new(self.kernel().as_slice().len()) }
+    }
+}
+
+/// The dimensions of the elements under the windows of an array of these.
+fn dims(attrs: &Attrs, from: &[Dim]) -> Result<Dims> {
+    let at = WindowsAttrs::of(attrs);
+    let (axis, kernel) = (at.axis(), at.kernel().sizes());
+    let behind = axis + kernel.len();
+    if behind > from.len() {
+        let message = format!("shape {from:?} does not have {} axes from {axis} on", kernel.len());
+        return Err(Error::new(Code::Shape, message));
+    }
+    let counts = at.window().counts(&from[axis..behind], &kernel)?;
+    let taps = kernel.iter().map(|&it| Dim::new(it));
+    Ok(from[..axis].iter().copied().chain(counts).chain(from[behind..].iter().copied()).chain(taps).collect())
+}
+
+fn view(attrs: &Attrs, from: &Layout) -> Layout {
+    let at = WindowsAttrs::of(attrs);
+    let (axis, kernel) = (at.axis(), at.kernel().sizes());
+    let (window, mut shape, mut strides) =
+        (at.window(), Shape::from_slice(from.shape()), Strides::from_slice(from.strides()));
+    for (i, &taps) in kernel.iter().enumerate() {
+        let (size, step) = (from.shape()[axis + i], from.strides()[axis + i]);
+        shape[axis + i] = (size - (taps - 1) * window.dilation[i] - 1) / window.stride[i] + 1;
+        strides[axis + i] = step * window.stride[i] as isize;
+        shape.push(taps);
+        strides.push(step * window.dilation[i] as isize);
+    }
+    Layout::new(shape, strides, from.offset())
+}
+
+/// `x` under windows along the axes from `axis` on, without the padding of the windows.
+#[track_caller]
+pub(in crate::ops) fn windows(x: &Tensor, axis: usize, kernel: &[usize], window: &Window) -> Tensor {
+    apply1(WINDOWS.op(), &WindowsAttrs::attrs(axis, kernel, &*window.stride, &*window.dilation), &[x])
+}
+
+/// The sums of the elements under the windows that contain a position, for all positions along axes of `sizes`: from
+/// `x` with the windows along the axes from `axis` on, and the taps along those from `taps` on, which the result does
+/// not have. From +0 on, taps are added one by one in row-major order; those on padding are left out.
+#[track_caller]
+pub(in crate::ops) fn fold(
+    x: &Tensor,
+    axis: usize,
+    taps: usize,
+    kernel: &[usize],
+    window: &Window,
+    sizes: &[Dim],
+) -> Tensor {
+    let Window { stride, dilation, before, after } = window;
+    let (rank, spatial) = (x.rank(), kernel.len());
+    let zeros: SmallVec<[i64; 8]> = smallvec![0; rank];
+    let ones: SmallVec<[i64; 8]> = smallvec![1; rank];
+    // Windows as far apart as their elements, with zeros between and around them.
+    let (mut spread, mut starts, mut steps) = (x.dims(), zeros.clone(), ones.clone());
+    let lead: Shape = (0..spatial).map(|it| (dilation[it] * (kernel[it] - 1)).saturating_sub(before[it])).collect();
+    for i in 0..spatial {
+        spread[axis + i] = sizes[i] + before[i] + after[i] + lead[i];
+        (starts[axis + i], steps[axis + i]) = (lead[i] as i64, stride[i] as i64);
+    }
+    let spread = match spread == x.dims() {
+        true => x.clone(),
+        false => update(&full_of(spread, 0.0, x.dtype()), x, &starts, &steps),
+    };
+    let kept = |it: usize| !(taps..taps + spatial).contains(&it);
+    let mut part: Dims = spread.dims();
+    part[axis..axis + spatial].copy_from_slice(sizes);
+    let shape: Dims = (0..rank).filter(|&it| kept(it)).map(|it| part[it]).collect();
+    part[taps..taps + spatial].fill(Dim::new(1));
+    let mut sum: Option<Tensor> = None;
+    for number in 0..kernel.iter().product::<usize>() {
+        let (mut starts, mut rest) = (zeros.clone(), number);
+        for i in (0..spatial).rev() {
+            let tap = rest % kernel[i];
+            rest /= kernel[i];
+            starts[taps + i] = tap as i64;
+            starts[axis + i] = (before[i] + lead[i] - tap * dilation[i]) as i64;
+        }
+        let term = reshape(apply1(SLICE.op(), &SliceAttrs::attrs(&*starts, &*part, &*ones), &[&spread]), &*shape);
+        sum = Some(match sum {
+            None => &term + 0.0,
+            Some(sum) => &sum + &term,
+        });
+    }
+    sum.expect("a window has a tap")
+}

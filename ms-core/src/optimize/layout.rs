@@ -1,0 +1,319 @@
+//! Layouts of images: convolutions as contractions over taps, and channels last between them.
+
+use super::{Pass, PassContext};
+use crate::ir::{Graph, Node, Reducer, Rewriter, ValueId, Values};
+use crate::ops::{
+    self, AxisAttrs, AxisOrder, BROADCAST_TO, BroadcastToAttrs, CONCAT, ConvGeometry, ConvResult, FULL, ImageForm,
+    ImageRule, Lowering, OpDef, PERMUTE, PermuteAttrs, PlaceAttrs, RESHAPE, ReduceAttrs, ReshapeAttrs, SLICE,
+    SLICE_UPDATE, SliceAttrs, definition, full_node, literal_of,
+};
+use crate::tensor::{Attrs, Dim, Dims, Type};
+use crate::trace;
+use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
+use std::borrow::Cow;
+use std::rc::Rc;
+
+/// How a target runs ops on images: convolutions and pooling.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Images {
+    /// The convolutions that are contractions over taps.
+    pub contracted: Contracted,
+    /// The order of the axes of images that such convolutions read and write, and of values between them.
+    pub order: AxisOrder,
+}
+
+/// Which convolutions and gradients of convolutions are contractions over taps. The others are ops of the library.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Contracted {
+    /// None.
+    #[default]
+    None,
+    /// Convolutions in one group whose windows [are patches](ConvGeometry::has_patches), and no gradients.
+    Patches,
+    /// All.
+    All,
+}
+
+impl Contracted {
+    /// Whether a convolution or a gradient of one is a contraction.
+    pub fn admits(self, geometry: &ConvGeometry) -> bool {
+        match self {
+            Self::None => false,
+            Self::Patches => geometry.result == ConvResult::Output && geometry.groups == 1 && geometry.has_patches(),
+            Self::All => true,
+        }
+    }
+}
+
+/// Replaces the convolutions that the target runs as contractions ([`PassContext::images`]) by these, and keeps images
+/// in the order of axes that it prefers.
+///
+/// With channels last, a convolution reads its input permuted, and its result is the permutation of what it computes.
+/// These permutations, which are views, are not computed with: an op on a permuted image is instead applied to the image
+/// before the permutation, if it is elementwise, or moves, pools or reduces elements without an order of sums. Sums of
+/// floats read their operand permuted, so that their order, which follows from the axes, stays.
+pub struct Layouts;
+
+impl Pass for Layouts {
+    fn name(&self) -> &'static str {
+        "layout"
+    }
+
+    fn run<'g>(&self, graph: &'g Graph, context: &PassContext) -> Cow<'g, Graph> {
+        if !has_contracted(graph, context) {
+            return Cow::Borrowed(graph);
+        }
+        let (last, bodies) = (FxHashMap::default(), FxHashMap::default());
+        let mut order = Ordering { rewriter: Rewriter::new(graph), order: context.images.order, last, bodies };
+        for (_, node) in graph.nodes() {
+            let operands = order.rewriter.operands(node);
+            match order.node(graph, node, &operands, context) {
+                Some(values) => order.rewriter.replace(&values),
+                None => order.rewriter.keep(),
+            }
+        }
+        order.rewriter.finish()
+    }
+}
+
+/// Whether a graph has a convolution of its own that is a contraction.
+pub(super) fn has_contracted(graph: &Graph, context: &PassContext) -> bool {
+    context.images.contracted != Contracted::None
+        && graph.nodes().any(|(_, node)| contracted(graph, node, &types(graph, &node.inputs), context).is_some())
+}
+
+/// What a convolution makes of its operands, in an order of axes.
+type ConvBody = fn(&Attrs, &[&crate::tensor::Tensor], AxisOrder) -> crate::tensor::Tensor;
+
+/// The rule and the body of a node that is a contraction.
+fn contracted(
+    graph: &Graph,
+    node: &Node,
+    types: &[&Type],
+    context: &PassContext,
+) -> Option<(&'static ImageRule, ConvBody)> {
+    let Lowering::OfImages(rule) = &definition(node.op).lowering else { return None };
+    let ImageForm::Convolution { geometry, body } = &rule.form else { return None };
+    let results = node.outputs.iter().map(|&it| graph.ty(it));
+    let is_empty = types.iter().copied().chain(results).any(|it| it.dims.iter().any(|&dim| dim == 0));
+    (!is_empty && context.images.contracted.admits(&geometry(&node.attrs, types))).then_some((rule, *body))
+}
+
+fn types<'g>(graph: &'g Graph, values: &[ValueId]) -> SmallVec<[&'g Type; 3]> {
+    values.iter().map(|&it| graph.ty(it)).collect()
+}
+
+/// What determines the graph of a convolution: op, attributes, types of the operands.
+type Key = (u16, Attrs, Vec<Type>);
+
+struct Ordering<'g> {
+    rewriter: Rewriter<'g>,
+    order: AxisOrder,
+    /// For values with channels first, the same with channels last.
+    last: FxHashMap<ValueId, ValueId>,
+    bodies: FxHashMap<Key, Rc<Graph>>,
+}
+
+impl Ordering<'_> {
+    /// What replaces the results of a node.
+    fn node(&mut self, graph: &Graph, node: &Node, operands: &[ValueId], context: &PassContext) -> Option<Values> {
+        let [result] = node.outputs[..] else { return None };
+        if let Some((rule, body)) = contracted(graph, node, &types(graph, &node.inputs), context) {
+            return self.contraction(node, operands, rule, body);
+        }
+        // Nothing is moved before a convolution has a result with channels last.
+        if self.last.is_empty() {
+            return None;
+        }
+        let ty = graph.ty(result);
+        let def = definition(node.op);
+        let (attrs, operands) = match &def.lowering {
+            Lowering::Map(_) => (node.attrs.clone(), self.elements(operands, ty.rank())?),
+            Lowering::OfImages(ImageRule { operands: images, form: ImageForm::Pooling(attrs), .. }) => {
+                if !images.iter().any(|&it| self.last.contains_key(&operands[it])) {
+                    return None;
+                }
+                let attrs = attrs(&node.attrs, ty.dims[1])?;
+                (attrs, operands.iter().map(|&it| self.last_of(it)).collect())
+            }
+            Lowering::Reduce(rule) => {
+                let ordered = matches!(rule.reducer, Reducer::Sum | Reducer::Prod) && ty.dtype.is_float();
+                let at = ReduceAttrs::of(&node.attrs);
+                let rank = self.rewriter.graph().ty(operands[0]).rank();
+                // Without the reduced axes, the others have no order of images.
+                if ordered || !at.keepdims() || !self.last.contains_key(&operands[0]) {
+                    return None;
+                }
+                let inverse = AxisOrder::ChannelsLast.inverse(rank);
+                let mut axes: SmallVec<[usize; 4]> = at.axes().sizes().iter().map(|&it| inverse[it]).collect();
+                axes.sort_unstable();
+                (ReduceAttrs::attrs(&*axes, true), smallvec![self.last_of(operands[0])])
+            }
+            _ => self.moved(node, operands, ty)?,
+        };
+        self.permuted_back(def, node, attrs, operands, ty)
+    }
+
+    /// The contraction that replaces a convolution.
+    fn contraction(&mut self, node: &Node, operands: &[ValueId], rule: &ImageRule, body: ConvBody) -> Option<Values> {
+        let is_last = self.order == AxisOrder::ChannelsLast;
+        let image = |(at, &value): (usize, &ValueId)| match is_last && rule.operands.contains(&at) {
+            true => self.last_of(value),
+            false => value,
+        };
+        let operands: Values = operands.iter().enumerate().map(image).collect();
+        let types: Vec<Type> = operands.iter().map(|&it| self.rewriter.graph().ty(it).clone()).collect();
+        let key = (node.op.number(), node.attrs.clone(), types);
+        let traced = match self.bodies.get(&key) {
+            Some(known) => known.clone(),
+            None => {
+                let apply = |inputs: &[_]| Ok(vec![body(&node.attrs, &inputs.iter().collect::<Vec<_>>(), self.order)]);
+                // A convolution whose sizes do not fit remains, and running it reports the error.
+                let made = Rc::new(trace::build(node.op.name(), &key.2, apply).ok()?);
+                self.bodies.insert(key, made.clone());
+                made
+            }
+        };
+        let results = self.rewriter.splice_at(&traced, &operands, node.location);
+        Some(if is_last && rule.result { self.first_of(results[0], node) } else { results })
+    }
+
+    /// The node on operands with channels last, and its result with channels first; `None` if the op does not
+    /// take them.
+    fn permuted_back(
+        &mut self,
+        def: &'static OpDef,
+        node: &Node,
+        attrs: Attrs,
+        operands: Values,
+        ty: &Type,
+    ) -> Option<Values> {
+        let want = in_order(ty, AxisOrder::ChannelsLast);
+        let given = ops::infer(def, &attrs, &[], &types(self.rewriter.graph(), &operands)).ok()?;
+        if given[..] != [want.clone()] {
+            return None;
+        }
+        let inputs = operands.iter().copied().collect();
+        let results = self.rewriter.add(Node { attrs, inputs, ..node.clone() }, [want]);
+        Some(self.first_of(results[0], node))
+    }
+
+    /// The value with channels first of one with channels last.
+    fn first_of(&mut self, last: ValueId, node: &Node) -> Values {
+        let ty = self.rewriter.graph().ty(last).clone();
+        let axes = AxisOrder::ChannelsLast.inverse(ty.rank());
+        let first = self.permute(last, &axes, Some(node));
+        self.last.insert(first, last);
+        smallvec![first]
+    }
+
+    /// The operands of an elementwise node with a result of this rank, if one of them is known with channels last.
+    fn elements(&mut self, operands: &[ValueId], rank: usize) -> Option<Values> {
+        if !operands.iter().any(|it| self.last.contains_key(it)) {
+            return None;
+        }
+        let element = |&value: &ValueId| {
+            let dims = self.rewriter.graph().ty(value).dims.clone();
+            if dims.is_empty() || dims.len() == rank {
+                return if dims.is_empty() { value } else { self.last_of(value) };
+            }
+            // Operands of a lower rank have leading axes of size one.
+            let ones = std::iter::repeat_n(Dim::new(1), rank - dims.len()).chain(dims).collect::<Dims>();
+            let spread = self.reshape(value, ones);
+            self.last_of(spread)
+        };
+        Some(operands.iter().map(element).collect())
+    }
+
+    /// The attributes and operands of a node that moves elements.
+    fn moved(&mut self, node: &Node, operands: &[ValueId], ty: &Type) -> Option<(Attrs, Values)> {
+        let rank = ty.rank();
+        let known = |it: &ValueId| self.last.contains_key(it);
+        let same_rank = operands.iter().all(|&it| self.rewriter.graph().ty(it).rank() == rank);
+        if !same_rank || !operands.iter().any(known) {
+            return None;
+        }
+        let axes = AxisOrder::ChannelsLast.axes(rank);
+        let listed = |list: &[i64]| axes.iter().map(|&it| list[it]).collect::<SmallVec<[i64; 4]>>();
+        let attrs = if node.op == BROADCAST_TO.op() {
+            BroadcastToAttrs::attrs(&*in_order(ty, AxisOrder::ChannelsLast).dims)
+        } else if node.op == CONCAT.op() {
+            AxisAttrs::attrs(AxisOrder::ChannelsLast.inverse(rank)[AxisAttrs::of(&node.attrs).axis()])
+        } else if node.op == SLICE.op() {
+            let at = SliceAttrs::of(&node.attrs);
+            let [starts, sizes, steps] = [at.starts(), at.sizes(), at.steps()].map(|it| listed(it.as_slice()));
+            SliceAttrs::attrs(&*starts, &*sizes, &*steps)
+        } else if node.op == SLICE_UPDATE.op() {
+            // The whole, of which a part is replaced, is not copied in another order.
+            if !known(&operands[0]) && !self.is_uniform(operands[0]) {
+                return None;
+            }
+            let at = PlaceAttrs::of(&node.attrs);
+            let [starts, steps] = [at.starts(), at.steps()].map(|it| listed(it.as_slice()));
+            PlaceAttrs::attrs(&*starts, &*steps)
+        } else {
+            return None;
+        };
+        Some((attrs, operands.iter().map(|&it| self.last_of(it)).collect()))
+    }
+
+    fn is_uniform(&self, value: ValueId) -> bool {
+        self.rewriter.graph().producer(value).is_some_and(|it| it.op == FULL.op())
+    }
+
+    /// The value with channels last of one with channels first, of at least three axes.
+    fn last_of(&mut self, first: ValueId) -> ValueId {
+        if let Some(&known) = self.last.get(&first) {
+            return known;
+        }
+        let graph = self.rewriter.graph();
+        let ty = in_order(graph.ty(first), AxisOrder::ChannelsLast);
+        let axes = AxisOrder::ChannelsLast.axes(ty.rank());
+        let last = match graph.producer(first).cloned() {
+            Some(node) if node.op == FULL.op() => {
+                let literal = literal_of(&node).expect("it has a value").clone();
+                let node = Node { location: node.location, ..full_node(literal, &ty.dims) };
+                self.rewriter.add(node, [ty])[0]
+            }
+            Some(node) if node.op == BROADCAST_TO.op() => {
+                let dims = graph.ty(node.inputs[0]).dims.clone();
+                let from = match dims.is_empty() {
+                    true => node.inputs[0],
+                    false => {
+                        let ones = std::iter::repeat_n(Dim::new(1), axes.len() - dims.len()).chain(dims);
+                        let spread = self.reshape(node.inputs[0], ones.collect());
+                        self.permute(spread, &axes, Some(&node))
+                    }
+                };
+                let attrs = BroadcastToAttrs::attrs(&*ty.dims);
+                let node = Node { location: node.location, ..Node::new(node.op, attrs, [from]) };
+                self.rewriter.add(node, [ty])[0]
+            }
+            node => self.permute(first, &axes, node.as_ref()),
+        };
+        self.last.insert(first, last);
+        last
+    }
+
+    fn permute(&mut self, x: ValueId, axes: &[usize], of: Option<&Node>) -> ValueId {
+        let ty = self.rewriter.graph().ty(x);
+        let ty = Type::new(ty.dtype, axes.iter().map(|&it| ty.dims[it]).collect());
+        let node = Node::new(PERMUTE.op(), PermuteAttrs::attrs(axes), [x]);
+        self.rewriter.add(Node { location: of.and_then(|it| it.location), ..node }, [ty])[0]
+    }
+
+    fn reshape(&mut self, x: ValueId, dims: Dims) -> ValueId {
+        let ty = self.rewriter.graph().ty(x);
+        if ty.dims == dims {
+            return x;
+        }
+        let ty = Type::new(ty.dtype, dims);
+        self.rewriter.add(Node::new(RESHAPE.op(), ReshapeAttrs::attrs(&*ty.dims), [x]), [ty.clone()])[0]
+    }
+}
+
+/// The type of an image with channels first in this order.
+fn in_order(ty: &Type, order: AxisOrder) -> Type {
+    Type::new(ty.dtype, order.axes(ty.rank()).iter().map(|&it| ty.dims[it]).collect())
+}
