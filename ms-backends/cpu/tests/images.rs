@@ -3,9 +3,11 @@
 use ms_core::exec::{Backend, CompileOptions};
 use ms_core::ir::{Graph, Node, Precision, Type};
 use ms_core::lower::{LowerOptions, Plan, PlanStep, lower};
-use ms_core::ops::{AxisOrder, CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, OpDef, by_name, infer, parse_graph};
+use ms_core::ops::{self, AxisOrder, CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, OpDef, by_name, infer};
 use ms_core::optimize::{Contracted, Images, PassContext, optimize};
-use ms_core::tensor::{Array, Attr, Attrs, DType, Op};
+use ms_core::tensor::{Array, Attr, Attrs, DType, Op, Scalar, Tensor, apply1};
+use ms_core::trace::build;
+use ms_core::transform::value_and_grad;
 use ms_cpu::{CpuBackend, Isa, TARGET};
 
 /// SplitMix64.
@@ -218,28 +220,119 @@ fn patches_are_contractions_on_the_cpu() {
     }
 }
 
-/// What remains between convolutions with channels last has the bits that it has with channels first.
+/// The derivatives of first and second order of every op on images have the bits that they have with the library.
 #[test]
-fn networks_have_the_bits_of_the_library() {
-    for (seed, text) in NETWORKS.iter().enumerate() {
-        let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-        check(&graph, 1 + seed as u64);
+fn derivatives_have_the_bits_of_the_library() {
+    let names =
+        ["conv", "conv_input_grad", "conv_weight_grad", "conv_bias", "max_pool", "avg_pool", "adaptive_avg_pool"];
+    for (seed, def) in names.iter().map(|it| by_name(it).expect("an op")).enumerate() {
+        for (at, sample) in (def.samples)().iter().enumerate() {
+            let operands = sample.inputs.len();
+            let types: Vec<Type> = sample.inputs.iter().map(|it| Type::of(it.dtype, &it.shape)).collect();
+            // Pooling has a preference only beside a convolution.
+            let graph = build("f", &types, |inputs| {
+                let x = convolved(&inputs[0]);
+                let inputs: Vec<&Tensor> = std::iter::once(&x).chain(&inputs[1..]).collect();
+                Ok(vec![convolved(&apply1(def.op(), &sample.attrs, &inputs))])
+            });
+            let graph = graph.expect("a sample fits");
+            let wrt: Vec<usize> = (0..operands).collect();
+            let first = value_and_grad(&graph, &wrt, 1, true, true).expect("it has a derivative");
+            let wrt: Vec<usize> = (0..first.inputs().len()).collect();
+            let second = value_and_grad(&first, &wrt, first.outputs().len(), true, true).expect("it has a derivative");
+            for graph in [&first, &second] {
+                check(graph, (13 * seed + 2 * at) as u64 | 1);
+            }
+        }
     }
 }
 
-const NETWORKS: &[&str] = &[
-    // Convolution, bias, batch norm, relu, max pool, convolution, mean pool.
-    "graph @f(%x: f32[2, 3, 8, 9], %w: f32[4, 3, 3, 3], %b: f32[4], %v: f32[5, 4, 3, 3]) -> (f32[2, 5, 1, 2], f32[4]) {
-       %y = conv %x, %w {stride = [1, 1], dilation = [1, 1], before = [1, 1], after = [1, 1], groups = 1} : f32[2, 4, 8, 9]
-       %c = reshape %b {shape = [4, 1, 1]} : f32[4, 1, 1]
-       %z = add %y, %c : f32[2, 4, 8, 9]
-       %m = sum %z {axes = [0, 2, 3], keepdims = true} : f32[1, 4, 1, 1]
-       %d = sub %z, %m : f32[2, 4, 8, 9]
-       %r = relu %d : f32[2, 4, 8, 9]
-       %p = max_pool %r {kernel = [2, 3], stride = [2, 2], dilation = [1, 1], before = [0, 1], after = [0, 1]} : f32[2, 4, 4, 5]
-       %q = conv %p, %v {stride = [1, 1], dilation = [1, 1], before = [1, 1], after = [1, 1], groups = 1} : f32[2, 5, 4, 5]
-       %a = avg_pool %q {kernel = [3, 2], stride = [2, 2], before = [0, 0], after = [0, 0], count = [1, 2], count_pad = true} : f32[2, 5, 1, 2]
-       %s = sum %r {axes = [0, 2, 3], keepdims = false} : f32[4]
-       return %a, %s
-     }",
-];
+/// The convolution of an image with one weight for all its channels, which are its own groups.
+fn convolved(x: &Tensor) -> Tensor {
+    let (shape, spatial) = (x.shape(), x.shape().len() - 2);
+    let weight = ops::full_of([&[shape[1], 1], &vec![1; spatial][..]].concat(), Scalar::Float(0.5), x.dtype());
+    ops::conv(x, weight, None, &ops::ConvOptions::new(spatial).groups(shape[1]))
+}
+
+/// Networks of random ops on images, and their gradients.
+#[test]
+fn random_networks_have_the_bits_of_the_library() {
+    let (mut random, mut moved) = (Random(11), 0);
+    for seed in 0..40 {
+        let graph = network(&mut random);
+        let wrt: Vec<usize> = (0..graph.inputs().len()).collect();
+        let gradients = value_and_grad(&graph, &wrt, graph.outputs().len(), true, true).expect("it has a derivative");
+        for graph in [&graph, &gradients] {
+            check(graph, 2 * seed + 1);
+            let last = PassContext { images: SETTINGS[2], ..PassContext::default() };
+            let graph = optimize(graph.clone(), &last);
+            let is_last = |it: &Node| it.op.name() == "max_pool" && graph.ty(it.outputs[0]).rank() == windows(it) + 1;
+            moved += graph.nodes().filter(|it| is_last(it.1)).count();
+        }
+    }
+    assert!(moved > 10, "{moved} images are pooled with channels last");
+}
+
+/// The axes of the windows of a `max_pool`.
+fn windows(node: &Node) -> usize {
+    match &node.attrs.as_slice()[0] {
+        Attr::Ints(kernel) => kernel.len(),
+        _ => unreachable!("a kernel is a list"),
+    }
+}
+
+fn network(random: &mut Random) -> Graph {
+    let spatial = [2, 2, 1][random.below(3)];
+    let sizes: Vec<usize> = (0..spatial).map(|_| 5 + random.below(5)).collect();
+    let x = [&[1 + random.below(3), 2 + random.below(3)], &sizes[..]].concat();
+    let types = [Type::of(DType::F32, &x), Type::of(DType::F32, &[400])];
+    let graph = build("network", &types, |inputs| {
+        let mut values = vec![convolved(&inputs[0])];
+        for _ in 0..4 + random.below(6) {
+            let new = layer(random, &values, &inputs[1], spatial);
+            values.push(new);
+        }
+        Ok(values.split_off(values.len() - 2.min(values.len())))
+    });
+    graph.expect("the layers fit")
+}
+
+/// The result of a random op on one of the last values.
+fn layer(random: &mut Random, values: &[Tensor], weights: &Tensor, spatial: usize) -> Tensor {
+    let [x, y] = [0; 2].map(|_| values[values.len() - 1 - random.below(values.len().min(3))].clone());
+    let shape = x.shape();
+    let channels = shape[1];
+    let weight = |random: &mut Random, shape: &[usize]| {
+        let len: usize = shape.iter().product();
+        ops::reshape(ops::slice(weights, &[random.below(401 - len)], &[len]), shape)
+    };
+    match random.below(12) {
+        0..3 if channels <= 8 => {
+            let kernel: Vec<usize> = shape[2..].iter().map(|&it| 1 + random.below(it.min(3))).collect();
+            let groups = if channels.is_multiple_of(2) && random.below(3) == 0 { 2 } else { 1 };
+            let w = weight(random, &[&[2 * groups, channels / groups], &kernel[..]].concat());
+            let options = ops::ConvOptions::new(spatial).stride(1 + random.below(2)).padding(random.below(2));
+            ops::conv(&x, w, None, &options.groups(groups))
+        }
+        3..5 if shape[2..].iter().all(|&it| it >= 2) => {
+            let options = ops::PoolOptions::new(spatial, 2).stride(1 + random.below(2)).padding(random.below(2));
+            if random.below(2) == 0 { ops::max_pool(&x, &options) } else { ops::avg_pool(&x, &options) }
+        }
+        5 => ops::relu(&x),
+        6 if y.shape() == shape => x + y,
+        6 => x + weight(random, &[&[channels], &vec![1; spatial][..]].concat()),
+        7 => &x - ops::sum(&x, &[0isize, 2][..], true),
+        8 => &x * ops::max(&x, &[-1isize][..], true),
+        9 if y.shape() == shape => ops::concat(&[x, y], 1 - random.below(2) as isize),
+        9 => ops::permute(&x, (0..2).chain((2..2 + spatial).rev()).collect::<Vec<_>>()),
+        10 => {
+            let pads: Vec<(usize, usize)> = (0..2 + spatial).map(|at| (at % 2, random.below(2))).collect();
+            ops::pad(&x, &pads, ops::PadMode::Constant(Scalar::Float(0.5)))
+        }
+        _ => {
+            let starts: Vec<usize> = shape.iter().map(|&it| random.below(it)).collect();
+            let sizes: Vec<usize> = shape.iter().zip(&starts).map(|(size, at)| size - at).collect();
+            ops::slice(&x, &starts, &sizes)
+        }
+    }
+}
