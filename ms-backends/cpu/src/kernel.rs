@@ -18,6 +18,11 @@ pub unsafe trait KernelCode: Send + Sync {
     /// only at the same loop indices.
     unsafe fn call(&self, block: &[u64]);
 
+    /// Code that runs calls on the calling thread, if this code may share them with others.
+    fn alone(&self) -> Option<&dyn KernelCode> {
+        None
+    }
+
     /// Specialised code for calls with these extents, if there is any.
     fn at(&self, extents: &[u64]) -> Option<Arc<dyn KernelCode>> {
         let _ = extents;

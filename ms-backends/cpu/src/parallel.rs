@@ -10,7 +10,7 @@ use crate::target::TARGET;
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::exec::StepCode;
-use ms_core::ir::{Kernel, LaneAxis};
+use ms_core::ir::{Kernel, LaneAxis, LoopWords};
 use ms_core::tensor::Array;
 use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
@@ -27,15 +27,11 @@ const LANE_GRAIN: usize = 64;
 /// The code of a kernel, with the data to cut its calls.
 pub struct Parallel {
     code: Arc<dyn KernelCode>,
-    /// Number of params with an address, which advance with the loops.
-    params: usize,
-    loops: usize,
+    words: LoopWords,
     /// Loops over the result, which come first.
     points: usize,
     /// The loop of the lanes.
     lanes: usize,
-    /// The word of a call's block with the base of the first loop, if positions along loops are read.
-    bases: Option<usize>,
     insts: usize,
     /// The kernel, if rows may be cut.
     rows: Option<Rows>,
@@ -66,11 +62,9 @@ impl Parallel {
         let lanes = kernel.par as usize;
         Self {
             code,
-            params: kernel.addressed(),
-            loops: kernel.loops(),
+            words: LoopWords::of(kernel),
             points: lanes + usize::from(kernel.lanes == LaneAxis::Parallel),
             lanes,
-            bases: kernel.reads_position().then(|| kernel.base_word(0)),
             insts: TARGET.cost(kernel).insts,
             rows: None,
         }
@@ -107,7 +101,7 @@ impl Parallel {
     /// As [`KernelCode::call`].
     #[inline]
     unsafe fn run_block(&self, block: &[u64]) {
-        let nanos = self.nanos(&block[..self.loops]);
+        let nanos = self.nanos(&block[..self.words.loops()]);
         if nanos < 2 * CHUNK_NANOS {
             // SAFETY: the caller's contract is the same.
             unsafe { self.code.call(block) }
@@ -122,7 +116,7 @@ impl Parallel {
     /// # Safety
     /// As [`KernelCode::call`].
     unsafe fn cut(&self, block: &[u64], nanos: usize) {
-        let extents = &block[..self.loops];
+        let extents = &block[..self.words.loops()];
         if let Some(split) = self.rows.as_ref().and_then(|it| it.split(extents)) {
             // SAFETY: the caller's contract is the same.
             if unsafe { split.call(block, nanos, (nanos / CHUNK_NANOS).min(MAX_CHUNKS)) } {
@@ -139,14 +133,7 @@ impl Parallel {
         threads::for_each(steps.div_ceil(chunk), nanos, |i| {
             let start = i * chunk;
             let mut part: SmallVec<[u64; 64]> = SmallVec::from_slice(block);
-            part[axis] = chunk.min(steps - start) as u64;
-            for param in 0..self.params {
-                let words = &mut part[self.loops + param * (1 + self.loops)..][..1 + self.loops];
-                words[0] = words[0].wrapping_add((start as u64).wrapping_mul(words[1 + axis]));
-            }
-            if let Some(first) = self.bases {
-                part[first + axis] += start as u64;
-            }
+            self.words.restrict(&mut part, axis, start, chunk.min(steps - start));
             // SAFETY: by the caller's contract for the whole loops, of which this is a part; parts write
             // distinct elements, and read no elements at other indices that a part writes.
             unsafe { self.code.call(&part) };
@@ -158,6 +145,10 @@ impl Parallel {
 unsafe impl KernelCode for Parallel {
     fn at(&self, extents: &[u64]) -> Option<Arc<dyn KernelCode>> {
         (self.nanos(extents) < 2 * CHUNK_NANOS).then(|| self.code.clone())
+    }
+
+    fn alone(&self) -> Option<&dyn KernelCode> {
+        Some(&*self.code)
     }
 
     unsafe fn call(&self, block: &[u64]) {

@@ -1,7 +1,8 @@
 //! The code of steps that are no kernels.
 
 use crate::isa::Isa;
-use crate::{library, product};
+use crate::library;
+use crate::product::{self, Results};
 use ms_core::error::{Code, Error, Result};
 use ms_core::exec::StepCode;
 use ms_core::ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
@@ -31,7 +32,10 @@ unsafe impl StepCode for ContractionCode {
         let contraction = Contraction::new(self.types, self.precision, self.ranks, layouts)?;
         // SAFETY: layouts of arrays are inside their storage, and by the caller's contract nobody else
         // accesses the result's.
-        unsafe { product::run(self.isa, &contraction, a.device_ptr(), b.device_ptr(), out.device_ptr()) }
+        unsafe {
+            let operands = [a, b].map(|it| it.device_ptr().cast_const());
+            product::run(self.isa, &contraction, operands, Results::Memory(out.device_ptr()))
+        }
     }
 }
 

@@ -6,8 +6,8 @@ use ms_core::ir::{
     BinaryOp, Contraction, ContractionTypes, Kernel, KernelBuilder, LaneAxis, Precision, Role, Scope, StrideClass, Type,
 };
 use ms_core::lower::{
-    Argument, Buffer, BufferId, ContractionStep, IndexedAxis, KernelId, Place, Plan, PlanStep, Reuse, Routine, Span,
-    View,
+    Argument, Buffer, BufferId, ContractionResult, ContractionStep, IndexedAxis, KernelId, Place, Plan, PlanStep,
+    Reuse, Routine, Span, View,
 };
 use ms_core::tensor::{Array, Attr, Attrs, DType, Layout, Literal};
 use ms_core::{Error, ops};
@@ -53,7 +53,8 @@ fn product(columns: usize) -> PlanStep {
     let types = ContractionTypes::of(DType::F32);
     let contraction = Contraction::of_matrices(types, Precision::Strict, &of(2), &of(columns), &of(columns));
     let [a, b, out] = [5, 5, 6].map(|it| Span { buffer: BufferId(it), offset: 0 });
-    PlanStep::Contraction(Box::new(ContractionStep { contraction: contraction.expect("shapes fit"), a, b, out }))
+    let (contraction, result) = (contraction.expect("shapes fit"), ContractionResult::Stored(out));
+    PlanStep::Contraction(Box::new(ContractionStep { contraction, a, b, result }))
 }
 
 /// The contraction of the plan.

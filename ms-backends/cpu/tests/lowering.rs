@@ -3,7 +3,7 @@
 use ms_core::error::Code;
 use ms_core::exec::{Backend, CompileOptions, PlanProgram, reference};
 use ms_core::ir::{Graph, Kernel, Math, Node, Precision, Role, Scope, Type, ValueId};
-use ms_core::lower::{LowerOptions, Native, Plan, PlanStep, Target, lower};
+use ms_core::lower::{ContractionResult, EpilogueLimits, LowerOptions, Native, Plan, PlanStep, Target, lower};
 use ms_core::ops::{COMPOSITES, by_name, infer, parse_graph};
 use ms_core::optimize::{Kept, PassContext, optimize};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Scalar};
@@ -66,15 +66,18 @@ fn close(a: Scalar, b: Scalar, tolerance: f64) -> bool {
     a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance * (1.0 + a.abs().max(b.abs()))
 }
 
-/// Runs a graph in every way, and returns the fused plan.
+/// Runs a graph in every way, and returns the fused plan, with all epilogues that there can be.
 fn check(graph: &Graph, seed: u64, tolerance: f64) -> Plan {
     let mut random = Random(seed);
     let arrays: Vec<Array> = graph.inputs().iter().map(|&it| random.array(graph.ty(it))).collect();
     let inputs: Vec<&Array> = arrays.iter().collect();
-    let plan = |fuse, precision| {
+    let all = EpilogueLimits { shortest_row: 0, elements: 0, terms: 0 };
+    let [with_all, with_none] = [Some(all), None].map(|epilogues| Target { epilogues, ..TARGET.clone() });
+    let plan_for = |target, fuse, precision| {
         let options = LowerOptions { fuse, precision };
-        lower(graph, &options, &TARGET).unwrap_or_else(|error| panic!("{error}\n{graph}"))
+        lower(graph, &options, target).unwrap_or_else(|error| panic!("{error}\n{graph}"))
     };
+    let plan = |fuse, precision| plan_for(&with_all, fuse, precision);
     let fused = plan(true, Precision::Strict);
     let expected = reference(graph.clone()).run(&inputs).expect("the reference runs everything");
     let (together, apart) =
@@ -82,6 +85,12 @@ fn check(graph: &Graph, seed: u64, tolerance: f64) -> Plan {
     let targets = [Isa::Avx2, Isa::Avx512].into_iter().filter(|it| it.is_supported());
     let generated: Vec<_> = targets.map(|isa| (isa, run(fused.clone(), isa, &inputs))).collect();
     let loose = run(plan(true, Precision::Highest), Isa::detect(), &inputs);
+    if epilogues(&fused) > 0 {
+        let stored = run(plan_for(&with_none, true, Precision::Highest), Isa::detect(), &inputs);
+        let bytes = |it: &Array| it.on_host().expect("the elements are readable").to_bytes();
+        let same = loose.iter().zip(&stored).all(|(a, b)| bytes(a) == bytes(b));
+        assert!(same, "epilogues change bits, seed {seed}\n{graph}\n{}", fused.display());
+    }
     for (i, ((together, apart), expected)) in together.iter().zip(&apart).zip(&expected).enumerate() {
         let context = || format!("output {i}, seed {seed}\n{graph}\n{}", fused.display());
         assert_eq!(together.shape(), expected.shape(), "{}", context());
@@ -113,6 +122,13 @@ fn check(graph: &Graph, seed: u64, tolerance: f64) -> Plan {
         }
     }
     fused
+}
+
+/// The number of contractions with an epilogue.
+fn epilogues(plan: &Plan) -> usize {
+    let has_one =
+        |it: &&PlanStep| matches!(it, PlanStep::Contraction(it) if matches!(it.result, ContractionResult::Epilogue(_)));
+    plan.routines.iter().flat_map(|it| &it.steps).filter(has_one).count()
 }
 
 /// Contractions over several axes read operands in any order of their axes, and convolutions over patches are such.
@@ -409,6 +425,109 @@ fn random_products() {
     }
 }
 
+/// A random elementwise op on a value and on inputs that broadcast to its shape, or on itself.
+fn random_elementwise(random: &mut Random, builder: &mut Builder, x: ValueId) -> Option<ValueId> {
+    let none = Attrs::none;
+    let (shape, dtype) = (builder.shape(x), builder.graph.ty(x).dtype);
+    let other = |random: &mut Random, builder: &mut Builder, dtype| {
+        let part: Vec<usize> = shape.iter().map(|&it| if random.below(3) == 0 { 1 } else { it }).collect();
+        builder.graph.add_input(Type::of(dtype, &part[random.below(shape.len())..]))
+    };
+    match random.below(9) {
+        0 | 1 => {
+            let y = other(random, builder, dtype);
+            builder.apply(random.pick(&["add", "mul", "maximum", "sub"]), none(), &[x, y])
+        }
+        2 => {
+            let (y, z) = (other(random, builder, dtype), other(random, builder, dtype));
+            let condition = builder.apply("less", none(), &[y, z])?;
+            builder.apply("select", none(), &[condition, x, y])
+        }
+        3 if dtype.is_float() => builder.apply(random.pick(&["tanh", "relu"]), none(), &[x]),
+        4 => {
+            let to = random.pick(&[DType::BF16, DType::F16, DType::I32, DType::F64]);
+            let narrow = builder.apply("cast", Attrs::new([to.into()]), &[x])?;
+            builder.apply("cast", Attrs::new([dtype.into()]), &[narrow])
+        }
+        5 => {
+            let axis = random.below(shape.len());
+            let number = |it: i64| if dtype.is_float() { Attr::Float(it as f64) } else { Attr::Int(it) };
+            let attrs = [sizes(&shape), axis.into(), number(1), number(2), dtype.into()];
+            let position = builder.apply("iota", Attrs::new(attrs), &[])?;
+            builder.apply("add", none(), &[position, x])
+        }
+        6 => {
+            let (last, rest) = shape.split_last()?;
+            let to = if rest.is_empty() { vec![1, *last] } else { vec![rest.iter().product(), *last] };
+            builder.apply("reshape", Attrs::new([sizes(&to)]), &[x])
+        }
+        7 => {
+            let table = builder.graph.add_input(Type::of(dtype, &[5, *shape.last()?]));
+            let rows = builder.graph.add_input(Type::of(DType::I64, &shape[..shape.len() - 1]));
+            let zero = Attr::Literal(ms_core::tensor::Literal::scalar(Scalar::Int(0), DType::I64));
+            let zero = builder.apply("constant", Attrs::new([zero]), &[])?;
+            let rows = builder.apply("mul", none(), &[rows, zero])?;
+            let taken = builder.apply("gather", Attrs::new([Attr::Int(0)]), &[table, rows])?;
+            builder.apply("add", none(), &[taken, x])
+        }
+        _ => builder.apply("add", none(), &[x, x]),
+    }
+}
+
+/// Products of all types and forms, each followed by elementwise ops, of which several results are outputs, and one
+/// may be an operand of the next product.
+#[test]
+fn random_epilogues() {
+    let (mut found, mut products) = (0, 0);
+    for seed in 0..300 {
+        let mut random = Random(9000 + seed);
+        let mut builder = Builder { graph: Graph::new("epilogues") };
+        let dtype = random.pick(&[DType::F32, DType::F32, DType::F32, DType::F64, DType::BF16, DType::F16, DType::I32]);
+        let size = |random: &mut Random| random.pick(&[1, 1, 2, 3, 5, 8, 16, 17, 33, 40]);
+        let mut shape = vec![size(&mut random), size(&mut random)];
+        if random.below(3) == 0 {
+            shape.insert(0, random.pick(&[1, 2, 3]));
+        }
+        let mut x = builder.graph.add_input(Type::of(dtype, &shape));
+        let mut outputs = Vec::new();
+        for _ in 0..1 + random.below(3) {
+            let mut operand = builder.shape(x);
+            let rank = operand.len();
+            (operand[rank - 2], operand[rank - 1]) = (operand[rank - 1], size(&mut random));
+            if random.below(2) == 0 {
+                operand.drain(..rank - 2);
+            }
+            let w = builder.graph.add_input(Type::of(dtype, &operand));
+            let Some(mut y) = builder.apply("matmul", Attrs::none(), &[x, w]) else { continue };
+            products += 1;
+            if random.below(3) == 0 {
+                let mut axes: Vec<usize> = (0..builder.shape(y).len()).collect();
+                let rank = axes.len();
+                axes.swap(rank - 2, rank - 1);
+                y = builder.apply("permute", Attrs::new([sizes(&axes)]), &[y]).expect("all axes are there");
+            }
+            for _ in 0..random.below(5) {
+                y = random_elementwise(&mut random, &mut builder, y).unwrap_or(y);
+                if random.below(6) == 0 {
+                    outputs.push(y);
+                }
+            }
+            // Sums of further products stay small.
+            let small = Attr::Literal(ms_core::tensor::Literal::scalar(Scalar::Float(0.125), DType::F32));
+            let small = builder.apply("constant", Attrs::new([small]), &[]).expect("a constant");
+            let small = builder.apply("cast", Attrs::new([dtype.into()]), &[small]).expect("anything casts");
+            x = builder.apply("mul", Attrs::none(), &[y, small]).expect("a number fits");
+            if builder.shape(x).len() < 2 {
+                break;
+            }
+        }
+        builder.graph.set_outputs(outputs.into_iter().chain([x]));
+        found += epilogues(&check(&builder.graph, seed, f64::INFINITY));
+    }
+    // The cases reach what they are for.
+    assert!(found * 2 > products, "{found} epilogues of {products} products");
+}
+
 /// The graphs whose plans are in `ms-core/tests/lower`.
 #[test]
 fn graphs_with_known_plans() {
@@ -419,7 +538,8 @@ fn graphs_with_known_plans() {
         if path.extension().is_some_and(|it| it == "msir") {
             let text = std::fs::read_to_string(&path).expect("a case can be read");
             let graph = parse_graph(&text).unwrap_or_else(|error| panic!("{}\n{error}", path.display()));
-            check(&graph, cases, 1e-4);
+            // Numbers of 16 bits.
+            check(&graph, cases, if text.contains("f16[") { 1e-2 } else { 1e-4 });
             cases += 1;
         }
     }

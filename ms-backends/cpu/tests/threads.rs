@@ -1,10 +1,11 @@
 //! Results do not depend on the number of threads.
 
 use ms_core::exec::{Backend, CompileOptions};
-use ms_core::ir::Precision;
+use ms_core::ir::{Precision, Type};
+use ms_core::lower::{ContractionResult, EpilogueLimits, LowerOptions, Plan, PlanStep, Target, lower};
 use ms_core::ops::parse_graph;
-use ms_core::tensor::Array;
-use ms_cpu::{CpuBackend, Isa, threads};
+use ms_core::tensor::{Array, DType};
+use ms_cpu::{CpuBackend, Isa, TARGET, threads};
 use std::process::Command;
 
 /// Positions, one-hot rows and a mask made of positions, random numbers, and their reductions, each of a
@@ -36,44 +37,146 @@ const GRAPH: &str = "graph @main(%x: f32[1000003], %classes: i64[1000, 1])
   return %i, %columns, %hot, %kept, %scaled, %loss, %largest, %sums
 }";
 
-/// Hashes of the results of the graph.
-fn results(isa: Isa, precision: Precision) -> String {
-    let graph = parse_graph(GRAPH).unwrap_or_else(|error| panic!("{error}"));
+/// Products of sizes that are cut in blocks, panels and rows, whose results kernels read.
+const PRODUCTS: &str = "graph @main(%a: f32[70, 1030], %b: f32[1030, 130], %bias: f32[130], %m: bool[70, 130], %q: f32[6, 65, 33],
+    %k: f32[6, 33, 70], %wide: f32[2, 100], %tall: f32[100, 2000], %few: f32[100, 5], %i: i32[70, 40], %j: i32[40, 130],
+    %d: f64[64, 600], %table: f32[9, 130], %rows: i64[70])
+    -> (f32[70, 130], bool[70, 130], f32[70, 130], bf16[70, 130], f32[6, 65, 70], f32[130, 70], f32[2000, 1], f32[1, 2000],
+    f32[2000, 5], i32[70, 130], f64[64, 64], f32[70, 130], f32[70, 130], f32[70, 130]) {
+  %half = constant {value = f32[](0.5)} : f32[]
+  %zero = constant {value = f32[](0)} : f32[]
+  %c = slice %a {starts = [0, 0], sizes = [70, 130], steps = [1, 1]} : f32[70, 130]
+  %e = slice %b {starts = [0, 0], sizes = [130, 130], steps = [1, 1]} : f32[130, 130]
+  %r = matmul %c, %e : f32[70, 130]
+  %p0 = matmul %a, %b : f32[70, 130]
+  %s0 = add %p0, %bias : f32[70, 130]
+  %out0 = relu %s0 : f32[70, 130]
+  %out1 = greater %out0, %zero : bool[70, 130]
+  %p2 = matmul %a, %b : f32[70, 130]
+  %s2 = mul %p2, %half : f32[70, 130]
+  %m2 = select %m, %s2, %zero : f32[70, 130]
+  %r2 = add %m2, %r : f32[70, 130]
+  %out2 = tanh %r2 : f32[70, 130]
+  %ha = cast %a {to = bf16} : bf16[70, 1030]
+  %hb = cast %b {to = bf16} : bf16[1030, 130]
+  %p3 = matmul %ha, %hb : bf16[70, 130]
+  %out3 = relu %p3 : bf16[70, 130]
+  %p4 = matmul %q, %k : f32[6, 65, 70]
+  %out4 = mul %p4, %half : f32[6, 65, 70]
+  %p5 = matmul %c, %e : f32[70, 130]
+  %t5 = permute %p5 {axes = [1, 0]} : f32[130, 70]
+  %c5 = reshape %bias {shape = [130, 1]} : f32[130, 1]
+  %out5 = add %t5, %c5 : f32[130, 70]
+  %columns = permute %tall {axes = [1, 0]} : f32[2000, 100]
+  %row = slice %wide {starts = [1, 0], sizes = [1, 100], steps = [1, 1]} : f32[1, 100]
+  %column = reshape %row {shape = [100, 1]} : f32[100, 1]
+  %p6 = matmul %columns, %column : f32[2000, 1]
+  %out6 = tanh %p6 : f32[2000, 1]
+  %p7 = matmul %row, %tall : f32[1, 2000]
+  %out7 = tanh %p7 : f32[1, 2000]
+  %p8 = matmul %columns, %few : f32[2000, 5]
+  %out8 = relu %p8 : f32[2000, 5]
+  %p9 = matmul %i, %j : i32[70, 130]
+  %out9 = abs %p9 : i32[70, 130]
+  %dt = permute %d {axes = [1, 0]} : f64[600, 64]
+  %p10 = matmul %d, %dt : f64[64, 64]
+  %out10 = tanh %p10 : f64[64, 64]
+  %state = constant {value = u64[2](7, 3)} : u64[2]
+  %u = random_uniform %state {shape = [70, 130], dtype = f32, low = -1.0, high = 2.0} : f32[70, 130]
+  %p11 = matmul %c, %e : f32[70, 130]
+  %out11 = mul %p11, %u : f32[70, 130]
+  %taken = gather %table, %rows {axis = 0} : f32[70, 130]
+  %p12 = matmul %c, %e : f32[70, 130]
+  %out12 = add %p12, %taken : f32[70, 130]
+  return %out0, %out1, %out2, %out3, %out4, %out5, %out6, %out7, %out8, %out9, %out10, %out11, %out12, %r
+}";
+
+/// Hashes of the outputs of a plan.
+fn run(plan: Plan, isa: Isa, inputs: &[Array]) -> (Vec<Array>, String) {
     let backend = CpuBackend::with_isa(isa).expect("the instruction set is one of this machine");
-    let options = CompileOptions { precision, ..CompileOptions::default() };
-    let artifact = backend.compile(&graph, &options).expect("the graph compiles");
-    // SAFETY: the backend compiled it.
+    let options = CompileOptions::default();
+    let artifact = backend.compile_plan(plan, &options).expect("the plan compiles");
+    // SAFETY: the plan is lowered from a graph.
     let executable = unsafe { backend.load(&artifact, &options) }.expect("the plan is well formed");
-    let x: Vec<f32> = (0..1_000_003).map(|it| it as f32).collect();
-    let classes: Vec<i64> = (0..1000).map(|it| it * 7 % 1000).collect();
-    let inputs = [Array::from_slice(&[x.len()], &x), Array::from_slice(&[1000, 1], &classes)];
-    let outputs = executable.run(&[&inputs[0], &inputs[1]]).expect("the graph runs");
-    let columns: Vec<i64> = outputs[1].on_host().expect("the elements are readable").iter().collect();
-    assert!(columns.iter().enumerate().all(|(at, it)| *it == at as i64 % 1000), "positions are right on {isa}");
+    let outputs = executable.run(&inputs.iter().collect::<Vec<_>>()).expect("the plan runs").into_vec();
     let hash = |bytes: &[u8]| {
         bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, it| (hash ^ u64::from(*it)).wrapping_mul(0x0100_0000_01b3))
     };
-    let hashes: Vec<String> = outputs
-        .iter()
-        .map(|it| format!("{:x}", hash(&it.on_host().expect("the elements are readable").to_bytes())))
-        .collect();
-    hashes.join(" ")
+    let hashes =
+        outputs.iter().map(|it| format!("{:x}", hash(&it.on_host().expect("the elements are readable").to_bytes())));
+    let hashes = hashes.collect::<Vec<_>>().join(" ");
+    (outputs, hashes)
+}
+
+/// Hashes of the results of positions.
+fn positions(isa: Isa, precision: Precision) -> String {
+    let graph = parse_graph(GRAPH).unwrap_or_else(|error| panic!("{error}"));
+    let options = LowerOptions { precision, ..LowerOptions::default() };
+    let plan = lower(&graph, &options, &TARGET).expect("the graph has a plan");
+    let x: Vec<f32> = (0..1_000_003).map(|it| it as f32).collect();
+    let classes: Vec<i64> = (0..1000).map(|it| it * 7 % 1000).collect();
+    let inputs = [Array::from_slice(&[x.len()], &x), Array::from_slice(&[1000, 1], &classes)];
+    let (outputs, hashes) = run(plan, isa, &inputs);
+    let columns: Vec<i64> = outputs[1].on_host().expect("the elements are readable").iter().collect();
+    assert!(columns.iter().enumerate().all(|(at, it)| *it == at as i64 % 1000), "positions are right on {isa}");
+    hashes
+}
+
+/// Hashes of the results of products, which are those without epilogues.
+fn products(isa: Isa, precision: Precision) -> String {
+    let graph = parse_graph(PRODUCTS).unwrap_or_else(|error| panic!("{error}"));
+    let mut seed = 1u64;
+    let mut random = || {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (seed >> 40) as f64 / (1 << 24) as f64
+    };
+    let input = |ty: &Type| {
+        let shape = ty.shape().expect("the dimensions are constants");
+        let numbers: Vec<f64> = (0..shape.iter().product()).map(|_| random()).collect();
+        let centred = |scale: f64| numbers.iter().map(move |it| (it - 0.5) * scale);
+        match ty.dtype {
+            DType::F32 => Array::from_slice(&shape, &centred(1.0).map(|it| it as f32).collect::<Vec<_>>()),
+            DType::F64 => Array::from_slice(&shape, &centred(1.0).collect::<Vec<_>>()),
+            DType::I32 => Array::from_slice(&shape, &centred(1e9).map(|it| it as i32).collect::<Vec<_>>()),
+            DType::Bool => Array::from_slice(&shape, &numbers.iter().map(|it| *it < 0.5).collect::<Vec<_>>()),
+            _ => Array::from_slice(&shape, &numbers.iter().map(|it| (it * 9.0) as i64).collect::<Vec<_>>()),
+        }
+    };
+    let types: Vec<&Type> = graph.inputs().iter().map(|&it| graph.ty(it)).collect();
+    let inputs: Vec<Array> = types.into_iter().map(input).collect();
+    let all = EpilogueLimits { shortest_row: 0, elements: 0, terms: 0 };
+    let [with, without] = [Some(all), None].map(|epilogues| {
+        let target = Target { epilogues, ..TARGET.clone() };
+        let options = LowerOptions { precision, ..LowerOptions::default() };
+        let plan = lower(&graph, &options, &target).expect("the graph has a plan");
+        let is_epilogue = |it: &&PlanStep| {
+            matches!(it, PlanStep::Contraction(it) if matches!(it.result, ContractionResult::Epilogue(_)))
+        };
+        let count = plan.main().steps.iter().filter(is_epilogue).count();
+        assert_eq!(count, if target.epilogues.is_some() { 12 } else { 0 }, "{}", plan.display());
+        run(plan, isa, &inputs).1
+    });
+    assert_eq!(with, without, "epilogues change no bits in {precision} precision on {isa}");
+    with
 }
 
 #[test]
-#[ignore = "`generated_values_do_not_depend_on_threads` starts it, once for each number of threads"]
+#[ignore = "`results_do_not_depend_on_threads` starts it, once for each number of threads"]
 fn in_a_process() {
     println!("threads {}", threads::count());
     for isa in Isa::ALL.into_iter().filter(|it| it.is_supported()) {
-        let [strict, highest] = [Precision::Strict, Precision::Highest].map(|it| results(isa, it));
-        println!("results {strict} {highest}");
+        let [strict, highest] = [Precision::Strict, Precision::Highest].map(|it| positions(isa, it));
+        println!("positions {strict} {highest}");
+        // Otherwise products may be added in another order on each instruction set.
+        println!("products {}", products(isa, Precision::Strict));
+        println!("{isa} {}", products(isa, Precision::Highest));
     }
 }
 
 #[test]
-fn generated_values_do_not_depend_on_threads() {
-    let mut seen: Vec<String> = Vec::new();
-    for threads in ["1", "2", "8"] {
+fn results_do_not_depend_on_threads() {
+    let mut seen: Vec<(String, String)> = Vec::new();
+    for threads in ["1", "2", "7"] {
         let output = Command::new(std::env::current_exe().expect("the test runs"))
             .args(["--exact", "in_a_process", "--ignored", "--nocapture"])
             .env("MS_NUM_THREADS", threads)
@@ -82,9 +185,11 @@ fn generated_values_do_not_depend_on_threads() {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
         assert!(text.contains(&format!("threads {threads}\n")), "{text}");
-        seen.extend(text.lines().filter(|it| it.contains("results ")).map(|it| it.to_owned()));
+        seen.extend(text.lines().filter_map(|it| it.split_once(' ')).map(|it| (it.0.to_owned(), it.1.to_owned())));
     }
-    assert!(seen.len() >= 3, "{seen:?}");
-    let first = seen[0].clone();
-    assert!(seen.iter().all(|it| *it == first), "{seen:?}");
+    let isas = Isa::ALL.into_iter().filter(|it| it.is_supported()).map(|it| it.to_string());
+    for name in isas.chain(["positions".to_owned(), "products".to_owned()]) {
+        let results: Vec<&String> = seen.iter().filter(|it| it.0 == name).map(|it| &it.1).collect();
+        assert!(results.len() >= 3 && results.iter().all(|it| *it == results[0]), "{name}: {results:?}");
+    }
 }

@@ -3,7 +3,7 @@
 
 use crate::memory::{Copied, SimMemory};
 use ms_core::error::Result;
-use ms_core::exec::{Check, Driver, LibraryCall, MemoryView};
+use ms_core::exec::{Check, Driver, EpilogueCall, EpilogueWords, LibraryCall, MemoryView};
 use ms_core::ir::{Contraction, Kernel, Role};
 use ms_core::ops::definition;
 use ms_core::tensor::{MemorySpace, Storage, Stream, StreamKind, Streams, with_stream};
@@ -55,14 +55,51 @@ pub struct Commands {
     freed: Vec<Storage>,
 }
 
+impl Commands {
+    /// Adds the block of a kernel.
+    fn add_block(&mut self, block: &[u64]) -> Range<usize> {
+        let first = self.blocks.len();
+        self.blocks.extend_from_slice(block);
+        first..self.blocks.len()
+    }
+}
+
 /// A step, with addresses of the device.
 enum Step {
-    Launch { kernel: Arc<SimKernel>, block: Range<usize> },
-    Contraction { contraction: Arc<Contraction>, operands: [u64; 2], result: u64 },
-    Library { call: Arc<LibraryCall>, operands: Views, results: Views },
-    Check { check: Arc<Check>, operand: MemoryView },
-    Copy { from: u64, to: u64, bytes: usize },
-    SetNumber { to: u64, number: u64 },
+    Launch {
+        kernel: Arc<SimKernel>,
+        block: Range<usize>,
+    },
+    Contraction {
+        contraction: Arc<Contraction>,
+        operands: [u64; 2],
+        result: u64,
+    },
+    Epilogue {
+        contraction: Arc<Contraction>,
+        operands: [u64; 2],
+        kernel: Arc<SimKernel>,
+        block: Range<usize>,
+        words: EpilogueWords,
+    },
+    Library {
+        call: Arc<LibraryCall>,
+        operands: Views,
+        results: Views,
+    },
+    Check {
+        check: Arc<Check>,
+        operand: MemoryView,
+    },
+    Copy {
+        from: u64,
+        to: u64,
+        bytes: usize,
+    },
+    SetNumber {
+        to: u64,
+        number: u64,
+    },
 }
 
 type Views = Vec<MemoryView>;
@@ -129,6 +166,13 @@ impl SimDriver {
                     kernel.addresses.iter().for_each(|&it| block[it] = self.real(block[it]));
                     cpu.launch(&mut (), &kernel.code, block)
                 }
+                Step::Epilogue { contraction, operands, kernel, block, words } => {
+                    let block = &mut blocks[block.clone()];
+                    let others = kernel.addresses.iter().filter(|&&it| it != words.result);
+                    others.for_each(|&it| block[it] = self.real(block[it]));
+                    let epilogue = EpilogueCall { kernel: &kernel.code, block, words: *words };
+                    cpu.contract_with(&mut (), contraction, operands.map(|it| self.real(it)), epilogue)
+                }
                 Step::Contraction { contraction, operands, result } => {
                     cpu.contract(&mut (), contraction, operands.map(|it| self.real(it)), self.real(*result))
                 }
@@ -161,9 +205,8 @@ unsafe impl Driver for SimDriver {
     }
 
     unsafe fn launch(&self, commands: &mut Commands, kernel: &Self::Kernel, block: &[u64]) -> Result<()> {
-        let first = commands.blocks.len();
-        commands.blocks.extend_from_slice(block);
-        self.issue(commands, Step::Launch { kernel: kernel.clone(), block: first..first + block.len() })
+        let block = commands.add_block(block);
+        self.issue(commands, Step::Launch { kernel: kernel.clone(), block })
     }
 
     unsafe fn contract(
@@ -174,6 +217,17 @@ unsafe impl Driver for SimDriver {
         result: u64,
     ) -> Result<()> {
         self.issue(commands, Step::Contraction { contraction: contraction.clone(), operands, result })
+    }
+
+    unsafe fn contract_with(
+        &self,
+        commands: &mut Commands,
+        contraction: &Arc<Contraction>,
+        operands: [u64; 2],
+        EpilogueCall { kernel, block, words }: EpilogueCall<'_, Self::Kernel>,
+    ) -> Result<()> {
+        let (contraction, kernel, block) = (contraction.clone(), kernel.clone(), commands.add_block(block));
+        self.issue(commands, Step::Epilogue { contraction, operands, kernel, block, words })
     }
 
     unsafe fn library(

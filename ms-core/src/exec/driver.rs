@@ -1,7 +1,7 @@
 //! The interface between the order of a plan and the device that runs its steps.
 
-use crate::error::{Error, Result, in_op};
-use crate::ir::Contraction;
+use crate::error::{Code, Error, Result, in_op};
+use crate::ir::{Contraction, LoopWords};
 use crate::ops::host::check_positions;
 use crate::tensor::{Array, Attrs, DType, Layout, MemorySpace, Op, Shape, Storage, Type};
 use std::ptr::NonNull;
@@ -85,6 +85,31 @@ pub unsafe trait Driver: Send + Sync + 'static {
         operands: [u64; 2],
         result: u64,
     ) -> Result<()>;
+
+    /// Issues a contraction of operands whose first elements are at these addresses, and the kernel that reads its
+    /// result. A device whose [target](crate::lower::Target::epilogues) has no epilogues needs no other one than this.
+    ///
+    /// # Safety
+    /// The contraction [is sound](Contraction::is_sound). The block is that of a call of the kernel on a row-major
+    /// result of the contraction, apart from the address of its first element: as for [`Driver::launch`], where nobody
+    /// else accesses the memory that is chosen for the result. The kernel has a parallel loop for each axis of the
+    /// result, in the order of [`Contraction::axes_of`], or one loop of one step, and no other loops; it reads
+    /// elements of the result at the steps of the loops that they belong to. All elements of the operands that sizes
+    /// and strides address are in memory that is live when the step runs, and nobody, the kernel included, writes them
+    /// then.
+    ///
+    /// # Errors
+    /// [`Code::Backend`] if the device cannot run it; those of the device.
+    unsafe fn contract_with(
+        &self,
+        commands: &mut Self::Commands,
+        contraction: &Arc<Contraction>,
+        operands: [u64; 2],
+        epilogue: EpilogueCall<'_, Self::Kernel>,
+    ) -> Result<()> {
+        let _ = (commands, operands, epilogue);
+        Err(Error::new(Code::Backend, format!("the device runs no epilogues of contractions: {contraction}")))
+    }
 
     /// Issues an op as a library call that writes its row-major results; that of an op which
     /// [updates](crate::ops::Lowering::Update) its first operand may share the operand's memory. An op that
@@ -173,6 +198,26 @@ pub unsafe trait Driver: Send + Sync + 'static {
     /// # Errors
     /// Those of the device; then nothing of it runs.
     fn submit(&self, commands: &mut Self::Commands) -> Result<()>;
+}
+
+/// A call of a kernel on the result of a contraction.
+#[derive(Debug)]
+pub struct EpilogueCall<'a, K> {
+    /// The code of the kernel.
+    pub kernel: &'a K,
+    /// The block of a call on the whole result, whose address is zero.
+    pub block: &'a [u64],
+    /// What depends on a part of the result.
+    pub words: EpilogueWords,
+}
+
+/// The words in the block of a call on the result of a contraction that are other ones for a part of the result.
+#[derive(Clone, Copy, Debug)]
+pub struct EpilogueWords {
+    /// Those that depend on the part.
+    pub loops: LoopWords,
+    /// The one with the address of the part, which its byte strides along the loops follow.
+    pub result: usize,
 }
 
 /// Elements of memory of a device.

@@ -25,8 +25,8 @@ pub use dot::to_dot;
 pub use graph::{Def, Graph, Node, NodeId, ValueData, ValueId};
 pub use html::to_html;
 pub use kernel::{
-    BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, NamedKernel, Param, ParamId, Reducer, ReductionOrder,
-    Role, Scope, Stage, StrideClass, UnaryOp, Val, run_multiple,
+    BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, LoopWords, NamedKernel, Param, ParamId, Reducer,
+    ReductionOrder, Role, Scope, Stage, StrideClass, UnaryOp, Val, run_multiple,
 };
 pub use math::Math;
 pub use precision::Precision;

@@ -6,13 +6,14 @@ use super::flat::{Access, Check, Flat, FlatNode, FlatValue, Kind, Origin, Region
 use super::memory::{self, Lifetime};
 use super::nest::Nest;
 use super::plan::{
-    Argument, Buffer, BufferId, Carry, ContractionStep, Loop, Place, PlanStep, Repeat, Routine, Span, View,
+    Argument, Buffer, BufferId, Carry, ContractionResult, ContractionStep, Epilogue, Loop, Place, PlanStep, Repeat,
+    Routine, Span, View,
 };
 use super::reuse::Uses;
 use super::routines::Routines;
 use super::schedule::step_may_fail;
-use crate::ir::{Contraction, ContractionRanks, ContractionTypes, Graph};
-use crate::tensor::{Layout, Shape};
+use crate::ir::{Graph, ParamId};
+use crate::tensor::Layout;
 
 /// The routine of a graph that was lowered to these steps; kernels, constants and source locations are added
 /// to `routines`.
@@ -104,6 +105,11 @@ impl Assembly<'_> {
                     let args = args.iter().enumerate().map(|(i, arg)| self.argument(i, arg, &nest)).collect();
                     PlanStep::Kernel { kernel, extents: nest.extents.clone(), args }
                 }
+                Draft::Contraction(node, emitted) => {
+                    let node = &self.flat.nodes[node];
+                    let result = ContractionResult::Epilogue(Box::new(self.epilogue(node.outputs[0], *emitted)));
+                    PlanStep::Contraction(Box::new(self.contraction(node, result)))
+                }
                 Draft::Whole(node) => {
                     let node = &self.flat.nodes[node];
                     if let (Kind::Library(_) | Kind::Check(_), Some(line)) = (node.kind, node.location) {
@@ -137,9 +143,10 @@ impl Assembly<'_> {
                 let positions = inputs.next().expect("a check has positions");
                 PlanStep::Check { op: *op, of: of.clone(), axis: *axis, positions, node: None }
             }
-            Kind::Contraction(ranks) => {
+            Kind::Contraction(_) => {
                 drop((inputs, outputs));
-                PlanStep::Contraction(Box::new(self.contraction(node, ranks)))
+                let out = Span { buffer: self.buffer_of(node.outputs[0]), offset: 0 };
+                PlanStep::Contraction(Box::new(self.contraction(node, ContractionResult::Stored(out))))
             }
             Kind::Region(number) => {
                 drop((inputs, outputs));
@@ -149,20 +156,19 @@ impl Assembly<'_> {
         }
     }
 
-    fn contraction(&self, node: &FlatNode, ranks: ContractionRanks) -> ContractionStep {
+    fn contraction(&self, node: &FlatNode, result: ContractionResult) -> ContractionStep {
         let [a, b] = &node.inputs[..] else { unreachable!("a contraction has two operands") };
-        let dtype = self.flat.values[node.outputs[0]].dtype;
-        let types = ContractionTypes { a: a.dtype, b: b.dtype, accumulator: dtype.compute(), out: dtype };
-        let (rows, columns) = (a.layout.rank() - ranks.k, &b.layout.shape()[ranks.batch + ranks.k..]);
-        let shape: Shape = a.layout.shape()[..rows].iter().chain(columns).copied().collect();
-        let layouts = [&a.layout, &b.layout, &Layout::contiguous(&shape)];
-        let contraction = Contraction::new(types, self.routines.precision(), ranks, layouts);
-        ContractionStep {
-            contraction: contraction.expect("the type rule has accepted the operands"),
-            a: self.span(a),
-            b: self.span(b),
-            out: Span { buffer: self.buffer_of(node.outputs[0]), offset: 0 },
-        }
+        let contraction = self.flat.contraction(node, self.routines.precision());
+        ContractionStep { contraction, a: self.span(a), b: self.span(b), result }
+    }
+
+    /// The epilogue of a contraction with this result.
+    fn epilogue(&self, result: ValueIndex, emitted: Emitted) -> Epilogue {
+        let Emitted { kernel, nest, args, .. } = emitted;
+        let at = args.iter().position(|it| it.value == result).expect("an epilogue reads the result");
+        let others = args.iter().enumerate().filter(|it| it.0 != at);
+        let args = others.map(|(i, arg)| self.argument(i, arg, &nest)).collect();
+        Epilogue { kernel, result: ParamId(at as u32), args }
     }
 
     fn region(&self, region: &Region, node: &FlatNode) -> PlanStep {

@@ -1,10 +1,11 @@
 //! The text form of plans, for debugging and snapshot tests.
 
 use super::plan::{
-    Argument, Buffer, Carry, ContractionStep, IndexedAxis, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Routine,
-    Span, View,
+    Argument, Buffer, Carry, ContractionResult, ContractionStep, Epilogue, IndexedAxis, KernelId, Loop, NextCarry,
+    Place, Plan, PlanStep, Repeat, Routine, Span, View,
 };
 use super::routines::PlanNames;
+use crate::ir::ParamId;
 use crate::ir::text::{InputNames, write_attrs};
 use std::fmt::{self, Display, Formatter};
 
@@ -82,13 +83,27 @@ fn join(parts: impl Iterator<Item = String>) -> String {
 fn write_step(plan: &Plan, step: &PlanStep, f: &mut Formatter<'_>) -> fmt::Result {
     match step {
         PlanStep::Kernel { kernel, extents, args } => {
-            let sizes = plan.kernels[kernel.0 as usize].params.iter().map(|it| it.dtype.size());
-            let args = args.iter().zip(sizes).map(|(it, size)| argument(it, size));
-            writeln!(f, "k{} {:?}({})", kernel.0, extents, join(args))
+            writeln!(f, "k{} {:?}({})", kernel.0, extents, arguments(plan, *kernel, None, args))
         }
         PlanStep::Contraction(it) => {
-            let ContractionStep { contraction, a, b, out } = &**it;
-            writeln!(f, "{} = contract {}, {}: {contraction}", span(out), span(a), span(b))
+            let ContractionStep { contraction, a, b, result } = &**it;
+            match result {
+                ContractionResult::Stored(out) => {
+                    writeln!(f, "{} = contract {}, {}: {contraction}", span(out), span(a), span(b))
+                }
+                ContractionResult::Epilogue(it) => {
+                    let Epilogue { kernel, result, args } = &**it;
+                    let (extents, args) =
+                        (Epilogue::extents(contraction), arguments(plan, *kernel, Some(*result), args));
+                    writeln!(
+                        f,
+                        "contract {}, {}: {contraction}, then k{} {extents:?}({args})",
+                        span(a),
+                        span(b),
+                        kernel.0
+                    )
+                }
+            }
         }
         PlanStep::Library { op, attrs, inputs, outputs, .. } => {
             let (inputs, outputs) = (join(inputs.iter().map(view)), join(outputs.iter().map(view)));
@@ -143,6 +158,16 @@ fn span(span: &Span) -> String {
 
 fn spans(of: &[Span]) -> String {
     join(of.iter().map(span))
+}
+
+/// The arguments of a kernel, of which one may be the result of a contraction.
+fn arguments(plan: &Plan, kernel: KernelId, result: Option<ParamId>, args: &[Argument]) -> String {
+    let mut args = args.iter();
+    join(plan.kernels[kernel.0 as usize].params.iter().enumerate().map(|(at, param)| {
+        let is_result = result.is_some_and(|it| it.0 as usize == at);
+        let arg = if is_result { None } else { args.next() };
+        arg.map_or_else(|| "result".into(), |it| argument(it, param.dtype.size()))
+    }))
 }
 
 /// A buffer with its strides, in elements.

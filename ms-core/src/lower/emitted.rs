@@ -68,9 +68,9 @@ impl ParamAccess {
 }
 
 impl Emitted {
-    /// For each argument that is a result, a distinct operand that it may overwrite.
-    pub fn overwritten(&self, flat: &Flat) -> SmallVec<[Option<ValueIndex>; 4]> {
-        let pairs = self.overwritable(flat);
+    /// For each argument that is a result, a distinct operand that it may overwrite, none of `kept`.
+    pub fn overwritten(&self, flat: &Flat, kept: &[ValueIndex]) -> SmallVec<[Option<ValueIndex>; 4]> {
+        let pairs = self.overwritable(flat, kept);
         // Each result takes a different operand.
         let mut results = 0..;
         let over = |(at, arg): (usize, &Arg)| {
@@ -83,13 +83,15 @@ impl Emitted {
     }
 
     /// Pairs of a result and an operand that it may overwrite, as arguments: both have elements of the same size, which
-    /// are traversed in the same order, and every element is read, once per point, before it is written.
-    pub fn overwritable(&self, flat: &Flat) -> SmallVec<[(usize, usize); 4]> {
+    /// are traversed in the same order, and every element is read, once per point, before it is written. The operand is
+    /// none of `kept`.
+    pub fn overwritable(&self, flat: &Flat, kept: &[ValueIndex]) -> SmallVec<[(usize, usize); 4]> {
         let args = || self.args.iter().enumerate().filter(|it| it.1.dense.is_some() && !self.accesses[it.0].in_loop);
         // An operand that is also read at positions is needed after other elements are written.
         let reads = |value| self.args.iter().filter(|it| it.role != Role::Output && it.value == value).count();
-        let operands: SmallVec<[(usize, &Arg); 8]> =
-            args().filter(|it| it.1.role == Role::Input && reads(it.1.value) == 1).collect();
+        let operands: SmallVec<[(usize, &Arg); 8]> = args()
+            .filter(|it| it.1.role == Role::Input && reads(it.1.value) == 1 && !kept.contains(&it.1.value))
+            .collect();
         let size = |arg: &Arg| flat.values[arg.value].dtype.size();
         let mut pairs = SmallVec::new();
         for (to, result) in args().filter(|it| it.1.role == Role::Output) {

@@ -2,7 +2,7 @@
 
 use super::gather::Positions;
 use super::plan::{NextCarry, RoutineId};
-use crate::ir::ContractionRanks;
+use crate::ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
 use crate::ops::{Lowering, ReduceRule, Slices, definition};
 use crate::tensor::{Attrs, DType, Layout, Literal, Op, Scalar, Shape, Type};
 use smallvec::{SmallVec, smallvec};
@@ -161,6 +161,19 @@ impl Flat {
     pub fn is_whole(&self, access: &Access) -> bool {
         let whole = |value| access.layout.numel() == self.numel(value) && access.layout.offset() == 0;
         access.layout.is_contiguous() && access.value().is_some_and(whole)
+    }
+
+    /// A contraction, whose result is row-major.
+    pub fn contraction(&self, node: &FlatNode, precision: Precision) -> Contraction {
+        let (Kind::Contraction(ranks), [a, b]) = (node.kind, &node.inputs[..]) else {
+            unreachable!("a contraction has two operands")
+        };
+        let dtype = self.values[node.outputs[0]].dtype;
+        let types = ContractionTypes { a: a.dtype, b: b.dtype, accumulator: dtype.compute(), out: dtype };
+        let (rows, columns) = (a.layout.rank() - ranks.k, &b.layout.shape()[ranks.batch + ranks.k..]);
+        let shape: Shape = a.layout.shape()[..rows].iter().chain(columns).copied().collect();
+        let layouts = [&a.layout, &b.layout, &Layout::contiguous(&shape)];
+        Contraction::new(types, precision, ranks, layouts).expect("the type rule has accepted the operands")
     }
 
     /// The positions of the operands of a [`Kind::Slices`] in its result.

@@ -21,6 +21,25 @@ pub(super) struct Group {
     pub nodes: Vec<NodeIndex>,
     /// The axes of the kernel; `None` for a node that is not a kernel.
     pub domain: Option<Domain>,
+    /// The cost of the kernel's body.
+    pub insts: usize,
+    /// Whether a member is [late](Order::Late).
+    pub late: bool,
+    /// A contraction whose result the kernel reads, and nothing else: the kernel is its
+    /// [epilogue](super::plan::Epilogue).
+    pub product: Option<NodeIndex>,
+}
+
+impl Group {
+    /// A group without nodes, which is no step.
+    pub fn nothing() -> Self {
+        Self { nodes: Vec::new(), domain: None, insts: 0, late: false, product: None }
+    }
+
+    /// All nodes of the step.
+    pub fn step(&self) -> impl Iterator<Item = NodeIndex> + '_ {
+        self.product.into_iter().chain(self.nodes.iter().copied())
+    }
 }
 
 /// The groups of a graph.
@@ -435,7 +454,8 @@ impl<'a> Grouper<'a> {
             let mut nodes = std::mem::take(&mut self.drafts[draft].nodes);
             nodes.sort_unstable();
             nodes.iter().for_each(|&it| of[it] = Some(i));
-            list.push(Group { nodes, domain: self.drafts[draft].domain.take() });
+            let Draft { insts, late, .. } = self.drafts[draft];
+            list.push(Group { nodes, domain: self.drafts[draft].domain.take(), insts, late, product: None });
         }
         Groups { list, of, levels: self.levels }
     }

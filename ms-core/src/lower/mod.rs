@@ -3,7 +3,7 @@
 //! [`lower`] (`pipeline`) turns the graph into ops without views (`flatten` makes a `flat` graph), moves
 //! elementwise ops through slices and views (`distribute`, `sink`), forms fusion groups (`group`, over the
 //! axes of a `domain`, by what a `body` costs), lets kernels write the `slices` of values that consist of
-//! them, builds their kernels (`stage`, `emit`, `simplify`), one for groups of equal `structure`, orders the
+//! them, makes groups the `epilogue` of contractions, builds their kernels (`stage`, `emit`, `simplify`), one for groups of equal `structure`, orders the
 //! steps (`draft`, `schedule`), and lays out memory (`reuse`, `memory`, `assemble`). Regions of nodes become
 //! routines of the same plan (`iteration`, `routines`), before the graphs whose nodes run them. Everything that
 //! depends on the processor is in its [`Target`]. Eager execution builds kernels of single ops ([`single`]) over
@@ -18,6 +18,7 @@ mod domain;
 mod draft;
 mod emit;
 mod emitted;
+mod epilogue;
 mod flat;
 mod flatten;
 mod gather;
@@ -43,8 +44,9 @@ mod target;
 pub use lines::{composite_of_node, line_of_node, refuse_at_the_same_lines};
 pub use pipeline::{LowerOptions, lower, lower_traced};
 pub use plan::{
-    Argument, Buffer, BufferId, Carry, ContractionStep, IndexedAxis, KernelId, Loop, NextCarry, Place, Plan, PlanStep,
-    Repeat, Reuse, Routine, RoutineId, STACK_BYTES, Span, View, is_stack, value_bytes,
+    Argument, Buffer, BufferId, Carry, ContractionResult, ContractionStep, Epilogue, IndexedAxis, KernelId, Loop,
+    NextCarry, Place, Plan, PlanStep, Repeat, Reuse, Routine, RoutineId, STACK_BYTES, Span, View, is_stack,
+    value_bytes,
 };
 pub use routines::PlanNames;
-pub use target::{Budget, Cost, Native, Target};
+pub use target::{Budget, Cost, EpilogueLimits, Native, Target};

@@ -5,6 +5,7 @@ use super::casts::fold_casts;
 use super::distribute::distribute;
 use super::draft::Draft;
 use super::emit::emit;
+use super::epilogue;
 use super::flat::Flat;
 use super::flatten::{flatten, live_nodes, located};
 use super::group::Groups;
@@ -159,6 +160,9 @@ impl<'a> Pipeline<'a> {
         }
         let orders = if is_main { orders(&flat, routines) } else { Vec::new() };
         let mut groups = Groups::new(&flat, options.fuse, &orders, target);
+        if options.fuse {
+            epilogue::attach(&flat, &mut groups, target);
+        }
         let stores = slices::place(&mut flat, &mut groups, target);
         let mut steps = Vec::with_capacity(groups.list.len());
         for group in &groups.list {
@@ -168,7 +172,11 @@ impl<'a> Pipeline<'a> {
                     let may_recur = groups.list.len() > 1 || !known.is_empty();
                     let structure = may_recur.then(|| Structure::of(&flat, &groups, group, &stores)).flatten();
                     let build = || emit(&mut flat, &groups, group, &stores, target, routines);
-                    Draft::Kernel(Box::new(known.get_or_build(structure, build)?))
+                    let emitted = Box::new(known.get_or_build(structure, build)?);
+                    match group.product {
+                        Some(contraction) => Draft::Contraction(contraction, emitted),
+                        None => Draft::Kernel(emitted),
+                    }
                 }
                 None => Draft::Whole(group.nodes[0]),
             });

@@ -1,6 +1,6 @@
 //! Plans: a flat list of steps over buffers, without addresses.
 
-use crate::ir::{Contraction, Kernel, Type};
+use crate::ir::{Contraction, Kernel, ParamId, Type};
 use crate::tensor::{Attrs, DType, Dim, Layout, Literal, Op};
 use smallvec::SmallVec;
 
@@ -166,7 +166,7 @@ pub struct Span {
 }
 
 /// An argument of a kernel.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Argument {
     /// Which buffer.
     pub buffer: BufferId,
@@ -197,8 +197,44 @@ pub struct ContractionStep {
     pub a: Span,
     /// The first element of the right operand.
     pub b: Span,
-    /// The first element of the result.
-    pub out: Span,
+    /// What becomes of the result.
+    pub result: ContractionResult,
+}
+
+/// What becomes of the result of a contraction.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ContractionResult {
+    /// It is stored, with this first element.
+    Stored(Span),
+    /// A kernel reads it, and nothing else does: it is in no buffer.
+    Epilogue(Box<Epilogue>),
+}
+
+/// A kernel that reads the result of a contraction, element by element, and writes the results of the step. A device
+/// runs it on parts of the result, in any order, as soon as these are computed.
+///
+/// It has a parallel loop for each axis of the result, batch, m and n in that order; if there are none, it has one loop
+/// of one step. It has no other loops. What it reads of the result is rounded, or wrapped, to the type of the result,
+/// as an element in memory is. Its outputs are apart from the operands of the contraction.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Epilogue {
+    /// The kernel.
+    pub kernel: KernelId,
+    /// The param that is the result of the contraction, an input.
+    pub result: ParamId,
+    /// The arguments of the other params, in order.
+    pub args: SmallVec<[Argument; 4]>,
+}
+
+impl Epilogue {
+    /// The extents of the loops of an epilogue of this contraction.
+    pub fn extents(contraction: &Contraction) -> SmallVec<[usize; 4]> {
+        let mut extents: SmallVec<[usize; 4]> = contraction.axes_of(2).map(|it| it.size).collect();
+        if extents.is_empty() {
+            extents.push(1);
+        }
+        extents
+    }
 }
 
 /// One step of a [`Plan`].

@@ -35,7 +35,10 @@ fn may_fail(flat: &Flat, node: &FlatNode, routines: &Routines) -> bool {
 
 /// Whether a step may fail when it runs.
 pub(super) fn step_may_fail(flat: &Flat, step: &Draft, routines: &Routines) -> bool {
-    matches!(step, Draft::Whole(node) if may_fail(flat, &flat.nodes[*node], routines))
+    match step {
+        Draft::Kernel(_) => false,
+        Draft::Contraction(node, _) | Draft::Whole(node) => may_fail(flat, &flat.nodes[*node], routines),
+    }
 }
 
 /// What a node has to do with the order of steps.

@@ -80,7 +80,7 @@ fn base_readers(flat: &Flat, groups: &Groups) -> FxHashMap<ValueIndex, Vec<usize
     let mut readers: FxHashMap<ValueIndex, Vec<usize>> =
         updates.filter_map(|it| Some((base(flat, it)?, Vec::new()))).collect();
     for (index, group) in groups.list.iter().enumerate() {
-        for value in group.nodes.iter().flat_map(|&it| &flat.nodes[it].inputs).filter_map(Access::value) {
+        for value in group.step().flat_map(|it| &flat.nodes[it].inputs).filter_map(Access::value) {
             if let Some(readers) = readers.get_mut(&value).filter(|it| it.last() != Some(&index)) {
                 readers.push(index);
             }
@@ -241,7 +241,8 @@ impl Placer<'_> {
         if let Some(read) = access.value() {
             self.stores.own[read] = true;
         }
-        self.before[at].push(Group { nodes: vec![node], domain: Some(Domain::of(shape)) });
+        let domain = Some(Domain::of(shape));
+        self.before[at].push(Group { nodes: vec![node], domain, insts: 1, late: false, product: None });
     }
 }
 

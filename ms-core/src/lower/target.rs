@@ -1,7 +1,7 @@
 //! What lowering depends on of the processor that a plan is for.
 
 use crate::error::{Code, Error, Result};
-use crate::ir::{Inst, Kernel, Math, Precision, Type};
+use crate::ir::{Contraction, Inst, Kernel, Math, Precision, Type};
 use crate::ops::AxisOrder;
 use crate::ops::math::{Expansion, expand};
 use crate::optimize::{Contracted, Images, Kept};
@@ -26,6 +26,8 @@ pub struct Target {
     pub strided_sums: bool,
     /// Limits of one kernel.
     pub budget: Budget,
+    /// Which kernels it runs as the [epilogues](super::Epilogue) of contractions; `None` if it runs none.
+    pub epilogues: Option<EpilogueLimits>,
     /// Composites that it runs itself. Others are expanded to the ops of their bodies.
     pub composites: Vec<Kept>,
     /// Which convolutions are contractions, and the order of the axes of images.
@@ -75,6 +77,18 @@ pub struct Budget {
     pub shortest_run: usize,
 }
 
+/// Limits of a contraction and a kernel that is its epilogue.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct EpilogueLimits {
+    /// The minimum number of adjacent elements of the result: shorter rows leave lanes idle.
+    pub shortest_row: usize,
+    /// The minimum number of elements of the result.
+    pub elements: usize,
+    /// The minimum number of terms of a sum for each instruction of the kernel. One that takes long compared to the
+    /// sums is better divided among threads by itself.
+    pub terms: usize,
+}
+
 /// The cost of [`Inst::Gather`] in basic instructions: the position is checked and scaled.
 const GATHER_COST: usize = 4;
 
@@ -94,6 +108,7 @@ impl Target {
                 repeated_cost: 0,
                 shortest_run: 0,
             },
+            epilogues: None,
             composites: Vec::new(),
             images: Images { contracted: Contracted::None, order: AxisOrder::ChannelsFirst },
             functions: Vec::new(),
@@ -104,6 +119,22 @@ impl Target {
     /// if the results have the bits of the body's.
     pub fn keeps(&self, op: Op, types: &[&Type], precision: Precision) -> bool {
         self.composites.iter().any(|it| it.admits(op, types, precision))
+    }
+
+    /// Whether the target runs a kernel of this cost as the epilogue of a contraction whose result only it reads.
+    ///
+    /// The contraction has at most one axis of rows and one of columns: a product of matrices whose result has strides
+    /// is not computed in the same order in a part of its own, unless the precision is strict.
+    pub(super) fn takes_epilogue(&self, contraction: &Contraction, insts: usize) -> bool {
+        let Some(EpilogueLimits { shortest_row, elements, terms }) = self.epilogues else { return false };
+        let Contraction { batch, m, n, k, .. } = contraction;
+        let row = n.last().or(m.last()).map_or(1, |it| it.size);
+        let all = [batch, m, n].map(|it| Contraction::size(it)).into_iter().fold(1, usize::saturating_mul);
+        m.len() <= 1
+            && n.len() <= 1
+            && row >= shortest_row
+            && all >= elements
+            && Contraction::size(k) >= insts.saturating_mul(terms)
     }
 
     /// The target without native functions, whose results are bitwise equal to those of all other such

@@ -4,7 +4,7 @@
 use super::TARGET;
 use ms_core::ir::{Inst, Kernel};
 use ms_core::lower::{
-    BufferId, Carry, LowerOptions, NextCarry, Place, Plan, PlanStep, Repeat, Routine, RoutineId, Span, View, lower,
+    BufferId, Carry, ContractionResult, LowerOptions, NextCarry, Place, Plan, PlanStep, Repeat, Routine, RoutineId, Span, View, lower,
 };
 use ms_core::ops::parse_graph;
 use ms_core::optimize::{PassContext, optimize};
@@ -42,7 +42,11 @@ fn work(plan: &Plan, routine: &Routine, shared: &[(u32, u32)]) -> usize {
         PlanStep::Kernel { extents, args, .. } => extents.iter().product::<usize>() * args.len(),
         PlanStep::Contraction(it) => {
             let sizes = |operand| it.contraction.axes_of(operand).map(|it| it.size).product::<usize>();
-            (0..3).map(sizes).sum()
+            let result = match &it.result {
+                ContractionResult::Stored(_) => sizes(2),
+                ContractionResult::Epilogue(epilogue) => sizes(2) * epilogue.args.len(),
+            };
+            sizes(0) + sizes(1) + result
         }
         PlanStep::Check { positions, .. } => positions.layout.numel(),
         PlanStep::Library { inputs, outputs, .. } => {

@@ -5,7 +5,7 @@
 
 use super::matrices::Matrices;
 use super::packing::{columns_at_once, prepare_thread, reserve};
-use super::{Matrix, Shared, gather, scatter};
+use super::{Matrix, Part, Shared, To, gather, put, scatter};
 use crate::threads;
 use gemm_common::Parallelism;
 use half::slice::HalfFloatSliceExt;
@@ -92,7 +92,7 @@ gemm_types! {
 ///
 /// # Safety
 /// As [`run`](super::run).
-pub unsafe fn floats<T: Gemm>(product: &Matrices, a: *const u8, b: *const u8, out: *mut u8) -> Result<()> {
+pub unsafe fn floats<T: Gemm>(product: &Matrices, a: *const u8, b: *const u8, to: To<'_>) -> Result<()> {
     let &Matrices { m, k, n, .. } = product;
     let batch = product.count();
     if batch * m * n == 0 {
@@ -101,7 +101,7 @@ pub unsafe fn floats<T: Gemm>(product: &Matrices, a: *const u8, b: *const u8, ou
     let matrices = Shared::new((
         Matrix { first: a.cast::<T>(), steps: product.a },
         Matrix { first: b.cast::<T>(), steps: product.b },
-        Matrix { first: out.cast::<T>(), steps: product.out },
+        Matrix { first: to.first.cast::<T>(), steps: product.out },
     ));
     let work = m * n * k.max(1);
     // Panels run along the longer side of the result.
@@ -121,14 +121,22 @@ pub unsafe fn floats<T: Gemm>(product: &Matrices, a: *const u8, b: *const u8, ou
         a.first = a.first.wrapping_offset(offsets[0]);
         b.first = b.first.wrapping_offset(offsets[1]);
         out.first = out.first.wrapping_offset(offsets[2]);
-        let (m, n) = if by_columns { (m, len) } else { (len, n) };
-        let (rows, columns) = if by_columns { (0, start as isize) } else { (start as isize, 0) };
-        a.first = a.first.wrapping_offset(rows * a.steps[0]);
-        b.first = b.first.wrapping_offset(columns * b.steps[1]);
-        out.first = out.first.wrapping_offset(rows * out.steps[0] + columns * out.steps[1]);
-        // SAFETY: the panel is a part of the product of the caller's contract.
-        unsafe { T::gemm([m, k, n], out, a, b) };
-        Ok(())
+        let panel = start..start + len;
+        let (rows, columns) = if by_columns { (0..m, panel) } else { (panel, 0..n) };
+        let (a, b) = (a.skip(rows.start, 0), b.skip(0, columns.start));
+        let sizes = [rows.len(), k, columns.len()];
+        let Some(parts) = &to.parts else {
+            // SAFETY: the panel is a part of the product of the caller's contract.
+            unsafe { T::gemm(sizes, out.skip(rows.start, columns.start), a, b) };
+            return Ok(());
+        };
+        let compute = |to: Matrix<*mut u8>| {
+            // SAFETY: as above.
+            unsafe { T::gemm(sizes, Matrix { first: to.first.cast(), steps: to.steps }, a, b) };
+            Ok(())
+        };
+        // SAFETY: as the caller's.
+        unsafe { parts.run(&Part { product: chunk / panels, rows, columns }, compute) }
     })
 }
 
@@ -141,9 +149,12 @@ pub unsafe fn widened(
     product: &Matrices,
     a: *const u8,
     b: *const u8,
-    out: *mut u8,
+    to: To<'_>,
 ) -> Result<()> {
     let &Matrices { m, k, n, .. } = product;
+    if m * n == 0 {
+        return Ok(());
+    }
     for i in 0..product.count() {
         let at = product.offsets(i);
         // SAFETY: as the caller's; dense copies are row-major and of the right sizes.
@@ -155,17 +166,22 @@ pub unsafe fn widened(
             let given = |first: *const u8, at: isize, steps| (first.cast::<f32>().wrapping_offset(at), steps);
             let (a, a_steps) = a_wide.as_ref().map_or(given(a, at[0], product.a), |it| (it.0.as_ptr(), it.1));
             let (b, b_steps) = b_wide.as_ref().map_or(given(b, at[1], product.b), |it| (it.0.as_ptr(), it.1));
-            let (to, to_steps) = match is_wide {
-                true => (out.cast::<f32>().wrapping_offset(at[2]), product.out),
-                false => (dense.as_mut_ptr(), [n as isize, 1]),
-            };
-            let single = Matrices::single([m, k, n], a_steps, b_steps, to_steps);
-            floats::<f32>(&single, a.cast(), b.cast(), to.cast())?;
-            match types.out {
-                DType::F16 => scatter(&dense, out.cast::<f16>().wrapping_offset(at[2]), n, product.out, f16::from_f32),
-                DType::BF16 => {
-                    scatter(&dense, out.cast::<bf16>().wrapping_offset(at[2]), n, product.out, bf16::from_f32)
+            let (own, steps) = match is_wide {
+                true => {
+                    let first = to.first.cast::<f32>().wrapping_offset(at[2]).cast();
+                    (To { first, parts: to.parts.map(|it| it.from(i)) }, product.out)
                 }
+                false => (To { first: dense.as_mut_ptr().cast(), parts: None }, [n as isize, 1]),
+            };
+            let single = Matrices::single([m, k, n], a_steps, b_steps, steps);
+            floats::<f32>(&single, a.cast(), b.cast(), own)?;
+            match types.out {
+                DType::F16 => put(&dense, i, product, to, |it, out: Matrix<*mut f16>| {
+                    scatter(it, out.first, n, out.steps, f16::from_f32)
+                })?,
+                DType::BF16 => put(&dense, i, product, to, |it, out: Matrix<*mut bf16>| {
+                    scatter(it, out.first, n, out.steps, bf16::from_f32)
+                })?,
                 _ => {}
             }
         }

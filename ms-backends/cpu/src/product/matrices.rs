@@ -21,22 +21,29 @@ pub struct Matrices {
     pub b: [isize; 2],
     /// Strides of the result between rows and between columns.
     pub out: [isize; 2],
-    /// The loops, outermost first.
-    loops: SmallVec<[ContractionAxis; 4]>,
+    /// The axes of the result that rows and columns are, if it has these.
+    pub axes: [Option<usize>; 2],
+    /// The loops, outermost first, with the axes of the result that they are.
+    loops: SmallVec<[(ContractionAxis, usize); 4]>,
 }
 
 impl Matrices {
     /// The products of a contraction; `None` if it sums over several axes.
     pub fn of(contraction: &Contraction) -> Option<Self> {
-        let one = ContractionAxis { size: 1, strides: [0; 3] };
-        let mut loops: SmallVec<[ContractionAxis; 4]> = contraction.batch.iter().copied().collect();
+        let mut number = 0..;
+        let mut numbered = |axes: &ContractionAxes| axes.iter().copied().zip(&mut number).collect();
+        let mut loops: SmallVec<[(ContractionAxis, usize); 4]> = numbered(&contraction.batch);
         // The largest axis of each kind is that of the matrices.
         let mut widest = |axes: &ContractionAxes| {
-            let (at, widest) = axes.iter().enumerate().max_by_key(|it| it.1.size)?;
-            loops.extend(axes.iter().enumerate().filter(|it| it.0 != at).map(|it| *it.1));
-            Some(*widest)
+            let mut axes: SmallVec<[(ContractionAxis, usize); 4]> = numbered(axes);
+            let at = axes.iter().enumerate().max_by_key(|it| it.1.0.size)?.0;
+            let widest = axes.remove(at);
+            loops.extend(axes);
+            Some(widest)
         };
-        let (m, n) = (widest(&contraction.m).unwrap_or(one), widest(&contraction.n).unwrap_or(one));
+        let sides = [widest(&contraction.m), widest(&contraction.n)];
+        let one = ContractionAxis { size: 1, strides: [0; 3] };
+        let [m, n] = sides.map(|it| it.map_or(one, |it| it.0));
         let k = match contraction.k[..] {
             [] => one,
             [k] => k,
@@ -49,31 +56,44 @@ impl Matrices {
             a: [m.strides[0], k.strides[0]],
             b: [k.strides[1], n.strides[1]],
             out: [m.strides[2], n.strides[2]],
+            axes: sides.map(|it| it.map(|it| it.1)),
             loops,
         })
     }
 
     /// One product of matrices of sizes `[m, k, n]` and these strides.
     pub fn single([m, k, n]: [usize; 3], a: [isize; 2], b: [isize; 2], out: [isize; 2]) -> Self {
-        Self { m, k, n, a, b, out, loops: SmallVec::new() }
+        Self { m, k, n, a, b, out, axes: [None; 2], loops: SmallVec::new() }
     }
 
     /// The number of products.
     pub fn count(&self) -> usize {
-        self.loops.iter().map(|it| it.size).product()
+        self.loops.iter().map(|it| it.0.size).product()
     }
 
     /// Offsets of the first elements of `a`, `b` and the result of product `i`, in elements.
-    pub fn offsets(&self, mut i: usize) -> [isize; 3] {
+    pub fn offsets(&self, i: usize) -> [isize; 3] {
         let mut at = [0; 3];
-        for it in self.loops.iter().rev() {
-            let index = (i % it.size) as isize;
-            i /= it.size;
+        self.each_loop(i, |it, _, index| {
             for (at, stride) in at.iter_mut().zip(it.strides) {
-                *at += index * stride;
+                *at += index as isize * stride;
             }
-        }
+        });
         at
+    }
+
+    /// Calls `f` with the axes of the result that are neither rows nor columns, and the place of product `i` along each.
+    pub fn indices(&self, i: usize, mut f: impl FnMut(usize, usize)) {
+        self.each_loop(i, |_, axis, index| f(axis, index));
+    }
+
+    /// Calls `f` with each loop, the axis of the result that it is, and its index in product `i`.
+    #[inline]
+    fn each_loop(&self, mut i: usize, mut f: impl FnMut(&ContractionAxis, usize, usize)) {
+        for (it, axis) in self.loops.iter().rev() {
+            f(it, *axis, i % it.size);
+            i /= it.size;
+        }
     }
 }
 

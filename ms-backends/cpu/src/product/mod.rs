@@ -2,6 +2,7 @@
 //! ([`gemm`](mod@gemm)), depending on the precision and the size; integers and bools by plain loops.
 
 mod dot;
+mod epilogue;
 mod gemm;
 mod matrices;
 mod ordered;
@@ -11,6 +12,8 @@ mod packing;
 mod tests;
 mod tile;
 
+pub use epilogue::Epilogue;
+use epilogue::{Part, Parts};
 use ordered::Stored;
 pub use ordered::{CHUNK, Ordered};
 pub use pack::pack;
@@ -18,34 +21,58 @@ pub use tile::Wide;
 
 use crate::interp::number::Number;
 use crate::isa::Isa;
+use crate::threads;
 use matrices::{Flattened, Matrices};
 use ms_core::error::Result;
 use ms_core::ir::{Contraction, ContractionTypes, Precision};
 use ms_core::tensor::{DType, Element, Scalar, try_filled, try_room};
 use ms_core::with_element;
+use std::ptr::null_mut;
 
 /// Runs a contraction.
 ///
 /// # Safety
 /// The contraction [is sound](Contraction::is_sound). All elements that its sizes and strides address are in memory
-/// that is live during the call; meanwhile, nobody else writes `a` and `b` or accesses `out`.
+/// that is live during the call; meanwhile, nobody else, an epilogue included, writes the operands, or accesses the
+/// result. An epilogue is as in [`Driver::contract_with`](ms_core::exec::Driver::contract_with).
 ///
 /// # Errors
-/// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for copies of the operands.
-pub unsafe fn run(isa: Isa, contraction: &Contraction, a: *const u8, b: *const u8, out: *mut u8) -> Result<()> {
+/// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for copies of the operands, or for parts of the result.
+pub unsafe fn run(isa: Isa, contraction: &Contraction, operands: [*const u8; 2], to: Results<'_>) -> Result<()> {
     let (types, precision) = (contraction.types, contraction.precision);
-    // SAFETY: the caller's contract is the same; copies have the elements of the operands.
-    unsafe {
-        match Matrices::of(contraction) {
-            Some(matrices) => run_matrices(isa, types, precision, &matrices, [a, b], out),
-            None => {
-                let flat = Flattened::new(contraction, [a, b])?;
-                let matrices = Matrices::of(&flat.contraction).expect("the axes of the sum are one");
-                let operands = [flat.operand(0, a), flat.operand(1, b)];
-                run_matrices(isa, types, precision, &matrices, operands, out)
-            }
+    let run = |matrices: &Matrices, operands| {
+        let to = match to {
+            Results::Memory(first) => To { first, parts: None },
+            Results::Epilogue(it) => To { first: null_mut(), parts: Some(Parts::new(it, matrices, types.out)) },
+        };
+        // SAFETY: the caller's contract is the same; copies have the elements of the operands.
+        unsafe { run_matrices(isa, types, precision, matrices, operands, to) }
+    };
+    match Matrices::of(contraction) {
+        Some(matrices) => run(&matrices, operands),
+        None => {
+            // SAFETY: as above.
+            let flat = unsafe { Flattened::new(contraction, operands)? };
+            let matrices = Matrices::of(&flat.contraction).expect("the axes of the sum are one");
+            run(&matrices, [flat.operand(0, operands[0]), flat.operand(1, operands[1])])
         }
     }
+}
+
+/// What becomes of the result of a contraction.
+#[derive(Clone, Copy)]
+pub enum Results<'a> {
+    /// It is written to memory with this first element.
+    Memory(*mut u8),
+    /// A kernel reads its parts.
+    Epilogue(Epilogue<'a>),
+}
+
+/// Where the results of products go: to memory, unless an epilogue reads the parts.
+#[derive(Clone, Copy)]
+struct To<'a> {
+    first: *mut u8,
+    parts: Option<Parts<'a>>,
 }
 
 /// Runs products of matrices.
@@ -58,23 +85,21 @@ unsafe fn run_matrices(
     precision: Precision,
     matrices: &Matrices,
     [a, b]: [*const u8; 2],
-    out: *mut u8,
+    to: To<'_>,
 ) -> Result<()> {
     // There are no units for fewer bits than f32 has: `High` and `Medium` are `Highest`.
     let in_order = !precision.is_relaxed() || is_small(matrices);
     // SAFETY: the caller's contract is the same.
     unsafe {
         match (types.accumulator, in_order) {
-            (DType::F32, true) => chains::<f32>(isa, types, matrices, [a, b], out),
-            (DType::F64, true) => chains::<f64>(isa, types, matrices, [a, b], out),
-            (DType::F32, false) if types == ContractionTypes::of(DType::F32) => {
-                gemm::floats::<f32>(matrices, a, b, out)
-            }
-            (DType::F32, false) => gemm::widened(types, matrices, a, b, out),
-            (DType::F64, false) => gemm::floats::<f64>(matrices, a, b, out),
-            (DType::Bool, _) => integers::<u8>(types, matrices, [a, b], out),
-            (DType::I64 | DType::U64, _) => integers::<u64>(types, matrices, [a, b], out),
-            _ => integers::<u32>(types, matrices, [a, b], out),
+            (DType::F32, true) => chains::<f32>(isa, types, matrices, [a, b], to),
+            (DType::F64, true) => chains::<f64>(isa, types, matrices, [a, b], to),
+            (DType::F32, false) if types == ContractionTypes::of(DType::F32) => gemm::floats::<f32>(matrices, a, b, to),
+            (DType::F32, false) => gemm::widened(types, matrices, a, b, to),
+            (DType::F64, false) => gemm::floats::<f64>(matrices, a, b, to),
+            (DType::Bool, _) => integers::<u8>(types, matrices, [a, b], to),
+            (DType::I64 | DType::U64, _) => integers::<u64>(types, matrices, [a, b], to),
+            _ => integers::<u32>(types, matrices, [a, b], to),
         }
     }
 }
@@ -98,7 +123,7 @@ unsafe fn chains<W: Wide>(
     types: ContractionTypes,
     product: &Matrices,
     operands: [*const u8; 2],
-    out: *mut u8,
+    to: To<'_>,
 ) -> Result<()> {
     let ordered = Ordered { isa, sizes: [product.m, product.k, product.n], accumulate: false };
     let format = |dtype| W::format(dtype).expect("the types of a contraction have its accumulators");
@@ -109,9 +134,9 @@ unsafe fn chains<W: Wide>(
     };
     let (a, b) = (operand(operands[0], types.a, product.a), operand(operands[1], types.b, product.b));
     let format = format(types.out);
-    let out = Stored { matrix: Matrix { first: out, steps: bytes(product.out, format.size) }, format };
+    let out = Stored { matrix: Matrix { first: to.first, steps: bytes(product.out, format.size) }, format };
     // SAFETY: as the caller's.
-    unsafe { ordered.run_stored(product.count(), |it| product.offsets(it), (a, b, out)) }
+    unsafe { ordered.run_stored(product.count(), |it| product.offsets(it), (a, b, out), to.parts.as_ref()) }
 }
 
 /// A matrix: its first element, and strides between rows and columns.
@@ -192,7 +217,7 @@ impl<P: Addresses> Shared<P> {
 unsafe impl<P: Addresses> Sync for Shared<P> {}
 
 /// Accumulators of integers, which wrap, or of bools, whose sum is the disjunction.
-trait Whole: Number {
+trait Whole: Number + Sync {
     /// An integer of any type as a term, from its value modulo 2^64.
     fn term(value: i64) -> Self;
     /// A sum modulo 2^64.
@@ -237,12 +262,15 @@ unsafe fn integers<C: Whole>(
     types: ContractionTypes,
     product: &Matrices,
     operands: [*const u8; 2],
-    out: *mut u8,
+    to: To<'_>,
 ) -> Result<()> {
     /// Number of columns whose sums fit in the first-level cache.
     const COLUMNS: usize = 512;
     let &Matrices { m, k, n, .. } = product;
     let mut sums = try_filled(C::ZERO, m * n)?;
+    if sums.is_empty() {
+        return Ok(());
+    }
     for i in 0..product.count() {
         let at = product.offsets(i);
         // SAFETY: as the caller's.
@@ -266,9 +294,12 @@ unsafe fn integers<C: Whole>(
             }
         }
         with_element!(types.out, T => {
-            let out = out.cast::<T>().wrapping_offset(at[2]);
             // SAFETY: as the caller's.
-            unsafe { scatter(&sums, out, n, product.out, |it| T::from_scalar(Scalar::Int(it.bits()))) };
+            unsafe {
+                put(&sums, i, product, to, |sums, out: Matrix<*mut T>| {
+                    scatter(sums, out.first, n, out.steps, |it| T::from_scalar(Scalar::Int(it.bits())))
+                })?
+            };
         });
     }
     Ok(())
@@ -306,6 +337,41 @@ unsafe fn gather<M: Copy, C>(
         out.extend((0..columns as isize).map(|it| widen(unsafe { *first.wrapping_offset(it * steps[1]) })));
     }
     Ok(out)
+}
+
+/// Writes product `i`, whose row-major values are there: to memory, or in parts that its epilogue reads. `write` writes
+/// rows of values to a matrix.
+///
+/// # Safety
+/// As [`run`]; `write` writes all elements.
+unsafe fn put<C: Sync, T>(
+    values: &[C],
+    i: usize,
+    product: &Matrices,
+    to: To<'_>,
+    write: impl Fn(&[C], Matrix<*mut T>) + Sync,
+) -> Result<()> {
+    /// Number of values of a part, and estimated nanoseconds for each.
+    const PART: usize = 16 << 10;
+    const NANOS: usize = 1;
+    let &Matrices { m, n, .. } = product;
+    let Some(parts) = to.parts else {
+        let first = to.first.cast::<T>().wrapping_offset(product.offsets(i)[2]);
+        write(values, Matrix { first, steps: product.out });
+        return Ok(());
+    };
+    let lines = (PART / n).clamp(1, m);
+    threads::try_for_each(m.div_ceil(lines), NANOS * values.len(), |part| {
+        let rows = part * lines..m.min((part + 1) * lines);
+        let values = &values[rows.start * n..rows.end * n];
+        let part = Part { product: i, rows, columns: 0..n };
+        let write = |to: Matrix<*mut u8>| {
+            write(values, Matrix { first: to.first.cast(), steps: to.steps });
+            Ok(())
+        };
+        // SAFETY: as the caller's.
+        unsafe { parts.run(&part, write) }
+    })
 }
 
 /// Writes a row-major matrix of `columns` columns to a strided one.

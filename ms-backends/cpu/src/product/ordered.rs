@@ -7,7 +7,7 @@
 
 use super::dot::{TERMS, dot};
 use super::tile::{Format, Operand, TILE, Tile, Wide};
-use super::{Addresses, Matrix, Pointer, Shared};
+use super::{Addresses, Matrix, Part, Parts, Pointer, Shared};
 use crate::isa::Isa;
 use crate::threads;
 use ms_core::error::Result;
@@ -115,22 +115,25 @@ impl Ordered {
         });
         let out = Stored { matrix: Matrix { first: out.first.cast(), steps: bytes(out.steps) }, format };
         // SAFETY: the caller's contract is the same.
-        unsafe { self.run_stored(batch, places, (a, b, out)) }
+        unsafe { self.run_stored(batch, places, (a, b, out), None) }
     }
 
-    /// Multiplies `batch` pairs of matrices; `places` returns their offsets in elements, by operand.
+    /// Multiplies `batch` pairs of matrices; `places` returns their offsets in elements, by operand. If an epilogue reads
+    /// `parts` of the results, these are in no memory.
     ///
     /// # Safety
     /// All elements that sizes, strides and offsets address are in memory that is live during the call;
-    /// meanwhile, nobody else writes the operands or accesses the results, which do not overlap.
+    /// meanwhile, nobody else writes the operands or accesses the results, which do not overlap. Parts are as in
+    /// [`Parts::run`].
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for copies of operands.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for copies of operands, or for parts.
     pub unsafe fn run_stored<W: Wide>(
         self,
         batch: usize,
         places: impl Fn(usize) -> [isize; 3] + Sync,
         (a, b, out): Operands<W>,
+        parts: Option<&Parts<'_>>,
     ) -> Result<()> {
         let [m, k, n] = self.sizes;
         if batch * m * n == 0 {
@@ -146,14 +149,16 @@ impl Ordered {
             };
             // SAFETY: the transposed product has the same elements.
             return unsafe {
-                turned.cut(tile, batch, turned_places, (b.transposed(), a.transposed(), out.transposed()))
+                let operands = (b.transposed(), a.transposed(), out.transposed());
+                turned.cut(tile, batch, turned_places, operands, parts.map(|it| (it, true)))
             };
         }
         // SAFETY: as the caller's.
-        unsafe { self.cut(tile, batch, places, (a, b, out)) }
+        unsafe { self.cut(tile, batch, places, (a, b, out), parts.map(|it| (it, false))) }
     }
 
-    /// Multiplies block by block, on several threads if there is enough work.
+    /// Multiplies block by block, on several threads if there is enough work. `parts` are those of the result, or of the
+    /// transposed one if so it says.
     ///
     /// # Safety
     /// As [`Ordered::run`].
@@ -163,6 +168,7 @@ impl Ordered {
         batch: usize,
         places: impl Fn(usize) -> [isize; 3] + Sync,
         operands: Operands<W>,
+        parts: Option<(&Parts<'_>, bool)>,
     ) -> Result<()> {
         let [m, k, n] = self.sizes;
         // Narrow registers take a nanosecond for 32 terms of f32.
@@ -175,15 +181,23 @@ impl Ordered {
             let [at_a, at_b, at_out] = places(block / (across * along));
             let (left, top) = (block % across * columns, block / across % along * rows);
             let sizes = [rows.min(m - top), k, columns.min(n - left)];
-            // SAFETY: the block is a part of the product of the caller's contract.
-            unsafe {
-                Self { sizes, ..self }.block(
-                    tile,
-                    a.at(at_a).skip(top, 0),
-                    b.at(at_b).skip(0, left),
-                    out.at(at_out).skip(top, left),
-                )
-            }
+            let own = Self { sizes, ..self };
+            let (a, b) = (a.at(at_a).skip(top, 0), b.at(at_b).skip(0, left));
+            let Some((parts, turned)) = parts else {
+                // SAFETY: the block is a part of the product of the caller's contract.
+                return unsafe { own.block(tile, a, b, out.at(at_out).skip(top, left)) };
+            };
+            let (rows, columns) = (top..top + sizes[0], left..left + sizes[2]);
+            let (rows, columns) = if turned { (columns, rows) } else { (rows, columns) };
+            let compute = |to: Matrix<*mut u8>| {
+                let size = out.format.size as isize;
+                let to = Matrix { first: to.first, steps: to.steps.map(|it| it * size) };
+                let matrix = if turned { to.transposed() } else { to };
+                // SAFETY: as above.
+                unsafe { own.block(tile, a, b, Stored { matrix, ..out }) }
+            };
+            // SAFETY: as the caller's.
+            unsafe { parts.run(&Part { product: block / (across * along), rows, columns }, compute) }
         })
     }
 

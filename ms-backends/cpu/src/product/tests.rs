@@ -1,6 +1,6 @@
 //! Products against sums of exact numbers, and against sums in the specified order, to the bit.
 
-use super::run;
+use super::{Results, run};
 use crate::isa::Isa;
 use crate::threads;
 use ms_core::ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
@@ -95,7 +95,10 @@ fn contract(isa: Isa, precision: Precision, ranks: ContractionRanks, [a, b, out]
     let contraction = contraction.expect("the shapes fit");
     assert!(contraction.is_sound(), "{contraction}");
     // SAFETY: the layouts are inside the arrays, and `out` is not shared.
-    unsafe { run(isa, &contraction, a.device_ptr(), b.device_ptr(), out.device_ptr()) }.expect("there is memory");
+    unsafe {
+        let operands = [a, b].map(|it| it.device_ptr().cast_const());
+        run(isa, &contraction, operands, Results::Memory(out.device_ptr())).expect("there is memory");
+    }
 }
 
 #[track_caller]

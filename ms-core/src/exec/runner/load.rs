@@ -4,15 +4,16 @@ use super::check::{Checker, malformed};
 use super::repeat::{CarryWords, Chain, Cycle, Repeated, Series, Trips};
 use super::run::{Patch, PlacedView, Program, Routine, Step};
 use crate::error::Result;
-use crate::exec::{Accepted, Check, Driver, LibraryCall};
-use crate::ir::{Inst, Kernel, Role};
+use crate::exec::{Accepted, Check, Driver, EpilogueWords, LibraryCall};
+use crate::ir::{Inst, Kernel, LaneAxis, LoopWords, Param, Role, StrideClass};
 use crate::lower::{
-    self, Argument, BufferId, ContractionStep, IndexedAxis, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Span, View,
-    is_stack, value_bytes,
+    self, Argument, BufferId, ContractionResult, ContractionStep, Epilogue, IndexedAxis, KernelId, Loop, NextCarry,
+    Place, Plan, PlanStep, Repeat, Span, View, is_stack, value_bytes,
 };
 use crate::ops::{Lowering, definition};
 use crate::tensor::{Array, Layout, MemorySpace, StreamKind, Type, with_stream};
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Prepares a plan with its kernels, in order.
@@ -107,6 +108,7 @@ fn opens_stacks<K>(step: &Step<K>, routines: &[Routine<K>]) -> bool {
         Step::Kernel { .. }
         | Step::Copy { .. }
         | Step::Contraction { .. }
+        | Step::Epilogue { .. }
         | Step::Library { .. }
         | Step::Check { .. } => false,
         Step::Call { routine, .. } => open(*routine),
@@ -137,56 +139,21 @@ struct Loader<'a, D: Driver> {
     patches: Vec<Patch>,
 }
 
-impl<D: Driver> Loader<'_, D> {
+impl<'a, D: Driver> Loader<'a, D> {
     fn step(&mut self, step: &PlanStep) -> Result<Step<D::Kernel>> {
         match step {
             PlanStep::Kernel { kernel, extents, args } => {
-                let at = kernel.0 as usize;
-                let (Some(kernel), Some(code)) = (self.check.plan.kernels.get(at), self.kernels.get(at)) else {
-                    return Err(malformed("a step names a kernel that is not there"));
-                };
-                let loops = kernel.loops();
-                if extents.len() != loops || args.len() != kernel.params.len() || !kernel.takes(extents) {
-                    return Err(malformed("a call fits its kernel"));
-                }
-                let first = self.next_word();
-                self.words.template.extend(extents.iter().map(|&it| it as u64));
+                let (kernel, code) = self.kernel(*kernel)?;
                 let copied = copied(kernel, args);
-                for (arg, param) in args.iter().zip(&kernel.params) {
-                    if arg.strides.len() != loops {
-                        return Err(malformed("an argument has a stride for every loop"));
-                    }
-                    if param.role == Role::Immediate {
-                        return Err(malformed("an argument of a step is a buffer"));
-                    }
-                    if arg.axis.is_some() != (param.role == Role::Indexed) {
-                        return Err(malformed("an argument has an axis if its param is indexed"));
-                    }
-                    self.check.check_argument(arg, kernel, param, extents)?;
-                    self.push_address(arg.buffer, arg.offset)?;
-                    self.words.template.extend(arg.strides.iter().map(|&it| it as u64));
-                }
-                for IndexedAxis { stride, extent } in args.iter().filter_map(|it| it.axis) {
-                    self.words.template.extend([stride as u64, extent as u64]);
-                }
-                self.words.template.resize(first + kernel.call_words(), 0);
-                let code = self.driver.specialized(code, &self.words.template[first..first + loops]);
-                let words = first..self.next_word();
+                let words = self.kernel_block(kernel, extents, args, None)?;
+                let code = self.driver.specialized(code, &self.words.template[words.clone()][..extents.len()]);
                 let Some(mut pairs) = copied else { return Ok(Step::Kernel { code, words }) };
                 for at in pairs.iter_mut().flatten() {
-                    *at = first + loops + *at * (1 + loops);
+                    *at = words.start + kernel.param_word(*at);
                 }
                 Ok(Step::Copy { code, words, pairs })
             }
-            PlanStep::Contraction(it) => {
-                let ContractionStep { contraction, a, b, out } = &**it;
-                let first = self.next_word();
-                for (operand, span) in [a, b, out].into_iter().enumerate() {
-                    self.check.check_operand(contraction, operand, span)?;
-                    self.push_address(span.buffer, span.offset)?;
-                }
-                Ok(Step::Contraction { contraction: Arc::new(contraction.clone()), words: first..self.next_word() })
-            }
+            PlanStep::Contraction(it) => self.contraction(it),
             PlanStep::Library { op, attrs, inputs, outputs, node }
                 if let Lowering::Check(check) = definition(*op).lowering
                     && is_dense(inputs, outputs) =>
@@ -230,6 +197,100 @@ impl<D: Driver> Loader<'_, D> {
             }
             PlanStep::Loop(it) => Ok(Step::Loop(Box::new(self.repeated(it)?))),
         }
+    }
+
+    /// A kernel of the plan with its code.
+    fn kernel(&self, id: KernelId) -> Result<(&'a Kernel, &'a D::Kernel)> {
+        let at = id.0 as usize;
+        let found = self.check.plan.kernels.get(at).zip(self.kernels.get(at));
+        found.ok_or_else(|| malformed("a step names a kernel that is not there"))
+    }
+
+    /// Adds the block of a call of a kernel, whose arguments must fit it, but for one that is no buffer: its number and
+    /// its byte strides.
+    fn kernel_block(
+        &mut self,
+        kernel: &Kernel,
+        extents: &[usize],
+        args: &[Argument],
+        apart: Option<(usize, &[i64])>,
+    ) -> Result<Range<usize>> {
+        let loops = kernel.loops();
+        let count = args.len() + usize::from(apart.is_some());
+        if extents.len() != loops || count != kernel.params.len() || !kernel.takes(extents) {
+            return Err(malformed("a call fits its kernel"));
+        }
+        let first = self.next_word();
+        self.words.template.extend(extents.iter().map(|&it| it as u64));
+        let mut rest = args.iter();
+        for (at, param) in kernel.params.iter().enumerate() {
+            let strides = match apart.filter(|it| it.0 == at) {
+                Some((_, strides)) => {
+                    self.words.template.push(0);
+                    strides
+                }
+                None => {
+                    let arg = rest.next().ok_or_else(|| malformed("a call fits its kernel"))?;
+                    self.argument(arg, kernel, param, extents)?;
+                    &arg.strides
+                }
+            };
+            self.words.template.extend(strides.iter().map(|&it| it as u64));
+        }
+        for IndexedAxis { stride, extent } in args.iter().filter_map(|it| it.axis) {
+            self.words.template.extend([stride as u64, extent as u64]);
+        }
+        self.words.template.resize(first + kernel.call_words(), 0);
+        Ok(first..self.next_word())
+    }
+
+    /// Adds the address of an argument.
+    fn argument(&mut self, arg: &Argument, kernel: &Kernel, param: &Param, extents: &[usize]) -> Result<()> {
+        if arg.strides.len() != extents.len() {
+            return Err(malformed("an argument has a stride for every loop"));
+        }
+        if param.role == Role::Immediate {
+            return Err(malformed("an argument of a step is a buffer"));
+        }
+        if arg.axis.is_some() != (param.role == Role::Indexed) {
+            return Err(malformed("an argument has an axis if its param is indexed"));
+        }
+        self.check.check_argument(arg, kernel, param, extents)?;
+        self.push_address(arg.buffer, arg.offset)
+    }
+
+    fn contraction(&mut self, step: &ContractionStep) -> Result<Step<D::Kernel>> {
+        let ContractionStep { contraction, a, b, result } = step;
+        let first = self.next_word();
+        let mut add = |operand, span: &Span| {
+            self.check.check_operand(contraction, operand, span)?;
+            self.push_address(span.buffer, span.offset)
+        };
+        add(0, a)?;
+        add(1, b)?;
+        let Epilogue { kernel, result, args } = match result {
+            ContractionResult::Stored(out) => {
+                add(2, out)?;
+                let words = first..self.next_word();
+                return Ok(Step::Contraction { contraction: Arc::new(contraction.clone()), words });
+            }
+            ContractionResult::Epilogue(epilogue) => &**epilogue,
+        };
+        let operands = first..self.next_word();
+        let (kernel, code) = self.kernel(*kernel)?;
+        let at = result.0 as usize;
+        let own = Param { dtype: contraction.types.out, role: Role::Input, step: StrideClass::Unit };
+        if kernel.params.get(at) != Some(&own) || kernel.seq != 0 || kernel.lanes != LaneAxis::Parallel {
+            return Err(malformed("an epilogue reads the result of its contraction"));
+        }
+        let extents = Epilogue::extents(contraction);
+        let strides = Layout::contiguous(&extents);
+        let strides: SmallVec<[i64; 4]> =
+            strides.strides().iter().map(|it| (it * own.dtype.size() as isize) as i64).collect();
+        let block = self.kernel_block(kernel, &extents, args, Some((at, &strides)))?;
+        let words = EpilogueWords { loops: LoopWords::of(kernel), result: kernel.param_word(at) };
+        let (contraction, code) = (Arc::new(contraction.clone()), code.clone());
+        Ok(Step::Epilogue { contraction, operands, code, block, words })
     }
 
     /// Adds the block of a call, whose values must fit the routine.

@@ -3,7 +3,7 @@
 use super::repeat::Repeated;
 use super::stack::Stacks;
 use crate::error::Result;
-use crate::exec::{Check, Driver, LibraryCall, MemoryView};
+use crate::exec::{Check, Driver, EpilogueCall, EpilogueWords, LibraryCall, MemoryView};
 use crate::ir::Contraction;
 use crate::lower::Place;
 use crate::ops::definition;
@@ -61,6 +61,14 @@ pub(super) enum Step<K> {
     Copy { code: K, words: Range<usize>, pairs: SmallVec<[[usize; 2]; 1]> },
     /// A contraction, with the words of its three addresses.
     Contraction { contraction: Arc<Contraction>, words: Range<usize> },
+    /// A contraction with its epilogue: the words of its two addresses, and the block of a call of the kernel.
+    Epilogue {
+        contraction: Arc<Contraction>,
+        operands: Range<usize>,
+        code: K,
+        block: Range<usize>,
+        words: EpilogueWords,
+    },
     /// A library call.
     Library { call: Arc<LibraryCall>, inputs: Vec<PlacedView>, outputs: Vec<PlacedView> },
     /// A check of elements, which are then copied if there is a result, with the words of two addresses and a size in
@@ -79,7 +87,8 @@ impl<K> Step<K> {
     /// routines: to read a condition, to act on the host, or because a loop is long.
     fn submits(&self, submitting: &[bool]) -> bool {
         match self {
-            Self::Kernel { .. } | Self::Copy { .. } | Self::Contraction { .. } | Self::Check { .. } => false,
+            Self::Kernel { .. } | Self::Copy { .. } => false,
+            Self::Contraction { .. } | Self::Epilogue { .. } | Self::Check { .. } => false,
             Self::Library { call, .. } => definition(call.op).effects.act_on_host(),
             Self::Call { routine, .. } => submitting[*routine],
             Self::Branch { .. } | Self::Loop(_) => true,
@@ -198,6 +207,12 @@ impl<D: Driver> Run<'_, D> {
                     let at = &self.words[words.clone()];
                     // SAFETY: as above.
                     unsafe { driver.contract(&mut self.commands, contraction, [at[0], at[1]], at[2])? }
+                }
+                Step::Epilogue { contraction, operands, code, block, words } => {
+                    let at = &self.words[operands.clone()];
+                    let epilogue = EpilogueCall { kernel: code, block: &self.words[block.clone()], words: *words };
+                    // SAFETY: as above; a lowered epilogue writes no operands.
+                    unsafe { driver.contract_with(&mut self.commands, contraction, [at[0], at[1]], epilogue)? }
                 }
                 Step::Library { call, inputs, outputs } => {
                     let view = |it: &PlacedView| self.view(it, routine, block);

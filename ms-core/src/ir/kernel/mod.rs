@@ -92,10 +92,12 @@ mod check;
 mod conversion;
 mod names;
 mod order;
+mod part;
 mod text;
 
 pub use build::KernelBuilder;
 pub use order::{ReductionOrder, run_multiple};
+pub use part::LoopWords;
 pub use text::NamedKernel;
 
 use super::math::Math;

@@ -1,0 +1,103 @@
+//! Epilogues: kernels that run on parts of a result, each on the thread that has just computed it.
+
+use super::Matrix;
+use super::matrices::Matrices;
+use crate::kernel::KernelCode;
+use ms_core::error::Result;
+use ms_core::exec::EpilogueWords;
+use ms_core::tensor::{Array, DType};
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// A kernel on the result of a contraction.
+#[derive(Clone, Copy)]
+pub struct Epilogue<'a> {
+    /// Its code, which runs on the calling thread.
+    pub code: &'a dyn KernelCode,
+    /// The block of a call on the whole result, but for its address.
+    pub block: &'a [u64],
+    /// What depends on the part.
+    pub words: EpilogueWords,
+}
+
+/// The parts of the result of a contraction, each of which is in memory until its epilogue has read it.
+#[derive(Clone, Copy)]
+pub struct Parts<'a> {
+    epilogue: Epilogue<'a>,
+    /// The products that are computed.
+    product: &'a Matrices,
+    /// The type of the result.
+    dtype: DType,
+    /// The number of the first product.
+    first: usize,
+}
+
+/// Rows and columns of a product.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// The number of the product.
+    pub product: usize,
+    /// Its rows.
+    pub rows: Range<usize>,
+    /// Its columns.
+    pub columns: Range<usize>,
+}
+
+impl<'a> Parts<'a> {
+    /// The parts of the result of these products, which has elements of `dtype`.
+    pub fn new(epilogue: Epilogue<'a>, product: &'a Matrices, dtype: DType) -> Self {
+        Self { epilogue, product, dtype, first: 0 }
+    }
+
+    /// Those of the products from number `first` on.
+    pub fn from(self, first: usize) -> Self {
+        Self { first: self.first + first, ..self }
+    }
+
+    /// Computes a part by `compute`, which writes it to the matrix that it is given, with steps in elements; then runs
+    /// the epilogue on it.
+    ///
+    /// The order of terms is that of a row-major result in memory.
+    ///
+    /// # Safety
+    /// `compute` writes all elements. The contract of the kernel's code for the whole result.
+    ///
+    /// # Errors
+    /// Those of `compute`; [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the part.
+    pub unsafe fn run(&self, part: &Part, compute: impl FnOnce(Matrix<*mut u8>) -> Result<()>) -> Result<()> {
+        let Part { rows, columns, .. } = part;
+        let [by_rows, by_columns] = self.product.axes;
+        // The `gemm` crates may add terms in another order where other steps are one.
+        let steps = match (by_rows, by_columns) {
+            (None, None) => [0, 0],
+            (Some(_), None) => [1, 0],
+            (None, Some(_)) => [0, 1],
+            (Some(_), Some(_)) => [columns.len().max(2), 1],
+        };
+        let elements = (rows.len() - 1) * steps[0] + (columns.len() - 1) * steps[1] + 1;
+        // SAFETY: `compute` writes the elements before the kernel reads them.
+        let room = unsafe { Array::uninit(&[elements], self.dtype)? };
+        let (first, steps) = (room.device_ptr(), steps.map(|it| it as isize));
+        compute(Matrix { first, steps })?;
+        let block = self.block(part, first as u64, steps);
+        // SAFETY: the block is that of a part of the loops of the caller's contract.
+        unsafe { self.epilogue.code.call(&block) };
+        Ok(())
+    }
+
+    /// The block of the kernel's call on a part with this address and these steps.
+    fn block(&self, part: &Part, first: u64, steps: [isize; 2]) -> SmallVec<[u64; 64]> {
+        let EpilogueWords { loops, result } = self.epilogue.words;
+        let mut block: SmallVec<[u64; 64]> = SmallVec::from_slice(self.epilogue.block);
+        self.product.indices(self.first + part.product, |axis, index| loops.restrict(&mut block, axis, index, 1));
+        block[result] = first;
+        block[result + 1..][..loops.loops()].fill(0);
+        let sides = [&part.rows, &part.columns];
+        for ((axis, range), step) in self.product.axes.into_iter().zip(sides).zip(steps) {
+            let Some(axis) = axis else { continue };
+            loops.restrict(&mut block, axis, range.start, range.len());
+            block[result + 1 + axis] = (step * self.dtype.size() as isize) as u64;
+        }
+        block
+    }
+}
