@@ -57,6 +57,11 @@ const CASES: &[Case] = &[
         operands: &[Floats(&[9, 40]), Floats(&[50, 40]), Floats(&[50])],
         run: |x| ops::dense(&x[0], &x[1], Some(&x[2])),
     },
+    Case {
+        name: "dense, whose activation is the epilogue of the product",
+        operands: &[Floats(&[70, 1100]), Floats(&[80, 1100]), Floats(&[80])],
+        run: |x| ops::tanh(ops::dense(&x[0], &x[1], Some(&x[2]))) * 2.0,
+    },
     Case { name: "outer", operands: &[Floats(&[17]), Floats(&[34])], run: |x| ops::outer(&x[0], &x[1]) },
     Case {
         name: "einsum",

@@ -63,8 +63,8 @@ fn inputs(taken: bool, count: i64, at: i64) -> Vec<Array> {
     ]
 }
 
-fn compiled(backend: &dyn Backend) -> (Arc<dyn Executable>, Artifact) {
-    let graph = parse_graph(GRAPH).expect("the graph is well formed");
+fn compiled(backend: &dyn Backend, text: &str) -> (Arc<dyn Executable>, Artifact) {
+    let graph = parse_graph(text).expect("the graph is well formed");
     let options = CompileOptions::default();
     let artifact = backend.compile(&graph, &options).expect("the graph compiles");
     // SAFETY: the artifact was compiled from a graph.
@@ -107,9 +107,9 @@ fn device(id: u16) -> (SimBackend, &'static Simulation) {
 fn plans_run_in_the_memory_of_the_device() {
     let _alone = alone();
     let (backend, simulation) = device(0);
-    let (on_cpu, _) = compiled(&CpuBackend::new());
+    let (on_cpu, _) = compiled(&CpuBackend::new(), GRAPH);
     let before_loading = simulation.counts();
-    let (executable, artifact) = compiled(&backend);
+    let (executable, artifact) = compiled(&backend, GRAPH);
     let loaded = simulation.counts();
     assert!(loaded.live_bytes > before_loading.live_bytes, "constants are there");
     assert!(artifact.interface.plan.arena_bytes > 0);
@@ -135,13 +135,52 @@ fn plans_run_in_the_memory_of_the_device() {
     assert_eq!(simulation.counts().live_blocks, before_loading.live_blocks);
 }
 
+/// Two layers, whose kernels are the epilogues of products.
+const LAYER: &str = "
+    graph @layer(%x: f32[64, 80], %w: f32[80, 72], %b: f32[72], %v: f32[72, 80]) -> (f32[64, 72], f32[64, 80]) {
+      %p = matmul %x, %w : f32[64, 72]
+      %s = add %p, %b : f32[64, 72]
+      %y = relu %s : f32[64, 72]
+      %d = matmul %y, %v : f32[64, 80]
+      %t = tanh %d : f32[64, 80]
+      return %y, %t
+    }";
+
+#[test]
+fn epilogues_run_in_the_memory_of_the_device() {
+    let _alone = alone();
+    let (backend, simulation) = device(3);
+    let plan = backend.describe(&parse_graph(LAYER).expect("well formed"), &CompileOptions::default());
+    assert_eq!(plan.expect("it has a plan").matches(", then k").count(), 2);
+    let [on_cpu, there] = [&CpuBackend::new() as &dyn Backend, &backend].map(|it| compiled(it, LAYER).0);
+    let floats = |shape: &[usize], by: usize| {
+        let values: Vec<f32> = (0..shape.iter().product()).map(|it| (it * by % 17) as f32 / 16.0 - 0.5).collect();
+        Array::from_slice(shape, &values)
+    };
+    let inputs = [floats(&[64, 80], 3), floats(&[80, 72], 5), floats(&[72], 7), floats(&[72, 80], 11)];
+    let moved = moved(&inputs, backend.memory());
+    let before = simulation.counts();
+    let outputs = run(&*there, &moved);
+    assert!(values(&outputs) == values(&run(&*on_cpu, &inputs)));
+    drop(outputs);
+    assert_eq!(simulation.counts().live_blocks, before.live_blocks);
+    for nth in 1.. {
+        simulation.fail_call(nth);
+        let result = there.run(&moved.iter().collect::<Vec<_>>());
+        simulation.fail_call(0);
+        let Err(error) = result else { break };
+        assert_eq!(error.code(), Code::Backend, "call {nth}");
+        assert_eq!(simulation.counts().live_blocks, before.live_blocks, "call {nth}");
+    }
+}
+
 /// Whichever call fails, the run fails, state is as before, and no memory is lost. A run that succeeds updates the
 /// state where it is.
 #[test]
 fn every_call_may_fail() {
     let _alone = alone();
     let (backend, simulation) = device(1);
-    let (executable, artifact) = compiled(&backend);
+    let (executable, artifact) = compiled(&backend, GRAPH);
     let mut there = moved(&inputs(true, 2, 5), backend.memory());
     let want = values(&run(&*executable, &there));
     let kept = bytes(&there[4]);
@@ -173,7 +212,7 @@ fn every_call_may_fail() {
 fn every_part_may_fail_later() {
     let _alone = alone();
     let (backend, simulation) = device(2);
-    let (executable, _) = compiled(&backend);
+    let (executable, _) = compiled(&backend, GRAPH);
     let mut there = moved(&inputs(true, 2, 5), backend.memory());
     let kept = bytes(&there[4]);
     let before = simulation.counts();
@@ -208,8 +247,8 @@ fn every_part_may_fail_later() {
 fn threads_run_one_plan_at_once() {
     let _alone = alone();
     let (backend, _) = device(3);
-    let (on_cpu, _) = compiled(&CpuBackend::new());
-    let (executable, _) = compiled(&backend);
+    let (on_cpu, _) = compiled(&CpuBackend::new(), GRAPH);
+    let (executable, _) = compiled(&backend, GRAPH);
     let inputs = [3, 5].map(|count| inputs(true, count, 5));
     let want = inputs.each_ref().map(|it| values(&run(&*on_cpu, it)));
     let there = inputs.each_ref().map(|it| moved(it, backend.memory()));

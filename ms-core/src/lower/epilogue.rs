@@ -12,22 +12,32 @@ use super::target::Target;
 use crate::ir::Precision;
 use crate::tensor::Shape;
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 /// Makes groups the epilogues of contractions, where the target takes them.
 pub(super) fn attach(flat: &Flat, groups: &mut Groups, target: &Target) {
     if target.epilogues.is_none() || !flat.nodes.iter().any(|it| matches!(it.kind, Kind::Contraction(_))) {
         return;
     }
-    let readers = only_readers(flat, groups);
-    let find = |at: usize| Epilogue::find(flat, groups, &readers, at, target);
+    let (readers, stored) = (only_readers(flat, groups), groups.stored(flat));
+    let find = |at: usize| Epilogue::find(flat, groups, &readers, &stored, at, target);
     let found: Vec<Epilogue> = (0..groups.list.len()).filter_map(find).collect();
-    for Epilogue { contraction, group, domain, at } in found {
-        let own = groups.of[contraction].expect("a contraction with a result is a step");
-        let kernel = std::mem::replace(&mut groups.list[group], Group::nothing());
-        groups.list[own] = Group::nothing();
-        groups.list[at] = Group { domain: Some(domain), product: Some(contraction), ..kernel };
+    if found.is_empty() {
+        return;
     }
-    groups.list.retain(|it| !it.nodes.is_empty());
+    let mut list: Vec<SmallVec<[Group; 2]>> =
+        std::mem::take(&mut groups.list).into_iter().map(|it| SmallVec::from_iter([it])).collect();
+    for Epilogue { contraction, group, nodes, domain, at } in found {
+        list[groups.of[contraction].expect("a contraction with a result is a step")].clear();
+        let mut rest = list[group].pop().expect("a group is the epilogue of one contraction");
+        rest.nodes.retain(|it| nodes.binary_search(it).is_err());
+        let Group { insts, late, .. } = rest;
+        list[at].push(Group { nodes, domain: Some(domain), insts, late, product: Some(contraction) });
+        if !rest.nodes.is_empty() {
+            list[group].push(rest);
+        }
+    }
+    groups.list = list.into_iter().flatten().collect();
     for (index, group) in groups.list.iter().enumerate() {
         group.step().for_each(|it| groups.of[it] = Some(index));
     }
@@ -51,10 +61,12 @@ fn only_readers(flat: &Flat, groups: &Groups) -> FxHashMap<ValueIndex, Option<us
     readers
 }
 
-/// A group that is to be the epilogue of a contraction.
+/// A group, or its part before sums, that is to be the epilogue of a contraction.
 struct Epilogue {
     contraction: NodeIndex,
     group: usize,
+    /// The members that are a part of it.
+    nodes: Vec<NodeIndex>,
     /// The axes of the result.
     domain: Domain,
     /// Where the step is, among the groups.
@@ -67,21 +79,27 @@ impl Epilogue {
         flat: &Flat,
         groups: &Groups,
         readers: &FxHashMap<ValueIndex, Option<usize>>,
+        stored: &[bool],
         at: usize,
         target: &Target,
     ) -> Option<Self> {
         let group = &groups.list[at];
-        if group.late || group.domain.as_ref().is_none_or(Domain::is_reduced) {
+        let is_reduced = group.domain.as_ref()?.is_reduced();
+        if group.late {
             return None;
         }
         let values = group.nodes.iter().flat_map(|&it| &flat.nodes[it].inputs).filter_map(Access::value);
         let own = values.filter(|it| readers.get(it).is_some_and(|it| *it == Some(at)));
         let contraction = own.filter_map(|it| flat.producer(it)).max_by_key(|&it| groups.of[it])?;
-        let domain = shared_domain(flat, group, contraction, target)?;
+        let nodes = match is_reduced {
+            true => before_sums(flat, group, contraction, stored)?,
+            false => group.nodes.clone(),
+        };
+        let domain = shared_domain(flat, &nodes, contraction, group.insts, target)?;
         let first = groups.of[contraction]?;
         // What the kernel reads besides is there when the contraction is computed, or the contraction waits for it.
         let is_before = |it: NodeIndex| groups.of[it].is_none_or(|it| it <= first || it == at);
-        let is_ready = group.nodes.iter().all(|&it| {
+        let is_ready = nodes.iter().all(|&it| {
             let node = &flat.nodes[it];
             let check = match node.kind {
                 Kind::Gather { check, .. } => check.map(|it| flat.checks[it].node),
@@ -89,23 +107,60 @@ impl Epilogue {
             };
             node.inputs.iter().filter_map(|it| flat.producer(it.value()?)).chain(check).all(is_before)
         });
-        Some(Self { contraction, group: at, domain, at: if is_ready { first } else { at } })
+        Some(Self { contraction, group: at, nodes, domain, at: if is_ready { first } else { at } })
     }
 }
 
-/// The axes of the result of a contraction, if a group goes through them as through its own, and the target takes it.
-fn shared_domain(flat: &Flat, group: &Group, contraction: NodeIndex, target: &Target) -> Option<Domain> {
+/// The members of a group with sums that compute with the result of a contraction, and those that they read, if the
+/// others read nothing of them but terms of sums, which are stored anyway: so a sum over the rows of a masked gradient
+/// is a kernel of its own, and the mask is not. The others would round the same otherwise only in strict precision.
+fn before_sums(flat: &Flat, group: &Group, contraction: NodeIndex, stored: &[bool]) -> Option<Vec<NodeIndex>> {
+    let is_sum = |it: NodeIndex| matches!(flat.nodes[it].kind, Kind::Reduce(_));
+    let operands = |it: NodeIndex| flat.nodes[it].inputs.iter().filter_map(|it| flat.producer(it.value()?));
+    // Members are in execution order.
+    let mut is_inside = vec![false; group.nodes.len()];
+    let at = |node: NodeIndex| group.nodes.binary_search(&node);
+    for (member, &node) in group.nodes.iter().enumerate() {
+        let depends = |it: NodeIndex| it == contraction || at(it).is_ok_and(|it| is_inside[it]);
+        is_inside[member] = !is_sum(node) && operands(node).any(depends);
+    }
+    for member in (0..group.nodes.len()).rev() {
+        if is_inside[member] {
+            operands(group.nodes[member]).filter_map(|it| at(it).ok()).for_each(|it| is_inside[it] = true);
+        }
+    }
+    let fits = |(member, &node): (usize, &NodeIndex)| {
+        is_inside[member]
+            || flat.nodes[node].inputs.iter().filter_map(Access::value).all(|value| {
+                let producer = flat.producer(value);
+                let is_result = producer == Some(contraction);
+                let is_member = producer.is_some_and(|it| at(it).is_ok_and(|it| is_inside[it]));
+                !is_result && (!is_member || (is_sum(node) && stored[value]))
+            })
+    };
+    let all = || group.nodes.iter().enumerate();
+    all().all(fits).then(|| all().filter(|it| is_inside[it.0]).map(|it| *it.1).collect())
+}
+
+/// The axes of the result of a contraction, if nodes go through them as through their own, and the target takes a kernel
+/// of them that has so many instructions.
+fn shared_domain(
+    flat: &Flat,
+    nodes: &[NodeIndex],
+    contraction: NodeIndex,
+    insts: usize,
+    target: &Target,
+) -> Option<Domain> {
     let node = &flat.nodes[contraction];
     let axes = flat.contraction(node, Precision::Strict);
-    if !target.takes_epilogue(&axes, group.insts) {
+    if !target.takes_epilogue(&axes, insts) {
         return None;
     }
     let sizes: Shape = axes.axes_of(2).map(|it| it.size).collect();
     let domain = Domain::of(&sizes);
     let result = node.outputs[0];
-    let is_inside = |value: ValueIndex| {
-        value == result || flat.producer(value).is_some_and(|it| group.nodes.binary_search(&it).is_ok())
-    };
+    let is_inside =
+        |value: ValueIndex| value == result || flat.producer(value).is_some_and(|it| nodes.binary_search(&it).is_ok());
     let fits = |&index: &NodeIndex| {
         let node = &flat.nodes[index];
         let shape = &flat.values[node.outputs[0]].shape;
@@ -125,5 +180,5 @@ fn shared_domain(flat: &Flat, group: &Group, contraction: NodeIndex, target: &Ta
             && shape.iter().product::<usize>() == domain.numel(Part::All)
             && node.inputs.iter().enumerate().all(is_read)
     };
-    group.nodes.iter().all(fits).then_some(domain)
+    nodes.iter().all(fits).then_some(domain)
 }

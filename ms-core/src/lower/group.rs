@@ -31,11 +31,6 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// A group without nodes, which is no step.
-    pub fn nothing() -> Self {
-        Self { nodes: Vec::new(), domain: None, insts: 0, late: false, product: None }
-    }
-
     /// All nodes of the step.
     pub fn step(&self) -> impl Iterator<Item = NodeIndex> + '_ {
         self.product.into_iter().chain(self.nodes.iter().copied())
