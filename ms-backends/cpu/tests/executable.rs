@@ -3,11 +3,12 @@
 use ms_core::error::Code;
 use ms_core::exec::{Artifact, Backend, CompileOptions, Executable, PlanProgram, Program, StoredProgram};
 use ms_core::ir::{
-    BinaryOp, Contraction, ContractionTypes, Kernel, KernelBuilder, LaneAxis, Precision, Role, Scope, StrideClass, Type,
+    BinaryOp, Contraction, ContractionRanks, ContractionTypes, Kernel, KernelBuilder, LaneAxis, ParamId, Precision,
+    Role, Scope, StrideClass, Type,
 };
 use ms_core::lower::{
-    Argument, Buffer, BufferId, ContractionResult, ContractionStep, IndexedAxis, KernelId, Place, Plan, PlanStep,
-    Reuse, Routine, Span, View,
+    Argument, Buffer, BufferId, ContractionResult, ContractionStep, Epilogue, IndexedAxis, KernelId, Place, Plan,
+    PlanStep, Reuse, Routine, Span, View,
 };
 use ms_core::tensor::{Array, Attr, Attrs, DType, Layout, Literal};
 use ms_core::{Error, ops};
@@ -314,6 +315,88 @@ fn axes_that_reach_outside_are_refused() {
         };
         (*checked, positions.dtype) = (axis, dtype);
         assert!(!plan.is_sound() && load(plan).is_err(), "axis {axis}, {dtype}");
+    }
+}
+
+/// Stacks of products of which rows and columns are two axes each, in another order in the operands: `p * c + i`, where
+/// `c` is one number for each column, and `i` the place along the first axis of rows.
+fn epilogue() -> Plan {
+    let kernel = "kernel par=4 lanes=parallel seq=0 in %c: f32 unit in %p: f32 unit out %y: f32 unit
+        point: p = load %p c = load %c i = index 1 f = cast i to f32 s = mul p, c y = add s, f store %y, y";
+    let a = Layout::contiguous(&[2, 3, 2, 4]).permute(&[0, 2, 1, 3]);
+    let b = Layout::contiguous(&[2, 4, 2, 3]).permute(&[0, 1, 3, 2]);
+    let out = Layout::contiguous(&[2, 2, 3, 3, 2]);
+    let ranks = ContractionRanks { batch: 1, k: 1 };
+    let contraction = Contraction::new(ContractionTypes::of(DType::F32), Precision::Strict, ranks, [&a, &b, &out]);
+    let argument = |buffer: u32, strides: [i64; 5]| Argument {
+        buffer: BufferId(buffer),
+        offset: 0,
+        strides: strides.map(|it| it * 4).into_iter().collect(),
+        axis: None,
+    };
+    let args = [argument(2, [0, 0, 0, 2, 1]), argument(3, [36, 18, 6, 2, 1])].into_iter().collect();
+    let [a, b] = [0, 1].map(|it| Span { buffer: BufferId(it), offset: 0 });
+    let result = ContractionResult::Epilogue(Box::new(Epilogue { kernel: KernelId(0), result: ParamId(1), args }));
+    let step = ContractionStep { contraction: contraction.expect("shapes fit"), a, b, result };
+    let types = [&[2, 3, 2, 4][..], &[2, 4, 2, 3], &[3, 2]].map(|it| Type::of(DType::F32, it));
+    let main = Routine {
+        inputs: types.to_vec(),
+        outputs: vec![Type::of(DType::F32, &[2, 2, 3, 3, 2])],
+        buffers: vec![
+            buffer(192, Place::Input(0)),
+            buffer(192, Place::Input(1)),
+            buffer(24, Place::Input(2)),
+            buffer(288, Place::Output(0)),
+        ],
+        steps: vec![PlanStep::Contraction(Box::new(step))],
+        ..Routine::default()
+    };
+    Plan { kernels: vec![Kernel::parse(kernel).expect(kernel)], routines: vec![main], ..Plan::default() }
+}
+
+#[test]
+fn epilogues_of_several_axes() {
+    let [a, b, c]: [Vec<f32>; 3] = [48, 48, 6].map(|len| (0..len).map(|it| (it * 5 % 7) as f32 - 3.0).collect());
+    let inputs =
+        [Array::from_slice(&[2, 3, 2, 4], &a), Array::from_slice(&[2, 4, 2, 3], &b), Array::from_slice(&[3, 2], &c)];
+    let mut want = Vec::new();
+    for at in 0..72 {
+        let [n1, n0, m1, m0, batch] = [at % 2, at / 2 % 3, at / 6 % 3, at / 18 % 2, at / 36];
+        let term = |k: usize| a[batch * 24 + m1 * 8 + m0 * 4 + k] * b[batch * 24 + k * 6 + n1 * 3 + n0];
+        want.push((0..4).map(term).sum::<f32>() * c[n0 * 2 + n1] + m0 as f32);
+    }
+    let outputs = load(epilogue()).expect("a well-formed plan").run(&inputs.iter().collect::<Vec<_>>());
+    let outputs = outputs.expect("the inputs fit");
+    assert_eq!(outputs[0].on_host().expect("the elements are readable").as_slice::<f32>().expect("row-major"), want);
+}
+
+#[test]
+fn epilogues_that_do_not_fit_are_refused() {
+    fn step(plan: &mut Plan) -> &mut ContractionStep {
+        let PlanStep::Contraction(step) = &mut plan.routines[0].steps[0] else { panic!("the only step") };
+        step
+    }
+    fn own(plan: &mut Plan) -> &mut Epilogue {
+        let ContractionResult::Epilogue(own) = &mut step(plan).result else { panic!("it has an epilogue") };
+        own
+    }
+    let broken: [fn(&mut Plan); 10] = [
+        |it| own(it).kernel = KernelId(1),
+        |it| own(it).result = ParamId(2),
+        |it| own(it).result = ParamId(3),
+        |it| it.kernels[0].params[1].step = StrideClass::Any,
+        |it| it.kernels[0].params[1].dtype = DType::BF16,
+        |it| (it.kernels[0].par, it.kernels[0].seq) = (3, 1),
+        |it| it.kernels[0].lanes = LaneAxis::Reduced,
+        |it| own(it).args.truncate(1),
+        |it| own(it).args[1].offset = 4,
+        |it| step(it).contraction.m.truncate(1),
+    ];
+    for (i, damage) in broken.into_iter().enumerate() {
+        let mut plan = epilogue();
+        damage(&mut plan);
+        let error = load(plan).err().unwrap_or_else(|| panic!("case {i} is refused"));
+        assert_eq!(error.code(), Code::Verify, "case {i}");
     }
 }
 

@@ -30,16 +30,16 @@ pub struct Matrices {
 impl Matrices {
     /// The products of a contraction; `None` if it sums over several axes.
     pub fn of(contraction: &Contraction) -> Option<Self> {
-        let mut number = 0..;
-        let mut numbered = |axes: &ContractionAxes| axes.iter().copied().zip(&mut number).collect();
-        let mut loops: SmallVec<[(ContractionAxis, usize); 4]> = numbered(&contraction.batch);
+        let mut loops: SmallVec<[(ContractionAxis, usize); 4]> = contraction.batch.iter().copied().zip(0..).collect();
+        let mut first = loops.len();
         // The largest axis of each kind is that of the matrices.
         let mut widest = |axes: &ContractionAxes| {
-            let mut axes: SmallVec<[(ContractionAxis, usize); 4]> = numbered(axes);
-            let at = axes.iter().enumerate().max_by_key(|it| it.1.0.size)?.0;
-            let widest = axes.remove(at);
-            loops.extend(axes);
-            Some(widest)
+            let (at, widest) = axes.iter().enumerate().max_by_key(|it| it.1.size)?;
+            let others = axes.iter().enumerate().filter(|it| it.0 != at);
+            loops.extend(others.map(|(at, it)| (*it, first + at)));
+            let axis = first + at;
+            first += axes.len();
+            Some((*widest, axis))
         };
         let sides = [widest(&contraction.m), widest(&contraction.n)];
         let one = ContractionAxis { size: 1, strides: [0; 3] };

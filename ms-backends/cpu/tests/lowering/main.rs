@@ -1,0 +1,310 @@
+//! Graphs lowered to plans and run: with and without fusion, and against the reference.
+
+mod graphs;
+
+use graphs::{Builder, Random, random_graph, random_layers, sizes};
+use ms_core::error::Code;
+use ms_core::exec::{Backend, CompileOptions, PlanProgram, reference};
+use ms_core::ir::{Graph, Kernel, Math, Node, Precision, Role, Scope, Type, ValueId};
+use ms_core::lower::{ContractionResult, EpilogueLimits, LowerOptions, Native, Plan, PlanStep, Target, lower};
+use ms_core::ops::{COMPOSITES, infer, parse_graph};
+use ms_core::optimize::{Kept, PassContext, optimize};
+use ms_core::tensor::{Array, Attr, Attrs, DType, Literal, Scalar};
+use ms_cpu::{CpuBackend, Isa, TARGET};
+
+fn run(plan: Plan, isa: Isa, inputs: &[&Array]) -> Vec<Array> {
+    let backend = CpuBackend::with_isa(isa).expect("the instruction set is one of this machine");
+    let text = plan.display().to_string();
+    let options = CompileOptions::default();
+    let artifact = backend.compile_plan(plan, &options).expect("the plan compiles");
+    // SAFETY: the plan is lowered from a graph.
+    let executable = unsafe { backend.load(&artifact, &options) };
+    let executable = executable.unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let outputs = executable.run(inputs).unwrap_or_else(|error| panic!("{error}\n{text}")).into_vec();
+    let mut given: Vec<Array> =
+        inputs.iter().map(|it| it.on_host().expect("the elements are readable").duplicate()).collect();
+    let owned = executable.run_donated(&mut given, &[]);
+    let owned = owned.unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let same = outputs.iter().zip(&owned).all(|(a, b)| {
+        a.on_host().expect("the elements are readable").to_bytes()
+            == b.on_host().expect("the elements are readable").to_bytes()
+    });
+    assert!(same, "inputs that are given up change bits of\n{text}");
+    outputs
+}
+
+fn close(a: Scalar, b: Scalar, tolerance: f64) -> bool {
+    let (a, b) = (a.as_f64(), b.as_f64());
+    a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance * (1.0 + a.abs().max(b.abs()))
+}
+
+/// Runs a graph in every way, and returns the fused plan, with all epilogues that there can be.
+fn check(graph: &Graph, seed: u64, tolerance: f64) -> Plan {
+    let mut random = Random(seed);
+    let arrays: Vec<Array> = graph.inputs().iter().map(|&it| random.array(graph.ty(it))).collect();
+    let inputs: Vec<&Array> = arrays.iter().collect();
+    let all = EpilogueLimits { shortest_row: 0, elements: 0, terms: 0 };
+    let [with_all, with_none] = [Some(all), None].map(|epilogues| Target { epilogues, ..TARGET.clone() });
+    let plan_for = |target, fuse, precision| {
+        let options = LowerOptions { fuse, precision };
+        lower(graph, &options, target).unwrap_or_else(|error| panic!("{error}\n{graph}"))
+    };
+    let plan = |fuse, precision| plan_for(&with_all, fuse, precision);
+    let fused = plan(true, Precision::Strict);
+    let expected = reference(graph.clone()).run(&inputs).expect("the reference runs everything");
+    let (together, apart) =
+        (run(fused.clone(), Isa::Interp, &inputs), run(plan(false, Precision::Strict), Isa::Interp, &inputs));
+    let targets = [Isa::Avx2, Isa::Avx512].into_iter().filter(|it| it.is_supported());
+    let generated: Vec<_> = targets.map(|isa| (isa, run(fused.clone(), isa, &inputs))).collect();
+    let loose = run(plan(true, Precision::Highest), Isa::detect(), &inputs);
+    if epilogues(&fused) > 0 {
+        let stored = run(plan_for(&with_none, true, Precision::Highest), Isa::detect(), &inputs);
+        let bytes = |it: &Array| it.on_host().expect("the elements are readable").to_bytes();
+        let same = loose.iter().zip(&stored).all(|(a, b)| bytes(a) == bytes(b));
+        assert!(same, "epilogues change bits, seed {seed}\n{graph}\n{}", fused.display());
+    }
+    for (i, ((together, apart), expected)) in together.iter().zip(&apart).zip(&expected).enumerate() {
+        let context = || format!("output {i}, seed {seed}\n{graph}\n{}", fused.display());
+        assert_eq!(together.shape(), expected.shape(), "{}", context());
+        assert!(
+            together.on_host().expect("the elements are readable").to_bytes()
+                == apart.on_host().expect("the elements are readable").to_bytes(),
+            "fusion changes bits of {}",
+            context()
+        );
+        for (isa, outputs) in &generated {
+            assert!(
+                together.on_host().expect("the elements are readable").to_bytes()
+                    == outputs[i].on_host().expect("the elements are readable").to_bytes(),
+                "code for {isa} differs in {}",
+                context()
+            );
+        }
+        for result in [together, &loose[i]] {
+            for (at, (a, b)) in result
+                .on_host()
+                .expect("the elements are readable")
+                .scalars()
+                .into_iter()
+                .zip(expected.on_host().expect("the elements are readable").scalars())
+                .enumerate()
+            {
+                assert!(close(a, b, tolerance), "{a} is not {b} at {at} of {}", context());
+            }
+        }
+    }
+    fused
+}
+
+/// The number of contractions with an epilogue.
+fn epilogues(plan: &Plan) -> usize {
+    let has_one =
+        |it: &&PlanStep| matches!(it, PlanStep::Contraction(it) if matches!(it.result, ContractionResult::Epilogue(_)));
+    plan.routines.iter().flat_map(|it| &it.steps).filter(has_one).count()
+}
+
+/// Contractions over several axes read operands in any order of their axes, and convolutions over patches are such.
+#[test]
+fn contractions_of_views() {
+    let files = [
+        include_str!("../../../../ms-core/tests/lower/contract.msir"),
+        include_str!("../../../../ms-core/tests/lower/conv.msir"),
+    ];
+    for text in files {
+        let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
+        (0..4).for_each(|seed| _ = check(&graph, seed, 1e-4));
+    }
+}
+
+/// Contractions with casts of operands and results have the bits of contractions and casts apart.
+#[test]
+fn casts_of_contractions() {
+    let text = include_str!("../../../../ms-core/tests/lower/casts.msir");
+    let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
+    for seed in 0..4 {
+        let plan = check(&graph, seed, 1e-2);
+        assert!(plan.kernels.is_empty(), "{}", plan.display());
+    }
+}
+
+/// Returns whether a kernel reads what it has written in an earlier stage.
+fn reads_back(step: &PlanStep, plan: &Plan) -> bool {
+    let PlanStep::Kernel { kernel, args, .. } = step else { return false };
+    let kernel = &plan.kernels[kernel.0 as usize];
+    let of = |role| args.iter().zip(&kernel.params).filter(move |it| it.1.role == role).map(|it| it.0.buffer);
+    kernel.stages.len() > 1 && of(Role::Input).any(|input| of(Role::Output).any(|output| input == output))
+}
+
+#[test]
+fn random_graphs_of_f32() {
+    let (mut staged, mut reloads) = (0, 0);
+    for seed in 0..400 {
+        let plan = check(&random_graph(seed, 4 + seed as usize % 30, DType::F32, None), seed, 1e-3);
+        let loops = |it: &&Kernel| it.stages.iter().filter(|it| it.scope == Scope::Loop).count() > 1;
+        staged += plan.kernels.iter().filter(loops).count();
+        reloads += plan.main().steps.iter().filter(|it| reads_back(it, &plan)).count();
+    }
+    // The cases reach what they are for.
+    assert!(staged > 15 && reloads > 3, "{staged} kernels of several loops, {reloads} that read back");
+}
+
+#[test]
+fn random_graphs_of_other_dtypes() {
+    for (i, dtype) in [DType::F64, DType::I32, DType::I64].into_iter().enumerate() {
+        for seed in 0..60 {
+            let seed = 1000 * (i as u64 + 1) + seed;
+            check(&random_graph(seed, 4 + seed as usize % 20, dtype, None), seed, 1e-3);
+        }
+    }
+}
+
+#[test]
+fn random_graphs_of_slices() {
+    for seed in 0..300 {
+        let dtype = [DType::F32, DType::F32, DType::I64][seed as usize % 3];
+        check(&random_graph(2000 + seed, 4 + seed as usize % 20, dtype, Some(3)), seed, 1e-2);
+    }
+}
+
+/// As many random graphs of floats as `MS_GRAPHS` says, from the seed `MS_GRAPHS_FROM` on.
+#[test]
+#[ignore = "runs for minutes, by hand"]
+fn many_random_graphs() {
+    let number = |name: &str, or: u64| std::env::var(name).map_or(or, |it| it.parse().expect("a number"));
+    let (count, from) = (number("MS_GRAPHS", 20_000), number("MS_GRAPHS_FROM", 100_000));
+    for seed in from..from + count {
+        let dtype = if seed % 4 == 0 { DType::F64 } else { DType::F32 };
+        let slices = [None, Some(3)][seed as usize / 4 % 2];
+        // Bits are compared; long chains of ops may be far from their reference.
+        check(&random_graph(seed, 4 + seed as usize % 30, dtype, slices), seed, f64::INFINITY);
+        check(&random_layers(seed).0, seed, f64::INFINITY);
+    }
+}
+
+/// Products of more terms than a chunk has, whose operands and results are views, and are shared with
+/// kernels.
+#[test]
+fn random_products() {
+    for seed in 0..40 {
+        let mut random = Random(5000 + seed);
+        let mut builder = Builder { graph: Graph::new("products") };
+        let input = |builder: &mut Builder, shape: &[usize]| builder.graph.add_input(Type::of(DType::F32, shape));
+        let mut values = [&[13, 1030][..], &[1030, 13], &[13, 13]].map(|it| input(&mut builder, it)).to_vec();
+        for _ in 0..3 + random.below(5) {
+            let [x, y] = [(); 2].map(|()| values[random.below(values.len())]);
+            let made = match random.below(4) {
+                0 => builder.apply("permute", Attrs::new([sizes(&[1, 0])]), &[x]),
+                1 => builder.apply("add", Attrs::none(), &[x, y]),
+                _ => builder.apply("matmul", Attrs::none(), &[x, y]).and_then(|product| {
+                    // The result is scaled so that further products stay small.
+                    let value = Literal::scalar(Scalar::Float(0.02), DType::F32);
+                    let small = builder.apply("constant", Attrs::new([Attr::Literal(value)]), &[])?;
+                    random.pick(&[Some(product), builder.apply("mul", Attrs::none(), &[product, small])])
+                }),
+            };
+            let size = |it: &ValueId| builder.shape(*it).iter().product::<usize>();
+            values.extend(made.filter(|it| size(it) < 20_000));
+        }
+        let outputs = [values[random.below(values.len())], *values.last().expect("there are inputs")];
+        builder.graph.set_outputs(outputs);
+        check(&builder.graph, seed, 1e-3);
+    }
+}
+
+#[test]
+fn random_epilogues() {
+    let (mut found, mut all) = (0, 0);
+    for seed in 9000..9300 {
+        let (graph, products) = random_layers(seed);
+        found += epilogues(&check(&graph, seed, f64::INFINITY));
+        all += products;
+    }
+    // The cases reach what they are for.
+    assert!(found * 2 > all, "{found} epilogues of {all} products");
+}
+
+/// The graphs whose plans are in `ms-core/tests/lower`.
+#[test]
+fn graphs_with_known_plans() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ms-core/tests/lower");
+    let mut cases = 0;
+    for entry in std::fs::read_dir(folder).expect("the folder of cases is part of the workspace") {
+        let path = entry.expect("the folder can be read").path();
+        if path.extension().is_some_and(|it| it == "msir") {
+            let text = std::fs::read_to_string(&path).expect("a case can be read");
+            let graph = parse_graph(&text).unwrap_or_else(|error| panic!("{}\n{error}", path.display()));
+            // Numbers of 16 bits.
+            check(&graph, cases, if text.contains("f16[") { 1e-2 } else { 1e-4 });
+            cases += 1;
+        }
+    }
+    assert!(cases > 5, "{cases} cases were found");
+}
+
+/// A plan for a target with a native function is not valid for the CPU.
+#[test]
+fn functions_of_other_targets_are_refused() {
+    let text = "graph @main(%x: f32[8]) -> (f32[8]) {\n  %y = exp %x : f32[8]\n  return %y\n}";
+    let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
+    let exp = Native { math: Math::Exp, dtype: DType::F32, cost: 1 };
+    let target = Target { functions: vec![exp], ..TARGET.clone() };
+    let options = LowerOptions { precision: Precision::Highest, ..LowerOptions::default() };
+    let [own, other] =
+        [&TARGET, &target].map(|it| lower(&graph, &options, it).unwrap_or_else(|error| panic!("{error}")));
+    let backend = CpuBackend::new();
+    let [alone, shared] = [None, Some("exp")].map(|family| CompileOptions { family, ..CompileOptions::default() });
+    let artifact = backend.compile_plan(own, &alone).expect("the plan is for the processor");
+    let table = PlanProgram::of(&artifact).expect("the backend made it").table.clone();
+    let of_other = PlanProgram { plan: other.clone(), table }.artifact(artifact.code.clone());
+    let refused = [
+        backend.compile_plan(other.clone(), &alone).err(),
+        backend.compile_plan(other.clone(), &shared).err(),
+        backend.kernel(&other.kernels[0]).err(),
+        // SAFETY: the plan is refused.
+        unsafe { backend.load(&of_other, &alone) }.err(),
+    ];
+    for error in refused {
+        let error = error.expect("the processor has no exponential of its own");
+        assert_eq!(error.code(), Code::Backend, "{error}");
+    }
+}
+
+/// A composite that the target keeps is a step of the plan, and gives what the ops of its body give.
+#[test]
+fn composites_are_steps_or_their_ops() {
+    let composites = COMPOSITES.iter().map(|it| Kept { op: it.op(), dtype: DType::F32, strict: true }).collect();
+    let target = Target { composites, ..TARGET.clone() };
+    for def in COMPOSITES {
+        for sample in (def.samples)().iter().filter(|it| it.inputs[0].dtype == DType::F32) {
+            let types: Vec<Type> = sample.inputs.iter().map(|it| Type::of(it.dtype, &it.shape)).collect();
+            let types: Vec<&Type> = types.iter().collect();
+            let mut graph = Graph::new(def.name());
+            let inputs: Vec<ValueId> = types.iter().map(|&it| graph.add_input(it.clone())).collect();
+            let results = infer(def, &sample.attrs, &[], &types).expect("a sample fits");
+            let id = graph.add_node(Node::new(def.op(), sample.attrs.clone(), inputs), results);
+            let outputs = graph.node(id).outputs.clone();
+            graph.set_outputs(outputs);
+
+            let arrays = sample.arrays();
+            let inputs: Vec<&Array> = arrays.iter().collect();
+            let precision = Precision::Strict;
+            assert!(target.keeps(def.op(), &types, precision) && !TARGET.keeps(def.op(), &types, precision));
+            let options = LowerOptions { precision, ..LowerOptions::default() };
+            let [kept, expanded] = [&target, &TARGET].map(|target| {
+                let context = PassContext { kept: target.composites.clone(), precision, ..PassContext::default() };
+                let graph = optimize(graph.clone(), &context);
+                lower(&graph, &options, target).unwrap_or_else(|error| panic!("{error}\n{graph}"))
+            });
+            let is_kept = |it: &PlanStep| matches!(it, PlanStep::Library { op, .. } if *op == def.op());
+            assert!(kept.main().steps.iter().any(is_kept), "{}", kept.display());
+            assert!(!expanded.main().steps.iter().any(is_kept), "{}", expanded.display());
+            let [kept, expanded] = [kept, expanded].map(|it| run(it, Isa::detect(), &inputs));
+            for (kept, expanded) in kept.iter().zip(&expanded) {
+                let scalars = |it: &Array| it.on_host().expect("the elements are readable").scalars();
+                for (a, b) in scalars(kept).into_iter().zip(scalars(expanded)) {
+                    assert!(close(a, b, 1e-5), "{a} is not {b} in `{}` of {sample:?}", def.name());
+                }
+            }
+        }
+    }
+}
