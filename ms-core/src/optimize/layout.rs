@@ -7,7 +7,7 @@ use crate::ops::{
     ImageRule, Lowering, OpDef, PERMUTE, PermuteAttrs, PlaceAttrs, RESHAPE, ReduceAttrs, ReshapeAttrs, SLICE,
     SLICE_UPDATE, SliceAttrs, definition, full_node, literal_of,
 };
-use crate::tensor::{Attrs, Dim, Dims, Type};
+use crate::tensor::{Attrs, Dim, Dims, Tensor, Type};
 use crate::trace;
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -50,9 +50,10 @@ impl Contracted {
 /// in the order of axes that it prefers.
 ///
 /// With channels last, a convolution reads its input permuted, and its result is the permutation of what it computes.
-/// These permutations, which are views, are not computed with: an op on a permuted image is instead applied to the image
-/// before the permutation, if it is elementwise, or moves, pools or reduces elements without an order of sums. Sums of
-/// floats read their operand permuted, so that their order, which follows from the axes, stays.
+/// An op on a permuted image is applied to the image before the permutation instead, if it is elementwise, or moves,
+/// pools or reduces elements without an order of sums; its result is then permuted. So a chain of such ops has
+/// permutations, which are views, where it begins and where it ends. Sums of floats read their operand through the
+/// permutation: their order, which follows from the axes, stays as it is.
 pub struct Layouts;
 
 impl Pass for Layouts {
@@ -84,7 +85,7 @@ pub(super) fn has_contracted(graph: &Graph, context: &PassContext) -> bool {
 }
 
 /// What a convolution makes of its operands, in an order of axes.
-type ConvBody = fn(&Attrs, &[&crate::tensor::Tensor], AxisOrder) -> crate::tensor::Tensor;
+type ConvBody = fn(&Attrs, &[&Tensor], AxisOrder) -> Tensor;
 
 /// The rule and the body of a node that is a contraction.
 fn contracted(
@@ -316,4 +317,63 @@ impl Ordering<'_> {
 /// The type of an image with channels first in this order.
 fn in_order(ty: &Type, order: AxisOrder) -> Type {
     Type::new(ty.dtype, order.axes(ty.rank()).iter().map(|&it| ty.dims[it]).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::parse_graph;
+    use crate::optimize::{Report, optimize_watched};
+
+    fn report(text: &str, images: Images) -> Report {
+        let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
+        optimize_watched(graph, &PassContext { images, ..PassContext::default() }, &mut |_, _| {}).1
+    }
+
+    /// The pass, and those that clean up after it, run only where a convolution is a contraction, also in a region.
+    #[test]
+    fn runs_where_a_convolution_is_a_contraction() {
+        let conv = "graph @f(%x: f32[1, 2, 5], %w: f32[3, 2, 3]) -> (f32[1, 3, 3]) {
+            %y = conv %x, %w {stride = [1], dilation = [1], before = [0], after = [0], groups = 1} : f32[1, 3, 3]
+            return %y
+        }";
+        let called = "graph @g(%x: f32[1, 2, 5], %w: f32[3, 2, 3]) -> (f32[1, 3, 3]) {
+            %y = conv %x, %w {stride = [1], dilation = [1], before = [0], after = [0], groups = 1} : f32[1, 3, 3]
+            return %y
+        }
+        graph @f(%x: f32[1, 2, 5], %w: f32[3, 2, 3]) -> (f32[1, 3, 3]) {
+            %y = call_no_inline @g %x, %w : f32[1, 3, 3]
+            return %y
+        }";
+        let pool = "graph @f(%x: f32[1, 2, 5]) -> (f32[1, 2, 5]) {
+            %y = permute %x {axes = [0, 2, 1]} : f32[1, 5, 2]
+            %z = relu %y : f32[1, 5, 2]
+            %u = permute %z {axes = [0, 2, 1]} : f32[1, 2, 5]
+            return %u
+        }";
+        let of = |contracted, order| Images { contracted, order };
+        for (text, images, runs) in [
+            (conv, Images::default(), false),
+            (conv, of(Contracted::None, AxisOrder::ChannelsLast), false),
+            (conv, of(Contracted::Patches, AxisOrder::ChannelsFirst), false),
+            (conv, of(Contracted::All, AxisOrder::ChannelsFirst), true),
+            (called, of(Contracted::All, AxisOrder::ChannelsLast), true),
+            (pool, of(Contracted::All, AxisOrder::ChannelsLast), false),
+        ] {
+            let ran = report(text, images).passes.iter().any(|it| it.name == Layouts.name());
+            assert_eq!(ran, runs, "{images:?}, {text}");
+        }
+    }
+
+    #[test]
+    fn orders_are_inverse_to_one_another() {
+        for order in [AxisOrder::ChannelsFirst, AxisOrder::ChannelsLast] {
+            for rank in 3..=5 {
+                let (axes, inverse) = (order.axes(rank), order.inverse(rank));
+                assert!((0..rank).all(|it| axes[inverse[it]] == it), "{order:?}");
+                assert_eq!(axes[order.channels(rank)], 1);
+                assert_eq!(axes[order.spatial()], 2);
+            }
+        }
+    }
 }

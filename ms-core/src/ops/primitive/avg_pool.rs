@@ -254,8 +254,8 @@ fn windowed<'a, S>(shape: &'a [S], entries: &[S]) -> &'a [S] {
     &shape[shape.len() - entries.len()..]
 }
 
-/// The type of the means of `x` over `counts` windows; `means` computes their ranges from the rank of the operand and the
-/// sizes along windows.
+/// The type of the means of `x` over `counts` windows; `means` computes their ranges from the rank of the operand and
+/// the sizes along windows.
 fn mean_type(x: &Type, counts: &[Dim], means: impl FnOnce(usize, &[usize]) -> Result<Means>) -> Result<Types> {
     let dims = check_pooled(x, counts.len())?;
     check_means(dims.len(), windowed(&dims, counts), counts, means)?;

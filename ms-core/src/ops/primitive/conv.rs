@@ -286,8 +286,8 @@ fn weight_grad(attrs: &Attrs, x: &Tensor, g: &Tensor, sizes: &[Dim]) -> Tensor {
     apply1(CONV_WEIGHT_GRAD.op(), &with_sizes(attrs, sizes), &[x, g])
 }
 
-/// The elements of an input with its padding, zeros that are multiplied like elements, their type, and the attributes of
-/// windows over them.
+/// The elements of an input with its padding, zeros that are multiplied like elements, their type, and the attributes
+/// of windows over them.
 fn with_padding(attrs: &Attrs, x: &Array, sizes: &[Dim]) -> Result<(Vec<f64>, Type, Attrs)> {
     let at = ConvAttrs::of(attrs);
     let window = at.window();

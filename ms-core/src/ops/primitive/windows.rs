@@ -9,8 +9,8 @@ use crate::tensor::{Attrs, Dim, Dims, Layout, OpInfo, Shape, Strides, Tensor, Ty
 use smallvec::{SmallVec, smallvec};
 
 attributes! {
-    /// The attributes of [`WINDOWS`]: the first axis, and for each axis from there on the taps of a window, the distance
-    /// of windows, and that of taps.
+    /// The attributes of [`WINDOWS`]: the first axis, and for each axis from there on the taps of a window, the
+    /// distance of windows, and that of taps.
     struct WindowsAttrs { axis: usize, kernel: [i64], stride: [i64], dilation: [i64] }
 }
 
