@@ -61,7 +61,7 @@ fn only_readers(flat: &Flat, groups: &Groups) -> FxHashMap<ValueIndex, Option<us
     readers
 }
 
-/// A group, or its part before sums, that is to be the epilogue of a contraction.
+/// A group, or its part before reductions, that is to be the epilogue of a contraction.
 struct Epilogue {
     contraction: NodeIndex,
     group: usize,
@@ -92,7 +92,7 @@ impl Epilogue {
         let own = values.filter(|it| readers.get(it).is_some_and(|it| *it == Some(at)));
         let contraction = own.filter_map(|it| flat.producer(it)).max_by_key(|&it| groups.of[it])?;
         let nodes = match is_reduced {
-            true => before_sums(flat, group, contraction, stored)?,
+            true => before_reductions(flat, group, contraction, stored)?,
             false => group.nodes.clone(),
         };
         let domain = shared_domain(flat, &nodes, contraction, group.insts, target)?;
@@ -111,32 +111,35 @@ impl Epilogue {
     }
 }
 
-/// The members of a group with sums that compute with the result of a contraction, and those that they read, if the
-/// others read nothing of them but terms of sums, which are stored anyway: so a sum over the rows of a masked gradient
-/// is a kernel of its own, and the mask is not. The others would round the same otherwise only in strict precision.
-fn before_sums(flat: &Flat, group: &Group, contraction: NodeIndex, stored: &[bool]) -> Option<Vec<NodeIndex>> {
-    let is_sum = |it: NodeIndex| matches!(flat.nodes[it].kind, Kind::Reduce(_));
+/// The members of a group with reductions that compute with the result of a contraction, and those that they read. They
+/// are apart from the others if these read nothing of them but terms of reductions, which are stored anyway: so a sum
+/// over the rows of a masked gradient is a kernel of its own, and the mask is not. Other elementwise members would have
+/// instructions in common with them, without which products and sums may be contracted.
+fn before_reductions(flat: &Flat, group: &Group, contraction: NodeIndex, stored: &[bool]) -> Option<Vec<NodeIndex>> {
+    let is_reduction = |it: NodeIndex| matches!(flat.nodes[it].kind, Kind::Reduce(_));
     let operands = |it: NodeIndex| flat.nodes[it].inputs.iter().filter_map(|it| flat.producer(it.value()?));
     // Members are in execution order.
     let mut is_inside = vec![false; group.nodes.len()];
     let at = |node: NodeIndex| group.nodes.binary_search(&node);
     for (member, &node) in group.nodes.iter().enumerate() {
         let depends = |it: NodeIndex| it == contraction || at(it).is_ok_and(|it| is_inside[it]);
-        is_inside[member] = !is_sum(node) && operands(node).any(depends);
+        is_inside[member] = !is_reduction(node) && operands(node).any(depends);
     }
     for member in (0..group.nodes.len()).rev() {
         if is_inside[member] {
             operands(group.nodes[member]).filter_map(|it| at(it).ok()).for_each(|it| is_inside[it] = true);
         }
     }
+    let elements = flat.numel(flat.nodes[contraction].outputs[0]);
     let fits = |(member, &node): (usize, &NodeIndex)| {
+        let is_read = |value: ValueIndex| {
+            let producer = flat.producer(value);
+            let is_member = producer.is_some_and(|it| at(it).is_ok_and(|it| is_inside[it]));
+            producer != Some(contraction) && (!is_member || (is_reduction(node) && stored[value]))
+        };
         is_inside[member]
-            || flat.nodes[node].inputs.iter().filter_map(Access::value).all(|value| {
-                let producer = flat.producer(value);
-                let is_result = producer == Some(contraction);
-                let is_member = producer.is_some_and(|it| at(it).is_ok_and(|it| is_inside[it]));
-                !is_result && (!is_member || (is_sum(node) && stored[value]))
-            })
+            || ((is_reduction(node) || flat.numel(flat.nodes[node].outputs[0]) != elements)
+                && flat.nodes[node].inputs.iter().filter_map(Access::value).all(is_read))
     };
     let all = || group.nodes.iter().enumerate();
     all().all(fits).then(|| all().filter(|it| is_inside[it.0]).map(|it| *it.1).collect())
