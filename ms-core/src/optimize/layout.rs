@@ -81,24 +81,20 @@ impl Pass for Layouts {
 /// Whether a graph has a convolution of its own that is a contraction.
 pub(super) fn has_contracted(graph: &Graph, context: &PassContext) -> bool {
     context.images.contracted != Contracted::None
-        && graph.nodes().any(|(_, node)| contracted(graph, node, &types(graph, &node.inputs), context).is_some())
+        && graph.nodes().any(|(_, node)| contracted(graph, node, context).is_some())
 }
 
 /// What a convolution makes of its operands, in an order of axes.
 type ConvBody = fn(&Attrs, &[&Tensor], AxisOrder) -> Tensor;
 
 /// The rule and the body of a node that is a contraction.
-fn contracted(
-    graph: &Graph,
-    node: &Node,
-    types: &[&Type],
-    context: &PassContext,
-) -> Option<(&'static ImageRule, ConvBody)> {
+fn contracted(graph: &Graph, node: &Node, context: &PassContext) -> Option<(&'static ImageRule, ConvBody)> {
     let Lowering::OfImages(rule) = &definition(node.op).lowering else { return None };
     let ImageForm::Convolution { geometry, body } = &rule.form else { return None };
+    let types = types(graph, &node.inputs);
     let results = node.outputs.iter().map(|&it| graph.ty(it));
     let is_empty = types.iter().copied().chain(results).any(|it| it.dims.iter().any(|&dim| dim == 0));
-    (!is_empty && context.images.contracted.admits(&geometry(&node.attrs, types))).then_some((rule, *body))
+    (!is_empty && context.images.contracted.admits(&geometry(&node.attrs, &types))).then_some((rule, *body))
 }
 
 fn types<'g>(graph: &'g Graph, values: &[ValueId]) -> SmallVec<[&'g Type; 3]> {
@@ -120,7 +116,7 @@ impl Ordering<'_> {
     /// What replaces the results of a node.
     fn node(&mut self, graph: &Graph, node: &Node, operands: &[ValueId], context: &PassContext) -> Option<Values> {
         let [result] = node.outputs[..] else { return None };
-        if let Some((rule, body)) = contracted(graph, node, &types(graph, &node.inputs), context) {
+        if let Some((rule, body)) = contracted(graph, node, context) {
             return self.contraction(node, operands, rule, body);
         }
         // Nothing is moved before a convolution has a result with channels last.
