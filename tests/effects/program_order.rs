@@ -154,6 +154,14 @@ fn overflow_in_loop(status: &ops::FloatStatus, x: &Tensor, n: &Tensor) -> Tensor
 }
 
 #[jit]
+fn overflow_of_loss(status: &ops::FloatStatus, x: &Tensor, classes: &Tensor) -> Tensor {
+    status.clear();
+    let some = ops::CrossEntropy { ignore_index: Some(0), ..Default::default() };
+    let _ = some.of(x, classes);
+    status.get()
+}
+
+#[jit]
 fn float_status_made_inside(x: &Tensor) -> Tensor {
     let status = ops::FloatStatus::alloc();
     status.clear();
@@ -184,6 +192,15 @@ fn float_status() {
         let looped = || overflow_in_loop(status, &scalar(if n > 9.0 { 1e9 } else { 1.0 }), &scalar(n));
         check("loop", || looped().to_vec::<f32>(), vec![want; 8], &[]);
     }
+    // What a composite has for its derivative does not count by itself: the first example is ignored.
+    let logits = |x: f32| tensor![[x, f32::NEG_INFINITY], [1.0, x]];
+    for (x, classes, want) in
+        [(f32::NEG_INFINITY, tensor![0, 0], 1.0), (1.0, tensor![0, 1], 0.0), (f32::NAN, tensor![0, 1], 1.0)]
+    {
+        check("loss", || overflow_of_loss(status, &logits(x), &classes).to_vec::<f32>()[0], want, &[]);
+    }
+    let ignored = tensor![[f32::NEG_INFINITY, f32::NEG_INFINITY], [1.0, 2.0]];
+    check("ignored", || overflow_of_loss(status, &ignored, &tensor![0, 1]).to_vec::<f32>()[0], 0.0, &[]);
     for (x, want) in [(1.0, 0.0), (-1.0, 1.0)] {
         check("made inside", || float_status_made_inside(&scalar(x)).to_vec::<f32>()[7], want, &[]);
     }
