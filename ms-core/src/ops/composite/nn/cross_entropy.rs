@@ -254,7 +254,7 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// [`Terms::counted`] of what has an axis of classes of size one.
+    /// [`Terms::counted`] of what has an axis of classes.
     fn counted_rows(&self, x: Tensor) -> Tensor {
         match &self.target {
             Target::Classes { counts: Some(counts), .. } => select(expand_dims(counts, self.axis), x, 0.0),
@@ -378,7 +378,7 @@ fn cross_entropy_body(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
     let terms = Terms::of("cross_entropy", &options, &logs, inputs[1]);
     let mut results = terms.results();
     // What an ignored example has for the derivative does not make a result that is not finite.
-    results.insert_many(1, [shift, terms.counted_rows(log_sum)]);
+    results.insert_many(1, [shift, log_sum].map(|it| terms.counted_rows(it)));
     results
 }
 
@@ -394,7 +394,7 @@ fn cross_entropy_gradients(it: &Vjp<'_>) -> Cotangents {
     let to_logs = all[0].take();
     let summed = to_logs.as_ref().map(|l| -sum(l, class_axis(x), true));
     let to_sums = summed.into_iter().chain(to_log_sum).reduce(|a, b| a + b);
-    let through = to_sums.map(|it| exp(&logs) * it);
+    let through = to_sums.map(|it| exp(terms.counted_rows(logs.clone())) * it);
     all[0] = to_logs.into_iter().chain(through).reduce(|a, b| a + b).filter(|_| it.needs[0]);
     all
 }

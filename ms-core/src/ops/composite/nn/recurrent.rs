@@ -50,7 +50,8 @@ composite! {
         let next = add(&n, mul(&z, sub(*h, &n)));
         smallvec![next, r, z, n, from_state.remove(2)]
     };
-    derivative Derivative::Rule(gru_gradients), finite: true;
+    // The state's contribution to `n` may overflow.
+    derivative Derivative::Rule(gru_gradients), finite: false;
     batching Batching::Partial(|it| over_batches(it, 2));
     samples || {
         let of = |dtype| {
