@@ -111,6 +111,8 @@ fn in_child(name: &str, run: impl FnOnce()) {
         .env(CHILD, name)
         // If threads had separate heaps, the limit would not cover their free memory.
         .env("MALLOC_ARENA_MAX", "1")
+        // Memory that is mapped is not the allocator's, and not limited.
+        .env("MS_HUGE_PAGES", "0")
         .env("RUST_BACKTRACE", "0")
         .output()
         .expect("a test runs");

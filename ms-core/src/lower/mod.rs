@@ -3,11 +3,11 @@
 //! [`lower`] (`pipeline`) turns the graph into ops without views (`flatten` makes a `flat` graph), moves
 //! elementwise ops through slices and views (`distribute`, `sink`), forms fusion groups (`group`, over the
 //! axes of a `domain`, by what a `body` costs), lets kernels write the `slices` of values that consist of
-//! them, makes groups the `epilogue` of contractions, builds their kernels (`stage`, `emit`, `simplify`), one for groups of equal `structure`, orders the
-//! steps (`draft`, `schedule`), and lays out memory (`reuse`, `memory`, `assemble`). Regions of nodes become
-//! routines of the same plan (`iteration`, `routines`), before the graphs whose nodes run them. Everything that
-//! depends on the processor is in its [`Target`]. Eager execution builds kernels of single ops ([`single`]) over
-//! the same loops ([`nest`]).
+//! them, makes groups the `epilogue` of contractions, builds their kernels (`stage`, `emit`, `simplify`), one for
+//! groups of equal `structure`, orders the steps (`draft`, `schedule`), and lays out memory (`reuse`, `memory`,
+//! `assemble`). Regions of nodes become routines of the same plan (`iteration`, `routines`), before the graphs
+//! whose nodes run them. Everything that depends on the processor is in its [`Target`]. Eager execution builds
+//! kernels of single ops ([`single`]) over the same loops ([`nest`]).
 
 mod assemble;
 mod body;

@@ -4,7 +4,8 @@
 use super::TARGET;
 use ms_core::ir::{Inst, Kernel};
 use ms_core::lower::{
-    BufferId, Carry, ContractionResult, LowerOptions, NextCarry, Place, Plan, PlanStep, Repeat, Routine, RoutineId, Span, View, lower,
+    BufferId, Carry, ContractionResult, LowerOptions, NextCarry, Place, Plan, PlanStep, Repeat, Routine, RoutineId,
+    Span, View, lower,
 };
 use ms_core::ops::parse_graph;
 use ms_core::optimize::{PassContext, optimize};

@@ -5,17 +5,26 @@
 //! beyond that, memory is returned to the system. Large blocks use huge pages, medium ones share
 //! them, and caching blocks saves page faults, which cost more than most ops on them.
 //!
+//! `MS_HUGE_PAGES=0` takes all blocks from the system allocator, which is slower, and returns memory to the
+//! system in smaller pieces.
+//!
 //! Built with `--cfg ms_sanitize`, every block is the system allocator's own, of exactly the
 //! requested size, so that AddressSanitizer knows its bounds and when it is freed.
 
 use super::chunks::Chunks;
+use crate::environment::Variable;
 use crate::error::{Code, Error, Result};
 use memmap2::MmapMut;
 use rustc_hash::FxHashMap;
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::Cell;
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+crate::environment_variables! {
+    /// Whether blocks may be mapped as huge pages.
+    static HUGE_PAGES: Variable<bool> = Variable::switch("MS_HUGE_PAGES");
+}
 
 /// Every block starts at a multiple of this many bytes: one cache line and one AVX-512 register.
 pub const ALIGN: usize = 64;
@@ -193,23 +202,28 @@ fn allocate_shared(class: usize) -> Option<NonNull<u8>> {
     if class > ADDRESS_SPACE {
         return None;
     }
+    static MAPS: OnceLock<bool> = OnceLock::new();
+    let maps = *MAPS.get_or_init(|| HUGE_PAGES.value().unwrap_or(true));
     let bytes = class_bytes(class);
     let mut pool = shared();
     if let Some(block) = pool.free.get_mut(class).and_then(Vec::pop) {
         pool.bytes -= bytes;
         return Some(NonNull::new(block as *mut u8).expect("the pool holds addresses of blocks"));
     }
-    if let Some(block) = pool.fresh(bytes) {
+    if let Some(block) = pool.fresh(bytes, maps) {
         return Some(block);
     }
     // Cached memory may be what is missing.
     pool.give_back_all();
-    pool.fresh(bytes)
+    pool.fresh(bytes, maps)
 }
 
 impl Shared {
-    /// A block from the system, if it has one.
-    fn fresh(&mut self, bytes: usize) -> Option<NonNull<u8>> {
+    /// A block from the system, if it has one, which may be mapped.
+    fn fresh(&mut self, bytes: usize, maps: bool) -> Option<NonNull<u8>> {
+        if !maps {
+            return allocate_exactly(bytes);
+        }
         if bytes >= MAPPED_BLOCK
             && self.mapped.try_reserve(1).is_ok()
             && let Some((block, mapping)) = map(bytes)
