@@ -10,30 +10,20 @@ use ms_core::trace::build;
 use ms_core::transform::value_and_grad;
 use ms_cpu::{CpuBackend, Isa, TARGET};
 
-/// SplitMix64.
-struct Random(u64);
+type Random = ms_core::ir::testing::Random<'static>;
 
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % end as u64) as usize
-    }
-
-    /// Numbers of both signs and many magnitudes; with `special` also zeros of both signs, infinities and nans.
-    fn array(&mut self, ty: &Type, special: bool) -> Array {
-        const SPECIAL: [f32; 5] = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
-        let shape = ty.shape().expect("the dimensions are constants");
-        let mut number = || match self.below(if special { 24 } else { 12 }) {
-            at @ 12..17 => SPECIAL[at - 12],
-            0 => -0.0,
-            _ => (self.below(4001) as f32 / 1000.0 - 2.0) * [1.0, 1e-3, 1e3][self.below(3)],
-        };
-        let array = Array::from_slice(&shape, &(0..shape.iter().product()).map(|_| number()).collect::<Vec<f32>>());
-        let cast = by_name("cast").expect("cast is a primitive");
-        (cast.eval)(&Attrs::new([ty.dtype.into()]), &[&array]).expect("anything casts").remove(0)
-    }
+/// Numbers of both signs and many magnitudes; with `special` also zeros of both signs, infinities and nans.
+fn array(random: &mut Random, ty: &Type, special: bool) -> Array {
+    const SPECIAL: [f32; 5] = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
+    let shape = ty.shape().expect("the dimensions are constants");
+    let mut number = || match random.below(if special { 24 } else { 12 }) {
+        at @ 12..17 => SPECIAL[at - 12],
+        0 => -0.0,
+        _ => (random.below(4001) as f32 / 1000.0 - 2.0) * [1.0, 1e-3, 1e3][random.below(3)],
+    };
+    let array = Array::from_slice(&shape, &(0..shape.iter().product()).map(|_| number()).collect::<Vec<f32>>());
+    let cast = by_name("cast").expect("cast is a primitive");
+    (cast.eval)(&Attrs::new([ty.dtype.into()]), &[&array]).expect("anything casts").remove(0)
 }
 
 const SETTINGS: [Images; 3] = [
@@ -67,9 +57,9 @@ fn bits(array: &Array) -> Vec<u64> {
 /// Runs a graph in strict precision with every setting and instruction set, and holds the results to those of the
 /// library; returns the plans.
 fn check(graph: &Graph, seed: u64) -> Vec<Plan> {
-    let mut random = Random(seed);
+    let mut random = Random::Seed(seed);
     let inputs: Vec<Array> =
-        graph.inputs().iter().map(|&it| random.array(graph.ty(it), seed.is_multiple_of(4))).collect();
+        graph.inputs().iter().map(|&it| array(&mut random, graph.ty(it), seed.is_multiple_of(4))).collect();
     let library = plan(graph, Images::default(), Precision::Strict);
     let want: Vec<Vec<u64>> = run(&library, Isa::detect(), &inputs).iter().map(bits).collect();
     let plans: Vec<Plan> = SETTINGS.map(|it| plan(graph, it, Precision::Strict)).into();
@@ -175,7 +165,7 @@ fn check_case(case: &Case, dtype: DType, seed: u64) {
 
 #[test]
 fn random_convolutions_have_the_bits_of_the_library() {
-    let mut random = Random(7);
+    let mut random = Random::Seed(7);
     for seed in 0..150 {
         let dtype = [DType::F32, DType::F32, DType::F64, DType::F16, DType::BF16][seed % 5];
         check_case(&Case::random(&mut random), dtype, seed as u64);
@@ -257,7 +247,7 @@ fn convolved(x: &Tensor) -> Tensor {
 /// Networks of random ops on images, and their gradients.
 #[test]
 fn random_networks_have_the_bits_of_the_library() {
-    let (mut random, mut moved) = (Random(11), 0);
+    let (mut random, mut moved) = (Random::Seed(11), 0);
     for seed in 0..40 {
         let graph = network(&mut random);
         let wrt: Vec<usize> = (0..graph.inputs().len()).collect();

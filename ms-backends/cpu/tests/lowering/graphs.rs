@@ -4,35 +4,17 @@ use ms_core::ir::{Graph, Node, Type, ValueId};
 use ms_core::ops::by_name;
 use ms_core::tensor::{Array, Attr, Attrs, DType, Literal, Scalar};
 
-/// SplitMix64.
-pub struct Random(pub u64);
+pub type Random = ms_core::ir::testing::Random<'static>;
 
-impl Random {
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+pub fn array(random: &mut Random, ty: &Type) -> Array {
+    let shape = ty.shape().expect("the dimensions are constants");
+    let data: Vec<f32> = (0..shape.iter().product()).map(|_| random.below(4001) as f32 / 1000.0 - 2.0).collect();
+    let array = Array::from_slice(&shape, &data);
+    if ty.dtype == DType::F32 {
+        return array;
     }
-
-    pub fn below(&mut self, end: usize) -> usize {
-        (self.bits() % end as u64) as usize
-    }
-
-    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
-    }
-
-    pub fn array(&mut self, ty: &Type) -> Array {
-        let shape = ty.shape().expect("the dimensions are constants");
-        let data: Vec<f32> = (0..shape.iter().product()).map(|_| self.below(4001) as f32 / 1000.0 - 2.0).collect();
-        let array = Array::from_slice(&shape, &data);
-        if ty.dtype == DType::F32 {
-            return array;
-        }
-        let cast = by_name("cast").expect("cast is a primitive");
-        (cast.eval)(&Attrs::new([ty.dtype.into()]), &[&array]).expect("anything casts").remove(0)
-    }
+    let cast = by_name("cast").expect("cast is a primitive");
+    (cast.eval)(&Attrs::new([ty.dtype.into()]), &[&array]).expect("anything casts").remove(0)
 }
 
 /// Builds graphs op by op.
@@ -194,7 +176,7 @@ pub fn random_op(random: &mut Random, builder: &mut Builder, values: &[ValueId])
 
 /// A random graph of at most so many ops; of each `slices`, one may be an op on slices.
 pub fn random_graph(seed: u64, ops: usize, dtype: DType, slices: Option<usize>) -> Graph {
-    let mut random = Random(seed);
+    let mut random = Random::Seed(seed);
     let mut builder = Builder { graph: Graph::new("random") };
     let sizes = [1, 2, 3, 4, 6, 10, 16, 17];
     let base: Vec<usize> = (0..1 + random.below(3)).map(|_| random.pick(&sizes)).collect();
@@ -275,7 +257,7 @@ pub fn random_elementwise(random: &mut Random, builder: &mut Builder, x: ValueId
 /// of sums, and the last may be an operand of the next product; and the number of products.
 pub fn random_layers(seed: u64) -> (Graph, usize) {
     let mut products = 0;
-    let mut random = Random(seed);
+    let mut random = Random::Seed(seed);
     let mut builder = Builder { graph: Graph::new("epilogues") };
     let dtype = random.pick(&[DType::F32, DType::F32, DType::F32, DType::F64, DType::BF16, DType::F16, DType::I32]);
     let size = |random: &mut Random| random.pick(&[1, 1, 2, 3, 5, 8, 16, 17, 33, 40]);

@@ -6,17 +6,7 @@ use ms_core::ops::{self, by_name};
 use ms_core::tensor::{Array, Attrs, DType, Dim};
 use std::sync::Arc;
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % end as u64) as usize
-    }
-}
+type Random = ms_core::ir::testing::Random<'static>;
 
 /// Builds a random graph over a few types, from random values of each type.
 struct Builder<'r> {
@@ -258,7 +248,7 @@ impl<'r> Builder<'r> {
 fn random_graphs() {
     let count = std::env::var("MS_RANDOM_GRAPHS").map_or(40, |it| it.parse().expect("MS_RANDOM_GRAPHS is a number"));
     for seed in 0..count {
-        let mut random = Random(seed);
+        let mut random = Random::Seed(seed);
         let [number, vector, boolean, integer] = types();
         let inputs = [number.clone(), vector.clone(), vector.clone(), boolean.clone(), integer.clone()];
         let outputs = [number, vector.clone(), vector, boolean, integer];
