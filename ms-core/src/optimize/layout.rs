@@ -9,10 +9,10 @@ use crate::ops::{
 };
 use crate::tensor::{Attrs, Dim, Dims, Tensor, Type};
 use crate::trace;
+use crate::transform::Memo;
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
-use std::rc::Rc;
 
 /// How a target runs ops on images: convolutions and pooling.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -65,7 +65,7 @@ impl Pass for Layouts {
         if !has_contracted(graph, context) {
             return Cow::Borrowed(graph);
         }
-        let (last, bodies) = (FxHashMap::default(), FxHashMap::default());
+        let (last, bodies) = (FxHashMap::default(), Memo::default());
         let mut order = Ordering { rewriter: Rewriter::new(graph), order: context.images.order, last, bodies };
         for (_, node) in graph.nodes() {
             let operands = order.rewriter.operands(node);
@@ -109,7 +109,7 @@ struct Ordering<'g> {
     order: AxisOrder,
     /// For values with channels first, the same with channels last.
     last: FxHashMap<ValueId, ValueId>,
-    bodies: FxHashMap<Key, Rc<Graph>>,
+    bodies: Memo<Key>,
 }
 
 impl Ordering<'_> {
@@ -162,16 +162,10 @@ impl Ordering<'_> {
         let operands: Values = operands.iter().enumerate().map(image).collect();
         let types: Vec<Type> = operands.iter().map(|&it| self.rewriter.graph().ty(it).clone()).collect();
         let key = (node.op.number(), node.attrs.clone(), types);
-        let traced = match self.bodies.get(&key) {
-            Some(known) => known.clone(),
-            None => {
-                let apply = |inputs: &[_]| Ok(vec![body(&node.attrs, &inputs.iter().collect::<Vec<_>>(), self.order)]);
-                // A convolution whose sizes do not fit remains, and running it reports the error.
-                let made = Rc::new(trace::build(node.op.name(), &key.2, apply).ok()?);
-                self.bodies.insert(key, made.clone());
-                made
-            }
-        };
+        let apply = |inputs: &[_]| Ok(vec![body(&node.attrs, &inputs.iter().collect::<Vec<_>>(), self.order)]);
+        let traced = self.bodies.get_or_build(key, |(_, _, types)| trace::build(node.op.name(), types, apply));
+        // A convolution whose sizes do not fit remains, and running it reports the error.
+        let traced = traced.ok()?;
         let results = self.rewriter.splice_at(&traced, &operands, node.location);
         Some(if is_last && rule.result { self.first_of(results[0], node) } else { results })
     }

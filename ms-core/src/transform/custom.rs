@@ -104,6 +104,11 @@ fn refuse_writes(node: &Node, why: &str) -> Error {
     let error = Error::new(Code::BackwardWrites, message)
         .with_op(node.op.name())
         .help("let it give the value as a gradient, and write the parameter outside");
+    at_node(error, node)
+}
+
+/// The error at the line that applied a node.
+fn at_node(error: Error, node: &Node) -> Error {
     match node.location {
         Some(location) => error.at(location),
         None => error,
@@ -133,10 +138,8 @@ pub(super) fn push_custom(
     let floats: Vec<usize> = (0..at.results).filter(|&it| results[it].dtype().is_float()).collect();
     let first = at.targets + at.results;
     let wrt: Vec<usize> = (first..first + floats.len()).collect();
-    let transposed = transpose(&node.regions[1], &wrt, at.targets)?.ok_or_else(|| {
-        let error = not_linear(node.op.name());
-        node.location.map_or(error.clone(), |it| error.at(it))
-    })?;
+    let transposed = transpose(&node.regions[1], &wrt, at.targets)?;
+    let transposed = transposed.ok_or_else(|| at_node(not_linear(node.op.name()), node))?;
     let tangents = tangents[..at.targets].iter().zip(operands);
     let tangents = tangents.map(|(tangent, operand)| tangent.clone().unwrap_or_else(|| zeros(&operand.ty())));
     let inputs: Vec<Tensor> = operands[..at.targets]

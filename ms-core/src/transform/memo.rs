@@ -10,8 +10,8 @@ use std::rc::Rc;
 /// The number of graphs cached before the table is emptied.
 const CAPACITY: usize = 1024;
 
-/// The graphs that a thread has built, by key.
-pub(super) struct Memo<K>(RefCell<FxHashMap<K, Rc<Graph>>>);
+/// Graphs that were built, by key.
+pub(crate) struct Memo<K>(RefCell<FxHashMap<K, Rc<Graph>>>);
 
 impl<K> Default for Memo<K> {
     fn default() -> Self {

@@ -24,6 +24,7 @@ pub use composite::{expand_composites, expand_own_composites};
 pub use expand::expand;
 pub use forward::jvp;
 pub use linear::{is_linear, push_rule};
+pub(crate) use memo::Memo;
 pub use reverse::{Differentiated, differentiate, reached, value_and_grad};
 pub use sizes::{specialized, with_sizes};
 pub use split::Residual;
