@@ -7,6 +7,7 @@ mod graph;
 mod html;
 mod kernel;
 mod math;
+mod memo;
 mod precision;
 #[cfg(test)]
 mod random;
@@ -29,6 +30,7 @@ pub use kernel::{
     ReductionOrder, Role, Scope, Stage, StrideClass, UnaryOp, Val, run_multiple,
 };
 pub use math::Math;
+pub(crate) use memo::Memo;
 pub use precision::Precision;
 pub use rewrite::{Rewriter, Values, rewrite};
 pub use text::parse;

@@ -1,7 +1,7 @@
 //! Layouts of images: convolutions as contractions over taps, and channels last between them.
 
 use super::{Pass, PassContext};
-use crate::ir::{Graph, Node, Reducer, Rewriter, ValueId, Values};
+use crate::ir::{Graph, Memo, Node, Reducer, Rewriter, ValueId, Values};
 use crate::ops::{
     self, AxisAttrs, AxisOrder, BROADCAST_TO, BroadcastToAttrs, CONCAT, ConvGeometry, ConvResult, FULL, ImageForm,
     ImageRule, Lowering, OpDef, PERMUTE, PermuteAttrs, PlaceAttrs, RESHAPE, ReduceAttrs, ReshapeAttrs, SLICE,
@@ -9,7 +9,6 @@ use crate::ops::{
 };
 use crate::tensor::{Attrs, Dim, Dims, Tensor, Type};
 use crate::trace;
-use crate::transform::Memo;
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;

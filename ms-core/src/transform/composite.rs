@@ -1,23 +1,14 @@
 //! Expansion of composites: their bodies in place of their nodes.
 
-use super::memo::Memo;
 use crate::error::Result;
 use crate::ir::{Graph, Node, Rewriter, Type, rewrite_inside_out, subgraphs};
-use crate::ops::{Body, Lowering, OpDef, definition, infer};
-use crate::tensor::Attrs;
-use crate::trace;
+use crate::ops::{Body, Lowering, OpDef, body_graph, definition, infer};
+use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::panic::Location;
 
 /// Which composites of a graph are expanded.
 pub type Chosen<'a> = &'a dyn Fn(&Graph, &Node) -> bool;
-
-/// What determines the graph of a body: op, attributes, types of the operands.
-type Key = (u16, Attrs, Vec<Type>);
-
-thread_local! {
-    static BODIES: Memo<Key> = Memo::default();
-}
 
 /// The graph with the bodies of the chosen composites in place of their nodes, also in the graphs in it, and of
 /// those in bodies.
@@ -44,9 +35,9 @@ pub fn expand_own_composites<'g>(graph: &'g Graph, chosen: Chosen<'_>) -> Result
             rewriter.keep();
             continue;
         };
-        let types: Vec<Type> = node.inputs.iter().map(|&it| graph.ty(it).clone()).collect();
-        let key = (node.op.number(), node.attrs.clone(), types);
-        let body = BODIES.with(|it| it.get_or_build(key, |(_, _, types)| trace_body(node, body, types)))?;
+        let types: SmallVec<[&Type; 4]> = node.inputs.iter().map(|&it| graph.ty(it)).collect();
+        let body = body_graph(node.op.number(), node.op.name(), body, &node.attrs, &types)
+            .map_err(|error| error.at(node.location.unwrap_or_else(|| Location::caller())))?;
         let body = expand_composites(&body, chosen)?;
         let operands = rewriter.operands(node);
         let values = rewriter.splice_at(&body, &operands, node.location);
@@ -81,11 +72,4 @@ fn body_of(graph: &Graph, node: &Node, chosen: Chosen<'_>) -> Option<Body> {
         Lowering::Composite(body) if chosen(graph, node) => Some(body),
         _ => None,
     }
-}
-
-fn trace_body(node: &Node, body: Body, types: &[Type]) -> Result<Graph> {
-    let name = node.op.name();
-    let apply = |inputs: &[_]| Ok(body(&node.attrs, &inputs.iter().collect::<Vec<_>>()).into_vec());
-    trace::build(name, types, apply)
-        .map_err(|error| error.of_composite(name).at(node.location.unwrap_or_else(|| Location::caller())))
 }

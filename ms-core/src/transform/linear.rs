@@ -4,12 +4,11 @@
 //! pushed by. An elementwise op needs no transposing: its Jacobian is diagonal.
 
 use super::expand::expand;
-use super::memo::Memo;
 use super::reverse::value_and_grad;
 use super::split::{pruned, trimmed};
 use super::tape::{RuleEntry, no_derivative};
 use crate::error::{Code, Error, Result};
-use crate::ir::{Graph, ValueId};
+use crate::ir::{Graph, Memo, ValueId};
 use crate::ops::{self, Derivative, Lowering, OpDef, Vjp};
 use crate::tensor::{Attrs, Op, Tensor, Type, apply};
 use crate::trace;

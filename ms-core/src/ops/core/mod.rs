@@ -2,6 +2,7 @@
 
 #[macro_use]
 mod attributes;
+mod body_graph;
 #[macro_use]
 pub(crate) mod composite;
 #[macro_use]
@@ -40,6 +41,7 @@ mod text;
 pub use attributes::{Attribute, Ints};
 pub use axis::{AxisAttrs, IntoAxes, ReduceAxes, normalize_axes, normalize_axis};
 pub use batching::{BatchedCall, Batching, batch};
+pub(crate) use body_graph::body_graph;
 pub use check::{fits, infer, verify, verify_one};
 pub(crate) use composite::evaluate_body_of;
 pub use composite::{Body, apply_body};

@@ -1,7 +1,7 @@
 //! Graphs that are the same whenever they are built, by what determines them.
 
+use super::Graph;
 use crate::error::Result;
-use crate::ir::Graph;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::hash::Hash;
