@@ -32,7 +32,7 @@ pub struct ValueData {
 }
 
 /// An op with its attributes, regions, operands and results.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Node {
     /// The op.
     pub op: Op,
@@ -46,6 +46,20 @@ pub struct Node {
     pub outputs: SmallVec<[ValueId; 1]>,
     /// The user's line; not part of the graph's identity.
     pub location: Option<&'static Location<'static>>,
+}
+
+impl Clone for Node {
+    fn clone(&self) -> Self {
+        // Copies of all elements at once; cloning a small vector copies one element at a time.
+        Self {
+            op: self.op,
+            attrs: self.attrs.clone(),
+            regions: if self.regions.is_empty() { SmallVec::new() } else { self.regions.clone() },
+            inputs: SmallVec::from_slice(&self.inputs),
+            outputs: SmallVec::from_slice(&self.outputs),
+            location: self.location,
+        }
+    }
 }
 
 /// A function on tensors: inputs, nodes in topological order, outputs.
@@ -242,9 +256,10 @@ impl Graph {
     /// Adds a copy of a node of `from`, whose operands `map` maps to values of this graph, and adds
     /// its results to `map`.
     pub fn inline_node(&mut self, from: &Graph, node: &Node, map: &mut [ValueId]) {
-        let inputs = node.inputs.iter().map(|id| map[id.0 as usize]).collect();
         let types = node.outputs.iter().map(|&it| from.ty(it).clone());
-        let id = self.add_node(Node { inputs, ..node.clone() }, types);
+        let mut copy = node.clone();
+        copy.inputs.iter_mut().for_each(|it| *it = map[it.0 as usize]);
+        let id = self.add_node(copy, types);
         for (old, &new) in node.outputs.iter().zip(&self.node(id).outputs) {
             map[old.0 as usize] = new;
         }

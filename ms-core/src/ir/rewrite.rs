@@ -63,7 +63,11 @@ impl<'g> Rewriter<'g> {
 
     /// The operands of a node of the source, as values of [`Rewriter::graph`].
     pub fn operands(&self, node: &Node) -> SmallVec<[ValueId; 3]> {
-        node.inputs.iter().map(|&id| self.map(id)).collect()
+        let mut operands = SmallVec::from_slice(&node.inputs);
+        if self.to.is_some() {
+            operands.iter_mut().for_each(|it: &mut ValueId| *it = self.map[it.0 as usize]);
+        }
+        operands
     }
 
     /// Keeps the current node.

@@ -49,10 +49,12 @@ fn sized(
     size: &impl Fn(&str) -> Option<usize>,
 ) -> Result<Graph> {
     let node = |node: &Node| {
-        let attrs = sized_attrs(&node.attrs, size).map_err(|error| in_node(node, error))?;
-        let mut node = Node { attrs, ..node.clone() };
-        node.regions.iter_mut().for_each(|it| *it = known[&Arc::as_ptr(it)].clone());
-        Ok(node)
+        let mut copy = node.clone();
+        if node.attrs.as_slice().iter().any(is_symbolic) {
+            copy.attrs = sized_attrs(&node.attrs, size).map_err(|error| in_node(node, error))?;
+        }
+        copy.regions.iter_mut().for_each(|it| *it = known[&Arc::as_ptr(it)].clone());
+        Ok(copy)
     };
     let nodes = graph.nodes().map(|(_, it)| node(it)).collect::<Result<_>>()?;
     let value = |id: u32| {
@@ -71,8 +73,19 @@ fn sized(
 }
 
 fn sized_type(ty: &Type, size: &impl Fn(&str) -> Option<usize>) -> Result<Type> {
+    if !ty.dims.iter().any(|it| it.is_symbolic()) {
+        return Ok(ty.clone());
+    }
     let dim = |&dim: &Dim| if dim.is_symbolic() { dim.evaluate(size).map(Dim::new) } else { Ok(dim) };
     Ok(Type::new(ty.dtype, ty.dims.iter().map(dim).collect::<Result<_>>()?))
+}
+
+fn is_symbolic(attr: &Attr) -> bool {
+    match attr {
+        Attr::Int(raw) => Dim::from_raw(*raw).is_symbolic(),
+        Attr::Ints(all) => all.iter().any(|&raw| Dim::from_raw(raw).is_symbolic()),
+        _ => false,
+    }
 }
 
 fn sized_attrs(attrs: &Attrs, size: &impl Fn(&str) -> Option<usize>) -> Result<Attrs> {

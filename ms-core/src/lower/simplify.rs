@@ -4,6 +4,7 @@
 use crate::ir::{BinaryOp, Inst, Kernel, Scope, Val};
 use crate::tensor::DType;
 use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry;
 
 /// The simplified kernel; `contract` allows `a * b + c` to be rounded once.
 pub(super) fn simplify(mut kernel: Kernel, contract: bool) -> Kernel {
@@ -17,28 +18,29 @@ pub(super) fn simplify(mut kernel: Kernel, contract: bool) -> Kernel {
 /// Common subexpression elimination: replaces values that were computed before by the earlier ones.
 fn share(kernel: &mut Kernel) {
     let mut same: Vec<Val> = (0..kernel.insts.len() as u32).map(Val).collect();
-    // Values of points are visible later, values of loops only in the same loop.
-    let mut points: FxHashMap<(Inst, DType), Val> = FxHashMap::default();
+    // The last value of an instruction, and whether it is visible in later stages: values of points are, values of
+    // loops only in the same loop.
+    let mut known: FxHashMap<(Inst, DType), (Val, bool)> = FxHashMap::default();
+    known.reserve(kernel.insts.len());
     for stage in 0..kernel.stages.len() {
-        let mut local = FxHashMap::default();
-        let in_loop = kernel.stages[stage].scope == Scope::Loop;
-        for i in kernel.stage_range(stage) {
+        let is_point = kernel.stages[stage].scope != Scope::Loop;
+        let range = kernel.stage_range(stage);
+        for i in range.clone() {
             let inst = &mut kernel.insts[i];
             inst.operands_mut().into_iter().flatten().for_each(|it| *it = same[it.0 as usize]);
-            // Memory may change between two loads; constants are free.
+            // Memory may change between two loads.
             if matches!(inst, Inst::Load(_) | Inst::Store(..)) {
                 continue;
             }
-            let key = (*inst, kernel.types[i]);
-            let shared = if matches!(inst, Inst::Const(_)) { None } else { points.get(&key) };
-            if let Some(&earlier) = shared.or_else(|| local.get(&key)) {
-                same[i] = earlier;
-            } else {
-                local.insert(key, Val(i as u32));
+            // Constants are free in every stage.
+            let own = (Val(i as u32), is_point && !matches!(inst, Inst::Const(_)));
+            match known.entry((*inst, kernel.types[i])) {
+                Entry::Occupied(earlier) if earlier.get().1 || range.contains(&(earlier.get().0.0 as usize)) => {
+                    same[i] = earlier.get().0;
+                }
+                Entry::Occupied(mut earlier) => drop(earlier.insert(own)),
+                Entry::Vacant(place) => drop(place.insert(own)),
             }
-        }
-        if !in_loop {
-            points.extend(local);
         }
     }
 }

@@ -19,6 +19,11 @@ impl Uniform {
         self.bits(graph, id).map(|bits| Scalar::from_bits(bits, graph.ty(id).dtype))
     }
 
+    /// Whether a value is known to be uniform.
+    pub(super) fn is_known(&mut self, graph: &Graph, id: ValueId) -> bool {
+        self.bits(graph, id).is_some()
+    }
+
     /// The same as a literal without dimensions.
     pub(super) fn literal(&mut self, graph: &Graph, id: ValueId) -> Option<Literal> {
         let dtype = graph.ty(id).dtype;

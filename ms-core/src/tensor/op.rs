@@ -177,8 +177,16 @@ impl Hash for Attr {
 }
 
 /// The attributes of a node, in the order of [`OpInfo::attrs`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub struct Attrs(SmallVec<[Attr; 2]>);
+
+impl Clone for Attrs {
+    #[inline]
+    fn clone(&self) -> Self {
+        // Most ops have none, and cloning a small vector takes a loop.
+        if self.0.is_empty() { Self::default() } else { Self(self.0.clone()) }
+    }
+}
 
 impl Attrs {
     /// No attributes.

@@ -7,12 +7,20 @@ use crate::error::{Code, Error, Result};
 use std::fmt;
 
 /// The type of a value: `f32[64, 10]`.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq, Hash)]
 pub struct Type {
     /// The element type.
     pub dtype: DType,
     /// The dimensions.
     pub dims: Dims,
+}
+
+impl Clone for Type {
+    #[inline]
+    fn clone(&self) -> Self {
+        // A copy of all at once; cloning a small vector copies one element at a time.
+        Self { dtype: self.dtype, dims: Dims::from_slice(&self.dims) }
+    }
 }
 
 impl Type {
