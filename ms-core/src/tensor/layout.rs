@@ -108,6 +108,7 @@ impl Layout {
     }
 
     /// Whether elements are in row-major order without gaps (sizes of one may have any stride).
+    #[inline]
     pub fn is_contiguous(&self) -> bool {
         let mut step = 1;
         for (&size, &stride) in self.shape.iter().zip(&self.strides).rev() {

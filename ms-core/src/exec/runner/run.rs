@@ -147,9 +147,8 @@ impl<D: Driver> Run<'_, D> {
     /// outputs, which nobody else accesses meanwhile.
     pub unsafe fn main(&mut self, places: impl Iterator<Item = u64>) -> Result<()> {
         let block = self.program.main_block;
-        for (word, place) in self.words[block..].iter_mut().zip(places) {
-            *word = place;
-        }
+        let mut words = self.words[block..].iter_mut();
+        places.for_each(|place| *words.next().expect("a block has a word for every input and output") = place);
         // SAFETY: as the caller's.
         unsafe { self.call(self.program.routines.len() - 1, block) }
     }

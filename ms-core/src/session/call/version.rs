@@ -15,6 +15,7 @@ use once_cell::sync::OnceCell;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::any::{Any, TypeId};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -29,15 +30,22 @@ pub(super) enum Source {
 }
 
 /// The source of an input of a version when it runs.
+#[derive(Clone, Copy, PartialEq)]
 enum InputSource {
-    Argument(usize),
-    Captured(usize),
-    /// Among the values of the slots that are only read.
-    Read(usize),
-    /// Among the slots that it only reads and that have a value on each thread.
-    OfThread(usize),
-    /// Among the slots that the version writes.
-    Written(usize),
+    Argument,
+    Captured,
+    /// The values of the slots that are only read.
+    Read,
+    /// The slots that it only reads and that have a value on each thread.
+    OfThread,
+    /// The slots that the version writes.
+    Written,
+}
+
+/// Consecutive inputs of a version that are consecutive in their source: a model's parameters are one run of inputs.
+struct InputRun {
+    source: InputSource,
+    range: Range<usize>,
 }
 
 /// What a run reads besides what the version holds, and the slots that it writes.
@@ -47,13 +55,6 @@ struct Given<'a> {
     read: Option<Arc<[Tensor]>>,
     /// Those of the slots that have a value on each thread.
     of_thread: SmallVec<[Tensor; 2]>,
-}
-
-/// An input of a run.
-enum Input<'a> {
-    Tensor(&'a Tensor),
-    /// The value of a slot that the version writes.
-    Written(usize),
 }
 
 /// A compiled function for one signature.
@@ -77,7 +78,8 @@ pub(super) struct Version {
     pub(super) bytes: usize,
     pub(super) compiled: Arc<Compiled>,
     backward_slots: Option<BackwardSlots>,
-    inputs: Box<[InputSource]>,
+    inputs: Box<[InputRun]>,
+    input_count: usize,
     /// By input, the output that is the new value of its slot, if the version writes that.
     state: Box<[Option<u32>]>,
     captured: Vec<Tensor>,
@@ -154,22 +156,22 @@ impl Version {
                 to.len() - 1
             }
             match source {
-                Source::Argument(at) => InputSource::Argument(at),
-                Source::Captured(tensor) => InputSource::Captured(add(&mut captured, tensor)),
+                Source::Argument(at) => (InputSource::Argument, at),
+                Source::Captured(tensor) => (InputSource::Captured, add(&mut captured, tensor)),
                 Source::Slot(it) => match written.get(&it.id()) {
-                    Some(&at) => InputSource::Written(at),
-                    None if it.is_of_thread() => InputSource::OfThread(add(&mut of_thread, it)),
-                    None => InputSource::Read(add(&mut reads, it)),
+                    Some(&at) => (InputSource::Written, at),
+                    None if it.is_of_thread() => (InputSource::OfThread, add(&mut of_thread, it)),
+                    None => (InputSource::Read, add(&mut reads, it)),
                 },
             }
         };
-        let replaced_by = |it: &InputSource| match it {
-            InputSource::Written(at) => Some((results + at) as u32),
+        let replaced_by = |&(source, at): &(InputSource, usize)| match source {
+            InputSource::Written => Some((results + at) as u32),
             _ => None,
         };
         let is_state = |it: &Source| matches!(it, Source::Slot(slot) if slot.role() == Role::RandomState);
         let states = inputs.iter().enumerate().filter(|it| is_state(it.1)).map(|it| it.0).collect();
-        let inputs: Box<[InputSource]> = inputs.into_iter().map(place).collect();
+        let inputs: Vec<(InputSource, usize)> = inputs.into_iter().map(place).collect();
         let is_shared = |it: &Parameter| !it.is_of_thread();
         let mut locks: Vec<usize> = (0..writes.len()).filter(|&at| is_shared(&writes[at])).collect();
         locks.sort_by_key(|&at| writes[at].id());
@@ -201,7 +203,8 @@ impl Version {
             compiled,
             backward_slots,
             state: inputs.iter().map(replaced_by).collect(),
-            inputs,
+            input_count: inputs.len(),
+            inputs: runs(&inputs),
             captured,
             states,
             reads: (!reads.is_empty()).then(|| Gathered::new(&reads)),
@@ -378,25 +381,31 @@ impl Version {
         Some(Given { arguments, read, of_thread })
     }
 
+    /// The values of a run of inputs; `None` if they are those of slots that the version writes.
     #[inline]
-    fn input<'a>(&'a self, source: &InputSource, given: &'a Given<'_>) -> Input<'a> {
-        Input::Tensor(match *source {
-            InputSource::Argument(at) => &given.arguments[at],
-            InputSource::Captured(at) => &self.captured[at],
-            InputSource::Read(at) => &given.read.as_deref().unwrap_or_default()[at],
-            InputSource::OfThread(at) => &given.of_thread[at],
-            InputSource::Written(at) => return Input::Written(at),
-        })
+    fn tensors<'a>(&'a self, run: &InputRun, given: &'a Given<'_>) -> Option<&'a [Tensor]> {
+        let all = match run.source {
+            InputSource::Argument => given.arguments,
+            InputSource::Captured => &self.captured,
+            InputSource::Read => given.read.as_deref().unwrap_or_default(),
+            InputSource::OfThread => &given.of_thread,
+            InputSource::Written => return None,
+        };
+        Some(&all[run.range.clone()])
     }
 
     /// Takes the values of the slots that a run writes; `None` if the version does not [run](Self::runs_on) where
     /// the inputs are. Slots that it only reads were read before, so that two runs never wait for each other.
     fn writing_run<'a>(&self, given: &Given<'_>, writes: &'a [Parameter]) -> Result<Option<WritingRun<'a>>> {
-        let mut run = WritingRun::new(writes, self.inputs.len());
-        for source in &self.inputs {
-            match self.input(source, given) {
-                Input::Tensor(tensor) => run.inputs.push(tensor.array()?.clone()),
-                Input::Written(at) => run.take(at),
+        let mut run = WritingRun::new(writes, self.input_count);
+        for inputs in &self.inputs {
+            match self.tensors(inputs, given) {
+                Some(tensors) => {
+                    for tensor in tensors {
+                        run.inputs.push(tensor.array()?.clone());
+                    }
+                }
+                None => inputs.range.clone().for_each(|at| run.take(at)),
             }
         }
         let is_here = is_host_only() || {
@@ -409,11 +418,10 @@ impl Version {
     /// The outputs of a version that writes no slots; `None` if the version does not [run](Self::runs_on) where the
     /// inputs are.
     fn outputs(&self, given: &Given<'_>) -> Result<Option<Outputs>> {
-        let mut inputs: SmallVec<[&Array; 8]> = SmallVec::with_capacity(self.inputs.len());
-        for source in &self.inputs {
-            match self.input(source, given) {
-                Input::Tensor(tensor) => inputs.push(tensor.array()?),
-                Input::Written(_) => unreachable!("it writes no slots"),
+        let mut inputs: SmallVec<[&Array; 8]> = SmallVec::with_capacity(self.input_count);
+        for run in &self.inputs {
+            for tensor in self.tensors(run, given).expect("it writes no slots") {
+                inputs.push(tensor.array()?);
             }
         }
         if is_host_only() {
@@ -448,14 +456,23 @@ impl Version {
     /// [run](Self::runs_on) where they are.
     fn gather(&self, arguments: &[Tensor], writes: &[Parameter]) -> Option<Result<Vec<Tensor>>> {
         let read = self.reads.as_ref().map_or_else(|| Some(Vec::new()), Gathered::slots)?;
-        let input = |place: &InputSource| match *place {
-            InputSource::Argument(at) => arguments[at].clone(),
-            InputSource::Captured(at) => self.captured[at].clone(),
-            InputSource::Read(at) => read[at].value(),
-            InputSource::OfThread(at) => self.of_thread[at].value(),
-            InputSource::Written(at) => writes[at].value(),
-        };
-        let mut inputs: Vec<Tensor> = self.inputs.iter().map(input).collect();
+        let mut inputs: Vec<Tensor> = Vec::with_capacity(self.input_count);
+        for InputRun { source, range } in &self.inputs {
+            let slots = match source {
+                InputSource::Argument => {
+                    inputs.extend_from_slice(&arguments[range.clone()]);
+                    continue;
+                }
+                InputSource::Captured => {
+                    inputs.extend_from_slice(&self.captured[range.clone()]);
+                    continue;
+                }
+                InputSource::Read => &read,
+                InputSource::OfThread => &self.of_thread,
+                InputSource::Written => writes,
+            };
+            inputs.extend(slots[range.clone()].iter().map(Parameter::value));
+        }
         if is_host_only() {
             return Some(Ok(inputs));
         }
@@ -465,6 +482,18 @@ impl Version {
             Err(error) => Some(Err(error)),
         }
     }
+}
+
+/// The runs of these inputs.
+fn runs(inputs: &[(InputSource, usize)]) -> Box<[InputRun]> {
+    let mut runs: Vec<InputRun> = Vec::new();
+    for &(source, at) in inputs {
+        match runs.last_mut() {
+            Some(last) if last.source == source && last.range.end == at => last.range.end += 1,
+            _ => runs.push(InputRun { source, range: at..at + 1 }),
+        }
+    }
+    runs.into()
 }
 
 fn upgraded(slots: &[WeakParameter]) -> Option<Vec<Parameter>> {
