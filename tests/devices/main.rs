@@ -39,7 +39,7 @@ fn noisy(x: &Tensor) -> Tensor {
 /// One function has code for each device, and runs where its arguments are.
 #[test]
 fn compiled_functions_run_where_their_arguments_are() {
-    let (x, y) = (tensor![1., 2., 3.], tensor![10., 20., 30.]);
+    let (x, y) = on(Device::CPU, || (tensor![1., 2., 3.], tensor![10., 20., 30.]));
     for device in [Device::CPU, sim(0), sim(1), Device::CPU, sim(0)] {
         let out = scaled_sum(&x.to(device), &y.to(device));
         assert_eq!((out.device(), out.item::<f32>()), (device, 72.0));
@@ -171,12 +171,12 @@ fn gradients_flow_through_copies() {
         let there = (x * x).to("sim:0");
         (&there * x.to("sim:0")).sum((), false)
     };
-    let x = tensor![1., 2., 3.];
+    let (x, direction) = on(Device::CPU, || (tensor![1., 2., 3.], tensor![1., 0., 0.]));
     let slope = grad(cubes)(&x);
     assert_eq!((slope.device(), slope.to_vec::<f32>()), (Device::CPU, vec![3., 12., 27.]));
     let second = grad(move |x: &Tensor| grad(cubes)(x).sum((), false))(&x);
     assert_eq!((second.device(), second.to_vec::<f32>()), (Device::CPU, vec![6., 12., 18.]));
-    let (_, tangent) = ms::jvp(cubes)(&x, &tensor![1., 0., 0.]);
+    let (_, tangent) = ms::jvp(cubes)(&x, &direction);
     assert_eq!(tangent.to_vec::<f32>(), [3.]);
 }
 

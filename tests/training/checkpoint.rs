@@ -117,10 +117,13 @@ fn constant(value: f32) -> nn::Sequential {
 
 #[test]
 fn savers_at_once_leave_one_of_their_files() {
-    let file = File::new("at once");
-    let _part = File(file.0.with_file_name(format!(".ms-{}-0.part", std::process::id())));
+    // Other tests of this process have unfinished files in the folder of temporary files.
+    let folder = File::new("at once");
+    std::fs::create_dir(&folder.0).expect("the folder is writable");
+    let file = File(folder.0.join("of all"));
+    let part = File(folder.0.join(format!(".ms-{}-0.part", std::process::id())));
     // As another process with the same id, in another container, would.
-    let taken = std::fs::OpenOptions::new().write(true).create_new(true).open(&_part.0);
+    let taken = std::fs::OpenOptions::new().write(true).create_new(true).open(&part.0);
     save_checkpoint(&file.0, &constant(0.0)).expect("the folder is writable");
     std::thread::scope(|scope| {
         let savers: Vec<_> = (1..5)
@@ -140,10 +143,11 @@ fn savers_at_once_leave_one_of_their_files() {
         }
     });
     drop(taken);
-    let left = std::fs::read_dir(std::env::temp_dir()).expect("the folder is readable").flatten();
-    let own = format!(".ms-{}-", std::process::id());
-    let left = left.filter(|it| it.file_name().to_string_lossy().starts_with(&own) && it.path() != _part.0).count();
-    assert_eq!(left, 0, "nothing unfinished is left");
+    let left: Vec<_> = std::fs::read_dir(&folder.0).expect("the folder is readable").flatten().collect();
+    let unfinished = left.iter().filter(|it| it.path() != file.0 && it.path() != part.0).count();
+    assert_eq!(unfinished, 0, "nothing unfinished is left");
+    drop((file, part));
+    std::fs::remove_dir(&folder.0).expect("the folder is empty");
 }
 
 #[cfg(unix)]
