@@ -7,6 +7,7 @@ use super::expand::expand;
 use super::reverse::value_and_grad;
 use super::split::{pruned, trimmed};
 use super::tape::{RuleEntry, no_derivative};
+use super::vanishing::vanishes;
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Memo, ValueId};
 use crate::ops::{self, Derivative, Lowering, OpDef, Vjp};
@@ -93,8 +94,7 @@ fn diagonal(rule: Rule, call: &Pushed<'_>, tangents: &[Option<Tensor>], given: &
     given.iter().filter_map(share).reduce(|a, b| ops::add(&a, &b))
 }
 
-/// Whether the first `results` outputs of a graph are linear in its first `inputs` inputs, as far as its ops show:
-/// gradients with respect to these inputs do not depend on them.
+/// Whether the first `results` outputs of a graph are linear in its first `inputs` inputs, as far as its ops show.
 ///
 /// # Errors
 /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
@@ -106,7 +106,7 @@ pub fn is_linear(graph: &Graph, inputs: usize, results: usize) -> Result<bool> {
 
 /// The transpose of a graph whose first `results` outputs are linear in its inputs `wrt`: a graph from the inputs, of
 /// which it does not read those, and the gradients of the outputs, to the gradients of those inputs. `None` if the
-/// gradients depend on them, so that the graph is not linear.
+/// graph is not linear: the gradients depend on these inputs, or the outputs do not vanish with them.
 ///
 /// # Errors
 /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
@@ -114,7 +114,8 @@ pub(super) fn transpose(graph: &Graph, wrt: &[usize], results: usize) -> Result<
     let mut transposed = value_and_grad(graph, wrt, results, true, true)?;
     transposed.set_outputs(transposed.outputs()[graph.outputs().len()..].to_vec());
     let (_, read) = trimmed(&transposed);
-    Ok((!read.iter().any(|it| wrt.contains(it))).then(|| pruned(&transposed)))
+    let is_linear = !read.iter().any(|it| wrt.contains(it)) && vanishes(graph, wrt, results)?;
+    Ok(is_linear.then(|| pruned(&transposed)))
 }
 
 /// What determines a transposed rule: op, attributes, types of the operands, those with tangents.

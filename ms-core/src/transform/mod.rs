@@ -17,6 +17,7 @@ mod stacks;
 mod tape;
 #[cfg(test)]
 mod tests;
+mod vanishing;
 mod vmap;
 
 pub use composite::{expand_composites, expand_own_composites};

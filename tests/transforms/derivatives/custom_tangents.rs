@@ -104,12 +104,18 @@ fn cells_are_arguments() {
 fn refusals() {
     let x = tensor![1.0, -2.0];
     type Case = (Code, &'static str, fn(&Tensor) -> Tensor);
-    let cases: [Case; 4] = [
+    let cases: [Case; 6] = [
         (Code::CustomTangent, "not linear", |x| {
             ms::custom_jvp(|x: &Tensor| x * x, |_: &Tensor, _: &Tensor, (dx,): &(Tensor,)| dx * dx)(x)
         }),
         (Code::CustomTangent, "not linear", |x| {
             ms::custom_jvp(|x: &Tensor| x.abs(), |_: &Tensor, _: &Tensor, (dx,): &(Tensor,)| dx.abs())(x)
+        }),
+        (Code::CustomTangent, "not linear", |x| {
+            ms::custom_jvp(|x: &Tensor| x * x, |x: &Tensor, _: &Tensor, (dx,): &(Tensor,)| dx * x + 1.0)(x)
+        }),
+        (Code::CustomTangent, "not linear", |x| {
+            ms::custom_jvp(|x: &Tensor| x.abs(), |x: &Tensor, _: &Tensor, (dx,): &(Tensor,)| dx.sign() * x)(x)
         }),
         (Code::Shape, "the tangent of a result of f32[2] cannot be f32[]", |x| {
             ms::custom_jvp(|x: &Tensor| x * x, |_: &Tensor, _: &Tensor, (dx,): &(Tensor,)| dx.sum((), false))(x)
@@ -146,7 +152,7 @@ fn reverse_derivatives_without_a_transpose_are_refused_in_forward_mode() {
         }
     }
     type Case = fn(&Tensor) -> Tensor;
-    let cases: [(Case, f32); 3] = [
+    let cases: [(Case, f32); 6] = [
         (
             |x| {
                 ms::custom_vjp(
@@ -163,6 +169,9 @@ fn reverse_derivatives_without_a_transpose_are_refused_in_forward_mode() {
             },
             3.0,
         ),
+        (|x| ms::custom_vjp(|x: &Tensor| x * x, |x: &Tensor, _: &Tensor, g: &Tensor| (x * g * 2.0 + 1.0,))(x), 7.0),
+        (|x| ms::custom_vjp(|x: &Tensor| x * x, |x: &Tensor, _: &Tensor, _: &Tensor| (x * 2.0,))(x), 6.0),
+        (|x| ms::custom_vjp(|x: &Tensor| x * x, |x: &Tensor, _: &Tensor, g: &Tensor| (x * g.sign(),))(x), 3.0),
         (clipped_square, 1.0),
     ];
     let x = tensor![3.0];

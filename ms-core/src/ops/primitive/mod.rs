@@ -12,6 +12,7 @@ mod view_tests;
 pub(crate) mod window;
 
 use super::core::OpDef;
+use crate::tensor::Op;
 
 macro_rules! primitives {
     ($($module:ident :: { $($def:ident),* $(,)? };)*) => {
@@ -20,6 +21,14 @@ macro_rules! primitives {
         /// Every primitive of this crate.
         pub static PRIMITIVES: &[&OpDef] = &[$($(&$module::$def),*),*];
     };
+}
+
+/// Whether the result of an op has terms or elements of several float operands, so that it does not vanish where only
+/// one of them does.
+pub(crate) fn sums_operands(op: Op) -> bool {
+    let sums =
+        [&ADD, &ADD_SLICES, &CONCAT, &INDEX_ADD, &SCATTER, &SCATTER_ADD, &SCATTER_ND_ADD, &SELECT, &SLICE_UPDATE, &SUB];
+    sums.iter().any(|it| it.op() == op)
 }
 
 primitives! {
