@@ -20,6 +20,8 @@ fn a_run_that_fails_changes_nothing() {
         // Compiled first.
         bump(&slot, &x);
         value.iter_mut().zip([10., 20.]).for_each(|(value, by)| *value += by);
+        // What earlier work gave up is freed behind it.
+        ms::synchronize().expect("nothing failed");
         let before = simulation.counts();
         for nth in 1.. {
             simulation.fail_call(nth);
@@ -81,6 +83,8 @@ fn a_structured_run_that_fails_changes_nothing() {
         let values = || [&slot, &other].map(|it| it.value().to_vec::<f32>());
         let kept = values();
         let simulation = SimBackend::simulation(device.id()).expect("it exists");
+        // What earlier work gave up is freed behind it.
+        ms::synchronize().expect("nothing failed");
         let before = simulation.counts();
         let mut failed = 0;
         for nth in 1.. {
@@ -154,6 +158,8 @@ fn a_run_that_fails_later_changes_nothing() {
             ms::synchronize().expect("everything was told");
         }
         // Every step in turn.
+        // What earlier work gave up is freed behind it.
+        ms::synchronize().expect("nothing failed");
         let before = simulation.counts();
         for nth in 1.. {
             simulation.fail_step(nth);
