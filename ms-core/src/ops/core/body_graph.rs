@@ -1,12 +1,12 @@
 //! Bodies of composites as graphs.
 
 use super::composite::{Body, run};
-use super::infer;
+use super::infer_node;
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Memo, Node, ValueId};
 use crate::ops::{constant_node, definition};
 use crate::tensor::{
-    Attrs, DType, DispatchMode, Dispatcher, Literal, OpCall, Outputs, Parameter, Scalar, Tensor, Traced, Type,
+    Attrs, DType, DispatchMode, Dispatcher, Literal, Op, OpCall, Outputs, Parameter, Scalar, Tensor, Traced, Type,
     with_dispatcher,
 };
 use smallvec::SmallVec;
@@ -22,14 +22,14 @@ thread_local! {
 }
 
 /// The graph of the body of a composite on operands of these types, whose outputs are the results of the composite.
-/// `number` is that of the op. Every thread builds it once.
+/// Every thread builds it once.
 ///
 /// # Errors
 /// Those of the ops of the body, in the name of the composite.
-pub(crate) fn body_graph(number: u16, name: &str, body: Body, attrs: &Attrs, inputs: &[&Type]) -> Result<Rc<Graph>> {
-    let key = (number, attrs.clone(), inputs.iter().map(|&it| it.clone()).collect());
-    let record = |(_, attrs, types): &Key| Recorder::record(name, body, attrs, types);
-    BODIES.with(|it| it.get_or_build(key, record)).map_err(|error| error.of_composite(name))
+pub(crate) fn body_graph(op: Op, body: Body, attrs: &Attrs, inputs: &[&Type]) -> Result<Rc<Graph>> {
+    let key = (op.number(), attrs.clone(), inputs.iter().map(|&it| it.clone()).collect());
+    let record = |(_, attrs, types): &Key| Recorder::record(op.name(), body, attrs, types);
+    BODIES.with(|it| it.get_or_build(key, record)).map_err(|error| error.of_composite(op.name()))
 }
 
 /// Applies ops by adding them to a graph.
@@ -86,7 +86,7 @@ impl Dispatcher for Recorder {
         let graph = &mut recorded.graph;
         let results = {
             let types: SmallVec<[&Type; 3]> = inputs.iter().map(|&it| graph.ty(it)).collect();
-            infer(definition(call.op), call.attrs, &[], &types).map_err(|error| error.at(call.location))?
+            infer_node(definition(call.op), call.attrs, &types).map_err(|error| error.at(call.location))?
         };
         let mut node = Node::new(call.op, call.attrs.clone(), inputs);
         node.location = Some(call.location);

@@ -1,10 +1,13 @@
 //! Composites: ops whose meaning is the ops that a body applies.
 
-use super::body_graph::body_graph;
 use super::reference::ReferenceDispatcher;
-use super::{Arrays, OpDef, Types};
-use crate::error::{Error, OrRaise, Result, abandon, collecting};
-use crate::tensor::{Array, Attrs, OpCall, Outputs, Tensor, Type, apply, with_dispatcher};
+use super::{Arrays, OpDef, Types, infer};
+use crate::error::{Code, Error, OrRaise, Result, abandon, collecting};
+use crate::ops::definition;
+use crate::tensor::{
+    Array, Attrs, Dispatcher, OpCall, Outputs, Parameter, Tensor, Traced, Type, apply, with_dispatcher,
+};
+use smallvec::SmallVec;
 use std::rc::Rc;
 
 /// The body of a composite: applies ops to the operands, which the type rule has accepted, and returns the
@@ -46,15 +49,36 @@ pub(in crate::ops) fn evaluate_composite(body: Body, attrs: &Attrs, inputs: &[&A
 ///
 /// # Errors
 /// Those of the type rules of its ops, in the name of the composite.
-pub(in crate::ops) fn infer_by_body(
-    number: u16,
-    name: &str,
-    body: Body,
-    attrs: &Attrs,
-    inputs: &[&Type],
-) -> Result<Types> {
-    let graph = body_graph(number, name, body, attrs, inputs)?;
-    Ok(graph.outputs().iter().map(|&it| graph.ty(it).clone()).collect())
+pub(in crate::ops) fn infer_by_body(name: &str, body: Body, attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
+    let inputs: Vec<Tensor> = inputs.iter().map(|&it| of_type(it.clone())).collect();
+    let outputs = with_dispatcher(Rc::new(TypesOnly), || run(body, attrs, &inputs.iter().collect::<Vec<_>>()));
+    Ok(outputs.map_err(|error| error.of_composite(name))?.iter().map(Tensor::ty).collect())
+}
+
+/// Applies ops to types.
+struct TypesOnly;
+
+/// A tensor without elements.
+fn of_type(ty: Type) -> Tensor {
+    let shape = ty.shape();
+    Tensor::from_traced(Traced { trace: 0, frame: 0, value: 0, ty, shape, poisoned: false })
+}
+
+impl Dispatcher for TypesOnly {
+    fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
+        let types: SmallVec<[Type; 3]> = call.inputs.iter().map(|it| it.ty()).collect();
+        let types: SmallVec<[&Type; 3]> = types.iter().collect();
+        let results = infer(definition(call.op), call.attrs, &[], &types).map_err(|error| error.at(call.location))?;
+        Ok(results.into_iter().map(of_type).collect())
+    }
+
+    fn read_parameter(&self, parameter: &Parameter) -> Result<Tensor> {
+        Ok(of_type(parameter.load().ty()))
+    }
+
+    fn write_parameter(&self, parameter: &Parameter, _: &Tensor) -> Result<()> {
+        Err(Error::new(Code::Argument, format!("the body of a composite writes {parameter:?}")))
+    }
 }
 
 /// Applies a composite, and returns its first result.
@@ -78,7 +102,7 @@ macro_rules! composite {
         $(#[$doc])*
         pub static $def: $crate::ops::OpDef = $crate::ops::OpDef {
             info: $crate::tensor::OpInfo { number: $number, name: $name, attrs: $attrs },
-            infer: |attrs, inputs| $crate::ops::core::composite::infer_by_body($number, $name, $body, attrs, inputs),
+            infer: |attrs, inputs| $crate::ops::core::composite::infer_by_body($name, $body, attrs, inputs),
             eval: |attrs, inputs| $crate::ops::core::composite::evaluate_composite($body, attrs, inputs),
             derivative: $derivative,
             finite_derivatives: $finite,

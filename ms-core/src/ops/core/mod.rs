@@ -42,7 +42,7 @@ pub use attributes::{Attribute, Ints};
 pub use axis::{AxisAttrs, IntoAxes, ReduceAxes, normalize_axes, normalize_axis};
 pub use batching::{BatchedCall, Batching, batch};
 pub(crate) use body_graph::body_graph;
-pub use check::{fits, infer, verify, verify_one};
+pub use check::{fits, infer, infer_node, verify, verify_one};
 pub(crate) use composite::evaluate_body_of;
 pub use composite::{Body, apply_body};
 pub use control::{Control, Loop, TransformNode, Trips};

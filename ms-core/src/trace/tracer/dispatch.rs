@@ -27,7 +27,7 @@ impl Tracer {
         let frame = state.top();
         let results = {
             let types: SmallVec<[&Type; 3]> = inputs.iter().map(|&it| frame.graph.ty(it)).collect();
-            ops::infer(ops::definition(call.op), call.attrs, &[], &types)?
+            ops::infer_node(ops::definition(call.op), call.attrs, &types)?
         };
         let mut node = Node::new(call.op, call.attrs.clone(), inputs);
         node.location = self.location.get().or(Some(call.location));
