@@ -3,7 +3,7 @@
 use super::composite::expand_composites;
 use crate::error::Result;
 use crate::ir::{Graph, Node};
-use crate::ops::{Derivative, Lowering, definition, literal_of, sums_operands};
+use crate::ops::{Derivative, definition, has_steps, literal_of, sums_operands};
 
 /// What is known of a value.
 #[derive(Clone, Copy, Default)]
@@ -38,9 +38,8 @@ fn of_node(graph: &Graph, node: &Node, known: &[Value]) -> Value {
     if let Some(literal) = literal_of(node) {
         return Value { depends: false, is_zero: literal.bytes().iter().all(|&it| it == 0) };
     }
-    let def = definition(node.op);
     let depends = node.inputs.iter().any(|it| known[it.0 as usize].depends);
-    if depends && matches!(def.derivative, Derivative::Zero) && !matches!(def.lowering, Lowering::View(_)) {
+    if depends && (matches!(definition(node.op).derivative, Derivative::Zero) || has_steps(node.op)) {
         return Value { depends, is_zero: false };
     }
     let mut floats = node.inputs.iter().filter(|&&it| is_float(it)).map(|it| known[it.0 as usize].is_zero);

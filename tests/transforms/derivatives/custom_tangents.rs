@@ -152,7 +152,7 @@ fn reverse_derivatives_without_a_transpose_are_refused_in_forward_mode() {
         }
     }
     type Case = fn(&Tensor) -> Tensor;
-    let cases: [(Case, f32); 6] = [
+    let cases: [(Case, f32); 8] = [
         (
             |x| {
                 ms::custom_vjp(
@@ -172,6 +172,24 @@ fn reverse_derivatives_without_a_transpose_are_refused_in_forward_mode() {
         (|x| ms::custom_vjp(|x: &Tensor| x * x, |x: &Tensor, _: &Tensor, g: &Tensor| (x * g * 2.0 + 1.0,))(x), 7.0),
         (|x| ms::custom_vjp(|x: &Tensor| x * x, |x: &Tensor, _: &Tensor, _: &Tensor| (x * 2.0,))(x), 6.0),
         (|x| ms::custom_vjp(|x: &Tensor| x * x, |x: &Tensor, _: &Tensor, g: &Tensor| (x * g.sign(),))(x), 3.0),
+        (
+            |x| {
+                ms::custom_vjp(
+                    |x: &Tensor| x * x,
+                    |x: &Tensor, _: &Tensor, g: &Tensor| (x * ms::ops::stop_gradient(g),),
+                )(x)
+            },
+            3.0,
+        ),
+        (
+            |x| {
+                ms::custom_vjp(
+                    |x: &Tensor| x * x,
+                    |x: &Tensor, _: &Tensor, g: &Tensor| (x * ms::ops::remainder(g, 0.75),),
+                )(x)
+            },
+            0.75,
+        ),
         (clipped_square, 1.0),
     ];
     let x = tensor![3.0];

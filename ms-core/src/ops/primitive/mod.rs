@@ -31,6 +31,11 @@ pub(crate) fn sums_operands(op: Op) -> bool {
     sums.iter().any(|it| it.op() == op)
 }
 
+/// Whether an op has steps although its derivative is not zero.
+pub(crate) fn has_steps(op: Op) -> bool {
+    [&FMOD, &REMAINDER].iter().any(|it| it.op() == op)
+}
+
 primitives! {
     add_slices::{ ADD_SLICES };
     arg_extrema::{ ARGMAX, ARGMIN };
