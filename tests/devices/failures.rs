@@ -158,8 +158,6 @@ fn a_run_that_fails_later_changes_nothing() {
             ms::synchronize().expect("everything was told");
         }
         // Every step in turn.
-        // What earlier work gave up is freed behind it.
-        ms::synchronize().expect("nothing failed");
         let before = simulation.counts();
         for nth in 1.. {
             simulation.fail_step(nth);

@@ -73,7 +73,7 @@ fn sized(
 }
 
 fn sized_type(ty: &Type, size: &impl Fn(&str) -> Option<usize>) -> Result<Type> {
-    if !ty.dims.iter().any(|it| it.is_symbolic()) {
+    if !ty.is_symbolic() {
         return Ok(ty.clone());
     }
     let dim = |&dim: &Dim| if dim.is_symbolic() { dim.evaluate(size).map(Dim::new) } else { Ok(dim) };

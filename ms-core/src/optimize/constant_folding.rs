@@ -55,6 +55,7 @@ fn fold_uniform(
         return None;
     }
     let graph = rewriter.graph();
+    // Most nodes have an operand that is not: a literal of the others would be built in vain.
     if !operands.iter().all(|&id| uniform.is_known(graph, id)) {
         return None;
     }
@@ -81,9 +82,6 @@ fn fold_uniform(
 /// The value of a node on constants.
 fn fold_data(rewriter: &mut Rewriter<'_>, def: &OpDef, node: &Node, operands: &[ValueId], ty: &Type) -> Option<Values> {
     let literal = |&id: &ValueId| rewriter.graph().producer(id).and_then(constant_of);
-    if operands.iter().any(|it| literal(it).is_none()) {
-        return None;
-    }
     let literals: SmallVec<[&Literal; 3]> = operands.iter().map(literal).collect::<Option<_>>()?;
     let bytes = ty.numel()?.checked_mul(ty.dtype.size())?;
     let dtypes: SmallVec<[DType; 3]> = literals.iter().map(|it| it.dtype()).collect();

@@ -79,7 +79,6 @@ pub(super) struct Version {
     pub(super) compiled: Arc<Compiled>,
     backward_slots: Option<BackwardSlots>,
     inputs: Box<[InputRun]>,
-    input_count: usize,
     /// By input, the output that is the new value of its slot, if the version writes that.
     state: Box<[Option<u32>]>,
     captured: Vec<Tensor>,
@@ -203,7 +202,6 @@ impl Version {
             compiled,
             backward_slots,
             state: inputs.iter().map(replaced_by).collect(),
-            input_count: inputs.len(),
             inputs: runs(&inputs),
             captured,
             states,
@@ -397,7 +395,7 @@ impl Version {
     /// Takes the values of the slots that a run writes; `None` if the version does not [run](Self::runs_on) where
     /// the inputs are. Slots that it only reads were read before, so that two runs never wait for each other.
     fn writing_run<'a>(&self, given: &Given<'_>, writes: &'a [Parameter]) -> Result<Option<WritingRun<'a>>> {
-        let mut run = WritingRun::new(writes, self.input_count);
+        let mut run = WritingRun::new(writes, self.state.len());
         for inputs in &self.inputs {
             match self.tensors(inputs, given) {
                 Some(tensors) => {
@@ -418,7 +416,7 @@ impl Version {
     /// The outputs of a version that writes no slots; `None` if the version does not [run](Self::runs_on) where the
     /// inputs are.
     fn outputs(&self, given: &Given<'_>) -> Result<Option<Outputs>> {
-        let mut inputs: SmallVec<[&Array; 8]> = SmallVec::with_capacity(self.input_count);
+        let mut inputs: SmallVec<[&Array; 8]> = SmallVec::with_capacity(self.state.len());
         for run in &self.inputs {
             for tensor in self.tensors(run, given).expect("it writes no slots") {
                 inputs.push(tensor.array()?);
@@ -456,22 +454,16 @@ impl Version {
     /// [run](Self::runs_on) where they are.
     fn gather(&self, arguments: &[Tensor], writes: &[Parameter]) -> Option<Result<Vec<Tensor>>> {
         let read = self.reads.as_ref().map_or_else(|| Some(Vec::new()), Gathered::slots)?;
-        let mut inputs: Vec<Tensor> = Vec::with_capacity(self.input_count);
-        for InputRun { source, range } in &self.inputs {
-            let slots = match source {
-                InputSource::Argument => {
-                    inputs.extend_from_slice(&arguments[range.clone()]);
-                    continue;
-                }
-                InputSource::Captured => {
-                    inputs.extend_from_slice(&self.captured[range.clone()]);
-                    continue;
-                }
-                InputSource::Read => &read,
-                InputSource::OfThread => &self.of_thread,
-                InputSource::Written => writes,
-            };
-            inputs.extend(slots[range.clone()].iter().map(Parameter::value));
+        let input = |source, at: usize| match source {
+            InputSource::Argument => arguments[at].clone(),
+            InputSource::Captured => self.captured[at].clone(),
+            InputSource::Read => read[at].value(),
+            InputSource::OfThread => self.of_thread[at].value(),
+            InputSource::Written => writes[at].value(),
+        };
+        let mut inputs: Vec<Tensor> = Vec::with_capacity(self.state.len());
+        for run in &self.inputs {
+            inputs.extend(run.range.clone().map(|at| input(run.source, at)));
         }
         if is_host_only() {
             return Some(Ok(inputs));
