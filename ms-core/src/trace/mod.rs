@@ -1,6 +1,7 @@
 //! From a Rust call to a graph: arguments and results of calls, and the tracer.
 
 mod arg;
+mod body;
 mod callable;
 mod cell;
 mod compare;
@@ -17,6 +18,7 @@ mod type_key;
 pub use arg::{
     Arg, ArgumentNames, ComputeDType, Frozen, Name, PerParameter, Sink, Size, Sizes, Training, Tree, Visitor, leaves,
 };
+pub use body::body_graph;
 pub use callable::{Apply, ApplyAll, Callable, Given, HasCall, Invoke, Marked, Marks, Met, NoCall, Own, Unmet};
 pub use cell::{Cell, Layer, convert, parameters};
 pub use compare::{Case, Compare, Equals, Ordered, Subject, case, matched};

@@ -2,7 +2,8 @@
 
 use crate::error::Result;
 use crate::ir::{Graph, Node, Rewriter, Type, rewrite_inside_out, subgraphs};
-use crate::ops::{Body, Lowering, OpDef, body_graph, definition, infer};
+use crate::ops::{Body, Lowering, OpDef, definition, infer};
+use crate::trace::body_graph;
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::panic::Location;

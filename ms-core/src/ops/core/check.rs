@@ -1,12 +1,10 @@
 //! Verification of graphs: their structure, and every node against its op's definition.
 
-use super::body_graph::body_graph;
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, defects, subgraphs, verify_structure, verify_structure_of_one};
 use crate::ops::{Lowering, OpDef, Regions, Types, by_number, definition};
 use crate::tensor::{Attrs, Dim, Op, Type};
 use rustc_hash::FxHashMap;
-use std::rc::Rc;
 
 /// Infers the types of the results of an op with its attributes and regions on operands of these
 /// types.
@@ -18,33 +16,12 @@ pub fn infer(def: &OpDef, attrs: &Attrs, regions: &Regions, inputs: &[&Type]) ->
         Lowering::Regions(rule) if regions.len() == rule.count => (rule.infer)(attrs, regions, inputs),
         // Without its regions the type rule of such an op is an error.
         Lowering::Regions(_) => (def.infer)(attrs, inputs),
-        _ => known_sizes(inputs).and_then(|()| (def.infer)(attrs, inputs)),
+        _ => inputs.iter().try_for_each(|it| known_size(it)).and_then(|()| (def.infer)(attrs, inputs)),
     };
-    checked(def, inputs, results)
-}
-
-/// [`infer`] of an op that becomes a node without regions: the body of a composite is recorded on the way, for its
-/// expansion.
-///
-/// # Errors
-/// As for [`infer`].
-pub fn infer_node(def: &'static OpDef, attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
-    let Lowering::Composite(body) = def.lowering else { return infer(def, attrs, &[], inputs) };
-    let recorded = known_sizes(inputs).and_then(|()| body_graph(def.op(), body, attrs, inputs));
-    let types = |graph: Rc<Graph>| graph.outputs().iter().map(|&it| graph.ty(it).clone()).collect();
-    checked(def, inputs, recorded.map(types))
-}
-
-/// The types of results, none of which has too many elements, or the error of an op on operands of these types.
-fn checked(def: &OpDef, inputs: &[&Type], results: Result<Types>) -> Result<Types> {
     let sized = |results: Types| results.iter().try_for_each(Type::check_size).map(|()| results);
     results
         .and_then(sized)
         .map_err(|error| error.with_op(def.name()).with_operands(inputs.iter().map(|it| it.to_string())))
-}
-
-fn known_sizes(types: &[&Type]) -> Result<()> {
-    types.iter().try_for_each(|it| known_size(it))
 }
 
 fn known_size(ty: &Type) -> Result<()> {

@@ -114,11 +114,7 @@ macro_rules! composite {
     };
 }
 
-/// Applies the ops of a body.
-///
-/// # Errors
-/// The first one that the body raises.
-pub(super) fn run(body: Body, attrs: &Attrs, inputs: &[&Tensor]) -> Result<Outputs> {
+fn run(body: Body, attrs: &Attrs, inputs: &[&Tensor]) -> Result<Outputs> {
     let (outputs, errors): (_, Vec<Error>) = collecting(|| body(attrs, inputs));
     match (outputs, errors.into_iter().next()) {
         (_, Some(error)) => Err(error),

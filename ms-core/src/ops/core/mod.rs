@@ -2,7 +2,6 @@
 
 #[macro_use]
 mod attributes;
-mod body_graph;
 #[macro_use]
 pub(crate) mod composite;
 #[macro_use]
@@ -41,8 +40,7 @@ mod text;
 pub use attributes::{Attribute, Ints};
 pub use axis::{AxisAttrs, IntoAxes, ReduceAxes, normalize_axes, normalize_axis};
 pub use batching::{BatchedCall, Batching, batch};
-pub(crate) use body_graph::body_graph;
-pub use check::{fits, infer, infer_node, verify, verify_one};
+pub use check::{fits, infer, verify, verify_one};
 pub(crate) use composite::evaluate_body_of;
 pub use composite::{Body, apply_body};
 pub use control::{Control, Loop, TransformNode, Trips};

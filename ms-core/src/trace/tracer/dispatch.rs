@@ -9,6 +9,7 @@ use crate::ops;
 use crate::tensor::{
     DType, DispatchMode, Dispatcher, Literal, OpCall, Outputs, Parameter, Scalar, Scan, Tensor, Traced, left_behind,
 };
+use crate::trace::body::infer_node;
 use crate::trace::region::scan_carries;
 use smallvec::SmallVec;
 use std::any::Any;
@@ -27,7 +28,7 @@ impl Tracer {
         let frame = state.top();
         let results = {
             let types: SmallVec<[&Type; 3]> = inputs.iter().map(|&it| frame.graph.ty(it)).collect();
-            ops::infer_node(ops::definition(call.op), call.attrs, &types)?
+            infer_node(ops::definition(call.op), call.attrs, &types)?
         };
         let mut node = Node::new(call.op, call.attrs.clone(), inputs);
         node.location = self.location.get().or(Some(call.location));

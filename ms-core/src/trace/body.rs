@@ -1,0 +1,43 @@
+//! Bodies of composites as graphs.
+
+use super::build;
+use crate::error::Result;
+use crate::ir::{Graph, Memo};
+use crate::ops::{Body, Lowering, OpDef, Types, infer};
+use crate::tensor::{Attrs, Dim, Op, Type};
+use std::rc::Rc;
+
+/// What determines the graph of a body: op, attributes, types of the operands.
+type Key = (u16, Attrs, Vec<Type>);
+
+thread_local! {
+    static BODIES: Memo<Key> = Memo::default();
+}
+
+/// The graph of the body of a composite on operands of these types, whose outputs are the results of the composite.
+/// Every thread traces it once.
+///
+/// # Errors
+/// Those of the ops of the body, in the name of the composite.
+pub fn body_graph(op: Op, body: Body, attrs: &Attrs, types: &[&Type]) -> Result<Rc<Graph>> {
+    let apply = |inputs: &[_]| Ok(body(attrs, &inputs.iter().collect::<Vec<_>>()).into_vec());
+    let key = (op.number(), attrs.clone(), types.iter().map(|&it| it.clone()).collect());
+    let graph = BODIES.with(|it| it.get_or_build(key, |(.., types)| build(op.name(), types, apply)));
+    graph.map_err(|error| error.of_composite(op.name()))
+}
+
+/// [`infer`] of an op that becomes a node without regions: a composite has the types of its body, which is traced on
+/// the way, for its expansion.
+///
+/// # Errors
+/// As for [`infer`].
+pub(super) fn infer_node(def: &'static OpDef, attrs: &Attrs, types: &[&Type]) -> Result<Types> {
+    // The type rule has the errors of its own: that of the first op that fails, or of a size that is not known.
+    if let Lowering::Composite(body) = def.lowering
+        && !types.iter().any(|it| it.dims.contains(&Dim::DYNAMIC))
+        && let Ok(graph) = body_graph(def.op(), body, attrs, types)
+    {
+        return Ok(graph.outputs().iter().map(|&it| graph.ty(it).clone()).collect());
+    }
+    infer(def, attrs, &[], types)
+}
