@@ -7,6 +7,7 @@
 mod fast_path;
 mod gather;
 mod origin;
+mod repeat;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use crate::tensor::{
 use crate::trace::check_write;
 use origin::Applied;
 pub(super) use origin::in_composite;
+use repeat::repeat;
 use smallvec::SmallVec;
 use std::rc::Rc;
 use step::{Ready, ready};
@@ -145,7 +147,7 @@ fn run_in(
 ) -> Result<Outputs> {
     match (&def.lowering, backend) {
         (Lowering::Map(_), Some(backend)) => {
-            let out = in_op(|| map(backend, def, call, operands))?;
+            let out = in_op(|| kernel(backend, def, call, operands))?;
             Ok(Outputs::from_buf([Tensor::from_array(out)]))
         }
         _ => run_others(backend, def, call, operands),
@@ -177,29 +179,7 @@ fn run_others(
     Ok(outputs.into_iter().map(Tensor::from_array).collect())
 }
 
-/// Runs an elementwise op on operands of any layout.
-fn map(backend: &dyn Backend, def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Array> {
-    let ty = infer(def, call)?.remove(0);
-    let shape = ty.shape().expect("arrays have constant shapes");
-    // SAFETY: kernels write every element of their outputs.
-    let out = unsafe { Array::uninit_in(backend.memory(), &shape, ty.dtype)? };
-    // A loop around an empty one takes time, too.
-    if out.numel() == 0 {
-        return Ok(out);
-    }
-    let sources = operands.values().into_iter().map(|it| match it {
-        Value::Array(array) => Source::Memory(array.layout(), array.dtype()),
-        Value::Number(number) => Source::Number(number.dtype()),
-    });
-    let sources: SmallVec<[Source<'_>; 3]> = sources.collect();
-    let prepared = single::prepare_map(def, call.attrs, &sources, &ty).expect("arrays have constant shapes");
-    let ready = ready(backend, &prepared.key)?;
-    // SAFETY: the call was prepared for these operands and this fresh result.
-    unsafe { ready.launch(&prepared, addresses(&operands.arrays), &operands.bits(), out.device_ptr())? };
-    Ok(out)
-}
-
-/// [`run`] of the ops that are not [`map`]ped, for operands in the memory of a backend, or, without one, of the
+/// [`run`] of the ops that are not elementwise, for operands in the memory of a backend, or, without one, of the
 /// host.
 fn run_any(
     backend: Option<&dyn Backend>,
@@ -207,6 +187,15 @@ fn run_any(
     call: &OpCall<'_>,
     operands: &Arrays<'_>,
 ) -> Result<SmallVec<[Array; 1]>> {
+    if let (Lowering::Gather(_) | Lowering::Reduce(_) | Lowering::Generate(_), Some(backend)) = (&def.lowering, backend)
+    {
+        if let Lowering::Gather(axis) = def.lowering {
+            infer(def, call)?;
+            check(backend, axis(call.attrs), operands)?;
+        }
+        let operands = Operands { arrays: operands.clone(), ..Operands::default() };
+        return Ok(SmallVec::from_iter([kernel(backend, def, call, &operands)?]));
+    }
     let types = infer(def, call)?;
     let space = backend.map_or(MemorySpace::Host, Backend::memory);
     match &def.lowering {
@@ -236,13 +225,6 @@ fn run_any(
         outputs.push(unsafe { Array::uninit_in(space, &shape, ty.dtype)? });
     }
     match &def.lowering {
-        Lowering::Gather(axis) => {
-            check(backend, axis(call.attrs), operands)?;
-            kernel(backend, def, call, operands, &outputs[0])?;
-        }
-        Lowering::Reduce(_) | Lowering::Generate(_) => {
-            kernel(backend, def, call, operands, &outputs[0])?;
-        }
         Lowering::Slices(rule) => slices(backend, *rule, call, operands, &outputs[0])?,
         Lowering::Position(_) => positions(backend, def, call, operands, &outputs[0])?,
         _ => {
@@ -311,40 +293,48 @@ fn positions(
     unsafe { ready.launch(&prepared, addresses, &[], out.device_ptr()) }
 }
 
-/// Runs another op that is one kernel.
-fn kernel(
-    backend: &dyn Backend,
-    def: &'static OpDef,
-    call: &OpCall<'_>,
-    operands: &Arrays<'_>,
-    out: &Array,
-) -> Result<()> {
+/// Runs an op that is one kernel, on operands of any layout. The positions of a gather are in range.
+fn kernel(backend: &dyn Backend, def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Array> {
+    if let Some(out) = repeat(backend, call, operands)? {
+        return Ok(out);
+    }
+    let ty = infer(def, call)?.remove(0);
+    let shape = ty.shape().expect("arrays have constant shapes");
+    // SAFETY: kernels write every element of their outputs.
+    let out = unsafe { Array::uninit_in(backend.memory(), &shape, ty.dtype)? };
     // A loop around an empty one takes time, too.
     if out.numel() == 0 {
-        return Ok(());
+        return Ok(out);
     }
-    let precision = settings().precision;
-    let described = |operands: &Arrays<'_>| {
-        let described: SmallVec<[_; 3]> = operands.iter().map(|it| (it.layout(), it.dtype())).collect();
-        single::prepare(def, call.attrs, &described, &out.ty(), precision)
-    };
-    match described(operands) {
-        Some(prepared) => {
-            let ready = ready(backend, &prepared.key)?;
-            // SAFETY: the call was prepared for these operands and this fresh result.
-            unsafe { ready.launch(&prepared, addresses(operands), &[], out.device_ptr()) }
-        }
-        None => {
-            // Some reductions need a row-major operand to preserve their order of terms.
-            let dense: SmallVec<[Array; 3]> =
-                operands.iter().map(|it| contiguous(Some(backend), it)).collect::<Result<_>>()?;
-            let dense: Arrays<'_> = dense.iter().collect();
-            let prepared = described(&dense).expect("row-major operands have a nest");
-            let ready = ready(backend, &prepared.key)?;
-            // SAFETY: as above.
-            unsafe { ready.launch(&prepared, addresses(&dense), &[], out.device_ptr()) }
-        }
+    if let Some(prepared) = prepare(def, call, operands, &ty) {
+        let ready = ready(backend, &prepared.key)?;
+        // SAFETY: the call was prepared for these operands and this fresh result.
+        unsafe { ready.launch(&prepared, addresses(&operands.arrays), &operands.bits(), out.device_ptr())? };
+        repeat::insert(backend, call, operands, &out, prepared, ready);
+        return Ok(out);
     }
+    // Some reductions, which have no numbers, need a row-major operand to preserve their order of terms.
+    let dense: SmallVec<[Array; 3]> =
+        operands.arrays.iter().map(|it| contiguous(Some(backend), it)).collect::<Result<_>>()?;
+    let dense = Operands { arrays: dense.iter().collect(), ..Operands::default() };
+    let prepared = prepare(def, call, &dense, &ty).expect("row-major operands have a nest");
+    let ready = ready(backend, &prepared.key)?;
+    // SAFETY: as above.
+    unsafe { ready.launch(&prepared, addresses(&dense.arrays), &[], out.device_ptr())? };
+    Ok(out)
+}
+
+/// The call of an op that is one kernel, with a result of type `out`; `None` if its operands must be row-major.
+fn prepare(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>, out: &Type) -> Option<single::Call> {
+    if let Lowering::Map(_) = def.lowering {
+        let sources = operands.values().into_iter().map(|it| match it {
+            Value::Array(array) => Source::Memory(array.layout(), array.dtype()),
+            Value::Number(number) => Source::Number(number.dtype()),
+        });
+        return single::prepare_map(def, call.attrs, &sources.collect::<SmallVec<[Source<'_>; 3]>>(), out);
+    }
+    let described: SmallVec<[_; 3]> = operands.arrays.iter().map(|it| (it.layout(), it.dtype())).collect();
+    single::prepare(def, call.attrs, &described, out, settings().precision)
 }
 
 /// Writes each operand to its slice of the result.
