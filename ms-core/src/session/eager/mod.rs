@@ -29,6 +29,7 @@ pub(super) use origin::in_composite;
 use repeat::repeat;
 use smallvec::SmallVec;
 use std::rc::Rc;
+use std::slice;
 use step::{Ready, ready};
 
 /// Executes ops one by one.
@@ -147,7 +148,7 @@ fn run_in(
 ) -> Result<Outputs> {
     match (&def.lowering, backend) {
         (Lowering::Map(_), Some(backend)) => {
-            let out = in_op(|| kernel(backend, def, call, operands))?;
+            let out = in_op(|| one_step(backend, def, call, operands))?;
             Ok(Outputs::from_buf([Tensor::from_array(out)]))
         }
         _ => run_others(backend, def, call, operands),
@@ -187,14 +188,13 @@ fn run_any(
     call: &OpCall<'_>,
     operands: &Arrays<'_>,
 ) -> Result<SmallVec<[Array; 1]>> {
-    if let (Lowering::Gather(_) | Lowering::Reduce(_) | Lowering::Generate(_), Some(backend)) = (&def.lowering, backend)
-    {
+    if let Some(backend) = backend.filter(|_| is_one_step(def)) {
         if let Lowering::Gather(axis) = def.lowering {
             infer(def, call)?;
             check(backend, axis(call.attrs), operands)?;
         }
         let operands = Operands { arrays: operands.clone(), ..Operands::default() };
-        return Ok(SmallVec::from_iter([kernel(backend, def, call, &operands)?]));
+        return Ok(SmallVec::from_iter([one_step(backend, def, call, &operands)?]));
     }
     let types = infer(def, call)?;
     let space = backend.map_or(MemorySpace::Host, Backend::memory);
@@ -293,24 +293,37 @@ fn positions(
     unsafe { ready.launch(&prepared, addresses, &[], out.device_ptr()) }
 }
 
-/// Runs an op that is one kernel, on operands of any layout. The positions of a gather are in range.
-fn kernel(backend: &dyn Backend, def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Array> {
+/// Whether an op is one kernel or one contraction.
+fn is_one_step(def: &OpDef) -> bool {
+    use Lowering::{Contraction, Gather, Generate, Map, Reduce};
+    matches!(def.lowering, Contraction(_) | Gather(_) | Generate(_) | Map(_) | Reduce(_))
+}
+
+/// Runs an op that [is one step](is_one_step), on operands of any layout. The positions of a gather are in range.
+fn one_step(backend: &dyn Backend, def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Array> {
     if let Some(out) = repeat(backend, call, operands)? {
         return Ok(out);
     }
     let ty = infer(def, call)?.remove(0);
     let shape = ty.shape().expect("arrays have constant shapes");
-    // SAFETY: kernels write every element of their outputs.
+    // SAFETY: steps write every element of their results.
     let out = unsafe { Array::uninit_in(backend.memory(), &shape, ty.dtype)? };
     // A loop around an empty one takes time, too.
     if out.numel() == 0 {
+        return Ok(out);
+    }
+    if let Lowering::Contraction(_) = def.lowering {
+        let ready = ready(backend, &StepKey::whole(def, call.attrs, &operands.arrays, settings().precision))?;
+        // SAFETY: the type rule accepted the operands and returned the type of the fresh result.
+        unsafe { ready.code.run(&[], &operands.arrays, slice::from_ref(&out))? };
+        repeat::insert(backend, call, operands, &out, None, ready);
         return Ok(out);
     }
     if let Some(prepared) = prepare(def, call, operands, &ty) {
         let ready = ready(backend, &prepared.key)?;
         // SAFETY: the call was prepared for these operands and this fresh result.
         unsafe { ready.launch(&prepared, addresses(&operands.arrays), &operands.bits(), out.device_ptr())? };
-        repeat::insert(backend, call, operands, &out, prepared, ready);
+        repeat::insert(backend, call, operands, &out, Some(prepared), ready);
         return Ok(out);
     }
     // Some reductions, which have no numbers, need a row-major operand to preserve their order of terms.

@@ -1,5 +1,5 @@
-//! Kernel calls of recent ops, cached by op, attributes and layouts: an op that is repeated on operands of the same
-//! layouts infers no types and plans no loops again.
+//! Steps of recent ops, cached by op, attributes and layouts: an op that is repeated on operands of the same layouts
+//! infers no types and plans no loops again.
 
 use super::step::Ready;
 use super::{Operands, addresses};
@@ -14,11 +14,12 @@ use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
+use std::slice;
 
 /// The size of a thread's table; of entries of the same slot the latest is kept.
 const ENTRIES: usize = 256;
 
-/// A call of a kernel, with what it depends on besides addresses and the values of numbers.
+/// A step, with what it depends on besides addresses and the values of numbers.
 struct Entry {
     device: Device,
     op: u16,
@@ -29,7 +30,8 @@ struct Entry {
     /// Of the result.
     shape: SmallVec<[usize; 4]>,
     dtype: DType,
-    call: single::Call,
+    /// That of a kernel; other steps take arrays.
+    call: Option<single::Call>,
     ready: Ready,
 }
 
@@ -37,7 +39,7 @@ thread_local! {
     static TABLE: RefCell<Vec<Option<Rc<Entry>>>> = RefCell::new(vec![None; ENTRIES]);
 }
 
-/// The result of an op whose call is cached; `None` if it is not.
+/// The result of an op whose step is cached; `None` if it is not.
 ///
 /// # Errors
 /// Those of the device.
@@ -45,20 +47,26 @@ pub(super) fn repeat(backend: &dyn Backend, op: &OpCall<'_>, operands: &Operands
     let slot = slot(op, operands);
     let known = TABLE.with_borrow(|it| it[slot].clone().filter(|it| it.is_of(backend, op, operands)));
     let Some(entry) = known else { return Ok(None) };
-    // SAFETY: the kernel writes every element.
+    // SAFETY: the step writes every element.
     let out = unsafe { Array::uninit_in(backend.memory(), &entry.shape, entry.dtype)? };
-    // SAFETY: the call was prepared for operands of these layouts and a fresh result of this type.
-    unsafe { entry.ready.launch(&entry.call, addresses(&operands.arrays), &operands.bits(), out.device_ptr())? };
+    match &entry.call {
+        // SAFETY: the call was prepared for operands of these layouts and a fresh result of this type.
+        Some(call) => unsafe {
+            entry.ready.launch(call, addresses(&operands.arrays), &operands.bits(), out.device_ptr())?;
+        },
+        // SAFETY: the type rule accepted operands of these types and returned that of the fresh result.
+        None => unsafe { entry.ready.code.run(&[], &operands.arrays, slice::from_ref(&out))? },
+    }
     Ok(Some(out))
 }
 
-/// Caches the call of an op with the result `out`.
+/// Caches the step of an op with the result `out`, and the call of a kernel.
 pub(super) fn insert(
     backend: &dyn Backend,
     op: &OpCall<'_>,
     operands: &Operands<'_>,
     out: &Array,
-    call: single::Call,
+    call: Option<single::Call>,
     ready: Ready,
 ) {
     let entry = Entry {

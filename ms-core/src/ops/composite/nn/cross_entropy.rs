@@ -8,7 +8,7 @@ use crate::ops::core::rules::{Interval, check_dims, check_interval, may_equal, s
 use crate::ops::primitive::class_index::existing;
 use crate::ops::{
     BatchedCall, Batching, Cotangents, Derivative, Effects, OpDef, Sample, SampleInput, Vjp, cast, exp, expand_dims,
-    full_of, iota, mean, over_size, select, sum, sum_axes,
+    full_of, iota, log, mean, over_size, select, sum, sum_axes,
 };
 use crate::tensor::{AsTensor, Attrs, DType, Dim, Outputs, Tensor};
 use smallvec::smallvec;
@@ -34,8 +34,8 @@ attributes! {
 
 composite! {
     /// The cross entropy of logits with a target, with weights of classes if there is a third operand: see
-    /// [`CrossEntropy::of`]. For the derivative, it has more results: the shift and the logarithm of the sum of
-    /// `log_softmax`, and what the mean is divided by if examples have shares.
+    /// [`CrossEntropy::of`]. For the derivative, it has more results: the shift and the sum of `log_softmax`,
+    /// and what the mean is divided by if examples have shares.
     CROSS_ENTROPY = 840: "cross_entropy", CrossEntropyAttrs::DECLARED;
     body cross_entropy_body;
     derivative Derivative::Rule(cross_entropy_gradients), finite: false;
@@ -254,10 +254,10 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// [`Terms::counted`] of what has an axis of classes.
-    fn counted_rows(&self, x: Tensor) -> Tensor {
+    /// What has an axis of classes, with another value for the examples that are ignored.
+    fn counted_rows(&self, x: Tensor, ignored: f64) -> Tensor {
         match &self.target {
-            Target::Classes { counts: Some(counts), .. } => select(expand_dims(counts, self.axis), x, 0.0),
+            Target::Classes { counts: Some(counts), .. } => select(expand_dims(counts, self.axis), x, ignored),
             _ => x,
         }
     }
@@ -373,28 +373,29 @@ fn along(axis: isize, rank: usize, x: &Tensor) -> Tensor {
 }
 
 fn cross_entropy_body(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
-    let LogSoftmax { logs, shift, log_sum } = LogSoftmax::of(inputs[0], class_axis(inputs[0]));
+    let LogSoftmax { logs, shift, sum } = LogSoftmax::of(inputs[0], class_axis(inputs[0]));
     let options = CrossEntropy::of_node(attrs, inputs);
     let terms = Terms::of("cross_entropy", &options, &logs, inputs[1]);
     let mut results = terms.results();
     // What an ignored example has for the derivative does not make a result that is not finite.
-    results.insert_many(1, [shift, log_sum].map(|it| terms.counted_rows(it)));
+    results.insert_many(1, [terms.counted_rows(shift, 0.0), terms.counted_rows(sum, 1.0)]);
     results
 }
 
-/// With `p` the probabilities and `l` the gradient of their logarithms: `l - p Σ l`. An ignored example, of which `l`
-/// is zero, has other logarithms here.
+/// With `e` the powers of which `s` is the sum, and `l` the gradient of the logarithms: `l - e (Σ l / s)`. An ignored
+/// example, of which `l` is zero, has other logarithms here.
 fn cross_entropy_gradients(it: &Vjp<'_>) -> Cotangents {
-    let (x, [shift, log_sum]) = (&it.inputs[0], [&it.outputs[1], &it.outputs[2]]);
-    let logs = x - shift - log_sum;
+    let (x, [shift, powers_sum]) = (&it.inputs[0], [&it.outputs[1], &it.outputs[2]]);
+    let shifted = x - shift;
+    let logs = &shifted - log(powers_sum);
     let options = CrossEntropy::of_node(it.attrs, &it.inputs.iter().collect::<Vec<_>>());
     let terms = Terms::of("cross_entropy", &options, &logs, &it.inputs[1]);
     let mut all = loss_gradients(it, &terms, 3);
-    let to_log_sum = it.cotangents[2].as_ref().map(|g| terms.counted_rows(g.clone()));
+    let to_sum = it.cotangents[2].as_ref().map(|g| terms.counted_rows(g.clone(), 0.0));
     let to_logs = all[0].take();
-    let summed = to_logs.as_ref().map(|l| -sum(l, class_axis(x), true));
-    let to_sums = summed.into_iter().chain(to_log_sum).reduce(|a, b| a + b);
-    let through = to_sums.map(|it| exp(terms.counted_rows(logs.clone())) * it);
+    let summed = to_logs.as_ref().map(|l| -(sum(l, class_axis(x), true) / powers_sum));
+    let to_powers = summed.into_iter().chain(to_sum).reduce(|a, b| a + b);
+    let through = to_powers.map(|it| exp(terms.counted_rows(shifted, 0.0)) * it);
     all[0] = to_logs.into_iter().chain(through).reduce(|a, b| a + b).filter(|_| it.needs[0]);
     all
 }

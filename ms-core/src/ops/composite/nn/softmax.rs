@@ -59,12 +59,12 @@ fn log_softmax_body(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
 
 /// Logarithms of probabilities, and the statistics that they follow from.
 pub(super) struct LogSoftmax {
-    /// `x - shift - log_sum`.
+    /// `x - shift - log sum`.
     pub logs: Tensor,
     /// The largest entries along the axis, or zero, without gradient.
     pub shift: Tensor,
-    /// `log Σ e^(x - shift)`.
-    pub log_sum: Tensor,
+    /// `Σ e^(x - shift)`.
+    pub sum: Tensor,
 }
 
 impl LogSoftmax {
@@ -72,8 +72,8 @@ impl LogSoftmax {
     pub fn of(x: &Tensor, axis: isize) -> Self {
         let shift = shift(x, axis);
         let shifted = x - &shift;
-        let log_sum = log(sum(exp(&shifted), axis, true));
-        Self { logs: shifted - &log_sum, shift, log_sum }
+        let sum = sum(exp(&shifted), axis, true);
+        Self { logs: shifted - log(&sum), shift, sum }
     }
 }
 
