@@ -131,8 +131,8 @@ impl<D: Driver> PlanExecutable<D> {
     }
 
     /// Returns whether inputs have the plan's types, and are row-major and in the memory of inputs.
-    fn takes_dense(&self, inputs: &[&Array]) -> bool {
-        let fits = |(own, array): (&Input, &&Array)| {
+    fn takes_dense<'a>(&self, inputs: impl ExactSizeIterator<Item = &'a Array>) -> bool {
+        let fits = |(own, array): (&Input, &Array)| {
             let shape = array.shape();
             array.dtype() == own.ty.dtype
                 && shape.len() == own.sizes.len()
@@ -153,7 +153,7 @@ impl<D: Driver> PlanExecutable<D> {
             with_stream(memory, StreamKind::Compute, written)?;
         }
         let dense: SmallVec<[&Array; 8]> = dense.iter().collect();
-        if self.takes_dense(&dense) { self.run(&dense) } else { Err(self.refuse(inputs)) }
+        if self.takes_dense(dense.iter().copied()) { self.run(&dense) } else { Err(self.refuse(inputs)) }
     }
 
     fn refuse(&self, inputs: &[&Array]) -> Error {
@@ -211,15 +211,21 @@ impl<D: Driver> PlanExecutable<D> {
     /// As [`Array::uninit`].
     unsafe fn over(&self, inputs: &mut [Array], state: &[Option<u32>]) -> Result<SmallVec<[Array; 1]>> {
         let donors = self.donors.find(inputs, state, &self.reuse);
-        let output = |(at, donor): (usize, Option<usize>)| match (donor, &self.outputs[at]) {
-            (Some(donor), Output::Array(shape, dtype)) => {
+        let mut outputs = SmallVec::with_capacity(donors.len());
+        for (at, donor) in donors.into_iter().enumerate() {
+            outputs.push(match (donor.map(|it| &inputs[it]), &self.outputs[at]) {
+                (Some(input), Output::Array(shape, dtype)) if (input.shape(), input.dtype()) == (shape, *dtype) => {
+                    input.clone()
+                }
+                (Some(input), Output::Array(shape, dtype)) => {
+                    // SAFETY: as the caller's.
+                    unsafe { Array::new(input.storage().clone(), Layout::contiguous(shape), *dtype) }
+                }
                 // SAFETY: as the caller's.
-                Ok(unsafe { Array::new(inputs[donor].storage().clone(), Layout::contiguous(shape), *dtype) })
-            }
-            // SAFETY: as the caller's.
-            _ => unsafe { self.fresh(at) },
-        };
-        donors.into_iter().enumerate().map(output).collect()
+                _ => unsafe { self.fresh(at)? },
+            });
+        }
+        Ok(outputs)
     }
 
     /// Runs with inputs and outputs that are arrays.
@@ -227,8 +233,8 @@ impl<D: Driver> PlanExecutable<D> {
     /// # Safety
     /// The inputs fit the plan, and nobody else accesses the memory of the outputs. An output may
     /// share the memory of an input if the plan allows it.
-    unsafe fn run_arrays(&self, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
-        let arrays = inputs.iter().copied().chain(outputs);
+    unsafe fn run_arrays<'a>(&self, inputs: impl Iterator<Item = &'a Array>, outputs: &'a [Array]) -> Result<()> {
+        let arrays = inputs.chain(outputs);
         // SAFETY: as the caller's.
         self.submit(|run| unsafe { run.main(arrays.map(|it| it.device_ptr() as u64)) })
     }
@@ -333,7 +339,7 @@ impl<D: Driver> PlanExecutable<D> {
 
 impl<D: Driver> Executable for PlanExecutable<D> {
     fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
-        if !self.takes_dense(inputs) {
+        if !self.takes_dense(inputs.iter().copied()) {
             return self.run_others(inputs);
         }
         if self.has_stacks {
@@ -346,20 +352,19 @@ impl<D: Driver> Executable for PlanExecutable<D> {
             outputs.push(unsafe { self.fresh(at)? });
         }
         // SAFETY: inputs were checked, and outputs are newly allocated.
-        unsafe { self.run_arrays(inputs, &outputs)? };
+        unsafe { self.run_arrays(inputs.iter().copied(), &outputs)? };
         Ok(outputs)
     }
 
     fn run_donated(&self, inputs: &mut [Array], state: &[Option<u32>]) -> Result<SmallVec<[Array; 1]>> {
-        let fit = self.takes_dense(&inputs.iter().collect::<SmallVec<[&Array; 8]>>());
-        if !fit || self.has_stacks {
+        if !self.takes_dense(inputs.iter()) || self.has_stacks {
             return self.run(&inputs.iter().collect::<SmallVec<[&Array; 8]>>());
         }
         // SAFETY: a run writes all of its outputs.
         let outputs = unsafe { self.over(inputs, state)? };
         // SAFETY: inputs were checked. Outputs are newly allocated, or the plan allows them to reuse
         // the memory of inputs to which this call has the only reference.
-        unsafe { self.run_arrays(&inputs.iter().collect::<SmallVec<[&Array; 8]>>(), &outputs)? };
+        unsafe { self.run_arrays(inputs.iter(), &outputs)? };
         Ok(outputs)
     }
 
