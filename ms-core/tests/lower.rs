@@ -8,7 +8,7 @@ mod cost_of_gradients;
 
 use ms_core::ir::{Inst, Math, Precision};
 use ms_core::lower::{
-    Budget, EpilogueLimits, LowerOptions, Native, Plan, PlanNames, PlanStep, Target, lower, lower_traced,
+    Budget, EpilogueLimits, LowerOptions, Native, Plan, PlanNames, PlanStep, RepeatLimits, Target, lower, lower_traced,
 };
 use ms_core::ops::{AxisOrder, parse_graph};
 use ms_core::optimize::{Contracted, Images, PassContext, optimize};
@@ -22,6 +22,7 @@ static TARGET: Target = Target {
     small_elements: 1 << 10,
     strided_sums: true,
     epilogues: Some(EpilogueLimits { shortest_row: 16, elements: 0, terms: 0 }),
+    repeats: Some(RepeatLimits { elements: 32, carries: 16, nodes: 64 }),
     composites: Vec::new(),
     images: Images { contracted: Contracted::None, order: AxisOrder::ChannelsFirst },
     functions: Vec::new(),

@@ -1,6 +1,6 @@
 //! The lowering target of the CPU.
 
-use ms_core::lower::{Budget, EpilogueLimits, Target};
+use ms_core::lower::{Budget, EpilogueLimits, RepeatLimits, Target};
 use ms_core::ops::AxisOrder;
 use ms_core::optimize::{Contracted, Images};
 
@@ -13,6 +13,8 @@ pub static TARGET: Target = Target {
     // A copy is a kernel, which threads share.
     strided_sums: false,
     epilogues: Some(EpilogueLimits { shortest_row: 64, elements: 1 << 12, terms: 1 }),
+    // A vector of iterations takes as long as the latency of its instructions.
+    repeats: Some(RepeatLimits { elements: 32, carries: 16, nodes: 64 }),
     composites: Vec::new(),
     // The loops of the library do not store the elements under all windows of a batch.
     images: Images { contracted: Contracted::Patches, order: AxisOrder::ChannelsFirst },

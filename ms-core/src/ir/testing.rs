@@ -170,6 +170,45 @@ pub fn elementwise(random: &mut Random<'_>, steps: usize, narrow: bool) -> Kerne
     builder.finish()
 }
 
+/// A kernel like [`elementwise`], with a loop of up to five iterations around its instructions, some of whose values are
+/// carries.
+pub fn repeated(random: &mut Random<'_>, steps: usize, narrow: bool) -> Kernel {
+    let par = random.below(2) as u8;
+    let mut builder = KernelBuilder::new(par, 0, LaneAxis::Parallel);
+    let mut values = inputs(&mut builder, random, narrow);
+    let mut body = Body { builder: &mut builder, values: values.clone() };
+    (0..random.below(4)).for_each(|_| body.step(random));
+    values.append(&mut body.values);
+    let counter = random.pick(&[DType::I32, DType::F32]);
+    let [first, count] = [0, random.below(6)].map(|it| builder.constant(it as i64, counter));
+    builder.end_stage(Scope::Point);
+    let at = builder.carry(first);
+    let firsts: Vec<Val> = (0..random.below(8)).map(|_| random.pick(&values)).collect();
+    let carries: Vec<Val> = firsts.into_iter().map(|it| builder.carry(it)).collect();
+    values.extend(&carries);
+    let mut body = Body { builder: &mut builder, values };
+    // Values that the condition does not need, too, may come before it.
+    (0..random.below(3)).for_each(|_| body.step(random));
+    let goes_on = body.builder.compare(Compare::Lt, at, count);
+    body.builder.end_unless(goes_on);
+    (0..steps).for_each(|_| body.step(random));
+    let next: Vec<Val> = (carries.iter())
+        .map(|&it| body.of_dtype(body.builder.ty(it), random).expect("the carry itself has its dtype"))
+        .collect();
+    let one = builder.constant(1i64, counter);
+    let following = builder.binary(BinaryOp::Add, at, one);
+    builder.next(at, following);
+    for (&carry, &value) in carries.iter().zip(&next) {
+        builder.next(carry, value);
+    }
+    builder.end_stage(Scope::Repeat);
+    let mut body = Body { builder: &mut builder, values: [vec![at], carries].concat() };
+    (0..random.below(4)).for_each(|_| body.step(random));
+    body.store_all(StrideClass::Unit, random);
+    builder.end_stage(Scope::Point);
+    builder.finish()
+}
+
 /// A kernel of two to four stages of about `steps` instructions each, and one that stores.
 pub fn staged(random: &mut Random<'_>, steps: usize) -> Kernel {
     let lanes = random.pick(&[LaneAxis::Parallel, LaneAxis::Reduced]);

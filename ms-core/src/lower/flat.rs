@@ -2,11 +2,13 @@
 
 use super::gather::Positions;
 use super::plan::{NextCarry, RoutineId};
+use super::repeat::Repetition;
 use crate::ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
 use crate::ops::{Lowering, ReduceRule, Slices, definition};
 use crate::tensor::{Attrs, DType, Layout, Literal, Op, Scalar, Shape, Type};
 use smallvec::{SmallVec, smallvec};
 use std::panic::Location;
+use std::rc::Rc;
 
 /// The index of a [`FlatValue`].
 pub(super) type ValueIndex = usize;
@@ -157,6 +159,11 @@ impl Flat {
         self.values[value].shape.iter().product()
     }
 
+    /// Number of elements of the value of an access, or one for a splat.
+    pub fn numel_of(&self, access: &Access) -> usize {
+        access.value().map_or(1, |it| self.numel(it))
+    }
+
     /// Returns whether an access is to all elements of its value in row-major order.
     pub fn is_whole(&self, access: &Access) -> bool {
         let whole = |value| access.layout.numel() == self.numel(value) && access.layout.offset() == 0;
@@ -229,7 +236,6 @@ pub(super) type Accesses = SmallVec<[Access; 3]>;
 pub(super) type Updated = SmallVec<[(usize, usize); 1]>;
 
 /// What a node with regions does.
-#[derive(Debug)]
 pub(super) enum Region {
     /// Runs a routine on its operands.
     Call(RoutineId, Updated),
@@ -237,6 +243,8 @@ pub(super) enum Region {
     Branch([RoutineId; 2], Updated),
     /// Repeats a routine.
     Loop(RegionLoop),
+    /// Is a kernel.
+    Repeat(Rc<Repetition>),
 }
 
 /// A loop. Operands: the first condition or the number of iterations, if [`Trips`] has one, then carries,
@@ -257,6 +265,7 @@ impl Region {
     pub fn updated(&self) -> Updated {
         match self {
             Self::Call(_, updated) | Self::Branch(_, updated) => updated.clone(),
+            Self::Repeat(_) => Updated::new(),
             Self::Loop(it) => {
                 let first = usize::from(!matches!(it.trips, Trips::Times { .. }));
                 let carries = it.next.iter().enumerate().filter(|(_, next)| **next == NextCarry::Updated);

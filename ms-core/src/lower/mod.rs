@@ -6,7 +6,7 @@
 //! them, makes groups the `epilogue` of contractions, builds their kernels (`stage`, `emit`, `simplify`), one for
 //! groups of equal `structure`, orders the steps (`draft`, `schedule`), and lays out memory (`reuse`, `memory`,
 //! `assemble`). Regions of nodes become routines of the same plan (`iteration`, `routines`), before the graphs
-//! whose nodes run them. Everything that depends on the processor is in its [`Target`]. Eager execution builds
+//! whose nodes run them; a small `while` is a kernel (`repeat`). Everything that depends on the processor is in its [`Target`]. Eager execution builds
 //! kernels of single ops ([`single`]) over the same loops ([`nest`]).
 
 mod assemble;
@@ -29,6 +29,7 @@ mod memory;
 pub mod nest;
 mod pipeline;
 mod plan;
+mod repeat;
 mod reuse;
 mod routines;
 mod schedule;
@@ -49,4 +50,4 @@ pub use plan::{
     value_bytes,
 };
 pub use routines::PlanNames;
-pub use target::{Budget, Cost, EpilogueLimits, Native, Target};
+pub use target::{Budget, Cost, EpilogueLimits, Native, RepeatLimits, Target};

@@ -6,12 +6,13 @@ use super::distribute::distribute;
 use super::draft::Draft;
 use super::emit::emit;
 use super::epilogue;
-use super::flat::Flat;
+use super::flat::{Flat, Kind, Region, ValueIndex};
 use super::flatten::{flatten, live_nodes, located};
 use super::group::Groups;
 use super::iteration::iteration;
 use super::lines::Numbers;
 use super::plan::{Plan, PlanStep, RoutineId};
+use super::repeat::Repetition;
 use super::routines::{Key, Located, PlanNames, Routines};
 use super::schedule::{delay_overwriting, orders};
 use super::sink::{sink, transpose_products};
@@ -136,6 +137,13 @@ impl<'a> Pipeline<'a> {
             }
             Some(Control::Loop(at)) => {
                 let (body, condition) = (&node.regions[at.body()], at.is_while().then(|| &node.regions[0]));
+                if self.options.fuse
+                    && let Some(condition) = condition
+                    && let Some(found) = Repetition::of(condition, body, at.carries, routines, self.target)?
+                {
+                    routines.add_repetition(body, condition, at.carries, found);
+                    return Ok(());
+                }
                 let lower = |it: &mut Routines| self.add(&iteration(body, condition, at.carries), it);
                 routines.once(Key::iteration(body, condition, at.carries), lower)?;
                 // The condition of the first iteration is computed by the routine of the loop.
@@ -165,7 +173,19 @@ impl<'a> Pipeline<'a> {
         }
         let stores = slices::place(&mut flat, &mut groups, target);
         let mut steps = Vec::with_capacity(groups.list.len());
+        // By value, how often it is read, once that matters.
+        let mut uses: Option<Vec<u32>> = None;
         for group in &groups.list {
+            let whole = group.nodes[0];
+            if let (None, Kind::Region(number)) = (group.domain.as_ref(), flat.nodes[whole].kind)
+                && let Region::Repeat(repetition) = &flat.regions[number]
+            {
+                let uses = uses.get_or_insert_with(|| flat.uses());
+                let used = |it: ValueIndex| uses[it] > 0;
+                let kernels = repetition.emit(&flat, &flat.nodes[whole], used, target, routines)?;
+                steps.extend(kernels.into_iter().map(|it| Draft::Kernel(Box::new(it))));
+                continue;
+            }
             steps.push(match group.domain {
                 Some(_) => {
                     let mut known = known.borrow_mut();
@@ -178,7 +198,7 @@ impl<'a> Pipeline<'a> {
                         None => Draft::Kernel(emitted),
                     }
                 }
-                None => Draft::Whole(group.nodes[0]),
+                None => Draft::Whole(whole),
             });
         }
         Ok((flat, steps))

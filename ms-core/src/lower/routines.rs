@@ -1,11 +1,13 @@
 //! The routines of a plan: each distinct graph is lowered once.
 
 use super::plan::{KernelId, Plan, Reuse, Routine, RoutineId};
+use super::repeat::Repetition;
 use crate::error::Result;
 use crate::ir::{Graph, Kernel, Precision};
 use crate::tensor::Literal;
 use rustc_hash::FxHashMap;
 use std::panic::Location;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The names of the inputs of each routine of a plan: [`Graph::input_names`] of its graph. They are not part
@@ -20,6 +22,8 @@ pub(super) struct Routines {
     kernels: FxHashMap<Kernel, KernelId>,
     constants: FxHashMap<Literal, u32>,
     known: FxHashMap<Key, RoutineId>,
+    /// The loops that are kernels.
+    repetitions: FxHashMap<Key, Rc<Repetition>>,
     located: Vec<Located>,
     names: PlanNames,
 }
@@ -60,6 +64,7 @@ impl Routines {
             kernels: FxHashMap::default(),
             constants: FxHashMap::default(),
             known: FxHashMap::default(),
+            repetitions: FxHashMap::default(),
             located: Vec::new(),
             names: PlanNames::default(),
         }
@@ -99,6 +104,16 @@ impl Routines {
     /// The routine of one iteration of a loop.
     pub fn of_loop(&self, body: &Arc<Graph>, condition: Option<&Arc<Graph>>, carries: usize) -> RoutineId {
         self.known[&Key::iteration(body, condition, carries)]
+    }
+
+    /// Adds a loop that is a kernel.
+    pub fn add_repetition(&mut self, body: &Arc<Graph>, condition: &Arc<Graph>, carries: usize, it: Repetition) {
+        self.repetitions.insert(Key::iteration(body, Some(condition), carries), Rc::new(it));
+    }
+
+    /// The loop of these regions, if it is a kernel.
+    pub fn repetition(&self, body: &Arc<Graph>, condition: &Arc<Graph>, carries: usize) -> Option<&Rc<Repetition>> {
+        self.repetitions.get(&Key::iteration(body, Some(condition), carries))
     }
 
     /// Records the source location of a step of the routine that is added next.

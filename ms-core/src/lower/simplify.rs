@@ -23,13 +23,13 @@ fn share(kernel: &mut Kernel) {
     let mut known: FxHashMap<(Inst, DType), (Val, bool)> = FxHashMap::default();
     known.reserve(kernel.insts.len());
     for stage in 0..kernel.stages.len() {
-        let is_point = kernel.stages[stage].scope != Scope::Loop;
+        let is_point = kernel.stages[stage].scope == Scope::Point;
         let range = kernel.stage_range(stage);
         for i in range.clone() {
             let inst = &mut kernel.insts[i];
             inst.operands_mut().into_iter().flatten().for_each(|it| *it = same[it.0 as usize]);
-            // Memory may change between two loads.
-            if matches!(inst, Inst::Load(_) | Inst::Store(..)) {
+            // Memory may change between two loads, and carries that begin with one value have others later.
+            if matches!(inst, Inst::Load(_) | Inst::Carry(_)) || inst.is_statement() {
                 continue;
             }
             // Constants are free in every stage.
@@ -79,14 +79,7 @@ fn uses(kernel: &Kernel) -> Vec<u32> {
 
 /// Removes instructions on which no store depends.
 fn prune(mut kernel: Kernel) -> Kernel {
-    let mut live = vec![false; kernel.insts.len()];
-    for i in (0..kernel.insts.len()).rev() {
-        let inst = kernel.insts[i];
-        live[i] |= matches!(inst, Inst::Store(..));
-        if live[i] {
-            inst.operands().for_each(|it| live[it.0 as usize] = true);
-        }
-    }
+    let live = live(&kernel);
     if live.iter().all(|&it| it) {
         return kernel;
     }
@@ -109,6 +102,32 @@ fn prune(mut kernel: Kernel) -> Kernel {
     let mut end = 0;
     stages.retain(|stage| std::mem::replace(&mut end, stage.end) < stage.end);
     Kernel { insts, types, stages, ..kernel }
+}
+
+/// By instruction, whether a store or the end of a loop depends on it.
+fn live(kernel: &Kernel) -> Vec<bool> {
+    let mut live = vec![false; kernel.insts.len()];
+    loop {
+        for i in (0..kernel.insts.len()).rev() {
+            let inst = kernel.insts[i];
+            live[i] |= match inst {
+                Inst::Store(..) | Inst::While(_) => true,
+                Inst::Next(carry, _) => live[carry.0 as usize],
+                _ => false,
+            };
+            if live[i] {
+                inst.operands().for_each(|it| live[it.0 as usize] = true);
+            }
+        }
+        // The next value of a carry follows what reads the carry.
+        let is_known = |(inst, live_inst): (&Inst, &bool)| match *inst {
+            Inst::Next(carry, _) => live[carry.0 as usize] == *live_inst,
+            _ => true,
+        };
+        if kernel.insts.iter().zip(&live).all(is_known) {
+            return live;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -140,6 +159,35 @@ mod tests {
         assert_eq!(exact.insts.len(), 6);
         assert_eq!(exact.stages.last().map(|it| it.end), Some(6));
         assert!(!exact.insts.iter().any(|it| matches!(it, Inst::Fma(..) | Inst::Index(_))));
+    }
+
+    /// Carries on which nothing depends but themselves are removed, and equal first values do not make carries equal.
+    #[test]
+    fn carries_that_are_needed_stay() {
+        let text = "kernel par=0 lanes=parallel seq=0 in %x: f32 unit in %n: i32 zero out %y: f32 unit
+             point: x = load %x n = load %n z = const i32 0
+             repeat:
+               i = carry z unread = carry x a = carry x b = carry x
+               c = lt i, n
+               while c
+               one = const i32 1 j = add i, one
+               two = const i32 1 k = add i, two
+               more = add unread, a twice = add a, b
+               next i, k next unread, more next a, b next b, twice
+             point: store %y, a";
+        let want = "kernel par=0 lanes=parallel seq=0 in %x: f32 unit in %n: i32 zero out %y: f32 unit
+             point: x = load %x n = load %n z = const i32 0
+             repeat:
+               i = carry z a = carry x b = carry x
+               c = lt i, n
+               while c
+               one = const i32 1 j = add i, one
+               twice = add a, b
+               next i, j next a, b next b, twice
+             point: store %y, a";
+        let [kernel, want] = [text, want].map(|it| Kernel::parse(it).expect("the text is a kernel"));
+        assert!(kernel.check().is_ok());
+        assert_eq!(simplify(kernel, false), want);
     }
 
     #[test]

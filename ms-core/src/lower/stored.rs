@@ -92,7 +92,7 @@ stored! {
     enum StrideClass { 0 = Unit, 1 = Zero, 2 = Any }
     enum LaneAxis { 0 = Parallel, 1 = Reduced }
     enum ReductionOrder { 0 = Lanes, 1 = Blocks }
-    enum Scope { 0 = Point, 1 = Loop }
+    enum Scope { 0 = Point, 1 = Loop, 2 = Repeat }
     enum UnaryOp {
         0 = Neg, 1 = Abs, 2 = Not, 3 = Sqrt, 4 = Floor, 5 = Ceil, 6 = Trunc, 7 = RoundEven, 8 = Bitcast,
     }
@@ -116,6 +116,9 @@ stored! {
         10 = Reduce(reducer: Reducer, value: Val),
         11 = Math(math: Math, a: Val, b: Option<Val>),
         12 = Gather(param: ParamId, position: Val),
+        13 = Carry(first: Val),
+        14 = While(condition: Val),
+        15 = Next(carry: Val, value: Val),
     }
     enum Math {
         0 = Rsqrt, 1 = Exp, 2 = Expm1, 3 = Log, 4 = Log1p, 5 = Sin, 6 = Cos, 7 = Tan, 8 = Asin, 9 = Acos, 10 = Atan,

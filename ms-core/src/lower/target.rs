@@ -28,6 +28,8 @@ pub struct Target {
     pub budget: Budget,
     /// Which kernels it runs as the [epilogues](super::Epilogue) of contractions; `None` if it runs none.
     pub epilogues: Option<EpilogueLimits>,
+    /// Which loops while a condition holds it runs as kernels; `None` if it runs none.
+    pub repeats: Option<RepeatLimits>,
     /// Composites that it runs itself. Others are expanded to the ops of their bodies.
     pub composites: Vec<Kept>,
     /// Which convolutions are contractions, and the order of the axes of images.
@@ -89,6 +91,18 @@ pub struct EpilogueLimits {
     pub terms: usize,
 }
 
+/// Limits of a loop that is one kernel, whose iterations are computed for one vector of elements after the other.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct RepeatLimits {
+    /// Number of elements of the largest value. With many, iterations of all elements at a time take less: they do
+    /// not wait for one another.
+    pub elements: usize,
+    /// Number of carries.
+    pub carries: usize,
+    /// Number of nodes of the condition and the body.
+    pub nodes: usize,
+}
+
 /// The cost of [`Inst::Gather`] in basic instructions: the position is checked and scaled.
 const GATHER_COST: usize = 4;
 
@@ -109,6 +123,7 @@ impl Target {
                 shortest_run: 0,
             },
             epilogues: None,
+            repeats: None,
             composites: Vec::new(),
             images: Images { contracted: Contracted::None, order: AxisOrder::ChannelsFirst },
             functions: Vec::new(),

@@ -156,6 +156,7 @@ fn rounds_at_most_once(map: fn(&Attrs, &mut KernelBuilder, &[Val]) -> Val, attrs
                 Rounding::Unclear => return false,
             },
             Inst::Math(..) | Inst::Fma(..) | Inst::Reduce(..) | Inst::Store(..) | Inst::Index(_) => return false,
+            Inst::Carry(_) | Inst::While(_) | Inst::Next(..) => return false,
             Inst::Load(_)
             | Inst::Gather(..)
             | Inst::Const(_)

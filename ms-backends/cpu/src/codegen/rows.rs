@@ -219,6 +219,7 @@ single {
     K_MOVE = -, VEX_Kmovw_kr_km16;
     K_STORE = -, VEX_Kmovw_m16_kr;
     K_FROM_GPR = -, VEX_Kmovw_kr_r32;
+    K_TO_GPR = -, VEX_Kmovw_r32_kr;
 }
 }
 

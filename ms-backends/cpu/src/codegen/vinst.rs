@@ -6,7 +6,7 @@ use ms_core::ir::ParamId;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// A virtual register. All except accumulators are defined once.
+/// A virtual register. All except [accumulators](Program::accumulators) are defined once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct VReg(pub u32);
 
@@ -161,6 +161,8 @@ pub enum Op {
     Store { param: ParamId, size: u8, copy: u8 },
     /// The position along a loop.
     Index(u8),
+    /// Leaves the loop of the block, of [`When::Repeat`], if the first lane of a truth value is false.
+    LeaveUnless,
     /// A mask with all bits equal.
     MaskConst(bool),
     /// The quotient or remainder of integers of `size` bytes.
@@ -245,6 +247,8 @@ pub enum When {
     Once,
     /// For every step of the reduced loops, for these lanes if they are reduced.
     Loop(Span),
+    /// Until [`Op::LeaveUnless`] in it leaves.
+    Repeat,
     /// Before a loop over whole turns of the accumulators, in [`Blocked`].
     Before,
     /// For the rest of the lanes, on the vector of this number in the turn, in a [`Slice`].
@@ -264,6 +268,13 @@ pub enum When {
     One,
     /// At the end of cut loops, if there were several blocks.
     Several,
+}
+
+impl When {
+    /// Whether the instructions are executed several times in a row.
+    pub fn is_loop(self) -> bool {
+        matches!(self, Self::Loop(_) | Self::Repeat)
+    }
 }
 
 /// A run of virtual instructions: from the end of the previous block to `end`.
@@ -307,7 +318,7 @@ pub struct Program {
     pub blocks: Vec<Block>,
     /// The stages with reduced loops that are cut.
     pub blocked: Vec<Blocked>,
-    /// Registers that are live across steps of the reduced loops.
+    /// Registers that are live across steps of a loop, and are defined in it again: accumulators, and carries.
     pub accumulators: Vec<VReg>,
     /// Arrays of accumulators.
     pub arrays: Vec<AccArray>,

@@ -74,7 +74,8 @@ unsafe fn evaluate(frame: &mut Frame<'_>, range: Range<usize>) {
         // assigns their slots; addresses are the caller's contract.
         unsafe {
             match frame.kernel.insts[out] {
-                Inst::Const(_) => {}
+                Inst::Const(_) | Inst::Carry(_) | Inst::While(_) => {}
+                Inst::Next(_, value) => frame.copy(value.0 as usize, out),
                 Inst::Load(param) => memory::load(frame, out, param),
                 Inst::Gather(param, position) => memory::gather(frame, out, param, position),
                 Inst::Store(param, value) => memory::store(frame, param, value),

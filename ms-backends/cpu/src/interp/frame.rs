@@ -125,6 +125,16 @@ impl<'a> Frame<'a> {
         }
     }
 
+    /// Copies the lanes of a value of one dtype to another one.
+    ///
+    /// # Safety
+    /// `from` is live, and there is no reference to the lanes of `to`.
+    pub unsafe fn copy(&self, from: usize, to: usize) {
+        let bytes = self.len * self.kernel.types[to].size();
+        // SAFETY: slots have room for a block, and those of two values are apart while both are live.
+        unsafe { std::ptr::copy_nonoverlapping(self.slot::<u8>(from), self.slot::<u8>(to), bytes) };
+    }
+
     /// Copies the first lane of a value to the others.
     ///
     /// # Safety

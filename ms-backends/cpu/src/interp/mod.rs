@@ -9,6 +9,7 @@ mod frame;
 mod memory;
 pub(crate) mod number;
 mod reduce;
+mod repeat;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -102,6 +103,8 @@ impl Interpreted {
                 match stage.scope {
                     // SAFETY: as the caller's.
                     Scope::Point => unsafe { evaluate::run(self.isa, frame, range) },
+                    // SAFETY: as the caller's.
+                    Scope::Repeat => unsafe { repeat::run(self.isa, frame, range) },
                     Scope::Loop => {
                         let mut blocks = Blocks::of(frame);
                         // SAFETY: as the caller's.
@@ -134,6 +137,7 @@ impl Interpreted {
                     // SAFETY: as the caller's.
                     unsafe { evaluate::run(self.isa, frame, range.clone()) };
                 }
+                Scope::Repeat => unreachable!("a kernel with a loop has parallel lanes"),
                 Scope::Loop => {
                     let mut blocks = Blocks::of(frame);
                     // SAFETY: as the caller's.

@@ -92,16 +92,18 @@ fn live_ranges(kernel: &Kernel, stages: &[usize]) -> (Vec<usize>, Vec<bool>) {
     let mut spread = vec![false; kernel.insts.len()];
     for (i, inst) in kernel.insts.iter().enumerate() {
         // An accumulator is read and written until its stage ends.
-        if matches!(inst, Inst::Reduce(..)) {
+        // So are a carry, and its next value until all are assigned.
+        if matches!(inst, Inst::Reduce(..) | Inst::Carry(_) | Inst::Next(..)) {
             ends[i] = ends[i].max(kernel.stage_range(stages[i]).end - 1);
         }
         for Val(operand) in inst.operands() {
             let operand = operand as usize;
-            let crosses = stages[operand] != stages[i] && kernel.stages[stages[i]].scope == Scope::Loop;
+            let scope = kernel.stages[stages[i]].scope;
+            let crosses = stages[operand] != stages[i] && scope != Scope::Point;
             // Values from outside a loop are read again at its next step.
             let end = if crosses { kernel.stage_range(stages[i]).end - 1 } else { i };
             ends[operand] = ends[operand].max(end);
-            spread[operand] |= crosses && !matches!(kernel.insts[operand], Inst::Const(_));
+            spread[operand] |= crosses && scope == Scope::Loop && !matches!(kernel.insts[operand], Inst::Const(_));
         }
     }
     (ends, spread)

@@ -7,8 +7,8 @@ use crate::codegen;
 use crate::interp::Interpreted;
 use crate::isa::Isa;
 use crate::target::TARGET;
-use ms_core::ir::testing::{Random, elementwise, staged};
-use ms_core::ir::{BinaryOp, Inst, Kernel, Reducer, UnaryOp, Val};
+use ms_core::ir::testing::{Random, elementwise, repeated, staged};
+use ms_core::ir::{BinaryOp, Inst, Kernel, Reducer, Scope, UnaryOp, Val};
 use ms_core::tensor::{DType, Scalar};
 
 /// Limits of loops, buffers and instructions: more take time, and find no other errors.
@@ -29,9 +29,12 @@ pub fn kernel(bytes: &[u8]) -> bool {
         }
         None => {
             let mut random = Random::Bytes(bytes);
-            let (steps, form) = (random.below(32), random.below(3));
-            let kernel =
-                if form < 2 { elementwise(&mut random, steps, form == 0) } else { staged(&mut random, steps % 12) };
+            let (steps, form) = (random.below(32), random.below(5));
+            let kernel = match form {
+                0 | 1 => elementwise(&mut random, steps, form == 0),
+                2 => staged(&mut random, steps % 12),
+                _ => repeated(&mut random, steps, form == 3),
+            };
             assert!(kernel.check().is_ok(), "a random kernel is well formed:\n{kernel}");
             (kernel, &mut { random })
         }
@@ -41,6 +44,10 @@ pub fn kernel(bytes: &[u8]) -> bool {
         return false;
     }
     assert_eq!(again, kernel, "what was printed is read as the same");
+    // A loop of a kernel that was written as text may have no end.
+    if text.is_some() && kernel.stages.iter().any(|it| it.scope == Scope::Repeat) {
+        return true;
+    }
     let kernel = TARGET.expand(kernel);
     if kernel.loops() > MOST.0 || kernel.params.len() > MOST.1 || kernel.insts.len() > MOST.2 {
         return true;

@@ -1,6 +1,7 @@
 //! Plans of graphs with regions against the reference: branches, loops, calls.
 
 mod by_hand;
+mod loops;
 mod random;
 
 use ms_core::exec::{Backend, CompileOptions, reference};

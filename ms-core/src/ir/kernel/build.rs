@@ -195,6 +195,24 @@ impl KernelBuilder {
         self.push(Inst::Cast { value, to }, to.compute(), to)
     }
 
+    /// A value that each iteration of a [`Scope::Repeat`] stage replaces; `first` is its first value.
+    pub fn carry(&mut self, first: Val) -> Val {
+        let dtype = self.ty(first);
+        self.push(Inst::Carry(first), dtype.compute(), dtype)
+    }
+
+    /// Ends the loop of a [`Scope::Repeat`] stage if `condition` is false.
+    pub fn end_unless(&mut self, condition: Val) {
+        self.push(Inst::While(condition), DType::Bool, DType::Bool);
+    }
+
+    /// Assigns a carry the value that it has in the next iteration.
+    pub fn next(&mut self, carry: Val, value: Val) {
+        debug_assert_eq!(self.ty(carry), self.ty(value));
+        let dtype = self.ty(carry);
+        self.push(Inst::Next(carry, value), dtype.compute(), dtype);
+    }
+
     /// A reduction over the reduced loops.
     pub fn reduce(&mut self, reducer: Reducer, value: Val) -> Val {
         let dtype = self.ty(value);

@@ -53,6 +53,40 @@ impl Kernel {
         if start != self.insts.len() {
             return refuse("every instruction belongs to a stage");
         }
+        match self.stages.iter().any(|it| it.scope == Scope::Repeat) {
+            true => self.check_repeats().or_else(refuse),
+            false => Ok(()),
+        }
+    }
+
+    /// Checks the form of the stages that are loops; their instructions are right.
+    fn check_repeats(&self) -> std::result::Result<(), &'static str> {
+        let is_alone = self.lanes == LaneAxis::Parallel && self.seq == 0;
+        if !is_alone || self.stages.iter().any(|it| it.scope == Scope::Loop) {
+            return Err("a loop has parallel lanes, and no reduced loops around it");
+        }
+        let uniform = self.uniform();
+        for stage in (0..self.stages.len()).filter(|&it| self.stages[it].scope == Scope::Repeat) {
+            let range = self.stage_range(stage);
+            let of = |form: fn(&Inst) -> bool| range.clone().filter(move |&at| form(&self.insts[at]));
+            let carries = of(|it| matches!(it, Inst::Carry(_))).count();
+            let next = range.end - carries.min(range.len())..range.end;
+            let assigned = next.clone().enumerate().all(|(carry, at)| match self.insts[at] {
+                Inst::Next(to, _) => to.0 as usize == range.start + carry,
+                _ => false,
+            });
+            let begins = self.insts[range.clone()].iter().take(carries).all(|it| matches!(it, Inst::Carry(_)));
+            if !begins || !assigned || of(|it| matches!(it, Inst::Next(..))).count() != carries {
+                return Err("a loop begins with its carries, and ends with their next values, in the same order");
+            }
+            let mut conditions = of(|it| matches!(it, Inst::While(_)));
+            let (Some(at), None) = (conditions.next(), conditions.next()) else {
+                return Err("a loop has one condition");
+            };
+            if !uniform[at] {
+                return Err("the condition of a loop is the same for all lanes");
+            }
+        }
         Ok(())
     }
 
@@ -61,9 +95,11 @@ impl Kernel {
         let (inst, out) = (self.insts[at], self.types[at]);
         let visible = |val: Val| {
             let val = val.0 as usize;
-            val < at && if val >= start { !matches!(self.insts[val], Inst::Reduce(..)) } else { self.leaves(val) }
+            let is_result = |inst: &Inst| !matches!(inst, Inst::Reduce(..) | Inst::While(_) | Inst::Next(..));
+            val < at && if val >= start { is_result(&self.insts[val]) } else { self.leaves(val) }
         };
         let is = |val: Val| visible(val) && self.ty(val) == out;
+        let scope = self.stages[stage].scope;
         let has = |id: ParamId, role| self.params.get(id.0 as usize).is_some_and(|it| it.role == role);
         let (float, bool) = (out.is_float(), out == DType::Bool);
         let operands = match inst {
@@ -72,7 +108,10 @@ impl Kernel {
                 has(id, Role::Indexed) && visible(position) && self.ty(position) == DType::I64
             }
             Inst::Store(id, val) => {
-                has(id, Role::Output) && is(val) && self.params[id.0 as usize].dtype.compute() == out
+                scope != Scope::Repeat
+                    && has(id, Role::Output)
+                    && is(val)
+                    && self.params[id.0 as usize].dtype.compute() == out
             }
             // With bits beyond the dtype, kernels that compute the same would differ.
             Inst::Const(bits) if bool => bits <= 1,
@@ -108,7 +147,7 @@ impl Kernel {
             }
             Inst::Cast { value, .. } => visible(value),
             Inst::Reduce(reducer, val) => {
-                self.stages[stage].scope == Scope::Loop
+                scope == Scope::Loop
                     && is(val)
                     && match reducer {
                         Reducer::All | Reducer::Any => bool,
@@ -116,6 +155,9 @@ impl Kernel {
                         Reducer::Max | Reducer::Min => true,
                     }
             }
+            Inst::Carry(first) => scope == Scope::Repeat && (first.0 as usize) < start && is(first),
+            Inst::While(condition) => scope == Scope::Repeat && bool && is(condition),
+            Inst::Next(carry, value) => scope == Scope::Repeat && carry.0 as usize >= start && is(carry) && is(value),
         };
         let constant = matches!(inst, Inst::Const(_));
         operands && out.compute() == out && (constant || self.result(&inst) == Some(out))
@@ -124,7 +166,7 @@ impl Kernel {
     /// Returns whether a value of an earlier stage is visible in later ones.
     fn leaves(&self, val: usize) -> bool {
         let stage = self.stages.partition_point(|it| it.end as usize <= val);
-        self.stages[stage].scope == Scope::Point || matches!(self.insts[val], Inst::Reduce(..))
+        self.stages[stage].scope == Scope::Point || matches!(self.insts[val], Inst::Reduce(..) | Inst::Carry(_))
     }
 }
 
@@ -189,6 +231,50 @@ mod tests {
                 assert_eq!(builder.finish().check().is_ok(), valid, "{reducer:?} of {dtype}");
             }
         }
+    }
+
+    /// The form of loops, and conditions that are the same for all lanes.
+    #[test]
+    fn loops_have_a_form() {
+        let read = |stage: &str| {
+            let text = format!(
+                "kernel par=0 lanes=parallel seq=0 in %x: f32 unit in %n: f32 zero out %y: f32 unit
+                 point: x = load %x n = load %n
+                 repeat: {stage}
+                 point: store %y, last"
+            );
+            Kernel::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}")).check()
+        };
+        let valid = [
+            "last = carry x i = carry n c = lt i, n while c s = add last, i next last, s next i, n",
+            "last = carry x c = lt n, n while c next last, last",
+            "last = carry n c = lt last, n while c s = add last, n next last, s",
+        ];
+        let invalid = [
+            // The condition varies, by its first value, by its next one, and by that of the next.
+            "last = carry x c = lt last, n while c next last, n",
+            "last = carry n c = lt last, n while c next last, x",
+            "last = carry n i = carry n c = lt last, n while c next last, i next i, x",
+            "last = carry x c = lt n, n next last, x",
+            "last = carry x c = lt n, n while c while c next last, x",
+            "last = carry x while n next last, x",
+            "last = carry x c = lt n, n while c",
+            "last = carry x c = lt n, n while c next last, x next last, x",
+            "last = carry x i = carry n c = lt n, n while c next i, n next last, x",
+            "last = carry x c = lt n, n while c next last, c",
+            "last = carry x c = lt n, n while c next last, x s = add x, x",
+            "c = lt n, n last = carry x while c next last, x",
+            "last = carry x i = carry last c = lt n, n while c next last, x next i, x",
+            "last = carry x c = lt n, n while c store %y, x next last, x",
+            "i = carry x c = lt n, n while c last = add i, i next i, last",
+        ];
+        valid.iter().for_each(|it| assert!(read(it).is_ok(), "{it}"));
+        invalid.iter().for_each(|it| assert!(read(it).is_err(), "{it}"));
+        let rows = "kernel par=0 lanes=reduced seq=0 in %x: f32 unit out %y: f32 zero
+             loop: x = load %x s = reduce sum x
+             repeat: a = carry s c = lt a, a while c next a, a
+             point: store %y, a";
+        assert!(Kernel::parse(rows).and_then(|it| it.check()).is_err());
     }
 
     #[test]

@@ -40,6 +40,12 @@
 //! a `Point` stage is visible in all later stages. With reduced lanes a `Point` value is one
 //! scalar per row; with parallel lanes it is a vector of lanes.
 //!
+//! A [`Scope::Repeat`] stage is a loop of its own: it runs while a condition holds, which is the same for all
+//! lanes. It begins with its carries, [`Inst::Carry`]; then it computes the condition, which [`Inst::While`] tests,
+//! and the next values of the carries, which [`Inst::Next`] at its end assigns, all at the same time. Only the carries
+//! are visible outside it, with the values that they have when the condition is false. It neither writes memory nor
+//! reduces, and a kernel with such a stage has parallel lanes and no reduced loops.
+//!
 //! **Order of reduction**, which determines the bits of float sums and products: [`Kernel::order`] names one
 //! of the trees that [`ReductionOrder`] describes.
 //!
@@ -73,8 +79,10 @@
 //! order    = "order" "=" ("lanes" | "blocks") ["run" "=" int]          lanes by default
 //! param    = ("in" | "indexed" | "out" | "pos") "%" name ":" dtype ("unit" | "zero" | "any")
 //!          | "imm" "%" name ":" dtype
-//! stage    = ("point" | "loop") ":" {store | name "=" inst}
+//! stage    = ("point" | "loop" | "repeat") ":" {store | while | next | name "=" inst}
 //! store    = "store" "%" name "," value
+//! while    = "while" value
+//! next     = "next" value "," value           a carry, and its value in the next iteration
 //! inst     = "load" "%" name
 //!          | "gather" "%" name "," value
 //!          | "const" dtype element             as in literals of graphs, see [`text`](super::text)
@@ -82,6 +90,7 @@
 //!          | op value {"," value}              a unary, binary or comparing op, a function, "fma" or "select"
 //!          | "cast" value "to" dtype
 //!          | "reduce" reducer value
+//!          | "carry" value
 //! ```
 //!
 //! Names are arbitrary; a printed buffer has the number of its [`ParamId`], a value that of its [`Val`].
@@ -94,6 +103,7 @@ mod names;
 mod order;
 mod part;
 mod text;
+mod uniform;
 
 pub use build::KernelBuilder;
 pub use order::{ReductionOrder, run_multiple};
@@ -288,6 +298,12 @@ pub enum Inst {
     },
     /// The reduction of a value over the reduced loops; only in a [`Scope::Loop`] stage.
     Reduce(Reducer, Val),
+    /// A value that each iteration of a [`Scope::Repeat`] stage replaces; the operand is its first value.
+    Carry(Val),
+    /// Ends the loop of a [`Scope::Repeat`] stage if a bool, which is the same for all lanes, is false.
+    While(Val),
+    /// The value that a carry, the first operand, has in the next iteration.
+    Next(Val, Val),
 }
 
 impl Inst {
@@ -299,9 +315,11 @@ impl Inst {
             | Self::Store(_, a)
             | Self::Unary(_, a)
             | Self::Cast { value: a, .. }
-            | Self::Reduce(_, a) => [Some(a), None, None],
+            | Self::Reduce(_, a)
+            | Self::Carry(a)
+            | Self::While(a) => [Some(a), None, None],
             Self::Math(_, a, b) => [Some(a), b.as_mut(), None],
-            Self::Binary(_, a, b) | Self::Compare(_, a, b) => [Some(a), Some(b), None],
+            Self::Binary(_, a, b) | Self::Compare(_, a, b) | Self::Next(a, b) => [Some(a), Some(b), None],
             Self::Fma(a, b, c) | Self::Select(a, b, c) => [Some(a), Some(b), Some(c)],
         }
     }
@@ -309,6 +327,11 @@ impl Inst {
     /// The values that the instruction reads.
     pub fn operands(mut self) -> impl Iterator<Item = Val> {
         self.operands_mut().map(|it| it.copied()).into_iter().flatten()
+    }
+
+    /// Returns whether the instruction has an effect instead of a result.
+    pub fn is_statement(&self) -> bool {
+        matches!(self, Self::Store(..) | Self::While(_) | Self::Next(..))
     }
 }
 
@@ -319,6 +342,8 @@ pub enum Scope {
     Point,
     /// For each step of the reduced loops too.
     Loop,
+    /// While a condition that the stage computes holds.
+    Repeat,
 }
 
 /// A run of instructions: from the end of the previous stage to `end`.
@@ -348,7 +373,7 @@ pub struct Kernel {
     pub params: SmallVec<[Param; 4]>,
     /// All instructions, in order.
     pub insts: Vec<Inst>,
-    /// The dtype of each instruction's result; of a store, that of the value.
+    /// The dtype of each instruction's result; of one without, that of the value that it stores, tests or assigns.
     pub types: Vec<DType>,
     /// The stages, in order; the last ends with the last instruction.
     pub stages: SmallVec<[Stage; 3]>,
@@ -425,7 +450,8 @@ impl Kernel {
             },
             Inst::Store(_, value) | Inst::Unary(_, value) | Inst::Binary(_, value, _) => ty(value),
             Inst::Fma(value, _, _) | Inst::Math(_, value, _) => ty(value),
-            Inst::Select(_, value, _) | Inst::Reduce(_, value) => ty(value),
+            Inst::Select(_, value, _) | Inst::Reduce(_, value) | Inst::Next(_, value) => ty(value),
+            Inst::Carry(value) | Inst::While(value) => ty(value),
             Inst::Compare(..) => Some(DType::Bool),
             Inst::Cast { to, .. } => Some(to.compute()),
         }

@@ -37,6 +37,9 @@ pub(super) enum Form {
     Select,
     Cast,
     Reduce,
+    Carry,
+    While,
+    Next,
 }
 
 /// The mnemonic of an instruction, which determines its operands.
@@ -60,6 +63,9 @@ names! {
         Select = "select",
         Cast = "cast",
         Reduce = "reduce",
+        Carry = "carry",
+        While = "while",
+        Next = "next",
     }
     UnaryOp {
         Neg = "neg",
@@ -147,6 +153,7 @@ names! {
     Scope {
         Point = "point",
         Loop = "loop",
+        Repeat = "repeat",
     }
 }
 
@@ -167,6 +174,9 @@ impl Head {
             Inst::Select(..) => Self::Form(Form::Select),
             Inst::Cast { .. } => Self::Form(Form::Cast),
             Inst::Reduce(..) => Self::Form(Form::Reduce),
+            Inst::Carry(_) => Self::Form(Form::Carry),
+            Inst::While(_) => Self::Form(Form::While),
+            Inst::Next(..) => Self::Form(Form::Next),
         }
     }
 
@@ -188,6 +198,11 @@ impl Head {
             .or_else(|| BinaryOp::from_name(name).map(Self::Binary))
             .or_else(|| Math::from_name(name).map(Self::Math))
             .or_else(|| Compare::from_name(name).map(Self::Compare))
+    }
+
+    /// Whether instructions of this mnemonic have an effect instead of a result.
+    pub(super) const fn is_statement(self) -> bool {
+        matches!(self, Self::Form(Form::Store | Form::While | Form::Next))
     }
 
     /// All mnemonics.

@@ -72,21 +72,28 @@ pub(super) fn located(error: Error, node: &Node) -> Error {
 /// The graph without views. Nodes on which no output depends are removed, unless they have no results, as
 /// these have effects. The routines of regions are in `routines`.
 pub(super) fn flatten(graph: &Graph, routines: &Routines, target: &Target) -> Result<Flat> {
-    let mut flatten = Flatten {
-        flat: Flat::default(),
-        outputs: FxHashSet::default(),
-        copies: Vec::new(),
-        positions: FxHashMap::default(),
-        routines,
-        target,
-    };
-    let inputs = graph.inputs().iter().enumerate();
-    let inputs = inputs.map(|(i, &input)| flatten.value(graph.ty(input), Origin::Input(i as u32)));
-    let inputs = inputs.collect::<Result<Accesses>>()?;
+    let mut flatten = Flatten::new(routines, target);
+    let inputs = flatten.inputs(graph)?;
     for output in flatten.graph(graph, inputs)? {
         flatten.output(&output);
     }
     Ok(flatten.flat)
+}
+
+/// The condition and the body of a loop, on the same inputs, as one graph without outputs; the number of the nodes of the
+/// condition; and the outputs of both.
+pub(super) fn flatten_loop(
+    condition: &Graph,
+    body: &Graph,
+    routines: &Routines,
+    target: &Target,
+) -> Result<(Flat, usize, Accesses, Accesses)> {
+    let mut flatten = Flatten::new(routines, target);
+    let inputs = flatten.inputs(body)?;
+    let tests = flatten.graph(condition, inputs.clone())?;
+    let tested = flatten.flat.nodes.len();
+    let next = flatten.graph(body, inputs)?;
+    Ok((flatten.flat, tested, tests, next))
 }
 
 /// The nodes of a graph on which an output depends, and those without results.
@@ -101,6 +108,25 @@ pub(super) fn live_nodes(graph: &Graph) -> impl Iterator<Item = &Node> {
         }
     }
     graph.nodes().map(|it| it.1).filter(move |node| is_live(&live, node))
+}
+
+impl<'a> Flatten<'a> {
+    fn new(routines: &'a Routines, target: &'a Target) -> Self {
+        Self {
+            flat: Flat::default(),
+            outputs: FxHashSet::default(),
+            copies: Vec::new(),
+            positions: FxHashMap::default(),
+            routines,
+            target,
+        }
+    }
+
+    /// Adds the inputs of a graph, as the first values.
+    fn inputs(&mut self, graph: &Graph) -> Result<Accesses> {
+        let inputs = graph.inputs().iter().enumerate();
+        inputs.map(|(i, &input)| self.value(graph.ty(input), Origin::Input(i as u32))).collect()
+    }
 }
 
 impl Flatten<'_> {

@@ -1,6 +1,6 @@
 //! Nodes with regions, which become routines.
 
-use super::super::flat::{Accesses, Kind, Origin, Region, RegionLoop, Trips, Updated};
+use super::super::flat::{Access, Accesses, Kind, Origin, Region, RegionLoop, Trips, Updated};
 use super::super::iteration::{computed, next_carries};
 use super::super::plan::{NextCarry, Reuse, RoutineId, is_stack};
 use super::Flatten;
@@ -57,6 +57,12 @@ impl Flatten<'_> {
     fn while_loop(&mut self, graph: &Graph, node: &Node, at: &Loop, inputs: Accesses) -> Result<Accesses> {
         let carries = at.carries;
         let [condition, body] = [&node.regions[0], &node.regions[1]];
+        if let Some(repetition) = self.routines.repetition(body, condition, carries) {
+            let region = Region::Repeat(repetition.clone());
+            let operand = |it: Access| if it.value().is_some() { self.dense(it) } else { Ok(it) };
+            let inputs = inputs.into_iter().map(operand).collect::<Result<_>>()?;
+            return self.push_node(graph, node, region, inputs);
+        }
         let (repeated, next) = self.iteration(body, Some(condition), carries);
         let series = body.outputs().len() - carries;
         let mut operands = self.graph(condition, inputs.clone())?;
@@ -117,6 +123,11 @@ impl Flatten<'_> {
 
     fn push_region(&mut self, graph: &Graph, node: &Node, region: Region, inputs: Accesses) -> Result<Accesses> {
         let inputs = inputs.into_iter().map(|it| self.dense(it)).collect::<Result<_>>()?;
+        self.push_node(graph, node, region, inputs)
+    }
+
+    /// Adds a node with a region on operands that are row-major.
+    fn push_node(&mut self, graph: &Graph, node: &Node, region: Region, inputs: Accesses) -> Result<Accesses> {
         let number = self.flat.regions.len();
         self.flat.regions.push(region);
         self.push(graph, node, Kind::Region(number), inputs)

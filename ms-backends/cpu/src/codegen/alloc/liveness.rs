@@ -1,6 +1,6 @@
 //! Live ranges and uses of virtual registers.
 
-use super::super::vinst::{Program, VReg, When};
+use super::super::vinst::{Program, VReg};
 
 /// The position of a use of a register that has no further uses.
 pub const NEVER: usize = usize::MAX;
@@ -55,7 +55,7 @@ impl Liveness {
             }
         }
         // Values from outside a loop are read again in its next step.
-        let loops = program.blocks.iter().enumerate().filter(|it| matches!(it.1.when, When::Loop(_)));
+        let loops = program.blocks.iter().enumerate().filter(|it| it.1.when.is_loop());
         let loops = loops.map(|(i, _)| program.block_range(i));
         for range in loops.chain(program.held().map(|it| program.insts_of(&it))) {
             for inst in &program.insts[range.clone()] {

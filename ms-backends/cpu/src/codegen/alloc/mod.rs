@@ -4,7 +4,7 @@
 //! reused at any later point. Constants are never stored: they are rematerialised. Over the
 //! reduced loops accumulators, and values from outside as far as there is room, keep their
 //! registers; all other registers are free at the head of such a loop and dropped at its end.
-//! Where reduced loops are cut, the same holds for all blocks in them, and each of these that can
+//! The same holds for loops of a stage, whose carries are accumulators here. Where reduced loops are cut, the same holds for all blocks in them, and each of these that can
 //! be reached from several places begins with only the pinned registers.
 
 mod liveness;
@@ -102,16 +102,18 @@ pub fn allocate(program: &Program, target: Target) -> Allocation {
             scan.enter_loop(program.insts_of(&held), &mut blocks);
         }
         // Where several paths join, only pinned values are in registers.
-        if !matches!(block.when, When::Once | When::After | When::Loop(Span::Whole(_))) && scan.is_in_loop() {
+        if !matches!(block.when, When::Once | When::After | When::Repeat | When::Loop(Span::Whole(_)))
+            && scan.is_in_loop()
+        {
             scan.drop_unpinned();
         }
-        if let When::Loop(_) = block.when {
+        if block.when.is_loop() {
             scan.enter_loop(range.clone(), &mut blocks);
         }
         for at in range {
             scan.instruction(at);
         }
-        if let When::Loop(_) = block.when {
+        if block.when.is_loop() {
             scan.leave_loop();
         }
         blocks.push(scan.len());

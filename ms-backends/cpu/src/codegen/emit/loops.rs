@@ -5,7 +5,7 @@ use super::super::target::{Target, Width};
 use super::super::vinst::{Span, When};
 use super::asm::{Mem, Operand};
 use super::frame::Home;
-use super::{Body, Emitter, Mode, fixed};
+use super::{Body, Emitter, Mode, fixed, resized};
 use iced_x86::{Code, Register};
 use ms_core::ir::{LaneAxis, ParamId};
 use std::ops::Range;
@@ -194,11 +194,36 @@ impl<'a> Emitter<'a> {
         }
     }
 
+    /// Block `i` until its condition is false.
+    fn repeat(&mut self, i: usize, mode: Mode) {
+        let (head, end) = (self.asm.label(), self.asm.label());
+        self.asm.place(head);
+        self.end = Some(end);
+        self.block(i, mode);
+        self.asm.jump(Code::Jmp_rel32_64, head);
+        self.asm.place(end);
+    }
+
+    /// Leaves the loop if the first lane of a truth value is false.
+    pub fn leave_unless(&mut self, condition: Register) {
+        let scratch = Operand::Reg(fixed::SCRATCH_32);
+        if condition.is_k() {
+            self.row(rows::K_TO_GPR, Width::Mask, &[scratch, Operand::Reg(condition)]);
+        } else {
+            let low = Operand::Reg(resized(condition, Width::Xmm));
+            self.row(rows::TO_GPR, Width::Xmm, &[Operand::Reg(fixed::SCRATCH), low]);
+        }
+        self.asm.op(Code::Test_AL_imm8, &[Operand::Reg(fixed::SCRATCH_8), Operand::Imm8(1)]);
+        let end = self.end.expect("only a loop is left");
+        self.asm.jump(Code::Je_rel32_64, end);
+    }
+
     /// Block `i`, with the reduced loops around it if it is in a loop stage.
     fn stage_block(&mut self, i: usize, mode: Mode) {
         let reduced = self.kernel.lanes == LaneAxis::Reduced;
         let span = match self.program.blocks[i].when {
             When::Loop(span) => span,
+            When::Repeat => return self.repeat(i, mode),
             _ => {
                 if reduced {
                     self.reg(Code::Xor_r32_rm32, fixed::LANE_32, fixed::LANE_32);

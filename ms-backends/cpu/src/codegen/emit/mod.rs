@@ -17,7 +17,7 @@ use super::rows::{self, Row};
 use super::target::{Target, Width};
 use super::vinst::{Machine, Op, Program, VReg, View};
 use super::{Bodies, Body};
-use asm::{Asm, Operand};
+use asm::{Asm, Label, Operand};
 use divide::Division;
 use frame::Frame;
 use gather::{Indexed, Position};
@@ -47,8 +47,19 @@ pub fn emit(kernel: &Kernel, target: Target, bodies: &Bodies) -> Option<Vec<u8>>
     }
     let Body { program, allocation } = body;
     let asm = Asm::new(target);
-    let mut emitter =
-        Emitter { kernel, target, program, allocation, strip, whole, short, frame, asm, rows_are_found: false };
+    let mut emitter = Emitter {
+        kernel,
+        target,
+        program,
+        allocation,
+        strip,
+        whole,
+        short,
+        frame,
+        asm,
+        end: None,
+        rows_are_found: false,
+    };
     emitter.kernel();
     Some(emitter.asm.finish())
 }
@@ -64,6 +75,8 @@ struct Emitter<'a> {
     short: Option<&'a Body>,
     frame: Frame,
     asm: Asm,
+    /// The end of the loop of the block that is being emitted.
+    end: Option<Label>,
     /// Whether [rows](Emitter::find_rows) were computed for the current code.
     rows_are_found: bool,
 }
@@ -168,6 +181,10 @@ impl Emitter<'_> {
                 self.store(param, size, copy, value, mode);
             }
             Op::Index(axis) => self.index(axis, result, mode),
+            Op::LeaveUnless => {
+                let condition = source(0);
+                self.leave_unless(condition);
+            }
             Op::MaskConst(set) => {
                 let row = if set { rows::K_XNOR } else { rows::K_XOR };
                 let result = Operand::Reg(result.expect("a constant has a result"));
@@ -273,6 +290,7 @@ mod fixed {
     pub const LANES_END: Register = Register::RSI;
     pub const SCRATCH: Register = Register::RAX;
     pub const SCRATCH_32: Register = Register::EAX;
+    pub const SCRATCH_8: Register = Register::AL;
     pub const SCRATCH2: Register = Register::RDX;
     pub const SCRATCH2_32: Register = Register::EDX;
     pub const STACK: Register = Register::RSP;

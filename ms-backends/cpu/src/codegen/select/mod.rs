@@ -6,6 +6,7 @@ mod convert;
 mod memory;
 mod position;
 mod reduction;
+mod repeat;
 
 use super::Unsupported;
 use super::rows::Row;
@@ -116,8 +117,10 @@ impl<'k> Select<'k> {
     fn stage(&mut self, i: usize) -> Result<(), Unsupported> {
         let range = self.kernel.stage_range(i);
         let copies = self.program.copies;
-        if self.kernel.stages[i].scope == Scope::Point {
-            return (0..copies).try_for_each(|copy| self.body(copy, range.clone(), &[]));
+        match self.kernel.stages[i].scope {
+            Scope::Point => return (0..copies).try_for_each(|copy| self.body(copy, range.clone(), &[])),
+            Scope::Repeat => return self.repeat(range),
+            Scope::Loop => {}
         }
         let reduces = self.reduces(range.clone());
         let slices = self.slices(range.clone());
@@ -266,7 +269,13 @@ impl<'k> Select<'k> {
                 let value = self.value(value);
                 self.cast(from, to, value)?
             }
+            Inst::While(condition) => {
+                let condition = self.value(condition);
+                self.push(Op::LeaveUnless, None, &[condition]);
+                return Ok(());
+            }
             Inst::Reduce(..) => unreachable!("reductions are taken out of the body"),
+            Inst::Carry(_) | Inst::Next(..) => unreachable!("carries are taken out of the body"),
         };
         self.values[self.copy][at] = Some(result);
         Ok(())

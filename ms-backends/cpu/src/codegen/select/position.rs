@@ -3,7 +3,7 @@
 use super::super::rows;
 use super::super::vinst::{Op, VReg};
 use super::Select;
-use ms_core::ir::{Compare, Inst, Kernel, LaneAxis, ParamId, Scope, StrideClass, Val};
+use ms_core::ir::{Compare, Inst, Kernel, ParamId, StrideClass, Val};
 use ms_core::tensor::DType;
 
 /// Analysis of values before instruction selection.
@@ -22,7 +22,7 @@ impl Positions {
         if !kernel.insts.iter().any(|it| matches!(it, Inst::Gather(..))) {
             return Self { uniform: vec![false; count], element: vec![None; count] };
         }
-        Self { uniform: uniform(kernel), element: elements(kernel) }
+        Self { uniform: kernel.uniform(), element: elements(kernel) }
     }
 
     /// Returns whether a value is the same for all lanes.
@@ -46,26 +46,6 @@ impl Positions {
         (0..kernel.insts.len()).any(|it| is_wide(kernel.types[it]) && in_vectors(&it))
             || (0..kernel.params.len()).any(|it| is_wide(kernel.params[it].dtype) && !read_apart(it))
     }
-}
-
-/// By value, whether it is the same for all lanes.
-fn uniform(kernel: &Kernel) -> Vec<bool> {
-    let mut uniform = Vec::with_capacity(kernel.insts.len());
-    for (stage, of) in kernel.stages.iter().enumerate() {
-        let is_row = kernel.lanes == LaneAxis::Reduced && of.scope == Scope::Point;
-        for at in kernel.stage_range(stage) {
-            let inst = kernel.insts[at];
-            let stays = |param: ParamId| kernel.params[param.0 as usize].step == StrideClass::Zero;
-            let own = match inst {
-                Inst::Load(param) | Inst::Gather(param, _) => stays(param),
-                Inst::Index(axis) => axis != kernel.par,
-                _ => true,
-            };
-            let is_reduction = kernel.lanes == LaneAxis::Reduced && matches!(inst, Inst::Reduce(..));
-            uniform.push(is_row || is_reduction || own && inst.operands().all(|it| uniform[it.0 as usize]));
-        }
-    }
-    uniform
 }
 
 /// See [`Positions::element`].

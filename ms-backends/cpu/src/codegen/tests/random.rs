@@ -2,16 +2,27 @@
 
 use super::harness::{check, targets};
 use crate::isa::Isa;
-use ms_core::ir::testing::{Random, elementwise, staged};
+use ms_core::ir::Kernel;
+use ms_core::ir::testing::{Random, elementwise, repeated, staged};
 
 #[test]
 fn elementwise_kernels() {
+    one_stage_or_loop(elementwise, 0);
+}
+
+#[test]
+fn repeated_kernels() {
+    one_stage_or_loop(repeated, 2000);
+}
+
+/// Random kernels without reductions, from this seed.
+fn one_stage_or_loop(generate: fn(&mut Random<'_>, usize, bool) -> Kernel, seed: u64) {
     let mut spills = [0, 0];
-    for seed in 0..300 {
+    for seed in seed..seed + 300 {
         let mut random = Random::Seed(seed);
         let steps = random.pick(&[3, 10, 40, 150]);
         let narrow = random.below(2) == 0;
-        let kernel = elementwise(&mut random, steps, narrow);
+        let kernel = generate(&mut random, steps, narrow);
         let sizes: Vec<Vec<usize>> =
             [1, 8, 37].iter().map(|&it| [vec![2; kernel.par as usize], vec![it]].concat()).collect();
         for isa in targets() {

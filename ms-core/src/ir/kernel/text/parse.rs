@@ -70,9 +70,9 @@ impl Parser<'_, '_> {
         }
         while self.tokens.token != *end {
             let what = if kernel.params.is_empty() && kernel.stages.is_empty() {
-                "`in`, `indexed`, `out`, `pos`, `imm`, or a stage, `point` or `loop`"
+                "`in`, `indexed`, `out`, `pos`, `imm`, or a stage, `point`, `loop` or `repeat`"
             } else {
-                "a stage, `point` or `loop`"
+                "a stage, `point`, `loop` or `repeat`"
             };
             let scope = self.tokens.named(what, Scope::from_name)?;
             self.tokens.symbol(':', "its instructions")?;
@@ -121,17 +121,17 @@ impl Parser<'_, '_> {
 
     fn inst(&mut self, kernel: &mut Kernel) -> Result<()> {
         let mut defined = None;
-        if self.tokens.token != Token::Word(Form::Store.name())
-            && let Token::Word(name) = self.tokens.token
+        if let Token::Word(name) = self.tokens.token
+            && !Head::from_name(name).is_some_and(Head::is_statement)
         {
             defined = Some((name, self.tokens.at));
             self.tokens.advance()?;
             self.tokens.symbol('=', "the value's instruction")?;
         }
         let at = self.tokens.at;
-        let head = self.tokens.named("an instruction", |it| {
-            Head::from_name(it).filter(|&it| defined.is_none() || it != Head::Form(Form::Store))
-        })?;
+        let head = self
+            .tokens
+            .named("an instruction", |it| Head::from_name(it).filter(|it| defined.is_none() || !it.is_statement()))?;
         let (inst, written) = self.operands(head)?;
         let Some(dtype) = written.or_else(|| kernel.result(&inst)) else {
             return Err(self.tokens.error(at, "this dtype has no bitcast"));
@@ -181,6 +181,12 @@ impl Parser<'_, '_> {
             Head::Form(Form::Reduce) => {
                 let reducer = self.tokens.named("a reducer", Reducer::from_name)?;
                 Inst::Reduce(reducer, self.value()?)
+            }
+            Head::Form(Form::Carry) => Inst::Carry(self.value()?),
+            Head::Form(Form::While) => Inst::While(self.value()?),
+            Head::Form(Form::Next) => {
+                let [carry, value] = self.values()?;
+                Inst::Next(carry, value)
             }
             Head::Unary(op) => Inst::Unary(op, self.value()?),
             Head::Binary(op) => {

@@ -31,7 +31,7 @@ impl Display for Kernel {
             for at in start..end.min(insts.len() as u32) {
                 f.write_str("    ")?;
                 let inst = &insts[at as usize];
-                if !matches!(inst, Inst::Store(..)) {
+                if !inst.is_statement() {
                     write!(f, "{} = ", Val(at))?;
                 }
                 f.write_str(Head::of(inst).name())?;
@@ -50,6 +50,8 @@ impl Display for Kernel {
                     Inst::Fma(a, b, c) | Inst::Select(a, b, c) => write!(f, " {a}, {b}, {c}"),
                     Inst::Cast { value, to } => write!(f, " {value} to {to}"),
                     Inst::Reduce(reducer, value) => write!(f, " {} {value}", reducer.name()),
+                    Inst::Carry(value) | Inst::While(value) => write!(f, " {value}"),
+                    Inst::Next(carry, value) => write!(f, " {carry}, {value}"),
                 }?;
                 f.write_str("\n")?;
             }

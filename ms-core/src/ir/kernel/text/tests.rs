@@ -1,7 +1,7 @@
 use super::super::names::Head;
 use crate::error::Code;
 use crate::ir::random::mutate;
-use crate::ir::testing::{Random, elementwise, staged};
+use crate::ir::testing::{Random, elementwise, repeated, staged};
 use crate::ir::{Inst, Kernel};
 use crate::tensor::DType;
 
@@ -13,7 +13,11 @@ fn read(text: &str) -> Kernel {
 fn kernel(random: &mut Random<'_>) -> Kernel {
     let steps = random.pick(&[1, 10, 40]);
     let narrow = random.below(2) == 0;
-    let mut kernel = if random.below(2) == 0 { elementwise(random, steps, narrow) } else { staged(random, steps) };
+    let mut kernel = match random.below(3) {
+        0 => elementwise(random, steps, narrow),
+        1 => staged(random, steps),
+        _ => repeated(random, steps, narrow),
+    };
     for (inst, dtype) in kernel.insts.iter_mut().zip(&kernel.types) {
         if let Inst::Const(bits) = inst
             && random.below(2) == 0
@@ -119,13 +123,13 @@ fn errors_say_what_was_expected() {
         ("kernel par=0 lanes=both".into(), "1, column 20: expected `parallel` or `reduced`, found `both`"),
         (
             "kernel par=0 lanes=reduced seq=0 x".into(),
-            "column 34: expected `in`, `indexed`, `out`, `pos`, `imm`, or a stage, `point` or `loop`",
+            "column 34: expected `in`, `indexed`, `out`, `pos`, `imm`, or a stage, `point`, `loop` or `repeat`",
         ),
         (with("in x"), "4, column 4: expected a buffer such as `%0`, found `x`"),
         (with("in %z: f31 unit"), "4, column 8: expected a dtype, found `f31`"),
         (with("in %z: f32 one"), "4, column 12: expected `unit`, `zero` or `any`, found `one`"),
         (with("in %x: f32 any"), "4, column 4: `%x` is defined twice"),
-        (with("v0 = load %x"), "4, column 1: expected a stage, `point` or `loop`, found `v0`"),
+        (with("v0 = load %x"), "4, column 1: expected a stage, `point`, `loop` or `repeat`, found `v0`"),
         (with("point: loop: end"), "4, column 17: expected `=` (the value's instruction), found the end of the text"),
         (with("point: ="), "4, column 8: expected an instruction or a stage, found `=`"),
         (with("point:\n v0 = dance v0"), "5, column 7: expected an instruction, found `dance`"),
@@ -137,6 +141,8 @@ fn errors_say_what_was_expected() {
         (with("point: v0 = load %x v1 = add v0"), "expected `,` (the next operand), found the end of the text"),
         (with("point: v0 = load %x v1 = cast v0 i8"), "4, column 34: expected `to`, found `i8`"),
         (with("point: v0 = load %x v1 = reduce mean v0"), "4, column 33: expected a reducer, found `mean`"),
+        (with("point: v0 = load %x v1 = next v0, v0"), "4, column 26: expected an instruction, found `next`"),
+        (with("repeat: while v0"), "4, column 15: `v0` is not defined before this"),
         (with("point: v0 = const i8 128"), "4, column 22: expected an element of i8, found `128`"),
         (with("point: v0 = const f32 nan:0x1"), "4, column 23: these are not the bits of a nan of f32"),
         (with("point: v0 = load %x v1 = gather %x"), "expected `,` (the position), found the end of the text"),

@@ -73,7 +73,7 @@ fn run(kernel: &Kernel, values: &mut [u64], load: impl Fn(usize) -> u64) -> u64 
                 Scalar::from_bits(narrow, to).to_bits(to.compute())
             }
             Inst::Math(..) => unreachable!("functions were expanded"),
-            Inst::Index(_) | Inst::Gather(..) | Inst::Reduce(..) => {
+            Inst::Index(_) | Inst::Gather(..) | Inst::Reduce(..) | Inst::Carry(_) | Inst::While(_) | Inst::Next(..) => {
                 unreachable!("the body of an elementwise op has neither loops nor positions")
             }
         };

@@ -1,0 +1,116 @@
+//! Loops of a stage: carries, and their next values.
+
+use super::super::Unsupported;
+use super::super::rows;
+use super::super::vinst::{AccArray, AccId, Machine, Op, VReg, When};
+use super::Select;
+use super::reduction::register_accumulators;
+use ms_core::ir::{Inst, Val};
+use ms_core::tensor::DType;
+use std::ops::Range;
+
+/// Where a carry is.
+#[derive(Clone, Copy)]
+enum Place {
+    Register(VReg),
+    /// On the stack.
+    Stack(AccId),
+}
+
+/// A carry; bools have lanes of all ones or zeros, as masks cannot be pinned.
+#[derive(Clone, Copy)]
+struct Carry {
+    /// The instruction.
+    at: usize,
+    place: Place,
+    /// Bytes of a lane.
+    size: usize,
+}
+
+impl Select<'_> {
+    /// A stage that is a loop.
+    pub fn repeat(&mut self, range: Range<usize>) -> Result<(), Unsupported> {
+        let mut carries = Vec::new();
+        for at in range.clone() {
+            let Inst::Carry(first) = self.kernel.insts[at] else { break };
+            let carry = self.carry(at, carries.len());
+            let first = self.in_vector(at, first);
+            self.assign_carry(carry, first);
+            carries.push(carry);
+        }
+        self.close(When::Once);
+        carries.iter().for_each(|it| self.read_carry(*it));
+        let inside = range.start + carries.len()..range.end - carries.len();
+        let assigned = inside.end..range.end;
+        self.body(0, inside, &[])?;
+        let mut next: Vec<VReg> = Vec::with_capacity(carries.len());
+        for (carry, at) in carries.iter().zip(assigned) {
+            let Inst::Next(_, value) = self.kernel.insts[at] else { unreachable!("a loop ends with the next values") };
+            let value = self.in_vector(carry.at, value);
+            // All are assigned at the same time: one that is another carry is read before that is overwritten.
+            let is_other = |it: &Carry| it.at != carry.at && matches!(it.place, Place::Register(reg) if reg == value);
+            next.push(if carries.iter().any(is_other) {
+                let copy = self.reg(self.program.info(value).width);
+                self.machine(Machine::new(rows::MOVE), copy, &[value])
+            } else {
+                value
+            });
+        }
+        for (carry, value) in carries.iter().zip(next) {
+            self.assign_carry(*carry, value);
+        }
+        self.close(When::Repeat);
+        carries.iter().for_each(|it| self.read_carry(*it));
+        Ok(())
+    }
+
+    /// A carry after `before` others.
+    fn carry(&mut self, at: usize, before: usize) -> Carry {
+        let size = match self.kernel.types[at] {
+            DType::Bool if self.avx512() => 4,
+            dtype => self.size(dtype),
+        };
+        let place = if before < register_accumulators(self.target) {
+            let register = self.vector(size);
+            self.program.accumulators.push(register);
+            Place::Register(register)
+        } else {
+            let id = AccId(self.program.arrays.len() as u32);
+            self.program.arrays.push(AccArray { count: self.program.lanes, size });
+            Place::Stack(id)
+        };
+        Carry { at, place, size }
+    }
+
+    /// The lanes of a value of the dtype of carry `at`, in a vector register.
+    fn in_vector(&mut self, at: usize, value: Val) -> VReg {
+        let value = self.value(value);
+        let is_mask = self.kernel.types[at] == DType::Bool && self.avx512();
+        if is_mask { self.op1(rows::M2D, 4, value) } else { value }
+    }
+
+    fn assign_carry(&mut self, carry: Carry, value: VReg) {
+        match carry.place {
+            Place::Register(register) if register == value => {}
+            Place::Register(register) => {
+                self.machine(Machine::new(rows::MOVE), register, &[value]);
+            }
+            Place::Stack(id) => self.push(Op::AccWrite(id, 0), None, &[value]),
+        }
+    }
+
+    /// Makes the current value of a carry that of its instruction.
+    fn read_carry(&mut self, carry: Carry) {
+        let vector = match carry.place {
+            Place::Register(register) => register,
+            Place::Stack(id) => {
+                let vector = self.vector(carry.size);
+                self.push(Op::AccRead(id, 0), Some(vector), &[]);
+                vector
+            }
+        };
+        let is_mask = self.kernel.types[carry.at] == DType::Bool && self.avx512();
+        let value = if is_mask { self.mask_op(rows::D2M, &[vector]) } else { vector };
+        self.values[0][carry.at] = Some(value);
+    }
+}
