@@ -132,7 +132,22 @@ const CASES: &[Case] = &[
     },
     Case { name: "gather", operands: &[Floats(&[6, 5]), Positions(&[80], 6)], run: |x| ops::gather(&x[0], &x[1], 0) },
     Case { name: "sort", operands: &[Floats(&[4, 50])], run: |x| ops::sort(&x[0], 1, true).0 },
+    // One element, as many as fill registers and more, and so many that iterations are no kernel.
+    Case { name: "while, one element", operands: &[Floats(&[1, 1]), Floats(&[1, 1])], run: repeated },
+    Case { name: "while, some elements", operands: &[Floats(&[7, 3]), Floats(&[1, 1])], run: repeated },
+    Case { name: "while, many elements", operands: &[Floats(&[9, 30]), Floats(&[1, 1])], run: repeated },
 ];
+
+/// Five iterations of sums of functions; the last one changes both carries.
+fn repeated(x: &[Tensor]) -> Tensor {
+    let step = |(i, y): &(Tensor, Tensor)| {
+        let wave = ops::sin(y) * 1.75 + ops::exp(-ops::square(y));
+        let next = ops::select(i.lt(3), wave + &x[1], ops::tanh(y) / 3.0 - &x[1]);
+        (i + 1, next)
+    };
+    let first = (Tensor::scalar(0i32), x[0].clone());
+    ops::while_loop(|(i, _): &(Tensor, Tensor)| i.lt(5), step, first).1
+}
 
 const DTYPES: [DType; 3] = [DType::F32, DType::F64, DType::BF16];
 

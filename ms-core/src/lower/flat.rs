@@ -159,11 +159,6 @@ impl Flat {
         self.values[value].shape.iter().product()
     }
 
-    /// Number of elements of the value of an access, or one for a splat.
-    pub fn numel_of(&self, access: &Access) -> usize {
-        access.value().map_or(1, |it| self.numel(it))
-    }
-
     /// Returns whether an access is to all elements of its value in row-major order.
     pub fn is_whole(&self, access: &Access) -> bool {
         let whole = |value| access.layout.numel() == self.numel(value) && access.layout.offset() == 0;

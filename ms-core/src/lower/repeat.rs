@@ -132,14 +132,16 @@ impl Repetition {
         let mut body = KernelBuilder::new(0, 0, LaneAxis::Parallel);
         let mut firsts: Vec<Val> = Vec::with_capacity(node.inputs.len());
         let mut operands: SmallVec<[Option<ParamId>; 8]> = SmallVec::new();
+        let mut known: SmallVec<[(Role, ValueIndex, usize, StrideClass); 8]> = SmallVec::new();
         let mut push = |body: &mut KernelBuilder, access: &Access, value, role| {
-            let is_one = outer.numel_of(access) == 1;
+            let is_one = access.layout.numel() == 1;
             let step = if role == Role::Input && is_one { StrideClass::Zero } else { StrideClass::Unit };
             let offset = access.layout.offset();
-            let same = |arg: &Arg| (arg.role, arg.value, arg.offset) == (role, value, offset);
-            if let Some(known) = args.iter().position(same) {
+            let key = (role, value, offset, step);
+            if let Some(known) = known.iter().position(|it| *it == key) {
                 return ParamId(known as u32);
             }
+            known.push(key);
             let is_whole = outer.is_whole(access) && access.layout.numel() == elements;
             args.push(Arg { value, role, offset, axis: None, dense: is_whole.then_some(Part::All) });
             let stride = if is_one && elements > 1 { 0 } else { 1 };

@@ -184,3 +184,33 @@ fn conditions() {
     let inputs = |go, y| vec![flag(go), f32s(&[3], &[1.0, -0.0, f32::NAN]), f32s(&[], &[y])];
     check(&graph, &[inputs(true, 0.75), inputs(false, 0.75), inputs(true, f32::NAN), inputs(true, 1e9)]);
 }
+
+/// Operands that are parts of others, and splats.
+#[test]
+fn parts_of_operands() {
+    let text = "graph @more(%i: f32[], %x: f32[2], %n: f32[1], %k: f32[2]) -> (bool[]) {
+           %m = reshape %n {shape = []} : f32[]
+           %c = less %i, %m : bool[]
+           return %c
+         }
+         graph @step(%i: f32[], %x: f32[2], %n: f32[1], %k: f32[2]) -> (f32[], f32[2]) {
+           %one = constant {value = f32[](1)} : f32[]
+           %j = add %i, %one : f32[]
+           %y = add %x, %k : f32[2]
+           return %j, %y
+         }
+         graph @main(%x: f32[3], %n: f32[5]) -> (f32[], f32[2], f32[2]) {
+           %k = full {value = f32[](0.5), shape = [2]} : f32[2]
+           %i = full {value = f32[](0), shape = []} : f32[]
+           %tail = slice %x {starts = [1], sizes = [2], steps = [1]} : f32[2]
+           %count = slice %n {starts = [3], sizes = [1], steps = [1]} : f32[1]
+           %j, %y = while @more @step %i, %tail, %count, %k {carries = 2} : f32[], f32[2]
+           %first = slice %tail {starts = [0], sizes = [1], steps = [1]} : f32[1]
+           %l, %z = while @more @step %i, %tail, %first, %k {carries = 2} : f32[], f32[2]
+           return %j, %y, %z
+         }";
+    let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let plan = lower(&graph, &LowerOptions::default(), &TARGET).expect("the graph is valid");
+    assert_eq!(loops(&plan), [2, 0]);
+    check(&graph, &[vec![f32s(&[3], &[1.0, 2.0, 3.0]), f32s(&[5], &[9.0, 9.0, 9.0, 4.0, 9.0])]]);
+}
