@@ -182,7 +182,7 @@ impl Assembly<'_> {
                 inputs: taken[1..].to_vec(),
                 outputs: given,
             },
-            Region::Repeat(_) => unreachable!("it is a kernel"),
+            Region::Repeat(..) => unreachable!("it is a kernel"),
             Region::Loop(region) => PlanStep::Loop(Box::new(repeated(region, &taken, &given))),
         }
     }

@@ -238,8 +238,8 @@ pub(super) enum Region {
     Branch([RoutineId; 2], Updated),
     /// Repeats a routine.
     Loop(RegionLoop),
-    /// Is a kernel.
-    Repeat(Rc<Repetition>),
+    /// A loop that is a kernel; a scan has a number of iterations.
+    Repeat(Rc<Repetition>, Option<usize>),
 }
 
 /// A loop. Operands: the first condition or the number of iterations, if [`Trips`] has one, then carries,
@@ -260,7 +260,7 @@ impl Region {
     pub fn updated(&self) -> Updated {
         match self {
             Self::Call(_, updated) | Self::Branch(_, updated) => updated.clone(),
-            Self::Repeat(_) => Updated::new(),
+            Self::Repeat(..) => Updated::new(),
             Self::Loop(it) => {
                 let first = usize::from(!matches!(it.trips, Trips::Times { .. }));
                 let carries = it.next.iter().enumerate().filter(|(_, next)| **next == NextCarry::Updated);

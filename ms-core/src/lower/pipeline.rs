@@ -12,7 +12,7 @@ use super::group::Groups;
 use super::iteration::iteration;
 use super::lines::Numbers;
 use super::plan::{Plan, PlanStep, RoutineId};
-use super::repeat::Repetition;
+use super::repeat::{Repeated, Repetition};
 use super::routines::{Key, Located, PlanNames, Routines};
 use super::schedule::{delay_overwriting, orders};
 use super::sink::{sink, transpose_products};
@@ -137,15 +137,19 @@ impl<'a> Pipeline<'a> {
             }
             Some(Control::Loop(at)) => {
                 let (body, condition) = (&node.regions[at.body()], at.is_while().then(|| &node.regions[0]));
-                if self.options.fuse
-                    && let Some(condition) = condition
-                    && let Some(found) = Repetition::of(condition, body, at.carries, routines, self.target)?
-                {
-                    routines.add_repetition(body, condition, at.carries, found);
-                    return Ok(());
+                let key = Key::iteration(body, condition, at.carries);
+                if self.options.fuse && Repetition::admits(&at) {
+                    if routines.repetition(&key).is_some() {
+                        return Ok(());
+                    }
+                    let condition = condition.map(|it| &**it);
+                    if let Some(found) = Repetition::of(condition, body, at.carries, routines, self.target)? {
+                        routines.add_repetition(key, found);
+                        return Ok(());
+                    }
                 }
                 let lower = |it: &mut Routines| self.add(&iteration(body, condition, at.carries), it);
-                routines.once(Key::iteration(body, condition, at.carries), lower)?;
+                routines.once(key, lower)?;
                 // The condition of the first iteration is computed by the routine of the loop.
                 condition.map_or(Ok(()), |it| self.add_callees(it, routines))?;
             }
@@ -178,11 +182,12 @@ impl<'a> Pipeline<'a> {
         for group in &groups.list {
             let whole = group.nodes[0];
             if let (None, Kind::Region(number)) = (group.domain.as_ref(), flat.nodes[whole].kind)
-                && let Region::Repeat(repetition) = &flat.regions[number]
+                && let Region::Repeat(repetition, count) = &flat.regions[number]
             {
                 let uses = uses.get_or_insert_with(|| flat.uses());
                 let used = |it: ValueIndex| uses[it] > 0;
-                let kernels = repetition.emit(&flat, &flat.nodes[whole], used, target, routines)?;
+                let of = Repeated { outer: &flat, node: &flat.nodes[whole], count: *count };
+                let kernels = repetition.emit(of, used, target, routines)?;
                 steps.extend(kernels.into_iter().map(|it| Draft::Kernel(Box::new(it))));
                 continue;
             }

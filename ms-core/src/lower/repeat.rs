@@ -1,4 +1,4 @@
-//! A `while` whose condition and body are elementwise, as a kernel: the loop runs for each vector of elements, and its
+//! A loop whose condition and body are elementwise, as a kernel: the loop runs for each vector of elements, and its
 //! carries stay in registers.
 
 use super::body::apply;
@@ -11,33 +11,56 @@ use super::routines::Routines;
 use super::simplify::simplify;
 use super::target::Target;
 use crate::error::{Code, Error, Result};
-use crate::ir::{Graph, Inst, Kernel, KernelBuilder, LaneAxis, ParamId, Role, Scope, StrideClass, Val};
-use crate::ops::{Lowering, definition};
-use crate::tensor::Type;
+use crate::ir::{
+    BinaryOp, Compare, Graph, Inst, Kernel, KernelBuilder, LaneAxis, ParamId, Role, Scope, StrideClass, Val,
+};
+use crate::ops::{Loop, Lowering, Trips, definition};
+use crate::tensor::{DType, Type};
 use smallvec::{SmallVec, smallvec};
 use std::rc::Rc;
 
-/// A `while`, every value of which has one element, or as many as all others that have several. The condition has one:
-/// it is the same for all elements, each of which has iterations of its own.
+/// A `while`, or a scan of a constant number of iterations without sequences and series, every value of which has one
+/// element, or as many as all others that have several. The condition has one: it is the same for all elements, each of
+/// which has iterations of its own.
 pub(super) struct Repetition {
-    /// The nodes of the condition, then those of the body; its inputs are the carries, then the invariants.
+    /// The nodes of the condition, if there is one, then those of the body; its inputs are the carries, then the invariants.
     flat: Flat,
     /// The number of the nodes of the condition.
     tested: usize,
-    condition: Access,
+    /// `None` for a scan.
+    condition: Option<Access>,
     /// The next values of the carries.
     next: Accesses,
     /// The number of elements of values with several.
     elements: usize,
 }
 
+/// A node with a loop that is a kernel.
+#[derive(Clone, Copy)]
+pub(super) struct Repeated<'a> {
+    /// The graph of the node.
+    pub outer: &'a Flat,
+    pub node: &'a FlatNode,
+    /// The number of iterations of a scan.
+    pub count: Option<usize>,
+}
+
 impl Repetition {
+    /// Whether a loop may be a kernel, as far as that depends on how often its body runs and on its sequences.
+    pub fn admits(at: &Loop) -> bool {
+        match at.trips {
+            Trips::While => true,
+            Trips::Times { count, .. } => count <= i32::MAX as usize && at.sequences == 0,
+            Trips::Counted { .. } => false,
+        }
+    }
+
     /// The loop of these regions, if the target runs it as a kernel.
     ///
     /// # Errors
     /// Those of lowering views and constants.
     pub fn of(
-        condition: &Graph,
+        condition: Option<&Graph>,
         body: &Graph,
         carries: usize,
         routines: &Routines,
@@ -58,7 +81,7 @@ impl Repetition {
             _ => false,
         };
         let mut nodes = 0;
-        for graph in [condition, body] {
+        for graph in condition.into_iter().chain([body]) {
             if !graph.inputs().iter().all(|it| fits(graph.ty(*it))) {
                 return Ok(None);
             }
@@ -73,8 +96,8 @@ impl Repetition {
                 }
             }
         }
-        let (flat, tested, mut tests, next) = flatten_loop(condition, body, routines, target)?;
-        let found = Self { condition: tests.swap_remove(0), flat, tested, next, elements };
+        let (flat, tested, condition, next) = flatten_loop(condition, body, routines, target)?;
+        let found = Self { flat, tested, condition, next, elements };
         Ok(found.is_elementwise().then_some(found))
     }
 
@@ -90,7 +113,7 @@ impl Repetition {
         };
         let computes =
             |node: &FlatNode| matches!(node.kind, Kind::Map(_) | Kind::Copy) && node.inputs.iter().all(reads);
-        flat.nodes.iter().all(computes) && next.iter().chain([condition]).all(reads)
+        flat.nodes.iter().all(computes) && next.iter().chain(condition).all(reads)
     }
 
     /// The kernels of a node with this loop, whose results `used` names: one for results of one element, and one for
@@ -100,19 +123,19 @@ impl Repetition {
     /// [`Code::Verify`] for operands that do not fit the loop.
     pub fn emit(
         &self,
-        outer: &Flat,
-        node: &FlatNode,
+        of: Repeated<'_>,
         used: impl Fn(ValueIndex) -> bool,
         target: &Target,
         routines: &mut Routines,
     ) -> Result<SmallVec<[Emitted; 2]>> {
+        let Repeated { outer, node, .. } = of;
         let mut emitted = SmallVec::new();
         for is_one in [true, false] {
-            let of = |it: &usize| used(node.outputs[*it]) && (outer.numel(node.outputs[*it]) == 1) == is_one;
-            let results: SmallVec<[usize; 8]> = (0..node.outputs.len()).filter(of).collect();
+            let is_result = |it: &usize| used(node.outputs[*it]) && (outer.numel(node.outputs[*it]) == 1) == is_one;
+            let results: SmallVec<[usize; 8]> = (0..node.outputs.len()).filter(is_result).collect();
             if !results.is_empty() {
                 let elements = if is_one { 1 } else { self.elements };
-                emitted.push(self.kernel_of(outer, node, &results, elements, target, routines)?);
+                emitted.push(self.kernel_of(of, &results, elements, target, routines)?);
             }
         }
         Ok(emitted)
@@ -121,8 +144,7 @@ impl Repetition {
     /// The kernel that computes these results, of so many elements.
     fn kernel_of(
         &self,
-        outer: &Flat,
-        node: &FlatNode,
+        Repeated { outer, node, count }: Repeated<'_>,
         results: &[usize],
         elements: usize,
         target: &Target,
@@ -164,8 +186,7 @@ impl Repetition {
                 (Source::Value(_), None) => unreachable!("a value has a param"),
             });
         }
-        body.end_stage(Scope::Point);
-        let last = self.stage(&mut body, &firsts);
+        let last = self.stage(&mut body, count, &firsts);
         for (&result, param) in results.iter().zip(outs) {
             body.store(param, last[result]);
         }
@@ -180,8 +201,10 @@ impl Repetition {
     }
 
     /// Adds the loop on these first values of carries and invariants; returns the last values of the carries.
-    fn stage(&self, body: &mut KernelBuilder, firsts: &[Val]) -> SmallVec<[Val; 8]> {
+    fn stage(&self, body: &mut KernelBuilder, count: Option<usize>, firsts: &[Val]) -> SmallVec<[Val; 8]> {
         let Self { flat, tested, condition, next, .. } = self;
+        let zero = body.constant(0i64, DType::I32);
+        body.end_stage(Scope::Point);
         let mut values: Vec<Option<Val>> = vec![None; flat.values.len()];
         // The first values are those of the inputs.
         let is_kept = |carry: usize| next[carry].value() == Some(carry);
@@ -190,25 +213,39 @@ impl Repetition {
             values[input] = Some(if is_carry { body.carry(first) } else { first });
         }
         let carries: SmallVec<[Val; 8]> = values.iter().take(next.len()).copied().flatten().collect();
+        let counter = count.map(|count| (body.carry(zero), count));
         let read = |body: &mut KernelBuilder, values: &[Option<Val>], access: &Access| match access.source {
             Source::Splat(scalar) => body.constant(scalar, access.dtype),
             Source::Value(value) => values[value].expect("a node comes after those that it reads"),
         };
-        for (at, node) in flat.nodes.iter().enumerate() {
-            if at == *tested {
-                let condition = read(body, &values, condition);
-                body.end_unless(condition);
+        let run = |body: &mut KernelBuilder, values: &mut [Option<Val>], nodes: &[FlatNode]| {
+            for node in nodes {
+                let operands: SmallVec<[Val; 4]> = node.inputs.iter().map(|it| read(body, values, it)).collect();
+                values[node.outputs[0]] = Some(apply(flat, node, body, &operands));
             }
-            let operands: SmallVec<[Val; 4]> = node.inputs.iter().map(|it| read(body, &values, it)).collect();
-            values[node.outputs[0]] = Some(apply(flat, node, body, &operands));
-        }
-        if *tested == flat.nodes.len() {
-            let condition = read(body, &values, condition);
-            body.end_unless(condition);
-        }
+        };
+        let (tests, steps) = flat.nodes.split_at(*tested);
+        run(body, &mut values, tests);
+        let goes_on = match (counter, condition) {
+            (Some((counter, count)), _) => {
+                let count = body.constant(count as i64, DType::I32);
+                body.compare(Compare::Lt, counter, count)
+            }
+            (None, Some(condition)) => read(body, &values, condition),
+            (None, None) => unreachable!("a loop without a condition has a number of iterations"),
+        };
+        body.end_unless(goes_on);
+        run(body, &mut values, steps);
         let following: SmallVec<[Val; 8]> = next.iter().map(|it| read(body, &values, it)).collect();
+        let counted = counter.map(|(counter, _)| {
+            let one = body.constant(1i64, DType::I32);
+            (counter, body.binary(BinaryOp::Add, counter, one))
+        });
         for (carry, &value) in following.iter().enumerate().filter(|it| !is_kept(it.0)) {
             body.next(carries[carry], value);
+        }
+        if let Some((counter, following)) = counted {
+            body.next(counter, following);
         }
         body.end_stage(Scope::Repeat);
         carries

@@ -106,14 +106,14 @@ impl Routines {
         self.known[&Key::iteration(body, condition, carries)]
     }
 
-    /// Adds a loop that is a kernel.
-    pub fn add_repetition(&mut self, body: &Arc<Graph>, condition: &Arc<Graph>, carries: usize, it: Repetition) {
-        self.repetitions.insert(Key::iteration(body, Some(condition), carries), Rc::new(it));
+    /// Adds the loop of a key, which is a kernel.
+    pub fn add_repetition(&mut self, key: Key, it: Repetition) {
+        self.repetitions.insert(key, Rc::new(it));
     }
 
-    /// The loop of these regions, if it is a kernel.
-    pub fn repetition(&self, body: &Arc<Graph>, condition: &Arc<Graph>, carries: usize) -> Option<&Rc<Repetition>> {
-        self.repetitions.get(&Key::iteration(body, Some(condition), carries))
+    /// The loop of a key, if it is a kernel.
+    pub fn repetition(&self, key: &Key) -> Option<&Rc<Repetition>> {
+        self.repetitions.get(key)
     }
 
     /// Records the source location of a step of the routine that is added next.

@@ -21,7 +21,7 @@ fn may_fail(flat: &Flat, node: &FlatNode, routines: &Routines) -> bool {
         Kind::Region(region) => match &flat.regions[region] {
             Region::Call(routine, _) => fails(*routine),
             Region::Branch(arms, _) => arms.iter().any(|it| fails(*it)),
-            Region::Repeat(_) => false,
+            Region::Repeat(..) => false,
             Region::Loop(it) => {
                 let keeps_stacks = match it.trips {
                     Trips::While { .. } => it.series > 0,

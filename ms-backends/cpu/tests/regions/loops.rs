@@ -214,3 +214,35 @@ fn parts_of_operands() {
     assert_eq!(loops(&plan), [2, 0]);
     check(&graph, &[vec![f32s(&[3], &[1.0, 2.0, 3.0]), f32s(&[5], &[9.0, 9.0, 9.0, 4.0, 9.0])]]);
 }
+
+/// Scans of a constant number of iterations, without sequences, are kernels too.
+#[test]
+fn scans() {
+    let text = |count: usize, attrs: &str| {
+        format!(
+            "graph @step(%i: i64[], %x: f32[3], %k: f32[]) -> (i64[], f32[3]) {{
+               %one = constant {{value = i64[](1)}} : i64[]
+               %j = add %i, %one : i64[]
+               %f = cast %i {{to = f32}} : f32[]
+               %t = mul %x, %f : f32[3]
+               %y = add %t, %k : f32[3]
+               return %j, %y
+             }}
+             graph @main(%n: i64[], %x: f32[3], %k: f32[]) -> (i64[], f32[3], f32[3]) {{
+               %j, %y = scan @step %n, %x, %k {{length = {count}, carries = 2, sequences = 0, {attrs}}} : i64[], f32[3]
+               %l, %z = scan @step %j, %y, %k {{length = {count}, carries = 2, sequences = 0, {attrs}}} : i64[], f32[3]
+               return %l, %y, %z
+             }}"
+        )
+    };
+    let inputs = |n| vec![int(n), f32s(&[3], &[1.0, -2.5, 0.75]), f32s(&[], &[0.3])];
+    for count in [0, 1, 2, 9] {
+        for attrs in ["reverse = false", "reverse = true"] {
+            let text = text(count, attrs);
+            let graph = parse_graph(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+            let plan = lower(&graph, &LowerOptions::default(), &TARGET).expect("the graph is valid");
+            assert_eq!(loops(&plan), [2, 0], "{}", plan.display());
+            check(&graph, &[inputs(0), inputs(4)]);
+        }
+    }
+}

@@ -80,20 +80,20 @@ pub(super) fn flatten(graph: &Graph, routines: &Routines, target: &Target) -> Re
     Ok(flatten.flat)
 }
 
-/// The condition and the body of a loop, on the same inputs, as one graph without outputs; the number of the nodes of the
-/// condition; and the outputs of both.
+/// The condition, if there is one, and the body of a loop, on the same inputs, as one graph without outputs; the number of
+/// the nodes of the condition; and the outputs of both.
 pub(super) fn flatten_loop(
-    condition: &Graph,
+    condition: Option<&Graph>,
     body: &Graph,
     routines: &Routines,
     target: &Target,
-) -> Result<(Flat, usize, Accesses, Accesses)> {
+) -> Result<(Flat, usize, Option<Access>, Accesses)> {
     let mut flatten = Flatten::new(routines, target);
     let inputs = flatten.inputs(body)?;
-    let tests = flatten.graph(condition, inputs.clone())?;
+    let tests = condition.map(|it| flatten.graph(it, inputs.clone())).transpose()?;
     let tested = flatten.flat.nodes.len();
     let next = flatten.graph(body, inputs)?;
-    Ok((flatten.flat, tested, tests, next))
+    Ok((flatten.flat, tested, tests.map(|mut it| it.swap_remove(0)), next))
 }
 
 /// The nodes of a graph on which an output depends, and those without results.

@@ -3,12 +3,15 @@
 use super::super::flat::{Access, Accesses, Kind, Origin, Region, RegionLoop, Trips, Updated};
 use super::super::iteration::{computed, next_carries};
 use super::super::plan::{NextCarry, Reuse, RoutineId, is_stack};
+use super::super::repeat::Repetition;
+use super::super::routines::Key;
 use super::Flatten;
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node};
 use crate::ops::{Control, Loop};
 use crate::tensor::{DType, Shape};
 use smallvec::SmallVec;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The outputs of a graph, each with an input of the same type that one of these routines, of which one runs,
@@ -44,6 +47,7 @@ impl Flatten<'_> {
                 updated.iter_mut().for_each(|it| it.1 += 1);
                 self.push_region(graph, node, Region::Branch(arms, updated), inputs)
             }
+            Some(Control::Loop(at)) if self.repetition(node, &at).is_some() => self.repeat(graph, node, &at, inputs),
             Some(Control::Loop(at)) if at.is_while() => self.while_loop(graph, node, &at, inputs),
             Some(Control::Loop(at)) => self.scan(graph, node, &at, inputs),
             Some(Control::Recompute | Control::CustomVjp(_) | Control::TransformNode(_)) | None => {
@@ -52,17 +56,26 @@ impl Flatten<'_> {
         }
     }
 
+    /// A loop that is a kernel.
+    fn repetition(&self, node: &Node, at: &Loop) -> Option<&Rc<Repetition>> {
+        let condition = at.is_while().then(|| &node.regions[0]);
+        let key = Key::iteration(&node.regions[at.body()], condition, at.carries);
+        self.routines.repetition(&key).filter(|_| Repetition::admits(at))
+    }
+
+    /// Adds a loop that is a kernel, which reads splats as constants.
+    fn repeat(&mut self, graph: &Graph, node: &Node, at: &Loop, inputs: Accesses) -> Result<Accesses> {
+        let repetition = self.repetition(node, at).expect("the loop is a kernel").clone();
+        let operand = |it: Access| if it.value().is_some() { self.dense(it) } else { Ok(it) };
+        let inputs = inputs.into_iter().map(operand).collect::<Result<_>>()?;
+        self.push_node(graph, node, Region::Repeat(repetition, at.length()), inputs)
+    }
+
     /// The condition of the first iteration is computed here, that of each later one by the previous
     /// iteration.
     fn while_loop(&mut self, graph: &Graph, node: &Node, at: &Loop, inputs: Accesses) -> Result<Accesses> {
         let carries = at.carries;
         let [condition, body] = [&node.regions[0], &node.regions[1]];
-        if let Some(repetition) = self.routines.repetition(body, condition, carries) {
-            let region = Region::Repeat(repetition.clone());
-            let operand = |it: Access| if it.value().is_some() { self.dense(it) } else { Ok(it) };
-            let inputs = inputs.into_iter().map(operand).collect::<Result<_>>()?;
-            return self.push_node(graph, node, region, inputs);
-        }
         let (repeated, next) = self.iteration(body, Some(condition), carries);
         let series = body.outputs().len() - carries;
         let mut operands = self.graph(condition, inputs.clone())?;
