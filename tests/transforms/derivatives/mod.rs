@@ -1,5 +1,6 @@
 //! Derivatives of functions: every transform, in any order, eagerly and compiled.
 
+mod aux;
 mod custom_rules;
 mod custom_tangents;
 mod random;

@@ -178,8 +178,9 @@ where
         let results = self.raised(recording.values());
         let targets = recording.targets();
         let column = |at: usize| {
-            let pushed =
-                over_basis(&targets[at].ty(), self.location(), |tangent| recording.push(&alone(&targets, at, tangent)));
+            let pushed = over_basis(&targets[at].ty(), self.location(), |tangent| {
+                recording.push(&alone(&targets, at, tangent), results.len())
+            });
             let blocks = self.raised(pushed);
             let block = |(block, result): (Tensor, &Tensor)| {
                 let axes: Vec<isize> = (1..block.rank() as isize).chain([0]).collect();

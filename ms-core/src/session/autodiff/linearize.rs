@@ -10,14 +10,60 @@ use crate::trace::{Arguments, At, Followed, Function, Sink, Transform, Transform
 use std::marker::PhantomData;
 use std::panic::Location;
 
+/// How a result `R` is divided into what is differentiated and what is returned as it is.
+pub trait Division<R: Tree> {
+    /// What is differentiated.
+    type Value: Tree;
+    /// The result of a derivative that gives an `L` for the value.
+    type Output<L>;
+
+    /// What is differentiated: the first tensors of the result.
+    fn value(result: &R) -> &Self::Value;
+
+    /// The result of the derivative.
+    fn output<L>(result: R, derivative: L) -> Self::Output<L>;
+}
+
+/// The whole result is differentiated.
+pub struct Whole;
+
+/// The result is a pair, of which the first part is differentiated.
+pub struct FirstOfPair;
+
+impl<R: Tree> Division<R> for Whole {
+    type Value = R;
+    type Output<L> = (R, L);
+
+    fn value(result: &R) -> &R {
+        result
+    }
+
+    fn output<L>(result: R, derivative: L) -> (R, L) {
+        (result, derivative)
+    }
+}
+
+impl<R: Tree, A: Tree> Division<(R, A)> for FirstOfPair {
+    type Value = R;
+    type Output<L> = (R, L, A);
+
+    fn value(result: &(R, A)) -> &R {
+        &result.0
+    }
+
+    fn output<L>((value, aux): (R, A), derivative: L) -> (R, L, A) {
+        (value, derivative, aux)
+    }
+}
+
 /// Returns the result, and the function from gradients of the result to gradients of the arguments.
-pub struct Vjp;
+pub struct Vjp<D = Whole>(PhantomData<D>);
 
 /// Returns the result, and the function from tangents of the arguments to tangents of the result.
-pub struct Linearize;
+pub struct Linearize<D = Whole>(PhantomData<D>);
 
-impl Mode for Vjp {}
-impl Mode for Linearize {}
+impl<D> Mode for Vjp<D> {}
+impl<D> Mode for Linearize<D> {}
 
 /// A call whose derivative is taken on demand.
 pub struct Linear<R, G> {
@@ -61,35 +107,37 @@ impl<R: Tree, G: Tree + 'static> Transform<(G,)> for Pushforward<R, G> {
         let it = &self.0;
         let given = leaves(tangents);
         checked(&leaves(&it.gradient), &given, it.location).or_raise();
-        rebuilt(&it.result, it.recording.push(&given).or_raise())
+        rebuilt(&it.result, it.recording.push(&given, leaves(&it.result).len()).or_raise())
     }
 }
 
 impl<F, S, M> Derived<F, S, M> {
-    fn linear<Args: Arguments>(
+    fn linear<Args: Arguments, D>(
         &self,
         name: &'static str,
         arguments: Args::Refs<'_>,
-        location: &'static Location<'static>,
-    ) -> (F::Output, Linear<F::Output, S::Gradient>)
+    ) -> (F::Output, Linear<D::Value, S::Gradient>)
     where
         F: Function<Args, Output: Tree>,
         S: Select<Args>,
+        D: Division<F::Output>,
     {
         let (template, recording) = self.record(name, arguments);
-        let result = rebuilt(&template, self.raised(recording.values()));
+        let all = rebuilt(&template, self.raised(recording.values()));
+        let result = D::value(&all).clone();
         let gradient = self.gradient(arguments, recording.targets());
-        (result.clone(), Linear { recording, result, gradient, location })
+        (all, Linear { recording, result, gradient, location: self.location() })
     }
 }
 
-impl<Args, F, S> Transform<Args> for Derived<F, S, Vjp>
+impl<Args, F, S, D> Transform<Args> for Derived<F, S, Vjp<D>>
 where
     Args: Arguments,
     F: Function<Args, Output: Tree + 'static>,
     S: Select<Args, Gradient: 'static>,
+    D: Division<F::Output, Value: 'static>,
 {
-    type Output = (F::Output, Transformed<'static, (F::Output,), Pullback<F::Output, S::Gradient>>);
+    type Output = D::Output<Transformed<'static, (D::Value,), Pullback<D::Value, S::Gradient>>>;
     const CAPTURES: bool = F::CAPTURES || size_of::<S>() != 0;
 
     fn sign(&self, sink: &mut Sink<'_>) {
@@ -97,18 +145,19 @@ where
     }
 
     fn call(&self, arguments: Args::Refs<'_>) -> Self::Output {
-        let (result, linear) = self.linear("vjp", arguments, self.location());
-        (result, Transformed::new(Pullback(linear)))
+        let (result, linear) = self.linear::<Args, D>("vjp", arguments);
+        D::output(result, Transformed::new(Pullback(linear)))
     }
 }
 
-impl<Args, F, S> Transform<Args> for Derived<F, S, Linearize>
+impl<Args, F, S, D> Transform<Args> for Derived<F, S, Linearize<D>>
 where
     Args: Arguments,
     F: Function<Args, Output: Tree + 'static>,
     S: Select<Args, Gradient: 'static>,
+    D: Division<F::Output, Value: 'static>,
 {
-    type Output = (F::Output, Transformed<'static, (S::Gradient,), Pushforward<F::Output, S::Gradient>>);
+    type Output = D::Output<Transformed<'static, (S::Gradient,), Pushforward<D::Value, S::Gradient>>>;
     const CAPTURES: bool = F::CAPTURES || size_of::<S>() != 0;
 
     fn sign(&self, sink: &mut Sink<'_>) {
@@ -116,8 +165,58 @@ where
     }
 
     fn call(&self, arguments: Args::Refs<'_>) -> Self::Output {
-        let (result, linear) = self.linear("linearize", arguments, self.location());
-        (result, Transformed::new(Pushforward(linear)))
+        let (result, linear) = self.linear::<Args, D>("linearize", arguments);
+        D::output(result, Transformed::new(Pushforward(linear)))
+    }
+}
+
+impl<'f, Args, F, S> Transformed<'f, Args, Derived<F, S, Vjp>>
+where
+    Args: Arguments,
+    F: Function<Args, Output: Tree + 'static> + 'f,
+    S: Select<Args, Gradient: 'static> + 'f,
+{
+    /// Differentiates only the first part of a result that is a pair, and gives the second part
+    /// (the auxiliary results) as it is, behind the pullback.
+    ///
+    /// ```
+    /// use ms_core::{Tensor, ops, session::vjp};
+    /// let x = Tensor::scalar(3.0);
+    /// let (y, pull, twice) = vjp(|x: &Tensor| (ops::mul(x, x), ops::add(x, x))).has_aux()(&x);
+    /// assert_eq!((y.item::<f32>(), pull(&Tensor::scalar(1.0)).item::<f32>()), (9.0, 6.0));
+    /// assert_eq!(twice.item::<f32>(), 6.0);
+    /// ```
+    pub fn has_aux(self) -> Transformed<'f, Args, Derived<F, S, Vjp<FirstOfPair>>>
+    where
+        FirstOfPair: Division<F::Output, Value: 'static>,
+        Derived<F, S, Vjp<FirstOfPair>>: Transform<Args, Output: 'f>,
+    {
+        Transformed::new(self.into_transform().with_mode())
+    }
+}
+
+impl<'f, Args, F, S> Transformed<'f, Args, Derived<F, S, Linearize>>
+where
+    Args: Arguments,
+    F: Function<Args, Output: Tree + 'static> + 'f,
+    S: Select<Args, Gradient: 'static> + 'f,
+{
+    /// Differentiates only the first part of a result that is a pair, and gives the second part
+    /// (the auxiliary results) as it is, behind the pushforward.
+    ///
+    /// ```
+    /// use ms_core::{Tensor, ops, session::linearize};
+    /// let x = Tensor::scalar(3.0);
+    /// let (y, push, twice) = linearize(|x: &Tensor| (ops::mul(x, x), ops::add(x, x))).has_aux()(&x);
+    /// assert_eq!((y.item::<f32>(), push(&Tensor::scalar(1.0)).item::<f32>()), (9.0, 6.0));
+    /// assert_eq!(twice.item::<f32>(), 6.0);
+    /// ```
+    pub fn has_aux(self) -> Transformed<'f, Args, Derived<F, S, Linearize<FirstOfPair>>>
+    where
+        FirstOfPair: Division<F::Output, Value: 'static>,
+        Derived<F, S, Linearize<FirstOfPair>>: Transform<Args, Output: 'f>,
+    {
+        Transformed::new(self.into_transform().with_mode())
     }
 }
 
@@ -169,18 +268,19 @@ where
 }
 
 /// The transform behind [`jvp`].
-pub struct Jvp<Args, F, S> {
-    inner: Derived<F, S, Linearize>,
+pub struct Jvp<Args, F, S, D = Whole> {
+    inner: Derived<F, S, Linearize<D>>,
     arguments: PhantomData<Args>,
 }
 
-impl<Args, F, S> Transform<Args::Longer> for Jvp<Args, F, S>
+impl<Args, F, S, D> Transform<Args::Longer> for Jvp<Args, F, S, D>
 where
     Args: Followed<S::Gradient>,
     F: Function<Args, Output: Tree>,
     S: Select<Args, Gradient: 'static>,
+    D: Division<F::Output>,
 {
-    type Output = (F::Output, F::Output);
+    type Output = D::Output<D::Value>;
     const CAPTURES: bool = F::CAPTURES || size_of::<S>() != 0;
 
     fn sign(&self, sink: &mut Sink<'_>) {
@@ -193,8 +293,9 @@ where
         let given = leaves(tangents);
         let checked = check_seeds(&recording.targets(), &given);
         self.inner.raised(checked.map_err(|it| it.with_op("jvp")));
-        let (values, tangents) = self.inner.passed("jvp", || recording.tangents(&given));
-        (rebuilt(&template, values), rebuilt(&template, tangents))
+        let value = D::value(&template);
+        let (values, tangents) = self.inner.passed("jvp", || recording.tangents(&given, leaves(value).len()));
+        D::output(rebuilt(&template, values), rebuilt(value, tangents))
     }
 }
 
@@ -204,8 +305,35 @@ where
     F: Function<Args, Output: Tree + 'f> + 'f,
     S: Select<Args, Gradient: 'static> + 'f,
 {
+    /// Differentiates only the first part of a result that is a pair, and gives the second part
+    /// (the auxiliary results) as it is, behind the tangent.
+    ///
+    /// ```
+    /// use ms_core::{Tensor, ops, session::jvp};
+    /// let (x, v) = (Tensor::scalar(3.0), Tensor::scalar(1.0));
+    /// let (y, t, twice) = jvp(|x: &Tensor| (ops::mul(x, x), ops::add(x, x))).has_aux()(&x, &v);
+    /// assert_eq!((y.item::<f32>(), t.item::<f32>(), twice.item::<f32>()), (9.0, 6.0, 6.0));
+    /// ```
+    pub fn has_aux(self) -> Transformed<'f, Args::Longer, Jvp<Args, F, S, FirstOfPair>>
+    where
+        FirstOfPair: Division<F::Output>,
+        Jvp<Args, F, S, FirstOfPair>: Transform<Args::Longer, Output: 'f>,
+    {
+        let inner = self.into_transform().inner.with_mode();
+        Transformed::new(Jvp { inner, arguments: PhantomData })
+    }
+}
+
+impl<'f, Args, F, S, D> Transformed<'f, Args::Longer, Jvp<Args, F, S, D>>
+where
+    Args: Followed<S::Gradient>,
+    F: Function<Args, Output: Tree + 'f> + 'f,
+    S: Select<Args, Gradient: 'static> + 'f,
+    D: Division<F::Output> + 'f,
+    <D as Division<F::Output>>::Output<<D as Division<F::Output>>::Value>: 'f,
+{
     /// The tangents of other arguments, or of parameters; the last argument has their structure.
-    pub fn wrt<T>(self, select: T) -> Transformed<'f, <Args as Followed<T::Gradient>>::Longer, Jvp<Args, F, T>>
+    pub fn wrt<T>(self, select: T) -> Transformed<'f, <Args as Followed<T::Gradient>>::Longer, Jvp<Args, F, T, D>>
     where
         T: Select<Args, Gradient: 'static> + 'f,
         Args: Followed<T::Gradient>,

@@ -20,7 +20,9 @@ pub use differentiable::{Differentiable, Gradients, Wrt};
 pub use grad::{Grad, Gradient, OnlyGradient, Outcome, WithAux, WithValue, grad, value_and_grad};
 pub use grad_operation::{GradOperation, GradWithSens, Weighted};
 pub use jacobian::{ByColumns, ByRows, Hessian, Jacobian, hessian, jacfwd, jacrev};
-pub use linearize::{Jvp, Linear, Linearize, Pullback, Pushforward, Vjp, jvp, linearize, vjp};
+pub use linearize::{
+    Division, FirstOfPair, Jvp, Linear, Linearize, Pullback, Pushforward, Vjp, Whole, jvp, linearize, vjp,
+};
 pub use residuals::{WithResiduals, custom_vjp_with_residuals};
 pub use select::{All, Select};
 pub use tape::Tape;

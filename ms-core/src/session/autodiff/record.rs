@@ -150,36 +150,37 @@ impl Recording {
         }
     }
 
-    /// The gradients of the targets, given those of the tensors of the result.
+    /// The gradients of the targets, given those of the first tensors of the result.
     ///
     /// # Errors
     /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
     pub fn pull(&self, seeds: &[Tensor]) -> Result<Vec<Tensor>> {
         match self {
-            Self::Tape { record, watched, results } => record.pull(results, Some(seeds), watched),
-            Self::Trace { results, .. } => Ok(self.pulled(*results, seeds, false)?.1),
+            Self::Tape { record, watched, results } => record.pull(&results[..seeds.len()], Some(seeds), watched),
+            Self::Trace { .. } => Ok(self.pulled(seeds.len(), seeds, false)?.1),
         }
     }
 
-    /// The tensors of the result, and their tangents, given those of the targets.
+    /// The tensors of the result, and the tangents of its first `differentiated` ones, given those of
+    /// the targets.
     ///
     /// # Errors
     /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
-    pub fn tangents(&self, tangents: &[Tensor]) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
+    pub fn tangents(&self, tangents: &[Tensor], differentiated: usize) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
         match self {
-            Self::Tape { record, watched, results } => Ok((results.clone(), record.push(results, watched, tangents)?)),
-            Self::Trace { .. } => self.pushed(tangents, true),
+            Self::Tape { results, .. } => Ok((results.clone(), self.push(tangents, differentiated)?)),
+            Self::Trace { .. } => self.pushed(tangents, differentiated, true),
         }
     }
 
-    /// The tangents of the tensors of the result, given those of the targets.
+    /// The tangents of the first `differentiated` tensors of the result, given those of the targets.
     ///
     /// # Errors
     /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
-    pub fn push(&self, tangents: &[Tensor]) -> Result<Vec<Tensor>> {
+    pub fn push(&self, tangents: &[Tensor], differentiated: usize) -> Result<Vec<Tensor>> {
         match self {
-            Self::Tape { record, watched, results } => record.push(results, watched, tangents),
-            Self::Trace { .. } => Ok(self.pushed(tangents, false)?.1),
+            Self::Tape { record, watched, results } => record.push(&results[..differentiated], watched, tangents),
+            Self::Trace { .. } => Ok(self.pushed(tangents, differentiated, false)?.1),
         }
     }
 
@@ -236,9 +237,9 @@ impl Recording {
         Ok(backward_slots.iter().map(held).collect())
     }
 
-    fn pushed(&self, tangents: &[Tensor], writes: bool) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
-        let Self::Trace { targets, results, .. } = self else { unreachable!("asked of a trace only") };
-        let transform = TransformNode::Jvp { wrt: (0..*targets).collect(), results: *results };
+    fn pushed(&self, tangents: &[Tensor], differentiated: usize, writes: bool) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
+        let Self::Trace { targets, .. } = self else { unreachable!("asked of a trace only") };
+        let transform = TransformNode::Jvp { wrt: (0..*targets).collect(), results: differentiated };
         let (outputs, tangents) = self.node(&Control::TransformNode(transform), &self.all(), tangents)?;
         let values = self.results(outputs, writes)?;
         let mut tangents = tangents.into_iter();
@@ -246,7 +247,7 @@ impl Recording {
             true => tangents.next().expect("every float result has a tangent"),
             false => ops::zeros_like(value),
         };
-        let tangents = values.iter().map(tangent).collect();
+        let tangents = values[..differentiated].iter().map(tangent).collect();
         Ok((values, tangents))
     }
 
