@@ -11,3 +11,4 @@ mod copies;
 mod in_place;
 mod program_order;
 mod programs;
+mod sampling;

@@ -1,5 +1,6 @@
 //! Interfaces of ops besides functions: operators, methods, indices, objects, random numbers.
 
+mod categorical;
 mod index;
 mod methods;
 mod objects;

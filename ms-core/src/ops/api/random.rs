@@ -23,6 +23,7 @@
 //! assert_ne!(a, b);
 //! ```
 
+pub use super::categorical::{categorical, multinomial};
 use crate::error::OrRaise;
 use crate::ops::core::philox::philox4x32;
 use crate::ops::primitive::distribution::{

@@ -1,0 +1,110 @@
+//! Random classes: `categorical` by logits, `multinomial` by weights.
+
+use super::random::{Generator, default_generator};
+use crate::error::{Code, called};
+use crate::ops::core::axis::refusal;
+use crate::ops::primitive::class_weights::weights;
+use crate::ops::{cast, cumsum, expand_dims, select, sum, topk};
+use crate::tensor::{AsTensor, DType, Dim, Dims, Tensor};
+
+impl Generator {
+    /// Classes drawn by their logits: class `i` of a row with the probability `softmax(row)[i]`.
+    ///
+    /// `logits` is `[.., classes]`, of any dtype, and the result i64 `[.., samples]`. With `replacement`, draws are
+    /// independent; without, the classes of a row differ: each is drawn among those that are left. A class
+    /// whose logit is -inf is never drawn.
+    ///
+    /// # Panics
+    /// Raises [`Code::Shape`] for no axis of classes, and [`Code::Argument`] for a logit that is nan or +inf, a row in
+    /// which all are -inf, and, without replacement, fewer classes than `samples`; when the values are known, which in
+    /// a compiled function is when it runs.
+    #[track_caller]
+    pub fn categorical(&self, logits: impl AsTensor, samples: usize, replacement: bool) -> Tensor {
+        self.classes("categorical", &logits.as_tensor(), samples, replacement, true)
+    }
+
+    /// Classes drawn by their weights: class `i` of a row with the probability `row[i] / sum(row)`.
+    ///
+    /// `weights` is `[.., classes]`, of any dtype, and the result i64 `[.., samples]`. With `replacement`, draws are
+    /// independent; without, the classes of a row differ: each is drawn among those that are left. A class
+    /// whose weight is zero is never drawn.
+    ///
+    /// # Panics
+    /// Raises [`Code::Shape`] for no axis of classes, and [`Code::Argument`] for a weight that is negative or not
+    /// finite, a row in which all are zero, and, without replacement, fewer weights above zero than `samples`; when
+    /// the values are known, which in a compiled function is when it runs.
+    #[track_caller]
+    pub fn multinomial(&self, weights: impl AsTensor, samples: usize, replacement: bool) -> Tensor {
+        self.classes("multinomial", &weights.as_tensor(), samples, replacement, false)
+    }
+
+    #[track_caller]
+    fn classes(&self, name: &'static str, x: &Tensor, samples: usize, replacement: bool, logits: bool) -> Tensor {
+        let _called = called(name);
+        propagate_poison!(x);
+        let rows: Dims = match x.dims().split_last() {
+            Some((_, rows)) => rows.iter().copied().collect(),
+            None => or_poison!(Err(refusal(name, &[x], Code::Shape, "an axis of classes is needed"))),
+        };
+        let x = if x.dtype().is_float() { x } else { &cast(x, DType::F64) };
+        let x = cast(weights(x, if replacement { 1 } else { samples.max(1) }, logits, name), DType::F64);
+        if replacement {
+            let weights = if logits { (&x - x.max(-1, true)).exp() } else { &x / x.max(-1, true) };
+            let uniform = self.uniform_of(joined(&rows, Dim::new(samples)), 0.0, 1.0, DType::F64);
+            return by_sums(&weights, &uniform);
+        }
+        let logits = if logits { x } else { x.log() };
+        let uniform = self.uniform_of(logits.dims(), 0.0, 1.0, DType::F64);
+        by_keys(&logits, &uniform, samples)
+    }
+}
+
+/// The inverse of the cumulative distribution (Devroye, Non-Uniform Random Variate Generation, 1986, III.2): for each
+/// number `[.., samples]` from 0 up to 1 the number of running sums of the weights `[.., classes]` that are at most that
+/// part of the last one.
+#[track_caller]
+fn by_sums(weights: &Tensor, uniform: &Tensor) -> Tensor {
+    let sums = cumsum(weights, -1);
+    // Less than the last sum, and no less than the sum before a class without a weight: neither is exceeded by it.
+    let points = uniform * sums.max(-1, true);
+    sum(expand_dims(sums, -2).le(expand_dims(points, -1)), -1, false)
+}
+
+/// The largest of the logits plus independent numbers of Gumbel's distribution, in descending order: draws without
+/// replacement (Kool, van Hoof, Welling, Stochastic Beams and Where to Find Them, 2019).
+#[track_caller]
+fn by_keys(logits: &Tensor, uniform: &Tensor, samples: usize) -> Tensor {
+    let noise = -(-(-uniform).log1p()).log();
+    // A number that is 0 has the noise +inf.
+    let keys = select(logits.eq(f64::NEG_INFINITY), f64::NEG_INFINITY, logits + noise);
+    topk(keys, samples, -1, true).1
+}
+
+fn joined(rows: &Dims, last: Dim) -> Dims {
+    rows.iter().copied().chain([last]).collect()
+}
+
+/// Classes drawn by their logits, from the generator of this thread; see [`Generator::categorical`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let certain = tensor![[0.0, f64::NEG_INFINITY], [f64::NEG_INFINITY, 2.0]];
+/// assert_eq!(ops::random::categorical(certain, 3, true).to_vec::<i64>(), [0, 0, 0, 1, 1, 1]);
+/// ```
+#[track_caller]
+pub fn categorical(logits: impl AsTensor, samples: usize, replacement: bool) -> Tensor {
+    default_generator().categorical(logits, samples, replacement)
+}
+
+/// Classes drawn by their weights, from the generator of this thread; see [`Generator::multinomial`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let mut drawn = ops::random::multinomial(tensor![0.0, 2.0, 0.0, 1.0], 2, false).to_vec::<i64>();
+/// drawn.sort();
+/// assert_eq!(drawn, [1, 3]);
+/// ```
+#[track_caller]
+pub fn multinomial(weights: impl AsTensor, samples: usize, replacement: bool) -> Tensor {
+    default_generator().multinomial(weights, samples, replacement)
+}
