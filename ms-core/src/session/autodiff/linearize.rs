@@ -267,6 +267,10 @@ where
     Transformed::new(Derived::new(f, At, Location::caller()))
 }
 
+/// A function of the arguments, followed by tangents of those of `S`.
+type WithTangents<'f, Args, F, S, D> =
+    Transformed<'f, <Args as Followed<<S as Select<Args>>::Gradient>>::Longer, Jvp<Args, F, S, D>>;
+
 /// The transform behind [`jvp`].
 pub struct Jvp<Args, F, S, D = Whole> {
     inner: Derived<F, S, Linearize<D>>,
@@ -333,7 +337,7 @@ where
     <D as Division<F::Output>>::Output<<D as Division<F::Output>>::Value>: 'f,
 {
     /// The tangents of other arguments, or of parameters; the last argument has their structure.
-    pub fn wrt<T>(self, select: T) -> Transformed<'f, <Args as Followed<T::Gradient>>::Longer, Jvp<Args, F, T, D>>
+    pub fn wrt<T>(self, select: T) -> WithTangents<'f, Args, F, T, D>
     where
         T: Select<Args, Gradient: 'static> + 'f,
         Args: Followed<T::Gradient>,
