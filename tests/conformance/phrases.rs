@@ -106,8 +106,8 @@ fn with_tables(visit: impl FnOnce(&[(&str, Vec<Row<'_>>)])) {
             "x[:, -1:]" => x.i((.., -1..));
             "m[..., 0]" => m.i((Ellipsis, 0));
             "m[:, ::2]" => m.i((.., (..).step(2)));
-            "v[i]" => v.gather(&i, 0);
-            "x[:, i]" => x.gather(&i, 1);
+            "v[i]" => v.at(&i);
+            "x[:, i]" => x.i((.., &i));
             "x.gather(1, c[:, None])" => x.take_along_axis(c.expand_dims(1), 1);
             "x[x > 2]" => x.masked_select(x.gt(2.));
             "x.masked_fill(x > 2, 0.)" => x.masked_fill(x.gt(2.), 0.);

@@ -9,6 +9,7 @@ mod told;
 mod bad_input;
 mod composed;
 mod custom_ops;
+mod indices;
 mod kernels;
 mod movement;
 mod numbers_refused;

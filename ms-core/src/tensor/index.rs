@@ -2,12 +2,13 @@
 
 use super::dim::{Dim, Dims};
 use super::layout::{Layout, Strides};
+use super::tensor::{AsTensor, Tensor};
 use crate::error::{Code, Error, Result};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 /// One part of an index expression.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub enum Index {
     /// One index, counted from the end when negative; the axis is removed.
     At(isize),
@@ -24,6 +25,8 @@ pub enum Index {
     NewAxis,
     /// As many whole axes as the other parts leave over; at most one per expression.
     Ellipsis,
+    /// Positions along an axis: integers, counted from the end when negative. Their axes replace it.
+    Positions(Tensor),
 }
 
 /// A new axis of size one in an index expression.
@@ -80,6 +83,18 @@ impl IntoIndex for RangeFull {
     }
 }
 
+impl IntoIndex for Tensor {
+    fn into_index(self) -> Index {
+        Index::Positions(self)
+    }
+}
+
+impl<T: AsTensor> IntoIndex for &T {
+    fn into_index(self) -> Index {
+        Index::Positions(self.as_tensor().into_owned())
+    }
+}
+
 fn slice(start: Option<isize>, stop: Option<isize>) -> Index {
     Index::Slice { start, stop, step: 1 }
 }
@@ -128,7 +143,7 @@ macro_rules! integers {
         }
         impl IntoIndices for $ty {
             fn into_indices(self) -> SmallVec<[Index; 4]> {
-                SmallVec::from_slice(&[self.into_index()])
+                smallvec![self.into_index()]
             }
         }
     )*};
@@ -140,7 +155,7 @@ macro_rules! single_parts {
     ($($ty:ty $(where $t:ident)?);* $(;)?) => {$(
         impl$(<$t>)? IntoIndices for $ty where $ty: IntoIndex {
             fn into_indices(self) -> SmallVec<[Index; 4]> {
-                SmallVec::from_slice(&[self.into_index()])
+                smallvec![self.into_index()]
             }
         }
     )*};
@@ -148,7 +163,13 @@ macro_rules! single_parts {
 
 single_parts! {
     Index; NewAxis; Ellipsis; RangeFull; Range<T> where T; RangeInclusive<T> where T; RangeFrom<T> where T;
-    RangeTo<T> where T; RangeToInclusive<T> where T; Stepped<T> where T;
+    RangeTo<T> where T; RangeToInclusive<T> where T; Stepped<T> where T; Tensor;
+}
+
+impl<T: AsTensor> IntoIndices for &T {
+    fn into_indices(self) -> SmallVec<[Index; 4]> {
+        smallvec![self.into_index()]
+    }
 }
 
 macro_rules! stepped {
@@ -177,7 +198,7 @@ impl<R: IntoIndex> IntoIndex for Stepped<R> {
 
 impl IntoIndices for &[Index] {
     fn into_indices(self) -> SmallVec<[Index; 4]> {
-        self.into()
+        self.iter().cloned().collect()
     }
 }
 
@@ -193,7 +214,7 @@ macro_rules! tuples {
             #[allow(non_snake_case)]
             fn into_indices(self) -> SmallVec<[Index; 4]> {
                 let ($($name,)+) = self;
-                SmallVec::from_iter([$($name.into_index()),+])
+                smallvec![$($name.into_index()),+]
             }
         }
     )*};
@@ -224,19 +245,19 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The selection of `indices` from a tensor of `shape`. Bounds are clamped to the axis, as in
-    /// Python, if its size is a constant; along a symbolic axis they are taken literally.
+    /// The selection of `indices` from a tensor of `shape`; whole axes for positions of a tensor. Bounds are
+    /// clamped to the axis, as in Python, if its size is a constant; along a symbolic axis they are taken literally.
     ///
     /// # Errors
     /// [`Code::OutOfRange`] for an integer outside its axis or more parts than axes,
     /// [`Code::Argument`] for a step of zero or a second ellipsis.
     pub fn resolve(indices: &[Index], shape: &[Dim]) -> Result<Self> {
-        let used = indices.iter().filter(|it| matches!(it, Index::At(_) | Index::Slice { .. })).count();
+        let used = indices.iter().filter(|it| !matches!(it, Index::NewAxis | Index::Ellipsis)).count();
         let Some(rest) = shape.len().checked_sub(used) else {
             let message = format!("{used} indices for a tensor of {} axes, shape {shape:?}", shape.len());
             return Err(Error::new(Code::OutOfRange, message));
         };
-        if indices.iter().filter(|it| **it == Index::Ellipsis).count() > 1 {
+        if indices.iter().filter(|it| matches!(it, Index::Ellipsis)).count() > 1 {
             return Err(Error::new(Code::Argument, "an index expression has one ellipsis at most"));
         }
         let mut out = Self { starts: Dims::new(), sizes: Dims::new(), steps: Strides::new(), shape: Dims::new() };
@@ -246,6 +267,7 @@ impl Selection {
                 Index::Slice { start, stop, step } => out.range(start, stop, step, shape)?,
                 Index::NewAxis => out.shape.push(Dim::new(1)),
                 Index::Ellipsis => out.whole(rest, shape),
+                Index::Positions(_) => out.whole(1, shape),
             }
         }
         out.whole(shape.len() - out.starts.len(), shape);

@@ -1,13 +1,17 @@
 //! Indexing: `x.at(i)`, `x.i((.., 0..3, -1))`, and updates of selections.
 
-use crate::error::Result;
+use crate::error::{Result, called};
 use crate::ops::core::axis::named;
+use crate::ops::core::rules::broadcast_dims;
+use crate::ops::primitive::gather::check_index;
 use crate::ops::primitive::slice::select_ranges;
-use crate::ops::{IntoOperand, broadcast_to, update};
-use crate::tensor::{IntoIndices, Selection, Tensor};
+use crate::ops::{IntoOperand, broadcast_to, cast, gather, gather_nd, iota, permute, reshape, scatter, stack, update};
+use crate::tensor::{DType, Dim, Dims, Index, IntoIndices, Selection, Tensor};
+use smallvec::SmallVec;
 
 impl Tensor {
-    /// The part at position `index` of the first axis, without that axis; a view.
+    /// The part at position `index` of the first axis, without that axis; a view. Any other index expression
+    /// as well, see [`Tensor::i`].
     ///
     /// # Panics
     /// Raises [`Code::OutOfRange`](crate::Code::OutOfRange) outside the axis.
@@ -16,15 +20,21 @@ impl Tensor {
         self.i(index)
     }
 
-    /// The selection of an index expression, as in NumPy; a view.
+    /// The selection of an index expression, as in NumPy; a view unless the expression has positions of a tensor.
     ///
     /// Integers (negative ones count from the end) remove their axis; ranges, optionally with
     /// [`.step(n)`](crate::tensor::WithStep), keep it;
     /// [`NewAxis`](crate::tensor::NewAxis) adds one and [`Ellipsis`](crate::tensor::Ellipsis)
     /// stands for the remaining axes.
     ///
+    /// A tensor of integers has positions along its axis, as in [`gather`](crate::ops::gather). The tensors of an
+    /// expression, and integers beside them, broadcast together to one shape. Its axes replace theirs, or come first if
+    /// a range, a new axis or an ellipsis is between two of them.
+    ///
     /// # Panics
-    /// Raises [`Code::OutOfRange`](crate::Code::OutOfRange) for an integer outside its axis.
+    /// Raises [`Code::OutOfRange`](crate::Code::OutOfRange) for an integer or a position outside its axis,
+    /// [`Code::DType`](crate::Code::DType) for a tensor of other elements than integers, and
+    /// [`Code::Shape`](crate::Code::Shape) for tensors that do not broadcast.
     ///
     /// ```
     /// # use ms_core::{Tensor, tensor, tensor::{Ellipsis, WithStep}};
@@ -32,25 +42,40 @@ impl Tensor {
     /// assert_eq!(x.i((.., 0..3, -1)).shape(), [4, 3]);
     /// assert_eq!(tensor![1, 2, 3].i((..).step(-1)).to_vec::<i64>(), [3, 2, 1]);
     /// assert_eq!(x.i((Ellipsis, 0)).shape(), [4, 6]);
+    /// let (rows, columns) = (tensor![0, 1], tensor![2, 0]);
+    /// let y = tensor![[1, 2, 3], [4, 5, 6]];
+    /// assert_eq!(y.at((&rows, &columns)).to_vec::<i64>(), [3, 4]);
+    /// assert_eq!(y.i((.., &columns)).to_vec::<i64>(), [3, 1, 6, 4]);
     /// ```
     #[track_caller]
     pub fn i(&self, indices: impl IntoIndices) -> Self {
         propagate_poison!(&self);
-        let selection = or_poison!(self.selection("index", indices));
-        crate::ops::reshape(select_ranges(self, &selection), &selection.shape)
+        let indices = indices.into_indices();
+        let selection = or_poison!(self.selection("index", &indices));
+        let part = reshape(select_ranges(self, &selection), &selection.shape);
+        if has_positions(&indices) { at_positions(&part, &indices, self.rank()) } else { part }
     }
 
-    /// This tensor with the selection of an index expression replaced by `value`, which broadcasts.
+    /// This tensor with the selection of an index expression replaced by `value`, which broadcasts. Where positions of
+    /// tensors select an element several times, its last value holds.
     ///
     /// # Panics
-    /// Raises [`Code::OutOfRange`](crate::Code::OutOfRange) for an integer outside its axis, and
-    /// [`Code::Shape`](crate::Code::Shape) when `value` does not broadcast to the selection.
+    /// As [`Tensor::i`], and raises [`Code::Shape`](crate::Code::Shape) when `value` does not broadcast to the selection.
+    ///
+    /// ```
+    /// # use ms_core::tensor;
+    /// assert_eq!(tensor![1, 2, 3].set_at(&tensor![2, 0], 9).to_vec::<i64>(), [9, 2, 9]);
+    /// ```
     #[track_caller]
     pub fn set_at(&self, indices: impl IntoIndices, value: impl IntoOperand) -> Self {
         propagate_poison!(&self);
-        let selection = or_poison!(self.selection("set_at", indices));
+        let indices = indices.into_indices();
+        let selection = or_poison!(self.selection("set_at", &indices));
         let value = or_poison!(value.operand().into_tensor(self.dtype()).map_err(|it| named("set_at", &[self], it)));
-        let value = crate::ops::reshape(broadcast_to(&*value, &selection.shape), &selection.sizes);
+        if has_positions(&indices) {
+            return self.set_positions(&indices, &value);
+        }
+        let value = reshape(broadcast_to(&*value, &selection.shape), &selection.sizes);
         let starts: Vec<i64> = selection.starts.iter().map(|it| it.raw()).collect();
         let steps: Vec<i64> = selection.steps.iter().map(|&it| it as i64).collect();
         update(self, &value, &starts, &steps)
@@ -65,8 +90,83 @@ impl Tensor {
         *self = self.set_at(indices, value);
     }
 
+    /// [`Tensor::set_at`] by the row-major numbers of the elements, which the same expression selects.
+    #[cold]
     #[track_caller]
-    fn selection(&self, op: &str, indices: impl IntoIndices) -> Result<Selection> {
-        Selection::resolve(&indices.into_indices(), &self.dims()).map_err(|it| named(op, &[self], it))
+    fn set_positions(&self, indices: &[Index], value: &Self) -> Self {
+        let _called = called("set_at");
+        let count: Dim = self.dims().into_iter().product();
+        let numbers = reshape(iota(count, 0, DType::I64), self.dims()).i(indices);
+        propagate_poison!(&numbers);
+        let value = reshape(broadcast_to(value, numbers.dims()), [-1]);
+        reshape(scatter(reshape(self, [count]), reshape(numbers, [-1]), value, 0), self.dims())
     }
+
+    #[track_caller]
+    fn selection(&self, op: &str, indices: &[Index]) -> Result<Selection> {
+        Selection::resolve(indices, &self.dims()).map_err(|it| named(op, &[self], it))
+    }
+}
+
+fn has_positions(indices: &[Index]) -> bool {
+    indices.iter().any(|it| matches!(it, Index::Positions(_)))
+}
+
+/// The elements at the positions of tensors in an expression of an operand with `rank` axes. `part` is the selection of
+/// its other parts, with whole axes for the positions.
+#[cold]
+#[track_caller]
+fn at_positions(part: &Tensor, indices: &[Index], rank: usize) -> Tensor {
+    let _called = called("index");
+    let used = indices.iter().filter(|it| !matches!(it, Index::NewAxis | Index::Ellipsis)).count();
+    let (mut axis, mut found) = (0, SmallVec::<[(usize, Tensor); 2]>::new());
+    // Where the first position is, and whether others are apart from it. Integers are positions here.
+    let (mut first, mut ended, mut apart) = (None, false, false);
+    for index in indices {
+        if let Index::Positions(_) | Index::At(_) = index {
+            first.get_or_insert(axis);
+            apart |= ended;
+        } else {
+            ended |= first.is_some();
+        }
+        match index {
+            Index::Positions(positions) => {
+                propagate_poison!(positions);
+                or_poison!(check_integers(positions));
+                found.push((axis, positions.clone()));
+                axis += 1;
+            }
+            Index::At(_) => {}
+            Index::Slice { .. } | Index::NewAxis => axis += 1,
+            Index::Ellipsis => axis += rank - used,
+        }
+    }
+    let place = first.filter(|_| !apart).unwrap_or(0);
+    if let [(axis, positions)] = &found[..] {
+        return placed(&gather(part, positions, *axis as isize), *axis, positions.rank(), place);
+    }
+    let shapes = found.iter().try_fold(Dims::new(), |shape, (_, it)| broadcast_dims(&shape, &it.dims()));
+    let shape = or_poison!(shapes.map_err(|it| named("index", &[part], it)));
+    let wide = |(_, it): &(usize, Tensor)| broadcast_to(cast(it, DType::I64), &shape);
+    let positions = stack(&found.iter().map(wide).collect::<Vec<_>>(), -1);
+    let taken = |axis: &usize| found.iter().any(|it| it.0 == *axis);
+    let others = (0..part.rank()).filter(|it| !taken(it));
+    let order: Vec<isize> = found.iter().map(|it| it.0).chain(others).map(|it| it as isize).collect();
+    placed(&gather_nd(permute(part, order), positions), 0, shape.len(), place)
+}
+
+/// The axes `from..from + count` moved to `to`, counted without them.
+#[track_caller]
+fn placed(x: &Tensor, from: usize, count: usize, to: usize) -> Tensor {
+    let mut order: Vec<isize> = (0..x.rank() as isize).collect();
+    let moved: Vec<isize> = order.drain(from..from + count).collect();
+    order.splice(to..to, moved);
+    permute(x, order)
+}
+
+fn check_integers(positions: &Tensor) -> Result<()> {
+    check_index(&positions.ty()).map_err(|it| {
+        let it = named("index", &[positions], it);
+        if positions.dtype() == DType::Bool { it.help("a mask selects with `masked_select`, or `select`") } else { it }
+    })
 }
