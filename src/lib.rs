@@ -11,6 +11,8 @@ pub mod data;
 pub mod internals;
 pub mod io;
 pub mod kernel;
+#[cfg(feature = "linalg")]
+pub mod linalg;
 pub mod nn;
 pub mod ops;
 pub mod optim;

@@ -9,14 +9,14 @@ thread_local! {
 }
 
 /// A function is active until this is dropped.
-pub(crate) struct Called {
+pub struct Called {
     outermost: bool,
 }
 
 /// Begins a function that is made of ops: their errors are its errors. Of functions that call each other, the
 /// outermost is named.
 #[inline]
-pub(crate) fn called(name: &'static str) -> Called {
+pub fn called(name: &'static str) -> Called {
     let outermost = CALLED.get().is_none();
     if outermost {
         CALLED.set(Some(name));

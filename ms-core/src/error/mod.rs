@@ -5,7 +5,7 @@ mod calls;
 mod exhausted;
 mod warning;
 
-pub(crate) use called::called;
+pub use called::{Called, called};
 pub(crate) use calls::stack_address;
 pub use calls::{ActiveCalls, LibrarySource, in_call};
 pub use exhausted::{OrExhausted, in_op};
@@ -105,6 +105,8 @@ pub enum Code {
     NoOverload = 145,
     /// A function of a custom op failed, or does not keep to its declaration.
     CustomOp = 146,
+    /// A matrix that is singular, not positive definite, or not finite.
+    NoDecomposition = 147,
     /// The compile cache cannot be used; a warning, and an error of the command line only.
     Cache = 150,
     /// An invalid value of an environment variable.
