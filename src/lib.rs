@@ -8,6 +8,8 @@ pub mod __rt;
 pub mod amp;
 pub mod custom;
 pub mod data;
+#[cfg(feature = "fft")]
+pub mod fft;
 pub mod internals;
 pub mod io;
 pub mod kernel;
@@ -18,6 +20,8 @@ pub mod ops;
 pub mod optim;
 pub mod prelude;
 mod print;
+#[cfg(any(feature = "fft", feature = "linalg"))]
+mod reals;
 mod statics;
 pub mod train;
 

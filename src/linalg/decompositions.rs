@@ -1,12 +1,13 @@
 //! Decompositions: Cholesky, QR, singular values, eigenvalues of symmetric matrices.
 
 use super::matrices::{
-    Matrices, Real, by_dtype, check_square, matrices, of, refusal, result, scaled_columns, squares, symmetric, t, write,
+    Matrices, Real, check_square, matrices, of, refusal, result, scaled_columns, squares, symmetric, t, write,
 };
 use super::systems::solve_triangular;
 use crate::custom::{AnyView, AnyViewMut, BatchedCall, Outputs, Type, Vjp};
 use crate::ops;
-use crate::{DType, Result, Tensor};
+use crate::reals::by_dtype;
+use crate::{Result, Tensor};
 use faer::Side;
 use ms_core::error::called;
 use ms_core::tensor::{AsTensor, Ellipsis};

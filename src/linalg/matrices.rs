@@ -1,7 +1,8 @@
 //! What the ops have in common: checks of types, the matrices of a batch.
 
 use crate::custom::{AnyView, AnyViewMut, Type, View, ViewMut};
-use crate::{Code, DType, Error, Result, Tensor};
+use crate::reals::check_reals;
+use crate::{Code, Error, Result, Tensor};
 use faer::MatRef;
 use faer::traits::RealField;
 use ms_core::error::OrRaise;
@@ -18,9 +19,7 @@ impl Real for f64 {}
 /// # Errors
 /// [`Code::Shape`] for fewer than two axes, [`Code::DType`] for elements that are neither f32 nor f64.
 pub(super) fn matrices(x: &Type) -> Result<(Dim, Dim, Dims)> {
-    if !matches!(x.dtype, DType::F32 | DType::F64) {
-        return Err(Error::new(Code::DType, format!("matrices are f32 or f64, not {}", x.dtype)).help("cast first"));
-    }
+    check_reals("matrices", x)?;
     match &x.dims[..] {
         [batch @ .., rows, columns] => Ok((*rows, *columns, batch.iter().copied().collect())),
         _ => Err(Error::new(Code::Shape, format!("{x} has no two axes of matrices"))),
@@ -110,18 +109,6 @@ pub(super) fn result<'a, T: Real>(view: &'a mut AnyViewMut<'_>) -> Result<ViewMu
 pub(super) fn refusal(position: usize, says: &str) -> Error {
     Error::new(Code::NoDecomposition, format!("matrix {position} of the batch {says}"))
 }
-
-/// Calls a function for f32 or f64.
-macro_rules! by_dtype {
-    ($dtype:expr, $function:ident($($argument:expr),*)) => {
-        match $dtype {
-            DType::F32 => $function::<f32>($($argument),*),
-            DType::F64 => $function::<f64>($($argument),*),
-            other => unreachable!("`types` refuses {other}"),
-        }
-    };
-}
-pub(super) use by_dtype;
 
 /// The transposed matrices.
 #[track_caller]

@@ -1,9 +1,10 @@
 //! Systems of linear equations, inverses, determinants.
 
-use super::matrices::{Matrices, Real, by_dtype, check_square, matrices, of, refusal, result, squares, t, write};
+use super::matrices::{Matrices, Real, check_square, matrices, of, refusal, result, squares, t, write};
 use crate::custom::{AnyView, AnyViewMut, BatchedCall, Outputs, Type, Vjp};
 use crate::ops;
-use crate::{Code, DType, Error, Result, Tensor};
+use crate::reals::by_dtype;
+use crate::{Code, Error, Result, Tensor};
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
 use faer::prelude::Solve;
 use faer::{MatRef, Par};
