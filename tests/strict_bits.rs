@@ -135,8 +135,14 @@ const CASES: &[Case] = &[
     // One element, as many as fill registers and more, and so many that iterations are no kernel.
     Case { name: "while, one element", operands: &[Floats(&[1, 1]), Floats(&[1, 1])], run: repeated },
     Case { name: "while, some elements", operands: &[Floats(&[7, 3]), Floats(&[1, 1])], run: repeated },
+    Case { name: "a range, some elements", operands: &[Floats(&[7, 3]), Floats(&[1, 1])], run: counted },
     Case { name: "while, many elements", operands: &[Floats(&[9, 30]), Floats(&[1, 1])], run: repeated },
 ];
+
+/// Six iterations that depend on their number.
+fn counted(x: &[Tensor]) -> Tensor {
+    ops::fori_loop(0, 6, |i, y: &Tensor| ops::cos(y * 1.25) - &x[1] * i.cast(y.dtype()), x[0].clone())
+}
 
 /// Five iterations of sums of functions; the last one changes both carries.
 fn repeated(x: &[Tensor]) -> Tensor {

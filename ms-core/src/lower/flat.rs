@@ -2,7 +2,6 @@
 
 use super::gather::Positions;
 use super::plan::{NextCarry, RoutineId};
-use super::repeat::Repetition;
 use crate::ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
 use crate::ops::{Lowering, ReduceRule, Slices, definition};
 use crate::tensor::{Attrs, DType, Layout, Literal, Op, Scalar, Shape, Type};
@@ -268,6 +267,22 @@ impl Region {
             }
         }
     }
+}
+
+/// A `while`, or a scan of a constant number of iterations without sequences and series, every value of which has one
+/// element, or as many as all others that have several. The condition has one: it is the same for all elements, each of
+/// which has iterations of its own.
+pub(super) struct Repetition {
+    /// The nodes of the condition, if there is one, then those of the body; its inputs are the carries, then the invariants.
+    pub flat: Flat,
+    /// The number of the nodes of the condition.
+    pub tested: usize,
+    /// `None` for a scan.
+    pub condition: Option<Access>,
+    /// The next values of the carries.
+    pub next: Accesses,
+    /// The number of elements of values with several.
+    pub elements: usize,
 }
 
 /// The number of iterations of a loop.

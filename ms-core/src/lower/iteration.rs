@@ -2,8 +2,18 @@
 
 use super::plan::NextCarry;
 use crate::ir::{Def, Graph, ValueId};
+use crate::ops::{Loop, Trips};
 use smallvec::SmallVec;
 use std::sync::Arc;
+
+/// Whether a loop may be a kernel, as far as that depends on how often its body runs and on its sequences.
+pub(super) fn may_be_kernel(at: &Loop) -> bool {
+    match at.trips {
+        Trips::While => true,
+        Trips::Times { count, .. } => count <= i32::MAX as usize && at.sequences == 0,
+        Trips::Counted { .. } => false,
+    }
+}
 
 /// The carries that are computed. Each starts a chain: itself, the carry that takes its previous value, the
 /// carry that takes that one's, and so on.

@@ -6,13 +6,13 @@ use super::distribute::distribute;
 use super::draft::Draft;
 use super::emit::emit;
 use super::epilogue;
-use super::flat::{Flat, Kind, Region, ValueIndex};
+use super::flat::{Flat, Kind, Region, Repetition, ValueIndex};
 use super::flatten::{flatten, live_nodes, located};
 use super::group::Groups;
-use super::iteration::iteration;
+use super::iteration::{iteration, may_be_kernel};
 use super::lines::Numbers;
 use super::plan::{Plan, PlanStep, RoutineId};
-use super::repeat::{Repeated, Repetition};
+use super::repeat::Repeated;
 use super::routines::{Key, Located, PlanNames, Routines};
 use super::schedule::{delay_overwriting, orders};
 use super::sink::{sink, transpose_products};
@@ -138,7 +138,7 @@ impl<'a> Pipeline<'a> {
             Some(Control::Loop(at)) => {
                 let (body, condition) = (&node.regions[at.body()], at.is_while().then(|| &node.regions[0]));
                 let key = Key::iteration(body, condition, at.carries);
-                if self.options.fuse && Repetition::admits(&at) {
+                if self.options.fuse && may_be_kernel(&at) {
                     if routines.repetition(&key).is_some() {
                         return Ok(());
                     }

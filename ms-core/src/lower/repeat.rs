@@ -4,7 +4,7 @@
 use super::body::apply;
 use super::domain::Part;
 use super::emitted::{Arg, Emitted, ParamAccess};
-use super::flat::{Access, Accesses, Flat, FlatNode, Kind, Origin, Source, ValueIndex};
+use super::flat::{Access, Flat, FlatNode, Kind, Origin, Repetition, Source, ValueIndex};
 use super::flatten::{flatten_loop, live_nodes};
 use super::nest::{Axis, Nest, Walk};
 use super::routines::Routines;
@@ -14,26 +14,10 @@ use crate::error::{Code, Error, Result};
 use crate::ir::{
     BinaryOp, Compare, Graph, Inst, Kernel, KernelBuilder, LaneAxis, ParamId, Role, Scope, StrideClass, Val,
 };
-use crate::ops::{Loop, Lowering, Trips, definition};
+use crate::ops::{Lowering, definition};
 use crate::tensor::{DType, Type};
 use smallvec::{SmallVec, smallvec};
 use std::rc::Rc;
-
-/// A `while`, or a scan of a constant number of iterations without sequences and series, every value of which has one
-/// element, or as many as all others that have several. The condition has one: it is the same for all elements, each of
-/// which has iterations of its own.
-pub(super) struct Repetition {
-    /// The nodes of the condition, if there is one, then those of the body; its inputs are the carries, then the invariants.
-    flat: Flat,
-    /// The number of the nodes of the condition.
-    tested: usize,
-    /// `None` for a scan.
-    condition: Option<Access>,
-    /// The next values of the carries.
-    next: Accesses,
-    /// The number of elements of values with several.
-    elements: usize,
-}
 
 /// A node with a loop that is a kernel.
 #[derive(Clone, Copy)]
@@ -46,15 +30,6 @@ pub(super) struct Repeated<'a> {
 }
 
 impl Repetition {
-    /// Whether a loop may be a kernel, as far as that depends on how often its body runs and on its sequences.
-    pub fn admits(at: &Loop) -> bool {
-        match at.trips {
-            Trips::While => true,
-            Trips::Times { count, .. } => count <= i32::MAX as usize && at.sequences == 0,
-            Trips::Counted { .. } => false,
-        }
-    }
-
     /// The loop of these regions, if the target runs it as a kernel.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! The routines of a plan: each distinct graph is lowered once.
 
+use super::flat::Repetition;
 use super::plan::{KernelId, Plan, Reuse, Routine, RoutineId};
-use super::repeat::Repetition;
 use crate::error::Result;
 use crate::ir::{Graph, Kernel, Precision};
 use crate::tensor::Literal;

@@ -1,9 +1,8 @@
 //! Nodes with regions, which become routines.
 
-use super::super::flat::{Access, Accesses, Kind, Origin, Region, RegionLoop, Trips, Updated};
-use super::super::iteration::{computed, next_carries};
+use super::super::flat::{Access, Accesses, Kind, Origin, Region, RegionLoop, Repetition, Trips, Updated};
+use super::super::iteration::{computed, may_be_kernel, next_carries};
 use super::super::plan::{NextCarry, Reuse, RoutineId, is_stack};
-use super::super::repeat::Repetition;
 use super::super::routines::Key;
 use super::Flatten;
 use crate::error::{Code, Error, Result};
@@ -60,7 +59,7 @@ impl Flatten<'_> {
     fn repetition(&self, node: &Node, at: &Loop) -> Option<&Rc<Repetition>> {
         let condition = at.is_while().then(|| &node.regions[0]);
         let key = Key::iteration(&node.regions[at.body()], condition, at.carries);
-        self.routines.repetition(&key).filter(|_| Repetition::admits(at))
+        self.routines.repetition(&key).filter(|_| may_be_kernel(at))
     }
 
     /// Adds a loop that is a kernel, which reads splats as constants.
