@@ -12,6 +12,7 @@ mod control;
 mod effects;
 mod gradient;
 mod gradient_control;
+mod names;
 mod operators;
 mod phrases;
 mod sharing;
