@@ -7,9 +7,9 @@ use super::systems::solve_triangular;
 use crate::custom::{AnyView, AnyViewMut, BatchedCall, Outputs, Type, Vjp};
 use crate::ops;
 use crate::reals::by_dtype;
-use crate::{Result, Tensor};
+use crate::{Code, Error, Result, Tensor};
 use faer::Side;
-use ms_core::error::called;
+use ms_core::error::{OrRaise, called};
 use ms_core::tensor::{AsTensor, Ellipsis};
 
 crate::custom_op! {
@@ -75,7 +75,8 @@ crate::custom_op! {
     /// `[.., m, k]` and `[.., k, n]` with `k = min(m, n)`. Signs of the diagonal of `r` are not determined.
     ///
     /// The derivative needs the first `k` columns to be independent, else it raises
-    /// [`Code::NoDecomposition`](crate::Code).
+    /// [`Code::NoDecomposition`](crate::Code); and to know which of `m` and `n` is less, else it raises
+    /// [`Code::SymbolicShape`](crate::Code).
     ///
     /// # Panics
     /// Raises [`Code::NoDecomposition`](crate::Code) for elements that are not finite, [`Code::Shape`](crate::Code) for
@@ -110,7 +111,11 @@ crate::custom_op! {
         if m.min(n) == n {
             return Some(of_tall(q, r, &gq, &gr));
         }
-        let m = m.as_const().expect("the smaller size is known") as isize;
+        let Some(m) = m.as_const().filter(|_| m.min(n) == m) else {
+            let message = format!("the gradient of `qr` needs to know which of {m} and {n} is less");
+            return Err(Error::new(Code::SymbolicShape, message)).or_raise();
+        };
+        let m = m as isize;
         let split = |it: &Tensor| [it.i((Ellipsis, ..m)), it.i((Ellipsis, m..))];
         let ([_, right], [first, _], [g_first, g_rest]) = (split(x), split(r), split(&gr));
         let left = of_tall(q, &first, &(gq + right.matmul(t(&g_rest))), &g_first);

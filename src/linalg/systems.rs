@@ -194,7 +194,7 @@ pub fn inv(x: impl AsTensor) -> Tensor {
 /// of the matrices broadcast.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] for fewer rows than columns, and as [`solve`], with [`Code::NoDecomposition`] for columns of
+/// Raises [`Code::Shape`] for fewer rows than columns, or sizes of which that is not known, and as [`solve`], with [`Code::NoDecomposition`] for columns of
 /// which one is exactly a sum of others.
 ///
 /// ```
@@ -209,7 +209,7 @@ pub fn lstsq(a: impl AsTensor, b: impl AsTensor) -> Tensor {
     let (a, b) = (a.as_tensor(), b.as_tensor());
     let (m, n, _) = matrices(&a.ty()).map_err(|it| it.with_op("lstsq")).or_raise();
     if m.min(n) != n {
-        let error = Error::new(Code::Shape, format!("{} has fewer rows than columns", a.ty()));
+        let error = Error::new(Code::Shape, format!("{} has not as many rows as columns at least", a.ty()));
         return Err(error.with_op("lstsq")).or_raise();
     }
     let (q, r) = super::qr(&a);

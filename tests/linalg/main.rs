@@ -150,6 +150,30 @@ fn of_any_size(x: &Tensor) -> Tensor {
     solve(x, eigh(x).1)
 }
 
+#[jit(dims(x = [m, n]))]
+fn gradient_of_any_size(x: &Tensor) -> Tensor {
+    ms::grad(|x: &Tensor| qr(x).1)(x)
+}
+
+#[jit(dims(x = [n, n]))]
+fn gradient_of_any_square(x: &Tensor) -> Tensor {
+    ms::grad(|x: &Tensor| (qr(x).1.square(), svd(x).1, eigh(x).0, det(x)))(x)
+}
+
+#[test]
+fn gradients_of_symbolic_sizes() {
+    for n in [2, 3] {
+        let x = matrices().at(0).i((..n, ..n));
+        let eager = ms::grad(|x: &Tensor| (qr(x).1.square(), svd(x).1, eigh(x).0, det(x)))(&x);
+        close(&gradient_of_any_square(&x), &eager, 1e-12, "symbolic");
+    }
+    // One of two symbols is taken to be the smaller one; sizes of the other order are refused.
+    let tall = matrices().at(0).i((.., ..2));
+    close(&gradient_of_any_size(&tall), &ms::grad(|x: &Tensor| qr(x).1)(&tall), 1e-12, "symbolic");
+    let error = ms::catch(|| gradient_of_any_size(&t(&tall))).expect_err("there are more columns than rows");
+    assert_eq!(error.code(), Code::Shape, "{error}");
+}
+
 #[test]
 fn sizes_may_be_symbolic_or_zero() {
     for (batch, n) in [(1, 2), (3, 4), (2, 1), (0, 3), (2, 0)] {
@@ -193,7 +217,7 @@ fn what_has_no_decomposition_is_refused() {
         (Code::Shape, "not square", Box::new(|| inv(&rows))),
         (Code::Shape, "not square", Box::new(|| det(&rows))),
         (Code::Shape, "no two axes", Box::new(|| svd(&tensor![1.0]).1)),
-        (Code::Shape, "fewer rows than columns", Box::new(|| lstsq(&rows, tensor![1.0, 1.0]))),
+        (Code::Shape, "not as many rows as columns", Box::new(|| lstsq(&rows, tensor![1.0, 1.0]))),
         (Code::Shape, "right-hand sides", Box::new(|| solve(&indefinite, tensor![1.0, 1.0, 1.0]))),
         (Code::DType, "cast first", Box::new(|| qr(&integers).0)),
         (Code::DType, "differ", Box::new(|| solve(&indefinite, tensor![1.0, 1.0].cast(DType::F64)))),
