@@ -22,6 +22,7 @@ pub use fuzzing::stored_program;
 use run::{Program, Run};
 use smallvec::SmallVec;
 use stack::Stacks;
+use std::borrow::Borrow;
 use std::sync::{Mutex, PoisonError};
 
 /// A loaded plan, which a driver runs.
@@ -131,8 +132,9 @@ impl<D: Driver> PlanExecutable<D> {
     }
 
     /// Returns whether inputs have the plan's types, and are row-major and in the memory of inputs.
-    fn takes_dense<'a>(&self, inputs: impl ExactSizeIterator<Item = &'a Array>) -> bool {
-        let fits = |(own, array): (&Input, &Array)| {
+    fn takes_dense<A: Borrow<Array>>(&self, inputs: &[A]) -> bool {
+        let fits = |(own, array): (&Input, &A)| {
+            let array = array.borrow();
             let shape = array.shape();
             array.dtype() == own.ty.dtype
                 && shape.len() == own.sizes.len()
@@ -153,7 +155,7 @@ impl<D: Driver> PlanExecutable<D> {
             with_stream(memory, StreamKind::Compute, written)?;
         }
         let dense: SmallVec<[&Array; 8]> = dense.iter().collect();
-        if self.takes_dense(dense.iter().copied()) { self.run(&dense) } else { Err(self.refuse(inputs)) }
+        if self.takes_dense(&dense) { self.run(&dense) } else { Err(self.refuse(inputs)) }
     }
 
     fn refuse(&self, inputs: &[&Array]) -> Error {
@@ -195,7 +197,7 @@ impl<D: Driver> PlanExecutable<D> {
     ///
     /// # Safety
     /// As [`Array::uninit`].
-    #[inline]
+    #[inline(always)]
     unsafe fn fresh(&self, at: usize) -> Result<Array> {
         match &self.outputs[at] {
             // SAFETY: as the caller's.
@@ -233,8 +235,8 @@ impl<D: Driver> PlanExecutable<D> {
     /// # Safety
     /// The inputs fit the plan, and nobody else accesses the memory of the outputs. An output may
     /// share the memory of an input if the plan allows it.
-    unsafe fn run_arrays<'a>(&self, inputs: impl Iterator<Item = &'a Array>, outputs: &'a [Array]) -> Result<()> {
-        let arrays = inputs.chain(outputs);
+    unsafe fn run_arrays<A: Borrow<Array>>(&self, inputs: &[A], outputs: &[Array]) -> Result<()> {
+        let arrays = inputs.iter().map(A::borrow).chain(outputs);
         // SAFETY: as the caller's.
         self.submit(|run| unsafe { run.main(arrays.map(|it| it.device_ptr() as u64)) })
     }
@@ -339,7 +341,7 @@ impl<D: Driver> PlanExecutable<D> {
 
 impl<D: Driver> Executable for PlanExecutable<D> {
     fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
-        if !self.takes_dense(inputs.iter().copied()) {
+        if !self.takes_dense(inputs) {
             return self.run_others(inputs);
         }
         if self.has_stacks {
@@ -352,19 +354,19 @@ impl<D: Driver> Executable for PlanExecutable<D> {
             outputs.push(unsafe { self.fresh(at)? });
         }
         // SAFETY: inputs were checked, and outputs are newly allocated.
-        unsafe { self.run_arrays(inputs.iter().copied(), &outputs)? };
+        unsafe { self.run_arrays(inputs, &outputs)? };
         Ok(outputs)
     }
 
     fn run_donated(&self, inputs: &mut [Array], state: &[Option<u32>]) -> Result<SmallVec<[Array; 1]>> {
-        if !self.takes_dense(inputs.iter()) || self.has_stacks {
+        if !self.takes_dense(inputs) || self.has_stacks {
             return self.run(&inputs.iter().collect::<SmallVec<[&Array; 8]>>());
         }
         // SAFETY: a run writes all of its outputs.
         let outputs = unsafe { self.over(inputs, state)? };
         // SAFETY: inputs were checked. Outputs are newly allocated, or the plan allows them to reuse
         // the memory of inputs to which this call has the only reference.
-        unsafe { self.run_arrays(inputs.iter(), &outputs)? };
+        unsafe { self.run_arrays(inputs, &outputs)? };
         Ok(outputs)
     }
 
