@@ -26,7 +26,6 @@ use crate::tensor::{
 use crate::trace::check_write;
 use origin::Applied;
 pub(super) use origin::in_composite;
-use repeat::repeat;
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::slice;
@@ -164,7 +163,7 @@ fn run_others(
 ) -> Result<Outputs> {
     let outputs = in_op(|| {
         if operands.numbers.is_empty() {
-            return run_any(backend, def, call, &operands.arrays);
+            return run_any(backend, def, call, operands);
         }
         let space = backend.map_or(MemorySpace::Host, Backend::memory);
         let arrays = operands.to_arrays().into_iter().map(|it| it.to_space(space));
@@ -175,27 +174,23 @@ fn run_others(
                 arrays.iter().try_for_each(|x| x.storage().await_written(it))
             })?;
         }
-        run_any(backend, def, call, &arrays.iter().collect())
+        run_any(backend, def, call, &Operands { arrays: arrays.iter().collect(), ..Operands::default() })
     })?;
     Ok(outputs.into_iter().map(Tensor::from_array).collect())
 }
 
-/// [`run`] of the ops that are not elementwise, for operands in the memory of a backend, or, without one, of the
-/// host.
+/// [`run`] of the ops that are not elementwise, for operands that are arrays in the memory of a backend, or, without
+/// one, of the host.
 fn run_any(
     backend: Option<&dyn Backend>,
     def: &'static OpDef,
     call: &OpCall<'_>,
-    operands: &Arrays<'_>,
+    operands: &Operands<'_>,
 ) -> Result<SmallVec<[Array; 1]>> {
     if let Some(backend) = backend.filter(|_| is_one_step(def)) {
-        if let Lowering::Gather(axis) = def.lowering {
-            infer(def, call)?;
-            check(backend, axis(call.attrs), operands)?;
-        }
-        let operands = Operands { arrays: operands.clone(), ..Operands::default() };
-        return Ok(SmallVec::from_iter([one_step(backend, def, call, &operands)?]));
+        return Ok(SmallVec::from_iter([one_step(backend, def, call, operands)?]));
     }
+    let operands = &operands.arrays;
     let types = infer(def, call)?;
     let space = backend.map_or(MemorySpace::Host, Backend::memory);
     match &def.lowering {
@@ -299,12 +294,18 @@ fn is_one_step(def: &OpDef) -> bool {
     matches!(def.lowering, Contraction(_) | Gather(_) | Generate(_) | Map(_) | Reduce(_))
 }
 
-/// Runs an op that [is one step](is_one_step), on operands of any layout. The positions of a gather are in range.
+/// Runs an op that [is one step](is_one_step), on operands of any layout.
 fn one_step(backend: &dyn Backend, def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Array> {
-    if let Some(out) = repeat(backend, call, operands)? {
-        return Ok(out);
+    let in_range = || match def.lowering {
+        Lowering::Gather(axis) => check(backend, axis(call.attrs), &operands.arrays),
+        _ => Ok(()),
+    };
+    if let Some(known) = repeat::find(backend, call, operands) {
+        in_range()?;
+        return known.run(backend, operands);
     }
     let ty = infer(def, call)?.remove(0);
+    in_range()?;
     let shape = ty.shape().expect("arrays have constant shapes");
     // SAFETY: steps write every element of their results.
     let out = unsafe { Array::uninit_in(backend.memory(), &shape, ty.dtype)? };

@@ -20,7 +20,7 @@ use std::slice;
 const ENTRIES: usize = 256;
 
 /// A step, with what it depends on besides addresses and the values of numbers.
-struct Entry {
+pub(super) struct Entry {
     device: Device,
     op: u16,
     attrs: Attrs,
@@ -39,25 +39,10 @@ thread_local! {
     static TABLE: RefCell<Vec<Option<Rc<Entry>>>> = RefCell::new(vec![None; ENTRIES]);
 }
 
-/// The result of an op whose step is cached; `None` if it is not.
-///
-/// # Errors
-/// Those of the device.
-pub(super) fn repeat(backend: &dyn Backend, op: &OpCall<'_>, operands: &Operands<'_>) -> Result<Option<Array>> {
+/// The step of an op on operands like these, if it is cached.
+pub(super) fn find(backend: &dyn Backend, op: &OpCall<'_>, operands: &Operands<'_>) -> Option<Rc<Entry>> {
     let slot = slot(op, operands);
-    let known = TABLE.with_borrow(|it| it[slot].clone().filter(|it| it.is_of(backend, op, operands)));
-    let Some(entry) = known else { return Ok(None) };
-    // SAFETY: the step writes every element.
-    let out = unsafe { Array::uninit_in(backend.memory(), &entry.shape, entry.dtype)? };
-    match &entry.call {
-        // SAFETY: the call was prepared for operands of these layouts and a fresh result of this type.
-        Some(call) => unsafe {
-            entry.ready.launch(call, addresses(&operands.arrays), &operands.bits(), out.device_ptr())?;
-        },
-        // SAFETY: the type rule accepted operands of these types and returned that of the fresh result.
-        None => unsafe { entry.ready.code.run(&[], &operands.arrays, slice::from_ref(&out))? },
-    }
-    Ok(Some(out))
+    TABLE.with_borrow(|it| it[slot].clone().filter(|it| it.is_of(backend, op, operands)))
 }
 
 /// Caches the step of an op with the result `out`, and the call of a kernel.
@@ -86,6 +71,24 @@ pub(super) fn insert(
 }
 
 impl Entry {
+    /// Runs the step on operands for which it was [found](find).
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn run(&self, backend: &dyn Backend, operands: &Operands<'_>) -> Result<Array> {
+        // SAFETY: the step writes every element.
+        let out = unsafe { Array::uninit_in(backend.memory(), &self.shape, self.dtype)? };
+        match &self.call {
+            // SAFETY: the call was prepared for operands of these layouts and a fresh result of this type.
+            Some(call) => unsafe {
+                self.ready.launch(call, addresses(&operands.arrays), &operands.bits(), out.device_ptr())?;
+            },
+            // SAFETY: the type rule accepted operands of these types and returned that of the fresh result.
+            None => unsafe { self.ready.code.run(&[], &operands.arrays, slice::from_ref(&out))? },
+        }
+        Ok(out)
+    }
+
     fn is_of(&self, backend: &dyn Backend, op: &OpCall<'_>, operands: &Operands<'_>) -> bool {
         // The offset of a layout is part of an address.
         let moves_as = |a: &Layout, b: &Layout| a.shape() == b.shape() && a.strides() == b.strides();
