@@ -46,9 +46,11 @@ impl Flatten<'_> {
                 updated.iter_mut().for_each(|it| it.1 += 1);
                 self.push_region(graph, node, Region::Branch(arms, updated), inputs)
             }
-            Some(Control::Loop(at)) if self.repetition(node, &at).is_some() => self.repeat(graph, node, &at, inputs),
-            Some(Control::Loop(at)) if at.is_while() => self.while_loop(graph, node, &at, inputs),
-            Some(Control::Loop(at)) => self.scan(graph, node, &at, inputs),
+            Some(Control::Loop(at)) => match self.repetition(node, &at).cloned() {
+                Some(repetition) => self.repeat(graph, node, Region::Repeat(repetition, at.length()), inputs),
+                None if at.is_while() => self.while_loop(graph, node, &at, inputs),
+                None => self.scan(graph, node, &at, inputs),
+            },
             Some(Control::Recompute | Control::CustomVjp(_) | Control::TransformNode(_)) | None => {
                 Err(Error::new(Code::Backend, "transforms are expanded before graphs are lowered"))
             }
@@ -63,11 +65,10 @@ impl Flatten<'_> {
     }
 
     /// Adds a loop that is a kernel, which reads splats as constants.
-    fn repeat(&mut self, graph: &Graph, node: &Node, at: &Loop, inputs: Accesses) -> Result<Accesses> {
-        let repetition = self.repetition(node, at).expect("the loop is a kernel").clone();
+    fn repeat(&mut self, graph: &Graph, node: &Node, region: Region, inputs: Accesses) -> Result<Accesses> {
         let operand = |it: Access| if it.value().is_some() { self.dense(it) } else { Ok(it) };
         let inputs = inputs.into_iter().map(operand).collect::<Result<_>>()?;
-        self.push_node(graph, node, Region::Repeat(repetition, at.length()), inputs)
+        self.push_node(graph, node, region, inputs)
     }
 
     /// The condition of the first iteration is computed here, that of each later one by the previous
