@@ -105,8 +105,8 @@ crate::custom_op! {
     }
 }
 
-/// `of_others` for the frequencies of `size` real numbers that have a conjugate beside them, and 1 for the first one and
-/// that in the middle, which are real: `[size / 2 + 1, 1]`.
+/// `of_others` for the frequencies of `size` real numbers that have a conjugate beside them, and 1 for the first one
+/// and that in the middle, which are real: `[size / 2 + 1, 1]`.
 fn multiplicities(size: usize, of_others: f64, like: &Tensor) -> Tensor {
     let count = |at: usize| if at == 0 || 2 * at == size { 1.0 } else { of_others };
     let values: Vec<f64> = (0..=size / 2).map(count).collect();
@@ -174,8 +174,8 @@ pub fn ifft(x: impl AsTensor, axis: isize) -> Tensor {
 /// conjugates, as complex numbers along a new last axis of two. f32 or f64.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] for an axis without elements, [`Code::DType`] for other dtypes, [`Code::OutOfRange`] for an axis
-/// that does not exist, and its gradient [`Code::SymbolicShape`] for a size that varies between calls.
+/// Raises [`Code::Shape`] for an axis without elements, [`Code::DType`] for other dtypes, [`Code::OutOfRange`] for an
+/// axis that does not exist, and its gradient [`Code::SymbolicShape`] for a size that varies between calls.
 ///
 /// ```
 /// use ms::{fft::rfft, prelude::*};
@@ -186,12 +186,13 @@ pub fn rfft(x: impl AsTensor, axis: isize) -> Tensor {
     along("rfft", &x.as_tensor(), axis, [0, 1], |x| transform_real(x))
 }
 
-/// The inverse of [`rfft`]: `size` real numbers from `size / 2 + 1` frequencies along an axis, complex numbers along the
-/// last axis of two. The imaginary parts of the first frequency, and of the last one if `size` is even, are not read.
+/// The inverse of [`rfft`]: `size` real numbers from `size / 2 + 1` frequencies along an axis, complex numbers along
+/// the last axis of two. The imaginary parts of the first frequency, and of the last one if `size` is even, are not
+/// read.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] unless there are as many frequencies and the last axis has the size 2, [`Code::DType`] for other
-/// dtypes, [`Code::OutOfRange`] for an axis that does not exist.
+/// Raises [`Code::Shape`] unless there are as many frequencies and the last axis has the size 2, [`Code::DType`] for
+/// other dtypes, [`Code::OutOfRange`] for an axis that does not exist.
 ///
 /// ```
 /// use ms::{fft::irfft, prelude::*};

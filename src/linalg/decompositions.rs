@@ -55,8 +55,8 @@ fn factor<T: Real>(x: &AnyView<'_>, l: &mut AnyViewMut<'_>) -> Result<()> {
 /// `x` is symmetric; of a matrix that is not, the mean with its transpose is decomposed.
 ///
 /// # Panics
-/// Raises [`Code::NoDecomposition`](crate::Code) for a matrix that is not positive definite, [`Code::Shape`](crate::Code)
-/// unless matrices are square, [`Code::DType`](crate::Code) for other dtypes.
+/// Raises [`Code::NoDecomposition`](crate::Code) for a matrix that is not positive definite,
+/// [`Code::Shape`](crate::Code) unless matrices are square, [`Code::DType`](crate::Code) for other dtypes.
 ///
 /// ```
 /// use ms::{linalg, prelude::*};
@@ -149,9 +149,9 @@ fn orthogonal<T: Real>(x: &AnyView<'_>, q: &mut AnyViewMut<'_>, r: &mut AnyViewM
 }
 
 crate::custom_op! {
-    /// `u`, the singular values `s` in descending order, and `vt`, of which `u diag(s) vt` is `x`: of `[.., m, n]`, f32 or
-    /// f64, `[.., m, k]`, `[.., k]` and `[.., k, n]` with `k = min(m, n)`. The columns of `u` and the rows of `vt` are
-    /// orthonormal; their signs are not determined.
+    /// `u`, the singular values `s` in descending order, and `vt`, of which `u diag(s) vt` is `x`: of `[.., m, n]`, f32
+    /// or f64, `[.., m, k]`, `[.., k]` and `[.., k, n]` with `k = min(m, n)`. The columns of `u` and the rows of `vt`
+    /// are orthonormal; their signs are not determined.
     ///
     /// Singular vectors of equal singular values have no derivative, and those of more rows or columns than `k` none
     /// where a singular value is zero: their gradients are nan or infinite. The gradients of singular values alone are
@@ -255,8 +255,8 @@ crate::custom_op! {
         by_dtype!(x.dtype(), eigen(&x, &mut w, &mut v))
     }
 
-    // Giles, An extended collection of matrix derivative results for forward and reverse mode automatic differentiation,
-    // 2008, 3.1.
+    // Giles, An extended collection of matrix derivative results for forward and reverse mode automatic
+    // differentiation, 2008, 3.1.
     fn derivative(it: &Vjp<'_>) -> Option<Tensor> {
         let (w, v) = (&it.outputs[0], &it.outputs[1]);
         let by_values = it.cotangents[0].as_ref().map(|g| scaled_columns(v, g).matmul(t(v)));

@@ -38,8 +38,8 @@ crate::custom_op! {
         by_dtype!(a.dtype(), by_lu(&a, &b, &mut x))
     }
 
-    // Giles, An extended collection of matrix derivative results for forward and reverse mode automatic differentiation,
-    // 2008, 2.3.1.
+    // Giles, An extended collection of matrix derivative results for forward and reverse mode automatic
+    // differentiation, 2008, 2.3.1.
     fn derivative(it: &Vjp<'_>) -> (Tensor, Tensor) {
         let gb = solve_general(&t(&it.inputs[0]), it.cotangent());
         (-gb.matmul(t(&it.outputs[0])), gb)
@@ -190,12 +190,12 @@ pub fn inv(x: impl AsTensor) -> Tensor {
 }
 
 /// The solutions `x` of least squares, which minimise the norms of the columns of `a x - b`: `a` is `[.., m, n]` with
-/// independent columns, `b` is `[.., m, k]`, or `[m]`, and `x` is `[.., n, k]`, or `[n]`; f32 or f64. The axes before those
-/// of the matrices broadcast.
+/// independent columns, `b` is `[.., m, k]`, or `[m]`, and `x` is `[.., n, k]`, or `[n]`; f32 or f64. The axes before
+/// those of the matrices broadcast.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] for fewer rows than columns, or sizes of which that is not known, and as [`solve`], with [`Code::NoDecomposition`] for columns of
-/// which one is exactly a sum of others.
+/// Raises [`Code::Shape`] for fewer rows than columns, or sizes of which that is not known, and as [`solve`], with
+/// [`Code::NoDecomposition`] for columns of which one is exactly a sum of others.
 ///
 /// ```
 /// use ms::{linalg, prelude::*};

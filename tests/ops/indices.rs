@@ -61,7 +61,8 @@ fn check(
 
 #[test]
 fn expressions_select_as_in_numpy() {
-    // With x = np.arange(120).reshape(2, 3, 4, 5): the shape and the sum of NumPy 2.4's selection times 1, 2, .., 97, 1, ..
+    // With x = np.arange(120).reshape(2, 3, 4, 5): the shape and the sum of NumPy 2.4's selection times 1, 2, .., 97,
+    // 1, ..
     macro_rules! cases {
         ($names:tt: $($index:expr => [$($size:literal),*], $sum:literal;)*) => {$({
             fn select(x: &Tensor, $names: &[Tensor; 8]) -> Tensor {

@@ -228,8 +228,8 @@ fn samples_in_other_shapes() {
     assert!(checked > 500, "only {checked} are taken");
 }
 
-/// An op that is repeated on operands of the same layouts takes the code of its first call, for its own elements, numbers,
-/// attributes and precision.
+/// An op that is repeated on operands of the same layouts takes the code of its first call, for its own elements,
+/// numbers, attributes and precision.
 #[test]
 fn repeated_ops() {
     let rows = Tensor::from_slice([4, 3], &(0..12).map(|it| it as f32).collect::<Vec<_>>());

@@ -170,8 +170,8 @@ pub fn elementwise(random: &mut Random<'_>, steps: usize, narrow: bool) -> Kerne
     builder.finish()
 }
 
-/// A kernel like [`elementwise`], with a loop of up to five iterations around its instructions, some of whose values are
-/// carries.
+/// A kernel like [`elementwise`], with a loop of up to five iterations around its instructions, some of whose values
+/// are carries.
 pub fn repeated(random: &mut Random<'_>, steps: usize, narrow: bool) -> Kernel {
     let par = random.below(2) as u8;
     let mut builder = KernelBuilder::new(par, 0, LaneAxis::Parallel);

@@ -273,7 +273,8 @@ impl Region {
 /// element, or as many as all others that have several. The condition has one: it is the same for all elements, each of
 /// which has iterations of its own.
 pub(super) struct Repetition {
-    /// The nodes of the condition, if there is one, then those of the body; its inputs are the carries, then the invariants.
+    /// The nodes of the condition, if there is one, then those of the body; its inputs are the carries, then the
+    /// invariants.
     pub flat: Flat,
     /// The number of the nodes of the condition.
     pub tested: usize,

@@ -6,8 +6,8 @@
 //! them, makes groups the `epilogue` of contractions, builds their kernels (`stage`, `emit`, `simplify`), one for
 //! groups of equal `structure`, orders the steps (`draft`, `schedule`), and lays out memory (`reuse`, `memory`,
 //! `assemble`). Regions of nodes become routines of the same plan (`iteration`, `routines`), before the graphs
-//! whose nodes run them; a small `while` is a kernel (`repeat`). Everything that depends on the processor is in its [`Target`]. Eager execution builds
-//! kernels of single ops ([`single`]) over the same loops ([`nest`]).
+//! whose nodes run them; a small `while` is a kernel (`repeat`). Everything that depends on the processor is in its
+//! [`Target`]. Eager execution builds kernels of single ops ([`single`]) over the same loops ([`nest`]).
 
 mod assemble;
 mod body;

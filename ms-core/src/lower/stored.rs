@@ -243,8 +243,8 @@ impl Stored for Literal {
 
 impl Plan {
     /// Returns whether a plan that was stored is valid: kernels are well formed, sizes of types do not
-    /// overflow, contractions have the axes that they say, and ops have valid attributes, operands and results. Memory accesses of steps are validated
-    /// when the plan is loaded.
+    /// overflow, contractions have the axes that they say, and ops have valid attributes, operands and results. Memory
+    /// accesses of steps are validated when the plan is loaded.
     pub fn is_sound(&self) -> bool {
         let view = |view: &View| Type::of(view.dtype, view.layout.shape());
         let step = |step: &PlanStep| match step {

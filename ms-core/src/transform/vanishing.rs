@@ -14,8 +14,8 @@ struct Value {
     is_zero: bool,
 }
 
-/// Whether the first `results` outputs of a graph are zero where its inputs `wrt` are zero, as far as its ops show. In a
-/// graph whose gradients with respect to these inputs do not depend on them, those are linear; the others have a
+/// Whether the first `results` outputs of a graph are zero where its inputs `wrt` are zero, as far as its ops show. In
+/// a graph whose gradients with respect to these inputs do not depend on them, those are linear; the others have a
 /// constant term, or steps of the inputs, such as their signs. What a region computes of a zero is taken for zero.
 ///
 /// # Errors

@@ -80,8 +80,8 @@ pub(super) fn flatten(graph: &Graph, routines: &Routines, target: &Target) -> Re
     Ok(flatten.flat)
 }
 
-/// The condition, if there is one, and the body of a loop, on the same inputs, as one graph without outputs; the number of
-/// the nodes of the condition; and the outputs of both.
+/// The condition, if there is one, and the body of a loop, on the same inputs, as one graph without outputs; the number
+/// of the nodes of the condition; and the outputs of both.
 pub(super) fn flatten_loop(
     condition: Option<&Graph>,
     body: &Graph,

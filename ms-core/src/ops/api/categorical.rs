@@ -60,8 +60,8 @@ impl Generator {
 }
 
 /// The inverse of the cumulative distribution (Devroye, Non-Uniform Random Variate Generation, 1986, III.2): for each
-/// number `[.., samples]` from 0 up to 1 the number of running sums of the weights `[.., classes]` that are at most that
-/// part of the last one.
+/// number `[.., samples]` from 0 up to 1 the number of running sums of the weights `[.., classes]` that are at most
+/// that part of the last one.
 #[track_caller]
 fn by_sums(weights: &Tensor, uniform: &Tensor) -> Tensor {
     let sums = cumsum(weights, -1);

@@ -60,7 +60,8 @@ impl Tensor {
     /// tensors select an element several times, its last value holds.
     ///
     /// # Panics
-    /// As [`Tensor::i`], and raises [`Code::Shape`](crate::Code::Shape) when `value` does not broadcast to the selection.
+    /// As [`Tensor::i`], and raises [`Code::Shape`](crate::Code::Shape) when `value` does not broadcast to the
+    /// selection.
     ///
     /// ```
     /// # use ms_core::tensor;

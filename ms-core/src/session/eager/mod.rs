@@ -1,8 +1,9 @@
 //! Eager execution: one op at a time, through the same kernels as compiled graphs.
 //!
 //! Views and constants run no code. Every other op is one [step](single::Step), or, if its result consists of its
-//! operands, one for each of them. Its code is looked up by a key without extents and strides ([`step`]); two fast
-//! paths have tables of their own, by shorter keys.
+//! operands, one for each of them. Its code is looked up by a key without extents and strides ([`step`]); that of
+//! recent ops on the same layouts is known without one ([`repeat`]). Two fast paths have tables of their own, by
+//! shorter keys.
 
 mod fast_path;
 mod gather;

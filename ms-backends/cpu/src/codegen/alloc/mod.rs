@@ -4,8 +4,9 @@
 //! reused at any later point. Constants are never stored: they are rematerialised. Over the
 //! reduced loops accumulators, and values from outside as far as there is room, keep their
 //! registers; all other registers are free at the head of such a loop and dropped at its end.
-//! The same holds for loops of a stage, whose carries are accumulators here. Where reduced loops are cut, the same holds for all blocks in them, and each of these that can
-//! be reached from several places begins with only the pinned registers.
+//! The same holds for loops of a stage, whose carries are accumulators here. Where reduced loops are cut, the same
+//! holds for all blocks in them, and each of these that can be reached from several places begins with only the pinned
+//! registers.
 
 mod liveness;
 mod scan;

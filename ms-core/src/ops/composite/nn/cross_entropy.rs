@@ -46,8 +46,8 @@ composite! {
 
 composite! {
     /// The negative log-likelihood of a target, with weights of classes if there is a third operand: see
-    /// [`CrossEntropy::of_log_probabilities`]. For the derivative, what the mean is divided by if examples have shares is
-    /// another result.
+    /// [`CrossEntropy::of_log_probabilities`]. For the derivative, what the mean is divided by if examples have shares
+    /// is another result.
     NLL_LOSS = 841: "nll_loss", CrossEntropyAttrs::DECLARED;
     body |attrs, inputs| {
         Terms::of("nll_loss", &CrossEntropy::of_node(attrs, inputs), inputs[0], inputs[1]).results()
@@ -277,8 +277,8 @@ impl<'a> Terms<'a> {
         if x.rank() == 0 { x } else { expand_dims(x, self.axis) }
     }
 
-    /// The gradients of the logarithms, the target and the weight, from those of [`Terms::results`], which are `loss` and
-    /// `total`.
+    /// The gradients of the logarithms, the target and the weight, from those of [`Terms::results`], which are `loss`
+    /// and `total`.
     fn gradients(&self, of: [Option<&Tensor>; 2], loss: &Tensor, total: Option<&Tensor>) -> [Option<Tensor>; 3] {
         let [g, to_total] = of;
         let through = g.zip(total).map(|(g, total)| -(g * loss / total));
