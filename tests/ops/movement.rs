@@ -36,6 +36,9 @@ fn views_and_movement() {
     same!(counted([2, 3]), |x| x.set_at((.., 1), 9.0));
     same!(counted([2, 3]), |x| ops::concat(&[x, &x.flip(0)], 1));
     same!(counted([2, 3]), |x| ops::stack(&ops::split(x, 3, 1), 0));
+    same!(counted([3, 90]), |x| ops::concat(&ops::split(x.flip(1), 90, 1), 1));
+    same!(counted([90, 4]), |x| ops::stack(&ops::unstack(x.i((.., 1..4)), 0), 1));
+    same!(counted([90, 0]), |x| ops::concat(&ops::unstack(x, 0), 0));
     same!(counted([2, 3]), |x| ops::tile(x, &[2, 2]));
     same!(counted([2, 3]), |x| ops::pad(x, &[(1, 0), (0, 2)], ops::PadMode::Constant(7.into())));
     same!(counted([4, 3]), |x| ops::gather(x, tensor![2, -1, 0], 0));

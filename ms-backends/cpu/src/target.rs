@@ -28,5 +28,6 @@ pub static TARGET: Target = Target {
         recomputed_cost: 6,
         repeated_cost: 3,
         shortest_run: 64,
+        copies: 64,
     },
 };

@@ -77,6 +77,9 @@ pub struct Budget {
     /// The number of adjacent elements that a kernel of a higher cost must write at a time, if it has as
     /// many: a slice with shorter rows leaves lanes idle, and is a copy of the kernel's result instead.
     pub shortest_run: usize,
+    /// The number of slices of a result that kernels copy, one each, if nothing computes any of them; more are copied
+    /// by one library step.
+    pub copies: usize,
 }
 
 /// Limits of a contraction and a kernel that is its epilogue.
@@ -121,6 +124,7 @@ impl Target {
                 recomputed_cost: 0,
                 repeated_cost: 0,
                 shortest_run: 0,
+                copies: usize::MAX,
             },
             epilogues: None,
             repeats: None,

@@ -1,4 +1,4 @@
-//! Reads and writes at positions: whole slices, and single elements along an axis.
+//! Reads and writes at positions: whole slices, and single elements along an axis; concatenations.
 
 use super::update::begin;
 use crate::product::Shared;
@@ -13,7 +13,8 @@ use ms_core::with_element;
 type Run = fn(&Attrs, &[&Array], &Array) -> Result<()>;
 
 /// The ops of this kind.
-static OPS: [(&OpDef, Run); 5] = [
+static OPS: [(&OpDef, Run); 6] = [
+    (&ops::CONCAT, concat),
     (&ops::INDEX_ADD, index_add),
     (&ops::TAKE_ALONG_AXIS, take_along_axis),
     (&ops::SCATTER, |attrs, inputs, out| scatter(attrs, inputs, out, false)),
@@ -39,6 +40,26 @@ pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Opti
 pub unsafe fn written<T: Element>(out: &Array) -> &mut [T] {
     // SAFETY: by the caller's contract.
     unsafe { std::slice::from_raw_parts_mut(out.device_ptr().cast::<T>(), out.numel()) }
+}
+
+/// Copies the rows of all operands to their columns.
+fn concat(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
+    let whole = Axis::of(out.shape(), AxisAttrs::of(attrs).axis());
+    with_element!(out.dtype(), T => {
+        // SAFETY: by the contract of `run`.
+        let to = unsafe { written::<T>(out) };
+        let (row, mut column) = (whole.size * whole.inner, 0);
+        for input in inputs {
+            let from = dense(input)?;
+            let width = from.numel() / whole.outer.max(1);
+            if width != 0 {
+                let rows = to.chunks_exact_mut(row).zip(elements::<T>(&from).chunks_exact(width));
+                rows.for_each(|(to, from)| to[column..][..width].copy_from_slice(from));
+            }
+            column += width;
+        }
+    });
+    Ok(())
 }
 
 fn index_add(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {

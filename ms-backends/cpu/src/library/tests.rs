@@ -147,6 +147,7 @@ fn positions_as_the_ops_mean_them() {
         let table = || input(dtype, &[3, 500, 130], 2.0);
         let along = |axis: usize| Attrs::new([axis.into()]);
         [
+            (&ops::CONCAT, Sample::new([table(), input(dtype, &[3, 20, 130], 2.0)]).attrs(along(1))),
             (&ops::GATHER, Sample::new([table(), index(&[7, 90], 500)]).attrs(along(1))),
             (
                 &ops::INDEX_ADD,
@@ -163,7 +164,8 @@ fn positions_as_the_ops_mean_them() {
             ),
         ]
     };
-    let defs: [&'static OpDef; 7] = [
+    let defs: [&'static OpDef; 8] = [
+        &ops::CONCAT,
         &ops::GATHER,
         &ops::INDEX_ADD,
         &ops::TAKE_ALONG_AXIS,

@@ -204,17 +204,29 @@ impl Flatten<'_> {
                 let ranks = ranks(&node.attrs, inputs[0].layout.rank());
                 self.contraction(graph, node, ranks, inputs)
             }
+            Lowering::Slices(_) if !self.are_many_copies(&inputs) => {
+                self.push(graph, node, Kind::Slices(node.op), inputs)
+            }
             Lowering::Library
             | Lowering::OfImages(_)
             | Lowering::Update
             | Lowering::Check(_)
+            | Lowering::Slices(_)
             | Lowering::Composite(_) => {
                 let inputs = inputs.into_iter().map(|it| self.in_memory(it)).collect::<Result<_>>()?;
                 self.push(graph, node, Kind::Library(node.op), inputs)
             }
-            Lowering::Slices(_) => self.push(graph, node, Kind::Slices(node.op), inputs),
             Lowering::Regions(_) => self.region(graph, node, inputs),
         }
+    }
+
+    /// Returns whether no kernel computes any of so many slices of a result: a step that copies all of them takes
+    /// less to compile and to run than a kernel for each.
+    fn are_many_copies(&self, slices: &[Access]) -> bool {
+        let is_computed = |it: &Access| {
+            it.value().is_none_or(|value| matches!(self.flat.values[value].origin, Origin::Node(_) | Origin::Position))
+        };
+        slices.len() > self.target.budget.copies && !slices.iter().any(is_computed)
     }
 
     /// The row-major positions of a value of a shape.
