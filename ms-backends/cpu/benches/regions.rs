@@ -65,7 +65,7 @@ fn compile(text: &str, context: &PassContext) -> (Duration, Arc<dyn Executable>)
     let options = CompileOptions::default();
     let artifact = backend.compile_plan(plan, &options).expect("code");
     // SAFETY: the plan is lowered from a graph.
-    let executable = unsafe { backend.load(&artifact, &options) }.expect("an executable");
+    let executable = unsafe { backend.load(&artifact) }.expect("an executable");
     let all = start.elapsed();
     println!("    optimize {optimized:.1?}, lower {:.1?}, code {:.1?}", lowered - optimized, all - lowered);
     (start.elapsed(), executable)

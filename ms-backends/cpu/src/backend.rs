@@ -121,7 +121,7 @@ impl CpuBackend {
         }
     }
 
-    /// Like [`machine_codes`](Self::machine_codes), with the code of kernels that are loaded in this process.
+    /// Like [`machine_codes`](Self::machine_codes), with the code of kernels in the table.
     fn shared_machine_codes(&self, kernels: &[Kernel]) -> Vec<Option<Vec<u8>>> {
         let known = self.kernels();
         let ready = |kernel: &Kernel| {
@@ -141,9 +141,9 @@ impl CpuBackend {
     /// [`Code::Backend`] for kernels of another target.
     pub fn compile_plan(&self, plan: Plan, options: &CompileOptions<'_>) -> Result<Artifact> {
         plan.kernels.iter().try_for_each(|it| TARGET.check(it))?;
-        let codes = match options.family {
-            Some(_) => self.shared_machine_codes(&plan.kernels),
-            None => self.machine_codes(&plan.kernels.iter().collect::<Vec<_>>()),
+        let codes = match options.fresh {
+            false => self.shared_machine_codes(&plan.kernels),
+            true => self.machine_codes(&plan.kernels.iter().collect::<Vec<_>>()),
         };
         let codes = codes.iter().map(Option::as_deref);
         let (table, code) = artifact::encode(self.isa, plan.kernels.iter().zip(codes));
@@ -178,7 +178,6 @@ impl CpuBackend {
     pub unsafe fn load_for<D: Driver>(
         &self,
         artifact: &Artifact,
-        options: &CompileOptions<'_>,
         driver: D,
         make: impl Fn(&Kernel, Arc<dyn KernelCode>) -> D::Kernel,
     ) -> Result<PlanExecutable<D>> {
@@ -188,9 +187,10 @@ impl CpuBackend {
         // SAFETY: by the caller's contract the code is that of these kernels for this instruction set, and the plan
         // is lowered from a valid graph.
         unsafe {
-            let codes = match options.family {
-                Some(_) => self.shared_codes(kernels.iter().zip(at), &artifact.code),
-                None => self.codes(kernels.iter().zip(at), &artifact.code),
+            let codes = match &artifact.code {
+                MachineCode::Bytes(_) => self.shared_codes(kernels.iter().zip(at), &artifact.code),
+                // Code that is mapped already is used where it is: loading it takes no time.
+                MachineCode::Executable(_) => self.codes(kernels.iter().zip(at), &artifact.code),
             };
             let made: Vec<D::Kernel> = kernels.iter().zip(codes).map(|(it, code)| make(it, code)).collect();
             PlanExecutable::new(&program.plan, &made, driver)
@@ -220,7 +220,7 @@ impl CpuBackend {
         kernels.map(|it| ready(it).code as Arc<dyn KernelCode>).collect()
     }
 
-    /// [`CpuBackend::codes`] with the kernels that are loaded in this process, to which the others are added.
+    /// [`CpuBackend::codes`] with the kernels in the table, to which the others are added.
     ///
     /// # Safety
     /// As for `codes`.
@@ -321,9 +321,9 @@ unsafe impl Backend for CpuBackend {
         self.compile_plan(options.lower(graph, &TARGET)?.0, options)
     }
 
-    unsafe fn load(&self, artifact: &Artifact, options: &CompileOptions<'_>) -> Result<Arc<dyn Executable>> {
+    unsafe fn load(&self, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
         // SAFETY: as the caller's.
-        Ok(Arc::new(unsafe { self.load_for(artifact, options, self.driver(), |_, code| code)? }))
+        Ok(Arc::new(unsafe { self.load_for(artifact, self.driver(), |_, code| code)? }))
     }
 
     fn describe(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<String> {
@@ -384,8 +384,8 @@ mod tests {
             assert!(backend.machine_codes(&all) == one_by_one);
             let plan = Plan { kernels: kernels.clone(), ..Plan::default() };
             backend.ready(&kernels[7]);
-            let [own, shared] = [None, Some("sums")].map(|family| {
-                let options = CompileOptions { family, ..CompileOptions::default() };
+            let [own, shared] = [true, false].map(|fresh| {
+                let options = CompileOptions { fresh, ..CompileOptions::default() };
                 let artifact = backend.compile_plan(plan.clone(), &options).expect("the processor runs sums");
                 artifact.code.as_ref().to_vec()
             });

@@ -112,7 +112,7 @@ fn load(plan: Plan) -> Result<Arc<dyn Executable>, Error> {
     let options = CompileOptions::default();
     let artifact = backend.compile_plan(plan, &options)?;
     // SAFETY: the steps of the plan have valid buffers.
-    unsafe { backend.load(&artifact, &options) }
+    unsafe { backend.load(&artifact) }
 }
 
 fn vector(data: [f32; 4]) -> Array {
@@ -422,7 +422,7 @@ fn artifacts_are_for_their_instruction_set_and_plan() {
     let options = CompileOptions::default();
     let artifact = interp.compile_plan(plan(), &options).expect("every kernel compiles");
     // SAFETY: the artifact is of a plan whose steps have valid buffers, or refused.
-    let load = |artifact: &Artifact| unsafe { interp.load(artifact, &options) };
+    let load = |artifact: &Artifact| unsafe { interp.load(artifact) };
     let code = |artifact: &Artifact| load(artifact).err().map(|it| it.code());
     assert!(load(&artifact).is_ok());
     let bytes: Arc<[u8]> = artifact.program.to_bytes().into();

@@ -43,7 +43,7 @@ fn run(plan: &Plan, isa: Isa, inputs: &[Array]) -> Vec<Array> {
     let options = CompileOptions::default();
     let artifact = backend.compile_plan(plan.clone(), &options).expect("the plan compiles");
     // SAFETY: the plan is lowered from a graph.
-    let executable = unsafe { backend.load(&artifact, &options) }.expect("the artifact is the backend's");
+    let executable = unsafe { backend.load(&artifact) }.expect("the artifact is the backend's");
     let outputs = executable.run(&inputs.iter().collect::<Vec<_>>());
     outputs.unwrap_or_else(|error| panic!("{error}\n{}", plan.display())).into_vec()
 }

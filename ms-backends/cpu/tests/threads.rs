@@ -97,7 +97,7 @@ fn run(plan: Plan, isa: Isa, inputs: &[Array]) -> (Vec<Array>, String) {
     let options = CompileOptions::default();
     let artifact = backend.compile_plan(plan, &options).expect("the plan compiles");
     // SAFETY: the plan is lowered from a graph.
-    let executable = unsafe { backend.load(&artifact, &options) }.expect("the plan is well formed");
+    let executable = unsafe { backend.load(&artifact) }.expect("the plan is well formed");
     let outputs = executable.run(&inputs.iter().collect::<Vec<_>>()).expect("the plan runs").into_vec();
     let hash = |bytes: &[u8]| {
         bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, it| (hash ^ u64::from(*it)).wrapping_mul(0x0100_0000_01b3))

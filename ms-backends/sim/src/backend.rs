@@ -108,10 +108,10 @@ unsafe impl Backend for SimBackend {
         self.cpu.compile(graph, options)
     }
 
-    unsafe fn load(&self, artifact: &Artifact, options: &CompileOptions<'_>) -> Result<Arc<dyn Executable>> {
+    unsafe fn load(&self, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
         let kernel = |kernel: &Kernel, code| Arc::new(SimKernel::new(kernel, code));
         // SAFETY: as the caller's.
-        Ok(Arc::new(unsafe { self.cpu.load_for(artifact, options, self.driver(), kernel)? }))
+        Ok(Arc::new(unsafe { self.cpu.load_for(artifact, self.driver(), kernel)? }))
     }
 
     fn describe(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<String> {

@@ -68,7 +68,7 @@ fn compiled(backend: &dyn Backend, text: &str) -> (Arc<dyn Executable>, Artifact
     let options = CompileOptions::default();
     let artifact = backend.compile(&graph, &options).expect("the graph compiles");
     // SAFETY: the artifact was compiled from a graph.
-    let executable = unsafe { backend.load(&artifact, &options) };
+    let executable = unsafe { backend.load(&artifact) };
     (executable.expect("it is loaded"), artifact)
 }
 

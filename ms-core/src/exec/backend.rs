@@ -44,8 +44,7 @@ pub unsafe trait Backend: Send + Sync {
     /// [`Code::Backend`](crate::Code::Backend) if the device cannot run the graph.
     fn compile(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<Artifact>;
 
-    /// Loads a compiled graph. Programs of one [family](CompileOptions::family) share the kernels that are loaded
-    /// in this process.
+    /// Loads a compiled graph.
     ///
     /// # Safety
     /// The artifact is what this backend, with these [sources](Backend::sources) and this
@@ -53,7 +52,7 @@ pub unsafe trait Backend: Send + Sync {
     ///
     /// # Errors
     /// [`Code::Backend`](crate::Code::Backend) if the artifact is not this backend's.
-    unsafe fn load(&self, artifact: &Artifact, options: &CompileOptions<'_>) -> Result<Arc<dyn Executable>>;
+    unsafe fn load(&self, artifact: &Artifact) -> Result<Arc<dyn Executable>>;
 
     /// What [`Backend::compile`] compiles a graph to, as text for people.
     ///

@@ -13,9 +13,8 @@ use std::sync::Arc;
 pub struct CompileOptions<'a> {
     /// [`Precision::Strict`]: results are equal to those of op-by-op execution to the bit, on every device.
     pub precision: Precision,
-    /// For a function with symbolic sizes at some of them, its name: the programs of a family share kernels by
-    /// content, so that new sizes compile none that exists in this process.
-    pub family: Option<&'a str>,
+    /// Whether kernels are compiled even if this process has the code of equal ones, to compare it with stored code.
+    pub fresh: bool,
     /// The graph as it was traced, if that is known. An op that fails at run time reports the number of its node
     /// there; see [`line_of_node`](crate::lower::line_of_node).
     pub traced: Option<&'a Graph>,

@@ -3,8 +3,10 @@
 use super::graph::{Def, Graph, Node, ValueData};
 use super::walk::subgraphs;
 use crate::error::{Error, Result};
-use crate::tensor::{Attr, Attrs, Dim, Type};
+use crate::tensor::{Attr, Attrs, Dim, Dims, Type};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -28,12 +30,45 @@ impl Graph {
     /// # Errors
     /// [`Code::Shape`](crate::Code::Shape) if a symbol has no size or a dimension is negative.
     pub fn with_sizes(&self, size: &impl Fn(&str) -> Option<usize>) -> Result<Graph> {
+        let sizes = Sizes { size, known: RefCell::default() };
         let mut known: FxHashMap<*const Graph, Arc<Graph>> = FxHashMap::default();
         for region in subgraphs(self) {
-            let done = Arc::new(sized(region, &known, size)?);
+            let done = Arc::new(sized(region, &known, &sizes)?);
             known.insert(Arc::as_ptr(region), done);
         }
-        sized(self, &known, size)
+        sized(self, &known, &sizes)
+    }
+}
+
+/// The sizes of symbols, with the dimensions that were computed from them: most types of a graph have the same few.
+struct Sizes<'a, F> {
+    size: &'a F,
+    known: RefCell<SmallVec<[(Dim, Dim); 8]>>,
+}
+
+impl<F: Fn(&str) -> Option<usize>> Sizes<'_, F> {
+    /// A dimension with these sizes.
+    fn dim(&self, dim: Dim) -> Result<Dim> {
+        if !dim.is_symbolic() {
+            return Ok(dim);
+        }
+        if let Some(known) = self.known.borrow().iter().find(|it| it.0 == dim) {
+            return Ok(known.1);
+        }
+        let sized = dim.evaluate(self.size).map(Dim::new)?;
+        self.known.borrow_mut().push((dim, sized));
+        Ok(sized)
+    }
+
+    fn of_type(&self, ty: &Type) -> Result<Type> {
+        if !ty.is_symbolic() {
+            return Ok(ty.clone());
+        }
+        let mut dims = Dims::with_capacity(ty.dims.len());
+        for &dim in &ty.dims {
+            dims.push(self.dim(dim)?);
+        }
+        Ok(Type::new(ty.dtype, dims))
     }
 }
 
@@ -46,12 +81,12 @@ fn in_node(node: &Node, error: Error) -> Error {
 fn sized(
     graph: &Graph,
     known: &FxHashMap<*const Graph, Arc<Graph>>,
-    size: &impl Fn(&str) -> Option<usize>,
+    sizes: &Sizes<'_, impl Fn(&str) -> Option<usize>>,
 ) -> Result<Graph> {
     let node = |node: &Node| {
         let mut copy = node.clone();
         if node.attrs.as_slice().iter().any(is_symbolic) {
-            copy.attrs = sized_attrs(&node.attrs, size).map_err(|error| in_node(node, error))?;
+            copy.attrs = sized_attrs(&node.attrs, sizes.size).map_err(|error| in_node(node, error))?;
         }
         copy.regions.iter_mut().for_each(|it| *it = known[&Arc::as_ptr(it)].clone());
         Ok(copy)
@@ -59,7 +94,7 @@ fn sized(
     let nodes = graph.nodes().map(|(_, it)| node(it)).collect::<Result<_>>()?;
     let value = |id: u32| {
         let ValueData { ty, def } = graph.value(super::ValueId(id));
-        let ty = sized_type(ty, size).map_err(|error| match def {
+        let ty = sizes.of_type(ty).map_err(|error| match def {
             Def::Result(node, _) => in_node(graph.node(*node), error),
             Def::Input(_) => error,
         })?;
@@ -70,14 +105,6 @@ fn sized(
     let mut sized = Graph::from_parts(graph.name(), nodes, values, inputs, outputs);
     sized.share_input_names(graph);
     Ok(sized)
-}
-
-fn sized_type(ty: &Type, size: &impl Fn(&str) -> Option<usize>) -> Result<Type> {
-    if !ty.is_symbolic() {
-        return Ok(ty.clone());
-    }
-    let dim = |&dim: &Dim| if dim.is_symbolic() { dim.evaluate(size).map(Dim::new) } else { Ok(dim) };
-    Ok(Type::new(ty.dtype, ty.dims.iter().map(dim).collect::<Result<_>>()?))
 }
 
 fn is_symbolic(attr: &Attr) -> bool {

@@ -12,6 +12,8 @@ use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex, ValueIndex};
 use super::schedule::Order;
 use super::target::{Cost, Target};
 use crate::ir::run_multiple;
+use crate::tensor::{Attrs, DType, Op};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 /// A future step of the plan: one node, or several in one kernel.
@@ -46,6 +48,8 @@ pub(super) struct Groups {
     pub of: Vec<Option<usize>>,
     /// For each node the number of reduced loops of its kernel that come before its result.
     pub levels: Vec<u32>,
+    /// For each node that is part of a kernel the [cost](weigh) of its body.
+    pub costs: Vec<Cost>,
 }
 
 /// A group under construction.
@@ -85,6 +89,9 @@ struct Grouper<'a> {
     parent: Vec<usize>,
     of: Vec<Option<usize>>,
     levels: Vec<u32>,
+    costs: Vec<Cost>,
+    /// The costs of elementwise ops without attributes, by the dtypes of operands.
+    known_costs: FxHashMap<(Op, SmallVec<[DType; 3]>), Cost>,
     uses: Vec<u32>,
     /// The position after all steps, and the one before.
     next: i64,
@@ -101,10 +108,12 @@ impl Groups {
             target,
             fuse,
             orders,
-            drafts: Vec::new(),
-            parent: Vec::new(),
+            drafts: Vec::with_capacity(flat.nodes.len()),
+            parent: Vec::with_capacity(flat.nodes.len()),
             of: vec![None; flat.nodes.len()],
             levels: vec![0; flat.nodes.len()],
+            costs: vec![Cost::default(); flat.nodes.len()],
+            known_costs: FxHashMap::default(),
             uses,
             next: 0,
             front: -1,
@@ -247,14 +256,27 @@ impl<'a> Grouper<'a> {
         }
     }
 
+    /// The cost of a node of a kernel.
+    fn cost(&mut self, node: &FlatNode) -> Cost {
+        let weigh = || weigh(self.flat, node, self.target);
+        match node.kind {
+            Kind::Map(op) if node.attrs == Attrs::none() => {
+                let dtypes = node.inputs.iter().map(|it| it.dtype).collect();
+                *self.known_costs.entry((op, dtypes)).or_insert_with(weigh)
+            }
+            _ => weigh(),
+        }
+    }
+
     /// Starts a group with a node, after all other groups.
     fn start(&mut self, index: NodeIndex, node: &FlatNode, own: Own) -> usize {
         let draft = self.drafts.len();
         let closed = !self.fuse || !matches!(own, Own::Open(_));
         let (domain, cost) = match own {
-            Own::Open(domain) | Own::Closed(domain) => (Some(domain), weigh(self.flat, node, self.target)),
+            Own::Open(domain) | Own::Closed(domain) => (Some(domain), self.cost(node)),
             Own::Whole => (None, Cost::default()),
         };
+        self.costs[index] = cost;
         let multiple = match node.kind {
             Kind::Reduce(rule) => Some(run_multiple((rule.accumulate)(node.inputs[0].dtype))),
             _ => None,
@@ -452,7 +474,7 @@ impl<'a> Grouper<'a> {
             let Draft { insts, late, .. } = self.drafts[draft];
             list.push(Group { nodes, domain: self.drafts[draft].domain.take(), insts, late, product: None });
         }
-        Groups { list, of, levels: self.levels }
+        Groups { list, of, levels: self.levels, costs: self.costs }
     }
 }
 

@@ -80,11 +80,12 @@ fn uses(kernel: &Kernel) -> Vec<u32> {
 /// Removes instructions on which no store depends.
 fn prune(mut kernel: Kernel) -> Kernel {
     let live = live(&kernel);
-    if live.iter().all(|&it| it) {
+    let kept = live.iter().filter(|it| **it).count();
+    if kept == live.len() {
         return kernel;
     }
     let mut number = vec![Val(u32::MAX); live.len()];
-    let (mut insts, mut types) = (Vec::new(), Vec::new());
+    let (mut insts, mut types) = (Vec::with_capacity(kept), Vec::with_capacity(kept));
     let mut stages = std::mem::take(&mut kernel.stages);
     let mut start = 0;
     for stage in &mut stages {

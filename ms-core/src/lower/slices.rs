@@ -5,12 +5,11 @@
 //! the whole result, in which others replace elements: it is copied before they are written, and that copy
 //! does nothing if the result is in the memory of the copied value.
 
-use super::body::weigh;
 use super::domain::Domain;
 use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex, Origin, ValueIndex};
 use super::group::{Group, Groups, result_part};
 use super::sink::Steps;
-use super::target::Target;
+use super::target::{Cost, Target};
 use crate::tensor::{Attrs, Layout};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -196,7 +195,7 @@ impl Placer<'_> {
         debug_assert!(index < at);
         let domain = group.domain.as_ref()?;
         let run = run(flat, value, layout, domain)?;
-        let cost = || group.nodes.iter().map(|&it| weigh(flat, &flat.nodes[it], self.target).insts).sum::<usize>();
+        let cost = || group.nodes.iter().map(|&it| self.groups.costs[it].insts).sum::<usize>();
         let is_worth = run >= self.target.budget.shortest_run.min(flat.numel(value)) || {
             group.nodes.len() <= self.target.budget.repeated_cost && cost() <= self.target.budget.repeated_cost
         };
@@ -236,6 +235,7 @@ impl Placer<'_> {
         let (inputs, outputs) = (smallvec![access.clone()], smallvec![value]);
         self.flat.nodes.push(FlatNode { kind: Kind::Copy, attrs: Attrs::none(), inputs, outputs, location: None });
         self.groups.levels.push(0);
+        self.groups.costs.push(Cost { insts: 1, ..Cost::default() });
         self.stores.own.push(false);
         self.stores.slices.insert(value, smallvec![slice]);
         if let Some(read) = access.value() {

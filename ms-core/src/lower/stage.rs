@@ -4,7 +4,6 @@
 //! another loop. The level of a member ([`Groups`]) is the number of loops before it. Values that a later
 //! loop needs again are recomputed if that is cheap, and reloaded from memory otherwise.
 
-use super::body::weigh;
 use super::domain::Part;
 use super::flat::{Access, Flat, Kind, NodeIndex, ValueIndex};
 use super::group::{Group, Groups, result_part};
@@ -65,7 +64,7 @@ impl Stages {
             values.filter_map(|it| flat.producer(it)).filter(|it| members.contains(it))
         };
         let cheap = target.budget.recomputed_cost;
-        let costs = costs(flat, &looped, operands, target);
+        let costs = costs(groups, &looped, operands, cheap);
         let mut computed_in: FxHashMap<NodeIndex, usize> = FxHashMap::default();
         let mut scratch: FxHashSet<NodeIndex> = FxHashSet::default();
         for (at, reductions) in reductions.iter().enumerate() {
@@ -118,19 +117,18 @@ impl Stages {
     }
 }
 
-/// The cost of each member of the loops, with all its dependencies in them; costs above the limit for
-/// recomputation are not distinguished.
+/// The cost of each member of the loops, with all its dependencies in them; costs above `cheap`, the limit for
+/// recomputation, are not distinguished.
 fn costs<I: Iterator<Item = NodeIndex>>(
-    flat: &Flat,
+    groups: &Groups,
     looped: &[NodeIndex],
     operands: impl Fn(NodeIndex) -> I,
-    target: &Target,
+    cheap: usize,
 ) -> FxHashMap<NodeIndex, usize> {
-    let cheap = target.budget.recomputed_cost;
     let mut costs: FxHashMap<NodeIndex, usize> = FxHashMap::default();
     for &node in looped {
         let before: usize = operands(node).map(|it| costs[&it]).sum();
-        costs.insert(node, (before + weigh(flat, &flat.nodes[node], target).insts).min(cheap + 1));
+        costs.insert(node, (before + groups.costs[node].insts).min(cheap + 1));
     }
     costs
 }

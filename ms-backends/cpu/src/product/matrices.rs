@@ -24,13 +24,13 @@ pub struct Matrices {
     /// The axes of the result that rows and columns are, if it has these.
     pub axes: [Option<usize>; 2],
     /// The loops, outermost first, with the axes of the result that they are.
-    loops: SmallVec<[(ContractionAxis, usize); 4]>,
+    loops: SmallVec<[(ContractionAxis, usize); 1]>,
 }
 
 impl Matrices {
     /// The products of a contraction; `None` if it sums over several axes.
     pub fn of(contraction: &Contraction) -> Option<Self> {
-        let mut loops: SmallVec<[(ContractionAxis, usize); 4]> = contraction.batch.iter().copied().zip(0..).collect();
+        let mut loops: SmallVec<[(ContractionAxis, usize); 1]> = contraction.batch.iter().copied().zip(0..).collect();
         let mut first = loops.len();
         // The largest axis of each kind is that of the matrices.
         let mut widest = |axes: &ContractionAxes| {

@@ -18,7 +18,7 @@ fn run(plan: Plan, isa: Isa, inputs: &[&Array]) -> Vec<Array> {
     let options = CompileOptions::default();
     let artifact = backend.compile_plan(plan, &options).expect("the plan compiles");
     // SAFETY: the plan is lowered from a graph.
-    let executable = unsafe { backend.load(&artifact, &options) };
+    let executable = unsafe { backend.load(&artifact) };
     let executable = executable.unwrap_or_else(|error| panic!("{error}\n{text}"));
     let outputs = executable.run(inputs).unwrap_or_else(|error| panic!("{error}\n{text}")).into_vec();
     let mut given: Vec<Array> =
@@ -257,7 +257,7 @@ fn functions_of_other_targets_are_refused() {
     let [own, other] =
         [&TARGET, &target].map(|it| lower(&graph, &options, it).unwrap_or_else(|error| panic!("{error}")));
     let backend = CpuBackend::new();
-    let [alone, shared] = [None, Some("exp")].map(|family| CompileOptions { family, ..CompileOptions::default() });
+    let [alone, shared] = [true, false].map(|fresh| CompileOptions { fresh, ..CompileOptions::default() });
     let artifact = backend.compile_plan(own, &alone).expect("the plan is for the processor");
     let table = PlanProgram::of(&artifact).expect("the backend made it").table.clone();
     let of_other = PlanProgram { plan: other.clone(), table }.artifact(artifact.code.clone());
@@ -266,7 +266,7 @@ fn functions_of_other_targets_are_refused() {
         backend.compile_plan(other.clone(), &shared).err(),
         backend.kernel(&other.kernels[0]).err(),
         // SAFETY: the plan is refused.
-        unsafe { backend.load(&of_other, &alone) }.err(),
+        unsafe { backend.load(&of_other) }.err(),
     ];
     for error in refused {
         let error = error.expect("the processor has no exponential of its own");

@@ -41,7 +41,7 @@ fn check(graph: &Graph, inputs: &[Vec<Array>]) {
         let options = CompileOptions::default();
         let artifact = backend.compile_plan(plan, &options).expect("the plan compiles");
         // SAFETY: the plan is lowered from a graph.
-        let executable = unsafe { backend.load(&artifact, &options) };
+        let executable = unsafe { backend.load(&artifact) };
         let executable = executable.unwrap_or_else(|error| panic!("{error}\n{text}"));
         for inputs in inputs.iter().chain(inputs) {
             let inputs: Vec<&Array> = inputs.iter().collect();

@@ -8,6 +8,9 @@ use crate::ir::Math;
 use crate::tensor::{DType, Scalar};
 use smallvec::SmallVec;
 
+/// The number of instructions for which a builder has memory from the start: most bodies have fewer.
+const INSTS: usize = 16;
+
 /// Builds the body of a [`Kernel`], stage by stage.
 ///
 /// Values have any dtype of tensors ([`KernelBuilder::ty`]): arithmetic on narrow dtypes is done in
@@ -29,11 +32,11 @@ impl KernelBuilder {
                 order: ReductionOrder::Lanes,
                 run: 0,
                 params: SmallVec::new(),
-                insts: Vec::new(),
-                types: Vec::new(),
+                insts: Vec::with_capacity(INSTS),
+                types: Vec::with_capacity(INSTS),
                 stages: SmallVec::new(),
             },
-            logical: Vec::new(),
+            logical: Vec::with_capacity(INSTS),
         }
     }
 

@@ -73,6 +73,8 @@ pub(super) fn located(error: Error, node: &Node) -> Error {
 /// these have effects. The routines of regions are in `routines`.
 pub(super) fn flatten(graph: &Graph, routines: &Routines, target: &Target) -> Result<Flat> {
     let mut flatten = Flatten::new(routines, target);
+    flatten.flat.nodes.reserve(graph.len());
+    flatten.flat.values.reserve(graph.value_count());
     let inputs = flatten.inputs(graph)?;
     for output in flatten.graph(graph, inputs)? {
         flatten.output(&output);

@@ -280,7 +280,7 @@ mod tests {
             fn compile(&self, _: &Graph, _: &CompileOptions<'_>) -> crate::Result<Artifact> {
                 unreachable!("nothing is compiled here")
             }
-            unsafe fn load(&self, _: &Artifact, _: &CompileOptions<'_>) -> crate::Result<Arc<dyn Executable>> {
+            unsafe fn load(&self, _: &Artifact) -> crate::Result<Arc<dyn Executable>> {
                 unreachable!("nothing is compiled here")
             }
             fn describe(&self, _: &Graph, _: &CompileOptions<'_>) -> crate::Result<String> {

@@ -170,14 +170,6 @@ impl Source {
         matches!(self.origin, Origin::Unknown { .. })
     }
 
-    /// The name of the function with symbolic sizes of which this is the graph at some of them.
-    pub fn family(&self) -> Option<&str> {
-        match &self.origin {
-            Origin::Sizes { of, .. } => Some(of.traced().map_or("", Graph::name)),
-            _ => None,
-        }
-    }
-
     /// The number of outputs.
     ///
     /// # Errors

@@ -4,21 +4,20 @@ use super::compiled::Compiled;
 use crate::error::Result;
 use crate::session::devices;
 use crate::tensor::{Array, Outputs, Parameter, TakenSlot, Tensor, is_host_only};
-use smallvec::SmallVec;
 
 /// A run that writes slots. Results may reuse the memory of their values, which nobody else reads meanwhile.
 pub(super) struct WritingRun<'a> {
     writes: &'a [Parameter],
     /// By slot, whether its value is taken, and the input that it is.
-    taken: SmallVec<[Option<(TakenSlot<'a>, usize)>; 4]>,
+    taken: Vec<Option<(TakenSlot<'a>, usize)>>,
     /// The inputs so far.
-    pub inputs: SmallVec<[Array; 8]>,
+    pub inputs: Vec<Array>,
 }
 
 impl<'a> WritingRun<'a> {
     /// A run of so many inputs that writes these slots.
     pub fn new(writes: &'a [Parameter], inputs: usize) -> Self {
-        Self { writes, taken: writes.iter().map(|_| None).collect(), inputs: SmallVec::with_capacity(inputs) }
+        Self { writes, taken: writes.iter().map(|_| None).collect(), inputs: Vec::with_capacity(inputs) }
     }
 
     /// Makes the value of a slot the next input.

@@ -84,7 +84,7 @@ unsafe impl Backend for Recording {
         unsupported()
     }
 
-    unsafe fn load(&self, _: &Artifact, _: &CompileOptions<'_>) -> Result<Arc<dyn Executable>> {
+    unsafe fn load(&self, _: &Artifact) -> Result<Arc<dyn Executable>> {
         unsupported()
     }
 

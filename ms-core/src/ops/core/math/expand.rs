@@ -102,12 +102,17 @@ impl Expansion {
 
 /// Expands the functions of a kernel that are not kept.
 pub fn expand(mut kernel: Kernel, keeps: impl Fn(Math, DType) -> bool) -> Kernel {
-    let goes = |(inst, ty): (&Inst, &DType)| matches!(*inst, Inst::Math(math, ..) if !keeps(math, *ty));
-    if !kernel.insts.iter().zip(&kernel.types).any(goes) {
+    let added = |(inst, ty): (&Inst, &DType)| match *inst {
+        Inst::Math(math, ..) if !keeps(math, *ty) => Expansion::of(math, *ty).kernel.insts.len(),
+        _ => 0,
+    };
+    let added: usize = kernel.insts.iter().zip(&kernel.types).map(added).sum();
+    if added == 0 {
         return kernel;
     }
     let mut number: Vec<Val> = Vec::with_capacity(kernel.insts.len());
-    let (mut insts, mut types) = (Vec::new(), Vec::new());
+    let count = kernel.insts.len() + added;
+    let (mut insts, mut types) = (Vec::with_capacity(count), Vec::with_capacity(count));
     let mut start = 0;
     for stage in &mut kernel.stages {
         for at in start..stage.end as usize {

@@ -380,7 +380,7 @@ impl Compiled {
     unsafe fn load(&self, backend: &dyn Backend, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
         self.footprint.add_code(artifact);
         // SAFETY: as the caller's.
-        unsafe { backend.load(artifact, &self.options()) }
+        unsafe { backend.load(artifact) }
     }
 
     /// The graph as the backend compiles it: with the composites that it runs itself.
@@ -391,7 +391,7 @@ impl Compiled {
     }
 
     fn options(&self) -> CompileOptions<'_> {
-        CompileOptions { precision: self.precision, family: self.source.family(), traced: self.source.traced() }
+        CompileOptions { precision: self.precision, fresh: false, traced: self.source.traced() }
     }
 
     /// The executable from the cache on disk, with the split of a forward part. It is looked up
@@ -428,9 +428,9 @@ impl Compiled {
         }
     }
 
-    /// Whether compiling gives the same, without the code of other members of the family.
+    /// Whether compiling gives the same, without the code of kernels of this process.
     fn is_reproduced(&self, stored: &Artifact, backend: &dyn Backend) -> bool {
-        let options = CompileOptions { family: None, ..self.options() };
+        let options = CompileOptions { fresh: true, ..self.options() };
         let fresh = self.optimized(backend).and_then(|graph| backend.compile(&graph, &options));
         fresh.is_ok_and(|fresh| {
             fresh.interface == stored.interface
