@@ -17,7 +17,7 @@ use super::routines::{Key, Located, PlanNames, Routines};
 use super::schedule::{delay_overwriting, orders};
 use super::sink::{sink, transpose_products};
 use super::slices;
-use super::structure::{KnownKernels, Structure};
+use super::structure::{KnownKernels, Outlines, Structure};
 use super::target::Target;
 use crate::error::Result;
 use crate::ir::{Graph, Node, Precision};
@@ -176,6 +176,7 @@ impl<'a> Pipeline<'a> {
             epilogue::attach(&flat, &mut groups, target);
         }
         let stores = slices::place(&mut flat, &mut groups, target);
+        let outlines = Outlines::of(&flat, &groups);
         let mut steps = Vec::with_capacity(groups.list.len());
         // By value, how often it is read, once that matters.
         let mut uses: Option<Vec<u32>> = None;
@@ -194,7 +195,7 @@ impl<'a> Pipeline<'a> {
             steps.push(match group.domain {
                 Some(_) => {
                     let mut known = known.borrow_mut();
-                    let may_recur = groups.list.len() > 1 || !known.is_empty();
+                    let may_recur = !known.is_empty() || outlines.recurs(&flat, group);
                     let structure = may_recur.then(|| Structure::of(&flat, &groups, group, &stores)).flatten();
                     let build = || emit(&mut flat, &groups, group, &stores, target, routines);
                     let emitted = Box::new(known.get_or_build(structure, build)?);

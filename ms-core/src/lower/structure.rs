@@ -12,8 +12,9 @@ use super::slices::Stores;
 use crate::error::Result;
 use crate::ir::Role;
 use crate::tensor::{Attr, Attrs, DType, Layout, Scalar};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
+use std::hash::Hasher;
 use std::rc::Rc;
 
 /// The number of memory locations up to which a group has a structure: finding one takes time in proportion.
@@ -96,6 +97,39 @@ impl KnownKernels {
             self.0.insert(structure.words.into(), known);
         }
     }
+}
+
+/// How often the outlines of groups occur: groups of equal structure have equal outlines, which take less time to
+/// find than structures.
+pub(super) struct Outlines(FxHashMap<u64, u32>);
+
+impl Outlines {
+    /// Those of the kernels among groups.
+    pub fn of(flat: &Flat, groups: &Groups) -> Self {
+        let mut counts = FxHashMap::default();
+        for group in groups.list.iter().filter(|it| it.domain.is_some()) {
+            *counts.entry(outline(flat, group)).or_insert(0) += 1;
+        }
+        Self(counts)
+    }
+
+    /// Returns whether another group may have the structure of this one.
+    pub fn recurs(&self, flat: &Flat, group: &Group) -> bool {
+        self.0.get(&outline(flat, group)).is_some_and(|&it| it > 1)
+    }
+}
+
+/// The ops of a group's members.
+fn outline(flat: &Flat, group: &Group) -> u64 {
+    let mut out = FxHasher::default();
+    for &index in &group.nodes {
+        out.write_u64(match flat.nodes[index].kind {
+            Kind::Map(op) | Kind::Generate(op) => u64::from(op.number()),
+            Kind::Reduce(rule) => std::ptr::from_ref(rule) as u64,
+            _ => u64::MAX,
+        });
+    }
+    out.finish()
 }
 
 impl Structure {
