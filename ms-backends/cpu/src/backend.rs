@@ -187,11 +187,7 @@ impl CpuBackend {
         // SAFETY: by the caller's contract the code is that of these kernels for this instruction set, and the plan
         // is lowered from a valid graph.
         unsafe {
-            let codes = match &artifact.code {
-                MachineCode::Bytes(_) => self.shared_codes(kernels.iter().zip(at), &artifact.code),
-                // Code that is mapped already is used where it is: loading it takes no time.
-                MachineCode::Executable(_) => self.codes(kernels.iter().zip(at), &artifact.code),
-            };
+            let codes = self.codes(kernels.iter().zip(at), &artifact.code);
             let made: Vec<D::Kernel> = kernels.iter().zip(codes).map(|(it, code)| make(it, code)).collect();
             PlanExecutable::new(&program.plan, &made, driver)
         }
@@ -202,29 +198,11 @@ impl CpuBackend {
         CpuDriver { isa: self.isa }
     }
 
-    /// The code of kernels with these ranges of machine code.
+    /// The code of kernels: that of the table, to which the others are added with these ranges of machine code.
     ///
     /// # Safety
     /// The ranges are those of the kernels' code for this instruction set.
     unsafe fn codes<'a>(
-        &self,
-        kernels: impl Iterator<Item = (&'a Kernel, Option<Range<usize>>)>,
-        code: &MachineCode,
-    ) -> Vec<Arc<dyn KernelCode>> {
-        let memory = CodeMemory::of(code);
-        let ready = |(kernel, at): (&Kernel, Option<Range<usize>>)| match (at, &memory) {
-            // SAFETY: the caller's contract.
-            (Some(at), Some(memory)) => unsafe { Ready::new(self.isa, kernel, Some((memory.clone(), at))) },
-            _ => self.ready(kernel),
-        };
-        kernels.map(|it| ready(it).code as Arc<dyn KernelCode>).collect()
-    }
-
-    /// [`CpuBackend::codes`] with the kernels in the table, to which the others are added.
-    ///
-    /// # Safety
-    /// As for `codes`.
-    unsafe fn shared_codes<'a>(
         &self,
         kernels: impl Iterator<Item = (&'a Kernel, Option<Range<usize>>)>,
         code: &MachineCode,
