@@ -1,0 +1,82 @@
+//! What the programs share with their PyTorch twins in `peers/programs`: numbers that both sides compute alike from
+//! names and positions, and the losses that the twins wrote.
+
+#![allow(dead_code, reason = "no program uses all of it")]
+
+use ms::prelude::*;
+use std::path::PathBuf;
+
+/// Element `at` of the random integers of a name: SplitMix64, seeded by the FNV-1a hash of the name.
+fn bits(name: &str, at: u64) -> u64 {
+    let seed = name.bytes().fold(0xcbf29ce484222325u64, |hash, byte| (hash ^ byte as u64).wrapping_mul(0x100000001b3));
+    let z = seed.wrapping_add((at + 1).wrapping_mul(0x9e3779b97f4a7c15));
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58476d1ce4e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d049bb133111eb);
+    z ^ (z >> 31)
+}
+
+fn generate<T: ms::tensor::Element>(name: &str, shape: &[usize], number: impl Fn(u64) -> T) -> Tensor {
+    let numbers: Vec<T> = (0..shape.iter().product::<usize>() as u64).map(|at| number(bits(name, at))).collect();
+    Tensor::from_slice(shape, &numbers)
+}
+
+/// f32 numbers from -1 to 1, multiples of 2^-23.
+pub fn uniform(name: &str, shape: &[usize]) -> Tensor {
+    generate(name, shape, |bits| (bits >> 40) as f32 / 8388608.0 - 1.0)
+}
+
+/// f32 numbers of variance one and nearly normal: half the sum of 12 uniform ones.
+pub fn normal(name: &str, shape: &[usize]) -> Tensor {
+    (0..12).map(|part| uniform(&format!("{name}.{part}"), shape)).reduce(|a, b| a + b).expect("there are 12") / 2.0
+}
+
+/// Integers from 0 to `limit` - 1.
+pub fn below(name: &str, shape: &[usize], limit: u64) -> Tensor {
+    generate(name, shape, |bits| ((bits >> 33) % limit) as i64)
+}
+
+/// The first value of a parameter or buffer by its name in PyTorch: matrices of variance `1 / inputs`, scales near
+/// one, biases near zero.
+pub fn initial(name: &str, shape: &[usize]) -> Tensor {
+    let numbers = uniform(name, shape);
+    match shape.len() {
+        1 if name.ends_with("weight") || name.ends_with("running_var") => 1.0 + 0.1 * numbers,
+        1 => 0.1 * numbers,
+        _ => numbers * (3.0 / shape[1..].iter().product::<usize>() as f64).sqrt() as f32,
+    }
+}
+
+/// Sets all parameters and buffers to their [`initial`] values.
+pub fn initialize(net: &impl Stateful) -> Result<()> {
+    let state = StateDict::named(net, Convention::PyTorch);
+    let values: StateDict = state.iter().map(|(name, it)| (name.to_owned(), initial(name, it.shape()))).collect();
+    net.load_state_dict(&values, &LoadOptions::new().convention(Convention::PyTorch)).map(drop)
+}
+
+/// A file of `examples/data`.
+pub fn data(name: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "examples", "data", name].iter().collect()
+}
+
+/// The numbers that the twin of a program wrote.
+pub fn expected(program: &str) -> Vec<f32> {
+    let path = data(&format!("curves/{program}.txt"));
+    let text = std::fs::read_to_string(&path).expect("the file is in the repository");
+    text.lines().map(|line| line.parse().expect("a number per line")).collect()
+}
+
+/// Compares the losses of a program with those of its twin, and prints the largest difference.
+///
+/// # Panics
+/// If a loss differs by more than `tolerance`, relative to that of the twin.
+pub fn compare(program: &str, losses: &[f32], tolerance: f32) {
+    let expected = expected(program);
+    assert_eq!(losses.len(), expected.len(), "{program}: the number of losses");
+    let differences = losses.iter().zip(&expected).map(|(got, want)| (got - want).abs() / want.abs());
+    let (step, largest) = differences.enumerate().max_by(|a, b| a.1.total_cmp(&b.1)).expect("there are losses");
+    let (first, last) = (losses[0], losses[losses.len() - 1]);
+    println!("{program}: the loss goes from {first:.4} to {last:.4} in {} steps", losses.len());
+    println!("{program}: at most {largest:.1e} from PyTorch's, relatively, in step {step}");
+    // Not `>`, which is false for NaN.
+    assert!(largest <= tolerance, "{program}: the losses differ from those of PyTorch by more than {tolerance:e}");
+}

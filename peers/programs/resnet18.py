@@ -1,0 +1,58 @@
+"""Twin of examples/resnet18.rs: python peers/programs/resnet18.py
+
+The module has the parameters of torchvision's resnet18, under the same names."""
+
+import torch
+from torch import nn
+
+from common import DATA, initialize, uniform, write
+
+
+def conv(inputs, outputs, kernel, stride):
+    return nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)
+
+
+class Block(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1, self.bn1 = conv(inputs, outputs, 3, stride), nn.BatchNorm2d(outputs)
+        self.conv2, self.bn2 = conv(outputs, outputs, 3, 1), nn.BatchNorm2d(outputs)
+        self.downsample = None
+        if stride > 1:
+            self.downsample = nn.Sequential(conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        y = self.bn1(self.conv1(x)).relu()
+        y = self.bn2(self.conv2(y))
+        return (y + (x if self.downsample is None else self.downsample(x))).relu()
+
+
+def stage(inputs, outputs, stride):
+    return nn.Sequential(Block(inputs, outputs, stride), Block(outputs, outputs, 1))
+
+
+class ResNet18(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.conv1, self.bn1 = conv(3, 64, 7, 2), nn.BatchNorm2d(64)
+        self.maxpool = nn.MaxPool2d(3, 2, 1)
+        self.layer1, self.layer2 = stage(64, 64, 1), stage(64, 128, 2)
+        self.layer3, self.layer4 = stage(128, 256, 2), stage(256, 512, 2)
+        self.fc = nn.Linear(512, classes)
+
+    def forward(self, x):
+        x = self.maxpool(self.bn1(self.conv1(x)).relu())
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.fc(x.mean((2, 3)))
+
+
+net = ResNet18(1000)
+initialize(net)
+names = [f"{name} {' '.join(map(str, it.shape))}".strip() + "\n" for name, it in net.state_dict().items()]
+(DATA / "resnet18_state.txt").write_text("".join(names))
+images = uniform("images", [2, 3, 32, 32])
+with torch.no_grad():
+    logits = net.eval()(images)
+    exact = net.double()(images.double())
+print(f"from f64 at most {((logits - exact).abs().max() / exact.abs().max()).item():.1e} of the largest logit")
+write("resnet18", logits.flatten().tolist())
