@@ -8,6 +8,7 @@ mod common;
 use common::{below, compare, data, initialize};
 use ms::prelude::*;
 use ms::{load_checkpoint, save_checkpoint};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 const CONTEXT: usize = 32;
@@ -27,10 +28,8 @@ struct Gpt {
 #[cell]
 impl Gpt {
     fn new(letters: usize) -> Self {
-        let layer = || {
-            let layer = nn::TransformerEncoderLayer::new(FEATURES, 4).dim_feedforward(4 * FEATURES).dropout(0.0);
-            layer.activation(nn::GELU).batch_first(true).norm_first(true)
-        };
+        let layer = || nn::TransformerEncoderLayer::new(FEATURES, 4).dim_feedforward(4 * FEATURES).dropout(0.0);
+        let layer = move || layer().activation(nn::GELU).batch_first(true).norm_first(true);
         Self {
             letters: nn::Embedding::new(letters, FEATURES),
             positions: nn::Embedding::new(CONTEXT, FEATURES),
@@ -50,36 +49,21 @@ fn loss(net: &Gpt, (x, y): &(Tensor, Tensor)) -> Tensor {
     ops::cross_entropy(logits.reshape([-1, logits.shape()[2] as isize]), y.flatten(0))
 }
 
-/// A text as numbers of the letters of its alphabet.
-struct Text {
-    alphabet: Vec<char>,
-    codes: Tensor,
-}
-
-impl Text {
-    fn new(text: &str) -> Self {
-        let mut alphabet: Vec<char> = text.chars().collect();
-        alphabet.sort();
-        alphabet.dedup();
-        let codes = Tensor::from(encode(&alphabet, text));
-        Self { alphabet, codes }
-    }
-
-    /// Pieces of the text, and for each of their letters the next one.
-    fn batch(&self, step: u64) -> (Tensor, Tensor) {
-        let first = below(&format!("batch.{step}"), &[BATCH], (self.codes.numel() - CONTEXT) as u64);
-        let at = first.expand_dims(1) + ops::arange(CONTEXT);
-        (self.codes.at(&at), self.codes.at(&(at + 1)))
-    }
-}
-
+/// A text as positions in an alphabet.
 fn encode(alphabet: &[char], text: &str) -> Vec<i64> {
     text.chars().map(|it| alphabet.binary_search(&it).expect("a letter of the alphabet") as i64).collect()
 }
 
+/// Pieces of the text, and for each of their letters the next one.
+fn batch(codes: &Tensor, step: u64) -> (Tensor, Tensor) {
+    let first = below(&format!("batch.{step}"), &[BATCH], (codes.numel() - CONTEXT) as u64);
+    let at = first.expand_dims(1) + ops::arange(CONTEXT);
+    (codes.at(&at), codes.at(&(at + 1)))
+}
+
 /// Trains from a step on, from the checkpoint unless it is the first one; returns the network and the losses.
-fn train(text: &Text, path: &Path, first: u64) -> Result<(Gpt, Vec<f32>)> {
-    let net = Gpt::new(text.alphabet.len());
+fn train(letters: usize, codes: &Tensor, path: &Path, first: u64) -> Result<(Gpt, Vec<f32>)> {
+    let net = Gpt::new(letters);
     initialize(&net)?;
     let vectors: Vec<_> = net.parameters().into_iter().filter(|it| it.load().shape().len() == 1).collect();
     let opt = Adam::new(3e-3).decoupled_weight_decay(0.1).without_decay_of(&vectors).clip_by_global_norm(1.0);
@@ -89,7 +73,7 @@ fn train(text: &Text, path: &Path, first: u64) -> Result<(Gpt, Vec<f32>)> {
     }
     let mut losses = Vec::new();
     for step in first..STEPS {
-        losses.push(opt.step(&net, &text.batch(step), loss).item());
+        losses.push(opt.step(&net, &batch(codes, step), loss).item());
         if step + 1 == STEPS / 2 {
             save_checkpoint(path, (&net, &opt))?;
         }
@@ -108,12 +92,14 @@ fn generate(net: &Gpt, alphabet: &[char], prompt: &str, length: usize) -> String
 }
 
 fn main() -> Result<()> {
-    let text = Text::new(&std::fs::read_to_string(data("sonnet.txt")).expect("the file is in the repository"));
+    let text = std::fs::read_to_string(data("sonnet.txt")).expect("the file is in the repository");
+    let alphabet: Vec<char> = text.chars().collect::<BTreeSet<_>>().into_iter().collect();
+    let codes = Tensor::from(encode(&alphabet, &text));
     let path = std::env::temp_dir().join(format!("ms-char-gpt-{}", std::process::id()));
-    let (net, losses) = train(&text, &path, 0)?;
-    let (_, resumed) = train(&text, &path, STEPS / 2)?;
+    let (net, losses) = train(alphabet.len(), &codes, &path, 0)?;
+    let (_, resumed) = train(alphabet.len(), &codes, &path, STEPS / 2)?;
     assert_eq!(resumed, losses[STEPS as usize / 2..], "the run that was resumed has the same losses");
-    println!("{}", generate(&net, &text.alphabet, "Shall I ", 120));
+    println!("{}", generate(&net, &alphabet, "Shall I ", 120));
     std::fs::remove_file(&path).expect("it was written");
     compare("char_gpt", &losses, 5e-6);
     Ok(())

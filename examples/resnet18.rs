@@ -6,9 +6,8 @@
 
 mod common;
 
-use common::{data, expected, initial, uniform};
+use common::{compare_values, uniform, write_weights};
 use ms::prelude::*;
-use std::path::Path;
 
 fn conv(inputs: usize, outputs: usize, kernel: usize, stride: usize) -> nn::Conv2d {
     nn::Conv2d::new(inputs, outputs, kernel).stride(stride).padding(kernel / 2).without_bias()
@@ -52,6 +51,7 @@ fn stage(inputs: usize, outputs: usize, stride: usize) -> nn::Sequential {
 #[cell]
 struct ResNet18 {
     stem: nn::Sequential,
+    pool: nn::MaxPool2d,
     stages: nn::Sequential,
     fc: nn::Dense,
 }
@@ -60,19 +60,15 @@ struct ResNet18 {
 impl ResNet18 {
     fn new(classes: usize) -> Self {
         Self {
-            stem: nn::sequential![
-                conv(3, 64, 7, 2),
-                nn::BatchNorm::new(64),
-                nn::ReLU,
-                nn::MaxPool2d::new(3).stride(2).padding(1)
-            ],
+            stem: nn::sequential![conv(3, 64, 7, 2), nn::BatchNorm::new(64), nn::ReLU],
+            pool: nn::MaxPool2d::new(3).stride(2).padding(1),
             stages: nn::sequential![stage(64, 64, 1), stage(64, 128, 2), stage(128, 256, 2), stage(256, 512, 2)],
             fc: nn::Dense::new(512, classes),
         }
     }
 
     fn construct(&self, x: &Tensor) -> Tensor {
-        self.fc(&self.stages(&self.stem(x)).mean([2, 3], false))
+        self.fc(&self.stages(&self.pool(&self.stem(x))).mean([2, 3], false))
     }
 }
 
@@ -82,19 +78,6 @@ fn torchvision(name: &str) -> String {
     (0..4).fold(name, |name, at| name.replace(&format!("stages.{at}."), &format!("layer{}.", at + 1)))
 }
 
-/// Writes the file with the names and shapes of torchvision.
-fn write_weights(path: &Path) -> Result<()> {
-    let list = std::fs::read_to_string(data("resnet18_state.txt")).expect("the file is in the repository");
-    let entry = |line: &str| {
-        let mut words = line.split(' ');
-        let name = words.next().expect("a name").to_owned();
-        let shape: Vec<usize> = words.map(|it| it.parse().expect("a size")).collect();
-        let value = if shape.is_empty() { Tensor::scalar(0i64) } else { initial(&name, &shape) };
-        (name, value)
-    };
-    list.lines().map(entry).collect::<StateDict>().write(path)
-}
-
 #[jit]
 fn forward(net: &ResNet18, x: &Tensor) -> Tensor {
     net.call(x)
@@ -102,7 +85,7 @@ fn forward(net: &ResNet18, x: &Tensor) -> Tensor {
 
 fn main() -> Result<()> {
     let path = std::env::temp_dir().join(format!("ms-resnet18-{}.safetensors", std::process::id()));
-    write_weights(&path)?;
+    write_weights("resnet18", &path)?;
     let net = ResNet18::new(1000);
     let options = LoadOptions::new().convention(Convention::PyTorch).rename(torchvision);
     let report = net.load_state_dict(&StateDict::read(&path)?, &options)?;
@@ -111,12 +94,7 @@ fn main() -> Result<()> {
 
     net.set_train(false);
     let images = uniform("images", &[2, 3, 32, 32]);
-    let expected = Tensor::from_slice([2, 1000], &expected("resnet18"));
-    for (how, logits) in [("eager", net.call(&images)), ("compiled", forward(&net, &images))] {
-        let largest = |it: Tensor| it.abs().max((), false).item::<f32>();
-        let difference = largest(logits - &expected) / largest(expected.clone());
-        println!("{how}: the logits are at most {difference:.1e} of the largest one from PyTorch's");
-        assert!(difference <= 1e-6, "the logits differ from PyTorch's");
-    }
+    compare_values("resnet18", &net.call(&images), 1e-6);
+    compare_values("resnet18", &forward(&net, &images), 1e-6);
     Ok(())
 }

@@ -60,8 +60,7 @@ fn loss(net: &Reverser, (source, target): &(Tensor, Tensor)) -> Tensor {
 fn translate(net: &Reverser, source: &Tensor) -> Tensor {
     let mut result = source.i((.., ..0));
     for _ in 0..LENGTH {
-        let next = net.call(source, &after_start(&result)).i((.., -1..)).argmax(-1);
-        result = ops::concat(&[result, next], 1);
+        result = ops::concat(&[&result, &net.call(source, &after_start(&result)).i((.., -1..)).argmax(-1)], 1);
     }
     result
 }
@@ -73,8 +72,7 @@ fn main() -> Result<()> {
     let mut losses = Vec::new();
     for step in 0..STEPS {
         let source = below(&format!("batch.{step}"), &[BATCH, LENGTH], SYMBOLS as u64);
-        let target = source.flip(1);
-        losses.push(opt.step(&net, &(source, target), loss).item::<f32>());
+        losses.push(opt.step(&net, &(source.clone(), source.flip(1)), loss).item::<f32>());
     }
     let source = below("test", &[200, LENGTH], SYMBOLS as u64);
     let right = translate(&net, &source).eq(source.flip(1)).cast(DType::F32).mean((), false).item::<f32>();

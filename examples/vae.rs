@@ -28,8 +28,7 @@ impl Vae {
     }
 
     fn construct(&self, x: &Tensor, noise: &Tensor) -> (Tensor, Tensor, Tensor) {
-        let parts = self.encoder(x).split(2, -1);
-        let (mean, log_variance) = (parts[0].clone(), parts[1].clone());
+        let [mean, log_variance] = self.encoder(x).split(2, -1).try_into().expect("there are two parts");
         (self.decoder(&(&mean + noise * (0.5 * &log_variance).exp())), mean, log_variance)
     }
 }

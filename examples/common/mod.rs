@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "no program uses all of it")]
 
 use ms::prelude::*;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Element `at` of the random integers of a name: SplitMix64, seeded by the FNV-1a hash of the name.
 fn bits(name: &str, at: u64) -> u64 {
@@ -58,8 +58,22 @@ pub fn data(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "examples", "data", name].iter().collect()
 }
 
+/// Writes a file of weights with the names and shapes that the twin of a program has, and [`initial`] values.
+pub fn write_weights(program: &str, path: &Path) -> Result<()> {
+    let list = std::fs::read_to_string(data(&format!("{program}_state.txt"))).expect("the file is in the repository");
+    let entry = |line: &str| {
+        let mut words = line.split(' ');
+        let name = words.next().expect("a name").to_owned();
+        let shape: Vec<usize> = words.map(|it| it.parse().expect("a size")).collect();
+        // The only values without axes count batches.
+        let value = if shape.is_empty() { Tensor::scalar(0i64) } else { initial(&name, &shape) };
+        (name, value)
+    };
+    list.lines().map(entry).collect::<StateDict>().write(path)
+}
+
 /// The numbers that the twin of a program wrote.
-pub fn expected(program: &str) -> Vec<f32> {
+fn expected(program: &str) -> Vec<f32> {
     let path = data(&format!("curves/{program}.txt"));
     let text = std::fs::read_to_string(&path).expect("the file is in the repository");
     text.lines().map(|line| line.parse().expect("a number per line")).collect()
@@ -79,4 +93,17 @@ pub fn compare(program: &str, losses: &[f32], tolerance: f32) {
     println!("{program}: at most {largest:.1e} from PyTorch's, relatively, in step {step}");
     // Not `>`, which is false for NaN.
     assert!(largest <= tolerance, "{program}: the losses differ from those of PyTorch by more than {tolerance:e}");
+}
+
+/// Compares results of a program with those of its twin, and prints the largest difference.
+///
+/// # Panics
+/// If a number differs by more than `tolerance`, relative to the largest one of the twin.
+pub fn compare_values(program: &str, values: &Tensor, tolerance: f32) {
+    let expected = Tensor::from_slice(values.shape(), &expected(program));
+    let largest = |it: Tensor| it.abs().max((), false).item::<f32>();
+    let difference = largest(values - &expected) / largest(expected);
+    println!("{program}: at most {difference:.1e} from PyTorch's, relative to the largest number");
+    // Not `>`, which is false for NaN.
+    assert!(difference <= tolerance, "{program}: the results differ from those of PyTorch by more than {tolerance:e}");
 }

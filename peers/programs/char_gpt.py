@@ -10,7 +10,11 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
 
 from common import DATA, below, initialize, write_losses
 
-CONTEXT, FEATURES, BATCH, STEPS, WARM_UP = 32, 64, 16, 200, 20
+CONTEXT = 32
+FEATURES = 64
+BATCH = 16
+STEPS = 200
+WARM_UP = 20
 
 
 class Gpt(nn.Module):

@@ -55,6 +55,12 @@ def initialize(net):
     net.load_state_dict(state, strict=False)
 
 
+def write_names(program, net):
+    """Writes the names and shapes of the parameters and buffers, from which the example makes a file of weights."""
+    lines = [f"{name} {' '.join(map(str, it.shape))}".strip() + "\n" for name, it in net.state_dict().items()]
+    (DATA / f"{program}_state.txt").write_text("".join(lines))
+
+
 def write(program, numbers):
     """Writes the numbers with which the example is compared."""
     (DATA / "curves" / f"{program}.txt").write_text("".join(f"{number:.9g}\n" for number in numbers))

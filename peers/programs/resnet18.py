@@ -5,7 +5,7 @@ The module has the parameters of torchvision's resnet18, under the same names.""
 import torch
 from torch import nn
 
-from common import DATA, initialize, uniform, write
+from common import initialize, uniform, write, write_names
 
 
 def conv(inputs, outputs, kernel, stride):
@@ -15,8 +15,10 @@ def conv(inputs, outputs, kernel, stride):
 class Block(nn.Module):
     def __init__(self, inputs, outputs, stride):
         super().__init__()
-        self.conv1, self.bn1 = conv(inputs, outputs, 3, stride), nn.BatchNorm2d(outputs)
-        self.conv2, self.bn2 = conv(outputs, outputs, 3, 1), nn.BatchNorm2d(outputs)
+        self.conv1 = conv(inputs, outputs, 3, stride)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = conv(outputs, outputs, 3, 1)
+        self.bn2 = nn.BatchNorm2d(outputs)
         self.downsample = None
         if stride > 1:
             self.downsample = nn.Sequential(conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
@@ -34,10 +36,13 @@ def stage(inputs, outputs, stride):
 class ResNet18(nn.Module):
     def __init__(self, classes):
         super().__init__()
-        self.conv1, self.bn1 = conv(3, 64, 7, 2), nn.BatchNorm2d(64)
+        self.conv1 = conv(3, 64, 7, 2)
+        self.bn1 = nn.BatchNorm2d(64)
         self.maxpool = nn.MaxPool2d(3, 2, 1)
-        self.layer1, self.layer2 = stage(64, 64, 1), stage(64, 128, 2)
-        self.layer3, self.layer4 = stage(128, 256, 2), stage(256, 512, 2)
+        self.layer1 = stage(64, 64, 1)
+        self.layer2 = stage(64, 128, 2)
+        self.layer3 = stage(128, 256, 2)
+        self.layer4 = stage(256, 512, 2)
         self.fc = nn.Linear(512, classes)
 
     def forward(self, x):
@@ -48,8 +53,7 @@ class ResNet18(nn.Module):
 
 net = ResNet18(1000)
 initialize(net)
-names = [f"{name} {' '.join(map(str, it.shape))}".strip() + "\n" for name, it in net.state_dict().items()]
-(DATA / "resnet18_state.txt").write_text("".join(names))
+write_names("resnet18", net)
 images = uniform("images", [2, 3, 32, 32])
 with torch.no_grad():
     logits = net.eval()(images)

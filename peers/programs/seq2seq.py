@@ -6,7 +6,11 @@ from torch.nn import functional as F
 
 from common import below, initialize, write_losses
 
-LENGTH, SYMBOLS, FEATURES, BATCH, STEPS = 8, 10, 32, 64, 200
+LENGTH = 8
+SYMBOLS = 10
+FEATURES = 32
+BATCH = 64
+STEPS = 200
 START = SYMBOLS
 
 

@@ -7,7 +7,10 @@ from torch.nn import functional as F
 
 from common import DATA, initialize, normal, write_losses
 
-TRAIN, BATCH, STEPS, LATENT = 1408, 64, 200, 8
+TRAIN = 1408
+BATCH = 64
+STEPS = 200
+LATENT = 8
 
 
 class Vae(nn.Module):
