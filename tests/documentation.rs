@@ -1,4 +1,5 @@
-//! The documentation of every function of an op: an example, and its errors.
+//! The documentation of every function of an op: an example, and its errors; and the numbers of lines of the programs
+//! beside PyTorch.
 
 use std::path::{Path, PathBuf};
 
@@ -58,4 +59,35 @@ fn every_function_of_an_op_has_an_example() {
     }
     assert!(checked > 150, "only {checked} functions were found");
     assert!(bare.is_empty(), "without an example:\n{}", bare.join("\n"));
+}
+
+/// The lines of a program with a letter or a digit, without comments, imports and Python's documentation.
+fn code_lines(path: &Path) -> usize {
+    let python = path.extension().is_some_and(|it| it == "py");
+    let mut inside = false;
+    let is_code = |line: &&str| {
+        let line = line.trim();
+        let quotes = line.matches("\"\"\"").count();
+        if python && (inside || quotes > 0) {
+            inside ^= quotes == 1;
+            return false;
+        }
+        let others: &[&str] = if python { &["#", "import ", "from "] } else { &["//", "use ", "mod "] };
+        line.contains(char::is_alphanumeric) && !others.iter().any(|it| line.starts_with(it))
+    };
+    std::fs::read_to_string(path).expect("a source").lines().filter(is_code).count()
+}
+
+#[test]
+fn the_lines_of_programs_beside_pytorch_are_as_documented() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(root.join("docs/from_pytorch.md")).expect("a page");
+    let rows: Vec<&str> = page.lines().filter(|it| it.contains("](../examples/")).collect();
+    assert_eq!(rows.len(), 5, "the programs of the table");
+    for row in rows {
+        let name = row.split(['[', ']']).nth(1).expect("the name of a program");
+        let documented: Vec<usize> = row.split('|').filter_map(|it| it.trim().parse().ok()).collect();
+        let sources = [format!("examples/{name}.rs"), format!("peers/programs/{name}.py")];
+        assert_eq!(documented, sources.map(|it| code_lines(&root.join(it))), "lines of {name} here and in PyTorch");
+    }
 }
