@@ -143,8 +143,14 @@ impl CacheSlot {
     ///
     /// The derivative of a custom op without a version may depend on any code of the program, so that the key has
     /// its build.
-    pub fn of(graph: &Graph, bytes: &[u8], making: &'static Making, site: Option<Site>) -> Option<Self> {
+    pub fn of(
+        graph: &Graph,
+        bytes: &[u8],
+        making: impl FnOnce() -> &'static Making,
+        site: Option<Site>,
+    ) -> Option<Self> {
         let disk = Disk::current()?;
+        let making = making();
         let types: Vec<_> = graph.inputs().iter().map(|&it| graph.ty(it).to_string()).collect();
         let signature = types.join(", ");
         let mut key = making.key.clone().part("graph", bytes).part("signature", signature.as_bytes());

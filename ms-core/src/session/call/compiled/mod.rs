@@ -122,7 +122,7 @@ impl Compiled {
             let known = lock().get(&key).filter(same_lines);
             let bytes = &key[..key.len() - 1];
             let backend = backend.filter(|_| known.is_none());
-            let place = backend.and_then(|it| CacheSlot::of(&graph, bytes, making(precision, &**it), site));
+            let place = backend.and_then(|it| CacheSlot::of(&graph, bytes, || making(precision, &**it), site));
             (key, known, place)
         });
         if let Some(known) = known {
