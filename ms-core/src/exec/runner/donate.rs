@@ -1,6 +1,6 @@
 //! Assignment of donated inputs to outputs that reuse their memory.
 
-use super::{Input, Output};
+use super::{ANY, Input, Output};
 use crate::lower::Reuse;
 use crate::tensor::Array;
 use rustc_hash::FxHashMap;
@@ -21,7 +21,8 @@ pub(super) struct Donors {
 impl Donors {
     /// The donors of a plan with these inputs and outputs.
     pub fn new(inputs: &[Input], outputs: &[Output], reuse: &Reuse) -> Self {
-        let bytes = |it: &Input| it.sizes.iter().map(|it| it.unwrap_or(0)).product::<usize>() * it.ty.dtype.size();
+        let size = |&it: &usize| if it == ANY { 0 } else { it };
+        let bytes = |it: &Input| it.sizes.iter().map(size).product::<usize>() * it.dtype.size();
         let mut order: Vec<u32> = (0..inputs.len() as u32).collect();
         order.sort_by_key(|&it| (bytes(&inputs[it as usize]), reuse.free_from.get(it as usize)));
         let mut lengths: SmallVec<[(u32, u32); 4]> = SmallVec::new();

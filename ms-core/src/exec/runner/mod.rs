@@ -29,6 +29,9 @@ use std::sync::{Mutex, PoisonError};
 pub struct PlanExecutable<D: Driver> {
     driver: D,
     program: Program<D::Kernel>,
+    /// The types of inputs.
+    types: Vec<Type>,
+    /// What every call compares: small, as a call may have many inputs.
     inputs: Vec<Input>,
     outputs: Vec<Output>,
     reuse: Reuse,
@@ -39,12 +42,15 @@ pub struct PlanExecutable<D: Driver> {
     idle: Mutex<Vec<Scratch>>,
 }
 
-/// The type of an input.
+/// The arrays that an input may be.
 struct Input {
-    ty: Type,
-    /// Its sizes; `None` if the plan takes any.
-    sizes: SmallVec<[Option<usize>; 4]>,
+    dtype: DType,
+    /// Their sizes; [`ANY`] if the plan takes any.
+    sizes: Shape,
 }
+
+/// More than memory holds.
+const ANY: usize = usize::MAX;
 
 /// The type of an output.
 enum Output {
@@ -97,9 +103,9 @@ impl<D: Driver> PlanExecutable<D> {
         let input = |ty: &Type| {
             let size = |dim: &Dim| match dim.as_const() {
                 None if *dim != Dim::DYNAMIC => Err(symbolic(ty)),
-                size => Ok(size),
+                size => Ok(size.unwrap_or(ANY)),
             };
-            Ok(Input { ty: ty.clone(), sizes: ty.dims.iter().map(size).collect::<Result<_>>()? })
+            Ok(Input { dtype: ty.dtype, sizes: ty.dims.iter().map(size).collect::<Result<_>>()? })
         };
         let inputs: Vec<Input> = main.inputs.iter().map(input).collect::<Result<_>>()?;
         let outputs: Vec<Output> = main.outputs.iter().map(output).collect::<Result<_>>()?;
@@ -110,6 +116,7 @@ impl<D: Driver> PlanExecutable<D> {
         }
         Ok(Self {
             donors: Donors::new(&inputs, &outputs, &main.reuse),
+            types: main.inputs.clone(),
             inputs,
             outputs,
             reuse,
@@ -136,9 +143,9 @@ impl<D: Driver> PlanExecutable<D> {
         let fits = |(own, array): (&Input, &A)| {
             let array = array.borrow();
             let shape = array.shape();
-            array.dtype() == own.ty.dtype
+            array.dtype() == own.dtype
                 && shape.len() == own.sizes.len()
-                && own.sizes.iter().zip(shape).all(|(own, size)| own.is_none_or(|it| it == *size))
+                && own.sizes.iter().zip(shape).all(|(own, size)| own == size || *own == ANY)
                 && array.layout().is_contiguous()
                 && self.holds(array)
         };
@@ -159,7 +166,7 @@ impl<D: Driver> PlanExecutable<D> {
     }
 
     fn refuse(&self, inputs: &[&Array]) -> Error {
-        let want: Vec<_> = self.inputs.iter().map(|it| it.ty.to_string()).collect();
+        let want: Vec<_> = self.types.iter().map(Type::to_string).collect();
         Error::new(Code::Argument, format!("the plan takes ({})", want.join(", ")))
             .with_operands(inputs.iter().map(|it| it.ty().to_string()))
     }
@@ -249,7 +256,7 @@ impl<D: Driver> PlanExecutable<D> {
         let number = |at: usize| numbers.device_ptr() as u64 + (at * STACK_BYTES) as u64;
         self.submit(|run| {
             let mut places: SmallVec<[u64; 8]> = SmallVec::with_capacity(count);
-            for (at, (array, Input { ty, .. })) in inputs.iter().zip(&self.inputs).enumerate() {
+            for (at, (array, ty)) in inputs.iter().zip(&self.types).enumerate() {
                 let first = array.device_ptr() as u64;
                 if !is_stack(ty) {
                     places.push(first);

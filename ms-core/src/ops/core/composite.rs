@@ -8,6 +8,7 @@ use crate::tensor::{
     Array, Attrs, Dispatcher, OpCall, Outputs, Parameter, Tensor, Traced, Type, apply, with_dispatcher,
 };
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::rc::Rc;
 
 /// The body of a composite: applies ops to the operands, which the type rule has accepted, and returns the
@@ -66,8 +67,11 @@ fn of_type(ty: Type) -> Tensor {
 
 impl Dispatcher for TypesOnly {
     fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
-        let types: SmallVec<[Type; 3]> = call.inputs.iter().map(|it| it.ty()).collect();
-        let types: SmallVec<[&Type; 3]> = types.iter().collect();
+        let mut types: SmallVec<[Cow<'_, Type>; 3]> = SmallVec::new();
+        for input in call.inputs {
+            types.push(input.as_traced().map_or_else(|| Cow::Owned(input.ty()), |it| Cow::Borrowed(&it.ty)));
+        }
+        let types: SmallVec<[&Type; 3]> = types.iter().map(|it| &**it).collect();
         let results = infer(definition(call.op), call.attrs, &[], &types).map_err(|error| error.at(call.location))?;
         Ok(results.into_iter().map(of_type).collect())
     }
