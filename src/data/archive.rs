@@ -4,6 +4,7 @@ use super::file::{take, take_array};
 use crate::io::crc::crc32;
 use ms_core::tensor::try_filled;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// The most bytes that one byte of Deflate stands for: a run of 258 bytes takes two bits.
 const MAX_RATIO: usize = 1032;
@@ -113,6 +114,36 @@ fn member<'a>(file: &'a [u8], entries: &mut &[u8]) -> Result<(Member<'a>, std::o
     let Ok(bytes) = bytes else { return refuse("is longer than the file") };
     let place = start..start + 30 + skipped + bytes.len();
     Ok((Member { name, deflated: method == 8, packed: bytes, size: size as usize, checksum: checksum? }, place))
+}
+
+/// A zip archive of these files, which are not compressed. Equal files give equal archives.
+///
+/// # Errors
+/// What exceeds the format: an archive of 4 GiB and more, 65,535 files and more, a name of 64 KiB and more.
+pub(super) fn write_archive(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<u8>, String> {
+    const VERSION: u16 = 20;
+    const UTF8_NAME: u16 = 1 << 11;
+    /// The first day that the format has: 1980-01-01.
+    const DAY: u16 = 1 << 5 | 1;
+    let (mut archive, mut directory) = (Vec::new(), Vec::new());
+    let size = |it: usize| u32::try_from(it).ok().filter(|it| *it != u32::MAX).ok_or("it has 4 GiB or more");
+    for (name, content) in files {
+        let length = u16::try_from(name.len()).map_err(|_| "a name has 64 KiB or more")?;
+        let (bytes, start) = (size(content.len())?.to_le_bytes(), size(archive.len())?.to_le_bytes());
+        let mut fields: Vec<u8> = [VERSION, UTF8_NAME, 0, 0, DAY].into_iter().flat_map(u16::to_le_bytes).collect();
+        fields.extend([crc32(content).to_le_bytes(), bytes, bytes].as_flattened());
+        fields.extend([length, 0].into_iter().flat_map(u16::to_le_bytes));
+        archive.extend([&b"PK\x03\x04"[..], &*fields, name.as_bytes(), content].concat());
+        directory
+            .extend([&b"PK\x01\x02"[..], &VERSION.to_le_bytes(), &*fields, &[0; 10], &start, name.as_bytes()].concat());
+    }
+    let count = u16::try_from(files.len()).ok().filter(|it| *it != u16::MAX).ok_or("it has 65,535 files or more")?;
+    let (length, start) = (size(directory.len())?, size(archive.len())?);
+    archive.append(&mut directory);
+    archive.extend(b"PK\x05\x06\0\0\0\0");
+    archive.extend([count, count].map(u16::to_le_bytes).as_flattened());
+    archive.extend([length.to_le_bytes(), start.to_le_bytes(), [0; 4]].as_flattened().split_at(10).0);
+    Ok(archive)
 }
 
 /// The bytes of a gzip file with one member (RFC 1952), or the file itself if it is none.

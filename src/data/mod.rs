@@ -29,7 +29,7 @@ pub use image_folder::{ImageFolder, resize};
 pub use images::{LabeledImages, Usage, cifar10, cifar100, mnist, read_idx};
 pub use loader::{DataLoader, Samples};
 pub use map::{Map, TryMap};
-pub use npy::{read_npy, read_npz};
+pub use npy::{read_npy, read_npz, write_npy, write_npz};
 pub use sampler::{DistributedSampler, RandomSampler, Sampled, Sampler, SubsetSampler, WeightedRandomSampler};
 pub use slice::{Repeat, Slice, Zip};
 pub use tensors::TensorDataset;

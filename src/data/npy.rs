@@ -1,10 +1,12 @@
 //! NumPy's files: `.npy` with one array, and `.npz`, a zip archive of them
 //! (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>).
 
-use super::archive::members;
+use super::archive::{members, write_archive};
 use super::file::{decoded, take, take_array};
+use crate::io::replace::replace;
+use crate::io::state_dict::row_major;
 use ms_core::tensor::{Array, Layout, Type};
-use ms_core::{DType, Result, Tensor};
+use ms_core::{Code, DType, Error, Result, Tensor};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -42,6 +44,85 @@ pub fn read_npz(path: impl AsRef<Path>) -> Result<BTreeMap<String, Tensor>> {
     });
     let arrays = arrays.map_err(|it| it.with_op("read_npz"))?;
     arrays.into_iter().map(|(name, array)| Ok((name, Tensor::placed(array)?))).collect()
+}
+
+/// Writes a tensor into a `.npy` file, row-major. An existing file is replaced atomically.
+///
+/// # Errors
+/// [`Code::Argument`] for bf16, which NumPy has no type for; [`Code::Io`] when the file cannot be written;
+/// those of computing the tensor.
+pub fn write_npy(path: impl AsRef<Path>, value: &Tensor) -> Result<()> {
+    let path = path.as_ref();
+    let written = encode(value).and_then(|bytes| written(path, &bytes));
+    written.map_err(|it| it.with_op("write_npy"))
+}
+
+/// Writes tensors by their names into a `.npz` file, which is not compressed. An existing file is replaced
+/// atomically. [`read_npz`] and `numpy.load` give the same names.
+///
+/// ```
+/// use ms::data::{read_npz, write_npz};
+/// use ms::prelude::*;
+/// # let path = std::env::temp_dir().join(format!("ms doc npz {}", std::process::id()));
+/// let net = nn::Dense::new(3, 2);
+/// write_npz(&path, net.state_dict().iter())?;
+/// let state: StateDict = read_npz(&path)?.into_iter().collect();
+/// net.load_state_dict(&state, &LoadOptions::new())?;
+/// # std::fs::remove_file(&path).expect("it was written");
+/// # Ok::<(), ms::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`write_npy`], with the name of the tensor; [`Code::DuplicateName`] for two tensors of one name;
+/// [`Code::Argument`] for an archive of 4 GiB and more, or of 65,535 tensors and more. Nothing is written then.
+pub fn write_npz<'a>(path: impl AsRef<Path>, tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<()> {
+    let path = path.as_ref();
+    let mut members = BTreeMap::new();
+    for (name, value) in tensors {
+        let named = |it: Error| it.help(format!("the tensor is `{name}`")).with_op("write_npz");
+        if members.insert(format!("{name}.npy"), encode(value).map_err(named)?).is_some() {
+            let twice = Error::new(Code::DuplicateName, format!("two tensors are named `{name}`"));
+            return Err(twice.with_op("write_npz"));
+        }
+    }
+    let archive = write_archive(&members).map_err(|why| Error::new(Code::Argument, why));
+    archive.and_then(|bytes| written(path, &bytes)).map_err(|it| it.with_op("write_npz"))
+}
+
+/// Replaces the content of a file.
+fn written(path: &Path, bytes: &[u8]) -> Result<()> {
+    let done = replace(path, |out| out.write_all(bytes));
+    done.map_err(|error| Error::new(Code::Io, format!("cannot write `{}`: {error}", path.display())))
+}
+
+/// The bytes of a `.npy` file, whose data begins at a multiple of 64.
+fn encode(value: &Tensor) -> Result<Vec<u8>> {
+    const BEFORE_HEADER: usize = 10;
+    let array = row_major(value)?;
+    let (dtype, sizes) = (array.dtype(), array.shape());
+    let letters = DTYPES.into_iter().find(|it| it.1 == dtype).map(|it| it.0);
+    let letters = letters.ok_or_else(|| Error::new(Code::Argument, format!("NumPy has no type for {dtype}")))?;
+    let order = match dtype.size() {
+        1 => '|',
+        _ if cfg!(target_endian = "big") => '>',
+        _ => '<',
+    };
+    let shape = match sizes {
+        [size] => format!("{size},"),
+        _ => sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
+    };
+    let mut header = format!("{{'descr': '{order}{letters}', 'fortran_order': False, 'shape': ({shape}), }}");
+    let end = (BEFORE_HEADER + header.len() + 1).next_multiple_of(64);
+    header.push_str(&" ".repeat(end - BEFORE_HEADER - header.len() - 1));
+    header.push('\n');
+    let too_long = |_| Error::new(Code::Argument, format!("{} axes are too many for the format", sizes.len()));
+    let length = u16::try_from(header.len()).map_err(too_long)?;
+    let mut file = ms_core::tensor::try_room(end + array.bytes().len())?;
+    file.extend_from_slice(b"\x93NUMPY\x01\x00");
+    file.extend_from_slice(&length.to_le_bytes());
+    file.extend_from_slice(header.as_bytes());
+    file.extend_from_slice(array.bytes());
+    Ok(file)
 }
 
 /// The array of the bytes of a `.npy` file.
@@ -133,25 +214,27 @@ impl Header {
     }
 }
 
+/// NumPy's type strings without the order of bytes, and their dtypes.
+const DTYPES: [(&str, DType); 12] = [
+    ("b1", DType::Bool),
+    ("i1", DType::I8),
+    ("i2", DType::I16),
+    ("i4", DType::I32),
+    ("i8", DType::I64),
+    ("u1", DType::U8),
+    ("u2", DType::U16),
+    ("u4", DType::U32),
+    ("u8", DType::U64),
+    ("f2", DType::F16),
+    ("f4", DType::F32),
+    ("f8", DType::F64),
+];
+
 /// The dtype of a NumPy type string, and whether its bytes are in the opposite order.
 fn dtype_of(descr: &str) -> Option<(DType, bool)> {
     let mut letters = descr.chars();
     let order = letters.next()?;
-    let dtype = match letters.as_str() {
-        "b1" => DType::Bool,
-        "i1" => DType::I8,
-        "i2" => DType::I16,
-        "i4" => DType::I32,
-        "i8" => DType::I64,
-        "u1" => DType::U8,
-        "u2" => DType::U16,
-        "u4" => DType::U32,
-        "u8" => DType::U64,
-        "f2" => DType::F16,
-        "f4" => DType::F32,
-        "f8" => DType::F64,
-        _ => return None,
-    };
+    let (_, dtype) = DTYPES.into_iter().find(|it| it.0 == letters.as_str())?;
     match order {
         '|' if dtype.size() == 1 => Some((dtype, false)),
         '=' => Some((dtype, false)),

@@ -5,9 +5,9 @@ mod convention;
 pub(crate) mod crc;
 mod load;
 mod paths;
-mod replace;
+pub(crate) mod replace;
 mod safetensors;
-mod state_dict;
+pub(crate) mod state_dict;
 
 pub use checkpoint::{load_checkpoint, save_checkpoint};
 pub use convention::Convention;

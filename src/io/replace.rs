@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// I/O errors, and a path at which there is something other than a regular file: a directory, a
 /// device, a pipe. The old content is then intact, except if only the last step failed, which makes
 /// the new one durable.
-pub(super) fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let (target, old) = target(path)?;
     let folder = target.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let (file, part) = create_part(folder)?;

@@ -6,6 +6,7 @@ use super::paths::{owners, slots};
 use super::replace::replace;
 use super::safetensors;
 use ms_core::error::{in_op, raise};
+use ms_core::tensor::HostArray;
 use ms_core::trace::Arg;
 use ms_core::{Code, Error, Result, Tensor};
 use std::collections::{BTreeMap, HashSet};
@@ -113,8 +114,7 @@ impl StateDict {
         let path = path.as_ref();
         let mut arrays = BTreeMap::new();
         for (name, value) in &self.entries {
-            let dense = value.try_array()?.into_host()?.to_contiguous();
-            arrays.insert(name.clone(), dense.into_host()?);
+            arrays.insert(name.clone(), row_major(value)?);
         }
         replace(path, |out| safetensors::write(&arrays, out)).map_err(|error| refuse(path, "write", error))
     }
@@ -188,6 +188,14 @@ impl StateDict {
         }
         Ok(made)
     }
+}
+
+/// The elements of a tensor in memory of the host, in row-major order.
+///
+/// # Errors
+/// Those of computing and copying the tensor.
+pub(crate) fn row_major(value: &Tensor) -> Result<HostArray<'static>> {
+    value.try_array()?.into_host()?.to_contiguous().into_host()
 }
 
 fn refuse(path: &Path, what: &str, why: impl std::fmt::Display) -> Error {

@@ -1,7 +1,9 @@
 //! Files of data: those that Python and NumPy wrote (`data/files.py`), and broken ones.
 
 use ms::Code;
-use ms::data::{Epoch, TextFileDataset, Usage, cifar10, cifar100, mnist, read_idx, read_npy, read_npz};
+use ms::data::{
+    Epoch, TextFileDataset, Usage, cifar10, cifar100, mnist, read_idx, read_npy, read_npz, write_npy, write_npz,
+};
 use ms::prelude::*;
 use std::path::{Path, PathBuf};
 
@@ -97,6 +99,41 @@ fn arrays_of_numpy() {
     {
         refused(&written(name), read_npy(written(name)), Code::Parse, &["read_npy", word]);
     }
+}
+
+/// What is written is what is read, and a file of one array is NumPy's to the byte.
+#[test]
+fn arrays_for_numpy() {
+    let folder = Folder::new("written");
+    let (one, several) = (folder.0.join("one.npy"), folder.0.join("several.npz"));
+    let arrays = read_npz(written("plain.npz")).expect("arrays of all dtypes");
+    for (name, array) in &arrays {
+        write_npy(&one, array).expect(name);
+        same(name, &read_npy(&one).expect(name), array);
+    }
+    write_npz(&several, arrays.iter().map(|(name, it)| (&**name, it))).expect("the folder is writable");
+    let again = read_npz(&several).expect("it was written");
+    assert!(again.keys().eq(arrays.keys()));
+    arrays.iter().for_each(|(name, it)| same(name, &again[name], it));
+
+    let rows = formula(DType::F32, &[2, 3]);
+    for view in [&rows, &ops::stack(&[&rows, &rows], 2).at((.., .., 1))] {
+        write_npy(&one, view).expect("the folder is writable");
+        let [got, want] = [&one, &written("float32.npy")].map(|it| std::fs::read(it).expect("it is there"));
+        assert!(got == want, "the bytes of `numpy.save`");
+    }
+
+    // What is refused leaves the file.
+    let before = std::fs::read(&several).expect("it was written");
+    let half = rows.cast(DType::BF16);
+    for (second, code, word) in
+        [(("b", &half), Code::Argument, "the tensor is `b`"), (("a", &rows), Code::DuplicateName, "`a`")]
+    {
+        let error = write_npz(&several, [("a", &rows), second]).expect_err(word);
+        assert!(error.code() == code && error.to_string().contains(word), "{error}");
+        assert!(std::fs::read(&several).expect("it is there") == before);
+    }
+    refused(&folder.0, write_npy(&folder.0, &rows), Code::Io, &["write_npy"]);
 }
 
 /// A NPY file with this header.
