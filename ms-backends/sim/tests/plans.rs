@@ -137,12 +137,12 @@ fn plans_run_in_the_memory_of_the_device() {
 
 /// Two layers, whose kernels are the epilogues of products.
 const LAYER: &str = "
-    graph @layer(%x: f32[64, 80], %w: f32[80, 72], %b: f32[72], %v: f32[72, 80]) -> (f32[64, 72], f32[64, 80]) {
-      %p = matmul %x, %w : f32[64, 72]
-      %s = add %p, %b : f32[64, 72]
-      %y = relu %s : f32[64, 72]
-      %d = matmul %y, %v : f32[64, 80]
-      %t = tanh %d : f32[64, 80]
+    graph @layer(%x: f32[256, 80], %w: f32[80, 72], %b: f32[72], %v: f32[72, 80]) -> (f32[256, 72], f32[256, 80]) {
+      %p = matmul %x, %w : f32[256, 72]
+      %s = add %p, %b : f32[256, 72]
+      %y = relu %s : f32[256, 72]
+      %d = matmul %y, %v : f32[256, 80]
+      %t = tanh %d : f32[256, 80]
       return %y, %t
     }";
 
@@ -157,7 +157,7 @@ fn epilogues_run_in_the_memory_of_the_device() {
         let values: Vec<f32> = (0..shape.iter().product()).map(|it| (it * by % 17) as f32 / 16.0 - 0.5).collect();
         Array::from_slice(shape, &values)
     };
-    let inputs = [floats(&[64, 80], 3), floats(&[80, 72], 5), floats(&[72], 7), floats(&[72, 80], 11)];
+    let inputs = [floats(&[256, 80], 3), floats(&[80, 72], 5), floats(&[72], 7), floats(&[72, 80], 11)];
     let moved = moved(&inputs, backend.memory());
     let before = simulation.counts();
     let outputs = run(&*there, &moved);
