@@ -1,7 +1,7 @@
 // Safe code cannot call functions that trust their caller with memory: uninitialised arrays, bytes read as another
 // dtype, borrowed memory, and whatever runs code or an op on raw addresses.
 #![forbid(unsafe_code)]
-use ms::internals::exec::{Artifact, Backend, CompileOptions, Driver, PlanExecutable, StepCode};
+use ms::internals::exec::{Artifact, Backend, Driver, PlanExecutable, StepCode};
 use ms::internals::ir::Contraction;
 use ms::internals::lower::Plan;
 use ms::tensor::{Array, DType, Layout, Storage};
@@ -22,7 +22,7 @@ fn anywhere() -> Storage {
 }
 
 fn any_bytes(backend: &dyn Backend, artifact: &Artifact) {
-    backend.load(artifact, &CompileOptions::default());
+    backend.load(artifact);
 }
 
 fn any_results(step: &dyn StepCode, x: &Array, small: &Array) {
