@@ -141,9 +141,10 @@ impl CpuBackend {
     /// [`Code::Backend`] for kernels of another target.
     pub fn compile_plan(&self, plan: Plan, options: &CompileOptions<'_>) -> Result<Artifact> {
         plan.kernels.iter().try_for_each(|it| TARGET.check(it))?;
-        let codes = match options.fresh {
-            false => self.shared_machine_codes(&plan.kernels),
-            true => self.machine_codes(&plan.kernels.iter().collect::<Vec<_>>()),
+        let codes = if options.fresh {
+            self.machine_codes(&plan.kernels.iter().collect::<Vec<_>>())
+        } else {
+            self.shared_machine_codes(&plan.kernels)
         };
         let codes = codes.iter().map(Option::as_deref);
         let (table, code) = artifact::encode(self.isa, plan.kernels.iter().zip(codes));

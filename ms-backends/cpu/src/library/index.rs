@@ -45,19 +45,31 @@ pub unsafe fn written<T: Element>(out: &Array) -> &mut [T] {
 /// Copies the rows of all operands to their columns.
 fn concat(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
     let whole = Axis::of(out.shape(), AxisAttrs::of(attrs).axis());
+    let row = whole.size * whole.inner;
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let columns = inputs.iter().scan(0, |end, it| {
+        *end += it.numel() / whole.outer;
+        Some(*end)
+    });
+    let ends: Vec<usize> = columns.collect();
     with_element!(out.dtype(), T => {
         // SAFETY: by the contract of `run`.
-        let to = unsafe { written::<T>(out) };
-        let (row, mut column) = (whole.size * whole.inner, 0);
-        for input in inputs {
-            let from = dense(input)?;
-            let width = from.numel() / whole.outer.max(1);
+        let to = Shared::new(unsafe { written::<T>(out) }.as_mut_ptr());
+        threads::try_for_each(inputs.len(), out.numel() / 2, |at| {
+            let from = dense(inputs[at])?;
+            let width = from.numel() / whole.outer;
             if width != 0 {
-                let rows = to.chunks_exact_mut(row).zip(elements::<T>(&from).chunks_exact(width));
-                rows.for_each(|(to, from)| to[column..][..width].copy_from_slice(from));
+                for (outer, from) in elements::<T>(&from).chunks_exact(width).enumerate() {
+                    // SAFETY: the columns of an operand are inside a row, and no other chunk accesses them.
+                    let to = unsafe { to.get().add(outer * row + ends[at] - width) };
+                    // SAFETY: as above.
+                    unsafe { std::slice::from_raw_parts_mut(to, width) }.copy_from_slice(from);
+                }
             }
-            column += width;
-        }
+            Ok(())
+        })?;
     });
     Ok(())
 }

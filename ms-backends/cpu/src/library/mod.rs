@@ -1,5 +1,5 @@
 //! Library ops: native loops for convolutions and pooling of floats (f16 and bf16 in f32, rounded once)
-//! and for reads and writes at positions; the reference evaluation for all others.
+//! for concatenations, and for reads and writes at positions; the reference evaluation for all others.
 
 mod conv;
 mod index;
