@@ -133,16 +133,21 @@ pub(super) fn write_archive(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<u8>
         let mut fields: Vec<u8> = [VERSION, UTF8_NAME, 0, 0, DAY].into_iter().flat_map(u16::to_le_bytes).collect();
         fields.extend([crc32(content).to_le_bytes(), bytes, bytes].as_flattened());
         fields.extend([length, 0].into_iter().flat_map(u16::to_le_bytes));
-        archive.extend([&b"PK\x03\x04"[..], &*fields, name.as_bytes(), content].concat());
-        directory
-            .extend([&b"PK\x01\x02"[..], &VERSION.to_le_bytes(), &*fields, &[0; 10], &start, name.as_bytes()].concat());
+        for part in [b"PK\x03\x04", &*fields, name.as_bytes(), content] {
+            archive.extend_from_slice(part);
+        }
+        for part in [b"PK\x01\x02", &VERSION.to_le_bytes()[..], &fields, &[0; 10], &start, name.as_bytes()] {
+            directory.extend_from_slice(part);
+        }
     }
     let count = u16::try_from(files.len()).ok().filter(|it| *it != u16::MAX).ok_or("it has 65,535 files or more")?;
     let (length, start) = (size(directory.len())?, size(archive.len())?);
     archive.append(&mut directory);
     archive.extend(b"PK\x05\x06\0\0\0\0");
     archive.extend([count, count].map(u16::to_le_bytes).as_flattened());
-    archive.extend([length.to_le_bytes(), start.to_le_bytes(), [0; 4]].as_flattened().split_at(10).0);
+    archive.extend([length, start].map(u32::to_le_bytes).as_flattened());
+    const NO_COMMENT: [u8; 2] = [0; 2];
+    archive.extend(NO_COMMENT);
     Ok(archive)
 }
 

@@ -4,7 +4,7 @@
 use super::archive::{members, write_archive};
 use super::file::{decoded, take, take_array};
 use crate::io::replace::replace;
-use crate::io::state_dict::row_major;
+use crate::io::state_dict::{refuse, row_major};
 use ms_core::tensor::{Array, Layout, Type};
 use ms_core::{Code, DType, Error, Result, Tensor};
 use std::collections::BTreeMap;
@@ -53,8 +53,7 @@ pub fn read_npz(path: impl AsRef<Path>) -> Result<BTreeMap<String, Tensor>> {
 /// those of computing the tensor.
 pub fn write_npy(path: impl AsRef<Path>, value: &Tensor) -> Result<()> {
     let path = path.as_ref();
-    let written = encode(value).and_then(|bytes| written(path, &bytes));
-    written.map_err(|it| it.with_op("write_npy"))
+    encode(value).and_then(|bytes| write(path, &bytes)).map_err(|it| it.with_op("write_npy"))
 }
 
 /// Writes tensors by their names into a `.npz` file, which is not compressed. An existing file is replaced
@@ -86,13 +85,12 @@ pub fn write_npz<'a>(path: impl AsRef<Path>, tensors: impl IntoIterator<Item = (
         }
     }
     let archive = write_archive(&members).map_err(|why| Error::new(Code::Argument, why));
-    archive.and_then(|bytes| written(path, &bytes)).map_err(|it| it.with_op("write_npz"))
+    archive.and_then(|bytes| write(path, &bytes)).map_err(|it| it.with_op("write_npz"))
 }
 
 /// Replaces the content of a file.
-fn written(path: &Path, bytes: &[u8]) -> Result<()> {
-    let done = replace(path, |out| out.write_all(bytes));
-    done.map_err(|error| Error::new(Code::Io, format!("cannot write `{}`: {error}", path.display())))
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    replace(path, |out| out.write_all(bytes)).map_err(|error| refuse(path, "write", error))
 }
 
 /// The bytes of a `.npy` file, whose data begins at a multiple of 64.
@@ -111,10 +109,9 @@ fn encode(value: &Tensor) -> Result<Vec<u8>> {
         [size] => format!("{size},"),
         _ => sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
     };
-    let mut header = format!("{{'descr': '{order}{letters}', 'fortran_order': False, 'shape': ({shape}), }}");
+    let header = format!("{{'descr': '{order}{letters}', 'fortran_order': False, 'shape': ({shape}), }}");
     let end = (BEFORE_HEADER + header.len() + 1).next_multiple_of(64);
-    header.push_str(&" ".repeat(end - BEFORE_HEADER - header.len() - 1));
-    header.push('\n');
+    let header = format!("{header:width$}\n", width = end - BEFORE_HEADER - 1);
     let too_long = |_| Error::new(Code::Argument, format!("{} axes are too many for the format", sizes.len()));
     let length = u16::try_from(header.len()).map_err(too_long)?;
     let mut file = ms_core::tensor::try_room(end + array.bytes().len())?;

@@ -198,7 +198,8 @@ pub(crate) fn row_major(value: &Tensor) -> Result<HostArray<'static>> {
     value.try_array()?.into_host()?.to_contiguous().into_host()
 }
 
-fn refuse(path: &Path, what: &str, why: impl std::fmt::Display) -> Error {
+/// The error of a file that cannot be read or written.
+pub(crate) fn refuse(path: &Path, what: &str, why: impl std::fmt::Display) -> Error {
     Error::new(Code::Io, format!("cannot {what} `{}`: {why}", path.display()))
 }
 
