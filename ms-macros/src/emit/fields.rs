@@ -87,6 +87,7 @@ pub fn visit_some_method(cell: Option<&Ident>, fields: &[(usize, &Field)], rt: &
         visit_field(quote!(&self.#member), field, i, rt, &sink)
     });
     quote! {
+        #[inline]
         fn visit(&self, #sink: &mut #rt::Sink<'_>) {
             #cell
             #(#visits)*
@@ -108,6 +109,7 @@ pub fn visit_method(data: &Data, rt: &TokenStream) -> TokenStream {
     });
     let body = match_self(arms.collect());
     quote! {
+        #[inline]
         fn visit(&self, #sink: &mut #rt::Sink<'_>) {
             #body
         }
