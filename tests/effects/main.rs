@@ -9,6 +9,7 @@ mod ways;
 mod across_calls;
 mod copies;
 mod in_place;
+mod packed;
 mod program_order;
 mod programs;
 mod sampling;

@@ -5,7 +5,7 @@ use crate::kernel::KernelCode;
 use crate::library;
 use crate::product::{self, Epilogue, Results};
 use ms_core::error::Result;
-use ms_core::exec::{Check, Driver, EpilogueCall, LibraryCall, MemoryView};
+use ms_core::exec::{Check, ContractionOperand, Driver, EpilogueCall, LibraryCall, MemoryView};
 use ms_core::ir::Contraction;
 use ms_core::tensor::{Array, MemorySpace};
 use smallvec::SmallVec;
@@ -45,25 +45,23 @@ unsafe impl Driver for CpuDriver {
         &self,
         (): &mut (),
         contraction: &Arc<Contraction>,
-        [a, b]: [u64; 2],
+        operands: [ContractionOperand<'_>; 2],
         result: u64,
     ) -> Result<()> {
         // SAFETY: the caller's contract is the same.
-        unsafe {
-            product::run(self.isa, contraction, [a as *const u8, b as *const u8], Results::Memory(result as *mut u8))
-        }
+        unsafe { product::run(self.isa, contraction, operands, Results::Memory(result as *mut u8)) }
     }
 
     unsafe fn contract_with(
         &self,
         (): &mut (),
         contraction: &Arc<Contraction>,
-        [a, b]: [u64; 2],
+        operands: [ContractionOperand<'_>; 2],
         EpilogueCall { kernel, block, words }: EpilogueCall<'_, Self::Kernel>,
     ) -> Result<()> {
         let epilogue = Epilogue { code: kernel.alone().unwrap_or(&**kernel), block, words };
         // SAFETY: the caller's contract is the same.
-        unsafe { product::run(self.isa, contraction, [a as *const u8, b as *const u8], Results::Epilogue(epilogue)) }
+        unsafe { product::run(self.isa, contraction, operands, Results::Epilogue(epilogue)) }
     }
 
     unsafe fn library(

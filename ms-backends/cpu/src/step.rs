@@ -4,7 +4,7 @@ use crate::isa::Isa;
 use crate::library;
 use crate::product::{self, Results};
 use ms_core::error::{Code, Error, Result};
-use ms_core::exec::StepCode;
+use ms_core::exec::{ContractionOperand, StepCode};
 use ms_core::ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
 use ms_core::ops::host::check_positions;
 use ms_core::tensor::{Array, Attrs, Op};
@@ -33,7 +33,8 @@ unsafe impl StepCode for ContractionCode {
         // SAFETY: layouts of arrays are inside their storage, and by the caller's contract nobody else
         // accesses the result's.
         unsafe {
-            let operands = [a, b].map(|it| it.device_ptr().cast_const());
+            let operands =
+                [a, b].map(|it| ContractionOperand { address: it.device_ptr() as u64, held: Some(it.storage()) });
             product::run(self.isa, &contraction, operands, Results::Memory(out.device_ptr()))
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::memory::{Copied, SimMemory};
 use ms_core::error::Result;
-use ms_core::exec::{Check, Driver, EpilogueCall, EpilogueWords, LibraryCall, MemoryView};
+use ms_core::exec::{Check, ContractionOperand, Driver, EpilogueCall, EpilogueWords, LibraryCall, MemoryView};
 use ms_core::ir::{Contraction, Kernel, Role};
 use ms_core::ops::definition;
 use ms_core::tensor::{MemorySpace, Storage, Stream, StreamKind, Streams, with_stream};
@@ -147,6 +147,11 @@ impl SimDriver {
         self.memory.real(address as usize) as u64
     }
 
+    /// An operand at an address of the device.
+    fn operand(&self, address: u64) -> ContractionOperand<'static> {
+        ContractionOperand::at(self.real(address))
+    }
+
     /// Views of the bytes.
     fn real_views(&self, views: &[MemoryView]) -> SmallVec<[MemoryView; 4]> {
         views.iter().map(|it| MemoryView { address: self.real(it.address), ..it.clone() }).collect()
@@ -171,10 +176,10 @@ impl SimDriver {
                     let others = kernel.addresses.iter().filter(|&&it| it != words.result);
                     others.for_each(|&it| block[it] = self.real(block[it]));
                     let epilogue = EpilogueCall { kernel: &kernel.code, block, words: *words };
-                    cpu.contract_with(&mut (), contraction, operands.map(|it| self.real(it)), epilogue)
+                    cpu.contract_with(&mut (), contraction, operands.map(|it| self.operand(it)), epilogue)
                 }
                 Step::Contraction { contraction, operands, result } => {
-                    cpu.contract(&mut (), contraction, operands.map(|it| self.real(it)), self.real(*result))
+                    cpu.contract(&mut (), contraction, operands.map(|it| self.operand(it)), self.real(*result))
                 }
                 Step::Library { call, operands, results } => {
                     cpu.library(&mut (), call, &self.real_views(operands), &self.real_views(results))
@@ -213,9 +218,10 @@ unsafe impl Driver for SimDriver {
         &self,
         commands: &mut Commands,
         contraction: &Arc<Contraction>,
-        operands: [u64; 2],
+        operands: [ContractionOperand<'_>; 2],
         result: u64,
     ) -> Result<()> {
+        let operands = operands.map(|it| it.address);
         self.issue(commands, Step::Contraction { contraction: contraction.clone(), operands, result })
     }
 
@@ -223,9 +229,10 @@ unsafe impl Driver for SimDriver {
         &self,
         commands: &mut Commands,
         contraction: &Arc<Contraction>,
-        operands: [u64; 2],
+        operands: [ContractionOperand<'_>; 2],
         EpilogueCall { kernel, block, words }: EpilogueCall<'_, Self::Kernel>,
     ) -> Result<()> {
+        let operands = operands.map(|it| it.address);
         let (contraction, kernel, block) = (contraction.clone(), kernel.clone(), commands.add_block(block));
         self.issue(commands, Step::Epilogue { contraction, operands, kernel, block, words })
     }

@@ -69,7 +69,7 @@ pub unsafe trait Driver: Send + Sync + 'static {
     /// Those of the device.
     unsafe fn launch(&self, commands: &mut Self::Commands, kernel: &Self::Kernel, block: &[u64]) -> Result<()>;
 
-    /// Issues a contraction of operands whose first elements are at these addresses, to a result.
+    /// Issues a contraction of these operands, to the result at an address.
     ///
     /// # Safety
     /// The contraction [is sound](Contraction::is_sound). All elements that its sizes and strides address are in
@@ -82,12 +82,11 @@ pub unsafe trait Driver: Send + Sync + 'static {
         &self,
         commands: &mut Self::Commands,
         contraction: &Arc<Contraction>,
-        operands: [u64; 2],
+        operands: [ContractionOperand<'_>; 2],
         result: u64,
     ) -> Result<()>;
 
-    /// Issues a contraction of operands whose first elements are at these addresses, and the kernel that reads its
-    /// result. A device whose [target](crate::lower::Target::epilogues) has no epilogues needs no other one than this.
+    /// Issues a contraction of these operands, and the kernel that reads its result. A device whose [target](crate::lower::Target::epilogues) has no epilogues needs no other one than this.
     ///
     /// # Safety
     /// The contraction [is sound](Contraction::is_sound). The block is that of a call of the kernel on a row-major
@@ -104,7 +103,7 @@ pub unsafe trait Driver: Send + Sync + 'static {
         &self,
         commands: &mut Self::Commands,
         contraction: &Arc<Contraction>,
-        operands: [u64; 2],
+        operands: [ContractionOperand<'_>; 2],
         epilogue: EpilogueCall<'_, Self::Kernel>,
     ) -> Result<()> {
         let _ = (commands, operands, epilogue);
@@ -198,6 +197,23 @@ pub unsafe trait Driver: Send + Sync + 'static {
     /// # Errors
     /// Those of the device; then nothing of it runs.
     fn submit(&self, commands: &mut Self::Commands) -> Result<()>;
+}
+
+/// An operand of a contraction.
+#[derive(Clone, Copy, Debug)]
+pub struct ContractionOperand<'a> {
+    /// The address of its first element.
+    pub address: u64,
+    /// The block that it lies in, if a slot may hold that: the run does not write it, and
+    /// [forms](Storage::form) of it can be kept.
+    pub held: Option<&'a Storage>,
+}
+
+impl ContractionOperand<'_> {
+    /// An operand in memory of a run.
+    pub fn at(address: u64) -> Self {
+        Self { address, held: None }
+    }
 }
 
 /// A call of a kernel on the result of a contraction.

@@ -8,7 +8,7 @@ mod runner;
 mod waits;
 
 pub use backend::{Backend, BackendEntry, Executable, StepCode, backend, host_backend, unavailable};
-pub use driver::{Accepted, Check, Driver, EpilogueCall, EpilogueWords, LibraryCall, MemoryView};
+pub use driver::{Accepted, Check, ContractionOperand, Driver, EpilogueCall, EpilogueWords, LibraryCall, MemoryView};
 pub use program::{Artifact, CompileOptions, Interface, MachineCode, PlanProgram, PlanReport, Program, StoredProgram};
 pub use reference::reference;
 pub use runner::{PlanExecutable, stored_program};

@@ -238,7 +238,7 @@ impl Array {
     pub fn as_mut_slice<T: Element>(&mut self) -> &mut [T] {
         assert_eq!(T::DTYPE, self.dtype, "the element type is {}", self.dtype);
         assert!(self.layout.is_contiguous(), "the view is contiguous");
-        let is_writable = |it: &mut Storage| it.is_owned() && it.is_host();
+        let is_writable = |it: &mut Storage| it.is_host() && it.is_writable();
         assert!(Arc::get_mut(&mut self.storage).is_some_and(is_writable), "the storage is the host's and not shared");
         let (ptr, len) = (self.device_ptr().cast(), self.numel());
         if len == 0 {
@@ -279,10 +279,10 @@ impl Array {
         out
     }
 
-    /// Whether this array is all of its memory, in row-major order, and not shared.
+    /// Whether this array is all of its memory, in row-major order, and not shared, so that it may be written.
     pub fn is_sole(&mut self) -> bool {
         let whole = self.layout.is_contiguous() && self.numel() * self.dtype.size() == self.storage.len();
-        whole && Arc::get_mut(&mut self.storage).is_some_and(|it| it.is_owned())
+        whole && Arc::get_mut(&mut self.storage).is_some_and(Storage::is_writable)
     }
 
     /// The shape, owned.

@@ -21,6 +21,7 @@ mod memory;
 mod ndarray;
 mod nested;
 mod op;
+mod owner;
 mod parameter;
 mod place;
 mod print;

@@ -3,11 +3,13 @@
 use super::device::use_device;
 use super::memory::stream::{sync_step, with_stream};
 use super::memory::{Fence, Fences, Memory, MemorySpace, Stream, StreamKind, host};
+use super::owner::Owner;
 use crate::error::Result;
+use std::any::Any;
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A block of memory of the host or of another device, freed when the last array that uses it is
 /// dropped, unless it is [borrowed](Storage::borrowed).
@@ -23,8 +25,7 @@ pub struct Storage {
     ptr: NonNull<u8>,
     bytes: usize,
     place: Place,
-    /// Whether the block is freed with this value.
-    owned: bool,
+    owner: Owner,
 }
 
 /// Where a block is.
@@ -77,7 +78,7 @@ impl Storage {
     /// [`Code::Memory`](crate::Code::Memory) when the system has none.
     #[inline]
     pub fn uninit(bytes: usize) -> Result<Self> {
-        Ok(Self { ptr: host::allocate(bytes)?, bytes, place: Place::Host, owned: true })
+        Ok(Self { ptr: host::allocate(bytes)?, bytes, place: Place::Host, owner: Owner::owned() })
     }
 
     /// [`Storage::uninit`] in any memory.
@@ -96,7 +97,7 @@ impl Storage {
     fn uninit_on(memory: &'static dyn Memory, bytes: usize) -> Result<Self> {
         use_device(memory.device());
         let place = Place::Device(Box::new(OnDevice { memory, fences: Mutex::default() }));
-        Ok(Self { ptr: memory.allocate(bytes)?, bytes, place, owned: true })
+        Ok(Self { ptr: memory.allocate(bytes)?, bytes, place, owner: Owner::owned() })
     }
 
     /// A block of borrowed memory of the host.
@@ -105,7 +106,7 @@ impl Storage {
     /// The `bytes` bytes from `first` on are valid until this value and all that shares it are
     /// dropped.
     pub unsafe fn borrowed(first: NonNull<u8>, bytes: usize) -> Self {
-        Self { ptr: first, bytes, place: Place::Host, owned: false }
+        Self { ptr: first, bytes, place: Place::Host, owner: Owner::borrowed() }
     }
 
     /// A copy of some of the bytes in memory of the host, after the work that writes them.
@@ -229,7 +230,59 @@ impl Storage {
 
     /// Whether the block is freed with this value, and not borrowed.
     pub fn is_owned(&self) -> bool {
-        self.owned
+        !self.owner.is_borrowed()
+    }
+
+    /// Whether a slot holds the block, so that [forms](Storage::form) of its bytes may be kept.
+    #[inline]
+    pub fn may_be_held(&self) -> bool {
+        self.owner.may_be_held()
+    }
+
+    /// A slot holds the block from now on: nobody writes it until the slot [releases](Storage::release) it.
+    #[inline]
+    pub(super) fn hold(&self) {
+        self.owner.hold();
+    }
+
+    /// A slot that held the block does not any more.
+    #[inline]
+    pub(super) fn release(&self) {
+        self.owner.release();
+    }
+
+    /// A form of the block's bytes, for backends: the one of this type that `fits`, or else the result of `make`, which
+    /// is kept until the block is written, freed, or in no slot any more; `None` for a block that no slot holds, that
+    /// was asked for few forms so far, or that has many.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn form<F: Any + Send + Sync>(
+        &self,
+        fits: impl Fn(&F) -> bool,
+        make: impl FnOnce() -> Result<F>,
+    ) -> Result<Option<Arc<F>>> {
+        self.owner.form(fits, make)
+    }
+
+    /// The [form](Storage::form) of this type that fits, if it is kept.
+    pub fn known_form<F: Any + Send + Sync>(&self, fits: impl Fn(&F) -> bool) -> Option<Arc<F>> {
+        self.owner.known_form(fits)
+    }
+
+    /// The number of [forms](Storage::form) that are kept.
+    pub fn forms(&self) -> usize {
+        self.owner.forms()
+    }
+
+    /// Whether the block is freed with this value; then drops the forms of its bytes, as they may be written now.
+    #[inline]
+    pub(super) fn is_writable(&mut self) -> bool {
+        let owned = self.is_owned();
+        if self.owner.may_be_held() {
+            self.owner.forget();
+        }
+        owned
     }
 
     /// The address of the first byte on the device of the block, for backends: a pointer of the host
@@ -243,7 +296,7 @@ impl Storage {
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        if self.owned {
+        if self.is_owned() {
             match &self.place {
                 // SAFETY: allocated in `uninit` for as many bytes, and dropped once.
                 Place::Host => unsafe { host::release(self.ptr, self.bytes) },

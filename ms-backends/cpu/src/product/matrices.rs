@@ -1,6 +1,7 @@
 //! Contractions as products of matrices.
 
 use ms_core::error::Result;
+use ms_core::exec::ContractionOperand;
 use ms_core::ir::{Contraction, ContractionAxes, ContractionAxis};
 use ms_core::tensor::try_filled;
 use smallvec::SmallVec;
@@ -113,7 +114,7 @@ impl Flattened {
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the copies.
-    pub unsafe fn new(contraction: &Contraction, operands: [*const u8; 2]) -> Result<Self> {
+    pub unsafe fn new(contraction: &Contraction, operands: [ContractionOperand<'_>; 2]) -> Result<Self> {
         let mut contraction = contraction.clone();
         let mut copies = [None, None];
         for (operand, copy) in copies.iter_mut().enumerate() {
@@ -121,8 +122,9 @@ impl Flattened {
                 it[0].strides[operand] == it[1].strides[operand].wrapping_mul(it[1].size as isize)
             };
             if !contraction.k.windows(2).all(is_even) {
+                let from = operands[operand].address as *const u8;
                 // SAFETY: as the caller's.
-                *copy = Some(unsafe { dense(&mut contraction, operand, operands[operand])? });
+                *copy = Some(unsafe { dense(&mut contraction, operand, from)? });
             }
         }
         let sum = contraction.k.iter().copied().reduce(|outer, inner| {
@@ -133,9 +135,9 @@ impl Flattened {
         Ok(Self { contraction, copies })
     }
 
-    /// The address of the first element of an operand, which is at `given` unless it was copied.
-    pub fn operand(&self, operand: usize, given: *const u8) -> *const u8 {
-        self.copies[operand].as_ref().map_or(given, |it| it.as_ptr().cast())
+    /// An operand, which is the given one unless it was copied.
+    pub fn operand<'a>(&self, operand: usize, given: ContractionOperand<'a>) -> ContractionOperand<'a> {
+        self.copies[operand].as_ref().map_or(given, |it| ContractionOperand::at(it.as_ptr() as u64))
     }
 }
 

@@ -8,6 +8,7 @@ mod matrices;
 mod ordered;
 mod pack;
 mod packing;
+mod panels;
 #[cfg(test)]
 mod tests;
 mod tile;
@@ -24,8 +25,9 @@ use crate::isa::Isa;
 use crate::threads;
 use matrices::{Flattened, Matrices};
 use ms_core::error::Result;
+use ms_core::exec::ContractionOperand;
 use ms_core::ir::{Contraction, ContractionTypes, Precision};
-use ms_core::tensor::{DType, Element, Scalar, try_filled, try_room};
+use ms_core::tensor::{DType, Element, Scalar, Storage, try_filled, try_room};
 use ms_core::with_element;
 use std::ptr::null_mut;
 
@@ -38,7 +40,12 @@ use std::ptr::null_mut;
 ///
 /// # Errors
 /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for copies of the operands, or for parts of the result.
-pub unsafe fn run(isa: Isa, contraction: &Contraction, operands: [*const u8; 2], to: Results<'_>) -> Result<()> {
+pub unsafe fn run(
+    isa: Isa,
+    contraction: &Contraction,
+    operands: [ContractionOperand<'_>; 2],
+    to: Results<'_>,
+) -> Result<()> {
     let (types, precision) = (contraction.types, contraction.precision);
     let run = |matrices: &Matrices, operands| {
         let to = match to {
@@ -84,16 +91,17 @@ unsafe fn run_matrices(
     types: ContractionTypes,
     precision: Precision,
     matrices: &Matrices,
-    [a, b]: [*const u8; 2],
+    operands: [ContractionOperand<'_>; 2],
     to: To<'_>,
 ) -> Result<()> {
+    let [a, b] = operands.map(|it| it.address as *const u8);
     // There are no units for fewer bits than f32 has: `High` and `Medium` are `Highest`.
-    let in_order = !precision.is_relaxed() || is_small(matrices);
+    let in_order = !precision.is_relaxed() || is_faster_in_order(isa, types, matrices, operands.map(|it| it.held));
     // SAFETY: the caller's contract is the same.
     unsafe {
         match (types.accumulator, in_order) {
-            (DType::F32, true) => chains::<f32>(isa, types, matrices, [a, b], to),
-            (DType::F64, true) => chains::<f64>(isa, types, matrices, [a, b], to),
+            (DType::F32, true) => chains::<f32>(isa, types, matrices, operands, to),
+            (DType::F64, true) => chains::<f64>(isa, types, matrices, operands, to),
             (DType::F32, false) if types == ContractionTypes::of(DType::F32) => gemm::floats::<f32>(matrices, a, b, to),
             (DType::F32, false) => gemm::widened(types, matrices, a, b, to),
             (DType::F64, false) => gemm::floats::<f64>(matrices, a, b, to),
@@ -107,11 +115,27 @@ unsafe fn run_matrices(
 /// Maximum number of multiply-adds of a small product.
 const SMALL: usize = 3 << 14;
 
-/// Returns whether a product of two matrices, neither of which is a vector, takes less time without the
-/// preparations of the `gemm` crates: they allocate memory, and copy operands.
-fn is_small(product: &Matrices) -> bool {
-    let &Matrices { m, k, n, .. } = product;
-    m.min(n) > 1 && m.saturating_mul(n).saturating_mul(k) <= SMALL
+/// Maximum number of rows or of columns of a narrow product.
+const NARROW: usize = 28;
+
+/// The distance in bytes of lines that are in the same set of a cache.
+const ALIASED: usize = 4096;
+
+/// Whether a product of floats takes less time in order than by the `gemm` crates. These allocate memory and pack both
+/// operands in every call, a transposed right one line by line, and f16 and bf16 in memory of its own. Operands of
+/// slots are packed once.
+fn is_faster_in_order(isa: Isa, types: ContractionTypes, product: &Matrices, held: [Option<&Storage>; 2]) -> bool {
+    let &Matrices { m, k, n, b: [_, between], .. } = product;
+    let ordered = Ordered { isa, sizes: [m, k, n], accumulate: false };
+    let is_kept = match types.accumulator {
+        DType::F64 => ordered.may_keep::<f64>(held),
+        _ => ordered.may_keep::<f32>(held),
+    };
+    let size = types.b.size();
+    let is_widened = types != ContractionTypes::of(types.accumulator);
+    let is_aliased = between != 0 && (between.unsigned_abs() * size).is_multiple_of(ALIASED);
+    let is_narrow = m.min(n) <= NARROW || m.saturating_mul(n).saturating_mul(k) <= SMALL;
+    is_kept || m.min(n) > 1 && (is_narrow || is_widened || is_aliased)
 }
 
 /// Products of floats whose terms are added in order.
@@ -122,21 +146,24 @@ unsafe fn chains<W: Wide>(
     isa: Isa,
     types: ContractionTypes,
     product: &Matrices,
-    operands: [*const u8; 2],
+    operands: [ContractionOperand<'_>; 2],
     to: To<'_>,
 ) -> Result<()> {
     let ordered = Ordered { isa, sizes: [product.m, product.k, product.n], accumulate: false };
     let format = |dtype| W::format(dtype).expect("the types of a contraction have its accumulators");
     let bytes = |steps: [isize; 2], size: usize| steps.map(|it| it * size as isize);
-    let operand = |first, dtype, steps| {
+    let operand = |of: ContractionOperand<'_>, dtype, steps| {
         let format = format(dtype);
-        Stored { matrix: Matrix { first, steps: bytes(steps, format.size) }, format }
+        Stored { matrix: Matrix { first: of.address as *const u8, steps: bytes(steps, format.size) }, format }
     };
     let (a, b) = (operand(operands[0], types.a, product.a), operand(operands[1], types.b, product.b));
     let format = format(types.out);
     let out = Stored { matrix: Matrix { first: to.first, steps: bytes(product.out, format.size) }, format };
     // SAFETY: as the caller's.
-    unsafe { ordered.run_stored(product.count(), |it| product.offsets(it), (a, b, out), to.parts.as_ref()) }
+    unsafe {
+        let held = operands.map(|it| it.held);
+        ordered.run_stored(product.count(), |it| product.offsets(it), (a, b, out), held, to.parts.as_ref())
+    }
 }
 
 /// A matrix: its first element, and strides between rows and columns.
@@ -196,6 +223,8 @@ pub trait Addresses: Copy {}
 impl<T> Addresses for *const T {}
 impl<T> Addresses for *mut T {}
 impl<P: Addresses> Addresses for Matrix<P> {}
+impl<P: Addresses> Addresses for Option<P> {}
+impl<A: Addresses, B: Addresses> Addresses for (A, B) {}
 impl<A: Addresses, B: Addresses, C: Addresses> Addresses for (A, B, C) {}
 
 /// Addresses that the threads of a task share.

@@ -6,12 +6,13 @@
 //! except along k. f16 and bf16 are widened to f32, and the sum is rounded once.
 
 use super::dot::{TERMS, dot};
+use super::panels::{Elements, Panels};
 use super::tile::{Format, Operand, TILE, Tile, Wide};
 use super::{Addresses, Matrix, Part, Parts, Pointer, Shared};
 use crate::isa::Isa;
 use crate::threads;
 use ms_core::error::Result;
-use ms_core::tensor::Array;
+use ms_core::tensor::{Array, Storage};
 use std::mem::MaybeUninit;
 
 /// Number of terms of a chunk.
@@ -90,6 +91,9 @@ impl<P: Addresses, W: Copy> Addresses for Stored<P, W> {}
 /// Operands and result.
 pub type Operands<W> = (Stored<*const u8, W>, Stored<*const u8, W>, Stored<*mut u8, W>);
 
+/// A right operand, and its panels if they are kept, with the number of their columns before it.
+type Right<W> = (Stored<*const u8, W>, Option<(Elements<W>, usize)>);
+
 impl Ordered {
     /// Multiplies `batch` pairs of matrices of one element type; `places` returns their offsets in elements, by
     /// operand.
@@ -115,16 +119,16 @@ impl Ordered {
         });
         let out = Stored { matrix: Matrix { first: out.first.cast(), steps: bytes(out.steps) }, format };
         // SAFETY: the caller's contract is the same.
-        unsafe { self.run_stored(batch, places, (a, b, out), None) }
+        unsafe { self.run_stored(batch, places, (a, b, out), [None; 2], None) }
     }
 
-    /// Multiplies `batch` pairs of matrices; `places` returns their offsets in elements, by operand. If an epilogue reads
-    /// `parts` of the results, these are in no memory.
+    /// Multiplies `batch` pairs of matrices; `places` returns their offsets in elements, by operand. Operands in `held`
+    /// blocks may be packed once for many calls. If an epilogue reads `parts` of the results, these are in no memory.
     ///
     /// # Safety
-    /// All elements that sizes, strides and offsets address are in memory that is live during the call;
-    /// meanwhile, nobody else writes the operands or accesses the results, which do not overlap. Parts are as in
-    /// [`Parts::run`].
+    /// All elements that sizes, strides and offsets address are in memory that is live during the call, and in the
+    /// blocks; meanwhile, nobody else writes the operands or accesses the results, which do not overlap. Parts are as
+    /// in [`Parts::run`].
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for copies of operands, or for parts.
@@ -133,6 +137,7 @@ impl Ordered {
         batch: usize,
         places: impl Fn(usize) -> [isize; 3] + Sync,
         (a, b, out): Operands<W>,
+        held: [Option<&Storage>; 2],
         parts: Option<&Parts<'_>>,
     ) -> Result<()> {
         let [m, k, n] = self.sizes;
@@ -140,8 +145,7 @@ impl Ordered {
             return Ok(());
         }
         let tile = W::tile(self.isa);
-        // Columns fill registers, so they are the longer side.
-        if n < tile.columns && m > n {
+        if is_turned(tile.columns, m, n) {
             let turned = Self { sizes: [n, k, m], ..self };
             let turned_places = |it: usize| {
                 let [a, b, out] = places(it);
@@ -150,15 +154,23 @@ impl Ordered {
             // SAFETY: the transposed product has the same elements.
             return unsafe {
                 let operands = (b.transposed(), a.transposed(), out.transposed());
-                turned.cut(tile, batch, turned_places, operands, parts.map(|it| (it, true)))
+                turned.cut(tile, batch, turned_places, operands, held[0], parts.map(|it| (it, true)))
             };
         }
         // SAFETY: as the caller's.
-        unsafe { self.cut(tile, batch, places, (a, b, out), parts.map(|it| (it, false))) }
+        unsafe { self.cut(tile, batch, places, (a, b, out), held[1], parts.map(|it| (it, false))) }
     }
 
-    /// Multiplies block by block, on several threads if there is enough work. `parts` are those of the result, or of the
-    /// transposed one if so it says.
+    /// Whether panels of an operand may be kept: it is the right one of what is computed, and in a block that a slot
+    /// holds.
+    pub fn may_keep<W: Wide>(self, held: [Option<&Storage>; 2]) -> bool {
+        let [m, _, n] = self.sizes;
+        let right = if is_turned(W::tile(self.isa).columns, m, n) { held[0] } else { held[1] };
+        m * n > 1 && right.is_some_and(Storage::may_be_held)
+    }
+
+    /// Multiplies block by block, on several threads if there is enough work. The right operand may be in a `held` block.
+    /// `parts` are those of the result, or of the transposed one if so it says.
     ///
     /// # Safety
     /// As [`Ordered::run`].
@@ -168,6 +180,7 @@ impl Ordered {
         batch: usize,
         places: impl Fn(usize) -> [isize; 3] + Sync,
         operands: Operands<W>,
+        held: Option<&Storage>,
         parts: Option<(&Parts<'_>, bool)>,
     ) -> Result<()> {
         let [m, k, n] = self.sizes;
@@ -175,14 +188,18 @@ impl Ordered {
         let nanos = (batch * m * n).saturating_mul(k) / 128 * size_of::<W>();
         let [rows, columns] = blocks(tile.rows, tile.columns, [m, n], batch);
         let [across, along] = [n.div_ceil(columns), m.div_ceil(rows)];
-        let operands = Shared::new(operands);
+        let is_one = || (0..batch).all(|it| places(it)[1] == 0);
+        // SAFETY: as the caller's.
+        let kept = held.filter(|_| is_one()).and_then(|it| unsafe { Panels::kept(it, tile, operands.1, [k, n]) });
+        let kept = kept.as_deref().map(Panels::elements);
+        let operands = Shared::new((operands, kept));
         threads::try_for_each(batch * across * along, nanos, |block| {
-            let (a, b, out) = operands.get();
+            let ((a, b, out), kept) = operands.get();
             let [at_a, at_b, at_out] = places(block / (across * along));
             let (left, top) = (block % across * columns, block / across % along * rows);
             let sizes = [rows.min(m - top), k, columns.min(n - left)];
             let own = Self { sizes, ..self };
-            let (a, b) = (a.at(at_a).skip(top, 0), b.at(at_b).skip(0, left));
+            let (a, b) = (a.at(at_a).skip(top, 0), (b.at(at_b).skip(0, left), kept.map(|it| (it, left))));
             let Some((parts, turned)) = parts else {
                 // SAFETY: the block is a part of the product of the caller's contract.
                 return unsafe { own.block(tile, a, b, out.at(at_out).skip(top, left)) };
@@ -204,12 +221,12 @@ impl Ordered {
     /// Multiplies on this thread.
     ///
     /// # Safety
-    /// As [`Ordered::run`].
+    /// As [`Ordered::run`]; panels have the operand's elements.
     unsafe fn block<W: Wide>(
         self,
         tile: Tile<W>,
         a: Stored<*const u8, W>,
-        b: Stored<*const u8, W>,
+        (b, kept): Right<W>,
         out: Stored<*mut u8, W>,
     ) -> Result<()> {
         let [m, k, n] = self.sizes;
@@ -224,7 +241,7 @@ impl Ordered {
             }
             let rest = Self { sizes: [1, k - terms, 1], accumulate: true, ..self };
             // SAFETY: as the caller's, for the remaining terms.
-            return unsafe { rest.block(tile, a.skip(0, terms), b.skip(terms, 0), out) };
+            return unsafe { rest.block(tile, a.skip(0, terms), (b.skip(terms, 0), None), out) };
         }
         // Tiles of about equal heights.
         let tiles = m.div_ceil(tile.rows);
@@ -232,10 +249,14 @@ impl Ordered {
         let strip = (height * STRIP_TILES).min(m);
         let [b_down, b_right] = b.matrix.steps;
         let reach = b_down.unsigned_abs().saturating_mul(k);
-        let unpacked = b.format.is_wide
+        let in_place = b.format.is_wide
             && b_right == size_of::<W>() as isize
             && (tiles <= UNPACKED_TILES || reach <= UNPACKED_BYTES);
-        let packed_columns = if unpacked { tile.columns } else { n.next_multiple_of(tile.columns) };
+        let packed_columns = match kept {
+            Some(_) => 0,
+            None if in_place => tile.columns,
+            None => n.next_multiple_of(tile.columns),
+        };
         let depth = k.min(CHUNK);
         let keeps_sums = !out.format.is_wide && k > CHUNK;
         let lens = [strip * depth, packed_columns * depth + tile.columns, if keeps_sums { m * n } else { 0 }];
@@ -272,7 +293,7 @@ impl Ordered {
                     }
                     (to.cast_const(), columns as isize)
                 };
-                if !unpacked {
+                if kept.is_none() && !in_place {
                     panels.clone().for_each(|left| _ = pack_columns(left, b_room.add(left * depth)));
                 }
                 for top in (0..m).step_by(strip) {
@@ -283,7 +304,9 @@ impl Ordered {
                     }
                     for left in panels.clone() {
                         let columns = tile.columns.min(n - left);
-                        let (panel, step) = if !unpacked {
+                        let (panel, step) = if let Some((kept, first)) = kept {
+                            (kept.panel(start, depth, first + left), columns as isize)
+                        } else if !in_place {
                             (b_room.cast_const().add(left * depth), columns as isize)
                         } else if columns == tile.columns {
                             (b.skip(0, left).matrix.first.cast(), b_down / size_of::<W>() as isize)
@@ -307,6 +330,11 @@ impl Ordered {
         }
         Ok(())
     }
+}
+
+/// Whether the transposed product is computed: columns fill registers, so they are the longer side.
+fn is_turned(tile_columns: usize, m: usize, n: usize) -> bool {
+    n < tile_columns && m > n
 }
 
 /// Rows and columns of blocks of a result, which do not affect its bits.

@@ -3,8 +3,9 @@
 use super::{Results, run};
 use crate::isa::Isa;
 use crate::threads;
+use ms_core::exec::ContractionOperand;
 use ms_core::ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
-use ms_core::tensor::{Array, DType, Element, Layout, Scalar};
+use ms_core::tensor::{Array, DType, Element, Layout, Parameter, Scalar, Tensor};
 use ms_core::with_element;
 
 const PRECISIONS: [Precision; 2] = [Precision::Strict, Precision::Highest];
@@ -96,7 +97,8 @@ fn contract(isa: Isa, precision: Precision, ranks: ContractionRanks, [a, b, out]
     assert!(contraction.is_sound(), "{contraction}");
     // SAFETY: the layouts are inside the arrays, and `out` is not shared.
     unsafe {
-        let operands = [a, b].map(|it| it.device_ptr().cast_const());
+        let operands =
+            [a, b].map(|it| ContractionOperand { address: it.device_ptr() as u64, held: Some(it.storage()) });
         run(isa, &contraction, operands, Results::Memory(out.device_ptr())).expect("there is memory");
     }
 }
@@ -385,6 +387,34 @@ fn several_axes_of_each_kind() {
                 };
                 contract(isa, Precision::Strict, ContractionRanks { batch: 2, k: 2 }, [&a, &b, &out]);
                 assert!(bits(&out) == bits(&want), "{dtype} on {isa}, {turned}");
+            }
+        }
+    }
+}
+
+/// Operands of slots are packed when they are read several times, with the same bits.
+#[test]
+fn kept_panels_change_no_bit() {
+    let sizes = [[1, 300, 70], [5, 2100, 33], [40, 64, 64], [300, 130, 3], [29, 1025, 32]];
+    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
+        for ([m, k, n], isa) in sizes.into_iter().flat_map(|it| Isa::ALL.map(|isa| (it, isa))) {
+            let [a, b, turned] = [[m, k], [k, n], [n, k]].map(|it| rounded(&it, dtype, it[0] as u64));
+            let turned = turned.with_layout(turned.layout().permute(&[1, 0]));
+            let spread = rounded(&[k, 2 * n], dtype, 5);
+            let spread = spread.with_layout(Layout::new([k, n][..].into(), [2 * n as isize, 2][..].into(), 1));
+            for b in [b, turned, spread] {
+                if !isa.is_supported() {
+                    continue;
+                }
+                let want = bits(&product(isa, Precision::Strict, &a, &b));
+                let slots = [&a, &b].map(|it| Parameter::new(Tensor::from_array(it.clone()), ""));
+                for call in 0..6 {
+                    let got = bits(&product(isa, Precision::Strict, &a, &b));
+                    assert!(got == want, "{dtype} {m} x {k} x {n} on {isa}, call {call}");
+                }
+                let forms = [&a, &b].map(|it| it.storage().forms()).iter().sum::<usize>();
+                assert_eq!(forms, 1, "{dtype} {m} x {k} x {n} on {isa}");
+                drop(slots);
             }
         }
     }

@@ -36,7 +36,7 @@ pub type Run<W> = unsafe fn(rows: usize, depth: usize, a: *const W, b: (*const W
 pub const TILE: usize = 14 * 32;
 
 /// An element type of accumulators.
-pub trait Wide: Operand<Wide = Self> + Element + Default + std::ops::Add<Output = Self> {
+pub trait Wide: Operand<Wide = Self> + Default + std::ops::Add<Output = Self> {
     /// The tiles of an instruction set.
     fn tile(isa: Isa) -> Tile<Self>;
 
@@ -51,6 +51,8 @@ pub trait Wide: Operand<Wide = Self> + Element + Default + std::ops::Add<Output 
 /// matrices are in bytes.
 #[derive(Clone, Copy)]
 pub struct Format<W> {
+    /// The type.
+    pub dtype: DType,
     /// The size of an element in bytes.
     pub size: usize,
     /// Whether it is the accumulators' type.
@@ -64,7 +66,13 @@ pub struct Format<W> {
 impl<W: Wide> Format<W> {
     /// That of a type.
     pub const fn of<E: Operand<Wide = W>>() -> Self {
-        Self { size: size_of::<E>(), is_wide: E::IS_WIDE, pack: pack_bytes::<E>, write: write_row::<E> }
+        Self {
+            dtype: E::DTYPE,
+            size: size_of::<E>(),
+            is_wide: E::IS_WIDE,
+            pack: pack_bytes::<E>,
+            write: write_row::<E>,
+        }
     }
 }
 
@@ -92,7 +100,7 @@ unsafe fn write_row<E: Operand>(sums: &[E::Wide], to: Matrix<*mut u8>) {
 }
 
 /// An element type of operands and results.
-pub trait Operand: Copy + Send + Sync {
+pub trait Operand: Element {
     /// The type of accumulators, which represents every element exactly.
     type Wide: Wide;
 

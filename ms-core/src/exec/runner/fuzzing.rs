@@ -2,7 +2,7 @@
 
 use super::PlanExecutable;
 use crate::error::Result;
-use crate::exec::{Check, Driver, LibraryCall, MemoryView, PlanProgram, StoredProgram};
+use crate::exec::{Check, ContractionOperand, Driver, LibraryCall, MemoryView, PlanProgram, StoredProgram};
 use crate::ir::Contraction;
 use crate::tensor::MemorySpace;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ unsafe impl Driver for Nothing {
         Ok(())
     }
 
-    unsafe fn contract(&self, (): &mut (), _: &Arc<Contraction>, _: [u64; 2], _: u64) -> Result<()> {
+    unsafe fn contract(&self, (): &mut (), _: &Arc<Contraction>, _: [ContractionOperand<'_>; 2], _: u64) -> Result<()> {
         Ok(())
     }
 

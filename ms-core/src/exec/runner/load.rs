@@ -2,7 +2,7 @@
 
 use super::check::{Checker, malformed};
 use super::repeat::{CarryWords, Chain, Cycle, Repeated, Series, Trips};
-use super::run::{Patch, PlacedView, Program, Routine, Step};
+use super::run::{OperandWord, Patch, PlacedView, Program, Routine, Step};
 use crate::error::Result;
 use crate::exec::{Accepted, Check, Driver, EpilogueWords, LibraryCall};
 use crate::ir::{Inst, Kernel, LaneAxis, LoopWords, Param, Role, StrideClass};
@@ -261,22 +261,21 @@ impl<'a, D: Driver> Loader<'a, D> {
 
     fn contraction(&mut self, step: &ContractionStep) -> Result<Step<D::Kernel>> {
         let ContractionStep { contraction, a, b, result } = step;
-        let first = self.next_word();
         let mut add = |operand, span: &Span| {
             self.check.check_operand(contraction, operand, span)?;
-            self.push_address(span.buffer, span.offset)
+            let is_input = matches!(self.check.buffer(span.buffer)?.place, Place::Input(_));
+            let word = self.next_word();
+            self.push_address(span.buffer, span.offset)?;
+            Ok(OperandWord { word, is_input })
         };
-        add(0, a)?;
-        add(1, b)?;
+        let operands = [add(0, a)?, add(1, b)?];
         let Epilogue { kernel, result, args } = match result {
             ContractionResult::Stored(out) => {
-                add(2, out)?;
-                let words = first..self.next_word();
-                return Ok(Step::Contraction { contraction: Arc::new(contraction.clone()), words });
+                let result = add(2, out)?.word;
+                return Ok(Step::Contraction { contraction: Arc::new(contraction.clone()), operands, result });
             }
             ContractionResult::Epilogue(epilogue) => &**epilogue,
         };
-        let operands = first..self.next_word();
         let (kernel, code) = self.kernel(*kernel)?;
         let at = result.0 as usize;
         let own = Param { dtype: contraction.types.out, role: Role::Input, step: StrideClass::Unit };

@@ -237,15 +237,18 @@ impl<D: Driver> PlanExecutable<D> {
         Ok(outputs)
     }
 
-    /// Runs with inputs and outputs that are arrays.
+    /// Runs with inputs and outputs that are arrays; `read` are the inputs if none of them is written.
     ///
     /// # Safety
     /// The inputs fit the plan, and nobody else accesses the memory of the outputs. An output may
     /// share the memory of an input if the plan allows it.
-    unsafe fn run_arrays<A: Borrow<Array>>(&self, inputs: &[A], outputs: &[Array]) -> Result<()> {
+    unsafe fn run_arrays<A: Borrow<Array>>(&self, inputs: &[A], outputs: &[Array], read: &[&Array]) -> Result<()> {
         let arrays = inputs.iter().map(A::borrow).chain(outputs);
         // SAFETY: as the caller's.
-        self.submit(|run| unsafe { run.main(arrays.map(|it| it.device_ptr() as u64)) })
+        self.submit(|run| unsafe {
+            run.read = read;
+            run.main(arrays.map(|it| it.device_ptr() as u64))
+        })
     }
 
     /// Runs a plan with stacks among its inputs or outputs: the call's block has the addresses of
@@ -255,6 +258,7 @@ impl<D: Driver> PlanExecutable<D> {
         let numbers = in_op(|| Storage::uninit_in(space, count * STACK_BYTES))?;
         let number = |at: usize| numbers.device_ptr() as u64 + (at * STACK_BYTES) as u64;
         self.submit(|run| {
+            run.read = inputs;
             let mut places: SmallVec<[u64; 8]> = SmallVec::with_capacity(count);
             for (at, (array, ty)) in inputs.iter().zip(&self.types).enumerate() {
                 let first = array.device_ptr() as u64;
@@ -301,7 +305,7 @@ impl<D: Driver> PlanExecutable<D> {
 
     /// Submits a run whose steps `issue` issues. What it gives up is freed behind it.
     #[inline]
-    fn submit<R>(&self, issue: impl FnOnce(&mut Run<'_, D>) -> Result<R>) -> Result<R> {
+    fn submit<'r, R>(&self, issue: impl FnOnce(&mut Run<'_, 'r, D>) -> Result<R>) -> Result<R> {
         let len = self.program.template.len();
         if self.program.arena_bytes == 0 && len <= STACK_WORDS {
             let mut words: SmallVec<[u64; STACK_WORDS]> = SmallVec::from_slice(&self.program.template);
@@ -319,15 +323,15 @@ impl<D: Driver> PlanExecutable<D> {
 
     /// [`PlanExecutable::submit`] with this memory.
     #[inline]
-    fn submit_on<R>(
+    fn submit_on<'r, R>(
         &self,
         words: &mut [u64],
         arena: Option<&Storage>,
         stacks: &mut Stacks,
-        issue: impl FnOnce(&mut Run<'_, D>) -> Result<R>,
+        issue: impl FnOnce(&mut Run<'_, 'r, D>) -> Result<R>,
     ) -> Result<R> {
         let commands = D::Commands::default();
-        let mut run = Run { program: &self.program, driver: &self.driver, commands, words, arena, stacks };
+        let mut run = Run { program: &self.program, driver: &self.driver, commands, words, arena, stacks, read: &[] };
         let done = issue(&mut run).and_then(|done| self.driver.submit(&mut run.commands).map(|()| done));
         if D::QUEUED {
             // Also if it failed: a part may have been submitted.
@@ -361,7 +365,7 @@ impl<D: Driver> Executable for PlanExecutable<D> {
             outputs.push(unsafe { self.fresh(at)? });
         }
         // SAFETY: inputs were checked, and outputs are newly allocated.
-        unsafe { self.run_arrays(inputs, &outputs)? };
+        unsafe { self.run_arrays(inputs, &outputs, inputs)? };
         Ok(outputs)
     }
 
@@ -373,7 +377,7 @@ impl<D: Driver> Executable for PlanExecutable<D> {
         let outputs = unsafe { self.over(inputs, state)? };
         // SAFETY: inputs were checked. Outputs are newly allocated, or the plan allows them to reuse
         // the memory of inputs to which this call has the only reference.
-        unsafe { self.run_arrays(inputs, &outputs)? };
+        unsafe { self.run_arrays(inputs, &outputs, &[])? };
         Ok(outputs)
     }
 

@@ -71,7 +71,7 @@ impl Repeated {
     ///
     /// # Safety
     /// As for [`Run::call`] of the routine that contains the loop.
-    pub unsafe fn run<D: Driver>(&self, run: &mut Run<'_, D>) -> Result<()> {
+    pub unsafe fn run<D: Driver>(&self, run: &mut Run<'_, '_, D>) -> Result<()> {
         for (i, carry) in self.carries.iter().enumerate() {
             run.words[self.block + i] = run.words[carry.initial];
         }
@@ -95,7 +95,7 @@ impl Repeated {
     }
 
     /// Runs iteration `at`, whose sequences and series are in the block.
-    unsafe fn iteration<D: Driver>(&self, run: &mut Run<'_, D>, at: usize) -> Result<()> {
+    unsafe fn iteration<D: Driver>(&self, run: &mut Run<'_, '_, D>, at: usize) -> Result<()> {
         let routine = &run.program.routines[self.body];
         let fixed = self.is_fixed && at > 1;
         if !fixed {
@@ -132,7 +132,7 @@ impl Repeated {
 
     unsafe fn run_while<D: Driver>(
         &self,
-        run: &mut Run<'_, D>,
+        run: &mut Run<'_, '_, D>,
         first: usize,
         next: usize,
         count: Option<usize>,
@@ -160,7 +160,7 @@ impl Repeated {
     }
 
     /// Writes the numbers of the stacks to the series.
-    fn write_numbers<D: Driver>(&self, run: &mut Run<'_, D>, stacks: &[u64]) -> Result<()> {
+    fn write_numbers<D: Driver>(&self, run: &mut Run<'_, '_, D>, stacks: &[u64]) -> Result<()> {
         for (series, &stack) in self.series.iter().zip(stacks) {
             // SAFETY: the address is that of a buffer for this number in the loop's routine.
             unsafe { run.driver.set_number(&mut run.commands, run.words[series.word], stack)? };
@@ -168,7 +168,7 @@ impl Repeated {
         Ok(())
     }
 
-    unsafe fn run_times<D: Driver>(&self, run: &mut Run<'_, D>, count: usize, reverse: bool) -> Result<()> {
+    unsafe fn run_times<D: Driver>(&self, run: &mut Run<'_, '_, D>, count: usize, reverse: bool) -> Result<()> {
         for at in 0..count {
             let row = if reverse { count - 1 - at } else { at };
             for (i, it) in self.sequences.iter().enumerate() {
@@ -184,7 +184,7 @@ impl Repeated {
         Ok(())
     }
 
-    unsafe fn run_counted<D: Driver>(&self, run: &mut Run<'_, D>, count: usize, reverse: bool) -> Result<()> {
+    unsafe fn run_counted<D: Driver>(&self, run: &mut Run<'_, '_, D>, count: usize, reverse: bool) -> Result<()> {
         // The number of iterations, and those of the stacks, are read at once.
         let at = std::iter::once(count).chain(self.sequences.iter().map(|it| it.word)).map(|it| run.words[it]);
         let at: SmallVec<[u64; 4]> = at.collect();
@@ -224,7 +224,7 @@ impl Repeated {
     ///
     /// # Safety
     /// As for [`Repeated::run`].
-    unsafe fn copy_results<D: Driver>(&self, run: &mut Run<'_, D>, chain: &Chain) -> Result<()> {
+    unsafe fn copy_results<D: Driver>(&self, run: &mut Run<'_, '_, D>, chain: &Chain) -> Result<()> {
         let words = &*run.words;
         let word = |it: usize| words[it];
         let mut at: SmallVec<[u64; 4]> = chain.carries.iter().map(|it| word(self.block + it)).collect();

@@ -3,7 +3,7 @@
 use super::repeat::Repeated;
 use super::stack::Stacks;
 use crate::error::Result;
-use crate::exec::{Check, Driver, EpilogueCall, EpilogueWords, LibraryCall, MemoryView};
+use crate::exec::{Check, ContractionOperand, Driver, EpilogueCall, EpilogueWords, LibraryCall, MemoryView};
 use crate::ir::Contraction;
 use crate::lower::Place;
 use crate::ops::definition;
@@ -59,12 +59,12 @@ pub(super) enum Step<K> {
     /// A kernel that only copies operands to results, and is skipped if all results share their
     /// operands' memory: pairs of words with the addresses.
     Copy { code: K, words: Range<usize>, pairs: SmallVec<[[usize; 2]; 1]> },
-    /// A contraction, with the words of its three addresses.
-    Contraction { contraction: Arc<Contraction>, words: Range<usize> },
-    /// A contraction with its epilogue: the words of its two addresses, and the block of a call of the kernel.
+    /// A contraction of these operands, with the word of the result's address.
+    Contraction { contraction: Arc<Contraction>, operands: [OperandWord; 2], result: usize },
+    /// A contraction with its epilogue: the block of a call of the kernel.
     Epilogue {
         contraction: Arc<Contraction>,
-        operands: Range<usize>,
+        operands: [OperandWord; 2],
         code: K,
         block: Range<usize>,
         words: EpilogueWords,
@@ -94,6 +94,14 @@ impl<K> Step<K> {
             Self::Branch { .. } | Self::Loop(_) => true,
         }
     }
+}
+
+/// The word with the address of an operand of a contraction.
+#[derive(Clone, Copy)]
+pub(super) struct OperandWord {
+    pub word: usize,
+    /// Whether it is an input of its routine, and may be one of the run.
+    pub is_input: bool,
 }
 
 /// A view whose layout is relative to the start of its place's memory, or of the whole arena.
@@ -130,16 +138,18 @@ impl<K> Program<K> {
 /// of the arena, which this run owns until everything is submitted, and inputs and outputs of a call, whose addresses
 /// are the caller's contract. In a well-formed plan the buffers of a step overlap only if its contract
 /// allows it.
-pub(super) struct Run<'a, D: Driver> {
+pub(super) struct Run<'a, 'r, D: Driver> {
     pub program: &'a Program<D::Kernel>,
     pub driver: &'a D,
     pub commands: D::Commands,
     pub words: &'a mut [u64],
     pub arena: Option<&'a Storage>,
     pub stacks: &'a mut Stacks,
+    /// The inputs, if the run writes none of them.
+    pub read: &'r [&'r Array],
 }
 
-impl<D: Driver> Run<'_, D> {
+impl<'r, D: Driver> Run<'_, 'r, D> {
     /// Issues the main routine.
     ///
     /// # Safety
@@ -202,16 +212,16 @@ impl<D: Driver> Run<'_, D> {
                         unsafe { driver.launch(&mut self.commands, code, &self.words[words.clone()])? };
                     }
                 }
-                Step::Contraction { contraction, words } => {
-                    let at = &self.words[words.clone()];
+                Step::Contraction { contraction, operands, result } => {
+                    let (operands, result) = (operands.map(|it| self.operand(it)), self.words[*result]);
                     // SAFETY: as above.
-                    unsafe { driver.contract(&mut self.commands, contraction, [at[0], at[1]], at[2])? }
+                    unsafe { driver.contract(&mut self.commands, contraction, operands, result)? }
                 }
                 Step::Epilogue { contraction, operands, code, block, words } => {
-                    let at = &self.words[operands.clone()];
+                    let operands = operands.map(|it| self.operand(it));
                     let epilogue = EpilogueCall { kernel: code, block: &self.words[block.clone()], words: *words };
                     // SAFETY: as above; a lowered epilogue writes no operands.
-                    unsafe { driver.contract_with(&mut self.commands, contraction, [at[0], at[1]], epilogue)? }
+                    unsafe { driver.contract_with(&mut self.commands, contraction, operands, epilogue)? }
                 }
                 Step::Library { call, inputs, outputs } => {
                     let view = |it: &PlacedView| self.view(it, routine, block);
@@ -244,6 +254,17 @@ impl<D: Driver> Run<'_, D> {
             }
         }
         Ok(())
+    }
+
+    /// An operand of a contraction, with its block if that is one of an input that the run does not write.
+    fn operand(&self, OperandWord { word, is_input }: OperandWord) -> ContractionOperand<'r> {
+        let address = self.words[word];
+        let has = |it: &&&Array| {
+            let storage = it.storage();
+            (address as usize).wrapping_sub(storage.device_ptr().addr()) < storage.len()
+        };
+        let held = if is_input { self.read.iter().find(has) } else { None };
+        ContractionOperand { address, held: held.map(|it| &**it.storage()) }
     }
 
     /// A view in this call, whose block is that of the running call of the routine.

@@ -73,7 +73,7 @@ impl Gathered {
 
 impl Held {
     pub fn new(value: Tensor) -> Self {
-        Self { value: Some(value.unstamped()), kept: Vec::new() }
+        Self { value: Some(held(value)), kept: Vec::new() }
     }
 
     #[inline]
@@ -94,20 +94,30 @@ impl Held {
     /// old one, and the invalidated caches, to be dropped outside of the slot's lock.
     pub fn replace(&mut self, value: Tensor) -> (Option<Tensor>, Vec<Arc<[Tensor]>>) {
         let ended = self.invalidate();
-        (self.value.replace(value.unstamped()), ended)
+        // The new value may have the old one's memory.
+        self.release();
+        (self.value.replace(held(value)), ended)
     }
 
     /// Takes the value, of which no cache keeps a reference.
     pub fn take(&mut self) -> Tensor {
         // Other slots of these caches keep their values, so that nothing of users is dropped here.
         drop(self.invalidate());
+        self.release();
         self.value.take().expect("a slot is taken once, under its lock")
     }
 
     /// Puts a value into a slot that has none.
     pub fn put(&mut self, value: Tensor) {
         debug_assert!(self.value.is_none(), "the value was taken");
-        self.value = Some(value.unstamped());
+        self.value = Some(held(value));
+    }
+
+    /// The value's memory is not held by this slot any more.
+    fn release(&self) {
+        if let Some(array) = self.value.as_ref().and_then(Tensor::as_array) {
+            array.storage().release();
+        }
     }
 
     /// Invalidates the caches that contain the value, and returns them.
@@ -120,4 +130,19 @@ impl Held {
         };
         self.kept.drain(..).filter_map(ended).collect()
     }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// A value that a slot holds from now on.
+fn held(value: Tensor) -> Tensor {
+    let value = value.unstamped();
+    if let Some(array) = value.as_array() {
+        array.storage().hold();
+    }
+    value
 }

@@ -1,0 +1,130 @@
+//! Right operands of products, packed as tiles read them and kept while slots hold them.
+
+use super::ordered::{CHUNK, Stored};
+use super::tile::{Tile, Wide};
+use super::{Addresses, Shared};
+use crate::threads;
+use ms_core::error::Result;
+use ms_core::tensor::{Array, DType, Storage};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Maximum number of bytes of the panels of a process: above that, operands are packed by every call.
+const MAX_BYTES: usize = 2 << 30;
+
+/// The bytes of all panels.
+static BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// A packed matrix: for each [`CHUNK`] of rows, panels of as many columns as a tile has, one behind the other.
+pub struct Panels {
+    of: Place,
+    room: Array,
+}
+
+/// What is packed: a part of a block of memory, for tiles of a width.
+#[derive(Clone, Copy, PartialEq)]
+struct Place {
+    offset: usize,
+    steps: [isize; 2],
+    sizes: [usize; 2],
+    dtype: DType,
+    width: usize,
+}
+
+impl Place {
+    /// The number of columns, rounded up to whole panels.
+    fn columns(&self) -> usize {
+        self.sizes[1].next_multiple_of(self.width)
+    }
+
+    /// The number of elements of the panels. A tile reads whole registers of columns; after the last ones there are
+    /// others.
+    fn elements(&self) -> usize {
+        self.columns() * self.sizes[0] + self.width
+    }
+}
+
+/// The elements of [`Panels`], which are valid while these live.
+#[derive(Clone, Copy)]
+pub struct Elements<W> {
+    first: *const W,
+    /// The number of columns, rounded up to whole panels.
+    columns: usize,
+}
+
+impl<W: Copy> Addresses for Elements<W> {}
+
+impl<W: Copy> Elements<W> {
+    /// The panel of `depth` rows from `start`, which begins a chunk, and the columns from `left`, which begins a panel;
+    /// its rows are as long as it has columns.
+    pub fn panel(self, start: usize, depth: usize, left: usize) -> *const W {
+        self.first.wrapping_add(start * self.columns + left * depth)
+    }
+}
+
+impl Panels {
+    /// The panels of a matrix with sizes `[k, n]` in a block of memory: those that are kept, or else new ones. `None`
+    /// if none are kept of this block, there are [too many](MAX_BYTES), or there is no memory for them.
+    ///
+    /// # Safety
+    /// The elements of the matrix are in the block, and valid for reads; the CPU has the tile's instruction set.
+    pub unsafe fn kept<W: Wide>(
+        block: &Storage,
+        tile: Tile<W>,
+        matrix: Stored<*const u8, W>,
+        sizes: [usize; 2],
+    ) -> Option<Arc<Self>> {
+        let of = Place {
+            offset: matrix.matrix.first.addr().wrapping_sub(block.device_ptr().addr()),
+            steps: matrix.matrix.steps,
+            sizes,
+            dtype: matrix.format.dtype,
+            width: tile.columns,
+        };
+        let bytes = of.elements() * size_of::<W>();
+        let is_known = |it: &Self| it.of == of;
+        if BYTES.load(Ordering::Relaxed).saturating_add(bytes) > MAX_BYTES {
+            return block.known_form(is_known);
+        }
+        // SAFETY: as the caller's.
+        block.form(is_known, || unsafe { Self::new(of, tile, matrix) }).ok()?
+    }
+
+    /// # Safety
+    /// As [`Panels::kept`].
+    unsafe fn new<W: Wide>(of: Place, tile: Tile<W>, matrix: Stored<*const u8, W>) -> Result<Self> {
+        let ([k, n], columns) = (of.sizes, of.columns());
+        // SAFETY: all that is read is written below.
+        let room = unsafe { Array::uninit(&[of.elements()], W::DTYPE)? };
+        BYTES.fetch_add(room.storage().len(), Ordering::Relaxed);
+        let to = Shared::new((room.device_ptr().cast::<W>(), matrix.matrix));
+        let panels = n.div_ceil(of.width);
+        threads::for_each(panels * k.div_ceil(CHUNK), columns * k / 2, |at| {
+            let (start, left) = (at / panels * CHUNK, at % panels * of.width);
+            let (depth, width) = (CHUNK.min(k - start), of.width.min(n - left));
+            let (to, from) = to.get();
+            let to = to.wrapping_add(start * columns + left * depth);
+            // SAFETY: there is room for the panel and for the columns behind the last one, which no other panel has;
+            // elements are the caller's.
+            unsafe {
+                (matrix.format.pack)(tile.turn, from.transposed().skip(left, start), width, depth, to);
+                if width < of.width {
+                    to.add(width * depth).write_bytes(0, of.width);
+                }
+            }
+        });
+        Ok(Self { of, room })
+    }
+
+    /// The elements, of the accumulators' type `W`.
+    pub fn elements<W: Wide>(&self) -> Elements<W> {
+        debug_assert_eq!(self.room.dtype(), W::DTYPE);
+        Elements { first: self.room.device_ptr().cast_const().cast(), columns: self.of.columns() }
+    }
+}
+
+impl Drop for Panels {
+    fn drop(&mut self) {
+        BYTES.fetch_sub(self.room.storage().len(), Ordering::Relaxed);
+    }
+}

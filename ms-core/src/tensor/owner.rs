@@ -1,0 +1,201 @@
+//! The owner of a block of memory, and forms of its bytes that backends keep while a slot holds the block.
+
+use crate::error::Result;
+use std::any::Any;
+use std::fmt;
+use std::ptr::{null_mut, without_provenance_mut};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Who frees a block of memory, and who may write it.
+///
+/// Nobody writes a block that a slot holds: a write of the slot replaces the block, or takes it out of the slot
+/// first. Until then, backends may keep forms of its bytes, such as packed operands of products. One word says all
+/// of this, as most blocks have no forms.
+pub(super) struct Owner(AtomicPtr<Mutex<Forms>>);
+
+/// The forms of the bytes of a block.
+struct Forms {
+    /// Whether a slot holds the block.
+    held: bool,
+    kept: Vec<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Forms {
+    fn find<F: Any + Send + Sync>(&self, fits: impl Fn(&F) -> bool) -> Option<Arc<F>> {
+        self.kept.iter().filter_map(|it| it.clone().downcast::<F>().ok()).find(|it| fits(it))
+    }
+}
+
+/// Maximum number of forms of a block.
+const MOST: usize = 8;
+
+/// The block is freed with its value.
+const OWNED: usize = 0;
+
+/// Somebody else frees it, and may write it.
+const BORROWED: usize = 1;
+
+/// A slot holds it, and no form was asked for yet.
+const HELD: usize = 2;
+
+/// The number of times that a form is asked for in vain: blocks of slots that are written at every step are asked
+/// for few forms in between, and making one takes longer than using it.
+const VAIN: usize = 3;
+
+/// Other words are the addresses of [`Forms`], which are aligned.
+const LAST: usize = HELD + VAIN;
+const _: () = assert!(align_of::<Mutex<Forms>>() > LAST);
+
+impl Owner {
+    pub const fn owned() -> Self {
+        Self(AtomicPtr::new(null_mut()))
+    }
+
+    pub const fn borrowed() -> Self {
+        Self(AtomicPtr::new(without_provenance_mut(BORROWED)))
+    }
+
+    #[inline]
+    pub fn is_borrowed(&self) -> bool {
+        self.0.load(Ordering::Relaxed).addr() == BORROWED
+    }
+
+    /// Whether a slot holds the block, as far as is known without waiting.
+    #[inline]
+    pub fn may_be_held(&self) -> bool {
+        self.0.load(Ordering::Relaxed).addr() >= HELD
+    }
+
+    /// A slot holds the block from now on.
+    #[inline]
+    pub fn hold(&self) {
+        let held = without_provenance_mut(HELD);
+        if let Err(other) = self.0.compare_exchange(null_mut(), held, Ordering::AcqRel, Ordering::Acquire)
+            && let Some(mut forms) = self.locked(other)
+        {
+            forms.held = true;
+        }
+    }
+
+    /// A slot that held the block does not any more: its forms are dropped.
+    #[inline]
+    pub fn release(&self) {
+        let mut word = self.0.load(Ordering::Acquire);
+        while (HELD..=LAST).contains(&word.addr()) {
+            match self.0.compare_exchange(word, null_mut(), Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(other) => word = other,
+            }
+        }
+        if let Some(mut forms) = self.locked(word) {
+            forms.held = false;
+            let kept = std::mem::take(&mut forms.kept);
+            drop(forms);
+            drop(kept);
+        }
+    }
+
+    /// The form of this type that fits, which `make` makes if there is none; `None` if no slot holds the block, it was
+    /// asked for few forms, or it has many. At most one form of a block is made at a time.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn form<F: Any + Send + Sync>(
+        &self,
+        fits: impl Fn(&F) -> bool,
+        make: impl FnOnce() -> Result<F>,
+    ) -> Result<Option<Arc<F>>> {
+        let Some(table) = self.table() else { return Ok(None) };
+        let mut forms = lock(table);
+        let known = forms.find(fits);
+        if known.is_some() {
+            return Ok(known);
+        }
+        if !forms.held || forms.kept.len() >= MOST {
+            return Ok(None);
+        }
+        let form = Arc::new(make()?);
+        forms.kept.push(form.clone());
+        Ok(Some(form))
+    }
+
+    /// The form of this type that fits, if it is kept.
+    pub fn known_form<F: Any + Send + Sync>(&self, fits: impl Fn(&F) -> bool) -> Option<Arc<F>> {
+        self.locked(self.0.load(Ordering::Acquire))?.find(fits)
+    }
+
+    /// The number of forms that are kept.
+    pub fn forms(&self) -> usize {
+        self.locked(self.0.load(Ordering::Acquire)).map_or(0, |it| it.kept.len())
+    }
+
+    /// The table of forms; `None` if no slot holds the block, or it was asked for few.
+    fn table(&self) -> Option<&Mutex<Forms>> {
+        let mut word = self.0.load(Ordering::Acquire);
+        loop {
+            let next = match word.addr() {
+                OWNED | BORROWED => return None,
+                LAST => Box::into_raw(Box::new(Mutex::new(Forms { held: true, kept: Vec::new() }))),
+                count @ HELD..LAST => without_provenance_mut(count + 1),
+                // SAFETY: the table lives as long as this value, of which there is a reference.
+                _ => return Some(unsafe { &*word }),
+            };
+            let made = word.addr() == LAST;
+            match self.0.compare_exchange(word, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) if !made => return None,
+                Ok(_) => word = next,
+                Err(other) => {
+                    if made {
+                        // SAFETY: made above, and nobody else has it.
+                        drop(unsafe { Box::from_raw(next) });
+                    }
+                    word = other;
+                }
+            }
+        }
+    }
+
+    /// The locked table at an address that was read from the word, if it is one.
+    fn locked(&self, word: *mut Mutex<Forms>) -> Option<MutexGuard<'_, Forms>> {
+        // SAFETY: a table lives as long as this value.
+        (word.addr() > LAST).then(|| lock(unsafe { &*word }))
+    }
+
+    /// Drops the forms of a block that is about to be written.
+    pub fn forget(&mut self) {
+        let word = *self.0.get_mut();
+        if word.addr() != BORROWED {
+            *self.0.get_mut() = null_mut();
+        }
+        if word.addr() > LAST {
+            // SAFETY: made in `table`, and nobody else has a reference to this value.
+            drop(unsafe { Box::from_raw(word) });
+        }
+    }
+}
+
+impl Drop for Owner {
+    #[inline]
+    fn drop(&mut self) {
+        if self.0.get_mut().addr() > BORROWED {
+            self.forget();
+        }
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = self.0.load(Ordering::Acquire);
+        match word.addr() {
+            OWNED => f.write_str("owned"),
+            BORROWED => f.write_str("borrowed"),
+            HELD..=LAST => f.write_str("held"),
+            _ => write!(f, "held, with {} forms", self.forms()),
+        }
+    }
+}
+
+fn lock(table: &Mutex<Forms>) -> MutexGuard<'_, Forms> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
