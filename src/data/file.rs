@@ -1,5 +1,6 @@
 //! Reading files, and what all formats of files share.
 
+pub(super) use crate::io::bytes::{take, take_array};
 use ms_core::error::in_op;
 use ms_core::{Code, Error, Result};
 use std::io::ErrorKind;
@@ -28,17 +29,4 @@ pub(super) fn decoded<T>(path: &Path, decode: impl FnOnce(&[u8]) -> Result<T, St
 /// The error for a file that is not what it should be.
 pub(super) fn refuse(path: &Path, why: impl std::fmt::Display) -> Error {
     Error::new(Code::Parse, format!("`{}`: {why}", path.display()))
-}
-
-/// The first bytes of a slice, which then starts after them.
-pub(super) fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8], String> {
-    let (taken, rest) =
-        bytes.split_at_checked(count).ok_or_else(|| format!("it ends {} bytes early", count - bytes.len()))?;
-    *bytes = rest;
-    Ok(taken)
-}
-
-/// The first bytes of a slice as an array, which then starts after them.
-pub(super) fn take_array<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], String> {
-    Ok(take(bytes, N)?.try_into().expect("so many were taken"))
 }

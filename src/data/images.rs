@@ -1,8 +1,8 @@
 //! The files of MNIST and CIFAR.
 
-use super::archive::gunzipped;
 use super::file::{decoded, refuse, take_array};
 use super::tensors::TensorDataset;
+use crate::io::archive::gunzipped;
 use ms_core::tensor::{Array, Type, try_room};
 use ms_core::{DType, Result, Tensor};
 use std::path::{Path, PathBuf};

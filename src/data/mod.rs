@@ -1,7 +1,6 @@
 //! Datasets: samples that are found by their index, what is computed from them, and the
 //! [loader](DataLoader) that iterates over them.
 
-mod archive;
 mod batched;
 mod csv;
 mod dataset;

@@ -1,8 +1,8 @@
 //! NumPy's files: `.npy` with one array, and `.npz`, a zip archive of them
 //! (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>).
 
-use super::archive::{members, write_archive};
 use super::file::{decoded, take, take_array};
+use crate::io::archive::{members, write_archive};
 use crate::io::replace::replace;
 use crate::io::state_dict::{refuse, row_major};
 use ms_core::tensor::{Array, Layout, Type};

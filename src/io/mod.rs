@@ -1,10 +1,16 @@
 //! Model files: state dicts and checkpoints.
 
+pub(crate) mod archive;
+pub(crate) mod bytes;
 mod checkpoint;
+mod ckpt;
 mod convention;
 pub(crate) mod crc;
 mod load;
 mod paths;
+mod pickle;
+pub(crate) mod protobuf;
+mod pytorch;
 pub(crate) mod replace;
 mod safetensors;
 pub(crate) mod state_dict;

@@ -4,13 +4,13 @@ use super::convention::Convention;
 use super::load::{LoadOptions, LoadReport};
 use super::paths::{owners, slots};
 use super::replace::replace;
-use super::safetensors;
+use super::{ckpt, pytorch, safetensors};
 use ms_core::error::{in_op, raise};
-use ms_core::tensor::HostArray;
+use ms_core::tensor::{Array, HostArray};
 use ms_core::trace::Arg;
 use ms_core::{Code, Error, Result, Tensor};
 use std::collections::{BTreeMap, HashSet};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 /// The values of parameters, buffers and states of generators, by their names, in the order of the
@@ -59,6 +59,12 @@ pub trait Stateful: Arg {
 
 impl<T: Arg + ?Sized> Stateful for T {}
 
+/// From the content of a file to its arrays; an error describes the defect of the file.
+type Decode = fn(&[u8]) -> Result<BTreeMap<String, Array>, String>;
+
+/// Writes a file of arrays.
+type Encode = fn(&BTreeMap<String, HostArray<'_>>, &mut dyn Write) -> io::Result<()>;
+
 impl StateDict {
     /// No entries.
     pub fn new() -> Self {
@@ -91,13 +97,36 @@ impl StateDict {
     /// [`Code::Io`] when the file cannot be read or has another format, [`Code::Memory`] when the
     /// system has no memory for it.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
+        Self::read_as(path.as_ref(), safetensors::deserialize)
+    }
+
+    /// Reads a checkpoint of MindSpore (`.ckpt`). [`Convention::MindSpore`] says what its entries are called.
+    ///
+    /// # Errors
+    /// As [`StateDict::read`]; a file that is encrypted has another format.
+    pub fn read_mindspore(path: impl AsRef<Path>) -> Result<Self> {
+        Self::read_as(path.as_ref(), ckpt::read)
+    }
+
+    /// Reads the tensors of a file of `torch.save` (`.pt`, `.pth`), such as a `state_dict()`.
+    /// [`Convention::PyTorch`] says what its entries are called. Tensors in dicts and lists of a dict have paths, of
+    /// which [`StateDict::part`] selects some: `model.fc.weight`. Numbers and text are left out. Nothing that the file
+    /// names is run.
+    ///
+    /// # Errors
+    /// As [`StateDict::read`]; a file of anything but dicts, lists, numbers, text and dense tensors, such as a whole
+    /// module, has another format.
+    pub fn read_pytorch(path: impl AsRef<Path>) -> Result<Self> {
+        Self::read_as(path.as_ref(), pytorch::read)
+    }
+
+    fn read_as(path: &Path, decode: Decode) -> Result<Self> {
         let arrays = in_op(|| {
             let bytes = std::fs::read(path).map_err(|error| match error.kind() {
                 ErrorKind::OutOfMemory => Error::new(Code::Memory, format!("no memory holds `{}`", path.display())),
                 _ => refuse(path, "read", error),
             })?;
-            safetensors::deserialize(&bytes).map_err(|why| refuse(path, "read", why))
+            decode(&bytes).map_err(|why| refuse(path, "read", why))
         });
         let arrays = arrays.map_err(|it| it.with_op("load_checkpoint"))?;
         arrays.into_iter().map(|(name, array)| Ok((name, Tensor::placed(array)?))).collect()
@@ -111,12 +140,35 @@ impl StateDict {
     /// [`Code::Io`] when the file cannot be written, or when `path` is not a regular file or a link
     /// to one.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
-        let path = path.as_ref();
+        self.write_as(path.as_ref(), safetensors::write)
+    }
+
+    /// Writes a checkpoint of MindSpore (`.ckpt`), which `mindspore.load_checkpoint` reads.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// use ms::io::{Convention, StateDict};
+    /// # let path = std::env::temp_dir().join(format!("ms doc ckpt {}", std::process::id()));
+    /// let net = nn::sequential![nn::Dense::new(4, 2), nn::BatchNorm::new(2)];
+    /// StateDict::named(&net, Convention::MindSpore).write_mindspore(&path)?;
+    /// let options = LoadOptions::new().convention(Convention::MindSpore);
+    /// net.load_state_dict(&StateDict::read_mindspore(&path)?, &options)?;
+    /// # std::fs::remove_file(&path).expect("it was written");
+    /// # Ok::<(), ms::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`StateDict::write`].
+    pub fn write_mindspore(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.write_as(path.as_ref(), ckpt::write)
+    }
+
+    fn write_as(&self, path: &Path, encode: Encode) -> Result<()> {
         let mut arrays = BTreeMap::new();
         for (name, value) in &self.entries {
             arrays.insert(name.clone(), row_major(value)?);
         }
-        replace(path, |out| safetensors::write(&arrays, out)).map_err(|error| refuse(path, "write", error))
+        replace(path, |out| encode(&arrays, out)).map_err(|error| refuse(path, "write", error))
     }
 
     /// The value of a name.

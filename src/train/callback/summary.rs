@@ -3,16 +3,18 @@
 
 use super::{Callback, RunContext};
 use crate::io::crc::crc32c;
+use crate::io::protobuf::{bytes, double, float, number};
+use crate::io::state_dict::row_major;
 use ms_core::error::OrRaise;
 use ms_core::ops::rules::check_positive;
-use ms_core::{Code, Error, Result};
+use ms_core::{Code, Error, Result, Tensor};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Writes numbers into a file that TensorBoard shows.
+/// Writes numbers, distributions and texts into a file that TensorBoard shows.
 ///
 /// ```
 /// use ms::train::SummaryWriter;
@@ -67,7 +69,41 @@ impl SummaryWriter {
     /// # Errors
     /// [`Code::Io`] when the file cannot be written.
     pub fn scalar(&mut self, tag: &str, step: u64, value: f64) -> Result<()> {
-        self.write(&record(&scalar(now(), tag, step, value)))
+        self.write(&record(&event(now(), step, tag, &float(2, value as f32))))
+    }
+
+    /// Adds a text of a series, which is shown as Markdown.
+    ///
+    /// # Errors
+    /// [`Code::Io`] when the file cannot be written.
+    pub fn text(&mut self, tag: &str, step: u64, text: &str) -> Result<()> {
+        self.write(&record(&event(now(), step, tag, &text_value(text))))
+    }
+
+    /// Adds the distribution of the elements of a tensor of numbers, by 30 intervals of equal length.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// use ms::train::SummaryWriter;
+    /// # let folder = std::env::temp_dir().join(format!("ms doc histogram {}", std::process::id()));
+    /// let net = nn::Dense::new(3, 2);
+    /// let mut writer = SummaryWriter::create(&folder)?;
+    /// writer.histogram("fc.weight", 0, &net.weight.value())?;
+    /// writer.text("note", 0, "the weights before the training")?;
+    /// # std::fs::remove_dir_all(&folder).expect("it was written");
+    /// # Ok::<(), ms::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Code::Argument`] for a tensor without elements, or with elements that are not finite; [`Code::Io`] when the
+    /// file cannot be written; those of computing the tensor.
+    pub fn histogram(&mut self, tag: &str, step: u64, values: &Tensor) -> Result<()> {
+        let values: Vec<f64> = row_major(values)?.scalars().iter().map(|it| it.as_f64()).collect();
+        if values.is_empty() || values.iter().any(|it| !it.is_finite()) {
+            let error = Error::new(Code::Argument, format!("`{tag}` has no elements, or some that are not finite"));
+            return Err(error.with_op("SummaryWriter"));
+        }
+        self.write(&record(&event(now(), step, tag, &bytes(5, &histogram(&values)))))
     }
 
     /// Writes what is buffered, so that TensorBoard sees it.
@@ -100,38 +136,39 @@ fn record(message: &[u8]) -> Vec<u8> {
     [&length[..], &masked(&length), message, &masked(message)].concat()
 }
 
-/// An event with one number.
-fn scalar(time: f64, tag: &str, step: u64, value: f64) -> Vec<u8> {
-    let value = [bytes(1, tag.as_bytes()), float(2, value as f32)].concat();
+/// An event with a value.
+fn event(time: f64, step: u64, tag: &str, value: &[u8]) -> Vec<u8> {
+    let value = [&bytes(1, tag.as_bytes()), value].concat();
     [double(1, time), number(2, step), bytes(5, &bytes(1, &value))].concat()
 }
 
-/// The fields of messages, by number; of integers, zero is left out.
-fn double(field: u8, value: f64) -> Vec<u8> {
-    [&[field << 3 | 1][..], &value.to_le_bytes()].concat()
+/// The fields of a value that is a text: a tensor of one string, and the plugin that shows it.
+fn text_value(text: &str) -> Vec<u8> {
+    const STRING: u64 = 7;
+    let shape = bytes(2, &bytes(2, &number(1, 1)));
+    let tensor = [number(1, STRING), shape, bytes(8, text.as_bytes())].concat();
+    [bytes(8, &tensor), bytes(9, &bytes(1, &bytes(1, b"text")))].concat()
 }
 
-fn float(field: u8, value: f32) -> Vec<u8> {
-    [&[field << 3 | 5][..], &value.to_le_bytes()].concat()
-}
-
-fn number(field: u8, value: u64) -> Vec<u8> {
-    if value == 0 { Vec::new() } else { [vec![field << 3], varint(value)].concat() }
-}
-
-fn bytes(field: u8, value: &[u8]) -> Vec<u8> {
-    [&[field << 3 | 2][..], &varint(value.len() as u64), value].concat()
-}
-
-/// Seven bits a byte, the lowest first; all bytes but the last have the eighth bit set.
-fn varint(mut value: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
+/// A histogram of finite values: their bounds, number, sum, sum of squares, and the upper limits and sizes of
+/// intervals.
+fn histogram(values: &[f64]) -> Vec<u8> {
+    const INTERVALS: usize = 30;
+    let (min, max) =
+        values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), it| (min.min(*it), max.max(*it)));
+    // Values that are all equal are in the first interval of any length.
+    let width = if max > min { (max - min) / INTERVALS as f64 } else { 1.0 };
+    let mut counts = [0.0; INTERVALS];
+    for it in values {
+        counts[(((it - min) / width) as usize).min(INTERVALS - 1)] += 1.0;
     }
-    out.push(value as u8);
-    out
+    let limits = (1..=INTERVALS).map(|it| if it == INTERVALS && max > min { max } else { min + it as f64 * width });
+    let packed = |field, numbers: &mut dyn Iterator<Item = f64>| {
+        bytes(field, &numbers.flat_map(f64::to_le_bytes).collect::<Vec<_>>())
+    };
+    let sums = [min, max, values.len() as f64, values.iter().sum(), values.iter().map(|it| it * it).sum()];
+    let sums = (1..).zip(sums).flat_map(|(field, it)| double(field, it));
+    sums.chain(packed(6, &mut limits.into_iter())).chain(packed(7, &mut counts.into_iter())).collect()
 }
 
 /// Writes the loss and the learning rates of steps, and the loss and the scores of epochs, for TensorBoard:
@@ -216,9 +253,21 @@ mod tests {
             ),
         ];
         for (tag, step, value, want) in cases {
-            let record = super::record(&super::scalar(1.5e9, tag, step, value));
+            let record = super::record(&super::event(1.5e9, step, tag, &super::float(2, value as f32)));
             let hex: String = record.iter().map(|it| format!("{it:02x}")).collect();
             assert_eq!(hex, want, "{tag}");
+        }
+    }
+
+    /// Messages as the protocol buffers of TensorBoard 2.21.0 write them, of histograms their CRC-32C.
+    #[test]
+    fn values_are_those_of_tensorboard() {
+        let text: String = super::text_value("a *b*").iter().map(|it| format!("{it:02x}")).collect();
+        assert_eq!(text, "420f0807120412020801420561202a622a4a080a060a0474657874");
+        let cases: [(&[f64], u32); 3] =
+            [(&[1.0, 2.0, 4.0], 0xf3b6_9cdf), (&[2.0, 2.0], 0x9572_c3a4), (&[-1.5], 0x2ea4_f796)];
+        for (values, want) in cases {
+            assert_eq!(super::crc32c(&super::histogram(values)), want, "{values:?}");
         }
     }
 }

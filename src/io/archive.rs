@@ -1,7 +1,7 @@
 //! Compressed files: zip archives and gzip, with Deflate.
 
-use super::file::{take, take_array};
-use crate::io::crc::crc32;
+use super::bytes::{take, take_array};
+use super::crc::crc32;
 use ms_core::tensor::try_filled;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 const MAX_RATIO: usize = 1032;
 
 /// A file in a zip archive.
-pub(super) struct Member<'a> {
+pub(crate) struct Member<'a> {
     /// Its path in the archive, which is nowhere used as a path.
     pub name: String,
     deflated: bool,
@@ -49,7 +49,7 @@ fn inflated(packed: &[u8], size: usize) -> Result<Vec<u8>, String> {
 }
 
 /// The members of a zip archive (<https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT>).
-pub(super) fn members(file: &[u8]) -> Result<Vec<Member<'_>>, String> {
+pub(crate) fn members(file: &[u8]) -> Result<Vec<Member<'_>>, String> {
     /// Without its comment.
     const END: usize = 22;
     let last = file.len().checked_sub(END).ok_or("it is no zip archive")?;
@@ -120,7 +120,7 @@ fn member<'a>(file: &'a [u8], entries: &mut &[u8]) -> Result<(Member<'a>, std::o
 ///
 /// # Errors
 /// What exceeds the format: an archive of 4 GiB and more, 65,535 files and more, a name of 64 KiB and more.
-pub(super) fn write_archive(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<u8>, String> {
+pub(crate) fn write_archive(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<u8>, String> {
     const VERSION: u16 = 20;
     const UTF8_NAME: u16 = 1 << 11;
     /// The first day that the format has: 1980-01-01.
@@ -152,7 +152,7 @@ pub(super) fn write_archive(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<u8>
 }
 
 /// The bytes of a gzip file with one member (RFC 1952), or the file itself if it is none.
-pub(super) fn gunzipped(file: &[u8]) -> Result<Cow<'_, [u8]>, String> {
+pub(crate) fn gunzipped(file: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     const TEXT: u8 = 1;
     const CHECKSUM: u8 = 2;
     const EXTRA: u8 = 4;

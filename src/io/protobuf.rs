@@ -1,0 +1,112 @@
+//! Messages of protocol buffers (<https://protobuf.dev/programming-guides/encoding/>): fields by their numbers.
+
+/// A field of a double.
+pub(crate) fn double(field: u8, value: f64) -> Vec<u8> {
+    [&[field << 3 | 1][..], &value.to_le_bytes()].concat()
+}
+
+/// A field of a float.
+pub(crate) fn float(field: u8, value: f32) -> Vec<u8> {
+    [&[field << 3 | 5][..], &value.to_le_bytes()].concat()
+}
+
+/// A field of an integer; zero is left out.
+pub(crate) fn number(field: u8, value: u64) -> Vec<u8> {
+    if value == 0 { Vec::new() } else { [vec![field << 3], varint(value)].concat() }
+}
+
+/// A field of bytes, of text or of a message.
+pub(crate) fn bytes(field: u8, value: &[u8]) -> Vec<u8> {
+    [&header(field, value.len())[..], value].concat()
+}
+
+/// What precedes so many bytes of a field.
+pub(crate) fn header(field: u8, bytes: usize) -> Vec<u8> {
+    [vec![field << 3 | 2], varint(bytes as u64)].concat()
+}
+
+/// Seven bits a byte, the lowest first; all bytes but the last have the eighth bit set.
+pub(crate) fn varint(mut value: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+    out
+}
+
+/// The value of a field.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Value<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+    /// A double, a float or an integer of that size.
+    Fixed,
+}
+
+/// The next field of a message, which then starts behind it; `None` at its end.
+///
+/// # Errors
+/// A description of the defect.
+pub(super) fn field<'a>(message: &mut &'a [u8]) -> Result<Option<(u64, Value<'a>)>, String> {
+    if message.is_empty() {
+        return Ok(None);
+    }
+    let key = take_varint(message)?;
+    let value = match key & 7 {
+        0 => Value::Number(take_varint(message)?),
+        2 => {
+            let length = take_varint(message)?;
+            Value::Bytes(take(message, length)?)
+        }
+        1 => take(message, 8).map(|_| Value::Fixed)?,
+        5 => take(message, 4).map(|_| Value::Fixed)?,
+        kind => return Err(format!("a field is of kind {kind}, which does not exist")),
+    };
+    Ok(Some((key >> 3, value)))
+}
+
+fn take<'a>(message: &mut &'a [u8], bytes: u64) -> Result<&'a [u8], String> {
+    let taken = usize::try_from(bytes).ok().and_then(|it| message.split_off(..it));
+    taken.ok_or_else(|| format!("a field of {bytes} bytes is longer than its message"))
+}
+
+/// Takes a number from the front of a message.
+///
+/// # Errors
+/// A description of the defect.
+pub(super) fn take_varint(message: &mut &[u8]) -> Result<u64, String> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = *message.split_off_first().ok_or("a number is cut off")?;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Ok(value);
+        }
+    }
+    Err("a number has more than 64 bits".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_come_back() {
+        let message = [number(1, 300), bytes(2, b"text"), double(3, 1.0), float(4, 1.0), number(5, u64::MAX)].concat();
+        let (mut rest, mut all) = (&message[..], Vec::new());
+        while let Some(it) = field(&mut rest).expect("the message is whole") {
+            all.push(it);
+        }
+        let want = [Value::Number(300), Value::Bytes(b"text"), Value::Fixed, Value::Fixed, Value::Number(u64::MAX)];
+        assert!(all.into_iter().eq((1..).zip(want)));
+    }
+
+    #[test]
+    fn damage_is_refused() {
+        for message in [&[0x80][..], &[0x0a, 5, 1], &[0x0b], &[0x08; 1], &[0x09, 1], &[0x08, 0xff], &[0xff; 11]] {
+            assert!(field(&mut &*message).is_err(), "{message:?}");
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Files of `torch.save` since PyTorch 1.6: a zip archive with a pickle, and the bytes of each storage.
+
+use super::archive::{Member, members};
+use super::pickle::{Id, Pickle, Value};
+use ms_core::DType;
+use ms_core::tensor::{Array, try_room};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Each dtype with the class of its storages.
+const STORAGES: [(DType, &str); 10] = [
+    (DType::Bool, "torch BoolStorage"),
+    (DType::I8, "torch CharStorage"),
+    (DType::I16, "torch ShortStorage"),
+    (DType::I32, "torch IntStorage"),
+    (DType::I64, "torch LongStorage"),
+    (DType::U8, "torch ByteStorage"),
+    (DType::F16, "torch HalfStorage"),
+    (DType::BF16, "torch BFloat16Storage"),
+    (DType::F32, "torch FloatStorage"),
+    (DType::F64, "torch DoubleStorage"),
+];
+
+/// Maximum length of a path in bytes: values that are in several dicts have as many.
+const MAX_PATH: usize = 1 << 12;
+
+/// Calls that are known, and mean nothing else than their arguments.
+const DICT: &str = "collections OrderedDict";
+const TENSOR: &str = "torch._utils _rebuild_tensor_v2";
+const PARAMETER: &str = "torch._utils _rebuild_parameter";
+const SIZE: &str = "torch Size";
+
+/// Maximum nesting of dicts and lists.
+const MAX_DEPTH: usize = 32;
+
+/// Maximum number of values in all dicts and lists, of which one may be in several.
+const MAX_VALUES: usize = 1 << 20;
+
+/// The tensors of a file by their names. Those in dicts and lists of a dict have paths: `model.fc.weight`,
+/// `layers[0]`. Other values, such as numbers and text, are left out.
+///
+/// # Errors
+/// A description of the defect of the file.
+pub fn read(file: &[u8]) -> Result<BTreeMap<String, Array>, String> {
+    let members = members(file).map_err(|why| format!("{why}; PyTorch before 1.6 wrote other files"))?;
+    let is_pickle = |it: &&Member<'_>| it.name == "data.pkl" || it.name.ends_with("/data.pkl");
+    let pickle = members.iter().find(is_pickle).ok_or("it has no `data.pkl`, so PyTorch did not save it")?;
+    let folder = pickle.name.strip_suffix("data.pkl").expect("it was found by its end");
+    let within = |it: &Member<'_>, why| format!("`{}`: {why}", it.name);
+    let content = |name: &str| {
+        let member = members.iter().find(|it| it.name.strip_prefix(folder) == Some(name));
+        member.map(|it| it.content().map_err(|why| within(it, why))).transpose()
+    };
+    if content("byteorder")?.is_some_and(|it| *it != *b"little") || cfg!(target_endian = "big") {
+        return Err("it has another order of bytes than this machine".to_owned());
+    }
+    let bytes = pickle.content().map_err(|why| within(pickle, why))?;
+    let (pickle, root) = Pickle::read(&bytes)?;
+    let mut reader = Reader { pickle, storages: BTreeMap::new(), made: BTreeMap::new(), values: 0 };
+    reader.load_storages(|key| content(&format!("data/{key}"))?.ok_or_else(|| format!("it has no storage `{key}`")))?;
+    if reader.visit(root, "", 0)? {
+        return Err("it is of one tensor, which has no name".to_owned());
+    }
+    Ok(reader.made)
+}
+
+/// A block of memory of which tensors are parts.
+struct Storage<'a> {
+    dtype: DType,
+    bytes: Cow<'a, [u8]>,
+}
+
+struct Reader<'a> {
+    pickle: Pickle,
+    /// By the value that refers to them.
+    storages: BTreeMap<Id, Storage<'a>>,
+    made: BTreeMap<String, Array>,
+    /// The number of values that were visited.
+    values: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads what the pickle refers to.
+    fn load_storages(&mut self, content: impl Fn(&str) -> Result<Cow<'a, [u8]>, String>) -> Result<(), String> {
+        let mut known: BTreeMap<&str, Cow<'a, [u8]>> = BTreeMap::new();
+        for (id, of) in self.pickle.persistent() {
+            let Value::Items(parts) = self.pickle.value(of) else { return Err(odd("reference")) };
+            let [kind, class, key, _, _] = parts[..] else { return Err(odd("reference")) };
+            let (Value::Text(kind), Value::Global(class), Value::Text(key)) =
+                (self.pickle.value(kind), self.pickle.value(class), self.pickle.value(key))
+            else {
+                return Err(odd("reference"));
+            };
+            if kind != "storage" {
+                return Err(format!("it refers to a `{kind}`"));
+            }
+            let dtype = STORAGES.into_iter().find(|it| it.1 == class).map(|it| it.0);
+            let dtype = dtype.ok_or_else(|| format!("there is no dtype here for `{class}`"))?;
+            let bytes = match known.get(&**key) {
+                Some(Cow::Borrowed(bytes)) => Cow::Borrowed(*bytes),
+                Some(Cow::Owned(_)) => {
+                    return Err(format!("the storage `{key}` is compressed, and used several times"));
+                }
+                None => content(key)?,
+            };
+            known.insert(key, bytes.clone());
+            self.storages.insert(id, Storage { dtype, bytes });
+        }
+        Ok(())
+    }
+
+    /// Adds the tensors in a value, whose path this is; returns whether it is a tensor itself.
+    fn visit(&mut self, id: Id, path: &str, depth: usize) -> Result<bool, String> {
+        self.values += 1;
+        if depth > MAX_DEPTH || self.values > MAX_VALUES || path.len() > MAX_PATH {
+            return Err("its values are too many, or nested too deeply".to_owned());
+        }
+        let parts: Vec<(String, Id)> = match self.pickle.value(id) {
+            Value::Items(items) => items.iter().enumerate().map(|(at, it)| (format!("{path}[{at}]"), *it)).collect(),
+            Value::Dict(items) => {
+                let name = |key: Id| match self.pickle.value(key) {
+                    Value::Text(key) => Ok(key.clone()),
+                    Value::Int(key) => Ok(key.to_string()),
+                    _ => Err(odd("key")),
+                };
+                let dot = if path.is_empty() { "" } else { "." };
+                let part = |&[key, value]: &[Id; 2]| Ok((format!("{path}{dot}{}", name(key)?), value));
+                items.iter().map(part).collect::<Result<_, String>>()?
+            }
+            Value::Call(..) => match self.call(id)? {
+                (TENSOR, arguments) => {
+                    let array = self.tensor(arguments).map_err(|why| format!("`{path}`: {why}"))?;
+                    if !path.is_empty() && self.made.insert(path.to_owned(), array).is_some() {
+                        return Err(format!("two tensors are named `{path}`"));
+                    }
+                    return Ok(true);
+                }
+                (PARAMETER, [data, ..]) => {
+                    let data = *data;
+                    return self.visit(data, path, depth + 1);
+                }
+                (DICT, []) | (SIZE, _) => Vec::new(),
+                (name, _) => return Err(format!("it has a `{name}`, which is no tensor; save the `state_dict()`")),
+            },
+            Value::Persistent(_) | Value::Other | Value::Int(_) | Value::Text(_) => Vec::new(),
+            Value::Global(name) => {
+                return Err(format!("it has a `{name}`, which is no tensor; save the `state_dict()`"));
+            }
+        };
+        for (path, id) in parts {
+            self.visit(id, &path, depth + 1)?;
+        }
+        Ok(false)
+    }
+
+    /// The name and the arguments of a call.
+    fn call(&self, id: Id) -> Result<(&str, &[Id]), String> {
+        let Value::Call(of, arguments) = self.pickle.value(id) else { return Err(odd("call")) };
+        match (self.pickle.value(*of), self.pickle.value(*arguments)) {
+            (Value::Global(name), Value::Items(arguments)) => Ok((name, arguments)),
+            _ => Err(odd("call")),
+        }
+    }
+
+    /// The numbers of a tuple, none of which is negative.
+    fn sizes(&self, id: Id) -> Result<Vec<usize>, String> {
+        let items = match self.pickle.value(id) {
+            Value::Items(items) => items,
+            Value::Call(..) => match self.call(id)? {
+                (SIZE, &[items]) => return self.sizes_of(items),
+                _ => return Err(odd("shape")),
+            },
+            _ => return Err(odd("shape")),
+        };
+        items.iter().map(|it| self.size(*it)).collect()
+    }
+
+    /// The numbers of a tuple, which is no call.
+    fn sizes_of(&self, id: Id) -> Result<Vec<usize>, String> {
+        let Value::Items(items) = self.pickle.value(id) else { return Err(odd("shape")) };
+        items.iter().map(|it| self.size(*it)).collect()
+    }
+
+    fn size(&self, id: Id) -> Result<usize, String> {
+        match self.pickle.value(id) {
+            Value::Int(it) => usize::try_from(*it).map_err(|_| format!("{it} is no size")),
+            _ => Err(odd("size")),
+        }
+    }
+
+    /// The tensor of these arguments: a storage, an offset, a shape and strides.
+    fn tensor(&self, arguments: &[Id]) -> Result<Array, String> {
+        let [storage, offset, shape, strides, ..] = *arguments else { return Err(odd("tensor")) };
+        let Storage { dtype, bytes } = self.storages.get(&storage).ok_or_else(|| odd("tensor"))?;
+        let (offset, shape, strides) = (self.size(offset)?, self.sizes(shape)?, self.sizes(strides)?);
+        let size = dtype.size();
+        let outside = || format!("{dtype}{shape:?} is not within its storage of {} bytes", bytes.len());
+        let numel = shape.iter().try_fold(1usize, |all, it| all.checked_mul(*it)).ok_or_else(outside)?;
+        if strides.len() != shape.len() {
+            return Err(odd("tensor"));
+        }
+        if numel == 0 {
+            return Ok(Array::from_bytes(&shape, *dtype, &[]));
+        }
+        let reach = |last: usize, (size, stride): (&usize, &usize)| last.checked_add(stride.checked_mul(size - 1)?);
+        let last = shape.iter().zip(&strides).try_fold(offset, reach).ok_or_else(outside)?;
+        // A tensor that repeats its elements would take memory that the file does not have.
+        if last >= bytes.len() / size || numel > bytes.len() / size {
+            return Err(outside());
+        }
+        let mut dense: Vec<u8> = try_room(numel * size).map_err(|it| it.report().message.clone())?;
+        let mut at = vec![0; shape.len()];
+        for _ in 0..numel {
+            let element = at.iter().zip(&strides).map(|(at, stride)| at * stride).sum::<usize>() + offset;
+            dense.extend_from_slice(&bytes[element * size..][..size]);
+            for (at, size) in at.iter_mut().zip(&shape).rev() {
+                *at += 1;
+                if *at < *size {
+                    break;
+                }
+                *at = 0;
+            }
+        }
+        Ok(Array::from_bytes(&shape, *dtype, &dense))
+    }
+}
+
+/// The defect of a part that is not what PyTorch writes.
+fn odd(what: &str) -> String {
+    format!("a {what} in it is not as PyTorch writes it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files that PyTorch 2.15 saved: a state dict, a training run, and a whole module.
+    const STATE: &[u8] = include_bytes!("../../tests/data/state_dict.pt");
+    const RUN: &[u8] = include_bytes!("../../tests/data/run.pt");
+    const MODULE: &[u8] = include_bytes!("../../tests/data/module.pt");
+
+    #[track_caller]
+    fn check(file: &[u8], want: &[&str]) {
+        let arrays = read(file).expect("PyTorch saved it");
+        let value =
+            |it: &Array| it.on_host().expect("it is here").scalars().iter().map(|it| it.as_f64()).collect::<Vec<_>>();
+        let text = |(name, it): (&String, &Array)| format!("{name} {}{:?} {:?}", it.dtype(), it.shape(), value(it));
+        assert_eq!(arrays.iter().map(text).collect::<Vec<_>>(), want);
+    }
+
+    #[test]
+    fn files_of_pytorch() {
+        check(
+            STATE,
+            &[
+                "brain bf16[3] [1.5, -2.0, 0.25]",
+                "d f64[1] [0.125]",
+                "fc.row f32[4] [1.0, 1.25, 1.5, 1.75]",
+                "fc.turned f32[4, 3] [0.0, 1.0, 2.0, 0.25, 1.25, 2.25, 0.5, 1.5, 2.5, 0.75, 1.75, 2.75]",
+                "fc.weight f32[2, 3] [0.0, 0.25, 0.5, 1.0, 1.25, 1.5]",
+                "half f16[2] [1.5, -2.0]",
+                "mask bool[2] [1.0, 0.0]",
+                "none f32[0, 3] []",
+                "num i64[] [7.0]",
+                "u u8[2] [0.0, 255.0]",
+            ],
+        );
+        check(
+            RUN,
+            &[
+                "model.bias f32[1] [2.0]",
+                "model.weight f32[1, 2] [0.5, -1.0]",
+                "optimizer.state.0.exp_avg f32[1, 2] [0.10000000149011612, 0.10000000149011612]",
+                "optimizer.state.0.exp_avg_sq f32[1, 2] [0.0010000000474974513, 0.0010000000474974513]",
+                "optimizer.state.0.step f32[] [1.0]",
+                "optimizer.state.1.exp_avg f32[1] [0.10000000149011612]",
+                "optimizer.state.1.exp_avg_sq f32[1] [0.0010000000474974513]",
+                "optimizer.state.1.step f32[] [1.0]",
+            ],
+        );
+    }
+
+    /// An archive with these members.
+    fn archive(pickle: &[u8], storage: &[u8]) -> Vec<u8> {
+        let members = [("x/data.pkl", pickle), ("x/data/0", storage)];
+        let members = members.map(|(name, bytes)| (name.to_owned(), bytes.to_vec()));
+        super::super::archive::write_archive(&members.into()).expect("it is small")
+    }
+
+    /// The pickle of a dict with a tensor of this shape and these strides in a storage of floats.
+    fn pickle(shape: u8, stride: u8) -> Vec<u8> {
+        let storage = b"(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\x000X\x03\0\0\0cpuK\x02tQ";
+        let call = b"ctorch._utils\n_rebuild_tensor_v2\n(";
+        let rest = [b'K', 0, b'K', shape, 0x85, b'K', stride, 0x85, 0x89, b'}', b't', b'R'];
+        [b"\x80\x02}X\x01\0\0\0w", &call[..], storage, &rest, b"s."].concat()
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        check(&archive(&pickle(2, 1), &[0; 8]), &["w f32[2] [0.0, 0.0]"]);
+        let nested = |count: usize| [vec![b']'; 1], vec![0x85; count], b".".to_vec()].concat();
+        let cases: [(&[u8], &str); 8] = [
+            (MODULE, "`__main__ E`"),
+            (b"PK", "no zip archive"),
+            (&archive(b"cos\nsystem\nX\x02\0\0\0ls\x85R.", &[]), "`os system`"),
+            (&archive(&pickle(3, 1), &[0; 8]), "not within its storage"),
+            (&archive(&pickle(200, 0), &[0; 8]), "not within its storage"),
+            (&archive(&nested(100_000), &[]), "nested too deeply"),
+            (&archive(b"]q\0h\0a.", &[]), "nested too deeply"),
+            (&archive(b"X\xff\xff\xff\xff", &[]), "early"),
+        ];
+        for (file, why) in cases {
+            let error = read(file).expect_err("it is refused");
+            assert!(error.contains(why), "{error:?} instead of {why:?}");
+        }
+    }
+
+    /// Files that are cut off or changed are refused, or are others; none makes the process fail.
+    #[test]
+    fn damage() {
+        for file in [STATE, RUN, MODULE] {
+            for len in (0..file.len()).step_by(7) {
+                assert!(read(&file[..len]).is_err());
+            }
+        }
+        // Past the checksums.
+        for at in 0..pickle(2, 1).len() {
+            for change in [1, 2, 0x40, 0x80, 0xff] {
+                let mut pickle = pickle(2, 1);
+                pickle[at] ^= change;
+                let _ = read(&archive(&pickle, &[0; 8]));
+            }
+        }
+    }
+}
