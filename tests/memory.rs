@@ -342,7 +342,8 @@ fn products_at_the_end_of_the_address_space() {
             |rows: usize, columns: usize| ops::arange(rows * columns).cast(DType::F32).reshape((rows, columns));
         let (x, y) = (operand(200, 300) / 60_000.0, operand(300, 200) / 60_000.0);
         let (wide, tall) = (x.cast(DType::F64), y.cast(DType::F64));
-        let halves = (x.cast(DType::BF16), y.cast(DType::BF16));
+        let halves = (operand(1, 3000) / 3000.0, operand(3000, 200) / 600_000.0);
+        let halves = (halves.0.cast(DType::BF16), halves.1.cast(DType::BF16));
         let weight = operand(64, 27).reshape((64, 3, 3, 3));
         let options = ops::ConvOptions::new(2);
         let picture = image();
@@ -357,7 +358,7 @@ fn products_at_the_end_of_the_address_space() {
             ("f32", Box::new(|| x.matmul(&y))),
             ("turned", Box::new(|| y.transpose(0, 1).matmul(x.transpose(0, 1)))),
             ("f64", Box::new(|| wide.matmul(&tall))),
-            ("bf16", Box::new(|| halves.0.matmul(&halves.1))),
+            ("a vector of bf16", Box::new(|| halves.0.matmul(&halves.1))),
             ("a batch", Box::new(|| ops::stack(&[&x, &x, &x], 0).matmul(&y))),
             ("a convolution", Box::new(|| ops::conv2d(&picture, &weight, None, &options))),
         ];
