@@ -60,16 +60,34 @@ use ms_cpu as _;
 mod pages {
     #[doc = include_str!("../README.md")]
     mod readme {}
+    #[doc = include_str!("../docs/by_task.md")]
+    mod by_task {}
     #[doc = include_str!("../docs/custom_ops.md")]
     mod custom_ops {}
     #[doc = include_str!("../docs/data.md")]
     mod data {}
+    #[doc = include_str!("../docs/debugging.md")]
+    mod debugging {}
+    #[doc = include_str!("../docs/deployment.md")]
+    mod deployment {}
     #[doc = include_str!("../docs/effects.md")]
     mod effects {}
     #[doc = include_str!("../docs/from_pytorch.md")]
     mod from_pytorch {}
+    #[doc = include_str!("../docs/getting_started.md")]
+    mod getting_started {}
+    #[doc = include_str!("../docs/how_it_works.md")]
+    mod how_it_works {}
+    #[doc = include_str!("../docs/importing_weights.md")]
+    mod importing_weights {}
     #[doc = include_str!("../docs/layers.md")]
     mod layers {}
+    #[doc = include_str!("../docs/performance.md")]
+    mod performance {}
+    #[doc = include_str!("../docs/platforms.md")]
+    mod platforms {}
+    #[doc = include_str!("../docs/recurrences.md")]
+    mod recurrences {}
     #[doc = include_str!("../docs/tensors.md")]
     mod tensors {}
     #[doc = include_str!("../docs/training.md")]

@@ -1,5 +1,5 @@
 //! The documentation of every function of an op: an example, and its errors; and the numbers of lines of the programs
-//! beside PyTorch.
+//! beside PyTorch; and the book: its pages and their links.
 
 use std::path::{Path, PathBuf};
 
@@ -89,5 +89,129 @@ fn the_lines_of_programs_beside_pytorch_are_as_documented() {
         let documented: Vec<usize> = row.split('|').filter_map(|it| it.trim().parse().ok()).collect();
         let sources = [format!("examples/{name}.rs"), format!("peers/programs/{name}.py")];
         assert_eq!(documented, sources.map(|it| code_lines(&root.join(it))), "lines of {name} here and in PyTorch");
+    }
+}
+
+/// A file of the repository.
+fn text(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|it| panic!("{}: {it}", path.display()))
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The pages of the book.
+fn pages() -> Vec<PathBuf> {
+    let folders = [root().join("docs"), root().join("docs/errors")];
+    let entries = folders.iter().flat_map(|it| std::fs::read_dir(it).expect("a folder of pages"));
+    let mut pages: Vec<PathBuf> = entries.map(|it| it.expect("an entry").path()).collect();
+    pages.retain(|it| it.extension().is_some_and(|it| it == "md"));
+    pages.sort();
+    pages
+}
+
+/// The lines of a page outside blocks of code.
+fn prose(page: &str) -> impl Iterator<Item = &str> {
+    let mut inside = false;
+    page.lines().filter(move |line| {
+        let fence = line.trim_start().starts_with("```");
+        inside ^= fence;
+        !inside && !fence
+    })
+}
+
+/// A line without its spans of code.
+fn without_code(line: &str) -> String {
+    line.split('`').step_by(2).collect()
+}
+
+/// The targets of the links of a page that are not addresses.
+fn links(page: &str) -> Vec<String> {
+    let lines = prose(page).map(without_code);
+    let targets = |line: String| {
+        let ends = line.match_indices("](").map(|(at, _)| at + 2);
+        ends.filter_map(|at| Some(line[at..].split_once(')')?.0.to_owned())).collect::<Vec<_>>()
+    };
+    lines.flat_map(targets).filter(|it| !it.contains("://")).collect()
+}
+
+/// The anchors of the headings of a page, as GitHub and mdBook name them.
+fn anchors(page: &str) -> Vec<String> {
+    let headings = prose(page).filter(|it| it.starts_with('#'));
+    let name = |heading: &str| {
+        let lower = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        lower.chars().filter(|it| it.is_alphanumeric() || matches!(it, '-' | '_')).collect()
+    };
+    headings.map(name).collect()
+}
+
+/// The links of a page of the folder that lead nowhere.
+fn broken(folder: &Path, page: &str) -> Vec<String> {
+    let resolves = |link: &String| {
+        let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+        let target = folder.join(path);
+        let exists = path.is_empty() || target.exists();
+        let inside = || if path.is_empty() { page.to_owned() } else { text(&target) };
+        exists && (anchor.is_empty() || anchors(&inside()).iter().any(|it| it == anchor))
+    };
+    links(page).into_iter().filter(|it| !resolves(it)).collect()
+}
+
+#[test]
+fn links_of_pages_resolve() {
+    let others = ["README.md", "ARCHITECTURE.md"].map(|it| root().join(it));
+    let mut wrong = Vec::new();
+    for path in pages().iter().chain(&others) {
+        let page = text(path);
+        let of_page = broken(path.parent().expect("a folder"), &page);
+        wrong.extend(of_page.iter().map(|it| format!("{}: {it}", path.display())));
+    }
+    assert!(wrong.is_empty(), "links that lead nowhere:\n{}", wrong.join("\n"));
+
+    let planted =
+        "# A `b` c\n[x](glossary.md) [y](#a-b-c) [z](none.md) [u](#none) [v](glossary.md#none)\n`[w](none.md)`";
+    assert_eq!(broken(&root().join("docs"), planted), ["none.md", "#none", "glossary.md#none"]);
+}
+
+#[test]
+fn the_book_lists_every_page() {
+    let folder = root().join("docs");
+    let name = |it: &PathBuf| it.strip_prefix(&folder).expect("a page of the book").to_string_lossy().into_owned();
+    let mut expected: Vec<String> = pages().iter().map(name).filter(|it| it != "SUMMARY.md").collect();
+    let mut listed = links(&text(&folder.join("SUMMARY.md")));
+    expected.sort();
+    listed.sort();
+    assert_eq!(listed, expected, "docs/SUMMARY.md");
+}
+
+#[test]
+fn the_index_of_errors_has_every_title() {
+    let index = text(&root().join("docs/errors.md"));
+    let pages = pages().into_iter().filter(|it| it.parent().is_some_and(|it| it.ends_with("errors")));
+    let mut missing = Vec::new();
+    for path in pages {
+        let page = text(&path);
+        let heading = page.lines().next().and_then(|it| it.strip_prefix("# ")?.split_once(": "));
+        let (code, title) = heading.unwrap_or_else(|| panic!("{} has no title", path.display()));
+        let row = format!("| [{code}](errors/{code}.md) | {title} |");
+        if !index.lines().any(|it| it == row) {
+            missing.push(row);
+        }
+    }
+    assert!(missing.is_empty(), "docs/errors.md lacks\n{}", missing.join("\n"));
+}
+
+#[test]
+fn what_the_index_by_task_names_exists() {
+    let page = text(&root().join("docs/by_task.md"));
+    for module in ["nn", "ops"] {
+        let (_, uses) = page.split_once(&format!("# use ms::{module}::{{")).expect("the page uses what it names");
+        let used: Vec<&str> = uses.split("};").next().unwrap_or_default().split(',').collect();
+        let used: Vec<&str> = used.iter().map(|it| it.trim_matches(['#', ' ', '\n'])).collect();
+        let spans = prose(&page).flat_map(|line| line.split('`').skip(1).step_by(2));
+        let named: Vec<&str> = spans.filter_map(|it| it.strip_prefix(&format!("{module}::"))).collect();
+        assert!(named.len() > 20, "{named:?}");
+        named.iter().for_each(|it| assert!(used.contains(it), "rustc does not check {module}::{it}"));
     }
 }

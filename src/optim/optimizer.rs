@@ -72,7 +72,7 @@ pub trait Optimizer: Arg {
     ///
     /// `loss` captures nothing (checked at compile time): its data is passed in `batch`, so that no
     /// captured batch can become a constant of the graph. Inside a function with `#[jit]` the step
-    /// is a part of that function, which may declare [sizes that vary](crate::jit) with `dims`.
+    /// is a part of that function, which may declare [sizes that vary](macro@crate::jit) with `dims`.
     ///
     /// ```
     /// use ms::prelude::*;

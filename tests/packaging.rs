@@ -1,0 +1,69 @@
+//! What is published: the licences of dependencies are those that `deny.toml` allows, and packages have their metadata.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The packages that a build of the workspace with default features needs on this platform, by `cargo metadata`.
+fn packages() -> Vec<Value> {
+    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let arguments = ["metadata", "--offline", "--locked", "--format-version=1", "--filter-platform", &platform];
+    let output = Command::new(env!("CARGO")).args(arguments).current_dir(root()).output().expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo writes JSON");
+    metadata["packages"].as_array().expect("a list of packages").clone()
+}
+
+/// The licences that `deny.toml` allows.
+fn allowed() -> Vec<String> {
+    let rules = std::fs::read_to_string(root().join("deny.toml")).expect("the rules of dependencies");
+    let line = rules.lines().find(|it| it.starts_with("allow = ")).expect("a list of licences");
+    line.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// Whether a choice of the licences of an SPDX expression is allowed. The expression is a conjunction of alternatives,
+/// which are in parentheses if there are several.
+fn permits(allowed: &[String], expression: &str) -> bool {
+    let spaced = expression.replace('/', " OR ");
+    let mut alternatives = spaced.split(" AND ").map(|it| it.trim_matches(['(', ')']));
+    alternatives.all(|it| it.split(" OR ").any(|licence| allowed.iter().any(|it| it == licence)))
+}
+
+#[test]
+fn licences_of_dependencies_are_allowed() {
+    let (packages, allowed) = (packages(), allowed());
+    assert!(packages.len() > 50, "only {} packages were found", packages.len());
+    let licence = |it: &Value| it["license"].as_str().unwrap_or("none").to_owned();
+    let refused = packages.iter().filter(|it| !permits(&allowed, &licence(it)));
+    let refused: Vec<String> = refused.map(|it| format!("{}: {}", it["name"], licence(it))).collect();
+    assert!(refused.is_empty(), "licences that deny.toml does not allow:\n{}", refused.join("\n"));
+
+    let mit = ["MIT".to_owned()];
+    let planted = ["MIT", "GPL-3.0", "Unlicense/MIT", "(MIT OR Apache-2.0) AND GPL-3.0", "GPL-3.0 OR MIT", "none"];
+    assert_eq!(planted.map(|it| permits(&mit, it)), [true, false, true, false, true, false]);
+}
+
+#[test]
+fn packages_that_are_published_have_metadata() {
+    let own: Vec<Value> = packages().into_iter().filter(|it| it["source"].is_null()).collect();
+    // `null` publishes anywhere, and an empty list nowhere.
+    let published: Vec<&Value> = own.iter().filter(|it| it["publish"].is_null()).collect();
+    let mut names: Vec<&str> = published.iter().filter_map(|it| it["name"].as_str()).collect();
+    names.sort();
+    assert_eq!(names, ["ms-cache", "ms-core", "ms-cpu", "ms-macros", "ms-ml", "ms-ml-cli", "ms-sim"]);
+    for package in published {
+        for field in ["description", "license", "rust_version"] {
+            assert!(package[field].is_string(), "{} lacks {field}", package["name"]);
+        }
+        let manifest = Path::new(package["manifest_path"].as_str().expect("a path"));
+        assert!(manifest.with_file_name("LICENSE").exists(), "{} lacks the text of its licence", package["name"]);
+        let paths = package["dependencies"].as_array().expect("a list").iter().filter(|it| it["path"].is_string());
+        for dependency in paths {
+            assert_ne!(dependency["req"], "*", "{} needs a version of {}", package["name"], dependency["name"]);
+        }
+    }
+}
