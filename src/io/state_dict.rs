@@ -158,8 +158,12 @@ impl StateDict {
     /// ```
     ///
     /// # Errors
-    /// As [`StateDict::write`].
+    /// As [`StateDict::write`]; [`Code::Argument`] for a tensor of shape `[0]`, which MindSpore takes for a scalar.
     pub fn write_mindspore(&self, path: impl AsRef<Path>) -> Result<()> {
+        if let Some((name, _)) = self.iter().find(|it| it.1.shape() == [0]) {
+            let message = format!("`{name}` has the shape [0], which MindSpore takes for a scalar");
+            return Err(Error::new(Code::Argument, message).with_op("save_checkpoint"));
+        }
         self.write_as(path.as_ref(), ckpt::write)
     }
 

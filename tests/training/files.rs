@@ -447,3 +447,24 @@ fn lines_of_text() {
     let missing = folder.0.join("missing");
     refused(&missing, TextFileDataset::read([&missing]), Code::Io, &[]);
 }
+
+/// A checkpoint of MindSpore is read as it was written; what it cannot hold is refused, and leaves the file as it was.
+#[test]
+fn checkpoints_of_mindspore() {
+    let folder = Folder::new("mindspore");
+    let path = folder.0.join("net.ckpt");
+    let mut state = StateDict::new();
+    state.insert("fc.weight", tensor![[1f32, -2.5], [0.0, 4.0]]);
+    state.insert("none", Tensor::zeros([0, 3]));
+    state.write_mindspore(&path).expect("the folder is writable");
+    let read = StateDict::read_mindspore(&path).expect("it was just written");
+    assert!(read.names().eq(["fc.weight", "none"]));
+    assert_eq!(read.get("fc.weight").expect("it is there").to_vec::<f32>(), [1.0, -2.5, 0.0, 4.0]);
+    state.insert("empty", Tensor::zeros([0]));
+    let error = state.write_mindspore(&path).expect_err("it would be another shape");
+    assert_eq!(error.code(), Code::Argument);
+    assert!(error.to_string().contains("`empty`"));
+    assert_eq!(StateDict::read_mindspore(&path).expect("it is as it was").len(), 2);
+    let error = StateDict::read_pytorch(&path).expect_err("it is no zip archive");
+    assert!(error.code() == Code::Io && error.to_string().contains("net.ckpt"));
+}
