@@ -1,7 +1,7 @@
 // Safe code cannot call functions that trust their caller with memory: uninitialised arrays, bytes read as another
 // dtype, borrowed memory, and whatever runs code or an op on raw addresses.
 #![forbid(unsafe_code)]
-use ms::internals::exec::{Artifact, Backend, Driver, PlanExecutable, StepCode};
+use ms::internals::exec::{Artifact, Backend, ContractionOperand, Driver, PlanExecutable, StepCode};
 use ms::internals::ir::Contraction;
 use ms::internals::lower::Plan;
 use ms::tensor::{Array, DType, Layout, Storage};
@@ -31,7 +31,7 @@ fn any_results(step: &dyn StepCode, x: &Array, small: &Array) {
 
 fn any_addresses<D: Driver>(driver: &D, commands: &mut D::Commands, kernel: &D::Kernel, contraction: &Arc<Contraction>) {
     driver.launch(commands, kernel, &[1, 0]);
-    driver.contract(commands, contraction, [8, 16], 24);
+    driver.contract(commands, contraction, [8, 16].map(ContractionOperand::at), 24);
 }
 
 fn any_kernels<D: Driver>(plan: &Plan, driver: D) {
