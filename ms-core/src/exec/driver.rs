@@ -73,8 +73,8 @@ pub unsafe trait Driver: Send + Sync + 'static {
     ///
     /// # Safety
     /// The contraction [is sound](Contraction::is_sound). All elements that its sizes and strides address are in
-    /// memory that is live when the step runs; those of the result are distinct. Then nobody else writes the
-    /// operands or accesses the result.
+    /// memory that is live when the step runs, those of an operand in its [held](ContractionOperand::held) block if
+    /// there is one; those of the result are distinct. Then nobody else writes the operands or accesses the result.
     ///
     /// # Errors
     /// [`Code::Backend`](crate::Code::Backend) if the device cannot run it; those of the device.
