@@ -178,7 +178,9 @@ fn errors_say_what_was_expected() {
         ("graph @f() -> () { one {value = f32[](0x0)}", "expected an even number of digits"),
         ("graph @f() -> () { one {value = bool[](0x02)}", "expected 1 elements of bool"),
         ("graph @f() -> () { one {value = nan:0x1} : ()", "1, column 33: these are not the bits of a nan of f64"),
-        ("graph @f() -> () { one {value = f64[9, 9, 99999999](1, ..)}", "a literal of at most 1 GiB"),
+        ("graph @f() -> () { one {value = f64[9, 9, 99999999](1, ..)}", "at most 1 GiB together"),
+        // The second one alone would be as large as they may be.
+        ("graph @f() -> () { one {value = i8[9](1, ..)} : () one {value = f64[134217728](1, ..)}", "1 GiB together"),
         ("graph @f() -> () { %1 = plain : f32[], f32[]", "expected as many types as results, 1, found 2"),
         ("graph @f(%x: f32[], %x: f32[])", "1, column 21: `%x` is defined twice"),
         ("graph @f(%x: f32[]) -> () { return %x#1 }", "1, column 36: `%x#1` is not defined before this"),

@@ -7,7 +7,8 @@ use crate::ir::text::literal::bytes_from_hex;
 use crate::tensor::{Attr, Attrs, DType, Dims, Literal, Op, Shape, Type};
 use smallvec::SmallVec;
 
-/// The maximum size, in bytes, of a literal with `..`.
+/// The maximum size, in bytes, of all literals with `..` in a text together: they take memory that the length of the
+/// text does not bound.
 const LARGEST_FILL: usize = 1 << 30;
 
 impl<'a> Parser<'a> {
@@ -99,11 +100,13 @@ impl<'a> Parser<'a> {
                     break;
                 }
                 if self.tokens.token == Token::Rest {
-                    if bytes.len() != size || count * size > LARGEST_FILL {
-                        return Err(self
-                            .tokens
-                            .expected("`..` behind the first element of a literal of at most 1 GiB"));
+                    if bytes.len() != size {
+                        return Err(self.tokens.expected("`..` behind the first element of a literal"));
                     }
+                    if count * size > LARGEST_FILL - self.filled {
+                        return Err(self.tokens.expected("literals with `..` of at most 1 GiB together"));
+                    }
+                    self.filled += count * size;
                     bytes = bytes.repeat(count);
                     self.tokens.advance()?;
                     self.tokens.symbol(')', "the end of the literal")?;

@@ -27,7 +27,7 @@ const DEEPEST: u32 = 1000;
 /// # Errors
 /// [`Code::Parse`](crate::Code::Parse) with line, column, and what was expected.
 pub fn parse(text: &str, ops: Resolver<'_>) -> Result<Graph> {
-    Parser { tokens: Tokens::new(text)?, ops, graphs: FxHashMap::default() }.text()
+    Parser { tokens: Tokens::new(text)?, ops, graphs: FxHashMap::default(), filled: 0 }.text()
 }
 
 /// A graph that later ones may use.
@@ -44,6 +44,8 @@ struct Parser<'a> {
     tokens: Tokens<'a>,
     ops: Resolver<'a>,
     graphs: FxHashMap<(Cow<'a, str>, u32), Known>,
+    /// The size, in bytes, of the literals with `..` so far.
+    filled: usize,
 }
 
 /// A graph under construction, and the names of its values.
