@@ -6,6 +6,7 @@ struct Net<L> {
 #[automatically_derived]
 #[diagnostic::do_not_recommend]
 impl<L: ::ms::__rt::Arg> ::ms::__rt::Arg for Net<L> {
+    #[inline]
     fn visit(&self, __sink: &mut ::ms::__rt::Sink<'_>) {
         __sink.cell("Net", &raw const *self as *const () as usize);
         __sink.begin(::ms::__rt::Name::Field("fc"));
@@ -323,6 +324,7 @@ struct Relu;
 #[automatically_derived]
 #[diagnostic::do_not_recommend]
 impl ::ms::__rt::Arg for Relu {
+    #[inline]
     fn visit(&self, __sink: &mut ::ms::__rt::Sink<'_>) {
         __sink.cell("Relu", &raw const *self as *const () as usize);
     }

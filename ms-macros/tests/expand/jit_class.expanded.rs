@@ -4,6 +4,7 @@ struct Inner {
 #[automatically_derived]
 #[diagnostic::do_not_recommend]
 impl ::ms::__rt::Arg for Inner {
+    #[inline]
     fn visit(&self, __sink: &mut ::ms::__rt::Sink<'_>) {
         __sink.begin(::ms::__rt::Name::Field("number"));
         <i64 as ::ms::__rt::Arg>::visit(&self.number, __sink);

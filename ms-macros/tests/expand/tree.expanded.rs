@@ -1,6 +1,7 @@
 #[automatically_derived]
 #[diagnostic::do_not_recommend]
 impl<T: ::ms::__rt::Tree> ::ms::__rt::Arg for State<T> {
+    #[inline]
     fn visit(&self, __sink: &mut ::ms::__rt::Sink<'_>) {
         match self {
             Self { value: __field0, step: __field1 } => {
@@ -88,6 +89,7 @@ impl<T: ::ms::__rt::Tree> ::ms::__rt::Differentiable for State<T> {
 #[automatically_derived]
 #[diagnostic::do_not_recommend]
 impl ::ms::__rt::Arg for Plan {
+    #[inline]
     fn visit(&self, __sink: &mut ::ms::__rt::Sink<'_>) {
         match self {
             Self::Keep {} => {
