@@ -1,21 +1,9 @@
 //! Reading files, and what all formats of files share.
 
-pub(super) use crate::io::bytes::{take, take_array};
+pub(super) use crate::io::bytes::{read, take, take_array};
 use ms_core::error::in_op;
 use ms_core::{Code, Error, Result};
-use std::io::ErrorKind;
 use std::path::Path;
-
-/// The content of a file.
-///
-/// # Errors
-/// [`Code::Io`] when it cannot be read, [`Code::Memory`] when the system has no memory for it.
-pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| match error.kind() {
-        ErrorKind::OutOfMemory => Error::new(Code::Memory, format!("no memory holds `{}`", path.display())),
-        _ => Error::new(Code::Io, format!("cannot read `{}`: {error}", path.display())),
-    })
-}
 
 /// What `decode` makes of the content of a file; its errors say what is wrong with the file.
 ///

@@ -1,4 +1,20 @@
-//! Reading the parts of a file from its front.
+//! Reading files, and their parts from the front.
+
+use super::state_dict::refuse;
+use ms_core::{Code, Error, Result};
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// The content of a file.
+///
+/// # Errors
+/// [`Code::Io`] when it cannot be read, [`Code::Memory`] when the system has no memory for it.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|error| match error.kind() {
+        ErrorKind::OutOfMemory => Error::new(Code::Memory, format!("no memory holds `{}`", path.display())),
+        _ => refuse(path, "read", error),
+    })
+}
 
 /// The first bytes of a slice, which then starts after them.
 pub(crate) fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8], String> {

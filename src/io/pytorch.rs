@@ -140,12 +140,10 @@ impl<'a> Reader<'a> {
                     return self.visit(data, path, depth + 1);
                 }
                 (DICT, []) | (SIZE, _) => Vec::new(),
-                (name, _) => return Err(format!("it has a `{name}`, which is no tensor; save the `state_dict()`")),
+                (name, _) => return Err(no_tensor(name)),
             },
             Value::Persistent(_) | Value::Other | Value::Int(_) | Value::Text(_) => Vec::new(),
-            Value::Global(name) => {
-                return Err(format!("it has a `{name}`, which is no tensor; save the `state_dict()`"));
-            }
+            Value::Global(name) => return Err(no_tensor(name)),
         };
         for (path, id) in parts {
             self.visit(id, &path, depth + 1)?;
@@ -162,22 +160,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The numbers of a tuple, none of which is negative.
+    /// The numbers of a tuple or of a shape, none of which is negative.
     fn sizes(&self, id: Id) -> Result<Vec<usize>, String> {
-        let items = match self.pickle.value(id) {
-            Value::Items(items) => items,
-            Value::Call(..) => match self.call(id)? {
-                (SIZE, &[items]) => return self.sizes_of(items),
-                _ => return Err(odd("shape")),
-            },
-            _ => return Err(odd("shape")),
+        let items = match self.call(id) {
+            Ok((SIZE, &[items])) => items,
+            _ => id,
         };
-        items.iter().map(|it| self.size(*it)).collect()
-    }
-
-    /// The numbers of a tuple, which is no call.
-    fn sizes_of(&self, id: Id) -> Result<Vec<usize>, String> {
-        let Value::Items(items) = self.pickle.value(id) else { return Err(odd("shape")) };
+        let Value::Items(items) = self.pickle.value(items) else { return Err(odd("shape")) };
         items.iter().map(|it| self.size(*it)).collect()
     }
 
@@ -223,6 +212,11 @@ impl<'a> Reader<'a> {
         }
         Ok(Array::from_bytes(&shape, *dtype, &dense))
     }
+}
+
+/// The defect of something that is not read.
+fn no_tensor(name: &str) -> String {
+    format!("it has a `{name}`, which is no tensor; save the `state_dict()`")
 }
 
 /// The defect of a part that is not what PyTorch writes.

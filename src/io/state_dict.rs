@@ -1,5 +1,6 @@
 //! State dicts: the values of slots by their names.
 
+use super::bytes::read;
 use super::convention::Convention;
 use super::load::{LoadOptions, LoadReport};
 use super::paths::{owners, slots};
@@ -10,7 +11,7 @@ use ms_core::tensor::{Array, HostArray};
 use ms_core::trace::Arg;
 use ms_core::{Code, Error, Result, Tensor};
 use std::collections::{BTreeMap, HashSet};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 /// The values of parameters, buffers and states of generators, by their names, in the order of the
@@ -122,10 +123,7 @@ impl StateDict {
 
     fn read_as(path: &Path, decode: Decode) -> Result<Self> {
         let arrays = in_op(|| {
-            let bytes = std::fs::read(path).map_err(|error| match error.kind() {
-                ErrorKind::OutOfMemory => Error::new(Code::Memory, format!("no memory holds `{}`", path.display())),
-                _ => refuse(path, "read", error),
-            })?;
+            let bytes = read(path)?;
             decode(&bytes).map_err(|why| refuse(path, "read", why))
         });
         let arrays = arrays.map_err(|it| it.with_op("load_checkpoint"))?;

@@ -1,4 +1,4 @@
-//! Library ops: native loops for convolutions and pooling of floats (f16 and bf16 in f32, rounded once)
+//! Library ops: native loops for convolutions and pooling of floats (f16 and bf16 in f32, rounded once),
 //! for concatenations, and for reads and writes at positions; the reference evaluation for all others.
 
 mod conv;

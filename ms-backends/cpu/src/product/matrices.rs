@@ -72,6 +72,11 @@ impl Matrices {
         self.loops.iter().map(|it| it.0.size).product()
     }
 
+    /// Whether an operand is the same in all products.
+    pub fn is_same(&self, operand: usize) -> bool {
+        self.loops.iter().all(|(it, _)| it.size == 1 || it.strides[operand] == 0)
+    }
+
     /// Offsets of the first elements of `a`, `b` and the result of product `i`, in elements.
     pub fn offsets(&self, i: usize) -> [isize; 3] {
         let mut at = [0; 3];

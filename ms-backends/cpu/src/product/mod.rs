@@ -47,7 +47,10 @@ pub unsafe fn run(
     to: Results<'_>,
 ) -> Result<()> {
     let (types, precision) = (contraction.types, contraction.precision);
-    let run = |matrices: &Matrices, operands| {
+    let run = |matrices: &Matrices, mut operands: [ContractionOperand<'_>; 2]| {
+        for (at, operand) in operands.iter_mut().enumerate() {
+            operand.held = operand.held.filter(|_| matrices.is_same(at));
+        }
         let to = match to {
             Results::Memory(first) => To { first, parts: None },
             Results::Epilogue(it) => To { first: null_mut(), parts: Some(Parts::new(it, matrices, types.out)) },
@@ -127,15 +130,15 @@ const ALIASED: usize = 4096;
 fn is_faster_in_order(isa: Isa, types: ContractionTypes, product: &Matrices, held: [Option<&Storage>; 2]) -> bool {
     let &Matrices { m, k, n, b: [_, between], .. } = product;
     let ordered = Ordered { isa, sizes: [m, k, n], accumulate: false };
-    let is_kept = match types.accumulator {
-        DType::F64 => ordered.may_keep::<f64>(held),
-        _ => ordered.may_keep::<f32>(held),
+    let keeper = match types.accumulator {
+        DType::F64 => ordered.keeper::<f64>(held),
+        _ => ordered.keeper::<f32>(held),
     };
     let size = types.b.size();
     let is_widened = types != ContractionTypes::of(types.accumulator);
     let is_aliased = between != 0 && (between.unsigned_abs() * size).is_multiple_of(ALIASED);
     let is_narrow = m.min(n) <= NARROW || m.saturating_mul(n).saturating_mul(k) <= SMALL;
-    is_kept || m.min(n) > 1 && (is_narrow || is_widened || is_aliased)
+    keeper.is_some() || m.min(n) > 1 && (is_narrow || is_widened || is_aliased)
 }
 
 /// Products of floats whose terms are added in order.

@@ -122,8 +122,8 @@ impl Ordered {
         unsafe { self.run_stored(batch, places, (a, b, out), [None; 2], None) }
     }
 
-    /// Multiplies `batch` pairs of matrices; `places` returns their offsets in elements, by operand. Operands in `held`
-    /// blocks may be packed once for many calls. If an epilogue reads `parts` of the results, these are in no memory.
+    /// Multiplies `batch` pairs of matrices; `places` returns their offsets in elements, by operand. An operand in a
+    /// `held` block, which is the same in all pairs, may be packed once for many calls. If an epilogue reads `parts` of the results, these are in no memory.
     ///
     /// # Safety
     /// All elements that sizes, strides and offsets address are in memory that is live during the call, and in the
@@ -144,7 +144,7 @@ impl Ordered {
         if batch * m * n == 0 {
             return Ok(());
         }
-        let tile = W::tile(self.isa);
+        let (tile, keeper) = (W::tile(self.isa), self.keeper::<W>(held));
         if is_turned(tile.columns, m, n) {
             let turned = Self { sizes: [n, k, m], ..self };
             let turned_places = |it: usize| {
@@ -154,23 +154,23 @@ impl Ordered {
             // SAFETY: the transposed product has the same elements.
             return unsafe {
                 let operands = (b.transposed(), a.transposed(), out.transposed());
-                turned.cut(tile, batch, turned_places, operands, held[0], parts.map(|it| (it, true)))
+                turned.cut(tile, batch, turned_places, operands, keeper, parts.map(|it| (it, true)))
             };
         }
         // SAFETY: as the caller's.
-        unsafe { self.cut(tile, batch, places, (a, b, out), held[1], parts.map(|it| (it, false))) }
+        unsafe { self.cut(tile, batch, places, (a, b, out), keeper, parts.map(|it| (it, false))) }
     }
 
-    /// Whether panels of an operand may be kept: it is the right one of what is computed, and in a block that a slot
-    /// holds.
-    pub fn may_keep<W: Wide>(self, held: [Option<&Storage>; 2]) -> bool {
-        let [m, _, n] = self.sizes;
-        let right = if is_turned(W::tile(self.isa).columns, m, n) { held[0] } else { held[1] };
-        m * n > 1 && right.is_some_and(Storage::may_be_held)
+    /// The block in which panels of the right operand of what is computed may be kept: a slot holds it, and there is a
+    /// whole panel.
+    pub fn keeper<W: Wide>(self, held: [Option<&Storage>; 2]) -> Option<&Storage> {
+        let ([m, _, n], columns) = (self.sizes, W::tile(self.isa).columns);
+        let (right, width) = if is_turned(columns, m, n) { (held[0], m) } else { (held[1], n) };
+        right.filter(|it| width >= columns && it.may_be_held())
     }
 
-    /// Multiplies block by block, on several threads if there is enough work. The right operand may be in a `held` block.
-    /// `parts` are those of the result, or of the transposed one if so it says.
+    /// Multiplies block by block, on several threads if there is enough work. Panels of the right operand may be
+    /// kept in a block. `parts` are those of the result, or of the transposed one if so it says.
     ///
     /// # Safety
     /// As [`Ordered::run`].
@@ -180,7 +180,7 @@ impl Ordered {
         batch: usize,
         places: impl Fn(usize) -> [isize; 3] + Sync,
         operands: Operands<W>,
-        held: Option<&Storage>,
+        keeper: Option<&Storage>,
         parts: Option<(&Parts<'_>, bool)>,
     ) -> Result<()> {
         let [m, k, n] = self.sizes;
@@ -188,9 +188,8 @@ impl Ordered {
         let nanos = (batch * m * n).saturating_mul(k) / 128 * size_of::<W>();
         let [rows, columns] = blocks(tile.rows, tile.columns, [m, n], batch);
         let [across, along] = [n.div_ceil(columns), m.div_ceil(rows)];
-        let is_one = || (0..batch).all(|it| places(it)[1] == 0);
         // SAFETY: as the caller's.
-        let kept = held.filter(|_| is_one()).and_then(|it| unsafe { Panels::kept(it, tile, operands.1, [k, n]) });
+        let kept = keeper.and_then(|it| unsafe { Panels::kept(it, tile, operands.1, [k, n]) });
         let kept = kept.as_deref().map(Panels::elements);
         let operands = Shared::new((operands, kept));
         threads::try_for_each(batch * across * along, nanos, |block| {
