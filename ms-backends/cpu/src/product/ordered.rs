@@ -123,7 +123,8 @@ impl Ordered {
     }
 
     /// Multiplies `batch` pairs of matrices; `places` returns their offsets in elements, by operand. An operand in a
-    /// `held` block, which is the same in all pairs, may be packed once for many calls. If an epilogue reads `parts` of the results, these are in no memory.
+    /// `held` block, which is the same in all pairs, may be packed once for many calls. If an epilogue reads `parts` of
+    /// the results, these are in no memory.
     ///
     /// # Safety
     /// All elements that sizes, strides and offsets address are in memory that is live during the call, and in the

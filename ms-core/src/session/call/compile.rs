@@ -1,9 +1,10 @@
 //! From the body of a call to a version: tracing and compiling.
 
+use super::backward_slots::BackwardSlots;
 use super::compiled::Compiled;
 use super::functions;
 use super::recompilation::{self, Facts};
-use super::version::{BackwardSlots, Parts, Source, Version};
+use super::version::{Parts, Source, Version};
 use super::{Call, JitReturn, Sign, in_compiled, run};
 use crate::effects::{Slots, insert_moves};
 use crate::error::{Code, Error, Result};

@@ -1,5 +1,6 @@
 //! Call sites of compiled functions: from the signature of a call to its result.
 
+mod backward_slots;
 pub(super) mod closure;
 mod compile;
 pub(super) mod compiled;

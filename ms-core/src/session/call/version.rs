@@ -1,5 +1,6 @@
 //! A compiled version of a function, and its runs.
 
+use super::backward_slots::BackwardSlots;
 use super::compiled::Compiled;
 use super::versions::Versions;
 use super::writing_run::WritingRun;
@@ -11,7 +12,6 @@ use crate::tensor::{
     WeakParameter, dispatch_mode, is_host_only,
 };
 use crate::trace::{Signature, Tree};
-use once_cell::sync::OnceCell;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::any::{Any, TypeId};
@@ -96,28 +96,6 @@ pub(super) struct Version {
     pub untraced: bool,
     /// The traced result, whose tensors are replaced by those of a run.
     template: Box<dyn Any + Send + Sync>,
-}
-
-/// The graph for a tape, if backward functions in it read or write parameters; see
-/// [`crate::trace::BackwardSlots`].
-pub(super) struct BackwardSlots {
-    compiled: OnceCell<Arc<Compiled>>,
-    make: Make,
-    writes: Vec<WeakParameter>,
-    reads: Vec<WeakParameter>,
-}
-
-type Make = Box<dyn Fn() -> Result<Arc<Compiled>> + Send + Sync>;
-
-impl BackwardSlots {
-    /// `make` compiles the graph, when a tape first calls it.
-    pub fn new(make: Make, writes: Vec<WeakParameter>, reads: Vec<WeakParameter>) -> Self {
-        Self { compiled: OnceCell::new(), make, writes, reads }
-    }
-
-    fn compiled(&self) -> Result<&Arc<Compiled>> {
-        self.compiled.get_or_try_init(&self.make)
-    }
 }
 
 /// The components of a [`Version`].

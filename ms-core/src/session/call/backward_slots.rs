@@ -1,0 +1,35 @@
+//! The graph that a tape calls in place of a version's own.
+
+use super::compiled::Compiled;
+use crate::error::Result;
+use crate::tensor::WeakParameter;
+use once_cell::sync::OnceCell;
+use std::sync::Arc;
+
+/// The graph for a tape, if backward functions in it read or write parameters; see
+/// [`crate::trace::BackwardSlots`].
+pub(super) struct BackwardSlots {
+    compiled: OnceCell<Arc<Compiled>>,
+    make: Make,
+    /// Slots that it writes.
+    pub writes: Vec<WeakParameter>,
+    /// Slots that it reads.
+    pub reads: Vec<WeakParameter>,
+}
+
+type Make = Box<dyn Fn() -> Result<Arc<Compiled>> + Send + Sync>;
+
+impl BackwardSlots {
+    /// `make` compiles the graph, when a tape first calls it.
+    pub fn new(make: Make, writes: Vec<WeakParameter>, reads: Vec<WeakParameter>) -> Self {
+        Self { compiled: OnceCell::new(), make, writes, reads }
+    }
+
+    /// The graph.
+    ///
+    /// # Errors
+    /// Those of compiling it.
+    pub fn compiled(&self) -> Result<&Arc<Compiled>> {
+        self.compiled.get_or_try_init(&self.make)
+    }
+}
