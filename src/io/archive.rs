@@ -120,7 +120,7 @@ fn member<'a>(file: &'a [u8], entries: &mut &[u8]) -> Result<(Member<'a>, std::o
 ///
 /// # Errors
 /// What exceeds the format: an archive of 4 GiB and more, 65,535 files and more, a name of 64 KiB and more.
-pub(crate) fn write_archive(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<u8>, String> {
+pub(crate) fn write_archive(files: &BTreeMap<String, impl AsRef<[u8]>>) -> Result<Vec<u8>, String> {
     const VERSION: u16 = 20;
     const UTF8_NAME: u16 = 1 << 11;
     /// The first day that the format has: 1980-01-01.
@@ -128,6 +128,7 @@ pub(crate) fn write_archive(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<u8>
     let (mut archive, mut directory) = (Vec::new(), Vec::new());
     let size = |it: usize| u32::try_from(it).ok().filter(|it| *it != u32::MAX).ok_or("it has 4 GiB or more");
     for (name, content) in files {
+        let content = content.as_ref();
         let length = u16::try_from(name.len()).map_err(|_| "a name has 64 KiB or more")?;
         let (bytes, start) = (size(content.len())?.to_le_bytes(), size(archive.len())?.to_le_bytes());
         let mut fields: Vec<u8> = [VERSION, UTF8_NAME, 0, 0, DAY].into_iter().flat_map(u16::to_le_bytes).collect();

@@ -1,11 +1,12 @@
 //! Files of `torch.save` since PyTorch 1.6: a zip archive with a pickle, and the bytes of each storage.
 
-use super::archive::{Member, members};
+use super::archive::{Member, members, write_archive};
 use super::pickle::{Id, Pickle, Value};
 use ms_core::DType;
-use ms_core::tensor::{Array, try_room};
+use ms_core::tensor::{Array, HostArray, try_room};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 
 /// Each dtype with the class of its storages.
 const STORAGES: [(DType, &str); 10] = [
@@ -62,6 +63,58 @@ pub fn read(file: &[u8]) -> Result<BTreeMap<String, Array>, String> {
         return Err("it is of one tensor, which has no name".to_owned());
     }
     Ok(reader.made)
+}
+
+/// The class of PyTorch's storages of a dtype; there are none of the unsigned integers of more than a byte.
+pub fn storage_class(dtype: DType) -> Option<&'static str> {
+    STORAGES.into_iter().find(|it| it.0 == dtype).map(|it| it.1)
+}
+
+/// Writes a dict of these arrays, each in a storage of its own.
+///
+/// # Errors
+/// Those of writing, and what exceeds the format: 4 GiB and more.
+///
+/// # Panics
+/// For a dtype without a [class of storages](storage_class).
+pub fn write(arrays: &BTreeMap<String, HostArray<'_>>, out: &mut dyn Write) -> io::Result<()> {
+    /// The version of the format that PyTorch has written since 1.6.
+    const VERSION: &[u8] = b"3\n";
+    const BYTE_ORDER: &[u8] = if cfg!(target_endian = "big") { b"big" } else { b"little" };
+    let storage = |(at, it)| (format!("archive/data/{at}"), Cow::Borrowed(HostArray::bytes(it)));
+    let mut files: BTreeMap<String, Cow<'_, [u8]>> = arrays.values().enumerate().map(storage).collect();
+    files.insert("archive/data.pkl".to_owned(), pickled(arrays).into());
+    files.insert("archive/version".to_owned(), VERSION.into());
+    files.insert("archive/byteorder".to_owned(), BYTE_ORDER.into());
+    out.write_all(&write_archive(&files).map_err(io::Error::other)?)
+}
+
+/// The pickle of a dict of these arrays, whose storages are numbered in their order.
+fn pickled(arrays: &BTreeMap<String, HostArray<'_>>) -> Vec<u8> {
+    let text = |it: &str| {
+        let length = u32::try_from(it.len()).expect("names have less than 4 GiB");
+        [b"X", &length.to_le_bytes()[..], it.as_bytes()].concat()
+    };
+    let int = |it: usize| match i32::try_from(it) {
+        Ok(it) => [b"J", &it.to_le_bytes()[..]].concat(),
+        Err(_) => [b"\x8a\x08", &it.to_le_bytes()[..]].concat(),
+    };
+    let tuple = |items: &[Vec<u8>]| [b"(", &*items.concat(), b"t"].concat();
+    let global = |it: &str| format!("c{}\n", it.replace(' ', "\n")).into_bytes();
+    let no_hooks = [&global(DICT), &b")R"[..]].concat();
+    let mut pickle = b"\x80\x02}(".to_vec();
+    for (at, (name, array)) in arrays.iter().enumerate() {
+        let class = storage_class(array.dtype()).expect("the caller refuses others");
+        let parts = [text("storage"), global(class), text(&at.to_string()), text("cpu"), int(array.numel())];
+        let storage = [tuple(&parts), b"Q".to_vec()].concat();
+        let shape: Vec<_> = array.shape().iter().map(|it| int(*it)).collect();
+        let strides: Vec<_> = array.layout().strides().iter().map(|it| int(it.unsigned_abs())).collect();
+        let requires_grad = b"\x89".to_vec();
+        let arguments = tuple(&[storage, int(0), tuple(&shape), tuple(&strides), requires_grad, no_hooks.clone()]);
+        pickle.extend([text(name), global(TENSOR), arguments, b"R".to_vec()].concat());
+    }
+    pickle.extend(b"u.");
+    pickle
 }
 
 /// A block of memory of which tensors are parts.
@@ -130,7 +183,7 @@ impl<'a> Reader<'a> {
             Value::Call(..) => match self.call(id)? {
                 (TENSOR, arguments) => {
                     let array = self.tensor(arguments).map_err(|why| format!("`{path}`: {why}"))?;
-                    if !path.is_empty() && self.made.insert(path.to_owned(), array).is_some() {
+                    if self.made.insert(path.to_owned(), array).is_some() {
                         return Err(format!("two tensors are named `{path}`"));
                     }
                     return Ok(true);
@@ -287,6 +340,23 @@ mod tests {
         let call = b"ctorch._utils\n_rebuild_tensor_v2\n(";
         let rest = [b'K', 0, b'K', shape, 0x85, b'K', stride, 0x85, 0x89, b'}', b't', b'R'];
         [b"\x80\x02}X\x01\0\0\0w", &call[..], storage, &rest, b"s."].concat()
+    }
+
+    /// PyTorch 2.15 loads this pickle, also with `weights_only=True`.
+    #[test]
+    fn pickles() {
+        let matrix = Array::from_bytes(&[2, 1], DType::F32, &[0; 8]).into_host().expect("it is here");
+        let want: [&[u8]; 7] = [
+            b"\x80\x02}(X\x01\0\0\0wctorch._utils\n_rebuild_tensor_v2\n(",
+            b"(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\x000X\x03\0\0\0cpuJ\x02\0\0\0tQ",
+            b"J\0\0\0\0",
+            b"(J\x02\0\0\0J\x01\0\0\0t",
+            b"(J\x01\0\0\0J\x01\0\0\0t",
+            b"\x89ccollections\nOrderedDict\n)R",
+            b"tRu.",
+        ];
+        let got = pickled(&BTreeMap::from([("w".to_owned(), matrix)]));
+        assert_eq!(got.escape_ascii().to_string(), want.concat().escape_ascii().to_string());
     }
 
     #[test]

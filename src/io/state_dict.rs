@@ -165,6 +165,31 @@ impl StateDict {
         self.write_as(path.as_ref(), ckpt::write)
     }
 
+    /// Writes a file of PyTorch (`.pt`): a dict that `torch.load` reads, also with `weights_only=True`.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// use ms::io::{Convention, StateDict};
+    /// # let path = std::env::temp_dir().join(format!("ms doc pt {}", std::process::id()));
+    /// let net = nn::sequential![nn::Dense::new(4, 2), nn::BatchNorm::new(2)];
+    /// StateDict::named(&net, Convention::PyTorch).write_pytorch(&path)?;
+    /// let options = LoadOptions::new().convention(Convention::PyTorch);
+    /// net.load_state_dict(&StateDict::read_pytorch(&path)?, &options)?;
+    /// # std::fs::remove_file(&path).expect("it was written");
+    /// # Ok::<(), ms::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`StateDict::write`], also for 4 GiB and more; [`Code::DType`] for unsigned integers of more than a byte,
+    /// of which PyTorch has no storages.
+    pub fn write_pytorch(&self, path: impl AsRef<Path>) -> Result<()> {
+        if let Some((name, value)) = self.iter().find(|it| pytorch::storage_class(it.1.dtype()).is_none()) {
+            let message = format!("`{name}` is of {}, of which PyTorch has no storages", value.dtype());
+            return Err(Error::new(Code::DType, message).with_op("save_checkpoint"));
+        }
+        self.write_as(path.as_ref(), pytorch::write)
+    }
+
     fn write_as(&self, path: &Path, encode: Encode) -> Result<()> {
         let mut arrays = BTreeMap::new();
         for (name, value) in &self.entries {

@@ -1,5 +1,6 @@
 //! Files of data: those that Python and NumPy wrote (`data/files.py`), and broken ones.
 
+use crate::folder::Folder;
 use ms::Code;
 use ms::data::{
     Epoch, TextFileDataset, Usage, cifar10, cifar100, mnist, read_idx, read_npy, read_npz, write_npy, write_npz,
@@ -9,29 +10,6 @@ use std::path::{Path, PathBuf};
 
 fn written(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/training/data/files").join(name)
-}
-
-/// A folder for one test, removed on drop.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("ms files {} {name}", std::process::id()));
-        std::fs::create_dir(&path).expect("no other test has this name");
-        Self(path)
-    }
-
-    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.0.join(name);
-        std::fs::write(&path, bytes).expect("the folder is writable");
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// The error has this code, and its text all of these words and the path.
@@ -467,4 +445,37 @@ fn checkpoints_of_mindspore() {
     assert_eq!(StateDict::read_mindspore(&path).expect("it is as it was").len(), 2);
     let error = StateDict::read_pytorch(&path).expect_err("it is no zip archive");
     assert!(error.code() == Code::Io && error.to_string().contains("net.ckpt"));
+}
+
+/// A file of PyTorch is read as it was written, in every dtype that PyTorch has; others leave the file as it was.
+#[test]
+fn files_of_pytorch() {
+    let folder = Folder::new("pytorch");
+    let path = folder.0.join("net.pt");
+    let mut state = StateDict::new();
+    let foreign = [DType::U16, DType::U32, DType::U64];
+    for dtype in DType::ALL.into_iter().filter(|it| !foreign.contains(it)) {
+        let matrix = (Tensor::arange(6) % 2).reshape([2, 3]).transpose(0, 1);
+        state.insert(format!("{dtype} matrix"), matrix.cast(dtype));
+        state.insert(format!("{dtype} scalar"), Tensor::ones(()).cast(dtype));
+        state.insert(format!("{dtype} none"), Tensor::zeros([0, 3]).cast(dtype));
+    }
+    state.insert("", tensor![-2.5f32]);
+    state.insert("size beyond 32 bits", Tensor::zeros([0, 3_000_000_000]));
+    state.write_pytorch(&path).expect("the folder is writable");
+    let read = StateDict::read_pytorch(&path).expect("it was just written");
+    assert!(read.names().eq(state.names()));
+    for (name, want) in state.iter() {
+        let got = read.get(name).expect("the names are equal");
+        assert_eq!((got.dtype(), got.shape()), (want.dtype(), want.shape()), "{name}");
+        assert_eq!(got.cast(DType::F32).to_vec::<f32>(), want.cast(DType::F32).to_vec::<f32>(), "{name}");
+    }
+    for dtype in foreign {
+        let mut other = StateDict::new();
+        other.insert("ids", Tensor::ones([2]).cast(dtype));
+        let error = other.write_pytorch(&path).expect_err("PyTorch has no storage of it");
+        assert_eq!(error.code(), Code::DType);
+        assert!(error.to_string().contains("`ids`"));
+    }
+    assert_eq!(StateDict::read_pytorch(&path).expect("it is as it was").len(), state.len());
 }

@@ -1,5 +1,6 @@
 //! Folders of images: files that Pillow wrote (`data/images.py`), and broken ones.
 
+use crate::folder::Folder;
 use ms::Code;
 use ms::data::{Epoch, ImageFolder, resize};
 use ms::prelude::*;
@@ -7,15 +8,6 @@ use std::path::{Path, PathBuf};
 
 fn written() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/training/data/images")
-}
-
-/// A folder for one test, removed on drop.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 fn sample(images: &ImageFolder, index: usize) -> Result<(Tensor, Tensor)> {
@@ -77,7 +69,7 @@ fn sizes() {
 
 #[test]
 fn broken_images_and_folders_are_refused() {
-    let folder = Folder(std::env::temp_dir().join(format!("ms images {}", std::process::id())));
+    let folder = Folder::new("images");
     let class = folder.0.join("class");
     std::fs::create_dir_all(&class).expect("no other test has this name");
     assert_eq!(ImageFolder::open(&folder.0).expect_err("no image").code(), Code::Argument);

@@ -6,6 +6,7 @@ use ms_sim as _;
 mod checkpoint;
 mod data;
 mod files;
+mod folder;
 #[cfg(feature = "image")]
 mod images;
 mod lbfgs;

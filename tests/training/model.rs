@@ -1,5 +1,6 @@
 //! Models: runs with callbacks, evaluation, several steps per call, runs that go on.
 
+use crate::folder::Folder;
 use ms::Code;
 use ms::prelude::*;
 use ms::train::{
@@ -8,24 +9,6 @@ use ms::train::{
 };
 use ms::{context, load_checkpoint, save_checkpoint, with_context};
 use std::cell::RefCell;
-use std::path::PathBuf;
-
-/// A folder for one test, removed on drop.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("ms model {} {name}", std::process::id()));
-        std::fs::create_dir(&path).expect("no other test has this name");
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Points and whether the sum of their numbers is positive.
 fn points(rows: usize) -> TensorDataset<(Tensor, Tensor)> {

@@ -1,34 +1,18 @@
 //! Training that is killed at any step, or while it writes, goes on from its checkpoint to the same
 //! bits.
 
+use crate::folder::Folder;
 use ms::data::{Batched, RandomSampler, Sampled};
 use ms::optim::{Accumulated, Averaged, Clipped, Scheduled};
 use ms::prelude::*;
 use ms::{load_checkpoint, save_checkpoint};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// Passes the arguments of [`the_program_of_a_process`] to a process: the checkpoint, the number of
 /// steps, the step that aborts.
 const PROGRAM: &str = "MS_TEST_TRAINING";
-
-/// A folder for one test, removed on drop.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("ms resume {} {name}", std::process::id()));
-        std::fs::create_dir(&path).expect("no other test has this name");
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn net() -> nn::Sequential {
     nn::sequential![
