@@ -25,7 +25,7 @@ mod reals;
 mod statics;
 pub mod train;
 
-pub use io::{LoadOptions, LoadReport, StateDict, Stateful, load_checkpoint, save_checkpoint};
+pub use io::{LoadOptions, LoadReport, StateDict, Stateful, export, load_checkpoint, save_checkpoint};
 pub use ms_core::effects::Level;
 pub use ms_core::exec::Waits;
 pub use ms_core::random;

@@ -1,4 +1,4 @@
-//! Model files: state dicts and checkpoints.
+//! Model files: state dicts, checkpoints and exported functions.
 
 pub(crate) mod archive;
 pub(crate) mod bytes;
@@ -6,6 +6,7 @@ mod checkpoint;
 mod ckpt;
 mod convention;
 pub(crate) mod crc;
+mod exported;
 mod load;
 mod paths;
 mod pickle;
@@ -17,5 +18,6 @@ pub(crate) mod state_dict;
 
 pub use checkpoint::{load_checkpoint, save_checkpoint};
 pub use convention::Convention;
+pub use exported::{ExportOptions, ExportedFunction, export};
 pub use load::{LoadOptions, LoadReport, Misshaped};
 pub use state_dict::{StateDict, Stateful};

@@ -36,18 +36,49 @@ const DTYPES: [(DType, &str); 13] = [
 /// The maximal nesting of values in a header: an object, of objects, of arrays.
 const MAX_DEPTH: usize = 3;
 
+/// The entry of a header that is no tensor.
+const METADATA: &str = "__metadata__";
+
+/// The content of a file.
+pub struct File {
+    /// The tensors, by their names.
+    pub arrays: BTreeMap<String, Array>,
+    /// Text, by its keys.
+    pub metadata: BTreeMap<String, String>,
+}
+
 /// Writes a file with these row-major arrays, in the order of their names: equal arrays give equal files.
 ///
 /// # Errors
-/// I/O errors of `out`.
+/// I/O errors of `out`; an array whose name the format reserves.
 pub fn write(arrays: &BTreeMap<String, HostArray<'_>>, out: &mut dyn Write) -> io::Result<()> {
+    write_with(arrays, &BTreeMap::new(), out)
+}
+
+/// [`write`](fn@write) with metadata.
+///
+/// # Errors
+/// As for [`write`](fn@write), and when the header is longer than the format permits.
+pub fn write_with(
+    arrays: &BTreeMap<String, HostArray<'_>>,
+    metadata: &BTreeMap<String, String>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if arrays.contains_key(METADATA) {
+        return Err(io::Error::other(format!("no tensor of a safetensors file is named `{METADATA}`")));
+    }
     let mut header = String::from("{");
     let mut end = 0;
+    let text = |it: &String| JsonValue::String(it.clone()).stringify().expect("a string is JSON");
+    if !metadata.is_empty() {
+        let entries: Vec<String> = metadata.iter().map(|(key, it)| format!("{}:{}", text(key), text(it))).collect();
+        write!(header, r#""{METADATA}":{{{}}}"#, entries.join(",")).expect("a string takes any text");
+    }
     for (name, array) in arrays {
         let start = end;
         end += array.numel() * array.dtype().size();
         let (_, dtype) = DTYPES.into_iter().find(|it| it.0 == array.dtype()).expect("every dtype has a name");
-        let name = JsonValue::String(name.clone()).stringify().expect("a string is JSON");
+        let name = text(name);
         let comma = if header.len() > 1 { "," } else { "" };
         let shape = array.shape();
         write!(header, r#"{comma}{name}:{{"dtype":"{dtype}","shape":{shape:?},"data_offsets":[{start},{end}]}}"#)
@@ -56,6 +87,10 @@ pub fn write(arrays: &BTreeMap<String, HostArray<'_>>, out: &mut dyn Write) -> i
     header.push('}');
     // The data starts at a multiple of eight bytes; JSON may end with spaces.
     header.push_str(&" ".repeat(header.len().next_multiple_of(8) - header.len()));
+    if header.len() > MAX_HEADER {
+        let message = format!("its header has {} bytes, and the format permits {MAX_HEADER}", header.len());
+        return Err(io::Error::other(message));
+    }
     out.write_all(&(header.len() as u64).to_le_bytes())?;
     out.write_all(header.as_bytes())?;
     for array in arrays.values() {
@@ -68,8 +103,16 @@ pub fn write(arrays: &BTreeMap<String, HostArray<'_>>, out: &mut dyn Write) -> i
 ///
 /// # Errors
 /// A description of the defect of the file.
-pub fn deserialize(file: &[u8]) -> Result<BTreeMap<String, Array>, String> {
-    let (length, rest) = file.split_first_chunk::<8>().ok_or("it is shorter than the length of its header")?;
+pub fn deserialize(bytes: &[u8]) -> Result<BTreeMap<String, Array>, String> {
+    file(bytes).map(|it| it.arrays)
+}
+
+/// The content of a file.
+///
+/// # Errors
+/// As for [`deserialize`].
+pub fn file(bytes: &[u8]) -> Result<File, String> {
+    let (length, rest) = bytes.split_first_chunk::<8>().ok_or("it is shorter than the length of its header")?;
     let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
     if length > rest.len().min(MAX_HEADER) {
         return Err(format!("it is too short for a header of {length} bytes"));
@@ -84,7 +127,12 @@ pub fn deserialize(file: &[u8]) -> Result<BTreeMap<String, Array>, String> {
     let header: &HashMap<String, JsonValue> = header.get().ok_or("its header is no JSON object")?;
     let mut arrays = BTreeMap::new();
     let mut places = Vec::new();
-    for (name, entry) in header.iter().filter(|(name, _)| *name != "__metadata__") {
+    let mut metadata = BTreeMap::new();
+    for (name, entry) in header {
+        if name == METADATA {
+            metadata = texts(entry).ok_or("its metadata is no object of strings")?;
+            continue;
+        }
         let (array, place) = tensor(entry, data).ok_or_else(|| format!("the entry `{name}` is broken"))?;
         places.push(place);
         arrays.insert(name.clone(), array);
@@ -101,7 +149,13 @@ pub fn deserialize(file: &[u8]) -> Result<BTreeMap<String, Array>, String> {
     if end != data.len() {
         return Err(format!("its tensors take {end} bytes of {}", data.len()));
     }
-    Ok(arrays)
+    Ok(File { arrays, metadata })
+}
+
+/// The strings of an object; `None` for any other value.
+fn texts(value: &JsonValue) -> Option<BTreeMap<String, String>> {
+    let entries: &HashMap<String, JsonValue> = value.get()?;
+    entries.iter().map(|(key, it)| Some((key.clone(), it.get::<String>()?.clone()))).collect()
 }
 
 /// Whether brackets outside of strings are nested at most [`MAX_DEPTH`] deep.
@@ -175,6 +229,19 @@ mod tests {
     }
 
     #[test]
+    fn metadata_comes_back() {
+        let array = Array::zeros(&[2], DType::F32);
+        let metadata =
+            BTreeMap::from([("a".to_owned(), "line\n\"b\" \u{1} é".to_owned()), (String::new(), String::new())]);
+        let mut written = Vec::new();
+        let arrays = |name: &str| BTreeMap::from([(name.to_owned(), array.on_host().expect("on the host"))]);
+        write_with(&arrays("w"), &metadata, &mut written).expect("memory can be written");
+        let read = file(&written).expect("it was written here");
+        assert_eq!((read.metadata, read.arrays.len()), (metadata, 1));
+        assert!(write(&arrays(METADATA), &mut Vec::new()).is_err(), "the name is not that of a tensor");
+    }
+
+    #[test]
     fn broken_files_are_refused() {
         let file = serialize(&BTreeMap::from([("w".to_owned(), Array::zeros(&[2], DType::F32))]));
         for length in 0..file.len() {
@@ -189,6 +256,8 @@ mod tests {
         for header in [
             "[]",
             "{\"w\": 3}",
+            "{\"__metadata__\": 3, \"w\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [0, 8]}}",
+            "{\"__metadata__\": {\"a\": 3}, \"w\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [0, 8]}}",
             "{\"w\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [0, 4]}}",
             "{\"w\": {\"dtype\": \"F32\", \"shape\": [-2], \"data_offsets\": [0, 8]}}",
             "{\"w\": {\"dtype\": \"F33\", \"shape\": [2], \"data_offsets\": [0, 8]}}",

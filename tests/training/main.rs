@@ -5,6 +5,7 @@ use ms_sim as _;
 
 mod checkpoint;
 mod data;
+mod exported;
 mod files;
 mod folder;
 #[cfg(feature = "image")]

@@ -111,6 +111,8 @@ pub enum Code {
     Cache = 150,
     /// An invalid value of an environment variable.
     Environment = 151,
+    /// A function that no other program can run.
+    Export = 152,
     /// A value whose parts are nested too deeply.
     Nesting = 156,
     /// A device that this machine or this program does not have.

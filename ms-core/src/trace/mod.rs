@@ -17,6 +17,7 @@ mod type_key;
 
 pub use arg::{
     Arg, ArgumentNames, ComputeDType, Frozen, Name, PerParameter, Sink, Size, Sizes, Training, Tree, Visitor, leaves,
+    visited,
 };
 pub use body::body_graph;
 pub use callable::{Apply, ApplyAll, Callable, Given, HasCall, Invoke, Marked, Marks, Met, NoCall, Own, Unmet};

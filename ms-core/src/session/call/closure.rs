@@ -5,8 +5,8 @@ use super::compiled::Compiled;
 use crate::error::{OrRaise, Result};
 use crate::session::autodiff::tape::Tape;
 use crate::session::context;
-use crate::tensor::{Parameter, Tensor};
-use crate::trace::{ArgumentNames, Binding, Sink, TracedArguments, Tracer, Tree, Visitor, leaves, run_traced};
+use crate::tensor::Tensor;
+use crate::trace::{ArgumentNames, Binding, TracedArguments, Tracer, Tree, leaves, run_traced, visited};
 
 /// Traces `body` on the arguments, and runs the graph. The captures of `body` are inputs of the
 /// graph, so it is compiled once while the values change.
@@ -15,7 +15,7 @@ pub(crate) fn call_closure<Args: TracedArguments, R: JitReturn>(
     arguments: Args::Refs<'_>,
     body: impl FnOnce(Args::Refs<'_>) -> R,
 ) -> R {
-    let given = tensors(|sink| Args::visit(arguments, sink));
+    let given = visited(|sink| Args::visit(arguments, sink));
     let tracer = Tracer::capturing(name);
     given.iter().for_each(|it| tracer.argument(it, it.ty()));
     tracer.name_arguments(ArgumentNames::of(|sink| Args::visit(arguments, sink)));
@@ -55,19 +55,4 @@ fn run<T: Tree>(tracer: &Tracer, given: &[Tensor], template: Option<T>) -> Resul
     let result = template.rebuild(&mut |_| outputs.next().expect("as many results as the template has"));
     trace.writes.iter().zip(outputs).try_for_each(|(parameter, value)| parameter.try_set(&value))?;
     Ok(result)
-}
-
-/// The tensors that `visit` visits, in order.
-fn tensors(visit: impl FnOnce(&mut Sink<'_>)) -> Vec<Tensor> {
-    struct Found(Vec<Tensor>);
-    impl Visitor for Found {
-        fn tensor(&mut self, tensor: &Tensor) {
-            self.0.push(tensor.clone());
-        }
-        fn parameter(&mut self, _: &Parameter) {}
-        fn fixed(&mut self, _: u64) {}
-    }
-    let mut found = Found(Vec::new());
-    visit(&mut Sink::new(&mut found));
-    found.0
 }

@@ -4,6 +4,7 @@ mod backward_slots;
 pub(super) mod closure;
 mod compile;
 pub(super) mod compiled;
+mod exported;
 pub(super) mod functions;
 pub(super) mod jit;
 mod made;
@@ -19,6 +20,7 @@ mod versions;
 mod writing_run;
 
 pub use compiled::{Compiled, Derivative};
+pub use exported::{Exported, InputSpec, export};
 pub use functions::retrace;
 pub use jit::{Jit, captures_nothing, jit};
 pub use observe::{CallObserver, observe_calls};

@@ -69,15 +69,20 @@ pub trait Tree: Arg + Clone {
 
 /// The tensors of a structure, in order.
 pub fn leaves(tree: &impl Arg) -> Vec<Tensor> {
-    struct Leaves(Vec<Tensor>);
-    impl Visitor for Leaves {
+    visited(|sink| tree.visit(sink))
+}
+
+/// The tensors that `visit` visits, in order.
+pub fn visited(visit: impl FnOnce(&mut Sink<'_>)) -> Vec<Tensor> {
+    struct Found(Vec<Tensor>);
+    impl Visitor for Found {
         fn tensor(&mut self, tensor: &Tensor) {
             self.0.push(tensor.clone());
         }
         fn parameter(&mut self, _: &Parameter) {}
         fn fixed(&mut self, _: u64) {}
     }
-    let mut found = Leaves(Vec::new());
-    tree.visit(&mut Sink::new(&mut found));
+    let mut found = Found(Vec::new());
+    visit(&mut Sink::new(&mut found));
     found.0
 }

@@ -1,0 +1,187 @@
+//! Exported functions: their files, and calling them.
+
+use super::bytes::read;
+use super::replace::replace;
+use super::safetensors::{self, File};
+use super::state_dict::{refuse, row_major};
+#[cfg(doc)]
+use ms_core::Code;
+use ms_core::error::in_op;
+use ms_core::session::{Exported, InputSpec};
+use ms_core::tensor::Type;
+use ms_core::trace::{Function, TracedArguments, Tree};
+use ms_core::{Error, Result, Tensor};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::Location;
+use std::path::Path;
+
+/// The version of the form of files; a program reads those of its own version.
+const VERSION: &str = "1";
+
+/// What [`export`] is told about the inputs of a function.
+#[derive(Clone, Debug, Default)]
+pub struct ExportOptions {
+    inputs: Vec<InputSpec>,
+}
+
+impl ExportOptions {
+    /// Inputs are named by their positions, and have the sizes of the examples.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Describes the next of the tensors among the arguments: its name, and for each of its axes `"_"` for the size of
+    /// the example, or a name for a size that differs between calls. Sizes of one name are equal in every call.
+    pub fn input<'a>(mut self, name: impl Into<String>, axes: impl IntoIterator<Item = &'a str>) -> Self {
+        let axis = |it: &str| (it != "_").then(|| it.to_owned());
+        self.inputs.push(InputSpec { name: name.into(), axes: axes.into_iter().map(axis).collect() });
+        self
+    }
+}
+
+/// A function as data: the graph of one trace, and the values of the parameters and other tensors that it reads.
+///
+/// A program that loads it needs neither its source nor its macros. The graph is optimised and compiled there, for the
+/// device and the precision of the settings, and kept in the compile cache.
+///
+/// ```
+/// use ms::prelude::*;
+/// use ms::io::{ExportOptions, ExportedFunction};
+/// # let path = std::env::temp_dir().join(format!("ms doc exported {}", std::process::id()));
+/// let net = nn::Dense::new(4, 2);
+/// let options = ExportOptions::new().input("x", ["batch", "_"]);
+/// ms::export(|x: &Tensor| ops::softmax(net.call(x), -1), (&Tensor::ones([1, 4]),), &options)?.save(&path)?;
+///
+/// let predict = ExportedFunction::load(&path)?;
+/// assert_eq!(predict.to_string(), "(x: f32[batch, 4]) -> (f32[batch, 2])");
+/// let y = predict.call(&[&Tensor::ones([8, 4])])?;
+/// assert_eq!(y[0].shape(), [8, 2]);
+/// # std::fs::remove_file(&path).expect("it was written");
+/// # Ok::<(), ms::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct ExportedFunction(Exported);
+
+/// Traces a function, a closure or a cell on example arguments, a tuple of references, and returns the graph with
+/// everything that it reads. Tensors among the arguments are the inputs; parameters of cells among them, and what a
+/// closure captures, are stored with the graph.
+///
+/// # Errors
+/// [`Code::Export`] when the function writes a parameter or draws random numbers, as a network does that is trained
+/// (`set_train(false)`), or calls a custom op; [`Code::Argument`] and [`Code::Sizes`] for options that do not fit the
+/// arguments; those of tracing.
+#[track_caller]
+pub fn export<Args: TracedArguments, F>(
+    f: F,
+    arguments: Args::Refs<'_>,
+    options: &ExportOptions,
+) -> Result<ExportedFunction>
+where
+    F: Function<Args, Output: Tree>,
+{
+    ms_core::session::export(&f, arguments, &options.inputs).map(ExportedFunction)
+}
+
+impl ExportedFunction {
+    /// The name and the type of each input, in order. Sizes may be symbols.
+    pub fn inputs(&self) -> impl ExactSizeIterator<Item = (&str, &Type)> {
+        self.0.inputs()
+    }
+
+    /// The type of each result, in order.
+    pub fn outputs(&self) -> impl ExactSizeIterator<Item = &Type> {
+        self.0.outputs()
+    }
+
+    /// The name and the value of each tensor that is stored with the graph.
+    pub fn constants(&self) -> impl ExactSizeIterator<Item = (&str, &Tensor)> {
+        self.0.constants()
+    }
+
+    /// The results for these inputs; a structure that the function returns is flat, in the order of its fields.
+    /// Gradients flow to the inputs.
+    ///
+    /// # Errors
+    /// [`Code::Argument`] for a wrong number of inputs, [`Code::DType`] and [`Code::Shape`] for inputs of other types;
+    /// those of compiling and running it.
+    #[track_caller]
+    pub fn call(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+        let location = Location::caller();
+        in_op(|| self.0.call(inputs)).map_err(|error| error.with_op("exported function").at(location))
+    }
+
+    /// Writes a safetensors file: its tensors are those of [`ExportedFunction::constants`], its metadata the graph as
+    /// text. An existing file is replaced atomically, as by [`StateDict::write`](crate::StateDict::write).
+    ///
+    /// # Errors
+    /// [`Code::Io`] when the file cannot be written.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let mut arrays = BTreeMap::new();
+        for (name, value) in self.constants() {
+            arrays.insert(name.to_owned(), row_major(value)?);
+        }
+        let text = [
+            ("ms.exported", VERSION.to_owned()),
+            ("ms.graph", self.0.text()),
+            ("ms.inputs", self.inputs().len().to_string()),
+        ];
+        let metadata = text.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        replace(path, |out| safetensors::write_with(&arrays, &metadata, out)).map_err(|why| refuse(path, "write", why))
+    }
+
+    /// Reads a file of [`ExportedFunction::save`]. Tensors are on the device of the settings.
+    ///
+    /// The file needs no trust: a graph that is not well formed is refused, and what runs has access to its inputs and
+    /// its tensors only. It may need much memory and time.
+    ///
+    /// # Errors
+    /// [`Code::Io`] when the file cannot be read or is not an exported function of this version of `ms`,
+    /// [`Code::Memory`] when the system has no memory for it.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let loaded = in_op(|| decode(&read(path)?).map_err(|why| refuse(path, "read", why)));
+        loaded.map(Self).map_err(|error| error.with_op("load"))
+    }
+}
+
+fn decode(bytes: &[u8]) -> Result<Exported, String> {
+    let File { mut arrays, metadata } = safetensors::file(bytes)?;
+    let text = |key: &str| metadata.get(key).ok_or("it is a file of tensors without a function");
+    let version = text("ms.exported")?;
+    if version != VERSION {
+        return Err(format!("it has the form {version}, and this program reads the form {VERSION}"));
+    }
+    let inputs = text("ms.inputs")?.parse().map_err(|_| "it does not say how many inputs it has")?;
+    let constant = |name: &str| arrays.remove(name).map(Tensor::placed);
+    let exported = Exported::parse(text("ms.graph")?, inputs, constant).map_err(|error| message(&error))?;
+    match arrays.keys().next() {
+        Some(name) => Err(format!("no input of its graph is the tensor `{name}`")),
+        None => Ok(exported),
+    }
+}
+
+/// The message of an error, and that of the first one that it summarises, without their locations.
+fn message(error: &Error) -> String {
+    let report = error.report();
+    match report.related.first() {
+        Some(first) => format!("{}: {}", report.message, first.report().message),
+        None => report.message.clone(),
+    }
+}
+
+/// The inputs and outputs: `(x: f32[batch, 4]) -> (f32[batch, 2])`.
+impl fmt::Display for ExportedFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inputs: Vec<String> = self.inputs().map(|(name, ty)| format!("{name}: {ty}")).collect();
+        let outputs: Vec<String> = self.outputs().map(Type::to_string).collect();
+        write!(f, "({}) -> ({})", inputs.join(", "), outputs.join(", "))
+    }
+}
+
+impl fmt::Debug for ExportedFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ExportedFunction{self}")
+    }
+}
