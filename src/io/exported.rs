@@ -7,6 +7,7 @@ use super::state_dict::{refuse, row_major};
 #[cfg(doc)]
 use ms_core::Code;
 use ms_core::error::in_op;
+use ms_core::ir::Graph;
 use ms_core::session::{Exported, InputSpec};
 use ms_core::tensor::Type;
 use ms_core::trace::{Function, TracedArguments, Tree};
@@ -61,7 +62,7 @@ impl ExportOptions {
 /// # Ok::<(), ms::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct ExportedFunction(Exported);
+pub struct ExportedFunction(pub(super) Exported);
 
 /// Traces a function, a closure or a cell on example arguments, a tuple of references, and returns the graph with
 /// everything that it reads. Tensors among the arguments are the inputs; parameters of cells among them, and what a
@@ -92,6 +93,11 @@ impl ExportedFunction {
     /// The type of each result, in order.
     pub fn outputs(&self) -> impl ExactSizeIterator<Item = &Type> {
         self.0.outputs()
+    }
+
+    /// The graph: its first inputs are those of the function, the others the constants.
+    pub(super) fn graph(&self) -> &Graph {
+        self.0.graph()
     }
 
     /// The name and the value of each tensor that is stored with the graph.

@@ -8,6 +8,7 @@ mod convention;
 pub(crate) mod crc;
 mod exported;
 mod load;
+mod onnx;
 mod paths;
 mod pickle;
 pub(crate) mod protobuf;

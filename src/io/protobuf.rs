@@ -2,17 +2,27 @@
 
 /// A field of a double.
 pub(crate) fn double(field: u8, value: f64) -> Vec<u8> {
-    [&[field << 3 | 1][..], &value.to_le_bytes()].concat()
+    [&key(field, 1)[..], &value.to_le_bytes()].concat()
 }
 
 /// A field of a float.
 pub(crate) fn float(field: u8, value: f32) -> Vec<u8> {
-    [&[field << 3 | 5][..], &value.to_le_bytes()].concat()
+    [&key(field, 5)[..], &value.to_le_bytes()].concat()
 }
 
 /// A field of an integer; zero is left out.
 pub(crate) fn number(field: u8, value: u64) -> Vec<u8> {
-    if value == 0 { Vec::new() } else { [vec![field << 3], varint(value)].concat() }
+    if value == 0 { Vec::new() } else { integer(field, value) }
+}
+
+/// A field of an integer, also of zero: one of a list, or of a choice between fields.
+pub(crate) fn integer(field: u8, value: u64) -> Vec<u8> {
+    [key(field, 0), varint(value)].concat()
+}
+
+/// The number of a field, and the kind of its value.
+fn key(field: u8, kind: u64) -> Vec<u8> {
+    varint(u64::from(field) << 3 | kind)
 }
 
 /// A field of bytes, of text or of a message.
@@ -22,7 +32,7 @@ pub(crate) fn bytes(field: u8, value: &[u8]) -> Vec<u8> {
 
 /// What precedes so many bytes of a field.
 pub(crate) fn header(field: u8, bytes: usize) -> Vec<u8> {
-    [vec![field << 3 | 2], varint(bytes as u64)].concat()
+    [key(field, 2), varint(bytes as u64)].concat()
 }
 
 /// Seven bits a byte, the lowest first; all bytes but the last have the eighth bit set.
@@ -38,7 +48,7 @@ pub(crate) fn varint(mut value: u64) -> Vec<u8> {
 
 /// The value of a field.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Value<'a> {
+pub(crate) enum Value<'a> {
     Number(u64),
     Bytes(&'a [u8]),
     /// A double, a float or an integer of that size.
@@ -49,7 +59,7 @@ pub(super) enum Value<'a> {
 ///
 /// # Errors
 /// A description of the defect.
-pub(super) fn field<'a>(message: &mut &'a [u8]) -> Result<Option<(u64, Value<'a>)>, String> {
+pub(crate) fn field<'a>(message: &mut &'a [u8]) -> Result<Option<(u64, Value<'a>)>, String> {
     if message.is_empty() {
         return Ok(None);
     }
@@ -94,13 +104,13 @@ mod tests {
 
     #[test]
     fn fields_come_back() {
-        let message = [number(1, 300), bytes(2, b"text"), double(3, 1.0), float(4, 1.0), number(5, u64::MAX)].concat();
+        let message = [number(1, 300), bytes(2, b"text"), double(3, 1.0), float(4, 1.0), number(20, u64::MAX)].concat();
         let (mut rest, mut all) = (&message[..], Vec::new());
         while let Some(it) = field(&mut rest).expect("the message is whole") {
             all.push(it);
         }
         let want = [Value::Number(300), Value::Bytes(b"text"), Value::Fixed, Value::Fixed, Value::Number(u64::MAX)];
-        assert!(all.into_iter().eq((1..).zip(want)));
+        assert!(all.into_iter().eq([1, 2, 3, 4, 20].into_iter().zip(want)));
     }
 
     #[test]

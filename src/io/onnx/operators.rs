@@ -1,0 +1,261 @@
+//! Ops as operators of ONNX (<https://onnx.ai/onnx/operators/>).
+
+use super::message::Attribute;
+use super::translator::{Applied, Translator};
+use super::{elements, images, row_major};
+use ms_core::ops;
+use ms_core::tensor::{Array, DType, Dim};
+use ms_core::{Result, Tensor};
+
+/// Larger constants are computed when the model runs.
+const LARGEST_CONSTANT: usize = 64;
+
+/// The results of a node without graphs.
+///
+/// # Errors
+/// [`Code::Export`](ms_core::Code::Export) for one without a counterpart.
+pub fn translate(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<Vec<String>> {
+    match node.node.op.name() {
+        "sort" => sort(to, node),
+        name => one(to, node, name).map(|it| vec![it]),
+    }
+}
+
+/// The only result of a node.
+fn one(to: &mut Translator<'_>, node: &Applied<'_>, name: &str) -> Result<String> {
+    if let Some(result) = elements::translate(to, node, name)? {
+        return Ok(result);
+    }
+    let operands = &node.operands[..];
+    if operands.is_empty()
+        && let Some(value) = constant(node)?
+    {
+        return Ok(to.constant(&value.on_host()?));
+    }
+    let axis = || ("axis", Attribute::Int(node.int("axis")));
+    Ok(match name {
+        "cast" => to.cast(operands[0], node.result().dtype),
+        "argmax" | "argmin" => {
+            let operator = if name == "argmax" { "ArgMax" } else { "ArgMin" };
+            to.with(operator, operands, &[axis(), ("keepdims", Attribute::Int(0))])
+        }
+        "softmax" | "log_softmax" => {
+            let operator = if name == "softmax" { "Softmax" } else { "LogSoftmax" };
+            to.with(operator, operands, &[axis()])
+        }
+        "sum" => reduce(to, node, "ReduceSum", operands[0])?,
+        "prod" => reduce(to, node, "ReduceProd", operands[0])?,
+        "max" => reduce(to, node, "ReduceMax", operands[0])?,
+        "min" => reduce(to, node, "ReduceMin", operands[0])?,
+        "all" | "any" => {
+            let numbers = to.cast(operands[0], DType::I32);
+            let operator = if name == "all" { "ReduceMin" } else { "ReduceMax" };
+            let reduced = reduce(to, node, operator, &numbers)?;
+            to.cast(&reduced, DType::Bool)
+        }
+        "contract" => contract(to, node)?,
+        "concat" => to.with("Concat", operands, &[axis()]),
+        "permute" => to.with("Transpose", operands, &[("perm", Attribute::Ints(node.ints("axes")))]),
+        "reshape" => reshape(to, operands[0], &node.dims("shape"))?,
+        "broadcast_to" => {
+            let shape = to.shape(&node.dims("shape"))?;
+            to.apply("Expand", &[operands[0], &shape])
+        }
+        "slice" => slice(to, node)?,
+        "full" => {
+            let shape = to.shape(&node.dims("shape"))?;
+            let value = row_major(&Tensor::from_array(node.literal("value").to_array()).reshape([1]))?;
+            let value = super::message::tensor("", &value);
+            to.with("ConstantOfShape", &[&shape], &[("value", Attribute::Tensor(value))])
+        }
+        "iota" => iota(to, node)?,
+        "size" => {
+            let size = to.size(Dim::from_raw(node.int("size")))?;
+            let scalar = reshape(to, &size, &[])?;
+            to.cast(&scalar, node.result().dtype)
+        }
+        "gather" => {
+            let at = positions(to, node, 1);
+            to.with("Gather", &[operands[0], &at], &[axis()])
+        }
+        "take_along_axis" => {
+            let at = positions(to, node, 1);
+            to.with("GatherElements", &[operands[0], &at], &[axis()])
+        }
+        "gather_nd" => {
+            let at = to.cast(operands[1], DType::I64);
+            to.apply("GatherND", &[operands[0], &at])
+        }
+        "scatter" | "scatter_add" => {
+            let at = positions(to, node, 1);
+            let mut attributes = vec![axis()];
+            if name == "scatter_add" {
+                attributes.push(("reduction", Attribute::Text("add")));
+            }
+            to.with("ScatterElements", &[operands[0], &at, operands[2]], &attributes)
+        }
+        "cumsum" => {
+            let along = row_major(&Tensor::scalar(node.int("axis")))?;
+            let along = to.constant(&along);
+            let flag = |name: &str| Attribute::Int(node.flag(name).into());
+            let attributes = [("exclusive", flag("exclusive")), ("reverse", flag("reverse"))];
+            to.with("CumSum", &[operands[0], &along], &attributes)
+        }
+        "conv" => images::convolution(to, node),
+        "conv_input_grad" => images::transposed_convolution(to, node)?,
+        "max_pool" => {
+            let pads = [node.ints("before"), node.ints("after")].concat();
+            let attributes = [
+                ("kernel_shape", Attribute::Ints(node.ints("kernel"))),
+                ("strides", Attribute::Ints(node.ints("stride"))),
+                ("dilations", Attribute::Ints(node.ints("dilation"))),
+                ("pads", Attribute::Ints(&pads)),
+            ];
+            to.with("MaxPool", operands, &attributes)
+        }
+        "avg_pool" => images::average_pool(to, node)?,
+        "adaptive_avg_pool" => images::adaptive_average_pool(to, node)?,
+        _ => return node.refused(""),
+    })
+}
+
+/// The value of a small node without operands whose sizes are constants.
+fn constant(node: &Applied<'_>) -> Result<Option<Array>> {
+    let small = node.result().numel().is_some_and(|it| it <= LARGEST_CONSTANT);
+    let literal = node.node.op.name() == "constant";
+    let reversible = ["eye", "linspace"].contains(&node.node.op.name()) && node.result().numel().is_some();
+    if !(small || literal || reversible) {
+        return Ok(None);
+    }
+    let mut values = (ops::definition(node.node.op).eval)(&node.node.attrs, &[])?;
+    Ok(values.pop())
+}
+
+fn reduce(to: &mut Translator<'_>, node: &Applied<'_>, operator: &str, operand: &str) -> Result<String> {
+    let axes = node.ints("axes");
+    if axes.is_empty() {
+        return Ok(to.apply("Identity", &[operand]));
+    }
+    let axes = to.list(axes)?;
+    let attributes = [("keepdims", Attribute::Int(node.flag("keepdims").into()))];
+    let small = [DType::I8, DType::I16, DType::U8, DType::U16].contains(&node.operand(0).dtype);
+    if !small {
+        return Ok(to.with(operator, &[operand, &axes], &attributes));
+    }
+    let wide = to.cast(operand, DType::I64);
+    let reduced = to.with(operator, &[&wide, &axes], &attributes);
+    Ok(to.cast(&reduced, node.result().dtype))
+}
+
+/// A value with other sizes, of which one may be symbolic.
+fn reshape(to: &mut Translator<'_>, value: &str, dims: &[Dim]) -> Result<String> {
+    let open = dims.iter().filter(|it| it.as_const().is_none()).count();
+    let empty = dims.iter().any(|&it| it == 0);
+    let shape = match open == 1 && !empty {
+        true => to.list(&dims.iter().map(|it| it.as_const().map_or(-1, |it| it as i64)).collect::<Vec<_>>())?,
+        false => to.shape(dims)?,
+    };
+    Ok(to.with("Reshape", &[value, &shape], &[("allowzero", Attribute::Int(empty.into()))]))
+}
+
+/// A product over any number of axes, as one of matrices.
+fn contract(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
+    let (batch, summed) = (node.int("batch") as usize, node.int("summed") as usize);
+    let (a, b) = (&node.operand(0).dims, &node.operand(1).dims);
+    let product = |dims: &[Dim]| dims.iter().copied().product::<Dim>();
+    let rows = a.len() - summed;
+    let (m, k, n) = (product(&a[batch..rows]), product(&a[rows..]), product(&b[batch + summed..]));
+    let matrix = |to: &mut Translator<'_>, value: &str, of: &[Dim], sizes: [Dim; 2], is_matrix: bool| match is_matrix {
+        true => Ok(value.to_owned()),
+        false => reshape(to, value, &[&of[..batch], &sizes[..]].concat()),
+    };
+    let left = matrix(to, node.operands[0], a, [m, k], rows == batch + 1 && summed == 1)?;
+    let columns = b.len() - batch - summed;
+    let right = matrix(to, node.operands[1], b, [k, n], columns == 1 && summed == 1)?;
+    let result = to.apply("MatMul", &[&left, &right]);
+    match rows == batch + 1 && columns == 1 {
+        true => Ok(result),
+        false => reshape(to, &result, &node.result().dims),
+    }
+}
+
+fn slice(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
+    let (starts, sizes, steps) = (node.dims("starts"), node.dims("sizes"), node.ints("steps"));
+    let dims = &node.operand(0).dims;
+    let (mut first, mut last, mut axes, mut step) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for (axis, &by) in steps.iter().enumerate() {
+        if by == 1 && starts[axis] == 0 && sizes[axis] == dims[axis] {
+            continue;
+        }
+        let (start, size) = (starts[axis], sizes[axis]);
+        // Behind the last position; one before the first is no position of ONNX's, for which it counts from the end.
+        let end = match (by, start.as_const(), size.as_const()) {
+            (1, _, _) if start + size == dims[axis] => to.list(&[i64::MAX])?,
+            (1, _, _) => to.size(start + size)?,
+            (_, Some(start), Some(size)) => {
+                let end = start as i64 + size as i64 * by;
+                to.list(&[if end < 0 { i64::MIN } else { end }])?
+            }
+            _ => return node.refused(" in steps along an axis of symbolic size"),
+        };
+        first.push(to.size(start)?);
+        last.push(end);
+        axes.push(axis as i64);
+        step.push(by);
+    }
+    if axes.is_empty() {
+        return Ok(to.apply("Identity", &[node.operands[0]]));
+    }
+    let mut join = |all: &[String]| match all {
+        [one] => one.clone(),
+        all => {
+            let all: Vec<&str> = all.iter().map(String::as_str).collect();
+            to.with("Concat", &all, &[("axis", Attribute::Int(0))])
+        }
+    };
+    let (first, last) = (join(&first), join(&last));
+    let (axes, step) = (to.list(&axes)?, to.list(&step)?);
+    Ok(to.apply("Slice", &[node.operands[0], &first, &last, &axes, &step]))
+}
+
+/// `start + i step` along an axis.
+fn iota(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
+    let (shape, axis, dtype) = (node.dims("shape"), node.int("axis") as usize, node.result().dtype);
+    let wide = if dtype.is_float() { DType::F64 } else { DType::I64 };
+    let size = to.size(shape[axis])?;
+    let size = reshape(to, &size, &[])?;
+    let (zero, one) = (to.scalar(0.0, DType::I64)?, to.scalar(1.0, DType::I64)?);
+    let positions = to.apply("Range", &[&zero, &size, &one]);
+    let positions = to.cast(&positions, wide);
+    let (start, step) = (to.scalar(node.number("start"), wide)?, to.scalar(node.number("step"), wide)?);
+    let scaled = to.apply("Mul", &[&positions, &step]);
+    let values = to.apply("Add", &[&scaled, &start]);
+    let values = to.cast(&values, dtype);
+    let mut along = vec![1i64; shape.len()];
+    along[axis] = -1;
+    let along = to.list(&along)?;
+    let values = to.apply("Reshape", &[&values, &along]);
+    let shape = to.shape(&shape)?;
+    Ok(to.apply("Expand", &[&values, &shape]))
+}
+
+/// An operand as positions, of which ONNX knows two dtypes.
+fn positions(to: &mut Translator<'_>, node: &Applied<'_>, at: usize) -> String {
+    match node.operand(at).dtype {
+        DType::I32 | DType::I64 => node.operands[at].to_owned(),
+        _ => to.cast(node.operands[at], DType::I64),
+    }
+}
+
+fn sort(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<Vec<String>> {
+    let axis = node.int("axis");
+    let count = to.size(node.operand(0).dims[axis as usize])?;
+    let results = [to.fresh(), to.fresh()];
+    let attributes = [
+        ("axis", Attribute::Int(axis)),
+        ("largest", Attribute::Int(node.flag("descending").into())),
+        ("sorted", Attribute::Int(1)),
+    ];
+    to.add("TopK", &[node.operands[0], &count], &[&results[0], &results[1]], &attributes);
+    Ok(results.into())
+}

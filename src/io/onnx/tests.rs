@@ -1,0 +1,155 @@
+//! Every op, and some networks, as models. With `MS_ONNX_FOLDER` the models are left in that folder with inputs and
+//! results, which `peers/onnx_models.py` compares with those of onnxruntime.
+
+use crate::StateDict;
+use crate::io::protobuf::{Value, field};
+use crate::io::{ExportOptions, ExportedFunction};
+use crate::prelude::*;
+use ms_core::Code;
+use ms_core::ir::{Graph, Node};
+use ms_core::ops::{OpDef, Sample, infer};
+use ms_core::session::Exported;
+use ms_core::tensor::Type;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// The function of one node.
+fn single(def: &'static OpDef, sample: &Sample) -> Result<ExportedFunction> {
+    let mut graph = Graph::new(def.name());
+    let types: Vec<Type> = sample.inputs.iter().map(|it| Type::of(it.dtype, &it.shape)).collect();
+    let inputs: Vec<_> = types.iter().map(|it| graph.add_input(it.clone())).collect();
+    for at in 0..types.len() {
+        graph.name_input(at, Some(format!("x{at}").into()));
+    }
+    let results = infer(def, &sample.attrs, &[], &types.iter().collect::<Vec<_>>())?;
+    let node = graph.add_node(Node::new(def.op(), sample.attrs.clone(), inputs), results);
+    let outputs = graph.node(node).outputs.clone();
+    graph.set_outputs(outputs);
+    Exported::parse(&graph.to_string(), types.len(), |_| None).map(ExportedFunction)
+}
+
+/// The operators of the model, which is written with the inputs and results of a call if a folder is given.
+fn keep(name: &str, function: &ExportedFunction, inputs: &[Tensor]) -> Result<String> {
+    let model = function.onnx()?;
+    let operators = operators(parts(&model, 7)[0]);
+    let Some(folder) = std::env::var_os("MS_ONNX_FOLDER") else { return Ok(operators) };
+    let path = Path::new(&folder).join(name);
+    std::fs::write(path.with_extension("onnx"), model).expect("the folder is writable");
+    let results = function.call(&inputs.iter().collect::<Vec<_>>())?;
+    let names = function.inputs().map(|it| format!("in {}", it.0)).collect::<Vec<_>>();
+    let numbered = (0..results.len()).map(|at| format!("out {at}"));
+    let values = names.into_iter().chain(numbered).zip(inputs.iter().cloned().chain(results));
+    values.collect::<StateDict>().write(path.with_extension("safetensors"))?;
+    Ok(operators)
+}
+
+/// The messages and texts of a field.
+fn parts(mut message: &[u8], number: u64) -> Vec<&[u8]> {
+    let mut found = Vec::new();
+    while let Some((key, value)) = field(&mut message).expect("it was written here") {
+        match value {
+            Value::Bytes(bytes) if key == number => found.push(bytes),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The operators of a graph, in order; those of graphs in it in brackets.
+fn operators(graph: &[u8]) -> String {
+    let node = |node| {
+        let operator = String::from_utf8(parts(node, 4).concat()).expect("a name");
+        let graphs = parts(node, 5).into_iter().flat_map(|it| parts(it, 6));
+        graphs.fold(operator, |all, it| format!("{all}({})", operators(it)))
+    };
+    parts(graph, 1).into_iter().map(node).collect::<Vec<_>>().join(" ")
+}
+
+/// The lines are those of a file beside this one, which `MS_BLESS` writes.
+#[track_caller]
+fn recorded(file: &str, lines: &BTreeSet<String>) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/io/onnx").join(file);
+    let text: String = lines.iter().map(|it| format!("{it}\n")).collect();
+    if std::env::var_os("MS_BLESS").is_some() {
+        std::fs::write(&path, &text).expect("the folder is writable");
+    }
+    assert_eq!(std::fs::read_to_string(&path).expect("it is recorded"), text);
+}
+
+#[test]
+fn every_op_is_a_model_or_refused() {
+    let mut lines = BTreeSet::new();
+    for def in ms_core::ops::definitions() {
+        for (at, sample) in (def.samples)().iter().enumerate() {
+            let function = match single(def, sample) {
+                Ok(function) => function,
+                // Of two nodes.
+                Err(_) if def.name() == "get_float_status" => continue,
+                Err(error) => panic!("{}: {error}", def.name()),
+            };
+            let inputs: Vec<Tensor> = sample.arrays().into_iter().map(Tensor::from_array).collect();
+            let operators = match keep(&format!("{}_{at}", def.name()), &function, &inputs) {
+                Ok(operators) => operators,
+                Err(error) if error.code() == Code::Export => error.report().message.clone(),
+                Err(error) => panic!("{}: {error}", def.name()),
+            };
+            lines.insert(format!("{}: {operators}", def.name()));
+        }
+    }
+    recorded("ops.txt", &lines);
+}
+
+fn data(shape: &[usize]) -> Tensor {
+    let count = shape.iter().product::<usize>();
+    Tensor::from_slice(shape, &(0..count).map(|it| (it * 7 % 11) as f32 / 5.0 - 1.0).collect::<Vec<_>>())
+}
+
+/// The operators of the model of a function of `x`, where sizes that differ between these shapes are symbolic.
+#[track_caller]
+fn network(name: &str, f: impl Fn(&Tensor) -> Tensor, shapes: [&[usize]; 2]) -> String {
+    let axes = shapes[0].iter().zip(shapes[1]).map(|(a, b)| if a == b { "_" } else { "batch" });
+    let options = ExportOptions::new().input("x", axes);
+    let function = crate::export(|x: &Tensor| f(x), (&data(shapes[0]),), &options);
+    let function = function.unwrap_or_else(|error| panic!("{name}: {error}"));
+    let models = [0, 1].map(|at| {
+        let model = keep(&format!("{name}_{at}"), &function, &[data(shapes[at])]);
+        model.unwrap_or_else(|error| panic!("{name}: {error}"))
+    });
+    format!("{name}: {}", models[0])
+}
+
+#[jit]
+fn doubled(x: &Tensor) -> Tensor {
+    let mut x = x.clone();
+    while x.abs().sum((), false) < 100.0 {
+        x = if x.sum((), false) > 0.0 { &x * 2.0 } else { &x * 3.0 };
+    }
+    x
+}
+
+#[test]
+fn networks_are_models() {
+    crate::random::set_seed(1);
+    let mut lines = BTreeSet::new();
+    let mlp = nn::sequential![nn::Dense::new(6, 8), nn::GELU, nn::LayerNorm::new(8), nn::Dense::new(8, 3)];
+    lines.insert(network("mlp", |x| ops::log_softmax(mlp.call(x), -1), [&[2, 6], &[5, 6]]));
+    let images = nn::sequential![
+        nn::Conv2d::new(2, 4, 3).padding(1).stride(2),
+        nn::BatchNorm::new(4),
+        nn::ReLU,
+        nn::MaxPool2d::new(2),
+        nn::Conv2d::new(4, 4, 3).padding(1).groups(2),
+        nn::Flatten::new(),
+        nn::Dense::new(16, 3)
+    ];
+    images.set_train(false);
+    lines.insert(network("images", |x| images.call(x), [&[1, 2, 8, 8], &[3, 2, 8, 8]]));
+    let lstm = nn::LSTM::new(4, 5);
+    lines.insert(network("lstm", |x| lstm.call(x, None, None).0, [&[7, 2, 4], &[7, 3, 4]]));
+    let encoder = nn::TransformerEncoderLayer::new(8, 2);
+    encoder.set_train(false);
+    lines.insert(network("encoder", |x| encoder.call(x, &nn::AttentionMask::causal()), [&[2, 5, 8], &[3, 5, 8]]));
+    lines.insert(network("loop", doubled, [&[2, 3], &[4, 3]]));
+    lines.insert(network("rows", |x| ops::concat(&[x.i(1..), x.i(..1)], 0).reshape([-1]), [&[2, 3], &[4, 3]]));
+    recorded("networks.txt", &lines);
+}

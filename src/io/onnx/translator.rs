@@ -1,0 +1,222 @@
+//! From the values of a graph to those of a model.
+
+use super::message::{self, Attribute};
+use super::names::Names;
+use super::{list, operators, regions};
+use ms_core::ir::{Graph, Node};
+use ms_core::ops::Control;
+use ms_core::tensor::{Array, Attr, DType, Dim, HostArray, Literal, Scalar, Type};
+use ms_core::{Code, Error, Result};
+use std::collections::HashMap;
+
+/// Writes the nodes of one graph of a model, or of one of its regions.
+pub struct Translator<'a> {
+    names: &'a mut Names,
+    /// The constants of the whole model.
+    initializers: &'a mut Vec<Vec<u8>>,
+    nodes: Vec<Vec<u8>>,
+    /// A value, and an axis of it, that has a symbolic size.
+    sizes: HashMap<Dim, (String, usize)>,
+}
+
+impl<'a> Translator<'a> {
+    /// A graph without nodes.
+    pub fn new(names: &'a mut Names, initializers: &'a mut Vec<Vec<u8>>) -> Self {
+        Self { names, initializers, nodes: Vec::new(), sizes: HashMap::new() }
+    }
+
+    /// A graph inside this one, whose values it may use.
+    pub fn inner(&mut self) -> Translator<'_> {
+        let sizes = self.sizes.clone();
+        Translator { names: self.names, initializers: self.initializers, nodes: Vec::new(), sizes }
+    }
+
+    /// The nodes so far.
+    pub fn into_nodes(self) -> Vec<Vec<u8>> {
+        self.nodes
+    }
+
+    /// A name for a value.
+    pub fn fresh(&mut self) -> String {
+        self.names.fresh()
+    }
+
+    /// Adds a node.
+    pub fn add(&mut self, operator: &str, inputs: &[&str], outputs: &[&str], attributes: &[(&str, Attribute<'_>)]) {
+        self.nodes.push(message::node(operator, inputs, outputs, attributes));
+    }
+
+    /// Adds a node with one result; returns its name.
+    pub fn with(&mut self, operator: &str, inputs: &[&str], attributes: &[(&str, Attribute<'_>)]) -> String {
+        let result = self.fresh();
+        self.add(operator, inputs, &[&result], attributes);
+        result
+    }
+
+    /// [`Translator::with`] without attributes.
+    pub fn apply(&mut self, operator: &str, inputs: &[&str]) -> String {
+        self.with(operator, inputs, &[])
+    }
+
+    /// A constant.
+    pub fn constant(&mut self, array: &HostArray<'_>) -> String {
+        let name = self.fresh();
+        self.initializers.push(message::tensor(&name, array));
+        name
+    }
+
+    /// A constant of one axis.
+    pub fn list(&mut self, numbers: &[i64]) -> Result<String> {
+        Ok(self.constant(&list(numbers)?))
+    }
+
+    /// A zero-dimensional constant.
+    pub fn scalar(&mut self, number: f64, dtype: DType) -> Result<String> {
+        let array = Array::full(&[], Scalar::Float(number), dtype);
+        Ok(self.constant(&array.into_host()?))
+    }
+
+    /// A value in another dtype.
+    pub fn cast(&mut self, value: &str, dtype: DType) -> String {
+        self.with("Cast", &[value], &[("to", Attribute::Int(message::element_type(dtype) as i64))])
+    }
+
+    /// Notes the sizes of a value.
+    pub fn record(&mut self, name: &str, ty: &Type) {
+        for (axis, dim) in ty.dims.iter().enumerate().filter(|it| it.1.is_symbolic()) {
+            self.sizes.entry(*dim).or_insert_with(|| (name.to_owned(), axis));
+        }
+    }
+
+    /// A list of one size.
+    ///
+    /// # Errors
+    /// [`Code::Export`] for a symbolic size that no axis has so far.
+    pub fn size(&mut self, dim: Dim) -> Result<String> {
+        if let Some(size) = dim.as_const() {
+            return self.list(&[size as i64]);
+        }
+        let known = self.sizes.get(&dim).cloned();
+        let (value, axis) = known.ok_or_else(|| {
+            let message = format!("the size `{dim}` is not that of an axis, which ONNX could ask for");
+            Error::new(Code::Export, message)
+        })?;
+        let axis = axis as i64;
+        Ok(self.with("Shape", &[&value], &[("start", Attribute::Int(axis)), ("end", Attribute::Int(axis + 1))]))
+    }
+
+    /// A list of sizes.
+    ///
+    /// # Errors
+    /// As [`Translator::size`].
+    pub fn shape(&mut self, dims: &[Dim]) -> Result<String> {
+        if let Some(sizes) = dims.iter().map(|it| it.as_const().map(|it| it as i64)).collect::<Option<Vec<_>>>() {
+            return self.list(&sizes);
+        }
+        let sizes: Vec<String> = dims.iter().map(|&it| self.size(it)).collect::<Result<_>>()?;
+        let sizes: Vec<&str> = sizes.iter().map(String::as_str).collect();
+        Ok(self.with("Concat", &sizes, &[("axis", Attribute::Int(0))]))
+    }
+
+    /// The results of a graph whose inputs are these values.
+    ///
+    /// # Errors
+    /// [`Code::Export`] for a node without a counterpart.
+    pub fn region(&mut self, graph: &Graph, inputs: &[String]) -> Result<Vec<String>> {
+        let mut values: Vec<String> = vec![String::new(); graph.value_count()];
+        for (&input, name) in graph.inputs().iter().zip(inputs) {
+            self.record(name, graph.ty(input));
+            values[input.0 as usize] = name.clone();
+        }
+        for (_, node) in graph.nodes() {
+            let operands: Vec<&str> = node.inputs.iter().map(|it| &*values[it.0 as usize]).collect();
+            let applied = Applied { node, graph, operands };
+            let results = match Control::of(node) {
+                Some(control) => regions::translate(self, &applied, &control)?,
+                None => operators::translate(self, &applied)?,
+            };
+            for (&output, name) in node.outputs.iter().zip(results) {
+                self.record(&name, graph.ty(output));
+                values[output.0 as usize] = name;
+            }
+        }
+        Ok(graph.outputs().iter().map(|it| values[it.0 as usize].clone()).collect())
+    }
+}
+
+/// A node with the names of its operands.
+pub struct Applied<'a> {
+    pub node: &'a Node,
+    graph: &'a Graph,
+    pub operands: Vec<&'a str>,
+}
+
+impl<'a> Applied<'a> {
+    /// The error of a node without a counterpart.
+    pub fn refused<T>(&self, why: &str) -> Result<T> {
+        let types: Vec<String> = self.node.inputs.iter().map(|&it| self.graph.ty(it).to_string()).collect();
+        let message = format!("`{}` has no counterpart in ONNX{why}", self.node.op.name());
+        Err(Error::new(Code::Export, message).with_operands(types))
+    }
+
+    /// The type of an operand.
+    pub fn operand(&self, at: usize) -> &'a Type {
+        self.graph.ty(self.node.inputs[at])
+    }
+
+    /// The type of the first result.
+    pub fn result(&self) -> &'a Type {
+        self.graph.ty(self.node.outputs[0])
+    }
+
+    fn attribute(&self, name: &str) -> &'a Attr {
+        let at = self.node.op.0.attrs.iter().position(|it| it.name == name);
+        &self.node.attrs.as_slice()[at.expect("the op declares it")]
+    }
+
+    /// A list of integers among the attributes.
+    pub fn ints(&self, name: &str) -> &'a [i64] {
+        match self.attribute(name) {
+            Attr::Ints(it) => it,
+            other => unreachable!("`{name}` is {other:?}"),
+        }
+    }
+
+    /// A list of sizes among them.
+    pub fn dims(&self, name: &str) -> Vec<Dim> {
+        self.ints(name).iter().map(|&it| Dim::from_raw(it)).collect()
+    }
+
+    /// An integer among them.
+    pub fn int(&self, name: &str) -> i64 {
+        match self.attribute(name) {
+            Attr::Int(it) => *it,
+            other => unreachable!("`{name}` is {other:?}"),
+        }
+    }
+
+    /// A number among them.
+    pub fn number(&self, name: &str) -> f64 {
+        match self.attribute(name) {
+            Attr::Int(it) => *it as f64,
+            Attr::Float(it) => *it,
+            other => unreachable!("`{name}` is {other:?}"),
+        }
+    }
+
+    /// A flag among them.
+    pub fn flag(&self, name: &str) -> bool {
+        match self.attribute(name) {
+            Attr::Bool(it) => *it,
+            other => unreachable!("`{name}` is {other:?}"),
+        }
+    }
+
+    /// A literal among them.
+    pub fn literal(&self, name: &str) -> &'a Literal {
+        match self.attribute(name) {
+            Attr::Literal(it) => it,
+            other => unreachable!("`{name}` is {other:?}"),
+        }
+    }
+}
