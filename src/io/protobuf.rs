@@ -51,8 +51,8 @@ pub(crate) fn varint(mut value: u64) -> Vec<u8> {
 pub(crate) enum Value<'a> {
     Number(u64),
     Bytes(&'a [u8]),
-    /// A double, a float or an integer of that size.
-    Fixed,
+    /// A double, a float or an integer of that size, in eight or four bytes.
+    Fixed(&'a [u8]),
 }
 
 /// The next field of a message, which then starts behind it; `None` at its end.
@@ -70,8 +70,8 @@ pub(crate) fn field<'a>(message: &mut &'a [u8]) -> Result<Option<(u64, Value<'a>
             let length = take_varint(message)?;
             Value::Bytes(take(message, length)?)
         }
-        1 => take(message, 8).map(|_| Value::Fixed)?,
-        5 => take(message, 4).map(|_| Value::Fixed)?,
+        1 => Value::Fixed(take(message, 8)?),
+        5 => Value::Fixed(take(message, 4)?),
         kind => return Err(format!("a field is of kind {kind}, which does not exist")),
     };
     Ok(Some((key >> 3, value)))
@@ -86,7 +86,7 @@ fn take<'a>(message: &mut &'a [u8], bytes: u64) -> Result<&'a [u8], String> {
 ///
 /// # Errors
 /// A description of the defect.
-pub(super) fn take_varint(message: &mut &[u8]) -> Result<u64, String> {
+pub(crate) fn take_varint(message: &mut &[u8]) -> Result<u64, String> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
         let byte = *message.split_off_first().ok_or("a number is cut off")?;
@@ -109,7 +109,14 @@ mod tests {
         while let Some(it) = field(&mut rest).expect("the message is whole") {
             all.push(it);
         }
-        let want = [Value::Number(300), Value::Bytes(b"text"), Value::Fixed, Value::Fixed, Value::Number(u64::MAX)];
+        let (double, float) = (1f64.to_le_bytes(), 1f32.to_le_bytes());
+        let want = [
+            Value::Number(300),
+            Value::Bytes(b"text"),
+            Value::Fixed(&double),
+            Value::Fixed(&float),
+            Value::Number(u64::MAX),
+        ];
         assert!(all.into_iter().eq([1, 2, 3, 4, 20].into_iter().zip(want)));
     }
 

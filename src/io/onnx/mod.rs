@@ -1,107 +1,32 @@
-//! Exported functions as ONNX models.
+//! Exported functions as ONNX models, and ONNX models as exported functions.
 
-mod elements;
-mod images;
-mod message;
-mod names;
-mod operators;
-mod regions;
+mod export;
+mod import;
 #[cfg(test)]
 mod tests;
-mod translator;
 
-use super::exported::ExportedFunction;
-use super::replace::replace;
-use super::state_dict::{refuse, row_major};
-use ms_core::error::in_op;
-use ms_core::ir::Graph;
-use ms_core::optimize::{Kept, PassContext, optimize};
-use ms_core::{Code, DType, Error, Result, Tensor, ops, transform};
-use names::Names;
-use std::path::Path;
-use translator::Translator;
+use ms_core::DType;
 
-/// Larger messages are not read by anything.
-const MAX_BYTES: usize = i32::MAX as usize;
-
-impl ExportedFunction {
-    /// Writes an ONNX model with the operators of version 18, whose inputs have the names and sizes of the function's;
-    /// its results are called `output`, or `output_0`, `output_1` and so on.
-    ///
-    /// Results are those of `ms` up to rounding. Checks of positions and of classes, which `ms` makes where they are
-    /// used, are left to the runtime.
-    ///
-    /// ```
-    /// use ms::prelude::*;
-    /// use ms::io::ExportOptions;
-    /// # let path = std::env::temp_dir().join(format!("ms doc onnx {}", std::process::id()));
-    /// let net = nn::sequential![nn::Dense::new(4, 8), nn::ReLU, nn::Dense::new(8, 2)];
-    /// let options = ExportOptions::new().input("x", ["batch", "_"]);
-    /// let exported = ms::export(|x: &Tensor| ops::softmax(net.call(x), -1), (&Tensor::ones([1, 4]),), &options)?;
-    /// exported.save_onnx(&path)?;
-    /// # std::fs::remove_file(&path).expect("it was written");
-    /// # Ok::<(), ms::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Code::Export`] for a function with an op that has no counterpart in ONNX, or of 2 GiB and more; [`Code::Io`]
-    /// when the file cannot be written.
-    #[track_caller]
-    pub fn save_onnx(&self, path: impl AsRef<Path>) -> Result<()> {
-        let (path, location) = (path.as_ref(), std::panic::Location::caller());
-        let model = in_op(|| self.onnx()).map_err(|error| error.with_op("save_onnx").at(location))?;
-        replace(path, |out| out.write_all(&model)).map_err(|why| refuse(path, "write", why))
-    }
-
-    fn onnx(&self) -> Result<Vec<u8>> {
-        let graph = lowered(self.graph())?;
-        let mut names = Names::default();
-        let mut initializers = Vec::new();
-        let (mut inputs, mut values) = (Vec::new(), Vec::new());
-        for (name, ty) in self.inputs() {
-            names.reserve(name);
-            inputs.push(message::value(name, ty));
-            values.push(name.to_owned());
-        }
-        for (name, constant) in self.constants() {
-            names.reserve(name);
-            initializers.push(message::tensor(name, &row_major(constant)?));
-            values.push(name.to_owned());
-        }
-        let outputs: Vec<String> = match graph.outputs().len() {
-            1 => vec![names.like("output")],
-            count => (0..count).map(|at| names.like(&format!("output_{at}"))).collect(),
-        };
-        let mut translator = Translator::new(&mut names, &mut initializers);
-        let results = translator.region(&graph, &values)?;
-        let mut types = Vec::new();
-        for ((result, name), &output) in results.iter().zip(&outputs).zip(graph.outputs()) {
-            translator.add("Identity", &[result], &[name], &[]);
-            types.push(message::value(name, graph.ty(output)));
-        }
-        let nodes = translator.into_nodes();
-        let model = message::model(&message::graph(graph.name(), &nodes, &initializers, &inputs, &types));
-        match model.len() > MAX_BYTES {
-            true => {
-                Err(Error::new(Code::Export, format!("an ONNX model of {} bytes is larger than 2 GiB", model.len())))
-            }
-            false => Ok(model),
-        }
+/// The number of a dtype in `onnx.proto`.
+fn element_type(dtype: DType) -> u64 {
+    match dtype {
+        DType::F32 => 1,
+        DType::U8 => 2,
+        DType::I8 => 3,
+        DType::U16 => 4,
+        DType::I16 => 5,
+        DType::I32 => 6,
+        DType::I64 => 7,
+        DType::Bool => 9,
+        DType::F16 => 10,
+        DType::F64 => 11,
+        DType::U32 => 12,
+        DType::U64 => 13,
+        DType::BF16 => 16,
     }
 }
 
-/// The graph without transforms and without composites that have no operator.
-fn lowered(graph: &Graph) -> Result<Graph> {
-    let expanded = transform::expand(graph, false)?;
-    let floats = [DType::F16, DType::BF16, DType::F32, DType::F64];
-    let composites = [&ops::SOFTMAX, &ops::LOG_SOFTMAX];
-    let kept = composites.into_iter().flat_map(|it| floats.map(|dtype| Kept { op: it.op(), dtype, strict: true }));
-    let context =
-        PassContext { kept: kept.collect(), inline_limit: usize::MAX, inline_marked: true, ..PassContext::default() };
-    Ok(optimize(expanded.into_owned(), &context))
-}
-
-/// A tensor of one axis.
-fn list(numbers: &[i64]) -> Result<ms_core::tensor::HostArray<'static>> {
-    row_major(&Tensor::from_slice([numbers.len()], numbers))
+/// The dtype of a number; `None` for strings and other elements that tensors here do not have.
+fn dtype(number: u64) -> Option<DType> {
+    DType::ALL.into_iter().find(|&it| element_type(it) == number)
 }

@@ -1,6 +1,7 @@
 //! Every op, and some networks, as models. With `MS_ONNX_FOLDER` the models are left in that folder with inputs and
 //! results, which `peers/onnx_models.py` compares with those of onnxruntime.
 
+use super::import::message;
 use crate::StateDict;
 use crate::io::protobuf::{Value, field};
 use crate::io::{ExportOptions, ExportedFunction};
@@ -28,14 +29,44 @@ fn single(def: &'static OpDef, sample: &Sample) -> Result<ExportedFunction> {
     Exported::parse(&graph.to_string(), types.len(), |_| None).map(ExportedFunction)
 }
 
-/// The operators of the model, which is written with the inputs and results of a call if a folder is given.
+/// The results are those wanted, but for rounding.
+#[track_caller]
+fn close(name: &str, results: &[Tensor], wanted: &[Tensor]) {
+    assert_eq!(results.len(), wanted.len(), "{name}");
+    for (result, wanted) in results.iter().zip(wanted) {
+        assert_eq!(result.ty(), wanted.ty(), "{name}");
+        let tolerance = match wanted.dtype() {
+            DType::BF16 => 1e-2,
+            DType::F16 => 2e-3,
+            DType::F32 => 2e-5,
+            DType::F64 => 1e-12,
+            _ => 0.0,
+        };
+        let numbers = |it: &Tensor| it.cast(DType::F64).to_vec::<f64>();
+        for (a, b) in numbers(result).into_iter().zip(numbers(wanted)) {
+            let fits = a == b || (a - b).abs() <= tolerance * b.abs().max(1.0) || a.is_nan() && b.is_nan();
+            assert!(fits, "{name}: {a} and not {b}");
+        }
+    }
+}
+
+/// The operators of the model, which computes the same when it is read. It is written with the inputs and results of a
+/// call if a folder is given.
 fn keep(name: &str, function: &ExportedFunction, inputs: &[Tensor]) -> Result<String> {
     let model = function.onnx()?;
-    let operators = operators(parts(&model, 7)[0]);
+    let mut operators = operators(parts(&model, 7)[0]);
+    let operands: Vec<&Tensor> = inputs.iter().collect();
+    let results = function.call(&operands)?;
+    match ExportedFunction::from_onnx(&model) {
+        Ok(read) => {
+            assert_eq!(read.inputs().collect::<Vec<_>>(), function.inputs().collect::<Vec<_>>(), "{name}");
+            close(name, &read.call(&operands).unwrap_or_else(|error| panic!("{name}: {error}")), &results);
+        }
+        Err(error) => operators.push_str(&format!(" [not read: {}]", message(&error))),
+    }
     let Some(folder) = std::env::var_os("MS_ONNX_FOLDER") else { return Ok(operators) };
     let path = Path::new(&folder).join(name);
     std::fs::write(path.with_extension("onnx"), model).expect("the folder is writable");
-    let results = function.call(&inputs.iter().collect::<Vec<_>>())?;
     let names = function.inputs().map(|it| format!("in {}", it.0)).collect::<Vec<_>>();
     let numbered = (0..results.len()).map(|at| format!("out {at}"));
     let values = names.into_iter().chain(numbered).zip(inputs.iter().cloned().chain(results));
@@ -152,4 +183,64 @@ fn networks_are_models() {
     lines.insert(network("loop", doubled, [&[2, 3], &[4, 3]]));
     lines.insert(network("rows", |x| ops::concat(&[x.i(1..), x.i(..1)], 0).reshape([-1]), [&[2, 3], &[4, 3]]));
     recorded("networks.txt", &lines);
+}
+
+/// Every model that is cut off or changed is refused, or is a function.
+#[test]
+fn damaged_models_are_refused() {
+    let images = nn::sequential![nn::Conv2d::new(1, 2, 3), nn::ReLU, nn::Flatten::new(), nn::Dense::new(8, 3)];
+    let options = ExportOptions::new().input("x", ["n", "_", "_", "_"]);
+    let exported = crate::export(|x: &Tensor| ops::softmax(images.call(x), -1), (&data(&[1, 1, 4, 4]),), &options);
+    let whole = exported.and_then(|it| it.onnx()).expect("it has a model");
+    let refused = |bytes: &[u8], word: &str| {
+        let error = ExportedFunction::from_onnx(bytes).map(|_| ()).expect_err("it is damaged");
+        assert!(error.to_string().contains(word), "`{word}` is not in {error}");
+    };
+    for length in 0..whole.len() {
+        refused(&whole[..length], "");
+    }
+    let replaced = |from: &str, to: &str| {
+        let at = whole.windows(from.len()).position(|it| it == from.as_bytes()).expect(from);
+        let mut bytes = whole.clone();
+        bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+        bytes
+    };
+    refused(&replaced("Relu", "Ralu"), "the operator `Ralu` is not supported");
+    refused(&replaced("output", "autput"), "no node defines the output `output`");
+    let mut state = 1u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % below
+    };
+    for _ in 0..1000 {
+        let mut bytes = whole.clone();
+        let at = random(bytes.len());
+        bytes[at] ^= 1 << random(8);
+        if let Ok(function) = ExportedFunction::from_onnx(&bytes) {
+            let _ = function.call(&[&data(&[2, 1, 4, 4])]);
+        }
+    }
+}
+
+/// The models of a folder compute the results that lie beside them. `MS_ONNX_MODELS` names another folder.
+#[test]
+fn models_of_pytorch_are_read() {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/onnx");
+    let folder = std::env::var_os("MS_ONNX_MODELS").map_or(own, Into::into);
+    let mut read = 0;
+    for entry in std::fs::read_dir(folder).expect("the folder is there") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_none_or(|it| it != "onnx") {
+            continue;
+        }
+        let name = path.display().to_string();
+        let function = ExportedFunction::load_onnx(&path).unwrap_or_else(|error| panic!("{error}"));
+        let values = StateDict::read(path.with_extension("safetensors")).unwrap_or_else(|error| panic!("{error}"));
+        let inputs: Vec<&Tensor> =
+            function.inputs().map(|it| values.get(&format!("in {}", it.0)).expect("an input")).collect();
+        let wanted = (0..).map_while(|at| values.get(&format!("out {at}")).cloned()).collect::<Vec<_>>();
+        close(&name, &function.call(&inputs).unwrap_or_else(|error| panic!("{name}: {error}")), &wanted);
+        read += 1;
+    }
+    assert!(read > 3, "{read} models are read");
 }

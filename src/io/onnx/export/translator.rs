@@ -3,6 +3,7 @@
 use super::message::{self, Attribute};
 use super::names::Names;
 use super::{list, operators, regions};
+use crate::io::onnx::element_type;
 use ms_core::ir::{Graph, Node};
 use ms_core::ops::Control;
 use ms_core::tensor::{Array, Attr, DType, Dim, HostArray, Literal, Scalar, Type};
@@ -78,7 +79,7 @@ impl<'a> Translator<'a> {
 
     /// A value in another dtype.
     pub fn cast(&mut self, value: &str, dtype: DType) -> String {
-        self.with("Cast", &[value], &[("to", Attribute::Int(message::element_type(dtype) as i64))])
+        self.with("Cast", &[value], &[("to", Attribute::Int(element_type(dtype) as i64))])
     }
 
     /// Notes the sizes of a value.

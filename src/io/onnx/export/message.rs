@@ -1,8 +1,8 @@
 //! The messages of `onnx.proto` that a model is written with (<https://github.com/onnx/onnx>, version 1.17; the form
 //! 8 of the intermediate representation).
 
+use crate::io::onnx::element_type;
 use crate::io::protobuf::{bytes, header, integer, number};
-use ms_core::DType;
 use ms_core::tensor::{Dim, HostArray, Type};
 
 /// The version of the operators, in which reductions take their axes as an operand. Version 18 is the newest that the
@@ -82,23 +82,4 @@ pub fn graph(
 /// A whole file.
 pub fn model(graph: &[u8]) -> Vec<u8> {
     [number(1, FORM), bytes(2, b"ms"), bytes(7, graph), bytes(8, &number(2, OPERATORS))].concat()
-}
-
-/// The number of a dtype.
-pub fn element_type(dtype: DType) -> u64 {
-    match dtype {
-        DType::F32 => 1,
-        DType::U8 => 2,
-        DType::I8 => 3,
-        DType::U16 => 4,
-        DType::I16 => 5,
-        DType::I32 => 6,
-        DType::I64 => 7,
-        DType::Bool => 9,
-        DType::F16 => 10,
-        DType::F64 => 11,
-        DType::U32 => 12,
-        DType::U64 => 13,
-        DType::BF16 => 16,
-    }
 }

@@ -1,0 +1,175 @@
+//! Models as exported functions: the operators are traced as ops.
+
+mod elements;
+mod images;
+mod model;
+mod operators;
+mod sizes;
+mod value;
+
+use super::super::bytes::read;
+use super::super::exported::ExportedFunction;
+use super::super::state_dict::refuse;
+use model::{Axis, Model, is_own};
+use ms_core::error::{OrRaise, catch, in_op};
+use ms_core::session::{InputSpec, export};
+use ms_core::tensor::{Array, Scalar};
+use ms_core::{Code, Error, Result, Tensor};
+use std::collections::HashMap;
+use std::path::Path;
+use value::Value;
+
+/// The versions of the operators that are read.
+const VERSIONS: std::ops::RangeInclusive<u64> = 13..=22;
+
+/// Integers of more elements are not sizes.
+const FOLDED: usize = 64;
+
+/// The size that symbols have while a model is traced, which no other size depends on.
+const EXAMPLE: usize = 2;
+
+impl ExportedFunction {
+    /// Reads an ONNX model with the operators of versions 13 to 22. Sizes with names, or without a size, are symbols;
+    /// those that the model asks for may decide other sizes.
+    ///
+    /// The result is a function like any other: it is compiled when it is called, has gradients, and can be saved.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// use ms::io::{ExportOptions, ExportedFunction};
+    /// # let path = std::env::temp_dir().join(format!("ms doc read onnx {}", std::process::id()));
+    /// let options = ExportOptions::new().input("x", ["n"]);
+    /// ms::export(|x: &Tensor| ops::softmax(x, 0), (&Tensor::zeros([3]),), &options)?.save_onnx(&path)?;
+    ///
+    /// let softmax = ExportedFunction::load_onnx(&path)?;
+    /// assert_eq!(softmax.to_string(), "(x: f32[n]) -> (f32[n])");
+    /// assert_eq!(softmax.call(&[&tensor![1.0, 1.0]])?[0].to_vec::<f32>(), [0.5, 0.5]);
+    /// # std::fs::remove_file(&path).expect("it was written");
+    /// # Ok::<(), ms::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Code::Io`] when the file cannot be read, is no model, or has an operator or a form of one that is not
+    /// supported, which the message names; [`Code::Memory`] when the system has no memory for it.
+    pub fn load_onnx(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let loaded = in_op(|| {
+            let bytes = read(path)?;
+            let model = Model::read(&bytes).map_err(|why| refuse(path, "read", why))?;
+            traced(&model).map_err(|error| refuse(path, "read", message(&error)))
+        });
+        loaded.map_err(|error| error.with_op("load_onnx"))
+    }
+
+    /// The function of the bytes of a model.
+    #[cfg(test)]
+    pub(super) fn from_onnx(bytes: &[u8]) -> Result<Self> {
+        traced(&Model::read(bytes).map_err(unsupported)?)
+    }
+}
+
+/// The messages of an error and of the first one that it summarises.
+pub(super) fn message(error: &Error) -> String {
+    let report = error.report().related.first().map_or(error.report(), Error::report);
+    match &report.op {
+        Some(op) if report.code != Code::Io => format!("`{op}`: {}", report.message),
+        _ => report.message.clone(),
+    }
+}
+
+/// The error of what this program does not read.
+fn unsupported(why: impl Into<String>) -> Error {
+    Error::new(Code::Io, why)
+}
+
+fn traced(model: &Model) -> Result<ExportedFunction> {
+    if !VERSIONS.contains(&model.version) {
+        let (first, last) = (VERSIONS.start(), VERSIONS.end());
+        let message = format!("its operators have the version {}, and {first} to {last} are supported", model.version);
+        return Err(unsupported(message));
+    }
+    let mut constants = HashMap::new();
+    for (name, array) in &model.initializers {
+        constants.insert(name.as_str(), Value::Constant(Tensor::placed(array.clone())?));
+    }
+    fold(model, &mut constants);
+    let (mut specs, mut examples) = (Vec::new(), Vec::new());
+    for input in &model.inputs {
+        let (mut axes, mut shape) = (Vec::new(), Vec::new());
+        for (at, axis) in input.axes.iter().enumerate() {
+            let (name, size) = match axis {
+                Axis::Size(size) => (None, *size),
+                Axis::Symbol(name) => (Some(symbol(name)), EXAMPLE),
+                Axis::Unknown => (Some(symbol(&format!("{}_{at}", input.name))), EXAMPLE),
+            };
+            axes.push(name);
+            shape.push(size);
+        }
+        specs.push(InputSpec { name: input.name.clone(), axes });
+        ms_core::tensor::Type::of(input.dtype, &shape).check_size()?;
+        examples.push(Tensor::placed(Array::full(&[], Scalar::Int(0), input.dtype))?.broadcast_to(shape.as_slice()));
+    }
+    let run = |inputs: &Vec<Tensor>| outputs(model, &constants, inputs).or_raise();
+    export(&run, (&examples,), &specs).map(ExportedFunction)
+}
+
+/// Computes what depends on a few integers of the model only, such as a size that is written as a quotient.
+fn fold<'a>(model: &'a Model, constants: &mut HashMap<&'a str, Value>) {
+    const LARGE: [&str; 6] = ["ConstantOfShape", "EyeLike", "Expand", "Pad", "Range", "Tile"];
+    let is_small = |it: &Value| match it {
+        Value::Constant(it) => it.dtype().is_int() && it.shape().iter().product::<usize>() <= FOLDED,
+        _ => false,
+    };
+    for node in model.nodes.iter().filter(|it| is_own(&it.domain) && !LARGE.contains(&it.operator.as_str())) {
+        let known = |name: &String| constants.get(name.as_str()).cloned().filter(is_small);
+        let Some(operands) = node.inputs.iter().map(known).collect::<Option<Vec<_>>>() else { continue };
+        let operands = operands.into_iter().map(Some).collect();
+        // What fails is reported by the trace.
+        let Ok(results) = catch(|| operators::apply(&Applied { node, operands })).flatten() else { continue };
+        let results = results.into_iter().map(|it| Value::Constant(it.tensor()));
+        constants.extend(node.outputs.iter().map(String::as_str).zip(results));
+    }
+}
+
+/// A name as that of a size: with letters, digits and `_`.
+fn symbol(name: &str) -> String {
+    let letter = |it: char| if it.is_ascii_alphanumeric() { it } else { '_' };
+    let name: String = name.chars().map(letter).collect();
+    if name.starts_with(|it: char| it.is_ascii_digit()) || name == "_" { format!("size_{name}") } else { name }
+}
+
+/// The results of a model.
+fn outputs(model: &Model, constants: &HashMap<&str, Value>, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    let mut values = constants.clone();
+    let given = model.inputs.iter().zip(inputs);
+    values.extend(given.map(|(input, tensor)| (input.name.as_str(), Value::Tensor(tensor.clone()))));
+    for node in model.nodes.iter().filter(|it| !it.outputs.iter().all(|it| constants.contains_key(it.as_str()))) {
+        let operator = &node.operator;
+        if !is_own(&node.domain) {
+            return Err(unsupported(format!("the operator `{operator}` of `{}` is not supported", node.domain)));
+        }
+        let mut operands = Vec::new();
+        for name in &node.inputs {
+            let value = (!name.is_empty()).then(|| {
+                let unknown = || unsupported(format!("`{name}` of the node `{operator}` is not defined before it"));
+                values.get(name.as_str()).cloned().ok_or_else(unknown)
+            });
+            operands.push(value.transpose()?);
+        }
+        let applied = Applied { node, operands };
+        let results = operators::apply(&applied)?;
+        if results.len() < node.outputs.iter().filter(|it| !it.is_empty()).count() {
+            return Err(applied.unsupported("with so many results"));
+        }
+        values.extend(node.outputs.iter().map(String::as_str).zip(results));
+    }
+    let missing = |name: &String| unsupported(format!("no node defines the output `{name}`"));
+    let output = |name: &String| values.get(name.as_str()).map(Value::tensor).ok_or_else(|| missing(name));
+    model.outputs.iter().map(output).collect()
+}
+
+/// A node with its operands, of which optional ones may be absent.
+struct Applied<'a> {
+    node: &'a model::Node,
+    operands: Vec<Option<Value>>,
+}

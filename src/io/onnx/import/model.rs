@@ -1,0 +1,291 @@
+//! The messages of a model as data.
+
+use crate::io::onnx::dtype;
+use crate::io::protobuf::{Value, field, take_varint};
+use ms_core::DType;
+use ms_core::tensor::{Array, Type};
+use std::collections::BTreeMap;
+
+/// A model of one graph.
+pub struct Model {
+    /// The version of the operators.
+    pub version: u64,
+    pub nodes: Vec<Node>,
+    pub initializers: Vec<(String, Array)>,
+    pub inputs: Vec<Input>,
+    pub outputs: Vec<String>,
+}
+
+/// An input, of which a file that lists initializers as inputs also has these.
+pub struct Input {
+    pub name: String,
+    pub dtype: DType,
+    /// The size of each axis.
+    pub axes: Vec<Axis>,
+}
+
+/// The size of an axis of an input.
+pub enum Axis {
+    Size(usize),
+    Symbol(String),
+    Unknown,
+}
+
+/// A node.
+#[derive(Default)]
+pub struct Node {
+    pub operator: String,
+    pub name: String,
+    pub domain: String,
+    pub inputs: Vec<String>,
+    pub outputs: Vec<String>,
+    pub attributes: BTreeMap<String, Attribute>,
+}
+
+/// The value of an attribute.
+#[derive(Clone, Debug)]
+pub enum Attribute {
+    Int(i64),
+    Float(f32),
+    Text(String),
+    Tensor(Array),
+    Ints(Vec<i64>),
+    Floats(Vec<f32>),
+    /// A graph, or several values of another kind.
+    Other,
+}
+
+type Decoded<T> = Result<T, String>;
+
+fn text(bytes: &[u8]) -> Decoded<String> {
+    String::from_utf8(bytes.to_vec()).map_err(|_| "a name is no text".to_owned())
+}
+
+/// Calls `each` with every field of a message.
+fn fields<'a>(mut message: &'a [u8], mut each: impl FnMut(u64, Value<'a>) -> Decoded<()>) -> Decoded<()> {
+    while let Some((number, value)) = field(&mut message)? {
+        each(number, value)?;
+    }
+    Ok(())
+}
+
+/// Adds the integers of a field, of which one may contain many.
+fn integers(value: Value<'_>, to: &mut Vec<i64>) -> Decoded<()> {
+    match value {
+        Value::Number(it) => to.push(it as i64),
+        Value::Bytes(mut packed) => {
+            while !packed.is_empty() {
+                to.push(take_varint(&mut packed)? as i64);
+            }
+        }
+        Value::Fixed(_) => return Err("an integer is written as a float".to_owned()),
+    }
+    Ok(())
+}
+
+/// The bytes of a field of numbers of fixed size.
+fn fixed<'a>(value: Value<'a>) -> Decoded<&'a [u8]> {
+    match value {
+        Value::Fixed(bytes) | Value::Bytes(bytes) => Ok(bytes),
+        Value::Number(_) => Err("a float is written as an integer".to_owned()),
+    }
+}
+
+impl Model {
+    /// Reads the content of a file.
+    ///
+    /// # Errors
+    /// A description of the defect, or of what is not supported.
+    pub fn read(file: &[u8]) -> Decoded<Self> {
+        let (mut graph, mut version) = (None, None);
+        fields(file, |number, value| {
+            match (number, value) {
+                (7, Value::Bytes(bytes)) => graph = Some(bytes),
+                (8, Value::Bytes(bytes)) => {
+                    let (mut domain, mut number) = (String::new(), 0);
+                    fields(bytes, |key, value| {
+                        match (key, value) {
+                            (1, Value::Bytes(bytes)) => domain = text(bytes)?,
+                            (2, Value::Number(it)) => number = it,
+                            _ => {}
+                        }
+                        Ok(())
+                    })?;
+                    if is_own(&domain) {
+                        version = Some(number);
+                    }
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        let graph = graph.ok_or("it has no graph")?;
+        let version = version.ok_or("it does not say which version its operators have")?;
+        let mut model =
+            Self { version, nodes: Vec::new(), initializers: Vec::new(), inputs: Vec::new(), outputs: Vec::new() };
+        fields(graph, |number, value| {
+            match (number, value) {
+                (1, Value::Bytes(bytes)) => model.nodes.push(node(bytes)?),
+                (5, Value::Bytes(bytes)) => model.initializers.push(tensor(bytes)?),
+                (11, Value::Bytes(bytes)) => model.inputs.push(input(bytes)?),
+                (12, Value::Bytes(bytes)) => fields(bytes, |key, value| {
+                    if let (1, Value::Bytes(bytes)) = (key, value) {
+                        model.outputs.push(text(bytes)?);
+                    }
+                    Ok(())
+                })?,
+                (15, _) => return Err("it has sparse initializers, which are not supported".to_owned()),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        model.inputs.retain(|input| !model.initializers.iter().any(|it| it.0 == input.name));
+        Ok(model)
+    }
+}
+
+/// Whether a domain is that of the standard's own operators.
+pub fn is_own(domain: &str) -> bool {
+    domain.is_empty() || domain == "ai.onnx"
+}
+
+fn node(message: &[u8]) -> Decoded<Node> {
+    let mut node = Node::default();
+    fields(message, |number, value| {
+        let Value::Bytes(bytes) = value else { return Ok(()) };
+        match number {
+            1 => node.inputs.push(text(bytes)?),
+            2 => node.outputs.push(text(bytes)?),
+            3 => node.name = text(bytes)?,
+            4 => node.operator = text(bytes)?,
+            5 => {
+                let (name, value) = attribute(bytes)?;
+                node.attributes.insert(name, value);
+            }
+            7 => node.domain = text(bytes)?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(node)
+}
+
+fn attribute(message: &[u8]) -> Decoded<(String, Attribute)> {
+    let (mut name, mut found, mut kind) = (String::new(), None, 0);
+    let (mut ints, mut floats) = (Vec::new(), Vec::new());
+    fields(message, |number, value| {
+        match (number, value) {
+            (1, Value::Bytes(bytes)) => name = text(bytes)?,
+            (2, value) => {
+                let bytes = fixed(value)?.try_into().map_err(|_| "a float has not four bytes")?;
+                found = Some(Attribute::Float(f32::from_le_bytes(bytes)));
+            }
+            (3, Value::Number(it)) => found = Some(Attribute::Int(it as i64)),
+            (4, Value::Bytes(bytes)) => found = Some(Attribute::Text(text(bytes)?)),
+            (5, Value::Bytes(bytes)) => found = Some(Attribute::Tensor(tensor(bytes)?.1)),
+            (7, value) => floats.extend(fixed(value)?.as_chunks().0.iter().map(|it| f32::from_le_bytes(*it))),
+            (8, value) => integers(value, &mut ints)?,
+            (20, Value::Number(it)) => kind = it,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    // A number that is zero may be left out.
+    let value = match (kind, found) {
+        (6, _) => Attribute::Floats(floats),
+        (7, _) => Attribute::Ints(ints),
+        (0..=4, Some(found)) => found,
+        (1, None) => Attribute::Float(0.0),
+        (2, None) => Attribute::Int(0),
+        (3, None) => Attribute::Text(String::new()),
+        _ => Attribute::Other,
+    };
+    Ok((name, value))
+}
+
+fn tensor(message: &[u8]) -> Decoded<(String, Array)> {
+    let (mut name, mut kind, mut raw) = (String::new(), 0, None);
+    let (mut dims, mut integers_of, mut fixed_of) = (Vec::new(), Vec::new(), Vec::new());
+    let mut is_external = false;
+    fields(message, |number, value| {
+        match (number, value) {
+            (1, value) => integers(value, &mut dims)?,
+            (2, Value::Number(it)) => kind = it,
+            (4 | 10, value) => fixed_of.extend_from_slice(fixed(value)?),
+            (5 | 7 | 11, value) => integers(value, &mut integers_of)?,
+            (8, Value::Bytes(bytes)) => name = text(bytes)?,
+            (9, Value::Bytes(bytes)) => raw = Some(bytes),
+            (13, _) => is_external = true,
+            (14, Value::Number(it)) => is_external |= it != 0,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    if is_external {
+        return Err(format!("the data of `{name}` is in another file, which is not supported"));
+    }
+    let dtype = dtype(kind).ok_or_else(|| format!("`{name}` has elements of kind {kind}, which is not supported"))?;
+    let shape = dims.iter().map(|&it| usize::try_from(it).ok()).collect::<Option<Vec<usize>>>();
+    let shape = shape.ok_or_else(|| format!("`{name}` has a negative size"))?;
+    let ty = Type::of(dtype, &shape);
+    ty.check_size().map_err(|_| format!("no memory holds `{name}`"))?;
+    let size = dtype.size();
+    let narrow = |it: &i64| it.to_le_bytes().into_iter().take(size);
+    let bytes = match raw {
+        Some(bytes) => bytes.to_vec(),
+        None if !fixed_of.is_empty() => fixed_of,
+        None => integers_of.iter().flat_map(narrow).collect(),
+    };
+    if ty.numel().map(|it| it * size) != Some(bytes.len()) {
+        return Err(format!("`{name}` is {ty}, and has {} bytes", bytes.len()));
+    }
+    Ok((name, Array::from_bytes(&shape, dtype, &bytes)))
+}
+
+fn input(message: &[u8]) -> Decoded<Input> {
+    let (mut name, mut tensor) = (String::new(), None);
+    fields(message, |number, value| {
+        match (number, value) {
+            (1, Value::Bytes(bytes)) => name = text(bytes)?,
+            (2, Value::Bytes(bytes)) => fields(bytes, |key, value| {
+                if let (1, Value::Bytes(bytes)) = (key, value) {
+                    tensor = Some(bytes);
+                }
+                Ok(())
+            })?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    let tensor = tensor.ok_or_else(|| format!("the input `{name}` is no tensor"))?;
+    let (mut kind, mut shape) = (0, None);
+    fields(tensor, |number, value| {
+        match (number, value) {
+            (1, Value::Number(it)) => kind = it,
+            (2, Value::Bytes(bytes)) => shape = Some(bytes),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    let shape = shape.ok_or_else(|| format!("the input `{name}` has any number of axes, which is not supported"))?;
+    let dtype = dtype(kind).ok_or_else(|| format!("`{name}` has elements of kind {kind}, which is not supported"))?;
+    let mut axes = Vec::new();
+    fields(shape, |number, value| {
+        let (1, Value::Bytes(bytes)) = (number, value) else { return Ok(()) };
+        let mut axis = Axis::Unknown;
+        fields(bytes, |key, value| {
+            match (key, value) {
+                (1, Value::Number(it)) => {
+                    let size = usize::try_from(it as i64).map_err(|_| format!("`{name}` has a negative size"))?;
+                    axis = Axis::Size(size);
+                }
+                (2, Value::Bytes(bytes)) if !bytes.is_empty() => axis = Axis::Symbol(text(bytes)?),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        axes.push(axis);
+        Ok(())
+    })?;
+    Ok(Input { name, dtype, axes })
+}

@@ -1,0 +1,377 @@
+//! Operators (<https://onnx.ai/onnx/operators/>) as ops.
+
+use super::model::Attribute;
+use super::value::{Form, Value, number};
+use super::{Applied, elements, images, sizes, unsupported};
+use crate::io::onnx::dtype;
+use ms_core::tensor::{DType, Dim, Dims, Index, Scalar};
+use ms_core::{Error, Result, Tensor, ops};
+
+impl Applied<'_> {
+    /// The error of a form of the operator that is not supported.
+    pub fn unsupported(&self, what: &str) -> Error {
+        let space = if what.is_empty() { "" } else { " " };
+        unsupported(format!("the operator `{}`{space}{what} is not supported", self.node.operator))
+    }
+
+    /// An operand.
+    pub fn value(&self, at: usize) -> Result<&Value> {
+        self.operands.get(at).and_then(Option::as_ref).ok_or_else(|| self.unsupported(&format!("without operand {at}")))
+    }
+
+    /// An operand as a tensor.
+    pub fn tensor(&self, at: usize) -> Result<Tensor> {
+        self.value(at).map(Value::tensor)
+    }
+
+    /// An operand that may be absent.
+    pub fn optional(&self, at: usize) -> Option<Tensor> {
+        self.operands.get(at)?.as_ref().map(Value::tensor)
+    }
+
+    /// Sizes, or other integers that are known before a call.
+    fn sizes(&self, at: usize) -> Result<Vec<Dim>> {
+        let sizes = self.value(at)?.sizes();
+        Ok(sizes.ok_or_else(|| self.unsupported(&format!("whose operand {at} depends on data")))?.0)
+    }
+
+    /// Integers that are the same in every call, of an operand or, in older versions, of an attribute.
+    pub fn list(&self, at: usize, name: &str) -> Result<Option<Vec<i64>>> {
+        if let Some(Some(value)) = self.operands.get(at) {
+            let list = value.integers();
+            return list.map(Some).ok_or_else(|| self.unsupported(&format!("whose operand {at} depends on data")));
+        }
+        self.ints(name)
+    }
+
+    fn attribute(&self, name: &str) -> Option<&Attribute> {
+        self.node.attributes.get(name)
+    }
+
+    fn wrong(&self, name: &str) -> Error {
+        self.unsupported(&format!("with this attribute `{name}`"))
+    }
+
+    /// A list of integers among the attributes.
+    pub fn ints(&self, name: &str) -> Result<Option<Vec<i64>>> {
+        match self.attribute(name) {
+            None => Ok(None),
+            Some(Attribute::Ints(it)) => Ok(Some(it.clone())),
+            Some(_) => Err(self.wrong(name)),
+        }
+    }
+
+    /// An integer among them.
+    pub fn int(&self, name: &str, otherwise: i64) -> Result<i64> {
+        match self.attribute(name) {
+            None => Ok(otherwise),
+            Some(Attribute::Int(it)) => Ok(*it),
+            Some(_) => Err(self.wrong(name)),
+        }
+    }
+
+    /// A float among them.
+    pub fn float(&self, name: &str, otherwise: f64) -> Result<f64> {
+        match self.attribute(name) {
+            None => Ok(otherwise),
+            // As the decimal number that was written.
+            Some(Attribute::Float(it)) => Ok(it.to_string().parse().expect("a float is a number")),
+            Some(_) => Err(self.wrong(name)),
+        }
+    }
+
+    /// A text among them.
+    pub fn text(&self, name: &str, otherwise: &str) -> Result<String> {
+        match self.attribute(name) {
+            None => Ok(otherwise.to_owned()),
+            Some(Attribute::Text(it)) => Ok(it.clone()),
+            Some(_) => Err(self.wrong(name)),
+        }
+    }
+}
+
+/// The results of a node.
+///
+/// # Errors
+/// [`Code::Io`](ms_core::Code::Io) for an operator that is not supported.
+pub fn apply(node: &Applied<'_>) -> Result<Vec<Value>> {
+    if let Some(value) = sizes::apply(node)? {
+        return Ok(vec![value]);
+    }
+    if let Some(tensor) = elements::apply(node)? {
+        return Ok(vec![Value::Tensor(tensor)]);
+    }
+    if let Some(tensor) = images::apply(node)? {
+        return Ok(vec![Value::Tensor(tensor)]);
+    }
+    let axis = |otherwise: i64| node.int("axis", otherwise).map(|it| it as isize);
+    let x = || node.tensor(0);
+    let tensor = match node.node.operator.as_str() {
+        // A value that the trace knows remains one.
+        "Identity" => return Ok(vec![node.value(0)?.clone()]),
+        "Dropout" => x()?,
+        "Constant" => return constant(node).map(|it| vec![Value::Constant(it)]),
+        "Cast" => ops::cast(x()?, cast_to(node)?),
+        "CastLike" => ops::cast(x()?, node.tensor(1)?.dtype()),
+        "Reshape" => reshape(node)?,
+        "Flatten" => flatten(node, &x()?)?,
+        "Transpose" => {
+            let x = x()?;
+            let order = node.ints("perm")?.unwrap_or_else(|| (0..x.rank() as i64).rev().collect());
+            ops::permute(&x, order.iter().map(|&it| it as isize).collect::<Vec<_>>())
+        }
+        "Squeeze" => {
+            let x = x()?;
+            let ones = || (0..x.rank() as i64).filter(|&it| x.dims()[it as usize] == 1).collect();
+            let axes = node.list(1, "axes")?.unwrap_or_else(ones);
+            ops::squeeze(&x, axes.iter().map(|&it| it as isize).collect::<Vec<_>>())
+        }
+        "Unsqueeze" => {
+            let axes = node.list(1, "axes")?.ok_or_else(|| node.unsupported("without axes"))?;
+            ops::expand_dims(x()?, axes.iter().map(|&it| it as isize).collect::<Vec<_>>())
+        }
+        "Concat" => {
+            let all: Vec<Tensor> = (0..node.operands.len()).map(|at| node.tensor(at)).collect::<Result<_>>()?;
+            ops::concat(&all, axis(0)?)
+        }
+        "Split" => return split(node, &x()?, axis(0)?),
+        "Slice" => slice(node, &x()?)?,
+        "Gather" => ops::gather(x()?, node.tensor(1)?, axis(0)?),
+        "GatherElements" => elements_along(&x()?, &node.tensor(1)?, axis(0)?),
+        "GatherND" if node.int("batch_dims", 0)? == 0 => ops::gather_nd(x()?, node.tensor(1)?),
+        "ScatterElements" => {
+            let (x, at, values) = (x()?, node.tensor(1)?, node.tensor(2)?);
+            match node.text("reduction", "none")?.as_str() {
+                "none" => ops::scatter(x, at, values, axis(0)?),
+                "add" => ops::scatter_add(x, at, values, axis(0)?),
+                _ => return Err(node.unsupported("with this reduction")),
+            }
+        }
+        "Expand" => expand(node, &x()?)?,
+        "Tile" => {
+            let times = node.list(1, "repeats")?.unwrap_or_default();
+            ops::tile(x()?, &times.iter().map(|&it| it.max(0) as usize).collect::<Vec<_>>())
+        }
+        "ConstantOfShape" => {
+            let value = match node.attribute("value") {
+                Some(Attribute::Tensor(it)) => Tensor::from_array(it.clone()).reshape(()),
+                None => Tensor::scalar(0.0f32),
+                Some(_) => return Err(node.wrong("value")),
+            };
+            ops::broadcast_to(value, node.sizes(0)?.into_iter().collect::<Dims>())
+        }
+        "Range" => range(node)?,
+        "Trilu" => {
+            let k = node.list(1, "k")?.and_then(|it| it.first().copied()).unwrap_or(0) as isize;
+            if node.int("upper", 1)? != 0 { ops::triu(x()?, k) } else { ops::tril(x()?, k) }
+        }
+        "CumSum" => {
+            let axis = node.list(1, "axis")?.and_then(|it| it.first().copied()).unwrap_or(0) as isize;
+            let x = x()?;
+            let sums = ops::cumsum_of(&x, axis, node.int("exclusive", 0)? != 0, node.int("reverse", 0)? != 0);
+            ops::cast(sums, x.dtype())
+        }
+        "TopK" => return top_k(node, &x()?, axis(-1)?),
+        "ArgMax" | "ArgMin" if node.int("select_last_index", 0)? == 0 => {
+            let (x, axis) = (x()?, axis(0)?);
+            let at = if node.node.operator == "ArgMax" { ops::argmax(x, axis) } else { ops::argmin(x, axis) };
+            if node.int("keepdims", 1)? != 0 { ops::expand_dims(at, positive(axis, &node.tensor(0)?)) } else { at }
+        }
+        "Softmax" => ops::softmax(x()?, axis(-1)?),
+        "LogSoftmax" => ops::log_softmax(x()?, axis(-1)?),
+        "MatMul" => ops::matmul(x()?, node.tensor(1)?),
+        "Gemm" => gemm(node)?,
+        "Einsum" => {
+            let all: Vec<Tensor> = (0..node.operands.len()).map(|at| node.tensor(at)).collect::<Result<_>>()?;
+            ops::einsum(&node.text("equation", "")?, &all)
+        }
+        "LayerNormalization" => {
+            let (scale, bias) = (node.tensor(1)?, node.optional(2));
+            ops::layer_norm(x()?, Some(&scale), bias.as_ref(), axis(-1)?, node.float("epsilon", 1e-5)?)
+        }
+        name if name.starts_with("Reduce") => reduce(node, name, &x()?)?,
+        _ => return Err(node.unsupported("")),
+    };
+    Ok(vec![Value::Tensor(tensor)])
+}
+
+fn positive(axis: isize, x: &Tensor) -> isize {
+    if axis < 0 { axis + x.rank() as isize } else { axis }
+}
+
+fn cast_to(node: &Applied<'_>) -> Result<DType> {
+    dtype(node.int("to", 0)? as u64).ok_or_else(|| node.unsupported("to this kind of elements"))
+}
+
+fn constant(node: &Applied<'_>) -> Result<Tensor> {
+    let list = |all: &[i64]| Tensor::from_slice([all.len()], all);
+    Ok(match node.node.attributes.iter().next() {
+        Some((_, Attribute::Tensor(it))) => Tensor::placed(it.clone())?,
+        Some((_, Attribute::Int(it))) => Tensor::scalar(*it),
+        Some((_, Attribute::Float(it))) => Tensor::scalar(*it),
+        Some((_, Attribute::Ints(all))) => list(all),
+        Some((_, Attribute::Floats(all))) => Tensor::from_slice([all.len()], all),
+        _ => return Err(node.unsupported("of this kind of value")),
+    })
+}
+
+/// Zero stands for the size of the operand, and -1 for the one that remains.
+fn reshape(node: &Applied<'_>) -> Result<Tensor> {
+    let x = node.tensor(0)?;
+    let copies = node.int("allowzero", 0)? == 0;
+    let mut sizes = node.sizes(1)?;
+    for (at, size) in sizes.iter_mut().enumerate() {
+        if copies && *size == 0 {
+            *size = *x.dims().get(at).ok_or_else(|| node.unsupported("that copies a size that is not there"))?;
+        }
+    }
+    Ok(ops::reshape(&x, sizes.into_iter().collect::<Dims>()))
+}
+
+fn flatten(node: &Applied<'_>, x: &Tensor) -> Result<Tensor> {
+    let axis = positive(node.int("axis", 1)? as isize, x).clamp(0, x.rank() as isize) as usize;
+    let product = |dims: &[Dim]| dims.iter().copied().product::<Dim>();
+    Ok(ops::reshape(x, (product(&x.dims()[..axis]), product(&x.dims()[axis..]))))
+}
+
+fn expand(node: &Applied<'_>, x: &Tensor) -> Result<Tensor> {
+    let mut sizes = node.sizes(1)?;
+    let mut dims = x.dims().to_vec();
+    let rank = sizes.len().max(dims.len());
+    for all in [&mut sizes, &mut dims] {
+        all.splice(..0, std::iter::repeat_n(Dim::new(1), rank - all.len()));
+    }
+    let wider = |(size, dim): (Dim, Dim)| if size == 1 { dim } else { size };
+    Ok(ops::broadcast_to(x, sizes.into_iter().zip(dims).map(wider).collect::<Dims>()))
+}
+
+fn split(node: &Applied<'_>, x: &Tensor, axis: isize) -> Result<Vec<Value>> {
+    let size = x.dims()[positive(axis, x) as usize].as_const();
+    let parts = match node.list(1, "split")? {
+        Some(sizes) => sizes.iter().map(|&it| it.max(0) as usize).collect(),
+        None => {
+            let size = size.ok_or_else(|| node.unsupported("of an axis of symbolic size"))?;
+            let part = size.div_ceil(node.node.outputs.len().max(1)).max(1);
+            (0..size).step_by(part).map(|start| part.min(size - start)).collect::<Vec<_>>()
+        }
+    };
+    Ok(ops::split_sizes(x, &parts, axis).into_iter().map(Value::Tensor).collect())
+}
+
+fn slice(node: &Applied<'_>, x: &Tensor) -> Result<Tensor> {
+    let (starts, ends) = (node.sizes(1)?, node.sizes(2)?);
+    let axes = node.list(3, "axes")?.unwrap_or_else(|| (0..starts.len() as i64).collect());
+    let steps = node.list(4, "steps")?.unwrap_or_else(|| vec![1; starts.len()]);
+    let mut result = x.clone();
+    for (at, &axis) in axes.iter().enumerate() {
+        let axis = positive(axis as isize, x) as usize;
+        let (Some(&start), Some(&end), Some(&step), Some(&size)) =
+            (starts.get(at), ends.get(at), steps.get(at), x.dims().get(axis))
+        else {
+            return Err(node.unsupported("with lists of different lengths"));
+        };
+        let whole = vec![Index::Slice { start: None, stop: None, step: 1 }; axis];
+        let part = match (number(start), number(end), step) {
+            (Some(start), Some(end), step) => {
+                // Positions before the first one and behind the last one are bounds of no position.
+                let bound = |it: i64, open: i64| (it != open).then_some(it as isize);
+                let (start, stop) = match step > 0 {
+                    true => (bound(start, i64::MIN), bound(end, i64::MAX)),
+                    false => (bound(start, i64::MAX), bound(end, i64::MIN)),
+                };
+                // In steps backwards, an end that is out of reach is before the first position.
+                let reach = |it: isize| size.as_const().is_some_and(|size| it < -(size as isize));
+                let stop = stop.filter(|&it| step > 0 || !reach(it));
+                Index::Slice { start, stop, step: step as isize }
+            }
+            (Some(0), None, 1) if end == size => continue,
+            (_, None, 1) | (None, _, 1) => {
+                let length = if number(end) == Some(i64::MAX) { size - start } else { end - start };
+                let positions = ops::iota([length].into_iter().collect::<Dims>(), 0, DType::I64);
+                Index::Positions(positions + Value::Sizes(vec![start], Form::Number).tensor())
+            }
+            _ => return Err(node.unsupported("in steps between symbolic positions")),
+        };
+        let indices: Vec<Index> = whole.into_iter().chain([part]).collect();
+        result = result.i(&indices[..]);
+    }
+    Ok(result)
+}
+
+/// Along the other axes the positions may be fewer than the elements.
+fn elements_along(x: &Tensor, positions: &Tensor, axis: isize) -> Tensor {
+    let mut part = x.clone();
+    for (at, (&size, count)) in x.dims().iter().zip(positions.dims()).enumerate() {
+        if at as isize != positive(axis, x) && size != count {
+            let along = ops::iota([count].into_iter().collect::<Dims>(), 0, DType::I64);
+            part = ops::gather(&part, along, at as isize);
+        }
+    }
+    ops::take_along_axis(part, positions, axis)
+}
+
+fn range(node: &Applied<'_>) -> Result<Tensor> {
+    let scalar = |at: usize| node.value(at).map(Value::scalar);
+    let dtype = node.tensor(0)?.dtype();
+    if let (Some(start), Some(stop), Some(step)) = (scalar(0)?, scalar(1)?, scalar(2)?) {
+        return Ok(ops::arange_of(start, stop, step, dtype));
+    }
+    let step = scalar(2)?.filter(|it| matches!(it, Scalar::Int(1)));
+    let (start, end) = (node.sizes(0)?[0], node.sizes(1)?[0]);
+    if step.is_none() {
+        return Err(node.unsupported("in steps to a symbolic size"));
+    }
+    let positions = ops::iota([end - start].into_iter().collect::<Dims>(), 0, dtype);
+    Ok(if start == 0 { positions } else { positions + Value::Sizes(vec![start], Form::Number).tensor() })
+}
+
+fn top_k(node: &Applied<'_>, x: &Tensor, axis: isize) -> Result<Vec<Value>> {
+    let count = node.sizes(1)?[0];
+    let largest = node.int("largest", 1)? != 0;
+    let (values, positions) = match (count.as_const(), count == x.dims()[positive(axis, x) as usize]) {
+        (_, true) => ops::sort(x, axis, largest),
+        (Some(count), _) => ops::topk(x, count, axis, largest),
+        (None, _) => return Err(node.unsupported("of a symbolic number")),
+    };
+    Ok(vec![Value::Tensor(values), Value::Tensor(positions)])
+}
+
+fn gemm(node: &Applied<'_>) -> Result<Tensor> {
+    let matrix = |at: usize, name: &str| {
+        let matrix = node.tensor(at)?;
+        Ok(if node.int(name, 0)? != 0 { ops::transpose(&matrix, 0, 1) } else { matrix })
+    };
+    let mut product = ops::matmul(matrix(0, "transA")?, matrix(1, "transB")?);
+    let (alpha, beta) = (node.float("alpha", 1.0)?, node.float("beta", 1.0)?);
+    if alpha != 1.0 {
+        product = product * alpha;
+    }
+    Ok(match node.optional(2) {
+        Some(bias) if beta == 1.0 => product + bias,
+        Some(bias) => product + bias * beta,
+        None => product,
+    })
+}
+
+fn reduce(node: &Applied<'_>, name: &str, x: &Tensor) -> Result<Tensor> {
+    let keepdims = node.int("keepdims", 1)? != 0;
+    let axes: Vec<isize> = match node.list(1, "axes")? {
+        Some(axes) if !axes.is_empty() => axes.iter().map(|&it| it as isize).collect(),
+        _ if node.int("noop_with_empty_axes", 0)? != 0 => return Ok(x.clone()),
+        _ => (0..x.rank() as isize).collect(),
+    };
+    let sum = |x: &Tensor| ops::cast(ops::sum(x, &axes, keepdims), x.dtype());
+    Ok(match name {
+        "ReduceSum" => sum(x),
+        "ReduceMean" => ops::cast(ops::mean(x, &axes, keepdims), x.dtype()),
+        "ReduceMax" => ops::max(x, &axes, keepdims),
+        "ReduceMin" => ops::min(x, &axes, keepdims),
+        "ReduceProd" => ops::cast(ops::prod(x, &axes, keepdims), x.dtype()),
+        "ReduceL1" => sum(&ops::abs(x)),
+        "ReduceL2" => ops::sqrt(sum(&ops::square(x))),
+        "ReduceSumSquare" => sum(&ops::square(x)),
+        "ReduceLogSumExp" => ops::logsumexp(x, &axes, keepdims),
+        "ReduceLogSum" => ops::log(sum(x)),
+        _ => return Err(node.unsupported("")),
+    })
+}

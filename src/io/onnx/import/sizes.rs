@@ -1,0 +1,149 @@
+//! Operators on integers that are computed from sizes, such as the shape that a value is given.
+
+use super::Applied;
+use super::model::Attribute;
+use super::value::{Form, Value, number};
+use crate::io::onnx::element_type;
+use ms_core::tensor::{DType, Dim};
+use ms_core::{Result, Tensor};
+
+/// Longer lists are not those of sizes.
+const LONGEST: usize = 64;
+
+/// The result of an operator on sizes; `None` unless the trace knows all its operands as such.
+///
+/// # Errors
+/// [`Code::Io`](ms_core::Code::Io) for attributes of another kind.
+pub fn apply(node: &Applied<'_>) -> Result<Option<Value>> {
+    let name = node.node.operator.as_str();
+    if let "Shape" | "Size" = name {
+        return Ok(Some(measured(node, name)?));
+    }
+    if let ("Where", [Some(Value::Flags(flags, form)), Some(then), Some(other)]) = (name, &node.operands[..]) {
+        let (Some((then, _)), Some((other, _))) = (then.sizes(), other.sizes()) else { return Ok(None) };
+        let length = flags.len();
+        if ![1, length].contains(&then.len()) || ![1, length].contains(&other.len()) {
+            return Ok(None);
+        }
+        let chosen = |(at, &it): (usize, &bool)| if it { then[at % then.len()] } else { other[at % other.len()] };
+        return Ok(Some(Value::Sizes(flags.iter().enumerate().map(chosen).collect(), *form)));
+    }
+    let known = |it: &Option<Value>| match it.as_ref()? {
+        // Sizes are i64, and so is what is computed from them.
+        Value::Constant(it) if it.dtype() != DType::I64 => None,
+        it => it.sizes().filter(|it| it.0.len() <= LONGEST),
+    };
+    let all: Option<Vec<(Vec<Dim>, Form)>> = node.operands.iter().map(known).collect();
+    let Some(all) = all.filter(|it| !it.is_empty()) else { return Ok(None) };
+    let (first, form) = (&all[0].0, all[0].1);
+    let list = |sizes: Vec<Dim>| Ok(Some(Value::Sizes(sizes, Form::List)));
+    match (name, &all[..]) {
+        ("Cast", _) if node.int("to", 0)? != element_type(DType::I64) as i64 => Ok(None),
+        ("Identity" | "Cast", _) => Ok(Some(Value::Sizes(first.clone(), form))),
+        ("Concat", all) => list(all.iter().flat_map(|it| it.0.clone()).collect()),
+        ("Squeeze" | "ReduceProd", _) if name == "ReduceProd" || first.len() == 1 => {
+            let keeps = name == "ReduceProd" && node.int("keepdims", 1)? != 0;
+            let form = if keeps { Form::List } else { Form::Number };
+            Ok(Some(Value::Sizes(vec![first.iter().copied().product()], form)))
+        }
+        ("Unsqueeze", _) if form == Form::Number => list(first.clone()),
+        ("Reshape", [_, (shape, _)]) => Ok(match shape.len() {
+            0 => Some(Value::Sizes(first.clone(), Form::Number)),
+            1 => Some(Value::Sizes(first.clone(), Form::List)),
+            _ => None,
+        }),
+        ("Gather", [_, (at, form)]) if node.int("axis", 0)? == 0 => {
+            let element = |&at: &Dim| {
+                let at = number(at)?;
+                first.get(usize::try_from(if at < 0 { at + first.len() as i64 } else { at }).ok()?).copied()
+            };
+            Ok(at.iter().map(element).collect::<Option<_>>().map(|sizes| Value::Sizes(sizes, *form)))
+        }
+        ("Slice", [_, rest @ ..]) => Ok(slice(first, rest)),
+        ("ConstantOfShape", [(shape, Form::List)]) => Ok(filled(node, shape)),
+        ("Equal", [(a, of), (b, by)]) if a.len() == b.len() || a.len() == 1 || b.len() == 1 => {
+            let form = if *of == Form::Number && *by == Form::Number { Form::Number } else { Form::List };
+            let length = if a.len() == 1 { b.len() } else { a.len() };
+            let equal = |at: usize| {
+                let (a, b) = (a[at % a.len()], b[at % b.len()]);
+                // A size is not negative.
+                let differ = |a: Dim, b: Dim| a.is_symbolic() && number(b).is_some_and(|it| it < 0);
+                match a == b || number(a).is_some() && number(b).is_some() || differ(a, b) || differ(b, a) {
+                    true => Some(a == b),
+                    false => None,
+                }
+            };
+            let flags: Option<Vec<bool>> = (0..length).map(equal).collect();
+            Ok(flags.map(|it| Value::Flags(it, form)))
+        }
+        ("Add" | "Sub" | "Mul" | "Div" | "Max", [(a, of), (b, by)]) => {
+            let form = if *of == Form::Number && *by == Form::Number { Form::Number } else { Form::List };
+            let length = if a.len() == 1 { b.len() } else { a.len() };
+            if ![1, length].contains(&a.len()) || ![1, length].contains(&b.len()) {
+                return Ok(None);
+            }
+            let element = |at: usize| combined(name, a[at % a.len()], b[at % b.len()]);
+            let sizes: Option<Vec<Dim>> = (0..length).map(element).collect();
+            Ok(sizes.map(|it| Value::Sizes(it, form)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// A short list of one integer.
+fn filled(node: &Applied<'_>, shape: &[Dim]) -> Option<Value> {
+    let &[length] = shape else { return None };
+    let length = length.as_const().filter(|&it| it <= LONGEST)?;
+    let Some(Attribute::Tensor(value)) = node.node.attributes.get("value") else { return None };
+    let (sizes, _) = Value::Constant(Tensor::from_array(value.clone())).sizes()?;
+    (value.dtype() == DType::I64).then(|| Value::Sizes(vec![sizes[0]; length], Form::List))
+}
+
+fn measured(node: &Applied<'_>, name: &str) -> Result<Value> {
+    let x = node.tensor(0)?;
+    let dims = x.dims();
+    if name == "Size" {
+        return Ok(Value::Sizes(vec![dims.iter().copied().product()], Form::Number));
+    }
+    let rank = dims.len() as i64;
+    let position = |it: i64| if it < 0 { it + rank } else { it }.clamp(0, rank) as usize;
+    let (start, end) = (position(node.int("start", 0)?), position(node.int("end", rank)?));
+    Ok(Value::Sizes(dims[start..end.max(start)].to_vec(), Form::List))
+}
+
+fn combined(name: &str, a: Dim, b: Dim) -> Option<Dim> {
+    if let (Some(a), Some(b)) = (number(a), number(b)) {
+        let value = match name {
+            "Add" => a.checked_add(b),
+            "Sub" => a.checked_sub(b),
+            "Mul" => a.checked_mul(b),
+            "Div" => a.checked_div(b),
+            _ => Some(a.max(b)),
+        };
+        return value.map(Dim::signed);
+    }
+    match name {
+        "Add" => Some(a + b),
+        "Sub" => Some(a - b),
+        "Mul" => Some(a * b),
+        // Sizes are not negative, so that rounding down is truncating.
+        "Div" if number(b).is_some_and(|it| it > 0) => Some(a / b),
+        _ => None,
+    }
+}
+
+/// A part of a list.
+fn slice(of: &[Dim], operands: &[(Vec<Dim>, Form)]) -> Option<Value> {
+    let numbers = |at: usize, otherwise: i64| match operands.get(at) {
+        Some((all, _)) => all.first().copied().and_then(number),
+        None => Some(otherwise),
+    };
+    let (start, end, axis, step) = (numbers(0, 0)?, numbers(1, i64::MAX)?, numbers(2, 0)?, numbers(3, 1)?);
+    if ![0, -1].contains(&axis) || step != 1 {
+        return None;
+    }
+    let length = of.len() as i64;
+    let position = |it: i64| (if it < 0 { it.saturating_add(length) } else { it }).clamp(0, length) as usize;
+    let (start, end) = (position(start), position(end));
+    Some(Value::Sizes(of[start..end.max(start)].to_vec(), Form::List))
+}

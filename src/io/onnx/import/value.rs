@@ -1,0 +1,89 @@
+//! Values while a model is traced: tensors, and lists of sizes, which the trace knows.
+
+use ms_core::tensor::{DType, Dim, Scalar};
+use ms_core::{Tensor, ops};
+
+/// A value of a model.
+#[derive(Clone)]
+pub enum Value {
+    /// A tensor of the model's data.
+    Constant(Tensor),
+    /// A result.
+    Tensor(Tensor),
+    /// Integers that are computed from sizes; a list, or one number.
+    Sizes(Vec<Dim>, Form),
+    /// Which of such integers are equal.
+    Flags(Vec<bool>, Form),
+}
+
+/// The number of axes of integers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    Number,
+    List,
+}
+
+impl Value {
+    /// The value as a tensor.
+    pub fn tensor(&self) -> Tensor {
+        match self {
+            Self::Constant(it) | Self::Tensor(it) => it.clone(),
+            Self::Flags(flags, form) => formed(Tensor::from_slice([flags.len()], flags), *form),
+            Self::Sizes(sizes, form) => {
+                let constants: Option<Vec<i64>> = sizes.iter().map(|&it| number(it)).collect();
+                let list = match constants {
+                    Some(constants) => Tensor::from_slice([constants.len()], &constants),
+                    None => {
+                        let sizes: Vec<Tensor> = sizes.iter().map(|&it| ops::size(it, DType::I64)).collect();
+                        ops::stack(&sizes, 0)
+                    }
+                };
+                formed(list, *form)
+            }
+        }
+    }
+
+    /// The value as integers that the trace knows.
+    pub fn sizes(&self) -> Option<(Vec<Dim>, Form)> {
+        match self {
+            Self::Sizes(sizes, form) => Some((sizes.clone(), *form)),
+            Self::Tensor(_) | Self::Flags(..) => None,
+            Self::Constant(it) => {
+                let form = match it.rank() {
+                    0 => Form::Number,
+                    1 => Form::List,
+                    _ => return None,
+                };
+                let integer = |it: Scalar| match it {
+                    Scalar::Int(it) => Some(Dim::signed(it)),
+                    _ => None,
+                };
+                let scalars = it.as_array()?.on_host().ok()?.scalars();
+                Some((scalars.into_iter().map(integer).collect::<Option<_>>()?, form))
+            }
+        }
+    }
+
+    /// The value as integers that are the same in every call.
+    pub fn integers(&self) -> Option<Vec<i64>> {
+        self.sizes()?.0.into_iter().map(number).collect()
+    }
+
+    /// The value as a number that is the same in every call.
+    pub fn scalar(&self) -> Option<Scalar> {
+        match self {
+            Self::Constant(it) => it.as_array()?.on_host().ok()?.scalars().first().copied(),
+            Self::Sizes(sizes, _) => number(*sizes.first()?).map(Scalar::Int),
+            Self::Tensor(_) | Self::Flags(..) => None,
+        }
+    }
+}
+
+fn formed(list: Tensor, form: Form) -> Tensor {
+    if form == Form::Number { list.reshape(()) } else { list }
+}
+
+/// The number that a size is, if it is no expression.
+pub fn number(size: Dim) -> Option<i64> {
+    (!size.is_symbolic() && size != Dim::DYNAMIC).then(|| size.raw())
+}
