@@ -53,6 +53,17 @@ class Sizes(nn.Module):
         return torch.where(y > 0, y, y.exp() - 1).clamp(-0.5, 2.0), expanded, torch.topk(x, 2, dim=1).values
 
 
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(4, 3, num_layers=2, bidirectional=True)
+        self.gru = nn.GRU(6, 5)
+
+    def forward(self, x):
+        y, (h, c) = self.lstm(x)
+        return self.gru(y)[0], h, c
+
+
 MODELS = {
     "mlp": (
         nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.LayerNorm(8), nn.Dropout(0.1), nn.Linear(8, 3), nn.Softmax(-1)),
@@ -60,6 +71,7 @@ MODELS = {
     ),
     "text": (Text(), torch.randint(0, 11, (3, 7))),
     "images": (Images(), torch.randn(2, 3, 16, 16)),
+    "recurrent": (Recurrent(), torch.randn(7, 2, 4)),
     "sizes": (Sizes(), torch.randn(3, 6)),
     "transposed": (
         nn.Sequential(nn.ConvTranspose2d(2, 3, 3, 2, 1, 1), nn.ELU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()),
@@ -74,11 +86,12 @@ def main(folder, dynamo):
         model.eval()
         with torch.no_grad():
             results = model(x)
+        axis = 1 if name == "recurrent" else 0
         results = results if isinstance(results, tuple) else (results,)
         if dynamo:
-            batch = {"dynamic_shapes": ({0: torch.export.Dim("batch")},), "external_data": False}
+            batch = {"dynamic_shapes": ({axis: torch.export.Dim("batch")},), "external_data": False}
         else:
-            batch = {"dynamic_axes": {"x": {0: "batch"}}}
+            batch = {"dynamic_axes": {"x": {axis: "batch"}}}
         path = folder / f"{name}.onnx"
         torch.onnx.export(model, (x,), path, input_names=["x"], opset_version=18, dynamo=dynamo, **batch)
         values = {"in x": x} | {f"out {at}": it.contiguous() for at, it in enumerate(results)}

@@ -158,6 +158,11 @@ fn doubled(x: &Tensor) -> Tensor {
     x
 }
 
+#[jit]
+fn branched(x: &Tensor) -> Tensor {
+    if x.sum((), false) > 0.0 { doubled(x) } else { ops::softmax(doubled(&(x + 1.0)), -1) }
+}
+
 #[test]
 fn networks_are_models() {
     crate::random::set_seed(1);
@@ -180,6 +185,9 @@ fn networks_are_models() {
     let encoder = nn::TransformerEncoderLayer::new(8, 2);
     encoder.set_train(false);
     lines.insert(network("encoder", |x| encoder.call(x, &nn::AttentionMask::causal()), [&[2, 5, 8], &[3, 5, 8]]));
+    let both = nn::LSTM::new(4, 3).bidirectional(true);
+    lines.insert(network("both", |x| both.call(x, None, None).0, [&[7, 2, 4], &[7, 3, 4]]));
+    lines.insert(network("branch", branched, [&[2, 3], &[4, 3]]));
     lines.insert(network("loop", doubled, [&[2, 3], &[4, 3]]));
     lines.insert(network("rows", |x| ops::concat(&[x.i(1..), x.i(..1)], 0).reshape([-1]), [&[2, 3], &[4, 3]]));
     recorded("networks.txt", &lines);

@@ -4,13 +4,15 @@ mod elements;
 mod images;
 mod model;
 mod operators;
+mod recurrent;
+mod regions;
 mod sizes;
 mod value;
 
 use super::super::bytes::read;
 use super::super::exported::ExportedFunction;
 use super::super::state_dict::refuse;
-use model::{Axis, Model, is_own};
+use model::{Axis, Graph, Model, Node, is_own};
 use ms_core::error::{OrRaise, catch, in_op};
 use ms_core::session::{InputSpec, export};
 use ms_core::tensor::{Array, Scalar};
@@ -89,10 +91,10 @@ fn traced(model: &Model) -> Result<ExportedFunction> {
         return Err(unsupported(message));
     }
     let mut constants = HashMap::new();
-    for (name, array) in &model.initializers {
+    for (name, array) in &model.graph.initializers {
         constants.insert(name.as_str(), Value::Constant(Tensor::placed(array.clone())?));
     }
-    fold(model, &mut constants);
+    fold(&model.graph, &mut constants);
     let (mut specs, mut examples) = (Vec::new(), Vec::new());
     for input in &model.inputs {
         let (mut axes, mut shape) = (Vec::new(), Vec::new());
@@ -109,23 +111,29 @@ fn traced(model: &Model) -> Result<ExportedFunction> {
         ms_core::tensor::Type::of(input.dtype, &shape).check_size()?;
         examples.push(Tensor::placed(Array::full(&[], Scalar::Int(0), input.dtype))?.broadcast_to(shape.as_slice()));
     }
-    let run = |inputs: &Vec<Tensor>| outputs(model, &constants, inputs).or_raise();
+    let run = |inputs: &Vec<Tensor>| {
+        let given = model.inputs.iter().map(|it| it.name.as_str()).zip(inputs.iter().cloned().map(Value::Tensor));
+        outputs(&model.graph, constants.clone().into_iter().chain(given).collect()).or_raise()
+    };
     export(&run, (&examples,), &specs).map(ExportedFunction)
 }
 
 /// Computes what depends on a few integers of the model only, such as a size that is written as a quotient.
-fn fold<'a>(model: &'a Model, constants: &mut HashMap<&'a str, Value>) {
+fn fold<'a>(graph: &'a Graph, constants: &mut HashMap<&'a str, Value>) {
     const LARGE: [&str; 6] = ["ConstantOfShape", "EyeLike", "Expand", "Pad", "Range", "Tile"];
     let is_small = |it: &Value| match it {
         Value::Constant(it) => it.dtype().is_int() && it.shape().iter().product::<usize>() <= FOLDED,
         _ => false,
     };
-    for node in model.nodes.iter().filter(|it| is_own(&it.domain) && !LARGE.contains(&it.operator.as_str())) {
+    for node in graph.nodes.iter().filter(|it| is_own(&it.domain) && !LARGE.contains(&it.operator.as_str())) {
         let known = |name: &String| constants.get(name.as_str()).cloned().filter(is_small);
         let Some(operands) = node.inputs.iter().map(known).collect::<Option<Vec<_>>>() else { continue };
         let operands = operands.into_iter().map(Some).collect();
         // What fails is reported by the trace.
-        let Ok(results) = catch(|| operators::apply(&Applied { node, operands })).flatten() else { continue };
+        let Ok(results) = catch(|| operators::apply(&Applied { node, operands, outer: &HashMap::new() })).flatten()
+        else {
+            continue;
+        };
         let results = results.into_iter().map(|it| Value::Constant(it.tensor()));
         constants.extend(node.outputs.iter().map(String::as_str).zip(results));
     }
@@ -138,12 +146,12 @@ fn symbol(name: &str) -> String {
     if name.starts_with(|it: char| it.is_ascii_digit()) || name == "_" { format!("size_{name}") } else { name }
 }
 
-/// The results of a model.
-fn outputs(model: &Model, constants: &HashMap<&str, Value>, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-    let mut values = constants.clone();
-    let given = model.inputs.iter().zip(inputs);
-    values.extend(given.map(|(input, tensor)| (input.name.as_str(), Value::Tensor(tensor.clone()))));
-    for node in model.nodes.iter().filter(|it| !it.outputs.iter().all(|it| constants.contains_key(it.as_str()))) {
+/// The results of a graph, where these values are known.
+fn outputs<'a>(graph: &'a Graph, mut values: Values<'a>) -> Result<Vec<Tensor>> {
+    for node in &graph.nodes {
+        if node.outputs.iter().all(|it| matches!(values.get(it.as_str()), Some(Value::Constant(_)))) {
+            continue;
+        }
         let operator = &node.operator;
         if !is_own(&node.domain) {
             return Err(unsupported(format!("the operator `{operator}` of `{}` is not supported", node.domain)));
@@ -156,7 +164,7 @@ fn outputs(model: &Model, constants: &HashMap<&str, Value>, inputs: &[Tensor]) -
             });
             operands.push(value.transpose()?);
         }
-        let applied = Applied { node, operands };
+        let applied = Applied { node, operands, outer: &values };
         let results = operators::apply(&applied)?;
         if results.len() < node.outputs.iter().filter(|it| !it.is_empty()).count() {
             return Err(applied.unsupported("with so many results"));
@@ -165,11 +173,16 @@ fn outputs(model: &Model, constants: &HashMap<&str, Value>, inputs: &[Tensor]) -
     }
     let missing = |name: &String| unsupported(format!("no node defines the output `{name}`"));
     let output = |name: &String| values.get(name.as_str()).map(Value::tensor).ok_or_else(|| missing(name));
-    model.outputs.iter().map(output).collect()
+    graph.outputs.iter().map(output).collect()
 }
+
+/// Values by their names.
+type Values<'a> = HashMap<&'a str, Value>;
 
 /// A node with its operands, of which optional ones may be absent.
 struct Applied<'a> {
-    node: &'a model::Node,
+    node: &'a Node,
     operands: Vec<Option<Value>>,
+    /// The values before it, which its graphs may use.
+    outer: &'a Values<'a>,
 }

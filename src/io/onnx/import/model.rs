@@ -6,13 +6,24 @@ use ms_core::DType;
 use ms_core::tensor::{Array, Type};
 use std::collections::BTreeMap;
 
-/// A model of one graph.
+/// Deeper graphs are refused: reading one takes a stack frame per level.
+const DEEPEST: usize = 16;
+
+/// A model.
 pub struct Model {
     /// The version of the operators.
     pub version: u64,
+    pub graph: Graph,
+    /// What is known of the inputs of the graph.
+    pub inputs: Vec<Input>,
+}
+
+/// The graph of a model, or one of a node.
+#[derive(Default)]
+pub struct Graph {
     pub nodes: Vec<Node>,
     pub initializers: Vec<(String, Array)>,
-    pub inputs: Vec<Input>,
+    pub inputs: Vec<String>,
     pub outputs: Vec<String>,
 }
 
@@ -43,7 +54,6 @@ pub struct Node {
 }
 
 /// The value of an attribute.
-#[derive(Clone, Debug)]
 pub enum Attribute {
     Int(i64),
     Float(f32),
@@ -51,7 +61,8 @@ pub enum Attribute {
     Tensor(Array),
     Ints(Vec<i64>),
     Floats(Vec<f32>),
-    /// A graph, or several values of another kind.
+    Graph(Box<Graph>),
+    /// Several values of another kind.
     Other,
 }
 
@@ -121,27 +132,48 @@ impl Model {
         })?;
         let graph = graph.ok_or("it has no graph")?;
         let version = version.ok_or("it does not say which version its operators have")?;
-        let mut model =
-            Self { version, nodes: Vec::new(), initializers: Vec::new(), inputs: Vec::new(), outputs: Vec::new() };
-        fields(graph, |number, value| {
-            match (number, value) {
-                (1, Value::Bytes(bytes)) => model.nodes.push(node(bytes)?),
-                (5, Value::Bytes(bytes)) => model.initializers.push(tensor(bytes)?),
-                (11, Value::Bytes(bytes)) => model.inputs.push(input(bytes)?),
-                (12, Value::Bytes(bytes)) => fields(bytes, |key, value| {
-                    if let (1, Value::Bytes(bytes)) = (key, value) {
-                        model.outputs.push(text(bytes)?);
-                    }
-                    Ok(())
-                })?,
-                (15, _) => return Err("it has sparse initializers, which are not supported".to_owned()),
-                _ => {}
-            }
-            Ok(())
-        })?;
-        model.inputs.retain(|input| !model.initializers.iter().any(|it| it.0 == input.name));
-        Ok(model)
+        let (graph, inputs) = self::graph(graph, 0)?;
+        let inputs = inputs.into_iter().map(input).collect::<Decoded<Vec<Input>>>()?;
+        let inputs = inputs.into_iter().filter(|it| graph.inputs.contains(&it.name)).collect();
+        Ok(Self { version, graph, inputs })
     }
+}
+
+/// A graph, inside `depth` others, and the descriptions of its inputs.
+fn graph(message: &[u8], depth: usize) -> Decoded<(Graph, Vec<&[u8]>)> {
+    if depth > DEEPEST {
+        return Err(format!("its graphs nest more than {DEEPEST} deep"));
+    }
+    let (mut graph, mut inputs) = (Graph::default(), Vec::new());
+    fields(message, |number, value| {
+        match (number, value) {
+            (1, Value::Bytes(bytes)) => graph.nodes.push(node(bytes, depth)?),
+            (5, Value::Bytes(bytes)) => graph.initializers.push(tensor(bytes)?),
+            (11, Value::Bytes(bytes)) => {
+                graph.inputs.push(first_text(bytes)?);
+                inputs.push(bytes);
+            }
+            (12, Value::Bytes(bytes)) => graph.outputs.push(first_text(bytes)?),
+            (15, _) => return Err("it has sparse initializers, which are not supported".to_owned()),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    // An initializer may also be listed as an input.
+    graph.inputs.retain(|input| !graph.initializers.iter().any(|it| it.0 == *input));
+    Ok((graph, inputs))
+}
+
+/// The name with which a message begins.
+fn first_text(message: &[u8]) -> Decoded<String> {
+    let mut name = String::new();
+    fields(message, |key, value| {
+        if let (1, Value::Bytes(bytes)) = (key, value) {
+            name = text(bytes)?;
+        }
+        Ok(())
+    })?;
+    Ok(name)
 }
 
 /// Whether a domain is that of the standard's own operators.
@@ -149,7 +181,7 @@ pub fn is_own(domain: &str) -> bool {
     domain.is_empty() || domain == "ai.onnx"
 }
 
-fn node(message: &[u8]) -> Decoded<Node> {
+fn node(message: &[u8], depth: usize) -> Decoded<Node> {
     let mut node = Node::default();
     fields(message, |number, value| {
         let Value::Bytes(bytes) = value else { return Ok(()) };
@@ -159,7 +191,7 @@ fn node(message: &[u8]) -> Decoded<Node> {
             3 => node.name = text(bytes)?,
             4 => node.operator = text(bytes)?,
             5 => {
-                let (name, value) = attribute(bytes)?;
+                let (name, value) = attribute(bytes, depth)?;
                 node.attributes.insert(name, value);
             }
             7 => node.domain = text(bytes)?,
@@ -170,7 +202,7 @@ fn node(message: &[u8]) -> Decoded<Node> {
     Ok(node)
 }
 
-fn attribute(message: &[u8]) -> Decoded<(String, Attribute)> {
+fn attribute(message: &[u8], depth: usize) -> Decoded<(String, Attribute)> {
     let (mut name, mut found, mut kind) = (String::new(), None, 0);
     let (mut ints, mut floats) = (Vec::new(), Vec::new());
     fields(message, |number, value| {
@@ -183,6 +215,7 @@ fn attribute(message: &[u8]) -> Decoded<(String, Attribute)> {
             (3, Value::Number(it)) => found = Some(Attribute::Int(it as i64)),
             (4, Value::Bytes(bytes)) => found = Some(Attribute::Text(text(bytes)?)),
             (5, Value::Bytes(bytes)) => found = Some(Attribute::Tensor(tensor(bytes)?.1)),
+            (6, Value::Bytes(bytes)) => found = Some(Attribute::Graph(Box::new(graph(bytes, depth + 1)?.0))),
             (7, value) => floats.extend(fixed(value)?.as_chunks().0.iter().map(|it| f32::from_le_bytes(*it))),
             (8, value) => integers(value, &mut ints)?,
             (20, Value::Number(it)) => kind = it,
@@ -194,7 +227,7 @@ fn attribute(message: &[u8]) -> Decoded<(String, Attribute)> {
     let value = match (kind, found) {
         (6, _) => Attribute::Floats(floats),
         (7, _) => Attribute::Ints(ints),
-        (0..=4, Some(found)) => found,
+        (0..=5, Some(found)) => found,
         (1, None) => Attribute::Float(0.0),
         (2, None) => Attribute::Int(0),
         (3, None) => Attribute::Text(String::new()),

@@ -1,8 +1,8 @@
 //! Operators (<https://onnx.ai/onnx/operators/>) as ops.
 
-use super::model::Attribute;
+use super::model::{Attribute, Graph};
 use super::value::{Form, Value, number};
-use super::{Applied, elements, images, sizes, unsupported};
+use super::{Applied, elements, images, recurrent, regions, sizes, unsupported};
 use crate::io::onnx::dtype;
 use ms_core::tensor::{DType, Dim, Dims, Index, Scalar};
 use ms_core::{Error, Result, Tensor, ops};
@@ -80,6 +80,14 @@ impl Applied<'_> {
         }
     }
 
+    /// A graph among them.
+    pub fn graph(&self, name: &str) -> Result<&Graph> {
+        match self.attribute(name) {
+            Some(Attribute::Graph(it)) => Ok(it),
+            _ => Err(self.wrong(name)),
+        }
+    }
+
     /// A text among them.
     pub fn text(&self, name: &str, otherwise: &str) -> Result<String> {
         match self.attribute(name) {
@@ -103,6 +111,11 @@ pub fn apply(node: &Applied<'_>) -> Result<Vec<Value>> {
     }
     if let Some(tensor) = images::apply(node)? {
         return Ok(vec![Value::Tensor(tensor)]);
+    }
+    for several in [regions::apply, recurrent::apply] {
+        if let Some(tensors) = several(node)? {
+            return Ok(tensors.into_iter().map(Value::Tensor).collect());
+        }
     }
     let axis = |otherwise: i64| node.int("axis", otherwise).map(|it| it as isize);
     let x = || node.tensor(0);

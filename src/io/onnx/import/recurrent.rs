@@ -1,0 +1,68 @@
+//! Recurrent layers.
+
+use super::Applied;
+use ms_core::{Result, Tensor, ops};
+
+/// The results of a recurrent layer: all outputs `[time, directions, batch, hidden]`, and the last states. `None` for
+/// any other operator.
+///
+/// # Errors
+/// [`Code::Io`](ms_core::Code::Io) for a form of it that is not supported.
+pub fn apply(node: &Applied<'_>) -> Result<Option<Vec<Tensor>>> {
+    // The blocks of the weights in the order of the ops, for which ONNX has input, output, forget, cell gate, and
+    // update, reset, new gate.
+    let (blocks, states): (&[usize], usize) = match node.node.operator.as_str() {
+        "LSTM" => (&[0, 2, 3, 1], 2),
+        "GRU" if node.int("linear_before_reset", 0)? != 0 => (&[1, 0, 2], 1),
+        "GRU" => return Err(node.unsupported("without `linear_before_reset`")),
+        _ => return Ok(None),
+    };
+    for name in ["activations", "activation_alpha", "activation_beta", "clip", "input_forget", "layout"] {
+        let is_default = ["input_forget", "layout"].contains(&name) && node.int(name, 0)? == 0;
+        if node.node.attributes.contains_key(name) && !is_default {
+            return Err(node.unsupported(&format!("with the attribute `{name}`")));
+        }
+    }
+    if node.optional(4).is_some() || node.optional(7).is_some() {
+        return Err(node.unsupported("with lengths or peepholes"));
+    }
+    let reversed: &[bool] = match node.text("direction", "forward")?.as_str() {
+        "forward" => &[false],
+        "reverse" => &[true],
+        "bidirectional" => &[false, true],
+        _ => return Err(node.unsupported("in this direction")),
+    };
+    let (x, bias) = (node.tensor(0)?, node.optional(3));
+    let weights = [node.tensor(1)?, node.tensor(2)?];
+    let mut results: Vec<Vec<Tensor>> = vec![Vec::new(); 1 + states];
+    for (at, &reverse) in reversed.iter().enumerate() {
+        let at = at as isize;
+        let ordered = |of: &Tensor| {
+            let parts = ops::split(of, blocks.len(), 0);
+            ops::concat(&blocks.iter().map(|&it| &parts[it]).collect::<Vec<_>>(), 0)
+        };
+        let [w, r] = weights.each_ref().map(|it| ordered(&it.i(at)));
+        let hidden = r.dims()[1];
+        let bias = bias.as_ref().map(|it| ops::split(it.i(at), 2, 0).iter().map(ordered).collect::<Vec<_>>());
+        let bias = bias.as_ref().map(|it| (&it[0], &it[1]));
+        let initial = |operand: usize| match node.optional(operand) {
+            Some(it) => it.i(at),
+            None => ops::broadcast_to(ops::zeros(()).cast(x.dtype()), (x.dims()[1], hidden)),
+        };
+        let sequence = if reverse { ops::flip(&x, 0) } else { x.clone() };
+        let (all, last) = match states {
+            2 => {
+                let (all, h, c) = ops::lstm(&sequence, (&initial(5), &initial(6)), (&w, &r), bias);
+                (all, vec![h, c])
+            }
+            _ => {
+                let (all, h) = ops::gru(&sequence, &initial(5), (&w, &r), bias);
+                (all, vec![h])
+            }
+        };
+        results[0].push(if reverse { ops::flip(&all, 0) } else { all });
+        results[1..].iter_mut().zip(last).for_each(|(all, it)| all.push(it));
+    }
+    let stacked = |(at, parts): (usize, Vec<Tensor>)| ops::stack(&parts, if at == 0 { 1 } else { 0 });
+    Ok(Some(results.into_iter().enumerate().map(stacked).collect()))
+}
