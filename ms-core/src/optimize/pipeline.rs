@@ -16,7 +16,7 @@ pub type Watch<'a> = &'a mut dyn FnMut(&'static str, &Graph);
 
 /// Every pass, in the order of the default pipeline: equal nodes are merged first, so that
 /// other passes process each only once. [`Layouts`] is run when the others have nothing more to change, as calls
-/// that are inlined then are; those behind it in [`LAYOUT_PASSES`] then clean up.
+/// that are inlined then are; those behind it in `LAYOUT_PASSES` then clean up.
 pub static PASSES: &[&dyn Pass] = &[
     &Composites,
     &InlineCustom,

@@ -67,7 +67,7 @@ pub(super) fn push(call: &Pushed<'_>, tangents: &[Option<Tensor>]) -> Result<Vec
     }
 }
 
-/// [`push`] of a recorded step.
+/// `push` of a recorded step.
 ///
 /// # Errors
 /// [`Code::NoGradient`](crate::Code::NoGradient) when there is no rule.

@@ -69,7 +69,7 @@ pub fn print(text: &str, values: &[&dyn Show]) {
     apply_in_order(PRINT.op(), &PrintAttrs::attrs(&*message.text), &tensors);
 }
 
-/// Runs `f`, and returns the lines that it printed on this thread by [`print`] instead of printing
+/// Runs `f`, and returns the lines that it printed on this thread by [`print`](fn@print) instead of printing
 /// them.
 pub fn capture_prints<R>(f: impl FnOnce() -> R) -> (R, Vec<String>) {
     /// Removes the capture even if `f` unwinds.

@@ -224,7 +224,7 @@ impl Tracer {
         self.state.borrow_mut().push(frame);
     }
 
-    /// Ends the region that [`Tracer::begin`] began with these results.
+    /// Ends the region that `begin` began with these results.
     ///
     /// # Errors
     /// [`Code::Escaped`](crate::Code::Escaped) for a result of another trace.

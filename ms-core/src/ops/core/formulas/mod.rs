@@ -1,7 +1,7 @@
 //! Formulas: functions of one element of each operand, as data.
 //!
 //! A formula is a list of instructions, each on values before it. It is the attribute of the primitive
-//! [`FORMULA`](crate::ops::FORMULA), in the text form of [`Formula::to_string`], which the identity of the node
+//! [`FORMULA`](crate::ops::FORMULA), in the text form of [`Formula`], which the identity of the node
 //! consists of: equal formulas share code, in whatever program they were written.
 
 mod build;

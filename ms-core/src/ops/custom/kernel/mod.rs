@@ -1,5 +1,5 @@
 //! Kernels that programs declare: `kernel!` of the facade traces a Rust function on numbers of kernels once, to a
-//! [`Formula`], which a node of [`FORMULA`] computes for every element of its operands.
+//! [`Formula`](crate::ops::core::formulas::Formula), which a node of [`FORMULA`] computes for every element of its operands.
 
 mod control;
 mod number;
