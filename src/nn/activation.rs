@@ -2,6 +2,7 @@
 
 use super::init::filled_parameter;
 use crate::prelude::*;
+use ms_core::error::called;
 
 macro_rules! activations {
     ($($(#[$doc:meta])* $name:ident => |$x:ident| $body:expr;)*) => {$(
@@ -132,6 +133,7 @@ impl PReLU {
 
     #[track_caller]
     fn scaled(&self, x: &Tensor) -> Tensor {
+        let _called = called("PReLU");
         let weight = self.weight.value();
         let weight = if x.rank() > 2 && weight.dims()[0] != 1 {
             weight.expand_dims(&(1..x.rank() as isize - 1).collect::<Vec<_>>())

@@ -10,6 +10,7 @@ mod convolutions;
 mod hooks;
 mod initializers;
 mod losses;
+mod mistakes;
 mod mixed_precision;
 mod norms;
 mod oracle;

@@ -28,8 +28,9 @@ fn text(name: &str, path: Option<&str>, location: &Location<'_>) -> String {
         Some(path) => format!("`{path}` (`{name}`)"),
         None => format!("`{name}`"),
     };
-    // The caller of a call through `dyn Fn` is a line of the standard library.
-    if location.file().starts_with("/rustc/") { called } else { format!("{called} at {location}") }
+    // The caller of a call through `dyn Fn` is a line of the standard library, and through `dyn Layer` one of this crate.
+    let is_dynamic = location.file().starts_with("/rustc/") || is_core(location);
+    if is_dynamic { called } else { format!("{called} at {location}") }
 }
 
 /// The active calls of a thread, outermost first, for errors that come after them: see
@@ -116,7 +117,16 @@ fn calls<R>(f: impl FnOnce(&[Frame]) -> R) -> R {
 
 /// Whether the line is the library's own.
 pub(super) fn is_library(location: &Location<'_>) -> bool {
-    let lies_in = |root: &str, name: &str| root.strip_suffix(name).is_some_and(|it| location.file().starts_with(it));
-    let others = || inventory::iter::<LibrarySource>.into_iter();
-    lies_in(file!(), "error/calls.rs") || others().any(|it| lies_in(it.0, "lib.rs"))
+    let mut others = inventory::iter::<LibrarySource>.into_iter();
+    is_core(location) || others.any(|it| lies_in(location, it.0, "lib.rs"))
+}
+
+/// Whether the line is one of this crate.
+fn is_core(location: &Location<'_>) -> bool {
+    lies_in(location, file!(), "error/calls.rs")
+}
+
+/// Whether the line is in the folder of the file `root`, whose path ends in `name`.
+fn lies_in(location: &Location<'_>, root: &str, name: &str) -> bool {
+    root.strip_suffix(name).is_some_and(|it| location.file().starts_with(it))
 }

@@ -93,6 +93,13 @@ impl<S: Step + Arg> Stack<S> {
         if x.rank() != 3 {
             self.refuse(format!("{} does not have axes of time, batch and features", x.ty()));
         }
+        if !x.dims()[2].may_equal(Dim::new(self.inputs)) {
+            self.refuse(format!(
+                "the last axis of {} has the features, of which the layer takes {}",
+                x.ty(),
+                self.inputs
+            ));
+        }
         let mut x = if self.batch_first { x.permute([1, 0, 2]) } else { x.clone() };
         let (time, batch) = (x.dim(0), x.dim(1));
         let first = self.first_states(&x, batch, states);
