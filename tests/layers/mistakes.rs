@@ -39,3 +39,26 @@ fn errors_name_the_layer() {
     let net = nn::sequential![nn::Dense::new(3, 4), nn::ReLU, nn::Dense::new(5, 2)];
     check(|| net.call(&x), "dense", &["MS100", "f32[2, 4]", "`Sequential::construct`"]);
 }
+
+#[test]
+fn lists_have_an_entry_for_each_axis() {
+    let (images, weights) = (Tensor::ones([2, 3, 8, 8]), Tensor::ones([3, 3, 3, 3]));
+    let one = &[1usize][..];
+    for options in [
+        ops::ConvOptions::new(2).stride(one),
+        ops::ConvOptions::new(2).padding(one),
+        ops::ConvOptions::new(2).dilation(one),
+    ] {
+        check(|| ops::conv(&images, &weights, None, &options), "conv", &["MS10"]);
+        check(|| ops::conv_transpose(&images, &weights, None, &options, 0), "conv_transpose", &["MS10"]);
+    }
+    for options in [
+        ops::PoolOptions::new(2, one),
+        ops::PoolOptions::new(2, 2).stride(one),
+        ops::PoolOptions::new(2, 2).padding(one),
+        ops::PoolOptions::new(2, 2).dilation(one),
+    ] {
+        check(|| ops::max_pool(&images, &options), "max_pool", &["MS10"]);
+    }
+    check(|| ops::avg_pool(&images, &ops::PoolOptions::new(2, 2).stride(one)), "avg_pool", &["MS10"]);
+}

@@ -200,6 +200,10 @@ fn transposed_sizes(x: &[Dim], weight: &[Dim], options: &ConvOptions, extra: &[u
         let message = format!("operands of rank {} are needed for {rank} spatial axes", rank + 2);
         return Err(Error::new(Code::Shape, message));
     }
+    if let Some(list) = [&options.padding, &options.dilation].into_iter().find(|it| it.len() != rank) {
+        let message = format!("{list:?} has {} entries for {rank} spatial axes", list.len());
+        return Err(Error::new(Code::Argument, message));
+    }
     let size = |axis: usize| {
         let less_one = |dim: Dim| if dim == 0 { dim } else { dim - 1 };
         let reach = less_one(weight[axis + 2]) * options.dilation[axis] + 1 + extra[axis];

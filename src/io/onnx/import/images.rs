@@ -2,7 +2,7 @@
 
 use super::Applied;
 use ms_core::ops::{self, ConvOptions, PadMode, PoolOptions};
-use ms_core::tensor::Scalar;
+use ms_core::tensor::{Dim, Scalar};
 use ms_core::{Result, Tensor};
 
 /// The result of an operator on images; `None` for any other operator.
@@ -34,7 +34,8 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Tensor>> {
             let along = |it: Result<Tensor>| {
                 let sizes: Vec<usize> = std::iter::repeat_n(1, x.rank().saturating_sub(2)).collect();
                 let channels = it?;
-                let size = channels.shape()[0];
+                let size = channels.dims().iter().copied().product::<Dim>().as_const();
+                let size = size.ok_or_else(|| node.unsupported("of a symbolic number of channels"))?;
                 Ok(channels.reshape([&[size][..], &sizes].concat().as_slice()))
             };
             let scale = along(scale)? * ops::rsqrt(along(variance)? + node.float("epsilon", 1e-5)?);

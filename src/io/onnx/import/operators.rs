@@ -35,6 +35,21 @@ impl Applied<'_> {
         Ok(sizes.ok_or_else(|| self.unsupported(&format!("whose operand {at} depends on data")))?.0)
     }
 
+    /// The only size of an operand.
+    fn size(&self, at: usize) -> Result<Dim> {
+        match self.sizes(at)?[..] {
+            [size] => Ok(size),
+            _ => Err(self.unsupported(&format!("whose operand {at} is not one number"))),
+        }
+    }
+
+    /// The position of an axis, which may count from the end.
+    fn axis_of(&self, x: &Tensor, axis: isize) -> Result<usize> {
+        let axis = positive(axis, x);
+        let axis = usize::try_from(axis).ok().filter(|&it| it < x.rank());
+        axis.ok_or_else(|| self.unsupported("along an axis that is not there"))
+    }
+
     /// Integers that are the same in every call, of an operand or, in older versions, of an attribute.
     pub fn list(&self, at: usize, name: &str) -> Result<Option<Vec<i64>>> {
         if let Some(Some(value)) = self.operands.get(at) {
@@ -188,7 +203,11 @@ pub fn apply(node: &Applied<'_>) -> Result<Vec<Value>> {
         "ArgMax" | "ArgMin" if node.int("select_last_index", 0)? == 0 => {
             let (x, axis) = (x()?, axis(0)?);
             let at = if node.node.operator == "ArgMax" { ops::argmax(x, axis) } else { ops::argmin(x, axis) };
-            if node.int("keepdims", 1)? != 0 { ops::expand_dims(at, positive(axis, &node.tensor(0)?)) } else { at }
+            if node.int("keepdims", 1)? != 0 {
+                ops::expand_dims(at, node.axis_of(&node.tensor(0)?, axis)? as isize)
+            } else {
+                at
+            }
         }
         "Softmax" => ops::softmax(x()?, axis(-1)?),
         "LogSoftmax" => ops::log_softmax(x()?, axis(-1)?),
@@ -259,7 +278,7 @@ fn expand(node: &Applied<'_>, x: &Tensor) -> Result<Tensor> {
 }
 
 fn split(node: &Applied<'_>, x: &Tensor, axis: isize) -> Result<Vec<Value>> {
-    let size = x.dims()[positive(axis, x) as usize].as_const();
+    let size = x.dims()[node.axis_of(x, axis)?].as_const();
     let parts = match node.list(1, "split")? {
         Some(sizes) => sizes.iter().map(|&it| it.max(0) as usize).collect(),
         None => {
@@ -277,7 +296,7 @@ fn slice(node: &Applied<'_>, x: &Tensor) -> Result<Tensor> {
     let steps = node.list(4, "steps")?.unwrap_or_else(|| vec![1; starts.len()]);
     let mut result = x.clone();
     for (at, &axis) in axes.iter().enumerate() {
-        let axis = positive(axis as isize, x) as usize;
+        let axis = node.axis_of(x, axis as isize)?;
         let (Some(&start), Some(&end), Some(&step), Some(&size)) =
             (starts.get(at), ends.get(at), steps.get(at), x.dims().get(axis))
         else {
@@ -330,7 +349,7 @@ fn range(node: &Applied<'_>) -> Result<Tensor> {
         return Ok(ops::arange_of(start, stop, step, dtype));
     }
     let step = scalar(2)?.filter(|it| matches!(it, Scalar::Int(1)));
-    let (start, end) = (node.sizes(0)?[0], node.sizes(1)?[0]);
+    let (start, end) = (node.size(0)?, node.size(1)?);
     if step.is_none() {
         return Err(node.unsupported("in steps to a symbolic size"));
     }
@@ -339,9 +358,9 @@ fn range(node: &Applied<'_>) -> Result<Tensor> {
 }
 
 fn top_k(node: &Applied<'_>, x: &Tensor, axis: isize) -> Result<Vec<Value>> {
-    let count = node.sizes(1)?[0];
+    let count = node.size(1)?;
     let largest = node.int("largest", 1)? != 0;
-    let (values, positions) = match (count.as_const(), count == x.dims()[positive(axis, x) as usize]) {
+    let (values, positions) = match (count.as_const(), count == x.dims()[node.axis_of(x, axis)?]) {
         (_, true) => ops::sort(x, axis, largest),
         (Some(count), _) => ops::topk(x, count, axis, largest),
         (None, _) => return Err(node.unsupported("of a symbolic number")),

@@ -34,6 +34,10 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Vec<Tensor>>> {
     };
     let (x, bias) = (node.tensor(0)?, node.optional(3));
     let weights = [node.tensor(1)?, node.tensor(2)?];
+    let is_list = bias.as_ref().is_none_or(|it| it.rank() == 2);
+    if x.rank() != 3 || weights.iter().any(|it| it.rank() != 3) || !is_list {
+        return Err(node.unsupported("with operands of other ranks"));
+    }
     let mut results: Vec<Vec<Tensor>> = vec![Vec::new(); 1 + states];
     for (at, &reverse) in reversed.iter().enumerate() {
         let at = at as isize;

@@ -96,7 +96,8 @@ fn filled(node: &Applied<'_>, shape: &[Dim]) -> Option<Value> {
     let length = length.as_const().filter(|&it| it <= LONGEST)?;
     let Some(Attribute::Tensor(value)) = node.node.attributes.get("value") else { return None };
     let (sizes, _) = Value::Constant(Tensor::from_array(value.clone())).sizes()?;
-    (value.dtype() == DType::I64).then(|| Value::Sizes(vec![sizes[0]; length], Form::List))
+    let &[size] = &sizes[..] else { return None };
+    (value.dtype() == DType::I64).then(|| Value::Sizes(vec![size; length], Form::List))
 }
 
 fn measured(node: &Applied<'_>, name: &str) -> Result<Value> {
