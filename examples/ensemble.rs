@@ -1,0 +1,59 @@
+//! An ensemble of networks: they are called as one by `vmap_cells`, and their mean and spread say how certain they
+//! are. Far from the points on which they were trained they disagree.
+//!
+//! `cargo run --release --example ensemble`
+
+use ms::prelude::*;
+
+const MEMBERS: usize = 8;
+const STEPS: usize = 600;
+
+#[cell]
+struct Curve {
+    layers: nn::Sequential,
+}
+
+#[cell]
+impl Curve {
+    fn new() -> Self {
+        Self { layers: nn::sequential![nn::Dense::new(1, 32), nn::Tanh, nn::Dense::new(32, 1)] }
+    }
+
+    fn construct(&self, x: &Tensor) -> Tensor {
+        self.layers(x)
+    }
+}
+
+/// The mean and the standard deviation of the members' values at points `[count, 1]`.
+fn predict(members: &[Curve], x: &Tensor) -> (Tensor, Tensor) {
+    let all = ms::vmap_cells(members).in_axes(None)(x);
+    (all.mean(0, false), all.std(0, 0, false))
+}
+
+fn main() {
+    random::set_seed(3);
+    let x = random::uniform([128, 1], -1.0, 1.0);
+    let y = (3.0 * &x).sin() + random::normal([128, 1], 0.0, 0.05);
+
+    let members: Vec<Curve> = (0..MEMBERS).map(|_| Curve::new()).collect();
+    for member in &members {
+        let opt = Adam::new(1e-2);
+        for _ in 0..STEPS {
+            // Each member sees the points in other proportions.
+            let rows = random::randint([128], 0, 128);
+            let batch = (x.i(&rows), y.i(&rows));
+            opt.step(member, &batch, |member, (x, y)| ops::mse_loss(member.call(x), y));
+        }
+    }
+
+    let points = tensor![[-3.0], [-0.5], [0.0], [0.5], [3.0]];
+    let (mean, deviation) = predict(&members, &points);
+    for at in 0..5 {
+        let [x, mean, deviation] = [&points, &mean, &deviation].map(|it| it.at((at, 0)).item::<f32>());
+        println!("x = {x:4.1}: {mean:6.3} ± {deviation:.3}, sin 3x = {:6.3}", (3.0 * x).sin());
+    }
+    let inside = (&mean - (3.0 * &points).sin()).i(1..4).abs().max((), false).item::<f32>();
+    let (near, far) = (deviation.i(1..4).max((), false), deviation.at((0, 0)));
+    assert!(inside < 0.1, "{inside}");
+    assert!(far.item::<f32>() > 4.0 * near.item::<f32>());
+}
