@@ -43,7 +43,7 @@ fn main() -> Result<()> {
     let accuracy = logits.argmax(-1).eq(test_classes).mean((), false).item::<f32>();
     println!("{read}: {} bytes", std::fs::metadata(&file).expect("it was written").len());
     println!("accuracy {:.1} %, largest difference {difference:e}", 100.0 * accuracy);
-    assert!(accuracy > 0.9 && difference < 1e-4);
+    assert!(accuracy > 0.85 && difference < 1e-4);
     std::fs::remove_file(&file).expect("it was written");
     Ok(())
 }
