@@ -4,14 +4,12 @@ use super::bytes::read;
 use super::replace::replace;
 use super::safetensors::{self, File};
 use super::state_dict::{refuse, row_major};
-#[cfg(doc)]
-use ms_core::Code;
 use ms_core::error::in_op;
 use ms_core::ir::Graph;
 use ms_core::session::{Exported, InputSpec};
 use ms_core::tensor::Type;
 use ms_core::trace::{Function, TracedArguments, Tree};
-use ms_core::{Error, Result, Tensor};
+use ms_core::{Code, Error, Result, Tensor};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::Location;
@@ -168,12 +166,12 @@ fn decode(bytes: &[u8]) -> Result<Exported, String> {
     }
 }
 
-/// The message of an error, and that of the first one that it summarises, without their locations.
-fn message(error: &Error) -> String {
-    let report = error.report();
-    match report.related.first() {
-        Some(first) => format!("{}: {}", report.message, first.report().message),
-        None => report.message.clone(),
+/// The message of an error, or of the first one that it summarises, without its location: why a file is refused.
+pub(super) fn message(error: &Error) -> String {
+    let report = error.report().related.first().map_or(error.report(), Error::report);
+    match &report.op {
+        Some(op) if report.code != Code::Io => format!("`{op}`: {}", report.message),
+        _ => report.message.clone(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Every op, and some networks, as models. With `MS_ONNX_FOLDER` the models are left in that folder with inputs and
 //! results, which `peers/onnx_models.py` compares with those of onnxruntime.
 
-use super::import::message;
 use crate::StateDict;
+use crate::io::exported::message;
 use crate::io::protobuf::{Value, field};
 use crate::io::{ExportOptions, ExportedFunction};
 use crate::prelude::*;
@@ -189,6 +189,11 @@ fn networks_are_models() {
     lines.insert(network("both", |x| both.call(x, None, None).0, [&[7, 2, 4], &[7, 3, 4]]));
     lines.insert(network("branch", branched, [&[2, 3], &[4, 3]]));
     lines.insert(network("loop", doubled, [&[2, 3], &[4, 3]]));
+    let far =
+        |x: &Tensor| ops::concat(&[ops::expm1(x * 200.0), ops::elu(x * 200.0, 1.0), ops::log1p(x.abs() * 1e6)], 0);
+    lines.insert(network("far", far, [&[2, 3], &[4, 3]]));
+    let tiny = |x: &Tensor| ops::remainder(x * 3e-30, Tensor::full([3], -7e-30f32));
+    lines.insert(network("tiny", tiny, [&[2, 3], &[4, 3]]));
     lines.insert(network("rows", |x| ops::concat(&[x.i(1..), x.i(..1)], 0).reshape([-1]), [&[2, 3], &[4, 3]]));
     recorded("networks.txt", &lines);
 }

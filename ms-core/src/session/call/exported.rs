@@ -161,7 +161,7 @@ where
 {
     let sign = |sink: &mut Sink<'_>| Args::visit(arguments, sink);
     // Under new identities: a tensor that occurs twice, or that the function also captures, is not one value.
-    let fresh = |it: Tensor| Ok(Tensor::from_array(it.array()?.clone()));
+    let fresh = |it: Tensor| it.array().map(|_| it.fresh());
     let given: Vec<Tensor> = visited(sign).into_iter().map(fresh).collect::<Result<_>>()?;
     let types = types(&given, specs)?;
     let tracer = Tracer::capturing(type_key(f).name());

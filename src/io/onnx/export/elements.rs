@@ -37,7 +37,6 @@ const SAME: &[(&str, &str)] = &[
     ("logical_not", "Not"),
     ("logical_or", "Or"),
     ("logical_xor", "Xor"),
-    ("matmul", "MatMul"),
     ("maximum", "Max"),
     ("minimum", "Min"),
     ("mul", "Mul"),
@@ -93,8 +92,8 @@ const OF_BOOLS: &[&str] = &[
     "mul",
 ];
 
-/// Ops that move elements, or whose operator takes all floats.
-const OF_ANY_FLOATS: &[&str] = &["cast", "matmul", "select", "stop_gradient", "tensor_move", "hook_backward"];
+/// Ops whose result is their operand.
+const OF_ANY_FLOATS: &[&str] = &["hook_backward", "stop_gradient", "tensor_move"];
 
 /// The dtype of the operands in which an op is applied, if that is not their own.
 fn through(name: &str, node: &Applied<'_>) -> Option<DType> {
@@ -179,11 +178,11 @@ fn of_elements(
         "log1p" => log1p(to, operands[0], dtype)?,
         "floor_div" | "remainder" | "fmod" => division(to, name, operands, dtype)?,
         "erfc" => {
-            let (one, erf) = (to.scalar(1.0, dtype)?, to.apply("Erf", operands));
+            let (one, erf) = (to.scalar(1, dtype)?, to.apply("Erf", operands));
             to.apply("Sub", &[&one, &erf])
         }
         "neg" if !dtype.is_float() => {
-            let zero = to.scalar(0.0, dtype)?;
+            let zero = to.scalar(0, dtype)?;
             to.apply("Sub", &[&zero, operands[0]])
         }
         "neg" => to.apply("Neg", operands),
@@ -204,18 +203,18 @@ fn of_elements(
     })
 }
 
-/// `e^x - 1` as `2 sinh(x / 2) e^(x / 2)`, which is exact near zero.
+/// `e^x - 1` as `tanh(x / 2) (e^x + 1)`, which is exact near zero and -1 far below it.
 fn expm1(to: &mut Translator<'_>, x: &str, dtype: DType) -> Result<String> {
-    let (half, two) = (to.scalar(0.5, dtype)?, to.scalar(2.0, dtype)?);
+    let (half, one) = (to.scalar(0.5, dtype)?, to.scalar(1, dtype)?);
     let half = to.apply("Mul", &[x, &half]);
-    let (sinh, exp) = (to.apply("Sinh", &[&half]), to.apply("Exp", &[&half]));
-    let product = to.apply("Mul", &[&sinh, &exp]);
-    Ok(to.apply("Mul", &[&two, &product]))
+    let (tanh, exp) = (to.apply("Tanh", &[&half]), to.apply("Exp", &[x]));
+    let sum = to.apply("Add", &[&exp, &one]);
+    Ok(to.apply("Mul", &[&tanh, &sum]))
 }
 
 /// `log(1 + x)`: near zero as `2 atanh(x / (x + 2))`, which is exact there.
 fn log1p(to: &mut Translator<'_>, x: &str, dtype: DType) -> Result<String> {
-    let (half, one, two) = (to.scalar(0.5, dtype)?, to.scalar(1.0, dtype)?, to.scalar(2.0, dtype)?);
+    let (half, one, two) = (to.scalar(0.5, dtype)?, to.scalar(1, dtype)?, to.scalar(2, dtype)?);
     let above = to.apply("Add", &[x, &two]);
     let ratio = to.apply("Div", &[x, &above]);
     let near = to.apply("Atanh", &[&ratio]);
@@ -230,10 +229,10 @@ fn log1p(to: &mut Translator<'_>, x: &str, dtype: DType) -> Result<String> {
 /// Quotients and remainders. For integers a divisor of zero gives zero.
 fn division(to: &mut Translator<'_>, name: &str, operands: &[&str], dtype: DType) -> Result<String> {
     let (a, b) = (operands[0], operands[1]);
-    let zero = to.scalar(0.0, dtype)?;
+    let zero = to.scalar(0, dtype)?;
     let truncated = ("fmod", Attribute::Int(1));
     if !dtype.is_float() {
-        let one = to.scalar(1.0, dtype)?;
+        let one = to.scalar(1, dtype)?;
         let is_zero = to.apply("Equal", &[b, &zero]);
         let divisor = to.apply("Where", &[&is_zero, &one, b]);
         if name == "fmod" {
@@ -251,8 +250,11 @@ fn division(to: &mut Translator<'_>, name: &str, operands: &[&str], dtype: DType
     if name == "fmod" {
         return Ok(rest);
     }
-    let product = to.apply("Mul", &[&rest, b]);
-    let differ = to.apply("Less", &[&product, &zero]);
+    // Not by the sign of a product, which may vanish.
+    let signs = [&rest[..], b].map(|it| to.apply("Less", &[it, &zero]));
+    let (differ, exact) = (to.apply("Xor", &[&signs[0], &signs[1]]), to.apply("Equal", &[&rest, &zero]));
+    let inexact = to.apply("Not", &[&exact]);
+    let differ = to.apply("And", &[&differ, &inexact]);
     let turned = to.apply("Add", &[&rest, b]);
     let rest = to.apply("Where", &[&differ, &turned, &rest]);
     if name == "remainder" {

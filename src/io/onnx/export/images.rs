@@ -1,4 +1,4 @@
-//! Convolutions and means of windows.
+//! Convolutions and pooling.
 
 use super::message::Attribute;
 use super::translator::{Applied, Translator};
@@ -37,6 +37,17 @@ pub fn transposed_convolution(to: &mut Translator<'_>, node: &Applied<'_>) -> Re
         ("group", Attribute::Int(node.int("groups"))),
     ];
     Ok(to.with("ConvTranspose", &node.operands, &attributes))
+}
+
+pub fn max_pool(to: &mut Translator<'_>, node: &Applied<'_>) -> String {
+    let pads = [node.ints("before"), node.ints("after")].concat();
+    let attributes = [
+        ("kernel_shape", Attribute::Ints(node.ints("kernel"))),
+        ("strides", Attribute::Ints(node.ints("stride"))),
+        ("dilations", Attribute::Ints(node.ints("dilation"))),
+        ("pads", Attribute::Ints(&pads)),
+    ];
+    to.with("MaxPool", &node.operands, &attributes)
 }
 
 pub fn average_pool(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {

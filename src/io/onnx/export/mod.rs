@@ -14,7 +14,7 @@ use crate::io::state_dict::{refuse, row_major};
 use ms_core::error::in_op;
 use ms_core::ir::Graph;
 use ms_core::optimize::{Kept, PassContext, optimize};
-use ms_core::{Code, DType, Error, Result, Tensor, ops, transform};
+use ms_core::{Code, DType, Error, Result, ops, transform};
 use names::Names;
 use std::path::Path;
 use translator::Translator;
@@ -80,12 +80,11 @@ impl ExportedFunction {
         }
         let nodes = translator.into_nodes();
         let model = message::model(&message::graph(graph.name(), &nodes, &initializers, &inputs, &types));
-        match model.len() > MAX_BYTES {
-            true => {
-                Err(Error::new(Code::Export, format!("an ONNX model of {} bytes is larger than 2 GiB", model.len())))
-            }
-            false => Ok(model),
+        if model.len() > MAX_BYTES {
+            let message = format!("an ONNX model of {} bytes is larger than 2 GiB", model.len());
+            return Err(Error::new(Code::Export, message));
         }
+        Ok(model)
     }
 }
 
@@ -98,9 +97,4 @@ fn lowered(graph: &Graph) -> Result<Graph> {
     let context =
         PassContext { kept: kept.collect(), inline_limit: usize::MAX, inline_marked: true, ..PassContext::default() };
     Ok(optimize(expanded.into_owned(), &context))
-}
-
-/// A tensor of one axis.
-fn list(numbers: &[i64]) -> Result<ms_core::tensor::HostArray<'static>> {
-    row_major(&Tensor::from_slice([numbers.len()], numbers))
 }

@@ -53,6 +53,7 @@ fn one(to: &mut Translator<'_>, node: &Applied<'_>, name: &str) -> Result<String
             let reduced = reduce(to, node, operator, &numbers)?;
             to.cast(&reduced, DType::Bool)
         }
+        "matmul" => to.apply("MatMul", operands),
         "contract" => contract(to, node)?,
         "concat" => to.with("Concat", operands, &[axis()]),
         "permute" => to.with("Transpose", operands, &[("perm", Attribute::Ints(node.ints("axes")))]),
@@ -95,36 +96,24 @@ fn one(to: &mut Translator<'_>, node: &Applied<'_>, name: &str) -> Result<String
             to.with("ScatterElements", &[operands[0], &at, operands[2]], &attributes)
         }
         "cumsum" => {
-            let along = row_major(&Tensor::scalar(node.int("axis")))?;
-            let along = to.constant(&along);
+            let along = to.scalar(node.int("axis"), DType::I64)?;
             let flag = |name: &str| Attribute::Int(node.flag(name).into());
             let attributes = [("exclusive", flag("exclusive")), ("reverse", flag("reverse"))];
             to.with("CumSum", &[operands[0], &along], &attributes)
         }
         "conv" => images::convolution(to, node),
         "conv_input_grad" => images::transposed_convolution(to, node)?,
-        "max_pool" => {
-            let pads = [node.ints("before"), node.ints("after")].concat();
-            let attributes = [
-                ("kernel_shape", Attribute::Ints(node.ints("kernel"))),
-                ("strides", Attribute::Ints(node.ints("stride"))),
-                ("dilations", Attribute::Ints(node.ints("dilation"))),
-                ("pads", Attribute::Ints(&pads)),
-            ];
-            to.with("MaxPool", operands, &attributes)
-        }
+        "max_pool" => images::max_pool(to, node),
         "avg_pool" => images::average_pool(to, node)?,
         "adaptive_avg_pool" => images::adaptive_average_pool(to, node)?,
         _ => return node.refused(""),
     })
 }
 
-/// The value of a small node without operands whose sizes are constants.
+/// The value of a node without operands, if its sizes are constants, and it is small or has no operator.
 fn constant(node: &Applied<'_>) -> Result<Option<Array>> {
-    let small = node.result().numel().is_some_and(|it| it <= LARGEST_CONSTANT);
-    let literal = node.node.op.name() == "constant";
-    let reversible = ["eye", "linspace"].contains(&node.node.op.name()) && node.result().numel().is_some();
-    if !(small || literal || reversible) {
+    let has_operator = !["constant", "eye", "linspace"].contains(&node.node.op.name());
+    if node.result().numel().is_none_or(|it| has_operator && it > LARGEST_CONSTANT) {
         return Ok(None);
     }
     let mut values = (ops::definition(node.node.op).eval)(&node.node.attrs, &[])?;
@@ -224,7 +213,7 @@ fn iota(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
     let wide = if dtype.is_float() { DType::F64 } else { DType::I64 };
     let size = to.size(shape[axis])?;
     let size = reshape(to, &size, &[])?;
-    let (zero, one) = (to.scalar(0.0, DType::I64)?, to.scalar(1.0, DType::I64)?);
+    let (zero, one) = (to.scalar(0, DType::I64)?, to.scalar(1, DType::I64)?);
     let positions = to.apply("Range", &[&zero, &size, &one]);
     let positions = to.cast(&positions, wide);
     let (start, step) = (to.scalar(node.number("start"), wide)?, to.scalar(node.number("step"), wide)?);

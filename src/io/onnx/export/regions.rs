@@ -1,12 +1,11 @@
 //! Nodes that run graphs: branches and loops.
 
 use super::message::{self, Attribute};
-use super::row_major;
 use super::translator::{Applied, Translator};
+use ms_core::Result;
 use ms_core::ir::Graph;
 use ms_core::ops::{Control, Loop, Trips};
 use ms_core::tensor::{DType, Type};
-use ms_core::{Result, Tensor};
 
 /// The results of a node with graphs.
 ///
@@ -32,39 +31,28 @@ pub fn translate(to: &mut Translator<'_>, node: &Applied<'_>, control: &Control)
     }
 }
 
-/// A graph as an attribute.
-struct Body {
-    message: Vec<u8>,
-}
-
 /// An input of a body.
 struct Input {
     name: String,
     ty: Type,
 }
 
-impl Body {
-    /// The body of these inputs, and the outputs that `write` returns with their types.
-    fn new(
-        to: &mut Translator<'_>,
-        name: &str,
-        inputs: &[Input],
-        write: impl FnOnce(&mut Translator<'_>) -> Result<Vec<(String, Type)>>,
-    ) -> Result<Self> {
-        let mut inner = to.inner();
-        let mut outputs = Vec::new();
-        for (value, ty) in write(&mut inner)? {
-            // A value of the graph around the body is no output of it.
-            let output = inner.apply("Identity", &[&value]);
-            outputs.push(message::value(&output, &ty));
-        }
-        let inputs: Vec<Vec<u8>> = inputs.iter().map(|it| message::value(&it.name, &it.ty)).collect();
-        Ok(Self { message: message::graph(name, &inner.into_nodes(), &[], &inputs, &outputs) })
+/// A graph of these inputs as an attribute, whose outputs `write` returns with their types.
+fn body(
+    to: &mut Translator<'_>,
+    name: &str,
+    inputs: &[Input],
+    write: impl FnOnce(&mut Translator<'_>) -> Result<Vec<(String, Type)>>,
+) -> Result<Attribute<'static>> {
+    let mut inner = to.inner();
+    let mut outputs = Vec::new();
+    for (value, ty) in write(&mut inner)? {
+        // A value of the graph around the body is no output of it.
+        let output = inner.apply("Identity", &[&value]);
+        outputs.push(message::value(&output, &ty));
     }
-
-    fn attribute(self) -> Attribute<'static> {
-        Attribute::Graph(self.message)
-    }
+    let inputs: Vec<Vec<u8>> = inputs.iter().map(|it| message::value(&it.name, &it.ty)).collect();
+    Ok(Attribute::Graph(message::graph(name, &inner.into_nodes(), &[], &inputs, &outputs)))
 }
 
 /// The results of a graph with their types.
@@ -98,8 +86,8 @@ fn added(
 }
 
 fn branch(to: &mut Translator<'_>, graphs: [&Graph; 2], operands: &[String]) -> Result<Vec<String>> {
-    let [yes, no] = graphs.map(|graph| Body::new(to, graph.name(), &[], |inner| typed(inner, graph, &operands[1..])));
-    let attributes = [("then_branch", yes?.attribute()), ("else_branch", no?.attribute())];
+    let [yes, no] = graphs.map(|graph| body(to, graph.name(), &[], |inner| typed(inner, graph, &operands[1..])));
+    let attributes = [("then_branch", yes?), ("else_branch", no?)];
     Ok(added(to, "If", &operands[..1], graphs[0].outputs().len(), &attributes))
 }
 
@@ -113,7 +101,7 @@ fn repeat(
 ) -> Result<Vec<String>> {
     let (initial, invariants) = operands.split_at(form.carries);
     let limit = match count {
-        Some(count) => to.constant(&row_major(&Tensor::scalar(count as i64))?),
+        Some(count) => to.scalar(count as i64, DType::I64)?,
         None => String::new(),
     };
     let begins = match condition {
@@ -125,7 +113,7 @@ fn repeat(
     let head = [DType::I64, DType::Bool].map(|dtype| Input { name: to.fresh(), ty: Type::of(dtype, &[]) });
     let goes_on = head[1].name.clone();
     let inputs: Vec<Input> = head.into_iter().chain(carries).collect();
-    let body = Body::new(to, graph.name(), &inputs, |inner| {
+    let body = body(to, graph.name(), &inputs, |inner| {
         let results = typed(inner, graph, &values)?;
         let mut outputs = match condition {
             Some(condition) => {
@@ -138,19 +126,19 @@ fn repeat(
         Ok(outputs)
     })?;
     let operands: Vec<String> = [limit, begins].into_iter().chain(initial.iter().cloned()).collect();
-    Ok(added(to, "Loop", &operands, graph.outputs().len(), &[("body", body.attribute())]))
+    Ok(added(to, "Loop", &operands, graph.outputs().len(), &[("body", body)]))
 }
 
 /// A loop over sequences.
 fn scan(to: &mut Translator<'_>, form: &Loop, graph: &Graph, operands: &[String]) -> Result<Vec<String>> {
     let inputs = inputs_like(to, graph, form.invariants());
     let values: Vec<String> = names(&inputs).chain(operands[form.invariants()..].iter().cloned()).collect();
-    let body = Body::new(to, graph.name(), &inputs, |inner| typed(inner, graph, &values))?;
+    let body = body(to, graph.name(), &inputs, |inner| typed(inner, graph, &values))?;
     let direction = i64::from(form.reverse());
     let stacks = graph.outputs().len() - form.carries;
     let (read, written) = (vec![direction; form.sequences], vec![direction; stacks]);
     let mut attributes = vec![
-        ("body", body.attribute()),
+        ("body", body),
         ("num_scan_inputs", Attribute::Int(form.sequences as i64)),
         ("scan_input_directions", Attribute::Ints(&read)),
     ];

@@ -2,7 +2,7 @@
 
 use super::message::{self, Attribute};
 use super::names::Names;
-use super::{list, operators, regions};
+use super::{operators, regions};
 use crate::io::onnx::element_type;
 use ms_core::ir::{Graph, Node};
 use ms_core::ops::Control;
@@ -68,13 +68,12 @@ impl<'a> Translator<'a> {
 
     /// A constant of one axis.
     pub fn list(&mut self, numbers: &[i64]) -> Result<String> {
-        Ok(self.constant(&list(numbers)?))
+        Ok(self.constant(&Array::from_slice(&[numbers.len()], numbers).into_host()?))
     }
 
     /// A zero-dimensional constant.
-    pub fn scalar(&mut self, number: f64, dtype: DType) -> Result<String> {
-        let array = Array::full(&[], Scalar::Float(number), dtype);
-        Ok(self.constant(&array.into_host()?))
+    pub fn scalar(&mut self, number: impl Into<Scalar>, dtype: DType) -> Result<String> {
+        Ok(self.constant(&Array::full(&[], number.into(), dtype).into_host()?))
     }
 
     /// A value in another dtype.
@@ -197,10 +196,10 @@ impl<'a> Applied<'a> {
     }
 
     /// A number among them.
-    pub fn number(&self, name: &str) -> f64 {
+    pub fn number(&self, name: &str) -> Scalar {
         match self.attribute(name) {
-            Attr::Int(it) => *it as f64,
-            Attr::Float(it) => *it,
+            Attr::Int(it) => Scalar::Int(*it),
+            Attr::Float(it) => Scalar::Float(*it),
             other => unreachable!("`{name}` is {other:?}"),
         }
     }

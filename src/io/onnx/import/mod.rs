@@ -10,7 +10,7 @@ mod sizes;
 mod value;
 
 use super::super::bytes::read;
-use super::super::exported::ExportedFunction;
+use super::super::exported::{ExportedFunction, message};
 use super::super::state_dict::refuse;
 use model::{Axis, Graph, Model, Node, is_own};
 use ms_core::error::{OrRaise, catch, in_op};
@@ -67,15 +67,6 @@ impl ExportedFunction {
     #[cfg(test)]
     pub(super) fn from_onnx(bytes: &[u8]) -> Result<Self> {
         traced(&Model::read(bytes).map_err(unsupported)?)
-    }
-}
-
-/// The messages of an error and of the first one that it summarises.
-pub(super) fn message(error: &Error) -> String {
-    let report = error.report().related.first().map_or(error.report(), Error::report);
-    match &report.op {
-        Some(op) if report.code != Code::Io => format!("`{op}`: {}", report.message),
-        _ => report.message.clone(),
     }
 }
 

@@ -24,6 +24,11 @@ impl Applied<'_> {
         self.value(at).map(Value::tensor)
     }
 
+    /// All operands from a position on.
+    pub fn tensors(&self, from: usize) -> Result<Vec<Tensor>> {
+        (from..self.operands.len()).map(|at| self.tensor(at)).collect()
+    }
+
     /// An operand that may be absent.
     pub fn optional(&self, at: usize) -> Option<Tensor> {
         self.operands.get(at)?.as_ref().map(Value::tensor)
@@ -137,7 +142,11 @@ pub fn apply(node: &Applied<'_>) -> Result<Vec<Value>> {
     let tensor = match node.node.operator.as_str() {
         // A value that the trace knows remains one.
         "Identity" => return Ok(vec![node.value(0)?.clone()]),
-        "Dropout" => x()?,
+        "Dropout" => match node.operands.get(2) {
+            None | Some(None) => x()?,
+            Some(Some(training)) if training.scalar() == Some(Scalar::Bool(false)) => x()?,
+            _ => return Err(node.unsupported("in training mode")),
+        },
         "Constant" => return constant(node).map(|it| vec![Value::Constant(it)]),
         "Cast" => ops::cast(x()?, cast_to(node)?),
         "CastLike" => ops::cast(x()?, node.tensor(1)?.dtype()),
@@ -158,10 +167,7 @@ pub fn apply(node: &Applied<'_>) -> Result<Vec<Value>> {
             let axes = node.list(1, "axes")?.ok_or_else(|| node.unsupported("without axes"))?;
             ops::expand_dims(x()?, axes.iter().map(|&it| it as isize).collect::<Vec<_>>())
         }
-        "Concat" => {
-            let all: Vec<Tensor> = (0..node.operands.len()).map(|at| node.tensor(at)).collect::<Result<_>>()?;
-            ops::concat(&all, axis(0)?)
-        }
+        "Concat" => ops::concat(&node.tensors(0)?, axis(0)?),
         "Split" => return split(node, &x()?, axis(0)?),
         "Slice" => slice(node, &x()?)?,
         "Gather" => ops::gather(x()?, node.tensor(1)?, axis(0)?),
@@ -213,10 +219,7 @@ pub fn apply(node: &Applied<'_>) -> Result<Vec<Value>> {
         "LogSoftmax" => ops::log_softmax(x()?, axis(-1)?),
         "MatMul" => ops::matmul(x()?, node.tensor(1)?),
         "Gemm" => gemm(node)?,
-        "Einsum" => {
-            let all: Vec<Tensor> = (0..node.operands.len()).map(|at| node.tensor(at)).collect::<Result<_>>()?;
-            ops::einsum(&node.text("equation", "")?, &all)
-        }
+        "Einsum" => ops::einsum(&node.text("equation", "")?, &node.tensors(0)?),
         "LayerNormalization" => {
             let (scale, bias) = (node.tensor(1)?, node.optional(2));
             ops::layer_norm(x()?, Some(&scale), bias.as_ref(), axis(-1)?, node.float("epsilon", 1e-5)?)
@@ -318,7 +321,10 @@ fn slice(node: &Applied<'_>, x: &Tensor) -> Result<Tensor> {
             }
             (Some(0), None, 1) if end == size => continue,
             (_, None, 1) | (None, _, 1) => {
-                let length = if number(end) == Some(i64::MAX) { size - start } else { end - start };
+                let from_front = |it: Dim| if number(it).is_some_and(|it| it < 0) { size + it } else { it };
+                let start = from_front(start);
+                let end = if number(end) == Some(i64::MAX) { size } else { from_front(end) };
+                let length = end - start;
                 let positions = ops::iota([length].into_iter().collect::<Dims>(), 0, DType::I64);
                 Index::Positions(positions + Value::Sizes(vec![start], Form::Number).tensor())
             }

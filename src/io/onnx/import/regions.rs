@@ -40,7 +40,7 @@ impl Applied<'_> {
 /// A loop with a condition, a number of iterations, or both.
 fn repeated(node: &Applied<'_>) -> Result<Vec<Tensor>> {
     let body = node.graph("body")?;
-    let carries: Vec<Tensor> = (2..node.operands.len()).map(|at| node.tensor(at)).collect::<Result<_>>()?;
+    let carries = node.tensors(2)?;
     if body.inputs.len() != carries.len() + 2 || body.outputs.len() != carries.len() + 1 {
         return Err(node.unsupported("that returns the values of all iterations"));
     }
@@ -62,7 +62,7 @@ fn repeated(node: &Applied<'_>) -> Result<Vec<Tensor>> {
 /// A loop over the elements of sequences.
 fn scanned(node: &Applied<'_>) -> Result<Vec<Tensor>> {
     let body = node.graph("body")?;
-    let all: Vec<Tensor> = (0..node.operands.len()).map(|at| node.tensor(at)).collect::<Result<_>>()?;
+    let all = node.tensors(0)?;
     let sequences = usize::try_from(node.int("num_scan_inputs", 0)?).unwrap_or(0);
     let Some(carries) = all.len().checked_sub(sequences).filter(|&it| sequences > 0 && it <= body.outputs.len()) else {
         return Err(node.unsupported("without sequences"));

@@ -20,13 +20,10 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Value>> {
         return Ok(Some(measured(node, name)?));
     }
     if let ("Where", [Some(Value::Flags(flags, form)), Some(then), Some(other)]) = (name, &node.operands[..]) {
-        let (Some((then, _)), Some((other, _))) = (then.sizes(), other.sizes()) else { return Ok(None) };
-        let length = flags.len();
-        if ![1, length].contains(&then.len()) || ![1, length].contains(&other.len()) {
-            return Ok(None);
-        }
-        let chosen = |(at, &it): (usize, &bool)| if it { then[at % then.len()] } else { other[at % other.len()] };
-        return Ok(Some(Value::Sizes(flags.iter().enumerate().map(chosen).collect(), *form)));
+        let (Some(then), Some(other)) = (then.sizes(), other.sizes()) else { return Ok(None) };
+        let chosen = |at: [usize; 3]| Some(if flags[at[0]] { then.0[at[1]] } else { other.0[at[2]] });
+        let chosen = broadcast([(flags.len(), *form), (then.0.len(), then.1), (other.0.len(), other.1)], chosen);
+        return Ok(chosen.map(|(sizes, form)| Value::Sizes(sizes, form)));
     }
     let known = |it: &Option<Value>| match it.as_ref()? {
         // Sizes are i64, and so is what is computed from them.
@@ -46,7 +43,7 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Value>> {
             let form = if keeps { Form::List } else { Form::Number };
             Ok(Some(Value::Sizes(vec![first.iter().copied().product()], form)))
         }
-        ("Unsqueeze", _) if form == Form::Number => list(first.clone()),
+        ("Unsqueeze", [_, (axes, _)]) if form == Form::Number && axes.len() == 1 => list(first.clone()),
         ("Reshape", [_, (shape, _)]) => Ok(match shape.len() {
             0 => Some(Value::Sizes(first.clone(), Form::Number)),
             1 => Some(Value::Sizes(first.clone(), Form::List)),
@@ -61,33 +58,39 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Value>> {
         }
         ("Slice", [_, rest @ ..]) => Ok(slice(first, rest)),
         ("ConstantOfShape", [(shape, Form::List)]) => Ok(filled(node, shape)),
-        ("Equal", [(a, of), (b, by)]) if a.len() == b.len() || a.len() == 1 || b.len() == 1 => {
-            let form = if *of == Form::Number && *by == Form::Number { Form::Number } else { Form::List };
-            let length = if a.len() == 1 { b.len() } else { a.len() };
-            let equal = |at: usize| {
-                let (a, b) = (a[at % a.len()], b[at % b.len()]);
-                // A size is not negative.
-                let differ = |a: Dim, b: Dim| a.is_symbolic() && number(b).is_some_and(|it| it < 0);
-                match a == b || number(a).is_some() && number(b).is_some() || differ(a, b) || differ(b, a) {
-                    true => Some(a == b),
-                    false => None,
-                }
-            };
-            let flags: Option<Vec<bool>> = (0..length).map(equal).collect();
-            Ok(flags.map(|it| Value::Flags(it, form)))
+        ("Equal", [(a, of), (b, by)]) => {
+            let flags = broadcast([(a.len(), *of), (b.len(), *by)], |at| equal(a[at[0]], b[at[1]]));
+            Ok(flags.map(|(flags, form)| Value::Flags(flags, form)))
         }
         ("Add" | "Sub" | "Mul" | "Div" | "Max", [(a, of), (b, by)]) => {
-            let form = if *of == Form::Number && *by == Form::Number { Form::Number } else { Form::List };
-            let length = if a.len() == 1 { b.len() } else { a.len() };
-            if ![1, length].contains(&a.len()) || ![1, length].contains(&b.len()) {
-                return Ok(None);
-            }
-            let element = |at: usize| combined(name, a[at % a.len()], b[at % b.len()]);
-            let sizes: Option<Vec<Dim>> = (0..length).map(element).collect();
-            Ok(sizes.map(|it| Value::Sizes(it, form)))
+            let sizes = broadcast([(a.len(), *of), (b.len(), *by)], |at| combined(name, a[at[0]], b[at[1]]));
+            Ok(sizes.map(|(sizes, form)| Value::Sizes(sizes, form)))
         }
         _ => Ok(None),
     }
+}
+
+/// The elements that `element` returns for positions in lists of these lengths and forms; `None` if the lists do not
+/// broadcast, or an element is not known.
+fn broadcast<const N: usize, T>(
+    of: [(usize, Form); N],
+    element: impl Fn([usize; N]) -> Option<T>,
+) -> Option<(Vec<T>, Form)> {
+    let length = of.iter().map(|it| it.0).find(|&it| it != 1).unwrap_or(1);
+    if !of.iter().all(|it| [1, length].contains(&it.0)) {
+        return None;
+    }
+    let form = if of.iter().all(|it| it.1 == Form::Number) { Form::Number } else { Form::List };
+    let elements = (0..length).map(|at| element(of.map(|it| if it.0 == 1 { 0 } else { at })));
+    Some((elements.collect::<Option<_>>()?, form))
+}
+
+/// Whether two sizes are equal, if that is known.
+fn equal(a: Dim, b: Dim) -> Option<bool> {
+    // A size is not negative.
+    let differ = |a: Dim, b: Dim| a.is_symbolic() && number(b).is_some_and(|it| it < 0);
+    let is_known = a == b || number(a).is_some() && number(b).is_some() || differ(a, b) || differ(b, a);
+    is_known.then_some(a == b)
 }
 
 /// A short list of one integer.

@@ -58,8 +58,7 @@ impl Value {
                     Scalar::Int(it) => Some(Dim::signed(it)),
                     _ => None,
                 };
-                let scalars = it.as_array()?.on_host().ok()?.scalars();
-                Some((scalars.into_iter().map(integer).collect::<Option<_>>()?, form))
+                Some((elements(it)?.into_iter().map(integer).collect::<Option<_>>()?, form))
             }
         }
     }
@@ -72,11 +71,16 @@ impl Value {
     /// The value as a number that is the same in every call.
     pub fn scalar(&self) -> Option<Scalar> {
         match self {
-            Self::Constant(it) => it.as_array()?.on_host().ok()?.scalars().first().copied(),
+            Self::Constant(it) => elements(it)?.first().copied(),
             Self::Sizes(sizes, _) => number(*sizes.first()?).map(Scalar::Int),
             Self::Tensor(_) | Self::Flags(..) => None,
         }
     }
+}
+
+/// The elements of a constant, which may be on a device.
+fn elements(of: &Tensor) -> Option<Vec<Scalar>> {
+    Some(of.as_array()?.clone().into_host().ok()?.scalars())
 }
 
 fn formed(list: Tensor, form: Form) -> Tensor {
