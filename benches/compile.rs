@@ -131,7 +131,7 @@ macro_rules! gradients {
     ($($name:ident: $model:ident;)*) => {$(
         #[jit]
         fn $name(net: &$model::Gpt, tokens: &Tensor) -> (Tensor, Vec<Tensor>) {
-            let loss = |net: &$model::Gpt, tokens: &Tensor| ops::mean(net.call(tokens).square(), (), false);
+            let loss = |net: &$model::Gpt, tokens: &Tensor| ops::mean(net.call(tokens).square(), ());
             let (value, gradients) = ms::value_and_grad(loss)(net, tokens);
             (value, gradients.iter().map(|it| it.1.clone()).collect())
         }
@@ -168,7 +168,7 @@ struct Loss {
 #[cell]
 impl Loss {
     fn construct(&self, tokens: &Tensor) -> Tensor {
-        ops::mean(self.net.call(tokens).square(), (), false)
+        ops::mean(self.net.call(tokens).square(), ())
     }
 }
 

@@ -39,17 +39,17 @@ fn step(state: &Tensor, x: &Tensor) -> Tensor {
 
 fn positions(x: &Tensor) -> Tensor {
     let start = Tensor::zeros([WIDTH]);
-    (0..x.shape()[0]).fold(start, |state, t| step(&state, &x.at(t as isize))).sum((), false)
+    (0..x.shape()[0]).fold(start, |state, t| step(&state, &x.at(t as isize))).sum(())
 }
 
 fn unstacked(x: &Tensor) -> Tensor {
     let start = Tensor::zeros([WIDTH]);
-    ops::unstack(x, 0).iter().fold(start, |state, x| step(&state, x)).sum((), false)
+    ops::unstack(x, 0).iter().fold(start, |state, x| step(&state, x)).sum(())
 }
 
 fn parts(x: &Tensor) -> Tensor {
     let start = Tensor::zeros([1, WIDTH]);
-    ops::split(x, x.shape()[0], 0).iter().fold(start, |state, x| step(&state, x)).sum((), false)
+    ops::split(x, x.shape()[0], 0).iter().fold(start, |state, x| step(&state, x)).sum(())
 }
 
 #[jit]
@@ -58,12 +58,12 @@ fn gathered(x: &Tensor) -> Tensor {
     for i in ms::range(0, x.shape()[0]) {
         state = step(&state, &ops::gather(x, &i, 0));
     }
-    state.sum((), false)
+    state.sum(())
 }
 
 fn scanned(x: &Tensor) -> Tensor {
     let step = |state: &Tensor, x: &Tensor| (step(state, x), Tensor::scalar(0.0f32));
-    ops::scan(step, Tensor::zeros([WIDTH]), x).0.sum((), false)
+    ops::scan(step, Tensor::zeros([WIDTH]), x).0.sum(())
 }
 
 /// A step of the whole sequence, which is never inlined.
@@ -79,10 +79,7 @@ fn compiled_step(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
 }
 
 fn folded(x: &Tensor, f: impl Fn(Tensor, &Tensor) -> Tensor) -> Tensor {
-    (0..x.shape()[0])
-        .map(|t| Tensor::scalar(t as i64))
-        .fold(Tensor::zeros([WIDTH]), |state, i| f(state, &i))
-        .sum((), false)
+    (0..x.shape()[0]).map(|t| Tensor::scalar(t as i64)).fold(Tensor::zeros([WIDTH]), |state, i| f(state, &i)).sum(())
 }
 
 fn called(x: &Tensor) -> Tensor {
@@ -97,13 +94,13 @@ fn compiled_steps(x: &Tensor) -> Tensor {
 fn branches(x: &Tensor) -> Tensor {
     let mut state = Tensor::zeros([WIDTH]);
     for t in 0..x.shape()[0] {
-        if state.sum((), false) < 1.0 {
+        if state.sum(()) < 1.0 {
             state = step(&state, &x.at(t as isize));
         } else {
             state = &state * 0.5;
         }
     }
-    state.sum((), false)
+    state.sum(())
 }
 
 fn recomputed(x: &Tensor) -> Tensor {
@@ -118,13 +115,13 @@ fn weights(gates: usize) -> Tensor {
 fn lstm(x: &Tensor) -> Tensor {
     let (state, weights) = (Tensor::zeros([1, WIDTH]), weights(4));
     let x = ops::reshape(x, [x.shape()[0], 1, WIDTH]);
-    ops::lstm(&x, (&state, &state), (&weights, &weights), None).0.sum((), false)
+    ops::lstm(&x, (&state, &state), (&weights, &weights), None).0.sum(())
 }
 
 fn gru(x: &Tensor) -> Tensor {
     let (state, weights) = (Tensor::zeros([1, WIDTH]), weights(3));
     let x = ops::reshape(x, [x.shape()[0], 1, WIDTH]);
-    ops::gru(&x, &state, (&weights, &weights), None).0.sum((), false)
+    ops::gru(&x, &state, (&weights, &weights), None).0.sum(())
 }
 
 type Function = fn(&Tensor) -> Tensor;

@@ -41,7 +41,7 @@ macro_rules! transformers {
         /// Forward and gradient of a transformer on sentences of any number and length.
         #[jit(dims(tokens = [batch, length]))]
         fn $name(net: &gpt::$model::Gpt, tokens: &Tensor) -> (Tensor, Vec<Tensor>) {
-            let loss = |net: &gpt::$model::Gpt, tokens: &Tensor| ops::mean(net.call(tokens).square(), (), false);
+            let loss = |net: &gpt::$model::Gpt, tokens: &Tensor| ops::mean(net.call(tokens).square(), ());
             let (value, gradients) = ms::value_and_grad(loss)(net, tokens);
             (value, gradients.iter().map(|it| it.1.clone()).collect())
         }

@@ -41,7 +41,7 @@ ms::custom_op! {
 
 #[jit]
 fn loss(x: &Tensor, target: &Tensor) -> Tensor {
-    huber(medians(x).0, target, 1.0).mean((), false)
+    huber(medians(x).0, target, 1.0).mean(())
 }
 
 fn main() {

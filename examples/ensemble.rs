@@ -27,7 +27,7 @@ impl Curve {
 /// The mean and the standard deviation of the members' values at points `[count, 1]`.
 fn predict(members: &[Curve], x: &Tensor) -> (Tensor, Tensor) {
     let all = ms::vmap_cells(members).in_axes(None)(x);
-    (all.mean(0, false), all.std(0, 0, false))
+    (all.mean(0), all.std(0, 0))
 }
 
 fn main() {
@@ -52,8 +52,8 @@ fn main() {
         let [x, mean, deviation] = [&points, &mean, &deviation].map(|it| it.at((at, 0)).item::<f32>());
         println!("x = {x:4.1}: {mean:6.3} ± {deviation:.3}, sin 3x = {:6.3}", (3.0 * x).sin());
     }
-    let inside = (&mean - (3.0 * &points).sin()).i(1..4).abs().max((), false).item::<f32>();
-    let (near, far) = (deviation.i(1..4).max((), false), deviation.at((0, 0)));
+    let inside = (&mean - (3.0 * &points).sin()).i(1..4).abs().max(()).item::<f32>();
+    let (near, far) = (deviation.i(1..4).max(()), deviation.at((0, 0)));
     assert!(inside < 0.1, "{inside}");
     assert!(far.item::<f32>() > 4.0 * near.item::<f32>());
 }

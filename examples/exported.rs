@@ -42,7 +42,7 @@ fn run(path: &Path) -> Result<()> {
     let (images, classes) = digits()?;
     let classify = ExportedFunction::load(path)?;
     let found = classify.call(&[&images.i(TRAIN..)])?;
-    let accuracy = found[0].eq(classes.i(TRAIN..)).mean((), false).item::<f32>();
+    let accuracy = found[0].eq(classes.i(TRAIN..)).mean(()).item::<f32>();
     println!("accuracy {:.1} %", 100.0 * accuracy);
     assert!(accuracy > 0.85);
     Ok(())

@@ -9,8 +9,8 @@ fn cubed(x: &Tensor) -> Tensor {
 
 fn main() {
     let x = tensor![1., 2., 3.];
-    let first = |x: &Tensor| ms::grad(|x: &Tensor| cubed(x).sum((), false))(x);
-    let second = |x: &Tensor| ms::grad(|x: &Tensor| first(x).sum((), false))(x);
+    let first = |x: &Tensor| ms::grad(|x: &Tensor| cubed(x).sum(()))(x);
+    let second = |x: &Tensor| ms::grad(|x: &Tensor| first(x).sum(()))(x);
     println!("x³   {}", cubed(&x));
     println!("3x²  {}", first(&x));
     println!("6x   {}", second(&x));

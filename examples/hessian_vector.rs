@@ -7,8 +7,8 @@ use ms::prelude::*;
 
 /// `x^T A x / 2 + sum(x^4) / 12`; the Hessian is `A + diag(x^2)`, with `A = diag(1, 2, 3) + 1`.
 fn energy(x: &Tensor) -> Tensor {
-    let quadratic = (tensor![1., 2., 3.] * x.square()).sum((), false) + x.sum((), false).square();
-    0.5 * quadratic + x.square().square().sum((), false) / 12.0
+    let quadratic = (tensor![1., 2., 3.] * x.square()).sum(()) + x.sum(()).square();
+    0.5 * quadratic + x.square().square().sum(()) / 12.0
 }
 
 /// The product of the Hessian at `x` and `v`.
@@ -25,11 +25,11 @@ fn main() {
     let (mut v, mut curvature) = (Tensor::ones([3]), Tensor::scalar(0.0));
     for _ in 0..100 {
         let w = product(&x, &v);
-        curvature = w.norm(2.0, (), false);
+        curvature = w.norm(2.0, ());
         v = w / &curvature;
     }
     println!("largest curvature {curvature}, in the direction {v}");
     // The Hessian is [[3, 1, 1], [1, 3, 1], [1, 1, 5]], whose eigenvalues are 2, 3 and 6.
-    assert!((product(&x, &v) - &curvature * &v).abs().max((), false).item::<f32>() < 1e-4);
+    assert!((product(&x, &v) - &curvature * &v).abs().max(()).item::<f32>() < 1e-4);
     assert!((curvature.item::<f32>() - 6.0).abs() < 1e-4);
 }

@@ -35,7 +35,7 @@ fn main() {
     }
 
     // The least squares solution.
-    let mean = |it: &Tensor| it.mean((), false);
+    let mean = |it: &Tensor| it.mean(());
     let slope = (mean(&(&x * &y)) - mean(&x) * mean(&y)) / (mean(&x.square()) - mean(&x).square());
     let offset = mean(&y) - &slope * mean(&x);
     println!("gradient descent: y = {} x + {}", line.slope.value(), line.offset.value());

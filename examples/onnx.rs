@@ -39,8 +39,8 @@ fn main() -> Result<()> {
 
     let read = ExportedFunction::load_onnx(&file)?;
     let logits = read.call(&[&test_images])?.remove(0);
-    let difference = (&logits - wanted).abs().max((), false).item::<f32>();
-    let accuracy = logits.argmax(-1).eq(test_classes).mean((), false).item::<f32>();
+    let difference = (&logits - wanted).abs().max(()).item::<f32>();
+    let accuracy = logits.argmax(-1).eq(test_classes).mean(()).item::<f32>();
     println!("{read}: {} bytes", std::fs::metadata(&file).expect("it was written").len());
     println!("accuracy {:.1} %, largest difference {difference:e}", 100.0 * accuracy);
     assert!(accuracy > 0.85 && difference < 1e-4);

@@ -68,7 +68,7 @@ impl ResNet18 {
     }
 
     fn construct(&self, x: &Tensor) -> Tensor {
-        self.fc(&self.stages(&self.pool(&self.stem(x))).mean([2, 3], false))
+        self.fc(&self.stages(&self.pool(&self.stem(x))).mean([2, 3]))
     }
 }
 

@@ -75,7 +75,7 @@ fn main() -> Result<()> {
         losses.push(opt.step(&net, &(source.clone(), source.flip(1)), loss).item::<f32>());
     }
     let source = below("test", &[200, LENGTH], SYMBOLS as u64);
-    let right = translate(&net, &source).eq(source.flip(1)).cast(DType::F32).mean((), false).item::<f32>();
+    let right = translate(&net, &source).eq(source.flip(1)).cast(DType::F32).mean(()).item::<f32>();
     println!("{:.1} % of the symbols of other sequences are right", 100.0 * right);
     compare("seq2seq", &losses, 2e-5);
     Ok(())

@@ -17,7 +17,7 @@ fn main() {
     println!("y =\n{y}\n");
 
     // Shapes broadcast and dtypes promote as in NumPy; numbers take the tensor's dtype.
-    let centred = &x - x.mean(0, true);
+    let centred = &x - x.mean(keepdims(0));
     println!("centred =\n{centred}\n{centred:?}\n");
 
     random::set_seed(7);
@@ -25,6 +25,6 @@ fn main() {
     random::set_seed(7);
     println!("drawn {a}, then {b}, and again {}", random::normal([3], 0., 1.));
 
-    let total: f32 = y.sum((), false).item();
+    let total: f32 = y.sum(()).item();
     assert_eq!((total, x.to_vec::<f32>()), (16., vec![1., 2., 3., 4., 5., 6.]));
 }

@@ -13,7 +13,7 @@ const SAVES: u64 = 200;
 /// Points and their classes: inside or outside of a ring.
 fn points() -> TensorDataset<(Tensor, Tensor)> {
     let x = random::uniform([512, 2], -1.0, 1.0);
-    let radius = x.square().sum(-1, false).sqrt();
+    let radius = x.square().sum(-1).sqrt();
     let inside = ops::logical_and(radius.gt(0.4), radius.lt(0.8));
     TensorDataset::new((x, inside.cast(DType::I64)))
 }

@@ -37,7 +37,7 @@ impl Vae {
 fn loss(net: &Vae, (x, noise): &(Tensor, Tensor)) -> Tensor {
     let (logits, mean, log_variance) = net.call(x, noise);
     let reconstruction = ops::bce_with_logits(logits, x, None, ops::Reduction::Sum);
-    let divergence = 0.5 * (mean.square() + log_variance.exp() - 1.0 - log_variance).sum((), false);
+    let divergence = 0.5 * (mean.square() + log_variance.exp() - 1.0 - log_variance).sum(());
     (reconstruction + divergence) / BATCH as f32
 }
 

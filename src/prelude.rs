@@ -2,6 +2,7 @@
 
 pub use crate::data::{Batch, CsvOptions, DataLoader, Dataset, TensorDataset, read_csv};
 pub use crate::io::{Convention, LoadOptions, StateDict, Stateful};
+pub use crate::ops::keepdims;
 pub use crate::optim::{
     Adadelta, Adafactor, Adagrad, Adam, AdamWeightDecay, CosineDecay, ExponentialDecay, LBFGS, Lamb, Lion, Momentum,
     MultiStepDecay, OneCycle, Optimizer, ParameterGroups, PolynomialDecay, RMSProp, ReduceOnPlateau, SGD, Schedule,

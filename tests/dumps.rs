@@ -89,7 +89,7 @@ fn reports_and_files_of_one_compilation() {
 
 #[jit(dims(x = [n, _]))]
 fn sized(x: &Tensor) -> Tensor {
-    ops::softmax(x, 0) + ops::sum(x, 0, true)
+    ops::softmax(x, 0) + ops::sum(x, keepdims(0))
 }
 
 /// The report includes the time that further sizes take, and omits stages that are not repeated.
@@ -252,7 +252,7 @@ impl Deep {
 
 #[no_inline]
 fn wide(block: &Mlp, h: &Tensor) -> Tensor {
-    h + ops::sum(block.call(h), -1, true)
+    h + ops::sum(block.call(h), keepdims(-1))
 }
 
 #[jit]
@@ -287,7 +287,7 @@ struct Hidden {
 #[jit]
 fn arguments(batch: (Tensor, Tensor), state: Hidden, w: &Parameter, by: f64) -> Tensor {
     let mut sum = &batch.0 * &w.value() + &state.h * by;
-    while ops::sum(&sum, (), false).lt(10.0) {
+    while ops::sum(&sum, ()).lt(10.0) {
         sum = sum * &batch.1 + &state.parts[1];
     }
     sum
@@ -310,14 +310,14 @@ fn arguments_are_named_by_their_paths() {
 
 #[jit]
 fn gradient(net: &Deep, x: &Tensor, scale: (Tensor, Tensor)) -> Tensor {
-    ms::grad(|x: &Tensor| ops::mean(net.call(x, scale.clone()), (), false))(x)
+    ms::grad(|x: &Tensor| ops::mean(net.call(x, scale.clone()), ()))(x)
 }
 
 #[jit]
 fn lanes(net: &Mlp, xs: &Tensor, limit: &Tensor) -> Tensor {
     let one = |x: &Tensor, limit: &Tensor| {
         let mut sum = net.call(x);
-        while ops::sum(&sum, (), false).lt(limit) {
+        while ops::sum(&sum, ()).lt(limit) {
             sum = sum + 1.0;
         }
         sum
@@ -328,7 +328,7 @@ fn lanes(net: &Mlp, xs: &Tensor, limit: &Tensor) -> Tensor {
 #[no_inline]
 fn until(layer: &nn::Dense, h: &Tensor, limit: &Tensor) -> Tensor {
     let mut sum = layer.call(h);
-    while ops::sum(&sum, (), false).lt(limit) {
+    while ops::sum(&sum, ()).lt(limit) {
         sum = layer.call(&sum) + h;
     }
     sum

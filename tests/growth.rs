@@ -123,8 +123,8 @@ fn models_of_every_transform() {
     });
     check("a gradient of a closure that captures it", 200, |_| {
         let net = nn::Dense::new(8, 8);
-        ms::grad(|x: &Tensor| ops::sum(predict(&net, x), (), false))(&batch.0);
-        ms::grad(|x: &Tensor| ops::sum(net.call(x), (), false))(&batch.0);
+        ms::grad(|x: &Tensor| ops::sum(predict(&net, x), ()))(&batch.0);
+        ms::grad(|x: &Tensor| ops::sum(net.call(x), ()))(&batch.0);
     });
     check("vmap of a closure that captures it", 200, |_| {
         let net = nn::Dense::new(8, 8);

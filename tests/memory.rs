@@ -246,7 +246,7 @@ fn saved(x: &Tensor) -> Tensor {
         x = x.sin() + 0.5;
         most = most + 1.0;
     }
-    x.sum((), false)
+    x.sum(())
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn memory_runs_out_in_composites() {
             exhaust(what, || Ok(run()), is_named);
         }
         // The lines of backward ops are those of their rules.
-        let pooled = |x: &Tensor| ops::max_pool2d(x, 3).sum((), false);
+        let pooled = |x: &Tensor| ops::max_pool2d(x, 3).sum(());
         exhaust(
             "the gradient of pooling",
             || Ok(ms::grad(pooled)(&image())),

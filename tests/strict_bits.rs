@@ -234,7 +234,7 @@ fn value_and_gradients(case: &Case, operands: &[Tensor]) -> Vec<Tensor> {
         let sum = |x: &Tensor| {
             let mut operands = operands.to_vec();
             operands[at] = x.clone();
-            ops::sum((case.run)(&operands) * &weight, (), false)
+            ops::sum((case.run)(&operands) * &weight, ())
         };
         all.push(ms::grad(sum)(&operands[at]));
     }

@@ -42,7 +42,7 @@ fn unrolled_pure(input_x: &Tensor, input_y: &Tensor) -> Tensor {
 #[jit]
 fn layer(x: &Tensor, width: usize, scale: i64) -> Tensor {
     let x = ops::softmax(x * scale + 1.0, -1);
-    let y = (x.square().sum(-1, true) + width as f64).sqrt();
+    let y = (x.square().sum(keepdims(-1)) + width as f64).sqrt();
     ops::gelu_tanh(x / y)
 }
 
@@ -51,7 +51,7 @@ fn layer(x: &Tensor, width: usize, scale: i64) -> Tensor {
 fn deep(x: &Tensor) -> Tensor {
     let layers = |x: &Tensor| {
         let layer = |x: Tensor, i: usize| ops::softmax(ops::gelu_tanh(&x * (1.0 + i as f64 / 40.0)), -1) + x;
-        (0..40).fold(x.clone(), layer).square().sum((), false)
+        (0..40).fold(x.clone(), layer).square().sum(())
     };
     ms::grad(layers)(x)
 }
@@ -77,10 +77,10 @@ fn child(workload: &str) {
     let call = || match workload {
         "loop200" => unrolled(&x, &y).item::<f32>(),
         "loop200 pure" => unrolled_pure(&x, &y).item::<f32>(),
-        "deep" => deep(&Tensor::ones([2, 8])).sum((), false).item(),
+        "deep" => deep(&Tensor::ones([2, 8])).sum(()).item(),
         "gpt" => gpt.as_ref().expect("made above").step(),
         // A hundred functions, each compiled with a constant of this process.
-        _ => (0..100).map(|i| layer(&Tensor::ones([8, 16]), 16, i).sum((), false).item::<f32>()).sum(),
+        _ => (0..100).map(|i| layer(&Tensor::ones([8, 16]), 16, i).sum(()).item::<f32>()).sum(),
     };
     let micros = |it: Duration| it.as_nanos() as f64 / 1e3;
     let before = [processor(ClockId::ThreadCPUTime), processor(ClockId::ProcessCPUTime)];

@@ -101,7 +101,7 @@ pub fn compare(program: &str, losses: &[f32], tolerance: f32) {
 /// If a number differs by more than `tolerance`, relative to the largest one of the twin.
 pub fn compare_values(program: &str, values: &Tensor, tolerance: f32) {
     let expected = Tensor::from_slice(values.shape(), &expected(program));
-    let largest = |it: Tensor| it.abs().max((), false).item::<f32>();
+    let largest = |it: Tensor| it.abs().max(()).item::<f32>();
     let difference = largest(values - &expected) / largest(expected);
     println!("{program}: at most {difference:.1e} from PyTorch's, relative to the largest number");
     // Not `>`, which is false for NaN.

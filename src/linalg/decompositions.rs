@@ -85,7 +85,7 @@ crate::custom_op! {
     /// ```
     /// use ms::{linalg, prelude::*};
     /// let (q, r) = linalg::qr(&tensor![[0.0, 2.0], [3.0, 4.0]]);
-    /// assert!((q.matmul(&r) - tensor![[0.0, 2.0], [3.0, 4.0]]).abs().max((), false).item::<f32>() < 1e-6);
+    /// assert!((q.matmul(&r) - tensor![[0.0, 2.0], [3.0, 4.0]]).abs().max(()).item::<f32>() < 1e-6);
     /// ```
     pub fn qr(x: &Tensor) -> (Tensor, Tensor);
 
@@ -164,7 +164,7 @@ crate::custom_op! {
     /// ```
     /// use ms::{linalg, prelude::*};
     /// let (_, s, _) = linalg::svd(&tensor![[0.0, 2.0], [3.0, 0.0], [0.0, 0.0]]);
-    /// assert!((s - tensor![3.0, 2.0]).abs().max((), false).item::<f32>() < 1e-6);
+    /// assert!((s - tensor![3.0, 2.0]).abs().max(()).item::<f32>() < 1e-6);
     /// ```
     pub fn svd(x: &Tensor) -> (Tensor, Tensor, Tensor);
 
@@ -300,7 +300,7 @@ fn eigen<T: Real>(x: &AnyView<'_>, w: &mut AnyViewMut<'_>, v: &mut AnyViewMut<'_
 /// ```
 /// use ms::{linalg, prelude::*};
 /// let (w, _) = linalg::eigh(tensor![[2.0, 1.0], [1.0, 2.0]]);
-/// assert!((w - tensor![1.0, 3.0]).abs().max((), false).item::<f32>() < 1e-6);
+/// assert!((w - tensor![1.0, 3.0]).abs().max(()).item::<f32>() < 1e-6);
 /// ```
 #[track_caller]
 pub fn eigh(x: impl AsTensor) -> (Tensor, Tensor) {

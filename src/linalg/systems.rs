@@ -201,7 +201,7 @@ pub fn inv(x: impl AsTensor) -> Tensor {
 /// use ms::{linalg, prelude::*};
 /// // The line through (0, 1), (1, 3), (2, 5).
 /// let x = linalg::lstsq(tensor![[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]], tensor![1.0, 3.0, 5.0]);
-/// assert!((x - tensor![1.0, 2.0]).abs().max((), false).item::<f32>() < 1e-5);
+/// assert!((x - tensor![1.0, 2.0]).abs().max(()).item::<f32>() < 1e-5);
 /// ```
 #[track_caller]
 pub fn lstsq(a: impl AsTensor, b: impl AsTensor) -> Tensor {

@@ -16,7 +16,7 @@ use ms_core::trace::{ComputeDType, Training};
 /// use ms::prelude::*;
 /// let norm = nn::BatchNorm::new(1);
 /// let x = tensor![[1.0], [3.0]];
-/// assert!((norm.call(&x) - tensor![[-1.0], [1.0]]).abs().max((), false).item::<f32>() < 1e-4);
+/// assert!((norm.call(&x) - tensor![[-1.0], [1.0]]).abs().max(()).item::<f32>() < 1e-4);
 /// // A tenth of the way from 0 to 2, and from 1 to 2.
 /// assert!((norm.moving_mean.value().item::<f32>() - 0.2).abs() < 1e-6);
 /// assert!((norm.moving_variance.value().item::<f32>() - 1.1).abs() < 1e-6);

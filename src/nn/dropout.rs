@@ -54,7 +54,7 @@ pub type Dropout3d = ChannelDropout<3>;
 /// ```
 /// use ms::prelude::*;
 /// let y = nn::Dropout2d::new(0.5).call(&Tensor::ones([4, 8, 2, 3]));
-/// let (low, high) = (y.min([2, 3], false), y.max([2, 3], false));
+/// let (low, high) = (y.min([2, 3]), y.max([2, 3]));
 /// assert_eq!(low.to_vec::<f32>(), high.to_vec::<f32>());
 /// ```
 #[cell]

@@ -68,7 +68,7 @@ impl GroupNorm {
 /// ```
 /// use ms::prelude::*;
 /// let y = nn::InstanceNorm::new(1).call(&tensor![[[1.0, 3.0]], [[5.0, 9.0]]]);
-/// assert!(ops::abs(y - tensor![[[-1.0, 1.0]], [[-1.0, 1.0]]]).max((), false).item::<f32>() < 1e-4);
+/// assert!(ops::abs(y - tensor![[[-1.0, 1.0]], [[-1.0, 1.0]]]).max(()).item::<f32>() < 1e-4);
 /// ```
 #[cell]
 #[derive(Debug)]

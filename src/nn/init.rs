@@ -159,7 +159,7 @@ pub fn truncated_normal(shape: impl IntoShape, mean: f64, std: f64, low: f64, hi
     let mut x = random::normal(&shape, mean, std);
     loop {
         let outside = ops::logical_or(x.lt(low), x.gt(high));
-        if !outside.any((), false).item::<bool>() {
+        if !outside.any(()).item::<bool>() {
             return x;
         }
         x = ops::select(&outside, random::normal(&shape, mean, std), &x);
@@ -174,7 +174,7 @@ pub fn truncated_normal(shape: impl IntoShape, mean: f64, std: f64, low: f64, hi
 /// use ms::{nn::init, ops};
 /// let q = init::orthogonal(&[3, 5], 2.0);
 /// let gram = ops::matmul(&q, q.permute([1, 0]));
-/// assert!((gram - ops::eye(3) * 4.0).abs().max((), false).item::<f32>() < 1e-5);
+/// assert!((gram - ops::eye(3) * 4.0).abs().max(()).item::<f32>() < 1e-5);
 /// ```
 ///
 /// # Panics

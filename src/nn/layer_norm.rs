@@ -12,7 +12,7 @@ use ms_core::trace::ComputeDType;
 /// ```
 /// use ms::prelude::*;
 /// let y = nn::LayerNorm::new(2).call(&tensor![[1.0, 3.0], [5.0, 5.0]]);
-/// assert!(ops::abs(y - tensor![[-1.0, 1.0], [0.0, 0.0]]).max((), false).item::<f32>() < 1e-4);
+/// assert!(ops::abs(y - tensor![[-1.0, 1.0], [0.0, 0.0]]).max(()).item::<f32>() < 1e-4);
 /// assert_eq!(nn::LayerNorm::new([3, 2]).call(&Tensor::ones([4, 3, 2])).shape(), [4, 3, 2]);
 /// ```
 #[cell]
@@ -71,7 +71,7 @@ impl LayerNorm {
 /// ```
 /// use ms::prelude::*;
 /// let y = nn::RMSNorm::new(2).call(&tensor![[3.0, -3.0]]);
-/// assert!(ops::abs(y - tensor![[1.0, -1.0]]).max((), false).item::<f32>() < 1e-4);
+/// assert!(ops::abs(y - tensor![[1.0, -1.0]]).max(()).item::<f32>() < 1e-4);
 /// ```
 #[cell]
 #[derive(Debug)]

@@ -10,8 +10,7 @@ use ms_core::error::OrRaise;
 /// ```
 /// use ms::prelude::*;
 /// # #[cell] struct Loss { net: nn::Dense }
-/// # #[cell] impl Loss { fn construct(&self, x: &Tensor) -> Tensor { self.net(x).square().mean((),
-/// false) } }
+/// # #[cell] impl Loss { fn construct(&self, x: &Tensor) -> Tensor { self.net(x).square().mean(()) } }
 /// let net = nn::PipelineCell::new(Loss { net: nn::Dense::new(3, 2) }, 4);
 /// let loss = net.call(&Tensor::ones([8, 3]));
 /// assert_eq!(loss.shape().len(), 0);

@@ -33,7 +33,7 @@ pub(super) fn mean_over_parts<O: Optimizer, C: Cell + 'static, B: Tree>(
     };
     let (sums, losses) = scan(add, zeros, &cut);
     let means = sums.into_iter().map(|it| it / parts as f64).collect();
-    (ops::mean(losses, (), false), Gradients::new(parameters, means))
+    (ops::mean(losses, ()), Gradients::new(parameters, means))
 }
 
 /// `[n, ..]` as `[parts, n / parts, ..]`.

@@ -120,7 +120,7 @@ fn least(dtype: DType) -> f64 {
 
 /// The root of the mean square.
 fn rms(x: &Tensor) -> Tensor {
-    ops::mean(x.square(), (), false).sqrt()
+    ops::mean(x.square(), ()).sqrt()
 }
 
 impl UpdateRule for Adafactor {
@@ -149,9 +149,11 @@ impl UpdateRule for Adafactor {
         // The smallest difference from one in the dtype of the parameter, as in PyTorch.
         let least = least(parameter.load().dtype());
         let variance = if is_matrix(gradient.shape()) {
-            let rows = averaged(&self.rows.of(parameter), &step.share, &ops::mean(gradient.square(), -1, true));
-            let columns = averaged(&self.columns.of(parameter), &step.share, &ops::mean(gradient.square(), -2, true));
-            let mean = ops::maximum(ops::mean(&rows, -2, true), least);
+            let rows =
+                averaged(&self.rows.of(parameter), &step.share, &ops::mean(gradient.square(), ops::keepdims(-1)));
+            let columns =
+                averaged(&self.columns.of(parameter), &step.share, &ops::mean(gradient.square(), ops::keepdims(-2)));
+            let mean = ops::maximum(ops::mean(&rows, ops::keepdims(-2)), least);
             rows * columns / mean
         } else {
             averaged(&self.squares.of(parameter), &step.share, &gradient.square())

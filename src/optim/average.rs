@@ -18,7 +18,7 @@ use ms_core::{Parameter, Tensor};
 /// use ms::prelude::*;
 /// let (net, opt) = (nn::Dense::without_bias(1, 1), SGD::new(1.0).average(0.75));
 /// net.weight.set(&tensor![[4.0]]);
-/// opt.step(&net, &tensor![[4.0]], |net, x| net.call(x).sum((), false));
+/// opt.step(&net, &tensor![[4.0]], |net, x| net.call(x).sum(()));
 /// assert_eq!(net.weight.value().item::<f32>(), 0.0);
 /// assert_eq!(opt.average_of(&net.weight).item::<f32>(), 3.0);
 /// // Evaluates with the averages, then goes on with the weights.

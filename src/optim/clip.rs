@@ -29,7 +29,7 @@ pub enum Clip {
 /// let weight = Parameter::new(tensor![0.0, 0.0], "w");
 /// let opt = SGD::new(1.0).clip_by_norm(1.0);
 /// opt.update(&Gradients::new(vec![weight.clone()], vec![tensor![3.0, -4.0]]));
-/// assert!((weight.value() - tensor![-0.6, 0.8]).abs().max((), false).item::<f32>() < 1e-6);
+/// assert!((weight.value() - tensor![-0.6, 0.8]).abs().max(()).item::<f32>() < 1e-6);
 /// opt.limit.set(0.5);
 /// ```
 #[cell]
@@ -51,7 +51,7 @@ impl<O: Optimizer> Clipped<O> {
 /// The sum of squares in f64: those of f16 and large f32 gradients overflow their dtype.
 fn square_sum(gradient: &Tensor) -> Tensor {
     let wide = if gradient.dtype().is_narrow_float() { gradient.cast(DType::F32) } else { gradient.clone() };
-    ops::sum(wide.square(), (), false).cast(DType::F64)
+    ops::sum(wide.square(), ()).cast(DType::F64)
 }
 
 impl<O: Optimizer> Optimizer for Clipped<O> {

@@ -111,7 +111,7 @@ impl UpdateRule for Lamb {
         let (c1, c2) = &step.corrections;
         let direction = first / c1 / (second.sqrt() / c2 + &step.epsilon);
         let direction = self.weight_decay.add(parameter, &value, direction, &step.decay);
-        let norm = |it: &Tensor| ops::sum(it.square(), (), false).sqrt();
+        let norm = |it: &Tensor| ops::sum(it.square(), ()).sqrt();
         let (weights, steps) = (norm(&value), norm(&direction));
         let is_scaled = ops::minimum(&weights, &steps).gt(0.0);
         let trust = ops::select(is_scaled, weights / steps, 1.0);

@@ -50,7 +50,7 @@ use ms_core::{DType, Parameter, Tensor};
 /// let (net, batch) = (nn::Dense::without_bias(1, 1), tensor![[2.0]]);
 /// net.weight.set(&tensor![[1.0]]);
 /// for _ in 0..2 {
-///     opt.step(&net, &batch, |net, x| net.call(x).sum((), false));
+///     opt.step(&net, &batch, |net, x| net.call(x).sum(()));
 /// }
 /// assert!((net.weight.value().item::<f32>() - 0.75).abs() < 1e-6);
 /// ```

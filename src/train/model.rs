@@ -22,7 +22,7 @@ pub type Scores = BTreeMap<String, f64>;
 /// use ms::train::{Accuracy, History};
 /// random::set_seed(1);
 /// let x = random::uniform([64, 2], -1.0, 1.0);
-/// let class = x.sum(-1, false).gt(0.0).cast(DType::I64);
+/// let class = x.sum(-1).gt(0.0).cast(DType::I64);
 /// let data = TensorDataset::new((x, class));
 /// let (train, test) = (data.clone().take(48), data.skip(48));
 /// let (train, test) = (DataLoader::new(train.shuffle().batch(16)), DataLoader::new(test.batch(16)));

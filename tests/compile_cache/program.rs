@@ -116,23 +116,23 @@ fn pure(cell: &Scale, x: &Tensor, factor: i64) -> Either {
     println!("traced");
     let y = cell.call(x) * factor;
     cell.weight.set(&y);
-    Either::Doubled(Parts { sum: y.sum((), false), rest: Some((y * 2, factor + 1)), names: vec!["ü".into()] })
+    Either::Doubled(Parts { sum: y.sum(()), rest: Some((y * 2, factor + 1)), names: vec!["ü".into()] })
 }
 
 #[jit(pure)]
 fn pure_cubed(x: &Tensor) -> Tensor {
     println!("traced");
-    (x * x * x).sum((), false)
+    (x * x * x).sum(())
 }
 
 #[jit]
 fn gradient(x: &Tensor) -> Tensor {
-    ms::grad(|x: &Tensor| (x * x * x).sum((), false))(x)
+    ms::grad(|x: &Tensor| (x * x * x).sum(()))(x)
 }
 
 #[jit]
 fn cubed(x: &Tensor) -> Tensor {
-    (x * x * x).sum((), false)
+    (x * x * x).sum(())
 }
 
 #[jit]
@@ -149,7 +149,7 @@ fn sized(x: &Tensor) -> Tensor {
 #[jit]
 fn held(x: &Tensor) -> Tensor {
     let constant: Vec<f32> = (0..15_000).map(|it| (it * it % 1001) as f32).collect();
-    (x.reshape([3, 1]) + Tensor::from_slice([15_000], &constant)).max(1, false) - 991.0
+    (x.reshape([3, 1]) + Tensor::from_slice([15_000], &constant)).max(1) - 991.0
 }
 
 /// Runs the program that `arguments` name; prints the result and the use of the cache.
@@ -176,7 +176,7 @@ pub fn run(arguments: &[String]) {
         "dtype" if number(1) == 0 => doubled(&x),
         "dtype" => doubled(&x.cast(DType::I32)),
         "environment" => from_environment(&x),
-        "clock" => from_clock(&x.cast(DType::I64)).max((), false),
+        "clock" => from_clock(&x.cast(DType::I64)).max(()),
         "captures" => with_a_constant(&x, number(1)),
         "prints" => prints(&x),
         "field" => field(&Scale::new(number(1)), &x),
@@ -195,12 +195,11 @@ pub fn run(arguments: &[String]) {
         }
         "gradient" => gradient(&x),
         "tape" => ms::grad(|x: &Tensor| cubed(x))(&x),
-        "tape twice" => ms::grad(|x: &Tensor| ms::grad(|x: &Tensor| cubed(x))(x).sum((), false))(&x),
-        "product" => product(&ones([64, 48]), &ones([48, 32])).sum((), false),
+        "tape twice" => ms::grad(|x: &Tensor| ms::grad(|x: &Tensor| cubed(x))(x).sum(()))(&x),
+        "product" => product(&ones([64, 48]), &ones([48, 32])).sum(()),
         "precision" => {
             let precision = if number(1) == 0 { Precision::Strict } else { Precision::Highest };
-            ms::with_context(Context { precision, ..ms::context() }, || product(&ones([8, 8]), &ones([8, 8])))
-                .sum((), false)
+            ms::with_context(Context { precision, ..ms::context() }, || product(&ones([8, 8]), &ones([8, 8]))).sum(())
         }
         "context" => {
             let path = Some(arguments[2].clone().into());

@@ -186,7 +186,7 @@ ms::custom_op! {
     fn run(x: &[f32], y: &mut [f32]) { y.iter_mut().zip(x).for_each(|(y, x)| *y = x * RUN_FACTOR as f32); }
     fn derivative(it: &Vjp<'_>) -> Tensor { helper::shifted(it.cotangent()) }
 }
-#[jit] fn both(x: &Tensor) -> Tensor { ms::grad(|x: &Tensor| scaled(x).sum((), false))(x) * 100 + scaled(x) }
+#[jit] fn both(x: &Tensor) -> Tensor { ms::grad(|x: &Tensor| scaled(x).sum(()))(x) * 100 + scaled(x) }
 fn main() {
     let used = |it: ms::CacheUse| format!("{} {}", it.hits, it.misses);
     println!("{:?} {} UNRELATED", both(&tensor![1.0, 2.0]).to_vec::<f32>(), used(ms::cache_use()));

@@ -19,15 +19,15 @@ fn elementwise(x: &Tensor, y: &Tensor) -> Tensor {
 #[jit]
 fn products(x: &Tensor, y: &Tensor) -> (Tensor, Tensor) {
     let z = ops::tanh(x.matmul(y));
-    (z.sum((), false), z.cast(DType::F16))
+    (z.sum(()), z.cast(DType::F16))
 }
 
 /// Branches, loops that tensors terminate, counted loops, and constants.
 #[jit]
 fn control(x: &Tensor) -> Tensor {
     let mut x = x.clone();
-    while x.sum((), false) < 100.0 {
-        if x.max((), false) > 3.0 {
+    while x.sum(()) < 100.0 {
+        if x.max(()) > 3.0 {
             x = &x * tensor![2.0, 1.0, 3.0];
         } else {
             x = &x + 1.0;
@@ -48,7 +48,7 @@ fn looped(x: &Tensor) -> Tensor {
         y = &y * x;
         count = count + 1;
     }
-    y.sum((), false)
+    y.sum(())
 }
 
 /// Library ops.
@@ -71,7 +71,7 @@ struct Result {
 
 #[jit(pure)]
 fn pure(x: &Tensor, factor: i64) -> Result {
-    Result { sum: x.sum((), false), rest: Some((x * factor, factor + 1)) }
+    Result { sum: x.sum(()), rest: Some((x * factor, factor + 1)) }
 }
 
 /// Calls all of them with a cache at `path`, and returns the stored values.

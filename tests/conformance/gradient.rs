@@ -82,8 +82,8 @@ fn automatic_differentiation() {
         let (out, pull) = ms::vjp(of).wrt((At::<0>, weights.clone()))(&x);
         let (pulled, of_weights) = pull(&Tensor::ones_like(&out));
         let (gx, gw) = ms::grad(of).wrt((At::<0>, weights))(&x);
-        let apart = of_weights.iter().zip(gw.iter()).map(|(a, b)| (a.1 - b.1).abs().sum((), false));
-        vec![(pulled - gx).abs().sum((), false), apart.reduce(|a, b| a + b).expect("a weight")]
+        let apart = of_weights.iter().zip(gw.iter()).map(|(a, b)| (a.1 - b.1).abs().sum(()));
+        vec![(pulled - gx).abs().sum(()), apart.reduce(|a, b| a + b).expect("a weight")]
     };
     case("91", run, &[&[0.0], &[0.0]]);
     let mut diagonal = [0.0f32; 16];
@@ -180,7 +180,7 @@ fn loops_and_networks() {
 fn hessian_of_a_network() {
     let weights: Vec<f64> = (0..12).map(|i| (i as f64 * 0.618).fract() - 0.5).collect();
     let (w1, w2) = (Tensor::from_slice([3, 3], &weights[..9]), Tensor::from_slice([3, 1], &weights[9..]));
-    let net = |x: &Tensor| x.reshape([1, 3]).matmul(&w1).tanh().matmul(&w2).sigmoid().sum((), false);
+    let net = |x: &Tensor| x.reshape([1, 3]).matmul(&w1).tanh().matmul(&w2).sigmoid().sum(());
     let x = Tensor::from_slice([3], &[0.3f64, -0.7, 1.1]);
     let hessian = ms::hessian(net)(&x).to_vec::<f64>();
     for at in 0..3 {

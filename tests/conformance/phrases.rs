@@ -139,19 +139,19 @@ fn with_tables(visit: impl FnOnce(&[(&str, Vec<Row<'_>>)])) {
             "torch.lerp(x, y, 0.25)" => ops::lerp(&x, &y, 0.25);
         }
         "Reductions": {
-            "x.sum()" => x.sum((), false);
-            "x.sum(1)" => x.sum(1, false);
-            "x.mean(0, keepdim=True)" => x.mean(0, true);
-            "m.sum((0, 2))" => m.sum([0, 2], false);
-            "x.amax(1)" => x.max(1, false);
+            "x.sum()" => x.sum(());
+            "x.sum(1)" => x.sum(1);
+            "x.mean(0, keepdim=True)" => x.mean(keepdims(0));
+            "m.sum((0, 2))" => m.sum([0, 2]);
+            "x.amax(1)" => x.max(1);
             "x.argmax(1)" => x.argmax(1);
-            "x.std(1)" => x.std(1, 1, false);
-            "x.var(1, unbiased=False)" => x.var(1, 0, false);
-            "x.norm()" => x.norm(2., (), false);
-            "x.prod(1)" => x.prod(1, false);
-            "(x > 2).any(1)" => x.gt(2.).any(1, false);
-            "(x > 2).all(1)" => x.gt(2.).all(1, false);
-            "x.logsumexp(1)" => x.logsumexp(1, false);
+            "x.std(1)" => x.std(1, 1);
+            "x.var(1, unbiased=False)" => x.var(1, 0);
+            "x.norm()" => x.norm(2., ());
+            "x.prod(1)" => x.prod(1);
+            "(x > 2).any(1)" => x.gt(2.).any(1);
+            "(x > 2).all(1)" => x.gt(2.).all(1);
+            "x.logsumexp(1)" => x.logsumexp(1);
             "x.cumsum(1)" => x.cumsum(1);
             "y.sort(1)" => y.sort(1, false);
             "y.argsort(1, descending=True)" => y.argsort(1, true);

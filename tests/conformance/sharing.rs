@@ -163,7 +163,7 @@ fn sum_of(all: &Vec<Tensor>) -> Tensor {
 /// With a symbol for the length, one compilation serves all.
 #[jit(dims(all = [length]))]
 fn sum_of_any(all: &Tensor) -> Tensor {
-    all.sum((), false)
+    all.sum(())
 }
 
 #[test]

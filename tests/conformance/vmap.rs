@@ -40,12 +40,12 @@ fn conditions() -> Vec<Tensor> {
 fn reductions() -> Vec<Tensor> {
     let rows = tensor![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]];
     let x = rows.reshape([1, 3, 1, 3]).broadcast_to([6, 3, 3, 3]);
-    let all = |x: &Tensor| ops::sum(x, (), false);
-    let kept = |x: &Tensor| ops::sum(x, (), true);
-    let listed = |x: &Tensor| ops::sum(x, [0, 1, 2], false);
-    let negative = |x: &Tensor| ops::sum(x, [-1, -3, -2], true);
-    let in_turn = |x: &Tensor| ops::sum(ops::sum(x, 0, false), [0, 1], false);
-    let pairs = |x: &Tensor| ops::sum(ops::sum(x, [0, 2], true), 1, true);
+    let all = |x: &Tensor| ops::sum(x, ());
+    let kept = |x: &Tensor| ops::sum(x, keepdims(()));
+    let listed = |x: &Tensor| ops::sum(x, [0, 1, 2]);
+    let negative = |x: &Tensor| ops::sum(x, keepdims([-1, -3, -2]));
+    let in_turn = |x: &Tensor| ops::sum(ops::sum(x, 0), [0, 1]);
+    let pairs = |x: &Tensor| ops::sum(ops::sum(x, keepdims([0, 2])), keepdims(1));
     let both = |it: [Tensor; 2]| it.map(|it| it.reshape([3]));
     [
         both([vmap(all).in_axes(1)(&x), jit(vmap(all).in_axes(1))(&x)]),
@@ -63,7 +63,7 @@ fn reductions() -> Vec<Tensor> {
 fn convolve(x: &Tensor, w: &Tensor) -> Tensor {
     let taps = w.shape()[0];
     let places = 0..x.shape()[0] + 1 - taps;
-    let out: Vec<Tensor> = places.map(|at| ops::sum(x.i(at..at + taps) * w, (), false)).collect();
+    let out: Vec<Tensor> = places.map(|at| ops::sum(x.i(at..at + taps) * w, ())).collect();
     ops::stack(&out, 0)
 }
 

@@ -107,12 +107,12 @@ fn loops() {
 fn over_rows(x: &Tensor) -> Tensor {
     let mut sum = Tensor::zeros([2]);
     for row in x {
-        if ops::sum(&row, (), false) > 2.0 {
+        if ops::sum(&row, ()) > 2.0 {
             continue;
         }
         sum = sum + row.square();
     }
-    ops::sum(sum, (), false)
+    ops::sum(sum, ())
 }
 
 #[test]

@@ -49,10 +49,10 @@ fn squashed(x: &Tensor, by: &Tensor) -> Tensor {
 #[jit]
 fn structured(slot: &Parameter, other: &Parameter, x: &Tensor) -> Tensor {
     let mut y = squashed(x, &slot.value());
-    while y.sum((), false) < 5.0 {
+    while y.sum(()) < 5.0 {
         y = squashed(&y, &slot.value()) + &y;
     }
-    if y.sum((), false) > 5.5 {
+    if y.sum(()) > 5.5 {
         other.set(&(other.value() + &y));
     } else {
         other.set(&(other.value() - &y));
@@ -189,7 +189,7 @@ fn counted_noise(slot: &Parameter, x: &Tensor) -> Tensor {
     slot.set(&(slot.value() + 1.0));
     let noise = random::uniform([2], 0.0, 1.0);
     ops::assert_that(x.lt(100.0), "too large", &[]);
-    (x * noise).sum((), false)
+    (x * noise).sum(())
 }
 
 /// Also on a tape, slots and states of generators keep their values behind a failure; those that draw eagerly, too.
@@ -255,11 +255,11 @@ fn eager_gathers_wait_for_nothing() {
 
 #[jit]
 fn bump_if(slot: &Parameter, x: &Tensor) -> Tensor {
-    if x.sum((), false) > 0.0 {
+    if x.sum(()) > 0.0 {
         slot.set(&(slot.value() + x));
     }
     let mut y = slot.value();
-    while y.sum((), false) < 1000.0 {
+    while y.sum(()) < 1000.0 {
         y = &y * 2.0;
     }
     y
@@ -303,7 +303,7 @@ fn programs() -> [Case; 6] {
         ("a step of a convolution", true, classified),
         ("an eager step", false, || trained(true)),
         ("control flow", true, || with(tensor![3., 4.], |slot, x| bump_if(slot, x))),
-        ("a tape", true, || with(tensor![3., 4.], |slot, x| grad(|x: &Tensor| (bump(slot, x) * x).sum((), false))(x))),
+        ("a tape", true, || with(tensor![3., 4.], |slot, x| grad(|x: &Tensor| (bump(slot, x) * x).sum(()))(x))),
         ("vmap", false, || {
             let rows = |slot: &Parameter, x: &Tensor| ms::vmap(|row: &Tensor| (row * slot.value()).tanh())(x);
             with(tensor![[3., 4.], [5., 6.]], rows)

@@ -23,7 +23,7 @@ fn on<R>(device: Device, f: impl FnOnce() -> R) -> R {
 
 #[jit]
 fn scaled_sum(x: &Tensor, y: &Tensor) -> Tensor {
-    (x * 2.0 + y).sum((), false)
+    (x * 2.0 + y).sum(())
 }
 
 #[jit]
@@ -169,12 +169,12 @@ fn cells_move() {
 fn gradients_flow_through_copies() {
     let cubes = |x: &Tensor| {
         let there = (x * x).to("sim:0");
-        (&there * x.to("sim:0")).sum((), false)
+        (&there * x.to("sim:0")).sum(())
     };
     let (x, direction) = on(Device::CPU, || (tensor![1., 2., 3.], tensor![1., 0., 0.]));
     let slope = grad(cubes)(&x);
     assert_eq!((slope.device(), slope.to_vec::<f32>()), (Device::CPU, vec![3., 12., 27.]));
-    let second = grad(move |x: &Tensor| grad(cubes)(x).sum((), false))(&x);
+    let second = grad(move |x: &Tensor| grad(cubes)(x).sum(()))(&x);
     assert_eq!((second.device(), second.to_vec::<f32>()), (Device::CPU, vec![6., 12., 18.]));
     let (_, tangent) = ms::jvp(cubes)(&x, &direction);
     assert_eq!(tangent.to_vec::<f32>(), [3.]);

@@ -35,7 +35,7 @@ fn over_a_range(x: &Tensor) -> Tensor {
 
 #[jit]
 fn branches(x: &Tensor) -> Tensor {
-    if x.sum((), false) > 0.0 {
+    if x.sum(()) > 0.0 {
         ops::assert_that(x.lt(100.0), "too large: {}", &[x]);
     }
     x * 2.0
@@ -44,7 +44,7 @@ fn branches(x: &Tensor) -> Tensor {
 #[jit]
 fn repeats(x: &Tensor) -> Tensor {
     let mut y = x.clone();
-    while y.sum((), false) < 10.0 {
+    while y.sum(()) < 10.0 {
         y = &y * 2.0;
     }
     y
@@ -52,7 +52,7 @@ fn repeats(x: &Tensor) -> Tensor {
 
 #[jit]
 fn slope_of_repeats(x: &Tensor) -> Tensor {
-    grad(|x: &Tensor| repeats(x).sum((), false))(x)
+    grad(|x: &Tensor| repeats(x).sum(()))(x)
 }
 
 #[jit]
@@ -216,7 +216,7 @@ fn schedules_change_nothing() {
                     let batch = std::thread::scope(|scope| {
                         let bring = move || {
                             let x = ops::arange(64).cast(DType::F32).reshape([16, 4]) * (0.01 * (at + 1) as f64);
-                            let y = x.sum(1, true);
+                            let y = x.sum(ops::keepdims(1));
                             (x.to(device), y.to(device))
                         };
                         scope.spawn(bring).join().expect("it works")

@@ -338,7 +338,7 @@ impl Noise {
 fn noisy(all: &[Noise; 2], x: &Tensor) -> Vec<Tensor> {
     let first = random::uniform([2], 0.0, 1.0);
     let mut y = all[1].call(&all[0].call(x));
-    if y.sum((), false) > 0.0 {
+    if y.sum(()) > 0.0 {
         y = y + random::uniform([3], 1.0, 2.0);
     } else {
         y = y - random::uniform([3], 1.0, 2.0) - random::normal([3], 0.0, 1.0);
@@ -349,7 +349,7 @@ fn noisy(all: &[Noise; 2], x: &Tensor) -> Vec<Tensor> {
         rounds = rounds + random::uniform((), 0.5, 1.0);
     }
     let last = all[0].call(&random::normal([3], 0.0, 1.0));
-    let gradient = ms::grad(|x: &Tensor| (all[1].call(x) * random::uniform([3], 0.0, 1.0)).sum((), false))(x);
+    let gradient = ms::grad(|x: &Tensor| (all[1].call(x) * random::uniform([3], 0.0, 1.0)).sum(()))(x);
     vec![first, y, rounds, last, gradient, random::uniform([2], 0.0, 1.0)]
 }
 
@@ -395,7 +395,7 @@ fn normed() -> Normed {
 
 #[jit]
 fn trained(net: &Normed, sgd: &Momentum, x: &Tensor) -> Vec<Tensor> {
-    let loss = |net: &Normed| net.call(x).square().sum((), false);
+    let loss = |net: &Normed| net.call(x).square().sum(());
     let mut seen = vec![];
     for _ in 0..2 {
         let (value, gradients) = ms::value_and_grad(loss)(net);

@@ -63,7 +63,7 @@ fn looped(w: &Parameter, _v: &Parameter, x: &Tensor) -> Vec<Tensor> {
             (i + 1.0, x * w + out)
         };
         let init = (x * 0.0, x * 0.0);
-        ops::while_loop(|it: &(Tensor, Tensor)| it.0.sum((), false).lt(3.0), step, init).1
+        ops::while_loop(|it: &(Tensor, Tensor)| it.0.sum(()).lt(3.0), step, init).1
     };
     vec![ms::grad(outputs)(x)]
 }

@@ -38,14 +38,14 @@ fn add(w: &Parameter, x: &Tensor) {
 
 #[jit]
 fn summed(w: &Parameter) -> Tensor {
-    w.value().sum((), false)
+    w.value().sum(())
 }
 
 /// Writes, then fails if the new value is not small.
 #[jit]
 fn checked(w: &Parameter, limit: &Tensor) {
     w.set(&(w * 2.0 + 1.0));
-    ops::assert_that(&w.value().max((), false).lt(limit), "too large: {}", &[limit]);
+    ops::assert_that(&w.value().max(()).lt(limit), "too large: {}", &[limit]);
 }
 
 /// Fails for a class that does not exist, before or after the write in program order.
@@ -225,8 +225,8 @@ struct Classifier {
 #[cell]
 impl Classifier {
     fn construct(&self, tokens: &Tensor) -> Tensor {
-        let x = self.norm(&self.embedding(tokens).sum(1, false));
-        ops::assert_that(&x.lt(1e6).all((), false), "too large", &[]);
+        let x = self.norm(&self.embedding(tokens).sum(1));
+        ops::assert_that(&x.lt(1e6).all(()), "too large", &[]);
         self.out(&x.relu())
     }
 }

@@ -82,7 +82,7 @@ const WRITES: [(&str, Write); 6] = [
     }),
     ("by an optimizer", |w| {
         let net = Net { w: w.clone() };
-        SGD::new(0.5).step(&net, &Tensor::ones([1]), |net, _| ops::sum(&net.w, (), false));
+        SGD::new(0.5).step(&net, &Tensor::ones([1]), |net, _| ops::sum(&net.w, ()));
         weight(1) - 0.5
     }),
     ("in the memory that it had", |w| {
@@ -154,7 +154,7 @@ fn training_keeps_none() {
     for jit in [true, false] {
         in_strict(jit, || {
             for _ in 0..CALLS {
-                optimizer.step(&net, &x, |net, x| net.call(x).square().mean((), false));
+                optimizer.step(&net, &x, |net, x| net.call(x).square().mean(()));
                 assert_eq!(forms(&net.weight), 0, "compiled: {jit}");
             }
         });

@@ -140,7 +140,7 @@ fn overflow_of_gradient(status: &ops::FloatStatus, x: &Tensor) -> Tensor {
     // The value is small, and the gradient is not: `x` is zero where the root is taken.
     let gradient = ms::grad(|x: &Tensor| x.sqrt())(x);
     let got = status.get();
-    got + gradient.sum((), false) * 0.0
+    got + gradient.sum(()) * 0.0
 }
 
 #[jit]
@@ -226,7 +226,7 @@ fn a_before_b(x: &Tensor, y: &Tensor) -> (Tensor, Tensor) {
 #[jit]
 fn writes_in_a_branch(p: &Parameter, x: &Tensor) -> Tensor {
     let before = ops::cumsum(p, 0);
-    if x.sum((), false) > 0.0 {
+    if x.sum(()) > 0.0 {
         ms::print!("up from {}", p);
         p.set(&ops::cumsum(x, 0));
     } else {
@@ -240,7 +240,7 @@ fn writes_in_a_branch(p: &Parameter, x: &Tensor) -> Tensor {
 #[jit]
 fn writes_in_a_loop(p: &Parameter, x: &Tensor) -> Tensor {
     let mut i = x * 0.0;
-    while i.sum((), false) < 4.0 {
+    while i.sum(()) < 4.0 {
         ms::print!("round {}", p);
         p.set(&ops::cumsum(p, 0));
         i = i + p;

@@ -163,7 +163,7 @@ fn lanes(p: &Parameter, x: &Tensor) -> Tensor {
         ops::assert_that(&x.lt(9.0), "large", &[]);
         x * p
     })(&(x + ops::arange(2)))
-    .sum((), false)
+    .sum(())
 }
 
 #[test]

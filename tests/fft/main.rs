@@ -18,7 +18,7 @@ fn tensor(of: &Value) -> Tensor {
 #[track_caller]
 fn close(got: &Tensor, want: &Tensor, tolerance: f64, what: &str) {
     assert_eq!(got.shape(), want.shape(), "{what}");
-    let far = (got.cast(DType::F64) - want.cast(DType::F64)).abs().max((), false).item::<f64>();
+    let far = (got.cast(DType::F64) - want.cast(DType::F64)).abs().max(()).item::<f64>();
     assert!(far <= tolerance, "{what}: {far} apart");
 }
 
@@ -75,11 +75,11 @@ fn derivatives_are_the_adjoint_and_the_transform() {
         // The transform is linear: its tangent is the transform, and the gradient its adjoint.
         close(&ms::jvp(|x: &Tensor| transform(x))(&x, &along).1, &transform(&along), 1e-13, &what);
         let gradient = ms::grad(|x: &Tensor| transform(x) * &weights)(&x);
-        let dot = |a: &Tensor, b: &Tensor| (a * b).sum((), false);
+        let dot = |a: &Tensor, b: &Tensor| (a * b).sum(());
         close(&dot(&gradient, &along), &dot(&weights, &transform(&along)), 1e-12, &what);
         // Half the gradient of the squared norm along x is that norm; its derivative is linear once more.
         let slope = |x: &Tensor| ms::grad(|x: &Tensor| transform(x).square() * 0.5)(x);
-        close(&dot(&slope(&x), &x), &transform(&x).square().sum((), false), 1e-10, &what);
+        close(&dot(&slope(&x), &x), &transform(&x).square().sum(()), 1e-10, &what);
         close(&dot(&ms::grad(slope)(&x), &along), &dot(&slope(&along), &Tensor::ones_like(&x)), 1e-10, &what);
     }
 }

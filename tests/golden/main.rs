@@ -79,7 +79,7 @@ fn answers(case: &Case, arguments: &[Tensor]) -> Result<Vec<Tensor>> {
             inputs[i] = tensor.clone();
         }
         let results = run(&inputs).into_iter().zip(&case.cotangents).filter(|it| it.1.is_some());
-        let weighed = results.zip(cotangents).map(|((result, _), it)| ops::sum(ops::mul(result, it), (), false));
+        let weighed = results.zip(cotangents).map(|((result, _), it)| ops::sum(ops::mul(result, it), ()));
         weighed.collect::<Vec<_>>()
     };
     answers.extend(catch(|| ms::grad(weigh)(&wrt))?);

@@ -3,6 +3,7 @@
 use crate::case::Case;
 use crate::{elementwise, movement, reductions};
 use ms::Tensor;
+use ms::ops::Keepdims;
 
 /// Looks methods up by the names of operators.
 macro_rules! by_name {
@@ -13,7 +14,7 @@ macro_rules! by_name {
             $(stringify!($unary) => $x[0].$unary(),)*
             $(stringify!($binary) => $x[0].$binary(&$x[1]),)*
             $(stringify!($name) => $x[0].$method(&$x[1]),)*
-            $(stringify!($fold) => $x[0].$fold(reductions::axes($attrs), $attrs.flag("keepdims")),)*
+            $(stringify!($fold) => $x[0].$fold(Keepdims::when($attrs.flag("keepdims"), reductions::axes($attrs))),)*
             $($other)*
         }
     };
@@ -48,7 +49,7 @@ pub fn apply(case: &Case, x: &[Tensor]) -> Option<Vec<Tensor>> {
         "masked_fill" => x[0].masked_fill(&x[1], attrs.float("value")),
         "matmul" if !attrs.flag("transpose_a") && !attrs.flag("transpose_b") => x[0].matmul(&x[1]),
         "nonzero" => x[0].nonzero(),
-        "norm" => x[0].norm(attrs.float("p"), reductions::axes(attrs), attrs.flag("keepdims")),
+        "norm" => x[0].norm(attrs.float("p"), Keepdims::when(attrs.flag("keepdims"), reductions::axes(attrs))),
         "permute" => x[0].permute(attrs.ints("axes")),
         "repeat" if attrs.has("axis") && !attrs.is_list("repeats") => x[0].repeat(attrs.size("repeats"), axis()),
         "reshape" => x[0].reshape(&attrs.ints("shape")[..]),
@@ -61,14 +62,14 @@ pub fn apply(case: &Case, x: &[Tensor]) -> Option<Vec<Tensor>> {
         "sort" => return Some(movement::pair(x[0].sort(axis(), attrs.flag("descending")))),
         "split" if attrs.has("sections") => return Some(x[0].split(attrs.size("sections"), axis())),
         "squeeze" => x[0].squeeze(attrs.ints("axes")),
-        "std" => x[0].std(reductions::axes(attrs), attrs.size("ddof"), attrs.flag("keepdims")),
+        "std" => x[0].std(Keepdims::when(attrs.flag("keepdims"), reductions::axes(attrs)), attrs.size("ddof")),
         "take_along_axis" => x[0].take_along_axis(&x[1], axis()),
         "tile" => x[0].tile(&attrs.sizes("reps")),
         "topk" => return Some(movement::pair(x[0].topk(attrs.size("k"), axis(), attrs.flag("largest")))),
         "transpose" => x[0].transpose(attrs.int("axis0"), attrs.int("axis1")),
         "tril" => x[0].tril(attrs.int("k")),
         "triu" => x[0].triu(attrs.int("k")),
-        "var" => x[0].var(reductions::axes(attrs), attrs.size("ddof"), attrs.flag("keepdims")),
+        "var" => x[0].var(Keepdims::when(attrs.flag("keepdims"), reductions::axes(attrs)), attrs.size("ddof")),
         _ => return None,
     };
     Some(vec![result])

@@ -8,7 +8,7 @@ use ms::ops;
 macro_rules! by_name {
     ($op:expr, $attrs:expr, $x:expr; $($name:ident)*; $($other:tt)*) => {
         match $op {
-            $(stringify!($name) => ops::$name($x, axes($attrs), $attrs.flag("keepdims")),)*
+            $(stringify!($name) => ops::$name($x, ops::Keepdims::when($attrs.flag("keepdims"), axes($attrs))),)*
             $($other)*
         }
     };
@@ -22,9 +22,9 @@ pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> 
         "argmin" => extreme(|x, axis| ops::argmin(x, axis), attrs, &x[0]),
         "cumprod" => ops::cumprod(&x[0], attrs.int("axis")),
         "cumsum" => ops::cumsum_of(&x[0], attrs.int("axis"), attrs.flag("exclusive"), attrs.flag("reverse")),
-        "norm" => ops::norm(&x[0], attrs.float("p"), axes(attrs), attrs.flag("keepdims")),
-        "std" => ops::std(&x[0], axes(attrs), attrs.size("ddof"), attrs.flag("keepdims")),
-        "var" => ops::var(&x[0], axes(attrs), attrs.size("ddof"), attrs.flag("keepdims")),
+        "norm" => ops::norm(&x[0], attrs.float("p"), ops::Keepdims::when(attrs.flag("keepdims"), axes(attrs))),
+        "std" => ops::std(&x[0], ops::Keepdims::when(attrs.flag("keepdims"), axes(attrs)), attrs.size("ddof")),
+        "var" => ops::var(&x[0], ops::Keepdims::when(attrs.flag("keepdims"), axes(attrs)), attrs.size("ddof")),
         _ => return None,
     };
     Some(vec![result])

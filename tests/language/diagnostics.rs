@@ -157,7 +157,7 @@ fn a_traced_value_after_an_inner_function() {
         let square = |x: &Tensor| {
             let y = x * x;
             kept.replace(Some(y.clone()));
-            ops::sum(y, (), false)
+            ops::sum(y, ())
         };
         ms::grad(square)(x) + kept.take().expect("kept by the function")
     });
@@ -220,11 +220,11 @@ fn warnings_of_steps_name_what_varies_and_the_users_line() {
         opt.step(&net, &batch, |net, (x, y)| ops::mse_loss(net.call(x), y));
     });
     let rates = told(&|n| {
-        opt.step(&net, &(Tensor::ones([1, 2]), n as f32), |net, (x, rate)| ops::sum(net.call(x), (), false) * *rate);
+        opt.step(&net, &(Tensor::ones([1, 2]), n as f32), |net, (x, rate)| ops::sum(net.call(x), ()) * *rate);
     });
     let nets = told(&|_| {
         let net = nn::Dense::new(2, 1);
-        opt.step(&net, &Tensor::ones([1, 2]), |net, x| ops::sum(net.call(x), (), false) * 2.0);
+        opt.step(&net, &Tensor::ones([1, 2]), |net, x| ops::sum(net.call(x), ()) * 2.0);
     });
     for (told, words) in
         [(sizes, ["MS131", "`batch[0]`"]), (rates, ["MS060", "`batch[1]`"]), (nets, ["MS060", "`net.weight`"])]
@@ -326,20 +326,20 @@ fn numbers_read_under_a_gradient_are_reported() {
     assert_eq!(codes(&|| drop(ms::grad(back)(x))), [], "the line is known");
     let in_part = |x: &Tensor| x * Tensor::from_slice([2], &x.to_vec::<f32>());
     assert_eq!(codes(&|| drop(ms::jvp(in_part)(x, x))), told);
-    let as_a_number = |x: &Tensor| x * f64::from(x.sum((), false).item::<f32>());
+    let as_a_number = |x: &Tensor| x * f64::from(x.sum(()).item::<f32>());
     assert_eq!(codes(&|| drop(ms::value_and_grad(as_a_number)(x))), told);
     let as_an_attribute = |x: &Tensor| ops::leaky_relu(x, f64::from(x.at(0).item::<f32>()));
     assert_eq!(codes(&|| drop(ms::grad(as_an_attribute)(x))), told);
     // Printing them, or marking them as constants, is not reported.
     let logged = |x: &Tensor| {
-        let loss = (x * 2.0).sum((), false);
+        let loss = (x * 2.0).sum(());
         let _ = (format!("{loss}"), loss.item::<f32>(), x.gt(1.0).to_vec::<bool>());
         loss
     };
     let logged_between = |x: &Tensor| {
         let y = x * 2.0;
         let _ = y.to_vec::<f32>();
-        (&y * &y).sum((), false)
+        (&y * &y).sum(())
     };
     let meant = |x: &Tensor| x * Tensor::from_slice([2], &ops::stop_gradient(x).to_vec::<f32>());
     let of_others = |y: &Tensor| y * Tensor::from_slice([2], &x.to_vec::<f32>());

@@ -60,20 +60,20 @@ donating! {
     elementwise => |x| ops::tanh(&x * 2.0 + 1.0);
     same => |x| x;
     other_dtype => |x| ops::floor(&x * 10.0).cast(DType::I32);
-    smaller => |x| ops::sum(&x, 0, false);
+    smaller => |x| ops::sum(&x, 0);
     wider => |x| x.cast(DType::F64);
-    read_by_a_fold => |x| &x - ops::mean(&x, (), false);
+    read_by_a_fold => |x| &x - ops::mean(&x, ());
     transposed => |x| ops::transpose(&x, 0, 1) + 1.0;
     product => |x| ops::matmul(&x, &x);
     after_products => |x| ops::relu(ops::matmul(ops::matmul(&x, &x), &data(&[8, 8], 2)));
     repeated => |x| {
         let mut y = x;
-        while ops::sum(&y, (), false) < 50.0 {
+        while ops::sum(&y, ()) < 50.0 {
             y = y * 2.0 + 1.0;
         }
         y
     };
-    chosen => |x| if ops::sum(&x, (), false) > 0.0 { x * 2.0 } else { 1.0 - x };
+    chosen => |x| if ops::sum(&x, ()) > 0.0 { x * 2.0 } else { 1.0 - x };
     ranged => |x| {
         let mut y = x;
         for _ in ms::range(0, 4) {
@@ -234,7 +234,7 @@ impl State {
 
 #[jit(donate(state), dims(x = [n]))]
 fn summed(state: State, x: &Tensor) -> Result<State, ms::Error> {
-    Ok(State { mean: state.mean + ops::mean(x, 0, true), parts: state.parts })
+    Ok(State { mean: state.mean + ops::mean(x, keepdims(0)), parts: state.parts })
 }
 
 #[test]
@@ -277,20 +277,16 @@ fn derivatives_lanes_and_traces_around() {
     let x = data(&[3, 5], 2);
     let before = bits(&x);
     let plain = |x: &Tensor| ops::tanh(x * 2.0 + 1.0);
-    let loss = |x: &Tensor| ops::sum(elementwise(x.clone()) * x, (), false);
-    let plain_loss = |x: &Tensor| ops::sum(plain(x) * x, (), false);
+    let loss = |x: &Tensor| ops::sum(elementwise(x.clone()) * x, ());
+    let plain_loss = |x: &Tensor| ops::sum(plain(x) * x, ());
     let near = |a: &Tensor, b: &Tensor| {
-        assert!(ops::max(ops::abs(a - b), (), false).item::<f32>() < 1e-5);
+        assert!(ops::max(ops::abs(a - b), ()).item::<f32>() < 1e-5);
     };
     for _ in 0..2 {
         near(&ms::grad(loss)(&x), &ms::grad(plain_loss)(&x));
         near(
-            &ms::grad(|x: &Tensor| {
-                ops::sum(ms::grad(|x: &Tensor| ops::sum(elementwise(x.clone()), (), false))(x), (), false)
-            })(&x),
-            &ms::grad(|x: &Tensor| {
-                ops::sum(ms::grad(|x: &Tensor| ops::sum(ops::tanh(x * 2.0 + 1.0), (), false))(x), (), false)
-            })(&x),
+            &ms::grad(|x: &Tensor| ops::sum(ms::grad(|x: &Tensor| ops::sum(elementwise(x.clone()), ()))(x), ()))(&x),
+            &ms::grad(|x: &Tensor| ops::sum(ms::grad(|x: &Tensor| ops::sum(ops::tanh(x * 2.0 + 1.0), ()))(x), ()))(&x),
         );
         near(&ms::vmap(|x: &Tensor| elementwise(x.clone()))(&x), &plain(&x));
         near(&ms::jvp(|x: &Tensor| elementwise(x.clone()))(&x, &x).1, &ms::jvp(plain)(&x, &x).1);
@@ -298,9 +294,9 @@ fn derivatives_lanes_and_traces_around() {
         // Values saved by a tape are not overwritten.
         let (value, gradient) = ms::value_and_grad(|x: &Tensor| {
             let h = x * x;
-            ops::sum(elementwise(h), (), false)
+            ops::sum(elementwise(h), ())
         })(&x);
-        let want = ms::value_and_grad(|x: &Tensor| ops::sum(ops::tanh(x * x * 2.0 + 1.0), (), false))(&x);
+        let want = ms::value_and_grad(|x: &Tensor| ops::sum(ops::tanh(x * x * 2.0 + 1.0), ()))(&x);
         near(&value, &want.0);
         near(&gradient, &want.1);
         assert_eq!(bits(&x), before);

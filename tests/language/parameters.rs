@@ -12,7 +12,7 @@ struct Centre {
 #[cell]
 impl Centre {
     fn construct(&self, x: &Tensor) -> Tensor {
-        self.mean.set(&(&self.mean * 0.5 + x.mean((), false) * 0.5));
+        self.mean.set(&(&self.mean * 0.5 + x.mean(()) * 0.5));
         x - &self.mean
     }
 }
@@ -24,8 +24,8 @@ fn centred(net: &Centre, x: &Tensor) -> Tensor {
 
 #[jit]
 fn gradients(net: &Centre, x: &Tensor) -> (Tensor, Tensor) {
-    let of_x = ms::grad(|x: &Tensor| net.call(x).sum((), false))(x);
-    let (_, of_net) = ms::value_and_grad(|net: &Centre| net.call(x).sum((), false))(net);
+    let of_x = ms::grad(|x: &Tensor| net.call(x).sum(()))(x);
+    let (_, of_net) = ms::value_and_grad(|net: &Centre| net.call(x).sum(()))(net);
     (of_x, of_net.get(&net.mean).expect("a gradient of every parameter").clone())
 }
 
@@ -56,8 +56,8 @@ fn a_write_ends_gradients() {
         assert_eq!(of_mean.item::<f32>(), 0.0, "{what}: the gradient of the parameter");
     };
     let through = |call: fn(&Centre, &Tensor) -> Tensor| {
-        let of_x = ms::grad(|x: &Tensor| call(&net, x).sum((), false))(&x);
-        let (_, of_net) = ms::value_and_grad(|net: &Centre| call(net, &x).sum((), false))(&net);
+        let of_x = ms::grad(|x: &Tensor| call(&net, x).sum(()))(&x);
+        let (_, of_net) = ms::value_and_grad(|net: &Centre| call(net, &x).sum(()))(&net);
         (of_x, of_net.get(&net.mean).expect("a gradient of every parameter").clone())
     };
     let (of_x, of_mean) = through(|net, x| net.call(x));
@@ -175,7 +175,7 @@ fn draws_of_threads_differ() {
 #[jit]
 fn drawn_from_default(x: &Tensor) -> Tensor {
     let mut y = x + random::uniform([4], 0.0, 1.0);
-    if y.sum((), false) > 0.0 {
+    if y.sum(()) > 0.0 {
         y = y + random::normal([4], 0.0, 1.0);
     }
     y
@@ -258,7 +258,7 @@ fn seeded_inside(x: &Tensor) -> Vec<Tensor> {
     let before = random::uniform([2], 0.0, 1.0);
     let fixed = random::with_seed(7, || {
         let mut y = x + random::uniform([2], 0.0, 1.0);
-        if x.sum((), false) > 0.0 {
+        if x.sum(()) > 0.0 {
             y = y + random::with_seed(8, || random::uniform([2], 0.0, 1.0));
         }
         y + random::uniform([2], 0.0, 1.0)

@@ -117,7 +117,7 @@ fn compiled_functions_refuse_hooks() {
     let captured = |x: &Tensor| ops::hook_backward(x, &hook);
     let error = catch(|| ms::vmap(captured)(&tensor![1.0, 2.0]));
     assert!(error.map_or_else(|it| it.code() == Code::Hook, |it| it.to_vec::<f32>() == [1.0, 2.0]));
-    let wrong = ops::GradientHook::new(|g| Some(g.sum((), false)));
+    let wrong = ops::GradientHook::new(|g| Some(g.sum(())));
     let error = catch(|| ms::grad(|x: &Tensor| ops::hook_backward(x, &wrong))(&x)).expect_err("another shape");
     assert_eq!(error.code(), Code::Shape, "{error}");
 }

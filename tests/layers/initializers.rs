@@ -28,7 +28,7 @@ fn distributions_have_their_moments() {
     moments("he_normal", &init::he_normal(&shape, Gain::LeakyReLU(1.0), Fan::Out), std(4500.0), f64::INFINITY);
     // The deviation of a normal distribution cut off at two deviations.
     moments("truncated_normal", &init::truncated_normal(shape, 0.0, 1.5, -3.0, 3.0), 1.5 * 0.87962566, 3.0);
-    assert!(init::truncated_normal([1000], 0.0, 1.0, 2.0, 9.0).min((), false).item::<f32>() >= 2.0);
+    assert!(init::truncated_normal([1000], 0.0, 1.0, 2.0, 9.0).min(()).item::<f32>() >= 2.0);
     let error = ms::catch(|| init::truncated_normal([3], 0.0, 1.0, 5.0, 9.0)).expect_err("nothing is there");
     assert_eq!(error.code(), ms::Code::Argument);
 }
@@ -39,11 +39,11 @@ fn structured_weights() {
         let q = init::orthogonal(&shape, 0.5).reshape((shape[0], shape[1..].iter().product::<usize>()));
         let q = if q.shape()[0] > q.shape()[1] { q.permute([1, 0]) } else { q };
         let gram = ops::matmul(&q, q.permute([1, 0]));
-        let wrong = (gram - ops::eye(q.shape()[0]) * 0.25).abs().max((), false).item::<f32>();
+        let wrong = (gram - ops::eye(q.shape()[0]) * 0.25).abs().max(()).item::<f32>();
         assert!(wrong < 1e-6, "{shape:?}: {wrong}");
     }
     let sparse = init::sparse([10, 4], 0.35, 1.0);
-    let zeros = sparse.eq(0.0).cast(DType::I64).sum(0, false).to_vec::<i64>();
+    let zeros = sparse.eq(0.0).cast(DType::I64).sum(0).to_vec::<i64>();
     assert_eq!(zeros, [4; 4], "a share of each column, rounded up");
     let groups = init::dirac(&[4, 2, 3], 2).to_vec::<f32>();
     let ones: Vec<usize> = (0..groups.len()).filter(|&at| groups[at] == 1.0).collect();

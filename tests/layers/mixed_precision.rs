@@ -40,12 +40,12 @@ fn parameters_change_their_dtype() {
             assert!(net.parameters().iter().all(|it| it.value().dtype() == dtype), "{mode}");
             let got = forward(&net, &x.cast(dtype));
             assert_eq!(got.dtype(), dtype, "{mode}");
-            let wrong = (got.cast(DType::F32) - &want).abs().max((), false).item::<f32>();
+            let wrong = (got.cast(DType::F32) - &want).abs().max(()).item::<f32>();
             assert!(wrong < 0.15, "{mode}, {dtype}: {wrong}");
         }
         let optimizer = SGD::new(0.1);
         net.to_dtype(DType::BF16).set_train(true);
-        optimizer.step(&net, &x.cast(DType::BF16), |net, x| net.call(x).square().mean((), false));
+        optimizer.step(&net, &x.cast(DType::BF16), |net, x| net.call(x).square().mean(()));
         assert!(net.parameters().iter().all(|it| it.value().dtype() == DType::BF16), "{mode}: buffers too");
     });
     assert_eq!(
@@ -115,7 +115,7 @@ fn levels_decide_by_layer() {
             assert_eq!(flags.map(|it| it.get()), computes, "{what}");
             let got = net.call(&x);
             assert_eq!(got.dtype(), F32, "{what}: the result has the dtype of the operand");
-            let wrong = (&got - &want).abs().max((), false).item::<f32>();
+            let wrong = (&got - &want).abs().max(()).item::<f32>();
             assert!(wrong < 0.1, "{what}: {wrong}");
             assert_eq!(wrong != 0.0, level != Level::O0, "{what}: {wrong}");
             if matches!(level, Level::O2 | Level::O3) {
@@ -150,7 +150,7 @@ fn lists_name_cells() {
     auto_mixed_precision(&lstm, Level::O2, DType::BF16);
     let got = lstm.call(&Tensor::ones([5, 2, 3]), None, None);
     assert_eq!((got.0.dtype(), got.1.1.dtype()), (DType::F32, DType::F32));
-    assert!((got.0 - want.0).abs().max((), false).item::<f32>() < 0.05);
+    assert!((got.0 - want.0).abs().max(()).item::<f32>() < 0.05);
 }
 
 #[test]
@@ -163,8 +163,8 @@ fn masters_add_up_what_parameters_round_away() {
             let (plain, kept) = (SGD::new(0.001), SGD::new(0.001).master_weights());
             for _ in 0..10 {
                 match masters {
-                    true => kept.step(&net, &batch, |net, x| net.call(x).sum((), false)),
-                    false => plain.step(&net, &batch, |net, x| net.call(x).sum((), false)),
+                    true => kept.step(&net, &batch, |net, x| net.call(x).sum(())),
+                    false => plain.step(&net, &batch, |net, x| net.call(x).sum(())),
                 };
             }
             // The masters are saved with the optimiser, and a new one goes on from them.
@@ -173,7 +173,7 @@ fn masters_add_up_what_parameters_round_away() {
             other.to_dtype(DType::BF16);
             if masters {
                 (&other, &resumed).load_state_dict(&state, &LoadOptions::new()).expect("the state is created");
-                resumed.step(&other, &batch, |net, x| net.call(x).sum((), false));
+                resumed.step(&other, &batch, |net, x| net.call(x).sum(()));
                 let master =
                     (&other, &resumed).state_dict().get("[1].masters[\"[0].weight\"]").expect("it is saved").clone();
                 near("resumed", &master, &Tensor::full([1, 2], 1.0 - 11.0 * 0.001));
@@ -195,7 +195,7 @@ fn scaled_losses_keep_small_gradients() {
             let x = Tensor::full([1, 1], 2e-4).cast(DType::F16);
             let optimizer = SGD::new(1e6).master_weights().loss_scale(StaticLossScaler::new(scale));
             // The gradient of a weight is 2e-8, which is zero in f16.
-            optimizer.step(&net, &x, |net, x| (net.call(x) * 1e-4).sum((), false).cast(DType::F32));
+            optimizer.step(&net, &x, |net, x| (net.call(x) * 1e-4).sum(()).cast(DType::F32));
             net.weight.value().cast(DType::F32).to_vec::<f32>()[0]
         };
         assert_eq!(train(1.0), 0.0, "{mode}");
@@ -208,7 +208,7 @@ fn scaled_losses_keep_small_gradients() {
 fn steps_without_finite_gradients_change_nothing_but_the_factor() {
     both(|mode| {
         let net = nn::Dense::without_bias(1, 1).weight_init(|it| Tensor::ones(it));
-        let loss = |net: &nn::Dense, x: &Tensor| net.call(x).sum((), false);
+        let loss = |net: &nn::Dense, x: &Tensor| net.call(x).sum(());
         let scaler = DynamicLossScaler::new(8.0).scale_window(2);
         let optimizer = Adam::new(0.1).clip_by_global_norm(1.0).loss_scale(scaler);
         let step = |x: f32| {
@@ -237,7 +237,7 @@ fn optimisers_around_a_scaled_one_see_plain_gradients() {
             update(&net, &tensor![[3.0, 4.0], [3.0, 4.0]]);
             net.weight.value().to_vec::<f32>()
         };
-        let loss = |net: &nn::Dense, x: &Tensor| net.call(x).mean((), false);
+        let loss = |net: &nn::Dense, x: &Tensor| net.call(x).mean(());
         let scaler = || StaticLossScaler::new(64.0);
         let want = run(&|net, x| drop(SGD::new(1.0).clip_by_global_norm(1.0).step(net, x, loss)));
         let around =
@@ -249,7 +249,7 @@ fn optimisers_around_a_scaled_one_see_plain_gradients() {
         });
         let aux = run(&|net, x| {
             let optimizer = SGD::new(1.0).clip_by_global_norm(1.0).loss_scale(scaler());
-            let (value, y) = optimizer.step_with_aux(net, x, |net, x| (net.call(x).mean((), false), net.call(x)));
+            let (value, y) = optimizer.step_with_aux(net, x, |net, x| (net.call(x).mean(()), net.call(x)));
             assert_eq!(
                 (value.item::<f32>(), y.to_vec::<f32>()),
                 (7.0, vec![7.0, 7.0]),

@@ -52,7 +52,7 @@ where
     let run = ms::jit(move |net: &C, inputs: &Vec<Tensor>, others: &Vec<Tensor>, factors: &Vec<Tensor>| {
         let weighed = |net: &C, inputs: &Vec<Tensor>| {
             let results = call(net, inputs, others);
-            let sums = results.iter().zip(factors).map(|(result, factor)| (result * factor).sum((), false));
+            let sums = results.iter().zip(factors).map(|(result, factor)| (result * factor).sum(()));
             (sums.reduce(|a, b| a + b).expect("there is a result"), results)
         };
         let ((_, results), gradients) = ms::value_and_grad(weighed).has_aux().wrt((At::<0>, At::<1>))(net, inputs);

@@ -29,7 +29,7 @@ struct Net {
 impl Net {
     #[jit]
     fn construct(&self, x: &Tensor) -> Tensor {
-        let x = self.norm(&self.stem(x)).mean([2, 3], false);
+        let x = self.norm(&self.stem(x)).mean([2, 3]);
         let x = self.blocks.iter().fold(x, |x, block| block.call(&x));
         self.tied(&self.drop(&self.tied(&x)))
     }

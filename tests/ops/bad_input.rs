@@ -49,7 +49,7 @@ fn eager_ops_refuse() {
         },
         Refusal {
             what: "an axis out of range",
-            run: || ops::sum(Tensor::ones([2, 3]), 2, false),
+            run: || ops::sum(Tensor::ones([2, 3]), 2),
             code: Code::OutOfRange,
             words: &["sum", "2", "f32[2, 3]"],
         },
@@ -73,7 +73,7 @@ fn eager_ops_refuse() {
         },
         Refusal {
             what: "the largest of nothing",
-            run: || ops::max(Tensor::ones([0]), (), false),
+            run: || ops::max(Tensor::ones([0]), ()),
             code: Code::Argument,
             words: &["max", "f32[0]"],
         },
@@ -126,7 +126,7 @@ fn adds(x: &Tensor, y: &Tensor) -> Tensor {
 
 #[jit]
 fn reads(x: &Tensor) -> Tensor {
-    Tensor::scalar(x.sum((), false).item::<f32>())
+    Tensor::scalar(x.sum(()).item::<f32>())
 }
 
 #[jit]
@@ -139,10 +139,10 @@ fn wrong_twice(x: &Tensor) -> Tensor {
 #[jit]
 fn wrong_all_over(x: &Tensor, y: &Tensor) -> Tensor {
     let product = x.matmul(y).reshape([2]).transpose(0, 1).at(7);
-    let cut = x.reshape([7]).permute([0, 2]).sum(5, false);
+    let cut = x.reshape([7]).permute([0, 2]).sum(5);
     let joined = ops::concat(&[x, y], 3).argmax(9);
     let turned = x.permute([0, 1, 2]).cumsum(4);
-    let total = x.sum(2, true);
+    let total = x.sum(keepdims(2));
     let picked = ops::gather(x, y, 4);
     let loss = nn::CrossEntropyLoss::default().call(x, y);
     product + cut + joined + turned + total * picked - loss
@@ -301,10 +301,10 @@ fn empty_zero_dimensional_and_nan_operands_give_the_numpy_answer() {
         check("zero dimensions", run(&Tensor::scalar(1.0), &Tensor::scalar(2.0)), &[], &[3.0]);
         check("nan", run(&tensor![1.0, f32::NAN], &tensor![1.0, 1.0]), &[2], &[2.0, nan]);
     }
-    check("the sum of nothing", ops::sum(Tensor::ones([0]), (), false), &[], &[0.0]);
-    check("the mean of nothing", ops::mean(Tensor::ones([0]), (), false), &[], &[nan]);
+    check("the sum of nothing", ops::sum(Tensor::ones([0]), ()), &[], &[0.0]);
+    check("the mean of nothing", ops::mean(Tensor::ones([0]), ()), &[], &[nan]);
     check("a product over nothing", Tensor::ones([2, 0]).matmul(Tensor::ones([0, 2])), &[2, 2], &[0.0; 4]);
-    check("the largest with nan", ops::max(tensor![1.0, f32::NAN, 3.0], (), false), &[], &[nan]);
+    check("the largest with nan", ops::max(tensor![1.0, f32::NAN, 3.0], ()), &[], &[nan]);
     check("no rows", Tensor::ones([3, 2]).i(1..1), &[0, 2], &[]);
     check("no channels of no image", ops::relu(Tensor::ones([0, 1, 8, 8])), &[0, 1, 8, 8], &[]);
     check("division by zero", tensor![1.0, -1.0, 0.0] / 0.0, &[3], &[f32::INFINITY, f32::NEG_INFINITY, nan]);
@@ -390,7 +390,7 @@ positions! {
         ms::grad(loss)(x)
     } by "cross_entropy": "element 2 is of class 5";
     gradient_of_rows(x, at = tensor![3]) {
-        let loss = |x: &Tensor| (ops::gather(x, at, 0) * 3.0).sum((), false); // 14
+        let loss = |x: &Tensor| (ops::gather(x, at, 0) * 3.0).sum(()); // 14
         ms::grad(loss)(x)
     } by "": "index 3 is outside axis 0";
     over_lanes(x, at = tensor![0, 1, 9]) {
@@ -398,14 +398,14 @@ positions! {
         ms::vmap(one)(x, at)
     } by "cross_entropy": "is of class 9";
     in_a_branch(x, at = tensor![0, 1, 9]) {
-        let mut loss = x.sum((), false);
+        let mut loss = x.sum(());
         if &loss > 0.0 {
             loss = ops::cross_entropy(x, at); // 16
         }
         loss
     } by "cross_entropy": "element 2 is of class 9";
     in_a_loop(x, at = tensor![1, 1, 1]) {
-        let mut loss = x.sum((), false) * 0.0;
+        let mut loss = x.sum(()) * 0.0;
         let mut at = at.clone();
         while loss < 10.0 {
             loss = loss + ops::cross_entropy(x, &at); // 17

@@ -16,12 +16,12 @@ const COMPOSED: &[(&str, Call)] = calls! {
     "softmax": ops::softmax(Tensor::scalar(1.0), 0);
     "softmax": ops::softmax(tensor![true], 1);
     "log_softmax": ops::log_softmax(Tensor::ones([2, 3]), 2);
-    "logsumexp": ops::logsumexp(Tensor::ones([2, 3]), 2, false);
-    "mean": ops::mean(Tensor::ones([2, 3]), 2, false);
-    "var": ops::var(Tensor::ones([2, 3]), 2, 0, false);
-    "std": ops::std(Tensor::ones([2, 3]), 2, 0, false);
-    "norm": ops::norm(Tensor::ones([2, 3]), 2.0, 2, false);
-    "norm": ops::norm(Tensor::zeros([2, 0]), f64::INFINITY, 1, false);
+    "logsumexp": ops::logsumexp(Tensor::ones([2, 3]), 2);
+    "mean": ops::mean(Tensor::ones([2, 3]), 2);
+    "var": ops::var(Tensor::ones([2, 3]), 2, 0);
+    "std": ops::std(Tensor::ones([2, 3]), 2, 0);
+    "norm": ops::norm(Tensor::ones([2, 3]), 2.0, 2);
+    "norm": ops::norm(Tensor::zeros([2, 0]), f64::INFINITY, 1);
     "embedding": ops::embedding(tensor![1.0], Tensor::ones([2, 3]), None);
     "embedding": ops::embedding(tensor![5], Tensor::ones([2, 3]), None);
     "mse_loss": ops::mse_loss(tensor![true, false], tensor![true, true]);

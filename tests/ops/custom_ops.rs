@@ -138,7 +138,7 @@ ms::custom_op! {
     }
 
     fn derivative(it: &Vjp<'_>) -> Tensor {
-        it.cotangent().sum((), false)
+        it.cotangent().sum(())
     }
 }
 
@@ -185,10 +185,10 @@ fn derivatives_of_every_order() {
     both!("tangent", |x| ms::jvp(|x: &Tensor| cube(x))(x, x).1, [24., -3.]);
     both!("tangent of a gradient", |x| ms::jvp(ms::grad(|x: &Tensor| cube(x)))(x, x).1, [24., 6.]);
     both!("vmap of a gradient", |x| ms::vmap(ms::grad(|x: &Tensor| cube(x)))(x), [12., 3.]);
-    let weighted = |x: &Tensor| (sort_rows(x, false).0 * tensor![1., 10., 100.]).sum((), false);
+    let weighted = |x: &Tensor| (sort_rows(x, false).0 * tensor![1., 10., 100.]).sum(());
     for got in [
         ms::grad(weighted)(&rows()),
-        ms::jit(|x: &Tensor| ms::grad(|x: &Tensor| (sort_rows(x, false).0 * tensor![1., 10., 100.]).sum((), false))(x))(
+        ms::jit(|x: &Tensor| ms::grad(|x: &Tensor| (sort_rows(x, false).0 * tensor![1., 10., 100.]).sum(()))(x))(
             &rows(),
         ),
     ] {
@@ -213,7 +213,7 @@ fn lanes() {
 fn guarded(x: &Tensor, limit: f64) -> Tensor {
     let mut sum = x.clone();
     for _ in ms::range(0, 3) {
-        if sum.sum((), false) < 10.0 {
+        if sum.sum(()) < 10.0 {
             sum = picky(&sum, &sum, limit, "error");
         }
     }
@@ -227,7 +227,7 @@ fn control_flow() {
 
 #[jit(dims(x = [rows, _]))]
 fn symbolic(x: &Tensor) -> Tensor {
-    sort_rows(x, false).0.sum(0, false)
+    sort_rows(x, false).0.sum(0)
 }
 
 #[test]

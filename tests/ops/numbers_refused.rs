@@ -30,7 +30,7 @@ const INF: f64 = f64::INFINITY;
 
 /// A step of an optimiser.
 fn step(optimizer: &impl Optimizer) -> Tensor {
-    optimizer.step(&nn::Dense::new(1, 1), &Tensor::ones([1, 1]), |net, x| net.call(x).sum((), false))
+    optimizer.step(&nn::Dense::new(1, 1), &Tensor::ones([1, 1]), |net, x| net.call(x).sum(()))
 }
 
 refused! { of_optimisers:
@@ -212,7 +212,7 @@ refused! { of_ops:
     ops::celu(ones(&[2]), NAN) => ["celu", "`alpha` is NaN"];
     ops::clamp(ones(&[2]), NAN, 1.0) => ["clamp_min", "`low` is NaN"];
     ops::clamp(ones(&[2]), 0.0, NAN) => ["clamp_max", "`high` is NaN"];
-    ops::norm(ones(&[2]), NAN, (), false) => ["norm", "`p` is NaN"];
+    ops::norm(ones(&[2]), NAN, ()) => ["norm", "`p` is NaN"];
     ops::isclose(ones(&[2]), ones(&[2]), -1e-5, 0.0, false) => ["isclose", "`rtol` is -0.00001", "at least 0"];
     ops::isclose(ones(&[2]), ones(&[2]), 0.0, NAN, false) => ["isclose", "`atol` is NaN"];
     ops::scaled_dot_product_attention(ones(&[2, 2]), ones(&[2, 2]), ones(&[2, 2]),
@@ -271,7 +271,7 @@ fn the_ends_of_ranges_are_valid() {
         pools(ops::PoolOptions::new(1, 2).padding(2).dilation(3), max_pool),
         ops::clamp(ones(&[2]), 3.0, f64::NEG_INFINITY),
         ops::isclose(ones(&[2]), ones(&[2]), 0.0, INF, false),
-        ops::norm(ones(&[2]), INF, (), false),
+        ops::norm(ones(&[2]), INF, ()),
         statistics().updated(ones(&[3, 2]), 1.0),
     );
 }

@@ -239,7 +239,7 @@ fn repeated_ops() {
         let slice = ops::slice(&columns, &[0, row], &[3, 1]);
         assert_eq!(slice.shape(), [3, 1]);
         assert_eq!((&slice * 2.0).to_vec::<f32>(), [first, first + 1.0, first + 2.0].map(|it| 2.0 * it), "row {row}");
-        assert_eq!(slice.sum(0, false).to_vec::<f32>(), [3.0 * first + 3.0], "row {row}");
+        assert_eq!(slice.sum(0).to_vec::<f32>(), [3.0 * first + 3.0], "row {row}");
     }
     for number in [0.0, -0.0, 1.5, f64::NAN] {
         let bits = |x: &Tensor| x.to_vec::<f32>().into_iter().map(f32::to_bits).collect::<Vec<_>>();
@@ -248,16 +248,16 @@ fn repeated_ops() {
         assert_eq!(sums[4].to_bits(), (1.0 + number as f32).to_bits(), "{number}");
     }
     for dtype in [DType::F32, DType::I64, DType::F32, DType::BF16] {
-        let sum = columns.cast(dtype).sum((), false);
+        let sum = columns.cast(dtype).sum(());
         assert_eq!((sum.dtype(), sum.cast(DType::F64).item::<f64>()), (dtype, 66.0));
     }
     for axis in [0, 1, 0] {
         let wanted: &[f32] = if axis == 0 { &[3.0, 12.0, 21.0, 30.0] } else { &[18.0, 22.0, 26.0] };
-        assert_eq!(columns.sum(axis, false).to_vec::<f32>(), wanted);
+        assert_eq!(columns.sum(axis).to_vec::<f32>(), wanted);
         let wanted: &[f32] = if axis == 0 { &[12.0, 15.0, 18.0, 21.0] } else { &[6.0, 22.0, 38.0] };
-        assert_eq!(rows.reshape([3, 4]).sum(axis, false).to_vec::<f32>(), wanted);
+        assert_eq!(rows.reshape([3, 4]).sum(axis).to_vec::<f32>(), wanted);
     }
-    let tenths = || Tensor::full([100, 100], 0.1).sum(1, false).to_vec::<f32>();
+    let tenths = || Tensor::full([100, 100], 0.1).sum(1).to_vec::<f32>();
     let strict = move || ms::with_context(ms::Context { precision: Precision::Strict, ..ms::context() }, tenths);
     let alone = std::thread::spawn(strict).join().expect("it does not panic");
     for _ in 0..2 {

@@ -299,7 +299,7 @@ fn fused_reductions() {
                 let largest = reduced(&ops::MAX, &scaled, axes)?;
                 let squares = reduced(&SUM, &ops::square(x), axes)?;
                 let softmax = ops::softmax(&scaled, -1);
-                let normal = ops::sub(x, ops::mean(x, -1, true));
+                let normal = ops::sub(x, ops::mean(x, ops::keepdims(-1)));
                 Ok(vec![sum, largest, squares, softmax, normal])
             };
             let [(_, eager), (_, compiled)] = both(Precision::Strict, &[x, scale], f);

@@ -42,10 +42,10 @@ fn scalars_are_weak() {
 fn ops_choose_dtypes() {
     let (bytes, whole) = (tensor![1u8, 2], tensor![1, 2]);
     for (what, got, want) in [
-        ("a sum of unsigned integers", bytes.sum((), false), DType::U64),
-        ("a sum of integers", whole.sum((), false), DType::I64),
-        ("a sum of bools", tensor![true].sum((), false), DType::I64),
-        ("a mean of integers", whole.mean((), false), DType::F32),
+        ("a sum of unsigned integers", bytes.sum(()), DType::U64),
+        ("a sum of integers", whole.sum(()), DType::I64),
+        ("a sum of bools", tensor![true].sum(()), DType::I64),
+        ("a mean of integers", whole.mean(()), DType::F32),
         ("a quotient of integers", &whole / &whole, DType::F32),
         ("a function of integers", whole.exp(), DType::F32),
         ("a comparison", whole.lt(&whole), DType::Bool),

@@ -21,7 +21,7 @@ macro_rules! numbers {
         }
         #[jit]
         fn gradients(net: &$ty, tokens: &Tensor) -> Vec<Tensor> {
-            let loss = |net: &$ty, tokens: &Tensor| ops::mean(net.call(tokens).square(), (), false);
+            let loss = |net: &$ty, tokens: &Tensor| ops::mean(net.call(tokens).square(), ());
             ms::grad(loss)(net, tokens).iter().map(|it| it.1.clone()).collect()
         }
         ms::random::set_seed(7);
@@ -30,7 +30,7 @@ macro_rules! numbers {
         out.extend(gradients(&net, $tokens).iter().map(|it| it.to_vec::<f32>()));
         let sgd = SGD::new(0.1);
         for _ in 0..3 {
-            sgd.step(&net, $tokens, |net: &$ty, tokens: &Tensor| ops::mean(net.call(tokens).square(), (), false));
+            sgd.step(&net, $tokens, |net: &$ty, tokens: &Tensor| ops::mean(net.call(tokens).square(), ()));
         }
         out.extend(net.parameters().iter().map(|it| it.value().to_vec::<f32>()));
         out
@@ -265,12 +265,12 @@ kept_cases! {
     once(all, around, x) { all[0].call(x) } = 1;
     in_a_row(all, around, x) { all.iter().fold(x.clone(), |x, kept| kept.call(&x)) } = 3;
     // Two forward, and two backward.
-    gradient(all, around, x) { ms::grad(|x: &Tensor| all[1].call(&all[0].call(x)).sum((), false))(x) } = 4;
+    gradient(all, around, x) { ms::grad(|x: &Tensor| all[1].call(&all[0].call(x)).sum(()))(x) } = 4;
     tangent(all, around, x) { ms::jvp(|x: &Tensor| all[0].call(x))(x, x).1 } = 1;
     lanes(all, around, x) { ms::vmap(|x: &Tensor| all[0].call(x))(&x.reshape((2, 2))).reshape(4) } = 1;
     // One forward, and one backward, in the call that recomputes.
     recomputed(all, around, x) {
-        ms::grad(|x: &Tensor| ms::recompute(|x: &Tensor| all[0].call(x))(x).sum((), false))(x)
+        ms::grad(|x: &Tensor| ms::recompute(|x: &Tensor| all[0].call(x))(x).sum(()))(x)
     } = 3;
     in_a_loop(all, around, x) {
         let mut y = x.clone();
@@ -281,14 +281,14 @@ kept_cases! {
     } = 1;
     in_a_branch(all, around, x) {
         let mut y = x.clone();
-        if x.sum((), false) > 0.0 {
+        if x.sum(()) > 0.0 {
             y = all[2].call(x);
         }
         y
     } = 1;
     inside_a_cell(all, around, x) { around.call(x) } = 1;
     a_method(all, around, x) { around.shifted(&around.shifted(x, 0.5), 0.5) } = 3;
-    a_function(all, around, x) { cubed(&x.sum((), false).abs(), 2) + x } = 1;
+    a_function(all, around, x) { cubed(&x.sum(()).abs(), 2) + x } = 1;
     a_compiled_function(all, around, x) { halved(&halved(x)) } = 2;
 }
 

@@ -95,7 +95,7 @@ fn ops_that_do_not_fit_at_the_sizes_of_a_call_are_refused() {
         (9, |x| ops::split_sizes(&x[0], &[2, 6], 0)[1].clone(), &["MS100", "f32[9, 3]"]),
         (3, |x| x[0].reshape((4, -1)), &["MS100", "`reshape`"]),
         (3, |x| x[0].reshape((x[0].dim(0) / 2, 6)), &["MS100", "`reshape`"]),
-        (3, |x| Tensor::zeros(x[0].dim(0) - 5) + ops::sum(&x[0], (), false), &["MS100", "`full`", "n - 5 is -2"]),
+        (3, |x| Tensor::zeros(x[0].dim(0) - 5) + ops::sum(&x[0], ()), &["MS100", "`full`", "n - 5 is -2"]),
         (2, |x| ops::concat(&[&x[0], &data(&[8, 2])], 1), &["MS100", "`concat`"]),
         (2, |x| ops::matmul(data(&[2, 8]), &x[0]), &["MS100", "`matmul`"]),
         (2, |x| &x[0] + data(&[8, 3]), &["MS100", "`add`"]),
@@ -109,7 +109,7 @@ fn ops_that_do_not_fit_at_the_sizes_of_a_call_are_refused() {
             &["MS100", "`conv`"],
         ),
         (0, |x| ops::argmax(&x[0], 0), &["MS103", "`argmax`"]),
-        (0, |x| ops::max(&x[0], 0, false), &["MS103", "`max`"]),
+        (0, |x| ops::max(&x[0], 0), &["MS103", "`max`"]),
     ];
     for (at, (size, case, wanted)) in cases.iter().enumerate() {
         let compiled = Symbolic::new(&[&["n", "_"]], case);
@@ -136,7 +136,7 @@ fn a_network_serves_every_batch() {
 #[jit(dims(x = [batch, _], y = [batch, _]))]
 fn distance(x: &Tensor, y: &Tensor) -> Tensor {
     let size = ops::size(x.dim(0), DType::F32);
-    ops::sum((x - y).square(), (), false) / size
+    ops::sum((x - y).square(), ()) / size
 }
 
 #[cell]
@@ -156,10 +156,7 @@ impl Head {
 fn the_attribute_declares_sizes() {
     for batch in [4, 1, 9] {
         let (x, y) = (data(&[batch, 3]), data(&[batch, 1]));
-        assert_eq!(
-            distance(&x, &y).item::<f32>(),
-            (ops::sum((&x - &y).square(), (), false) / batch as f64).item::<f32>()
-        );
+        assert_eq!(distance(&x, &y).item::<f32>(), (ops::sum((&x - &y).square(), ()) / batch as f64).item::<f32>());
     }
     let error = ms::catch(|| distance(&data(&[2, 3]), &data(&[3, 3]))).expect_err("the batches differ").to_string();
     assert!(error.contains("`batch` is 2 in `x`") && error.contains("MS130"), "{error}");
@@ -171,24 +168,24 @@ fn the_attribute_declares_sizes() {
 
 #[jit(dims(x = [n, _]))]
 fn grown(x: &Tensor) -> Tensor {
-    let mut y = if ops::sum(x, (), false) > 0.0 { x * 2.0 } else { 1.0 - x };
-    while ops::sum(&y, (), false) < 100.0 {
+    let mut y = if ops::sum(x, ()) > 0.0 { x * 2.0 } else { 1.0 - x };
+    while ops::sum(&y, ()) < 100.0 {
         y = &y * 2.0 + 0.5;
     }
     for _ in ms::range(0, 3) {
-        y = &y - ops::mean(&y, 0, true);
+        y = &y - ops::mean(&y, keepdims(0));
     }
     y
 }
 
 fn grown_in_rust(x: &Tensor) -> Tensor {
-    let sum = |x: &Tensor| ops::sum(x, (), false).item::<f32>();
+    let sum = |x: &Tensor| ops::sum(x, ()).item::<f32>();
     let mut y = if sum(x) > 0.0 { x * 2.0 } else { 1.0 - x };
     while sum(&y) < 100.0 {
         y = &y * 2.0 + 0.5;
     }
     for _ in 0..3 {
-        y = &y - ops::mean(&y, 0, true);
+        y = &y - ops::mean(&y, keepdims(0));
     }
     y
 }
@@ -199,7 +196,7 @@ fn control_flow_serves_every_size() {
         let x = data(&[n, 4]);
         for x in [x.clone(), &x + 1.5] {
             let (got, want) = (grown(&x), grown_in_rust(&x));
-            let distance = ops::max(ops::abs(&got - &want), (), false).item::<f32>();
+            let distance = ops::max(ops::abs(&got - &want), ()).item::<f32>();
             assert!(got.shape() == want.shape() && distance < 1e-4, "{n}: {distance}");
         }
     }
@@ -209,7 +206,7 @@ fn control_flow_serves_every_size() {
 #[track_caller]
 fn near(got: &Tensor, want: &Tensor) {
     assert_eq!((got.shape(), got.dtype()), (want.shape(), want.dtype()));
-    let distance = ops::max(ops::abs(got - want), (), false).item::<f32>();
+    let distance = ops::max(ops::abs(got - want), ()).item::<f32>();
     assert!(distance < 1e-4, "{distance}: {got} {want}");
 }
 
@@ -281,7 +278,7 @@ impl Reader {
     #[jit(dims(words = [batch, length]))]
     fn read(&self, words: &Tensor) -> Tensor {
         runs(1);
-        ops::softmax(ops::mean(self.call(words), 1, false), -1)
+        ops::softmax(ops::mean(self.call(words), 1), -1)
     }
 }
 
@@ -289,7 +286,7 @@ impl Reader {
 #[jit(dims(words = [batch, length], classes = [batch]))]
 fn train(net: &Reader, opt: &Adam, words: &Tensor, classes: &Tensor) -> Tensor {
     runs(0);
-    let loss = |net: &Reader| ops::cross_entropy(ops::mean(net.call(words), 1, false), classes);
+    let loss = |net: &Reader| ops::cross_entropy(ops::mean(net.call(words), 1), classes);
     let (loss, gradients) = ms::value_and_grad(loss)(net);
     opt.update(&gradients);
     loss
@@ -334,7 +331,7 @@ struct Loss {
 #[cell]
 impl Loss {
     fn construct(&self, x: &Tensor) -> Tensor {
-        ops::mean(self.net(x).tanh().square(), (), false)
+        ops::mean(self.net(x).tanh().square(), ())
     }
 }
 
@@ -366,7 +363,7 @@ fn mixed(x: &Tensor, y: &Tensor) -> Tensor {
     runs(2);
     let mut sum = ops::zeros_like(y);
     for i in ms::range(0, x.dim(0)) {
-        sum = sum + ops::mean(ops::gather(x, &i, 0), (), false);
+        sum = sum + ops::mean(ops::gather(x, &i, 0), ());
     }
     for i in ms::range(0, y.dim(1)) {
         sum = sum + i.cast(DType::F32) * 0.1;
@@ -385,11 +382,11 @@ fn loops_over_symbolic_sizes() {
 
 #[test]
 fn transforms_around_functions_of_any_size() {
-    let loss = |x: &Tensor| ops::sum(distance(x, &(x * 0.5)) * x, (), false);
+    let loss = |x: &Tensor| ops::sum(distance(x, &(x * 0.5)) * x, ());
     for n in [3, 1, 8] {
         let x = data(&[n, 4]);
         near(&ms::grad(loss)(&x), &eagerly(|| ms::grad(loss)(&x)));
-        let twice = |x: &Tensor| ops::sum(ms::grad(loss)(x).square(), (), false);
+        let twice = |x: &Tensor| ops::sum(ms::grad(loss)(x).square(), ());
         near(&ms::grad(twice)(&x), &eagerly(|| ms::grad(twice)(&x)));
         let lanes = |x: &Tensor| ms::vmap(|x: &Tensor| distance(&ops::expand_dims(x, 0), &Tensor::ones([1, 4])))(x);
         near(&lanes(&x), &eagerly(|| lanes(&x)));
@@ -402,7 +399,7 @@ fn transforms_around_functions_of_any_size() {
 /// A server sees more sizes than the cache holds plans for.
 #[test]
 fn sizes_without_number() {
-    let compiled = Symbolic::new(&[&["n"]], &|x| ops::sum(&x[0] * 2.0, (), false));
+    let compiled = Symbolic::new(&[&["n"]], &|x| ops::sum(&x[0] * 2.0, ()));
     for n in (1..700).chain([1, 2, 699]) {
         let got = compiled.call(&[Tensor::ones([n])]).expect("any size fits");
         assert_eq!(got.item::<f32>(), 2.0 * n as f32);
@@ -465,7 +462,7 @@ fn changing_sizes_are_reported_once() {
 
 #[jit(dims(x = [n, _]))]
 fn normalised(norm: &nn::BatchNorm, x: &Tensor) -> (Tensor, Tensor) {
-    let slope = ms::grad(|x: &Tensor| (norm.call(x) * x).sum((), false))(x);
+    let slope = ms::grad(|x: &Tensor| (norm.call(x) * x).sum(()))(x);
     (norm.call(x), slope)
 }
 

@@ -24,7 +24,7 @@ fn gradients(arguments: &[Axes], shapes: &[Shapes], cases: &[(&str, Function)]) 
         .filter_map(|(name, case)| {
             let loss = |x: &Tensor| {
                 let y = case(std::slice::from_ref(x));
-                ops::sum(&y * ops::sin(&y + 1.0), (), false)
+                ops::sum(&y * ops::sin(&y + 1.0), ())
             };
             let gradient = |x: &[Tensor]| ms::grad(loss)(&x[0]);
             let found = ms::catch(|| compare(arguments, shapes, &gradient));
@@ -111,21 +111,21 @@ const COLUMNS_OF_FOUR: &[Shapes] = &[&[&[6, 8]], &[&[6, 12]], &[&[6, 40]], &[&[6
 const BOTH_OF_FOUR: &[Shapes] = &[&[&[6, 8]], &[&[3, 20]], &[&[14, 4]]];
 
 const VALUES: &[(&str, Function)] = cases! {
-    |x| ops::sum(&x[0], 0, false);
-    |x| ops::sum(&x[0], 1, true);
-    |x| ops::sum(&x[0], (), false);
-    |x| ops::mean(&x[0], 0, false);
-    |x| ops::mean(&x[0], [0, 1], false);
-    |x| ops::var(&x[0], 0, 1, false);
-    |x| ops::std(&x[0], 1, 0, true);
-    |x| ops::prod(&x[0], 1, false);
-    |x| ops::max(&x[0], 0, false);
-    |x| ops::min(&x[0], 1, false);
+    |x| ops::sum(&x[0], 0);
+    |x| ops::sum(&x[0], keepdims(1));
+    |x| ops::sum(&x[0], ());
+    |x| ops::mean(&x[0], 0);
+    |x| ops::mean(&x[0], [0, 1]);
+    |x| ops::var(&x[0], 0, 1);
+    |x| ops::std(&x[0], keepdims(1), 0);
+    |x| ops::prod(&x[0], 1);
+    |x| ops::max(&x[0], 0);
+    |x| ops::min(&x[0], 1);
     |x| ops::argmax(&x[0], 0);
     |x| ops::argmin(&x[0], 1);
     |x| ops::count_nonzero(&x[0], 0);
-    |x| ops::logsumexp(&x[0], 0, false);
-    |x| ops::norm(&x[0], 2.0, 1, false);
+    |x| ops::logsumexp(&x[0], 0);
+    |x| ops::norm(&x[0], 2.0, 1);
     |x| ops::cumsum(&x[0], 0);
     |x| ops::cumsum(&x[0], 1);
     |x| ops::cumprod(&x[0], 1);
@@ -235,12 +235,12 @@ const IMAGES: &[(&str, Function)] = cases! {
     |x| ops::batch_norm(&x[0], data(&[3]), data(&[3]), None, 1e-5);
     |x| ops::pad(&x[0], &[(0, 0), (0, 0), (2, 1), (3, 3)], ops::PadMode::Reflect);
     |x| ops::pad(&x[0], &[(0, 0), (0, 0), (2, 1), (3, 3)], ops::PadMode::Wrap);
-    |x| ops::mean(&x[0], [2, 3], false);
+    |x| ops::mean(&x[0], [2, 3]);
     |x| ops::roll(&x[0], &[1, -3], [2, 3]);
     |x| ops::concat(&[&x[0], &ops::relu(&x[0])], 1);
     |x| ops::concat(&[&x[0], &x[0].i((.., .., .., 1..3))], 3);
     |x| x[0].i((.., .., 1.., (..).step(2)));
-    |x| ops::flatten(ops::max_pool2d(&x[0], 2), 1).sum(1, false);
+    |x| ops::flatten(ops::max_pool2d(&x[0], 2), 1).sum(1);
     |x| x[0].permute([0, 2, 3, 1]).reshape((-1, 3));
     |x| x[0].reshape((x[0].dim(0) * 3, x[0].dim(2) * x[0].dim(3)));
     |x| ops::matmul(&x[0], ops::transpose(&x[0], 2, 3));
@@ -264,19 +264,19 @@ const SEQUENCES: &[(&str, Function)] = cases! {
     |x| ops::cumsum(&x[0], 1);
     |x| ops::einsum("bti,ij->btj", &[&x[0], &data(&[4, 3])]);
     |x| ops::einsum("bti,bsi->bts", &[&x[0], &x[0]]);
-    |x| ops::mean(&x[0], 1, false);
-    |x| ops::max(&x[0], [0, 1], false);
+    |x| ops::mean(&x[0], 1);
+    |x| ops::max(&x[0], [0, 1]);
     |x| x[0].i((.., -1, ..));
     |x| x[0].reshape((x[0].dim(0), x[0].dim(1), 2, 2)).permute([0, 2, 1, 3]);
     |x| x[0].reshape((x[0].dim(0) * x[0].dim(1), 4));
-    |x| ops::softmax(ops::sum(&x[0], 2, false), 1);
+    |x| ops::softmax(ops::sum(&x[0], 2), 1);
     |x| ops::take_along_axis(&x[0], ops::argmax(&x[0], 1).expand_dims(1), 1);
     |x| ops::tril(ops::matmul(&x[0], ops::transpose(&x[0], 1, 2)), 0);
     |x| ops::concat(&[&ops::zeros_like(&x[0].i((.., 0..1, ..))), &x[0].i((.., ..-1, ..))], 1);
     |x| ms::vmap(|x: &Tensor| ops::softmax(ops::matmul(x, ops::transpose(x, 0, 1)), -1))(&x[0]);
-    |x| ms::vmap(ms::vmap(|x: &Tensor| x * ops::sum(x, (), false)))(&x[0]);
-    |x| ms::vmap(ms::grad(|x: &Tensor| ops::sum(ops::tanh(x).square(), (), false)))(&x[0]);
-    |x| ms::jvp(|x: &Tensor| ops::sum(ops::tanh(x) * x, 1, false))(&x[0], &x[0]).1;
+    |x| ms::vmap(ms::vmap(|x: &Tensor| x * ops::sum(x, ())))(&x[0]);
+    |x| ms::vmap(ms::grad(|x: &Tensor| ops::sum(ops::tanh(x).square(), ())))(&x[0]);
+    |x| ms::jvp(|x: &Tensor| ops::sum(ops::tanh(x) * x, 1))(&x[0], &x[0]).1;
 };
 
 const LENGTHS: &[Shapes] = &[&[&[2, 3, 4]], &[&[1, 1, 4]], &[&[5, 16, 4]], &[&[3, 2, 4]], &[&[2, 5, 4]]];

@@ -39,7 +39,7 @@ fn indices_are_mapped() {
         ("batches over repetitions", drawn(numbers(3).repeat(2).batch(2)), &[0, 1, 2, 0, 1, 2]),
         ("map", drawn(numbers(3).map(|it| it * 10)), &[0, 10, 20]),
         ("batches of batches", drawn(numbers(5).batch(2).drop_last(true).batch(2)), &[0, 1, 2, 3]),
-        ("map of batches", drawn(numbers(5).batch(2).map(|it| it.sum((), false))), &[1, 5, 4]),
+        ("map of batches", drawn(numbers(5).batch(2).map(|it| it.sum(()))), &[1, 5, 4]),
         ("a subset", drawn(numbers(5).sample(SubsetSampler::new([4, 0, 4]))), &[4, 0, 4]),
         ("zip", drawn(numbers(5).zip(numbers(3).skip(1)).map(|(a, b)| a + b * 10)), &[10, 21]),
     ];
@@ -63,7 +63,7 @@ struct Example {
 
 #[test]
 fn samples_are_structures() {
-    let example = |image: Tensor| Example { label: image.sum((), false).cast(DType::I64), image, kind: 3 };
+    let example = |image: Tensor| Example { label: image.sum(()).cast(DType::I64), image, kind: 3 };
     let images = TensorDataset::new(Tensor::arange(12).reshape([3, 2, 2]).cast(DType::F16));
     let batch = DataLoader::new(images.map(example).batch(3)).draw().expect("alike");
     assert_eq!((batch.image.shape(), batch.image.dtype(), batch.kind), (&[3, 2, 2][..], DType::F16, 3));

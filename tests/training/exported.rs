@@ -55,7 +55,7 @@ struct Net {
 impl Net {
     fn construct(&self, x: &Tensor) -> Tensor {
         let x = ops::relu(self.norm(&self.conv(x)));
-        self.head(&self.drop(&x.mean([2, 3], false)))
+        self.head(&self.drop(&x.mean([2, 3])))
     }
 }
 
@@ -74,7 +74,7 @@ fn net() -> Net {
 fn grown(x: &Tensor, limit: &Tensor) -> (Tensor, Tensor) {
     let mut x = x.clone();
     let mut steps = Tensor::scalar(0);
-    while x.sum((), false) < limit {
+    while x.sum(()) < limit {
         x = if x.at(0) > 1.0 { &x + 1.0 } else { &x * 2.0 };
         steps = steps + 1;
     }
@@ -122,7 +122,7 @@ fn files_compute_what_functions_compute() {
         "(0: f32[2], 1: f32[]) -> (f32[2], i64[])",
         &[(&[&start, &limit], vec![value, steps])],
     );
-    let slope = ms::grad(|x: &Tensor| ops::softmax(x, 0).square().sum((), false));
+    let slope = ms::grad(|x: &Tensor| ops::softmax(x, 0).square().sum(()));
     let line = data(&[5]);
     check(
         ms::export(|x: &Tensor| slope(x), (&line,), &options()),
@@ -136,7 +136,7 @@ fn gradients_flow_to_the_inputs() {
     let exported =
         ms::export(|x: &Tensor| x.square() * 3.0, (&data(&[4]),), &ExportOptions::new()).expect("it is pure");
     let read = read_back(&exported);
-    let loss = |x: &Tensor| read.call(&[x]).expect("it fits")[0].sum((), false);
+    let loss = |x: &Tensor| read.call(&[x]).expect("it fits")[0].sum(());
     assert_eq!(ms::grad(loss)(&tensor![1.0, 2.0, 3.0, 4.0]).to_vec::<f32>(), [6.0, 12.0, 18.0, 24.0]);
 }
 
@@ -274,6 +274,6 @@ fn models_run_where_new_tensors_are() {
         let values = ms::StateDict::read(format!("{path}.safetensors")).unwrap_or_else(|error| panic!("{error}"));
         let results = function.call(&[values.get("in x").expect("an input")]).unwrap_or_else(|error| panic!("{error}"));
         let wanted = values.get("out 0").expect("a result");
-        assert!((&results[0] - wanted).abs().max((), false).item::<f32>() < 2e-5, "{name}");
+        assert!((&results[0] - wanted).abs().max(()).item::<f32>() < 2e-5, "{name}");
     }
 }

@@ -75,7 +75,7 @@ struct Valley {
 impl Valley {
     fn construct(&self) -> Tensor {
         let (x, y) = (self.p.value().at(0), self.p.value().at(1));
-        ((1.0 - &x).square() + (y - x.square()).square() * 100.0).sum((), false)
+        ((1.0 - &x).square() + (y - x.square()).square() * 100.0).sum(())
     }
 }
 

@@ -14,7 +14,7 @@ use std::cell::RefCell;
 fn points(rows: usize) -> TensorDataset<(Tensor, Tensor)> {
     random::set_seed(5);
     let x = random::uniform([rows, 3], -1.0, 1.0);
-    let class = x.sum(-1, false).gt(0.0).cast(DType::I64);
+    let class = x.sum(-1).gt(0.0).cast(DType::I64);
     TensorDataset::new((x, class))
 }
 
@@ -231,7 +231,7 @@ fn early_stopping_by_a_number() {
     let run = |goal: Goal, patience: u64, delta: f64, values: &[f64]| {
         let data = DataLoader::new(TensorDataset::new((Tensor::zeros([1, 1]), Tensor::zeros([1, 1]))).batch(1));
         let net = nn::Dense::new(1, 1);
-        let mut model = Model::new(net, |x, _| x.sum((), false), SGD::new(0.0));
+        let mut model = Model::new(net, |x, _| x.sum(()), SGD::new(0.0));
         let mut set = LambdaCallback::new().on_epoch_begin(|run| {
             let at = run.epoch() as usize - 1;
             given(run, values[at]);

@@ -141,7 +141,7 @@ pub fn net() -> nn::Sequential {
 /// Inputs and targets.
 pub fn batch() -> Batch {
     let x = random::uniform([8, 3], -1.0, 1.0);
-    let y = x.sum(-1, true);
+    let y = x.sum(keepdims(-1));
     (x, y)
 }
 
@@ -225,7 +225,7 @@ fn parts_of_a_batch_write_buffers_in_turn() {
     let got = both("buffers", || {
         let norm = nn::BatchNorm::new(1);
         let x = tensor![[1.0], [3.0], [5.0], [7.0]];
-        SGD::new(0.0).step_in_parts(2, &norm, &x, |norm, x| norm.call(x).square().mean((), false));
+        SGD::new(0.0).step_in_parts(2, &norm, &x, |norm, x| norm.call(x).square().mean(()));
         norm.moving_mean.value().item::<f32>()
     });
     assert!((got - (0.9 * 0.2 + 0.1 * 6.0)).abs() < 1e-6, "{got}");
@@ -279,7 +279,7 @@ fn averages_follow_their_parameters() {
         net.weight.set(&tensor![[4.0]]);
         let opt = SGD::new(rate).average(decay);
         for _ in 0..3 {
-            opt.step(&net, &tensor![[1.0]], |net, x| net.call(x).square().sum((), false) * 0.5);
+            opt.step(&net, &tensor![[1.0]], |net, x| net.call(x).square().sum(()) * 0.5);
         }
         let averaged = opt.with_averages(&net, || net.weight.value().item::<f32>());
         [averaged, opt.average_of(&net.weight).item::<f32>(), net.weight.value().item::<f32>()]
@@ -299,7 +299,7 @@ fn auxiliary_results_are_not_differentiated() {
             let (net, opt, batch) = (net(), SGD::new(0.1), batch());
             let with_aux = |net: &nn::Sequential, (x, y): &Batch| {
                 let out = net.call(x);
-                (ops::mse_loss(&out, y), (out.square().sum((), false) * 1e3, out))
+                (ops::mse_loss(&out, y), (out.square().sum(()) * 1e3, out))
             };
             let first = match aux {
                 true => {
@@ -372,13 +372,13 @@ fn own_optimisers_have_everything_that_others_have() {
         let (net, opt) = (nn::Dense::without_bias(2, 1), make().accumulate(2));
         net.weight.set(&tensor![[1.0, 2.0]]);
         for _ in 0..4 {
-            opt.step(&net, &tensor![[3.0, -1.0]], |net, x| net.call(x).sum((), false));
+            opt.step(&net, &tensor![[3.0, -1.0]], |net, x| net.call(x).sum(()));
         }
         weights(&net)
     });
     assert_eq!(got, [1.0 - 0.25 - 0.375, 2.0 + 0.25 + 0.375]);
     let (net, opt) = (nn::Dense::without_bias(2, 1), make());
-    opt.step(&net, &tensor![[3.0, -1.0]], |net, x| net.call(x).sum((), false));
+    opt.step(&net, &tensor![[3.0, -1.0]], |net, x| net.call(x).sum(()));
     let dict = (&net, &opt).state_dict();
     assert!(dict.get("[1].velocity[\"[0].weight\"]").is_some(), "{:?}", dict.names().collect::<Vec<_>>());
     let resumed = make();

@@ -12,7 +12,7 @@ fn step(state: &Tensor, x: &Tensor) -> Tensor {
 fn folded(x: &Tensor, f: impl Fn(&Tensor, &Tensor) -> Tensor) -> Tensor {
     let start = ops::zeros_like(x.at(0));
     let positions = (0..x.shape()[0]).map(|t| Tensor::scalar((t * 7 % x.shape()[0]) as i64));
-    positions.fold(start, |state, i| f(&state, &i)).sum((), false)
+    positions.fold(start, |state, i| f(&state, &i)).sum(())
 }
 
 #[jit]
@@ -47,7 +47,7 @@ fn reads_in_a_loop(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
 
 #[jit]
 fn may_read(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
-    if state.sum((), false) < 0.5 { step(state, &ops::gather(x, i, 0)) } else { state * 0.5 }
+    if state.sum(()) < 0.5 { step(state, &ops::gather(x, i, 0)) } else { state * 0.5 }
 }
 
 #[jit]
@@ -61,7 +61,7 @@ fn outer(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
 #[jit]
 #[no_inline]
 fn reads_all(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
-    step(state, &(ops::gather(x, i, 0) * x.sum(0, false)))
+    step(state, &(ops::gather(x, i, 0) * x.sum(0)))
 }
 
 #[jit]
@@ -78,13 +78,13 @@ fn recomputed(x: &Tensor) -> Tensor {
 fn branches(x: &Tensor) -> Tensor {
     let mut state = ops::zeros_like(x.at(0));
     for t in 0..x.shape()[0] {
-        if state.sum((), false) < 0.1 {
+        if state.sum(()) < 0.1 {
             state = step(&state, &x.at(t as isize));
         } else {
             state = &state * 0.5;
         }
     }
-    state.sum((), false)
+    state.sum(())
 }
 
 type Function = fn(&Tensor) -> Tensor;
@@ -161,7 +161,7 @@ fn derivatives_of_gradients() {
     let all = ops::stack(&[&x, &v, &(&x * &v)], 0);
     for (at, (name, f, _)) in cases().enumerate() {
         let f = *f;
-        let slope = |x: &Tensor| (ms::grad(f)(x) * &v).sum((), false);
+        let slope = |x: &Tensor| (ms::grad(f)(x) * &v).sum(());
         let plain = |f: &dyn Fn() -> Tensor| with(false, ms::Precision::Highest, f);
         let (first, second) = (plain(&|| ms::grad(f)(&x)), plain(&|| ms::grad(slope)(&x)));
         near(name, "a gradient", &ms::grad(f)(&x), &first);
@@ -169,7 +169,7 @@ fn derivatives_of_gradients() {
         near(name, "the tangent of a gradient", &ms::jvp(ms::grad(f))(&x, &v).1, &second);
         let inside = ms::jit(|x: &Tensor, v: &Tensor, at: &usize| {
             let f = function(*at);
-            let second = ms::grad(|x: &Tensor| (ms::grad(f)(x) * v).sum((), false))(x);
+            let second = ms::grad(|x: &Tensor| (ms::grad(f)(x) * v).sum(()))(x);
             (ms::grad(f)(x), second, ms::jvp(ms::grad(f))(x, v).1)
         });
         let (one, two, tangent) = inside(&x, &v, &at);

@@ -14,14 +14,14 @@ fn scattered(shape: &[usize], seed: f64) -> Tensor {
 
 /// `Σ y³` for the result `y` of an op: its second derivative goes through the op three times.
 fn cubed(y: Tensor) -> Tensor {
-    ops::sum(ops::mul(ops::square(&y), &y), (), false)
+    ops::sum(ops::mul(ops::square(&y), &y), ())
 }
 
 #[track_caller]
 fn check(name: &str, shape: &[usize], f: impl Fn(&Tensor) -> Tensor) {
     let (x, direction, weights) = (scattered(shape, 0.1), scattered(shape, 0.4), scattered(shape, 0.7));
-    let slope = |x: &Tensor| ops::sum(ops::mul(ms::grad(|x: &Tensor| cubed(f(x)))(x), &weights), (), false);
-    let got = ops::sum(ops::mul(ms::grad(&slope)(&x), &direction), (), false).item::<f64>();
+    let slope = |x: &Tensor| ops::sum(ops::mul(ms::grad(|x: &Tensor| cubed(f(x)))(x), &weights), ());
+    let got = ops::sum(ops::mul(ms::grad(&slope)(&x), &direction), ()).item::<f64>();
     let step = 1e-5;
     let at = |sign: f64| slope(&ops::add(&x, ops::mul(&direction, sign * step))).item::<f64>();
     let want = (at(1.0) - at(-1.0)) / (2.0 * step);
@@ -29,7 +29,7 @@ fn check(name: &str, shape: &[usize], f: impl Fn(&Tensor) -> Tensor) {
     let graph =
         ms_core::trace::build(name, &[x.ty()], |x| Ok(vec![ms::grad(&slope)(&x[0])])).expect("the trace is valid");
     let compiled = Compiled::new(&graph, Precision::Strict).and_then(|it| it.run(&[x])).expect("the graph runs");
-    let got = ops::sum(ops::mul(&compiled[0], &direction), (), false).item::<f64>();
+    let got = ops::sum(ops::mul(&compiled[0], &direction), ()).item::<f64>();
     assert!((got - want).abs() <= 1e-6 * (1.0 + want.abs()), "{name}, compiled: {got}, not {want}");
 }
 

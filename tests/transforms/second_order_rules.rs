@@ -14,7 +14,7 @@ fn operands(sample: &Sample) -> Vec<Tensor> {
 /// A number that depends on all elements, each with a different weight.
 fn weighted(x: &Tensor) -> Tensor {
     let weights: Vec<f64> = (0..x.numel()).map(|i| 0.5 + (i as f64 * 0.754_877_666).fract()).collect();
-    ops::sum(x * Tensor::from_slice(x.shape(), &weights), (), false)
+    ops::sum(x * Tensor::from_slice(x.shape(), &weights), ())
 }
 
 /// The gradients of the weighted result with respect to the float operands.
@@ -108,7 +108,7 @@ fn tangents_agree_with_gradients() {
             let (y, pull) = ms::vjp(result)(&x);
             let cotangents: Vec<Tensor> = y.iter().map(|it| scattered(it, 7.3)).collect();
             let dot = |a: &[Tensor], b: &[Tensor]| -> f64 {
-                a.iter().zip(b).map(|(a, b)| ops::sum(a * b, (), false).item::<f64>()).sum()
+                a.iter().zip(b).map(|(a, b)| ops::sum(a * b, ()).item::<f64>()).sum()
             };
             let want = dot(&pull(&cotangents), &tangents);
             let eagerly = dot(&ms::jvp(result)(&x, &tangents).1, &cotangents);

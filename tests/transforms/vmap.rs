@@ -99,7 +99,7 @@ fn captured_values_are_seen_at_every_call() {
 
 #[test]
 fn with_grad_in_any_order() {
-    let f = |x: &Tensor| ops::sum(ops::sin(x) * x, (), false);
+    let f = |x: &Tensor| ops::sum(ops::sin(x) * x, ());
     let xs = counted([3, 2]);
     let want: Vec<f32> = (0..3).flat_map(|i| f32s(&grad(f)(&xs.at(i)))).collect();
     both(|| {
@@ -114,7 +114,7 @@ fn with_grad_in_any_order() {
     });
     // The gradient of a captured value, through lanes that share it.
     let weight = tensor![2.0, 3.0];
-    let loss = |w: &Tensor| ops::sum(vmap(|x: &Tensor| x * w)(&xs), (), false);
+    let loss = |w: &Tensor| ops::sum(vmap(|x: &Tensor| x * w)(&xs), ());
     assert_eq!(f32s(&grad(loss)(&weight)), [6.0, 9.0]);
     let (values, gradients) = vmap(value_and_grad(f))(&xs);
     assert_eq!((values.shape(), gradients.shape()), (&[3usize][..], &[3usize, 2][..]));
@@ -123,7 +123,7 @@ fn with_grad_in_any_order() {
 #[test]
 fn axes_are_part_of_what_is_compiled() {
     let x = counted([2, 3]);
-    let sum = |x: &Tensor| ops::sum(x, (), false);
+    let sum = |x: &Tensor| ops::sum(x, ());
     for _ in 0..2 {
         assert_eq!(f32s(&jit(vmap(sum).in_axes(0))(&x)), [3.0, 12.0]);
         assert_eq!(f32s(&jit(vmap(sum).in_axes(1))(&x)), [3.0, 5.0, 7.0]);
@@ -154,9 +154,9 @@ fn cells_share_their_parameters_or_have_their_own() {
     });
     // One gradient for each cell.
     let parameters = models.parameters();
-    let loss = |x: &Tensor| ops::sum(vmap_cells(&models).in_axes(None)(x), (), false);
+    let loss = |x: &Tensor| ops::sum(vmap_cells(&models).in_axes(None)(x), ());
     let gradients = grad(loss).wrt(parameters.clone())(&xs);
-    let own = grad(|x: &Tensor| ops::sum(models[1].call(x), (), false)).wrt(parameters.clone())(&xs);
+    let own = grad(|x: &Tensor| ops::sum(models[1].call(x), ())).wrt(parameters.clone())(&xs);
     for parameter in models[1].parameters() {
         assert!(near(gradients.get(&parameter).expect("given"), own.get(&parameter).expect("given")));
     }

@@ -3,7 +3,7 @@
 use ms::prelude::*;
 
 fn sum(x: &Tensor) -> Tensor {
-    ops::sum(x, (), false)
+    ops::sum(x, ())
 }
 
 #[jit]

@@ -2,6 +2,6 @@
 use ms::prelude::*;
 
 fn main() {
-    let f = ms::grad(|x| ops::sum(x, (), false));
+    let f = ms::grad(|x| ops::sum(x, ()));
     f(&Tensor::ones([2]));
 }

@@ -7,6 +7,6 @@ struct Net {
 
 fn main() {
     let net = Net { w: Parameter::new(Tensor::ones([2]), "w") };
-    let loss = |net: &Net, x: &Tensor| ops::sum(x * &net.w, (), false);
+    let loss = |net: &Net, x: &Tensor| ops::sum(x * &net.w, ());
     Adam::new(1e-3).step(&net, &Tensor::ones([2]), loss);
 }

@@ -9,7 +9,7 @@ struct Net {
 #[cell]
 impl Net {
     fn construct(&self, x: &Tensor) -> Tensor {
-        self.mean = x.mean(0, false);
+        self.mean = x.mean(0);
         x - &self.mean
     }
 }

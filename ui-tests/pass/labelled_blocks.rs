@@ -30,7 +30,7 @@ fn rows(x: &Tensor) -> Tensor {
                 continue 'rows;
             }
             if number > 0.0 {
-                sum += ops::sum(&row, (), false);
+                sum += ops::sum(&row, ());
                 continue 'rows;
             }
         }

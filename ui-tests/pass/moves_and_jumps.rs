@@ -77,9 +77,9 @@ fn all(list: &[Tensor]) -> Tensor {
 fn references(x: &Tensor, list: &Vec<Tensor>) -> Tensor {
     let short = &list[1..];
     if x > 0.0 {
-        return ops::sum(all(list), (), false) * ops::sum(all(short), (), false);
+        return ops::sum(all(list), ()) * ops::sum(all(short), ());
     }
-    ops::sum(all(list), (), false) - ops::sum(all(short), (), false)
+    ops::sum(all(list), ()) - ops::sum(all(short), ())
 }
 
 fn main() {

@@ -188,8 +188,8 @@ fn moved(y: &mut Tensor, x: &Tensor) {
 
 #[jit(dims(x = [n]))]
 fn of_any_size(y: &mut Tensor, x: &Tensor) {
-    if x.sum(0, false) > 1.0 {
-        helper(y, &x.sum(0, false));
+    if x.sum(0) > 1.0 {
+        helper(y, &x.sum(0));
     }
 }
 

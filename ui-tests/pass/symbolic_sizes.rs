@@ -11,7 +11,7 @@ fn loss(x: &Tensor, y: &Tensor) -> Tensor {
     let mut sum = Tensor::scalar(0.0f32);
     let mut i = Tensor::scalar(0);
     while i < 2 {
-        sum += ops::sum((ops::mean(x, 1, false) - y).square(), (), false);
+        sum += ops::sum((ops::mean(x, 1) - y).square(), ());
         i += 1;
     }
     if sum > 100.0 {

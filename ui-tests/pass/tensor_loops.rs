@@ -44,7 +44,7 @@ fn triangle(n: &Tensor) -> Tensor {
 fn row_sums(x: &Tensor, #[dynamic] limit: f32) -> Tensor {
     let mut sum = Tensor::scalar(0.0f32);
     for (i, row) in x.rows().enumerate() {
-        let here = ops::sum(&row, (), false);
+        let here = ops::sum(&row, ());
         if here < 0.0 {
             continue;
         }

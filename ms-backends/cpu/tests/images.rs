@@ -311,8 +311,8 @@ fn layer(random: &mut Random, values: &[Tensor], weights: &Tensor, spatial: usiz
         5 => ops::relu(&x),
         6 if y.shape() == shape => x + y,
         6 => x + weight(random, &[&[channels], &vec![1; spatial][..]].concat()),
-        7 => &x - ops::sum(&x, &[0isize, 2][..], true),
-        8 => &x * ops::max(&x, &[-1isize][..], true),
+        7 => &x - ops::sum(&x, ops::keepdims(&[0isize, 2][..])),
+        8 => &x * ops::max(&x, ops::keepdims(&[-1isize][..])),
         9 if y.shape() == shape => ops::concat(&[x, y], 1 - random.below(2) as isize),
         9 => ops::permute(&x, (0..2).chain((2..2 + spatial).rev()).collect::<Vec<_>>()),
         10 => {

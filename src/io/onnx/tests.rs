@@ -152,15 +152,15 @@ fn network(name: &str, f: impl Fn(&Tensor) -> Tensor, shapes: [&[usize]; 2]) -> 
 #[jit]
 fn doubled(x: &Tensor) -> Tensor {
     let mut x = x.clone();
-    while x.abs().sum((), false) < 100.0 {
-        x = if x.sum((), false) > 0.0 { &x * 2.0 } else { &x * 3.0 };
+    while x.abs().sum(()) < 100.0 {
+        x = if x.sum(()) > 0.0 { &x * 2.0 } else { &x * 3.0 };
     }
     x
 }
 
 #[jit]
 fn branched(x: &Tensor) -> Tensor {
-    if x.sum((), false) > 0.0 { doubled(x) } else { ops::softmax(doubled(&(x + 1.0)), -1) }
+    if x.sum(()) > 0.0 { doubled(x) } else { ops::softmax(doubled(&(x + 1.0)), -1) }
 }
 
 #[test]

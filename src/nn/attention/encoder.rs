@@ -160,7 +160,7 @@ impl TransformerEncoderLayer {
 /// caches = next;
 /// let (last, _) = encoder.step(&x.i((.., 4..5)), &caches);
 /// let both = ops::concat(&[first, last], 1);
-/// assert!((all - both).abs().max((), false).item::<f32>() < 1e-5);
+/// assert!((all - both).abs().max(()).item::<f32>() < 1e-5);
 /// ```
 #[cell]
 #[derive(Debug)]

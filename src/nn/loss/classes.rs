@@ -99,7 +99,7 @@ losses! {
             Some(weight) => losses * weight,
             None => losses,
         };
-        losses.mean(-1, false)
+        losses.mean(-1)
     };
 
     /// For scores `x` `[n, classes]` and classes `[n]`: `Σ max(margin - x[target] + x[i], 0)^p / classes`
@@ -123,7 +123,7 @@ losses! {
             losses = losses * ops::gather(weight, &target, 0);
         }
         let others = target.ne(ops::arange(count as i64));
-        ops::select(others, losses, 0.0).sum(-1, false) / count as f64
+        ops::select(others, losses, 0.0).sum(-1) / count as f64
     };
 
     /// For scores `x` `[n, classes]` and lists of classes `[n, classes]`, each of which ends before its
@@ -135,11 +135,11 @@ losses! {
         let listed = ops::cumprod(target.ge(0).cast(DType::I64), 1).gt(0);
         let target = ops::clamp_min(target, 0);
         let hits = target.expand_dims(-1).eq(ops::arange(count as i64));
-        let is_target = ops::logical_and(hits, listed.expand_dims(-1)).any(1, false);
+        let is_target = ops::logical_and(hits, listed.expand_dims(-1)).any(1);
         let own = ops::take_along_axis(x, &target, 1).expand_dims(-1);
         let short = ops::clamp_min(1.0 - own + x.expand_dims(1), 0.0);
         let counted = ops::logical_and(listed.expand_dims(-1), ops::logical_not(is_target).expand_dims(1));
-        ops::select(counted, short, 0.0).sum([1, 2], false) / count as f64
+        ops::select(counted, short, 0.0).sum([1, 2]) / count as f64
     };
 
     /// `-(1 - p)^gamma log p` for logits `[n, classes]` and classes `[n]`, where `p` is the probability of the

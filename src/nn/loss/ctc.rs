@@ -83,7 +83,7 @@ impl CTCLoss {
         let step = |alpha: &Tensor, (emitted, inside): &(Tensor, Tensor)| {
             let skipped = ops::select(&skips, back(alpha, 2, impossible), IMPOSSIBLE);
             let ways = ops::stack(&[alpha.clone(), back(alpha, 1, impossible), skipped], 0);
-            let next = emitted + ops::logsumexp(ways, 0, false);
+            let next = emitted + ops::logsumexp(ways, 0);
             (ops::select(inside, next, alpha), ())
         };
         let (alpha, ()) = ops::scan(step, first, &(later(&emitted), later(&inside)));
@@ -99,7 +99,7 @@ impl CTCLoss {
     #[track_caller]
     fn reduced(&self, losses: &Tensor, counts: &Tensor) -> Tensor {
         match self.reduction {
-            Reduction::Mean => (losses / ops::clamp_min(counts, 1).cast(losses.dtype())).mean((), false),
+            Reduction::Mean => (losses / ops::clamp_min(counts, 1).cast(losses.dtype())).mean(()),
             other => other.apply(losses),
         }
     }

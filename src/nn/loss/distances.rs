@@ -41,7 +41,7 @@ losses! {
     } => |it| {
         check_interval("TripletMarginLoss", "margin", it.margin, &Interval::FINITE).or_raise();
         alike("TripletMarginLoss", anchor, &[("positive", positive), ("negative", negative)]);
-        let distance = |a: &Tensor, b: &Tensor| ops::norm(a - b + it.eps, it.p, -1, false);
+        let distance = |a: &Tensor, b: &Tensor| ops::norm(a - b + it.eps, it.p, -1);
         let mut apart = distance(anchor, negative);
         if it.swap {
             apart = ops::minimum(apart, distance(positive, negative));
@@ -92,7 +92,7 @@ impl DiceLoss {
     fn construct(&self, x: &Tensor, target: &Tensor) -> Tensor {
         check_interval("DiceLoss", "smooth", self.smooth, &Interval::POSITIVE).or_raise();
         alike("DiceLoss", x, &[("target", target)]);
-        let sum = |it: Tensor| it.sum((), false);
+        let sum = |it: Tensor| it.sum(());
         1.0 - 2.0 * sum(x * target) / (sum(x.square()) + sum(target.square()) + self.smooth)
     }
 }

@@ -33,7 +33,7 @@ const LEAST_CURVATURE: f64 = 1e-10;
 ///     let gradient = (p.value() - tensor![1.0, -2.0]) * tensor![2.0, 20.0];
 ///     opt.update(&Gradients::new(vec![p.clone()], vec![gradient]));
 /// }
-/// assert!((p.value() - tensor![1.0, -2.0]).abs().max((), false).item::<f32>() < 1e-4);
+/// assert!((p.value() - tensor![1.0, -2.0]).abs().max(()).item::<f32>() < 1e-4);
 /// ```
 #[cell]
 pub struct LBFGS {
@@ -151,7 +151,7 @@ impl LBFGS {
         let (mut steps, mut changes) = (read(&self.step_history, 1), read(&self.change_history, 1));
         let (mut rho, mut scale) = (self.rho.value().cast(dtype), self.scale.value().cast(dtype));
 
-        let is_over = gradient.abs().max((), false).le(self.gradient_tolerance.value().cast(dtype));
+        let is_over = gradient.abs().max(()).le(self.gradient_tolerance.value().cast(dtype));
         let curvature = dot(&change, &last_step);
         let is_new = ops::logical_and(curvature.gt(LEAST_CURVATURE), ops::logical_not(&is_over));
         // The oldest step makes room for the latest one.
@@ -171,7 +171,7 @@ impl LBFGS {
 
         let taken = self.steps.value();
         self.steps.set(&ops::select(&is_over, &taken, &taken + 1));
-        let first = ops::minimum(1.0 / ops::sum(gradient.abs(), (), false), 1.0);
+        let first = ops::minimum(1.0 / ops::sum(gradient.abs(), ()), 1.0);
         let direction = self.direction(&gradient, &steps, &changes, &rho, &scale);
         let slope = dot(&gradient, &direction);
         let descends = slope.le(-self.change_tolerance.value().cast(dtype));
@@ -186,7 +186,7 @@ impl LBFGS {
 }
 
 fn dot(x: &Tensor, y: &Tensor) -> Tensor {
-    ops::sum(x * y, (), false)
+    ops::sum(x * y, ())
 }
 
 /// The dtype in which vectors of the elements of all parameters are computed.

@@ -53,7 +53,7 @@ pub trait Metric {
 /// `target: [n]`.
 #[track_caller]
 pub fn accuracy(logits: &Tensor, target: &Tensor) -> Tensor {
-    logits.argmax(-1).eq(target).mean((), false)
+    logits.argmax(-1).eq(target).mean(())
 }
 
 /// A mean over batches of different sizes.

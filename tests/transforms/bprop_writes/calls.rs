@@ -83,7 +83,7 @@ fn applied_to_both(cell: &Adds, x: &Tensor, y: &Tensor) -> (Tensor, Tensor) {
 
 #[jit(dims(x = [n]))]
 fn applied_to_any(cell: &Adds, x: &Tensor) -> Tensor {
-    cell.call(&x.sum((), false))
+    cell.call(&x.sum(()))
 }
 
 /// Compiled functions, recorded by a gradient outside.

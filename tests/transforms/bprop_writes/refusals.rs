@@ -14,7 +14,7 @@ fn writes_without_an_order_are_errors() {
     }
     #[jit]
     fn of_lanes(net: &Net, xs: &Tensor) -> Tensor {
-        ms::grad(|xs: &Tensor| ms::vmap(|x: &Tensor| net.adds.call(x))(xs).sum((), false))(xs)
+        ms::grad(|xs: &Tensor| ms::vmap(|x: &Tensor| net.adds.call(x))(xs).sum(()))(xs)
     }
     #[jit]
     fn alike_in_lanes(net: &Net, xs: &Tensor) -> Tensor {
@@ -26,28 +26,28 @@ fn writes_without_an_order_are_errors() {
     }
     #[jit]
     fn pushed(net: &Net, xs: &Tensor) -> Tensor {
-        ms::jvp(|x: &Tensor| net.adds.call(&x.sum((), false)))(xs, xs).1
+        ms::jvp(|x: &Tensor| net.adds.call(&x.sum(())))(xs, xs).1
     }
     #[jit]
     fn jacobian(net: &Net, xs: &Tensor) -> Tensor {
-        ms::jacrev(|x: &Tensor| x * net.adds.call(&x.sum((), false)))(xs)
+        ms::jacrev(|x: &Tensor| x * net.adds.call(&x.sum(())))(xs)
     }
     #[jit]
     fn hessian(net: &Net, xs: &Tensor) -> Tensor {
-        ms::hessian(|x: &Tensor| net.adds.call(&(x * x).sum((), false)))(xs)
+        ms::hessian(|x: &Tensor| net.adds.call(&(x * x).sum(())))(xs)
     }
     #[jit]
     fn read_by_another(net: &Net, xs: &Tensor) -> Tensor {
-        ms::grad(|xs: &Tensor| net.adds.call(&net.reads.call(&xs.sum((), false))))(xs)
+        ms::grad(|xs: &Tensor| net.adds.call(&net.reads.call(&xs.sum(()))))(xs)
     }
     #[jit]
     fn read_by_a_shared_graph(net: &Net, xs: &Tensor) -> Tensor {
         let [of_other, of_same] = &net.shared_reads;
-        ms::grad(|xs: &Tensor| net.adds.call(&of_same.call(&of_other.call(&xs.sum((), false)))))(xs)
+        ms::grad(|xs: &Tensor| net.adds.call(&of_same.call(&of_other.call(&xs.sum(())))))(xs)
     }
     #[jit]
     fn read_by_another_forward(net: &Net, xs: &Tensor) -> Tensor {
-        net.adds.call(&net.reads.call(&xs.sum((), false)))
+        net.adds.call(&net.reads.call(&xs.sum(())))
     }
     type Run = fn(&Net, &Tensor) -> Tensor;
     let cases: [(&str, Run, [Option<Code>; 2]); 10] = [

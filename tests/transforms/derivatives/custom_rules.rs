@@ -194,18 +194,18 @@ to_any_order! {
     over_lanes(x = 0.7) {
         let f = |x: &Tensor| {
             let y = ms::vmap(sq)(&(x * tensor![1.0, 2.0]));
-            (&y * &y).sum((), false)
+            (&y * &y).sum(())
         };
         second(f, x)
     } gives 199.92, 642.6;
     in_every_lane(x = 0.7) {
         let each = |x: &Tensor| ms::grad(ms::grad(|x: &Tensor| sq(x) * sq(x)))(x);
-        ms::vmap(each)(&(x * tensor![1.0, 2.0])).sum((), false)
+        ms::vmap(each)(&(x * tensor![1.0, 2.0])).sum(())
     } gives 11.76 * 5.0, 37.8 * 5.0;
     in_an_arm_of_a_lane(x = 0.7) {
         let each = |x: &Tensor| {
             ms::grad(ms::grad(|x: &Tensor| if x > 1.0 { sq(&sq(x)) } else { sq(x) * sq(x) }))(x)
         };
-        ms::vmap(each)(&(x * tensor![1.0, 2.0])).sum((), false)
+        ms::vmap(each)(&(x * tensor![1.0, 2.0])).sum(())
     } gives 11.76 + 36.0 * 1.96, 37.8 + 2.0 * 81.0 * 1.4;
 }

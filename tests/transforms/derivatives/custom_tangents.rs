@@ -84,7 +84,7 @@ fn cells_are_arguments() {
         let backward = |(x, weight): &(Tensor, Tensor), g: &Tensor| {
             (ms::Gradients::new(Vec::new(), vec![g * x * 10.0]), g * weight)
         };
-        ms::custom_vjp_with_residuals(forward, backward)(net, x).sum((), false)
+        ms::custom_vjp_with_residuals(forward, backward)(net, x).sum(())
     };
     let x = tensor![4.0, 5.0];
     let gradients = ms::grad(by_residuals)(&net, &x);
@@ -94,7 +94,7 @@ fn cells_are_arguments() {
             let dweight = dnet.get(&net.weight).expect("it is trained");
             dx * &net.weight + x * dweight * 10.0
         };
-        ms::custom_jvp(|net: &Scaled, x: &Tensor| net.call(x), tangent)(net, x).sum((), false)
+        ms::custom_jvp(|net: &Scaled, x: &Tensor| net.call(x), tangent)(net, x).sum(())
     };
     let gradients = ms::grad(by_tangent)(&net, &x);
     assert_eq!(gradients.get(&net.weight).expect("it is trained").to_vec::<f32>(), [40.0, 50.0]);
@@ -118,10 +118,10 @@ fn refusals() {
             ms::custom_jvp(|x: &Tensor| x.abs(), |x: &Tensor, _: &Tensor, (dx,): &(Tensor,)| dx.sign() * x)(x)
         }),
         (Code::Shape, "the tangent of a result of f32[2] cannot be f32[]", |x| {
-            ms::custom_jvp(|x: &Tensor| x * x, |_: &Tensor, _: &Tensor, (dx,): &(Tensor,)| dx.sum((), false))(x)
+            ms::custom_jvp(|x: &Tensor| x * x, |_: &Tensor, _: &Tensor, (dx,): &(Tensor,)| dx.sum(()))(x)
         }),
         (Code::Shape, "custom_vjp", |x| {
-            let backward = |_: &Tensor, g: &Tensor| (g.sum((), false),);
+            let backward = |_: &Tensor, g: &Tensor| (g.sum(()),);
             ms::custom_vjp_with_residuals(|x: &Tensor| (x * x, x.clone()), backward)(x)
         }),
     ];
@@ -194,7 +194,7 @@ fn reverse_derivatives_without_a_transpose_are_refused_in_forward_mode() {
     ];
     let x = tensor![3.0];
     for (at, (f, gradient)) in cases.into_iter().enumerate() {
-        assert_eq!(ms::grad(|x: &Tensor| f(x).sum((), false))(&x).to_vec::<f32>(), [gradient], "case {at}");
+        assert_eq!(ms::grad(|x: &Tensor| f(x).sum(()))(&x).to_vec::<f32>(), [gradient], "case {at}");
         let error = catch(|| ms::jvp(|x: &Tensor| f(x))(&x, &tensor![1.0])).expect_err("it has no transpose");
         let said = error.to_string();
         assert_eq!(error.code(), Code::CustomTangent, "case {at}: {said}");

@@ -23,7 +23,7 @@ fn matrix(values: [f32; 4]) -> Tensor {
 
 /// Checks a function of one tensor, eagerly and under another gradient.
 fn check(what: &str, f: fn(&Tensor) -> Tensor, x: &Tensor, want: &[f32]) {
-    let jitted = |x: &Tensor| ms::grad(|scale: &Tensor| (f(x) * scale).sum((), false))(&Tensor::scalar(1.0f32));
+    let jitted = |x: &Tensor| ms::grad(|scale: &Tensor| (f(x) * scale).sum(()))(&Tensor::scalar(1.0f32));
     let close = |got: &[f32]| got.iter().zip(want).all(|(a, b)| (a - b).abs() <= 1e-4 * (1.0 + b.abs()));
     let got = f(x).to_vec::<f32>();
     assert!(got.len() == want.len() && close(&got), "{what}, eagerly: {got:?}, not {want:?}");
@@ -65,7 +65,7 @@ fn transforms_in_any_order() {
     both!("jacrev", |x| ms::jacrev(cube)(x), tensor![1.0, 2.0], [3.0, 0.0, 0.0, 12.0]);
     both!("jacfwd", |x| ms::jacfwd(cube)(x), tensor![1.0, 2.0], [3.0, 0.0, 0.0, 12.0]);
     both!("jacfwd of jacrev", |x| ms::jacfwd(ms::jacrev(cube))(x), three(), [18.0]);
-    both!("hessian", |x| ms::hessian(|x: &Tensor| cube(x).sum((), false))(x), tensor![1.0, 2.0], [6.0, 0.0, 0.0, 12.0]);
+    both!("hessian", |x| ms::hessian(|x: &Tensor| cube(x).sum(()))(x), tensor![1.0, 2.0], [6.0, 0.0, 0.0, 12.0]);
     both!("vmap of grad", |x| ms::vmap(ms::grad(cube))(x), tensor![1.0, 2.0], [3.0, 12.0]);
     both!("grad of vmap", |x| ms::grad(ms::vmap(cube))(x), tensor![1.0, 2.0], [3.0, 12.0]);
     // -2 (1 - t²) (1 - 3 t²) at t = tanh(0.5).
@@ -122,7 +122,7 @@ fn what_is_refused_has_a_code() {
     let error = refused(&|| drop(ms::grad(|n: &Tensor| n + n)(&Tensor::from_slice([1], &[1i64]))));
     assert_eq!(error.code(), Code::NoGradient);
     assert!(error.to_string().contains("input 0"), "{error}");
-    let wrong = |x: &Tensor| ms::custom_vjp(cube, |_: &Tensor, _: &Tensor, g: &Tensor| (g.sum((), false),))(x);
+    let wrong = |x: &Tensor| ms::custom_vjp(cube, |_: &Tensor, _: &Tensor, g: &Tensor| (g.sum(()),))(x);
     let error = refused(&|| drop(ms::grad(wrong)(&x)));
     assert_eq!(error.code(), Code::Shape, "{error}");
     let error = refused(&|| drop(ms::vjp(cube)(&x).1(&tensor![1.0])));

@@ -75,7 +75,7 @@ fn random_statements(state: &mut u64, pool: &mut Vec<Tensor>, depth: usize) {
             _ => {
                 let rows = ops::stack(&[&a, &b, &a], 0);
                 let (last, all) = ops::scan(|it: &Tensor, x: &Tensor| inside(pool, &[it, x]), b, &rows);
-                pool.push(all.sum((), false));
+                pool.push(all.sum(()));
                 last
             }
         };

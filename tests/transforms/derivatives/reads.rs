@@ -102,7 +102,7 @@ fn in_calls(x: &Tensor, rows: &[i64]) -> Tensor {
 fn in_branches(x: &Tensor, rows: &[i64]) -> Tensor {
     let row = |&it: &i64| {
         let other = move |x: &Tensor| x.at(it as isize) * 1.0;
-        ops::cond(x.at(0).sum((), false).lt(100.0), move |x: &Tensor| x.at(it as isize), other, x)
+        ops::cond(x.at(0).sum(()).lt(100.0), move |x: &Tensor| x.at(it as isize), other, x)
     };
     ops::stack(&rows.iter().map(row).collect::<Vec<_>>(), 0)
 }
@@ -113,10 +113,10 @@ fn of_rows(x: &Tensor, read: Read) -> Tensor {
     let of = |(at, rows): (usize, &&[i64])| {
         let rows = read(x, rows);
         let weights = Tensor::arange(rows.shape()[0] as i64).cast(x.dtype()).reshape([rows.shape()[0], 1]) + at as f64;
-        (rows * weights * 0.1).sin().sum(0, false)
+        (rows * weights * 0.1).sin().sum(0)
     };
     let sums = lists.iter().enumerate().map(of);
-    sums.reduce(|a, b| a * b).expect("there are lists") + (x * x).sum(0, false)
+    sums.reduce(|a, b| a * b).expect("there are lists") + (x * x).sum(0)
 }
 
 static WAYS: &[(&str, Read)] = &[
@@ -171,13 +171,13 @@ fn parts_of_a_tensor() {
 #[test]
 fn parts_are_added_in_one_order() {
     let windows = |x: &Tensor, rows: &Tensor| {
-        let part = |at: usize| x.i((at..at + 7, ..)).sum((), false) * rows.at(at as isize).sum((), false);
+        let part = |at: usize| x.i((at..at + 7, ..)).sum(()) * rows.at(at as isize).sum(());
         let sum = (0..20).map(part).reduce(|a, b| a + b).expect("there are some");
         // Through the whole, then through parts again.
-        let sum = (0..20).fold(sum + (x * 0.3).sum((), false), |sum, at| {
-            sum + (ops::gather(rows, Tensor::scalar(at % 3), 0) * x.at(3)).sum((), false)
+        let sum = (0..20).fold(sum + (x * 0.3).sum(()), |sum, at| {
+            sum + (ops::gather(rows, Tensor::scalar(at % 3), 0) * x.at(3)).sum(())
         });
-        let body = |at: &Tensor, sum: &Tensor| sum + (ops::gather(x, at, 0) * rows.at(1)).sum((), false);
+        let body = |at: &Tensor, sum: &Tensor| sum + (ops::gather(x, at, 0) * rows.at(1)).sum(());
         ops::fori_loop(0, 20, body, sum)
     };
     for dtype in [DType::F32, DType::BF16] {

@@ -4,7 +4,7 @@ use super::random::{Generator, default_generator};
 use crate::error::{Code, called};
 use crate::ops::core::axis::refusal;
 use crate::ops::primitive::class_weights::weights;
-use crate::ops::{cast, cumsum, expand_dims, select, sum, topk};
+use crate::ops::{cast, cumsum, expand_dims, keepdims, select, sum, topk};
 use crate::tensor::{AsTensor, DType, Dim, Dims, Tensor};
 
 impl Generator {
@@ -49,7 +49,7 @@ impl Generator {
         let x = if x.dtype().is_float() { x } else { &cast(x, DType::F64) };
         let x = cast(weights(x, if replacement { 1 } else { samples.max(1) }, logits, name), DType::F64);
         if replacement {
-            let weights = if logits { (&x - x.max(-1, true)).exp() } else { &x / x.max(-1, true) };
+            let weights = if logits { (&x - x.max(keepdims(-1))).exp() } else { &x / x.max(keepdims(-1)) };
             let uniform = self.uniform_of(joined(&rows, Dim::new(samples)), 0.0, 1.0, DType::F64);
             return by_sums(&weights, &uniform);
         }
@@ -66,8 +66,8 @@ impl Generator {
 fn by_sums(weights: &Tensor, uniform: &Tensor) -> Tensor {
     let sums = cumsum(weights, -1);
     // Less than the last sum, and no less than the sum before a class without a weight: neither is exceeded by it.
-    let points = uniform * sums.max(-1, true);
-    sum(expand_dims(sums, -2).le(expand_dims(points, -1)), -1, false)
+    let points = uniform * sums.max(keepdims(-1));
+    sum(expand_dims(sums, -2).le(expand_dims(points, -1)), -1)
 }
 
 /// The largest of the logits plus independent numbers of Gumbel's distribution, in descending order: draws without

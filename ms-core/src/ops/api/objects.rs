@@ -9,7 +9,7 @@
 
 use crate::error::{Code, Error};
 use crate::ops::composite::nn::{BatchStatistics, CrossEntropy, Reduction};
-use crate::ops::{ConvOptions, IntoAxes, IntoOperand, NewShape, PoolOptions, ReduceAxes};
+use crate::ops::{ConvOptions, IntoAxes, IntoOperand, Keepdims, NewShape, PoolOptions, ReduceAxes};
 use crate::tensor::{AsTensor, DType, IntoDims, Scalar, Tensor, refused};
 
 /// Objects without attributes: those of functions of tensors alone.
@@ -178,13 +178,13 @@ primitives_with_attributes! {
     Ones() ones(shape: impl IntoDims, dtype: DType) -> Tensor = Tensor::ones_of(shape, dtype);
     Pad(paddings: Vec<(usize, usize)>) pad(x: impl AsTensor) -> Tensor = crate::ops::pad(x, paddings, crate::ops::PadMode::Constant(0.into()));
     Range() arange_of(start: impl Into<Scalar>, limit: impl Into<Scalar>, delta: impl Into<Scalar>, dtype: DType) -> Tensor = crate::ops::arange_of(start, limit, delta, dtype);
-    ReduceAll(keepdims: bool) all(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor = crate::ops::all(x, axes, *keepdims);
-    ReduceAny(keepdims: bool) any(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor = crate::ops::any(x, axes, *keepdims);
-    ReduceMax(keepdims: bool) max(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor = crate::ops::max(x, axes, *keepdims);
-    ReduceMean(keepdims: bool) mean(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor = crate::ops::mean(x, axes, *keepdims);
-    ReduceMin(keepdims: bool) min(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor = crate::ops::min(x, axes, *keepdims);
-    ReduceProd(keepdims: bool) prod(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor = crate::ops::prod(x, axes, *keepdims);
-    ReduceSum(keepdims: bool) sum(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor = crate::ops::sum(x, axes, *keepdims);
+    ReduceAll(keepdims: bool) all(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor = crate::ops::all(x, Keepdims::when(*keepdims, axes));
+    ReduceAny(keepdims: bool) any(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor = crate::ops::any(x, Keepdims::when(*keepdims, axes));
+    ReduceMax(keepdims: bool) max(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor = crate::ops::max(x, Keepdims::when(*keepdims, axes));
+    ReduceMean(keepdims: bool) mean(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor = crate::ops::mean(x, Keepdims::when(*keepdims, axes));
+    ReduceMin(keepdims: bool) min(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor = crate::ops::min(x, Keepdims::when(*keepdims, axes));
+    ReduceProd(keepdims: bool) prod(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor = crate::ops::prod(x, Keepdims::when(*keepdims, axes));
+    ReduceSum(keepdims: bool) sum(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor = crate::ops::sum(x, Keepdims::when(*keepdims, axes));
     ReverseV2(axes: Vec<isize>) flip(x: impl AsTensor) -> Tensor = crate::ops::flip(x, &axes[..]);
     RmsNorm(eps: f64) rms_norm(x: impl AsTensor, gamma: impl AsTensor) -> Tensor = crate::ops::rms_norm(x, gamma, -1, *eps);
     Roll(shifts: Vec<isize>, axes: Vec<isize>) roll(x: impl AsTensor) -> Tensor = crate::ops::roll(x, shifts, &axes[..]);

@@ -43,6 +43,6 @@ pub fn adaptive_max_pool(x: impl AsTensor, output_size: &[usize]) -> Tensor {
         let taps =
             (0..count).flat_map(|i| (0..largest).map(move |tap| (window(i).0 + tap).min(window(i).1 - 1) as i64));
         let taps = Tensor::from_slice([count, largest], &taps.collect::<Vec<_>>());
-        max(gather(&x, taps, axis as isize + 2), axis as isize + 3, false)
+        max(gather(&x, taps, axis as isize + 2), axis as isize + 3)
     })
 }

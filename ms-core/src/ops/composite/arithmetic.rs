@@ -245,7 +245,7 @@ pub fn unstack(x: impl AsTensor, axis: isize) -> Vec<Tensor> {
 #[track_caller]
 pub fn count_nonzero(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor {
     let _called = called("count_nonzero");
-    sum(crate::ops::cast(x, crate::DType::Bool), axes, false)
+    sum(crate::ops::cast(x, crate::DType::Bool), axes)
 }
 
 /// A tensor of floats.

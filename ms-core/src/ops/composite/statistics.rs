@@ -3,7 +3,10 @@
 use crate::error::{OrRaise, called};
 use crate::ops::core::rules::{Interval, check_interval};
 use crate::ops::primitive::reduction::axes_of;
-use crate::ops::{ReduceAxes, max, maximum, min, ones_like, over_size, select, size, sqrt, stop_gradient, sum_axes};
+use crate::ops::{
+    Keepdims, ReduceAxes, keepdims, max, maximum, min, ones_like, over_size, select, size, sqrt, stop_gradient,
+    sum_axes,
+};
 use crate::tensor::{AsTensor, DType, Dim, Tensor};
 use smallvec::SmallVec;
 
@@ -12,6 +15,7 @@ use smallvec::SmallVec;
 struct Reduced {
     x: Tensor,
     axes: SmallVec<[usize; 4]>,
+    keepdims: bool,
     count: Dim,
     dtype: DType,
 }
@@ -19,20 +23,21 @@ struct Reduced {
 impl Reduced {
     #[track_caller]
     fn new(op: &str, x: &Tensor, axes: impl ReduceAxes) -> Self {
+        let keepdims = axes.keepdims();
         let axes = axes_of(op, x, axes).or_raise();
         let count = axes.iter().map(|&axis| x.dims()[axis]).product();
         let dtype = if x.dtype().is_float() { x.dtype() } else { DType::F32 };
         let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
-        Self { x: x.cast(wide), axes, count, dtype }
+        Self { x: x.cast(wide), axes, keepdims, count, dtype }
     }
 
     fn mean(&self, keepdims: bool) -> Tensor {
         over_size(&sum_axes(&self.x, &self.axes, keepdims), self.count)
     }
 
-    fn var(&self, ddof: usize, keepdims: bool) -> Tensor {
+    fn var(&self, ddof: usize) -> Tensor {
         let distance = &self.x - self.mean(true);
-        let squares = sum_axes(&distance.square(), &self.axes, keepdims);
+        let squares = sum_axes(&distance.square(), &self.axes, self.keepdims);
         match self.count.as_const() {
             Some(count) => squares / (count as f64 - ddof as f64).max(0.0),
             None => squares / maximum(size(self.count - ddof, self.x.dtype()), 0.0),
@@ -42,18 +47,18 @@ impl Reduced {
 
 /// The mean over axes; nan without elements.
 ///
-/// `axes` is `()` for all, one axis, or several; negative ones count from the end. They are kept
-/// with size one if `keepdims`. f16 and bf16 are summed in f32; the mean of integers is f32.
+/// `axes` is `()` for all, one axis, or several; negative ones count from the end. In
+/// [`keepdims`](crate::ops::keepdims) they remain with size one. f16 and bf16 are summed in f32; the mean of integers is f32.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
-/// assert_eq!(ops::mean(tensor![[1., 2.], [3., 4.]], 0, false).to_vec::<f32>(), [2., 3.]);
+/// assert_eq!(ops::mean(tensor![[1., 2.], [3., 4.]], 0).to_vec::<f32>(), [2., 3.]);
 /// ```
 #[track_caller]
-pub fn mean(x: impl AsTensor, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
+pub fn mean(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor {
     let _called = called("mean");
     let reduced = Reduced::new("mean", &x.as_tensor(), axes);
-    reduced.mean(keepdims).cast(reduced.dtype)
+    reduced.mean(reduced.keepdims).cast(reduced.dtype)
 }
 
 /// The mean of the squared distances from the mean, divided by `n - ddof` instead of `n`,
@@ -62,26 +67,26 @@ pub fn mean(x: impl AsTensor, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
 ///
 /// ```
 /// use ms_core::{ops, tensor};
-/// assert_eq!(ops::var(tensor![1., 3.], (), 0, false).to_vec::<f32>(), [1.]);
+/// assert_eq!(ops::var(tensor![1., 3.], (), 0).to_vec::<f32>(), [1.]);
 /// ```
 #[track_caller]
-pub fn var(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize, keepdims: bool) -> Tensor {
+pub fn var(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize) -> Tensor {
     let _called = called("var");
     let reduced = Reduced::new("var", &x.as_tensor(), axes);
-    reduced.var(ddof, keepdims).cast(reduced.dtype)
+    reduced.var(ddof).cast(reduced.dtype)
 }
 
 /// The square root of [`var`].
 ///
 /// ```
 /// use ms_core::{ops, tensor};
-/// assert_eq!(ops::std(tensor![1., 5.], (), 0, false).to_vec::<f32>(), [2.]);
+/// assert_eq!(ops::std(tensor![1., 5.], (), 0).to_vec::<f32>(), [2.]);
 /// ```
 #[track_caller]
-pub fn std(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize, keepdims: bool) -> Tensor {
+pub fn std(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize) -> Tensor {
     let _called = called("std");
     let reduced = Reduced::new("std", &x.as_tensor(), axes);
-    sqrt(reduced.var(ddof, keepdims)).cast(reduced.dtype)
+    sqrt(reduced.var(ddof)).cast(reduced.dtype)
 }
 
 /// The vector norm of order `p` over axes: `(Σ |x|^p)^(1/p)`, the largest magnitude for
@@ -96,17 +101,17 @@ pub fn std(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize, keepdims: bool)
 ///
 /// ```
 /// use ms_core::{ops, tensor};
-/// assert_eq!(ops::norm(tensor![3., -4.], 2., (), false).to_vec::<f32>(), [5.]);
+/// assert_eq!(ops::norm(tensor![3., -4.], 2., ()).to_vec::<f32>(), [5.]);
 /// ```
 #[track_caller]
-pub fn norm(x: impl AsTensor, p: f64, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
+pub fn norm(x: impl AsTensor, p: f64, axes: impl ReduceAxes) -> Tensor {
     let _called = called("norm");
     let x = &*x.as_tensor();
     propagate_poison!(x);
     or_poison!(check_interval("norm", "p", p, &Interval::NUMBER));
     let reduced = Reduced::new("norm", x, axes);
     let axes: Vec<isize> = reduced.axes.iter().map(|&axis| axis as isize).collect();
-    let total = |terms: &Tensor| sum_axes(terms, &reduced.axes, keepdims);
+    let total = |terms: &Tensor| sum_axes(terms, &reduced.axes, reduced.keepdims);
     let size = reduced.x.abs();
     // If all terms are zero, the root's own gradient is infinite.
     let root = |terms: Tensor, root: &dyn Fn(Tensor) -> Tensor| {
@@ -114,9 +119,9 @@ pub fn norm(x: impl AsTensor, p: f64, axes: impl ReduceAxes, keepdims: bool) -> 
         select(&zero, 0.0, root(select(&zero, 1.0, terms)))
     };
     let norm = if p == f64::INFINITY {
-        max(&size, &*axes, keepdims)
+        max(&size, Keepdims::when(reduced.keepdims, &*axes))
     } else if p == f64::NEG_INFINITY {
-        min(&size, &*axes, keepdims)
+        min(&size, Keepdims::when(reduced.keepdims, &*axes))
     } else if p == 0.0 {
         total(&reduced.x.ne(0.0).cast(reduced.x.dtype()))
     } else if p == 1.0 {
@@ -126,7 +131,7 @@ pub fn norm(x: impl AsTensor, p: f64, axes: impl ReduceAxes, keepdims: bool) -> 
         let scaled = &size / &scale;
         let power = |it: Tensor| if p == 2.0 { it.square() } else { root(it, &|it| it.pow(p)) };
         let norm = root(total(&power(scaled)), &|it| if p == 2.0 { sqrt(it) } else { it.pow(1.0 / p) });
-        norm * if keepdims { scale } else { scale.squeeze(&*axes) }
+        norm * if reduced.keepdims { scale } else { scale.squeeze(&*axes) }
     } else {
         total(&size.pow(p)).pow(1.0 / p)
     };
@@ -140,33 +145,33 @@ fn largest(sizes: &Tensor, axes: &[isize]) -> Tensor {
     if axes.iter().any(|&axis| sizes.dims()[axis as usize].as_const() == Some(0)) {
         return ones_like(sum_axes(sizes, &axes.iter().map(|&it| it as usize).collect::<Vec<_>>(), true));
     }
-    let largest = stop_gradient(max(sizes, axes, true));
+    let largest = stop_gradient(max(sizes, keepdims(axes)));
     select(largest.isfinite().logical_and(largest.gt(0.0)), &largest, 1.0)
 }
 
 impl Tensor {
     /// The mean over axes; nan without elements.
     #[track_caller]
-    pub fn mean(&self, axes: impl ReduceAxes, keepdims: bool) -> Self {
-        mean(self, axes, keepdims)
+    pub fn mean(&self, axes: impl ReduceAxes) -> Self {
+        mean(self, axes)
     }
 
     /// The variance over axes, divided by `n - ddof`.
     #[track_caller]
-    pub fn var(&self, axes: impl ReduceAxes, ddof: usize, keepdims: bool) -> Self {
-        var(self, axes, ddof, keepdims)
+    pub fn var(&self, axes: impl ReduceAxes, ddof: usize) -> Self {
+        var(self, axes, ddof)
     }
 
     /// The standard deviation over axes: the square root of [`Tensor::var`].
     #[track_caller]
-    pub fn std(&self, axes: impl ReduceAxes, ddof: usize, keepdims: bool) -> Self {
-        std(self, axes, ddof, keepdims)
+    pub fn std(&self, axes: impl ReduceAxes, ddof: usize) -> Self {
+        std(self, axes, ddof)
     }
 
     /// The vector norm of order `p` over axes.
     #[track_caller]
-    pub fn norm(&self, p: f64, axes: impl ReduceAxes, keepdims: bool) -> Self {
-        norm(self, p, axes, keepdims)
+    pub fn norm(&self, p: f64, axes: impl ReduceAxes) -> Self {
+        norm(self, p, axes)
     }
 
     /// The position of the largest element over axes, as i64; see [`argmax`](crate::ops::argmax).
@@ -185,7 +190,7 @@ impl Tensor {
 #[cfg(test)]
 mod tests {
     use crate::ops::core::testing::run;
-    use crate::ops::{argmax, cumprod, cumsum_of, logsumexp, norm};
+    use crate::ops::{argmax, cumprod, cumsum_of, keepdims, logsumexp, norm};
     use crate::tensor;
     use crate::tensor::{DType, Tensor};
 
@@ -209,25 +214,27 @@ mod tests {
         use DType::*;
         run(|| {
             let bytes = tensor![[200u8, 100], [1, 2]];
-            check(bytes.sum((), false), &[], U64, &[303.0]);
-            check(bytes.prod(0, true), &[1, 2], U64, &[200.0, 200.0]);
-            check(bytes.mean([0, 1], true), &[1, 1], F32, &[75.75]);
-            check(tensor![true, true, false].sum(-1, false), &[], I64, &[2.0]);
-            check(tensor![0, 3].any((), false), &[], Bool, &[1.0]);
-            check(tensor![1., f32::NAN].max((), false), &[], F32, &[f64::NAN]);
+            check(bytes.sum(()), &[], U64, &[303.0]);
+            check(bytes.prod(keepdims(0)), &[1, 2], U64, &[200.0, 200.0]);
+            check(bytes.argmax(keepdims(0)), &[1, 2], I64, &[0.0, 0.0]);
+            check(bytes.argmin(keepdims(())), &[1, 1], I64, &[2.0]);
+            check(bytes.mean(keepdims([0, 1])), &[1, 1], F32, &[75.75]);
+            check(tensor![true, true, false].sum(-1), &[], I64, &[2.0]);
+            check(tensor![0, 3].any(()), &[], Bool, &[1.0]);
+            check(tensor![1., f32::NAN].max(()), &[], F32, &[f64::NAN]);
             check(argmax(tensor![1., f32::NAN, 3.], 0), &[], I64, &[1.0]);
             // The sum of a mean of f16 does not overflow.
             let halves = tensor![60000., 60000.].cast(F16);
-            check(halves.mean((), false), &[], F16, &[60000.0]);
-            check(halves.var((), 0, false), &[], F16, &[0.0]);
+            check(halves.mean(()), &[], F16, &[60000.0]);
+            check(halves.var((), 0), &[], F16, &[0.0]);
             // Without elements, and without axes.
             let none = Tensor::zeros([0, 2]);
-            check(none.sum(0, false), &[2], F32, &[0.0, 0.0]);
-            check(none.prod(0, false), &[2], F32, &[1.0, 1.0]);
-            check(none.mean(0, false), &[2], F32, &[f64::NAN, f64::NAN]);
-            check(none.max(1, false), &[0], F32, &[]);
-            check(tensor![1., 2.].sum([0isize; 0], false), &[2], F32, &[1.0, 2.0]);
-            check(Tensor::scalar(3.0).sum((), true), &[], F32, &[3.0]);
+            check(none.sum(0), &[2], F32, &[0.0, 0.0]);
+            check(none.prod(0), &[2], F32, &[1.0, 1.0]);
+            check(none.mean(0), &[2], F32, &[f64::NAN, f64::NAN]);
+            check(none.max(1), &[0], F32, &[]);
+            check(tensor![1., 2.].sum([0isize; 0]), &[2], F32, &[1.0, 2.0]);
+            check(Tensor::scalar(3.0).sum(keepdims(())), &[], F32, &[3.0]);
         });
     }
 
@@ -237,10 +244,10 @@ mod tests {
         run(|| {
             let x = tensor![3., 0., -4.];
             for (p, want) in [(0.0, 2.0), (1.0, 7.0), (2.0, 5.0), (f64::INFINITY, 4.0), (f64::NEG_INFINITY, 0.0)] {
-                check(norm(&x, p, (), false), &[], F32, &[want]);
+                check(norm(&x, p, ()), &[], F32, &[want]);
             }
-            check(logsumexp(tensor![f32::NEG_INFINITY, f32::NEG_INFINITY], (), false), &[], F32, &[f64::NEG_INFINITY]);
-            check(logsumexp(tensor![1000., f32::INFINITY], (), false), &[], F32, &[f64::INFINITY]);
+            check(logsumexp(tensor![f32::NEG_INFINITY, f32::NEG_INFINITY], ()), &[], F32, &[f64::NEG_INFINITY]);
+            check(logsumexp(tensor![1000., f32::INFINITY], ()), &[], F32, &[f64::INFINITY]);
             check(cumsum_of(tensor![1, 2, 3], 0, true, true), &[3], I64, &[5.0, 3.0, 0.0]);
             check(cumprod(tensor![2, 3, 4], 0), &[3], I64, &[2.0, 6.0, 24.0]);
         });

@@ -120,7 +120,8 @@ macro_rules! axes_of {
 
 axes_of! { isize usize i32 i64 }
 
-/// Types that can be the axes of a reduction: axes, or `()` or `None` for all of them.
+/// Types that can be the axes of a reduction: axes, or `()` or `None` for all of them; in
+/// [`keepdims`] if they remain in the result with size one.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` names no axes",
     note = "an axis is an integer, several are an array, a slice or a vector of integers; `()` stands for all of them"
@@ -131,6 +132,57 @@ pub trait ReduceAxes {
     /// # Errors
     /// Those of [`normalize_axes`].
     fn resolve(self, rank: usize) -> Result<SmallVec<[usize; 4]>>;
+
+    /// Whether the axes remain in the result with size one.
+    fn keepdims(&self) -> bool {
+        false
+    }
+}
+
+/// Axes of a reduction, and whether they remain in the result with size one.
+#[derive(Clone, Copy, Debug)]
+pub struct Keepdims<A> {
+    axes: A,
+    keepdims: bool,
+}
+
+impl<A: ReduceAxes> Keepdims<A> {
+    /// `axes`, which remain in the result if `keepdims`.
+    ///
+    /// ```
+    /// use ms_core::ops::{self, Keepdims};
+    /// use ms_core::tensor;
+    /// for (keepdims, shape) in [(true, &[2, 1][..]), (false, &[2])] {
+    ///     assert_eq!(ops::sum(tensor![[1, 2], [3, 4]], Keepdims::when(keepdims, 1)).shape(), shape);
+    /// }
+    /// ```
+    pub fn when(keepdims: bool, axes: A) -> Self {
+        Self { axes, keepdims }
+    }
+}
+
+/// The axes of a reduction, which remain in its result with size one.
+///
+/// ```
+/// use ms_core::ops::{self, keepdims};
+/// use ms_core::tensor;
+/// let x = tensor![[1., 2.], [3., 4.]];
+/// assert_eq!(ops::sum(&x, 1).shape(), [2]);
+/// assert_eq!(ops::sum(&x, keepdims(1)).shape(), [2, 1]);
+/// assert_eq!(ops::sum(&x, keepdims(())).shape(), [1, 1]);
+/// ```
+pub fn keepdims<A: ReduceAxes>(axes: A) -> Keepdims<A> {
+    Keepdims::when(true, axes)
+}
+
+impl<A: ReduceAxes> ReduceAxes for Keepdims<A> {
+    fn resolve(self, rank: usize) -> Result<SmallVec<[usize; 4]>> {
+        self.axes.resolve(rank)
+    }
+
+    fn keepdims(&self) -> bool {
+        self.keepdims || self.axes.keepdims()
+    }
 }
 
 impl ReduceAxes for () {

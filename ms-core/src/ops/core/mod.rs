@@ -38,7 +38,7 @@ pub(crate) mod testing;
 mod text;
 
 pub use attributes::{Attribute, Ints};
-pub use axis::{AxisAttrs, IntoAxes, ReduceAxes, normalize_axes, normalize_axis};
+pub use axis::{AxisAttrs, IntoAxes, Keepdims, ReduceAxes, keepdims, normalize_axes, normalize_axis};
 pub use batching::{BatchedCall, Batching, batch};
 pub use check::{fits, infer, verify, verify_one};
 pub(crate) use composite::evaluate_body_of;

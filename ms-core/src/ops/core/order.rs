@@ -55,7 +55,7 @@ pub(in crate::ops) fn apply_in_order(op: Op, attrs: &Attrs, inputs: &[&Tensor]) 
 pub(in crate::ops) fn batch_in_order(lanes: &BatchedCall<'_>) -> Result<Outputs> {
     let token = &lanes.inputs[0];
     // If the token has lanes, the result depends on all of them.
-    let mut token = if lanes.mapped[0] { crate::ops::max(token, 0, false) } else { token.clone() };
+    let mut token = if lanes.mapped[0] { crate::ops::max(token, 0) } else { token.clone() };
     let differ = lanes.mapped[1..].contains(&true);
     for lane in 0..if differ { lanes.count()? } else { 1 } {
         let mut operands = lanes.lane(lane);

@@ -4,8 +4,8 @@ use super::reduction::axes_of;
 use crate::error::{Code, Error, Result};
 use crate::ops::core::axis::stored_axis;
 use crate::ops::{
-    Arrays, AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, ReduceAxes, Sample, SampleInput, Types, permute,
-    reshape,
+    Arrays, AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, ReduceAxes, Sample, SampleInput, Types,
+    expand_dims, permute, reshape,
 };
 use crate::tensor::{Array, AsTensor, Attr, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1, collected};
 use crate::with_element;
@@ -89,6 +89,7 @@ fn samples() -> Vec<Sample> {
 
 /// The position of the largest element over axes, as i64: the first of equals, and that of the first
 /// nan. Over several axes, or `()` for all, positions are in row-major order.
+/// In [`keepdims`](crate::ops::keepdims) the axes remain with size one.
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] for an axis that does not exist, [`Code::Argument`] if there are no
@@ -99,6 +100,7 @@ fn samples() -> Vec<Sample> {
 /// let x = tensor![[1., 5., 2.], [7., 0., 7.]];
 /// assert_eq!(ops::argmax(&x, 1).to_vec::<i64>(), [1, 0]);
 /// assert_eq!(ops::argmax(&x, ()).item::<i64>(), 3);
+/// assert_eq!(ops::argmax(&x, ops::keepdims(1)).shape(), [2, 1]);
 /// ```
 #[track_caller]
 pub fn argmax(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor {
@@ -119,7 +121,15 @@ pub fn argmin(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor {
 #[track_caller]
 fn over(def: &'static OpDef, x: &Tensor, axes: impl ReduceAxes) -> Tensor {
     propagate_poison!(x);
+    let keepdims = axes.keepdims();
     let axes = or_poison!(axes_of(def.name(), x, axes));
+    let positions = positions(def, x, &axes);
+    if keepdims { expand_dims(positions, &axes[..]) } else { positions }
+}
+
+/// The positions over `axes`, which the result does not have.
+#[track_caller]
+fn positions(def: &'static OpDef, x: &Tensor, axes: &[usize]) -> Tensor {
     if let [axis] = *axes {
         return apply1(def.op(), &AxisAttrs::attrs(axis), &[x]);
     }

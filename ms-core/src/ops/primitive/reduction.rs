@@ -226,16 +226,17 @@ macro_rules! functions {
         $(
             $(#[$doc])*
             ///
-            /// `axes` is `()` for all, one axis, or several; negative ones count from the end. They
-            /// are kept with size one if `keepdims`.
+            /// `axes` is `()` for all, one axis, or several; negative ones count from the end. In
+            /// [`keepdims`](crate::ops::keepdims) they remain with size one.
             ///
             /// # Panics
             /// Raises [`Code::OutOfRange`] for an axis that does not exist, [`Code::Argument`] for a
             /// repeated one.
             #[track_caller]
-            pub fn $name(x: impl AsTensor, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
+            pub fn $name(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor {
                 let x = x.as_tensor();
                 propagate_poison!(x);
+                let keepdims = axes.keepdims();
                 let axes = or_poison!(axes_of(stringify!($name), &x, axes));
                 let convert: fn(DType) -> DType = $convert;
                 reduce(&$def, &crate::ops::cast(&*x, convert(x.dtype())), &axes, keepdims)
@@ -245,8 +246,8 @@ macro_rules! functions {
         impl Tensor {$(
             #[doc = concat!("The function [`", stringify!($name), "`](crate::ops::", stringify!($name), ") of this tensor.")]
             #[track_caller]
-            pub fn $name(&self, axes: impl ReduceAxes, keepdims: bool) -> Self {
-                $name(self, axes, keepdims)
+            pub fn $name(&self, axes: impl ReduceAxes) -> Self {
+                $name(self, axes)
             }
         )*}
     };
@@ -257,42 +258,42 @@ functions! {
     ///
     /// ```
     /// use ms_core::{ops, tensor};
-    /// assert_eq!(ops::sum(tensor![[1., 2.], [3., 4.]], 0, false).to_vec::<f32>(), [4., 6.]);
+    /// assert_eq!(ops::sum(tensor![[1., 2.], [3., 4.]], 0).to_vec::<f32>(), [4., 6.]);
     /// ```
     sum: SUM, widened;
     /// The product over axes; bools and narrow integers are multiplied in 64 bits.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
-    /// assert_eq!(ops::prod(tensor![[1., 2.], [3., 4.]], 1, false).to_vec::<f32>(), [2., 12.]);
+    /// assert_eq!(ops::prod(tensor![[1., 2.], [3., 4.]], 1).to_vec::<f32>(), [2., 12.]);
     /// ```
     prod: PROD, widened;
     /// The largest element over axes, nan if any is nan; an error without elements.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
-    /// assert_eq!(ops::max(tensor![[1., 2.], [3., 4.]], 1, false).to_vec::<f32>(), [2., 4.]);
+    /// assert_eq!(ops::max(tensor![[1., 2.], [3., 4.]], 1).to_vec::<f32>(), [2., 4.]);
     /// ```
     max: MAX, |dtype| dtype;
     /// The smallest element over axes, nan if any is nan; an error without elements.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
-    /// assert_eq!(ops::min(tensor![[1., 2.], [3., 4.]], 1, false).to_vec::<f32>(), [1., 3.]);
+    /// assert_eq!(ops::min(tensor![[1., 2.], [3., 4.]], 1).to_vec::<f32>(), [1., 3.]);
     /// ```
     min: MIN, |dtype| dtype;
     /// Whether all elements over axes are true, or differ from zero.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
-    /// assert_eq!(ops::all(tensor![[true, false], [true, true]], 1, false).to_vec::<bool>(), [false, true]);
+    /// assert_eq!(ops::all(tensor![[true, false], [true, true]], 1).to_vec::<bool>(), [false, true]);
     /// ```
     all: ALL, |_| DType::Bool;
     /// Whether any element over axes is true, or differs from zero.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
-    /// assert_eq!(ops::any(tensor![[true, false], [false, false]], 1, false).to_vec::<bool>(), [true, false]);
+    /// assert_eq!(ops::any(tensor![[true, false], [false, false]], 1).to_vec::<bool>(), [true, false]);
     /// ```
     any: ANY, |_| DType::Bool;
 }

@@ -240,7 +240,7 @@ pub type Hessian<'f, Args, F> = Derived<Transformed<'f, Args, Derived<F, At<0>, 
 /// ```
 /// use ms_core::{Tensor, ops, session::hessian};
 /// let x = Tensor::from_slice([2], &[1.0f32, 2.0]);
-/// let f = |x: &Tensor| ops::sum(ops::mul(ops::mul(x, x), x), (), false);
+/// let f = |x: &Tensor| ops::sum(ops::mul(ops::mul(x, x), x), ());
 /// assert_eq!(hessian(f)(&x).to_vec::<f32>(), [6.0, 0.0, 0.0, 12.0]);
 /// ```
 ///

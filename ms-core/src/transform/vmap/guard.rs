@@ -60,7 +60,7 @@ impl Batcher {
         let skipped = build(node, "skipped", &types, |_| {
             taken.outputs().iter().map(|&it| nothing(node, taken.ty(it))).collect()
         })?;
-        let inputs: Vec<Tensor> = std::iter::once(ops::any(active, (), false)).chain(inputs).collect();
+        let inputs: Vec<Tensor> = std::iter::once(ops::any(active, ())).chain(inputs).collect();
         let results = emit(node, &Control::Branch, &[Arc::new(taken), Arc::new(skipped)], &inputs)?;
         Ok(rebuilt(&outputs, &results))
     }

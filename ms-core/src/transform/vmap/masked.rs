@@ -57,7 +57,7 @@ impl MaskedLoop<'_> {
         let given = |inputs: &[Tensor]| -> Vec<Value> {
             inputs[own..].iter().cloned().zip(mapped.iter().copied()).map(Value::new).collect()
         };
-        let mut any = build(self.node, condition.name(), &types, |inputs| Ok(vec![ops::any(&inputs[0], (), false)]))?;
+        let mut any = build(self.node, condition.name(), &types, |inputs| Ok(vec![ops::any(&inputs[0], ())]))?;
         let speculated = is_speculatable(body);
         let mut step = build(self.node, body.name(), &types, |inputs| {
             let (active, mut operands) = (&inputs[0], given(inputs));
@@ -100,7 +100,7 @@ impl MaskedLoop<'_> {
             *value = Value::new((batcher.spread(value)?, true));
         }
         let mapped = flags(&start);
-        let most = if batcher.has_lanes() { ops::max(count, 0, false) } else { Tensor::scalar(0i64) };
+        let most = if batcher.has_lanes() { ops::max(count, 0) } else { Tensor::scalar(0i64) };
         let step = if reverse { -1 } else { 1 };
         let first = if reverse { ops::sub(&most, 1) } else { Tensor::scalar(0i64) };
         // Carries: the position, then those of the loop. Invariants: the numbers of iterations first.

@@ -50,7 +50,7 @@ pub fn vmap(
         given
             .map(|(at, (value, lane))| match lane {
                 Lane::Own => batcher.spread(&value),
-                Lane::Furthest if value.mapped && batcher.has_lanes() => Ok(ops::max(&value.tensor, 0, false)),
+                Lane::Furthest if value.mapped && batcher.has_lanes() => Ok(ops::max(&value.tensor, 0)),
                 Lane::Shared if value.mapped => Err(differs(graph, at, location)),
                 _ => Ok(value.tensor),
             })

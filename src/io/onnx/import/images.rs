@@ -22,11 +22,11 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Tensor>> {
         "AveragePool" => average_pool(node, x()?)?,
         "GlobalAveragePool" => {
             let x = x()?;
-            ops::mean(&x, (2..x.rank() as isize).collect::<Vec<_>>(), true)
+            ops::mean(&x, ops::keepdims((2..x.rank() as isize).collect::<Vec<_>>()))
         }
         "GlobalMaxPool" => {
             let x = x()?;
-            ops::max(&x, (2..x.rank() as isize).collect::<Vec<_>>(), true)
+            ops::max(&x, ops::keepdims((2..x.rank() as isize).collect::<Vec<_>>()))
         }
         "BatchNormalization" if node.int("training_mode", 0)? == 0 => {
             let [scale, bias, mean, variance] = [1, 2, 3, 4].map(|at| node.tensor(at));

@@ -398,17 +398,18 @@ fn reduce(node: &Applied<'_>, name: &str, x: &Tensor) -> Result<Tensor> {
         _ if node.int("noop_with_empty_axes", 0)? != 0 => return Ok(x.clone()),
         _ => (0..x.rank() as isize).collect(),
     };
-    let sum = |x: &Tensor| ops::cast(ops::sum(x, &axes, keepdims), x.dtype());
+    let axes = ops::Keepdims::when(keepdims, axes.as_slice());
+    let sum = |x: &Tensor| ops::cast(ops::sum(x, axes), x.dtype());
     Ok(match name {
         "ReduceSum" => sum(x),
-        "ReduceMean" => ops::cast(ops::mean(x, &axes, keepdims), x.dtype()),
-        "ReduceMax" => ops::max(x, &axes, keepdims),
-        "ReduceMin" => ops::min(x, &axes, keepdims),
-        "ReduceProd" => ops::cast(ops::prod(x, &axes, keepdims), x.dtype()),
+        "ReduceMean" => ops::cast(ops::mean(x, axes), x.dtype()),
+        "ReduceMax" => ops::max(x, axes),
+        "ReduceMin" => ops::min(x, axes),
+        "ReduceProd" => ops::cast(ops::prod(x, axes), x.dtype()),
         "ReduceL1" => sum(&ops::abs(x)),
         "ReduceL2" => ops::sqrt(sum(&ops::square(x))),
         "ReduceSumSquare" => sum(&ops::square(x)),
-        "ReduceLogSumExp" => ops::logsumexp(x, &axes, keepdims),
+        "ReduceLogSumExp" => ops::logsumexp(x, axes),
         "ReduceLogSum" => ops::log(sum(x)),
         _ => return Err(node.unsupported("")),
     })

@@ -5,8 +5,8 @@ use crate::ops::core::composite::first_result;
 use crate::ops::core::rules::{Interval, check_broadcast, check_interval, to_operand};
 use crate::ops::primitive::iota::spaced;
 use crate::ops::{
-    Batching, Cotangents, Derivative, Sample, SampleInput, Vjp, add, full_of, greater_equal, iota, matmul, mul, rsqrt,
-    select, size, softmax, sum, transpose,
+    Batching, Cotangents, Derivative, Sample, SampleInput, Vjp, add, full_of, greater_equal, iota, keepdims, matmul,
+    mul, rsqrt, select, size, softmax, sum, transpose,
 };
 use crate::tensor::{AsTensor, Attrs, DType, Outputs, Scalar, Tensor};
 use smallvec::smallvec;
@@ -80,7 +80,7 @@ fn gradients(it: &Vjp<'_>) -> Cotangents {
     let through = g.map(|g| matmul(g, transpose(v, -2, -1)));
     let terms = through.into_iter().chain(it.cotangents[1].clone());
     let to_p = terms.reduce(|a, b| a + b).expect("one of the results has a gradient");
-    let masked = p * (&to_p - sum(&to_p * p, -1, true));
+    let masked = p * (&to_p - sum(&to_p * p, keepdims(-1)));
     let scores = scaled(it.attrs, masked.clone(), q);
     let mut all: Cotangents = smallvec![
         it.needs[0].then(|| to(matmul(&scores, k), q)).flatten(),

@@ -8,7 +8,7 @@ use crate::ops::core::rules::{Interval, check_dims, check_interval, may_equal, s
 use crate::ops::primitive::class_index::existing;
 use crate::ops::{
     BatchedCall, Batching, Cotangents, Derivative, Effects, OpDef, Sample, SampleInput, Vjp, cast, exp, expand_dims,
-    full_of, iota, log, mean, over_size, select, sum, sum_axes,
+    full_of, iota, keepdims, log, mean, over_size, select, sum, sum_axes,
 };
 use crate::tensor::{AsTensor, Attrs, DType, Dim, Outputs, Tensor};
 use smallvec::smallvec;
@@ -197,14 +197,14 @@ impl<'a> Terms<'a> {
         let losses = self.losses();
         match (self.options.reduction, &self.target) {
             (Reduction::Mean, Target::Distributions(_)) => {
-                smallvec![over_size(&sum(&losses, (), false), losses.ty().elements())]
+                smallvec![over_size(&sum(&losses, ()), losses.ty().elements())]
             }
             (Reduction::Mean, Target::Classes { .. }) => match self.shares(&losses) {
                 Some(shares) => {
-                    let total = sum(shares, (), false);
-                    smallvec![sum(&losses, (), false) / &total, total]
+                    let total = sum(shares, ());
+                    smallvec![sum(&losses, ()) / &total, total]
                 }
-                None => smallvec![mean(&losses, (), false)],
+                None => smallvec![mean(&losses, ())],
             },
             (other, _) => smallvec![other.apply(&losses)],
         }
@@ -215,13 +215,13 @@ impl<'a> Terms<'a> {
     fn losses(&self) -> Tensor {
         let weighted = self.weighted(self.logs);
         let hit = match &self.target {
-            Target::Distributions(target) => return -sum(weighted * target, self.axis, false),
+            Target::Distributions(target) => return -sum(weighted * target, self.axis),
             Target::Classes { hit, .. } => hit,
         };
         let mut losses = -self.picked(hit, &weighted);
         let smoothing = self.options.label_smoothing;
         if smoothing != 0.0 {
-            let even = -over_size(&sum(&weighted, self.axis, false), self.classes);
+            let even = -over_size(&sum(&weighted, self.axis), self.classes);
             losses = losses * (1.0 - smoothing) + even * smoothing;
         }
         self.counted(losses)
@@ -242,7 +242,7 @@ impl<'a> Terms<'a> {
     /// The elements of the classes of the examples.
     #[track_caller]
     fn picked(&self, hit: &Tensor, x: &Tensor) -> Tensor {
-        sum(select(hit, x, 0.0), self.axis, false)
+        sum(select(hit, x, 0.0), self.axis)
     }
 
     /// Zero for the examples that are ignored.
@@ -393,7 +393,7 @@ fn cross_entropy_gradients(it: &Vjp<'_>) -> Cotangents {
     let mut all = loss_gradients(it, &terms, 3);
     let to_sum = it.cotangents[2].as_ref().map(|g| terms.counted_rows(g.clone(), 0.0));
     let to_logs = all[0].take();
-    let summed = to_logs.as_ref().map(|l| -(sum(l, class_axis(x), true) / powers_sum));
+    let summed = to_logs.as_ref().map(|l| -(sum(l, keepdims(class_axis(x))) / powers_sum));
     let to_powers = summed.into_iter().chain(to_sum).reduce(|a, b| a + b);
     let through = to_powers.map(|it| exp(terms.counted_rows(shifted, 0.0)) * it);
     all[0] = to_logs.into_iter().chain(through).reduce(|a, b| a + b).filter(|_| it.needs[0]);
@@ -436,7 +436,7 @@ fn over_lanes(it: &BatchedCall<'_>) -> Option<Result<Outputs>> {
             Reduction::Mean if distributions => {
                 over_size(&sum_axes(losses, &axes, false), losses.dims()[1..].iter().copied().product())
             }
-            Reduction::Mean => mean(losses, axes.iter().map(|&it| it as isize).collect::<Vec<_>>(), false),
+            Reduction::Mean => mean(losses, axes.iter().map(|&it| it as isize).collect::<Vec<_>>()),
         }
     };
     Some(outputs.map(|mut outputs| {

@@ -29,11 +29,9 @@ impl Reduction {
     #[track_caller]
     pub fn apply(self, losses: &Tensor) -> Tensor {
         match self {
-            Self::Mean => mean(losses, (), false),
-            Self::Sum => sum(losses, (), false),
-            Self::BatchMean => {
-                over_size(&sum(losses, (), false), losses.dims().first().copied().unwrap_or(Dim::new(1)))
-            }
+            Self::Mean => mean(losses, ()),
+            Self::Sum => sum(losses, ()),
+            Self::BatchMean => over_size(&sum(losses, ()), losses.dims().first().copied().unwrap_or(Dim::new(1))),
             Self::None => losses.clone(),
         }
     }
@@ -235,8 +233,8 @@ pub fn cosine_similarity(x: impl AsTensor, y: impl AsTensor, axis: isize, eps: f
     let _called = called("cosine_similarity");
     let (x, y) = (&*x.as_tensor(), &*y.as_tensor());
     or_poison!(check_interval("cosine_similarity", "eps", eps, &Interval::POSITIVE));
-    let length = |x: &Tensor| clamp_min(norm(x, 2.0, axis, false), eps);
-    sum(x * y, axis, false) / (length(x) * length(y))
+    let length = |x: &Tensor| clamp_min(norm(x, 2.0, axis), eps);
+    sum(x * y, axis) / (length(x) * length(y))
 }
 
 /// For rows of `x` and `y`: one minus their cosine where `target` is 1, and the excess of their cosine
@@ -269,8 +267,8 @@ pub fn cosine_embedding_loss(
     or_poison!(check_interval("cosine_embedding_loss", "margin", margin, &Interval::FINITE));
     let rows = x.dims();
     or_poison!(check_dims("cosine_embedding_loss", "target", target, rows.split_last().map_or(&[], |it| it.1)));
-    let squares = |x: &Tensor| sum(x.square(), -1, false) + EPS;
-    let cosine = sum(x * y, -1, false) / sqrt(squares(x) * squares(y));
+    let squares = |x: &Tensor| sum(x.square(), -1) + EPS;
+    let cosine = sum(x * y, -1) / sqrt(squares(x) * squares(y));
     let alike = target.gt(0);
     reduction.apply(&select(alike, 1.0 - &cosine, maximum(&cosine - margin, 0.0)))
 }

@@ -4,8 +4,8 @@ use crate::error::called;
 use crate::ops::core::axis::named;
 use crate::ops::primitive::reduction::axes_of;
 use crate::ops::{
-    AxisAttrs, Batching, Derivative, OpDef, ReduceAxes, Sample, SampleInput, exp, log, max, normalize_axis, select,
-    stop_gradient, sum,
+    AxisAttrs, Batching, Derivative, OpDef, ReduceAxes, Sample, SampleInput, exp, keepdims, log, max, normalize_axis,
+    select, stop_gradient, sum,
 };
 use crate::tensor::{AsTensor, Attrs, DType, Outputs, Tensor, apply1};
 use smallvec::smallvec;
@@ -15,9 +15,9 @@ use smallvec::smallvec;
 #[track_caller]
 fn shift(x: &Tensor, axes: impl ReduceAxes) -> Tensor {
     if x.dims().iter().any(|&it| it == 0) {
-        return sum(x, axes, true);
+        return sum(x, keepdims(axes));
     }
-    let largest = stop_gradient(max(x, axes, true));
+    let largest = stop_gradient(max(x, keepdims(axes)));
     select(largest.isfinite(), &largest, 0.0)
 }
 
@@ -28,7 +28,7 @@ composite! {
     // y (g - Σ g y)
     derivative Derivative::Rule(|it| {
         let (y, g) = (&it.outputs[0], it.cotangent());
-        smallvec![Some(y * (g - sum(g * y, axis_of(it.attrs), true)))]
+        smallvec![Some(y * (g - sum(g * y, keepdims(axis_of(it.attrs)))))]
     }), finite: true;
     batching Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs));
     samples samples;
@@ -41,7 +41,7 @@ composite! {
     // g - e^y Σ g
     derivative Derivative::Rule(|it| {
         let (y, g) = (&it.outputs[0], it.cotangent());
-        smallvec![Some(g - exp(y) * sum(g, axis_of(it.attrs), true))]
+        smallvec![Some(g - exp(y) * sum(g, keepdims(axis_of(it.attrs))))]
     }), finite: true;
     batching Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs));
     samples samples;
@@ -50,7 +50,7 @@ composite! {
 fn softmax_body(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
     let (x, axis) = (inputs[0], axis_of(attrs));
     let powers = exp(x - shift(x, axis));
-    smallvec![&powers / sum(&powers, axis, true)]
+    smallvec![&powers / sum(&powers, keepdims(axis))]
 }
 
 fn log_softmax_body(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
@@ -72,7 +72,7 @@ impl LogSoftmax {
     pub fn of(x: &Tensor, axis: isize) -> Self {
         let shift = shift(x, axis);
         let shifted = x - &shift;
-        let sum = sum(exp(&shifted), axis, true);
+        let sum = sum(exp(&shifted), keepdims(axis));
         Self { logs: shifted - log(&sum), shift, sum }
     }
 }
@@ -122,21 +122,22 @@ pub fn log_softmax(x: impl AsTensor, axis: isize) -> Tensor {
     apply_along(&LOG_SOFTMAX, &x.as_tensor(), axis)
 }
 
-/// `log Σ e^x` over axes, which are kept with size one if `keepdims`.
+/// `log Σ e^x` over axes, as in [`mean`](crate::ops::mean).
 ///
 /// ```
 /// use ms_core::{ops, tensor};
-/// assert_eq!(ops::logsumexp(tensor![1000., 0.], (), false).to_vec::<f32>(), [1000.]);
+/// assert_eq!(ops::logsumexp(tensor![1000., 0.], ()).to_vec::<f32>(), [1000.]);
 /// ```
 #[track_caller]
-pub fn logsumexp(x: impl AsTensor, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
+pub fn logsumexp(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor {
     let _called = called("logsumexp");
     let x = &*x.as_tensor();
     propagate_poison!(x);
+    let kept = axes.keepdims();
     let axes: Vec<isize> = or_poison!(axes_of("logsumexp", x, axes)).into_iter().map(|it| it as isize).collect();
     let shift = shift(x, &*axes);
-    let out = log(sum(exp(x - &shift), &*axes, true)) + shift;
-    if keepdims { out } else { out.squeeze(&*axes) }
+    let out = log(sum(exp(x - &shift), keepdims(&*axes))) + shift;
+    if kept { out } else { out.squeeze(&*axes) }
 }
 
 impl Tensor {
@@ -152,9 +153,9 @@ impl Tensor {
         log_softmax(self, axis)
     }
 
-    /// `log Σ e^x` over axes, which are kept with size one if `keepdims`.
+    /// `log Σ e^x` over axes.
     #[track_caller]
-    pub fn logsumexp(&self, axes: impl ReduceAxes, keepdims: bool) -> Self {
-        logsumexp(self, axes, keepdims)
+    pub fn logsumexp(&self, axes: impl ReduceAxes) -> Self {
+        logsumexp(self, axes)
     }
 }

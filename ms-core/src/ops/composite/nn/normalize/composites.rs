@@ -5,7 +5,8 @@ use crate::error::{Code, Error, OrRaise, raise};
 use crate::ops::core::axis::named;
 use crate::ops::core::rules::to_operand;
 use crate::ops::{
-    Batching, Cotangents, Derivative, Sample, SampleInput, Vjp, broadcast_to, cast, mean, over_size, rsqrt, var,
+    Batching, Cotangents, Derivative, Sample, SampleInput, Vjp, broadcast_to, cast, keepdims, mean, over_size, rsqrt,
+    var,
 };
 use crate::tensor::{Attrs, DType, Dim, Outputs, Tensor};
 use smallvec::smallvec;
@@ -91,7 +92,7 @@ struct Standardized {
 
 impl Standardized {
     fn of(x: &Tensor, axes: &[isize], eps: f64) -> Self {
-        let (mean, rstd) = (mean(x, axes, true), rsqrt(var(x, axes, 0, true) + eps));
+        let (mean, rstd) = (mean(x, keepdims(axes)), rsqrt(var(x, keepdims(axes), 0) + eps));
         Self { normal: (x - &mean) * &rstd, mean, rstd }
     }
 
@@ -110,7 +111,7 @@ impl Standardized {
         let Self { normal: y, rstd, .. } = self;
         let count = count(y, axes);
         let terms = [
-            normal.map(|g| rstd * (g - mean(g, axes, true) - y * mean(g * y, axes, true))),
+            normal.map(|g| rstd * (g - mean(g, keepdims(axes)) - y * mean(g * y, keepdims(axes)))),
             centre.map(|g| broadcast_to(over_size(g, count), y.dims())),
             scale.map(|g| -(y * (rstd * rstd * over_size(g, count)))),
         ];
@@ -135,7 +136,7 @@ fn around_channels(x: &Tensor) -> Vec<isize> {
 
 /// The gradient of one entry for each channel.
 fn to_channels(gradient: &Tensor, operand: &Tensor) -> Tensor {
-    cast(crate::ops::sum(gradient, around_channels(gradient), false), operand.dtype())
+    cast(crate::ops::sum(gradient, around_channels(gradient)), operand.dtype())
 }
 
 fn layer_norm(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
@@ -187,7 +188,7 @@ fn rms_norm(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
     let it = RmsNormAttrs::of(attrs);
     let [x, gamma] = inputs else { unreachable!("the operands are `x` and `gamma`") };
     over_axes("rms_norm", x, it.axis(), "gamma", gamma).or_raise();
-    let rrms = rsqrt(mean(x.square(), from(it.axis(), x), true) + it.eps());
+    let rrms = rsqrt(mean(x.square(), keepdims(from(it.axis(), x))) + it.eps());
     smallvec![*x * &rrms * *gamma, rrms]
 }
 
@@ -197,7 +198,7 @@ fn rms_norm_gradients(it: &Vjp<'_>) -> Cotangents {
     let (g, normal) = (it.cotangents[0].as_ref(), x * rrms);
     let through = g.map(|g| {
         let g = cast(g * gamma, x.dtype());
-        rrms * (&g - &normal * mean(&g * &normal, &*axes, true))
+        rrms * (&g - &normal * mean(&g * &normal, keepdims(&*axes)))
     });
     let scale = it.cotangents[1].as_ref().map(|g| -(&normal * (rrms * rrms * over_size(g, count(x, &axes)))));
     let to_x = [through, scale].into_iter().flatten().reduce(|a, b| a + b);
@@ -227,7 +228,7 @@ fn batch_norm(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
         [mean, var] => smallvec![apply(mean, &rsqrt(*var + eps))],
         _ => {
             let axes = around_channels(x);
-            let (mean, rstd) = (mean(*x, &*axes, false), rsqrt(var(*x, &*axes, 0, false) + eps));
+            let (mean, rstd) = (mean(*x, &*axes), rsqrt(var(*x, &*axes, 0) + eps));
             smallvec![apply(&mean, &rstd), mean, rstd]
         }
     }

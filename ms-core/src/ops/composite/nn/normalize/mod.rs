@@ -173,7 +173,7 @@ impl BatchStatistics {
     fn of(x: &Tensor, ddof: usize) -> Result<Self> {
         check_count("batch_norm", x, counted(x))?;
         let axes: Vec<isize> = (0..x.rank() as isize).filter(|&it| it != 1).collect();
-        Ok(Self { mean: mean(x, &axes, false), var: var(x, &axes, ddof, false) })
+        Ok(Self { mean: mean(x, &axes), var: var(x, &axes, ddof) })
     }
 
     /// Moved by `momentum` towards the statistics of `x` `[n, c, ..]`, with the variance divided by
