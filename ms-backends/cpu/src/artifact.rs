@@ -12,9 +12,6 @@
 
 use crate::isa::Isa;
 use ms_core::error::{Code, Error, Result};
-use ms_core::ir::Kernel;
-use rustc_hash::FxHasher;
-use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
 const MAGIC: [u8; 8] = *b"ms-cpu\0\x01";
@@ -22,21 +19,18 @@ const MAGIC: [u8; 8] = *b"ms-cpu\0\x01";
 /// The alignment of functions in bytes.
 const CODE_ALIGN: usize = 64;
 
-/// The table of kernels and their code, and the code of all of them.
-pub fn encode<'a>(
-    isa: Isa,
-    kernels: impl ExactSizeIterator<Item = (&'a Kernel, Option<&'a [u8]>)>,
-) -> (Vec<u8>, Vec<u8>) {
+/// The table of kernels, which are given by their hashes, and their code, and the code of all of them.
+pub fn encode<'a>(isa: Isa, kernels: impl ExactSizeIterator<Item = (u64, Option<&'a [u8]>)>) -> (Vec<u8>, Vec<u8>) {
     let mut out = MAGIC.to_vec();
     let mut name = [0; 8];
     name[..isa.name().len()].copy_from_slice(isa.name().as_bytes());
     out.extend(name);
     out.extend((kernels.len() as u64).to_le_bytes());
     let mut all = Vec::new();
-    for (kernel, code) in kernels {
+    for (hash, code) in kernels {
         let code = code.unwrap_or_default();
         let offset = if code.is_empty() { 0 } else { all.len() };
-        for word in [hash(kernel), offset as u64, code.len() as u64] {
+        for word in [hash, offset as u64, code.len() as u64] {
             out.extend(word.to_le_bytes());
         }
         all.extend(code);
@@ -51,7 +45,7 @@ pub fn encode<'a>(
 /// # Errors
 /// [`Code::Backend`] for another format, another instruction set or other kernels, or if the bytes are
 /// truncated.
-pub fn decode(isa: Isa, kernels: &[Kernel], mut rest: &[u8], code: &[u8]) -> Result<Vec<Option<Range<usize>>>> {
+pub fn decode(isa: Isa, kernels: &[u64], mut rest: &[u8], code: &[u8]) -> Result<Vec<Option<Range<usize>>>> {
     let mut take = |len: usize| rest.split_off(..len).ok_or_else(|| refuse("it is cut off"));
     if take(8)? != MAGIC {
         return Err(refuse("it is of another format"));
@@ -64,8 +58,8 @@ pub fn decode(isa: Isa, kernels: &[Kernel], mut rest: &[u8], code: &[u8]) -> Res
         return Err(refuse("it has another number of kernels"));
     }
     let mut table = Vec::with_capacity(kernels.len());
-    for kernel in kernels {
-        if word()? != hash(kernel) {
+    for &hash in kernels {
+        if word()? != hash {
             return Err(refuse("it is of other kernels"));
         }
         let (offset, len) = (word()? as usize, word()? as usize);
@@ -81,31 +75,21 @@ fn refuse(why: &str) -> Error {
     Error::new(Code::Backend, format!("compiled code cannot be loaded: {why}"))
 }
 
-/// The hash of a kernel, which is the same in every process of one build.
-fn hash(kernel: &Kernel) -> u64 {
-    let mut state = FxHasher::default();
-    kernel.hash(&mut state);
-    state.finish()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ms_core::ir::{KernelBuilder, LaneAxis};
 
-    fn kernels() -> Vec<Kernel> {
-        (0..3).map(|par| KernelBuilder::new(par, 0, LaneAxis::Parallel).finish()).collect()
-    }
+    const KERNELS: [u64; 3] = [5, 0, u64::MAX];
 
     fn encoded() -> (Vec<u8>, Vec<u8>) {
         let codes: [Option<&[u8]>; 3] = [Some(&[1; 70]), None, Some(&[2; 3])];
-        encode(Isa::Avx2, kernels().iter().zip(codes))
+        encode(Isa::Avx2, KERNELS.into_iter().zip(codes))
     }
 
     #[test]
     fn round_trip() {
         let (table, code) = encoded();
-        let entries = decode(Isa::Avx2, &kernels(), &table, &code).expect("it was just encoded");
+        let entries = decode(Isa::Avx2, &KERNELS, &table, &code).expect("it was just encoded");
         let codes: Vec<_> = entries.iter().map(|it| it.clone().map(|it| &code[it])).collect();
         assert_eq!(codes, [Some(&[1; 70][..]), None, Some(&[2; 3][..])]);
         assert_eq!(entries[2], Some(128..131));
@@ -114,15 +98,15 @@ mod tests {
     #[test]
     fn damage_is_refused() {
         let whole = encoded();
-        assert!(decode(Isa::Avx512, &kernels(), &whole.0, &whole.1).is_err());
-        assert!(decode(Isa::Avx2, &kernels()[1..], &whole.0, &whole.1).is_err());
-        let mut other = kernels();
+        assert!(decode(Isa::Avx512, &KERNELS, &whole.0, &whole.1).is_err());
+        assert!(decode(Isa::Avx2, &KERNELS[1..], &whole.0, &whole.1).is_err());
+        let mut other = KERNELS;
         other.swap(0, 1);
         assert!(decode(Isa::Avx2, &other, &whole.0, &whole.1).is_err());
         let check = |change: &dyn Fn(&mut Vec<u8>, &mut Vec<u8>)| {
             let (mut table, mut code) = whole.clone();
             change(&mut table, &mut code);
-            assert!(decode(Isa::Avx2, &kernels(), &table, &code).is_err());
+            assert!(decode(Isa::Avx2, &KERNELS, &table, &code).is_err());
         };
         for len in 0..whole.0.len() {
             check(&|table, _| table.truncate(len));

@@ -5,6 +5,7 @@ use crate::driver::CpuDriver;
 use crate::interp::Interpreted;
 use crate::isa::Isa;
 use crate::kernel::KernelCode;
+use crate::loaded::{self, Loaded, LoadedKernels};
 use crate::parallel::Parallel;
 use crate::step::{CheckStep, ContractionCode, LibraryStep};
 use crate::target::TARGET;
@@ -23,7 +24,6 @@ use ms_core::tensor::{Device, DeviceKind};
 use once_cell::sync::OnceCell;
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use rustc_hash::FxHashMap;
 use std::cell::LazyCell;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,9 +31,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Minimum number of instructions of kernels that are compiled on several threads: compiling so many
 /// takes longer than waking the threads.
 const MANY_INSTS: usize = 2000;
-
-/// Maximum number of kernels in the table, which is cleared when it is full; kernels in use stay alive.
-const MAX_KERNELS: usize = 4096;
 
 environment_variables! {
     static CPU_ISA: Variable<Isa> = Variable::new(
@@ -50,21 +47,10 @@ environment_variables! {
 /// crates.
 pub struct CpuBackend {
     isa: Isa,
-    kernels: Mutex<Kernels>,
+    kernels: Mutex<LoadedKernels>,
 }
 
-/// The table of loaded kernels.
-type Kernels = FxHashMap<Kernel, Ready>;
-
-/// A loaded kernel.
-#[derive(Clone)]
-struct Ready {
-    code: Arc<Parallel>,
-    /// The range of its machine code; `None` if it is interpreted.
-    at: Option<(Arc<CodeMemory>, Range<usize>)>,
-}
-
-impl Ready {
+impl Loaded {
     /// A kernel with its machine code at this range, if it has any.
     ///
     /// # Safety
@@ -102,7 +88,7 @@ impl CpuBackend {
     }
 
     fn of(isa: Isa) -> Self {
-        Self { isa, kernels: Mutex::new(FxHashMap::default()) }
+        Self { isa, kernels: Mutex::default() }
     }
 
     /// The machine code of a kernel; `None` if it is interpreted.
@@ -121,18 +107,19 @@ impl CpuBackend {
         }
     }
 
-    /// Like [`machine_codes`](Self::machine_codes), with the code of kernels in the table.
-    fn shared_machine_codes(&self, kernels: &[Kernel]) -> Vec<Option<Vec<u8>>> {
-        let known = self.kernels();
-        let ready = |kernel: &Kernel| {
-            let (memory, at) = known.get(kernel)?.at.as_ref()?;
+    /// Like [`machine_codes`](Self::machine_codes), with the code of kernels in the table; these are
+    /// their hashes.
+    fn shared_machine_codes(&self, kernels: &[Kernel], hashes: &[u64]) -> Vec<Option<Vec<u8>>> {
+        let table = self.kernels();
+        let loaded = |(kernel, &hash): (&Kernel, &u64)| {
+            let (memory, at) = table.get(hash, kernel)?.at.as_ref()?;
             Some(memory.bytes()[at.clone()].to_vec())
         };
-        let ready: Vec<Option<Vec<u8>>> = kernels.iter().map(ready).collect();
-        drop(known);
-        let missing: Vec<&Kernel> = kernels.iter().zip(&ready).filter(|it| it.1.is_none()).map(|it| it.0).collect();
+        let loaded: Vec<Option<Vec<u8>>> = kernels.iter().zip(hashes).map(loaded).collect();
+        drop(table);
+        let missing: Vec<&Kernel> = kernels.iter().zip(&loaded).filter(|it| it.1.is_none()).map(|it| it.0).collect();
         let mut made = self.machine_codes(&missing).into_iter();
-        ready.into_iter().map(|it| it.or_else(|| made.next().flatten())).collect()
+        loaded.into_iter().map(|it| it.or_else(|| made.next().flatten())).collect()
     }
 
     /// Compiles a plan as [`Backend::compile`] compiles the one that a graph is lowered to.
@@ -141,32 +128,34 @@ impl CpuBackend {
     /// [`Code::Backend`] for kernels of another target.
     pub fn compile_plan(&self, plan: Plan, options: &CompileOptions<'_>) -> Result<Artifact> {
         plan.kernels.iter().try_for_each(|it| TARGET.check(it))?;
+        let hashes = hashes(&plan.kernels);
         let codes = if options.fresh {
             self.machine_codes(&plan.kernels.iter().collect::<Vec<_>>())
         } else {
-            self.shared_machine_codes(&plan.kernels)
+            self.shared_machine_codes(&plan.kernels, &hashes)
         };
         let codes = codes.iter().map(Option::as_deref);
-        let (table, code) = artifact::encode(self.isa, plan.kernels.iter().zip(codes));
+        let (table, code) = artifact::encode(self.isa, hashes.into_iter().zip(codes));
         Ok(PlanProgram { plan, table }.artifact(MachineCode::Bytes(code)))
     }
 
-    fn kernels(&self) -> MutexGuard<'_, Kernels> {
+    fn kernels(&self) -> MutexGuard<'_, LoadedKernels> {
         self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a kernel to the table.
-    fn ready(&self, kernel: &Kernel) -> Ready {
-        let mut kernels = self.kernels();
-        if let Some(ready) = kernels.get(kernel) {
-            return ready.clone();
+    /// The kernel in the table, to which it is added if it is not there.
+    fn loaded(&self, kernel: &Kernel) -> Loaded {
+        let hash = loaded::hash(kernel);
+        let mut table = self.kernels();
+        if let Some(loaded) = table.get(hash, kernel) {
+            return loaded.clone();
         }
         let code = self.machine_code(kernel);
         let at = code.and_then(|it| Some((CodeMemory::map(&it)?, 0..it.len())));
         // SAFETY: the memory has this kernel's code for an instruction set of this machine.
-        let ready = unsafe { Ready::new(self.isa, kernel, at) };
-        insert(&mut kernels, kernel, &ready);
-        ready
+        let loaded = unsafe { Loaded::new(self.isa, kernel, at) };
+        table.insert(hash, kernel, &loaded);
+        loaded
     }
 
     /// [`Backend::load`] for a driver whose kernels are made of this backend's code for them.
@@ -184,11 +173,12 @@ impl CpuBackend {
     ) -> Result<PlanExecutable<D>> {
         let program = PlanProgram::of(artifact)?;
         let kernels = &program.plan.kernels;
-        let at = artifact::decode(self.isa, kernels, &program.table, artifact.code.as_ref())?;
+        let hashes = hashes(kernels);
+        let at = artifact::decode(self.isa, &hashes, &program.table, artifact.code.as_ref())?;
         // SAFETY: by the caller's contract the code is that of these kernels for this instruction set, and the plan
         // is lowered from a valid graph.
         unsafe {
-            let codes = self.codes(kernels.iter().zip(at), &artifact.code);
+            let codes = self.codes(kernels.iter().zip(hashes).zip(at), &artifact.code);
             let made: Vec<D::Kernel> = kernels.iter().zip(codes).map(|(it, code)| make(it, code)).collect();
             PlanExecutable::new(&program.plan, &made, driver)
         }
@@ -199,28 +189,29 @@ impl CpuBackend {
         CpuDriver { isa: self.isa }
     }
 
-    /// The code of kernels: that of the table, to which the others are added with these ranges of machine code.
+    /// The code of kernels with these hashes: that of the table, to which the others are added with these
+    /// ranges of machine code.
     ///
     /// # Safety
     /// The ranges are those of the kernels' code for this instruction set.
     unsafe fn codes<'a>(
         &self,
-        kernels: impl Iterator<Item = (&'a Kernel, Option<Range<usize>>)>,
+        kernels: impl Iterator<Item = ((&'a Kernel, u64), Option<Range<usize>>)>,
         code: &MachineCode,
     ) -> Vec<Arc<dyn KernelCode>> {
-        let mut known = self.kernels();
+        let mut table = self.kernels();
         let memory = LazyCell::new(|| CodeMemory::of(code));
-        let mut ready = |(kernel, at): (&Kernel, Option<Range<usize>>)| {
-            if let Some(ready) = known.get(kernel) {
-                return ready.clone();
+        let mut loaded = |((kernel, hash), at): ((&Kernel, u64), Option<Range<usize>>)| {
+            if let Some(loaded) = table.get(hash, kernel) {
+                return loaded.code.clone();
             }
             let at = at.and_then(|at| Some((memory.as_ref()?.clone(), at)));
             // SAFETY: the caller's contract.
-            let ready = unsafe { Ready::new(self.isa, kernel, at) };
-            insert(&mut known, kernel, &ready);
-            ready
+            let loaded = unsafe { Loaded::new(self.isa, kernel, at) };
+            table.insert(hash, kernel, &loaded);
+            loaded.code
         };
-        kernels.map(|it| ready(it).code as Arc<dyn KernelCode>).collect()
+        kernels.map(|it| loaded(it) as Arc<dyn KernelCode>).collect()
     }
 
     /// The code of a kernel, cut over threads.
@@ -232,9 +223,9 @@ impl CpuBackend {
     }
 
     /// A kernel of this target in the table.
-    fn checked(&self, kernel: &Kernel) -> Result<Ready> {
+    fn checked(&self, kernel: &Kernel) -> Result<Loaded> {
         TARGET.check(kernel)?;
-        Ok(self.ready(kernel))
+        Ok(self.loaded(kernel))
     }
 
     /// The instruction set.
@@ -264,11 +255,8 @@ fn compilers() -> Option<&'static ThreadPool> {
     POOL.get_or_try_init(|| start().build()).ok()
 }
 
-fn insert(kernels: &mut Kernels, kernel: &Kernel, ready: &Ready) {
-    if kernels.len() >= MAX_KERNELS {
-        kernels.clear();
-    }
-    kernels.insert(kernel.clone(), ready.clone());
+fn hashes(kernels: &[Kernel]) -> Vec<u64> {
+    kernels.iter().map(loaded::hash).collect()
 }
 
 impl Default for CpuBackend {
@@ -362,13 +350,13 @@ mod tests {
             let one_by_one: Vec<Option<Vec<u8>>> = kernels.iter().map(|it| backend.machine_code(it)).collect();
             assert!(backend.machine_codes(&all) == one_by_one);
             let plan = Plan { kernels: kernels.clone(), ..Plan::default() };
-            backend.ready(&kernels[7]);
+            backend.loaded(&kernels[7]);
             let [own, shared] = [true, false].map(|fresh| {
                 let options = CompileOptions { fresh, ..CompileOptions::default() };
                 let artifact = backend.compile_plan(plan.clone(), &options).expect("the processor runs sums");
                 artifact.code.as_ref().to_vec()
             });
-            assert!(own == shared, "what is ready is taken as it is");
+            assert!(own == shared, "what is loaded is taken as it is");
         }
     }
 }

@@ -13,6 +13,7 @@ mod driver;
 mod isa;
 mod kernel;
 mod library;
+mod loaded;
 mod parallel;
 mod product;
 mod split;

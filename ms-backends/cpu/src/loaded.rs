@@ -1,0 +1,81 @@
+//! The table of loaded kernels.
+
+use crate::code::CodeMemory;
+use crate::parallel::Parallel;
+use ms_core::ir::Kernel;
+use rustc_hash::{FxHashMap, FxHasher};
+use smallvec::SmallVec;
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Maximum number of kernels in the table, which is cleared when it is full; kernels in use stay alive.
+const MAX_KERNELS: usize = 4096;
+
+/// A loaded kernel.
+#[derive(Clone)]
+pub struct Loaded {
+    pub code: Arc<Parallel>,
+    /// The range of its machine code; `None` if it is interpreted.
+    pub at: Option<(Arc<CodeMemory>, Range<usize>)>,
+}
+
+/// Loaded kernels, by content. Kernels are long, so that callers hash them once for all their uses.
+#[derive(Default)]
+pub struct LoadedKernels {
+    by_hash: FxHashMap<u64, SmallVec<[(Kernel, Loaded); 1]>>,
+    count: usize,
+}
+
+impl LoadedKernels {
+    /// The kernel with this [hash].
+    pub fn get(&self, hash: u64, kernel: &Kernel) -> Option<&Loaded> {
+        self.by_hash.get(&hash)?.iter().find(|it| it.0 == *kernel).map(|it| &it.1)
+    }
+
+    /// Adds a kernel with this [hash], which is not in the table.
+    pub fn insert(&mut self, hash: u64, kernel: &Kernel, loaded: &Loaded) {
+        if self.count >= MAX_KERNELS {
+            *self = Self::default();
+        }
+        self.by_hash.entry(hash).or_default().push((kernel.clone(), loaded.clone()));
+        self.count += 1;
+    }
+}
+
+/// The hash of a kernel, which is the same in every process of one build.
+pub fn hash(kernel: &Kernel) -> u64 {
+    let mut state = FxHasher::default();
+    kernel.hash(&mut state);
+    state.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interp::Interpreted;
+    use ms_core::ir::{KernelBuilder, LaneAxis};
+
+    fn loaded(kernel: &Kernel) -> Loaded {
+        Loaded { code: Arc::new(Parallel::new(kernel, Arc::new(Interpreted::new(kernel.clone())))), at: None }
+    }
+
+    /// Kernels of one hash are told apart by their content, and a full table starts anew.
+    #[test]
+    fn kernels_are_found_by_content() {
+        let kernels: Vec<Kernel> = (0..3).map(|par| KernelBuilder::new(par, 0, LaneAxis::Parallel).finish()).collect();
+        let mut table = LoadedKernels::default();
+        let made: Vec<Loaded> = kernels.iter().map(loaded).collect();
+        table.insert(7, &kernels[0], &made[0]);
+        table.insert(7, &kernels[1], &made[1]);
+        let same = |table: &LoadedKernels, at: usize| {
+            table.get(7, &kernels[at]).map(|it| Arc::ptr_eq(&it.code, &made[at].code))
+        };
+        assert_eq!([0, 1, 2].map(|at| same(&table, at)), [Some(true), Some(true), None]);
+        for hash in 0..MAX_KERNELS as u64 {
+            table.insert(hash, &kernels[2], &made[2]);
+        }
+        assert_eq!([0, 1].map(|at| same(&table, at)), [None, None]);
+        assert!(table.count <= MAX_KERNELS);
+    }
+}
