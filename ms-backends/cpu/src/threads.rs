@@ -3,7 +3,8 @@
 //! A task is a number of chunks that any thread may claim. The caller participates, and completed
 //! chunks are counted, not threads: a thread that the system has descheduled delays nobody
 //! unless it has claimed a chunk. Starting a task takes a few atomic operations while the
-//! workers are awake, far less than in a work-stealing pool.
+//! workers are awake, far less than in a work-stealing pool. Several callers may have a task each at the same time:
+//! workers look for tasks from different places on, and go on to the next one when no chunk of theirs is left.
 
 use ms_core::environment::{Variable, number};
 use ms_core::environment_variables;
@@ -24,6 +25,9 @@ const WAKE_NANOS: usize = 60_000;
 
 /// How long an idle worker stays awake.
 const SPIN: Duration = Duration::from_micros(100);
+
+/// Maximum number of tasks that share the workers at the same time.
+const SLOTS: usize = 16;
 
 /// Maximum number of chunks of a task: it is stored in half a word.
 const MAX_CHUNKS: usize = u32::MAX as usize;
@@ -106,16 +110,10 @@ struct Pool {
 
 #[derive(Default)]
 struct Shared {
-    /// The number of the task in the upper half, the number of its unclaimed chunks in the lower.
-    state: Line<AtomicU64>,
-    /// Number of completed chunks of the task.
-    done: Line<AtomicUsize>,
-    /// Whether a task is running: there is one at a time.
-    busy: AtomicBool,
-    /// The function of the task. Written by its caller before the task opens, and read by threads
-    /// that have claimed a chunk, without whose completion the task does not end.
-    job: JobSlot,
-    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    /// One for each caller at the same time.
+    slots: [Slot; SLOTS],
+    /// Number of slots, from the first, that were ever used: workers look at no others.
+    used: AtomicUsize,
     /// Number of sleeping workers.
     asleep: AtomicUsize,
     /// Estimated work of tasks that found workers asleep and did not wake them.
@@ -123,6 +121,21 @@ struct Shared {
     lock: Mutex<()>,
     wake: Condvar,
     stop: AtomicBool,
+}
+
+/// The task of one caller.
+#[derive(Default)]
+struct Slot {
+    /// The number of the task in the upper half, the number of its unclaimed chunks in the lower.
+    state: Line<AtomicU64>,
+    /// Number of completed chunks of the task.
+    done: Line<AtomicUsize>,
+    /// Whether a caller has it.
+    busy: AtomicBool,
+    /// The function of the task. Written by its caller before the task opens, and read by threads
+    /// that have claimed a chunk, without whose completion the task does not end.
+    job: JobSlot,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 /// A value on cache lines of its own.
@@ -133,7 +146,7 @@ struct Line<T>(T);
 #[derive(Default)]
 struct JobSlot(Cell<Option<Job>>);
 
-// SAFETY: see `Shared::job`: writing and reading are ordered by `Shared::state`.
+// SAFETY: see `Slot::job`: writing and reading are ordered by `Slot::state`.
 unsafe impl Sync for JobSlot {}
 // SAFETY: a job is shared by reference, and its function is `Sync`.
 unsafe impl Send for JobSlot {}
@@ -153,30 +166,30 @@ impl Pool {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name(format!("ms-worker-{i}"));
             // Fewer threads make tasks slower, not wrong.
-            drop(thread.spawn(move || shared.serve()));
+            drop(thread.spawn(move || shared.serve(i)));
         }
         Self { shared }
     }
 
     fn run(&self, chunks: usize, nanos: usize, f: &(dyn Fn(usize) + Sync)) {
         let shared = &*self.shared;
-        let free = chunks <= MAX_CHUNKS && !shared.busy.swap(true, Ordering::Acquire);
-        if !free {
+        let Some(at) = (if chunks <= MAX_CHUNKS { shared.take_slot() } else { None }) else {
             return (0..chunks).for_each(f);
-        }
+        };
+        let slot = &shared.slots[at];
         // SAFETY: only the lifetime changes; the task ends before this call does.
         let f = unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const (dyn Fn(usize) + Sync)>(f) };
-        shared.job.0.set(Some(Job { f, chunks }));
-        shared.done.0.store(0, Ordering::Relaxed);
-        let task = (shared.state.0.load(Ordering::Relaxed) >> 32).wrapping_add(1) & u64::from(u32::MAX);
+        slot.job.0.set(Some(Job { f, chunks }));
+        slot.done.0.store(0, Ordering::Relaxed);
+        let task = slot.task(Ordering::Relaxed).wrapping_add(1) & u64::from(u32::MAX);
         // Ordered with `asleep`, so that a worker either sees the task or is seen asleep.
-        shared.state.0.store(task << 32 | chunks as u64, Ordering::SeqCst);
+        slot.state.0.store(task << 32 | chunks as u64, Ordering::SeqCst);
         if shared.asleep.load(Ordering::SeqCst) > 0 {
             shared.consider_waking(nanos);
         }
-        shared.work(task);
+        slot.work(task);
         let mut spins = 0u32;
-        while shared.done.0.load(Ordering::Acquire) != chunks {
+        while slot.done.0.load(Ordering::Acquire) != chunks {
             spins += 1;
             if spins < 2000 {
                 std::hint::spin_loop();
@@ -184,9 +197,9 @@ impl Pool {
                 std::thread::yield_now();
             }
         }
-        shared.job.0.set(None);
-        let panic = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
-        shared.busy.store(false, Ordering::Release);
+        slot.job.0.set(None);
+        let panic = slot.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        slot.busy.store(false, Ordering::Release);
         if let Some(payload) = panic {
             resume_unwind(payload);
         }
@@ -201,7 +214,12 @@ impl Drop for Pool {
     }
 }
 
-impl Shared {
+impl Slot {
+    /// The number of the latest task.
+    fn task(&self, order: Ordering) -> u64 {
+        self.state.0.load(order) >> 32
+    }
+
     /// Claims and runs chunks of a task until none is left.
     fn work(&self, task: u64) {
         let mut state = self.state.0.load(Ordering::Acquire);
@@ -226,17 +244,37 @@ impl Shared {
             state = self.state.0.load(Ordering::Acquire);
         }
     }
+}
 
-    /// The loop of a worker.
-    fn serve(&self) {
-        let mut seen = 0;
+impl Shared {
+    /// A slot that no other caller has; `None` if there is none.
+    fn take_slot(&self) -> Option<usize> {
+        let at = self.slots.iter().position(|it| !it.busy.swap(true, Ordering::Acquire))?;
+        if self.used.load(Ordering::Relaxed) <= at {
+            // Before the task opens, as the order of a worker that falls asleep is the opposite one.
+            self.used.fetch_max(at + 1, Ordering::SeqCst);
+        }
+        Some(at)
+    }
+
+    /// The loop of a worker, the number of which decides where it begins to look for tasks.
+    fn serve(&self, worker: usize) {
+        let mut seen = [0; SLOTS];
         let mut idle = Instant::now();
         let mut spins = 0u32;
         while !self.stop.load(Ordering::Relaxed) {
-            let task = self.state.0.load(Ordering::Acquire) >> 32;
-            if task != seen {
-                seen = task;
-                self.work(task);
+            let used = self.used.load(Ordering::Relaxed);
+            let mut worked = false;
+            for offset in 0..used {
+                let at = (worker + offset) % used;
+                let task = self.slots[at].task(Ordering::Acquire);
+                if task != seen[at] {
+                    seen[at] = task;
+                    self.slots[at].work(task);
+                    worked = true;
+                }
+            }
+            if worked {
                 idle = Instant::now();
                 continue;
             }
@@ -244,21 +282,25 @@ impl Shared {
             spins = spins.wrapping_add(1);
             // The clock is read rarely, so that the loop notices a task at once.
             if spins.is_multiple_of(64) && idle.elapsed() > SPIN {
-                self.sleep(seen);
+                self.sleep(&seen);
                 idle = Instant::now();
             }
         }
     }
 
-    fn sleep(&self, seen: u64) {
+    /// Sleeps until there is a task other than those that were seen.
+    fn sleep(&self, seen: &[u64; SLOTS]) {
         let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.asleep.fetch_add(1, Ordering::SeqCst);
-        let task = || self.state.0.load(Ordering::SeqCst) >> 32;
+        let has_more = || {
+            let used = self.used.load(Ordering::SeqCst);
+            self.slots[..used].iter().zip(seen).any(|(slot, &seen)| slot.task(Ordering::SeqCst) != seen)
+        };
         // A task too small to wake workers runs on its caller.
-        let mut woken = task() != seen;
+        let mut woken = has_more();
         while !woken && !self.stop.load(Ordering::SeqCst) {
             guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
-            woken = task() != seen;
+            woken = has_more();
         }
         self.asleep.fetch_sub(1, Ordering::SeqCst);
     }
@@ -355,6 +397,47 @@ mod tests {
             }
         });
         assert_eq!(total.load(Ordering::Relaxed), 4 * 500 * 10);
+    }
+
+    /// Chunks of two tasks wait for one another: each caller needs a worker while the other one has one.
+    #[test]
+    fn tasks_of_several_callers_share_the_workers() {
+        let pool = Pool::start(2);
+        let (present, met) = (AtomicU32::new(0), AtomicU32::new(0));
+        let wait = |_| {
+            present.fetch_add(1, Ordering::SeqCst);
+            let start = Instant::now();
+            while present.load(Ordering::SeqCst) < 4 && start.elapsed() < Duration::from_secs(20) {
+                std::thread::yield_now();
+            }
+            met.fetch_add(u32::from(present.load(Ordering::SeqCst) == 4), Ordering::SeqCst);
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| pool.run(2, LARGE, &wait));
+            }
+        });
+        assert_eq!(met.load(Ordering::SeqCst), 4);
+    }
+
+    /// More callers than slots: those without one run their tasks alone.
+    #[test]
+    fn every_caller_is_served() {
+        let pool = Pool::start(2);
+        let total = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..SLOTS + 4 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        pool.run(3, LARGE, &|i| {
+                            std::thread::yield_now();
+                            total.fetch_add(i, Ordering::Relaxed);
+                        });
+                    }
+                });
+            }
+        });
+        assert_eq!(total.load(Ordering::Relaxed), (SLOTS + 4) * 50 * 3);
     }
 
     #[test]

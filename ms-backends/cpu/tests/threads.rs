@@ -98,14 +98,24 @@ fn run(plan: Plan, isa: Isa, inputs: &[Array]) -> (Vec<Array>, String) {
     let artifact = backend.compile_plan(plan, &options).expect("the plan compiles");
     // SAFETY: the plan is lowered from a graph.
     let executable = unsafe { backend.load(&artifact) }.expect("the plan is well formed");
-    let outputs = executable.run(&inputs.iter().collect::<Vec<_>>()).expect("the plan runs").into_vec();
+    let inputs: Vec<&Array> = inputs.iter().collect();
+    let outputs = executable.run(&inputs).expect("the plan runs").into_vec();
     let hash = |bytes: &[u8]| {
         bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, it| (hash ^ u64::from(*it)).wrapping_mul(0x0100_0000_01b3))
     };
-    let hashes =
-        outputs.iter().map(|it| format!("{:x}", hash(&it.on_host().expect("the elements are readable").to_bytes())));
-    let hashes = hashes.collect::<Vec<_>>().join(" ");
-    (outputs, hashes)
+    let hashes = |outputs: &[Array]| {
+        let bytes = |it: &Array| it.on_host().expect("the elements are readable").to_bytes();
+        outputs.iter().map(|it| format!("{:x}", hash(&bytes(it)))).collect::<Vec<_>>().join(" ")
+    };
+    let alone = hashes(&outputs);
+    // Runs at the same time share the workers; the interpreter would take long for them in a debug build.
+    let count = if isa == Isa::Interp { 0 } else { 3 };
+    std::thread::scope(|scope| {
+        let start = || hashes(&executable.run(&inputs).expect("the plan runs"));
+        let runs: Vec<_> = (0..count).map(|_| scope.spawn(start)).collect();
+        runs.into_iter().for_each(|it| assert_eq!(it.join().expect("it does not panic"), alone, "on {isa}"));
+    });
+    (outputs, alone)
 }
 
 /// Hashes of the results of positions.
