@@ -30,10 +30,11 @@ pub use ms_core::effects::Level;
 pub use ms_core::exec::Waits;
 pub use ms_core::random;
 pub use ms_core::session::{
-    All, CacheUse, CompileReport, Context, GradOperation, Gradients, GraphReport, Mode, PlanReport, Precision,
-    SlotReport, StageReport, cache_options, cache_path, cache_use, compile_report, context, custom_jvp, custom_vjp,
-    custom_vjp_with_residuals, flush_cache, grad, hessian, jacfwd, jacrev, jit, jvp, linearize, recompute, retrace,
-    set_context, value_and_grad, vjp, vmap, vmap_cells, with_context,
+    All, CacheUse, CompileReport, Context, GradOperation, Gradients, GraphReport, KernelCopy, Mode, PlanReport,
+    Precision, Profile, Record, Roof, SlotReport, StageReport, Work, cache_options, cache_path, cache_use,
+    compile_report, context, custom_jvp, custom_vjp, custom_vjp_with_residuals, flush_cache, grad, hessian, jacfwd,
+    jacrev, jit, jvp, linearize, profile, recompute, retrace, roof, set_context, value_and_grad, vjp, vmap, vmap_cells,
+    with_context,
 };
 pub use ms_core::trace::{Apply, Arg, At, Cell, Frozen, Layer, Marked, Name, Sink, Training, Tree, Value};
 pub use ms_core::trace::{HyperMap, Map, MultitypeFuncGraph, Range, range};

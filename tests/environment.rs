@@ -153,7 +153,7 @@ fn invalid_values_of_variables_are_errors() {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let uses = ["an op", "a call", "the context", "an op again", "a call again", "the context again"];
-    let refused: [(&str, &str, &str); 14] = [
+    let refused: [(&str, &str, &str); 15] = [
         ("MS_PRECISION", "fast", "strict, highest, high, medium"),
         ("MS_JIT", "maybe", "0, false, no or off"),
         ("MS_DEVICE_TARGET", "c u", "a device: cpu"),
@@ -168,6 +168,7 @@ fn invalid_values_of_variables_are_errors() {
         ("MS_DEV_SAVE_GRAPHS", "4", "from 0 to 3"),
         ("MS_DEV_SAVE_GRAPHS", "true", "from 0 to 3"),
         ("MS_DEV_DUMP_IR_PASSES", "cse,dec", "dce"),
+        ("MS_DEV_PERF_MAP", "all", "1, true, yes or on"),
     ];
     for (name, value, allowed) in refused {
         let printed = run("child_of_any", &[(name, value)]);

@@ -9,13 +9,13 @@ use crate::loaded::{self, Loaded, LoadedKernels};
 use crate::parallel::Parallel;
 use crate::step::{CheckStep, ContractionCode, LibraryStep};
 use crate::target::TARGET;
-use crate::{artifact, codegen, threads};
+use crate::{artifact, codegen, roof, threads};
 use ms_core::environment::Variable;
 use ms_core::environment_variables;
 use ms_core::error::{Code, Error, Result};
 use ms_core::exec::{
     Artifact, Backend, BackendEntry, CompileOptions, Driver, Executable, MachineCode, PlanExecutable, PlanProgram,
-    StepCode, unavailable,
+    Roof, StepCode, unavailable,
 };
 use ms_core::ir::{Graph, Kernel};
 use ms_core::lower::single::Step;
@@ -55,10 +55,10 @@ impl Loaded {
     ///
     /// # Safety
     /// The range has the kernel's code for this machine.
-    unsafe fn new(isa: Isa, kernel: &Kernel, at: Option<(Arc<CodeMemory>, Range<usize>)>) -> Self {
-        let code: Arc<dyn KernelCode> = match &at {
+    unsafe fn new(isa: Isa, kernel: &Arc<Kernel>, at: Option<(Arc<CodeMemory>, Range<usize>)>) -> Self {
+        let code: Arc<dyn KernelCode> = match at.clone() {
             // SAFETY: the caller's contract.
-            Some((memory, at)) => Arc::new(unsafe { Compiled::new(memory, at.start) }),
+            Some((memory, at)) => Arc::new(unsafe { Compiled::new(kernel.clone(), memory, at) }),
             None => Arc::new(Interpreted::new(kernel.clone())),
         };
         Self { code: Arc::new(Parallel::new(kernel, code).with_rows(kernel, isa, part)), at }
@@ -152,8 +152,9 @@ impl CpuBackend {
         }
         let code = self.machine_code(kernel);
         let at = code.and_then(|it| Some((CodeMemory::map(&it)?, 0..it.len())));
+        let kernel = Arc::new(kernel.clone());
         // SAFETY: the memory has this kernel's code for an instruction set of this machine.
-        let loaded = unsafe { Loaded::new(self.isa, kernel, at) };
+        let loaded = unsafe { Loaded::new(self.isa, &kernel, at) };
         table.insert(hash, kernel, &loaded);
         loaded
     }
@@ -165,7 +166,7 @@ impl CpuBackend {
     ///
     /// # Errors
     /// As [`Backend::load`]; those of [`PlanExecutable::new`].
-    pub unsafe fn load_for<D: Driver>(
+    pub unsafe fn load_for<D: Driver + 'static>(
         &self,
         artifact: &Artifact,
         driver: D,
@@ -206,8 +207,9 @@ impl CpuBackend {
                 return loaded.code.clone();
             }
             let at = at.and_then(|at| Some((memory.as_ref()?.clone(), at)));
+            let kernel = Arc::new(kernel.clone());
             // SAFETY: the caller's contract.
-            let loaded = unsafe { Loaded::new(self.isa, kernel, at) };
+            let loaded = unsafe { Loaded::new(self.isa, &kernel, at) };
             table.insert(hash, kernel, &loaded);
             loaded.code
         };
@@ -236,10 +238,11 @@ impl CpuBackend {
 
 /// The code of a part of a kernel whose rows are cut.
 pub(crate) fn part(kernel: Kernel, isa: Isa) -> Arc<dyn KernelCode> {
-    let compiled = codegen::compile(&kernel, isa).ok().and_then(|it| CodeMemory::map(&it.bytes));
+    let compiled =
+        codegen::compile(&kernel, isa).ok().and_then(|it| Some((CodeMemory::map(&it.bytes)?, it.bytes.len())));
     match compiled {
         // SAFETY: the memory has this kernel's code for an instruction set of this machine.
-        Some(memory) => Arc::new(unsafe { Compiled::new(&memory, 0) }),
+        Some((memory, len)) => Arc::new(unsafe { Compiled::new(Arc::new(kernel), memory, 0..len) }),
         None => Arc::new(Interpreted::new(kernel)),
     }
 }
@@ -296,6 +299,10 @@ unsafe impl Backend for CpuBackend {
     fn describe(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<String> {
         let (plan, names) = options.lower(graph, &TARGET)?;
         Ok(plan.display_named(&names).to_string())
+    }
+
+    fn roof(&self) -> Option<&Roof> {
+        roof::measured(self)
     }
 
     fn compile_step(&self, step: &Step) -> Result<Arc<dyn StepCode>> {

@@ -1,8 +1,11 @@
 //! Memory for machine code: first writable, then executable, never both.
 
 use crate::kernel::KernelCode;
+use crate::perf;
 use memmap2::MmapMut;
-use ms_core::exec::MachineCode;
+use ms_core::exec::{KernelView, MachineCode};
+use ms_core::ir::Kernel;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The signature of a generated kernel: the block of a call.
@@ -45,20 +48,24 @@ impl CodeMemory {
 /// A kernel as machine code.
 pub struct Compiled {
     entry: Entry,
+    kernel: Arc<Kernel>,
     /// Keeps the code mapped.
-    _memory: Arc<CodeMemory>,
+    memory: Arc<CodeMemory>,
+    /// Its range there.
+    at: Range<usize>,
 }
 
 impl Compiled {
-    /// The kernel whose code begins at an offset.
+    /// A kernel with its code in a range of memory.
     ///
     /// # Safety
-    /// A kernel's code for this machine begins there.
-    pub unsafe fn new(memory: &Arc<CodeMemory>, offset: usize) -> Self {
-        let code = memory.bytes()[offset..].as_ptr();
+    /// The kernel's code for this machine is there.
+    pub unsafe fn new(kernel: Arc<Kernel>, memory: Arc<CodeMemory>, at: Range<usize>) -> Self {
+        let code = &memory.bytes()[at.clone()];
+        perf::mapped(code, &kernel);
         // SAFETY: the code is the caller's contract, and lives as long as this value.
-        let entry = unsafe { std::mem::transmute::<*const u8, Entry>(code) };
-        Self { entry, _memory: memory.clone() }
+        let entry = unsafe { std::mem::transmute::<*const u8, Entry>(code.as_ptr()) };
+        Self { entry, kernel, memory, at }
     }
 }
 
@@ -68,11 +75,16 @@ unsafe impl KernelCode for Compiled {
         // SAFETY: the caller's contract is that of the kernel.
         unsafe { (self.entry)(block.as_ptr()) }
     }
+
+    fn view(&self) -> Option<KernelView<'_>> {
+        Some(KernelView { kernel: &self.kernel, code: Some(&self.memory.bytes()[self.at.clone()]) })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ms_core::ir::{KernelBuilder, LaneAxis};
 
     #[cfg(target_arch = "x86_64")]
     #[test]
@@ -80,10 +92,11 @@ mod tests {
         // mov rax, [rdi]; inc qword ptr [rax]; ret
         let code = [0xc3, 0x48, 0x8b, 0x07, 0x48, 0xff, 0x00, 0xc3];
         let Some(memory) = CodeMemory::map(&code) else { return };
+        let kernel = KernelBuilder::new(0, 0, LaneAxis::Parallel).finish();
         let mut count = 41u64;
         let block = [&raw mut count as u64];
         // SAFETY: the bytes above are a function of this signature that increments `count`.
-        unsafe { Compiled::new(&memory, 1).call(&block) };
+        unsafe { Compiled::new(Arc::new(kernel), memory, 1..code.len()).call(&block) };
         assert_eq!(count, 42);
     }
 

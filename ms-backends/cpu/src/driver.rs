@@ -5,7 +5,7 @@ use crate::kernel::KernelCode;
 use crate::library;
 use crate::product::{self, Epilogue, Results};
 use ms_core::error::Result;
-use ms_core::exec::{Check, ContractionOperand, Driver, EpilogueCall, LibraryCall, MemoryView};
+use ms_core::exec::{Check, ContractionOperand, Driver, EpilogueCall, KernelView, LibraryCall, MemoryView};
 use ms_core::ir::Contraction;
 use ms_core::tensor::{Array, MemorySpace};
 use smallvec::SmallVec;
@@ -27,6 +27,10 @@ unsafe impl Driver for CpuDriver {
     #[inline]
     fn space(&self) -> MemorySpace {
         MemorySpace::Host
+    }
+
+    fn view<'k>(&self, kernel: &'k Self::Kernel) -> Option<KernelView<'k>> {
+        KernelCode::view(&**kernel)
     }
 
     fn specialized(&self, kernel: &Self::Kernel, extents: &[u64]) -> Self::Kernel {

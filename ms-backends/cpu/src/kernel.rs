@@ -1,5 +1,6 @@
 //! [`KernelCode`]: kernels that the processor runs.
 
+use ms_core::exec::KernelView;
 use std::sync::Arc;
 
 /// A kernel that is compiled for the processor, or interpreted.
@@ -17,6 +18,11 @@ pub unsafe trait KernelCode: Send + Sync {
     /// reads, or accesses those that it writes. The kernel itself may read an element that it writes
     /// only at the same loop indices.
     unsafe fn call(&self, block: &[u64]);
+
+    /// The kernel and its machine code, for profiles; `None` if this is not the code of one kernel.
+    fn view(&self) -> Option<KernelView<'_>> {
+        None
+    }
 
     /// Code that runs calls on the calling thread, if this code may share them with others.
     fn alone(&self) -> Option<&dyn KernelCode> {

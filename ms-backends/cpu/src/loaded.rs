@@ -20,25 +20,28 @@ pub struct Loaded {
     pub at: Option<(Arc<CodeMemory>, Range<usize>)>,
 }
 
+/// A kernel, and its code.
+type Entry = (Arc<Kernel>, Loaded);
+
 /// Loaded kernels, by content. Kernels are long, so that callers hash them once for all their uses.
 #[derive(Default)]
 pub struct LoadedKernels {
-    by_hash: FxHashMap<u64, SmallVec<[(Kernel, Loaded); 1]>>,
+    by_hash: FxHashMap<u64, SmallVec<[Entry; 1]>>,
     count: usize,
 }
 
 impl LoadedKernels {
     /// The kernel with this [hash].
     pub fn get(&self, hash: u64, kernel: &Kernel) -> Option<&Loaded> {
-        self.by_hash.get(&hash)?.iter().find(|it| it.0 == *kernel).map(|it| &it.1)
+        self.by_hash.get(&hash)?.iter().find(|it| *it.0 == *kernel).map(|it| &it.1)
     }
 
     /// Adds a kernel with this [hash], which is not in the table.
-    pub fn insert(&mut self, hash: u64, kernel: &Kernel, loaded: &Loaded) {
+    pub fn insert(&mut self, hash: u64, kernel: Arc<Kernel>, loaded: &Loaded) {
         if self.count >= MAX_KERNELS {
             *self = Self::default();
         }
-        self.by_hash.entry(hash).or_default().push((kernel.clone(), loaded.clone()));
+        self.by_hash.entry(hash).or_default().push((kernel, loaded.clone()));
         self.count += 1;
     }
 }
@@ -63,17 +66,18 @@ mod tests {
     /// Kernels of one hash are told apart by their content, and a full table starts anew.
     #[test]
     fn kernels_are_found_by_content() {
-        let kernels: Vec<Kernel> = (0..3).map(|par| KernelBuilder::new(par, 0, LaneAxis::Parallel).finish()).collect();
+        let kernel = |par| Arc::new(KernelBuilder::new(par, 0, LaneAxis::Parallel).finish());
+        let kernels: Vec<Arc<Kernel>> = (0..3).map(kernel).collect();
         let mut table = LoadedKernels::default();
-        let made: Vec<Loaded> = kernels.iter().map(loaded).collect();
-        table.insert(7, &kernels[0], &made[0]);
-        table.insert(7, &kernels[1], &made[1]);
+        let made: Vec<Loaded> = kernels.iter().map(|it| loaded(it)).collect();
+        table.insert(7, kernels[0].clone(), &made[0]);
+        table.insert(7, kernels[1].clone(), &made[1]);
         let same = |table: &LoadedKernels, at: usize| {
             table.get(7, &kernels[at]).map(|it| Arc::ptr_eq(&it.code, &made[at].code))
         };
         assert_eq!([0, 1, 2].map(|at| same(&table, at)), [Some(true), Some(true), None]);
         for hash in 0..MAX_KERNELS as u64 {
-            table.insert(hash, &kernels[2], &made[2]);
+            table.insert(hash, kernels[2].clone(), &made[2]);
         }
         assert_eq!([0, 1].map(|at| same(&table, at)), [None, None]);
         assert!(table.count <= MAX_KERNELS);

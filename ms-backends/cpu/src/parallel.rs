@@ -9,7 +9,7 @@ use crate::split::{self, Parts, Split};
 use crate::target::TARGET;
 use crate::threads;
 use ms_core::error::Result;
-use ms_core::exec::StepCode;
+use ms_core::exec::{KernelView, StepCode};
 use ms_core::ir::{Kernel, LaneAxis, LoopWords};
 use ms_core::tensor::Array;
 use smallvec::SmallVec;
@@ -149,6 +149,10 @@ unsafe impl KernelCode for Parallel {
 
     fn alone(&self) -> Option<&dyn KernelCode> {
         Some(&*self.code)
+    }
+
+    fn view(&self) -> Option<KernelView<'_>> {
+        self.code.view()
     }
 
     unsafe fn call(&self, block: &[u64]) {

@@ -3,7 +3,9 @@
 
 use crate::memory::{Copied, SimMemory};
 use ms_core::error::Result;
-use ms_core::exec::{Check, ContractionOperand, Driver, EpilogueCall, EpilogueWords, LibraryCall, MemoryView};
+use ms_core::exec::{
+    Check, ContractionOperand, Driver, EpilogueCall, EpilogueWords, KernelView, LibraryCall, MemoryView,
+};
 use ms_core::ir::{Contraction, Kernel, Role};
 use ms_core::ops::definition;
 use ms_core::tensor::{MemorySpace, Storage, Stream, StreamKind, Streams, with_stream};
@@ -202,6 +204,10 @@ unsafe impl Driver for SimDriver {
 
     fn space(&self) -> MemorySpace {
         MemorySpace::Device(self.memory)
+    }
+
+    fn view<'k>(&self, kernel: &'k Self::Kernel) -> Option<KernelView<'k>> {
+        kernel.code.view()
     }
 
     fn specialized(&self, kernel: &Self::Kernel, extents: &[u64]) -> Self::Kernel {

@@ -1,6 +1,7 @@
 //! The interface of backends.
 
 use super::program::{Artifact, CompileOptions};
+use super::roof::Roof;
 use super::waits::Waits;
 use crate::environment;
 use crate::error::{Code, Error, OrRaise, Result};
@@ -60,6 +61,11 @@ pub unsafe trait Backend: Send + Sync {
     /// As for [`Backend::compile`].
     fn describe(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<String>;
 
+    /// The rates of the device, measured once in a process; `None` if they are not known.
+    fn roof(&self) -> Option<&Roof> {
+        None
+    }
+
     /// Compiles one op for eager execution, for all extents and strides.
     ///
     /// # Errors
@@ -110,6 +116,22 @@ pub trait Executable: Send + Sync {
     fn run_donated(&self, inputs: &mut [Array], state: &[Option<u32>]) -> Result<SmallVec<[Array; 1]>> {
         let _ = state;
         self.run(&inputs.iter().collect::<Vec<_>>())
+    }
+
+    /// [`Executable::run`] that [records](super::watched) its steps, if it has any.
+    ///
+    /// # Errors
+    /// As for [`Executable::run`].
+    fn run_watched(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
+        self.run(inputs)
+    }
+
+    /// [`Executable::run_donated`] that [records](super::watched) its steps, if it has any.
+    ///
+    /// # Errors
+    /// As for [`Executable::run`].
+    fn run_donated_watched(&self, inputs: &mut [Array], state: &[Option<u32>]) -> Result<SmallVec<[Array; 1]>> {
+        self.run_donated(inputs, state)
     }
 
     /// Whether a run writes an output, the new value of a slot, over an input of its type, the old one, unless its

@@ -1,5 +1,6 @@
 //! The interface between the order of a plan and the device that runs its steps.
 
+use super::watch::KernelView;
 use crate::error::{Code, Error, Result, in_op};
 use crate::ir::{Contraction, LoopWords};
 use crate::ops::host::check_positions;
@@ -35,7 +36,7 @@ use std::sync::Arc;
 /// everything before them.
 ///
 /// Memory in the contract of a step is live, and not accessed otherwise, when the step runs.
-pub unsafe trait Driver: Send + Sync + 'static {
+pub unsafe trait Driver: Send + Sync {
     /// The code of a kernel.
     type Kernel: Clone + Send + Sync;
 
@@ -46,6 +47,21 @@ pub unsafe trait Driver: Send + Sync + 'static {
     /// a value, may fail; otherwise [`launch`](Driver::launch), [`copy`](Driver::copy) and the reads do not fail. The
     /// memory of a queued driver is a device's, which is freed in the order of streams.
     const QUEUED: bool;
+
+    /// Whether it is told which step is issued next: see [`Driver::at_step`].
+    const WATCHED: bool = false;
+
+    /// The step that is issued next, by the name of its routine and its number there; called if the driver is
+    /// [watched](Driver::WATCHED).
+    fn at_step(&self, commands: &mut Self::Commands, routine: &Arc<str>, step: usize) {
+        let _ = (commands, routine, step);
+    }
+
+    /// A kernel and its machine code, for profiles; `None` if they are not known.
+    fn view<'k>(&self, kernel: &'k Self::Kernel) -> Option<KernelView<'k>> {
+        let _ = kernel;
+        None
+    }
 
     /// The memory in which inputs, outputs, constants, arenas and stacks are.
     fn space(&self) -> MemorySpace;

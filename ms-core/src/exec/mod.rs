@@ -4,12 +4,20 @@ mod backend;
 mod driver;
 mod program;
 mod reference;
+mod roof;
 mod runner;
 mod waits;
+mod watch;
+mod work;
 
 pub use backend::{Backend, BackendEntry, Executable, StepCode, backend, host_backend, unavailable};
 pub use driver::{Accepted, Check, ContractionOperand, Driver, EpilogueCall, EpilogueWords, LibraryCall, MemoryView};
 pub use program::{Artifact, CompileOptions, Interface, MachineCode, PlanProgram, PlanReport, Program, StoredProgram};
 pub use reference::reference;
+pub use roof::Roof;
 pub use runner::{PlanExecutable, stored_program};
 pub use waits::Waits;
+pub use watch::{
+    KernelCopy, KernelView, Record, Records, count_reference, is_watched, locate, record_op, records_so_far, watched,
+};
+pub use work::{Work, op_name};

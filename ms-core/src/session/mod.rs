@@ -8,10 +8,11 @@ mod context;
 mod devices;
 mod dump;
 mod eager;
+mod profile;
 mod report;
 mod vmap;
 
-pub use crate::exec::PlanReport;
+pub use crate::exec::{KernelCopy, PlanReport, Record, Roof, Work};
 pub use crate::ir::Precision;
 pub use crate::trace::{TypeKey, type_key};
 pub use autodiff::*;
@@ -23,5 +24,6 @@ pub use call::{
     export, jit, observe_calls, retrace,
 };
 pub use context::{Context, Mode, context, set_context, with_context};
+pub use profile::{Profile, profile, roof};
 pub use report::{CompileReport, GraphReport, SlotReport, StageReport, compile_report};
 pub use vmap::{Axes, IntoLanes, Member, Vmap, vmap, vmap_cells};

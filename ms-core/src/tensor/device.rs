@@ -4,6 +4,7 @@ use crate::error::{Code, Error, Result};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// A kind of device by the name of its backend: `cpu`, `cuda`, `sim`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -183,6 +184,39 @@ enum Use {
     HostOnly,
     /// Any device.
     Any,
+    /// As far as is known, the host only, but what runs is watched: it takes the way of any device, so that the other
+    /// one asks nothing more.
+    Watched,
+}
+
+/// The number of values of [`WatchedUse`], and the use before the first of them.
+static WATCHES: Mutex<(usize, u8)> = Mutex::new((0, 0));
+
+/// While one lives, ops and compiled functions of all threads take the way of any device.
+pub(crate) struct WatchedUse(());
+
+impl WatchedUse {
+    pub fn begin() -> Self {
+        let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
+        if watches.0 == 0 {
+            let host = |now| (now != Use::Any as u8).then_some(Use::Watched as u8);
+            let (Ok(before) | Err(before)) = USE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, host);
+            watches.1 = before;
+        }
+        watches.0 += 1;
+        Self(())
+    }
+}
+
+impl Drop for WatchedUse {
+    fn drop(&mut self) {
+        let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
+        watches.0 -= 1;
+        if watches.0 == 0 {
+            // Another device that came into use meanwhile remains in use.
+            let _any = USE.compare_exchange(Use::Watched as u8, watches.1, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Whether every array of the process is in memory of the host, and new ones are placed there.

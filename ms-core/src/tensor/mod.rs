@@ -31,8 +31,8 @@ mod tensor;
 mod types;
 
 pub use array::Array;
-pub(crate) use device::use_device;
 pub use device::{Device, DeviceKind, IntoDevice, is_host_only};
+pub(crate) use device::{WatchedUse, use_device};
 pub use dim::{Dim, Dims, IntoDims};
 pub use dispatch::{
     DispatchMode, Dispatcher, EagerDispatcher, Eagerly, OpCall, Outputs, Scan, apply, apply1, current_dispatcher,

@@ -20,8 +20,10 @@ pub(crate) use reduce::{Second, second_level};
 use crate::kernel::KernelCode;
 use blocks::Blocks;
 use frame::{Frame, Walk};
+use ms_core::exec::KernelView;
 use ms_core::ir::{Inst, Kernel, LaneAxis, Scope};
 use slots::Slots;
+use std::sync::Arc;
 
 /// Number of lanes of a block, whose values fit in the first-level cache.
 const BLOCK: usize = 512;
@@ -37,23 +39,28 @@ pub unsafe fn run(kernel: &Kernel, block: &[u64]) {
 
 /// A kernel that is prepared for interpretation.
 pub struct Interpreted {
-    kernel: Kernel,
+    kernel: Arc<Kernel>,
     slots: Slots,
     isa: Isa,
 }
 
 impl Interpreted {
     /// Prepares a kernel.
-    pub fn new(kernel: Kernel) -> Self {
+    pub fn new(kernel: impl Into<Arc<Kernel>>) -> Self {
+        let kernel = kernel.into();
         Self { slots: Slots::assign(&kernel), kernel, isa: Isa::detect() }
     }
 }
 
 // SAFETY: the interpreter follows the kernel.
 unsafe impl KernelCode for Interpreted {
+    fn view(&self) -> Option<KernelView<'_>> {
+        Some(KernelView { kernel: &self.kernel, code: None })
+    }
+
     unsafe fn call(&self, block: &[u64]) {
         debug_assert_eq!(block.len(), self.kernel.call_words());
-        let kernel = &self.kernel;
+        let kernel = &*self.kernel;
         let par = kernel.par as usize;
         let extents = &block[..kernel.loops()];
         let points = &extents[..par];

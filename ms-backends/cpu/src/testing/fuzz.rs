@@ -10,6 +10,7 @@ use crate::target::TARGET;
 use ms_core::ir::testing::{Random, elementwise, repeated, staged};
 use ms_core::ir::{BinaryOp, Inst, Kernel, Reducer, Scope, UnaryOp, Val};
 use ms_core::tensor::{DType, Scalar};
+use std::sync::Arc;
 
 /// Limits of loops, buffers and instructions: more take time, and find no other errors.
 const MOST: (usize, usize, usize) = (5, 40, 2000);
@@ -68,7 +69,7 @@ pub fn kernel(bytes: &[u8]) -> bool {
         // The guards differ, so that code that reads them has other results.
         let mut got = inputs.with_guard(0x3c3c_3c3c_3c3c_3c3c);
         // SAFETY: the memory has the kernel's code.
-        unsafe { got.run(&Compiled::new(&memory, 0)) };
+        unsafe { got.run(&Compiled::new(Arc::new(kernel.clone()), memory, 0..code.bytes.len())) };
         assert!(got.is_intact(), "{isa} writes around operands\n{kernel}");
         if let Some(difference) = got.difference(&want).filter(|_| is_determined(&kernel)) {
             panic!("{isa}: {difference}\n{kernel}");

@@ -43,6 +43,7 @@ pub(super) fn program<D: Driver>(driver: &D, plan: &Plan, kernels: &[D::Kernel])
         let bytes = |ty: &Type| value_bytes(ty).ok_or_else(|| malformed("a type has a symbolic dimension"));
         let opens = steps.iter().any(|it| opens_stacks(it, &routines));
         routines.push(Routine {
+            name: routine.name.as_str().into(),
             patches,
             steps,
             inputs: routine.inputs.len(),

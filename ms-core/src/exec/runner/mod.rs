@@ -14,6 +14,7 @@ mod stack;
 use super::backend::Executable;
 use super::driver::Driver;
 use super::waits::Waits;
+use super::watch::Watched;
 use crate::error::{Code, Error, Result, in_op};
 use crate::lower::{Plan, Reuse, STACK_BYTES, is_stack};
 use crate::tensor::{Array, DType, Dim, Layout, MemorySpace, Shape, Storage, StreamKind, Type, with_stream};
@@ -72,7 +73,7 @@ struct Scratch {
 /// Plans without an arena copy templates of up to this many words to the stack.
 const STACK_WORDS: usize = 64;
 
-impl<D: Driver> PlanExecutable<D> {
+impl<D: Driver + 'static> PlanExecutable<D> {
     /// Prepares a plan with its compiled `kernels`, in order, for a driver.
     ///
     /// # Safety
@@ -242,10 +243,16 @@ impl<D: Driver> PlanExecutable<D> {
     /// # Safety
     /// The inputs fit the plan, and nobody else accesses the memory of the outputs. An output may
     /// share the memory of an input if the plan allows it.
-    unsafe fn run_arrays<A: Borrow<Array>>(&self, inputs: &[A], outputs: &[Array], read: &[&Array]) -> Result<()> {
+    unsafe fn run_arrays<E: Driver<Kernel = D::Kernel>, A: Borrow<Array>>(
+        &self,
+        driver: &E,
+        inputs: &[A],
+        outputs: &[Array],
+        read: &[&Array],
+    ) -> Result<()> {
         let arrays = inputs.iter().map(A::borrow).chain(outputs);
         // SAFETY: as the caller's.
-        self.submit(|run| unsafe {
+        self.submit(driver, |run| unsafe {
             run.read = read;
             run.main(arrays.map(|it| it.device_ptr() as u64))
         })
@@ -253,11 +260,11 @@ impl<D: Driver> PlanExecutable<D> {
 
     /// Runs a plan with stacks among its inputs or outputs: the call's block has the addresses of
     /// their numbers.
-    fn run_stacks(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
+    fn run_stacks<E: Driver<Kernel = D::Kernel>>(&self, driver: &E, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
         let (space, count) = (self.driver.space(), inputs.len() + self.outputs.len());
         let numbers = in_op(|| Storage::uninit_in(space, count * STACK_BYTES))?;
         let number = |at: usize| numbers.device_ptr() as u64 + (at * STACK_BYTES) as u64;
-        self.submit(|run| {
+        self.submit(driver, |run| {
             run.read = inputs;
             let mut places: SmallVec<[u64; 8]> = SmallVec::with_capacity(count);
             for (at, (array, ty)) in inputs.iter().zip(&self.types).enumerate() {
@@ -269,7 +276,7 @@ impl<D: Driver> PlanExecutable<D> {
                 let row_bytes = array.shape()[1..].iter().product::<usize>() * ty.dtype.size();
                 let stack = run.stacks.borrow(first, array.shape()[0], row_bytes);
                 // SAFETY: the number has a place of its own.
-                unsafe { self.driver.set_number(&mut run.commands, number(at), stack)? };
+                unsafe { driver.set_number(&mut run.commands, number(at), stack)? };
                 places.push(number(at));
             }
             let fresh = |output: &Output| match output {
@@ -291,7 +298,7 @@ impl<D: Driver> PlanExecutable<D> {
             let mut of: SmallVec<[u64; 4]> = SmallVec::from_elem(0, at.len());
             if !at.is_empty() {
                 // SAFETY: the run wrote the numbers.
-                unsafe { self.driver.numbers(&mut run.commands, &at, &mut of)? };
+                unsafe { driver.numbers(&mut run.commands, &at, &mut of)? };
             }
             let mut of = of.into_iter();
             let gather = |(array, output): (Option<Array>, &Output)| match (array, output) {
@@ -305,15 +312,19 @@ impl<D: Driver> PlanExecutable<D> {
 
     /// Submits a run whose steps `issue` issues. What it gives up is freed behind it.
     #[inline]
-    fn submit<'r, R>(&self, issue: impl FnOnce(&mut Run<'_, 'r, D>) -> Result<R>) -> Result<R> {
+    fn submit<'r, R, E: Driver<Kernel = D::Kernel>>(
+        &self,
+        driver: &E,
+        issue: impl FnOnce(&mut Run<'_, 'r, E>) -> Result<R>,
+    ) -> Result<R> {
         let len = self.program.template.len();
         if self.program.arena_bytes == 0 && len <= STACK_WORDS {
             let mut words: SmallVec<[u64; STACK_WORDS]> = SmallVec::from_slice(&self.program.template);
-            return self.submit_on(&mut words, None, &mut Stacks::default(), issue);
+            return self.submit_on(driver, &mut words, None, &mut Stacks::default(), issue);
         }
         let (mut scratch, arena) = self.acquire()?;
         let Scratch { words, stacks, .. } = &mut scratch;
-        let done = self.submit_on(words, Some(&arena), stacks, issue);
+        let done = self.submit_on(driver, words, Some(&arena), stacks, issue);
         if stacks.mark() > 0 {
             stacks.close_from(0).for_each(drop);
         }
@@ -323,16 +334,17 @@ impl<D: Driver> PlanExecutable<D> {
 
     /// [`PlanExecutable::submit`] with this memory.
     #[inline]
-    fn submit_on<'r, R>(
+    fn submit_on<'r, R, E: Driver<Kernel = D::Kernel>>(
         &self,
+        driver: &E,
         words: &mut [u64],
         arena: Option<&Storage>,
         stacks: &mut Stacks,
-        issue: impl FnOnce(&mut Run<'_, 'r, D>) -> Result<R>,
+        issue: impl FnOnce(&mut Run<'_, 'r, E>) -> Result<R>,
     ) -> Result<R> {
-        let commands = D::Commands::default();
-        let mut run = Run { program: &self.program, driver: &self.driver, commands, words, arena, stacks, read: &[] };
-        let done = issue(&mut run).and_then(|done| self.driver.submit(&mut run.commands).map(|()| done));
+        let commands = E::Commands::default();
+        let mut run = Run { program: &self.program, driver, commands, words, arena, stacks, read: &[] };
+        let done = issue(&mut run).and_then(|done| driver.submit(&mut run.commands).map(|()| done));
         if D::QUEUED {
             // Also if it failed: a part may have been submitted.
             self.uses_constants();
@@ -350,13 +362,15 @@ impl<D: Driver> PlanExecutable<D> {
     }
 }
 
-impl<D: Driver> Executable for PlanExecutable<D> {
-    fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
+impl<D: Driver + 'static> PlanExecutable<D> {
+    /// [`Executable::run`] by a driver of the same kernels.
+    #[inline(always)]
+    fn run_by<E: Driver<Kernel = D::Kernel>>(&self, driver: &E, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
         if !self.takes_dense(inputs) {
             return self.run_others(inputs);
         }
         if self.has_stacks {
-            return self.run_stacks(inputs);
+            return self.run_stacks(driver, inputs);
         }
         // A fast path: collecting results takes as long as a small run.
         let mut outputs = SmallVec::with_capacity(self.outputs.len());
@@ -365,20 +379,45 @@ impl<D: Driver> Executable for PlanExecutable<D> {
             outputs.push(unsafe { self.fresh(at)? });
         }
         // SAFETY: inputs were checked, and outputs are newly allocated.
-        unsafe { self.run_arrays(inputs, &outputs, inputs)? };
+        unsafe { self.run_arrays(driver, inputs, &outputs, inputs)? };
         Ok(outputs)
     }
 
-    fn run_donated(&self, inputs: &mut [Array], state: &[Option<u32>]) -> Result<SmallVec<[Array; 1]>> {
+    /// [`Executable::run_donated`] by a driver of the same kernels.
+    #[inline(always)]
+    fn run_donated_by<E: Driver<Kernel = D::Kernel>>(
+        &self,
+        driver: &E,
+        inputs: &mut [Array],
+        state: &[Option<u32>],
+    ) -> Result<SmallVec<[Array; 1]>> {
         if !self.takes_dense(inputs) || self.has_stacks {
-            return self.run(&inputs.iter().collect::<SmallVec<[&Array; 8]>>());
+            return self.run_by(driver, &inputs.iter().collect::<SmallVec<[&Array; 8]>>());
         }
         // SAFETY: a run writes all of its outputs.
         let outputs = unsafe { self.over(inputs, state)? };
         // SAFETY: inputs were checked. Outputs are newly allocated, or the plan allows them to reuse
         // the memory of inputs to which this call has the only reference.
-        unsafe { self.run_arrays(inputs, &outputs, &[])? };
+        unsafe { self.run_arrays(driver, inputs, &outputs, &[])? };
         Ok(outputs)
+    }
+}
+
+impl<D: Driver + 'static> Executable for PlanExecutable<D> {
+    fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
+        self.run_by(&self.driver, inputs)
+    }
+
+    fn run_donated(&self, inputs: &mut [Array], state: &[Option<u32>]) -> Result<SmallVec<[Array; 1]>> {
+        self.run_donated_by(&self.driver, inputs, state)
+    }
+
+    fn run_watched(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
+        self.run_by(&Watched(&self.driver), inputs)
+    }
+
+    fn run_donated_watched(&self, inputs: &mut [Array], state: &[Option<u32>]) -> Result<SmallVec<[Array; 1]>> {
+        self.run_donated_by(&Watched(&self.driver), inputs, state)
     }
 
     fn overwrites(&self, output: usize, input: usize) -> bool {

@@ -32,6 +32,7 @@ pub(super) struct Program<K> {
 
 /// A routine. The block of a call has the addresses of its inputs, then of its outputs.
 pub(super) struct Routine<K> {
+    pub name: Arc<str>,
     pub patches: Vec<Patch>,
     pub steps: Vec<Step<K>>,
     /// The number of inputs.
@@ -200,7 +201,10 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
     /// As for [`Run::call`].
     pub unsafe fn steps(&mut self, routine: &Routine<D::Kernel>, block: usize) -> Result<()> {
         let driver = self.driver;
-        for step in &routine.steps {
+        for (at, step) in routine.steps.iter().enumerate() {
+            if D::WATCHED {
+                driver.at_step(&mut self.commands, &routine.name, at);
+            }
             match step {
                 // SAFETY: the loader checked the block, see [`Run`].
                 Step::Kernel { code, words } => unsafe {

@@ -14,7 +14,7 @@ mod step;
 mod tests;
 
 use crate::error::{Result, in_op};
-use crate::exec::{self, Backend};
+use crate::exec::{self, Backend, Work};
 use crate::lower::single::{self, Source, StepKey};
 use crate::ops::host::check_positions;
 use crate::ops::{self, Body, Effects, Lowering, OpDef, SliceRule, Types};
@@ -117,26 +117,51 @@ fn run(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Resul
     let operands = Operands { arrays: arrays.iter().collect(), numbers };
     if device.is_cpu() {
         let backend = exec::host_backend().map(|it| &**it);
-        return match backend.and_then(|it| run_fast(it, def, call, &operands)) {
+        let run = || match backend.and_then(|it| run_fast(it, def, call, &operands)) {
             Some(out) => Ok(Outputs::from_buf([out])),
             None => run_in(backend, def, call, &operands),
         };
+        return recorded(def, call, run);
     }
     let backend = &**exec::backend(device)?;
-    Submission::make(
-        backend.memory(),
-        || Applied::new(call),
-        |work| {
-            work.reads(&arrays)?;
-            let mut outputs = run_in(Some(backend), def, call, &operands)?;
-            if def.effects.any_of(Effects::ORDERED) {
-                // The order is that of the stream. What comes behind an op that fails does not need its token.
-                outputs[0] = Tensor::from_array(arrays[0].clone());
-            }
-            work.submitted(&arrays, outputs.iter().filter_map(Tensor::as_array), &[])?;
-            Ok(outputs)
-        },
-    )
+    let submit = || {
+        Submission::make(
+            backend.memory(),
+            || Applied::new(call),
+            |work| {
+                work.reads(&arrays)?;
+                let mut outputs = run_in(Some(backend), def, call, &operands)?;
+                if def.effects.any_of(Effects::ORDERED) {
+                    // The order is that of the stream. What comes behind an op that fails does not need its token.
+                    outputs[0] = Tensor::from_array(arrays[0].clone());
+                }
+                work.submitted(&arrays, outputs.iter().filter_map(Tensor::as_array), &[])?;
+                Ok(outputs)
+            },
+        )
+    };
+    recorded(def, call, || {
+        let outputs = submit()?;
+        if let (true, MemorySpace::Device(memory)) = (exec::is_watched(), backend.memory()) {
+            with_stream(memory, StreamKind::Compute, |stream| memory.wait(memory.fence(stream)))?;
+        }
+        Ok(outputs)
+    })
+}
+
+/// Runs an op, which is recorded if this thread records and the op is not only a view or a constant.
+fn recorded(def: &'static OpDef, call: &OpCall<'_>, run: impl FnOnce() -> Result<Outputs>) -> Result<Outputs> {
+    if let Lowering::Constant(_) | Lowering::View(_) = def.lowering {
+        return run();
+    }
+    let what = |outputs: &Outputs| {
+        let operands: SmallVec<[Type; 3]> = call.inputs.iter().map(|it| it.ty()).collect();
+        let operands: SmallVec<[&Type; 3]> = operands.iter().collect();
+        let results: SmallVec<[Type; 1]> = outputs.iter().map(Tensor::ty).collect();
+        let work = Work::of_op(call.op, call.attrs, &operands, &results);
+        (exec::op_name(call.op, &operands), work, Some(call.location.to_string()))
+    };
+    exec::record_op(what, run)
 }
 
 /// [`run`] on operands in the memory of a backend, or, without one, of the host.

@@ -8,6 +8,7 @@ use crate::testing::Call;
 pub use crate::testing::LANES;
 use ms_core::ir::Kernel;
 use ms_core::ir::testing::Random;
+use std::sync::Arc;
 
 /// The instruction sets of this machine.
 pub fn targets() -> impl Iterator<Item = Isa> {
@@ -15,17 +16,17 @@ pub fn targets() -> impl Iterator<Item = Isa> {
 }
 
 /// A kernel's loaded code; `None` if executable memory is not allowed.
-pub fn mapped(bytes: &[u8]) -> Option<Compiled> {
+pub fn mapped(kernel: &Kernel, bytes: &[u8]) -> Option<Compiled> {
     let memory = CodeMemory::map(bytes)?;
-    // SAFETY: the bytes are a kernel's code, whose entry is the first one.
-    Some(unsafe { Compiled::new(&memory, 0) })
+    // SAFETY: the bytes are the kernel's code, whose entry is the first one.
+    Some(unsafe { Compiled::new(Arc::new(kernel.clone()), memory, 0..bytes.len()) })
 }
 
 /// Compares code for `isa` with the interpreter for each of `sizes`, which are extents of all loops.
 #[track_caller]
 pub fn check(what: &str, kernel: &Kernel, isa: Isa, sizes: &[Vec<usize>]) -> Result<usize, Unsupported> {
     let code = compile(kernel, isa)?;
-    let Some(compiled) = mapped(&code.bytes) else { return Ok(code.spills) };
+    let Some(compiled) = mapped(kernel, &code.bytes) else { return Ok(code.spills) };
     for extents in sizes {
         let mut random = Random::Seed(extents.iter().sum::<usize>() as u64);
         let mut want = Call::random(kernel, extents, &mut random, 0xa5a5_a5a5_a5a5_a5a5);

@@ -113,6 +113,7 @@ fn the_interpreter_has_no_code() {
 fn code_runs_behind_other_code() {
     use crate::code::{CodeMemory, Compiled};
     use crate::kernel::KernelCode;
+    use std::sync::Arc;
     let constant = |value: f64| {
         let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
         let out = builder.param(DType::F32, Role::Output, StrideClass::Unit);
@@ -124,17 +125,18 @@ fn code_runs_behind_other_code() {
     for isa in targets() {
         let mut all = Vec::new();
         let mut starts = Vec::new();
-        for value in [1.0, 2.0, 3.0] {
+        let kernels = [1.0, 2.0, 3.0].map(constant);
+        for kernel in &kernels {
             all.resize(usize::next_multiple_of(all.len(), 64), 0xcc);
             starts.push(all.len());
-            all.extend(compile(&constant(value), isa).expect("nothing unusual").bytes);
+            all.extend(compile(kernel, isa).expect("nothing unusual").bytes);
         }
         let Some(memory) = CodeMemory::map(&all) else { return };
-        for (i, start) in starts.into_iter().enumerate() {
+        for (i, (start, kernel)) in starts.into_iter().zip(kernels).enumerate() {
             let mut out = [0f32; 21];
             let block = [20, out.as_mut_ptr() as u64, 4];
             // SAFETY: a kernel's code begins there, and the buffer has an element for each lane.
-            unsafe { Compiled::new(&memory, start).call(&block) };
+            unsafe { Compiled::new(Arc::new(kernel), memory.clone(), start..all.len()).call(&block) };
             assert_eq!(out[..20], [i as f32 + 1.0; 20], "{isa}");
             assert_eq!(out[20], 0.0, "{isa}");
         }

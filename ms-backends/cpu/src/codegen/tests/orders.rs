@@ -229,7 +229,7 @@ impl Case {
         run("interpreted", &|block| unsafe { interp::run(&kernel, block) });
         for isa in targets() {
             let code = compile(&kernel, isa).unwrap_or_else(|error| panic!("{self:?} on {isa}: {error}"));
-            let Some(code) = mapped(&code.bytes) else { continue };
+            let Some(code) = mapped(&kernel, &code.bytes) else { continue };
             // SAFETY: as above.
             run(isa.name(), &|block| unsafe { code.call(block) });
         }

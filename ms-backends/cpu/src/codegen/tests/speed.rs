@@ -111,7 +111,7 @@ fn running() {
     let (from, to) = (data.as_ptr() as u64, result.as_mut_ptr() as u64);
     for isa in targets() {
         let time = |name: &str, kernel: &Kernel, block: &[u64], elements: usize, limit: f64| {
-            let Some(code) = mapped(&compile(kernel, isa).expect("nothing unusual").bytes) else { return };
+            let Some(code) = mapped(kernel, &compile(kernel, isa).expect("nothing unusual").bytes) else { return };
             // SAFETY: the blocks below are in bounds of `data` and `result`.
             let time = nanos((1 << 18) / elements + 1, || unsafe { code.call(block) });
             println!("{isa}: {name} runs in {time:.0} ns, {:.3} per element", time / elements as f64);
@@ -146,8 +146,8 @@ fn orders_of_reduction() {
     for isa in targets() {
         for (lanes, squares) in [(LaneAxis::Reduced, false), (LaneAxis::Reduced, true), (LaneAxis::Parallel, false)] {
             let codes = [ReductionOrder::Lanes, ReductionOrder::Blocks].map(|order| {
-                let code = compile(&sums(lanes, squares, order), isa).expect("nothing unusual");
-                mapped(&code.bytes)
+                let kernel = sums(lanes, squares, order);
+                mapped(&kernel, &compile(&kernel, isa).expect("nothing unusual").bytes)
             });
             let [Some(first), Some(second)] = codes else { return };
             for n in [4, 10, 16, 17, 32, 64, 100, 128, 200, 768, 1000, 4096, 16384, 1 << 24] {

@@ -3,6 +3,7 @@
 use super::{Compiled, located, tensors};
 use crate::error::{ActiveCalls, Error, Result, in_op};
 use crate::exec::{self, Executable};
+use crate::lower::line_of_node;
 use crate::session::call::source::Source;
 use crate::session::devices::{self, Submission};
 use crate::session::eager::contiguous;
@@ -26,7 +27,11 @@ impl Compiled {
         let outputs = self.submit(device, |work| {
             work.reads(&*inputs)?;
             dense(work, device, &mut inputs)?;
-            let outputs = executable.run(&inputs.iter().collect::<SmallVec<[&Array; 8]>>());
+            let borrowed: SmallVec<[&Array; 8]> = inputs.iter().collect();
+            let outputs = match exec::is_watched() {
+                true => self.located_records(|| executable.run_watched(&borrowed)),
+                false => executable.run(&borrowed),
+            };
             submitted(work, &inputs, outputs, &[])
         });
         Ok(tensors(outputs.map_err(|error| self.located(error))?))
@@ -45,9 +50,22 @@ impl Compiled {
             dense(work, device, inputs)?;
             // The others are shared, and not written.
             work.writes(inputs.iter_mut().filter_map(|it| it.is_sole().then_some(&*it)));
-            let outputs = executable.run_donated(inputs, state);
+            let outputs = match exec::is_watched() {
+                true => self.located_records(|| executable.run_donated_watched(inputs, state)),
+                false => executable.run_donated(inputs, state),
+            };
             submitted(work, inputs, outputs, inputs)
         })
+    }
+
+    /// Runs the graph, which records its steps; the records of ops have the user's lines.
+    fn located_records<R>(&self, run: impl FnOnce() -> R) -> R {
+        let before = exec::records_so_far();
+        let result = run();
+        if let Some(traced) = self.source.traced() {
+            exec::locate(before, |node| line_of_node(traced, node).map(|it| it.to_string()));
+        }
+        result
     }
 }
 

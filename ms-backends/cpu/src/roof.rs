@@ -1,0 +1,121 @@
+//! Measures the rates of the processor: see [`Roof`].
+
+use crate::backend::CpuBackend;
+use crate::threads;
+use ms_core::exec::Roof;
+use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, Val};
+use ms_core::tensor::{DType, try_filled};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// Independent chains of multiply-adds: as many as hide the latency of an instruction, and fit in registers.
+const CHAINS: usize = 10;
+
+/// Multiply-adds of a chain on each element.
+const LINKS: usize = 64;
+
+/// Elements of a call that measures operations, which are in the first-level cache.
+const ELEMENTS: usize = 2048;
+
+/// How long a rate is measured; the best call counts.
+const MEASURED: Duration = Duration::from_millis(15);
+
+/// Bytes that a step accesses: in the first-level caches, the second-level ones, the third-level one, and memory.
+const SIZES: [usize; 4] = [32 << 10, 512 << 10, 8 << 20, 192 << 20];
+
+/// The rates with all threads of the pool, measured the first time; `None` if there is no memory for it.
+pub fn measured(backend: &CpuBackend) -> Option<&'static Roof> {
+    static ROOF: OnceLock<Option<Roof>> = OnceLock::new();
+    let measure = || {
+        let operations = operations(backend)?;
+        let bytes = SIZES.iter().map(|&it| Some((it as u64, bandwidth(backend, it)?))).collect::<Option<Vec<_>>>()?;
+        Some(Roof { operations, bytes })
+    };
+    ROOF.get_or_init(measure).as_ref()
+}
+
+/// A kernel with one loop, of f32 operands and a result.
+fn kernel(inputs: usize, body: impl FnOnce(&mut KernelBuilder, &[Val]) -> Val) -> Kernel {
+    let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
+    let params: Vec<_> = (0..inputs).map(|_| builder.param(DType::F32, Role::Input, StrideClass::Unit)).collect();
+    let out = builder.param(DType::F32, Role::Output, StrideClass::Unit);
+    let values: Vec<_> = params.into_iter().map(|it| builder.load(it)).collect();
+    let result = body(&mut builder, &values);
+    builder.store(out, result);
+    builder.end_stage(Scope::Point);
+    builder.finish()
+}
+
+/// The shortest of several calls, in seconds: after one that touches the memory for the first time, at least two.
+fn shortest(mut call: impl FnMut()) -> f64 {
+    call();
+    let (begin, mut least, mut calls) = (Instant::now(), f64::INFINITY, 0);
+    while calls < 2 || begin.elapsed() < MEASURED {
+        let start = Instant::now();
+        call();
+        least = least.min(start.elapsed().as_secs_f64());
+        calls += 1;
+    }
+    least
+}
+
+/// The block of a call of one loop on rows that begin at these addresses.
+fn block(elements: usize, addresses: &[u64]) -> Vec<u64> {
+    let size = size_of::<f32>() as u64;
+    std::iter::once(elements as u64).chain(addresses.iter().flat_map(|&it| [it, size])).collect()
+}
+
+/// Operations in a second.
+fn operations(backend: &CpuBackend) -> Option<f64> {
+    let chains = kernel(1, |builder, values| {
+        let [scale, shift] = [0.5f32, 0.25].map(|it| builder.constant(it, DType::F32));
+        let firsts = (0..CHAINS).map(|at| {
+            let first = builder.constant(at as f32, DType::F32);
+            builder.binary(BinaryOp::Add, values[0], first)
+        });
+        let mut chains: Vec<_> = firsts.collect();
+        for _ in 0..LINKS {
+            chains.iter_mut().for_each(|it| *it = builder.fma(*it, scale, shift));
+        }
+        chains.into_iter().reduce(|a, b| builder.binary(BinaryOp::Add, a, b)).expect("there are chains")
+    });
+    let code = backend.kernel(&chains).ok()?;
+    let code = code.alone().unwrap_or(&*code);
+    let threads = threads::count();
+    let mut rows = try_filled(0.5f32, 2 * threads * ELEMENTS).ok()?;
+    let first = rows.as_mut_ptr().addr() as u64;
+    let row = |at: usize| first + (at * ELEMENTS * size_of::<f32>()) as u64;
+    let calls = 64;
+    let time = shortest(|| {
+        threads::for_each(threads, usize::MAX, |at| {
+            let block = block(ELEMENTS, &[row(2 * at), row(2 * at + 1)]);
+            // SAFETY: each chunk has two rows of its own.
+            (0..calls).for_each(|_| unsafe { code.call(&block) });
+        });
+    });
+    Some((2 * CHAINS * LINKS * ELEMENTS * calls * threads) as f64 / time)
+}
+
+/// Bytes in a second of `a * x + y` on so many bytes.
+fn bandwidth(backend: &CpuBackend, bytes: usize) -> Option<f64> {
+    let triad = kernel(2, |builder, values| {
+        let scale = builder.constant(0.5f32, DType::F32);
+        builder.fma(values[0], scale, values[1])
+    });
+    let code = backend.kernel(&triad).ok()?;
+    let code = code.alone().unwrap_or(&*code);
+    let threads = threads::count();
+    let elements = bytes / (3 * threads * size_of::<f32>());
+    let mut rows = try_filled(0.5f32, 3 * threads * elements).ok()?;
+    let first = rows.as_mut_ptr().addr() as u64;
+    let row = |at: usize| first + (at * elements * size_of::<f32>()) as u64;
+    let calls = (8 << 20) / bytes + 1;
+    let time = shortest(|| {
+        threads::for_each(threads, usize::MAX, |at| {
+            let block = block(elements, &[row(3 * at), row(3 * at + 1), row(3 * at + 2)]);
+            // SAFETY: each chunk has three rows of its own.
+            (0..calls).for_each(|_| unsafe { code.call(&block) });
+        });
+    });
+    Some((3 * threads * elements * size_of::<f32>() * calls) as f64 / time)
+}

@@ -1,0 +1,37 @@
+//! [`Roof`]: how fast a device can be.
+
+use super::work::Work;
+use std::time::Duration;
+
+/// The rates of a device: those that no step exceeds.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Roof {
+    /// Operations of f32 in a second, of which a fused multiply-add is two.
+    pub operations: f64,
+    /// Bytes in a second, by the bytes that a step accesses, ascending: those of few bytes are in caches. The last one
+    /// is that of memory.
+    pub bytes: Vec<(u64, f64)>,
+}
+
+impl Roof {
+    /// The least time of a step: that of its operations or that of its bytes, whichever is longer.
+    pub fn time(&self, work: Work) -> Duration {
+        let rate = self.bytes.iter().find(|it| work.bytes <= it.0).or(self.bytes.last());
+        let bytes = rate.map_or(0.0, |it| work.bytes as f64 / it.1);
+        Duration::from_secs_f64(bytes.max(work.operations as f64 / self.operations))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slower_of_both_decides() {
+        let roof = Roof { operations: 1e9, bytes: vec![(1000, 1e10), (1_000_000, 1e9)] };
+        let cases = [(5000, 1000, 5000), (50, 1000, 100), (50, 2000, 2000), (50, 2_000_000, 2_000_000), (0, 0, 0)];
+        for (operations, bytes, nanos) in cases {
+            assert_eq!(roof.time(Work { operations, bytes }), Duration::from_nanos(nanos), "{operations} {bytes}");
+        }
+    }
+}

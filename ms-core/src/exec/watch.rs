@@ -1,0 +1,358 @@
+//! Records of what runs, for profiles.
+//!
+//! Nothing is recorded, and nothing is asked, unless the calling thread [watches](watched). Then runs are issued to
+//! [`Watched`], a driver around the device's that times every step.
+
+use super::driver::{Check, ContractionOperand, Driver, EpilogueCall, LibraryCall, MemoryView};
+use super::work::{self, Work};
+use crate::error::Result;
+use crate::ir::{Contraction, Kernel};
+use crate::tensor::{MemorySpace, Storage, StreamKind, with_stream};
+use rustc_hash::FxHashMap;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A step of a plan, or an op that was executed by itself.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// An op with the types of its operands, a contraction with its sizes, or a kernel with its extents.
+    pub name: String,
+    /// The routine of a plan, and the number of the step there; `None` for an op by itself.
+    pub step: Option<(Arc<str>, u32)>,
+    /// The number of its node in the traced graph, if that is known.
+    pub node: Option<u32>,
+    /// The source location of its op, if that is known.
+    pub line: Option<String>,
+    /// When it began.
+    pub start: Instant,
+    /// How long it took.
+    pub time: Duration,
+    /// What it needed.
+    pub work: Work,
+    /// Whether it ran by the reference evaluation of its op.
+    pub by_reference: bool,
+    /// Its kernel in [`Records::kernels`].
+    pub kernel: Option<usize>,
+}
+
+/// What a thread recorded.
+#[derive(Debug, Default)]
+pub struct Records {
+    /// Steps and ops, in order.
+    pub list: Vec<Record>,
+    /// The kernels of steps.
+    pub kernels: Vec<KernelCopy>,
+    /// The kernels by their addresses.
+    known: FxHashMap<usize, usize>,
+}
+
+/// A kernel, and its machine code.
+#[derive(Clone, Debug)]
+pub struct KernelCopy {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Its machine code, position-independent; empty if it is interpreted.
+    pub code: Vec<u8>,
+}
+
+/// A kernel of a driver.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelView<'a> {
+    /// The kernel.
+    pub kernel: &'a Kernel,
+    /// Its machine code, if it has any.
+    pub code: Option<&'a [u8]>,
+}
+
+thread_local! {
+    static RECORDS: RefCell<Option<Records>> = const { RefCell::new(None) };
+    /// The number of steps of this thread that ran by reference evaluation.
+    static BY_REFERENCE: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts a step of this thread that runs by the reference evaluation of its op, as the backend has no code for it.
+pub fn count_reference() {
+    BY_REFERENCE.set(BY_REFERENCE.get() + 1);
+}
+
+/// Whether this thread records what it runs.
+pub fn is_watched() -> bool {
+    RECORDS.with_borrow(Option::is_some)
+}
+
+/// Records what `f` runs on this thread. Inside another call, the records are those of the inner one.
+pub fn watched<R>(f: impl FnOnce() -> R) -> (R, Records) {
+    /// Restores the outer records, also when `f` unwinds.
+    struct Outer(Option<Records>);
+    impl Drop for Outer {
+        fn drop(&mut self) {
+            RECORDS.set(self.0.take());
+        }
+    }
+    let _outer = Outer(RECORDS.replace(Some(Records::default())));
+    let result = f();
+    (result, RECORDS.take().unwrap_or_default())
+}
+
+/// Runs an op by itself, and records it if this thread records.
+pub fn record_op<R>(
+    what: impl FnOnce(&R) -> (String, Work, Option<String>),
+    run: impl FnOnce() -> Result<R>,
+) -> Result<R> {
+    if !is_watched() {
+        return run();
+    }
+    let (before, start) = (BY_REFERENCE.get(), Instant::now());
+    let result = run()?;
+    let time = start.elapsed();
+    let (name, work, line) = what(&result);
+    add(Record {
+        name,
+        step: None,
+        node: None,
+        line,
+        start,
+        time,
+        work,
+        by_reference: BY_REFERENCE.get() > before,
+        kernel: None,
+    });
+    Ok(result)
+}
+
+/// Completes the records that were made since there were `from` of them: `line` has the source locations of nodes.
+pub fn locate(from: usize, line: impl Fn(u32) -> Option<String>) {
+    RECORDS.with_borrow_mut(|records| {
+        for record in records.iter_mut().flat_map(|it| it.list.iter_mut().skip(from)) {
+            if let (Some(node), None) = (record.node, &record.line) {
+                record.line = line(node);
+            }
+        }
+    });
+}
+
+/// The number of records of this thread so far.
+pub fn records_so_far() -> usize {
+    RECORDS.with_borrow(|it| it.as_ref().map_or(0, |it| it.list.len()))
+}
+
+fn add(record: Record) {
+    RECORDS.with_borrow_mut(|it| {
+        if let Some(records) = it {
+            records.list.push(record);
+        }
+    });
+}
+
+/// The number of a kernel in the records, to which it is added the first time.
+fn number(KernelView { kernel, code }: KernelView<'_>) -> Option<usize> {
+    RECORDS.with_borrow_mut(|it| {
+        let records = it.as_mut()?;
+        let next = records.kernels.len();
+        let at = *records.known.entry(std::ptr::from_ref(kernel).addr()).or_insert(next);
+        if at == next {
+            records.kernels.push(KernelCopy { kernel: kernel.clone(), code: code.unwrap_or_default().to_vec() });
+        }
+        Some(at)
+    })
+}
+
+/// A driver that runs every step when it is issued, waits for it, and records it.
+pub(super) struct Watched<'a, D>(pub &'a D);
+
+/// The commands of a watched driver, and the step that is issued next.
+pub(super) struct WatchedCommands<D: Driver> {
+    own: D::Commands,
+    step: Option<(Arc<str>, u32)>,
+}
+
+impl<D: Driver> Default for WatchedCommands<D> {
+    fn default() -> Self {
+        Self { own: D::Commands::default(), step: None }
+    }
+}
+
+impl<D: Driver> Watched<'_, D> {
+    /// Issues a step, waits for it, and records it.
+    fn timed(
+        &self,
+        commands: &mut WatchedCommands<D>,
+        issue: impl FnOnce(&mut D::Commands) -> Result<()>,
+        what: impl FnOnce() -> What,
+    ) -> Result<()> {
+        let (before, start) = (BY_REFERENCE.get(), Instant::now());
+        issue(&mut commands.own)?;
+        if D::QUEUED {
+            self.0.submit(&mut commands.own)?;
+            if let MemorySpace::Device(memory) = self.0.space() {
+                with_stream(memory, StreamKind::Compute, |stream| memory.wait(memory.fence(stream)))?;
+            }
+        }
+        let time = start.elapsed();
+        let What { name, work, node, kernel } = what();
+        let by_reference = BY_REFERENCE.get() > before;
+        add(Record { name, step: commands.step.clone(), node, line: None, start, time, work, by_reference, kernel });
+        Ok(())
+    }
+}
+
+/// What a step is.
+struct What {
+    name: String,
+    work: Work,
+    node: Option<u32>,
+    kernel: Option<usize>,
+}
+
+impl What {
+    fn kernel(kernel: Option<KernelView<'_>>, block: &[u64]) -> Self {
+        let Some(view) = kernel else { return Self::unknown("kernel") };
+        let name = work::kernel_name(view.kernel, block);
+        Self { name, work: Work::of_kernel(view.kernel, block), node: None, kernel: number(view) }
+    }
+
+    fn unknown(name: &str) -> Self {
+        Self { name: name.to_owned(), work: Work::default(), node: None, kernel: None }
+    }
+}
+
+// SAFETY: every step is issued to the driver inside, with the contract of its caller.
+unsafe impl<D: Driver> Driver for Watched<'_, D> {
+    type Kernel = D::Kernel;
+    type Commands = WatchedCommands<D>;
+    const QUEUED: bool = D::QUEUED;
+    const WATCHED: bool = true;
+
+    fn space(&self) -> MemorySpace {
+        self.0.space()
+    }
+
+    fn at_step(&self, commands: &mut Self::Commands, routine: &Arc<str>, step: usize) {
+        commands.step = Some((routine.clone(), step as u32));
+    }
+
+    fn view<'k>(&self, kernel: &'k Self::Kernel) -> Option<KernelView<'k>> {
+        self.0.view(kernel)
+    }
+
+    unsafe fn launch(&self, commands: &mut Self::Commands, kernel: &Self::Kernel, block: &[u64]) -> Result<()> {
+        // SAFETY: the caller's contract is the same.
+        let issue = |commands: &mut D::Commands| unsafe { self.0.launch(commands, kernel, block) };
+        self.timed(commands, issue, || What::kernel(self.0.view(kernel), block))
+    }
+
+    unsafe fn contract(
+        &self,
+        commands: &mut Self::Commands,
+        contraction: &Arc<Contraction>,
+        operands: [ContractionOperand<'_>; 2],
+        result: u64,
+    ) -> Result<()> {
+        // SAFETY: the caller's contract is the same.
+        let issue = |commands: &mut D::Commands| unsafe { self.0.contract(commands, contraction, operands, result) };
+        let what = || What {
+            name: work::contraction_name(contraction),
+            work: Work::of_contraction(contraction),
+            node: None,
+            kernel: None,
+        };
+        self.timed(commands, issue, what)
+    }
+
+    unsafe fn contract_with(
+        &self,
+        commands: &mut Self::Commands,
+        contraction: &Arc<Contraction>,
+        operands: [ContractionOperand<'_>; 2],
+        epilogue: EpilogueCall<'_, Self::Kernel>,
+    ) -> Result<()> {
+        let (view, block) = (self.0.view(epilogue.kernel), epilogue.block);
+        // SAFETY: the caller's contract is the same.
+        let issue =
+            |commands: &mut D::Commands| unsafe { self.0.contract_with(commands, contraction, operands, epilogue) };
+        let what = || {
+            let What { name, work, kernel, .. } = What::kernel(view, block);
+            // The result of the contraction is in no memory.
+            let own = Work::of_contraction(contraction);
+            let unstored = work::result_bytes(contraction);
+            let bytes = (own.bytes - unstored) + work.bytes.saturating_sub(unstored);
+            What {
+                name: format!("{} then {name}", work::contraction_name(contraction)),
+                work: Work { operations: own.operations.saturating_add(work.operations), bytes },
+                node: None,
+                kernel,
+            }
+        };
+        self.timed(commands, issue, what)
+    }
+
+    unsafe fn library(
+        &self,
+        commands: &mut Self::Commands,
+        call: &Arc<LibraryCall>,
+        operands: &[MemoryView],
+        results: &[MemoryView],
+    ) -> Result<()> {
+        // SAFETY: the caller's contract is the same.
+        let issue = |commands: &mut D::Commands| unsafe { self.0.library(commands, call, operands, results) };
+        let what = || {
+            let types = |views: &[MemoryView]| views.iter().map(MemoryView::ty).collect::<Vec<_>>();
+            let (from, to) = (types(operands), types(results));
+            let from: Vec<_> = from.iter().collect();
+            What {
+                name: work::op_name(call.op, &from),
+                work: Work::of_op(call.op, &call.attrs, &from, &to),
+                node: call.node,
+                kernel: None,
+            }
+        };
+        self.timed(commands, issue, what)
+    }
+
+    unsafe fn check(&self, commands: &mut Self::Commands, check: &Arc<Check>, operand: &MemoryView) -> Result<()> {
+        // SAFETY: the caller's contract is the same.
+        let issue = |commands: &mut D::Commands| unsafe { self.0.check(commands, check, operand) };
+        let what = || {
+            let ty = operand.ty();
+            let bytes = (ty.numel().unwrap_or(0) * ty.dtype.size()) as u64;
+            let work = Work { operations: 0, bytes };
+            What { name: format!("check of {}", work::op_name(check.op, &[&ty])), work, node: check.node, kernel: None }
+        };
+        self.timed(commands, issue, what)
+    }
+
+    unsafe fn copy(&self, commands: &mut Self::Commands, from: u64, to: u64, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's contract is the same.
+        let issue = |commands: &mut D::Commands| unsafe { self.0.copy(commands, from, to, bytes) };
+        let work = Work { operations: 0, bytes: 2 * bytes as u64 };
+        self.timed(commands, issue, || What { work, ..What::unknown("copy") })
+    }
+
+    unsafe fn set_number(&self, commands: &mut Self::Commands, to: u64, number: u64) -> Result<()> {
+        // SAFETY: the caller's contract is the same.
+        unsafe { self.0.set_number(&mut commands.own, to, number) }
+    }
+
+    unsafe fn condition(&self, commands: &mut Self::Commands, at: u64) -> Result<bool> {
+        // SAFETY: the caller's contract is the same.
+        unsafe { self.0.condition(&mut commands.own, at) }
+    }
+
+    unsafe fn numbers(&self, commands: &mut Self::Commands, at: &[u64], to: &mut [u64]) -> Result<()> {
+        // SAFETY: the caller's contract is the same.
+        unsafe { self.0.numbers(&mut commands.own, at, to) }
+    }
+
+    fn free(&self, commands: &mut Self::Commands, block: Storage) {
+        self.0.free(&mut commands.own, block);
+    }
+
+    fn iterated(&self, commands: &mut Self::Commands) -> Result<()> {
+        self.0.iterated(&mut commands.own)
+    }
+
+    fn submit(&self, commands: &mut Self::Commands) -> Result<()> {
+        self.0.submit(&mut commands.own)
+    }
+}

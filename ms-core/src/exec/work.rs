@@ -1,0 +1,118 @@
+//! What steps need: operations and bytes, and the names that profiles have for them.
+
+use crate::ir::{Contraction, Inst, Kernel, LaneAxis, Role, Scope};
+use crate::ops;
+use crate::tensor::{Attrs, Op, Type};
+use std::fmt::Write;
+
+/// What a step needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Work {
+    /// Additions, multiplications and other instructions on elements; a fused multiply-add is two.
+    pub operations: u64,
+    /// Bytes of operands and results, each element once.
+    pub bytes: u64,
+}
+
+impl Work {
+    /// That of a call of a kernel with this block. Iterations of a loop inside, whose number depends on values, count
+    /// as one.
+    pub fn of_kernel(kernel: &Kernel, block: &[u64]) -> Self {
+        let extents = &block[..kernel.loops()];
+        let par = kernel.par as usize;
+        let product = |extents: &[u64]| extents.iter().fold(1u64, |all, &it| all.saturating_mul(it));
+        let (outer, all) = (product(&extents[..par]), product(extents));
+        let points = if kernel.lanes == LaneAxis::Parallel { outer.saturating_mul(extents[par]) } else { outer };
+        let mut operations = 0u64;
+        for (at, stage) in kernel.stages.iter().enumerate() {
+            let times = if stage.scope == Scope::Loop { all } else { points };
+            let insts: u64 = kernel.stage_range(at).map(|it| operations_of(&kernel.insts[it])).sum();
+            operations = operations.saturating_add(insts.saturating_mul(times));
+        }
+        let accessed = (0..kernel.params.len()).map(|at| {
+            let param = kernel.params[at];
+            let strides = match param.role {
+                Role::Position | Role::Immediate => return 0,
+                Role::Input | Role::Output | Role::Indexed => &block[kernel.param_word(at) + 1..][..extents.len()],
+            };
+            // An operand that is read at positions is read once per point, wherever that is.
+            let moves = |stride: u64| stride != 0 || param.role == Role::Indexed;
+            let elements = extents.iter().zip(strides).filter(|it| moves(*it.1));
+            elements.fold(param.dtype.size() as u64, |all, it| all.saturating_mul(*it.0))
+        });
+        Self { operations, bytes: accessed.fold(0, u64::saturating_add) }
+    }
+
+    /// That of a contraction whose result is stored.
+    pub fn of_contraction(contraction: &Contraction) -> Self {
+        let Contraction { batch, m, n, k, .. } = contraction;
+        let terms = [batch, m, n, k].into_iter().fold(1u64, |all, it| all.saturating_mul(Contraction::size(it) as u64));
+        let bytes = (0..3).map(|operand| operand_bytes(contraction, operand));
+        Self { operations: terms.saturating_mul(2), bytes: bytes.fold(0, u64::saturating_add) }
+    }
+
+    /// That of an op with operands and results of these types: see [`ops::flops`].
+    pub fn of_op(op: Op, attrs: &Attrs, operands: &[&Type], results: &[Type]) -> Self {
+        let bytes = |ty: &Type| ty.numel().unwrap_or(0).saturating_mul(ty.dtype.size()) as u64;
+        let all = operands.iter().copied().chain(results).map(bytes);
+        Self { operations: ops::flops(op, attrs, operands, results), bytes: all.fold(0, u64::saturating_add) }
+    }
+}
+
+/// The operations of an instruction on one element.
+fn operations_of(inst: &Inst) -> u64 {
+    match inst {
+        Inst::Load(_) | Inst::Store(..) | Inst::Const(_) | Inst::Index(_) | Inst::Gather(..) => 0,
+        Inst::Carry(_) | Inst::While(_) | Inst::Next(..) => 0,
+        Inst::Fma(..) => 2,
+        Inst::Unary(..) | Inst::Binary(..) | Inst::Math(..) | Inst::Compare(..) | Inst::Select(..) => 1,
+        Inst::Cast { .. } | Inst::Reduce(..) => 1,
+    }
+}
+
+/// Bytes of the elements of an operand of a contraction, or of its result, number 2.
+fn operand_bytes(contraction: &Contraction, operand: usize) -> u64 {
+    let axes = contraction.axes_of(operand).filter(|it| it.strides[operand] != 0);
+    let size = contraction.types.all()[operand].size() as u64;
+    axes.fold(size, |all, it| all.saturating_mul(it.size as u64))
+}
+
+/// Bytes of the result of a contraction.
+pub fn result_bytes(contraction: &Contraction) -> u64 {
+    operand_bytes(contraction, 2)
+}
+
+/// A kernel by its extents, its reductions, and the number of its instructions.
+pub fn kernel_name(kernel: &Kernel, block: &[u64]) -> String {
+    let extents = &block[..kernel.loops()];
+    let points = kernel.par as usize + usize::from(kernel.lanes == LaneAxis::Parallel);
+    let mut name = format!("kernel {:?}", &extents[..points]);
+    if points < extents.len() {
+        let reducers = kernel.insts.iter().filter_map(|it| match it {
+            Inst::Reduce(reducer, _) => Some(reducer.name()),
+            _ => None,
+        });
+        let reducers: Vec<&str> = reducers.collect();
+        let _ = write!(name, " {} of {:?}", reducers.join(", "), &extents[points..]);
+    }
+    let insts: u64 = kernel.insts.iter().map(operations_of).sum();
+    let _ = write!(name, ", {insts} operations");
+    name
+}
+
+/// A contraction by its sizes: batch, m, k, n.
+pub fn contraction_name(contraction: &Contraction) -> String {
+    let Contraction { batch, m, n, k, types, .. } = contraction;
+    let [m, k, n] = [m, k, n].map(|it| Contraction::size(it));
+    let batch = match Contraction::size(batch) {
+        1 => String::new(),
+        batch => format!("{batch} x "),
+    };
+    format!("product {batch}[{m}, {k}] [{k}, {n}] {}", types.a)
+}
+
+/// An op with the types of its operands.
+pub fn op_name(op: Op, operands: &[&Type]) -> String {
+    let operands: Vec<String> = operands.iter().map(|it| it.to_string()).collect();
+    format!("{} {}", op.name(), operands.join(", "))
+}
