@@ -13,8 +13,10 @@ use ms_core::with_element;
 type Run = fn(&Attrs, &[&Array], &Array) -> Result<()>;
 
 /// The ops of this kind.
-static OPS: [(&OpDef, Run); 6] = [
+static OPS: [(&OpDef, Run); 8] = [
     (&ops::CONCAT, concat),
+    (&ops::DEPEND, |_, inputs, out| copy(inputs[0], out)),
+    (&ops::GATHER_ND, |_, inputs, out| gather_nd(inputs, out)),
     (&ops::INDEX_ADD, index_add),
     (&ops::TAKE_ALONG_AXIS, take_along_axis),
     (&ops::SCATTER, |attrs, inputs, out| scatter(attrs, inputs, out, false)),
@@ -83,6 +85,30 @@ fn index_add(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
     with_element!(out.dtype(), T => {
         // SAFETY: as above, and the first operand is not read again.
         add_slices(elements::<T>(&source), &index, whole, unsafe { written(out) });
+    });
+    Ok(())
+}
+
+/// Copies all elements.
+fn copy(x: &Array, out: &Array) -> Result<()> {
+    let x = dense(x)?;
+    let bytes = x.bytes();
+    // SAFETY: by the contract of `run`: both are row-major and of one type.
+    unsafe { out.device_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    Ok(())
+}
+
+fn gather_nd(inputs: &[&Array], out: &Array) -> Result<()> {
+    let x = dense(inputs[0])?;
+    let (rows, inner) = rows(inputs[1], x.shape())?;
+    if inner == 0 {
+        return Ok(());
+    }
+    with_element!(x.dtype(), T => {
+        // SAFETY: by the contract of `run`.
+        let (from, to) = (elements::<T>(&x), unsafe { written::<T>(out) });
+        let of_row = |(to, &row): (&mut [T], &usize)| to.copy_from_slice(&from[row * inner..][..inner]);
+        to.chunks_exact_mut(inner).zip(&rows).for_each(of_row);
     });
     Ok(())
 }

@@ -1,6 +1,7 @@
-//! Library ops: native loops for convolutions and pooling of floats (f16 and bf16 in f32, rounded once),
-//! for concatenations, and for reads and writes at positions; the reference evaluation for all others.
+//! Library ops: native loops for convolutions and pooling of floats (f16 and bf16 in f32, rounded once), for
+//! concatenations, for reads and writes at positions, and along an axis; the reference evaluation for all others.
 
+mod along;
 mod conv;
 mod index;
 mod pool;
@@ -12,6 +13,7 @@ use crate::interp::number::Number;
 use crate::isa::Isa;
 use half::{bf16, f16};
 use ms_core::error::{Code, Error, Result};
+use ms_core::exec::count_reference;
 use ms_core::ops::host::dense;
 use ms_core::ops::{self, Lowering, OpDef};
 use ms_core::tensor::{Array, Attrs, DType, Element, HostArray, Op};
@@ -34,7 +36,12 @@ pub unsafe fn run(isa: Isa, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &
     }
     if let Some(out) = outputs.first() {
         // SAFETY: as the caller's.
-        let done = unsafe { index::run(op, attrs, inputs, out).or_else(|| update::run(op, attrs, inputs, out)) };
+        let done = unsafe {
+            index::run(op, attrs, inputs, out)
+                .or_else(|| update::run(op, attrs, inputs, out))
+                .or_else(|| along::run(op, attrs, inputs, outputs))
+                .or_else(|| along::means(op, attrs, inputs, out))
+        };
         if let Some(done) = done {
             return done;
         }
@@ -129,12 +136,13 @@ unsafe fn native_in<T: conv::Direct + Number + Element + AddAssign>(
     inputs: &[&Array],
     out: &Array,
 ) -> Result<bool> {
-    let loops: [(&OpDef, Loop<T>); 5] = [
+    let loops: [(&OpDef, Loop<T>); 6] = [
         (&ops::CONV, conv::forward),
         (&ops::CONV_INPUT_GRAD, conv::input_grad),
         (&ops::CONV_WEIGHT_GRAD, conv::weight_grad),
         (&ops::MAX_POOL, |_, attrs, inputs, to, shape| pool::max(attrs, inputs, to, shape)),
         (&ops::MAX_POOL_GRAD, |_, attrs, inputs, to, shape| pool::max_grad(attrs, inputs, to, shape)),
+        (&ops::MAX_POOL_TAKE, |_, attrs, inputs, to, shape| pool::max_take(attrs, inputs, to, shape)),
     ];
     let Some((_, run)) = loops.into_iter().find(|it| it.0.op() == op) else { return Ok(false) };
     if inputs.iter().any(|it| it.dtype() != T::DTYPE) {
@@ -157,7 +165,12 @@ fn elements<'a, T: Element>(array: &'a HostArray<'_>) -> &'a [T] {
 /// # Safety
 /// As [`run`].
 unsafe fn evaluate(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
-    let results = (ops::definition(op).eval)(attrs, inputs)?;
+    let def = ops::definition(op);
+    // What acts on the host has no other evaluation.
+    if !def.effects.act_on_host() && op != ops::ASSERT.op() {
+        count_reference();
+    }
+    let results = (def.eval)(attrs, inputs)?;
     if results.len() != outputs.len() {
         let message = format!("{} results in {} places", results.len(), outputs.len());
         return Err(Error::new(Code::Backend, message).with_op(op.name()));

@@ -55,10 +55,51 @@ pub fn max_grad<T: Number + Element + AddAssign>(
     let kernel = at.kernel().sizes();
     let lead = shape.len() - kernel.len();
     let windows = Windows::new(&at.window(), &shape[lead..], &kernel, &inputs[1].shape()[lead..]);
-    let (runs, step) = (windows.runs(), windows.step());
-    let first = first_elements(&windows, &runs)?;
     let out = Shared::new(out.as_mut_ptr());
-    for_each_plane(&windows, shape[..lead].iter().product(), |planes| {
+    for_each_largest(&windows, shape[..lead].iter().product(), x, |plane, places| {
+        let len = windows.input_len();
+        // SAFETY: the planes of the result are disjoint.
+        let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(plane * len), len) };
+        to.fill(T::ZERO);
+        let g = &g[plane * windows.output_len()..];
+        for (&at, &g) in places.iter().zip(g) {
+            to[at as usize] += g;
+        }
+    })
+}
+
+/// The elements of `h` at the positions of the largest elements of the windows of `x`, the inputs; see [`max_grad`].
+pub fn max_take<T: Number + Element>(
+    attrs: &Attrs,
+    inputs: &[HostArray<'_>],
+    out: &mut [T],
+    shape: &[usize],
+) -> Result<()> {
+    let (x, h) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
+    let at = MaxPoolAttrs::of(attrs);
+    let kernel = at.kernel().sizes();
+    let lead = shape.len() - kernel.len();
+    let windows = Windows::new(&at.window(), &inputs[0].shape()[lead..], &kernel, &shape[lead..]);
+    let out = Shared::new(out.as_mut_ptr());
+    for_each_largest(&windows, shape[..lead].iter().product(), x, |plane, places| {
+        let h = &h[plane * windows.input_len()..];
+        let len = windows.output_len();
+        // SAFETY: the planes of the result are disjoint.
+        let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(plane * len), len) };
+        to.iter_mut().zip(places).for_each(|(to, &at)| *to = h[at as usize]);
+    })
+}
+
+/// Calls `f` with each of some planes and the positions in it of the largest elements of its windows.
+fn for_each_largest<T: Number + Element>(
+    windows: &Windows,
+    planes: usize,
+    x: &[T],
+    f: impl Fn(usize, &[u32]) + Sync,
+) -> Result<()> {
+    let (runs, step) = (windows.runs(), windows.step());
+    let first = first_elements(windows, &runs)?;
+    for_each_plane(windows, planes, |planes| {
         let mut largest = try_filled(T::LOWEST, windows.output_len())?;
         let mut places = try_filled(0u32, first.len())?;
         for plane in planes {
@@ -77,13 +118,7 @@ pub fn max_grad<T: Number + Element + AddAssign>(
                     *place = if above { (run.element + i * step) as u32 } else { *place };
                 }
             }
-            // SAFETY: the planes of the result are disjoint.
-            let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(plane * len), len) };
-            to.fill(T::ZERO);
-            let g = &g[plane * windows.output_len()..];
-            for (&at, &g) in places.iter().zip(g) {
-                to[at as usize] += g;
-            }
+            f(plane, &places);
         }
         Ok(())
     })

@@ -6,8 +6,14 @@ use ms_core::ops::{self, Lowering, OpDef, Sample, SampleInput};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Element, Scalar, Type};
 use ms_core::with_element;
 
-const NATIVE: [&OpDef; 5] =
-    [&ops::CONV, &ops::CONV_INPUT_GRAD, &ops::CONV_WEIGHT_GRAD, &ops::MAX_POOL, &ops::MAX_POOL_GRAD];
+const NATIVE: [&OpDef; 6] = [
+    &ops::CONV,
+    &ops::CONV_INPUT_GRAD,
+    &ops::CONV_WEIGHT_GRAD,
+    &ops::MAX_POOL,
+    &ops::MAX_POOL_GRAD,
+    &ops::MAX_POOL_TAKE,
+];
 
 fn filled(shape: &[usize], dtype: DType, seed: u64) -> Array {
     let mut out = Array::zeros(shape, dtype);
@@ -212,6 +218,82 @@ fn positions_as_the_ops_mean_them() {
                 "{} in place, of {sample:?}",
                 def.name()
             );
+        }
+    }
+}
+
+/// Elements with ties, both zeros, infinities and nan, as far as the dtype has them.
+fn special(shape: &[usize], dtype: DType) -> Array {
+    let values = [1.5, -0.0, 0.0, -3.0, 7.0, f64::NAN, 0.0, f64::INFINITY, -3.0, 2.0, f64::NEG_INFINITY, 7.0, 100.0];
+    let mut out = Array::zeros(shape, dtype);
+    with_element!(dtype, T => {
+        for (at, it) in out.as_mut_slice::<T>().iter_mut().enumerate() {
+            *it = T::from_scalar(Scalar::Float(values[(at * 7 + at / 13) % values.len()]));
+        }
+    });
+    out
+}
+
+/// What the library writes has the bits of the reference evaluation.
+#[track_caller]
+fn check_bits(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array]) {
+    let (got, want) = (outputs(def, attrs, inputs), outputs(def, attrs, inputs));
+    // SAFETY: `outputs` has the types of the type rule, and its arrays are not shared.
+    unsafe { super::run(Isa::detect(), def.op(), attrs, inputs, &got) }.expect("the operands fit");
+    evaluate(def, attrs, inputs, &want);
+    let bytes = |it: &Array| it.on_host().expect("the elements are readable").to_bytes();
+    for (got, want) in got.iter().zip(&want) {
+        let what = format!("{} of {:?}, {attrs:?}", def.name(), inputs.iter().map(|it| it.ty()).collect::<Vec<_>>());
+        assert!(bytes(got) == bytes(want), "{what}: {:?}, not {:?}", got.on_host(), want.on_host());
+    }
+}
+
+#[test]
+fn ops_along_an_axis() {
+    for dtype in DType::ALL {
+        for shape in [&[40][..], &[3, 70], &[2, 33, 3], &[2, 5, 130], &[1, 1, 1], &[2, 1000]] {
+            let x = special(shape, dtype);
+            let strided = special(&[shape, &[2]].concat(), dtype).with_layout({
+                let rank = shape.len();
+                let whole = ms_core::tensor::Layout::contiguous(&[shape, &[2]].concat());
+                ms_core::tensor::Layout::new(shape.into(), whole.strides()[..rank].into(), 1)
+            });
+            for axis in 0..shape.len() {
+                for x in [&x, &strided] {
+                    for def in [&ops::ARGMAX, &ops::ARGMIN] {
+                        check_bits(def, &ops::AxisAttrs::attrs(axis), &[x]);
+                    }
+                    for descending in [false, true] {
+                        check_bits(&ops::SORT, &ops::SortAttrs::attrs(axis, descending), &[x]);
+                    }
+                    for (exclusive, reverse) in [(false, false), (true, false), (false, true), (true, true)] {
+                        let attrs = ops::CumulativeAttrs::attrs(axis, exclusive, reverse);
+                        if dtype != DType::Bool {
+                            check_bits(&ops::CUMSUM, &attrs, &[x]);
+                            check_bits(&ops::CUMPROD, &attrs, &[x]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Ops that have no loops among those above, on their samples.
+#[test]
+fn samples_have_the_bits_of_the_reference() {
+    let defs: [&OpDef; 6] = [
+        &ops::AVG_POOL,
+        &ops::AVG_POOL_GRAD,
+        &ops::ADAPTIVE_AVG_POOL,
+        &ops::ADAPTIVE_AVG_POOL_GRAD,
+        &ops::GATHER_ND,
+        &ops::DEPEND,
+    ];
+    for def in defs {
+        for sample in (def.samples)() {
+            let arrays = sample.arrays();
+            check_bits(def, &sample.attrs, &arrays.iter().collect::<Vec<_>>());
         }
     }
 }

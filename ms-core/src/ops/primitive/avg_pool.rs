@@ -8,9 +8,10 @@ use crate::ops::core::axis::named;
 use crate::ops::core::host::{narrow_floats, wide_floats};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
-    Batching, Derivative, Effects, ImageForm, ImageRule, Ints, Lowering, OpDef, PoolOptions, Sample, SampleInput, Types,
+    Arrays, Batching, Derivative, Effects, ImageForm, ImageRule, Ints, Lowering, OpDef, PoolOptions, Sample,
+    SampleInput, Types,
 };
-use crate::tensor::{AsTensor, Attr, Attrs, Dim, OpInfo, Tensor, Type, apply1, collected, filled, refused};
+use crate::tensor::{Array, AsTensor, Attr, Attrs, Dim, Op, OpInfo, Tensor, Type, apply1, collected, filled, refused};
 use smallvec::smallvec;
 use std::iter::StepBy;
 attributes! {
@@ -56,12 +57,7 @@ pub static AVG_POOL: OpDef = OpDef {
         let check = |rank, sizes: &[usize]| Means::of_windows(attrs, rank, sizes);
         mean_type(inputs[0], &AvgPoolAttrs::of(attrs).count().dims(), check)
     },
-    eval: |attrs, inputs| {
-        let (x, count) = (inputs[0], AvgPoolAttrs::of(attrs).count().sizes());
-        let means = Means::of_windows(attrs, x.shape().len(), windowed(x.shape(), &count))?;
-        let shape = pooled_shape(x.shape(), &count);
-        Ok(smallvec![narrow_floats(&means.forward(planes(&shape, &count), &wide_floats(x)?), &shape, x.dtype())])
-    },
+    eval: |attrs, inputs| evaluate(AVG_POOL.op(), attrs, inputs[0], &AvgPoolAttrs::of(attrs).count().sizes()),
     derivative: Derivative::Rule(|it| {
         smallvec![Some(apply1(
             AVG_POOL_GRAD.op(),
@@ -91,12 +87,7 @@ pub static AVG_POOL_GRAD: OpDef = OpDef {
         let (counts, sizes) = (AvgPoolAttrs::of(attrs).count().dims(), AvgPoolGradAttrs::of(attrs).sizes().dims());
         gradient_type(inputs[0], &counts, &sizes, |rank, sizes| Means::of_windows(attrs, rank, sizes))
     },
-    eval: |attrs, inputs| {
-        let (g, sizes) = (inputs[0], AvgPoolGradAttrs::of(attrs).sizes().sizes());
-        let means = Means::of_windows(attrs, g.shape().len(), &sizes)?;
-        let shape = pooled_shape(g.shape(), &sizes);
-        Ok(smallvec![narrow_floats(&means.backward(planes(&shape, &sizes), &wide_floats(g)?), &shape, g.dtype())])
-    },
+    eval: |attrs, inputs| evaluate(AVG_POOL_GRAD.op(), attrs, inputs[0], &AvgPoolGradAttrs::of(attrs).sizes().sizes()),
     derivative: Derivative::Rule(|it| {
         let attrs = AvgPoolAttrs::of(it.attrs).alone();
         smallvec![Some(apply1(AVG_POOL.op(), &attrs, &[it.cotangent()]))]
@@ -126,12 +117,7 @@ pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
             Means::adaptive(rank, sizes, &AdaptiveAttrs::of(attrs).count().sizes())
         })
     },
-    eval: |attrs, inputs| {
-        let (x, count) = (inputs[0], AdaptiveAttrs::of(attrs).count().sizes());
-        let means = Means::adaptive(x.shape().len(), windowed(x.shape(), &count), &count)?;
-        let shape = pooled_shape(x.shape(), &count);
-        Ok(smallvec![narrow_floats(&means.forward(planes(&shape, &count), &wide_floats(x)?), &shape, x.dtype())])
-    },
+    eval: |attrs, inputs| evaluate(ADAPTIVE_AVG_POOL.op(), attrs, inputs[0], &AdaptiveAttrs::of(attrs).count().sizes()),
     derivative: Derivative::Rule(|it| {
         let count = AdaptiveAttrs::of(it.attrs).count();
         let attrs = AdaptiveGradAttrs::attrs(count, windowed(&it.inputs[0].dims(), &count.dims()));
@@ -168,10 +154,7 @@ pub static ADAPTIVE_AVG_POOL_GRAD: OpDef = OpDef {
         )
     },
     eval: |attrs, inputs| {
-        let (g, sizes) = (inputs[0], AdaptiveGradAttrs::of(attrs).sizes().sizes());
-        let means = Means::adaptive(g.shape().len(), &sizes, &AdaptiveAttrs::of(attrs).count().sizes())?;
-        let shape = pooled_shape(g.shape(), &sizes);
-        Ok(smallvec![narrow_floats(&means.backward(planes(&shape, &sizes), &wide_floats(g)?), &shape, g.dtype())])
+        evaluate(ADAPTIVE_AVG_POOL_GRAD.op(), attrs, inputs[0], &AdaptiveGradAttrs::of(attrs).sizes().sizes())
     },
     derivative: Derivative::Rule(|it| {
         let attrs = AdaptiveAttrs::attrs(AdaptiveAttrs::of(it.attrs).count());
@@ -242,11 +225,6 @@ impl AvgPoolAttrs<'_> {
         let (before, after) = (self.before(), self.after());
         AvgPoolGradAttrs::attrs(self.kernel(), self.stride(), before, after, self.count(), self.count_pad(), sizes)
     }
-}
-
-/// The planes in front of axes of windows, of which there are as many as entries.
-fn planes<S>(shape: &[usize], entries: &[S]) -> usize {
-    shape[..shape.len() - entries.len()].iter().product()
 }
 
 /// The last sizes of a shape, those along axes of windows.
@@ -385,31 +363,81 @@ impl Means {
         (self.input.iter().product(), self.ranges.iter().map(Vec::len).product())
     }
 
-    /// The means over `planes` planes.
-    fn forward(&self, planes: usize, x: &[f64]) -> Vec<f64> {
-        let (plane, windows) = self.sizes();
-        let mut out = filled(0.0, planes * windows);
-        for (to, from) in out.chunks_mut(windows.max(1)).zip(x.chunks(plane.max(1))) {
-            self.windows(|number, window, count| {
-                let sum: f64 = self.lines(window).map(|line| line.map(|at| from[at]).sum::<f64>()).sum();
-                to[number] = sum / count;
-            });
-        }
-        out
+    /// The means of one plane.
+    fn forward(&self, from: &[f64], to: &mut [f64]) {
+        self.windows(|number, window, count| {
+            let sum: f64 = self.lines(window).map(|line| line.map(|at| from[at]).sum::<f64>()).sum();
+            to[number] = sum / count;
+        });
     }
 
-    /// The gradients of the elements of `planes` planes from those of the means.
-    fn backward(&self, planes: usize, g: &[f64]) -> Vec<f64> {
-        let (plane, windows) = self.sizes();
-        let mut out = filled(0.0, planes * plane);
-        for (to, from) in out.chunks_mut(plane.max(1)).zip(g.chunks(windows.max(1))) {
-            self.windows(|number, window, count| {
-                let share = from[number] / count;
-                self.lines(window).flatten().for_each(|at| to[at] += share);
-            });
-        }
-        out
+    /// The gradients of the elements of one plane from those of the means.
+    fn backward(&self, from: &[f64], to: &mut [f64]) {
+        to.fill(0.0);
+        self.windows(|number, window, count| {
+            let share = from[number] / count;
+            self.lines(window).flatten().for_each(|at| to[at] += share);
+        });
     }
+}
+
+/// An op of means, or of their gradients, on planes of f64.
+pub struct MeanPlanes {
+    means: Means,
+    is_gradient: bool,
+}
+
+impl MeanPlanes {
+    /// Elements of a plane of the operand, and of the result.
+    pub fn sizes(&self) -> [usize; 2] {
+        let (plane, windows) = self.means.sizes();
+        if self.is_gradient { [windows, plane] } else { [plane, windows] }
+    }
+
+    /// Computes a plane.
+    pub fn run(&self, from: &[f64], to: &mut [f64]) {
+        if self.is_gradient { self.means.backward(from, to) } else { self.means.forward(from, to) }
+    }
+
+    /// The result of all planes.
+    fn all(&self, x: &Array, shape: &[usize]) -> Result<Arrays> {
+        let [taken, given] = self.sizes();
+        let mut out = filled(0.0, shape.iter().product());
+        let from = wide_floats(x)?;
+        for (from, to) in from.chunks(taken.max(1)).zip(out.chunks_mut(given.max(1))) {
+            self.run(from, to);
+        }
+        Ok(smallvec![narrow_floats(&out, shape, x.dtype())])
+    }
+}
+
+/// How [`AVG_POOL`], [`ADAPTIVE_AVG_POOL`] or one of their gradients computes planes of an operand of this shape; `None`
+/// for other ops.
+pub fn mean_planes(op: Op, attrs: &Attrs, operand: &[usize]) -> Option<Result<MeanPlanes>> {
+    let rank = operand.len();
+    let is = |def: &'static OpDef| def.op() == op;
+    let (is_gradient, means) = match op {
+        _ if is(&AVG_POOL) => {
+            (false, Means::of_windows(attrs, rank, windowed(operand, &AvgPoolAttrs::of(attrs).count().sizes())))
+        }
+        _ if is(&AVG_POOL_GRAD) => (true, Means::of_windows(attrs, rank, &AvgPoolGradAttrs::of(attrs).sizes().sizes())),
+        _ if is(&ADAPTIVE_AVG_POOL) => {
+            let count = AdaptiveAttrs::of(attrs).count().sizes();
+            (false, Means::adaptive(rank, windowed(operand, &count), &count))
+        }
+        _ if is(&ADAPTIVE_AVG_POOL_GRAD) => {
+            let sizes = AdaptiveGradAttrs::of(attrs).sizes().sizes();
+            (true, Means::adaptive(rank, &sizes, &AdaptiveAttrs::of(attrs).count().sizes()))
+        }
+        _ => return None,
+    };
+    Some(means.map(|means| MeanPlanes { means, is_gradient }))
+}
+
+/// The evaluation of one of these ops: planes of `sizes` along the windows.
+fn evaluate(op: Op, attrs: &Attrs, x: &Array, sizes: &[usize]) -> Result<Arrays> {
+    let planes = mean_planes(op, attrs, x.shape()).expect("it is an op of means")?;
+    planes.all(x, &pooled_shape(x.shape(), sizes))
 }
 
 /// The mean of each window of `x` `[n, c, spatial..]`.

@@ -12,7 +12,7 @@ use smallvec::smallvec;
 
 attributes! {
     /// The attributes of [`CUMSUM`] and [`CUMPROD`].
-    struct CumulativeAttrs { axis: usize, exclusive: bool, reverse: bool }
+    pub struct CumulativeAttrs { axis: usize, exclusive: bool, reverse: bool }
 }
 
 /// The sums of all elements up to each position along `axis`; exclusive if `exclusive`, and from

@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 
 attributes! {
     /// The attributes of [`SORT`].
-    struct SortAttrs { axis: usize, descending: bool }
+    pub struct SortAttrs { axis: usize, descending: bool }
 }
 
 /// The elements along `axis` in ascending order, or descending if `descending` is set, and their

@@ -1,0 +1,265 @@
+//! Ops along one axis: positions of extreme elements, running sums and products, sorting.
+
+use super::elements;
+use super::index::written;
+use crate::product::Shared;
+use crate::threads;
+use ms_core::error::Result;
+use ms_core::ops::host::{Axis, dense};
+use ms_core::ops::{self, AxisAttrs, CumulativeAttrs, OpDef, SortAttrs};
+use ms_core::tensor::{Array, Attrs, DType, Element, Kind, Op, Scalar, try_filled, try_room};
+use ms_core::with_element;
+
+/// Columns of a chunk: elements that are next to each other, each of a row of its own along the axis.
+const COLUMNS: usize = 64;
+
+/// Runs an op of this kind, writing its row-major outputs; `None` for other ops.
+///
+/// # Safety
+/// As [`run`](super::run).
+pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Option<Result<()>> {
+    let is = |def: &'static OpDef| def.op() == op;
+    Some(match op {
+        _ if is(&ops::ARGMAX) => extreme::<true>(attrs, inputs[0], &outputs[0]),
+        _ if is(&ops::ARGMIN) => extreme::<false>(attrs, inputs[0], &outputs[0]),
+        _ if is(&ops::CUMSUM) => cumulative(attrs, inputs[0], &outputs[0], 0, |a, b| a + b, i64::wrapping_add),
+        _ if is(&ops::CUMPROD) => cumulative(attrs, inputs[0], &outputs[0], 1, |a, b| a * b, i64::wrapping_mul),
+        _ if is(&ops::SORT) => sort(attrs, inputs[0], outputs),
+        _ => return None,
+    })
+}
+
+/// Runs `f` on the first offset, and the number of columns, of blocks of rows along an axis.
+fn for_each_block(axis: Axis, nanos: usize, f: impl Fn(usize, usize) -> Result<()> + Sync) -> Result<()> {
+    let blocks = axis.inner.div_ceil(COLUMNS);
+    threads::try_for_each(axis.outer * blocks, nanos, |chunk| {
+        let (outer, first) = (chunk / blocks, chunk % blocks * COLUMNS);
+        f(outer * axis.size * axis.inner + first, COLUMNS.min(axis.inner - first))
+    })
+}
+
+/// The position of the largest element, or of the smallest one: the first of equals, or of nans.
+fn extreme<const LARGEST: bool>(attrs: &Attrs, x: &Array, out: &Array) -> Result<()> {
+    let x = dense(x)?;
+    let axis = Axis::of(x.shape(), AxisAttrs::of(attrs).axis());
+    with_element!(x.dtype(), T => {
+        let from = elements::<T>(&x);
+        // SAFETY: by the contract of `run`.
+        let to = Shared::new(unsafe { written::<i64>(out) }.as_mut_ptr());
+        for_each_block(axis, from.len() / 4, |first, columns| {
+            // SAFETY: the blocks of the result are disjoint: it has the rows' first elements only.
+            let to = unsafe { to.get().add(first / (axis.size * axis.inner) * axis.inner + first % axis.inner) };
+            if axis.inner == 1 {
+                // SAFETY: as above.
+                unsafe { *to = extreme_of_row::<T, LARGEST>(&from[first..first + axis.size]) as i64 };
+                return Ok(());
+            }
+            // SAFETY: as above.
+            let to = unsafe { std::slice::from_raw_parts_mut(to, columns) };
+            let mut best = [from[first]; COLUMNS];
+            best[..columns].copy_from_slice(&from[first..first + columns]);
+            to.fill(0);
+            for at in 1..axis.size {
+                let values = &from[first + at * axis.inner..][..columns];
+                for ((best, to), &value) in best.iter_mut().zip(&mut *to).zip(values) {
+                    let above = beats::<T, LARGEST>(value, *best) | (is_nan(value) & !is_nan(*best));
+                    *best = if above { value } else { *best };
+                    *to = if above { at as i64 } else { *to };
+                }
+            }
+            Ok(())
+        })?;
+    });
+    Ok(())
+}
+
+#[inline(always)]
+fn beats<T: PartialOrd, const LARGEST: bool>(value: T, other: T) -> bool {
+    if LARGEST { value > other } else { value < other }
+}
+
+#[inline(always)]
+#[allow(clippy::eq_op, reason = "nan alone differs from itself")]
+fn is_nan<T: Copy + PartialEq>(value: T) -> bool {
+    value != value
+}
+
+/// [`extreme`] of adjacent elements: first the value, then its position, as both loops are vectorised.
+fn extreme_of_row<T: Copy + PartialOrd, const LARGEST: bool>(row: &[T]) -> usize {
+    const LANES: usize = 16;
+    let mut best = [row[0]; LANES];
+    let mut nan = false;
+    let lanes = row.chunks_exact(LANES);
+    let rest = lanes.remainder();
+    for values in lanes.chain(std::iter::once(rest)) {
+        for (best, &value) in best.iter_mut().zip(values) {
+            nan |= is_nan(value);
+            *best = if beats::<T, LARGEST>(value, *best) { value } else { *best };
+        }
+    }
+    let all = best.into_iter().reduce(|a, b| if beats::<T, LARGEST>(b, a) { b } else { a }).expect("there are lanes");
+    let found = row.iter().position(|&it| if nan { is_nan(it) } else { it == all });
+    found.expect("one of the elements is extreme")
+}
+
+/// Accumulates along the axis: floats in f64, integers wrapping.
+fn cumulative(
+    attrs: &Attrs,
+    x: &Array,
+    out: &Array,
+    start: i64,
+    float: impl Fn(f64, f64) -> f64 + Sync + Copy,
+    int: impl Fn(i64, i64) -> i64 + Sync + Copy,
+) -> Result<()> {
+    let at = CumulativeAttrs::of(attrs);
+    let x = dense(x)?;
+    let (axis, exclusive, reverse) = (Axis::of(x.shape(), at.axis()), at.exclusive(), at.reverse());
+    with_element!(x.dtype(), T => {
+        let from = elements::<T>(&x);
+        // SAFETY: by the contract of `run`.
+        let to = Shared::new(unsafe { written::<T>(out) }.as_mut_ptr());
+        for_each_block(axis, from.len(), |first, columns| {
+            let line = |step: usize| first + if reverse { axis.size - 1 - step } else { step } * axis.inner;
+            // SAFETY: the blocks are disjoint.
+            let to = |step: usize| unsafe { std::slice::from_raw_parts_mut(to.get().add(line(step)), columns) };
+            let from = |step: usize| &from[line(step)..][..columns];
+            if T::DTYPE.kind() == Kind::Float {
+                let mut sums = [start as f64; COLUMNS];
+                for step in 0..axis.size {
+                    for ((to, &value), sum) in to(step).iter_mut().zip(from(step)).zip(&mut sums) {
+                        let next = float(*sum, value.to_scalar().as_f64());
+                        *to = T::from_scalar(Scalar::Float(if exclusive { *sum } else { next }));
+                        *sum = next;
+                    }
+                }
+            } else {
+                let mut sums = [T::from_scalar(Scalar::Int(start)); COLUMNS];
+                for step in 0..axis.size {
+                    for ((to, &value), sum) in to(step).iter_mut().zip(from(step)).zip(&mut sums) {
+                        let next = int(sum.to_scalar().as_i64(), value.to_scalar().as_i64());
+                        let next = T::from_scalar(Scalar::Int(next));
+                        *to = if exclusive { *sum } else { next };
+                        *sum = next;
+                    }
+                }
+            }
+            Ok(())
+        })?;
+    });
+    Ok(())
+}
+
+/// A number that orders elements as sorting does: nan is above all others, and both zeros are equal. That of a type of
+/// at most 32 bits has 32.
+#[inline(always)]
+fn key<T: Element>(value: T) -> u64 {
+    let value = value.to_scalar();
+    match T::DTYPE {
+        DType::F64 => match value.as_f64() + 0.0 {
+            it if it.is_nan() => u64::MAX,
+            it => it.to_bits() ^ ((it.to_bits() as i64 >> 63) as u64 | 1 << 63),
+        },
+        DType::F16 | DType::BF16 | DType::F32 => match value.as_f64() as f32 + 0.0 {
+            it if it.is_nan() => u64::from(u32::MAX),
+            it => u64::from(it.to_bits() ^ ((it.to_bits() as i32 >> 31) as u32 | 1 << 31)),
+        },
+        DType::U64 => value.as_i64() as u64,
+        DType::I64 => value.as_i64() as u64 ^ 1 << 63,
+        DType::Bool => u64::from(value.as_bool()),
+        DType::U8 | DType::U16 | DType::U32 => value.as_i64() as u64,
+        DType::I8 | DType::I16 | DType::I32 => u64::from(value.as_i64() as i32 as u32 ^ 1 << 31),
+    }
+}
+
+/// Sorts along the axis, and writes the original positions.
+fn sort(attrs: &Attrs, x: &Array, outputs: &[Array]) -> Result<()> {
+    let (x, at) = (dense(x)?, SortAttrs::of(attrs));
+    let (axis, descending) = (Axis::of(x.shape(), at.axis()), at.descending());
+    let rows = axis.outer * axis.inner;
+    if x.layout().numel() == 0 {
+        return Ok(());
+    }
+    with_element!(x.dtype(), T => {
+        let from = elements::<T>(&x);
+        // SAFETY: by the contract of `run`.
+        let (values, places) = unsafe { (written::<T>(&outputs[0]), written::<i64>(&outputs[1])) };
+        let (values, places) = (Shared::new(values.as_mut_ptr()), Shared::new(places.as_mut_ptr()));
+        let nanos = from.len() * 4 * (axis.size.ilog2() as usize + 1);
+        let chunks = rows.min(4 * threads::count());
+        threads::try_for_each(chunks, nanos, |chunk| {
+            let (mut narrow, mut wide): (Vec<u64>, Vec<(u64, u64)>) = (Vec::new(), Vec::new());
+            let is_narrow = size_of::<T>() <= 4 && u32::try_from(axis.size).is_ok();
+            if is_narrow {
+                narrow = try_room(axis.size)?;
+            } else {
+                wide = try_room(axis.size)?;
+            }
+            for row in chunk * rows / chunks..(chunk + 1) * rows / chunks {
+                let first = row / axis.inner * axis.size * axis.inner + row % axis.inner;
+                let line = (0..axis.size).map(|it| from[first + it * axis.inner]);
+                // Positions order equal elements, so that the order is that of a stable sort.
+                let write = |at: usize, place: u64| {
+                    let to = first + at * axis.inner;
+                    // SAFETY: rows are disjoint.
+                    unsafe {
+                        *values.get().add(to) = from[first + place as usize * axis.inner];
+                        *places.get().add(to) = place as i64;
+                    }
+                };
+                if is_narrow {
+                    let turned = if descending { u64::from(u32::MAX) } else { 0 };
+                    narrow.clear();
+                    narrow.extend(line.zip(0u64..).map(|(it, place)| (key(it) ^ turned) << 32 | place));
+                    narrow.sort_unstable();
+                    narrow.iter().enumerate().for_each(|(at, it)| write(at, it & u64::from(u32::MAX)));
+                } else {
+                    let turned = if descending { u64::MAX } else { 0 };
+                    wide.clear();
+                    wide.extend(line.zip(0u64..).map(|(it, place)| (key(it) ^ turned, place)));
+                    wide.sort_unstable();
+                    wide.iter().enumerate().for_each(|(at, it)| write(at, it.1));
+                }
+            }
+            Ok(())
+        })?;
+    });
+    Ok(())
+}
+
+/// Means of windows of floats, and their gradients: in f64, plane by plane.
+///
+/// # Safety
+/// As [`run`].
+///
+/// # Errors
+/// Those of the op; [`Code::Memory`](ms_core::Code::Memory).
+pub unsafe fn means(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
+    let planes = ops::mean_planes(op, attrs, inputs[0].shape())?;
+    Some(planes.and_then(|planes| {
+        let x = dense(inputs[0])?;
+        let [taken, given] = planes.sizes();
+        if out.numel() == 0 {
+            return Ok(());
+        }
+        let count = out.numel() / given;
+        with_element!(x.dtype(), T => {
+            let from = elements::<T>(&x);
+            // SAFETY: by the contract of `run`.
+            let to = Shared::new(unsafe { written::<T>(out) }.as_mut_ptr());
+            let chunks = count.min(4 * threads::count());
+            threads::try_for_each(chunks, 2 * from.len().max(out.numel()), |chunk| {
+                let (mut wide, mut sums) = (try_filled(0.0, taken)?, try_filled(0.0, given)?);
+                for plane in chunk * count / chunks..(chunk + 1) * count / chunks {
+                    let from = &from[plane * taken..][..taken];
+                    wide.iter_mut().zip(from).for_each(|(to, it)| *to = it.to_scalar().as_f64());
+                    planes.run(&wide, &mut sums);
+                    // SAFETY: planes are disjoint.
+                    let to = unsafe { std::slice::from_raw_parts_mut(to.get().add(plane * given), given) };
+                    to.iter_mut().zip(&sums).for_each(|(to, it)| *to = T::from_scalar(Scalar::Float(*it)));
+                }
+                Ok(())
+            })?;
+        });
+        Ok(())
+    }))
+}
