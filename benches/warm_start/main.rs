@@ -2,6 +2,7 @@
 //! a warm one; the cost of a cold one; and the time to find an entry among many.
 //! `cargo bench --bench warm_start`.
 
+#[path = "../common/gpt.rs"]
 mod gpt;
 
 use ms::prelude::*;

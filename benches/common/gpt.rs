@@ -1,14 +1,17 @@
-//! The training step of `gpt_train` in `peers/peer_bench.py`: four blocks of width 256 with four
-//! heads, 1024 tokens, four sequences of 128.
+//! A GPT: four blocks of width 256 with four heads, 1024 tokens, four sequences of 128.
 
+#![allow(dead_code, reason = "each benchmark uses a part")]
+
+use ms::amp::{Level, auto_mixed_precision};
+use ms::optim::MasterWeights;
 use ms::prelude::*;
 
-const VOCABULARY: usize = 1024;
-const WIDTH: usize = 256;
-const BLOCKS: usize = 4;
+pub const VOCABULARY: usize = 1024;
+pub const WIDTH: usize = 256;
+pub const BLOCKS: usize = 4;
 const HEADS: usize = 4;
-const BATCH: usize = 4;
-const LENGTH: usize = 128;
+pub const BATCH: usize = 4;
+pub const LENGTH: usize = 128;
 
 #[cell]
 struct Block {
@@ -75,24 +78,41 @@ impl Gpt {
     }
 }
 
-/// The inputs of a step.
-pub struct Training {
+/// The model and tokens: `[batch, length]`, and the next ones `[batch * length]`.
+pub fn inputs() -> (Gpt, Tensor, Tensor) {
+    random::set_seed(0);
+    let numbers = |shape: &[usize]| random::randint(shape, 0, VOCABULARY as i64);
+    (Gpt::new(), numbers(&[BATCH, LENGTH]), numbers(&[BATCH * LENGTH]))
+}
+
+/// The inputs of a training step.
+pub struct Training<O> {
     net: Gpt,
-    optimizer: Adam,
+    optimizer: O,
     batch: (Tensor, Tensor),
 }
 
-impl Training {
+impl Training<Adam> {
+    /// A step in f32.
     pub fn new() -> Self {
-        random::set_seed(0);
-        let numbers = |shape: &[usize]| random::randint(shape, 0, VOCABULARY as i64);
-        let batch = (numbers(&[BATCH, LENGTH]), numbers(&[BATCH * LENGTH]));
-        Self { net: Gpt::new(), optimizer: Adam::new(1e-3), batch }
+        let (net, ids, targets) = inputs();
+        Self { net, optimizer: Adam::new(1e-3), batch: (ids, targets) }
     }
+}
 
+impl Training<MasterWeights<Adam>> {
+    /// A step in bf16 but for normalisations, with weights of the optimiser in f32.
+    pub fn in_bf16() -> Self {
+        let (net, ids, targets) = inputs();
+        auto_mixed_precision(&net, Level::O2, DType::BF16);
+        Self { net, optimizer: Adam::new(1e-3).master_weights(), batch: (ids, targets) }
+    }
+}
+
+impl<O: Optimizer> Training<O> {
     /// Runs one step; returns the loss.
     pub fn step(&self) -> f32 {
         let loss = |net: &Gpt, (x, y): &(Tensor, Tensor)| ops::cross_entropy(net.call(x), y);
-        self.optimizer.step(&self.net, &self.batch, loss).item()
+        self.optimizer.step(&self.net, &self.batch, loss).cast(DType::F32).item()
     }
 }
