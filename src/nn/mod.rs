@@ -12,7 +12,6 @@ mod dropout;
 mod embedding;
 mod flatten;
 mod group_norm;
-mod hooked;
 pub mod init;
 mod layer_norm;
 mod loss;
@@ -40,7 +39,6 @@ pub use dropout::{ChannelDropout, Dropout, Dropout1d, Dropout2d, Dropout3d};
 pub use embedding::Embedding;
 pub use flatten::Flatten;
 pub use group_norm::{GroupNorm, InstanceNorm};
-pub use hooked::{HookHandle, Hooked};
 pub use layer_norm::{LayerNorm, RMSNorm};
 pub use loss::{
     BCELoss, BCEWithLogitsLoss, CTCLoss, CosineEmbeddingLoss, CrossEntropyLoss, DiceLoss, FocalLoss, GaussianNLLLoss,
