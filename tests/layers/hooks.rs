@@ -109,10 +109,10 @@ impl Mixer {
         (x, y): &(Tensor, Tensor),
         inner: &Thrice,
         times: usize,
-        more: Option<&Tensor>,
+        more: &Option<Tensor>,
     ) -> (Tensor, Vec<Tensor>) {
         let sum = x + y * self.scale;
-        let more = more.map_or_else(|| inner.call(&sum), |it| it * &sum);
+        let more = more.as_ref().map_or_else(|| inner.call(&sum), |it| it * &sum);
         (sum.clone(), (0..times).map(|it| &more + it as f32).collect())
     }
 }
@@ -144,11 +144,11 @@ fn cells_of_every_form_have_hooks() {
         Some(results.iter().map(|it| it * 10.0).collect())
     });
     let pair = (Tensor::scalar(1.0), Tensor::scalar(2.0));
-    let (sum, rest) = mixer.call(&pair, &inner, 2, Some(&Tensor::scalar(4.0)));
+    let (sum, rest) = mixer.call(&pair, &inner, 2, &Some(Tensor::scalar(4.0)));
     assert_eq!((sum.item::<f32>(), numbers(&rest)), (80.0, vec![400.0, 410.0]));
     let seen = std::mem::take(&mut *seen.lock().expect("nobody panics"));
     assert_eq!(seen, [vec![1., 2., 4.], vec![2., 3., 5.], vec![8., 40., 41.]]);
-    let (sum, rest) = mixer.call(&pair, &inner, 1, None);
+    let (sum, rest) = mixer.call(&pair, &inner, 1, &None);
     assert_eq!((sum.item::<f32>(), numbers(&rest)), (80.0, vec![240.0]));
 
     // Cells of one name at one address.
@@ -166,7 +166,7 @@ fn cells_of_every_form_have_hooks() {
     assert_eq!(nested.call(&one).item::<f32>(), 5.0);
 
     // Layers of the library, inside of containers and behind `dyn`.
-    let net = nn::Sequential::new().add(nn::Dense::new(2, 3)).add(nn::ReLU).add(nn::Dropout::new(0.5));
+    let net = nn::sequential![nn::Dense::new(2, 3), nn::ReLU, nn::Dropout::new(0.5)];
     let layers: Vec<Box<dyn Layer>> = vec![Box::new(nn::Dense::new(2, 3))];
     let count = Arc::new(Mutex::new(0));
     let counted = || {
@@ -182,10 +182,30 @@ fn cells_of_every_form_have_hooks() {
     assert_eq!(*count.lock().expect("nobody panics"), 2);
 }
 
+/// Its tensor is behind a reference inside of the argument.
+#[cell]
+struct Behind {
+    scale: f64,
+}
+
+#[cell]
+impl Behind {
+    fn construct(&self, x: Option<&Tensor>) -> Tensor {
+        x.map_or_else(|| Tensor::scalar(0.0), |it| it * self.scale)
+    }
+}
+
 #[test]
 fn mistakes() {
+    let seen = Behind { scale: 2.0 };
+    let handle = seen.register_forward_pre_hook(|inputs| {
+        assert_eq!(inputs.len(), 1);
+        None
+    });
+    assert_eq!(seen.call(Some(&Tensor::scalar(1.0))).item::<f32>(), 2.0);
+    handle.remove();
     type Case<'a> = (Code, &'a str, Box<dyn Fn() + 'a>);
-    let (layer, list) = (thrice(), nn::CellList::new([thrice()]));
+    let (layer, list) = (thrice(), nn::CellList::from(vec![thrice()]));
     let wrong_count = || {
         let _handle = layer.register_forward_pre_hook(|_| Some(vec![]));
         drop(layer.call(&Tensor::scalar(1.0)));
@@ -194,7 +214,13 @@ fn mistakes() {
         let _handle = layer.register_backward_hook(|g| Some(ops::stack(&[g, g], 0)));
         drop(ms::grad(|x: &Tensor| layer.call(x))(&Tensor::scalar(1.0)));
     };
-    let cases: [Case<'_>; 4] = [
+    let behind = Behind { scale: 2.0 };
+    let replaces_behind = || {
+        let _handle = behind.register_forward_pre_hook(|inputs| Some(inputs.iter().map(|it| it + 1.0).collect()));
+        drop(behind.call(Some(&Tensor::scalar(1.0))));
+    };
+    let cases: [Case<'_>; 5] = [
+        (Code::Hook, "behind a reference inside of an argument", Box::new(replaces_behind)),
         (Code::Hook, "`ReLU` has no fields", Box::new(|| drop(nn::ReLU.register_forward_hook(|_, _| None)))),
         (Code::Hook, "what is not called has no hooks", Box::new(|| drop(list.register_forward_hook(|_, _| None)))),
         (Code::Argument, "a hook gives 0 tensors in the place of 1", Box::new(wrong_count)),

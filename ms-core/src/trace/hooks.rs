@@ -1,7 +1,7 @@
 //! Hooks of cells: functions of the program that see the tensors of calls that run op by op.
 
 use super::arg::{Arg, CellId, Name, Sink, Visitor};
-use super::cell::{Cell, Layer};
+use super::cell::Cell;
 use crate::error::{Code, Error, raise};
 use crate::ops::GradientHook;
 use crate::tensor::{Parameter, Tensor};
@@ -132,9 +132,6 @@ pub trait Hooks: Arg {
 #[diagnostic::do_not_recommend]
 impl<C: Cell + ?Sized> Hooks for C {}
 
-#[diagnostic::do_not_recommend]
-impl Hooks for dyn Layer {}
-
 #[track_caller]
 fn register<C: Arg + ?Sized>(cell: &C, hook: Hook) -> HookHandle<'_> {
     let mut outermost = Outermost { found: None, begun: false };
@@ -147,7 +144,10 @@ fn register<C: Arg + ?Sized>(cell: &C, hook: Hook) -> HookHandle<'_> {
     };
     if cell.is_empty() {
         let message = format!("`{}` has no fields, and so no place of its own that tells it from others", cell.name());
-        refuse(&message, "give the type a field, or register the hook for the cell that calls it, or that takes its result");
+        refuse(
+            &message,
+            "give the type a field, or register the hook for the cell that calls it, or that takes its result",
+        );
     }
     let mut all = HOOKS.write().unwrap_or_else(PoisonError::into_inner);
     static NEXT: AtomicU64 = AtomicU64::new(1);

@@ -17,8 +17,8 @@ mod tuples;
 mod type_key;
 
 pub use arg::{
-    Arg, ArgumentNames, CellId, ComputeDType, Frozen, Name, PerParameter, Sink, Size, Sizes, Training, Tree, Visitor, leaves,
-    visited,
+    Arg, ArgumentNames, CellId, ComputeDType, Frozen, Name, PerParameter, Sink, Size, Sizes, Training, Tree, Visitor,
+    leaves, visited,
 };
 pub use body::body_graph;
 pub use callable::{Apply, ApplyAll, Callable, Given, HasCall, Invoke, Marked, Marks, Met, NoCall, Own, Unmet};

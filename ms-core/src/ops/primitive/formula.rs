@@ -4,8 +4,8 @@ use crate::error::{Code, Error, Result};
 use crate::ops::core::elementwise::evaluate;
 use crate::ops::core::formulas::{self, Dtypes, Formula, Kind};
 use crate::ops::core::rules::{broadcast_dims, sum_to};
-use crate::ops::{Batching, Cotangents, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Types, Vjp};
-use crate::tensor::{Attrs, DType, OpInfo, Type, apply1};
+use crate::ops::{Batching, Cotangents, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Types, Vjp, cast};
+use crate::tensor::{Attrs, DType, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 
 attributes! {
@@ -89,12 +89,25 @@ fn typed(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
 /// The gradients of the operands, each a formula of the operands and the result's gradient.
 fn pull(it: &Vjp<'_>) -> Cotangents {
     let formula = formula_of(it.attrs).expect("the type rule accepted it");
+    let name = format!("{}.gradient", FormulaAttrs::of(it.attrs).name());
+    let applied = |derivative: &Formula, operands: &[&Tensor]| {
+        apply1(FORMULA.op(), &FormulaAttrs::attrs(&*name, &*derivative.to_string()), operands)
+    };
+    let cotangent = it.cotangent();
+    let mixes = it.inputs.iter().any(|x| x.dtype().is_float() && x.dtype() != cotangent.dtype());
     let gradient = |at: usize| {
-        let derivative = it.needs[at].then(|| formula.derivative(at)).flatten()?;
-        let name = format!("{}.gradient", FormulaAttrs::of(it.attrs).name());
-        let attrs = FormulaAttrs::attrs(&*name, &*derivative.to_string());
-        let operands: Vec<_> = it.inputs.iter().chain([it.cotangent()]).collect();
-        Some(sum_to(apply1(FORMULA.op(), &attrs, &operands), &it.inputs[at]))
+        let mut operands: Vec<&Tensor> = it.inputs.iter().collect();
+        let gradient = match (it.needs[at], mixes) {
+            (false, _) => return None,
+            (true, false) => {
+                let derivative = formula.derivative(at)?;
+                operands.push(cotangent);
+                applied(&derivative, &operands)
+            }
+            // Forward mode is the transpose, for which the product has to show that it is linear.
+            (true, true) => cast(cotangent * applied(&formula.slope(at)?, &operands), it.inputs[at].dtype()),
+        };
+        Some(sum_to(gradient, &it.inputs[at]))
     };
     (0..it.inputs.len()).map(gradient).collect()
 }
@@ -140,7 +153,7 @@ fn samples() -> Vec<Sample> {
         of("u32: shr 0 0; xor 0 1; const u32 2654435769; mul 2 3; cast i64 4 -> 5", vec![int(DType::U32, 0.0, 9.0)]),
         // Mixed dtypes, by casts.
         of(
-            "i8 float f64: cast float 0; mul 1 3; cast f64 4; mul 5 2; exp 6 -> 7",
+            "i8 float f64: cast f64 0; cast f64 1; mul 3 4; mul 5 2; exp 6 -> 7",
             vec![int(DType::I8, -3.0, 3.0), f32(&[3, 1], -0.5, 0.5), SampleInput::of(DType::F64, &[5], -0.5, 0.5)],
         ),
         of("float f32: cast f32 0; sin 2; mul 3 1 -> 4", vec![wide(DType::F16), f32(&[5], -1.0, 1.0)]),

@@ -4,7 +4,9 @@ use super::Sign;
 use crate::error::{Code, Error, Result, raise};
 use crate::ops::{GradientHook, hook_backward};
 use crate::tensor::{Parameter, Tensor};
-use crate::trace::{Arg, CellId, Hook, Name, Sink, Tree, Visitor, generation, hooks_of, hooks_refused, leaves, receiver};
+use crate::trace::{
+    Arg, CellId, Hook, Name, Sink, Tree, Visitor, generation, hooks_of, hooks_refused, leaves, receiver,
+};
 use std::sync::Arc;
 
 /// The hooks of a cell in a call of it that runs op by op.
@@ -14,8 +16,8 @@ pub(super) struct Hooked {
     given: Vec<Tensor>,
     /// What the body gets in their places.
     inputs: Vec<Tensor>,
-    /// The number of those that it has got.
-    entered: usize,
+    /// Which of them it has got.
+    entered: Vec<bool>,
 }
 
 /// The hooks of the cell whose method is called with what `sign` visits; none if it has none.
@@ -53,22 +55,35 @@ impl Hooked {
                 Hook::Forward(_) | Hook::BackwardPre(_) => {}
             }
         }
-        Some(Self { hooks, given, inputs, entered: 0 })
+        let entered = vec![false; given.len()];
+        Some(Self { hooks, given, inputs, entered })
     }
 
     /// An argument as the body gets it; `None` if it is the caller's.
     pub fn enter<T: Arg + ?Sized>(&mut self, arg: &T) -> Option<Box<T>> {
         arg.enter(&mut |it| {
-            // Arguments that enter unchanged are skipped.
-            let rest = &self.given[self.entered..];
-            match rest.iter().position(|given| given.identity() == it.identity()) {
-                Some(skipped) => {
-                    self.entered += skipped + 1;
-                    self.inputs[self.entered - 1].clone()
-                }
-                None => it.clone(),
-            }
+            let next =
+                (0..self.given.len()).find(|&at| !self.entered[at] && self.given[at].identity() == it.identity());
+            next.map_or_else(
+                || it.clone(),
+                |at| {
+                    self.entered[at] = true;
+                    self.inputs[at].clone()
+                },
+            )
         })
+    }
+
+    /// Refuses what the body cannot get: other tensors in the places of those in arguments that enter as they are.
+    #[track_caller]
+    pub fn check_entered(&self) {
+        let is_missing = |at: usize| !self.entered[at] && self.given[at].identity() != self.inputs[at].identity();
+        if (0..self.given.len()).any(is_missing) {
+            raise(
+                Error::new(Code::Hook, "a hook cannot replace a tensor behind a reference inside of an argument")
+                    .help("take `&Option<Tensor>` instead of `Option<&Tensor>`, or only look at the tensors"),
+            );
+        }
     }
 
     /// The result of the call, after the hooks that run behind it.

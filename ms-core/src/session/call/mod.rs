@@ -34,8 +34,10 @@ use super::call::varying_sizes::{MANY_VERSIONS, warning};
 use super::context::{self, Mode, Settings};
 use crate::error::{Error, Result, in_call, raise, warn};
 use crate::ops;
-use crate::tensor::{Created, DispatchMode, Tensor, dispatch_mode, with_created};
-use crate::trace::{Arg, GraphCall, Marks, Pattern, Pooled, Signature, Sink, Tracer, Tree, TypeKey, cell_path, generation, leaves};
+use crate::tensor::{Created, DispatchMode, dispatch_mode, with_created};
+use crate::trace::{
+    Arg, GraphCall, Marks, Pattern, Pooled, Signature, Sink, Tracer, Tree, TypeKey, cell_path, generation, leaves,
+};
 use compile::Tracing;
 use hooked::{Hooked, check_unhooked};
 use observe::Observed;
@@ -418,6 +420,7 @@ impl Call {
             State::Eager => with_created(created, self.monomorph.id(), || R::run(|| body(None))),
             State::Seen(seen) => {
                 let (observed, hooked) = *seen;
+                hooked.iter().for_each(Hooked::check_entered);
                 let path = observed.as_ref().map(|it| it.path.clone());
                 observed.iter().for_each(Observed::begins);
                 let run = || match (body(path).split(), &hooked) {

@@ -3,7 +3,7 @@
 //! They are taken forward, from the operand to the result: where a formula selects a value, its derivative selects
 //! that of the value. So what the other value's derivative is, infinite or nan, never reaches the result.
 
-use super::{Binary, Builder, Formula, Instruction, Unary, ValueId};
+use super::{Binary, Builder, Formula, Instruction, Kind, Unary, ValueId};
 use crate::ir::Math;
 use std::f64::consts::FRAC_2_SQRT_PI;
 
@@ -11,13 +11,27 @@ impl Formula {
     /// The product of the derivative with respect to an operand and another operand, which is appended and is of the
     /// kind of the result, as the kind of the operand; `None` if the derivative is zero everywhere.
     pub fn derivative(&self, operand: usize) -> Option<Self> {
+        let (mut out, slope) = self.slope_beside(operand, self.kind())?;
+        let gradient = out.operand(self.operands.len());
+        let product = out.mul(gradient, slope);
+        let product = out.cast(self.operands[operand], product);
+        Some(out.finish(product))
+    }
+
+    /// The derivative with respect to an operand, of the kind of the result; `None` if it is zero everywhere.
+    pub fn slope(&self, operand: usize) -> Option<Self> {
+        let (out, slope) = self.slope_beside(operand, None)?;
+        Some(out.finish(slope))
+    }
+
+    /// A formula under construction with one more operand, and the derivative in it.
+    fn slope_beside(&self, operand: usize, more: Option<Kind>) -> Option<(Builder, ValueId)> {
         let (kind, result) = (self.operands[operand], self.kind()?);
         if !kind.is_float() || !result.is_float() {
             return None;
         }
-        let mut out = Builder::new(self.operands.iter().copied().chain([result]));
+        let mut out = Builder::new(self.operands.iter().copied().chain(more));
         let operands: Vec<ValueId> = (0..self.operands.len()).map(|it| out.operand(it)).collect();
-        let gradient = out.operand(self.operands.len());
         let values = out.inline(self, &operands);
         let mut tangents: Vec<Option<ValueId>> = vec![None; self.operands.len()];
         tangents[operand] = Some(out.constant(kind, 1.0));
@@ -26,10 +40,7 @@ impl Formula {
             let tangent = tangent(&mut out, instruction, value, &values, &tangents);
             tangents.push(tangent);
         }
-        let slope = tangents[self.result.0 as usize]?;
-        let product = out.mul(gradient, slope);
-        let product = out.cast(kind, product);
-        Some(out.finish(product))
+        tangents[self.result.0 as usize].map(|slope| (out, slope))
     }
 }
 
