@@ -10,6 +10,19 @@ use common::{Mlp, add};
 use ms::prelude::*;
 use std::hint::black_box;
 
+/// A cell whose eager call costs what calls of cells cost.
+#[cell]
+struct Same {
+    weight: Parameter,
+}
+
+#[cell]
+impl Same {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        x.clone()
+    }
+}
+
 /// Calls `body` a few times before counting, to exclude compilation and first allocations.
 fn measure(calls: usize, body: impl Fn()) {
     (0..50).for_each(|_| body());
@@ -35,9 +48,13 @@ fn main() {
     match program.as_str() {
         "eager" => measure(calls, || drop(black_box(ops::add(&x, &y)))),
         "eager_number" => measure(calls, || drop(black_box(ops::mul(&x, 0.5)))),
+        "cell" => {
+            let same = Same { weight: Parameter::new(x.clone(), "weight") };
+            measure(calls, || drop(black_box(same.call(&x))));
+        }
         "jit" => measure(calls, || drop(black_box(add(&x, &y)))),
         "step" => measure(calls, || drop(black_box(optimizer.step(&net, &batch, loss)))),
         "step_eager" => measure(calls, || drop(black_box(optimizer.step_eagerly(&net, &batch, loss)))),
-        other => panic!("`{other}` is none of the programs: eager, eager_number, jit, step, step_eager"),
+        other => panic!("`{other}` is none of the programs: eager, eager_number, cell, jit, step, step_eager"),
     }
 }

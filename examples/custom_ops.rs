@@ -11,6 +11,14 @@ ms::kernel! {
     }
 }
 
+ms::kernel! {
+    /// Numbers as multiples of a step in one byte each, and what that loses.
+    fn quantised(x: Float, step: Float) -> (I8, Float) {
+        let steps = (x / step).round_ties_even() as I8;
+        (steps, x - steps as Float * step)
+    }
+}
+
 ms::custom_op! {
     /// The median of each row.
     fn medians(x: &Tensor) -> (Tensor, Tensor);
@@ -48,5 +56,8 @@ fn main() {
     let x = tensor![[3.0, 1.0, 2.0], [10.0, 30.0, 20.0]];
     let target = tensor![2.5, 15.0];
     println!("the loss is {}, its gradient {}", loss(&x, &target), ms::grad(loss)(&x, &target));
+    let (steps, lost) = quantised(&x, 0.4);
+    println!("{steps} steps of 0.4, without {lost}");
+    assert_eq!(steps.to_vec::<i8>(), [8, 2, 5, 25, 75, 50]);
     assert_eq!(ms::grad(loss)(&x, &target).to_vec::<f32>(), [0.0, 0.0, -0.25, 0.0, 0.0, 0.5]);
 }

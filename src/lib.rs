@@ -36,7 +36,9 @@ pub use ms_core::session::{
     jacrev, jit, jvp, linearize, profile, recompute, retrace, roof, set_context, value_and_grad, vjp, vmap, vmap_cells,
     with_context,
 };
-pub use ms_core::trace::{Apply, Arg, At, Cell, Frozen, Layer, Marked, Name, Sink, Training, Tree, Value};
+pub use ms_core::trace::{
+    Apply, Arg, At, Cell, Frozen, HookHandle, Hooks, Layer, Marked, Name, Sink, Training, Tree, Value,
+};
 pub use ms_core::trace::{HyperMap, Map, MultitypeFuncGraph, Range, range};
 pub use ms_core::{Code, DType, Error, Parameter, Result, Tensor, catch, error, synchronize, tensor};
 pub use ms_macros::{Static, Tree, cell, custom_op, jit, jit_class, kernel, lazy_inline, no_inline};

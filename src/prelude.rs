@@ -12,5 +12,5 @@ pub use crate::tensor::{Ellipsis, NewAxis, WithStep};
 pub use crate::train::{Counter, Mean, Model, Progress, accuracy};
 pub use crate::{DType, Error, GradOperation, Parameter, Result, Tensor, nn, ops, random, tensor};
 pub use ms_core::session::{Context, Mode, Precision};
-pub use ms_core::trace::{Cell, Layer, NoCall as _, Training, Tree};
+pub use ms_core::trace::{Cell, Hooks, Layer, NoCall as _, Training, Tree};
 pub use ms_macros::{Static, Tree, cell, jit, jit_class, lazy_inline, no_inline};

@@ -194,7 +194,10 @@ pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
 
             fn __infer(attrs: &#core::Attrs, inputs: &[&#core::Type]) -> #core::Result<#core::Types> {
                 let _ = attrs;
-                #core::infer(inputs, &[#(#reads),*], &[#(#writes),*], |inputs| #types_name(#(#of_types),*))
+                #core::infer(inputs, &[#(#reads),*], &[#(#writes),*], |inputs| {
+                    let _ = inputs;
+                    #types_name(#(#of_types),*)
+                })
             }
 
             static DECLARATION: #core::Declaration = #core::Declaration {
@@ -207,6 +210,7 @@ pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
                     infer: __infer,
                     eval: |attrs, inputs| {
                         #core::evaluate(__infer, attrs, inputs, |host, results| {
+                            let _ = host;
                             let [#(#results),*] = results else { ::core::unreachable!("they were inferred") };
                             #outcome
                         })
@@ -246,9 +250,6 @@ fn declared(sig: &Signature, diags: &mut Diags) -> Option<Declared> {
                 _ => refuse(&it.pat, "an argument of a custom op has a name", "take it apart in `fn run`"),
             },
         }
-    }
-    if args.len() == sig.inputs.len() && !args.iter().any(|it| it.is_operand) {
-        refuse(&sig.ident, "a custom op has no operand", "declare one as `x: &Tensor`");
     }
     let results = match &sig.output {
         ReturnType::Type(_, ty) => match &**ty {

@@ -3,13 +3,19 @@
 use crate::diag::{Code, Diags, Refusals};
 use crate::names::Names;
 use crate::types::last_name;
-use proc_macro2::{Ident, TokenStream};
-use quote::{ToTokens, quote, quote_spanned};
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
     BinOp, Block, Expr, ExprBinary, ExprIf, FnArg, Item, ItemFn, Macro, Pat, ReturnType, Signature, Type, parse_quote,
 };
+
+/// What operands and results can be.
+const VALUES: [&str; 13] = ["Float", "Int", "Bool", "F32", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64"];
+
+/// The number of results that a kernel may have.
+const MOST_RESULTS: usize = 8;
 
 /// Expands to the function that applies the kernel, which holds the function of elements.
 pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
@@ -17,6 +23,7 @@ pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
     let rt = Names::new(None).rt();
     let mut refusals = Refusals::new(diags, Code::Kernel);
     let args = arguments(&sig, &mut refusals);
+    let results = results(&sig, &mut refusals);
     Body { kernel: quote!(#rt::kernel), refusals: &mut refusals, arms: 0 }.visit_block_mut(&mut block);
     refusals.none()?;
     let operands: Vec<&Argument> = args.iter().filter(|it| it.is_operand).collect();
@@ -28,7 +35,7 @@ pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
         false => quote!(#name: #ty),
     });
     let kinds =
-        operands.iter().map(|it| &it.ty).map(|ty| quote_spanned!(ty.span()=> <#ty as #rt::kernel::Argument>::KIND));
+        operands.iter().map(|it| &it.ty).map(|ty| quote_spanned!(ty.span()=> <#ty as #rt::kernel::Value>::KIND));
     let mut nth = 0usize;
     let passed: Vec<TokenStream> = args
         .iter()
@@ -38,7 +45,7 @@ pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
             }
             nth += 1;
             let at = nth - 1;
-            quote!(#rt::kernel::Argument::operand(#at))
+            quote!(#rt::kernel::Value::operand(#at))
         })
         .collect();
     let operand_names = operands.iter().map(|it| &it.name);
@@ -52,19 +59,53 @@ pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
         },
         false => quote!(let kernel = &#made;),
     };
+    let values = VALUES.map(|it| Ident::new(it, Span::call_site()));
+    let all: Vec<Ident> = (0..results).map(|it| format_ident!("result{it}")).collect();
+    let (returned, given) = match &all[..] {
+        [_] => (quote!(#rt::Tensor), quote!(#(#all)*)),
+        several => {
+            let tensors = several.iter().map(|_| quote!(#rt::Tensor));
+            (quote!((#(#tensors),*)), quote!((#(#all),*)))
+        }
+    };
     Some(quote! {
         #(#attrs)*
         #[track_caller]
-        #vis fn #name(#(#taken),*) -> #rt::Tensor {
+        #vis fn #name(#(#taken),*) -> #returned {
             #[allow(unused_imports, reason = "the declaration names them where it needs them")]
-            use #rt::kernel::{Bool, Float};
+            use #rt::kernel::{#(#values),*};
 
             #sig #block
 
             #kernel
-            kernel.apply(&[#(&#operand_names),*])
+            let [#(#all),*] = kernel.apply(&[#(&#operand_names),*]);
+            #given
         }
     })
+}
+
+/// Checks the results of the signature, and counts them.
+fn results(sig: &Signature, refusals: &mut Refusals<'_>) -> usize {
+    let declared = match &sig.output {
+        ReturnType::Default => {
+            refusals.refuse(&sig.ident, "the kernel has no result", "declare `-> Float`");
+            return 0;
+        }
+        ReturnType::Type(_, ty) => ty,
+    };
+    let results: Vec<&Type> = match &**declared {
+        Type::Tuple(it) => it.elems.iter().collect(),
+        ty => vec![ty],
+    };
+    let is_tuple = matches!(&**declared, Type::Tuple(_));
+    if results.iter().any(|it| !is_named(it, &VALUES)) {
+        let help = "declare `-> Float`, or for several results `-> (Float, Int)`";
+        refusals.refuse(declared, "the result of a kernel is a number such as `Float`, or a tuple of them", help);
+    } else if results.len() > MOST_RESULTS || (is_tuple && results.len() < 2) {
+        let help = "declare one kernel for each result";
+        refusals.refuse(declared, "a kernel has one result, or a tuple of two to eight", help);
+    }
+    results.len()
 }
 
 struct Argument {
@@ -83,11 +124,11 @@ fn arguments(sig: &Signature, refusals: &mut Refusals<'_>) -> Vec<Argument> {
             FnArg::Receiver(it) => refuse(it, "a kernel is no method", "pass what it needs as arguments"),
             FnArg::Typed(it) => match &*it.pat {
                 Pat::Ident(name) if name.subpat.is_none() => {
-                    let is_operand = is_named(&it.ty, &["Float", "Bool"]);
+                    let is_operand = is_named(&it.ty, &VALUES);
                     if is_named(&it.ty, &["Tensor"])
                         || matches!(&*it.ty, Type::Reference(it) if is_named(&it.elem, &["Tensor"]))
                     {
-                        let help = "declare it as `Float` or `Bool`: the kernel runs for every element";
+                        let help = "declare it as `Float`, `Int` or `Bool`: the kernel runs for every element";
                         refuse(&it.ty, "a kernel takes elements, not tensors", help);
                     }
                     args.push(Argument { name: name.ident.clone(), ty: (*it.ty).clone(), is_operand });
@@ -96,15 +137,8 @@ fn arguments(sig: &Signature, refusals: &mut Refusals<'_>) -> Vec<Argument> {
             },
         }
     }
-    if args.len() == sig.inputs.len() && !args.iter().any(|it| is_named(&it.ty, &["Float"])) {
-        refuse(&sig.ident, "a kernel has an operand of floats", "declare one as `x: Float`");
-    }
-    match &sig.output {
-        ReturnType::Type(_, ty) if is_named(ty, &["Float", "Bool"]) => {}
-        ReturnType::Type(_, ty) => {
-            refuse(ty, "the result of a kernel is one `Float` or `Bool`", "declare one kernel for each result")
-        }
-        ReturnType::Default => refuse(&sig.ident, "the kernel has no result", "declare `-> Float`"),
+    if args.len() == sig.inputs.len() && !args.iter().any(|it| it.is_operand) {
+        refuse(&sig.ident, "a kernel has an operand", "declare one as `x: Float`");
     }
     args
 }
@@ -113,7 +147,7 @@ fn is_named(ty: &Type, names: &[&str]) -> bool {
     last_name(ty).is_some_and(|it| names.iter().any(|name| it == name))
 }
 
-/// Rewrites the body: comparisons, `&&`, `||` and `if` are calls of traits for numbers of kernels and host values.
+/// Rewrites the body: comparisons, `&&`, `||`, `if` and `as` are calls of traits for numbers of kernels and host values.
 struct Body<'a, 'd> {
     kernel: TokenStream,
     refusals: &'a mut Refusals<'d>,
@@ -235,6 +269,13 @@ impl VisitMut for Body<'_, '_> {
                     "compute this outside, and pass it as an argument",
                 );
             }
+            Expr::Cast(it) if is_named(&it.ty, &VALUES) => {
+                self.visit_expr_mut(&mut it.expr);
+                let (kernel, of, ty) = (&self.kernel, bare(&it.expr), &it.ty);
+                let cast = quote_spanned!(it.as_token.span=> #kernel::cast::<#ty>(#of));
+                *expr = expression(it.as_token.span, cast);
+                return;
+            }
             Expr::Assign(it) if self.arms > 0 => return self.refuse_assignment(it.eq_token),
             Expr::Binary(it) if self.arms > 0 && is_assignment(&it.op) => return self.refuse_assignment(it.op),
             _ => {}
@@ -257,8 +298,19 @@ impl VisitMut for Body<'_, '_> {
 }
 
 fn is_assignment(op: &BinOp) -> bool {
+    use BinOp::{AddAssign, BitAndAssign, BitOrAssign, BitXorAssign, DivAssign, MulAssign, RemAssign, ShlAssign};
+    use BinOp::{ShrAssign, SubAssign};
     matches!(
         op,
-        BinOp::AddAssign(_) | BinOp::SubAssign(_) | BinOp::MulAssign(_) | BinOp::DivAssign(_) | BinOp::RemAssign(_)
+        AddAssign(_)
+            | SubAssign(_)
+            | MulAssign(_)
+            | DivAssign(_)
+            | RemAssign(_)
+            | BitAndAssign(_)
+            | BitOrAssign(_)
+            | BitXorAssign(_)
+            | ShlAssign(_)
+            | ShrAssign(_)
     )
 }

@@ -87,8 +87,8 @@ pub fn custom_op(declaration: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// Operands are `Float` and `Bool`; other arguments are host values, which are constants of the kernel. See
-/// `docs/custom_ops.md`.
+/// Operands and results are `Float`, `Int`, `Bool`, or numbers of one dtype such as `I32`; several results are a tuple.
+/// Other arguments are host values, which are constants of the kernel. See `docs/custom_ops.md`.
 #[proc_macro]
 pub fn kernel(declaration: TokenStream) -> TokenStream {
     derive(declaration, kernel::expand)

@@ -1,6 +1,6 @@
 //! Which layers compute in which dtype.
 
-use ms_core::trace::{Cell, ComputeDType, Name, Sink, Visitor, convert};
+use ms_core::trace::{Cell, CellId, ComputeDType, Name, Sink, Visitor, convert};
 use ms_core::{Code, DType, Error, Parameter, Tensor, error::raise};
 
 /// How much of a network is of the narrow dtype.
@@ -154,8 +154,8 @@ impl Visitor for Walk<'_> {
         flag.set(self.of.decides(&self.cells).map(|narrow| if narrow { self.of.dtype } else { DType::F32 }));
     }
 
-    fn cell(&mut self, name: &'static str, _: usize) {
-        *self.cells.last_mut().expect("the whole value is the first") = Some(name);
+    fn cell(&mut self, cell: CellId) {
+        *self.cells.last_mut().expect("the whole value is the first") = Some(cell.name());
     }
 
     fn begin(&mut self, _: Name<'_>) {

@@ -18,6 +18,7 @@ mod stack;
 mod tensors;
 mod text;
 mod tokenizer;
+mod transforms;
 
 pub use batched::Batched;
 pub use csv::{CsvOptions, Table, read_csv};
@@ -34,6 +35,7 @@ pub use slice::{Repeat, Slice, Zip};
 pub use tensors::TensorDataset;
 pub use text::TextFileDataset;
 pub use tokenizer::{ByteTokenizer, CharTokenizer, Tokenizer};
+pub use transforms::{center_crop, normalize, random_crop, random_horizontal_flip, random_vertical_flip};
 
 use ms_core::Tensor;
 

@@ -2,7 +2,7 @@
 
 use ms_core::Parameter;
 use ms_core::tensor::SlotId;
-use ms_core::trace::{Arg, Name, PerParameter, Sink, Visitor};
+use ms_core::trace::{Arg, CellId, Name, PerParameter, Sink, Visitor};
 use ms_core::{Tensor, trace};
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -117,8 +117,8 @@ impl Visitor for Walk<'_> {
         true
     }
 
-    fn cell(&mut self, name: &'static str, _: usize) {
-        *self.cells.last_mut().unwrap_or(&mut self.root) = Some(name);
+    fn cell(&mut self, cell: CellId) {
+        *self.cells.last_mut().unwrap_or(&mut self.root) = Some(cell.name());
     }
 
     fn begin(&mut self, name: Name<'_>) {

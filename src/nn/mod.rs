@@ -12,7 +12,6 @@ mod dropout;
 mod embedding;
 mod flatten;
 mod group_norm;
-mod hooked;
 pub mod init;
 mod layer_norm;
 mod loss;
@@ -40,13 +39,12 @@ pub use dropout::{ChannelDropout, Dropout, Dropout1d, Dropout2d, Dropout3d};
 pub use embedding::Embedding;
 pub use flatten::Flatten;
 pub use group_norm::{GroupNorm, InstanceNorm};
-pub use hooked::{HookHandle, Hooked};
 pub use layer_norm::{LayerNorm, RMSNorm};
 pub use loss::{
     BCELoss, BCEWithLogitsLoss, CTCLoss, CosineEmbeddingLoss, CrossEntropyLoss, DiceLoss, FocalLoss, GaussianNLLLoss,
-    HingeEmbeddingLoss, HuberLoss, KLDivLoss, L1Loss, MSELoss, MarginRankingLoss, MultiLabelMarginLoss,
-    MultiLabelSoftMarginLoss, MultiMarginLoss, NLLLoss, PoissonNLLLoss, RMSELoss, SmoothL1Loss, SoftMarginLoss,
-    TripletMarginLoss,
+    HingeEmbeddingLoss, HuberLoss, KLDivLoss, L1Loss, MSELoss, MarginRankingLoss, MultiClassDiceLoss,
+    MultiLabelMarginLoss, MultiLabelSoftMarginLoss, MultiMarginLoss, NLLLoss, PoissonNLLLoss, RMSELoss, SmoothL1Loss,
+    SoftMarginLoss, TripletMarginLoss,
 };
 pub use pipeline::PipelineCell;
 pub use pool::{

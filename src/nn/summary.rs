@@ -6,7 +6,7 @@ use ms_core::session::{CallObserver, observe_calls, with_context};
 use ms_core::tensor::{
     DispatchMode, Dispatcher, Eagerly, OpCall, Outputs, Scalar, SlotId, Type, dispatch_mode, with_dispatcher,
 };
-use ms_core::trace::{Name, Sink, Visitor};
+use ms_core::trace::{CellId, Name, Sink, Visitor};
 use ms_core::{Code, Error};
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -144,10 +144,10 @@ impl Visitor for Walk {
         self.flags.push(flag.clone());
     }
 
-    fn cell(&mut self, name: &'static str, _: usize) {
+    fn cell(&mut self, cell: CellId) {
         let row = SummaryRow {
             path: joined(&self.path),
-            cell: name,
+            cell: cell.name(),
             parameters: Vec::new(),
             elements: 0,
             calls: 0,

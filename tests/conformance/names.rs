@@ -79,6 +79,7 @@ mod here {
     use ms::nn::MaxPool2d as nn_MaxPool2d;
     use ms::nn::MaxPool3d as nn_MaxPool3d;
     use ms::nn::Mish as nn_Mish;
+    use ms::nn::MultiClassDiceLoss as nn_MultiClassDiceLoss;
     use ms::nn::MultiLabelMarginLoss as nn_MultiLabelMarginLoss;
     use ms::nn::MultiLabelSoftMarginLoss as nn_MultiLabelSoftMarginLoss;
     use ms::nn::MultiMarginLoss as nn_MultiMarginLoss;

@@ -73,6 +73,24 @@ fn losses_of_mindspore() {
     assert!((got as f64 - want).abs() < 1e-6, "{got}, not {want}");
     let dice = nn::DiceLoss::default().call(&tensor![0.5, 0.5, 1.0], &tensor![1.0, 0.0, 1.0]).item::<f32>();
     assert!((dice - (1.0 - 3.0 / 3.50001)).abs() < 1e-6, "{dice}");
+    let (logits, target) = (tensor![[[0.0, 1.0], [0.5, -1.0]]], tensor![[[1.0, 0.0], [0.0, 1.0]]]);
+    let p = [[0.0f64, 1.0], [0.5, -1.0]].map(|row| row.map(f64::exp));
+    let total = [0, 1].map(|at| p[0][at] + p[1][at]);
+    let of_class = |class: usize| {
+        let q = [0, 1].map(|at| p[class][at] / total[at]);
+        1.0 - 2.0 * q[class] / (q[0] * q[0] + q[1] * q[1] + 1.0 + 1e-3)
+    };
+    let classes = nn::MultiClassDiceLoss::new().smooth(1e-3);
+    let weighted = classes.clone().weight(tensor![3.0, 0.5]);
+    let mean = |a: f64, b: f64| (a * of_class(0) + b * of_class(1)) / 2.0;
+    for (loss, want) in
+        [(classes, mean(1.0, 1.0)), (weighted.clone(), mean(3.0, 0.5)), (weighted.ignore_index(0), mean(0.0, 0.5))]
+    {
+        let compiled = ms::jit(|loss: &nn::MultiClassDiceLoss, x: &Tensor, y: &Tensor| loss.call(x, y));
+        for got in [loss.call(&logits, &target), compiled(&loss, &logits, &target)] {
+            assert!((got.item::<f32>() as f64 - want).abs() < 1e-6, "{got}, not {want}");
+        }
+    }
     let rmse = nn::RMSELoss.call(&tensor![1.0, 2.0], &tensor![4.0, 2.0]).item::<f32>();
     assert!((rmse - 4.5f32.sqrt()).abs() < 1e-6, "{rmse}");
 }

@@ -163,6 +163,51 @@ fn values_eagerly_and_compiled() {
     assert_eq!(cube(Parameter::new(tensor![2.], "p")).to_vec::<f32>(), [8.]);
 }
 
+ms::custom_op! {
+    /// Numbers of a sequence that starts with a seed.
+    fn sequence(seed: u32, count: usize) -> (Tensor, Tensor);
+
+    fn types(_seed: u32, count: usize) -> Result<[Type; 2], String> {
+        match count {
+            0 => Err("an empty sequence".to_owned()),
+            count => Ok([Type::of(DType::F32, &[count]), Type::of(DType::Bool, &[])]),
+        }
+    }
+
+    fn run(seed: u32, _count: usize, numbers: &mut [f32], even: &mut [bool]) {
+        numbers.iter_mut().enumerate().for_each(|(at, to)| *to = (seed as usize + at) as f32);
+        even[0] = seed % 2 == 0;
+    }
+}
+
+#[jit]
+fn added(x: &Tensor) -> Tensor {
+    let (numbers, even) = sequence(4, 2);
+    let mut sum = x * &numbers;
+    for _ in 0..3 {
+        sum = sum + &sequence(4, 2).0;
+    }
+    if even { sum } else { -sum }
+}
+
+/// An op without operands: eagerly, compiled, as a constant of derivatives and lanes.
+#[test]
+fn without_operands() {
+    let (numbers, even) = sequence(3, 3);
+    assert_eq!((numbers.to_vec::<f32>(), even.item::<bool>()), (vec![3., 4., 5.], false));
+    let x = tensor![[1., 2.], [3., 4.]];
+    let want = [16., 25., 24., 35.];
+    for _ in 0..2 {
+        assert_eq!(added(&x).to_vec::<f32>(), want);
+    }
+    assert_eq!(ms::vmap(added)(&x).to_vec::<f32>(), want);
+    assert_eq!(ms::vmap(|x: &Tensor| x * sequence(4, 2).0)(&x).to_vec::<f32>(), [4., 10., 12., 20.]);
+    assert_eq!(ms::grad(|x: &Tensor| added(x))(&x).to_vec::<f32>(), [4., 5., 4., 5.]);
+    assert_eq!(ms::jvp(|x: &Tensor| added(x))(&x, &x).1.to_vec::<f32>(), [4., 10., 12., 20.]);
+    let error = catch(|| sequence(1, 0)).expect_err("it is empty");
+    assert!(error.to_string().contains("sequence`: an empty sequence"), "{error}");
+}
+
 /// Compares a function of one tensor at `[2, -1]`, eagerly and compiled.
 macro_rules! both {
     ($name:literal, $f:expr, $want:expr) => {{

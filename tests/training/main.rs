@@ -18,3 +18,4 @@ mod resume;
 mod schedules;
 mod state_dict;
 mod steps;
+mod transforms;

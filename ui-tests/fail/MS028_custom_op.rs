@@ -39,16 +39,6 @@ ms::custom_op! {
 }
 
 ms::custom_op! {
-    fn without_operands(n: i64) -> Tensor;
-
-    fn types(_n: i64) -> Type {
-        Type::of(DType::F32, &[])
-    }
-
-    fn run(_n: i64, _y: &mut [f32]) {}
-}
-
-ms::custom_op! {
     fn that_writes(x: &mut Tensor) -> f32;
 
     fn types(x: &Type) -> Type {

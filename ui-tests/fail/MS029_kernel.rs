@@ -1,4 +1,4 @@
-// A kernel is a function from numbers to a number: no loops on them, no jumps, no patterns, no macros, no tensors.
+// A kernel is a function from numbers to numbers: no loops on them, no jumps, no patterns, no macros, no tensors.
 use ms::prelude::*;
 
 ms::kernel! {
@@ -42,8 +42,20 @@ ms::kernel! {
 }
 
 ms::kernel! {
-    fn several(n: i64) -> (Float, Float) {
-        (1.0, 2.0)
+    fn without_operands(n: i64) -> (Float, Float) {
+        (Float::from(1.0), Float::from(2.0))
+    }
+}
+
+ms::kernel! {
+    fn of_other_results(x: Int) -> (Int, i64) {
+        (x, 2)
+    }
+}
+
+ms::kernel! {
+    fn one_of_a_tuple(x: Int) -> (Int,) {
+        (x,)
     }
 }
 

@@ -1,4 +1,4 @@
-// The body of a kernel is typed: conditions are truth values, numbers are `Float`, `f64` and `i32`, and a method that `Float` does not have does not exist.
+// The body of a kernel is typed: conditions are truth values, numbers are of one kind, beside `f64` and `i32`, and a method that `Float` does not have does not exist.
 use ms::prelude::*;
 
 ms::kernel! {
@@ -22,6 +22,24 @@ ms::kernel! {
 ms::kernel! {
     fn number(x: Float, y: f32) -> Float {
         x * y
+    }
+}
+
+ms::kernel! {
+    fn kinds(x: Float, n: Int) -> Float {
+        x * n
+    }
+}
+
+ms::kernel! {
+    fn bits(x: Float) -> Float {
+        x & 1
+    }
+}
+
+ms::kernel! {
+    fn cast_of_the_host(x: Float, n: usize) -> Float {
+        x * (n as Float)
     }
 }
 

@@ -35,6 +35,19 @@ ms::custom_op! {
     }
 }
 
+ms::custom_op! {
+    /// The squares below `n²`, of no operand.
+    fn squares(n: usize) -> Tensor;
+
+    fn types(n: usize) -> Type {
+        Type::of(DType::I64, &[n])
+    }
+
+    fn run(n: usize, squares: &mut [i64]) {
+        squares.iter_mut().zip(0..n as i64).for_each(|(to, it)| *to = it * it);
+    }
+}
+
 ms::kernel! {
     /// `x` limited, by names and expressions of every kind.
     pub fn limited(x: Float, mask: Bool, low: f64, steps: usize) -> Float {
@@ -44,6 +57,16 @@ ms::kernel! {
         }
         let double = |it: Float| it * 2.0;
         if steps > 3 || low == 0.0 { double(y) } else if x >= 1 { y.max(low) } else { 1.0 - y }
+    }
+}
+
+ms::kernel! {
+    /// Integers, casts, and several results.
+    pub fn divided(x: Int, by: Int, scale: F64) -> (Int, F64, Bool) {
+        let quotient = if by == 0 { 0 } else { x / by };
+        let mut odd = quotient & 1;
+        odd ^= 1;
+        (quotient, quotient as F64 * scale, odd as Bool || x < by)
     }
 }
 
@@ -57,6 +80,10 @@ fn main() {
     let x = tensor![[1.0, 4.0], [-1.0, 9.0]];
     let eager = inner::row_sums(&limited(&x, x.gt(0.0), 0.0, 2), 2.0, "rows", &[1, 2]);
     assert_eq!(compiled(&x).to_vec::<f32>(), eager.to_vec::<f32>());
+    let (quotient, scaled, flags) = divided(tensor![7, 8], tensor![2, 0], tensor![0.5f64]);
+    assert_eq!((quotient.to_vec::<i64>(), scaled.to_vec::<f64>()), (vec![3, 0], vec![1.5, 0.0]));
+    assert_eq!(flags.to_vec::<bool>(), [false, true]);
+    assert_eq!(squares(3).to_vec::<i64>(), [0, 1, 4]);
     let gradient = ms::grad(|x: &Tensor| inner::row_sums(x, 3.0, "rows", &[1, 2]))(&x);
     assert_eq!(gradient.to_vec::<f32>(), [3.0; 4]);
 }

@@ -4,8 +4,9 @@
 //! elements in the same order ([`Domain`]). A group becomes one kernel: members that other groups read are
 //! stored. Groups have positions in the order of steps; a node may join a group only if its other operands
 //! come before it, and a group that is not read yet may move to the end. This prevents cycles without
-//! searching for paths, so that the time is linear in the number of nodes.
+//! searching for paths, so that the time is linear in the number of nodes. Nodes that are [`Alike`] join each other too.
 
+use super::alike::Alike;
 use super::body::weigh;
 use super::domain::{Domain, MOST_ACCUMULATORS, Part};
 use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex, ValueIndex};
@@ -93,6 +94,7 @@ struct Grouper<'a> {
     /// The costs of elementwise ops without attributes, by the dtypes of operands.
     known_costs: FxHashMap<(Op, SmallVec<[DType; 3]>), Cost>,
     uses: Vec<u32>,
+    alike: Alike,
     /// The position after all steps, and the one before.
     next: i64,
     front: i64,
@@ -115,6 +117,7 @@ impl Groups {
             costs: vec![Cost::default(); flat.nodes.len()],
             known_costs: FxHashMap::default(),
             uses,
+            alike: Alike::default(),
             next: 0,
             front: -1,
         };
@@ -226,7 +229,8 @@ impl<'a> Grouper<'a> {
             self.front -= 1;
         }
         if joins {
-            for &source in &sources {
+            let alike = self.alike.of(flat, index).and_then(|it| self.of[it]).map(|it| self.root(it));
+            for &source in sources.iter().chain(alike.iter().filter(|it| !sources.contains(it))) {
                 group = self.merge(Pair { own: group, source, index, node, sources: &sources }).unwrap_or(group);
             }
         }

@@ -9,6 +9,7 @@
 //! whose nodes run them; a small `while` is a kernel (`repeat`). Everything that depends on the processor is in its
 //! [`Target`]. Eager execution builds kernels of single ops ([`single`]) over the same loops ([`nest`]).
 
+mod alike;
 mod assemble;
 mod body;
 mod casts;

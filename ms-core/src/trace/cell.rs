@@ -1,6 +1,6 @@
 //! Cells: networks as values, with their parameters found by the types of their fields.
 
-use super::arg::{Arg, Name, Sink, Training, Visitor};
+use super::arg::{Arg, CellId, Name, Sink, Training, Visitor};
 use crate::error::{Code, Error, OrRaise, Result, raise};
 use crate::tensor::{DType, DispatchMode, Eagerly, IntoDevice, Parameter, Tensor, dispatch_mode, with_dispatcher};
 use rustc_hash::FxHashSet;
@@ -136,8 +136,8 @@ impl Visitor for FirstCell {
 
     fn fixed(&mut self, _: u64) {}
 
-    fn cell(&mut self, name: &'static str, _: usize) {
-        self.0.get_or_insert(name);
+    fn cell(&mut self, cell: CellId) {
+        self.0.get_or_insert(cell.name());
     }
 }
 

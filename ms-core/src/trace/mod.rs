@@ -6,6 +6,7 @@ mod callable;
 mod cell;
 mod compare;
 mod function;
+mod hooks;
 mod hyper_map;
 mod logic;
 mod paths;
@@ -16,17 +17,18 @@ mod tuples;
 mod type_key;
 
 pub use arg::{
-    Arg, ArgumentNames, ComputeDType, Frozen, Name, PerParameter, Sink, Size, Sizes, Training, Tree, Visitor, leaves,
-    visited,
+    Arg, ArgumentNames, CellId, ComputeDType, Frozen, Name, PerParameter, Sink, Size, Sizes, Training, Tree, Visitor,
+    leaves, visited,
 };
 pub use body::body_graph;
 pub use callable::{Apply, ApplyAll, Callable, Given, HasCall, Invoke, Marked, Marks, Met, NoCall, Own, Unmet};
 pub use cell::{Cell, Layer, convert, parameters};
 pub use compare::{Case, Compare, Equals, Ordered, Subject, case, matched};
 pub use function::{Arguments, At, Followed, Function, Nth, TracedArguments, Transform, Transformed};
+pub use hooks::{Hook, HookHandle, Hooks, generation, hooks_of, hooks_refused};
 pub use hyper_map::{FromValue, HyperMap, Kind, Map, MultitypeFuncGraph, Number, Overload, Structure, Value};
 pub use logic::{Combine, Known, Logic, Truth, and, known, or, truth};
-pub use paths::cell_path;
+pub use paths::{cell_path, receiver};
 pub use region::{
     Advances, AdvancesNothing, Alike, Any, AsksAny, AsksWrites, Assertion, Bound, Branch, Carry, Condition, Counting,
     Decision, Deferring, Either, Flow, For, GoesOn, HandsAny, HandsClone, HandsStill, HandsWrites, Held, HeldFlow,

@@ -3,21 +3,18 @@
 //! A cell is identified by its type and address. The first cell that is called while tracing is a
 //! root; the cells inside it are named relative to it.
 
-use super::arg::{Name, Sink, Visitor};
+use super::arg::{CellId, Name, Sink, Visitor};
 use super::cell::join;
 use crate::tensor::{Parameter, Tensor};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A cell: the name of its type, and its address.
-type Key = (&'static str, usize);
-
 /// The cells that occur in a trace.
 #[derive(Default)]
 struct Known {
     trace: u64,
-    paths: FxHashMap<Key, Rc<str>>,
+    paths: FxHashMap<CellId, Rc<str>>,
 }
 
 thread_local! {
@@ -27,9 +24,7 @@ thread_local! {
 /// The path of the cell whose method is called with what `sign` visits, in the trace of this
 /// number; `None` if it is not a method of a cell.
 pub fn cell_path(trace: u64, sign: impl Fn(&mut Sink<'_>)) -> Option<Rc<str>> {
-    let mut receiver = Receiver { here: false, found: None };
-    sign(&mut Sink::new(&mut receiver));
-    let root = receiver.found?;
+    let root = receiver(&sign)?;
     // Taken out: visiting an argument may run code that is traced, too.
     let mut known = KNOWN.take();
     if known.trace != trace {
@@ -44,10 +39,17 @@ pub fn cell_path(trace: u64, sign: impl Fn(&mut Sink<'_>)) -> Option<Rc<str>> {
     path
 }
 
+/// The cell that is `self` in a call with what `sign` visits.
+pub fn receiver(sign: impl Fn(&mut Sink<'_>)) -> Option<CellId> {
+    let mut receiver = Receiver { here: false, found: None };
+    sign(&mut Sink::new(&mut receiver));
+    receiver.found
+}
+
 /// Finds the cell that is `self`.
 struct Receiver {
     here: bool,
-    found: Option<Key>,
+    found: Option<CellId>,
 }
 
 impl Visitor for Receiver {
@@ -61,9 +63,9 @@ impl Visitor for Receiver {
         self.here = name == "self";
     }
 
-    fn cell(&mut self, name: &'static str, address: usize) {
+    fn cell(&mut self, cell: CellId) {
         if self.here {
-            self.found = Some((name, address));
+            self.found = Some(cell);
             self.here = false;
         }
     }
@@ -76,10 +78,10 @@ impl Visitor for Receiver {
 
 /// Names everything inside a root.
 struct Namer<'a> {
-    root: Key,
+    root: CellId,
     inside: bool,
     path: Vec<String>,
-    paths: &'a mut FxHashMap<Key, Rc<str>>,
+    paths: &'a mut FxHashMap<CellId, Rc<str>>,
 }
 
 impl Visitor for Namer<'_> {
@@ -93,13 +95,13 @@ impl Visitor for Namer<'_> {
         self.inside = false;
     }
 
-    fn cell(&mut self, name: &'static str, address: usize) {
-        if (name, address) == self.root && self.path.is_empty() {
+    fn cell(&mut self, cell: CellId) {
+        if cell == self.root && self.path.is_empty() {
             self.inside = true;
-            self.path.push(name.to_owned());
+            self.path.push(cell.name().to_owned());
         }
         if self.inside {
-            self.paths.entry((name, address)).or_insert_with(|| join(&self.path).into());
+            self.paths.entry(cell).or_insert_with(|| join(&self.path).into());
         }
     }
 

@@ -77,7 +77,7 @@ pub fn visit_some_method(cell: Option<&Ident>, fields: &[(usize, &Field)], rt: &
     let sink = own("sink");
     let cell = cell.map(|name| {
         let name = name.unraw().to_string();
-        quote!(#sink.cell(#name, &raw const *self as *const () as usize);)
+        quote!(#sink.cell(#name, self);)
     });
     let visits = fields.iter().map(|&(i, field)| {
         let member = match &field.ident {

@@ -8,7 +8,7 @@ struct Net<L> {
 impl<L: ::ms::__rt::Arg> ::ms::__rt::Arg for Net<L> {
     #[inline]
     fn visit(&self, __sink: &mut ::ms::__rt::Sink<'_>) {
-        __sink.cell("Net", &raw const *self as *const () as usize);
+        __sink.cell("Net", self);
         __sink.begin(::ms::__rt::Name::Field("fc"));
         <L as ::ms::__rt::Arg>::visit(&self.fc, __sink);
         __sink.end();
@@ -326,7 +326,7 @@ struct Relu;
 impl ::ms::__rt::Arg for Relu {
     #[inline]
     fn visit(&self, __sink: &mut ::ms::__rt::Sink<'_>) {
-        __sink.cell("Relu", &raw const *self as *const () as usize);
+        __sink.cell("Relu", self);
     }
 }
 #[automatically_derived]

@@ -96,3 +96,70 @@ impl DiceLoss {
         1.0 - 2.0 * sum(x * target) / (sum(x.square()) + sum(target.square()) + self.smooth)
     }
 }
+
+/// The mean over classes of the [`DiceLoss`] of each, whose weights may differ: of logits `[n, classes, ..]`, which a
+/// softmax over the classes follows, and targets of the same shape, one where a place is of a class.
+///
+/// ```
+/// use ms::prelude::*;
+/// let (logits, target) = (tensor![[20.0, -20.0], [-20.0, 20.0]], tensor![[1.0, 0.0], [0.0, 1.0]]);
+/// assert!(nn::MultiClassDiceLoss::new().call(&logits, &target).item::<f32>() < 1e-4);
+/// ```
+#[cell]
+#[derive(Clone, Debug)]
+pub struct MultiClassDiceLoss {
+    smooth: f64,
+    weight: Option<Tensor>,
+    ignored: Option<usize>,
+}
+
+impl Default for MultiClassDiceLoss {
+    fn default() -> Self {
+        Self { smooth: 1e-5, weight: None, ignored: None }
+    }
+}
+
+#[cell]
+impl MultiClassDiceLoss {
+    /// All classes alike.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets what is added to the divisors; positive, 1e-5 by default.
+    pub fn smooth(mut self, smooth: f64) -> Self {
+        self.smooth = smooth;
+        self
+    }
+
+    /// Sets the weight of each class, `[classes]`; one by default.
+    pub fn weight(mut self, weight: Tensor) -> Self {
+        self.weight = Some(weight);
+        self
+    }
+
+    /// Leaves out a class, which still counts in the mean.
+    pub fn ignore_index(mut self, class: usize) -> Self {
+        self.ignored = Some(class);
+        self
+    }
+
+    fn construct(&self, x: &Tensor, target: &Tensor) -> Tensor {
+        check_interval("MultiClassDiceLoss", "smooth", self.smooth, &Interval::POSITIVE).or_raise();
+        alike("MultiClassDiceLoss", x, &[("target", target)]);
+        let classes = x.dim(1);
+        let others: Vec<i64> = (0..x.rank() as i64).filter(|it| *it != 1).collect();
+        let sum = |it: Tensor| it.sum(&others[..]);
+        let p = ops::softmax(x, 1);
+        let mut loss = 1.0 - 2.0 * sum(&p * target) / (sum(p.square()) + sum(target.square()) + self.smooth);
+        if let Some(weight) = &self.weight {
+            alike("MultiClassDiceLoss", &loss, &[("weight", weight)]);
+            loss = loss * weight;
+        }
+        if let Some(ignored) = self.ignored {
+            let kept = Tensor::arange(classes).ne(ignored as i64);
+            loss = loss * kept.cast(x.dtype());
+        }
+        loss.mean(())
+    }
+}

@@ -9,7 +9,9 @@ pub use classes::{
     CrossEntropyLoss, FocalLoss, MultiLabelMarginLoss, MultiLabelSoftMarginLoss, MultiMarginLoss, NLLLoss,
 };
 pub use ctc::CTCLoss;
-pub use distances::{CosineEmbeddingLoss, DiceLoss, MarginRankingLoss, RMSELoss, TripletMarginLoss};
+pub use distances::{
+    CosineEmbeddingLoss, DiceLoss, MarginRankingLoss, MultiClassDiceLoss, RMSELoss, TripletMarginLoss,
+};
 pub use elements::{
     BCELoss, BCEWithLogitsLoss, GaussianNLLLoss, HingeEmbeddingLoss, HuberLoss, KLDivLoss, L1Loss, MSELoss,
     PoissonNLLLoss, SmoothL1Loss, SoftMarginLoss,

@@ -51,9 +51,21 @@ pub fn body<const N: usize>(
     operands: &[Val],
     formula: impl for<'s> FnOnce([Expr<'s>; N]) -> Expr<'s>,
 ) -> Val {
+    body_of(builder, operands, |all| {
+        let all: &[Expr<'_>; N] = all.try_into().expect("the op has as many operands as its formula");
+        formula(*all)
+    })
+}
+
+/// [`body`] of any number of operands.
+pub fn body_of(
+    builder: &mut KernelBuilder,
+    operands: &[Val],
+    formula: impl for<'s> FnOnce(&[Expr<'s>]) -> Expr<'s>,
+) -> Val {
     let builder = RefCell::new(builder);
-    let operands: [Val; N] = operands.try_into().expect("the op has as many operands as its formula");
-    formula(operands.map(|val| Expr { builder: &builder, val })).val
+    let operands: SmallVec<[Expr<'_>; 3]> = operands.iter().map(|&val| Expr { builder: &builder, val }).collect();
+    formula(&operands).val
 }
 
 /// Builds a body whose operands of narrow float dtypes are widened to f32, and the result rounded back:
@@ -63,27 +75,14 @@ pub fn wide_body<const N: usize>(
     operands: &[Val],
     formula: impl for<'s> FnOnce([Expr<'s>; N]) -> Expr<'s>,
 ) -> Val {
-    wide_body_of(builder, operands, |all| formula(all.try_into().expect("the op has as many operands as its formula")))
-}
-
-/// [`wide_body`] of any number of operands. Those of other dtypes than the first narrow one remain.
-pub fn wide_body_of(
-    builder: &mut KernelBuilder,
-    operands: &[Val],
-    formula: impl for<'s> FnOnce(&[Expr<'s>]) -> Expr<'s>,
-) -> Val {
     let narrow = operands.iter().map(|&it| builder.ty(it)).find(|it| it.is_narrow_float());
-    let builder = RefCell::new(builder);
-    let widened = |&val: &Val| {
-        let operand = Expr { builder: &builder, val };
-        if operand.dtype().is_narrow_float() { operand.cast(DType::F32) } else { operand }
-    };
-    let operands: SmallVec<[Expr<'_>; 3]> = operands.iter().map(widened).collect();
-    let out = formula(&operands);
-    match narrow {
-        Some(dtype) if out.dtype() == DType::F32 => out.cast(dtype).val,
-        _ => out.val,
-    }
+    body(builder, operands, |operands| {
+        let out = formula(operands.map(|it| if it.dtype().is_narrow_float() { it.cast(DType::F32) } else { it }));
+        match narrow {
+            Some(dtype) if out.dtype() == DType::F32 => out.cast(dtype),
+            _ => out,
+        }
+    })
 }
 
 impl<'s> Expr<'s> {
@@ -114,6 +113,11 @@ impl<'s> Expr<'s> {
     /// A constant of this value's dtype.
     pub fn constant(self, value: impl Term<'s>) -> Self {
         value.beside(self)
+    }
+
+    /// A constant of another dtype.
+    pub fn constant_of(self, value: Scalar, dtype: DType) -> Self {
+        self.build(|it, _| it.constant(value, dtype))
     }
 
     /// `self * b + c`, rounded once.

@@ -6,6 +6,7 @@ mod compile;
 pub(super) mod compiled;
 mod exported;
 pub(super) mod functions;
+mod hooked;
 pub(super) mod jit;
 mod made;
 mod observe;
@@ -33,9 +34,12 @@ use super::call::varying_sizes::{MANY_VERSIONS, warning};
 use super::context::{self, Mode, Settings};
 use crate::error::{Error, Result, in_call, raise, warn};
 use crate::ops;
-use crate::tensor::{Created, DispatchMode, Tensor, dispatch_mode, with_created};
-use crate::trace::{Arg, GraphCall, Marks, Pattern, Pooled, Signature, Sink, Tracer, Tree, TypeKey, cell_path, leaves};
+use crate::tensor::{Created, DispatchMode, dispatch_mode, with_created};
+use crate::trace::{
+    Arg, GraphCall, Marks, Pattern, Pooled, Signature, Sink, Tracer, Tree, TypeKey, cell_path, generation, leaves,
+};
 use compile::Tracing;
+use hooked::{Hooked, check_unhooked};
 use observe::Observed;
 use restore::Stored;
 use std::panic::Location;
@@ -168,6 +172,9 @@ impl JitFn {
         location: &'static Location<'static>,
         sign: Sign<'_>,
     ) -> Call {
+        if let Err(error) = check_unhooked(self.name, sign) {
+            raise(error.at(location));
+        }
         let pattern = marks.lazy_inline.then(|| {
             let mut pattern = Pattern::new(&tracer, [std::ptr::from_ref(self) as u64, monomorph.number()]);
             sign(&mut Sink::new(&mut pattern));
@@ -201,7 +208,7 @@ impl JitFn {
         let state = match compiles {
             true => {
                 signature.ty(monomorph);
-                signature.fixed(settings.key());
+                signature.fixed(settings.key() ^ generation() << 32);
                 State::Unknown
             }
             false => State::Eager,
@@ -246,8 +253,8 @@ enum State {
     Unknown,
     /// The body runs as plain Rust with eager ops.
     Eager,
-    /// The body runs like that, and an observer sees the call.
-    Observed(Observed),
+    /// The body runs like that, and an observer or hooks see the call.
+    Seen(Box<(Option<Observed>, Option<Hooked>)>),
     /// The body runs inside the trace of its caller, as the call of the cell at this path.
     Inline(Option<Rc<str>>),
     /// The body is a separate graph in the trace of its caller; a cell has this path.
@@ -292,14 +299,21 @@ impl Call {
             _ if self.mode == DispatchMode::Trace => {
                 State::Inline(Tracer::current().and_then(|it| cell_path(it.id(), sign)))
             }
-            _ => Observed::of(sign).map_or(State::Eager, State::Observed),
+            _ => match (Observed::of(sign), Hooked::of(sign)) {
+                (None, None) => State::Eager,
+                seen => State::Seen(Box::new(seen)),
+            },
         };
     }
 
     /// The stored trace of another process, or the beginning of the trace of the body.
     fn trace(&self, sign: Sign<'_>) -> State {
+        if let Err(error) = check_unhooked(self.function.name, sign) {
+            return State::Refused(Some(error.at(self.location)));
+        }
         self.function.warn_of_variation(self, sign);
-        let place = self.place(sign);
+        // Traces of other processes have seen other hooks.
+        let place = if generation() == 0 { self.place(sign) } else { None };
         match place.as_ref().and_then(|it| self.stored(it)) {
             Some(stored) => State::Stored(place.map(|it| Box::new((it, stored)))),
             None => State::Trace(Box::new(Tracing::new(self, place).note(sign))),
@@ -327,7 +341,7 @@ impl Call {
                 }
             }
             State::Refused(error) => return error.take().map(R::refuse),
-            State::Unknown | State::Eager | State::Observed(_) | State::Inline(_) | State::Trace(_) => return None,
+            State::Unknown | State::Eager | State::Seen(_) | State::Inline(_) | State::Trace(_) => return None,
         };
         let (name, location) = (self.function.name, self.location);
         Some(result.map_or_else(|error| R::refuse(in_compiled(error, name, location, &self.signature)), R::join))
@@ -381,12 +395,15 @@ impl Call {
     /// An argument as the body sees it.
     #[track_caller]
     pub fn enter<'a, T: Arg + ?Sized>(&mut self, arg: &'a T) -> Entered<'a, T> {
-        let State::Trace(tracing) = &self.state else { return Entered::Given(arg) };
-        let mut next = |it: &Tensor| match tracing.tracer.value(it) {
-            Ok(value) => value,
-            Err(error) => raise(error),
+        let entered = match &mut self.state {
+            State::Trace(tracing) => arg.enter(&mut |it| match tracing.tracer.value(it) {
+                Ok(value) => value,
+                Err(error) => raise(error),
+            }),
+            State::Seen(seen) => seen.1.as_mut().and_then(|it| it.enter(arg)),
+            _ => None,
         };
-        arg.enter(&mut next).map_or(Entered::Given(arg), Entered::Traced)
+        entered.map_or(Entered::Given(arg), Entered::Traced)
     }
 
     /// The result of running `body`: traced and compiled, or eagerly.
@@ -401,17 +418,20 @@ impl Call {
                 graph.trace(name, location, || body(path).split()).map_or_else(|refused| refused, R::join)
             }
             State::Eager => with_created(created, self.monomorph.id(), || R::run(|| body(None))),
-            State::Observed(observed) => {
-                observed.begins();
-                let path = observed.path.clone();
-                let result = with_created(created, self.monomorph.id(), || R::run(|| body(Some(path))));
-                result.split().map_or_else(
-                    |refused| refused,
-                    |tree| {
-                        observed.ends(&leaves(&tree));
-                        R::join(tree)
-                    },
-                )
+            State::Seen(seen) => {
+                let (observed, hooked) = *seen;
+                hooked.iter().for_each(Hooked::check_entered);
+                let path = observed.as_ref().map(|it| it.path.clone());
+                observed.iter().for_each(Observed::begins);
+                let run = || match (body(path).split(), &hooked) {
+                    (Ok(tree), Some(hooked)) => R::join(hooked.leave(tree)),
+                    (result, _) => result.map_or_else(|refused| refused, R::join),
+                };
+                let result = with_created(created, self.monomorph.id(), || R::run(run)).split();
+                if let (Some(observed), Ok(tree)) = (&observed, &result) {
+                    observed.ends(&leaves(tree));
+                }
+                result.map_or_else(|refused| refused, R::join)
             }
             State::Ready(version) => match run(&version, &mut self.signature, self.donates) {
                 Some(result) => {

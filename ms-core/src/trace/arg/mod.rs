@@ -7,7 +7,7 @@ mod sink;
 
 pub use leaf::{ComputeDType, Frozen, Training};
 pub use names::ArgumentNames;
-pub use sink::{Name, PerParameter, Sink, Size, Sizes, Visitor};
+pub use sink::{CellId, Name, PerParameter, Sink, Size, Sizes, Visitor};
 
 use crate::tensor::{Parameter, Tensor};
 

@@ -147,12 +147,12 @@ impl Sink<'_> {
         }
     }
 
-    /// The following parts, up to the end of the current part, belong to a cell of this type at
-    /// this address.
+    /// The following parts, up to the end of the current part, belong to this cell.
     #[inline]
-    pub fn cell(&mut self, name: &'static str, address: usize) {
+    pub fn cell<T: ?Sized>(&mut self, name: &'static str, cell: &T) {
         if let To::Visitor(it) = &mut self.to {
-            it.cell(name, address);
+            let address = std::ptr::from_ref(cell).cast::<()>().addr();
+            it.cell(CellId { name, address, ty: TypeKey::of::<T>(), is_empty: size_of_val(cell) == 0 });
         }
     }
 
@@ -175,6 +175,27 @@ impl Sink<'_> {
         if let To::Visitor(it) = &mut self.to {
             it.end();
         }
+    }
+}
+
+/// A cell: its type and its place in memory, as long as it is not moved.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CellId {
+    name: &'static str,
+    address: usize,
+    ty: TypeKey,
+    is_empty: bool,
+}
+
+impl CellId {
+    /// The name of its type, without arguments.
+    pub fn name(self) -> &'static str {
+        self.name
+    }
+
+    /// Whether it has no fields, so that others may be at the same place.
+    pub fn is_empty(self) -> bool {
+        self.is_empty
     }
 }
 
@@ -226,8 +247,8 @@ pub trait Visitor {
     }
 
     /// The following parts belong to a cell.
-    fn cell(&mut self, name: &'static str, address: usize) {
-        let _ = (name, address);
+    fn cell(&mut self, cell: CellId) {
+        let _ = cell;
     }
 
     /// A field or an element begins.

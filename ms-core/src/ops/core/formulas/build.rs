@@ -1,6 +1,7 @@
 //! Formulas under construction.
 
-use super::{Binary, Formula, Instruction, Kind, Unary, ValueId};
+use super::{Binary, Formula, Instruction, Kind, Unary, ValueId, number};
+use crate::tensor::Scalar;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -9,13 +10,17 @@ use smallvec::SmallVec;
 pub struct Builder {
     operands: SmallVec<[Kind; 3]>,
     instructions: Vec<Instruction>,
+    /// What each value is.
+    kinds: Vec<Kind>,
     known: FxHashMap<Instruction, ValueId>,
 }
 
 impl Builder {
     /// Without instructions.
     pub fn new(operands: impl IntoIterator<Item = Kind>) -> Self {
-        Self { operands: operands.into_iter().collect(), instructions: Vec::new(), known: FxHashMap::default() }
+        let operands: SmallVec<[Kind; 3]> = operands.into_iter().collect();
+        let kinds = operands.to_vec();
+        Self { operands, instructions: Vec::new(), kinds, known: FxHashMap::default() }
     }
 
     /// An operand.
@@ -24,9 +29,24 @@ impl Builder {
         ValueId(at as u32)
     }
 
+    /// What a value is.
+    pub fn kind(&self, value: ValueId) -> Kind {
+        self.kinds[value.0 as usize]
+    }
+
     /// A number.
-    pub fn constant(&mut self, value: f64) -> ValueId {
-        self.push(Instruction::constant(value))
+    pub fn constant(&mut self, kind: Kind, value: impl Into<Scalar>) -> ValueId {
+        self.push(Instruction::constant(kind, value.into()))
+    }
+
+    /// A float of the kind of another one.
+    pub fn float_like(&mut self, value: f64, like: ValueId) -> ValueId {
+        self.constant(self.kind(like), value)
+    }
+
+    /// A value as another kind.
+    pub fn cast(&mut self, to: Kind, a: ValueId) -> ValueId {
+        if self.kind(a) == to { a } else { self.push(Instruction::Cast(to, a)) }
     }
 
     /// A function of a value.
@@ -56,7 +76,7 @@ impl Builder {
 
     /// `a * b`; exactly `a` if `b` is one, and the other way around.
     pub fn mul(&mut self, a: ValueId, b: ValueId) -> ValueId {
-        match (self.number(a), self.number(b)) {
+        match (self.float(a), self.float(b)) {
             (Some(1.0), _) => b,
             (_, Some(1.0)) => a,
             _ => self.binary(Binary::Mul, a, b),
@@ -75,15 +95,15 @@ impl Builder {
 
     /// `a` times a number.
     pub fn scale(&mut self, a: ValueId, by: f64) -> ValueId {
-        let by = self.constant(by);
+        let by = self.float_like(by, a);
         self.mul(a, by)
     }
 
-    /// The number that a value is; `None` if it depends on operands.
-    pub fn number(&self, value: ValueId) -> Option<f64> {
+    /// The number that a float is; `None` if it depends on operands.
+    pub fn float(&self, value: ValueId) -> Option<f64> {
         let at = (value.0 as usize).checked_sub(self.operands.len())?;
         match self.instructions[at] {
-            Instruction::Constant(bits) => Some(f64::from_bits(bits)),
+            Instruction::Constant(kind, bits) if kind.is_float() => Some(number(kind, bits).as_f64()),
             _ => None,
         }
     }
@@ -92,6 +112,8 @@ impl Builder {
         let next = ValueId((self.operands.len() + self.instructions.len()) as u32);
         let value = *self.known.entry(instruction).or_insert(next);
         if value == next {
+            let kind = instruction.kind(&self.kinds).expect("functions of kernels and derivatives fit their operands");
+            self.kinds.push(kind);
             self.instructions.push(instruction);
         }
         value

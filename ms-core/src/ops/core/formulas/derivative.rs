@@ -8,25 +8,39 @@ use crate::ir::Math;
 use std::f64::consts::FRAC_2_SQRT_PI;
 
 impl Formula {
-    /// The product of the derivative with respect to an operand and another operand, which is appended; `None` if the
-    /// derivative is zero everywhere.
+    /// The product of the derivative with respect to an operand and another operand, which is appended and is of the
+    /// kind of the result, as the kind of the operand; `None` if the derivative is zero everywhere.
     pub fn derivative(&self, operand: usize) -> Option<Self> {
-        let mut out = Builder::new(self.operands.iter().copied().chain([Kind::Float]));
-        let operands: Vec<ValueId> = (0..self.operands.len()).map(|it| out.operand(it)).collect();
+        let (mut out, slope) = self.slope_beside(operand, self.kind())?;
         let gradient = out.operand(self.operands.len());
+        let product = out.mul(gradient, slope);
+        let product = out.cast(self.operands[operand], product);
+        Some(out.finish(product))
+    }
+
+    /// The derivative with respect to an operand, of the kind of the result; `None` if it is zero everywhere.
+    pub fn slope(&self, operand: usize) -> Option<Self> {
+        let (out, slope) = self.slope_beside(operand, None)?;
+        Some(out.finish(slope))
+    }
+
+    /// A formula under construction with one more operand, and the derivative in it.
+    fn slope_beside(&self, operand: usize, more: Option<Kind>) -> Option<(Builder, ValueId)> {
+        let (kind, result) = (self.operands[operand], self.kind()?);
+        if !kind.is_float() || !result.is_float() {
+            return None;
+        }
+        let mut out = Builder::new(self.operands.iter().copied().chain(more));
+        let operands: Vec<ValueId> = (0..self.operands.len()).map(|it| out.operand(it)).collect();
         let values = out.inline(self, &operands);
         let mut tangents: Vec<Option<ValueId>> = vec![None; self.operands.len()];
-        if self.operands[operand] == Kind::Float {
-            tangents[operand] = Some(out.constant(1.0));
-        }
+        tangents[operand] = Some(out.constant(kind, 1.0));
         for (at, instruction) in self.instructions.iter().enumerate() {
             let value = values[self.operands.len() + at];
             let tangent = tangent(&mut out, instruction, value, &values, &tangents);
             tangents.push(tangent);
         }
-        let slope = tangents[self.result.0 as usize]?;
-        let product = out.mul(gradient, slope);
-        Some(out.finish(product))
+        tangents[self.result.0 as usize].map(|slope| (out, slope))
     }
 }
 
@@ -41,7 +55,8 @@ fn tangent(
     let of = |it: ValueId| tangents[it.0 as usize];
     let at = |it: ValueId| values[it.0 as usize];
     match *instruction {
-        Instruction::Constant(_) => None,
+        Instruction::Constant(..) => None,
+        Instruction::Cast(to, a) => of(a).filter(|_| to.is_float()).map(|t| out.cast(to, t)),
         Instruction::Unary(op, a) => {
             let (x, t) = (at(a), of(a)?);
             unary(out, op, x, value, t)
@@ -51,7 +66,7 @@ fn tangent(
             if of(a).is_none() && of(b).is_none() {
                 return None;
             }
-            let zero = out.constant(0.0);
+            let zero = out.float_like(0.0, value);
             let (a, b) = (of(a).unwrap_or(zero), of(b).unwrap_or(zero));
             Some(out.select(at(condition), a, b))
         }
@@ -63,7 +78,7 @@ fn unary(out: &mut Builder, op: Unary, x: ValueId, y: ValueId, t: ValueId) -> Op
     Some(match op {
         Unary::Neg => out.neg(t),
         Unary::Abs => {
-            let (zero, minus) = (out.constant(0.0), out.neg(t));
+            let (zero, minus) = (out.float_like(0.0, x), out.neg(t));
             let (above, below) = (out.binary(Binary::Lt, zero, x), out.binary(Binary::Lt, x, zero));
             let rest = out.select(below, minus, zero);
             out.select(above, t, rest)
@@ -76,13 +91,13 @@ fn unary(out: &mut Builder, op: Unary, x: ValueId, y: ValueId, t: ValueId) -> Op
             let slope = slope(out, math, x, y)?;
             out.mul(t, slope)
         }
-        Unary::Floor | Unary::Ceil | Unary::Trunc | Unary::Round | Unary::Not | Unary::ToFloat => return None,
+        Unary::Floor | Unary::Ceil | Unary::Trunc | Unary::Round | Unary::Not => return None,
     })
 }
 
 /// The derivative of a function of one float at `x`, where its value is `y`.
 fn slope(out: &mut Builder, math: Math, x: ValueId, y: ValueId) -> Option<ValueId> {
-    let one = out.constant(1.0);
+    let one = out.float_like(1.0, x);
     Some(match math {
         // -y³ / 2
         Math::Rsqrt => {
@@ -188,7 +203,7 @@ fn binary(
         }
         // Equal ones share the gradient.
         Binary::Min | Binary::Max => {
-            let zero = out.constant(0.0);
+            let zero = out.float_like(0.0, y);
             let (da, db) = (da.unwrap_or(zero), db.unwrap_or(zero));
             let less = if op == Binary::Max { [b, a] } else { [a, b] };
             let first = out.binary(Binary::Lt, less[0], less[1]);
@@ -214,7 +229,17 @@ fn binary(
             let all = sum(out, da, db)?;
             Some(out.div(all, length))
         }
-        Binary::Math(_) | Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::And | Binary::Or => None,
+        Binary::Math(_)
+        | Binary::Rem
+        | Binary::Eq
+        | Binary::Ne
+        | Binary::Lt
+        | Binary::Le
+        | Binary::And
+        | Binary::Or
+        | Binary::Xor
+        | Binary::Shl
+        | Binary::Shr => None,
     }
 }
 
@@ -227,18 +252,18 @@ fn sum(out: &mut Builder, a: Option<ValueId>, b: Option<ValueId>) -> Option<Valu
 
 /// `b a^(b - 1) da`, and zero for `b = 0`, also where `a` is zero.
 fn power_of_base(out: &mut Builder, a: ValueId, b: ValueId, da: ValueId) -> ValueId {
-    let one = out.constant(1.0);
-    let lower = match out.number(b) {
-        Some(exponent) => out.constant(exponent - 1.0),
+    let one = out.float_like(1.0, b);
+    let lower = match out.float(b) {
+        Some(exponent) => out.float_like(exponent - 1.0, b),
         None => out.sub(b, one),
     };
     let power = out.binary(Binary::Math(Math::Pow), a, lower);
     let slope = out.mul(b, power);
     let product = out.mul(slope, da);
-    match out.number(b) {
+    match out.float(b) {
         Some(exponent) if exponent != 0.0 => product,
         _ => {
-            let zero = out.constant(0.0);
+            let zero = out.float_like(0.0, b);
             let none = out.binary(Binary::Eq, b, zero);
             out.select(none, zero, product)
         }
@@ -247,7 +272,7 @@ fn power_of_base(out: &mut Builder, a: ValueId, b: ValueId, da: ValueId) -> Valu
 
 /// `y ln(a) db`, and zero for `a = 0`.
 fn power_of_exponent(out: &mut Builder, a: ValueId, y: ValueId, db: ValueId) -> ValueId {
-    let zero = out.constant(0.0);
+    let zero = out.float_like(0.0, a);
     let log = out.unary(Unary::Math(Math::Log), a);
     let slope = out.mul(y, log);
     let product = out.mul(slope, db);

@@ -1,18 +1,26 @@
-//! The reference evaluation of formulas, in f64.
+//! The reference evaluation of formulas.
 
-use super::{Binary, Formula, Instruction, Kind, Unary, ValueId};
+use super::{Binary, Dtypes, Formula, Instruction, Unary, ValueId, number};
 use crate::ir::Math;
+use crate::ops::core::elementwise::wide;
 use crate::ops::primitive::erf::{erf_f64, erfc_f64};
 use crate::tensor::Scalar;
 
-/// The value of a formula at elements.
-pub fn evaluate(formula: &Formula, operands: &[Scalar]) -> Scalar {
+/// The value of a formula at elements. Floats are computed in f64, and integers wrap to their dtypes.
+pub fn evaluate(formula: &Formula, dtypes: Dtypes, operands: &[Scalar]) -> Scalar {
     let mut values: Vec<Scalar> = operands.to_vec();
+    let mut kinds = formula.operands.to_vec();
     for instruction in &formula.instructions {
         let at = |it: ValueId| values[it.0 as usize];
+        let kind = instruction.kind(&kinds).expect("the type rule accepted the formula");
+        let dtype = dtypes.dtype(kind);
         let next = match *instruction {
-            Instruction::Constant(bits) => Scalar::Float(f64::from_bits(bits)),
+            Instruction::Constant(kind, bits) => number(kind, bits),
+            Instruction::Cast(_, a) if dtype.is_float() => Scalar::Float(at(a).as_f64()),
+            Instruction::Cast(_, a) => at(a),
+            Instruction::Unary(op, a) if kind.is_int() => Scalar::Int(integer(op, wide(at(a))) as i64),
             Instruction::Unary(op, a) => unary(op, at(a)),
+            Instruction::Binary(op, a, b) if kinds[a.0 as usize].is_int() => integers(op, wide(at(a)), wide(at(b))),
             Instruction::Binary(op, a, b) => binary(op, at(a), at(b)),
             Instruction::Select(condition, a, b) => {
                 if at(condition).as_bool() {
@@ -22,7 +30,8 @@ pub fn evaluate(formula: &Formula, operands: &[Scalar]) -> Scalar {
                 }
             }
         };
-        values.push(next);
+        values.push(if dtype.is_float() { next } else { Scalar::from_bits(next.to_bits(dtype), dtype) });
+        kinds.push(kind);
     }
     values[formula.result.0 as usize]
 }
@@ -39,8 +48,41 @@ fn unary(op: Unary, a: Scalar) -> Scalar {
         Unary::Round => x.round_ties_even(),
         Unary::Math(math) => function(math, x),
         Unary::Not => return Scalar::Bool(!a.as_bool()),
-        Unary::ToFloat => f64::from(u8::from(a.as_bool())),
     })
+}
+
+fn integer(op: Unary, x: i128) -> i128 {
+    match op {
+        Unary::Neg => -x,
+        Unary::Abs => x.abs(),
+        Unary::Not => !x,
+        _ => unreachable!("they are functions of floats"),
+    }
+}
+
+/// The value of a function of two integers, before it wraps.
+fn integers(op: Binary, x: i128, y: i128) -> Scalar {
+    let amount = u32::try_from(y).ok().filter(|it| *it < 64);
+    let value = match op {
+        Binary::Add => x + y,
+        Binary::Sub => x - y,
+        Binary::Mul => x.wrapping_mul(y),
+        Binary::Div => x.checked_div(y).unwrap_or(0),
+        Binary::Rem => x.checked_rem(y).unwrap_or(0),
+        Binary::Min => x.min(y),
+        Binary::Max => x.max(y),
+        Binary::And => x & y,
+        Binary::Or => x | y,
+        Binary::Xor => x ^ y,
+        Binary::Shl => amount.map_or(0, |it| x << it),
+        Binary::Shr => x >> amount.unwrap_or(64),
+        Binary::Eq => return Scalar::Bool(x == y),
+        Binary::Ne => return Scalar::Bool(x != y),
+        Binary::Lt => return Scalar::Bool(x < y),
+        Binary::Le => return Scalar::Bool(x <= y),
+        Binary::Math(_) => unreachable!("they are functions of floats"),
+    };
+    Scalar::Int(value as i64)
 }
 
 fn function(math: Math, x: f64) -> f64 {
@@ -87,15 +129,7 @@ fn binary(op: Binary, a: Scalar, b: Scalar) -> Scalar {
         Binary::Le => Scalar::Bool(x <= y),
         Binary::And => Scalar::Bool(a.as_bool() && b.as_bool()),
         Binary::Or => Scalar::Bool(a.as_bool() || b.as_bool()),
-    }
-}
-
-impl Kind {
-    /// Whether an element is of this kind.
-    pub fn is_of(self, dtype: crate::DType) -> bool {
-        match self {
-            Self::Float => dtype.is_float(),
-            Self::Bool => dtype == crate::DType::Bool,
-        }
+        Binary::Xor => Scalar::Bool(a.as_bool() != b.as_bool()),
+        Binary::Rem | Binary::Shl | Binary::Shr => unreachable!("they are functions of integers"),
     }
 }

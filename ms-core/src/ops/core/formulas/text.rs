@@ -1,14 +1,15 @@
-//! The text form: `float bool: exp 0; const 1.5; add 2 3 -> 4`.
+//! The text form: `float i32: exp 0; const float 1.5; add 2 3 -> 4`.
 //!
-//! First what the operands are, then the instructions, each with the numbers of the values that it reads, then the
+//! First what the operands are (`float`, `int`, `bool`, or a dtype), then the instructions, each with the numbers of the values that it reads, then the
 //! number of the result. Values are numbered from zero: operands, then instructions.
 
-use super::{Binary, Formula, Instruction, Kind, Unary, ValueId};
+use super::{Binary, Formula, Instruction, Kind, Unary, ValueId, number};
 use crate::ir::Math;
+use crate::tensor::{DType, Scalar};
 use smallvec::SmallVec;
 use std::fmt::{self, Display};
 
-const UNARY: [(Unary, &str); 9] = [
+const UNARY: [(Unary, &str); 8] = [
     (Unary::Neg, "neg"),
     (Unary::Abs, "abs"),
     (Unary::Sqrt, "sqrt"),
@@ -17,14 +18,14 @@ const UNARY: [(Unary, &str); 9] = [
     (Unary::Trunc, "trunc"),
     (Unary::Round, "round"),
     (Unary::Not, "not"),
-    (Unary::ToFloat, "float"),
 ];
 
-const BINARY: [(Binary, &str); 12] = [
+const BINARY: [(Binary, &str); 16] = [
     (Binary::Add, "add"),
     (Binary::Sub, "sub"),
     (Binary::Mul, "mul"),
     (Binary::Div, "div"),
+    (Binary::Rem, "rem"),
     (Binary::Min, "min"),
     (Binary::Max, "max"),
     (Binary::Eq, "eq"),
@@ -33,6 +34,9 @@ const BINARY: [(Binary, &str); 12] = [
     (Binary::Le, "le"),
     (Binary::And, "and"),
     (Binary::Or, "or"),
+    (Binary::Xor, "xor"),
+    (Binary::Shl, "shl"),
+    (Binary::Shr, "shr"),
 ];
 
 fn name_in<T: PartialEq>(names: &[(T, &'static str)], op: T) -> &'static str {
@@ -74,16 +78,43 @@ impl Binary {
     }
 }
 
+impl Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Float => f.write_str("float"),
+            Self::Int => f.write_str("int"),
+            Self::Bool => f.write_str("bool"),
+            Self::Of(dtype) => dtype.fmt(f),
+        }
+    }
+}
+
+impl Kind {
+    fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "float" => Some(Self::Float),
+            "int" => Some(Self::Int),
+            "bool" => Some(Self::Bool),
+            name => DType::from_name(name).filter(|it| it.is_int() || it.compute() == *it).map(Self::Of),
+        }
+    }
+}
+
 impl Display for Formula {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, kind) in self.operands.iter().enumerate() {
             let space = if at > 0 { " " } else { "" };
-            write!(f, "{space}{}", if *kind == Kind::Float { "float" } else { "bool" })?;
+            write!(f, "{space}{kind}")?;
         }
         for (at, instruction) in self.instructions.iter().enumerate() {
             f.write_str(if at > 0 { "; " } else { ": " })?;
             match *instruction {
-                Instruction::Constant(bits) => write!(f, "const {:?}", f64::from_bits(bits))?,
+                Instruction::Constant(kind, bits) => match number(kind, bits) {
+                    Scalar::Float(it) => write!(f, "const {kind} {it:?}")?,
+                    Scalar::UInt(it) => write!(f, "const {kind} {it}")?,
+                    it => write!(f, "const {kind} {}", it.as_i64())?,
+                },
+                Instruction::Cast(to, a) => write!(f, "cast {to} {}", a.0)?,
                 Instruction::Unary(op, a) => write!(f, "{} {}", op.name(), a.0)?,
                 Instruction::Binary(op, a, b) => write!(f, "{} {} {}", op.name(), a.0, b.0)?,
                 Instruction::Select(condition, a, b) => write!(f, "select {} {} {}", condition.0, a.0, b.0)?,
@@ -108,20 +139,30 @@ impl Formula {
 }
 
 fn kinds(text: &str) -> Option<SmallVec<[Kind; 3]>> {
-    let kind = |word: &str| match word {
-        "float" => Some(Kind::Float),
-        "bool" => Some(Kind::Bool),
-        _ => None,
+    text.split(' ').map(Kind::from_name).collect()
+}
+
+/// The constant that a text is, of a kind that is a number.
+fn constant(kind: Kind, text: &str) -> Option<Instruction> {
+    let value = match kind {
+        Kind::Bool => return None,
+        kind if kind.is_float() => Scalar::Float(text.parse().ok()?),
+        Kind::Of(DType::U64) => Scalar::UInt(text.parse().ok()?),
+        _ => Scalar::Int(text.parse().ok()?),
     };
-    text.split(' ').map(kind).collect()
+    Some(Instruction::constant(kind, value))
 }
 
 fn instruction(text: &str) -> Option<Instruction> {
     let mut words = text.split(' ');
     let name = words.next()?;
-    if name == "const" {
-        let number = words.next()?.parse().ok()?;
-        return words.next().is_none().then(|| Instruction::constant(number));
+    if name == "const" || name == "cast" {
+        let (kind, of) = (Kind::from_name(words.next()?)?, words.next()?);
+        let instruction = match name {
+            "const" => constant(kind, of)?,
+            _ => Instruction::Cast(kind, ValueId(of.parse().ok()?)),
+        };
+        return words.next().is_none().then_some(instruction);
     }
     let values = words.map(|it| it.parse().ok().map(ValueId)).collect::<Option<SmallVec<[ValueId; 3]>>>()?;
     match values[..] {
@@ -140,9 +181,11 @@ mod tests {
     fn texts_are_read_back() {
         let texts = [
             "float -> 0",
-            "float bool: exp 0; const 1.5; add 2 3; select 1 4 0 -> 5",
-            "float float: pow 0 1; lt 0 1; not 3; float 4; mul 2 5 -> 6",
-            "float: const inf; const -0.0; const 1e-300; const NaN; max 0 1 -> 5",
+            "float bool: exp 0; const float 1.5; add 2 3; select 1 4 0 -> 5",
+            "float float: pow 0 1; lt 0 1; not 3; cast float 4; mul 2 5 -> 6",
+            "float: const float inf; const float -0.0; const float 1e-300; const float NaN; max 0 1 -> 5",
+            "int i8 u64: const int -7; rem 0 3; const u64 18446744073709551615; xor 2 5; cast i8 6; shl 1 7; not 8 -> 9",
+            "f64 float i32: cast f64 1; cast f32 2; cast bool 4; eq 3 0; xor 5 6 -> 7",
         ];
         for text in texts {
             let formula = Formula::parse(text).expect(text);
@@ -152,14 +195,26 @@ mod tests {
             "",
             "float",
             "float -> 1",
-            "int -> 0",
+            "integer -> 0",
+            "bf16 -> 0",
+            "int: exp 0 -> 1",
+            "int i32: add 0 1 -> 2",
+            "float: rem 0 0 -> 1",
+            "float: not 0 -> 1",
+            "bool: neg 0 -> 1",
+            "bool bool: lt 0 1 -> 2",
+            "int: const int 1.5 -> 1",
+            "int: const i64 9223372036854775808 -> 1",
+            "int: const bool 1 -> 1",
+            "int: cast 0 -> 1",
+            "int: cast i32 1 -> 1",
             "float: exp -> 1",
             "float: exp 1 -> 1",
             "float: pow 0 -> 1",
             "float: exp 0 0 -> 1",
             "float bool: add 0 1 -> 2",
             "float: select 0 0 0 -> 1",
-            "float: const x -> 1",
+            "float: const float x -> 1",
             "float: sine 0 -> 1",
         ];
         for text in refused {

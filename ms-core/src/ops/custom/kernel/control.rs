@@ -1,11 +1,12 @@
 //! Comparisons, logic and `if` of kernels, which `kernel!` rewrites those of Rust to.
 
-use super::{Bool, Float};
+use super::number::{with_floats, with_integers};
+use super::{Bool, F32, F64, Float, I8, I16, I32, I64, Int, U8, U16, U32, U64};
 
 /// Comparisons in kernels: of numbers of the kernel, and of host values, which are decided while it is traced.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` and `{Other}` cannot be compared in a kernel",
-    label = "numbers of kernels compare with each other, and with `f64` and `i32`"
+    label = "numbers of one kind compare, floats with `f64` and integers with `i32` too; `x as I32` converts"
 )]
 pub trait Compares<Other> {
     /// [`Bool`] or `bool`.
@@ -24,29 +25,61 @@ pub trait Compares<Other> {
     fn unequal(self, other: Other) -> Self::Output;
 }
 
-macro_rules! comparisons {
-    ($($a:ident $b:ident)*) => {$(
+macro_rules! compared {
+    ($ty:ident $($a:ident $b:ident)*) => {$(
         impl Compares<$b> for $a {
             type Output = Bool;
 
             fn less(self, other: $b) -> Bool {
-                Float::from(self).lt(other)
+                $ty::from(self).lt(other)
             }
 
             fn at_most(self, other: $b) -> Bool {
-                Float::from(self).le(other)
+                $ty::from(self).le(other)
             }
 
             fn equal(self, other: $b) -> Bool {
-                Float::from(self).eq(other)
+                $ty::from(self).eq(other)
             }
 
             fn unequal(self, other: $b) -> Bool {
-                Float::from(self).ne(other)
+                $ty::from(self).ne(other)
             }
         }
     )*};
-    (host $($ty:ident)*) => {$(
+}
+
+macro_rules! comparisons {
+    ($($ty:ident[$($number:ident)*])*) => {$(
+        compared! { $ty $ty $ty $($ty $number $number $ty)* }
+    )*};
+}
+
+with_floats! { comparisons }
+with_integers! { comparisons }
+
+impl Compares<Self> for Bool {
+    type Output = Self;
+
+    fn less(self, other: Self) -> Self {
+        !self & other
+    }
+
+    fn at_most(self, other: Self) -> Self {
+        !self | other
+    }
+
+    fn equal(self, other: Self) -> Self {
+        self.eq(other)
+    }
+
+    fn unequal(self, other: Self) -> Self {
+        self.ne(other)
+    }
+}
+
+macro_rules! of_the_host {
+    ($($ty:ident)*) => {$(
         // Equality is the host's, which lints compare with a tolerance.
         #[allow(clippy::float_cmp)]
         impl Compares<$ty> for $ty {
@@ -71,8 +104,7 @@ macro_rules! comparisons {
     )*};
 }
 
-comparisons! { Float Float  Float f64  Float i32  f64 Float  i32 Float }
-comparisons! { host f32 f64 i32 i64 u32 u64 usize bool }
+of_the_host! { f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 usize bool }
 
 /// `&&` and `||` in kernels, of truth values of the kernel and of the host.
 #[diagnostic::on_unimplemented(
@@ -130,7 +162,7 @@ impl Logic<bool> for bool {
 /// of the host decides while the kernel is traced.
 #[diagnostic::on_unimplemented(
     message = "an `if` on `{Self}` cannot have the arms `{Then}` and `{Other}` in a kernel",
-    label = "a condition is a `Bool` or a `bool`, and both arms are numbers, or both are truth values"
+    label = "a condition is a `Bool` or a `bool`, and both arms are numbers of one kind, or both are truth values"
 )]
 pub trait Decides<Then, Other> {
     /// The value.
@@ -140,50 +172,52 @@ pub trait Decides<Then, Other> {
     fn decide(self, then: impl FnOnce() -> Then, other: impl FnOnce() -> Other) -> Self::Output;
 }
 
-macro_rules! decisions {
-    ($($a:ident $b:ident)*) => {$(
+macro_rules! decided {
+    ($ty:ident $($a:ident $b:ident)*) => {$(
         impl Decides<$a, $b> for Bool {
-            type Output = Float;
+            type Output = $ty;
 
-            fn decide(self, then: impl FnOnce() -> $a, other: impl FnOnce() -> $b) -> Float {
+            fn decide(self, then: impl FnOnce() -> $a, other: impl FnOnce() -> $b) -> $ty {
                 let (then, other) = (then(), other());
-                self.select(then, other)
+                self.choose($ty::from(then), $ty::from(other))
             }
         }
     )*};
 }
 
-decisions! { Float Float  Float f64  Float i32  f64 Float  i32 Float  f64 f64  i32 i32 }
+macro_rules! decisions {
+    ($($ty:ident[$($number:ident)*])*) => {$(
+        decided! { $ty $ty $ty $($ty $number $number $ty)* }
 
-impl Decides<Self, Self> for Bool {
-    type Output = Self;
+        $(
+            impl Decides<$ty, $number> for bool {
+                type Output = $ty;
 
-    fn decide(self, then: impl FnOnce() -> Self, other: impl FnOnce() -> Self) -> Self {
-        let (then, other) = (then(), other());
-        self.select_bool(then, other)
-    }
+                fn decide(self, then: impl FnOnce() -> $ty, other: impl FnOnce() -> $number) -> $ty {
+                    if self { then() } else { other().into() }
+                }
+            }
+
+            impl Decides<$number, $ty> for bool {
+                type Output = $ty;
+
+                fn decide(self, then: impl FnOnce() -> $number, other: impl FnOnce() -> $ty) -> $ty {
+                    if self { then().into() } else { other() }
+                }
+            }
+        )*
+    )*};
 }
+
+with_floats! { decisions }
+with_integers! { decisions }
+decided! { Float f64 f64 i32 i32 }
+decided! { Bool Bool Bool }
 
 impl<T> Decides<T, T> for bool {
     type Output = T;
 
     fn decide(self, then: impl FnOnce() -> T, other: impl FnOnce() -> T) -> T {
         if self { then() } else { other() }
-    }
-}
-
-impl Decides<Float, f64> for bool {
-    type Output = Float;
-
-    fn decide(self, then: impl FnOnce() -> Float, other: impl FnOnce() -> f64) -> Float {
-        if self { then() } else { other().into() }
-    }
-}
-
-impl Decides<f64, Float> for bool {
-    type Output = Float;
-
-    fn decide(self, then: impl FnOnce() -> f64, other: impl FnOnce() -> Float) -> Float {
-        if self { then().into() } else { other() }
     }
 }

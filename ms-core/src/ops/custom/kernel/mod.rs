@@ -1,69 +1,92 @@
 //! Kernels that programs declare: `kernel!` of the facade traces a Rust function on numbers of kernels once, to a
-//! [`Formula`](crate::ops::core::formulas::Formula), which a node of [`FORMULA`] computes for every element of its operands.
+//! [`Formula`](crate::ops::core::formulas::Formula) for each result, which a node of [`FORMULA`] computes for every
+//! element of its operands. Eagerly each result is a step; compiled, nodes on the same operands are one kernel.
 
 mod control;
+mod method;
 mod number;
 
 pub use control::{Compares, Decides, Logic};
-pub use number::{Argument, Bool, Float, Returned};
+pub use number::{Bool, F32, F64, Float, I8, I16, I32, I64, Int, Returned, U8, U16, U32, U64, Value};
 
 use crate::error::{Code, Error, Result};
 use crate::ops::core::formulas::Kind;
 use crate::ops::{Domain, FORMULA, FormulaAttrs, IntoOperand, Operand, common_dtype};
 use crate::tensor::{Attrs, DType, Scalar, Tensor, apply1, first_poisoned, refused};
+use std::array;
 use std::borrow::Cow;
+
+/// `x as I32` in a kernel: see [`Value::to`].
+pub fn cast<T: Value>(x: impl Value) -> T {
+    x.to()
+}
 
 /// A kernel that a program declares.
 #[derive(Debug)]
 pub struct Kernel {
     name: &'static str,
     kinds: Vec<Kind>,
-    attrs: Attrs,
+    /// The attributes of the node of each result.
+    results: Vec<Attrs>,
 }
 
 impl Kernel {
     /// The kernel of a function, which is traced here, on operands of these kinds.
     pub fn new<R: Returned>(name: &'static str, kinds: &[Kind], body: impl FnOnce() -> R) -> Self {
-        let formula = number::trace(kinds, || body().value());
-        Self { name, kinds: kinds.to_vec(), attrs: FormulaAttrs::attrs(name, &*formula.to_string()) }
+        let formulas = number::trace(kinds, || body().values());
+        let results = formulas.iter().map(|it| FormulaAttrs::attrs(name, &*it.to_string())).collect();
+        Self { name, kinds: kinds.to_vec(), results }
     }
 
-    /// The result on operands: floats in their common dtype, where bools and integers are f32, and bools; all are
-    /// broadcast.
+    /// The results on operands, which are broadcast: those of [`Float`] in their common dtype, where bools and integers
+    /// are f32, those of [`Int`] in theirs, and others of their dtype.
     ///
     /// # Panics
-    /// Raises [`Code::DType`] for numbers where the kernel takes bools, [`Code::Shape`] where shapes do not broadcast.
+    /// Raises [`Code::DType`] for other operands, [`Code::Shape`] where shapes do not broadcast.
     #[track_caller]
-    pub fn apply(&self, operands: &[&dyn IntoOperand]) -> Tensor {
+    pub fn apply<const N: usize>(&self, operands: &[&dyn IntoOperand]) -> [Tensor; N] {
         let converted = match self.convert(operands) {
             Ok(converted) => converted,
-            Err(error) => return refused(error),
+            Err(error) => {
+                let poisoned = refused(error);
+                return array::from_fn(|_| poisoned.clone());
+            }
         };
         let inputs: Vec<&Tensor> = converted.iter().map(|it| &**it).collect();
         if let Some(poisoned) = first_poisoned(&inputs) {
-            return poisoned;
+            return array::from_fn(|_| poisoned.clone());
         }
-        apply1(FORMULA.op(), &self.attrs, &inputs)
+        let mut results = Vec::with_capacity(N);
+        for attrs in &self.results {
+            results.push(apply1(FORMULA.op(), attrs, &inputs));
+        }
+        results.try_into().expect("the declaration has as many results as the body")
     }
 
     #[track_caller]
     fn convert<'a>(&self, operands: &[&'a dyn IntoOperand]) -> Result<Vec<Cow<'a, Tensor>>> {
         let given: Vec<Operand<'a>> = operands.iter().map(|&it| it.operand()).collect();
         let texts: Vec<String> = given.iter().map(Operand::to_string).collect();
-        let of_floats = given.iter().zip(&self.kinds).filter(|it| *it.1 == Kind::Float);
-        let floats: Vec<Operand<'_>> = of_floats.map(|it| it.0.operand()).collect();
-        let dtype = Domain::Float.convert(common_dtype(&floats));
-        drop(floats);
-        let tensor = |(operand, kind): (Operand<'a>, &Kind)| match (kind, operand) {
-            (Kind::Float, operand) => operand.into_tensor(dtype.clone()?),
+        let common = |kind, domain: Domain| {
+            let of_kind = given.iter().zip(&self.kinds).filter(|it| *it.1 == kind);
+            domain.convert(common_dtype(&of_kind.map(|it| it.0.operand()).collect::<Vec<_>>()))
+        };
+        let tensor = |(operand, kind): (Operand<'a>, &Kind)| match (*kind, operand) {
+            (Kind::Float, operand) => operand.into_tensor(common(Kind::Float, Domain::Float)?),
+            (Kind::Int, operand) => operand.into_tensor(common(Kind::Int, Domain::Integer)?),
             (Kind::Bool, Operand::Tensor(tensor)) if tensor.dtype() == DType::Bool => Ok(tensor),
             (Kind::Bool, Operand::Scalar(Scalar::Bool(it))) => Ok(Cow::Owned(Tensor::scalar(it))),
             (Kind::Bool, operand) => {
                 let message = format!("a condition is bools, not {operand}");
                 Err(Error::new(Code::DType, message).help("compare it with a number"))
             }
+            (Kind::Of(dtype), Operand::Tensor(tensor)) if tensor.dtype() != dtype => {
+                Err(Error::new(Code::DType, format!("takes {dtype}, not {}", tensor.ty())).help("cast first"))
+            }
+            (Kind::Of(dtype), operand) => operand.into_tensor(dtype),
         };
-        let converted: Result<Vec<Cow<'a, Tensor>>> = given.into_iter().zip(&self.kinds).map(tensor).collect();
+        let converted: Result<Vec<Cow<'a, Tensor>>> =
+            operands.iter().map(|&it| it.operand()).zip(&self.kinds).map(tensor).collect();
         converted.map_err(|error| error.with_op(self.name).with_operands(texts))
     }
 }

@@ -1,10 +1,13 @@
 //! Numbers and truth values of kernels, which record what is computed from them.
 
-use crate::ir::Math;
+use crate::error::{Code, Error, raise};
 use crate::ops::core::formulas::{Binary, Builder, Formula, Kind, Unary, ValueId};
+use crate::tensor::{DType, Scalar};
+use smallvec::{SmallVec, smallvec};
 use std::cell::RefCell;
 use std::marker::PhantomData;
-use std::ops::{Add, AddAssign, BitAnd, BitOr, Div, DivAssign, Mul, MulAssign, Neg, Not, Sub, SubAssign};
+use std::ops::{Add, AddAssign, BitAnd, BitAndAssign, BitOr, BitOrAssign, BitXor, BitXorAssign, Div, DivAssign};
+use std::ops::{Mul, MulAssign, Neg, Not, Rem, RemAssign, Shl, ShlAssign, Shr, ShrAssign, Sub, SubAssign};
 
 thread_local! {
     static BUILDERS: RefCell<Vec<Builder>> = const { RefCell::new(Vec::new()) };
@@ -15,52 +18,87 @@ fn build<R>(f: impl FnOnce(&mut Builder) -> R) -> R {
     BUILDERS.with_borrow_mut(|all| f(all.last_mut().expect("numbers of kernels exist in kernels only")))
 }
 
-/// A number of a kernel: an element of an operand, or what is computed from it. It has the dtype of the operands.
-///
-/// Numbers of the program beside it are constants of the kernel. Methods have the names of those of `f32`.
-#[derive(Clone, Copy, Debug)]
-pub struct Float(ValueId, PhantomData<*const ()>);
-
-/// A truth value of a kernel: an element of an operand, or the result of a comparison.
-#[derive(Clone, Copy, Debug)]
-pub struct Bool(ValueId, PhantomData<*const ()>);
-
-/// Types of arguments of kernels that are operands.
-pub trait Argument: Copy {
-    /// What elements of the operand are.
+/// Numbers and truth values of kernels: what elements of operands and results are.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no number of a kernel",
+    label = "neither `Float`, `Int`, `Bool` nor a number of one dtype, such as `I32`"
+)]
+pub trait Value: Copy {
+    /// What it is.
     const KIND: Kind;
 
+    /// A value of the kernel that is traced, which is of this kind.
+    #[doc(hidden)]
+    fn of(value: ValueId) -> Self;
+
+    /// The value in the kernel that is traced.
+    #[doc(hidden)]
+    fn value(self) -> ValueId;
+
+    /// It as another kind of number, as by [`ops::cast`](crate::ops::cast): floats are truncated and saturated to
+    /// integers, integers wrap, and numbers are true where they differ from zero. In `kernel!`, `x as I32`.
+    #[must_use]
+    fn to<T: Value>(self) -> T {
+        T::of(build(|it| it.cast(T::KIND, self.value())))
+    }
+
     /// An operand of the kernel that is traced.
-    fn operand(at: usize) -> Self;
+    #[doc(hidden)]
+    fn operand(at: usize) -> Self {
+        Self::of(build(|it| it.operand(at)))
+    }
 }
 
-/// Results of kernels.
+/// Results of kernels: a value, or a tuple of them.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a kernel",
-    label = "neither `Float` nor `Bool`"
+    label = "neither a number of a kernel nor a tuple of them"
 )]
 pub trait Returned {
-    /// Its value in the kernel that is traced.
-    fn value(self) -> ValueId;
+    /// The values in the kernel that is traced.
+    #[doc(hidden)]
+    fn values(self) -> SmallVec<[ValueId; 1]>;
 }
 
-macro_rules! numbers {
-    ($($ty:ident)*) => {$(
-        impl $ty {
-            fn new(value: ValueId) -> Self {
+impl<T: Value> Returned for T {
+    fn values(self) -> SmallVec<[ValueId; 1]> {
+        smallvec![self.value()]
+    }
+}
+
+macro_rules! tuples {
+    ($($name:ident)+) => {
+        impl<$($name: Value),+> Returned for ($($name,)+) {
+            fn values(self) -> SmallVec<[ValueId; 1]> {
+                #[allow(non_snake_case, reason = "values have the names of their types")]
+                let ($($name,)+) = self;
+                smallvec![$($name.value()),+]
+            }
+        }
+    };
+}
+
+tuples! { A B }
+tuples! { A B C }
+tuples! { A B C D }
+tuples! { A B C D E }
+tuples! { A B C D E F }
+tuples! { A B C D E F G }
+tuples! { A B C D E F G H }
+
+macro_rules! values {
+    ($($(#[$doc:meta])* $ty:ident: $kind:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $ty(ValueId, PhantomData<*const ()>);
+
+        impl Value for $ty {
+            const KIND: Kind = $kind;
+
+            fn of(value: ValueId) -> Self {
                 Self(value, PhantomData)
             }
-        }
 
-        impl Argument for $ty {
-            const KIND: Kind = Kind::$ty;
-
-            fn operand(at: usize) -> Self {
-                Self::new(build(|it| it.operand(at)))
-            }
-        }
-
-        impl Returned for $ty {
             fn value(self) -> ValueId {
                 self.0
             }
@@ -68,26 +106,82 @@ macro_rules! numbers {
     )*};
 }
 
-numbers! { Float Bool }
-
-/// A number of the program is a constant of the kernel.
-impl Returned for f64 {
-    fn value(self) -> ValueId {
-        Float::from(self).0
-    }
+values! {
+    /// A float of a kernel: an element of an operand, or what is computed from it. It has the common dtype of the
+    /// operands that are declared so, or is f32 if there are none.
+    ///
+    /// Numbers of the program beside it are constants of the kernel. Methods have the names of those of `f32`.
+    Float: Kind::Float;
+    /// An integer of a kernel: an element of an operand, or what is computed from it. It has the common dtype of the
+    /// operands that are declared so, or is i64 if there are none.
+    ///
+    /// Arithmetic wraps. `/` and `%` truncate as those of Rust, and are zero for a zero divisor.
+    Int: Kind::Int;
+    /// A truth value of a kernel: an element of an operand, or the result of a comparison.
+    Bool: Kind::Bool;
+    /// A number of a kernel that is f32 on operands of every dtype.
+    F32: Kind::Of(DType::F32);
+    /// A number of a kernel that is f64 on operands of every dtype.
+    F64: Kind::Of(DType::F64);
+    /// An integer of a kernel of this dtype.
+    I8: Kind::Of(DType::I8);
+    /// An integer of a kernel of this dtype.
+    I16: Kind::Of(DType::I16);
+    /// An integer of a kernel of this dtype.
+    I32: Kind::Of(DType::I32);
+    /// An integer of a kernel of this dtype.
+    I64: Kind::Of(DType::I64);
+    /// An integer of a kernel of this dtype.
+    U8: Kind::Of(DType::U8);
+    /// An integer of a kernel of this dtype.
+    U16: Kind::Of(DType::U16);
+    /// An integer of a kernel of this dtype.
+    U32: Kind::Of(DType::U32);
+    /// An integer of a kernel of this dtype.
+    U64: Kind::Of(DType::U64);
 }
 
-impl From<f64> for Float {
-    fn from(value: f64) -> Self {
-        Self::new(build(|it| it.constant(value)))
+/// Runs a macro on the floats of kernels, each with the types of the numbers without a suffix that may be beside it.
+macro_rules! with_floats {
+    ($run:ident) => {
+        $run! { Float[f64 i32] F32[f64 i32] F64[f64 i32] }
+    };
+}
+pub(super) use with_floats;
+
+/// Runs a macro on the integers of kernels, as [`with_floats`]. Two types of numbers would leave that of `x + 1` open.
+macro_rules! with_integers {
+    ($run:ident) => {
+        $run! { Int[i32] I8[i32] I16[i32] I32[i32] I64[i32] U8[i32] U16[i32] U32[i32] U64[i32] }
+    };
+}
+pub(super) use with_integers;
+
+/// A number of the program as a constant.
+#[track_caller]
+fn constant<T: Value>(value: Scalar) -> T {
+    if let Kind::Of(dtype) = T::KIND
+        && !value.is_within(dtype)
+    {
+        raise(Error::new(Code::DType, format!("the constant {value} of a kernel is outside the range of {dtype}")));
     }
+    T::of(build(|it| it.constant(T::KIND, value)))
 }
 
-impl From<i32> for Float {
-    fn from(value: i32) -> Self {
-        Self::from(f64::from(value))
-    }
+macro_rules! constants {
+    ($($ty:ident[$($number:ident)*])*) => {$($(
+        impl From<$number> for $ty {
+            #[track_caller]
+            fn from(value: $number) -> Self {
+                constant(value.into())
+            }
+        }
+    )*)*};
 }
+
+with_floats! { constants }
+with_integers! { constants }
+constants! { Int[i64] I8[i8] I16[i16] I64[i64] U8[u8] U16[u16] U32[u32] U64[u64] }
 
 /// A truth value of the program is a constant of the kernel.
 impl From<bool> for Bool {
@@ -97,270 +191,106 @@ impl From<bool> for Bool {
     }
 }
 
-macro_rules! unary_methods {
-    ($($(#[$doc:meta])* $name:ident: $op:expr;)*) => {
-        impl Float {$(
-            $(#[$doc])*
-            #[must_use]
-            pub fn $name(self) -> Self {
-                Self::new(build(|it| it.unary($op, self.0)))
-            }
-        )*}
-    };
+/// A function of a value, of its kind.
+pub(super) fn unary<T: Value>(op: Unary, a: T) -> T {
+    T::of(build(|it| it.unary(op, a.value())))
 }
 
-unary_methods! {
-    /// The magnitude.
-    abs: Unary::Abs;
-    /// The square root.
-    sqrt: Unary::Sqrt;
-    /// `1 / sqrt(x)`.
-    rsqrt: Unary::Math(Math::Rsqrt);
-    /// Rounded down.
-    floor: Unary::Floor;
-    /// Rounded up.
-    ceil: Unary::Ceil;
-    /// Rounded towards zero.
-    trunc: Unary::Trunc;
-    /// Rounded to the nearest integer, halves to even.
-    #[doc(alias = "round")]
-    round_ties_even: Unary::Round;
-    /// `e^x`.
-    exp: Unary::Math(Math::Exp);
-    /// `e^x - 1` without cancellation.
-    #[doc(alias = "expm1")]
-    exp_m1: Unary::Math(Math::Expm1);
-    /// The natural logarithm.
-    #[doc(alias = "log")]
-    ln: Unary::Math(Math::Log);
-    /// `ln(1 + x)` without cancellation.
-    #[doc(alias = "log1p")]
-    ln_1p: Unary::Math(Math::Log1p);
-    /// The sine of radians.
-    sin: Unary::Math(Math::Sin);
-    /// The cosine of radians.
-    cos: Unary::Math(Math::Cos);
-    /// The tangent of radians.
-    tan: Unary::Math(Math::Tan);
-    /// The arc sine.
-    asin: Unary::Math(Math::Asin);
-    /// The arc cosine.
-    acos: Unary::Math(Math::Acos);
-    /// The arc tangent.
-    atan: Unary::Math(Math::Atan);
-    /// The hyperbolic sine.
-    sinh: Unary::Math(Math::Sinh);
-    /// The hyperbolic cosine.
-    cosh: Unary::Math(Math::Cosh);
-    /// The hyperbolic tangent.
-    tanh: Unary::Math(Math::Tanh);
-    /// The inverse hyperbolic sine.
-    asinh: Unary::Math(Math::Asinh);
-    /// The inverse hyperbolic cosine.
-    acosh: Unary::Math(Math::Acosh);
-    /// The inverse hyperbolic tangent.
-    atanh: Unary::Math(Math::Atanh);
-    /// The error function.
-    erf: Unary::Math(Math::Erf);
-    /// `1 - erf(x)`.
-    erfc: Unary::Math(Math::Erfc);
+/// A function of two values of one kind.
+pub(super) fn binary<T: Value, R: Value>(op: Binary, a: T, b: T) -> R {
+    R::of(build(|it| it.binary(op, a.value(), b.value())))
 }
 
-macro_rules! binary_methods {
-    ($($(#[$doc:meta])* $name:ident: $op:expr => $result:ident;)*) => {
-        impl Float {$(
-            $(#[$doc])*
-            #[must_use]
-            pub fn $name(self, other: impl Into<Self>) -> $result {
-                let other = other.into();
-                $result::new(build(|it| it.binary($op, self.0, other.0)))
-            }
-        )*}
-    };
-}
-
-binary_methods! {
-    /// The smaller, nan if either is nan. Equal ones share the gradient.
-    min: Binary::Min => Float;
-    /// The larger, nan if either is nan. Equal ones share the gradient.
-    max: Binary::Max => Float;
-    /// `x^y`; nan for negative `x` unless `y` is an integer.
-    #[doc(alias = "pow")]
-    powf: Binary::Math(Math::Pow) => Float;
-    /// The angle of the point `(other, self)`.
-    atan2: Binary::Math(Math::Atan2) => Float;
-    /// Whether the two are equal.
-    eq: Binary::Eq => Bool;
-    /// Whether the two differ, or one is nan.
-    ne: Binary::Ne => Bool;
-    /// Whether this is less.
-    lt: Binary::Lt => Bool;
-    /// Whether this is less or equal.
-    le: Binary::Le => Bool;
-}
-
-impl Float {
-    /// Whether this is greater.
-    #[must_use]
-    pub fn gt(self, other: impl Into<Self>) -> Bool {
-        other.into().lt(self)
-    }
-
-    /// Whether this is greater or equal.
-    #[must_use]
-    pub fn ge(self, other: impl Into<Self>) -> Bool {
-        other.into().le(self)
-    }
-
-    /// `1 / x`.
-    #[must_use]
-    pub fn recip(self) -> Self {
-        Self::from(1.0) / self
-    }
-
-    /// `1 / (1 + e^-x)`.
-    #[must_use]
-    pub fn sigmoid(self) -> Self {
-        ((self * 0.5).tanh() + 1.0) * 0.5
-    }
-
-    /// -1, 0 or 1 by the sign; of nan 0.
-    #[doc(alias = "sign")]
-    #[must_use]
-    pub fn signum(self) -> Self {
-        self.gt(0.0).to_float() - self.lt(0.0).to_float()
-    }
-
-    /// Limited to `low..=high`; nan stays nan.
-    #[must_use]
-    pub fn clamp(self, low: impl Into<Self>, high: impl Into<Self>) -> Self {
-        self.max(low).min(high)
-    }
-
-    /// `x^n`, by multiplication.
-    #[must_use]
-    pub fn powi(self, n: i32) -> Self {
-        let (mut power, mut square, mut rest) = (None, self, n.unsigned_abs());
-        while rest > 0 {
-            if rest % 2 == 1 {
-                power = Some(power.map_or(square, |it: Self| it * square));
-            }
-            rest /= 2;
-            if rest > 0 {
-                square *= square;
-            }
-        }
-        match (power, n < 0) {
-            (None, _) => Self::from(1.0),
-            (Some(power), true) => power.recip(),
-            (Some(power), false) => power,
-        }
-    }
-}
-
-impl Bool {
-    /// `then` where this is true, else `other`.
-    #[must_use]
-    pub fn select(self, then: impl Into<Float>, other: impl Into<Float>) -> Float {
-        let (then, other) = (then.into(), other.into());
-        Float::new(build(|it| it.select(self.0, then.0, other.0)))
-    }
-
-    /// One where this is true, else zero.
-    #[must_use]
-    pub fn to_float(self) -> Float {
-        Float::new(build(|it| it.unary(Unary::ToFloat, self.0)))
-    }
-
-    /// `then` where this is true, else `other`.
-    pub(super) fn select_bool(self, then: Self, other: Self) -> Self {
-        Self::new(build(|it| it.select(self.0, then.0, other.0)))
-    }
-
-    fn binary(self, op: Binary, other: Self) -> Self {
-        Self::new(build(|it| it.binary(op, self.0, other.0)))
-    }
+/// One of two values of one kind.
+pub(super) fn select<T: Value>(condition: Bool, then: T, other: T) -> T {
+    T::of(build(|it| it.select(condition.value(), then.value(), other.value())))
 }
 
 macro_rules! operators {
-    ($($op:ident $method:ident $assign:ident $assign_method:ident $inst:ident)*) => {$(
-        impl $op for Float {
+    ($ty:ident [$($number:ident)*] $op:ident $method:ident $assign:ident $assign_method:ident $inst:ident) => {
+        impl $op for $ty {
             type Output = Self;
 
             fn $method(self, other: Self) -> Self {
-                Self::new(build(|it| it.binary(Binary::$inst, self.0, other.0)))
+                binary(Binary::$inst, self, other)
             }
         }
 
-        impl<T: Into<Float>> $assign<T> for Float {
+        impl<T: Into<$ty>> $assign<T> for $ty {
             fn $assign_method(&mut self, other: T) {
                 *self = (*self).$method(other.into());
             }
         }
 
-        operators! { @with $op $method f64 }
-        operators! { @with $op $method i32 }
-    )*};
-    (@with $op:ident $method:ident $number:ident) => {
-        impl $op<$number> for Float {
-            type Output = Self;
+        $(
+            impl $op<$number> for $ty {
+                type Output = Self;
 
-            fn $method(self, other: $number) -> Self {
-                self.$method(Self::from(other))
+                fn $method(self, other: $number) -> Self {
+                    self.$method(Self::from(other))
+                }
             }
-        }
 
-        impl $op<Float> for $number {
-            type Output = Float;
+            impl $op<$ty> for $number {
+                type Output = $ty;
 
-            fn $method(self, other: Float) -> Float {
-                Float::from(self).$method(other)
+                fn $method(self, other: $ty) -> $ty {
+                    $ty::from(self).$method(other)
+                }
             }
-        }
+        )*
     };
 }
 
-operators! {
-    Add add AddAssign add_assign Add
-    Sub sub SubAssign sub_assign Sub
-    Mul mul MulAssign mul_assign Mul
-    Div div DivAssign div_assign Div
+macro_rules! arithmetic {
+    ($($ty:ident[$($number:ident)*])*) => {$(
+        operators! { $ty [$($number)*] Add add AddAssign add_assign Add }
+        operators! { $ty [$($number)*] Sub sub SubAssign sub_assign Sub }
+        operators! { $ty [$($number)*] Mul mul MulAssign mul_assign Mul }
+        operators! { $ty [$($number)*] Div div DivAssign div_assign Div }
+
+        impl Neg for $ty {
+            type Output = Self;
+
+            fn neg(self) -> Self {
+                unary(Unary::Neg, self)
+            }
+        }
+    )*};
 }
 
-impl Neg for Float {
-    type Output = Self;
+macro_rules! bits {
+    ($($ty:ident[$($number:ident)*])*) => {$(
+        operators! { $ty [$($number)*] BitAnd bitand BitAndAssign bitand_assign And }
+        operators! { $ty [$($number)*] BitOr bitor BitOrAssign bitor_assign Or }
+        operators! { $ty [$($number)*] BitXor bitxor BitXorAssign bitxor_assign Xor }
 
-    fn neg(self) -> Self {
-        Self::new(build(|it| it.neg(self.0)))
-    }
+        impl Not for $ty {
+            type Output = Self;
+
+            fn not(self) -> Self {
+                unary(Unary::Not, self)
+            }
+        }
+    )*};
 }
 
-impl Not for Bool {
-    type Output = Self;
-
-    fn not(self) -> Self {
-        Self::new(build(|it| it.unary(Unary::Not, self.0)))
-    }
+macro_rules! shifts {
+    ($($ty:ident[$($number:ident)*])*) => {$(
+        operators! { $ty [$($number)*] Rem rem RemAssign rem_assign Rem }
+        operators! { $ty [$($number)*] Shl shl ShlAssign shl_assign Shl }
+        operators! { $ty [$($number)*] Shr shr ShrAssign shr_assign Shr }
+    )*};
 }
 
-impl BitAnd for Bool {
-    type Output = Self;
+with_floats! { arithmetic }
+with_integers! { arithmetic }
+with_integers! { bits }
+with_integers! { shifts }
+bits! { Bool[] }
 
-    fn bitand(self, other: Self) -> Self {
-        self.binary(Binary::And, other)
-    }
-}
-
-impl BitOr for Bool {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        self.binary(Binary::Or, other)
-    }
-}
-
-/// The formula of a kernel with operands of these kinds.
-pub(super) fn trace(kinds: &[Kind], body: impl FnOnce() -> ValueId) -> Formula {
+/// The formulas of a kernel with operands of these kinds, one for each result.
+pub(super) fn trace(kinds: &[Kind], body: impl FnOnce() -> SmallVec<[ValueId; 1]>) -> Vec<Formula> {
     struct Leave;
     impl Drop for Leave {
         fn drop(&mut self) {
@@ -369,6 +299,6 @@ pub(super) fn trace(kinds: &[Kind], body: impl FnOnce() -> ValueId) -> Formula {
     }
     BUILDERS.with_borrow_mut(|all| all.push(Builder::new(kinds.iter().copied())));
     let _leave = Leave;
-    let value = body();
-    build(|it| it.finish(value))
+    let values = body();
+    build(|it| values.iter().map(|&value| it.finish(value)).collect())
 }

@@ -1,0 +1,25 @@
+//! Elementwise nodes that read the same elements.
+
+use super::flat::{Access, Flat, Kind, NodeIndex, ValueIndex};
+use crate::tensor::{Attrs, Op};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+/// Elementwise nodes with attributes, by op and operands: several that differ in their attributes only are results of
+/// one function, which one kernel computes from elements that it reads once.
+#[derive(Default)]
+pub(super) struct Alike(FxHashMap<(Op, SmallVec<[ValueIndex; 4]>), NodeIndex>);
+
+impl Alike {
+    /// The last node before this one that differs from it in its attributes only.
+    pub fn of(&mut self, flat: &Flat, index: NodeIndex) -> Option<NodeIndex> {
+        let node = &flat.nodes[index];
+        let Kind::Map(op) = node.kind else { return None };
+        if node.attrs == Attrs::none() {
+            return None;
+        }
+        let operands = node.inputs.iter().filter_map(Access::value).collect();
+        let other = self.0.insert((op, operands), index)?;
+        (flat.nodes[other].inputs == node.inputs).then_some(other)
+    }
+}

@@ -1,0 +1,163 @@
+//! Calls of cells with hooks.
+
+use super::Sign;
+use crate::error::{Code, Error, Result, raise};
+use crate::ops::{GradientHook, hook_backward};
+use crate::tensor::{Parameter, Tensor};
+use crate::trace::{
+    Arg, CellId, Hook, Name, Sink, Tree, Visitor, generation, hooks_of, hooks_refused, leaves, receiver,
+};
+use std::sync::Arc;
+
+/// The hooks of a cell in a call of it that runs op by op.
+pub(super) struct Hooked {
+    hooks: Vec<Arc<Hook>>,
+    /// The tensors of the arguments.
+    given: Vec<Tensor>,
+    /// What the body gets in their places.
+    inputs: Vec<Tensor>,
+    /// Which of them it has got.
+    entered: Vec<bool>,
+}
+
+/// The hooks of the cell whose method is called with what `sign` visits; none if it has none.
+fn found(sign: Sign<'_>) -> Vec<Arc<Hook>> {
+    if generation() == 0 {
+        return Vec::new();
+    }
+    receiver(sign).map_or_else(Vec::new, hooks_of)
+}
+
+/// Refuses to compile a call of a cell with hooks.
+///
+/// # Errors
+/// [`Code::Hook`].
+pub(super) fn check_unhooked(name: &str, sign: Sign<'_>) -> Result<()> {
+    if found(sign).is_empty() { Ok(()) } else { Err(hooks_refused(name)) }
+}
+
+impl Hooked {
+    /// The call, after the hooks that run before it; `None` if there are no hooks.
+    #[track_caller]
+    pub fn of(sign: Sign<'_>) -> Option<Self> {
+        let hooks = found(sign);
+        if hooks.is_empty() {
+            return None;
+        }
+        let mut arguments = Arguments { given: Vec::new(), of_self: false, cell: None, depth: 0 };
+        sign(&mut Sink::new(&mut arguments));
+        let given = arguments.given;
+        let mut inputs = given.clone();
+        for hook in &hooks {
+            match &**hook {
+                Hook::ForwardPre(hook) => inputs = replaced(hook(&inputs), inputs),
+                Hook::Backward(hook) => see_gradients(hook, &mut inputs),
+                Hook::Forward(_) | Hook::BackwardPre(_) => {}
+            }
+        }
+        let entered = vec![false; given.len()];
+        Some(Self { hooks, given, inputs, entered })
+    }
+
+    /// An argument as the body gets it; `None` if it is the caller's.
+    pub fn enter<T: Arg + ?Sized>(&mut self, arg: &T) -> Option<Box<T>> {
+        arg.enter(&mut |it| {
+            let next =
+                (0..self.given.len()).find(|&at| !self.entered[at] && self.given[at].identity() == it.identity());
+            next.map_or_else(
+                || it.clone(),
+                |at| {
+                    self.entered[at] = true;
+                    self.inputs[at].clone()
+                },
+            )
+        })
+    }
+
+    /// Refuses what the body cannot get: other tensors in the places of those in arguments that enter as they are.
+    #[track_caller]
+    pub fn check_entered(&self) {
+        let is_missing = |at: usize| !self.entered[at] && self.given[at].identity() != self.inputs[at].identity();
+        if (0..self.given.len()).any(is_missing) {
+            raise(
+                Error::new(Code::Hook, "a hook cannot replace a tensor behind a reference inside of an argument")
+                    .help("take `&Option<Tensor>` instead of `Option<&Tensor>`, or only look at the tensors"),
+            );
+        }
+    }
+
+    /// The result of the call, after the hooks that run behind it.
+    #[track_caller]
+    pub fn leave<T: Tree>(&self, result: T) -> T {
+        let mut results = leaves(&result);
+        for hook in &self.hooks {
+            match &**hook {
+                Hook::Forward(hook) => results = replaced(hook(&self.inputs, &results), results),
+                Hook::BackwardPre(hook) => see_gradients(hook, &mut results),
+                Hook::ForwardPre(_) | Hook::Backward(_) => {}
+            }
+        }
+        let mut results = results.into_iter();
+        result.rebuild(&mut |it| results.next().unwrap_or_else(|| it.clone()))
+    }
+}
+
+/// The tensors that a hook gave in the place of others, or these.
+#[track_caller]
+fn replaced(given: Option<Vec<Tensor>>, old: Vec<Tensor>) -> Vec<Tensor> {
+    match given {
+        Some(new) if new.len() == old.len() => new,
+        Some(new) => raise(
+            Error::new(Code::Argument, format!("a hook gives {} tensors in the place of {}", new.len(), old.len()))
+                .help("return one for each, or `None` to leave them"),
+        ),
+        None => old,
+    }
+}
+
+fn see_gradients(hook: &GradientHook, tensors: &mut [Tensor]) {
+    for tensor in tensors.iter_mut().filter(|it| it.dtype().is_float()) {
+        *tensor = hook_backward(&*tensor, hook);
+    }
+}
+
+/// The tensors of arguments that are neither `self` nor in cells.
+struct Arguments {
+    given: Vec<Tensor>,
+    of_self: bool,
+    /// The depth of the cell that parts belong to.
+    cell: Option<usize>,
+    depth: usize,
+}
+
+impl Visitor for Arguments {
+    fn tensor(&mut self, tensor: &Tensor) {
+        if !self.of_self && self.cell.is_none() {
+            self.given.push(tensor.clone());
+        }
+    }
+
+    fn parameter(&mut self, _: &Parameter) {}
+
+    fn fixed(&mut self, _: u64) {}
+
+    fn argument(&mut self, name: &'static str) {
+        self.of_self = name == "self";
+        self.cell = None;
+    }
+
+    fn cell(&mut self, _: CellId) {
+        self.cell.get_or_insert(self.depth);
+    }
+
+    fn begin(&mut self, _: Name<'_>) {
+        self.depth += 1;
+    }
+
+    fn end(&mut self) {
+        self.depth -= 1;
+        if self.cell.is_some_and(|it| it > self.depth) {
+            self.cell = None;
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Hooks of cells: functions of the program that see the tensors of calls that run op by op.
+
+use super::arg::{Arg, CellId, Name, Sink, Visitor};
+use super::cell::Cell;
+use crate::error::{Code, Error, raise};
+use crate::ops::GradientHook;
+use crate::tensor::{Parameter, Tensor};
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+type ForwardPre = dyn Fn(&[Tensor]) -> Option<Vec<Tensor>> + Send + Sync;
+type Forward = dyn Fn(&[Tensor], &[Tensor]) -> Option<Vec<Tensor>> + Send + Sync;
+
+/// A hook of a cell.
+pub enum Hook {
+    /// Sees the tensors of the arguments.
+    ForwardPre(Box<ForwardPre>),
+    /// Sees the tensors of the arguments and of the result.
+    Forward(Box<Forward>),
+    /// Sees the gradient of each tensor of the result.
+    BackwardPre(GradientHook),
+    /// Sees the gradient of each tensor of the arguments.
+    Backward(GradientHook),
+}
+
+/// Hooks in order, with the numbers of their handles.
+type List = Vec<(u64, Arc<Hook>)>;
+
+static HOOKS: RwLock<FxHashMap<CellId, List>> = RwLock::new(FxHashMap::with_hasher(FxBuildHasher));
+
+/// See [`generation`].
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+
+fn all() -> RwLockReadGuard<'static, FxHashMap<CellId, List>> {
+    HOOKS.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Zero if no cell has a hook, and otherwise another number after each registration.
+#[inline]
+pub fn generation() -> u64 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// The hooks of a cell; none if it has none.
+pub fn hooks_of(cell: CellId) -> Vec<Arc<Hook>> {
+    all().get(&cell).map_or_else(Vec::new, |list| list.iter().map(|it| it.1.clone()).collect())
+}
+
+/// The error of hooks in compiled code.
+pub fn hooks_refused(name: &str) -> Error {
+    Error::new(Code::Hook, "a cell with hooks cannot be compiled: hooks run eagerly only")
+        .with_op(name)
+        .help("remove the hooks, or run this with `jit: false` in the context, or with `MS_JIT=0`")
+}
+
+/// Functions of the program that see, and may replace, the tensors of a cell's calls and their gradients: of every cell,
+/// also inside of others.
+///
+/// They run eagerly, in the order in which they were registered: without `#[jit]`, in eager mode, and with `jit: false`
+/// in the context, also under `grad`. A function that is compiled with a cell that has hooks raises [`Code::Hook`]:
+/// nothing is skipped silently. A cell is known by its place in memory, so that a handle borrows it, and a hook ends with
+/// its handle. Calls of cells without hooks cost what they cost before.
+///
+/// ```
+/// use ms::prelude::*;
+/// let net = nn::Dense::new(2, 3);
+/// let handle = net.register_forward_hook(|inputs, results| {
+///     println!("{} from {}", results[0].ty(), inputs[0].ty());
+///     None
+/// });
+/// net.call(&Tensor::ones([4, 2]));
+/// handle.remove();
+/// ```
+pub trait Hooks: Arg {
+    /// A function of the tensors of the arguments, before each call; what it returns takes their places.
+    ///
+    /// # Panics
+    /// Raises [`Code::Hook`] for a cell without fields, which has no place of its own, and for containers, which are not
+    /// called; calls raise [`Code::Argument`] if the hook returns another number of tensors.
+    #[track_caller]
+    fn register_forward_pre_hook(
+        &self,
+        hook: impl Fn(&[Tensor]) -> Option<Vec<Tensor>> + Send + Sync + 'static,
+    ) -> HookHandle<'_> {
+        register(self, Hook::ForwardPre(Box::new(hook)))
+    }
+
+    /// A function of the tensors of the arguments and of the result, after each call; what it returns takes the places of
+    /// those of the result.
+    ///
+    /// # Panics
+    /// As [`Hooks::register_forward_pre_hook`].
+    #[track_caller]
+    fn register_forward_hook(
+        &self,
+        hook: impl Fn(&[Tensor], &[Tensor]) -> Option<Vec<Tensor>> + Send + Sync + 'static,
+    ) -> HookHandle<'_> {
+        register(self, Hook::Forward(Box::new(hook)))
+    }
+
+    /// A function of the gradient of the result, before gradients are pulled back through the cell; what it returns takes
+    /// the place of that gradient. It is called for each tensor of the result.
+    ///
+    /// # Panics
+    /// As [`Hooks::register_forward_pre_hook`]; gradients raise [`Code::Shape`] if the hook gives another type.
+    #[track_caller]
+    fn register_backward_pre_hook(
+        &self,
+        hook: impl Fn(&Tensor) -> Option<Tensor> + Send + Sync + 'static,
+    ) -> HookHandle<'_> {
+        register(self, Hook::BackwardPre(GradientHook::new(hook)))
+    }
+
+    /// A function of the gradient of the argument, after gradients were pulled back through the cell; what it returns
+    /// takes the place of that gradient. It is called for each tensor of the arguments that has a gradient: not where the
+    /// cell is the first one, and gradients are those of its parameters.
+    ///
+    /// # Panics
+    /// As [`Hooks::register_backward_pre_hook`].
+    #[track_caller]
+    fn register_backward_hook(
+        &self,
+        hook: impl Fn(&Tensor) -> Option<Tensor> + Send + Sync + 'static,
+    ) -> HookHandle<'_> {
+        register(self, Hook::Backward(GradientHook::new(hook)))
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<C: Cell + ?Sized> Hooks for C {}
+
+#[track_caller]
+fn register<C: Arg + ?Sized>(cell: &C, hook: Hook) -> HookHandle<'_> {
+    let mut outermost = Outermost { found: None, begun: false };
+    cell.visit(&mut Sink::new(&mut outermost));
+    let refuse = |message: &str, help: &str| -> ! {
+        raise(Error::new(Code::Hook, message.to_owned()).with_op("register").help(help.to_owned()))
+    };
+    let Some(cell) = outermost.found else {
+        refuse("what is not called has no hooks", "register them for the cells inside");
+    };
+    if cell.is_empty() {
+        let message = format!("`{}` has no fields, and so no place of its own that tells it from others", cell.name());
+        refuse(
+            &message,
+            "give the type a field, or register the hook for the cell that calls it, or that takes its result",
+        );
+    }
+    let mut all = HOOKS.write().unwrap_or_else(PoisonError::into_inner);
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    all.entry(cell).or_default().push((number, Arc::new(hook)));
+    GENERATION.store(number, Ordering::Relaxed);
+    HookHandle { number, cell, borrowed: PhantomData }
+}
+
+/// Finds the cell that a value is.
+struct Outermost {
+    found: Option<CellId>,
+    begun: bool,
+}
+
+impl Visitor for Outermost {
+    fn tensor(&mut self, _: &Tensor) {}
+
+    fn parameter(&mut self, _: &Parameter) {}
+
+    fn fixed(&mut self, _: u64) {}
+
+    fn cell(&mut self, cell: CellId) {
+        if !self.begun {
+            self.found.get_or_insert(cell);
+        }
+    }
+
+    fn begin(&mut self, _: Name<'_>) {
+        self.begun = true;
+    }
+}
+
+/// A registered hook of a cell, which ends when it is removed or dropped.
+#[must_use = "the hook ends when its handle is dropped"]
+pub struct HookHandle<'a> {
+    number: u64,
+    cell: CellId,
+    borrowed: PhantomData<&'a ()>,
+}
+
+impl HookHandle<'_> {
+    /// Removes the hook: later calls do not run it, nor do gradients of earlier ones.
+    pub fn remove(self) {}
+}
+
+impl Drop for HookHandle<'_> {
+    fn drop(&mut self) {
+        let mut all = HOOKS.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(list) = all.get_mut(&self.cell) {
+            list.retain(|it| it.0 != self.number);
+            if list.is_empty() {
+                all.remove(&self.cell);
+            }
+        }
+        if all.is_empty() {
+            GENERATION.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+impl fmt::Debug for HookHandle<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "hook {} of {}", self.number, self.cell.name())
+    }
+}
