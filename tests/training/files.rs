@@ -225,7 +225,11 @@ fn archives_that_lie_are_refused() {
         ("less than it says", vec![("a", 8, &stored[..], len + 1, checksum, None)], "`a`: it has"),
         ("stored, less than it says", vec![("a", 0, &array[..], len + 1, checksum, None)], "`a`: it has"),
         ("a bomb", vec![("a", 8, &stored[..], size, checksum, None)], "compressed bytes cannot be 4294967294"),
-        ("4 GiB", vec![("a", 0, &array[..], u32::MAX, checksum, None)], "`a` has 4 GiB or more"),
+        (
+            "4 GiB",
+            vec![("a", 0, &array[..], u32::MAX, checksum, None)],
+            "`a` has 4 GiB or more, without sizes of 64 bits",
+        ),
         ("another method", vec![("a", 12, &array[..], len, checksum, None)], "method 12"),
         ("bytes twice", vec![good[0], ("c", 0, &array[..], len, checksum, Some(0))], "members overlap"),
         ("a name twice", vec![good[0], ("a", 0, &array[..], len, checksum, None)], "two of this name"),
