@@ -124,7 +124,7 @@ pub fn check_onnx<R: Tree>(program: &str, f: impl Fn(&[Tensor]) -> R, inputs: &[
     let read = ExportedFunction::load_onnx(&model)?;
     let operands: Vec<&Tensor> = inputs.iter().collect();
     let (results, same) = (function.call(&operands)?, read.call(&operands)?);
-    let size = |it: &Tensor| it.cast(DType::F64).abs().max((), false).item::<f64>();
+    let size = |it: &Tensor| it.cast(DType::F64).abs().max(()).item::<f64>();
     let differences = same.iter().zip(&results).map(|(got, want)| size(&(got - want)) / size(want).max(1e-30));
     let largest = differences.fold(0.0, f64::max);
     println!("{program}: at most {largest:.1e} from the ONNX model, relative to the largest number");

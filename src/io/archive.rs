@@ -194,7 +194,7 @@ fn wide_fields<const N: usize>(fields: [u32; N], mut extra: &[u8]) -> Option<[u6
         }
     }
     let mut all = fields.map(u64::from);
-    for field in all.iter_mut().filter(|it| **it == u32::MAX.into()) {
+    for field in all.iter_mut().filter(|it| **it == u64::from(u32::MAX)) {
         *field = u64::from_le_bytes(take_array(&mut wide).ok()?);
     }
     Some(all)

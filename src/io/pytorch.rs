@@ -365,7 +365,12 @@ mod tests {
     fn what_cannot_be_is_refused() {
         check(&archive(&pickle(2, 1), &[0; 8]), &["w f32[2] [0.0, 0.0]"]);
         let nested = |count: usize| [vec![b']'; 1], vec![0x85; count], b".".to_vec()].concat();
-        let cases: [(&[u8], &str); 8] = [
+        let class = b"FloatStorage";
+        let whole = pickle(2, 1);
+        let at = whole.windows(class.len()).position(|it| it == class).expect("it has a storage");
+        let complex = [&whole[..at], b"ComplexFloatStorage", &whole[at + class.len()..]].concat();
+        let cases: [(&[u8], &str); 9] = [
+            (&archive(&complex, &[0; 8]), "no dtype here for `torch ComplexFloatStorage`"),
             (MODULE, "`__main__ E`"),
             (b"PK", "no zip archive"),
             (&archive(b"cos\nsystem\nX\x02\0\0\0ls\x85R.", &[]), "`os system`"),

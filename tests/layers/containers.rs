@@ -71,16 +71,20 @@ fn residual_blocks() {
     let x = tensor![[1.0, -2.0, 0.5]];
     let body = nn::Dense::new(3, 3);
     let y = body.call(&x);
-    let block = |body: nn::Dense| nn::Residual::new(body);
-    assert_eq!(block(body.clone()).call(&x).to_vec::<f32>(), (&y + &x).to_vec::<f32>());
+    let copy = |of: &nn::Dense| {
+        let copy = nn::Dense::new(3, 3);
+        copy.load_state_dict(&of.state_dict(), &LoadOptions::new()).expect("both have the same names");
+        copy
+    };
+    assert_eq!(nn::Residual::new(copy(&body)).call(&x).to_vec::<f32>(), (&y + &x).to_vec::<f32>());
     let around = nn::Dense::new(3, 3);
-    let whole = block(body.clone()).shortcut(nn::sequential![around.clone()]).activation(nn::ReLU);
+    let whole = nn::Residual::new(copy(&body)).shortcut(nn::sequential![copy(&around)]).activation(nn::ReLU);
     assert_eq!(whole.call(&x).to_vec::<f32>(), (&y + around.call(&x)).relu().to_vec::<f32>());
     let names = |it| StateDict::named(&whole, it).names().map(str::to_owned).collect::<Vec<_>>();
     let own = ["body.bias", "body.weight", "shortcut.layers[0].bias", "shortcut.layers[0].weight"];
     assert_eq!(names(Convention::Ms), own);
     assert_eq!(names(Convention::PyTorch), ["bias", "shortcut.0.bias", "shortcut.0.weight", "weight"]);
-    assert_eq!(block(body).named_parameters().expect("names differ").len(), 2);
+    assert_eq!(nn::Residual::new(body).named_parameters().expect("names differ").len(), 2);
     let error = ms::catch(|| nn::Residual::new(nn::Dense::new(3, 2)).call(&x)).map(|_| ()).expect_err("3 and 2");
     assert!(error.code() == ms::Code::Shape && error.to_string().contains("Residual"), "{error}");
 }

@@ -3,7 +3,7 @@
 
 use crate::StateDict;
 use crate::io::exported::message;
-use crate::io::protobuf::{Value, field};
+use crate::io::protobuf::{Value, bytes, field, number};
 use crate::io::{ExportOptions, ExportedFunction};
 use crate::prelude::*;
 use ms_core::Code;
@@ -228,11 +228,11 @@ fn networks_are_models() {
     // Without it, elements of windows are equal but for rounding.
     let apart: Vec<f32> = (0..128).map(|it| (it * it) as f32).map(f32::sin).collect();
     let apart = Tensor::from_slice([2, 8, 8], &apart);
-    let loss = |x: &Tensor| ops::square(images.call(&(x + &apart))).mean((), false);
+    let loss = |x: &Tensor| ops::square(images.call(&(x + &apart))).mean(());
     lines.insert(network("images_gradient", |x| crate::grad(loss)(x), [&[1, 2, 8, 8], &[3, 2, 8, 8]]));
     let weights = |x: &Tensor, w: &Tensor| {
         let options = ops::ConvOptions::new(2).stride(2).dilation([1, 2]).groups(2);
-        ops::square(ops::conv(x, w, None, &options)).mean((), false)
+        ops::square(ops::conv(x, w, None, &options)).mean(())
     };
     let of_weights = |x: &Tensor| crate::grad(weights).wrt(crate::At::<1>)(x, &data(&[4, 1, 3, 2]));
     lines.insert(network("weight_gradient", of_weights, [&[1, 2, 8, 7], &[3, 2, 8, 7]]));
@@ -244,7 +244,7 @@ fn networks_are_models() {
     lines.insert(network("both", |x| both.call(x, None, None).0, [&[7, 2, 4], &[7, 3, 4]]));
     lines.insert(network("branch", branched, [&[2, 3], &[4, 3]]));
     lines.insert(network("loop", doubled, [&[2, 3], &[4, 3]]));
-    let total = |x: &Tensor| doubled(x).sum((), false);
+    let total = |x: &Tensor| doubled(x).sum(());
     lines.insert(network("loop_gradient", |x| crate::grad(total)(x), [&[2, 3], &[4, 3]]));
     lines.insert(network("assigned", assigned, [&[2, 4], &[4, 4]]));
     lines.insert(network("products", |x| ops::cumprod(x, 0), [&[2, 3], &[4, 3]]));
@@ -273,12 +273,23 @@ fn damaged_models_are_refused() {
     }
     let replaced = |from: &str, to: &str| {
         let at = whole.windows(from.len()).position(|it| it == from.as_bytes()).expect(from);
-        let mut bytes = whole.clone();
-        bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
-        bytes
+        let mut changed = whole.clone();
+        changed[at..at + to.len()].copy_from_slice(to.as_bytes());
+        changed
     };
     refused(&replaced("Relu", "Ralu"), "the operator `Ralu` is not supported");
     refused(&replaced("output", "autput"), "no node defines the output `output`");
+    let of = |graph: Vec<u8>| [number(1, 8), bytes(7, &graph), bytes(8, &number(2, 18))].concat();
+    let nested = |graph: Vec<u8>, _| {
+        let branch = [bytes(1, b"then_branch"), bytes(6, &graph), number(20, 5)].concat();
+        bytes(1, &[bytes(4, b"If"), bytes(5, &branch)].concat())
+    };
+    refused(&of((0..1000).fold(Vec::new(), nested)), "its graphs nest more than 16 deep");
+    let tensor = |kind: u64, size: u64| bytes(5, &[number(1, size), number(2, kind), bytes(8, b"w")].concat());
+    refused(&of(tensor(8, 1)), "`w` has elements of kind 8, which is not supported");
+    refused(&of(tensor(1, 2)), "`w` is f32[2], and has 0 bytes");
+    refused(&of(tensor(1, u64::MAX)), "`w` has a negative size");
+    refused(&of(tensor(1, 1 << 62)), "no memory holds `w`");
 }
 
 /// Models of others of which bytes are changed are refused, or are functions. `MS_ONNX_CHANGES` is the number of

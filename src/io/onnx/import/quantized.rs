@@ -146,8 +146,8 @@ fn dequantize(node: &Applied<'_>) -> Result<Tensor> {
 fn dynamic(x: &Tensor) -> Vec<Tensor> {
     const HIGHEST: f64 = 255.0;
     let all: Vec<isize> = (0..x.rank() as isize).collect();
-    let low = ops::minimum(ops::min(x, &all, false), 0.0);
-    let high = ops::maximum(ops::max(x, &all, false), 0.0);
+    let low = ops::minimum(ops::min(x, &all), 0.0);
+    let high = ops::maximum(ops::max(x, &all), 0.0);
     let scale = (high - &low) / HIGHEST;
     // Of zeros alone any scale is one.
     let scale = ops::select(ops::equal(&scale, 0.0), 1.0, &scale);
