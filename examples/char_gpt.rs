@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{below, compare, data, initialize};
+use common::{below, check_onnx, compare, data, initialize};
 use ms::prelude::*;
 use ms::{load_checkpoint, save_checkpoint};
 use std::collections::BTreeSet;
@@ -102,5 +102,5 @@ fn main() -> Result<()> {
     println!("{}", generate(&net, &alphabet, "Shall I ", 120));
     std::fs::remove_file(&path).expect("it was written");
     compare("char_gpt", &losses, 5e-6);
-    Ok(())
+    check_onnx("char_gpt", |it| net.call(&it[0]), &[codes.i(..CONTEXT).expand_dims(0)])
 }

@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::{below, compare, initialize, uniform};
+use common::{below, check_onnx, compare, initialize, uniform};
 use ms::prelude::*;
 
 const TIME: usize = 200;
@@ -55,5 +55,5 @@ fn main() -> Result<()> {
     let accuracy: f32 = accuracy(&net.call(&test_x), &test_y).item();
     println!("accuracy on other sequences: {:.1} %", 100.0 * accuracy);
     compare("lstm_classifier", &losses, 5e-6);
-    Ok(())
+    check_onnx("lstm_classifier", |it| net.call(&it[0]), &[test_x])
 }

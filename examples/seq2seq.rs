@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{below, compare, initialize};
+use common::{below, check_onnx, compare, initialize};
 use ms::prelude::*;
 
 const LENGTH: usize = 8;
@@ -78,5 +78,6 @@ fn main() -> Result<()> {
     let right = translate(&net, &source).eq(source.flip(1)).cast(DType::F32).mean(()).item::<f32>();
     println!("{:.1} % of the symbols of other sequences are right", 100.0 * right);
     compare("seq2seq", &losses, 2e-5);
-    Ok(())
+    let inputs = [source.clone(), after_start(&source.i((.., ..-1)))];
+    check_onnx("seq2seq", |it| net.call(&it[0], &it[1]), &inputs)
 }

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{compare, data, initialize, normal};
+use common::{check_onnx, compare, data, initialize, normal};
 use ms::prelude::*;
 
 const TRAIN: usize = 1408;
@@ -57,5 +57,5 @@ fn main() -> Result<()> {
         println!("{}", row.iter().map(|it| b" .:-=+*#%@"[((10.0 * it) as usize).min(9)] as char).collect::<String>());
     }
     compare("vae", &losses, 2e-6);
-    Ok(())
+    check_onnx("vae", |it| net.call(&it[0], &it[1]), &[pixels.i(..4), normal("samples", &[4, LATENT])])
 }

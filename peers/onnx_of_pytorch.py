@@ -64,6 +64,18 @@ class Recurrent(nn.Module):
         return self.gru(y)[0], h, c
 
 
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tanh = nn.RNN(4, 3, num_layers=2, bidirectional=True)
+        self.relu = nn.RNN(6, 5, nonlinearity="relu", bias=False)
+
+    def forward(self, x):
+        y, h = self.tanh(x)
+        z, last = self.relu(y)
+        return z, h, last
+
+
 MODELS = {
     "mlp": (
         nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.LayerNorm(8), nn.Dropout(0.1), nn.Linear(8, 3), nn.Softmax(-1)),
@@ -72,6 +84,7 @@ MODELS = {
     "text": (Text(), torch.randint(0, 11, (3, 7))),
     "images": (Images(), torch.randn(2, 3, 16, 16)),
     "recurrent": (Recurrent(), torch.randn(7, 2, 4)),
+    "rnn": (Plain(), torch.randn(7, 2, 4)),
     "sizes": (Sizes(), torch.randn(3, 6)),
     "transposed": (
         nn.Sequential(nn.ConvTranspose2d(2, 3, 3, 2, 1, 1), nn.ELU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()),
@@ -86,7 +99,7 @@ def main(folder, dynamo):
         model.eval()
         with torch.no_grad():
             results = model(x)
-        axis = 1 if name == "recurrent" else 0
+        axis = 1 if name in ("recurrent", "rnn") else 0
         results = results if isinstance(results, tuple) else (results,)
         if dynamo:
             batch = {"dynamic_shapes": ({axis: torch.export.Dim("batch")},), "external_data": False}

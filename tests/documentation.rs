@@ -88,7 +88,9 @@ fn the_lines_of_programs_beside_pytorch_are_as_documented() {
         let name = row.split(['[', ']']).nth(1).expect("the name of a program");
         let documented: Vec<usize> = row.split('|').filter_map(|it| it.trim().parse().ok()).collect();
         let sources = [format!("examples/{name}.rs"), format!("peers/programs/{name}.py")];
-        assert_eq!(documented, sources.map(|it| code_lines(&root.join(it))), "lines of {name} here and in PyTorch");
+        let lines = sources.map(|it| code_lines(&root.join(it)));
+        assert_eq!(documented, lines, "lines of {name} here and in PyTorch");
+        assert!(10 * lines[0] <= 11 * lines[1], "{name} has {lines:?} lines, more than 1.1 times those of PyTorch");
     }
 }
 

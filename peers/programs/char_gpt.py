@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
 
-from common import DATA, below, initialize, write_losses
+from common import DATA, below, check_onnx, initialize, write_losses
 
 CONTEXT = 32
 FEATURES = 64
@@ -89,3 +89,4 @@ _, resumed = train(path, STEPS // 2)
 assert resumed == losses[STEPS // 2 :], "the run that was resumed has the same losses"
 print(generate(net, "Shall I ", 120))
 write_losses("char_gpt", losses)
+check_onnx("char_gpt", net, [codes[None, :CONTEXT]])

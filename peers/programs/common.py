@@ -1,10 +1,13 @@
 """What the programs share with examples/*.rs: numbers that both sides compute alike from names and positions, and the
 file of losses, against which the example is compared."""
 
+import io
 import pathlib
 
 import numpy
+import onnxruntime
 import torch
+from safetensors.torch import save_file
 
 torch.set_num_threads(2)
 DATA = pathlib.Path(__file__).parents[2] / "examples" / "data"
@@ -55,10 +58,34 @@ def initialize(net):
     net.load_state_dict(state, strict=False)
 
 
-def write_names(program, net):
-    """Writes the names and shapes of the parameters and buffers, from which the example makes a file of weights."""
-    lines = [f"{name} {' '.join(map(str, it.shape))}".strip() + "\n" for name, it in net.state_dict().items()]
+def write_names(program, net, rename=str):
+    """Writes the names and shapes of the parameters and buffers, from which both sides make a file of weights."""
+    state = net.state_dict().items()
+    lines = [f"{rename(name)} {' '.join(map(str, it.shape))}".strip() + "\n" for name, it in state]
     (DATA / f"{program}_state.txt").write_text("".join(lines))
+
+
+def write_weights(program, path):
+    """Writes a file of weights with these names and shapes, and initial values."""
+    lines = [line.split() for line in (DATA / f"{program}_state.txt").read_text().splitlines()]
+    shapes = {name: [int(size) for size in shape] for name, *shape in lines}
+    # The only values without axes count batches.
+    state = {name: initial(name, it) if it else torch.tensor(0) for name, it in shapes.items()}
+    save_file(state, path)
+
+
+def check_onnx(program, net, inputs):
+    """Exports a module, and compares what onnxruntime computes."""
+    model = io.BytesIO()
+    torch.onnx.export(net, tuple(inputs), model, opset_version=18, dynamo=False)
+    session = onnxruntime.InferenceSession(model.getvalue(), providers=["CPUExecutionProvider"])
+    names = [it.name for it in session.get_inputs()]
+    results = session.run(None, {name: it.detach().numpy() for name, it in zip(names, inputs)})
+    with torch.no_grad():
+        wanted = net(*inputs)
+    for result, it in zip(results, wanted if isinstance(wanted, tuple) else (wanted,)):
+        difference = (torch.from_numpy(result) - it).abs().max() / it.abs().max()
+        assert difference <= 1e-5, f"{program}: the results of onnxruntime differ by {difference:.1e}"
 
 
 def write(program, numbers):

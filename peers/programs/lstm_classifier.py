@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from common import below, initialize, uniform, write_losses
+from common import below, check_onnx, initialize, uniform, write_losses
 
 TIME = 200
 TRAIN = 512
@@ -47,3 +47,4 @@ with torch.no_grad():
     accuracy = (net(test_x).argmax(-1) == test_y).float().mean().item()
 print(f"accuracy on other sequences: {100 * accuracy:.1f} %")
 write_losses("lstm_classifier", losses)
+check_onnx("lstm_classifier", net, [test_x])

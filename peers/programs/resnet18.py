@@ -1,11 +1,15 @@
 """Twin of examples/resnet18.rs: python peers/programs/resnet18.py
 
-The module has the parameters of torchvision's resnet18, under the same names."""
+The module has the parameters of torchvision's resnet18; what that calls `downsample` is `shortcut` here."""
+
+import pathlib
+import tempfile
 
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
-from common import initialize, uniform, write, write_names
+from common import check_onnx, uniform, write, write_names, write_weights
 
 
 def conv(inputs, outputs, kernel, stride):
@@ -19,14 +23,14 @@ class Block(nn.Module):
         self.bn1 = nn.BatchNorm2d(outputs)
         self.conv2 = conv(outputs, outputs, 3, 1)
         self.bn2 = nn.BatchNorm2d(outputs)
-        self.downsample = None
+        self.shortcut = None
         if stride > 1:
-            self.downsample = nn.Sequential(conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
+            self.shortcut = nn.Sequential(conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
 
     def forward(self, x):
         y = self.bn1(self.conv1(x)).relu()
         y = self.bn2(self.conv2(y))
-        return (y + (x if self.downsample is None else self.downsample(x))).relu()
+        return (y + (x if self.shortcut is None else self.shortcut(x))).relu()
 
 
 def stage(inputs, outputs, stride):
@@ -52,11 +56,17 @@ class ResNet18(nn.Module):
 
 
 net = ResNet18(1000)
-initialize(net)
-write_names("resnet18", net)
+write_names("resnet18", net, lambda name: name.replace("shortcut", "downsample"))
+path = pathlib.Path(tempfile.mkdtemp()) / "resnet18.safetensors"
+write_weights("resnet18", path)
+state = {name.replace("downsample", "shortcut"): it for name, it in load_file(path).items()}
+net.load_state_dict(state)
+path.unlink()
+print(f"{len(state)} parameters and buffers were imported")
+
+net.eval()
 images = uniform("images", [2, 3, 32, 32])
 with torch.no_grad():
-    logits = net.eval()(images)
-    exact = net.double()(images.double())
-print(f"from f64 at most {((logits - exact).abs().max() / exact.abs().max()).item():.1e} of the largest logit")
+    logits = net(images)
 write("resnet18", logits.flatten().tolist())
+check_onnx("resnet18", net, [images])

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from common import below, initialize, write_losses
+from common import below, check_onnx, initialize, write_losses
 
 LENGTH = 8
 SYMBOLS = 10
@@ -66,3 +66,4 @@ source = below("test", [200, LENGTH], SYMBOLS)
 right = (translate(net, source) == source.flip(1)).float().mean().item()
 print(f"{100 * right:.1f} % of the symbols of other sequences are right")
 write_losses("seq2seq", losses)
+check_onnx("seq2seq", net, [source, after_start(source[:, :-1])])

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from common import DATA, initialize, normal, write_losses
+from common import DATA, check_onnx, initialize, normal, write_losses
 
 TRAIN = 1408
 BATCH = 64
@@ -48,3 +48,4 @@ with torch.no_grad():
 for row in torch.cat(list(images), 1).tolist():
     print("".join(" .:-=+*#%@"[min(int(10 * pixel), 9)] for pixel in row))
 write_losses("vae", losses)
+check_onnx("vae", net, [pixels[:4], normal("samples", [4, LATENT])])

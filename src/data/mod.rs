@@ -12,6 +12,8 @@ mod images;
 mod loader;
 mod map;
 mod npy;
+#[cfg(feature = "tokenizers")]
+mod pretrained;
 mod sampler;
 mod slice;
 mod stack;
@@ -30,6 +32,8 @@ pub use images::{LabeledImages, Usage, cifar10, cifar100, mnist, read_idx};
 pub use loader::{DataLoader, Samples};
 pub use map::{Map, TryMap};
 pub use npy::{read_npy, read_npz, write_npy, write_npz};
+#[cfg(feature = "tokenizers")]
+pub use pretrained::PretrainedTokenizer;
 pub use sampler::{DistributedSampler, RandomSampler, Sampled, Sampler, SubsetSampler, WeightedRandomSampler};
 pub use slice::{Repeat, Slice, Zip};
 pub use tensors::TensorDataset;

@@ -8,6 +8,7 @@ use crate::io::state_dict::{refuse, row_major};
 use ms_core::tensor::{Array, Layout, Type};
 use ms_core::{Code, DType, Error, Result, Tensor};
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// The array of a `.npy` file, row-major or column-major, of either byte order.
@@ -28,7 +29,7 @@ pub fn read_npy(path: impl AsRef<Path>) -> Result<Tensor> {
 ///
 /// # Errors
 /// As [`read_npy`], with the name of the array; [`Code::Parse`](ms_core::Code::Parse) for a file that is
-/// no zip archive, or one of 4 GiB and more.
+/// no zip archive.
 pub fn read_npz(path: impl AsRef<Path>) -> Result<BTreeMap<String, Tensor>> {
     let arrays = decoded(path.as_ref(), |bytes| {
         let mut arrays = BTreeMap::new();
@@ -73,7 +74,7 @@ pub fn write_npy(path: impl AsRef<Path>, value: &Tensor) -> Result<()> {
 ///
 /// # Errors
 /// As [`write_npy`], with the name of the tensor; [`Code::DuplicateName`] for two tensors of one name;
-/// [`Code::Argument`] for an archive of 4 GiB and more, or of 65,535 tensors and more. Nothing is written then.
+/// [`Code::Argument`] for a name of 64 KiB and more. Nothing is written then.
 pub fn write_npz<'a>(path: impl AsRef<Path>, tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<()> {
     let path = path.as_ref();
     let mut members = BTreeMap::new();
@@ -84,8 +85,11 @@ pub fn write_npz<'a>(path: impl AsRef<Path>, tensors: impl IntoIterator<Item = (
             return Err(twice.with_op("write_npz"));
         }
     }
-    let archive = write_archive(&members).map_err(|why| Error::new(Code::Argument, why));
-    archive.and_then(|bytes| write(path, &bytes)).map_err(|it| it.with_op("write_npz"))
+    let written = replace(path, |out| write_archive(&members, out)).map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => Error::new(Code::Argument, error.to_string()),
+        _ => refuse(path, "write", error),
+    });
+    written.map_err(|it| it.with_op("write_npz"))
 }
 
 /// Replaces the content of a file.

@@ -32,7 +32,7 @@ pub trait Tokenizer: Send + Sync {
     }
 }
 
-fn no_token(tokenizer: &str, token: i64, size: usize) -> Error {
+pub(super) fn no_token(tokenizer: &str, token: i64, size: usize) -> Error {
     Error::new(Code::OutOfRange, format!("there is no token {token} among {size}")).with_op(tokenizer)
 }
 

@@ -5,6 +5,7 @@ use super::crc::crc32;
 use ms_core::tensor::try_filled;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Write};
 
 /// The most bytes that one byte of Deflate stands for: a run of 258 bytes takes two bits.
 const MAX_RATIO: usize = 1032;
@@ -48,10 +49,48 @@ fn inflated(packed: &[u8], size: usize) -> Result<Vec<u8>, String> {
     }
 }
 
+/// The length of the record at the end of an archive, without its comment.
+const END: usize = 22;
+
+/// The lengths of the record with fields of 64 bits, and of the one that says where it is.
+const END_64: usize = 56;
+const LOCATOR: usize = 20;
+
+/// The number of the extra field with sizes of 64 bits.
+const SIZES_64: u16 = 1;
+
+/// Where the directory of an archive is.
+struct Directory {
+    count: u64,
+    start: usize,
+    end: usize,
+}
+
 /// The members of a zip archive (<https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT>).
 pub(crate) fn members(file: &[u8]) -> Result<Vec<Member<'_>>, String> {
-    /// Without its comment.
-    const END: usize = 22;
+    let Directory { count, start: directory, end } = directory(file)?;
+    let mut entries = &file[directory..end];
+    let mut all = Vec::new();
+    let mut places = Vec::new();
+    for _ in 0..count {
+        let (member, place) = member(file, &mut entries).map_err(|why| format!("in its directory, {why}"))?;
+        all.push(member);
+        places.push(place);
+    }
+    if !entries.is_empty() {
+        return Err(format!("its directory has {} bytes behind its {count} entries", entries.len()));
+    }
+    // One stream for many members makes a small file large.
+    places.sort_by_key(|it| (it.start, it.end));
+    let ends = places.iter().map(|it| it.end);
+    if places.iter().skip(1).zip(ends).any(|(it, end)| it.start < end) || places.iter().any(|it| it.end > directory) {
+        return Err("its members overlap".to_owned());
+    }
+    Ok(all)
+}
+
+/// Finds the directory by the records at the end.
+fn directory(file: &[u8]) -> Result<Directory, String> {
     let last = file.len().checked_sub(END).ok_or("it is no zip archive")?;
     // The comment at the end has at most 65535 bytes.
     let first = last.saturating_sub(u16::MAX.into());
@@ -62,23 +101,48 @@ pub(crate) fn members(file: &[u8]) -> Result<Vec<Member<'_>>, String> {
     let end = (first..=last).rev().find(is_end).ok_or("it is no zip archive")?;
     let mut fields = &file[end + 4..];
     let [_, _, _, count] = [(); 4].map(|()| take_array(&mut fields).map(u16::from_le_bytes));
-    let [_, directory] = [(); 2].map(|()| take_array(&mut fields).map(u32::from_le_bytes));
-    let (count, directory) = (count?, directory? as usize);
-    let mut entries = file.get(directory..end).ok_or("its directory lies outside of it")?;
-    let mut all = Vec::new();
-    let mut places = Vec::new();
-    for _ in 0..count {
-        let (member, place) = member(file, &mut entries).map_err(|why| format!("in its directory, {why}"))?;
-        all.push(member);
-        places.push(place);
+    let [length, start] = [(); 2].map(|()| take_array(&mut fields).map(u32::from_le_bytes));
+    let narrow =
+        [(count?.into(), u16::MAX.into()), (length?.into(), u32::MAX.into()), (start?.into(), u32::MAX.into())];
+    let locator = end.checked_sub(LOCATOR).filter(|&at| file[at..].starts_with(b"PK\x06\x07"));
+    let (numbers, end) = match locator {
+        None => (narrow.map(|it: (u64, u64)| it.0), end),
+        Some(at) => {
+            let (wide, end) = wide_end(file, at)?;
+            // Fields of the shorter record are the same numbers, or all ones.
+            if narrow.iter().zip(wide).any(|(&(narrow, ones), wide)| narrow != wide && narrow != ones) {
+                return Err("it has two directories, of 32 and of 64 bits".to_owned());
+            }
+            (wide, end)
+        }
+    };
+    let [count, length, start] = numbers;
+    let outside = "its directory lies outside of it";
+    let start = usize::try_from(start).map_err(|_| outside)?;
+    let last = usize::try_from(length).ok().and_then(|it| start.checked_add(it)).filter(|&it| it <= end);
+    Ok(Directory { count, start, end: last.ok_or(outside)? })
+}
+
+/// The number of entries, the length and the start of the directory, by the record that the one at `locator` leads to;
+/// and where that record is.
+fn wide_end(file: &[u8], locator: usize) -> Result<([u64; 3], usize), String> {
+    let mut fields = &file[locator + 4..];
+    let _disk: [u8; 4] = take_array(&mut fields)?;
+    let at = u64::from_le_bytes(take_array(&mut fields)?);
+    let elsewhere = "its record of 64 bits is not where it says";
+    let at = usize::try_from(at).ok().filter(|it| it.checked_add(END_64).is_some_and(|end| end <= locator));
+    let at = at.ok_or(elsewhere)?;
+    let mut record = &file[at..locator];
+    if take(&mut record, 4)? != b"PK\x06\x06" {
+        return Err(elsewhere.to_owned());
     }
-    // One stream for many members makes a small file large.
-    places.sort_by_key(|it| (it.start, it.end));
-    let ends = places.iter().map(|it| it.end);
-    if places.iter().skip(1).zip(ends).any(|(it, end)| it.start < end) || places.iter().any(|it| it.end > directory) {
-        return Err("its members overlap".to_owned());
+    let length = u64::from_le_bytes(take_array(&mut record)?);
+    if length != record.len() as u64 {
+        return Err(format!("its record of 64 bits has {} bytes, and says {length}", record.len()));
     }
-    Ok(all)
+    take(&mut record, 12)?;
+    let [_, count, size, start] = [(); 4].map(|()| take_array(&mut record).map(u64::from_le_bytes));
+    Ok(([count?, size?, start?], at))
 }
 
 /// The member of an entry of the directory, and where its header and its bytes are.
@@ -91,65 +155,127 @@ fn member<'a>(file: &'a [u8], entries: &mut &[u8]) -> Result<(Member<'a>, std::o
     let [checksum, packed, size] = [(); 3].map(|()| take_array(entries).map(u32::from_le_bytes));
     let [name, extra, comment, _, _] = [(); 5].map(|()| take_array(entries).map(u16::from_le_bytes));
     let [_, start] = [(); 2].map(|()| take_array(entries).map(u32::from_le_bytes));
-    let (packed, size, start) = (packed?, size?, start? as usize);
     let name = String::from_utf8_lossy(take(entries, name?.into())?).into_owned();
-    take(entries, usize::from(extra?) + usize::from(comment?))?;
+    let extra = take(entries, extra?.into())?;
+    take(entries, comment?.into())?;
     let refuse = |why: &str| Err(format!("`{name}` {why}"));
     if flags? & 1 != 0 {
         return refuse("is encrypted");
     }
     let method = method?;
-    if [packed, size].contains(&u32::MAX) {
-        return refuse("has 4 GiB or more");
-    }
     if ![0, 8].contains(&method) {
         return refuse(&format!("is compressed by method {method}, not by Deflate"));
     }
-    let mut local = file.get(start..).unwrap_or_default();
+    let Some([size, packed, start]) = wide_fields([size?, packed?, start?], extra) else {
+        return refuse("has 4 GiB or more, without sizes of 64 bits");
+    };
+    let mut local = usize::try_from(start).ok().and_then(|it| file.get(it..)).unwrap_or_default();
     let header = take(&mut local, 30).ok().filter(|it| it.starts_with(b"PK\x03\x04"));
     let Some(header) = header else { return refuse("is not where the directory says") };
     let length = |at: usize| usize::from(u16::from_le_bytes([header[at], header[at + 1]]));
     let skipped = length(26) + length(28);
-    let bytes = take(&mut local, skipped).and_then(|_| take(&mut local, packed as usize));
-    let Ok(bytes) = bytes else { return refuse("is longer than the file") };
+    let packed = usize::try_from(packed).map_err(|_| "a member is longer than the file");
+    let bytes = take(&mut local, skipped).and_then(|_| take(&mut local, packed?));
+    let (Ok(bytes), Ok(size)) = (bytes, usize::try_from(size)) else { return refuse("is longer than the file") };
+    // Both are in the file.
+    let start = start as usize;
     let place = start..start + 30 + skipped + bytes.len();
-    Ok((Member { name, deflated: method == 8, packed: bytes, size: size as usize, checksum: checksum? }, place))
+    Ok((Member { name, deflated: method == 8, packed: bytes, size, checksum: checksum? }, place))
 }
 
-/// A zip archive of these files, which are not compressed. Equal files give equal archives.
+/// Fields of an entry, of which those of all ones are in an extra field, in this order. `None` if they are not.
+fn wide_fields<const N: usize>(fields: [u32; N], mut extra: &[u8]) -> Option<[u64; N]> {
+    let mut wide: &[u8] = &[];
+    while extra.len() >= 4 {
+        let [kind, length] = [(); 2].map(|()| take_array(&mut extra).map(u16::from_le_bytes));
+        let content = take(&mut extra, length.ok()?.into()).ok()?;
+        if kind.ok()? == SIZES_64 {
+            wide = content;
+        }
+    }
+    let mut all = fields.map(u64::from);
+    for field in all.iter_mut().filter(|it| **it == u64::from(u32::MAX)) {
+        *field = u64::from_le_bytes(take_array(&mut wide).ok()?);
+    }
+    Some(all)
+}
+
+/// Writes a zip archive of these files, which are not compressed. Equal files give equal archives. Fields of 64 bits are
+/// written where those of 32 do not suffice.
 ///
 /// # Errors
-/// What exceeds the format: an archive of 4 GiB and more, 65,535 files and more, a name of 64 KiB and more.
-pub(crate) fn write_archive(files: &BTreeMap<String, impl AsRef<[u8]>>) -> Result<Vec<u8>, String> {
-    const VERSION: u16 = 20;
+/// Those of writing; [`ErrorKind::InvalidInput`] for a name of 64 KiB and more.
+pub(crate) fn write_archive(files: &BTreeMap<String, impl AsRef<[u8]>>, out: &mut dyn Write) -> io::Result<()> {
+    let files = files.iter().map(|(name, content)| (&**name, content.as_ref()));
+    if files.clone().any(|it| it.0.len() > u16::MAX.into()) {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "a name has 64 KiB or more"));
+    }
+    write_files(files.map(|(name, content)| (name, content, crc32(content))), out)
+}
+
+/// Writes a zip archive of files, each with its name and its checksum.
+fn write_files<'a>(files: impl Iterator<Item = (&'a str, &'a [u8], u32)>, out: &mut dyn Write) -> io::Result<()> {
     const UTF8_NAME: u16 = 1 << 11;
     /// The first day that the format has: 1980-01-01.
     const DAY: u16 = 1 << 5 | 1;
-    let (mut archive, mut directory) = (Vec::new(), Vec::new());
-    let size = |it: usize| u32::try_from(it).ok().filter(|it| *it != u32::MAX).ok_or("it has 4 GiB or more");
-    for (name, content) in files {
-        let content = content.as_ref();
-        let length = u16::try_from(name.len()).map_err(|_| "a name has 64 KiB or more")?;
-        let (bytes, start) = (size(content.len())?.to_le_bytes(), size(archive.len())?.to_le_bytes());
-        let mut fields: Vec<u8> = [VERSION, UTF8_NAME, 0, 0, DAY].into_iter().flat_map(u16::to_le_bytes).collect();
-        fields.extend([crc32(content).to_le_bytes(), bytes, bytes].as_flattened());
-        fields.extend([length, 0].into_iter().flat_map(u16::to_le_bytes));
-        for part in [b"PK\x03\x04", &*fields, name.as_bytes(), content] {
-            archive.extend_from_slice(part);
+    /// The versions of the format with fields of 32 and of 64 bits.
+    const VERSION: u16 = 20;
+    const VERSION_64: u16 = 45;
+    let narrow = |it: u64| u32::try_from(it).unwrap_or(u32::MAX);
+    let is_wide = |it: u64| it >= u32::MAX.into();
+    let (mut at, mut count, mut directory) = (0u64, 0u64, Vec::new());
+    for (name, content, checksum) in files {
+        let (size, start) = (content.len() as u64, at);
+        let header = |extra: &[u64]| {
+            let version = if extra.is_empty() { VERSION } else { VERSION_64 };
+            let mut fields: Vec<u8> = [version, UTF8_NAME, 0, 0, DAY].into_iter().flat_map(u16::to_le_bytes).collect();
+            fields.extend([checksum, narrow(size), narrow(size)].into_iter().flat_map(u32::to_le_bytes));
+            let length = if extra.is_empty() { 0 } else { 4 + 8 * extra.len() as u16 };
+            fields.extend([name.len() as u16, length].into_iter().flat_map(u16::to_le_bytes));
+            let mut field = Vec::new();
+            if length > 0 {
+                field.extend([SIZES_64, length - 4].into_iter().flat_map(u16::to_le_bytes));
+                field.extend(extra.iter().flat_map(|it| it.to_le_bytes()));
+            }
+            (fields, field)
+        };
+        let sizes: &[u64] = if is_wide(size) { &[size, size] } else { &[] };
+        let (fields, extra) = header(sizes);
+        for part in [b"PK\x03\x04", &*fields, name.as_bytes(), &extra, content] {
+            out.write_all(part)?;
+            at += part.len() as u64;
         }
-        for part in [b"PK\x01\x02", &VERSION.to_le_bytes()[..], &fields, &[0; 10], &start, name.as_bytes()] {
+        let place: &[u64] = if is_wide(start) { &[start] } else { &[] };
+        let (fields, extra) = header(&[sizes, place].concat());
+        let made_by = if extra.is_empty() { VERSION } else { VERSION_64 };
+        let made_by = made_by.to_le_bytes();
+        for part in
+            [&b"PK\x01\x02"[..], &made_by, &fields, &[0; 10], &narrow(start).to_le_bytes(), name.as_bytes(), &extra]
+        {
             directory.extend_from_slice(part);
         }
+        count += 1;
     }
-    let count = u16::try_from(files.len()).ok().filter(|it| *it != u16::MAX).ok_or("it has 65,535 files or more")?;
-    let (length, start) = (size(directory.len())?, size(archive.len())?);
-    archive.append(&mut directory);
-    archive.extend(b"PK\x05\x06\0\0\0\0");
-    archive.extend([count, count].map(u16::to_le_bytes).as_flattened());
-    archive.extend([length, start].map(u32::to_le_bytes).as_flattened());
+    out.write_all(&directory)?;
+    let (length, start) = (directory.len() as u64, at);
+    if count >= u16::MAX.into() || is_wide(length) || is_wide(start) {
+        let mut record = b"PK\x06\x06".to_vec();
+        record.extend((END_64 as u64 - 12).to_le_bytes());
+        record.extend([VERSION_64, VERSION_64, 0, 0, 0, 0].into_iter().flat_map(u16::to_le_bytes));
+        record.extend([count, count, length, start].into_iter().flat_map(u64::to_le_bytes));
+        record.extend(b"PK\x06\x07\0\0\0\0");
+        record.extend((start + length).to_le_bytes());
+        const DISKS: u32 = 1;
+        record.extend(DISKS.to_le_bytes());
+        out.write_all(&record)?;
+    }
+    let mut record = b"PK\x05\x06\0\0\0\0".to_vec();
+    let entries = u16::try_from(count).unwrap_or(u16::MAX);
+    record.extend([entries, entries].map(u16::to_le_bytes).as_flattened());
+    record.extend([narrow(length), narrow(start)].map(u32::to_le_bytes).as_flattened());
     const NO_COMMENT: [u8; 2] = [0; 2];
-    archive.extend(NO_COMMENT);
-    Ok(archive)
+    record.extend(NO_COMMENT);
+    out.write_all(&record)
 }
 
 /// The bytes of a gzip file with one member (RFC 1952), or the file itself if it is none.
@@ -185,4 +311,151 @@ pub(crate) fn gunzipped(file: &[u8]) -> Result<Cow<'_, [u8]>, String> {
         return Err("its checksum is wrong".to_owned());
     }
     Ok(Cow::Owned(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is written, except for the zeros of large files: by its place.
+    #[derive(Default)]
+    struct Sparse {
+        parts: Vec<(usize, Vec<u8>)>,
+        length: usize,
+    }
+
+    impl Write for Sparse {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if bytes.len() < 1 << 30 {
+                self.parts.push((self.length, bytes.to_vec()));
+            }
+            self.length += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Only the pages with headers take memory.
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn more_than_four_gibibytes() {
+        let large = vec![0u8; (1 << 32) + 5];
+        let files = [("a", &large[..3]), ("b", &large[..u32::MAX as usize]), ("c", &large[..]), ("d", b"behind")];
+        let mut written = Sparse::default();
+        write_files(files.into_iter().map(|(name, content)| (name, content, crc32(b"behind"))), &mut written)
+            .expect("nothing fails");
+        let mut archive = vec![0u8; written.length];
+        for (at, part) in &written.parts {
+            archive[*at..at + part.len()].copy_from_slice(part);
+        }
+        let read = members(&archive).expect("it is whole");
+        let sizes: Vec<_> = read.iter().map(|it| (&*it.name, it.size, it.packed.len())).collect();
+        assert_eq!(sizes, files.map(|(name, content)| (name, content.len(), content.len())));
+        assert_eq!(*read[3].content().expect("its checksum is right"), *b"behind");
+        let end = archive.len() - 1;
+        assert!(members(&archive[..end]).is_err());
+    }
+
+    #[test]
+    fn more_than_65535_files() {
+        for count in [65534, 65535, 65536, 70000] {
+            let files: BTreeMap<String, [u8; 0]> = (0..count).map(|it| (it.to_string(), [])).collect();
+            let mut archive = Vec::new();
+            write_archive(&files, &mut archive).expect("nothing fails");
+            assert_eq!(members(&archive).expect("it is whole").len(), count);
+        }
+        let long = BTreeMap::from([("x".repeat(1 << 16), [])]);
+        assert_eq!(write_archive(&long, &mut Vec::new()).expect_err("the name").kind(), ErrorKind::InvalidInput);
+    }
+
+    /// A small archive in which everything has 64 bits: the positions of its fields are those of the format.
+    fn wide() -> Vec<u8> {
+        let local = [
+            &b"PK\x03\x04\x2d\0\0\0\0\0\0\0\0\0"[..],
+            &crc32(b"text").to_le_bytes(),
+            &[0xff; 8],
+            &[1, 0, 20, 0],
+            b"a\x01\0\x10\0",
+            &[4u64, 4].map(u64::to_le_bytes).concat(),
+            b"text",
+        ];
+        let (local, extra) = (local.concat(), [4u64, 4, 0].map(u64::to_le_bytes).concat());
+        let entry = [
+            &b"PK\x01\x02\x2d\0\x2d\0\0\0\0\0\0\0\0\0"[..],
+            &crc32(b"text").to_le_bytes(),
+            &[0xff; 8],
+            &[1, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            &[0xff; 4],
+            b"a\x09\0\0\0\x01\0\x18\0",
+            &extra,
+        ];
+        let (entry, start) = (entry.concat(), local.len() as u64);
+        let numbers = [1, 1, entry.len() as u64, start].map(u64::to_le_bytes).concat();
+        let record = [b"PK\x06\x06", &44u64.to_le_bytes()[..], &[45, 0, 45, 0], &[0; 8], &numbers].concat();
+        let locator = [b"PK\x06\x07", &[0; 4][..], &(start + entry.len() as u64).to_le_bytes(), &[1, 0, 0, 0]].concat();
+        let end = [&b"PK\x05\x06\0\0\0\0"[..], &[0xff; 12], &[0, 0]].concat();
+        [local, entry, record, locator, end].concat()
+    }
+
+    #[test]
+    fn fields_of_64_bits() {
+        let whole = wide();
+        let read = members(&whole).expect("it is whole");
+        assert_eq!((read.len(), &*read[0].content().expect("it is whole")), (1, &b"text"[..]));
+        let refused = |bytes: &[u8], why: &str| {
+            let error = members(bytes).map(|_| ()).expect_err(why);
+            assert!(error.contains(why), "{error:?} instead of {why:?}");
+        };
+        for length in 0..whole.len() {
+            refused(&whole[..length], "");
+        }
+        let at = |signature: &[u8]| whole.windows(4).position(|it| it == signature).expect("it is there");
+        let [entry, record, locator, end] =
+            [b"PK\x01\x02", b"PK\x06\x06", b"PK\x06\x07", b"PK\x05\x06"].map(|it| at(it));
+        let with = |place: usize, value: &[u8]| {
+            let mut bytes = whole.clone();
+            bytes[place..place + value.len()].copy_from_slice(value);
+            bytes
+        };
+        for place in [0, 1, record - 1, record + 1, locator, end, whole.len(), 1 << 40, usize::MAX, usize::MAX - 50] {
+            refused(&with(locator + 8, &(place as u64).to_le_bytes()), "its record of 64 bits is not where it says");
+        }
+        for length in [0, 43, 45, u64::MAX] {
+            refused(&with(record + 4, &length.to_le_bytes()), "its record of 64 bits has 44 bytes");
+        }
+        for count in [0, 2, u64::MAX] {
+            refused(&with(record + 32, &count.to_le_bytes()), "its directory");
+        }
+        for place in [entry as u64 + 1, record as u64, u64::MAX, u64::MAX - 10, 1 << 33] {
+            refused(&with(record + 48, &place.to_le_bytes()), "its directory lies outside of it");
+        }
+        refused(&with(record + 48, &0u64.to_le_bytes()), "in its directory, an entry is broken");
+        for length in [0, 10, u64::MAX] {
+            refused(&with(record + 40, &length.to_le_bytes()), "its directory");
+        }
+        for (place, value) in [(10, 2u16), (8, 2)] {
+            let bytes = with(end + place, &value.to_le_bytes());
+            // The number of entries on this disk is not read.
+            if place == 10 { refused(&bytes, "it has two directories") } else { assert!(members(&bytes).is_ok()) }
+        }
+        refused(&with(end + 16, &7u32.to_le_bytes()), "it has two directories");
+        let extra = entry + 46 + 1;
+        refused(&with(extra + 6, &[8, 0]), "`a` has 4 GiB or more, without sizes of 64 bits");
+        refused(&with(extra + 4, &[2]), "`a` has 4 GiB or more, without sizes of 64 bits");
+        for size in [5, 1 << 33, u64::MAX] {
+            refused(
+                &with(extra + 16, &size.to_le_bytes()),
+                if size == 5 { "members overlap" } else { "`a` is longer" },
+            );
+            let bytes = with(extra + 8, &size.to_le_bytes());
+            let read = members(&bytes).expect("only its size is wrong");
+            assert!(read[0].content().expect_err("its size").contains("instead of"));
+        }
+        for start in [1, whole.len() as u64, u64::MAX] {
+            refused(&with(extra + 24, &start.to_le_bytes()), "`a` is not where the directory says");
+        }
+    }
 }

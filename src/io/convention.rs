@@ -20,7 +20,7 @@ pub enum Convention {
     /// Paths of fields: `blocks[0].norm.gamma`.
     #[default]
     Ms,
-    /// `blocks.0.norm.weight`: layers of `torch.nn`, where a `Sequential` numbers its layers.
+    /// `blocks.0.norm.weight`: layers of `torch.nn`, where a `Sequential` numbers its layers, or has names for them.
     PyTorch,
     /// `blocks.0.norm.gamma`: cells of `mindspore.nn`, where a `SequentialCell` numbers its cells.
     MindSpore,
@@ -28,7 +28,7 @@ pub enum Convention {
 
 /// Fields of layers whose names differ: the layer, its field, its names in PyTorch and in MindSpore.
 /// A field without a name leaves no step in the path.
-const FIELDS: [(&str, &str, &str, &str); 17] = [
+const FIELDS: [(&str, &str, &str, &str); 18] = [
     ("BatchNorm", "gamma", "weight", "gamma"),
     ("BatchNorm", "beta", "bias", "beta"),
     ("BatchNorm", "moving_mean", "running_mean", "moving_mean"),
@@ -45,6 +45,7 @@ const FIELDS: [(&str, &str, &str, &str); 17] = [
     ("RNN", "stack", "", ""),
     ("LSTM", "stack", "", ""),
     ("GRU", "stack", "", ""),
+    ("Residual", "body", "", ""),
     ("Sequential", "layers", "", ""),
 ];
 

@@ -180,7 +180,7 @@ impl StateDict {
     /// ```
     ///
     /// # Errors
-    /// As [`StateDict::write`], also for 4 GiB and more; [`Code::DType`] for unsigned integers of more than a byte,
+    /// As [`StateDict::write`]; [`Code::DType`] for unsigned integers of more than a byte,
     /// of which PyTorch has no storages.
     pub fn write_pytorch(&self, path: impl AsRef<Path>) -> Result<()> {
         if let Some((name, value)) = self.iter().find(|it| pytorch::storage_class(it.1.dtype()).is_none()) {

@@ -18,6 +18,7 @@ mod loss;
 mod pipeline;
 mod pool;
 mod recurrent;
+mod residual;
 mod sequential;
 mod summary;
 mod windows;
@@ -53,6 +54,7 @@ pub use pool::{
     MaxPool3d,
 };
 pub use recurrent::{GRU, GRUCell, LSTM, LSTMCell, Nonlinearity, RNN, RNNCell};
+pub use residual::Residual;
 pub use sequential::Sequential;
 pub use summary::{Summary, SummaryRow, summary};
 pub use windows::{IntoPadding, PadMode, PaddingMode};

@@ -225,7 +225,11 @@ fn archives_that_lie_are_refused() {
         ("less than it says", vec![("a", 8, &stored[..], len + 1, checksum, None)], "`a`: it has"),
         ("stored, less than it says", vec![("a", 0, &array[..], len + 1, checksum, None)], "`a`: it has"),
         ("a bomb", vec![("a", 8, &stored[..], size, checksum, None)], "compressed bytes cannot be 4294967294"),
-        ("4 GiB", vec![("a", 0, &array[..], u32::MAX, checksum, None)], "`a` has 4 GiB or more"),
+        (
+            "4 GiB",
+            vec![("a", 0, &array[..], u32::MAX, checksum, None)],
+            "`a` has 4 GiB or more, without sizes of 64 bits",
+        ),
         ("another method", vec![("a", 12, &array[..], len, checksum, None)], "method 12"),
         ("bytes twice", vec![good[0], ("c", 0, &array[..], len, checksum, Some(0))], "members overlap"),
         ("a name twice", vec![good[0], ("a", 0, &array[..], len, checksum, None)], "two of this name"),
@@ -426,6 +430,31 @@ fn lines_of_text() {
     refused(&missing, TextFileDataset::read([&missing]), Code::Io, &[]);
 }
 
+/// With `MS_CHECKPOINTS`, leaves a file in that folder, and compares what `peers/checkpoints.py` made of it.
+fn with_others(
+    name: &str,
+    extension: &str,
+    state: &StateDict,
+    write: fn(&StateDict, PathBuf) -> Result<()>,
+    read: fn(PathBuf) -> Result<StateDict>,
+) {
+    let Some(folder) = std::env::var_os("MS_CHECKPOINTS").map(PathBuf::from) else { return };
+    write(state, folder.join(name).with_extension(extension)).expect("the folder is writable");
+    state.write(folder.join(name).with_extension("safetensors")).expect("the folder is writable");
+    let back = folder.join("back").with_extension(extension);
+    if !back.exists() {
+        println!("{} was not compared: `peers/checkpoints.py` writes it", back.display());
+        return;
+    }
+    let read = read(back).expect("the other framework wrote it");
+    assert!(read.names().eq(state.names()));
+    for (name, want) in state.iter() {
+        let got = read.get(name).expect("the names are equal");
+        assert_eq!((got.dtype(), got.shape()), (want.dtype(), want.shape()), "{name}");
+        assert_eq!(got.cast(DType::F64).to_vec::<f64>(), want.cast(DType::F64).to_vec::<f64>(), "{name}");
+    }
+}
+
 /// A checkpoint of MindSpore is read as it was written; what it cannot hold is refused, and leaves the file as it was.
 #[test]
 fn checkpoints_of_mindspore() {
@@ -438,6 +467,7 @@ fn checkpoints_of_mindspore() {
     let read = StateDict::read_mindspore(&path).expect("it was just written");
     assert!(read.names().eq(["fc.weight", "none"]));
     assert_eq!(read.get("fc.weight").expect("it is there").to_vec::<f32>(), [1.0, -2.5, 0.0, 4.0]);
+    with_others("cells", "ckpt", &state, StateDict::write_mindspore, StateDict::read_mindspore);
     state.insert("empty", Tensor::zeros([0]));
     let error = state.write_mindspore(&path).expect_err("it would be another shape");
     assert_eq!(error.code(), Code::Argument);
@@ -470,6 +500,7 @@ fn files_of_pytorch() {
         assert_eq!((got.dtype(), got.shape()), (want.dtype(), want.shape()), "{name}");
         assert_eq!(got.cast(DType::F32).to_vec::<f32>(), want.cast(DType::F32).to_vec::<f32>(), "{name}");
     }
+    with_others("net", "pt", &state, StateDict::write_pytorch, StateDict::read_pytorch);
     for dtype in foreign {
         let mut other = StateDict::new();
         other.insert("ids", Tensor::ones([2]).cast(dtype));

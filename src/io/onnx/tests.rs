@@ -3,7 +3,7 @@
 
 use crate::StateDict;
 use crate::io::exported::message;
-use crate::io::protobuf::{Value, field};
+use crate::io::protobuf::{Value, bytes, field, number};
 use crate::io::{ExportOptions, ExportedFunction};
 use crate::prelude::*;
 use ms_core::Code;
@@ -163,6 +163,50 @@ fn branched(x: &Tensor) -> Tensor {
     if x.sum(()) > 0.0 { doubled(x) } else { ops::softmax(doubled(&(x + 1.0)), -1) }
 }
 
+#[jit]
+fn assigned(x: &Tensor) -> Tensor {
+    let mut y = x * 2.0;
+    y.assign_at((.., 1), x.i((.., 0)) + 1.0);
+    y.assign_at((-1, (..).step(-2)), 7.0);
+    y
+}
+
+crate::kernel! {
+    /// Depends on the first number only, and has the shape of both.
+    fn first(x: crate::kernel::Float, y: crate::kernel::Float) -> crate::kernel::Float {
+        let _ = y;
+        if x > 0.0 { x.exp() } else { 1.0 }
+    }
+}
+
+/// The operators of a function of one element of each list, which is a model with the same results.
+#[track_caller]
+fn pairs(name: &str, f: impl Fn(&Tensor, &Tensor) -> Tensor, [a, b]: [&Tensor; 2]) -> String {
+    let options = ExportOptions::new().input("a", ["_", "_"]).input("b", ["_"]);
+    let a = a.reshape((-1, 1));
+    let function = crate::export(|a: &Tensor, b: &Tensor| f(a, b), (&a, b), &options);
+    let model = function.and_then(|it| keep(name, &it, &[a, b.clone()]));
+    format!("{name}: {}", model.unwrap_or_else(|error| panic!("{name}: {error}")))
+}
+
+#[test]
+fn elements_at_the_edges() {
+    let floats = tensor![0.0f32, -0.0, 1.0, -1e-40, 3.0, -3e38, f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
+    let mut lines = BTreeSet::new();
+    lines.insert(pairs("angle", |a, b| ops::atan2(a, b), [&floats, &floats]));
+    lines.insert(pairs("length", |a, b| ops::hypot(a, b), [&floats, &floats]));
+    lines.insert(pairs("kernel", |a, b| first(a, b), [&floats, &tensor![1.0f32, 2.0]]));
+    for dtype in [DType::I8, DType::U8, DType::I16, DType::U32, DType::I32, DType::I64, DType::U64] {
+        let bits = [0i64, 1, 5, 100, -1, -128, 0x7fff_1234, i64::MIN, i64::MAX].map(|it| it.rotate_left(3));
+        let bits = Tensor::from_slice([bits.len()], &bits).cast(dtype);
+        let by = Tensor::from_slice([9], &[0i64, 1, 7, 8, 15, 31, 32, 63, 64]).cast(dtype);
+        let by = if dtype.is_signed_int() { ops::concat(&[&by, &(-&by)], 0) } else { by };
+        lines.insert(pairs(&format!("left_{dtype}"), |a, b| ops::left_shift(a, b), [&bits, &by]));
+        lines.insert(pairs(&format!("right_{dtype}"), |a, b| ops::right_shift(a, b), [&bits, &by]));
+    }
+    recorded("edges.txt", &lines);
+}
+
 #[test]
 fn networks_are_models() {
     crate::random::set_seed(1);
@@ -181,6 +225,17 @@ fn networks_are_models() {
     images.set_train(false);
     lines.insert(network("images", |x| images.call(x), [&[1, 2, 8, 8], &[3, 2, 8, 8]]));
     let lstm = nn::LSTM::new(4, 5);
+    // Without it, elements of windows are equal but for rounding.
+    let apart: Vec<f32> = (0..128).map(|it| (it * it) as f32).map(f32::sin).collect();
+    let apart = Tensor::from_slice([2, 8, 8], &apart);
+    let loss = |x: &Tensor| ops::square(images.call(&(x + &apart))).mean(());
+    lines.insert(network("images_gradient", |x| crate::grad(loss)(x), [&[1, 2, 8, 8], &[3, 2, 8, 8]]));
+    let weights = |x: &Tensor, w: &Tensor| {
+        let options = ops::ConvOptions::new(2).stride(2).dilation([1, 2]).groups(2);
+        ops::square(ops::conv(x, w, None, &options)).mean(())
+    };
+    let of_weights = |x: &Tensor| crate::grad(weights).wrt(crate::At::<1>)(x, &data(&[4, 1, 3, 2]));
+    lines.insert(network("weight_gradient", of_weights, [&[1, 2, 8, 7], &[3, 2, 8, 7]]));
     lines.insert(network("lstm", |x| lstm.call(x, None, None).0, [&[7, 2, 4], &[7, 3, 4]]));
     let encoder = nn::TransformerEncoderLayer::new(8, 2);
     encoder.set_train(false);
@@ -189,6 +244,10 @@ fn networks_are_models() {
     lines.insert(network("both", |x| both.call(x, None, None).0, [&[7, 2, 4], &[7, 3, 4]]));
     lines.insert(network("branch", branched, [&[2, 3], &[4, 3]]));
     lines.insert(network("loop", doubled, [&[2, 3], &[4, 3]]));
+    let total = |x: &Tensor| doubled(x).sum(());
+    lines.insert(network("loop_gradient", |x| crate::grad(total)(x), [&[2, 3], &[4, 3]]));
+    lines.insert(network("assigned", assigned, [&[2, 4], &[4, 4]]));
+    lines.insert(network("products", |x| ops::cumprod(x, 0), [&[2, 3], &[4, 3]]));
     let far =
         |x: &Tensor| ops::concat(&[ops::expm1(x * 200.0), ops::elu(x * 200.0, 1.0), ops::log1p(x.abs() * 1e6)], 0);
     lines.insert(network("far", far, [&[2, 3], &[4, 3]]));
@@ -214,15 +273,26 @@ fn damaged_models_are_refused() {
     }
     let replaced = |from: &str, to: &str| {
         let at = whole.windows(from.len()).position(|it| it == from.as_bytes()).expect(from);
-        let mut bytes = whole.clone();
-        bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
-        bytes
+        let mut changed = whole.clone();
+        changed[at..at + to.len()].copy_from_slice(to.as_bytes());
+        changed
     };
     refused(&replaced("Relu", "Ralu"), "the operator `Ralu` is not supported");
     refused(&replaced("output", "autput"), "no node defines the output `output`");
+    let of = |graph: Vec<u8>| [number(1, 8), bytes(7, &graph), bytes(8, &number(2, 18))].concat();
+    let nested = |graph: Vec<u8>, _| {
+        let branch = [bytes(1, b"then_branch"), bytes(6, &graph), number(20, 5)].concat();
+        bytes(1, &[bytes(4, b"If"), bytes(5, &branch)].concat())
+    };
+    refused(&of((0..1000).fold(Vec::new(), nested)), "its graphs nest more than 16 deep");
+    let tensor = |kind: u64, size: u64| bytes(5, &[number(1, size), number(2, kind), bytes(8, b"w")].concat());
+    refused(&of(tensor(8, 1)), "`w` has elements of kind 8, which is not supported");
+    refused(&of(tensor(1, 2)), "`w` is f32[2], and has 0 bytes");
+    refused(&of(tensor(1, u64::MAX)), "`w` has a negative size");
+    refused(&of(tensor(1, 1 << 62)), "no memory holds `w`");
 }
 
-/// Models of PyTorch of which bytes are changed are refused, or are functions. `MS_ONNX_CHANGES` is the number of
+/// Models of others of which bytes are changed are refused, or are functions. `MS_ONNX_CHANGES` is the number of
 /// changes of each.
 #[test]
 fn changed_models_are_refused_or_read() {
@@ -249,7 +319,7 @@ fn changed_models_are_refused_or_read() {
 
 /// The models of a folder compute the results that lie beside them. `MS_ONNX_MODELS` names another folder.
 #[test]
-fn models_of_pytorch_are_read() {
+fn models_of_others_are_read() {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/onnx");
     let folder = std::env::var_os("MS_ONNX_MODELS").map_or(own, Into::into);
     let mut read = 0;
@@ -268,4 +338,74 @@ fn models_of_pytorch_are_read() {
         read += 1;
     }
     assert!(read > 3, "{read} models are read");
+}
+
+/// Data in other files is read from the folder of the model only, and is as long as it has to be.
+#[test]
+fn data_outside_is_refused() {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/onnx");
+    let whole = std::fs::read(own.join("external.onnx")).expect("it is in the repository");
+    let weights = std::fs::read(own.join("external.bin")).expect("it is in the repository");
+    let folder = std::env::temp_dir().join(format!("ms onnx outside {}", std::process::id()));
+    let inner = folder.join("inner");
+    std::fs::create_dir_all(&inner).expect("the folder is writable");
+    let path = inner.join("model.onnx");
+    let located = |location: &str| {
+        assert_eq!(location.len(), "external.bin".len());
+        let mut bytes = whole.clone();
+        for at in 0..bytes.len() - location.len() {
+            if bytes[at..].starts_with(b"external.bin") {
+                bytes[at..at + location.len()].copy_from_slice(location.as_bytes());
+            }
+        }
+        std::fs::write(&path, bytes).expect("the folder is writable");
+    };
+    let refused = |word: &str| {
+        let error = ExportedFunction::load_onnx(&path).map(|_| ()).expect_err(word);
+        assert!(error.code() == Code::Io && error.to_string().contains(word), "`{word}` is not in {error}");
+    };
+    std::fs::write(folder.join("external.bin"), &weights).expect("the folder is writable");
+    located("external.bin");
+    refused("`external.bin` cannot be found");
+    for location in ["./../ext.bin", "/xternal.bin", "inner/../../", "../inner/../"] {
+        located(location);
+        refused("is outside of the folder of the model");
+    }
+    located("external.bin");
+    let data = inner.join("external.bin");
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(folder.join("external.bin"), &data).expect("the folder is writable");
+        refused("is outside of the folder of the model");
+        std::fs::remove_file(&data).expect("it was made");
+    }
+    std::fs::write(&data, &weights[..weights.len() - 1]).expect("the folder is writable");
+    refused(&format!("has {} bytes", weights.len() - 1));
+    std::fs::write(&data, &weights).expect("the folder is writable");
+    assert!(ExportedFunction::load_onnx(&path).is_ok());
+    std::fs::remove_file(&data).expect("it was made");
+    std::fs::create_dir(&data).expect("the folder is writable");
+    refused("`external.bin`");
+    let error = ExportedFunction::from_onnx(&whole).map(|_| ()).expect_err("it is in no file");
+    assert!(error.to_string().contains("the model is in no folder"), "{error}");
+    std::fs::remove_dir_all(&folder).expect("it was made");
+}
+
+/// What depends on data is refused by name.
+#[test]
+fn what_depends_on_data_is_refused() {
+    let whole = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/onnx/loop.onnx"));
+    let whole = whole.expect("it is in the repository");
+    let changed = |from: &[u8], to: &[u8]| {
+        let at = whole.windows(from.len()).position(|it| it == from).expect("it is there");
+        let mut bytes = whole.clone();
+        bytes[at..at + to.len()].copy_from_slice(to);
+        bytes
+    };
+    let refused = |bytes: &[u8], word: &str| {
+        let error = ExportedFunction::from_onnx(bytes).map(|_| ()).expect_err(word);
+        assert!(error.to_string().contains(word), "`{word}` is not in {error}");
+    };
+    refused(&changed(b"goes_\x22\x08Identity", b"goes_\x22\x08Ydentity"), "may end before the last");
+    refused(&changed(b"\x05count\n\x04true", b"\x05first\n\x04true"), "whose number depends on data");
 }

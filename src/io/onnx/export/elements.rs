@@ -62,6 +62,7 @@ const OF_WIDE_FLOATS: &[&str] = &[
     "asin",
     "asinh",
     "atan",
+    "atan2",
     "atanh",
     "cosh",
     "erf",
@@ -69,6 +70,7 @@ const OF_WIDE_FLOATS: &[&str] = &[
     "expm1",
     "floor_div",
     "fmod",
+    "hypot",
     "isfinite",
     "isinf",
     "log1p",
@@ -95,9 +97,9 @@ const OF_BOOLS: &[&str] = &[
 /// Ops whose result is their operand.
 const OF_ANY_FLOATS: &[&str] = &["hook_backward", "stop_gradient", "tensor_move"];
 
-/// The dtype of the operands in which an op is applied, if that is not their own.
-fn through(name: &str, node: &Applied<'_>) -> Option<DType> {
-    match node.operand(0).dtype {
+/// The dtype in which an op of operands of this one is applied, if that is another.
+fn through(name: &str, dtype: DType) -> Option<DType> {
+    match dtype {
         DType::Bool if OF_BOOLS.contains(&name) => Some(DType::I32),
         DType::BF16 if !OF_ANY_FLOATS.contains(&name) => Some(DType::F32),
         DType::F16 if OF_WIDE_FLOATS.contains(&name) => Some(DType::F32),
@@ -117,16 +119,29 @@ pub fn translate(to: &mut Translator<'_>, node: &Applied<'_>, name: &str) -> Res
     if name == "pow" && ![DType::I32, DType::I64].contains(&dtype) && !dtype.is_float() {
         return node.refused(", whose powers do not wrap");
     }
-    let Some(dtype) = through(name, node) else {
-        return of_elements(to, node, name, &node.operands, node.operand(0).dtype).map(Some);
+    apply(to, node, name, &node.operands, node.operand(0).dtype, dtype).map(Some)
+}
+
+/// A function of elements, of operands of one dtype, as a result of another.
+pub fn apply(
+    to: &mut Translator<'_>,
+    node: &Applied<'_>,
+    name: &str,
+    operands: &[&str],
+    from: DType,
+    result: DType,
+) -> Result<String> {
+    let Some(dtype) = through(name, from) else {
+        return of_elements(to, node, name, operands, from);
     };
-    let cast: Vec<String> = node.operands.iter().map(|it| to.cast(it, dtype)).collect();
-    let result = of_elements(to, node, name, &cast.iter().map(String::as_str).collect::<Vec<_>>(), dtype)?;
-    Ok(Some(to.cast(&result, node.result().dtype)))
+    let cast: Vec<String> = operands.iter().map(|it| to.cast(it, dtype)).collect();
+    let value = of_elements(to, node, name, &cast.iter().map(String::as_str).collect::<Vec<_>>(), dtype)?;
+    Ok(to.cast(&value, result))
 }
 
 /// Functions of elements that are several operators, or another one for some dtypes.
 const COMPOSED: &[&str] = &[
+    "atan2",
     "bitwise_not",
     "ceil",
     "erfc",
@@ -134,21 +149,24 @@ const COMPOSED: &[&str] = &[
     "floor",
     "floor_div",
     "fmod",
+    "hypot",
     "isfinite",
     "isinf",
+    "left_shift",
     "log1p",
     "neg",
     "not_equal",
     "relu",
     "remainder",
+    "right_shift",
     "round",
     "rsqrt",
     "square",
     "trunc",
 ];
 
-/// A function of elements, of operands of this dtype.
-fn of_elements(
+/// A function of elements, of operands of this dtype, in which it is applied.
+pub fn of_elements(
     to: &mut Translator<'_>,
     node: &Applied<'_>,
     name: &str,
@@ -174,6 +192,9 @@ fn of_elements(
             let root = to.apply("Sqrt", operands);
             to.apply("Reciprocal", &[&root])
         }
+        "atan2" => angle(to, operands[0], operands[1], dtype)?,
+        "hypot" => length(to, operands, dtype)?,
+        "left_shift" | "right_shift" => shift(to, name, operands, dtype)?,
         "expm1" => expm1(to, operands[0], dtype)?,
         "log1p" => log1p(to, operands[0], dtype)?,
         "floor_div" | "remainder" | "fmod" => division(to, name, operands, dtype)?,
@@ -263,4 +284,85 @@ fn division(to: &mut Translator<'_>, name: &str, operands: &[&str], dtype: DType
     let whole = to.apply("Sub", &[a, &rest]);
     let quotient = to.apply("Div", &[&whole, b]);
     Ok(to.apply("Round", &[&quotient]))
+}
+
+/// Whether a float has the sign bit, which that of zero has in its reciprocal.
+fn is_negative(to: &mut Translator<'_>, x: &str, zero: &str) -> String {
+    let inverse = to.apply("Reciprocal", &[x]);
+    let [below, from_below] = [x, &inverse].map(|it| to.apply("Less", &[it, zero]));
+    to.apply("Or", &[&below, &from_below])
+}
+
+/// The larger and the smaller magnitude of two floats.
+fn by_size(to: &mut Translator<'_>, operands: [&str; 2]) -> ([String; 2], [String; 2]) {
+    let sizes = operands.map(|it| to.apply("Abs", &[it]));
+    let ordered = ["Max", "Min"].map(|it| to.apply(it, &[&sizes[0], &sizes[1]]));
+    (sizes, ordered)
+}
+
+/// The angle of the point `(x, y)`: that of its octant, mirrored.
+fn angle(to: &mut Translator<'_>, y: &str, x: &str, dtype: DType) -> Result<String> {
+    let ([height, width], [long, short]) = by_size(to, [y, x]);
+    let zero = to.scalar(0, dtype)?;
+    // Equal sizes may both be zero, or both infinite.
+    let (quotient, sign) = (to.apply("Div", &[&short, &long]), to.apply("Sign", &[&long]));
+    let equal = to.apply("Equal", &[&short, &long]);
+    let ratio = to.apply("Where", &[&equal, &sign, &quotient]);
+    let mut angle = to.apply("Atan", &[&ratio]);
+    let steep = to.apply("Greater", &[&height, &width]);
+    let left = is_negative(to, x, &zero);
+    for (mirrored, at) in [(steep, std::f64::consts::FRAC_PI_2), (left, std::f64::consts::PI)] {
+        let at = to.scalar(at, dtype)?;
+        let rest = to.apply("Sub", &[&at, &angle]);
+        angle = to.apply("Where", &[&mirrored, &rest, &angle]);
+    }
+    let below = is_negative(to, y, &zero);
+    let negative = to.apply("Neg", &[&angle]);
+    Ok(to.apply("Where", &[&below, &negative, &angle]))
+}
+
+/// `sqrt(a^2 + b^2)` without overflow: infinite if either is.
+fn length(to: &mut Translator<'_>, operands: &[&str], dtype: DType) -> Result<String> {
+    let (sizes, [long, short]) = by_size(to, [operands[0], operands[1]]);
+    let (zero, one, infinity) = (to.scalar(0, dtype)?, to.scalar(1, dtype)?, to.scalar(f64::INFINITY, dtype)?);
+    let (quotient, is_zero) = (to.apply("Div", &[&short, &long]), to.apply("Equal", &[&long, &zero]));
+    let ratio = to.apply("Where", &[&is_zero, &zero, &quotient]);
+    let square = to.apply("Mul", &[&ratio, &ratio]);
+    let sum = to.apply("Add", &[&square, &one]);
+    let root = to.apply("Sqrt", &[&sum]);
+    let length = to.apply("Mul", &[&long, &root]);
+    let infinite = sizes.map(|it| to.apply("Equal", &[&it, &infinity]));
+    let either = to.apply("Or", &[&infinite[0], &infinite[1]]);
+    Ok(to.apply("Where", &[&either, &infinity, &length]))
+}
+
+/// Shifts, which ONNX has of unsigned integers and by less than their width: as those of 64 bits.
+fn shift(to: &mut Translator<'_>, name: &str, operands: &[&str], dtype: DType) -> Result<String> {
+    let [bits, by] = [operands[0], operands[1]].map(|it| to.cast(it, DType::I64));
+    let (zero, width) = (to.scalar(0, DType::I64)?, to.scalar(8 * dtype.size() as i64, DType::I64)?);
+    let (negative, inside) = (to.apply("Less", &[&by, &zero]), to.apply("Less", &[&by, &width]));
+    let not_negative = to.apply("Not", &[&negative]);
+    let fits = to.apply("And", &[&not_negative, &inside]);
+    let shifted = |to: &mut Translator<'_>, direction: &str, bits: &str, by: &str| {
+        let [bits, by] = [bits, by].map(|it| to.cast(it, DType::U64));
+        let shifted = to.with("BitShift", &[&bits, &by], &[("direction", Attribute::Text(direction))]);
+        to.cast(&shifted, DType::I64)
+    };
+    let direction = if name == "left_shift" { "LEFT" } else { "RIGHT" };
+    let keeps_sign = name == "right_shift" && dtype.is_signed_int();
+    let result = if keeps_sign {
+        // Zeros move in, in place of which a negative number has ones.
+        let last = to.scalar(63, DType::I64)?;
+        let by = to.apply("Where", &[&fits, &by, &last]);
+        let (is_negative, inverse) = (to.apply("Less", &[&bits, &zero]), to.apply("BitwiseNot", &[&bits]));
+        let bits = to.apply("Where", &[&is_negative, &inverse, &bits]);
+        let shifted = shifted(to, direction, &bits, &by);
+        let inverse = to.apply("BitwiseNot", &[&shifted]);
+        to.apply("Where", &[&is_negative, &inverse, &shifted])
+    } else {
+        let by = to.apply("Where", &[&fits, &by, &zero]);
+        let shifted = shifted(to, direction, &bits, &by);
+        to.apply("Where", &[&fits, &shifted, &zero])
+    };
+    Ok(to.cast(&result, dtype))
 }

@@ -1,6 +1,7 @@
-//! Convolutions and pooling.
+//! Convolutions.
 
 use super::message::Attribute;
+use super::operators::reshape;
 use super::translator::{Applied, Translator};
 use ms_core::Result;
 use ms_core::tensor::Dim;
@@ -18,9 +19,8 @@ pub fn convolution(to: &mut Translator<'_>, node: &Applied<'_>) -> String {
 
 pub fn transposed_convolution(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
     let [stride, dilation, before, after] = ["stride", "dilation", "before", "after"].map(|it| node.ints(it));
-    let spatial =
-        |dims: &[Dim]| dims[2..].iter().map(|it| it.as_const().map(|it| it as i64)).collect::<Option<Vec<_>>>();
-    let (Some(from), Some(taps)) = (spatial(&node.operand(0).dims), spatial(&node.operand(1).dims)) else {
+    let [from, taps] = [0, 1].map(|at| constants(&node.operand(at).dims[2..]));
+    let (Some(from), Some(taps)) = (from, taps) else {
         return node.refused(" where the sizes of images are symbolic");
     };
     let beyond = |at: usize| {
@@ -39,53 +39,44 @@ pub fn transposed_convolution(to: &mut Translator<'_>, node: &Applied<'_>) -> Re
     Ok(to.with("ConvTranspose", &node.operands, &attributes))
 }
 
-pub fn max_pool(to: &mut Translator<'_>, node: &Applied<'_>) -> String {
-    let pads = [node.ints("before"), node.ints("after")].concat();
-    let attributes = [
-        ("kernel_shape", Attribute::Ints(node.ints("kernel"))),
-        ("strides", Attribute::Ints(node.ints("stride"))),
-        ("dilations", Attribute::Ints(node.ints("dilation"))),
-        ("pads", Attribute::Ints(&pads)),
-    ];
-    to.with("MaxPool", &node.operands, &attributes)
-}
-
-pub fn average_pool(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
-    let [kernel, stride, before, after, count] =
-        ["kernel", "stride", "before", "after", "count"].map(|it| node.ints(it));
-    let dims = &node.operand(0).dims[2..];
-    let fits = |at: usize| {
-        let size = dims[at].as_const().map(|it| it as i64 + before[at] + after[at] - kernel[at]);
-        size.is_some_and(|it| it / stride[at] + 1 == count[at])
+/// The gradient of the weights: the convolution of the images with the gradients, in which channels and images have
+/// changed places.
+pub fn weight_gradient(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
+    let [stride, dilation, before, after] = ["stride", "dilation", "before", "after"].map(|it| node.ints(it));
+    let (x, g, groups) = (&node.operand(0).dims, &node.operand(1).dims, node.int("groups") as usize);
+    let [sizes, windows] = [&x[2..], &g[2..]].map(constants);
+    let (Some(sizes), Some(windows)) = (sizes, windows) else {
+        return node.refused(" where the sizes of images are symbolic");
     };
-    if !(0..kernel.len()).all(fits) {
-        return node.refused(" with windows that are cut off, or images of symbolic sizes");
-    }
+    let spatial = 2..x.len() as i64;
+    let swapped: Vec<i64> = [1, 0].into_iter().chain(spatial.clone()).collect();
+    let split: Vec<Dim> = [x[0], Dim::new(groups), x[1] / groups].iter().chain(&x[2..]).copied().collect();
+    let images = reshape(to, node.operands[0], &split)?;
+    let order: Vec<i64> = [2, 1, 0].into_iter().chain(spatial.clone().map(|it| it + 1)).collect();
+    let images = to.with("Transpose", &[&images], &[("perm", Attribute::Ints(&order))]);
+    let merged: Vec<Dim> = [x[1] / groups, x[0] * Dim::new(groups)].iter().chain(&x[2..]).copied().collect();
+    let images = reshape(to, &images, &merged)?;
+    let weights = to.with("Transpose", &[node.operands[1]], &[("perm", Attribute::Ints(&swapped))]);
     let pads = [before, after].concat();
     let attributes = [
-        ("kernel_shape", Attribute::Ints(kernel)),
-        ("strides", Attribute::Ints(stride)),
+        ("strides", Attribute::Ints(dilation)),
+        ("dilations", Attribute::Ints(stride)),
         ("pads", Attribute::Ints(&pads)),
-        ("count_include_pad", Attribute::Int(node.flag("count_pad").into())),
+        ("group", Attribute::Int(groups as i64)),
     ];
-    Ok(to.with("AveragePool", &node.operands, &attributes))
+    let mut result = to.with("Conv", &[&images, &weights], &attributes);
+    // What is behind the last window is none of a tap.
+    let kernel = node.ints("sizes");
+    let rest = |at: usize| sizes[at] + before[at] + after[at] - stride[at] * (windows[at] - 1) - 1;
+    if (0..kernel.len()).any(|at| rest(at) / dilation[at] + 1 != kernel[at]) {
+        let axes: Vec<i64> = spatial.collect();
+        let (starts, ends, axes) = (to.list(&vec![0; kernel.len()])?, to.list(kernel)?, to.list(&axes)?);
+        result = to.apply("Slice", &[&result, &starts, &ends, &axes]);
+    }
+    Ok(to.with("Transpose", &[&result], &[("perm", Attribute::Ints(&swapped))]))
 }
 
-pub fn adaptive_average_pool(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
-    let count = node.ints("count");
-    if count.iter().all(|&it| it == 1) {
-        return Ok(to.apply("GlobalAveragePool", &node.operands));
-    }
-    let sizes = node.operand(0).dims[2..].iter().zip(count);
-    let kernel = sizes.map(|(size, &count)| {
-        let size = size.as_const()? as i64;
-        (count > 0 && size % count == 0).then(|| size / count)
-    });
-    match kernel.collect::<Option<Vec<i64>>>() {
-        Some(kernel) => {
-            let attributes = [("kernel_shape", Attribute::Ints(&kernel)), ("strides", Attribute::Ints(&kernel))];
-            Ok(to.with("AveragePool", &node.operands, &attributes))
-        }
-        None => node.refused(" with windows of different sizes, or images of symbolic sizes"),
-    }
+/// Sizes that are not symbolic.
+fn constants(dims: &[Dim]) -> Option<Vec<i64>> {
+    dims.iter().map(|it| it.as_const().map(|it| it as i64)).collect()
 }

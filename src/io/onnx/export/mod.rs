@@ -1,10 +1,13 @@
 //! Exported functions as models.
 
 mod elements;
+mod formula;
 mod images;
 mod message;
 mod names;
 mod operators;
+mod places;
+mod pooling;
 mod regions;
 mod translator;
 

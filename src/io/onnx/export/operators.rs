@@ -2,7 +2,7 @@
 
 use super::message::Attribute;
 use super::translator::{Applied, Translator};
-use super::{elements, images, row_major};
+use super::{elements, formula, images, places, pooling, regions, row_major};
 use ms_core::ops;
 use ms_core::tensor::{Array, DType, Dim};
 use ms_core::{Result, Tensor};
@@ -62,7 +62,12 @@ fn one(to: &mut Translator<'_>, node: &Applied<'_>, name: &str) -> Result<String
             let shape = to.shape(&node.dims("shape"))?;
             to.apply("Expand", &[operands[0], &shape])
         }
-        "slice" => slice(to, node)?,
+        "slice" => places::slice(to, node)?,
+        "slice_update" => places::slice_update(to, node, false)?,
+        "add_slices" => places::slice_update(to, node, true)?,
+        "windows" => places::windows(to, node)?,
+        "formula" => formula::translate(to, node)?,
+        "depend" => to.apply("Identity", &operands[..1]),
         "full" => {
             let shape = to.shape(&node.dims("shape"))?;
             let value = row_major(&Tensor::from_array(node.literal("value").to_array()).reshape([1]))?;
@@ -95,6 +100,12 @@ fn one(to: &mut Translator<'_>, node: &Applied<'_>, name: &str) -> Result<String
             }
             to.with("ScatterElements", &[operands[0], &at, operands[2]], &attributes)
         }
+        "scatter_nd_add" => {
+            let at = to.cast(operands[1], DType::I64);
+            to.with("ScatterND", &[operands[0], &at, operands[2]], &[("reduction", Attribute::Text("add"))])
+        }
+        "index_add" => index_add(to, node)?,
+        "cumprod" => regions::running_product(to, node)?,
         "cumsum" => {
             let along = to.scalar(node.int("axis"), DType::I64)?;
             let flag = |name: &str| Attribute::Int(node.flag(name).into());
@@ -103,9 +114,13 @@ fn one(to: &mut Translator<'_>, node: &Applied<'_>, name: &str) -> Result<String
         }
         "conv" => images::convolution(to, node),
         "conv_input_grad" => images::transposed_convolution(to, node)?,
-        "max_pool" => images::max_pool(to, node),
-        "avg_pool" => images::average_pool(to, node)?,
-        "adaptive_avg_pool" => images::adaptive_average_pool(to, node)?,
+        "conv_weight_grad" => images::weight_gradient(to, node)?,
+        "max_pool" => pooling::max_pool(to, node),
+        "max_pool_grad" => pooling::max_pool_gradient(to, node)?,
+        "max_pool_take" => pooling::max_pool_take(to, node)?,
+        "avg_pool" => pooling::average_pool(to, node)?,
+        "adaptive_avg_pool" => pooling::adaptive_average_pool(to, node)?,
+        "avg_pool_grad" | "adaptive_avg_pool_grad" => pooling::average_gradient(to, node, name)?,
         _ => return node.refused(""),
     })
 }
@@ -137,7 +152,7 @@ fn reduce(to: &mut Translator<'_>, node: &Applied<'_>, operator: &str, operand: 
 }
 
 /// A value with other sizes, of which one may be symbolic.
-fn reshape(to: &mut Translator<'_>, value: &str, dims: &[Dim]) -> Result<String> {
+pub fn reshape(to: &mut Translator<'_>, value: &str, dims: &[Dim]) -> Result<String> {
     let open = dims.iter().filter(|it| it.as_const().is_none()).count();
     let empty = dims.iter().any(|&it| it == 0);
     let shape = match open == 1 && !empty {
@@ -168,45 +183,6 @@ fn contract(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
     }
 }
 
-fn slice(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
-    let (starts, sizes, steps) = (node.dims("starts"), node.dims("sizes"), node.ints("steps"));
-    let dims = &node.operand(0).dims;
-    let (mut first, mut last, mut axes, mut step) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for (axis, &by) in steps.iter().enumerate() {
-        if by == 1 && starts[axis] == 0 && sizes[axis] == dims[axis] {
-            continue;
-        }
-        let (start, size) = (starts[axis], sizes[axis]);
-        // Behind the last position; one before the first is no position of ONNX's, for which it counts from the end.
-        let end = match (by, start.as_const(), size.as_const()) {
-            (1, _, _) if start + size == dims[axis] => to.list(&[i64::MAX])?,
-            (1, _, _) => to.size(start + size)?,
-            (_, Some(start), Some(size)) => {
-                let end = start as i64 + size as i64 * by;
-                to.list(&[if end < 0 { i64::MIN } else { end }])?
-            }
-            _ => return node.refused(" in steps along an axis of symbolic size"),
-        };
-        first.push(to.size(start)?);
-        last.push(end);
-        axes.push(axis as i64);
-        step.push(by);
-    }
-    if axes.is_empty() {
-        return Ok(to.apply("Identity", &[node.operands[0]]));
-    }
-    let mut join = |all: &[String]| match all {
-        [one] => one.clone(),
-        all => {
-            let all: Vec<&str> = all.iter().map(String::as_str).collect();
-            to.with("Concat", &all, &[("axis", Attribute::Int(0))])
-        }
-    };
-    let (first, last) = (join(&first), join(&last));
-    let (axes, step) = (to.list(&axes)?, to.list(&step)?);
-    Ok(to.apply("Slice", &[node.operands[0], &first, &last, &axes, &step]))
-}
-
 /// `start + i step` along an axis.
 fn iota(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
     let (shape, axis, dtype) = (node.dims("shape"), node.int("axis") as usize, node.result().dtype);
@@ -233,6 +209,27 @@ fn positions(to: &mut Translator<'_>, node: &Applied<'_>, at: usize) -> String {
     match node.operand(at).dtype {
         DType::I32 | DType::I64 => node.operands[at].to_owned(),
         _ => to.cast(node.operands[at], DType::I64),
+    }
+}
+
+/// The first operand with slices added at positions along an axis, which is the first while that is done.
+fn index_add(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
+    let (axis, rank) = (node.int("axis"), node.operand(0).rank() as i64);
+    let front: Vec<i64> = std::iter::once(axis).chain((0..rank).filter(|&it| it != axis)).collect();
+    let back: Vec<i64> = (1..=axis).chain([0]).chain(axis + 1..rank).collect();
+    let column = to.list(&[-1, 1])?;
+    let at = to.cast(node.operands[1], DType::I64);
+    let at = to.apply("Reshape", &[&at, &column]);
+    let [x, source] = [node.operands[0], node.operands[2]].map(|it| permuted(to, it, &front));
+    let sum = to.with("ScatterND", &[&x, &at, &source], &[("reduction", Attribute::Text("add"))]);
+    Ok(permuted(to, &sum, &back))
+}
+
+/// A value with its axes in another order.
+pub fn permuted(to: &mut Translator<'_>, value: &str, order: &[i64]) -> String {
+    match order.iter().enumerate().all(|(at, &axis)| axis == at as i64) {
+        true => value.to_owned(),
+        false => to.with("Transpose", &[value], &[("perm", Attribute::Ints(order))]),
     }
 }
 

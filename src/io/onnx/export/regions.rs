@@ -1,11 +1,13 @@
 //! Nodes that run graphs: branches and loops.
 
+use super::elements;
 use super::message::{self, Attribute};
+use super::operators::permuted;
 use super::translator::{Applied, Translator};
 use ms_core::Result;
 use ms_core::ir::Graph;
 use ms_core::ops::{Control, Loop, Trips};
-use ms_core::tensor::{DType, Type};
+use ms_core::tensor::{Array, DType, Dim, Type};
 
 /// The results of a node with graphs.
 ///
@@ -18,17 +20,24 @@ pub fn translate(to: &mut Translator<'_>, node: &Applied<'_>, control: &Control)
         Control::Call { .. } | Control::Recompute => to.region(&graphs[0], &operands),
         Control::Branch => branch(to, [&graphs[0], &graphs[1]], &operands),
         Control::Loop(form) => match form.trips {
-            Trips::While if graphs[1].outputs().len() == form.carries => {
-                repeat(to, form, (None, Some(&graphs[0])), &graphs[1], &operands)
+            Trips::While => repeat(to, form, (None, Some(&graphs[0])), &graphs[1], &operands),
+            _ if form.sequences > 0 => scan(to, form, &graphs[0], &operands[form.first()..]),
+            Trips::Times { reverse, .. } | Trips::Counted { reverse } if reverse && has_rows(form, &graphs[0]) => {
+                node.refused(", as a loop backwards that reads no sequence")
             }
-            Trips::Times { .. } if form.sequences > 0 => scan(to, form, &graphs[0], &operands),
-            Trips::Times { count, reverse } if !reverse || graphs[0].outputs().len() == form.carries => {
+            Trips::Times { count, .. } => {
+                let count = to.scalar(count as i64, DType::I64)?;
                 repeat(to, form, (Some(count), None), &graphs[0], &operands)
             }
-            _ => node.refused(", as a loop that fills stacks while a condition holds, or backwards"),
+            Trips::Counted { .. } => repeat(to, form, (Some(operands[0].clone()), None), &graphs[0], &operands[1..]),
         },
         Control::CustomVjp(_) | Control::TransformNode(_) => node.refused(""),
     }
+}
+
+/// Whether a loop returns values of all iterations.
+fn has_rows(form: &Loop, graph: &Graph) -> bool {
+    graph.outputs().len() > form.carries
 }
 
 /// An input of a body.
@@ -91,30 +100,30 @@ fn branch(to: &mut Translator<'_>, graphs: [&Graph; 2], operands: &[String]) -> 
     Ok(added(to, "If", &operands[..1], graphs[0].outputs().len(), &attributes))
 }
 
-/// A loop without sequences, `count` times or while a condition holds.
+/// A loop without sequences, `count` times or while a condition holds. One with a condition that returns values of all
+/// iterations also returns their number, as one more carry.
 fn repeat(
     to: &mut Translator<'_>,
     form: &Loop,
-    (count, condition): (Option<usize>, Option<&Graph>),
+    (count, condition): (Option<String>, Option<&Graph>),
     graph: &Graph,
     operands: &[String],
 ) -> Result<Vec<String>> {
     let (initial, invariants) = operands.split_at(form.carries);
-    let limit = match count {
-        Some(count) => to.scalar(count as i64, DType::I64)?,
-        None => String::new(),
-    };
     let begins = match condition {
         Some(condition) => to.region(condition, operands)?.swap_remove(0),
         None => String::new(),
     };
+    let counts = condition.is_some() && has_rows(form, graph);
     let carries = inputs_like(to, graph, form.carries);
     let values: Vec<String> = names(&carries).chain(invariants.iter().cloned()).collect();
-    let head = [DType::I64, DType::Bool].map(|dtype| Input { name: to.fresh(), ty: Type::of(dtype, &[]) });
-    let goes_on = head[1].name.clone();
-    let inputs: Vec<Input> = head.into_iter().chain(carries).collect();
+    let integer = Type::of(DType::I64, &[]);
+    let head = [integer.clone(), Type::of(DType::Bool, &[])].map(|ty| Input { name: to.fresh(), ty });
+    let (goes_on, counter) = (head[1].name.clone(), Input { name: to.fresh(), ty: integer.clone() });
+    let counted = counter.name.clone();
+    let inputs: Vec<Input> = head.into_iter().chain(carries).chain(counts.then_some(counter)).collect();
     let body = body(to, graph.name(), &inputs, |inner| {
-        let results = typed(inner, graph, &values)?;
+        let mut results = typed(inner, graph, &values)?;
         let mut outputs = match condition {
             Some(condition) => {
                 let next = results[..form.carries].iter().map(|it| it.0.clone());
@@ -122,11 +131,19 @@ fn repeat(
             }
             None => vec![(goes_on, Type::of(DType::Bool, &[]))],
         };
+        if counts {
+            let one = inner.scalar(1, DType::I64)?;
+            results.insert(form.carries, (inner.apply("Add", &[&counted, &one]), integer));
+        }
         outputs.extend(results);
         Ok(outputs)
     })?;
-    let operands: Vec<String> = [limit, begins].into_iter().chain(initial.iter().cloned()).collect();
-    Ok(added(to, "Loop", &operands, graph.outputs().len(), &[("body", body)]))
+    let mut operands: Vec<String> =
+        [count.unwrap_or_default(), begins].into_iter().chain(initial.iter().cloned()).collect();
+    if counts {
+        operands.push(to.scalar(0, DType::I64)?);
+    }
+    Ok(added(to, "Loop", &operands, graph.outputs().len() + usize::from(counts), &[("body", body)]))
 }
 
 /// A loop over sequences.
@@ -146,4 +163,33 @@ fn scan(to: &mut Translator<'_>, form: &Loop, graph: &Graph, operands: &[String]
         attributes.push(("scan_output_directions", Attribute::Ints(&written)));
     }
     Ok(added(to, "Scan", &operands[..form.invariants()], graph.outputs().len(), &attributes))
+}
+
+/// The products of all elements up to each position along an axis, which is the first while they are computed.
+pub fn running_product(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
+    let (axis, ty) = (node.int("axis"), node.result());
+    let rank = ty.rank() as i64;
+    let front: Vec<i64> = std::iter::once(axis).chain((0..rank).filter(|&it| it != axis)).collect();
+    let back: Vec<i64> = (1..=axis).chain([0]).chain(axis + 1..rank).collect();
+    let rest: Vec<Dim> = front[1..].iter().map(|&it| ty.dims[it as usize]).collect();
+    let shape = to.shape(&rest)?;
+    let one = message::tensor("", &Array::full(&[1], 1.into(), ty.dtype).into_host()?);
+    let ones = to.with("ConstantOfShape", &[&shape], &[("value", Attribute::Tensor(one))]);
+    let sequence = permuted(to, node.operands[0], &front);
+    let of = Type::new(ty.dtype, rest.into_iter().collect());
+    let inputs = [of.clone(), of.clone()].map(|ty| Input { name: to.fresh(), ty });
+    let body = body(to, "product", &inputs, |inner| {
+        let next = elements::apply(inner, node, "mul", &[&inputs[0].name, &inputs[1].name], of.dtype, of.dtype)?;
+        let row = if node.flag("exclusive") { inputs[0].name.clone() } else { next.clone() };
+        Ok(vec![(next, of.clone()), (row, of.clone())])
+    })?;
+    let direction = [i64::from(node.flag("reverse"))];
+    let attributes = [
+        ("body", body),
+        ("num_scan_inputs", Attribute::Int(1)),
+        ("scan_input_directions", Attribute::Ints(&direction)),
+        ("scan_output_directions", Attribute::Ints(&direction)),
+    ];
+    let products = added(to, "Scan", &[ones, sequence], 2, &attributes).swap_remove(1);
+    Ok(permuted(to, &products, &back))
 }

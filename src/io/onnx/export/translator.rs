@@ -174,6 +174,11 @@ impl<'a> Applied<'a> {
         &self.node.attrs.as_slice()[at.expect("the op declares it")]
     }
 
+    /// Whether the op has an attribute of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.node.op.0.attrs.iter().any(|it| it.name == name)
+    }
+
     /// A list of integers among the attributes.
     pub fn ints(&self, name: &str) -> &'a [i64] {
         match self.attribute(name) {
@@ -208,6 +213,14 @@ impl<'a> Applied<'a> {
     pub fn flag(&self, name: &str) -> bool {
         match self.attribute(name) {
             Attr::Bool(it) => *it,
+            other => unreachable!("`{name}` is {other:?}"),
+        }
+    }
+
+    /// A text among them.
+    pub fn text(&self, name: &str) -> &'a str {
+        match self.attribute(name) {
+            Attr::Str(it) => it,
             other => unreachable!("`{name}` is {other:?}"),
         }
     }

@@ -25,6 +25,14 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Tensor>> {
     }
     let alpha = |otherwise: f64| node.float("alpha", otherwise);
     Ok(Some(match name {
+        "BitShift" => {
+            let (bits, by) = (node.tensor(0)?, node.tensor(1)?);
+            match node.text("direction", "")?.as_str() {
+                "LEFT" => ops::left_shift(&bits, &by),
+                "RIGHT" => ops::right_shift(&bits, &by),
+                _ => return Err(node.unsupported("in this direction")),
+            }
+        }
         "Celu" => ops::celu(node.tensor(0)?, alpha(1.0)?),
         "Clip" => {
             let mut x = node.tensor(0)?;

@@ -67,7 +67,7 @@ fn pads(node: &Applied<'_>, spatial: usize) -> Result<(Vec<usize>, Vec<usize>)> 
 }
 
 /// `x` with what padding has more on one side than on the other, and the padding of both sides.
-fn evened(node: &Applied<'_>, x: Tensor, value: Scalar) -> Result<(Tensor, Vec<usize>)> {
+pub fn evened(node: &Applied<'_>, x: Tensor, value: Scalar) -> Result<(Tensor, Vec<usize>)> {
     let spatial = x.rank().saturating_sub(2);
     let (before, after) = pads(node, spatial)?;
     if before == after {
@@ -80,8 +80,18 @@ fn evened(node: &Applied<'_>, x: Tensor, value: Scalar) -> Result<(Tensor, Vec<u
 
 fn convolution(node: &Applied<'_>, x: Tensor) -> Result<Tensor> {
     let (x, padding) = evened(node, x, Scalar::Float(0.0))?;
-    let options = options(node, &x, padding)?;
-    Ok(ops::conv(&x, node.tensor(1)?, node.optional(2).as_ref(), &options))
+    convolution_of(node, &x, &node.tensor(1)?, node.optional(2).as_ref(), padding)
+}
+
+/// The convolution of these images with these weights, with the strides of the node.
+pub fn convolution_of(
+    node: &Applied<'_>,
+    x: &Tensor,
+    weights: &Tensor,
+    bias: Option<&Tensor>,
+    padding: Vec<usize>,
+) -> Result<Tensor> {
+    Ok(ops::conv(x, weights, bias, &options(node, x, padding)?))
 }
 
 fn options(node: &Applied<'_>, x: &Tensor, padding: Vec<usize>) -> Result<ConvOptions> {
@@ -105,7 +115,7 @@ fn transposed_convolution(node: &Applied<'_>, x: &Tensor) -> Result<Tensor> {
     Ok(ops::conv_transpose(x, node.tensor(1)?, node.optional(2).as_ref(), &options, &beyond[..]))
 }
 
-fn pooling(node: &Applied<'_>, x: Tensor, value: Scalar) -> Result<(Tensor, PoolOptions)> {
+pub fn pooling(node: &Applied<'_>, x: Tensor, value: Scalar) -> Result<(Tensor, PoolOptions)> {
     let (x, padding) = evened(node, x, value)?;
     let kernel = sizes(node.ints("kernel_shape")?.unwrap_or_default());
     let ones = vec![1; kernel.len()];

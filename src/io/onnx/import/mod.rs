@@ -1,9 +1,12 @@
 //! Models as exported functions: the operators are traced as ops.
 
 mod elements;
+mod external;
 mod images;
 mod model;
 mod operators;
+mod positions;
+mod quantized;
 mod recurrent;
 mod regions;
 mod sizes;
@@ -12,6 +15,7 @@ mod value;
 use super::super::bytes::read;
 use super::super::exported::{ExportedFunction, message};
 use super::super::state_dict::refuse;
+use external::Folder;
 use model::{Axis, Graph, Model, Node, is_own};
 use ms_core::error::{OrRaise, catch, in_op};
 use ms_core::session::{InputSpec, export};
@@ -32,7 +36,7 @@ const EXAMPLE: usize = 2;
 
 impl ExportedFunction {
     /// Reads an ONNX model with the operators of versions 13 to 22. Sizes with names, or without a size, are symbols;
-    /// those that the model asks for may decide other sizes.
+    /// those that the model asks for may decide other sizes. Data of the model may be in other files of its folder.
     ///
     /// The result is a function like any other: it is compiled when it is called, has gradients, and can be saved.
     ///
@@ -57,7 +61,8 @@ impl ExportedFunction {
         let path = path.as_ref();
         let loaded = in_op(|| {
             let bytes = read(path)?;
-            let model = Model::read(&bytes).map_err(|why| refuse(path, "read", why))?;
+            let folder = path.parent().map(|it| if it.as_os_str().is_empty() { Path::new(".") } else { it });
+            let model = Model::read(&bytes, &Folder(folder)).map_err(|why| refuse(path, "read", why))?;
             traced(&model).map_err(|error| refuse(path, "read", message(&error)))
         });
         loaded.map_err(|error| error.with_op("load_onnx"))
@@ -66,7 +71,7 @@ impl ExportedFunction {
     /// The function of the bytes of a model.
     #[cfg(test)]
     pub(super) fn from_onnx(bytes: &[u8]) -> Result<Self> {
-        traced(&Model::read(bytes).map_err(unsupported)?)
+        traced(&Model::read(bytes, &Folder(None)).map_err(unsupported)?)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The messages of a model as data.
 
+use super::external::Folder;
 use crate::io::onnx::dtype;
 use crate::io::protobuf::{Value, field, take_varint};
 use ms_core::DType;
@@ -61,6 +62,7 @@ pub enum Attribute {
     Tensor(Array),
     Ints(Vec<i64>),
     Floats(Vec<f32>),
+    Texts(Vec<String>),
     Graph(Box<Graph>),
     /// Several values of another kind.
     Other,
@@ -103,11 +105,11 @@ fn fixed<'a>(value: Value<'a>) -> Decoded<&'a [u8]> {
 }
 
 impl Model {
-    /// Reads the content of a file.
+    /// Reads the content of a file in this folder.
     ///
     /// # Errors
     /// A description of the defect, or of what is not supported.
-    pub fn read(file: &[u8]) -> Decoded<Self> {
+    pub fn read(file: &[u8], folder: &Folder<'_>) -> Decoded<Self> {
         let (mut graph, mut version) = (None, None);
         fields(file, |number, value| {
             match (number, value) {
@@ -132,7 +134,7 @@ impl Model {
         })?;
         let graph = graph.ok_or("it has no graph")?;
         let version = version.ok_or("it does not say which version its operators have")?;
-        let (graph, inputs) = self::graph(graph, 0)?;
+        let (graph, inputs) = self::graph(graph, folder, 0)?;
         let inputs = inputs.into_iter().map(input).collect::<Decoded<Vec<Input>>>()?;
         let inputs = inputs.into_iter().filter(|it| graph.inputs.contains(&it.name)).collect();
         Ok(Self { version, graph, inputs })
@@ -140,15 +142,15 @@ impl Model {
 }
 
 /// A graph, inside `depth` others, and the descriptions of its inputs.
-fn graph(message: &[u8], depth: usize) -> Decoded<(Graph, Vec<&[u8]>)> {
+fn graph<'a>(message: &'a [u8], folder: &Folder<'_>, depth: usize) -> Decoded<(Graph, Vec<&'a [u8]>)> {
     if depth > DEEPEST {
         return Err(format!("its graphs nest more than {DEEPEST} deep"));
     }
     let (mut graph, mut inputs) = (Graph::default(), Vec::new());
     fields(message, |number, value| {
         match (number, value) {
-            (1, Value::Bytes(bytes)) => graph.nodes.push(node(bytes, depth)?),
-            (5, Value::Bytes(bytes)) => graph.initializers.push(tensor(bytes)?),
+            (1, Value::Bytes(bytes)) => graph.nodes.push(node(bytes, folder, depth)?),
+            (5, Value::Bytes(bytes)) => graph.initializers.push(tensor(bytes, folder)?),
             (11, Value::Bytes(bytes)) => {
                 graph.inputs.push(first_text(bytes)?);
                 inputs.push(bytes);
@@ -181,7 +183,7 @@ pub fn is_own(domain: &str) -> bool {
     domain.is_empty() || domain == "ai.onnx"
 }
 
-fn node(message: &[u8], depth: usize) -> Decoded<Node> {
+fn node(message: &[u8], folder: &Folder<'_>, depth: usize) -> Decoded<Node> {
     let mut node = Node::default();
     fields(message, |number, value| {
         let Value::Bytes(bytes) = value else { return Ok(()) };
@@ -191,7 +193,7 @@ fn node(message: &[u8], depth: usize) -> Decoded<Node> {
             3 => node.name = text(bytes)?,
             4 => node.operator = text(bytes)?,
             5 => {
-                let (name, value) = attribute(bytes, depth)?;
+                let (name, value) = attribute(bytes, folder, depth)?;
                 node.attributes.insert(name, value);
             }
             7 => node.domain = text(bytes)?,
@@ -202,9 +204,9 @@ fn node(message: &[u8], depth: usize) -> Decoded<Node> {
     Ok(node)
 }
 
-fn attribute(message: &[u8], depth: usize) -> Decoded<(String, Attribute)> {
+fn attribute(message: &[u8], folder: &Folder<'_>, depth: usize) -> Decoded<(String, Attribute)> {
     let (mut name, mut found, mut kind) = (String::new(), None, 0);
-    let (mut ints, mut floats) = (Vec::new(), Vec::new());
+    let (mut ints, mut floats, mut texts) = (Vec::new(), Vec::new(), Vec::new());
     fields(message, |number, value| {
         match (number, value) {
             (1, Value::Bytes(bytes)) => name = text(bytes)?,
@@ -214,10 +216,11 @@ fn attribute(message: &[u8], depth: usize) -> Decoded<(String, Attribute)> {
             }
             (3, Value::Number(it)) => found = Some(Attribute::Int(it as i64)),
             (4, Value::Bytes(bytes)) => found = Some(Attribute::Text(text(bytes)?)),
-            (5, Value::Bytes(bytes)) => found = Some(Attribute::Tensor(tensor(bytes)?.1)),
-            (6, Value::Bytes(bytes)) => found = Some(Attribute::Graph(Box::new(graph(bytes, depth + 1)?.0))),
+            (5, Value::Bytes(bytes)) => found = Some(Attribute::Tensor(tensor(bytes, folder)?.1)),
+            (6, Value::Bytes(bytes)) => found = Some(Attribute::Graph(Box::new(graph(bytes, folder, depth + 1)?.0))),
             (7, value) => floats.extend(fixed(value)?.as_chunks().0.iter().map(|it| f32::from_le_bytes(*it))),
             (8, value) => integers(value, &mut ints)?,
+            (9, Value::Bytes(bytes)) => texts.push(text(bytes)?),
             (20, Value::Number(it)) => kind = it,
             _ => {}
         }
@@ -227,6 +230,7 @@ fn attribute(message: &[u8], depth: usize) -> Decoded<(String, Attribute)> {
     let value = match (kind, found) {
         (6, _) => Attribute::Floats(floats),
         (7, _) => Attribute::Ints(ints),
+        (8, _) => Attribute::Texts(texts),
         (0..=5, Some(found)) => found,
         (1, None) => Attribute::Float(0.0),
         (2, None) => Attribute::Int(0),
@@ -236,10 +240,10 @@ fn attribute(message: &[u8], depth: usize) -> Decoded<(String, Attribute)> {
     Ok((name, value))
 }
 
-fn tensor(message: &[u8]) -> Decoded<(String, Array)> {
+fn tensor(message: &[u8], folder: &Folder<'_>) -> Decoded<(String, Array)> {
     let (mut name, mut kind, mut raw) = (String::new(), 0, None);
     let (mut dims, mut integers_of, mut fixed_of) = (Vec::new(), Vec::new(), Vec::new());
-    let mut is_external = false;
+    let (mut is_external, mut entries) = (false, BTreeMap::new());
     fields(message, |number, value| {
         match (number, value) {
             (1, value) => integers(value, &mut dims)?,
@@ -248,15 +252,15 @@ fn tensor(message: &[u8]) -> Decoded<(String, Array)> {
             (5 | 7 | 11, value) => integers(value, &mut integers_of)?,
             (8, Value::Bytes(bytes)) => name = text(bytes)?,
             (9, Value::Bytes(bytes)) => raw = Some(bytes),
-            (13, _) => is_external = true,
+            (13, Value::Bytes(bytes)) => {
+                let (key, value) = entry(bytes)?;
+                entries.insert(key, value);
+            }
             (14, Value::Number(it)) => is_external |= it != 0,
             _ => {}
         }
         Ok(())
     })?;
-    if is_external {
-        return Err(format!("the data of `{name}` is in another file, which is not supported"));
-    }
     let dtype = dtype(kind).ok_or_else(|| format!("`{name}` has elements of kind {kind}, which is not supported"))?;
     let shape = dims.iter().map(|&it| usize::try_from(it).ok()).collect::<Option<Vec<usize>>>();
     let shape = shape.ok_or_else(|| format!("`{name}` has a negative size"))?;
@@ -264,15 +268,34 @@ fn tensor(message: &[u8]) -> Decoded<(String, Array)> {
     ty.check_size().map_err(|_| format!("no memory holds `{name}`"))?;
     let size = dtype.size();
     let narrow = |it: &i64| it.to_le_bytes().into_iter().take(size);
+    let count = ty.numel().map(|it| it * size).ok_or_else(|| format!("no memory holds `{name}`"))?;
     let bytes = match raw {
+        _ if is_external => {
+            let data = folder.data(&entries, count);
+            data.map_err(|why| format!("the data of `{name}` is in another file: {why}"))?
+        }
         Some(bytes) => bytes.to_vec(),
         None if !fixed_of.is_empty() => fixed_of,
         None => integers_of.iter().flat_map(narrow).collect(),
     };
-    if ty.numel().map(|it| it * size) != Some(bytes.len()) {
+    if bytes.len() != count {
         return Err(format!("`{name}` is {ty}, and has {} bytes", bytes.len()));
     }
     Ok((name, Array::from_bytes(&shape, dtype, &bytes)))
+}
+
+/// A key and its value.
+fn entry(message: &[u8]) -> Decoded<(String, String)> {
+    let mut entry = (String::new(), String::new());
+    fields(message, |number, value| {
+        match (number, value) {
+            (1, Value::Bytes(bytes)) => entry.0 = text(bytes)?,
+            (2, Value::Bytes(bytes)) => entry.1 = text(bytes)?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(entry)
 }
 
 fn input(message: &[u8]) -> Decoded<Input> {

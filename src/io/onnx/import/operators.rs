@@ -2,7 +2,7 @@
 
 use super::model::{Attribute, Graph};
 use super::value::{Form, Value, number};
-use super::{Applied, elements, images, recurrent, regions, sizes, unsupported};
+use super::{Applied, elements, images, positions, quantized, recurrent, regions, sizes, unsupported};
 use crate::io::onnx::dtype;
 use ms_core::tensor::{DType, Dim, Dims, Index, Scalar};
 use ms_core::{Error, Result, Tensor, ops};
@@ -108,6 +108,15 @@ impl Applied<'_> {
         }
     }
 
+    /// A list of texts among them.
+    pub fn texts(&self, name: &str) -> Result<Option<&[String]>> {
+        match self.attribute(name) {
+            None => Ok(None),
+            Some(Attribute::Texts(it)) => Ok(Some(it)),
+            Some(_) => Err(self.wrong(name)),
+        }
+    }
+
     /// A text among them.
     pub fn text(&self, name: &str, otherwise: &str) -> Result<String> {
         match self.attribute(name) {
@@ -132,7 +141,7 @@ pub fn apply(node: &Applied<'_>) -> Result<Vec<Value>> {
     if let Some(tensor) = images::apply(node)? {
         return Ok(vec![Value::Tensor(tensor)]);
     }
-    for several in [regions::apply, recurrent::apply] {
+    for several in [regions::apply, recurrent::apply, quantized::apply, positions::apply] {
         if let Some(tensors) = several(node)? {
             return Ok(tensors.into_iter().map(Value::Tensor).collect());
         }
@@ -173,14 +182,6 @@ pub fn apply(node: &Applied<'_>) -> Result<Vec<Value>> {
         "Gather" => ops::gather(x()?, node.tensor(1)?, axis(0)?),
         "GatherElements" => elements_along(&x()?, &node.tensor(1)?, axis(0)?),
         "GatherND" if node.int("batch_dims", 0)? == 0 => ops::gather_nd(x()?, node.tensor(1)?),
-        "ScatterElements" => {
-            let (x, at, values) = (x()?, node.tensor(1)?, node.tensor(2)?);
-            match node.text("reduction", "none")?.as_str() {
-                "none" => ops::scatter(x, at, values, axis(0)?),
-                "add" => ops::scatter_add(x, at, values, axis(0)?),
-                _ => return Err(node.unsupported("with this reduction")),
-            }
-        }
         "Expand" => expand(node, &x()?)?,
         "Tile" => {
             let times = node.list(1, "repeats")?.unwrap_or_default();

@@ -1,6 +1,7 @@
 //! Recurrent layers.
 
 use super::Applied;
+use ms_core::trace::scan;
 use ms_core::{Result, Tensor, ops};
 
 /// The results of a recurrent layer: all outputs `[time, directions, batch, hidden]`, and the last states. `None` for
@@ -11,14 +12,23 @@ use ms_core::{Result, Tensor, ops};
 pub fn apply(node: &Applied<'_>) -> Result<Option<Vec<Tensor>>> {
     // The blocks of the weights in the order of the ops, for which ONNX has input, output, forget, cell gate, and
     // update, reset, new gate.
-    let (blocks, states): (&[usize], usize) = match node.node.operator.as_str() {
+    let operator = node.node.operator.as_str();
+    let (blocks, states): (&[usize], usize) = match operator {
         "LSTM" => (&[0, 2, 3, 1], 2),
+        "RNN" => (&[0], 1),
         "GRU" if node.int("linear_before_reset", 0)? != 0 => (&[1, 0, 2], 1),
         "GRU" => return Err(node.unsupported("without `linear_before_reset`")),
         _ => return Ok(None),
     };
+    let activations = node.texts("activations")?;
+    let is_own =
+        |all: &[String]| all.chunks(3).all(|it| ["Sigmoid", "Tanh", "Tanh"].iter().zip(it).all(|(a, b)| a == b));
     for name in ["activations", "activation_alpha", "activation_beta", "clip", "input_forget", "layout"] {
-        let is_default = ["input_forget", "layout"].contains(&name) && node.int(name, 0)? == 0;
+        let is_default = match name {
+            "activations" => operator == "RNN" || operator == "LSTM" && activations.is_some_and(is_own),
+            "input_forget" | "layout" => node.int(name, 0)? == 0,
+            _ => false,
+        };
         if node.node.attributes.contains_key(name) && !is_default {
             return Err(node.unsupported(&format!("with the attribute `{name}`")));
         }
@@ -59,8 +69,19 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Vec<Tensor>>> {
                 let (all, h, c) = ops::lstm(&sequence, (&initial(5), &initial(6)), (&w, &r), bias);
                 (all, vec![h, c])
             }
-            _ => {
+            _ if operator == "GRU" => {
                 let (all, h) = ops::gru(&sequence, &initial(5), (&w, &r), bias);
+                (all, vec![h])
+            }
+            _ => {
+                let name = activations.map_or(Some("Tanh"), |it| it.get(at as usize).map(String::as_str));
+                let activation: fn(Tensor) -> Tensor = match name {
+                    Some("Tanh") => |x| ops::tanh(x),
+                    Some("Relu") => |x| ops::relu(x),
+                    Some("Sigmoid") => |x| ops::sigmoid(x),
+                    _ => return Err(node.unsupported("with this activation")),
+                };
+                let (all, h) = simple(&sequence, initial(5), (&w, &r), bias, activation);
                 (all, vec![h])
             }
         };
@@ -69,4 +90,25 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Vec<Tensor>>> {
     }
     let stacked = |(at, parts): (usize, Vec<Tensor>)| ops::stack(&parts, if at == 0 { 1 } else { 0 });
     Ok(Some(results.into_iter().enumerate().map(stacked).collect()))
+}
+
+/// A layer without gates: `h' = f(W x + b + R h + c)`. Returns all `h'`, and the last one.
+fn simple(
+    x: &Tensor,
+    h: Tensor,
+    (w, r): (&Tensor, &Tensor),
+    bias: Option<(&Tensor, &Tensor)>,
+    activation: fn(Tensor) -> Tensor,
+) -> (Tensor, Tensor) {
+    let mut inputs = ops::matmul(x, ops::transpose(w, 0, 1));
+    if let Some((of_input, of_state)) = bias {
+        inputs = inputs + (of_input + of_state);
+    }
+    let r = ops::transpose(r, 0, 1);
+    let step = |h: &Tensor, input: &Tensor| {
+        let next = activation(input + ops::matmul(h, &r));
+        (next.clone(), next)
+    };
+    let (last, all) = scan(step, h, &inputs);
+    (all, last)
 }

@@ -1,9 +1,10 @@
 //! Branches and loops.
 
-use super::model::Graph;
+use super::model::{Attribute, Graph};
 use super::value::Value;
 use super::{Applied, outputs};
 use ms_core::error::OrRaise;
+use ms_core::tensor::{DType, Dim, Dims, Scalar};
 use ms_core::trace::{cond, scan, while_loop};
 use ms_core::{Result, Tensor, ops};
 
@@ -41,8 +42,11 @@ impl Applied<'_> {
 fn repeated(node: &Applied<'_>) -> Result<Vec<Tensor>> {
     let body = node.graph("body")?;
     let carries = node.tensors(2)?;
-    if body.inputs.len() != carries.len() + 2 || body.outputs.len() != carries.len() + 1 {
-        return Err(node.unsupported("that returns the values of all iterations"));
+    if body.inputs.len() != carries.len() + 2 || body.outputs.len() <= carries.len() {
+        return Err(node.unsupported("with a body of other inputs or outputs"));
+    }
+    if body.outputs.len() > carries.len() + 1 {
+        return counted(node, body, carries);
     }
     let limit = node.optional(0).map(|it| it.reshape(()));
     let holds = node.optional(1).map_or_else(|| Tensor::scalar(true), |it| it.reshape(()));
@@ -57,6 +61,59 @@ fn repeated(node: &Applied<'_>) -> Result<Vec<Tensor>> {
         std::iter::once(&state[0] + 1i64).chain(results).collect()
     };
     Ok(while_loop(goes_on, step, init).split_off(2))
+}
+
+/// A loop that returns values of all iterations, of which there are as many in every call: a scan of their numbers.
+fn counted(node: &Applied<'_>, body: &Graph, carries: Vec<Tensor>) -> Result<Vec<Tensor>> {
+    let count = node.operands.first().and_then(|it| it.as_ref()?.integers());
+    let begins = node.operands.get(1).and_then(Option::as_ref);
+    let Some(&[count]) = count.as_deref() else {
+        return Err(node.unsupported("that returns values of all iterations, whose number depends on data"));
+    };
+    if !begins.is_none_or(is_true) || !goes_on(node, body) {
+        return Err(node.unsupported("that returns values of all iterations, and may end before the last"));
+    }
+    let count = Dim::new(count.max(0) as usize);
+    let numbers = ops::iota([count].into_iter().collect::<Dims>(), 0, DType::I64);
+    let kept = carries.len();
+    let step = |state: &Vec<Tensor>, number: &Tensor| {
+        let head = [number.clone(), Tensor::scalar(true)];
+        let mut results = node.run(body, &[&head[..], state].concat()).split_off(1);
+        let rows = results.split_off(kept);
+        (results, rows)
+    };
+    let (mut results, rows) = scan(step, carries, &numbers);
+    results.extend(rows);
+    Ok(results)
+}
+
+fn is_true(value: &Value) -> bool {
+    value.scalar() == Some(Scalar::Bool(true))
+}
+
+/// Whether the condition that a body computes is the one that it is given, or always true.
+fn goes_on(node: &Applied<'_>, body: &Graph) -> bool {
+    let mut name = &body.outputs[0];
+    // A chain of more nodes than there are has a cycle.
+    for _ in 0..=body.nodes.len() {
+        if *name == body.inputs[1] {
+            return true;
+        }
+        if let Some((_, value)) = body.initializers.iter().find(|it| it.0 == *name) {
+            return is_true(&Value::Constant(Tensor::from_array(value.clone())));
+        }
+        let Some(by) = body.nodes.iter().find(|it| it.outputs.first() == Some(name)) else {
+            return node.outer.get(name.as_str()).is_some_and(is_true);
+        };
+        match (by.operator.as_str(), by.inputs.first(), by.attributes.get("value")) {
+            ("Identity", Some(from), _) => name = from,
+            ("Constant", _, Some(Attribute::Tensor(value))) => {
+                return is_true(&Value::Constant(Tensor::from_array(value.clone())));
+            }
+            _ => return false,
+        }
+    }
+    false
 }
 
 /// A loop over the elements of sequences.

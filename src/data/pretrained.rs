@@ -1,0 +1,208 @@
+//! Tokenizers of files, by the `tokenizers` crate.
+
+use super::file::decoded;
+use super::tokenizer::{Tokenizer, no_token};
+use ms_core::{Code, Error, Result};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What errors call it.
+const NAME: &str = "PretrainedTokenizer";
+
+/// A tokenizer of a file `tokenizer.json`, which models of others come with: the normaliser, the words, the model (byte
+/// pairs, word pieces, unigrams) and the special tokens are those of the file. Clones share it. Available with the
+/// feature `tokenizers`.
+///
+/// ```no_run
+/// use ms::data::{PretrainedTokenizer, Tokenizer};
+/// let tokenizer = PretrainedTokenizer::open("gpt2/tokenizer.json")?;
+/// let tokens = tokenizer.encode_tensor("Hello, world")?;          // i64 `[tokens]`
+/// let end = tokenizer.token("<|endoftext|>");
+/// # let _ = (tokens, end);
+/// # Ok::<(), ms::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct PretrainedTokenizer {
+    inner: Arc<tokenizers::Tokenizer>,
+    /// One more than the largest token.
+    size: usize,
+    special: bool,
+}
+
+impl PretrainedTokenizer {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`Code::Io`] when the file cannot be read; [`Code::Parse`] for a file that is no tokenizer.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        decoded(path.as_ref(), Self::of).map_err(|it| it.with_op(NAME))
+    }
+
+    fn of(bytes: &[u8]) -> Result<Self, String> {
+        // The crate has assertions about files that it wrote itself.
+        let read = catch_unwind(|| tokenizers::Tokenizer::from_bytes(bytes));
+        let inner = read.map_err(|_| "it is no tokenizer: its parts do not fit")?;
+        let inner = inner.map_err(|error| format!("it is no tokenizer: {error}"))?;
+        let size = inner.get_vocab(true).into_values().max().map_or(0, |last| last as usize + 1);
+        Ok(Self { inner: Arc::new(inner), size, special: true })
+    }
+
+    /// Sets whether [`encode`](Tokenizer::encode) adds the special tokens that the file says, such as one for the
+    /// beginning, and [`decode`](Tokenizer::decode) leaves out special tokens. It is set at first.
+    pub fn special_tokens(mut self, special: bool) -> Self {
+        self.special = special;
+        self
+    }
+
+    /// The token with this text, such as `"[MASK]"`.
+    pub fn token(&self, text: &str) -> Option<i64> {
+        self.inner.token_to_id(text).map(i64::from)
+    }
+}
+
+impl Tokenizer for PretrainedTokenizer {
+    fn vocabulary_size(&self) -> usize {
+        self.size
+    }
+
+    /// The tokens of a text. What the model of the file has no token for is the unknown token, if it has one; otherwise
+    /// it depends on the model whether this is an error or nothing. The text is cut off, or filled up, if the file says
+    /// so.
+    fn encode(&self, text: &str) -> Result<Vec<i64>> {
+        let encoded = catch_unwind(AssertUnwindSafe(|| self.inner.encode_fast(text, self.special)));
+        match encoded {
+            Ok(Ok(encoding)) => Ok(encoding.get_ids().iter().map(|&it| it.into()).collect()),
+            Ok(Err(error)) => Err(Error::new(Code::Argument, format!("the text has no tokens: {error}")).with_op(NAME)),
+            Err(_) => Err(Error::new(Code::Argument, "the parts of the tokenizer do not fit").with_op(NAME)),
+        }
+    }
+
+    fn decode(&self, tokens: &[i64]) -> Result<String> {
+        let known = |it: &i64| {
+            let token = u32::try_from(*it).ok().filter(|&it| self.inner.id_to_token(it).is_some());
+            token.ok_or_else(|| no_token(NAME, *it, self.size))
+        };
+        let tokens = tokens.iter().map(known).collect::<Result<Vec<u32>>>()?;
+        let text = self.inner.decode(&tokens, self.special);
+        text.map_err(|error| Error::new(Code::Argument, format!("the tokens are no text: {error}")).with_op(NAME))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Byte pairs after lower case, with one token in front of each text.
+    fn pairs() -> String {
+        let vocabulary = ["<s>", "h", "e", "l", "o", "Ġ", "w", "r", "d", "he", "ll", "hell", "hello", "Ġw", "Ã", "¶"];
+        let vocabulary: Vec<String> = vocabulary.iter().enumerate().map(|(at, it)| format!("{it:?}: {at}")).collect();
+        format!(
+            r#"{{
+                "version": "1.0", "truncation": null, "padding": null,
+                "added_tokens": [
+                    {{"id": 0, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
+                      "normalized": false, "special": true}},
+                    {{"id": 20, "content": "<far>", "single_word": false, "lstrip": false, "rstrip": false,
+                      "normalized": false, "special": false}}
+                ],
+                "normalizer": {{"type": "Lowercase"}},
+                "pre_tokenizer": {{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+                    "use_regex": true}},
+                "post_processor": {{
+                    "type": "TemplateProcessing",
+                    "single": [{{"SpecialToken": {{"id": "<s>", "type_id": 0}}}}, {{"Sequence": {{"id": "A", "type_id": 0}}}}],
+                    "pair": [{{"Sequence": {{"id": "A", "type_id": 0}}}}, {{"Sequence": {{"id": "B", "type_id": 1}}}}],
+                    "special_tokens": {{"<s>": {{"id": "<s>", "ids": [0], "tokens": ["<s>"]}}}}
+                }},
+                "decoder": {{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}},
+                "model": {{
+                    "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+                    "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
+                    "vocab": {{{}}}, "merges": ["h e", "l l", "he ll", "hell o", "Ġ w"]
+                }}
+            }}"#,
+            vocabulary.join(", ")
+        )
+    }
+
+    /// Whole words, with one that stands for all others, or none.
+    fn words(unknown: &str) -> String {
+        format!(
+            r#"{{
+                "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+                "pre_tokenizer": {{"type": "Whitespace"}}, "post_processor": null, "decoder": null,
+                "model": {{"type": "WordLevel", "vocab": {{"?": 0, "one": 1, "two": 2}}, "unk_token": "{unknown}"}}
+            }}"#
+        )
+    }
+
+    fn of(text: &str) -> PretrainedTokenizer {
+        PretrainedTokenizer::of(text.as_bytes()).unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    #[test]
+    fn texts_come_back() {
+        let tokenizer = of(&pairs());
+        assert_eq!(
+            (tokenizer.vocabulary_size(), tokenizer.token("hello"), tokenizer.token("no")),
+            (21, Some(12), None)
+        );
+        let cases: [(&str, &[i64], &str); 5] = [
+            ("Hello world", &[0, 12, 13, 4, 7, 3, 8], "hello world"),
+            ("hell", &[0, 11], "hell"),
+            ("ö", &[0, 14, 15], "ö"),
+            ("<far>he", &[0, 20, 9], "<far>he"),
+            ("", &[0], ""),
+        ];
+        for (text, tokens, back) in cases {
+            assert_eq!(tokenizer.encode(text).expect("tokens"), tokens, "{text}");
+            assert_eq!(tokenizer.decode(tokens).expect("a text"), back);
+            let plain = tokenizer.clone().special_tokens(false);
+            assert_eq!(plain.encode(text).expect("tokens"), tokens[1..], "{text}");
+            assert_eq!(plain.decode(tokens).expect("a text"), format!("<s>{back}"));
+        }
+        assert_eq!(tokenizer.encode_tensor("hello").expect("tokens").to_vec::<i64>(), [0, 12]);
+    }
+
+    #[test]
+    fn what_has_no_token() {
+        assert_eq!(of(&words("?")).encode("one three two").expect("tokens"), [1, 0, 2]);
+        assert_eq!(of(&words("none")).encode("one three").expect_err("a word").code(), Code::Argument);
+        let tokenizer = of(&pairs());
+        // There are none between the vocabulary and the added token.
+        for token in [-1, 16, 19, 21, i64::MIN, i64::MAX] {
+            let error = tokenizer.decode(&[1, token]).expect_err("there is none");
+            assert_eq!(error.code(), Code::OutOfRange, "{error}");
+        }
+    }
+
+    /// Files that are cut off or changed are refused, or are other tokenizers.
+    #[test]
+    fn damage() {
+        let whole = pairs();
+        for length in (0..whole.len()).filter(|&it| whole.is_char_boundary(it)) {
+            assert!(PretrainedTokenizer::of(&whole.as_bytes()[..length]).is_err(), "{length}");
+        }
+        for at in 0..whole.len() {
+            for change in [1u8, 0x10, 0x80] {
+                let mut bytes = whole.clone().into_bytes();
+                bytes[at] ^= change;
+                if let Ok(tokenizer) = PretrainedTokenizer::of(&bytes) {
+                    let _ = tokenizer.encode("hello wörld").and_then(|it| tokenizer.decode(&it));
+                }
+            }
+        }
+        let deep = format!(
+            r#"{{"version": "1.0", "normalizer": {}"#,
+            r#"{"type": "Sequence", "normalizers": ["#.repeat(100_000)
+        );
+        let cases = [("", "no tokenizer"), ("{}", "no tokenizer"), ("[1]", "no tokenizer"), (&deep, "no tokenizer")];
+        for (text, word) in cases {
+            let why = PretrainedTokenizer::of(text.as_bytes()).map(|_| ()).expect_err("it is none");
+            assert!(why.contains(word), "{why}");
+        }
+        let missing = PretrainedTokenizer::open("no such file").expect_err("it is not there");
+        assert!(missing.code() == Code::Io && missing.to_string().contains(NAME), "{missing}");
+    }
+}

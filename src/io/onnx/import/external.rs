@@ -1,0 +1,59 @@
+//! Data of a model in other files, which lie in its folder.
+
+use ms_core::tensor::try_room;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Component, Path, PathBuf};
+
+/// The folder of a model; `None` for one that is in no file.
+pub struct Folder<'a>(pub Option<&'a Path>);
+
+impl Folder<'_> {
+    /// The bytes that these entries of a tensor describe, of which there have to be `size`.
+    ///
+    /// # Errors
+    /// A description of the defect: a file outside of the folder, also by a link, or one that is too short.
+    pub fn data(&self, entries: &BTreeMap<String, String>, size: usize) -> Result<Vec<u8>, String> {
+        let location = entries.get("location").ok_or("it does not say in which file")?;
+        let number = |key: &str| {
+            let number = entries.get(key).map(|it| it.parse::<u64>().map_err(|_| format!("its {key} is `{it}`")));
+            number.transpose()
+        };
+        let (start, length) = (number("offset")?.unwrap_or(0), number("length")?);
+        if length.is_some_and(|it| it != size as u64) {
+            return Err(format!("it takes {size} bytes, and is said to have {}", length.unwrap_or_default()));
+        }
+        let within = |why: String| format!("`{location}` {why}");
+        let mut file = File::open(self.path(location)?).map_err(|it| within(format!("cannot be opened: {it}")))?;
+        let about = file.metadata().map_err(|it| within(format!("cannot be read: {it}")))?;
+        if !about.is_file() {
+            return Err(within("is no file".to_owned()));
+        }
+        let end = start.checked_add(size as u64).filter(|&it| it <= about.len());
+        if end.is_none() || (length.is_none() && end != Some(about.len())) {
+            return Err(within(format!("has {} bytes, of which it takes {size} from {start} on", about.len())));
+        }
+        let mut bytes = try_room(size).map_err(|it| it.report().message.clone())?;
+        file.seek(SeekFrom::Start(start)).map_err(|it| within(format!("cannot be read: {it}")))?;
+        file.take(size as u64).read_to_end(&mut bytes).map_err(|it| within(format!("cannot be read: {it}")))?;
+        match bytes.len() == size {
+            true => Ok(bytes),
+            false => Err(within(format!("ended after {} bytes while it was read", bytes.len()))),
+        }
+    }
+
+    /// The path of a file of the folder.
+    fn path(&self, location: &str) -> Result<PathBuf, String> {
+        let folder = self.0.ok_or("the model is in no folder")?;
+        let outside = || format!("`{location}` is outside of the folder of the model");
+        let inner = Path::new(location);
+        if !inner.components().all(|it| matches!(it, Component::Normal(_) | Component::CurDir)) {
+            return Err(outside());
+        }
+        let missing = |it: std::io::Error| format!("`{location}` cannot be found: {it}");
+        let (whole, path) =
+            (folder.canonicalize().map_err(missing)?, folder.join(inner).canonicalize().map_err(missing)?);
+        if path.starts_with(whole) { Ok(path) } else { Err(outside()) }
+    }
+}

@@ -1,0 +1,77 @@
+//! Operators on elements at positions, and on the positions of the largest.
+
+use super::Applied;
+use super::images::pooling;
+use ms_core::session::jvp;
+use ms_core::tensor::{DType, Dim, Dims, Scalar};
+use ms_core::{Result, Tensor, ops};
+
+/// The result of a scatter operator; `None` for any other operator.
+///
+/// # Errors
+/// [`Code::Io`](ms_core::Code::Io) for a form of it that is not supported.
+pub fn apply(node: &Applied<'_>) -> Result<Option<Vec<Tensor>>> {
+    let operands = || Ok((node.tensor(0)?, node.tensor(1)?, node.tensor(2)?));
+    let reduction = || node.text("reduction", "none");
+    let axis = || node.int("axis", 0).map(|it| it as isize);
+    Ok(Some(match node.node.operator.as_str() {
+        "ScatterElements" => {
+            let (x, at, values) = operands()?;
+            match reduction()?.as_str() {
+                "none" => vec![ops::scatter(x, at, values, axis()?)],
+                "add" => vec![ops::scatter_add(x, at, values, axis()?)],
+                _ => return Err(node.unsupported("with this reduction")),
+            }
+        }
+        "ScatterND" => {
+            let (x, at, values) = operands()?;
+            match reduction()?.as_str() {
+                "none" => vec![written(node, &x, &at, &values)?],
+                "add" => vec![ops::scatter_nd_add(x, at, values)],
+                _ => return Err(node.unsupported("with this reduction")),
+            }
+        }
+        "MaxPool" if node.node.outputs.len() == 2 => largest(node)?,
+        _ => return Ok(None),
+    }))
+}
+
+/// Slices of `x` replaced at the positions in the rows of `at`, as rows of a matrix.
+fn written(node: &Applied<'_>, x: &Tensor, at: &Tensor, values: &Tensor) -> Result<Tensor> {
+    let depth = at.dims().last().and_then(|it| it.as_const()).filter(|&it| it <= x.rank());
+    let Some(depth) = depth.filter(|&it| it > 0) else {
+        return Err(node.unsupported("with positions of another length"));
+    };
+    let product = |dims: &[Dim]| dims.iter().copied().product::<Dim>();
+    let (outer, width) = (&x.dims()[..depth], product(&x.dims()[depth..]));
+    let (mut row, at) = (None, at.cast(DType::I64));
+    for (axis, &size) in outer.iter().enumerate() {
+        let size = ops::size(size, DType::I64);
+        let position = ops::split(&at, depth, -1)[axis].clone();
+        let position = ops::select(ops::less(&position, 0), &position + &size, &position);
+        row = Some(match row {
+            Some(row) => row * size + position,
+            None => position,
+        });
+    }
+    let row = row.expect("there is an axis");
+    let count = product(row.dims().as_slice());
+    let rows: Dims = [count, width].into_iter().collect();
+    let positions = ops::broadcast_to(ops::reshape(&row, (count, 1)), rows.clone());
+    let matrix = ops::reshape(x, (product(outer), width));
+    let changed = ops::scatter(matrix, positions, ops::reshape(values, rows), 0);
+    Ok(ops::reshape(&changed, x.dims()))
+}
+
+/// The largest elements of windows, and their positions in all elements: the derivative in the direction of these.
+fn largest(node: &Applied<'_>) -> Result<Vec<Tensor>> {
+    let x = node.tensor(0)?;
+    let (padded, options) = pooling(node, x.clone(), Scalar::Float(f64::NEG_INFINITY))?;
+    if padded.dims() != x.dims() || node.int("storage_order", 0)? != 0 {
+        return Err(node.unsupported("with positions in an image with more padding on one side, or by columns"));
+    }
+    let count: Dims = [x.dims().iter().copied().product::<Dim>()].into_iter().collect();
+    let positions = ops::reshape(&ops::iota(count, 0, DType::F64), x.dims());
+    let (_, positions) = jvp(|x: &Tensor| ops::max_pool(x, &options))(&x.cast(DType::F64), &positions);
+    Ok(vec![ops::max_pool(&x, &options), positions.cast(DType::I64)])
+}

@@ -1,0 +1,59 @@
+//! Connections around layers.
+
+use crate::prelude::*;
+use ms_core::error::called;
+
+/// `body(x) + x`, or the sum with another way around the body, and a function of the sum: the block of residual networks
+/// (He et al. 2015), <https://arxiv.org/abs/1512.03385>.
+///
+/// In the names of other frameworks, the body is no step: a layer `conv1` of it is `conv1`, and the first layer of the
+/// way around it `shortcut.0`.
+///
+/// ```
+/// use ms::prelude::*;
+/// let body = || nn::sequential![nn::Dense::new(4, 4), nn::ReLU, nn::Dense::new(4, 4)];
+/// let block = nn::Residual::new(body()).activation(nn::ReLU);
+/// assert_eq!(block.call(&Tensor::ones([3, 4])).shape(), [3, 4]);
+/// let wider = nn::Residual::new(nn::Dense::new(4, 8)).shortcut(nn::Dense::new(4, 8));
+/// assert_eq!(wider.call(&Tensor::ones([3, 4])).shape(), [3, 8]);
+/// ```
+///
+/// # Panics
+/// A call raises [`Code::Shape`](crate::Code::Shape) when the two results do not broadcast.
+#[cell]
+#[derive(Debug)]
+pub struct Residual {
+    body: Box<dyn Layer>,
+    shortcut: Option<Box<dyn Layer>>,
+    activation: Option<Box<dyn Layer>>,
+}
+
+#[cell]
+impl Residual {
+    /// The sum of a layer's operand and its result.
+    pub fn new(body: impl Layer + 'static) -> Self {
+        Self { body: Box::new(body), shortcut: None, activation: None }
+    }
+
+    /// Sets what is added to the result in place of the operand.
+    pub fn shortcut(mut self, layer: impl Layer + 'static) -> Self {
+        self.shortcut = Some(Box::new(layer));
+        self
+    }
+
+    /// Sets a function of the sum.
+    pub fn activation(mut self, layer: impl Layer + 'static) -> Self {
+        self.activation = Some(Box::new(layer));
+        self
+    }
+
+    fn construct(&self, x: &Tensor) -> Tensor {
+        let y = self.body.forward(x);
+        let around = self.shortcut.as_ref().map_or_else(|| x.clone(), |it| it.forward(x));
+        let sum = {
+            let _called = called("Residual");
+            y + around
+        };
+        self.activation.as_ref().map_or_else(|| sum.clone(), |it| it.forward(&sum))
+    }
+}
