@@ -3,7 +3,7 @@
 use super::backward_slots::BackwardSlots;
 use super::compiled::Compiled;
 use super::functions;
-use super::recompilation::{self, Facts};
+use super::recompilation::Facts;
 use super::version::{Parts, Source, Version};
 use super::{Call, JitReturn, Sign, in_compiled, run};
 use crate::effects::{Slots, insert_moves};
@@ -19,7 +19,7 @@ use crate::trace::{ArgumentNames, Binding, Sink, Trace, Tracer, Tree, cell_path,
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::rc::Rc;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A trace in progress.
@@ -70,7 +70,7 @@ impl Call {
             // Parameters that the body created and dropped stay alive until the run is over.
             Ok((version, _held)) => {
                 self.insert(&version);
-                self.check_specialisation(facts);
+                self.function.compilations.check(self, facts);
                 // The trace identifies arguments by their tensors.
                 drop(tracer);
                 let result = run(&version, &mut self.signature, self.donates);
@@ -146,13 +146,6 @@ impl Call {
     pub(super) fn insert(&self, version: &Arc<Version>) {
         self.function.versions.insert(version.clone());
         functions::register(self.monomorph.path(), self.function);
-    }
-
-    /// Warns of a function that is compiled again and again.
-    fn check_specialisation(&self, facts: Facts) {
-        let mut known = self.function.specialisation.lock().unwrap_or_else(PoisonError::into_inner);
-        let (monomorph, count) = (self.monomorph.id(), self.function.versions());
-        recompilation::check(self.function, &mut known, monomorph, count, facts, self.location);
     }
 }
 

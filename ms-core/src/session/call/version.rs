@@ -201,6 +201,11 @@ impl Version {
         *self.signature == *signature.words() && *self.types == *signature.type_ids()
     }
 
+    /// The type arguments of its function, with which every signature begins.
+    pub(super) fn monomorph(&self) -> Option<TypeId> {
+        self.types.first().copied()
+    }
+
     /// Whether it has the same signature as another one.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.signature == other.signature && self.types == other.types
