@@ -238,12 +238,12 @@ fn warnings_of_steps_name_what_varies_and_the_users_line() {
         let net = nn::Dense::new(2, 1);
         opt.step(&net, &Tensor::ones([1, 2]), |net, x| ops::sum(net.call(x), ()) * 2.0);
     });
-    for (told, words) in
-        [
+    for (told, words) in [
         (sizes, ["MS131", "`batch[0]`"]),
         (again, ["MS131", "`batch[0]`"]),
-        (rates, ["MS060", "`batch[1]`"]), (nets, ["MS060", "`net.weight`"])]
-    {
+        (rates, ["MS060", "`batch[1]`"]),
+        (nets, ["MS060", "`net.weight`"]),
+    ] {
         assert_eq!(told.len(), 1, "{told:#?}");
         for word in words {
             assert!(told[0].contains(word), "{word} in {}", told[0]);

@@ -18,14 +18,12 @@ use std::ops::Range;
 /// loads and stores, and the instructions before the range have run as their stages require.
 pub unsafe fn run(isa: Isa, frame: &mut Frame<'_>, range: Range<usize>) {
     match isa {
+        // Wider vectors are not worth another copy of all loops, which takes longer to compile than the rest of the crate.
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as the caller's.
-        Isa::Avx2 => unsafe { evaluate_avx2(frame, range) },
-        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 | Isa::Avx512 => unsafe { evaluate_avx2(frame, range) },
         // SAFETY: as the caller's.
-        Isa::Avx512 => unsafe { evaluate_avx512(frame, range) },
-        // SAFETY: as the caller's.
-        _ => unsafe { evaluate(frame, range) },
+        _ => unsafe { evaluate_any(frame, range) },
     }
 }
 
@@ -36,9 +34,9 @@ unsafe fn evaluate_avx2(frame: &mut Frame<'_>, range: Range<usize>) {
     unsafe { evaluate(frame, range) }
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn evaluate_avx512(frame: &mut Frame<'_>, range: Range<usize>) {
+// Compiled for size where nearly all machines have AVX2.
+#[cfg_attr(target_arch = "x86_64", cold)]
+unsafe fn evaluate_any(frame: &mut Frame<'_>, range: Range<usize>) {
     // SAFETY: as the caller's.
     unsafe { evaluate(frame, range) }
 }

@@ -29,7 +29,7 @@ pub static FORMULA: OpDef = OpDef {
         let formula = formula_of(attrs)?;
         let types: Vec<Type> = inputs.iter().map(|it| it.ty()).collect();
         let dtype = infer(attrs, &types.iter().collect::<Vec<_>>())?[0].dtype;
-        evaluate(dtype, inputs, |elements| formulas::evaluate(&formula, elements))
+        evaluate(dtype, inputs, &|elements| formulas::evaluate(&formula, elements))
     },
     derivative: Derivative::Rule(pull),
     finite_derivatives: false,

@@ -14,8 +14,8 @@ use crate::session::call::closure::call_closure;
 use crate::session::context;
 use crate::tensor::{Parameter, Tensor, Type};
 use crate::trace::{
-    Arguments, Followed, Function, Region, Sink, TracedArguments, Tracer, Transform, Tree, build, leaves,
-    run_nested, run_with_slots, sound,
+    Arguments, Followed, Function, Region, Sink, TracedArguments, Tracer, Transform, Tree, build, leaves, run_nested,
+    run_with_slots, sound,
 };
 use smallvec::smallvec;
 use std::cell::Cell;
