@@ -23,20 +23,13 @@ pub unsafe fn run(isa: Isa, frame: &mut Frame<'_>, range: Range<usize>) {
         // SAFETY: as the caller's.
         Isa::Avx2 | Isa::Avx512 => unsafe { evaluate_avx2(frame, range) },
         // SAFETY: as the caller's.
-        _ => unsafe { evaluate_any(frame, range) },
+        _ => unsafe { evaluate(frame, range) },
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn evaluate_avx2(frame: &mut Frame<'_>, range: Range<usize>) {
-    // SAFETY: as the caller's.
-    unsafe { evaluate(frame, range) }
-}
-
-// Compiled for size where nearly all machines have AVX2.
-#[cfg_attr(target_arch = "x86_64", cold)]
-unsafe fn evaluate_any(frame: &mut Frame<'_>, range: Range<usize>) {
     // SAFETY: as the caller's.
     unsafe { evaluate(frame, range) }
 }
