@@ -18,7 +18,7 @@ use std::ops::Range;
 /// loads and stores, and the instructions before the range have run as their stages require.
 pub unsafe fn run(isa: Isa, frame: &mut Frame<'_>, range: Range<usize>) {
     match isa {
-        // Wider vectors are not worth another copy of all loops, which takes longer to compile than the rest of the crate.
+        // Wider vectors are not worth another copy of all loops.
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as the caller's.
         Isa::Avx2 | Isa::Avx512 => unsafe { evaluate_avx2(frame, range) },
