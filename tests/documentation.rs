@@ -3,14 +3,16 @@
 
 use std::path::{Path, PathBuf};
 
+/// The files in a folder and in those inside.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("a readable folder");
+    let paths = entries.map(|it| it.expect("an entry").path());
+    paths.flat_map(|it| if it.is_dir() { files(&it) } else { vec![it] }).collect()
+}
+
 /// The sources of the ops.
 fn sources(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).expect("a folder of sources");
-    entries
-        .map(|it| it.expect("an entry").path())
-        .flat_map(|it| if it.is_dir() { sources(&it) } else { vec![it] })
-        .filter(|it| it.extension().is_some_and(|it| it == "rs"))
-        .collect()
+    files(folder).into_iter().filter(|it| it.extension().is_some_and(|it| it == "rs")).collect()
 }
 
 /// The free functions that return tensors, with their documentation.
@@ -59,6 +61,51 @@ fn every_function_of_an_op_has_an_example() {
     }
     assert!(checked > 150, "only {checked} functions were found");
     assert!(bare.is_empty(), "without an example:\n{}", bare.join("\n"));
+}
+
+/// The names that a module exports from its own files.
+fn exported(module: &str) -> Vec<&str> {
+    let uses = module.split("pub use ").skip(1).filter_map(|it| it.split_once(';')).map(|it| it.0);
+    let names = uses.filter(|it| !it.starts_with("crate::")).filter_map(|it| Some(it.split_once("::")?.1));
+    names.flat_map(|it| it.split(['{', '}', ',', ' ', '\n'])).filter(|it| !it.is_empty()).collect()
+}
+
+/// The exported structs of a file without an example; those that are `parts` of others need none.
+fn structs_without_example(source: &str, exported: &[&str], parts: &[&str]) -> Vec<String> {
+    let lines: Vec<&str> = source.lines().collect();
+    let bare = |at: usize| {
+        let name = lines[at].strip_prefix("pub struct ")?.split(|it: char| !it.is_alphanumeric()).next()?;
+        let mut above = lines[..at].iter().rev().take_while(|it| it.starts_with("///") || it.starts_with("#["));
+        let counts = exported.contains(&name) && !parts.contains(&name);
+        (counts && !above.any(|it| it.starts_with("/// ```"))).then(|| name.to_owned())
+    };
+    (0..lines.len()).filter_map(bare).collect()
+}
+
+#[test]
+fn every_layer_optimiser_and_metric_has_an_example() {
+    /// Fields, arguments and results of others, which have the examples, and what methods make.
+    const PARTS: &str = "Batched DecoderCache DecoderMasks EpochRecord HookHandle Hooked LearningRate Map Repeat \
+                         RunContext Sampled Samples ScheduleFn Scheduled Selected Slice Slots State Summary SummaryRow \
+                         Table Term TryMap WeightDecay Zip";
+    let parts: Vec<&str> = PARTS.split_whitespace().collect();
+    let (mut checked, mut bare) = (0, Vec::new());
+    for module in ["nn", "optim", "data", "train"] {
+        let folder = root().join("src").join(module);
+        let module = text(&folder.join("mod.rs"));
+        let names = exported(&module);
+        checked += names.len();
+        for path in sources(&folder) {
+            let found = structs_without_example(&text(&path), &names, &parts);
+            bare.extend(found.into_iter().map(|it| format!("{}: {it}", path.display())));
+        }
+    }
+    assert!(checked > 100, "only {checked} names were found");
+    assert!(bare.is_empty(), "without an example:\n{}", bare.join("\n"));
+
+    let planted =
+        "/// A.\n/// ```\n/// ```\npub struct A {\n}\n/// B.\n#[cell]\npub struct B;\npub struct C;\npub struct D;";
+    assert_eq!(structs_without_example(planted, &["A", "B", "C"], &["C"]), ["B"]);
 }
 
 /// The lines of a program with a letter or a digit, without comments, imports and Python's documentation.
@@ -202,6 +249,30 @@ fn the_index_of_errors_has_every_title() {
         }
     }
     assert!(missing.is_empty(), "docs/errors.md lacks\n{}", missing.join("\n"));
+}
+
+/// The codes of errors that a text names, such as `MS100`.
+fn codes(text: &str) -> impl Iterator<Item = &str> {
+    text.match_indices("ms explain MS").filter_map(|(at, _)| text.get(at + 11..at + 16))
+}
+
+#[test]
+fn every_code_that_a_message_names_has_a_page() {
+    let folders = ["ms-core/src", "ms-macros/src", "ms-backends", "src", "ui-tests/fail"];
+    let files = folders.iter().flat_map(|it| files(&root().join(it)));
+    let (mut named, mut missing) = (0, Vec::new());
+    for path in files.filter(|it| it.extension().is_some_and(|it| it == "rs" || it == "stderr")) {
+        // A text of Rust may go on in the next line.
+        let text = text(&path).split("\\\n").map(str::trim_start).collect::<String>();
+        for code in codes(&text).filter(|it| it[2..].chars().all(|it| it.is_ascii_digit())) {
+            named += 1;
+            if !root().join(format!("docs/errors/{code}.md")).exists() {
+                missing.push(format!("{}: {code}", path.display()));
+            }
+        }
+    }
+    assert!(named > 100, "{named}");
+    assert!(missing.is_empty(), "without a page:\n{}", missing.join("\n"));
 }
 
 #[test]

@@ -19,6 +19,11 @@ pub trait LossScaler: Arg {
 }
 
 /// A fixed factor.
+///
+/// ```
+/// use ms::amp::{LossScaler, StaticLossScaler};
+/// assert_eq!(StaticLossScaler::new(1024.0).scale().item::<f32>(), 1024.0);
+/// ```
 #[cell]
 pub struct StaticLossScaler {
     /// The factor.

@@ -50,6 +50,11 @@ fn uniform(stream: u64, count: usize) -> Result<Vec<f64>> {
 }
 
 /// All samples in random order.
+///
+/// ```
+/// use ms::data::{RandomSampler, Sampler};
+/// assert_eq!([RandomSampler::new(), RandomSampler::new().replacement(10)].map(|it| it.len(4)), [4, 10]);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct RandomSampler {
     replacement: Option<usize>,
@@ -163,6 +168,11 @@ impl Sampler for WeightedRandomSampler {
 }
 
 /// The samples with these indices.
+///
+/// ```
+/// use ms::data::{Sampler, SubsetSampler};
+/// assert_eq!(SubsetSampler::new([3, 1, 3]).len(5), 3);
+/// ```
 #[derive(Clone, Debug)]
 pub struct SubsetSampler {
     indices: Arc<[usize]>,
@@ -196,6 +206,11 @@ impl Sampler for SubsetSampler {
 
 /// The samples of one of several processes that share an epoch: every process has the same number,
 /// for which some samples occur twice if there are too few.
+///
+/// ```
+/// use ms::data::{DistributedSampler, Sampler};
+/// assert_eq!([0, 1].map(|shard| DistributedSampler::new(2, shard).len(5)), [3, 3]);
+/// ```
 #[derive(Clone, Debug)]
 pub struct DistributedSampler {
     shards: usize,

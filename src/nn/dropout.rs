@@ -9,6 +9,15 @@ use ms_core::{Code, Error};
 
 /// In training each element is zero with probability `p`, and the others are scaled by
 /// `1 / (1 - p)`; in evaluation, the identity.
+///
+/// ```
+/// use ms::prelude::*;
+/// let dropout = nn::Dropout::new(0.5);
+/// let x = Tensor::ones([1000]);
+/// assert!(dropout.call(&x).to_vec::<f32>().iter().all(|it| [0.0, 2.0].contains(it)));
+/// dropout.set_train(false);
+/// assert_eq!(dropout.call(&x).to_vec::<f32>(), x.to_vec::<f32>());
+/// ```
 #[cell]
 #[derive(Clone, Debug)]
 pub struct Dropout {

@@ -3,6 +3,11 @@
 use crate::prelude::*;
 
 /// `[n, a, b, ..]` to `[n, a b ..]`.
+///
+/// ```
+/// use ms::prelude::*;
+/// assert_eq!(nn::Flatten::new().call(&Tensor::zeros([8, 3, 4, 5])).shape(), [8, 60]);
+/// ```
 #[cell]
 #[derive(Clone, Default, Debug)]
 pub struct Flatten {}

@@ -18,6 +18,10 @@ use ms_core::{Code, DType, Error, Parameter, Tensor, ops, random};
 
 /// The numbers of inputs and outputs of a weight: the product of the axis and of the kernel.
 ///
+/// ```
+/// assert_eq!(ms::nn::init::fans(&[16, 8, 3, 3]), (72, 144));
+/// ```
+///
 /// # Panics
 /// Raises [`Code::Shape`] for fewer than two axes.
 #[track_caller]
@@ -72,6 +76,11 @@ pub enum Gain {
 
 impl Gain {
     /// The factor; PyTorch's `calculate_gain`.
+    ///
+    /// ```
+    /// use ms::nn::init::Gain;
+    /// assert_eq!(Gain::LeakyReLU(0.0).value(), Gain::ReLU.value());
+    /// ```
     pub fn value(self) -> f64 {
         match self {
             Self::Linear => 1.0,
@@ -108,6 +117,11 @@ pub fn xavier_uniform(shape: &[usize], gain: f64) -> Tensor {
 
 /// Normal with the variance of [`xavier_uniform`].
 ///
+/// ```
+/// let weight = ms::nn::init::xavier_normal(&[100, 100], 1.0);
+/// assert!((weight.to_vec::<f32>().iter().map(|it| it * it).sum::<f32>() / 10_000.0 - 0.01).abs() < 0.002);
+/// ```
+///
 /// # Panics
 /// As [`xavier_uniform`].
 #[track_caller]
@@ -118,6 +132,13 @@ pub fn xavier_normal(shape: &[usize], gain: f64) -> Tensor {
 /// Uniform with the variance `gain² / fan` (He et al. 2015, "Delving Deep into Rectifiers"); PyTorch's
 /// `kaiming_uniform_`.
 ///
+/// ```
+/// use ms::nn::init::{self, Fan, Gain};
+/// let bound = (6.0f32 / 12.0).sqrt();
+/// let weight = init::he_uniform(&[8, 12], Gain::ReLU, Fan::In);
+/// assert!(weight.to_vec::<f32>().iter().all(|it| it.abs() <= bound));
+/// ```
+///
 /// # Panics
 /// As [`xavier_uniform`].
 #[track_caller]
@@ -126,6 +147,12 @@ pub fn he_uniform(shape: &[usize], gain: Gain, fan: Fan) -> Tensor {
 }
 
 /// Normal with the variance of [`he_uniform`].
+///
+/// ```
+/// use ms::nn::init::{self, Fan, Gain};
+/// let weight = init::he_normal(&[100, 100], Gain::ReLU, Fan::Out);
+/// assert!((weight.to_vec::<f32>().iter().map(|it| it * it).sum::<f32>() / 10_000.0 - 0.02).abs() < 0.004);
+/// ```
 ///
 /// # Panics
 /// As [`xavier_uniform`].
@@ -205,6 +232,12 @@ pub fn orthogonal(shape: &[usize], gain: f64) -> Tensor {
 
 /// Normal with mean zero, and in each column a share of `sparsity` zeros (Martens 2010, "Deep Learning
 /// via Hessian-free Optimization").
+///
+/// ```
+/// let weight = ms::nn::init::sparse([10, 3], 0.2, 1.0);
+/// let zeros = weight.to_vec::<f32>().into_iter().filter(|it| *it == 0.0);
+/// assert_eq!(zeros.count(), 2 * 3);
+/// ```
 ///
 /// # Panics
 /// Raises [`Code::Shape`] unless there are two axes, [`Code::Argument`] unless `sparsity` is from 0 to 1

@@ -9,6 +9,14 @@ use ms_core::{Parameter, Tensor};
 
 /// `s ← ρ s + (1 - ρ) g²`, `Δ = sqrt(d + ε) / sqrt(s + ε) g`, `d ← ρ d + (1 - ρ) Δ²`,
 /// `p ← p - lr Δ` (Zeiler 2012, "ADADELTA: An Adaptive Learning Rate Method").
+///
+/// ```
+/// use ms::{Gradients, prelude::*};
+/// let weight = Parameter::new(tensor![1.0], "w");
+/// let opt = Adadelta::new(1.0).rho(0.75).epsilon(1e-6);
+/// opt.update(&Gradients::new(vec![weight.clone()], vec![tensor![0.5]]));
+/// assert!((weight.value().item::<f32>() - 0.998).abs() < 1e-4);
+/// ```
 #[cell]
 pub struct Adadelta {
     /// The learning rate.

@@ -17,6 +17,14 @@ use ms_core::{DType, Parameter, Tensor, ops};
 /// - of other parameters all squares, `v ← β v + (1 - β) g²`;
 /// - `u = g / sqrt(v)`, and `p ← p - α u / max(1, rms(u) / clip)` with
 ///   `α = max(ε, rms(p)) min(lr, 1 / sqrt(t))`, where rms is the root of the mean square.
+///
+/// ```
+/// use ms::{Gradients, prelude::*};
+/// let weight = Parameter::new(tensor![1.0], "w");
+/// let opt = Adafactor::new(0.1);
+/// opt.update(&Gradients::new(vec![weight.clone()], vec![tensor![0.5]]));
+/// assert!((weight.value().item::<f32>() - 0.9).abs() < 1e-4);
+/// ```
 #[cell]
 pub struct Adafactor {
     /// The learning rate.

@@ -11,6 +11,14 @@ use ms_core::{DType, Parameter, Tensor};
 /// `s ← s + g²`, `p ← p - lr g / (sqrt(s) + ε)` (Duchi et al. 2011, "Adaptive Subgradient Methods
 /// for Online Learning and Stochastic Optimization"); the rate of step `t` is
 /// `lr / (1 + (t - 1) rate_decay)`.
+///
+/// ```
+/// use ms::{Gradients, prelude::*};
+/// let weight = Parameter::new(tensor![1.0], "w");
+/// let opt = Adagrad::new(0.1).accumulator(0.0);
+/// opt.update(&Gradients::new(vec![weight.clone()], vec![tensor![0.5]]));
+/// assert!((weight.value().item::<f32>() - 0.9).abs() < 1e-4);
+/// ```
 #[cell]
 pub struct Adagrad {
     /// The learning rate.

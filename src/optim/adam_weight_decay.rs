@@ -13,6 +13,14 @@ use ms_core::{Parameter, Tensor};
 /// Unlike [`Adam`](super::Adam) it does not correct the bias of the averages, which start at zero,
 /// and its weight decay is added to the step, not to the gradient.
 /// AdamW is [`Adam::decoupled_weight_decay`](super::Adam::decoupled_weight_decay).
+///
+/// ```
+/// use ms::{Gradients, prelude::*};
+/// let weight = Parameter::new(tensor![1.0], "w");
+/// let opt = AdamWeightDecay::new(0.1).betas(0.9, 0.99);
+/// opt.update(&Gradients::new(vec![weight.clone()], vec![tensor![0.5]]));
+/// assert!((weight.value().item::<f32>() - 0.9).abs() < 1e-4);
+/// ```
 #[cell]
 pub struct AdamWeightDecay {
     /// The learning rate.

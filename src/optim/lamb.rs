@@ -11,6 +11,14 @@ use ms_core::{DType, Parameter, Tensor, ops};
 /// Batch Optimization for Deep Learning: Training BERT in 76 minutes", algorithm 2):
 /// `r = m̂ / (sqrt(v̂) + ε) + weight_decay p` with Adam's `m̂` and `v̂`, `p ← p - lr trust r` with
 /// `trust = norm(p) / norm(r)`, or one where either norm is zero.
+///
+/// ```
+/// use ms::{Gradients, prelude::*};
+/// let weight = Parameter::new(tensor![1.0], "w");
+/// let opt = Lamb::new(0.1);
+/// opt.update(&Gradients::new(vec![weight.clone()], vec![tensor![0.5]]));
+/// assert!((weight.value().item::<f32>() - 0.9).abs() < 1e-4);
+/// ```
 #[cell]
 pub struct Lamb {
     /// The learning rate.

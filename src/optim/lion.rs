@@ -9,6 +9,14 @@ use ms_core::{Parameter, Tensor, ops};
 
 /// `p ← p - lr (sign(β₁ m + (1 - β₁) g) + weight_decay p)`, `m ← β₂ m + (1 - β₂) g` (Chen et al.
 /// 2023, "Symbolic Discovery of Optimization Algorithms", algorithm 2).
+///
+/// ```
+/// use ms::{Gradients, prelude::*};
+/// let weight = Parameter::new(tensor![1.0], "w");
+/// let opt = Lion::new(0.1);
+/// opt.update(&Gradients::new(vec![weight.clone()], vec![tensor![0.5]]));
+/// assert!((weight.value().item::<f32>() - 0.9).abs() < 1e-4);
+/// ```
 #[cell]
 pub struct Lion {
     /// The learning rate.

@@ -13,6 +13,14 @@ use ms_core::{Parameter, Tensor};
 /// RMSProp"). Centred: `s - a²` instead of `s`, with `a ← α a + (1 - α) g` (Graves 2013,
 /// "Generating Sequences With Recurrent Neural Networks"). With momentum:
 /// `b ← momentum b + g / (sqrt(s) + ε)`, `p ← p - lr b`.
+///
+/// ```
+/// use ms::{Gradients, prelude::*};
+/// let weight = Parameter::new(tensor![1.0], "w");
+/// let opt = RMSProp::new(0.1).decay(0.75);
+/// opt.update(&Gradients::new(vec![weight.clone()], vec![tensor![0.5]]));
+/// assert!((weight.value().item::<f32>() - 0.8).abs() < 1e-4);
+/// ```
 #[cell]
 pub struct RMSProp {
     /// The learning rate.

@@ -94,6 +94,12 @@ fn power(factor: f64, n: Tensor) -> Tensor {
 }
 
 /// `base factor^floor(t / every)`; PyTorch's `StepLR`.
+///
+/// ```
+/// use ms::prelude::*;
+/// let schedule = StepDecay::new(2, 0.5);
+/// assert_eq!([0, 1, 2, 4].map(|step| schedule.at(1.0, step)), [1.0, 1.0, 0.5, 0.25]);
+/// ```
 #[derive(Clone, Debug, Static)]
 pub struct StepDecay {
     every: u64,
@@ -120,6 +126,12 @@ impl Schedule for StepDecay {
 }
 
 /// `base factor^n` after `n` of some steps; PyTorch's `MultiStepLR`.
+///
+/// ```
+/// use ms::prelude::*;
+/// let schedule = MultiStepDecay::new([2, 3], 0.5);
+/// assert_eq!([0, 1, 2, 3, 4].map(|step| schedule.at(1.0, step)), [1.0, 1.0, 0.5, 0.25, 0.25]);
+/// ```
 #[derive(Clone, Debug, Static)]
 pub struct MultiStepDecay {
     milestones: Vec<u64>,
@@ -147,6 +159,12 @@ impl Schedule for MultiStepDecay {
 }
 
 /// `base factor^t`; PyTorch's `ExponentialLR`.
+///
+/// ```
+/// use ms::prelude::*;
+/// let schedule = ExponentialDecay::new(0.5);
+/// assert_eq!([0, 1, 2].map(|step| schedule.at(1.0, step)), [1.0, 0.5, 0.25]);
+/// ```
 #[derive(Clone, Debug, Static)]
 pub struct ExponentialDecay {
     factor: f64,
@@ -172,6 +190,13 @@ impl Schedule for ExponentialDecay {
 /// `min + (base - min) (1 + cos(π t / steps)) / 2` up to `steps`, and `min` afterwards (Loshchilov
 /// and Hutter 2017, "SGDR: Stochastic Gradient Descent with Warm Restarts", without restarts);
 /// PyTorch's `CosineAnnealingLR`.
+///
+/// ```
+/// use ms::prelude::*;
+/// let schedule = CosineDecay::new(10).min(0.25);
+/// let rates = [0, 5, 10, 20].map(|step| schedule.at(1.25, step));
+/// assert!(rates.iter().zip([1.25, 0.75, 0.25, 0.25]).all(|(a, b)| (a - b).abs() < 1e-9));
+/// ```
 #[derive(Clone, Debug, Static)]
 pub struct CosineDecay {
     steps: u64,
@@ -211,6 +236,12 @@ impl Schedule for CosineDecay {
 
 /// `end + (base - end) (1 - t / steps)^power` up to `steps`, and `end` afterwards; with `end = 0`
 /// PyTorch's `PolynomialLR`.
+///
+/// ```
+/// use ms::prelude::*;
+/// let schedule = PolynomialDecay::new(4, 1.0).end(0.5);
+/// assert_eq!([0, 2, 4, 8].map(|step| schedule.at(1.0, step)), [1.0, 0.75, 0.5, 0.5]);
+/// ```
 #[derive(Clone, Debug, Static)]
 pub struct PolynomialDecay {
     steps: u64,
@@ -247,6 +278,11 @@ impl Schedule for PolynomialDecay {
 }
 
 /// The rate that was set, in every step.
+///
+/// ```
+/// use ms::{optim::Constant, prelude::*};
+/// assert_eq!(Constant.at(0.1, 1000), 0.1);
+/// ```
 #[derive(Clone, Debug, Default, Static)]
 pub struct Constant;
 
@@ -311,6 +347,13 @@ impl<S: Schedule + Clone> Schedule for WarmUp<S> {
 /// `base / 250 000`, along half cosines (Smith and Topin 2018, "Super-Convergence: Very Fast
 /// Training of Neural Networks Using Large Learning Rates"); PyTorch's `OneCycleLR` in two phases,
 /// without its cycle of momenta.
+///
+/// ```
+/// use ms::prelude::*;
+/// let schedule = OneCycle::new(10);
+/// let rates = [0, 2, 9].map(|step| schedule.at(1.0, step));
+/// assert!(rates.iter().zip([1.0 / 25.0, 1.0, 1.0 / 250_000.0]).all(|(a, b)| (a - b).abs() < 1e-9));
+/// ```
 #[derive(Clone, Debug, Static)]
 pub struct OneCycle {
     steps: u64,

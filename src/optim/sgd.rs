@@ -12,6 +12,14 @@ use ms_core::{Code, Error, Parameter, Tensor, ops};
 /// step, and `p ← p - lr v`, or `p ← p - lr (g + momentum v)` in Nesterov's form (Sutskever et al.
 /// 2013, "On the importance of initialization and momentum in deep learning", as PyTorch and
 /// MindSpore write it).
+///
+/// ```
+/// use ms::{Gradients, prelude::*};
+/// let weight = Parameter::new(tensor![1.0], "w");
+/// let opt = SGD::new(0.1).momentum(0.9);
+/// opt.update(&Gradients::new(vec![weight.clone()], vec![tensor![0.5]]));
+/// assert!((weight.value().item::<f32>() - 0.95).abs() < 1e-4);
+/// ```
 #[cell]
 pub struct SGD {
     /// Its name in messages.
@@ -154,6 +162,14 @@ impl UpdateRule for SGD {
 
 /// [`SGD`] with momentum and without dampening, under MindSpore's name:
 /// `v ← momentum v + g`, `p ← p - lr v`, or `p ← p - lr (g + momentum v)` in Nesterov's form.
+///
+/// ```
+/// use ms::{Gradients, prelude::*};
+/// let weight = Parameter::new(tensor![1.0], "w");
+/// let opt = Momentum::new(0.1, 0.9).weight_decay(0.5);
+/// opt.update(&Gradients::new(vec![weight.clone()], vec![tensor![0.5]]));
+/// assert!((weight.value().item::<f32>() - 0.9).abs() < 1e-4);
+/// ```
 pub struct Momentum(SGD);
 
 impl Momentum {

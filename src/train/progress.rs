@@ -1,47 +1,114 @@
 //! A progress bar.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{IsTerminal, Write, stderr};
+use std::time::{Duration, Instant};
+
+/// The characters of a whole bar.
+const WIDTH: u64 = 24;
+
+/// The least time between two drawings.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// A bar on standard error, if that is a terminal; otherwise it prints nothing.
-pub struct Progress(ProgressBar);
+///
+/// ```
+/// use ms::prelude::*;
+/// let mut progress = Progress::new("epoch 1", 100);
+/// for step in 0..100 {
+///     progress.step(format!("loss {:.3}", 1.0 / (step + 1) as f64));
+/// }
+/// ```
+pub struct Progress {
+    title: String,
+    total: u64,
+    done: u64,
+    note: String,
+    is_shown: bool,
+    /// When it was drawn last, if it is on the line.
+    drawn: Option<Instant>,
+}
 
 impl Progress {
     /// A bar of `total` steps.
     pub fn new(title: impl Into<String>, total: usize) -> Self {
-        let style =
-            ProgressStyle::with_template("{prefix} [{bar:24}] {pos}/{len} {msg}").expect("the template is valid");
-        Self(ProgressBar::new(total as u64).with_style(style).with_prefix(title.into()))
+        let (title, total, is_shown) = (title.into(), total as u64, stderr().is_terminal());
+        Self { title, total, done: 0, note: String::new(), is_shown, drawn: None }
     }
 
     /// Whether there is a terminal.
     pub fn is_shown(&self) -> bool {
-        !self.0.is_hidden()
+        self.is_shown
     }
 
     /// Sets how many steps are complete.
     pub fn advance_to(&mut self, steps: u64) {
-        self.0.set_position(steps);
+        self.done = steps;
+        self.draw();
     }
 
     /// Shows a text after the bar.
     pub fn note(&mut self, note: impl Into<String>) {
-        self.0.set_message(note.into());
+        self.note = note.into();
+        self.draw();
     }
 
     /// Completes one step; `note` is shown after the bar.
     pub fn step(&mut self, note: impl Into<String>) {
-        self.note(note);
-        self.0.inc(1);
+        self.note = note.into();
+        self.advance_to(self.done + 1);
     }
 
     /// Removes the bar, so that a line can be printed in its place.
     pub fn clear(&mut self) {
-        self.0.finish_and_clear();
+        if self.drawn.take().is_some() {
+            write("\r\x1b[2K");
+        }
     }
+
+    /// `epoch 1 [##########              ] 40/100 loss 0.512`
+    fn line(&self) -> String {
+        let filled = (self.done.min(self.total) * WIDTH).checked_div(self.total).unwrap_or(WIDTH) as usize;
+        let (full, width) = ("#".repeat(filled), WIDTH as usize);
+        format!("{} [{full:width$}] {}/{} {}", self.title, self.done, self.total, self.note)
+    }
+
+    fn draw(&mut self) {
+        let is_due = self.drawn.is_none_or(|it| it.elapsed() >= PAUSE) || self.done >= self.total;
+        if self.is_shown && is_due {
+            self.drawn = Some(Instant::now());
+            // Without wrapping, so that a line that is too long is cut and remains one line.
+            write(&format!("\r\x1b[2K\x1b[?7l{}\x1b[?7h", self.line()));
+        }
+    }
+}
+
+/// Writes to the terminal; a bar that cannot be shown is no error.
+fn write(text: &str) {
+    let mut to = stderr().lock();
+    let _ = to.write_all(text.as_bytes()).and_then(|()| to.flush());
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
         self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_as_full_as_its_steps() {
+        let line = |done: u64, total: usize| {
+            let mut bar = Progress::new("epoch 1", total);
+            (bar.done, bar.note) = (done, "loss 0.5".to_owned());
+            bar.line()
+        };
+        assert_eq!(line(0, 100), "epoch 1 [                        ] 0/100 loss 0.5");
+        assert_eq!(line(50, 100), "epoch 1 [############            ] 50/100 loss 0.5");
+        assert_eq!(line(100, 100), "epoch 1 [########################] 100/100 loss 0.5");
+        assert_eq!(line(7, 5), "epoch 1 [########################] 7/5 loss 0.5");
+        assert_eq!(line(0, 0), "epoch 1 [########################] 0/0 loss 0.5");
     }
 }

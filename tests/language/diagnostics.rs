@@ -219,6 +219,18 @@ fn warnings_of_steps_name_what_varies_and_the_users_line() {
         let batch = (Tensor::ones([n, 2]), Tensor::zeros([n, 1]));
         opt.step(&net, &batch, |net, (x, y)| ops::mse_loss(net.call(x), y));
     });
+    // Another line has a warning of its own, and a step of another loss none from the sizes of this one.
+    let again = told(&|n| {
+        let batch = (Tensor::ones([n, 2]), Tensor::zeros([n, 1]));
+        opt.step(&net, &batch, |net, (x, y)| ops::mse_loss(net.call(x), y));
+    });
+    let once = told(&|n| {
+        if n == 1 {
+            let batch = (Tensor::ones([n, 2]), Tensor::zeros([n, 1]));
+            opt.step(&net, &batch, |net, (x, y)| ops::l1_loss(net.call(x), y));
+        }
+    });
+    assert!(once.is_empty(), "{once:#?}");
     let rates = told(&|n| {
         opt.step(&net, &(Tensor::ones([1, 2]), n as f32), |net, (x, rate)| ops::sum(net.call(x), ()) * *rate);
     });
@@ -226,9 +238,12 @@ fn warnings_of_steps_name_what_varies_and_the_users_line() {
         let net = nn::Dense::new(2, 1);
         opt.step(&net, &Tensor::ones([1, 2]), |net, x| ops::sum(net.call(x), ()) * 2.0);
     });
-    for (told, words) in
-        [(sizes, ["MS131", "`batch[0]`"]), (rates, ["MS060", "`batch[1]`"]), (nets, ["MS060", "`net.weight`"])]
-    {
+    for (told, words) in [
+        (sizes, ["MS131", "`batch[0]`"]),
+        (again, ["MS131", "`batch[0]`"]),
+        (rates, ["MS060", "`batch[1]`"]),
+        (nets, ["MS060", "`net.weight`"]),
+    ] {
         assert_eq!(told.len(), 1, "{told:#?}");
         for word in words {
             assert!(told[0].contains(word), "{word} in {}", told[0]);

@@ -1,4 +1,6 @@
 // `net(&x)` outside annotated code.
+//
+// rustc has no place for a message of ours where a value that is no function is called. Write `net.call(&x)`.
 use ms::prelude::*;
 
 fn main() {

@@ -66,6 +66,40 @@ thread_local! {
     static BOTTOM: Cell<usize> = const { Cell::new(0) };
 }
 
+/// An active call, until this is dropped.
+struct Active;
+
+impl Active {
+    /// Raises [`Code::Recursion`] for infinite recursion.
+    fn begin(name: &'static str, path: Option<Rc<str>>, location: &'static Location<'static>) -> Self {
+        let here = stack_address();
+        let depth = CALLS.with(|it| it.borrow().len());
+        if depth == 0 {
+            BOTTOM.set(here);
+        } else if BOTTOM.get().abs_diff(here) > STACK_BYTES {
+            endless(name, depth, location);
+        }
+        CALLS.with(|it| it.borrow_mut().push(Frame { name, path, location }));
+        Self
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        CALLS.with(|it| it.borrow_mut().pop());
+    }
+}
+
+#[cold]
+fn endless(name: &str, depth: usize, location: &'static Location<'static>) -> ! {
+    raise(
+        Error::new(Code::Recursion, format!("`{name}` is called {depth} calls deep, without an end in sight"))
+            .at(location)
+            .within(format!("{depth} calls"))
+            .help("end the recursion by a condition on a host value: both ways of a condition on a tensor are traced"),
+    );
+}
+
 /// Runs `f` as the call of a named function, or of a cell at this path, for the errors inside.
 ///
 /// Raises [`Code::Recursion`] for infinite recursion.
@@ -75,28 +109,7 @@ pub fn in_call<R>(
     location: &'static Location<'static>,
     f: impl FnOnce() -> R,
 ) -> R {
-    struct Pop;
-    impl Drop for Pop {
-        fn drop(&mut self) {
-            CALLS.with(|it| it.borrow_mut().pop());
-        }
-    }
-    let here = stack_address();
-    let depth = CALLS.with(|it| it.borrow().len());
-    if depth == 0 {
-        BOTTOM.set(here);
-    } else if BOTTOM.get().abs_diff(here) > STACK_BYTES {
-        raise(
-            Error::new(Code::Recursion, format!("`{name}` is called {depth} calls deep, without an end in sight"))
-                .at(location)
-                .within(format!("{depth} calls"))
-                .help(
-                    "end the recursion by a condition on a host value: both ways of a condition on a tensor are traced",
-                ),
-        );
-    }
-    CALLS.with(|it| it.borrow_mut().push(Frame { name, path, location }));
-    let _pop = Pop;
+    let _active = Active::begin(name, path, location);
     f()
 }
 

@@ -423,13 +423,19 @@ pub fn abandon() -> ! {
 /// Runs `f`; returns its result, or `None` if it was left early, with the errors that were raised
 /// inside.
 pub fn collecting<R>(f: impl FnOnce() -> R) -> (Option<R>, Vec<Error>) {
+    let (mut f, mut result) = (Some(f), None);
+    let errors = collected(&mut || result = f.take().map(|f| f()));
+    (result, errors)
+}
+
+// Not generic, so that it is compiled once.
+fn collected(f: &mut dyn FnMut()) -> Vec<Error> {
     COLLECTORS.with(|it| it.borrow_mut().push(Vec::new()));
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
     let errors = COLLECTORS.with(|it| it.borrow_mut().pop()).unwrap_or_default();
     match result {
-        Ok(result) => (Some(result), errors),
-        Err(payload) if payload.is::<Abandoned>() => (None, errors),
-        Err(payload) => std::panic::resume_unwind(payload),
+        Err(payload) if !payload.is::<Abandoned>() => std::panic::resume_unwind(payload),
+        _ => errors,
     }
 }
 
@@ -441,6 +447,13 @@ pub fn collecting<R>(f: impl FnOnce() -> R) -> (Option<R>, Vec<Error>) {
 /// # Errors
 /// The error that was raised inside.
 pub fn catch<R>(f: impl FnOnce() -> R) -> Result<R> {
+    let (mut f, mut result) = (Some(f), None);
+    caught(&mut || result = f.take().map(|f| f()))?;
+    Ok(result.expect("it has run to its end"))
+}
+
+// Not generic, so that it is compiled once.
+fn caught(f: &mut dyn FnMut()) -> Result<()> {
     CATCHING.set(CATCHING.get() + 1);
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
     CATCHING.set(CATCHING.get() - 1);

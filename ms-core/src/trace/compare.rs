@@ -135,7 +135,7 @@ macro_rules! subjects {
                 /// The comparison of a tensor with anything that can be an operand.
                 #[track_caller]
                 pub fn $method<R: IntoOperand + ?Sized>(&self, rhs: &R) -> Tensor {
-                    $op(self.0, rhs)
+                    $op(self.0.operand(), rhs.operand())
                 }
             )*
         }
@@ -163,12 +163,12 @@ macro_rules! equals {
 
             #[track_caller]
             fn eq(&self, rhs: &$r) -> Tensor {
-                equal(self, rhs)
+                equal(self.operand(), rhs.operand())
             }
 
             #[track_caller]
             fn ne(&self, rhs: &$r) -> Tensor {
-                not_equal(self, rhs)
+                not_equal(self.operand(), rhs.operand())
             }
         }
     )*};
@@ -182,22 +182,22 @@ macro_rules! ordered {
 
             #[track_caller]
             fn lt(&self, rhs: &$r) -> Tensor {
-                less(self, rhs)
+                less(self.operand(), rhs.operand())
             }
 
             #[track_caller]
             fn le(&self, rhs: &$r) -> Tensor {
-                less_equal(self, rhs)
+                less_equal(self.operand(), rhs.operand())
             }
 
             #[track_caller]
             fn gt(&self, rhs: &$r) -> Tensor {
-                greater(self, rhs)
+                greater(self.operand(), rhs.operand())
             }
 
             #[track_caller]
             fn ge(&self, rhs: &$r) -> Tensor {
-                greater_equal(self, rhs)
+                greater_equal(self.operand(), rhs.operand())
             }
         }
     )*};

@@ -14,16 +14,22 @@ use std::rc::Rc;
 pub struct At<const I: usize>;
 
 /// The argument types of a function that borrows its arguments: `(A, B)` for `fn(&A, &B)`.
-pub trait Arguments: 'static {
+pub trait Arguments: Sized + 'static {
     /// The arguments of one call.
     type Refs<'a>: Copy;
     /// The type of a function object of them.
     type Closure<'f, R: 'f>: ?Sized + 'f;
     /// [`At`] of every position.
     type Each: Copy + Default + 'static;
+    /// [`Transformed`] for `T`. What transforms return has this name, so that its type is unknown where the arguments
+    /// are, and rustc reports nothing about a result besides what is wrong with a function.
+    type Transformed<'f, T: Transform<Self, Output: 'f> + 'f>;
 
     /// A function of a tuple of arguments as a function object.
     fn closure<'f, R: 'f>(f: impl for<'a> Fn(Self::Refs<'a>) -> R + 'f) -> Box<Self::Closure<'f, R>>;
+
+    /// The function that a transform describes.
+    fn transformed<'f, T: Transform<Self, Output: 'f> + 'f>(transform: T) -> Self::Transformed<'f, T>;
 }
 
 /// [`Arguments`] with an argument at position `I`.
@@ -134,9 +140,14 @@ macro_rules! arities {
             type Refs<'a> = ($(&'a $ty,)*);
             type Closure<'f, R: 'f> = dyn Fn($(&$ty),*) -> R + 'f;
             type Each = ($(At<$i>,)*);
+            type Transformed<'f, T: Transform<Self, Output: 'f> + 'f> = Transformed<'f, Self, T>;
 
             fn closure<'f, R: 'f>(f: impl for<'a> Fn(Self::Refs<'a>) -> R + 'f) -> Box<Self::Closure<'f, R>> {
                 Box::new(move |$($arg: &$ty),*| f(($($arg,)*)))
+            }
+
+            fn transformed<'f, T: Transform<Self, Output: 'f> + 'f>(transform: T) -> Transformed<'f, Self, T> {
+                Transformed::new(transform)
             }
         }
 

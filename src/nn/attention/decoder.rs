@@ -179,6 +179,13 @@ impl TransformerDecoderLayer {
 }
 
 /// A stack of [`TransformerDecoderLayer`]s, and a normalisation behind them.
+///
+/// ```
+/// use ms::prelude::*;
+/// let decoder = nn::TransformerDecoder::new(2, || nn::TransformerDecoderLayer::new(8, 2).dim_feedforward(16));
+/// let y = decoder.call(&random::randn([5, 3, 8]), &random::randn([4, 3, 8]), &nn::DecoderMasks::causal());
+/// assert_eq!(y.shape(), [5, 3, 8]);
+/// ```
 #[cell]
 #[derive(Debug)]
 pub struct TransformerDecoder {

@@ -4,6 +4,15 @@ use crate::prelude::*;
 
 /// Which keys a query uses. As in PyTorch and MindSpore, a bool that is true excludes a key, and a number
 /// is added to its score.
+///
+/// ```
+/// use ms::prelude::*;
+/// let layer = nn::TransformerEncoderLayer::new(8, 2).dim_feedforward(16);
+/// let x = random::randn([3, 2, 8]);
+/// let padding = nn::AttentionMask::padding(tensor![[false, false, true], [false, false, false]]);
+/// assert_eq!(layer.call(&x, &padding).shape(), [3, 2, 8]);
+/// assert_eq!(layer.call(&x, &nn::AttentionMask::causal()).shape(), [3, 2, 8]);
+/// ```
 #[derive(Clone, Debug, Default, Tree)]
 pub struct AttentionMask {
     /// For the keys of each sequence, `[batch, keys]`: true for padding.

@@ -8,6 +8,15 @@ use ms_core::ops::rules::check_positive;
 use std::time::{Duration, Instant};
 
 /// Prints the loss every so many steps: `epoch 2/5, step 30/100: loss 0.4512`.
+///
+/// ```
+/// use ms::prelude::*;
+/// use ms::train::LossMonitor;
+/// let loader = DataLoader::new(TensorDataset::new((Tensor::ones([4, 3]), Tensor::zeros([4, 1]))).batch(2));
+/// let mut model = Model::new(nn::Dense::new(3, 1), |x, y| ops::mse_loss(x, y), SGD::new(0.1));
+/// model.train(3, &loader, &mut [&mut LossMonitor::new(2)])?;
+/// # Ok::<(), ms::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct LossMonitor {
     steps: usize,
@@ -51,6 +60,15 @@ fn place(run: &RunContext<'_>) -> String {
 }
 
 /// Prints how long each epoch took, and a step on average; the evaluation after an epoch is part of it.
+///
+/// ```
+/// use ms::prelude::*;
+/// use ms::train::TimeMonitor;
+/// let loader = DataLoader::new(TensorDataset::new((Tensor::ones([4, 3]), Tensor::zeros([4, 1]))).batch(2));
+/// let mut model = Model::new(nn::Dense::new(3, 1), |x, y| ops::mse_loss(x, y), SGD::new(0.1));
+/// model.train(3, &loader, &mut [&mut TimeMonitor::new()])?;
+/// # Ok::<(), ms::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct TimeMonitor {
     start: Option<(Instant, u64)>,
@@ -81,6 +99,15 @@ impl Callback for TimeMonitor {
 
 /// Shows a bar on standard error while an epoch runs, if that is a terminal, and prints a line with the
 /// mean loss and all scores after each epoch, whatever the output is.
+///
+/// ```
+/// use ms::prelude::*;
+/// use ms::train::ProgressMonitor;
+/// let loader = DataLoader::new(TensorDataset::new((Tensor::ones([4, 3]), Tensor::zeros([4, 1]))).batch(2));
+/// let mut model = Model::new(nn::Dense::new(3, 1), |x, y| ops::mse_loss(x, y), SGD::new(0.1));
+/// model.train(3, &loader, &mut [&mut ProgressMonitor::new()])?;
+/// # Ok::<(), ms::Error>(())
+/// ```
 #[derive(Default)]
 pub struct ProgressMonitor {
     bar: Option<Progress>,

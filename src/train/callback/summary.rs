@@ -173,6 +173,19 @@ fn histogram(values: &[f64]) -> Vec<u8> {
 
 /// Writes the loss and the learning rates of steps, and the loss and the scores of epochs, for TensorBoard:
 /// `loss`, `learning_rate`, `epoch_loss`, `val_accuracy`.
+///
+/// ```
+/// use ms::prelude::*;
+/// use ms::train::SummaryCollector;
+/// let loader = DataLoader::new(TensorDataset::new((Tensor::ones([4, 3]), Tensor::zeros([4, 1]))).batch(2));
+/// let mut model = Model::new(nn::Dense::new(3, 1), |x, y| ops::mse_loss(x, y), SGD::new(0.1));
+/// # let folder = std::env::temp_dir().join(format!("ms-summary-doc-{}", std::process::id()));
+/// let mut summary = SummaryCollector::new(&folder).every_steps(2);
+/// model.train(3, &loader, &mut [&mut summary])?;
+/// assert!(summary.path().is_some_and(|it| it.exists()));
+/// # let _ = std::fs::remove_dir_all(&folder);
+/// # Ok::<(), ms::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct SummaryCollector {
     folder: PathBuf,

@@ -5,6 +5,14 @@ use ms_core::{Code, Error, Result, Tensor};
 
 /// The area under the ROC curve of scores `[..]` for classes `[..]`, which are 0 or 1: the probability
 /// that a sample of class 1 has a larger score than one of class 0, where equal scores count half.
+///
+/// ```
+/// use ms::{prelude::*, train::{Auc, Metric}};
+/// let mut metric = Auc::new();
+/// metric.update(&tensor![0.1, 0.4, 0.35, 0.8], &tensor![0, 0, 1, 1])?;
+/// assert_eq!(metric.eval()?, 0.75);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Auc {
     samples: Vec<(f64, bool)>,

@@ -28,6 +28,14 @@ impl Hits {
 
 /// The fraction of rows of predictions `[.., classes]` whose largest score is that of the class in
 /// targets `[..]`.
+///
+/// ```
+/// use ms::{prelude::*, train::{Accuracy, Metric}};
+/// let mut metric = Accuracy::new();
+/// metric.update(&tensor![[2.0, 1.0], [0.0, 3.0], [5.0, 4.0], [1.0, 2.0]], &tensor![0, 1, 1, 1])?;
+/// assert_eq!(metric.eval()?, 0.75);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Accuracy {
     hits: Hits,
@@ -62,6 +70,14 @@ impl Metric for Accuracy {
 
 /// The fraction of rows of predictions `[.., classes]` where the class in targets `[..]` is among the
 /// `k` with the largest scores. Of equal scores, those of lower classes come first.
+///
+/// ```
+/// use ms::{prelude::*, train::{Metric, TopKCategoricalAccuracy}};
+/// let mut metric = TopKCategoricalAccuracy::new(2);
+/// metric.update(&tensor![[3.0, 2.0, 1.0], [1.0, 2.0, 3.0]], &tensor![1, 0])?;
+/// assert_eq!(metric.eval()?, 0.5);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct TopKCategoricalAccuracy {
     k: usize,

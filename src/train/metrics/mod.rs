@@ -51,12 +51,26 @@ pub trait Metric {
 
 /// The fraction of rows of `logits: [n, classes]` whose largest entry is at the class in
 /// `target: [n]`.
+///
+/// ```
+/// use ms::prelude::*;
+/// let logits = tensor![[2.0, 1.0], [0.0, 3.0], [5.0, 4.0], [1.0, 2.0]];
+/// assert_eq!(accuracy(&logits, &tensor![0, 1, 1, 1]).item::<f32>(), 0.75);
+/// ```
 #[track_caller]
 pub fn accuracy(logits: &Tensor, target: &Tensor) -> Tensor {
     logits.argmax(-1).eq(target).mean(())
 }
 
 /// A mean over batches of different sizes.
+///
+/// ```
+/// use ms::prelude::*;
+/// let mut loss = Mean::default();
+/// loss.add(1.0, 3);
+/// loss.add(3.0, 1);
+/// assert_eq!(loss.get(), 1.5);
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mean {
     sum: f64,

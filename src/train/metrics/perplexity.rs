@@ -4,6 +4,14 @@ use super::{Metric, Scores, no_samples};
 use ms_core::{DType, Result, Tensor, ops};
 
 /// The exponential of the mean cross entropy of logits `[.., classes]` with targets `[..]`.
+///
+/// ```
+/// use ms::{prelude::*, train::{Metric, Perplexity}};
+/// let mut metric = Perplexity::new().ignore(-1);
+/// metric.update(&Tensor::zeros([3, 4]), &tensor![0, 3, -1])?;
+/// assert!((metric.eval()? - 4.0).abs() < 1e-6);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Perplexity {
     ignored: Option<i64>,

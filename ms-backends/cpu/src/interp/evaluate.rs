@@ -18,12 +18,10 @@ use std::ops::Range;
 /// loads and stores, and the instructions before the range have run as their stages require.
 pub unsafe fn run(isa: Isa, frame: &mut Frame<'_>, range: Range<usize>) {
     match isa {
+        // Wider vectors are not worth another copy of all loops.
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as the caller's.
-        Isa::Avx2 => unsafe { evaluate_avx2(frame, range) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: as the caller's.
-        Isa::Avx512 => unsafe { evaluate_avx512(frame, range) },
+        Isa::Avx2 | Isa::Avx512 => unsafe { evaluate_avx2(frame, range) },
         // SAFETY: as the caller's.
         _ => unsafe { evaluate(frame, range) },
     }
@@ -32,13 +30,6 @@ pub unsafe fn run(isa: Isa, frame: &mut Frame<'_>, range: Range<usize>) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn evaluate_avx2(frame: &mut Frame<'_>, range: Range<usize>) {
-    // SAFETY: as the caller's.
-    unsafe { evaluate(frame, range) }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn evaluate_avx512(frame: &mut Frame<'_>, range: Range<usize>) {
     // SAFETY: as the caller's.
     unsafe { evaluate(frame, range) }
 }

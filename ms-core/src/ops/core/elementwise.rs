@@ -1,11 +1,11 @@
 //! Shared code of elementwise ops, and the macro that declares one.
 
+use super::host::array_of;
 use super::operand::{Operand, operands};
 use super::rules::{broadcast_dims, broadcast_shape};
 use crate::error::{Code, Error, Result};
 use crate::ops::{Arrays, OpDef, Sample, SampleInput, Types};
-use crate::tensor::{Array, Attrs, DType, Element, Kind, Scalar, Tensor, Type, apply1};
-use crate::with_element;
+use crate::tensor::{Array, Attrs, DType, Kind, Scalar, Tensor, Type, apply1};
 use smallvec::{SmallVec, smallvec};
 
 /// The dtypes of an op, and the conversion of others.
@@ -91,21 +91,18 @@ pub fn infer(domain: Domain, to_bool: bool, inputs: &[&Type]) -> Result<Types> {
 ///
 /// # Errors
 /// [`Code::Shape`] when the shapes do not broadcast.
-pub fn evaluate(dtype: DType, inputs: &[&Array], formula: impl Fn(&[Scalar]) -> Scalar) -> Result<Arrays> {
+pub fn evaluate(dtype: DType, inputs: &[&Array], formula: &dyn Fn(&[Scalar]) -> Scalar) -> Result<Arrays> {
     let shape = broadcast_shape(inputs.iter().map(|it| it.shape()))?;
     let columns: Vec<Vec<Scalar>> = inputs
         .iter()
         .map(|it| Ok(it.with_layout(it.layout().broadcast_to(&shape)?).on_host()?.scalars()))
         .collect::<Result<_>>()?;
-    let mut out = Array::zeros(&shape, dtype);
     let mut row: SmallVec<[Scalar; 3]> = smallvec![Scalar::Bool(false); inputs.len()];
-    with_element!(dtype, T => {
-        for (i, to) in out.as_mut_slice::<T>().iter_mut().enumerate() {
-            for (slot, column) in row.iter_mut().zip(&columns) {
-                *slot = column[i];
-            }
-            *to = T::from_scalar(formula(&row));
+    let out = array_of(&shape, dtype, &mut |i| {
+        for (slot, column) in row.iter_mut().zip(&columns) {
+            *slot = column[i];
         }
+        formula(&row)
     });
     Ok(smallvec![out])
 }
@@ -216,7 +213,7 @@ macro_rules! elementwise {
             },
             eval: |_, inputs| {
                 let dtype = if elementwise!(@to $to) { $crate::tensor::DType::Bool } else { inputs[0].dtype() };
-                $crate::ops::core::elementwise::evaluate(dtype, inputs, |$v| $eval)
+                $crate::ops::core::elementwise::evaluate(dtype, inputs, &|$v| $eval)
             },
             derivative: elementwise!(
                 @vjp [$($x)+] $(|$g, $y| { $($vx: $gradient),+ })? $($word $($why)?)?

@@ -3,7 +3,7 @@
 
 use crate::error::{Code, Error, Result};
 use crate::ops::{Ints, PlaceAttrs};
-use crate::tensor::{Array, Attrs, Element, HostArray, Kind, Layout, Scalar, collected, try_room};
+use crate::tensor::{Array, Attrs, DType, Element, HostArray, Kind, Layout, Scalar, collected, try_room};
 use crate::with_element;
 use smallvec::SmallVec;
 
@@ -139,15 +139,22 @@ pub fn wide_floats(array: &Array) -> Result<Vec<f64>> {
     Ok(with_element!(array.dtype(), T => collected(array.iter::<T>().map(|it| it.to_scalar().as_f64()))))
 }
 
-/// A row-major array of f64 values rounded to `dtype`.
-pub fn narrow_floats(values: &[f64], shape: &[usize], dtype: crate::DType) -> Array {
+/// A row-major array of the scalar that `value` gives for the number of each element, rounded or wrapped to `dtype`.
+// Evaluations by the reference call it with functions as objects: a loop of each op for each dtype would be most of what
+// is compiled in this crate.
+pub fn array_of(shape: &[usize], dtype: DType, value: &mut dyn FnMut(usize) -> Scalar) -> Array {
     let mut out = Array::zeros(shape, dtype);
     with_element!(dtype, T => {
-        for (to, &from) in out.as_mut_slice::<T>().iter_mut().zip(values) {
-            *to = T::from_scalar(Scalar::Float(from));
+        for (i, to) in out.as_mut_slice::<T>().iter_mut().enumerate() {
+            *to = T::from_scalar(value(i));
         }
     });
     out
+}
+
+/// A row-major array of f64 values rounded to `dtype`.
+pub fn narrow_floats(values: &[f64], shape: &[usize], dtype: DType) -> Array {
+    array_of(shape, dtype, &mut |i| Scalar::Float(values[i]))
 }
 
 /// A row-major shape viewed as `[outer, size, inner]` around one axis.

@@ -49,8 +49,8 @@ pub static RANDOM_BITS: OpDef = OpDef {
         other => Err(Error::new(Code::DType, format!("random bits are u32 or u64, not {other}"))),
     },
     eval: |attrs, inputs| match BitsAttrs::of(attrs).dtype() {
-        DType::U32 => fill::<u32>(attrs, stream(inputs[0])?.words()),
-        _ => fill::<u64>(attrs, stream(inputs[0])?.wide_words()),
+        DType::U32 => fill::<u32>(attrs, &mut stream(inputs[0])?.words()),
+        _ => fill::<u64>(attrs, &mut stream(inputs[0])?.wide_words()),
     },
     derivative: Derivative::Zero,
     finite_derivatives: true,
@@ -85,11 +85,11 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
             match T::DTYPE {
                 DType::F64 => {
                     let unit = move |it: u64| (it >> (64 - digits)) as f64 / (1u64 << digits) as f64;
-                    fill(attrs, stream.wide_words().map(|it| T::from_scalar(between(unit(it)))))
+                    fill(attrs, &mut stream.wide_words().map(|it| T::from_scalar(between(unit(it)))))
                 }
                 _ => {
                     let unit = move |it: u32| (it >> (32 - digits)) as f64 / (1u64 << digits) as f64;
-                    fill(attrs, stream.words().map(|it| T::from_scalar(between(unit(it)))))
+                    fill(attrs, &mut stream.words().map(|it| T::from_scalar(between(unit(it)))))
                 }
             }
         })
@@ -143,7 +143,7 @@ pub static RANDOM_NORMAL: OpDef = OpDef {
                         let [a, b, c, d] = stream.block(block).map(|it| it as f64);
                         box_muller((a * TWO_32 + b + 0.5) / (TWO_32 * TWO_32), (c * TWO_32 + d) / (TWO_32 * TWO_32))
                     };
-                    fill(attrs, (0..).flat_map(pair).map(element))
+                    fill(attrs, &mut (0..).flat_map(pair).map(element))
                 }
                 _ => {
                     let pairs = move |block| {
@@ -152,7 +152,7 @@ pub static RANDOM_NORMAL: OpDef = OpDef {
                         let ([a, b], [c, d]) = (box_muller(a + half, b), box_muller(c + half, d));
                         [a, b, c, d]
                     };
-                    fill(attrs, (0..).flat_map(pairs).map(element))
+                    fill(attrs, &mut (0..).flat_map(pairs).map(element))
                 }
             }
         })
@@ -186,7 +186,7 @@ pub static RANDOM_INTEGERS: OpDef = OpDef {
         // The high half of a product maps 64 random bits evenly onto the range.
         let place = move |it: u64| low.wrapping_add(((it as u128 * range as u128) >> 64) as i64);
         with_element!(it.dtype(), T => {
-            fill(attrs, stream(inputs[0])?.wide_words().map(|it| T::from_scalar(Scalar::Int(place(it)))))
+            fill(attrs, &mut stream(inputs[0])?.wide_words().map(|it| T::from_scalar(Scalar::Int(place(it)))))
         })
     },
     derivative: Derivative::Zero,
@@ -214,7 +214,7 @@ pub static RANDOM_BERNOULLI: OpDef = OpDef {
     },
     eval: |attrs, inputs| {
         let below = threshold(attrs);
-        fill(attrs, stream(inputs[0])?.words().map(|it| (it as u64) < below))
+        fill(attrs, &mut stream(inputs[0])?.words().map(|it| (it as u64) < below))
     },
     derivative: Derivative::Zero,
     finite_derivatives: true,
@@ -288,7 +288,7 @@ fn stream(state: &Array) -> Result<Stream> {
     Ok(Stream::new(state[0], state[1]))
 }
 
-fn fill<T: Element>(attrs: &Attrs, values: impl Iterator<Item = T>) -> Result<Arrays> {
+fn fill<T: Element>(attrs: &Attrs, values: &mut dyn Iterator<Item = T>) -> Result<Arrays> {
     let mut out = Array::zeros(&BitsAttrs::of(attrs).shape().sizes(), T::DTYPE);
     out.as_mut_slice::<T>().iter_mut().zip(values).for_each(|(to, value)| *to = value);
     Ok(smallvec![out])

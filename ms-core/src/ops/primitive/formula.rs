@@ -29,7 +29,7 @@ pub static FORMULA: OpDef = OpDef {
         let formula = formula_of(attrs)?;
         let dtypes = Dtypes::of(formula.operands.iter().copied().zip(inputs.iter().map(|it| it.dtype())));
         let dtype = formula.kind().map_or(dtypes.float, |it| dtypes.dtype(it));
-        evaluate(dtype, inputs, |elements| formulas::evaluate(&formula, dtypes, elements))
+        evaluate(dtype, inputs, &|elements| formulas::evaluate(&formula, dtypes, elements))
     },
     derivative: Derivative::Rule(pull),
     finite_derivatives: false,

@@ -4,12 +4,12 @@ use crate::error::{Code, Error, Result};
 use crate::ir::Reducer;
 use crate::ops::core::axis::stored_axes;
 use crate::ops::core::elementwise::{Domain, wide};
+use crate::ops::core::host::array_of;
 use crate::ops::core::rules::sum_dtype;
 use crate::ops::{
     Batching, Derivative, Effects, Lowering, OpDef, ReduceAxes, ReduceRule, Sample, SampleInput, Types, Vjp, select,
 };
-use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, Element, Kind, OpInfo, Scalar, Tensor, Type, apply1};
-use crate::with_element;
+use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, Kind, OpInfo, Scalar, Tensor, Type, apply1};
 use smallvec::{SmallVec, smallvec};
 
 attributes! {
@@ -31,7 +31,7 @@ macro_rules! reduction {
             infer: |attrs, inputs| infer(Domain::$domain, Reducer::$reducer, attrs, inputs[0]),
             eval: |attrs, inputs| {
                 let ty = infer(Domain::$domain, Reducer::$reducer, attrs, &inputs[0].ty())?;
-                let out = evaluate(&ReduceAttrs::of(attrs).axes().sizes(), &ty[0], inputs[0], $start, |a, b| {
+                let out = evaluate(&ReduceAttrs::of(attrs).axes().sizes(), &ty[0], inputs[0], $start, &|a, b| {
                     let $v = &[a, b];
                     $combine
                 })?;
@@ -129,20 +129,16 @@ fn evaluate(
     ty: &Type,
     x: &Array,
     start: Scalar,
-    combine: impl Fn(Scalar, Scalar) -> Scalar,
+    combine: &dyn Fn(Scalar, Scalar) -> Scalar,
 ) -> Result<Array> {
     let order: SmallVec<[usize; 4]> =
         (0..x.layout().rank()).filter(|it| !axes.contains(it)).chain(axes.iter().copied()).collect();
     let row: usize = axes.iter().map(|&axis| x.shape()[axis]).product();
     let scalars = x.with_layout(x.layout().permute(&order)).on_host()?.scalars();
-    let mut out = Array::zeros(&ty.shape().expect("arrays have constant shapes"), x.dtype());
-    with_element!(x.dtype(), T => {
-        for (i, to) in out.as_mut_slice::<T>().iter_mut().enumerate() {
-            let values = scalars[i * row..(i + 1) * row].iter().copied();
-            *to = T::from_scalar(values.reduce(&combine).unwrap_or(start));
-        }
-    });
-    Ok(out)
+    let shape = ty.shape().expect("arrays have constant shapes");
+    Ok(array_of(&shape, x.dtype(), &mut |i| {
+        scalars[i * row..(i + 1) * row].iter().copied().reduce(combine).unwrap_or(start)
+    }))
 }
 
 fn number(v: &[Scalar; 2], float: impl Fn(f64, f64) -> f64, int: impl Fn(i128, i128) -> i128) -> Scalar {

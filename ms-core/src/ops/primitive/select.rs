@@ -23,7 +23,7 @@ pub static SELECT: OpDef = OpDef {
         let dims = broadcast_dims(&broadcast_dims(&condition.dims, &then.dims)?, &other.dims)?;
         Ok(smallvec![Type::new(then.dtype, dims)])
     },
-    eval: |_, inputs| evaluate(inputs[1].dtype(), inputs, |v| if v[0].as_bool() { v[1] } else { v[2] }),
+    eval: |_, inputs| evaluate(inputs[1].dtype(), inputs, &|v| if v[0].as_bool() { v[1] } else { v[2] }),
     derivative: Derivative::Rule(|it| {
         let [condition, then, other] = it.inputs else { unreachable!("`select` has three operands") };
         let g = it.cotangent();

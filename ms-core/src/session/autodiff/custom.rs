@@ -14,8 +14,8 @@ use crate::session::call::closure::call_closure;
 use crate::session::context;
 use crate::tensor::{Parameter, Tensor, Type};
 use crate::trace::{
-    Arguments, Followed, Function, Region, Sink, TracedArguments, Tracer, Transform, Transformed, Tree, build, leaves,
-    run_nested, run_with_slots, sound,
+    Arguments, Followed, Function, Region, Sink, TracedArguments, Tracer, Transform, Tree, build, leaves, run_nested,
+    run_with_slots, sound,
 };
 use smallvec::smallvec;
 use std::cell::Cell;
@@ -73,12 +73,12 @@ where
 /// assert_eq!(grad(recompute(block))(&x).to_vec::<f32>(), [3.0, 12.0]);
 /// ```
 #[track_caller]
-pub fn recompute<'f, Args, F>(f: F) -> Transformed<'f, Args, Recompute<F>>
+pub fn recompute<'f, Args, F>(f: F) -> Args::Transformed<'f, Recompute<F>>
 where
     Args: TracedArguments,
     F: Function<Args, Output: Tree + Send + Sync + 'static> + 'f,
 {
-    Transformed::new(Recompute { f, location: Location::caller() })
+    Args::transformed(Recompute { f, location: Location::caller() })
 }
 
 /// Calls a function with a derivative of its own where nothing is traced: under a tape, as a compiled call that has it.
@@ -347,12 +347,12 @@ fn thread_writes(region: &Region) -> Result<Arc<Graph>> {
 /// parameter and no order says when. Forward mode raises
 /// [`Code::CustomTangent`](crate::Code::CustomTangent) where `backward` is not linear.
 #[track_caller]
-pub fn custom_vjp<'f, Args, F, B>(f: F, backward: B) -> Transformed<'f, Args, WithVjp<Args, F, B>>
+pub fn custom_vjp<'f, Args, F, B>(f: F, backward: B) -> Args::Transformed<'f, WithVjp<Args, F, B>>
 where
     Args: TracedArguments + Followed<F::Output, Longer: Followed<F::Output>>,
     All: Select<Args>,
     F: Function<Args, Output: Tree + Send + Sync + 'static> + 'f,
     B: Function<Backward<Args, F::Output>, Output = <All as Select<Args>>::Gradient> + 'f,
 {
-    Transformed::new(WithVjp { f, backward, location: Location::caller(), arguments: PhantomData })
+    Args::transformed(WithVjp { f, backward, location: Location::caller(), arguments: PhantomData })
 }

@@ -8,7 +8,7 @@ use super::select::{All, Select};
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::ops;
 use crate::tensor::Tensor;
-use crate::trace::{Followed, Function, Sink, TracedArguments, Tracer, Transform, Transformed, Tree, leaves};
+use crate::trace::{Followed, Function, Sink, TracedArguments, Tracer, Transform, Tree, leaves};
 use crate::transform::is_linear;
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -130,12 +130,12 @@ fn of_tangent(error: &Error) -> Error {
 /// [`Code::Shape`] or [`Code::DType`] where it gives another type than the result's, and [`Code::NoGradient`] where one
 /// of its ops has no derivative.
 #[track_caller]
-pub fn custom_jvp<'f, Args, F, T>(f: F, tangent: T) -> Transformed<'f, Args, WithJvp<Args, F, T>>
+pub fn custom_jvp<'f, Args, F, T>(f: F, tangent: T) -> Args::Transformed<'f, WithJvp<Args, F, T>>
 where
     All: Select<Args>,
     Args: TracedArguments + Followed<F::Output, Longer: Followed<Tangents<Args>>>,
     F: Function<Args, Output: Tree + Send + Sync + 'static> + 'f,
     T: Function<Forward<Args, F::Output>, Output = F::Output> + 'f,
 {
-    Transformed::new(WithJvp { f, tangent, location: Location::caller(), arguments: PhantomData })
+    Args::transformed(WithJvp { f, tangent, location: Location::caller(), arguments: PhantomData })
 }

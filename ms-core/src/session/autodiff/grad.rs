@@ -144,25 +144,25 @@ where
 /// A call raises [`Code::NoGradient`](crate::Code::NoGradient) for an integer argument, and
 /// where an op on the way has no derivative.
 #[track_caller]
-pub fn grad<'f, Args, F>(f: F) -> Transformed<'f, Args, Grad<F, At<0>, OnlyGradient>>
+pub fn grad<'f, Args, F>(f: F) -> Args::Transformed<'f, Grad<F, At<0>, OnlyGradient>>
 where
     Args: Arguments,
     At<0>: Select<Args, Gradient: 'f>,
     F: Function<Args, Output: Tree> + 'f,
 {
-    Transformed::new(Derived::new(f, At, Location::caller()))
+    Args::transformed(Derived::new(f, At, Location::caller()))
 }
 
 /// The results of a function, and the gradient of their sum with respect to its first argument;
 /// see [`grad`].
 #[track_caller]
-pub fn value_and_grad<'f, Args, F>(f: F) -> Transformed<'f, Args, Grad<F, At<0>, WithValue>>
+pub fn value_and_grad<'f, Args, F>(f: F) -> Args::Transformed<'f, Grad<F, At<0>, WithValue>>
 where
     Args: Arguments,
     At<0>: Select<Args, Gradient: 'f>,
     F: Function<Args, Output: Tree + 'f> + 'f,
 {
-    Transformed::new(Derived::new(f, At, Location::caller()))
+    Args::transformed(Derived::new(f, At, Location::caller()))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::grad::{Grad, OnlyGradient};
 use super::select::{All, Select};
 use crate::error::{Code, Error};
 use crate::tensor::Tensor;
-use crate::trace::{Arguments, At, Followed, Function, Sink, Transform, Transformed, Tree, leaves};
+use crate::trace::{Arguments, At, Followed, Function, Sink, Transform, Tree, leaves};
 use std::panic::Location;
 
 /// Makes gradient functions: of the first argument, of all, or of parameters.
@@ -66,13 +66,13 @@ impl<S> GradOperation<S> {
 
     /// The gradient function of `f`.
     #[track_caller]
-    pub fn of<'f, Args, F>(self, f: F) -> Transformed<'f, Args, Grad<F, S, OnlyGradient>>
+    pub fn of<'f, Args, F>(self, f: F) -> Args::Transformed<'f, Grad<F, S, OnlyGradient>>
     where
         Args: Arguments,
         S: Select<Args, Gradient: 'f> + 'f,
         F: Function<Args, Output: Tree> + 'f,
     {
-        Transformed::new(Derived::new(f, self.select, Location::caller()))
+        Args::transformed(Derived::new(f, self.select, Location::caller()))
     }
 }
 
@@ -83,14 +83,14 @@ impl<S> GradWithSens<S> {
     /// A call raises [`Code::Shape`] or [`Code::DType`] for a last argument of another type than
     /// the result of `f`.
     #[track_caller]
-    pub fn of<'f, Args, F>(self, f: F) -> Transformed<'f, Args::Longer, Weighted<Args, F, S>>
+    pub fn of<'f, Args, F>(self, f: F) -> <Args::Longer as Arguments>::Transformed<'f, Weighted<Args, F, S>>
     where
         Args: Followed<F::Output>,
         S: Select<Args, Gradient: 'f> + 'f,
         F: Function<Args, Output: Tree + 'static> + 'f,
     {
         let inner = Derived::new(f, self.select, Location::caller());
-        Transformed::new(Weighted { inner, arguments: std::marker::PhantomData })
+        Args::Longer::transformed(Weighted { inner, arguments: std::marker::PhantomData })
     }
 }
 

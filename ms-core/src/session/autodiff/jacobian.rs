@@ -208,13 +208,13 @@ where
 /// # Errors
 /// As for [`grad`](crate::session::grad).
 #[track_caller]
-pub fn jacrev<'f, Args, F>(f: F) -> Transformed<'f, Args, Derived<F, At<0>, ByRows>>
+pub fn jacrev<'f, Args, F>(f: F) -> Args::Transformed<'f, Derived<F, At<0>, ByRows>>
 where
     Args: Arguments,
     At<0>: Select<Args>,
     F: Function<Args, Output: Jacobian<<At<0> as Select<Args>>::Gradient, Output: 'f>> + 'f,
 {
-    Transformed::new(Derived::new(f, At, Location::caller()))
+    Args::transformed(Derived::new(f, At, Location::caller()))
 }
 
 /// [`jacrev`] in forward mode.
@@ -222,13 +222,13 @@ where
 /// # Errors
 /// As for [`grad`](crate::session::grad).
 #[track_caller]
-pub fn jacfwd<'f, Args, F>(f: F) -> Transformed<'f, Args, Derived<F, At<0>, ByColumns>>
+pub fn jacfwd<'f, Args, F>(f: F) -> Args::Transformed<'f, Derived<F, At<0>, ByColumns>>
 where
     Args: Arguments,
     At<0>: Select<Args>,
     F: Function<Args, Output: Jacobian<<At<0> as Select<Args>>::Gradient, Output: 'f>> + 'f,
 {
-    Transformed::new(Derived::new(f, At, Location::caller()))
+    Args::transformed(Derived::new(f, At, Location::caller()))
 }
 
 /// The transform behind [`hessian`].
@@ -247,7 +247,7 @@ pub type Hessian<'f, Args, F> = Derived<Transformed<'f, Args, Derived<F, At<0>, 
 /// # Errors
 /// As for [`grad`](crate::session::grad).
 #[track_caller]
-pub fn hessian<'f, Args, F>(f: F) -> Transformed<'f, Args, Hessian<'f, Args, F>>
+pub fn hessian<'f, Args, F>(f: F) -> Args::Transformed<'f, Hessian<'f, Args, F>>
 where
     Args: Arguments,
     At<0>: Select<Args>,
@@ -257,5 +257,5 @@ where
     F: Function<Args, Output: Jacobian<<At<0> as Select<Args>>::Gradient, Output: 'f>> + 'f,
 {
     let inner = Transformed::new(Derived::new(f, At, Location::caller()));
-    Transformed::new(Derived::new(inner, At, Location::caller()))
+    Args::transformed(Derived::new(inner, At, Location::caller()))
 }

@@ -235,13 +235,13 @@ where
 /// As for [`grad`](crate::session::grad); the function raises [`Code::Shape`](crate::Code::Shape) or
 /// [`Code::DType`](crate::Code::DType) for gradients of other types than the result.
 #[track_caller]
-pub fn vjp<'f, Args, F>(f: F) -> Transformed<'f, Args, Derived<F, At<0>, Vjp>>
+pub fn vjp<'f, Args, F>(f: F) -> Args::Transformed<'f, Derived<F, At<0>, Vjp>>
 where
     Args: Arguments,
     At<0>: Select<Args, Gradient: 'static>,
     F: Function<Args, Output: Tree + 'static> + 'f,
 {
-    Transformed::new(Derived::new(f, At, Location::caller()))
+    Args::transformed(Derived::new(f, At, Location::caller()))
 }
 
 /// The result of a function, and its derivative at that point: the function from tangents of the
@@ -258,13 +258,13 @@ where
 /// # Errors
 /// As for [`vjp`].
 #[track_caller]
-pub fn linearize<'f, Args, F>(f: F) -> Transformed<'f, Args, Derived<F, At<0>, Linearize>>
+pub fn linearize<'f, Args, F>(f: F) -> Args::Transformed<'f, Derived<F, At<0>, Linearize>>
 where
     Args: Arguments,
     At<0>: Select<Args, Gradient: 'static>,
     F: Function<Args, Output: Tree + 'static> + 'f,
 {
-    Transformed::new(Derived::new(f, At, Location::caller()))
+    Args::transformed(Derived::new(f, At, Location::caller()))
 }
 
 /// A function of the arguments, followed by tangents of those of `S`.
@@ -361,12 +361,12 @@ where
 /// # Errors
 /// As for [`vjp`].
 #[track_caller]
-pub fn jvp<'f, Args, F>(f: F) -> Transformed<'f, Args::Longer, Jvp<Args, F, At<0>>>
+pub fn jvp<'f, Args, F>(f: F) -> <Args::Longer as Arguments>::Transformed<'f, Jvp<Args, F, At<0>>>
 where
     Args: Followed<<At<0> as Select<Args>>::Gradient>,
     At<0>: Select<Args, Gradient: 'static>,
     F: Function<Args, Output: Tree + 'f> + 'f,
 {
     let inner = Derived::new(f, At, Location::caller());
-    Transformed::new(Jvp { inner, arguments: PhantomData })
+    Args::Longer::transformed(Jvp { inner, arguments: PhantomData })
 }

@@ -4,7 +4,7 @@ use super::custom::{Backwards, call_untraced, with_derivative};
 use super::select::{All, Select};
 use crate::error::{OrRaise, Result};
 use crate::tensor::Tensor;
-use crate::trace::{Arguments, Function, Sink, TracedArguments, Tracer, Transform, Transformed, Tree, leaves};
+use crate::trace::{Arguments, Function, Sink, TracedArguments, Tracer, Transform, Tree, leaves};
 use std::marker::PhantomData;
 use std::panic::Location;
 
@@ -92,7 +92,7 @@ where
 pub fn custom_vjp_with_residuals<'f, Args, F, B, R, S>(
     forward: F,
     backward: B,
-) -> Transformed<'f, Args, WithResiduals<Args, F, B, R, S>>
+) -> Args::Transformed<'f, WithResiduals<Args, F, B, R, S>>
 where
     Args: TracedArguments,
     All: Select<Args>,
@@ -101,5 +101,5 @@ where
     F: Function<Args, Output = (R, S)> + 'f,
     B: Function<(S, R), Output = <All as Select<Args>>::Gradient> + 'f,
 {
-    Transformed::new(WithResiduals { forward, backward, location: Location::caller(), types: PhantomData })
+    Args::transformed(WithResiduals { forward, backward, location: Location::caller(), types: PhantomData })
 }

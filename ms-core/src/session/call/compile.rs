@@ -3,8 +3,8 @@
 use super::backward_slots::BackwardSlots;
 use super::compiled::Compiled;
 use super::functions;
-use super::recompilation::{self, Facts};
-use super::version::{Parts, Source, Version};
+use super::recompilation::Facts;
+use super::version::{Parts, Source, Version, template};
 use super::{Call, JitReturn, Sign, in_compiled, run};
 use crate::effects::{Slots, insert_moves};
 use crate::error::{Code, Error, Result};
@@ -17,9 +17,10 @@ use crate::session::report;
 use crate::tensor::{Parameter, Tensor, with_created};
 use crate::trace::{ArgumentNames, Binding, Sink, Trace, Tracer, Tree, cell_path, leaves, parameters, run_traced};
 use rustc_hash::FxHashMap;
+use std::any::Any;
 use std::borrow::Cow;
 use std::rc::Rc;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A trace in progress.
@@ -53,6 +54,32 @@ impl Tracing {
     }
 }
 
+/// The result of a body, of any type.
+trait Template {
+    /// Its tensors.
+    fn tensors(&self) -> Vec<Tensor>;
+
+    /// See [`Tree::store`].
+    fn store(&self, words: &mut Vec<u64>) -> bool;
+
+    /// See [`template`].
+    fn template(&self) -> Box<dyn Any + Send + Sync>;
+}
+
+impl<T: Tree + Send + Sync + 'static> Template for T {
+    fn tensors(&self) -> Vec<Tensor> {
+        leaves(self)
+    }
+
+    fn store(&self, words: &mut Vec<u64>) -> bool {
+        Tree::store(self, words)
+    }
+
+    fn template(&self) -> Box<dyn Any + Send + Sync> {
+        template(self)
+    }
+}
+
 impl Call {
     /// Traces the body, compiles the graph, and runs it.
     #[track_caller]
@@ -61,18 +88,18 @@ impl Call {
         let start = Instant::now();
         let created = &self.function.created;
         let result = with_created(created, self.monomorph.id(), || run_traced(&tracer, || body(path)));
-        let template = match result.map(R::split) {
+        let result = match result.map(R::split) {
             Some(Ok(tree)) => Some(tree),
             Some(Err(refused)) => return refused,
             None => None,
         };
-        match self.version::<R::Tree>(&tracer, template, &shown, pure, start) {
+        let version = self.version(&tracer, result.as_ref().map(|it| it as &dyn Template), &shown, pure, start);
+        // The trace identifies arguments by their tensors, and nothing else may keep those of the result.
+        drop((tracer, result));
+        match version {
             // Parameters that the body created and dropped stay alive until the run is over.
             Ok((version, _held)) => {
-                self.insert(&version);
-                self.check_specialisation(facts);
-                // The trace identifies arguments by their tensors.
-                drop(tracer);
+                self.function.compilations.check(self, facts);
                 let result = run(&version, &mut self.signature, self.donates);
                 result.expect("its parameters are held").map_or_else(
                     |error| R::refuse(in_compiled(error, self.function.name, self.location, &self.signature)),
@@ -83,17 +110,18 @@ impl Call {
         }
     }
 
-    fn version<T: Tree + Send + Sync + 'static>(
+    /// The version of a traced result. Not generic, so that it is compiled once.
+    fn version(
         &self,
         tracer: &Tracer,
-        template: Option<T>,
+        result: Option<&dyn Template>,
         shown: &[Parameter],
         pure: Option<PureSlot>,
         start: Instant,
     ) -> Result<(Arc<Version>, Vec<Parameter>)> {
-        let results = template.as_ref().map(leaves).unwrap_or_default();
+        let results = result.map(Template::tensors).unwrap_or_default();
         let trace = self.traced(tracer, &results, start)?;
-        let template = template.expect("a trace without errors has a result");
+        let result = result.expect("a trace without errors has a result");
         let slots = Slots { inputs: slots_of(&trace.bindings).map(|it| it.0).collect(), results: results.len() };
         let (settings, site) = (self.settings, self.function.site());
         let bound: FxHashMap<u64, usize> = slots_of(&trace.bindings).map(|(at, it)| (it.id(), at)).collect();
@@ -122,13 +150,16 @@ impl Call {
             _ => None,
         }));
         let mut words = Vec::new();
-        let pure = pure.filter(|_| template.store(&mut words));
+        let pure = pure.filter(|_| result.store(&mut words));
         let (results, writes) = (results.len(), trace.writes);
-        let parts = Parts { compiled, backward_slots, inputs, results, writes, untraced: false, template };
+        let parts =
+            Parts { compiled, backward_slots, inputs, results, writes, untraced: false, template: result.template() };
         if let Some(place) = pure {
             Self::keep(place, &parts, words);
         }
-        Ok((Version::new(&self.function.versions, &self.signature, shown, parts), held))
+        let version = Version::new(&self.function.versions, &self.signature, shown, parts);
+        self.insert(&version);
+        Ok((version, held))
     }
 
     /// The finished trace; all errors that were recorded.
@@ -146,13 +177,6 @@ impl Call {
     pub(super) fn insert(&self, version: &Arc<Version>) {
         self.function.versions.insert(version.clone());
         functions::register(self.monomorph.path(), self.function);
-    }
-
-    /// Warns of a function that is compiled again and again.
-    fn check_specialisation(&self, facts: Facts) {
-        let mut known = self.function.specialisation.lock().unwrap_or_else(PoisonError::into_inner);
-        let (monomorph, count) = (self.monomorph.id(), self.function.versions());
-        recompilation::check(self.function, &mut known, monomorph, count, facts, self.location);
     }
 }
 

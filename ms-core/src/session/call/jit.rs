@@ -3,7 +3,7 @@
 use super::{JitFn, JitReturn};
 use crate::error::OrRaise;
 use crate::tensor::Tensor;
-use crate::trace::{Function, Sink, TracedArguments, Transform, Transformed, TypeKey, type_key};
+use crate::trace::{Function, Sink, TracedArguments, Transform, TypeKey, type_key};
 use rustc_hash::FxHashMap;
 use std::panic::Location;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -67,13 +67,13 @@ pub(in crate::session) fn call_compiled<Args: TracedArguments, R: JitReturn>(
 /// assert_eq!(twice(&Tensor::from_slice([2], &[1.0f32, 2.0])).to_vec::<f32>(), [2.0, 4.0]);
 /// ```
 #[track_caller]
-pub fn jit<'f, Args: TracedArguments, F>(f: F) -> Transformed<'f, Args, Jit<F>>
+pub fn jit<'f, Args: TracedArguments, F>(f: F) -> Args::Transformed<'f, Jit<F>>
 where
     F: Function<Args, Output: JitReturn + 'f> + 'f,
 {
     // Not `F: 'static`, of which rustc would say that `move` helps.
     const { captures_nothing(F::CAPTURES) }
-    Transformed::new(Jit { function: site(type_key(&f), Location::caller()), f })
+    Args::transformed(Jit { function: site(type_key(&f), Location::caller()), f })
 }
 
 /// Refuses a closure when rustc compiles a call that would freeze what it captures.

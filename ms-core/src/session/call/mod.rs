@@ -29,10 +29,8 @@ pub use returns::{Entered, JitReturn};
 
 use super::cache::entry::Site;
 use super::cache::pure::PureSlot;
-use super::call::recompilation::Specialisation;
-use super::call::varying_sizes::{MANY_VERSIONS, warning};
 use super::context::{self, Mode, Settings};
-use crate::error::{Error, Result, in_call, raise, warn};
+use crate::error::{Error, Result, in_call, raise};
 use crate::ops;
 use crate::tensor::{Created, DispatchMode, dispatch_mode, with_created};
 use crate::trace::{
@@ -41,11 +39,11 @@ use crate::trace::{
 use compile::Tracing;
 use hooked::{Hooked, check_unhooked};
 use observe::Observed;
+use recompilation::Compilations;
 use restore::Stored;
 use std::panic::Location;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use version::Version;
 use versions::Versions;
 
@@ -59,10 +57,8 @@ pub struct JitFn {
     /// Whether only arguments decide what is built.
     pure: bool,
     versions: Versions,
-    /// Whether the warning about changing sizes was printed.
-    warned: AtomicBool,
     created: Created,
-    specialisation: Mutex<Option<Specialisation>>,
+    compilations: Compilations,
 }
 
 /// Where a call is compiled that is not part of the trace of another function.
@@ -96,10 +92,9 @@ impl JitFn {
 
     const fn made(name: &'static str, file: &'static str, line: u32, source: u64, compiles: Compiles) -> Self {
         let versions = Versions::new();
-        let warned = AtomicBool::new(false);
         let created = Created::new();
-        let specialisation = Mutex::new(None);
-        Self { name, file, line, source, compiles, pure: false, versions, warned, created, specialisation }
+        let compilations = Compilations::new();
+        Self { name, file, line, source, compiles, pure: false, versions, created, compilations }
     }
 
     /// The same function, whose user promises that only its arguments decide what is built.
@@ -215,24 +210,6 @@ impl JitFn {
         };
         Call { function: self, location, settings, mode, monomorph, signature, state, donates: false }
     }
-
-    /// Warns once about the argument that makes the function compile again and again.
-    fn warn_of_variation(&self, call: &Call, sign: Sign<'_>) {
-        if self.versions() < MANY_VERSIONS || self.warned.load(Ordering::Relaxed) {
-            return;
-        }
-        let warning =
-            self.versions.arguments(|all| warning((self.name, self.is_annotated()), all, &call.signature, sign));
-        if let Some(warning) = warning
-            && !self.warned.swap(true, Ordering::Relaxed)
-        {
-            // The options of an annotated function stand where it is defined; a function of the library is called.
-            warn(match self.is_annotated() {
-                true => warning.at_line(&format!("{}:{}", self.file, self.line)),
-                false => warning.at(call.location).in_calls(),
-            });
-        }
-    }
 }
 
 /// A call of a compiled function between its begin and its result.
@@ -311,7 +288,7 @@ impl Call {
         if let Err(error) = check_unhooked(self.function.name, sign) {
             return State::Refused(Some(error.at(self.location)));
         }
-        self.function.warn_of_variation(self, sign);
+        self.function.compilations.check_sizes(self, sign);
         // Traces of other processes have seen other hooks.
         let place = if generation() == 0 { self.place(sign) } else { None };
         match place.as_ref().and_then(|it| self.stored(it)) {

@@ -1,13 +1,15 @@
 //! Warnings about functions that are compiled again and again, and the cause.
 
-use super::JitFn;
+use super::varying_sizes::{self, MANY_VERSIONS};
+use super::{Call, JitFn, Sign};
 use crate::error::{Code, Error, warn};
-use crate::tensor::{Parameter, Tensor};
+use crate::tensor::{Parameter, Tensor, Type};
 use crate::trace::{Name, Visitor};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::any::TypeId;
 use std::fmt::Write as _;
 use std::panic::Location;
+use std::sync::{Mutex, PoisonError};
 
 /// The number of versions of one function from which on a warning is printed.
 const MANY: usize = 8;
@@ -96,41 +98,70 @@ impl Visitor for Facts {
     }
 }
 
-/// The facts of the last version of a function.
-pub(in crate::session) struct Specialisation {
-    monomorph: TypeId,
+/// What is known of the compilations of a function, to warn of them: by its type arguments, and, if it is a function of
+/// the library, by the line that calls it.
+pub(super) struct Compilations(Mutex<FxHashMap<Caller, Compiled>>);
+
+type Caller = (TypeId, Option<&'static Location<'static>>);
+
+#[derive(Default)]
+struct Compiled {
+    count: usize,
+    /// The facts of the last version.
     last: Facts,
     /// The paths that were named.
     warned: Vec<String>,
+    /// Whether the warning about changing sizes was printed.
+    sizes: bool,
 }
 
-/// Checks the facts of a new version, the `count`th of its function.
-pub(in crate::session) fn check(
-    function: &JitFn,
-    known: &mut Option<Specialisation>,
-    monomorph: TypeId,
-    count: usize,
-    facts: Facts,
-    location: &'static Location<'static>,
-) {
-    let Some(known) = known.as_mut().filter(|it| it.monomorph == monomorph) else {
-        *known = Some(Specialisation { monomorph, last: facts, warned: Vec::new() });
-        return;
-    };
-    let warning = {
-        let differences = facts.differences(&known.last);
-        match &differences[..] {
-            [(fact, _)] if fact.kind == Kind::Float => Some(of_float(function, fact)),
-            [(fact, other), ..] if count >= MANY => Some(of_many(function.name(), count, fact, other)),
-            _ => None,
+impl Compilations {
+    pub const fn new() -> Self {
+        Self(Mutex::new(FxHashMap::with_hasher(FxBuildHasher)))
+    }
+
+    fn of<R>(&self, call: &Call, f: impl FnOnce(&mut Compiled) -> R) -> R {
+        let line = (!call.function.is_annotated()).then_some(call.location);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        f(known.entry((call.monomorph.id(), line)).or_default())
+    }
+
+    /// Warns once about the argument whose sizes make the function compile again and again; `sign` visits the arguments
+    /// of `call`, for which there is no version.
+    pub fn check_sizes(&self, call: &Call, sign: Sign<'_>) {
+        let Call { function, monomorph, location, .. } = *call;
+        if function.versions() < MANY_VERSIONS || self.of(call, |it| it.sizes) {
+            return;
         }
-    };
-    known.last = facts;
-    if let Some((path, warning)) = warning
-        && !known.warned.contains(&path)
-    {
-        known.warned.push(path);
-        warn(warning.at(location).in_calls());
+        let described = (function.name(), function.is_annotated());
+        let arguments = |all: &[&[Type]]| varying_sizes::warning(described, all, &call.signature, sign);
+        let Some(warning) = function.versions.arguments(monomorph.id(), arguments) else { return };
+        if !self.of(call, |it| std::mem::replace(&mut it.sizes, true)) {
+            // The options of an annotated function stand where it is defined; a function of the library is called.
+            warn(match function.is_annotated() {
+                true => warning.at_line(&format!("{}:{}", function.file, function.line)),
+                false => warning.at(location).in_calls(),
+            });
+        }
+    }
+
+    /// Warns of a function that is compiled again and again, given the facts of a new version.
+    pub fn check(&self, call: &Call, facts: Facts) {
+        let warning = self.of(call, |it| {
+            it.count += 1;
+            let warning = match &facts.differences(&it.last)[..] {
+                [(fact, _)] if fact.kind == Kind::Float => Some(of_float(call.function, fact)),
+                [(fact, other), ..] if it.count >= MANY => Some(of_many(call.function.name(), it.count, fact, other)),
+                _ => None,
+            };
+            it.last = facts;
+            let (path, warning) = warning.filter(|(path, _)| !it.warned.contains(path))?;
+            it.warned.push(path);
+            Some(warning)
+        });
+        if let Some(warning) = warning {
+            warn(warning.at(call.location).in_calls());
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Versions of pure functions that another process traced.
 
 use super::compiled::Compiled;
-use super::version::{Parts, Source, Version};
+use super::version::{Parts, Source, Version, template as template_of};
 use super::{Call, JitReturn, Sign};
 use crate::error::{Code, Error, warn};
 use crate::session::cache::disk::verifies;
@@ -57,6 +57,7 @@ impl Call {
             Input::Argument(at) => Source::Argument(*at),
             Input::Slot(at) => Source::Slot(slot(at)),
         };
+        let template = template_of(&template);
         let inputs = entry.inputs.iter().map(input).collect();
         let writes: Vec<Parameter> = entry.writes.iter().map(slot).collect();
         let results = entry.results;
@@ -68,7 +69,7 @@ impl Call {
 
     /// Stores a version of a pure function for later processes, if only its arguments and their
     /// parameters occur in it.
-    pub(super) fn keep<T>(place: PureSlot, parts: &Parts<T>, words: Vec<u64>) {
+    pub(super) fn keep(place: PureSlot, parts: &Parts, words: Vec<u64>) {
         let input = |it: &Source| match it {
             Source::Argument(at) => Some(Input::Argument(*at)),
             Source::Slot(parameter) => place.position(parameter).map(Input::Slot),

@@ -99,7 +99,7 @@ pub(super) struct Version {
 }
 
 /// The components of a [`Version`].
-pub(super) struct Parts<T> {
+pub(super) struct Parts {
     /// The graph.
     pub compiled: Arc<Compiled>,
     /// The graph for a tape, if it is another one.
@@ -112,18 +112,19 @@ pub(super) struct Parts<T> {
     pub writes: Vec<Parameter>,
     /// Whether another process traced it.
     pub untraced: bool,
-    /// The result.
-    pub template: T,
+    /// The result, see [`template`].
+    pub template: Box<dyn Any + Send + Sync>,
+}
+
+/// The structure of a result, whose tensors are replaced by those of a run. The traced ones must not be kept.
+pub(super) fn template<T: Tree + Send + Sync + 'static>(result: &T) -> Box<dyn Any + Send + Sync> {
+    let blank = Tensor::from_number(Scalar::Float(0.0), DType::F32);
+    Box::new(result.rebuild(&mut |_| blank.clone()).as_template())
 }
 
 impl Version {
     /// The version for a signature with the parameters `shown`, one of the versions of `home`.
-    pub fn new<T: Tree + Send + Sync + 'static>(
-        home: &'static Versions,
-        signature: &Signature,
-        shown: &[Parameter],
-        parts: Parts<T>,
-    ) -> Arc<Self> {
+    pub fn new(home: &'static Versions, signature: &Signature, shown: &[Parameter], parts: Parts) -> Arc<Self> {
         let Parts { compiled, backward_slots, inputs, results, writes, untraced, template } = parts;
         let (mut captured, mut reads, mut of_thread) = (Vec::new(), Vec::new(), Vec::new());
         let written: FxHashMap<u64, usize> = writes.iter().enumerate().map(|(at, it)| (it.id(), at)).collect();
@@ -166,8 +167,6 @@ impl Version {
         let of_tensor = |it: &Tensor| it.as_array().map_or(0, |it| it.storage().len());
         let words = signature.words().len() + 16 * (writes.len() + reads.len());
         let bytes = size_of::<Self>() + size_of::<u64>() * words + captured.iter().map(of_tensor).sum::<usize>();
-        // Every run replaces the traced tensors of the result, which must not be kept.
-        let blank = Tensor::from_number(Scalar::Float(0.0), DType::F32);
         let version = Arc::new(Self {
             home,
             signature: signature.words().into(),
@@ -188,7 +187,7 @@ impl Version {
             writes: writes.iter().map(Parameter::downgrade).collect(),
             locks: locks.into(),
             untraced,
-            template: Box::new(template.rebuild(&mut |_| blank.clone()).as_template()),
+            template,
         });
         let dependent: Weak<Self> = Arc::downgrade(&version);
         bound.iter().for_each(|it| it.add_dependent(dependent.clone()));
@@ -199,6 +198,11 @@ impl Version {
     #[inline]
     pub(super) fn is_of(&self, signature: &Signature) -> bool {
         *self.signature == *signature.words() && *self.types == *signature.type_ids()
+    }
+
+    /// The type arguments of its function, with which every signature begins.
+    pub(super) fn monomorph(&self) -> Option<TypeId> {
+        self.types.first().copied()
     }
 
     /// Whether it has the same signature as another one.

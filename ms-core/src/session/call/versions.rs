@@ -6,6 +6,7 @@ use crate::tensor::Type;
 use crate::trace::Signature;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use smallvec::SmallVec;
+use std::any::TypeId;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -50,11 +51,11 @@ impl Versions {
         drop(old);
     }
 
-    /// Passes the types of the tensors among the arguments of each version to `f`.
-    pub fn arguments<R>(&self, f: impl FnOnce(&[&[Type]]) -> R) -> R {
+    /// Passes the types of the tensors among the arguments of each version of a monomorph to `f`.
+    pub fn arguments<R>(&self, monomorph: TypeId, f: impl FnOnce(&[&[Type]]) -> R) -> R {
         // `f` may run user code, which may drop parameters.
         let all = self.read(|it| it.all.clone());
-        f(&all.iter().map(|it| &*it.arguments).collect::<Vec<_>>())
+        f(&all.iter().filter(|it| it.monomorph() == Some(monomorph)).map(|it| &*it.arguments).collect::<Vec<_>>())
     }
 
     fn read<R>(&self, f: impl FnOnce(&Table) -> R) -> R {

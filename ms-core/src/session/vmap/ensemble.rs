@@ -4,7 +4,7 @@ use super::Vmap;
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::session::call::JitReturn;
 use crate::tensor::{Parameter, Tensor, Type};
-use crate::trace::{Callable, Cell, Function, Sink, TracedArguments, Transformed, Visitor};
+use crate::trace::{Callable, Cell, Function, Sink, TracedArguments, Visitor};
 use std::panic::Location;
 
 /// A cell that represents all cells of a list.
@@ -29,7 +29,7 @@ impl<Args, C: Callable<Args>> Callable<Args> for Member<'_, C> {
 /// Raises [`Code::Ensemble`] for no cells, and for cells that differ in more than the values of
 /// their parameters.
 #[track_caller]
-pub fn vmap_cells<'c, Args, C>(cells: &'c [C]) -> Transformed<'c, Args, Vmap<Member<'c, C>>>
+pub fn vmap_cells<'c, Args, C>(cells: &'c [C]) -> Args::Transformed<'c, Vmap<Member<'c, C>>>
 where
     Args: TracedArguments,
     C: Cell,
@@ -37,7 +37,7 @@ where
 {
     let first = cells.first().ok_or_else(|| refusal("a list of no cells has no lanes".into()));
     let (first, stacks) = first.and_then(|it| Ok((it, stacks(cells)?))).or_raise();
-    Transformed::new(Vmap::new(Member(first), stacks, Location::caller()))
+    Args::transformed(Vmap::new(Member(first), stacks, Location::caller()))
 }
 
 fn refusal(message: String) -> Error {

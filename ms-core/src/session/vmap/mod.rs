@@ -57,14 +57,14 @@ pub struct Vmap<F> {
 /// [`Code::Axes`] when axes do not fit, and [`Code::Mapped`] when one value is needed where lanes
 /// differ.
 #[track_caller]
-pub fn vmap<'f, Args, F>(f: F) -> Transformed<'f, Args, Vmap<F>>
+pub fn vmap<'f, Args, F>(f: F) -> Args::Transformed<'f, Vmap<F>>
 where
     Args: TracedArguments,
     F: Function<Args, Output: JitReturn + 'f> + 'f,
 {
     let location = Location::caller();
     let function = (!F::CAPTURES).then(|| site(type_key(&f), location));
-    Transformed::new(Vmap { function, ..Vmap::new(f, Vec::new(), location) })
+    Args::transformed(Vmap { function, ..Vmap::new(f, Vec::new(), location) })
 }
 
 impl<'f, Args, F> Transformed<'f, Args, Vmap<F>>

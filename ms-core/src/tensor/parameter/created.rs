@@ -82,7 +82,7 @@ impl Run {
     ///
     /// # Errors
     /// [`Code::Created`] for a slot that is needed for its own initial value.
-    fn slot(&mut self, name: &str, ty: &Type, role: Role, make: impl FnOnce() -> Parameter) -> Result<Parameter> {
+    fn slot(&mut self, name: &str, ty: &Type, role: Role, make: &mut dyn FnMut() -> Parameter) -> Result<Parameter> {
         let kind = Kind { key: self.key, name: name.to_owned(), ty: ty.clone(), role };
         let created = self.created;
         let this = thread::current().id();
@@ -124,6 +124,13 @@ thread_local! {
 /// Restores a run when it is dropped.
 struct Restore(Option<Run>);
 
+impl Restore {
+    /// Runs, or has no run, until this is dropped.
+    fn begin(run: Option<Run>) -> Self {
+        Self(RUN.with(|it| std::mem::replace(&mut *it.borrow_mut(), run)))
+    }
+}
+
 impl Drop for Restore {
     fn drop(&mut self) {
         RUN.with(|it| *it.borrow_mut() = self.0.take());
@@ -133,8 +140,7 @@ impl Drop for Restore {
 /// Runs `f` such that [`Parameter::init`] returns the slots of `created` before it creates new
 /// ones.
 pub fn with_created<R>(created: &'static Created, key: TypeId, f: impl FnOnce() -> R) -> R {
-    let run = Run { created, key, met: Vec::new() };
-    let _restore = Restore(RUN.with(|it| it.borrow_mut().replace(run)));
+    let _restore = Restore::begin(Some(Run { created, key, met: Vec::new() }));
     f()
 }
 
@@ -145,7 +151,7 @@ pub fn is_apart() -> bool {
 
 /// Runs `f` such that the slots it creates belong to no function, but to the process.
 pub fn apart<R>(f: impl FnOnce() -> R) -> R {
-    let _restore = Restore(RUN.with(|it| it.borrow_mut().take()));
+    let _restore = Restore::begin(None);
     f()
 }
 
@@ -156,8 +162,9 @@ pub(super) fn once(name: &str, ty: &Type, role: Role, make: impl FnOnce() -> Par
     match RUN.with(|it| it.borrow_mut().take()) {
         None => make(),
         Some(run) => {
-            let mut running = Restore(Some(run));
-            running.0.as_mut().expect("put there above").slot(name, ty, role, make).or_raise()
+            let (mut running, mut make) = (Restore(Some(run)), Some(make));
+            let run = running.0.as_mut().expect("put there above");
+            run.slot(name, ty, role, &mut || (make.take().expect("a slot is made once"))()).or_raise()
         }
     }
 }

@@ -230,6 +230,14 @@ impl GraphCall {
         let tracer = &*self.tracer;
         let known = tracer.state.borrow().calls.known.get(&pattern.words)?.clone();
         let template = known.result.downcast_ref::<T>()?;
+        let mut tensors = self.call_known(&known, pattern, location).into_iter();
+        Some(template.rebuild(&mut |_| tensors.next().expect("as many results as the template has")))
+    }
+
+    /// The tensors of the result of a call of a graph that its pattern has.
+    #[track_caller]
+    fn call_known(&self, known: &Known, pattern: &Pattern, location: &'static Location<'static>) -> Vec<Tensor> {
+        let tracer = &*self.tracer;
         let mut state = tracer.state.borrow_mut();
         let slot = |it: &Slot| match it {
             Slot::Own(at) => pattern.parameters[*at].clone(),
@@ -251,7 +259,7 @@ impl GraphCall {
         let outputs = state.call(&known.graph, operands, location, self.no_inline);
         let writes: Vec<Parameter> = known.writes.iter().map(slot).collect();
         state.backward_reads.extend(known.backward_reads.iter().map(slot));
-        Some(tracer.results(&mut state, template, &outputs, &writes))
+        tracer.results(&mut state, &outputs, &writes)
     }
 
     /// Traces `body` into a separate graph and calls that. If the body returns an error, it is
@@ -266,6 +274,33 @@ impl GraphCall {
         location: &'static Location<'static>,
         body: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
+        let (mut body, mut result) = (Some(body), None);
+        let called = self.called(name, location, &mut || {
+            let returned = body.take().map(|body| body());
+            let tensors = returned.as_ref().and_then(|it| it.as_ref().ok()).map(leaves);
+            result = returned;
+            tensors
+        });
+        let template = result.expect("the body has run")?;
+        let Some(Called { tensors, traced }) = called else { return Ok(template) };
+        let mut tensors = tensors.into_iter();
+        let result = template.rebuild(&mut |_| tensors.next().expect("as many results as the template has"));
+        if let Some(traced) = traced {
+            self.remember(&mut self.tracer.state.borrow_mut(), traced, Box::new(template));
+        }
+        Ok(result)
+    }
+
+    /// Traces `body`, which gives the tensors of its result, and calls the graph. There is no call if the body gives
+    /// none, or some that are poisoned.
+    // Not generic, so that it is compiled once.
+    #[track_caller]
+    fn called(
+        &mut self,
+        name: &str,
+        location: &'static Location<'static>,
+        body: &mut dyn FnMut() -> Option<Vec<Tensor>>,
+    ) -> Option<Called> {
         /// Abandons the graph when the body unwinds.
         struct Leave<'a>(Option<&'a Tracer>);
         impl Drop for Leave<'_> {
@@ -280,10 +315,9 @@ impl GraphCall {
         let start = tracer.backward_reads();
         self.enter(name, names);
         let mut leave = Leave(Some(tracer));
-        let template = body()?;
-        let results = leaves(&template);
+        let results = body()?;
         if results.iter().any(Tensor::is_poisoned) {
-            return Ok(template);
+            return None;
         }
         let mut state = tracer.state.borrow_mut();
         let outputs = match tracer.outputs(&mut state, &results) {
@@ -305,15 +339,14 @@ impl GraphCall {
         let operands: SmallVec<[ValueId; 3]> = operands.collect();
         if self.pattern.is_none() && !self.no_inline && size(&frame.graph) <= SMALL {
             let outputs = state.top().graph.inline(&frame.graph, &operands);
-            return Ok(tracer.results(&mut state, &template, &outputs, &writes));
+            return Some(Called { tensors: tracer.results(&mut state, &outputs, &writes), traced: None });
         }
         let graph = state.distinct(&mut frame);
         let bindings = frame.bindings;
         let outputs = state.call(&graph, operands.clone(), location, self.no_inline);
-        let result = tracer.results(&mut state, &template, &outputs, &writes);
+        let tensors = tracer.results(&mut state, &outputs, &writes);
         let backward_reads = state.backward_reads[start..].to_vec();
-        self.remember(&mut state, Traced { graph, bindings, operands, writes, backward_reads, result: template });
-        Ok(result)
+        Some(Called { tensors, traced: Some(Traced { graph, bindings, operands, writes, backward_reads }) })
     }
 
     /// Begins a graph in which the arrays among the operands are inputs.
@@ -333,7 +366,7 @@ impl GraphCall {
     }
 
     /// Shares a traced graph among all calls of its pattern, if the pattern is complete.
-    fn remember<T: 'static>(&self, state: &mut State, traced: Traced<T>) {
+    fn remember(&self, state: &mut State, traced: Traced, result: Box<dyn Any>) {
         let Some(pattern) = &self.pattern else { return };
         let operands: Vec<Option<ValueId>> =
             pattern.operands.iter().map(|it| self.tracer.resolve(state, it).ok()).collect();
@@ -350,14 +383,22 @@ impl GraphCall {
         let writes: Option<Vec<Slot>> = traced.writes.iter().map(slot).collect();
         let backward_reads: Option<Vec<Slot>> = traced.backward_reads.iter().map(slot).collect();
         if let (Some(inputs), Some(writes), Some(backward_reads)) = (inputs, writes, backward_reads) {
-            let known = Known { graph: traced.graph, inputs, writes, backward_reads, result: Box::new(traced.result) };
+            let known = Known { graph: traced.graph, inputs, writes, backward_reads, result };
             state.calls.known.insert(pattern.words.clone(), Rc::new(known));
         }
     }
 }
 
+/// A call of the graph of a body.
+struct Called {
+    /// The tensors of the result.
+    tensors: Vec<Tensor>,
+    /// What was traced, unless it is inlined.
+    traced: Option<Traced>,
+}
+
 /// A call that was traced.
-struct Traced<T> {
+struct Traced {
     graph: Arc<Graph>,
     /// The bindings of its inputs.
     bindings: Vec<Binding>,
@@ -365,18 +406,16 @@ struct Traced<T> {
     operands: SmallVec<[ValueId; 3]>,
     writes: Vec<Parameter>,
     backward_reads: Vec<Parameter>,
-    result: T,
 }
 
 impl Tracer {
-    /// The result of a call, whose outputs are its tensors followed by its writes.
-    fn results<T: Tree>(&self, state: &mut State, template: &T, outputs: &[ValueId], writes: &[Parameter]) -> T {
+    /// The tensors of the result of a call, whose outputs are followed by its writes.
+    fn results(&self, state: &mut State, outputs: &[ValueId], writes: &[Parameter]) -> Vec<Tensor> {
         let (results, written) = outputs.split_at(outputs.len() - writes.len());
         for (parameter, &value) in writes.iter().zip(written) {
             state.top().set_slot(parameter, value, true);
         }
         let frame = state.top();
-        let mut results = results.iter();
-        template.rebuild(&mut |_| self.wrap(frame, *results.next().expect("as many results as the template has")))
+        results.iter().map(|&it| self.wrap(frame, it)).collect()
     }
 }

@@ -9,9 +9,15 @@ use std::rc::Rc;
 /// Runs `body` with `tracer` as the dispatcher; returns `None` if it is abandoned, with the errors
 /// recorded in the tracer.
 pub fn run_traced<R>(tracer: &Rc<Tracer>, body: impl FnOnce() -> R) -> Option<R> {
-    let (result, errors) = outside_scopes(|| collecting(|| with_dispatcher(tracer.clone(), body)));
-    errors.into_iter().for_each(|it| tracer.report(it));
+    let (mut body, mut result) = (Some(body), None);
+    trace(tracer, &mut || result = body.take().map(|body| body()));
     result
+}
+
+// Not generic, so that it is compiled once.
+fn trace(tracer: &Rc<Tracer>, body: &mut dyn FnMut()) {
+    let (_, errors) = outside_scopes(|| collecting(|| with_dispatcher(tracer.clone(), body)));
+    errors.into_iter().for_each(|it| tracer.report(it));
 }
 
 /// Runs `body`, which returns a value and the results of a region, inside a region of `tracer`.

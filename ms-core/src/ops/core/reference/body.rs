@@ -2,10 +2,10 @@
 
 use crate::error::Result;
 use crate::ir::{BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, UnaryOp, Val};
+use crate::ops::core::host::array_of;
 use crate::ops::core::math::expand;
 use crate::ops::core::rules::broadcast_shape;
 use crate::tensor::{Array, DType, Element, Scalar, collected};
-use crate::with_element;
 
 /// Runs the body that `build` builds from one value per array, on arrays that broadcast.
 ///
@@ -39,14 +39,10 @@ pub fn evaluate_body(
         })
         .collect::<Result<Vec<Vec<u64>>>>()?;
     let mut values = vec![0; kernel.insts.len()];
-    let mut array = Array::zeros(&shape, dtype);
-    with_element!(dtype, T => {
-        for (i, to) in array.as_mut_slice::<T>().iter_mut().enumerate() {
-            let stored = run(&kernel, &mut values, |param| columns[param][i]);
-            *to = T::from_scalar(Scalar::from_bits(stored, dtype.compute()));
-        }
-    });
-    Ok(array)
+    Ok(array_of(&shape, dtype, &mut |i| {
+        let stored = run(&kernel, &mut values, |param| columns[param][i]);
+        Scalar::from_bits(stored, dtype.compute())
+    }))
 }
 
 /// Runs a body once; returns the bits that it stores.
