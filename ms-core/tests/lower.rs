@@ -1,5 +1,5 @@
 //! Graphs and the plans they become: `lower/*.msir` beside `lower/*.plan`. A first line `// images: ..` is how the
-//! target runs convolutions.
+//! target runs convolutions, and `// composites: ..` whether it keeps composites.
 //!
 //! `MS_BLESS=1` writes the plans anew.
 
@@ -10,9 +10,10 @@ use ms_core::ir::{Inst, Math, Precision};
 use ms_core::lower::{
     Budget, EpilogueLimits, LowerOptions, Native, Plan, PlanNames, PlanStep, RepeatLimits, Target, lower, lower_traced,
 };
-use ms_core::ops::{AxisOrder, parse_graph};
-use ms_core::optimize::{Contracted, Images, PassContext, optimize};
-use ms_core::tensor::DType;
+use ms_core::ops::{AxisOrder, COMPOSITES, OpDef, einsum, parse_graph};
+use ms_core::optimize::{Contracted, Images, Kept, PassContext, optimize};
+use ms_core::tensor::{DType, Type};
+use ms_core::trace::build;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -21,7 +22,7 @@ static TARGET: Target = Target {
     cache_bytes: 256 << 10,
     small_elements: 1 << 10,
     strided_sums: true,
-    epilogues: Some(EpilogueLimits { shortest_row: 16, elements: 0, terms: 0 }),
+    epilogues: Some(EpilogueLimits { shortest_row: 16, elements: 0, terms: 0, longest_row: 4096, kernels: 4 }),
     repeats: Some(RepeatLimits { elements: 32, carries: 16, nodes: 64 }),
     composites: Vec::new(),
     images: Images { contracted: Contracted::None, order: AxisOrder::ChannelsFirst },
@@ -54,10 +55,20 @@ fn named_plan(text: &str) -> (Plan, PlanNames) {
         Some("channels last") => all(AxisOrder::ChannelsLast),
         Some(other) => panic!("images are not `{other}`"),
     };
-    if images != Images::default() {
-        graph = optimize(graph, &PassContext { images, ..PassContext::default() });
+    let mut target = Target { images, ..TARGET.clone() };
+    let composites = text.lines().next().and_then(|it| it.strip_prefix("// composites: "));
+    match composites {
+        None | Some("expanded") => {}
+        Some("kept") => {
+            let kept = |def: &&'static OpDef| Kept { op: def.op(), dtype: DType::F32, strict: true };
+            target.composites = COMPOSITES.iter().map(kept).collect();
+        }
+        Some(other) => panic!("composites are not `{other}`"),
     }
-    lower_traced(&graph, &options, &TARGET, None).unwrap_or_else(|error| panic!("{error}"))
+    if images != Images::default() || composites.is_some() {
+        graph = optimize(graph, &PassContext { images, kept: target.composites.clone(), ..PassContext::default() });
+    }
+    lower_traced(&graph, &options, &target, None).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn kernels(plan: &Plan) -> usize {
@@ -112,6 +123,30 @@ fn numbers_of_steps() {
     for (name, steps, text) in cases {
         let plan = plan(text);
         assert_eq!(plan.main().steps.len(), steps, "{name}\n{}", plan.display());
+    }
+}
+
+/// Pairs of operands of `einsum` are contractions of views of them, which nothing copies.
+#[test]
+fn einsum_is_contractions() {
+    let cases: [(&str, &[&[usize]], usize); 6] = [
+        ("ij,jk->ik", &[&[20, 30], &[30, 40]], 1),
+        ("ji,kj->ki", &[&[30, 20], &[40, 30]], 1),
+        ("bqhd,bkhd->bhqk", &[&[2, 20, 3, 8], &[2, 24, 3, 8]], 1),
+        ("bhqk,bkhd->bqhd", &[&[2, 3, 20, 24], &[2, 24, 3, 8]], 1),
+        ("...ij,...kj->...ik", &[&[4, 5, 6, 7], &[4, 5, 8, 7]], 1),
+        ("ij,jk,kl->il", &[&[20, 30], &[30, 40], &[40, 50]], 2),
+    ];
+    for (equation, shapes, contractions) in cases {
+        let types: Vec<Type> = shapes.iter().map(|it| Type::of(DType::F32, it)).collect();
+        let graph = build("einsum", &types, |inputs| Ok(vec![einsum(equation, inputs)])).expect("the operands fit");
+        let graph = optimize(graph, &PassContext::default());
+        let plan = lower(&graph, &LowerOptions::default(), &TARGET).expect("it has a plan");
+        let steps = &plan.main().steps;
+        let products = steps.iter().filter(|it| matches!(it, PlanStep::Contraction(_))).count();
+        // A result in another order than that of the contraction is permuted.
+        let rest = steps.len() - products;
+        assert!(products == contractions && rest <= 1, "{equation}\n{}", plan.display());
     }
 }
 

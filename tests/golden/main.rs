@@ -22,11 +22,16 @@ mod reductions;
 mod report;
 
 use case::{Case, cases};
+use ms::Parameter;
+use ms::ops::reference::ReferenceDispatcher;
+use ms::tensor::{Dispatcher, OpCall, Outputs};
 use ms::{Result, Tensor, catch, ops};
-use paths::{OF_BACKEND, WITHOUT_BACKEND};
+use paths::{OF_BACKEND, WITHOUT_BACKEND, op_by_op};
 use report::{Column, Table};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::process::Command;
+use std::rc::Rc;
 
 /// The results of an operator.
 fn apply(case: &Case, inputs: &[Tensor]) -> Vec<Tensor> {
@@ -172,6 +177,36 @@ fn every_case_passes_on_every_path() {
     for column in &table.0 {
         assert_eq!(column.passed.values().sum::<usize>(), cases().len(), "cases on {}", column.name);
     }
+}
+
+/// The reference, and the names of the ops that are applied.
+struct Recorder(RefCell<BTreeSet<&'static str>>);
+
+impl Dispatcher for Recorder {
+    fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
+        self.0.borrow_mut().insert(call.op.name());
+        ReferenceDispatcher::Eval.apply(call)
+    }
+
+    fn read_parameter(&self, parameter: &Parameter) -> Result<Tensor> {
+        ReferenceDispatcher::Eval.read_parameter(parameter)
+    }
+
+    fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
+        ReferenceDispatcher::Eval.write_parameter(parameter, value)
+    }
+}
+
+/// Every composite is applied by some case: as one op by the reference, and by the ops of its body on the other paths.
+#[test]
+fn every_composite_has_a_case() {
+    let recorder = Rc::new(Recorder(RefCell::default()));
+    for case in cases() {
+        op_by_op(recorder.clone(), case).unwrap_or_else(|error| panic!("{}: {error}", case.name));
+    }
+    let applied = recorder.0.borrow();
+    let missing: Vec<&str> = ops::COMPOSITES.iter().map(|it| it.name()).filter(|it| !applied.contains(it)).collect();
+    assert!(missing.is_empty(), "no case applies {missing:?}");
 }
 
 /// The operators that have cases, and those of them that a form does not support.

@@ -5,7 +5,7 @@ use crate::optimisers::OPS;
 use crate::{answers, arguments};
 use ms::ops::reference::ReferenceDispatcher;
 use ms::prelude::jit;
-use ms::tensor::with_dispatcher;
+use ms::tensor::{Dispatcher, with_dispatcher};
 use ms::{Context, Precision, Result, Tensor};
 use std::rc::Rc;
 
@@ -46,15 +46,21 @@ impl Path {
     /// Those of its ops.
     pub fn answers(self, at: usize) -> Result<Vec<Tensor>> {
         let case = &cases()[at];
-        let eagerly = || answers(case, &arguments(case));
-        let op_by_op = |dispatcher| in_context(None, || with_dispatcher(Rc::new(dispatcher), eagerly));
         match self {
-            Self::Reference => op_by_op(ReferenceDispatcher::Eval),
-            Self::Bodies => op_by_op(ReferenceDispatcher::Lowered),
-            Self::Eager => in_context(None, eagerly),
+            Self::Reference => op_by_op(Rc::new(ReferenceDispatcher::Eval), case),
+            Self::Bodies => op_by_op(Rc::new(ReferenceDispatcher::Lowered), case),
+            Self::Eager => in_context(None, || answers(case, &arguments(case))),
             Self::Jitted(precision) => in_context(Some(precision), || jitted(at, case)),
         }
     }
+}
+
+/// The results of a case whose ops are applied one after the other.
+///
+/// # Errors
+/// Those of its ops.
+pub fn op_by_op(dispatcher: Rc<dyn Dispatcher>, case: &Case) -> Result<Vec<Tensor>> {
+    in_context(None, || with_dispatcher(dispatcher, || answers(case, &arguments(case))))
 }
 
 /// Runs `f` with compiled functions of a precision, or with none.

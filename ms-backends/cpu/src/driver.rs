@@ -61,11 +61,14 @@ unsafe impl Driver for CpuDriver {
         (): &mut (),
         contraction: &Arc<Contraction>,
         operands: [ContractionOperand<'_>; 2],
-        EpilogueCall { kernel, block, words }: EpilogueCall<'_, Self::Kernel>,
+        epilogues: &[EpilogueCall<'_, Self::Kernel>],
     ) -> Result<()> {
-        let epilogue = Epilogue { code: kernel.alone().unwrap_or(&**kernel), block, words };
+        let epilogues: SmallVec<[Epilogue<'_>; 2]> = epilogues
+            .iter()
+            .map(|&EpilogueCall { kernel, block, words }| Epilogue { code: &**kernel, block, words })
+            .collect();
         // SAFETY: the caller's contract is the same.
-        unsafe { product::run(self.isa, contraction, operands, Results::Epilogue(epilogue)) }
+        unsafe { product::run(self.isa, contraction, operands, Results::Epilogues(&epilogues)) }
     }
 
     unsafe fn library(

@@ -336,7 +336,7 @@ fn epilogue() -> Plan {
     };
     let args = [argument(2, [0, 0, 0, 2, 1]), argument(3, [36, 18, 6, 2, 1])].into_iter().collect();
     let [a, b] = [0, 1].map(|it| Span { buffer: BufferId(it), offset: 0 });
-    let result = ContractionResult::Epilogue(Box::new(Epilogue { kernel: KernelId(0), result: ParamId(1), args }));
+    let result = ContractionResult::Epilogues(vec![Epilogue { kernel: KernelId(0), result: ParamId(1), args }]);
     let step = ContractionStep { contraction: contraction.expect("shapes fit"), a, b, result };
     let types = [&[2, 3, 2, 4][..], &[2, 4, 2, 3], &[3, 2]].map(|it| Type::of(DType::F32, it));
     let main = Routine {
@@ -377,8 +377,8 @@ fn epilogues_that_do_not_fit_are_refused() {
         step
     }
     fn own(plan: &mut Plan) -> &mut Epilogue {
-        let ContractionResult::Epilogue(own) = &mut step(plan).result else { panic!("it has an epilogue") };
-        own
+        let ContractionResult::Epilogues(own) = &mut step(plan).result else { panic!("it has an epilogue") };
+        &mut own[0]
     }
     let broken: [fn(&mut Plan); 10] = [
         |it| own(it).kernel = KernelId(1),

@@ -3,7 +3,7 @@
 use ms_core::exec::{Backend, CompileOptions};
 use ms_core::ir::{Graph, Node, Precision, Type};
 use ms_core::lower::{LowerOptions, Plan, PlanStep, lower};
-use ms_core::ops::{self, AxisOrder, CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, OpDef, by_name, infer};
+use ms_core::ops::{self, AxisOrder, CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, OpDef, by_name, infer, parse_graph};
 use ms_core::optimize::{Contracted, Images, PassContext, optimize};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Op, Scalar, Tensor, apply1};
 use ms_core::trace::build;
@@ -263,6 +263,28 @@ fn random_networks_have_the_bits_of_the_library() {
     assert!(moved > 10, "{moved} images are pooled with channels last");
 }
 
+/// Images that cross the borders of calls, branches and loops have the bits of the library, whichever branch is taken and
+/// however often a loop runs, and so have their gradients.
+#[test]
+fn images_across_borders_have_the_bits_of_the_library() {
+    let files = [
+        include_str!("../../../ms-core/tests/ir/layout_regions.msir"),
+        include_str!("../../../ms-core/tests/ir/layout_volumes.msir"),
+    ];
+    for text in files {
+        let source = text.split("// ----").next().expect("a file has a graph");
+        let graph = parse_graph(source).unwrap_or_else(|error| panic!("{error}"));
+        for seed in 0..6 {
+            check(&graph, seed);
+        }
+        let wrt: Vec<usize> =
+            (0..graph.inputs().len()).filter(|&it| graph.ty(graph.inputs()[it]).dtype.is_float()).collect();
+        let results = graph.outputs().len();
+        let gradients = value_and_grad(&graph, &wrt, results, true, true).expect("it has a derivative");
+        (1..4).for_each(|seed| _ = check(&gradients, seed));
+    }
+}
+
 /// The axes of the windows of a `max_pool`.
 fn windows(node: &Node) -> usize {
     match &node.attrs.as_slice()[0] {
@@ -272,8 +294,8 @@ fn windows(node: &Node) -> usize {
 }
 
 fn network(random: &mut Random) -> Graph {
-    let spatial = [2, 2, 1][random.below(3)];
-    let sizes: Vec<usize> = (0..spatial).map(|_| 5 + random.below(5)).collect();
+    let spatial = [2, 2, 1, 3][random.below(4)];
+    let sizes: Vec<usize> = (0..spatial).map(|_| 5 + random.below(if spatial == 3 { 2 } else { 5 })).collect();
     let x = [&[1 + random.below(3), 2 + random.below(3)], &sizes[..]].concat();
     let types = [Type::of(DType::F32, &x), Type::of(DType::F32, &[400])];
     let graph = build("network", &types, |inputs| {

@@ -37,12 +37,14 @@ const GRAPH: &str = "graph @main(%x: f32[1000003], %classes: i64[1000, 1])
   return %i, %columns, %hot, %kept, %scaled, %loss, %largest, %sums
 }";
 
-/// Products of sizes that are cut in blocks, panels and rows, whose results kernels read.
+/// Products of sizes that are cut in blocks, panels and rows, whose results kernels read: element by element, by rows, and
+/// several of them.
 const PRODUCTS: &str = "graph @main(%a: f32[70, 1030], %b: f32[1030, 130], %bias: f32[130], %m: bool[70, 130], %q: f32[6, 65, 33],
     %k: f32[6, 33, 70], %wide: f32[2, 100], %tall: f32[100, 2000], %few: f32[100, 5], %i: i32[70, 40], %j: i32[40, 130],
-    %d: f64[64, 600], %table: f32[9, 130], %rows: i64[70])
+    %d: f64[64, 600], %table: f32[9, 130], %rows: i64[70], %deep: f32[700, 1100])
     -> (f32[70, 130], bool[70, 130], f32[70, 130], bf16[70, 130], f32[6, 65, 70], f32[130, 70], f32[2000, 1], f32[1, 2000],
-    f32[2000, 5], i32[70, 130], f64[64, 64], f32[70, 130], f32[70, 130], f32[70, 130]) {
+    f32[2000, 5], i32[70, 130], f64[64, 64], f32[70, 130], f32[70, 130], f32[70, 130], f32[6, 65, 70], f32[70, 130],
+    f32[70, 1], bf16[70], f32[700, 2000], f32[70, 1100], f32[70], f32[1], f32[2000], i32[70], bool[70, 1]) {
   %half = constant {value = f32[](0.5)} : f32[]
   %zero = constant {value = f32[](0)} : f32[]
   %c = slice %a {starts = [0, 0], sizes = [70, 130], steps = [1, 1]} : f32[70, 130]
@@ -88,7 +90,44 @@ const PRODUCTS: &str = "graph @main(%a: f32[70, 1030], %b: f32[1030, 130], %bias
   %taken = gather %table, %rows {axis = 0} : f32[70, 130]
   %p12 = matmul %c, %e : f32[70, 130]
   %out12 = add %p12, %taken : f32[70, 130]
-  return %out0, %out1, %out2, %out3, %out4, %out5, %out6, %out7, %out8, %out9, %out10, %out11, %out12, %r
+  // Softmax of the rows of a stack.
+  %p13 = matmul %q, %k : f32[6, 65, 70]
+  %s13 = mul %p13, %half : f32[6, 65, 70]
+  %top = max %s13 {axes = [2], keepdims = true} : f32[6, 65, 1]
+  %below = sub %s13, %top : f32[6, 65, 70]
+  %e13 = exp %below : f32[6, 65, 70]
+  %sum = sum %e13 {axes = [2], keepdims = true} : f32[6, 65, 1]
+  %out13 = div %e13, %sum : f32[6, 65, 70]
+  // Two kernels, one of which has two results, of which one is a statistic of rows.
+  %p14 = matmul %a, %b : f32[70, 130]
+  %out14 = tanh %p14 : f32[70, 130]
+  %b14 = add %p14, %bias : f32[70, 130]
+  %q14 = mul %b14, %b14 : f32[70, 130]
+  %out15 = sum %q14 {axes = [1], keepdims = true} : f32[70, 1]
+  %p16 = matmul %ha, %hb : bf16[70, 130]
+  %out16 = max %p16 {axes = [1], keepdims = false} : bf16[70]
+  // More columns than rows, of many terms, and the reverse.
+  %n17 = slice %deep {starts = [0, 0], sizes = [700, 100], steps = [1, 1]} : f32[700, 100]
+  %p17 = matmul %n17, %tall : f32[700, 2000]
+  %m17 = sum %p17 {axes = [1], keepdims = true} : f32[700, 1]
+  %out17 = sub %p17, %m17 : f32[700, 2000]
+  %n18 = slice %deep {starts = [0, 0], sizes = [70, 700], steps = [1, 1]} : f32[70, 700]
+  %p18 = matmul %n18, %deep : f32[70, 1100]
+  %out18 = sub %p18, %half : f32[70, 1100]
+  %a18 = abs %p18 : f32[70, 1100]
+  %out19 = sum %a18 {axes = [1], keepdims = false} : f32[70]
+  // One row, and one column, which is reduced.
+  %p20 = matmul %row, %tall : f32[1, 2000]
+  %out20 = sum %p20 {axes = [1], keepdims = false} : f32[1]
+  %p21 = matmul %columns, %few : f32[2000, 5]
+  %out21 = max %p21 {axes = [1], keepdims = false} : f32[2000]
+  %p22 = matmul %i, %j : i32[70, 130]
+  %out22 = min %p22 {axes = [1], keepdims = false} : i32[70]
+  %p23 = matmul %c, %e : f32[70, 130]
+  %g23 = greater %p23, %zero : bool[70, 130]
+  %out23 = all %g23 {axes = [1], keepdims = true} : bool[70, 1]
+  return %out0, %out1, %out2, %out3, %out4, %out5, %out6, %out7, %out8, %out9, %out10, %out11, %out12, %r, %out13, %out14,
+      %out15, %out16, %out17, %out18, %out19, %out20, %out21, %out22, %out23
 }";
 
 /// Hashes of the outputs of a plan.
@@ -154,16 +193,21 @@ fn products(isa: Isa, precision: Precision) -> String {
     };
     let types: Vec<&Type> = graph.inputs().iter().map(|&it| graph.ty(it)).collect();
     let inputs: Vec<Array> = types.into_iter().map(input).collect();
-    let all = EpilogueLimits { shortest_row: 0, elements: 0, terms: 0 };
+    let all = EpilogueLimits { longest_row: usize::MAX, kernels: usize::MAX, ..EpilogueLimits::default() };
     let [with, without] = [Some(all), None].map(|epilogues| {
         let target = Target { epilogues, ..TARGET.clone() };
         let options = LowerOptions { precision, ..LowerOptions::default() };
         let plan = lower(&graph, &options, &target).expect("the graph has a plan");
-        let is_epilogue = |it: &&PlanStep| {
-            matches!(it, PlanStep::Contraction(it) if matches!(it.result, ContractionResult::Epilogue(_)))
+        let epilogues = |it: &PlanStep| match it {
+            PlanStep::Contraction(it) => match &it.result {
+                ContractionResult::Epilogues(all) => all.len(),
+                ContractionResult::Stored(_) => 0,
+            },
+            _ => 0,
         };
-        let count = plan.main().steps.iter().filter(is_epilogue).count();
-        assert_eq!(count, if target.epilogues.is_some() { 12 } else { 0 }, "{}", plan.display());
+        let count: usize = plan.main().steps.iter().map(epilogues).sum();
+        // The rows of five elements are no lanes.
+        assert_eq!(count, if target.epilogues.is_some() { 22 } else { 0 }, "{}", plan.display());
         run(plan, isa, &inputs).1
     });
     assert_eq!(with, without, "epilogues change no bits in {precision} precision on {isa}");

@@ -6,8 +6,8 @@ use crate::simulation::Simulation;
 use ms_core::error::{Result, in_op};
 use ms_core::exec::{Artifact, Backend, BackendEntry, CompileOptions, Driver, Executable, StepCode, unavailable};
 use ms_core::ir::{Graph, Kernel};
-use ms_core::lower::Target;
 use ms_core::lower::single::Step;
+use ms_core::lower::{EpilogueLimits, Target};
 use ms_core::ops::{AxisOrder, definition};
 use ms_core::optimize::{Contracted, Images};
 use ms_core::tensor::{Array, Device, DeviceKind, MemorySpace};
@@ -20,10 +20,12 @@ pub const DEVICES: u16 = 4;
 
 const KIND: DeviceKind = DeviceKind::named("sim");
 
-/// That of the CPU, except that all convolutions are contractions and images have their channels last.
+/// That of the CPU, except that all convolutions are contractions, images have their channels last, and whatever can be an
+/// epilogue is one.
 static TARGET: LazyLock<Target> = LazyLock::new(|| {
     let images = Images { contracted: Contracted::All, order: AxisOrder::ChannelsLast };
-    Target { images, ..ms_cpu::TARGET.clone() }
+    let epilogues = Some(EpilogueLimits { longest_row: usize::MAX, kernels: usize::MAX, ..EpilogueLimits::default() });
+    Target { images, epilogues, ..ms_cpu::TARGET.clone() }
 });
 
 /// Runs graphs on a simulated device.
@@ -105,7 +107,7 @@ unsafe impl Backend for SimBackend {
     }
 
     fn compile(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<Artifact> {
-        self.cpu.compile(graph, options)
+        self.cpu.compile_plan(options.lower(graph, &TARGET)?.0, options)
     }
 
     unsafe fn load(&self, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
@@ -115,7 +117,8 @@ unsafe impl Backend for SimBackend {
     }
 
     fn describe(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<String> {
-        self.cpu.describe(graph, options)
+        let (plan, names) = options.lower(graph, &TARGET)?;
+        Ok(plan.display_named(&names).to_string())
     }
 
     fn compile_step(&self, step: &Step) -> Result<Arc<dyn StepCode>> {

@@ -68,40 +68,20 @@ impl Commands {
 
 /// A step, with addresses of the device.
 enum Step {
-    Launch {
-        kernel: Arc<SimKernel>,
-        block: Range<usize>,
-    },
-    Contraction {
-        contraction: Arc<Contraction>,
-        operands: [u64; 2],
-        result: u64,
-    },
-    Epilogue {
-        contraction: Arc<Contraction>,
-        operands: [u64; 2],
-        kernel: Arc<SimKernel>,
-        block: Range<usize>,
-        words: EpilogueWords,
-    },
-    Library {
-        call: Arc<LibraryCall>,
-        operands: Views,
-        results: Views,
-    },
-    Check {
-        check: Arc<Check>,
-        operand: MemoryView,
-    },
-    Copy {
-        from: u64,
-        to: u64,
-        bytes: usize,
-    },
-    SetNumber {
-        to: u64,
-        number: u64,
-    },
+    Launch { kernel: Arc<SimKernel>, block: Range<usize> },
+    Contraction { contraction: Arc<Contraction>, operands: [u64; 2], result: u64 },
+    Epilogues { contraction: Arc<Contraction>, operands: [u64; 2], epilogues: SmallVec<[Epilogue; 1]> },
+    Library { call: Arc<LibraryCall>, operands: Views, results: Views },
+    Check { check: Arc<Check>, operand: MemoryView },
+    Copy { from: u64, to: u64, bytes: usize },
+    SetNumber { to: u64, number: u64 },
+}
+
+/// A kernel on the result of a contraction, with the block of a call.
+struct Epilogue {
+    kernel: Arc<SimKernel>,
+    block: Range<usize>,
+    words: EpilogueWords,
 }
 
 type Views = Vec<MemoryView>;
@@ -173,12 +153,21 @@ impl SimDriver {
                     kernel.addresses.iter().for_each(|&it| block[it] = self.real(block[it]));
                     cpu.launch(&mut (), &kernel.code, block)
                 }
-                Step::Epilogue { contraction, operands, kernel, block, words } => {
-                    let block = &mut blocks[block.clone()];
-                    let others = kernel.addresses.iter().filter(|&&it| it != words.result);
-                    others.for_each(|&it| block[it] = self.real(block[it]));
-                    let epilogue = EpilogueCall { kernel: &kernel.code, block, words: *words };
-                    cpu.contract_with(&mut (), contraction, operands.map(|it| self.operand(it)), epilogue)
+                Step::Epilogues { contraction, operands, epilogues } => {
+                    for Epilogue { kernel, block, words } in epilogues {
+                        let block = &mut blocks[block.clone()];
+                        let others = kernel.addresses.iter().filter(|&&it| it != words.result);
+                        others.for_each(|&it| block[it] = self.real(block[it]));
+                    }
+                    let calls: SmallVec<[EpilogueCall<'_, _>; 2]> = epilogues
+                        .iter()
+                        .map(|Epilogue { kernel, block, words }| EpilogueCall {
+                            kernel: &kernel.code,
+                            block: &blocks[block.clone()],
+                            words: *words,
+                        })
+                        .collect();
+                    cpu.contract_with(&mut (), contraction, operands.map(|it| self.operand(it)), &calls)
                 }
                 Step::Contraction { contraction, operands, result } => {
                     cpu.contract(&mut (), contraction, operands.map(|it| self.operand(it)), self.real(*result))
@@ -236,11 +225,15 @@ unsafe impl Driver for SimDriver {
         commands: &mut Commands,
         contraction: &Arc<Contraction>,
         operands: [ContractionOperand<'_>; 2],
-        EpilogueCall { kernel, block, words }: EpilogueCall<'_, Self::Kernel>,
+        epilogues: &[EpilogueCall<'_, Self::Kernel>],
     ) -> Result<()> {
-        let operands = operands.map(|it| it.address);
-        let (contraction, kernel, block) = (contraction.clone(), kernel.clone(), commands.add_block(block));
-        self.issue(commands, Step::Epilogue { contraction, operands, kernel, block, words })
+        let (contraction, operands) = (contraction.clone(), operands.map(|it| it.address));
+        let epilogue = |&EpilogueCall { kernel, block, words }: &EpilogueCall<'_, Self::Kernel>| {
+            let block = commands.add_block(block);
+            Epilogue { kernel: kernel.clone(), block, words }
+        };
+        let epilogues = epilogues.iter().map(epilogue).collect();
+        self.issue(commands, Step::Epilogues { contraction, operands, epilogues })
     }
 
     unsafe fn library(

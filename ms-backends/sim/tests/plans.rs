@@ -135,15 +135,21 @@ fn plans_run_in_the_memory_of_the_device() {
     assert_eq!(simulation.counts().live_blocks, before_loading.live_blocks);
 }
 
-/// Two layers, whose kernels are the epilogues of products.
+/// Two layers, whose kernels are the epilogues of products: of the second one, one goes through the elements and one
+/// reduces rows.
 const LAYER: &str = "
-    graph @layer(%x: f32[256, 80], %w: f32[80, 72], %b: f32[72], %v: f32[72, 80]) -> (f32[256, 72], f32[256, 80]) {
+    graph @layer(%x: f32[256, 80], %w: f32[80, 72], %b: f32[72], %v: f32[72, 80])
+        -> (f32[256, 72], f32[256, 80], f32[256, 80], f32[256, 1]) {
       %p = matmul %x, %w : f32[256, 72]
       %s = add %p, %b : f32[256, 72]
       %y = relu %s : f32[256, 72]
       %d = matmul %y, %v : f32[256, 80]
       %t = tanh %d : f32[256, 80]
-      return %y, %t
+      %m = max %d {axes = [1], keepdims = true} : f32[256, 1]
+      %e = sub %d, %m : f32[256, 80]
+      %z = exp %e : f32[256, 80]
+      %n = sum %z {axes = [1], keepdims = true} : f32[256, 1]
+      return %y, %t, %z, %n
     }";
 
 #[test]
@@ -151,7 +157,7 @@ fn epilogues_run_in_the_memory_of_the_device() {
     let _alone = alone();
     let (backend, simulation) = device(3);
     let plan = backend.describe(&parse_graph(LAYER).expect("well formed"), &CompileOptions::default());
-    assert_eq!(plan.expect("it has a plan").matches(", then k").count(), 2);
+    assert_eq!(plan.expect("it has a plan").matches(", then k").count(), 3);
     let [on_cpu, there] = [&CpuBackend::new() as &dyn Backend, &backend].map(|it| compiled(it, LAYER).0);
     let floats = |shape: &[usize], by: usize| {
         let values: Vec<f32> = (0..shape.iter().product()).map(|it| (it * by % 17) as f32 / 16.0 - 0.5).collect();

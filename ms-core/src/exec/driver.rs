@@ -102,15 +102,18 @@ pub unsafe trait Driver: Send + Sync {
         result: u64,
     ) -> Result<()>;
 
-    /// Issues a contraction of these operands, and the kernel that reads its result. A device whose [target](crate::lower::Target::epilogues) has no epilogues needs no other one than this.
+    /// Issues a contraction of these operands, and the kernels that read its result, in this order: each of them runs on
+    /// a part of the result before the next one does. A device whose [target](crate::lower::Target::epilogues) has no
+    /// epilogues needs no other one than this.
     ///
     /// # Safety
-    /// The contraction [is sound](Contraction::is_sound). The block is that of a call of the kernel on a row-major
+    /// The contraction [is sound](Contraction::is_sound). A block is that of a call of its kernel on a row-major
     /// result of the contraction, apart from the address of its first element: as for [`Driver::launch`], where nobody
-    /// else accesses the memory that is chosen for the result. The kernel has a parallel loop for each axis of the
-    /// result, in the order of [`Contraction::axes_of`], or one loop of one step, and no other loops; it reads
-    /// elements of the result at the steps of the loops that they belong to. All elements of the operands that sizes
-    /// and strides address are in memory that is live when the step runs, and nobody, the kernel included, writes them
+    /// else accesses the memory that is chosen for the result. A kernel has a loop for each axis of the result, in the
+    /// order of [`Contraction::axes_of`], or one loop of one step, and no other loops, all of which are parallel but for
+    /// the last one of a kernel [by rows](EpilogueWords::by_rows); it reads elements of the result at the steps of the
+    /// loops that they belong to. What one kernel writes, no other one accesses. All elements of the operands that sizes
+    /// and strides address are in memory that is live when the step runs, and nobody, the kernels included, writes them
     /// then.
     ///
     /// # Errors
@@ -120,9 +123,9 @@ pub unsafe trait Driver: Send + Sync {
         commands: &mut Self::Commands,
         contraction: &Arc<Contraction>,
         operands: [ContractionOperand<'_>; 2],
-        epilogue: EpilogueCall<'_, Self::Kernel>,
+        epilogues: &[EpilogueCall<'_, Self::Kernel>],
     ) -> Result<()> {
-        let _ = (commands, operands, epilogue);
+        let _ = (commands, operands, epilogues);
         Err(Error::new(Code::Backend, format!("the device runs no epilogues of contractions: {contraction}")))
     }
 
@@ -233,7 +236,7 @@ impl ContractionOperand<'_> {
 }
 
 /// A call of a kernel on the result of a contraction.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct EpilogueCall<'a, K> {
     /// The code of the kernel.
     pub kernel: &'a K,
@@ -250,6 +253,8 @@ pub struct EpilogueWords {
     pub loops: LoopWords,
     /// The one with the address of the part, which its byte strides along the loops follow.
     pub result: usize,
+    /// Whether the last loop is not parallel: a part has all elements along the last axis of the result.
+    pub by_rows: bool,
 }
 
 /// Elements of memory of a device.

@@ -105,9 +105,10 @@ impl Assembly<'_> {
                     let args = args.iter().enumerate().map(|(i, arg)| self.argument(i, arg, &nest)).collect();
                     PlanStep::Kernel { kernel, extents: nest.extents.clone(), args }
                 }
-                Draft::Contraction(node, emitted) => {
+                Draft::Contraction(node, epilogues) => {
                     let node = &self.flat.nodes[node];
-                    let result = ContractionResult::Epilogue(Box::new(self.epilogue(node.outputs[0], *emitted)));
+                    let epilogue = |it| self.epilogue(node.outputs[0], it);
+                    let result = ContractionResult::Epilogues(epilogues.into_iter().map(epilogue).collect());
                     PlanStep::Contraction(Box::new(self.contraction(node, result)))
                 }
                 Draft::Whole(node) => {
@@ -162,7 +163,7 @@ impl Assembly<'_> {
         ContractionStep { contraction, a: self.span(a), b: self.span(b), result }
     }
 
-    /// The epilogue of a contraction with this result.
+    /// An epilogue of a contraction with this result.
     fn epilogue(&self, result: ValueIndex, emitted: Emitted) -> Epilogue {
         let Emitted { kernel, nest, args, .. } = emitted;
         let at = args.iter().position(|it| it.value == result).expect("an epilogue reads the result");

@@ -91,17 +91,14 @@ fn write_step(plan: &Plan, step: &PlanStep, f: &mut Formatter<'_>) -> fmt::Resul
                 ContractionResult::Stored(out) => {
                     writeln!(f, "{} = contract {}, {}: {contraction}", span(out), span(a), span(b))
                 }
-                ContractionResult::Epilogue(it) => {
-                    let Epilogue { kernel, result, args } = &**it;
-                    let (extents, args) =
-                        (Epilogue::extents(contraction), arguments(plan, *kernel, Some(*result), args));
-                    writeln!(
-                        f,
-                        "contract {}, {}: {contraction}, then k{} {extents:?}({args})",
-                        span(a),
-                        span(b),
-                        kernel.0
-                    )
+                ContractionResult::Epilogues(all) => {
+                    write!(f, "contract {}, {}: {contraction}", span(a), span(b))?;
+                    let extents = Epilogue::extents(contraction);
+                    for Epilogue { kernel, result, args } in all {
+                        let args = arguments(plan, *kernel, Some(*result), args);
+                        write!(f, ", then k{} {extents:?}({args})", kernel.0)?;
+                    }
+                    writeln!(f)
                 }
             }
         }

@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 /// A step whose buffers are not placed in memory yet.
 pub(super) enum Draft {
     Kernel(Box<Emitted>),
-    /// A contraction with its epilogue, which reads its result.
-    Contraction(NodeIndex, Box<Emitted>),
+    /// A contraction with its epilogues, which read its result.
+    Contraction(NodeIndex, Vec<Emitted>),
     /// A product, a library op, or a node with graphs.
     Whole(NodeIndex),
 }
@@ -29,12 +29,15 @@ impl Draft {
                 let over = emitted.overwritten(flat, &[]);
                 emitted.args.iter().zip(over).map(|(it, over)| Use { value: it.value, over }).collect()
             }
-            Self::Contraction(node, emitted) => {
-                let operands = operands(flat, *node);
-                let (result, over) = (flat.nodes[*node].outputs[0], emitted.overwritten(flat, &operands));
-                let args = emitted.args.iter().zip(over).map(|(it, over)| Use { value: it.value, over });
-                let operands = operands.iter().map(|&value| Use { value, over: None });
-                operands.chain(args).filter(|it| it.value != result).collect()
+            Self::Contraction(node, epilogues) => {
+                let (operands, result) = (operands(flat, *node), flat.nodes[*node].outputs[0]);
+                let mut uses: SmallVec<[Use; 4]> = operands.iter().map(|&value| Use { value, over: None }).collect();
+                for (at, emitted) in epilogues.iter().enumerate() {
+                    let over = emitted.overwritten(flat, &kept(&operands, epilogues, at));
+                    uses.extend(emitted.args.iter().zip(over).map(|(it, over)| Use { value: it.value, over }));
+                }
+                uses.retain(|it| it.value != result);
+                uses
             }
             Self::Whole(node) => {
                 let node = &flat.nodes[*node];
@@ -48,10 +51,10 @@ impl Draft {
 
     /// The values that the step writes.
     pub fn results<'a>(&'a self, flat: &'a Flat) -> SmallVec<[ValueIndex; 4]> {
+        let of = |it: &Emitted| it.args.iter().filter(|it| it.role == Role::Output).map(|it| it.value).collect();
         match self {
-            Self::Kernel(it) | Self::Contraction(_, it) => {
-                it.args.iter().filter(|it| it.role == Role::Output).map(|it| it.value).collect()
-            }
+            Self::Kernel(it) => of(it),
+            Self::Contraction(_, epilogues) => epilogues.iter().flat_map(of).collect(),
             Self::Whole(node) => flat.nodes[*node].outputs.iter().copied().collect(),
         }
     }
@@ -63,21 +66,34 @@ impl Draft {
             Origin::Input(input) => Some(OverInput { result, operand, input }),
             Origin::Constant(_) | Origin::Node(_) | Origin::Position => None,
         };
-        let (emitted, kept) = match self {
-            Self::Kernel(emitted) => (emitted, SmallVec::new()),
-            Self::Contraction(node, emitted) => (emitted, operands(flat, *node)),
+        let of = |emitted: &Emitted, kept: &[ValueIndex]| -> SmallVec<[OverInput; 4]> {
+            let pairs = emitted.overwritable(flat, kept).into_iter();
+            let value = |at: usize| emitted.args[at].value;
+            pairs.filter_map(|(result, operand)| over(value(result), value(operand))).collect()
+        };
+        match self {
+            Self::Kernel(emitted) => of(emitted, &[]),
+            Self::Contraction(node, epilogues) => {
+                let operands = operands(flat, *node);
+                let of = |(at, it)| of(it, &kept(&operands, epilogues, at));
+                epilogues.iter().enumerate().flat_map(of).collect()
+            }
             Self::Whole(node) => {
                 let updated = flat.updated(&flat.nodes[*node]).into_iter();
-                return updated.filter_map(|(result, operand)| over(result, operand)).collect();
+                updated.filter_map(|(result, operand)| over(result, operand)).collect()
             }
-        };
-        let pairs = emitted.overwritable(flat, &kept).into_iter();
-        let value = |at: usize| emitted.args[at].value;
-        pairs.filter_map(|(result, operand)| over(value(result), value(operand))).collect()
+        }
     }
 }
 
-/// The values of a contraction that no result of its epilogue may overwrite: a part of the results is written while
+/// The values that no result of an epilogue may overwrite: `operands` of the contraction, and what its other epilogues
+/// read, which run before or after it on a part of the results.
+fn kept(operands: &[ValueIndex], epilogues: &[Emitted], at: usize) -> SmallVec<[ValueIndex; 8]> {
+    let others = epilogues.iter().enumerate().filter(|it| it.0 != at).flat_map(|it| &it.1.args);
+    operands.iter().copied().chain(others.filter(|it| it.role != Role::Output).map(|it| it.value)).collect()
+}
+
+/// The values of a contraction that no result of its epilogues may overwrite: a part of the results is written while
 /// other parts are summed. The result is in no memory.
 fn operands(flat: &Flat, contraction: NodeIndex) -> SmallVec<[ValueIndex; 4]> {
     let node = &flat.nodes[contraction];

@@ -1,39 +1,48 @@
 //! Epilogues: groups that become a part of the contraction whose result they read.
 //!
-//! A group whose kernel goes through the result of a contraction element by element, and is the only reader of it, runs
-//! on parts of the result as they are computed, and the result is in no memory. A result that anything else reads is
-//! stored in any case, by the fastest code for it, so that its readers are kernels of their own. What a kernel computes,
-//! and what it rounds, does not depend on this.
+//! Groups whose kernels go through the result of a contraction element by element, or reduce its rows, and are the only
+//! readers of it, run on parts of the result as they are computed, and the result is in no memory. A result that
+//! anything else reads is stored in any case, by the fastest code for it, so that its readers are kernels of their own.
+//! What a kernel computes, and what it rounds, does not depend on this: each group remains a kernel.
 
 use super::domain::{Domain, Part};
 use super::flat::{Access, Flat, Kind, NodeIndex, ValueIndex};
-use super::group::{Group, Groups};
+use super::group::{Group, Groups, operand_part, result_part};
 use super::target::Target;
-use crate::ir::Precision;
+use crate::ir::{Contraction, Precision};
 use crate::tensor::Shape;
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 /// Makes groups the epilogues of contractions, where the target takes them.
 pub(super) fn attach(flat: &Flat, groups: &mut Groups, target: &Target) {
     if target.epilogues.is_none() || !flat.nodes.iter().any(|it| matches!(it.kind, Kind::Contraction(_))) {
         return;
     }
-    let (readers, stored) = (only_readers(flat, groups), groups.stored(flat));
-    let find = |at: usize| Epilogue::find(flat, groups, &readers, &stored, at, target);
-    let found: Vec<Epilogue> = (0..groups.list.len()).filter_map(find).collect();
+    let (readers, stored) = (readers(flat, groups), groups.stored(flat));
+    let mut search = Search { flat, groups, stored, target, taken: vec![false; groups.list.len()] };
+    let is_contraction = |it: &NodeIndex| matches!(flat.nodes[*it].kind, Kind::Contraction(_));
+    let mut contractions: Vec<NodeIndex> = (0..flat.nodes.len()).filter(is_contraction).collect();
+    // A group that reads several results is an epilogue of the last one.
+    contractions.sort_unstable_by_key(|&it| std::cmp::Reverse(groups.of[it]));
+    let find = |it| search.find(it, readers.get(&it)?.as_deref()?);
+    let found: Vec<Found> = contractions.into_iter().filter_map(find).collect();
     if found.is_empty() {
         return;
     }
     let mut list: Vec<SmallVec<[Group; 2]>> =
-        std::mem::take(&mut groups.list).into_iter().map(|it| SmallVec::from_iter([it])).collect();
-    for Epilogue { contraction, group, nodes, domain, at } in found {
+        std::mem::take(&mut groups.list).into_iter().map(|it| smallvec![it]).collect();
+    for Found { contraction, epilogues, at } in found {
         list[groups.of[contraction].expect("a contraction with a result is a step")].clear();
-        let mut rest = list[group].pop().expect("a group is the epilogue of one contraction");
-        rest.nodes.retain(|it| nodes.binary_search(it).is_err());
-        let Group { insts, late, .. } = rest;
-        list[at].push(Group { nodes, domain: Some(domain), insts, late, product: Some(contraction) });
-        if !rest.nodes.is_empty() {
+        let mut rests: SmallVec<[(usize, Group); 2]> = SmallVec::new();
+        for Epilogue { group, nodes, domain } in epilogues {
+            let mut rest = list[group].pop().expect("a group is an epilogue of one contraction");
+            rest.nodes.retain(|it| nodes.binary_search(it).is_err());
+            let Group { insts, late, .. } = rest;
+            list[at].push(Group { nodes, domain: Some(domain), insts, late, product: Some(contraction) });
+            rests.push((group, rest));
+        }
+        for (group, rest) in rests.into_iter().filter(|it| !it.1.nodes.is_empty()) {
             list[group].push(rest);
         }
     }
@@ -43,71 +52,122 @@ pub(super) fn attach(flat: &Flat, groups: &mut Groups, target: &Target) {
     }
 }
 
-/// By value that is the result of a contraction, the group that reads it, if it is the only one.
-fn only_readers(flat: &Flat, groups: &Groups) -> FxHashMap<ValueIndex, Option<usize>> {
-    let is_product =
-        |it: ValueIndex| flat.producer(it).is_some_and(|it| matches!(flat.nodes[it].kind, Kind::Contraction(_)));
+/// By contraction, the groups that read its result, in order, if nothing else does.
+fn readers(flat: &Flat, groups: &Groups) -> FxHashMap<NodeIndex, Option<SmallVec<[usize; 2]>>> {
+    let contraction =
+        |it: ValueIndex| flat.producer(it).filter(|&it| matches!(flat.nodes[it].kind, Kind::Contraction(_)));
     let mut readers = FxHashMap::default();
     for (node, group) in flat.nodes.iter().zip(&groups.of) {
         let Some(group) = *group else { continue };
-        for value in node.inputs.iter().filter_map(Access::value).filter(|&it| is_product(it)) {
-            let reader = readers.entry(value).or_insert(Some(group));
-            *reader = reader.filter(|&it| it == group);
+        for it in node.inputs.iter().filter_map(|it| contraction(it.value()?)) {
+            let known = readers.entry(it).or_insert_with(|| Some(SmallVec::<[usize; 2]>::new()));
+            if let Some(known) = known.as_mut().filter(|it| !it.contains(&group)) {
+                known.push(group);
+            }
         }
     }
-    for &output in flat.outputs.iter().filter(|&&it| is_product(it)) {
-        readers.insert(output, None);
+    for it in flat.outputs.iter().filter_map(|&it| contraction(it)) {
+        readers.insert(it, None);
     }
+    readers.values_mut().flatten().for_each(|it| it.sort_unstable());
     readers
 }
 
-/// A group, or its part before reductions, that is to be the epilogue of a contraction.
-struct Epilogue {
+/// A contraction with its epilogues.
+struct Found {
     contraction: NodeIndex,
+    epilogues: SmallVec<[Epilogue; 2]>,
+    /// Where the step is, among the groups.
+    at: usize,
+}
+
+/// A group, or its part before reductions, that is to be an epilogue of a contraction.
+struct Epilogue {
     group: usize,
     /// The members that are a part of it.
     nodes: Vec<NodeIndex>,
     /// The axes of the result.
     domain: Domain,
-    /// Where the step is, among the groups.
-    at: usize,
 }
 
-impl Epilogue {
-    /// The contraction that a group can be the epilogue of, the last one if there are several.
-    fn find(
-        flat: &Flat,
-        groups: &Groups,
-        readers: &FxHashMap<ValueIndex, Option<usize>>,
-        stored: &[bool],
-        at: usize,
-        target: &Target,
-    ) -> Option<Self> {
-        let group = &groups.list[at];
-        let is_reduced = group.domain.as_ref()?.is_reduced();
-        if group.late {
+struct Search<'a> {
+    flat: &'a Flat,
+    groups: &'a Groups,
+    /// By value, whether it is in memory of its own.
+    stored: Vec<bool>,
+    target: &'a Target,
+    /// By group, whether it is an epilogue.
+    taken: Vec<bool>,
+}
+
+impl Search<'_> {
+    /// The epilogues of a contraction whose result these groups alone read, if all of them can be.
+    fn find(&mut self, contraction: NodeIndex, readers: &[usize]) -> Option<Found> {
+        let Self { flat, groups, target, .. } = *self;
+        let is_free = |it: &usize| {
+            let group = &groups.list[*it];
+            group.domain.is_some() && !group.late && !self.taken[*it]
+        };
+        if !readers.iter().all(is_free) {
             return None;
         }
-        let values = group.nodes.iter().flat_map(|&it| &flat.nodes[it].inputs).filter_map(Access::value);
-        let own = values.filter(|it| readers.get(it).is_some_and(|it| *it == Some(at)));
-        let contraction = own.filter_map(|it| flat.producer(it)).max_by_key(|&it| groups.of[it])?;
-        let nodes = match is_reduced {
-            true => before_reductions(flat, group, contraction, stored)?,
-            false => group.nodes.clone(),
-        };
-        let domain = shared_domain(flat, &nodes, contraction, group.insts, target)?;
-        let first = groups.of[contraction]?;
-        // What the kernel reads besides is there when the contraction is computed, or the contraction waits for it.
-        let is_before = |it: NodeIndex| groups.of[it].is_none_or(|it| it <= first || it == at);
-        let is_ready = nodes.iter().all(|&it| {
+        let axes = flat.contraction(&flat.nodes[contraction], Precision::Strict);
+        let insts = readers.iter().fold(0, |all: usize, &it| all.saturating_add(groups.list[it].insts));
+        if !target.takes_epilogues(&axes, readers.len(), insts) {
+            return None;
+        }
+        let epilogue = |&it: &usize| self.epilogue(contraction, &axes, it);
+        let epilogues: SmallVec<[Epilogue; 2]> = readers.iter().map(epilogue).collect::<Option<_>>()?;
+        // What the kernels read besides is there when the contraction is computed, or the contraction waits for it.
+        let (first, earliest) = (groups.of[contraction]?, *readers.first()?);
+        let latest = epilogues.iter().filter_map(|it| self.latest_operand(contraction, it)).max();
+        let at = if latest.is_some_and(|it| it > first) { earliest } else { first };
+        if latest.is_some_and(|it| it >= at) {
+            return None;
+        }
+        epilogues.iter().for_each(|it| self.taken[it.group] = true);
+        Some(Found { contraction, epilogues, at })
+    }
+
+    /// The last group that an epilogue of a contraction reads, other than itself.
+    fn latest_operand(&self, contraction: NodeIndex, epilogue: &Epilogue) -> Option<usize> {
+        let Self { flat, groups, .. } = *self;
+        let operands = epilogue.nodes.iter().flat_map(|&it| {
             let node = &flat.nodes[it];
             let check = match node.kind {
                 Kind::Gather { check, .. } => check.map(|it| flat.checks[it].node),
                 _ => None,
             };
-            node.inputs.iter().filter_map(|it| flat.producer(it.value()?)).chain(check).all(is_before)
+            node.inputs.iter().filter_map(|it| flat.producer(it.value()?)).chain(check)
         });
-        Some(Self { contraction, group: at, nodes, domain, at: if is_ready { first } else { at } })
+        let others = operands.filter(|it| *it != contraction && epilogue.nodes.binary_search(it).is_err());
+        others.filter_map(|it| groups.of[it]).max()
+    }
+
+    /// A group as an epilogue of a contraction with these axes, if it can be.
+    fn epilogue(&self, contraction: NodeIndex, axes: &Contraction, group: usize) -> Option<Epilogue> {
+        let Self { flat, groups, ref stored, target, .. } = *self;
+        let whole = &groups.list[group];
+        let sizes: Shape = axes.axes_of(2).map(|it| it.size).collect();
+        let elements = Domain::of(&sizes);
+        let fits = |nodes: &[NodeIndex], domain: &Domain| fits(flat, nodes, contraction, domain);
+        if !whole.domain.as_ref()?.is_reduced() {
+            return fits(&whole.nodes, &elements).then(|| Epilogue {
+                group,
+                nodes: whole.nodes.clone(),
+                domain: elements,
+            });
+        }
+        if let [row] = axes.n[..]
+            && target.takes_rows(row.size)
+            && let Some(rows) = elements.reduce(&sizes, &[sizes.len() - 1])
+            && !rows.has_short_rows()
+            && fits(&whole.nodes, &rows)
+        {
+            return Some(Epilogue { group, nodes: whole.nodes.clone(), domain: rows });
+        }
+        let nodes = before_reductions(flat, whole, contraction, stored)?;
+        fits(&nodes, &elements).then_some(Epilogue { group, nodes, domain: elements })
     }
 }
 
@@ -145,43 +205,40 @@ fn before_reductions(flat: &Flat, group: &Group, contraction: NodeIndex, stored:
     all().all(fits).then(|| all().filter(|it| is_inside[it.0]).map(|it| *it.1).collect())
 }
 
-/// The axes of the result of a contraction, if nodes go through them as through their own, and the target takes a kernel
-/// of them that has so many instructions.
-fn shared_domain(
-    flat: &Flat,
-    nodes: &[NodeIndex],
-    contraction: NodeIndex,
-    insts: usize,
-    target: &Target,
-) -> Option<Domain> {
-    let node = &flat.nodes[contraction];
-    let axes = flat.contraction(node, Precision::Strict);
-    if !target.takes_epilogue(&axes, insts) {
-        return None;
-    }
-    let sizes: Shape = axes.axes_of(2).map(|it| it.size).collect();
-    let domain = Domain::of(&sizes);
-    let result = node.outputs[0];
+/// Whether nodes go through the axes of the result of a contraction as through their own, or reduce the same ones.
+fn fits(flat: &Flat, nodes: &[NodeIndex], contraction: NodeIndex, domain: &Domain) -> bool {
+    let result = flat.nodes[contraction].outputs[0];
     let is_inside =
         |value: ValueIndex| value == result || flat.producer(value).is_some_and(|it| nodes.binary_search(&it).is_ok());
     let fits = |&index: &NodeIndex| {
         let node = &flat.nodes[index];
         let shape = &flat.values[node.outputs[0]].shape;
-        let is_elementwise = match node.kind {
+        let is_member = match node.kind {
             Kind::Map(_) | Kind::Copy | Kind::Gather { .. } => true,
             // A position along its axes follows from those along the loops only if none of these is several of them.
-            Kind::Generate(_) => domain.refine(Part::All, shape).as_ref() == Some(&domain),
+            Kind::Generate(_) => !domain.is_reduced() && domain.refine(Part::All, shape).as_ref() == Some(domain),
+            Kind::Reduce(rule) => {
+                let row = domain.numel(Part::All) / domain.numel(Part::Kept).max(1);
+                domain.is_reduced() && reduces_rows(node.inputs[0].layout.shape(), &(rule.axes)(&node.attrs), row)
+            }
             _ => false,
         };
+        let Some(part) = operand_part(flat, node, domain) else { return false };
         let is_read = |(at, access): (usize, &Access)| {
             let Some(value) = access.value() else { return true };
-            let Some(strides) = domain.walk(Part::All, &access.layout) else { return false };
+            let Some(strides) = domain.walk(part, &access.layout) else { return false };
             let is_positional = at == 0 && matches!(node.kind, Kind::Gather { .. });
-            !is_inside(value) || (!is_positional && access.layout.offset() == 0 && strides == domain.dense(Part::All))
+            let is_dense = || result_part(flat, value, domain).is_some_and(|it| strides == domain.dense(it));
+            !is_inside(value) || (!is_positional && access.layout.offset() == 0 && is_dense())
         };
-        is_elementwise
-            && shape.iter().product::<usize>() == domain.numel(Part::All)
-            && node.inputs.iter().enumerate().all(is_read)
+        is_member && node.inputs.iter().enumerate().all(is_read)
     };
-    nodes.iter().all(fits).then_some(domain)
+    nodes.iter().all(fits)
+}
+
+/// Whether axes are the last ones of a shape, and have so many elements together.
+fn reduces_rows(shape: &[usize], reduced: &[usize], row: usize) -> bool {
+    let kept = (0..shape.len()).rposition(|it| shape[it] != 1 && !reduced.contains(&it)).map_or(0, |it| it + 1);
+    let is_last = reduced.iter().all(|&it| shape[it] == 1 || it >= kept);
+    is_last && shape[kept..].iter().product::<usize>() == row
 }

@@ -28,13 +28,13 @@ pub(super) struct Group {
     pub insts: usize,
     /// Whether a member is [late](Order::Late).
     pub late: bool,
-    /// A contraction whose result the kernel reads, and nothing else: the kernel is its
+    /// A contraction whose result the kernel reads, and nothing else but kernels beside it in the list: the kernel is an
     /// [epilogue](super::plan::Epilogue).
     pub product: Option<NodeIndex>,
 }
 
 impl Group {
-    /// All nodes of the step.
+    /// The nodes that are computed when the kernel is, also those of the contraction.
     pub fn step(&self) -> impl Iterator<Item = NodeIndex> + '_ {
         self.product.into_iter().chain(self.nodes.iter().copied())
     }

@@ -192,20 +192,26 @@ impl<'a> Pipeline<'a> {
                 steps.extend(kernels.into_iter().map(|it| Draft::Kernel(Box::new(it))));
                 continue;
             }
-            steps.push(match group.domain {
+            let step = match group.domain {
                 Some(_) => {
                     let mut known = known.borrow_mut();
                     let may_recur = !known.is_empty() || outlines.recurs(&flat, group);
                     let structure = may_recur.then(|| Structure::of(&flat, &groups, group, &stores)).flatten();
                     let build = || emit(&mut flat, &groups, group, &stores, target, routines);
-                    let emitted = Box::new(known.get_or_build(structure, build)?);
-                    match group.product {
-                        Some(contraction) => Draft::Contraction(contraction, emitted),
-                        None => Draft::Kernel(emitted),
+                    let emitted = known.get_or_build(structure, build)?;
+                    match (group.product, steps.last_mut()) {
+                        // Epilogues of one contraction stand one after the other.
+                        (Some(product), Some(Draft::Contraction(last, epilogues))) if *last == product => {
+                            epilogues.push(emitted);
+                            continue;
+                        }
+                        (Some(product), _) => Draft::Contraction(product, vec![emitted]),
+                        (None, _) => Draft::Kernel(Box::new(emitted)),
                     }
                 }
                 None => Draft::Whole(whole),
-            });
+            };
+            steps.push(step);
         }
         Ok((flat, steps))
     }

@@ -1,6 +1,6 @@
 //! Plans: a flat list of steps over buffers, without addresses.
 
-use crate::ir::{Contraction, Kernel, ParamId, Type};
+use crate::ir::{Contraction, Kernel, LaneAxis, ParamId, Type};
 use crate::tensor::{Attrs, DType, Dim, Layout, Literal, Op};
 use smallvec::SmallVec;
 
@@ -206,16 +206,17 @@ pub struct ContractionStep {
 pub enum ContractionResult {
     /// It is stored, with this first element.
     Stored(Span),
-    /// A kernel reads it, and nothing else does: it is in no buffer.
-    Epilogue(Box<Epilogue>),
+    /// Kernels read it, and nothing else does: it is in no buffer. There is at least one.
+    Epilogues(Vec<Epilogue>),
 }
 
-/// A kernel that reads the result of a contraction, element by element, and writes the results of the step. A device
-/// runs it on parts of the result, in any order, as soon as these are computed.
+/// A kernel that reads the result of a contraction and writes results of the step. A device runs it on parts of the
+/// result, in any order, as soon as these are computed; all epilogues of a contraction run on each part, in order.
 ///
-/// It has a parallel loop for each axis of the result, batch, m and n in that order; if there are none, it has one loop
-/// of one step. It has no other loops. What it reads of the result is rounded, or wrapped, to the type of the result,
-/// as an element in memory is. Its outputs are apart from the operands of the contraction.
+/// It has a loop for each axis of the result, batch, m and n in that order; if there are none, it has one loop of one
+/// step. It has no other loops. They are parallel, but for the last one of an epilogue [by rows](Epilogue::is_by_rows).
+/// What it reads of the result is rounded, or wrapped, to the type of the result, as an element in memory is. Its
+/// outputs are apart from the operands of the contraction and from what other epilogues of it access.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Epilogue {
     /// The kernel.
@@ -227,6 +228,16 @@ pub struct Epilogue {
 }
 
 impl Epilogue {
+    /// Whether a kernel, as an epilogue of this contraction, reduces rows of the result, so that a part has whole ones:
+    /// its lanes are the axis of columns, of which there is one. `None` if it has not the loops of an epilogue.
+    pub fn is_by_rows(kernel: &Kernel, contraction: &Contraction) -> Option<bool> {
+        match (kernel.lanes, kernel.seq) {
+            (LaneAxis::Parallel, 0) => Some(false),
+            (LaneAxis::Reduced, 0) if contraction.n.len() == 1 => Some(true),
+            _ => None,
+        }
+    }
+
     /// The extents of the loops of an epilogue of this contraction.
     pub fn extents(contraction: &Contraction) -> SmallVec<[usize; 4]> {
         let mut extents: SmallVec<[usize; 4]> = contraction.axes_of(2).map(|it| it.size).collect();

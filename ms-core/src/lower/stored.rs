@@ -80,7 +80,7 @@ stored! {
         5 = Loop(it: Box<Loop>),
         6 = Check { op: Op, of: Type, axis: usize, positions: View, node: Option<u32> },
     }
-    enum ContractionResult { 0 = Stored(at: Span), 1 = Epilogue(it: Box<Epilogue>) }
+    enum ContractionResult { 0 = Stored(at: Span), 1 = Epilogues(all: Vec<Epilogue>) }
     enum Repeat {
         0 = While { first: Span, next: Span, count: Option<Span> },
         1 = Times { count: usize, reverse: bool },

@@ -82,8 +82,8 @@ pub struct Budget {
     pub copies: usize,
 }
 
-/// Limits of a contraction and a kernel that is its epilogue.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+/// Limits of a contraction and the kernels that are its epilogues.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct EpilogueLimits {
     /// The minimum number of adjacent elements of the result: shorter rows leave lanes idle.
     pub shortest_row: usize,
@@ -92,6 +92,11 @@ pub struct EpilogueLimits {
     /// The minimum number of terms of a sum for each instruction of the kernel. One that takes long compared to the
     /// sums is better divided among threads by itself.
     pub terms: usize,
+    /// The maximum number of elements of a row of the result that a kernel reduces, of which a part then has whole
+    /// rows; 0 if the target runs no such kernels.
+    pub longest_row: usize,
+    /// The number of kernels that read one result.
+    pub kernels: usize,
 }
 
 /// Limits of a loop that is one kernel, whose iterations are computed for one vector of elements after the other.
@@ -140,20 +145,27 @@ impl Target {
         self.composites.iter().any(|it| it.admits(op, types, precision))
     }
 
-    /// Whether the target runs a kernel of this cost as the epilogue of a contraction whose result only it reads.
+    /// Whether the target runs so many kernels, of this cost together, as the epilogues of a contraction whose result
+    /// nothing else reads.
     ///
     /// The contraction has at most one axis of rows and one of columns: a product of matrices whose result has strides
     /// is not computed in the same order in a part of its own, unless the precision is strict.
-    pub(super) fn takes_epilogue(&self, contraction: &Contraction, insts: usize) -> bool {
-        let Some(EpilogueLimits { shortest_row, elements, terms }) = self.epilogues else { return false };
+    pub(super) fn takes_epilogues(&self, contraction: &Contraction, count: usize, insts: usize) -> bool {
+        let Some(EpilogueLimits { shortest_row, elements, terms, kernels, .. }) = self.epilogues else { return false };
         let Contraction { batch, m, n, k, .. } = contraction;
         let row = n.last().or(m.last()).map_or(1, |it| it.size);
         let all = [batch, m, n].map(|it| Contraction::size(it)).into_iter().fold(1, usize::saturating_mul);
-        m.len() <= 1
+        count <= kernels
+            && m.len() <= 1
             && n.len() <= 1
             && row >= shortest_row
             && all >= elements
             && Contraction::size(k) >= insts.saturating_mul(terms)
+    }
+
+    /// Whether the target runs kernels that reduce rows of this many elements as epilogues of contractions.
+    pub(super) fn takes_rows(&self, row: usize) -> bool {
+        self.epilogues.as_ref().is_some_and(|it| row <= it.longest_row)
     }
 
     /// The target without native functions, whose results are bitwise equal to those of all other such

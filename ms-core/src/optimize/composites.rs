@@ -47,10 +47,9 @@ impl Pass for Composites {
 mod tests {
     use super::*;
     use crate::ops::core::testing::scattered;
-    use crate::ops::{COMPOSITES, Lowering, OpDef, Sample, definition, evaluate_graph, infer, verify};
-    use crate::optimize::optimize;
+    use crate::ops::{COMPOSITES, OpDef, Sample, evaluate_graph, infer};
     use crate::tensor::Array;
-    use crate::transform::{jvp, value_and_grad};
+    use crate::transform::value_and_grad;
 
     /// A graph of one node of a sample.
     fn single(def: &'static OpDef, sample: &Sample) -> Graph {
@@ -62,27 +61,6 @@ mod tests {
         let outputs = graph.node(id).outputs.clone();
         graph.set_outputs(outputs);
         graph
-    }
-
-    fn kept() -> Vec<Kept> {
-        let dtypes = [DType::F16, DType::BF16, DType::F32, DType::F64, DType::I32, DType::I64];
-        let of = |def: &&'static OpDef| dtypes.map(|dtype| Kept { op: def.op(), dtype, strict: true });
-        COMPOSITES.iter().flat_map(of).collect()
-    }
-
-    fn count(graph: &Graph, op: Op) -> usize {
-        graph.nodes().filter(|(_, node)| node.op == op).count()
-    }
-
-    /// The bits of the outputs.
-    fn bits(graph: &Graph, inputs: &[Array]) -> Vec<Vec<u64>> {
-        verify(graph).expect("the graph is sound");
-        let outputs = evaluate_graph(graph, &inputs.iter().collect::<Vec<_>>()).expect("a sample evaluates");
-        let bits = |it: &Array| -> Vec<u64> {
-            let scalars = it.on_host().expect("the elements are readable").scalars();
-            scalars.into_iter().map(|it| it.as_f64()).map(|it| if it.is_nan() { 0 } else { it.to_bits() }).collect()
-        };
-        outputs.iter().map(bits).collect()
     }
 
     /// The derivative rule of a composite gives what the rules of the ops of its body give.
@@ -117,39 +95,6 @@ mod tests {
                 let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-12 * (1.0 + b.abs());
                 let same = got.len() == want.len() && got.iter().zip(&want).all(near);
                 assert!(same, "`{}`: {got:?}, not {want:?}, in {sample:?}", def.name());
-            }
-        }
-    }
-
-    /// Every composite is a node after differentiation if it has a rule; kept, it has the bits that it has
-    /// expanded.
-    #[test]
-    fn kept_and_expanded() {
-        let (all, none) = (PassContext { kept: kept(), ..PassContext::default() }, PassContext::default());
-        for def in COMPOSITES {
-            for sample in (def.samples)() {
-                let graph = single(def, &sample);
-                let floats: Vec<usize> =
-                    (0..sample.inputs.len()).filter(|&at| sample.inputs[at].dtype.is_float()).collect();
-                let results: usize = graph.outputs().iter().take_while(|&&it| graph.ty(it).dtype.is_float()).count();
-                let gradients = value_and_grad(&graph, &floats, results, false, true).expect("it has a derivative");
-                let tangents = jvp(&graph, &floats, results).expect("it has a derivative");
-                let has_rule = !matches!(def.derivative, crate::ops::Derivative::Body);
-                assert_eq!(count(&gradients, def.op()) > 0, has_rule, "{gradients}");
-                for (graph, stays) in [(graph, true), (gradients, has_rule), (tangents, false)] {
-                    let mut inputs = sample.arrays();
-                    inputs.extend(
-                        floats.iter().take(graph.inputs().len() - inputs.len()).map(|&at| sample.inputs[at].array(9)),
-                    );
-                    let (kept, expanded) = (optimize(graph.clone(), &all), optimize(graph.clone(), &none));
-                    assert_eq!(count(&kept, def.op()) > 0, stays, "{kept}");
-                    let left =
-                        expanded.nodes().any(|(_, it)| matches!(definition(it.op).lowering, Lowering::Composite(_)));
-                    assert!(!left, "{expanded}");
-                    let want = bits(&graph, &inputs);
-                    assert_eq!(bits(&kept, &inputs), want, "{kept}");
-                    assert_eq!(bits(&expanded, &inputs), want, "{expanded}");
-                }
             }
         }
     }

@@ -45,7 +45,7 @@ fn work(plan: &Plan, routine: &Routine, shared: &[(u32, u32)]) -> usize {
             let sizes = |operand| it.contraction.axes_of(operand).map(|it| it.size).product::<usize>();
             let result = match &it.result {
                 ContractionResult::Stored(_) => sizes(2),
-                ContractionResult::Epilogue(epilogue) => sizes(2) * epilogue.args.len(),
+                ContractionResult::Epilogues(all) => sizes(2) * all.iter().map(|it| it.args.len()).sum::<usize>(),
             };
             sizes(0) + sizes(1) + result
         }

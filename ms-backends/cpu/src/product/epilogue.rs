@@ -12,7 +12,7 @@ use std::ops::Range;
 /// A kernel on the result of a contraction.
 #[derive(Clone, Copy)]
 pub struct Epilogue<'a> {
-    /// Its code, which runs on the calling thread.
+    /// Its code.
     pub code: &'a dyn KernelCode,
     /// The block of a call on the whole result, but for its address.
     pub block: &'a [u64],
@@ -20,10 +20,10 @@ pub struct Epilogue<'a> {
     pub words: EpilogueWords,
 }
 
-/// The parts of the result of a contraction, each of which is in memory until its epilogue has read it.
+/// The parts of the result of a contraction, each of which is in memory until its epilogues have read it.
 #[derive(Clone, Copy)]
 pub struct Parts<'a> {
-    epilogue: Epilogue<'a>,
+    epilogues: &'a [Epilogue<'a>],
     /// The products that are computed.
     product: &'a Matrices,
     /// The type of the result.
@@ -45,8 +45,13 @@ pub struct Part {
 
 impl<'a> Parts<'a> {
     /// The parts of the result of these products, which has elements of `dtype`.
-    pub fn new(epilogue: Epilogue<'a>, product: &'a Matrices, dtype: DType) -> Self {
-        Self { epilogue, product, dtype, first: 0 }
+    pub fn new(epilogues: &'a [Epilogue<'a>], product: &'a Matrices, dtype: DType) -> Self {
+        Self { epilogues, product, dtype, first: 0 }
+    }
+
+    /// Whether a part must have all columns of its rows.
+    pub fn by_rows(&self) -> bool {
+        self.epilogues.iter().any(|it| it.words.by_rows)
     }
 
     /// Those of the products from number `first` on.
@@ -55,16 +60,42 @@ impl<'a> Parts<'a> {
     }
 
     /// Computes a part by `compute`, which writes it to the matrix that it is given, with steps in elements; then runs
-    /// the epilogue on it.
+    /// the epilogues on it, on this thread.
     ///
     /// The order of terms is that of a row-major result in memory.
     ///
     /// # Safety
-    /// `compute` writes all elements. The contract of the kernel's code for the whole result.
+    /// `compute` writes all elements. The contract of the kernels' code for the whole result. The part has whole rows if
+    /// it [must](Parts::by_rows).
     ///
     /// # Errors
     /// Those of `compute`; [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the part.
     pub unsafe fn run(&self, part: &Part, compute: impl FnOnce(Matrix<*mut u8>) -> Result<()>) -> Result<()> {
+        // SAFETY: the caller's contract is the same.
+        unsafe { self.run_on(part, compute, |code| code.alone().unwrap_or(code)) }
+    }
+
+    /// [`Parts::run`], whose epilogues several threads share: `compute` uses them as well, so that this is not a part of
+    /// a task.
+    ///
+    /// # Safety
+    /// As [`Parts::run`].
+    ///
+    /// # Errors
+    /// As [`Parts::run`].
+    pub unsafe fn run_shared(&self, part: &Part, compute: impl FnOnce(Matrix<*mut u8>) -> Result<()>) -> Result<()> {
+        // SAFETY: the caller's contract is the same.
+        unsafe { self.run_on(part, compute, |code| code) }
+    }
+
+    /// # Safety
+    /// As [`Parts::run`].
+    unsafe fn run_on(
+        &self,
+        part: &Part,
+        compute: impl FnOnce(Matrix<*mut u8>) -> Result<()>,
+        code: impl Fn(&'a dyn KernelCode) -> &'a dyn KernelCode,
+    ) -> Result<()> {
         let Part { rows, columns, .. } = part;
         let [by_rows, by_columns] = self.product.axes;
         // The `gemm` crates may add terms in another order where other steps are one.
@@ -75,20 +106,22 @@ impl<'a> Parts<'a> {
             (Some(_), Some(_)) => [columns.len().max(2), 1],
         };
         let elements = (rows.len() - 1) * steps[0] + (columns.len() - 1) * steps[1] + 1;
-        // SAFETY: `compute` writes the elements before the kernel reads them.
+        // SAFETY: `compute` writes the elements before the kernels read them.
         let room = unsafe { Array::uninit(&[elements], self.dtype)? };
         let (first, steps) = (room.device_ptr(), steps.map(|it| it as isize));
         compute(Matrix { first, steps })?;
-        let block = self.block(part, first as u64, steps);
-        // SAFETY: the block is that of a part of the loops of the caller's contract.
-        unsafe { self.epilogue.code.call(&block) };
+        for epilogue in self.epilogues {
+            let block = self.block(epilogue, part, first as u64, steps);
+            // SAFETY: the block is that of a part of the loops of the caller's contract.
+            unsafe { code(epilogue.code).call(&block) };
+        }
         Ok(())
     }
 
-    /// The block of the kernel's call on a part with this address and these steps.
-    fn block(&self, part: &Part, first: u64, steps: [isize; 2]) -> SmallVec<[u64; 64]> {
-        let EpilogueWords { loops, result } = self.epilogue.words;
-        let mut block: SmallVec<[u64; 64]> = SmallVec::from_slice(self.epilogue.block);
+    /// The block of a kernel's call on a part with this address and these steps.
+    fn block(&self, epilogue: &Epilogue<'_>, part: &Part, first: u64, steps: [isize; 2]) -> SmallVec<[u64; 64]> {
+        let EpilogueWords { loops, result, .. } = epilogue.words;
+        let mut block: SmallVec<[u64; 64]> = SmallVec::from_slice(epilogue.block);
         self.product.indices(self.first + part.product, |axis, index| loops.restrict(&mut block, axis, index, 1));
         block[result] = first;
         block[result + 1..][..loops.loops()].fill(0);

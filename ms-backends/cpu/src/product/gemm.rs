@@ -110,6 +110,20 @@ pub unsafe fn floats<T: Gemm>(product: &Matrices, a: *const u8, b: *const u8, to
     let panels = (work / PANEL_WORK).clamp(1, MAX_PANELS).min(side.div_ceil(64)).max(1);
     let panel = side.div_ceil(panels).next_multiple_of(16);
     let panels = side.div_ceil(panel);
+    if let Some(parts) = to.parts.filter(|it| it.by_rows() && by_columns && panels > 1) {
+        for i in 0..batch {
+            let at = product.offsets(i);
+            let [a, b] = [(a, at[0]), (b, at[1])].map(|(it, at)| it.cast::<T>().wrapping_offset(at).cast());
+            let compute = |to: Matrix<*mut u8>| {
+                let whole = Matrices::single([m, k, n], product.a, product.b, to.steps);
+                // SAFETY: as the caller's, for one of the products.
+                unsafe { floats::<T>(&whole, a, b, To { first: to.first, parts: None }) }
+            };
+            // SAFETY: as the caller's.
+            unsafe { parts.run_shared(&Part { product: i, rows: 0..m, columns: 0..n }, compute)? };
+        }
+        return Ok(());
+    }
     let sizes = if by_columns { [m, k, panel.min(n)] } else { [panel.min(m), k, n] };
     reserve::<T>(sizes, batch * panels)?;
     threads::try_for_each(batch * panels, batch * work, |chunk| {

@@ -36,7 +36,7 @@ use std::ptr::null_mut;
 /// # Safety
 /// The contraction [is sound](Contraction::is_sound). All elements that its sizes and strides address are in memory
 /// that is live during the call; meanwhile, nobody else, an epilogue included, writes the operands, or accesses the
-/// result. An epilogue is as in [`Driver::contract_with`](ms_core::exec::Driver::contract_with).
+/// result. Epilogues are as in [`Driver::contract_with`](ms_core::exec::Driver::contract_with).
 ///
 /// # Errors
 /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for copies of the operands, or for parts of the result.
@@ -53,7 +53,7 @@ pub unsafe fn run(
         }
         let to = match to {
             Results::Memory(first) => To { first, parts: None },
-            Results::Epilogue(it) => To { first: null_mut(), parts: Some(Parts::new(it, matrices, types.out)) },
+            Results::Epilogues(all) => To { first: null_mut(), parts: Some(Parts::new(all, matrices, types.out)) },
         };
         // SAFETY: the caller's contract is the same; copies have the elements of the operands.
         unsafe { run_matrices(isa, types, precision, matrices, operands, to) }
@@ -74,11 +74,11 @@ pub unsafe fn run(
 pub enum Results<'a> {
     /// It is written to memory with this first element.
     Memory(*mut u8),
-    /// A kernel reads its parts.
-    Epilogue(Epilogue<'a>),
+    /// Kernels read its parts.
+    Epilogues(&'a [Epilogue<'a>]),
 }
 
-/// Where the results of products go: to memory, unless an epilogue reads the parts.
+/// Where the results of products go: to memory, unless epilogues read the parts.
 #[derive(Clone, Copy)]
 struct To<'a> {
     first: *mut u8,
@@ -371,7 +371,7 @@ unsafe fn gather<M: Copy, C>(
     Ok(out)
 }
 
-/// Writes product `i`, whose row-major values are there: to memory, or in parts that its epilogue reads. `write` writes
+/// Writes product `i`, whose row-major values are there: to memory, or in parts that its epilogues read. `write` writes
 /// rows of values to a matrix.
 ///
 /// # Safety

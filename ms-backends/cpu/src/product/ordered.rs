@@ -123,7 +123,7 @@ impl Ordered {
     }
 
     /// Multiplies `batch` pairs of matrices; `places` returns their offsets in elements, by operand. An operand in a
-    /// `held` block, which is the same in all pairs, may be packed once for many calls. If an epilogue reads `parts` of
+    /// `held` block, which is the same in all pairs, may be packed once for many calls. If epilogues read `parts` of
     /// the results, these are in no memory.
     ///
     /// # Safety
@@ -187,7 +187,10 @@ impl Ordered {
         let [m, k, n] = self.sizes;
         // Narrow registers take a nanosecond for 32 terms of f32.
         let nanos = (batch * m * n).saturating_mul(k) / 128 * size_of::<W>();
-        let [rows, columns] = blocks(tile.rows, tile.columns, [m, n], batch);
+        let [rows, columns] = match parts {
+            Some((it, turned)) if it.by_rows() => whole_blocks(tile.rows, tile.columns, [m, n], batch, turned),
+            _ => blocks(tile.rows, tile.columns, [m, n], batch),
+        };
         let [across, along] = [n.div_ceil(columns), m.div_ceil(rows)];
         // SAFETY: as the caller's.
         let kept = keeper.and_then(|it| unsafe { Panels::kept(it, tile, operands.1, [k, n]) });
@@ -349,6 +352,20 @@ fn blocks(tile_rows: usize, tile_columns: usize, [m, n]: [usize; 2], batch: usiz
     let along = wanted.div_ceil(batch * across).min(tiles.div_ceil(STRIP_TILES / 2)).max(tiles.div_ceil(BLOCK_TILES));
     let across = wanted.div_ceil(batch * along).max(across);
     [tiles.div_ceil(along) * tile_rows, n.div_ceil(across).next_multiple_of(2 * tile_columns)]
+}
+
+/// [`blocks`] that have all columns, or all rows if the product is turned.
+fn whole_blocks(tile_rows: usize, tile_columns: usize, [m, n]: [usize; 2], batch: usize, turned: bool) -> [usize; 2] {
+    // Such a part stays in the cache of a core.
+    const ELEMENTS: usize = 32 << 10;
+    let wanted = match threads::count() {
+        1 => 1,
+        threads => (threads * BLOCKS_PER_THREAD).div_ceil(batch),
+    };
+    let [side, tile, other] = if turned { [n, tile_columns, m] } else { [m, tile_rows, n] };
+    let most = side.div_ceil(wanted).min((ELEMENTS / other).max(1));
+    let part = most.next_multiple_of(tile);
+    if turned { [m, part] } else { [part, n] }
 }
 
 /// The treatment of the sums of a chunk.

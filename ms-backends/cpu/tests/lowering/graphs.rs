@@ -253,8 +253,29 @@ pub fn random_elementwise(random: &mut Random, builder: &mut Builder, x: ValueId
     }
 }
 
-/// Products of one type in all forms, each followed by elementwise ops, of which several results are outputs and terms
-/// of sums, and the last may be an operand of the next product; and the number of products.
+/// The value minus the sum of its rows, and that sum, all scaled by the largest elements.
+fn random_statistics(random: &mut Random, builder: &mut Builder, x: ValueId) -> Option<[ValueId; 2]> {
+    let (shape, dtype) = (builder.shape(x), builder.graph.ty(x).dtype);
+    let last = shape.len() - 1;
+    let reduce = |builder: &mut Builder, op: &str, x, keepdims: bool| {
+        builder.apply(op, Attrs::new([sizes(&[last]), keepdims.into()]), &[x])
+    };
+    let one = Attr::Literal(Literal::scalar(Scalar::Float(1.0), DType::F32));
+    let one = builder.apply("constant", Attrs::new([one]), &[])?;
+    let one = builder.apply("cast", Attrs::new([dtype.into()]), &[one])?;
+    let magnitude = builder.apply("abs", Attrs::none(), &[x])?;
+    let top = reduce(builder, "max", magnitude, true)?;
+    let divisor = builder.apply("add", Attrs::none(), &[top, one])?;
+    let scaled = builder.apply("div", Attrs::none(), &[x, divisor])?;
+    let keepdims = random.below(2) == 0;
+    let sum = reduce(builder, random.pick(&["sum", "min"]), scaled, keepdims)?;
+    let kept: Vec<usize> = shape[..last].iter().copied().chain([1]).collect();
+    let row = builder.apply("reshape", Attrs::new([sizes(&kept)]), &[sum])?;
+    Some([builder.apply("sub", Attrs::none(), &[scaled, row])?, sum])
+}
+
+/// Products of one type in all forms, each followed by elementwise ops and statistics of rows, of which several results
+/// are outputs and terms of sums, and the last may be an operand of the next product; and the number of products.
 pub fn random_layers(seed: u64) -> (Graph, usize) {
     let mut products = 0;
     let mut random = Random::Seed(seed);
@@ -284,11 +305,25 @@ pub fn random_layers(seed: u64) -> (Graph, usize) {
             axes.swap(rank - 2, rank - 1);
             y = builder.apply("permute", Attrs::new([sizes(&axes)]), &[y]).expect("all axes are there");
         }
+        // Other kernels that read the product.
+        for _ in 0..random.below(3) {
+            match random.below(3) {
+                0 => outputs.extend(random_elementwise(&mut random, &mut builder, y)),
+                1 => outputs.extend(random_statistics(&mut random, &mut builder, y).into_iter().flatten()),
+                _ => {}
+            }
+        }
         // The operands of a product are still read while parts of results are written.
         for value in [x, w] {
             if random.below(3) == 0 && builder.shape(value) == builder.shape(y) {
                 y = builder.apply("add", Attrs::none(), &[y, value]).expect("the types are equal");
             }
+        }
+        if random.below(4) == 0
+            && let Some([result, sum]) = random_statistics(&mut random, &mut builder, y)
+        {
+            y = result;
+            outputs.extend((random.below(2) == 0).then_some(sum));
         }
         for _ in 0..random.below(5) {
             y = random_elementwise(&mut random, &mut builder, y).unwrap_or(y);

@@ -5,7 +5,7 @@ mod graphs;
 use graphs::{Builder, Random, array, random_graph, random_layers, sizes};
 use ms_core::error::Code;
 use ms_core::exec::{Backend, CompileOptions, PlanProgram, reference};
-use ms_core::ir::{Graph, Kernel, Math, Node, Precision, Role, Scope, Type, ValueId};
+use ms_core::ir::{Graph, Kernel, LaneAxis, Math, Node, Precision, Role, Scope, Type, ValueId};
 use ms_core::lower::{ContractionResult, EpilogueLimits, LowerOptions, Native, Plan, PlanStep, Target, lower};
 use ms_core::ops::{COMPOSITES, infer, parse_graph};
 use ms_core::optimize::{Kept, PassContext, optimize};
@@ -43,7 +43,7 @@ fn check(graph: &Graph, seed: u64, tolerance: f64) -> Plan {
     let mut random = Random::Seed(seed);
     let arrays: Vec<Array> = graph.inputs().iter().map(|&it| array(&mut random, graph.ty(it))).collect();
     let inputs: Vec<&Array> = arrays.iter().collect();
-    let all = EpilogueLimits { shortest_row: 0, elements: 0, terms: 0 };
+    let all = EpilogueLimits { longest_row: usize::MAX, kernels: usize::MAX, ..EpilogueLimits::default() };
     let [with_all, with_none] = [Some(all), None].map(|epilogues| Target { epilogues, ..TARGET.clone() });
     let plan_for = |target, fuse, precision| {
         let options = LowerOptions { fuse, precision };
@@ -57,7 +57,7 @@ fn check(graph: &Graph, seed: u64, tolerance: f64) -> Plan {
     let targets = [Isa::Avx2, Isa::Avx512].into_iter().filter(|it| it.is_supported());
     let generated: Vec<_> = targets.map(|isa| (isa, run(fused.clone(), isa, &inputs))).collect();
     let loose = run(plan(true, Precision::Highest), Isa::detect(), &inputs);
-    if epilogues(&fused) > 0 {
+    if !epilogues(&fused).is_empty() {
         let stored = run(plan_for(&with_none, true, Precision::Highest), Isa::detect(), &inputs);
         let bytes = |it: &Array| it.on_host().expect("the elements are readable").to_bytes();
         let same = loose.iter().zip(&stored).all(|(a, b)| bytes(a) == bytes(b));
@@ -102,11 +102,17 @@ fn check(graph: &Graph, seed: u64, tolerance: f64) -> Plan {
     fused
 }
 
-/// The number of contractions with an epilogue.
-fn epilogues(plan: &Plan) -> usize {
-    let has_one =
-        |it: &&PlanStep| matches!(it, PlanStep::Contraction(it) if matches!(it.result, ContractionResult::Epilogue(_)));
-    plan.routines.iter().flat_map(|it| &it.steps).filter(has_one).count()
+/// The kernels of the epilogues of each contraction that has some.
+fn epilogues(plan: &Plan) -> Vec<Vec<&Kernel>> {
+    let of = |it: &'_ PlanStep| match it {
+        PlanStep::Contraction(it) => match &it.result {
+            ContractionResult::Epilogues(all) => Some(all.iter().map(|it| it.kernel.0 as usize).collect::<Vec<_>>()),
+            ContractionResult::Stored(_) => None,
+        },
+        _ => None,
+    };
+    let all = plan.routines.iter().flat_map(|it| &it.steps).filter_map(of);
+    all.map(|it| it.into_iter().map(|it| &plan.kernels[it]).collect()).collect()
 }
 
 /// Contractions over several axes read operands in any order of their axes, and convolutions over patches are such.
@@ -219,14 +225,19 @@ fn random_products() {
 
 #[test]
 fn random_epilogues() {
-    let (mut found, mut all) = (0, 0);
+    let (mut found, mut several, mut by_rows, mut all) = (0, 0, 0, 0);
     for seed in 9000..9300 {
         let (graph, products) = random_layers(seed);
-        found += epilogues(&check(&graph, seed, f64::INFINITY));
+        let plan = check(&graph, seed, f64::INFINITY);
+        let epilogues = epilogues(&plan);
+        found += epilogues.len();
+        several += epilogues.iter().filter(|it| it.len() > 1).count();
+        by_rows += epilogues.iter().flatten().filter(|it| it.lanes == LaneAxis::Reduced).count();
         all += products;
     }
     // The cases reach what they are for.
-    assert!(found * 2 > all, "{found} epilogues of {all} products");
+    let reached = found * 2 > all && several * 10 > all && by_rows * 20 > all;
+    assert!(reached, "{found} of {all} products have epilogues, {several} several, {by_rows} by rows");
 }
 
 /// The graphs whose plans are in `ms-core/tests/lower`.

@@ -2,10 +2,10 @@
 
 use super::check::{Checker, malformed};
 use super::repeat::{CarryWords, Chain, Cycle, Repeated, Series, Trips};
-use super::run::{OperandWord, Patch, PlacedView, Program, Routine, Step};
+use super::run::{self, OperandWord, Patch, PlacedView, Program, Routine, Step};
 use crate::error::Result;
 use crate::exec::{Accepted, Check, Driver, EpilogueWords, LibraryCall};
-use crate::ir::{Inst, Kernel, LaneAxis, LoopWords, Param, Role, StrideClass};
+use crate::ir::{Contraction, Inst, Kernel, LoopWords, Param, Role, StrideClass};
 use crate::lower::{
     self, Argument, BufferId, ContractionResult, ContractionStep, Epilogue, IndexedAxis, KernelId, Loop, NextCarry,
     Place, Plan, PlanStep, Repeat, Span, View, is_stack, value_bytes,
@@ -109,7 +109,7 @@ fn opens_stacks<K>(step: &Step<K>, routines: &[Routine<K>]) -> bool {
         Step::Kernel { .. }
         | Step::Copy { .. }
         | Step::Contraction { .. }
-        | Step::Epilogue { .. }
+        | Step::Epilogues { .. }
         | Step::Library { .. }
         | Step::Check { .. } => false,
         Step::Call { routine, .. } => open(*routine),
@@ -270,27 +270,35 @@ impl<'a, D: Driver> Loader<'a, D> {
             Ok(OperandWord { word, is_input })
         };
         let operands = [add(0, a)?, add(1, b)?];
-        let Epilogue { kernel, result, args } = match result {
+        let shared = Arc::new(contraction.clone());
+        match result {
             ContractionResult::Stored(out) => {
                 let result = add(2, out)?.word;
-                return Ok(Step::Contraction { contraction: Arc::new(contraction.clone()), operands, result });
+                Ok(Step::Contraction { contraction: shared, operands, result })
             }
-            ContractionResult::Epilogue(epilogue) => &**epilogue,
-        };
+            ContractionResult::Epilogues(all) if all.is_empty() => Err(malformed("something reads a result")),
+            ContractionResult::Epilogues(all) => {
+                let epilogues = all.iter().map(|it| self.epilogue(contraction, it)).collect::<Result<_>>()?;
+                Ok(Step::Epilogues { contraction: shared, operands, epilogues })
+            }
+        }
+    }
+
+    /// An epilogue of a contraction, whose kernel must fit it.
+    fn epilogue(&mut self, contraction: &Contraction, epilogue: &Epilogue) -> Result<run::Epilogue<D::Kernel>> {
+        let Epilogue { kernel, result, args } = epilogue;
         let (kernel, code) = self.kernel(*kernel)?;
         let at = result.0 as usize;
         let own = Param { dtype: contraction.types.out, role: Role::Input, step: StrideClass::Unit };
-        if kernel.params.get(at) != Some(&own) || kernel.seq != 0 || kernel.lanes != LaneAxis::Parallel {
-            return Err(malformed("an epilogue reads the result of its contraction"));
-        }
+        let by_rows = Epilogue::is_by_rows(kernel, contraction).filter(|_| kernel.params.get(at) == Some(&own));
+        let by_rows = by_rows.ok_or_else(|| malformed("an epilogue reads the result of its contraction"))?;
         let extents = Epilogue::extents(contraction);
         let strides = Layout::contiguous(&extents);
         let strides: SmallVec<[i64; 4]> =
             strides.strides().iter().map(|it| (it * own.dtype.size() as isize) as i64).collect();
         let block = self.kernel_block(kernel, &extents, args, Some((at, &strides)))?;
-        let words = EpilogueWords { loops: LoopWords::of(kernel), result: kernel.param_word(at) };
-        let (contraction, code) = (Arc::new(contraction.clone()), code.clone());
-        Ok(Step::Epilogue { contraction, operands, code, block, words })
+        let words = EpilogueWords { loops: LoopWords::of(kernel), result: kernel.param_word(at), by_rows };
+        Ok(run::Epilogue { code: code.clone(), block, words })
     }
 
     /// Adds the block of a call, whose values must fit the routine.

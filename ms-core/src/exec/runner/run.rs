@@ -62,14 +62,8 @@ pub(super) enum Step<K> {
     Copy { code: K, words: Range<usize>, pairs: SmallVec<[[usize; 2]; 1]> },
     /// A contraction of these operands, with the word of the result's address.
     Contraction { contraction: Arc<Contraction>, operands: [OperandWord; 2], result: usize },
-    /// A contraction with its epilogue: the block of a call of the kernel.
-    Epilogue {
-        contraction: Arc<Contraction>,
-        operands: [OperandWord; 2],
-        code: K,
-        block: Range<usize>,
-        words: EpilogueWords,
-    },
+    /// A contraction with its epilogues.
+    Epilogues { contraction: Arc<Contraction>, operands: [OperandWord; 2], epilogues: Box<[Epilogue<K>]> },
     /// A library call.
     Library { call: Arc<LibraryCall>, inputs: Vec<PlacedView>, outputs: Vec<PlacedView> },
     /// A check of elements, which are then copied if there is a result, with the words of two addresses and a size in
@@ -89,12 +83,19 @@ impl<K> Step<K> {
     fn submits(&self, submitting: &[bool]) -> bool {
         match self {
             Self::Kernel { .. } | Self::Copy { .. } => false,
-            Self::Contraction { .. } | Self::Epilogue { .. } | Self::Check { .. } => false,
+            Self::Contraction { .. } | Self::Epilogues { .. } | Self::Check { .. } => false,
             Self::Library { call, .. } => definition(call.op).effects.act_on_host(),
             Self::Call { routine, .. } => submitting[*routine],
             Self::Branch { .. } | Self::Loop(_) => true,
         }
     }
+}
+
+/// A kernel on the result of a contraction, with the block of a call.
+pub(super) struct Epilogue<K> {
+    pub code: K,
+    pub block: Range<usize>,
+    pub words: EpilogueWords,
 }
 
 /// The word with the address of an operand of a contraction.
@@ -221,11 +222,18 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
                     // SAFETY: as above.
                     unsafe { driver.contract(&mut self.commands, contraction, operands, result)? }
                 }
-                Step::Epilogue { contraction, operands, code, block, words } => {
+                Step::Epilogues { contraction, operands, epilogues } => {
                     let operands = operands.map(|it| self.operand(it));
-                    let epilogue = EpilogueCall { kernel: code, block: &self.words[block.clone()], words: *words };
-                    // SAFETY: as above; a lowered epilogue writes no operands.
-                    unsafe { driver.contract_with(&mut self.commands, contraction, operands, epilogue)? }
+                    let calls: SmallVec<[EpilogueCall<'_, D::Kernel>; 2]> = epilogues
+                        .iter()
+                        .map(|Epilogue { code, block, words }| EpilogueCall {
+                            kernel: code,
+                            block: &self.words[block.clone()],
+                            words: *words,
+                        })
+                        .collect();
+                    // SAFETY: as above; lowered epilogues write no operands, nor what another one accesses.
+                    unsafe { driver.contract_with(&mut self.commands, contraction, operands, &calls)? }
                 }
                 Step::Library { call, inputs, outputs } => {
                     let view = |it: &PlacedView| self.view(it, routine, block);

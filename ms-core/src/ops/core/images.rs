@@ -69,8 +69,8 @@ pub enum ImageForm {
         body: fn(&Attrs, &[&Tensor], AxisOrder) -> Tensor,
     },
     /// Pooling: the same op with the attributes of windows that have the channels, of which there are so many, as their
-    /// last axis. `None` if there are none.
-    Pooling(fn(&Attrs, Dim) -> Option<Attrs>),
+    /// last axis.
+    Pooling(fn(&Attrs, Dim) -> Attrs),
 }
 
 /// Which of the ops of a convolution it is.

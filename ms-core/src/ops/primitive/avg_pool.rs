@@ -72,10 +72,7 @@ pub static AVG_POOL: OpDef = OpDef {
     lowering: Lowering::OfImages(ImageRule {
         operands: &[0],
         result: true,
-        form: ImageForm::Pooling(|attrs, channels| {
-            let it = AvgPoolAttrs::of(attrs);
-            has_room(it.count()).then(|| it.with_channels(channels))
-        }),
+        form: ImageForm::Pooling(|attrs, channels| AvgPoolAttrs::of(attrs).with_channels(channels)),
     }),
     samples: || avg_samples(false),
 };
@@ -100,9 +97,8 @@ pub static AVG_POOL_GRAD: OpDef = OpDef {
         result: true,
         form: ImageForm::Pooling(|attrs, channels| {
             let sizes = AvgPoolGradAttrs::of(attrs).sizes().dims();
-            let it = AvgPoolAttrs::of(attrs);
-            let attrs = has_room(it.count()).then(|| it.with_channels(channels))?;
-            Some(AvgPoolAttrs::of(&attrs).with_sizes(&with_channels(&sizes, channels)))
+            let attrs = AvgPoolAttrs::of(attrs).with_channels(channels);
+            AvgPoolAttrs::of(&attrs).with_sizes(&with_channels(&sizes, channels))
         }),
     }),
     samples: || avg_samples(true),
@@ -130,8 +126,7 @@ pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
         operands: &[0],
         result: true,
         form: ImageForm::Pooling(|attrs, channels| {
-            let count = AdaptiveAttrs::of(attrs).count();
-            has_room(count).then(|| AdaptiveAttrs::attrs(&*with_channels(&count.dims(), channels)))
+            AdaptiveAttrs::attrs(&*with_channels(&AdaptiveAttrs::of(attrs).count().dims(), channels))
         }),
     }),
     samples: || {
@@ -169,7 +164,7 @@ pub static ADAPTIVE_AVG_POOL_GRAD: OpDef = OpDef {
         form: ImageForm::Pooling(|attrs, channels| {
             let it = AdaptiveGradAttrs::of(attrs);
             let [count, sizes] = [it.count(), it.sizes()].map(|it| with_channels(&it.dims(), channels));
-            has_room(it.count()).then(|| AdaptiveGradAttrs::attrs(&*count, &*sizes))
+            AdaptiveGradAttrs::attrs(&*count, &*sizes)
         }),
     }),
     samples: || {
@@ -197,11 +192,6 @@ fn avg_samples(gradient: bool) -> Vec<Sample> {
         of(&[1, 1, 7, 5], &[4, 3], &[3, 3], 2, 1, false),
         of(&[1, 1, 8], &[4], &[3], 2, 0, true),
     ]
-}
-
-/// Whether windows along the spatial axes may have one more axis, of channels.
-fn has_room(counts: Ints<'_>) -> bool {
-    counts.as_slice().len() < 3
 }
 
 impl AvgPoolAttrs<'_> {
@@ -277,10 +267,10 @@ struct Range {
     count: usize,
 }
 
-/// Means over ranges along each of three axes.
+/// Means over ranges along each of four axes.
 struct Means {
     input: Spatial,
-    ranges: [Vec<Range>; 3],
+    ranges: [Vec<Range>; 4],
     /// The axis of the lines of a window: the last one, or the one before it if that has channels.
     line: usize,
 }
@@ -318,7 +308,7 @@ impl Means {
     }
 
     fn new(rank: usize, sizes: &[usize], ranges: impl Fn(usize) -> Vec<Range>) -> Result<Self> {
-        let missing = 3 - sizes.len();
+        let missing = 4 - sizes.len();
         let ranges = std::array::from_fn(|axis| match axis.checked_sub(missing) {
             Some(axis) => ranges(axis),
             None => vec![Range { start: 0, end: 1, count: 1 }],
@@ -328,32 +318,36 @@ impl Means {
                 Error::new(Code::Argument, "a window has no element").help("padding is at most half of the window")
             );
         }
-        let line = if rank == sizes.len() + 1 { 1 } else { 2 };
+        let line = if rank == sizes.len() + 1 { 2 } else { 3 };
         Ok(Self { input: spatial(sizes, 1), ranges, line })
     }
 
     /// Visits each window of one plane with its number, its ranges, and one over its divisor.
-    fn windows(&self, mut visit: impl FnMut(usize, [Range; 3], f64)) {
+    fn windows(&self, mut visit: impl FnMut(usize, [Range; 4], f64)) {
         let mut number = 0;
         for &range0 in &self.ranges[0] {
             for &range1 in &self.ranges[1] {
                 for &range2 in &self.ranges[2] {
-                    visit(number, [range0, range1, range2], (range0.count * range1.count * range2.count) as f64);
-                    number += 1;
+                    for &range3 in &self.ranges[3] {
+                        let window = [range0, range1, range2, range3];
+                        visit(number, window, window.iter().map(|it| it.count).product::<usize>() as f64);
+                        number += 1;
+                    }
                 }
             }
         }
     }
 
     /// The elements of the lines of a plane in a window.
-    fn lines(&self, window: [Range; 3]) -> impl Iterator<Item = StepBy<std::ops::Range<usize>>> + '_ {
-        let [_, height, width] = self.input;
-        let (step, across) = if self.line == 1 { (width, 2) } else { (1, 1) };
+    fn lines(&self, window: [Range; 4]) -> impl Iterator<Item = StepBy<std::ops::Range<usize>>> + '_ {
+        let [_, depth, height, width] = self.input;
+        let (step, across, stride) = if self.line == 2 { (width, 3, 1) } else { (1, 2, width) };
         let (line, across) = (window[self.line], window[across]);
-        let stride = if self.line == 1 { 1 } else { width };
-        (window[0].start..window[0].end).flat_map(move |at0| {
-            (across.start..across.end).map(move |at| {
-                let first = at0 * height * width + at * stride;
+        let along = |it: Range| it.start..it.end;
+        let planes = along(window[0]).flat_map(move |at0| along(window[1]).map(move |at1| at0 * depth + at1));
+        planes.flat_map(move |plane| {
+            along(across).map(move |at| {
+                let first = plane * height * width + at * stride;
                 (first + line.start * step..first + (line.end - 1) * step + 1).step_by(step)
             })
         })

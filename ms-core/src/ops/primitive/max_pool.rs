@@ -93,10 +93,7 @@ const CHANNELS_LAST: ImageForm = ImageForm::Pooling(|attrs, _| {
     let it = MaxPoolAttrs::of(attrs);
     let with = |list: Ints<'_>, channels: i64| Attr::from(&*with_channels(list.as_slice(), channels));
     let (one, none) = (|it| with(it, 1), |it| with(it, 0));
-    let has_room = it.kernel().as_slice().len() < 3;
-    has_room.then(|| {
-        MaxPoolAttrs::attrs(one(it.kernel()), one(it.stride()), one(it.dilation()), none(it.before()), none(it.after()))
-    })
+    MaxPoolAttrs::attrs(one(it.kernel()), one(it.stride()), one(it.dilation()), none(it.before()), none(it.after()))
 });
 
 impl MaxPoolAttrs<'_> {
@@ -155,7 +152,7 @@ fn pooled_dims(attrs: &Attrs, x: &Type) -> Result<Dims> {
     Ok(pooled_shape(&dims, &counts))
 }
 
-/// The windows of a [`MAX_POOL`], with three spatial axes.
+/// The windows of a [`MAX_POOL`], along four axes.
 struct Pooled {
     output_shape: Shape,
     planes: usize,
@@ -193,8 +190,9 @@ impl Pooled {
         let mut out = try_room(self.planes * windows).or_exhausted();
         for base in (0..self.planes).map(|it| it * plane) {
             for window in 0..windows {
-                let (rest, at2) = (window / self.output[2], window % self.output[2]);
-                let at = [rest / self.output[1], rest % self.output[1], at2];
+                let (rest, at3) = (window / self.output[3], window % self.output[3]);
+                let (rest, at2) = (rest / self.output[2], rest % self.output[2]);
+                let at = [rest / self.output[1], rest % self.output[1], at2, at3];
                 out.push(base + self.largest_of(&x[base..base + plane], at));
             }
         }
@@ -203,15 +201,17 @@ impl Pooled {
 
     fn largest_of(&self, plane: &[f64], window: Spatial) -> usize {
         let mut best = None;
+        let mut compare = |at: usize| {
+            let above = |it: usize| plane[at] > plane[it] || (plane[at].is_nan() && !plane[it].is_nan());
+            if best.is_none_or(above) {
+                best = Some(at);
+            }
+        };
         for at0 in self.taps(0, window[0]) {
             for at1 in self.taps(1, window[1]) {
                 for at2 in self.taps(2, window[2]) {
-                    let at = (at0 * self.input[1] + at1) * self.input[2] + at2;
-                    let above = best
-                        .is_none_or(|it: usize| plane[at] > plane[it] || (plane[at].is_nan() && !plane[it].is_nan()));
-                    if above {
-                        best = Some(at);
-                    }
+                    let line = (at0 * self.input[1] + at1) * self.input[2] + at2;
+                    self.taps(3, window[3]).for_each(|at3| compare(line * self.input[3] + at3));
                 }
             }
         }

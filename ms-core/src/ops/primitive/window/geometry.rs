@@ -31,8 +31,9 @@ pub(in crate::ops) struct Row {
 pub(in crate::ops) fn output_dims(attrs: &Attrs, x: &Type, input: &[Dim], weight: &[Dim]) -> Result<Dims> {
     let it = ConvAttrs::of(attrs);
     let (window, groups) = (it.window(), it.groups());
-    if input.len() < 3 || weight.len() != input.len() {
-        let message = format!("{x} with weights {weight:?}: both need a batch or output, a channel and spatial axes");
+    if !(3..=5).contains(&input.len()) || weight.len() != input.len() {
+        let needed = "both need a batch or output, a channel and one to three spatial axes";
+        let message = format!("{x} with weights {weight:?}: {needed}");
         return Err(Error::new(Code::Shape, message));
     }
     let divides = |dim: Dim| dim.as_const().is_none_or(|it| it.is_multiple_of(groups));

@@ -26,8 +26,8 @@ pub struct Window {
     pub after: Shape,
 }
 
-/// Spatial axes, at most three; shorter lists are padded in front.
-pub(in crate::ops) type Spatial = [usize; 3];
+/// Axes of windows: at most three spatial ones and, where channels are last, these. Shorter lists are padded in front.
+pub(in crate::ops) type Spatial = [usize; 4];
 
 impl Window {
     /// Windows with stride one along `rank` spatial axes, without padding or dilation.
@@ -43,8 +43,8 @@ impl Window {
     /// if a window is larger than its padded axis.
     pub fn counts(&self, sizes: &[Dim], kernel: &[usize]) -> Result<Dims> {
         let lists = [&self.stride[..], &self.dilation, &self.before, &self.after, kernel];
-        if lists.iter().any(|it| it.len() != sizes.len()) || sizes.len() > 3 {
-            let message = format!("one entry for each of {} spatial axes is needed, three at most", sizes.len());
+        if lists.iter().any(|it| it.len() != sizes.len()) {
+            let message = format!("one entry for each of {} spatial axes is needed", sizes.len());
             return Err(Error::new(Code::Argument, message));
         }
         let count = |axis: usize| {
@@ -63,10 +63,10 @@ impl Window {
     }
 }
 
-/// A list of spatial axes padded in front to three.
+/// A list of axes of windows padded in front to four.
 pub(in crate::ops) fn spatial(list: &[usize], fill: usize) -> Spatial {
-    let mut out = [fill; 3];
-    out[3 - list.len()..].copy_from_slice(list);
+    let mut out = [fill; 4];
+    out[4 - list.len()..].copy_from_slice(list);
     out
 }
 

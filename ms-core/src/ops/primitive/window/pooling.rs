@@ -106,8 +106,8 @@ impl PoolOptions {
 /// The dimensions of an operand of pooling with windows along the last `rank` axes. In front of these are the batch and
 /// the channels; where channels are last, they are the last axis of the windows, whose taps are one.
 pub(in crate::ops) fn check_pooled(x: &Type, rank: usize) -> Result<Dims> {
-    let fits = x.rank() == rank + 2 || (x.rank() == rank + 1 && rank > 1);
-    if !fits || rank == 0 || rank > 3 {
+    let fits = x.rank() == rank + 2 && (1..=3).contains(&rank);
+    if !fits && (x.rank() != rank + 1 || !(2..=4).contains(&rank)) {
         return Err(Error::new(Code::Shape, format!("{x} does not have a batch, a channel and {rank} spatial axes")));
     }
     if !x.dtype.is_float() {
@@ -121,7 +121,7 @@ pub(in crate::ops) fn pooled_shape<S: Copy>(shape: &[S], sizes: &[S]) -> SmallVe
     shape[..shape.len() - sizes.len()].iter().chain(sizes).copied().collect()
 }
 
-/// A list by spatial axis of windows with an entry for channels behind, if so many axes may have windows.
+/// A list by spatial axis of windows with an entry for channels behind.
 pub(in crate::ops) fn with_channels<S: Copy>(list: &[S], channels: S) -> SmallVec<[S; 4]> {
     list.iter().copied().chain([channels]).collect()
 }

@@ -36,10 +36,11 @@ impl WindowAxis {
     }
 }
 
-/// Windows over an input, along three axes; axes that a tensor does not have are of size one.
+/// Windows over an input, along four axes, of which the last may be that of channels; axes that a tensor does not have
+/// are of size one, in front.
 #[derive(Clone, Copy)]
 pub struct Windows {
-    axes: [WindowAxis; 3],
+    axes: [WindowAxis; 4],
 }
 
 impl Windows {
@@ -56,12 +57,12 @@ impl Windows {
             dilation: dilation[it],
             before: before[it],
         };
-        Self { axes: [axis(0), axis(1), axis(2)] }
+        Self { axes: std::array::from_fn(axis) }
     }
 
-    /// The windows along each axis.
+    /// The windows along each of the last three axes, which are those of a convolution.
     pub fn axes(&self) -> &[WindowAxis; 3] {
-        &self.axes
+        self.axes.last_chunk().expect("there are four axes")
     }
 
     /// Elements of one plane of the input.
@@ -81,7 +82,7 @@ impl Windows {
 
     /// Distance of successive elements of a run.
     pub fn step(&self) -> usize {
-        self.axes[2].stride
+        self.axes[3].stride
     }
 
     /// The elements under the windows of one plane, tap by tap, taps and windows in row-major order.
@@ -90,26 +91,28 @@ impl Windows {
     /// # Panics
     /// Raises [`Code::Memory`](crate::Code::Memory) when the system has no memory for them.
     pub fn runs(&self) -> Vec<Run> {
-        let [a, b, c] = self.axes;
+        let [a, b, c, d] = self.axes;
         let mut runs = Vec::new();
-        for tap0 in 0..a.kernel {
-            for tap1 in 0..b.kernel {
-                for tap2 in 0..c.kernel {
-                    let columns = c.inside(tap2);
-                    if columns.is_empty() {
-                        continue;
-                    }
-                    for at0 in a.inside(tap0) {
-                        for at1 in b.inside(tap1) {
-                            let line = a.element(tap0, at0) * b.input + b.element(tap1, at1);
-                            let run = Run {
-                                tap: (tap0 * b.kernel + tap1) * c.kernel + tap2,
-                                window: (at0 * b.output + at1) * c.output + columns.start,
-                                element: line * c.input + c.element(tap2, columns.start),
-                                len: columns.len(),
-                            };
-                            push(&mut runs, run);
-                        }
+        for tap in 0..self.taps() {
+            let [tap2, tap3] = [tap / d.kernel, tap % d.kernel];
+            let [tap1, tap2] = [tap2 / c.kernel, tap2 % c.kernel];
+            let [tap0, tap1] = [tap1 / b.kernel, tap1 % b.kernel];
+            let columns = d.inside(tap3);
+            if columns.is_empty() {
+                continue;
+            }
+            for at0 in a.inside(tap0) {
+                for at1 in b.inside(tap1) {
+                    for at2 in c.inside(tap2) {
+                        let plane = a.element(tap0, at0) * b.input + b.element(tap1, at1);
+                        let line = plane * c.input + c.element(tap2, at2);
+                        let run = Run {
+                            tap,
+                            window: ((at0 * b.output + at1) * c.output + at2) * d.output + columns.start,
+                            element: line * d.input + d.element(tap3, columns.start),
+                            len: columns.len(),
+                        };
+                        push(&mut runs, run);
                     }
                 }
             }

@@ -1,5 +1,7 @@
 //! Layouts of images: convolutions as contractions over taps, and channels last between them.
 
+mod borders;
+
 use super::{Pass, PassContext};
 use crate::ir::{Graph, Memo, Node, Reducer, Rewriter, ValueId, Values};
 use crate::ops::{
@@ -9,6 +11,7 @@ use crate::ops::{
 };
 use crate::tensor::{Attrs, Dim, Dims, Tensor, Type};
 use crate::trace;
+use borders::Bordered;
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
@@ -53,6 +56,9 @@ impl Contracted {
 /// pools or reduces elements without an order of sums; its result is then permuted. So a chain of such ops has
 /// permutations, which are views, where it begins and where it ends. Sums of floats read their operand through the
 /// permutation: their order, which follows from the axes, stays as it is.
+///
+/// A chain goes through calls, branches and loops: an image that a region permutes first enters it permuted, and one that
+/// it permutes last leaves it so, as carries of loops do if they both enter and leave so.
 pub struct Layouts;
 
 impl Pass for Layouts {
@@ -61,18 +67,12 @@ impl Pass for Layouts {
     }
 
     fn run<'g>(&self, graph: &'g Graph, context: &PassContext) -> Cow<'g, Graph> {
-        if !has_contracted(graph, context) {
+        let is_last = context.images.order == AxisOrder::ChannelsLast;
+        if !has_contracted(graph, context) && !(is_last && borders::has_borders(graph)) {
             return Cow::Borrowed(graph);
         }
-        let (last, bodies) = (FxHashMap::default(), Memo::default());
-        let mut order = Ordering { rewriter: Rewriter::new(graph), order: context.images.order, last, bodies };
-        for (_, node) in graph.nodes() {
-            let operands = order.rewriter.operands(node);
-            match order.node(graph, node, &operands, context) {
-                Some(values) => order.rewriter.replace(&values),
-                None => order.rewriter.keep(),
-            }
-        }
+        let mut order = Ordering::new(graph, context.images.order);
+        graph.nodes().for_each(|(_, node)| order.replace_or_keep(graph, node, context));
         order.rewriter.finish()
     }
 }
@@ -109,11 +109,35 @@ struct Ordering<'g> {
     /// For values with channels first, the same with channels last.
     last: FxHashMap<ValueId, ValueId>,
     bodies: Memo<Key>,
+    /// By graph that is called, what its calls become.
+    called: FxHashMap<*const Graph, Bordered>,
+    /// The number of borders around it.
+    depth: usize,
+}
+
+impl<'g> Ordering<'g> {
+    /// Of a graph whose nodes are to be visited.
+    fn new(graph: &'g Graph, order: AxisOrder) -> Self {
+        let (last, called) = (FxHashMap::default(), FxHashMap::default());
+        Self { rewriter: Rewriter::new(graph), order, last, bodies: Memo::default(), called, depth: 0 }
+    }
+
+    /// Visits the next node.
+    fn replace_or_keep(&mut self, graph: &Graph, node: &Node, context: &PassContext) {
+        let operands = self.rewriter.operands(node);
+        match self.node(graph, node, &operands, context) {
+            Some(values) => self.rewriter.replace(&values),
+            None => self.rewriter.keep(),
+        }
+    }
 }
 
 impl Ordering<'_> {
     /// What replaces the results of a node.
     fn node(&mut self, graph: &Graph, node: &Node, operands: &[ValueId], context: &PassContext) -> Option<Values> {
+        if !node.regions.is_empty() && self.order == AxisOrder::ChannelsLast {
+            return self.across_border(graph, node, operands, context);
+        }
         let [result] = node.outputs[..] else { return None };
         if let Some((rule, body)) = contracted(graph, node, context) {
             return self.contraction(node, operands, rule, body);
@@ -123,6 +147,9 @@ impl Ordering<'_> {
             return None;
         }
         let ty = graph.ty(result);
+        if ty.rank() > 2 && permutes(node, &AxisOrder::ChannelsLast.axes(ty.rank())) {
+            return self.last.get(&operands[0]).map(|&it| smallvec![it]);
+        }
         let def = definition(node.op);
         let (attrs, operands) = match &def.lowering {
             Lowering::Map(_) => (node.attrs.clone(), self.elements(operands, ty.rank())?),
@@ -130,7 +157,7 @@ impl Ordering<'_> {
                 if !images.iter().any(|&it| self.last.contains_key(&operands[it])) {
                     return None;
                 }
-                let attrs = attrs(&node.attrs, ty.dims[1])?;
+                let attrs = attrs(&node.attrs, ty.dims[1]);
                 (attrs, operands.iter().map(|&it| self.last_of(it)).collect())
             }
             Lowering::Reduce(rule) => {
@@ -289,8 +316,7 @@ impl Ordering<'_> {
     fn permute(&mut self, x: ValueId, axes: &[usize], of: Option<&Node>) -> ValueId {
         let ty = self.rewriter.graph().ty(x);
         let ty = Type::new(ty.dtype, axes.iter().map(|&it| ty.dims[it]).collect());
-        let node = Node::new(PERMUTE.op(), PermuteAttrs::attrs(axes), [x]);
-        self.rewriter.add(Node { location: of.and_then(|it| it.location), ..node }, [ty])[0]
+        self.rewriter.add(Node { location: of.and_then(|it| it.location), ..permute_node(x, axes) }, [ty])[0]
     }
 
     fn reshape(&mut self, x: ValueId, dims: Dims) -> ValueId {
@@ -301,6 +327,16 @@ impl Ordering<'_> {
         let ty = Type::new(ty.dtype, dims);
         self.rewriter.add(Node::new(RESHAPE.op(), ReshapeAttrs::attrs(&*ty.dims), [x]), [ty.clone()])[0]
     }
+}
+
+/// The node that puts axes in this order.
+fn permute_node(x: ValueId, axes: &[usize]) -> Node {
+    Node::new(PERMUTE.op(), PermuteAttrs::attrs(axes), [x])
+}
+
+/// Whether a node puts axes in this order.
+fn permutes(node: &Node, axes: &[usize]) -> bool {
+    node.op == PERMUTE.op() && PermuteAttrs::of(&node.attrs).axes().sizes()[..] == *axes
 }
 
 /// The type of an image with channels first in this order.

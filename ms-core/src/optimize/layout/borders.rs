@@ -1,0 +1,222 @@
+//! Images that enter and leave the regions of calls, branches and loops.
+
+use super::{Ordering, in_order, permute_node, permutes};
+use crate::ir::{Graph, Node, ValueId, Values};
+use crate::ops::{AxisOrder, Control};
+use crate::optimize::{Dce, Pass, PassContext};
+use crate::tensor::Type;
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// How deep regions are nested whose images are kept in another order across their borders.
+const DEEPEST: usize = 16;
+
+/// A node whose regions take and give images with channels last.
+#[derive(Clone)]
+pub(super) struct Bordered {
+    regions: SmallVec<[Arc<Graph>; 1]>,
+    /// By input of the regions, whether it has channels last.
+    inputs: Vec<bool>,
+    /// By result of the node.
+    results: Vec<bool>,
+}
+
+impl Bordered {
+    /// Whether anything is in another order.
+    fn changes(&self) -> bool {
+        self.inputs.iter().chain(&self.results).any(|it| *it)
+    }
+}
+
+/// Whether a region reads an input with channels last.
+pub(super) fn takes_last(region: &Graph, input: usize) -> bool {
+    let value = region.inputs()[input];
+    if !is_image(region, value) {
+        return false;
+    }
+    let axes = AxisOrder::ChannelsLast.axes(region.ty(value).rank());
+    region.nodes().any(|(_, it)| it.inputs[..] == [value] && permutes(it, &axes))
+}
+
+/// Whether a region computes an output with channels last.
+fn gives_last(region: &Graph, output: usize) -> bool {
+    let value = region.outputs()[output];
+    is_image(region, value) && source_of_first(region, value).is_some()
+}
+
+/// Whether an image, whose axes are in another order at a border, cannot be a stack of transposed matrices.
+fn is_image(region: &Graph, value: ValueId) -> bool {
+    region.ty(value).rank() > 3
+}
+
+/// The value with channels last of which this one is the permutation with channels first.
+fn source_of_first(graph: &Graph, value: ValueId) -> Option<ValueId> {
+    let rank = graph.ty(value).rank();
+    let node = graph.producer(value).filter(|_| rank > 2)?;
+    permutes(node, &AxisOrder::ChannelsLast.inverse(rank)).then(|| node.inputs[0])
+}
+
+/// Whether a region of a graph takes or gives images with channels last.
+pub(super) fn has_borders(graph: &Graph) -> bool {
+    let is_bordered = |region: &Arc<Graph>| {
+        (0..region.inputs().len()).any(|it| takes_last(region, it))
+            || (0..region.outputs().len()).any(|it| gives_last(region, it))
+    };
+    graph.nodes().flat_map(|(_, it)| &it.regions).any(is_bordered)
+}
+
+impl Ordering<'_> {
+    /// What replaces the results of a node with regions: those of a node whose regions take and give images with channels
+    /// last, wherever they do not permute them again.
+    pub(super) fn across_border(
+        &mut self,
+        graph: &Graph,
+        node: &Node,
+        operands: &[ValueId],
+        context: &PassContext,
+    ) -> Option<Values> {
+        let control = Control::of(node)?;
+        let runs = matches!(control, Control::Call { .. } | Control::Recompute | Control::Branch | Control::Loop(_));
+        if !runs || self.depth == DEEPEST {
+            return None;
+        }
+        // Calls of one graph remain calls of one graph.
+        let is_call = matches!(control, Control::Call { .. });
+        let called = Arc::as_ptr(&node.regions[0]);
+        let known = self.called.get(&called).filter(|_| is_call).cloned();
+        let bordered = known.unwrap_or_else(|| self.bordered(node, &control, operands, context));
+        if is_call {
+            self.called.insert(called, bordered.clone());
+        }
+        if !bordered.changes() {
+            return None;
+        }
+        let mut inputs = SmallVec::from_slice(operands);
+        for (input, _) in bordered.inputs.iter().enumerate().filter(|it| *it.1) {
+            let at = control.operand(input).expect("an image is an operand");
+            inputs[at] = self.last_of(inputs[at]);
+        }
+        let ty = |(at, &it): (usize, &ValueId)| match bordered.results[at] {
+            true => in_order(graph.ty(it), AxisOrder::ChannelsLast),
+            false => graph.ty(it).clone(),
+        };
+        let types: Vec<Type> = node.outputs.iter().enumerate().map(ty).collect();
+        let new = Node { inputs, regions: bordered.regions.clone(), ..node.clone() };
+        let mut results = self.rewriter.add(new, types);
+        for (result, _) in results.iter_mut().zip(&bordered.results).filter(|it| *it.1) {
+            *result = self.first_of(*result, node)[0];
+        }
+        Some(results)
+    }
+
+    /// The regions of a node, with the images in another order that are not permuted inside.
+    fn bordered(&self, node: &Node, control: &Control, operands: &[ValueId], context: &PassContext) -> Bordered {
+        let carries = control.as_loop().map_or(0, |it| it.carries);
+        let body = node.regions.last().expect("the node has a region");
+        let is_last = |input: usize| {
+            let Some(operand) = control.operand(input) else { return false };
+            self.last.contains_key(&operands[operand])
+                || node.regions.iter().any(|it| takes_last(it, input))
+                || (input < carries && gives_last(body, input))
+        };
+        let mut inputs: Vec<bool> = (0..body.inputs().len()).map(is_last).collect();
+        let gives = |it: &Arc<Graph>| (0..it.outputs().len()).any(|output| gives_last(it, output));
+        if !inputs.iter().any(|it| *it) && !node.regions.iter().any(gives) {
+            return Bordered { regions: node.regions.clone(), inputs, results: vec![false; node.outputs.len()] };
+        }
+        loop {
+            let regions: Vec<Region> = node.regions.iter().map(|it| self.region(it, &inputs, context)).collect();
+            let mut results = vec![None; node.outputs.len()];
+            for (number, region) in regions.iter().enumerate() {
+                for (output, last) in region.last.iter().enumerate() {
+                    if let Some(result) = control.result(number, output) {
+                        let all: &mut Option<bool> = &mut results[result];
+                        *all = Some(all.unwrap_or(true) && last.is_some());
+                    }
+                }
+            }
+            let mut results: Vec<bool> = results.into_iter().map(|it| it == Some(true)).collect();
+            // A carry enters an iteration as it leaves the one before.
+            (0..carries).for_each(|it| results[it] &= inputs[it]);
+            let regions: Vec<(Graph, Vec<usize>)> = regions
+                .into_iter()
+                .enumerate()
+                .map(|(number, it)| it.finish(|output| control.result(number, output).is_some_and(|at| results[at])))
+                .collect();
+            let stays = |it: usize| {
+                inputs[it] && (it >= carries || results[it]) && !regions.iter().any(|region| region.1.contains(&it))
+            };
+            let remaining: Vec<bool> = (0..inputs.len()).map(stays).collect();
+            if remaining == inputs {
+                return Bordered { regions: regions.into_iter().map(|it| Arc::new(it.0)).collect(), inputs, results };
+            }
+            inputs = remaining;
+        }
+    }
+
+    /// A region whose inputs have channels last where `inputs` says so.
+    fn region(&self, region: &Graph, inputs: &[bool], context: &PassContext) -> Region {
+        let mut from = Graph::new(region.name());
+        let ty = |(at, &it): (usize, &ValueId)| match inputs[at] {
+            true => in_order(region.ty(it), AxisOrder::ChannelsLast),
+            false => region.ty(it).clone(),
+        };
+        let entering: Vec<ValueId> = region.inputs().iter().enumerate().map(ty).map(|it| from.add_input(it)).collect();
+        from.share_input_names(region);
+        let mut first = entering.clone();
+        for (at, _) in inputs.iter().enumerate().filter(|it| *it.1) {
+            let axes = AxisOrder::ChannelsLast.inverse(from.ty(entering[at]).rank());
+            let node = permute_node(entering[at], &axes);
+            let id = from.add_node(node, [region.ty(region.inputs()[at]).clone()]);
+            first[at] = from.node(id).outputs[0];
+        }
+        let outputs = from.inline(region, &first);
+        from.set_outputs(outputs);
+        let mut inner = Ordering { depth: self.depth + 1, ..Ordering::new(&from, self.order) };
+        for (at, _) in inputs.iter().enumerate().filter(|it| *it.1) {
+            inner.rewriter.keep();
+            inner.last.insert(first[at], entering[at]);
+        }
+        for (_, node) in from.nodes().skip(inputs.iter().filter(|it| **it).count()) {
+            inner.replace_or_keep(&from, node, context);
+        }
+        let outputs: Vec<ValueId> = from.outputs().iter().map(|&it| inner.rewriter.map(it)).collect();
+        let last = |&it: &ValueId| {
+            let image = || is_image(inner.rewriter.graph(), it) || !inner.last.is_empty();
+            inner.last.get(&it).copied().or_else(|| source_of_first(inner.rewriter.graph(), it).filter(|_| image()))
+        };
+        let last = outputs.iter().map(last).collect();
+        Region { graph: inner.rewriter.finish().into_owned(), last }
+    }
+}
+
+/// A region with inputs in another order.
+struct Region {
+    graph: Graph,
+    /// By output, the value that it is with channels last, if there is one.
+    last: Vec<Option<ValueId>>,
+}
+
+impl Region {
+    /// The graph, whose outputs have channels last where `is_last` says so, and the inputs that it permutes to channels
+    /// first.
+    fn finish(self, is_last: impl Fn(usize) -> bool) -> (Graph, Vec<usize>) {
+        let Self { mut graph, last } = self;
+        let output = |(at, &it): (usize, &ValueId)| last[at].filter(|_| is_last(at)).unwrap_or(it);
+        let outputs: Vec<ValueId> = graph.outputs().iter().enumerate().map(output).collect();
+        graph.set_outputs(outputs);
+        let graph = match Dce.run(&graph, &PassContext::default()) {
+            Cow::Borrowed(_) => graph,
+            Cow::Owned(new) => new,
+        };
+        let permuted = |input: &usize| {
+            let value = graph.inputs()[*input];
+            let rank = graph.ty(value).rank();
+            let permutes = |it: &Node| permutes(it, &AxisOrder::ChannelsLast.inverse(rank));
+            rank > 2 && graph.nodes().any(|(_, it)| it.inputs[..] == [value] && permutes(it))
+        };
+        let permuted = (0..graph.inputs().len()).filter(permuted).collect();
+        (graph, permuted)
+    }
+}
