@@ -34,7 +34,7 @@ impl Gpt {
             letters: nn::Embedding::new(letters, FEATURES),
             positions: nn::Embedding::new(CONTEXT, FEATURES),
             blocks: nn::TransformerEncoder::new(2, layer).norm(nn::LayerNorm::new(FEATURES)),
-            head: nn::Dense::without_bias(FEATURES, letters),
+            head: nn::Dense::new(FEATURES, letters).without_bias(),
         }
     }
 

@@ -34,10 +34,14 @@ impl Dense {
         }
     }
 
-    /// A layer without a bias.
-    #[track_caller]
-    pub fn without_bias(inputs: usize, outputs: usize) -> Self {
-        Self { bias: None, ..Self::new(inputs, outputs) }
+    /// Removes the bias.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// assert_eq!(nn::Dense::new(3, 2).without_bias().parameters().len(), 1);
+    /// ```
+    pub fn without_bias(self) -> Self {
+        Self { bias: None, ..self }
     }
 
     /// Sets the initial weight, a function of its shape; see [`init`](crate::nn::init).

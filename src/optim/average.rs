@@ -16,7 +16,7 @@ use ms_core::{Parameter, Tensor};
 ///
 /// ```
 /// use ms::prelude::*;
-/// let (net, opt) = (nn::Dense::without_bias(1, 1), SGD::new(1.0).average(0.75));
+/// let (net, opt) = (nn::Dense::new(1, 1).without_bias(), SGD::new(1.0).average(0.75));
 /// net.weight.set(&tensor![[4.0]]);
 /// opt.step(&net, &tensor![[4.0]], |net, x| net.call(x).sum(()));
 /// assert_eq!(net.weight.value().item::<f32>(), 0.0);

@@ -47,7 +47,7 @@ use ms_core::{DType, Parameter, Tensor};
 ///     momentum: Hyperparameter::new("SignDescent", "momentum", 0.5, &Interval::DECAY),
 ///     velocity: State::zeros(),
 /// };
-/// let (net, batch) = (nn::Dense::without_bias(1, 1), tensor![[2.0]]);
+/// let (net, batch) = (nn::Dense::new(1, 1).without_bias(), tensor![[2.0]]);
 /// net.weight.set(&tensor![[1.0]]);
 /// for _ in 0..2 {
 ///     opt.step(&net, &batch, |net, x| net.call(x).sum(()));

@@ -59,8 +59,9 @@ fn layers_take_initial_values() {
         nn::Dense::new(3, 2).weight_init(ones).bias_init(ones).call(&Tensor::ones([1, 3])).to_vec::<f32>(),
         [4.0; 2]
     );
-    let made =
-        ms::jit(|x: &Tensor| nn::Dense::without_bias(3, 2).weight_init(|it| nn::init::xavier_uniform(it, 1.0)).call(x));
+    let made = ms::jit(|x: &Tensor| {
+        nn::Dense::new(3, 2).without_bias().weight_init(|it| nn::init::xavier_uniform(it, 1.0)).call(x)
+    });
     let x = Tensor::ones([1, 3]);
     assert_eq!(made(&x).to_vec::<f32>(), made(&x).to_vec::<f32>());
     let table = nn::Embedding::new(3, 2).padding_idx(1).weight_init(ones);

@@ -157,7 +157,7 @@ fn lists_name_cells() {
 fn masters_add_up_what_parameters_round_away() {
     both(|mode| {
         let train = |masters: bool| {
-            let net = nn::Dense::without_bias(2, 1).weight_init(|it| Tensor::full(it, 1.0));
+            let net = nn::Dense::new(2, 1).without_bias().weight_init(|it| Tensor::full(it, 1.0));
             net.to_dtype(DType::BF16);
             let batch = Tensor::ones([1, 2]).cast(DType::BF16);
             let (plain, kept) = (SGD::new(0.001), SGD::new(0.001).master_weights());
@@ -169,7 +169,7 @@ fn masters_add_up_what_parameters_round_away() {
             }
             // The masters are saved with the optimiser, and a new one goes on from them.
             let state = (&net, &kept).state_dict();
-            let (other, resumed) = (nn::Dense::without_bias(2, 1), SGD::new(0.001).master_weights());
+            let (other, resumed) = (nn::Dense::new(2, 1).without_bias(), SGD::new(0.001).master_weights());
             other.to_dtype(DType::BF16);
             if masters {
                 (&other, &resumed).load_state_dict(&state, &LoadOptions::new()).expect("the state is created");
@@ -190,7 +190,7 @@ fn masters_add_up_what_parameters_round_away() {
 fn scaled_losses_keep_small_gradients() {
     both(|mode| {
         let train = |scale: f64| {
-            let net = nn::Dense::without_bias(1, 1).weight_init(|it| Tensor::zeros(it));
+            let net = nn::Dense::new(1, 1).without_bias().weight_init(|it| Tensor::zeros(it));
             net.to_dtype(DType::F16);
             let x = Tensor::full([1, 1], 2e-4).cast(DType::F16);
             let optimizer = SGD::new(1e6).master_weights().loss_scale(StaticLossScaler::new(scale));
@@ -207,7 +207,7 @@ fn scaled_losses_keep_small_gradients() {
 #[test]
 fn steps_without_finite_gradients_change_nothing_but_the_factor() {
     both(|mode| {
-        let net = nn::Dense::without_bias(1, 1).weight_init(|it| Tensor::ones(it));
+        let net = nn::Dense::new(1, 1).without_bias().weight_init(|it| Tensor::ones(it));
         let loss = |net: &nn::Dense, x: &Tensor| net.call(x).sum(());
         let scaler = DynamicLossScaler::new(8.0).scale_window(2);
         let optimizer = Adam::new(0.1).clip_by_global_norm(1.0).loss_scale(scaler);
@@ -233,7 +233,7 @@ fn steps_without_finite_gradients_change_nothing_but_the_factor() {
 fn optimisers_around_a_scaled_one_see_plain_gradients() {
     both(|mode| {
         let run = |update: &dyn Fn(&nn::Dense, &Tensor)| {
-            let net = nn::Dense::without_bias(2, 1).weight_init(|it| Tensor::ones(it));
+            let net = nn::Dense::new(2, 1).without_bias().weight_init(|it| Tensor::ones(it));
             update(&net, &tensor![[3.0, 4.0], [3.0, 4.0]]);
             net.weight.value().to_vec::<f32>()
         };

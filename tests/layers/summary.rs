@@ -42,7 +42,7 @@ fn rows_have_parameters_results_and_work() {
         stem: nn::Conv2d::new(2, 4, 3).stride(2),
         norm: nn::BatchNorm::new(4),
         blocks: vec![block(), block()].into(),
-        tied: nn::Dense::without_bias(4, 4),
+        tied: nn::Dense::new(4, 4).without_bias(),
         drop: nn::Dropout::new(0.5),
     };
     let before = net.state_dict();

@@ -17,7 +17,7 @@ struct Net {
 }
 
 fn net() -> Net {
-    let block = || Block { norm: nn::LayerNorm::new(2), fc: nn::Dense::without_bias(2, 2) };
+    let block = || Block { norm: nn::LayerNorm::new(2), fc: nn::Dense::new(2, 2).without_bias() };
     Net {
         embed: nn::Embedding::new(5, 2),
         blocks: vec![block(), block()].into(),
@@ -237,7 +237,7 @@ fn a_network_of_pytorch_is_loaded_and_computes_the_same() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/training/data/pytorch.safetensors");
     let file = StateDict::read(path).expect("the file is there");
     let width = 4;
-    let block = || Block { norm: nn::LayerNorm::new(width), fc: nn::Dense::without_bias(width, width) };
+    let block = || Block { norm: nn::LayerNorm::new(width), fc: nn::Dense::new(width, width).without_bias() };
     let net = Net {
         embed: nn::Embedding::new(5, width),
         blocks: (0..2).map(|_| block()).collect(),

@@ -275,7 +275,7 @@ fn hooks_and_clips_apply_from_the_outside_in() {
 fn averages_follow_their_parameters() {
     let (decay, rate) = (0.75, 0.5);
     let got = both("averages", || {
-        let net = nn::Dense::without_bias(1, 1);
+        let net = nn::Dense::new(1, 1).without_bias();
         net.weight.set(&tensor![[4.0]]);
         let opt = SGD::new(rate).average(decay);
         for _ in 0..3 {
@@ -369,7 +369,7 @@ fn own_optimisers_have_everything_that_others_have() {
         velocity: State::zeros(),
     };
     let got = both("own", || {
-        let (net, opt) = (nn::Dense::without_bias(2, 1), make().accumulate(2));
+        let (net, opt) = (nn::Dense::new(2, 1).without_bias(), make().accumulate(2));
         net.weight.set(&tensor![[1.0, 2.0]]);
         for _ in 0..4 {
             opt.step(&net, &tensor![[3.0, -1.0]], |net, x| net.call(x).sum(()));
@@ -377,7 +377,7 @@ fn own_optimisers_have_everything_that_others_have() {
         weights(&net)
     });
     assert_eq!(got, [1.0 - 0.25 - 0.375, 2.0 + 0.25 + 0.375]);
-    let (net, opt) = (nn::Dense::without_bias(2, 1), make());
+    let (net, opt) = (nn::Dense::new(2, 1).without_bias(), make());
     opt.step(&net, &tensor![[3.0, -1.0]], |net, x| net.call(x).sum(()));
     let dict = (&net, &opt).state_dict();
     assert!(dict.get("[1].velocity[\"[0].weight\"]").is_some(), "{:?}", dict.names().collect::<Vec<_>>());
