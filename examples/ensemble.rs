@@ -3,6 +3,9 @@
 //!
 //! `cargo run --release --example ensemble`
 
+mod common;
+
+use common::picture;
 use ms::prelude::*;
 
 const MEMBERS: usize = 8;
@@ -45,6 +48,20 @@ fn main() {
             opt.step(member, &batch, |member, (x, y)| ops::mse_loss(member.call(x), y));
         }
     }
+
+    let line = ops::linspace(-3.0, 3.0, 121).expand_dims(1);
+    let (mean, deviation) = predict(&members, &line);
+    let curve = |y: Tensor| {
+        let pairs = line.to_vec::<f32>().into_iter().zip(y.to_vec::<f32>());
+        pairs.map(|(x, y)| (x as f64, y as f64)).collect::<picture::Points>()
+    };
+    let curves = [
+        ("mean and two deviations", curve(&mean + 2.0 * &deviation)),
+        ("", curve(&mean - 2.0 * &deviation)),
+        ("mean", curve(mean)),
+        ("sin 3x", curve((3.0 * &line).sin())),
+    ];
+    picture::curves("ensemble", "Eight networks that learned sin 3x from -1 to 1", "x", &curves);
 
     let points = tensor![[-3.0], [-0.5], [0.0], [0.5], [3.0]];
     let (mean, deviation) = predict(&members, &points);

@@ -3,6 +3,9 @@
 //!
 //! `cargo run --release --example neural_ode`
 
+mod common;
+
+use common::picture;
 use ms::prelude::*;
 
 const STEP: f64 = 0.1;
@@ -49,5 +52,8 @@ fn main() {
     for at in (0..POINTS).step_by(10) {
         println!("at {:.1}: {} and {}", STEP * (at + 1) as f64, learned.at(at), spiral.at(at));
     }
+    let points = |it: &Tensor| it.to_vec::<f32>().chunks(2).map(|it| (it[0] as f64, it[1] as f64)).collect();
+    let curves = [("the spiral", points(&spiral)), ("what was learned", points(&learned))];
+    picture::curves("neural_ode", "A neural differential equation", "", &curves);
     assert!(last < 0.02, "{last}");
 }

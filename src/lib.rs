@@ -75,6 +75,8 @@ mod pages {
     mod deployment {}
     #[doc = include_str!("../docs/effects.md")]
     mod effects {}
+    #[doc = include_str!("../docs/from_mindspore.md")]
+    mod from_mindspore {}
     #[doc = include_str!("../docs/from_pytorch.md")]
     mod from_pytorch {}
     #[doc = include_str!("../docs/getting_started.md")]
@@ -85,6 +87,8 @@ mod pages {
     mod importing_weights {}
     #[doc = include_str!("../docs/layers.md")]
     mod layers {}
+    #[doc = include_str!("../docs/mixed_precision.md")]
+    mod mixed_precision {}
     #[doc = include_str!("../docs/performance.md")]
     mod performance {}
     #[doc = include_str!("../docs/platforms.md")]

@@ -288,3 +288,17 @@ fn what_the_index_by_task_names_exists() {
         named.iter().for_each(|it| assert!(used.contains(it), "rustc does not check {module}::{it}"));
     }
 }
+
+#[test]
+fn the_page_of_examples_lists_all() {
+    let entries = std::fs::read_dir(root().join("examples")).expect("a folder of examples");
+    let names = entries.map(|it| it.expect("an entry").path()).filter(|it| it.extension().is_some_and(|it| it == "rs"));
+    let name = |it: PathBuf| it.file_stem().expect("a file").to_string_lossy().into_owned();
+    let mut names: Vec<String> = names.map(name).collect();
+    let page = text(&root().join("docs/examples.md"));
+    let row = |line: &str| Some(line.strip_prefix("| [")?.split_once("](../examples/")?.0.to_owned());
+    let mut listed: Vec<String> = page.lines().filter_map(row).collect();
+    names.sort();
+    listed.sort();
+    assert_eq!(listed, names, "docs/examples.md");
+}

@@ -1,7 +1,10 @@
-//! What the programs share with their PyTorch twins in `peers/programs`: numbers that both sides compute alike from
-//! names and positions, and the losses that the twins wrote.
+//! What the programs share: the handwritten digits, [pictures](picture), and, with their PyTorch twins in
+//! `peers/programs`, numbers that both sides compute alike from names and positions, and the losses that the twins
+//! wrote.
 
 #![allow(dead_code, reason = "no program uses all of it")]
+
+pub mod picture;
 
 use ms::io::{ExportOptions, ExportedFunction};
 use ms::prelude::*;
@@ -59,6 +62,15 @@ pub fn data(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "examples", "data", name].iter().collect()
 }
 
+/// The number of digits that are trained on; the others test.
+pub const TRAIN: usize = 1437;
+
+/// The handwritten digits: 64 pixels from 0 to 1 for each, and its class.
+pub fn digits() -> Result<(Tensor, Tensor)> {
+    let table = read_csv(data("digits.csv"), &CsvOptions::new().header(false))?.matrix()?;
+    Ok((table.i((.., ..64)) / 16.0, table.i((.., 64)).cast(DType::I64)))
+}
+
 /// Writes a file of weights with the names and shapes that the twin of a program has, and [`initial`] values.
 pub fn write_weights(program: &str, path: &Path) -> Result<()> {
     let list = std::fs::read_to_string(data(&format!("{program}_state.txt"))).expect("the file is in the repository");
@@ -92,6 +104,9 @@ pub fn compare(program: &str, losses: &[f32], tolerance: f32) {
     let (first, last) = (losses[0], losses[losses.len() - 1]);
     println!("{program}: the loss goes from {first:.4} to {last:.4} in {} steps", losses.len());
     println!("{program}: at most {largest:.1e} from PyTorch's, relatively, in step {step}");
+    let steps = |losses: &[f32]| losses.iter().enumerate().map(|(at, it)| (at as f64, *it as f64)).collect();
+    let curves = [("PyTorch", steps(&expected)), ("ms", steps(losses))];
+    picture::curves(program, &format!("{program}: the loss"), "step", &curves);
     // Not `>`, which is false for NaN.
     assert!(largest <= tolerance, "{program}: the losses differ from those of PyTorch by more than {tolerance:e}");
 }

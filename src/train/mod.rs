@@ -8,7 +8,7 @@ mod progress;
 
 pub use callback::{
     Callback, EarlyStopping, EpochRecord, Goal, History, LambdaCallback, LearningRateScheduler, LossMonitor,
-    ModelCheckpoint, ProgressMonitor, RunContext, Slots, SummaryCollector, SummaryWriter, TimeMonitor,
+    ModelCheckpoint, ProgressMonitor, RunContext, Slots, SummaryCollector, SummaryWriter, TimeMonitor, TrainingPage,
 };
 pub use counter::Counter;
 pub use metrics::{

@@ -14,6 +14,7 @@ mod lbfgs;
 mod metrics;
 mod model;
 mod optimisers;
+mod page;
 mod resume;
 mod schedules;
 mod state_dict;

@@ -5,14 +5,17 @@ mod early_stopping;
 mod history;
 mod lambda;
 mod monitor;
+mod page;
 mod schedule;
 mod summary;
+mod text;
 
 pub use checkpoint::ModelCheckpoint;
 pub use early_stopping::{EarlyStopping, Goal};
 pub use history::{EpochRecord, History};
 pub use lambda::LambdaCallback;
 pub use monitor::{LossMonitor, ProgressMonitor, TimeMonitor};
+pub use page::TrainingPage;
 pub use schedule::LearningRateScheduler;
 pub use summary::{SummaryCollector, SummaryWriter};
 

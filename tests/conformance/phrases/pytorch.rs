@@ -1,66 +1,11 @@
-//! The phrase book: what a line of PyTorch is here. Each row of `docs/from_pytorch.md` is run, and compared with
-//! what PyTorch computes (`data/phrases.py` writes `data/phrases.json`).
-//!
-//! `MS_BLESS=1` updates the tables of the page.
+//! The rows of `docs/from_pytorch.md`.
 
+use super::{Operands, Results, Row, Tables, tables};
 use ms::prelude::*;
-use serde_json::Value;
-use std::fmt::Write;
-use std::path::Path;
 
-/// A line of PyTorch, the same here, and its results.
-struct Row<'a> {
-    theirs: &'static str,
-    ours: &'static str,
-    run: Box<dyn Fn() -> Vec<Tensor> + 'a>,
-}
-
-/// What a row computes.
-trait Results {
-    fn results(self) -> Vec<Tensor>;
-}
-
-impl Results for Tensor {
-    fn results(self) -> Vec<Tensor> {
-        vec![self]
-    }
-}
-
-impl Results for (Tensor, Tensor) {
-    fn results(self) -> Vec<Tensor> {
-        vec![self.0, self.1]
-    }
-}
-
-impl Results for Vec<Tensor> {
-    fn results(self) -> Vec<Tensor> {
-        self
-    }
-}
-
-/// The tables of the page, by title.
-macro_rules! tables {
-    ($($title:literal: { $($theirs:literal => $ours:expr;)* })*) => {
-        [$((
-            $title,
-            vec![$(Row { theirs: $theirs, ours: stringify!($ours), run: Box::new(|| $ours.results()) },)*],
-        ),)*]
-    };
-}
-
-/// Runs `visit` on the tables. The operands are those of `data/phrases.py`.
-fn with_tables(visit: impl FnOnce(&[(&str, Vec<Row<'_>>)])) {
-    let x = tensor![[1., 2., 3.], [4., 5., 6.]];
-    let y = tensor![[0.5, -1., 2.], [3., 0.25, -2.]];
-    let v = tensor![1., -2., 3.];
-    let w = tensor![[0.1, 0.2, 0.3], [0.4, 0.5, 0.6], [-0.1, -0.2, -0.3], [0.7, 0., -0.7]];
-    let b = tensor![0.5, -0.5, 0.25, 0.];
-    let i = tensor![2, 0, 1];
-    let c = tensor![2, 0];
-    let p = tensor![[0.1, 0.7, 0.2], [0.6, 0.3, 0.9]];
-    let m = ops::arange_of(0, 24, 1, DType::F32).reshape([2, 3, 4]) / 8.;
-    let z = ops::arange_of(0, 32, 1, DType::F32).reshape([1, 2, 4, 4]) / 16.;
-    let k = ops::arange_of(0, 54, 1, DType::F32).reshape([3, 2, 3, 3]) / 27. - 1.;
+/// Runs `visit` on the tables of the page.
+pub fn with_tables(visit: &dyn Fn(&Tables<'_>)) {
+    let Operands { x, y, v, w, b, i, c, p, m, z, k } = Operands::new();
     visit(&tables! {
         "Making tensors": {
             "torch.tensor([[1., 2.], [3., 4.]])" => tensor![[1., 2.], [3., 4.]];
@@ -195,67 +140,6 @@ fn with_tables(visit: impl FnOnce(&[(&str, Vec<Row<'_>>)])) {
             "F.cross_entropy(y, c, label_smoothing=0.1)" => nn::CrossEntropyLoss::new().label_smoothing(0.1).call(&y, &c);
             "F.nll_loss(F.log_softmax(y, 1), c)" => ops::nll_loss(ops::log_softmax(&y, 1), &c);
             "F.binary_cross_entropy(p, (x > 2).float())" => nn::BCELoss::new().call(&p, &x.gt(2.).cast(DType::F32));
-        }
-    });
-}
-
-#[test]
-fn rows_compute_what_pytorch_computes() {
-    let expected: Value = serde_json::from_str(include_str!("data/phrases.json")).expect("JSON");
-    with_tables(|tables| {
-        for row in tables.iter().flat_map(|it| &it.1) {
-            let results = (row.run)();
-            let all = expected[row.theirs].as_array().unwrap_or_else(|| panic!("no results of `{}`", row.theirs));
-            assert_eq!(results.len(), all.len(), "results of `{}`", row.ours);
-            for (result, expected) in results.iter().zip(all) {
-                let numbers = |name: &str| expected[name].as_array().expect("a list").iter();
-                let shape: Vec<u64> = numbers("shape").map(|it| it.as_u64().expect("a size")).collect();
-                assert_eq!(result.shape().iter().map(|&it| it as u64).collect::<Vec<_>>(), shape, "`{}`", row.ours);
-                let ours = result.cast(DType::F64).to_vec::<f64>();
-                for (ours, theirs) in ours.iter().zip(numbers("elements").map(|it| it.as_f64().expect("a number"))) {
-                    let near = (ours - theirs).abs() <= 1e-6 + 2e-6 * theirs.abs();
-                    assert!(near || ours.is_nan() && theirs.is_nan(), "`{}` has {ours}, not {theirs}", row.ours);
-                }
-            }
-        }
-    });
-}
-
-/// The page with the tables of the rows.
-fn page(text: &str, tables: &[(&str, Vec<Row<'_>>)]) -> String {
-    let mut out = String::new();
-    let mut lines = text.lines().peekable();
-    while let Some(line) = lines.next() {
-        writeln!(out, "{line}").expect("a string has room");
-        let Some((_, rows)) = tables.iter().find(|it| line == format!("## {}", it.0)) else { continue };
-        while lines.peek().is_some_and(|it| !it.starts_with('#')) {
-            lines.next();
-        }
-        writeln!(out, "\n| PyTorch | here |\n|---|---|").expect("a string has room");
-        for row in rows {
-            let cell = |code: &str| code.replace('|', "\\|");
-            writeln!(out, "| `{}` | `{}` |", cell(row.theirs), cell(row.ours)).expect("a string has room");
-        }
-        if lines.peek().is_some() {
-            out.push('\n');
-        }
-    }
-    out
-}
-
-#[test]
-fn the_page_has_the_rows() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/from_pytorch.md");
-    let text = std::fs::read_to_string(&path).expect("the page");
-    with_tables(|tables| {
-        for (title, _) in tables {
-            assert!(text.lines().any(|it| it == format!("## {title}")), "the page has the heading `{title}`");
-        }
-        let page = page(&text, tables);
-        if std::env::var_os("MS_BLESS").is_some() {
-            std::fs::write(&path, page).expect("the page is writable");
-        } else {
-            assert!(page == text, "docs/from_pytorch.md has other rows; MS_BLESS=1 updates it");
         }
     });
 }

@@ -1,0 +1,75 @@
+//! Mixed precision: one network at four levels. Narrow numbers need a scaled loss, because small gradients are zero in
+//! f16 otherwise, and weights in f32 that take the updates.
+//!
+//! `cargo run --release --example mixed_precision`
+
+mod common;
+
+use common::{TRAIN, digits};
+use ms::amp::{DynamicLossScaler, Level, LossScaler, StaticLossScaler, auto_mixed_precision};
+use ms::prelude::*;
+
+const STEPS: usize = 300;
+
+/// What a training run ends with.
+struct Outcome {
+    accuracy: f32,
+    bytes: usize,
+    scale: f32,
+    zeros: f32,
+}
+
+/// Trains a network at a level. The images, and so all that is between layers, have the level's dtype.
+fn train(level: Level, dtype: DType, scaler: impl LossScaler + Cell + 'static) -> Result<Outcome> {
+    random::set_seed(1);
+    let (images, classes) = digits()?;
+    let images = if let Level::O2 | Level::O3 = level { images.cast(dtype) } else { images };
+    let net = nn::sequential![nn::Dense::new(64, 128), nn::LayerNorm::new(128), nn::ReLU, nn::Dense::new(128, 10)];
+    if level != Level::O0 {
+        auto_mixed_precision(&net, level, dtype);
+    }
+    let opt = Adam::new(1e-3).master_weights().loss_scale(scaler);
+    let data = TensorDataset::new((images.i(..TRAIN), classes.i(..TRAIN)));
+    let loader = DataLoader::new(data.shuffle().batch(64).drop_last(true));
+    let loss = |net: &nn::Sequential, (x, y): &(Tensor, Tensor)| nn::CrossEntropyLoss::new().call(&net.call(x), y);
+    for _ in 0..STEPS {
+        opt.step(&net, &loader.draw()?, loss);
+    }
+    let logits = net.call(&images.i(TRAIN..)).cast(DType::F32);
+    let bytes = net.parameters().iter().map(|it| it.load().numel() * it.load().dtype().size()).sum();
+    let scale = opt.scaler.scale();
+    // The share of the gradients of the scaled loss that are zero, as they are in the dtypes of the parameters.
+    let batch = loader.draw()?;
+    let scaled = |net: &nn::Sequential| loss(net, &batch) * &scale;
+    let (_, gradients) = ms::value_and_grad(scaled)(&net);
+    let zeros = gradients.iter().map(|it| it.1.eq(0.0).sum(()).item::<i64>()).sum::<i64>() as f32;
+    let count = gradients.iter().map(|it| it.1.numel()).sum::<usize>() as f32;
+    let accuracy = accuracy(&logits, &classes.i(TRAIN..)).item();
+    Ok(Outcome { accuracy, bytes, scale: scale.item(), zeros: zeros / count })
+}
+
+fn main() -> Result<()> {
+    let plain = train(Level::O0, DType::F16, StaticLossScaler::new(1.0))?;
+    // The first factor is too large: steps whose gradients are not finite change nothing but the factor.
+    let dynamic = || DynamicLossScaler::new(2f64.powi(24)).scale_window(100);
+    let runs = [
+        ("O0, f32", plain),
+        ("O1, bf16", train(Level::O1, DType::BF16, StaticLossScaler::new(1.0))?),
+        ("O2, f16", train(Level::O2, DType::F16, dynamic())?),
+        ("O3, bf16", train(Level::O3, DType::BF16, StaticLossScaler::new(1.0))?),
+    ];
+    println!("{:10} {:>8} {:>9} {:>10} {:>15}", "level", "accuracy", "bytes", "factor", "zero gradients");
+    for (name, it) in &runs {
+        let (accuracy, zeros) = (100.0 * it.accuracy, 100.0 * it.zeros);
+        println!("{name:10} {accuracy:6.1} % {:9} {:10} {zeros:13.1} %", it.bytes, it.scale);
+    }
+    let [plain, mixed, scaled, narrow] = runs.map(|it| it.1);
+    assert!(plain.accuracy > 0.88, "{}", plain.accuracy);
+    for it in [&mixed, &scaled, &narrow] {
+        assert!((it.accuracy - plain.accuracy).abs() < 0.03, "{} and {}", it.accuracy, plain.accuracy);
+    }
+    // 10,122 parameters, of which 256 belong to the normalisation.
+    assert_eq!((plain.bytes, mixed.bytes, scaled.bytes, narrow.bytes), (40488, 40488, 20756, 20244));
+    assert!(scaled.scale < 2f32.powi(24) && scaled.scale > 64.0, "{}", scaled.scale);
+    Ok(())
+}
