@@ -176,7 +176,7 @@ ms::custom_op! {
 
     fn run(seed: u32, _count: usize, numbers: &mut [f32], even: &mut [bool]) {
         numbers.iter_mut().enumerate().for_each(|(at, to)| *to = (seed as usize + at) as f32);
-        even[0] = seed % 2 == 0;
+        even[0] = seed.is_multiple_of(2);
     }
 }
 

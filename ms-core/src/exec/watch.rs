@@ -265,24 +265,25 @@ unsafe impl<D: Driver> Driver for Watched<'_, D> {
         commands: &mut Self::Commands,
         contraction: &Arc<Contraction>,
         operands: [ContractionOperand<'_>; 2],
-        epilogue: EpilogueCall<'_, Self::Kernel>,
+        epilogues: &[EpilogueCall<'_, Self::Kernel>],
     ) -> Result<()> {
-        let (view, block) = (self.0.view(epilogue.kernel), epilogue.block);
         // SAFETY: the caller's contract is the same.
         let issue =
-            |commands: &mut D::Commands| unsafe { self.0.contract_with(commands, contraction, operands, epilogue) };
+            |commands: &mut D::Commands| unsafe { self.0.contract_with(commands, contraction, operands, epilogues) };
         let what = || {
-            let What { name, work, kernel, .. } = What::kernel(view, block);
             // The result of the contraction is in no memory.
-            let own = Work::of_contraction(contraction);
+            let mut work = Work::of_contraction(contraction);
             let unstored = work::result_bytes(contraction);
-            let bytes = (own.bytes - unstored) + work.bytes.saturating_sub(unstored);
-            What {
-                name: format!("{} then {name}", work::contraction_name(contraction)),
-                work: Work { operations: own.operations.saturating_add(work.operations), bytes },
-                node: None,
-                kernel,
+            work.bytes -= unstored;
+            let (mut name, mut kernel) = (work::contraction_name(contraction), None);
+            for epilogue in epilogues {
+                let own = What::kernel(self.0.view(epilogue.kernel), epilogue.block);
+                work.operations = work.operations.saturating_add(own.work.operations);
+                work.bytes += own.work.bytes.saturating_sub(unstored);
+                name = format!("{name} then {}", own.name);
+                kernel = kernel.or(own.kernel);
             }
+            What { name, work, node: None, kernel }
         };
         self.timed(commands, issue, what)
     }

@@ -68,7 +68,7 @@ impl Pass for Layouts {
 
     fn run<'g>(&self, graph: &'g Graph, context: &PassContext) -> Cow<'g, Graph> {
         let is_last = context.images.order == AxisOrder::ChannelsLast;
-        if !has_contracted(graph, context) && !(is_last && borders::has_borders(graph)) {
+        if !(has_contracted(graph, context) || is_last && borders::has_borders(graph)) {
             return Cow::Borrowed(graph);
         }
         let mut order = Ordering::new(graph, context.images.order);

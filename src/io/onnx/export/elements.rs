@@ -197,7 +197,7 @@ pub fn of_elements(
         "left_shift" | "right_shift" => shift(to, name, operands, dtype)?,
         "expm1" => expm1(to, operands[0], dtype)?,
         "log1p" => log1p(to, operands[0], dtype)?,
-        "floor_div" | "remainder" | "fmod" => division(to, name, operands, dtype)?,
+        "floor_div" | "trunc_div" | "remainder" | "fmod" => division(to, name, operands, dtype)?,
         "erfc" => {
             let (one, erf) = (to.scalar(1, dtype)?, to.apply("Erf", operands));
             to.apply("Sub", &[&one, &erf])
@@ -247,7 +247,7 @@ fn log1p(to: &mut Translator<'_>, x: &str, dtype: DType) -> Result<String> {
     Ok(to.apply("Where", &[&is_near, &near, &far]))
 }
 
-/// Quotients and remainders. For integers a divisor of zero gives zero.
+/// Quotients and remainders. For integers a divisor of zero gives zero; `trunc_div` is of integers, in formulas only.
 fn division(to: &mut Translator<'_>, name: &str, operands: &[&str], dtype: DType) -> Result<String> {
     let (a, b) = (operands[0], operands[1]);
     let zero = to.scalar(0, dtype)?;
@@ -258,6 +258,10 @@ fn division(to: &mut Translator<'_>, name: &str, operands: &[&str], dtype: DType
         let divisor = to.apply("Where", &[&is_zero, &one, b]);
         if name == "fmod" {
             return Ok(to.with("Mod", &[a, &divisor], &[truncated]));
+        }
+        if name == "trunc_div" {
+            let quotient = to.apply("Div", &[a, &divisor]);
+            return Ok(to.apply("Where", &[&is_zero, &zero, &quotient]));
         }
         let rest = to.apply("Mod", &[a, &divisor]);
         if name == "remainder" {

@@ -3,36 +3,40 @@
 use super::elements;
 use super::translator::{Applied, Translator};
 use ms_core::Result;
-use ms_core::ops::formulas::{Binary, Formula, Instruction, Unary};
+use ms_core::ops::formulas::{self, Binary, Dtypes, Formula, Instruction, Kind, Unary};
 use ms_core::tensor::{DType, Type};
 
 /// The value of a formula at the elements of its operands.
 pub fn translate(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
     let Some(formula) = Formula::parse(node.text("formula")) else { return node.refused("") };
     let types: Vec<&Type> = (0..node.operands.len()).map(|at| node.operand(at)).collect();
-    let float = types.iter().map(|it| it.dtype).find(|it| it.is_float());
+    let dtypes = Dtypes::of(formula.operands.iter().copied().zip(types.iter().map(|it| it.dtype)));
     // As in a kernel, intermediate values are not rounded to narrow floats.
-    let dtype = match float {
-        Some(DType::F64) => DType::F64,
-        _ => DType::F32,
+    let computed = |kind: Kind| match dtypes.dtype(kind) {
+        DType::F16 | DType::BF16 => DType::F32,
+        dtype => dtype,
     };
+    let Some(kinds) = formula.kinds() else { return node.refused("") };
     let mut values: Vec<String> = Vec::new();
     // Whose sizes a value has: operands by their positions.
     let mut sources: Vec<Vec<usize>> = Vec::new();
-    for (at, (operand, ty)) in node.operands.iter().zip(&types).enumerate() {
-        let is_narrow = ty.dtype.is_float() && ty.dtype != dtype;
-        values.push(if is_narrow { to.cast(operand, dtype) } else { (*operand).to_owned() });
+    for (at, (operand, &kind)) in node.operands.iter().zip(&kinds).enumerate() {
+        let dtype = computed(kind);
+        values.push(if types[at].dtype == dtype { (*operand).to_owned() } else { to.cast(operand, dtype) });
         sources.push(vec![at]);
     }
-    for instruction in &formula.instructions {
+    for (instruction, &kind) in formula.instructions.iter().zip(&kinds[values.len()..]) {
         let reads = instruction.reads();
         let operands: Vec<String> = reads.iter().map(|it| values[it.0 as usize].clone()).collect();
         let operands: Vec<&str> = operands.iter().map(String::as_str).collect();
+        let result = computed(kind);
+        let from = reads.first().map_or(result, |it| computed(kinds[it.0 as usize]));
         let value = match *instruction {
-            Instruction::Constant(bits) => to.scalar(f64::from_bits(bits), dtype)?,
-            Instruction::Unary(Unary::ToFloat, _) => to.cast(operands[0], dtype),
-            Instruction::Unary(op, _) => elements::of_elements(to, node, unary(op), &operands, dtype)?,
-            Instruction::Binary(op, ..) => elements::of_elements(to, node, binary(op), &operands, dtype)?,
+            Instruction::Constant(kind, bits) => to.scalar(formulas::number(kind, bits), result)?,
+            Instruction::Cast(..) if from == result => operands[0].to_owned(),
+            Instruction::Cast(..) => to.cast(operands[0], result),
+            Instruction::Unary(op, _) => elements::apply(to, node, unary(op, from), &operands, from, result)?,
+            Instruction::Binary(op, ..) => elements::apply(to, node, binary(op, from), &operands, from, result)?,
             Instruction::Select(..) => to.apply("Where", &operands),
         };
         let mut from: Vec<usize> = reads.iter().flat_map(|it| sources[it.0 as usize].clone()).collect();
@@ -43,7 +47,7 @@ pub fn translate(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> 
     }
     let result = formula.result.0 as usize;
     let (mut value, ty) = (values[result].clone(), node.result());
-    if ty.dtype.is_float() && ty.dtype != dtype {
+    if computed(kinds[result]) != ty.dtype {
         value = to.cast(&value, ty.dtype);
     }
     // Operands that the value does not depend on have a part in its shape.
@@ -62,8 +66,8 @@ pub fn translate(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> 
     Ok(to.apply("Expand", &[&value, &shape]))
 }
 
-/// The op of elements that computes the same.
-fn unary(op: Unary) -> &'static str {
+/// The op of elements of this dtype that computes the same.
+fn unary(op: Unary, dtype: DType) -> &'static str {
     match op {
         Unary::Neg => "neg",
         Unary::Abs => "abs",
@@ -73,18 +77,21 @@ fn unary(op: Unary) -> &'static str {
         Unary::Trunc => "trunc",
         Unary::Round => "round",
         Unary::Math(math) => math.name(),
-        Unary::Not => "logical_not",
-        Unary::ToFloat => "cast",
+        Unary::Not if dtype == DType::Bool => "logical_not",
+        Unary::Not => "bitwise_not",
     }
 }
 
 /// [`unary`] of two operands.
-fn binary(op: Binary) -> &'static str {
+fn binary(op: Binary, dtype: DType) -> &'static str {
+    let is_bool = dtype == DType::Bool;
     match op {
         Binary::Add => "add",
         Binary::Sub => "sub",
         Binary::Mul => "mul",
-        Binary::Div => "div",
+        Binary::Div if dtype.is_float() => "div",
+        Binary::Div => "trunc_div",
+        Binary::Rem => "fmod",
         Binary::Min => "minimum",
         Binary::Max => "maximum",
         Binary::Math(math) => math.name(),
@@ -92,7 +99,13 @@ fn binary(op: Binary) -> &'static str {
         Binary::Ne => "not_equal",
         Binary::Lt => "less",
         Binary::Le => "less_equal",
-        Binary::And => "logical_and",
-        Binary::Or => "logical_or",
+        Binary::And if is_bool => "logical_and",
+        Binary::And => "bitwise_and",
+        Binary::Or if is_bool => "logical_or",
+        Binary::Or => "bitwise_or",
+        Binary::Xor if is_bool => "logical_xor",
+        Binary::Xor => "bitwise_xor",
+        Binary::Shl => "left_shift",
+        Binary::Shr => "right_shift",
     }
 }

@@ -261,7 +261,7 @@ impl Instruction {
 }
 
 /// The number that the bits of a constant are.
-pub(super) fn number(kind: Kind, bits: u64) -> Scalar {
+pub fn number(kind: Kind, bits: u64) -> Scalar {
     match kind {
         kind if kind.is_float() => Scalar::Float(f64::from_bits(bits)),
         Kind::Of(DType::U64) => Scalar::UInt(bits),
