@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{check_onnx, compare, data, initialize, normal};
+use common::{check_onnx, compare, data, initialize, normal, picture};
 use ms::prelude::*;
 
 const TRAIN: usize = 1408;
@@ -56,6 +56,7 @@ fn main() -> Result<()> {
     for row in ops::concat(&ops::unstack(&images, 0), 1).to_vec::<f32>().chunks(32) {
         println!("{}", row.iter().map(|it| b" .:-=+*#%@"[((10.0 * it) as usize).min(9)] as char).collect::<String>());
     }
+    picture::images("vae_samples", &[("samples", images)]);
     compare("vae", &losses, 2e-6);
     check_onnx("vae", |it| net.call(&it[0], &it[1]), &[pixels.i(..4), normal("samples", &[4, LATENT])])
 }

@@ -174,7 +174,7 @@ def main(folder):
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         results = session.run(None, inputs)
         values = {f"in {key}": it for key, it in inputs.items()}
-        values |= {f"out {at}": np.ascontiguousarray(it) for at, it in enumerate(results)}
+        values |= {f"out {at}": np.array(it, order="C") for at, it in enumerate(results)}
         save_file(values, path.with_suffix(".safetensors"))
         print(name, sorted({it.op_type for it in onnx.load(path).graph.node}), sep=": ")
 

@@ -85,7 +85,7 @@ fn sized(
 ) -> Result<Graph> {
     let node = |node: &Node| {
         let mut copy = node.clone();
-        if node.attrs.as_slice().iter().any(is_symbolic) {
+        if node.attrs.is_symbolic() {
             copy.attrs = sized_attrs(&node.attrs, sizes.size).map_err(|error| in_node(node, error))?;
         }
         copy.regions.iter_mut().for_each(|it| *it = known[&Arc::as_ptr(it)].clone());
@@ -105,14 +105,6 @@ fn sized(
     let mut sized = Graph::from_parts(graph.name(), nodes, values, inputs, outputs);
     sized.share_input_names(graph);
     Ok(sized)
-}
-
-fn is_symbolic(attr: &Attr) -> bool {
-    match attr {
-        Attr::Int(raw) => Dim::from_raw(*raw).is_symbolic(),
-        Attr::Ints(all) => all.iter().any(|&raw| Dim::from_raw(raw).is_symbolic()),
-        _ => false,
-    }
 }
 
 fn sized_attrs(attrs: &Attrs, size: &impl Fn(&str) -> Option<usize>) -> Result<Attrs> {

@@ -33,7 +33,7 @@ mod types;
 pub use array::Array;
 pub use device::{Device, DeviceKind, IntoDevice, is_host_only};
 pub(crate) use device::{WatchedUse, use_device};
-pub use dim::{Dim, Dims, IntoDims};
+pub use dim::{Dim, Dims, Factor, IntoDims};
 pub use dispatch::{
     DispatchMode, Dispatcher, EagerDispatcher, Eagerly, OpCall, Outputs, Scan, apply, apply1, current_dispatcher,
     dispatch_mode, dispatcher, eager, first_poisoned, refused, with_dispatcher,

@@ -195,6 +195,16 @@ impl Attrs {
         Self::default()
     }
 
+    /// Whether any is a symbolic size, so that the op has no value yet.
+    pub fn is_symbolic(&self) -> bool {
+        let is_symbolic = |raw: i64| Dim::from_raw(raw).is_symbolic();
+        self.0.iter().any(|attr| match attr {
+            Attr::Int(raw) => is_symbolic(*raw),
+            Attr::Ints(all) => all.iter().any(|&raw| is_symbolic(raw)),
+            _ => false,
+        })
+    }
+
     /// Attributes in their order.
     pub fn new(attrs: impl IntoIterator<Item = Attr>) -> Self {
         Self(attrs.into_iter().collect())

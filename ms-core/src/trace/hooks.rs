@@ -64,7 +64,7 @@ pub fn hooks_refused(name: &str) -> Error {
 /// nothing is skipped silently. A cell is known by its place in memory, so that a handle borrows it, and a hook ends with
 /// its handle. Calls of cells without hooks cost what they cost before.
 ///
-/// ```
+/// ```ignore
 /// use ms::prelude::*;
 /// let net = nn::Dense::new(2, 3);
 /// let handle = net.register_forward_hook(|inputs, results| {

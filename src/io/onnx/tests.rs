@@ -57,6 +57,14 @@ fn keep(name: &str, function: &ExportedFunction, inputs: &[Tensor]) -> Result<St
     let mut operators = operators(parts(&model, 7)[0]);
     let operands: Vec<&Tensor> = inputs.iter().collect();
     let results = function.call(&operands)?;
+    if let Some(folder) = std::env::var_os("MS_ONNX_FOLDER") {
+        let path = Path::new(&folder).join(name);
+        std::fs::write(path.with_extension("onnx"), &model).expect("the folder is writable");
+        let names = function.inputs().map(|it| format!("in {}", it.0)).collect::<Vec<_>>();
+        let numbered = (0..results.len()).map(|at| format!("out {at}"));
+        let values = names.into_iter().chain(numbered).zip(inputs.iter().chain(&results).cloned());
+        values.collect::<StateDict>().write(path.with_extension("safetensors"))?;
+    }
     match ExportedFunction::from_onnx(&model) {
         Ok(read) => {
             assert_eq!(read.inputs().collect::<Vec<_>>(), function.inputs().collect::<Vec<_>>(), "{name}");
@@ -64,13 +72,6 @@ fn keep(name: &str, function: &ExportedFunction, inputs: &[Tensor]) -> Result<St
         }
         Err(error) => operators.push_str(&format!(" [not read: {}]", message(&error))),
     }
-    let Some(folder) = std::env::var_os("MS_ONNX_FOLDER") else { return Ok(operators) };
-    let path = Path::new(&folder).join(name);
-    std::fs::write(path.with_extension("onnx"), model).expect("the folder is writable");
-    let names = function.inputs().map(|it| format!("in {}", it.0)).collect::<Vec<_>>();
-    let numbered = (0..results.len()).map(|at| format!("out {at}"));
-    let values = names.into_iter().chain(numbered).zip(inputs.iter().cloned().chain(results));
-    values.collect::<StateDict>().write(path.with_extension("safetensors"))?;
     Ok(operators)
 }
 

@@ -88,6 +88,9 @@ impl Operands {
     }
 }
 
+/// Passes the tables of a page to a function.
+type WithTables = fn(&dyn Fn(&Tables<'_>));
+
 /// A page with tables of rows.
 struct Book {
     framework: &'static str,
@@ -96,7 +99,7 @@ struct Book {
     expected: &'static str,
     /// By how much its results may differ: it approximates some functions.
     tolerance: f64,
-    with_tables: fn(&dyn Fn(&Tables<'_>)),
+    with_tables: WithTables,
 }
 
 const BOOKS: [Book; 2] = [

@@ -234,7 +234,7 @@ fn sort(attrs: &Attrs, x: &Array, outputs: &[Array]) -> Result<()> {
 /// # Errors
 /// Those of the op; [`Code::Memory`](ms_core::Code::Memory).
 pub unsafe fn means(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
-    let planes = ops::mean_planes(op, attrs, inputs[0].shape())?;
+    let planes = ops::mean_planes(op, attrs, inputs.first()?.shape())?;
     Some(planes.and_then(|planes| {
         let x = dense(inputs[0])?;
         let [taken, given] = planes.sizes();

@@ -156,7 +156,10 @@ fn samples() -> Vec<Sample> {
             "i8 float f64: cast f64 0; cast f64 1; mul 3 4; mul 5 2; exp 6 -> 7",
             vec![int(DType::I8, -3.0, 3.0), f32(&[3, 1], -0.5, 0.5), SampleInput::of(DType::F64, &[5], -0.5, 0.5)],
         ),
-        of("float f32: cast f32 0; sin 2; mul 3 1 -> 4", vec![wide(DType::F16), f32(&[5], -1.0, 1.0)]),
+        of(
+            "float f64: cast f64 0; sin 2; mul 3 1 -> 4",
+            vec![wide(DType::F16), SampleInput::of(DType::F64, &[5], -1.0, 1.0)],
+        ),
         of("float: floor 0; cast i16 1; cast float 2; mul 3 0 -> 4", vec![f32(&[9], 0.1, 0.9)]),
     ]);
     all

@@ -1,5 +1,6 @@
 //! `size`: a dimension as a tensor.
 
+use crate::error::{Code, Error};
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, full_of};
 use crate::tensor::{Array, DType, Dim, OpInfo, Scalar, Tensor, Type, apply1};
 use smallvec::smallvec;
@@ -15,6 +16,9 @@ pub static SIZE: OpDef = OpDef {
     infer: |attrs, _| Ok(smallvec![Type::of(SizeAttrs::of(attrs).dtype(), &[])]),
     eval: |attrs, _| {
         let it = SizeAttrs::of(attrs);
+        if attrs.is_symbolic() {
+            return Err(Error::new(Code::Shape, format!("the size `{}` is symbolic", Dim::from_raw(it.size()))));
+        }
         Ok(smallvec![Array::full(&[], Scalar::Int(it.size()), it.dtype())])
     },
     derivative: Derivative::Zero,

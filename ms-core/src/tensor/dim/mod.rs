@@ -30,6 +30,15 @@ use std::sync::Arc;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dim(i64);
 
+/// A factor of a [term](Dim::terms) of an expression.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Factor {
+    /// A symbol.
+    Symbol(Dim),
+    /// The first over the second, rounded down.
+    Quotient(Dim, Dim),
+}
+
 /// The dimensions of a type, outermost first.
 pub type Dims = SmallVec<[Dim; 4]>;
 
@@ -171,6 +180,25 @@ impl Dim {
             sum = sum.saturating_add(product);
         }
         Ok(sum)
+    }
+
+    /// The expression as a sum of terms: the factors and the coefficient of each. A constant is one term without
+    /// factors, and zero has no terms.
+    ///
+    /// ```
+    /// # use ms_core::tensor::{Dim, Factor};
+    /// let batch = Dim::symbol("batch");
+    /// assert_eq!((batch * 2 + 3).terms(), [(vec![], 3), (vec![Factor::Symbol(batch)], 2)]);
+    /// assert_eq!((batch / 2).terms(), [(vec![Factor::Quotient(batch, Dim::new(2))], 1)]);
+    /// ```
+    pub fn terms(self) -> Vec<(Vec<Factor>, i64)> {
+        let factor = |atom: &Atom| match *atom {
+            Atom::Symbol(number) => Factor::Symbol(Self::symbol(&symbol_name(number))),
+            Atom::Quotient(a, b) => Factor::Quotient(a, b),
+        };
+        let term =
+            |(factors, coefficient): &(polynomial::Factors, i64)| (factors.iter().map(factor).collect(), *coefficient);
+        Polynomial::of(self).0.iter().map(term).collect()
     }
 
     /// The value of a symbol for which this dimension is `size`, if it is linear in one symbol: its

@@ -128,7 +128,8 @@ fn one(to: &mut Translator<'_>, node: &Applied<'_>, name: &str) -> Result<String
 /// The value of a node without operands, if its sizes are constants, and it is small or has no operator.
 fn constant(node: &Applied<'_>) -> Result<Option<Array>> {
     let has_operator = !["constant", "eye", "linspace"].contains(&node.node.op.name());
-    if node.result().numel().is_none_or(|it| has_operator && it > LARGEST_CONSTANT) {
+    let is_known = !node.node.attrs.is_symbolic();
+    if !is_known || node.result().numel().is_none_or(|it| has_operator && it > LARGEST_CONSTANT) {
         return Ok(None);
     }
     let mut values = (ops::definition(node.node.op).eval)(&node.node.attrs, &[])?;

@@ -6,7 +6,7 @@ use super::{operators, regions};
 use crate::io::onnx::element_type;
 use ms_core::ir::{Graph, Node};
 use ms_core::ops::Control;
-use ms_core::tensor::{Array, Attr, DType, Dim, HostArray, Literal, Scalar, Type};
+use ms_core::tensor::{Array, Attr, DType, Dim, Factor, HostArray, Literal, Scalar, Type};
 use ms_core::{Code, Error, Result};
 use std::collections::HashMap;
 
@@ -96,13 +96,42 @@ impl<'a> Translator<'a> {
         if let Some(size) = dim.as_const() {
             return self.list(&[size as i64]);
         }
-        let known = self.sizes.get(&dim).cloned();
-        let (value, axis) = known.ok_or_else(|| {
+        if let Some((value, axis)) = self.sizes.get(&dim).cloned() {
+            let axis = axis as i64;
+            return Ok(self.with(
+                "Shape",
+                &[&value],
+                &[("start", Attribute::Int(axis)), ("end", Attribute::Int(axis + 1))],
+            ));
+        }
+        if dim == Dim::DYNAMIC || dim.as_symbol().is_some() {
             let message = format!("the size `{dim}` is not that of an axis, which ONNX could ask for");
-            Error::new(Code::Export, message)
-        })?;
-        let axis = axis as i64;
-        Ok(self.with("Shape", &[&value], &[("start", Attribute::Int(axis)), ("end", Attribute::Int(axis + 1))]))
+            return Err(Error::new(Code::Export, message));
+        }
+        let mut sum: Option<String> = None;
+        for (factors, coefficient) in dim.terms() {
+            let mut term = self.list(&[coefficient])?;
+            for factor in factors {
+                let factor = match factor {
+                    Factor::Symbol(symbol) => self.size(symbol)?,
+                    Factor::Quotient(a, b) => self.quotient(a, b)?,
+                };
+                term = self.apply("Mul", &[&term, &factor]);
+            }
+            sum = Some(match sum {
+                Some(sum) => self.apply("Add", &[&sum, &term]),
+                None => term,
+            });
+        }
+        sum.map_or_else(|| self.list(&[0]), Ok)
+    }
+
+    /// A list of the quotient of two sizes, rounded down: `Div` rounds towards zero.
+    fn quotient(&mut self, a: Dim, b: Dim) -> Result<String> {
+        let (a, b) = (self.size(a)?, self.size(b)?);
+        let rest = self.apply("Mod", &[&a, &b]);
+        let whole = self.apply("Sub", &[&a, &rest]);
+        Ok(self.apply("Div", &[&whole, &b]))
     }
 
     /// A list of sizes.
