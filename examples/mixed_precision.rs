@@ -68,8 +68,8 @@ fn main() -> Result<()> {
     for it in [&mixed, &scaled, &narrow] {
         assert!((it.accuracy - plain.accuracy).abs() < 0.03, "{} and {}", it.accuracy, plain.accuracy);
     }
-    // 10,122 parameters, of which 256 belong to the normalisation.
-    assert_eq!((plain.bytes, mixed.bytes, scaled.bytes, narrow.bytes), (40488, 40488, 20756, 20244));
+    // 9,866 parameters, of which 256 belong to the normalisation.
+    assert_eq!((plain.bytes, mixed.bytes, scaled.bytes, narrow.bytes), (39464, 39464, 20244, 19732));
     assert!(scaled.scale < 2f32.powi(24) && scaled.scale > 64.0, "{}", scaled.scale);
     Ok(())
 }

@@ -38,10 +38,14 @@ pub fn curves(name: &str, title: &str, axis: &str, curves: &[(&str, Points)]) {
         let room = 0.03 * (high - low);
         low - room..high + room
     };
+    let (x, y) = (bounds(|it| it.0), bounds(|it| it.1));
+    let points = || curves.iter().flat_map(|it| &it.1);
+    let relative = points().map(|it| ((it.0 - x.start) / (x.end - x.start), (it.1 - y.start) / (y.end - y.start)));
+    let place = free_place(&relative.collect::<Points>());
     draw(name, (640, 360), |area| {
         let mut chart = ChartBuilder::on(area);
         chart.caption(title, ("sans-serif", 18)).margin(14).x_label_area_size(36).y_label_area_size(52);
-        let mut chart = chart.build_cartesian_2d(bounds(|it| it.0), bounds(|it| it.1)).expect(VALID);
+        let mut chart = chart.build_cartesian_2d(x, y).expect(VALID);
         let mut mesh = chart.configure_mesh();
         mesh.light_line_style(TRANSPARENT).x_desc(axis).x_label_formatter(&short).y_label_formatter(&short);
         mesh.draw().expect(VALID);
@@ -57,8 +61,27 @@ pub fn curves(name: &str, title: &str, axis: &str, curves: &[(&str, Points)]) {
             }
             drawn.label(*name).legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(width)));
         }
-        chart.configure_series_labels().background_style(WHITE).border_style(BLACK.mix(0.3)).draw().expect(VALID);
+        let mut labels = chart.configure_series_labels();
+        labels.position(place).background_style(WHITE).border_style(BLACK.mix(0.3)).draw().expect(VALID);
     });
+}
+
+/// The place for names of curves that covers the fewest of these points, whose coordinates are from 0 to 1.
+fn free_place(points: &[(f64, f64)]) -> SeriesLabelPosition {
+    use SeriesLabelPosition::*;
+    let places = [
+        (UpperRight, 0.7, 0.7),
+        (LowerRight, 0.7, 0.0),
+        (UpperLeft, 0.0, 0.7),
+        (LowerLeft, 0.0, 0.0),
+        (MiddleRight, 0.7, 0.35),
+        (MiddleMiddle, 0.35, 0.35),
+    ];
+    let covered = |left: f64, bottom: f64| {
+        let covers = |it: &&(f64, f64)| (left..left + 0.3).contains(&it.0) && (bottom..bottom + 0.3).contains(&it.1);
+        points.iter().filter(covers).count()
+    };
+    places.into_iter().min_by_key(|it| covered(it.1, it.2)).expect("there are places").0
 }
 
 const COLORS: [RGBColor; 4] =
