@@ -34,7 +34,7 @@ fn any_addresses<D: Driver>(driver: &D, commands: &mut D::Commands, kernel: &D::
     driver.contract(commands, contraction, [8, 16].map(ContractionOperand::at), 24);
 }
 
-fn any_kernels<D: Driver>(plan: &Plan, driver: D) {
+fn any_kernels<D: Driver + 'static>(plan: &Plan, driver: D) {
     PlanExecutable::new(plan, &[], driver);
 }
 
