@@ -14,6 +14,7 @@ impl Net {
     }
 }
 
+#[test]
 fn main() {
     let mut net = Net { value: 5 };
     let x = tensor![1.0, 2.0, 3.0];

@@ -10,6 +10,7 @@ fn f(x: &Tensor) -> Tensor {
     ops::add(x, &Tensor::scalar(value))
 }
 
+#[test]
 fn main() {
     assert_eq!(f(&Tensor::scalar(1.0)).item::<f32>(), 2.0);
     assert_eq!(VALUE.load(Ordering::Relaxed), 5);

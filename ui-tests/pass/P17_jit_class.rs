@@ -75,6 +75,7 @@ fn both(outer: &InnerNet, x: &Tensor, y: &Tensor) -> Tensor {
     net(x, &y) + outer(x, y)
 }
 
+#[test]
 fn main() {
     let (x, y) = (Tensor::scalar(2.0f32), Tensor::scalar(3.0f32));
     for _ in 0..2 {

@@ -45,6 +45,7 @@ fn methods(x: &Tensor) -> Tensor {
     x * B::new(1).b(5) + B::new(1).c(5)
 }
 
+#[test]
 fn main() {
     let x = Tensor::scalar(1.0f32);
     let mut net = Net { blocks: (0..3).map(|_| B::new(2)).collect() };

@@ -10,6 +10,7 @@ fn positive(x: &Tensor, names: &[String]) -> Result<Tensor> {
     Ok(x * 2.0)
 }
 
+#[test]
 fn main() {
     for jit in [false, true] {
         ms::with_context(ms::Context { jit, ..ms::context() }, || {

@@ -25,6 +25,7 @@ fn add(x: &Tensor, y: &Tensor) -> Tensor {
     ops::add(x, y)
 }
 
+#[test]
 fn main() {
     let (x, y) = (Tensor::scalar(2.0f32), Tensor::scalar(3.0f32));
     let scale = Scale { by: ms::Parameter::new(y.clone(), "") };

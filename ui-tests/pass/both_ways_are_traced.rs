@@ -19,6 +19,7 @@ fn f(x: &Tensor) -> Tensor {
     }
 }
 
+#[test]
 fn main() {
     let run = |x: f32, jit| ms::with_context(Context { jit, ..ms::context() }, || f(&Tensor::scalar(x)).item::<f32>());
     let taken = || [0, 1].map(|it| TAKEN[it].swap(0, Ordering::Relaxed));

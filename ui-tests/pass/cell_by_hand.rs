@@ -42,6 +42,7 @@ impl Net {
     }
 }
 
+#[test]
 fn main() {
     let gain = |by: f32| Gain { slot: Parameter::new(Tensor::scalar(by), ""), calls: 0.into() };
     let net = Net { gain: gain(2.0), layers: vec![Box::new(gain(5.0))] };

@@ -40,6 +40,7 @@ fn shift(by: f32) -> Shift {
     Shift { by: Parameter::new(Tensor::scalar(by), "") }
 }
 
+#[test]
 fn main() {
     let net = Net { a: shift(1.0), b: Box::new(shift(2.0)), names: vec!["x".into()], by: 3 };
     assert_eq!(net.call(&Tensor::scalar(1.0)).item::<f32>(), 4.0);

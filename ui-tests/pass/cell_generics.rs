@@ -1,6 +1,6 @@
 //! Cells with type parameters, bounds and constants.
-use ms::prelude::*;
 use ms::Apply;
+use ms::prelude::*;
 
 #[cell]
 struct Residual<L, const TIMES: usize> {
@@ -38,6 +38,7 @@ impl<A: Layer + Cell, B: Layer + Cell> Either<A, B> {
     }
 }
 
+#[test]
 fn main() {
     let x = tensor![-1.0, 2.0];
     assert_eq!(Residual::<_, 2> { layer: nn::ReLU }.call(&x).to_vec::<f32>(), [-1.0, 8.0]);

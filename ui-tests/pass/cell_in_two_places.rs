@@ -29,6 +29,7 @@ impl Net {
     }
 }
 
+#[test]
 fn main() {
     let scale = Arc::new(Scale { by: Parameter::new(Tensor::scalar(3.0f32), "") });
     let net = Net { first: scale.clone(), second: scale.clone(), tied: scale.by.clone() };

@@ -22,6 +22,7 @@ fn chosen(layers: &nn::CellList<Box<dyn Layer>>, index: &Tensor, x: &Tensor) -> 
     layers.select(index).call(x) + layers.select(0).with(|layer| layer.forward(x))
 }
 
+#[test]
 fn main() {
     let mut other = nn::CellList::new();
     other.push(Box::new(nn::Tanh) as Box<dyn Layer>);

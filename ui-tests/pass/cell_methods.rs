@@ -44,6 +44,7 @@ impl Autoencoder {
     }
 }
 
+#[test]
 fn main() {
     let net = Autoencoder::new();
     let x = Tensor::scalar(3.0f32);

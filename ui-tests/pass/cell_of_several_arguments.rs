@@ -86,6 +86,7 @@ impl Pair {
     }
 }
 
+#[test]
 fn main() {
     let attn = || Attention { scale: Parameter::new(Tensor::scalar(0.5f32), "") };
     let named = Named { attn: attn(), boxed: Box::new(attn()), nothing: Nothing, scale: Scale { by: 2.0 } };
@@ -95,7 +96,10 @@ fn main() {
             // 2 * 1 * 0.5 * 2 + (2 * 2 * 0.5 + 2)
             assert_eq!(named.call(&Tensor::scalar(1.0)).item::<f32>(), 6.0);
             assert_eq!(pair.call(&Tensor::scalar(2.0)).item::<f32>(), 4.0);
-            assert_eq!(named.attn(&Tensor::scalar(1.0), &Tensor::scalar(1.0), &Tensor::scalar(2.0), true).item::<f32>(), 1.0);
+            assert_eq!(
+                named.attn(&Tensor::scalar(1.0), &Tensor::scalar(1.0), &Tensor::scalar(2.0), true).item::<f32>(),
+                1.0
+            );
         });
     }
     let attn = attn();

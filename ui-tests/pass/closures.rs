@@ -5,6 +5,7 @@ fn sum(x: &Tensor, y: &Tensor) -> Tensor {
     ops::add(x, y)
 }
 
+#[test]
 fn main() {
     let x = Tensor::scalar(2.0);
     let (f, g) = (ms::jit(sum), ms::jit(|x: &Tensor| sum(x, &sum(x, x))));

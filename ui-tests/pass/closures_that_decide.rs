@@ -26,6 +26,7 @@ fn outer(x: &Tensor, limit: f32) -> Tensor {
     sum + calls * 1000.0
 }
 
+#[test]
 fn main() {
     let clip = |x: f32, limit: f32| match x {
         x if x > limit => limit,

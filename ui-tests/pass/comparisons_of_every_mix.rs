@@ -33,6 +33,7 @@ fn all(x: &Tensor, y: Tensor, slot: &Parameter, n: usize, f: f32, d: f64, i: i32
     ]
 }
 
+#[test]
 fn main() {
     for jit in [false, true] {
         ms::with_context(ms::Context { jit, ..ms::context() }, || {

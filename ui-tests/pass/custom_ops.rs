@@ -76,6 +76,7 @@ fn compiled(x: &Tensor) -> Tensor {
     inner::row_sums(&copied(&y), 2.0, "rows", &[1, 2])
 }
 
+#[test]
 fn main() {
     let x = tensor![[1.0, 4.0], [-1.0, 9.0]];
     let eager = inner::row_sums(&limited(&x, x.gt(0.0), 0.0, 2), 2.0, "rows", &[1, 2]);

@@ -23,6 +23,7 @@ fn swapped(mut x: Tensor, y: Tensor, n: usize) -> (Tensor, Tensor) {
     (y, x)
 }
 
+#[test]
 fn main() {
     let place = |x: &Tensor| x.try_array().expect("an array").device_ptr();
     let mut moments = Moments { mean: Tensor::zeros([4]), square: Tensor::zeros([4]) };

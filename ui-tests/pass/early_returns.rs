@@ -55,6 +55,7 @@ fn native(mut x: f32, rounds: usize) -> f32 {
     x
 }
 
+#[test]
 fn main() {
     for jit in [false, true] {
         ms::with_context(ms::Context { jit, ..ms::context() }, || {

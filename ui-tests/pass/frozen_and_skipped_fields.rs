@@ -1,6 +1,6 @@
 //! `Frozen` values are hashed once, and `#[cell(skip)]` excludes a field from the key.
-use ms::prelude::*;
 use ms::Frozen;
+use ms::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[cell]
@@ -19,6 +19,7 @@ impl Net {
     }
 }
 
+#[test]
 fn main() {
     let net = |table: &[u64]| Net { table: Frozen::new(table.to_vec()), calls: AtomicUsize::new(0) };
     let (six, seven) = (net(&[1, 2, 3]), net(&[3, 4]));

@@ -55,6 +55,7 @@ fn nested(x: &Tensor, depth: usize) -> Tensor {
     if x > 10.0 { nested(&(x - 10.0), depth - 1) } else { nested(&(x * 2.0), depth - 1) + 100.0 }
 }
 
+#[test]
 fn main() {
     let scalar = |it: f32| Tensor::scalar(it);
     for jit in [false, true] {

@@ -29,6 +29,7 @@ fn named(x: &Tensor, how: &(impl Model + Cell)) -> Tensor {
     how.predict(x)
 }
 
+#[test]
 fn main() {
     let xs = [1.0f32, 2.0, 3.0].map(Tensor::scalar);
     let values: Vec<f32> = twice(&Double, &xs).iter().map(Tensor::item).collect();

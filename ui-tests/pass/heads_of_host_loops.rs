@@ -88,6 +88,7 @@ fn host(v: &[Tensor], end: usize) -> Tensor {
     &v[0] * (it.count() + 1)
 }
 
+#[test]
 fn main() {
     let v = [0.5f32, 1.5, 2.5].map(Tensor::scalar);
     let all = || [unseen(&v), returns(&v), items(&v), host(&v, 0)].map(|it| it.item::<f32>());

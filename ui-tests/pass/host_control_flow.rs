@@ -39,6 +39,7 @@ fn f(x: &Tensor, n: usize, text: &str) -> Result<Tensor> {
     Ok(boxed(x) + *best as f64 + found as f64)
 }
 
+#[test]
 fn main() -> Result<()> {
     let x = Tensor::scalar(1.0f32);
     assert_eq!(f(&x, 3, "a")?.item::<f32>(), 1.0 + 1.0 + 5.0 + 2.0);

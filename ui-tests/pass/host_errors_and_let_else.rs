@@ -41,6 +41,7 @@ fn run(x: &Tensor, settings: &[(String, String)]) -> std::result::Result<Tensor,
     Ok(x)
 }
 
+#[test]
 fn main() {
     let text = |it: &[(&str, &str)]| it.iter().map(|it| (it.0.to_owned(), it.1.to_owned())).collect::<Vec<_>>();
     let call = |it: &[(&str, &str)]| run(&Tensor::scalar(2.0f32), &text(it)).map(|it| it.item::<f32>());

@@ -25,6 +25,7 @@ fn forever(x: &Tensor) -> Tensor {
     x
 }
 
+#[test]
 fn main() {
     let x = Tensor::scalar(2.0f32);
     assert_eq!([up_to(&x, 3), up_to(&x, 100)].map(|it| it.item::<f32>()), [5.0, 12.0]);

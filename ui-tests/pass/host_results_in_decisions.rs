@@ -25,6 +25,7 @@ fn run(x: &Tensor, texts: &[String]) -> Result<Tensor> {
     Ok(x)
 }
 
+#[test]
 fn main() {
     let texts = |it: &[&str]| it.iter().map(|&it| it.to_owned()).collect::<Vec<_>>();
     for jit in [false, true] {

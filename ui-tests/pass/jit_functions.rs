@@ -18,6 +18,7 @@ fn repeat(x: &Tensor, (times, from): (usize, usize)) -> Tensor {
 #[jit]
 fn doubled(x: &Tensor) -> Tensor { x + x }
 
+#[test]
 fn main() {
     let x = Tensor::scalar(2.0);
     assert_eq!(repeat(&x, (0, 0)).item::<f32>(), 2.0);

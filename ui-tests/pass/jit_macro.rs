@@ -1,6 +1,7 @@
 // `ms::closure::jit!` compiles a closure whose body is annotated code.
 use ms::prelude::*;
 
+#[test]
 fn main() {
     let f = ms::closure::jit!(|x: &Tensor, n: &usize| if *n > 2 { x < 2.0 } else { x > 2.0 });
     let x = Tensor::from_slice([3], &[1.0f32, 2.0, 3.0]);

@@ -39,6 +39,7 @@ fn rows(x: &Tensor) -> Tensor {
     sum
 }
 
+#[test]
 fn main() {
     let scalar = |it: f32| Tensor::scalar(it);
     for jit in [false, true] {

@@ -9,6 +9,7 @@ fn count(x: &Tensor) -> Tensor {
     layer.call(x) * 0.0 + &calls
 }
 
+#[test]
 fn main() {
     let x = Tensor::ones([1, 2]);
     let call = |jit| ms::with_context(Context { jit, ..ms::context() }, || count(&x).to_vec::<f32>()[0]);

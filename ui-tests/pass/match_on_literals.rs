@@ -12,7 +12,13 @@ fn pick(x: &Tensor, how: &str, n: i64) -> Tensor {
     };
     match (how, n % 2 == 0) {
         ("negative", true) => -scaled,
-        (_, even) => if even { scaled } else { scaled + 0.5 },
+        (_, even) => {
+            if even {
+                scaled
+            } else {
+                scaled + 0.5
+            }
+        }
     }
 }
 
@@ -30,6 +36,7 @@ fn digits(x: &Tensor, n: usize) -> Tensor {
     }
 }
 
+#[test]
 fn main() {
     let digits = |n| digits(&Tensor::scalar(1.0f32), n).item::<f32>();
     assert_eq!([0, 1, 2, 8, 12].map(digits), [10.0, -1.0, 2.0, 2.0, 10.0]);

@@ -70,6 +70,7 @@ fn guards(x: &Tensor, n: usize) -> Tensor {
     }
 }
 
+#[test]
 fn main() {
     let scalar = |it: i64| Tensor::scalar(it);
     for jit in [false, true] {

@@ -82,6 +82,7 @@ fn references(x: &Tensor, list: &Vec<Tensor>) -> Tensor {
     ops::sum(all(list), ()) - ops::sum(all(short), ())
 }
 
+#[test]
 fn main() {
     let scalar = |it: f32| Tensor::scalar(it);
     for jit in [false, true] {

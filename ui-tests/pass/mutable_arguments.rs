@@ -28,6 +28,7 @@ fn push(list: &mut Vec<Tensor>, x: &Tensor) -> usize {
     list.len()
 }
 
+#[test]
 fn main() {
     let number = |it: f32| Tensor::scalar(it);
     let mut state = State { mean: number(0.0), count: 0 };

@@ -25,6 +25,7 @@ fn outer(x: &Tensor, by: i64) -> Tensor {
     doubled * calls
 }
 
+#[test]
 fn main() {
     for _ in 0..2 {
         assert_eq!(outer(&Tensor::scalar(1.0f32), 1).item::<f32>(), 46.0);

@@ -75,6 +75,7 @@ fn all(net: &Shift<Gain>, x: &Tensor) -> Tensor {
     largest(&[y.clone(), x.clone()])
 }
 
+#[test]
 fn main() {
     let net = Shift { inner: Gain { gain: Parameter::new(Tensor::scalar(2.0), "") }, by: 1.0 };
     let x = Tensor::scalar(2.0);

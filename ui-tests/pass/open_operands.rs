@@ -22,6 +22,7 @@ fn limits_of(x: &Tensor) -> Vec<usize> {
     x.shape().to_vec()
 }
 
+#[test]
 fn main() -> Result<()> {
     let x = Tensor::from_slice([4], &[1.0f32; 4]);
     assert_eq!(f(&x, vec![3], "3")?.to_vec::<f32>()[0], 1.0);

@@ -22,6 +22,7 @@ fn is_number(a: &Parameter) -> Tensor {
     if !(a != 1.0) && 1 == *a { a + 10.0 } else { a.value() }
 }
 
+#[test]
 fn main() {
     let slot = |value: f32| Parameter::new(Tensor::scalar(value), "");
     let (a, b) = (slot(1.0), slot(1.0));

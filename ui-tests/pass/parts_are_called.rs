@@ -92,6 +92,7 @@ fn advanced(x: &Tensor, layers: &[Dense]) -> Tensor {
     x
 }
 
+#[test]
 fn main() {
     let dense = |weight: f32| {
         let dense = Dense::new(1, 1);

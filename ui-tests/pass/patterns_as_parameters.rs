@@ -20,6 +20,7 @@ fn norm(Point { x, y }: &Point) -> Tensor {
     ops::sqrt(&(x * x + y * y))
 }
 
+#[test]
 fn main() {
     let number = |it: f32| Tensor::scalar(it);
     for times in [2, 3] {

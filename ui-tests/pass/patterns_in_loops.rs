@@ -68,6 +68,7 @@ fn native(x: f32, names: &[String]) -> f32 {
     out
 }
 
+#[test]
 fn main() {
     let lists = ["waaa,skip,waa,waaaaa", "wa,end,waa", "", "skip,waaaa,waaa,waaa,waa"];
     for list in lists {

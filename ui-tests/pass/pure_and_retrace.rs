@@ -17,6 +17,7 @@ fn reads(x: &Tensor) -> Tensor {
     x * CHANGES.load(Ordering::Relaxed)
 }
 
+#[test]
 fn main() {
     let x = Tensor::scalar(1.0f32);
     assert_eq!([pure(&x, 1), pure(&x, 2)].map(|it| it.item::<f32>()), [5.0, 13.0]);

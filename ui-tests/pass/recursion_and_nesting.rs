@@ -19,6 +19,7 @@ fn both(x: &Tensor) -> (Tensor, Option<Tensor>) {
     (power(x, 3), Some(power(x, 4)))
 }
 
+#[test]
 fn main() {
     let x = Tensor::scalar(2.0f32);
     assert_eq!(power(&x, 10).item::<f32>(), 1024.0);

@@ -1,9 +1,6 @@
 //! References that a function is passed after a jump that depends on a tensor, in `match` arms, and in the operands of `&&` and `||`.
 
-#[path = "common/references.rs"]
-mod common;
-
-use common::{check, helper, number, numbers, put};
+use super::common::{check, helper, number, numbers, put};
 use ms::prelude::*;
 use std::mem::{replace, take};
 
@@ -131,6 +128,7 @@ macro_rules! of_y {
     };
 }
 
+#[test]
 fn main() {
     check(&[
         ("after_a_jump", of_y!(after_a_jump), [&[3.0], &[2.0]]),

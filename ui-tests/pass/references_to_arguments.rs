@@ -1,9 +1,6 @@
 //! References to variables, arguments and items that a function is passed in a branch or loop on a tensor: their targets are carried, as for an explicit assignment.
 
-#[path = "common/references.rs"]
-mod common;
-
-use common::{check, helper, number, numbers, put};
+use super::common::{check, helper, number, numbers, put};
 use ms::prelude::*;
 use std::collections::BTreeMap;
 use std::mem::swap;
@@ -250,6 +247,7 @@ macro_rules! of_element {
     };
 }
 
+#[test]
 fn main() {
     check(&[
         ("argument", of_y!(argument), [&[3.0], &[2.0]]),

@@ -1,9 +1,6 @@
 //! References to parts that a function is passed in a branch on a tensor: bindings of patterns, fields, methods of `&mut self`.
 
-#[path = "common/references.rs"]
-mod common;
-
-use common::{check, helper, number, numbers, put};
+use super::common::{check, helper, number, numbers, put};
 use ms::prelude::*;
 use std::mem::swap;
 
@@ -131,6 +128,7 @@ macro_rules! of_pair {
     };
 }
 
+#[test]
 fn main() {
     check(&[
         ("bound_by_patterns", of_pair!(bound_by_patterns), [&[0.5, 0.5], &[9.0, 36.0]]),

@@ -12,6 +12,7 @@ fn outer(x: &Tensor) -> Result<Tensor> {
     inner(x).or_else(|_| Ok(x.clone()))
 }
 
+#[test]
 fn main() {
     let run = |jit, size: usize| ms::with_context(Context { jit, ..ms::context() }, || outer(&Tensor::ones([size])));
     assert_eq!(run(true, 3).expect("shapes agree").to_vec::<f32>(), [2.0; 3]);

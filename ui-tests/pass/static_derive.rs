@@ -24,6 +24,7 @@ fn apply(x: &Tensor, config: &Config<usize>) -> (Tensor, Config<usize>) {
     (ops::select(&(&scaled > 0.0), &scaled, &(&scaled * slope)), config.clone())
 }
 
+#[test]
 fn main() {
     let config = |activation, sizes: &[usize]| Config { activation, name: "c".into(), sizes: sizes.into() };
     let x = tensor![1.0, -2.0];

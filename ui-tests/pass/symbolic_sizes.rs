@@ -20,6 +20,7 @@ fn loss(x: &Tensor, y: &Tensor) -> Tensor {
     sum / ops::size(x.dim(0), DType::F32)
 }
 
+#[test]
 fn main() {
     for batch in 1..6 {
         let got = loss(&Tensor::ones([batch, 3]), &Tensor::zeros([batch])).item::<f32>();

@@ -73,6 +73,7 @@ fn changed(x: &Tensor) -> Tensor {
     y + &b[0] + both.0 * both.1
 }
 
+#[test]
 fn main() {
     let eager = ms::Context { jit: false, ..ms::context() };
     for x in [0.5f32, 2.0, 4.0] {

@@ -18,6 +18,7 @@ impl Clip {
     }
 }
 
+#[test]
 fn main() {
     let number = |it: f32| Tensor::scalar(it);
     for jit in [true, false] {

@@ -21,6 +21,7 @@ fn logic(x: &Tensor, y: &Tensor, flag: bool, n: usize) -> Vec<Tensor> {
     found
 }
 
+#[test]
 fn main() {
     let number = |it: f32| Tensor::scalar(it);
     for jit in [true, false] {

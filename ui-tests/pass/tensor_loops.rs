@@ -56,6 +56,7 @@ fn row_sums(x: &Tensor, #[dynamic] limit: f32) -> Tensor {
     sum
 }
 
+#[test]
 fn main() {
     let scalar = |it: f32| Tensor::scalar(it);
     for jit in [false, true] {

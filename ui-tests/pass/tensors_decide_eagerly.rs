@@ -17,6 +17,7 @@ impl Clip {
     }
 }
 
+#[test]
 fn main() {
     let clip = Clip { limit: 2.0 };
     assert_eq!(clip.call(&Tensor::scalar(5.5f32)).item::<f32>(), 1.5);

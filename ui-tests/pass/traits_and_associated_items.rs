@@ -27,6 +27,7 @@ fn generic<M: Model<Output = (Tensor, usize)> + ms::Arg>(model: &M, x: &Tensor) 
     model.run(x).0 * M::TIMES
 }
 
+#[test]
 fn main() {
     let model = Repeat(Tensor::scalar(2.0f32));
     for _ in 0..2 {

@@ -18,6 +18,7 @@ fn grown(it: &BTreeMap<i64, Vec<Tensor>>) -> HashMap<String, usize> {
     it.iter().map(|(key, it)| (key.to_string(), it.len())).collect()
 }
 
+#[test]
 fn main() {
     let numbers = |values: &[f32]| values.iter().map(|&it| Tensor::scalar(it)).collect::<Vec<_>>();
     for _ in 0..2 {
@@ -28,6 +29,9 @@ fn main() {
             ["a", "bb", "ccc"].iter().map(|it| (it.to_string(), Tensor::scalar(2.0f32))).collect();
         let scaled: Vec<f32> = scaled(&map).values().map(|it| it.item()).collect();
         assert_eq!(scaled, [2.0, 4.0, 6.0]);
-        assert_eq!(grown(&BTreeMap::from([(7, numbers(&[1.0])), (9, vec![])])), HashMap::from([("7".into(), 1), ("9".into(), 0)]));
+        assert_eq!(
+            grown(&BTreeMap::from([(7, numbers(&[1.0])), (9, vec![])])),
+            HashMap::from([("7".into(), 1), ("9".into(), 0)])
+        );
     }
 }

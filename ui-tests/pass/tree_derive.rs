@@ -38,6 +38,7 @@ impl Pair<Tensor, 2> {
     }
 }
 
+#[test]
 fn main() {
     let number = |it: f32| Tensor::scalar(it);
     for _ in 0..2 {

@@ -14,6 +14,7 @@ fn arrays(pairs: &[(Tensor, Tensor); 2]) -> [Tensor; 3] {
     [a + b, c + d, a - d]
 }
 
+#[test]
 fn main() {
     let one = || Tensor::scalar(1.0f32);
     for factor in [2.0f32, 3.0] {

@@ -1,4 +1,4 @@
-//! Runs `pass/` and `fail/`; `TRYBUILD=overwrite` accepts changed messages.
+//! Compiles `fail/`; `TRYBUILD=overwrite` accepts changed messages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,6 +27,6 @@ fn checked() {
 #[test]
 fn built() {
     let cases = TestCases::new();
-    cases.pass("pass/*.rs");
+    cases.pass("pass/other_crate_name.rs");
     refused(true).iter().for_each(|it| cases.compile_fail(it));
 }

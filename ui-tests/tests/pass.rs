@@ -1,0 +1,88 @@
+//! The programs of `pass/`, as modules of one executable.
+
+use std::fs;
+
+/// The only program that needs the root of a crate for itself: it renames the library.
+const ALONE: &str = "other_crate_name";
+
+#[path = "../pass"]
+#[allow(non_snake_case, reason = "some names begin with the number of a program")]
+mod pass {
+    mod P08_changed_field;
+    mod P10_statics;
+    mod P17_jit_class;
+    mod P21_lazy_inline;
+    mod arms_of_one_assignment;
+    mod assertions;
+    mod attribute_paths;
+    mod both_ways_are_traced;
+    mod cell_by_hand;
+    mod cell_fields;
+    mod cell_generics;
+    mod cell_in_two_places;
+    mod cell_lists_and_sequences;
+    mod cell_methods;
+    mod cell_of_several_arguments;
+    mod closures;
+    mod closures_that_decide;
+    mod common;
+    mod comparisons_of_every_mix;
+    mod custom_ops;
+    mod donated_arguments;
+    mod dynamic_scalars;
+    mod early_returns;
+    mod frozen_and_skipped_fields;
+    mod generic_decisions;
+    mod generics_and_traits;
+    mod heads_of_host_loops;
+    mod host_control_flow;
+    mod host_errors_and_let_else;
+    mod host_loops_end;
+    mod host_results_in_decisions;
+    mod jit_functions;
+    mod jit_macro;
+    mod jumps_are_written;
+    mod labelled_blocks;
+    mod made_inside;
+    mod match_on_literals;
+    mod match_on_tensors;
+    mod moves_and_jumps;
+    mod mutable_arguments;
+    mod nested_functions_and_closures;
+    mod no_inline;
+    mod open_operands;
+    mod parameters_are_slots;
+    mod parts_are_called;
+    mod patterns_as_parameters;
+    mod patterns_in_loops;
+    mod pure_and_retrace;
+    mod recursion_and_nesting;
+    mod references_in_conditions;
+    mod references_to_arguments;
+    mod references_to_parts;
+    mod refusals_end_the_call;
+    mod results;
+    mod static_derive;
+    mod symbolic_sizes;
+    mod taken_in_decisions;
+    mod tensor_if;
+    mod tensor_if_parameters;
+    mod tensor_logic;
+    mod tensor_loops;
+    mod tensors_decide_eagerly;
+    mod traits_and_associated_items;
+    mod tree_containers;
+    mod tree_derive;
+    mod tree_tuples_and_arrays;
+    mod trees_and_statics;
+}
+
+#[test]
+fn every_program_is_a_module() {
+    let text = fs::read_to_string("tests/pass.rs").expect("this file");
+    let programs = fs::read_dir("pass").expect("the folder of programs").map(|it| it.expect("a readable entry").path());
+    for program in programs.filter(|it| it.extension().is_some_and(|it| it == "rs")) {
+        let name = program.file_stem().expect("a file").to_string_lossy();
+        assert!(name == ALONE || text.contains(&format!("    mod {name};\n")), "{name} is no module of this file");
+    }
+}
