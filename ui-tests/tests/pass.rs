@@ -7,6 +7,12 @@ const ALONE: &str = "other_crate_name";
 
 #[path = "../pass"]
 #[allow(non_snake_case, reason = "some names begin with the number of a program")]
+#[allow(
+    clippy::all,
+    clippy::unwrap_used,
+    dead_code,
+    reason = "programs show what may be written, also where something shorter may"
+)]
 mod pass {
     mod P08_changed_field;
     mod P10_statics;
