@@ -290,6 +290,20 @@ fn what_the_index_by_task_names_exists() {
 }
 
 #[test]
+fn the_page_of_features_lists_all() {
+    let manifest = text(&root().join("Cargo.toml"));
+    let (_, features) = manifest.split_once("[features]\n").expect("a section of features");
+    let named = features.lines().take_while(|it| !it.starts_with('[')).filter_map(|it| it.split_once(" = "));
+    let mut named: Vec<&str> = named.map(|it| it.0).filter(|it| !it.starts_with('#')).collect();
+    let page = text(&root().join("docs/features.md"));
+    let mut listed: Vec<&str> =
+        page.lines().filter_map(|it| Some(it.strip_prefix("| `")?.split_once("` |")?.0)).collect();
+    named.sort();
+    listed.sort();
+    assert_eq!(listed, named, "docs/features.md");
+}
+
+#[test]
 fn the_page_of_examples_lists_all() {
     let entries = std::fs::read_dir(root().join("examples")).expect("a folder of examples");
     let names = entries.map(|it| it.expect("an entry").path()).filter(|it| it.extension().is_some_and(|it| it == "rs"));

@@ -37,8 +37,22 @@ const UNPACKED_TILES: usize = 2;
 /// Maximum size in bytes of a right operand that is read in place for more tiles: it fits in the cache.
 const UNPACKED_BYTES: usize = 128 << 10;
 
+/// Up to this many tiles of columns, the left operand is read in place.
+const UNPACKED_PANELS: usize = 2;
+
 /// Maximum number of elements of a vector register; packed operands are aligned to it.
 const ALIGN: usize = 16;
+
+/// Maximum number of elements of packed operands that are on the stack: allocating memory for a small product takes as
+/// long as the product.
+const NEAR: usize = 1024;
+
+/// Maximum number of multiply-adds of a product that is one block.
+const ONE_BLOCK: usize = 1 << 15;
+
+/// Room for packed operands.
+#[repr(align(64))]
+struct Near<W>(MaybeUninit<[W; NEAR]>);
 
 /// A product of matrices whose terms are added in order.
 #[derive(Clone, Copy)]
@@ -185,6 +199,13 @@ impl Ordered {
         parts: Option<(&Parts<'_>, bool)>,
     ) -> Result<()> {
         let [m, k, n] = self.sizes;
+        if let (1, None, None) = (batch, keeper, parts)
+            && (m * n).saturating_mul(k) <= ONE_BLOCK
+        {
+            let ([at_a, at_b, at_out], (a, b, out)) = (places(0), operands);
+            // SAFETY: as the caller's.
+            return unsafe { self.block(tile, a.at(at_a), (b.at(at_b), None), out.at(at_out)) };
+        }
         // Narrow registers take a nanosecond for 32 terms of f32.
         let nanos = (batch * m * n).saturating_mul(k) / 128 * size_of::<W>();
         let [rows, columns] = match parts {
@@ -260,13 +281,20 @@ impl Ordered {
             None if in_place => tile.columns,
             None => n.next_multiple_of(tile.columns),
         };
+        let rows_in_place = a.format.is_wide && n <= UNPACKED_PANELS * tile.columns;
+        let packed_rows = if rows_in_place { 0 } else { strip };
         let depth = k.min(CHUNK);
         let keeps_sums = !out.format.is_wide && k > CHUNK;
-        let lens = [strip * depth, packed_columns * depth + tile.columns, if keeps_sums { m * n } else { 0 }];
+        let lens = [packed_rows * depth, packed_columns * depth + tile.columns, if keeps_sums { m * n } else { 0 }];
         let [a_len, b_len, sums_len] = lens.map(|it| it.next_multiple_of(ALIGN));
-        // SAFETY: what is read below was written before.
-        let room = unsafe { Array::uninit(&[a_len + b_len + sums_len], W::DTYPE)? };
-        let a_room = room.device_ptr().cast::<W>();
+        let len = a_len + b_len + sums_len;
+        let mut near = Near::<W>(MaybeUninit::uninit());
+        let far = match len > NEAR {
+            // SAFETY: what is read below was written before.
+            true => Some(unsafe { Array::uninit(&[len], W::DTYPE)? }),
+            false => None,
+        };
+        let a_room = far.as_ref().map_or(near.0.as_mut_ptr().cast::<W>(), |it| it.device_ptr().cast());
         let (b_room, sums_room) = (a_room.wrapping_add(a_len), a_room.wrapping_add(a_len + b_len));
         // Sums of f32 and f64 are accumulated in the result.
         let sums = match out.format.is_wide {
@@ -301,7 +329,7 @@ impl Ordered {
                 }
                 for top in (0..m).step_by(strip) {
                     let tops = (top..m.min(top + strip)).step_by(height);
-                    for at in tops.clone() {
+                    for at in tops.clone().filter(|_| !rows_in_place) {
                         let rows = height.min(m - at);
                         (a.format.pack)(tile.turn, a.skip(at, 0).matrix, rows, depth, a_room.add((at - top) * depth));
                     }
@@ -318,12 +346,18 @@ impl Ordered {
                         };
                         for at in tops.clone() {
                             let rows = height.min(m - at);
-                            let lines = a_room.add((at - top) * depth);
+                            let run = |to| match rows_in_place {
+                                true => {
+                                    let Matrix { first, steps } = a.skip(at, 0).wide();
+                                    (tile.run_in_place)(rows, depth, (first, steps), (panel, step), to);
+                                }
+                                false => (tile.run)(rows, depth, a_room.add((at - top) * depth), (panel, step), to),
+                            };
                             let (sums, out) = (sums.skip(at, left), out.skip(at, left));
                             if out.format.is_wide && ending.first && columns == tile.columns && sums.steps[1] == 1 {
-                                (tile.run)(rows, depth, lines, (panel, step), (sums.first, sums.steps[0]));
+                                run((sums.first, sums.steps[0]));
                             } else {
-                                (tile.run)(rows, depth, lines, (panel, step), (product, tile.columns as isize));
+                                run((product, tile.columns as isize));
                                 ending.write([rows, columns], product, tile.columns, sums, out);
                             }
                         }

@@ -33,13 +33,32 @@ pub unsafe fn pack<E: Operand>(
     };
     // SAFETY: steps and lines are less than the numbers for which there is room.
     let put = |line: usize, step: usize| unsafe { *to.add(step * lines + line) = element(line, step) };
-    if across == 1 {
+    if across == 1 && E::IS_WIDE {
+        let from: *const E::Wide = from.first.cast();
+        for step in 0..depth {
+            // Registers are read later, which waits for stores of single elements.
+            // SAFETY: by the caller's contract; the types are one.
+            unsafe {
+                to.add(step * lines).copy_from_nonoverlapping(from.wrapping_offset(step as isize * along), lines)
+            };
+        }
+    } else if across == 1 {
         for step in 0..depth {
             (0..lines).for_each(|line| put(line, step));
         }
     } else if lines < LINES {
-        for step in 0..depth {
-            (0..lines).for_each(|line| put(line, step));
+        // SAFETY: the caller's contract is the same, for this number of lines.
+        unsafe {
+            match lines {
+                0 => {}
+                1 => pack_few::<E, 1>(from, depth, to),
+                2 => pack_few::<E, 2>(from, depth, to),
+                3 => pack_few::<E, 3>(from, depth, to),
+                4 => pack_few::<E, 4>(from, depth, to),
+                5 => pack_few::<E, 5>(from, depth, to),
+                6 => pack_few::<E, 6>(from, depth, to),
+                _ => pack_few::<E, 7>(from, depth, to),
+            }
         }
     } else {
         // The last ones overlap those before them.
@@ -53,6 +72,22 @@ pub unsafe fn pack<E: Operand>(
                     (first..first + LINES).for_each(|line| put(line, step));
                 }
             }
+        }
+    }
+}
+
+/// [`pack()`] of a fixed number of lines, whose addresses stay in registers.
+///
+/// # Safety
+/// As [`pack()`].
+unsafe fn pack_few<E: Operand, const N: usize>(from: Matrix<*const E>, depth: usize, to: *mut E::Wide) {
+    let [across, along] = from.steps;
+    let mut lines: [*const E; N] = std::array::from_fn(|line| from.first.wrapping_offset(line as isize * across));
+    for step in 0..depth {
+        for (line, from) in lines.iter_mut().enumerate() {
+            // SAFETY: by the caller's contract.
+            unsafe { *to.add(step * N + line) = (**from).widen() };
+            *from = from.wrapping_offset(along);
         }
     }
 }

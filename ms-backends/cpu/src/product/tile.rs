@@ -15,8 +15,10 @@ pub struct Tile<W> {
     pub rows: usize,
     /// Number of columns of a tile.
     pub columns: usize,
-    /// Multiplies tiles.
+    /// Multiplies tiles of packed rows.
     pub run: Run<W>,
+    /// Multiplies tiles of rows in place.
+    pub run_in_place: RunInPlace<W>,
     /// Packs lines.
     pub turn: Turn<W>,
     /// Multiplies long vectors.
@@ -31,6 +33,13 @@ pub struct Tile<W> {
 /// The operands and `to` have that many elements, there are 1 to [`Tile::rows`] rows, and the CPU has
 /// the instruction set.
 pub type Run<W> = unsafe fn(rows: usize, depth: usize, a: *const W, b: (*const W, isize), to: (*mut W, isize));
+
+/// As [`Run`], but elements of `a` are the given strides apart, between rows and between steps.
+///
+/// # Safety
+/// As [`Run`].
+pub type RunInPlace<W> =
+    unsafe fn(rows: usize, depth: usize, a: (*const W, [isize; 2]), b: (*const W, isize), to: (*mut W, isize));
 
 /// Maximum number of elements of a tile.
 pub const TILE: usize = 14 * 32;
@@ -165,7 +174,8 @@ macro_rules! wide {
                     _ => Tile {
                         rows: 4,
                         columns: 8,
-                        run: scalar::<Self>,
+                        run: scalar_packed::<Self>,
+                        run_in_place: scalar::<Self>,
                         turn: pack::plain::<Self>,
                         chains: dot::plain::<Self>,
                     },
@@ -193,13 +203,25 @@ wide! {
 }
 
 /// [`Run`] for every CPU.
-unsafe fn scalar<W: Wide>(rows: usize, depth: usize, a: *const W, b: (*const W, isize), to: (*mut W, isize)) {
+unsafe fn scalar_packed<W: Wide>(rows: usize, depth: usize, a: *const W, b: (*const W, isize), to: (*mut W, isize)) {
+    // SAFETY: the caller's contract is the same.
+    unsafe { scalar(rows, depth, (a, [1, rows as isize]), b, to) };
+}
+
+/// [`RunInPlace`] for every CPU.
+unsafe fn scalar<W: Wide>(
+    rows: usize,
+    depth: usize,
+    a: (*const W, [isize; 2]),
+    b: (*const W, isize),
+    to: (*mut W, isize),
+) {
     let mut sums = [[W::default(); 8]; 4];
     for p in 0..depth {
         let b = b.0.wrapping_offset(p as isize * b.1);
         for (i, sums) in sums[..rows].iter_mut().enumerate() {
             // SAFETY: `a` has an element for each row and step, and `b` one for each column.
-            let factor = unsafe { *a.add(p * rows + i) };
+            let factor = unsafe { *a.0.wrapping_offset(i as isize * a.1[0] + p as isize * a.1[1]) };
             for (j, sum) in sums.iter_mut().enumerate() {
                 // SAFETY: as above.
                 *sum = factor.fused(unsafe { *b.add(j) }, *sum);
@@ -225,7 +247,7 @@ macro_rules! vector_tiles {
             use std::arch::x86_64::{$all, $fused, $load, $store, $zero};
 
             pub const TILE: Tile<$ty> =
-                Tile { rows: $most, columns: 2 * $lanes, run, turn: avx2::$ty, chains };
+                Tile { rows: $most, columns: 2 * $lanes, run, run_in_place, turn: avx2::$ty, chains };
 
             #[target_feature(enable = $feature)]
             unsafe fn chains(a: *const $ty, b: *const $ty) -> [$ty; LINES] {
@@ -237,31 +259,49 @@ macro_rules! vector_tiles {
                 // SAFETY: the caller's contract is the same.
                 unsafe {
                     match rows {
-                        $($rows => rows_of::<$rows>(depth, a, b, to),)*
-                        _ => rows_of::<$most>(depth, a, b, to),
+                        $($rows => rows_of::<$rows, true>(depth, (a, [1, $rows]), b, to),)*
+                        _ => rows_of::<$most, true>(depth, (a, [1, $most]), b, to),
+                    }
+                }
+            }
+
+            unsafe fn run_in_place(
+                rows: usize,
+                depth: usize,
+                a: (*const $ty, [isize; 2]),
+                b: (*const $ty, isize),
+                to: (*mut $ty, isize),
+            ) {
+                // SAFETY: the caller's contract is the same.
+                unsafe {
+                    match rows {
+                        $($rows => rows_of::<$rows, false>(depth, a, b, to),)*
+                        _ => rows_of::<$most, false>(depth, a, b, to),
                     }
                 }
             }
 
             #[target_feature(enable = $feature)]
-            unsafe fn rows_of<const ROWS: usize>(
+            unsafe fn rows_of<const ROWS: usize, const PACKED: bool>(
                 depth: usize,
-                mut a: *const $ty,
+                (mut a, [across, along]): (*const $ty, [isize; 2]),
                 (mut b, step): (*const $ty, isize),
                 (to, to_step): (*mut $ty, isize),
             ) {
+                // Constants, for fewer registers in the loop.
+                let (across, along) = if PACKED { (1, ROWS as isize) } else { (across, along) };
                 let mut sums = [[$zero(); 2]; ROWS];
                 for _ in 0..depth {
                     // SAFETY: `b` has two registers of columns for each step, and `a` an element for each row.
                     unsafe {
                         let columns = [$load(b), $load(b.add($lanes))];
                         for (i, sums) in sums.iter_mut().enumerate() {
-                            let factor = $all(*a.add(i));
+                            let factor = $all(*a.offset(i as isize * across));
                             sums[0] = $fused(factor, columns[0], sums[0]);
                             sums[1] = $fused(factor, columns[1], sums[1]);
                         }
                     }
-                    a = a.wrapping_add(ROWS);
+                    a = a.wrapping_offset(along);
                     b = b.wrapping_offset(step);
                 }
                 for (i, sums) in sums.iter().enumerate() {
