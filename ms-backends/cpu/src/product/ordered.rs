@@ -8,7 +8,7 @@
 use super::dot::{TERMS, dot};
 use super::panels::{Elements, Panels};
 use super::tile::{Format, Operand, TILE, Tile, Wide};
-use super::{Addresses, Matrix, Part, Parts, Pointer, Shared};
+use super::{ALIASED, Addresses, Matrix, Part, Parts, Pointer, Shared};
 use crate::isa::Isa;
 use crate::threads;
 use ms_core::error::Result;
@@ -281,7 +281,10 @@ impl Ordered {
             None if in_place => tile.columns,
             None => n.next_multiple_of(tile.columns),
         };
-        let rows_in_place = a.format.is_wide && n <= UNPACKED_PANELS * tile.columns;
+        // Rows of a tile that are in the same set of a cache evict each other.
+        let rows_in_place = a.format.is_wide
+            && n <= UNPACKED_PANELS * tile.columns
+            && !a.matrix.steps[0].unsigned_abs().is_multiple_of(ALIASED);
         let packed_rows = if rows_in_place { 0 } else { strip };
         let depth = k.min(CHUNK);
         let keeps_sums = !out.format.is_wide && k > CHUNK;
