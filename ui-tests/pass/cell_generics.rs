@@ -1,6 +1,6 @@
 //! Cells with type parameters, bounds and constants.
-use ms::Apply;
 use ms::prelude::*;
+use ms::Apply;
 
 #[cell]
 struct Residual<L, const TIMES: usize> {

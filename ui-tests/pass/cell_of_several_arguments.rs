@@ -96,10 +96,7 @@ fn main() {
             // 2 * 1 * 0.5 * 2 + (2 * 2 * 0.5 + 2)
             assert_eq!(named.call(&Tensor::scalar(1.0)).item::<f32>(), 6.0);
             assert_eq!(pair.call(&Tensor::scalar(2.0)).item::<f32>(), 4.0);
-            assert_eq!(
-                named.attn(&Tensor::scalar(1.0), &Tensor::scalar(1.0), &Tensor::scalar(2.0), true).item::<f32>(),
-                1.0
-            );
+            assert_eq!(named.attn(&Tensor::scalar(1.0), &Tensor::scalar(1.0), &Tensor::scalar(2.0), true).item::<f32>(), 1.0);
         });
     }
     let attn = attn();

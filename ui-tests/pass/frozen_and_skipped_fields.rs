@@ -1,6 +1,6 @@
 //! `Frozen` values are hashed once, and `#[cell(skip)]` excludes a field from the key.
-use ms::Frozen;
 use ms::prelude::*;
+use ms::Frozen;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[cell]

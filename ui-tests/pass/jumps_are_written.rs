@@ -35,10 +35,7 @@ fn of_the_host(x: &Tensor, double: bool) -> Tensor {
 #[test]
 fn main() {
     let x = Tensor::scalar(2.0f32);
-    assert_eq!(
-        [written(&x), of_the_host(&x, true), of_the_host(&x, false)].map(|it| it.item::<f32>()),
-        [4.0, 4.0, 2.0]
-    );
+    assert_eq!([written(&x), of_the_host(&x, true), of_the_host(&x, false)].map(|it| it.item::<f32>()), [4.0, 4.0, 2.0]);
     assert_eq!(ms::catch(|| hidden(&x)).expect_err("traced").code(), ms::Code::LeftOpen);
     let eager = ms::Context { jit: false, ..ms::context() };
     assert_eq!(ms::with_context(eager, || hidden(&x)).item::<f32>(), 4.0);

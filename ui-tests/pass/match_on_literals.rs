@@ -12,13 +12,7 @@ fn pick(x: &Tensor, how: &str, n: i64) -> Tensor {
     };
     match (how, n % 2 == 0) {
         ("negative", true) => -scaled,
-        (_, even) => {
-            if even {
-                scaled
-            } else {
-                scaled + 0.5
-            }
-        }
+        (_, even) => if even { scaled } else { scaled + 0.5 },
     }
 }
 

@@ -19,13 +19,7 @@ fn statement(x: &Tensor, y: &Tensor, double: bool) -> (Tensor, Tensor) {
 
 #[jit]
 fn value(x: &Tensor) -> Tensor {
-    let sign = if x > 0.0 {
-        1.0 * x / x
-    } else if x < 0.0 {
-        -x / x
-    } else {
-        x * 0.0
-    };
+    let sign = if x > 0.0 { 1.0 * x / x } else if x < 0.0 { -x / x } else { x * 0.0 };
     sign * 10.0
 }
 

@@ -29,9 +29,6 @@ fn main() {
             ["a", "bb", "ccc"].iter().map(|it| (it.to_string(), Tensor::scalar(2.0f32))).collect();
         let scaled: Vec<f32> = scaled(&map).values().map(|it| it.item()).collect();
         assert_eq!(scaled, [2.0, 4.0, 6.0]);
-        assert_eq!(
-            grown(&BTreeMap::from([(7, numbers(&[1.0])), (9, vec![])])),
-            HashMap::from([("7".into(), 1), ("9".into(), 0)])
-        );
+        assert_eq!(grown(&BTreeMap::from([(7, numbers(&[1.0])), (9, vec![])])), HashMap::from([("7".into(), 1), ("9".into(), 0)]));
     }
 }

@@ -32,8 +32,7 @@ fn step(state: &mut State, x: [Tensor; 2], how: Reduce) -> Tensor {
 #[test]
 fn main() {
     let scalar = |x: f32| Tensor::scalar(x);
-    let mut state =
-        State { values: BTreeMap::from([("a".into(), scalar(1.0)), ("b".into(), scalar(2.0))]), last: None };
+    let mut state = State { values: BTreeMap::from([("a".into(), scalar(1.0)), ("b".into(), scalar(2.0))]), last: None };
     for (how, want) in [(Reduce::Sum, 3.0), (Reduce::Scale(3), 5.0), (Reduce::Scale(1), 2.0), (Reduce::Sum, 3.0)] {
         assert_eq!(step(&mut state, [scalar(1.0), scalar(2.0)], how).item::<f32>(), want);
         assert_eq!(state.last.as_ref().map(|it| it.1), Some(how));

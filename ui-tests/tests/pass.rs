@@ -5,14 +5,11 @@ use std::fs;
 /// The only program that needs the root of a crate for itself: it renames the library.
 const ALONE: &str = "other_crate_name";
 
+// Some programs show forms that rustfmt would replace.
+#[rustfmt::skip]
 #[path = "../pass"]
+#[allow(clippy::all, clippy::unwrap_used, dead_code, reason = "programs show what may be written")]
 #[allow(non_snake_case, reason = "some names begin with the number of a program")]
-#[allow(
-    clippy::all,
-    clippy::unwrap_used,
-    dead_code,
-    reason = "programs show what may be written, also where something shorter may"
-)]
 mod pass {
     mod P08_changed_field;
     mod P10_statics;

@@ -1,4 +1,4 @@
-//! Compiles `fail/`; `TRYBUILD=overwrite` accepts changed messages.
+//! Compiles `fail/`, and the program of `pass/` that is a crate of its own; `TRYBUILD=overwrite` accepts changed messages.
 
 use std::fs;
 use std::path::{Path, PathBuf};

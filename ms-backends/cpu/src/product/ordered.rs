@@ -7,7 +7,7 @@
 
 use super::dot::{TERMS, dot};
 use super::panels::{Elements, Panels};
-use super::tile::{Format, Operand, TILE, Tile, Wide};
+use super::tile::{Format, Operand, TILE, Tile, Wide, packed};
 use super::{ALIASED, Addresses, Matrix, Part, Parts, Pointer, Shared};
 use crate::isa::Isa;
 use crate::threads;
@@ -47,7 +47,8 @@ const ALIGN: usize = 16;
 /// long as the product.
 const NEAR: usize = 1024;
 
-/// Maximum number of multiply-adds of a product that is one block.
+/// Maximum number of multiply-adds of a product that is one block of the calling thread: to find blocks and threads for
+/// it would take a notable part of its time.
 const ONE_BLOCK: usize = 1 << 15;
 
 /// Room for packed operands.
@@ -292,11 +293,8 @@ impl Ordered {
         let [a_len, b_len, sums_len] = lens.map(|it| it.next_multiple_of(ALIGN));
         let len = a_len + b_len + sums_len;
         let mut near = Near::<W>(MaybeUninit::uninit());
-        let far = match len > NEAR {
-            // SAFETY: what is read below was written before.
-            true => Some(unsafe { Array::uninit(&[len], W::DTYPE)? }),
-            false => None,
-        };
+        // SAFETY: what is read below was written before.
+        let far = (len > NEAR).then(|| unsafe { Array::uninit(&[len], W::DTYPE) }).transpose()?;
         let a_room = far.as_ref().map_or(near.0.as_mut_ptr().cast::<W>(), |it| it.device_ptr().cast());
         let (b_room, sums_room) = (a_room.wrapping_add(a_len), a_room.wrapping_add(a_len + b_len));
         // Sums of f32 and f64 are accumulated in the result.
@@ -349,18 +347,17 @@ impl Ordered {
                         };
                         for at in tops.clone() {
                             let rows = height.min(m - at);
-                            let run = |to| match rows_in_place {
-                                true => {
-                                    let Matrix { first, steps } = a.skip(at, 0).wide();
-                                    (tile.run_in_place)(rows, depth, (first, steps), (panel, step), to);
+                            let lines = match rows_in_place {
+                                true => a.skip(at, 0).wide(),
+                                false => {
+                                    Matrix { first: a_room.add((at - top) * depth).cast_const(), steps: packed(rows) }
                                 }
-                                false => (tile.run)(rows, depth, a_room.add((at - top) * depth), (panel, step), to),
                             };
                             let (sums, out) = (sums.skip(at, left), out.skip(at, left));
                             if out.format.is_wide && ending.first && columns == tile.columns && sums.steps[1] == 1 {
-                                run((sums.first, sums.steps[0]));
+                                (tile.run)(rows, depth, lines, (panel, step), (sums.first, sums.steps[0]));
                             } else {
-                                run((product, tile.columns as isize));
+                                (tile.run)(rows, depth, lines, (panel, step), (product, tile.columns as isize));
                                 ending.write([rows, columns], product, tile.columns, sums, out);
                             }
                         }

@@ -15,31 +15,27 @@ pub struct Tile<W> {
     pub rows: usize,
     /// Number of columns of a tile.
     pub columns: usize,
-    /// Multiplies tiles of packed rows.
+    /// Multiplies tiles.
     pub run: Run<W>,
-    /// Multiplies tiles of rows in place.
-    pub run_in_place: RunInPlace<W>,
     /// Packs lines.
     pub turn: Turn<W>,
     /// Multiplies long vectors.
     pub chains: Chains<W>,
 }
 
-/// Sets `to[i][j]` to the chain of `a[p][i] * b[p][j]` over all `p` below `depth` in order, each step
-/// rounded once, from +0. `a` has `rows` contiguous elements for each `p`; `b` and `to` are matrices of
-/// [`Tile::columns`] columns with the given strides between rows.
+/// Sets `to[i][j]` to the chain of `a[i][p] * b[p][j]` over all `p` below `depth` in order, each step
+/// rounded once, from +0. `a` has the given strides between rows and between steps, [those of packed ones](packed) or
+/// others; `b` and `to` are matrices of [`Tile::columns`] columns with the given strides between rows.
 ///
 /// # Safety
 /// The operands and `to` have that many elements, there are 1 to [`Tile::rows`] rows, and the CPU has
 /// the instruction set.
-pub type Run<W> = unsafe fn(rows: usize, depth: usize, a: *const W, b: (*const W, isize), to: (*mut W, isize));
+pub type Run<W> = unsafe fn(rows: usize, depth: usize, a: Matrix<*const W>, b: (*const W, isize), to: (*mut W, isize));
 
-/// As [`Run`], but elements of `a` are the given strides apart, between rows and between steps.
-///
-/// # Safety
-/// As [`Run`].
-pub type RunInPlace<W> =
-    unsafe fn(rows: usize, depth: usize, a: (*const W, [isize; 2]), b: (*const W, isize), to: (*mut W, isize));
+/// The strides of packed rows: contiguous elements for each step.
+pub fn packed(rows: usize) -> [isize; 2] {
+    [1, rows as isize]
+}
 
 /// Maximum number of elements of a tile.
 pub const TILE: usize = 14 * 32;
@@ -174,8 +170,7 @@ macro_rules! wide {
                     _ => Tile {
                         rows: 4,
                         columns: 8,
-                        run: scalar_packed::<Self>,
-                        run_in_place: scalar::<Self>,
+                        run: scalar::<Self>,
                         turn: pack::plain::<Self>,
                         chains: dot::plain::<Self>,
                     },
@@ -203,25 +198,13 @@ wide! {
 }
 
 /// [`Run`] for every CPU.
-unsafe fn scalar_packed<W: Wide>(rows: usize, depth: usize, a: *const W, b: (*const W, isize), to: (*mut W, isize)) {
-    // SAFETY: the caller's contract is the same.
-    unsafe { scalar(rows, depth, (a, [1, rows as isize]), b, to) };
-}
-
-/// [`RunInPlace`] for every CPU.
-unsafe fn scalar<W: Wide>(
-    rows: usize,
-    depth: usize,
-    a: (*const W, [isize; 2]),
-    b: (*const W, isize),
-    to: (*mut W, isize),
-) {
+unsafe fn scalar<W: Wide>(rows: usize, depth: usize, a: Matrix<*const W>, b: (*const W, isize), to: (*mut W, isize)) {
     let mut sums = [[W::default(); 8]; 4];
     for p in 0..depth {
         let b = b.0.wrapping_offset(p as isize * b.1);
         for (i, sums) in sums[..rows].iter_mut().enumerate() {
             // SAFETY: `a` has an element for each row and step, and `b` one for each column.
-            let factor = unsafe { *a.0.wrapping_offset(i as isize * a.1[0] + p as isize * a.1[1]) };
+            let factor = unsafe { *a.skip(i, p).first };
             for (j, sum) in sums.iter_mut().enumerate() {
                 // SAFETY: as above.
                 *sum = factor.fused(unsafe { *b.add(j) }, *sum);
@@ -241,13 +224,13 @@ macro_rules! vector_tiles {
     ($($name:ident, $feature:literal, $ty:ident, $lanes:literal,
         $zero:ident $all:ident $load:ident $store:ident $fused:ident, [$($rows:literal)*] $most:literal;)*) => {$(
         mod $name {
-            use super::Tile;
+            use super::{Matrix, Tile, packed};
             use crate::product::dot;
             use crate::product::pack::{LINES, avx2};
             use std::arch::x86_64::{$all, $fused, $load, $store, $zero};
 
             pub const TILE: Tile<$ty> =
-                Tile { rows: $most, columns: 2 * $lanes, run, run_in_place, turn: avx2::$ty, chains };
+                Tile { rows: $most, columns: 2 * $lanes, run, turn: avx2::$ty, chains };
 
             #[target_feature(enable = $feature)]
             unsafe fn chains(a: *const $ty, b: *const $ty) -> [$ty; LINES] {
@@ -255,27 +238,20 @@ macro_rules! vector_tiles {
                 unsafe { dot::plain(a, b) }
             }
 
-            unsafe fn run(rows: usize, depth: usize, a: *const $ty, b: (*const $ty, isize), to: (*mut $ty, isize)) {
-                // SAFETY: the caller's contract is the same.
-                unsafe {
-                    match rows {
-                        $($rows => rows_of::<$rows, true>(depth, (a, [1, $rows]), b, to),)*
-                        _ => rows_of::<$most, true>(depth, (a, [1, $most]), b, to),
-                    }
-                }
-            }
-
-            unsafe fn run_in_place(
+            unsafe fn run(
                 rows: usize,
                 depth: usize,
-                a: (*const $ty, [isize; 2]),
+                a: Matrix<*const $ty>,
                 b: (*const $ty, isize),
                 to: (*mut $ty, isize),
             ) {
+                let is_packed = a.steps == packed(rows);
                 // SAFETY: the caller's contract is the same.
                 unsafe {
                     match rows {
-                        $($rows => rows_of::<$rows, false>(depth, a, b, to),)*
+                        $($rows if is_packed => rows_of::<$rows, true>(depth, a, b, to),
+                        $rows => rows_of::<$rows, false>(depth, a, b, to),)*
+                        _ if is_packed => rows_of::<$most, true>(depth, a, b, to),
                         _ => rows_of::<$most, false>(depth, a, b, to),
                     }
                 }
@@ -284,12 +260,13 @@ macro_rules! vector_tiles {
             #[target_feature(enable = $feature)]
             unsafe fn rows_of<const ROWS: usize, const PACKED: bool>(
                 depth: usize,
-                (mut a, [across, along]): (*const $ty, [isize; 2]),
+                a: Matrix<*const $ty>,
                 (mut b, step): (*const $ty, isize),
                 (to, to_step): (*mut $ty, isize),
             ) {
                 // Constants, for fewer registers in the loop.
-                let (across, along) = if PACKED { (1, ROWS as isize) } else { (across, along) };
+                let [across, along] = if PACKED { packed(ROWS) } else { a.steps };
+                let mut a = a.first;
                 let mut sums = [[$zero(); 2]; ROWS];
                 for _ in 0..depth {
                     // SAFETY: `b` has two registers of columns for each step, and `a` an element for each row.
