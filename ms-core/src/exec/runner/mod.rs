@@ -7,6 +7,7 @@ mod check;
 mod donate;
 mod fuzzing;
 mod load;
+mod read_inputs;
 mod repeat;
 mod run;
 mod stack;
@@ -20,6 +21,7 @@ use crate::lower::{Plan, Reuse, STACK_BYTES, is_stack};
 use crate::tensor::{Array, DType, Dim, Layout, MemorySpace, Shape, Storage, StreamKind, Type, with_stream};
 use donate::Donors;
 pub use fuzzing::stored_program;
+use read_inputs::ReadInputs;
 use run::{Program, Run};
 use smallvec::SmallVec;
 use stack::Stacks;
@@ -253,7 +255,7 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         let arrays = inputs.iter().map(A::borrow).chain(outputs);
         // SAFETY: as the caller's.
         self.submit(driver, |run| unsafe {
-            run.read = read;
+            run.read = ReadInputs::new(read);
             run.main(arrays.map(|it| it.device_ptr() as u64))
         })
     }
@@ -265,7 +267,7 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         let numbers = in_op(|| Storage::uninit_in(space, count * STACK_BYTES))?;
         let number = |at: usize| numbers.device_ptr() as u64 + (at * STACK_BYTES) as u64;
         self.submit(driver, |run| {
-            run.read = inputs;
+            run.read = ReadInputs::new(inputs);
             let mut places: SmallVec<[u64; 8]> = SmallVec::with_capacity(count);
             for (at, (array, ty)) in inputs.iter().zip(&self.types).enumerate() {
                 let first = array.device_ptr() as u64;
@@ -343,7 +345,8 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         issue: impl FnOnce(&mut Run<'_, 'r, E>) -> Result<R>,
     ) -> Result<R> {
         let commands = E::Commands::default();
-        let mut run = Run { program: &self.program, driver, commands, words, arena, stacks, read: &[] };
+        let mut run =
+            Run { program: &self.program, driver, commands, words, arena, stacks, read: ReadInputs::default() };
         let done = issue(&mut run).and_then(|done| driver.submit(&mut run.commands).map(|()| done));
         if D::QUEUED {
             // Also if it failed: a part may have been submitted.

@@ -1,5 +1,6 @@
 //! One run of a loaded plan.
 
+use super::read_inputs::ReadInputs;
 use super::repeat::Repeated;
 use super::stack::Stacks;
 use crate::error::Result;
@@ -148,7 +149,7 @@ pub(super) struct Run<'a, 'r, D: Driver> {
     pub arena: Option<&'a Storage>,
     pub stacks: &'a mut Stacks,
     /// The inputs, if the run writes none of them.
-    pub read: &'r [&'r Array],
+    pub read: ReadInputs<'r>,
 }
 
 impl<'r, D: Driver> Run<'_, 'r, D> {
@@ -271,12 +272,8 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
     /// An operand of a contraction, with its block if that is one of an input that the run does not write.
     fn operand(&self, OperandWord { word, is_input }: OperandWord) -> ContractionOperand<'r> {
         let address = self.words[word];
-        let has = |it: &&&Array| {
-            let storage = it.storage();
-            (address as usize).wrapping_sub(storage.device_ptr().addr()) < storage.len()
-        };
-        let held = if is_input { self.read.iter().find(has) } else { None };
-        ContractionOperand { address, held: held.map(|it| &**it.storage()) }
+        let held = if is_input { self.read.block_at(address as usize) } else { None };
+        ContractionOperand { address, held }
     }
 
     /// A view in this call, whose block is that of the running call of the routine.

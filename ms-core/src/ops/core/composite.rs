@@ -61,7 +61,7 @@ struct TypesOnly;
 
 /// A tensor without elements.
 fn of_type(ty: Type) -> Tensor {
-    let shape = ty.shape();
+    let shape = ty.shape().unwrap_or_default();
     Tensor::from_traced(Traced { trace: 0, frame: 0, value: 0, ty, shape, poisoned: false })
 }
 

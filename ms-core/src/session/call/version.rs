@@ -218,38 +218,39 @@ impl Version {
     #[track_caller]
     #[inline]
     pub fn run<T: Tree + 'static>(&self, arguments: &[Tensor]) -> Option<Result<T>> {
-        let outputs = match self.writes.is_empty() {
-            true => self.run_on(arguments, &[])?,
+        // Moving outputs from result to result takes a notable part of a small run.
+        let mut outputs = Outputs::new();
+        let run = match self.writes.is_empty() {
+            true => self.run_to(&mut outputs, arguments, &[])?,
             false => {
                 let writes = upgraded(&self.writes)?;
                 let _alone = self.lock(&writes);
-                self.run_on(arguments, &writes)?
+                self.run_to(&mut outputs, arguments, &writes)?
             }
         };
-        Some(outputs.map(|it| self.result(it)))
+        Some(run.map(|()| self.result(&mut outputs)))
     }
 
-    /// Runs it with the slots that it writes; returns the tensors of the result.
+    /// Runs it with the slots that it writes; `to` becomes the tensors of the result.
     #[track_caller]
-    fn run_on(&self, arguments: &[Tensor], writes: &[Parameter]) -> Option<Result<Outputs>> {
-        Some(match dispatch_mode() {
+    fn run_to(&self, to: &mut Outputs, arguments: &[Tensor], writes: &[Parameter]) -> Option<Result<()>> {
+        match dispatch_mode() {
             DispatchMode::Eager => {
                 let given = self.given(arguments)?;
-                match writes {
-                    [] => self.outputs(&given).transpose()?,
-                    _ => {
-                        self.writing_run(&given, writes).transpose()?.and_then(|it| it.run(&self.compiled, &self.state))
-                    }
+                if writes.is_empty() {
+                    return self.read_only_run(to, &given);
                 }
+                let run = self.writing_run(&given, writes).transpose()?;
+                Some(run.and_then(|it| it.run(&self.compiled, &self.state)).map(|it| *to = it))
             }
             _ => {
                 let inputs = match self.gather(arguments, writes)? {
                     Ok(inputs) => inputs,
                     Err(error) => return Some(Err(error)),
                 };
-                self.call(inputs)?.and_then(|it| self.written(it, writes))
+                Some(self.call(inputs)?.and_then(|it| self.written(it, writes)).map(|it| *to = it))
             }
-        })
+        }
     }
 
     /// Like [`Version::run`], with donated arguments.
@@ -289,7 +290,7 @@ impl Version {
             }
         };
         drop(alone);
-        Some(outputs.map(|it| self.result(it)))
+        Some(outputs.map(|mut it| self.result(&mut it)))
     }
 
     /// The parameters that it is bound to, to keep them alive until it has run; `None` if one is
@@ -326,10 +327,10 @@ impl Version {
     }
 
     /// The result from these tensors, which may run user code: after the run, outside of its locks.
-    fn result<T: Tree + 'static>(&self, outputs: Outputs) -> T {
-        let mut outputs = outputs.into_iter();
+    fn result<T: Tree + 'static>(&self, outputs: &mut Outputs) -> T {
+        outputs.reverse();
         let template = self.template.downcast_ref::<T>().expect("the signature holds the result's type");
-        template.rebuild(&mut |_| outputs.next().expect("as many results as the template has"))
+        template.rebuild(&mut |_| outputs.pop().expect("as many results as the template has"))
     }
 
     /// Writes the slots, and returns the outputs without their new values.
@@ -395,23 +396,33 @@ impl Version {
         Ok(is_here.then_some(run))
     }
 
-    /// The outputs of a version that writes no slots; `None` if the version does not [run](Self::runs_on) where the
+    /// [`Version::run_to`] for a version that writes no slots; `None` if it does not [run](Self::runs_on) where the
     /// inputs are.
-    fn outputs(&self, given: &Given<'_>) -> Result<Option<Outputs>> {
-        let mut inputs: SmallVec<[&Array; 8]> = SmallVec::with_capacity(self.state.len());
+    fn read_only_run(&self, to: &mut Outputs, given: &Given<'_>) -> Option<Result<()>> {
+        let mut inputs: SmallVec<[&Array; 8]> = SmallVec::new();
+        inputs.reserve(self.state.len());
         for run in &self.inputs {
             for tensor in self.tensors(run, given).expect("it writes no slots") {
-                inputs.push(tensor.array()?);
+                match tensor.array() {
+                    Ok(array) => inputs.push(array),
+                    Err(error) => return Some(Err(error)),
+                }
             }
         }
-        if is_host_only() {
-            return Ok(Some(self.compiled.run_arrays(&inputs)?));
+        match is_host_only() {
+            true => Some(self.compiled.run_arrays(to, &inputs)),
+            false => self.read_only_run_on_any(to, &inputs).transpose(),
         }
-        let (device, inputs) = devices::gathered(&inputs, |at| self.states.contains(&at))?;
+    }
+
+    /// [`Version::read_only_run`], wherever the inputs are.
+    #[cold]
+    fn read_only_run_on_any(&self, to: &mut Outputs, inputs: &[&Array]) -> Result<Option<()>> {
+        let (device, inputs) = devices::gathered(inputs, |at| self.states.contains(&at))?;
         if !self.runs_on(device) {
             return Ok(None);
         }
-        Ok(Some(self.compiled.run_arrays(&inputs.iter().collect::<SmallVec<[&Array; 8]>>())?))
+        self.compiled.run_arrays(to, &inputs.iter().collect::<SmallVec<[&Array; 8]>>()).map(Some)
     }
 
     /// Whether there is code for a device, or a graph to compile for it.

@@ -125,7 +125,7 @@ impl Tracer {
 
     fn wrap(&self, frame: &Frame, value: ValueId) -> Tensor {
         let ty = frame.graph.ty(value).clone();
-        let shape = ty.shape();
+        let shape = ty.shape().unwrap_or_default();
         Tensor::from_traced(Traced {
             trace: self.id(),
             frame: frame.serial,
@@ -137,7 +137,7 @@ impl Tracer {
     }
 
     fn poison(&self, frame: &Frame, ty: Type) -> Tensor {
-        let shape = ty.shape();
+        let shape = ty.shape().unwrap_or_default();
         Tensor::from_traced(Traced {
             trace: self.id(),
             frame: frame.serial,

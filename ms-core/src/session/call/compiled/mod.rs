@@ -311,20 +311,27 @@ impl Compiled {
     /// # Errors
     /// Those of lowering or of an op.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Outputs> {
-        self.run_arrays(&arrays(inputs)?)
+        let mut outputs = Outputs::new();
+        self.run_arrays(&mut outputs, &arrays(inputs)?)?;
+        Ok(outputs)
     }
 
-    /// Runs the graph.
+    /// Runs the graph; `to` becomes its outputs.
     ///
     /// # Errors
     /// Those of lowering or of an op.
-    pub(in crate::session) fn run_arrays(&self, inputs: &[&Array]) -> Result<Outputs> {
+    pub(in crate::session) fn run_arrays(&self, to: &mut Outputs, inputs: &[&Array]) -> Result<()> {
         if !is_host_only() {
-            return self.run_on_any(inputs);
+            return self.run_on_any(inputs).map(|it| *to = it);
         }
         let other = self.other(inputs.iter().copied(), None)?;
-        let outputs = other.as_deref().unwrap_or(self).executable()?.run(inputs);
-        Ok(tensors(outputs.map_err(|error| self.located(error))?))
+        match other.as_deref().unwrap_or(self).executable()?.run(inputs) {
+            Ok(outputs) => {
+                *to = tensors(outputs);
+                Ok(())
+            }
+            Err(error) => Err(self.located(error)),
+        }
     }
 
     #[cold]
@@ -446,6 +453,7 @@ impl Cached for Arc<Compiled> {
     }
 }
 
+#[inline(always)]
 fn tensors(mut outputs: SmallVec<[Array; 1]>) -> Outputs {
     match (outputs.len(), outputs.pop()) {
         // The usual case, without a loop.
