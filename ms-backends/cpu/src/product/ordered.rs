@@ -30,11 +30,11 @@ const BLOCK_TILES: usize = 64;
 /// Number of blocks per thread, so that no thread waits long for another.
 const BLOCKS_PER_THREAD: usize = 3;
 
-/// Up to this many tiles of rows, the right operand is read in place if its rows are dense: packing it
-/// would take as long as it saves.
-const UNPACKED_TILES: usize = 2;
+/// Up to this many rows, the right operand is read in place if its rows are dense: packing it would take as long as it
+/// saves.
+const UNPACKED_ROWS: usize = 28;
 
-/// Maximum size in bytes of a right operand that is read in place for more tiles: it fits in the cache.
+/// Maximum size in bytes of a right operand that is read in place for more rows: it fits in the cache.
 const UNPACKED_BYTES: usize = 128 << 10;
 
 /// Up to this many tiles of columns, the left operand is read in place.
@@ -274,9 +274,8 @@ impl Ordered {
         let strip = (height * STRIP_TILES).min(m);
         let [b_down, b_right] = b.matrix.steps;
         let reach = b_down.unsigned_abs().saturating_mul(k);
-        let in_place = b.format.is_wide
-            && b_right == size_of::<W>() as isize
-            && (tiles <= UNPACKED_TILES || reach <= UNPACKED_BYTES);
+        let in_place =
+            b.format.is_wide && b_right == size_of::<W>() as isize && (m <= UNPACKED_ROWS || reach <= UNPACKED_BYTES);
         let packed_columns = match kept {
             Some(_) => 0,
             None if in_place => tile.columns,
