@@ -14,7 +14,6 @@ use crate::product::Matrix;
 use crate::product::pack::{LINES, Turn};
 use crate::product::tile::Wide;
 use ms_core::tensor::DType;
-use std::array::from_fn;
 use std::mem::MaybeUninit;
 
 /// Number of lines of a panel.
@@ -49,11 +48,11 @@ impl Packing {
     /// That of an operand of f32, bf16, or integers of a byte.
     pub fn new(isa: Isa, dtype: DType, planes: usize, is_right: bool) -> Self {
         let [plain, avx2, avx512] = match (dtype, planes) {
-            (DType::F32, 1) => runs::<f32, 2, 1>(),
-            (DType::F32, 2) => runs::<f32, 2, 2>(),
-            (DType::F32, _) => runs::<f32, 2, 3>(),
-            (DType::BF16, _) => runs::<u16, 2, 1>(),
-            _ => runs::<u8, 4, 1>(),
+            (DType::F32, 1) => runs::<f32, 1>(),
+            (DType::F32, 2) => runs::<f32, 2>(),
+            (DType::F32, _) => runs::<f32, 3>(),
+            (DType::BF16, _) => runs::<u16, 1>(),
+            _ => runs::<u8, 1>(),
         };
         let run = match isa {
             Isa::Avx512 => avx512,
@@ -84,35 +83,48 @@ impl Packing {
     }
 }
 
-/// An element of which `W` are a word in each of `P` planes.
-trait Words<const W: usize, const P: usize>: Copy {
-    /// The words of neighbouring terms.
-    fn words(terms: [Self; W]) -> [u32; P];
+/// An element of an operand.
+trait Element: Copy {
+    /// The number of elements that are a word.
+    const OF_WORD: usize;
+
+    /// What a plane has of an element.
+    type Part: Copy + Into<u32>;
+
+    /// Takes the next plane off an element, rounded or as it is.
+    fn take(&mut self, is_rounded: bool) -> Self::Part;
 }
 
-impl<const P: usize> Words<2, P> for f32 {
+impl Element for f32 {
+    const OF_WORD: usize = 2;
+    type Part = u16;
+
     #[inline(always)]
-    fn words(mut terms: [Self; 2]) -> [u32; P] {
-        from_fn(|plane| {
-            // What two planes leave has eight bits.
-            let rounded = if plane == 2 { terms } else { terms.map(round) };
-            terms = from_fn(|it| terms[it] - rounded[it]);
-            rounded[0].to_bits() >> 16 | rounded[1].to_bits() & 0xffff_0000
-        })
+    fn take(&mut self, is_rounded: bool) -> u16 {
+        let part = if is_rounded { round(*self) } else { *self };
+        *self -= part;
+        (part.to_bits() >> 16) as u16
     }
 }
 
-impl Words<2, 1> for u16 {
+/// The bits of bf16.
+impl Element for u16 {
+    const OF_WORD: usize = 2;
+    type Part = Self;
+
     #[inline(always)]
-    fn words([first, second]: [Self; 2]) -> [u32; 1] {
-        [u32::from(first) | u32::from(second) << 16]
+    fn take(&mut self, _: bool) -> Self {
+        *self
     }
 }
 
-impl Words<4, 1> for u8 {
+impl Element for u8 {
+    const OF_WORD: usize = 4;
+    type Part = Self;
+
     #[inline(always)]
-    fn words(terms: [Self; 4]) -> [u32; 1] {
-        [u32::from_le_bytes(terms)]
+    fn take(&mut self, _: bool) -> Self {
+        *self
     }
 }
 
@@ -125,7 +137,7 @@ fn round(x: f32) -> f32 {
 
 /// [`Run`] for every CPU, and with the features of functions that it is inlined into.
 #[inline(always)]
-unsafe fn panel<E: Words<W, P>, const W: usize, const P: usize>(
+unsafe fn panel<E: Element, const P: usize>(
     turn: Turn<f32>,
     is_right: bool,
     from: Matrix<*const u8>,
@@ -134,11 +146,11 @@ unsafe fn panel<E: Words<W, P>, const W: usize, const P: usize>(
     mut to: *mut u32,
 ) {
     let from = Matrix { first: from.first.cast::<E>(), steps: from.steps.map(|it| it / size_of::<E>() as isize) };
-    for start in (0..depth).step_by(W * WORDS) {
+    for start in (0..depth).step_by(E::OF_WORD * WORDS) {
         for half in 0..2 {
-            let sizes = [lines.saturating_sub(half * ROWS).min(ROWS), (depth - start).min(W * WORDS)];
+            let sizes = [lines.saturating_sub(half * ROWS).min(ROWS), (depth - start).min(E::OF_WORD * WORDS)];
             // SAFETY: the lines and terms are some of the caller's.
-            unsafe { register(turn, is_right, from.skip(half * ROWS, start), sizes, to.add(half * REGISTER)) };
+            unsafe { register::<E, P>(turn, is_right, from.skip(half * ROWS, start), sizes, to.add(half * REGISTER)) };
         }
         // SAFETY: there is room for the planes of every group.
         to = unsafe { to.add(P * PLANE) };
@@ -150,47 +162,40 @@ unsafe fn panel<E: Words<W, P>, const W: usize, const P: usize>(
 /// # Safety
 /// As [`Run`].
 #[inline(always)]
-unsafe fn register<E: Words<W, P>, const W: usize, const P: usize>(
+unsafe fn register<E: Element, const P: usize>(
     turn: Turn<f32>,
     is_right: bool,
     from: Matrix<*const E>,
     [lines, depth]: [usize; 2],
     to: *mut u32,
 ) {
-    let mut padded = MaybeUninit::<[E; ROWS * 4 * WORDS]>::uninit();
-    let padded = padded.as_mut_ptr().cast::<E>();
-    let is_whole = lines == ROWS && depth == W * WORDS;
-    let from = match is_whole && (from.steps[0] == 1 || from.steps[1] == 1) {
-        true => from,
-        false => {
-            // SAFETY: there is room for 16 lines of a group, and zeros of every type are zero bytes.
-            unsafe {
-                padded.write_bytes(0, ROWS * W * WORDS);
-                for line in 0..lines {
-                    for term in 0..depth {
-                        *padded.add(line * W * WORDS + term) = *from.skip(line, term).first;
-                    }
-                }
-            }
-            Matrix::dense(padded.cast_const(), W * WORDS)
-        }
-    };
-    // Words are computed in the order of memory.
-    let by_terms = from.steps[1] != 1;
+    let terms = E::OF_WORD * WORDS;
+    let mut copy = MaybeUninit::<[E; 4 * REGISTER]>::uninit();
+    let copy = copy.as_mut_ptr().cast::<E>();
     let mut other = MaybeUninit::<[u32; PLANES * PLANE]>::uninit();
+    // Elements are copied in the order of memory: all terms of each line, or all lines of each term.
+    let is_whole = lines == ROWS && depth == terms;
+    let by_terms = is_whole && from.steps[0] == 1 && from.steps[1] != 1;
     let in_order = by_terms == is_right;
     let words = if in_order { to } else { other.as_mut_ptr().cast() };
-    let (first, [across, along]) = (from.first, from.steps);
-    // SAFETY: there are 16 lines and `W * WORDS` terms, and room for the words.
+    // SAFETY: elements are the caller's, and there is room for those of a register, and for the words of its planes;
+    // zeros of every type are zero bytes.
     unsafe {
-        match by_terms {
-            true => {
-                square::<E, W, P>(|row, column, it| *first.offset((row * W + it) as isize * along).add(column), words)
+        if by_terms {
+            for term in 0..terms {
+                copy.add(term * ROWS).copy_from_nonoverlapping(from.skip(0, term).first, ROWS);
             }
-            false => {
-                square::<E, W, P>(|row, column, it| *first.offset(row as isize * across).add(column * W + it), words)
+        } else if is_whole && from.steps[1] == 1 {
+            for line in 0..ROWS {
+                copy.add(line * terms).copy_from_nonoverlapping(from.skip(line, 0).first, terms);
+            }
+        } else {
+            copy.write_bytes(0, ROWS * terms);
+            for line in 0..lines {
+                (0..depth).for_each(|term| *copy.add(line * terms + term) = *from.skip(line, term).first);
             }
         }
+        planes::<E, P>(copy, by_terms, words);
         if !in_order {
             for (plane, half) in (0..P).flat_map(|plane| [0, LINES].map(|half| (plane * PLANE, half))) {
                 turn(WORDS, words.add(plane + half * WORDS).cast(), WORDS as isize, to.add(plane + half).cast(), ROWS);
@@ -199,39 +204,53 @@ unsafe fn register<E: Words<W, P>, const W: usize, const P: usize>(
     }
 }
 
-/// Computes the words of 16 rows and columns, for each plane, from terms by row, column and number in the word.
+/// The words of all planes of 16 lines of a group: a row for each line, or, of elements that are stored term by term, a
+/// column. The elements become what the planes leave.
+///
+/// Loops run over all elements, so that the compiler makes vectors of them.
 ///
 /// # Safety
-/// There is room for the words.
+/// There are the elements of a register, and room for the words.
 #[inline(always)]
-unsafe fn square<E: Words<W, P>, const W: usize, const P: usize>(
-    term: impl Fn(usize, usize, usize) -> E,
-    to: *mut u32,
-) {
-    for row in 0..ROWS {
-        for column in 0..WORDS {
-            let words = E::words(from_fn(|it| term(row, column, it)));
-            for (plane, word) in words.into_iter().enumerate() {
-                // SAFETY: by the caller's contract.
-                unsafe { *to.add(plane * PLANE + row * WORDS + column) = word };
+unsafe fn planes<E: Element, const P: usize>(elements: *mut E, by_terms: bool, to: *mut u32) {
+    let mut parts = MaybeUninit::<[u32; REGISTER]>::uninit();
+    for plane in 0..P {
+        // SAFETY: by the caller's contract; the parts are as many as the words are made of.
+        unsafe {
+            let to = to.add(plane * PLANE);
+            // The words of a line are its parts one after the other.
+            let parts: *mut E::Part = if by_terms { parts.as_mut_ptr().cast() } else { to.cast() };
+            for it in 0..E::OF_WORD * REGISTER {
+                // What two planes leave of f32 is a number of bf16.
+                *parts.add(it) = (*elements.add(it)).take(plane < 2);
+            }
+            if !by_terms {
+                continue;
+            }
+            for row in 0..ROWS {
+                for column in 0..WORDS {
+                    let part = |it: usize| (*parts.add((row * E::OF_WORD + it) * WORDS + column)).into();
+                    let word = (0..E::OF_WORD).fold(0, |word, it| word | part(it) << (it * 32 / E::OF_WORD));
+                    *to.add(row * WORDS + column) = word;
+                }
             }
         }
     }
 }
 
 /// [`Run`] for every CPU, with AVX2, and with AVX-512.
-fn runs<E: Words<W, P>, const W: usize, const P: usize>() -> [Run; 3] {
+fn runs<E: Element, const P: usize>() -> [Run; 3] {
     #[cfg(target_arch = "x86_64")]
-    return [panel::<E, W, P>, avx2::<E, W, P>, avx512::<E, W, P>];
+    return [panel::<E, P>, avx2::<E, P>, avx512::<E, P>];
     #[cfg(not(target_arch = "x86_64"))]
-    [panel::<E, W, P>; 3]
+    [panel::<E, P>; 3]
 }
 
 #[cfg(target_arch = "x86_64")]
 macro_rules! vector_runs {
     ($($name:ident, $features:literal;)*) => {$(
         #[target_feature(enable = $features)]
-        unsafe fn $name<E: Words<W, P>, const W: usize, const P: usize>(
+        unsafe fn $name<E: Element, const P: usize>(
             turn: Turn<f32>,
             is_right: bool,
             from: Matrix<*const u8>,
@@ -240,7 +259,7 @@ macro_rules! vector_runs {
             to: *mut u32,
         ) {
             // SAFETY: the caller's contract is the same.
-            unsafe { panel::<E, W, P>(turn, is_right, from, lines, depth, to) }
+            unsafe { panel::<E, P>(turn, is_right, from, lines, depth, to) }
         }
     )*};
 }
