@@ -278,8 +278,8 @@ struct Pass {
 /// Rows and columns of blocks, which are multiples of those of panels where there are several; for parts it is known
 /// whether they have whole rows, and whether the product is turned.
 fn cut([m, n]: [usize; 2], batch: usize, parts: Option<(bool, bool)>) -> [usize; 2] {
-    // A part of whole rows stays in the cache of a core.
-    const ELEMENTS: usize = 64 << 10;
+    // A part of whole rows stays in the cache of a core, and has enough of them for the columns that are read.
+    const ELEMENTS: usize = 256 << 10;
     let wanted = match threads::count() {
         1 => 1,
         threads => (threads * BLOCKS_PER_THREAD).div_ceil(batch),

@@ -112,7 +112,7 @@ pub unsafe fn run(
         true => Units::of(isa),
         false => Units::None,
     });
-    if product.count() * m * k * n == 0 {
+    if [product.count(), m, k, n].contains(&0) {
         return Ok(false);
     }
     // SAFETY: the caller's contract is the same, and there is the unit.

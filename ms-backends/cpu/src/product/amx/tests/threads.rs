@@ -16,7 +16,7 @@ fn in_a_process() {
     };
     for &it in units() {
         for ([m, k, n], dtype) in
-            [([200, 33, 40], DType::F32), ([34, 33, 130], DType::F32), ([40, 1600, 33], DType::BF16)]
+            [([260, 33, 33], DType::F32), ([34, 33, 130], DType::F32), ([40, 1600, 33], DType::BF16)]
         {
             let (a, b) = (rounded(&[m, k], dtype, 1), rounded(&[k, n], dtype, 2));
             println!("{it:?} {:x}", hash(bits(&product(it, Precision::High, &a, &b, dtype))));
