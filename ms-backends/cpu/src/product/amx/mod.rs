@@ -30,8 +30,13 @@ use range::range_of;
 use split::Packing;
 use unit::Unit;
 
-/// Minimum number of rows or columns, and of terms, of a product with a right operand that is kept.
+/// Minimum number of rows and columns, and of terms, of a product with a right operand that is kept, and of one of
+/// integers.
 const KEPT: [usize; 2] = [32, 64];
+
+/// Minimum number of rows where the products of planes are so many as for f32 in full. A slot whose operand is written
+/// between calls, as in training, has it packed by every call, for which fewer rows do not make up.
+const KEPT_ROWS: [usize; 2] = [64, 6];
 
 /// Minimum number of rows, columns and terms of a product whose operands are packed for it.
 const PACKED: usize = 128;
@@ -80,10 +85,12 @@ impl Terms {
     }
 }
 
-/// Whether a product takes less time here. Integers have no other way that is fast.
+/// Whether a product takes less time here, with a right operand that may be kept. Integers have no other way that is
+/// fast.
 fn is_worth_it(terms: Terms, [m, k, n]: [usize; 3], is_kept: bool) -> bool {
     let [side, depth] = if is_kept || matches!(terms, Terms::Bytes(_)) { KEPT } else { [PACKED; 2] };
-    m.min(n) >= side && k >= depth
+    let [rows, products] = KEPT_ROWS;
+    m.min(n) >= side && k >= depth && (m >= rows || terms.products() < products)
 }
 
 /// Runs products of matrices if there is a unit and they are large enough, or in any size on the given units. Returns
@@ -108,7 +115,8 @@ pub unsafe fn run(
     // The operand that is kept becomes the right one.
     let is_turned = left.is_some() && right.is_none();
     let keeper = right.or(left);
-    let units = units.unwrap_or_else(|| match is_worth_it(terms, [m, k, n], keeper.is_some()) {
+    let sizes = if is_turned { [n, k, m] } else { [m, k, n] };
+    let units = units.unwrap_or_else(|| match is_worth_it(terms, sizes, keeper.is_some()) {
         true => Units::of(isa),
         false => Units::None,
     });

@@ -74,7 +74,7 @@ pub struct Kept {
     pub range: Range,
     /// Its panels, unless the range does not allow them.
     pub packed: Option<Packed>,
-    _counted: Counted,
+    _counted: Option<Counted>,
 }
 
 /// What is packed: a part of a block of memory, in so many planes.
@@ -116,7 +116,7 @@ impl Kept {
                 }
                 // SAFETY: as above.
                 let packed = range.allows(packing.planes).then(|| unsafe { Packed::new(side, sizes) }).transpose()?;
-                Ok(Self { of, range, packed, _counted: counted })
+                Ok(Self { of, range, _counted: packed.is_some().then_some(counted), packed })
             },
         )
     }

@@ -1,6 +1,7 @@
 //! Whole products: to the bit of the order that is specified, in every size, layout and type.
 
-use super::super::kernel::products;
+use super::super::is_worth_it;
+use super::super::kernel::{Terms, products};
 use super::super::split::PLANES;
 use super::{Units, doubled, floats, multiply, product, split, units};
 use crate::product::tests::{bits, reversed, rounded, spread, turned, whole};
@@ -307,4 +308,25 @@ fn what_units_do_not_multiply() {
         DType::F32,
     );
     assert_eq!(empty.shape(), [0, 4]);
+}
+
+/// Which products of a program run on a unit, by sizes alone.
+#[test]
+fn large_products_have_units() {
+    let [full, half, whole] = [Terms::Floats([3, 3]), Terms::Floats([2, 2]), Terms::Bytes([true; 2])];
+    let cases = [
+        (full, [127, 1000, 1000], false, false),
+        (full, [128, 128, 128], false, true),
+        (full, [63, 1000, 1000], true, false),
+        (full, [64, 64, 32], true, true),
+        (full, [64, 63, 32], true, false),
+        (half, [32, 64, 32], true, true),
+        (half, [31, 64, 32], true, false),
+        (half, [32, 64, 32], false, false),
+        (whole, [32, 64, 32], false, true),
+        (whole, [32, 64, 31], true, false),
+    ];
+    for (terms, sizes, is_kept, want) in cases {
+        assert_eq!(is_worth_it(terms, sizes, is_kept), want, "{terms:?} {sizes:?}, kept: {is_kept}");
+    }
 }
