@@ -56,14 +56,7 @@ impl fmt::Display for Isa {
 /// `is_x86_feature_detected` reads ten.
 #[cfg(target_arch = "x86_64")]
 fn best() -> Isa {
-    use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
-
-    /// The register state that the system saves for each thread (register XCR0).
-    #[target_feature(enable = "xsave")]
-    fn kept_state() -> u64 {
-        // SAFETY: register 0 exists if the instruction does.
-        unsafe { _xgetbv(0) }
-    }
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
 
     let has = |word: u32, bits: &[u32]| bits.iter().all(|bit| word & 1 << bit != 0);
     let features = __cpuid(1);
@@ -84,6 +77,17 @@ fn best() -> Isa {
         true => Isa::Avx512,
         false => Isa::Avx2,
     }
+}
+
+/// The register state that the system saves for each thread (register XCR0).
+///
+/// # Safety
+/// The system has enabled the instruction that reads it (OSXSAVE), as it has on every machine with AVX.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "xsave")]
+pub fn kept_state() -> u64 {
+    // SAFETY: register 0 exists if the instruction does.
+    unsafe { std::arch::x86_64::_xgetbv(0) }
 }
 
 /// The best of this machine.

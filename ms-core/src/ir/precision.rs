@@ -11,8 +11,8 @@ pub enum Precision {
     /// on every instruction set and any number of threads.
     Strict,
     /// As accurate as f32 arithmetic: products and sums may be contracted to fused
-    /// multiply-adds, and sums are in the fastest order. Results do not depend on the number of
-    /// threads.
+    /// multiply-adds, factors of contractions of f32 may be split into three of bf16, and sums are in the
+    /// fastest order. Results do not depend on the number of threads.
     #[default]
     Highest,
     /// As [`Highest`](Self::Highest), but contractions of f32 may multiply operands of about 16 bits of

@@ -1,6 +1,10 @@
 //! Contractions as products of matrices: floats by tiles in a fixed order of terms ([`ordered`]) or by the `gemm` crates
-//! ([`gemm`](mod@gemm)), depending on the precision and the size; integers and bools by plain loops.
+//! ([`gemm`](mod@gemm)), depending on the precision and the size; integers and bools by plain loops. Where a processor
+//! has an [AMX](amx) unit, it multiplies floats in relaxed precisions, and integers of a byte.
 
+// Elsewhere only tests use it.
+#[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), allow(dead_code))]
+mod amx;
 mod dot;
 mod epilogue;
 mod gemm;
@@ -13,6 +17,7 @@ mod panels;
 mod tests;
 mod tile;
 
+use amx::Units;
 pub use epilogue::Epilogue;
 use epilogue::{Part, Parts};
 use ordered::Stored;
@@ -46,6 +51,24 @@ pub unsafe fn run(
     operands: [ContractionOperand<'_>; 2],
     to: Results<'_>,
 ) -> Result<()> {
+    // SAFETY: the caller's contract is the same.
+    unsafe { run_on(None, isa, contraction, operands, to) }
+}
+
+/// [`run`], on the given units in any size, if there are some.
+///
+/// # Safety
+/// As [`run`].
+///
+/// # Errors
+/// As [`run`].
+unsafe fn run_on(
+    units: Option<Units>,
+    isa: Isa,
+    contraction: &Contraction,
+    operands: [ContractionOperand<'_>; 2],
+    to: Results<'_>,
+) -> Result<()> {
     let (types, precision) = (contraction.types, contraction.precision);
     let run = |matrices: &Matrices, mut operands: [ContractionOperand<'_>; 2]| {
         for (at, operand) in operands.iter_mut().enumerate() {
@@ -56,7 +79,7 @@ pub unsafe fn run(
             Results::Epilogues(all) => To { first: null_mut(), parts: Some(Parts::new(all, matrices, types.out)) },
         };
         // SAFETY: the caller's contract is the same; copies have the elements of the operands.
-        unsafe { run_matrices(isa, types, precision, matrices, operands, to) }
+        unsafe { run_matrices(units, isa, types, precision, matrices, operands, to) }
     };
     match Matrices::of(contraction) {
         Some(matrices) => run(&matrices, operands),
@@ -90,6 +113,7 @@ struct To<'a> {
 /// # Safety
 /// As [`run`].
 unsafe fn run_matrices(
+    units: Option<Units>,
     isa: Isa,
     types: ContractionTypes,
     precision: Precision,
@@ -97,8 +121,12 @@ unsafe fn run_matrices(
     operands: [ContractionOperand<'_>; 2],
     to: To<'_>,
 ) -> Result<()> {
+    // SAFETY: the caller's contract is the same.
+    if unsafe { amx::run(units, isa, (types, precision), matrices, operands, to)? } {
+        return Ok(());
+    }
     let [a, b] = operands.map(|it| it.address as *const u8);
-    // There are no units for fewer bits than f32 has: `High` and `Medium` are `Highest`.
+    // Without a unit for fewer bits than f32 has, `High` and `Medium` are `Highest`.
     let in_order = !precision.is_relaxed() || is_faster_in_order(isa, types, matrices, operands.map(|it| it.held));
     // SAFETY: the caller's contract is the same.
     unsafe {

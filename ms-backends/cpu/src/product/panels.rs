@@ -6,19 +6,48 @@ use super::{Addresses, Shared};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{Array, DType, Storage};
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Maximum number of bytes of the panels of a process: above that, operands are packed by every call.
+/// Maximum number of bytes of the packed operands that a process keeps: above that, operands are packed by every call.
 const MAX_BYTES: usize = 2 << 30;
 
-/// The bytes of all panels.
+/// The bytes of all that are kept.
 static BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes of a packed operand that is kept.
+pub struct Counted(usize);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        BYTES.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
+
+/// The packed operand of a block of memory that `fits`, or else the one of so many bytes that `make` makes, which is
+/// kept. `None` if none are kept of this block, there are [too many](MAX_BYTES), or there is no memory for it.
+pub fn keep<F: Any + Send + Sync>(
+    block: &Storage,
+    bytes: usize,
+    fits: impl Fn(&F) -> bool,
+    make: impl FnOnce(Counted) -> Result<F>,
+) -> Option<Arc<F>> {
+    if BYTES.load(Ordering::Relaxed).saturating_add(bytes) > MAX_BYTES {
+        return block.known_form(fits);
+    }
+    let make = || {
+        BYTES.fetch_add(bytes, Ordering::Relaxed);
+        make(Counted(bytes))
+    };
+    block.form(fits, make).ok()?
+}
 
 /// A packed matrix: for each [`CHUNK`] of rows, panels of as many columns as a tile has, one behind the other.
 pub struct Panels {
     of: Place,
     room: Array,
+    _counted: Counted,
 }
 
 /// What is packed: a part of a block of memory, for tiles of a width.
@@ -82,21 +111,16 @@ impl Panels {
             width: tile.columns,
         };
         let bytes = of.elements() * size_of::<W>();
-        let is_known = |it: &Self| it.of == of;
-        if BYTES.load(Ordering::Relaxed).saturating_add(bytes) > MAX_BYTES {
-            return block.known_form(is_known);
-        }
         // SAFETY: as the caller's.
-        block.form(is_known, || unsafe { Self::new(of, tile, matrix) }).ok()?
+        keep(block, bytes, |it: &Self| it.of == of, |counted| unsafe { Self::new(of, tile, matrix, counted) })
     }
 
     /// # Safety
     /// As [`Panels::kept`].
-    unsafe fn new<W: Wide>(of: Place, tile: Tile<W>, matrix: Stored<*const u8, W>) -> Result<Self> {
+    unsafe fn new<W: Wide>(of: Place, tile: Tile<W>, matrix: Stored<*const u8, W>, counted: Counted) -> Result<Self> {
         let ([k, n], columns) = (of.sizes, of.columns());
         // SAFETY: all that is read is written below.
         let room = unsafe { Array::uninit(&[of.elements()], W::DTYPE)? };
-        BYTES.fetch_add(room.storage().len(), Ordering::Relaxed);
         let to = Shared::new((room.device_ptr().cast::<W>(), matrix.matrix));
         let panels = n.div_ceil(of.width);
         threads::for_each(panels * k.div_ceil(CHUNK), columns * k / 2, |at| {
@@ -113,18 +137,12 @@ impl Panels {
                 }
             }
         });
-        Ok(Self { of, room })
+        Ok(Self { of, room, _counted: counted })
     }
 
     /// The elements, of the accumulators' type `W`.
     pub fn elements<W: Wide>(&self) -> Elements<W> {
         debug_assert_eq!(self.room.dtype(), W::DTYPE);
         Elements { first: self.room.device_ptr().cast_const().cast(), columns: self.of.columns() }
-    }
-}
-
-impl Drop for Panels {
-    fn drop(&mut self) {
-        BYTES.fetch_sub(self.room.storage().len(), Ordering::Relaxed);
     }
 }

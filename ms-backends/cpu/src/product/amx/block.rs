@@ -1,0 +1,299 @@
+//! Products on the unit, cut into blocks.
+//!
+//! The sum of an element is accumulated in the order of groups of terms, whichever blocks and threads compute it.
+
+use super::kernel::Kernel;
+use super::packed::Panels;
+use super::split::{PANEL, Packing};
+use super::unit::Unit;
+use crate::product::tile::Wide;
+use crate::product::{Addresses, Matrix, Part, Parts, Shared, scatter};
+use crate::threads;
+use ms_core::error::Result;
+use ms_core::tensor::{Array, DType, Element, Scalar};
+use ms_core::with_element;
+use std::slice::from_raw_parts;
+
+/// Maximum number of rows that are packed at once. Their form of [some groups](GROUPS) is a part of a second-level cache.
+const ROWS: usize = 256;
+
+/// Maximum number of planes of groups that are packed at once.
+const GROUPS: usize = 48;
+
+/// Maximum number of columns of a block whose sums are in memory of their own.
+const COLUMNS: usize = 512;
+
+/// Maximum number of columns of a part.
+const PART_COLUMNS: usize = 1024;
+
+/// Number of blocks per thread, so that no thread waits long for another.
+const BLOCKS_PER_THREAD: usize = 3;
+
+/// An operand, with strides in bytes.
+#[derive(Clone, Copy)]
+pub struct Side {
+    pub matrix: Matrix<*const u8>,
+    pub dtype: DType,
+    pub packing: Packing,
+}
+
+/// A result, with strides in bytes.
+#[derive(Clone, Copy)]
+pub struct Out {
+    pub matrix: Matrix<*mut u8>,
+    pub dtype: DType,
+}
+
+impl Addresses for Side {}
+impl Addresses for Out {}
+
+impl Out {
+    /// Whether sums are accumulated in it.
+    fn is_direct(self) -> bool {
+        self.dtype.size() == size_of::<u32>() && self.matrix.steps[1] == size_of::<u32>() as isize
+    }
+
+    /// The result without its first rows and columns.
+    fn skip(self, rows: usize, columns: usize) -> Self {
+        Self { matrix: self.matrix.skip(rows, columns), ..self }
+    }
+
+    /// Writes sums to the first row, rounded or truncated.
+    ///
+    /// # Safety
+    /// The sums are valid for reads, and the row has room for them.
+    unsafe fn write(self, sums: *const u32, count: usize) {
+        let Matrix { first, steps } = self.matrix;
+        // SAFETY: by the caller's contract; f32 has the size of u32.
+        unsafe {
+            if let Some(format) = f32::format(self.dtype) {
+                return (format.write)(from_raw_parts(sums.cast(), count), self.matrix);
+            }
+            with_element!(self.dtype, T => {
+                let steps = steps.map(|it| it / size_of::<T>() as isize);
+                let narrow = |it: u32| <T as Element>::from_scalar(Scalar::Int((it as i32).into()));
+                scatter(from_raw_parts(sums, count), first.cast::<T>(), count, steps, narrow);
+            });
+        }
+    }
+}
+
+/// Products of matrices of the same sizes on units of a type.
+pub struct Product<U> {
+    /// `[m, k, n]`
+    pub sizes: [usize; 3],
+    pub left: Side,
+    pub right: Side,
+    pub out: Out,
+    pub kernel: Kernel<U>,
+    /// The number of products of planes.
+    pub products: usize,
+}
+
+impl<U> Clone for Product<U> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<U> Copy for Product<U> {}
+impl<U> Addresses for Product<U> {}
+
+impl<U: Unit> Product<U> {
+    /// Multiplies `batch` pairs of matrices, on several threads if there is enough work; `places` returns offsets in
+    /// bytes. The right operand of all pairs may be packed before. `parts` are those of the result, or of the transposed
+    /// one if so it says.
+    ///
+    /// # Safety
+    /// As [`run`](crate::product::run); this machine has the unit and the instruction set.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands, or for parts.
+    pub unsafe fn run(
+        self,
+        batch: usize,
+        places: impl Fn(usize) -> [isize; 3] + Sync,
+        packed: Option<Panels>,
+        parts: Option<(&Parts<'_>, bool)>,
+    ) -> Result<()> {
+        let [m, k, n] = self.sizes;
+        let [rows, columns] = cut([m, n], batch, parts.map(|(it, turned)| (it.by_rows(), turned)));
+        let [along, across] = [m.div_ceil(rows), n.div_ceil(columns)];
+        // A nanosecond is enough for several hundred products of terms.
+        let nanos = (batch * m * n).saturating_mul(k) / 512 * self.products;
+        let shared = Shared::new((self, packed));
+        threads::try_for_each(batch * along * across, nanos, |block| {
+            let (mut own, packed) = shared.get();
+            let product = block / (across * along);
+            let (left, top) = (block % across * columns, block / across % along * rows);
+            own.sizes = [rows.min(m - top), k, columns.min(n - left)];
+            let [at_left, at_right, at_out] = places(product);
+            own.left.matrix = own.left.matrix.at(at_left).skip(top, 0);
+            own.right.matrix = own.right.matrix.at(at_right).skip(0, left);
+            let packed = packed.map(|it| (it, left / PANEL));
+            let Some((parts, turned)) = parts else {
+                own.out.matrix = own.out.matrix.at(at_out).skip(top, left);
+                // SAFETY: the block is a part of the product of the caller's contract.
+                return unsafe { own.block(packed) };
+            };
+            let (rows, columns) = (top..top + own.sizes[0], left..left + own.sizes[2]);
+            let (rows, columns) = if turned { (columns, rows) } else { (rows, columns) };
+            let compute = |to: Matrix<*mut u8>| {
+                let size = own.out.dtype.size() as isize;
+                let to = Matrix { first: to.first, steps: to.steps.map(|it| it * size) };
+                own.out.matrix = if turned { to.transposed() } else { to };
+                // SAFETY: as above.
+                unsafe { own.block(packed) }
+            };
+            // SAFETY: as the caller's.
+            unsafe { parts.run(&Part { product, rows, columns }, compute) }
+        })
+    }
+
+    /// Multiplies on this thread. Packed panels may be given, with the number of those before the block.
+    ///
+    /// # Safety
+    /// As [`Product::run`], for a part of a product.
+    unsafe fn block(self, packed: Option<(Panels, usize)>) -> Result<()> {
+        let [m, k, n] = self.sizes;
+        (0..m).step_by(ROWS).try_for_each(|top| {
+            let mut own = self;
+            own.sizes = [ROWS.min(m - top), k, n];
+            own.left.matrix = self.left.matrix.skip(top, 0);
+            own.out.matrix = self.out.matrix.skip(top, 0);
+            // SAFETY: the rows are some of the caller's.
+            unsafe { own.strip(packed) }
+        })
+    }
+
+    /// [`Product::block`] of at most [`ROWS`] rows.
+    ///
+    /// # Safety
+    /// As [`Product::block`].
+    unsafe fn strip(self, packed: Option<(Panels, usize)>) -> Result<()> {
+        let Self { sizes: [m, k, n], left, right, out, .. } = self;
+        let (rows, columns) = (left.matrix, right.matrix.transposed());
+        let (left, right) = (left.packing, right.packing);
+        let groups = k.div_ceil(left.group());
+        // Parts of about equal depth.
+        let passes = groups.div_ceil(GROUPS / left.planes.max(right.planes));
+        let at_once = groups.div_ceil(passes);
+        let keeps_sums = !out.is_direct() && passes > 1;
+        let width = if keeps_sums { COLUMNS.min(n) } else { n };
+        let sums_width = if keeps_sums { width.next_multiple_of(PANEL) } else { PANEL };
+        let lens = [
+            m.div_ceil(PANEL) * left.panel(at_once),
+            if packed.is_none() { right.panel(at_once) } else { 0 },
+            if keeps_sums { m.next_multiple_of(PANEL) } else { PANEL } * sums_width,
+        ];
+        // SAFETY: what is read below was written before.
+        let room = unsafe { Array::uninit(&[lens.iter().sum()], DType::U32)? };
+        let rows_room = room.device_ptr().cast::<u32>();
+        let columns_room = rows_room.wrapping_add(lens[0]);
+        let sums_room = columns_room.wrapping_add(lens[1]);
+        // SAFETY: there is room for packed panels and for sums, and what is packed are parts of the operands of the
+        // caller's contract. This thread has no unit, as it runs one block at a time.
+        unsafe {
+            // A tile at an edge has sums that are no part of the result.
+            sums_room.write_bytes(0, lens[2]);
+            let mut unit = U::start();
+            let mut packed_rows = None;
+            for (first_column, start) in
+                (0..n).step_by(width).flat_map(|it| (0..groups).step_by(at_once).map(move |start| (it, start)))
+            {
+                let count = at_once.min(groups - start);
+                let pass = Pass { groups: count, is_first: start == 0, is_last: start + count == groups };
+                let (first, depth) = (start * left.group(), (k - start * left.group()).min(count * left.group()));
+                let panel_of_rows = |top: usize| rows_room.add(top / PANEL * left.panel(count));
+                if packed_rows != Some(start) {
+                    for top in (0..m).step_by(PANEL) {
+                        left.pack(rows.skip(top, first), PANEL.min(m - top), depth, panel_of_rows(top));
+                    }
+                    packed_rows = Some(start);
+                }
+                for at in (first_column..n.min(first_column + width)).step_by(PANEL) {
+                    let of_columns = packed.map(|(it, before)| it.panel(before + at / PANEL, right.panel(start)));
+                    let of_columns = of_columns.unwrap_or_else(|| {
+                        right.pack(columns.skip(at, first), PANEL.min(n - at), depth, columns_room);
+                        columns_room
+                    });
+                    for top in (0..m).step_by(PANEL) {
+                        let sizes = [m - top, n - at].map(|it| it.min(PANEL));
+                        let sums = if keeps_sums { top * sums_width + at - first_column } else { 0 };
+                        let sums = (sums_room.add(sums), sums_width);
+                        self.tile(&mut unit, pass, [panel_of_rows(top), of_columns], sizes, sums, out.skip(top, at));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Multiplies a panel of rows and one of columns, of which the first ones are those of the result. There is room for
+    /// sums in rows that are a number of words apart.
+    ///
+    /// # Safety
+    /// The panels have the groups of the pass, the result has that many rows and columns, and the room those of panels,
+    /// which are initialised.
+    unsafe fn tile(
+        &self,
+        unit: &mut U,
+        pass: Pass,
+        panels: [*const u32; 2],
+        sizes: [usize; 2],
+        (sums, width): (*mut u32, usize),
+        out: Out,
+    ) {
+        const WORD: usize = size_of::<u32>();
+        // SAFETY: by the caller's contract.
+        unsafe {
+            if out.is_direct() && sizes == [PANEL; 2] {
+                let Matrix { first, steps } = out.matrix;
+                return (self.kernel)(unit, pass.groups, panels, pass.is_first, first.cast(), steps[0]);
+            }
+            if out.is_direct() && !pass.is_first {
+                for row in 0..sizes[0] {
+                    let from = out.skip(row, 0).matrix.first.cast::<u32>();
+                    sums.add(row * width).copy_from_nonoverlapping(from, sizes[1]);
+                }
+            }
+            (self.kernel)(unit, pass.groups, panels, pass.is_first, sums, (width * WORD) as isize);
+            if out.is_direct() || pass.is_last {
+                (0..sizes[0]).for_each(|row| out.skip(row, 0).write(sums.add(row * width), sizes[1]));
+            }
+        }
+    }
+}
+
+/// Groups of terms that are multiplied at once.
+#[derive(Clone, Copy)]
+struct Pass {
+    groups: usize,
+    /// Whether there are no sums yet.
+    is_first: bool,
+    /// Whether the sums are the result.
+    is_last: bool,
+}
+
+/// Rows and columns of blocks, which are multiples of those of panels where there are several; for parts it is known
+/// whether they have whole rows, and whether the product is turned.
+fn cut([m, n]: [usize; 2], batch: usize, parts: Option<(bool, bool)>) -> [usize; 2] {
+    // A part of whole rows stays in the cache of a core, and has enough of them for the columns that are read.
+    const ELEMENTS: usize = 256 << 10;
+    let wanted = match threads::count() {
+        1 => 1,
+        threads => (threads * BLOCKS_PER_THREAD).div_ceil(batch),
+    };
+    let blocks = |size: usize, count: usize| size.div_ceil(count).next_multiple_of(PANEL);
+    match parts {
+        Some((true, false)) => [blocks(m, wanted).min((ELEMENTS / n).max(PANEL) / PANEL * PANEL), n],
+        Some((true, true)) => [m, blocks(n, wanted).min((ELEMENTS / m).max(PANEL) / PANEL * PANEL)],
+        _ => {
+            // Rows of less than two panels take as long to pack columns as to multiply.
+            let rows = blocks(m, m.div_ceil(ROWS).max(wanted.min(m.div_ceil(2 * PANEL))));
+            let across = wanted.div_ceil(m.div_ceil(rows)).min(n.div_ceil(4 * PANEL));
+            let across = if parts.is_some() { across.max(n.div_ceil(PART_COLUMNS)) } else { across };
+            [rows, blocks(n, across)]
+        }
+    }
+}

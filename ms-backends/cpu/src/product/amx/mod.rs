@@ -1,0 +1,204 @@
+//! Products on the AMX unit of a processor: of f32, which is split into up to three planes of bf16, of bf16, and of
+//! integers of a byte.
+//!
+//! The bits of a result depend on its operands only: not on blocks, threads, strides, or on whether a packed operand is
+//! kept. Operands that planes do not represent are not multiplied here ([`range`]).
+
+mod block;
+mod kernel;
+mod model;
+mod packed;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod processor;
+mod range;
+mod split;
+#[cfg(test)]
+mod tests;
+mod unit;
+
+use super::matrices::Matrices;
+use super::{Matrix, To};
+use crate::isa::Isa;
+use block::{Out, Product, Side};
+use kernel::{Terms, kernel};
+use ms_core::error::Result;
+use ms_core::exec::ContractionOperand;
+use ms_core::ir::{ContractionTypes, Precision};
+use ms_core::tensor::{DType, Storage};
+use packed::{Kept, Packed};
+use range::range_of;
+use split::Packing;
+use unit::Unit;
+
+/// Minimum number of rows and columns, and of terms, of a product with a right operand that is kept, and of one of
+/// integers.
+const KEPT: [usize; 2] = [32, 64];
+
+/// Minimum number of rows where the products of planes are so many as for f32 in full. A slot whose operand is written
+/// between calls, as in training, has it packed by every call, for which fewer rows do not make up.
+const KEPT_ROWS: [usize; 2] = [64, 6];
+
+/// Minimum number of rows, columns and terms of a product whose operands are packed for it.
+const PACKED: usize = 128;
+
+/// Maximum number of bytes of a right operand that is packed as a whole. The blocks of a larger one pack their columns.
+const WHOLE: usize = 64 << 20;
+
+/// What runs the instructions.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Units {
+    /// Nothing does.
+    None,
+    /// The model: for tests, on every machine.
+    #[cfg(test)]
+    Model,
+    /// The processor.
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    Processor,
+}
+
+impl Units {
+    /// Those of this machine for kernels of an instruction set.
+    pub fn of(isa: Isa) -> Self {
+        match isa {
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            Isa::Avx512 if processor::is_present() => Self::Processor,
+            _ => Self::None,
+        }
+    }
+}
+
+impl Terms {
+    /// Those of a contraction; `None` if its terms are not multiplied by the unit in this precision.
+    fn of(types: ContractionTypes, precision: Precision) -> Option<Self> {
+        let operands = [types.a, types.b];
+        let is_byte = |it: DType| matches!(it, DType::I8 | DType::U8);
+        if types.accumulator == DType::F32 && precision.is_relaxed() && !operands.contains(&DType::F16) {
+            let planes = match precision {
+                Precision::Strict | Precision::Highest => 3,
+                Precision::High => 2,
+                Precision::Medium => 1,
+            };
+            return Some(Self::Floats(operands.map(|it| if it == DType::BF16 { 1 } else { planes })));
+        }
+        operands.into_iter().all(is_byte).then(|| Self::Bytes(operands.map(DType::is_signed_int)))
+    }
+}
+
+/// Whether a product takes less time here, with a right operand that may be kept. Integers have no other way that is
+/// fast.
+fn is_worth_it(terms: Terms, [m, k, n]: [usize; 3], is_kept: bool) -> bool {
+    let [side, depth] = if is_kept || matches!(terms, Terms::Bytes(_)) { KEPT } else { [PACKED; 2] };
+    let [rows, products] = KEPT_ROWS;
+    m.min(n) >= side && k >= depth && (m >= rows || terms.products() < products)
+}
+
+/// Runs products of matrices if there is a unit and they are large enough, or in any size on the given units. Returns
+/// whether it has run them: it does not if the operands have elements that it does not multiply.
+///
+/// # Safety
+/// As [`run`](super::run).
+///
+/// # Errors
+/// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands, or for parts of the result.
+pub unsafe fn run(
+    units: Option<Units>,
+    isa: Isa,
+    (types, precision): (ContractionTypes, Precision),
+    product: &Matrices,
+    operands: [ContractionOperand<'_>; 2],
+    to: To<'_>,
+) -> Result<bool> {
+    let Some(terms) = Terms::of(types, precision) else { return Ok(false) };
+    let &Matrices { m, k, n, .. } = product;
+    let [left, right] = operands.map(|it| it.held.filter(|it| it.may_be_held()));
+    // The operand that is kept becomes the right one.
+    let is_turned = left.is_some() && right.is_none();
+    let keeper = right.or(left);
+    let sizes = if is_turned { [n, k, m] } else { [m, k, n] };
+    let units = units.unwrap_or_else(|| match is_worth_it(terms, sizes, keeper.is_some()) {
+        true => Units::of(isa),
+        false => Units::None,
+    });
+    if [product.count(), m, k, n].contains(&0) {
+        return Ok(false);
+    }
+    // SAFETY: the caller's contract is the same, and there is the unit.
+    unsafe {
+        match units {
+            Units::None => Ok(false),
+            #[cfg(test)]
+            Units::Model => run_on::<model::Model>(isa, terms, types, product, operands, (keeper, is_turned), to),
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            Units::Processor => {
+                run_on::<processor::Processor>(isa, terms, types, product, operands, (keeper, is_turned), to)
+            }
+        }
+    }
+}
+
+/// [`run`] on a unit. The right operand, or else the left one if the product is turned, may be held by a slot.
+///
+/// # Safety
+/// As [`run`]; this machine has the unit.
+unsafe fn run_on<U: Unit>(
+    isa: Isa,
+    terms: Terms,
+    types: ContractionTypes,
+    product: &Matrices,
+    operands: [ContractionOperand<'_>; 2],
+    (keeper, is_turned): (Option<&Storage>, bool),
+    to: To<'_>,
+) -> Result<bool> {
+    let &Matrices { m, k, n, .. } = product;
+    let bytes = |steps: [isize; 2], dtype: DType| steps.map(|it| it * dtype.size() as isize);
+    let side = |operand: usize, steps: [isize; 2], dtype: DType| {
+        let matrix = Matrix { first: operands[operand].address as *const u8, steps: bytes(steps, dtype) };
+        let is_right = (operand == 1) != is_turned;
+        let packing = Packing::new(isa, dtype, terms.planes()[operand], is_right);
+        Side { matrix: if is_turned { matrix.transposed() } else { matrix }, dtype, packing }
+    };
+    let [a, b] = [side(0, product.a, types.a), side(1, product.b, types.b)];
+    let matrix = Matrix { first: to.first, steps: bytes(product.out, types.out) };
+    let sizes = types.all().map(|it| it.size() as isize);
+    let places = |it: usize| {
+        let mut at = product.offsets(it);
+        at.iter_mut().zip(sizes).for_each(|(at, size)| *at *= size);
+        if is_turned {
+            at.swap(0, 1);
+        }
+        at
+    };
+    let (sizes, left, right, matrix, terms) = match is_turned {
+        true => ([n, k, m], b, a, matrix.transposed(), terms.turned()),
+        false => ([m, k, n], a, b, matrix, terms),
+    };
+    let [m, k, n] = sizes;
+    let batch = product.count();
+    let is_same = product.is_same(if is_turned { 0 } else { 1 });
+    // SAFETY: as the caller's: places are those of the operands.
+    unsafe {
+        let kept = keeper.and_then(|it| Kept::of(it, isa, right, [k, n]));
+        if let Terms::Floats(planes) = terms {
+            let of_right = kept.as_ref().map(|it| it.range).unwrap_or_else(|| {
+                range_of(isa, right.dtype, right.matrix, [k, n], if is_same { 1 } else { batch }, |it| places(it)[1])
+            });
+            if !of_right.allows(planes[1]) {
+                return Ok(false);
+            }
+            let of_left = range_of(isa, left.dtype, left.matrix, [m, k], batch, |it| places(it)[0]);
+            if !of_left.allows(planes[0]) || !of_left.allows_products(of_right) {
+                return Ok(false);
+            }
+        }
+        let kept = kept.as_ref().and_then(|it| it.packed.as_ref());
+        let packs_whole = kept.is_none() && is_same && Packed::bytes(right.packing, [k, n]) <= WHOLE;
+        let right_at_first = Side { matrix: right.matrix.at(places(0)[1]), ..right };
+        let own = packs_whole.then(|| Packed::new(right_at_first, [k, n])).transpose()?;
+        let packed = kept.or(own.as_ref()).map(Packed::panels);
+        let out = Out { matrix, dtype: types.out };
+        let product = Product::<U> { sizes, left, right, out, kernel: kernel(terms), products: terms.products() };
+        product.run(batch, places, packed, to.parts.as_ref().map(|it| (it, is_turned)))?;
+    }
+    Ok(true)
+}

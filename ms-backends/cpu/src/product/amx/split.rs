@@ -1,0 +1,271 @@
+//! Packing of operands for the unit, and splitting of f32 into planes of bf16.
+//!
+//! `x` of f32 is the sum of three numbers of bf16, `high + middle + low`: each is what the ones before it leave of `x`,
+//! rounded, and 24 bits are 8 each (Henry, Tang, Heinecke: Leveraging the bfloat16 Artificial Intelligence Datatype For
+//! Higher-Precision Computations, 2019).
+//!
+//! A panel has 32 lines: rows of the left operand, or columns of the right one. For every group of terms, which are as
+//! many as one instruction multiplies, it has one plane after the other, each of which is two tile registers of 16 lines.
+//! The registers of a left operand have a row of words for each line; those of a right operand have a column.
+
+use super::unit::{REGISTER, ROWS, WORDS};
+use crate::isa::Isa;
+use crate::product::Matrix;
+use crate::product::pack::{LINES, Turn};
+use crate::product::tile::Wide;
+use ms_core::tensor::DType;
+use std::mem::MaybeUninit;
+
+/// Number of lines of a panel.
+pub const PANEL: usize = 2 * ROWS;
+
+/// Number of words of a plane of a group.
+pub const PLANE: usize = 2 * REGISTER;
+
+/// Maximum number of planes.
+pub const PLANES: usize = 3;
+
+/// How an operand is packed.
+#[derive(Clone, Copy)]
+pub struct Packing {
+    /// The number of planes.
+    pub planes: usize,
+    /// The number of terms of a word.
+    pub of_word: usize,
+    run: Run,
+    turn: Turn<f32>,
+    is_right: bool,
+}
+
+/// Packs a panel of up to 32 lines with `depth` terms each, which has zeros in the place of others. Strides are in
+/// bytes.
+///
+/// # Safety
+/// The elements are valid for reads, there is room for all groups, and the machine has the instruction set.
+type Run = unsafe fn(Turn<f32>, is_right: bool, from: Matrix<*const u8>, lines: usize, depth: usize, to: *mut u32);
+
+impl Packing {
+    /// That of an operand of f32, bf16, or integers of a byte.
+    pub fn new(isa: Isa, dtype: DType, planes: usize, is_right: bool) -> Self {
+        let [plain, avx2, avx512] = match (dtype, planes) {
+            (DType::F32, 1) => runs::<f32, 1>(),
+            (DType::F32, 2) => runs::<f32, 2>(),
+            (DType::F32, _) => runs::<f32, 3>(),
+            (DType::BF16, _) => runs::<u16, 1>(),
+            _ => runs::<u8, 1>(),
+        };
+        let run = match isa {
+            Isa::Avx512 => avx512,
+            Isa::Avx2 => avx2,
+            Isa::Interp => plain,
+        };
+        let of_word = if dtype.size() == 1 { 4 } else { 2 };
+        Self { planes, of_word, run, turn: f32::tile(isa).turn, is_right }
+    }
+
+    /// The number of terms of a group.
+    pub fn group(self) -> usize {
+        self.of_word * WORDS
+    }
+
+    /// The number of words of a panel with so many groups.
+    pub fn panel(self, groups: usize) -> usize {
+        groups * self.planes * PLANE
+    }
+
+    /// [`Run`].
+    ///
+    /// # Safety
+    /// As [`Run`].
+    pub unsafe fn pack(self, from: Matrix<*const u8>, lines: usize, depth: usize, to: *mut u32) {
+        // SAFETY: the caller's contract is the same.
+        unsafe { (self.run)(self.turn, self.is_right, from, lines, depth, to) };
+    }
+}
+
+/// An element of an operand.
+trait Element: Copy {
+    /// The number of elements that are a word.
+    const OF_WORD: usize;
+
+    /// What a plane has of an element.
+    type Part: Copy + Into<u32>;
+
+    /// Takes the next plane off an element, rounded or as it is.
+    fn take(&mut self, is_rounded: bool) -> Self::Part;
+}
+
+impl Element for f32 {
+    const OF_WORD: usize = 2;
+    type Part = u16;
+
+    #[inline(always)]
+    fn take(&mut self, is_rounded: bool) -> u16 {
+        let part = if is_rounded { round(*self) } else { *self };
+        *self -= part;
+        (part.to_bits() >> 16) as u16
+    }
+}
+
+/// The bits of bf16.
+impl Element for u16 {
+    const OF_WORD: usize = 2;
+    type Part = Self;
+
+    #[inline(always)]
+    fn take(&mut self, _: bool) -> Self {
+        *self
+    }
+}
+
+impl Element for u8 {
+    const OF_WORD: usize = 4;
+    type Part = Self;
+
+    #[inline(always)]
+    fn take(&mut self, _: bool) -> Self {
+        *self
+    }
+}
+
+/// The number of bf16 that is nearest to a finite one, the even one of two.
+#[inline(always)]
+fn round(x: f32) -> f32 {
+    let bits = x.to_bits();
+    f32::from_bits((bits.wrapping_add(0x7fff + (bits >> 16 & 1))) & 0xffff_0000)
+}
+
+/// [`Run`] for every CPU, and with the features of functions that it is inlined into.
+#[inline(always)]
+unsafe fn panel<E: Element, const P: usize>(
+    turn: Turn<f32>,
+    is_right: bool,
+    from: Matrix<*const u8>,
+    lines: usize,
+    depth: usize,
+    mut to: *mut u32,
+) {
+    let from = Matrix { first: from.first.cast::<E>(), steps: from.steps.map(|it| it / size_of::<E>() as isize) };
+    for start in (0..depth).step_by(E::OF_WORD * WORDS) {
+        for half in 0..2 {
+            let sizes = [lines.saturating_sub(half * ROWS).min(ROWS), (depth - start).min(E::OF_WORD * WORDS)];
+            // SAFETY: the lines and terms are some of the caller's.
+            unsafe { register::<E, P>(turn, is_right, from.skip(half * ROWS, start), sizes, to.add(half * REGISTER)) };
+        }
+        // SAFETY: there is room for the planes of every group.
+        to = unsafe { to.add(P * PLANE) };
+    }
+}
+
+/// Packs up to 16 lines of one group.
+///
+/// # Safety
+/// As [`Run`].
+#[inline(always)]
+unsafe fn register<E: Element, const P: usize>(
+    turn: Turn<f32>,
+    is_right: bool,
+    from: Matrix<*const E>,
+    [lines, depth]: [usize; 2],
+    to: *mut u32,
+) {
+    let terms = E::OF_WORD * WORDS;
+    let mut copy = MaybeUninit::<[E; 4 * REGISTER]>::uninit();
+    let copy = copy.as_mut_ptr().cast::<E>();
+    let mut other = MaybeUninit::<[u32; PLANES * PLANE]>::uninit();
+    // Elements are copied in the order of memory: all terms of each line, or all lines of each term.
+    let is_whole = lines == ROWS && depth == terms;
+    let by_terms = is_whole && from.steps[0] == 1 && from.steps[1] != 1;
+    let in_order = by_terms == is_right;
+    let words = if in_order { to } else { other.as_mut_ptr().cast() };
+    // SAFETY: elements are the caller's, and there is room for those of a register, and for the words of its planes;
+    // zeros of every type are zero bytes.
+    unsafe {
+        if by_terms {
+            for term in 0..terms {
+                copy.add(term * ROWS).copy_from_nonoverlapping(from.skip(0, term).first, ROWS);
+            }
+        } else if is_whole && from.steps[1] == 1 {
+            for line in 0..ROWS {
+                copy.add(line * terms).copy_from_nonoverlapping(from.skip(line, 0).first, terms);
+            }
+        } else {
+            copy.write_bytes(0, ROWS * terms);
+            for line in 0..lines {
+                (0..depth).for_each(|term| *copy.add(line * terms + term) = *from.skip(line, term).first);
+            }
+        }
+        planes::<E, P>(copy, by_terms, words);
+        if !in_order {
+            for (plane, half) in (0..P).flat_map(|plane| [0, LINES].map(|half| (plane * PLANE, half))) {
+                turn(WORDS, words.add(plane + half * WORDS).cast(), WORDS as isize, to.add(plane + half).cast(), ROWS);
+            }
+        }
+    }
+}
+
+/// The words of all planes of 16 lines of a group: a row for each line, or, of elements that are stored term by term, a
+/// column. The elements become what the planes leave.
+///
+/// Loops run over all elements, so that the compiler makes vectors of them.
+///
+/// # Safety
+/// There are the elements of a register, and room for the words.
+#[inline(always)]
+unsafe fn planes<E: Element, const P: usize>(elements: *mut E, by_terms: bool, to: *mut u32) {
+    let mut parts = MaybeUninit::<[u32; REGISTER]>::uninit();
+    for plane in 0..P {
+        // SAFETY: by the caller's contract; the parts are as many as the words are made of.
+        unsafe {
+            let to = to.add(plane * PLANE);
+            // The words of a line are its parts one after the other.
+            let parts: *mut E::Part = if by_terms { parts.as_mut_ptr().cast() } else { to.cast() };
+            for it in 0..E::OF_WORD * REGISTER {
+                // What two planes leave of f32 is a number of bf16.
+                *parts.add(it) = (*elements.add(it)).take(plane < 2);
+            }
+            if !by_terms {
+                continue;
+            }
+            for row in 0..ROWS {
+                for column in 0..WORDS {
+                    let part = |it: usize| (*parts.add((row * E::OF_WORD + it) * WORDS + column)).into();
+                    let word = (0..E::OF_WORD).fold(0, |word, it| word | part(it) << (it * 32 / E::OF_WORD));
+                    *to.add(row * WORDS + column) = word;
+                }
+            }
+        }
+    }
+}
+
+/// [`Run`] for every CPU, with AVX2, and with AVX-512.
+fn runs<E: Element, const P: usize>() -> [Run; 3] {
+    #[cfg(target_arch = "x86_64")]
+    return [panel::<E, P>, avx2::<E, P>, avx512::<E, P>];
+    #[cfg(not(target_arch = "x86_64"))]
+    [panel::<E, P>; 3]
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! vector_runs {
+    ($($name:ident, $features:literal;)*) => {$(
+        #[target_feature(enable = $features)]
+        unsafe fn $name<E: Element, const P: usize>(
+            turn: Turn<f32>,
+            is_right: bool,
+            from: Matrix<*const u8>,
+            lines: usize,
+            depth: usize,
+            to: *mut u32,
+        ) {
+            // SAFETY: the caller's contract is the same.
+            unsafe { panel::<E, P>(turn, is_right, from, lines, depth, to) }
+        }
+    )*};
+}
+
+#[cfg(target_arch = "x86_64")]
+vector_runs! {
+    avx512, "avx512f,avx512bw,avx512vl,avx512dq,avx2";
+    avx2, "avx2";
+}

@@ -1,0 +1,86 @@
+//! The errors of products of f32 in every precision, beside those of fused multiply-adds; the table is in
+//! `docs/numerics.md`.
+
+use super::{Units, floats, product, units};
+use crate::product::tests::random;
+use ms_core::ir::Precision;
+use ms_core::tensor::{Array, DType};
+
+/// `[m, k, n]`
+const SIZES: [usize; 3] = [32, 1024, 32];
+
+/// Distributions of elements.
+#[derive(Clone, Copy, Debug)]
+enum Elements {
+    /// Uniform in `[-1, 1]`.
+    Uniform,
+    /// Uniform in `[0, 1]`.
+    Positive,
+    /// About normal: sums of uniform ones.
+    Normal,
+    /// Of either sign, with a uniform logarithm of base 2 up to this magnitude.
+    Logarithmic(f64),
+    /// Uniform in `[-2^-115, 2^-115]`, to be multiplied by uniform ones.
+    Tiny,
+}
+
+fn elements(shape: &[usize], of: Elements, seed: &mut u64) -> Array {
+    let mut uniform = || random(seed) as f64 / (1u64 << 30) as f64 - 1.0;
+    let mut element = || match of {
+        Elements::Uniform => uniform(),
+        Elements::Positive => uniform().abs(),
+        Elements::Normal => (0..6).map(|_| uniform()).sum::<f64>(),
+        Elements::Logarithmic(most) => (uniform() * most).exp2().copysign(uniform()),
+        Elements::Tiny => uniform() * 2f64.powi(-115),
+    };
+    let values: Vec<f32> = (0..shape.iter().product()).map(|_| element() as f32).collect();
+    Array::from_slice(shape, &values)
+}
+
+/// The maximum and the root mean square of the errors of a product, relative to the sums of magnitudes.
+fn errors(a: &Array, b: &Array, product: &Array) -> [f64; 2] {
+    let [m, k, n] = SIZES;
+    let (a, b, product) = (floats(a), floats(b), floats(product));
+    let mut of = Vec::with_capacity(m * n);
+    for row in 0..m {
+        for column in 0..n {
+            let terms = (0..k).map(|it| f64::from(a[row * k + it]) * f64::from(b[it * n + column]));
+            let (sum, magnitude) = terms.fold((0.0, 0.0), |(sum, all), it| (sum + it, all + it.abs()));
+            of.push((f64::from(product[row * n + column]) - sum).abs() / magnitude);
+        }
+    }
+    let squares: f64 = of.iter().map(|it| it * it).sum();
+    [of.iter().copied().fold(0.0, f64::max), (squares / of.len() as f64).sqrt()]
+}
+
+#[test]
+fn errors_are_within_bounds() {
+    use Elements::{Logarithmic, Normal, Positive, Tiny, Uniform};
+    // Maximum and root mean square of the errors of `strict`, `highest`, `high` and `medium`.
+    let table: [(Elements, [[f64; 2]; 4]); 6] = [
+        (Uniform, [[2e-7, 3e-8], [8e-8, 1.5e-8], [9e-7, 2e-7], [4e-4, 1.2e-4]]),
+        (Positive, [[2e-6, 5e-7], [8e-7, 2e-7], [1e-6, 3e-7], [4e-4, 1.2e-4]]),
+        (Normal, [[2e-7, 4e-8], [8e-8, 1.5e-8], [9e-7, 3e-7], [5e-4, 1.5e-4]]),
+        (Logarithmic(20.0), [[9e-7, 1.5e-7], [6e-7, 1e-7], [1e-5, 2e-6], [4e-3, 1.2e-3]]),
+        (Logarithmic(60.0), [[5e-7, 1e-7], [7e-7, 1.2e-7], [2e-5, 4e-6], [8e-3, 2e-3]]),
+        // Multiplied as without a unit.
+        (Tiny, [[2e-7, 3e-8]; 4]),
+    ];
+    let [m, k, n] = SIZES;
+    let mut seed = 1;
+    for (of, bounds) in table {
+        let a = elements(&[m, k], if matches!(of, Tiny) { Uniform } else { of }, &mut seed);
+        let b = elements(&[k, n], of, &mut seed);
+        let precisions = [Precision::Highest, Precision::High, Precision::Medium];
+        let of_units = units().iter().flat_map(|&it| precisions.map(|precision| (it, precision)));
+        for (unit, precision) in [(Units::None, Precision::Strict)].into_iter().chain(of_units) {
+            let found = errors(&a, &b, &product(unit, precision, &a, &b, DType::F32));
+            let bounds = bounds[Precision::ALL.iter().position(|it| *it == precision).expect("it is one of all")];
+            println!("{of:?} {precision} on {unit:?}: {:.1e} {:.1e}", found[0], found[1]);
+            assert!(
+                found[0] <= bounds[0] && found[1] <= bounds[1],
+                "{of:?} {precision} on {unit:?}: {found:?}, not {bounds:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The meaning of instructions, number by number.
+
+use super::super::model::Model;
+use super::super::unit::{REGISTER, Unit, WORDS};
+use super::{Units, units};
+
+/// Registers `d`, `a` and `b`.
+type Registers = [[u32; REGISTER]; 3];
+
+/// The destination of an instruction.
+fn after<U: Unit>(registers: &Registers, run: impl Fn(&mut U)) -> [u32; REGISTER] {
+    let mut out = [0; REGISTER];
+    let step = 4 * WORDS as isize;
+    // SAFETY: the machine has the unit, and rows are inside the arrays.
+    unsafe {
+        let mut unit = U::start();
+        unit.load::<5>(registers[0].as_ptr().cast(), step);
+        unit.load::<6>(registers[1].as_ptr().cast(), step);
+        unit.load::<7>(registers[2].as_ptr().cast(), step);
+        run(&mut unit);
+        unit.store::<5>(out.as_mut_ptr().cast(), step);
+    }
+    out
+}
+
+/// Runs an instruction on every unit; the registers before and after it.
+macro_rules! on_units {
+    ($registers:expr, |$unit:ident| $run:expr) => {
+        units().iter().map(|it| match it {
+            Units::Model => after::<Model>($registers, |$unit| $run),
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            Units::Processor => after::<super::super::processor::Processor>($registers, |$unit| $run),
+            Units::None => unreachable!("tests have units"),
+        })
+    };
+}
+
+/// A pair of bf16 that represent numbers exactly.
+fn pair(first: f32, second: f32) -> u32 {
+    assert!((first.to_bits() | second.to_bits()) & 0xffff == 0, "{first} and {second} are bf16");
+    first.to_bits() >> 16 | second.to_bits()
+}
+
+/// The element in row 3 and column 5 of what a row of pairs, a column of pairs and a sum become.
+fn of_pairs(sum: f32, a: &[[f32; 2]], b: &[[f32; 2]]) -> Vec<f32> {
+    let mut registers = [[0; REGISTER]; 3];
+    registers[0][3 * WORDS + 5] = sum.to_bits();
+    for (at, (a, b)) in a.iter().zip(b).enumerate() {
+        registers[1][3 * WORDS + at] = pair(a[0], a[1]);
+        registers[2][at * WORDS + 5] = pair(b[0], b[1]);
+    }
+    on_units!(&registers, |unit| unit.dot_pairs::<5, 6, 7>()).map(|it| f32::from_bits(it[3 * WORDS + 5])).collect()
+}
+
+#[test]
+fn pairs_are_two_chains() {
+    let (big, small) = (16777216.0, 1.0);
+    let tiny = f32::MIN_POSITIVE;
+    type Case<'a> = (&'a str, f32, &'a [[f32; 2]], &'a [[f32; 2]], f32);
+    let cases: [Case<'_>; 12] = [
+        ("a sum", 1.0, &[[2.0, 3.0], [4.0, 5.0]], &[[10.0, 100.0], [1000.0, 10240.0]], 55521.0),
+        // 2^24 + 1 + 1 in one chain loses both ones, and 1 + 1 in the other chain none.
+        ("two chains", 0.0, &[[big, small], [small, small]], &[[1.0; 2]; 2], big + 2.0),
+        ("one chain in order", 0.0, &[[small, 0.0], [small, 0.0], [big, 0.0]], &[[1.0; 2]; 3], big + 2.0),
+        ("the sum comes last", big, &[[small, small]], &[[1.0; 2]], big + 2.0),
+        // (1 + 2^-7)^2 = 1 + 2^-6 + 2^-14
+        ("exact products", 0.0, &[[-1.015625, 0.0], [1.0078125, 0.0]], &[[1.0, 0.0], [1.0078125, 0.0]], 1.0 / 16384.0),
+        ("a denormal operand", 0.0, &[[tiny / 2.0, 0.0]], &[[big, 0.0]], 0.0),
+        ("a denormal product", 0.0, &[[tiny, tiny]], &[[0.5, 0.5]], 0.0),
+        ("a denormal sum", 0.0, &[[tiny, 0.0], [tiny, 0.0]], &[[1.5, 0.0], [-1.0, 0.0]], 0.0),
+        ("a denormal sum of chains", 0.0, &[[tiny, tiny]], &[[1.5, -1.0]], 0.0),
+        ("a denormal destination", tiny / 4.0, &[[0.0, 0.0]], &[[1.0, 1.0]], 0.0),
+        ("a denormal end", -tiny, &[[tiny, 0.0]], &[[1.5, 0.0]], 0.0),
+        ("an infinity", 0.0, &[[f32::INFINITY, 1.0]], &[[2.0, 1.0]], f32::INFINITY),
+    ];
+    for (what, sum, a, b, want) in cases {
+        for got in of_pairs(sum, a, b) {
+            assert_eq!(got.to_bits(), want.to_bits(), "{what}: {got} and not {want}");
+        }
+    }
+    for (a, b) in [(f32::INFINITY, 0.0), (f32::NAN, 1.0)] {
+        assert!(of_pairs(0.0, &[[a, 1.0]], &[[b, 1.0]]).iter().all(|it| it.is_nan()), "{a} * {b}");
+    }
+}
+
+#[test]
+fn bytes_have_signs_or_not() {
+    let (a, b) = ([0x80u8, 0xff, 0x7f, 1], [0xffu8, 0x80, 0x7f, 0xfe]);
+    let mut registers = [[0; REGISTER]; 3];
+    registers[0][WORDS + 2] = i32::MAX as u32;
+    registers[1][WORDS + 9] = u32::from_le_bytes(a);
+    registers[2][9 * WORDS + 2] = u32::from_le_bytes(b);
+    let signed = |it: u8| i32::from(it as i8);
+    let want = |a_of: fn(u8) -> i32, b_of: fn(u8) -> i32| {
+        a.iter().zip(b).fold(i32::MAX, |sum, (a, b)| sum.wrapping_add(a_of(*a) * b_of(b))) as u32
+    };
+    macro_rules! check {
+        ($a:literal $a_of:expr, $b:literal $b_of:expr) => {
+            for got in on_units!(&registers, |unit| unit.dot_quads::<5, 6, 7, $a, $b>()) {
+                assert_eq!(got[WORDS + 2], want($a_of, $b_of), "{} {}", $a, $b);
+                assert_eq!(got.iter().filter(|it| **it != 0).count(), 1);
+            }
+        };
+    }
+    check!(true signed, true signed);
+    check!(true signed, false i32::from);
+    check!(false i32::from, true signed);
+    check!(false i32::from, false i32::from);
+}
+
+/// Registers of words that differ are loaded, stored and multiplied by row and column.
+#[test]
+fn rows_and_columns_are_in_their_places() {
+    let numbers: [u32; REGISTER] = std::array::from_fn(|it| pair((it % 13) as f32 - 6.0, (it % 7) as f32));
+    let registers = [[0; REGISTER], numbers, std::array::from_fn(|it| numbers[(it * 31 + 1) % REGISTER])];
+    for got in on_units!(&registers, |unit| {
+        unit.dot_pairs::<5, 6, 7>();
+        unit.zero::<6>();
+        unit.dot_pairs::<5, 6, 7>();
+    }) {
+        for (at, got) in got.into_iter().enumerate() {
+            let (row, column) = (at / WORDS, at % WORDS);
+            let terms = (0..WORDS).map(|it| [registers[1][row * WORDS + it], registers[2][it * WORDS + column]]);
+            let halves = |word: u32| [f32::from_bits(word << 16), f32::from_bits(word & 0xffff_0000)];
+            let sum: f32 = terms.map(|it| it.map(halves)).map(|[a, b]| a[0] * b[0] + a[1] * b[1]).sum();
+            assert_eq!(f32::from_bits(got), sum, "row {row}, column {column}");
+        }
+    }
+}
+
+/// The code of the processor's instructions is that of another assembler, with operands in the same order.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[test]
+fn the_processor_runs_these_instructions() {
+    use super::super::processor::Processor;
+    use iced_x86::{Code, Encoder, Instruction, Register};
+
+    /// The first bytes of a function.
+    fn bytes(of: fn(&mut Processor)) -> [u8; 64] {
+        // SAFETY: functions are in memory that may be read on Linux, which has more than these of this crate.
+        unsafe { (of as *const [u8; 64]).read_unaligned() }
+    }
+
+    let (d, a, b) = (Register::TMM1, Register::TMM2, Register::TMM3);
+    let dot = |code| Instruction::with3(code, d, a, b);
+    let cases = [
+        (bytes(Processor::zero::<1>), Instruction::with1(Code::VEX_Tilezero_tmm, d)),
+        (bytes(Processor::dot_pairs::<1, 2, 3>), dot(Code::VEX_Tdpbf16ps_tmm_tmm_tmm)),
+        (bytes(Processor::dot_quads::<1, 2, 3, true, true>), dot(Code::VEX_Tdpbssd_tmm_tmm_tmm)),
+        (bytes(Processor::dot_quads::<1, 2, 3, true, false>), dot(Code::VEX_Tdpbsud_tmm_tmm_tmm)),
+        (bytes(Processor::dot_quads::<1, 2, 3, false, true>), dot(Code::VEX_Tdpbusd_tmm_tmm_tmm)),
+        (bytes(Processor::dot_quads::<1, 2, 3, false, false>), dot(Code::VEX_Tdpbuud_tmm_tmm_tmm)),
+    ];
+    for (bytes, instruction) in cases {
+        let instruction = instruction.expect("the operands fit");
+        let mut encoder = Encoder::new(64);
+        encoder.encode(&instruction, 0).expect("there is an encoding");
+        let code = encoder.take_buffer();
+        assert!(bytes.windows(code.len()).any(|it| it == code), "{:?} {code:x?} in {bytes:x?}", instruction.code());
+    }
+}

@@ -1,0 +1,109 @@
+//! Tests of the unit's model and of what uses it: on the model everywhere, and on the processor where it has a unit.
+
+mod accuracy;
+mod instructions;
+mod products;
+mod threads;
+
+use super::Units;
+use super::split::PLANES;
+use crate::interp::Interpreted;
+use crate::isa::Isa;
+use crate::product::{Epilogue, Results, run_on};
+use half::bf16;
+use ms_core::exec::{ContractionOperand, EpilogueWords};
+use ms_core::ir::{Contraction, ContractionRanks, ContractionTypes, Kernel, LoopWords, Precision};
+use ms_core::tensor::{Array, DType, Scalar};
+use std::array::from_fn;
+use std::io::Write;
+use std::sync::Once;
+
+/// What runs the instructions on this machine, which is printed once, also where tests do not print.
+fn units() -> &'static [Units] {
+    static PRINTED: Once = Once::new();
+    let [all, which]: [&[Units]; 2] = match Units::of(Isa::detect()) {
+        Units::None => [&[Units::Model], &[]],
+        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+        _ => [&[Units::Model, Units::Processor], &[Units::Processor]],
+        #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+        _ => [&[Units::Model], &[]],
+    };
+    PRINTED.call_once(|| {
+        let and = if which.is_empty() { ", as this machine has none" } else { " and on that of the processor" };
+        // A run without this line is none the worse.
+        let _ = writeln!(std::io::stderr(), "products on the AMX unit are tested on its model{and}");
+    });
+    all
+}
+
+/// The contraction of `[batch.., m, k]` and `[batch.., k, n]` to `out`.
+fn contraction(precision: Precision, [a, b, out]: [&Array; 3]) -> Contraction {
+    let types = ContractionTypes { a: a.dtype(), b: b.dtype(), accumulator: out.dtype().compute(), out: out.dtype() };
+    let ranks = ContractionRanks { batch: out.layout().rank() - 2, k: 1 };
+    let it = Contraction::new(types, precision, ranks, [a.layout(), b.layout(), out.layout()]);
+    it.expect("the shapes fit")
+}
+
+/// The operands of a contraction, in the blocks that slots may hold.
+fn operands<'a>([a, b]: [&'a Array; 2]) -> [ContractionOperand<'a>; 2] {
+    [a, b].map(|it| ContractionOperand { address: it.device_ptr() as u64, held: Some(it.storage()) })
+}
+
+/// Multiplies to `out`, on units in any size, or as a program does.
+fn multiply(units: Option<Units>, precision: Precision, [a, b, out]: [&Array; 3]) {
+    let contraction = contraction(precision, [a, b, out]);
+    // SAFETY: the layouts are inside the arrays, and `out` is not shared.
+    unsafe {
+        let results = Results::Memory(out.device_ptr());
+        run_on(units, Isa::detect(), &contraction, operands([a, b]), results).expect("there is memory");
+    }
+}
+
+/// The product of `[batch.., m, k]` and `[batch.., k, n]` in an array that was filled before.
+fn product(units: Units, precision: Precision, a: &Array, b: &Array, dtype: DType) -> Array {
+    let mut shape = a.shape_owned();
+    let rank = shape.len();
+    shape[rank - 1] = b.shape()[rank - 1];
+    let out = Array::full(&shape, Scalar::Int(1), dtype);
+    multiply(Some(units), precision, [a, b, &out]);
+    out
+}
+
+/// Twice the product, by a kernel that reads it in parts, of whole rows if so it says.
+fn doubled(units: Units, precision: Precision, a: &Array, b: &Array, dtype: DType, by_rows: bool) -> Array {
+    let [m, n] = [a.shape()[0], b.shape()[1]];
+    let name = dtype.to_string();
+    let text = format!(
+        "kernel par=1 lanes=parallel seq=0 in %x: {name} unit out %y: {name} unit
+         point: x = load %x y = add x, x store %y, y"
+    );
+    let kernel = Kernel::parse(&text).expect("the kernel is valid");
+    let out = Array::full(&[m, n], Scalar::Int(1), dtype);
+    let size = dtype.size() as u64;
+    let block = [m as u64, n as u64, 0, 0, 0, out.device_ptr() as u64, n as u64 * size, size];
+    let words = EpilogueWords { loops: LoopWords::of(&kernel), result: 2, by_rows };
+    let code = Interpreted::new(kernel);
+    let contraction = contraction(precision, [a, b, &out]);
+    let epilogues = [Epilogue { code: &code, block: &block, words }];
+    // SAFETY: the layouts are inside the arrays; the kernel writes `out`, which is not shared, at the indices of the
+    // result.
+    unsafe {
+        let results = Results::Epilogues(&epilogues);
+        run_on(Some(units), Isa::detect(), &contraction, operands([a, b]), results).expect("there is memory");
+    }
+    out
+}
+
+/// The elements as f32, row by row.
+fn floats(x: &Array) -> Vec<f32> {
+    x.on_host().expect("the elements are readable").scalars().into_iter().map(|it| it.as_f64() as f32).collect()
+}
+
+/// The planes of a number.
+fn split(mut x: f32, planes: usize) -> [f32; PLANES] {
+    from_fn(|it| {
+        let rounded = if it < planes { bf16::from_f32(x).to_f32() } else { 0.0 };
+        x -= rounded;
+        rounded
+    })
+}

@@ -1,0 +1,332 @@
+//! Whole products: to the bit of the order that is specified, in every size, layout and type.
+
+use super::super::is_worth_it;
+use super::super::kernel::{Terms, products};
+use super::super::split::PLANES;
+use super::{Units, doubled, floats, multiply, product, split, units};
+use crate::product::tests::{bits, reversed, rounded, spread, turned, whole};
+use half::{bf16, f16};
+use ms_core::ir::Precision;
+use ms_core::tensor::{Array, DType, Parameter, Scalar, Tensor};
+
+/// The planes of an operand.
+fn planes(dtype: DType, precision: Precision) -> usize {
+    match (dtype, precision) {
+        (DType::F32, Precision::High) => 2,
+        (DType::F32, Precision::Highest) => 3,
+        _ => 1,
+    }
+}
+
+/// The elements of `a b`, element by element: for each 32 terms and each product of planes two chains, whose sum is added
+/// to the element.
+fn in_groups(a: &Array, b: &Array, precision: Precision) -> Vec<f32> {
+    let [m, k, n] = [a.shape()[0], a.shape()[1], b.shape()[1]];
+    let padded = k.next_multiple_of(32);
+    let number = [a, b].map(|it| planes(it.dtype(), precision));
+    let split_lines = |x: &[f32], lines: usize, at: &dyn Fn(usize, usize) -> usize, planes: usize| {
+        let element = |line, term| if term < k { split(x[at(line, term)], planes) } else { [0.0; PLANES] };
+        let lines = (0..lines).map(|line| (0..padded).map(|term| element(line, term)).collect::<Vec<_>>());
+        lines.collect::<Vec<_>>()
+    };
+    let rows = split_lines(&floats(a), m, &|line, term| line * k + term, number[0]);
+    let columns = split_lines(&floats(b), n, &|line, term| term * n + line, number[1]);
+    let element = |row: &[[f32; PLANES]], column: &[[f32; PLANES]]| {
+        let mut sum = 0f32;
+        for (row, column) in row.chunks(32).zip(column.chunks(32)) {
+            for &[of_row, of_column] in products(number[0], number[1]) {
+                let mut chains = [0f32; 2];
+                for (at, (x, y)) in row.iter().zip(column).enumerate() {
+                    chains[at % 2] = x[of_row].mul_add(y[of_column], chains[at % 2]);
+                }
+                sum += chains[0] + chains[1];
+            }
+        }
+        sum
+    };
+    rows.iter().flat_map(|row| columns.iter().map(|column| element(row, column)).collect::<Vec<_>>()).collect()
+}
+
+/// Sums, rounded to a type.
+fn narrowed(sums: Vec<f32>, dtype: DType) -> Vec<f32> {
+    let narrow = |it| match dtype {
+        DType::BF16 => bf16::from_f32(it).to_f32(),
+        DType::F16 => f16::from_f32(it).to_f32(),
+        _ => it,
+    };
+    sums.into_iter().map(narrow).collect()
+}
+
+#[track_caller]
+fn check(precision: Precision, a: &Array, b: &Array, dtype: DType) {
+    let want = narrowed(in_groups(a, b, precision), dtype);
+    for &it in units() {
+        let got = floats(&product(it, precision, a, b, dtype));
+        let differ = got.iter().zip(&want).filter(|(got, want)| got.to_bits() != want.to_bits()).count();
+        assert!(differ == 0, "{differ} of {} x {} {precision} on {it:?}", a.ty(), b.ty());
+    }
+}
+
+#[test]
+fn every_size_and_type() {
+    use DType::{BF16, F16, F32};
+    use Precision::{High, Highest, Medium};
+    let ways = [
+        (Highest, [F32, F32, F32]),
+        (High, [F32, F32, F32]),
+        (Medium, [F32, F32, BF16]),
+        (Highest, [BF16, BF16, BF16]),
+        (Highest, [F32, BF16, F32]),
+        (Highest, [BF16, F32, F16]),
+        (High, [F32, BF16, F32]),
+        (High, [BF16, F32, BF16]),
+    ];
+    let sizes =
+        [[1, 1, 1], [1, 40, 33], [31, 33, 32], [32, 32, 64], [33, 1, 31], [65, 34, 70], [40, 97, 33], [2, 64, 1]];
+    for (at, &[m, k, n]) in sizes.iter().enumerate() {
+        // All ways in two sizes, and one or two in the others.
+        let some = |it: usize| if at == 2 || at == 6 { true } else { it % 4 == at % 4 };
+        for (precision, [a, b, out]) in ways.iter().enumerate().filter(|it| some(it.0)).map(|it| *it.1) {
+            check(precision, &rounded(&[m, k], a, at as u64), &rounded(&[k, n], b, 7), out);
+        }
+    }
+}
+
+/// More terms than are packed at once, more rows than those of a block, and more columns than those of kept sums.
+#[test]
+fn sums_go_on_from_pass_to_pass() {
+    let deep =
+        |dtype, out, precision| check(precision, &rounded(&[33, 1560], dtype, 1), &rounded(&[1560, 33], dtype, 2), out);
+    deep(DType::BF16, DType::F32, Precision::Highest);
+    deep(DType::BF16, DType::BF16, Precision::Highest);
+    check(Precision::Highest, &rounded(&[3, 600], DType::F32, 1), &rounded(&[600, 33], DType::F32, 2), DType::F32);
+    check(Precision::High, &rounded(&[33, 800], DType::F32, 1), &rounded(&[800, 5], DType::F32, 2), DType::F16);
+    check(Precision::Medium, &rounded(&[300, 40], DType::F32, 1), &rounded(&[40, 70], DType::F32, 2), DType::F32);
+    check(Precision::Medium, &rounded(&[3, 1550], DType::F32, 1), &rounded(&[1550, 514], DType::F32, 2), DType::BF16);
+}
+
+#[test]
+fn layouts_change_no_bit() {
+    for (dtype, precision) in [(DType::F32, Precision::Highest), (DType::BF16, Precision::Highest)] {
+        let (a, b) = (rounded(&[35, 66], dtype, 5), rounded(&[66, 40], dtype, 6));
+        let (columns, rows) = (turned(&a), turned(&b));
+        for (a, b) in
+            [(&a, &rows), (&columns, &b), (&columns, &rows), (&spread(&a), &spread(&b)), (&reversed(&a), &reversed(&b))]
+        {
+            check(precision, a, b, DType::F32);
+        }
+        // A result with gaps, and one that is transposed.
+        let want = bits(&product(Units::Model, precision, &a, &b, dtype));
+        for out in [spread(&Array::zeros(&[35, 40], dtype)), turned(&Array::zeros(&[35, 40], dtype))] {
+            multiply(Some(Units::Model), precision, [&a, &b, &out]);
+            assert!(bits(&out) == want, "{dtype} {:?}", out.layout());
+        }
+    }
+}
+
+#[test]
+fn batches() {
+    let precision = Precision::High;
+    let (a, b) = (rounded(&[3, 33, 35], DType::F32, 1), rounded(&[3, 35, 36], DType::F32, 2));
+    let part = |it: &Array, at: usize| {
+        let numbers = floats(it);
+        let size = numbers.len() / 3;
+        Array::from_slice(&it.shape()[1..], &numbers[at * size..(at + 1) * size])
+    };
+    let shared = b.with_layout(b.layout().slice(0, 1, 1, 1).broadcast_to(b.shape()).expect("a one repeats"));
+    for b in [b, shared] {
+        let want: Vec<f32> = (0..3).flat_map(|it| in_groups(&part(&a, it), &part(&b, it), precision)).collect();
+        for &it in units() {
+            assert!(floats(&product(it, precision, &a, &b, DType::F32)) == want, "{:?} on {it:?}", b.layout());
+        }
+    }
+}
+
+/// Operands of slots are packed when they are read several times, with the same bits; a left one becomes the right one
+/// of the transposed product.
+#[test]
+fn kept_operands_change_no_bit() {
+    for (dtype, precision) in
+        [(DType::F32, Precision::Highest), (DType::BF16, Precision::Medium), (DType::F32, Precision::Medium)]
+    {
+        for is_left in [false, true] {
+            let (a, b) = (rounded(&[33, 70], dtype, 3), rounded(&[70, 40], dtype, 4));
+            let transposed = |it: &Array| it.with_layout(it.layout().permute(&[1, 0]));
+            let want = match is_left {
+                false => in_groups(&a, &b, precision),
+                true => {
+                    let turned = in_groups(&transposed(&b), &transposed(&a), precision);
+                    (0..33 * 40).map(|it| turned[it % 40 * 33 + it / 40]).collect()
+                }
+            };
+            let want = narrowed(want, dtype);
+            let held = if is_left { &a } else { &b };
+            let slot = Parameter::new(Tensor::from_array(held.clone()), "");
+            for call in 0..5 {
+                for &it in units() {
+                    let got = floats(&product(it, precision, &a, &b, dtype));
+                    assert!(got == want, "{dtype} {precision}, left: {is_left}, call {call} on {it:?}");
+                }
+            }
+            assert_eq!(held.storage().forms(), 1, "{dtype} {precision}");
+            drop(slot);
+        }
+    }
+}
+
+/// Epilogues read the product that a program would read in memory.
+#[test]
+fn epilogues_change_no_bit() {
+    let sizes = [([70, 40, 34], DType::F32), ([33, 500, 40], DType::BF16), ([260, 33, 40], DType::F32)];
+    for (([m, k, n], dtype), &it) in sizes.iter().flat_map(|size| units().iter().map(move |it| (*size, it))) {
+        let (a, b) = (rounded(&[m, k], dtype, 1), rounded(&[k, n], dtype, 2));
+        let want: Vec<f32> = floats(&product(it, Precision::High, &a, &b, dtype)).iter().map(|it| it + it).collect();
+        for by_rows in [false, true] {
+            let got = doubled(it, Precision::High, &a, &b, dtype, by_rows);
+            assert!(floats(&got) == want, "{m} {k} {n} {dtype}, by rows: {by_rows}");
+            // The transposed product has parts of the transposed result.
+            let slot = Parameter::new(Tensor::from_array(a.clone()), "");
+            let want: Vec<f32> =
+                floats(&product(it, Precision::High, &a, &b, dtype)).iter().map(|it| it + it).collect();
+            let got = doubled(it, Precision::High, &a, &b, dtype, by_rows);
+            assert!(floats(&got) == want, "{m} {k} {n} {dtype} turned, by rows: {by_rows}");
+            drop(slot);
+        }
+    }
+}
+
+/// Operands that planes do not represent are multiplied as without a unit.
+#[test]
+fn operands_that_planes_do_not_represent() {
+    let power = |it: i32| 2f64.powi(it);
+    // What an element of one operand, or all elements of both, are.
+    let one: [(f64, bool); 10] = [
+        (f64::INFINITY, true),
+        (f64::NEG_INFINITY, true),
+        (f64::NAN, true),
+        // The first numbers that round to an infinity of bf16, and the last ones that do not.
+        (f32::from_bits(0x7f7f_8000).into(), true),
+        (f32::from_bits(0xff7f_8000).into(), true),
+        (f32::from_bits(0x7f7f_7fff).into(), false),
+        (power(-115), true),
+        (-power(-140), true),
+        (power(-102), false),
+        (0.0, false),
+    ];
+    let plain = [rounded(&[33, 40], DType::F32, 1), rounded(&[40, 35], DType::F32, 2)];
+    let changed = |operand: usize, change: &dyn Fn(&mut [f32])| {
+        let mut numbers = floats(&plain[operand]);
+        change(&mut numbers);
+        Array::from_slice(plain[operand].shape(), &numbers)
+    };
+    // Whether a product on units has the bits of one without.
+    let is_without = |unit: Units, precision: Precision, [a, b]: [&Array; 2]| {
+        let [with, without] = [unit, Units::None].map(|it| bits(&product(it, precision, a, b, DType::F32)));
+        with == without
+    };
+    let precision = Precision::Highest;
+    for ((special, is_refused), operand) in one.iter().flat_map(|it| [(*it, 0), (*it, 1)]) {
+        let other = changed(operand, &|it| it[700] = special as f32);
+        let operands = if operand == 0 { [&other, &plain[1]] } else { [&plain[0], &other] };
+        for &it in units() {
+            assert_eq!(is_without(it, precision, operands), is_refused, "{special:e} in operand {operand} on {it:?}");
+        }
+        // What is known of an operand that is kept decides as well.
+        let slot = Parameter::new(Tensor::from_array(operands[1].clone()), "");
+        for _ in 0..3 {
+            let found = is_without(Units::Model, precision, operands);
+            assert_eq!(found, is_refused, "{special:e} in operand {operand}, kept");
+        }
+        drop(slot);
+    }
+    // Small ones may be multiplied by large ones, not by others that are small, and zeros by any.
+    for (by, is_refused) in [([-70, 20], false), ([-47, -47], false), ([-52, -52], true)] {
+        let [a, b] = [0, 1].map(|at| changed(at, &|it| it.iter_mut().for_each(|it| *it *= power(by[at]) as f32)));
+        let found = is_without(Units::Model, precision, [&a, &b]);
+        assert_eq!(found, is_refused, "2^{} and 2^{}", by[0], by[1]);
+    }
+    // Fewer planes need fewer bits of small numbers.
+    for (precision, least) in [(Precision::High, -110), (Precision::Medium, -126)] {
+        for (magnitude, is_refused) in [(power(least), false), (power(least - 1), true)] {
+            let a = changed(0, &|it| it[3] = magnitude as f32);
+            let found = is_without(Units::Model, precision, [&a, &plain[1]]);
+            assert_eq!(found, is_refused, "{precision} {magnitude:e}");
+        }
+    }
+}
+
+/// Integers have one sum.
+#[test]
+fn bytes_are_exact() {
+    let random = |shape: &[usize], dtype: DType, mut seed: u64| {
+        let count: usize = shape.iter().product();
+        let bytes: Vec<u8> = (0..count).map(|_| crate::product::tests::random(&mut seed) as u8).collect();
+        match dtype {
+            DType::I8 => Array::from_slice(shape, &bytes.iter().map(|it| *it as i8).collect::<Vec<_>>()),
+            _ => Array::from_slice(shape, &bytes),
+        }
+    };
+    let outs = [DType::I32, DType::I16, DType::U8, DType::I32];
+    let signs = [[DType::I8, DType::I8], [DType::I8, DType::U8], [DType::U8, DType::I8], [DType::U8, DType::U8]];
+    for (&[a, b], out) in signs.iter().zip(outs) {
+        for [m, k, n] in [[1, 1, 1], [33, 65, 40], [2, 3200, 3]] {
+            let (x, y) = (random(&[m, k], a, 1), random(&[k, n], b, 2));
+            let without = bits(&product(Units::None, Precision::Strict, &x, &y, out));
+            let ways = [
+                (Precision::Strict, x.clone(), y.clone()),
+                (Precision::Highest, turned(&x), turned(&y)),
+                (Precision::Medium, spread(&x), reversed(&y)),
+            ];
+            for ((precision, x, y), &it) in ways.iter().flat_map(|way| units().iter().map(move |it| (way, it))) {
+                let got = bits(&product(it, *precision, x, y, out));
+                assert!(got == without, "{} x {} to {out} on {it:?}", x.ty(), y.ty());
+            }
+        }
+    }
+}
+
+/// Strict sums, and those of other types, have no unit.
+#[test]
+fn what_units_do_not_multiply() {
+    let cases = [(Precision::Strict, DType::F32), (Precision::Strict, DType::BF16), (Precision::Medium, DType::F16)];
+    for (precision, dtype) in
+        cases.into_iter().chain([(Precision::Medium, DType::F64), (Precision::Medium, DType::I16)])
+    {
+        let (a, b) = (rounded(&[40, 70], dtype, 1), rounded(&[70, 40], dtype, 2));
+        let [with, without] = [Units::Model, Units::None].map(|it| bits(&product(it, precision, &a, &b, dtype)));
+        assert!(with == without, "{precision} {dtype}");
+    }
+    // Sums of no terms are zero.
+    let (a, b) = (whole(&[3, 0], DType::F32, 1), whole(&[0, 4], DType::F32, 1));
+    assert!(floats(&product(Units::Model, Precision::High, &a, &b, DType::F32)) == [0.0; 12]);
+    let scalar = Scalar::Int(0);
+    let empty = product(
+        Units::Model,
+        Precision::High,
+        &Array::full(&[0, 3], scalar, DType::F32),
+        &Array::full(&[3, 4], scalar, DType::F32),
+        DType::F32,
+    );
+    assert_eq!(empty.shape(), [0, 4]);
+}
+
+/// Which products of a program run on a unit, by sizes alone.
+#[test]
+fn large_products_have_units() {
+    let [full, half, whole] = [Terms::Floats([3, 3]), Terms::Floats([2, 2]), Terms::Bytes([true; 2])];
+    let cases = [
+        (full, [127, 1000, 1000], false, false),
+        (full, [128, 128, 128], false, true),
+        (full, [63, 1000, 1000], true, false),
+        (full, [64, 64, 32], true, true),
+        (full, [64, 63, 32], true, false),
+        (half, [32, 64, 32], true, true),
+        (half, [31, 64, 32], true, false),
+        (half, [32, 64, 32], false, false),
+        (whole, [32, 64, 32], false, true),
+        (whole, [32, 64, 31], true, false),
+    ];
+    for (terms, sizes, is_kept, want) in cases {
+        assert_eq!(is_worth_it(terms, sizes, is_kept), want, "{terms:?} {sizes:?}, kept: {is_kept}");
+    }
+}

@@ -1,0 +1,47 @@
+//! Bits for several numbers of threads, each in a process of its own.
+
+use super::{doubled, product, units};
+use crate::product::tests::{bits, rounded};
+use crate::threads;
+use ms_core::ir::Precision;
+use ms_core::tensor::DType;
+use std::process::Command;
+
+#[test]
+#[ignore = "`results_do_not_depend_on_threads` starts it, once for each number of threads"]
+fn in_a_process() {
+    println!("threads {}", threads::count());
+    let hash = |bits: Vec<u64>| {
+        bits.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, it| (hash ^ it).wrapping_mul(0x0100_0000_01b3))
+    };
+    for &it in units() {
+        for ([m, k, n], dtype) in
+            [([260, 33, 33], DType::F32), ([34, 33, 130], DType::F32), ([40, 1600, 33], DType::BF16)]
+        {
+            let (a, b) = (rounded(&[m, k], dtype, 1), rounded(&[k, n], dtype, 2));
+            println!("{it:?} {:x}", hash(bits(&product(it, Precision::High, &a, &b, dtype))));
+            for by_rows in [false, true] {
+                println!("{it:?} {:x}", hash(bits(&doubled(it, Precision::High, &a, &b, dtype, by_rows))));
+            }
+        }
+        let (a, b) = (rounded(&[5, 33, 20], DType::F32, 1), rounded(&[5, 20, 35], DType::F32, 2));
+        println!("{it:?} {:x}", hash(bits(&product(it, Precision::Medium, &a, &b, DType::F32))));
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_threads() {
+    let outputs = ["1", "2", "7"].map(|threads| {
+        let output = Command::new(std::env::current_exe().expect("the test runs"))
+            .args(["--exact", "product::amx::tests::threads::in_a_process", "--ignored", "--nocapture"])
+            .env("MS_NUM_THREADS", threads)
+            .output()
+            .expect("the test starts again");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+        assert!(text.contains(&format!("threads {threads}\n")), "{text}");
+        let lines = text.lines().filter(|it| it.starts_with("Model") || it.starts_with("Processor"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    });
+    assert!(!outputs[0].is_empty() && outputs.iter().all(|it| *it == outputs[0]), "{outputs:#?}");
+}

@@ -1,0 +1,52 @@
+//! The instructions of Intel AMX, of which there are two implementations: the processor, and a model.
+//!
+//! Their meaning is that of the Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2. Kernels are
+//! generic over the unit, so that what is tested on the model is what runs on a processor.
+
+/// Number of rows of a tile register.
+pub const ROWS: usize = 16;
+
+/// Number of 32-bit words of a row of a tile register.
+pub const WORDS: usize = 16;
+
+/// Number of words of a tile register.
+pub const REGISTER: usize = ROWS * WORDS;
+
+/// A unit with eight tile registers, which are those of one thread.
+///
+/// Registers are named by constants below eight.
+pub trait Unit: Sized {
+    /// Configures the registers (`LDTILECFG`): all have [`ROWS`] rows of [`WORDS`] words, which are zero. They are
+    /// released (`TILERELEASE`) when the unit is dropped.
+    ///
+    /// # Safety
+    /// This machine has the unit, and this thread has no other one.
+    unsafe fn start() -> Self;
+
+    /// `d = 0` (`TILEZERO`).
+    fn zero<const D: usize>(&mut self);
+
+    /// Loads rows that are `step` bytes apart (`TILELOADD`).
+    ///
+    /// # Safety
+    /// The rows are valid for reads.
+    unsafe fn load<const D: usize>(&mut self, from: *const u8, step: isize);
+
+    /// Stores rows, `step` bytes apart (`TILESTORED`).
+    ///
+    /// # Safety
+    /// The rows are valid for writes.
+    unsafe fn store<const S: usize>(&mut self, to: *mut u8, step: isize);
+
+    /// `d += a b` for sums of f32 and words that are pairs of bf16 (`TDPBF16PS`): a row of `a` has the terms of a row
+    /// of the product, and a column of `b` those of a column.
+    ///
+    /// The products of the first elements of all pairs are one chain of fused multiply-adds from +0, those of the second
+    /// elements another one; the sum of both is added to that in `d`. Numbers below the normal ones are zeros, as
+    /// operands and as results.
+    fn dot_pairs<const D: usize, const A: usize, const B: usize>(&mut self);
+
+    /// `d += a b` for sums of 32 bits, which wrap, and words of four bytes each (`TDPBSSD`, `TDPBSUD`, `TDPBUSD`,
+    /// `TDPBUUD`). The bytes of `a` and of `b` are integers with a sign or without.
+    fn dot_quads<const D: usize, const A: usize, const B: usize, const SIGNED_A: bool, const SIGNED_B: bool>(&mut self);
+}
