@@ -54,21 +54,6 @@ pub fn jit_closure(closure: TokenStream) -> TokenStream {
 
 /// Declares an op that is a function of the program, on slices of memory of the host.
 ///
-/// ```ignore
-/// ms::custom_op! {
-///     /// The sum of the elements that are above a limit.
-///     pub fn sum_above(x: &Tensor, limit: f64) -> Tensor;
-///
-///     fn types(x: &Type, _limit: f64) -> Type {
-///         Type::of(x.dtype, &[])
-///     }
-///
-///     fn run(x: &[f32], limit: f64, sum: &mut [f32]) {
-///         sum[0] = x.iter().filter(|it| f64::from(**it) > limit).sum();
-///     }
-/// }
-/// ```
-///
 /// `fn derivative(it: &Vjp<'_>, ..)` and `fn batching(lanes: &BatchedCall<'_>, ..)` are optional, as is
 /// `const VERSION`: see `docs/custom_ops.md`.
 #[proc_macro]
@@ -77,15 +62,6 @@ pub fn custom_op(declaration: TokenStream) -> TokenStream {
 }
 
 /// Declares an op by a function of the elements of its operands, which becomes one kernel.
-///
-/// ```ignore
-/// ms::kernel! {
-///     /// `x` where it is positive, otherwise `slope x`.
-///     pub fn leaky(x: Float, slope: f64) -> Float {
-///         if x > 0.0 { x } else { x * slope }
-///     }
-/// }
-/// ```
 ///
 /// Operands and results are `Float`, `Int`, `Bool`, or numbers of one dtype such as `I32`; several results are a tuple.
 /// Other arguments are host values, which are constants of the kernel. See `docs/custom_ops.md`.

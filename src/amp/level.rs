@@ -4,6 +4,17 @@ use ms_core::trace::{Cell, CellId, ComputeDType, Name, Sink, Visitor, convert};
 use ms_core::{Code, DType, Error, Parameter, Tensor, error::raise};
 
 /// How much of a network is of the narrow dtype.
+///
+/// ```
+/// use ms::amp::{Level, auto_mixed_precision};
+/// use ms::prelude::*;
+/// let dtype = |level| {
+///     let net = nn::Dense::new(3, 2);
+///     auto_mixed_precision(&net, level, DType::F16);
+///     net.weight.value().dtype()
+/// };
+/// assert_eq!([Level::O1, Level::O2].map(dtype), [DType::F32, DType::F16]);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
     /// Nothing.
@@ -122,6 +133,15 @@ impl MixedPrecision {
 }
 
 /// Sets the level of a network with its default lists; see [`MixedPrecision`].
+///
+/// ```
+/// use ms::amp::{Level, auto_mixed_precision};
+/// use ms::prelude::*;
+/// let net = nn::sequential![nn::Dense::new(3, 4), nn::LayerNorm::new(4)];
+/// auto_mixed_precision(&net, Level::O2, DType::BF16);
+/// let dtypes: Vec<DType> = net.parameters().iter().map(|it| it.value().dtype()).collect();
+/// assert_eq!(dtypes, [DType::BF16, DType::BF16, DType::F32, DType::F32]);
+/// ```
 ///
 /// # Panics
 /// As [`MixedPrecision::new`].

@@ -14,6 +14,16 @@ use ms_core::{Parameter, Tensor};
 ///
 /// A training loop with `value_and_grad` calls [`Optimizer::differentiate`] instead, and then
 /// [`Optimizer::update`], which takes gradients of the loss itself.
+///
+/// ```
+/// use ms::{Gradients, amp::DynamicLossScaler, prelude::*};
+/// let (weight, opt) = (Parameter::new(tensor![1.0], "w"), SGD::new(0.5).loss_scale(DynamicLossScaler::new(4.0)));
+/// let update = |gradient: f32| opt.update(&Gradients::new(vec![weight.clone()], vec![tensor![gradient]]));
+/// update(f32::INFINITY);
+/// assert_eq!(weight.value().to_vec::<f32>(), [1.0]);
+/// update(1.0);
+/// assert_eq!(weight.value().to_vec::<f32>(), [0.5]);
+/// ```
 #[cell]
 pub struct LossScaled<O, S> {
     /// The optimiser that gets the gradients of the loss itself.

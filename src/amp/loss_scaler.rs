@@ -7,6 +7,22 @@ use ms_core::ops::rules::{Interval, check_interval, check_positive};
 use ms_core::trace::Arg;
 
 /// The factor by which a loss is multiplied before it is differentiated.
+///
+/// ```
+/// use ms::{amp::LossScaler, prelude::*};
+/// #[cell]
+/// struct Thousand;
+/// impl LossScaler for Thousand {
+///     fn scale(&self) -> Tensor {
+///         Tensor::scalar(1000f32)
+///     }
+///     fn adjust(&self, _: &Tensor) {}
+/// }
+/// let (net, opt) = (nn::Dense::new(3, 1), SGD::new(0.1).loss_scale(Thousand));
+/// let (x, y) = (Tensor::ones([4, 3]), Tensor::ones([4, 1]));
+/// let losses = [0, 1].map(|_| opt.step(&net, &(&x, &y), |net, (x, y)| ops::mse_loss(&net.call(x), *y)).item::<f32>());
+/// assert!(losses[1] <= losses[0]);
+/// ```
 pub trait LossScaler: Arg {
     /// The factor, an `f32[]`.
     #[track_caller]

@@ -6,6 +6,14 @@ use ms_core::Result;
 use ms_core::trace::Tree;
 
 /// The dataset of [`Dataset::batch`].
+///
+/// ```
+/// use ms::prelude::*;
+/// let data = TensorDataset::new(Tensor::arange(5)).batch(2);
+/// let batches = DataLoader::new(data).iter().map(|it| Ok(it?.to_vec::<i64>())).collect::<Result<Vec<_>>>()?;
+/// assert_eq!(batches, [vec![0, 1], vec![2, 3], vec![4]]);
+/// # Ok::<(), ms::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Batched<D> {
     data: D,

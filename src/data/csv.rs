@@ -83,6 +83,17 @@ impl CsvOptions {
 }
 
 /// Columns of equal length, with names.
+///
+/// ```
+/// use ms::prelude::*;
+/// # let path = std::env::temp_dir().join(format!("ms doc table {}", std::process::id()));
+/// std::fs::write(&path, "a,b\n1,2\n3,4\n").expect("the folder is writable");
+/// let table = read_csv(&path, &CsvOptions::new())?;
+/// assert_eq!((table.len(), table.names()), (2, &["a".to_owned(), "b".to_owned()][..]));
+/// assert_eq!(table.matrix()?.to_vec::<f32>(), [1.0, 2.0, 3.0, 4.0]);
+/// # std::fs::remove_file(&path).expect("it was written");
+/// # Ok::<(), ms::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Table {
     names: Vec<String>,
@@ -171,6 +182,16 @@ impl Table {
 
 /// A table with one row for each line of a file. Fields may be quoted, with delimiters, line ends, and
 /// quotes that are doubled inside; empty lines are skipped.
+///
+/// ```
+/// use ms::prelude::*;
+/// # let path = std::env::temp_dir().join(format!("ms doc read_csv {}", std::process::id()));
+/// std::fs::write(&path, "1;2.5\n3;4.5\n").expect("the folder is writable");
+/// let table = read_csv(&path, &CsvOptions::new().delimiter(';').header(false))?;
+/// assert_eq!(table.column("1")?.to_vec::<f32>(), [2.5, 4.5]);
+/// # std::fs::remove_file(&path).expect("it was written");
+/// # Ok::<(), ms::Error>(())
+/// ```
 ///
 /// # Errors
 /// [`Code::Io`] when the file cannot be read; [`Code::Parse`] with line and column for a field that is

@@ -111,6 +111,8 @@ pub trait Dataset: Send + Sync {
     }
 
     /// [`Dataset::map`] with a function that may fail.
+    ///
+    /// See the example of [`TryMap`].
     fn try_map<T, F>(self, f: F) -> TryMap<Self, F>
     where
         Self: Sized,
@@ -121,6 +123,8 @@ pub trait Dataset: Send + Sync {
 
     /// Batches of `size` samples in order, along a new first axis of each tensor. The last one may
     /// have fewer; see [`Batched::drop_last`].
+    ///
+    /// See the example of [`Batched`].
     ///
     /// # Panics
     /// Raises [`Code::Argument`] for a size of zero.
@@ -136,6 +140,15 @@ pub trait Dataset: Send + Sync {
 
     /// All samples in an order that is drawn for each epoch: [`Dataset::sample`] with a
     /// [`RandomSampler`].
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let loader = DataLoader::new(TensorDataset::new(Tensor::arange(4)).shuffle().batch(4));
+    /// let mut samples = loader.draw()?.to_vec::<i64>();
+    /// samples.sort();
+    /// assert_eq!(samples, [0, 1, 2, 3]);
+    /// # Ok::<(), ms::Error>(())
+    /// ```
     fn shuffle(self) -> Sampled<Self, RandomSampler>
     where
         Self: Sized,
@@ -144,6 +157,8 @@ pub trait Dataset: Send + Sync {
     }
 
     /// The samples that a sampler chooses for each epoch.
+    ///
+    /// See the example of [`Sampled`].
     fn sample<S: Sampler>(self, sampler: S) -> Sampled<Self, S>
     where
         Self: Sized,
@@ -152,6 +167,8 @@ pub trait Dataset: Send + Sync {
     }
 
     /// All samples `times` times, each time with an order and random numbers of its own.
+    ///
+    /// See the example of [`Repeat`].
     ///
     /// # Panics
     /// Raises [`Code::Argument`] for zero times, and when there are more samples than a `usize` counts.
@@ -169,6 +186,8 @@ pub trait Dataset: Send + Sync {
     }
 
     /// Pairs of a sample of this dataset and one of another, as many as the shorter one has.
+    ///
+    /// See the example of [`Zip`].
     fn zip<D: Dataset>(self, other: D) -> Zip<Self, D>
     where
         Self: Sized,
@@ -177,6 +196,8 @@ pub trait Dataset: Send + Sync {
     }
 
     /// The first `count` samples, or all if there are fewer.
+    ///
+    /// See the example of [`Slice`].
     fn take(self, count: usize) -> Slice<Self>
     where
         Self: Sized,
@@ -186,6 +207,8 @@ pub trait Dataset: Send + Sync {
     }
 
     /// The samples after the first `count`, or none if there are fewer.
+    ///
+    /// See the example of [`Slice`].
     fn skip(self, count: usize) -> Slice<Self>
     where
         Self: Sized,

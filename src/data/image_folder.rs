@@ -134,6 +134,15 @@ fn of_pixels(pixels: &RgbImage) -> Result<Tensor> {
 /// An image u8 `[3, height, width]` in another size, by triangular filters: linear interpolation to a
 /// larger size, means to a smaller one.
 ///
+/// ```
+/// use ms::{data::resize, prelude::*};
+/// let image = Tensor::full([3, 4, 6], 7).cast(DType::U8);
+/// let small = resize(&image, 2, 3)?;
+/// assert_eq!(small.shape(), [3, 2, 3]);
+/// assert!(small.to_vec::<u8>().iter().all(|it| *it == 7));
+/// # Ok::<(), ms::Error>(())
+/// ```
+///
 /// # Errors
 /// [`Code::Shape`] or [`Code::DType`] for what is no image in three colours, [`Code::Argument`] for a size
 /// of zero.

@@ -8,6 +8,12 @@ use ms_core::{DType, Result, Tensor};
 use std::path::{Path, PathBuf};
 
 /// Which part of a published dataset.
+///
+/// ```
+/// use ms::data::{Usage, mnist};
+/// let error = mnist("no such folder", Usage::Test).err().expect("there are no files");
+/// assert!(error.to_string().contains("t10k-images-idx3-ubyte"));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Usage {
     /// What models are trained with.
@@ -17,6 +23,14 @@ pub enum Usage {
 }
 
 /// Images with their classes: u8 `[channels, height, width]` and i64 `[]`.
+///
+/// ```
+/// use ms::{data::LabeledImages, prelude::*};
+/// let images: LabeledImages = TensorDataset::new((Tensor::zeros([4, 1, 28, 28]).cast(DType::U8), tensor![7, 2, 1, 0]));
+/// let (image, class) = DataLoader::new(images.batch(4)).draw()?;
+/// assert_eq!((image.shape(), class.shape()), (&[4, 1, 28, 28][..], &[4][..]));
+/// # Ok::<(), ms::Error>(())
+/// ```
 pub type LabeledImages = TensorDataset<(Tensor, Tensor)>;
 
 /// MNIST, or a dataset with the same names and formats of files, such as Fashion-MNIST
@@ -67,6 +81,16 @@ pub fn mnist(folder: impl AsRef<Path>, usage: Usage) -> Result<LabeledImages> {
 
 /// The array of a file in the IDX format of MNIST, compressed or not.
 ///
+/// ```
+/// use ms::{data::read_idx, prelude::*};
+/// # let path = std::env::temp_dir().join(format!("ms doc idx {}", std::process::id()));
+/// // Two zeros, the code of u8, the number of axes, the size of each in four bytes, and the elements.
+/// std::fs::write(&path, [0, 0, 8, 1, 0, 0, 0, 3, 5, 6, 7]).expect("the folder is writable");
+/// assert_eq!(read_idx(&path)?.to_vec::<u8>(), [5, 6, 7]);
+/// # std::fs::remove_file(&path).expect("it was written");
+/// # Ok::<(), ms::Error>(())
+/// ```
+///
 /// # Errors
 /// [`Code::Io`](ms_core::Code::Io) when the file cannot be read; [`Code::Parse`](ms_core::Code::Parse) for
 /// a file that is no array, or shorter or longer than its header says.
@@ -110,6 +134,18 @@ const PIXELS: usize = 3 * 32 * 32;
 /// CIFAR-10 in its binary version: `data_batch_1.bin` to `data_batch_5.bin`, or `test_batch.bin`
 /// (<https://www.cs.toronto.edu/~kriz/cifar.html>).
 ///
+/// ```
+/// use ms::{data::{Usage, cifar10}, prelude::*};
+/// # let folder = std::env::temp_dir().join(format!("ms doc cifar10 {}", std::process::id()));
+/// # std::fs::create_dir_all(&folder).expect("the folder is writable");
+/// // An image: its class, and a byte for each colour of each pixel.
+/// std::fs::write(folder.join("test_batch.bin"), [vec![3u8], vec![9; 3072]].concat()).expect("the folder is writable");
+/// let (image, class) = DataLoader::new(cifar10(&folder, Usage::Test)?).draw()?;
+/// assert_eq!((image.shape(), class.item::<i64>()), (&[3, 32, 32][..], 3));
+/// # std::fs::remove_dir_all(&folder).expect("it was written");
+/// # Ok::<(), ms::Error>(())
+/// ```
+///
 /// # Errors
 /// [`Code::Io`](ms_core::Code::Io) when a file cannot be read; [`Code::Parse`](ms_core::Code::Parse) when
 /// it is no sequence of whole images, or has a class that does not exist.
@@ -123,6 +159,18 @@ pub fn cifar10(folder: impl AsRef<Path>, usage: Usage) -> Result<LabeledImages> 
 
 /// CIFAR-100 in its binary version, `train.bin` or `test.bin`: images with their coarse classes, of
 /// which there are 20, and their fine ones.
+///
+/// ```
+/// use ms::{data::{Usage, cifar100}, prelude::*};
+/// # let folder = std::env::temp_dir().join(format!("ms doc cifar100 {}", std::process::id()));
+/// # std::fs::create_dir_all(&folder).expect("the folder is writable");
+/// // An image: its coarse class, its fine class, and a byte for each colour of each pixel.
+/// std::fs::write(folder.join("test.bin"), [vec![4u8, 71], vec![9; 3072]].concat()).expect("the folder is writable");
+/// let (image, coarse, fine) = DataLoader::new(cifar100(&folder, Usage::Test)?).draw()?;
+/// assert_eq!((image.shape(), coarse.item::<i64>(), fine.item::<i64>()), (&[3, 32, 32][..], 4, 71));
+/// # std::fs::remove_dir_all(&folder).expect("it was written");
+/// # Ok::<(), ms::Error>(())
+/// ```
 ///
 /// # Errors
 /// As [`cifar10`].

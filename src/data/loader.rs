@@ -244,6 +244,16 @@ fn placed<T: Tree>(sample: &T) -> Result<T> {
 }
 
 /// The samples that are left of an epoch of a [`DataLoader`].
+///
+/// ```
+/// use ms::prelude::*;
+/// let loader = DataLoader::new(TensorDataset::new(Tensor::arange(5)).batch(2));
+/// loader.draw()?;
+/// let rest = loader.iter();
+/// assert_eq!(rest.size_hint(), (2, Some(2)));
+/// assert_eq!(rest.map(|it| Ok(it?.shape()[0])).collect::<Result<Vec<_>>>()?, [2, 1]);
+/// # Ok::<(), ms::Error>(())
+/// ```
 pub struct Samples<'a, D: Dataset> {
     loader: &'a DataLoader<D>,
     epoch: u64,

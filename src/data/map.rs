@@ -5,6 +5,13 @@ use super::epoch::Epoch;
 use ms_core::{Result, catch, random};
 
 /// The dataset of [`Dataset::map`].
+///
+/// ```
+/// use ms::prelude::*;
+/// let squares = TensorDataset::new(Tensor::arange(4)).map(|x| x.square());
+/// assert_eq!(DataLoader::new(squares.batch(4)).draw()?.to_vec::<i64>(), [0, 1, 4, 9]);
+/// # Ok::<(), ms::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Map<D, F> {
     data: D,
@@ -12,6 +19,13 @@ pub struct Map<D, F> {
 }
 
 /// The dataset of [`Dataset::try_map`].
+///
+/// ```
+/// use ms::{data::center_crop, prelude::*};
+/// let images = TensorDataset::new(Tensor::zeros([2, 3, 8, 8])).try_map(|image| center_crop(&image, 4, 4));
+/// assert_eq!(DataLoader::new(images.batch(2)).draw()?.shape(), [2, 3, 4, 4]);
+/// # Ok::<(), ms::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct TryMap<D, F> {
     data: D,

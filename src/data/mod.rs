@@ -44,4 +44,11 @@ pub use transforms::{center_crop, normalize, random_crop, random_horizontal_flip
 use ms_core::Tensor;
 
 /// Samples of supervised training: inputs, then targets, along the first axis.
+///
+/// ```
+/// use ms::prelude::*;
+/// let batch: Batch = (Tensor::ones([4, 3]), Tensor::zeros([4, 1]));
+/// let loss = SGD::new(0.1).step(&nn::Dense::new(3, 1), &batch, |net, (x, y)| ops::mse_loss(&net.call(x), y));
+/// assert!(loss.item::<f32>() >= 0.0);
+/// ```
 pub type Batch = (Tensor, Tensor);

@@ -13,6 +13,16 @@ use std::path::Path;
 
 /// The array of a `.npy` file, row-major or column-major, of either byte order.
 ///
+/// ```
+/// use ms::{data::{read_npy, write_npy}, prelude::*};
+/// # let path = std::env::temp_dir().join(format!("ms doc read_npy {}", std::process::id()));
+/// write_npy(&path, &tensor![[1.0, 2.0], [3.0, 4.0]])?;
+/// let array = read_npy(&path)?;
+/// assert_eq!((array.shape(), array.to_vec::<f32>()), (&[2, 2][..], vec![1.0, 2.0, 3.0, 4.0]));
+/// # std::fs::remove_file(&path).expect("it was written");
+/// # Ok::<(), ms::Error>(())
+/// ```
+///
 /// # Errors
 /// [`Code::Io`](ms_core::Code::Io) when the file cannot be read; [`Code::Parse`](ms_core::Code::Parse)
 /// for a file that is no array, that is shorter or longer than its header says, or whose elements have no
@@ -26,6 +36,8 @@ pub fn read_npy(path: impl AsRef<Path>) -> Result<Tensor> {
 ///
 /// An archive takes at most about a thousand times its size in memory: no member may be larger than
 /// its compressed bytes allow, and no two may share bytes.
+///
+/// See the example of [`write_npz`].
 ///
 /// # Errors
 /// As [`read_npy`], with the name of the array; [`Code::Parse`](ms_core::Code::Parse) for a file that is
@@ -48,6 +60,8 @@ pub fn read_npz(path: impl AsRef<Path>) -> Result<BTreeMap<String, Tensor>> {
 }
 
 /// Writes a tensor into a `.npy` file, row-major. An existing file is replaced atomically.
+///
+/// See the example of [`read_npy`].
 ///
 /// # Errors
 /// [`Code::Argument`] for bf16, which NumPy has no type for; [`Code::Io`] when the file cannot be written;

@@ -256,6 +256,12 @@ impl Sampler for DistributedSampler {
 }
 
 /// The dataset of [`Dataset::sample`].
+///
+/// ```
+/// use ms::{data::SubsetSampler, prelude::*};
+/// let some = TensorDataset::new(Tensor::arange(5)).sample(SubsetSampler::new([4, 0]));
+/// assert_eq!(some.len(), 2);
+/// ```
 pub struct Sampled<D, S> {
     data: D,
     sampler: S,

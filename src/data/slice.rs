@@ -7,6 +7,13 @@ use ms_core::Result;
 use ms_core::trace::Tree;
 
 /// The dataset of [`Dataset::take`] and [`Dataset::skip`].
+///
+/// ```
+/// use ms::prelude::*;
+/// let middle = TensorDataset::new(Tensor::arange(10)).skip(2).take(3);
+/// assert_eq!(DataLoader::new(middle.batch(8)).draw()?.to_vec::<i64>(), [2, 3, 4]);
+/// # Ok::<(), ms::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Slice<D> {
     data: D,
@@ -47,6 +54,13 @@ impl<D: Dataset> Dataset for Slice<D> {
 }
 
 /// The dataset of [`Dataset::repeat`].
+///
+/// ```
+/// use ms::prelude::*;
+/// let twice = TensorDataset::new(Tensor::arange(2)).repeat(2);
+/// assert_eq!(DataLoader::new(twice.batch(4)).draw()?.to_vec::<i64>(), [0, 1, 0, 1]);
+/// # Ok::<(), ms::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Repeat<D> {
     data: D,
@@ -102,6 +116,15 @@ impl<D: Dataset> Dataset for Repeat<D> {
 }
 
 /// The dataset of [`Dataset::zip`].
+///
+/// ```
+/// use ms::prelude::*;
+/// let (few, many) = (TensorDataset::new(Tensor::arange(2)), TensorDataset::new(Tensor::ones([3])));
+/// let pairs = DataLoader::new(few.zip(many).batch(8));
+/// let (x, y) = pairs.draw()?;
+/// assert_eq!((x.to_vec::<i64>(), y.to_vec::<f32>()), (vec![0, 1], vec![1.0, 1.0]));
+/// # Ok::<(), ms::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Zip<A, B> {
     first: A,

@@ -5,6 +5,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Splits text into tokens with numbers below the size of a vocabulary, and joins tokens.
+///
+/// ```
+/// use ms::data::{ByteTokenizer, CharTokenizer, Tokenizer};
+/// let tokenizers: [&dyn Tokenizer; 2] = [&ByteTokenizer, &CharTokenizer::of("ab")];
+/// assert_eq!(tokenizers.map(|it| it.vocabulary_size()), [256, 2]);
+/// let tokens = tokenizers[1].encode_tensor("abba")?;
+/// assert_eq!((tokens.shape(), tokens.to_vec::<i64>()), (&[4][..], vec![0, 1, 1, 0]));
+/// # Ok::<(), ms::Error>(())
+/// ```
 pub trait Tokenizer: Send + Sync {
     /// Number of different tokens.
     fn vocabulary_size(&self) -> usize;

@@ -104,6 +104,13 @@ pub fn random_horizontal_flip(image: &Tensor, probability: f64) -> Result<Tensor
 
 /// An image, with this probability upside down: its rows in the opposite order.
 ///
+/// ```
+/// use ms::{data::random_vertical_flip, prelude::*};
+/// let image = tensor![[1, 2], [3, 4]];
+/// assert_eq!(random_vertical_flip(&image, 1.0)?.to_vec::<i64>(), [3, 4, 1, 2]);
+/// # Ok::<(), ms::Error>(())
+/// ```
+///
 /// # Errors
 /// As for [`random_horizontal_flip`].
 pub fn random_vertical_flip(image: &Tensor, probability: f64) -> Result<Tensor> {

@@ -35,6 +35,8 @@ pub fn save_checkpoint(path: impl AsRef<Path>, state: impl Arg) -> Result<()> {
 /// Reads every slot of a value from a safetensors file. Nothing is changed unless all of them fit;
 /// [`StateDict::read`] and [`Stateful::load_state_dict`] accept differences.
 ///
+/// See the example of [`save_checkpoint`].
+///
 /// # Errors
 /// [`Code::Io`] when the file cannot be read or has another format, [`Code::Memory`] when the
 /// system has no memory for it, [`Code::Argument`] with all names when entries are missing,

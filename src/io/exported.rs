@@ -19,6 +19,14 @@ use std::path::Path;
 const VERSION: &str = "1";
 
 /// What [`export`] is told about the inputs of a function.
+///
+/// ```
+/// use ms::{io::ExportOptions, prelude::*};
+/// let options = ExportOptions::new().input("x", ["rows", "_"]);
+/// let exported = ms::export(|x: &Tensor| x.sum(-1), (&Tensor::ones([2, 3]),), &options)?;
+/// assert_eq!(exported.to_string(), "(x: f32[rows, 3]) -> (f32[rows])");
+/// # Ok::<(), ms::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct ExportOptions {
     inputs: Vec<InputSpec>,
@@ -65,6 +73,8 @@ pub struct ExportedFunction(pub(super) Exported);
 /// Traces a function, a closure or a cell on example arguments, a tuple of references, and returns the graph with
 /// everything that it reads. Tensors among the arguments are the inputs; parameters of cells among them, and what a
 /// closure captures, are stored with the graph.
+///
+/// See the example of [`ExportedFunction`].
 ///
 /// # Errors
 /// [`Code::Export`] when the function writes a parameter or draws random numbers, as a network does that is trained

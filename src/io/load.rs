@@ -106,6 +106,16 @@ impl fmt::Debug for LoadOptions {
 }
 
 /// An entry of another shape or dtype than its slot.
+///
+/// ```
+/// use ms::prelude::*;
+/// let (net, mut state) = (nn::Dense::new(3, 2), StateDict::new());
+/// state.insert("weight", Tensor::ones([3, 2]));
+/// let report = net.load_state_dict(&state, &LoadOptions::new().partial(true))?;
+/// let wrong = &report.misshaped[0];
+/// assert_eq!((wrong.expected.to_string(), wrong.found.to_string()), ("f32[2, 3]".into(), "f32[3, 2]".into()));
+/// # Ok::<(), ms::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct Misshaped {
     /// The path of the slot.
@@ -117,6 +127,17 @@ pub struct Misshaped {
 }
 
 /// What a state dict had for the slots of a value.
+///
+/// ```
+/// use ms::prelude::*;
+/// let (net, mut state) = (nn::Dense::new(3, 2), StateDict::new());
+/// state.insert("weight", Tensor::ones([2, 3]));
+/// state.insert("scale", Tensor::ones([2]));
+/// let report = net.load_state_dict(&state, &LoadOptions::new().strict(false))?;
+/// assert!(!report.is_complete());
+/// assert_eq!(report.to_string(), "`bias` is missing; `scale` is unexpected");
+/// # Ok::<(), ms::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct LoadReport {
     /// The paths of the slots that were loaded, sorted.

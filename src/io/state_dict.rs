@@ -36,6 +36,16 @@ pub struct StateDict {
 
 /// Values whose state can be saved and loaded: cells, optimisers, generators, counters, loaders of
 /// data, and tuples of them.
+///
+/// ```
+/// use ms::prelude::*;
+/// let (net, epoch) = (nn::Dense::new(3, 2), Counter::new(7));
+/// let state = (&net, &epoch).state_dict();
+/// epoch.set(0);
+/// (&net, &epoch).load_state_dict(&state, &LoadOptions::new())?;
+/// assert_eq!(epoch.get(), 7);
+/// # Ok::<(), ms::Error>(())
+/// ```
 pub trait Stateful: Arg {
     /// The value of every slot inside, by its path: `fc1.weight`, `norm.moving_mean`; in a tuple
     /// the paths begin with the position, `[0].fc1.weight`. A slot with several paths has the first.

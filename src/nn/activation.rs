@@ -7,6 +7,8 @@ use ms_core::error::called;
 macro_rules! activations {
     ($($(#[$doc:meta])* $name:ident => |$x:ident| $body:expr;)*) => {$(
         $(#[$doc])*
+        ///
+        /// `x` is of floats `[..]`; the result has its shape and its dtype.
         #[cell]
         #[derive(Clone, Copy, Default, Debug)]
         pub struct $name;
@@ -22,32 +24,109 @@ macro_rules! activations {
 
 activations! {
     /// `max(x, 0)`.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// assert_eq!(nn::ReLU.call(&tensor![-1.0, 2.0]).to_vec::<f32>(), [0.0, 2.0]);
+    /// ```
     ReLU => |x| ops::relu(x);
     /// `1 / (1 + e^-x)`.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// assert_eq!(nn::Sigmoid.call(&tensor![0.0]).to_vec::<f32>(), [0.5]);
+    /// ```
     Sigmoid => |x| ops::sigmoid(x);
     /// The hyperbolic tangent.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let y = nn::Tanh.call(&tensor![0.5]);
+    /// assert!((y.item::<f32>() - 0.5f32.tanh()).abs() < 1e-6);
+    /// ```
     Tanh => |x| ops::tanh(x);
     /// `x Φ(x)` with the exact normal distribution function.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let y = nn::GELU.call(&tensor![1.0]);
+    /// assert!((y.item::<f32>() - 0.841345).abs() < 1e-6);
+    /// ```
     GELU => |x| ops::gelu(x);
     /// Softmax over the last axis.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// assert_eq!(nn::Softmax.call(&tensor![0.0, 0.0]).to_vec::<f32>(), [0.5, 0.5]);
+    /// ```
     Softmax => |x| ops::softmax(x, -1);
     /// Logarithm of the softmax over the last axis.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let y = nn::LogSoftmax.call(&tensor![0.0, 0.0]).to_vec::<f32>();
+    /// assert!(y.iter().all(|it| (it + 2f32.ln()).abs() < 1e-6));
+    /// ```
     LogSoftmax => |x| ops::log_softmax(x, -1);
     /// `log(1 / (1 + e^-x))`.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let y = nn::LogSigmoid.call(&tensor![0.0]);
+    /// assert!((y.item::<f32>() - 0.5f32.ln()).abs() < 1e-6);
+    /// ```
     LogSigmoid => |x| ops::logsigmoid(x);
     /// `min(max(x, 0), 6)`.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// assert_eq!(nn::ReLU6.call(&tensor![-1.0, 3.0, 9.0]).to_vec::<f32>(), [0.0, 3.0, 6.0]);
+    /// ```
     ReLU6 => |x| ops::relu6(x);
     /// `x / (1 + e^-x)`.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let y = nn::SiLU.call(&tensor![1.0]);
+    /// assert!((y.item::<f32>() - 0.731059).abs() < 1e-6);
+    /// ```
     SiLU => |x| ops::silu(x);
     /// `x tanh(log(1 + e^x))`.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let y = nn::Mish.call(&tensor![1.0]);
+    /// assert!((y.item::<f32>() - 0.865098).abs() < 1e-6);
+    /// ```
     Mish => |x| ops::mish(x);
     /// The self-normalising unit ([`ops::selu`]).
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let y = nn::SELU.call(&tensor![1.0]);
+    /// assert!((y.item::<f32>() - 1.050701).abs() < 1e-6);
+    /// ```
     SELU => |x| ops::selu(x);
     /// `min(max(x + 3, 0), 6) / 6`.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// assert_eq!(nn::HSigmoid.call(&tensor![-4.0, 0.0, 4.0]).to_vec::<f32>(), [0.0, 0.5, 1.0]);
+    /// ```
     HSigmoid => |x| ops::hsigmoid(x);
     /// `x hsigmoid(x)`.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// assert_eq!(nn::HSwish.call(&tensor![-4.0, 0.0, 4.0]).to_vec::<f32>(), [0.0, 0.0, 4.0]);
+    /// ```
     HSwish => |x| ops::hswish(x);
     /// `x / (1 + |x|)`.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// assert_eq!(nn::Softsign.call(&tensor![1.0, -3.0]).to_vec::<f32>(), [0.5, -0.75]);
+    /// ```
     Softsign => |x| ops::softsign(x);
 }
 
@@ -57,6 +136,8 @@ macro_rules! with_number {
         $name:ident($(#[$field_doc:meta])* $field:ident = $default:expr) => |$x:ident, $it:ident| $body:expr;
     )*) => {$(
         $(#[$doc])*
+        ///
+        /// `x` is of floats `[..]`; the result has its shape and its dtype.
         #[cell]
         #[derive(Clone, Copy, Debug)]
         pub struct $name {
@@ -93,16 +174,34 @@ with_number! {
         slope = 0.01
     ) => |x, it| ops::leaky_relu(x, it);
     /// `x` where it is positive, else `alpha (e^x - 1)`.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let y = nn::ELU { alpha: 2.0 }.call(&tensor![3.0, -50.0]);
+    /// assert_eq!(y.to_vec::<f32>(), [3.0, -2.0]);
+    /// ```
     ELU(
         /// The negative of the limit; 1 by default.
         alpha = 1.0
     ) => |x, it| ops::elu(x, it);
     /// `x` where it is positive, else `alpha (e^(x / alpha) - 1)`.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let y = nn::CELU { alpha: 2.0 }.call(&tensor![3.0, -200.0]);
+    /// assert_eq!(y.to_vec::<f32>(), [3.0, -2.0]);
+    /// ```
     CELU(
         /// The negative of the limit; 1 by default.
         alpha = 1.0
     ) => |x, it| ops::celu(x, it);
     /// `log(1 + e^(beta x)) / beta`, and `x` where `beta x` exceeds 20.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let y = nn::Softplus::default().call(&tensor![0.0]);
+    /// assert!((y.item::<f32>() - 2f32.ln()).abs() < 1e-6);
+    /// ```
     Softplus(
         /// The sharpness; 1 by default.
         beta = 1.0
@@ -110,7 +209,7 @@ with_number! {
 }
 
 /// `x` where it is positive, else `weight x`, with one weight for all channels of `x` `[n, channels, ..]`,
-/// or one for each.
+/// or one for each (He et al. 2015, "Delving Deep into Rectifiers").
 ///
 /// ```
 /// use ms::prelude::*;

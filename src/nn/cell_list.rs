@@ -55,6 +55,8 @@ impl<C: Cell> CellList<C> {
 }
 
 /// A cell of a [`CellList`] that is selected when it is called.
+///
+/// See the example of [`CellList::select`].
 pub struct Selected<'a, C> {
     cells: &'a [C],
     index: Bound,

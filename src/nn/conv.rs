@@ -11,16 +11,46 @@ use ms_core::trace::ComputeDType;
 use ms_core::{Code, Error};
 
 /// [`Conv`] over one axis.
+///
+/// ```
+/// use ms::prelude::*;
+/// assert_eq!(nn::Conv1d::new(2, 4, 3).call(&Tensor::ones([1, 2, 8])).shape(), [1, 4, 6]);
+/// ```
 pub type Conv1d = Conv<1>;
 /// [`Conv`] over two axes.
+///
+/// ```
+/// use ms::prelude::*;
+/// assert_eq!(nn::Conv2d::new(2, 4, 3).call(&Tensor::ones([1, 2, 8, 8])).shape(), [1, 4, 6, 6]);
+/// ```
 pub type Conv2d = Conv<2>;
 /// [`Conv`] over three axes.
+///
+/// ```
+/// use ms::prelude::*;
+/// assert_eq!(nn::Conv3d::new(2, 4, 3).call(&Tensor::ones([1, 2, 8, 8, 8])).shape(), [1, 4, 6, 6, 6]);
+/// ```
 pub type Conv3d = Conv<3>;
 /// [`ConvTranspose`] over one axis.
+///
+/// ```
+/// use ms::prelude::*;
+/// assert_eq!(nn::Conv1dTranspose::new(2, 4, 3).call(&Tensor::ones([1, 2, 6])).shape(), [1, 4, 8]);
+/// ```
 pub type Conv1dTranspose = ConvTranspose<1>;
 /// [`ConvTranspose`] over two axes.
+///
+/// ```
+/// use ms::prelude::*;
+/// assert_eq!(nn::Conv2dTranspose::new(2, 4, 3).call(&Tensor::ones([1, 2, 6, 6])).shape(), [1, 4, 8, 8]);
+/// ```
 pub type Conv2dTranspose = ConvTranspose<2>;
 /// [`ConvTranspose`] over three axes.
+///
+/// ```
+/// use ms::prelude::*;
+/// assert_eq!(nn::Conv3dTranspose::new(2, 4, 3).call(&Tensor::ones([1, 2, 6, 6, 6])).shape(), [1, 4, 8, 8, 8]);
+/// ```
 pub type Conv3dTranspose = ConvTranspose<3>;
 
 /// Cross-correlation of `x` `[n, in, spatial..]` with `weight` `[out, in / groups, kernel..]`, plus a

@@ -50,10 +50,31 @@ impl Dropout {
 }
 
 /// [`ChannelDropout`] over one spatial axis.
+///
+/// ```
+/// use ms::prelude::*;
+/// let y = nn::Dropout1d::new(0.5).call(&Tensor::ones([2, 3, 4]));
+/// // A channel is zero everywhere, or scaled everywhere.
+/// assert_eq!(y.min(-1).to_vec::<f32>(), y.max(-1).to_vec::<f32>());
+/// ```
 pub type Dropout1d = ChannelDropout<1>;
 /// [`ChannelDropout`] over two spatial axes.
+///
+/// ```
+/// use ms::prelude::*;
+/// let y = nn::Dropout2d::new(0.5).call(&Tensor::ones([2, 3, 4, 4]));
+/// // A channel is zero everywhere, or scaled everywhere.
+/// assert_eq!(y.min([-1, -2]).to_vec::<f32>(), y.max([-1, -2]).to_vec::<f32>());
+/// ```
 pub type Dropout2d = ChannelDropout<2>;
 /// [`ChannelDropout`] over three spatial axes.
+///
+/// ```
+/// use ms::prelude::*;
+/// let y = nn::Dropout3d::new(0.5).call(&Tensor::ones([2, 3, 4, 4, 4]));
+/// // A channel is zero everywhere, or scaled everywhere.
+/// assert_eq!(y.min([-1, -2, -3]).to_vec::<f32>(), y.max([-1, -2, -3]).to_vec::<f32>());
+/// ```
 pub type Dropout3d = ChannelDropout<3>;
 
 /// In training each channel of each example of `x` `[n, channels, spatial..]` is zero with probability

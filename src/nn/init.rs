@@ -36,6 +36,15 @@ pub fn fans(shape: &[usize]) -> (usize, usize) {
 
 /// What the variance of a weight is divided by, so that the one of results, of gradients, or neither
 /// grows from layer to layer.
+///
+/// ```
+/// use ms::prelude::*;
+/// use ms::nn::init::{Fan, Gain, he_uniform};
+/// random::set_seed(1);
+/// // The fans are 4 and 64, so that the second bound is a quarter of the first one.
+/// let largest = |fan| he_uniform(&[64, 4], Gain::Linear, fan).abs().max(()).item::<f32>();
+/// assert!(largest(Fan::Out) < 0.5 * largest(Fan::In));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fan {
     /// The number of inputs.
@@ -60,6 +69,8 @@ impl Fan {
 }
 
 /// The activation after a layer, for the factor of the standard deviation that keeps the variance.
+///
+/// See the example of [`Gain::value`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Gain {
     /// None, or a sigmoid: 1.

@@ -5,28 +5,88 @@ use crate::prelude::*;
 use ms_core::ops::PerAxis;
 
 /// [`MaxPool`] over one axis.
+///
+/// ```
+/// use ms::prelude::*;
+/// assert_eq!(nn::MaxPool1d::new(2).call(&Tensor::ones([1, 2, 4])).shape(), [1, 2, 2]);
+/// ```
 pub type MaxPool1d = MaxPool<1>;
 /// [`MaxPool`] over two axes.
+///
+/// ```
+/// use ms::prelude::*;
+/// assert_eq!(nn::MaxPool2d::new(2).call(&Tensor::ones([1, 2, 4, 4])).shape(), [1, 2, 2, 2]);
+/// ```
 pub type MaxPool2d = MaxPool<2>;
 /// [`MaxPool`] over three axes.
+///
+/// ```
+/// use ms::prelude::*;
+/// assert_eq!(nn::MaxPool3d::new(2).call(&Tensor::ones([1, 2, 4, 4, 4])).shape(), [1, 2, 2, 2, 2]);
+/// ```
 pub type MaxPool3d = MaxPool<3>;
 /// [`AvgPool`] over one axis.
+///
+/// ```
+/// use ms::prelude::*;
+/// assert_eq!(nn::AvgPool1d::new(2).call(&Tensor::ones([1, 2, 4])).shape(), [1, 2, 2]);
+/// ```
 pub type AvgPool1d = AvgPool<1>;
 /// [`AvgPool`] over two axes.
+///
+/// ```
+/// use ms::prelude::*;
+/// assert_eq!(nn::AvgPool2d::new(2).call(&Tensor::ones([1, 2, 4, 4])).shape(), [1, 2, 2, 2]);
+/// ```
 pub type AvgPool2d = AvgPool<2>;
 /// [`AvgPool`] over three axes.
+///
+/// ```
+/// use ms::prelude::*;
+/// assert_eq!(nn::AvgPool3d::new(2).call(&Tensor::ones([1, 2, 4, 4, 4])).shape(), [1, 2, 2, 2, 2]);
+/// ```
 pub type AvgPool3d = AvgPool<3>;
 /// [`AdaptiveAvgPool`] over one axis.
+///
+/// ```
+/// use ms::prelude::*;
+/// assert_eq!(nn::AdaptiveAvgPool1d::new(2).call(&Tensor::ones([1, 2, 4])).shape(), [1, 2, 2]);
+/// ```
 pub type AdaptiveAvgPool1d = AdaptiveAvgPool<1>;
 /// [`AdaptiveAvgPool`] over two axes.
+///
+/// ```
+/// use ms::prelude::*;
+/// assert_eq!(nn::AdaptiveAvgPool2d::new(2).call(&Tensor::ones([1, 2, 4, 4])).shape(), [1, 2, 2, 2]);
+/// ```
 pub type AdaptiveAvgPool2d = AdaptiveAvgPool<2>;
 /// [`AdaptiveAvgPool`] over three axes.
+///
+/// ```
+/// use ms::prelude::*;
+/// assert_eq!(nn::AdaptiveAvgPool3d::new(2).call(&Tensor::ones([1, 2, 4, 4, 4])).shape(), [1, 2, 2, 2, 2]);
+/// ```
 pub type AdaptiveAvgPool3d = AdaptiveAvgPool<3>;
 /// [`AdaptiveMaxPool`] over one axis.
+///
+/// ```
+/// use ms::prelude::*;
+/// assert_eq!(nn::AdaptiveMaxPool1d::new(2).call(&Tensor::ones([1, 2, 4])).shape(), [1, 2, 2]);
+/// ```
 pub type AdaptiveMaxPool1d = AdaptiveMaxPool<1>;
 /// [`AdaptiveMaxPool`] over two axes.
+///
+/// ```
+/// use ms::prelude::*;
+/// assert_eq!(nn::AdaptiveMaxPool2d::new(2).call(&Tensor::ones([1, 2, 4, 4])).shape(), [1, 2, 2, 2]);
+/// ```
 pub type AdaptiveMaxPool2d = AdaptiveMaxPool<2>;
 /// [`AdaptiveMaxPool`] over three axes.
+///
+/// ```
+/// use ms::prelude::*;
+/// assert_eq!(nn::AdaptiveMaxPool3d::new(2).call(&Tensor::ones([1, 2, 4, 4, 4])).shape(), [1, 2, 2, 2, 2]);
+/// ```
 pub type AdaptiveMaxPool3d = AdaptiveMaxPool<3>;
 
 /// The largest value of each window of `x` `[n, c, spatial..]` over `N` spatial axes: [`MaxPool1d`],

@@ -98,6 +98,8 @@ impl Arg for Layers {
 }
 
 /// A [`Sequential`](crate::nn::Sequential) of these layers, all of which may have names: `first: nn::Dense::new(4, 8)`.
+///
+/// See the example of [`Sequential`](crate::nn::Sequential).
 #[macro_export]
 macro_rules! sequential {
     ($($name:ident: $layer:expr),+ $(,)?) => {

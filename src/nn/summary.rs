@@ -15,6 +15,8 @@ use std::panic::Location;
 use std::rc::Rc;
 
 /// One cell of a [`Summary`].
+///
+/// See the example of [`summary`].
 #[derive(Clone, Debug)]
 pub struct SummaryRow {
     /// The path from the network on, `layers[0]`; empty for the network itself.
@@ -36,6 +38,8 @@ pub struct SummaryRow {
 
 /// The cells of a network, with their parameters, and the results and work of a call: the result of
 /// [`summary`]. `Display` is a table.
+///
+/// See the example of [`summary`].
 #[derive(Clone, Debug)]
 pub struct Summary {
     /// The cells, in the order of the fields; the first one is the network.

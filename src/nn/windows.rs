@@ -7,6 +7,15 @@ use ms_core::ops::rules::check_positive;
 use ms_core::{Code, Error};
 
 /// How much a convolution or pooling layer pads.
+///
+/// ```
+/// use ms::prelude::*;
+/// let sizes = [nn::PadMode::Same, nn::PadMode::Valid].map(|mode| {
+///     let layer = nn::Conv1d::new(1, 1, 3).stride(2).pad_mode(mode);
+///     layer.call(&Tensor::ones([1, 1, 8])).shape()[2]
+/// });
+/// assert_eq!(sizes, [4, 3]);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Static)]
 pub enum PadMode {
     /// As much as gives `ceil(size / stride)` results, the larger half behind the last element.
@@ -19,6 +28,13 @@ pub enum PadMode {
 }
 
 /// What a convolution layer pads with.
+///
+/// ```
+/// use ms::prelude::*;
+/// let layer = nn::Conv1d::new(1, 1, 3).without_bias().weight_init(|shape| Tensor::ones(shape)).padding(1);
+/// let y = layer.padding_mode(nn::PaddingMode::Circular).call(&tensor![[[1.0, 2.0, 3.0]]]);
+/// assert_eq!(y.to_vec::<f32>(), [6.0, 6.0, 6.0]);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Static)]
 pub enum PaddingMode {
     /// Zeros.
@@ -34,6 +50,13 @@ pub enum PaddingMode {
 
 /// Padding before and behind each of `N` axes: one number for all, one for each axis, or a pair
 /// for each.
+///
+/// ```
+/// use ms::prelude::*;
+/// use nn::IntoPadding;
+/// let pairs: [[(usize, usize); 2]; 3] = [1.into_padding(), [1, 2].into_padding(), [(0, 1), (2, 3)].into_padding()];
+/// assert_eq!(pairs, [[(1, 1), (1, 1)], [(1, 1), (2, 2)], [(0, 1), (2, 3)]]);
+/// ```
 pub trait IntoPadding<const N: usize> {
     /// The pairs.
     fn into_padding(self) -> [(usize, usize); N];

@@ -9,6 +9,21 @@ use ms_core::session::Gradients;
 use ms_core::{DType, Parameter, Tensor, ops};
 
 /// What is limited.
+///
+/// ```
+/// use ms::{Gradients, prelude::*};
+/// let step = |opt: &dyn Fn(&Gradients)| {
+///     let weights = [tensor![0.0, 0.0], tensor![0.0]].map(|it| Parameter::new(it, "w"));
+///     opt(&Gradients::new(weights.to_vec(), vec![tensor![3.0, 4.0], tensor![12.0]]));
+///     weights.map(|it| -it.value().at(0).item::<f32>())
+/// };
+/// assert_eq!(step(&|it| SGD::new(1.0).clip_by_value(2.0).update(it)), [2.0, 2.0]);
+/// let by_norm = step(&|it| SGD::new(1.0).clip_by_norm(2.5).update(it));
+/// assert!((by_norm[0] - 1.5).abs() < 1e-5 && (by_norm[1] - 2.5).abs() < 1e-5);
+/// // The norm of all three numbers is 13.
+/// let by_global_norm = step(&|it| SGD::new(1.0).clip_by_global_norm(6.5).update(it));
+/// assert!((by_global_norm[0] - 1.5).abs() < 1e-5 && (by_global_norm[1] - 6.0).abs() < 1e-5);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Static)]
 pub enum Clip {
     /// Every element: `max(-limit, min(g, limit))`.

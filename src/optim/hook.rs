@@ -8,6 +8,8 @@ use ms_core::session::Gradients;
 use ms_core::{Parameter, Tensor};
 
 /// An optimiser whose gradients pass a function first: the result of [`Optimizer::hook`].
+///
+/// See the example of [`Optimizer::hook`].
 #[cell]
 pub struct Hooked<O, F> {
     /// The optimiser that gets the new gradients.

@@ -71,6 +71,15 @@ impl Arg for Hyperparameter {
 }
 
 /// The factor of a term that is absent from compiled steps while it is zero.
+///
+/// ```
+/// use ms::prelude::*;
+/// use ms::{ops::rules::Interval, optim::Term};
+/// let decay = Term::new("MyRule", "decay", 0.0, &Interval::RATE);
+/// assert!(decay.value().is_none());
+/// decay.set(0.5);
+/// assert_eq!(decay.value().map(|it| it.item::<f64>()), Some(0.5));
+/// ```
 pub struct Term {
     factor: Hyperparameter,
     /// The last value of the slot that was read, and whether it is not zero: reading a number waits for the
@@ -132,6 +141,17 @@ impl Arg for Term {
 
 /// The learning rate of an optimiser: the number that steps read, and the one that a
 /// [`Schedule`](super::Schedule) computes it from.
+///
+/// ```
+/// use ms::prelude::*;
+/// let opt = SGD::new(0.1).schedule(StepDecay::new(1, 0.5));
+/// let (net, x) = (nn::Dense::new(1, 1), tensor![[1.0]]);
+/// for _ in 0..2 {
+///     opt.step(&net, &x, |net, x| net.call(x).sum(()));
+/// }
+/// let rate = opt.learning_rates()[0];
+/// assert_eq!((rate.base().get(), rate.get()), (0.1, 0.05));
+/// ```
 pub struct LearningRate {
     rate: Hyperparameter,
     base: Hyperparameter,
@@ -192,6 +212,14 @@ impl Arg for LearningRate {
 }
 
 /// The decay of weights: a [`Term`], with parameters that it is not applied to.
+///
+/// ```
+/// use ms::prelude::*;
+/// use ms::optim::WeightDecay;
+/// let (weight, decay) = (Parameter::new(tensor![2.0], "w"), WeightDecay::new("MyRule", 0.25));
+/// let (gradient, factor) = (tensor![1.0], decay.value().map(|it| it.cast(DType::F32)));
+/// assert_eq!(decay.add(&weight, &weight.value(), gradient, &factor).to_vec::<f32>(), [1.5]);
+/// ```
 pub struct WeightDecay {
     factor: Term,
     exempt: BTreeMap<SlotId, WeakParameter>,

@@ -58,6 +58,13 @@ pub trait Optimizer: Arg {
 
     /// Sets every learning rate; compiled steps use it without recompilation.
     ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let opt = Adam::new(1e-3);
+    /// opt.set_learning_rate(1e-4);
+    /// assert_eq!(opt.learning_rates()[0].get(), 1e-4);
+    /// ```
+    ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] for a rate that is negative or not finite.
     #[track_caller]
@@ -205,6 +212,13 @@ pub trait Optimizer: Arg {
 
     /// Limits every element of a gradient to `±limit`.
     ///
+    /// ```
+    /// use ms::{Gradients, prelude::*};
+    /// let weight = Parameter::new(tensor![0.0, 0.0], "w");
+    /// SGD::new(1.0).clip_by_value(1.0).update(&Gradients::new(vec![weight.clone()], vec![tensor![0.5, -3.0]]));
+    /// assert_eq!(weight.value().to_vec::<f32>(), [-0.5, 1.0]);
+    /// ```
+    ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless the limit is positive and finite.
     #[track_caller]
@@ -216,6 +230,8 @@ pub trait Optimizer: Arg {
     }
 
     /// Scales each gradient whose norm is above `limit` to that norm.
+    ///
+    /// See the example of [`Clip`].
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless the limit is positive and finite.
@@ -229,6 +245,8 @@ pub trait Optimizer: Arg {
 
     /// Scales all gradients together where the norm of all their elements is above `limit`; PyTorch's
     /// `clip_grad_norm_`.
+    ///
+    /// See the example of [`Clip`].
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless the limit is positive and finite.
@@ -260,6 +278,8 @@ pub trait Optimizer: Arg {
 
     /// Computes the learning rates of every step from those that were set, and from the number of
     /// steps so far.
+    ///
+    /// See the example of [`Scheduled`].
     fn schedule<S: Schedule>(self, schedule: S) -> Scheduled<Self, S>
     where
         Self: Sized,
@@ -268,6 +288,8 @@ pub trait Optimizer: Arg {
     }
 
     /// Keeps an exponential moving average of every parameter.
+    ///
+    /// See the example of [`Averaged`].
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless the decay is at least zero and less than one.
@@ -281,6 +303,8 @@ pub trait Optimizer: Arg {
 
     /// Keeps a copy in f32 of every parameter of f16 and bf16, which takes the updates. What is around an
     /// optimiser, such as clipping, comes after it.
+    ///
+    /// See the example of [`MasterWeights`].
     fn master_weights(self) -> MasterWeights<Self>
     where
         Self: Sized + UpdateRule,
@@ -308,6 +332,8 @@ pub trait Optimizer: Arg {
     }
 
     /// Updates only in every `steps`-th step, with the mean of the gradients since the update before.
+    ///
+    /// See the example of [`Accumulated`].
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] for no steps.

@@ -16,6 +16,19 @@ use std::f64::consts::PI;
 /// it works wherever steps do: in loops of compiled functions too.
 ///
 /// Schedules are applied by [`Optimizer::schedule`]. [`schedule_fn`] makes one of a function.
+///
+/// ```
+/// use ms::prelude::*;
+/// /// Doubles the rate every ten steps.
+/// #[cell]
+/// struct Growing;
+/// impl Schedule for Growing {
+///     fn rate(&self, base: &Tensor, step: &Tensor) -> Tensor {
+///         base * ops::pow(2.0, ops::floor(step / 10.0))
+///     }
+/// }
+/// assert_eq!([0, 9, 10].map(|step| Growing.at(0.5, step)), [0.5, 0.5, 1.0]);
+/// ```
 pub trait Schedule: Arg {
     /// The rate of step number `step`, which is 0 at first, for the rate `base` that was set; all are
     /// f64 tensors without dimensions.
@@ -34,6 +47,17 @@ pub trait Schedule: Arg {
 }
 
 /// An optimiser with scheduled learning rates: the result of [`Optimizer::schedule`].
+///
+/// ```
+/// use ms::prelude::*;
+/// let opt = SGD::new(1.0).schedule(StepDecay::new(1, 0.5));
+/// let (net, x) = (nn::Dense::new(1, 1).without_bias(), tensor![[1.0]]);
+/// net.weight.set(&tensor![[0.0]]);
+/// for _ in 0..2 {
+///     opt.step(&net, &x, |net, x| net.call(x).sum(()));
+/// }
+/// assert_eq!(net.weight.value().item::<f32>(), -1.5);
+/// ```
 #[cell]
 pub struct Scheduled<O, S> {
     /// The optimiser that gets the rates.
@@ -406,6 +430,8 @@ impl Schedule for OneCycle {
 }
 
 /// A [`Schedule`] that is a function; the result of [`schedule_fn`].
+///
+/// See the example of [`schedule_fn`].
 pub struct ScheduleFn<F>(F);
 
 /// A schedule that is a function of the base rate and the number of steps. It captures nothing

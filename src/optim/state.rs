@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A slot for each trained parameter, created when the parameter is first trained, and dropped
-/// together with it.
+/// together with it. See the example of [`UpdateRule`](super::UpdateRule).
 pub struct State {
     /// Whether slots belong to the optimiser, and not to the function that made it.
     apart: bool,
@@ -152,6 +152,13 @@ pub(super) fn accumulator(dtype: DType) -> DType {
 
 /// `average ← average + share (term - average)`; returns its new value. With `share = 1 - β` this is
 /// `β average + (1 - β) term`, and an average of equal terms is that term.
+///
+/// ```
+/// use ms::{optim::averaged, prelude::*};
+/// let average = Parameter::new(tensor![1.0], "average");
+/// assert_eq!(averaged(&average, &tensor![0.25], &tensor![5.0]).to_vec::<f32>(), [2.0]);
+/// assert_eq!(average.value().to_vec::<f32>(), [2.0]);
+/// ```
 pub fn averaged(average: &Parameter, share: &Tensor, term: &Tensor) -> Tensor {
     let last = average.value();
     let next = &last + (term - &last) * share;

@@ -12,6 +12,17 @@ use ms_core::{Code, DType, Error, Result, Tensor, ops};
 use std::collections::BTreeMap;
 
 /// What an evaluation gives: the mean loss, as `loss`, and the metrics, by their names.
+///
+/// ```
+/// use ms::prelude::*;
+/// use ms::train::MAE;
+/// let loader = DataLoader::new(TensorDataset::new((Tensor::ones([4, 3]), Tensor::zeros([4, 1]))).batch(2));
+/// let net = nn::Dense::new(3, 1).without_bias().weight_init(|shape| Tensor::ones(shape));
+/// let mut model = Model::new(net, |x, y| ops::mse_loss(x, y), SGD::new(0.1)).metric(MAE::new());
+/// let scores = model.eval(&loader)?;
+/// assert_eq!((scores["loss"], scores["mae"]), (9.0, 3.0));
+/// # Ok::<(), ms::Error>(())
+/// ```
 pub type Scores = BTreeMap<String, f64>;
 
 /// A network with a loss, an optimiser and metrics, that is trained on the samples of a
@@ -95,6 +106,8 @@ where
     /// Trains until the loader has drawn this many epochs: a new loader begins with the first one, and one
     /// that was read from a checkpoint goes on where it was saved.
     ///
+    /// See the example of [`Model`].
+    ///
     /// # Errors
     /// Those of the data, of the step and of callbacks, which end the run.
     pub fn train<D, X>(&mut self, epochs: u64, data: &DataLoader<D>, callbacks: &mut [&mut dyn Callback]) -> Result<()>
@@ -109,6 +122,8 @@ where
     }
 
     /// [`Model::train`] with an evaluation after every epoch.
+    ///
+    /// See the example of [`Model`].
     ///
     /// # Errors
     /// As [`Model::train`] and [`Model::eval`].
@@ -133,6 +148,8 @@ where
     /// The mean loss and the metrics for the rest of an epoch of a loader, which is all of it unless some
     /// of it was drawn. The layers are in evaluation mode, and stay so until the next training.
     ///
+    /// See the example of [`Model`].
+    ///
     /// # Errors
     /// Those of the data, of the network, and of metrics; [`Code::Argument`] for no samples.
     pub fn eval<D, X>(&mut self, data: &DataLoader<D>) -> Result<Scores>
@@ -147,6 +164,8 @@ where
     }
 
     /// What the network computes in evaluation mode, compiled.
+    ///
+    /// See the example of [`Model`].
     #[track_caller]
     pub fn predict<X>(&self, x: &X) -> Tensor
     where

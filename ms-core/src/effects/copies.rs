@@ -15,6 +15,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The number of copies: MindSpore's `MS_DEV_SIDE_EFFECT_LOAD_ELIM`.
+///
+/// ```
+/// use ms_core::{effects::Level, session::{Context, context, with_context}};
+/// let needed = Context { load_elim: Level::Needed, ..context() };
+/// assert_eq!(with_context(needed, || context().load_elim), Level::Needed);
+/// assert_eq!(Level::from_number(1), Some(Level::Several));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Level {
     /// One of every version that is read.

@@ -16,9 +16,25 @@ use std::fmt;
 use std::panic::Location;
 
 /// The result of everything that can fail.
+///
+/// ```
+/// use ms_core::{Result, Tensor, catch, tensor};
+/// fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+///     catch(|| ms_core::ops::matmul(a, b))
+/// }
+/// assert_eq!(product(&tensor![[2.0]], &tensor![[3.0]])?.item::<f32>(), 6.0);
+/// assert!(product(&tensor![[2.0]], &tensor![[3.0], [4.0]]).is_err());
+/// # Ok::<(), ms_core::Error>(())
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The stable number of an error; `docs/errors/MSxxx.md` explains each.
+///
+/// ```
+/// use ms_core::{Code, Tensor};
+/// let error = Tensor::try_from_slice([3], &[1.0f32]).err().expect("one number does not fill the shape");
+/// assert_eq!((error.code(), Code::Shape.to_string()), (Code::Shape, "MS100".to_owned()));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u16)]
 pub enum Code {
@@ -130,10 +146,19 @@ impl fmt::Display for Code {
 /// What went wrong, as data.
 ///
 /// One pointer wide, so that `Result<Tensor>` stays small.
+///
+/// ```
+/// use ms_core::{Code, Error};
+/// let error = Error::new(Code::Argument, "`rate` is negative").with_op("my_op").help("rates are at least zero");
+/// assert_eq!(error.to_string(), "error[MS103]: `my_op`: `rate` is negative\n   = help: rates are at least zero");
+/// assert_eq!(error.report().op.as_deref(), Some("my_op"));
+/// ```
 #[derive(Clone)]
 pub struct Error(Box<Report>);
 
 /// The fields of an [`Error`].
+///
+/// See the example of [`Error`].
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The stable number.
@@ -392,6 +417,12 @@ struct Abandoned;
 /// [`collecting`] records it and leaves.
 ///
 /// [`catch`] turns the panic back into the error.
+///
+/// ```
+/// use ms_core::{Code, Error, catch, error::raise};
+/// let error = catch(|| raise(Error::new(Code::Argument, "`rate` is negative"))).map(|it: ()| it);
+/// assert_eq!(error.map_err(|it| it.code()), Err(Code::Argument));
+/// ```
 #[track_caller]
 #[cold]
 pub fn raise(error: Error) -> ! {
@@ -444,6 +475,12 @@ fn collected(f: &mut dyn FnMut()) -> Vec<Error> {
 /// A panic that is not an error of this library continues unwinding. With `panic = "abort"` nothing
 /// can be caught.
 ///
+/// ```
+/// use ms_core::{Code, catch, ops, tensor};
+/// let sum = catch(|| ops::add(tensor![1.0, 2.0], tensor![1.0, 2.0, 3.0]));
+/// assert_eq!(sum.err().map(|it| it.code()), Some(Code::Shape));
+/// ```
+///
 /// # Errors
 /// The error that was raised inside.
 pub fn catch<R>(f: impl FnOnce() -> R) -> Result<R> {
@@ -464,6 +501,12 @@ fn caught(f: &mut dyn FnMut()) -> Result<()> {
 }
 
 /// `Result` to value: raises the error at the caller's line.
+///
+/// ```
+/// use ms_core::{Code, Tensor, catch, error::OrRaise};
+/// let wrong = catch(|| Tensor::try_from_slice([3], &[1.0f32]).or_raise());
+/// assert_eq!(wrong.err().map(|it| it.code()), Some(Code::Shape));
+/// ```
 pub trait OrRaise<T> {
     /// The value, or a panic with the error's text.
     fn or_raise(self) -> T;

@@ -10,6 +10,15 @@ thread_local! {
 
 /// Prints `warning` to the terminal, or passes it to the innermost [`collect_warnings`] of this
 /// thread.
+///
+/// ```
+/// use ms_core::{Code, Error, error::{collect_warnings, warn}};
+/// let (result, warnings) = collect_warnings(|| {
+///     warn(Error::new(Code::Cache, "the folder is read-only"));
+///     7
+/// });
+/// assert_eq!((result, warnings.len(), warnings[0].code()), (7, 1, Code::Cache));
+/// ```
 pub fn warn(warning: Error) {
     let left = COLLECTED.with(|it| match it.borrow_mut().last_mut() {
         Some(collected) => {
@@ -24,6 +33,8 @@ pub fn warn(warning: Error) {
 }
 
 /// Runs `f`; returns its result with the warnings of this thread, which are not printed.
+///
+/// See the example of [`warn`](fn@warn).
 pub fn collect_warnings<R>(f: impl FnOnce() -> R) -> (R, Vec<Error>) {
     /// Ends the collection, also when `f` unwinds.
     struct Pop;

@@ -54,6 +54,8 @@ pub struct Interface {
 }
 
 /// The sizes of a plan.
+///
+/// See the example of [`compile_report`](crate::session::compile_report).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PlanReport {
     /// Routines: one for each distinct graph, and one for each loop.

@@ -4,6 +4,13 @@ use super::work::Work;
 use std::time::Duration;
 
 /// The rates of a device: those that no step exceeds.
+///
+/// ```
+/// use ms_core::session::{Roof, Work};
+/// // 10⁹ operations and 10⁸ bytes in a second: here the bytes take longer.
+/// let roof = Roof { operations: 1e9, bytes: vec![(u64::MAX, 1e8)] };
+/// assert_eq!(roof.time(Work { operations: 1000, bytes: 1000 }).as_nanos(), 10_000);
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct Roof {
     /// Operations of f32 in a second, of which a fused multiply-add is two.

@@ -6,6 +6,15 @@ use crate::tensor::{Attrs, Op, Type};
 use std::fmt::Write;
 
 /// What a step needs.
+///
+/// ```
+/// use ms_core::{Tensor, ops, session::profile};
+/// let x = Tensor::ones([8, 8]);
+/// let (_, profile) = profile(|| ops::matmul(&x, &x));
+/// let work = profile.steps.iter().find(|it| it.name.starts_with("matmul")).expect("the op is recorded").work;
+/// // Two operands and a result of 64 elements of f32.
+/// assert_eq!((work.operations, work.bytes), (1024, 3 * 64 * 4));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Work {
     /// Additions, multiplications and other instructions on elements; a fused multiply-add is two.

@@ -4,6 +4,12 @@ use super::kernel::ReductionOrder;
 use std::fmt::{self, Display, Formatter};
 
 /// What compiled arithmetic may do to the bits of a result.
+///
+/// ```
+/// use ms_core::session::Precision;
+/// assert_eq!(Precision::from_name("Strict"), Some(Precision::Strict));
+/// assert_eq!(Precision::default().name(), "highest");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Precision {
     /// Every op rounds as it does eagerly, and every sum has one fixed order

@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 /// What a call of a cell does.
+///
+/// See the example of [`Context`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Mode {
     /// Ops run eagerly; only `#[jit]` compiles. The default.
@@ -222,6 +224,11 @@ fn check_device(device: Device) {
 }
 
 /// The current settings.
+///
+/// ```
+/// use ms_core::session::{Mode, context};
+/// assert_eq!(context().mode, Mode::PyNative);
+/// ```
 pub fn context() -> Context {
     read(Context::clone)
 }
@@ -239,6 +246,8 @@ pub(crate) fn read<R>(f: impl FnOnce(&Context) -> R) -> R {
 /// All threads use the settings of the process: tests, which run concurrently, use
 /// [`with_context`].
 ///
+/// See the example of [`Context`].
+///
 /// # Panics
 /// Raises [`Code::DeviceUnavailable`](crate::Code::DeviceUnavailable) for a device that this machine or this
 /// program does not have.
@@ -254,6 +263,13 @@ pub fn set_context(context: Context) {
 
 /// Runs `f` with its own settings on this thread. Threads that `f` starts use those of the process;
 /// pass a clone of [`context`] to a thread that should use these.
+///
+/// ```
+/// use ms_core::session::{Context, Precision, context, with_context};
+/// let strict = Context { precision: Precision::Strict, ..context() };
+/// let inside = with_context(strict, || context().precision);
+/// assert_eq!((inside, context().precision), (Precision::Strict, Precision::Highest));
+/// ```
 ///
 /// # Panics
 /// As [`set_context`].

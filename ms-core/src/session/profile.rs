@@ -45,11 +45,20 @@ pub fn profile<R>(f: impl FnOnce() -> R) -> (R, Profile) {
 }
 
 /// The rates of the device of the settings, measured the first time; `None` if its backend does not measure them.
+///
+/// ```
+/// use ms_core::session::roof;
+/// if let Some(roof) = roof() {
+///     assert!(roof.operations > 0.0 && !roof.bytes.is_empty());
+/// }
+/// ```
 pub fn roof() -> Option<Roof> {
     exec::backend(settings().device).ok()?.roof().cloned()
 }
 
 /// What [`profile`] recorded. Printed, it is a table: equal steps in a line, those that take the longest first.
+///
+/// See the example of [`profile`].
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// What was executed, in order.

@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 const REMEMBERED: usize = 256;
 
 /// One compilation.
+///
+/// See the example of [`compile_report`].
 #[derive(Clone, Debug, Default)]
 pub struct CompileReport {
     /// The function or graph.
@@ -33,6 +35,8 @@ pub struct CompileReport {
 }
 
 /// The slots that a compiled function writes.
+///
+/// See the example of [`compile_report`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SlotReport {
     /// Their number.
@@ -53,6 +57,8 @@ impl SlotReport {
 }
 
 /// One stage of a compilation.
+///
+/// See the example of [`compile_report`].
 #[derive(Clone, Debug)]
 pub struct StageReport {
     /// Its name.
@@ -66,6 +72,8 @@ pub struct StageReport {
 }
 
 /// The sizes of a graph.
+///
+/// See the example of [`compile_report`].
 #[derive(Clone, Copy, Debug)]
 pub struct GraphReport {
     /// Nodes and distinct sub-graphs.

@@ -17,6 +17,13 @@ use std::sync::Arc;
 ///
 /// [`Array::on_host`] gives its elements. What this type makes from elements is in memory of the host
 /// ([`Array::to_space`] copies it to a device).
+///
+/// ```
+/// use ms_core::tensor::{Array, Tensor};
+/// let array = Array::from_slice(&[2, 2], &[1.0f32, 2.0, 3.0, 4.0]);
+/// let columns = array.with_layout(array.layout().permute(&[1, 0]));
+/// assert_eq!(Tensor::from_array(columns).to_vec::<f32>(), [1.0, 3.0, 2.0, 4.0]);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Array {
     storage: Arc<Storage>,

@@ -7,6 +7,12 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// A kind of device by the name of its backend: `cpu`, `cuda`, `sim`.
+///
+/// ```
+/// use ms_core::tensor::DeviceKind;
+/// let kinds = ["cpu", "GPU", "Ascend"].map(|it| it.parse::<DeviceKind>().map(|it| it.name().to_owned()));
+/// assert_eq!(kinds.map(|it| it.ok()), ["cpu", "cuda", "ascend"].map(|it| Some(it.to_owned())));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceKind([u8; Self::MAX_NAME]);
 
@@ -151,6 +157,13 @@ impl FromStr for Device {
 }
 
 /// A device, or its name.
+///
+/// ```
+/// use ms_core::{tensor, tensor::{Device, IntoDevice}};
+/// assert_eq!("cpu".into_device()?, Device::CPU);
+/// assert_eq!(tensor![1.0].to("cpu").to_vec::<f32>(), tensor![1.0].to(Device::CPU).to_vec::<f32>());
+/// # Ok::<(), ms_core::Error>(())
+/// ```
 pub trait IntoDevice {
     /// The device.
     ///

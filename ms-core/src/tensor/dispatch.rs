@@ -17,6 +17,12 @@ use std::rc::Rc;
 use std::sync::OnceLock;
 
 /// The results of an op.
+///
+/// ```
+/// use ms_core::{tensor, tensor::Outputs};
+/// let outputs: Outputs = [tensor![1.0], tensor![2.0]].into_iter().collect();
+/// assert_eq!((outputs.len(), outputs[1].item::<f32>()), (2, 2.0));
+/// ```
 pub type Outputs = SmallVec<[Tensor; 1]>;
 
 /// One application of an op.

@@ -3,6 +3,12 @@
 use std::fmt;
 
 /// The type of a tensor's elements.
+///
+/// ```
+/// use ms_core::{DType, tensor};
+/// assert_eq!((DType::BF16.size(), DType::BF16.name(), DType::I64.is_int()), (2, "bf16", true));
+/// assert_eq!(tensor![1, 2].cast(DType::F64).to_vec::<f64>(), [1.0, 2.0]);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum DType {
@@ -35,6 +41,12 @@ pub enum DType {
 }
 
 /// What a dtype counts in; kinds are ordered as promotion climbs them.
+///
+/// ```
+/// use ms_core::{DType, tensor::Kind};
+/// assert_eq!((DType::U8.kind(), DType::BF16.kind()), (Kind::Int, Kind::Float));
+/// assert!(Kind::Bool < Kind::Int && Kind::Int < Kind::Float);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Kind {
     /// Truth values.

@@ -12,6 +12,14 @@ mod sealed {
 }
 
 /// A Rust type that a tensor can hold: one for each [`DType`], and no other.
+///
+/// ```
+/// use ms_core::{Tensor, tensor, tensor::Element};
+/// fn largest<T: Element + PartialOrd>(x: &Tensor) -> Option<T> {
+///     x.to_vec::<T>().into_iter().reduce(|a, b| if b > a { b } else { a })
+/// }
+/// assert_eq!((largest::<i64>(&tensor![1, 3, 2]), f32::DTYPE.name()), (Some(3), "f32"));
+/// ```
 pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
     /// Its dtype.
     const DTYPE: DType;
@@ -27,6 +35,14 @@ pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
 
 /// One number on the host. A scalar is weak: it takes the dtype of the tensor that it is combined
 /// with.
+///
+/// ```
+/// use ms_core::{DType, tensor, tensor::Scalar};
+/// assert_eq!(Scalar::from(2.5), Scalar::Float(2.5));
+/// assert!(Scalar::Int(200).is_within(DType::U8) && !Scalar::Int(300).is_within(DType::U8));
+/// // A number takes the dtype of the tensor.
+/// assert_eq!((tensor![1u8] + 1).dtype(), DType::U8);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scalar {
     /// A truth value.
@@ -153,6 +169,12 @@ impl Scalar {
 /// The dtype is that of the Rust type, except for the two types of numbers without a suffix: f64
 /// becomes f32, and i32 becomes i64. The same holds for types that are not dtypes, `usize` and
 /// [`Scalar`]. `Tensor::from` preserves f64 and i32.
+///
+/// ```
+/// use ms_core::{DType, Tensor, tensor::Number};
+/// assert_eq!([0.5.own_dtype(), 7.own_dtype(), 7u8.own_dtype()], [DType::F32, DType::I64, DType::U8]);
+/// assert_eq!(Tensor::full([2], 0.5).dtype(), DType::F32);
+/// ```
 pub trait Number: Into<Scalar> {
     /// The dtype of the tensor.
     fn own_dtype(&self) -> DType;

@@ -8,6 +8,13 @@ use smallvec::{SmallVec, smallvec};
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 /// One part of an index expression.
+///
+/// ```
+/// use ms_core::{tensor, tensor::Index};
+/// let x = tensor![[1, 2, 3], [4, 5, 6]];
+/// let last_column = [Index::Ellipsis, Index::At(-1)];
+/// assert_eq!(x.i(&last_column[..]).to_vec::<i64>(), [3, 6]);
+/// ```
 #[derive(Clone, Debug)]
 pub enum Index {
     /// One index, counted from the end when negative; the axis is removed.
@@ -30,30 +37,65 @@ pub enum Index {
 }
 
 /// A new axis of size one in an index expression.
+///
+/// ```
+/// use ms_core::{tensor, tensor::NewAxis};
+/// let x = tensor![[1, 2, 3], [4, 5, 6]];
+/// assert_eq!(x.i((.., NewAxis)).shape(), [2, 1, 3]);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewAxis;
 
 /// All axes that the other parts of an index expression leave over.
+///
+/// ```
+/// use ms_core::{tensor, tensor::Ellipsis};
+/// let x = tensor![[1, 2, 3], [4, 5, 6]];
+/// assert_eq!(x.i((Ellipsis, 0)).to_vec::<i64>(), [1, 4]);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ellipsis;
 
 /// A range with a step, of [`WithStep::step`].
+///
+/// See the example of [`WithStep`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stepped<R>(R, isize);
 
 /// Ranges that can have a step: `x.i((0..10).step(2))`, `x.i((..).step(-1))`.
+///
+/// ```
+/// use ms_core::{tensor, tensor::WithStep};
+/// let x = tensor![[1, 2, 3], [4, 5, 6]];
+/// assert_eq!(x.i((0, (..).step(-1))).to_vec::<i64>(), [3, 2, 1]);
+/// assert_eq!(x.i((1, (0..3).step(2))).to_vec::<i64>(), [4, 6]);
+/// ```
 pub trait WithStep: Sized {
     /// The range with a step: every `step`-th position, backwards when negative.
     fn step(self, step: isize) -> Stepped<Self>;
 }
 
 /// A conversion to one part of an index expression.
+///
+/// ```
+/// use ms_core::{tensor, tensor::{Index, IntoIndex}};
+/// let x = tensor![[1, 2, 3], [4, 5, 6]];
+/// assert!(matches!((..).into_index(), Index::Slice { start: None, stop: None, step: 1 }));
+/// assert_eq!(x.i(tensor![1, 0]).to_vec::<i64>(), [4, 5, 6, 1, 2, 3]);
+/// ```
 pub trait IntoIndex {
     /// The part.
     fn into_index(self) -> Index;
 }
 
 /// A conversion to a whole index expression: a part, a tuple of up to eight, a slice of them.
+///
+/// ```
+/// use ms_core::{tensor, tensor::IntoIndices};
+/// let x = tensor![[1, 2, 3], [4, 5, 6]];
+/// assert_eq!((0, 1..).into_indices().len(), 2);
+/// assert_eq!(x.i((0, 1..)).to_vec::<i64>(), [2, 3]);
+/// ```
 pub trait IntoIndices {
     /// The parts.
     fn into_indices(self) -> SmallVec<[Index; 4]>;
@@ -232,6 +274,13 @@ tuples! {
 }
 
 /// An index expression applied to a shape: a slice of every axis, then a reshape.
+///
+/// ```
+/// use ms_core::tensor::{Dim, Index, Selection};
+/// let of = Selection::resolve(&[Index::At(-1)], &[Dim::new(2), Dim::new(3)])?;
+/// assert_eq!((of.starts[0], of.shape[..].to_vec()), (Dim::new(1), vec![Dim::new(3)]));
+/// # Ok::<(), ms_core::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Selection {
     /// The first position along each axis.

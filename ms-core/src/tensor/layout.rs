@@ -5,12 +5,28 @@ use smallvec::SmallVec;
 use std::fmt::Debug;
 
 /// Sizes of the dimensions, outermost first.
+///
+/// ```
+/// use ms_core::tensor::{Shape, count};
+/// let shape = Shape::from_slice(&[2, 3]);
+/// assert_eq!(count(&shape), Some(6));
+/// ```
 pub type Shape = SmallVec<[usize; 4]>;
 
 /// Steps between neighbours along each dimension, in elements; zero repeats, negative runs backwards.
+///
+/// See the example of [`Layout`].
 pub type Strides = SmallVec<[isize; 4]>;
 
 /// The positions of the elements of an array in its storage.
+///
+/// ```
+/// use ms_core::tensor::Layout;
+/// let rows = Layout::contiguous(&[2, 3]);
+/// let columns = rows.permute(&[1, 0]);
+/// assert_eq!((rows.strides(), columns.strides()), (&[3, 1][..], &[1, 3][..]));
+/// assert_eq!(columns.offsets().collect::<Vec<_>>(), [0, 3, 1, 4, 2, 5]);
+/// ```
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub struct Layout {
     shape: Shape,
@@ -261,6 +277,11 @@ pub fn contiguous_strides(shape: &[usize]) -> Strides {
 }
 
 /// Number of elements of a shape, unless it is above `usize::MAX`.
+///
+/// ```
+/// use ms_core::tensor::count;
+/// assert_eq!((count(&[2, 3]), count(&[]), count(&[usize::MAX, 2])), (Some(6), Some(1), None));
+/// ```
 #[inline]
 pub fn count(shape: &[usize]) -> Option<usize> {
     let (mut all, mut overflows) = (1usize, false);
@@ -276,6 +297,13 @@ pub fn count(shape: &[usize]) -> Option<usize> {
 
 /// The shape of an elementwise op on two shapes, by NumPy's rules.
 ///
+/// ```
+/// use ms_core::tensor::broadcast_shapes;
+/// assert_eq!(broadcast_shapes(&[2, 1], &[3])?[..], [2, 3]);
+/// assert!(broadcast_shapes(&[2], &[3]).is_err());
+/// # Ok::<(), ms_core::Error>(())
+/// ```
+///
 /// # Errors
 /// [`Code::Shape`] when sizes differ and neither is one.
 pub fn broadcast_shapes(a: &[usize], b: &[usize]) -> Result<Shape> {
@@ -283,6 +311,13 @@ pub fn broadcast_shapes(a: &[usize], b: &[usize]) -> Result<Shape> {
 }
 
 /// [`broadcast_shapes`] of sizes of any kind.
+///
+/// ```
+/// use ms_core::tensor::{Dim, broadcast_sizes};
+/// let (batch, three) = (Dim::symbol("batch"), Dim::new(3));
+/// assert_eq!(broadcast_sizes(&[batch, Dim::new(1)], &[three])?[..], [batch, three]);
+/// # Ok::<(), ms_core::Error>(())
+/// ```
 ///
 /// # Errors
 /// As [`broadcast_shapes`].
@@ -306,6 +341,12 @@ where
 }
 
 /// A conversion to a shape: from arrays, slices and vectors of `usize`, one `usize`, and `()`.
+///
+/// ```
+/// use ms_core::{Tensor, tensor::IntoShape};
+/// assert_eq!([[2, 3].into_shape(), vec![2, 3].into_shape()].map(|it| it.to_vec()), [[2, 3]; 2]);
+/// assert_eq!(Tensor::from_slice(2, &[1.0f32, 2.0]).shape(), [2]);
+/// ```
 pub trait IntoShape {
     /// The shape.
     fn into_shape(self) -> Shape;

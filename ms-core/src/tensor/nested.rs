@@ -8,6 +8,12 @@ use super::tensor::Tensor;
 use crate::error::OrRaise;
 
 /// Numbers, and nested arrays of them: rectangular by their Rust type.
+///
+/// ```
+/// use ms_core::Tensor;
+/// let x = Tensor::from([[1u8, 2], [3, 4]]);
+/// assert_eq!((x.shape(), x.to_vec::<u8>()), (&[2, 2][..], vec![1, 2, 3, 4]));
+/// ```
 pub trait Nested {
     /// The type of the innermost elements.
     type Item: Element;
@@ -91,6 +97,11 @@ impl Tensor {
     }
 
     /// A one-dimensional tensor of `data`.
+    ///
+    /// ```
+    /// use ms_core::Tensor;
+    /// assert_eq!(Tensor::from_vec(vec![1u8, 2, 3]).shape(), [3]);
+    /// ```
     pub fn from_vec<T: Element>(data: Vec<T>) -> Self {
         Self::from(data)
     }

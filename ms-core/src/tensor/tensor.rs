@@ -20,6 +20,14 @@ use std::sync::Arc;
 ///
 /// Two words wide and cheap to clone: clones share memory. Ops return new tensors and never write
 /// into their operands.
+///
+/// ```
+/// use ms_core::{DType, tensor};
+/// let x = tensor![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]];
+/// assert_eq!((x.shape(), x.dtype()), (&[2, 3][..], DType::F32));
+/// let y = (&x * 10.0).sum(0);
+/// assert_eq!(y.to_vec::<f32>(), [50.0, 70.0, 90.0]);
+/// ```
 pub struct Tensor {
     /// The stamp of the region of control flow that this handle belongs to (see
     /// [`scoped`](super::escape::scoped)); 0 means none.
@@ -35,6 +43,12 @@ enum Content {
 }
 
 /// The value of a tensor that is not traced.
+///
+/// ```
+/// use ms_core::{tensor, tensor::Value};
+/// assert!(matches!(tensor![1.0, 2.0].as_value()?, Value::Array(array) if array.shape() == [2]));
+/// # Ok::<(), ms_core::Error>(())
+/// ```
 #[derive(Clone, Copy)]
 pub enum Value<'a> {
     /// Elements in memory.
@@ -178,6 +192,12 @@ impl Tensor {
     }
 
     /// The same elements under a new identity.
+    ///
+    /// ```
+    /// use ms_core::tensor;
+    /// let x = tensor![1.0];
+    /// assert!(x.clone().identity() == x.identity() && x.fresh().identity() != x.identity());
+    /// ```
     pub fn fresh(&self) -> Self {
         match &*self.content {
             Content::Array(array) => Self::from_array(array.clone()),
@@ -187,6 +207,13 @@ impl Tensor {
     }
 
     /// A tensor of `data` in row-major order.
+    ///
+    /// ```
+    /// use ms_core::Tensor;
+    /// assert_eq!(Tensor::try_from_slice([2, 2], &[1u8, 2, 3, 4])?.shape(), [2, 2]);
+    /// assert!(Tensor::try_from_slice([3], &[1u8, 2]).is_err());
+    /// # Ok::<(), ms_core::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Code::Shape`] when the shape does not have as many elements as `data`, [`Code::Memory`] when
@@ -201,6 +228,11 @@ impl Tensor {
     }
 
     /// A tensor of `data` in row-major order; raises [`Code::Shape`] when the shape does not fit.
+    ///
+    /// ```
+    /// use ms_core::Tensor;
+    /// assert_eq!(Tensor::from_slice([2, 2], &[1i64, 2, 3, 4]).at(1).to_vec::<i64>(), [3, 4]);
+    /// ```
     #[track_caller]
     pub fn from_slice<T: Element>(shape: impl IntoShape, data: &[T]) -> Self {
         Self::try_from_slice(shape, data).or_raise()
@@ -259,6 +291,11 @@ impl Tensor {
     }
 
     /// The size of one dimension, constant or symbolic; a negative axis counts from the end.
+    ///
+    /// ```
+    /// use ms_core::Tensor;
+    /// assert_eq!(Tensor::zeros([2, 3]).dim(-1), 3);
+    /// ```
     #[track_caller]
     pub fn dim(&self, axis: isize) -> Dim {
         let rank = self.rank();
@@ -362,6 +399,11 @@ impl Tensor {
     /// The elements in row-major order. Raises [`Code::DType`] when `T` is not the element
     /// type, [`Code::Memory`] when the system has no memory for them, and [`Code::TracedValue`] while
     /// tracing.
+    ///
+    /// ```
+    /// use ms_core::tensor;
+    /// assert_eq!(tensor![[1.0, 2.0], [3.0, 4.0]].to_vec::<f32>(), [1.0, 2.0, 3.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Vec<T> {
         self.try_to_vec().or_raise()
@@ -388,12 +430,22 @@ impl Tensor {
 
     /// The only element, in its dtype. Raises [`Code::Shape`] unless there is exactly one,
     /// [`Code::DType`] when `T` is not the element type, [`Code::TracedValue`] while tracing.
+    ///
+    /// ```
+    /// use ms_core::tensor;
+    /// assert_eq!(tensor![[1.0, 2.0]].sum(()).item::<f32>(), 3.0);
+    /// ```
     #[track_caller]
     pub fn item<T: Element>(&self) -> T {
         self.try_item().or_raise()
     }
 
     /// The only element.
+    ///
+    /// ```
+    /// use ms_core::tensor;
+    /// assert!(tensor![1.0].try_item::<i64>().is_err() && tensor![1.0, 2.0].try_item::<f32>().is_err());
+    /// ```
     ///
     /// # Errors
     /// [`Code::Shape`] unless there is exactly one element, [`Code::DType`] when `T` is not the
@@ -431,6 +483,15 @@ fn refuse_read(traced: &Traced) -> Error {
 }
 
 /// An operand that is a tensor: tensors, parameters (read at that point), and references to them.
+///
+/// ```
+/// use ms_core::{Parameter, Tensor, ops, tensor, tensor::AsTensor};
+/// fn doubled(x: impl AsTensor) -> Tensor {
+///     ops::mul(&*x.as_tensor(), 2)
+/// }
+/// let parameter = Parameter::new(tensor![3.0], "p");
+/// assert_eq!((doubled(tensor![1.0]).item::<f32>(), doubled(&parameter).item::<f32>()), (2.0, 6.0));
+/// ```
 pub trait AsTensor {
     /// The tensor.
     fn as_tensor(&self) -> Cow<'_, Tensor>;

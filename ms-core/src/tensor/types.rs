@@ -7,6 +7,13 @@ use crate::error::{Code, Error, Result};
 use std::fmt;
 
 /// The type of a value: `f32[64, 10]`.
+///
+/// ```
+/// use ms_core::{DType, Tensor, tensor::Type};
+/// let ty = Type::of(DType::F32, &[64, 10]);
+/// assert_eq!((ty.to_string().as_str(), ty.rank(), ty.numel()), ("f32[64, 10]", 2, Some(640)));
+/// assert_eq!(Tensor::zeros([64, 10]).ty(), ty);
+/// ```
 #[derive(PartialEq, Eq, Hash)]
 pub struct Type {
     /// The element type.

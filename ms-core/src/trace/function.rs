@@ -10,6 +10,12 @@ use std::ops::Deref;
 use std::rc::Rc;
 
 /// The argument at position `I`, which derivatives can be taken with respect to.
+///
+/// ```
+/// use ms_core::{Tensor, ops, session::grad, tensor, trace::At};
+/// let product = |x: &Tensor, y: &Tensor| ops::mul(x, y);
+/// assert_eq!(grad(product).wrt(At::<1>)(&tensor![3.0], &tensor![5.0]).item::<f32>(), 3.0);
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct At<const I: usize>;
 

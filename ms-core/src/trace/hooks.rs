@@ -63,17 +63,6 @@ pub fn hooks_refused(name: &str) -> Error {
 /// in the context, also under `grad`. A function that is compiled with a cell that has hooks raises [`Code::Hook`]:
 /// nothing is skipped silently. A cell is known by its place in memory, so that a handle borrows it, and a hook ends with
 /// its handle. Calls of cells without hooks cost what they cost before.
-///
-/// ```ignore
-/// use ms::prelude::*;
-/// let net = nn::Dense::new(2, 3);
-/// let handle = net.register_forward_hook(|inputs, results| {
-///     println!("{} from {}", results[0].ty(), inputs[0].ty());
-///     None
-/// });
-/// net.call(&Tensor::ones([4, 2]));
-/// handle.remove();
-/// ```
 pub trait Hooks: Arg {
     /// A function of the tensors of the arguments, before each call; what it returns takes their places.
     ///
@@ -182,6 +171,8 @@ impl Visitor for Outermost {
 }
 
 /// A registered hook of a cell, which ends when it is removed or dropped.
+///
+/// See the example of [`Hooks`].
 #[must_use = "the hook ends when its handle is dropped"]
 pub struct HookHandle<'a> {
     number: u64,

@@ -6,6 +6,16 @@ use crate::nn::{CellList, Dense, Dropout, LayerNorm, ReLU};
 use crate::prelude::*;
 
 /// The masks of a decoder.
+///
+/// ```
+/// use ms::prelude::*;
+/// let layer = nn::TransformerDecoderLayer::new(8, 2).dim_feedforward(16);
+/// layer.set_train(false);
+/// let (x, memory) = (random::randn([5, 1, 8]), random::randn([4, 1, 8]));
+/// let [all, some] = [&x, &x.i(..3)].map(|x| layer.call(x, &memory, &nn::DecoderMasks::causal()));
+/// // Later positions do not change earlier results.
+/// assert!((all.i(..3) - some).abs().max(()).item::<f32>() < 1e-5);
+/// ```
 #[derive(Clone, Debug, Default, Tree)]
 pub struct DecoderMasks {
     /// That of the attention of the target to itself.
@@ -56,6 +66,18 @@ pub struct TransformerDecoderLayer {
 
 /// The keys and values of a [`TransformerDecoderLayer`] for generation: those of the target so far, and
 /// those of the memory.
+///
+/// ```
+/// use ms::prelude::*;
+/// let layer = nn::TransformerDecoderLayer::new(8, 2).dim_feedforward(16);
+/// layer.set_train(false);
+/// let (x, memory) = (random::randn([2, 1, 8]), random::randn([4, 1, 8]));
+/// let (cache, mask) = (layer.cache(&memory, 1, 2), nn::AttentionMask::default());
+/// let (_, cache) = layer.step(&x.i(..1), &cache, &mask);
+/// let (y, _) = layer.step(&x.i(1..), &cache, &mask);
+/// let all = layer.call(&x, &memory, &nn::DecoderMasks::causal());
+/// assert!((y - all.i(1..)).abs().max(()).item::<f32>() < 1e-5);
+/// ```
 #[derive(Clone, Debug, Tree)]
 pub struct DecoderCache {
     /// Those of the target.

@@ -10,6 +10,12 @@ use ms_core::{Code, Error};
 macro_rules! of_classes {
     ($($(#[$doc:meta])* $name:ident: $method:ident $(, $smoothing:ident)?;)*) => {$(
         $(#[$doc])*
+        ///
+        /// Operands of f16 and bf16 are computed in f32. The mean and the sum have no dimensions; without a reduction there
+        /// is a loss for each example or element.
+        ///
+        /// # Panics
+        /// A call raises [`ms_core::Code::Shape`] for operands whose shapes do not fit.
         #[cell]
         #[derive(Clone, Debug, Default)]
         pub struct $name {
@@ -69,9 +75,21 @@ macro_rules! of_classes {
 of_classes! {
     /// The cross entropy of logits `[n, classes, ..]` with classes `[n, ..]`, or with distributions
     /// `[n, classes, ..]` ([`ops::CrossEntropy::of`]).
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let loss = nn::CrossEntropyLoss::new().call(&tensor![[0.0, 0.0]], &tensor![1]);
+    /// assert!((loss.item::<f32>() - 2f32.ln()).abs() < 1e-6);
+    /// ```
     CrossEntropyLoss: of, label_smoothing;
     /// The negative log-likelihood of classes `[n, ..]` under logarithms of probabilities
     /// `[n, classes, ..]` ([`ops::CrossEntropy::of_log_probabilities`]).
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let loss = nn::NLLLoss::new().call(&tensor![[0.25, 0.75]].log(), &tensor![0]);
+    /// assert!((loss.item::<f32>() - 4f32.ln()).abs() < 1e-6);
+    /// ```
     NLLLoss: of_log_probabilities;
 }
 
@@ -90,6 +108,12 @@ fn classes(loss: &str, x: &Tensor) -> usize {
 losses! {
     /// The mean over classes of the binary cross entropies of logits `x` `[n, classes]` with targets of
     /// 0 and 1.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let loss = nn::MultiLabelSoftMarginLoss::new().call(&tensor![[0.0, 0.0]], &tensor![[1.0, 0.0]]);
+    /// assert!((loss.item::<f32>() - 2f32.ln()).abs() < 1e-6);
+    /// ```
     MultiLabelSoftMarginLoss(x, target) {
         /// Sets a factor for each class, `[classes]`.
         weight: Option<Tensor> = None,
@@ -104,6 +128,12 @@ losses! {
 
     /// For scores `x` `[n, classes]` and classes `[n]`: `Σ max(margin - x[target] + x[i], 0)^p / classes`
     /// over the other classes `i`.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let loss = nn::MultiMarginLoss::new().call(&tensor![[0.5, 0.25]], &tensor![0]);
+    /// assert!((loss.item::<f32>() - (1.0 - 0.5 + 0.25) / 2.0).abs() < 1e-6);
+    /// ```
     MultiMarginLoss(x, target) {
         /// Sets the exponent; 1 by default.
         p: f64 = 1.0,
@@ -129,6 +159,12 @@ losses! {
     /// For scores `x` `[n, classes]` and lists of classes `[n, classes]`, each of which ends before its
     /// first negative number: `Σ max(1 - x[j] + x[i], 0) / classes` over the classes `j` of the list and
     /// the classes `i` that are not in it.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let loss = nn::MultiLabelMarginLoss::new().call(&tensor![[0.5, 0.25]], &tensor![[0, -1]]);
+    /// assert!((loss.item::<f32>() - (1.0 - 0.5 + 0.25) / 2.0).abs() < 1e-6);
+    /// ```
     MultiLabelMarginLoss(x, target) {} => |_it| {
         alike("MultiLabelMarginLoss", x, &[("target", target)]);
         let count = classes("MultiLabelMarginLoss", x);

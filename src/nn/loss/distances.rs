@@ -9,6 +9,12 @@ use ms_core::ops::rules::{Interval, check_interval};
 losses! {
     /// For rows of `x1` and `x2`: one minus their cosine where the target is 1, and the excess of their
     /// cosine over `margin`, or zero, where it is -1 ([`ops::cosine_embedding_loss`]).
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let loss = nn::CosineEmbeddingLoss::new().call(&tensor![[1.0, 0.0]], &tensor![[0.0, 1.0]], &tensor![1]);
+    /// assert!((loss.item::<f32>() - 1.0).abs() < 1e-6);
+    /// ```
     CosineEmbeddingLoss(x1, x2, target) {
         /// Sets the margin; zero by default.
         margin: f64 = 0.0,
@@ -16,6 +22,12 @@ losses! {
 
     /// `max(margin - target (x1 - x2), 0)`: where the target is 1, `x1` should be larger by the margin;
     /// where it is -1, `x2`.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let loss = nn::MarginRankingLoss::new().call(&tensor![1.0], &tensor![3.0], &tensor![1.0]);
+    /// assert!((loss.item::<f32>() - 2.0).abs() < 1e-6);
+    /// ```
     MarginRankingLoss(x1, x2, target) {
         /// Sets the margin; zero by default.
         margin: f64 = 0.0,
@@ -28,6 +40,12 @@ losses! {
     /// For rows: `max(d(anchor, positive) - d(anchor, negative) + margin, 0)` with the distance
     /// `d(a, b) = norm(a - b + eps)` (Balntas et al. 2016, "Learning Shallow Convolutional Feature
     /// Descriptors with Triplet Losses").
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let loss = nn::TripletMarginLoss::new().call(&tensor![[0.0, 0.0]], &tensor![[3.0, 4.0]], &tensor![[0.0, 1.0]]);
+    /// assert!((loss.item::<f32>() - (5.0 - 1.0 + 1.0)).abs() < 1e-4);
+    /// ```
     TripletMarginLoss(anchor, positive, negative) {
         /// Sets the margin; 1 by default.
         margin: f64 = 1.0,

@@ -8,7 +8,7 @@ use ms_core::ops::rules::{Interval, check_interval};
 use std::f64::consts::PI;
 
 losses! {
-    /// `(x - target)²`.
+    /// `(x - target)²`, for `x` and `target` of one shape.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -21,7 +21,13 @@ losses! {
         (x - target).square()
     };
 
-    /// `|x - target|`.
+    /// `|x - target|`, for `x` and `target` of one shape.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let loss = nn::L1Loss::new().call(&tensor![1.0, 2.0], &tensor![3.0, 2.0]);
+    /// assert!((loss.item::<f32>() - 1.0).abs() < 1e-6);
+    /// ```
     L1Loss(x, target) {} => |_it| {
         alike("L1Loss", x, &[("target", target)]);
         (x - target).abs()
@@ -29,6 +35,12 @@ losses! {
 
     /// `d² / (2 beta)` where `d = |x - target|` is below `beta`, else `d - beta / 2`
     /// ([`ops::smooth_l1_loss`]).
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let loss = nn::SmoothL1Loss::new().beta(1.0).call(&tensor![0.5, 3.0], &tensor![0.0, 0.0]);
+    /// assert!((loss.item::<f32>() - (0.125 + 2.5) / 2.0).abs() < 1e-6);
+    /// ```
     SmoothL1Loss(x, target) {
         /// Sets the distance at which the loss becomes linear; 1 by default.
         beta: f64 = 1.0,
@@ -36,18 +48,36 @@ losses! {
 
     /// `d² / 2` where `d = |x - target|` is at most `delta`, else `delta (d - delta / 2)`
     /// ([`ops::huber_loss`]).
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let loss = nn::HuberLoss::new().delta(2.0).call(&tensor![1.0, 4.0], &tensor![0.0, 0.0]);
+    /// assert!((loss.item::<f32>() - (0.5 + 6.0) / 2.0).abs() < 1e-6);
+    /// ```
     HuberLoss(x, target) {
         /// Sets the distance at which the loss becomes linear; 1 by default.
         delta: f64 = 1.0,
     } => |it| ops::huber_loss(x, target, it.delta, Reduction::None);
 
-    /// The binary cross entropy of probabilities ([`ops::binary_cross_entropy`]).
+    /// The binary cross entropy of probabilities with targets of one shape ([`ops::binary_cross_entropy`]).
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let loss = nn::BCELoss::new().call(&tensor![0.5], &tensor![1.0]);
+    /// assert!((loss.item::<f32>() - 2f32.ln()).abs() < 1e-6);
+    /// ```
     BCELoss(x, target) {
         /// Sets a factor of the losses, which broadcasts to them.
         weight: Option<Tensor> = None,
     } => |it| ops::binary_cross_entropy(x, target, it.weight.as_ref(), Reduction::None);
 
-    /// The binary cross entropy of `1 / (1 + e^-x)` ([`ops::bce_with_logits`]).
+    /// The binary cross entropy of `1 / (1 + e^-x)` with targets of one shape ([`ops::bce_with_logits`]).
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let loss = nn::BCEWithLogitsLoss::new().call(&tensor![0.0], &tensor![1.0]);
+    /// assert!((loss.item::<f32>() - 2f32.ln()).abs() < 1e-6);
+    /// ```
     BCEWithLogitsLoss(x, target) {
         /// Sets a factor of the losses, which broadcasts to them.
         weight: Option<Tensor> = None,
@@ -63,6 +93,12 @@ losses! {
 
     /// The Kullback-Leibler divergence of logarithms of probabilities ([`ops::kl_div`]); with
     /// [`Reduction::BatchMean`] that of distributions.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let loss = nn::KLDivLoss::new().reduction(ops::Reduction::BatchMean).call(&tensor![[0.5, 0.5]].log(), &tensor![[1.0, 0.0]]);
+    /// assert!((loss.item::<f32>() - 2f32.ln()).abs() < 1e-6);
+    /// ```
     KLDivLoss(x, target) {
         /// Sets whether the target is of logarithms as well.
         log_target: bool = false,
@@ -70,6 +106,12 @@ losses! {
 
     /// The negative log-likelihood of counts under Poisson distributions: `e^x - target x`, where `x` is
     /// the logarithm of the mean.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let loss = nn::PoissonNLLLoss::new().call(&tensor![0.0], &tensor![3.0]);
+    /// assert!((loss.item::<f32>() - 1.0).abs() < 1e-6);
+    /// ```
     PoissonNLLLoss(x, target) {
         /// Sets whether `x` is the logarithm of the mean, as by default, or the mean.
         log_input: bool = true,
@@ -95,6 +137,12 @@ losses! {
 
     /// The negative log-likelihood under normal distributions of means `x` and variances `variance`:
     /// `(log variance + (x - target)² / variance) / 2`. The variance broadcasts to `x`.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let loss = nn::GaussianNLLLoss::new().call(&tensor![1.0], &tensor![3.0], &tensor![1.0]);
+    /// assert!((loss.item::<f32>() - 2.0).abs() < 1e-6);
+    /// ```
     GaussianNLLLoss(x, target, variance) {
         /// Sets whether the constant `log(2π) / 2` is added.
         full: bool = false,
@@ -109,13 +157,25 @@ losses! {
         if it.full { losses + 0.5 * (2.0 * PI).ln() } else { losses }
     };
 
-    /// `log(1 + e^(-target x))` for targets of 1 and -1.
+    /// `log(1 + e^(-target x))` for targets of 1 and -1, of the shape of `x`.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let loss = nn::SoftMarginLoss::new().call(&tensor![0.0], &tensor![-1.0]);
+    /// assert!((loss.item::<f32>() - 2f32.ln()).abs() < 1e-6);
+    /// ```
     SoftMarginLoss(x, target) {} => |_it| {
         alike("SoftMarginLoss", x, &[("target", target)]);
         -ops::logsigmoid(x * target)
     };
 
-    /// `x` where the target is 1, and `max(margin - x, 0)` where it is -1.
+    /// `x` where the target is 1, and `max(margin - x, 0)` where it is -1; both are of one shape.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let loss = nn::HingeEmbeddingLoss::new().call(&tensor![0.25, 0.25], &tensor![1.0, -1.0]);
+    /// assert!((loss.item::<f32>() - (0.25 + 0.75) / 2.0).abs() < 1e-6);
+    /// ```
     HingeEmbeddingLoss(x, target) {
         /// Sets the margin; 1 by default.
         margin: f64 = 1.0,

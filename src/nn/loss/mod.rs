@@ -49,6 +49,12 @@ macro_rules! losses {
         } => |$it:ident| $body:expr;
     )*) => {$(
         $(#[$doc])*
+        ///
+        /// Operands of f16 and bf16 are computed in f32. The mean and the sum have no dimensions; without a reduction there
+        /// is a loss for each example or element.
+        ///
+        /// # Panics
+        /// A call raises [`ms_core::Code::Shape`] for operands whose shapes do not fit.
         #[cell]
         #[derive(Clone, Debug)]
         pub struct $name {

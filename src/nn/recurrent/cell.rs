@@ -61,6 +61,13 @@ pub(super) trait Step: Clone {
 }
 
 /// The activation of [`RNN`](super::RNN).
+///
+/// ```
+/// use ms::prelude::*;
+/// let cell = nn::RNNCell::new(3, 4).nonlinearity(nn::Nonlinearity::ReLU);
+/// let h = cell.call(&Tensor::ones([2, 3]), &Tensor::zeros([2, 4]));
+/// assert!(h.min(()).item::<f32>() >= 0.0);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Static)]
 pub enum Nonlinearity {
     /// The hyperbolic tangent.
@@ -167,6 +174,12 @@ macro_rules! cells {
 cells! {
     /// One step of an [`RNN`](super::RNN): `activation(W_ih x + b_ih + W_hh h + b_hh)`, from `x` `[batch, in]`
     /// and `h` `[batch, hidden]`.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let cell = nn::RNNCell::new(3, 4);
+    /// assert_eq!(cell.call(&Tensor::ones([2, 3]), &Tensor::zeros([2, 4])).shape(), [2, 4]);
+    /// ```
     RNNCell: Nonlinearity;
     /// One step of an [`LSTM`](super::LSTM), from `x` `[batch, in]` and the states `h` and `c`
     /// `[batch, hidden]` to the next states.
@@ -180,6 +193,12 @@ cells! {
     /// ```
     LSTMCell: Lstm;
     /// One step of a [`GRU`](super::GRU), from `x` `[batch, in]` and `h` `[batch, hidden]`.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let cell = nn::GRUCell::new(3, 4);
+    /// assert_eq!(cell.call(&Tensor::ones([2, 3]), &Tensor::zeros([2, 4])).shape(), [2, 4]);
+    /// ```
     GRUCell: Gru;
 }
 

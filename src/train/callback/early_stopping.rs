@@ -5,6 +5,18 @@ use crate::io::{LoadOptions, StateDict, Stateful};
 use ms_core::Result;
 
 /// Which numbers are better.
+///
+/// ```
+/// use ms::prelude::*;
+/// use ms::train::{EarlyStopping, Goal, History};
+/// let loader = DataLoader::new(TensorDataset::new((Tensor::ones([4, 3]), Tensor::zeros([4, 1]))).batch(2));
+/// let mut model = Model::new(nn::Dense::new(3, 1), |x, y| ops::mse_loss(x, y), SGD::new(0.1));
+/// // The error becomes smaller: with the other goal, only the first epoch is good.
+/// let (mut history, mut stopping) = (History::new(), EarlyStopping::new("loss", Goal::Max, 1));
+/// model.train(100, &loader, &mut [&mut history, &mut stopping])?;
+/// assert_eq!((history.epochs().len(), stopping.best().map(|it| it.0)), (3, Some(1)));
+/// # Ok::<(), ms::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Goal {
     /// Small ones: losses and errors.

@@ -29,6 +29,18 @@ pub struct History {
 }
 
 /// The numbers of an epoch.
+///
+/// ```
+/// use ms::prelude::*;
+/// use ms::train::History;
+/// let loader = DataLoader::new(TensorDataset::new((Tensor::ones([4, 3]), Tensor::zeros([4, 1]))).batch(2));
+/// let mut model = Model::new(nn::Dense::new(3, 1), |x, y| ops::mse_loss(x, y), SGD::new(0.1));
+/// let mut history = History::new();
+/// model.train(2, &loader, &mut [&mut history])?;
+/// let last = &history.epochs()[1];
+/// assert_eq!((last.epoch, last.steps, last.scores.len()), (2, 2, 0));
+/// # Ok::<(), ms::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct EpochRecord {
     /// The number of the epoch, from 1 on.

@@ -101,6 +101,19 @@ pub trait Callback {
 }
 
 /// The state of a run, for its callbacks.
+///
+/// ```
+/// use ms::prelude::*;
+/// use ms::train::LambdaCallback;
+/// let loader = DataLoader::new(TensorDataset::new((Tensor::ones([4, 3]), Tensor::zeros([4, 1]))).batch(2));
+/// let mut model = Model::new(nn::Dense::new(3, 1), |x, y| ops::mse_loss(x, y), SGD::new(0.1));
+/// let mut places = Vec::new();
+/// let mut note = LambdaCallback::new().on_step_end(|run| Ok(places.push((run.epoch(), run.step()))));
+/// model.train(2, &loader, &mut [&mut note])?;
+/// drop(note);
+/// assert_eq!(places, [(1, 1), (1, 2), (2, 3), (2, 4)]);
+/// # Ok::<(), ms::Error>(())
+/// ```
 pub struct RunContext<'a> {
     pub(super) epoch: u64,
     pub(super) epochs: u64,
@@ -203,6 +216,22 @@ impl RunContext<'_> {
 }
 
 /// The slots of a value of any type, whose state can be saved and loaded.
+///
+/// ```
+/// use ms::prelude::*;
+/// use ms::train::LambdaCallback;
+/// let loader = DataLoader::new(TensorDataset::new((Tensor::ones([4, 3]), Tensor::zeros([4, 1]))).batch(2));
+/// let mut model = Model::new(nn::Dense::new(3, 1), |x, y| ops::mse_loss(x, y), SGD::new(0.1));
+/// let mut names = Vec::new();
+/// let mut note = LambdaCallback::new().on_train_end(|run| {
+///     names.extend(run.network().state_dict().names().map(str::to_owned));
+///     Ok(())
+/// });
+/// model.train(1, &loader, &mut [&mut note])?;
+/// drop(note);
+/// assert_eq!(names, ["bias", "weight"]);
+/// # Ok::<(), ms::Error>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Slots<'a>(&'a dyn VisitSlots);
 

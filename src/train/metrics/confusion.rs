@@ -86,6 +86,19 @@ impl ConfusionMatrix {
 }
 
 /// How the numbers of all classes become one.
+///
+/// ```
+/// use ms::prelude::*;
+/// use ms::train::{Average, Metric, Recall};
+/// // All of three samples of class 0, and none of one sample of class 1.
+/// let recall = |average| {
+///     let mut metric = Recall::new(2).average(average);
+///     metric.update(&tensor![0, 0, 0, 0], &tensor![0, 0, 0, 1])?;
+///     metric.eval()
+/// };
+/// assert_eq!([recall(Average::Macro)?, recall(Average::Micro)?, recall(Average::Weighted)?], [0.5, 0.75, 0.75]);
+/// # Ok::<(), ms::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Average {
     /// The mean over classes.
@@ -173,9 +186,36 @@ macro_rules! scores {
 
 scores! {
     /// The fraction of samples predicted as a class that are of it.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// use ms::train::{Metric, Precision};
+    /// let mut metric = Precision::new(2);
+    /// metric.update(&tensor![0, 1, 1], &tensor![0, 0, 1])?;
+    /// assert_eq!((metric.per_class(), metric.eval()?), (vec![1.0, 0.5], 0.75));
+    /// # Ok::<(), ms::Error>(())
+    /// ```
     Precision, "precision", |[right, predicted, _]| quotient(right, predicted);
     /// The fraction of samples of a class that are predicted as such.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// use ms::train::{Metric, Recall};
+    /// let mut metric = Recall::new(2);
+    /// metric.update(&tensor![0, 1, 1], &tensor![0, 0, 1])?;
+    /// assert_eq!((metric.per_class(), metric.eval()?), (vec![0.5, 1.0], 0.75));
+    /// # Ok::<(), ms::Error>(())
+    /// ```
     Recall, "recall", |[right, _, all]| quotient(right, all);
     /// The harmonic mean of precision and recall.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// use ms::train::{Metric, F1};
+    /// let mut metric = F1::new(2);
+    /// metric.update(&tensor![0, 1, 1], &tensor![0, 0, 1])?;
+    /// assert!((metric.eval()? - 2.0 / 3.0).abs() < 1e-9);
+    /// # Ok::<(), ms::Error>(())
+    /// ```
     F1, "f1", |[right, predicted, all]| quotient(2.0 * right, predicted + all);
 }

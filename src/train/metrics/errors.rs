@@ -53,8 +53,26 @@ macro_rules! errors {
 errors! {
     /// The mean absolute error of all elements of predictions and targets of one shape. MindSpore's
     /// divides by the number of rows.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// use ms::train::{Metric, MAE};
+    /// let mut metric = MAE::new();
+    /// metric.update(&tensor![1.0, 2.0], &tensor![3.0, 2.0])?;
+    /// assert_eq!(metric.eval()?, 1.0);
+    /// # Ok::<(), ms::Error>(())
+    /// ```
     MAE, "mae", f64::abs;
     /// The mean squared error of all elements of predictions and targets of one shape. MindSpore's
     /// divides by the number of rows.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// use ms::train::{Metric, MSE};
+    /// let mut metric = MSE::new();
+    /// metric.update(&tensor![1.0, 2.0], &tensor![3.0, 2.0])?;
+    /// assert_eq!(metric.eval()?, 2.0);
+    /// # Ok::<(), ms::Error>(())
+    /// ```
     MSE, "mse", |it| it * it;
 }

@@ -36,6 +36,11 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Whether a slot holds the state of a generator.
+///
+/// ```
+/// use ms_core::{Parameter, ops::random::{Generator, is_state}, tensor};
+/// assert!(is_state(Generator::new(1).state()) && !is_state(&Parameter::new(tensor![1.0], "p")));
+/// ```
 pub fn is_state(parameter: &Parameter) -> bool {
     parameter.role() == Role::RandomState
 }
@@ -43,6 +48,13 @@ pub fn is_state(parameter: &Parameter) -> bool {
 /// A source of random tensors with a state of its own, which threads that draw from it share.
 ///
 /// It is kept in a checkpoint as the field of a cell, or by itself.
+///
+/// ```
+/// use ms_core::ops::random::Generator;
+/// let draw = |seed| Generator::new(seed).uniform([3], 0.0, 1.0).to_vec::<f32>();
+/// assert_eq!(draw(1), draw(1));
+/// assert_ne!(draw(1), draw(2));
+/// ```
 #[derive(Debug)]
 pub struct Generator {
     state: Parameter,
@@ -197,6 +209,14 @@ thread_local! {
 ///
 /// On a thread that has set no seed, it starts from seed 0 if the thread is the first of the
 /// process to draw, and else from a seed that no other thread starts from.
+///
+/// ```
+/// use ms_core::ops::random;
+/// random::set_seed(1);
+/// let first = random::default_generator().randn([2]).to_vec::<f32>();
+/// random::set_seed(1);
+/// assert_eq!(random::randn([2]).to_vec::<f32>(), first);
+/// ```
 pub fn default_generator() -> &'static Generator {
     static DEFAULT: LazyLock<Generator> =
         LazyLock::new(|| Generator { state: Parameter::of_thread(&STATE, "", Role::RandomState) });
@@ -204,6 +224,8 @@ pub fn default_generator() -> &'static Generator {
 }
 
 /// Starts the generator of this thread again from a seed.
+///
+/// See the example of [`default_generator`].
 #[track_caller]
 pub fn set_seed(seed: u64) {
     default_generator().set_seed(seed);
@@ -233,6 +255,14 @@ pub fn with_seed<R>(seed: u64, f: impl FnOnce() -> R) -> R {
 
 /// A seed for a thread or a generator, drawn from the generator of this thread; see
 /// [`Generator::derive_seed`].
+///
+/// ```
+/// use ms_core::ops::random;
+/// let seeds = || [random::derive_seed(), random::derive_seed()];
+/// let [first, second] = random::with_seed(1, seeds);
+/// assert_ne!(first, second);
+/// assert_eq!(random::with_seed(1, seeds), [first, second]);
+/// ```
 #[track_caller]
 pub fn derive_seed() -> u64 {
     default_generator().derive_seed()

@@ -6,6 +6,8 @@ use crate::tensor::Tensor;
 use std::ops::Range;
 
 /// The tensors at the positions of a tensor's first axis, in order; see [`Tensor::rows`].
+///
+/// See the example of [`Tensor::rows`].
 #[derive(Clone, Debug)]
 pub struct Rows<'a> {
     tensor: &'a Tensor,

@@ -10,6 +10,13 @@ use crate::tensor::{AsTensor, Dim, Dims, Shape, Tensor, apply1, first_poisoned};
 use smallvec::smallvec;
 
 /// Options of a convolution: strides, padding on both sides, dilation, groups.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let options = ops::ConvOptions::new(1).stride(2).padding(1);
+/// let y = ops::conv1d(tensor![[[1.0, 2.0, 3.0]]], tensor![[[1.0, 1.0, 1.0]]], None, &options);
+/// assert_eq!(y.to_vec::<f32>(), [3.0, 5.0]);
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConvOptions {
     /// The stride, by spatial axis.

@@ -72,6 +72,13 @@ pub fn full_like(x: impl AsTensor, value: impl Into<Scalar>) -> Tensor {
 }
 
 /// The end of [`arange`]: a number, or the size of an axis.
+///
+/// ```
+/// use ms_core::ops;
+/// let x = ops::zeros([3, 2]);
+/// assert_eq!(ops::arange(x.dim(0)).to_vec::<i64>(), [0, 1, 2]);
+/// assert_eq!(ops::arange(2).to_vec::<i64>(), [0, 1]);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum Stop {
     /// A number.

@@ -6,6 +6,8 @@ use crate::ops::{arange, cast, clamp_min, floor_div, gather, minimum, reshape, s
 use crate::tensor::{AsTensor, DType, Dim, Dims, IntoDims, Tensor};
 
 /// The interpolation between elements.
+///
+/// See the example of [`interpolate`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interpolation {
     /// The element at `floor(position * size / new_size)`.

@@ -121,6 +121,16 @@ pub fn roll(x: impl AsTensor, shifts: &[isize], axes: impl IntoAxes) -> Tensor {
 }
 
 /// The elements of padding.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// use ops::PadMode;
+/// let padded = |mode| ops::pad(tensor![1, 2, 3], &[(1, 1)], mode).to_vec::<i64>();
+/// assert_eq!(padded(PadMode::Constant(0.into())), [0, 1, 2, 3, 0]);
+/// assert_eq!(padded(PadMode::Reflect), [2, 1, 2, 3, 2]);
+/// assert_eq!(padded(PadMode::Edge), [1, 1, 2, 3, 3]);
+/// assert_eq!(padded(PadMode::Wrap), [3, 1, 2, 3, 1]);
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum PadMode {
     /// One value.

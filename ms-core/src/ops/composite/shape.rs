@@ -9,6 +9,13 @@ use smallvec::SmallVec;
 
 /// Types that can be the shape of a reshape: dimensions, and arrays and tuples of signed integers and
 /// dimensions in which one `-1` is inferred.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = ops::arange(6);
+/// assert_eq!(ops::reshape(&x, [2, -1]).shape(), [2, 3]);
+/// assert_eq!(ops::reshape(&x, (x.dim(0), 1)).shape(), [6, 1]);
+/// ```
 pub trait NewShape {
     /// The dimensions for a number of elements.
     ///

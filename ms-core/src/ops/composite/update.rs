@@ -7,6 +7,26 @@ use smallvec::SmallVec;
 
 /// An update of a parameter by Adam (Kingma and Ba 2015), with the numbers of a step that all parameters share.
 /// All tensors have one dtype; the numbers are scalars.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let zero = tensor![0.0];
+/// // The first step, with a rate of 0.1 and without corrections.
+/// let update = ops::AdamUpdate {
+///     value: &tensor![1.0],
+///     gradient: &tensor![2.0],
+///     moments: [&zero, &zero],
+///     largest: None,
+///     rate: &tensor![0.1],
+///     root: &tensor![1.0],
+///     shares: [&tensor![1.0], &tensor![1.0]],
+///     epsilon: &tensor![0.0],
+///     decay: None,
+/// };
+/// let next = update.apply();
+/// assert!((next[0].item::<f32>() - 0.9).abs() < 1e-6);
+/// assert_eq!((next[1].item::<f32>(), next[2].item::<f32>()), (2.0, 4.0));
+/// ```
 #[derive(Clone, Copy)]
 pub struct AdamUpdate<'a> {
     /// The parameter.
@@ -30,6 +50,23 @@ pub struct AdamUpdate<'a> {
 }
 
 /// What a weight decay is added to.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// use ops::Decay;
+/// let (zero, one, rate) = (tensor![0.0], tensor![1.0], tensor![0.5]);
+/// let next = |decay| {
+///     let (largest, shares) = (None, [&one, &one]);
+///     let moments = [&zero, &zero];
+///     ops::AdamUpdate {
+///         value: &tensor![4.0], gradient: &one, moments, largest, rate: &rate, root: &one, shares, epsilon: &zero,
+///         decay: Some((&tensor![0.25], decay)),
+///     }
+///     .apply()
+/// };
+/// // The moment is that of the gradient 1, or of 1 + 0.25 * 4.
+/// assert_eq!((next(Decay::Value)[1].item::<f32>(), next(Decay::Gradient)[1].item::<f32>()), (1.0, 2.0));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decay {
     /// The gradient.

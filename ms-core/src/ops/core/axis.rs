@@ -6,6 +6,13 @@ use smallvec::SmallVec;
 
 /// An axis of a tensor of `rank`, counted from the end when negative.
 ///
+/// ```
+/// use ms_core::ops::normalize_axis;
+/// assert_eq!(normalize_axis(-1, 3)?, 2);
+/// assert!(normalize_axis(3, 3).is_err());
+/// # Ok::<(), ms_core::Error>(())
+/// ```
+///
 /// # Errors
 /// [`Code::OutOfRange`] outside `-rank..rank`.
 pub fn normalize_axis(axis: isize, rank: usize) -> Result<usize> {
@@ -21,6 +28,13 @@ pub fn normalize_axis(axis: isize, rank: usize) -> Result<usize> {
 }
 
 /// Distinct axes of a tensor of `rank`, in the given order.
+///
+/// ```
+/// use ms_core::ops::normalize_axes;
+/// assert_eq!(normalize_axes(&[-1, 0], 3)?[..], [2, 0]);
+/// assert!(normalize_axes(&[2, -1], 3).is_err());
+/// # Ok::<(), ms_core::Error>(())
+/// ```
 ///
 /// # Errors
 /// [`Code::OutOfRange`] outside `-rank..rank`, [`Code::Argument`] for an axis given twice.
@@ -69,6 +83,13 @@ pub(crate) fn stored_axes(axes: &[i64], rank: usize) -> Result<SmallVec<[usize; 
 }
 
 /// Types that can be axes: one axis, or an array, a slice or a vector of them.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[1, 2], [3, 4]];
+/// assert_eq!(ops::flip(&x, 0).to_vec::<i64>(), [3, 4, 1, 2]);
+/// assert_eq!(ops::flip(&x, [0, -1]).to_vec::<i64>(), [4, 3, 2, 1]);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` names no axes",
     note = "an axis is an integer, several are an array, a slice or a vector of integers; reductions over all axes take `()`"
@@ -122,6 +143,14 @@ axes_of! { isize usize i32 i64 }
 
 /// Types that can be the axes of a reduction: axes, or `()` or `None` for all of them; in
 /// [`keepdims`] if they remain in the result with size one.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[1, 2], [3, 4]];
+/// assert_eq!(ops::sum(&x, 0).to_vec::<i64>(), [4, 6]);
+/// assert_eq!(ops::sum(&x, [0, 1]).item::<i64>(), 10);
+/// assert_eq!(ops::sum(&x, ()).item::<i64>(), 10);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` names no axes",
     note = "an axis is an integer, several are an array, a slice or a vector of integers; `()` stands for all of them"
@@ -140,6 +169,8 @@ pub trait ReduceAxes {
 }
 
 /// Axes of a reduction, and whether they remain in the result with size one.
+///
+/// See the example of [`keepdims`].
 #[derive(Clone, Copy, Debug)]
 pub struct Keepdims<A> {
     axes: A,

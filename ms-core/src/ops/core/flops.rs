@@ -7,6 +7,13 @@ use crate::tensor::{Attrs, Op, Type};
 /// product or a convolution, one for each element of a float that an elementwise op computes or a reduction
 /// reads. Movement of data, integers, and ops with regions count nothing; sizes that are not known count as
 /// one.
+///
+/// ```
+/// use ms_core::{DType, ops::{self, MATMUL}, tensor::{Attrs, Type}};
+/// let of = |shape: &[usize]| Type::of(DType::F32, shape);
+/// let work = ops::flops(MATMUL.op(), &Attrs::default(), &[&of(&[2, 3]), &of(&[3, 4])], &[of(&[2, 4])]);
+/// assert_eq!(work, 2 * 2 * 3 * 4);
+/// ```
 pub fn flops(op: Op, attrs: &Attrs, inputs: &[&Type], outputs: &[Type]) -> u64 {
     let numel = |it: &Type| it.dims.iter().map(|dim| dim.as_const().unwrap_or(1) as u64).product::<u64>();
     let of_floats = |it: &&Type| it.dtype.is_float();

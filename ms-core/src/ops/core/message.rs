@@ -6,6 +6,12 @@ use std::fmt::Write;
 
 /// A value that can be formatted in a message: a tensor, a parameter (read at that point of the
 /// program), or a host value.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let (_, lines) = ops::capture_prints(|| ops::print("{} of {}", &[&"sum", &tensor![1, 2]]));
+/// assert_eq!(lines, ["sum of [1 2]"]);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be printed",
     label = "not a tensor, a parameter, a number, a bool or a string"
@@ -16,6 +22,12 @@ pub trait Show {
 }
 
 /// A part of a message.
+///
+/// ```
+/// use ms_core::{ops::{Show, Shown}, tensor};
+/// assert!(matches!(3.show(), Shown::Text(text) if text == "3"));
+/// assert!(matches!(tensor![1.0].show(), Shown::Tensor(_)));
+/// ```
 pub enum Shown {
     /// A formatted host value.
     Text(String),

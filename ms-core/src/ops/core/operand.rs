@@ -8,6 +8,13 @@ use std::fmt;
 use std::panic::Location;
 
 /// An operand of an op: a tensor, or a scalar that is converted to the dtype of the other operands.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// use ops::{IntoOperand, Operand};
+/// assert!(matches!(tensor![1.0].operand(), Operand::Tensor(_)));
+/// assert_eq!(2.5.operand().scalar(), Some(2.5.into()));
+/// ```
 pub enum Operand<'a> {
     /// A tensor.
     Tensor(Cow<'a, Tensor>),
@@ -16,6 +23,13 @@ pub enum Operand<'a> {
 }
 
 /// Types that can be operands.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![1u8, 2];
+/// assert_eq!(ops::add(&x, 1).to_vec::<u8>(), [2, 3]);
+/// assert_eq!(ops::add(&x, tensor![0.5]).to_vec::<f32>(), [1.5, 2.5]);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an operand beside a tensor",
     label = "not a tensor, a parameter or a number"
@@ -126,6 +140,13 @@ impl fmt::Display for Operand<'_> {
 }
 
 /// The common dtype of operands: tensors promote, scalars follow.
+///
+/// ```
+/// use ms_core::{DType, ops::{IntoOperand, common_dtype}, tensor};
+/// let (bytes, floats) = (tensor![1u8], tensor![0.5]);
+/// let [a, b, c] = [bytes.operand(), floats.operand(), 7.operand()];
+/// assert_eq!(common_dtype(&[a, b, c]), DType::F32);
+/// ```
 pub fn common_dtype(operands: &[Operand<'_>]) -> DType {
     let tensors = operands.iter().filter_map(Operand::dtype).reduce(promote);
     let scalars = || operands.iter().filter_map(Operand::scalar).map(Scalar::default_dtype).reduce(promote);
@@ -133,6 +154,14 @@ pub fn common_dtype(operands: &[Operand<'_>]) -> DType {
 }
 
 /// The operands of the op `name` as tensors of their common dtype, converted to the op's domain.
+///
+/// ```
+/// use ms_core::{DType, ops::{IntoOperand, elementwise::Domain, operands}, tensor};
+/// let x = tensor![1.5];
+/// let [x, y] = operands("my_op", Domain::Any, [x.operand(), 2.operand()])?;
+/// assert_eq!((x.dtype(), y.item::<f32>()), (DType::F32, 2.0));
+/// # Ok::<(), ms_core::Error>(())
+/// ```
 ///
 /// # Errors
 /// [`Code::DType`] for a scalar of a higher kind than the tensors, or a dtype that the op does not

@@ -60,6 +60,12 @@ pub(in crate::ops) fn check_broadcast(op: &str, name: &str, operand: &Tensor, wa
 }
 
 /// The valid values of an argument.
+///
+/// ```
+/// use ms_core::ops::rules::{Interval, check_interval};
+/// assert!(check_interval("my_op", "rate", 0.0, &Interval::RATE).is_ok());
+/// assert!(check_interval("my_op", "rate", 0.0, &Interval::POSITIVE).is_err());
+/// ```
 pub struct Interval {
     range: (Bound<f64>, Bound<f64>),
     text: &'static str,
@@ -88,6 +94,12 @@ impl Interval {
 
 /// Checks that an argument of an op, a layer or an optimiser is in an interval.
 ///
+/// ```
+/// use ms_core::ops::rules::{Interval, check_interval};
+/// let error = check_interval("my_op", "rate", -1.0, &Interval::RATE).expect_err("a rate is not negative");
+/// assert!(error.to_string().contains("`rate` is -1, but has to be at least 0"));
+/// ```
+///
 /// # Errors
 /// [`Code::Argument`] with its name, its value, and the interval.
 pub fn check_interval(op: &str, name: &str, value: f64, interval: &Interval) -> Result<()> {
@@ -109,6 +121,11 @@ pub(crate) fn check_divisor(op: &str, name: &str, value: f64) -> Result<()> {
 }
 
 /// Checks that a size or a step is at least one.
+///
+/// ```
+/// use ms_core::ops::rules::check_positive;
+/// assert!(check_positive("my_op", "size", 1).is_ok() && check_positive("my_op", "size", 0).is_err());
+/// ```
 ///
 /// # Errors
 /// As for [`check_interval`].

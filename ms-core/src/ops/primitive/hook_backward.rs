@@ -69,6 +69,8 @@ fn refused() -> Error {
 
 /// A function that sees gradients while they are pulled back, and may replace them: see [`hook_backward`]. It is
 /// called as long as this exists.
+///
+/// See the example of [`hook_backward`].
 pub struct GradientHook {
     number: i64,
     function: Arc<Function>,

@@ -71,6 +71,8 @@ pub fn print(text: &str, values: &[&dyn Show]) {
 
 /// Runs `f`, and returns the lines that it printed on this thread by [`print`](fn@print) instead of printing
 /// them.
+///
+/// See the example of [`print`](fn@print).
 pub fn capture_prints<R>(f: impl FnOnce() -> R) -> (R, Vec<String>) {
     /// Removes the capture even if `f` unwinds.
     struct Captured;

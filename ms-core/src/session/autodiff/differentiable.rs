@@ -19,6 +19,15 @@ pub(in crate::session) enum Target {
 }
 
 /// The gradients of a cell's trainable parameters.
+///
+/// ```
+/// use ms_core::session::{Gradients, grad};
+/// use ms_core::{Parameter, Tensor, ops, tensor};
+/// let weight = Parameter::new(tensor![3.0], "weight");
+/// let square = |x: &Tensor| ops::mul(x, ops::square(&weight));
+/// let gradients: Gradients = grad(square).wrt(vec![weight.clone()])(&tensor![1.0]);
+/// assert_eq!(gradients.get(&weight).map(Tensor::item::<f32>), Some(6.0));
+/// ```
 #[derive(Clone)]
 pub struct Gradients {
     parameters: Vec<Parameter>,

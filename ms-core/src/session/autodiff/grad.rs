@@ -155,6 +155,12 @@ where
 
 /// The results of a function, and the gradient of their sum with respect to its first argument;
 /// see [`grad`].
+///
+/// ```
+/// use ms_core::{ops, session::value_and_grad, tensor};
+/// let (value, gradient) = value_and_grad(|x: &ms_core::Tensor| ops::square(x))(&tensor![3.0]);
+/// assert_eq!((value.item::<f32>(), gradient.item::<f32>()), (9.0, 6.0));
+/// ```
 #[track_caller]
 pub fn value_and_grad<'f, Args, F>(f: F) -> Args::Transformed<'f, Grad<F, At<0>, WithValue>>
 where

@@ -219,6 +219,13 @@ where
 
 /// [`jacrev`] in forward mode.
 ///
+/// ```
+/// use ms_core::{Tensor, ops, session::jacfwd};
+/// let x = Tensor::from_slice([2], &[1.0f32, 2.0]);
+/// let jacobian = jacfwd(|x: &Tensor| ops::mul(x, x))(&x);
+/// assert_eq!((jacobian.shape(), jacobian.to_vec::<f32>()), (&[2, 2][..], vec![2.0, 0.0, 0.0, 4.0]));
+/// ```
+///
 /// # Errors
 /// As for [`grad`](crate::session::grad).
 #[track_caller]

@@ -31,6 +31,13 @@ pub trait Select<Args: Arguments> {
 }
 
 /// All arguments of a function.
+///
+/// ```
+/// use ms_core::{Tensor, ops, session::{All, grad}, tensor};
+/// let product = |x: &Tensor, y: &Tensor| ops::mul(x, y);
+/// let (gx, gy) = grad(product).wrt(All)(&tensor![3.0], &tensor![5.0]);
+/// assert_eq!((gx.item::<f32>(), gy.item::<f32>()), (5.0, 3.0));
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct All;
 

@@ -46,6 +46,12 @@ fn warn(message: &str) {
 
 /// The options of a compile cache from the environment: its cap and its secret.
 ///
+/// ```
+/// let options = ms_core::session::cache_options()?;
+/// assert!(options.max_bytes > 0);
+/// # Ok::<(), ms_cache::Error>(())
+/// ```
+///
 /// # Errors
 /// A key file that cannot be read or trusted.
 pub fn cache_options() -> ms_cache::Result<Options> {
@@ -63,6 +69,12 @@ pub(in crate::session) fn verifies() -> bool {
 
 /// The path of the compile cache according to the settings, whether it is used or not; `None` if
 /// neither they nor the system determine one.
+///
+/// ```
+/// use ms_core::session::{Context, cache_path, context, with_context};
+/// let own = Context { compile_cache_path: Some("/tmp/cache".into()), ..context() };
+/// assert_eq!(with_context(own, cache_path), Some("/tmp/cache".into()));
+/// ```
 pub fn cache_path() -> Option<PathBuf> {
     let path = context::read(|it| it.compile_cache_path.clone()).filter(|it| !it.as_os_str().is_empty());
     let named = |name: &str, below: &str| {
@@ -75,11 +87,18 @@ pub fn cache_path() -> Option<PathBuf> {
 
 /// Waits until pending writes of the compile cache are done, or for ten seconds; returns whether
 /// they are. The end of a process waits by itself.
+///
+/// ```
+/// use ms_core::session::flush_cache;
+/// assert!(flush_cache(), "nothing is being written");
+/// ```
 pub fn flush_cache() -> bool {
     ms_cache::flush()
 }
 
 /// The numbers of hits and misses of this process in compile caches.
+///
+/// See the example of [`cache_use`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheUse {
     /// Entries that were found and used.
@@ -89,6 +108,14 @@ pub struct CacheUse {
 }
 
 /// The use of the compile caches by this process so far.
+///
+/// ```
+/// use ms_core::session::{CacheUse, cache_use};
+/// // The cache is disabled unless the settings or the environment enable it.
+/// let CacheUse { hits, misses } = cache_use();
+/// println!("{hits} hits, {misses} misses");
+/// # assert_eq!((hits, misses), (0, 0));
+/// ```
 pub fn cache_use() -> CacheUse {
     let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     open.values().flatten().fold(CacheUse::default(), |sum, disk| CacheUse {

@@ -25,6 +25,21 @@ pub(in crate::session) fn register(path: &'static str, function: &'static JitFn)
 /// `function` is the function itself: `ms::retrace(f)` for `#[jit] fn f`, `ms::retrace(Net::run)`
 /// for a method, `ms::retrace(f)` for the argument of `ms::jit(f)`. Closures of one function are
 /// retraced together.
+///
+/// ```
+/// use ms_core::{Tensor, ops, session, tensor};
+/// use std::sync::atomic::{AtomicI64, Ordering};
+/// static FACTOR: AtomicI64 = AtomicI64::new(2);
+/// fn scaled(x: &Tensor) -> Tensor {
+///     ops::mul(x, FACTOR.load(Ordering::Relaxed))
+/// }
+/// let run = || session::jit(scaled)(&tensor![3.0]).item::<f32>();
+/// assert_eq!(run(), 6.0);
+/// FACTOR.store(10, Ordering::Relaxed);
+/// assert_eq!(run(), 6.0, "the graph has the first factor");
+/// session::retrace(scaled);
+/// assert_eq!(run(), 30.0);
+/// ```
 pub fn retrace<F>(function: F) {
     let _ = function;
     let path = TypeKey::of::<F>().path();

@@ -25,6 +25,26 @@ impl<Args, C: Callable<Args>> Callable<Args> for Member<'_, C> {
 /// `in_axes(None)` all cells get the same ones. The parameters of the cells are stacked at every
 /// call, and a write of a lane is a write to the parameter of its cell.
 ///
+/// ```
+/// use ms_core::{Parameter, Tensor, ops, session::vmap_cells, tensor};
+/// use ms_core::trace::{Arg, Callable, Cell, Sink};
+/// struct Scale(Parameter);
+/// impl Arg for Scale {
+///     fn visit(&self, sink: &mut Sink<'_>) {
+///         sink.parameter(&self.0);
+///     }
+/// }
+/// impl Cell for Scale {}
+/// impl Callable<(&Tensor,)> for Scale {
+///     type Output = Tensor;
+///     fn call_with(&self, (x,): (&Tensor,)) -> Tensor {
+///         ops::mul(x, &self.0)
+///     }
+/// }
+/// let cells = [2.0f32, 3.0].map(|it| Scale(Parameter::new(Tensor::from(it), "factor")));
+/// assert_eq!(vmap_cells(&cells)(&tensor![10.0, 10.0]).to_vec::<f32>(), [20.0, 30.0]);
+/// ```
+///
 /// # Errors
 /// Raises [`Code::Ensemble`] for no cells, and for cells that differ in more than the values of
 /// their parameters.

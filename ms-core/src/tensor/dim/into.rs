@@ -6,6 +6,14 @@ use smallvec::smallvec;
 
 /// A conversion to dimensions: from shapes (see [`IntoShape`]), one [`Dim`], arrays, slices and
 /// vectors of them, and tuples of sizes of both kinds, such as `(x.dim(0), 64)`.
+///
+/// ```
+/// use ms_core::{Tensor, ops};
+/// let x = Tensor::zeros([2, 3]);
+/// assert_eq!(ops::zeros((x.dim(0), 64)).shape(), [2, 64]);
+/// assert_eq!(ops::zeros(x.dims()).shape(), [2, 3]);
+/// assert_eq!(ops::zeros(4).shape(), [4]);
+/// ```
 pub trait IntoDims {
     /// The dimensions.
     fn into_dims(self) -> Dims;

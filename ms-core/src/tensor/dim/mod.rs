@@ -31,6 +31,8 @@ use std::sync::Arc;
 pub struct Dim(i64);
 
 /// A factor of a [term](Dim::terms) of an expression.
+///
+/// See the example of [`Dim::terms`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Factor {
     /// A symbol.
@@ -40,6 +42,12 @@ pub enum Factor {
 }
 
 /// The dimensions of a type, outermost first.
+///
+/// ```
+/// use ms_core::{Tensor, tensor::{Dim, Dims}};
+/// let dims: Dims = Tensor::zeros([2, 3]).dims();
+/// assert_eq!(dims[..], [Dim::new(2), Dim::new(3)]);
+/// ```
 pub type Dims = SmallVec<[Dim; 4]>;
 
 /// Raw numbers below this one refer to expressions: more than memory holds.

@@ -27,12 +27,26 @@ use store::Store;
 pub use store::TakenSlot;
 
 /// The identity of a slot; never reused in a process.
+///
+/// ```
+/// use ms_core::{Parameter, tensor};
+/// let (a, b) = (Parameter::new(tensor![1.0], "a"), Parameter::new(tensor![1.0], "b"));
+/// assert!(a.id() == a.clone().id() && a.id() != b.id());
+/// ```
 pub type SlotId = u64;
 
 /// A named, shared, mutable slot for a [`Tensor`].
 ///
 /// Clones alias one slot. Reading and writing go through the current dispatcher, so that
 /// inside a trace they become inputs and outputs of the graph.
+///
+/// ```
+/// use ms_core::{Parameter, tensor};
+/// let parameter = Parameter::new(tensor![1.0, 2.0], "weight");
+/// parameter.clone().set(&tensor![3.0, 4.0]);
+/// assert_eq!(parameter.value().to_vec::<f32>(), [3.0, 4.0]);
+/// assert!(parameter.requires_grad() && parameter.try_set(&tensor![1.0]).is_err());
+/// ```
 #[derive(Clone)]
 pub struct Parameter(Arc<Slot>, Side);
 
@@ -44,6 +58,12 @@ enum Side {
 }
 
 /// The role of a slot.
+///
+/// ```
+/// use ms_core::{DType, Parameter, Tensor, tensor, tensor::Role};
+/// let (weight, mean) = (Parameter::new(tensor![1.0], "w"), Parameter::buffer([1], DType::F32, || Tensor::zeros([1])));
+/// assert!(weight.role() == Role::Value && mean.role() == Role::Buffer);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// A weight, or any other state of a program that may be trained.
@@ -69,6 +89,12 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 impl Parameter {
     /// A trainable slot whose initial value is the result of `init`: computed eagerly, even while a
     /// function that creates the slot is being traced, and once, however often that function runs.
+    ///
+    /// ```
+    /// use ms_core::{DType, Parameter, Tensor};
+    /// let weight = Parameter::init("weight", [2, 3], DType::F32, || Tensor::ones([2, 3]));
+    /// assert_eq!(weight.value().shape(), [2, 3]);
+    /// ```
     ///
     /// # Panics
     /// Raises [`Code::Shape`](crate::Code::Shape) when the value is not of the given shape and
@@ -115,6 +141,12 @@ impl Parameter {
     ///
     /// A function that creates a slot creates it once: compiled or run eagerly, its later calls get
     /// the first slot of the same name and type again.
+    ///
+    /// ```
+    /// use ms_core::{Parameter, tensor};
+    /// let scale = Parameter::new(tensor![1.0], "scale");
+    /// assert_eq!((scale.name(), scale.value().to_vec::<f32>()), ("scale", vec![1.0]));
+    /// ```
     ///
     /// # Panics
     /// Raises [`Code::Created`](crate::Code::Created) for a value that is computed by the function
@@ -203,6 +235,13 @@ impl Parameter {
     /// Sets whether it is trainable. Only a slot of [`Role::Value`] ever is: on buffers and states
     /// of generators this has no effect, so that thawing all parameters of a network trains no
     /// statistics.
+    ///
+    /// ```
+    /// use ms_core::{Parameter, tensor};
+    /// let frozen = Parameter::new(tensor![1.0], "frozen");
+    /// frozen.set_requires_grad(false);
+    /// assert!(!frozen.requires_grad());
+    /// ```
     pub fn set_requires_grad(&self, yes: bool) {
         self.0.requires_grad.store(yes && self.0.role == Role::Value, Ordering::Relaxed);
     }
@@ -220,6 +259,12 @@ impl Parameter {
     }
 
     /// Writes a value.
+    ///
+    /// ```
+    /// use ms_core::{Code, Parameter, tensor};
+    /// let scale = Parameter::new(tensor![1.0], "scale");
+    /// assert_eq!(scale.try_set(&tensor![1]).err().map(|it| it.code()), Some(Code::DType));
+    /// ```
     ///
     /// # Errors
     /// [`Code::Shape`](crate::Code::Shape) or [`Code::DType`](crate::Code::DType) when it is of another type.

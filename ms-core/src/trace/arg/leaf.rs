@@ -10,6 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// Whether a layer trains or evaluates, shared by its clones. Part of the key.
+///
+/// ```
+/// use ms_core::trace::Training;
+/// let training = Training::default();
+/// training.clone().set(false);
+/// assert!(!training.get());
+/// ```
 #[derive(Clone, Debug)]
 pub struct Training(Arc<AtomicBool>);
 
@@ -84,6 +91,12 @@ impl Arg for ComputeDType {
 
 /// A host value that never changes: it is hashed once, when it is created. Compiled functions treat
 /// two of them as equal if their [`Hash`] is: 256 bits of it are kept.
+///
+/// ```
+/// use ms_core::{Tensor, ops, session, tensor, trace::Frozen};
+/// let scaled = session::jit(|x: &Tensor, factors: &Frozen<Vec<u8>>| ops::mul(x, factors[0] as i64));
+/// assert_eq!(scaled(&tensor![3.0], &Frozen::new(vec![2u8])).item::<f32>(), 6.0);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Frozen<T> {
     value: T,

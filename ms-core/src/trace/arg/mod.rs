@@ -16,6 +16,25 @@ use crate::tensor::{Parameter, Tensor};
 ///
 /// Implemented for tensors, parameters, integers, floats, bools, strings and containers of them, by
 /// `#[cell]` for networks and by `#[derive(Tree)]` for structures of tensors.
+///
+/// ```
+/// use ms_core::{Parameter, tensor, trace::{Arg, Cell, Name, Sink}};
+/// // What `#[cell]` makes of a struct.
+/// struct Scale {
+///     weight: Parameter,
+/// }
+/// impl Arg for Scale {
+///     fn visit(&self, sink: &mut Sink<'_>) {
+///         sink.begin(Name::Field("weight"));
+///         self.weight.visit(sink);
+///         sink.end();
+///     }
+/// }
+/// impl Cell for Scale {}
+/// let scale = Scale { weight: Parameter::new(tensor![2.0], "") };
+/// assert_eq!(scale.named_parameters()?[0].0, "weight");
+/// # Ok::<(), ms_core::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be part of a compiled function or a cell",
     label = "neither tensors nor a host value that can be hashed",
@@ -35,6 +54,13 @@ pub trait Arg {
 }
 
 /// A structure of tensors that can be rebuilt with other tensors in the same places.
+///
+/// ```
+/// use ms_core::{ops, tensor, trace::Tree};
+/// let pair = (tensor![1.0], vec![tensor![2.0]]);
+/// let (x, list) = pair.rebuild(&mut |it| ops::mul(it, 10));
+/// assert_eq!((x.item::<f32>(), list[0].item::<f32>()), (10.0, 20.0));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a structure of tensors",
     label = "not a tensor, nor a container or structure of tensors",

@@ -11,6 +11,8 @@ use std::fmt;
 ///
 /// A signature is computed at every call. It needs no dynamic call per part, and ignores the names
 /// of parts.
+///
+/// See the example of [`Arg`](super::Arg).
 pub struct Sink<'a> {
     to: To<'a>,
     /// The stack address below which parts are nested too deeply.
@@ -286,6 +288,8 @@ pub enum Size {
 }
 
 /// The name of a part: `fc1`, `[3]`, or `["w"]`.
+///
+/// See the example of [`Arg`](super::Arg).
 #[derive(Clone, Copy, Debug)]
 pub enum Name<'a> {
     /// A field.

@@ -33,6 +33,13 @@ pub struct HyperMap {
 }
 
 /// [`HyperMap`] of one level: the parts themselves are the arguments, even if they are structures.
+///
+/// ```
+/// use ms_core::{Tensor, ops, tensor, trace::{Map, MultitypeFuncGraph}};
+/// let square = MultitypeFuncGraph::new("square").register(|x: &Tensor| ops::square(x)).register(|x: &f64| x * x);
+/// let (x, y) = Map::new(square).call(&(tensor![2.0], 3.0));
+/// assert_eq!((x.item::<f32>(), y), (4.0, 9.0));
+/// ```
 pub struct Map;
 
 impl Map {

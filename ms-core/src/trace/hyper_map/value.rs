@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// A structure of tensors, parameters and host values.
+///
+/// See the example of [`MultitypeFuncGraph`](super::MultitypeFuncGraph).
 #[derive(Clone, Debug)]
 pub enum Value {
     /// A tensor.

@@ -14,6 +14,8 @@ use std::marker::PhantomData;
 ///
 /// In annotated code that is traced, a `for` over it remains a loop; everywhere else it is an
 /// iterator. See [`range`].
+///
+/// See the example of [`range`].
 #[derive(Clone)]
 pub struct Range(Bounds);
 
@@ -107,6 +109,14 @@ impl Bound {
 /// over Rust's own ranges is unrolled instead.
 ///
 /// Raises [`Code::DType`] for a tensor that is not one integer.
+///
+/// ```
+/// use ms_core::{Tensor, trace::range};
+/// let numbers: Vec<i64> = range(2, 5).into_iter().map(|it| it.item()).collect();
+/// assert_eq!(numbers, [2, 3, 4]);
+/// let stop = Tensor::scalar(3i64);
+/// assert_eq!(range(0, &stop).into_iter().count(), 3);
+/// ```
 #[track_caller]
 pub fn range(start: impl Into<Bound>, stop: impl Into<Bound>) -> Range {
     let (first, stop) = (start.into(), stop.into());

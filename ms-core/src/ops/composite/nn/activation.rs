@@ -80,7 +80,8 @@ pub fn gelu_tanh(x: impl AsTensor) -> Tensor {
     apply1(GELU_TANH.op(), &Attrs::none(), &[&*x.as_tensor()])
 }
 
-/// `x / (1 + e^-x)`.
+/// `x / (1 + e^-x)` (Elfwing et al. 2018, "Sigmoid-Weighted Linear Units for Neural Network Function Approximation in
+/// Reinforcement Learning").
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -142,7 +143,8 @@ pub fn mish(x: impl AsTensor) -> Tensor {
     x * tanh(softplus(x, 1.0, 20.0))
 }
 
-/// `x` where it is positive, else `alpha (e^x - 1)`.
+/// `x` where it is positive, else `alpha (e^x - 1)` (Clevert et al. 2016, "Fast and Accurate Deep Network Learning by
+/// Exponential Linear Units").
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -168,7 +170,8 @@ pub fn selu(x: impl AsTensor) -> Tensor {
     elu(x, 1.6732632423543772) * 1.0507009873554805
 }
 
-/// `x` where it is positive, else `alpha (e^(x / alpha) - 1)`.
+/// `x` where it is positive, else `alpha (e^(x / alpha) - 1)` (Barron 2017, "Continuously Differentiable Exponential
+/// Linear Units").
 ///
 /// # Panics
 /// Raises [`Code::Argument`](crate::Code::Argument) unless `alpha` is finite and not zero.
@@ -186,7 +189,8 @@ pub fn celu(x: impl AsTensor, alpha: f64) -> Tensor {
     select(x.gt(0.0), x, alpha * expm1(minimum(x, 0.0) / alpha))
 }
 
-/// `x` where it is positive, else `slope x`.
+/// `x` where it is positive, else `slope x` (Maas et al. 2013, "Rectifier Nonlinearities Improve Neural Network Acoustic
+/// Models").
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -211,7 +215,7 @@ pub fn relu6(x: impl AsTensor) -> Tensor {
     clamp(x, 0.0, 6.0)
 }
 
-/// `min(max(x + 3, 0), 6) / 6`.
+/// `min(max(x + 3, 0), 6) / 6` (Howard et al. 2019, "Searching for MobileNetV3").
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -223,7 +227,7 @@ pub fn hsigmoid(x: impl AsTensor) -> Tensor {
     clamp(&*x.as_tensor() + 3.0, 0.0, 6.0) / 6.0
 }
 
-/// `x hsigmoid(x)`.
+/// `x hsigmoid(x)` (Howard et al. 2019, "Searching for MobileNetV3").
 ///
 /// ```
 /// use ms_core::{ops, tensor};

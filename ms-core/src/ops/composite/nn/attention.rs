@@ -12,6 +12,14 @@ use crate::tensor::{AsTensor, Attrs, DType, Outputs, Scalar, Tensor};
 use smallvec::smallvec;
 
 /// Options of attention.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let options = ops::AttentionOptions { causal: true, ..ops::AttentionOptions::default() };
+/// let x = tensor![[1.0], [2.0]];
+/// // The first query uses the first key only.
+/// assert_eq!(ops::scaled_dot_product_attention(&x, &x, &x, &options).to_vec::<f32>()[0], 1.0);
+/// ```
 #[derive(Clone, Default, Debug)]
 pub struct AttentionOptions {
     /// Of bools: which keys are used for which query. Of numbers: added to the scores.

@@ -14,6 +14,13 @@ use crate::tensor::{AsTensor, Attrs, DType, Dim, Outputs, Tensor};
 use smallvec::smallvec;
 
 /// The cross entropy of logits with classes or distributions, and its options.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let options = ops::CrossEntropy { ignore_index: Some(1), ..ops::CrossEntropy::default() };
+/// let loss = options.of(tensor![[0.0, 0.0], [9.0, -9.0]], tensor![0, 1]);
+/// assert!((loss.item::<f32>() - 2f32.ln()).abs() < 1e-6);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct CrossEntropy {
     /// The reduction of the losses of examples.

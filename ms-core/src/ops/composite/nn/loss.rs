@@ -8,6 +8,14 @@ use crate::ops::{clamp_min, exp, log, log1p, maximum, mean, norm, over_size, sel
 use crate::tensor::{AsTensor, Dim, Tensor};
 
 /// The reduction of the losses of examples.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// use ops::Reduction;
+/// let of = |reduction: Reduction| reduction.apply(&tensor![[1.0, 2.0], [3.0, 6.0]]).to_vec::<f32>();
+/// assert_eq!([of(Reduction::Mean), of(Reduction::Sum), of(Reduction::BatchMean)], [[3.0], [12.0], [6.0]]);
+/// assert_eq!(of(Reduction::None), [1.0, 2.0, 3.0, 6.0]);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Reduction {
     /// The mean.
@@ -80,7 +88,8 @@ pub fn l1_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
     Reduction::Mean.apply(&(x - target).abs())
 }
 
-/// `d² / (2 beta)` where the distance `d = |x - target|` is below `beta`, else `d - beta / 2`.
+/// `d² / (2 beta)` where the distance `d = |x - target|` is below `beta`, else `d - beta / 2` (Girshick 2015, "Fast
+/// R-CNN", with `beta = 1`).
 ///
 /// # Panics
 /// As [`mse_loss`], and [`Code::Argument`](crate::Code::Argument) for a `beta` that is negative or not finite.

@@ -71,6 +71,11 @@ pub(in crate::ops) fn spatial(list: &[usize], fill: usize) -> Spatial {
 }
 
 /// One number for all spatial axes, or one for each, as in `stride` and `padding`.
+///
+/// ```
+/// use ms_core::ops::PerAxis;
+/// assert_eq!([2.per_axis(2), [2, 3].per_axis(2)].map(|it| it.to_vec()), [[2, 2], [2, 3]]);
+/// ```
 pub trait PerAxis {
     /// One number for each of `rank` axes.
     fn per_axis(&self, rank: usize) -> Shape;

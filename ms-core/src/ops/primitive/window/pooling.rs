@@ -6,6 +6,12 @@ use crate::tensor::{Dim, Dims, Shape, Type};
 use smallvec::SmallVec;
 
 /// Options of pooling: kernel, stride, padding, and the ceil mode.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let options = ops::PoolOptions::new(1, 2).stride(1);
+/// assert_eq!(ops::max_pool(tensor![[[1.0, 3.0, 2.0]]], &options).to_vec::<f32>(), [3.0, 3.0]);
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PoolOptions {
     /// Sizes of the window, by spatial axis.

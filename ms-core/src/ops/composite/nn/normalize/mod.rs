@@ -156,6 +156,14 @@ pub fn instance_norm(x: impl AsTensor, gamma: impl AsTensor, beta: impl AsTensor
 }
 
 /// The mean and the variance of [`batch_norm`], with one entry per channel.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let kept = ops::BatchStatistics { mean: tensor![0.0], var: tensor![1.0] };
+/// // A batch with the mean 3, and the variance 2 with one degree of freedom less.
+/// let next = kept.updated(tensor![[2.0], [4.0]], 0.5);
+/// assert_eq!((next.mean.to_vec::<f32>(), next.var.to_vec::<f32>()), (vec![1.5], vec![1.5]));
+/// ```
 #[derive(Clone, Debug)]
 pub struct BatchStatistics {
     /// The means.
