@@ -28,7 +28,7 @@ impl<'a> ReadInputs<'a> {
             return blocks.find(has);
         }
         let sorted = self.sorted.get_or_init(|| {
-            let mut all: Vec<&Storage> = blocks.filter(|it| it.len() > 0).collect();
+            let mut all: Vec<&Storage> = blocks.filter(|it| !it.is_empty()).collect();
             all.sort_unstable_by_key(|it| it.device_ptr().addr());
             all
         });
