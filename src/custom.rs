@@ -34,9 +34,12 @@
 //!     }
 //!
 //!     fn run(x: AnyView<'_>, mut y: AnyViewMut<'_>) -> ms::Result<()> {
+//!         fn reverse<T: Copy>(x: &[T], y: &mut [T]) {
+//!             y.iter_mut().rev().zip(x).for_each(|(y, x)| *y = *x);
+//!         }
 //!         match x.dtype() {
-//!             DType::F32 => y.typed::<f32>()?.iter_mut().rev().zip(x.typed::<f32>()?.iter()).for_each(|(y, x)| *y = *x),
-//!             _ => y.typed::<i64>()?.iter_mut().rev().zip(x.typed::<i64>()?.iter()).for_each(|(y, x)| *y = *x),
+//!             DType::F32 => reverse(&x.typed::<f32>()?, &mut y.typed::<f32>()?),
+//!             _ => reverse(&x.typed::<i64>()?, &mut y.typed::<i64>()?),
 //!         }
 //!         Ok(())
 //!     }

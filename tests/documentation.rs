@@ -1,5 +1,5 @@
-//! The documentation: an example of every public item; the numbers of lines of the programs beside PyTorch; and the book,
-//! its pages and their links.
+//! The documentation: an example of every public item; the numbers of lines of the programs beside PyTorch; and the
+//! book, its pages and their links.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

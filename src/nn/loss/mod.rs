@@ -50,8 +50,8 @@ macro_rules! losses {
     )*) => {$(
         $(#[$doc])*
         ///
-        /// Operands of f16 and bf16 are computed in f32. The mean and the sum have no dimensions; without a reduction there
-        /// is a loss for each example or element.
+        /// Operands of f16 and bf16 are computed in f32. The mean and the sum have no dimensions; without a reduction
+        /// there is a loss for each example or element.
         ///
         /// # Panics
         /// A call raises [`ms_core::Code::Shape`] for operands whose shapes do not fit.
