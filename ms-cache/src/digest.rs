@@ -1,6 +1,7 @@
 //! 32-byte hashes.
 
 use std::fmt;
+use std::io::{self, Read};
 
 /// A blake3 hash; printed as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,6 +14,20 @@ impl Digest {
     /// The hash of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
+    }
+
+    /// The hash of all bytes of a reader, of which few are in memory at once.
+    ///
+    /// # Errors
+    /// Those of reading.
+    ///
+    /// ```
+    /// use ms_cache::Digest;
+    /// assert_eq!(Digest::of_reader(&b"abc"[..])?, Digest::of(b"abc"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn of_reader(reader: impl Read) -> io::Result<Self> {
+        Ok(Self(*blake3::Hasher::new().update_reader(reader)?.finalize().as_bytes()))
     }
 
     /// The bytes of the hash.

@@ -6,7 +6,7 @@
 //! them, where nothing has changed since; else by hashes of what they hold.
 
 use ms_cache::Digest;
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -67,7 +67,7 @@ impl Build {
         let read = || {
             let mut all = Vec::new();
             for file in &self.files {
-                all.extend(*Digest::of(&fs::read(file).ok()?).as_bytes());
+                all.extend(*Digest::of_reader(File::open(file).ok()?).ok()?.as_bytes());
             }
             (identity(&self.files)? == self.identity).then(|| Digest::of(&all))
         };
