@@ -22,25 +22,21 @@ static ALLOCATOR: Limited = Limited;
 /// of tensors are as large.
 const LARGE: usize = 16 << 10;
 
-/// The alignment of the blocks into which the `gemm` crates pack operands, and of no others: their
-/// size is bounded by the processor's caches, and their callers ensure that there is memory.
-const PACKED: usize = 128;
-
 /// The number of large blocks that are still granted.
 static LEFT: AtomicUsize = AtomicUsize::new(UNLIMITED);
 
 const UNLIMITED: usize = usize::MAX;
 
-fn is_granted(bytes: usize, align: usize) -> bool {
+fn is_granted(bytes: usize) -> bool {
     let one_less = |left: usize| if left == UNLIMITED { Some(left) } else { left.checked_sub(1) };
-    bytes < LARGE || align == PACKED || LEFT.fetch_update(Relaxed, Relaxed, one_less).is_ok()
+    bytes < LARGE || LEFT.fetch_update(Relaxed, Relaxed, one_less).is_ok()
 }
 
 // SAFETY: blocks are the system allocator's, or none.
 unsafe impl GlobalAlloc for Limited {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's contract is the same.
-        if is_granted(layout.size(), layout.align()) { unsafe { System.alloc(layout) } } else { std::ptr::null_mut() }
+        if is_granted(layout.size()) { unsafe { System.alloc(layout) } } else { std::ptr::null_mut() }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
@@ -49,7 +45,7 @@ unsafe impl GlobalAlloc for Limited {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        if is_granted(size, layout.align()) {
+        if is_granted(size) {
             // SAFETY: the caller's contract is the same.
             unsafe { System.realloc(block, layout, size) }
         } else {

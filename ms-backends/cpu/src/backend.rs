@@ -43,8 +43,7 @@ environment_variables! {
     );
 }
 
-/// Runs plans on the CPU: kernels as generated code or interpreted, products in order or by the `gemm`
-/// crates.
+/// Runs plans on the CPU: kernels as generated code or interpreted, contractions by the library of products.
 pub struct CpuBackend {
     isa: Isa,
     kernels: Mutex<LoadedKernels>,

@@ -32,10 +32,10 @@ pub fn max<T: Number + Element>(attrs: &Attrs, inputs: &[HostArray<'_>], out: &m
             let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(plane * len), len) };
             to.fill(T::LOWEST);
             for run in &runs {
-                let values = from[run.element..].iter().step_by(step);
-                for (to, &value) in to[run.window..][..run.len].iter_mut().zip(values) {
+                let to = to[run.window..][..run.len].iter_mut();
+                with_elements(to, &from[run.element..], step, |to, _, value| {
                     *to = if (value > *to) | is_nan(value) { value } else { *to };
-                }
+                });
             }
         }
         Ok(())
@@ -109,19 +109,38 @@ fn for_each_largest<T: Number + Element>(
             places.copy_from_slice(&first);
             for run in &runs {
                 let here = run.window..run.window + run.len;
-                let values = from[run.element..].iter().step_by(step);
                 let best = largest[here.clone()].iter_mut().zip(&mut places[here]);
-                for (i, ((top, place), &value)) in best.zip(values).enumerate() {
+                with_elements(best, &from[run.element..], step, |(top, place), i, value| {
                     // Branches on data would be mispredicted, so selections are faster.
                     let above = (value > *top) | (is_nan(value) & !is_nan(*top));
                     *top = if above { value } else { *top };
                     *place = if above { (run.element + i * step) as u32 } else { *place };
-                }
+                });
             }
             f(plane, &places);
         }
         Ok(())
     })
+}
+
+/// Calls `f` with each of the windows of a run, its number, and the element that it has: those of `from`, `step` elements
+/// apart. Constant steps are loops of vectors.
+#[inline(always)]
+fn with_elements<W, T: Copy>(
+    windows: impl ExactSizeIterator<Item = W>,
+    from: &[T],
+    step: usize,
+    f: impl Fn(W, usize, T),
+) {
+    let count = windows.len();
+    match step {
+        1 => windows.zip(from).enumerate().for_each(|(i, (to, &value))| f(to, i, value)),
+        2 if from.len() >= 2 * count => {
+            let pairs = &from.as_chunks::<2>().0[..count];
+            windows.zip(pairs).enumerate().for_each(|(i, (to, pair))| f(to, i, pair[0]));
+        }
+        _ => windows.zip(from.iter().step_by(step)).enumerate().for_each(|(i, (to, &value))| f(to, i, value)),
+    }
 }
 
 /// The first element of every window.

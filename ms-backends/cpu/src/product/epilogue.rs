@@ -28,8 +28,6 @@ pub struct Parts<'a> {
     product: &'a Matrices,
     /// The type of the result.
     dtype: DType,
-    /// The number of the first product.
-    first: usize,
 }
 
 /// Rows and columns of a product.
@@ -46,17 +44,12 @@ pub struct Part {
 impl<'a> Parts<'a> {
     /// The parts of the result of these products, which has elements of `dtype`.
     pub fn new(epilogues: &'a [Epilogue<'a>], product: &'a Matrices, dtype: DType) -> Self {
-        Self { epilogues, product, dtype, first: 0 }
+        Self { epilogues, product, dtype }
     }
 
     /// Whether a part must have all columns of its rows.
     pub fn by_rows(&self) -> bool {
         self.epilogues.iter().any(|it| it.words.by_rows)
-    }
-
-    /// Those of the products from number `first` on.
-    pub fn from(self, first: usize) -> Self {
-        Self { first: self.first + first, ..self }
     }
 
     /// Computes a part by `compute`, which writes it to the matrix that it is given, with steps in elements; then runs
@@ -71,39 +64,13 @@ impl<'a> Parts<'a> {
     /// # Errors
     /// Those of `compute`; [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the part.
     pub unsafe fn run(&self, part: &Part, compute: impl FnOnce(Matrix<*mut u8>) -> Result<()>) -> Result<()> {
-        // SAFETY: the caller's contract is the same.
-        unsafe { self.run_on(part, compute, |code| code.alone().unwrap_or(code)) }
-    }
-
-    /// [`Parts::run`], whose epilogues several threads share: `compute` uses them as well, so that this is not a part of
-    /// a task.
-    ///
-    /// # Safety
-    /// As [`Parts::run`].
-    ///
-    /// # Errors
-    /// As [`Parts::run`].
-    pub unsafe fn run_shared(&self, part: &Part, compute: impl FnOnce(Matrix<*mut u8>) -> Result<()>) -> Result<()> {
-        // SAFETY: the caller's contract is the same.
-        unsafe { self.run_on(part, compute, |code| code) }
-    }
-
-    /// # Safety
-    /// As [`Parts::run`].
-    unsafe fn run_on(
-        &self,
-        part: &Part,
-        compute: impl FnOnce(Matrix<*mut u8>) -> Result<()>,
-        code: impl Fn(&'a dyn KernelCode) -> &'a dyn KernelCode,
-    ) -> Result<()> {
         let Part { rows, columns, .. } = part;
         let [by_rows, by_columns] = self.product.axes;
-        // The `gemm` crates may add terms in another order where other steps are one.
         let steps = match (by_rows, by_columns) {
             (None, None) => [0, 0],
             (Some(_), None) => [1, 0],
             (None, Some(_)) => [0, 1],
-            (Some(_), Some(_)) => [columns.len().max(2), 1],
+            (Some(_), Some(_)) => [columns.len(), 1],
         };
         let elements = (rows.len() - 1) * steps[0] + (columns.len() - 1) * steps[1] + 1;
         // SAFETY: `compute` writes the elements before the kernels read them.
@@ -113,7 +80,7 @@ impl<'a> Parts<'a> {
         for epilogue in self.epilogues {
             let block = self.block(epilogue, part, first as u64, steps);
             // SAFETY: the block is that of a part of the loops of the caller's contract.
-            unsafe { code(epilogue.code).call(&block) };
+            unsafe { epilogue.code.alone().unwrap_or(epilogue.code).call(&block) };
         }
         Ok(())
     }
@@ -122,7 +89,7 @@ impl<'a> Parts<'a> {
     fn block(&self, epilogue: &Epilogue<'_>, part: &Part, first: u64, steps: [isize; 2]) -> SmallVec<[u64; 64]> {
         let EpilogueWords { loops, result, .. } = epilogue.words;
         let mut block: SmallVec<[u64; 64]> = SmallVec::from_slice(epilogue.block);
-        self.product.indices(self.first + part.product, |axis, index| loops.restrict(&mut block, axis, index, 1));
+        self.product.indices(part.product, |axis, index| loops.restrict(&mut block, axis, index, 1));
         block[result] = first;
         block[result + 1..][..loops.loops()].fill(0);
         let sides = [&part.rows, &part.columns];

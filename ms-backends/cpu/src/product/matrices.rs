@@ -42,7 +42,16 @@ impl Matrices {
             first += axes.len();
             Some((*widest, axis))
         };
-        let sides = [widest(&contraction.m), widest(&contraction.n)];
+        let mut sides = [widest(&contraction.m), widest(&contraction.n)];
+        // One operand times many vectors is one product, which reads it once.
+        for (side, fixed) in [(1, 0), (0, 1)] {
+            let of_vectors = |it: &(ContractionAxis, usize)| it.0.strides[fixed] == 0 && it.0.size > 1;
+            if sides[side].is_none_or(|it| it.0.size == 1)
+                && let Some(at) = loops.iter().position(of_vectors)
+            {
+                sides[side] = Some(loops.remove(at));
+            }
+        }
         let one = ContractionAxis { size: 1, strides: [0; 3] };
         let [m, n] = sides.map(|it| it.map_or(one, |it| it.0));
         let k = match contraction.k[..] {
@@ -60,11 +69,6 @@ impl Matrices {
             axes: sides.map(|it| it.map(|it| it.1)),
             loops,
         })
-    }
-
-    /// One product of matrices of sizes `[m, k, n]` and these strides.
-    pub fn single([m, k, n]: [usize; 3], a: [isize; 2], b: [isize; 2], out: [isize; 2]) -> Self {
-        Self { m, k, n, a, b, out, axes: [None; 2], loops: SmallVec::new() }
     }
 
     /// The number of products.

@@ -1,17 +1,16 @@
-//! Contractions as products of matrices: floats by tiles in a fixed order of terms ([`ordered`]) or by the `gemm` crates
-//! ([`gemm`](mod@gemm)), depending on the precision and the size; integers and bools by plain loops. Where a processor
-//! has an [AMX](amx) unit, it multiplies floats in relaxed precisions, and integers of a byte.
+//! Contractions as products of matrices: floats by tiles in a fixed order of terms ([`ordered`]), integers and bools by
+//! plain loops. Where a processor has an [AMX](amx) unit, it multiplies floats in relaxed precisions, and integers of a
+//! byte.
 
 // Elsewhere only tests use it.
 #[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), allow(dead_code))]
 mod amx;
+mod block;
 mod dot;
 mod epilogue;
-mod gemm;
 mod matrices;
 mod ordered;
 mod pack;
-mod packing;
 mod panels;
 #[cfg(test)]
 mod tests;
@@ -32,7 +31,7 @@ use matrices::{Flattened, Matrices};
 use ms_core::error::Result;
 use ms_core::exec::ContractionOperand;
 use ms_core::ir::{Contraction, ContractionTypes, Precision};
-use ms_core::tensor::{DType, Element, Scalar, Storage, try_filled, try_room};
+use ms_core::tensor::{DType, Element, Scalar, try_filled, try_room};
 use ms_core::with_element;
 use std::ptr::null_mut;
 
@@ -127,60 +126,34 @@ unsafe fn run_matrices(
     }
     let [a, b] = operands.map(|it| it.address as *const u8);
     // Without a unit for fewer bits than f32 has, `High` and `Medium` are `Highest`.
-    let in_order = !precision.is_relaxed() || is_faster_in_order(isa, types, matrices, operands.map(|it| it.held));
+    let in_lanes = precision.is_relaxed();
     // SAFETY: the caller's contract is the same.
     unsafe {
-        match (types.accumulator, in_order) {
-            (DType::F32, true) => chains::<f32>(isa, types, matrices, operands, to),
-            (DType::F64, true) => chains::<f64>(isa, types, matrices, operands, to),
-            (DType::F32, false) if types == ContractionTypes::of(DType::F32) => gemm::floats::<f32>(matrices, a, b, to),
-            (DType::F32, false) => gemm::widened(types, matrices, a, b, to),
-            (DType::F64, false) => gemm::floats::<f64>(matrices, a, b, to),
-            (DType::Bool, _) => integers::<u8>(types, matrices, [a, b], to),
-            (DType::I64 | DType::U64, _) => integers::<u64>(types, matrices, [a, b], to),
+        match types.accumulator {
+            DType::F32 => chains::<f32>((isa, in_lanes), types, matrices, operands, to),
+            DType::F64 => chains::<f64>((isa, in_lanes), types, matrices, operands, to),
+            DType::Bool => integers::<u8>(types, matrices, [a, b], to),
+            DType::I64 | DType::U64 => integers::<u64>(types, matrices, [a, b], to),
             _ => integers::<u32>(types, matrices, [a, b], to),
         }
     }
 }
 
-/// Maximum number of multiply-adds of a small product.
-const SMALL: usize = 3 << 14;
-
-/// Maximum number of rows or of columns of a narrow product.
-const NARROW: usize = 28;
-
 /// The distance in bytes of lines that are in the same set of a cache.
 const ALIASED: usize = 4096;
 
-/// Whether a product of floats takes less time in order than by the `gemm` crates. These allocate memory and pack both
-/// operands in every call, a transposed right one line by line, and f16 and bf16 in memory of its own. Operands of
-/// slots are packed once.
-fn is_faster_in_order(isa: Isa, types: ContractionTypes, product: &Matrices, held: [Option<&Storage>; 2]) -> bool {
-    let &Matrices { m, k, n, b: [_, between], .. } = product;
-    let ordered = Ordered { isa, sizes: [m, k, n], accumulate: false };
-    let keeper = match types.accumulator {
-        DType::F64 => ordered.keeper::<f64>(held),
-        _ => ordered.keeper::<f32>(held),
-    };
-    let size = types.b.size();
-    let is_widened = types != ContractionTypes::of(types.accumulator);
-    let is_aliased = between != 0 && (between.unsigned_abs() * size).is_multiple_of(ALIASED);
-    let is_narrow = m.min(n) <= NARROW || m.saturating_mul(n).saturating_mul(k) <= SMALL;
-    keeper.is_some() || m.min(n) > 1 && (is_narrow || is_widened || is_aliased)
-}
-
-/// Products of floats whose terms are added in order.
+/// Products of floats whose terms are added in order, or [in lanes](Ordered::in_lanes).
 ///
 /// # Safety
 /// As [`run`], for accumulators of this type.
 unsafe fn chains<W: Wide>(
-    isa: Isa,
+    (isa, in_lanes): (Isa, bool),
     types: ContractionTypes,
     product: &Matrices,
     operands: [ContractionOperand<'_>; 2],
     to: To<'_>,
 ) -> Result<()> {
-    let ordered = Ordered { isa, sizes: [product.m, product.k, product.n], accumulate: false };
+    let ordered = Ordered { isa, sizes: [product.m, product.k, product.n], accumulate: false, in_lanes };
     let format = |dtype| W::format(dtype).expect("the types of a contraction have its accumulators");
     let bytes = |steps: [isize; 2], size: usize| steps.map(|it| it * size as isize);
     let operand = |of: ContractionOperand<'_>, dtype, steps| {

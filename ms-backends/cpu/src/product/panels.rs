@@ -1,8 +1,8 @@
-//! Right operands of products, packed as tiles read them and kept while slots hold them.
+//! Right operands of products, packed as tiles read them: for one call, or kept while slots hold them.
 
 use super::ordered::{CHUNK, Stored};
 use super::tile::{Tile, Wide};
-use super::{Addresses, Shared};
+use super::{Addresses, Matrix, Shared};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{Array, DType, Storage};
@@ -43,37 +43,95 @@ pub fn keep<F: Any + Send + Sync>(
     block.form(fits, make).ok()?
 }
 
-/// A packed matrix: for each [`CHUNK`] of rows, panels of as many columns as a tile has, one behind the other.
-pub struct Panels {
-    of: Place,
-    room: Array,
-    _counted: Counted,
-}
-
-/// What is packed: a part of a block of memory, for tiles of a width.
+/// Where a matrix is in a block of memory, and what it is.
 #[derive(Clone, Copy, PartialEq)]
-struct Place {
+pub struct Place {
     offset: usize,
     steps: [isize; 2],
     sizes: [usize; 2],
     dtype: DType,
-    width: usize,
 }
 
 impl Place {
+    /// That of a matrix with these sizes.
+    pub fn of(block: &Storage, matrix: Matrix<*const u8>, sizes: [usize; 2], dtype: DType) -> Self {
+        let offset = matrix.first.addr().wrapping_sub(block.device_ptr().addr());
+        Self { offset, steps: matrix.steps, sizes, dtype }
+    }
+}
+
+/// A packed matrix: for each [`CHUNK`] of rows, panels of as many columns as a tile has, one behind the other.
+pub struct Panels {
+    of: Place,
+    cut: Cut,
+    room: Array,
+    _counted: Counted,
+}
+
+/// How columns are cut into panels.
+#[derive(Clone, Copy, PartialEq)]
+pub struct Cut {
+    /// The sizes of the matrix.
+    pub sizes: [usize; 2],
+    /// The number of columns of a panel.
+    pub width: usize,
+}
+
+impl Cut {
     /// The number of columns, rounded up to whole panels.
     fn columns(&self) -> usize {
         self.sizes[1].next_multiple_of(self.width)
     }
 
+    /// The number of bytes of the panels, of accumulators' type `W`.
+    pub fn bytes<W>(&self) -> usize {
+        self.elements().saturating_mul(size_of::<W>())
+    }
+
     /// The number of elements of the panels. A tile reads whole registers of columns; after the last ones there are
     /// others.
     fn elements(&self) -> usize {
-        self.columns() * self.sizes[0] + self.width
+        self.columns().saturating_mul(self.sizes[0]).saturating_add(self.width)
+    }
+
+    /// The packed matrix.
+    ///
+    /// # Safety
+    /// The elements are valid for reads; the CPU has the tile's instruction set.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for it.
+    pub unsafe fn pack<W: Wide>(self, tile: Tile<W>, matrix: Stored<*const u8, W>) -> Result<Array> {
+        let ([k, n], columns) = (self.sizes, self.columns());
+        // SAFETY: all that is read is written below.
+        let room = unsafe { Array::uninit(&[self.elements()], W::DTYPE)? };
+        let to = Shared::new((room.device_ptr().cast::<W>(), matrix.matrix));
+        let panels = n.div_ceil(self.width);
+        threads::for_each(panels * k.div_ceil(CHUNK), columns * k / 2, |at| {
+            let (start, left) = (at / panels * CHUNK, at % panels * self.width);
+            let (depth, width) = (CHUNK.min(k - start), self.width.min(n - left));
+            let (to, from) = to.get();
+            let to = to.wrapping_add(start * columns + left * depth);
+            // SAFETY: there is room for the panel and for the columns behind the last one, which no other panel has;
+            // elements are the caller's.
+            unsafe {
+                (matrix.format.pack)(tile.turn, from.transposed().skip(left, start), width, depth, to);
+                if width < self.width {
+                    to.add(width * depth).write_bytes(0, self.width);
+                }
+            }
+        });
+        Ok(room)
+    }
+
+    /// The elements of a matrix that was [packed](Self::pack), of the accumulators' type `W`.
+    pub fn elements_of<W: Wide>(&self, room: &Array) -> Elements<W> {
+        debug_assert_eq!(room.dtype(), W::DTYPE);
+        Elements { first: room.device_ptr().cast_const().cast(), columns: self.columns() }
     }
 }
 
-/// The elements of [`Panels`], which are valid while these live.
+/// The elements of a packed matrix, which are valid while its memory is.
 #[derive(Clone, Copy)]
 pub struct Elements<W> {
     first: *const W,
@@ -103,46 +161,16 @@ impl Panels {
         matrix: Stored<*const u8, W>,
         sizes: [usize; 2],
     ) -> Option<Arc<Self>> {
-        let of = Place {
-            offset: matrix.matrix.first.addr().wrapping_sub(block.device_ptr().addr()),
-            steps: matrix.matrix.steps,
-            sizes,
-            dtype: matrix.format.dtype,
-            width: tile.columns,
+        let of = Place::of(block, matrix.matrix, sizes, matrix.format.dtype);
+        let cut = Cut { sizes, width: tile.columns };
+        let make = |counted| {
+            // SAFETY: as the caller's.
+            Ok(Self { of, cut, room: unsafe { cut.pack(tile, matrix)? }, _counted: counted })
         };
-        let bytes = of.elements() * size_of::<W>();
-        // SAFETY: as the caller's.
-        keep(block, bytes, |it: &Self| it.of == of, |counted| unsafe { Self::new(of, tile, matrix, counted) })
+        keep(block, cut.bytes::<W>(), |it: &Self| it.of == of && it.cut == cut, make)
     }
-
-    /// # Safety
-    /// As [`Panels::kept`].
-    unsafe fn new<W: Wide>(of: Place, tile: Tile<W>, matrix: Stored<*const u8, W>, counted: Counted) -> Result<Self> {
-        let ([k, n], columns) = (of.sizes, of.columns());
-        // SAFETY: all that is read is written below.
-        let room = unsafe { Array::uninit(&[of.elements()], W::DTYPE)? };
-        let to = Shared::new((room.device_ptr().cast::<W>(), matrix.matrix));
-        let panels = n.div_ceil(of.width);
-        threads::for_each(panels * k.div_ceil(CHUNK), columns * k / 2, |at| {
-            let (start, left) = (at / panels * CHUNK, at % panels * of.width);
-            let (depth, width) = (CHUNK.min(k - start), of.width.min(n - left));
-            let (to, from) = to.get();
-            let to = to.wrapping_add(start * columns + left * depth);
-            // SAFETY: there is room for the panel and for the columns behind the last one, which no other panel has;
-            // elements are the caller's.
-            unsafe {
-                (matrix.format.pack)(tile.turn, from.transposed().skip(left, start), width, depth, to);
-                if width < of.width {
-                    to.add(width * depth).write_bytes(0, of.width);
-                }
-            }
-        });
-        Ok(Self { of, room, _counted: counted })
-    }
-
     /// The elements, of the accumulators' type `W`.
     pub fn elements<W: Wide>(&self) -> Elements<W> {
-        debug_assert_eq!(self.room.dtype(), W::DTYPE);
-        Elements { first: self.room.device_ptr().cast_const().cast(), columns: self.of.columns() }
+        self.cut.elements_of(&self.room)
     }
 }

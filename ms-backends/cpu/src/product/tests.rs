@@ -130,6 +130,27 @@ fn every_dtype_and_shape() {
     check(&whole(&[33, 40], DType::I64, 3), &whole(&[40, 1100], DType::I64, 4));
 }
 
+/// Rows and columns of every layout, of lengths around those of registers and groups of tiles.
+#[test]
+fn vectors() {
+    for dtype in [DType::F32, DType::F64, DType::BF16] {
+        for (k, n) in [(1, 1), (7, 300), (33, 64), (130, 129), (1030, 257), (2500, 2)] {
+            let (row, column) = (whole(&[k, 1], dtype, 1), whole(&[1, k], dtype, 2));
+            let [row, column] = [row, column].map(|it| it.with_layout(it.layout().permute(&[1, 0])));
+            let strided = whole(&[k, 3], dtype, 3);
+            let strided = strided.with_layout(strided.layout().slice(1, 1, 1, 1).permute(&[1, 0]));
+            let (right, left) = (whole(&[k, n], dtype, 4), whole(&[n, k], dtype, 5));
+            let turned = |it: &Array| it.with_layout(it.layout().permute(&[1, 0]));
+            for row in [&row, &strided] {
+                check(row, &right);
+                check(row, &turned(&left));
+            }
+            check(&left, &column);
+            check(&turned(&right), &column);
+        }
+    }
+}
+
 #[test]
 fn strided_operands() {
     for dtype in [DType::F32, DType::F64, DType::BF16, DType::I8] {

@@ -17,6 +17,10 @@ pub struct Tile<W> {
     pub columns: usize,
     /// Multiplies tiles.
     pub run: Run<W>,
+    /// Multiplies a row and [several](ROW_TILES) tiles of columns.
+    pub row: Row<W>,
+    /// Multiplies lines in lanes.
+    pub line: Line<W>,
     /// Packs lines.
     pub turn: Turn<W>,
     /// Multiplies long vectors.
@@ -24,13 +28,32 @@ pub struct Tile<W> {
 }
 
 /// Sets `to[i][j]` to the chain of `a[i][p] * b[p][j]` over all `p` below `depth` in order, each step
-/// rounded once, from +0. `a` has the given strides between rows and between steps, [those of packed ones](packed) or
-/// others; `b` and `to` are matrices of [`Tile::columns`] columns with the given strides between rows.
+/// rounded once, from +0, or from its value if it `resumes`. `a` has the given strides between rows and between steps,
+/// [those of packed ones](packed) or others; `b` and `to` are matrices of [`Tile::columns`] columns with the given
+/// strides between rows.
 ///
 /// # Safety
 /// The operands and `to` have that many elements, there are 1 to [`Tile::rows`] rows, and the CPU has
-/// the instruction set.
-pub type Run<W> = unsafe fn(rows: usize, depth: usize, a: Matrix<*const W>, b: (*const W, isize), to: (*mut W, isize));
+/// the instruction set. If it resumes, `to` is initialised.
+pub type Run<W> =
+    unsafe fn(sizes: [usize; 2], resumes: bool, a: Matrix<*const W>, b: (*const W, isize), to: (*mut W, isize));
+
+/// Number of tiles of columns that one row is multiplied with at once: so many chains hide the latency of a sum.
+pub const ROW_TILES: usize = 4;
+
+/// [`Run`] of one row and [`ROW_TILES`] tiles of columns, from +0. `a` and `b` have the given strides between steps, and
+/// tiles of `b` the last one; those of `to` are contiguous.
+///
+/// # Safety
+/// As [`Run`].
+pub type Row<W> = unsafe fn(depth: usize, a: (*const W, isize), b: (*const W, [isize; 2]), to: *mut W);
+
+/// The sum of `a[p] * b[p]` over all `p` below `depth`, in an order that depends on the instruction set: terms are dealt
+/// to lanes.
+///
+/// # Safety
+/// The operands have that many elements, and the CPU has the instruction set.
+pub type Line<W> = unsafe fn(depth: usize, a: *const W, b: *const W) -> W;
 
 /// The strides of packed rows: contiguous elements for each step.
 pub fn packed(rows: usize) -> [isize; 2] {
@@ -171,6 +194,8 @@ macro_rules! wide {
                         rows: 4,
                         columns: 8,
                         run: scalar::<Self>,
+                        row: scalar_row::<Self>,
+                        line: scalar_line::<Self>,
                         turn: pack::plain::<Self>,
                         chains: dot::plain::<Self>,
                     },
@@ -198,8 +223,18 @@ wide! {
 }
 
 /// [`Run`] for every CPU.
-unsafe fn scalar<W: Wide>(rows: usize, depth: usize, a: Matrix<*const W>, b: (*const W, isize), to: (*mut W, isize)) {
+unsafe fn scalar<W: Wide>(
+    [rows, depth]: [usize; 2],
+    resumes: bool,
+    a: Matrix<*const W>,
+    b: (*const W, isize),
+    to: (*mut W, isize),
+) {
     let mut sums = [[W::default(); 8]; 4];
+    for (i, sums) in sums[..rows].iter_mut().enumerate().filter(|_| resumes) {
+        // SAFETY: by the caller's contract.
+        unsafe { sums.as_mut_ptr().copy_from_nonoverlapping(to.0.wrapping_offset(i as isize * to.1), 8) };
+    }
     for p in 0..depth {
         let b = b.0.wrapping_offset(p as isize * b.1);
         for (i, sums) in sums[..rows].iter_mut().enumerate() {
@@ -217,6 +252,41 @@ unsafe fn scalar<W: Wide>(rows: usize, depth: usize, a: Matrix<*const W>, b: (*c
     }
 }
 
+/// [`Row`] for every CPU.
+unsafe fn scalar_row<W: Wide>(
+    depth: usize,
+    a: (*const W, isize),
+    (b, [step, across]): (*const W, [isize; 2]),
+    to: *mut W,
+) {
+    for tile in 0..ROW_TILES {
+        let (a, b) = (Matrix { first: a.0, steps: [0, a.1] }, b.wrapping_offset(tile as isize * across));
+        // SAFETY: the caller's contract is the same, for each tile.
+        unsafe { scalar([1, depth], false, a, (b, step), (to.wrapping_add(tile * 8), 8)) };
+    }
+}
+
+/// [`Line`] for every CPU.
+unsafe fn scalar_line<W: Wide>(depth: usize, a: *const W, b: *const W) -> W {
+    // SAFETY: by the caller's contract.
+    let [a, b] = [a, b].map(|it| unsafe { std::slice::from_raw_parts(it, depth) });
+    let mut lanes = [W::default(); 8];
+    for (p, (&a, &b)) in a.iter().zip(b).enumerate() {
+        lanes[p % 8] = a.fused(b, lanes[p % 8]);
+    }
+    sum_of(&mut lanes)
+}
+
+/// The sum of so many lanes, which are a power of two.
+fn sum_of<W: Wide>(mut lanes: &mut [W]) -> W {
+    while lanes.len() > 1 {
+        let (low, high) = lanes.split_at_mut(lanes.len() / 2);
+        low.iter_mut().zip(high).for_each(|(low, &mut high)| *low = *low + high);
+        lanes = low;
+    }
+    lanes[0]
+}
+
 /// [`Tile`]s of two registers of columns, with a function for each number of rows, so that all sums of a
 /// tile are in registers.
 #[cfg(target_arch = "x86_64")]
@@ -224,13 +294,13 @@ macro_rules! vector_tiles {
     ($($name:ident, $feature:literal, $ty:ident, $lanes:literal,
         $zero:ident $all:ident $load:ident $store:ident $fused:ident, [$($rows:literal)*] $most:literal;)*) => {$(
         mod $name {
-            use super::{Matrix, Tile, packed};
+            use super::{Matrix, ROW_TILES, Tile, packed, sum_of};
             use crate::product::dot;
             use crate::product::pack::{LINES, avx2};
             use std::arch::x86_64::{$all, $fused, $load, $store, $zero};
 
             pub const TILE: Tile<$ty> =
-                Tile { rows: $most, columns: 2 * $lanes, run, turn: avx2::$ty, chains };
+                Tile { rows: $most, columns: 2 * $lanes, run, row, line, turn: avx2::$ty, chains };
 
             #[target_feature(enable = $feature)]
             unsafe fn chains(a: *const $ty, b: *const $ty) -> [$ty; LINES] {
@@ -238,9 +308,60 @@ macro_rules! vector_tiles {
                 unsafe { dot::plain(a, b) }
             }
 
-            unsafe fn run(
-                rows: usize,
+            #[target_feature(enable = $feature)]
+            unsafe fn row(
                 depth: usize,
+                (mut a, along): (*const $ty, isize),
+                (mut b, [step, across]): (*const $ty, [isize; 2]),
+                to: *mut $ty,
+            ) {
+                let mut sums = [[$zero(); 2]; ROW_TILES];
+                for _ in 0..depth {
+                    // SAFETY: `a` has an element for each step, and each tile of `b` two registers of columns.
+                    unsafe {
+                        let factor = $all(*a);
+                        for (i, sums) in sums.iter_mut().enumerate() {
+                            let b = b.offset(i as isize * across);
+                            sums[0] = $fused(factor, $load(b), sums[0]);
+                            sums[1] = $fused(factor, $load(b.add($lanes)), sums[1]);
+                        }
+                    }
+                    a = a.wrapping_offset(along);
+                    b = b.wrapping_offset(step);
+                }
+                for (i, &sum) in sums.as_flattened().iter().enumerate() {
+                    // SAFETY: `to` has room for the tiles.
+                    unsafe { $store(to.add(i * $lanes), sum) };
+                }
+            }
+
+            #[target_feature(enable = $feature)]
+            unsafe fn line(depth: usize, a: *const $ty, b: *const $ty) -> $ty {
+                const LANES: usize = 4 * $lanes;
+                let mut sums = [$zero(); 4];
+                let whole = depth / LANES * LANES;
+                for p in (0..whole).step_by(LANES) {
+                    for (i, sum) in sums.iter_mut().enumerate() {
+                        let at = p + i * $lanes;
+                        // SAFETY: the operands have so many elements.
+                        *sum = unsafe { $fused($load(a.add(at)), $load(b.add(at)), *sum) };
+                    }
+                }
+                let mut lanes = [$ty::default(); LANES];
+                for (i, &sum) in sums.iter().enumerate() {
+                    // SAFETY: there are so many lanes.
+                    unsafe { $store(lanes.as_mut_ptr().add(i * $lanes), sum) };
+                }
+                for (lane, p) in (whole..depth).enumerate() {
+                    // SAFETY: as above.
+                    lanes[lane] = unsafe { *a.add(p) }.mul_add(unsafe { *b.add(p) }, lanes[lane]);
+                }
+                sum_of(&mut lanes)
+            }
+
+            unsafe fn run(
+                [rows, depth]: [usize; 2],
+                resumes: bool,
                 a: Matrix<*const $ty>,
                 b: (*const $ty, isize),
                 to: (*mut $ty, isize),
@@ -249,10 +370,10 @@ macro_rules! vector_tiles {
                 // SAFETY: the caller's contract is the same.
                 unsafe {
                     match rows {
-                        $($rows if is_packed => rows_of::<$rows, true>(depth, a, b, to),
-                        $rows => rows_of::<$rows, false>(depth, a, b, to),)*
-                        _ if is_packed => rows_of::<$most, true>(depth, a, b, to),
-                        _ => rows_of::<$most, false>(depth, a, b, to),
+                        $($rows if is_packed => rows_of::<$rows, true>(depth, resumes, a, b, to),
+                        $rows => rows_of::<$rows, false>(depth, resumes, a, b, to),)*
+                        _ if is_packed => rows_of::<$most, true>(depth, resumes, a, b, to),
+                        _ => rows_of::<$most, false>(depth, resumes, a, b, to),
                     }
                 }
             }
@@ -260,6 +381,7 @@ macro_rules! vector_tiles {
             #[target_feature(enable = $feature)]
             unsafe fn rows_of<const ROWS: usize, const PACKED: bool>(
                 depth: usize,
+                resumes: bool,
                 a: Matrix<*const $ty>,
                 (mut b, step): (*const $ty, isize),
                 (to, to_step): (*mut $ty, isize),
@@ -268,6 +390,15 @@ macro_rules! vector_tiles {
                 let [across, along] = if PACKED { packed(ROWS) } else { a.steps };
                 let mut a = a.first;
                 let mut sums = [[$zero(); 2]; ROWS];
+                if resumes {
+                    for (i, sums) in sums.iter_mut().enumerate() {
+                        // SAFETY: `to` has the rows, and is initialised.
+                        *sums = unsafe {
+                            let to = to.offset(i as isize * to_step);
+                            [$load(to), $load(to.add($lanes))]
+                        };
+                    }
+                }
                 for _ in 0..depth {
                     // SAFETY: `b` has two registers of columns for each step, and `a` an element for each row.
                     unsafe {

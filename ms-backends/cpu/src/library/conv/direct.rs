@@ -12,6 +12,9 @@ use ms_core::error::Result;
 use ms_core::tensor::{try_filled, try_room};
 use std::ops::Range;
 
+/// Maximum number of ranges of groups, each of which is a task.
+const MAX_CHUNKS: usize = 16;
+
 /// The maximum ratio of the size of a phase of a grid to that of its windows.
 const MOST_PADDING: usize = 4;
 
@@ -74,7 +77,7 @@ impl<'a> DirectConv<'a> {
     /// Runs `f` on ranges of the groups of all images, which are numbered one after the other.
     fn for_each_group(&self, f: impl Fn(Range<usize>) -> Result<()> + Sync) -> Result<()> {
         let all = self.conv.batch * self.conv.groups;
-        let per_chunk = all.div_ceil(super::MAX_CHUNKS).max(1);
+        let per_chunk = all.div_ceil(MAX_CHUNKS).max(1);
         let nanos = all * self.grid.phase_len * (self.conv.filter_len() + 4 * self.conv.channels) / 16;
         threads::try_for_each(all.div_ceil(per_chunk), nanos, |chunk| {
             f(chunk * per_chunk..((chunk + 1) * per_chunk).min(all))

@@ -10,6 +10,7 @@
 //! Padding is zeros that are multiplied like elements, except in the gradient for the input, to which only
 //! existing windows are added.
 
+mod columns;
 mod direct;
 mod grid;
 #[cfg(test)]
@@ -22,13 +23,20 @@ use crate::product::{CHUNK, Matrix, Ordered, Shared};
 use crate::threads;
 use direct::{DirectConv, WeightLanes};
 use ms_core::error::Result;
-use ms_core::ops::{ConvAttrs, Run, WindowAxis, Windows};
-use ms_core::tensor::{Attrs, HostArray, try_filled, try_room};
+use ms_core::ops::{ConvAttrs, WindowAxis, Windows};
+use ms_core::tensor::{Array, Attrs, HostArray, try_filled};
 use std::ops::{AddAssign, Range};
 pub use vector::Direct;
 
-/// Maximum number of chunks of images of a task.
-const MAX_CHUNKS: usize = 16;
+/// Minimum number of windows that a task of several multiplies with the weights at once: with fewer, reading the weights
+/// takes as long as multiplying.
+const WINDOWS: usize = 64;
+
+/// Maximum number of tasks for the images of [`forward`], whose columns use the same memory.
+const MAX_TASKS: usize = 16;
+
+/// Size in bytes of the columns of a task, if there are more windows than that: about half of the cache of a core.
+const COLUMNS: usize = 256 << 10;
 
 /// The sizes of one convolution. A group is a small convolution of its own on some channels.
 struct Conv {
@@ -39,23 +47,6 @@ struct Conv {
     /// Output channels of a group.
     outputs: usize,
     windows: Windows,
-}
-
-/// Some terms of a gradient for weights, and the elements under their taps, in order; other positions are
-/// padding.
-struct Part {
-    terms: Range<usize>,
-    pieces: Vec<Piece>,
-}
-
-/// Elements under one tap of adjacent windows of an image.
-struct Piece {
-    /// The position of the first one in a row of terms by tap.
-    at: usize,
-    image: usize,
-    /// The position of the first one in its plane.
-    element: usize,
-    count: usize,
 }
 
 impl Conv {
@@ -96,11 +87,6 @@ impl Conv {
         self.windows.axes().iter().all(is_whole)
     }
 
-    /// Images of one chunk.
-    fn per_chunk(&self) -> usize {
-        self.batch.div_ceil(MAX_CHUNKS).max(1)
-    }
-
     /// Multiplies the weights of each group with each of its images, where every window is one element. Images
     /// have the lengths that are given with them.
     ///
@@ -120,24 +106,32 @@ impl Conv {
         unsafe { product.run(self.batch * self.groups, starts, weights, from, to) }
     }
 
-    fn chunks(&self) -> usize {
-        self.batch.div_ceil(self.per_chunk())
+    /// The number of windows that a task of [`forward`] multiplies at once: of one image, unless an image has few.
+    fn windows_at_once(&self, size: usize) -> usize {
+        let (points, tasks) = (self.windows.output_len(), self.tasks());
+        let windows = self.batch * points * self.groups;
+        if points < WINDOWS {
+            let of_all = self.batch * points;
+            return if windows < tasks * WINDOWS { of_all } else { WINDOWS };
+        }
+        let most = (COLUMNS / (self.filter_len() * size)).max(WINDOWS);
+        let pieces = tasks.div_ceil(self.batch * self.groups);
+        points.div_ceil(pieces).max(WINDOWS).min(most).next_multiple_of(WINDOWS / 2)
     }
 
-    /// Runs `f` on every group of every image, numbered one after the other, with room for a matrix of
-    /// columns.
-    ///
-    /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for such a matrix; those of
-    /// `f`.
-    fn for_each_image<T: Copy + Default>(&self, f: impl Fn(usize, &mut [T]) -> Result<()> + Sync) -> Result<()> {
-        let per_chunk = self.per_chunk();
-        threads::try_for_each(self.chunks(), self.nanos(), |chunk| {
-            let len = self.filter_len().saturating_mul(self.windows.output_len());
-            let mut columns = try_filled(T::default(), len)?;
-            let images = chunk * per_chunk..((chunk + 1) * per_chunk).min(self.batch);
-            (images.start * self.groups..images.end * self.groups).try_for_each(|image| f(image, &mut columns))
-        })
+    /// The number of images that a task of [`input_grad`] multiplies at once.
+    fn images_at_once(&self) -> usize {
+        let (points, tasks) = (self.windows.output_len(), self.tasks());
+        match self.batch * points * self.groups < tasks * WINDOWS {
+            true => self.batch,
+            false => WINDOWS.div_ceil(points).min(self.batch),
+        }
+    }
+
+    /// The number of tasks that keep all threads busy.
+    fn tasks(&self) -> usize {
+        const PER_THREAD: usize = 3;
+        threads::count() * PER_THREAD
     }
 
     /// Estimated nanoseconds of the whole convolution.
@@ -145,122 +139,6 @@ impl Conv {
         let columns = self.batch * self.groups * self.filter_len() * self.windows.output_len();
         columns / 2 + columns * self.outputs / 64
     }
-
-    /// Stores the windows of one image as columns: row `(channel, tap)` has the elements under the tap.
-    /// Positions under padding are left unchanged.
-    fn columns<T: Copy>(&self, runs: &[Run], image: &[T], columns: &mut [T]) {
-        let (input_len, output_len) = (self.windows.input_len(), self.windows.output_len());
-        let (rows, step) = (self.windows.taps() * output_len, self.windows.step());
-        for (plane, columns) in image.chunks_exact(input_len).zip(columns.chunks_exact_mut(rows)) {
-            for run in runs {
-                let line = &mut columns[run.tap * output_len + run.window..][..run.len];
-                if step == 1 {
-                    combine(line, &plane[run.element..][..run.len], |to, from| *to = from);
-                } else {
-                    let from = plane[run.element..].iter().step_by(step);
-                    line.iter_mut().zip(from).for_each(|(to, &from)| *to = from);
-                }
-            }
-        }
-    }
-
-    /// The elements under the windows of some terms, which are the windows of all images one after the other.
-    ///
-    /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for the list.
-    fn part(&self, runs: &[Run], terms: Range<usize>) -> Result<Part> {
-        let (windows, len, step) = (self.windows.output_len(), terms.len(), self.windows.step());
-        let images = terms.start / windows..terms.end.div_ceil(windows);
-        let mut pieces = try_room(images.len().saturating_mul(runs.len()))?;
-        for image in images {
-            // The windows of this image that are among the terms.
-            let (first, end) = (terms.start.saturating_sub(image * windows), terms.end - image * windows);
-            for run in runs {
-                let skipped = first.saturating_sub(run.window).min(run.len);
-                let count = end.min(run.window + run.len).saturating_sub(run.window + skipped);
-                if count > 0 {
-                    let at = run.tap * len + image * windows + run.window + skipped - terms.start;
-                    pieces.push(Piece { at, image, element: run.element + skipped * step, count });
-                }
-            }
-        }
-        pieces.sort_unstable_by_key(|it| it.at);
-        Ok(Part { terms, pieces })
-    }
-
-    /// Stores the elements under the windows of a part in a group: row `(channel, tap)` has the elements
-    /// under the tap.
-    fn columns_of<T: Copy + Default + Send + Sync>(&self, part: &Part, group: usize, x: &[T], columns: &mut [T]) {
-        let (plane, step) = (self.windows.input_len(), self.windows.step());
-        let len = self.windows.taps() * part.terms.len();
-        let to = Shared::new(columns.as_mut_ptr());
-        threads::for_each(self.channels, self.channels * len / 2, |channel| {
-            // SAFETY: each channel has its own rows.
-            let rows = unsafe { std::slice::from_raw_parts_mut(to.get().add(channel * len), len) };
-            let mut done = 0;
-            for piece in &part.pieces {
-                rows[done..piece.at].fill(T::default());
-                done = piece.at + piece.count;
-                let first = ((piece.image * self.groups + group) * self.channels + channel) * plane + piece.element;
-                let line = &mut rows[piece.at..done];
-                if step == 1 {
-                    combine(line, &x[first..first + piece.count], |to, from| *to = from);
-                } else {
-                    line.iter_mut().zip(x[first..].iter().step_by(step)).for_each(|(to, &from)| *to = from);
-                }
-            }
-            rows[done..].fill(T::default());
-        });
-    }
-
-    /// Stores the gradients of the windows of some `terms` of a group, like [`columns_of`](Self::columns_of),
-    /// in a row for each output channel.
-    fn gradients_of<T: Copy>(&self, group: usize, terms: Range<usize>, g: &[T], rows: &mut [T]) {
-        let (windows, len) = (self.windows.output_len(), terms.len());
-        for (output, row) in rows[..self.outputs * len].chunks_exact_mut(len).enumerate() {
-            let mut at = terms.start;
-            while at < terms.end {
-                let (image, window) = (at / windows, at % windows);
-                let count = (windows - window).min(terms.end - at);
-                let from = ((image * self.groups + group) * self.outputs + output) * windows + window;
-                row[at - terms.start..][..count].copy_from_slice(&g[from..from + count]);
-                at += count;
-            }
-        }
-    }
-
-    /// Adds columns back to the elements that they were taken from.
-    fn add_columns<T: Copy + AddAssign>(&self, runs: &[Run], columns: &[T], image: &mut [T]) {
-        let (input_len, output_len) = (self.windows.input_len(), self.windows.output_len());
-        let (rows, step) = (self.windows.taps() * output_len, self.windows.step());
-        for (plane, columns) in image.chunks_exact_mut(input_len).zip(columns.chunks_exact(rows)) {
-            for run in runs {
-                let line = &columns[run.tap * output_len + run.window..][..run.len];
-                if step == 1 {
-                    combine(&mut plane[run.element..][..run.len], line, |to, from| *to += from);
-                } else {
-                    let to = plane[run.element..].iter_mut().step_by(step);
-                    to.zip(line).for_each(|(to, &from)| *to += from);
-                }
-            }
-        }
-    }
-}
-
-/// Combines two runs of the same length, in pieces of constant size, because runs are short.
-#[inline(always)]
-fn combine<T: Copy>(to: &mut [T], from: &[T], f: impl Fn(&mut T, T)) {
-    let (wide_to, to) = to.as_chunks_mut::<8>();
-    let (wide_from, from) = from.as_chunks::<8>();
-    for (to, from) in wide_to.iter_mut().zip(wide_from) {
-        to.iter_mut().zip(from).for_each(|(to, &from)| f(to, from));
-    }
-    let (half_to, to) = to.as_chunks_mut::<4>();
-    let (half_from, from) = from.as_chunks::<4>();
-    for (to, from) in half_to.iter_mut().zip(half_from) {
-        to.iter_mut().zip(from).for_each(|(to, &from)| f(to, from));
-    }
-    to.iter_mut().zip(from).for_each(|(to, &from)| f(to, from));
 }
 
 /// The convolution of inputs `x` and `w`.
@@ -283,20 +161,54 @@ pub fn forward<T: Direct>(
     {
         return direct.forward(x, w, out);
     }
-    let product = Ordered { isa, sizes: [conv.outputs, filter, points], accumulate: false };
+    let product = Ordered { isa, sizes: [conv.outputs, filter, points], accumulate: false, in_lanes: false };
     if conv.is_pointwise() {
         // SAFETY: the operands match the sizes.
         return unsafe { conv.multiply(product, Matrix::dense(w.as_ptr(), filter), (x, input_len), (out, output_len)) };
     }
-    let out = Shared::new(out.as_mut_ptr());
-    let runs = conv.windows.runs();
-    conv.for_each_image(|image, columns| {
-        conv.columns(&runs, &x[image * input_len..][..input_len], columns);
-        let filters = Matrix::dense(w[conv.weights(image)].as_ptr(), filter);
-        let columns = Matrix::dense(columns.as_ptr(), points);
-        let to = Matrix::dense(out.get().wrapping_add(image * output_len), points);
-        // SAFETY: each image has its own part of the result; the operands match the sizes.
-        unsafe { product.run(1, |_| [0; 3], filters, columns, to) }
+    let (out, runs) = (Shared::new(out.as_mut_ptr()), conv.windows.runs());
+    let windows = conv.batch * points;
+    let len = conv.windows_at_once(size_of::<T>());
+    if points < WINDOWS {
+        // Windows of several images.
+        let ranges = windows.div_ceil(len);
+        return threads::try_for_each(conv.groups * ranges, conv.nanos(), |task| {
+            let (group, start) = (task / ranges, task % ranges * len);
+            let part = conv.part(&runs, start..windows.min(start + len))?;
+            let width = part.terms.len();
+            let mut columns = try_filled(T::default(), filter.saturating_mul(width))?;
+            conv.columns_of(&part, group, x, &mut columns);
+            let product = Ordered { isa, sizes: [conv.outputs, filter, width], accumulate: false, in_lanes: false };
+            let filters = Matrix::dense(w[conv.weights(group)].as_ptr(), filter);
+            let columns = Matrix::dense(columns.as_ptr(), width);
+            let mut rows = try_filled(T::default(), conv.outputs * width)?;
+            // SAFETY: each task has its own windows of a group; the operands match the sizes.
+            unsafe {
+                product.run(1, |_| [0; 3], filters, columns, Matrix::dense(rows.as_mut_ptr(), width))?;
+                conv.put_rows(group, part.terms, &rows, out.get());
+            }
+            Ok(())
+        });
+    }
+    let ranges = points.div_ceil(len);
+    let per_task = (conv.batch * ranges).div_ceil(MAX_TASKS).max(1);
+    let chunks = conv.batch.div_ceil(per_task);
+    threads::try_for_each(ranges * chunks, conv.nanos(), |task| {
+        let (start, chunk) = (task / chunks * len, task % chunks);
+        let range = start..points.min(start + len);
+        let width = range.len();
+        let mut columns = try_filled(T::default(), filter.saturating_mul(width))?;
+        let images = chunk * per_task..conv.batch.min((chunk + 1) * per_task);
+        (images.start * conv.groups..images.end * conv.groups).try_for_each(|image| {
+            // What is under padding stays zero.
+            conv.columns_of_image(&runs, range.clone(), &x[image * input_len..][..input_len], &mut columns);
+            let product = Ordered { isa, sizes: [conv.outputs, filter, width], accumulate: false, in_lanes: false };
+            let filters = Matrix::dense(w[conv.weights(image)].as_ptr(), filter);
+            let columns = Matrix::dense(columns.as_ptr(), width);
+            let to = Matrix::dense(out.get().wrapping_add(image * output_len + start), points);
+            // SAFETY: each task has its own windows; the operands match the sizes.
+            unsafe { product.run(1, |_| [0; 3], filters, columns, to) }
+        })
     })
 }
 
@@ -324,24 +236,39 @@ pub fn input_grad<T: Direct + AddAssign>(
     if conv.is_pointwise() {
         // Sums start from +0.
         out.fill(T::default());
-        let product = Ordered { isa, sizes: [filter, conv.outputs, points], accumulate: true };
+        let product = Ordered { isa, sizes: [filter, conv.outputs, points], accumulate: true, in_lanes: false };
         let filters = Matrix::dense(w.as_ptr(), filter).transposed();
         // SAFETY: the operands match the sizes.
         return unsafe { conv.multiply(product, filters, (g, output_len), (out, input_len)) };
     }
-    let out = Shared::new(out.as_mut_ptr());
-    let runs = conv.windows.runs();
-    let product = Ordered { isa, sizes: [filter, conv.outputs, points], accumulate: false };
-    conv.for_each_image(|image, columns| {
-        let filters = Matrix::dense(w[conv.weights(image)].as_ptr(), filter).transposed();
-        let g = Matrix::dense(g[image * output_len..][..output_len].as_ptr(), points);
-        // SAFETY: each image has its own part of the result; the operands match the sizes.
-        let to = unsafe {
-            product.run(1, |_| [0; 3], filters, g, Matrix::dense(columns.as_mut_ptr(), points))?;
-            std::slice::from_raw_parts_mut(out.get().add(image * input_len), input_len)
+    let (out, runs) = (Shared::new(out.as_mut_ptr()), conv.windows.runs());
+    let images = conv.images_at_once();
+    let ranges = conv.batch.div_ceil(images);
+    threads::try_for_each(conv.groups * ranges, conv.nanos(), |task| {
+        let (group, start) = (task / ranges, task % ranges * images);
+        let images = start..conv.batch.min(start + images);
+        let terms = images.start * points..images.end * points;
+        let width = terms.len();
+        let mut rows = Vec::new();
+        if images.len() > 1 {
+            rows = try_filled(T::default(), conv.outputs * width)?;
+            conv.get_rows(group, terms, g, &mut rows);
+        }
+        let from = if images.len() > 1 { &rows } else { &g[(start * conv.groups + group) * output_len..] };
+        let product = Ordered { isa, sizes: [filter, conv.outputs, width], accumulate: false, in_lanes: false };
+        let filters = Matrix::dense(w[conv.weights(group)].as_ptr(), filter).transposed();
+        // SAFETY: the product writes all elements; the operands match the sizes.
+        let columns = unsafe {
+            let columns = Array::uninit(&[filter, width], T::DTYPE)?;
+            let to = Matrix::dense(columns.device_ptr().cast(), width);
+            product.run(1, |_| [0; 3], filters, Matrix::dense(from.as_ptr(), width), to)?;
+            columns
         };
-        to.fill(T::default());
-        conv.add_columns(&runs, columns, to);
+        // SAFETY: the columns are those that were written; each task has its own images of a group.
+        unsafe {
+            let columns = std::slice::from_raw_parts(columns.device_ptr().cast::<T>(), filter * width);
+            conv.add_columns(&runs, group, images, columns, out.get());
+        }
         Ok(())
     })
 }
@@ -372,7 +299,7 @@ pub fn weight_grad<T: Direct + AddAssign>(
     let filter = conv.filter_len();
     let runs = conv.windows.runs();
     let parts = (0..terms).step_by(CHUNK).map(|start| conv.part(&runs, start..terms.min(start + CHUNK)));
-    let parts = parts.collect::<Result<Vec<Part>>>()?;
+    let parts = parts.collect::<Result<Vec<_>>>()?;
     let shared = Shared::new(out.as_mut_ptr());
     // Groups are independent; the products of one group are divided among threads.
     threads::try_for_each(conv.groups, conv.nanos(), |group| {
@@ -382,8 +309,9 @@ pub fn weight_grad<T: Direct + AddAssign>(
         for part in &parts {
             let len = part.terms.len();
             conv.columns_of(part, group, x, &mut columns);
-            conv.gradients_of(group, part.terms.clone(), g, &mut gradients);
-            let product = Ordered { isa, sizes: [conv.outputs, len, filter], accumulate: part.terms.start > 0 };
+            conv.get_rows(group, part.terms.clone(), g, &mut gradients);
+            let product =
+                Ordered { isa, sizes: [conv.outputs, len, filter], accumulate: part.terms.start > 0, in_lanes: false };
             let gradients = Matrix::dense(gradients.as_ptr(), len);
             let columns = Matrix::dense(columns.as_ptr(), len).transposed();
             // SAFETY: each group has its own weights; the operands match the sizes.

@@ -188,6 +188,9 @@ fn sums_have_one_order() {
         // More than a chunk of channels and taps; of images and windows, with chunks that begin inside lines.
         Case { x: [1, 130, 4, 5], w: [3, 130, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
         Case { x: [5, 2, 23, 21], w: [3, 2, 2, 3], stride: [1, 1], before: [1, 1], ..PLAIN },
+        // Tasks with windows of several images.
+        Case { x: [25, 3, 5, 5], w: [4, 3, 2, 2], before: [1, 0], ..PLAIN },
+        Case { x: [70, 4, 7, 5], w: [6, 2, 3, 2], stride: [2, 2], after: [1, 0], groups: 2, ..PLAIN },
         // One element under each window, with and without groups.
         Case { x: [3, 6, 5, 7], w: [10, 3, 1, 1], groups: 2, ..PLAIN },
         Case { x: [2, 9, 4, 4], w: [1030, 9, 1, 1], ..PLAIN },

@@ -4,7 +4,7 @@ use super::block::Side;
 use super::range::{Range, range_of};
 use super::split::{PANEL, Packing};
 use crate::isa::Isa;
-use crate::product::panels::{Counted, keep};
+use crate::product::panels::{Counted, Place, keep};
 use crate::product::{Addresses, Shared};
 use crate::threads;
 use ms_core::error::Result;
@@ -70,21 +70,13 @@ impl Packed {
 /// What is known of a right operand while slots hold it.
 pub struct Kept {
     of: Place,
+    /// The number of planes.
+    planes: usize,
     /// The range of its elements.
     pub range: Range,
     /// Its panels, unless the range does not allow them.
     pub packed: Option<Packed>,
     _counted: Option<Counted>,
-}
-
-/// What is packed: a part of a block of memory, in so many planes.
-#[derive(Clone, Copy, PartialEq)]
-struct Place {
-    offset: usize,
-    steps: [isize; 2],
-    sizes: [usize; 2],
-    dtype: DType,
-    planes: usize,
 }
 
 impl Kept {
@@ -95,18 +87,12 @@ impl Kept {
     /// The elements of the matrix are in the block, and valid for reads; the machine has the instruction set.
     pub unsafe fn of(block: &Storage, isa: Isa, side: Side, sizes: [usize; 2]) -> Option<Arc<Self>> {
         let Side { matrix, dtype, packing } = side;
-        let of = Place {
-            offset: matrix.first.addr().wrapping_sub(block.device_ptr().addr()),
-            steps: matrix.steps,
-            sizes,
-            dtype,
-            planes: packing.planes,
-        };
+        let (of, planes) = (Place::of(block, matrix, sizes, dtype), packing.planes);
         let bytes = Packed::bytes(packing, sizes);
         keep(
             block,
             bytes,
-            |it: &Self| it.of == of,
+            |it: &Self| it.of == of && it.planes == planes,
             |counted| {
                 // Integers of any range may be multiplied.
                 let mut range = Range::EMPTY;
@@ -115,8 +101,8 @@ impl Kept {
                     range = unsafe { range_of(isa, dtype, matrix, sizes, 1, |_| 0) };
                 }
                 // SAFETY: as above.
-                let packed = range.allows(packing.planes).then(|| unsafe { Packed::new(side, sizes) }).transpose()?;
-                Ok(Self { of, range, _counted: packed.is_some().then_some(counted), packed })
+                let packed = range.allows(planes).then(|| unsafe { Packed::new(side, sizes) }).transpose()?;
+                Ok(Self { of, planes, range, _counted: packed.is_some().then_some(counted), packed })
             },
         )
     }

@@ -1,0 +1,197 @@
+//! Windows as columns of matrices, and results as rows.
+
+use super::Conv;
+use crate::product::Shared;
+use crate::threads;
+use ms_core::error::Result;
+use ms_core::ops::Run;
+use ms_core::tensor::try_room;
+use std::ops::{AddAssign, Range};
+
+/// Some windows, which are terms of a gradient for weights, and the elements under their taps, in order; other positions
+/// are padding.
+pub struct Part {
+    /// The windows, counted over all images.
+    pub terms: Range<usize>,
+    pieces: Vec<Piece>,
+}
+
+/// Elements under one tap of adjacent windows of an image.
+struct Piece {
+    /// The position of the first one in a row of terms by tap.
+    at: usize,
+    image: usize,
+    /// The position of the first one in its plane.
+    element: usize,
+    count: usize,
+}
+
+/// Runs of windows that overlap a range; those of a tap are in order.
+fn within(runs: &[Run], windows: Range<usize>) -> impl Iterator<Item = &Run> {
+    runs.chunk_by(|a, b| a.tap == b.tap).flat_map(move |of_tap| {
+        let first = of_tap.partition_point(|it| it.window + it.len <= windows.start);
+        let (windows, rest) = (windows.clone(), &of_tap[first..]);
+        rest.iter().take_while(move |it| it.window < windows.end)
+    })
+}
+
+impl Conv {
+    /// The elements under the windows of some terms, which are the windows of all images one after the other.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for the list.
+    pub fn part(&self, runs: &[Run], terms: Range<usize>) -> Result<Part> {
+        let (windows, len, step) = (self.windows.output_len(), terms.len(), self.windows.step());
+        let images = terms.start / windows..terms.end.div_ceil(windows);
+        let mut pieces = try_room(images.len().saturating_mul(runs.len()))?;
+        for image in images {
+            // The windows of this image that are among the terms.
+            let (first, end) = (terms.start.saturating_sub(image * windows), terms.end - image * windows);
+            for run in within(runs, first..end) {
+                let skipped = first.saturating_sub(run.window).min(run.len);
+                let count = end.min(run.window + run.len).saturating_sub(run.window + skipped);
+                if count > 0 {
+                    let at = run.tap * len + image * windows + run.window + skipped - terms.start;
+                    pieces.push(Piece { at, image, element: run.element + skipped * step, count });
+                }
+            }
+        }
+        pieces.sort_unstable_by_key(|it| it.at);
+        Ok(Part { terms, pieces })
+    }
+
+    /// Stores the elements under the windows of a part in a group: row `(channel, tap)` has the elements
+    /// under the tap.
+    pub fn columns_of<T: Copy + Default + Send + Sync>(&self, part: &Part, group: usize, x: &[T], columns: &mut [T]) {
+        let (plane, step) = (self.windows.input_len(), self.windows.step());
+        let len = self.windows.taps() * part.terms.len();
+        let to = Shared::new(columns.as_mut_ptr());
+        threads::for_each(self.channels, self.channels * len / 2, |channel| {
+            // SAFETY: each channel has its own rows.
+            let rows = unsafe { std::slice::from_raw_parts_mut(to.get().add(channel * len), len) };
+            let mut done = 0;
+            for piece in &part.pieces {
+                rows[done..piece.at].fill(T::default());
+                done = piece.at + piece.count;
+                let first = ((piece.image * self.groups + group) * self.channels + channel) * plane + piece.element;
+                let line = &mut rows[piece.at..done];
+                if step == 1 {
+                    combine(line, &x[first..first + piece.count], |to, from| *to = from);
+                } else {
+                    line.iter_mut().zip(x[first..].iter().step_by(step)).for_each(|(to, &from)| *to = from);
+                }
+            }
+            rows[done..].fill(T::default());
+        });
+    }
+
+    /// Stores the elements under some windows of an image of a group as columns. Positions under padding are left
+    /// unchanged.
+    pub fn columns_of_image<T: Copy>(&self, runs: &[Run], windows: Range<usize>, image: &[T], columns: &mut [T]) {
+        let (width, step) = (windows.len(), self.windows.step());
+        let planes = image.chunks_exact(self.windows.input_len());
+        for (plane, columns) in planes.zip(columns.chunks_exact_mut(self.windows.taps() * width)) {
+            for run in within(runs, windows.clone()) {
+                let skipped = windows.start.saturating_sub(run.window);
+                let count = windows.end.min(run.window + run.len) - run.window - skipped;
+                let to = &mut columns[run.tap * width + run.window + skipped - windows.start..][..count];
+                let from = &plane[run.element + skipped * step..];
+                if step == 1 {
+                    combine(to, &from[..count], |to, from| *to = from);
+                } else {
+                    to.iter_mut().zip(from.iter().step_by(step)).for_each(|(to, &from)| *to = from);
+                }
+            }
+        }
+    }
+
+    /// Stores the elements of a result or of its gradient at some windows of a group, like
+    /// [`columns_of`](Self::columns_of), in a row for each output channel.
+    pub fn get_rows<T: Copy>(&self, group: usize, terms: Range<usize>, g: &[T], rows: &mut [T]) {
+        let (windows, len) = (self.windows.output_len(), terms.len());
+        for (output, row) in rows[..self.outputs * len].chunks_exact_mut(len).enumerate() {
+            let mut at = terms.start;
+            while at < terms.end {
+                let (image, window) = (at / windows, at % windows);
+                let count = (windows - window).min(terms.end - at);
+                let from = ((image * self.groups + group) * self.outputs + output) * windows + window;
+                row[at - terms.start..][..count].copy_from_slice(&g[from..from + count]);
+                at += count;
+            }
+        }
+    }
+
+    /// Writes what [`get_rows`](Self::get_rows) would read.
+    ///
+    /// # Safety
+    /// `out` is the first element of the result, of which nobody else reads or writes these windows of the group.
+    pub unsafe fn put_rows<T: Copy>(&self, group: usize, terms: Range<usize>, rows: &[T], out: *mut T) {
+        let (windows, len) = (self.windows.output_len(), terms.len());
+        for (output, row) in rows.chunks_exact(len).enumerate() {
+            let mut at = terms.start;
+            while at < terms.end {
+                let (image, window) = (at / windows, at % windows);
+                let count = (windows - window).min(terms.end - at);
+                let first = ((image * self.groups + group) * self.outputs + output) * windows + window;
+                let from = &row[at - terms.start..][..count];
+                // SAFETY: by the caller's contract.
+                unsafe { out.add(first).copy_from_nonoverlapping(from.as_ptr(), count) };
+                at += count;
+            }
+        }
+    }
+
+    /// Adds columns of some images to zeros, the elements that they would be taken from.
+    ///
+    /// # Safety
+    /// `out` is the first element of the input, of which nobody else reads or writes these images of the group.
+    pub unsafe fn add_columns<T: Copy + Default + AddAssign + Sync>(
+        &self,
+        runs: &[Run],
+        group: usize,
+        images: Range<usize>,
+        columns: &[T],
+        out: *mut T,
+    ) {
+        let (input_len, output_len) = (self.windows.input_len(), self.windows.output_len());
+        let (width, step) = (images.len() * output_len, self.windows.step());
+        let out = Shared::new(out);
+        threads::for_each(self.channels, columns.len() / 2, |channel| {
+            let columns = &columns[channel * self.windows.taps() * width..];
+            for (at, image) in images.clone().enumerate() {
+                let first = ((image * self.groups + group) * self.channels + channel) * input_len;
+                // SAFETY: by the caller's contract; each channel has its own plane of an image.
+                let plane = unsafe {
+                    let first = out.get().add(first);
+                    std::slice::from_raw_parts_mut(first, input_len)
+                };
+                plane.fill(T::default());
+                for run in runs {
+                    let line = &columns[run.tap * width + at * output_len + run.window..][..run.len];
+                    if step == 1 {
+                        combine(&mut plane[run.element..][..run.len], line, |to, from| *to += from);
+                    } else {
+                        let to = plane[run.element..].iter_mut().step_by(step);
+                        to.zip(line).for_each(|(to, &from)| *to += from);
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Combines two runs of the same length, in pieces of constant size, because runs are short.
+#[inline(always)]
+fn combine<T: Copy>(to: &mut [T], from: &[T], f: impl Fn(&mut T, T)) {
+    let (wide_to, to) = to.as_chunks_mut::<8>();
+    let (wide_from, from) = from.as_chunks::<8>();
+    for (to, from) in wide_to.iter_mut().zip(wide_from) {
+        to.iter_mut().zip(from).for_each(|(to, &from)| f(to, from));
+    }
+    let (half_to, to) = to.as_chunks_mut::<4>();
+    let (half_from, from) = from.as_chunks::<4>();
+    for (to, from) in half_to.iter_mut().zip(half_from) {
+        to.iter_mut().zip(from).for_each(|(to, &from)| f(to, from));
+    }
+    to.iter_mut().zip(from).for_each(|(to, &from)| f(to, from));
+}

@@ -1,0 +1,290 @@
+//! A block of a product, which one thread computes.
+
+use super::dot::{TERMS, dot};
+use super::ordered::{CHUNK, Ordered, Right, Stored};
+use super::tile::{ROW_TILES, TILE, Tile, Wide, packed};
+use super::{ALIASED, Matrix};
+use ms_core::error::Result;
+use ms_core::tensor::Array;
+use std::mem::MaybeUninit;
+
+/// Number of terms that a tile adds at once, so few that a panel of columns stays in the first-level cache while all
+/// tiles of rows use it. Chains go on where they were.
+const DEPTH: usize = 256;
+
+/// Number of tiles of rows that are packed at once.
+pub const STRIP_TILES: usize = 8;
+
+/// Up to this many rows, the right operand is read in place if its rows are dense: packing it would take as long as it
+/// saves.
+const UNPACKED_ROWS: usize = 28;
+
+/// Maximum size in bytes of a right operand that is read in place for more rows: it fits in the cache.
+const UNPACKED_BYTES: usize = 128 << 10;
+
+/// Up to this many tiles of columns, the left operand is read in place.
+const UNPACKED_PANELS: usize = 6;
+
+/// Maximum number of elements of a vector register; packed operands are aligned to it.
+const ALIGN: usize = 16;
+
+/// Maximum number of elements of packed operands that are on the stack: allocating memory for a small product takes as
+/// long as the product.
+const NEAR: usize = 1024;
+
+/// Room for packed operands.
+#[repr(align(64))]
+struct Near<W>(MaybeUninit<[W; NEAR]>);
+
+/// Whether the blocks of so many rows of a product read a right operand of `k` rows in place.
+pub fn is_read_in_place<W: Wide>(b: Stored<*const u8, W>, rows: usize, k: usize) -> bool {
+    let [down, right] = b.matrix.steps;
+    let reach = down.unsigned_abs().saturating_mul(k);
+    b.format.is_wide && right == size_of::<W>() as isize && (rows <= UNPACKED_ROWS || reach <= UNPACKED_BYTES)
+}
+
+impl Ordered {
+    /// Multiplies a row with columns of contiguous elements, in lanes.
+    ///
+    /// # Safety
+    /// As [`Ordered::run`].
+    unsafe fn lines<W: Wide>(
+        self,
+        tile: Tile<W>,
+        a: Matrix<*const W>,
+        b: Matrix<*const W>,
+        out: Stored<*mut u8, W>,
+    ) -> Result<()> {
+        let [_, k, n] = self.sizes;
+        let is_dense = a.steps[1] == 1 || k == 1;
+        // SAFETY: what is read was written before.
+        let room = (!is_dense).then(|| unsafe { Array::uninit(&[k], W::DTYPE) }).transpose()?;
+        let mut terms = a.first;
+        if let Some(room) = &room {
+            let to = room.device_ptr().cast::<W>();
+            // SAFETY: there is room for the row.
+            (0..k).for_each(|p| unsafe { to.add(p).write(*a.skip(0, p).first) });
+            terms = to;
+        }
+        for column in 0..n {
+            // SAFETY: by the caller's contract; the result has the accumulators' type.
+            unsafe {
+                let sum = (tile.line)(k, terms, b.skip(0, column).first);
+                out.skip(0, column).matrix.first.cast::<W>().write(sum);
+            }
+        }
+        Ok(())
+    }
+
+    /// Multiplies on this thread.
+    ///
+    /// # Safety
+    /// As [`Ordered::run`]; panels have the operand's elements.
+    pub unsafe fn block<W: Wide>(
+        self,
+        tile: Tile<W>,
+        a: Stored<*const u8, W>,
+        (b, panels): Right<W>,
+        out: Stored<*mut u8, W>,
+    ) -> Result<()> {
+        let [m, k, n] = self.sizes;
+        let all_wide = a.format.is_wide && b.format.is_wide && out.format.is_wide;
+        let size = size_of::<W>() as isize;
+        if self.in_lanes && all_wide && panels.is_none() && b.matrix.steps[0] == size {
+            // SAFETY: as the caller's; the elements have the type of accumulators.
+            return unsafe { self.lines(tile, a.wide(), b.wide(), out) };
+        }
+        if all_wide && m * n == 1 && k >= TERMS && !self.accumulate {
+            // SAFETY: as the caller's; the elements have the type of accumulators.
+            let (sum, terms) = unsafe { dot(tile, k, a.wide(), b.wide())? };
+            // SAFETY: the result has one element.
+            unsafe { out.matrix.first.cast::<W>().write(sum) };
+            if terms == k {
+                return Ok(());
+            }
+            let rest = Self { sizes: [1, k - terms, 1], accumulate: true, ..self };
+            // SAFETY: as the caller's, for the remaining terms.
+            return unsafe { rest.block(tile, a.skip(0, terms), (b.skip(terms, 0), None), out) };
+        }
+        // Tiles of about equal heights.
+        let tiles = m.div_ceil(tile.rows);
+        let height = m.div_ceil(tiles);
+        let strip = (height * STRIP_TILES).min(m);
+        let b_down = b.matrix.steps[0];
+        let in_place = is_read_in_place(b, m, k);
+        let packed_columns = match panels {
+            Some(_) => 0,
+            None if in_place => tile.columns,
+            None => n.next_multiple_of(tile.columns),
+        };
+        // Rows of a tile that are in the same set of a cache evict each other.
+        let rows_in_place = a.format.is_wide
+            && n <= UNPACKED_PANELS * tile.columns
+            && !a.matrix.steps[0].unsigned_abs().is_multiple_of(ALIASED);
+        let packed_rows = if rows_in_place { 0 } else { strip };
+        let depth = k.min(CHUNK);
+        let keeps_sums = !out.format.is_wide && k > CHUNK;
+        let lens = [packed_rows * depth, packed_columns * depth + tile.columns, if keeps_sums { m * n } else { 0 }];
+        let [a_len, b_len, sums_len] = lens.map(|it| it.next_multiple_of(ALIGN));
+        let len = a_len + b_len + sums_len;
+        let mut near = Near::<W>(MaybeUninit::uninit());
+        // SAFETY: what is read below was written before.
+        let far = (len > NEAR).then(|| unsafe { Array::uninit(&[len], W::DTYPE) }).transpose()?;
+        let a_room = far.as_ref().map_or(near.0.as_mut_ptr().cast::<W>(), |it| it.device_ptr().cast());
+        let (b_room, sums_room) = (a_room.wrapping_add(a_len), a_room.wrapping_add(a_len + b_len));
+        // Sums of f32 and f64 are accumulated in the result.
+        let sums = match out.format.is_wide {
+            true => Matrix {
+                first: out.matrix.first.cast(),
+                steps: out.matrix.steps.map(|it| it / size_of::<W>() as isize),
+            },
+            false => Matrix { first: sums_room, steps: [n as isize, 1] },
+        };
+        // One row is multiplied with groups of tiles of columns, as far as there are whole ones.
+        let group = ROW_TILES * tile.columns;
+        let grouped = if m == 1 && (panels.is_some() || in_place) { n / group * group } else { 0 };
+        let mut product = MaybeUninit::<[W; STRIP_TILES * TILE]>::uninit();
+        let product = product.as_mut_ptr().cast::<W>();
+        // A sum of no terms is +0.
+        for start in (0..k.max(1)).step_by(CHUNK) {
+            let depth = CHUNK.min(k - start);
+            let ending = Ending { first: start == 0 && !self.accumulate, last: start + depth == k };
+            let (a, b) = (a.skip(0, start), b.skip(start, 0));
+            let lefts = (grouped..n).step_by(tile.columns);
+            // SAFETY: the packed strip and block are parts of the operands of the caller's contract, and
+            // tiles are inside them.
+            unsafe {
+                let pack_columns = |left: usize, to: *mut W| {
+                    let columns = tile.columns.min(n - left);
+                    (b.format.pack)(tile.turn, b.transposed().skip(left, 0).matrix, columns, depth, to);
+                    if columns < tile.columns {
+                        // A tile reads whole registers of columns; after the last ones there are others.
+                        to.add(columns * depth).write_bytes(0, tile.columns);
+                    }
+                    (to.cast_const(), columns as isize)
+                };
+                if panels.is_none() && !in_place {
+                    lefts.clone().for_each(|left| _ = pack_columns(left, b_room.add(left * depth)));
+                }
+                for top in (0..m).step_by(strip) {
+                    let tops = (top..m.min(top + strip)).step_by(height);
+                    for at in tops.clone().filter(|_| !rows_in_place) {
+                        let rows = height.min(m - at);
+                        (a.format.pack)(tile.turn, a.skip(at, 0).matrix, rows, depth, a_room.add((at - top) * depth));
+                    }
+                    for left in (0..grouped).step_by(group) {
+                        let (first, along) = match rows_in_place {
+                            true => (a.matrix.first.cast(), a.wide().steps[1]),
+                            false => (a_room.cast_const(), 1),
+                        };
+                        let (right, steps) = match panels {
+                            Some((panels, first)) => (
+                                panels.panel(start, depth, first + left),
+                                [tile.columns, depth * tile.columns].map(|it| it as isize),
+                            ),
+                            None => (b.skip(0, left).matrix.first.cast(), [b_down / size, tile.columns as isize]),
+                        };
+                        let (sums, out) = (sums.skip(0, left), out.skip(0, left));
+                        if out.format.is_wide && ending.first && sums.steps[1] == 1 {
+                            (tile.row)(depth, (first, along), (right, steps), sums.first);
+                        } else {
+                            (tile.row)(depth, (first, along), (right, steps), product);
+                            ending.write([1, group], product, group, sums, out);
+                        }
+                    }
+                    for left in lefts.clone() {
+                        let columns = tile.columns.min(n - left);
+                        let (panel, step) = if let Some((panels, first)) = panels {
+                            (panels.panel(start, depth, first + left), columns as isize)
+                        } else if !in_place {
+                            (b_room.cast_const().add(left * depth), columns as isize)
+                        } else if columns == tile.columns {
+                            (b.skip(0, left).matrix.first.cast(), b_down / size_of::<W>() as isize)
+                        } else {
+                            pack_columns(left, b_room)
+                        };
+                        let (sums, out) = (sums.skip(0, left), out.skip(0, left));
+                        let is_direct =
+                            out.format.is_wide && ending.first && columns == tile.columns && sums.steps[1] == 1;
+                        for first in (0..depth.max(1)).step_by(DEPTH) {
+                            let terms = DEPTH.min(depth - first);
+                            let right = (panel.wrapping_offset(first as isize * step), step);
+                            for at in tops.clone() {
+                                let rows = height.min(m - at);
+                                let left = match rows_in_place {
+                                    true => a.skip(at, first).wide(),
+                                    false => {
+                                        let packed = Matrix { first: a_room.cast_const(), steps: packed(rows) };
+                                        packed.at(((at - top) * depth + first * rows) as isize)
+                                    }
+                                };
+                                let to = match is_direct {
+                                    true => (sums.skip(at, 0).first, sums.steps[0]),
+                                    false => (product.add((at - top) * tile.columns), tile.columns as isize),
+                                };
+                                (tile.run)([rows, terms], first > 0, left, right, to);
+                            }
+                        }
+                        for at in tops.clone().filter(|_| !is_direct) {
+                            let product = product.add((at - top) * tile.columns);
+                            let sizes = [height.min(m - at), columns];
+                            ending.write(sizes, product, tile.columns, sums.skip(at, 0), out.skip(at, 0));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The treatment of the sums of a chunk.
+#[derive(Clone, Copy)]
+struct Ending {
+    /// Whether there is no sum yet.
+    first: bool,
+    /// Whether the sum is the result.
+    last: bool,
+}
+
+impl Ending {
+    /// Adds a tile of the chunk's sums, whose rows are `width` elements apart.
+    ///
+    /// # Safety
+    /// The tile, the sums and the result have that many rows and columns; sums of earlier chunks are
+    /// initialised.
+    unsafe fn write<W: Wide>(
+        self,
+        [rows, columns]: [usize; 2],
+        tile: *mut W,
+        width: usize,
+        sums: Matrix<*mut W>,
+        out: Stored<*mut u8, W>,
+    ) {
+        let dense = sums.steps[1] == 1;
+        for row in 0..rows {
+            // SAFETY: by the caller's contract; rows of a tile are initialised, and do not overlap others.
+            unsafe {
+                let tile = std::slice::from_raw_parts_mut(tile.add(row * width), columns);
+                let sums = sums.skip(row, 0);
+                if out.format.is_wide && dense {
+                    let to = std::slice::from_raw_parts_mut(sums.first, columns);
+                    match self.first {
+                        true => to.copy_from_slice(tile),
+                        false => to.iter_mut().zip(tile).for_each(|(to, &mut it)| *to = *to + it),
+                    }
+                    continue;
+                }
+                if !self.first {
+                    for (column, value) in tile.iter_mut().enumerate() {
+                        *value = *sums.skip(0, column).first + *value;
+                    }
+                }
+                match self.last || out.format.is_wide {
+                    true => (out.format.write)(tile, out.skip(row, 0).matrix),
+                    false => tile.iter().enumerate().for_each(|(at, &it)| *sums.skip(0, at).first = it),
+                }
+            }
+        }
+    }
+}
