@@ -225,7 +225,7 @@ fn settings_of_graphs() {
     };
     let elim = "MS_DEV_SIDE_EFFECT_LOAD_ELIM";
     let cases: [(&[(&str, &str)], &str); 10] = [
-        (&[], "copies 2"),
+        (&[], "copies 0"),
         (&[], "precision highest."),
         (&[("MS_PRECISION", "strict")], "precision strict."),
         (&[("MS_PRECISION", "HIGH")], "precision high."),

@@ -27,10 +27,10 @@ pub enum Level {
     /// One of every version that is read.
     Every = 0,
     /// Of every version of a slot with several versions that are read, of which one is read by a
-    /// branch, a loop or a call, or is a result.
-    #[default]
+    /// branch, a loop or a call, or is a result; MindSpore's default.
     Several = 1,
     /// Only those that are necessary.
+    #[default]
     Needed = 2,
     /// None. MindSpore's results may then be wrong; here they are right, since all writes are done
     /// at the end of a run.

@@ -175,7 +175,7 @@ impl Settings {
         precision: Precision::Highest,
         jit: true,
         share_graphs: true,
-        load_elim: Level::Several,
+        load_elim: Level::Needed,
         device: Device::CPU,
     };
 
