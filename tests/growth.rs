@@ -100,6 +100,25 @@ fn models_that_were_trained() {
     });
 }
 
+/// As many steps of one model as `MS_STEPS` says, eager and compiled.
+#[test]
+fn steps_of_one_model() {
+    let _alone = alone();
+    let (count, batch) = (std::env::var("MS_STEPS").map_or(1_000, |it| it.parse().expect("a number")), batch());
+    for compiled in [false, true] {
+        let (net, opt) = (nn::Dense::new(8, 8), Adam::new(1e-3));
+        let step = |_| {
+            let loss = if compiled { opt.step(&net, &batch, loss) } else { opt.step_eagerly(&net, &batch, loss) };
+            assert!(loss.item::<f32>().is_finite());
+        };
+        (0..count / 4).for_each(step);
+        let before = LIVE.load(Ordering::Relaxed);
+        (0..count).for_each(step);
+        let left = LIVE.load(Ordering::Relaxed) - before;
+        assert!(left <= ONCE_BYTES, "compiled {compiled}: {left} bytes stay of the steps");
+    }
+}
+
 #[test]
 fn models_of_every_transform() {
     let _alone = alone();

@@ -4,21 +4,44 @@ use super::harness::{check, targets};
 use crate::isa::Isa;
 use ms_core::ir::Kernel;
 use ms_core::ir::testing::{Random, elementwise, repeated, staged};
+use std::ops::Range;
+
+/// Number of kernels of each kind.
+const COUNT: u64 = 300;
+
+/// The first seed of many kernels, by hand.
+const MANY: u64 = 1_000_000;
 
 #[test]
 fn elementwise_kernels() {
-    one_stage_or_loop(elementwise, 0);
+    one_stage_or_loop(elementwise, 0..COUNT);
 }
 
 #[test]
 fn repeated_kernels() {
-    one_stage_or_loop(repeated, 2000);
+    one_stage_or_loop(repeated, 2000..2000 + COUNT);
 }
 
-/// Random kernels without reductions, from this seed.
-fn one_stage_or_loop(generate: fn(&mut Random<'_>, usize, bool) -> Kernel, seed: u64) {
+#[test]
+fn staged_kernels() {
+    with_stages(1000..1000 + COUNT);
+}
+
+/// As many random kernels as `MS_KERNELS` says, a third of each kind.
+#[test]
+#[ignore = "runs for minutes, by hand"]
+fn many_random_kernels() {
+    let count = std::env::var("MS_KERNELS").map_or(100_000, |it| it.parse::<u64>().expect("a number"));
+    let seeds = MANY..MANY + count.div_ceil(3);
+    one_stage_or_loop(elementwise, seeds.clone());
+    one_stage_or_loop(repeated, seeds.clone());
+    with_stages(seeds);
+}
+
+/// Random kernels without reductions, from these seeds.
+fn one_stage_or_loop(generate: fn(&mut Random<'_>, usize, bool) -> Kernel, seeds: Range<u64>) {
     let mut spills = [0, 0];
-    for seed in seed..seed + 300 {
+    for seed in seeds {
         let mut random = Random::Seed(seed);
         let steps = random.pick(&[3, 10, 40, 150]);
         let narrow = random.below(2) == 0;
@@ -35,9 +58,9 @@ fn one_stage_or_loop(generate: fn(&mut Random<'_>, usize, bool) -> Kernel, seed:
     }
 }
 
-#[test]
-fn staged_kernels() {
-    for seed in 1000..1300 {
+/// Random kernels with reductions, from these seeds.
+fn with_stages(seeds: Range<u64>) {
+    for seed in seeds {
         let mut random = Random::Seed(seed);
         let steps = random.pick(&[2, 6, 30]);
         let kernel = staged(&mut random, steps);

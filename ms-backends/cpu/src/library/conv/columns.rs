@@ -60,9 +60,15 @@ impl Conv {
         Ok(Part { terms, pieces })
     }
 
-    /// Stores the elements under the windows of a part in a group: row `(channel, tap)` has the elements
-    /// under the tap.
-    pub fn columns_of<T: Copy + Default + Send + Sync>(&self, part: &Part, group: usize, x: &[T], columns: &mut [T]) {
+    /// Stores the elements under the windows of a part in a group, of images so many further: row `(channel, tap)` has the
+    /// elements under the tap.
+    pub fn columns_of<T: Copy + Default + Send + Sync>(
+        &self,
+        part: &Part,
+        (image, group): (usize, usize),
+        x: &[T],
+        columns: &mut [T],
+    ) {
         let (plane, step) = (self.windows.input_len(), self.windows.step());
         let len = self.windows.taps() * part.terms.len();
         let to = Shared::new(columns.as_mut_ptr());
@@ -73,7 +79,8 @@ impl Conv {
             for piece in &part.pieces {
                 rows[done..piece.at].fill(T::default());
                 done = piece.at + piece.count;
-                let first = ((piece.image * self.groups + group) * self.channels + channel) * plane + piece.element;
+                let first =
+                    (((image + piece.image) * self.groups + group) * self.channels + channel) * plane + piece.element;
                 let line = &mut rows[piece.at..done];
                 if step == 1 {
                     combine(line, &x[first..first + piece.count], |to, from| *to = from);
@@ -83,26 +90,6 @@ impl Conv {
             }
             rows[done..].fill(T::default());
         });
-    }
-
-    /// Stores the elements under some windows of an image of a group as columns. Positions under padding are left
-    /// unchanged.
-    pub fn columns_of_image<T: Copy>(&self, runs: &[Run], windows: Range<usize>, image: &[T], columns: &mut [T]) {
-        let (width, step) = (windows.len(), self.windows.step());
-        let planes = image.chunks_exact(self.windows.input_len());
-        for (plane, columns) in planes.zip(columns.chunks_exact_mut(self.windows.taps() * width)) {
-            for run in within(runs, windows.clone()) {
-                let skipped = windows.start.saturating_sub(run.window);
-                let count = windows.end.min(run.window + run.len) - run.window - skipped;
-                let to = &mut columns[run.tap * width + run.window + skipped - windows.start..][..count];
-                let from = &plane[run.element + skipped * step..];
-                if step == 1 {
-                    combine(to, &from[..count], |to, from| *to = from);
-                } else {
-                    to.iter_mut().zip(from.iter().step_by(step)).for_each(|(to, &from)| *to = from);
-                }
-            }
-        }
     }
 
     /// Stores the elements of a result or of its gradient at some windows of a group, like

@@ -177,7 +177,7 @@ pub fn forward<T: Direct>(
             let part = conv.part(&runs, start..windows.min(start + len))?;
             let width = part.terms.len();
             let mut columns = try_filled(T::default(), filter.saturating_mul(width))?;
-            conv.columns_of(&part, group, x, &mut columns);
+            conv.columns_of(&part, (0, group), x, &mut columns);
             let product = Ordered { isa, sizes: [conv.outputs, filter, width], accumulate: false, in_lanes: false };
             let filters = Matrix::dense(w[conv.weights(group)].as_ptr(), filter);
             let columns = Matrix::dense(columns.as_ptr(), width);
@@ -195,13 +195,12 @@ pub fn forward<T: Direct>(
     let chunks = conv.batch.div_ceil(per_task);
     threads::try_for_each(ranges * chunks, conv.nanos(), |task| {
         let (start, chunk) = (task / chunks * len, task % chunks);
-        let range = start..points.min(start + len);
-        let width = range.len();
+        let part = conv.part(&runs, start..points.min(start + len))?;
+        let width = part.terms.len();
         let mut columns = try_filled(T::default(), filter.saturating_mul(width))?;
         let images = chunk * per_task..conv.batch.min((chunk + 1) * per_task);
         (images.start * conv.groups..images.end * conv.groups).try_for_each(|image| {
-            // What is under padding stays zero.
-            conv.columns_of_image(&runs, range.clone(), &x[image * input_len..][..input_len], &mut columns);
+            conv.columns_of(&part, (image / conv.groups, image % conv.groups), x, &mut columns);
             let product = Ordered { isa, sizes: [conv.outputs, filter, width], accumulate: false, in_lanes: false };
             let filters = Matrix::dense(w[conv.weights(image)].as_ptr(), filter);
             let columns = Matrix::dense(columns.as_ptr(), width);
@@ -308,7 +307,7 @@ pub fn weight_grad<T: Direct + AddAssign>(
         let to = Matrix::dense(shared.get().wrapping_add(conv.weights(group).start), filter);
         for part in &parts {
             let len = part.terms.len();
-            conv.columns_of(part, group, x, &mut columns);
+            conv.columns_of(part, (0, group), x, &mut columns);
             conv.get_rows(group, part.terms.clone(), g, &mut gradients);
             let product =
                 Ordered { isa, sizes: [conv.outputs, len, filter], accumulate: part.terms.start > 0, in_lanes: false };
