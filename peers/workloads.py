@@ -1,11 +1,12 @@
 """The table of docs/performance.md: the workloads of `benches/workloads` here and on other frameworks, in one run.
 
-    python peers/workloads.py [--python PYTHON] [--rounds N] [--seconds N] [--threads N] [--write] [WORKLOAD ..]
+    python peers/workloads.py [--python PYTHON] [--executable PATH] [--rounds N] [--seconds N] [--threads N] [--write]
+        [WORKLOAD ..]
 
-PYTHON has torch and, if it is to be measured, jax; torch.compile needs g++. Every framework is one process; workload by
-workload, all are measured by turns, and the median of the rounds is taken. With `--write`, the table replaces the one in
-docs/performance.md. The roof is the time that the operations and bytes of a workload need at the rates of the machine,
-which are measured in the same run.
+The executable is that of the benchmark, which is built unless it is given. PYTHON has torch and, if it is to be measured,
+jax; torch.compile needs g++. Every framework is one process; workload by workload, all are measured by turns, and the
+median of the rounds is taken. With `--write`, the table replaces the one in docs/performance.md. The roof is the time that
+the operations and bytes of a workload need at the rates of the machine, which are measured in the same run.
 """
 
 import argparse
@@ -23,8 +24,8 @@ PEERS = {"torch": "PyTorch", "torch-compile": "torch.compile", "jax": "JAX"}
 BEGIN, END = "<!-- begin: peers/workloads.py -->", "<!-- end -->"
 
 
-def bench(threads):
-    """The executable of the benchmark."""
+def bench():
+    """Builds the benchmark; returns its executable."""
     command = ["cargo", "bench", "--bench", "workloads", "--no-run"]
     told = subprocess.run(command, cwd=ROOT, check=True, stderr=subprocess.PIPE, text=True).stderr
     return ROOT / re.search(r"Executable .*\((.*)\)", told)[1]
@@ -65,13 +66,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workloads", nargs="*")
     parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--executable", type=pathlib.Path)
     parser.add_argument("--peers", default="torch,torch-compile,jax")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    executable = bench(options.threads)
+    executable = options.executable or bench()
     known = subprocess.run([executable, "--list"], check=True, stdout=subprocess.PIPE, text=True).stdout.split()
     peers = [Peer("ms", [executable, "--serve"], options.threads)]
     for name in options.peers.split(","):

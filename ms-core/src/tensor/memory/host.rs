@@ -48,8 +48,9 @@ const MAPPED_BLOCK: usize = 4 << 20;
 pub(super) const HUGE_PAGE: usize = 2 << 20;
 
 /// Bytes of blocks between [`LOCAL_BLOCK`] and [`MAPPED_BLOCK`] that are the system allocator's own; further ones are
-/// cut from chunks. A process that needs few of them does not have whole huge pages for them.
-const UNCHUNKED_BYTES: usize = 4 << 20;
+/// cut from chunks. The first touch of a huge page may take milliseconds where the system has to find memory for it, in
+/// a virtual machine for example, and a small model would wait for them in its first call.
+const UNCHUNKED_BYTES: usize = 64 << 20;
 
 const LOCAL_CLASSES: usize = class_of(LOCAL_BLOCK) + 1;
 const CLASSES: usize = class_of(KEPT_BLOCK) + 1;
