@@ -134,10 +134,7 @@ impl Ordered {
         let (b_room, sums_room) = (a_room.wrapping_add(a_len), a_room.wrapping_add(a_len + b_len));
         // Sums of f32 and f64 are accumulated in the result.
         let sums = match out.format.is_wide {
-            true => Matrix {
-                first: out.matrix.first.cast(),
-                steps: out.matrix.steps.map(|it| it / size_of::<W>() as isize),
-            },
+            true => Matrix { first: out.matrix.first.cast(), steps: out.matrix.steps.map(|it| it / size) },
             false => Matrix { first: sums_room, steps: [n as isize, 1] },
         };
         // One row is multiplied with groups of tiles of columns, as far as there are whole ones.
@@ -199,7 +196,7 @@ impl Ordered {
                         } else if !in_place {
                             (b_room.cast_const().add(left * depth), columns as isize)
                         } else if columns == tile.columns {
-                            (b.skip(0, left).matrix.first.cast(), b_down / size_of::<W>() as isize)
+                            (b.skip(0, left).matrix.first.cast(), b_down / size)
                         } else {
                             pack_columns(left, b_room)
                         };

@@ -169,6 +169,7 @@ impl Panels {
         };
         keep(block, cut.bytes::<W>(), |it: &Self| it.of == of && it.cut == cut, make)
     }
+
     /// The elements, of the accumulators' type `W`.
     pub fn elements<W: Wide>(&self) -> Elements<W> {
         self.cut.elements_of(&self.room)

@@ -92,19 +92,26 @@ impl Conv {
         });
     }
 
+    /// Adjacent windows of a group among `terms`, for each output channel: their position in rows of these terms, the first
+    /// element of them in the result, and their number.
+    fn lines(&self, group: usize, terms: Range<usize>) -> impl Iterator<Item = (usize, usize, usize)> {
+        let (windows, len) = (self.windows.output_len(), terms.len());
+        let images = terms.start / windows..terms.end.div_ceil(windows);
+        (0..self.outputs).flat_map(move |output| {
+            let terms = terms.clone();
+            images.clone().map(move |image| {
+                let start = terms.start.max(image * windows);
+                let first = ((image * self.groups + group) * self.outputs + output) * windows + start - image * windows;
+                (output * len + start - terms.start, first, terms.end.min((image + 1) * windows) - start)
+            })
+        })
+    }
+
     /// Stores the elements of a result or of its gradient at some windows of a group, like
     /// [`columns_of`](Self::columns_of), in a row for each output channel.
     pub fn get_rows<T: Copy>(&self, group: usize, terms: Range<usize>, g: &[T], rows: &mut [T]) {
-        let (windows, len) = (self.windows.output_len(), terms.len());
-        for (output, row) in rows[..self.outputs * len].chunks_exact_mut(len).enumerate() {
-            let mut at = terms.start;
-            while at < terms.end {
-                let (image, window) = (at / windows, at % windows);
-                let count = (windows - window).min(terms.end - at);
-                let from = ((image * self.groups + group) * self.outputs + output) * windows + window;
-                row[at - terms.start..][..count].copy_from_slice(&g[from..from + count]);
-                at += count;
-            }
+        for (at, first, count) in self.lines(group, terms) {
+            rows[at..][..count].copy_from_slice(&g[first..][..count]);
         }
     }
 
@@ -113,18 +120,9 @@ impl Conv {
     /// # Safety
     /// `out` is the first element of the result, of which nobody else reads or writes these windows of the group.
     pub unsafe fn put_rows<T: Copy>(&self, group: usize, terms: Range<usize>, rows: &[T], out: *mut T) {
-        let (windows, len) = (self.windows.output_len(), terms.len());
-        for (output, row) in rows.chunks_exact(len).enumerate() {
-            let mut at = terms.start;
-            while at < terms.end {
-                let (image, window) = (at / windows, at % windows);
-                let count = (windows - window).min(terms.end - at);
-                let first = ((image * self.groups + group) * self.outputs + output) * windows + window;
-                let from = &row[at - terms.start..][..count];
-                // SAFETY: by the caller's contract.
-                unsafe { out.add(first).copy_from_nonoverlapping(from.as_ptr(), count) };
-                at += count;
-            }
+        for (at, first, count) in self.lines(group, terms) {
+            // SAFETY: by the caller's contract.
+            unsafe { out.add(first).copy_from_nonoverlapping(rows[at..][..count].as_ptr(), count) };
         }
     }
 
