@@ -1,15 +1,10 @@
 //! The exponential, hyperbolic and logistic functions.
 
 use super::coefficients::{EXP, SINH};
-use super::{Format, LN_2, nearest, power_of_two, with_sign};
+use super::{Format, LN_2, nearest, power_of_two_in, with_sign};
 use crate::ir::Math;
 use crate::ops::core::body::Expr;
 use std::f64::consts::LOG2_E;
-
-/// `e^r - 1` for `|r| <= ln 2 / 2`.
-fn expm1_reduced(r: Expr<'_>) -> Expr<'_> {
-    EXP.at(r).mul_add(r * r, r)
-}
 
 /// `e^x`; at most 1 ulp, subnormal results included.
 pub fn exp(x: Expr<'_>) -> Expr<'_> {
@@ -21,23 +16,27 @@ fn exp_halved(x: Expr<'_>, halvings: i64) -> Expr<'_> {
     // Beyond these bounds the result is zero or infinite, as at the bounds.
     let (low, high) = Format::of(x).pick((-105.0, 91.0), (-747.0, 712.0));
     let x = x.max(low).min(high);
-    let (n, exponent) = nearest(x * LOG2_E);
+    let (n, exponent) = nearest(x, LOG2_E);
     let r = LN_2.subtract(x, n);
+    let power = EXP.at(r).mul_add(r, 1.0).mul_add(r, 1.0);
     // In two steps, because 2^n itself may not be a normal number.
-    let (_, half) = nearest(x * (LOG2_E / 2.0));
-    (expm1_reduced(r) + 1.0) * power_of_two(half) * power_of_two(exponent - half - halvings)
+    let format = Format::of(x);
+    let field = exponent << format.fraction_bits();
+    let half = (exponent << (format.fraction_bits() - 1)) & (-1 << format.fraction_bits());
+    power * power_of_two_in(half, 0) * power_of_two_in(field - half, -halvings)
 }
 
 /// `e^x - 1` without cancellation; at most 2 ulp.
 pub fn expm1(x: Expr<'_>) -> Expr<'_> {
     let (low, high) = Format::of(x).pick((-18.0, 89.0), (-38.0, 710.0));
     let limited = x.max(low).min(high);
-    let (n, exponent) = nearest(limited * LOG2_E);
-    let p = expm1_reduced(LN_2.subtract(limited, n));
+    let (n, exponent) = nearest(limited, LOG2_E);
+    let r = LN_2.subtract(limited, n);
+    let p = EXP.at(r).mul_add(r * r, r);
     // (2^n p + 2^n - 1), halved so that 2^n does not overflow before the result does.
-    let scale = power_of_two(exponent - 1);
+    let scale = power_of_two_in(exponent << Format::of(x).fraction_bits(), -1);
     let general = scale.mul_add(p, scale - 0.5) * 2.0;
-    general.replace(exponent.eq(0), p).replace(x.eq(0.0), x)
+    general.replace(n.eq(0.0), p).replace(x.eq(0.0), x)
 }
 
 /// The hyperbolic tangent; at most 2.5 ulp.

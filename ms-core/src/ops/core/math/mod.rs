@@ -118,11 +118,12 @@ impl Format {
     }
 }
 
-/// The nearest integer to a small number, as a float and as an integer.
-fn nearest<'s>(x: Expr<'s>) -> (Expr<'s>, Expr<'s>) {
+/// The nearest integer to a small number `x * scale`, as a float, and as the low bits of an integer whose
+/// other bits are those of [`Format::shifter`].
+fn nearest(x: Expr<'_>, scale: f64) -> (Expr<'_>, Expr<'_>) {
     let format = Format::of(x);
-    let shifted = x + format.shifter();
-    (shifted - format.shifter(), shifted.bitcast() - format.shifter_bits())
+    let shifted = x.mul_add(scale, format.shifter());
+    (shifted - format.shifter(), shifted.bitcast())
 }
 
 /// A small integer as a float.
@@ -131,10 +132,10 @@ fn to_float(n: Expr<'_>) -> Expr<'_> {
     (n + format.shifter_bits()).bitcast() - format.shifter()
 }
 
-/// `2^n` of an integer in the range of normal numbers.
-fn power_of_two(n: Expr<'_>) -> Expr<'_> {
-    let format = if n.dtype() == DType::I32 { Format::F32 } else { Format::F64 };
-    ((n + format.bias()) << format.fraction_bits()).bitcast()
+/// `2^(n + more)`, a normal number, of an integer whose low bits are in the exponent field: `n << fraction_bits`.
+fn power_of_two_in(field: Expr<'_>, more: i64) -> Expr<'_> {
+    let format = if field.dtype() == DType::I32 { Format::F32 } else { Format::F64 };
+    (field + ((format.bias() + more) << format.fraction_bits())).bitcast()
 }
 
 /// `magnitude` with the sign of `sign`; `magnitude` is not negative.

@@ -12,16 +12,16 @@ const HALF_PI: Parts = Parts { f32: &[], f64: &[FRAC_PI_2, 6.123233995736766e-17
 /// The rounding errors of `pi / 2`, `pi / 4` and `pi`, by format.
 const HALF_PI_REST: (f64, f64) = (-4.371139e-8, 6.123233995736766e-17);
 
-/// `x` minus the nearest multiple of `pi / 2`, and the number of that multiple.
+/// `x` minus the nearest multiple of `pi / 2`, and an integer with the low bits of the number of that multiple.
 ///
 /// The reduction is done in f64 with three parts of `pi / 2` and is valid for `|x| < 2^51`. Beyond,
 /// the result is meaningless, but stays within `pi / 4`.
 fn reduce(x: Expr<'_>) -> (Expr<'_>, Expr<'_>) {
     let wide = x.cast(DType::F64);
-    let (n, quadrant) = nearest(wide * FRAC_2_PI);
+    let (n, quadrant) = nearest(wide, FRAC_2_PI);
     let r = HALF_PI.subtract(wide, n);
-    // The product is rounded, so the multiple may be a neighbour of the nearest one.
-    let (m, neighbour) = nearest(r * FRAC_2_PI);
+    // `2 / pi` is rounded, so the multiple may be a neighbour of the nearest one.
+    let (m, neighbour) = nearest(r, FRAC_2_PI);
     let r = HALF_PI.subtract(r, m).max(-FRAC_PI_4).min(FRAC_PI_4);
     (r.cast(x.dtype()), quadrant + neighbour)
 }
