@@ -141,40 +141,58 @@ impl Operands {
         }
         out.place_scratch(flat, domain, stages);
         let back = stages.rounds.iter().flat_map(|it| &it.reloaded).copied();
+        // Values that are in one place one after the other have one param.
+        let mut params: FxHashMap<ParamId, ParamId> = FxHashMap::default();
         for value in back.collect::<std::collections::BTreeSet<_>>() {
-            let place = out.args[out.written[&value].0 as usize].value;
-            let arg = Arg { value: place, role: Role::Input, offset: 0, axis: None, dense: Some(Part::All) };
-            let param = out.push(arg, flat.values[value].dtype, domain.dense(Part::All));
+            let written = out.written[&value];
+            let param = *params.entry(written).or_insert_with(|| {
+                let place = out.args[written.0 as usize].value;
+                let arg = Arg { value: place, role: Role::Input, offset: 0, axis: None, dense: Some(Part::All) };
+                out.push(arg, flat.values[value].dtype, domain.dense(Part::All))
+            });
             out.reloaded.insert(value, param);
         }
         Ok(out)
     }
 
-    /// Assigns memory to values that are passed between loops: a result that is not written before the last
-    /// read, or a separate buffer.
+    /// Assigns memory to values that are passed between loops: that of a result that is not written before the
+    /// last read, or a separate buffer. A loop reads an element before it writes one, so that a value may be
+    /// written where the loop reads another for the last time.
     fn place_scratch(&mut self, flat: &mut Flat, domain: &Domain, stages: &Stages) {
-        let mut hosts: Vec<ValueIndex> = Vec::new();
-        for &value in &stages.scratch {
-            let dtype = flat.values[value].dtype;
-            let last = stages.last_reload(value);
-            let results = stages.rounds.iter().flat_map(|it| &it.stored).copied();
-            let host = results.into_iter().find(|&it| {
-                self.written.contains_key(&it)
-                    && !stages.scratch.contains(&it)
-                    && !hosts.contains(&it)
-                    && flat.values[it].dtype == dtype
-                    && stages.stored_in(it) >= last
-            });
-            if let Some(host) = host {
-                hosts.push(host);
-                let param = self.written[&host];
-                self.written.insert(value, param);
+        /// Memory for values, one after the other.
+        struct Place {
+            param: ParamId,
+            dtype: DType,
+            /// The last loop that reads the value in it.
+            last: Option<usize>,
+            /// The loop that writes the result whose memory it is.
+            end: Option<usize>,
+        }
+        let results = stages.rounds.iter().flat_map(|it| &it.stored).copied();
+        let mut places: Vec<Place> = results
+            .filter(|it| !stages.scratch.contains(it))
+            .filter_map(|it| {
+                let (param, dtype) = (*self.written.get(&it)?, flat.values[it].dtype);
+                Some(Place { param, dtype, last: None, end: stages.stored_in(it) })
+            })
+            .collect();
+        let mut values = stages.scratch.clone();
+        values.sort_by_key(|&it| stages.stored_in(it));
+        for value in values {
+            let (dtype, first, last) = (flat.values[value].dtype, stages.stored_in(value), stages.last_reload(value));
+            let fits = |it: &&mut Place| {
+                it.dtype == dtype && it.last <= first && it.end.is_none_or(|end| last.is_none_or(|last| last <= end))
+            };
+            if let Some(place) = places.iter_mut().find(fits) {
+                place.last = last;
+                self.written.insert(value, place.param);
                 continue;
             }
             let (shape, origin) = (flat.values[value].shape.clone(), flat.values[value].origin);
-            let place = flat.add_value(dtype, shape, origin);
-            let arg = Arg { value: place, role: Role::Output, offset: 0, axis: None, dense: Some(Part::All) };
+            let own = flat.add_value(dtype, shape, origin);
+            let arg = Arg { value: own, role: Role::Output, offset: 0, axis: None, dense: Some(Part::All) };
             let param = self.push(arg, dtype, domain.dense(Part::All));
+            places.push(Place { param, dtype, last, end: None });
             self.written.insert(value, param);
         }
     }

@@ -80,7 +80,7 @@ pub fn random_op(random: &mut Random, builder: &mut Builder, values: &[ValueId])
     let shape = builder.shape(x);
     let axes = |random: &mut Random| (0..shape.len()).filter(|_| random.below(2) == 0).collect::<Vec<_>>();
     let none = Attrs::none;
-    match random.below(17) {
+    match random.below(18) {
         0..=3 => {
             let y = near(random);
             builder.apply(random.pick(&["add", "sub", "mul", "maximum"]), none(), &[x, y])
@@ -166,12 +166,31 @@ pub fn random_op(random: &mut Random, builder: &mut Builder, values: &[ValueId])
             let drawn = builder.apply(op, Attrs::new([sizes(&shape), dtype.into(), low, high]), &[state])?;
             builder.apply("add", none(), &[drawn, x])
         }
+        16 => {
+            let axes = axes(random);
+            random_rounds(random, builder, x, &axes)
+        }
         _ => {
             let value = Attr::Literal(Literal::scalar(Scalar::Float(0.5), builder.graph.ty(x).dtype));
             let half = builder.apply("constant", Attrs::new([value]), &[])?;
             builder.apply("mul", none(), &[x, half])
         }
     }
+}
+
+/// Loops over the same axes, each of which needs the reduction of the one before, and some values of earlier ones.
+fn random_rounds(random: &mut Random, builder: &mut Builder, x: ValueId, axes: &[usize]) -> Option<ValueId> {
+    let mut all = vec![x];
+    for _ in 0..2 + random.below(3) {
+        // Dear enough to be kept instead of computed again.
+        let bent = builder.apply("tanh", Attrs::none(), &[*all.last().expect("x is one")])?;
+        let attrs = Attrs::new([sizes(axes), true.into()]);
+        let reduced = builder.apply(random.pick(&["sum", "max"]), attrs, &[bent])?;
+        let next = builder.apply(random.pick(&["sub", "mul"]), Attrs::none(), &[bent, reduced])?;
+        let earlier = if random.below(3) == 0 { random.pick(&all) } else { next };
+        all.push(builder.apply("add", Attrs::none(), &[next, earlier])?);
+    }
+    all.pop()
 }
 
 /// A random graph of at most so many ops; of each `slices`, one may be an op on slices.
