@@ -116,10 +116,36 @@ impl Select<'_> {
             BinaryOp::Sub => self.op2(row(rows::SUB_PS, rows::SUB_PD), a, b),
             BinaryOp::Mul => self.op2_commutative(row(rows::MUL_PS, rows::MUL_PD), a, b),
             BinaryOp::Div => self.op2(row(rows::DIV_PS, rows::DIV_PD), a, b),
-            BinaryOp::Min | BinaryOp::Max if self.avx512() => self.extremum_range(op, size, a, b),
-            BinaryOp::Min | BinaryOp::Max => self.extremum_twice(op, size, a, b),
+            BinaryOp::Min | BinaryOp::Max => match self.extremum_constant(op, size, a, b) {
+                Some(extremum) => extremum,
+                None if self.avx512() => self.extremum_range(op, size, a, b),
+                None => self.extremum_twice(op, size, a, b),
+            },
             _ => return Err(Unsupported::new(format!("{op:?} of floats"))),
         })
+    }
+
+    /// The smaller or larger of a float and a constant: the instruction returns its second operand if both are
+    /// zeros or either is nan, so that this must be the float.
+    fn extremum_constant(&mut self, op: BinaryOp, size: usize, a: VReg, b: VReg) -> Option<VReg> {
+        let (x, limit) = if self.is_constant(a) { (b, a) } else { (a, b) };
+        let bits = self.program.info(limit).constant?.bits;
+        let value = if size == 8 { f64::from_bits(bits) } else { f32::from_bits(bits as u32).into() };
+        let row = |ps, pd| Self::sized(size, ps, pd);
+        let pick = match op {
+            BinaryOp::Max => row(rows::MAX_PS, rows::MAX_PD),
+            _ => row(rows::MIN_PS, rows::MIN_PD),
+        };
+        match op {
+            _ if value.is_nan() => None,
+            // Zero is larger than minus zero: the sum of both is zero.
+            BinaryOp::Max if value == 0.0 && value.is_sign_positive() => {
+                let larger = self.op2(pick, limit, x);
+                Some(self.op2(row(rows::ADD_PS, rows::ADD_PD), larger, limit))
+            }
+            BinaryOp::Min if value == 0.0 && value.is_sign_negative() => None,
+            _ => Some(self.op2(pick, limit, x)),
+        }
     }
 
     /// The smaller or larger of two floats: `vrange` orders zeros but prefers numbers to nan,

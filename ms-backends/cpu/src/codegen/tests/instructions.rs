@@ -98,6 +98,22 @@ fn binary_ops() {
 }
 
 #[test]
+fn extrema_of_constants() {
+    for dtype in [DType::F32, DType::F64, DType::F16] {
+        for limit in [0.0, -0.0, 1.5, -1.5, f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
+            for op in [BinaryOp::Min, BinaryOp::Max] {
+                for first in [false, true] {
+                    all(&format!("{op:?} of {limit}"), &[dtype], |it, v| {
+                        let limit = it.constant_like(limit, v[0]);
+                        if first { it.binary(op, limit, v[0]) } else { it.binary(op, v[0], limit) }
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn wide_products() {
     use BinaryOp::MulWide;
     all("mul_wide", &[DType::U64; 2], |it, v| it.binary(MulWide, v[0], v[1]));
