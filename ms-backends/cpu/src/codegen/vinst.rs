@@ -354,6 +354,15 @@ impl Program {
         self.block_range(blocks.start).start..self.block_range(blocks.end - 1).end
     }
 
+    /// Makes runs of instructions alternate; run `i` is from `bounds[i]` to `bounds[i + 1]`, and none uses a
+    /// result of another.
+    pub fn alternate(&mut self, bounds: &[usize]) {
+        let runs = || bounds.windows(2).map(|it| &self.insts[it[0]..it[1]]);
+        let longest = runs().map(<[VInst]>::len).max().unwrap_or(0);
+        let all: Vec<VInst> = (0..longest).flat_map(|i| runs().filter_map(move |it| it.get(i).cloned())).collect();
+        self.insts[bounds[0]..].iter_mut().zip(all).for_each(|(place, inst)| *place = inst);
+    }
+
     /// Properties of a register.
     pub fn info(&self, reg: VReg) -> RegInfo {
         self.regs[reg.0 as usize]

@@ -106,9 +106,7 @@ impl Select<'_> {
                 if let Some(parts) = self.turn(range.clone(), &reductions[0]) {
                     self.whole_turn(range.clone(), &reductions[0], parts)?;
                 }
-                for (copy, reductions) in reductions.iter().enumerate() {
-                    self.body(copy, range.clone(), reductions)?;
-                }
+                self.copies(0, range, reductions.iter().map(Vec::as_slice))?;
                 self.close(When::Loop(Span::All));
             }
         }
@@ -218,9 +216,7 @@ impl Select<'_> {
             held.push(reductions.iter().map(hold).collect());
         }
         self.close(When::Before);
-        for (copy, held) in held.iter().enumerate() {
-            self.body(copy, range.clone(), held)?;
-        }
+        self.copies(0, range, held.iter().map(Vec::as_slice))?;
         self.close(When::Loop(Span::Whole(parts)));
         for (part, held) in held.iter().enumerate() {
             for (reduction, held) in reductions.iter().zip(held) {
@@ -249,9 +245,7 @@ impl Select<'_> {
         }
         self.close(When::Before);
         let first = self.program.blocks.len();
-        for (at, held) in held.iter().enumerate() {
-            self.body(number * width + at, range.clone(), held)?;
-        }
+        self.copies(number * width, range.clone(), held.iter().map(Vec::as_slice))?;
         self.close(When::Loop(Span::Whole(parts)));
         for (at, held) in held.iter().enumerate() {
             self.body(number * width + at, range.clone(), held)?;

@@ -36,18 +36,31 @@ pub fn select_whole(kernel: &Kernel, target: Target) -> Option<Program> {
     if select.has_slices() { run(select).ok() } else { None }
 }
 
-/// The same for several vectors of lanes at once, if that is profitable and all accumulators have registers:
-/// a reduction down columns then reads whole runs of each row.
+/// The same for several vectors of lanes at once, if that is profitable and all accumulators have registers: a
+/// reduction down columns then reads whole runs of each row, and long chains of operations overlap.
 pub fn select_strip(kernel: &Kernel, target: Target) -> Option<Program> {
-    /// Larger bodies have enough instruction-level parallelism.
-    const MOST_INSTS: usize = 48;
+    /// Larger bodies with reductions have enough instruction-level parallelism.
+    const MOST_REDUCING: usize = 48;
+    /// Without reductions, shorter bodies wait for memory, and the processor looks further ahead than these.
+    const LEAST: usize = 16;
+    /// Larger bodies are rare, and cost time to compile.
+    const MOST: usize = 192;
+    let count = kernel.insts.len();
     let reductions = kernel.insts.iter().filter(|it| matches!(it, Inst::Reduce(..))).count();
+    let copies = match reductions {
+        0 if (LEAST..=MOST).contains(&count) => alternating(target),
+        1.. if kernel.seq > 0
+            && reductions <= reduction::register_accumulators(target) / MOST_COPIES
+            && count <= MOST_REDUCING =>
+        {
+            MOST_COPIES
+        }
+        _ => return None,
+    };
     let fits = kernel.lanes == LaneAxis::Parallel
-        && kernel.seq > 0
-        && (1..=reduction::register_accumulators(target) / MOST_COPIES).contains(&reductions)
-        && kernel.insts.len() <= MOST_INSTS
+        && kernel.stages.iter().all(|it| it.scope != Scope::Repeat)
         && kernel.params.iter().all(|it| it.step != StrideClass::Any);
-    let select = fits.then(|| Select::new(kernel, target, kernel.order, MOST_COPIES))?;
+    let select = fits.then(|| Select::new(kernel, target, kernel.order, copies))?;
     if !select.takes_runs(0..kernel.insts.len()) {
         return None;
     }
@@ -64,6 +77,14 @@ fn run(mut select: Select<'_>) -> Result<Program, Unsupported> {
 
 /// Maximum number of adjacent vectors of lanes.
 const MOST_COPIES: usize = 4;
+
+/// Number of copies of the body whose instructions alternate: their values have room in the registers.
+const fn alternating(target: Target) -> usize {
+    match target {
+        Target::Avx2 => 2,
+        Target::Avx512 => 4,
+    }
+}
 
 struct Select<'k> {
     kernel: &'k Kernel,
@@ -118,7 +139,7 @@ impl<'k> Select<'k> {
         let range = self.kernel.stage_range(i);
         let copies = self.program.copies;
         match self.kernel.stages[i].scope {
-            Scope::Point => return (0..copies).try_for_each(|copy| self.body(copy, range.clone(), &[])),
+            Scope::Point => return self.copies(0, range, (0..copies).map(|_| -> &[Reduction] { &[] })),
             Scope::Repeat => return self.repeat(range),
             Scope::Loop => {}
         }
@@ -142,9 +163,7 @@ impl<'k> Select<'k> {
             let held: Vec<Vec<Reduction>> =
                 (0..parts).map(|part| reductions[0].iter().map(|it| self.hold_part(it, part)).collect()).collect();
             self.close(When::Once);
-            for (copy, held) in held.iter().enumerate() {
-                self.body(copy, range.clone(), held)?;
-            }
+            self.copies(0, range.clone(), held.iter().map(Vec::as_slice))?;
             self.close(When::Loop(Span::Whole(parts)));
             for (part, held) in held.iter().enumerate() {
                 for (reduction, held) in reductions[0].iter().zip(held) {
@@ -154,9 +173,7 @@ impl<'k> Select<'k> {
             span = Span::Rest(parts);
         }
         self.close(When::Once);
-        for (copy, reductions) in reductions.iter().enumerate() {
-            self.body(copy, range.clone(), reductions)?;
-        }
+        self.copies(0, range, reductions.iter().map(Vec::as_slice))?;
         self.close(When::Loop(span));
         for (copy, reductions) in reductions.iter().enumerate() {
             for reduction in reductions {
@@ -174,6 +191,30 @@ impl<'k> Select<'k> {
             _ => None,
         };
         range.filter_map(reduce).collect()
+    }
+
+    /// Copies of a stage's instructions from number `first`, one with each of these reductions. The instructions
+    /// of adjacent copies alternate, so that the processor finds independent ones among the next.
+    fn copies<'r>(
+        &mut self,
+        first: usize,
+        range: Range<usize>,
+        reductions: impl Iterator<Item = &'r [Reduction]>,
+    ) -> Result<(), Unsupported> {
+        let mut bounds = vec![self.program.insts.len()];
+        for (i, reductions) in reductions.enumerate() {
+            self.body(first + i, range.clone(), reductions)?;
+            bounds.push(self.program.insts.len());
+        }
+        let mut rest = &bounds[..];
+        while rest.len() > 1 {
+            let last = alternating(self.target).min(rest.len() - 1);
+            if last > 1 {
+                self.program.alternate(&rest[..=last]);
+            }
+            rest = &rest[last..];
+        }
+        Ok(())
     }
 
     /// One copy of a stage's instructions, with its reductions in order.

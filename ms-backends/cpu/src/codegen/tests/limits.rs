@@ -37,6 +37,22 @@ pub fn chain(count: usize) -> Kernel {
     builder.finish()
 }
 
+/// Bodies with and without copies for adjacent vectors, on whole groups of vectors and what is left of them.
+#[test]
+fn bodies_of_every_length() {
+    let sizes: Vec<Vec<usize>> = [1, 7, 8, 15, 16, 17, 31, 32, 33, 47, 64, 65, 127, 200].map(|it| vec![it]).into();
+    for isa in targets() {
+        for count in [1, 12, 13, 14, 40, 180, 200] {
+            check(&format!("a chain of {count}"), &chain(count), isa, &sizes).expect("nothing unusual");
+        }
+        for count in [6, 12, 60] {
+            for dtype in [DType::F32, DType::F64, DType::I64, DType::F16] {
+                check(&format!("{count} live values"), &live(count, dtype), isa, &sizes).expect("nothing unusual");
+            }
+        }
+    }
+}
+
 #[test]
 fn many_live_values_spill() {
     for isa in targets() {
