@@ -7,6 +7,7 @@ use crate::threads;
 use ms_core::error::Result;
 use ms_core::ops::{MaxPoolAttrs, Run, Windows};
 use ms_core::tensor::{Attrs, Element, HostArray, try_filled};
+use std::hint::select_unpredictable;
 use std::ops::{AddAssign, Range};
 
 /// Maximum number of chunks of a task.
@@ -33,7 +34,7 @@ pub fn max<T: Number + Element>(attrs: &Attrs, inputs: &[HostArray<'_>], out: &m
             to.fill(T::LOWEST);
             for run in &runs {
                 let to = to[run.window..][..run.len].iter_mut();
-                with_elements(to, &from[run.element..], step, |to, _, value| {
+                with_elements(to, &from[run.element..], step, |to, value| {
                     *to = if (value > *to) | is_nan(value) { value } else { *to };
                 });
             }
@@ -98,7 +99,12 @@ fn for_each_largest<T: Number + Element>(
     f: impl Fn(usize, &[u32]) + Sync,
 ) -> Result<()> {
     let (runs, step) = (windows.runs(), windows.step());
-    let first = first_elements(windows, &runs)?;
+    assert!(u32::try_from(windows.input_len()).is_ok(), "a plane has less than 2^32 elements");
+    // Modulo 2^32, as are places until all runs are done: positions minus those of the windows, which are equal in a run.
+    let origin = |window: usize| (window * step) as u32;
+    let before = |run: &Run| (run.element as u32).wrapping_sub(origin(run.window));
+    let mut first = try_filled(0, windows.output_len())?;
+    runs.iter().rev().for_each(|run| first[run.window..][..run.len].fill(before(run)));
     for_each_plane(windows, planes, |planes| {
         let mut largest = try_filled(T::LOWEST, windows.output_len())?;
         let mut places = try_filled(0u32, first.len())?;
@@ -110,12 +116,16 @@ fn for_each_largest<T: Number + Element>(
             for run in &runs {
                 let here = run.window..run.window + run.len;
                 let best = largest[here.clone()].iter_mut().zip(&mut places[here]);
-                with_elements(best, &from[run.element..], step, |(top, place), i, value| {
-                    // Branches on data would be mispredicted, so selections are faster.
+                let before = before(run);
+                with_elements(best, &from[run.element..], step, |(top, place), value| {
+                    // A number that is larger, or the first nan.
                     let above = (value > *top) | (is_nan(value) & !is_nan(*top));
-                    *top = if above { value } else { *top };
-                    *place = if above { (run.element + i * step) as u32 } else { *place };
+                    *top = select_unpredictable(above, value, *top);
+                    *place = select_unpredictable(above, before, *place);
                 });
+            }
+            for (window, place) in places.iter_mut().enumerate() {
+                *place = place.wrapping_add(origin(window));
             }
             f(plane, &places);
         }
@@ -123,35 +133,19 @@ fn for_each_largest<T: Number + Element>(
     })
 }
 
-/// Calls `f` with each of the windows of a run, its number, and the element that it has: those of `from`, `step` elements
-/// apart. Constant steps are loops of vectors.
+/// Calls `f` with each of the windows of a run and the element that it has: those of `from`, `step` elements apart.
+/// Constant steps are loops of vectors.
 #[inline(always)]
-fn with_elements<W, T: Copy>(
-    windows: impl ExactSizeIterator<Item = W>,
-    from: &[T],
-    step: usize,
-    f: impl Fn(W, usize, T),
-) {
+fn with_elements<W, T: Copy>(windows: impl ExactSizeIterator<Item = W>, from: &[T], step: usize, f: impl Fn(W, T)) {
     let count = windows.len();
     match step {
-        1 => windows.zip(from).enumerate().for_each(|(i, (to, &value))| f(to, i, value)),
+        1 => windows.zip(from).for_each(|(to, &value)| f(to, value)),
         2 if from.len() >= 2 * count => {
             let pairs = &from.as_chunks::<2>().0[..count];
-            windows.zip(pairs).enumerate().for_each(|(i, (to, pair))| f(to, i, pair[0]));
+            windows.zip(pairs).for_each(|(to, pair)| f(to, pair[0]));
         }
-        _ => windows.zip(from.iter().step_by(step)).enumerate().for_each(|(i, (to, &value))| f(to, i, value)),
+        _ => windows.zip(from.iter().step_by(step)).for_each(|(to, &value)| f(to, value)),
     }
-}
-
-/// The first element of every window.
-fn first_elements(windows: &Windows, runs: &[Run]) -> Result<Vec<u32>> {
-    let mut first = try_filled(0, windows.output_len())?;
-    for run in runs.iter().rev() {
-        for (i, to) in first[run.window..][..run.len].iter_mut().enumerate() {
-            *to = u32::try_from(run.element + i * windows.step()).expect("a plane has less than 2^32 elements");
-        }
-    }
-    Ok(first)
 }
 
 fn for_each_plane(windows: &Windows, planes: usize, run: impl Fn(Range<usize>) -> Result<()> + Sync) -> Result<()> {
