@@ -41,10 +41,10 @@ pub fn select_whole(kernel: &Kernel, target: Target) -> Option<Program> {
 pub fn select_strip(kernel: &Kernel, target: Target) -> Option<Program> {
     /// Larger bodies with reductions have enough instruction-level parallelism.
     const MOST_REDUCING: usize = 48;
-    /// Without reductions, shorter bodies wait for memory, and the processor looks further ahead than these.
-    const LEAST: usize = 16;
+    /// Without reductions, the processor sees several steps of shorter bodies at once anyway.
+    const LEAST: usize = 40;
     /// Larger bodies are rare, and cost time to compile.
-    const MOST: usize = 192;
+    const MOST: usize = 256;
     let count = kernel.insts.len();
     let reductions = kernel.insts.iter().filter(|it| matches!(it, Inst::Reduce(..))).count();
     let copies = match reductions {
