@@ -180,9 +180,8 @@ impl Operands {
         values.sort_by_key(|&it| stages.stored_in(it));
         for value in values {
             let (dtype, first, last) = (flat.values[value].dtype, stages.stored_in(value), stages.last_reload(value));
-            let fits = |it: &&mut Place| {
-                it.dtype == dtype && it.last <= first && it.end.is_none_or(|end| last.is_none_or(|last| last <= end))
-            };
+            let fits =
+                |it: &&mut Place| it.dtype == dtype && it.last <= first && it.end.is_none_or(|end| last <= Some(end));
             if let Some(place) = places.iter_mut().find(fits) {
                 place.last = last;
                 self.written.insert(value, place.param);

@@ -1,7 +1,7 @@
 //! Arithmetic, comparison and selection.
 
 use super::super::Unsupported;
-use super::super::rows;
+use super::super::rows::{self, Row};
 use super::super::vinst::{Machine, Op, Tie, VReg};
 use super::Select;
 use ms_core::ir::{BinaryOp, Compare, UnaryOp};
@@ -125,23 +125,27 @@ impl Select<'_> {
         })
     }
 
+    /// The instruction for the smaller or larger of two floats of `size` bytes.
+    fn extremum_row(op: BinaryOp, size: usize) -> Row {
+        match op {
+            BinaryOp::Min => Self::sized(size, rows::MIN_PS, rows::MIN_PD),
+            _ => Self::sized(size, rows::MAX_PS, rows::MAX_PD),
+        }
+    }
+
     /// The smaller or larger of a float and a constant: the instruction returns its second operand if both are
     /// zeros or either is nan, so that this must be the float.
     fn extremum_constant(&mut self, op: BinaryOp, size: usize, a: VReg, b: VReg) -> Option<VReg> {
         let (x, limit) = if self.is_constant(a) { (b, a) } else { (a, b) };
         let bits = self.program.info(limit).constant?.bits;
         let value = if size == 8 { f64::from_bits(bits) } else { f32::from_bits(bits as u32).into() };
-        let row = |ps, pd| Self::sized(size, ps, pd);
-        let pick = match op {
-            BinaryOp::Max => row(rows::MAX_PS, rows::MAX_PD),
-            _ => row(rows::MIN_PS, rows::MIN_PD),
-        };
+        let pick = Self::extremum_row(op, size);
         match op {
             _ if value.is_nan() => None,
             // Zero is larger than minus zero: the sum of both is zero.
             BinaryOp::Max if value == 0.0 && value.is_sign_positive() => {
                 let larger = self.op2(pick, limit, x);
-                Some(self.op2(row(rows::ADD_PS, rows::ADD_PD), larger, limit))
+                Some(self.op2(Self::sized(size, rows::ADD_PS, rows::ADD_PD), larger, limit))
             }
             BinaryOp::Min if value == 0.0 && value.is_sign_negative() => None,
             _ => Some(self.op2(pick, limit, x)),
@@ -166,8 +170,7 @@ impl Select<'_> {
     /// The same on AVX2, where `min(a, b)` returns `b` if both are zeros or either is nan: computing both
     /// orders detects these cases.
     fn extremum_twice(&mut self, op: BinaryOp, size: usize, a: VReg, b: VReg) -> VReg {
-        let row = |ps, pd| Self::sized(size, ps, pd);
-        let pick = if op == BinaryOp::Min { row(rows::MIN_PS, rows::MIN_PD) } else { row(rows::MAX_PS, rows::MAX_PD) };
+        let pick = Self::extremum_row(op, size);
         let one = self.op2(pick, a, b);
         let other = self.op2(pick, b, a);
         if op == BinaryOp::Min {
