@@ -1,6 +1,7 @@
 //! [`CpuBackend`]: execution of plans and steps on the CPU.
 
 use crate::code::{CodeMemory, Compiled};
+use crate::codegen::{self, Calls};
 use crate::driver::CpuDriver;
 use crate::interp::Interpreted;
 use crate::isa::Isa;
@@ -9,7 +10,7 @@ use crate::loaded::{self, Loaded, LoadedKernels};
 use crate::parallel::Parallel;
 use crate::step::{CheckStep, ContractionCode, LibraryStep};
 use crate::target::TARGET;
-use crate::{artifact, codegen, roof, threads};
+use crate::{artifact, roof, threads};
 use ms_core::environment::Variable;
 use ms_core::environment_variables;
 use ms_core::error::{Code, Error, Result};
@@ -60,7 +61,9 @@ impl Loaded {
             Some((memory, at)) => Arc::new(unsafe { Compiled::new(kernel.clone(), memory, at) }),
             None => Arc::new(Interpreted::new(kernel.clone())),
         };
-        Self { code: Arc::new(Parallel::new(kernel, code).with_rows(kernel, isa, part)), at }
+        let code = Parallel::new(kernel, code).with_rows(kernel, isa, part);
+        let code = if at.is_some() { code.with_long(kernel, isa, compiled) } else { code };
+        Self { code: Arc::new(code), at }
     }
 }
 
@@ -237,13 +240,16 @@ impl CpuBackend {
 
 /// The code of a part of a kernel whose rows are cut.
 pub(crate) fn part(kernel: Kernel, isa: Isa) -> Arc<dyn KernelCode> {
-    let compiled =
-        codegen::compile(&kernel, isa).ok().and_then(|it| Some((CodeMemory::map(&it.bytes)?, it.bytes.len())));
-    match compiled {
-        // SAFETY: the memory has this kernel's code for an instruction set of this machine.
-        Some((memory, len)) => Arc::new(unsafe { Compiled::new(Arc::new(kernel), memory, 0..len) }),
-        None => Arc::new(Interpreted::new(kernel)),
-    }
+    let kernel = Arc::new(kernel);
+    compiled(&kernel, isa, Calls::Any).unwrap_or_else(|| Arc::new(Interpreted::new(kernel)))
+}
+
+/// The machine code of a kernel for these calls, in memory; `None` if there is none, or no memory for it.
+pub(crate) fn compiled(kernel: &Arc<Kernel>, isa: Isa, calls: Calls) -> Option<Arc<dyn KernelCode>> {
+    let code = codegen::compile_for(kernel, isa, calls).ok()?;
+    let memory = CodeMemory::map(&code.bytes)?;
+    // SAFETY: the memory has this kernel's code for an instruction set of this machine.
+    Some(Arc::new(unsafe { Compiled::new(kernel.clone(), memory, 0..code.bytes.len()) }))
 }
 
 /// The threads that compile, as many as compute; `None` if there is only one, or if the system cannot

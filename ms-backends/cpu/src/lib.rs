@@ -14,6 +14,7 @@ mod isa;
 mod kernel;
 mod library;
 mod loaded;
+mod long_calls;
 mod parallel;
 mod perf;
 mod product;

@@ -5,6 +5,7 @@
 
 use crate::isa::Isa;
 use crate::kernel::KernelCode;
+use crate::long_calls::{self, LongCalls};
 use crate::split::{self, Parts, Split};
 use crate::target::TARGET;
 use crate::threads;
@@ -35,6 +36,8 @@ pub struct Parallel {
     insts: usize,
     /// The kernel, if rows may be cut.
     rows: Option<Rows>,
+    /// The code for long calls.
+    long: Option<LongCalls>,
 }
 
 /// A kernel whose rows may be cut.
@@ -67,6 +70,7 @@ impl Parallel {
             lanes,
             insts: TARGET.cost(kernel).insts,
             rows: None,
+            long: None,
         }
     }
 
@@ -74,6 +78,11 @@ impl Parallel {
     pub fn with_rows(self, kernel: &Kernel, isa: Isa, compile: fn(Kernel, Isa) -> Arc<dyn KernelCode>) -> Self {
         let rows = || Rows { kernel: kernel.clone(), compile, isa, split: OnceLock::new() };
         Self { rows: Parts::looped(kernel).map(|_| rows()), ..self }
+    }
+
+    /// The same with other code for long calls, which `compile` returns.
+    pub fn with_long(self, kernel: &Arc<Kernel>, isa: Isa, compile: long_calls::Compile) -> Self {
+        Self { long: Some(LongCalls::new(kernel, isa, compile)), ..self }
     }
 
     /// The loop to cut: the outermost one with enough steps, or the longest.
@@ -123,9 +132,10 @@ impl Parallel {
                 return;
             }
         }
+        let code = self.long.as_ref().and_then(|it| it.code(block)).unwrap_or(&*self.code);
         let Some(axis) = self.axis(extents) else {
-            // SAFETY: the caller's contract is the same.
-            return unsafe { self.code.call(block) };
+            // SAFETY: the caller's contract is the same; the code is that of the same kernel.
+            return unsafe { code.call(block) };
         };
         let steps = extents[axis] as usize;
         let grain = if axis == self.lanes { LANE_GRAIN } else { 1 };
@@ -136,7 +146,7 @@ impl Parallel {
             self.words.restrict(&mut part, axis, start, chunk.min(steps - start));
             // SAFETY: by the caller's contract for the whole loops, of which this is a part; parts write
             // distinct elements, and read no elements at other indices that a part writes.
-            unsafe { self.code.call(&part) };
+            unsafe { code.call(&part) };
         });
     }
 }
@@ -173,8 +183,11 @@ unsafe impl StepCode for Parallel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::compiled;
+    use crate::codegen::Calls;
     use crate::interp::Interpreted;
     use crate::testing::Call;
+    use ms_core::ir::ParamId;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// Code that counts its calls.
@@ -220,6 +233,36 @@ mod tests {
             // SAFETY: as above.
             unsafe { whole.run(&counted.code) };
             assert_eq!(call.difference(&whole), None, "{text}");
+        }
+    }
+
+    /// Code for long calls, with and without streaming stores, has the bits of the code for all calls.
+    #[test]
+    fn long_calls_have_the_same_bits() {
+        // Many products, and more than 32 MiB of results.
+        let multiplied = |n: usize| (0..n).map(|it| format!("v{} = mul v{it}, v{it}\n", it + 1)).collect::<String>();
+        for (products, lanes) in [(50, 100_003), (1, (32 << 20) / 8 + 5)] {
+            let text = format!(
+                "kernel par=0 lanes=parallel seq=0 in %x: i64 unit out %y: i64 unit
+                 point: v0 = load %x {} store %y, v{products}",
+                multiplied(products)
+            );
+            let kernel = Arc::new(Kernel::parse(&text).expect("the kernel is well-formed"));
+            for isa in Isa::ALL.into_iter().filter(|it| it.is_supported()) {
+                let Some(code) = compiled(&kernel, isa, Calls::Any) else { continue };
+                let parallel = Parallel::new(&kernel, code).with_long(&kernel, isa, compiled);
+                let mut untouched = Call::new(&kernel, &[lanes], &[None, None], 0);
+                untouched.fill(ParamId(0), |at| at as u64);
+                let [first, last] = [1, 4].map(|calls| {
+                    let mut call = untouched.clone();
+                    // SAFETY: the call is of this kernel.
+                    (0..calls).for_each(|_| unsafe { call.run(&parallel) });
+                    call
+                });
+                assert_eq!(last.difference(&first), None, "{isa}, {products} products");
+                let special = [Calls::Long, Calls::Streaming].map(|it| compiled(&kernel, isa, it).is_some());
+                assert_eq!(special, [products == 50, true], "{isa}, {products} products");
+            }
         }
     }
 }

@@ -20,7 +20,7 @@ mod vinst;
 mod tests;
 
 use crate::isa::Isa;
-use ms_core::ir::{Kernel, LaneAxis, ReductionOrder};
+use ms_core::ir::{Kernel, LaneAxis, Param, ReductionOrder, Role, StrideClass};
 use std::borrow::Cow;
 use std::fmt;
 use target::Target;
@@ -64,6 +64,29 @@ struct Body {
     allocation: alloc::Allocation,
 }
 
+/// The calls that code is made for. The bits of results do not depend on them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Calls {
+    /// All.
+    Any,
+    /// Long ones: instructions of adjacent vectors alternate.
+    Long,
+    /// Long ones with results that are larger than the caches: whole vectors of results are also stored past the caches,
+    /// which do not read the lines that they overwrite. Results with adjacent elements begin at a multiple of [`LINE`]
+    /// bytes in each step of the loops around the lanes.
+    Streaming,
+}
+
+/// Bytes of a cache line, to which the results of [`Calls::Streaming`] are aligned.
+pub const LINE: usize = 64;
+
+impl Calls {
+    /// Whether a param is written past the caches.
+    pub fn stream(self, param: &Param) -> bool {
+        self == Self::Streaming && param.role == Role::Output && param.step == StrideClass::Unit
+    }
+}
+
 /// The bodies of a kernel.
 struct Bodies {
     /// For any extents.
@@ -81,6 +104,18 @@ struct Bodies {
 /// # Errors
 /// If the kernel has something unsupported, or the instruction set is the interpreter.
 pub fn compile(kernel: &Kernel, isa: Isa) -> Result<Code, Unsupported> {
+    compile_for(kernel, isa, Calls::Any)
+}
+
+/// Compiles a kernel for an instruction set and these calls.
+///
+/// # Errors
+/// As [`compile`]; if it has no special code for them.
+pub fn compile_for(kernel: &Kernel, isa: Isa, calls: Calls) -> Result<Code, Unsupported> {
+    // What a kernel keeps between loops stays in the caches.
+    if calls == Calls::Streaming && (kernel.lanes == LaneAxis::Reduced || kernel.seq > 0) {
+        return Err(Unsupported::new("streaming stores of what may be read again"));
+    }
     let target = match isa {
         Isa::Interp => return Err(Unsupported::new("the interpreter")),
         Isa::Avx2 => Target::Avx2,
@@ -98,11 +133,14 @@ pub fn compile(kernel: &Kernel, isa: Isa) -> Result<Code, Unsupported> {
     };
     let bodies = Bodies {
         body: allocated(select::select(kernel, target, kernel.order)?),
-        strip: select::select_strip(kernel, target).map(allocated),
+        strip: select::select_strip(kernel, target, calls).map(allocated),
         whole: select::select_whole(kernel, target).map(allocated),
         short,
     };
-    let bytes = emit::emit(kernel, target, &bodies)
+    if calls == Calls::Long && bodies.strip.is_none() {
+        return Err(Unsupported::new("long calls in particular"));
+    }
+    let bytes = emit::emit(kernel, target, calls, &bodies)
         .ok_or_else(|| Unsupported::new("more values at once than the stack should hold"))?;
     Ok(Code { bytes, spills: bodies.body.allocation.spills })
 }

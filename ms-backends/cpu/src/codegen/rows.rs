@@ -179,6 +179,7 @@ lengths {
     MOVE = VEX_Vmovups_xmm_xmmm128, EVEX_Vmovups_xmm_k1z_xmmm128;
     MOVE_Q = VEX_Vmovupd_xmm_xmmm128, EVEX_Vmovupd_xmm_k1z_xmmm128;
     STORE = VEX_Vmovups_xmmm128_xmm, EVEX_Vmovups_xmmm128_k1z_xmm;
+    STREAM = VEX_Vmovntps_m128_xmm, EVEX_Vmovntps_m128_xmm;
     LOAD_MASKED_B = -, EVEX_Vmovdqu8_xmm_k1z_xmmm128;
     LOAD_MASKED_W = -, EVEX_Vmovdqu16_xmm_k1z_xmmm128;
     LOAD_MASKED_D = -, EVEX_Vmovdqu32_xmm_k1z_xmmm128;

@@ -36,11 +36,19 @@ pub struct Axis {
     pub stride: i64,
 }
 
-/// The memory of a buffer of a call: its elements, between two guards.
+/// A cache line of words.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line([u64; LINE_WORDS]);
+
+/// Number of words of a cache line.
+const LINE_WORDS: usize = 8;
+
+/// The memory of a buffer of a call: its elements, between two guards. They begin at a whole cache line.
 #[derive(Clone)]
 struct Operand {
     dtype: DType,
-    words: Vec<u64>,
+    lines: Vec<Line>,
     /// Elements between the guards.
     count: usize,
     /// The element at the first step of all loops.
@@ -63,8 +71,8 @@ impl Operand {
         let empty = loops().take(outer).any(|(extent, stride)| *extent == 0 && *stride != 0)
             || axis.is_some_and(|it| it.extent == 0);
         let count = if empty { 0 } else { 1 + reach(1) + reach(-1) };
-        let words = vec![guard; (2 * GUARD + count * dtype.size()).div_ceil(8)];
-        let mut operand = Self { dtype, words, count, first: if empty { 0 } else { reach(-1) }, strides, axis };
+        let lines = vec![Line([guard; LINE_WORDS]); (2 * GUARD + count * dtype.size()).div_ceil(8 * LINE_WORDS)];
+        let mut operand = Self { dtype, lines, count, first: if empty { 0 } else { reach(-1) }, strides, axis };
         (0..count).for_each(|at| operand.set(at, UNWRITTEN));
         operand
     }
@@ -81,12 +89,17 @@ impl Operand {
 
     fn set(&mut self, at: usize, bits: u64) {
         let ((word, shift), mask) = (self.place(at), self.mask());
-        self.words[word] = self.words[word] & !(mask << shift) | (bits & mask) << shift;
+        let word = &mut self.lines[word / LINE_WORDS].0[word % LINE_WORDS];
+        *word = *word & !(mask << shift) | (bits & mask) << shift;
     }
 
     fn bits(&self, at: usize) -> u64 {
         let (word, shift) = self.place(at);
-        self.words[word] >> shift & self.mask()
+        self.word(word) >> shift & self.mask()
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        self.lines[at / LINE_WORDS].0[at % LINE_WORDS]
     }
 
     /// The bits of an element, with one pattern for all nans.
@@ -101,8 +114,8 @@ impl Operand {
     /// Returns whether the guards are unchanged.
     fn is_intact(&self, guard: u64) -> bool {
         let end = GUARD + self.count * self.dtype.size();
-        let byte = |at: usize| self.words[at / 8] >> (at % 8 * 8) & 0xff == guard >> (at % 8 * 8) & 0xff;
-        (0..GUARD).chain(end..8 * self.words.len()).all(byte)
+        let byte = |at: usize| self.word(at / 8) >> (at % 8 * 8) & 0xff == guard >> (at % 8 * 8) & 0xff;
+        (0..GUARD).chain(end..8 * LINE_WORDS * self.lines.len()).all(byte)
     }
 }
 
@@ -220,7 +233,7 @@ impl Call {
             let first = self.operands[memory].first * size;
             words.push(match self.roles[at] {
                 Role::Position => 8 * self.starts[at] + first as u64,
-                _ => self.operands[memory].words.as_mut_ptr() as u64 + (GUARD + first) as u64,
+                _ => self.operands[memory].lines.as_mut_ptr() as u64 + (GUARD + first) as u64,
             });
             words.extend(self.operands[at].strides.iter().map(|&it| (it * size as i64) as u64));
         }
@@ -241,7 +254,7 @@ impl Call {
         let mut call = Self { guard, ..self.clone() };
         for operand in &mut call.operands {
             let elements: Vec<u64> = (0..operand.count).map(|at| operand.bits(at)).collect();
-            operand.words.fill(guard);
+            operand.lines.fill(Line([guard; LINE_WORDS]));
             elements.iter().enumerate().for_each(|(at, &bits)| operand.set(at, bits));
         }
         call

@@ -99,6 +99,10 @@ impl Emitter<'_> {
     /// Writes elements.
     pub fn store(&mut self, param: ParamId, size: u8, copy: u8, value: Register, mode: Mode) {
         let mem = Operand::Mem(self.element(param, size, copy));
+        let streams = mode == Mode::Full && self.calls.stream(&self.kernel.params[param.0 as usize]);
+        if streams && self.program.lanes * size as usize >= Width::Xmm.bytes() {
+            return self.row(rows::STREAM, width_of(value), &[mem, Operand::Reg(value)]);
+        }
         self.store_at(mem, size, value, mode);
     }
 

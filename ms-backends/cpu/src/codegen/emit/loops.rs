@@ -1,8 +1,8 @@
 //! The loop nest around the body, entry and exit.
 
-use super::super::rows;
 use super::super::target::{Target, Width};
 use super::super::vinst::{Span, When};
+use super::super::{Calls, rows};
 use super::asm::{Mem, Operand};
 use super::frame::Home;
 use super::{Body, Emitter, Mode, fixed, resized};
@@ -102,6 +102,10 @@ impl<'a> Emitter<'a> {
 
     /// Undoes [`Emitter::enter`] and returns.
     fn leave(&mut self) {
+        if self.calls == Calls::Streaming {
+            // Other threads see these stores before those that say that the call has ended.
+            self.asm.op(Code::Sfence, &[]);
+        }
         self.load_reg(Code::Mov_r64_rm64, fixed::STACK, Mem::at(fixed::STACK, 0));
         for &register in self.saved().iter().rev() {
             self.asm.op(Code::Pop_r64, &[Operand::Reg(register)]);

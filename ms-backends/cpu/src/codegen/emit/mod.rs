@@ -16,7 +16,7 @@ use super::alloc::{AllocatedInst, AllocatedOperand, Allocation, scratch};
 use super::rows::{self, Row};
 use super::target::{Target, Width};
 use super::vinst::{Machine, Op, Program, VReg, View};
-use super::{Bodies, Body};
+use super::{Bodies, Body, Calls};
 use asm::{Asm, Label, Operand};
 use divide::Division;
 use frame::Frame;
@@ -37,7 +37,7 @@ pub enum Mode {
 }
 
 /// The machine code of an allocated kernel; `None` if its stack frame would be too large.
-pub fn emit(kernel: &Kernel, target: Target, bodies: &Bodies) -> Option<Vec<u8>> {
+pub fn emit(kernel: &Kernel, target: Target, calls: Calls, bodies: &Bodies) -> Option<Vec<u8>> {
     let Bodies { body, strip, whole, short } = bodies;
     let (strip, whole, short) = (strip.as_ref(), whole.as_ref(), short.as_ref());
     let all: SmallVec<[&Body; 4]> = [Some(body), strip, whole, short].into_iter().flatten().collect();
@@ -50,6 +50,7 @@ pub fn emit(kernel: &Kernel, target: Target, bodies: &Bodies) -> Option<Vec<u8>>
     let mut emitter = Emitter {
         kernel,
         target,
+        calls,
         program,
         allocation,
         strip,
@@ -67,6 +68,7 @@ pub fn emit(kernel: &Kernel, target: Target, bodies: &Bodies) -> Option<Vec<u8>>
 struct Emitter<'a> {
     kernel: &'a Kernel,
     target: Target,
+    calls: Calls,
     /// The program of the body that is being emitted.
     program: &'a Program,
     allocation: &'a Allocation,

@@ -8,10 +8,10 @@ mod position;
 mod reduction;
 mod repeat;
 
-use super::Unsupported;
 use super::rows::Row;
 use super::target::{Target, Width};
 use super::vinst::{Block, Constant, Machine, Op, Program, RegInfo, Span, VInst, VReg, When};
+use super::{Calls, Unsupported};
 use ms_core::ir::{Inst, Kernel, LaneAxis, Reducer, ReductionOrder, Role, Scope, StrideClass, Val};
 use ms_core::tensor::DType;
 use position::Positions;
@@ -36,19 +36,19 @@ pub fn select_whole(kernel: &Kernel, target: Target) -> Option<Program> {
     if select.has_slices() { run(select).ok() } else { None }
 }
 
-/// The same for several vectors of lanes at once, if that is profitable and all accumulators have registers: a
-/// reduction down columns then reads whole runs of each row, and long chains of operations overlap.
-pub fn select_strip(kernel: &Kernel, target: Target) -> Option<Program> {
+/// The same for several vectors of lanes at once, if that is profitable for such calls and all accumulators have
+/// registers: a reduction down columns then reads whole runs of each row, and long chains of operations overlap.
+pub fn select_strip(kernel: &Kernel, target: Target, calls: Calls) -> Option<Program> {
     /// Larger bodies with reductions have enough instruction-level parallelism.
     const MOST_REDUCING: usize = 48;
     /// Without reductions, the processor sees several steps of shorter bodies at once anyway.
     const LEAST: usize = 40;
     /// Larger bodies are rare, and cost time to compile.
-    const MOST: usize = 256;
+    const MOST: usize = 1024;
     let count = kernel.insts.len();
     let reductions = kernel.insts.iter().filter(|it| matches!(it, Inst::Reduce(..))).count();
     let copies = match reductions {
-        0 if (LEAST..=MOST).contains(&count) => alternating(target),
+        0 if calls != Calls::Any && (LEAST..=MOST).contains(&count) => alternating(target),
         1.. if kernel.seq > 0
             && reductions <= reduction::register_accumulators(target) / MOST_COPIES
             && count <= MOST_REDUCING =>

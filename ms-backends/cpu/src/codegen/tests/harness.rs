@@ -1,6 +1,6 @@
 //! Runs a kernel on random buffers, interpreted and compiled, and compares all their bytes.
 
-use super::super::{Unsupported, compile};
+use super::super::{Calls, Unsupported, compile_for};
 use crate::code::{CodeMemory, Compiled};
 use crate::interp::Interpreted;
 use crate::isa::Isa;
@@ -25,7 +25,19 @@ pub fn mapped(kernel: &Kernel, bytes: &[u8]) -> Option<Compiled> {
 /// Compares code for `isa` with the interpreter for each of `sizes`, which are extents of all loops.
 #[track_caller]
 pub fn check(what: &str, kernel: &Kernel, isa: Isa, sizes: &[Vec<usize>]) -> Result<usize, Unsupported> {
-    let code = compile(kernel, isa)?;
+    check_for(what, kernel, isa, Calls::Any, sizes)
+}
+
+/// [`check`], of code for these calls.
+#[track_caller]
+pub fn check_for(
+    what: &str,
+    kernel: &Kernel,
+    isa: Isa,
+    calls: Calls,
+    sizes: &[Vec<usize>],
+) -> Result<usize, Unsupported> {
+    let code = compile_for(kernel, isa, calls)?;
     let Some(compiled) = mapped(kernel, &code.bytes) else { return Ok(code.spills) };
     for extents in sizes {
         let mut random = Random::Seed(extents.iter().sum::<usize>() as u64);

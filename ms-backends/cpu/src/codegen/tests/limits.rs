@@ -1,7 +1,7 @@
 //! Large kernels, and limits of compile time.
 
-use super::super::compile;
-use super::harness::{check, targets};
+use super::super::{Calls, compile};
+use super::harness::{check, check_for, targets};
 use crate::isa::Isa;
 use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, Val};
 use ms_core::tensor::DType;
@@ -41,13 +41,23 @@ pub fn chain(count: usize) -> Kernel {
 #[test]
 fn bodies_of_every_length() {
     let sizes: Vec<Vec<usize>> = [1, 7, 8, 15, 16, 17, 31, 32, 33, 47, 64, 65, 127, 200].map(|it| vec![it]).into();
+    let both = |what: &str, kernel: &Kernel, isa: Isa| {
+        check(what, kernel, isa, &sizes).expect("nothing unusual");
+        let long = check_for(what, kernel, isa, Calls::Long, &sizes);
+        assert_eq!(
+            long.is_ok(),
+            (40..=1024).contains(&kernel.insts.len()),
+            "{what}: {} instructions",
+            kernel.insts.len()
+        );
+    };
     for isa in targets() {
-        for count in [1, 36, 37, 38, 60, 252, 253, 300] {
-            check(&format!("a chain of {count}"), &chain(count), isa, &sizes).expect("nothing unusual");
+        for count in [1, 36, 37, 38, 60, 300, 1020, 1021, 1022] {
+            both(&format!("a chain of {count}"), &chain(count), isa);
         }
         for count in [6, 20, 60] {
             for dtype in [DType::F32, DType::F64, DType::I64, DType::F16] {
-                check(&format!("{count} live values"), &live(count, dtype), isa, &sizes).expect("nothing unusual");
+                both(&format!("{count} live values"), &live(count, dtype), isa);
             }
         }
     }

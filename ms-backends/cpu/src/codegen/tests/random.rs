@@ -1,6 +1,7 @@
 //! Random kernels.
 
-use super::harness::{check, targets};
+use super::super::Calls;
+use super::harness::{check, check_for, targets};
 use crate::isa::Isa;
 use ms_core::ir::Kernel;
 use ms_core::ir::testing::{Random, elementwise, repeated, staged};
@@ -40,7 +41,7 @@ fn many_random_kernels() {
 
 /// Random kernels without reductions, from these seeds.
 fn one_stage_or_loop(generate: fn(&mut Random<'_>, usize, bool) -> Kernel, seeds: Range<u64>) {
-    let mut spills = [0, 0];
+    let (mut spills, mut special) = ([0, 0], 0);
     for seed in seeds {
         let mut random = Random::Seed(seed);
         let steps = random.pick(&[3, 10, 40, 150]);
@@ -51,8 +52,18 @@ fn one_stage_or_loop(generate: fn(&mut Random<'_>, usize, bool) -> Kernel, seeds
         for isa in targets() {
             let result = check(&format!("random kernel {seed}"), &kernel, isa, &sizes);
             spills[usize::from(isa == Isa::Avx512)] += result.unwrap_or_else(|error| panic!("{seed}: {error}"));
+            // Rows begin at whole cache lines.
+            let sizes: Vec<Vec<usize>> = [(1, 1), (1, 37), (2, 64), (2, 192)]
+                .iter()
+                .map(|&(outer, lanes)| [vec![outer; kernel.par as usize], vec![lanes]].concat())
+                .collect();
+            for calls in [Calls::Long, Calls::Streaming] {
+                let what = format!("random kernel {seed} for {calls:?}");
+                special += usize::from(check_for(&what, &kernel, isa, calls, &sizes).is_ok());
+            }
         }
     }
+    assert!(special > 0 || targets().next().is_none(), "no kernel has special code");
     for isa in targets() {
         assert!(spills[usize::from(isa == Isa::Avx512)] > 0, "nothing was spilled on {isa}");
     }

@@ -1,0 +1,114 @@
+//! Code for the long calls of a kernel, which is compiled when it has had several.
+
+use crate::codegen::{Calls, LINE};
+use crate::isa::Isa;
+use crate::kernel::KernelCode;
+use ms_core::ir::{Kernel, Param, Role};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Long calls that run the code for all calls: if there are no more, compiling takes longer than it saves.
+const FIRST: u8 = 2;
+
+/// Bytes of the results of a call that are streamed: common caches evict them before anyone reads them.
+const STREAMED: u64 = 32 << 20;
+
+/// Compiles a kernel for calls; `None` if there is no special code for them.
+pub type Compile = fn(&Arc<Kernel>, Isa, Calls) -> Option<Arc<dyn KernelCode>>;
+
+/// Code that is compiled when it is first needed.
+type Lazy = OnceLock<Option<Arc<dyn KernelCode>>>;
+
+/// The code of a kernel for long calls.
+pub struct LongCalls {
+    kernel: Arc<Kernel>,
+    isa: Isa,
+    compile: Compile,
+    /// Long calls so far, up to [`FIRST`].
+    count: AtomicU8,
+    long: Lazy,
+    streaming: Lazy,
+}
+
+impl LongCalls {
+    /// That of a kernel, from this compiler.
+    pub fn new(kernel: &Arc<Kernel>, isa: Isa, compile: Compile) -> Self {
+        let (long, streaming) = (Lazy::new(), Lazy::new());
+        Self { kernel: kernel.clone(), isa, compile, count: AtomicU8::new(0), long, streaming }
+    }
+
+    /// The code for a long call with this block, which is counted; `None` if that is the code for all calls.
+    pub fn code(&self, block: &[u64]) -> Option<&dyn KernelCode> {
+        let count = self.count.load(Ordering::Relaxed);
+        if count < FIRST {
+            self.count.store(count + 1, Ordering::Relaxed);
+            return None;
+        }
+        let streaming = if self.is_streamed(block) { self.of(Calls::Streaming, &self.streaming) } else { None };
+        streaming.or_else(|| self.of(Calls::Long, &self.long))
+    }
+
+    fn of<'a>(&self, calls: Calls, code: &'a Lazy) -> Option<&'a dyn KernelCode> {
+        code.get_or_init(|| (self.compile)(&self.kernel, self.isa, calls)).as_deref()
+    }
+
+    /// Whether the results of a call are large, aligned, and in other memory than its operands.
+    fn is_streamed(&self, block: &[u64]) -> bool {
+        let (kernel, loops) = (&*self.kernel, self.kernel.loops());
+        let words = |param: usize| &block[kernel.param_word(param)..][..1 + loops];
+        let params = || (0..kernel.params.len()).zip(&kernel.params);
+        let is_aligned = |it: &u64| it.is_multiple_of(LINE as u64);
+        let mut bytes = 0u64;
+        for (at, param) in params().filter(|it| Calls::Streaming.stream(it.1)) {
+            let (address, strides) = (words(at)[0], &words(at)[1..]);
+            let is_input = |it: &(usize, &Param)| it.1.role == Role::Input && words(it.0)[0] == address;
+            if !is_aligned(&address)
+                || !strides[..kernel.par as usize].iter().all(is_aligned)
+                || params().any(|it| is_input(&it))
+            {
+                return false;
+            }
+            // A loop along which the result does not move writes the same elements again.
+            let written = block[..loops].iter().zip(strides).filter(|it| *it.0 == 0 || *it.1 != 0).map(|it| *it.0);
+            bytes = bytes.saturating_add(written.fold(param.dtype.size() as u64, u64::saturating_mul));
+        }
+        bytes >= STREAMED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interp::Interpreted;
+
+    /// Interpreted code in place of that with streaming stores, and no other.
+    fn streaming(kernel: &Arc<Kernel>, _: Isa, calls: Calls) -> Option<Arc<dyn KernelCode>> {
+        (calls == Calls::Streaming).then(|| Arc::new(Interpreted::new(kernel.clone())) as Arc<dyn KernelCode>)
+    }
+
+    #[test]
+    fn large_aligned_results_in_other_memory_are_streamed() {
+        let text = "kernel par=1 lanes=parallel seq=0 in %x: f32 unit out %y: bf16 unit
+            point: x = load %x y = cast x to bf16 store %y, y";
+        let kernel = Kernel::parse(text).expect(text);
+        kernel.check().expect(text);
+        let long = LongCalls::new(&Arc::new(kernel), Isa::Avx2, streaming);
+        // Address and strides of the input and of the result.
+        let block = |extents: [u64; 2], out: [u64; 3]| [&extents[..], &[1 << 30, 4 << 20, 4], &out].concat();
+        let whole = block([16, 1 << 20], [1 << 40, 2 << 20, 2]);
+        for _ in 0..FIRST {
+            assert!(long.code(&whole).is_none(), "the first calls compile nothing");
+        }
+        for (what, want, block) in [
+            ("whole rows", true, whole),
+            ("fewer bytes", false, block([15, 1 << 20], [1 << 40, 2 << 20, 2])),
+            ("an unaligned result", false, block([16, 1 << 20], [(1 << 40) + 32, 2 << 20, 2])),
+            ("unaligned rows", false, block([32, 1 << 20], [1 << 40, (2 << 20) + 8, 2])),
+            ("in place", false, block([16, 1 << 20], [1 << 30, 2 << 20, 2])),
+            ("rows over each other", false, block([16, 1 << 20], [1 << 40, 0, 2])),
+            ("nothing", false, block([0, 1 << 40], [1 << 40, 0, 2])),
+        ] {
+            assert_eq!(long.code(&block).is_some(), want, "{what}");
+        }
+    }
+}
