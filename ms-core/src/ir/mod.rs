@@ -27,7 +27,7 @@ pub use graph::{Def, Graph, Node, NodeId, ValueData, ValueId};
 pub use html::to_html;
 pub use kernel::{
     BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, LoopWords, NamedKernel, Param, ParamId, Reducer,
-    ReductionOrder, Role, Scope, Stage, StrideClass, UnaryOp, Val, run_multiple,
+    ReductionOrder, Role, Scope, Sign, Stage, StrideClass, UnaryOp, Val, run_multiple,
 };
 pub use math::Math;
 pub(crate) use memo::Memo;

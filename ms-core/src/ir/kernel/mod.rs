@@ -102,12 +102,14 @@ mod conversion;
 mod names;
 mod order;
 mod part;
+mod sign;
 mod text;
 mod uniform;
 
 pub use build::KernelBuilder;
 pub use order::{ReductionOrder, run_multiple};
 pub use part::LoopWords;
+pub use sign::Sign;
 pub use text::NamedKernel;
 
 use super::math::Math;

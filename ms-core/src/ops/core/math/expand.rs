@@ -1,10 +1,10 @@
 //! Expansion of functions in kernels to their formulas.
 
 use super::{
-    acos, acosh, asin, asinh, atan, atan2, atanh, cos, cosh, erf, erfc, exp, expm1, log, log1p, pow, rsqrt, sin, sinh,
-    tan, tanh,
+    acos, acosh, asin, asinh, atan, atan2, atanh, cos, cosh, erf, erfc, exp, exp_of_not_positive, expm1, log, log1p,
+    pow, rsqrt, sin, sinh, tan, tanh,
 };
-use crate::ir::{Inst, Kernel, KernelBuilder, LaneAxis, Math, Role, Scope, StrideClass, Val};
+use crate::ir::{Inst, Kernel, KernelBuilder, LaneAxis, Math, Role, Scope, Sign, StrideClass, Val};
 use crate::ops::core::body::{Expr, body};
 use crate::tensor::DType;
 use std::sync::OnceLock;
@@ -50,27 +50,38 @@ impl Expansion {
     pub fn of(math: Math, dtype: DType) -> &'static Self {
         static KNOWN: [[OnceLock<Expansion>; 2]; Math::ALL.len()] =
             [const { [const { OnceLock::new() }; 2] }; Math::ALL.len()];
-        KNOWN[math as usize][usize::from(dtype == DType::F64)].get_or_init(|| Self::new(math, dtype))
+        KNOWN[math as usize][usize::from(dtype == DType::F64)]
+            .get_or_init(|| Self::new(math.arity(), dtype, |x, y| formula(math, x, y)))
     }
 
-    fn new(math: Math, dtype: DType) -> Self {
+    /// The same of operands of which the first has this sign: fewer instructions with the same bits.
+    fn of_sign(math: Math, dtype: DType, sign: Sign) -> &'static Self {
+        static DECAYING: [OnceLock<Expansion>; 2] = [const { OnceLock::new() }; 2];
+        match (math, sign) {
+            (Math::Exp, Sign::NotPositive) => DECAYING[usize::from(dtype == DType::F64)]
+                .get_or_init(|| Self::new(1, dtype, |x, _| exp_of_not_positive(x))),
+            _ => Self::of(math, dtype),
+        }
+    }
+
+    fn new(arity: usize, dtype: DType, of: impl for<'s> Fn(Expr<'s>, Option<Expr<'s>>) -> Expr<'s>) -> Self {
         let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
         let mut operand = || {
             let param = builder.param(dtype, Role::Input, StrideClass::Unit);
             builder.load(param)
         };
-        let result = match math.arity() {
+        let result = match arity {
             1 => {
                 let operands = [operand()];
-                body(&mut builder, &operands, |[x]| formula(math, x, None))
+                body(&mut builder, &operands, |[x]| of(x, None))
             }
             _ => {
                 let operands = [operand(), operand()];
-                body(&mut builder, &operands, |[x, y]| formula(math, x, Some(y)))
+                body(&mut builder, &operands, |[x, y]| of(x, Some(y)))
             }
         };
         builder.end_stage(Scope::Point);
-        Self { kernel: builder.finish(), arity: math.arity(), result }
+        Self { kernel: builder.finish(), arity, result }
     }
 
     /// Number of instructions.
@@ -114,14 +125,19 @@ pub fn expand(mut kernel: Kernel, keeps: impl Fn(Math, DType) -> bool) -> Kernel
     let count = kernel.insts.len() + added;
     let (mut insts, mut types) = (Vec::with_capacity(count), Vec::with_capacity(count));
     let mut start = 0;
-    for stage in &mut kernel.stages {
+    let mut stages = std::mem::take(&mut kernel.stages);
+    for stage in &mut stages {
         for at in start..stage.end as usize {
             let (mut inst, ty) = (kernel.insts[at], kernel.types[at]);
+            let sign = match inst {
+                Inst::Math(Math::Exp, x, _) => kernel.sign(x),
+                _ => Sign::Unknown,
+            };
             inst.operands_mut().into_iter().flatten().for_each(|it| *it = number[it.0 as usize]);
             number.push(match inst {
                 Inst::Math(math, x, y) if !keeps(math, ty) => {
                     let operands = [x, y.unwrap_or(x)];
-                    Expansion::of(math, ty).add_to(&mut insts, &mut types, &operands[..math.arity()])
+                    Expansion::of_sign(math, ty, sign).add_to(&mut insts, &mut types, &operands[..math.arity()])
                 }
                 _ => {
                     insts.push(inst);
@@ -132,7 +148,7 @@ pub fn expand(mut kernel: Kernel, keeps: impl Fn(Math, DType) -> bool) -> Kernel
         }
         start = std::mem::replace(&mut stage.end, insts.len() as u32) as usize;
     }
-    Kernel { insts, types, ..kernel }
+    Kernel { insts, types, stages, ..kernel }
 }
 
 #[cfg(test)]

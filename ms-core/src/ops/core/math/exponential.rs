@@ -1,7 +1,7 @@
 //! The exponential, hyperbolic and logistic functions.
 
 use super::coefficients::{EXP, SINH};
-use super::{Format, LN_2, nearest, power_of_two_in, with_sign};
+use super::{Format, LN_2, nearest_plus, negative, with_sign};
 use crate::ir::Math;
 use crate::ops::core::body::Expr;
 use std::f64::consts::LOG2_E;
@@ -13,28 +13,47 @@ pub fn exp(x: Expr<'_>) -> Expr<'_> {
 
 /// `e^x / 2^halvings`, without premature overflow.
 fn exp_halved(x: Expr<'_>, halvings: i64) -> Expr<'_> {
-    // Beyond these bounds the result is zero or infinite, as at the bounds.
-    let (low, high) = Format::of(x).pick((-105.0, 91.0), (-747.0, 712.0));
-    let x = x.max(low).min(high);
-    let (n, exponent) = nearest(x, LOG2_E);
-    let r = LN_2.subtract(x, n);
-    let power = EXP.at(r).mul_add(r, 1.0).mul_add(r, 1.0);
-    // In two steps, because 2^n itself may not be a normal number.
     let format = Format::of(x);
-    let field = exponent << format.fraction_bits();
-    let half = (exponent << (format.fraction_bits() - 1)) & (-1 << format.fraction_bits());
-    power * power_of_two_in(half, 0) * power_of_two_in(field - half, -halvings)
+    // Beyond these bounds the result is zero or infinite, as at the bounds.
+    let x = x.max(least(format)).min(format.pick(91.0, 712.0));
+    // 2^n itself may not be a normal number; two factors of about its root are, whose exponent fields have this sum.
+    let (n, fields) = nearest_plus(x, LOG2_E, 2 * format.bias() - halvings);
+    let both = fields << format.fraction_bits();
+    let half = (fields << (format.fraction_bits() - 1)) & (-1 << format.fraction_bits());
+    scaled_exp(x, n) * half.bitcast() * (both - half).bitcast()
+}
+
+/// `e^x` of an `x` that is not positive, with the bits of [`exp`].
+pub fn exp_of_not_positive(x: Expr<'_>) -> Expr<'_> {
+    let format = Format::of(x);
+    let x = x.max(least(format));
+    // 2^n itself may not be a normal number; 2^(n + lift) is.
+    let lift = format.pick(64, 512);
+    let (n, field) = nearest_plus(x, LOG2_E, format.bias() + lift);
+    scaled_exp(x, n) * (field << format.fraction_bits()).bitcast() * 2f64.powi(-lift as i32)
+}
+
+/// A number of which, as of all below it, the exponential is zero.
+fn least(format: Format) -> f64 {
+    format.pick(-105.0, -747.0)
+}
+
+/// `e^x / 2^n` for the nearest integer `n` to `x / ln 2`.
+fn scaled_exp<'s>(x: Expr<'s>, n: Expr<'s>) -> Expr<'s> {
+    let r = LN_2.subtract(x, n);
+    EXP.at(r).mul_add(r, 1.0).mul_add(r, 1.0)
 }
 
 /// `e^x - 1` without cancellation; at most 2 ulp.
 pub fn expm1(x: Expr<'_>) -> Expr<'_> {
-    let (low, high) = Format::of(x).pick((-18.0, 89.0), (-38.0, 710.0));
+    let format = Format::of(x);
+    let (low, high) = format.pick((-18.0, 89.0), (-38.0, 710.0));
     let limited = x.max(low).min(high);
-    let (n, exponent) = nearest(limited, LOG2_E);
+    let (n, field) = nearest_plus(limited, LOG2_E, format.bias() - 1);
     let r = LN_2.subtract(limited, n);
     let p = EXP.at(r).mul_add(r * r, r);
     // (2^n p + 2^n - 1), halved so that 2^n does not overflow before the result does.
-    let scale = power_of_two_in(exponent << Format::of(x).fraction_bits(), -1);
+    let scale = (field << format.fraction_bits()).bitcast();
     let general = scale.mul_add(p, scale - 0.5) * 2.0;
     general.replace(n.eq(0.0), p).replace(x.eq(0.0), x)
 }
@@ -50,7 +69,7 @@ pub fn tanh(x: Expr<'_>) -> Expr<'_> {
 
 /// `1 / (1 + e^-x)`; at most 2 ulp, also where the result is tiny.
 pub fn sigmoid(x: Expr<'_>) -> Expr<'_> {
-    let decayed = (-x.abs()).math(Math::Exp);
+    let decayed = negative(x).math(Math::Exp);
     x.lt(0.0).select(decayed, 1.0) / (decayed + 1.0)
 }
 

@@ -22,7 +22,7 @@ mod trigonometric;
 
 pub use erf::{erf, erfc};
 pub use expand::{Expansion, expand};
-pub use exponential::{cosh, exp, expm1, sigmoid, sinh, tanh};
+pub use exponential::{cosh, exp, exp_of_not_positive, expm1, sigmoid, sinh, tanh};
 pub use logarithm::{acosh, asinh, atanh, log, log1p};
 pub use power::{pow, pow_int, rsqrt};
 pub use trigonometric::{acos, asin, atan, atan2, cos, sin, tan};
@@ -112,6 +112,11 @@ impl Format {
         1.5 * (1i64 << self.fraction_bits()) as f64
     }
 
+    /// The sign bit, as an integer of the format's width.
+    fn sign_bit(self) -> i64 {
+        self.pick(i32::MIN as i64, i64::MIN)
+    }
+
     /// The bits of [`Format::shifter`].
     fn shifter_bits(self) -> i64 {
         self.pick((self.shifter() as f32).to_bits() as i64, self.shifter().to_bits() as i64)
@@ -121,9 +126,15 @@ impl Format {
 /// The nearest integer to a small number `x * scale`, as a float, and as the low bits of an integer whose
 /// other bits are those of [`Format::shifter`].
 fn nearest(x: Expr<'_>, scale: f64) -> (Expr<'_>, Expr<'_>) {
-    let format = Format::of(x);
-    let shifted = x.mul_add(scale, format.shifter());
-    (shifted - format.shifter(), shifted.bitcast())
+    nearest_plus(x, scale, 0)
+}
+
+/// [`nearest`], with the low bits of that integer plus `offset`. An odd one rounds products halfway between two integers
+/// to the other one; with `log2 e`, which has a bit in its last places, there are none.
+fn nearest_plus(x: Expr<'_>, scale: f64, offset: i64) -> (Expr<'_>, Expr<'_>) {
+    let shifter = Format::of(x).shifter() + offset as f64;
+    let shifted = x.mul_add(scale, shifter);
+    (shifted - shifter, shifted.bitcast())
 }
 
 /// A small integer as a float.
@@ -132,14 +143,12 @@ fn to_float(n: Expr<'_>) -> Expr<'_> {
     (n + format.shifter_bits()).bitcast() - format.shifter()
 }
 
-/// `2^(n + more)`, a normal number, of an integer whose low bits are in the exponent field: `n << fraction_bits`.
-fn power_of_two_in(field: Expr<'_>, more: i64) -> Expr<'_> {
-    let format = if field.dtype() == DType::I32 { Format::F32 } else { Format::F64 };
-    (field + ((format.bias() + more) << format.fraction_bits())).bitcast()
-}
-
 /// `magnitude` with the sign of `sign`; `magnitude` is not negative.
 fn with_sign<'s>(magnitude: Expr<'s>, sign: Expr<'s>) -> Expr<'s> {
-    let mask = Format::of(sign).pick(i32::MIN as i64, i64::MIN);
-    (magnitude.bitcast() | (sign.bitcast() & mask)).bitcast()
+    (magnitude.bitcast() | (sign.bitcast() & Format::of(sign).sign_bit())).bitcast()
+}
+
+/// `-|x|`; a nan has the sign bit.
+fn negative(x: Expr<'_>) -> Expr<'_> {
+    (x.bitcast() | Format::of(x).sign_bit()).bitcast()
 }

@@ -105,6 +105,23 @@ fn functions_stay_within_their_bounds() {
     check("erfc", erfc, |x| reference(&ERFC, x), (-4.0, 9.0), (4.0, 8.0));
 }
 
+/// Where the argument is known not to be positive, exponentials have fewer instructions and the same bits.
+#[test]
+fn exponentials_of_negative_numbers_have_the_same_bits() {
+    for (dtype, low) in [(DType::F32, -120.0), (DType::F64, -800.0)] {
+        let mut all = points(low, 0.0, 40_000);
+        all.extend([0.0, -0.0, f64::NEG_INFINITY, -1e-40]);
+        let x = array(&all, dtype);
+        let bits = |formula: for<'s> fn(Expr<'s>) -> Expr<'s>| {
+            let values = evaluated(|[x]| formula(x), dtype, [&x]);
+            values.into_iter().map(f64::to_bits).collect::<Vec<_>>()
+        };
+        assert!(bits(exp) == bits(exp_of_not_positive), "{dtype}");
+        let nan = array(&[f64::NAN], dtype);
+        assert!(evaluated(|[x]| exp_of_not_positive(x), dtype, [&nan])[0].is_nan());
+    }
+}
+
 #[test]
 fn powers_stay_within_their_bounds() {
     for (dtype, largest, bound) in [(DType::F32, 87.0, 1.0), (DType::F64, 700.0, 3.0)] {
