@@ -35,6 +35,12 @@ const LOCAL_BLOCK: usize = 64 << 10;
 /// Bytes of each size that a thread caches.
 const LOCAL_BYTES: usize = 128 << 10;
 
+/// The same of sizes up to [`SMALL_BLOCK`], of which lists of tensors have thousands.
+const LOCAL_SMALL_BYTES: usize = 1 << 20;
+
+/// The largest small block in bytes.
+const SMALL_BLOCK: usize = 256;
+
 /// Blocks up to this size are cached at all.
 const KEPT_BLOCK: usize = 256 << 20;
 
@@ -150,8 +156,18 @@ impl Local {
     /// Caches a block, unless enough are cached.
     #[inline]
     unsafe fn push(&self, class: usize, block: NonNull<u8>) -> bool {
+        /// The number of blocks of each class that are cached.
+        const MOST: [usize; LOCAL_CLASSES] = {
+            let (mut most, mut class) = ([0; LOCAL_CLASSES], 0);
+            while class < LOCAL_CLASSES {
+                let bytes = class_bytes(class);
+                most[class] = if bytes <= SMALL_BLOCK { LOCAL_SMALL_BYTES } else { LOCAL_BYTES } / bytes;
+                class += 1;
+            }
+            most
+        };
         let list = &self.lists[class];
-        if (list.len.get() + 1) * class_bytes(class) > LOCAL_BYTES {
+        if list.len.get() >= MOST[class] {
             return false;
         }
         // SAFETY: as the caller's.
