@@ -2,7 +2,7 @@
 
 use crate::kernel::KernelCode;
 use crate::perf;
-use memmap2::MmapMut;
+use memmap2::MmapOptions;
 use ms_core::exec::{KernelView, MachineCode};
 use ms_core::ir::Kernel;
 use std::ops::Range;
@@ -26,7 +26,8 @@ impl CodeMemory {
         if code.is_empty() {
             return None;
         }
-        let mut memory = MmapMut::map_anon(code.len()).ok()?;
+        // All of it is written next.
+        let mut memory = MmapOptions::new().len(code.len()).populate().map_anon().ok()?;
         memory.copy_from_slice(code);
         Some(Arc::new(Self(Arc::new(memory.make_exec().ok()?))))
     }
