@@ -1,14 +1,10 @@
-//! Code for the long calls of a kernel, which is compiled when it has had several.
+//! Code for the long calls of a kernel, which the first of them compiles.
 
 use crate::codegen::{Calls, LINE};
 use crate::isa::Isa;
 use crate::kernel::KernelCode;
 use ms_core::ir::{Kernel, Param, Role};
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
-
-/// Long calls that run the code for all calls: if there are no more, compiling takes longer than it saves.
-const FIRST: u8 = 2;
 
 /// Bytes of the results of a call that are streamed: common caches evict them before anyone reads them.
 const STREAMED: u64 = 32 << 20;
@@ -24,8 +20,6 @@ pub struct LongCalls {
     kernel: Arc<Kernel>,
     isa: Isa,
     compile: Compile,
-    /// Long calls so far, up to [`FIRST`].
-    count: AtomicU8,
     long: Lazy,
     streaming: Lazy,
 }
@@ -34,16 +28,11 @@ impl LongCalls {
     /// That of a kernel, from this compiler.
     pub fn new(kernel: &Arc<Kernel>, isa: Isa, compile: Compile) -> Self {
         let (long, streaming) = (Lazy::new(), Lazy::new());
-        Self { kernel: kernel.clone(), isa, compile, count: AtomicU8::new(0), long, streaming }
+        Self { kernel: kernel.clone(), isa, compile, long, streaming }
     }
 
-    /// The code for a long call with this block, which is counted; `None` if that is the code for all calls.
+    /// The code for a long call with this block; `None` if that is the code for all calls.
     pub fn code(&self, block: &[u64]) -> Option<&dyn KernelCode> {
-        let count = self.count.load(Ordering::Relaxed);
-        if count < FIRST {
-            self.count.store(count + 1, Ordering::Relaxed);
-            return None;
-        }
         let streaming = if self.is_streamed(block) { self.of(Calls::Streaming, &self.streaming) } else { None };
         streaming.or_else(|| self.of(Calls::Long, &self.long))
     }
@@ -96,9 +85,6 @@ mod tests {
         // Address and strides of the input and of the result.
         let block = |extents: [u64; 2], out: [u64; 3]| [&extents[..], &[1 << 30, 4 << 20, 4], &out].concat();
         let whole = block([16, 1 << 20], [1 << 40, 2 << 20, 2]);
-        for _ in 0..FIRST {
-            assert!(long.code(&whole).is_none(), "the first calls compile nothing");
-        }
         for (what, want, block) in [
             ("whole rows", true, whole),
             ("fewer bytes", false, block([15, 1 << 20], [1 << 40, 2 << 20, 2])),
