@@ -20,7 +20,7 @@ mod vinst;
 mod tests;
 
 use crate::isa::Isa;
-use ms_core::ir::{Kernel, LaneAxis, Param, ReductionOrder, Role, StrideClass};
+use ms_core::ir::{Inst, Kernel, LaneAxis, Param, ReductionOrder, Role, StrideClass};
 use std::borrow::Cow;
 use std::fmt;
 use target::Target;
@@ -121,6 +121,11 @@ pub fn compile_for(kernel: &Kernel, isa: Isa, calls: Calls) -> Result<Code, Unsu
         Isa::Avx2 => Target::Avx2,
         Isa::Avx512 => Target::Avx512,
     };
+    let strip = select::select_strip(kernel, target, calls);
+    // Kernels with reductions have the same copies for all calls.
+    if calls == Calls::Long && (strip.is_none() || kernel.insts.iter().any(|it| matches!(it, Inst::Reduce(..)))) {
+        return Err(Unsupported::new("long calls in particular"));
+    }
     let allocated = |program| {
         let allocation = alloc::allocate(&program, target);
         Body { program, allocation }
@@ -133,13 +138,10 @@ pub fn compile_for(kernel: &Kernel, isa: Isa, calls: Calls) -> Result<Code, Unsu
     };
     let bodies = Bodies {
         body: allocated(select::select(kernel, target, kernel.order)?),
-        strip: select::select_strip(kernel, target, calls).map(allocated),
+        strip: strip.map(allocated),
         whole: select::select_whole(kernel, target).map(allocated),
         short,
     };
-    if calls == Calls::Long && bodies.strip.is_none() {
-        return Err(Unsupported::new("long calls in particular"));
-    }
     let bytes = emit::emit(kernel, target, calls, &bodies)
         .ok_or_else(|| Unsupported::new("more values at once than the stack should hold"))?;
     Ok(Code { bytes, spills: bodies.body.allocation.spills })
