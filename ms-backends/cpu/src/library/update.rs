@@ -2,12 +2,13 @@
 
 use super::elements;
 use super::index::written;
+use crate::product::Shared;
+use crate::threads;
 use ms_core::error::Result;
 use ms_core::ops::ADD_SLICES;
 use ms_core::ops::host::{self, dense, plus};
 use ms_core::tensor::{Array, Attrs, Element, Layout, Op};
 use ms_core::with_element;
-use smallvec::SmallVec;
 
 /// Runs an op of this kind, writing its row-major output; `None` for other ops.
 ///
@@ -58,8 +59,12 @@ fn add_slices(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
     Ok(())
 }
 
-/// Visits the elements of a layout, each with the corresponding value.
-fn each<T: Element>(to: &mut [T], place: &Layout, values: &[T], visit: impl Fn(&mut T, T)) {
+/// Visits the elements of a layout, each with the corresponding value. Threads share long runs of adjacent ones.
+fn each<T: Element>(to: &mut [T], place: &Layout, values: &[T], visit: impl Fn(&mut T, T) + Sync) {
+    /// Minimum number of adjacent elements that are worth finding their position.
+    const RUN: usize = 1 << 10;
+    /// Maximum number of elements of a task.
+    const PIECE: usize = 1 << 14;
     if values.is_empty() {
         return;
     }
@@ -70,9 +75,55 @@ fn each<T: Element>(to: &mut [T], place: &Layout, values: &[T], visit: impl Fn(&
         first -= 1;
         run *= shape[first];
     }
-    let outer = (shape[..first].into(), place.strides()[..first].iter().copied().collect::<SmallVec<_>>());
-    let outer = Layout::new(outer.0, outer.1, place.offset());
-    for (at, values) in outer.offsets().zip(values.chunks_exact(run)) {
-        to[at..at + run].iter_mut().zip(values).for_each(|(to, &it)| visit(to, it));
+    let (shape, strides) = (&shape[..first], &place.strides()[..first]);
+    if run < RUN {
+        let outer = Layout::new(shape.into(), strides.into(), place.offset());
+        for (at, values) in outer.offsets().zip(values.chunks_exact(run)) {
+            to[at..at + run].iter_mut().zip(values).for_each(|(to, &it)| visit(to, it));
+        }
+        return;
+    }
+    let pieces = run.div_ceil(PIECE);
+    let (shared, len) = (Shared::new(to.as_mut_ptr()), to.len());
+    threads::for_each(values.len() / run * pieces, values.len() / 2, |task| {
+        let (line, start) = (task / pieces, task % pieces * PIECE);
+        let (mut at, mut rest) = (place.offset() as isize, line);
+        for (size, stride) in shape.iter().zip(strides).rev() {
+            at += (rest % size) as isize * stride;
+            rest /= size;
+        }
+        let (at, count) = (at as usize + start, PIECE.min(run - start));
+        assert!(at + count <= len, "a slice is inside the array");
+        // SAFETY: the elements are inside the array, by the assertion, and those of one task: a slice has no element twice.
+        let to = unsafe { std::slice::from_raw_parts_mut(shared.get().add(at), count) };
+        let values = &values[line * run + start..][..count];
+        to.iter_mut().zip(values).for_each(|(to, &it)| visit(to, it));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::each;
+    use ms_core::tensor::Layout;
+
+    /// Adds to the elements of a layout, and compares with its offsets.
+    fn check(shape: &[usize], strides: &[isize], offset: usize, len: usize) {
+        let place = Layout::new(shape.into(), strides.into(), offset);
+        let values: Vec<i64> = (1..).take(place.numel()).collect();
+        let (mut got, mut want) = (vec![0; len], vec![0; len]);
+        each(&mut got, &place, &values, |to, it| *to += it);
+        place.offsets().zip(&values).for_each(|(at, &it)| want[at] += it);
+        assert!(got == want, "{shape:?}, {strides:?}");
+    }
+
+    #[test]
+    fn every_element_is_visited_with_its_value() {
+        check(&[3, 5], &[10, 2], 1, 40);
+        check(&[3, 1, 5], &[10, 7, 1], 2, 40);
+        check(&[2, 3, 2000], &[9000, -2500, 1], 5000, 20_000);
+        check(&[2, 50, 1000], &[60_000, 1000, 1], 3000, 120_000);
+        check(&[40_000], &[1], 0, 40_000);
+        check(&[4, 40_000], &[-40_000, 1], 120_000, 160_000);
+        check(&[0, 4], &[4, 1], 0, 0);
     }
 }
