@@ -12,8 +12,9 @@ pub static TARGET: Target = Target {
     small_elements: 1 << 10,
     // A copy is a kernel, which threads share.
     strided_sums: false,
-    // A smaller result stays in the cache of a core until the kernel that reads it runs.
-    epilogues: Some(EpilogueLimits { shortest_row: 64, elements: 1 << 14, terms: 1, longest_row: 0, kernels: 1 }),
+    // A smaller result stays in the cache of a core until the kernel that reads it runs. A part with whole rows that are
+    // longer has few of them, for which a product reads its right operand too often.
+    epilogues: Some(EpilogueLimits { shortest_row: 64, elements: 1 << 14, terms: 1, longest_row: 1024, kernels: 1 }),
     // A vector of iterations takes as long as the latency of its instructions.
     repeats: Some(RepeatLimits { elements: 32, carries: 16, nodes: 64 }),
     composites: Vec::new(),
