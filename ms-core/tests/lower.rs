@@ -14,6 +14,7 @@ use ms_core::ops::{AxisOrder, COMPOSITES, OpDef, einsum, parse_graph};
 use ms_core::optimize::{Contracted, Images, Kept, PassContext, optimize};
 use ms_core::tensor::{DType, Type};
 use ms_core::trace::build;
+use ms_core::transform::value_and_grad;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -371,4 +372,32 @@ fn functions_of_the_target() {
             assert_eq!(cost.is_wide, !own_functions);
         }
     }
+}
+
+/// The memory of attention in blocks of queries, and of its gradient, is linear in the length.
+#[test]
+fn memory_of_attention() {
+    let check = |causal: bool| {
+        let bytes = |length: usize| {
+            let x = format!("f32[2, {length}, 4]");
+            let text = format!(
+                "graph @f(%q: {x}, %k: {x}, %v: {x}, %mask: f32[{length}]) -> (f32[]) {{
+                  %y = scaled_dot_product_attention %q, %k, %v, %mask
+                    {{causal = {causal}, scaled = false, scale = 1.0, queries = 64}} : {x}
+                  %loss = sum %y {{axes = [0, 1, 2], keepdims = false}} : f32[]
+                  return %loss
+                }}"
+            );
+            let graph = parse_graph(&text).unwrap_or_else(|error| panic!("{error}"));
+            let graph = value_and_grad(&graph, &[0, 1, 2, 3], 1, false, false).expect("it has a derivative");
+            let graph = optimize(graph, &PassContext::default());
+            let plan = lower(&graph, &LowerOptions::default(), &TARGET).unwrap_or_else(|error| panic!("{error}"));
+            plan.main().arena_bytes
+        };
+        let [short, long] = [512, 2048].map(bytes);
+        // Of the short one, buffers of blocks and of whole operands share more memory.
+        assert!(long <= 6 * short, "{short} bytes, and {long} of four times the length");
+    };
+    check(false);
+    check(true);
 }

@@ -168,3 +168,37 @@ fn dropout_of_weights_is_in_training() {
     plain.load_state_dict(&net.state_dict(), &LoadOptions::new()).expect("they are alike");
     assert_eq!(kept, plain.call(&x, &x, &x, &AttentionMask::causal()).to_vec::<f32>());
 }
+
+/// Attention of one head, from what its op is made of.
+fn composed(q: &Tensor, k: &Tensor, v: &Tensor, mask: &Tensor) -> Tensor {
+    let scores = ops::matmul(q, k.transpose(-2, -1)) / (q.shape()[1] as f64).sqrt() + mask;
+    let causal = ops::tril(Tensor::ones(scores.shape()), 0).gt(0.0);
+    ops::matmul(ops::softmax(ops::select(&causal, &scores, f64::NEG_INFINITY), -1), v)
+}
+
+fn causal(q: &Tensor, k: &Tensor, v: &Tensor, mask: &Tensor) -> Tensor {
+    let options = ops::AttentionOptions { mask: Some(mask.clone()), causal: true, ..Default::default() };
+    ops::scaled_dot_product_attention(q, k, v, &options)
+}
+
+/// Attention so long that it is cut into blocks of queries.
+#[test]
+fn long_attention_is_what_it_is_made_of() {
+    let numbers = |shape: &[usize]| random::uniform(shape, -1.0, 1.0);
+    let [q, k, v] = [&[2200, 3], &[2000, 3], &[2000, 2]].map(|it| numbers(it));
+    let mask = numbers(&[2000]);
+    let weights = numbers(&[2200, 2]);
+    type Attention = fn(&Tensor, &Tensor, &Tensor, &Tensor) -> Tensor;
+    let results = |attention: Attention| {
+        let loss = |q: &Tensor, k: &Tensor, v: &Tensor, mask: &Tensor| (attention(q, k, v, mask) * &weights).sum(());
+        let (value, (q, k, v, mask)) = ms::value_and_grad(loss).wrt_all()(&q, &k, &v, &mask);
+        [value, q, k, v, mask].map(|it| it.to_vec::<f32>())
+    };
+    let compiled = |q: &Tensor, k: &Tensor, v: &Tensor, mask: &Tensor| ms::jit(causal)(q, k, v, mask);
+    let want = results(composed);
+    for (way, got) in [("eager", results(causal)), ("compiled", results(compiled))] {
+        for (got, want) in got.iter().flatten().zip(want.iter().flatten()) {
+            assert!((got - want).abs() <= 1e-4 * (1.0 + want.abs()), "{way}: {got} is not {want}");
+        }
+    }
+}

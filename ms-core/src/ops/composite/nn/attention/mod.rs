@@ -1,14 +1,15 @@
 //! Attention: means of values, weighted by the match of their keys with a query.
 
-use crate::error::{OrRaise, called};
+mod block;
+#[cfg(test)]
+mod tests;
+
+use crate::error::called;
 use crate::ops::core::composite::first_result;
-use crate::ops::core::rules::{Interval, check_broadcast, check_interval, to_operand};
-use crate::ops::primitive::iota::spaced;
-use crate::ops::{
-    Batching, Cotangents, Derivative, Sample, SampleInput, Vjp, add, full_of, greater_equal, iota, keepdims, matmul,
-    mul, rsqrt, select, size, softmax, sum, transpose,
-};
-use crate::tensor::{AsTensor, Attrs, DType, Outputs, Scalar, Tensor};
+use crate::ops::core::rules::{Interval, check_interval, to_operand};
+use crate::ops::{Batching, Cotangents, Derivative, Sample, SampleInput, Vjp, concat, depend, matmul};
+use crate::tensor::{AsTensor, Attrs, DType, Outputs, Tensor};
+use block::{Block, Total, queries_of_blocks};
 use smallvec::smallvec;
 
 /// Options of attention.
@@ -31,14 +32,17 @@ pub struct AttentionOptions {
 }
 
 attributes! {
-    /// The attributes of [`SCALED_DOT_PRODUCT_ATTENTION`]: whether a query uses only keys up to its own position, and
-    /// the factor of scores, if it is given.
-    struct AttentionAttrs { causal: bool, scaled: bool, scale: f64 }
+    /// The attributes of [`SCALED_DOT_PRODUCT_ATTENTION`]: whether a query uses only keys up to its own position, the
+    /// factor of scores, if it is given, and the number of queries of a block, or zero.
+    struct AttentionAttrs { causal: bool, scaled: bool, scale: f64, queries: usize }
 }
 
 composite! {
     /// `p v` with the weights `p = softmax(q kᵀ * scale + mask)`, and these. The operands are `q`, `k`, `v`, and the mask
     /// if there is one: of bools, which keys are used, or of numbers that are added to the scores.
+    ///
+    /// In blocks of queries, the weights of one block are held at a time, and are no result. The derivative computes them
+    /// again, so that its memory is linear in the number of queries too: Dao et al., "FlashAttention", 2022.
     SCALED_DOT_PRODUCT_ATTENTION = 860: "scaled_dot_product_attention", AttentionAttrs::DECLARED;
     body attend;
     derivative Derivative::Rule(gradients), finite: false;
@@ -48,55 +52,37 @@ composite! {
 }
 
 fn attend(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
-    let [q, k, v, mask @ ..] = inputs else { unreachable!("the operands are `q`, `k` and `v`") };
-    let mut scores = scaled(attrs, matmul(*q, transpose(*k, -2, -1)), q);
-    let excluded = full_of((), f64::NEG_INFINITY, scores.dtype());
-    if AttentionAttrs::of(attrs).causal() {
-        let (queries, keys) = (scores.dim(-2), scores.dim(-1));
-        let rows = spaced((queries, 1), 0, Scalar::Int(0), Scalar::Int(1), DType::I64);
-        let seen = greater_equal(rows, iota((1, keys), 1, DType::I64));
-        scores = select(seen, &scores, &excluded);
+    if AttentionAttrs::of(attrs).queries() == 0 {
+        let whole = Block::whole(inputs);
+        let weights = whole.weights(attrs);
+        return smallvec![matmul(&weights, &whole.v), weights];
     }
-    if let [mask] = mask {
-        check_broadcast("scaled_dot_product_attention", "mask", mask, &scores.dims()).or_raise();
-        scores = match mask.dtype() {
-            DType::Bool => select(*mask, &scores, &excluded),
-            _ => add(&scores, *mask),
-        };
-    }
-    let weights = softmax(&scores, -1);
-    smallvec![matmul(&weights, *v), weights]
+    let results: Vec<Tensor> = Block::all(attrs, inputs).map(|it| matmul(it.weights(attrs), &it.v)).collect();
+    smallvec![concat(&results, -2)]
 }
 
-/// Scores times their factor.
-fn scaled(attrs: &Attrs, scores: Tensor, q: &Tensor) -> Tensor {
-    let (it, features) = (AttentionAttrs::of(attrs), q.dim(-1));
-    match features.as_const() {
-        _ if it.scaled() => mul(scores, it.scale()),
-        Some(features) => mul(scores, 1.0 / (features as f64).sqrt()),
-        None => mul(&scores, rsqrt(size(features, scores.dtype()))),
-    }
-}
-
-/// With `p` the weights, `gp = g vᵀ` their gradient, and `gs = p (gp - Σ gp p)` that of the masked scores: `gs k` and
-/// `gsᵀ q` times the factor, `pᵀ g`, and `gs` for a mask that is added.
 fn gradients(it: &Vjp<'_>) -> Cotangents {
-    let [q, k, v, mask @ ..] = it.inputs else { unreachable!("the operands are `q`, `k` and `v`") };
-    let (p, g) = (&it.outputs[1], it.cotangents[0].as_ref());
-    let to = |gradient: Tensor, operand: &Tensor| Some(to_operand(&gradient, operand));
-    let to_v = g.filter(|_| it.needs[2]).and_then(|g| to(matmul(transpose(p, -2, -1), g), v));
-    let through = g.map(|g| matmul(g, transpose(v, -2, -1)));
-    let terms = through.into_iter().chain(it.cotangents[1].clone());
-    let to_p = terms.reduce(|a, b| a + b).expect("one of the results has a gradient");
-    let masked = p * (&to_p - sum(&to_p * p, keepdims(-1)));
-    let scores = scaled(it.attrs, masked.clone(), q);
-    let mut all: Cotangents = smallvec![
-        it.needs[0].then(|| to(matmul(&scores, k), q)).flatten(),
-        it.needs[1].then(|| to(matmul(transpose(&scores, -2, -1), q), k)).flatten(),
-        to_v,
-    ];
-    all.extend(mask.first().map(|mask| to(masked, mask).filter(|_| mask.dtype().is_float())));
-    all
+    let inputs: Vec<&Tensor> = it.inputs.iter().collect();
+    if AttentionAttrs::of(it.attrs).queries() == 0 {
+        let of_results = [0, 1].map(|at| it.cotangents[at].as_ref());
+        let all = Block::whole(&inputs).gradients(it.attrs, it.needs, &it.outputs[1], of_results);
+        let to_operands = all.into_iter().zip(it.inputs);
+        return to_operands.map(|(gradient, operand)| gradient.map(|it| to_operand(&it, operand))).collect();
+    }
+    let mut totals: Vec<Total<'_>> = it.inputs.iter().map(Total::new).collect();
+    // The last block uses all keys, so that the sums of their gradients begin with it.
+    for block in Block::all(it.attrs, &inputs).rev() {
+        let [g, y] = [it.cotangent(), &it.outputs[0]].map(|it| block.of_result(it));
+        // Other weights than those of the result, which would be kept until here.
+        let block = Block { q: depend(&block.q, &y), ..block };
+        let parts = block.gradients(it.attrs, it.needs, &block.weights(it.attrs), [Some(&g), None]);
+        for ((total, gradient), (part, first)) in totals.iter_mut().zip(parts).zip(block.operands()) {
+            if let Some(gradient) = gradient {
+                total.add(&gradient, part, first);
+            }
+        }
+    }
+    totals.into_iter().map(Total::finish).collect()
 }
 
 fn samples() -> Vec<Sample> {
@@ -105,13 +91,17 @@ fn samples() -> Vec<Sample> {
         let operands = shapes.map(|it| SampleInput::of(dtype, it, -1.0, 1.0));
         Sample::new(operands.into_iter().chain(mask)).attrs(attrs)
     };
-    let plain = || AttentionAttrs::attrs(false, false, 1.0);
+    let plain = || AttentionAttrs::attrs(false, false, 1.0, 0usize);
     let heads: [&[usize]; 3] = [&[2, 3, 4], &[2, 5, 4], &[2, 5, 2]];
     let square: [&[usize]; 3] = [&[3, 4], &[3, 4], &[3, 2]];
     let mut samples = vec![
-        of(DType::F32, heads, Some((DType::F32, &[3, 5])), AttentionAttrs::attrs(false, true, 0.7)),
+        of(DType::F32, heads, Some((DType::F32, &[3, 5])), AttentionAttrs::attrs(false, true, 0.7, 0usize)),
         of(DType::F32, [&[2, 3, 4], &[5, 4], &[5, 2]], None, plain()),
-        of(DType::F32, square, None, AttentionAttrs::attrs(true, false, 1.0)),
+        of(DType::F32, square, None, AttentionAttrs::attrs(true, false, 1.0, 0usize)),
+        // In blocks: of two queries, whose last one has one, and more of them than keys.
+        of(DType::F32, heads, Some((DType::F32, &[3, 5])), AttentionAttrs::attrs(true, true, 0.7, 2usize)),
+        of(DType::F32, [&[2, 5, 4], &[3, 4], &[3, 2]], None, AttentionAttrs::attrs(true, false, 1.0, 2usize)),
+        of(DType::BF16, heads, Some((DType::BF16, &[5])), AttentionAttrs::attrs(false, false, 1.0, 2usize)),
     ];
     samples.extend([DType::F32, DType::F64, DType::F16, DType::BF16].map(|it| of(it, heads, None, plain())));
     samples
@@ -119,6 +109,10 @@ fn samples() -> Vec<Sample> {
 
 /// `softmax(q kᵀ * scale + mask) v` with `q` `[.., queries, features]`, `k` `[.., keys,
 /// features]` and `v` `[.., keys, values]`: Vaswani et al., "Attention is all you need", 2017.
+///
+/// Where there are more than four million weights of keys for queries, those of a block of queries are held at a time, so
+/// that the memory of the op and of its gradient is linear in the number of queries and keys; a causal block skips the
+/// keys that none of its queries uses. Sizes that are symbolic are not cut.
 ///
 /// # Panics
 /// Raises [`Code::Shape`](crate::Code::Shape) when shapes do not fit, and for a mask that does not
@@ -147,7 +141,8 @@ pub fn scaled_dot_product_attention(
     if let Some(mask) = &options.mask {
         propagate_poison!(mask);
     }
-    let attrs = AttentionAttrs::attrs(options.causal, options.scale.is_some(), options.scale.unwrap_or(1.0));
+    let (causal, scale) = (options.causal, options.scale);
+    let attrs = AttentionAttrs::attrs(causal, scale.is_some(), scale.unwrap_or(1.0), queries_of_blocks(&q, &k));
     let operands: Vec<&Tensor> = [&*q, &*k, &*v].into_iter().chain(&options.mask).collect();
     first_result(&SCALED_DOT_PRODUCT_ATTENTION, &attrs, &operands)
 }

@@ -1,0 +1,181 @@
+//! Blocks of queries, whose scores are held one after the other.
+
+use super::AttentionAttrs;
+use crate::error::OrRaise;
+use crate::ops::core::rules::{check_broadcast, sum_dtype, sum_to};
+use crate::ops::primitive::iota::spaced;
+use crate::ops::primitive::slice::narrow;
+use crate::ops::{
+    ADD_SLICES, Cotangents, PlaceAttrs, add, cast, full_of, greater_equal, iota, keepdims, matmul, mul, rsqrt, select,
+    size, softmax, sum, transpose,
+};
+use crate::tensor::{Attrs, DType, Dim, Scalar, Tensor, apply1};
+
+/// Maximum number of scores that are held at once, unless [`QUERIES`] have more.
+const SCORES: usize = 1 << 22;
+
+/// Minimum number of queries of a block. With fewer, products read the keys and the values too often.
+const QUERIES: usize = 128;
+
+/// The number of queries of a block; zero if the scores of all queries are held at once, which they are where a size is
+/// symbolic.
+pub(super) fn queries_of_blocks(q: &Tensor, k: &Tensor) -> usize {
+    let (q, k) = (q.dims(), k.dims());
+    let ([queries_at, k_at], false) = ([q.len(), k.len()], q.len().min(k.len()) < 2) else { return 0 };
+    let Some(queries) = q[queries_at - 2].as_const() else { return 0 };
+    let batch = |dims: &[Dim], axis: usize| dims.len().checked_sub(axis + 3).map_or(Some(1), |it| dims[it].as_const());
+    let rank = queries_at.max(k_at) - 2;
+    // The keys of all batches, which each query of a block has a score for.
+    let keys = (0..rank).try_fold(k[k_at - 2].as_const().unwrap_or(0), |all, axis| {
+        Some(all.saturating_mul(batch(&q, axis)?.max(batch(&k, axis)?)))
+    });
+    match keys {
+        Some(keys) if keys > 0 && keys.saturating_mul(queries) > SCORES => {
+            let count = queries.div_ceil((SCORES / keys).max(QUERIES));
+            queries.div_ceil(count).next_multiple_of(16)
+        }
+        _ => 0,
+    }
+}
+
+/// Some of the queries, and the keys and values that they use: the first ones.
+pub(super) struct Block {
+    pub q: Tensor,
+    pub k: Tensor,
+    pub v: Tensor,
+    pub mask: Option<Tensor>,
+    /// The position of the first query.
+    pub first: usize,
+}
+
+/// So many positions from a first one on of an axis, counted from the end; all of `x` if it has one position, or no such
+/// axis.
+fn part(x: &Tensor, axis: usize, (first, count): (usize, usize)) -> Tensor {
+    match x.rank().checked_sub(axis) {
+        Some(at) if x.dims()[at] != 1 => narrow(x, at, first, count),
+        _ => x.clone(),
+    }
+}
+
+impl Block {
+    /// All queries.
+    pub fn whole(inputs: &[&Tensor]) -> Self {
+        let [q, k, v, mask @ ..] = inputs else { unreachable!("the operands are `q`, `k` and `v`") };
+        let [q, k, v] = [q, k, v].map(|it| Tensor::clone(it));
+        Self { q, k, v, mask: mask.first().map(|it| Tensor::clone(it)), first: 0 }
+    }
+
+    /// All blocks of so many queries. Where attention is causal, those of the last block alone use all keys.
+    pub fn all(attrs: &Attrs, inputs: &[&Tensor]) -> impl DoubleEndedIterator<Item = Self> {
+        let (it, whole) = (AttentionAttrs::of(attrs), Self::whole(inputs));
+        let size = |x: &Tensor| x.dim(-2).as_const().expect("blocks are of constant sizes");
+        let (queries, keys, len, causal) = (size(&whole.q), size(&whole.k), it.queries(), it.causal());
+        (0..queries.div_ceil(len)).map(move |at| {
+            let (first, count) = (at * len, len.min(queries - at * len));
+            let used = (0, if causal { keys.min(first + count) } else { keys });
+            Self {
+                q: narrow(&whole.q, whole.q.rank() - 2, first, count),
+                k: narrow(&whole.k, whole.k.rank() - 2, used.0, used.1),
+                v: narrow(&whole.v, whole.v.rank() - 2, used.0, used.1),
+                mask: whole.mask.as_ref().map(|it| part(&part(it, 2, (first, count)), 1, used)),
+                first,
+            }
+        })
+    }
+
+    /// The weight of each key for each query: `softmax(q kᵀ * scale + mask)`.
+    pub fn weights(&self, attrs: &Attrs) -> Tensor {
+        let mut scores = scaled(attrs, matmul(&self.q, transpose(&self.k, -2, -1)), &self.q);
+        let excluded = full_of((), f64::NEG_INFINITY, scores.dtype());
+        if AttentionAttrs::of(attrs).causal() {
+            let (queries, keys) = (scores.dim(-2), scores.dim(-1));
+            let rows = spaced((queries, 1), 0, Scalar::Int(self.first as i64), Scalar::Int(1), DType::I64);
+            let seen = greater_equal(rows, iota((1, keys), 1, DType::I64));
+            scores = select(seen, &scores, &excluded);
+        }
+        if let Some(mask) = &self.mask {
+            check_broadcast("scaled_dot_product_attention", "mask", mask, &scores.dims()).or_raise();
+            scores = match mask.dtype() {
+                DType::Bool => select(mask, &scores, &excluded),
+                _ => add(&scores, mask),
+            };
+        }
+        softmax(&scores, -1)
+    }
+
+    /// The gradients of those operands that need one, from the weights `p`, and from the gradients of the result and of
+    /// the weights, of which there is one at least. With `gp = g vᵀ` the gradient of the weights, and
+    /// `gs = p (gp - Σ gp p)` that of the masked scores, they are `gs k` and `gsᵀ q` times the factor, `pᵀ g`, and `gs` for
+    /// a mask that is added.
+    pub fn gradients(&self, attrs: &Attrs, needs: &[bool], p: &Tensor, of_results: [Option<&Tensor>; 2]) -> Cotangents {
+        let [g, of_weights] = of_results;
+        let of_v = g.filter(|_| needs[2]).map(|g| matmul(transpose(p, -2, -1), g));
+        let through = g.map(|g| matmul(g, transpose(&self.v, -2, -1)));
+        let terms = through.into_iter().chain(of_weights.cloned());
+        let gp = terms.reduce(|a, b| a + b).expect("one of the results has a gradient");
+        let masked = p * (&gp - sum(&gp * p, keepdims(-1)));
+        let scores = scaled(attrs, masked.clone(), &self.q);
+        let of_q = needs[0].then(|| matmul(&scores, &self.k));
+        let of_k = needs[1].then(|| matmul(transpose(&scores, -2, -1), &self.q));
+        let of_mask = self.mask.as_ref().map(|mask| Some(masked).filter(|_| needs[3] && mask.dtype().is_float()));
+        [of_q, of_k, of_v].into_iter().chain(of_mask).collect()
+    }
+
+    /// The operands, and the position of the first element of each along the axis before the last one.
+    pub fn operands(&self) -> impl Iterator<Item = (&Tensor, usize)> {
+        let mask = self.mask.iter().map(|it| (it, self.first));
+        [(&self.q, self.first), (&self.k, 0), (&self.v, 0)].into_iter().chain(mask)
+    }
+
+    /// The part of the result, or of its gradient, that is of these queries.
+    pub fn of_result(&self, x: &Tensor) -> Tensor {
+        narrow(x, x.rank() - 2, self.first, self.q.dim(-2))
+    }
+}
+
+/// Scores times their factor.
+fn scaled(attrs: &Attrs, scores: Tensor, q: &Tensor) -> Tensor {
+    let (it, features) = (AttentionAttrs::of(attrs), q.dim(-1));
+    match features.as_const() {
+        _ if it.scaled() => mul(scores, it.scale()),
+        Some(features) => mul(scores, 1.0 / (features as f64).sqrt()),
+        None => mul(&scores, rsqrt(size(features, scores.dtype()))),
+    }
+}
+
+/// The gradient of an operand, as the sum of those of its parts. Narrow floats are added in f32.
+pub(super) struct Total<'a> {
+    operand: &'a Tensor,
+    sum: Option<Tensor>,
+}
+
+impl<'a> Total<'a> {
+    pub fn new(operand: &'a Tensor) -> Self {
+        Self { operand, sum: None }
+    }
+
+    /// Adds the gradient of a part, which begins at this position of the axis before the last one, if that has more than
+    /// one.
+    pub fn add(&mut self, gradient: &Tensor, part: &Tensor, first: usize) {
+        let (dims, dtype) = (self.operand.dims(), sum_dtype(self.operand.dtype()));
+        let gradient = cast(sum_to(gradient, part), dtype);
+        let sum = match self.sum.take() {
+            None if gradient.dims() == dims => gradient,
+            // In place, and part by part: a sum of all of them would hold them all.
+            sum => {
+                let mut starts = vec![0i64; dims.len()];
+                if let Some(queries) = dims.len().checked_sub(2).filter(|&it| dims[it] != 1) {
+                    starts[queries] = first as i64;
+                }
+                let sum = sum.unwrap_or_else(|| full_of(&*dims, 0.0, dtype));
+                apply1(ADD_SLICES.op(), &PlaceAttrs::attrs(&*starts, &*vec![1i64; dims.len()]), &[&sum, &gradient])
+            }
+        };
+        self.sum = Some(sum);
+    }
+
+    /// The sum, in the dtype of the operand; `None` without a part.
+    pub fn finish(self) -> Option<Tensor> {
+        self.sum.map(|it| cast(it, self.operand.dtype()))
+    }
+}

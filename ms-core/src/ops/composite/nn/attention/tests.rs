@@ -1,0 +1,55 @@
+//! Attention in blocks is attention.
+
+use super::block::queries_of_blocks;
+use super::{AttentionAttrs, SCALED_DOT_PRODUCT_ATTENTION};
+use crate::ops::core::testing::{run, scattered};
+use crate::ops::full_of;
+use crate::tensor::{Array, DType};
+
+#[test]
+fn blocks_do_not_change_results() {
+    let numbers = |shape: &[usize], seed| scattered(shape, DType::F32, -1.0, 1.0, seed);
+    let bools = |shape: &[usize]| scattered(shape, DType::Bool, 0.0, 1.0, 9);
+    // Queries before keys, and as many as keys.
+    for [queries, keys] in [[7, 4], [4, 7], [5, 5]] {
+        let operands = [numbers(&[2, queries, 3], 1), numbers(&[2, keys, 3], 2), numbers(&[2, keys, 2], 3)];
+        let mut masks = vec![None, Some(numbers(&[queries, 1], 4)), Some(bools(&[2, queries, keys]))];
+        masks.extend([&[keys][..], &[1, keys], &[2, 1, keys], &[1, 1], &[]].map(|it| Some(numbers(it, 5))));
+        for (mask, causal) in masks.iter().flat_map(|it| [(it, false), (it, true)]) {
+            let inputs: Vec<&Array> = operands.iter().chain(mask).collect();
+            let attend = |of_block: usize| {
+                let attrs = AttentionAttrs::attrs(causal, true, 0.5, of_block);
+                let results = (SCALED_DOT_PRODUCT_ATTENTION.eval)(&attrs, &inputs).expect("the operands fit");
+                results[0].on_host().expect("the elements are readable").scalars()
+            };
+            let whole = attend(0);
+            for of_block in [1, 2, 3, 16] {
+                for (a, b) in attend(of_block).into_iter().zip(&whole) {
+                    let (a, b) = (a.as_f64(), b.as_f64());
+                    // The first query may have no key.
+                    let is_near = (a - b).abs() <= 1e-6 || (a.is_nan() && b.is_nan());
+                    assert!(is_near, "{a} is not {b}: {mask:?}, {causal}, blocks of {of_block}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn blocks_hold_four_million_scores_or_128_queries() {
+    let check = |q: &[usize], k: &[usize], want: usize| {
+        let of = |shape: &[usize]| full_of(shape, 0.0, DType::F32);
+        let got = run(|| queries_of_blocks(&of(q), &of(k)));
+        assert_eq!(got, want, "{q:?}, {k:?}");
+    };
+    check(&[2048, 1], &[2048, 1], 0);
+    check(&[2049, 1], &[2048, 1], 1040);
+    check(&[3, 2, 1024, 1], &[1024, 1], 512);
+    check(&[1024, 1], &[3, 2, 1024, 1], 512);
+    check(&[2, 1, 1024, 1], &[3, 1024, 1], 512);
+    check(&[16, 4096, 1], &[16, 4096, 1], 128);
+    check(&[4, 1 << 21, 1], &[4, 1, 1], 1 << 20);
+    check(&[0, 1 << 20, 1], &[0, 1 << 20, 1], 0);
+    check(&[1 << 20, 1], &[0, 1], 0);
+    check(&[2], &[4096, 4096], 0);
+}
