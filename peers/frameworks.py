@@ -16,6 +16,7 @@ import time
 
 TOKENS, WIDTH, BLOCKS, HEADS, BATCH, LENGTH = 1024, 256, 4, 4, 4, 128
 STEPS, SEQUENCES, FEATURES, HIDDEN, CLASSES = 200, 32, 64, 128, 10
+ATTENDED = 8, 2048, 64
 IMAGES = {"b8_32": (8, 3, 32, 32), "b1_224": (1, 3, 224, 224)}
 
 
@@ -160,6 +161,14 @@ def of_torch(workload, compiles):
         blocks = [it for i, o, stride in stages for it in (Residual(i, o, stride), Residual(o, o, 1))]
         return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, CLASSES))
 
+    def attention(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    def attention_gradients():
+        operands = [normal(1, *ATTENDED).requires_grad_() for _ in range(3)]
+        f = compiled(lambda *operands: attention(*operands).square().sum())
+        return lambda: torch.autograd.grad(f(*operands), operands)
+
     ids, targets = torch.randint(0, TOKENS, (BATCH, LENGTH)), torch.randint(0, TOKENS, (BATCH * LENGTH,))
     one = lambda: (normal(1), normal(1))
     match workload:
@@ -196,6 +205,10 @@ def of_torch(workload, compiles):
             return training(Gpt(), ids, targets)
         case "gpt_train_bf16":
             return training(Gpt(), ids, targets, autocast=True)
+        case "attention_2k_fwd":
+            return inference(attention, *(normal(1, *ATTENDED) for _ in range(3)))
+        case "attention_2k_grad":
+            return attention_gradients()
         case "lstm200_fwd":
             return inference(Recurrent(), normal(STEPS, SEQUENCES, FEATURES))
         case "lstm200_train":
@@ -302,6 +315,11 @@ def of_jax(workload):
         blocks = [block() for _ in range(BLOCKS)]
         return dict(tokens=normal(TOKENS, WIDTH) * 0.02, places=normal(LENGTH, WIDTH) * 0.02, norm=scale(), blocks=blocks)
 
+    def attention(q, k, v):
+        scores = q @ k.transpose(0, 2, 1) / np.float32(ATTENDED[2] ** 0.5)
+        return jax.nn.softmax(jnp.where(jnp.tril(jnp.ones(scores.shape[1:], bool)), scores, -jnp.inf), -1) @ v
+
+    attended = lambda: [normal(*ATTENDED) for _ in range(3)]
     tokens = lambda *shape: random.integers(0, TOKENS, shape).astype(np.int32)
     layers = lambda: [dense(784, 512), dense(512, 512), dense(512, 10)]
     loss = lambda f: lambda p, x, y: cross_entropy(f(p, x), y)
@@ -334,6 +352,10 @@ def of_jax(workload):
             return training(loss(lenet), parameters, normal(32, 1, 28, 28), classes(32))
         case "gpt_fwd":
             return function(gpt, gpt_parameters(), tokens(BATCH, LENGTH))
+        case "attention_2k_fwd":
+            return function(attention, *attended())
+        case "attention_2k_grad":
+            return function(jax.grad(lambda *it: (attention(*it) ** 2).sum(), (0, 1, 2)), *attended())
         case "gpt_train":
             return training(loss(gpt), gpt_parameters(), tokens(BATCH, LENGTH), tokens(BATCH * LENGTH))
 

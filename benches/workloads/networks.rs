@@ -94,6 +94,24 @@ fn gpt_forward(net: &Gpt, ids: &Tensor) -> Tensor {
     net.call(ids)
 }
 
+/// The shape of operands of causal attention over a long sequence: heads, length, features.
+const ATTENDED: [usize; 3] = [8, 2048, 64];
+
+fn attended(q: &Tensor, k: &Tensor, v: &Tensor) -> Tensor {
+    let options = ops::AttentionOptions { causal: true, ..Default::default() };
+    ops::scaled_dot_product_attention(q, k, v, &options)
+}
+
+#[jit]
+fn attention(q: &Tensor, k: &Tensor, v: &Tensor) -> Tensor {
+    attended(q, k, v)
+}
+
+#[jit]
+fn attention_gradients(q: &Tensor, k: &Tensor, v: &Tensor) -> (Tensor, Tensor, Tensor) {
+    ms::grad(|q: &Tensor, k: &Tensor, v: &Tensor| attended(q, k, v).square().sum(())).wrt_all()(q, k, v)
+}
+
 #[jit]
 fn resnet_forward(net: &ResNet18, x: &Tensor) -> Tensor {
     net.call(x)
@@ -161,6 +179,13 @@ const RECURRENT: [usize; 3] = {
     [steps * parameters, steps * gates * FEATURES, parameters + 2 * gates + (HIDDEN + 1) * CLASSES]
 };
 
+/// Multiplications of causal attention, its exponentials as ten operations each, and the numbers of an operand.
+const ATTENTION: [usize; 3] = {
+    let [heads, length, features] = ATTENDED;
+    let pairs = heads * length * length / 2;
+    [2 * pairs * features, 10 * pairs, heads * length * features]
+};
+
 pub fn workloads() -> Vec<Workload> {
     let gpt_logits = gpt::BATCH * gpt::LENGTH * gpt::VOCABULARY;
     let images = |shape| resnet::counts(shape, CLASSES);
@@ -220,6 +245,23 @@ pub fn workloads() -> Vec<Workload> {
                 Box::new(move || _ = black_box(training.step()))
             },
             needs: training(GPT[0], 0, GPT[1]),
+        },
+        Workload {
+            name: "attention_2k_fwd",
+            make: || {
+                let [q, k, v] = [(); 3].map(|()| normal(&ATTENDED));
+                Box::new(move || drop(black_box(attention(&q, &k, &v))))
+            },
+            needs: needs(2 * ATTENTION[0] + ATTENTION[1], 4 * ATTENTION[2]),
+        },
+        Workload {
+            name: "attention_2k_grad",
+            make: || {
+                let [q, k, v] = [(); 3].map(|()| normal(&ATTENDED));
+                Box::new(move || drop(black_box(attention_gradients(&q, &k, &v))))
+            },
+            // Two products for each one of the forward pass besides it.
+            needs: needs(6 * ATTENTION[0] + ATTENTION[1], 7 * ATTENTION[2]),
         },
         Workload {
             name: "lstm200_fwd",
