@@ -1,7 +1,7 @@
 //! Blocks of queries, whose scores are held one after the other.
 
 use super::AttentionAttrs;
-use crate::error::OrRaise;
+use crate::error::{OrRaise, Result};
 use crate::ops::core::rules::{check_broadcast, sum_dtype, sum_to};
 use crate::ops::primitive::iota::spaced;
 use crate::ops::primitive::slice::narrow;
@@ -9,7 +9,7 @@ use crate::ops::{
     ADD_SLICES, Cotangents, PlaceAttrs, add, cast, full_of, greater_equal, iota, keepdims, matmul, mul, rsqrt, select,
     size, softmax, sum, transpose,
 };
-use crate::tensor::{Attrs, DType, Dim, Scalar, Tensor, apply1};
+use crate::tensor::{Attrs, DType, Dim, Dims, Scalar, Tensor, apply1, broadcast_sizes};
 
 /// Maximum number of scores that are held at once, unless [`QUERIES`] have more.
 const SCORES: usize = 1 << 22;
@@ -20,22 +20,23 @@ const QUERIES: usize = 128;
 /// The number of queries of a block; zero if the scores of all queries are held at once, which they are where a size is
 /// symbolic.
 pub(super) fn queries_of_blocks(q: &Tensor, k: &Tensor) -> usize {
-    let (q, k) = (q.dims(), k.dims());
-    let ([queries_at, k_at], false) = ([q.len(), k.len()], q.len().min(k.len()) < 2) else { return 0 };
-    let Some(queries) = q[queries_at - 2].as_const() else { return 0 };
-    let batch = |dims: &[Dim], axis: usize| dims.len().checked_sub(axis + 3).map_or(Some(1), |it| dims[it].as_const());
-    let rank = queries_at.max(k_at) - 2;
-    // The keys of all batches, which each query of a block has a score for.
-    let keys = (0..rank).try_fold(k[k_at - 2].as_const().unwrap_or(0), |all, axis| {
-        Some(all.saturating_mul(batch(&q, axis)?.max(batch(&k, axis)?)))
-    });
-    match keys {
-        Some(keys) if keys > 0 && keys.saturating_mul(queries) > SCORES => {
-            let count = queries.div_ceil((SCORES / keys).max(QUERIES));
-            queries.div_ceil(count).next_multiple_of(16)
-        }
-        _ => 0,
-    }
+    let count = || {
+        let scores = scores(&q.dims(), &k.dims())?.iter().map(|it| it.as_const()).collect::<Option<Vec<usize>>>()?;
+        let queries = scores[scores.len() - 2];
+        let row = scores.iter().try_fold(1usize, |all, &it| all.checked_mul(it))?.checked_div(queries)?;
+        let is_cut = row > 0 && row.saturating_mul(queries) > SCORES;
+        is_cut.then(|| (queries, queries.div_ceil((SCORES / row).max(QUERIES))))
+    };
+    count().map_or(0, |(queries, blocks)| queries.div_ceil(blocks).next_multiple_of(16))
+}
+
+/// The sizes of scores `[.., queries, keys]`; `None` if those of the operands do not fit.
+fn scores(q: &[Dim], k: &[Dim]) -> Option<Dims> {
+    let (of_q, q) = q.split_at_checked(q.len().checked_sub(2)?)?;
+    let (of_k, k) = k.split_at_checked(k.len().checked_sub(2)?)?;
+    let mut sizes = broadcast_sizes(of_q, of_k).ok()?;
+    sizes.extend([q[0], k[0]]);
+    (q[1] == k[1]).then_some(sizes)
 }
 
 /// Some of the queries, and the keys and values that they use: the first ones.
@@ -58,6 +59,15 @@ fn part(x: &Tensor, axis: usize, (first, count): (usize, usize)) -> Tensor {
 }
 
 impl Block {
+    /// The numbers of queries and of keys, if they are constant, and values and mask fit.
+    fn sizes(&self) -> Option<[usize; 2]> {
+        let sizes = scores(&self.q.dims(), &self.k.dims())?;
+        let [.., queries, keys] = sizes[..] else { return None };
+        let values = self.v.rank().checked_sub(2).map(|at| self.v.dims()[at])?;
+        let of_mask = self.mask.iter().all(|it| check_mask(it, &sizes).is_ok());
+        (values == keys && of_mask).then_some([queries.as_const()?, keys.as_const()?])
+    }
+
     /// All queries.
     pub fn whole(inputs: &[&Tensor]) -> Self {
         let [q, k, v, mask @ ..] = inputs else { unreachable!("the operands are `q`, `k` and `v`") };
@@ -65,14 +75,14 @@ impl Block {
         Self { q, k, v, mask: mask.first().map(|it| Tensor::clone(it)), first: 0 }
     }
 
-    /// All blocks of so many queries. Where attention is causal, those of the last block alone use all keys.
-    pub fn all(attrs: &Attrs, inputs: &[&Tensor]) -> impl DoubleEndedIterator<Item = Self> {
+    /// All blocks of so many queries; a single one if a size is symbolic, or if operands do not fit, which their ops
+    /// refuse. Where attention is causal, those of the last block alone use all keys.
+    pub fn all(attrs: &Attrs, inputs: &[&Tensor]) -> Vec<Self> {
         let (it, whole) = (AttentionAttrs::of(attrs), Self::whole(inputs));
-        let size = |x: &Tensor| x.dim(-2).as_const().expect("blocks are of constant sizes");
-        let (queries, keys, len, causal) = (size(&whole.q), size(&whole.k), it.queries(), it.causal());
-        (0..queries.div_ceil(len)).map(move |at| {
-            let (first, count) = (at * len, len.min(queries - at * len));
-            let used = (0, if causal { keys.min(first + count) } else { keys });
+        let Some([queries, keys]) = whole.sizes() else { return vec![whole] };
+        let block = |at: usize| {
+            let (first, count) = (at * it.queries(), it.queries().min(queries - at * it.queries()));
+            let used = (0, if it.causal() { keys.min(first + count) } else { keys });
             Self {
                 q: narrow(&whole.q, whole.q.rank() - 2, first, count),
                 k: narrow(&whole.k, whole.k.rank() - 2, used.0, used.1),
@@ -80,7 +90,8 @@ impl Block {
                 mask: whole.mask.as_ref().map(|it| part(&part(it, 2, (first, count)), 1, used)),
                 first,
             }
-        })
+        };
+        (0..queries.div_ceil(it.queries()).max(1)).map(block).collect()
     }
 
     /// The weight of each key for each query: `softmax(q kᵀ * scale + mask)`.
@@ -94,7 +105,7 @@ impl Block {
             scores = select(seen, &scores, &excluded);
         }
         if let Some(mask) = &self.mask {
-            check_broadcast("scaled_dot_product_attention", "mask", mask, &scores.dims()).or_raise();
+            check_mask(mask, &scores.dims()).or_raise();
             scores = match mask.dtype() {
                 DType::Bool => select(mask, &scores, &excluded),
                 _ => add(&scores, mask),
@@ -131,6 +142,10 @@ impl Block {
     pub fn of_result(&self, x: &Tensor) -> Tensor {
         narrow(x, x.rank() - 2, self.first, self.q.dim(-2))
     }
+}
+
+fn check_mask(mask: &Tensor, scores: &[Dim]) -> Result<()> {
+    check_broadcast("scaled_dot_product_attention", "mask", mask, scores)
 }
 
 /// Scores times their factor.

@@ -57,7 +57,7 @@ fn attend(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
         let weights = whole.weights(attrs);
         return smallvec![matmul(&weights, &whole.v), weights];
     }
-    let results: Vec<Tensor> = Block::all(attrs, inputs).map(|it| matmul(it.weights(attrs), &it.v)).collect();
+    let results: Vec<Tensor> = Block::all(attrs, inputs).iter().map(|it| matmul(it.weights(attrs), &it.v)).collect();
     smallvec![concat(&results, -2)]
 }
 
@@ -71,7 +71,7 @@ fn gradients(it: &Vjp<'_>) -> Cotangents {
     }
     let mut totals: Vec<Total<'_>> = it.inputs.iter().map(Total::new).collect();
     // The last block uses all keys, so that the sums of their gradients begin with it.
-    for block in Block::all(it.attrs, &inputs).rev() {
+    for block in Block::all(it.attrs, &inputs).into_iter().rev() {
         let [g, y] = [it.cotangent(), &it.outputs[0]].map(|it| block.of_result(it));
         // Other weights than those of the result, which would be kept until here.
         let block = Block { q: depend(&block.q, &y), ..block };

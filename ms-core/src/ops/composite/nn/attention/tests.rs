@@ -11,7 +11,7 @@ fn blocks_do_not_change_results() {
     let numbers = |shape: &[usize], seed| scattered(shape, DType::F32, -1.0, 1.0, seed);
     let bools = |shape: &[usize]| scattered(shape, DType::Bool, 0.0, 1.0, 9);
     // Queries before keys, and as many as keys.
-    for [queries, keys] in [[7, 4], [4, 7], [5, 5]] {
+    for [queries, keys] in [[7, 4], [4, 7], [5, 5], [0, 3]] {
         let operands = [numbers(&[2, queries, 3], 1), numbers(&[2, keys, 3], 2), numbers(&[2, keys, 2], 3)];
         let mut masks = vec![None, Some(numbers(&[queries, 1], 4)), Some(bools(&[2, queries, keys]))];
         masks.extend([&[keys][..], &[1, keys], &[2, 1, keys], &[1, 1], &[]].map(|it| Some(numbers(it, 5))));
@@ -23,7 +23,7 @@ fn blocks_do_not_change_results() {
                 results[0].on_host().expect("the elements are readable").scalars()
             };
             let whole = attend(0);
-            for of_block in [1, 2, 3, 16] {
+            for of_block in [1, 2, 3, 16, usize::MAX] {
                 for (a, b) in attend(of_block).into_iter().zip(&whole) {
                     let (a, b) = (a.as_f64(), b.as_f64());
                     // The first query may have no key.
@@ -33,6 +33,34 @@ fn blocks_do_not_change_results() {
             }
         }
     }
+}
+
+/// What all queries at once refuse, blocks do not take by leaving out what does not fit.
+#[test]
+fn operands_that_do_not_fit() {
+    let check = |[q, k, v]: [&[usize]; 3], mask: Option<&[usize]>| {
+        let arrays: Vec<Array> =
+            [q, k, v].into_iter().chain(mask).map(|it| scattered(it, DType::F32, -1.0, 1.0, 1)).collect();
+        let inputs: Vec<&Array> = arrays.iter().collect();
+        for causal in [false, true] {
+            let refused = |of_block: usize| {
+                let attrs = AttentionAttrs::attrs(causal, false, 1.0, of_block);
+                let result = (SCALED_DOT_PRODUCT_ATTENTION.eval)(&attrs, &inputs);
+                let error = result.expect_err("operands do not fit");
+                // But for the line of the body.
+                let lines = error.to_string().lines().filter(|it| !it.contains("-->")).collect::<Vec<_>>().join("\n");
+                (error.code(), lines)
+            };
+            assert_eq!(refused(0), refused(2), "{q:?}, {k:?}, {v:?}, {mask:?}");
+        }
+    };
+    check([&[4, 3], &[5, 3], &[6, 2]], None);
+    check([&[4, 3], &[5, 3], &[4, 2]], None);
+    check([&[4, 3], &[5, 2], &[5, 2]], None);
+    check([&[4, 3], &[5, 3], &[5, 2]], Some(&[4, 6]));
+    check([&[4, 3], &[5, 3], &[5, 2]], Some(&[5, 5]));
+    check([&[4, 3], &[5, 3], &[5, 2]], Some(&[3]));
+    check([&[2, 4, 3], &[2, 5, 3], &[2, 5, 2]], Some(&[3, 4, 5]));
 }
 
 #[test]
