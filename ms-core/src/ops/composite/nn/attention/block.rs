@@ -6,29 +6,16 @@ use crate::ops::core::rules::{check_broadcast, sum_dtype, sum_to};
 use crate::ops::primitive::iota::spaced;
 use crate::ops::primitive::slice::narrow;
 use crate::ops::{
-    ADD_SLICES, Cotangents, PlaceAttrs, add, cast, full_of, greater_equal, iota, keepdims, matmul, mul, rsqrt, select,
-    size, softmax, sum, transpose,
+    Cotangents, Part, add, cast, full_of, greater_equal, iota, keepdims, matmul, mul, rsqrt, select, size, softmax,
+    sum, transpose,
 };
-use crate::tensor::{Attrs, DType, Dim, Dims, Scalar, Tensor, apply1, broadcast_sizes};
+use crate::tensor::{Attrs, DType, Dim, Dims, Scalar, Tensor, broadcast_sizes};
 
 /// Maximum number of scores that are held at once, unless [`QUERIES`] have more.
 const SCORES: usize = 1 << 22;
 
 /// Minimum number of queries of a block. With fewer, products read the keys and the values too often.
 const QUERIES: usize = 128;
-
-/// The number of queries of a block; zero if the scores of all queries are held at once, which they are where a size is
-/// symbolic.
-pub(super) fn queries_of_blocks(q: &Tensor, k: &Tensor) -> usize {
-    let count = || {
-        let scores = scores(&q.dims(), &k.dims())?.iter().map(|it| it.as_const()).collect::<Option<Vec<usize>>>()?;
-        let queries = scores[scores.len() - 2];
-        let row = scores.iter().try_fold(1usize, |all, &it| all.checked_mul(it))?.checked_div(queries)?;
-        let is_cut = row > 0 && row.saturating_mul(queries) > SCORES;
-        is_cut.then(|| (queries, queries.div_ceil((SCORES / row).max(QUERIES))))
-    };
-    count().map_or(0, |(queries, blocks)| queries.div_ceil(blocks).next_multiple_of(16))
-}
 
 /// The sizes of scores `[.., queries, keys]`; `None` if those of the operands do not fit.
 fn scores(q: &[Dim], k: &[Dim]) -> Option<Dims> {
@@ -40,6 +27,7 @@ fn scores(q: &[Dim], k: &[Dim]) -> Option<Dims> {
 }
 
 /// Some of the queries, and the keys and values that they use: the first ones.
+#[derive(Clone)]
 pub(super) struct Block {
     pub q: Tensor,
     pub k: Tensor,
@@ -68,6 +56,20 @@ impl Block {
         (values == keys && of_mask).then_some([queries.as_const()?, keys.as_const()?])
     }
 
+    /// The number of queries of a block; zero if the scores of all queries are held at once: where they are few, a size is
+    /// symbolic, or operands do not fit.
+    pub fn queries_of_blocks(&self) -> usize {
+        let count = || {
+            let sizes = scores(&self.q.dims(), &self.k.dims())?;
+            let sizes = sizes.iter().map(|it| it.as_const()).collect::<Option<Vec<usize>>>()?;
+            let queries = sizes[sizes.len() - 2];
+            let row = sizes.iter().try_fold(1usize, |all, &it| all.checked_mul(it))?.checked_div(queries)?;
+            let is_cut = row > 0 && row.saturating_mul(queries) > SCORES && self.sizes().is_some();
+            is_cut.then(|| (queries, queries.div_ceil((SCORES / row).max(QUERIES))))
+        };
+        count().map_or(0, |(queries, blocks)| queries.div_ceil(blocks).next_multiple_of(16))
+    }
+
     /// All queries.
     pub fn whole(inputs: &[&Tensor]) -> Self {
         let [q, k, v, mask @ ..] = inputs else { unreachable!("the operands are `q`, `k` and `v`") };
@@ -75,14 +77,16 @@ impl Block {
         Self { q, k, v, mask: mask.first().map(|it| Tensor::clone(it)), first: 0 }
     }
 
-    /// All blocks of so many queries; a single one if a size is symbolic, or if operands do not fit, which their ops
-    /// refuse. Where attention is causal, those of the last block alone use all keys.
-    pub fn all(attrs: &Attrs, inputs: &[&Tensor]) -> Vec<Self> {
+    /// All blocks of so many queries, each cut off when it is asked for; a single one if a size is symbolic, or if operands
+    /// do not fit, which their ops refuse. Where attention is causal, those of the last block alone use all keys.
+    pub fn all(attrs: &Attrs, inputs: &[&Tensor]) -> impl DoubleEndedIterator<Item = Self> {
         let (it, whole) = (AttentionAttrs::of(attrs), Self::whole(inputs));
-        let Some([queries, keys]) = whole.sizes() else { return vec![whole] };
-        let block = |at: usize| {
-            let (first, count) = (at * it.queries(), it.queries().min(queries - at * it.queries()));
-            let used = (0, if it.causal() { keys.min(first + count) } else { keys });
+        let (len, causal, sizes) = (it.queries(), it.causal(), whole.sizes());
+        let count = sizes.map_or(1, |[queries, _]| queries.div_ceil(len).max(1));
+        (0..count).map(move |at| {
+            let Some([queries, keys]) = sizes else { return whole.clone() };
+            let (first, count) = (at * len, len.min(queries - at * len));
+            let used = (0, if causal { keys.min(first + count) } else { keys });
             Self {
                 q: narrow(&whole.q, whole.q.rank() - 2, first, count),
                 k: narrow(&whole.k, whole.k.rank() - 2, used.0, used.1),
@@ -90,8 +94,7 @@ impl Block {
                 mask: whole.mask.as_ref().map(|it| part(&part(it, 2, (first, count)), 1, used)),
                 first,
             }
-        };
-        (0..queries.div_ceil(it.queries()).max(1)).map(block).collect()
+        })
     }
 
     /// The weight of each key for each query: `softmax(q kᵀ * scale + mask)`.
@@ -183,7 +186,8 @@ impl<'a> Total<'a> {
                     starts[queries] = first as i64;
                 }
                 let sum = sum.unwrap_or_else(|| full_of(&*dims, 0.0, dtype));
-                apply1(ADD_SLICES.op(), &PlaceAttrs::attrs(&*starts, &*vec![1i64; dims.len()]), &[&sum, &gradient])
+                let part = Part::slice(&sum, &starts, &vec![1; dims.len()], &gradient);
+                Part::sum(Some(sum), &[part])
             }
         };
         self.sum = Some(sum);

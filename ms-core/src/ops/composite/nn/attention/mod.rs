@@ -9,7 +9,7 @@ use crate::ops::core::composite::first_result;
 use crate::ops::core::rules::{Interval, check_interval, to_operand};
 use crate::ops::{Batching, Cotangents, Derivative, Sample, SampleInput, Vjp, concat, depend, matmul};
 use crate::tensor::{AsTensor, Attrs, DType, Outputs, Tensor};
-use block::{Block, Total, queries_of_blocks};
+use block::{Block, Total};
 use smallvec::smallvec;
 
 /// Options of attention.
@@ -57,7 +57,7 @@ fn attend(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
         let weights = whole.weights(attrs);
         return smallvec![matmul(&weights, &whole.v), weights];
     }
-    let results: Vec<Tensor> = Block::all(attrs, inputs).iter().map(|it| matmul(it.weights(attrs), &it.v)).collect();
+    let results: Vec<Tensor> = Block::all(attrs, inputs).map(|it| matmul(it.weights(attrs), &it.v)).collect();
     smallvec![concat(&results, -2)]
 }
 
@@ -71,7 +71,7 @@ fn gradients(it: &Vjp<'_>) -> Cotangents {
     }
     let mut totals: Vec<Total<'_>> = it.inputs.iter().map(Total::new).collect();
     // The last block uses all keys, so that the sums of their gradients begin with it.
-    for block in Block::all(it.attrs, &inputs).into_iter().rev() {
+    for block in Block::all(it.attrs, &inputs).rev() {
         let [g, y] = [it.cotangent(), &it.outputs[0]].map(|it| block.of_result(it));
         // Other weights than those of the result, which would be kept until here.
         let block = Block { q: depend(&block.q, &y), ..block };
@@ -141,8 +141,8 @@ pub fn scaled_dot_product_attention(
     if let Some(mask) = &options.mask {
         propagate_poison!(mask);
     }
-    let (causal, scale) = (options.causal, options.scale);
-    let attrs = AttentionAttrs::attrs(causal, scale.is_some(), scale.unwrap_or(1.0), queries_of_blocks(&q, &k));
     let operands: Vec<&Tensor> = [&*q, &*k, &*v].into_iter().chain(&options.mask).collect();
+    let (causal, scale, queries) = (options.causal, options.scale, Block::whole(&operands).queries_of_blocks());
+    let attrs = AttentionAttrs::attrs(causal, scale.is_some(), scale.unwrap_or(1.0), queries);
     first_result(&SCALED_DOT_PRODUCT_ATTENTION, &attrs, &operands)
 }

@@ -1,10 +1,10 @@
 //! Attention in blocks is attention.
 
-use super::block::queries_of_blocks;
+use super::block::Block;
 use super::{AttentionAttrs, SCALED_DOT_PRODUCT_ATTENTION};
 use crate::ops::core::testing::{run, scattered};
 use crate::ops::full_of;
-use crate::tensor::{Array, DType};
+use crate::tensor::{Array, DType, Tensor};
 
 #[test]
 fn blocks_do_not_change_results() {
@@ -65,11 +65,13 @@ fn operands_that_do_not_fit() {
 
 #[test]
 fn blocks_hold_four_million_scores_or_128_queries() {
-    let check = |q: &[usize], k: &[usize], want: usize| {
-        let of = |shape: &[usize]| full_of(shape, 0.0, DType::F32);
-        let got = run(|| queries_of_blocks(&of(q), &of(k)));
-        assert_eq!(got, want, "{q:?}, {k:?}");
+    let of = |operands: &[&[usize]]| {
+        run(|| {
+            let operands: Vec<Tensor> = operands.iter().map(|it| full_of(*it, 0.0, DType::F32)).collect();
+            Block::whole(&operands.iter().collect::<Vec<_>>()).queries_of_blocks()
+        })
     };
+    let check = |q: &[usize], k: &[usize], want: usize| assert_eq!(of(&[q, k, k]), want, "{q:?}, {k:?}");
     check(&[2048, 1], &[2048, 1], 0);
     check(&[2049, 1], &[2048, 1], 1040);
     check(&[3, 2, 1024, 1], &[1024, 1], 512);
@@ -80,4 +82,8 @@ fn blocks_hold_four_million_scores_or_128_queries() {
     check(&[0, 1 << 20, 1], &[0, 1 << 20, 1], 0);
     check(&[1 << 20, 1], &[0, 1], 0);
     check(&[2], &[4096, 4096], 0);
+    // Operands that do not fit are not cut.
+    assert_eq!(of(&[&[4096, 1], &[2048, 1], &[2048]]), 0);
+    assert_eq!(of(&[&[4096, 1], &[2048, 1], &[2049, 1]]), 0);
+    assert_eq!(of(&[&[4096, 1], &[2048, 1], &[2048, 1], &[2049]]), 0);
 }
