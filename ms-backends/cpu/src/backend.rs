@@ -8,6 +8,7 @@ use crate::isa::Isa;
 use crate::kernel::KernelCode;
 use crate::loaded::{self, Loaded, LoadedKernels};
 use crate::parallel::Parallel;
+use crate::product::Arithmetic;
 use crate::step::{CheckStep, ContractionCode, LibraryStep};
 use crate::target::TARGET;
 use crate::{artifact, roof, threads};
@@ -316,7 +317,10 @@ unsafe impl Backend for CpuBackend {
             &Step::Contraction { precision, types, ranks } => {
                 Arc::new(ContractionCode { isa: self.isa, precision, types, ranks })
             }
-            Step::Library { op, attrs, .. } => Arc::new(LibraryStep { isa: self.isa, op: *op, attrs: attrs.clone() }),
+            &Step::Library { op, ref attrs, precision, .. } => {
+                let arithmetic = Arithmetic::new(self.isa, precision);
+                Arc::new(LibraryStep { arithmetic, op, attrs: attrs.clone() })
+            }
             &Step::Check { axis } => Arc::new(CheckStep { axis }),
         })
     }

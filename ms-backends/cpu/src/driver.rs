@@ -3,7 +3,7 @@
 use crate::isa::Isa;
 use crate::kernel::KernelCode;
 use crate::library;
-use crate::product::{self, Epilogue, Results};
+use crate::product::{self, Arithmetic, Epilogue, Results};
 use ms_core::error::Result;
 use ms_core::exec::{Check, ContractionOperand, Driver, EpilogueCall, KernelView, LibraryCall, MemoryView};
 use ms_core::ir::Contraction;
@@ -83,8 +83,9 @@ unsafe impl Driver for CpuDriver {
         let from: SmallVec<[Array; 4]> = operands.iter().map(borrowed).collect();
         let from: SmallVec<[&Array; 4]> = from.iter().collect();
         let to: SmallVec<[Array; 1]> = results.iter().map(borrowed).collect();
+        let arithmetic = Arithmetic::new(self.isa, call.precision);
         // SAFETY: the caller's contract is the same.
-        call.explained(operands, || unsafe { library::run(self.isa, call.op, &call.attrs, &from, &to) })
+        call.explained(operands, || unsafe { library::run(arithmetic, call.op, &call.attrs, &from, &to) })
     }
 
     unsafe fn check(&self, (): &mut (), check: &Arc<Check>, operand: &MemoryView) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use crate::isa::Isa;
 use crate::library;
-use crate::product::{self, Results};
+use crate::product::{self, Arithmetic, Results};
 use ms_core::error::{Code, Error, Result};
 use ms_core::exec::{ContractionOperand, StepCode};
 use ms_core::ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
@@ -42,7 +42,7 @@ unsafe impl StepCode for ContractionCode {
 
 /// An op of the library.
 pub struct LibraryStep {
-    pub isa: Isa,
+    pub arithmetic: Arithmetic,
     pub op: Op,
     pub attrs: Attrs,
 }
@@ -52,7 +52,7 @@ pub struct LibraryStep {
 unsafe impl StepCode for LibraryStep {
     unsafe fn run(&self, _: &[u64], operands: &[&Array], results: &[Array]) -> Result<()> {
         // SAFETY: the caller's contract is the same.
-        unsafe { library::run(self.isa, self.op, &self.attrs, operands, results) }
+        unsafe { library::run(self.arithmetic, self.op, &self.attrs, operands, results) }
     }
 }
 

@@ -92,6 +92,7 @@ fn plan() -> Plan {
             PlanStep::Library {
                 op: ops::RESHAPE.op(),
                 attrs: Attrs::new([shape]),
+                precision: Precision::Strict,
                 inputs: vec![view(4, &[4])],
                 outputs: vec![view(5, &[2, 2])],
                 node: None,

@@ -2,7 +2,7 @@
 
 use super::watch::KernelView;
 use crate::error::{Code, Error, Result, in_op};
-use crate::ir::{Contraction, LoopWords};
+use crate::ir::{Contraction, LoopWords, Precision};
 use crate::ops::host::check_positions;
 use crate::tensor::{Array, Attrs, DType, Layout, MemorySpace, Op, Shape, Storage, Type};
 use std::ptr::NonNull;
@@ -295,6 +295,8 @@ pub struct LibraryCall {
     pub op: Op,
     /// Its attributes.
     pub attrs: Attrs,
+    /// As in [`PlanStep::Library`](crate::lower::PlanStep::Library).
+    pub precision: Precision,
     /// The number of its node in the traced graph.
     pub node: Option<u32>,
 }

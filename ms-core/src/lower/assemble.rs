@@ -13,6 +13,7 @@ use super::reuse::Uses;
 use super::routines::Routines;
 use super::schedule::step_may_fail;
 use crate::ir::{Graph, ParamId};
+use crate::ops::definition;
 use crate::tensor::Layout;
 
 /// The routine of a graph that was lowered to these steps; kernels, constants and source locations are added
@@ -135,6 +136,7 @@ impl Assembly<'_> {
             Kind::Library(op) => PlanStep::Library {
                 op,
                 attrs: node.attrs.clone(),
+                precision: definition(op).lowering.library_precision(self.routines.precision()),
                 inputs: inputs.collect(),
                 outputs: outputs.collect(),
                 node: None,

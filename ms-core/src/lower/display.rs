@@ -102,10 +102,13 @@ fn write_step(plan: &Plan, step: &PlanStep, f: &mut Formatter<'_>) -> fmt::Resul
                 }
             }
         }
-        PlanStep::Library { op, attrs, inputs, outputs, .. } => {
+        PlanStep::Library { op, attrs, precision, inputs, outputs, .. } => {
             let (inputs, outputs) = (join(inputs.iter().map(view)), join(outputs.iter().map(view)));
             write!(f, "{outputs} = {} {inputs}", op.name())?;
             write_attrs(*op, attrs, f)?;
+            if precision.is_relaxed() {
+                write!(f, " {precision}")?;
+            }
             writeln!(f)
         }
         PlanStep::Check { op, of, axis, positions, .. } => {

@@ -1,6 +1,6 @@
 //! Plans: a flat list of steps over buffers, without addresses.
 
-use crate::ir::{Contraction, Kernel, LaneAxis, ParamId, Type};
+use crate::ir::{Contraction, Kernel, LaneAxis, ParamId, Precision, Type};
 use crate::tensor::{Attrs, DType, Dim, Layout, Literal, Op};
 use smallvec::SmallVec;
 
@@ -268,6 +268,8 @@ pub enum PlanStep {
         op: Op,
         /// Its attributes.
         attrs: Attrs,
+        /// The precision of its products, if it is [made of them](crate::ops::Lowering::library_precision).
+        precision: Precision,
         /// Its operands.
         inputs: Vec<View>,
         /// Its results, row-major.

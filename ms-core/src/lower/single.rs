@@ -35,6 +35,8 @@ pub enum Step<K = Kernel> {
         op: Op,
         /// Its attributes.
         attrs: Attrs,
+        /// As in [`PlanStep::Library`](super::PlanStep::Library).
+        precision: Precision,
         /// The element types of its operands.
         dtypes: SmallVec<[DType; 4]>,
     },
@@ -50,7 +52,7 @@ pub enum Step<K = Kernel> {
 pub type StepKey = Step<KernelKey>;
 
 impl StepKey {
-    /// The key of an op on these operands that is no kernel: a contraction in this precision, or an op of the library.
+    /// The key of an op on these operands that is no kernel: a contraction, or an op of the library.
     pub fn whole(def: &'static OpDef, attrs: &Attrs, operands: &[&Array], precision: Precision) -> Self {
         match def.lowering {
             Lowering::Contraction(ranks) => Self::Contraction {
@@ -58,10 +60,12 @@ impl StepKey {
                 types: ContractionTypes::of(operands[0].dtype()),
                 ranks: ranks(attrs, operands[0].layout().rank()),
             },
-            _ => {
-                let dtypes = operands.iter().map(|it| it.dtype()).collect();
-                Self::Library { op: def.op(), attrs: attrs.clone(), dtypes }
-            }
+            ref lowering => Self::Library {
+                op: def.op(),
+                attrs: attrs.clone(),
+                precision: lowering.library_precision(precision),
+                dtypes: operands.iter().map(|it| it.dtype()).collect(),
+            },
         }
     }
 
@@ -70,8 +74,8 @@ impl StepKey {
         match self {
             Self::Kernel(key) => Step::Kernel(key.build(target)),
             &Self::Contraction { precision, types, ranks } => Step::Contraction { precision, types, ranks },
-            Self::Library { op, attrs, dtypes } => {
-                Step::Library { op: *op, attrs: attrs.clone(), dtypes: dtypes.clone() }
+            &Self::Library { op, ref attrs, precision, ref dtypes } => {
+                Step::Library { op, attrs: attrs.clone(), precision, dtypes: dtypes.clone() }
             }
             &Self::Check { axis } => Step::Check { axis },
         }
@@ -374,7 +378,8 @@ impl KernelKey {
 mod tests {
     use super::*;
     use crate::ir::{BinaryOp, Inst, Reducer};
-    use crate::ops::{ADD, IOTA, RESHAPE, SUM};
+    use crate::ops::{ADD, CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, IOTA, MATMUL, MAX_POOL, RESHAPE, SORT, SUM};
+    use std::collections::HashSet;
 
     /// The kernel of a call, for no target in particular.
     fn build(call: &Call) -> Kernel {
@@ -458,6 +463,16 @@ mod tests {
         assert!(kernel.reads_position());
         assert_eq!(kernel.call_words(), call.nest.block([1000]).len() + kernel.loops());
         assert_eq!(kernel.base_word(0), 3);
+    }
+
+    /// Convolutions are products; other ops of the library have one key for all precisions.
+    #[test]
+    fn precisions_that_change_nothing_have_one_key() {
+        let [x, w] = [&[1, 2, 4, 4][..], &[3, 2, 3, 3]].map(|it| Array::zeros(it, DType::F32));
+        let key = |def: &'static OpDef, precision| StepKey::whole(def, &Attrs::none(), &[&x, &w], precision);
+        let keys = |def| Precision::ALL.map(|it| key(def, it)).into_iter().collect::<HashSet<_>>().len();
+        let defs = [&CONV, &CONV_INPUT_GRAD, &CONV_WEIGHT_GRAD, &MATMUL, &MAX_POOL, &SORT];
+        assert_eq!(defs.map(keys), [4, 4, 4, 4, 1, 1]);
     }
 
     #[test]

@@ -74,7 +74,9 @@ stored! {
     enum PlanStep {
         0 = Kernel { kernel: KernelId, extents: SmallVec<[usize; 4]>, args: SmallVec<[Argument; 4]> },
         1 = Contraction(it: Box<ContractionStep>),
-        2 = Library { op: Op, attrs: Attrs, inputs: Vec<View>, outputs: Vec<View>, node: Option<u32> },
+        2 = Library {
+            op: Op, attrs: Attrs, precision: Precision, inputs: Vec<View>, outputs: Vec<View>, node: Option<u32>
+        },
         3 = Call { routine: RoutineId, inputs: Vec<Span>, outputs: Vec<Span> },
         4 = Branch { condition: Span, routines: [RoutineId; 2], inputs: Vec<Span>, outputs: Vec<Span> },
         5 = Loop(it: Box<Loop>),

@@ -10,7 +10,7 @@ mod tests;
 mod update;
 
 use crate::interp::number::Number;
-use crate::isa::Isa;
+use crate::product::Arithmetic;
 use half::{bf16, f16};
 use ms_core::error::{Code, Error, Result};
 use ms_core::exec::count_reference;
@@ -20,7 +20,7 @@ use ms_core::tensor::{Array, Attrs, DType, Element, HostArray, Op};
 use smallvec::SmallVec;
 use std::ops::AddAssign;
 
-/// Runs an op, writing its row-major `outputs`.
+/// Runs an op, writing its row-major `outputs`. Only convolutions have products.
 ///
 /// # Safety
 /// The op's type rule accepts the inputs and infers the types of the outputs, whose memory nobody else
@@ -29,7 +29,7 @@ use std::ops::AddAssign;
 ///
 /// # Errors
 /// Those of the op; [`Code::Memory`] if there is no scratch memory.
-pub unsafe fn run(isa: Isa, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
+pub unsafe fn run(arithmetic: Arithmetic, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
     if let Lowering::Check(check) = ops::definition(op).lowering {
         // SAFETY: as the caller's.
         return unsafe { checked(check, attrs, inputs[0], &outputs[0]) };
@@ -47,7 +47,7 @@ pub unsafe fn run(isa: Isa, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &
         }
     }
     // SAFETY: as the caller's.
-    if unsafe { native(isa, op, attrs, inputs, outputs)? } {
+    if unsafe { native(arithmetic, op, attrs, inputs, outputs)? } {
         return Ok(());
     }
     // SAFETY: as the caller's.
@@ -76,14 +76,16 @@ unsafe fn checked(
 ///
 /// # Safety
 /// As [`run`].
-unsafe fn native(isa: Isa, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<bool> {
+unsafe fn native(arithmetic: Arithmetic, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<bool> {
     // SAFETY: as the caller's.
     unsafe {
         match outputs.first().map(Array::dtype) {
-            Some(DType::F32) => native_in::<f32>(isa, op, attrs, inputs, &outputs[0]),
-            Some(DType::F64) => native_in::<f64>(isa, op, attrs, inputs, &outputs[0]),
-            Some(DType::F16) => native_half(isa, op, attrs, inputs, &outputs[0], f16::to_f32, f16::from_f32),
-            Some(DType::BF16) => native_half(isa, op, attrs, inputs, &outputs[0], bf16::to_f32, bf16::from_f32),
+            Some(DType::F32) => native_in::<f32>(arithmetic, op, attrs, inputs, &outputs[0]),
+            Some(DType::F64) => native_in::<f64>(arithmetic, op, attrs, inputs, &outputs[0]),
+            Some(DType::F16) => native_half(arithmetic, op, attrs, inputs, &outputs[0], (f16::to_f32, f16::from_f32)),
+            Some(DType::BF16) => {
+                native_half(arithmetic, op, attrs, inputs, &outputs[0], (bf16::to_f32, bf16::from_f32))
+            }
             _ => Ok(false),
         }
     }
@@ -94,13 +96,12 @@ unsafe fn native(isa: Isa, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[
 /// # Safety
 /// As [`run`].
 unsafe fn native_half<H: Element>(
-    isa: Isa,
+    arithmetic: Arithmetic,
     op: Op,
     attrs: &Attrs,
     inputs: &[&Array],
     out: &Array,
-    widen: fn(H) -> f32,
-    narrow: fn(f32) -> H,
+    (widen, narrow): (fn(H) -> f32, fn(f32) -> H),
 ) -> Result<bool> {
     if inputs.iter().any(|it| it.dtype() != H::DTYPE) {
         return Ok(false);
@@ -112,8 +113,9 @@ unsafe fn native_half<H: Element>(
     };
     let inputs: SmallVec<[Array; 2]> = inputs.iter().map(widened).collect::<Result<_>>()?;
     let wide = Array::try_zeros(out.shape(), DType::F32)?;
+    let arithmetic = arithmetic.of_widened(H::DTYPE);
     // SAFETY: the types are those of the caller's contract, widened; the output is newly allocated.
-    if !unsafe { native_in::<f32>(isa, op, attrs, &inputs.iter().collect::<SmallVec<[&Array; 2]>>(), &wide)? } {
+    if !unsafe { native_in::<f32>(arithmetic, op, attrs, &inputs.iter().collect::<SmallVec<[&Array; 2]>>(), &wide)? } {
         return Ok(false);
     }
     // SAFETY: the output is a row-major array of this element type, whose memory nobody else accesses.
@@ -123,14 +125,14 @@ unsafe fn native_half<H: Element>(
 }
 
 /// A loop over row-major operands, with an output of this shape.
-type Loop<T> = fn(Isa, &Attrs, &[HostArray<'_>], &mut [T], &[usize]) -> Result<()>;
+type Loop<T> = fn(Arithmetic, &Attrs, &[HostArray<'_>], &mut [T], &[usize]) -> Result<()>;
 
 /// [`native`] for elements of one type.
 ///
 /// # Safety
 /// As [`run`].
 unsafe fn native_in<T: conv::Direct + Number + Element + AddAssign>(
-    isa: Isa,
+    arithmetic: Arithmetic,
     op: Op,
     attrs: &Attrs,
     inputs: &[&Array],
@@ -151,7 +153,7 @@ unsafe fn native_in<T: conv::Direct + Number + Element + AddAssign>(
     let inputs: SmallVec<[HostArray<'_>; 2]> = inputs.iter().map(|it| dense(it)).collect::<Result<_>>()?;
     // SAFETY: the output is a row-major array of this element type, whose memory nobody else accesses.
     let to = unsafe { std::slice::from_raw_parts_mut(out.device_ptr().cast::<T>(), out.numel()) };
-    run(isa, attrs, &inputs, to, out.shape())?;
+    run(arithmetic, attrs, &inputs, to, out.shape())?;
     Ok(true)
 }
 

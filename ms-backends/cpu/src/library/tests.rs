@@ -1,7 +1,9 @@
 //! Native loops against reference evaluations.
 
 use crate::isa::Isa;
+use crate::product::Arithmetic;
 use crate::threads;
+use ms_core::ir::Precision;
 use ms_core::ops::{self, Lowering, OpDef, Sample, SampleInput};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Element, Scalar, Type};
 use ms_core::with_element;
@@ -35,9 +37,13 @@ fn outputs(def: &OpDef, attrs: &Attrs, inputs: &[&Array]) -> Vec<Array> {
     types.iter().map(|ty| Array::full(&ty.shape().expect("constant shapes"), nan, ty.dtype)).collect()
 }
 
+fn strict() -> Arithmetic {
+    Arithmetic::new(Isa::detect(), Precision::Strict)
+}
+
 fn native(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> bool {
     // SAFETY: `outputs` has the types of the type rule, and its arrays are not shared.
-    unsafe { super::native(Isa::detect(), def.op(), attrs, inputs, outputs) }.expect("there is memory")
+    unsafe { super::native(strict(), def.op(), attrs, inputs, outputs) }.expect("there is memory")
 }
 
 fn evaluate(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) {
@@ -188,7 +194,7 @@ fn positions_as_the_ops_mean_them() {
         let [got, alone, want] = [(); 3].map(|()| outputs(def, &sample.attrs, &inputs));
         let run = |out: &[Array]| {
             // SAFETY: as above.
-            unsafe { super::run(Isa::detect(), def.op(), &sample.attrs, &inputs, out) }.expect("positions are inside")
+            unsafe { super::run(strict(), def.op(), &sample.attrs, &inputs, out) }.expect("positions are inside")
         };
         run(&got);
         threads::serial(|| run(&alone));
@@ -209,8 +215,7 @@ fn positions_as_the_ops_mean_them() {
             let own = inputs[0].on_host().expect("the elements are readable").duplicate();
             let inputs: Vec<&Array> = std::iter::once(&own).chain(inputs[1..].iter().copied()).collect();
             // SAFETY: the op updates its first operand, and may write to its memory.
-            let done =
-                unsafe { super::run(Isa::detect(), def.op(), &sample.attrs, &inputs, std::slice::from_ref(&own)) };
+            let done = unsafe { super::run(strict(), def.op(), &sample.attrs, &inputs, std::slice::from_ref(&own)) };
             done.expect("positions are inside");
             assert!(
                 own.on_host().expect("the elements are readable").to_bytes()
@@ -239,7 +244,7 @@ fn special(shape: &[usize], dtype: DType) -> Array {
 fn check_bits(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array]) {
     let (got, want) = (outputs(def, attrs, inputs), outputs(def, attrs, inputs));
     // SAFETY: `outputs` has the types of the type rule, and its arrays are not shared.
-    unsafe { super::run(Isa::detect(), def.op(), attrs, inputs, &got) }.expect("the operands fit");
+    unsafe { super::run(strict(), def.op(), attrs, inputs, &got) }.expect("the operands fit");
     evaluate(def, attrs, inputs, &want);
     let bits = |it: &Array| -> Vec<u64> {
         let elements = it.on_host().expect("the elements are readable").scalars();

@@ -9,18 +9,24 @@ mod block;
 mod dot;
 mod epilogue;
 mod matrices;
+mod multiplier;
 mod ordered;
 mod pack;
 mod panels;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 mod tile;
 
+#[cfg(not(test))]
 use amx::Units;
+#[cfg(test)]
+pub use amx::{Units, tests as unit_tests};
 pub use epilogue::Epilogue;
 use epilogue::{Part, Parts};
+pub use multiplier::{Arithmetic, Left};
+pub use ordered::CHUNK;
+use ordered::Ordered;
 use ordered::Stored;
-pub use ordered::{CHUNK, Ordered};
 pub use pack::pack;
 pub use tile::Wide;
 
@@ -201,21 +207,49 @@ impl<P: Pointer> Matrix<P> {
     pub fn skip(self, rows: usize, columns: usize) -> Self {
         self.at(rows as isize * self.steps[0] + columns as isize * self.steps[1])
     }
+
+    /// The matrix with steps in bytes.
+    pub fn in_bytes(self) -> Matrix<P::Bytes> {
+        Matrix { first: self.first.bytes(), steps: self.steps.map(|it| it * P::SIZE as isize) }
+    }
 }
 
 /// A raw pointer to an element of an array.
 pub trait Pointer: Copy {
+    /// The pointer to the same place as bytes.
+    type Bytes: Pointer;
+
+    /// The size of an element in bytes.
+    const SIZE: usize;
+
+    /// The same place.
+    fn bytes(self) -> Self::Bytes;
+
     /// The pointer offset by this many elements.
     fn moved(self, elements: isize) -> Self;
 }
 
 impl<T> Pointer for *const T {
+    type Bytes = *const u8;
+    const SIZE: usize = size_of::<T>();
+
+    fn bytes(self) -> *const u8 {
+        self.cast()
+    }
+
     fn moved(self, elements: isize) -> Self {
         self.wrapping_offset(elements)
     }
 }
 
 impl<T> Pointer for *mut T {
+    type Bytes = *mut u8;
+    const SIZE: usize = size_of::<T>();
+
+    fn bytes(self) -> *mut u8 {
+        self.cast()
+    }
+
     fn moved(self, elements: isize) -> Self {
         self.wrapping_offset(elements)
     }

@@ -108,12 +108,8 @@ impl Ordered {
         out: Matrix<*mut E>,
     ) -> Result<()> {
         let format = Format::of::<E>();
-        let bytes = |steps: [isize; 2]| steps.map(|it| it * size_of::<E>() as isize);
-        let [a, b] = [a, b].map(|it| {
-            let matrix = Matrix { first: it.first.cast(), steps: bytes(it.steps) };
-            Stored { matrix, format }
-        });
-        let out = Stored { matrix: Matrix { first: out.first.cast(), steps: bytes(out.steps) }, format };
+        let [a, b] = [a, b].map(|it| Stored { matrix: it.in_bytes(), format });
+        let out = Stored { matrix: out.in_bytes(), format };
         // SAFETY: the caller's contract is the same.
         unsafe { self.run_stored(batch, places, (a, b, out), [None; 2], None) }
     }

@@ -21,13 +21,13 @@ fn high_and_medium_are_highest() {
     }
 }
 
-pub(super) fn random(state: &mut u64) -> u64 {
+pub fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
     *state >> 33
 }
 
 /// Small integers, whose sums are exact or wrap equally in every dtype.
-pub(super) fn whole(shape: &[usize], dtype: DType, mut seed: u64) -> Array {
+pub fn whole(shape: &[usize], dtype: DType, mut seed: u64) -> Array {
     let mut out = Array::zeros(shape, dtype);
     let unsigned = dtype.is_int() && !dtype.is_signed_int();
     let low = if unsigned { 0 } else { -7 };
@@ -40,7 +40,7 @@ pub(super) fn whole(shape: &[usize], dtype: DType, mut seed: u64) -> Array {
 }
 
 /// Numbers of different magnitudes, whose sums are rounded.
-pub(super) fn rounded(shape: &[usize], dtype: DType, mut seed: u64) -> Array {
+pub fn rounded(shape: &[usize], dtype: DType, mut seed: u64) -> Array {
     let mut out = Array::zeros(shape, dtype);
     with_element!(dtype, T => {
         for it in out.as_mut_slice::<T>() {
@@ -52,7 +52,7 @@ pub(super) fn rounded(shape: &[usize], dtype: DType, mut seed: u64) -> Array {
 }
 
 /// The product of small integers.
-pub(super) fn model(a: &Array, b: &Array) -> Vec<Scalar> {
+pub fn model(a: &Array, b: &Array) -> Vec<Scalar> {
     let (rank, shape) = (a.layout().rank(), a.shape());
     let (m, k, n) = (shape[rank - 2], shape[rank - 1], b.shape()[rank - 1]);
     let (xs, ys) = (
@@ -206,7 +206,7 @@ fn canonical(value: Scalar, dtype: DType) -> u64 {
     }
 }
 
-pub(super) fn bits(array: &Array) -> Vec<u64> {
+pub fn bits(array: &Array) -> Vec<u64> {
     array
         .on_host()
         .expect("the elements are readable")
@@ -287,14 +287,14 @@ fn the_order_of_sums_does_not_depend_on_strides() {
 }
 
 /// The same matrix, column by column in memory.
-pub(super) fn turned(x: &Array) -> Array {
+pub fn turned(x: &Array) -> Array {
     let turned =
         x.with_layout(x.layout().permute(&[1, 0])).on_host().expect("the elements are readable").to_contiguous();
     turned.with_layout(turned.layout().permute(&[1, 0]))
 }
 
 /// The same matrix with gaps in both directions.
-pub(super) fn spread(x: &Array) -> Array {
+pub fn spread(x: &Array) -> Array {
     let [rows, columns] = [x.shape()[0], x.shape()[1]];
     let mut out = Array::zeros(&[2 * rows, 3 * columns], x.dtype());
     let layout = out.layout().slice(0, 0, rows, 2).slice(1, 0, columns, 3);
@@ -307,7 +307,7 @@ pub(super) fn spread(x: &Array) -> Array {
 }
 
 /// The same matrix, backwards in memory.
-pub(super) fn reversed(x: &Array) -> Array {
+pub fn reversed(x: &Array) -> Array {
     let back = |it: &Array| {
         let [rows, columns] = [it.shape()[0], it.shape()[1]];
         it.with_layout(it.layout().slice(0, rows - 1, rows, -1).slice(1, columns - 1, columns, -1))

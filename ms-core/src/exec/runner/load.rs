@@ -155,7 +155,7 @@ impl<'a, D: Driver> Loader<'a, D> {
                 Ok(Step::Copy { code, words, pairs })
             }
             PlanStep::Contraction(it) => self.contraction(it),
-            PlanStep::Library { op, attrs, inputs, outputs, node }
+            PlanStep::Library { op, attrs, inputs, outputs, node, .. }
                 if let Lowering::Check(check) = definition(*op).lowering
                     && is_dense(inputs, outputs) =>
             {
@@ -169,8 +169,8 @@ impl<'a, D: Driver> Loader<'a, D> {
                 let check = Check { op: *op, accepted: Accepted::Elements(check, attrs.clone()), node: *node };
                 Ok(Step::Check { check: Arc::new(check), of, copy: Some((first..self.next_word(), bytes)) })
             }
-            PlanStep::Library { op, attrs, inputs, outputs, node } => Ok(Step::Library {
-                call: Arc::new(LibraryCall { op: *op, attrs: attrs.clone(), node: *node }),
+            &PlanStep::Library { op, ref attrs, precision, ref inputs, ref outputs, node } => Ok(Step::Library {
+                call: Arc::new(LibraryCall { op, attrs: attrs.clone(), precision, node }),
                 inputs: inputs.iter().map(|it| self.placed(it)).collect::<Result<_>>()?,
                 outputs: outputs.iter().map(|it| self.placed(it)).collect::<Result<_>>()?,
             }),

@@ -1,9 +1,9 @@
 //! The definition of ops.
 
 use crate::error::Result;
-use crate::ir::{ContractionRanks, Graph, KernelBuilder, Reducer, Val};
+use crate::ir::{ContractionRanks, Graph, KernelBuilder, Precision, Reducer, Val};
 use crate::ops::Batching;
-use crate::ops::{Body, Control, Effects, ImageRule, Part, Sample};
+use crate::ops::{Body, Control, Effects, ImageForm, ImageRule, Part, Sample};
 use crate::tensor::{Array, Attrs, DType, Layout, Literal, Op, OpInfo, Tensor, Type};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -123,6 +123,17 @@ pub enum Lowering {
     /// By the regions of the node: calls and control flow. The definition's own `infer` and `eval`, which
     /// have no access to regions, return errors.
     Regions(RegionRule),
+}
+
+impl Lowering {
+    /// The precision in which a library runs an op in code of this one: convolutions are products of matrices. Others
+    /// have the same bits in every precision, and so run in one.
+    pub fn library_precision(&self, of_code: Precision) -> Precision {
+        match self {
+            Self::OfImages(ImageRule { form: ImageForm::Convolution { .. }, .. }) => of_code,
+            _ => Precision::Strict,
+        }
+    }
 }
 
 /// The layout of each operand, of these shapes, in a result of this row-major layout.

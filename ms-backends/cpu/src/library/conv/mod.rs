@@ -1,11 +1,15 @@
-//! Convolution and its gradients: windows stored as columns of a matrix, and products in order; if a group
-//! has one output channel, without a matrix ([`direct`]).
+//! Convolution and its gradients: windows stored as columns of a matrix, and products; if a group has one output channel,
+//! without a matrix ([`direct`]).
 //!
-//! The order of every sum is part of the semantics of the ops (see [`Ordered`] for chains):
+//! The order of every sum is part of the semantics of the ops (see [`product::ordered`](crate::product) for chains):
 //! - An element of the result is a chain over input channels and taps, taps in row-major order.
 //! - An element of the gradient for the input is the sum over its taps, in order, each of which is a chain
 //!   over output channels.
 //! - An element of the gradient for the weights is a chain over images and windows, in order.
+//!
+//! In relaxed precisions an AMX unit multiplies large matrices of f32 and bf16. Then the terms of a chain are summed in
+//! groups of 32, in order, by planes of bf16. The sizes and elements of whole operands decide on that, before they are
+//! cut into tasks: no bit depends on how they are cut.
 //!
 //! Padding is zeros that are multiplied like elements, except in the gradient for the input, to which only
 //! existing windows are added.
@@ -18,8 +22,7 @@ mod tests;
 mod vector;
 
 use super::elements;
-use crate::isa::Isa;
-use crate::product::{CHUNK, Matrix, Ordered, Shared};
+use crate::product::{Arithmetic, CHUNK, Left, Matrix, Shared};
 use crate::threads;
 use direct::{DirectConv, WeightLanes};
 use ms_core::error::Result;
@@ -87,23 +90,23 @@ impl Conv {
         self.windows.axes().iter().all(is_whole)
     }
 
-    /// Multiplies the weights of each group with each of its images, where every window is one element. Images
-    /// have the lengths that are given with them.
+    /// Multiplies the weights of each group with each of its images, where every window is one element, and adds this to
+    /// the results if so it says. Images have the lengths that are given with them.
     ///
     /// # Safety
-    /// The operands match the sizes of the product.
+    /// The operands match the sizes of the products, and are those of their multiplier.
     unsafe fn multiply<T: Direct>(
         &self,
-        product: Ordered,
-        weights: Matrix<*const T>,
+        filters: &Left<'_, T>,
         (from, from_len): (&[T], usize),
         (to, to_len): (&mut [T], usize),
+        accumulate: bool,
     ) -> Result<()> {
-        let points = self.windows.output_len();
-        let starts = |image: usize| [self.weights(image).start, image * from_len, image * to_len].map(|it| it as isize);
+        let (points, images) = (self.windows.output_len(), 0..self.batch * self.groups);
+        let starts = |image: usize| [image * from_len, image * to_len].map(|it| it as isize);
         let (from, to) = (Matrix::dense(from.as_ptr(), points), Matrix::dense(to.as_mut_ptr(), points));
         // SAFETY: by the caller's contract; each image has its own part of the result.
-        unsafe { product.run(self.batch * self.groups, starts, weights, from, to) }
+        unsafe { filters.multiply(images, starts, from, to, points, accumulate) }
     }
 
     /// The number of windows that a task of [`forward`] multiplies at once: of one image, unless an image has few.
@@ -143,7 +146,7 @@ impl Conv {
 
 /// The convolution of inputs `x` and `w`.
 pub fn forward<T: Direct>(
-    isa: Isa,
+    arithmetic: Arithmetic,
     attrs: &Attrs,
     inputs: &[HostArray<'_>],
     out: &mut [T],
@@ -157,17 +160,18 @@ pub fn forward<T: Direct>(
         return Ok(());
     }
     if conv.outputs == 1
-        && let Some(direct) = DirectConv::of(&conv, isa)?
+        && let Some(direct) = DirectConv::of(&conv, arithmetic.isa)?
     {
         return direct.forward(x, w, out);
     }
-    let product = Ordered { isa, sizes: [conv.outputs, filter, points], accumulate: false, in_lanes: false };
+    let windows = conv.batch * points;
+    let multiplier = arithmetic.multiplier([conv.outputs, filter, windows], [w, x]);
+    let filters = multiplier.left(w, conv.groups, [conv.outputs, filter], false)?;
     if conv.is_pointwise() {
         // SAFETY: the operands match the sizes.
-        return unsafe { conv.multiply(product, Matrix::dense(w.as_ptr(), filter), (x, input_len), (out, output_len)) };
+        return unsafe { conv.multiply(&filters, (x, input_len), (out, output_len), false) };
     }
     let (out, runs) = (Shared::new(out.as_mut_ptr()), conv.windows.runs());
-    let windows = conv.batch * points;
     let len = conv.windows_at_once(size_of::<T>());
     if points < WINDOWS {
         // Windows of several images.
@@ -178,13 +182,12 @@ pub fn forward<T: Direct>(
             let width = part.terms.len();
             let mut columns = try_filled(T::default(), filter.saturating_mul(width))?;
             conv.columns_of(&part, (0, group), x, &mut columns);
-            let product = Ordered { isa, sizes: [conv.outputs, filter, width], accumulate: false, in_lanes: false };
-            let filters = Matrix::dense(w[conv.weights(group)].as_ptr(), filter);
             let columns = Matrix::dense(columns.as_ptr(), width);
             let mut rows = try_filled(T::default(), conv.outputs * width)?;
             // SAFETY: each task has its own windows of a group; the operands match the sizes.
             unsafe {
-                product.run(1, |_| [0; 3], filters, columns, Matrix::dense(rows.as_mut_ptr(), width))?;
+                let to = Matrix::dense(rows.as_mut_ptr(), width);
+                filters.multiply(group..group + 1, |_| [0; 2], columns, to, width, false)?;
                 conv.put_rows(group, part.terms, &rows, out.get());
             }
             Ok(())
@@ -201,19 +204,17 @@ pub fn forward<T: Direct>(
         let images = chunk * per_task..conv.batch.min((chunk + 1) * per_task);
         (images.start * conv.groups..images.end * conv.groups).try_for_each(|image| {
             conv.columns_of(&part, (image / conv.groups, image % conv.groups), x, &mut columns);
-            let product = Ordered { isa, sizes: [conv.outputs, filter, width], accumulate: false, in_lanes: false };
-            let filters = Matrix::dense(w[conv.weights(image)].as_ptr(), filter);
             let columns = Matrix::dense(columns.as_ptr(), width);
             let to = Matrix::dense(out.get().wrapping_add(image * output_len + start), points);
             // SAFETY: each task has its own windows; the operands match the sizes.
-            unsafe { product.run(1, |_| [0; 3], filters, columns, to) }
+            unsafe { filters.multiply(image..image + 1, |_| [0; 2], columns, to, width, false) }
         })
     })
 }
 
 /// The gradient for the input, of inputs `g` and `w`.
 pub fn input_grad<T: Direct + AddAssign>(
-    isa: Isa,
+    arithmetic: Arithmetic,
     attrs: &Attrs,
     inputs: &[HostArray<'_>],
     out: &mut [T],
@@ -228,17 +229,17 @@ pub fn input_grad<T: Direct + AddAssign>(
     }
     if conv.outputs == 1
         && w.iter().all(|it| it.is_finite())
-        && let Some(direct) = DirectConv::of(&conv, isa)?
+        && let Some(direct) = DirectConv::of(&conv, arithmetic.isa)?
     {
         return direct.input_grad(g, w, out);
     }
+    let multiplier = arithmetic.multiplier([filter, conv.outputs, conv.batch * points], [w, g]);
+    let filters = multiplier.left(w, conv.groups, [filter, conv.outputs], true)?;
     if conv.is_pointwise() {
         // Sums start from +0.
         out.fill(T::default());
-        let product = Ordered { isa, sizes: [filter, conv.outputs, points], accumulate: true, in_lanes: false };
-        let filters = Matrix::dense(w.as_ptr(), filter).transposed();
         // SAFETY: the operands match the sizes.
-        return unsafe { conv.multiply(product, filters, (g, output_len), (out, input_len)) };
+        return unsafe { conv.multiply(&filters, (g, output_len), (out, input_len), true) };
     }
     let (out, runs) = (Shared::new(out.as_mut_ptr()), conv.windows.runs());
     let images = conv.images_at_once();
@@ -254,13 +255,12 @@ pub fn input_grad<T: Direct + AddAssign>(
             conv.get_rows(group, terms, g, &mut rows);
         }
         let from = if images.len() > 1 { &rows } else { &g[(start * conv.groups + group) * output_len..] };
-        let product = Ordered { isa, sizes: [filter, conv.outputs, width], accumulate: false, in_lanes: false };
-        let filters = Matrix::dense(w[conv.weights(group)].as_ptr(), filter).transposed();
         // SAFETY: the product writes all elements; the operands match the sizes.
         let columns = unsafe {
             let columns = Array::uninit(&[filter, width], T::DTYPE)?;
             let to = Matrix::dense(columns.device_ptr().cast(), width);
-            product.run(1, |_| [0; 3], filters, Matrix::dense(from.as_ptr(), width), to)?;
+            let from = Matrix::dense(from.as_ptr(), width);
+            filters.multiply(group..group + 1, |_| [0; 2], from, to, width, false)?;
             columns
         };
         // SAFETY: the columns are those that were written; each task has its own images of a group.
@@ -274,7 +274,7 @@ pub fn input_grad<T: Direct + AddAssign>(
 
 /// The gradient for the weights, of inputs `x` and `g`.
 pub fn weight_grad<T: Direct + AddAssign>(
-    isa: Isa,
+    arithmetic: Arithmetic,
     attrs: &Attrs,
     inputs: &[HostArray<'_>],
     out: &mut [T],
@@ -287,8 +287,8 @@ pub fn weight_grad<T: Direct + AddAssign>(
     if out.is_empty() || terms == 0 {
         return Ok(());
     }
-    if let Some(lanes) = conv.weight_lanes(T::loops(isa).lanes)
-        && let Some(direct) = DirectConv::of(&conv, isa)?
+    if let Some(lanes) = conv.weight_lanes(T::loops(arithmetic.isa).lanes)
+        && let Some(direct) = DirectConv::of(&conv, arithmetic.isa)?
     {
         return match lanes {
             WeightLanes::Groups => direct.weight_grad_by_groups(x, g, out),
@@ -296,6 +296,7 @@ pub fn weight_grad<T: Direct + AddAssign>(
         };
     }
     let filter = conv.filter_len();
+    let multiplier = arithmetic.multiplier([conv.outputs, terms, filter], [g, x]);
     let runs = conv.windows.runs();
     let parts = (0..terms).step_by(CHUNK).map(|start| conv.part(&runs, start..terms.min(start + CHUNK)));
     let parts = parts.collect::<Result<Vec<_>>>()?;
@@ -309,12 +310,10 @@ pub fn weight_grad<T: Direct + AddAssign>(
             let len = part.terms.len();
             conv.columns_of(part, (0, group), x, &mut columns);
             conv.get_rows(group, part.terms.clone(), g, &mut gradients);
-            let product =
-                Ordered { isa, sizes: [conv.outputs, len, filter], accumulate: part.terms.start > 0, in_lanes: false };
-            let gradients = Matrix::dense(gradients.as_ptr(), len);
+            let gradients = multiplier.left(&gradients, 1, [conv.outputs, len], false)?;
             let columns = Matrix::dense(columns.as_ptr(), len).transposed();
             // SAFETY: each group has its own weights; the operands match the sizes.
-            unsafe { product.run(1, |_| [0; 3], gradients, columns, to)? };
+            unsafe { gradients.multiply(0..1, |_| [0; 2], columns, to, filter, part.terms.start > 0)? };
         }
         Ok(())
     })

@@ -2,16 +2,18 @@
 //!
 //! The sum of an element is accumulated in the order of groups of terms, whichever blocks and threads compute it.
 
-use super::kernel::Kernel;
-use super::packed::Panels;
+use super::kernel::{Kernel, Terms, kernel};
+use super::packed::{Packed, Panels};
 use super::split::{PANEL, Packing};
 use super::unit::Unit;
+use super::{Units, WHOLE};
 use crate::product::tile::Wide;
 use crate::product::{Addresses, Matrix, Part, Parts, Shared, scatter};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{Array, DType, Element, Scalar};
 use ms_core::with_element;
+use std::ops::Range;
 use std::slice::from_raw_parts;
 
 /// Maximum number of rows that are packed at once. Their form of [some groups](GROUPS) is a part of a second-level cache.
@@ -78,59 +80,61 @@ impl Out {
     }
 }
 
-/// Products of matrices of the same sizes on units of a type.
-pub struct Product<U> {
+/// Products of matrices of the same sizes on units.
+#[derive(Clone, Copy)]
+pub struct Product {
+    pub units: Units,
+    pub terms: Terms,
     /// `[m, k, n]`
     pub sizes: [usize; 3],
     pub left: Side,
     pub right: Side,
     pub out: Out,
-    pub kernel: Kernel<U>,
-    /// The number of products of planes.
-    pub products: usize,
+    /// Whether the result has sums, to which the products are added: only for one in which sums are accumulated.
+    pub accumulate: bool,
 }
 
-impl<U> Clone for Product<U> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
+impl Addresses for Product {}
 
-impl<U> Copy for Product<U> {}
-impl<U> Addresses for Product<U> {}
-
-impl<U: Unit> Product<U> {
-    /// Multiplies `batch` pairs of matrices, on several threads if there is enough work; `places` returns offsets in
-    /// bytes. The right operand of all pairs may be packed before. `parts` are those of the result, or of the transposed
-    /// one if so it says.
+impl Product {
+    /// Multiplies the pairs of matrices with these numbers, on several threads if there is enough work; `places` returns
+    /// their offsets in bytes. Operands may be packed before; a right one that is the same in all pairs is packed once.
+    /// `parts` are those of the result, or of the transposed one if so it says.
     ///
     /// # Safety
-    /// As [`run`](crate::product::run); this machine has the unit and the instruction set.
+    /// As [`run`](crate::product::run); this machine has the unit and the instruction sets of the packings.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands, or for parts.
     pub unsafe fn run(
         self,
-        batch: usize,
+        pairs: Range<usize>,
+        is_same: bool,
         places: impl Fn(usize) -> [isize; 3] + Sync,
-        packed: Option<Panels>,
+        [of_left, of_right]: [Option<Panels>; 2],
         parts: Option<(&Parts<'_>, bool)>,
     ) -> Result<()> {
-        let [m, k, n] = self.sizes;
+        let ([m, k, n], batch) = (self.sizes, pairs.len());
+        debug_assert!(!self.accumulate || self.out.is_direct());
+        let packs_whole = of_right.is_none() && is_same && Packed::bytes(self.right.packing, [k, n], 1) <= WHOLE;
+        let right = Side { matrix: self.right.matrix.at(places(pairs.start)[1]), ..self.right };
+        // SAFETY: the elements are those of the caller's contract.
+        let own = packs_whole.then(|| unsafe { Packed::new(right, [k, n], 1) }).transpose()?;
+        let of_right = of_right.or(own.as_ref().map(Packed::panels));
         let [rows, columns] = cut([m, n], batch, parts.map(|(it, turned)| (it.by_rows(), turned)));
         let [along, across] = [m.div_ceil(rows), n.div_ceil(columns)];
         // A nanosecond is enough for several hundred products of terms.
-        let nanos = (batch * m * n).saturating_mul(k) / 512 * self.products;
-        let shared = Shared::new((self, packed));
+        let nanos = (batch * m * n).saturating_mul(k) / 512 * self.terms.products();
+        let shared = Shared::new((self, of_left, of_right));
         threads::try_for_each(batch * along * across, nanos, |block| {
-            let (mut own, packed) = shared.get();
-            let product = block / (across * along);
+            let (mut own, of_left, of_right) = shared.get();
+            let pair = pairs.start + block / (across * along);
             let (left, top) = (block % across * columns, block / across % along * rows);
             own.sizes = [rows.min(m - top), k, columns.min(n - left)];
-            let [at_left, at_right, at_out] = places(product);
+            let [at_left, at_right, at_out] = places(pair);
             own.left.matrix = own.left.matrix.at(at_left).skip(top, 0);
             own.right.matrix = own.right.matrix.at(at_right).skip(0, left);
-            let packed = packed.map(|it| (it, left / PANEL));
+            let packed = [of_left.map(|it| it.skip(pair, top / PANEL)), of_right.map(|it| it.skip(pair, left / PANEL))];
             let Some((parts, turned)) = parts else {
                 own.out.matrix = own.out.matrix.at(at_out).skip(top, left);
                 // SAFETY: the block is a part of the product of the caller's contract.
@@ -146,23 +150,32 @@ impl<U: Unit> Product<U> {
                 unsafe { own.block(packed) }
             };
             // SAFETY: as the caller's.
-            unsafe { parts.run(&Part { product, rows, columns }, compute) }
+            unsafe { parts.run(&Part { product: pair, rows, columns }, compute) }
         })
     }
 
-    /// Multiplies on this thread. Packed panels may be given, with the number of those before the block.
+    /// Multiplies on this thread. Panels of operands may be given.
     ///
     /// # Safety
     /// As [`Product::run`], for a part of a product.
-    unsafe fn block(self, packed: Option<(Panels, usize)>) -> Result<()> {
+    unsafe fn block(self, [of_left, of_right]: [Option<Panels>; 2]) -> Result<()> {
         let [m, k, n] = self.sizes;
         (0..m).step_by(ROWS).try_for_each(|top| {
             let mut own = self;
             own.sizes = [ROWS.min(m - top), k, n];
             own.left.matrix = self.left.matrix.skip(top, 0);
             own.out.matrix = self.out.matrix.skip(top, 0);
+            let packed = [of_left.map(|it| it.skip(0, top / PANEL)), of_right];
             // SAFETY: the rows are some of the caller's.
-            unsafe { own.strip(packed) }
+            unsafe {
+                match self.units {
+                    Units::None => unreachable!("products are made for units"),
+                    #[cfg(test)]
+                    Units::Model => own.strip::<super::model::Model>(packed),
+                    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+                    Units::Processor => own.strip::<super::processor::Processor>(packed),
+                }
+            }
         })
     }
 
@@ -170,7 +183,7 @@ impl<U: Unit> Product<U> {
     ///
     /// # Safety
     /// As [`Product::block`].
-    unsafe fn strip(self, packed: Option<(Panels, usize)>) -> Result<()> {
+    unsafe fn strip<U: Unit>(self, [of_left, of_right]: [Option<Panels>; 2]) -> Result<()> {
         let Self { sizes: [m, k, n], left, right, out, .. } = self;
         let (rows, columns) = (left.matrix, right.matrix.transposed());
         let (left, right) = (left.packing, right.packing);
@@ -182,8 +195,8 @@ impl<U: Unit> Product<U> {
         let width = if keeps_sums { COLUMNS.min(n) } else { n };
         let sums_width = if keeps_sums { width.next_multiple_of(PANEL) } else { PANEL };
         let lens = [
-            m.div_ceil(PANEL) * left.panel(at_once),
-            if packed.is_none() { right.panel(at_once) } else { 0 },
+            if of_left.is_none() { m.div_ceil(PANEL) * left.panel(at_once) } else { 0 },
+            if of_right.is_none() { right.panel(at_once) } else { 0 },
             if keeps_sums { m.next_multiple_of(PANEL) } else { PANEL } * sums_width,
         ];
         // SAFETY: what is read below was written before.
@@ -196,83 +209,87 @@ impl<U: Unit> Product<U> {
         unsafe {
             // A tile at an edge has sums that are no part of the result.
             sums_room.write_bytes(0, lens[2]);
-            let mut unit = U::start();
+            let (mut unit, kernel) = (U::start(), kernel::<U>(self.terms));
             let mut packed_rows = None;
             for (first_column, start) in
                 (0..n).step_by(width).flat_map(|it| (0..groups).step_by(at_once).map(move |start| (it, start)))
             {
                 let count = at_once.min(groups - start);
-                let pass = Pass { groups: count, is_first: start == 0, is_last: start + count == groups };
+                let is_first = start == 0 && !self.accumulate;
+                let pass = Pass { kernel, groups: count, is_first, is_last: start + count == groups };
                 let (first, depth) = (start * left.group(), (k - start * left.group()).min(count * left.group()));
-                let panel_of_rows = |top: usize| rows_room.add(top / PANEL * left.panel(count));
-                if packed_rows != Some(start) {
+                let own_rows = |top: usize| rows_room.add(top / PANEL * left.panel(count));
+                let panel_of_rows = |top: usize| match of_left {
+                    Some(it) => it.panel(top / PANEL, left.panel(start)),
+                    None => own_rows(top).cast_const(),
+                };
+                if of_left.is_none() && packed_rows != Some(start) {
                     for top in (0..m).step_by(PANEL) {
-                        left.pack(rows.skip(top, first), PANEL.min(m - top), depth, panel_of_rows(top));
+                        left.pack(rows.skip(top, first), PANEL.min(m - top), depth, own_rows(top));
                     }
                     packed_rows = Some(start);
                 }
                 for at in (first_column..n.min(first_column + width)).step_by(PANEL) {
-                    let of_columns = packed.map(|(it, before)| it.panel(before + at / PANEL, right.panel(start)));
+                    let of_columns = of_right.map(|it| it.panel(at / PANEL, right.panel(start)));
                     let of_columns = of_columns.unwrap_or_else(|| {
                         right.pack(columns.skip(at, first), PANEL.min(n - at), depth, columns_room);
-                        columns_room
+                        columns_room.cast_const()
                     });
                     for top in (0..m).step_by(PANEL) {
                         let sizes = [m - top, n - at].map(|it| it.min(PANEL));
                         let sums = if keeps_sums { top * sums_width + at - first_column } else { 0 };
                         let sums = (sums_room.add(sums), sums_width);
-                        self.tile(&mut unit, pass, [panel_of_rows(top), of_columns], sizes, sums, out.skip(top, at));
+                        tile(&mut unit, &pass, [panel_of_rows(top), of_columns], sizes, sums, out.skip(top, at));
                     }
                 }
             }
         }
         Ok(())
     }
-
-    /// Multiplies a panel of rows and one of columns, of which the first ones are those of the result. There is room for
-    /// sums in rows that are a number of words apart.
-    ///
-    /// # Safety
-    /// The panels have the groups of the pass, the result has that many rows and columns, and the room those of panels,
-    /// which are initialised.
-    unsafe fn tile(
-        &self,
-        unit: &mut U,
-        pass: Pass,
-        panels: [*const u32; 2],
-        sizes: [usize; 2],
-        (sums, width): (*mut u32, usize),
-        out: Out,
-    ) {
-        const WORD: usize = size_of::<u32>();
-        // SAFETY: by the caller's contract.
-        unsafe {
-            if out.is_direct() && sizes == [PANEL; 2] {
-                let Matrix { first, steps } = out.matrix;
-                return (self.kernel)(unit, pass.groups, panels, pass.is_first, first.cast(), steps[0]);
-            }
-            if out.is_direct() && !pass.is_first {
-                for row in 0..sizes[0] {
-                    let from = out.skip(row, 0).matrix.first.cast::<u32>();
-                    sums.add(row * width).copy_from_nonoverlapping(from, sizes[1]);
-                }
-            }
-            (self.kernel)(unit, pass.groups, panels, pass.is_first, sums, (width * WORD) as isize);
-            if out.is_direct() || pass.is_last {
-                (0..sizes[0]).for_each(|row| out.skip(row, 0).write(sums.add(row * width), sizes[1]));
-            }
-        }
-    }
 }
 
 /// Groups of terms that are multiplied at once.
-#[derive(Clone, Copy)]
-struct Pass {
+struct Pass<U> {
+    kernel: Kernel<U>,
     groups: usize,
     /// Whether there are no sums yet.
     is_first: bool,
     /// Whether the sums are the result.
     is_last: bool,
+}
+
+/// Multiplies a panel of rows and one of columns, of which the first ones are those of the result. There is room for
+/// sums in rows that are a number of words apart.
+///
+/// # Safety
+/// The panels have the groups of the pass, the result has that many rows and columns, and the room those of panels,
+/// which are initialised.
+unsafe fn tile<U>(
+    unit: &mut U,
+    pass: &Pass<U>,
+    panels: [*const u32; 2],
+    sizes: [usize; 2],
+    (sums, width): (*mut u32, usize),
+    out: Out,
+) {
+    const WORD: usize = size_of::<u32>();
+    // SAFETY: by the caller's contract.
+    unsafe {
+        if out.is_direct() && sizes == [PANEL; 2] {
+            let Matrix { first, steps } = out.matrix;
+            return (pass.kernel)(unit, pass.groups, panels, pass.is_first, first.cast(), steps[0]);
+        }
+        if out.is_direct() && !pass.is_first {
+            for row in 0..sizes[0] {
+                let from = out.skip(row, 0).matrix.first.cast::<u32>();
+                sums.add(row * width).copy_from_nonoverlapping(from, sizes[1]);
+            }
+        }
+        (pass.kernel)(unit, pass.groups, panels, pass.is_first, sums, (width * WORD) as isize);
+        if out.is_direct() || pass.is_last {
+            (0..sizes[0]).for_each(|row| out.skip(row, 0).write(sums.add(row * width), sizes[1]));
+        }
+    }
 }
 
 /// Rows and columns of blocks, which are multiples of those of panels where there are several; for parts it is known

@@ -5,6 +5,7 @@
 //! kept. Operands that planes do not represent are not multiplied here ([`range`]).
 
 mod block;
+mod chosen;
 mod kernel;
 mod model;
 mod packed;
@@ -13,22 +14,23 @@ mod processor;
 mod range;
 mod split;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 mod unit;
 
 use super::matrices::Matrices;
 use super::{Matrix, To};
 use crate::isa::Isa;
 use block::{Out, Product, Side};
-use kernel::{Terms, kernel};
+pub use chosen::{Chosen, Floats};
+use kernel::Terms;
 use ms_core::error::Result;
 use ms_core::exec::ContractionOperand;
 use ms_core::ir::{ContractionTypes, Precision};
-use ms_core::tensor::{DType, Storage};
-use packed::{Kept, Packed};
+use ms_core::tensor::DType;
+use packed::Kept;
+pub use packed::Packed;
 use range::range_of;
 use split::Packing;
-use unit::Unit;
 
 /// Minimum number of rows and columns, and of terms, of a product with a right operand that is kept, and of one of
 /// integers.
@@ -41,7 +43,7 @@ const KEPT_ROWS: [usize; 2] = [64, 6];
 /// Minimum number of rows, columns and terms of a product whose operands are packed for it.
 const PACKED: usize = 128;
 
-/// Maximum number of bytes of a right operand that is packed as a whole. The blocks of a larger one pack their columns.
+/// Maximum number of bytes of an operand that is packed as a whole. The blocks of a larger one pack their lines.
 const WHOLE: usize = 64 << 20;
 
 /// What runs the instructions.
@@ -120,63 +122,35 @@ pub unsafe fn run(
         true => Units::of(isa),
         false => Units::None,
     });
-    if [product.count(), m, k, n].contains(&0) {
+    if [product.count(), m, k, n].contains(&0) || units == Units::None {
         return Ok(false);
     }
-    // SAFETY: the caller's contract is the same, and there is the unit.
-    unsafe {
-        match units {
-            Units::None => Ok(false),
-            #[cfg(test)]
-            Units::Model => run_on::<model::Model>(isa, terms, types, product, operands, (keeper, is_turned), to),
-            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-            Units::Processor => {
-                run_on::<processor::Processor>(isa, terms, types, product, operands, (keeper, is_turned), to)
-            }
-        }
-    }
-}
-
-/// [`run`] on a unit. The right operand, or else the left one if the product is turned, may be held by a slot.
-///
-/// # Safety
-/// As [`run`]; this machine has the unit.
-unsafe fn run_on<U: Unit>(
-    isa: Isa,
-    terms: Terms,
-    types: ContractionTypes,
-    product: &Matrices,
-    operands: [ContractionOperand<'_>; 2],
-    (keeper, is_turned): (Option<&Storage>, bool),
-    to: To<'_>,
-) -> Result<bool> {
-    let &Matrices { m, k, n, .. } = product;
-    let bytes = |steps: [isize; 2], dtype: DType| steps.map(|it| it * dtype.size() as isize);
     let side = |operand: usize, steps: [isize; 2], dtype: DType| {
-        let matrix = Matrix { first: operands[operand].address as *const u8, steps: bytes(steps, dtype) };
-        let is_right = (operand == 1) != is_turned;
-        let packing = Packing::new(isa, dtype, terms.planes()[operand], is_right);
+        let first = operands[operand].address as *const u8;
+        let matrix = Matrix { first, steps: steps.map(|it| it * dtype.size() as isize) };
+        let packing = Packing::new(isa, dtype, terms.planes()[operand], (operand == 1) != is_turned);
         Side { matrix: if is_turned { matrix.transposed() } else { matrix }, dtype, packing }
     };
     let [a, b] = [side(0, product.a, types.a), side(1, product.b, types.b)];
-    let matrix = Matrix { first: to.first, steps: bytes(product.out, types.out) };
-    let sizes = types.all().map(|it| it.size() as isize);
+    let steps = product.out.map(|it| it * types.out.size() as isize);
+    let matrix = Matrix { first: to.first, steps };
+    let element_sizes = types.all().map(|it| it.size() as isize);
     let places = |it: usize| {
         let mut at = product.offsets(it);
-        at.iter_mut().zip(sizes).for_each(|(at, size)| *at *= size);
+        at.iter_mut().zip(element_sizes).for_each(|(at, size)| *at *= size);
         if is_turned {
             at.swap(0, 1);
         }
         at
     };
-    let (sizes, left, right, matrix, terms) = match is_turned {
-        true => ([n, k, m], b, a, matrix.transposed(), terms.turned()),
-        false => ([m, k, n], a, b, matrix, terms),
+    let (left, right, matrix, terms) = match is_turned {
+        true => (b, a, matrix.transposed(), terms.turned()),
+        false => (a, b, matrix, terms),
     };
     let [m, k, n] = sizes;
     let batch = product.count();
     let is_same = product.is_same(if is_turned { 0 } else { 1 });
-    // SAFETY: as the caller's: places are those of the operands.
+    // SAFETY: as the caller's: places are those of the operands, and there is the unit.
     unsafe {
         let kept = keeper.and_then(|it| Kept::of(it, isa, right, [k, n]));
         if let Terms::Floats(planes) = terms {
@@ -191,14 +165,11 @@ unsafe fn run_on<U: Unit>(
                 return Ok(false);
             }
         }
-        let kept = kept.as_ref().and_then(|it| it.packed.as_ref());
-        let packs_whole = kept.is_none() && is_same && Packed::bytes(right.packing, [k, n]) <= WHOLE;
-        let right_at_first = Side { matrix: right.matrix.at(places(0)[1]), ..right };
-        let own = packs_whole.then(|| Packed::new(right_at_first, [k, n])).transpose()?;
-        let packed = kept.or(own.as_ref()).map(Packed::panels);
+        let of_right = kept.as_ref().and_then(|it| it.packed.as_ref()).map(Packed::panels);
         let out = Out { matrix, dtype: types.out };
-        let product = Product::<U> { sizes, left, right, out, kernel: kernel(terms), products: terms.products() };
-        product.run(batch, places, packed, to.parts.as_ref().map(|it| (it, is_turned)))?;
+        let product = Product { units, terms, sizes, left, right, out, accumulate: false };
+        let parts = to.parts.as_ref().map(|it| (it, is_turned));
+        product.run(0..batch, is_same, places, [None, of_right], parts)?;
     }
     Ok(true)
 }

@@ -1,4 +1,4 @@
-//! Right operands that are packed as a whole: for one call, or kept while slots hold them.
+//! Operands that are packed as a whole: for one call, or right ones that are kept while slots hold them.
 
 use super::block::Side;
 use super::range::{Range, range_of};
@@ -11,23 +11,35 @@ use ms_core::error::Result;
 use ms_core::tensor::{Array, DType, Storage};
 use std::sync::Arc;
 
-/// A packed matrix: its panels of columns, one after the other.
+/// Packed matrices: the panels of the columns of each, one after the other. A left operand is packed as the transposed
+/// matrix.
 pub struct Packed {
     room: Array,
-    /// The number of words of a panel.
+    /// As in [`Panels`].
     panel: usize,
+    matrices: [usize; 2],
 }
 
-/// The panels of [`Packed`], which are valid while it lives.
+/// Panels of [`Packed`], which are valid while it lives.
 #[derive(Clone, Copy)]
 pub struct Panels {
     first: *const u32,
+    /// The number of words of a panel.
     panel: usize,
+    /// The number of matrices, and that of the panels of each.
+    matrices: [usize; 2],
 }
 
 impl Addresses for Panels {}
 
 impl Panels {
+    /// The panels of matrix `number` modulo that of all without its first ones.
+    pub fn skip(self, number: usize, panels: usize) -> Self {
+        let [matrices, of_each] = self.matrices;
+        let first = self.first.wrapping_add((number % matrices * of_each + panels) * self.panel);
+        Self { first, matrices: [1, of_each], ..self }
+    }
+
     /// The words of panel `at` from `skipped` on.
     pub fn panel(self, at: usize, skipped: usize) -> *const u32 {
         self.first.wrapping_add(at * self.panel + skipped)
@@ -35,35 +47,38 @@ impl Panels {
 }
 
 impl Packed {
-    /// The number of bytes of a packed matrix with sizes `[k, n]`.
-    pub fn bytes(packing: Packing, [k, n]: [usize; 2]) -> usize {
-        n.div_ceil(PANEL) * packing.panel(k.div_ceil(packing.group())) * size_of::<u32>()
+    /// The number of bytes of packed matrices with sizes `[k, n]`.
+    pub fn bytes(packing: Packing, [k, n]: [usize; 2], count: usize) -> usize {
+        count * n.div_ceil(PANEL) * packing.panel(k.div_ceil(packing.group())) * size_of::<u32>()
     }
 
-    /// Packs a matrix with sizes `[k, n]`.
+    /// Packs matrices with sizes `[k, n]`, each of which begins where `k n` elements of the one before it end.
     ///
     /// # Safety
     /// The elements are valid for reads, and the machine has the instruction set of the packing.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the panels.
-    pub unsafe fn new(side: Side, [k, n]: [usize; 2]) -> Result<Self> {
+    pub unsafe fn new(side: Side, [k, n]: [usize; 2], count: usize) -> Result<Self> {
         let (panels, panel) = (n.div_ceil(PANEL), side.packing.panel(k.div_ceil(side.packing.group())));
+        let step = k * n * side.dtype.size();
         // SAFETY: all panels are written below.
-        let room = unsafe { Array::uninit(&[panels * panel], DType::U32)? };
+        let room = unsafe { Array::uninit(&[count * panels * panel], DType::U32)? };
         let to = Shared::new((room.device_ptr().cast::<u32>(), side.matrix.transposed()));
-        threads::for_each(panels, n * k * side.packing.planes / 4, |at| {
+        threads::for_each(count * panels, count * n * k * side.packing.planes / 4, |at| {
             let (to, columns) = to.get();
-            let lines = PANEL.min(n - at * PANEL);
+            let columns = columns.at((at / panels * step) as isize).skip(at % panels * PANEL, 0);
+            let lines = PANEL.min(n - at % panels * PANEL);
             // SAFETY: there is room for the panel, which no other one has; elements are the caller's.
-            unsafe { side.packing.pack(columns.skip(at * PANEL, 0), lines, k, to.add(at * panel)) };
+            unsafe { side.packing.pack(columns, lines, k, to.add(at * panel)) };
         });
-        Ok(Self { room, panel })
+        Ok(Self { room, panel, matrices: [count, panels] })
     }
 
     /// The panels.
     pub fn panels(&self) -> Panels {
-        Panels { first: self.room.device_ptr().cast_const().cast(), panel: self.panel }
+        let first = self.room.device_ptr().cast_const().cast();
+        Panels { first, panel: self.panel, matrices: self.matrices }
     }
 }
 
@@ -88,7 +103,7 @@ impl Kept {
     pub unsafe fn of(block: &Storage, isa: Isa, side: Side, sizes: [usize; 2]) -> Option<Arc<Self>> {
         let Side { matrix, dtype, packing } = side;
         let (of, planes) = (Place::of(block, matrix, sizes, dtype), packing.planes);
-        let bytes = Packed::bytes(packing, sizes);
+        let bytes = Packed::bytes(packing, sizes, 1);
         keep(
             block,
             bytes,
@@ -101,7 +116,7 @@ impl Kept {
                     range = unsafe { range_of(isa, dtype, matrix, sizes, 1, |_| 0) };
                 }
                 // SAFETY: as above.
-                let packed = range.allows(planes).then(|| unsafe { Packed::new(side, sizes) }).transpose()?;
+                let packed = range.allows(planes).then(|| unsafe { Packed::new(side, sizes, 1) }).transpose()?;
                 Ok(Self { of, planes, range, _counted: packed.is_some().then_some(counted), packed })
             },
         )

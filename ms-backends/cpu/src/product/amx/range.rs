@@ -93,6 +93,23 @@ pub unsafe fn range_of(
     Range { lowest: lowest.into_inner(), highest: highest.into_inner() }
 }
 
+/// The range of elements that follow one another.
+///
+/// # Safety
+/// As [`range_of`].
+pub unsafe fn range_of_row(isa: Isa, dtype: DType, first: *const u8, len: usize) -> Range {
+    /// Number of elements of a line, which are the rows of a matrix.
+    const LINE: usize = 1 << 12;
+    let size = dtype.size() as isize;
+    let lines = Matrix { first, steps: [LINE as isize * size, size] };
+    let rest = lines.skip(len / LINE, 0);
+    // SAFETY: the caller's contract is the same.
+    unsafe {
+        let of_lines = range_of(isa, dtype, lines, [len / LINE, LINE], 1, |_| 0);
+        of_lines.and(range_of(isa, dtype, rest, [1, len % LINE], 1, |_| 0))
+    }
+}
+
 /// The range of a line of elements, which are a number of bytes apart.
 ///
 /// # Safety

@@ -1,11 +1,12 @@
 //! Tests of the unit's model and of what uses it: on the model everywhere, and on the processor where it has a unit.
 
-mod accuracy;
+pub mod accuracy;
 mod instructions;
 mod products;
-mod threads;
+pub mod threads;
 
 use super::Units;
+use super::kernel::products;
 use super::split::PLANES;
 use crate::interp::Interpreted;
 use crate::isa::Isa;
@@ -19,7 +20,7 @@ use std::io::Write;
 use std::sync::Once;
 
 /// What runs the instructions on this machine, which is printed once, also where tests do not print.
-fn units() -> &'static [Units] {
+pub fn units() -> &'static [Units] {
     static PRINTED: Once = Once::new();
     let [all, which]: [&[Units]; 2] = match Units::of(Isa::detect()) {
         Units::None => [&[Units::Model], &[]],
@@ -95,12 +96,37 @@ fn doubled(units: Units, precision: Precision, a: &Array, b: &Array, dtype: DTyp
 }
 
 /// The elements as f32, row by row.
-fn floats(x: &Array) -> Vec<f32> {
+pub fn floats(x: &Array) -> Vec<f32> {
     x.on_host().expect("the elements are readable").scalars().into_iter().map(|it| it.as_f64() as f32).collect()
 }
 
+/// The number of planes of an operand.
+pub fn planes(dtype: DType, precision: Precision) -> usize {
+    match (dtype, precision) {
+        (DType::F32, Precision::High) => 2,
+        (DType::F32, Precision::Highest) => 3,
+        _ => 1,
+    }
+}
+
+/// The sum of the products of a row and a column of so many planes: for each 32 terms and each product of planes two
+/// chains, whose sum is added.
+pub fn sum_in_groups(row: &[[f32; PLANES]], column: &[[f32; PLANES]], planes: [usize; 2]) -> f32 {
+    let mut sum = 0f32;
+    for (row, column) in row.chunks(32).zip(column.chunks(32)) {
+        for &[of_row, of_column] in products(planes[0], planes[1]) {
+            let mut chains = [0f32; 2];
+            for (at, (x, y)) in row.iter().zip(column).enumerate() {
+                chains[at % 2] = x[of_row].mul_add(y[of_column], chains[at % 2]);
+            }
+            sum += chains[0] + chains[1];
+        }
+    }
+    sum
+}
+
 /// The planes of a number.
-fn split(mut x: f32, planes: usize) -> [f32; PLANES] {
+pub fn split(mut x: f32, planes: usize) -> [f32; PLANES] {
     from_fn(|it| {
         let rounded = if it < planes { bf16::from_f32(x).to_f32() } else { 0.0 };
         x -= rounded;

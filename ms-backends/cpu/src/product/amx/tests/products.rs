@@ -1,50 +1,28 @@
 //! Whole products: to the bit of the order that is specified, in every size, layout and type.
 
 use super::super::is_worth_it;
-use super::super::kernel::{Terms, products};
+use super::super::kernel::Terms;
 use super::super::split::PLANES;
-use super::{Units, doubled, floats, multiply, product, split, units};
+use super::{Units, doubled, floats, multiply, planes, product, split, sum_in_groups, units};
 use crate::product::tests::{bits, reversed, rounded, spread, turned, whole};
 use half::{bf16, f16};
 use ms_core::ir::Precision;
 use ms_core::tensor::{Array, DType, Parameter, Scalar, Tensor};
 
-/// The planes of an operand.
-fn planes(dtype: DType, precision: Precision) -> usize {
-    match (dtype, precision) {
-        (DType::F32, Precision::High) => 2,
-        (DType::F32, Precision::Highest) => 3,
-        _ => 1,
-    }
-}
-
-/// The elements of `a b`, element by element: for each 32 terms and each product of planes two chains, whose sum is added
-/// to the element.
+/// The elements of `a b`, element by element, each [in groups](sum_in_groups).
 fn in_groups(a: &Array, b: &Array, precision: Precision) -> Vec<f32> {
     let [m, k, n] = [a.shape()[0], a.shape()[1], b.shape()[1]];
-    let padded = k.next_multiple_of(32);
     let number = [a, b].map(|it| planes(it.dtype(), precision));
     let split_lines = |x: &[f32], lines: usize, at: &dyn Fn(usize, usize) -> usize, planes: usize| {
-        let element = |line, term| if term < k { split(x[at(line, term)], planes) } else { [0.0; PLANES] };
-        let lines = (0..lines).map(|line| (0..padded).map(|term| element(line, term)).collect::<Vec<_>>());
+        let element = |line, term| split(x[at(line, term)], planes);
+        let lines = (0..lines).map(|line| (0..k).map(|term| element(line, term)).collect::<Vec<_>>());
         lines.collect::<Vec<_>>()
     };
     let rows = split_lines(&floats(a), m, &|line, term| line * k + term, number[0]);
     let columns = split_lines(&floats(b), n, &|line, term| term * n + line, number[1]);
-    let element = |row: &[[f32; PLANES]], column: &[[f32; PLANES]]| {
-        let mut sum = 0f32;
-        for (row, column) in row.chunks(32).zip(column.chunks(32)) {
-            for &[of_row, of_column] in products(number[0], number[1]) {
-                let mut chains = [0f32; 2];
-                for (at, (x, y)) in row.iter().zip(column).enumerate() {
-                    chains[at % 2] = x[of_row].mul_add(y[of_column], chains[at % 2]);
-                }
-                sum += chains[0] + chains[1];
-            }
-        }
-        sum
-    };
-    rows.iter().flat_map(|row| columns.iter().map(|column| element(row, column)).collect::<Vec<_>>()).collect()
+    let elements =
+        |row: &Vec<[f32; PLANES]>| columns.iter().map(|column| sum_in_groups(row, column, number)).collect::<Vec<_>>();
+    rows.iter().flat_map(elements).collect()
 }
 
 /// Sums, rounded to a type.

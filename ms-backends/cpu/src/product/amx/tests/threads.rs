@@ -4,36 +4,44 @@ use super::{doubled, product, units};
 use crate::product::tests::{bits, rounded};
 use crate::threads;
 use ms_core::ir::Precision;
-use ms_core::tensor::DType;
+use ms_core::tensor::{Array, DType};
 use std::process::Command;
+
+/// A hash of the bits of the elements.
+pub fn hash(x: &Array) -> u64 {
+    bits(x).iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, it| (hash ^ it).wrapping_mul(0x0100_0000_01b3))
+}
 
 #[test]
 #[ignore = "`results_do_not_depend_on_threads` starts it, once for each number of threads"]
 fn in_a_process() {
     println!("threads {}", threads::count());
-    let hash = |bits: Vec<u64>| {
-        bits.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, it| (hash ^ it).wrapping_mul(0x0100_0000_01b3))
-    };
     for &it in units() {
         for ([m, k, n], dtype) in
             [([260, 33, 33], DType::F32), ([34, 33, 130], DType::F32), ([40, 1600, 33], DType::BF16)]
         {
             let (a, b) = (rounded(&[m, k], dtype, 1), rounded(&[k, n], dtype, 2));
-            println!("{it:?} {:x}", hash(bits(&product(it, Precision::High, &a, &b, dtype))));
+            println!("{it:?} {:x}", hash(&product(it, Precision::High, &a, &b, dtype)));
             for by_rows in [false, true] {
-                println!("{it:?} {:x}", hash(bits(&doubled(it, Precision::High, &a, &b, dtype, by_rows))));
+                println!("{it:?} {:x}", hash(&doubled(it, Precision::High, &a, &b, dtype, by_rows)));
             }
         }
         let (a, b) = (rounded(&[5, 33, 20], DType::F32, 1), rounded(&[5, 20, 35], DType::F32, 2));
-        println!("{it:?} {:x}", hash(bits(&product(it, Precision::Medium, &a, &b, DType::F32))));
+        println!("{it:?} {:x}", hash(&product(it, Precision::Medium, &a, &b, DType::F32)));
     }
 }
 
 #[test]
 fn results_do_not_depend_on_threads() {
+    check_threads("product::amx::tests::threads::in_a_process");
+}
+
+/// Compares the lines of units that an ignored test prints in a process of several numbers of threads.
+#[track_caller]
+pub fn check_threads(test: &str) {
     let outputs = ["1", "2", "7"].map(|threads| {
         let output = Command::new(std::env::current_exe().expect("the test runs"))
-            .args(["--exact", "product::amx::tests::threads::in_a_process", "--ignored", "--nocapture"])
+            .args(["--exact", test, "--ignored", "--nocapture"])
             .env("MS_NUM_THREADS", threads)
             .output()
             .expect("the test starts again");

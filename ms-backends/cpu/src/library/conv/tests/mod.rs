@@ -1,10 +1,15 @@
 //! Convolutions and their gradients against sums in the specified order, to the bit.
 
+mod units;
+
 use super::super::run;
 use crate::isa::Isa;
+use crate::product::{Arithmetic, Units};
 use crate::threads;
+use ms_core::ir::Precision;
 use ms_core::ops::{self, OpDef};
-use ms_core::tensor::{Array, Attr, Attrs, DType, Scalar, Type};
+use ms_core::tensor::{Array, Attr, Attrs, DType, Element, Scalar, Type};
+use ms_core::with_element;
 
 /// A convolution over two spatial axes.
 struct Case {
@@ -22,8 +27,11 @@ struct Case {
 const PLAIN: Case =
     Case { x: [1; 4], w: [1; 4], stride: [1; 2], dilation: [1; 2], before: [0; 2], after: [0; 2], groups: 1 };
 
-/// The factors of a term of a sum.
+/// The factors of a term of a sum: of the right operand of a product, and of the left one.
 type Terms = Vec<(f64, f64)>;
+
+/// The sum of terms in an order.
+type Sum<'a> = &'a dyn Fn(&Terms) -> f64;
 
 /// The sum of terms in chunks of 1,024, each a chain of fused multiply-adds.
 fn ordered(terms: &Terms, dtype: DType) -> f64 {
@@ -67,7 +75,7 @@ impl Case {
         }
     }
 
-    fn forward(&self, x: &[f64], w: &[f64], dtype: DType) -> Vec<f64> {
+    fn forward(&self, x: &[f64], w: &[f64], sum: Sum<'_>) -> Vec<f64> {
         let [_, channels, height, width] = self.w;
         let element = |[image, output, row, column]: [usize; 4]| {
             let first = output / (self.w[0] / self.groups) * channels;
@@ -75,12 +83,13 @@ impl Case {
                 let x = self.element(x, [image, first + channel], [row, column], [i, j]);
                 (x, w[flat(self.w, [output, channel, i, j])])
             };
-            ordered(&all([channels, height, width, 1]).map(term).collect(), dtype)
+            sum(&all([channels, height, width, 1]).map(term).collect())
         };
         all(self.output()).map(element).collect()
     }
 
-    fn input_grad(&self, g: &[f64], w: &[f64], dtype: DType) -> Vec<f64> {
+    /// The sums of taps are added in a dtype.
+    fn input_grad(&self, g: &[f64], w: &[f64], dtype: DType, sum: Sum<'_>) -> Vec<f64> {
         let [_, channels, height, width] = self.w;
         let (result, outputs) = (self.output(), self.w[0] / self.groups);
         let element = |[image, channel, row, column]: [usize; 4]| {
@@ -88,21 +97,21 @@ impl Case {
             let window = |axis: usize, tap: usize, place: usize| {
                 (0..result[2 + axis]).find(|&it| self.under(axis, it, tap) == Some(place))
             };
-            let mut sum = 0.0;
+            let mut all_taps = 0.0;
             for [i, j, ..] in all([height, width, 1, 1]) {
                 let (Some(at), Some(to)) = (window(0, i, row), window(1, j, column)) else { continue };
                 let term = |output: usize| {
                     let output = channel / channels * outputs + output;
                     (g[flat(result, [image, output, at, to])], w[flat(self.w, [output, channel % channels, i, j])])
                 };
-                sum = plus(sum, ordered(&(0..outputs).map(term).collect(), dtype), dtype);
+                all_taps = plus(all_taps, sum(&(0..outputs).map(term).collect()), dtype);
             }
-            sum
+            all_taps
         };
         all(self.x).map(element).collect()
     }
 
-    fn weight_grad(&self, x: &[f64], g: &[f64], dtype: DType) -> Vec<f64> {
+    fn weight_grad(&self, x: &[f64], g: &[f64], sum: Sum<'_>) -> Vec<f64> {
         let result = self.output();
         let element = |[output, channel, i, j]: [usize; 4]| {
             let first = output / (self.w[0] / self.groups) * self.w[1];
@@ -110,9 +119,25 @@ impl Case {
                 let x = self.element(x, [image, first + channel], [row, column], [i, j]);
                 (x, g[flat(result, [image, output, row, column])])
             };
-            ordered(&all([result[0], result[2], result[3], 1]).map(term).collect(), dtype)
+            sum(&all([result[0], result[2], result[3], 1]).map(term).collect())
         };
         all(self.w).map(element).collect()
+    }
+}
+
+/// An op, its attributes, its operands, and the elements of its result.
+type Expected<'a> = (&'static OpDef, Attrs, [&'a Array; 2], Vec<f64>);
+
+impl Case {
+    /// The convolution of `x` and `w`, and the gradients with a gradient `g` of its result.
+    fn ops<'a>(&self, [x, w, g]: [&'a Array; 3], sum: Sum<'_>) -> [Expected<'a>; 3] {
+        let dtype = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+        let [wide_x, wide_w, wide_g] = [x, w, g].map(wide);
+        [
+            (&ops::CONV, self.attrs(&[]), [x, w], self.forward(&wide_x, &wide_w, sum)),
+            (&ops::CONV_INPUT_GRAD, self.attrs(&self.x[2..]), [g, w], self.input_grad(&wide_g, &wide_w, dtype, sum)),
+            (&ops::CONV_WEIGHT_GRAD, self.attrs(&self.w[2..]), [x, g], self.weight_grad(&wide_x, &wide_g, sum)),
+        ]
     }
 }
 
@@ -126,39 +151,63 @@ fn flat(shape: [usize; 4], at: [usize; 4]) -> usize {
     at.iter().zip(shape).fold(0, |all, (at, size)| all * size + at)
 }
 
-fn numbers(shape: [usize; 4], dtype: DType, mut state: u64) -> Array {
+fn numbers(shape: &[usize], dtype: DType, mut state: u64) -> Array {
     let mut next = || {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (state >> 33) as f64 / (1u64 << 30) as f64 - 1.0
     };
     let all: Vec<f32> = (0..shape.iter().product()).map(|_| next() as f32).collect();
-    let single = Array::from_slice(&shape, &all);
-    match dtype {
-        DType::F32 => single,
-        _ => Array::from_slice(&shape, &all.iter().map(|&it| f64::from(it)).collect::<Vec<_>>()),
-    }
+    array(shape, dtype, &all.iter().map(|&it| f64::from(it)).collect::<Vec<_>>())
+}
+
+/// Numbers, rounded to a type.
+fn array(shape: &[usize], dtype: DType, numbers: &[f64]) -> Array {
+    let mut out = Array::zeros(shape, dtype);
+    with_element!(dtype, T => {
+        for (to, &it) in out.as_mut_slice::<T>().iter_mut().zip(numbers) {
+            *to = T::from_scalar(Scalar::Float(it));
+        }
+    });
+    out
 }
 
 fn wide(array: &Array) -> Vec<f64> {
     array.on_host().expect("the elements are readable").scalars().into_iter().map(|it| it.as_f64()).collect()
 }
 
-/// Compares an op with its expected elements on all instruction sets, on one thread and on several.
-#[track_caller]
-fn check(def: &'static OpDef, attrs: &Attrs, inputs: [&Array; 2], want: &[f64]) {
+/// The result of an op, in an array that was filled before.
+fn result(arithmetic: Arithmetic, def: &'static OpDef, attrs: &Attrs, inputs: [&Array; 2]) -> Array {
     let types = inputs.map(Array::ty);
     let ty: Type = (def.infer)(attrs, &[&types[0], &types[1]]).expect("the operands fit").remove(0);
-    for isa in Isa::ALL.into_iter().filter(|it| it.is_supported()) {
-        for alone in [false, true] {
-            let out = Array::full(&ty.shape().expect("constant sizes"), Scalar::Float(7.0), ty.dtype);
-            // SAFETY: the output has the type of the type rule, and is not shared.
-            let done = || unsafe { run(isa, def.op(), attrs, &inputs, std::slice::from_ref(&out)) };
-            if alone { threads::serial(done) } else { done() }.expect("there is memory");
-            let equal = |got: f64, want: f64| got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
-            let same = wide(&out).iter().zip(want).all(|(&got, &want)| equal(got, want));
-            assert!(same && out.numel() == want.len(), "{} of {types:?} on {isa}", def.name());
-        }
+    let out = Array::full(&ty.shape().expect("constant sizes"), Scalar::Float(7.0), ty.dtype);
+    // SAFETY: the output has the type of the type rule, and is not shared.
+    let done = unsafe { run(arithmetic, def.op(), attrs, &inputs, std::slice::from_ref(&out)) };
+    done.expect("there is memory");
+    out
+}
+
+/// Compares an op with its expected elements, on one thread and on several.
+#[track_caller]
+fn check_with(arithmetic: Arithmetic, def: &'static OpDef, attrs: &Attrs, inputs: [&Array; 2], want: &[f64]) {
+    for alone in [false, true] {
+        let compute = || result(arithmetic, def, attrs, inputs);
+        let out = if alone { threads::serial(compute) } else { compute() };
+        let equal = |got: f64, want: f64| got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
+        let same = wide(&out).iter().zip(want).all(|(&got, &want)| equal(got, want));
+        let Arithmetic { isa, precision, .. } = arithmetic;
+        let types = inputs.map(Array::ty);
+        assert!(same && out.numel() == want.len(), "{} of {types:?} in {precision} on {isa}", def.name());
     }
+}
+
+/// Compares an op with its expected elements on all instruction sets, in strict precision, and in another one without a
+/// unit.
+#[track_caller]
+fn check(def: &'static OpDef, attrs: &Attrs, inputs: [&Array; 2], want: &[f64]) {
+    for isa in Isa::ALL.into_iter().filter(|it| it.is_supported()) {
+        check_with(Arithmetic::new(isa, Precision::Strict), def, attrs, inputs, want);
+    }
+    check_with(Arithmetic::new(Isa::detect(), Precision::Medium).on(Units::None), def, attrs, inputs, want);
 }
 
 #[test]
@@ -219,27 +268,20 @@ fn padding_times_infinity() {
 fn check_all(case: &Case, special: Option<f64>) {
     for dtype in [DType::F32, DType::F64] {
         let [x, w, g] = [(case.x, 1), (case.w, 2), (case.output(), 3)].map(|(shape, seed)| {
-            let array = numbers(shape, dtype, seed);
+            let array = numbers(&shape, dtype, seed);
             match special {
                 Some(special) => with_special(&array, special),
                 None => array,
             }
         });
-        let [wide_x, wide_w, wide_g] = [&x, &w, &g].map(wide);
-        check(&ops::CONV, &case.attrs(&[]), [&x, &w], &case.forward(&wide_x, &wide_w, dtype));
-        let want = case.input_grad(&wide_g, &wide_w, dtype);
-        check(&ops::CONV_INPUT_GRAD, &case.attrs(&case.x[2..]), [&g, &w], &want);
-        let want = case.weight_grad(&wide_x, &wide_g, dtype);
-        check(&ops::CONV_WEIGHT_GRAD, &case.attrs(&case.w[2..]), [&x, &g], &want);
+        for (def, attrs, inputs, want) in case.ops([&x, &w, &g], &|terms| ordered(terms, dtype)) {
+            check(def, &attrs, inputs, &want);
+        }
     }
 }
 
 /// The array with every 31st element replaced by a number.
-fn with_special(array: &Array, special: f64) -> Array {
+fn with_special(of: &Array, special: f64) -> Array {
     let put = |(i, it): (usize, f64)| if i % 31 == 3 { special } else { it };
-    let all: Vec<f64> = wide(array).into_iter().enumerate().map(put).collect();
-    match array.dtype() {
-        DType::F32 => Array::from_slice(array.shape(), &all.iter().map(|&it| it as f32).collect::<Vec<_>>()),
-        _ => Array::from_slice(array.shape(), &all),
-    }
+    array(of.shape(), of.dtype(), &wide(of).into_iter().enumerate().map(put).collect::<Vec<_>>())
 }

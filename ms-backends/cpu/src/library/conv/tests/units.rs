@@ -1,0 +1,243 @@
+//! Convolutions and their gradients on the AMX unit: on its model everywhere, and on the processor where it has one.
+
+use super::{Case, PLAIN, array, check_with, numbers, result, wide};
+use crate::isa::Isa;
+use crate::product::unit_tests::accuracy::{UNIFORM, errors_of};
+use crate::product::unit_tests::threads::{check_threads, hash};
+use crate::product::unit_tests::{floats, planes, split, sum_in_groups, units};
+use crate::product::{Arithmetic, Units};
+use crate::threads;
+use half::bf16;
+use ms_core::ir::Precision;
+use ms_core::ops::{self, OpDef};
+use ms_core::tensor::{Array, Attr, Attrs, DType};
+
+const RELAXED: [Precision; 3] = [Precision::Highest, Precision::High, Precision::Medium];
+
+fn on(units: Units, precision: Precision) -> Arithmetic {
+    Arithmetic::new(Isa::detect(), precision).on(units)
+}
+
+/// Input, weights and a gradient of the result.
+fn operands(case: &Case, dtype: DType) -> [Array; 3] {
+    [(case.x, 1), (case.w, 2), (case.output(), 3)].map(|(shape, seed)| numbers(&shape, dtype, seed))
+}
+
+/// Convolutions with more output channels of a group than are computed without matrices.
+fn cases() -> [(Case, &'static [Precision]); 9] {
+    let [all, one, two]: [&[Precision]; 3] = [&RELAXED, &[Precision::Highest], &[Precision::High]];
+    [
+        (Case { x: [2, 3, 7, 6], w: [33, 3, 3, 3], before: [1, 0], after: [1, 2], ..PLAIN }, all),
+        // One element under each window; two groups of outputs that do not fill a panel.
+        (Case { x: [3, 5, 4, 9], w: [40, 5, 1, 1], ..PLAIN }, one),
+        (Case { x: [2, 6, 5, 7], w: [70, 3, 1, 1], groups: 2, ..PLAIN }, two),
+        (Case { x: [1, 2, 9, 8], w: [34, 2, 5, 5], dilation: [2, 1], before: [2; 2], after: [2; 2], ..PLAIN }, two),
+        (Case { x: [1, 2, 15, 13], w: [33, 2, 7, 7], stride: [2; 2], before: [3; 2], after: [3; 2], ..PLAIN }, two),
+        // Tasks with windows of several images.
+        (Case { x: [9, 3, 5, 5], w: [99, 1, 3, 3], groups: 3, ..PLAIN }, one),
+        // Whole panels.
+        (Case { x: [1, 4, 8, 8], w: [64, 4, 2, 4], before: [1, 2], after: [0, 1], ..PLAIN }, two),
+        // More terms than are packed at once.
+        (Case { x: [1, 60, 3, 4], w: [33, 60, 3, 3], ..PLAIN }, one),
+        // More windows than one chunk.
+        (Case { x: [4, 1, 17, 18], w: [33, 1, 2, 3], ..PLAIN }, two),
+    ]
+}
+
+/// The bits are those of the order that is specified, on one thread and on several.
+#[test]
+fn sums_are_in_groups() {
+    let sum = |terms: &super::Terms, planes: usize| {
+        let lines =
+            |of: fn(&(f64, f64)) -> f64| terms.iter().map(|it| split(of(it) as f32, planes)).collect::<Vec<_>>();
+        f64::from(sum_in_groups(&lines(|it| it.1), &lines(|it| it.0), [planes; 2]))
+    };
+    for (case, precisions) in &cases() {
+        let of_bf16 = (DType::BF16, *precisions.last().expect("there is one"));
+        for (dtype, precision) in precisions.iter().map(|&it| (DType::F32, it)).chain([of_bf16]) {
+            let [x, w, g] = operands(case, dtype);
+            let in_groups = |terms: &super::Terms| sum(terms, planes(dtype, precision));
+            for (def, attrs, inputs, mut want) in case.ops([&x, &w, &g], &in_groups) {
+                if dtype == DType::BF16 {
+                    want.iter_mut().for_each(|it| *it = bf16::from_f32(*it as f32).to_f64());
+                }
+                for &it in units() {
+                    check_with(on(it, precision), def, &attrs, inputs, &want);
+                    let chains = wide(&result(on(Units::None, precision), def, &attrs, inputs));
+                    assert!(dtype == DType::BF16 || chains != want, "{} ran on no unit", def.name());
+                }
+            }
+        }
+    }
+}
+
+/// The three ops of a convolution with some spatial axes, all of whose strides, dilations and paddings are these.
+fn ops_of(
+    [x, w]: [&[usize]; 2],
+    [stride, dilation, padding]: [usize; 3],
+    groups: usize,
+) -> [(&'static OpDef, Attrs, [Vec<usize>; 2]); 3] {
+    let axes = x.len() - 2;
+    let attrs = |sizes: Option<&[usize]>| {
+        let lists = [stride, dilation, padding, padding].map(|it| Attr::from(&*vec![it; axes]));
+        Attrs::new(lists.into_iter().chain([groups.into()]).chain(sizes.map(Attr::from)))
+    };
+    let count = |axis: usize| (x[axis] + 2 * padding - (w[axis] - 1) * dilation - 1) / stride + 1;
+    let g: Vec<usize> = [x[0], w[0]].into_iter().chain((2..x.len()).map(count)).collect();
+    [
+        (&ops::CONV, attrs(None), [x.to_vec(), w.to_vec()]),
+        (&ops::CONV_INPUT_GRAD, attrs(Some(&x[2..])), [g.clone(), w.to_vec()]),
+        (&ops::CONV_WEIGHT_GRAD, attrs(Some(&w[2..])), [x.to_vec(), g]),
+    ]
+}
+
+/// The errors of an op, relative to the sums of magnitudes; the reference has the sums in f64.
+fn errors(arithmetic: Arithmetic, def: &'static OpDef, attrs: &Attrs, [a, b]: [&Array; 2]) -> [f64; 2] {
+    let reference = |of: fn(f64) -> f64| {
+        let wide = |it: &Array| array(it.shape(), DType::F64, &wide(it).into_iter().map(of).collect::<Vec<_>>());
+        let results = (def.eval)(attrs, &[&wide(a), &wide(b)]).expect("the operands fit");
+        super::wide(&results[0])
+    };
+    let sums: Vec<_> = reference(|it| it).into_iter().zip(reference(f64::abs)).map(|(it, all)| [it, all]).collect();
+    errors_of(&floats(&result(arithmetic, def, attrs, [a, b])), &sums)
+}
+
+/// Sums of one term have larger errors, relative to it, than sums of many, whose errors cancel: they are bounded by what
+/// planes leave of both factors, and by the roundings of the sum.
+#[test]
+fn every_number_of_axes() {
+    const BOUNDS: [f64; 3] = [4e-7, 5e-5, 8e-3];
+    let cases: [([&[usize]; 2], [usize; 3], usize); 5] = [
+        ([&[2, 5, 40], &[33, 5, 5]], [1, 2, 2], 1),
+        ([&[3, 66, 9], &[66, 33, 1]], [1, 1, 0], 2),
+        ([&[1, 2, 6, 5, 4], &[34, 2, 3, 2, 3]], [1, 1, 1], 1),
+        ([&[1, 4, 5, 7, 6], &[66, 2, 2, 3, 2]], [2, 1, 1], 2),
+        ([&[2, 3, 9, 9], &[35, 3, 7, 7]], [2, 1, 3], 1),
+    ];
+    for ((shapes, window, groups), &it) in cases.iter().flat_map(|case| units().iter().map(move |it| (*case, it))) {
+        for (def, attrs, [a, b]) in ops_of(shapes, window, groups) {
+            let (a, b) = (numbers(&a, DType::F32, 1), numbers(&b, DType::F32, 2));
+            for (precision, bound) in RELAXED.into_iter().zip(BOUNDS) {
+                let [most, _] = errors(on(it, precision), def, &attrs, [&a, &b]);
+                assert!(most <= bound, "{} of {shapes:?} in {precision} on {it:?}: {most:e}", def.name());
+            }
+        }
+    }
+}
+
+/// Sums of 1,024 terms, and of more in the gradient for the input, are as exact as those of a product.
+#[test]
+fn errors_are_those_of_products() {
+    // Of which op which convolution has so many terms.
+    let cases: [([&[usize]; 2], usize); 3] = [
+        ([&[1, 64, 6, 6], &[40, 64, 4, 4]], 0),
+        ([&[1, 3, 8, 9], &[1024, 3, 2, 1]], 1),
+        ([&[16, 5, 9, 9], &[40, 5, 2, 2]], 2),
+    ];
+    for ((shapes, which), &it) in cases.iter().flat_map(|case| units().iter().map(move |it| (*case, it))) {
+        let (def, attrs, [a, b]) = ops_of(shapes, [1, 1, 0], 1).into_iter().nth(which).expect("it is one of three");
+        let (a, b) = (numbers(&a, DType::F32, 1), numbers(&b, DType::F32, 2));
+        for (precision, bounds) in Precision::ALL.into_iter().zip(UNIFORM) {
+            let found = errors(on(it, precision), def, &attrs, [&a, &b]);
+            println!("{} in {precision} on {it:?}: {:.1e} {:.1e}", def.name(), found[0], found[1]);
+            let is_within = found[0] <= bounds[0] && found[1] <= bounds[1];
+            assert!(is_within, "{} in {precision} on {it:?}: {found:?}, not {bounds:?}", def.name());
+        }
+    }
+}
+
+/// One element that planes do not represent, wherever it is, and the whole op runs without a unit.
+#[test]
+fn operands_that_planes_do_not_represent() {
+    let special = [
+        (f64::INFINITY, true),
+        (f64::NAN, true),
+        (f32::from_bits(0x7f7f_8000).into(), true),
+        (2f64.powi(-103), true),
+        (2f64.powi(-102), false),
+        (0.0, false),
+    ];
+    for (def, attrs, shapes) in ops_of([&[3, 4, 9, 9], &[66, 2, 3, 3]], [1, 1, 1], 2) {
+        let plain = [0, 1].map(|it| numbers(&shapes[it], DType::F32, it as u64));
+        for ((number, is_refused), operand) in special.into_iter().flat_map(|it| [(it, 0), (it, 1)]) {
+            let mut elements = wide(&plain[operand]);
+            let last = elements.len() - 1;
+            elements[last] = number;
+            let other = array(&shapes[operand], DType::F32, &elements);
+            let inputs = if operand == 0 { [&other, &plain[1]] } else { [&plain[0], &other] };
+            for &it in units() {
+                let of = |units| hash(&result(on(units, Precision::Highest), def, &attrs, inputs));
+                let what = format!("{} with {number:e} in operand {operand} on {it:?}", def.name());
+                assert_eq!(of(it) == of(Units::None), is_refused, "{what}");
+            }
+        }
+    }
+}
+
+/// Strict sums, and those of other types, have no unit.
+#[test]
+fn what_units_do_not_multiply() {
+    let of_no_unit = [
+        (Precision::Strict, DType::F32),
+        (Precision::Strict, DType::BF16),
+        (Precision::Medium, DType::F16),
+        (Precision::Highest, DType::F64),
+    ];
+    for (precision, dtype) in of_no_unit {
+        for (def, attrs, [a, b]) in ops_of([&[2, 3, 7, 6], &[33, 3, 3, 3]], [1, 1, 0], 1) {
+            let (a, b) = (numbers(&a, dtype, 1), numbers(&b, dtype, 2));
+            let [with, without] =
+                [Units::Model, Units::None].map(|it| hash(&result(on(it, precision), def, &attrs, [&a, &b])));
+            assert_eq!(with, without, "{} of {dtype} in {precision}", def.name());
+        }
+    }
+}
+
+/// A program's convolutions run on the unit of the processor if they are large enough.
+#[test]
+fn large_convolutions_have_units() {
+    let large = units().last().copied().filter(|it| *it != Units::Model).unwrap_or(Units::None);
+    let sizes: [([&[usize]; 2], Units); 3] = [
+        ([&[2, 128, 8, 9], &[128, 128, 1, 1]], large),
+        ([&[2, 128, 8, 9], &[127, 128, 1, 1]], Units::None),
+        ([&[2, 127, 8, 9], &[128, 127, 1, 1]], Units::None),
+    ];
+    for (shapes, want) in sizes {
+        for (def, attrs, [a, b]) in ops_of(shapes, [1, 1, 0], 1) {
+            let (a, b) = (numbers(&a, DType::F32, 1), numbers(&b, DType::F32, 2));
+            let own = Arithmetic::new(Isa::detect(), Precision::Medium);
+            let [got, want] = [own, on(want, Precision::Medium)].map(|it| hash(&result(it, def, &attrs, [&a, &b])));
+            assert_eq!(got, want, "{} of {shapes:?}", def.name());
+        }
+    }
+}
+
+#[test]
+#[ignore = "`results_do_not_depend_on_threads` starts it, once for each number of threads"]
+fn in_a_process() {
+    println!("threads {}", threads::count());
+    let cases: [([&[usize]; 2], usize, usize); 3] = [
+        ([&[3, 4, 9, 10], &[40, 4, 3, 3]], 1, 1),
+        // Tasks with windows of several images.
+        ([&[12, 4, 5, 5], &[66, 2, 3, 3]], 0, 2),
+        ([&[2, 33, 9, 8], &[66, 33, 1, 1]], 0, 1),
+    ];
+    // An infinity in one image, which some tasks do not read.
+    let cases = cases.iter().flat_map(|case| [false, true].map(|is_special| (case, is_special)));
+    for ((&(shapes, padding, groups), is_special), &it) in
+        cases.flat_map(|it| units().iter().map(move |unit| (it, unit)))
+    {
+        for (def, attrs, [a, b]) in ops_of(shapes, [1, 1, padding], groups) {
+            let (mut a, b) = (numbers(&a, DType::F32, 1), numbers(&b, DType::F32, 2));
+            if is_special {
+                a.as_mut_slice::<f32>()[0] = f32::INFINITY;
+            }
+            println!("{it:?} {:x}", hash(&result(on(it, Precision::High), def, &attrs, [&a, &b])));
+        }
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_threads() {
+    check_threads("library::conv::tests::units::in_a_process");
+}

@@ -1,0 +1,140 @@
+//! Products of matrices that an op of the library makes in parts: on an AMX unit where that is permitted and faster,
+//! otherwise in order.
+//!
+//! Which of both is decided for the whole op, so that its bits do not depend on how it is cut.
+
+use super::amx::{Chosen, Floats, Packed, Units};
+use super::tile::Wide;
+use super::{Matrix, Ordered};
+use crate::isa::Isa;
+use ms_core::error::Result;
+use ms_core::ir::Precision;
+use ms_core::tensor::DType;
+use std::ops::Range;
+
+/// What an op of the library may use for products.
+#[derive(Clone, Copy)]
+pub struct Arithmetic {
+    /// The instruction set.
+    pub isa: Isa,
+    /// The precision.
+    pub precision: Precision,
+    /// The units on which products of any size run; large ones run on those of the machine if none are given.
+    units: Option<Units>,
+}
+
+impl Arithmetic {
+    /// That of an instruction set in a precision.
+    pub fn new(isa: Isa, precision: Precision) -> Self {
+        Self { isa, precision, units: None }
+    }
+
+    /// The same with products of any size on these units.
+    #[cfg(test)]
+    pub fn on(self, units: Units) -> Self {
+        Self { units: Some(units), ..self }
+    }
+
+    /// That of elements of this type that were widened to f32.
+    pub fn of_widened(self, dtype: DType) -> Self {
+        let precision = match (self.precision, dtype) {
+            // What `Medium` rounds factors to.
+            (Precision::Highest | Precision::High | Precision::Medium, DType::BF16) => Precision::Medium,
+            // No unit multiplies others.
+            _ => Precision::Strict,
+        };
+        Self { precision, ..self }
+    }
+
+    /// What multiplies for an op whose products have sizes `[m, k, n]` in all, and operands with these elements, or zeros
+    /// as well.
+    pub fn multiplier<W: Wide>(self, sizes: [usize; 3], elements: [&[W]; 2]) -> Multiplier {
+        let Self { isa, precision, units } = self;
+        let elements = elements.map(|it| (it.as_ptr().cast(), it.len()));
+        // SAFETY: the elements are those of slices.
+        Multiplier { isa, unit: unsafe { Chosen::of(units, isa, (W::DTYPE, precision), sizes, elements) } }
+    }
+}
+
+/// What multiplies for one op.
+#[derive(Clone, Copy)]
+pub struct Multiplier {
+    isa: Isa,
+    unit: Option<Chosen>,
+}
+
+impl Multiplier {
+    /// The left operands, without gaps, of products: `count` matrices of sizes `[m, k]`, stored by columns if so it says.
+    /// What is packed for several products is packed here.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands.
+    pub fn left<W: Wide>(
+        self,
+        elements: &[W],
+        count: usize,
+        [m, k]: [usize; 2],
+        by_columns: bool,
+    ) -> Result<Left<'_, W>> {
+        assert!(elements.len() >= count * m * k, "the operands have their elements");
+        let steps = if by_columns { [1, m as isize] } else { [k as isize, 1] };
+        let matrix = Matrix { first: elements.as_ptr(), steps };
+        // SAFETY: the elements are those of the slice.
+        let pack = |unit: Chosen| unsafe { unit.pack(matrix.in_bytes(), [m, k], count) };
+        let packed = self.unit.map(pack).transpose()?.flatten();
+        Ok(Left { by: self, elements, steps, count, sizes: [m, k], packed })
+    }
+}
+
+/// Left operands of products.
+pub struct Left<'a, W> {
+    by: Multiplier,
+    elements: &'a [W],
+    /// Steps between rows and between columns of each.
+    steps: [isize; 2],
+    count: usize,
+    /// `[m, k]`
+    sizes: [usize; 2],
+    packed: Option<Packed>,
+}
+
+impl<W: Wide> Left<'_, W> {
+    /// Computes the products with these numbers, of which each has the left operand with its number modulo that of all.
+    /// `places` returns offsets of right operands and of results, which have `n` columns, in elements. If results have
+    /// sums of earlier terms, those of the products are added.
+    ///
+    /// # Safety
+    /// As [`Ordered::run`]; the right operands have only elements that the [multiplier](Arithmetic::multiplier) was told
+    /// of, and zeros.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands.
+    pub unsafe fn multiply(
+        &self,
+        products: Range<usize>,
+        places: impl Fn(usize) -> [isize; 2] + Sync,
+        right: Matrix<*const W>,
+        out: Matrix<*mut W>,
+        n: usize,
+        accumulate: bool,
+    ) -> Result<()> {
+        let ([m, k], count) = (self.sizes, self.count);
+        let left = Matrix { first: self.elements.as_ptr(), steps: self.steps };
+        let places = |it: usize| {
+            let [right, out] = places(it);
+            [(it % count * m * k) as isize, right, out]
+        };
+        let sizes = [m, k, n];
+        // SAFETY: the caller's contract is the same; the left operands are in the slice.
+        unsafe {
+            let Some(unit) = self.by.unit else {
+                let product = Ordered { isa: self.by.isa, sizes, accumulate, in_lanes: false };
+                return product.run(products.len(), |it| places(products.start + it), left, right, out);
+            };
+            let floats =
+                Floats { sizes, operands: [left, right].map(Matrix::in_bytes), out: out.in_bytes(), accumulate };
+            let places = |it: usize| places(it).map(|at| at * size_of::<W>() as isize);
+            unit.run(floats, products, places, self.packed.as_ref())
+        }
+    }
+}
