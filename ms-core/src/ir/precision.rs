@@ -17,16 +17,16 @@ pub enum Precision {
     /// on every instruction set and any number of threads.
     Strict,
     /// As accurate as f32 arithmetic: products and sums may be contracted to fused
-    /// multiply-adds, factors of contractions and convolutions of f32 may be split into three of bf16, and sums are in the
-    /// fastest order. Results do not depend on the number of threads.
+    /// multiply-adds, factors of contractions and convolutions of f32 may be split into three of bf16, and sums
+    /// are in the fastest order. Results do not depend on the number of threads.
     #[default]
     Highest,
-    /// As [`Highest`](Self::Highest), but contractions and convolutions of f32 may multiply operands of about 16 bits of
-    /// significand: the three largest products of bf16 halves, or tf32. Targets without units for that
+    /// As [`Highest`](Self::Highest), but contractions and convolutions of f32 may multiply operands of about
+    /// 16 bits of significand: the three largest products of bf16 halves, or tf32. Targets without units for that
     /// compute as for `Highest`.
     High,
-    /// As [`Highest`](Self::Highest), but contractions and convolutions of f32 may multiply operands that are rounded to
-    /// bf16. Sums are in f32. Targets without units for that compute as for `Highest`.
+    /// As [`Highest`](Self::Highest), but contractions and convolutions of f32 may multiply operands that are
+    /// rounded to bf16. Sums are in f32. Targets without units for that compute as for `Highest`.
     Medium,
 }
 

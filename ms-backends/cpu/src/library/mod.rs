@@ -20,7 +20,7 @@ use ms_core::tensor::{Array, Attrs, DType, Element, HostArray, Op};
 use smallvec::SmallVec;
 use std::ops::AddAssign;
 
-/// Runs an op, writing its row-major `outputs`. Only convolutions have products.
+/// Runs an op, writing its row-major `outputs`. Only convolutions depend on the precision.
 ///
 /// # Safety
 /// The op's type rule accepts the inputs and infers the types of the outputs, whose memory nobody else
@@ -82,10 +82,8 @@ unsafe fn native(arithmetic: Arithmetic, op: Op, attrs: &Attrs, inputs: &[&Array
         match outputs.first().map(Array::dtype) {
             Some(DType::F32) => native_in::<f32>(arithmetic, op, attrs, inputs, &outputs[0]),
             Some(DType::F64) => native_in::<f64>(arithmetic, op, attrs, inputs, &outputs[0]),
-            Some(DType::F16) => native_half(arithmetic, op, attrs, inputs, &outputs[0], (f16::to_f32, f16::from_f32)),
-            Some(DType::BF16) => {
-                native_half(arithmetic, op, attrs, inputs, &outputs[0], (bf16::to_f32, bf16::from_f32))
-            }
+            Some(DType::F16) => native_half(arithmetic, op, attrs, inputs, &outputs[0], f16::to_f32, f16::from_f32),
+            Some(DType::BF16) => native_half(arithmetic, op, attrs, inputs, &outputs[0], bf16::to_f32, bf16::from_f32),
             _ => Ok(false),
         }
     }
@@ -101,7 +99,8 @@ unsafe fn native_half<H: Element>(
     attrs: &Attrs,
     inputs: &[&Array],
     out: &Array,
-    (widen, narrow): (fn(H) -> f32, fn(f32) -> H),
+    widen: fn(H) -> f32,
+    narrow: fn(f32) -> H,
 ) -> Result<bool> {
     if inputs.iter().any(|it| it.dtype() != H::DTYPE) {
         return Ok(false);

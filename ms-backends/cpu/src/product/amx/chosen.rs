@@ -49,6 +49,7 @@ impl Chosen {
         operands: [(*const u8, usize); 2],
     ) -> Option<Self> {
         let terms = Terms::of(ContractionTypes::of(dtype), precision)?;
+        // Each right operand is packed for one product, as that of a product which is not kept.
         let own = || if is_worth_it(terms, sizes, false) { Units::of(isa) } else { Units::None };
         let units = units.unwrap_or_else(own);
         if units == Units::None || sizes.contains(&0) {

@@ -71,6 +71,9 @@ fn sums_are_in_groups() {
     }
 }
 
+/// The shapes of input and weights.
+type Shapes = [&'static [usize]; 2];
+
 /// The three ops of a convolution with some spatial axes, all of whose strides, dilations and paddings are these.
 fn ops_of(
     [x, w]: [&[usize]; 2],
@@ -107,7 +110,7 @@ fn errors(arithmetic: Arithmetic, def: &'static OpDef, attrs: &Attrs, [a, b]: [&
 #[test]
 fn every_number_of_axes() {
     const BOUNDS: [f64; 3] = [4e-7, 5e-5, 8e-3];
-    let cases: [([&[usize]; 2], [usize; 3], usize); 5] = [
+    let cases: [(Shapes, [usize; 3], usize); 5] = [
         ([&[2, 5, 40], &[33, 5, 5]], [1, 2, 2], 1),
         ([&[3, 66, 9], &[66, 33, 1]], [1, 1, 0], 2),
         ([&[1, 2, 6, 5, 4], &[34, 2, 3, 2, 3]], [1, 1, 1], 1),
@@ -129,7 +132,7 @@ fn every_number_of_axes() {
 #[test]
 fn errors_are_those_of_products() {
     // Of which op which convolution has so many terms.
-    let cases: [([&[usize]; 2], usize); 3] = [
+    let cases: [(Shapes, usize); 3] = [
         ([&[1, 64, 6, 6], &[40, 64, 4, 4]], 0),
         ([&[1, 3, 8, 9], &[1024, 3, 2, 1]], 1),
         ([&[16, 5, 9, 9], &[40, 5, 2, 2]], 2),
@@ -197,7 +200,7 @@ fn what_units_do_not_multiply() {
 #[test]
 fn large_convolutions_have_units() {
     let large = units().last().copied().filter(|it| *it != Units::Model).unwrap_or(Units::None);
-    let sizes: [([&[usize]; 2], Units); 3] = [
+    let sizes: [(Shapes, Units); 3] = [
         ([&[2, 128, 8, 9], &[128, 128, 1, 1]], large),
         ([&[2, 128, 8, 9], &[127, 128, 1, 1]], Units::None),
         ([&[2, 127, 8, 9], &[128, 127, 1, 1]], Units::None),
@@ -216,7 +219,7 @@ fn large_convolutions_have_units() {
 #[ignore = "`results_do_not_depend_on_threads` starts it, once for each number of threads"]
 fn in_a_process() {
     println!("threads {}", threads::count());
-    let cases: [([&[usize]; 2], usize, usize); 3] = [
+    let cases: [(Shapes, usize, usize); 3] = [
         ([&[3, 4, 9, 10], &[40, 4, 3, 3]], 1, 1),
         // Tasks with windows of several images.
         ([&[12, 4, 5, 5], &[66, 2, 3, 3]], 0, 2),
