@@ -1,8 +1,16 @@
 //! The lowering target of the CPU.
 
 use ms_core::lower::{Budget, EpilogueLimits, RepeatLimits, Target};
-use ms_core::ops::AxisOrder;
-use ms_core::optimize::{Contracted, Images};
+use ms_core::ops::{AxisOrder, BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, OpDef};
+use ms_core::optimize::{Contracted, Images, Kept};
+use ms_core::tensor::DType;
+
+/// The composites with native loops, whose sums are in another order than those of their bodies.
+static KEPT: &[Kept] = &[kept(&BLOCKED_ATTENTION), kept(&BLOCKED_ATTENTION_GRAD)];
+
+const fn kept(def: &'static OpDef) -> Kept {
+    Kept { op: def.op(), dtype: DType::F32, strict: false }
+}
 
 /// The target of lowering, which is the same for all instruction sets, so that plans and the bits of
 /// results do not depend on the instruction set.
@@ -17,7 +25,7 @@ pub static TARGET: Target = Target {
     epilogues: Some(EpilogueLimits { shortest_row: 64, elements: 1 << 14, terms: 1, longest_row: 1024, kernels: 1 }),
     // A vector of iterations takes as long as the latency of its instructions.
     repeats: Some(RepeatLimits { elements: 32, carries: 16, nodes: 64 }),
-    composites: Vec::new(),
+    composites: KEPT,
     // The loops of the library do not store the elements under all windows of a batch.
     images: Images { contracted: Contracted::Patches, order: AxisOrder::ChannelsFirst },
     // A native function would have other bits than the formula.

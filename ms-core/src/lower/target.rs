@@ -31,7 +31,7 @@ pub struct Target {
     /// Which loops while a condition holds it runs as kernels; `None` if it runs none.
     pub repeats: Option<RepeatLimits>,
     /// Composites that it runs itself. Others are expanded to the ops of their bodies.
-    pub composites: Vec<Kept>,
+    pub composites: &'static [Kept],
     /// Which convolutions are contractions, and the order of the axes of images.
     pub images: Images,
     /// Native functions. Other functions are expanded to formulas of basic instructions.
@@ -133,7 +133,7 @@ impl Target {
             },
             epilogues: None,
             repeats: None,
-            composites: Vec::new(),
+            composites: &[],
             images: Images { contracted: Contracted::None, order: AxisOrder::ChannelsFirst },
             functions: Vec::new(),
         }

@@ -1,7 +1,9 @@
 //! Library ops: native loops for convolutions and pooling of floats (f16 and bf16 in f32, rounded once), for
-//! concatenations, for reads and writes at positions, and along an axis; the reference evaluation for all others.
+//! concatenations, for reads and writes at positions, along an axis, and for long attention; the reference evaluation
+//! for all others.
 
 mod along;
+mod attention;
 mod conv;
 mod index;
 mod pool;
@@ -41,6 +43,7 @@ pub unsafe fn run(arithmetic: Arithmetic, op: Op, attrs: &Attrs, inputs: &[&Arra
                 .or_else(|| update::run(op, attrs, inputs, out))
                 .or_else(|| along::run(op, attrs, inputs, outputs))
                 .or_else(|| along::means(op, attrs, inputs, out))
+                .or_else(|| attention::run(arithmetic.isa, op, attrs, inputs, outputs))
         };
         if let Some(done) = done {
             return done;

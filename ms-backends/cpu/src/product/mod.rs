@@ -28,7 +28,7 @@ pub use ordered::CHUNK;
 use ordered::Ordered;
 use ordered::Stored;
 pub use pack::pack;
-pub use tile::Wide;
+pub use tile::{Tile, Wide};
 
 use crate::interp::number::Number;
 use crate::isa::Isa;

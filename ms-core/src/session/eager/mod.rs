@@ -104,9 +104,22 @@ fn run_body(body: Body, call: &OpCall<'_>) -> Result<Outputs> {
     }
 }
 
+/// Whether the backend of the host runs a composite on these operands itself.
+fn is_kept(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> bool {
+    let keeps = |backend: &dyn Backend| {
+        let target = backend.target();
+        let types = || call.inputs.iter().map(|it| it.ty()).collect::<SmallVec<[Type; 4]>>();
+        target.composites.iter().any(|it| it.op == def.op())
+            && target.keeps(def.op(), &types().iter().collect::<SmallVec<[&Type; 4]>>(), settings().precision)
+    };
+    operands.arrays.iter().all(|it| it.space().is_host()) && exec::host_backend().is_some_and(|it| keeps(&**it))
+}
+
 /// The results as arrays that are not shared, on the device of the operands.
 fn run(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Outputs> {
-    if let Lowering::Composite(body) = def.lowering {
+    if let Lowering::Composite(body) = def.lowering
+        && !is_kept(def, call, operands)
+    {
         return run_body(body, call);
     }
     if is_host_only() {

@@ -16,7 +16,10 @@ pub use activation::{
     GELU, GELU_TANH, celu, elu, gelu, gelu_tanh, hsigmoid, hswish, leaky_relu, logsigmoid, mish, relu6, selu, silu,
     softplus, softsign,
 };
-pub use attention::{AttentionOptions, SCALED_DOT_PRODUCT_ATTENTION, scaled_dot_product_attention};
+pub use attention::{
+    AttentionOptions, BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, BlockedAttentionAttrs, SCALED_DOT_PRODUCT_ATTENTION,
+    scaled_dot_product_attention,
+};
 pub use cross_entropy::{CROSS_ENTROPY, CrossEntropy, NLL_LOSS, cross_entropy, nll_loss};
 pub use dense::{DENSE, dense};
 pub use dropout::dropout;

@@ -393,7 +393,7 @@ impl Compiled {
     /// The graph as the backend compiles it: with the composites that it runs itself.
     fn optimized(&self, backend: &dyn Backend) -> Result<Graph> {
         let (target, precision) = (backend.target(), self.precision);
-        let (kept, images) = (target.composites.clone(), target.images);
+        let (kept, images) = (target.composites.to_vec(), target.images);
         self.source.optimized(&PassContext { kept, images, precision, ..PassContext::default() })
     }
 

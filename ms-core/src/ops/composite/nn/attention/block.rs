@@ -1,15 +1,14 @@
 //! Blocks of queries, whose scores are held one after the other.
 
-use super::AttentionAttrs;
 use crate::error::{OrRaise, Result};
 use crate::ops::core::rules::{check_broadcast, sum_dtype, sum_to};
 use crate::ops::primitive::iota::spaced;
 use crate::ops::primitive::slice::narrow;
 use crate::ops::{
-    Cotangents, Part, add, cast, full_of, greater_equal, iota, keepdims, matmul, mul, rsqrt, select, size, softmax,
-    sum, transpose,
+    Cotangents, Part, add, cast, depend, full_of, greater_equal, iota, keepdims, matmul, mul, rsqrt, select, size,
+    softmax, sum, transpose,
 };
-use crate::tensor::{Attrs, DType, Dim, Dims, Scalar, Tensor, broadcast_sizes};
+use crate::tensor::{DType, Dim, Dims, Scalar, Tensor, broadcast_sizes};
 
 /// Maximum number of scores that are held at once, unless [`QUERIES`] have more.
 const SCORES: usize = 1 << 22;
@@ -26,6 +25,15 @@ fn scores(q: &[Dim], k: &[Dim]) -> Option<Dims> {
     (q[1] == k[1]).then_some(sizes)
 }
 
+/// How scores are made.
+#[derive(Clone, Copy)]
+pub(super) struct Scoring {
+    /// Whether a query uses only keys up to its own position.
+    pub causal: bool,
+    /// Their factor; one over the square root of the features by default.
+    pub scale: Option<f64>,
+}
+
 /// Some of the queries, and the keys and values that they use: the first ones.
 #[derive(Clone)]
 pub(super) struct Block {
@@ -35,6 +43,8 @@ pub(super) struct Block {
     pub mask: Option<Tensor>,
     /// The position of the first query.
     pub first: usize,
+    /// What its weights are computed after.
+    after: Option<Tensor>,
 }
 
 /// So many positions from a first one on of an axis, counted from the end; all of `x` if it has one position, or no such
@@ -56,32 +66,30 @@ impl Block {
         (values == keys && of_mask).then_some([queries.as_const()?, keys.as_const()?])
     }
 
-    /// The number of queries of a block; zero if the scores of all queries are held at once: where they are few, a size is
-    /// symbolic, or operands do not fit.
-    pub fn queries_of_blocks(&self) -> usize {
-        let count = || {
-            let sizes = scores(&self.q.dims(), &self.k.dims())?;
-            let sizes = sizes.iter().map(|it| it.as_const()).collect::<Option<Vec<usize>>>()?;
-            let queries = sizes[sizes.len() - 2];
-            let row = sizes.iter().try_fold(1usize, |all, &it| all.checked_mul(it))?.checked_div(queries)?;
-            let is_cut = row > 0 && row.saturating_mul(queries) > SCORES && self.sizes().is_some();
-            is_cut.then(|| (queries, queries.div_ceil((SCORES / row).max(QUERIES))))
-        };
-        count().map_or(0, |(queries, blocks)| queries.div_ceil(blocks).next_multiple_of(16))
+    /// The number of queries of a block; `None` if the scores of all queries are held at once: where they are few, a size
+    /// is symbolic, or operands do not fit.
+    pub fn queries_of_blocks(&self) -> Option<usize> {
+        let sizes = scores(&self.q.dims(), &self.k.dims())?;
+        let sizes = sizes.iter().map(|it| it.as_const()).collect::<Option<Vec<usize>>>()?;
+        let queries = sizes[sizes.len() - 2];
+        let row = sizes.iter().try_fold(1usize, |all, &it| all.checked_mul(it))?.checked_div(queries)?;
+        let is_cut = row > 0 && row.saturating_mul(queries) > SCORES && self.sizes().is_some();
+        let blocks = is_cut.then(|| queries.div_ceil((SCORES / row).max(QUERIES)))?;
+        Some(queries.div_ceil(blocks).next_multiple_of(16))
     }
 
     /// All queries.
     pub fn whole(inputs: &[&Tensor]) -> Self {
         let [q, k, v, mask @ ..] = inputs else { unreachable!("the operands are `q`, `k` and `v`") };
         let [q, k, v] = [q, k, v].map(|it| Tensor::clone(it));
-        Self { q, k, v, mask: mask.first().map(|it| Tensor::clone(it)), first: 0 }
+        Self { q, k, v, mask: mask.first().map(|it| Tensor::clone(it)), first: 0, after: None }
     }
 
     /// All blocks of so many queries, each cut off when it is asked for; a single one if a size is symbolic, or if operands
     /// do not fit, which their ops refuse. Where attention is causal, those of the last block alone use all keys.
-    pub fn all(attrs: &Attrs, inputs: &[&Tensor]) -> impl DoubleEndedIterator<Item = Self> {
-        let (it, whole) = (AttentionAttrs::of(attrs), Self::whole(inputs));
-        let (len, causal, sizes) = (it.queries(), it.causal(), whole.sizes());
+    pub fn all(causal: bool, len: usize, inputs: &[&Tensor]) -> impl DoubleEndedIterator<Item = Self> {
+        let whole = Self::whole(inputs);
+        let sizes = whole.sizes();
         let count = sizes.map_or(1, |[queries, _]| queries.div_ceil(len).max(1));
         (0..count).map(move |at| {
             let Some([queries, keys]) = sizes else { return whole.clone() };
@@ -93,17 +101,28 @@ impl Block {
                 v: narrow(&whole.v, whole.v.rank() - 2, used.0, used.1),
                 mask: whole.mask.as_ref().map(|it| part(&part(it, 2, (first, count)), 1, used)),
                 first,
+                after: None,
             }
         })
     }
 
+    /// The same block, whose weights are computed after this. They are others than those from before, which then need not
+    /// be kept.
+    pub fn after(self, it: &Tensor) -> Self {
+        Self { q: depend(&self.q, it), after: Some(it.clone()), ..self }
+    }
+
     /// The weight of each key for each query: `softmax(q kᵀ * scale + mask)`.
-    pub fn weights(&self, attrs: &Attrs) -> Tensor {
-        let mut scores = scaled(attrs, matmul(&self.q, transpose(&self.k, -2, -1)), &self.q);
+    pub fn weights(&self, by: Scoring) -> Tensor {
+        let mut scores = by.scaled(matmul(&self.q, transpose(&self.k, -2, -1)), &self.q);
         let excluded = full_of((), f64::NEG_INFINITY, scores.dtype());
-        if AttentionAttrs::of(attrs).causal() {
+        if by.causal {
             let (queries, keys) = (scores.dim(-2), scores.dim(-1));
             let rows = spaced((queries, 1), 0, Scalar::Int(self.first as i64), Scalar::Int(1), DType::I64);
+            let rows = match &self.after {
+                Some(it) => depend(&rows, it),
+                None => rows,
+            };
             let seen = greater_equal(rows, iota((1, keys), 1, DType::I64));
             scores = select(seen, &scores, &excluded);
         }
@@ -120,15 +139,22 @@ impl Block {
     /// The gradients of those operands that need one, from the weights `p`, and from the gradients of the result and of
     /// the weights, of which there is one at least. With `gp = g vᵀ` the gradient of the weights, and
     /// `gs = p (gp - Σ gp p)` that of the masked scores, they are `gs k` and `gsᵀ q` times the factor, `pᵀ g`, and `gs` for
-    /// a mask that is added.
-    pub fn gradients(&self, attrs: &Attrs, needs: &[bool], p: &Tensor, of_results: [Option<&Tensor>; 2]) -> Cotangents {
+    /// a mask that is added. The sum of each query may be known.
+    pub fn gradients(
+        &self,
+        by: Scoring,
+        needs: &[bool],
+        p: &Tensor,
+        of_results: [Option<&Tensor>; 2],
+        sum_of_weights: Option<Tensor>,
+    ) -> Cotangents {
         let [g, of_weights] = of_results;
         let of_v = g.filter(|_| needs[2]).map(|g| matmul(transpose(p, -2, -1), g));
         let through = g.map(|g| matmul(g, transpose(&self.v, -2, -1)));
         let terms = through.into_iter().chain(of_weights.cloned());
         let gp = terms.reduce(|a, b| a + b).expect("one of the results has a gradient");
-        let masked = p * (&gp - sum(&gp * p, keepdims(-1)));
-        let scores = scaled(attrs, masked.clone(), &self.q);
+        let masked = p * (&gp - sum_of_weights.unwrap_or_else(|| sum(&gp * p, keepdims(-1))));
+        let scores = by.scaled(masked.clone(), &self.q);
         let of_q = needs[0].then(|| matmul(&scores, &self.k));
         let of_k = needs[1].then(|| matmul(transpose(&scores, -2, -1), &self.q));
         let of_mask = self.mask.as_ref().map(|mask| Some(masked).filter(|_| needs[3] && mask.dtype().is_float()));
@@ -151,14 +177,21 @@ fn check_mask(mask: &Tensor, scores: &[Dim]) -> Result<()> {
     check_broadcast("scaled_dot_product_attention", "mask", mask, scores)
 }
 
-/// Scores times their factor.
-fn scaled(attrs: &Attrs, scores: Tensor, q: &Tensor) -> Tensor {
-    let (it, features) = (AttentionAttrs::of(attrs), q.dim(-1));
-    match features.as_const() {
-        _ if it.scaled() => mul(scores, it.scale()),
-        Some(features) => mul(scores, 1.0 / (features as f64).sqrt()),
-        None => mul(&scores, rsqrt(size(features, scores.dtype()))),
+impl Scoring {
+    /// Scores times their factor.
+    fn scaled(self, scores: Tensor, q: &Tensor) -> Tensor {
+        let features = q.dim(-1);
+        match (self.scale, features.as_const()) {
+            (Some(scale), _) => mul(scores, scale),
+            (None, Some(features)) => mul(scores, default_scale(features)),
+            (None, None) => mul(&scores, rsqrt(size(features, scores.dtype()))),
+        }
     }
+}
+
+/// The factor of scores of queries with so many features.
+pub(super) fn default_scale(features: usize) -> f64 {
+    1.0 / (features as f64).sqrt()
 }
 
 /// The gradient of an operand, as the sum of those of its parts. Narrow floats are added in f32.

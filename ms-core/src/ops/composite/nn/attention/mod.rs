@@ -1,15 +1,17 @@
 //! Attention: means of values, weighted by the match of their keys with a query.
 
 mod block;
+mod blocked;
 #[cfg(test)]
 mod tests;
 
 use crate::error::called;
 use crate::ops::core::composite::first_result;
 use crate::ops::core::rules::{Interval, check_interval, to_operand};
-use crate::ops::{Batching, Cotangents, Derivative, Sample, SampleInput, Vjp, concat, depend, matmul};
-use crate::tensor::{AsTensor, Attrs, DType, Outputs, Tensor};
-use block::{Block, Total};
+use crate::ops::{Batching, Cotangents, Derivative, Sample, SampleInput, Vjp, matmul};
+use crate::tensor::{AsTensor, Attrs, DType, Outputs, Tensor, apply1};
+use block::{Block, Scoring};
+pub use blocked::{BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, BlockedAttentionAttrs};
 use smallvec::smallvec;
 
 /// Options of attention.
@@ -32,17 +34,20 @@ pub struct AttentionOptions {
 }
 
 attributes! {
-    /// The attributes of [`SCALED_DOT_PRODUCT_ATTENTION`]: whether a query uses only keys up to its own position, the
-    /// factor of scores, if it is given, and the number of queries of a block, or zero.
-    struct AttentionAttrs { causal: bool, scaled: bool, scale: f64, queries: usize }
+    /// The attributes of [`SCALED_DOT_PRODUCT_ATTENTION`]: whether a query uses only keys up to its own position, and the
+    /// factor of scores, if it is given.
+    struct AttentionAttrs { causal: bool, scaled: bool, scale: f64 }
+}
+
+impl AttentionAttrs<'_> {
+    fn scoring(self) -> Scoring {
+        Scoring { causal: self.causal(), scale: self.scaled().then(|| self.scale()) }
+    }
 }
 
 composite! {
     /// `p v` with the weights `p = softmax(q kᵀ * scale + mask)`, and these. The operands are `q`, `k`, `v`, and the mask
     /// if there is one: of bools, which keys are used, or of numbers that are added to the scores.
-    ///
-    /// In blocks of queries, the weights of one block are held at a time, and are no result. The derivative computes them
-    /// again, so that its memory is linear in the number of queries too: Dao et al., "FlashAttention", 2022.
     SCALED_DOT_PRODUCT_ATTENTION = 860: "scaled_dot_product_attention", AttentionAttrs::DECLARED;
     body attend;
     derivative Derivative::Rule(gradients), finite: false;
@@ -52,58 +57,37 @@ composite! {
 }
 
 fn attend(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
-    if AttentionAttrs::of(attrs).queries() == 0 {
-        let whole = Block::whole(inputs);
-        let weights = whole.weights(attrs);
-        return smallvec![matmul(&weights, &whole.v), weights];
-    }
-    let results: Vec<Tensor> = Block::all(attrs, inputs).map(|it| matmul(it.weights(attrs), &it.v)).collect();
-    smallvec![concat(&results, -2)]
+    let whole = Block::whole(inputs);
+    let weights = whole.weights(AttentionAttrs::of(attrs).scoring());
+    smallvec![matmul(&weights, &whole.v), weights]
 }
 
 fn gradients(it: &Vjp<'_>) -> Cotangents {
     let inputs: Vec<&Tensor> = it.inputs.iter().collect();
-    if AttentionAttrs::of(it.attrs).queries() == 0 {
-        let of_results = [0, 1].map(|at| it.cotangents[at].as_ref());
-        let all = Block::whole(&inputs).gradients(it.attrs, it.needs, &it.outputs[1], of_results);
-        let to_operands = all.into_iter().zip(it.inputs);
-        return to_operands.map(|(gradient, operand)| gradient.map(|it| to_operand(&it, operand))).collect();
-    }
-    let mut totals: Vec<Total<'_>> = it.inputs.iter().map(Total::new).collect();
-    // The last block uses all keys, so that the sums of their gradients begin with it.
-    for block in Block::all(it.attrs, &inputs).rev() {
-        let [g, y] = [it.cotangent(), &it.outputs[0]].map(|it| block.of_result(it));
-        // Other weights than those of the result, which would be kept until here.
-        let block = Block { q: depend(&block.q, &y), ..block };
-        let parts = block.gradients(it.attrs, it.needs, &block.weights(it.attrs), [Some(&g), None]);
-        for ((total, gradient), (part, first)) in totals.iter_mut().zip(parts).zip(block.operands()) {
-            if let Some(gradient) = gradient {
-                total.add(&gradient, part, first);
-            }
-        }
-    }
-    totals.into_iter().map(Total::finish).collect()
+    let of_results = [0, 1].map(|at| it.cotangents[at].as_ref());
+    let scoring = AttentionAttrs::of(it.attrs).scoring();
+    let all = Block::whole(&inputs).gradients(scoring, it.needs, &it.outputs[1], of_results, None);
+    let to_operands = all.into_iter().zip(it.inputs);
+    to_operands.map(|(gradient, operand)| gradient.map(|it| to_operand(&it, operand))).collect()
+}
+
+/// Operands of these shapes, and a mask.
+fn sample(dtype: DType, shapes: [&[usize]; 3], mask: Option<(DType, &[usize])>, attrs: Attrs) -> Sample {
+    let mask = mask.map(|(dtype, shape)| SampleInput::of(dtype, shape, 0.0, 1.0));
+    let operands = shapes.map(|it| SampleInput::of(dtype, it, -1.0, 1.0));
+    Sample::new(operands.into_iter().chain(mask)).attrs(attrs)
 }
 
 fn samples() -> Vec<Sample> {
-    let of = |dtype, shapes: [&[usize]; 3], mask: Option<(DType, &[usize])>, attrs: Attrs| {
-        let mask = mask.map(|(dtype, shape)| SampleInput::of(dtype, shape, 0.0, 1.0));
-        let operands = shapes.map(|it| SampleInput::of(dtype, it, -1.0, 1.0));
-        Sample::new(operands.into_iter().chain(mask)).attrs(attrs)
-    };
-    let plain = || AttentionAttrs::attrs(false, false, 1.0, 0usize);
+    let plain = || AttentionAttrs::attrs(false, false, 1.0);
     let heads: [&[usize]; 3] = [&[2, 3, 4], &[2, 5, 4], &[2, 5, 2]];
     let square: [&[usize]; 3] = [&[3, 4], &[3, 4], &[3, 2]];
     let mut samples = vec![
-        of(DType::F32, heads, Some((DType::F32, &[3, 5])), AttentionAttrs::attrs(false, true, 0.7, 0usize)),
-        of(DType::F32, [&[2, 3, 4], &[5, 4], &[5, 2]], None, plain()),
-        of(DType::F32, square, None, AttentionAttrs::attrs(true, false, 1.0, 0usize)),
-        // In blocks: of two queries, whose last one has one, and more of them than keys.
-        of(DType::F32, heads, Some((DType::F32, &[3, 5])), AttentionAttrs::attrs(true, true, 0.7, 2usize)),
-        of(DType::F32, [&[2, 5, 4], &[3, 4], &[3, 2]], None, AttentionAttrs::attrs(true, false, 1.0, 2usize)),
-        of(DType::BF16, heads, Some((DType::BF16, &[5])), AttentionAttrs::attrs(false, false, 1.0, 2usize)),
+        sample(DType::F32, heads, Some((DType::F32, &[3, 5])), AttentionAttrs::attrs(false, true, 0.7)),
+        sample(DType::F32, [&[2, 3, 4], &[5, 4], &[5, 2]], None, plain()),
+        sample(DType::F32, square, None, AttentionAttrs::attrs(true, false, 1.0)),
     ];
-    samples.extend([DType::F32, DType::F64, DType::F16, DType::BF16].map(|it| of(it, heads, None, plain())));
+    samples.extend([DType::F32, DType::F64, DType::F16, DType::BF16].map(|it| sample(it, heads, None, plain())));
     samples
 }
 
@@ -142,7 +126,12 @@ pub fn scaled_dot_product_attention(
         propagate_poison!(mask);
     }
     let operands: Vec<&Tensor> = [&*q, &*k, &*v].into_iter().chain(&options.mask).collect();
-    let (causal, scale, queries) = (options.causal, options.scale, Block::whole(&operands).queries_of_blocks());
-    let attrs = AttentionAttrs::attrs(causal, scale.is_some(), scale.unwrap_or(1.0), queries);
-    first_result(&SCALED_DOT_PRODUCT_ATTENTION, &attrs, &operands)
+    let (causal, scaled, scale) = (options.causal, options.scale.is_some(), options.scale.unwrap_or(1.0));
+    match Block::whole(&operands).queries_of_blocks() {
+        Some(queries) => {
+            let attrs = BlockedAttentionAttrs::attrs(causal, scaled, scale, queries);
+            apply1(BLOCKED_ATTENTION.op(), &attrs, &operands)
+        }
+        None => first_result(&SCALED_DOT_PRODUCT_ATTENTION, &AttentionAttrs::attrs(causal, scaled, scale), &operands),
+    }
 }

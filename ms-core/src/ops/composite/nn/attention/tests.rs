@@ -1,10 +1,21 @@
 //! Attention in blocks is attention.
 
 use super::block::Block;
-use super::{AttentionAttrs, SCALED_DOT_PRODUCT_ATTENTION};
+use super::{AttentionAttrs, BLOCKED_ATTENTION, BlockedAttentionAttrs, SCALED_DOT_PRODUCT_ATTENTION};
+use crate::error::Result;
+use crate::ops::Arrays;
 use crate::ops::core::testing::{run, scattered};
 use crate::ops::full_of;
 use crate::tensor::{Array, DType, Tensor};
+
+/// The results of attention at once, or in blocks of so many queries.
+fn attend(causal: bool, scale: Option<f64>, queries: Option<usize>, inputs: &[&Array]) -> Result<Arrays> {
+    let (scaled, scale) = (scale.is_some(), scale.unwrap_or(1.0));
+    match queries {
+        Some(it) => (BLOCKED_ATTENTION.eval)(&BlockedAttentionAttrs::attrs(causal, scaled, scale, it), inputs),
+        None => (SCALED_DOT_PRODUCT_ATTENTION.eval)(&AttentionAttrs::attrs(causal, scaled, scale), inputs),
+    }
+}
 
 #[test]
 fn blocks_do_not_change_results() {
@@ -17,14 +28,13 @@ fn blocks_do_not_change_results() {
         masks.extend([&[keys][..], &[1, keys], &[2, 1, keys], &[1, 1], &[]].map(|it| Some(numbers(it, 5))));
         for (mask, causal) in masks.iter().flat_map(|it| [(it, false), (it, true)]) {
             let inputs: Vec<&Array> = operands.iter().chain(mask).collect();
-            let attend = |of_block: usize| {
-                let attrs = AttentionAttrs::attrs(causal, true, 0.5, of_block);
-                let results = (SCALED_DOT_PRODUCT_ATTENTION.eval)(&attrs, &inputs).expect("the operands fit");
+            let attended = |of_block: Option<usize>| {
+                let results = attend(causal, Some(0.5), of_block, &inputs).expect("the operands fit");
                 results[0].on_host().expect("the elements are readable").scalars()
             };
-            let whole = attend(0);
+            let whole = attended(None);
             for of_block in [1, 2, 3, 16, usize::MAX] {
-                for (a, b) in attend(of_block).into_iter().zip(&whole) {
+                for (a, b) in attended(Some(of_block)).into_iter().zip(&whole) {
                     let (a, b) = (a.as_f64(), b.as_f64());
                     // The first query may have no key.
                     let is_near = (a - b).abs() <= 1e-6 || (a.is_nan() && b.is_nan());
@@ -43,15 +53,13 @@ fn operands_that_do_not_fit() {
             [q, k, v].into_iter().chain(mask).map(|it| scattered(it, DType::F32, -1.0, 1.0, 1)).collect();
         let inputs: Vec<&Array> = arrays.iter().collect();
         for causal in [false, true] {
-            let refused = |of_block: usize| {
-                let attrs = AttentionAttrs::attrs(causal, false, 1.0, of_block);
-                let result = (SCALED_DOT_PRODUCT_ATTENTION.eval)(&attrs, &inputs);
-                let error = result.expect_err("operands do not fit");
+            let refused = |of_block: Option<usize>| {
+                let error = attend(causal, None, of_block, &inputs).expect_err("operands do not fit");
                 // But for the line of the body.
                 let lines = error.to_string().lines().filter(|it| !it.contains("-->")).collect::<Vec<_>>().join("\n");
                 (error.code(), lines)
             };
-            assert_eq!(refused(0), refused(2), "{q:?}, {k:?}, {v:?}, {mask:?}");
+            assert_eq!(refused(None), refused(Some(2)), "{q:?}, {k:?}, {v:?}, {mask:?}");
         }
     };
     check([&[4, 3], &[5, 3], &[6, 2]], None);
@@ -71,19 +79,19 @@ fn blocks_hold_four_million_scores_or_128_queries() {
             Block::whole(&operands.iter().collect::<Vec<_>>()).queries_of_blocks()
         })
     };
-    let check = |q: &[usize], k: &[usize], want: usize| assert_eq!(of(&[q, k, k]), want, "{q:?}, {k:?}");
-    check(&[2048, 1], &[2048, 1], 0);
-    check(&[2049, 1], &[2048, 1], 1040);
-    check(&[3, 2, 1024, 1], &[1024, 1], 512);
-    check(&[1024, 1], &[3, 2, 1024, 1], 512);
-    check(&[2, 1, 1024, 1], &[3, 1024, 1], 512);
-    check(&[16, 4096, 1], &[16, 4096, 1], 128);
-    check(&[4, 1 << 21, 1], &[4, 1, 1], 1 << 20);
-    check(&[0, 1 << 20, 1], &[0, 1 << 20, 1], 0);
-    check(&[1 << 20, 1], &[0, 1], 0);
-    check(&[2], &[4096, 4096], 0);
+    let check = |q: &[usize], k: &[usize], want: Option<usize>| assert_eq!(of(&[q, k, k]), want, "{q:?}, {k:?}");
+    check(&[2048, 1], &[2048, 1], None);
+    check(&[2049, 1], &[2048, 1], Some(1040));
+    check(&[3, 2, 1024, 1], &[1024, 1], Some(512));
+    check(&[1024, 1], &[3, 2, 1024, 1], Some(512));
+    check(&[2, 1, 1024, 1], &[3, 1024, 1], Some(512));
+    check(&[16, 4096, 1], &[16, 4096, 1], Some(128));
+    check(&[4, 1 << 21, 1], &[4, 1, 1], Some(1 << 20));
+    check(&[0, 1 << 20, 1], &[0, 1 << 20, 1], None);
+    check(&[1 << 20, 1], &[0, 1], None);
+    check(&[2], &[4096, 4096], None);
     // Operands that do not fit are not cut.
-    assert_eq!(of(&[&[4096, 1], &[2048, 1], &[2048]]), 0);
-    assert_eq!(of(&[&[4096, 1], &[2048, 1], &[2049, 1]]), 0);
-    assert_eq!(of(&[&[4096, 1], &[2048, 1], &[2048, 1], &[2049]]), 0);
+    assert_eq!(of(&[&[4096, 1], &[2048, 1], &[2048]]), None);
+    assert_eq!(of(&[&[4096, 1], &[2048, 1], &[2049, 1]]), None);
+    assert_eq!(of(&[&[4096, 1], &[2048, 1], &[2048, 1], &[2049]]), None);
 }

@@ -1,0 +1,145 @@
+//! The gradients of attention.
+
+use super::forward::GAP;
+use super::panels::{Packed, elements, multiply, pack_into};
+use super::rows::State;
+use super::{Attention, Matrices, QUERIES};
+use crate::product::{Matrix, Shared};
+use crate::threads;
+use ms_core::error::Result;
+use ms_core::tensor::{Array, DType};
+use std::slice::{from_raw_parts, from_raw_parts_mut};
+
+/// Number of tasks, so many that the threads of common machines are busy. The gradients for keys and values are added up
+/// by each task for itself, so that the bits of their sums do not depend on the number of threads.
+const TASKS: usize = 16;
+
+/// Parts of gradients for one operand: those of each product, one after the other.
+struct Parts {
+    room: Array,
+    /// The number of parts of a product.
+    count: usize,
+    /// The distance of rows, and the number of rows of a part.
+    width: usize,
+    rows: usize,
+}
+
+impl Parts {
+    fn zeros(products: usize, count: usize, rows: usize, width: usize) -> Result<Self> {
+        let room = Array::try_zeros(&[products * count * rows * width], DType::F32)?;
+        Ok(Self { room, count, width, rows })
+    }
+
+    /// The first element of a part of a product.
+    fn at(&self, product: usize, part: usize) -> *mut f32 {
+        let first = self.room.device_ptr().cast::<f32>();
+        first.wrapping_add((product * self.count + part) * self.rows * self.width)
+    }
+
+    /// Adds up the parts of the products that read each matrix of an operand of `columns` columns.
+    ///
+    /// # Safety
+    /// Nobody writes the parts.
+    unsafe fn add_up(&self, of: &Matrices<'_>, columns: usize, out: &mut [f32]) {
+        let to = Shared::new(out.as_mut_ptr());
+        threads::for_each(of.count(), self.room.numel() / 4, |place| {
+            // SAFETY: each matrix has its own elements.
+            let to = unsafe { from_raw_parts_mut(to.get().add(place * of.len), of.len) };
+            to.fill(0.0);
+            let products = (0..of.places.len()).filter(|&it| of.places[it] == place);
+            for (product, part) in products.flat_map(|it| (0..self.count).map(move |part| (it, part))) {
+                // SAFETY: the part has these elements, by the caller's contract.
+                let from = unsafe { from_raw_parts(self.at(product, part), self.rows * self.width) };
+                for (to, from) in to.chunks_exact_mut(columns).zip(from.chunks_exact(self.width)) {
+                    to.iter_mut().zip(from).for_each(|(to, it)| *to += it);
+                }
+            }
+        });
+    }
+}
+
+impl Attention<'_> {
+    /// Writes the gradients for queries, keys and values, from the result and its gradient.
+    pub fn backward(&self, [y, g]: [&[f32]; 2], [of_q, of_k, of_v]: [&mut [f32]; 3]) -> Result<()> {
+        let (tile, blocks) = (self.tile, self.blocks());
+        let (features, values) = (self.features, self.values);
+        if self.batch * self.queries * self.keys * features * values == 0 {
+            [of_q, of_k, of_v].into_iter().for_each(|it| it.fill(0.0));
+            return Ok(());
+        }
+        let parts = TASKS.div_ceil(self.batch).min(blocks);
+        let [of_features, of_values] = [features, values].map(|it| self.padded(it));
+        let for_keys = Parts::zeros(self.batch, parts, self.keys, of_features)?;
+        let for_values = Parts::zeros(self.batch, parts, self.keys, of_values)?;
+        let for_queries = Parts::zeros(self.batch, 1, self.queries, features)?;
+        let keys_of_scores = self.packed_keys()?;
+        let values_of_gradients = Packed::new(&self.v, [values, self.keys], [1, values as isize], tile)?;
+        let keys_of_queries = Packed::new(&self.k, [self.keys, features], [features as isize, 1], tile)?;
+        let width = self.padded(self.keys) + GAP;
+        let columns = [[QUERIES, features], [QUERIES, values]].map(|it| elements(it, tile));
+        let lens =
+            [QUERIES * features, QUERIES * width, QUERIES * width, QUERIES * of_features, columns[0], columns[1]];
+        threads::try_for_each(self.batch * parts, self.nanos(5), |task| {
+            let (product, part) = (task / parts, task % parts);
+            // SAFETY: what is read below was written before.
+            let room = unsafe { Array::uninit(&[lens.iter().sum()], DType::F32)? };
+            let mut next = room.device_ptr().cast::<f32>();
+            let [scaled, weights, slopes, through, panels_of_q, panels_of_g] = lens.map(|len| {
+                let first = next;
+                next = next.wrapping_add(len);
+                first
+            });
+            let [k, v] = [self.k.places[product], self.v.places[product]];
+            let (for_k, for_v) = (for_keys.at(product, part), for_values.at(product, part));
+            // Blocks of all lengths of causal attention.
+            for queries in (part..blocks).step_by(parts).map(|it| self.block(it)) {
+                let (rows, used) = (queries.len(), self.keys_of(&queries));
+                let count = used.div_ceil(tile.columns);
+                let first = (product * self.queries + queries.start) * values;
+                let [y, g] = [y, g].map(|it| &it[first..][..rows * values]);
+                let mut state = State::<QUERIES>::new();
+                let mut mean = [0.0; QUERIES];
+                for (mean, (y, g)) in mean.iter_mut().zip(y.chunks_exact(values).zip(g.chunks_exact(values))) {
+                    *mean = y.iter().zip(g).map(|(y, g)| y * g).sum();
+                }
+                // SAFETY: there is room for the rows of a block and for the columns of whole panels; each task has its
+                // own parts, and each block its own rows of the gradient for queries.
+                unsafe {
+                    self.scaled(product, &queries, from_raw_parts_mut(scaled, rows * features));
+                    let left = Matrix::dense(scaled.cast_const(), features);
+                    let right = keys_of_scores.of(k).part(0, count, 0, tile);
+                    multiply(tile, [rows, features], false, left, right, (weights, width));
+                    let scores = from_raw_parts_mut(weights, (rows - 1) * width + used);
+                    self.exclude(product, &queries, &(0..used), scores, width);
+                    self.rows.weigh([rows, used], (weights, width), &mut state);
+                    let left_of_g = Matrix::dense(g.as_ptr(), values);
+                    let right = values_of_gradients.of(v).part(0, count, 0, tile);
+                    multiply(tile, [rows, values], false, left_of_g, right, (slopes, width));
+                    let inverse = state.sum.map(|it| 1.0 / it);
+                    self.rows.slope([rows, used], [weights, slopes], width, [&inverse, &mean]);
+                    let left = Matrix::dense(slopes.cast_const(), width);
+                    multiply(tile, [rows, used], false, left, keys_of_queries.of(k), (through, of_features));
+                    let to = for_queries.at(product, 0).add(queries.start * features);
+                    let to = from_raw_parts_mut(to, rows * features).chunks_exact_mut(features);
+                    for (to, from) in to.zip(from_raw_parts(through, rows * of_features).chunks_exact(of_features)) {
+                        to.iter_mut().zip(from).for_each(|(to, it)| *to = it * self.scale);
+                    }
+                    let dense_q = Matrix::dense(scaled.cast_const(), features);
+                    let right = pack_into(dense_q, [rows, features], tile, panels_of_q);
+                    multiply(tile, [used, rows], true, left.transposed(), right, (for_k, of_features));
+                    let right = pack_into(left_of_g, [rows, values], tile, panels_of_g);
+                    let left = Matrix::dense(weights.cast_const(), width);
+                    multiply(tile, [used, rows], true, left.transposed(), right, (for_v, of_values));
+                }
+            }
+            Ok(())
+        })?;
+        // SAFETY: all tasks have ended.
+        unsafe {
+            for_queries.add_up(&self.q, features, of_q);
+            for_keys.add_up(&self.k, features, of_k);
+            for_values.add_up(&self.v, values, of_v);
+        }
+        Ok(())
+    }
+}

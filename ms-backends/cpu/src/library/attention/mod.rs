@@ -1,0 +1,246 @@
+//! Attention in blocks of queries and keys whose weights stay in the second-level cache of a core, and its gradient,
+//! which computes the weights again: Dao et al., "FlashAttention", 2022.
+//!
+//! The weights of a block are `e^(s - most)`, with the largest score of its query so far; what was summed before is
+//! multiplied by the change of that factor when a later block has a larger one, and the sum divides the result at its
+//! end (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018). The order of all sums depends on the
+//! sizes only.
+
+mod backward;
+mod forward;
+mod panels;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use super::elements;
+use super::index::written;
+use crate::isa::Isa;
+use crate::product::{Tile, Wide};
+use ms_core::error::Result;
+use ms_core::ops::host::dense;
+use ms_core::ops::{BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, BlockedAttentionAttrs};
+use ms_core::tensor::{Array, Attrs, DType, HostArray, Op, broadcast_shapes, try_room};
+use rows::Rows;
+use std::ops::Range;
+
+/// Number of queries of a block: a multiple of the rows of tiles.
+const QUERIES: usize = 48;
+
+/// Runs attention or its gradient on f32, writing its row-major results; `None` for other ops.
+///
+/// # Safety
+/// As [`run`](super::run).
+pub unsafe fn run(isa: Isa, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Option<Result<()>> {
+    let is_gradient = op == BLOCKED_ATTENTION_GRAD.op();
+    if !is_gradient && op != BLOCKED_ATTENTION.op() {
+        return None;
+    }
+    let run = || {
+        let dense = inputs.iter().map(|it| dense(it)).collect::<Result<Vec<_>>>()?;
+        let numbers = |at: usize| elements::<f32>(&dense[at]);
+        let mask = dense.get(if is_gradient { 5 } else { 3 });
+        let attention = Attention::new(isa, attrs, [&dense[0], &dense[1], &dense[2]], mask)?;
+        // SAFETY: the caller vouches for the outputs.
+        let mut results = outputs.iter().map(|it| unsafe { written::<f32>(it) });
+        let mut result = || results.next().expect("the type rule gives the results of the op");
+        match is_gradient {
+            true => attention.backward([numbers(3), numbers(4)], [result(), result(), result()]),
+            false => attention.forward(result()),
+        }
+    };
+    Some(run())
+}
+
+/// An operand: one matrix for each product, of which several may read the same one.
+struct Matrices<'a> {
+    elements: &'a [f32],
+    /// The number of elements of a matrix.
+    len: usize,
+    /// The matrix of each product.
+    places: Vec<usize>,
+}
+
+impl Matrices<'_> {
+    /// The number of matrices.
+    fn count(&self) -> usize {
+        self.elements.len() / self.len.max(1)
+    }
+
+    /// A matrix.
+    fn at(&self, place: usize) -> &[f32] {
+        &self.elements[place * self.len..][..self.len]
+    }
+
+    /// The matrix of a product.
+    fn of(&self, product: usize) -> &[f32] {
+        self.at(self.places[product])
+    }
+}
+
+/// What decides which keys a query uses besides their order.
+enum MaskValues<'a> {
+    /// Whether it uses them.
+    Bools(&'a [bool]),
+    /// Numbers that are added to the scores.
+    Numbers(&'a [f32]),
+    /// The same, converted.
+    Converted(Vec<f32>),
+}
+
+/// A mask for scores.
+struct Mask<'a> {
+    values: MaskValues<'a>,
+    /// Strides between queries and between keys.
+    steps: [usize; 2],
+    /// The first element for each product.
+    places: Vec<usize>,
+}
+
+/// The operands and sizes of attention.
+struct Attention<'a> {
+    tile: Tile<f32>,
+    rows: &'static Rows,
+    q: Matrices<'a>,
+    k: Matrices<'a>,
+    v: Matrices<'a>,
+    mask: Option<Mask<'a>>,
+    /// The number of products.
+    batch: usize,
+    queries: usize,
+    keys: usize,
+    /// The number of features of a query and of a key, and of numbers of a value.
+    features: usize,
+    values: usize,
+    causal: bool,
+    scale: f32,
+}
+
+/// The axes of a shape before its last two ones, and those.
+fn split(shape: &[usize]) -> (&[usize], [usize; 2]) {
+    let (outer, inner) = shape.split_at(shape.len() - 2);
+    (outer, [inner[0], inner[1]])
+}
+
+/// For each of the matrices of a `batch`, the one of an operand with these outer axes, which are broadcast.
+fn places(batch: &[usize], own: &[usize]) -> Result<Vec<usize>> {
+    let count = batch.iter().product();
+    let mut places = try_room(count)?;
+    for at in 0..count {
+        let (mut rest, mut place, mut step) = (at, 0, 1);
+        for (axis, &size) in batch.iter().enumerate().rev() {
+            let own = (axis + own.len()).checked_sub(batch.len()).map_or(1, |it| own[it]);
+            place += rest % size % own * step;
+            (rest, step) = (rest / size, step * own);
+        }
+        places.push(place);
+    }
+    Ok(places)
+}
+
+impl<'a> Mask<'a> {
+    fn new(mask: &'a HostArray<'_>, batch: &[usize], [queries, keys]: [usize; 2]) -> Result<Self> {
+        let mut shape = vec![1; 2usize.saturating_sub(mask.shape().len())];
+        shape.extend_from_slice(mask.shape());
+        let (outer, [rows, columns]) = split(&shape);
+        let values = match mask.dtype() {
+            DType::Bool => MaskValues::Bools(elements(mask)),
+            DType::F32 => MaskValues::Numbers(elements(mask)),
+            _ => MaskValues::Converted(mask.scalars().into_iter().map(|it| it.as_f64() as f32).collect()),
+        };
+        let step = |own: usize, size: usize, step: usize| if own == 1 && size != 1 { 0 } else { step };
+        let steps = [step(rows, queries, columns), step(columns, keys, 1)];
+        let places = places(batch, outer)?.into_iter().map(|it| it * rows * columns).collect();
+        Ok(Self { values, steps, places })
+    }
+
+    /// Changes the scores of a query of a product for some keys.
+    fn apply(&self, product: usize, query: usize, keys: Range<usize>, scores: &mut [f32]) {
+        let first = self.places[product] + query * self.steps[0] + keys.start * self.steps[1];
+        let add = |values: &[f32], scores: &mut [f32]| match self.steps[1] {
+            0 => scores.iter_mut().for_each(|it| *it += values[first]),
+            _ => scores.iter_mut().zip(&values[first..]).for_each(|(it, value)| *it += value),
+        };
+        let exclude = |it: &mut f32, is_used: bool| *it = if is_used { *it } else { f32::NEG_INFINITY };
+        match (&self.values, self.steps[1]) {
+            (MaskValues::Bools(values), 0) => scores.iter_mut().for_each(|it| exclude(it, values[first])),
+            (MaskValues::Bools(values), _) => {
+                scores.iter_mut().zip(&values[first..]).for_each(|(it, &is_used)| exclude(it, is_used));
+            }
+            (MaskValues::Numbers(values), _) => add(values, scores),
+            (MaskValues::Converted(values), _) => add(values, scores),
+        }
+    }
+}
+
+impl<'a> Attention<'a> {
+    fn new(
+        isa: Isa,
+        attrs: &Attrs,
+        [q, k, v]: [&'a HostArray<'_>; 3],
+        mask: Option<&'a HostArray<'_>>,
+    ) -> Result<Self> {
+        let it = BlockedAttentionAttrs::of(attrs);
+        let ((of_q, [queries, features]), (of_k, [keys, _])) = (split(q.shape()), split(k.shape()));
+        let (of_v, [_, values]) = split(v.shape());
+        let batch = broadcast_shapes(&broadcast_shapes(of_q, of_k)?, of_v)?;
+        let matrices = |of: &'a HostArray<'_>, outer: &[usize], len: usize| {
+            Ok(Matrices { elements: elements(of), len, places: places(&batch, outer)? })
+        };
+        Ok(Self {
+            tile: f32::tile(isa),
+            rows: Rows::of(isa),
+            q: matrices(q, of_q, queries * features)?,
+            k: matrices(k, of_k, keys * features)?,
+            v: matrices(v, of_v, keys * values)?,
+            mask: mask.map(|it| Mask::new(it, &batch, [queries, keys])).transpose()?,
+            batch: batch.iter().product(),
+            queries,
+            keys,
+            features,
+            values,
+            causal: it.causal(),
+            scale: it.factor(features) as f32,
+        })
+    }
+
+    /// The number of blocks of queries.
+    fn blocks(&self) -> usize {
+        self.queries.div_ceil(QUERIES)
+    }
+
+    /// The queries of a block.
+    fn block(&self, block: usize) -> Range<usize> {
+        block * QUERIES..self.queries.min((block + 1) * QUERIES)
+    }
+
+    /// The number of keys that some queries use: the first ones.
+    fn keys_of(&self, queries: &Range<usize>) -> usize {
+        if self.causal { self.keys.min(queries.end) } else { self.keys }
+    }
+
+    /// Excludes scores of queries for keys, in rows that are `width` elements apart.
+    fn exclude(&self, product: usize, queries: &Range<usize>, keys: &Range<usize>, scores: &mut [f32], width: usize) {
+        for (query, scores) in queries.clone().zip(scores.chunks_mut(width)) {
+            let scores = &mut scores[..keys.len()];
+            if self.causal && query + 1 < keys.end {
+                scores[(query + 1).saturating_sub(keys.start)..].fill(f32::NEG_INFINITY);
+            }
+            if let Some(mask) = &self.mask {
+                mask.apply(product, query, keys.clone(), scores);
+            }
+        }
+    }
+
+    /// Writes the queries of a block, times the factor of scores.
+    fn scaled(&self, product: usize, queries: &Range<usize>, to: &mut [f32]) {
+        let from = &self.q.of(product)[queries.start * self.features..queries.end * self.features];
+        to.iter_mut().zip(from).for_each(|(to, it)| *to = it * self.scale);
+    }
+
+    /// Estimated nanoseconds of so many products of the size of the scores.
+    fn nanos(&self, products: usize) -> usize {
+        let multiplied = self.batch * self.queries * self.keys * (self.features + self.values) / 2;
+        multiplied * products / if self.causal { 64 } else { 32 }
+    }
+}

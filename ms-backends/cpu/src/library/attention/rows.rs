@@ -1,0 +1,139 @@
+//! Kernels over rows of scores, which are generated code.
+
+use crate::backend::part;
+use crate::isa::Isa;
+use crate::kernel::KernelCode;
+use crate::target::TARGET;
+use ms_core::ir::{
+    BinaryOp, Compare, Kernel, KernelBuilder, LaneAxis, Math, Reducer, Role, Scope, StrideClass, UnaryOp,
+};
+use ms_core::tensor::DType;
+use std::sync::{Arc, OnceLock};
+
+/// The kernels of an instruction set.
+pub struct Rows {
+    weights: Arc<dyn KernelCode>,
+    slopes: Arc<dyn KernelCode>,
+}
+
+/// What is known of the weights of each query after some of its keys.
+pub struct State<const N: usize> {
+    /// The largest score.
+    pub most: [f32; N],
+    /// The sum of the weights.
+    pub sum: [f32; N],
+    /// What sums before the last keys are multiplied by.
+    pub factor: [f32; N],
+}
+
+impl<const N: usize> State<N> {
+    /// That before all keys.
+    pub fn new() -> Self {
+        Self { most: [f32::NEG_INFINITY; N], sum: [0.0; N], factor: [0.0; N] }
+    }
+}
+
+/// The size of an element in bytes.
+const SIZE: usize = size_of::<f32>();
+
+impl Rows {
+    /// Those of an instruction set, which are compiled once in a process.
+    pub fn of(isa: Isa) -> &'static Self {
+        static ALL: [OnceLock<Rows>; Isa::ALL.len()] = [const { OnceLock::new() }; Isa::ALL.len()];
+        let code = |kernel: Kernel| part(TARGET.expand(kernel), isa);
+        ALL[isa as usize].get_or_init(|| Self { weights: code(weights()), slopes: code(slopes()) })
+    }
+
+    /// Replaces the scores of some queries for `keys` keys, in rows that are `width` elements apart, by weights
+    /// `e^(s - most)`, and brings the state up to date.
+    ///
+    /// # Safety
+    /// The scores are valid for reads and writes, of at most `N` rows.
+    pub unsafe fn weigh<const N: usize>(
+        &self,
+        [rows, keys]: [usize; 2],
+        (scores, width): (*mut f32, usize),
+        state: &mut State<N>,
+    ) {
+        let [most, sum, factor] = [&mut state.most, &mut state.sum, &mut state.factor].map(|it| it.as_mut_ptr());
+        let scores = [scores as u64, (width * SIZE) as u64, SIZE as u64];
+        let of_row = |it: *mut f32| [it as u64, SIZE as u64, 0];
+        let block = [scores, of_row(most), of_row(sum), scores, of_row(most), of_row(sum), of_row(factor)];
+        let block = [&[rows as u64, keys as u64][..], block.as_flattened()].concat();
+        // SAFETY: by the caller's contract; each row reads its own numbers before it writes them.
+        unsafe { self.weights.call(&block) };
+    }
+
+    /// Replaces the weights `w` by `p = w inverse` and their gradients `g` by those of scores, `p (g - mean)`, with the two
+    /// numbers of each row, in rows that are `width` elements apart.
+    ///
+    /// # Safety
+    /// The elements are valid for reads and writes, and do not overlap; there are two numbers for each row.
+    pub unsafe fn slope(
+        &self,
+        [rows, keys]: [usize; 2],
+        [weights, gradients]: [*mut f32; 2],
+        width: usize,
+        [inverse, mean]: [&[f32]; 2],
+    ) {
+        let matrix = |it: *mut f32| [it as u64, (width * SIZE) as u64, SIZE as u64];
+        let of_row = |it: &[f32]| [it.as_ptr() as u64, SIZE as u64, 0];
+        let (weights, gradients) = (matrix(weights), matrix(gradients));
+        let block = [weights, gradients, of_row(inverse), of_row(mean), weights, gradients];
+        let block = [&[rows as u64, keys as u64][..], block.as_flattened()].concat();
+        // SAFETY: by the caller's contract; an element is read where it is written.
+        unsafe { self.slopes.call(&block) };
+    }
+}
+
+/// Of rows of scores: the largest one, including one from before, the weights, and the sum, with that from before. An
+/// infinite largest score is not subtracted, as in `softmax`.
+fn weights() -> Kernel {
+    let mut it = KernelBuilder::new(1, 0, LaneAxis::Reduced);
+    let scores = it.param(DType::F32, Role::Input, StrideClass::Unit);
+    let [most_before, sum_before] = [(); 2].map(|()| it.param(DType::F32, Role::Input, StrideClass::Zero));
+    let weights = it.param(DType::F32, Role::Output, StrideClass::Unit);
+    let [most_now, sum_now, factor_now] = [(); 3].map(|()| it.param(DType::F32, Role::Output, StrideClass::Zero));
+    let score = it.load(scores);
+    let most = it.reduce(Reducer::Max, score);
+    it.end_stage(Scope::Loop);
+    let before = it.load(most_before);
+    let most = it.binary(BinaryOp::Max, before, most);
+    let (size, infinity, zero) =
+        (it.unary(UnaryOp::Abs, most), it.constant(f64::INFINITY, DType::F32), it.constant(0.0, DType::F32));
+    let is_finite = it.compare(Compare::Lt, size, infinity);
+    let shift = it.select(is_finite, most, zero);
+    let change = it.binary(BinaryOp::Sub, before, shift);
+    let factor = it.math(Math::Exp, change, None);
+    it.end_stage(Scope::Point);
+    let score = it.load(scores);
+    let below = it.binary(BinaryOp::Sub, score, shift);
+    let weight = it.math(Math::Exp, below, None);
+    it.store(weights, weight);
+    let sum = it.reduce(Reducer::Sum, weight);
+    it.end_stage(Scope::Loop);
+    let before = it.load(sum_before);
+    let sum = it.fma(before, factor, sum);
+    it.store(most_now, most);
+    it.store(sum_now, sum);
+    it.store(factor_now, factor);
+    it.end_stage(Scope::Point);
+    it.finish()
+}
+
+/// Elementwise: weights times the number of their row, and these times what remains of gradients without another one.
+fn slopes() -> Kernel {
+    let mut it = KernelBuilder::new(1, 0, LaneAxis::Parallel);
+    let [weights, gradients] = [(); 2].map(|()| it.param(DType::F32, Role::Input, StrideClass::Unit));
+    let [inverse, mean] = [(); 2].map(|()| it.param(DType::F32, Role::Input, StrideClass::Zero));
+    let [normalized, slopes] = [(); 2].map(|()| it.param(DType::F32, Role::Output, StrideClass::Unit));
+    let (weight, inverse) = (it.load(weights), it.load(inverse));
+    let weight = it.binary(BinaryOp::Mul, weight, inverse);
+    let (gradient, mean) = (it.load(gradients), it.load(mean));
+    let rest = it.binary(BinaryOp::Sub, gradient, mean);
+    let slope = it.binary(BinaryOp::Mul, weight, rest);
+    it.store(normalized, weight);
+    it.store(slopes, slope);
+    it.end_stage(Scope::Point);
+    it.finish()
+}
