@@ -75,7 +75,8 @@ pub fn summary<C: Cell, R>(net: &C, run: impl FnOnce(&C) -> R) -> Summary {
     net.visit(&mut Sink::new(&mut walk));
     let _modes = Modes(walk.flags.into_iter().map(|it| (it.get(), it)).collect());
     let rows = walk.rows.into_iter().map(|it| it.row).collect();
-    let observer = Rc::new(Observer { rows: RefCell::new(rows), open: RefCell::default() });
+    let observer =
+        Rc::new(Observer { rows: RefCell::new(rows), open: RefCell::default(), applied: RefCell::default() });
     net.set_train(false);
     let context = Context { jit: false, ..ms_core::session::context() };
     let observed = || observe_calls(observer.clone(), || drop(run(net)));
@@ -178,6 +179,8 @@ struct Observer {
     rows: RefCell<Vec<SummaryRow>>,
     /// The rows of the calls that are running; `None` for a cell that is in no row.
     open: RefCell<Vec<Option<usize>>>,
+    /// The number of ops that were applied.
+    applied: RefCell<usize>,
 }
 
 impl Observer {
@@ -207,7 +210,12 @@ impl CallObserver for Observer {
 
 impl Dispatcher for Observer {
     fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
+        let before = *self.applied.borrow();
         let outputs = Eagerly.apply(call)?;
+        // The work of a composite is that of its ops, unless the device runs it as a whole.
+        if self.applied.replace(before + 1) != before {
+            return Ok(outputs);
+        }
         let inputs: Vec<Type> = call.inputs.iter().map(|it| it.ty()).collect();
         let types: Vec<Type> = outputs.iter().map(Tensor::ty).collect();
         let flops = ops::flops(call.op, call.attrs, &inputs.iter().collect::<Vec<_>>(), &types);

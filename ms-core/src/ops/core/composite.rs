@@ -1,7 +1,7 @@
 //! Composites: ops whose meaning is the ops that a body applies.
 
 use super::reference::ReferenceDispatcher;
-use super::{Arrays, OpDef, Types, infer};
+use super::{Arrays, OpDef, Types, flops, infer};
 use crate::error::{Code, Error, OrRaise, Result, abandon, collecting};
 use crate::ops::definition;
 use crate::tensor::{
@@ -9,6 +9,7 @@ use crate::tensor::{
 };
 use smallvec::SmallVec;
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::rc::Rc;
 
 /// The body of a composite: applies ops to the operands, which the type rule has accepted, and returns the
@@ -51,13 +52,28 @@ pub(in crate::ops) fn evaluate_composite(body: Body, attrs: &Attrs, inputs: &[&A
 /// # Errors
 /// Those of the type rules of its ops, in the name of the composite.
 pub(in crate::ops) fn infer_by_body(name: &str, body: Body, attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
-    let inputs: Vec<Tensor> = inputs.iter().map(|&it| of_type(it.clone())).collect();
-    let outputs = with_dispatcher(Rc::new(TypesOnly), || run(body, attrs, &inputs.iter().collect::<Vec<_>>()));
+    let outputs = run_on_types(TypesOnly::default(), body, attrs, inputs);
     Ok(outputs.map_err(|error| error.of_composite(name))?.iter().map(Tensor::ty).collect())
 }
 
+/// The number of [floating-point operations](flops) of a body on operands of these types, which its ops accept.
+pub(in crate::ops) fn flops_of_body(body: Body, attrs: &Attrs, inputs: &[&Type]) -> u64 {
+    let count = Rc::new(Cell::new(0));
+    let counted = run_on_types(TypesOnly { flops: Some(count.clone()) }, body, attrs, inputs);
+    counted.map_or(0, |_| count.get())
+}
+
+fn run_on_types(by: TypesOnly, body: Body, attrs: &Attrs, inputs: &[&Type]) -> Result<Outputs> {
+    let inputs: Vec<Tensor> = inputs.iter().map(|&it| of_type(it.clone())).collect();
+    with_dispatcher(Rc::new(by), || run(body, attrs, &inputs.iter().collect::<Vec<_>>()))
+}
+
 /// Applies ops to types.
-struct TypesOnly;
+#[derive(Default)]
+struct TypesOnly {
+    /// What their operations are added to.
+    flops: Option<Rc<Cell<u64>>>,
+}
 
 /// A tensor without elements.
 fn of_type(ty: Type) -> Tensor {
@@ -73,6 +89,9 @@ impl Dispatcher for TypesOnly {
         }
         let types: SmallVec<[&Type; 3]> = types.iter().map(|it| &**it).collect();
         let results = infer(definition(call.op), call.attrs, &[], &types).map_err(|error| error.at(call.location))?;
+        if let Some(count) = &self.flops {
+            count.set(count.get().saturating_add(flops(call.op, call.attrs, &types, &results)));
+        }
         Ok(results.into_iter().map(of_type).collect())
     }
 

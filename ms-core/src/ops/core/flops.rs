@@ -1,11 +1,12 @@
 //! The work of an op.
 
+use super::composite::flops_of_body;
 use crate::ops::{CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, Lowering, definition};
 use crate::tensor::{Attrs, Op, Type};
 
 /// The number of floating-point operations of an op on these types: two for each product of a matrix
 /// product or a convolution, one for each element of a float that an elementwise op computes or a reduction
-/// reads. Movement of data, integers, and ops with regions count nothing; sizes that are not known count as
+/// reads. A composite has those of its body. Movement of data, integers, and ops with regions count nothing; sizes that are not known count as
 /// one.
 ///
 /// ```
@@ -37,6 +38,7 @@ pub fn flops(op: Op, attrs: &Attrs, inputs: &[&Type], outputs: &[Type]) -> u64 {
             };
             2 * numel(output) * numel(weight) / axis(weight, 0)
         }
+        Lowering::Composite(body) => flops_of_body(*body, attrs, inputs),
         _ => 0,
     }
 }

@@ -3,10 +3,9 @@
 use super::block::Block;
 use super::{AttentionAttrs, BLOCKED_ATTENTION, BlockedAttentionAttrs, SCALED_DOT_PRODUCT_ATTENTION};
 use crate::error::Result;
-use crate::ops::Arrays;
 use crate::ops::core::testing::{run, scattered};
-use crate::ops::full_of;
-use crate::tensor::{Array, DType, Tensor};
+use crate::ops::{Arrays, flops, full_of};
+use crate::tensor::{Array, DType, Tensor, Type};
 
 /// The results of attention at once, or in blocks of so many queries.
 fn attend(causal: bool, scale: Option<f64>, queries: Option<usize>, inputs: &[&Array]) -> Result<Arrays> {
@@ -94,4 +93,19 @@ fn blocks_hold_four_million_scores_or_128_queries() {
     assert_eq!(of(&[&[4096, 1], &[2048, 1], &[2048]]), None);
     assert_eq!(of(&[&[4096, 1], &[2048, 1], &[2049, 1]]), None);
     assert_eq!(of(&[&[4096, 1], &[2048, 1], &[2048, 1], &[2049]]), None);
+}
+
+#[test]
+fn operations_are_those_of_the_body() {
+    let of = |shape: &[usize]| Type::of(DType::F32, shape);
+    let inputs = [of(&[2, 6, 4]), of(&[2, 5, 4]), of(&[2, 5, 3])];
+    let count = |causal, queries| {
+        let attrs = BlockedAttentionAttrs::attrs(causal, true, 1.0, queries);
+        flops(BLOCKED_ATTENTION.op(), &attrs, &inputs.each_ref(), &[of(&[2, 6, 3])])
+    };
+    let products = 2 * 2 * 6 * 5 * (4 + 3);
+    assert!((products + 60..2 * products).contains(&count(false, 6usize)), "{}", count(false, 6usize));
+    assert_eq!(count(false, 2usize), count(false, 6usize));
+    // Keys that no query of a block uses.
+    assert!(count(true, 2usize) < count(true, 6usize));
 }
