@@ -1,4 +1,4 @@
-//! Graph to graph: passes that make a graph smaller and preserve every bit of its results.
+//! Graph to graph: passes that make a graph smaller or faster.
 //!
 //! Nodes depend on their operands only: ordered effects — writes, prints, random numbers — take and
 //! return a state. So equal nodes may be merged and unused ones removed without considering their
@@ -7,8 +7,8 @@
 //! Transforms are expanded before: in a graph that is still to be differentiated, gradients are
 //! added in a certain order, and some ops are meaningful to derivatives only.
 //!
-//! In every precision mode the results are bit-identical, except for the payloads of NaNs, which
-//! also depend on the machine.
+//! In strict precision the results are bit-identical, except for the payloads of NaNs, which also depend on the
+//! machine. In the others they are too, except for sums that [`LoopProducts`] takes out of loops.
 
 mod algebra;
 mod branches;
@@ -21,6 +21,7 @@ mod inline;
 mod inline_custom;
 mod layout;
 mod licm;
+mod loop_products;
 mod pass;
 mod pipeline;
 mod uniform;
@@ -37,6 +38,7 @@ pub use inline::Inline;
 pub use inline_custom::InlineCustom;
 pub use layout::{Contracted, Images, Layouts};
 pub use licm::Licm;
+pub use loop_products::LoopProducts;
 pub use pass::{Pass, PassContext, PassStatistics, Report};
 pub use pipeline::{PASSES, Watch, inline_all, optimize, optimize_watched, optimize_with, pass_by_name};
 pub use views::Views;

@@ -1,8 +1,8 @@
 //! The order of passes, and the graphs that they run on.
 
 use super::{
-    Algebra, Branches, Composites, ConstantFolding, Cse, Dce, DeadArguments, Inline, InlineCustom, Layouts, Licm, Pass,
-    PassContext, Report, Views, layout,
+    Algebra, Branches, Composites, ConstantFolding, Cse, Dce, DeadArguments, Inline, InlineCustom, Layouts, Licm,
+    LoopProducts, Pass, PassContext, Report, Views, layout,
 };
 use crate::ir::{Graph, canonical_bytes, subgraphs};
 use crate::ops;
@@ -24,6 +24,7 @@ pub static PASSES: &[&dyn Pass] = &[
     &Branches,
     &DeadArguments,
     &Licm,
+    &LoopProducts,
     &Cse,
     &ConstantFolding,
     &Algebra,

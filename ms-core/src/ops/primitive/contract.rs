@@ -3,7 +3,7 @@
 use crate::error::{Code, Error};
 use crate::ir::ContractionRanks;
 use crate::ops::primitive::matmul::products;
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, permute};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, add, permute};
 use crate::tensor::{Attrs, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 
@@ -93,4 +93,20 @@ fn swapped(x: &Tensor, batch: usize, count: usize) -> Tensor {
 #[track_caller]
 pub(in crate::ops) fn contract(a: &Tensor, b: &Tensor, batch: usize, summed: usize) -> Tensor {
     apply1(CONTRACT.op(), &ContractAttrs::attrs(batch, summed), &[a, b])
+}
+
+/// `first + Σ a b`, with the products of `a` `[steps, ..]` and `b` `[steps, ..]` in each step as in a node with these
+/// ranks. The axes of its operands are those of an element in the given order.
+#[track_caller]
+pub(crate) fn sum_of_products(
+    first: &Tensor,
+    [a, b]: [&Tensor; 2],
+    [of_a, of_b]: [&[usize]; 2],
+    ContractionRanks { batch, k }: ContractionRanks,
+) -> Tensor {
+    let stacked = |x: &Tensor, axes: &[usize], outer: usize| {
+        let inside = axes.iter().map(|it| it + 1);
+        permute(x, inside.clone().take(outer).chain([0]).chain(inside.skip(outer)).collect::<Vec<_>>())
+    };
+    add(first, contract(&stacked(a, of_a, of_a.len() - k), &stacked(b, of_b, batch), batch, k + 1))
 }
