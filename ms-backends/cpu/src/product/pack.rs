@@ -35,12 +35,25 @@ pub unsafe fn pack<E: Operand>(
     let put = |line: usize, step: usize| unsafe { *to.add(step * lines + line) = element(line, step) };
     if across == 1 && E::IS_WIDE {
         let from: *const E::Wide = from.first.cast();
-        for step in 0..depth {
-            // Registers are read later, which waits for stores of single elements.
-            // SAFETY: by the caller's contract; the types are one.
-            unsafe {
-                to.add(step * lines).copy_from_nonoverlapping(from.wrapping_offset(step as isize * along), lines)
-            };
+        // SAFETY: the caller's contract is the same, for this number of lines; the types are one.
+        unsafe {
+            match lines {
+                4 => copy_steps::<_, 4>(from, along, depth, to),
+                5 => copy_steps::<_, 5>(from, along, depth, to),
+                6 => copy_steps::<_, 6>(from, along, depth, to),
+                8 => copy_steps::<_, 8>(from, along, depth, to),
+                12 => copy_steps::<_, 12>(from, along, depth, to),
+                13 => copy_steps::<_, 13>(from, along, depth, to),
+                14 => copy_steps::<_, 14>(from, along, depth, to),
+                16 => copy_steps::<_, 16>(from, along, depth, to),
+                32 => copy_steps::<_, 32>(from, along, depth, to),
+                _ => {
+                    for step in 0..depth {
+                        let from = from.wrapping_offset(step as isize * along);
+                        to.add(step * lines).copy_from_nonoverlapping(from, lines);
+                    }
+                }
+            }
         }
     } else if across == 1 {
         for step in 0..depth {
@@ -72,6 +85,22 @@ pub unsafe fn pack<E: Operand>(
                     (first..first + LINES).for_each(|line| put(line, step));
                 }
             }
+        }
+    }
+}
+
+/// [`pack()`] of a number of lines that tiles have, which are next to each other: registers, and no calls, copy the
+/// elements of a step.
+///
+/// # Safety
+/// As [`pack()`].
+unsafe fn copy_steps<W: Copy, const N: usize>(from: *const W, along: isize, depth: usize, to: *mut W) {
+    for step in 0..depth {
+        // Registers are read later, which waits for stores of single elements.
+        // SAFETY: by the caller's contract.
+        unsafe {
+            let elements = from.wrapping_offset(step as isize * along).cast::<[W; N]>().read();
+            to.add(step * N).cast::<[W; N]>().write(elements);
         }
     }
 }
