@@ -27,13 +27,14 @@ use std::ops::Range;
 /// Number of queries of a block: a multiple of the rows of tiles.
 const QUERIES: usize = 48;
 
-/// Runs attention or its gradient on f32, writing its row-major results; `None` for other ops.
+/// Runs attention or its gradient on f32, writing its row-major results; `None` for other ops and dtypes.
 ///
 /// # Safety
 /// As [`run`](super::run).
 pub unsafe fn run(isa: Isa, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Option<Result<()>> {
     let is_gradient = op == BLOCKED_ATTENTION_GRAD.op();
-    if !is_gradient && op != BLOCKED_ATTENTION.op() {
+    let has_type = |it: &&Array| it.dtype() == DType::F32 || !it.dtype().is_float();
+    if !(is_gradient || op == BLOCKED_ATTENTION.op()) || !inputs.iter().all(has_type) {
         return None;
     }
     let run = || {
