@@ -286,14 +286,23 @@ mod tests {
 
     #[test]
     fn carries_that_something_else_reads() {
-        for line in
-            ["%next = add %h, %h : f32[2, 3]\n %c2 = mul %c, %c : f32[3, 4]\n %sum = add %c2, %product : f32[3, 4]"]
-        {
+        for lines in [
+            // The carry, the product, and the sum.
+            "%next = add %h, %h : f32[2, 3]
+             %square = mul %c, %c : f32[3, 4]
+             %sum = add %square, %product : f32[3, 4]",
+            "%next = add %h, %h : f32[2, 3]
+             %twice = add %product, %product : f32[3, 4]
+             %sum = add %c, %twice : f32[3, 4]",
+            "%sum = add %c, %product : f32[3, 4]
+             %columns = slice %sum {starts = [0, 0], sizes = [2, 3], steps = [1, 1]} : f32[2, 3]
+             %next = add %h, %columns : f32[2, 3]",
+        ] {
             let body = format!(
                 "graph @body(%c: f32[3, 4], %h: f32[2, 3], %x: f32[2, 3], %y: f32[2, 4]) -> (f32[3, 4], f32[2, 3]) {{
                    %rows = permute %x {{axes = [1, 0]}} : f32[3, 2]
                    %product = matmul %rows, %y : f32[3, 4]
-                   {line}
+                   {lines}
                    return %sum, %next
                  }}"
             );
