@@ -41,6 +41,9 @@ impl Parts {
     /// # Safety
     /// Nobody writes the parts.
     unsafe fn add_up(&self, of: &Matrices<'_>, columns: usize, out: &mut [f32]) {
+        if out.is_empty() {
+            return;
+        }
         let to = Shared::new(out.as_mut_ptr());
         threads::for_each(of.count(), self.room.numel() / 4, |place| {
             // SAFETY: each matrix has its own elements.
@@ -63,7 +66,7 @@ impl Attention<'_> {
     pub fn backward(&self, [y, g]: [&[f32]; 2], [of_q, of_k, of_v]: [&mut [f32]; 3]) -> Result<()> {
         let (tile, blocks) = (self.tile, self.blocks());
         let (features, values) = (self.features, self.values);
-        if self.batch * self.queries * self.keys * features * values == 0 {
+        if self.batch * self.queries * self.keys * values == 0 {
             [of_q, of_k, of_v].into_iter().for_each(|it| it.fill(0.0));
             return Ok(());
         }
@@ -120,8 +123,10 @@ impl Attention<'_> {
                     let left = Matrix::dense(slopes.cast_const(), width);
                     multiply(tile, [rows, used], false, left, keys_of_queries.of(k), (through, of_features));
                     let to = for_queries.at(product, 0).add(queries.start * features);
-                    let to = from_raw_parts_mut(to, rows * features).chunks_exact_mut(features);
-                    for (to, from) in to.zip(from_raw_parts(through, rows * of_features).chunks_exact(of_features)) {
+                    let to = from_raw_parts_mut(to, rows * features).chunks_exact_mut(features.max(1));
+                    for (to, from) in
+                        to.zip(from_raw_parts(through, rows * of_features).chunks_exact(of_features.max(1)))
+                    {
                         to.iter_mut().zip(from).for_each(|(to, it)| *to = it * self.scale);
                     }
                     let dense_q = Matrix::dense(scaled.cast_const(), features);

@@ -109,7 +109,8 @@ pub unsafe fn multiply(
 ) {
     // Tiles of about equal heights.
     let height = m.div_ceil(m.div_ceil(tile.rows).max(1)).max(1);
-    for first in (0..terms).step_by(DEPTH) {
+    // A sum of no terms is zero.
+    for first in (0..terms.max(1)).step_by(DEPTH) {
         let depth = DEPTH.min(terms - first);
         let run = |top: usize, panel: usize| {
             let a = a.skip(top, first);

@@ -96,6 +96,9 @@ fn sizes_at_the_edges_of_blocks() {
     for [features, values] in [[1, 1], [16, 17], [33, 8], [64, 32]] {
         check_sizes(&[3], [50, 50, features, values]);
     }
+    for [features, values] in [[0, 2], [2, 0], [0, 0]] {
+        check_sizes(&[2], [50, 51, features, values]);
+    }
     // More keys than those of a block, and none.
     check_sizes(&[], [50, 1100, 3, 2]);
     check_sizes(&[], [1100, 1100, 2, 1]);
