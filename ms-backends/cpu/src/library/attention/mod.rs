@@ -27,7 +27,8 @@ use std::ops::Range;
 /// Number of queries of a block: a multiple of the rows of tiles.
 const QUERIES: usize = 48;
 
-/// Runs attention or its gradient on f32, writing its row-major results; `None` for other ops and dtypes.
+/// Runs attention or its gradient on f32, writing its row-major results; `None` for other ops and dtypes, and for a factor
+/// of scores that is not finite, as that of no features.
 ///
 /// # Safety
 /// As [`run`](super::run).
@@ -35,6 +36,10 @@ pub unsafe fn run(isa: Isa, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &
     let is_gradient = op == BLOCKED_ATTENTION_GRAD.op();
     let has_type = |it: &&Array| it.dtype() == DType::F32 || !it.dtype().is_float();
     if !(is_gradient || op == BLOCKED_ATTENTION.op()) || !inputs.iter().all(has_type) {
+        return None;
+    }
+    let (_, [_, features]) = split(inputs[0].shape());
+    if !BlockedAttentionAttrs::of(attrs).factor(features).is_finite() {
         return None;
     }
     let run = || {

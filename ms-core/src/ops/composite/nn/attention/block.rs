@@ -1,6 +1,6 @@
 //! Blocks of queries, whose scores are held one after the other.
 
-use crate::error::{OrRaise, Result};
+use crate::error::{Code, Error, OrRaise, Result};
 use crate::ops::core::rules::{check_broadcast, sum_dtype, sum_to};
 use crate::ops::primitive::iota::spaced;
 use crate::ops::primitive::slice::narrow;
@@ -165,6 +165,30 @@ impl Block {
     pub fn operands(&self) -> impl Iterator<Item = (&Tensor, usize)> {
         let mask = self.mask.iter().map(|it| (it, self.first));
         [(&self.q, self.first), (&self.k, 0), (&self.v, 0)].into_iter().chain(mask)
+    }
+
+    /// Checks that tensors have the sizes of the result of these operands.
+    ///
+    /// # Errors
+    /// [`Code::Shape`] if they do not, or if the operands do not fit.
+    pub fn check_results(&self, results: [&Tensor; 2]) -> Result<()> {
+        let dims = || {
+            let mut dims = scores(&self.q.dims(), &self.k.dims())?;
+            let (keys, queries) = (dims.pop()?, dims.pop()?);
+            let of_v = self.v.dims();
+            let (outer, inner) = of_v.split_at_checked(of_v.len().checked_sub(2)?)?;
+            let mut dims = broadcast_sizes(&dims, outer).ok().filter(|_| inner[0].may_equal(keys))?;
+            dims.extend([queries, inner[1]]);
+            Some(dims)
+        };
+        let has = |it: &Tensor, dims: &Dims| {
+            it.rank() == dims.len() && it.dims().iter().zip(dims).all(|(own, dim)| own.may_equal(*dim))
+        };
+        if dims().is_some_and(|dims| results.iter().all(|it| has(it, &dims))) {
+            return Ok(());
+        }
+        let ([y, g], [q, k, v]) = (results.map(Tensor::ty), [&self.q, &self.k, &self.v].map(Tensor::ty));
+        Err(Error::new(Code::Shape, format!("{y} and {g} are no results of attention of {q}, {k} and {v}")))
     }
 
     /// The part of the result, or of its gradient, that is of these queries.

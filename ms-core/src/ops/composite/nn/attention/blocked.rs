@@ -75,6 +75,7 @@ fn gradients(it: &Vjp<'_>) -> Cotangents {
 fn differentiate(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
     let [q, k, v, y, g, mask @ ..] = inputs else { unreachable!("the operands are five, and a mask") };
     let operands: Vec<&Tensor> = [q, k, v].into_iter().chain(mask).copied().collect();
+    Block::whole(&operands).check_results([y, g]).or_raise();
     let all = of_operands(attrs, &operands, &[true, true, true, false], y, g);
     all.into_iter().take(3).map(|it| it.expect("it is needed")).collect()
 }
