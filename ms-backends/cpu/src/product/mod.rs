@@ -25,8 +25,7 @@ pub use epilogue::Epilogue;
 use epilogue::{Part, Parts};
 pub use multiplier::{Arithmetic, Left};
 pub use ordered::CHUNK;
-use ordered::Ordered;
-use ordered::Stored;
+use ordered::{Ordered, Stored};
 pub use pack::pack;
 pub use tile::{Tile, Wide};
 

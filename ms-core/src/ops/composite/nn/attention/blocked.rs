@@ -1,7 +1,7 @@
 //! Attention in blocks of queries, and its gradient.
 
-use super::block::{Block, Scoring, Total, default_scale};
-use super::sample;
+use super::block::{Block, Total, default_scale};
+use super::{AttentionAttrs, sample};
 use crate::error::OrRaise;
 use crate::ops::{Batching, Cotangents, Derivative, Sample, SampleInput, Vjp, concat, keepdims, matmul, sum};
 use crate::tensor::{Attrs, DType, Outputs, Tensor, apply};
@@ -9,15 +9,11 @@ use smallvec::{SmallVec, smallvec};
 
 attributes! {
     /// The attributes of [`BLOCKED_ATTENTION`] and of its gradient: whether a query uses only keys up to its own position,
-    /// the factor of scores, if it is given, and the number of queries of a block.
+    /// the factor of scores, if it is given, and the number of queries of a block. They begin with those of attention.
     pub struct BlockedAttentionAttrs { causal: bool, scaled: bool, scale: f64, queries: usize }
 }
 
 impl BlockedAttentionAttrs<'_> {
-    fn scoring(self) -> Scoring {
-        Scoring { causal: self.causal(), scale: self.scaled().then(|| self.scale()) }
-    }
-
     /// The factor of scores of queries with so many features.
     pub fn factor(self, features: usize) -> f64 {
         if self.scaled() { self.scale() } else { default_scale(features) }
@@ -51,9 +47,9 @@ composite! {
 }
 
 fn attend(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
-    let it = BlockedAttentionAttrs::of(attrs);
-    let blocks = Block::all(it.causal(), it.queries(), inputs);
-    let results: Vec<Tensor> = blocks.map(|block| matmul(block.weights(it.scoring()), &block.v)).collect();
+    let scoring = AttentionAttrs::of(attrs).scoring();
+    let blocks = Block::all(scoring.causal, BlockedAttentionAttrs::of(attrs).queries(), inputs);
+    let results: Vec<Tensor> = blocks.map(|block| matmul(block.weights(scoring), &block.v)).collect();
     smallvec![concat(&results, -2)]
 }
 
@@ -82,16 +78,16 @@ fn differentiate(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
 
 /// The gradients of the operands of attention, of those that need one, from the result and its gradient.
 fn of_operands(attrs: &Attrs, inputs: &[&Tensor], needs: &[bool], y: &Tensor, g: &Tensor) -> Cotangents {
-    let it = BlockedAttentionAttrs::of(attrs);
+    let scoring = AttentionAttrs::of(attrs).scoring();
     let mut totals: Vec<Total<'_>> = inputs.iter().map(|it| Total::new(it)).collect();
     // The last block uses all keys, so that the sums of their gradients begin with it.
-    for block in Block::all(it.causal(), it.queries(), inputs).rev() {
+    for block in Block::all(scoring.causal, BlockedAttentionAttrs::of(attrs).queries(), inputs).rev() {
         let [g, y] = [g, y].map(|it| block.of_result(it));
         let block = block.after(&y);
-        let weights = block.weights(it.scoring());
+        let weights = block.weights(scoring);
         // Σ gp p = Σ g v p = Σ g y
         let sum_of_weights = sum(&g * &y, keepdims(-1));
-        let parts = block.gradients(it.scoring(), needs, &weights, [Some(&g), None], Some(sum_of_weights));
+        let parts = block.gradients(scoring, needs, &weights, [Some(&g), None], Some(sum_of_weights));
         for ((total, gradient), (part, first)) in totals.iter_mut().zip(parts).zip(block.operands()) {
             if let Some(gradient) = gradient {
                 total.add(&gradient, part, first);
