@@ -147,7 +147,15 @@ fn read_cases() -> Vec<Case> {
     let read = |name: &str| std::fs::read(data.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     let tensors = Tensors::new(read("cases.safetensors"));
     let manifest: Value = serde_json::from_slice(&read("cases.json")).expect("the manifest is JSON");
-    manifest.as_array().expect("the manifest is a list").iter().map(|it| case(it, &tensors)).collect()
+    let entries = manifest.as_array().expect("the manifest is a list").iter();
+    entries.flat_map(|it| [Some(case(it, &tensors)), in_blocks(it, &tensors)]).flatten().collect()
+}
+
+/// The case of attention in blocks that has the operands and results of a case of attention.
+fn in_blocks(entry: &Value, tensors: &Tensors) -> Option<Case> {
+    let whole = case(entry, tensors);
+    let is_attention = whole.op == "scaled_dot_product_attention";
+    is_attention.then(|| Case { name: format!("{}.blocks", whole.name), op: "blocked_attention".to_string(), ..whole })
 }
 
 fn case(entry: &Value, tensors: &Tensors) -> Case {

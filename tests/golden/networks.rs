@@ -2,10 +2,20 @@
 
 use crate::case::Attributes;
 use ms::Tensor;
-use ms::ops::{self, AttentionOptions};
+use ms::ops::{self, AttentionOptions, BLOCKED_ATTENTION, BlockedAttentionAttrs};
+use ms::tensor::apply1;
+
+/// Number of queries of a block of attention, so few that most cases have several blocks.
+const QUERIES: usize = 2;
 
 pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> {
     Some(match op {
+        "blocked_attention" => {
+            let scale = attrs.optional_float("scale");
+            let (causal, scaled) = (attrs.flag("causal"), scale.is_some());
+            let attrs = BlockedAttentionAttrs::attrs(causal, scaled, scale.unwrap_or(1.0), QUERIES);
+            vec![apply1(BLOCKED_ATTENTION.op(), &attrs, &x.iter().collect::<Vec<_>>())]
+        }
         "gru" => {
             let (y, h) = ops::gru(&x[0], &x[1], (&x[2], &x[3]), x.get(4).zip(x.get(5)));
             vec![y, h]
