@@ -3,6 +3,7 @@
 use super::rows::Row;
 use super::target::Width;
 use ms_core::ir::ParamId;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -124,7 +125,7 @@ impl Machine {
 }
 
 /// The number of an array of accumulators on the stack.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AccId(pub u32);
 
 /// An array of accumulators on the stack.
@@ -227,6 +228,33 @@ pub struct VInst {
     pub dst: Option<VReg>,
     /// Its operands.
     pub srcs: SmallVec<[VReg; 4]>,
+}
+
+/// What instructions read and write besides memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Place {
+    Register(VReg),
+    /// The vector of accumulators on the stack with a number, or the one of the current step.
+    Accumulators(AccId, Option<u8>),
+}
+
+impl VInst {
+    fn written(&self) -> Option<Place> {
+        match self.op {
+            Op::AccStore(id) => Some(Place::Accumulators(id, None)),
+            Op::AccWrite(id, part) => Some(Place::Accumulators(id, Some(part))),
+            _ => self.dst.map(Place::Register),
+        }
+    }
+
+    fn read(&self) -> impl Iterator<Item = Place> {
+        let accumulators = match self.op {
+            Op::AccLoad(id) => Some(Place::Accumulators(id, None)),
+            Op::AccRead(id, part) => Some(Place::Accumulators(id, Some(part))),
+            _ => None,
+        };
+        self.srcs.iter().map(|it| Place::Register(*it)).chain(accumulators)
+    }
 }
 
 /// The lanes that a loop over them processes.
@@ -354,13 +382,26 @@ impl Program {
         self.block_range(blocks.start).start..self.block_range(blocks.end - 1).end
     }
 
-    /// Makes runs of instructions alternate; run `i` is from `bounds[i]` to `bounds[i + 1]`, and none uses a
-    /// result of another.
+    /// Makes runs of instructions alternate; run `i` is from `bounds[i]` to `bounds[i + 1]`, and none reads or writes
+    /// what another one writes.
     pub fn alternate(&mut self, bounds: &[usize]) {
+        debug_assert!(self.are_independent(bounds));
         let runs = || bounds.windows(2).map(|it| &self.insts[it[0]..it[1]]);
         let longest = runs().map(<[VInst]>::len).max().unwrap_or(0);
         let all: Vec<VInst> = (0..longest).flat_map(|i| runs().filter_map(move |it| it.get(i).cloned())).collect();
         self.insts[bounds[0]..].iter_mut().zip(all).for_each(|(place, inst)| *place = inst);
+    }
+
+    /// Returns whether no run of instructions reads or writes a register or accumulators that another one writes.
+    fn are_independent(&self, bounds: &[usize]) -> bool {
+        let runs = || bounds.windows(2).map(|it| &self.insts[it[0]..it[1]]).enumerate();
+        let mut writers = FxHashMap::default();
+        let mut alone = true;
+        for (run, inst) in runs().flat_map(|(run, insts)| insts.iter().map(move |it| (run, it))) {
+            alone &= inst.written().is_none_or(|it| *writers.entry(it).or_insert(run) == run);
+        }
+        let own = |place: &Place, run: usize| writers.get(place).is_none_or(|it| *it == run);
+        alone && runs().all(|(run, insts)| insts.iter().flat_map(VInst::read).all(|it| own(&it, run)))
     }
 
     /// Properties of a register.

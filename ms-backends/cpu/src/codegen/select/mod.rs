@@ -194,25 +194,26 @@ impl<'k> Select<'k> {
     }
 
     /// Copies of a stage's instructions from number `first`, one with each of these reductions. The instructions
-    /// of adjacent copies alternate, so that the processor finds independent ones among the next.
+    /// of adjacent copies alternate, so that the processor finds independent ones among the next, unless they have
+    /// accumulators in common.
     fn copies<'r>(
         &mut self,
         first: usize,
         range: Range<usize>,
         reductions: impl Iterator<Item = &'r [Reduction]>,
     ) -> Result<(), Unsupported> {
-        let mut bounds = vec![self.program.insts.len()];
-        for (i, reductions) in reductions.enumerate() {
-            self.body(first + i, range.clone(), reductions)?;
-            bounds.push(self.program.insts.len());
-        }
-        let mut rest = &bounds[..];
-        while rest.len() > 1 {
-            let last = alternating(self.target).min(rest.len() - 1);
-            if last > 1 {
-                self.program.alternate(&rest[..=last]);
+        let reductions: Vec<&[Reduction]> = reductions.collect();
+        for (group, reductions) in reductions.chunks(alternating(self.target)).enumerate() {
+            let mut bounds = vec![self.program.insts.len()];
+            for (i, reductions) in reductions.iter().enumerate() {
+                self.body(first + group * alternating(self.target) + i, range.clone(), reductions)?;
+                bounds.push(self.program.insts.len());
             }
-            rest = &rest[last..];
+            let all = || reductions.iter().copied().flatten();
+            let alone = |(i, it): (usize, &Reduction)| !all().skip(i + 1).any(|other| it.shares_accumulators(other));
+            if all().enumerate().all(alone) {
+                self.program.alternate(&bounds);
+            }
         }
         Ok(())
     }

@@ -32,13 +32,18 @@ impl Reduction {
         self.ty.size()
     }
 
+    /// Returns whether both have the same accumulators, so that the steps of one must end before those of the other.
+    pub fn shares_accumulators(&self, other: &Self) -> bool {
+        self.place == other.place
+    }
+
     /// The reduction with its accumulators in a register.
     pub fn in_register(&self, acc: VReg) -> Self {
         Self { place: Accumulators::Register(acc), ..*self }
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Accumulators {
     /// One register of accumulators, one for each lane.
     Register(VReg),

@@ -10,19 +10,19 @@ use ms_core::ir::Kernel;
 use ms_core::ir::testing::Random;
 use std::sync::Arc;
 
-/// The instruction sets of this machine.
-pub fn targets() -> impl Iterator<Item = Isa> {
-    [Isa::Avx2, Isa::Avx512].into_iter().filter(|it| it.is_supported())
-}
+/// The instruction sets that kernels are compiled for. Those that this machine lacks are compiled too, so that the
+/// assertions of code generation hold for them.
+pub const TARGETS: [Isa; 2] = [Isa::Avx2, Isa::Avx512];
 
-/// A kernel's loaded code; `None` if executable memory is not allowed.
-pub fn mapped(kernel: &Kernel, bytes: &[u8]) -> Option<Compiled> {
-    let memory = CodeMemory::map(bytes)?;
+/// A kernel's loaded code; `None` if this machine lacks the instruction set, or executable memory is not allowed.
+pub fn mapped(kernel: &Kernel, isa: Isa, bytes: &[u8]) -> Option<Compiled> {
+    let memory = isa.is_supported().then(|| CodeMemory::map(bytes))??;
     // SAFETY: the bytes are the kernel's code, whose entry is the first one.
     Some(unsafe { Compiled::new(Arc::new(kernel.clone()), memory, 0..bytes.len()) })
 }
 
-/// Compares code for `isa` with the interpreter for each of `sizes`, which are extents of all loops.
+/// Compares code for `isa` with the interpreter for each of `sizes`, which are extents of all loops; code that this
+/// machine does not run is compiled only.
 #[track_caller]
 pub fn check(what: &str, kernel: &Kernel, isa: Isa, sizes: &[Vec<usize>]) -> Result<usize, Unsupported> {
     check_for(what, kernel, isa, Calls::Any, sizes)
@@ -38,7 +38,7 @@ pub fn check_for(
     sizes: &[Vec<usize>],
 ) -> Result<usize, Unsupported> {
     let code = compile_for(kernel, isa, calls)?;
-    let Some(compiled) = mapped(kernel, &code.bytes) else { return Ok(code.spills) };
+    let Some(compiled) = mapped(kernel, isa, &code.bytes) else { return Ok(code.spills) };
     for extents in sizes {
         let mut random = Random::Seed(extents.iter().sum::<usize>() as u64);
         let mut want = Call::random(kernel, extents, &mut random, 0xa5a5_a5a5_a5a5_a5a5);

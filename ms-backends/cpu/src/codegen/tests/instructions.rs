@@ -1,7 +1,7 @@
 //! Every op on every dtype, of elements and of constants, with every step of the lanes.
 
 use super::super::Unsupported;
-use super::harness::{LANES, check, targets};
+use super::harness::{LANES, TARGETS, check};
 use crate::isa::Isa;
 use ms_core::ir::{
     BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, ParamId, Role, Scope, StrideClass, UnaryOp, Val,
@@ -41,7 +41,7 @@ fn excused(kernel: &Kernel, isa: Isa) -> bool {
 #[track_caller]
 fn all(what: &str, inputs: &[DType], body: impl Fn(&mut KernelBuilder, &[Val]) -> Val) {
     let sizes: Vec<Vec<usize>> = LANES.iter().map(|&it| vec![2, it]).collect();
-    for isa in targets() {
+    for isa in TARGETS {
         for step in [StrideClass::Unit, StrideClass::Zero, StrideClass::Any] {
             for wide in [false, true] {
                 let kernel = map(inputs, step, wide, &body);

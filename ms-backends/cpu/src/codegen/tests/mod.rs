@@ -1,5 +1,5 @@
 //! Generated code against the interpreter, bit for bit (except for nan payloads), on every
-//! instruction set of this machine.
+//! instruction set of this machine; code for the others is compiled.
 
 mod harness;
 mod instructions;

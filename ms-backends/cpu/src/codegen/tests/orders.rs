@@ -2,7 +2,7 @@
 //! code that follows the rules of [`ReductionOrder`] directly.
 
 use super::super::compile;
-use super::harness::{mapped, targets};
+use super::harness::{TARGETS, mapped};
 use crate::interp;
 use crate::kernel::KernelCode;
 use ms_core::ir::{Kernel, KernelBuilder, LaneAxis, Reducer, ReductionOrder, Role, Scope, StrideClass};
@@ -227,9 +227,9 @@ impl Case {
         };
         // SAFETY: the strides stay inside the arrays.
         run("interpreted", &|block| unsafe { interp::run(&kernel, block) });
-        for isa in targets() {
+        for isa in TARGETS {
             let code = compile(&kernel, isa).unwrap_or_else(|error| panic!("{self:?} on {isa}: {error}"));
-            let Some(code) = mapped(&kernel, &code.bytes) else { continue };
+            let Some(code) = mapped(&kernel, isa, &code.bytes) else { continue };
             // SAFETY: as above.
             run(isa.name(), &|block| unsafe { code.call(block) });
         }

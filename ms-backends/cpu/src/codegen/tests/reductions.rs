@@ -1,6 +1,6 @@
 //! Reductions of every dtype with loops around them, and many at once.
 
-use super::harness::{LANES, check, targets};
+use super::harness::{LANES, TARGETS, check};
 use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, Reducer, ReductionOrder, Role, Scope, StrideClass};
 use ms_core::tensor::DType;
 
@@ -38,7 +38,7 @@ fn large(par: usize, seq: usize) -> Vec<Vec<usize>> {
 
 #[track_caller]
 fn all(what: &str, kernel: &Kernel) {
-    for isa in targets() {
+    for isa in TARGETS {
         let (par, seq) = (kernel.par as usize, kernel.seq as usize);
         for order in [ReductionOrder::Lanes, ReductionOrder::Blocks] {
             let kernel = Kernel { order, ..kernel.clone() };

@@ -1,7 +1,7 @@
 //! Compile and run times. Bounds are generous: they catch changes of the order of magnitude. `cargo test --release -p ms-cpu speed -- --nocapture` prints the numbers.
 
 use super::super::compile;
-use super::harness::{mapped, targets};
+use super::harness::{TARGETS, mapped};
 use super::limits::chain;
 use crate::kernel::KernelCode;
 use ms_core::ir::{
@@ -92,7 +92,7 @@ fn transposed() -> Kernel {
 #[test]
 #[cfg_attr(debug_assertions, ignore = "times optimised code")]
 fn compiling() {
-    for isa in targets() {
+    for isa in TARGETS {
         for (name, kernel, limit) in [("gated", gated(), 100e3), ("chain of 600", chain(600), 1e6)] {
             let time = nanos(20, || {
                 compile(&kernel, isa).expect("nothing unusual");
@@ -109,9 +109,9 @@ fn running() {
     let data = vec![0.5f32; 1 << 20];
     let mut result = vec![0f32; 1 << 20];
     let (from, to) = (data.as_ptr() as u64, result.as_mut_ptr() as u64);
-    for isa in targets() {
+    for isa in TARGETS {
         let time = |name: &str, kernel: &Kernel, block: &[u64], elements: usize, limit: f64| {
-            let Some(code) = mapped(kernel, &compile(kernel, isa).expect("nothing unusual").bytes) else { return };
+            let Some(code) = mapped(kernel, isa, &compile(kernel, isa).expect("nothing unusual").bytes) else { return };
             // SAFETY: the blocks below are in bounds of `data` and `result`.
             let time = nanos((1 << 18) / elements + 1, || unsafe { code.call(block) });
             println!("{isa}: {name} runs in {time:.0} ns, {:.3} per element", time / elements as f64);
@@ -143,13 +143,13 @@ fn orders_of_reduction() {
     let data = vec![0.5f32; 1 << 24];
     let mut result = vec![0f32; 1 << 16];
     let (from, to) = (data.as_ptr() as u64, result.as_mut_ptr() as u64);
-    for isa in targets() {
+    for isa in TARGETS {
         for (lanes, squares) in [(LaneAxis::Reduced, false), (LaneAxis::Reduced, true), (LaneAxis::Parallel, false)] {
             let codes = [ReductionOrder::Lanes, ReductionOrder::Blocks].map(|order| {
                 let kernel = sums(lanes, squares, order);
-                mapped(&kernel, &compile(&kernel, isa).expect("nothing unusual").bytes)
+                mapped(&kernel, isa, &compile(&kernel, isa).expect("nothing unusual").bytes)
             });
-            let [Some(first), Some(second)] = codes else { return };
+            let [Some(first), Some(second)] = codes else { continue };
             for n in [4, 10, 16, 17, 32, 64, 100, 128, 200, 768, 1000, 4096, 16384, 1 << 24] {
                 let (rows, passes) = if n == 1 << 24 { (1, 1) } else { ((1 << 16) / n, 8) };
                 let block = match lanes {
