@@ -2,9 +2,14 @@
 
 use super::Matrix;
 use super::tile::Operand;
+use std::mem::MaybeUninit;
+use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 /// Number of lines that are read at once, few enough that their cache lines stay in the cache.
 pub const LINES: usize = 8;
+
+/// Number of steps of lines that are packed at once.
+const STEPS: usize = 64;
 
 /// Copies [`LINES`] lines of neighbouring elements, which are `across` elements apart:
 /// `to[step * width + line]` becomes element `step` of a line.
@@ -57,7 +62,8 @@ pub unsafe fn pack<E: Operand>(
         }
     } else if across == 1 {
         for step in 0..depth {
-            (0..lines).for_each(|line| put(line, step));
+            // SAFETY: by the caller's contract.
+            unsafe { widen_row(from.skip(0, step).first, lines, to.add(step * lines)) };
         }
     } else if lines < LINES {
         // SAFETY: the caller's contract is the same, for this number of lines.
@@ -75,17 +81,58 @@ pub unsafe fn pack<E: Operand>(
         }
     } else {
         // The last ones overlap those before them.
-        for first in (0..lines).step_by(LINES).map(|it| it.min(lines - LINES)) {
-            if E::IS_WIDE && along == 1 {
-                let from = from.skip(first, 0).first.cast();
-                // SAFETY: by the caller's contract.
-                unsafe { turn(depth, from, across, to.add(first), lines) };
-            } else {
-                for step in 0..depth {
-                    (first..first + LINES).for_each(|line| put(line, step));
+        let groups = || (0..lines).step_by(LINES).map(|it| it.min(lines - LINES));
+        if along != 1 {
+            groups().for_each(|first| {
+                (0..depth).for_each(|step| (first..first + LINES).for_each(|line| put(line, step)));
+            });
+            return;
+        }
+        // All lines of some steps are written while these are in the first-level cache.
+        for start in (0..depth).step_by(STEPS) {
+            let count = STEPS.min(depth - start);
+            for first in groups() {
+                let (from, to) = (from.skip(first, start), to.wrapping_add(start * lines + first));
+                // SAFETY: by the caller's contract; the types are one if elements are wide.
+                unsafe {
+                    match E::IS_WIDE {
+                        true => turn(count, from.first.cast(), across, to, lines),
+                        false => widen_and_turn(turn, from, count, to, lines),
+                    }
                 }
             }
         }
+    }
+}
+
+/// Widens contiguous elements.
+///
+/// # Safety
+/// There are so many, and room for them.
+unsafe fn widen_row<E: Operand>(from: *const E, count: usize, to: *mut E::Wide) {
+    // SAFETY: by the caller's contract; what is not initialised is written only.
+    let (from, to) =
+        unsafe { (from_raw_parts(from, count), from_raw_parts_mut(to.cast::<MaybeUninit<E::Wide>>(), count)) };
+    to.iter_mut().zip(from).for_each(|(to, it)| _ = to.write(it.widen()));
+}
+
+/// [`Turn`] of at most [`STEPS`] elements of a narrow type, each line of which is contiguous.
+///
+/// # Safety
+/// As [`Turn`].
+unsafe fn widen_and_turn<E: Operand>(
+    turn: Turn<E::Wide>,
+    from: Matrix<*const E>,
+    depth: usize,
+    to: *mut E::Wide,
+    width: usize,
+) {
+    let mut wide = MaybeUninit::<[[E::Wide; STEPS]; LINES]>::uninit();
+    let wide = wide.as_mut_ptr().cast::<E::Wide>();
+    // SAFETY: by the caller's contract; there is room for the steps of all lines, which are widened before they are read.
+    unsafe {
+        (0..LINES).for_each(|line| widen_row(from.skip(line, 0).first, depth, wide.add(line * STEPS)));
+        turn(depth, wide, STEPS as isize, to, width);
     }
 }
 

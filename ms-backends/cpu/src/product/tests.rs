@@ -1,8 +1,10 @@
 //! Products against sums of exact numbers, and against sums in the specified order, to the bit.
 
+use super::tile::Operand;
 use super::{Results, run};
 use crate::isa::Isa;
 use crate::threads;
+use half::bf16;
 use ms_core::exec::ContractionOperand;
 use ms_core::ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
 use ms_core::tensor::{Array, DType, Element, Layout, Parameter, Scalar, Tensor};
@@ -18,6 +20,15 @@ fn high_and_medium_are_highest() {
         let of = |precision| bits(&product(Isa::detect(), precision, &a, &b));
         let highest = of(Precision::Highest);
         assert!([Precision::High, Precision::Medium].into_iter().all(|it| of(it) == highest), "{dtype}");
+    }
+}
+
+#[test]
+fn bf16_is_rounded_to_nearest() {
+    let special = [0, 1, 0x7f80_0000, 0x7f80_0001, 0x7fff_ffff, 0x7f7f_ffff, 0x7f7f_8000, 0x3f80_8000, 0x3f81_8000];
+    for bits in special.into_iter().chain((0..1 << 19).map(|it| it * 0xfff)).flat_map(|it| [it, it | 1 << 31]) {
+        let it = f32::from_bits(bits);
+        assert_eq!(bf16::narrow(it).to_bits(), bf16::from_f32(it).to_bits(), "{bits:#x}");
     }
 }
 

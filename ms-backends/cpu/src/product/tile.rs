@@ -7,6 +7,8 @@ use super::pack::{self, Turn};
 use crate::isa::Isa;
 use half::{bf16, f16};
 use ms_core::tensor::{DType, Element};
+use std::mem::MaybeUninit;
+use std::slice::from_raw_parts_mut;
 
 /// The kernels of an instruction set for tiles of an element type.
 #[derive(Clone, Copy)]
@@ -121,6 +123,12 @@ unsafe fn pack_bytes<E: Operand>(
 /// # Safety
 /// The first row of the matrix has room for the sums.
 unsafe fn write_row<E: Operand>(sums: &[E::Wide], to: Matrix<*mut u8>) {
+    if to.steps[1] == size_of::<E>() as isize {
+        // SAFETY: by the caller's contract; elements that are not initialised are written only.
+        let to = unsafe { from_raw_parts_mut(to.first.cast::<MaybeUninit<E>>(), sums.len()) };
+        to.iter_mut().zip(sums).for_each(|(to, &sum)| _ = to.write(E::narrow(sum)));
+        return;
+    }
     for (column, &sum) in sums.iter().enumerate() {
         // SAFETY: by the caller's contract.
         unsafe { to.skip(0, column).first.cast::<E>().write(E::narrow(sum)) };
@@ -159,12 +167,18 @@ impl Operand for bf16 {
     type Wide = f32;
     const IS_WIDE: bool = false;
 
+    #[inline(always)]
     fn widen(self) -> f32 {
-        self.to_f32()
+        f32::from_bits(u32::from(self.to_bits()) << 16)
     }
 
+    /// As `from_f32`, without branches, so that loops over rows become vector instructions.
+    #[inline(always)]
     fn narrow(sum: f32) -> Self {
-        Self::from_f32(sum)
+        let bits = sum.to_bits();
+        let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
+        let quiet = bits | 1 << 22;
+        Self::from_bits(((if sum.is_nan() { quiet } else { rounded }) >> 16) as u16)
     }
 }
 
