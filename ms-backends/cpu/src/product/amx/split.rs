@@ -165,7 +165,7 @@ unsafe fn panel<E: Element, const P: usize>(
 unsafe fn register<E: Element, const P: usize>(
     turn: Turn<f32>,
     is_right: bool,
-    from: Matrix<*const E>,
+    mut from: Matrix<*const E>,
     [lines, depth]: [usize; 2],
     to: *mut u32,
 ) {
@@ -173,29 +173,24 @@ unsafe fn register<E: Element, const P: usize>(
     let mut copy = MaybeUninit::<[E; 4 * REGISTER]>::uninit();
     let copy = copy.as_mut_ptr().cast::<E>();
     let mut other = MaybeUninit::<[u32; PLANES * PLANE]>::uninit();
-    // Elements are copied in the order of memory: all terms of each line, or all lines of each term.
-    let is_whole = lines == ROWS && depth == terms;
-    let by_terms = is_whole && from.steps[0] == 1 && from.steps[1] != 1;
-    let in_order = by_terms == is_right;
-    let words = if in_order { to } else { other.as_mut_ptr().cast() };
     // SAFETY: elements are the caller's, and there is room for those of a register, and for the words of its planes;
     // zeros of every type are zero bytes.
     unsafe {
-        if by_terms {
-            for term in 0..terms {
-                copy.add(term * ROWS).copy_from_nonoverlapping(from.skip(0, term).first, ROWS);
-            }
-        } else if is_whole && from.steps[1] == 1 {
-            for line in 0..ROWS {
-                copy.add(line * terms).copy_from_nonoverlapping(from.skip(line, 0).first, terms);
-            }
-        } else {
+        if [lines, depth] != [ROWS, terms] || !from.steps.contains(&1) {
             copy.write_bytes(0, ROWS * terms);
             for line in 0..lines {
                 (0..depth).for_each(|term| *copy.add(line * terms + term) = *from.skip(line, term).first);
             }
+            from = Matrix { first: copy, steps: [terms as isize, 1] };
         }
-        planes::<E, P>(copy, by_terms, words);
+        // Elements are read in the order of memory: all terms of each line, or all lines of each term.
+        let by_terms = from.steps[1] != 1;
+        let in_order = by_terms == is_right;
+        let words = if in_order { to } else { other.as_mut_ptr().cast() };
+        match by_terms {
+            true => split_terms::<E, P>(from.first, from.steps[1], words),
+            false => split_lines::<E, P>(from.first, from.steps[0], words),
+        }
         if !in_order {
             for (plane, half) in (0..P).flat_map(|plane| [0, LINES].map(|half| (plane * PLANE, half))) {
                 turn(WORDS, words.add(plane + half * WORDS).cast(), WORDS as isize, to.add(plane + half).cast(), ROWS);
@@ -204,34 +199,51 @@ unsafe fn register<E: Element, const P: usize>(
     }
 }
 
-/// The words of all planes of 16 lines of a group: a row for each line, or, of elements that are stored term by term, a
-/// column. The elements become what the planes leave.
+/// The words of all planes of 16 lines of a group, each of which is contiguous: a row for each line.
 ///
-/// Loops run over all elements, so that the compiler makes vectors of them.
+/// Loops run over all elements of a line, so that the compiler makes vectors of them.
 ///
 /// # Safety
-/// There are the elements of a register, and room for the words.
+/// There are the lines, which are `step` elements apart, and room for the words.
 #[inline(always)]
-unsafe fn planes<E: Element, const P: usize>(elements: *mut E, by_terms: bool, to: *mut u32) {
-    let mut parts = MaybeUninit::<[u32; REGISTER]>::uninit();
-    for plane in 0..P {
-        // SAFETY: by the caller's contract; the parts are as many as the words are made of.
+unsafe fn split_lines<E: Element, const P: usize>(from: *const E, step: isize, to: *mut u32) {
+    let terms = E::OF_WORD * WORDS;
+    let mut rest = MaybeUninit::<[E; 4 * WORDS]>::uninit();
+    let rest = rest.as_mut_ptr().cast::<E>();
+    for line in 0..ROWS {
+        // SAFETY: by the caller's contract; the words of a line are its parts one after the other.
         unsafe {
-            let to = to.add(plane * PLANE);
-            // The words of a line are its parts one after the other.
-            let parts: *mut E::Part = if by_terms { parts.as_mut_ptr().cast() } else { to.cast() };
-            for it in 0..E::OF_WORD * REGISTER {
+            rest.copy_from_nonoverlapping(from.wrapping_offset(line as isize * step), terms);
+            for plane in 0..P {
+                let to = to.add(plane * PLANE + line * WORDS).cast::<E::Part>();
                 // What two planes leave of f32 is a number of bf16.
-                *parts.add(it) = (*elements.add(it)).take(plane < 2);
+                (0..terms).for_each(|it| *to.add(it) = (*rest.add(it)).take(plane < 2));
             }
-            if !by_terms {
-                continue;
+        }
+    }
+}
+
+/// The words of all planes of 16 lines of a group, which are contiguous for each term: a column for each line.
+///
+/// # Safety
+/// There are the elements of the terms, which are `step` elements apart, and room for the words.
+#[inline(always)]
+unsafe fn split_terms<E: Element, const P: usize>(from: *const E, step: isize, to: *mut u32) {
+    let mut rest = MaybeUninit::<[[E; ROWS]; 4]>::uninit();
+    let rest = rest.as_mut_ptr().cast::<E>();
+    for row in 0..WORDS {
+        // SAFETY: by the caller's contract.
+        unsafe {
+            for it in 0..E::OF_WORD {
+                let from = from.wrapping_offset((row * E::OF_WORD + it) as isize * step);
+                rest.add(it * ROWS).copy_from_nonoverlapping(from, ROWS);
             }
-            for row in 0..ROWS {
-                for column in 0..WORDS {
-                    let part = |it: usize| (*parts.add((row * E::OF_WORD + it) * WORDS + column)).into();
-                    let word = (0..E::OF_WORD).fold(0, |word, it| word | part(it) << (it * 32 / E::OF_WORD));
-                    *to.add(row * WORDS + column) = word;
+            for plane in 0..P {
+                let to = to.add(plane * PLANE + row * WORDS);
+                for line in 0..ROWS {
+                    let part =
+                        |it: usize| (*rest.add(it * ROWS + line)).take(plane < 2).into() << (it * 32 / E::OF_WORD);
+                    *to.add(line) = (0..E::OF_WORD).fold(0, |word, it| word | part(it));
                 }
             }
         }
