@@ -160,7 +160,7 @@ unsafe fn native_in<T: conv::Direct + Number + Element + AddAssign>(
 }
 
 /// The elements of an operand, which is row-major and of this type.
-fn elements<'a, T: Element>(array: &'a HostArray<'_>) -> &'a [T] {
+pub fn elements<'a, T: Element>(array: &'a HostArray<'_>) -> &'a [T] {
     array.as_slice().expect("operands were made row-major and their dtypes compared")
 }
 

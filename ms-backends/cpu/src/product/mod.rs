@@ -23,7 +23,7 @@ use amx::Units;
 pub use amx::{Units, tests as unit_tests};
 pub use epilogue::Epilogue;
 use epilogue::{Part, Parts};
-pub use multiplier::{Arithmetic, Left};
+pub use multiplier::{Arithmetic, Elements, Left};
 pub use ordered::CHUNK;
 use ordered::{Ordered, Stored};
 pub use pack::pack;

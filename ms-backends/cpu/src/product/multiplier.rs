@@ -3,14 +3,38 @@
 //!
 //! Which of both is decided for the whole op, so that its bits do not depend on how it is cut.
 
-use super::amx::{Chosen, Floats, Packed, Units};
+use super::amx::{Chosen, Floats, Lefts, Units};
 use super::tile::Wide;
 use super::{Matrix, Ordered};
 use crate::isa::Isa;
+use crate::library::elements;
 use ms_core::error::Result;
 use ms_core::ir::Precision;
-use ms_core::tensor::DType;
+use ms_core::tensor::{DType, HostArray, Storage};
 use std::ops::Range;
+
+/// Elements of operands of an op.
+#[derive(Clone, Copy)]
+pub struct Elements<'a, W> {
+    /// All, without gaps.
+    pub all: &'a [W],
+    /// The block of memory that they are in, if slots may hold it: what is packed of it is kept.
+    held: Option<&'a Storage>,
+}
+
+impl<'a, W> From<&'a [W]> for Elements<'a, W> {
+    fn from(all: &'a [W]) -> Self {
+        Self { all, held: None }
+    }
+}
+
+impl<'a, W: Wide> Elements<'a, W> {
+    /// Those of an array without gaps.
+    pub fn of(array: &'a HostArray<'_>) -> Self {
+        let block: &Storage = array.storage();
+        Self { all: elements(array), held: Some(block).filter(|it| it.may_be_held()) }
+    }
+}
 
 /// What an op of the library may use for products.
 #[derive(Clone, Copy)]
@@ -48,10 +72,10 @@ impl Arithmetic {
 
     /// What multiplies for an op whose products have sizes `[m, k, n]` in all, and operands with these elements, or zeros
     /// as well.
-    pub fn multiplier<W: Wide>(self, sizes: [usize; 3], elements: [&[W]; 2]) -> Multiplier {
+    pub fn multiplier<W: Wide>(self, sizes: [usize; 3], elements: [Elements<'_, W>; 2]) -> Multiplier {
         let Self { isa, precision, units } = self;
-        let elements = elements.map(|it| (it.as_ptr().cast(), it.len()));
-        // SAFETY: the elements are those of slices.
+        let elements = elements.map(|it| (it.all.as_ptr().cast(), it.all.len(), it.held));
+        // SAFETY: the elements are those of slices, in their blocks.
         Multiplier { isa, unit: unsafe { Chosen::of(units, isa, (W::DTYPE, precision), sizes, elements) } }
     }
 }
@@ -65,13 +89,13 @@ pub struct Multiplier {
 
 impl Multiplier {
     /// The left operands, without gaps, of products: `count` matrices of sizes `[m, k]`, stored by columns if so it says.
-    /// What is packed for several products is packed here.
+    /// What is packed for several products is packed here, or was before and is kept.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands.
     pub fn left<W: Wide>(
         self,
-        elements: &[W],
+        Elements { all: elements, held }: Elements<'_, W>,
         count: usize,
         [m, k]: [usize; 2],
         by_columns: bool,
@@ -79,8 +103,8 @@ impl Multiplier {
         assert!(elements.len() >= count * m * k, "the operands have their elements");
         let steps = if by_columns { [1, m as isize] } else { [k as isize, 1] };
         let matrix = Matrix { first: elements.as_ptr(), steps };
-        // SAFETY: the elements are those of the slice.
-        let pack = |unit: Chosen| unsafe { unit.pack(matrix.in_bytes(), [m, k], count) };
+        // SAFETY: the elements are those of the slice, in its block.
+        let pack = |unit: Chosen| unsafe { unit.pack(matrix.in_bytes(), [m, k], count, held) };
         let packed = self.unit.map(pack).transpose()?.flatten();
         Ok(Left { by: self, elements, steps, count, sizes: [m, k], packed })
     }
@@ -95,7 +119,7 @@ pub struct Left<'a, W> {
     count: usize,
     /// `[m, k]`
     sizes: [usize; 2],
-    packed: Option<Packed>,
+    packed: Option<Lefts>,
 }
 
 impl<W: Wide> Left<'_, W> {

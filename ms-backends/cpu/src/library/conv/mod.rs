@@ -22,7 +22,7 @@ mod tests;
 mod vector;
 
 use super::elements;
-use crate::product::{Arithmetic, CHUNK, Left, Matrix, Shared};
+use crate::product::{Arithmetic, CHUNK, Elements, Left, Matrix, Shared};
 use crate::threads;
 use direct::{DirectConv, WeightLanes};
 use ms_core::error::Result;
@@ -165,8 +165,9 @@ pub fn forward<T: Direct>(
         return direct.forward(x, w, out);
     }
     let windows = conv.batch * points;
-    let multiplier = arithmetic.multiplier([conv.outputs, filter, windows], [w, x]);
-    let filters = multiplier.left(w, conv.groups, [conv.outputs, filter], false)?;
+    let weights = Elements::of(&inputs[1]);
+    let multiplier = arithmetic.multiplier([conv.outputs, filter, windows], [weights, x.into()]);
+    let filters = multiplier.left(weights, conv.groups, [conv.outputs, filter], false)?;
     if conv.is_pointwise() {
         // SAFETY: the operands match the sizes.
         return unsafe { conv.multiply(&filters, (x, input_len), (out, output_len), false) };
@@ -233,8 +234,9 @@ pub fn input_grad<T: Direct + AddAssign>(
     {
         return direct.input_grad(g, w, out);
     }
-    let multiplier = arithmetic.multiplier([filter, conv.outputs, conv.batch * points], [w, g]);
-    let filters = multiplier.left(w, conv.groups, [filter, conv.outputs], true)?;
+    let weights = Elements::of(&inputs[1]);
+    let multiplier = arithmetic.multiplier([filter, conv.outputs, conv.batch * points], [weights, g.into()]);
+    let filters = multiplier.left(weights, conv.groups, [filter, conv.outputs], true)?;
     if conv.is_pointwise() {
         // Sums start from +0.
         out.fill(T::default());
@@ -296,7 +298,7 @@ pub fn weight_grad<T: Direct + AddAssign>(
         };
     }
     let filter = conv.filter_len();
-    let multiplier = arithmetic.multiplier([conv.outputs, terms, filter], [g, x]);
+    let multiplier = arithmetic.multiplier([conv.outputs, terms, filter], [g.into(), x.into()]);
     let runs = conv.windows.runs();
     let parts = (0..terms).step_by(CHUNK).map(|start| conv.part(&runs, start..terms.min(start + CHUNK)));
     let parts = parts.collect::<Result<Vec<_>>>()?;
@@ -310,7 +312,7 @@ pub fn weight_grad<T: Direct + AddAssign>(
             let len = part.terms.len();
             conv.columns_of(part, (0, group), x, &mut columns);
             conv.get_rows(group, part.terms.clone(), g, &mut gradients);
-            let gradients = multiplier.left(&gradients, 1, [conv.outputs, len], false)?;
+            let gradients = multiplier.left(Elements::from(&*gradients), 1, [conv.outputs, len], false)?;
             let columns = Matrix::dense(columns.as_ptr(), len).transposed();
             // SAFETY: each group has its own weights; the operands match the sizes.
             unsafe { gradients.multiply(0..1, |_| [0; 2], columns, to, filter, part.terms.start > 0)? };

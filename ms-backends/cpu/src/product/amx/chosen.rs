@@ -2,16 +2,17 @@
 
 use super::block::{Out, Product, Side};
 use super::kernel::Terms;
-use super::packed::Packed;
-use super::range::range_of_row;
+use super::packed::{Kept, Packed, Panels};
+use super::range::{range_of_held, range_of_row};
 use super::split::Packing;
 use super::{Units, WHOLE, is_worth_it};
 use crate::isa::Isa;
 use crate::product::Matrix;
 use ms_core::error::Result;
 use ms_core::ir::{ContractionTypes, Precision};
-use ms_core::tensor::DType;
+use ms_core::tensor::{DType, Storage};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A unit, and how it multiplies floats.
 #[derive(Clone, Copy)]
@@ -34,10 +35,28 @@ pub struct Floats {
     pub accumulate: bool,
 }
 
+/// Elements of an operand: the first one, their number, and the block of memory that they are in, if slots may hold it.
+pub type Elements<'a> = (*const u8, usize, Option<&'a Storage>);
+
+/// Packed left operands: of one call, or kept while slots hold them.
+pub enum Lefts {
+    Own(Packed),
+    Kept(Arc<Kept>),
+}
+
+impl Lefts {
+    fn panels(&self) -> Option<Panels> {
+        match self {
+            Self::Own(packed) => Some(packed.panels()),
+            Self::Kept(kept) => kept.packed.as_ref().map(Packed::panels),
+        }
+    }
+}
+
 impl Chosen {
     /// The unit of this machine if that is faster for products that have these sizes in all, or the given one in any
-    /// size; `None` if there is none for this dtype and precision, or operands that have the given elements, each of which
-    /// are a first one and a number, have some that it does not multiply.
+    /// size; `None` if there is none for this dtype and precision, or operands of these elements have some that it does
+    /// not multiply.
     ///
     /// # Safety
     /// The elements are valid for reads, and the machine has the instruction set and the given unit.
@@ -46,17 +65,24 @@ impl Chosen {
         isa: Isa,
         (dtype, precision): (DType, Precision),
         sizes: [usize; 3],
-        operands: [(*const u8, usize); 2],
+        operands: [Elements<'_>; 2],
     ) -> Option<Self> {
         let terms = Terms::of(ContractionTypes::of(dtype), precision)?;
-        // Each right operand is packed for one product, as that of a product which is not kept.
-        let own = || if is_worth_it(terms, sizes, false) { Units::of(isa) } else { Units::None };
+        // What may be kept is the left operand, so that the transposed product is one with a right one that is.
+        let ([m, k, n], is_held) = (sizes, operands[0].2.is_some());
+        let sizes_of_kept = if is_held { [n, k, m] } else { sizes };
+        let own = || if is_worth_it(terms, sizes_of_kept, is_held) { Units::of(isa) } else { Units::None };
         let units = units.unwrap_or_else(own);
         if units == Units::None || sizes.contains(&0) {
             return None;
         }
         // SAFETY: the caller's contract is the same.
-        let [a, b] = operands.map(|(first, len)| unsafe { range_of_row(isa, dtype, first, len) });
+        let [a, b] = operands.map(|(first, len, held)| unsafe {
+            match held {
+                Some(block) => range_of_held(block, isa, dtype, first, len),
+                None => range_of_row(isa, dtype, first, len),
+            }
+        });
         let [of_a, of_b] = terms.planes();
         let is_allowed = a.allows(of_a) && b.allows(of_b) && a.allows_products(b);
         is_allowed.then_some(Self { units, isa, dtype, terms })
@@ -67,19 +93,32 @@ impl Chosen {
         Side { matrix, dtype: self.dtype, packing }
     }
 
-    /// Packs left operands of products for all of them, each of which begins where the one before it ends; `None` if
-    /// they are so large that every product packs its own.
+    /// Packs left operands of products for all of them, each of which begins where the one before it ends, or returns
+    /// those that are kept of a block; `None` if they are so large that every product packs its own.
     ///
     /// # Safety
-    /// The elements are valid for reads.
+    /// The elements are valid for reads, and in the block.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for them.
-    pub unsafe fn pack(self, first: Matrix<*const u8>, [m, k]: [usize; 2], count: usize) -> Result<Option<Packed>> {
+    pub unsafe fn pack(
+        self,
+        first: Matrix<*const u8>,
+        [m, k]: [usize; 2],
+        count: usize,
+        held: Option<&Storage>,
+    ) -> Result<Option<Lefts>> {
         let side = self.side(0, first.transposed());
-        let fits = Packed::bytes(side.packing, [k, m], count) <= WHOLE;
+        if Packed::bytes(side.packing, [k, m], count) > WHOLE {
+            return Ok(None);
+        }
         // SAFETY: the caller's contract is the same.
-        fits.then(|| unsafe { Packed::new(side, [k, m], count) }).transpose()
+        unsafe {
+            if let Some(kept) = held.and_then(|it| Kept::of(it, self.isa, side, [k, m], count)) {
+                return Ok(Some(Lefts::Kept(kept)));
+            }
+            Packed::new(side, [k, m], count).map(|it| Some(Lefts::Own(it)))
+        }
     }
 
     /// Multiplies the pairs with these numbers; `places` returns their offsets in bytes. The left operand of a pair has
@@ -96,7 +135,7 @@ impl Chosen {
         floats: Floats,
         pairs: Range<usize>,
         places: impl Fn(usize) -> [isize; 3] + Sync,
-        packed: Option<&Packed>,
+        packed: Option<&Lefts>,
     ) -> Result<()> {
         let Floats { sizes, operands: [a, b], out, accumulate } = floats;
         let Self { units, terms, dtype, .. } = self;
@@ -104,6 +143,6 @@ impl Chosen {
         let is_same = pairs.len() == 1;
         let product = Product { units, terms, sizes, left, right, out, accumulate };
         // SAFETY: the caller's contract is the same; the unit is that of `of`.
-        unsafe { product.run(pairs, is_same, places, [packed.map(Packed::panels), None], None) }
+        unsafe { product.run(pairs, is_same, places, [packed.and_then(Lefts::panels), None], None) }
     }
 }

@@ -21,14 +21,13 @@ use super::matrices::Matrices;
 use super::{Matrix, To};
 use crate::isa::Isa;
 use block::{Out, Product, Side};
-pub use chosen::{Chosen, Floats};
+pub use chosen::{Chosen, Floats, Lefts};
 use kernel::Terms;
 use ms_core::error::Result;
 use ms_core::exec::ContractionOperand;
 use ms_core::ir::{ContractionTypes, Precision};
 use ms_core::tensor::DType;
-use packed::Kept;
-pub use packed::Packed;
+use packed::{Kept, Packed};
 use range::range_of;
 use split::Packing;
 
@@ -152,7 +151,7 @@ pub unsafe fn run(
     let is_same = product.is_same(if is_turned { 0 } else { 1 });
     // SAFETY: as the caller's: places are those of the operands, and there is the unit.
     unsafe {
-        let kept = keeper.and_then(|it| Kept::of(it, isa, right, [k, n]));
+        let kept = keeper.and_then(|it| Kept::of(it, isa, right, [k, n], 1));
         if let Terms::Floats(planes) = terms {
             let of_right = kept.as_ref().map(|it| it.range).unwrap_or_else(|| {
                 range_of(isa, right.dtype, right.matrix, [k, n], if is_same { 1 } else { batch }, |it| places(it)[1])

@@ -82,11 +82,12 @@ impl Packed {
     }
 }
 
-/// What is known of a right operand while slots hold it.
+/// What is known of an operand while slots hold it.
 pub struct Kept {
     of: Place,
-    /// The number of planes.
-    planes: usize,
+    packing: (usize, bool),
+    /// The number of matrices.
+    count: usize,
     /// The range of its elements.
     pub range: Range,
     /// Its panels, unless the range does not allow them.
@@ -95,29 +96,32 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// That of a matrix with sizes `[k, n]` in a block of memory; `None` if none is kept of this block, there are too
-    /// many, or there is no memory for it.
+    /// That of matrices with sizes `[k, n]` in a block of memory, each of which begins where `k n` elements of the one
+    /// before it end; `None` if none is kept of this block, there are too many, or there is no memory for it.
     ///
     /// # Safety
-    /// The elements of the matrix are in the block, and valid for reads; the machine has the instruction set.
-    pub unsafe fn of(block: &Storage, isa: Isa, side: Side, sizes: [usize; 2]) -> Option<Arc<Self>> {
+    /// The elements of the matrices are in the block, and valid for reads; the machine has the instruction set.
+    pub unsafe fn of(block: &Storage, isa: Isa, side: Side, sizes: [usize; 2], count: usize) -> Option<Arc<Self>> {
         let Side { matrix, dtype, packing } = side;
-        let (of, planes) = (Place::of(block, matrix, sizes, dtype), packing.planes);
-        let bytes = Packed::bytes(packing, sizes, 1);
+        let of = Place::of(block, matrix, sizes, dtype);
+        let bytes = Packed::bytes(packing, sizes, count);
+        let step = sizes[0] * sizes[1] * dtype.size();
+        let packing = packing.kind();
         keep(
             block,
             bytes,
-            |it: &Self| it.of == of && it.planes == planes,
+            |it: &Self| (it.of, it.packing, it.count) == (of, packing, count),
             |counted| {
                 // Integers of any range may be multiplied.
                 let mut range = Range::EMPTY;
                 if dtype.is_float() {
                     // SAFETY: as the caller's.
-                    range = unsafe { range_of(isa, dtype, matrix, sizes, 1, |_| 0) };
+                    range = unsafe { range_of(isa, dtype, matrix, sizes, count, |it| (it * step) as isize) };
                 }
                 // SAFETY: as above.
-                let packed = range.allows(planes).then(|| unsafe { Packed::new(side, sizes, 1) }).transpose()?;
-                Ok(Self { of, planes, range, _counted: packed.is_some().then_some(counted), packed })
+                let pack = || unsafe { Packed::new(side, sizes, count) };
+                let packed = range.allows(side.packing.planes).then(pack).transpose()?;
+                Ok(Self { of, packing, count, range, _counted: packed.is_some().then_some(counted), packed })
             },
         )
     }

@@ -6,8 +6,9 @@
 
 use crate::isa::Isa;
 use crate::product::Matrix;
+use crate::product::panels::{Place, keep};
 use crate::threads;
-use ms_core::tensor::DType;
+use ms_core::tensor::{DType, Storage};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The bits of the smallest magnitude that rounds to an infinity of bf16.
@@ -108,6 +109,24 @@ pub unsafe fn range_of_row(isa: Isa, dtype: DType, first: *const u8, len: usize)
         let of_lines = range_of(isa, dtype, lines, [len / LINE, LINE], 1, |_| 0);
         of_lines.and(range_of(isa, dtype, rest, [1, len % LINE], 1, |_| 0))
     }
+}
+
+/// The range of elements of a block of memory, which is kept.
+struct KeptRange {
+    of: Place,
+    range: Range,
+}
+
+/// [`range_of_row`] of elements of a block, which is kept while slots hold that.
+///
+/// # Safety
+/// As [`range_of_row`]; the elements are in the block.
+pub unsafe fn range_of_held(block: &Storage, isa: Isa, dtype: DType, first: *const u8, len: usize) -> Range {
+    let of = Place::of(block, Matrix { first, steps: [0, dtype.size() as isize] }, [1, len], dtype);
+    // SAFETY: the caller's contract is the same.
+    let range = || unsafe { range_of_row(isa, dtype, first, len) };
+    let kept = keep(block, 0, |it: &KeptRange| it.of == of, |_| Ok(KeptRange { of, range: range() }));
+    kept.map_or_else(range, |it| it.range)
 }
 
 /// The range of a line of elements, which are a number of bytes apart.

@@ -63,6 +63,11 @@ impl Packing {
         Self { planes, of_word, run, turn: f32::tile(isa).turn, is_right }
     }
 
+    /// The number of planes, and whether it is that of right operands.
+    pub fn kind(self) -> (usize, bool) {
+        (self.planes, self.is_right)
+    }
+
     /// The number of terms of a group.
     pub fn group(self) -> usize {
         self.of_word * WORDS

@@ -10,7 +10,7 @@ use crate::threads;
 use half::bf16;
 use ms_core::ir::Precision;
 use ms_core::ops::{self, OpDef};
-use ms_core::tensor::{Array, Attr, Attrs, DType};
+use ms_core::tensor::{Array, Attr, Attrs, DType, Parameter, Tensor};
 
 const RELAXED: [Precision; 3] = [Precision::Highest, Precision::High, Precision::Medium];
 
@@ -192,6 +192,29 @@ fn what_units_do_not_multiply() {
             let [with, without] =
                 [Units::Model, Units::None].map(|it| hash(&result(on(it, precision), def, &attrs, [&a, &b])));
             assert_eq!(with, without, "{} of {dtype} in {precision}", def.name());
+        }
+    }
+}
+
+/// Weights that a slot holds are packed once for each op.
+#[test]
+fn kept_weights_change_no_bit() {
+    for groups in [1, 2] {
+        let case = Case { x: [2, 3 * groups, 7, 6], w: [35 * groups, 3, 3, 3], groups, ..PLAIN };
+        for (dtype, precision) in [(DType::F32, Precision::Highest), (DType::F32, Precision::Medium)] {
+            let [x, w, g] = operands(&case, dtype);
+            let ops = || case.ops([&x, &w, &g], &|_| 0.0).into_iter().take(2);
+            for &unit in units() {
+                let all =
+                    || ops().map(|(def, attrs, inputs, _)| hash(&result(on(unit, precision), def, &attrs, inputs)));
+                let want: Vec<_> = all().collect();
+                let slot = Parameter::new(Tensor::from_array(w.clone()), "");
+                for call in 0..5 {
+                    assert!(all().eq(want.iter().cloned()), "{groups} groups in {precision} on {unit:?}, call {call}");
+                }
+                assert_eq!(w.storage().forms(), 3, "a range and two packed ones, {groups} groups");
+                drop(slot);
+            }
         }
     }
 }
