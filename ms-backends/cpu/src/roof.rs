@@ -1,6 +1,7 @@
 //! Measures the rates of the processor: see [`Roof`].
 
 use crate::backend::CpuBackend;
+use crate::codegen::LINE;
 use crate::threads;
 use ms_core::exec::Roof;
 use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, Val};
@@ -105,18 +106,18 @@ fn bandwidth(backend: &CpuBackend, bytes: usize) -> Option<f64> {
         builder.fma(values[0], scale, values[1])
     });
     let code = backend.kernel(&triad).ok()?;
-    let code = code.alone().unwrap_or(&*code);
     let threads = threads::count();
-    let elements = bytes / (3 * threads * size_of::<f32>());
-    let mut rows = try_filled(0.5f32, 3 * threads * elements).ok()?;
-    let first = rows.as_mut_ptr().addr() as u64;
+    // Rows are whole lines, as those of arrays.
+    let elements = (bytes / (3 * threads * size_of::<f32>())).next_multiple_of(LINE);
+    let mut rows = try_filled(0.5f32, 3 * threads * elements + LINE).ok()?;
+    let first = (rows.as_mut_ptr().addr() as u64).next_multiple_of(LINE as u64);
     let row = |at: usize| first + (at * elements * size_of::<f32>()) as u64;
     let calls = (8 << 20) / bytes + 1;
     let time = shortest(|| {
         threads::for_each(threads, usize::MAX, |at| {
             let block = block(elements, &[row(3 * at), row(3 * at + 1), row(3 * at + 2)]);
             // SAFETY: each chunk has three rows of its own.
-            (0..calls).for_each(|_| unsafe { code.call(&block) });
+            threads::serial(|| (0..calls).for_each(|_| unsafe { code.call(&block) }));
         });
     });
     Some((3 * threads * elements * size_of::<f32>() * calls) as f64 / time)
