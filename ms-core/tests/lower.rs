@@ -8,7 +8,8 @@ mod cost_of_gradients;
 
 use ms_core::ir::{Inst, Math, Precision};
 use ms_core::lower::{
-    Budget, EpilogueLimits, LowerOptions, Native, Plan, PlanNames, PlanStep, RepeatLimits, Target, lower, lower_traced,
+    Budget, ContractionResult, EpilogueLimits, EpilogueLoops, LowerOptions, Native, Plan, PlanNames, PlanStep,
+    RepeatLimits, Target, lower, lower_traced,
 };
 use ms_core::ops::{AxisOrder, COMPOSITES, OpDef, einsum, parse_graph};
 use ms_core::optimize::{Contracted, Images, Kept, PassContext, optimize};
@@ -129,6 +130,20 @@ fn numbers_of_steps() {
         let plan = plan(text);
         assert_eq!(plan.main().steps.len(), steps, "{name}\n{}", plan.display());
     }
+}
+
+/// A step of a recurrent cell, whose gates are columns side by side of one product, is one step of the plan, and its new
+/// state may be written over the old one.
+#[test]
+fn a_cell_is_one_step() {
+    let plan = plan(include_str!("lower/columns.msir"));
+    let cell = plan.routines.iter().find(|it| it.name == "cell").expect("the body of the loop is a routine");
+    let [PlanStep::Contraction(step)] = &cell.steps[..] else { panic!("{}", plan.display()) };
+    let ContractionResult::Epilogues(all) = &step.result else { panic!("{}", plan.display()) };
+    let along: Vec<_> = all.iter().map(|it| it.loops.clone()).collect();
+    assert!(matches!(&along[..], [EpilogueLoops::Elements(_), EpilogueLoops::Rows(it)] if it[..] == [32]), "{along:?}");
+    // The hidden state is an operand of the product, so that it is not.
+    assert_eq!([0, 1].map(|it| cell.reuse.allows(it, it)), [true, false], "{}", plan.display());
 }
 
 /// Pairs of operands of `einsum` are contractions of views of them, which nothing copies.

@@ -7,8 +7,8 @@ use ms_core::ir::{
     Role, Scope, StrideClass, Type,
 };
 use ms_core::lower::{
-    Argument, Buffer, BufferId, ContractionResult, ContractionStep, Epilogue, IndexedAxis, KernelId, Place, Plan,
-    PlanStep, Reuse, Routine, Span, View,
+    Argument, Buffer, BufferId, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis, KernelId,
+    Place, Plan, PlanStep, Reuse, Routine, Span, View,
 };
 use ms_core::tensor::{Array, Attr, Attrs, DType, Layout, Literal};
 use ms_core::{Error, ops};
@@ -337,7 +337,11 @@ fn epilogue() -> Plan {
     };
     let args = [argument(2, [0, 0, 0, 2, 1]), argument(3, [36, 18, 6, 2, 1])].into_iter().collect();
     let [a, b] = [0, 1].map(|it| Span { buffer: BufferId(it), offset: 0 });
-    let result = ContractionResult::Epilogues(vec![Epilogue { kernel: KernelId(0), result: ParamId(1), args }]);
+    let result = ContractionResult::Epilogues(vec![Epilogue {
+        kernel: KernelId(0),
+        loops: EpilogueLoops::Elements(ParamId(1)),
+        args,
+    }]);
     let step = ContractionStep { contraction: contraction.expect("shapes fit"), a, b, result };
     let types = [&[2, 3, 2, 4][..], &[2, 4, 2, 3], &[3, 2]].map(|it| Type::of(DType::F32, it));
     let main = Routine {
@@ -383,8 +387,8 @@ fn epilogues_that_do_not_fit_are_refused() {
     }
     let broken: [fn(&mut Plan); 10] = [
         |it| own(it).kernel = KernelId(1),
-        |it| own(it).result = ParamId(2),
-        |it| own(it).result = ParamId(3),
+        |it| own(it).loops = EpilogueLoops::Elements(ParamId(2)),
+        |it| own(it).loops = EpilogueLoops::Elements(ParamId(3)),
         |it| it.kernels[0].params[1].step = StrideClass::Any,
         |it| it.kernels[0].params[1].dtype = DType::BF16,
         |it| (it.kernels[0].par, it.kernels[0].seq) = (3, 1),
@@ -395,6 +399,92 @@ fn epilogues_that_do_not_fit_are_refused() {
     ];
     for (i, damage) in broken.into_iter().enumerate() {
         let mut plan = epilogue();
+        damage(&mut plan);
+        let error = load(plan).err().unwrap_or_else(|| panic!("case {i} is refused"));
+        assert_eq!(error.code(), Code::Verify, "case {i}");
+    }
+}
+
+/// Twice a product, and behind it the difference of its columns on the left and on the right.
+fn epilogue_behind() -> Plan {
+    let twice = "kernel par=1 lanes=parallel seq=0 in %p: f32 unit out %y: f32 unit
+        point: p = load %p y = add p, p store %y, y";
+    let difference = "kernel par=1 lanes=parallel seq=0 in %l: f32 unit in %r: f32 unit out %y: f32 unit
+        point: l = load %l r = load %r y = sub l, r store %y, y";
+    let [a, b, out] = [[5, 4], [4, 6], [5, 6]].map(|it| Layout::contiguous(&it));
+    let ranks = ContractionRanks { batch: 0, k: 1 };
+    let contraction = Contraction::new(ContractionTypes::of(DType::F32), Precision::Strict, ranks, [&a, &b, &out]);
+    let argument = |buffer: u32, offset: usize, row: i64| Argument {
+        buffer: BufferId(buffer),
+        offset,
+        strides: [4 * row, 4].into_iter().collect(),
+        axis: None,
+    };
+    let all = vec![
+        Epilogue {
+            kernel: KernelId(0),
+            loops: EpilogueLoops::Elements(ParamId(0)),
+            args: [argument(2, 0, 6)].into_iter().collect(),
+        },
+        Epilogue {
+            kernel: KernelId(1),
+            loops: EpilogueLoops::Rows([3].into_iter().collect()),
+            args: [argument(2, 0, 6), argument(2, 12, 6), argument(3, 0, 3)].into_iter().collect(),
+        },
+    ];
+    let [a, b] = [0, 1].map(|it| Span { buffer: BufferId(it), offset: 0 });
+    let result = ContractionResult::Epilogues(all);
+    let step = ContractionStep { contraction: contraction.expect("shapes fit"), a, b, result };
+    let types = [&[5, 4][..], &[4, 6]].map(|it| Type::of(DType::F32, it));
+    let main = Routine {
+        inputs: types.to_vec(),
+        outputs: vec![Type::of(DType::F32, &[5, 3])],
+        buffers: vec![
+            buffer(80, Place::Input(0)),
+            buffer(96, Place::Input(1)),
+            buffer(120, Place::Arena(0)),
+            buffer(60, Place::Output(0)),
+        ],
+        arena_bytes: 128,
+        steps: vec![PlanStep::Contraction(Box::new(step))],
+        ..Routine::default()
+    };
+    let kernels = [twice, difference].map(|it| Kernel::parse(it).expect(it)).to_vec();
+    Plan { kernels, routines: vec![main], ..Plan::default() }
+}
+
+#[test]
+fn an_epilogue_behind_another_one() {
+    let [a, b]: [Vec<f32>; 2] = [20, 24].map(|len| (0..len).map(|it| (it * 5 % 7) as f32 - 3.0).collect());
+    let inputs = [Array::from_slice(&[5, 4], &a), Array::from_slice(&[4, 6], &b)];
+    let product = |row: usize, column: usize| (0..4).map(|k| a[row * 4 + k] * b[k * 6 + column]).sum::<f32>();
+    let want = |at: usize| 2.0 * product(at / 3, at % 3) - 2.0 * product(at / 3, at % 3 + 3);
+    let outputs = load(epilogue_behind()).expect("a well-formed plan").run(&inputs.iter().collect::<Vec<_>>());
+    let outputs = outputs.expect("the inputs fit");
+    let found = outputs[0].on_host().expect("the elements are readable");
+    assert_eq!(found.as_slice::<f32>().expect("row-major"), (0..15).map(want).collect::<Vec<_>>());
+
+    fn step(plan: &mut Plan) -> &mut ContractionStep {
+        let PlanStep::Contraction(step) = &mut plan.routines[0].steps[0] else { panic!("the only step") };
+        step
+    }
+    fn last(plan: &mut Plan) -> &mut Epilogue {
+        let ContractionResult::Epilogues(all) = &mut step(plan).result else { panic!("it has epilogues") };
+        &mut all[1]
+    }
+    let broken: [fn(&mut Plan); 6] = [
+        |it| last(it).loops = EpilogueLoops::Rows([3, 1].into_iter().collect()),
+        |it| last(it).loops = EpilogueLoops::Rows([4].into_iter().collect()),
+        |it| last(it).args.truncate(2),
+        |it| last(it).args[1].offset = 16,
+        |it| (it.kernels[1].par, it.kernels[1].seq) = (0, 1),
+        |it| {
+            let n = &mut step(it).contraction.n;
+            n.push(n[0]);
+        },
+    ];
+    for (i, damage) in broken.into_iter().enumerate() {
+        let mut plan = epilogue_behind();
         damage(&mut plan);
         let error = load(plan).err().unwrap_or_else(|| panic!("case {i} is refused"));
         assert_eq!(error.code(), Code::Verify, "case {i}");

@@ -156,7 +156,7 @@ impl SimDriver {
                 Step::Epilogues { contraction, operands, epilogues } => {
                     for Epilogue { kernel, block, words } in epilogues {
                         let block = &mut blocks[block.clone()];
-                        let others = kernel.addresses.iter().filter(|&&it| it != words.result);
+                        let others = kernel.addresses.iter().filter(|&&it| Some(it) != words.result);
                         others.for_each(|&it| block[it] = self.real(block[it]));
                     }
                     let calls: SmallVec<[EpilogueCall<'_, _>; 2]> = epilogues

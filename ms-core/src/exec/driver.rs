@@ -102,19 +102,21 @@ pub unsafe trait Driver: Send + Sync {
         result: u64,
     ) -> Result<()>;
 
-    /// Issues a contraction of these operands, and the kernels that read its result, in this order: each of them runs on
+    /// Issues a contraction of these operands, and the kernels that compute with its result, in this order: each of them runs on
     /// a part of the result before the next one does. A device whose [target](crate::lower::Target::epilogues) has no
     /// epilogues needs no other one than this.
     ///
     /// # Safety
     /// The contraction [is sound](Contraction::is_sound). A block is that of a call of its kernel on a row-major
     /// result of the contraction, apart from the address of its first element: as for [`Driver::launch`], where nobody
-    /// else accesses the memory that is chosen for the result. A kernel has a loop for each axis of the result, in the
-    /// order of [`Contraction::axes_of`], or one loop of one step, and no other loops, all of which are parallel but for
-    /// the last one of a kernel [by rows](EpilogueWords::by_rows); it reads elements of the result at the steps of the
-    /// loops that they belong to. What one kernel writes, no other one accesses. All elements of the operands that sizes
-    /// and strides address are in memory that is live when the step runs, and nobody, the kernels included, writes them
-    /// then.
+    /// else accesses the memory that is chosen for the result. A kernel that reads the result has a loop for each axis of
+    /// it, in the order of [`Contraction::axes_of`], or one loop of one step, and no other loops, all of which are
+    /// parallel but for the last one of a kernel [by rows](EpilogueWords::by_rows); it reads elements of the result at
+    /// the steps of the loops that they belong to. Any other kernel is by rows, and has a loop for each axis of the
+    /// result but the last one, then others, all of which are parallel. What one kernel writes, no other one accesses,
+    /// but for such a kernel behind it, at the steps of the axes of the result at which it is written. All elements of
+    /// the operands that sizes and strides address are in memory that is live when the step runs, and nobody, the
+    /// kernels included, writes them then.
     ///
     /// # Errors
     /// [`Code::Backend`] if the device cannot run it; those of the device.
@@ -235,12 +237,12 @@ impl ContractionOperand<'_> {
     }
 }
 
-/// A call of a kernel on the result of a contraction.
+/// A call of a kernel that computes with the result of a contraction.
 #[derive(Clone, Copy, Debug)]
 pub struct EpilogueCall<'a, K> {
     /// The code of the kernel.
     pub kernel: &'a K,
-    /// The block of a call on the whole result, whose address is zero.
+    /// The block of a call on the whole result, whose address, if the kernel reads it, is zero.
     pub block: &'a [u64],
     /// What depends on a part of the result.
     pub words: EpilogueWords,
@@ -251,9 +253,12 @@ pub struct EpilogueCall<'a, K> {
 pub struct EpilogueWords {
     /// Those that depend on the part.
     pub loops: LoopWords,
-    /// The one with the address of the part, which its byte strides along the loops follow.
-    pub result: usize,
-    /// Whether the last loop is not parallel: a part has all elements along the last axis of the result.
+    /// The number of loops that are axes of the result, the first ones.
+    pub axes: usize,
+    /// The one with the address of the part, which its byte strides along the loops follow, if the kernel reads it.
+    pub result: Option<usize>,
+    /// Whether a part has all elements along the last axis of the result: the last loop is not parallel, or there is
+    /// none for that axis.
     pub by_rows: bool,
 }
 

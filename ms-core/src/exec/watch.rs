@@ -298,7 +298,8 @@ unsafe impl<D: Driver> Driver for Watched<'_, D> {
             for epilogue in epilogues {
                 let own = What::kernel(self.0.view(epilogue.kernel), epilogue.block);
                 work.operations = work.operations.saturating_add(own.work.operations);
-                work.bytes += own.work.bytes.saturating_sub(unstored);
+                let unread = if epilogue.words.result.is_some() { unstored } else { 0 };
+                work.bytes += own.work.bytes.saturating_sub(unread);
                 name = format!("{name} then {}", own.name);
                 kernel = kernel.or(own.kernel);
             }

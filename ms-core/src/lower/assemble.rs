@@ -6,13 +6,13 @@ use super::flat::{Access, Check, Flat, FlatNode, FlatValue, Kind, Origin, Region
 use super::memory::{self, Lifetime};
 use super::nest::Nest;
 use super::plan::{
-    Argument, Buffer, BufferId, Carry, ContractionResult, ContractionStep, Epilogue, Loop, Place, PlanStep, Repeat,
-    Routine, Span, View,
+    Argument, Buffer, BufferId, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, Loop, Place,
+    PlanStep, Repeat, Routine, Span, View,
 };
 use super::reuse::Uses;
 use super::routines::Routines;
 use super::schedule::step_may_fail;
-use crate::ir::{Graph, ParamId};
+use crate::ir::{Contraction, Graph, ParamId};
 use crate::ops::definition;
 use crate::tensor::Layout;
 
@@ -108,9 +108,10 @@ impl Assembly<'_> {
                 }
                 Draft::Contraction(node, epilogues) => {
                     let node = &self.flat.nodes[node];
-                    let epilogue = |it| self.epilogue(node.outputs[0], it);
-                    let result = ContractionResult::Epilogues(epilogues.into_iter().map(epilogue).collect());
-                    PlanStep::Contraction(Box::new(self.contraction(node, result)))
+                    let mut step = self.contraction(node, ContractionResult::Epilogues(Vec::new()));
+                    let epilogue = |it| self.epilogue(&step.contraction, node.outputs[0], it);
+                    step.result = ContractionResult::Epilogues(epilogues.into_iter().map(epilogue).collect());
+                    PlanStep::Contraction(Box::new(step))
                 }
                 Draft::Whole(node) => {
                     let node = &self.flat.nodes[node];
@@ -165,13 +166,17 @@ impl Assembly<'_> {
         ContractionStep { contraction, a: self.span(a), b: self.span(b), result }
     }
 
-    /// An epilogue of a contraction with this result.
-    fn epilogue(&self, result: ValueIndex, emitted: Emitted) -> Epilogue {
+    /// An epilogue of a contraction with this result; one that does not read it goes through its rows.
+    fn epilogue(&self, contraction: &Contraction, result: ValueIndex, emitted: Emitted) -> Epilogue {
         let Emitted { kernel, nest, args, .. } = emitted;
-        let at = args.iter().position(|it| it.value == result).expect("an epilogue reads the result");
-        let others = args.iter().enumerate().filter(|it| it.0 != at);
+        let at = args.iter().position(|it| it.value == result);
+        let loops = match at {
+            Some(at) => EpilogueLoops::Elements(ParamId(at as u32)),
+            None => EpilogueLoops::Rows(nest.extents[EpilogueLoops::rows(contraction)..].into()),
+        };
+        let others = args.iter().enumerate().filter(|it| Some(it.0) != at);
         let args = others.map(|(i, arg)| self.argument(i, arg, &nest)).collect();
-        Epilogue { kernel, result: ParamId(at as u32), args }
+        Epilogue { kernel, loops, args }
     }
 
     fn region(&self, region: &Region, node: &FlatNode) -> PlanStep {

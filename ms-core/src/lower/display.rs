@@ -1,8 +1,8 @@
 //! The text form of plans, for debugging and snapshot tests.
 
 use super::plan::{
-    Argument, Buffer, Carry, ContractionResult, ContractionStep, Epilogue, IndexedAxis, KernelId, Loop, NextCarry,
-    Place, Plan, PlanStep, Repeat, Routine, Span, View,
+    Argument, Buffer, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis, KernelId, Loop,
+    NextCarry, Place, Plan, PlanStep, Repeat, Routine, Span, View,
 };
 use super::routines::PlanNames;
 use crate::ir::ParamId;
@@ -93,9 +93,12 @@ fn write_step(plan: &Plan, step: &PlanStep, f: &mut Formatter<'_>) -> fmt::Resul
                 }
                 ContractionResult::Epilogues(all) => {
                     write!(f, "contract {}, {}: {contraction}", span(a), span(b))?;
-                    let extents = Epilogue::extents(contraction);
-                    for Epilogue { kernel, result, args } in all {
-                        let args = arguments(plan, *kernel, Some(*result), args);
+                    for Epilogue { kernel, loops, args } in all {
+                        let result = match loops {
+                            EpilogueLoops::Elements(result) => Some(*result),
+                            EpilogueLoops::Rows(_) => None,
+                        };
+                        let (extents, args) = (loops.extents(contraction), arguments(plan, *kernel, result, args));
                         write!(f, ", then k{} {extents:?}({args})", kernel.0)?;
                     }
                     writeln!(f)

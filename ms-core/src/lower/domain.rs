@@ -173,6 +173,24 @@ impl Domain {
         }
     }
 
+    /// Returns whether an operand that begins at `first` stays, at each step of the first `rows` axes, in the row of so
+    /// many elements of a row-major value that has these axes and rows.
+    pub fn stays_in_rows(&self, rows: usize, row: usize, first: usize, strides: &[isize]) -> bool {
+        let mut step = row as isize;
+        for (axis, &stride) in self.axes[..rows].iter().zip(strides).rev() {
+            if stride != step {
+                return false;
+            }
+            step *= axis.size as isize;
+        }
+        let (mut low, mut high) = (first as isize, first as isize);
+        for (axis, &stride) in self.axes.iter().zip(strides).skip(rows) {
+            let reach = (axis.size as isize - 1) * stride;
+            (low, high) = (low + reach.min(0), high + reach.max(0));
+        }
+        low >= 0 && high < row as isize
+    }
+
     /// Returns whether an operand with these strides can be read by reduced lanes: the last axes are one run,
     /// or are split so that `multiple` divides the inner part.
     pub fn run_fits(&self, strides: &[isize], multiple: usize) -> bool {

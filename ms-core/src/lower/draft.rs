@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 /// A step whose buffers are not placed in memory yet.
 pub(super) enum Draft {
     Kernel(Box<Emitted>),
-    /// A contraction with its epilogues, which read its result.
+    /// A contraction with its epilogues, which compute with its result.
     Contraction(NodeIndex, Vec<Emitted>),
     /// A product, a library op, or a node with graphs.
     Whole(NodeIndex),
@@ -87,10 +87,10 @@ impl Draft {
 }
 
 /// The values that no result of an epilogue may overwrite: `operands` of the contraction, and what its other epilogues
-/// read, which run before or after it on a part of the results.
+/// access, which run before or after it on a part of the results.
 fn kept(operands: &[ValueIndex], epilogues: &[Emitted], at: usize) -> SmallVec<[ValueIndex; 8]> {
     let others = epilogues.iter().enumerate().filter(|it| it.0 != at).flat_map(|it| &it.1.args);
-    operands.iter().copied().chain(others.filter(|it| it.role != Role::Output).map(|it| it.value)).collect()
+    operands.iter().copied().chain(others.map(|it| it.value)).collect()
 }
 
 /// The values of a contraction that no result of its epilogues may overwrite: a part of the results is written while

@@ -36,9 +36,13 @@ pub(super) fn emit(
     let domain = group.domain.as_ref().expect("only kernels are emitted");
     let nodes = group.nodes.iter().map(|&it| &flat.nodes[it]);
     let generates = nodes.clone().any(|it| matches!(it.kind, Kind::Generate(_)));
-    // The loops of an epilogue are the axes of the result, whichever could be one.
-    let apart = generates || group.product.is_some();
-    let fences: SmallVec<[usize; 4]> = (0..if apart { domain.axes().len() } else { 0 }).collect();
+    // The loops of an epilogue are the axes of the result, or of its rows, whichever could be one.
+    let apart = match (generates, group.rows, group.product) {
+        (false, Some(rows), _) => domain.axes().len().min(rows + 1),
+        (true, ..) | (_, _, Some(_)) => domain.axes().len(),
+        _ => 0,
+    };
+    let fences: SmallVec<[usize; 4]> = (0..apart).collect();
     // All reductions of a kernel have the same number of accumulators.
     let accumulator = nodes.clone().find_map(|it| match it.kind {
         Kind::Reduce(rule) => Some((rule.accumulate)(it.inputs[0].dtype)),

@@ -28,9 +28,12 @@ pub(super) struct Group {
     pub insts: usize,
     /// Whether a member is [late](Order::Late).
     pub late: bool,
-    /// A contraction whose result the kernel reads, and nothing else but kernels beside it in the list: the kernel is an
+    /// A contraction whose result nothing reads but the kernel, and kernels beside it in the list: the kernel is an
     /// [epilogue](super::plan::Epilogue).
     pub product: Option<NodeIndex>,
+    /// For an epilogue that goes through [rows](super::plan::EpilogueLoops::Rows) of the result, the number of their
+    /// axes, the first ones of the kernel.
+    pub rows: Option<usize>,
 }
 
 impl Group {
@@ -476,7 +479,14 @@ impl<'a> Grouper<'a> {
             nodes.sort_unstable();
             nodes.iter().for_each(|&it| of[it] = Some(i));
             let Draft { insts, late, .. } = self.drafts[draft];
-            list.push(Group { nodes, domain: self.drafts[draft].domain.take(), insts, late, product: None });
+            list.push(Group {
+                nodes,
+                domain: self.drafts[draft].domain.take(),
+                insts,
+                late,
+                product: None,
+                rows: None,
+            });
         }
         Groups { list, of, levels: self.levels, costs: self.costs }
     }

@@ -46,9 +46,9 @@ mod target;
 pub use lines::{composite_of_node, line_of_node, refuse_at_the_same_lines};
 pub use pipeline::{LowerOptions, lower, lower_traced};
 pub use plan::{
-    Argument, Buffer, BufferId, Carry, ContractionResult, ContractionStep, Epilogue, IndexedAxis, KernelId, Loop,
-    NextCarry, Place, Plan, PlanStep, Repeat, Reuse, Routine, RoutineId, STACK_BYTES, Span, View, is_stack,
-    value_bytes,
+    Argument, Buffer, BufferId, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis,
+    KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Reuse, Routine, RoutineId, STACK_BYTES, Span, View,
+    is_stack, value_bytes,
 };
 pub use routines::PlanNames;
 pub use target::{Budget, Cost, EpilogueLimits, Native, RepeatLimits, Target};

@@ -200,13 +200,14 @@ impl<'a> Pipeline<'a> {
                     let build = || emit(&mut flat, &groups, group, &stores, target, routines);
                     let emitted = known.get_or_build(structure, build)?;
                     match (group.product, steps.last_mut()) {
-                        // Epilogues of one contraction stand one after the other.
+                        // Epilogues of one contraction stand one after the other. If there is a copy of a slice
+                        // between them, the first ones compute what those behind it read.
                         (Some(product), Some(Draft::Contraction(last, epilogues))) if *last == product => {
                             epilogues.push(emitted);
                             continue;
                         }
-                        (Some(product), _) => Draft::Contraction(product, vec![emitted]),
-                        (None, _) => Draft::Kernel(Box::new(emitted)),
+                        (Some(product), _) if group.rows.is_none() => Draft::Contraction(product, vec![emitted]),
+                        _ => Draft::Kernel(Box::new(emitted)),
                     }
                 }
                 None => Draft::Whole(whole),

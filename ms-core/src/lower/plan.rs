@@ -206,45 +206,68 @@ pub struct ContractionStep {
 pub enum ContractionResult {
     /// It is stored, with this first element.
     Stored(Span),
-    /// Kernels read it, and nothing else does: it is in no buffer. There is at least one.
+    /// Kernels compute with it, and nothing else does: it is in no buffer. There is at least one.
     Epilogues(Vec<Epilogue>),
 }
 
-/// A kernel that reads the result of a contraction and writes results of the step. A device runs it on parts of the
-/// result, in any order, as soon as these are computed; all epilogues of a contraction run on each part, in order.
+/// A kernel that computes with the result of a contraction and writes results of the step. A device runs it on parts of
+/// the result, in any order, as soon as these are computed; all epilogues of a contraction run on each part, in order.
 ///
-/// It has a loop for each axis of the result, batch, m and n in that order; if there are none, it has one loop of one
-/// step. It has no other loops. They are parallel, but for the last one of an epilogue [by rows](Epilogue::is_by_rows).
-/// What it reads of the result is rounded, or wrapped, to the type of the result, as an element in memory is. Its
-/// outputs are apart from the operands of the contraction and from what other epilogues of it access.
+/// Its outputs are apart from the operands of the contraction and from what other epilogues of it access, but for those
+/// [behind](EpilogueLoops::Rows) it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Epilogue {
     /// The kernel.
     pub kernel: KernelId,
-    /// The param that is the result of the contraction, an input.
-    pub result: ParamId,
-    /// The arguments of the other params, in order.
+    /// The loops of the kernel.
+    pub loops: EpilogueLoops,
+    /// The arguments of the params, in order, but for the result of the contraction.
     pub args: SmallVec<[Argument; 4]>,
 }
 
-impl Epilogue {
-    /// Whether a kernel, as an epilogue of this contraction, reduces rows of the result, so that a part has whole ones:
-    /// its lanes are the axis of columns, of which there is one. `None` if it has not the loops of an epilogue.
-    pub fn is_by_rows(kernel: &Kernel, contraction: &Contraction) -> Option<bool> {
-        match (kernel.lanes, kernel.seq) {
-            (LaneAxis::Parallel, 0) => Some(false),
-            (LaneAxis::Reduced, 0) if contraction.n.len() == 1 => Some(true),
+/// The loops of an epilogue.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum EpilogueLoops {
+    /// One for each axis of the result, batch, m and n in that order; if there are none, one of one step. They are
+    /// parallel, but for the last one of a kernel that reduces rows. This param is the result, an input: what the kernel
+    /// reads of it is rounded, or wrapped, to the type of the result, as an element in memory is.
+    Elements(ParamId),
+    /// One for each axis of rows of the result, batch and m in that order, then some of these extents along each row;
+    /// all are parallel. The kernel does not read the result, but what epilogues before it write: in each row of the
+    /// loops, only what they have written for that row.
+    Rows(SmallVec<[usize; 2]>),
+}
+
+impl EpilogueLoops {
+    /// Whether a part of the result of this contraction must have whole rows for a kernel with these loops, because the
+    /// kernel reduces rows, in which case its lanes are the axis of columns, or reads other columns of them than that
+    /// which it computes. Then there is one axis of columns. `None` if the kernel has not the loops of an epilogue.
+    pub fn is_by_rows(&self, kernel: &Kernel, contraction: &Contraction) -> Option<bool> {
+        match (self, kernel.lanes, kernel.seq) {
+            (Self::Elements(_), LaneAxis::Parallel, 0) => Some(false),
+            (Self::Elements(_), LaneAxis::Reduced, 0) if contraction.n.len() == 1 => Some(true),
+            (Self::Rows(_), LaneAxis::Parallel, 0) if contraction.n.len() == 1 => Some(true),
             _ => None,
         }
     }
 
-    /// The extents of the loops of an epilogue of this contraction.
-    pub fn extents(contraction: &Contraction) -> SmallVec<[usize; 4]> {
+    /// The extents of the loops, of an epilogue of this contraction.
+    pub fn extents(&self, contraction: &Contraction) -> SmallVec<[usize; 4]> {
         let mut extents: SmallVec<[usize; 4]> = contraction.axes_of(2).map(|it| it.size).collect();
-        if extents.is_empty() {
-            extents.push(1);
+        match self {
+            Self::Elements(_) if extents.is_empty() => extents.push(1),
+            Self::Elements(_) => {}
+            Self::Rows(along) => {
+                extents.truncate(Self::rows(contraction));
+                extents.extend_from_slice(along);
+            }
         }
         extents
+    }
+
+    /// The number of axes of rows of the result of a contraction.
+    pub fn rows(contraction: &Contraction) -> usize {
+        contraction.batch.len() + contraction.m.len()
     }
 }
 

@@ -242,7 +242,8 @@ impl Placer<'_> {
             self.stores.own[read] = true;
         }
         let domain = Some(Domain::of(shape));
-        self.before[at].push(Group { nodes: vec![node], domain, insts: 1, late: false, product: None });
+        let nodes = vec![node];
+        self.before[at].push(Group { nodes, domain, insts: 1, late: false, product: None, rows: None });
     }
 }
 

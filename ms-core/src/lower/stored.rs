@@ -1,8 +1,8 @@
 //! The stored form of plans, and its validation.
 
 use super::plan::{
-    Argument, Buffer, BufferId, Carry, ContractionResult, ContractionStep, Epilogue, IndexedAxis, KernelId, Loop,
-    NextCarry, Place, Plan, PlanStep, Repeat, Reuse, Routine, RoutineId, Span, View, is_stack,
+    Argument, Buffer, BufferId, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis,
+    KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Reuse, Routine, RoutineId, Span, View, is_stack,
 };
 use crate::ir::{
     BinaryOp, Compare, Contraction, ContractionAxis, ContractionTypes, Inst, Kernel, LaneAxis, Math, Param, ParamId,
@@ -39,7 +39,7 @@ stored! {
     struct Carry { initial: Span, result: Span, next: NextCarry }
     struct Buffer { bytes: usize, place: Place }
     struct ContractionStep { contraction: Contraction, a: Span, b: Span, result: ContractionResult }
-    struct Epilogue { kernel: KernelId, result: ParamId, args: SmallVec<[Argument; 4]> }
+    struct Epilogue { kernel: KernelId, loops: EpilogueLoops, args: SmallVec<[Argument; 4]> }
     struct Contraction {
         types: ContractionTypes,
         precision: Precision,
@@ -83,6 +83,7 @@ stored! {
         6 = Check { op: Op, of: Type, axis: usize, positions: View, node: Option<u32> },
     }
     enum ContractionResult { 0 = Stored(at: Span), 1 = Epilogues(all: Vec<Epilogue>) }
+    enum EpilogueLoops { 0 = Elements(result: ParamId), 1 = Rows(along: SmallVec<[usize; 2]>) }
     enum Repeat {
         0 = While { first: Span, next: Span, count: Option<Span> },
         1 = Times { count: usize, reverse: bool },

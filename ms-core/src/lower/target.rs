@@ -92,8 +92,8 @@ pub struct EpilogueLimits {
     /// The minimum number of terms of a sum for each instruction of the kernel. One that takes long compared to the
     /// sums is better divided among threads by itself.
     pub terms: usize,
-    /// The maximum number of elements of a row of the result that a kernel reduces, of which a part then has whole
-    /// rows; 0 if the target runs no such kernels.
+    /// The maximum number of elements of a row of the result of which a part has whole ones, because a kernel reduces
+    /// rows, or reads other columns than it computes; 0 if the target runs no such kernels.
     pub longest_row: usize,
     /// The number of kernels that read one result.
     pub kernels: usize,
@@ -163,7 +163,17 @@ impl Target {
             && Contraction::size(k) >= insts.saturating_mul(terms)
     }
 
-    /// Whether the target runs kernels that reduce rows of this many elements as epilogues of contractions.
+    /// Whether the target runs, behind other epilogues of a contraction, a kernel that computes so many columns of each
+    /// row, where all of them together take this many instructions for a row.
+    pub(super) fn takes_kernel_of_rows(&self, contraction: &Contraction, columns: usize, insts: usize) -> bool {
+        let Some(EpilogueLimits { shortest_row, terms, .. }) = self.epilogues else { return false };
+        let row = Contraction::size(&contraction.n);
+        columns >= shortest_row
+            && self.takes_rows(row)
+            && Contraction::size(&contraction.k).saturating_mul(row) >= insts.saturating_mul(terms)
+    }
+
+    /// Whether the target runs kernels that need whole rows of this many elements as epilogues of contractions.
     pub(super) fn takes_rows(&self, row: usize) -> bool {
         self.epilogues.as_ref().is_some_and(|it| row <= it.longest_row)
     }

@@ -9,7 +9,7 @@ use ms_core::tensor::{Array, DType};
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// A kernel on the result of a contraction.
+/// A kernel that computes with the result of a contraction.
 #[derive(Clone, Copy)]
 pub struct Epilogue<'a> {
     /// Its code.
@@ -87,16 +87,24 @@ impl<'a> Parts<'a> {
 
     /// The block of a kernel's call on a part with this address and these steps.
     fn block(&self, epilogue: &Epilogue<'_>, part: &Part, first: u64, steps: [isize; 2]) -> SmallVec<[u64; 64]> {
-        let EpilogueWords { loops, result, .. } = epilogue.words;
+        let EpilogueWords { loops, axes, result, .. } = epilogue.words;
         let mut block: SmallVec<[u64; 64]> = SmallVec::from_slice(epilogue.block);
-        self.product.indices(part.product, |axis, index| loops.restrict(&mut block, axis, index, 1));
-        block[result] = first;
-        block[result + 1..][..loops.loops()].fill(0);
+        self.product.indices(part.product, |axis, index| {
+            if axis < axes {
+                loops.restrict(&mut block, axis, index, 1);
+            }
+        });
+        if let Some(result) = result {
+            block[result] = first;
+            block[result + 1..][..loops.loops()].fill(0);
+        }
         let sides = [&part.rows, &part.columns];
         for ((axis, range), step) in self.product.axes.into_iter().zip(sides).zip(steps) {
-            let Some(axis) = axis else { continue };
+            let Some(axis) = axis.filter(|it| *it < axes) else { continue };
             loops.restrict(&mut block, axis, range.start, range.len());
-            block[result + 1 + axis] = (step * self.dtype.size() as isize) as u64;
+            if let Some(result) = result {
+                block[result + 1 + axis] = (step * self.dtype.size() as isize) as u64;
+            }
         }
         block
     }

@@ -293,6 +293,31 @@ fn random_statistics(random: &mut Random, builder: &mut Builder, x: ValueId) -> 
     Some([builder.apply("sub", Attrs::none(), &[scaled, row])?, sum])
 }
 
+/// A value that is computed from two slices of another one, of half of the columns each: adjacent ones, or every second
+/// one, in either order; now and then of half of the rows as well, so that they are in other rows than the result.
+fn random_columns(random: &mut Random, builder: &mut Builder, y: ValueId) -> Option<ValueId> {
+    let shape = builder.shape(y);
+    let axis = shape.len().checked_sub(1)?;
+    let halved = |axis: usize| (shape[axis] / 2 > 0).then_some(axis);
+    let rows = axis.checked_sub(1).filter(|_| random.below(4) == 0).and_then(halved);
+    let axis = halved(axis)?;
+    let every = random.pick(&[1, 1, 2]);
+    let mut half = |builder: &mut Builder, second: usize| {
+        let (mut starts, mut counts, mut steps) = (vec![0; shape.len()], shape.clone(), vec![1i64; shape.len()]);
+        for axis in rows.into_iter().chain([axis]) {
+            let count = shape[axis] / 2;
+            let (first, step) = if every == 1 { (second * count, 1) } else { (second, 2) };
+            let is_reversed = random.below(4) == 0;
+            (starts[axis], counts[axis]) = (first + if is_reversed { (count - 1) * step } else { 0 }, count);
+            steps[axis] = if is_reversed { -(step as i64) } else { step as i64 };
+        }
+        builder.apply("slice", Attrs::new([sizes(&starts), sizes(&counts), (&steps[..]).into()]), &[y])
+    };
+    let halves = [half(builder, 0)?, half(builder, 1)?];
+    let gate = builder.apply("maximum", Attrs::none(), &halves)?;
+    builder.apply("mul", Attrs::none(), &[gate, halves[1]])
+}
+
 /// Products of one type in all forms, each followed by elementwise ops and statistics of rows, of which several results
 /// are outputs and terms of sums, and the last may be an operand of the next product; and the number of products.
 pub fn random_layers(seed: u64) -> (Graph, usize) {
@@ -348,6 +373,12 @@ pub fn random_layers(seed: u64) -> (Graph, usize) {
             y = random_elementwise(&mut random, &mut builder, y).unwrap_or(y);
             if random.below(6) == 0 {
                 outputs.push(y);
+            }
+        }
+        if random.below(3) == 0 {
+            y = random_columns(&mut random, &mut builder, y).unwrap_or(y);
+            if random.below(2) == 0 {
+                y = random_elementwise(&mut random, &mut builder, y).unwrap_or(y);
             }
         }
         // Sums of further products stay small.

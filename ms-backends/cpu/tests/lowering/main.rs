@@ -6,7 +6,9 @@ use graphs::{Builder, Random, array, random_graph, random_layers, sizes};
 use ms_core::error::Code;
 use ms_core::exec::{Backend, CompileOptions, PlanProgram, reference};
 use ms_core::ir::{Graph, Kernel, LaneAxis, Math, Node, Precision, Role, Scope, Type, ValueId};
-use ms_core::lower::{ContractionResult, EpilogueLimits, LowerOptions, Native, Plan, PlanStep, Target, lower};
+use ms_core::lower::{
+    ContractionResult, Epilogue, EpilogueLimits, EpilogueLoops, LowerOptions, Native, Plan, PlanStep, Target, lower,
+};
 use ms_core::ops::{COMPOSITES, infer, parse_graph};
 use ms_core::optimize::{Kept, PassContext, optimize};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Literal, Scalar};
@@ -103,17 +105,18 @@ fn check(graph: &Graph, seed: u64, tolerance: f64) -> Plan {
     fused
 }
 
-/// The kernels of the epilogues of each contraction that has some.
-fn epilogues(plan: &Plan) -> Vec<Vec<&Kernel>> {
-    let of = |it: &'_ PlanStep| match it {
-        PlanStep::Contraction(it) => match &it.result {
-            ContractionResult::Epilogues(all) => Some(all.iter().map(|it| it.kernel.0 as usize).collect::<Vec<_>>()),
-            ContractionResult::Stored(_) => None,
-        },
-        _ => None,
-    };
-    let all = plan.routines.iter().flat_map(|it| &it.steps).filter_map(of);
-    all.map(|it| it.into_iter().map(|it| &plan.kernels[it]).collect()).collect()
+/// The epilogues of each contraction that has some.
+fn epilogues(plan: &Plan) -> Vec<&[Epilogue]> {
+    let steps = plan.routines.iter().flat_map(|it| &it.steps);
+    let mut found = Vec::new();
+    for step in steps {
+        if let PlanStep::Contraction(step) = step
+            && let ContractionResult::Epilogues(all) = &step.result
+        {
+            found.push(&all[..]);
+        }
+    }
+    found
 }
 
 /// Contractions over several axes read operands in any order of their axes, and convolutions over patches are such.
@@ -226,19 +229,21 @@ fn random_products() {
 
 #[test]
 fn random_epilogues() {
-    let (mut found, mut several, mut by_rows, mut all) = (0, 0, 0, 0);
+    let (mut found, mut several, mut by_rows, mut behind, mut all) = (0, 0, 0, 0, 0);
     for seed in 9000..9300 {
         let (graph, products) = random_layers(seed);
         let plan = check(&graph, seed, f64::INFINITY);
         let epilogues = epilogues(&plan);
         found += epilogues.len();
         several += epilogues.iter().filter(|it| it.len() > 1).count();
-        by_rows += epilogues.iter().flatten().filter(|it| it.lanes == LaneAxis::Reduced).count();
+        let lanes = |it: &&Epilogue| plan.kernels[it.kernel.0 as usize].lanes;
+        by_rows += epilogues.iter().copied().flatten().filter(|it| lanes(it) == LaneAxis::Reduced).count();
+        behind += epilogues.iter().copied().flatten().filter(|it| matches!(it.loops, EpilogueLoops::Rows(_))).count();
         all += products;
     }
     // The cases reach what they are for.
-    let reached = found * 2 > all && several * 10 > all && by_rows * 20 > all;
-    assert!(reached, "{found} of {all} products have epilogues, {several} several, {by_rows} by rows");
+    let reached = found * 2 > all && several * 10 > all && by_rows * 20 > all && behind * 20 > all;
+    assert!(reached, "{found} of {all} products have epilogues, {several} several, {by_rows} by rows, {behind} behind");
 }
 
 /// The graphs whose plans are in `ms-core/tests/lower`.

@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::exec::{Accepted, Check, Driver, EpilogueWords, LibraryCall};
 use crate::ir::{Contraction, Inst, Kernel, LoopWords, Param, Role, StrideClass};
 use crate::lower::{
-    self, Argument, BufferId, ContractionResult, ContractionStep, Epilogue, IndexedAxis, KernelId, Loop, NextCarry,
-    Place, Plan, PlanStep, Repeat, Span, View, is_stack, value_bytes,
+    self, Argument, BufferId, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis, KernelId, Loop,
+    NextCarry, Place, Plan, PlanStep, Repeat, Span, View, is_stack, value_bytes,
 };
 use crate::ops::{Lowering, definition};
 use crate::tensor::{Array, Layout, MemorySpace, StreamKind, Type, with_stream};
@@ -286,18 +286,29 @@ impl<'a, D: Driver> Loader<'a, D> {
 
     /// An epilogue of a contraction, whose kernel must fit it.
     fn epilogue(&mut self, contraction: &Contraction, epilogue: &Epilogue) -> Result<run::Epilogue<D::Kernel>> {
-        let Epilogue { kernel, result, args } = epilogue;
+        let Epilogue { kernel, loops, args } = epilogue;
         let (kernel, code) = self.kernel(*kernel)?;
-        let at = result.0 as usize;
-        let own = Param { dtype: contraction.types.out, role: Role::Input, step: StrideClass::Unit };
-        let by_rows = Epilogue::is_by_rows(kernel, contraction).filter(|_| kernel.params.get(at) == Some(&own));
-        let by_rows = by_rows.ok_or_else(|| malformed("an epilogue reads the result of its contraction"))?;
-        let extents = Epilogue::extents(contraction);
-        let strides = Layout::contiguous(&extents);
-        let strides: SmallVec<[i64; 4]> =
-            strides.strides().iter().map(|it| (it * own.dtype.size() as isize) as i64).collect();
-        let block = self.kernel_block(kernel, &extents, args, Some((at, &strides)))?;
-        let words = EpilogueWords { loops: LoopWords::of(kernel), result: kernel.param_word(at), by_rows };
+        let by_rows = loops.is_by_rows(kernel, contraction);
+        let by_rows = by_rows.ok_or_else(|| malformed("an epilogue has the loops of its contraction"))?;
+        let extents = loops.extents(contraction);
+        let (axes, result, block) = match loops {
+            EpilogueLoops::Elements(result) => {
+                let at = result.0 as usize;
+                let own = Param { dtype: contraction.types.out, role: Role::Input, step: StrideClass::Unit };
+                if kernel.params.get(at) != Some(&own) {
+                    return Err(malformed("an epilogue reads the result of its contraction"));
+                }
+                let strides = Layout::contiguous(&extents);
+                let strides: SmallVec<[i64; 4]> =
+                    strides.strides().iter().map(|it| (it * own.dtype.size() as isize) as i64).collect();
+                let block = self.kernel_block(kernel, &extents, args, Some((at, &strides)))?;
+                (extents.len(), Some(kernel.param_word(at)), block)
+            }
+            EpilogueLoops::Rows(_) => {
+                (EpilogueLoops::rows(contraction), None, self.kernel_block(kernel, &extents, args, None)?)
+            }
+        };
+        let words = EpilogueWords { loops: LoopWords::of(kernel), axes, result, by_rows };
         Ok(run::Epilogue { code: code.clone(), block, words })
     }
 

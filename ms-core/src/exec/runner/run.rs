@@ -233,7 +233,8 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
                             words: *words,
                         })
                         .collect();
-                    // SAFETY: as above; lowered epilogues write no operands, nor what another one accesses.
+                    // SAFETY: as above; lowered epilogues write no operands, nor what another one accesses but at the same
+                    // rows.
                     unsafe { driver.contract_with(&mut self.commands, contraction, operands, &calls)? }
                 }
                 Step::Library { call, inputs, outputs } => {

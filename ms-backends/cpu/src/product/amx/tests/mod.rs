@@ -82,7 +82,7 @@ fn doubled(units: Units, precision: Precision, a: &Array, b: &Array, dtype: DTyp
     let out = Array::full(&[m, n], Scalar::Int(1), dtype);
     let size = dtype.size() as u64;
     let block = [m as u64, n as u64, 0, 0, 0, out.device_ptr() as u64, n as u64 * size, size];
-    let words = EpilogueWords { loops: LoopWords::of(&kernel), result: 2, by_rows };
+    let words = EpilogueWords { loops: LoopWords::of(&kernel), axes: 2, result: Some(2), by_rows };
     let code = Interpreted::new(kernel);
     let contraction = contraction(precision, [a, b, &out]);
     let epilogues = [Epilogue { code: &code, block: &block, words }];

@@ -3,14 +3,17 @@
 //! Groups whose kernels go through the result of a contraction element by element, or reduce its rows, and are the only
 //! readers of it, run on parts of the result as they are computed, and the result is in no memory. A result that
 //! anything else reads is stored in any case, by the fastest code for it, so that its readers are kernels of their own.
+//! Groups that read what epilogues write, at the same rows, may run [behind](rows) them.
 //! What a kernel computes, and what it rounds, does not depend on this: each group remains a kernel.
 
-use super::domain::{Domain, Part};
-use super::flat::{Access, Flat, Kind, NodeIndex, ValueIndex};
-use super::group::{Group, Groups, operand_part, result_part};
-use super::target::Target;
+mod rows;
+
 use crate::ir::{Contraction, Precision};
-use crate::tensor::Shape;
+use crate::lower::domain::{Domain, Part};
+use crate::lower::flat::{Access, Flat, Kind, NodeIndex, ValueIndex};
+use crate::lower::group::{Group, Groups, operand_part, result_part};
+use crate::lower::target::Target;
+use crate::tensor::{Layout, Shape, Strides};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
@@ -26,20 +29,22 @@ pub(super) fn attach(flat: &Flat, groups: &mut Groups, target: &Target) {
     // A group that reads several results is an epilogue of the last one.
     contractions.sort_unstable_by_key(|&it| std::cmp::Reverse(groups.of[it]));
     let find = |it| search.find(it, readers.get(&it)?.as_deref()?);
-    let found: Vec<Found> = contractions.into_iter().filter_map(find).collect();
+    let mut found: Vec<Found> = contractions.into_iter().filter_map(find).collect();
     if found.is_empty() {
         return;
     }
+    let readers = rows::readers(flat, groups);
+    found.iter_mut().for_each(|it| search.add_behind(it, &readers));
     let mut list: Vec<SmallVec<[Group; 2]>> =
         std::mem::take(&mut groups.list).into_iter().map(|it| smallvec![it]).collect();
     for Found { contraction, epilogues, at } in found {
         list[groups.of[contraction].expect("a contraction with a result is a step")].clear();
         let mut rests: SmallVec<[(usize, Group); 2]> = SmallVec::new();
-        for Epilogue { group, nodes, domain } in epilogues {
+        for Epilogue { group, nodes, domain, rows } in epilogues {
             let mut rest = list[group].pop().expect("a group is an epilogue of one contraction");
             rest.nodes.retain(|it| nodes.binary_search(it).is_err());
             let Group { insts, late, .. } = rest;
-            list[at].push(Group { nodes, domain: Some(domain), insts, late, product: Some(contraction) });
+            list[at].push(Group { nodes, domain: Some(domain), insts, late, product: Some(contraction), rows });
             rests.push((group, rest));
         }
         for (group, rest) in rests.into_iter().filter(|it| !it.1.nodes.is_empty()) {
@@ -86,8 +91,10 @@ struct Epilogue {
     group: usize,
     /// The members that are a part of it.
     nodes: Vec<NodeIndex>,
-    /// The axes of the result.
+    /// The axes of the result, or of its rows and along each of them.
     domain: Domain,
+    /// As in [`Group`].
+    rows: Option<usize>,
 }
 
 struct Search<'a> {
@@ -131,8 +138,14 @@ impl Search<'_> {
 
     /// The last group that an epilogue of a contraction reads, other than itself.
     fn latest_operand(&self, contraction: NodeIndex, epilogue: &Epilogue) -> Option<usize> {
-        let Self { flat, groups, .. } = *self;
-        let operands = epilogue.nodes.iter().flat_map(|&it| {
+        let others = self.operands(&epilogue.nodes).filter(|it| *it != contraction);
+        others.filter_map(|it| self.groups.of[it]).max()
+    }
+
+    /// The other nodes that nodes read.
+    fn operands(&self, nodes: &[NodeIndex]) -> impl Iterator<Item = NodeIndex> {
+        let flat = self.flat;
+        let operands = nodes.iter().flat_map(move |&it| {
             let node = &flat.nodes[it];
             let check = match node.kind {
                 Kind::Gather { check, .. } => check.map(|it| flat.checks[it].node),
@@ -140,8 +153,7 @@ impl Search<'_> {
             };
             node.inputs.iter().filter_map(|it| flat.producer(it.value()?)).chain(check)
         });
-        let others = operands.filter(|it| *it != contraction && epilogue.nodes.binary_search(it).is_err());
-        others.filter_map(|it| groups.of[it]).max()
+        operands.filter(|it| nodes.binary_search(it).is_err())
     }
 
     /// A group as an epilogue of a contraction with these axes, if it can be.
@@ -150,13 +162,13 @@ impl Search<'_> {
         let whole = &groups.list[group];
         let sizes: Shape = axes.axes_of(2).map(|it| it.size).collect();
         let elements = Domain::of(&sizes);
-        let fits = |nodes: &[NodeIndex], domain: &Domain| fits(flat, nodes, contraction, domain);
+        let result = flat.nodes[contraction].outputs[0];
+        let fits = |nodes: &[NodeIndex], domain: &Domain| {
+            fits(flat, nodes, domain, |it| it.value != result || it.is_own_element(flat, domain))
+        };
+        let epilogue = |nodes, domain| Epilogue { group, nodes, domain, rows: None };
         if !whole.domain.as_ref()?.is_reduced() {
-            return fits(&whole.nodes, &elements).then(|| Epilogue {
-                group,
-                nodes: whole.nodes.clone(),
-                domain: elements,
-            });
+            return fits(&whole.nodes, &elements).then(|| epilogue(whole.nodes.clone(), elements));
         }
         if let [row] = axes.n[..]
             && target.takes_rows(row.size)
@@ -164,10 +176,10 @@ impl Search<'_> {
             && !rows.has_short_rows()
             && fits(&whole.nodes, &rows)
         {
-            return Some(Epilogue { group, nodes: whole.nodes.clone(), domain: rows });
+            return Some(epilogue(whole.nodes.clone(), rows));
         }
         let nodes = before_reductions(flat, whole, contraction, stored)?;
-        fits(&nodes, &elements).then_some(Epilogue { group, nodes, domain: elements })
+        fits(&nodes, &elements).then(|| epilogue(nodes, elements))
     }
 }
 
@@ -205,11 +217,28 @@ fn before_reductions(flat: &Flat, group: &Group, contraction: NodeIndex, stored:
     all().all(fits).then(|| all().filter(|it| is_inside[it.0]).map(|it| *it.1).collect())
 }
 
-/// Whether nodes go through the axes of the result of a contraction as through their own, or reduce the same ones.
-fn fits(flat: &Flat, nodes: &[NodeIndex], contraction: NodeIndex, domain: &Domain) -> bool {
-    let result = flat.nodes[contraction].outputs[0];
-    let is_inside =
-        |value: ValueIndex| value == result || flat.producer(value).is_some_and(|it| nodes.binary_search(&it).is_ok());
+/// How a node reads a value.
+struct Read<'a> {
+    value: ValueIndex,
+    layout: &'a Layout,
+    /// The strides along all axes of the domain.
+    strides: &'a Strides,
+    /// Whether it reads elements at positions that it computes.
+    is_positional: bool,
+}
+
+impl Read<'_> {
+    /// Whether it reads the element of a row-major value that it is at.
+    fn is_own_element(&self, flat: &Flat, domain: &Domain) -> bool {
+        let is_dense = || result_part(flat, self.value, domain).is_some_and(|it| *self.strides == domain.dense(it));
+        !self.is_positional && self.layout.offset() == 0 && is_dense()
+    }
+}
+
+/// Whether nodes go through these axes as through their own, or reduce the same ones, and read values of others as they
+/// may.
+fn fits(flat: &Flat, nodes: &[NodeIndex], domain: &Domain, may_read: impl Fn(&Read<'_>) -> bool) -> bool {
+    let is_inside = |value: ValueIndex| flat.producer(value).is_some_and(|it| nodes.binary_search(&it).is_ok());
     let fits = |&index: &NodeIndex| {
         let node = &flat.nodes[index];
         let shape = &flat.values[node.outputs[0]].shape;
@@ -228,8 +257,8 @@ fn fits(flat: &Flat, nodes: &[NodeIndex], contraction: NodeIndex, domain: &Domai
             let Some(value) = access.value() else { return true };
             let Some(strides) = domain.walk(part, &access.layout) else { return false };
             let is_positional = at == 0 && matches!(node.kind, Kind::Gather { .. });
-            let is_dense = || result_part(flat, value, domain).is_some_and(|it| strides == domain.dense(it));
-            !is_inside(value) || (!is_positional && access.layout.offset() == 0 && is_dense())
+            let read = Read { value, layout: &access.layout, strides: &strides, is_positional };
+            if is_inside(value) { read.is_own_element(flat, domain) } else { may_read(&read) }
         };
         is_member && node.inputs.iter().enumerate().all(is_read)
     };
