@@ -213,8 +213,10 @@ impl Ordered {
         threads::try_for_each(batch * across * along, nanos, |block| {
             let ((a, b, out), panels) = operands.get();
             let [at_a, at_b, at_out] = places(block / (across * along));
-            let (left, top) = (block % across * columns, block / across % along * rows);
-            let sizes = [rows.min(m - top), k, columns.min(n - left)];
+            let (left, at) = (block % across * columns, block / across % along);
+            // About as many rows each.
+            let [top, bottom] = [at, at + 1].map(|it| it * m / along);
+            let sizes = [bottom - top, k, columns.min(n - left)];
             let own = Self { sizes, ..own };
             let (a, b) = (a.at(at_a).skip(top, 0), (b.at(at_b).skip(0, left), panels.map(|it| (it, left))));
             let Some((parts, turned)) = parts else {
@@ -267,5 +269,13 @@ fn whole_blocks(tile_rows: usize, tile_columns: usize, [m, n]: [usize; 2], batch
     let [side, tile, other] = if turned { [n, tile_columns, m] } else { [m, tile_rows, n] };
     let most = side.div_ceil(wanted).min((ELEMENTS / other).max(1));
     let part = most.next_multiple_of(tile);
-    if turned { [m, part] } else { [part, n] }
+    if turned {
+        return [m, part];
+    }
+    let (parts, threads) = (m.div_ceil(part), threads::count());
+    // Few parts are as many for each thread.
+    if batch == 1 && parts < threads * BLOCKS_PER_THREAD {
+        return [m.div_ceil(parts.next_multiple_of(threads).min(m)), n];
+    }
+    [part, n]
 }
