@@ -2,15 +2,11 @@
 
 use super::dot::{TERMS, dot};
 use super::ordered::{CHUNK, Ordered, Right, Stored};
-use super::tile::{ROW_TILES, TILE, Tile, Wide, packed};
+use super::tile::{DEPTH, ROW_TILES, TILE, Tile, Wide, packed};
 use super::{ALIASED, Matrix};
 use ms_core::error::Result;
 use ms_core::tensor::Array;
 use std::mem::MaybeUninit;
-
-/// Number of terms that a tile adds at once, so few that a panel of columns stays in the first-level cache while all
-/// tiles of rows use it. Chains go on where they were.
-const DEPTH: usize = 256;
 
 /// Number of tiles of rows that are packed at once.
 pub const STRIP_TILES: usize = 8;
@@ -106,9 +102,7 @@ impl Ordered {
             // SAFETY: as the caller's, for the remaining terms.
             return unsafe { rest.block(tile, a.skip(0, terms), (b.skip(terms, 0), None), out) };
         }
-        // Tiles of about equal heights.
-        let tiles = m.div_ceil(tile.rows);
-        let height = m.div_ceil(tiles);
+        let height = tile.height(m);
         let strip = (height * STRIP_TILES).min(m);
         let b_down = b.matrix.steps[0];
         let in_place = is_read_in_place(b, m, k);

@@ -27,7 +27,7 @@ pub use multiplier::{Arithmetic, Elements, Left};
 pub use ordered::CHUNK;
 use ordered::{Ordered, Stored};
 pub use pack::pack;
-pub use tile::{Tile, Wide};
+pub use tile::{DEPTH, Tile, Wide};
 
 use crate::interp::number::Number;
 use crate::isa::Isa;

@@ -75,9 +75,9 @@ impl Attention<'_> {
         let for_keys = Parts::zeros(self.batch, parts, self.keys, of_features)?;
         let for_values = Parts::zeros(self.batch, parts, self.keys, of_values)?;
         let for_queries = Parts::zeros(self.batch, 1, self.queries, features)?;
-        let keys_of_scores = self.packed_keys()?;
-        let values_of_gradients = Packed::new(&self.v, [values, self.keys], [1, values as isize], tile)?;
-        let keys_of_queries = Packed::new(&self.k, [self.keys, features], [features as isize, 1], tile)?;
+        let keys_of_scores = Packed::transposed(&self.k, [self.keys, features], tile)?;
+        let values_of_gradients = Packed::transposed(&self.v, [self.keys, values], tile)?;
+        let keys_of_queries = Packed::new(&self.k, [self.keys, features], tile)?;
         let width = self.padded(self.keys) + GAP;
         let columns = [[QUERIES, features], [QUERIES, values]].map(|it| elements(it, tile));
         let lens =

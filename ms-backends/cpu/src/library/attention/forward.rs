@@ -23,8 +23,8 @@ impl Attention<'_> {
             out.fill(0.0);
             return Ok(());
         }
-        let keys = self.packed_keys()?;
-        let values = Packed::new(&self.v, [self.keys, self.values], [self.values as isize, 1], tile)?;
+        let keys = Packed::transposed(&self.k, [self.keys, self.features], tile)?;
+        let values = Packed::new(&self.v, [self.keys, self.values], tile)?;
         let (of_scores, of_result) = (self.padded(KEYS.min(self.keys)) + GAP, self.padded(self.values));
         let lens = [QUERIES * self.features, QUERIES * of_scores, QUERIES * of_result];
         let out = Shared::new(out.as_mut_ptr());

@@ -22,6 +22,7 @@ use ms_core::ops::host::dense;
 use ms_core::ops::{BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, BlockedAttentionAttrs};
 use ms_core::tensor::{Array, Attrs, DType, HostArray, Op, broadcast_shapes, try_room};
 use rows::Rows;
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// Number of queries of a block: a multiple of the rows of tiles.
@@ -89,9 +90,7 @@ enum MaskValues<'a> {
     /// Whether it uses them.
     Bools(&'a [bool]),
     /// Numbers that are added to the scores.
-    Numbers(&'a [f32]),
-    /// The same, converted.
-    Converted(Vec<f32>),
+    Numbers(Cow<'a, [f32]>),
 }
 
 /// A mask for scores.
@@ -151,8 +150,8 @@ impl<'a> Mask<'a> {
         let (outer, [rows, columns]) = split(&shape);
         let values = match mask.dtype() {
             DType::Bool => MaskValues::Bools(elements(mask)),
-            DType::F32 => MaskValues::Numbers(elements(mask)),
-            _ => MaskValues::Converted(mask.scalars().into_iter().map(|it| it.as_f64() as f32).collect()),
+            DType::F32 => MaskValues::Numbers(elements(mask).into()),
+            _ => MaskValues::Numbers(mask.scalars().into_iter().map(|it| it.as_f64() as f32).collect()),
         };
         let step = |own: usize, size: usize, step: usize| if own == 1 && size != 1 { 0 } else { step };
         let steps = [step(rows, queries, columns), step(columns, keys, 1)];
@@ -163,18 +162,16 @@ impl<'a> Mask<'a> {
     /// Changes the scores of a query of a product for some keys.
     fn apply(&self, product: usize, query: usize, keys: Range<usize>, scores: &mut [f32]) {
         let first = self.places[product] + query * self.steps[0] + keys.start * self.steps[1];
-        let add = |values: &[f32], scores: &mut [f32]| match self.steps[1] {
-            0 => scores.iter_mut().for_each(|it| *it += values[first]),
-            _ => scores.iter_mut().zip(&values[first..]).for_each(|(it, value)| *it += value),
-        };
         let exclude = |it: &mut f32, is_used: bool| *it = if is_used { *it } else { f32::NEG_INFINITY };
         match (&self.values, self.steps[1]) {
             (MaskValues::Bools(values), 0) => scores.iter_mut().for_each(|it| exclude(it, values[first])),
             (MaskValues::Bools(values), _) => {
                 scores.iter_mut().zip(&values[first..]).for_each(|(it, &is_used)| exclude(it, is_used));
             }
-            (MaskValues::Numbers(values), _) => add(values, scores),
-            (MaskValues::Converted(values), _) => add(values, scores),
+            (MaskValues::Numbers(values), 0) => scores.iter_mut().for_each(|it| *it += values[first]),
+            (MaskValues::Numbers(values), _) => {
+                scores.iter_mut().zip(&values[first..]).for_each(|(it, value)| *it += value);
+            }
         }
     }
 }

@@ -1,13 +1,10 @@
 //! Right operands in panels as wide as tiles, and products with them.
 
-use super::Attention;
-use crate::product::{Matrix, Shared, Tile, pack};
+use super::{Attention, Matrices};
+use crate::product::{DEPTH, Matrix, Shared, Tile, pack};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{Array, DType};
-
-/// Number of terms that a tile adds at once, so few that a panel stays in the first-level cache.
-const DEPTH: usize = 256;
 
 /// Maximum number of elements of some terms of all panels that stay in the first-level cache.
 const NEAR: usize = 6 << 10;
@@ -68,18 +65,31 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// Those of matrices `[k, n]`, whose strides are in elements.
+    /// Those of row-major matrices `[k, n]`.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for them.
-    pub fn new(of: &super::Matrices<'_>, sizes: [usize; 2], steps: [isize; 2], tile: Tile<f32>) -> Result<Self> {
+    pub fn new(of: &Matrices<'_>, [k, n]: [usize; 2], tile: Tile<f32>) -> Result<Self> {
+        Self::strided(of, [k, n], [n as isize, 1], tile)
+    }
+
+    /// Those of the transposed matrices of row-major ones `[n, k]`.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn transposed(of: &Matrices<'_>, [n, k]: [usize; 2], tile: Tile<f32>) -> Result<Self> {
+        Self::strided(of, [k, n], [1, k as isize], tile)
+    }
+
+    fn strided(of: &Matrices<'_>, sizes: [usize; 2], steps: [isize; 2], tile: Tile<f32>) -> Result<Self> {
+        assert_eq!(of.len, sizes.iter().product::<usize>(), "the matrices have these sizes");
         let (count, len) = (of.count(), elements(sizes, tile));
         // SAFETY: all elements are written below.
         let room = unsafe { Array::uninit(&[count * len], DType::F32)? };
         let first = Shared::new(room.device_ptr().cast::<f32>());
         threads::for_each(count, count * len / 2, |at| {
             let matrix = Matrix { first: of.at(at).as_ptr(), steps };
-            // SAFETY: each matrix has its own part of the room, and its strides stay inside it.
+            // SAFETY: each matrix has its own part of the room, and all elements of these sizes.
             unsafe { pack_into(matrix, sizes, tile, first.get().wrapping_add(at * len)) };
         });
         Ok(Self { room, step: sizes[0] * tile.columns, count: sizes[1].div_ceil(tile.columns) })
@@ -107,8 +117,7 @@ pub unsafe fn multiply(
     panels: Panels,
     (to, width): (*mut f32, usize),
 ) {
-    // Tiles of about equal heights.
-    let height = m.div_ceil(m.div_ceil(tile.rows).max(1)).max(1);
+    let height = tile.height(m);
     // A sum of no terms is zero.
     for first in (0..terms.max(1)).step_by(DEPTH) {
         let depth = DEPTH.min(terms - first);
@@ -129,11 +138,6 @@ pub unsafe fn multiply(
 }
 
 impl Attention<'_> {
-    /// The keys of all matrices as right operands of scores.
-    pub fn packed_keys(&self) -> Result<Packed> {
-        Packed::new(&self.k, [self.features, self.keys], [1, self.features as isize], self.tile)
-    }
-
     /// A number of columns, rounded up to whole panels.
     pub fn padded(&self, columns: usize) -> usize {
         columns.next_multiple_of(self.tile.columns)
