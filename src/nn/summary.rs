@@ -8,7 +8,7 @@ use ms_core::tensor::{
 };
 use ms_core::trace::{CellId, Name, Sink, Visitor};
 use ms_core::{Code, Error};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
 use std::panic::Location;
@@ -75,7 +75,8 @@ pub fn summary<C: Cell, R>(net: &C, run: impl FnOnce(&C) -> R) -> Summary {
     net.visit(&mut Sink::new(&mut walk));
     let _modes = Modes(walk.flags.into_iter().map(|it| (it.get(), it)).collect());
     let rows = walk.rows.into_iter().map(|it| it.row).collect();
-    let observer = Rc::new(Observer { rows: RefCell::new(rows), open: RefCell::default(), applied: Cell::default() });
+    let observer =
+        Rc::new(Observer { rows: RefCell::new(rows), open: RefCell::default(), applied: RefCell::default() });
     net.set_train(false);
     let context = Context { jit: false, ..ms_core::session::context() };
     let observed = || observe_calls(observer.clone(), || drop(run(net)));
@@ -179,7 +180,7 @@ struct Observer {
     /// The rows of the calls that are running; `None` for a cell that is in no row.
     open: RefCell<Vec<Option<usize>>>,
     /// The number of ops that were applied.
-    applied: Cell<usize>,
+    applied: RefCell<usize>,
 }
 
 impl Observer {
@@ -209,7 +210,7 @@ impl CallObserver for Observer {
 
 impl Dispatcher for Observer {
     fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
-        let before = self.applied.get();
+        let before = *self.applied.borrow();
         let outputs = Eagerly.apply(call)?;
         // The work of a composite is that of its ops, unless the device runs it as a whole.
         if self.applied.replace(before + 1) != before {
