@@ -1,4 +1,4 @@
-//! Products in order against the fastest ones, which are others for vectors and where there is an AMX unit, interleaved.
+//! Products in order against the fastest ones, which are others for vectors and where there is a unit, interleaved.
 //! `cargo bench -p ms-cpu --bench products`, optionally with `MS_NUM_THREADS` and `MS_CPU_ISA`.
 
 use ms_core::exec::Backend;

@@ -1,10 +1,7 @@
 //! Contractions as products of matrices: floats by tiles in a fixed order of terms ([`ordered`]), integers and bools by
-//! plain loops. Where a processor has an [AMX](amx) unit, it multiplies floats in relaxed precisions, and integers of a
-//! byte.
+//! plain loops. Where a processor has [units] that multiply bf16 or bytes, they do so for floats in relaxed precisions, and
+//! for integers of a byte.
 
-// Elsewhere only tests use it.
-#[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), allow(dead_code))]
-mod amx;
 mod block;
 mod dot;
 mod epilogue;
@@ -16,11 +13,10 @@ mod panels;
 #[cfg(test)]
 pub mod tests;
 mod tile;
+// Elsewhere only tests use it.
+#[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), allow(dead_code))]
+mod units;
 
-#[cfg(not(test))]
-use amx::Units;
-#[cfg(test)]
-pub use amx::{Units, tests as unit_tests};
 pub use epilogue::Epilogue;
 use epilogue::{Part, Parts};
 pub use multiplier::{Arithmetic, Elements, Left};
@@ -28,6 +24,10 @@ pub use ordered::CHUNK;
 use ordered::{Ordered, Stored};
 pub use pack::pack;
 pub use tile::{DEPTH, Tile, Wide};
+#[cfg(not(test))]
+use units::Units;
+#[cfg(test)]
+pub use units::{By, Units, tests as unit_tests};
 
 use crate::interp::number::Number;
 use crate::isa::Isa;
@@ -126,7 +126,7 @@ unsafe fn run_matrices(
     to: To<'_>,
 ) -> Result<()> {
     // SAFETY: the caller's contract is the same.
-    if unsafe { amx::run(units, isa, (types, precision), matrices, operands, to)? } {
+    if unsafe { units::run(units, isa, (types, precision), matrices, operands, to)? } {
         return Ok(());
     }
     let [a, b] = operands.map(|it| it.address as *const u8);

@@ -1,10 +1,10 @@
-//! Products of matrices that an op of the library makes in parts: on an AMX unit where that is permitted and faster,
+//! Products of matrices that an op of the library makes in parts: on a unit where that is permitted and faster,
 //! otherwise in order.
 //!
 //! Which of both is decided for the whole op, so that its bits do not depend on how it is cut.
 
-use super::amx::{Chosen, Floats, Lefts, Units};
 use super::tile::Wide;
+use super::units::{Chosen, Floats, Lefts, Units};
 use super::{Matrix, Ordered};
 use crate::isa::Isa;
 use crate::library::elements;

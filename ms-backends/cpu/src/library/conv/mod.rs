@@ -7,8 +7,8 @@
 //!   over output channels.
 //! - An element of the gradient for the weights is a chain over images and windows, in order.
 //!
-//! In relaxed precisions an AMX unit multiplies large matrices of f32 and bf16. Then the terms of a chain are summed in
-//! groups of 32, in order, by planes of bf16. The sizes and elements of whole operands decide on that, before they are
+//! In relaxed precisions a [unit](crate::product) multiplies large matrices of f32 and bf16. Then the terms of a chain are
+//! summed in groups or pairs, in order, by planes of bf16. The sizes and elements of whole operands decide on that, before they are
 //! cut into tasks: no bit depends on how they are cut.
 //!
 //! Padding is zeros that are multiplied like elements, except in the gradient for the input, to which only

@@ -1,11 +1,11 @@
-//! Convolutions and their gradients on the AMX unit: on its model everywhere, and on the processor where it has one.
+//! Convolutions and their gradients on units: on models everywhere, and on the processor where it has a unit.
 
 use super::{Case, PLAIN, array, check_with, numbers, result, wide};
 use crate::isa::Isa;
 use crate::product::unit_tests::accuracy::{UNIFORM, errors_of};
 use crate::product::unit_tests::threads::{check_threads, hash};
-use crate::product::unit_tests::{floats, planes, split, sum_in_groups, units};
-use crate::product::{Arithmetic, Units};
+use crate::product::unit_tests::{floats, planes, split, sum_on, units, units_of};
+use crate::product::{Arithmetic, By, Units};
 use crate::threads;
 use half::bf16;
 use ms_core::ir::Precision;
@@ -46,22 +46,22 @@ fn cases() -> [(Case, &'static [Precision]); 9] {
 
 /// The bits are those of the order that is specified, on one thread and on several.
 #[test]
-fn sums_are_in_groups() {
-    let sum = |terms: &super::Terms, planes: usize| {
+fn sums_are_those_of_units() {
+    let sum = |unit: Units, terms: &super::Terms, planes: usize| {
         let lines =
             |of: fn(&(f64, f64)) -> f64| terms.iter().map(|it| split(of(it) as f32, planes)).collect::<Vec<_>>();
-        f64::from(sum_in_groups(&lines(|it| it.1), &lines(|it| it.0), [planes; 2]))
+        f64::from(sum_on(unit, &lines(|it| it.1), &lines(|it| it.0), [planes; 2]))
     };
     for (case, precisions) in &cases() {
         let of_bf16 = (DType::BF16, *precisions.last().expect("there is one"));
         for (dtype, precision) in precisions.iter().map(|&it| (DType::F32, it)).chain([of_bf16]) {
             let [x, w, g] = operands(case, dtype);
-            let in_groups = |terms: &super::Terms| sum(terms, planes(dtype, precision));
-            for (def, attrs, inputs, mut want) in case.ops([&x, &w, &g], &in_groups) {
-                if dtype == DType::BF16 {
-                    want.iter_mut().for_each(|it| *it = bf16::from_f32(*it as f32).to_f64());
-                }
-                for &it in units() {
+            let planes = planes(dtype, precision);
+            for it in units_of([planes; 2]) {
+                for (def, attrs, inputs, mut want) in case.ops([&x, &w, &g], &|terms| sum(it, terms, planes)) {
+                    if dtype == DType::BF16 {
+                        want.iter_mut().for_each(|it| *it = bf16::from_f32(*it as f32).to_f64());
+                    }
                     check_with(on(it, precision), def, &attrs, inputs, &want);
                     let chains = wide(&result(on(Units::None, precision), def, &attrs, inputs));
                     assert!(dtype == DType::BF16 || chains != want, "{} ran on no unit", def.name());
@@ -140,7 +140,10 @@ fn errors_are_those_of_products() {
     for ((shapes, which), &it) in cases.iter().flat_map(|case| units().iter().map(move |it| (*case, it))) {
         let (def, attrs, [a, b]) = ops_of(shapes, [1, 1, 0], 1).into_iter().nth(which).expect("it is one of three");
         let (a, b) = (numbers(&a, DType::F32, 1), numbers(&b, DType::F32, 2));
-        for (precision, bounds) in Precision::ALL.into_iter().zip(UNIFORM) {
+        let has_bounds = |precision| {
+            precision == Precision::Strict || units_of([planes(DType::F32, precision); 2]).any(|of| of == it)
+        };
+        for (precision, bounds) in Precision::ALL.into_iter().zip(UNIFORM).filter(|it| has_bounds(it.0)) {
             let found = errors(on(it, precision), def, &attrs, [&a, &b]);
             println!("{} in {precision} on {it:?}: {:.1e} {:.1e}", def.name(), found[0], found[1]);
             let is_within = found[0] <= bounds[0] && found[1] <= bounds[1];
@@ -168,7 +171,7 @@ fn operands_that_planes_do_not_represent() {
             elements[last] = number;
             let other = array(&shapes[operand], DType::F32, &elements);
             let inputs = if operand == 0 { [&other, &plain[1]] } else { [&plain[0], &other] };
-            for &it in units() {
+            for it in units_of([3; 2]) {
                 let of = |units| hash(&result(on(units, Precision::Highest), def, &attrs, inputs));
                 let what = format!("{} with {number:e} in operand {operand} on {it:?}", def.name());
                 assert_eq!(of(it) == of(Units::None), is_refused, "{what}");
@@ -189,8 +192,8 @@ fn what_units_do_not_multiply() {
     for (precision, dtype) in of_no_unit {
         for (def, attrs, [a, b]) in ops_of([&[2, 3, 7, 6], &[33, 3, 3, 3]], [1, 1, 0], 1) {
             let (a, b) = (numbers(&a, dtype, 1), numbers(&b, dtype, 2));
-            let [with, without] =
-                [Units::Model, Units::None].map(|it| hash(&result(on(it, precision), def, &attrs, [&a, &b])));
+            let [with, without] = [Units::Tiles(By::Model), Units::None]
+                .map(|it| hash(&result(on(it, precision), def, &attrs, [&a, &b])));
             assert_eq!(with, without, "{} of {dtype} in {precision}", def.name());
         }
     }
@@ -204,7 +207,7 @@ fn kept_weights_change_no_bit() {
         for (dtype, precision) in [(DType::F32, Precision::Highest), (DType::F32, Precision::Medium)] {
             let [x, w, g] = operands(&case, dtype);
             let ops = || case.ops([&x, &w, &g], &|_| 0.0).into_iter().take(2);
-            for &unit in units() {
+            for unit in units_of([planes(dtype, precision); 2]) {
                 let all =
                     || ops().map(|(def, attrs, inputs, _)| hash(&result(on(unit, precision), def, &attrs, inputs)));
                 let want: Vec<_> = all().collect();
@@ -222,7 +225,7 @@ fn kept_weights_change_no_bit() {
 /// A program's convolutions run on the unit of the processor if they are large enough.
 #[test]
 fn large_convolutions_have_units() {
-    let large = units().last().copied().filter(|it| *it != Units::Model).unwrap_or(Units::None);
+    let large = Units::of(Isa::detect());
     let sizes: [(Shapes, Units); 3] = [
         ([&[2, 128, 8, 9], &[128, 128, 1, 1]], large),
         ([&[2, 128, 8, 9], &[127, 128, 1, 1]], Units::None),
@@ -258,7 +261,9 @@ fn in_a_process() {
             if is_special {
                 a.as_mut_slice::<f32>()[0] = f32::INFINITY;
             }
-            println!("{it:?} {:x}", hash(&result(on(it, Precision::High), def, &attrs, [&a, &b])));
+            for precision in [Precision::High, Precision::Medium] {
+                println!("{it:?} {:x}", hash(&result(on(it, precision), def, &attrs, [&a, &b])));
+            }
         }
     }
 }

@@ -8,7 +8,7 @@
 //! many as one instruction multiplies, it has one plane after the other, each of which is two tile registers of 16 lines.
 //! The registers of a left operand have a row of words for each line; those of a right operand have a column.
 
-use super::unit::{REGISTER, ROWS, WORDS};
+use super::tiles::{REGISTER, ROWS, WORDS};
 use crate::isa::Isa;
 use crate::product::Matrix;
 use crate::product::pack::{LINES, Turn};

@@ -1,7 +1,7 @@
 //! The errors of products of f32 in every precision, beside those of fused multiply-adds; the table is in
 //! `docs/numerics.md`.
 
-use super::{Units, floats, product, units};
+use super::{Units, floats, planes, product, units_of};
 use crate::product::tests::random;
 use ms_core::ir::Precision;
 use ms_core::tensor::{Array, DType};
@@ -80,7 +80,9 @@ fn errors_are_within_bounds() {
         let a = elements(&[m, k], if matches!(of, Tiny) { Uniform } else { of }, &mut seed);
         let b = elements(&[k, n], of, &mut seed);
         let precisions = [Precision::Highest, Precision::High, Precision::Medium];
-        let of_units = units().iter().flat_map(|&it| precisions.map(|precision| (it, precision)));
+        let of_units = precisions
+            .into_iter()
+            .flat_map(|precision| units_of([planes(DType::F32, precision); 2]).map(move |it| (it, precision)));
         for (unit, precision) in [(Units::None, Precision::Strict)].into_iter().chain(of_units) {
             let found = errors(&a, &b, &product(unit, precision, &a, &b, DType::F32));
             let bounds = bounds[Precision::ALL.iter().position(|it| *it == precision).expect("it is one of all")];

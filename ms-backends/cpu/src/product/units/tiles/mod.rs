@@ -1,7 +1,18 @@
-//! The instructions of Intel AMX, of which there are two implementations: the processor, and a model.
+//! Tiles of matrices in registers: the instructions of Intel AMX, of which there are two implementations, the processor
+//! and a model.
 //!
 //! Their meaning is that of the Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2. Kernels are
-//! generic over the unit, so that what is tested on the model is what runs on a processor.
+//! generic over the implementation, so that what is tested on the model is what runs on a processor.
+
+mod kernel;
+mod model;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod processor;
+
+use super::kernel::{Kernel, Terms, Unit};
+pub use model::Model;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub use processor::{Processor, is_present};
 
 /// Number of rows of a tile register.
 pub const ROWS: usize = 16;
@@ -12,16 +23,16 @@ pub const WORDS: usize = 16;
 /// Number of words of a tile register.
 pub const REGISTER: usize = ROWS * WORDS;
 
-/// A unit with eight tile registers, which are those of one thread.
+/// Eight tile registers, which are those of one thread.
 ///
 /// Registers are named by constants below eight.
-pub trait Unit: Sized {
+pub trait Tiles: Sized {
     /// Configures the registers (`LDTILECFG`): all have [`ROWS`] rows of [`WORDS`] words, which are zero. They are
-    /// released (`TILERELEASE`) when the unit is dropped.
+    /// released (`TILERELEASE`) when the value is dropped.
     ///
     /// # Safety
-    /// This machine has the unit, and this thread has no other one.
-    unsafe fn start() -> Self;
+    /// This machine has the registers, and nothing else of this thread has them.
+    unsafe fn configure() -> Self;
 
     /// `d = 0` (`TILEZERO`).
     fn zero<const D: usize>(&mut self);
@@ -49,4 +60,15 @@ pub trait Unit: Sized {
     /// `d += a b` for sums of 32 bits, which wrap, and words of four bytes each (`TDPBSSD`, `TDPBSUD`, `TDPBUSD`,
     /// `TDPBUUD`). The bytes of `a` and of `b` are integers with a sign or without.
     fn dot_quads<const D: usize, const A: usize, const B: usize, const SIGNED_A: bool, const SIGNED_B: bool>(&mut self);
+}
+
+impl<T: Tiles> Unit for T {
+    unsafe fn start() -> Self {
+        // SAFETY: the caller's contract is the same.
+        unsafe { Self::configure() }
+    }
+
+    fn kernel(terms: Terms) -> Kernel<Self> {
+        kernel::kernel(terms)
+    }
 }

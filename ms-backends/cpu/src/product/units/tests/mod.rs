@@ -1,13 +1,16 @@
-//! Tests of the unit's model and of what uses it: on the model everywhere, and on the processor where it has a unit.
+//! Tests of the models of units and of what uses them: on the models everywhere, and on the processor where it has a
+//! unit.
 
 pub mod accuracy;
 mod instructions;
 mod products;
 pub mod threads;
 
-use super::Units;
-use super::kernel::products;
+use super::kernel::{Terms, products};
 use super::split::PLANES;
+use super::{By, Units};
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+use super::{dots, tiles};
 use crate::interp::Interpreted;
 use crate::isa::Isa;
 use crate::product::{Epilogue, Results, run_on};
@@ -17,24 +20,28 @@ use ms_core::ir::{Contraction, ContractionRanks, ContractionTypes, Kernel, LoopW
 use ms_core::tensor::{Array, DType, Scalar};
 use std::array::from_fn;
 use std::io::Write;
-use std::sync::Once;
+use std::sync::LazyLock;
 
 /// What runs the instructions on this machine, which is printed once, also where tests do not print.
 pub fn units() -> &'static [Units] {
-    static PRINTED: Once = Once::new();
-    let [all, which]: [&[Units]; 2] = match Units::of(Isa::detect()) {
-        Units::None => [&[Units::Model], &[]],
+    static ALL: LazyLock<Vec<Units>> = LazyLock::new(|| {
+        let mut all = vec![Units::Tiles(By::Model), Units::Dots(By::Model)];
         #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-        _ => [&[Units::Model, Units::Processor], &[Units::Processor]],
-        #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-        _ => [&[Units::Model], &[]],
-    };
-    PRINTED.call_once(|| {
-        let and = if which.is_empty() { ", as this machine has none" } else { " and on that of the processor" };
+        if Isa::detect() == Isa::Avx512 {
+            let of_processor =
+                [(tiles::is_present(), Units::Tiles(By::Processor)), (dots::is_present(), Units::Dots(By::Processor))];
+            all.extend(of_processor.into_iter().filter(|it| it.0).map(|it| it.1));
+        }
         // A run without this line is none the worse.
-        let _ = writeln!(std::io::stderr(), "products on the AMX unit are tested on its model{and}");
+        let _ = writeln!(std::io::stderr(), "products on units are tested on {all:?}");
+        all
     });
-    all
+    &ALL
+}
+
+/// Those that multiply operands of so many planes.
+pub fn units_of(planes: [usize; 2]) -> impl Iterator<Item = Units> {
+    units().iter().copied().filter(move |it| it.multiplies(Terms::Floats(planes)))
 }
 
 /// The contraction of `[batch.., m, k]` and `[batch.., k, n]` to `out`.
@@ -109,9 +116,14 @@ pub fn planes(dtype: DType, precision: Precision) -> usize {
     }
 }
 
-/// The sum of the products of a row and a column of so many planes: for each 32 terms and each product of planes two
-/// chains, whose sum is added.
-pub fn sum_in_groups(row: &[[f32; PLANES]], column: &[[f32; PLANES]], planes: [usize; 2]) -> f32 {
+/// The sum of the products of a row and a column of so many planes, as a unit adds them. Tiles: for each 32 terms and each
+/// product of planes two chains, whose sum is added. Dot products: one chain, in which pairs are turned.
+pub fn sum_on(unit: Units, row: &[[f32; PLANES]], column: &[[f32; PLANES]], planes: [usize; 2]) -> f32 {
+    if let Units::Dots(_) = unit {
+        let pairs = row.chunks(2).zip(column.chunks(2));
+        let terms = pairs.flat_map(|(row, column)| row.iter().zip(column).rev());
+        return terms.fold(0f32, |sum, (x, y)| x[0].mul_add(y[0], sum));
+    }
     let mut sum = 0f32;
     for (row, column) in row.chunks(32).zip(column.chunks(32)) {
         for &[of_row, of_column] in products(planes[0], planes[1]) {

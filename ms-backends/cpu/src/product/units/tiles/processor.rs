@@ -1,7 +1,6 @@
-//! The unit of the processor.
+//! The registers of the processor.
 
-use super::model::Model;
-use super::unit::{REGISTER, ROWS, Unit, WORDS};
+use super::{Model, REGISTER, ROWS, Tiles, WORDS};
 use crate::isa::kept_state;
 use ms_core::error::{Code, Error, warn};
 use std::arch::asm;
@@ -9,7 +8,7 @@ use std::arch::x86_64::__cpuid_count;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-/// The unit, configured for this thread.
+/// The registers, configured for this thread.
 pub struct Processor {
     /// The registers are the thread's.
     of_thread: PhantomData<*mut ()>,
@@ -37,9 +36,9 @@ static CONFIG: Config = {
     it
 };
 
-impl Unit for Processor {
+impl Tiles for Processor {
     #[inline]
-    unsafe fn start() -> Self {
+    unsafe fn configure() -> Self {
         // SAFETY: the processor has the instruction, and the system permits it, by the caller's contract.
         unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(nostack, readonly, preserves_flags)) };
         Self { of_thread: PhantomData }
@@ -182,16 +181,16 @@ fn is_permitted() -> bool {
 /// Compares a product of pairs and one of bytes with the model's. Their sums are exact, so that they are the same in
 /// any order.
 fn is_right() -> bool {
-    fn products<U: Unit>() -> [[u32; REGISTER]; 2] {
+    fn products<T: Tiles>() -> [[u32; REGISTER]; 2] {
         // bf16 of integers from -8 to 7, of which two are a word, and bytes.
         let small = |it: usize| ((it % 16) as f32 - 8.0).to_bits() >> 16;
         let pairs: [u32; REGISTER] = std::array::from_fn(|it| small(it * 7) | small(it * 5 + it / 16) << 16);
         let bytes = pairs.map(|it| it.wrapping_mul(0x9e37_79b9));
         let mut results = [[0; REGISTER]; 2];
         let step = 4 * WORDS as isize;
-        // SAFETY: this thread has no unit, and rows of registers are inside arrays.
+        // SAFETY: nothing else of this thread has registers, and rows of registers are inside arrays.
         unsafe {
-            let mut unit = U::start();
+            let mut unit = T::configure();
             unit.load::<1>(pairs.as_ptr().cast(), step);
             unit.load::<2>(pairs.as_ptr().cast::<u8>().add(4 * WORDS), 0);
             unit.zero::<0>();

@@ -2,11 +2,10 @@
 //!
 //! The sum of an element is accumulated in the order of groups of terms, whichever blocks and threads compute it.
 
-use super::kernel::{Kernel, Terms, kernel};
+use super::kernel::{Kernel, Terms, Unit};
 use super::packed::{Packed, Panels};
 use super::split::{PANEL, Packing};
-use super::unit::Unit;
-use super::{Units, WHOLE};
+use super::{By, Units, WHOLE, dots, tiles};
 use crate::product::tile::Wide;
 use crate::product::{Addresses, Matrix, Part, Parts, Shared, scatter};
 use crate::threads;
@@ -171,9 +170,13 @@ impl Product {
                 match self.units {
                     Units::None => unreachable!("products are made for units"),
                     #[cfg(test)]
-                    Units::Model => own.strip::<super::model::Model>(packed),
+                    Units::Tiles(By::Model) => own.strip::<tiles::Model>(packed),
                     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-                    Units::Processor => own.strip::<super::processor::Processor>(packed),
+                    Units::Tiles(By::Processor) => own.strip::<tiles::Processor>(packed),
+                    #[cfg(test)]
+                    Units::Dots(By::Model) => own.strip::<dots::Model>(packed),
+                    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+                    Units::Dots(By::Processor) => own.strip::<dots::Processor>(packed),
                 }
             }
         })
@@ -209,7 +212,7 @@ impl Product {
         unsafe {
             // A tile at an edge has sums that are no part of the result.
             sums_room.write_bytes(0, lens[2]);
-            let (mut unit, kernel) = (U::start(), kernel::<U>(self.terms));
+            let (mut unit, kernel) = (U::start(), U::kernel(self.terms));
             let mut packed_rows = None;
             for (first_column, start) in
                 (0..n).step_by(width).flat_map(|it| (0..groups).step_by(at_once).map(move |start| (it, start)))

@@ -1,19 +1,20 @@
 //! The meaning of instructions, number by number.
 
-use super::super::model::Model;
-use super::super::unit::{REGISTER, Unit, WORDS};
-use super::{Units, units};
+use super::super::kernel::{Terms, Unit};
+use super::super::tiles::{Model, REGISTER, Tiles, WORDS};
+use super::super::{dots, split};
+use super::{By, Units, units};
 
 /// Registers `d`, `a` and `b`.
 type Registers = [[u32; REGISTER]; 3];
 
 /// The destination of an instruction.
-fn after<U: Unit>(registers: &Registers, run: impl Fn(&mut U)) -> [u32; REGISTER] {
+fn after<T: Tiles>(registers: &Registers, run: impl Fn(&mut T)) -> [u32; REGISTER] {
     let mut out = [0; REGISTER];
     let step = 4 * WORDS as isize;
-    // SAFETY: the machine has the unit, and rows are inside the arrays.
+    // SAFETY: the machine has the registers, and rows are inside the arrays.
     unsafe {
-        let mut unit = U::start();
+        let mut unit = T::configure();
         unit.load::<5>(registers[0].as_ptr().cast(), step);
         unit.load::<6>(registers[1].as_ptr().cast(), step);
         unit.load::<7>(registers[2].as_ptr().cast(), step);
@@ -23,14 +24,14 @@ fn after<U: Unit>(registers: &Registers, run: impl Fn(&mut U)) -> [u32; REGISTER
     out
 }
 
-/// Runs an instruction on every unit; the registers before and after it.
-macro_rules! on_units {
+/// Runs an instruction on all registers; what the destination is after it.
+macro_rules! on_tiles {
     ($registers:expr, |$unit:ident| $run:expr) => {
-        units().iter().map(|it| match it {
-            Units::Model => after::<Model>($registers, |$unit| $run),
+        units().iter().filter_map(|it| match it {
+            Units::Tiles(By::Model) => Some(after::<Model>($registers, |$unit| $run)),
             #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-            Units::Processor => after::<super::super::processor::Processor>($registers, |$unit| $run),
-            Units::None => unreachable!("tests have units"),
+            Units::Tiles(By::Processor) => Some(after::<super::super::tiles::Processor>($registers, |$unit| $run)),
+            _ => None,
         })
     };
 }
@@ -49,7 +50,7 @@ fn of_pairs(sum: f32, a: &[[f32; 2]], b: &[[f32; 2]]) -> Vec<f32> {
         registers[1][3 * WORDS + at] = pair(a[0], a[1]);
         registers[2][at * WORDS + 5] = pair(b[0], b[1]);
     }
-    on_units!(&registers, |unit| unit.dot_pairs::<5, 6, 7>()).map(|it| f32::from_bits(it[3 * WORDS + 5])).collect()
+    on_tiles!(&registers, |unit| unit.dot_pairs::<5, 6, 7>()).map(|it| f32::from_bits(it[3 * WORDS + 5])).collect()
 }
 
 #[test]
@@ -96,7 +97,7 @@ fn bytes_have_signs_or_not() {
     };
     macro_rules! check {
         ($a:literal $a_of:expr, $b:literal $b_of:expr) => {
-            for got in on_units!(&registers, |unit| unit.dot_quads::<5, 6, 7, $a, $b>()) {
+            for got in on_tiles!(&registers, |unit| unit.dot_quads::<5, 6, 7, $a, $b>()) {
                 assert_eq!(got[WORDS + 2], want($a_of, $b_of), "{} {}", $a, $b);
                 assert_eq!(got.iter().filter(|it| **it != 0).count(), 1);
             }
@@ -113,7 +114,7 @@ fn bytes_have_signs_or_not() {
 fn rows_and_columns_are_in_their_places() {
     let numbers: [u32; REGISTER] = std::array::from_fn(|it| pair((it % 13) as f32 - 6.0, (it % 7) as f32));
     let registers = [[0; REGISTER], numbers, std::array::from_fn(|it| numbers[(it * 31 + 1) % REGISTER])];
-    for got in on_units!(&registers, |unit| {
+    for got in on_tiles!(&registers, |unit| {
         unit.dot_pairs::<5, 6, 7>();
         unit.zero::<6>();
         unit.dot_pairs::<5, 6, 7>();
@@ -132,7 +133,7 @@ fn rows_and_columns_are_in_their_places() {
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 #[test]
 fn the_processor_runs_these_instructions() {
-    use super::super::processor::Processor;
+    use super::super::tiles::Processor;
     use iced_x86::{Code, Encoder, Instruction, Register};
 
     /// The first bytes of a function.
@@ -157,5 +158,57 @@ fn the_processor_runs_these_instructions() {
         encoder.encode(&instruction, 0).expect("there is an encoding");
         let code = encoder.take_buffer();
         assert!(bytes.windows(code.len()).any(|it| it == code), "{:?} {code:x?} in {bytes:x?}", instruction.code());
+    }
+}
+
+/// The kernel of dot products adds the second elements of pairs, then the first ones, to sums in their places.
+#[test]
+fn dot_products_are_chains_in_pairs() {
+    use split::{PANEL, PLANE};
+    /// The sums of the products of two groups, to which others are added.
+    fn sums<U: Unit>([a, b]: [&[u32]; 2], sums: &[u32]) -> Vec<u32> {
+        let mut out = sums.to_vec();
+        // SAFETY: the machine has the unit; panels have two groups, and there are all sums.
+        unsafe {
+            let kernel = U::kernel(Terms::Floats([1, 1]));
+            kernel(&mut U::start(), 2, [a.as_ptr(), b.as_ptr()], false, out.as_mut_ptr(), 4 * PANEL as isize);
+        }
+        out
+    }
+    let (big, tiny) = (16777216.0, f32::MIN_POSITIVE);
+    type Case<'a> = (&'a str, f32, [[f32; 2]; 2], [[f32; 2]; 2], f32);
+    let cases: [Case<'_>; 8] = [
+        ("a sum", 1.0, [[2.0, 3.0], [4.0, 5.0]], [[10.0, 100.0], [1000.0, 10240.0]], 55521.0),
+        // 2^24 + 1 is 2^24, whichever is added first; 1 - 2^24 is exact.
+        ("the second elements come first", big, [[-big, 1.0], [0.0; 2]], [[1.0; 2]; 2], 0.0),
+        ("the first elements come last", 1.0, [[1.0, big], [0.0; 2]], [[1.0, -1.0], [1.0; 2]], 2.0 - big),
+        ("pairs in order", 1.0, [[0.0, big], [-big, 1.0]], [[1.0; 2]; 2], 0.0),
+        ("a denormal operand", 0.0, [[tiny / 2.0, 0.0], [0.0; 2]], [[big, 0.0], [0.0; 2]], 0.0),
+        ("a denormal product", 0.0, [[tiny, tiny], [0.0; 2]], [[0.5, 0.5], [0.0; 2]], 0.0),
+        ("a denormal sum", 0.0, [[0.0, tiny], [tiny, 0.0]], [[0.0, 1.5], [-1.0, 0.0]], 0.0),
+        ("a sum that was denormal", tiny / 4.0, [[0.0; 2]; 2], [[1.0; 2]; 2], 0.0),
+    ];
+    for (number, (what, sum, of_row, of_column, want)) in cases.into_iter().enumerate() {
+        // Other rows and columns for each case; the pairs are in both groups.
+        let (row, column, pairs) = (number * 5 % PANEL, number * 7 % PANEL, [(0, number), (1, number * 2)]);
+        let [mut a, mut b] = [vec![0; 2 * PLANE], vec![0; 2 * PLANE]];
+        for ((group, at), (x, y)) in pairs.into_iter().zip(of_row.into_iter().zip(of_column)) {
+            a[group * PLANE + row * WORDS + at] = pair(x[0], x[1]);
+            b[group * PLANE + column / WORDS * REGISTER + at * WORDS + column % WORDS] = pair(y[0], y[1]);
+        }
+        let mut start = vec![0; PANEL * PANEL];
+        start[row * PANEL + column] = sum.to_bits();
+        for it in units() {
+            let sums = match it {
+                Units::Dots(By::Model) => sums::<dots::Model>([&a, &b], &start),
+                #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+                Units::Dots(By::Processor) => sums::<dots::Processor>([&a, &b], &start),
+                _ => continue,
+            };
+            let got = f32::from_bits(sums[row * PANEL + column]);
+            assert_eq!(got.to_bits(), want.to_bits(), "{what} on {it:?}: {got} and not {want}");
+            let others = sums.iter().enumerate().filter(|(at, it)| *at != row * PANEL + column && **it != 0);
+            assert_eq!(others.count(), 0, "{what} on {it:?}");
+        }
     }
 }

@@ -1,15 +1,16 @@
-//! A model of the unit in plain Rust, which defines the bits of its results.
+//! A model of the registers in plain Rust, which defines the bits of results.
 
-use super::unit::{ROWS, Unit, WORDS};
+use super::super::kernel::{flushed, pair};
+use super::{ROWS, Tiles, WORDS};
 use std::array::from_fn;
 
-/// The registers of a unit that is computed.
+/// Registers whose contents are computed.
 pub struct Model {
     registers: [[[u32; WORDS]; ROWS]; 8],
 }
 
-impl Unit for Model {
-    unsafe fn start() -> Self {
+impl Tiles for Model {
+    unsafe fn configure() -> Self {
         Self { registers: [[[0; WORDS]; ROWS]; 8] }
     }
 
@@ -62,19 +63,8 @@ impl Unit for Model {
     }
 }
 
-/// The elements of a pair of bf16.
-fn pair(word: u32) -> [f32; 2] {
-    [word << 16, word & 0xffff_0000].map(|it| flushed(f32::from_bits(it)))
-}
-
 /// The elements of four bytes.
 fn quad<const SIGNED: bool>(word: u32) -> [i32; 4] {
     let bytes = word.to_le_bytes();
     from_fn(|it| if SIGNED { (bytes[it] as i8).into() } else { bytes[it].into() })
-}
-
-/// A zero for a number below the normal ones.
-#[inline(always)]
-fn flushed(x: f32) -> f32 {
-    if x.abs() < f32::MIN_POSITIVE { 0f32.copysign(x) } else { x }
 }

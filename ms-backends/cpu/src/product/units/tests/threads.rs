@@ -21,9 +21,11 @@ fn in_a_process() {
             [([260, 33, 33], DType::F32), ([34, 33, 130], DType::F32), ([40, 1600, 33], DType::BF16)]
         {
             let (a, b) = (rounded(&[m, k], dtype, 1), rounded(&[k, n], dtype, 2));
-            println!("{it:?} {:x}", hash(&product(it, Precision::High, &a, &b, dtype)));
-            for by_rows in [false, true] {
-                println!("{it:?} {:x}", hash(&doubled(it, Precision::High, &a, &b, dtype, by_rows)));
+            for precision in [Precision::High, Precision::Medium] {
+                println!("{it:?} {:x}", hash(&product(it, precision, &a, &b, dtype)));
+                for by_rows in [false, true] {
+                    println!("{it:?} {:x}", hash(&doubled(it, precision, &a, &b, dtype, by_rows)));
+                }
             }
         }
         let (a, b) = (rounded(&[5, 33, 20], DType::F32, 1), rounded(&[5, 20, 35], DType::F32, 2));
@@ -33,7 +35,7 @@ fn in_a_process() {
 
 #[test]
 fn results_do_not_depend_on_threads() {
-    check_threads("product::amx::tests::threads::in_a_process");
+    check_threads("product::units::tests::threads::in_a_process");
 }
 
 /// Compares the lines of units that an ignored test prints in a process of several numbers of threads.
@@ -48,7 +50,7 @@ pub fn check_threads(test: &str) {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
         assert!(text.contains(&format!("threads {threads}\n")), "{text}");
-        let lines = text.lines().filter(|it| it.starts_with("Model") || it.starts_with("Processor"));
+        let lines = text.lines().filter(|it| it.starts_with("Tiles") || it.starts_with("Dots"));
         lines.map(str::to_owned).collect::<Vec<_>>()
     });
     assert!(!outputs[0].is_empty() && outputs.iter().all(|it| *it == outputs[0]), "{outputs:#?}");

@@ -73,7 +73,7 @@ impl Chosen {
         let sizes_of_kept = if is_held { [n, k, m] } else { sizes };
         let own = || if is_worth_it(terms, sizes_of_kept, is_held) { Units::of(isa) } else { Units::None };
         let units = units.unwrap_or_else(own);
-        if units == Units::None || sizes.contains(&0) {
+        if !units.multiplies(terms) || sizes.contains(&0) {
             return None;
         }
         // SAFETY: the caller's contract is the same.

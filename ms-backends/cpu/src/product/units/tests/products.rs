@@ -3,16 +3,24 @@
 use super::super::is_worth_it;
 use super::super::kernel::Terms;
 use super::super::split::PLANES;
-use super::{Units, doubled, floats, multiply, planes, product, split, sum_in_groups, units};
+use super::{By, Units, doubled, floats, multiply, planes, product, split, sum_on, units, units_of};
 use crate::product::tests::{bits, reversed, rounded, spread, turned, whole};
 use half::{bf16, f16};
 use ms_core::ir::Precision;
 use ms_core::tensor::{Array, DType, Parameter, Scalar, Tensor};
 
-/// The elements of `a b`, element by element, each [in groups](sum_in_groups).
-fn in_groups(a: &Array, b: &Array, precision: Precision) -> Vec<f32> {
+/// A unit that multiplies any terms.
+const TILES: Units = Units::Tiles(By::Model);
+
+/// The numbers of planes of operands.
+fn planes_of([a, b]: [&Array; 2], precision: Precision) -> [usize; 2] {
+    [a, b].map(|it| planes(it.dtype(), precision))
+}
+
+/// The elements of `a b`, element by element, each [as a unit adds them](sum_on).
+fn sums_on(unit: Units, a: &Array, b: &Array, precision: Precision) -> Vec<f32> {
     let [m, k, n] = [a.shape()[0], a.shape()[1], b.shape()[1]];
-    let number = [a, b].map(|it| planes(it.dtype(), precision));
+    let number = planes_of([a, b], precision);
     let split_lines = |x: &[f32], lines: usize, at: &dyn Fn(usize, usize) -> usize, planes: usize| {
         let element = |line, term| split(x[at(line, term)], planes);
         let lines = (0..lines).map(|line| (0..k).map(|term| element(line, term)).collect::<Vec<_>>());
@@ -21,7 +29,7 @@ fn in_groups(a: &Array, b: &Array, precision: Precision) -> Vec<f32> {
     let rows = split_lines(&floats(a), m, &|line, term| line * k + term, number[0]);
     let columns = split_lines(&floats(b), n, &|line, term| term * n + line, number[1]);
     let elements =
-        |row: &Vec<[f32; PLANES]>| columns.iter().map(|column| sum_in_groups(row, column, number)).collect::<Vec<_>>();
+        |row: &Vec<[f32; PLANES]>| columns.iter().map(|column| sum_on(unit, row, column, number)).collect::<Vec<_>>();
     rows.iter().flat_map(elements).collect()
 }
 
@@ -37,8 +45,8 @@ fn narrowed(sums: Vec<f32>, dtype: DType) -> Vec<f32> {
 
 #[track_caller]
 fn check(precision: Precision, a: &Array, b: &Array, dtype: DType) {
-    let want = narrowed(in_groups(a, b, precision), dtype);
-    for &it in units() {
+    for it in units_of(planes_of([a, b], precision)) {
+        let want = narrowed(sums_on(it, a, b, precision), dtype);
         let got = floats(&product(it, precision, a, b, dtype));
         let differ = got.iter().zip(&want).filter(|(got, want)| got.to_bits() != want.to_bits()).count();
         assert!(differ == 0, "{differ} of {} x {} {precision} on {it:?}", a.ty(), b.ty());
@@ -94,17 +102,18 @@ fn layouts_change_no_bit() {
             check(precision, a, b, DType::F32);
         }
         // A result with gaps, and one that is transposed.
-        let want = bits(&product(Units::Model, precision, &a, &b, dtype));
-        for out in [spread(&Array::zeros(&[35, 40], dtype)), turned(&Array::zeros(&[35, 40], dtype))] {
-            multiply(Some(Units::Model), precision, [&a, &b, &out]);
-            assert!(bits(&out) == want, "{dtype} {:?}", out.layout());
+        for it in units_of(planes_of([&a, &b], precision)) {
+            let want = bits(&product(it, precision, &a, &b, dtype));
+            for out in [spread(&Array::zeros(&[35, 40], dtype)), turned(&Array::zeros(&[35, 40], dtype))] {
+                multiply(Some(it), precision, [&a, &b, &out]);
+                assert!(bits(&out) == want, "{dtype} {:?} on {it:?}", out.layout());
+            }
         }
     }
 }
 
 #[test]
 fn batches() {
-    let precision = Precision::High;
     let (a, b) = (rounded(&[3, 33, 35], DType::F32, 1), rounded(&[3, 35, 36], DType::F32, 2));
     let part = |it: &Array, at: usize| {
         let numbers = floats(it);
@@ -112,10 +121,10 @@ fn batches() {
         Array::from_slice(&it.shape()[1..], &numbers[at * size..(at + 1) * size])
     };
     let shared = b.with_layout(b.layout().slice(0, 1, 1, 1).broadcast_to(b.shape()).expect("a one repeats"));
-    for b in [b, shared] {
-        let want: Vec<f32> = (0..3).flat_map(|it| in_groups(&part(&a, it), &part(&b, it), precision)).collect();
-        for &it in units() {
-            assert!(floats(&product(it, precision, &a, &b, DType::F32)) == want, "{:?} on {it:?}", b.layout());
+    for (b, precision) in [&b, &shared].into_iter().flat_map(|b| [(b, Precision::High), (b, Precision::Medium)]) {
+        for it in units_of(planes_of([&a, b], precision)) {
+            let want: Vec<f32> = (0..3).flat_map(|at| sums_on(it, &part(&a, at), &part(b, at), precision)).collect();
+            assert!(floats(&product(it, precision, &a, b, DType::F32)) == want, "{:?} on {it:?}", b.layout());
         }
     }
 }
@@ -130,20 +139,21 @@ fn kept_operands_change_no_bit() {
         for is_left in [false, true] {
             let (a, b) = (rounded(&[33, 70], dtype, 3), rounded(&[70, 40], dtype, 4));
             let transposed = |it: &Array| it.with_layout(it.layout().permute(&[1, 0]));
-            let want = match is_left {
-                false => in_groups(&a, &b, precision),
+            let want = |unit: Units| match is_left {
+                false => sums_on(unit, &a, &b, precision),
                 true => {
-                    let turned = in_groups(&transposed(&b), &transposed(&a), precision);
+                    let turned = sums_on(unit, &transposed(&b), &transposed(&a), precision);
                     (0..33 * 40).map(|it| turned[it % 40 * 33 + it / 40]).collect()
                 }
             };
-            let want = narrowed(want, dtype);
+            let units: Vec<_> = units_of(planes_of([&a, &b], precision)).collect();
+            let want: Vec<_> = units.iter().map(|&it| narrowed(want(it), dtype)).collect();
             let held = if is_left { &a } else { &b };
             let slot = Parameter::new(Tensor::from_array(held.clone()), "");
             for call in 0..5 {
-                for &it in units() {
+                for (&it, want) in units.iter().zip(&want) {
                     let got = floats(&product(it, precision, &a, &b, dtype));
-                    assert!(got == want, "{dtype} {precision}, left: {is_left}, call {call} on {it:?}");
+                    assert!(got == *want, "{dtype} {precision}, left: {is_left}, call {call} on {it:?}");
                 }
             }
             assert_eq!(held.storage().forms(), 1, "{dtype} {precision}");
@@ -156,17 +166,17 @@ fn kept_operands_change_no_bit() {
 #[test]
 fn epilogues_change_no_bit() {
     let sizes = [([70, 40, 34], DType::F32), ([33, 500, 40], DType::BF16), ([260, 33, 40], DType::F32)];
-    for (([m, k, n], dtype), &it) in sizes.iter().flat_map(|size| units().iter().map(move |it| (*size, it))) {
+    let ways = sizes.iter().flat_map(|size| [(size, Precision::High), (size, Precision::Medium)]);
+    for ((&([m, k, n], dtype), precision), &it) in ways.flat_map(|way| units().iter().map(move |it| (way, it))) {
         let (a, b) = (rounded(&[m, k], dtype, 1), rounded(&[k, n], dtype, 2));
-        let want: Vec<f32> = floats(&product(it, Precision::High, &a, &b, dtype)).iter().map(|it| it + it).collect();
+        let want: Vec<f32> = floats(&product(it, precision, &a, &b, dtype)).iter().map(|it| it + it).collect();
         for by_rows in [false, true] {
-            let got = doubled(it, Precision::High, &a, &b, dtype, by_rows);
+            let got = doubled(it, precision, &a, &b, dtype, by_rows);
             assert!(floats(&got) == want, "{m} {k} {n} {dtype}, by rows: {by_rows}");
             // The transposed product has parts of the transposed result.
             let slot = Parameter::new(Tensor::from_array(a.clone()), "");
-            let want: Vec<f32> =
-                floats(&product(it, Precision::High, &a, &b, dtype)).iter().map(|it| it + it).collect();
-            let got = doubled(it, Precision::High, &a, &b, dtype, by_rows);
+            let want: Vec<f32> = floats(&product(it, precision, &a, &b, dtype)).iter().map(|it| it + it).collect();
+            let got = doubled(it, precision, &a, &b, dtype, by_rows);
             assert!(floats(&got) == want, "{m} {k} {n} {dtype} turned, by rows: {by_rows}");
             drop(slot);
         }
@@ -206,13 +216,13 @@ fn operands_that_planes_do_not_represent() {
     for ((special, is_refused), operand) in one.iter().flat_map(|it| [(*it, 0), (*it, 1)]) {
         let other = changed(operand, &|it| it[700] = special as f32);
         let operands = if operand == 0 { [&other, &plain[1]] } else { [&plain[0], &other] };
-        for &it in units() {
+        for it in units_of([3; 2]) {
             assert_eq!(is_without(it, precision, operands), is_refused, "{special:e} in operand {operand} on {it:?}");
         }
         // What is known of an operand that is kept decides as well.
         let slot = Parameter::new(Tensor::from_array(operands[1].clone()), "");
         for _ in 0..3 {
-            let found = is_without(Units::Model, precision, operands);
+            let found = is_without(TILES, precision, operands);
             assert_eq!(found, is_refused, "{special:e} in operand {operand}, kept");
         }
         drop(slot);
@@ -220,15 +230,17 @@ fn operands_that_planes_do_not_represent() {
     // Small ones may be multiplied by large ones, not by others that are small, and zeros by any.
     for (by, is_refused) in [([-70, 20], false), ([-47, -47], false), ([-52, -52], true)] {
         let [a, b] = [0, 1].map(|at| changed(at, &|it| it.iter_mut().for_each(|it| *it *= power(by[at]) as f32)));
-        let found = is_without(Units::Model, precision, [&a, &b]);
+        let found = is_without(TILES, precision, [&a, &b]);
         assert_eq!(found, is_refused, "2^{} and 2^{}", by[0], by[1]);
     }
     // Fewer planes need fewer bits of small numbers.
     for (precision, least) in [(Precision::High, -110), (Precision::Medium, -126)] {
         for (magnitude, is_refused) in [(power(least), false), (power(least - 1), true)] {
             let a = changed(0, &|it| it[3] = magnitude as f32);
-            let found = is_without(Units::Model, precision, [&a, &plain[1]]);
-            assert_eq!(found, is_refused, "{precision} {magnitude:e}");
+            for it in units_of(planes_of([&a, &plain[1]], precision)) {
+                let found = is_without(it, precision, [&a, &plain[1]]);
+                assert_eq!(found, is_refused, "{precision} {magnitude:e} on {it:?}");
+            }
         }
     }
 }
@@ -263,6 +275,17 @@ fn bytes_are_exact() {
     }
 }
 
+/// Dot products are for one plane of each operand; in other precisions there are none, and no unit.
+#[test]
+fn dot_products_are_of_one_plane() {
+    let (a, b) = (rounded(&[40, 70], DType::F32, 1), rounded(&[70, 40], DType::F32, 2));
+    for (precision, is_without) in [(Precision::Highest, true), (Precision::High, true), (Precision::Medium, false)] {
+        let [with, without] =
+            [Units::Dots(By::Model), Units::None].map(|it| bits(&product(it, precision, &a, &b, DType::F32)));
+        assert_eq!(with == without, is_without, "{precision}");
+    }
+}
+
 /// Strict sums, and those of other types, have no unit.
 #[test]
 fn what_units_do_not_multiply() {
@@ -271,15 +294,15 @@ fn what_units_do_not_multiply() {
         cases.into_iter().chain([(Precision::Medium, DType::F64), (Precision::Medium, DType::I16)])
     {
         let (a, b) = (rounded(&[40, 70], dtype, 1), rounded(&[70, 40], dtype, 2));
-        let [with, without] = [Units::Model, Units::None].map(|it| bits(&product(it, precision, &a, &b, dtype)));
+        let [with, without] = [TILES, Units::None].map(|it| bits(&product(it, precision, &a, &b, dtype)));
         assert!(with == without, "{precision} {dtype}");
     }
     // Sums of no terms are zero.
     let (a, b) = (whole(&[3, 0], DType::F32, 1), whole(&[0, 4], DType::F32, 1));
-    assert!(floats(&product(Units::Model, Precision::High, &a, &b, DType::F32)) == [0.0; 12]);
+    assert!(floats(&product(TILES, Precision::High, &a, &b, DType::F32)) == [0.0; 12]);
     let scalar = Scalar::Int(0);
     let empty = product(
-        Units::Model,
+        TILES,
         Precision::High,
         &Array::full(&[0, 3], scalar, DType::F32),
         &Array::full(&[3, 4], scalar, DType::F32),

@@ -1,21 +1,19 @@
-//! Products on the AMX unit of a processor: of f32, which is split into up to three planes of bf16, of bf16, and of
-//! integers of a byte.
+//! Products on the units of a processor that multiply pairs of bf16, or bytes: of f32, which is split into up to three
+//! planes of bf16, of bf16, and of integers of a byte.
 //!
-//! The bits of a result depend on its operands only: not on blocks, threads, strides, or on whether a packed operand is
-//! kept. Operands that planes do not represent are not multiplied here ([`range`]).
+//! The bits of a result depend on its operands and the kind of unit only: not on blocks, threads, strides, or on whether
+//! a packed operand is kept. Operands that planes do not represent are not multiplied here ([`range`]).
 
 mod block;
 mod chosen;
+mod dots;
 mod kernel;
-mod model;
 mod packed;
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-mod processor;
 mod range;
 mod split;
 #[cfg(test)]
 pub mod tests;
-mod unit;
+mod tiles;
 
 use super::matrices::Matrices;
 use super::{Matrix, To};
@@ -45,11 +43,20 @@ const PACKED: usize = 128;
 /// Maximum number of bytes of an operand that is packed as a whole. The blocks of a larger one pack their lines.
 const WHOLE: usize = 64 << 20;
 
-/// What runs the instructions.
+/// What multiplies.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Units {
-    /// Nothing does.
+    /// None.
     None,
+    /// Tiles of matrices in registers (Intel AMX).
+    Tiles(By),
+    /// Dot products of vectors (AVX-512 BF16).
+    Dots(By),
+}
+
+/// What runs the instructions of units.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum By {
     /// The model: for tests, on every machine.
     #[cfg(test)]
     Model,
@@ -63,8 +70,20 @@ impl Units {
     pub fn of(isa: Isa) -> Self {
         match isa {
             #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-            Isa::Avx512 if processor::is_present() => Self::Processor,
+            Isa::Avx512 if tiles::is_present() => Self::Tiles(By::Processor),
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            Isa::Avx512 if dots::is_present() => Self::Dots(By::Processor),
             _ => Self::None,
+        }
+    }
+
+    /// Whether these terms are multiplied: by dot products where that is one for each pair. With more of them, fused
+    /// multiply-adds are as fast.
+    pub fn multiplies(self, terms: Terms) -> bool {
+        match self {
+            Self::None => false,
+            Self::Tiles(_) => true,
+            Self::Dots(_) => terms == Terms::Floats([1, 1]),
         }
     }
 }
@@ -121,7 +140,7 @@ pub unsafe fn run(
         true => Units::of(isa),
         false => Units::None,
     });
-    if [product.count(), m, k, n].contains(&0) || units == Units::None {
+    if [product.count(), m, k, n].contains(&0) || !units.multiplies(terms) {
         return Ok(false);
     }
     let side = |operand: usize, steps: [isize; 2], dtype: DType| {

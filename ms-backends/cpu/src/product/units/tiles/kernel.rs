@@ -1,0 +1,105 @@
+//! Products of panels on tiles.
+
+use super::super::kernel::{Kernel, Terms, products};
+use super::super::split::{PANEL, PLANE};
+use super::{REGISTER, ROWS, Tiles, WORDS};
+
+/// The kernel for these terms.
+pub fn kernel<T: Tiles>(terms: Terms) -> Kernel<T> {
+    match terms {
+        Terms::Floats([3, 3]) => run::<T, Pairs, 3, 3>,
+        Terms::Floats([2, 2]) => run::<T, Pairs, 2, 2>,
+        Terms::Floats([3, _]) => run::<T, Pairs, 3, 1>,
+        Terms::Floats([_, 3]) => run::<T, Pairs, 1, 3>,
+        Terms::Floats([2, _]) => run::<T, Pairs, 2, 1>,
+        Terms::Floats([_, 2]) => run::<T, Pairs, 1, 2>,
+        Terms::Floats(_) => run::<T, Pairs, 1, 1>,
+        Terms::Bytes([true, true]) => run::<T, Quads<true, true>, 1, 1>,
+        Terms::Bytes([true, false]) => run::<T, Quads<true, false>, 1, 1>,
+        Terms::Bytes([false, true]) => run::<T, Quads<false, true>, 1, 1>,
+        Terms::Bytes([false, false]) => run::<T, Quads<false, false>, 1, 1>,
+    }
+}
+
+/// The instruction that multiplies.
+trait Dot {
+    fn dot<T: Tiles, const D: usize, const A: usize, const B: usize>(unit: &mut T);
+}
+
+struct Pairs;
+
+impl Dot for Pairs {
+    #[inline(always)]
+    fn dot<T: Tiles, const D: usize, const A: usize, const B: usize>(unit: &mut T) {
+        unit.dot_pairs::<D, A, B>();
+    }
+}
+
+struct Quads<const SIGNED_A: bool, const SIGNED_B: bool>;
+
+impl<const SIGNED_A: bool, const SIGNED_B: bool> Dot for Quads<SIGNED_A, SIGNED_B> {
+    #[inline(always)]
+    fn dot<T: Tiles, const D: usize, const A: usize, const B: usize>(unit: &mut T) {
+        unit.dot_quads::<D, A, B, SIGNED_A, SIGNED_B>();
+    }
+}
+
+/// [`Kernel`]: sums are in registers 0 to 3, a plane of rows in 4 and 5, and one of columns in 6 and 7.
+///
+/// # Safety
+/// As [`Kernel`].
+unsafe fn run<T: Tiles, D: Dot, const A: usize, const B: usize>(
+    unit: &mut T,
+    groups: usize,
+    [mut a, mut b]: [*const u32; 2],
+    is_first: bool,
+    to: *mut u32,
+    step: isize,
+) {
+    /// Bytes of a row of a register.
+    const ROW: isize = 4 * WORDS as isize;
+    const { assert!(PANEL == 2 * ROWS && PLANE == 2 * REGISTER) };
+    let to: [*mut u8; 4] = std::array::from_fn(|it| {
+        to.cast::<u8>().wrapping_offset((it / 2 * ROWS) as isize * step).wrapping_add(it % 2 * 4 * WORDS)
+    });
+    // SAFETY: by the caller's contract.
+    unsafe {
+        if is_first {
+            unit.zero::<0>();
+            unit.zero::<1>();
+            unit.zero::<2>();
+            unit.zero::<3>();
+        } else {
+            unit.load::<0>(to[0], step);
+            unit.load::<1>(to[1], step);
+            unit.load::<2>(to[2], step);
+            unit.load::<3>(to[3], step);
+        }
+        for _ in 0..groups {
+            let mut loaded = [usize::MAX; 2];
+            for &[of_a, of_b] in const { products(A, B) } {
+                if loaded[0] != of_a {
+                    let plane = a.add(of_a * PLANE).cast::<u8>();
+                    unit.load::<4>(plane, ROW);
+                    unit.load::<5>(plane.add(4 * REGISTER), ROW);
+                }
+                if loaded[1] != of_b {
+                    let plane = b.add(of_b * PLANE).cast::<u8>();
+                    unit.load::<6>(plane, ROW);
+                    unit.load::<7>(plane.add(4 * REGISTER), ROW);
+                }
+                loaded = [of_a, of_b];
+                D::dot::<T, 0, 4, 6>(unit);
+                D::dot::<T, 1, 4, 7>(unit);
+                D::dot::<T, 2, 5, 6>(unit);
+                D::dot::<T, 3, 5, 7>(unit);
+            }
+            a = a.add(A * PLANE);
+            b = b.add(B * PLANE);
+        }
+        unit.store::<0>(to[0], step);
+        unit.store::<1>(to[1], step);
+        unit.store::<2>(to[2], step);
+        unit.store::<3>(to[3], step);
+    }
+}
