@@ -253,6 +253,10 @@ impl Ending {
         out: Stored<*mut u8, W>,
     ) {
         let dense = sums.steps[1] == 1;
+        if self.first && self.last && !out.format.is_wide {
+            // SAFETY: by the caller's contract; the rows of a tile are initialised.
+            return unsafe { (out.format.write)([rows, columns], (tile, width), out.matrix) };
+        }
         for row in 0..rows {
             // SAFETY: by the caller's contract; rows of a tile are initialised, and do not overlap others.
             unsafe {
@@ -272,7 +276,7 @@ impl Ending {
                     }
                 }
                 match self.last || out.format.is_wide {
-                    true => (out.format.write)(tile, out.skip(row, 0).matrix),
+                    true => (out.format.write)([1, columns], (tile.as_ptr(), 0), out.skip(row, 0).matrix),
                     false => tile.iter().enumerate().for_each(|(at, &it)| *sums.skip(0, at).first = it),
                 }
             }

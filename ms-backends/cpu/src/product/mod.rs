@@ -5,6 +5,7 @@
 mod block;
 mod dot;
 mod epilogue;
+mod format;
 mod matrices;
 mod multiplier;
 mod ordered;
@@ -159,7 +160,7 @@ unsafe fn chains<W: Wide>(
     to: To<'_>,
 ) -> Result<()> {
     let ordered = Ordered { isa, sizes: [product.m, product.k, product.n], accumulate: false, in_lanes };
-    let format = |dtype| W::format(dtype).expect("the types of a contraction have its accumulators");
+    let format = |dtype| W::format(isa, dtype).expect("the types of a contraction have its accumulators");
     let bytes = |steps: [isize; 2], size: usize| steps.map(|it| it * size as isize);
     let operand = |of: ContractionOperand<'_>, dtype, steps| {
         let format = format(dtype);

@@ -6,8 +6,9 @@
 //! except along k. f16 and bf16 are widened to f32, and the sum is rounded once.
 
 use super::block::{STRIP_TILES, is_read_in_place};
+use super::format::{Format, Operand};
 use super::panels::{Cut, Elements, Panels};
-use super::tile::{Format, Operand, ROW_TILES, Tile, Wide};
+use super::tile::{ROW_TILES, Tile, Wide};
 use super::{Addresses, Matrix, Part, Parts, Pointer, Shared};
 use crate::isa::Isa;
 use crate::threads;
@@ -107,7 +108,7 @@ impl Ordered {
         b: Matrix<*const E>,
         out: Matrix<*mut E>,
     ) -> Result<()> {
-        let format = Format::of::<E>();
+        let format = Format::of::<E>(self.isa);
         let [a, b] = [a, b].map(|it| Stored { matrix: it.in_bytes(), format });
         let out = Stored { matrix: out.in_bytes(), format };
         // SAFETY: the caller's contract is the same.

@@ -1,7 +1,7 @@
 //! Packing of parts of matrices: elements that are used together are stored together.
 
 use super::Matrix;
-use super::tile::Operand;
+use super::format::Operand;
 use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 

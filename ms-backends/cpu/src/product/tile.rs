@@ -3,12 +3,11 @@
 
 use super::Matrix;
 use super::dot::{self, Chains};
+use super::format::{Format, Operand};
 use super::pack::{self, Turn};
 use crate::isa::Isa;
 use half::{bf16, f16};
-use ms_core::tensor::{DType, Element};
-use std::mem::MaybeUninit;
-use std::slice::from_raw_parts_mut;
+use ms_core::tensor::DType;
 
 /// The kernels of an instruction set for tiles of an element type.
 #[derive(Clone, Copy)]
@@ -81,116 +80,12 @@ pub trait Wide: Operand<Wide = Self> + Default + std::ops::Add<Output = Self> {
     /// The tiles of an instruction set.
     fn tile(isa: Isa) -> Tile<Self>;
 
-    /// How elements of a dtype are accessed; `None` for one that has accumulators of another type.
-    fn format(dtype: DType) -> Option<Format<Self>>;
+    /// How elements of a dtype are accessed with an instruction set; `None` for one that has accumulators of another
+    /// type.
+    fn format(isa: Isa, dtype: DType) -> Option<Format<Self>>;
 
     /// `self * b + c`, rounded once.
     fn fused(self, b: Self, c: Self) -> Self;
-}
-
-/// How elements of one type are read as terms and written as results, for accumulators of type `W`. Steps of
-/// matrices are in bytes.
-#[derive(Clone, Copy)]
-pub struct Format<W> {
-    /// The type.
-    pub dtype: DType,
-    /// The size of an element in bytes.
-    pub size: usize,
-    /// Whether it is the accumulators' type.
-    pub is_wide: bool,
-    /// [`pack()`](pack::pack).
-    pub pack: unsafe fn(Turn<W>, Matrix<*const u8>, usize, usize, *mut W),
-    /// Writes a row of sums, rounded.
-    pub write: unsafe fn(&[W], Matrix<*mut u8>),
-}
-
-impl<W: Wide> Format<W> {
-    /// That of a type.
-    pub const fn of<E: Operand<Wide = W>>() -> Self {
-        Self {
-            dtype: E::DTYPE,
-            size: size_of::<E>(),
-            is_wide: E::IS_WIDE,
-            pack: pack_bytes::<E>,
-            write: write_row::<E>,
-        }
-    }
-}
-
-/// # Safety
-/// As [`pack::pack`]; elements are aligned.
-unsafe fn pack_bytes<E: Operand>(
-    turn: Turn<E::Wide>,
-    from: Matrix<*const u8>,
-    lines: usize,
-    depth: usize,
-    to: *mut E::Wide,
-) {
-    let from = Matrix { first: from.first.cast::<E>(), steps: from.steps.map(|it| it / size_of::<E>() as isize) };
-    // SAFETY: the caller's contract is the same.
-    unsafe { pack::pack(turn, from, lines, depth, to) };
-}
-
-/// # Safety
-/// The first row of the matrix has room for the sums.
-unsafe fn write_row<E: Operand>(sums: &[E::Wide], to: Matrix<*mut u8>) {
-    if to.steps[1] == size_of::<E>() as isize {
-        // SAFETY: by the caller's contract; elements that are not initialised are written only.
-        let to = unsafe { from_raw_parts_mut(to.first.cast::<MaybeUninit<E>>(), sums.len()) };
-        to.iter_mut().zip(sums).for_each(|(to, &sum)| _ = to.write(E::narrow(sum)));
-        return;
-    }
-    for (column, &sum) in sums.iter().enumerate() {
-        // SAFETY: by the caller's contract.
-        unsafe { to.skip(0, column).first.cast::<E>().write(E::narrow(sum)) };
-    }
-}
-
-/// An element type of operands and results.
-pub trait Operand: Element {
-    /// The type of accumulators, which represents every element exactly.
-    type Wide: Wide;
-
-    /// Whether it is that type itself.
-    const IS_WIDE: bool;
-
-    /// The element as a term.
-    fn widen(self) -> Self::Wide;
-
-    /// A sum, rounded.
-    fn narrow(sum: Self::Wide) -> Self;
-}
-
-impl Operand for f16 {
-    type Wide = f32;
-    const IS_WIDE: bool = false;
-
-    fn widen(self) -> f32 {
-        self.to_f32()
-    }
-
-    fn narrow(sum: f32) -> Self {
-        Self::from_f32(sum)
-    }
-}
-
-impl Operand for bf16 {
-    type Wide = f32;
-    const IS_WIDE: bool = false;
-
-    #[inline(always)]
-    fn widen(self) -> f32 {
-        f32::from_bits(u32::from(self.to_bits()) << 16)
-    }
-
-    /// As `from_f32`, without branches, so that loops over rows become vector instructions.
-    #[inline(always)]
-    fn narrow(sum: f32) -> Self {
-        let bits = sum.to_bits();
-        let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
-        let quiet = bits | 1 << 22;
-        Self::from_bits(((if sum.is_nan() { quiet } else { rounded }) >> 16) as u16)
-    }
 }
 
 macro_rules! wide {
@@ -227,9 +122,9 @@ macro_rules! wide {
                 }
             }
 
-            fn format(dtype: DType) -> Option<Format<Self>> {
+            fn format(isa: Isa, dtype: DType) -> Option<Format<Self>> {
                 match dtype {
-                    $(DType::$dtype => Some(Format::of::<$element>()),)*
+                    $(DType::$dtype => Some(Format::of::<$element>(isa)),)*
                     _ => None,
                 }
             }

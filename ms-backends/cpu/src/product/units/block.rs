@@ -6,6 +6,7 @@ use super::kernel::{Kernel, Terms, Unit};
 use super::packed::{Packed, Panels};
 use super::split::{PANEL, Packing};
 use super::{By, Units, WHOLE, dots, tiles};
+use crate::isa::Isa;
 use crate::product::tile::Wide;
 use crate::product::{Addresses, Matrix, Part, Parts, Shared, scatter};
 use crate::threads;
@@ -43,6 +44,8 @@ pub struct Side {
 pub struct Out {
     pub matrix: Matrix<*mut u8>,
     pub dtype: DType,
+    /// The instruction set by which sums are rounded.
+    pub isa: Isa,
 }
 
 impl Addresses for Side {}
@@ -59,21 +62,24 @@ impl Out {
         Self { matrix: self.matrix.skip(rows, columns), ..self }
     }
 
-    /// Writes sums to the first row, rounded or truncated.
+    /// Writes sums to the first rows and columns, rounded or truncated; the rows of sums are that many words apart.
     ///
     /// # Safety
-    /// The sums are valid for reads, and the row has room for them.
-    unsafe fn write(self, sums: *const u32, count: usize) {
+    /// The sums are valid for reads, and the rows have room for them.
+    unsafe fn write(self, [rows, columns]: [usize; 2], (sums, width): (*const u32, usize)) {
         let Matrix { first, steps } = self.matrix;
         // SAFETY: by the caller's contract; f32 has the size of u32.
         unsafe {
-            if let Some(format) = f32::format(self.dtype) {
-                return (format.write)(from_raw_parts(sums.cast(), count), self.matrix);
+            if let Some(format) = f32::format(self.isa, self.dtype) {
+                return (format.write)([rows, columns], (sums.cast(), width), self.matrix);
             }
             with_element!(self.dtype, T => {
                 let steps = steps.map(|it| it / size_of::<T>() as isize);
                 let narrow = |it: u32| <T as Element>::from_scalar(Scalar::Int((it as i32).into()));
-                scatter(from_raw_parts(sums, count), first.cast::<T>(), count, steps, narrow);
+                for row in 0..rows {
+                    let (sums, first) = (from_raw_parts(sums.add(row * width), columns), first.cast::<T>());
+                    scatter(sums, first.wrapping_offset(row as isize * steps[0]), columns, steps, narrow);
+                }
             });
         }
     }
@@ -290,7 +296,7 @@ unsafe fn tile<U>(
         }
         (pass.kernel)(unit, pass.groups, panels, pass.is_first, sums, (width * WORD) as isize);
         if out.is_direct() || pass.is_last {
-            (0..sizes[0]).for_each(|row| out.skip(row, 0).write(sums.add(row * width), sizes[1]));
+            out.write(sizes, (sums, width));
         }
     }
 }

@@ -5,7 +5,7 @@ use super::kernel::Terms;
 use super::packed::{Kept, Packed, Panels};
 use super::range::{range_of_held, range_of_row};
 use super::split::Packing;
-use super::{Units, WHOLE, is_worth_it};
+use super::{Units, WHOLE};
 use crate::isa::Isa;
 use crate::product::Matrix;
 use ms_core::error::Result;
@@ -71,8 +71,7 @@ impl Chosen {
         // What may be kept is the left operand, so that the transposed product is one with a right one that is.
         let ([m, k, n], is_held) = (sizes, operands[0].2.is_some());
         let sizes_of_kept = if is_held { [n, k, m] } else { sizes };
-        let own = || if is_worth_it(terms, sizes_of_kept, is_held) { Units::of(isa) } else { Units::None };
-        let units = units.unwrap_or_else(own);
+        let units = units.unwrap_or_else(|| Units::of_product(isa, terms, sizes_of_kept, is_held));
         if !units.multiplies(terms) || sizes.contains(&0) {
             return None;
         }
@@ -139,7 +138,7 @@ impl Chosen {
     ) -> Result<()> {
         let Floats { sizes, operands: [a, b], out, accumulate } = floats;
         let Self { units, terms, dtype, .. } = self;
-        let (left, right, out) = (self.side(0, a), self.side(1, b), Out { matrix: out, dtype });
+        let (left, right, out) = (self.side(0, a), self.side(1, b), Out { matrix: out, dtype, isa: self.isa });
         let is_same = pairs.len() == 1;
         let product = Product { units, terms, sizes, left, right, out, accumulate };
         // SAFETY: the caller's contract is the same; the unit is that of `of`.

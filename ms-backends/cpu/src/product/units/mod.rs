@@ -37,8 +37,9 @@ const KEPT: [usize; 2] = [32, 64];
 /// between calls, as in training, has it packed by every call, for which fewer rows do not make up.
 const KEPT_ROWS: [usize; 2] = [64, 6];
 
-/// Minimum number of rows, columns and terms of a product whose operands are packed for it.
-const PACKED: usize = 128;
+/// Minimum number of rows, columns and terms of a product whose operands are packed for it: for tiles, and for dot
+/// products.
+const PACKED: [usize; 2] = [128, 64];
 
 /// Maximum number of bytes of an operand that is packed as a whole. The blocks of a larger one pack their lines.
 const WHOLE: usize = 64 << 20;
@@ -77,6 +78,26 @@ impl Units {
         }
     }
 
+    /// Those of this machine, if a product takes less time on them; its right operand may be kept.
+    fn of_product(isa: Isa, terms: Terms, sizes: [usize; 3], is_kept: bool) -> Self {
+        let is_faster = |it: &Self| it.multiplies(terms) && it.is_worth_it(terms, sizes, is_kept);
+        let [m, _, n] = sizes;
+        // What is too small for any unit need not ask for one.
+        let all = if m.min(n) >= KEPT[0] { Self::of(isa) } else { Self::None };
+        Some(all).filter(is_faster).unwrap_or(Self::None)
+    }
+
+    /// Whether the units multiply these sizes faster. Integers have no other way that is fast.
+    fn is_worth_it(self, terms: Terms, [m, k, n]: [usize; 3], is_kept: bool) -> bool {
+        let [side, depth] = match self {
+            _ if is_kept || matches!(terms, Terms::Bytes(_)) => KEPT,
+            Self::Dots(_) => [PACKED[1]; 2],
+            _ => [PACKED[0]; 2],
+        };
+        let [rows, products] = KEPT_ROWS;
+        m.min(n) >= side && k >= depth && (m >= rows || terms.products() < products)
+    }
+
     /// Whether these terms are multiplied: by dot products where that is one for each pair. With more of them, fused
     /// multiply-adds are as fast.
     pub fn multiplies(self, terms: Terms) -> bool {
@@ -105,14 +126,6 @@ impl Terms {
     }
 }
 
-/// Whether a product takes less time here, with a right operand that may be kept. Integers have no other way that is
-/// fast.
-fn is_worth_it(terms: Terms, [m, k, n]: [usize; 3], is_kept: bool) -> bool {
-    let [side, depth] = if is_kept || matches!(terms, Terms::Bytes(_)) { KEPT } else { [PACKED; 2] };
-    let [rows, products] = KEPT_ROWS;
-    m.min(n) >= side && k >= depth && (m >= rows || terms.products() < products)
-}
-
 /// Runs products of matrices if there is a unit and they are large enough, or in any size on the given units. Returns
 /// whether it has run them: it does not if the operands have elements that it does not multiply.
 ///
@@ -136,10 +149,7 @@ pub unsafe fn run(
     let is_turned = left.is_some() && right.is_none();
     let keeper = right.or(left);
     let sizes = if is_turned { [n, k, m] } else { [m, k, n] };
-    let units = units.unwrap_or_else(|| match is_worth_it(terms, sizes, keeper.is_some()) {
-        true => Units::of(isa),
-        false => Units::None,
-    });
+    let units = units.unwrap_or_else(|| Units::of_product(isa, terms, sizes, keeper.is_some()));
     if [product.count(), m, k, n].contains(&0) || !units.multiplies(terms) {
         return Ok(false);
     }
@@ -184,7 +194,7 @@ pub unsafe fn run(
             }
         }
         let of_right = kept.as_ref().and_then(|it| it.packed.as_ref()).map(Packed::panels);
-        let out = Out { matrix, dtype: types.out };
+        let out = Out { matrix, dtype: types.out, isa };
         let product = Product { units, terms, sizes, left, right, out, accumulate: false };
         let parts = to.parts.as_ref().map(|it| (it, is_turned));
         product.run(0..batch, is_same, places, [None, of_right], parts)?;

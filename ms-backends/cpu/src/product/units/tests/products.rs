@@ -1,6 +1,5 @@
 //! Whole products: to the bit of the order that is specified, in every size, layout and type.
 
-use super::super::is_worth_it;
 use super::super::kernel::Terms;
 use super::super::split::PLANES;
 use super::{By, Units, doubled, floats, multiply, planes, product, split, sum_on, units, units_of};
@@ -314,7 +313,8 @@ fn what_units_do_not_multiply() {
 /// Which products of a program run on a unit, by sizes alone.
 #[test]
 fn large_products_have_units() {
-    let [full, half, whole] = [Terms::Floats([3, 3]), Terms::Floats([2, 2]), Terms::Bytes([true; 2])];
+    let [full, half, one] = [3, 2, 1].map(|it| Terms::Floats([it; 2]));
+    let (whole, dots) = (Terms::Bytes([true; 2]), Units::Dots(By::Model));
     let cases = [
         (full, [127, 1000, 1000], false, false),
         (full, [128, 128, 128], false, true),
@@ -327,7 +327,15 @@ fn large_products_have_units() {
         (whole, [32, 64, 32], false, true),
         (whole, [32, 64, 31], true, false),
     ];
-    for (terms, sizes, is_kept, want) in cases {
-        assert_eq!(is_worth_it(terms, sizes, is_kept), want, "{terms:?} {sizes:?}, kept: {is_kept}");
+    let by_dots = [
+        (one, [64, 64, 64], false, true),
+        (one, [64, 63, 64], false, false),
+        (one, [32, 64, 32], true, true),
+        (one, [31, 64, 32], true, false),
+    ];
+    let all = cases.map(|it| (TILES, it)).into_iter().chain(by_dots.map(|it| (dots, it)));
+    for (units, (terms, sizes, is_kept, want)) in all {
+        let found = units.is_worth_it(terms, sizes, is_kept);
+        assert_eq!(found, want, "{terms:?} {sizes:?} on {units:?}, kept: {is_kept}");
     }
 }
