@@ -24,8 +24,8 @@ pub unsafe trait KernelCode: Send + Sync {
         None
     }
 
-    /// Code that runs calls on the calling thread, if this code may share them with others.
-    fn alone(&self) -> Option<&dyn KernelCode> {
+    /// Code that runs a call with this block on the calling thread, if this code may share it with others.
+    fn alone(&self, _block: &[u64]) -> Option<&dyn KernelCode> {
         None
     }
 

@@ -157,8 +157,11 @@ unsafe impl KernelCode for Parallel {
         (self.nanos(extents) < 2 * CHUNK_NANOS).then(|| self.code.clone())
     }
 
-    fn alone(&self) -> Option<&dyn KernelCode> {
-        Some(&*self.code)
+    fn alone(&self, block: &[u64]) -> Option<&dyn KernelCode> {
+        // Shorter calls take as long to choose other code as it saves.
+        let is_long = self.nanos(&block[..self.words.loops()]) >= CHUNK_NANOS;
+        let long = self.long.as_ref().filter(|_| is_long).and_then(|it| it.code(block));
+        Some(long.unwrap_or(&*self.code))
     }
 
     fn view(&self) -> Option<KernelView<'_>> {
@@ -202,6 +205,18 @@ mod tests {
             self.calls.fetch_add(1, Ordering::Relaxed);
             // SAFETY: as the caller's.
             unsafe { self.code.call(block) }
+        }
+    }
+
+    /// Code that does not share its calls.
+    struct Alone<'a>(&'a Parallel);
+
+    // SAFETY: the code is a kernel's.
+    unsafe impl KernelCode for Alone<'_> {
+        unsafe fn call(&self, block: &[u64]) {
+            let code = self.0.alone(block).expect("there is code for one thread");
+            // SAFETY: as the caller's.
+            unsafe { code.call(block) }
         }
     }
 
@@ -252,13 +267,17 @@ mod tests {
                 let Some(code) = compiled(&kernel, isa, Calls::Any) else { continue };
                 let mut untouched = Call::new(&kernel, &[lanes], &[None, None], 0);
                 untouched.fill(ParamId(0), |at| at as u64);
-                let [mut want, mut got] = [untouched.clone(), untouched];
+                let [mut want, mut got] = [untouched.clone(), untouched.clone()];
                 // SAFETY: the call is of this kernel.
                 unsafe { want.run(&*code) };
                 let parallel = Parallel::new(&kernel, code).with_long(&kernel, isa, compiled);
                 // SAFETY: as above.
                 unsafe { got.run(&parallel) };
                 assert_eq!(got.difference(&want), None, "{isa}, {products} products");
+                let mut alone = untouched;
+                // SAFETY: as above.
+                unsafe { alone.run(&Alone(&parallel)) };
+                assert_eq!(alone.difference(&want), None, "{isa}, {products} products on one thread");
                 let special = [Calls::Long, Calls::Streaming].map(|it| compiled(&kernel, isa, it).is_some());
                 assert_eq!(special, [products == 50, true], "{isa}, {products} products");
             }

@@ -83,7 +83,6 @@ fn operations(backend: &CpuBackend, count: usize) -> Option<f64> {
         chains.into_iter().reduce(|a, b| builder.binary(BinaryOp::Add, a, b)).expect("there are chains")
     });
     let code = backend.kernel(&chains).ok()?;
-    let code = code.alone().unwrap_or(&*code);
     let threads = threads::count();
     let mut rows = try_filled(0.5f32, 2 * threads * ELEMENTS).ok()?;
     let first = rows.as_mut_ptr().addr() as u64;
@@ -92,6 +91,7 @@ fn operations(backend: &CpuBackend, count: usize) -> Option<f64> {
     let time = shortest(|| {
         threads::for_each(threads, usize::MAX, |at| {
             let block = block(ELEMENTS, &[row(2 * at), row(2 * at + 1)]);
+            let code = code.alone(&block).unwrap_or(&*code);
             // SAFETY: each chunk has two rows of its own.
             (0..calls).for_each(|_| unsafe { code.call(&block) });
         });

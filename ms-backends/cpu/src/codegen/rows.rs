@@ -133,6 +133,7 @@ lengths {
 
     // Selection.
     BLENDM_PS = -, EVEX_Vblendmps_xmm_k1z_xmm_xmmm128b32;
+    FIXUP_PS = -, EVEX_Vfixupimmps_xmm_k1z_xmm_xmmm128b32_imm8;
     BLENDM_PD = -, EVEX_Vblendmpd_xmm_k1z_xmm_xmmm128b64;
     BLENDV_PS = VEX_Vblendvps_xmm_xmm_xmmm128_xmm, -;
     BLENDV_PD = VEX_Vblendvpd_xmm_xmm_xmmm128_xmm, -;

@@ -80,7 +80,7 @@ impl<'a> Parts<'a> {
         for epilogue in self.epilogues {
             let block = self.block(epilogue, part, first as u64, steps);
             // SAFETY: the block is that of a part of the loops of the caller's contract.
-            unsafe { epilogue.code.alone().unwrap_or(epilogue.code).call(&block) };
+            unsafe { epilogue.code.alone(&block).unwrap_or(epilogue.code).call(&block) };
         }
         Ok(())
     }

@@ -45,16 +45,18 @@ impl Select<'_> {
     /// Rounds f32 to its upper half, ties to even; a nan becomes a quiet nan.
     fn round_bf16(&mut self, value: VReg) -> VReg {
         let (half, one) = (self.constant(0x7fff, 4), self.constant(1, 4));
-        let (upper, quiet) = (self.constant(0xffff_0000, 4), self.constant(0x0040_0000, 4));
+        let upper = self.constant(0xffff_0000, 4);
         let shifted = self.op1_imm(rows::SRL_D, 4, value, 16);
         let odd = self.op2(rows::AND_D, shifted, one);
         let bias = self.op2(rows::ADD_D, odd, half);
         let sum = self.op2(rows::ADD_D, bias, value);
-        let nan = self.op2(rows::OR_D, value, quiet);
         let chosen = if self.avx512() {
-            let unordered = self.float_test(FloatTest::Unordered, 4, value, value);
-            self.blend_masked(4, unordered, nan, sum)
+            // Response 2 to quiet and signalling nans, tokens 0 and 1: the nan, quiet. The sum stays for all others.
+            let (responses, dst) = (self.constant(0x22, 4), self.vector(4));
+            self.machine(Machine::new(rows::FIXUP_PS).tie(Tie::First).imm(0).fold(), dst, &[sum, value, responses])
         } else {
+            let quiet = self.constant(0x0040_0000, 4);
+            let nan = self.op2(rows::OR_D, value, quiet);
             let unordered = self.float_test_lanes(FloatTest::Unordered, 4, value, value);
             self.blend_lanes(4, unordered, nan, sum)
         };
