@@ -76,7 +76,7 @@ pub fn summary<C: Cell, R>(net: &C, run: impl FnOnce(&C) -> R) -> Summary {
     let _modes = Modes(walk.flags.into_iter().map(|it| (it.get(), it)).collect());
     let rows = walk.rows.into_iter().map(|it| it.row).collect();
     let observer =
-        Rc::new(Observer { rows: RefCell::new(rows), open: RefCell::default(), applied: RefCell::default() });
+        Rc::new(Observer { rows: RefCell::new(rows), open: RefCell::default(), applied: std::cell::Cell::default() });
     net.set_train(false);
     let context = Context { jit: false, ..ms_core::session::context() };
     let observed = || observe_calls(observer.clone(), || drop(run(net)));
@@ -180,7 +180,7 @@ struct Observer {
     /// The rows of the calls that are running; `None` for a cell that is in no row.
     open: RefCell<Vec<Option<usize>>>,
     /// The number of ops that were applied.
-    applied: RefCell<usize>,
+    applied: std::cell::Cell<usize>,
 }
 
 impl Observer {
@@ -210,7 +210,7 @@ impl CallObserver for Observer {
 
 impl Dispatcher for Observer {
     fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
-        let before = *self.applied.borrow();
+        let before = self.applied.get();
         let outputs = Eagerly.apply(call)?;
         // The work of a composite is that of its ops, unless the device runs it as a whole.
         if self.applied.replace(before + 1) != before {

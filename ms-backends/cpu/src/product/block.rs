@@ -2,7 +2,7 @@
 
 use super::dot::{TERMS, dot};
 use super::ordered::{CHUNK, Ordered, Right, Stored};
-use super::tile::{DEPTH, ROW_TILES, TILE, Tile, Wide, packed};
+use super::tile::{ROW_TILES, TILE, Tile, Wide, packed};
 use super::{ALIASED, Matrix};
 use ms_core::error::Result;
 use ms_core::tensor::Array;
@@ -197,24 +197,20 @@ impl Ordered {
                         let (sums, out) = (sums.skip(0, left), out.skip(0, left));
                         let is_direct =
                             out.format.is_wide && ending.first && columns == tile.columns && sums.steps[1] == 1;
-                        for first in (0..depth.max(1)).step_by(DEPTH) {
-                            let terms = DEPTH.min(depth - first);
-                            let right = (panel.wrapping_offset(first as isize * step), step);
-                            for at in tops.clone() {
-                                let rows = height.min(m - at);
-                                let left = match rows_in_place {
-                                    true => a.skip(at, first).wide(),
-                                    false => {
-                                        let packed = Matrix { first: a_room.cast_const(), steps: packed(rows) };
-                                        packed.at(((at - top) * depth + first * rows) as isize)
-                                    }
-                                };
-                                let to = match is_direct {
-                                    true => (sums.skip(at, 0).first, sums.steps[0]),
-                                    false => (product.add((at - top) * tile.columns), tile.columns as isize),
-                                };
-                                (tile.run)([rows, terms], first > 0, left, right, to);
-                            }
+                        for at in tops.clone() {
+                            let rows = height.min(m - at);
+                            let left = match rows_in_place {
+                                true => a.skip(at, 0).wide(),
+                                false => {
+                                    let packed = Matrix { first: a_room.cast_const(), steps: packed(rows) };
+                                    packed.at(((at - top) * depth) as isize)
+                                }
+                            };
+                            let to = match is_direct {
+                                true => (sums.skip(at, 0).first, sums.steps[0]),
+                                false => (product.add((at - top) * tile.columns), tile.columns as isize),
+                            };
+                            (tile.run)([rows, depth], false, left, (panel, step), to);
                         }
                         for at in tops.clone().filter(|_| !is_direct) {
                             let product = product.add((at - top) * tile.columns);

@@ -24,7 +24,7 @@ pub use multiplier::{Arithmetic, Elements, Left};
 pub use ordered::CHUNK;
 use ordered::{Ordered, Stored};
 pub use pack::pack;
-pub use tile::{DEPTH, Tile, Wide};
+pub use tile::{Tile, Wide};
 #[cfg(not(test))]
 use units::Units;
 #[cfg(test)]

@@ -61,10 +61,6 @@ pub fn packed(rows: usize) -> [isize; 2] {
     [1, rows as isize]
 }
 
-/// Number of terms that a tile adds at once, so few that a panel of columns stays in the first-level cache while all
-/// tiles of rows use it. Chains go on where they were.
-pub const DEPTH: usize = 256;
-
 impl<W> Tile<W> {
     /// The rows of each tile of so many: about equal heights.
     pub fn height(&self, rows: usize) -> usize {

@@ -203,11 +203,13 @@ impl<'k> Select<'k> {
         reductions: impl Iterator<Item = &'r [Reduction]>,
     ) -> Result<(), Unsupported> {
         let reductions: Vec<&[Reduction]> = reductions.collect();
-        for (group, reductions) in reductions.chunks(alternating(self.target)).enumerate() {
+        let mut number = first;
+        for reductions in reductions.chunks(alternating(self.target)) {
             let mut bounds = vec![self.program.insts.len()];
-            for (i, reductions) in reductions.iter().enumerate() {
-                self.body(first + group * alternating(self.target) + i, range.clone(), reductions)?;
+            for reductions in reductions {
+                self.body(number, range.clone(), reductions)?;
                 bounds.push(self.program.insts.len());
+                number += 1;
             }
             let all = || reductions.iter().copied().flatten();
             let alone = |(i, it): (usize, &Reduction)| !all().skip(i + 1).any(|other| it.shares_accumulators(other));

@@ -1,12 +1,12 @@
 //! Right operands in panels as wide as tiles, and products with them.
 
 use super::{Attention, Matrices};
-use crate::product::{DEPTH, Matrix, Shared, Tile, pack};
+use crate::product::{Matrix, Shared, Tile, pack};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{Array, DType};
 
-/// Maximum number of elements of some terms of all panels that stay in the first-level cache.
+/// Maximum number of elements of all panels that stay in the first-level cache.
 const NEAR: usize = 6 << 10;
 
 /// Adjacent panels of a matrix: the rows of each are one after the other, and padded with zeros to its width.
@@ -118,22 +118,17 @@ pub unsafe fn multiply(
     (to, width): (*mut f32, usize),
 ) {
     let height = tile.height(m);
-    // A sum of no terms is zero.
-    for first in (0..terms.max(1)).step_by(DEPTH) {
-        let depth = DEPTH.min(terms - first);
-        let run = |top: usize, panel: usize| {
-            let a = a.skip(top, first);
-            let b = panels.first.wrapping_add(panel * panels.step + first * tile.columns);
-            let to = to.wrapping_add(top * width + panel * tile.columns);
-            let sizes = [height.min(m - top), depth];
-            // SAFETY: the caller's contract, for a part of the operands and of the result.
-            unsafe { (tile.run)(sizes, resumes || first > 0, a, (b, tile.columns as isize), (to, width as isize)) };
-        };
-        if depth * panels.count * tile.columns <= NEAR {
-            (0..m).step_by(height).for_each(|top| (0..panels.count).for_each(|panel| run(top, panel)));
-        } else {
-            (0..panels.count).for_each(|panel| (0..m).step_by(height).for_each(|top| run(top, panel)));
-        }
+    let run = |top: usize, panel: usize| {
+        let b = panels.first.wrapping_add(panel * panels.step);
+        let to = to.wrapping_add(top * width + panel * tile.columns);
+        let (sizes, a) = ([height.min(m - top), terms], a.skip(top, 0));
+        // SAFETY: the caller's contract, for a part of the operands and of the result.
+        unsafe { (tile.run)(sizes, resumes, a, (b, tile.columns as isize), (to, width as isize)) };
+    };
+    if terms * panels.count * tile.columns <= NEAR {
+        (0..m).step_by(height).for_each(|top| (0..panels.count).for_each(|panel| run(top, panel)));
+    } else {
+        (0..panels.count).for_each(|panel| (0..m).step_by(height).for_each(|top| run(top, panel)));
     }
 }
 
