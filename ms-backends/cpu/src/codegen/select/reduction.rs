@@ -222,23 +222,28 @@ impl Select<'_> {
                 let acc = self.vector(reduction.ty.size());
                 self.push(Op::AccRead(id, part), Some(acc), &[]);
                 let sum = self.binary(reduction.op, reduction.ty, acc, value)?;
-                self.push(Op::AccWrite(id, part), None, &[sum]);
+                let kept = self.kept(reduction, acc, sum);
+                self.push(Op::AccWrite(id, part), None, &[kept]);
             }
             Accumulators::Whole(id) => {
                 let acc = self.vector(reduction.ty.size());
                 self.push(Op::AccRead(id, 0), Some(acc), &[]);
                 let sum = self.binary(reduction.op, reduction.ty, acc, value)?;
-                let kept = if self.avx512() && self.kernel.lanes == LaneAxis::Reduced {
-                    let kept = self.reg(self.program.info(acc).width);
-                    let row = Self::sized(reduction.ty.size(), rows::MOVE, rows::MOVE_Q);
-                    self.machine(Machine::new(row).tie(Tie::First).merge(), kept, &[acc, sum])
-                } else {
-                    sum
-                };
+                let kept = self.kept(reduction, acc, sum);
                 self.push(Op::AccWrite(id, 0), None, &[kept]);
             }
         }
         Ok(())
+    }
+
+    /// What accumulators `acc` on the stack become: `sum`, in the lanes before the end.
+    fn kept(&mut self, reduction: &Reduction, acc: VReg, sum: VReg) -> VReg {
+        if !self.avx512() || self.kernel.lanes != LaneAxis::Reduced {
+            return sum;
+        }
+        let kept = self.reg(self.program.info(acc).width);
+        let row = Self::sized(reduction.size(), rows::MOVE, rows::MOVE_Q);
+        self.machine(Machine::new(row).tie(Tie::First).merge(), kept, &[acc, sum])
     }
 
     /// Changes the result of the last instruction from `sum` to `acc`, in the lanes before the end.

@@ -142,3 +142,41 @@ fn many_accumulators() {
         }
     }
 }
+
+/// Reductions whose order does not matter beside one in blocks: lanes past the end change none of them, also where
+/// values are the same in all lanes.
+#[test]
+fn whole_numbers_beside_blocks() {
+    for dtype in [DType::I32, DType::I64, DType::U8, DType::Bool] {
+        let reducers: &[Reducer] = match dtype {
+            DType::Bool => &[Reducer::All, Reducer::Any],
+            _ => &[Reducer::Sum, Reducer::Prod, Reducer::Max, Reducer::Min],
+        };
+        for &reducer in reducers {
+            for (step, wide, floats) in [
+                (StrideClass::Unit, false, DType::F32),
+                (StrideClass::Unit, true, DType::F32),
+                (StrideClass::Zero, false, DType::F32),
+                (StrideClass::Zero, true, DType::F32),
+                (StrideClass::Zero, true, DType::F64),
+            ] {
+                let mut builder = KernelBuilder::new(1, 0, LaneAxis::Reduced);
+                let [numbers, x] = [(dtype, step), (floats, StrideClass::Unit)]
+                    .map(|(dtype, step)| builder.param(dtype, Role::Input, step));
+                let [numbers, x] = [numbers, x].map(|it| builder.load(it));
+                let mut results = vec![builder.reduce(reducer, numbers), builder.reduce(Reducer::Sum, x)];
+                if wide {
+                    let number = builder.cast(numbers, DType::I64);
+                    results.push(builder.reduce(Reducer::Sum, number));
+                }
+                builder.end_stage(Scope::Loop);
+                for result in results {
+                    let out = builder.param(builder.ty(result), Role::Output, StrideClass::Zero);
+                    builder.store(out, result);
+                }
+                builder.end_stage(Scope::Point);
+                all(&format!("{reducer:?} of {dtype}, {step:?}, beside {floats}"), &builder.finish());
+            }
+        }
+    }
+}
