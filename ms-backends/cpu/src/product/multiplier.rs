@@ -7,7 +7,6 @@ use super::tile::Wide;
 use super::units::{Chosen, Floats, Lefts, Units};
 use super::{Matrix, Ordered};
 use crate::isa::Isa;
-use crate::library::elements;
 use ms_core::error::Result;
 use ms_core::ir::Precision;
 use ms_core::tensor::{DType, HostArray, Storage};
@@ -29,10 +28,11 @@ impl<'a, W> From<&'a [W]> for Elements<'a, W> {
 }
 
 impl<'a, W: Wide> Elements<'a, W> {
-    /// Those of an array without gaps.
+    /// Those of an array of this type without gaps.
     pub fn of(array: &'a HostArray<'_>) -> Self {
         let block: &Storage = array.storage();
-        Self { all: elements(array), held: Some(block).filter(|it| it.may_be_held()) }
+        let all = array.as_slice().expect("the caller compared the dtype, and there are no gaps");
+        Self { all, held: Some(block).filter(|it| it.may_be_held()) }
     }
 }
 
