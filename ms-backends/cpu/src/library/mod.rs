@@ -144,9 +144,9 @@ unsafe fn native_in<T: conv::Direct + Number + Element + AddAssign>(
         (&ops::CONV, conv::forward),
         (&ops::CONV_INPUT_GRAD, conv::input_grad),
         (&ops::CONV_WEIGHT_GRAD, conv::weight_grad),
-        (&ops::MAX_POOL, |_, attrs, inputs, to, shape| pool::max(attrs, inputs, to, shape)),
-        (&ops::MAX_POOL_GRAD, |_, attrs, inputs, to, shape| pool::max_grad(attrs, inputs, to, shape)),
-        (&ops::MAX_POOL_TAKE, |_, attrs, inputs, to, shape| pool::max_take(attrs, inputs, to, shape)),
+        (&ops::MAX_POOL, |it, attrs, inputs, to, shape| pool::max(it.isa, attrs, inputs, to, shape)),
+        (&ops::MAX_POOL_GRAD, |it, attrs, inputs, to, shape| pool::max_grad(it.isa, attrs, inputs, to, shape)),
+        (&ops::MAX_POOL_TAKE, |it, attrs, inputs, to, shape| pool::max_take(it.isa, attrs, inputs, to, shape)),
     ];
     let Some((_, run)) = loops.into_iter().find(|it| it.0.op() == op) else { return Ok(false) };
     if inputs.iter().any(|it| it.dtype() != T::DTYPE) {

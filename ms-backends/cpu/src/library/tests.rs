@@ -230,6 +230,11 @@ fn positions_as_the_ops_mean_them() {
 /// Elements with ties, both zeros, infinities and nan, as far as the dtype has them.
 fn special(shape: &[usize], dtype: DType) -> Array {
     let values = [1.5, -0.0, 0.0, -3.0, 7.0, f64::NAN, 0.0, f64::INFINITY, -3.0, 2.0, f64::NEG_INFINITY, 7.0, 100.0];
+    mixed(&values, shape, dtype)
+}
+
+/// These elements in another order.
+fn mixed(values: &[f64], shape: &[usize], dtype: DType) -> Array {
     let mut out = Array::zeros(shape, dtype);
     with_element!(dtype, T => {
         for (at, it) in out.as_mut_slice::<T>().iter_mut().enumerate() {
@@ -242,9 +247,16 @@ fn special(shape: &[usize], dtype: DType) -> Array {
 /// What the library writes has the bits of the reference evaluation, except for the payload of a nan.
 #[track_caller]
 fn check_bits(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array]) {
+    check_bits_on(Isa::detect(), def, attrs, inputs);
+}
+
+/// [`check_bits`] on an instruction set.
+#[track_caller]
+fn check_bits_on(isa: Isa, def: &'static OpDef, attrs: &Attrs, inputs: &[&Array]) {
     let (got, want) = (outputs(def, attrs, inputs), outputs(def, attrs, inputs));
+    let arithmetic = Arithmetic::new(isa, Precision::Strict);
     // SAFETY: `outputs` has the types of the type rule, and its arrays are not shared.
-    unsafe { super::run(strict(), def.op(), attrs, inputs, &got) }.expect("the operands fit");
+    unsafe { super::run(arithmetic, def.op(), attrs, inputs, &got) }.expect("the operands fit");
     evaluate(def, attrs, inputs, &want);
     let bits = |it: &Array| -> Vec<u64> {
         let elements = it.on_host().expect("the elements are readable").scalars();
@@ -255,8 +267,49 @@ fn check_bits(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array]) {
         elements.into_iter().map(bits).collect()
     };
     for (got, want) in got.iter().zip(&want) {
-        let what = format!("{} of {:?}, {attrs:?}", def.name(), inputs.iter().map(|it| it.ty()).collect::<Vec<_>>());
+        let types = inputs.iter().map(|it| it.ty()).collect::<Vec<_>>();
+        let what = format!("{} of {types:?}, {attrs:?}, on {isa}", def.name());
         assert!(bits(got) == bits(want), "{what}: {:?}, not {:?}", got.on_host(), want.on_host());
+    }
+}
+
+/// Pooling on all instruction sets: equal elements, both zeros and nan in windows of which vectors are full or not.
+#[test]
+fn pooling_has_the_bits_of_the_reference() {
+    // The shape, and kernel, stride, dilation and padding before and after.
+    type Case = (&'static [usize], [&'static [usize]; 5]);
+    let (one, two, none): (&[usize], &[usize], &[usize]) = (&[1, 1], &[2, 2], &[0, 0]);
+    let cases: [Case; 12] = [
+        // Windows of two elements that do not overlap: rows of 31 and 7, and elements in no window.
+        (&[3, 2, 4, 62], [two, two, one, none, none]),
+        (&[2, 9, 5, 15], [two, two, one, none, none]),
+        (&[1, 2, 7, 25], [&[2, 2], &[3, 2], one, none, none]),
+        (&[1, 2, 7, 24], [&[3, 2], &[4, 2], one, none, none]),
+        (&[2, 1, 3, 34], [&[1, 2], &[1, 2], one, none, none]),
+        (&[2, 3, 40], [&[2], &[2], &[1], &[0], &[0]]),
+        (&[1, 2, 4, 5, 17], [&[2, 2, 2], &[2, 3, 2], &[1, 1, 1], &[0, 0, 0], &[0, 0, 0]]),
+        // Padding, dilation, overlap, and other distances.
+        (&[2, 2, 7, 18], [two, two, one, one, one]),
+        (&[2, 2, 8, 18], [two, two, two, none, none]),
+        (&[2, 2, 9, 19], [&[3, 3], two, one, one, one]),
+        (&[2, 2, 9, 19], [two, &[1, 2], one, none, none]),
+        (&[1, 2, 9, 38], [&[3, 3], &[3, 3], one, none, &[0, 1]]),
+    ];
+    let dtypes = [DType::F32, DType::F64, DType::BF16];
+    for ((shape, window), dtype) in cases.iter().flat_map(|case| dtypes.map(|dtype| (case, dtype))) {
+        let attrs = lists(window, []);
+        for at in 0..5 {
+            // Images further in the list of elements.
+            let x = special(&[&[5 * shape[0]], &shape[1..]].concat(), dtype);
+            let x = x.with_layout(x.layout().slice(0, at * shape[0], shape[0], 1));
+            // Their sums are the same in every order.
+            let g = mixed(&[-0.0, 3.0, -2.0, 1.0, 5.0], outputs(&ops::MAX_POOL, &attrs, &[&x])[0].shape(), dtype);
+            for isa in Isa::ALL.into_iter().filter(|it| it.is_supported()) {
+                check_bits_on(isa, &ops::MAX_POOL, &attrs, &[&x]);
+                check_bits_on(isa, &ops::MAX_POOL_GRAD, &attrs, &[&x, &g]);
+                check_bits_on(isa, &ops::MAX_POOL_TAKE, &attrs, &[&x, &x]);
+            }
+        }
     }
 }
 
