@@ -88,6 +88,11 @@ pub struct Multiplier {
 }
 
 impl Multiplier {
+    /// Whether products run on a unit, whose order of terms is another one.
+    pub fn has_unit(self) -> bool {
+        self.unit.is_some()
+    }
+
     /// The left operands, without gaps, of products: `count` matrices of sizes `[m, k]`, stored by columns if so it says.
     /// What is packed for several products is packed here, or was before and is kept.
     ///

@@ -1,10 +1,10 @@
-//! Convolutions in which a group has one output channel, depthwise ones above all, without matrices: sums
-//! over taps for many windows at once, and gradients for weights for many groups at once. The orders of
-//! the sums are those of [`super`].
+//! Convolutions without matrices: of groups with one output channel, depthwise ones above all, and of small images. Sums
+//! over taps are computed for many windows at once, gradients for weights for many groups or output channels at once. The
+//! orders of the sums are those of [`super`].
 
 use super::Conv;
 use super::grid::Grid;
-use super::vector::{Direct, SLACK, TAPS, Windows};
+use super::vector::{Chains, Direct, Loops, OUTPUTS, SLACK, TAPS, Windows};
 use crate::isa::Isa;
 use crate::product::{CHUNK, Matrix, Shared, pack};
 use crate::threads;
@@ -20,6 +20,16 @@ const MOST_PADDING: usize = 4;
 
 /// The maximum number of output channels of a group whose gradients for weights are computed directly.
 const MOST_OUTPUTS: usize = 32;
+
+/// The maximum size in bytes of the grids of a group with several output channels, which read it again and again.
+const MOST_BYTES: usize = 64 << 10;
+
+/// The maximum number of weights of all groups with several output channels, which a gradient for the input does not read in
+/// their order.
+const MOST_WEIGHTS: usize = 16 << 10;
+
+/// The minimum number of groups of all images, which are divided among threads, if a group has several output channels.
+const MIN_GROUPS: usize = 8;
 
 /// What the lanes are of a gradient for weights that is computed directly.
 pub enum WeightLanes {
@@ -41,6 +51,9 @@ impl Conv {
     }
 }
 
+/// Where vectors of windows start: their elements in a grid, and their results in those of an output.
+type Vectors = Vec<[usize; 2]>;
+
 /// A convolution that needs no matrices.
 pub struct DirectConv<'a> {
     conv: &'a Conv,
@@ -49,8 +62,8 @@ pub struct DirectConv<'a> {
 }
 
 impl<'a> DirectConv<'a> {
-    /// The convolution; `None` if it has to be computed with matrices: for more output channels of a group,
-    /// filters of more than one chunk of terms, and windows that are far apart.
+    /// The convolution; `None` if it has to be computed with matrices: for filters of more than one chunk of terms, and
+    /// windows that are far apart.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for lists of its lines.
@@ -66,6 +79,48 @@ impl<'a> DirectConv<'a> {
         Ok(if fits { Some(Self { conv, isa, grid: Grid::new(&conv.windows)? }) } else { None })
     }
 
+    /// Whether this is faster than products, in elements of so many bytes, for groups with several output channels.
+    pub fn is_small(&self, size: usize) -> bool {
+        let conv = self.conv;
+        conv.batch * conv.groups >= MIN_GROUPS && conv.channels * self.grid.len() * size <= MOST_BYTES
+    }
+
+    /// [`is_small`](Self::is_small) for the gradient for the input.
+    pub fn has_small_gradient(&self, size: usize) -> bool {
+        let conv = self.conv;
+        let fits = conv.outputs * self.grid.span() * size <= MOST_BYTES && conv.outputs <= CHUNK;
+        self.is_small(size) && fits && conv.groups * conv.outputs * conv.filter_len() <= MOST_WEIGHTS
+    }
+
+    /// How many elements are computed for the windows of an image in vectors of so many lanes, which are in rows of
+    /// windows if that is less, and otherwise in the whole grid. Vectors in a row may overlap if so it says.
+    fn padded(&self, lanes: usize, overlap: bool) -> (usize, bool) {
+        let grid = &self.grid;
+        let in_rows = grid.rows.len() * grid.columns.next_multiple_of(lanes);
+        let whole = grid.span().next_multiple_of(lanes);
+        let fits = if overlap { grid.columns >= lanes } else { grid.columns.is_multiple_of(lanes) };
+        if fits && in_rows <= whole { (in_rows, true) } else { (whole, false) }
+    }
+
+    /// The loops, and the vectors of an image; whether these are in rows of windows, of which results are dense, or else
+    /// of the whole grid.
+    fn vectors<T: Direct>(&self, overlap: bool) -> Result<(Loops<T>, Vectors, bool)> {
+        let grid = &self.grid;
+        let loops = T::fitting(self.isa, |lanes| self.padded(lanes, overlap).0);
+        let (padded, in_rows) = self.padded(loops.lanes, overlap);
+        let mut vectors = try_room(padded / loops.lanes)?;
+        match in_rows {
+            false => vectors.extend((0..padded).step_by(loops.lanes).map(|at| [at; 2])),
+            true => {
+                for (number, row) in grid.rows.iter().enumerate() {
+                    let starts = (0..grid.columns).step_by(loops.lanes).map(|at| at.min(grid.columns - loops.lanes));
+                    vectors.extend(starts.map(|at| [row + at, number * grid.columns + at]));
+                }
+            }
+        }
+        Ok((loops, vectors, in_rows))
+    }
+
     /// The first elements under the taps of a filter, in the grids of all channels of a group.
     fn taps(&self) -> Result<Vec<usize>> {
         let mut taps = try_room(self.conv.filter_len())?;
@@ -76,9 +131,11 @@ impl<'a> DirectConv<'a> {
 
     /// Runs `f` on ranges of the groups of all images, which are numbered one after the other.
     fn for_each_group(&self, f: impl Fn(Range<usize>) -> Result<()> + Sync) -> Result<()> {
-        let all = self.conv.batch * self.conv.groups;
+        let conv = self.conv;
+        let all = conv.batch * conv.groups;
         let per_chunk = all.div_ceil(MAX_CHUNKS).max(1);
-        let nanos = all * self.grid.phase_len * (self.conv.filter_len() + 4 * self.conv.channels) / 16;
+        let of_each = conv.filter_len() * conv.outputs + 4 * (conv.channels + conv.outputs);
+        let nanos = all * self.grid.phase_len * of_each / 16;
         threads::try_for_each(all.div_ceil(per_chunk), nanos, |chunk| {
             f(chunk * per_chunk..((chunk + 1) * per_chunk).min(all))
         })
@@ -91,30 +148,102 @@ impl<'a> DirectConv<'a> {
     pub fn forward<T: Direct>(&self, x: &[T], w: &[T], out: &mut [T]) -> Result<()> {
         let (conv, grid) = (self.conv, &self.grid);
         let (input_len, output_len) = conv.image_lens();
-        let (plane_len, taps) = (conv.windows.input_len(), self.taps()?);
-        let loops = T::loops(self.isa);
+        let (plane_len, terms, filter) = (conv.windows.input_len(), self.taps()?, conv.filter_len());
+        let (loops, vectors, in_rows) = self.vectors::<T>(true)?;
+        // Between outputs, of results in the whole grid.
+        let step = vectors.len() * loops.lanes;
+        let windows = conv.windows.output_len();
         let out = Shared::new(out.as_mut_ptr());
         self.for_each_group(|groups| {
             let mut grids = try_filled(T::default(), conv.channels * grid.len() + SLACK)?;
-            let mut chains = try_filled(T::default(), grid.span() + SLACK)?;
+            let mut results = try_filled(T::default(), if in_rows { 0 } else { conv.outputs.min(OUTPUTS) * step })?;
             for group in groups {
                 let planes = x[group * input_len..][..input_len].chunks_exact(plane_len);
                 planes.zip(grids.chunks_exact_mut(grid.len())).for_each(|(plane, to)| grid.store(plane, to));
-                // SAFETY: the taps of all windows are in the grids, which have slack, as have the chains.
-                unsafe {
-                    (loops.chains)(grid.span(), grids.as_ptr(), &taps, &w[conv.weights(group)], chains.as_mut_ptr());
-                }
-                // SAFETY: each group of an image has its own part of the result.
-                let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(group * output_len), output_len) };
-                for (&row, to) in grid.rows.iter().zip(to.chunks_exact_mut(grid.columns)) {
-                    to.copy_from_slice(&chains[row..][..to.len()]);
+                for first in (0..conv.outputs).step_by(OUTPUTS) {
+                    let outputs = OUTPUTS.min(conv.outputs - first);
+                    // SAFETY: each group of an image has its own part of the result.
+                    let to = unsafe {
+                        let to = out.get().add(group * output_len + first * windows);
+                        std::slice::from_raw_parts_mut(to, outputs * windows)
+                    };
+                    let chains = Chains {
+                        vectors: &vectors,
+                        x: grids.as_ptr(),
+                        terms: &terms,
+                        weights: (w[conv.weights(group)][first * filter..].as_ptr(), [filter, 1]),
+                        outputs,
+                        to: if in_rows { (to.as_mut_ptr(), windows) } else { (results.as_mut_ptr(), step) },
+                        adds: false,
+                    };
+                    // SAFETY: the taps of all windows are in the grids, which have slack; there is room for the results
+                    // of all vectors.
+                    unsafe { (loops.chains)(chains) };
+                    if !in_rows {
+                        for (results, to) in results.chunks_exact(step).zip(to.chunks_exact_mut(windows)) {
+                            for (&row, to) in grid.rows.iter().zip(to.chunks_exact_mut(grid.columns)) {
+                                to.copy_from_slice(&results[row..][..to.len()]);
+                            }
+                        }
+                    }
                 }
             }
             Ok(())
         })
     }
 
-    /// The gradient for the input, of `g` and `w`, whose elements are finite.
+    /// The gradient for the input of groups with several output channels, of `g` and `w`, whose elements are finite.
+    ///
+    /// Between rows of windows are zeros, which do not change sums if weights are finite.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for grids.
+    pub fn input_grad_of_several<T: Direct>(&self, g: &[T], w: &[T], out: &mut [T]) -> Result<()> {
+        let (conv, grid) = (self.conv, &self.grid);
+        let (input_len, output_len) = conv.image_lens();
+        let (plane_len, taps, filter) = (conv.windows.input_len(), conv.windows.taps(), conv.filter_len());
+        let (loops, mut vectors, in_rows) = self.vectors::<T>(false)?;
+        if in_rows {
+            vectors.iter_mut().for_each(|[from, to]| *to = *from);
+        }
+        let step = grid.span() + SLACK;
+        let terms: Vec<usize> = (0..conv.outputs).map(|output| output * step).collect();
+        let out = Shared::new(out.as_mut_ptr());
+        self.for_each_group(|groups| {
+            let mut gradients = try_filled(T::default(), conv.outputs * step)?;
+            let mut sums = try_filled(T::default(), conv.channels * grid.len() + SLACK)?;
+            for group in groups {
+                let planes = g[group * output_len..][..output_len].chunks_exact(conv.windows.output_len());
+                for (plane, to) in planes.zip(gradients.chunks_exact_mut(step)) {
+                    let rows = plane.chunks_exact(grid.columns);
+                    rows.zip(&grid.rows).for_each(|(from, &row)| to[row..][..from.len()].copy_from_slice(from));
+                }
+                sums.fill(T::default());
+                let weights = &w[conv.weights(group)];
+                for (tap, at) in grid.taps.iter().enumerate() {
+                    let chains = Chains {
+                        vectors: &vectors,
+                        x: gradients.as_ptr(),
+                        terms: &terms,
+                        weights: (weights[tap..].as_ptr(), [taps, filter]),
+                        outputs: conv.channels,
+                        to: (sums[*at..].as_mut_ptr(), grid.len()),
+                        adds: true,
+                    };
+                    // SAFETY: both grids have slack after the windows.
+                    unsafe { (loops.chains)(chains) };
+                }
+                // SAFETY: each group of an image has its own part of the result.
+                let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(group * input_len), input_len) };
+                to.fill(T::default());
+                let planes = to.chunks_exact_mut(plane_len);
+                planes.zip(sums.chunks_exact(grid.len())).for_each(|(plane, sums)| grid.load(sums, plane));
+            }
+            Ok(())
+        })
+    }
+
+    /// The gradient for the input of groups with one output channel, of `g` and `w`, whose elements are finite.
     ///
     /// Windows that do not exist are zeros here, which do not change sums if weights are finite.
     ///
@@ -222,7 +351,8 @@ impl<'a> DirectConv<'a> {
         out: &mut [T],
     ) -> Result<()> {
         let (conv, grid, taps) = (self.conv, &self.grid, self.taps()?);
-        let (loops, turn) = (T::loops(self.isa), T::tile(self.isa).turn);
+        let loops = T::fitting(self.isa, |lanes| conv.outputs.next_multiple_of(lanes));
+        let turn = T::tile(self.isa).turn;
         let (lanes, filter) = (loops.lanes, conv.filter_len());
         let (input_len, output_len) = conv.image_lens();
         let (plane_len, windows) = (conv.windows.input_len(), conv.windows.output_len());
@@ -249,12 +379,17 @@ impl<'a> DirectConv<'a> {
             Ok(())
         })?;
         let out = Shared::new(out.as_mut_ptr());
-        let (blocks, parts) = (conv.outputs.div_ceil(lanes), taps.len().div_ceil(TAPS));
+        let blocks = conv.outputs.div_ceil(lanes);
+        // As many tasks for each thread, if there are few.
+        let (least, threads) = (taps.len().div_ceil(TAPS), threads::count());
+        let few = conv.groups * blocks * least < 4 * threads;
+        let of_part = taps.len().div_ceil(if few { least.next_multiple_of(threads) } else { least });
+        let parts = taps.len().div_ceil(of_part);
         let nanos = conv.groups * blocks * conv.batch * windows * filter / 2;
         threads::try_for_each(conv.groups * blocks * parts, nanos, |task| {
-            let (group, first, part) = (task / (blocks * parts), task / parts % blocks * lanes, task % parts * TAPS);
+            let (group, first, part) = (task / (blocks * parts), task / parts % blocks * lanes, task % parts * of_part);
             let count = lanes.min(conv.outputs - first);
-            let taps = &taps[part..taps.len().min(part + TAPS)];
+            let taps = &taps[part..taps.len().min(part + of_part)];
             let of = |image: usize| {
                 let group = image * conv.groups + group;
                 (grids[group * grids_len..].as_ptr(), gradients[group * output_len + first * windows..].as_ptr())

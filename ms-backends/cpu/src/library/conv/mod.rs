@@ -1,5 +1,5 @@
-//! Convolution and its gradients: windows stored as columns of a matrix, and products; if a group has one output channel,
-//! without a matrix ([`direct`]).
+//! Convolution and its gradients: windows stored as columns of a matrix, and products; if a group has one output channel or
+//! is small, without a matrix ([`direct`]).
 //!
 //! The order of every sum is part of the semantics of the ops (see [`product::ordered`](crate::product) for chains):
 //! - An element of the result is a chain over input channels and taps, taps in row-major order.
@@ -167,6 +167,14 @@ pub fn forward<T: Direct>(
     let windows = conv.batch * points;
     let weights = Elements::of(&inputs[1]);
     let multiplier = arithmetic.multiplier([conv.outputs, filter, windows], [weights, x.into()]);
+    if !multiplier.has_unit()
+        && !conv.is_pointwise()
+        && points >= WINDOWS
+        && let Some(direct) = DirectConv::of(&conv, arithmetic.isa)?
+        && direct.is_small(size_of::<T>())
+    {
+        return direct.forward(x, w, out);
+    }
     let filters = multiplier.left(weights, conv.groups, [conv.outputs, filter], false)?;
     if conv.is_pointwise() {
         // SAFETY: the operands match the sizes.
@@ -236,6 +244,14 @@ pub fn input_grad<T: Direct + AddAssign>(
     }
     let weights = Elements::of(&inputs[1]);
     let multiplier = arithmetic.multiplier([filter, conv.outputs, conv.batch * points], [weights, g.into()]);
+    if !multiplier.has_unit()
+        && !conv.is_pointwise()
+        && let Some(direct) = DirectConv::of(&conv, arithmetic.isa)?
+        && direct.has_small_gradient(size_of::<T>())
+        && w.iter().all(|it| it.is_finite())
+    {
+        return direct.input_grad_of_several(g, w, out);
+    }
     let filters = multiplier.left(weights, conv.groups, [filter, conv.outputs], true)?;
     if conv.is_pointwise() {
         // Sums start from +0.

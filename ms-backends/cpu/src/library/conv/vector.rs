@@ -6,25 +6,63 @@ use crate::product::Wide;
 /// The maximum number of taps of [`Loops::windows`]: their sums are kept in registers.
 pub const TAPS: usize = 9;
 
-/// Elements after the last one that [`Loops::chains`] and [`Loops::sums`] read and write.
+/// Elements after the last one that [`Loops::sums`] reads and writes, and more than there are in a vector.
 pub const SLACK: usize = 4 * 16;
+
+/// The maximum number of outputs whose chains over one vector of elements are in registers.
+pub const OUTPUTS: usize = 12;
+
+/// Vectors of chains over terms, for several outputs: `to.0[o * to.1 + v[1] + i]` becomes the chain of
+/// `x[terms[t] + v[0] + i] * weights.0[o * weights.1[0] + t * weights.1[1]]` over all `t` in order, each step rounded once,
+/// from +0, for each `v` of `vectors`, each `i` below the number of lanes, and each `o` below `outputs`.
+#[derive(Clone, Copy)]
+pub struct Chains<'a, W> {
+    /// Where vectors start in `x`, and in `to`. Those that overlap are equal where they do.
+    pub vectors: &'a [[usize; 2]],
+    /// The elements.
+    pub x: *const W,
+    /// The first element of each term.
+    pub terms: &'a [usize],
+    /// The weights, and their distances between outputs and between terms.
+    pub weights: (*const W, [usize; 2]),
+    /// The number of outputs.
+    pub outputs: usize,
+    /// The results, and their distance between outputs.
+    pub to: (*mut W, usize),
+    /// Whether the chains are added to what the results are; then no vectors overlap.
+    pub adds: bool,
+}
+
+impl<W> Chains<'_, W> {
+    /// Without the first outputs.
+    fn skip(self, outputs: usize) -> Self {
+        let (weights, to) = (self.weights.0, self.to.0);
+        Self {
+            weights: (weights.wrapping_add(outputs * self.weights.1[0]), self.weights.1),
+            outputs: self.outputs - outputs,
+            to: (to.wrapping_add(outputs * self.to.1), self.to.1),
+            ..self
+        }
+    }
+}
 
 /// The loops of one instruction set for one element type.
 #[derive(Clone, Copy)]
 pub struct Loops<W> {
     /// Elements of a vector.
     pub lanes: usize,
-    /// `to[i]` becomes the chain of `grid[taps[t] + i] * weights[t]` over all `t` in order, each step
-    /// rounded once, from +0, for `i` below `span`.
+    /// Computes [`Chains`].
+    ///
+    /// # Safety
+    /// All these elements, weights and results exist, and the processor supports the instruction set. Results that chains
+    /// are added to are initialised.
+    pub chains: unsafe fn(chains: Chains<'_, W>),
+    /// `to[i]` becomes the sum of `grid[taps[t] + i] * weights[t]` over all `t` in order, from +0, for `i` below `span`;
+    /// products are rounded before they are added.
     ///
     /// # Safety
     /// `grid` has [`SLACK`] elements after the last one that this reads, `to` after `span`; the processor
     /// supports the instruction set.
-    pub chains: unsafe fn(span: usize, grid: *const W, taps: &[usize], weights: &[W], to: *mut W),
-    /// As [`chains`](Self::chains), for sums of products that are rounded before they are added.
-    ///
-    /// # Safety
-    /// As for [`chains`](Self::chains).
     pub sums: unsafe fn(span: usize, grid: *const W, taps: &[usize], weights: &[W], to: *mut W),
     /// Continues the chains `sums[t * lanes + lane]` by the products of the elements
     /// `x[(taps[t] + p) * lanes + lane]` and `g.0[p * g.1 + lane]` for `p` below `count`, in order.
@@ -47,6 +85,15 @@ pub type Windows<W> = unsafe fn(count: usize, x: *const W, taps: &[usize], g: (*
 pub trait Direct: Wide {
     /// The loops of an instruction set.
     fn loops(isa: Isa) -> Loops<Self>;
+
+    /// The loops of an instruction set with those of its vectors, whole or half ones, that compute fewer elements more
+    /// than are needed; `padded` returns how many are computed in vectors of so many lanes.
+    fn fitting(isa: Isa, padded: impl Fn(usize) -> usize) -> Loops<Self> {
+        let whole = Self::loops(isa);
+        let half = Self::loops(if isa == Isa::Avx512 { Isa::Avx2 } else { isa });
+        // Half vectors take more instructions, which make up for few elements.
+        if 8 * padded(half.lanes) <= 7 * padded(whole.lanes) { half } else { whole }
+    }
 
     /// Returns whether this is neither infinite nor a nan.
     fn is_finite(self) -> bool;
@@ -85,16 +132,24 @@ direct! {
 
 /// The loops for every processor.
 mod scalar {
-    use super::Wide;
+    use super::{Chains, Wide};
 
-    pub unsafe fn chains<W: Wide>(span: usize, grid: *const W, taps: &[usize], weights: &[W], to: *mut W) {
-        for i in 0..span {
-            // SAFETY: the element exists by the caller's contract.
-            let term = |tap: usize| unsafe { *grid.add(tap + i) };
-            let chain =
-                taps.iter().zip(weights).fold(W::default(), |sum, (&tap, &weight)| term(tap).fused(weight, sum));
-            // SAFETY: `to` has `span` elements.
-            unsafe { *to.add(i) = chain };
+    pub unsafe fn chains<W: Wide>(it: Chains<'_, W>) {
+        let (weights, [of_outputs, of_terms]) = it.weights;
+        for output in 0..it.outputs {
+            for [from, to] in it.vectors {
+                // SAFETY: the operands have these elements by the caller's contract.
+                let term = |(t, term): (usize, &usize)| unsafe {
+                    (*it.x.add(term + from), *weights.add(output * of_outputs + t * of_terms))
+                };
+                let terms = it.terms.iter().enumerate().map(term);
+                let chain = terms.fold(W::default(), |sum, (x, weight)| x.fused(weight, sum));
+                // SAFETY: as above.
+                unsafe {
+                    let to = it.to.0.add(output * it.to.1 + to);
+                    *to = if it.adds { *to + chain } else { chain };
+                }
+            }
         }
     }
 
@@ -125,7 +180,7 @@ macro_rules! vector_loops {
     ($($name:ident, $feature:literal, $ty:ident, $lanes:literal, $vector:ident,
         $zero:ident $all:ident $load:ident $store:ident $fused:ident $mul:ident $add:ident;)*) => {$(
         mod $name {
-            use super::{Loops, TAPS};
+            use super::{Chains, Loops, OUTPUTS, TAPS};
             use std::arch::x86_64::{$add, $all, $fused, $load, $mul, $store, $vector, $zero};
 
             pub const LOOPS: Loops<$ty> = Loops {
@@ -136,19 +191,85 @@ macro_rules! vector_loops {
                 splat_windows: windows::<true>,
             };
 
-            /// Combines the elements under each tap with the tap's weight, four vectors at once.
+            unsafe fn chains(mut it: Chains<'_, $ty>) {
+                // With more vectors, chains of fewer outputs fill the registers.
+                let most = if it.vectors.len() == 1 { OUTPUTS } else { OUTPUTS / 2 };
+                while it.outputs > 0 {
+                    // About as many each time.
+                    let count = it.outputs.div_ceil(it.outputs.div_ceil(most));
+                    // SAFETY: the caller's contract is the same, for some of the outputs.
+                    unsafe {
+                        match count {
+                            1 => chains_of::<1>(&it),
+                            2 => chains_of::<2>(&it),
+                            3 => chains_of::<3>(&it),
+                            4 => chains_of::<4>(&it),
+                            5 => chains_of::<5>(&it),
+                            6 => chains_of::<6>(&it),
+                            7 => chains_of::<7>(&it),
+                            8 => chains_of::<8>(&it),
+                            9 => chains_of::<9>(&it),
+                            10 => chains_of::<10>(&it),
+                            11 => chains_of::<11>(&it),
+                            _ => chains_of::<OUTPUTS>(&it),
+                        }
+                    }
+                    it = it.skip(count);
+                }
+            }
+
+            /// The chains of the first outputs.
+            ///
+            /// # Safety
+            /// As for [`Loops::chains`].
+            unsafe fn chains_of<const N: usize>(it: &Chains<'_, $ty>) {
+                let mut rest = it.vectors;
+                // SAFETY: the caller's contract is the same, for some of the vectors.
+                unsafe {
+                    while N <= 2 && let Some((some, others)) = rest.split_first_chunk::<4>() {
+                        block::<N, 4>(it, some);
+                        rest = others;
+                    }
+                    while N <= OUTPUTS / 2 && let Some((some, others)) = rest.split_first_chunk::<2>() {
+                        block::<N, 2>(it, some);
+                        rest = others;
+                    }
+                    rest.iter().for_each(|one| block::<N, 1>(it, std::array::from_ref(one)));
+                }
+            }
+
+            /// The chains of the first outputs over some vectors.
             ///
             /// # Safety
             /// As for [`Loops::chains`].
             #[target_feature(enable = $feature)]
-            unsafe fn over_taps(
-                span: usize,
-                grid: *const $ty,
-                taps: &[usize],
-                weights: &[$ty],
-                to: *mut $ty,
-                step: impl Fn($vector, $vector, $vector) -> $vector,
-            ) {
+            unsafe fn block<const N: usize, const V: usize>(it: &Chains<'_, $ty>, vectors: &[[usize; 2]; V]) {
+                let mut sums = [[$zero(); V]; N];
+                let from = vectors.map(|[from, _]| it.x.wrapping_add(from));
+                let (mut weights, [of_outputs, of_terms]) = it.weights;
+                for &term in it.terms {
+                    // SAFETY: the operands have these elements by the caller's contract.
+                    let x: [$vector; V] = std::array::from_fn(|v| unsafe { $load(from[v].add(term)) });
+                    for (output, sums) in sums.iter_mut().enumerate() {
+                        // SAFETY: as above.
+                        let weight = $all(unsafe { *weights.add(output * of_outputs) });
+                        sums.iter_mut().zip(x).for_each(|(sum, x)| *sum = $fused(x, weight, *sum));
+                    }
+                    weights = weights.wrapping_add(of_terms);
+                }
+                for (output, sums) in sums.iter().enumerate() {
+                    for (&sum, [_, to]) in sums.iter().zip(vectors) {
+                        // SAFETY: as above.
+                        unsafe {
+                            let to = it.to.0.add(output * it.to.1 + to);
+                            $store(to, if it.adds { $add($load(to), sum) } else { sum });
+                        }
+                    }
+                }
+            }
+
+            #[target_feature(enable = $feature)]
+            unsafe fn sums(span: usize, grid: *const $ty, taps: &[usize], weights: &[$ty], to: *mut $ty) {
                 for first in (0..span).step_by(4 * $lanes) {
                     let mut sums = [$zero(); 4];
                     for (&tap, &weight) in taps.iter().zip(weights) {
@@ -156,7 +277,7 @@ macro_rules! vector_loops {
                         for (i, sum) in sums.iter_mut().enumerate() {
                             // SAFETY: a block starts below the span, and there is slack for its end.
                             let elements = unsafe { $load(grid.add(tap + first + i * $lanes)) };
-                            *sum = step(elements, weight, *sum);
+                            *sum = $add(*sum, $mul(elements, weight));
                         }
                     }
                     for (i, &sum) in sums.iter().enumerate() {
@@ -164,18 +285,6 @@ macro_rules! vector_loops {
                         unsafe { $store(to.add(first + i * $lanes), sum) };
                     }
                 }
-            }
-
-            #[target_feature(enable = $feature)]
-            unsafe fn chains(span: usize, grid: *const $ty, taps: &[usize], weights: &[$ty], to: *mut $ty) {
-                // SAFETY: the caller's contract is the same.
-                unsafe { over_taps(span, grid, taps, weights, to, |x, weight, sum| $fused(x, weight, sum)) }
-            }
-
-            #[target_feature(enable = $feature)]
-            unsafe fn sums(span: usize, grid: *const $ty, taps: &[usize], weights: &[$ty], to: *mut $ty) {
-                // SAFETY: the caller's contract is the same.
-                unsafe { over_taps(span, grid, taps, weights, to, |x, weight, sum| $add(sum, $mul(x, weight))) }
             }
 
             unsafe fn windows<const SPLAT: bool>(

@@ -243,6 +243,14 @@ fn sums_have_one_order() {
         // One element under each window, with and without groups.
         Case { x: [3, 6, 5, 7], w: [10, 3, 1, 1], groups: 2, ..PLAIN },
         Case { x: [2, 9, 4, 4], w: [1030, 9, 1, 1], ..PLAIN },
+        // Small groups without matrices: rows of windows that are whole vectors, overlapping ones, or fewer; taps that are
+        // apart; elements under no tap; steps over elements; output channels that are not as many each time.
+        Case { x: [9, 2, 11, 20], w: [13, 2, 4, 5], ..PLAIN },
+        Case { x: [8, 1, 12, 13], w: [5, 1, 5, 3], before: [1, 2], after: [0, 2], ..PLAIN },
+        Case { x: [8, 3, 18, 14], w: [2, 3, 2, 3], stride: [2, 1], dilation: [3, 2], after: [1, 2], ..PLAIN },
+        Case { x: [9, 2, 17, 33], w: [7, 2, 3, 2], stride: [1, 3], before: [1, 0], ..PLAIN },
+        Case { x: [4, 6, 13, 9], w: [27, 2, 3, 2], stride: [1, 1], before: [2, 1], groups: 3, ..PLAIN },
+        Case { x: [8, 1, 2, 70], w: [3, 1, 1, 9], stride: [1, 1], ..PLAIN },
         // More than a chunk of output channels.
         Case { x: [1, 2, 3, 3], w: [1030, 2, 2, 2], ..PLAIN },
     ];
@@ -255,7 +263,9 @@ fn padding_times_infinity() {
     let depthwise = Case { x: [2, 19, 6, 5], w: [19, 1, 3, 3], before: [1; 2], after: [1; 2], groups: 19, ..PLAIN };
     let strided = Case { stride: [2, 2], ..depthwise };
     let dense = Case { w: [2, 19, 3, 3], groups: 1, ..depthwise };
-    for case in [&depthwise, &strided, &dense] {
+    let small = Case { x: [8, 2, 10, 11], w: [6, 1, 3, 3], before: [1; 2], after: [1; 2], groups: 2, ..PLAIN };
+    let apart = Case { stride: [2, 1], dilation: [1, 2], ..small };
+    for case in [&depthwise, &strided, &dense, &small, &apart] {
         for special in [f64::INFINITY, f64::NAN] {
             check_all(case, Some(special));
         }
