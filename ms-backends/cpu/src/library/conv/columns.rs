@@ -1,6 +1,6 @@
 //! Windows as columns of matrices, and results as rows.
 
-use super::Conv;
+use super::{Conv, MAX_TASKS};
 use crate::product::Shared;
 use crate::threads;
 use ms_core::error::Result;
@@ -72,37 +72,42 @@ impl Conv {
         let (plane, step) = (self.windows.input_len(), self.windows.step());
         let len = self.windows.taps() * part.terms.len();
         let to = Shared::new(columns.as_mut_ptr());
-        threads::for_each(self.channels, self.channels * len / 2, |channel| {
-            // SAFETY: each channel has its own rows.
-            let rows = unsafe { std::slice::from_raw_parts_mut(to.get().add(channel * len), len) };
-            let mut done = 0;
-            for piece in &part.pieces {
-                rows[done..piece.at].fill(T::default());
-                done = piece.at + piece.count;
-                let first =
-                    (((image + piece.image) * self.groups + group) * self.channels + channel) * plane + piece.element;
-                let line = &mut rows[piece.at..done];
-                if step == 1 {
-                    combine(line, &x[first..first + piece.count], |to, from| *to = from);
-                } else {
-                    line.iter_mut().zip(x[first..].iter().step_by(step)).for_each(|(to, &from)| *to = from);
+        let per_task = self.channels.div_ceil(MAX_TASKS).max(1);
+        threads::for_each(self.channels.div_ceil(per_task), self.channels * len / 2, |task| {
+            for channel in task * per_task..self.channels.min((task + 1) * per_task) {
+                // SAFETY: each channel has its own rows.
+                let rows = unsafe { std::slice::from_raw_parts_mut(to.get().add(channel * len), len) };
+                let mut done = 0;
+                for piece in &part.pieces {
+                    if done < piece.at {
+                        rows[done..piece.at].fill(T::default());
+                    }
+                    done = piece.at + piece.count;
+                    let first = (((image + piece.image) * self.groups + group) * self.channels + channel) * plane
+                        + piece.element;
+                    let line = &mut rows[piece.at..done];
+                    if step == 1 {
+                        combine(line, &x[first..first + piece.count], |to, from| *to = from);
+                    } else {
+                        line.iter_mut().zip(x[first..].iter().step_by(step)).for_each(|(to, &from)| *to = from);
+                    }
                 }
+                rows[done..].fill(T::default());
             }
-            rows[done..].fill(T::default());
         });
     }
 
-    /// Adjacent windows of a group among `terms`, for each output channel: their position in rows of these terms, the first
-    /// element of them in the result, and their number.
-    fn lines(&self, group: usize, terms: Range<usize>) -> impl Iterator<Item = (usize, usize, usize)> {
-        let (windows, len) = (self.windows.output_len(), terms.len());
+    /// Adjacent windows of a group among `terms`, for each output channel: their position in rows of these terms, which are
+    /// `step` apart, the first element of them in the result, and their number.
+    fn lines(&self, group: usize, terms: Range<usize>, step: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+        let windows = self.windows.output_len();
         let images = terms.start / windows..terms.end.div_ceil(windows);
         (0..self.outputs).flat_map(move |output| {
             let terms = terms.clone();
             images.clone().map(move |image| {
                 let start = terms.start.max(image * windows);
                 let first = ((image * self.groups + group) * self.outputs + output) * windows + start - image * windows;
-                (output * len + start - terms.start, first, terms.end.min((image + 1) * windows) - start)
+                (output * step + start - terms.start, first, terms.end.min((image + 1) * windows) - start)
             })
         })
     }
@@ -110,17 +115,24 @@ impl Conv {
     /// Stores the elements of a result or of its gradient at some windows of a group, like
     /// [`columns_of`](Self::columns_of), in a row for each output channel.
     pub fn get_rows<T: Copy>(&self, group: usize, terms: Range<usize>, g: &[T], rows: &mut [T]) {
-        for (at, first, count) in self.lines(group, terms) {
+        let step = terms.len();
+        for (at, first, count) in self.lines(group, terms, step) {
             rows[at..][..count].copy_from_slice(&g[first..][..count]);
         }
     }
 
-    /// Writes what [`get_rows`](Self::get_rows) would read.
+    /// Writes what [`get_rows`](Self::get_rows) would read, from rows that are so far apart.
     ///
     /// # Safety
     /// `out` is the first element of the result, of which nobody else reads or writes these windows of the group.
-    pub unsafe fn put_rows<T: Copy>(&self, group: usize, terms: Range<usize>, rows: &[T], out: *mut T) {
-        for (at, first, count) in self.lines(group, terms) {
+    pub unsafe fn put_rows<T: Copy>(
+        &self,
+        group: usize,
+        terms: Range<usize>,
+        (rows, step): (&[T], usize),
+        out: *mut T,
+    ) {
+        for (at, first, count) in self.lines(group, terms, step) {
             // SAFETY: by the caller's contract.
             unsafe { out.add(first).copy_from_nonoverlapping(rows[at..][..count].as_ptr(), count) };
         }

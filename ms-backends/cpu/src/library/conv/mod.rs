@@ -16,6 +16,7 @@
 
 mod columns;
 mod direct;
+mod few;
 mod grid;
 #[cfg(test)]
 mod tests;
@@ -30,10 +31,14 @@ use ms_core::ops::{ConvAttrs, WindowAxis, Windows};
 use ms_core::tensor::{Array, Attrs, HostArray, try_filled};
 use std::ops::{AddAssign, Range};
 pub use vector::Direct;
+use vector::SLACK;
 
 /// Minimum number of windows that a task of several multiplies with the weights at once: with fewer, reading the weights
 /// takes as long as multiplying.
 const WINDOWS: usize = 64;
+
+/// Maximum number of windows that are multiplied with rows of weights [in place](few).
+const FEW: usize = 32;
 
 /// Maximum number of tasks for the images of [`forward`], whose columns use the same memory.
 const MAX_TASKS: usize = 16;
@@ -185,19 +190,26 @@ pub fn forward<T: Direct>(
     if points < WINDOWS {
         // Windows of several images.
         let ranges = windows.div_ceil(len);
+        let is_few = !multiplier.has_unit() && len <= FEW;
         return threads::try_for_each(conv.groups * ranges, conv.nanos(), |task| {
             let (group, start) = (task / ranges, task % ranges * len);
             let part = conv.part(&runs, start..windows.min(start + len))?;
             let width = part.terms.len();
-            let mut columns = try_filled(T::default(), filter.saturating_mul(width))?;
+            let mut columns = try_filled(T::default(), filter.saturating_mul(width).saturating_add(SLACK))?;
             conv.columns_of(&part, (0, group), x, &mut columns);
+            if is_few {
+                let (rows, step) = conv.multiply_few(arithmetic.isa, &w[conv.weights(group)], &columns, width)?;
+                // SAFETY: each task has its own windows of a group.
+                unsafe { conv.put_rows(group, part.terms, (&rows, step), out.get()) };
+                return Ok(());
+            }
             let columns = Matrix::dense(columns.as_ptr(), width);
             let mut rows = try_filled(T::default(), conv.outputs * width)?;
             // SAFETY: each task has its own windows of a group; the operands match the sizes.
             unsafe {
                 let to = Matrix::dense(rows.as_mut_ptr(), width);
                 filters.multiply(group..group + 1, |_| [0; 2], columns, to, width, false)?;
-                conv.put_rows(group, part.terms, &rows, out.get());
+                conv.put_rows(group, part.terms, (&rows, width), out.get());
             }
             Ok(())
         });

@@ -240,6 +240,10 @@ fn sums_have_one_order() {
         // Tasks with windows of several images.
         Case { x: [25, 3, 5, 5], w: [4, 3, 2, 2], before: [1, 0], ..PLAIN },
         Case { x: [70, 4, 7, 5], w: [6, 2, 3, 2], stride: [2, 2], after: [1, 0], groups: 2, ..PLAIN },
+        // Few windows: of whole vectors and of parts, several vectors, and more than a chunk of terms in each group.
+        Case { x: [8, 5, 3, 3], w: [29, 5, 3, 3], ..PLAIN },
+        Case { x: [9, 6, 3, 4], w: [34, 3, 2, 2], before: [0, 1], after: [1, 0], groups: 2, ..PLAIN },
+        Case { x: [3, 228, 4, 3], w: [28, 114, 3, 3], stride: [1, 2], before: [1; 2], groups: 2, ..PLAIN },
         // One element under each window, with and without groups.
         Case { x: [3, 6, 5, 7], w: [10, 3, 1, 1], groups: 2, ..PLAIN },
         Case { x: [2, 9, 4, 4], w: [1030, 9, 1, 1], ..PLAIN },

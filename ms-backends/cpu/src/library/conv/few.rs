@@ -1,0 +1,55 @@
+//! Weights times few windows. A product would pack the weights, which takes longer than to multiply them so few times:
+//! here their rows are read where they are.
+
+use super::Conv;
+use super::vector::{Chains, Direct, OUTPUTS};
+use crate::isa::Isa;
+use crate::product::{CHUNK, Shared};
+use crate::threads;
+use ms_core::error::Result;
+use ms_core::tensor::{try_filled, try_room};
+
+impl Conv {
+    /// Multiplies the weights of a group with columns of `width` windows, after which there is
+    /// [slack](super::vector::SLACK). Returns the rows of the result, and the distance between them.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for the result.
+    pub fn multiply_few<T: Direct>(
+        &self,
+        isa: Isa,
+        weights: &[T],
+        columns: &[T],
+        width: usize,
+    ) -> Result<(Vec<T>, usize)> {
+        let (filter, outputs) = (self.filter_len(), self.outputs);
+        let loops = T::fitting(isa, |lanes| width.next_multiple_of(lanes));
+        let step = width.next_multiple_of(loops.lanes);
+        let mut vectors = try_room(step / loops.lanes)?;
+        vectors.extend((0..width).step_by(loops.lanes).map(|at| [at; 2]));
+        let mut terms = try_room(filter)?;
+        terms.extend((0..filter).map(|term| term * width));
+        let mut rows = try_filled(T::default(), outputs.saturating_mul(step))?;
+        let to = Shared::new(rows.as_mut_ptr());
+        // Small tasks, which differ least.
+        let per_task = outputs.div_ceil(4 * self.tasks()).next_multiple_of(OUTPUTS);
+        threads::for_each(outputs.div_ceil(per_task), filter * outputs * step / 64, |task| {
+            let first = task * per_task;
+            for (chunk, terms) in terms.chunks(CHUNK).enumerate() {
+                let chains = Chains {
+                    vectors: &vectors,
+                    x: columns.as_ptr(),
+                    terms,
+                    weights: (weights[first * filter + chunk * CHUNK..].as_ptr(), [filter, 1]),
+                    outputs: per_task.min(outputs - first),
+                    to: (to.get().wrapping_add(first * step), step),
+                    adds: chunk > 0,
+                };
+                // SAFETY: the columns have slack after the last vector; each task has its own rows of the result, which
+                // have room for whole vectors.
+                unsafe { (loops.chains)(chains) };
+            }
+        });
+        Ok((rows, step))
+    }
+}
