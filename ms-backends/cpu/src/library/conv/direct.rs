@@ -22,7 +22,7 @@ const MOST_PADDING: usize = 4;
 const MOST_OUTPUTS: usize = 32;
 
 /// The maximum size in bytes of the grids of a group with several output channels, which read it again and again.
-const MOST_BYTES: usize = 64 << 10;
+const MOST_BYTES: usize = 256 << 10;
 
 /// The maximum number of weights of all groups with several output channels, which a gradient for the input does not read in
 /// their order.
@@ -85,11 +85,13 @@ impl<'a> DirectConv<'a> {
         conv.batch * conv.groups >= MIN_GROUPS && conv.channels * self.grid.len() * size <= MOST_BYTES
     }
 
-    /// [`is_small`](Self::is_small) for the gradient for the input.
+    /// [`is_small`](Self::is_small) for the gradient for the input, which shares vectors of gradients among input channels,
+    /// and adds to neighbouring elements.
     pub fn has_small_gradient(&self, size: usize) -> bool {
-        let conv = self.conv;
-        let fits = conv.outputs * self.grid.span() * size <= MOST_BYTES && conv.outputs <= CHUNK;
-        self.is_small(size) && fits && conv.groups * conv.outputs * conv.filter_len() <= MOST_WEIGHTS
+        let (conv, grid) = (self.conv, &self.grid);
+        let is_shared = conv.channels > 1 && grid.phases.len() == 1;
+        let fits = conv.outputs * grid.span() * size <= MOST_BYTES && conv.outputs <= CHUNK;
+        self.is_small(size) && is_shared && fits && conv.groups * conv.outputs * conv.filter_len() <= MOST_WEIGHTS
     }
 
     /// How many elements are computed for the windows of an image in vectors of so many lanes, which are in rows of
@@ -106,7 +108,11 @@ impl<'a> DirectConv<'a> {
     /// of the whole grid.
     fn vectors<T: Direct>(&self, overlap: bool) -> Result<(Loops<T>, Vectors, bool)> {
         let grid = &self.grid;
-        let loops = T::fitting(self.isa, |lanes| self.padded(lanes, overlap).0);
+        let loops = match self.conv.outputs {
+            // As many vectors are read as multiplied: half ones are in two lines of the cache less often.
+            1 => T::half(self.isa),
+            _ => T::fitting(self.isa, |lanes| self.padded(lanes, overlap).0),
+        };
         let (padded, in_rows) = self.padded(loops.lanes, overlap);
         let mut vectors = try_room(padded / loops.lanes)?;
         match in_rows {
@@ -179,11 +185,10 @@ impl<'a> DirectConv<'a> {
                     // SAFETY: the taps of all windows are in the grids, which have slack; there is room for the results
                     // of all vectors.
                     unsafe { (loops.chains)(chains) };
-                    if !in_rows {
-                        for (results, to) in results.chunks_exact(step).zip(to.chunks_exact_mut(windows)) {
-                            for (&row, to) in grid.rows.iter().zip(to.chunks_exact_mut(grid.columns)) {
-                                to.copy_from_slice(&results[row..][..to.len()]);
-                            }
+                    for output in (0..outputs).filter(|_| !in_rows) {
+                        let (results, to) = (&results[output * step..], &mut to[output * windows..][..windows]);
+                        for (&row, to) in grid.rows.iter().zip(to.chunks_exact_mut(grid.columns)) {
+                            to.copy_from_slice(&results[row..][..to.len()]);
                         }
                     }
                 }

@@ -86,11 +86,15 @@ pub trait Direct: Wide {
     /// The loops of an instruction set.
     fn loops(isa: Isa) -> Loops<Self>;
 
+    /// The loops of an instruction set with half of its longest vectors.
+    fn half(isa: Isa) -> Loops<Self> {
+        Self::loops(if isa == Isa::Avx512 { Isa::Avx2 } else { isa })
+    }
+
     /// The loops of an instruction set with those of its vectors, whole or half ones, that compute fewer elements more
     /// than are needed; `padded` returns how many are computed in vectors of so many lanes.
     fn fitting(isa: Isa, padded: impl Fn(usize) -> usize) -> Loops<Self> {
-        let whole = Self::loops(isa);
-        let half = Self::loops(if isa == Isa::Avx512 { Isa::Avx2 } else { isa });
+        let (whole, half) = (Self::loops(isa), Self::half(isa));
         // Half vectors take more instructions, which make up for few elements.
         if 8 * padded(half.lanes) <= 7 * padded(whole.lanes) { half } else { whole }
     }
@@ -196,7 +200,10 @@ macro_rules! vector_loops {
                 let most = if it.vectors.len() == 1 { OUTPUTS } else { OUTPUTS / 2 };
                 while it.outputs > 0 {
                     // About as many each time.
-                    let count = it.outputs.div_ceil(it.outputs.div_ceil(most));
+                    let count = match it.outputs <= most {
+                        true => it.outputs,
+                        false => it.outputs.div_ceil(it.outputs.div_ceil(most)),
+                    };
                     // SAFETY: the caller's contract is the same, for some of the outputs.
                     unsafe {
                         match count {
