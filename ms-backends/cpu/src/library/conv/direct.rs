@@ -56,24 +56,24 @@ type Vectors = Vec<[usize; 2]>;
 
 /// A convolution that needs no matrices.
 pub struct DirectConv<'a> {
-    conv: &'a Conv,
-    isa: Isa,
-    grid: Grid,
+    pub(super) conv: &'a Conv,
+    pub(super) isa: Isa,
+    pub(super) grid: Grid,
 }
 
 impl<'a> DirectConv<'a> {
-    /// The convolution; `None` if it has to be computed with matrices: for filters of more than one chunk of terms, and
-    /// windows that are far apart.
+    /// The convolution; `None` if it has to be computed with matrices: for filters of more than so many terms, and windows
+    /// that are far apart.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for lists of its lines.
-    pub fn of(conv: &'a Conv, isa: Isa) -> Result<Option<Self>> {
+    pub fn of(conv: &'a Conv, isa: Isa, most: usize) -> Result<Option<Self>> {
         let axes = conv.windows.axes();
         let phase_len = axes.iter().fold(1usize, |len, it| {
             let reach = (it.kernel.saturating_sub(1)).saturating_mul(it.dilation) / it.stride;
             len.saturating_mul(it.output.saturating_add(reach))
         });
-        let fits = (1..=CHUNK).contains(&conv.filter_len())
+        let fits = (1..=most).contains(&conv.filter_len())
             && conv.windows.input_len().min(conv.windows.output_len()) > 0
             && phase_len <= conv.windows.output_len().saturating_mul(MOST_PADDING);
         Ok(if fits { Some(Self { conv, isa, grid: Grid::new(&conv.windows)? }) } else { None })
@@ -96,7 +96,7 @@ impl<'a> DirectConv<'a> {
 
     /// How many elements are computed for the windows of an image in vectors of so many lanes, which are in rows of
     /// windows if that is less, and otherwise in the whole grid. Vectors in a row may overlap if so it says.
-    fn padded(&self, lanes: usize, overlap: bool) -> (usize, bool) {
+    pub(super) fn padded(&self, lanes: usize, overlap: bool) -> (usize, bool) {
         let grid = &self.grid;
         let in_rows = grid.rows.len() * grid.columns.next_multiple_of(lanes);
         let whole = grid.span().next_multiple_of(lanes);
@@ -106,7 +106,7 @@ impl<'a> DirectConv<'a> {
 
     /// The loops, and the vectors of an image; whether these are in rows of windows, of which results are dense, or else
     /// of the whole grid.
-    fn vectors<T: Direct>(&self, overlap: bool) -> Result<(Loops<T>, Vectors, bool)> {
+    pub(super) fn vectors<T: Direct>(&self, overlap: bool) -> Result<(Loops<T>, Vectors, bool)> {
         let grid = &self.grid;
         let loops = match self.conv.outputs {
             // As many vectors are read as multiplied: half ones are in two lines of the cache less often.
@@ -128,7 +128,7 @@ impl<'a> DirectConv<'a> {
     }
 
     /// The first elements under the taps of a filter, in the grids of all channels of a group.
-    fn taps(&self) -> Result<Vec<usize>> {
+    pub(super) fn taps(&self) -> Result<Vec<usize>> {
         let mut taps = try_room(self.conv.filter_len())?;
         let len = self.grid.len();
         (0..self.conv.channels).for_each(|channel| taps.extend(self.grid.taps.iter().map(|it| channel * len + it)));

@@ -143,11 +143,14 @@ impl Grid {
     pub fn store<T: Copy>(&self, plane: &[T], grid: &mut [T]) {
         for line in &self.lines {
             let to = &mut grid[line.at..][..line.len];
-            if self.step == 1 {
-                to.copy_from_slice(&plane[line.element..][..line.len]);
-            } else {
-                let from = plane[line.element..].iter().step_by(self.step);
-                to.iter_mut().zip(from).for_each(|(to, &from)| *to = from);
+            let from = &plane[line.element..];
+            match self.step {
+                1 => to.copy_from_slice(&from[..line.len]),
+                // A loop of vectors.
+                2 if from.len() >= 2 * line.len => {
+                    to.iter_mut().zip(from.as_chunks::<2>().0).for_each(|(to, pair)| *to = pair[0]);
+                }
+                _ => to.iter_mut().zip(from.iter().step_by(self.step)).for_each(|(to, &from)| *to = from),
             }
         }
     }

@@ -18,6 +18,7 @@ mod columns;
 mod direct;
 mod few;
 mod grid;
+mod parts;
 #[cfg(test)]
 mod tests;
 mod vector;
@@ -165,7 +166,7 @@ pub fn forward<T: Direct>(
         return Ok(());
     }
     if conv.outputs == 1
-        && let Some(direct) = DirectConv::of(&conv, arithmetic.isa)?
+        && let Some(direct) = DirectConv::of(&conv, arithmetic.isa, CHUNK)?
     {
         return direct.forward(x, w, out);
     }
@@ -174,11 +175,14 @@ pub fn forward<T: Direct>(
     let multiplier = arithmetic.multiplier([conv.outputs, filter, windows], [weights, x.into()]);
     if !multiplier.has_unit()
         && !conv.is_pointwise()
-        && points >= WINDOWS
-        && let Some(direct) = DirectConv::of(&conv, arithmetic.isa)?
-        && direct.is_small(size_of::<T>())
+        && let Some(direct) = DirectConv::of(&conv, arithmetic.isa, usize::MAX)?
     {
-        return direct.forward(x, w, out);
+        if points >= WINDOWS && filter <= CHUNK && direct.is_small(size_of::<T>()) {
+            return direct.forward(x, w, out);
+        }
+        if direct.is_dense::<T>() {
+            return direct.forward_in_parts(x, w, out);
+        }
     }
     let filters = multiplier.left(weights, conv.groups, [conv.outputs, filter], false)?;
     if conv.is_pointwise() {
@@ -250,7 +254,7 @@ pub fn input_grad<T: Direct + AddAssign>(
     }
     if conv.outputs == 1
         && w.iter().all(|it| it.is_finite())
-        && let Some(direct) = DirectConv::of(&conv, arithmetic.isa)?
+        && let Some(direct) = DirectConv::of(&conv, arithmetic.isa, CHUNK)?
     {
         return direct.input_grad(g, w, out);
     }
@@ -258,7 +262,7 @@ pub fn input_grad<T: Direct + AddAssign>(
     let multiplier = arithmetic.multiplier([filter, conv.outputs, conv.batch * points], [weights, g.into()]);
     if !multiplier.has_unit()
         && !conv.is_pointwise()
-        && let Some(direct) = DirectConv::of(&conv, arithmetic.isa)?
+        && let Some(direct) = DirectConv::of(&conv, arithmetic.isa, CHUNK)?
         && direct.has_small_gradient(size_of::<T>())
         && w.iter().all(|it| it.is_finite())
     {
@@ -318,7 +322,7 @@ pub fn weight_grad<T: Direct + AddAssign>(
         return Ok(());
     }
     if let Some(lanes) = conv.weight_lanes(T::loops(arithmetic.isa).lanes)
-        && let Some(direct) = DirectConv::of(&conv, arithmetic.isa)?
+        && let Some(direct) = DirectConv::of(&conv, arithmetic.isa, CHUNK)?
     {
         return match lanes {
             WeightLanes::Groups => direct.weight_grad_by_groups(x, g, out),

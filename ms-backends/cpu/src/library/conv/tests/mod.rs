@@ -255,6 +255,22 @@ fn sums_have_one_order() {
         Case { x: [9, 2, 17, 33], w: [7, 2, 3, 2], stride: [1, 3], before: [1, 0], ..PLAIN },
         Case { x: [4, 6, 13, 9], w: [27, 2, 3, 2], stride: [1, 1], before: [2, 1], groups: 3, ..PLAIN },
         Case { x: [8, 1, 2, 70], w: [3, 1, 1, 9], stride: [1, 1], ..PLAIN },
+        // Large images in parts: of output channels, and of windows in the whole grid and in rows of whole vectors; more
+        // than a chunk of terms; steps, groups, and one row.
+        Case { x: [1, 5, 14, 13], w: [13, 5, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
+        Case { x: [1, 2, 43, 41], w: [5, 2, 3, 2], before: [1, 0], ..PLAIN },
+        Case { x: [1, 3, 52, 34], w: [15, 3, 2, 3], before: [1, 0], ..PLAIN },
+        Case { x: [2, 116, 9, 10], w: [7, 116, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
+        Case {
+            x: [2, 6, 21, 22],
+            w: [26, 3, 3, 3],
+            stride: [2; 2],
+            dilation: [1, 2],
+            before: [1; 2],
+            groups: 2,
+            ..PLAIN
+        },
+        Case { x: [1, 4, 1, 100], w: [6, 4, 1, 5], stride: [1, 2], before: [0, 3], after: [0, 1], ..PLAIN },
         // More than a chunk of output channels.
         Case { x: [1, 2, 3, 3], w: [1030, 2, 2, 2], ..PLAIN },
     ];
@@ -269,7 +285,8 @@ fn padding_times_infinity() {
     let dense = Case { w: [2, 19, 3, 3], groups: 1, ..depthwise };
     let small = Case { x: [8, 2, 10, 11], w: [6, 1, 3, 3], before: [1; 2], after: [1; 2], groups: 2, ..PLAIN };
     let apart = Case { stride: [2, 1], dilation: [1, 2], ..small };
-    for case in [&depthwise, &strided, &dense, &small, &apart] {
+    let large = Case { x: [1, 3, 12, 13], w: [8, 3, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN };
+    for case in [&depthwise, &strided, &dense, &small, &apart, &large] {
         for special in [f64::INFINITY, f64::NAN] {
             check_all(case, Some(special));
         }
