@@ -126,6 +126,33 @@ fn until_they_are_written() {
     }
 }
 
+#[jit]
+fn convolved(w: &Parameter, x: &Tensor) -> Tensor {
+    ops::conv(x, w, None, &ops::ConvOptions::new(2))
+}
+
+/// A compiled convolution has the bits of an eager one, and keeps as many forms of its weights: some where the processor
+/// has a unit for them.
+#[test]
+fn convolutions() {
+    let filters = |seed| ops::reshape(&numbers([70, 64 * 9], seed), [70, 64, 3, 3]);
+    let x = ops::reshape(&numbers([64, 2 * 10 * 9], 3), [2, 64, 10, 9]);
+    let of = |jit: bool| {
+        let context = Context { jit, precision: Precision::Medium, ..ms::context() };
+        ms::with_context(context, || {
+            let w = Parameter::new(filters(1), "w");
+            let mut all = Vec::new();
+            for seed in [2, 3] {
+                (0..CALLS).for_each(|_| all.push(bits(&convolved(&w, &x))));
+                all.push(vec![forms(&w) as u32]);
+                w.set(&filters(seed));
+            }
+            all
+        })
+    };
+    assert!(of(true) == of(false));
+}
+
 /// Functions share the form of a parameter, slots that of their common memory, and arguments have none.
 #[test]
 fn one_form_for_all() {

@@ -136,7 +136,7 @@ impl SimDriver {
 
     /// Views of the bytes.
     fn real_views(&self, views: &[MemoryView]) -> SmallVec<[MemoryView; 4]> {
-        views.iter().map(|it| MemoryView { address: self.real(it.address), ..it.clone() }).collect()
+        views.iter().map(|it| MemoryView { address: self.real(it.address), held: None, ..it.clone() }).collect()
     }
 
     /// Runs a step, whose block is among `blocks`.

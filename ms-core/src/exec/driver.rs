@@ -269,6 +269,8 @@ pub struct MemoryView {
     pub address: u64,
     /// Its size.
     pub bytes: usize,
+    /// As in [`ContractionOperand::held`].
+    pub held: Option<Arc<Storage>>,
     /// The dtype of the elements.
     pub dtype: DType,
     /// Their positions in the memory, in elements.
@@ -287,6 +289,13 @@ impl MemoryView {
     /// The address is the host's, and the memory is live as long as the array. Before an element is read, it has been
     /// written.
     pub unsafe fn borrowed(&self) -> Array {
+        if let Some(block) = &self.held {
+            let before = (self.address - block.device_ptr() as u64) as usize / self.dtype.size();
+            let (shape, strides) = (self.layout.shape().into(), self.layout.strides().into());
+            let layout = Layout::new(shape, strides, self.layout.offset() + before);
+            // SAFETY: as the caller's; the elements are those at the address, which is in the block.
+            return unsafe { Array::new(block.clone(), layout, self.dtype) };
+        }
         let first = NonNull::new(self.address as *mut u8).expect("no memory is at address zero");
         // SAFETY: as the caller's.
         unsafe { Array::new(Arc::new(Storage::borrowed(first, self.bytes)), self.layout.clone(), self.dtype) }

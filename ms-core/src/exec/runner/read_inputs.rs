@@ -2,6 +2,7 @@
 
 use crate::tensor::{Array, Storage};
 use std::cell::OnceCell;
+use std::sync::Arc;
 
 /// Up to this many inputs are compared one by one, which takes less time than sorting them.
 const FEW: usize = 16;
@@ -12,7 +13,7 @@ pub(super) struct ReadInputs<'a> {
     inputs: &'a [&'a Array],
     /// Blocks of memory in the order of their addresses, once one of many is looked up: a routine that runs many times
     /// does not search all parameters of a model for each product.
-    sorted: OnceCell<Vec<&'a Storage>>,
+    sorted: OnceCell<Vec<&'a Arc<Storage>>>,
 }
 
 impl<'a> ReadInputs<'a> {
@@ -21,14 +22,14 @@ impl<'a> ReadInputs<'a> {
     }
 
     /// The block of an input that contains an address.
-    pub fn block_at(&self, address: usize) -> Option<&'a Storage> {
-        let has = |it: &&Storage| address.wrapping_sub(it.device_ptr().addr()) < it.len();
-        let mut blocks = self.inputs.iter().map(|it| &**it.storage());
+    pub fn block_at(&self, address: usize) -> Option<&'a Arc<Storage>> {
+        let has = |it: &&'a Arc<Storage>| address.wrapping_sub(it.device_ptr().addr()) < it.len();
+        let mut blocks = self.inputs.iter().map(|it| it.storage());
         if self.inputs.len() <= FEW {
             return blocks.find(has);
         }
         let sorted = self.sorted.get_or_init(|| {
-            let mut all: Vec<&Storage> = blocks.filter(|it| !it.is_empty()).collect();
+            let mut all: Vec<&Arc<Storage>> = blocks.filter(|it| !it.is_empty()).collect();
             all.sort_unstable_by_key(|it| it.device_ptr().addr());
             all
         });
@@ -59,7 +60,8 @@ mod tests {
                         .find(|it| (it.device_ptr().addr()..it.device_ptr().addr() + it.len()).contains(&at))
                 };
                 for at in [first.wrapping_sub(1), first, first + len / 2, first + len.max(1) - 1, first + len] {
-                    let [given, want] = [read.block_at(at), want(at)].map(|it| it.map(|it| it.device_ptr()));
+                    let [given, want] =
+                        [read.block_at(at).map(|it| &**it), want(at)].map(|it| it.map(|it| it.device_ptr()));
                     assert_eq!(given, want, "{count} inputs, address {at} of {first} and {len} bytes");
                 }
             }

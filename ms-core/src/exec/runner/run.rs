@@ -274,7 +274,7 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
     fn operand(&self, OperandWord { word, is_input }: OperandWord) -> ContractionOperand<'r> {
         let address = self.words[word];
         let held = if is_input { self.read.block_at(address as usize) } else { None };
-        ContractionOperand { address, held }
+        ContractionOperand { address, held: held.map(|it| &**it) }
     }
 
     /// A view in this call, whose block is that of the running call of the routine.
@@ -288,7 +288,11 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
             Place::Arena(_) => whole(self.arena.expect("a plan with arena buffers has an arena")),
             Place::Position => unreachable!("a view of positions is refused when the plan is loaded"),
         };
-        MemoryView { address, bytes, dtype: view.dtype, layout: view.layout.clone() }
+        let block = match view.place {
+            Place::Input(_) => self.read.block_at(address as usize).filter(|it| it.may_be_held()),
+            _ => None,
+        };
+        MemoryView { address, bytes, held: block.cloned(), dtype: view.dtype, layout: view.layout.clone() }
     }
 
     /// The rows of a stack as an array.

@@ -1,5 +1,5 @@
-//! Convolution and its gradients: windows stored as columns of a matrix, and products; if a group has one output channel or
-//! is small, without a matrix ([`direct`]).
+//! Convolution and its gradients: windows stored as columns of a matrix, and products; without a matrix where a group has
+//! one output channel or is small ([`direct`]), and for large images ([`parts`]).
 //!
 //! The order of every sum is part of the semantics of the ops (see [`product::ordered`](crate::product) for chains):
 //! - An element of the result is a chain over input channels and taps, taps in row-major order.
