@@ -47,6 +47,8 @@ pub type Kernel<U> =
 
 /// What multiplies panels, on one thread.
 pub trait Unit: Sized {
+    /// The unit, taken for this thread.
+    ///
     /// # Safety
     /// This machine has the unit, and this thread has no other one.
     unsafe fn start() -> Self;

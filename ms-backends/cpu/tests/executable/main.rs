@@ -1,14 +1,15 @@
 //! Plans written by hand, run by the backend.
 
+mod epilogues;
+
 use ms_core::error::Code;
 use ms_core::exec::{Artifact, Backend, CompileOptions, Executable, PlanProgram, Program, StoredProgram};
 use ms_core::ir::{
-    BinaryOp, Contraction, ContractionRanks, ContractionTypes, Kernel, KernelBuilder, LaneAxis, ParamId, Precision,
-    Role, Scope, StrideClass, Type,
+    BinaryOp, Contraction, ContractionTypes, Kernel, KernelBuilder, LaneAxis, Precision, Role, Scope, StrideClass, Type,
 };
 use ms_core::lower::{
-    Argument, Buffer, BufferId, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis, KernelId,
-    Place, Plan, PlanStep, Reuse, Routine, Span, View,
+    Argument, Buffer, BufferId, ContractionResult, ContractionStep, IndexedAxis, KernelId, Place, Plan, PlanStep,
+    Reuse, Routine, Span, View,
 };
 use ms_core::tensor::{Array, Attr, Attrs, DType, Layout, Literal};
 use ms_core::{Error, ops};
@@ -206,6 +207,17 @@ fn inputs_are_checked() {
     }
 }
 
+/// Plans are refused after each of these changes of a part of them.
+#[track_caller]
+fn check_refused<T>(plan: fn() -> Plan, part: fn(&mut Plan) -> &mut T, broken: &[fn(&mut T)]) {
+    for (i, damage) in broken.iter().enumerate() {
+        let mut plan = plan();
+        damage(part(&mut plan));
+        let error = load(plan).err().unwrap_or_else(|| panic!("case {i} is refused"));
+        assert_eq!(error.code(), Code::Verify, "case {i}");
+    }
+}
+
 #[test]
 fn plans_that_reach_outside_are_refused() {
     let broken: [fn(&mut Routine); 12] = [
@@ -222,12 +234,7 @@ fn plans_that_reach_outside_are_refused() {
         |it| it.buffers[0].place = Place::Position,
         |it| it.buffers[5].place = Place::Position,
     ];
-    for (i, damage) in broken.into_iter().enumerate() {
-        let mut plan = plan();
-        damage(&mut plan.routines[0]);
-        let error = load(plan).err().unwrap_or_else(|| panic!("case {i} is refused"));
-        assert_eq!(error.code(), Code::Verify, "case {i}");
-    }
+    check_refused(plan, |it| &mut it.routines[0], &broken);
 }
 
 /// Steps of plans have buffers for arguments, and no numbers.
@@ -316,178 +323,6 @@ fn axes_that_reach_outside_are_refused() {
         };
         (*checked, positions.dtype) = (axis, dtype);
         assert!(!plan.is_sound() && load(plan).is_err(), "axis {axis}, {dtype}");
-    }
-}
-
-/// Stacks of products of which rows and columns are two axes each, in another order in the operands: `p * c + i`, where
-/// `c` is one number for each column, and `i` the place along the first axis of rows.
-fn epilogue() -> Plan {
-    let kernel = "kernel par=4 lanes=parallel seq=0 in %c: f32 unit in %p: f32 unit out %y: f32 unit
-        point: p = load %p c = load %c i = index 1 f = cast i to f32 s = mul p, c y = add s, f store %y, y";
-    let a = Layout::contiguous(&[2, 3, 2, 4]).permute(&[0, 2, 1, 3]);
-    let b = Layout::contiguous(&[2, 4, 2, 3]).permute(&[0, 1, 3, 2]);
-    let out = Layout::contiguous(&[2, 2, 3, 3, 2]);
-    let ranks = ContractionRanks { batch: 1, k: 1 };
-    let contraction = Contraction::new(ContractionTypes::of(DType::F32), Precision::Strict, ranks, [&a, &b, &out]);
-    let argument = |buffer: u32, strides: [i64; 5]| Argument {
-        buffer: BufferId(buffer),
-        offset: 0,
-        strides: strides.map(|it| it * 4).into_iter().collect(),
-        axis: None,
-    };
-    let args = [argument(2, [0, 0, 0, 2, 1]), argument(3, [36, 18, 6, 2, 1])].into_iter().collect();
-    let [a, b] = [0, 1].map(|it| Span { buffer: BufferId(it), offset: 0 });
-    let result = ContractionResult::Epilogues(vec![Epilogue {
-        kernel: KernelId(0),
-        loops: EpilogueLoops::Elements(ParamId(1)),
-        args,
-    }]);
-    let step = ContractionStep { contraction: contraction.expect("shapes fit"), a, b, result };
-    let types = [&[2, 3, 2, 4][..], &[2, 4, 2, 3], &[3, 2]].map(|it| Type::of(DType::F32, it));
-    let main = Routine {
-        inputs: types.to_vec(),
-        outputs: vec![Type::of(DType::F32, &[2, 2, 3, 3, 2])],
-        buffers: vec![
-            buffer(192, Place::Input(0)),
-            buffer(192, Place::Input(1)),
-            buffer(24, Place::Input(2)),
-            buffer(288, Place::Output(0)),
-        ],
-        steps: vec![PlanStep::Contraction(Box::new(step))],
-        ..Routine::default()
-    };
-    Plan { kernels: vec![Kernel::parse(kernel).expect(kernel)], routines: vec![main], ..Plan::default() }
-}
-
-#[test]
-fn epilogues_of_several_axes() {
-    let [a, b, c]: [Vec<f32>; 3] = [48, 48, 6].map(|len| (0..len).map(|it| (it * 5 % 7) as f32 - 3.0).collect());
-    let inputs =
-        [Array::from_slice(&[2, 3, 2, 4], &a), Array::from_slice(&[2, 4, 2, 3], &b), Array::from_slice(&[3, 2], &c)];
-    let mut want = Vec::new();
-    for at in 0..72 {
-        let [n1, n0, m1, m0, batch] = [at % 2, at / 2 % 3, at / 6 % 3, at / 18 % 2, at / 36];
-        let term = |k: usize| a[batch * 24 + m1 * 8 + m0 * 4 + k] * b[batch * 24 + k * 6 + n1 * 3 + n0];
-        want.push((0..4).map(term).sum::<f32>() * c[n0 * 2 + n1] + m0 as f32);
-    }
-    let outputs = load(epilogue()).expect("a well-formed plan").run(&inputs.iter().collect::<Vec<_>>());
-    let outputs = outputs.expect("the inputs fit");
-    assert_eq!(outputs[0].on_host().expect("the elements are readable").as_slice::<f32>().expect("row-major"), want);
-}
-
-#[test]
-fn epilogues_that_do_not_fit_are_refused() {
-    fn step(plan: &mut Plan) -> &mut ContractionStep {
-        let PlanStep::Contraction(step) = &mut plan.routines[0].steps[0] else { panic!("the only step") };
-        step
-    }
-    fn own(plan: &mut Plan) -> &mut Epilogue {
-        let ContractionResult::Epilogues(own) = &mut step(plan).result else { panic!("it has an epilogue") };
-        &mut own[0]
-    }
-    let broken: [fn(&mut Plan); 10] = [
-        |it| own(it).kernel = KernelId(1),
-        |it| own(it).loops = EpilogueLoops::Elements(ParamId(2)),
-        |it| own(it).loops = EpilogueLoops::Elements(ParamId(3)),
-        |it| it.kernels[0].params[1].step = StrideClass::Any,
-        |it| it.kernels[0].params[1].dtype = DType::BF16,
-        |it| (it.kernels[0].par, it.kernels[0].seq) = (3, 1),
-        |it| it.kernels[0].lanes = LaneAxis::Reduced,
-        |it| own(it).args.truncate(1),
-        |it| own(it).args[1].offset = 4,
-        |it| step(it).contraction.m.truncate(1),
-    ];
-    for (i, damage) in broken.into_iter().enumerate() {
-        let mut plan = epilogue();
-        damage(&mut plan);
-        let error = load(plan).err().unwrap_or_else(|| panic!("case {i} is refused"));
-        assert_eq!(error.code(), Code::Verify, "case {i}");
-    }
-}
-
-/// Twice a product, and behind it the difference of its columns on the left and on the right.
-fn epilogue_behind() -> Plan {
-    let twice = "kernel par=1 lanes=parallel seq=0 in %p: f32 unit out %y: f32 unit
-        point: p = load %p y = add p, p store %y, y";
-    let difference = "kernel par=1 lanes=parallel seq=0 in %l: f32 unit in %r: f32 unit out %y: f32 unit
-        point: l = load %l r = load %r y = sub l, r store %y, y";
-    let [a, b, out] = [[5, 4], [4, 6], [5, 6]].map(|it| Layout::contiguous(&it));
-    let ranks = ContractionRanks { batch: 0, k: 1 };
-    let contraction = Contraction::new(ContractionTypes::of(DType::F32), Precision::Strict, ranks, [&a, &b, &out]);
-    let argument = |buffer: u32, offset: usize, row: i64| Argument {
-        buffer: BufferId(buffer),
-        offset,
-        strides: [4 * row, 4].into_iter().collect(),
-        axis: None,
-    };
-    let all = vec![
-        Epilogue {
-            kernel: KernelId(0),
-            loops: EpilogueLoops::Elements(ParamId(0)),
-            args: [argument(2, 0, 6)].into_iter().collect(),
-        },
-        Epilogue {
-            kernel: KernelId(1),
-            loops: EpilogueLoops::Rows([3].into_iter().collect()),
-            args: [argument(2, 0, 6), argument(2, 12, 6), argument(3, 0, 3)].into_iter().collect(),
-        },
-    ];
-    let [a, b] = [0, 1].map(|it| Span { buffer: BufferId(it), offset: 0 });
-    let result = ContractionResult::Epilogues(all);
-    let step = ContractionStep { contraction: contraction.expect("shapes fit"), a, b, result };
-    let types = [&[5, 4][..], &[4, 6]].map(|it| Type::of(DType::F32, it));
-    let main = Routine {
-        inputs: types.to_vec(),
-        outputs: vec![Type::of(DType::F32, &[5, 3])],
-        buffers: vec![
-            buffer(80, Place::Input(0)),
-            buffer(96, Place::Input(1)),
-            buffer(120, Place::Arena(0)),
-            buffer(60, Place::Output(0)),
-        ],
-        arena_bytes: 128,
-        steps: vec![PlanStep::Contraction(Box::new(step))],
-        ..Routine::default()
-    };
-    let kernels = [twice, difference].map(|it| Kernel::parse(it).expect(it)).to_vec();
-    Plan { kernels, routines: vec![main], ..Plan::default() }
-}
-
-#[test]
-fn an_epilogue_behind_another_one() {
-    let [a, b]: [Vec<f32>; 2] = [20, 24].map(|len| (0..len).map(|it| (it * 5 % 7) as f32 - 3.0).collect());
-    let inputs = [Array::from_slice(&[5, 4], &a), Array::from_slice(&[4, 6], &b)];
-    let product = |row: usize, column: usize| (0..4).map(|k| a[row * 4 + k] * b[k * 6 + column]).sum::<f32>();
-    let want = |at: usize| 2.0 * product(at / 3, at % 3) - 2.0 * product(at / 3, at % 3 + 3);
-    let outputs = load(epilogue_behind()).expect("a well-formed plan").run(&inputs.iter().collect::<Vec<_>>());
-    let outputs = outputs.expect("the inputs fit");
-    let found = outputs[0].on_host().expect("the elements are readable");
-    assert_eq!(found.as_slice::<f32>().expect("row-major"), (0..15).map(want).collect::<Vec<_>>());
-
-    fn step(plan: &mut Plan) -> &mut ContractionStep {
-        let PlanStep::Contraction(step) = &mut plan.routines[0].steps[0] else { panic!("the only step") };
-        step
-    }
-    fn last(plan: &mut Plan) -> &mut Epilogue {
-        let ContractionResult::Epilogues(all) = &mut step(plan).result else { panic!("it has epilogues") };
-        &mut all[1]
-    }
-    let broken: [fn(&mut Plan); 6] = [
-        |it| last(it).loops = EpilogueLoops::Rows([3, 1].into_iter().collect()),
-        |it| last(it).loops = EpilogueLoops::Rows([4].into_iter().collect()),
-        |it| last(it).args.truncate(2),
-        |it| last(it).args[1].offset = 16,
-        |it| (it.kernels[1].par, it.kernels[1].seq) = (0, 1),
-        |it| {
-            let n = &mut step(it).contraction.n;
-            n.push(n[0]);
-        },
-    ];
-    for (i, damage) in broken.into_iter().enumerate() {
-        let mut plan = epilogue_behind();
-        damage(&mut plan);
-        let error = load(plan).err().unwrap_or_else(|| panic!("case {i} is refused"));
-        assert_eq!(error.code(), Code::Verify, "case {i}");
     }
 }
 
