@@ -79,19 +79,19 @@ impl<'a> DirectConv<'a> {
         Ok(if fits { Some(Self { conv, isa, grid: Grid::new(&conv.windows)? }) } else { None })
     }
 
-    /// Whether this is faster than products, in elements of so many bytes, for groups with several output channels.
-    pub fn is_small(&self, size: usize) -> bool {
-        let conv = self.conv;
-        conv.batch * conv.groups >= MIN_GROUPS && conv.channels * self.grid.len() * size <= MOST_BYTES
+    /// Whether this is faster than products for groups with several output channels.
+    pub fn is_small<T: Direct>(&self) -> bool {
+        let (conv, bytes) = (self.conv, self.conv.channels * self.grid.len() * size_of::<T>());
+        T::has_vectors(self.isa) && conv.batch * conv.groups >= MIN_GROUPS && bytes <= MOST_BYTES
     }
 
     /// [`is_small`](Self::is_small) for the gradient for the input, which shares vectors of gradients among input channels,
     /// and adds to neighbouring elements.
-    pub fn has_small_gradient(&self, size: usize) -> bool {
+    pub fn has_small_gradient<T: Direct>(&self) -> bool {
         let (conv, grid) = (self.conv, &self.grid);
         let is_shared = conv.channels > 1 && grid.phases.len() == 1;
-        let fits = conv.outputs * grid.span() * size <= MOST_BYTES && conv.outputs <= CHUNK;
-        self.is_small(size) && is_shared && fits && conv.groups * conv.outputs * conv.filter_len() <= MOST_WEIGHTS
+        let fits = conv.outputs * grid.span() * size_of::<T>() <= MOST_BYTES && conv.outputs <= CHUNK;
+        self.is_small::<T>() && is_shared && fits && conv.groups * conv.outputs * conv.filter_len() <= MOST_WEIGHTS
     }
 
     /// How many elements are computed for the windows of an image in vectors of so many lanes, which are in rows of

@@ -177,7 +177,7 @@ pub fn forward<T: Direct>(
         && !conv.is_pointwise()
         && let Some(direct) = DirectConv::of(&conv, arithmetic.isa, usize::MAX)?
     {
-        if points >= WINDOWS && filter <= CHUNK && direct.is_small(size_of::<T>()) {
+        if points >= WINDOWS && filter <= CHUNK && direct.is_small::<T>() {
             return direct.forward(x, w, out);
         }
         if direct.is_dense::<T>() {
@@ -194,7 +194,7 @@ pub fn forward<T: Direct>(
     if points < WINDOWS {
         // Windows of several images.
         let ranges = windows.div_ceil(len);
-        let is_few = !multiplier.has_unit() && len <= FEW;
+        let is_few = !multiplier.has_unit() && len <= FEW && T::has_vectors(arithmetic.isa);
         return threads::try_for_each(conv.groups * ranges, conv.nanos(), |task| {
             let (group, start) = (task / ranges, task % ranges * len);
             let part = conv.part(&runs, start..windows.min(start + len))?;
@@ -263,7 +263,7 @@ pub fn input_grad<T: Direct + AddAssign>(
     if !multiplier.has_unit()
         && !conv.is_pointwise()
         && let Some(direct) = DirectConv::of(&conv, arithmetic.isa, CHUNK)?
-        && direct.has_small_gradient(size_of::<T>())
+        && direct.has_small_gradient::<T>()
         && w.iter().all(|it| it.is_finite())
     {
         return direct.input_grad_of_several(g, w, out);

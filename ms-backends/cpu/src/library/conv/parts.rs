@@ -21,7 +21,9 @@ impl DirectConv<'_> {
         let (conv, lanes) = (self.conv, T::loops(self.isa).lanes);
         let (padded, _) = self.padded(lanes, false);
         let windows = conv.batch * conv.windows.output_len();
-        lanes > 1 && conv.outputs >= MIN_OUTPUTS && 4 * conv.batch * padded <= 5 * windows.next_multiple_of(2 * lanes)
+        T::has_vectors(self.isa)
+            && conv.outputs >= MIN_OUTPUTS
+            && 4 * conv.batch * padded <= 5 * windows.next_multiple_of(2 * lanes)
     }
 
     /// The convolution of `x` and `w`.

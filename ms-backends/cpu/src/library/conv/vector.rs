@@ -86,6 +86,12 @@ pub trait Direct: Wide {
     /// The loops of an instruction set.
     fn loops(isa: Isa) -> Loops<Self>;
 
+    /// Whether the loops have vectors of several elements. Without them, chains of several outputs have no elements in
+    /// common, and tiles of products compute more of them at once.
+    fn has_vectors(isa: Isa) -> bool {
+        Self::loops(isa).lanes > 1
+    }
+
     /// The loops of an instruction set with half of its longest vectors.
     fn half(isa: Isa) -> Loops<Self> {
         Self::loops(if isa == Isa::Avx512 { Isa::Avx2 } else { isa })
