@@ -213,7 +213,7 @@ macro_rules! vector_loops {
                     // SAFETY: the caller's contract is the same, for some of the outputs.
                     unsafe {
                         match count {
-                            1 => chains_of::<1>(&it),
+                            1 => chains_of_one(&it),
                             2 => chains_of::<2>(&it),
                             3 => chains_of::<3>(&it),
                             4 => chains_of::<4>(&it),
@@ -228,6 +228,20 @@ macro_rules! vector_loops {
                         }
                     }
                     it = it.skip(count);
+                }
+            }
+
+            /// The chains of one output, whose blocks are so short that calls of them count.
+            ///
+            /// # Safety
+            /// As for [`Loops::chains`].
+            #[target_feature(enable = $feature)]
+            unsafe fn chains_of_one(it: &Chains<'_, $ty>) {
+                let (blocks, rest) = it.vectors.as_chunks::<4>();
+                // SAFETY: the caller's contract is the same, for some of the vectors.
+                unsafe {
+                    blocks.iter().for_each(|some| block::<1, 4>(it, some));
+                    rest.iter().for_each(|one| block::<1, 1>(it, std::array::from_ref(one)));
                 }
             }
 
