@@ -8,8 +8,8 @@
 //! - An element of the gradient for the weights is a chain over images and windows, in order.
 //!
 //! In relaxed precisions a [unit](crate::product) multiplies large matrices of f32 and bf16. Then the terms of a chain are
-//! summed in groups or pairs, in order, by planes of bf16. The sizes and elements of whole operands decide on that, before they are
-//! cut into tasks: no bit depends on how they are cut.
+//! summed in groups or pairs, in order, by planes of bf16. The sizes and elements of whole operands decide on that, before
+//! they are cut into tasks: no bit depends on how they are cut.
 //!
 //! Padding is zeros that are multiplied like elements, except in the gradient for the input, to which only
 //! existing windows are added.
