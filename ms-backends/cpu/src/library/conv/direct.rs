@@ -1,12 +1,11 @@
 //! Convolutions without matrices: of groups with one output channel, depthwise ones above all, and of small images. Sums
-//! over taps are computed for many windows at once, gradients for weights for many groups or output channels at once. The
-//! orders of the sums are those of [`super`].
+//! over taps are computed for many windows at once, in the order of [`super`].
 
 use super::Conv;
 use super::grid::Grid;
-use super::vector::{Chains, Direct, Loops, OUTPUTS, SLACK, TAPS, Windows};
+use super::vector::{Chains, Direct, Loops, OUTPUTS, SLACK};
 use crate::isa::Isa;
-use crate::product::{CHUNK, Matrix, Shared, pack};
+use crate::product::{CHUNK, Shared};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{try_filled, try_room};
@@ -18,9 +17,6 @@ const MAX_CHUNKS: usize = 16;
 /// The maximum ratio of the size of a phase of a grid to that of its windows.
 const MOST_PADDING: usize = 4;
 
-/// The maximum number of output channels of a group whose gradients for weights are computed directly.
-const MOST_OUTPUTS: usize = 32;
-
 /// The maximum size in bytes of the grids of a group with several output channels, which read it again and again.
 const MOST_BYTES: usize = 256 << 10;
 
@@ -30,26 +26,6 @@ const MOST_WEIGHTS: usize = 16 << 10;
 
 /// The minimum number of groups of all images, which are divided among threads, if a group has several output channels.
 const MIN_GROUPS: usize = 8;
-
-/// What the lanes are of a gradient for weights that is computed directly.
-pub enum WeightLanes {
-    /// Groups with one output channel each.
-    Groups,
-    /// The output channels of a group.
-    Outputs,
-}
-
-impl Conv {
-    /// What the lanes of a gradient for weights are, in vectors of `lanes` elements; `None` if there are neither
-    /// enough groups to fill a vector nor few output channels of a group.
-    pub fn weight_lanes(&self, lanes: usize) -> Option<WeightLanes> {
-        match self.outputs {
-            1 if self.groups >= lanes => Some(WeightLanes::Groups),
-            outputs if lanes > 1 && (lanes / 4..=MOST_OUTPUTS).contains(&outputs) => Some(WeightLanes::Outputs),
-            _ => None,
-        }
-    }
-}
 
 /// Where vectors of windows start: their elements in a grid, and their results in those of an output.
 type Vectors = Vec<[usize; 2]>;
@@ -290,177 +266,5 @@ impl<'a> DirectConv<'a> {
             }
             Ok(())
         })
-    }
-
-    /// The gradient for the weights of groups with one output channel: one group for each element of a vector.
-    ///
-    /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for grids.
-    pub fn weight_grad_by_groups<T: Direct + std::ops::AddAssign>(
-        &self,
-        x: &[T],
-        g: &[T],
-        out: &mut [T],
-    ) -> Result<()> {
-        let (conv, grid, taps) = (self.conv, &self.grid, self.taps()?);
-        let (loops, turn) = (T::loops(self.isa), T::tile(self.isa).turn);
-        let (lanes, filter) = (loops.lanes, conv.filter_len());
-        let (input_len, windows) = conv.image_lens();
-        let plane_len = conv.windows.input_len();
-        let out = Shared::new(out.as_mut_ptr());
-        let blocks = conv.groups.div_ceil(lanes);
-        let terms = conv.batch * conv.windows.output_len();
-        threads::try_for_each(blocks, blocks * terms * (filter + 4 * conv.channels), |block| {
-            // The last block overlaps the one before it.
-            let first = (block * lanes).min(conv.groups - lanes);
-            let mut grids = try_filled(T::default(), conv.channels * grid.len() * lanes)?;
-            let mut gradients = try_filled(T::default(), windows * lanes)?;
-            let operands = |image: usize| {
-                let group = image * conv.groups + first;
-                for channel in 0..conv.channels {
-                    let plane = &x[group * input_len + channel * plane_len..];
-                    for line in &grid.lines {
-                        let from = Matrix {
-                            first: plane[line.element..].as_ptr(),
-                            steps: [input_len as isize, grid.step as isize],
-                        };
-                        let to = grids[(channel * grid.len() + line.at) * lanes..][..line.len * lanes].as_mut_ptr();
-                        // SAFETY: at least this many groups are left, and the line is in the plane of each.
-                        unsafe { pack(turn, from, lanes, line.len, to) };
-                    }
-                }
-                let from = Matrix::dense(g[group * windows..].as_ptr(), windows);
-                // SAFETY: at least this many groups are left, each with the same number of windows.
-                unsafe { pack(turn, from, lanes, windows, gradients.as_mut_ptr()) };
-                (grids.as_ptr(), gradients.as_ptr())
-            };
-            // SAFETY: the operands have an element of each group for every place of the grid, and every window.
-            let sums = unsafe { self.sum_windows(loops.windows, &taps, lanes, [lanes, lanes], operands)? };
-            for group in block * lanes..((block + 1) * lanes).min(conv.groups) {
-                // SAFETY: each group has its own weights.
-                let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(group * filter), filter) };
-                to.iter_mut().zip(sums[group - first..].iter().step_by(lanes)).for_each(|(to, &sum)| *to = sum);
-            }
-            Ok(())
-        })
-    }
-
-    /// The gradient for the weights of groups with few output channels: one channel for each element of a vector.
-    ///
-    /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for grids.
-    pub fn weight_grad_by_outputs<T: Direct + std::ops::AddAssign>(
-        &self,
-        x: &[T],
-        g: &[T],
-        out: &mut [T],
-    ) -> Result<()> {
-        let (conv, grid, taps) = (self.conv, &self.grid, self.taps()?);
-        let loops = T::fitting(self.isa, |lanes| conv.outputs.next_multiple_of(lanes));
-        let turn = T::tile(self.isa).turn;
-        let (lanes, filter) = (loops.lanes, conv.filter_len());
-        let (input_len, output_len) = conv.image_lens();
-        let (plane_len, windows) = (conv.windows.input_len(), conv.windows.output_len());
-        let grids_len = conv.channels * grid.len();
-        let mut grids = try_filled(T::default(), conv.batch * conv.groups * grids_len)?;
-        let mut gradients = try_filled(T::default(), g.len() + SLACK)?;
-        let operands = (Shared::new(grids.as_mut_ptr()), Shared::new(gradients.as_mut_ptr()));
-        self.for_each_group(|groups| {
-            for group in groups {
-                // SAFETY: each group of an image has its own part of both operands.
-                let (to, gradients) = unsafe {
-                    let grids = std::slice::from_raw_parts_mut(operands.0.get().add(group * grids_len), grids_len);
-                    (grids, operands.1.get().add(group * output_len))
-                };
-                let planes = x[group * input_len..][..input_len].chunks_exact(plane_len);
-                planes.zip(to.chunks_exact_mut(grid.len())).for_each(|(plane, to)| grid.store(plane, to));
-                for first in (0..conv.outputs).step_by(lanes) {
-                    let from = Matrix::dense(g[group * output_len + first * windows..].as_ptr(), windows);
-                    let count = lanes.min(conv.outputs - first);
-                    // SAFETY: the group has this many more output channels, each with the same number of windows.
-                    unsafe { pack(turn, from, count, windows, gradients.add(first * windows)) };
-                }
-            }
-            Ok(())
-        })?;
-        let out = Shared::new(out.as_mut_ptr());
-        let blocks = conv.outputs.div_ceil(lanes);
-        // As many tasks for each thread, if there are few.
-        let (least, threads) = (taps.len().div_ceil(TAPS), threads::count());
-        let few = conv.groups * blocks * least < 4 * threads;
-        let of_part = taps.len().div_ceil(if few { least.next_multiple_of(threads) } else { least });
-        let parts = taps.len().div_ceil(of_part);
-        let nanos = conv.groups * blocks * conv.batch * windows * filter / 2;
-        threads::try_for_each(conv.groups * blocks * parts, nanos, |task| {
-            let (group, first, part) = (task / (blocks * parts), task / parts % blocks * lanes, task % parts * of_part);
-            let count = lanes.min(conv.outputs - first);
-            let taps = &taps[part..taps.len().min(part + of_part)];
-            let of = |image: usize| {
-                let group = image * conv.groups + group;
-                (grids[group * grids_len..].as_ptr(), gradients[group * output_len + first * windows..].as_ptr())
-            };
-            // SAFETY: the operands have an element for every place of the grid, and `count` for every window, after
-            // which there are others or slack.
-            let sums = unsafe { self.sum_windows(loops.splat_windows, taps, lanes, [1, count], of)? };
-            for output in 0..count {
-                let at = (group * conv.outputs + first + output) * filter + part;
-                // SAFETY: each task has its own weights.
-                let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(at), taps.len()) };
-                to.iter_mut().zip(sums[output..].iter().step_by(lanes)).for_each(|(to, &sum)| *to = sum);
-            }
-            Ok(())
-        })
-    }
-
-    /// For each tap, the sums over all images and windows of the products of the elements under the tap and
-    /// the gradients of the windows, in `lanes` lanes. `operands` returns the grids and the gradients of an
-    /// image, whose elements of successive places and windows are `steps` apart.
-    ///
-    /// # Safety
-    /// The operands have the elements that `run` reads for these taps and all windows.
-    unsafe fn sum_windows<T: Direct + std::ops::AddAssign>(
-        &self,
-        run: Windows<T>,
-        taps: &[usize],
-        lanes: usize,
-        steps: [usize; 2],
-        mut operands: impl FnMut(usize) -> (*const T, *const T),
-    ) -> Result<Vec<T>> {
-        let grid = &self.grid;
-        let mut chains = try_filled(T::default(), taps.len() * lanes)?;
-        let mut sums: Vec<T> = try_room(chains.len())?;
-        let mut left = CHUNK;
-        // Ends a chunk of terms: the first one starts the sums.
-        let end_chunk = |chains: &mut [T], sums: &mut Vec<T>| {
-            match sums.is_empty() {
-                true => sums.extend_from_slice(chains),
-                false => sums.iter_mut().zip(&*chains).for_each(|(sum, &chain)| *sum += chain),
-            }
-            chains.fill(T::default());
-        };
-        for image in 0..self.conv.batch {
-            let (grids, gradients) = operands(image);
-            for (number, &row) in grid.rows.iter().enumerate() {
-                let mut at = 0;
-                while at < grid.columns {
-                    let count = left.min(grid.columns - at);
-                    let x = grids.wrapping_add((row + at) * steps[0]);
-                    let g = gradients.wrapping_add((number * grid.columns + at) * steps[1]);
-                    for (taps, chains) in taps.chunks(TAPS).zip(chains.chunks_mut(TAPS * lanes)) {
-                        // SAFETY: by the caller's contract.
-                        unsafe { run(count, x, taps, (g, steps[1]), chains.as_mut_ptr()) };
-                    }
-                    (at, left) = (at + count, left - count);
-                    if left == 0 {
-                        end_chunk(&mut chains, &mut sums);
-                        left = CHUNK;
-                    }
-                }
-            }
-        }
-        if left < CHUNK {
-            end_chunk(&mut chains, &mut sums);
-        }
-        Ok(sums)
     }
 }

@@ -141,7 +141,23 @@ impl Grid {
 
     /// Copies the elements of a plane to a grid whose padding is zero.
     pub fn store<T: Copy>(&self, plane: &[T], grid: &mut [T]) {
-        for line in &self.lines {
+        self.store_lines(plane, grid, self.lines.iter());
+    }
+
+    /// [`store`](Self::store) for what taps read in some rows of windows.
+    pub fn store_rows<T: Copy>(&self, plane: &[T], grid: &mut [T], rows: Range<usize>) {
+        let first = self.rows[rows.start];
+        let reach = self.phases.iter().flatten().map(|it| it.1).max().unwrap_or(0);
+        let end = self.rows[rows.end - 1] + self.columns + reach;
+        let is_read = |line: &&Line| {
+            let at = line.at % self.phase_len;
+            first < at + line.len && at < end
+        };
+        self.store_lines(plane, grid, self.lines.iter().filter(is_read));
+    }
+
+    fn store_lines<'a, T: Copy>(&self, plane: &[T], grid: &mut [T], lines: impl Iterator<Item = &'a Line>) {
+        for line in lines {
             let to = &mut grid[line.at..][..line.len];
             let from = &plane[line.element..];
             match self.step {

@@ -22,17 +22,19 @@ mod parts;
 #[cfg(test)]
 mod tests;
 mod vector;
+mod weights;
 
 use super::elements;
 use crate::product::{Arithmetic, CHUNK, Elements, Left, Matrix, Shared};
 use crate::threads;
-use direct::{DirectConv, WeightLanes};
+use direct::DirectConv;
 use ms_core::error::Result;
 use ms_core::ops::{ConvAttrs, WindowAxis, Windows};
 use ms_core::tensor::{Array, Attrs, HostArray, try_filled};
 use std::ops::{AddAssign, Range};
 pub use vector::Direct;
 use vector::SLACK;
+use weights::WeightLanes;
 
 /// Minimum number of windows that a task of several multiplies with the weights at once: with fewer, reading the weights
 /// takes as long as multiplying.

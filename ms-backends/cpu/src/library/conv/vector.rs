@@ -65,13 +65,14 @@ pub struct Loops<W> {
     /// supports the instruction set.
     pub sums: unsafe fn(span: usize, grid: *const W, taps: &[usize], weights: &[W], to: *mut W),
     /// Continues the chains `sums[t * lanes + lane]` by the products of the elements
-    /// `x[(taps[t] + p) * lanes + lane]` and `g.0[p * g.1 + lane]` for `p` below `count`, in order.
+    /// `x[(taps[t] + row + p) * lanes + lane]` and `g.0[i * g.1 + lane]` for each `row` of `windows.0` and `p` below
+    /// `windows.1`, in order, which are numbered by `i`.
     ///
     /// # Safety
     /// The operands have these elements, there are at most [`TAPS`] taps, and the processor supports the
     /// instruction set.
     pub windows: Windows<W>,
-    /// As [`windows`](Self::windows), with the element `x[taps[t] + p]` for all lanes.
+    /// As [`windows`](Self::windows), with the element `x[taps[t] + row + p]` for all lanes.
     ///
     /// # Safety
     /// As for [`windows`](Self::windows).
@@ -79,7 +80,8 @@ pub struct Loops<W> {
 }
 
 /// [`Loops::windows`].
-pub type Windows<W> = unsafe fn(count: usize, x: *const W, taps: &[usize], g: (*const W, usize), sums: *mut W);
+pub type Windows<W> =
+    unsafe fn(windows: (&[usize], usize), x: *const W, taps: &[usize], g: (*const W, usize), sums: *mut W);
 
 /// An element type that has such loops.
 pub trait Direct: Wide {
@@ -174,12 +176,19 @@ mod scalar {
         }
     }
 
-    pub unsafe fn windows<W: Wide>(count: usize, x: *const W, taps: &[usize], g: (*const W, usize), sums: *mut W) {
+    pub unsafe fn windows<W: Wide>(
+        (rows, count): (&[usize], usize),
+        x: *const W,
+        taps: &[usize],
+        g: (*const W, usize),
+        sums: *mut W,
+    ) {
         for (t, &tap) in taps.iter().enumerate() {
+            let windows = rows.iter().flat_map(|row| row + tap..row + tap + count);
             // SAFETY: the operands have these elements by the caller's contract.
             unsafe {
                 let sum = sums.add(t);
-                (0..count).for_each(|p| *sum = (*x.add(tap + p)).fused(*g.0.add(p * g.1), *sum));
+                windows.enumerate().for_each(|(i, at)| *sum = (*x.add(at)).fused(*g.0.add(i * g.1), *sum));
             }
         }
     }
@@ -315,7 +324,7 @@ macro_rules! vector_loops {
             }
 
             unsafe fn windows<const SPLAT: bool>(
-                count: usize,
+                windows: (&[usize], usize),
                 x: *const $ty,
                 taps: &[usize],
                 g: (*const $ty, usize),
@@ -324,39 +333,42 @@ macro_rules! vector_loops {
                 // SAFETY: the caller's contract is the same.
                 unsafe {
                     match taps.len() {
-                        1 => windows_of::<1, SPLAT>(count, x, taps, g, sums),
-                        2 => windows_of::<2, SPLAT>(count, x, taps, g, sums),
-                        3 => windows_of::<3, SPLAT>(count, x, taps, g, sums),
-                        4 => windows_of::<4, SPLAT>(count, x, taps, g, sums),
-                        5 => windows_of::<5, SPLAT>(count, x, taps, g, sums),
-                        6 => windows_of::<6, SPLAT>(count, x, taps, g, sums),
-                        7 => windows_of::<7, SPLAT>(count, x, taps, g, sums),
-                        8 => windows_of::<8, SPLAT>(count, x, taps, g, sums),
-                        _ => windows_of::<TAPS, SPLAT>(count, x, taps, g, sums),
+                        1 => windows_of::<1, SPLAT>(windows, x, taps, g, sums),
+                        2 => windows_of::<2, SPLAT>(windows, x, taps, g, sums),
+                        3 => windows_of::<3, SPLAT>(windows, x, taps, g, sums),
+                        4 => windows_of::<4, SPLAT>(windows, x, taps, g, sums),
+                        5 => windows_of::<5, SPLAT>(windows, x, taps, g, sums),
+                        6 => windows_of::<6, SPLAT>(windows, x, taps, g, sums),
+                        7 => windows_of::<7, SPLAT>(windows, x, taps, g, sums),
+                        8 => windows_of::<8, SPLAT>(windows, x, taps, g, sums),
+                        _ => windows_of::<TAPS, SPLAT>(windows, x, taps, g, sums),
                     }
                 }
             }
 
             #[target_feature(enable = $feature)]
             unsafe fn windows_of<const N: usize, const SPLAT: bool>(
-                count: usize,
+                (rows, count): (&[usize], usize),
                 x: *const $ty,
                 taps: &[usize],
-                (g, g_step): (*const $ty, usize),
+                (mut g, g_step): (*const $ty, usize),
                 to: *mut $ty,
             ) {
                 let taps: &[usize; N] = taps.try_into().expect("the caller counted the taps");
                 // SAFETY: there is a sum for each tap.
                 let mut sums: [$vector; N] = std::array::from_fn(|t| unsafe { $load(to.add(t * $lanes)) });
-                for p in 0..count {
-                    // SAFETY: the operands have these elements by the caller's contract.
-                    unsafe {
-                        let g = $load(g.add(p * g_step));
-                        for (sum, tap) in sums.iter_mut().zip(taps) {
-                            let at = tap + p;
-                            let x = if SPLAT { $all(*x.add(at)) } else { $load(x.add(at * $lanes)) };
-                            *sum = $fused(x, g, *sum);
+                for row in rows {
+                    for p in *row..row + count {
+                        // SAFETY: the operands have these elements by the caller's contract.
+                        unsafe {
+                            let gradients = $load(g);
+                            for (sum, tap) in sums.iter_mut().zip(taps) {
+                                let at = tap + p;
+                                let x = if SPLAT { $all(*x.add(at)) } else { $load(x.add(at * $lanes)) };
+                                *sum = $fused(x, gradients, *sum);
+                            }
                         }
+                        g = g.wrapping_add(g_step);
                     }
                 }
                 for (t, &sum) in sums.iter().enumerate() {
