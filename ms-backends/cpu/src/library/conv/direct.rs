@@ -160,7 +160,7 @@ impl<'a> DirectConv<'a> {
                     };
                     // SAFETY: the taps of all windows are in the grids, which have slack; there is room for the results
                     // of all vectors.
-                    unsafe { (loops.chains)(chains) };
+                    unsafe { chains.compute(&loops) };
                     for output in (0..outputs).filter(|_| !in_rows) {
                         let (results, to) = (&results[output * step..], &mut to[output * windows..][..windows]);
                         for (&row, to) in grid.rows.iter().zip(to.chunks_exact_mut(grid.columns)) {
@@ -212,7 +212,7 @@ impl<'a> DirectConv<'a> {
                         adds: true,
                     };
                     // SAFETY: both grids have slack after the windows.
-                    unsafe { (loops.chains)(chains) };
+                    unsafe { chains.compute(&loops) };
                 }
                 // SAFETY: each group of an image has its own part of the result.
                 let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(group * input_len), input_len) };

@@ -4,7 +4,7 @@
 use super::Conv;
 use super::vector::{Chains, Direct, OUTPUTS};
 use crate::isa::Isa;
-use crate::product::{CHUNK, Shared};
+use crate::product::Shared;
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{try_filled, try_room};
@@ -35,20 +35,18 @@ impl Conv {
         let per_task = outputs.div_ceil(4 * self.tasks()).next_multiple_of(OUTPUTS);
         threads::for_each(outputs.div_ceil(per_task), filter * outputs * step / 64, |task| {
             let first = task * per_task;
-            for (chunk, terms) in terms.chunks(CHUNK).enumerate() {
-                let chains = Chains {
-                    vectors: &vectors,
-                    x: columns.as_ptr(),
-                    terms,
-                    weights: (weights[first * filter + chunk * CHUNK..].as_ptr(), [filter, 1]),
-                    outputs: per_task.min(outputs - first),
-                    to: (to.get().wrapping_add(first * step), step),
-                    adds: chunk > 0,
-                };
-                // SAFETY: the columns have slack after the last vector; each task has its own rows of the result, which
-                // have room for whole vectors.
-                unsafe { (loops.chains)(chains) };
-            }
+            let chains = Chains {
+                vectors: &vectors,
+                x: columns.as_ptr(),
+                terms: &terms,
+                weights: (weights[first * filter..].as_ptr(), [filter, 1]),
+                outputs: per_task.min(outputs - first),
+                to: (to.get().wrapping_add(first * step), step),
+                adds: false,
+            };
+            // SAFETY: the columns have slack after the last vector; each task has its own rows of the result, which
+            // have room for whole vectors.
+            unsafe { chains.compute(&loops) };
         });
         Ok((rows, step))
     }

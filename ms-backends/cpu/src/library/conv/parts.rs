@@ -3,7 +3,7 @@
 
 use super::direct::DirectConv;
 use super::vector::{Chains, Direct, OUTPUTS, SLACK};
-use crate::product::{CHUNK, Shared};
+use crate::product::Shared;
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::Array;
@@ -78,17 +78,16 @@ impl DirectConv<'_> {
                     // output channels of the result, and room for the results of its vectors.
                     unsafe {
                         let out = out.get().add(image * output_len + first * windows);
-                        for (chunk, terms) in terms.chunks(CHUNK).enumerate() {
-                            (loops.chains)(Chains {
-                                vectors: &vectors,
-                                x: grids.get(),
-                                terms,
-                                weights: (weights[first * filter + chunk * CHUNK..].as_ptr(), [filter, 1]),
-                                outputs: count,
-                                to: if in_rows { (out, windows) } else { (results, step) },
-                                adds: chunk > 0,
-                            });
-                        }
+                        let chains = Chains {
+                            vectors: &vectors,
+                            x: grids.get(),
+                            terms: &terms,
+                            weights: (weights[first * filter..].as_ptr(), [filter, 1]),
+                            outputs: count,
+                            to: if in_rows { (out, windows) } else { (results, step) },
+                            adds: false,
+                        };
+                        chains.compute(&loops);
                         for (number, &row) in grid.rows.iter().enumerate().filter(|_| !in_rows) {
                             let [from, end] = [row, row + grid.columns].map(|it| it.clamp(start, start + step));
                             for output in 0..count {

@@ -1,7 +1,7 @@
 //! The innermost loops of direct convolutions, for each instruction set.
 
 use crate::isa::Isa;
-use crate::product::Wide;
+use crate::product::{CHUNK, Wide};
 
 /// The maximum number of taps of [`Loops::windows`]: their sums are kept in registers.
 pub const TAPS: usize = 9;
@@ -33,7 +33,20 @@ pub struct Chains<'a, W> {
     pub adds: bool,
 }
 
-impl<W> Chains<'_, W> {
+impl<W: Copy> Chains<'_, W> {
+    /// Computes them by these loops: [chunks](CHUNK) of terms one after the other, whose sums are added in order.
+    ///
+    /// # Safety
+    /// As for [`Loops::chains`]. If there are several chunks, no vectors overlap.
+    pub unsafe fn compute(self, loops: &Loops<W>) {
+        for (chunk, terms) in self.terms.chunks(CHUNK).enumerate() {
+            let first = self.weights.0.wrapping_add(chunk * CHUNK * self.weights.1[1]);
+            let chains = Self { terms, weights: (first, self.weights.1), adds: self.adds || chunk > 0, ..self };
+            // SAFETY: the caller's contract is the same, for some of the terms.
+            unsafe { (loops.chains)(chains) };
+        }
+    }
+
     /// Without the first outputs.
     fn skip(self, outputs: usize) -> Self {
         let (weights, to) = (self.weights.0, self.to.0);
