@@ -15,7 +15,8 @@ pub const STRIP_TILES: usize = 8;
 /// saves.
 const UNPACKED_ROWS: usize = 28;
 
-/// Maximum size in bytes of a right operand that is read in place for more rows: it fits in the cache.
+/// Maximum distance in bytes between the first and the last terms of an operand that is read in place again and again: they
+/// stay in the cache.
 const UNPACKED_BYTES: usize = 128 << 10;
 
 /// Up to this many tiles of columns, the left operand is read in place.
@@ -111,10 +112,12 @@ impl Ordered {
             None if in_place => tile.columns,
             None => n.next_multiple_of(tile.columns),
         };
-        // Rows of a tile that are in the same set of a cache evict each other.
+        // Rows of a tile that are in the same set of a cache evict each other, and so do terms that are far apart.
+        let [down, along] = a.matrix.steps.map(isize::unsigned_abs);
         let rows_in_place = a.format.is_wide
             && n <= UNPACKED_PANELS * tile.columns
-            && !a.matrix.steps[0].unsigned_abs().is_multiple_of(ALIASED);
+            && !down.is_multiple_of(ALIASED)
+            && (along == size_of::<W>() || along.saturating_mul(k.min(CHUNK)) <= UNPACKED_BYTES);
         let packed_rows = if rows_in_place { 0 } else { strip };
         let depth = k.min(CHUNK);
         let keeps_sums = !out.format.is_wide && k > CHUNK;

@@ -276,7 +276,7 @@ fn whole_blocks(tile_rows: usize, tile_columns: usize, [m, n]: [usize; 2], batch
     let (parts, threads) = (m.div_ceil(part), threads::count());
     // Few parts are as many for each thread.
     if batch == 1 && parts < threads * BLOCKS_PER_THREAD {
-        return [m.div_ceil(parts.next_multiple_of(threads).min(m)), n];
+        return [m.div_ceil((parts / threads * threads).max(threads).min(m)), n];
     }
     [part, n]
 }
