@@ -79,6 +79,34 @@ fn best() -> Isa {
     }
 }
 
+/// Whether vectors of 512 bits take as long as two of half the length. AMD's processors of family 19h have them since Zen 4,
+/// with units for 256 bits; those of later families have units for 512 bits.
+///
+/// Source: AMD, Software Optimization Guide for the Zen 4 Microarchitecture, publication 57647.
+#[cfg(target_arch = "x86_64")]
+pub fn has_half_units() -> bool {
+    use std::arch::x86_64::__cpuid;
+    static HALF: OnceLock<bool> = OnceLock::new();
+    *HALF.get_or_init(|| {
+        let version = __cpuid(1).eax;
+        let family = (version >> 8 & 0xf) + (version >> 20 & 0xff);
+        is_of_amd() && family == 0x19
+    })
+}
+
+/// Whether vectors of 512 bits take as long as two of half the length.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn has_half_units() -> bool {
+    false
+}
+
+/// Whether the processor is one of AMD's.
+#[cfg(target_arch = "x86_64")]
+pub fn is_of_amd() -> bool {
+    let vendor = std::arch::x86_64::__cpuid(0);
+    [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).as_flattened() == b"AuthenticAMD"
+}
+
 /// The register state that the system saves for each thread (register XCR0).
 ///
 /// # Safety

@@ -1,6 +1,6 @@
 //! The innermost loops of direct convolutions, for each instruction set.
 
-use crate::isa::Isa;
+use crate::isa::{Isa, has_half_units};
 use crate::product::{CHUNK, Wide};
 
 /// The maximum number of taps of [`Loops::windows`]: their sums are kept in registers.
@@ -112,12 +112,13 @@ pub trait Direct: Wide {
         Self::loops(if isa == Isa::Avx512 { Isa::Avx2 } else { isa })
     }
 
-    /// The loops of an instruction set with those of its vectors, whole or half ones, that compute fewer elements more
-    /// than are needed; `padded` returns how many are computed in vectors of so many lanes.
+    /// The loops of an instruction set with those of its vectors, whole or half ones, that take less time; `padded` returns
+    /// how many elements are computed in vectors of so many lanes.
     fn fitting(isa: Isa, padded: impl Fn(usize) -> usize) -> Loops<Self> {
         let (whole, half) = (Self::loops(isa), Self::half(isa));
+        let of_whole = if has_half_units() { padded(whole.lanes) } else { padded(whole.lanes) / 2 };
         // Half vectors take more instructions, which make up for few elements.
-        if 8 * padded(half.lanes) <= 7 * padded(whole.lanes) { half } else { whole }
+        if half.lanes < whole.lanes && 8 * padded(half.lanes) <= 7 * of_whole { half } else { whole }
     }
 
     /// Returns whether this is neither infinite nor a nan.

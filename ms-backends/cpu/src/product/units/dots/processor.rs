@@ -3,10 +3,11 @@
 use super::super::kernel::{Kernel, Terms, Unit};
 use super::super::tiles::WORDS;
 use super::{Vector, run};
+use crate::isa::is_of_amd;
 use ms_core::error::{Code, Error, warn};
 use std::arch::x86_64::{
-    __cpuid, __cpuid_count, __m512, _mm512_castps_si512, _mm512_dpbf16_ps, _mm512_loadu_ps, _mm512_set1_ps,
-    _mm512_setzero_ps, _mm512_storeu_ps,
+    __cpuid_count, __m512, _mm512_castps_si512, _mm512_dpbf16_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps,
+    _mm512_storeu_ps,
 };
 use std::mem::transmute;
 use std::sync::OnceLock;
@@ -76,14 +77,15 @@ impl Vector for __m512 {
     }
 }
 
-/// Whether this machine has the instruction, and multiplies faster by it than by widened operands. A processor with
-/// AVX-512 is asked.
+/// Whether this machine has the instruction, and multiplies faster by it than by widened operands: AMD's processors
+/// multiply as many pairs at once as numbers of f32. On a Xeon that has the instruction it takes twice as long as a
+/// multiply-add, so that nothing is gained. A processor with AVX-512 is asked.
 ///
 /// The answer takes some instructions that trap in virtual machines, and is remembered.
 pub fn is_present() -> bool {
     static PRESENT: OnceLock<bool> = OnceLock::new();
     *PRESENT.get_or_init(|| {
-        let has = is_fast() && has_instruction();
+        let has = is_of_amd() && has_instruction();
         if has && !is_right() {
             let message = "products do not use AVX-512 BF16 of this processor, which multiplies wrongly";
             warn(Error::new(Code::Backend, message));
@@ -91,13 +93,6 @@ pub fn is_present() -> bool {
         }
         has
     })
-}
-
-/// Whether the vendor's processors multiply as many pairs at once as numbers of f32: AMD's do since Zen 4. On a Xeon that
-/// has the instruction it takes twice as long as a multiply-add, so that nothing is gained.
-fn is_fast() -> bool {
-    let vendor = __cpuid(0);
-    [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).as_flattened() == b"AuthenticAMD"
 }
 
 fn has_instruction() -> bool {
