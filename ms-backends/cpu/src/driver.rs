@@ -1,11 +1,14 @@
 //! [`CpuDriver`]: steps of plans are calls.
 
+use crate::cut;
 use crate::isa::Isa;
 use crate::kernel::KernelCode;
 use crate::library;
 use crate::product::{self, Arithmetic, Epilogue, Results};
 use ms_core::error::Result;
-use ms_core::exec::{Check, ContractionOperand, Driver, EpilogueCall, KernelView, LibraryCall, MemoryView};
+use ms_core::exec::{
+    Check, ContractionOperand, Driver, EpilogueCall, KernelLaunch, KernelView, LibraryCall, MemoryView,
+};
 use ms_core::ir::Contraction;
 use ms_core::tensor::{Array, MemorySpace};
 use smallvec::SmallVec;
@@ -37,10 +40,26 @@ unsafe impl Driver for CpuDriver {
         kernel.at(extents).unwrap_or_else(|| kernel.clone())
     }
 
+    fn specialized_together(&self, calls: &[(&Self::Kernel, &[u64])]) -> Vec<Self::Kernel> {
+        let nanos = calls.iter().filter_map(|(kernel, extents)| kernel.nanos(extents)).fold(0, usize::saturating_add);
+        // Code for short calls is not cut, nor are calls counted.
+        let code = |&(kernel, extents): &(&Self::Kernel, &[u64])| match cut::is_short(nanos) {
+            true => self.specialized(kernel, extents),
+            false => kernel.clone(),
+        };
+        calls.iter().map(code).collect()
+    }
+
     #[inline]
     unsafe fn launch(&self, (): &mut (), kernel: &Self::Kernel, block: &[u64]) -> Result<()> {
         // SAFETY: the caller's contract is the same.
         unsafe { kernel.call(block) };
+        Ok(())
+    }
+
+    unsafe fn launch_together(&self, (): &mut (), launches: &[KernelLaunch<'_, Self::Kernel>]) -> Result<()> {
+        // SAFETY: the caller's contract is the same.
+        unsafe { cut::call_together(launches) };
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! [`KernelCode`]: kernels that the processor runs.
 
+use crate::cut::Cut;
 use ms_core::exec::KernelView;
 use std::sync::Arc;
 
@@ -26,6 +27,17 @@ pub unsafe trait KernelCode: Send + Sync {
 
     /// Code that runs a call with this block on the calling thread, if this code may share it with others.
     fn alone(&self, _block: &[u64]) -> Option<&dyn KernelCode> {
+        None
+    }
+
+    /// The estimated duration of a call with these extents in nanoseconds, if it may be [cut](KernelCode::cut).
+    fn nanos(&self, extents: &[u64]) -> Option<usize> {
+        let _ = extents;
+        None
+    }
+
+    /// The parts of a call with this block that may run at the same time; `None` if it is to run by itself.
+    fn cut(&self, _block: &[u64]) -> Option<Cut<'_>> {
         None
     }
 

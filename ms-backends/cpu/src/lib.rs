@@ -9,6 +9,7 @@ pub mod threads;
 mod artifact;
 mod backend;
 mod code;
+mod cut;
 mod driver;
 mod isa;
 mod kernel;

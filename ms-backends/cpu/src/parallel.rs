@@ -1,26 +1,17 @@
-//! Kernel calls on several threads: one loop is cut, and every chunk is a separate call.
-//!
-//! Loops over the result are cut, so that chunks are independent, or long rows of few results into the
-//! [blocks](crate::split) of their order. The bits of the result do not depend on the cut.
+//! Kernel calls on several threads: one loop is [cut](crate::cut), or long rows of few results into the
+//! [blocks](crate::split) of their order. The bits of the result do not depend on it.
 
+use crate::cut::{CHUNK_NANOS, Cut, MAX_CHUNKS, is_short};
 use crate::isa::Isa;
 use crate::kernel::KernelCode;
 use crate::long_calls::{self, LongCalls};
 use crate::split::{self, Parts, Split};
 use crate::target::TARGET;
-use crate::threads;
 use ms_core::error::Result;
 use ms_core::exec::{KernelView, StepCode};
 use ms_core::ir::{Kernel, LaneAxis, LoopWords};
 use ms_core::tensor::Array;
-use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
-
-/// Maximum number of chunks of one call: several per thread balance the load of uneven cores.
-const MAX_CHUNKS: usize = 64;
-
-/// Minimum number of estimated nanoseconds per chunk.
-const CHUNK_NANOS: usize = 5_000;
 
 /// Lanes per chunk are a multiple of this, so that chunks start at whole cache lines.
 const LANE_GRAIN: usize = 64;
@@ -99,7 +90,7 @@ impl Parallel {
     /// The estimated duration of a call in nanoseconds: a wide vector takes about one per instruction of 64
     /// lanes.
     #[inline]
-    fn nanos(&self, extents: &[u64]) -> usize {
+    fn duration(&self, extents: &[u64]) -> usize {
         let points = extents.iter().fold(1usize, |all, &it| all.saturating_mul(it as usize));
         points.saturating_mul(self.insts) / 64
     }
@@ -110,13 +101,13 @@ impl Parallel {
     /// As [`KernelCode::call`].
     #[inline]
     unsafe fn run_block(&self, block: &[u64]) {
-        let nanos = self.nanos(&block[..self.words.loops()]);
-        if nanos < 2 * CHUNK_NANOS {
+        let nanos = self.duration(&block[..self.words.loops()]);
+        if is_short(nanos) {
             // SAFETY: the caller's contract is the same.
             unsafe { self.code.call(block) }
         } else {
             // SAFETY: as above.
-            unsafe { self.cut(block, nanos) }
+            unsafe { self.run_long(block, nanos) }
         }
     }
 
@@ -124,44 +115,56 @@ impl Parallel {
     ///
     /// # Safety
     /// As [`KernelCode::call`].
-    unsafe fn cut(&self, block: &[u64], nanos: usize) {
-        let extents = &block[..self.words.loops()];
-        if let Some(split) = self.rows.as_ref().and_then(|it| it.split(extents)) {
+    unsafe fn run_long(&self, block: &[u64], nanos: usize) {
+        if let Some(split) = self.split(block) {
             // SAFETY: the caller's contract is the same.
             if unsafe { split.call(block, nanos, (nanos / CHUNK_NANOS).min(MAX_CHUNKS)) } {
                 return;
             }
         }
+        // SAFETY: the caller's contract is the same; the cut is of this block.
+        unsafe { self.cut_long(block, nanos).run(block) };
+    }
+
+    /// The code that cuts the rows of a call, if that is worth it.
+    fn split(&self, block: &[u64]) -> Option<&Split> {
+        self.rows.as_ref()?.split(&block[..self.words.loops()])
+    }
+
+    /// The cut of a call that takes so many nanoseconds along one of its loops.
+    fn cut_long(&self, block: &[u64], nanos: usize) -> Cut<'_> {
+        let extents = &block[..self.words.loops()];
         let code = self.long.as_ref().and_then(|it| it.code(block)).unwrap_or(&*self.code);
-        let Some(axis) = self.axis(extents) else {
-            // SAFETY: the caller's contract is the same; the code is that of the same kernel.
-            return unsafe { code.call(block) };
-        };
-        let steps = extents[axis] as usize;
+        let Some(axis) = self.axis(extents) else { return Cut::whole(code, nanos) };
         let grain = if axis == self.lanes { LANE_GRAIN } else { 1 };
-        let chunk = steps.div_ceil((nanos / CHUNK_NANOS).min(MAX_CHUNKS)).next_multiple_of(grain);
-        threads::for_each(steps.div_ceil(chunk), nanos, |i| {
-            let start = i * chunk;
-            let mut part: SmallVec<[u64; 64]> = SmallVec::from_slice(block);
-            self.words.restrict(&mut part, axis, start, chunk.min(steps - start));
-            // SAFETY: by the caller's contract for the whole loops, of which this is a part; parts write
-            // distinct elements, and read no elements at other indices that a part writes.
-            unsafe { code.call(&part) };
-        });
+        Cut::along(axis, extents[axis] as usize, grain, code, self.words, nanos)
     }
 }
 
 // SAFETY: every point is run by a call of the code, which is a kernel.
 unsafe impl KernelCode for Parallel {
     fn at(&self, extents: &[u64]) -> Option<Arc<dyn KernelCode>> {
-        (self.nanos(extents) < 2 * CHUNK_NANOS).then(|| self.code.clone())
+        is_short(self.duration(extents)).then(|| self.code.clone())
     }
 
     fn alone(&self, block: &[u64]) -> Option<&dyn KernelCode> {
         // Shorter calls take as long to choose other code as it saves.
-        let is_long = self.nanos(&block[..self.words.loops()]) >= CHUNK_NANOS;
+        let is_long = self.duration(&block[..self.words.loops()]) >= CHUNK_NANOS;
         let long = self.long.as_ref().filter(|_| is_long).and_then(|it| it.code(block));
         Some(long.unwrap_or(&*self.code))
+    }
+
+    fn nanos(&self, extents: &[u64]) -> Option<usize> {
+        Some(self.duration(extents))
+    }
+
+    fn cut(&self, block: &[u64]) -> Option<Cut<'_>> {
+        let nanos = self.duration(&block[..self.words.loops()]);
+        if is_short(nanos) {
+            return Some(Cut::whole(&*self.code, nanos));
+        }
+        // The parts of rows are not independent of each other.
+        if self.split(block).is_some() { None } else { Some(self.cut_long(block, nanos)) }
     }
 
     fn view(&self) -> Option<KernelView<'_>> {

@@ -147,6 +147,37 @@ const PRODUCTS: &str = "graph @main(%a: f32[70, 1030], %b: f32[1030, 130], %bias
       %out25, %out26
 }";
 
+/// Updates that are one step: of many short values, and of some that are cut by themselves, beside a long row.
+fn updates(isa: Isa, precision: Precision) -> String {
+    let sizes: Vec<usize> = (0..40).map(|it| 1 + it * 67).chain([50_003, 20_000, 0, 300_001]).collect();
+    let (mut params, mut types, mut body, mut results) = (String::new(), String::new(), String::new(), String::new());
+    for (i, size) in sizes.iter().enumerate() {
+        params += &format!("%p{i}: f32[{size}], %g{i}: f32[{size}], ");
+        types += &format!("f32[{size}], ");
+        body += &format!(
+            "%s{i} = mul %g{i}, %g{i} : f32[{size}]\n %u{i} = mul %s{i}, %rate : f32[{size}]
+             %r{i} = sub %p{i}, %u{i} : f32[{size}]\n"
+        );
+        results += &format!("%r{i}, ");
+    }
+    let text = format!(
+        "graph @main({params} %row: f32[1000003], %rate: f32[]) -> ({types} f32[]) {{
+         %sum = sum %row {{axes = [0], keepdims = false}} : f32[]\n {body} return {results} %sum\n}}"
+    );
+    let graph = parse_graph(&text).unwrap_or_else(|error| panic!("{error}"));
+    let options = LowerOptions { precision, ..LowerOptions::default() };
+    let plan = lower(&graph, &options, &TARGET).expect("the graph has a plan");
+    // There is nothing to do for a value without elements.
+    let [PlanStep::Kernels(all)] = &plan.main().steps[..] else { panic!("{}", plan.display()) };
+    assert_eq!(all.len(), sizes.len(), "{}", plan.display());
+    let input = |(at, size): (usize, usize)| {
+        Array::from_slice(&[size], &(0..size).map(|it| (it * 5 % 7 + at) as f32 / 3.0).collect::<Vec<_>>())
+    };
+    let pairs = sizes.iter().flat_map(|&it| [it, it]).chain([1_000_003]);
+    let inputs: Vec<Array> = pairs.enumerate().map(input).chain([Array::full(&[], 0.01.into(), DType::F32)]).collect();
+    run(plan, isa, &inputs).1
+}
+
 /// Hashes of the outputs of a plan.
 fn run(plan: Plan, isa: Isa, inputs: &[Array]) -> (Vec<Array>, String) {
     let backend = CpuBackend::with_isa(isa).expect("the instruction set is one of this machine");
@@ -238,6 +269,8 @@ fn in_a_process() {
     for isa in Isa::ALL.into_iter().filter(|it| it.is_supported()) {
         let [strict, highest] = [Precision::Strict, Precision::Highest].map(|it| positions(isa, it));
         println!("positions {strict} {highest}");
+        let [strict, highest] = [Precision::Strict, Precision::Highest].map(|it| updates(isa, it));
+        println!("updates {strict} {highest}");
         // Otherwise products may be added in another order on each instruction set.
         println!("products {}", products(isa, Precision::Strict));
         println!("{isa} {}", products(isa, Precision::Highest));
@@ -259,7 +292,7 @@ fn results_do_not_depend_on_threads() {
         seen.extend(text.lines().filter_map(|it| it.split_once(' ')).map(|it| (it.0.to_owned(), it.1.to_owned())));
     }
     let isas = Isa::ALL.into_iter().filter(|it| it.is_supported()).map(|it| it.to_string());
-    for name in isas.chain(["positions".to_owned(), "products".to_owned()]) {
+    for name in isas.chain(["positions", "updates", "products"].map(String::from)) {
         let results: Vec<&String> = seen.iter().filter(|it| it.0 == name).map(|it| &it.1).collect();
         assert!(results.len() >= 3 && results.iter().all(|it| *it == results[0]), "{name}: {results:?}");
     }

@@ -73,6 +73,11 @@ pub unsafe trait Driver: Send + Sync {
         kernel.clone()
     }
 
+    /// The code for calls of kernels with these extents that are issued [together](Driver::launch_together).
+    fn specialized_together(&self, calls: &[(&Self::Kernel, &[u64])]) -> Vec<Self::Kernel> {
+        calls.iter().map(|it| it.0.clone()).collect()
+    }
+
     /// Issues a kernel with the block of a call (see [`Kernel`](crate::ir::Kernel)).
     ///
     /// # Safety
@@ -84,6 +89,22 @@ pub unsafe trait Driver: Send + Sync {
     /// # Errors
     /// Those of the device.
     unsafe fn launch(&self, commands: &mut Self::Commands, kernel: &Self::Kernel, block: &[u64]) -> Result<()>;
+
+    /// Issues kernels that a device may run in any order, or at the same time.
+    ///
+    /// # Safety
+    /// As for [`Driver::launch`] of each; and what one of them writes, no other one accesses.
+    ///
+    /// # Errors
+    /// Those of the device.
+    unsafe fn launch_together(
+        &self,
+        commands: &mut Self::Commands,
+        launches: &[KernelLaunch<'_, Self::Kernel>],
+    ) -> Result<()> {
+        // SAFETY: the caller's contract for each.
+        launches.iter().try_for_each(|it| unsafe { self.launch(commands, it.kernel, it.block) })
+    }
 
     /// Issues a contraction of these operands, to the result at an address.
     ///
@@ -218,6 +239,15 @@ pub unsafe trait Driver: Send + Sync {
     /// # Errors
     /// Those of the device; then nothing of it runs.
     fn submit(&self, commands: &mut Self::Commands) -> Result<()>;
+}
+
+/// A call of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelLaunch<'a, K> {
+    /// The code of the kernel.
+    pub kernel: &'a K,
+    /// The block of the call.
+    pub block: &'a [u64],
 }
 
 /// An operand of a contraction.

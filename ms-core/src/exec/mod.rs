@@ -11,7 +11,9 @@ mod watch;
 mod work;
 
 pub use backend::{Backend, BackendEntry, Executable, StepCode, backend, host_backend, unavailable};
-pub use driver::{Accepted, Check, ContractionOperand, Driver, EpilogueCall, EpilogueWords, LibraryCall, MemoryView};
+pub use driver::{
+    Accepted, Check, ContractionOperand, Driver, EpilogueCall, EpilogueWords, KernelLaunch, LibraryCall, MemoryView,
+};
 pub use program::{Artifact, CompileOptions, Interface, MachineCode, PlanProgram, PlanReport, Program, StoredProgram};
 pub use reference::reference;
 pub use roof::Roof;

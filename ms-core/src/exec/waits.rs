@@ -47,8 +47,8 @@ impl Waits {
                     Repeat::Times { .. } => {}
                 },
                 PlanStep::Library { op, .. } => waits.host_steps += usize::from(definition(*op).effects.act_on_host()),
-                PlanStep::Kernel { .. } | PlanStep::Contraction(_) | PlanStep::Check { .. } | PlanStep::Call { .. } => {
-                }
+                PlanStep::Kernel(_) | PlanStep::Kernels(_) | PlanStep::Contraction(_) => {}
+                PlanStep::Check { .. } | PlanStep::Call { .. } => {}
             }
         }
         let main = plan.routines.last();

@@ -3,7 +3,7 @@
 //! Nothing is recorded, and nothing is asked, unless the calling thread [watches](watched). Then runs are issued to
 //! [`Watched`], a driver around the device's that times every step.
 
-use super::driver::{Check, ContractionOperand, Driver, EpilogueCall, LibraryCall, MemoryView};
+use super::driver::{Check, ContractionOperand, Driver, EpilogueCall, KernelLaunch, LibraryCall, MemoryView};
 use super::work::{self, Work};
 use crate::error::Result;
 use crate::ir::{Contraction, Kernel};
@@ -259,6 +259,30 @@ unsafe impl<D: Driver> Driver for Watched<'_, D> {
         // SAFETY: the caller's contract is the same.
         let issue = |commands: &mut D::Commands| unsafe { self.0.launch(commands, kernel, block) };
         self.timed(commands, issue, || What::kernel(self.0.view(kernel), block))
+    }
+
+    unsafe fn launch_together(
+        &self,
+        commands: &mut Self::Commands,
+        launches: &[KernelLaunch<'_, Self::Kernel>],
+    ) -> Result<()> {
+        // SAFETY: the caller's contract is the same.
+        let issue = |commands: &mut D::Commands| unsafe { self.0.launch_together(commands, launches) };
+        let what = || {
+            let mut work = Work::default();
+            let mut largest: Option<What> = None;
+            for it in launches {
+                let own = What::kernel(self.0.view(it.kernel), it.block);
+                work.operations = work.operations.saturating_add(own.work.operations);
+                work.bytes = work.bytes.saturating_add(own.work.bytes);
+                if largest.as_ref().is_none_or(|it| it.work.bytes < own.work.bytes) {
+                    largest = Some(own);
+                }
+            }
+            let What { name, kernel, .. } = largest.unwrap_or_else(|| What::unknown("none"));
+            What { name: format!("{} kernels, the largest: {name}", launches.len()), work, node: None, kernel }
+        };
+        self.timed(commands, issue, what)
     }
 
     unsafe fn contract(

@@ -6,8 +6,8 @@ use super::flat::{Access, Check, Flat, FlatNode, FlatValue, Kind, Origin, Region
 use super::memory::{self, Lifetime};
 use super::nest::Nest;
 use super::plan::{
-    Argument, Buffer, BufferId, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, Loop, Place,
-    PlanStep, Repeat, Routine, Span, View,
+    Argument, Buffer, BufferId, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, KernelCall, Loop,
+    Place, PlanStep, Repeat, Routine, Span, View,
 };
 use super::reuse::Uses;
 use super::routines::Routines;
@@ -101,11 +101,8 @@ impl Assembly<'_> {
         self.routine.steps.reserve_exact(steps.len());
         for draft in steps {
             let step = match draft {
-                Draft::Kernel(emitted) => {
-                    let Emitted { kernel, nest, args, .. } = *emitted;
-                    let args = args.iter().enumerate().map(|(i, arg)| self.argument(i, arg, &nest)).collect();
-                    PlanStep::Kernel { kernel, extents: nest.extents.clone(), args }
-                }
+                Draft::Kernel(emitted) => PlanStep::Kernel(self.call(&emitted)),
+                Draft::Kernels(all) => PlanStep::Kernels(all.iter().map(|it| self.call(it)).collect()),
                 Draft::Contraction(node, epilogues) => {
                     let node = &self.flat.nodes[node];
                     let mut step = self.contraction(node, ContractionResult::Epilogues(Vec::new()));
@@ -123,6 +120,12 @@ impl Assembly<'_> {
             };
             self.routine.steps.push(step);
         }
+    }
+
+    fn call(&self, emitted: &Emitted) -> KernelCall {
+        let Emitted { kernel, nest, args, .. } = emitted;
+        let args = args.iter().enumerate().map(|(i, arg)| self.argument(i, arg, nest)).collect();
+        KernelCall { kernel: *kernel, extents: nest.extents.clone(), args }
     }
 
     fn argument(&self, index: usize, arg: &Arg, nest: &Nest) -> Argument {

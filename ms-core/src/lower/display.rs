@@ -1,8 +1,8 @@
 //! The text form of plans, for debugging and snapshot tests.
 
 use super::plan::{
-    Argument, Buffer, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis, KernelId, Loop,
-    NextCarry, Place, Plan, PlanStep, Repeat, Routine, Span, View,
+    Argument, Buffer, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis, KernelCall,
+    KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Routine, Span, View,
 };
 use super::routines::PlanNames;
 use crate::ir::ParamId;
@@ -82,8 +82,10 @@ fn join(parts: impl Iterator<Item = String>) -> String {
 
 fn write_step(plan: &Plan, step: &PlanStep, f: &mut Formatter<'_>) -> fmt::Result {
     match step {
-        PlanStep::Kernel { kernel, extents, args } => {
-            writeln!(f, "k{} {:?}({})", kernel.0, extents, arguments(plan, *kernel, None, args))
+        PlanStep::Kernel(it) => writeln!(f, "{}", call(plan, it)),
+        PlanStep::Kernels(all) => {
+            writeln!(f, "{} kernels", all.len())?;
+            all.iter().try_for_each(|it| writeln!(f, "    {}", call(plan, it)))
         }
         PlanStep::Contraction(it) => {
             let ContractionStep { contraction, a, b, result } = &**it;
@@ -161,6 +163,11 @@ fn span(span: &Span) -> String {
 
 fn spans(of: &[Span]) -> String {
     join(of.iter().map(span))
+}
+
+fn call(plan: &Plan, call: &KernelCall) -> String {
+    let KernelCall { kernel, extents, args } = call;
+    format!("k{} {extents:?}({})", kernel.0, arguments(plan, *kernel, None, args))
 }
 
 /// The arguments of a kernel, of which one may be the result of a contraction.

@@ -2,12 +2,13 @@
 
 use super::emitted::Emitted;
 use super::flat::{Access, Flat, NodeIndex, Origin, ValueIndex};
-use crate::ir::Role;
 use smallvec::SmallVec;
 
 /// A step whose buffers are not placed in memory yet.
 pub(super) enum Draft {
     Kernel(Box<Emitted>),
+    /// Kernels, none of which accesses what another one writes.
+    Kernels(Vec<Emitted>),
     /// A contraction with its epilogues, which compute with its result.
     Contraction(NodeIndex, Vec<Emitted>),
     /// A product, a library op, or a node with graphs.
@@ -24,37 +25,38 @@ pub(super) struct Use {
 impl Draft {
     /// The values that the step accesses.
     pub fn uses(&self, flat: &Flat) -> SmallVec<[Use; 4]> {
+        let mut uses: SmallVec<[Use; 4]> = SmallVec::new();
+        if let Self::Contraction(node, _) = self {
+            uses.extend(operands(flat, *node).into_iter().map(|value| Use { value, over: None }));
+        }
+        let kept = self.kept(flat);
+        for emitted in self.kernels() {
+            let over = emitted.overwritten(flat, &kept);
+            uses.extend(emitted.args.iter().zip(over).map(|(it, over)| Use { value: it.value, over }));
+        }
         match self {
-            Self::Kernel(emitted) => {
-                let over = emitted.overwritten(flat, &[]);
-                emitted.args.iter().zip(over).map(|(it, over)| Use { value: it.value, over }).collect()
-            }
-            Self::Contraction(node, epilogues) => {
-                let (operands, result) = (operands(flat, *node), flat.nodes[*node].outputs[0]);
-                let mut uses: SmallVec<[Use; 4]> = operands.iter().map(|&value| Use { value, over: None }).collect();
-                for (at, emitted) in epilogues.iter().enumerate() {
-                    let over = emitted.overwritten(flat, &kept(&operands, epilogues, at));
-                    uses.extend(emitted.args.iter().zip(over).map(|(it, over)| Use { value: it.value, over }));
-                }
+            Self::Kernel(_) | Self::Kernels(_) => {}
+            Self::Contraction(node, _) => {
+                let result = flat.nodes[*node].outputs[0];
                 uses.retain(|it| it.value != result);
-                uses
             }
             Self::Whole(node) => {
                 let node = &flat.nodes[*node];
                 let updated = flat.updated(node);
                 let over = |value| updated.iter().find(|it| it.0 == value).map(|it| it.1);
                 let values = node.inputs.iter().filter_map(Access::value).chain(node.outputs.iter().copied());
-                values.map(|value| Use { value, over: over(value) }).collect()
+                uses.extend(values.map(|value| Use { value, over: over(value) }));
             }
         }
+        uses
     }
 
     /// The values that the step writes.
     pub fn results<'a>(&'a self, flat: &'a Flat) -> SmallVec<[ValueIndex; 4]> {
-        let of = |it: &Emitted| it.args.iter().filter(|it| it.role == Role::Output).map(|it| it.value).collect();
         match self {
-            Self::Kernel(it) => of(it),
-            Self::Contraction(_, epilogues) => epilogues.iter().flat_map(of).collect(),
+            Self::Kernel(_) | Self::Kernels(_) | Self::Contraction(..) => {
+                self.kernels().iter().flat_map(Emitted::results).collect()
+            }
             Self::Whole(node) => flat.nodes[*node].outputs.iter().copied().collect(),
         }
     }
@@ -66,35 +68,49 @@ impl Draft {
             Origin::Input(input) => Some(OverInput { result, operand, input }),
             Origin::Constant(_) | Origin::Node(_) | Origin::Position => None,
         };
-        let of = |emitted: &Emitted, kept: &[ValueIndex]| -> SmallVec<[OverInput; 4]> {
-            let pairs = emitted.overwritable(flat, kept).into_iter();
+        if let Self::Whole(node) = self {
+            let updated = flat.updated(&flat.nodes[*node]).into_iter();
+            return updated.filter_map(|(result, operand)| over(result, operand)).collect();
+        }
+        let kept = self.kept(flat);
+        let of = |emitted: &Emitted| -> SmallVec<[OverInput; 4]> {
+            let pairs = emitted.overwritable(flat, &kept).into_iter();
             let value = |at: usize| emitted.args[at].value;
             pairs.filter_map(|(result, operand)| over(value(result), value(operand))).collect()
         };
+        self.kernels().iter().flat_map(of).collect()
+    }
+
+    /// The kernels of the step.
+    fn kernels(&self) -> &[Emitted] {
         match self {
-            Self::Kernel(emitted) => of(emitted, &[]),
-            Self::Contraction(node, epilogues) => {
-                let operands = operands(flat, *node);
-                let of = |(at, it)| of(it, &kept(&operands, epilogues, at));
-                epilogues.iter().enumerate().flat_map(of).collect()
-            }
-            Self::Whole(node) => {
-                let updated = flat.updated(&flat.nodes[*node]).into_iter();
-                updated.filter_map(|(result, operand)| over(result, operand)).collect()
-            }
+            Self::Kernel(it) => std::slice::from_ref(it),
+            Self::Kernels(all) | Self::Contraction(_, all) => all,
+            Self::Whole(_) => &[],
         }
+    }
+
+    /// The values that no result of a kernel of the step may overwrite, sorted: what several of them access, which run
+    /// in any order or on a part of the results each, and the operands of a contraction, a part of whose results is
+    /// written while other parts are summed.
+    fn kept(&self, flat: &Flat) -> SmallVec<[ValueIndex; 8]> {
+        let (kernels, operands) = match self {
+            Self::Kernel(_) | Self::Whole(_) => return SmallVec::new(),
+            Self::Kernels(all) => (all, SmallVec::new()),
+            Self::Contraction(node, all) => (all, operands(flat, *node)),
+        };
+        let accesses = |(at, it): (usize, &'_ Emitted)| it.args.iter().map(|it| (it.value, at)).collect::<Vec<_>>();
+        let mut accesses: Vec<(ValueIndex, usize)> = kernels.iter().enumerate().flat_map(accesses).collect();
+        accesses.sort_unstable();
+        accesses.dedup();
+        let several = accesses.windows(2).filter(|it| it[0].0 == it[1].0).map(|it| it[0].0);
+        let mut kept: SmallVec<[ValueIndex; 8]> = operands.into_iter().chain(several).collect();
+        kept.sort_unstable();
+        kept
     }
 }
 
-/// The values that no result of an epilogue may overwrite: `operands` of the contraction, and what its other epilogues
-/// access, which run before or after it on a part of the results.
-fn kept(operands: &[ValueIndex], epilogues: &[Emitted], at: usize) -> SmallVec<[ValueIndex; 8]> {
-    let others = epilogues.iter().enumerate().filter(|it| it.0 != at).flat_map(|it| &it.1.args);
-    operands.iter().copied().chain(others.map(|it| it.value)).collect()
-}
-
-/// The values of a contraction that no result of its epilogues may overwrite: a part of the results is written while
-/// other parts are summed. The result is in no memory.
+/// The values of a contraction: its operands, and its result, which is in no memory if it has epilogues.
 fn operands(flat: &Flat, contraction: NodeIndex) -> SmallVec<[ValueIndex; 4]> {
     let node = &flat.nodes[contraction];
     node.inputs.iter().filter_map(Access::value).chain(node.outputs.iter().copied()).collect()

@@ -68,7 +68,12 @@ impl ParamAccess {
 }
 
 impl Emitted {
-    /// For each argument that is a result, a distinct operand that it may overwrite, none of `kept`.
+    /// The values that the kernel writes.
+    pub fn results(&self) -> impl Iterator<Item = ValueIndex> + '_ {
+        self.args.iter().filter(|it| it.role == Role::Output).map(|it| it.value)
+    }
+
+    /// For each argument that is a result, a distinct operand that it may overwrite, none of `kept`, which are sorted.
     pub fn overwritten(&self, flat: &Flat, kept: &[ValueIndex]) -> SmallVec<[Option<ValueIndex>; 4]> {
         let pairs = self.overwritable(flat, kept);
         // Each result takes a different operand.
@@ -84,13 +89,13 @@ impl Emitted {
 
     /// Pairs of a result and an operand that it may overwrite, as arguments: both have elements of the same size, which
     /// are traversed in the same order, and every element is read, once per point, before it is written. The operand is
-    /// none of `kept`.
+    /// none of `kept`, which are sorted.
     pub fn overwritable(&self, flat: &Flat, kept: &[ValueIndex]) -> SmallVec<[(usize, usize); 4]> {
         let args = || self.args.iter().enumerate().filter(|it| it.1.dense.is_some() && !self.accesses[it.0].in_loop);
         // An operand that is also read at positions is needed after other elements are written.
         let reads = |value| self.args.iter().filter(|it| it.role != Role::Output && it.value == value).count();
         let operands: SmallVec<[(usize, &Arg); 8]> = args()
-            .filter(|it| it.1.role == Role::Input && reads(it.1.value) == 1 && !kept.contains(&it.1.value))
+            .filter(|it| it.1.role == Role::Input && reads(it.1.value) == 1 && kept.binary_search(&it.1.value).is_err())
             .collect();
         let size = |arg: &Arg| flat.values[arg.value].dtype.size();
         let mut pairs = SmallVec::new();

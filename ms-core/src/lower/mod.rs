@@ -4,7 +4,8 @@
 //! elementwise ops through slices and views (`distribute`, `sink`), forms fusion groups (`group`, over the
 //! axes of a `domain`, by what a `body` costs), lets kernels write the `slices` of values that consist of
 //! them, makes groups the `epilogue` of contractions, builds their kernels (`stage`, `emit`, `simplify`), one for
-//! groups of equal `structure`, orders the steps (`draft`, `schedule`), and lays out memory (`reuse`, `memory`,
+//! groups of equal `structure`, orders the steps (`draft`, `schedule`), makes independent kernels one step
+//! (`horizontal`), and lays out memory (`reuse`, `memory`,
 //! `assemble`). Regions of nodes become routines of the same plan (`iteration`, `routines`), before the graphs
 //! whose nodes run them; a small `while` is a kernel (`repeat`). Everything that depends on the processor is in its
 //! [`Target`]. Eager execution builds kernels of single ops ([`single`]) over the same loops ([`nest`]).
@@ -24,6 +25,7 @@ mod flat;
 mod flatten;
 mod gather;
 mod group;
+mod horizontal;
 mod iteration;
 mod lines;
 mod memory;
@@ -47,8 +49,8 @@ pub use lines::{composite_of_node, line_of_node, refuse_at_the_same_lines};
 pub use pipeline::{LowerOptions, lower, lower_traced};
 pub use plan::{
     Argument, Buffer, BufferId, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis,
-    KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Reuse, Routine, RoutineId, STACK_BYTES, Span, View,
-    is_stack, value_bytes,
+    KernelCall, KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Reuse, Routine, RoutineId, STACK_BYTES, Span,
+    View, is_stack, value_bytes,
 };
 pub use routines::PlanNames;
 pub use target::{Budget, Cost, EpilogueLimits, Native, RepeatLimits, Target};

@@ -9,6 +9,7 @@ use super::epilogue;
 use super::flat::{Flat, Kind, Region, Repetition, ValueIndex};
 use super::flatten::{flatten, live_nodes, located};
 use super::group::Groups;
+use super::horizontal;
 use super::iteration::{iteration, may_be_kernel};
 use super::lines::Numbers;
 use super::plan::{Plan, PlanStep, RoutineId};
@@ -108,16 +109,21 @@ impl<'a> Pipeline<'a> {
         self.add_callees(graph, routines)?;
         let (flat, steps) = self.steps(graph, true, routines)?;
         let steps = delay_overwriting(&flat, steps, routines);
-        let routine = assemble(graph, &flat, steps, routines);
-        Ok(routines.push(graph, routine))
+        Ok(self.push(graph, &flat, steps, routines))
     }
 
     /// Adds the routine of a graph after its callees. The depth of recursion is the nesting depth of graphs.
     fn add(&self, graph: &Graph, routines: &mut Routines) -> Result<RoutineId> {
         self.add_callees(graph, routines)?;
         let (flat, steps) = self.steps(graph, false, routines)?;
-        let routine = assemble(graph, &flat, steps, routines);
-        Ok(routines.push(graph, routine))
+        Ok(self.push(graph, &flat, steps, routines))
+    }
+
+    /// Adds the routine of these steps, in their order.
+    fn push(&self, graph: &Graph, flat: &Flat, steps: Vec<Draft>, routines: &mut Routines) -> RoutineId {
+        let steps = if self.options.fuse { horizontal::fuse(flat, steps, routines) } else { steps };
+        let routine = assemble(graph, flat, steps, routines);
+        routines.push(graph, routine)
     }
 
     /// Adds the routines that the nodes of a graph run.

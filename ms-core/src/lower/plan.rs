@@ -188,6 +188,17 @@ pub struct IndexedAxis {
     pub extent: usize,
 }
 
+/// A call of a kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KernelCall {
+    /// The kernel.
+    pub kernel: KernelId,
+    /// The extents of its loops.
+    pub extents: SmallVec<[usize; 4]>,
+    /// The arguments of its params, in order.
+    pub args: SmallVec<[Argument; 4]>,
+}
+
 /// A contraction of two buffers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ContractionStep {
@@ -275,14 +286,10 @@ impl EpilogueLoops {
 #[derive(Clone, PartialEq, Debug)]
 pub enum PlanStep {
     /// A generated kernel.
-    Kernel {
-        /// The kernel.
-        kernel: KernelId,
-        /// The extents of its loops.
-        extents: SmallVec<[usize; 4]>,
-        /// The arguments of its params, in order.
-        args: SmallVec<[Argument; 4]>,
-    },
+    Kernel(KernelCall),
+    /// At least two kernels, none of which accesses what another one writes: a device runs them in any order, or at the
+    /// same time.
+    Kernels(Vec<KernelCall>),
     /// A contraction.
     Contraction(Box<ContractionStep>),
     /// An op that the backend's library, or the op's own `eval`, runs as a whole.
@@ -339,10 +346,20 @@ pub enum PlanStep {
 }
 
 impl PlanStep {
+    /// The kernels of a step that runs nothing else.
+    pub fn kernels(&self) -> &[KernelCall] {
+        match self {
+            Self::Kernel(it) => std::slice::from_ref(it),
+            Self::Kernels(all) => all,
+            _ => &[],
+        }
+    }
+
     /// The routines that a step runs.
     pub fn callees(&self) -> SmallVec<[RoutineId; 2]> {
         match self {
-            Self::Kernel { .. } | Self::Contraction(_) | Self::Library { .. } | Self::Check { .. } => SmallVec::new(),
+            Self::Kernel(_) | Self::Kernels(_) => SmallVec::new(),
+            Self::Contraction(_) | Self::Library { .. } | Self::Check { .. } => SmallVec::new(),
             Self::Call { routine, .. } => [*routine].into_iter().collect(),
             Self::Branch { routines, .. } => routines.iter().copied().collect(),
             Self::Loop(it) => [it.body].into_iter().collect(),

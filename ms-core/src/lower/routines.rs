@@ -137,6 +137,11 @@ impl Routines {
         })
     }
 
+    /// Whether a kernel [only copies](Kernel::is_copy).
+    pub fn is_copy(&self, kernel: KernelId) -> bool {
+        self.plan.kernels[kernel.0 as usize].is_copy()
+    }
+
     /// The number of constant data.
     pub fn constant(&mut self, literal: &Literal) -> u32 {
         if let Some(&known) = self.constants.get(literal) {

@@ -37,7 +37,7 @@ fn may_fail(flat: &Flat, node: &FlatNode, routines: &Routines) -> bool {
 /// Whether a step may fail when it runs.
 pub(super) fn step_may_fail(flat: &Flat, step: &Draft, routines: &Routines) -> bool {
     match step {
-        Draft::Kernel(_) => false,
+        Draft::Kernel(_) | Draft::Kernels(_) => false,
         Draft::Contraction(node, _) | Draft::Whole(node) => may_fail(flat, &flat.nodes[*node], routines),
     }
 }

@@ -2,7 +2,8 @@
 
 use super::plan::{
     Argument, Buffer, BufferId, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis,
-    KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Reuse, Routine, RoutineId, Span, View, is_stack,
+    KernelCall, KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Reuse, Routine, RoutineId, Span, View,
+    is_stack,
 };
 use crate::ir::{
     BinaryOp, Compare, Contraction, ContractionAxis, ContractionTypes, Inst, Kernel, LaneAxis, Math, Param, ParamId,
@@ -38,6 +39,7 @@ stored! {
     }
     struct Carry { initial: Span, result: Span, next: NextCarry }
     struct Buffer { bytes: usize, place: Place }
+    struct KernelCall { kernel: KernelId, extents: SmallVec<[usize; 4]>, args: SmallVec<[Argument; 4]> }
     struct ContractionStep { contraction: Contraction, a: Span, b: Span, result: ContractionResult }
     struct Epilogue { kernel: KernelId, loops: EpilogueLoops, args: SmallVec<[Argument; 4]> }
     struct Contraction {
@@ -72,7 +74,7 @@ stored! {
 stored! {
     enum Place { 0 = Input(at: u32), 1 = Output(at: u32), 2 = Constant(at: u32), 3 = Arena(at: usize), 4 = Position }
     enum PlanStep {
-        0 = Kernel { kernel: KernelId, extents: SmallVec<[usize; 4]>, args: SmallVec<[Argument; 4]> },
+        0 = Kernel(call: KernelCall),
         1 = Contraction(it: Box<ContractionStep>),
         2 = Library {
             op: Op, attrs: Attrs, precision: Precision, inputs: Vec<View>, outputs: Vec<View>, node: Option<u32>
@@ -81,6 +83,7 @@ stored! {
         4 = Branch { condition: Span, routines: [RoutineId; 2], inputs: Vec<Span>, outputs: Vec<Span> },
         5 = Loop(it: Box<Loop>),
         6 = Check { op: Op, of: Type, axis: usize, positions: View, node: Option<u32> },
+        7 = Kernels(calls: Vec<KernelCall>),
     }
     enum ContractionResult { 0 = Stored(at: Span), 1 = Epilogues(all: Vec<Epilogue>) }
     enum EpilogueLoops { 0 = Elements(result: ParamId), 1 = Rows(along: SmallVec<[usize; 2]>) }

@@ -2,10 +2,9 @@
 //! its plan touches.
 
 use super::TARGET;
-use ms_core::ir::{Inst, Kernel};
 use ms_core::lower::{
-    BufferId, Carry, ContractionResult, LowerOptions, NextCarry, Place, Plan, PlanStep, Repeat, Routine, RoutineId,
-    Span, View, lower,
+    BufferId, Carry, ContractionResult, KernelCall, LowerOptions, NextCarry, Place, Plan, PlanStep, Repeat, Routine,
+    RoutineId, Span, View, lower,
 };
 use ms_core::ops::parse_graph;
 use ms_core::optimize::{PassContext, optimize};
@@ -31,16 +30,14 @@ fn work(plan: &Plan, routine: &Routine, shared: &[(u32, u32)]) -> usize {
         let shared: Vec<(u32, u32)> = pairs.filter(is_shared).map(|(to, from)| (to.0, from.0)).collect();
         work(plan, &plan.routines[id.0 as usize], &shared)
     };
-    let is_copy = |kernel: &Kernel| kernel.insts.iter().all(|it| matches!(it, Inst::Load(_) | Inst::Store(..)));
+    let kernel = |KernelCall { kernel, extents, args }: &KernelCall| {
+        let is_free = plan.kernels[kernel.0 as usize].is_copy()
+            && args.len() == 2
+            && is_in_place(place(args[0].buffer), place(args[1].buffer));
+        if is_free { 0 } else { extents.iter().product::<usize>() * args.len() }
+    };
     let step = |step: &PlanStep| match step {
-        PlanStep::Kernel { kernel, args, .. }
-            if is_copy(&plan.kernels[kernel.0 as usize])
-                && args.len() == 2
-                && is_in_place(place(args[0].buffer), place(args[1].buffer)) =>
-        {
-            0
-        }
-        PlanStep::Kernel { extents, args, .. } => extents.iter().product::<usize>() * args.len(),
+        PlanStep::Kernel(_) | PlanStep::Kernels(_) => step.kernels().iter().map(kernel).sum(),
         PlanStep::Contraction(it) => {
             let sizes = |operand| it.contraction.axes_of(operand).map(|it| it.size).product::<usize>();
             let result = match &it.result {

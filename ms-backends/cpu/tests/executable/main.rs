@@ -1,6 +1,7 @@
 //! Plans written by hand, run by the backend.
 
 mod epilogues;
+mod together;
 
 use ms_core::error::Code;
 use ms_core::exec::{Artifact, Backend, CompileOptions, Executable, PlanProgram, Program, StoredProgram};
@@ -8,8 +9,8 @@ use ms_core::ir::{
     BinaryOp, Contraction, ContractionTypes, Kernel, KernelBuilder, LaneAxis, Precision, Role, Scope, StrideClass, Type,
 };
 use ms_core::lower::{
-    Argument, Buffer, BufferId, ContractionResult, ContractionStep, IndexedAxis, KernelId, Place, Plan, PlanStep,
-    Reuse, Routine, Span, View,
+    Argument, Buffer, BufferId, ContractionResult, ContractionStep, IndexedAxis, KernelCall, KernelId, Place, Plan,
+    PlanStep, Reuse, Routine, Span, View,
 };
 use ms_core::tensor::{Array, Attr, Attrs, DType, Layout, Literal};
 use ms_core::{Error, ops};
@@ -33,12 +34,12 @@ fn argument(buffer: u32, offset: usize, stride: i64) -> Argument {
     Argument { buffer: BufferId(buffer), offset, strides: [stride].into_iter().collect(), axis: None }
 }
 
+fn kernel_call(kernel: u32, len: usize, args: [Argument; 3]) -> KernelCall {
+    KernelCall { kernel: KernelId(kernel), extents: [len].into_iter().collect(), args: args.into_iter().collect() }
+}
+
 fn call(kernel: u32, len: usize, args: [Argument; 3]) -> PlanStep {
-    PlanStep::Kernel {
-        kernel: KernelId(kernel),
-        extents: [len].into_iter().collect(),
-        args: args.into_iter().collect(),
-    }
+    PlanStep::Kernel(kernel_call(kernel, len, args))
 }
 
 fn buffer(bytes: usize, place: Place) -> Buffer {
@@ -267,13 +268,13 @@ fn rows() -> Plan {
         buffers: vec![buffer(24, Place::Input(0)), buffer(16, Place::Input(1)), buffer(16, Place::Output(0))],
         steps: vec![
             PlanStep::Check { op: ops::GATHER.op(), of: x, axis: 0, positions, node: None },
-            PlanStep::Kernel {
+            PlanStep::Kernel(KernelCall {
                 kernel: KernelId(0),
                 extents: [2, 2].into_iter().collect(),
                 args: [argument(0, [0, 4], axis), argument(1, [8, 0], None), argument(2, [8, 4], None)]
                     .into_iter()
                     .collect(),
-            },
+            }),
         ],
         ..Routine::default()
     };
@@ -311,7 +312,9 @@ fn axes_that_reach_outside_are_refused() {
     ];
     for (arg, axis) in axes {
         let mut plan = rows();
-        let PlanStep::Kernel { args, .. } = &mut plan.routines[0].steps[1] else { panic!("the second step") };
+        let PlanStep::Kernel(KernelCall { args, .. }) = &mut plan.routines[0].steps[1] else {
+            panic!("the second step")
+        };
         args[arg].axis = axis;
         let error = load(plan).err().unwrap_or_else(|| panic!("{axis:?} is refused"));
         assert_eq!(error.code(), Code::Verify, "{axis:?}");

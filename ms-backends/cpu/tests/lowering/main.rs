@@ -7,7 +7,8 @@ use ms_core::error::Code;
 use ms_core::exec::{Backend, CompileOptions, PlanProgram, reference};
 use ms_core::ir::{Graph, Kernel, LaneAxis, Math, Node, Precision, Role, Scope, Type, ValueId};
 use ms_core::lower::{
-    ContractionResult, Epilogue, EpilogueLimits, EpilogueLoops, LowerOptions, Native, Plan, PlanStep, Target, lower,
+    ContractionResult, Epilogue, EpilogueLimits, EpilogueLoops, KernelCall, LowerOptions, Native, Plan, PlanStep,
+    Target, lower,
 };
 use ms_core::ops::{COMPOSITES, infer, parse_graph};
 use ms_core::optimize::{Kept, PassContext, optimize};
@@ -144,8 +145,7 @@ fn casts_of_contractions() {
 }
 
 /// Returns whether a kernel reads what it has written in an earlier stage.
-fn reads_back(step: &PlanStep, plan: &Plan) -> bool {
-    let PlanStep::Kernel { kernel, args, .. } = step else { return false };
+fn reads_back(KernelCall { kernel, args, .. }: &KernelCall, plan: &Plan) -> bool {
     let kernel = &plan.kernels[kernel.0 as usize];
     let of = |role| args.iter().zip(&kernel.params).filter(move |it| it.1.role == role).map(|it| it.0.buffer);
     kernel.stages.len() > 1 && of(Role::Input).any(|input| of(Role::Output).any(|output| input == output))
@@ -153,15 +153,18 @@ fn reads_back(step: &PlanStep, plan: &Plan) -> bool {
 
 #[test]
 fn random_graphs_of_f32() {
-    let (mut staged, mut reloads) = (0, 0);
+    let (mut staged, mut reloads, mut together) = (0, 0, 0);
     for seed in 0..400 {
         let plan = check(&random_graph(seed, 4 + seed as usize % 30, DType::F32, None), seed, 1e-3);
         let loops = |it: &&Kernel| it.stages.iter().filter(|it| it.scope == Scope::Loop).count() > 1;
         staged += plan.kernels.iter().filter(loops).count();
-        reloads += plan.main().steps.iter().filter(|it| reads_back(it, &plan)).count();
+        let kernels = plan.main().steps.iter().flat_map(PlanStep::kernels);
+        together += plan.main().steps.iter().filter(|it| matches!(it, PlanStep::Kernels(_))).count();
+        reloads += kernels.filter(|it| reads_back(it, &plan)).count();
     }
     // The cases reach what they are for.
     assert!(staged > 15 && reloads > 3, "{staged} kernels of several loops, {reloads} that read back");
+    assert!(together > 30, "{together} steps of several kernels");
 }
 
 #[test]

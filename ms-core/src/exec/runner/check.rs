@@ -2,7 +2,7 @@
 
 use crate::error::{Code, Error, Result};
 use crate::ir::{Contraction, Kernel, LaneAxis, Param, Role};
-use crate::lower::{Argument, Buffer, BufferId, Place, Plan, Routine, Span, View, value_bytes};
+use crate::lower::{Argument, Buffer, BufferId, KernelCall, Place, Plan, Routine, Span, View, value_bytes};
 use crate::tensor::Type;
 
 /// Checks a routine of a plan.
@@ -66,6 +66,42 @@ impl<'a> Checker<'a> {
         self.check_reach(arg.buffer, arg.offset as i128, steps.chain(axis), param.dtype.size())
     }
 
+    /// Checks that a step has several kernels, and that none of them has a buffer whose place overlaps with that of one
+    /// that another one writes.
+    pub fn check_apart(&self, calls: &[KernelCall]) -> Result<()> {
+        if calls.len() < 2 {
+            return Err(malformed("a step of kernels has several"));
+        }
+        let mut read = Vec::new();
+        let mut written = Vec::new();
+        for (number, call) in calls.iter().enumerate() {
+            let kernel = self.plan.kernels.get(call.kernel.0 as usize);
+            let params = kernel.map_or(&[][..], |it| &it.params);
+            for (arg, param) in call.args.iter().zip(params) {
+                let Some(memory) = Memory::of(self.buffer(arg.buffer)?) else { continue };
+                let accesses = if param.role == Role::Output { &mut written } else { &mut read };
+                accesses.push((memory, number));
+            }
+        }
+        written.sort_unstable();
+        // A kernel may write several slices of a value, or a result over one that it has read back.
+        written.dedup_by(|(memory, number), before| {
+            let joins = *number == before.1 && !before.0.is_before(memory);
+            before.0.end = if joins { before.0.end.max(memory.end) } else { before.0.end };
+            joins
+        });
+        let is_apart = written.windows(2).all(|it| it[0].0.is_before(&it[1].0));
+        // If so, their ends are in the same order.
+        let others = |(memory, number): &(Memory, usize)| {
+            let first = written.partition_point(|it| it.0.is_before(memory));
+            written[first..].iter().take_while(|it| !memory.is_before(&it.0)).any(|it| it.1 != *number)
+        };
+        if !is_apart || read.iter().any(others) {
+            return Err(malformed("no kernel of a step accesses what another one writes"));
+        }
+        Ok(())
+    }
+
     /// An operand of a contraction, or its result, which is number 2, lies inside its buffer.
     pub fn check_operand(&self, contraction: &Contraction, operand: usize, span: &Span) -> Result<()> {
         self.check_memory(span.buffer)?;
@@ -107,6 +143,35 @@ impl<'a> Checker<'a> {
             return Err(malformed("a step reaches outside its buffer"));
         }
         Ok(())
+    }
+}
+
+/// Bytes of memory of a routine.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Memory {
+    /// Which memory: inputs and outputs are apart from each other, or are shared as
+    /// [`Reuse`](crate::lower::Reuse) allows.
+    which: (u8, u32),
+    start: usize,
+    end: usize,
+}
+
+impl Memory {
+    /// That of a buffer, unless it has none.
+    fn of(&Buffer { bytes, place }: &Buffer) -> Option<Self> {
+        let (which, start) = match place {
+            Place::Input(at) => ((0, at), 0),
+            Place::Output(at) => ((1, at), 0),
+            Place::Constant(at) => ((2, at), 0),
+            Place::Arena(at) => ((3, 0), at),
+            Place::Position => return None,
+        };
+        (bytes > 0).then(|| Self { which, start, end: start.saturating_add(bytes) })
+    }
+
+    /// Whether all of it comes before another one.
+    fn is_before(&self, other: &Self) -> bool {
+        (self.which, self.end) <= (other.which, other.start)
     }
 }
 

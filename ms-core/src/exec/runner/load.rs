@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::exec::{Accepted, Check, Driver, EpilogueWords, LibraryCall};
 use crate::ir::{Contraction, Inst, Kernel, LoopWords, Param, Role, StrideClass};
 use crate::lower::{
-    self, Argument, BufferId, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis, KernelId, Loop,
-    NextCarry, Place, Plan, PlanStep, Repeat, Span, View, is_stack, value_bytes,
+    self, Argument, BufferId, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis, KernelCall,
+    KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Span, View, is_stack, value_bytes,
 };
 use crate::ops::{Lowering, definition};
 use crate::tensor::{Array, Layout, MemorySpace, StreamKind, Type, with_stream};
@@ -80,24 +80,22 @@ fn is_dense(inputs: &[View], outputs: &[View]) -> bool {
 /// If a kernel only copies elements, the params of each source and destination, which have equal
 /// strides.
 fn copied(kernel: &Kernel, args: &[Argument]) -> Option<SmallVec<[[usize; 2]; 1]>> {
+    if !kernel.is_copy() {
+        return None;
+    }
     let mut pairs = SmallVec::new();
     for inst in &kernel.insts {
-        match *inst {
-            Inst::Load(_) => {}
-            Inst::Store(to, value) => {
-                let Inst::Load(from) = kernel.insts[value.0 as usize] else { return None };
-                let pair = [from.0 as usize, to.0 as usize];
-                if kernel.params[pair[0]].role == Role::Position {
-                    return None;
-                }
-                let [from, to] = pair.map(|it| (kernel.params[it].dtype, &args[it].strides));
-                if from != to {
-                    return None;
-                }
-                pairs.push(pair);
-            }
-            _ => return None,
+        let Inst::Store(to, value) = *inst else { continue };
+        let Inst::Load(from) = kernel.insts[value.0 as usize] else { return None };
+        let pair = [from.0 as usize, to.0 as usize];
+        if kernel.params[pair[0]].role == Role::Position {
+            return None;
         }
+        let [from, to] = pair.map(|it| (kernel.params[it].dtype, &args[it].strides));
+        if from != to {
+            return None;
+        }
+        pairs.push(pair);
     }
     Some(pairs)
 }
@@ -107,6 +105,7 @@ fn opens_stacks<K>(step: &Step<K>, routines: &[Routine<K>]) -> bool {
     let open = |it: usize| routines[it].opens_stacks && !routines[it].closes_stacks;
     match step {
         Step::Kernel { .. }
+        | Step::Kernels(_)
         | Step::Copy { .. }
         | Step::Contraction { .. }
         | Step::Epilogues { .. }
@@ -143,7 +142,7 @@ struct Loader<'a, D: Driver> {
 impl<'a, D: Driver> Loader<'a, D> {
     fn step(&mut self, step: &PlanStep) -> Result<Step<D::Kernel>> {
         match step {
-            PlanStep::Kernel { kernel, extents, args } => {
+            PlanStep::Kernel(KernelCall { kernel, extents, args }) => {
                 let (kernel, code) = self.kernel(*kernel)?;
                 let copied = copied(kernel, args);
                 let words = self.kernel_block(kernel, extents, args, None)?;
@@ -153,6 +152,18 @@ impl<'a, D: Driver> Loader<'a, D> {
                     *at = words.start + kernel.param_word(*at);
                 }
                 Ok(Step::Copy { code, words, pairs })
+            }
+            PlanStep::Kernels(calls) => {
+                self.check.check_apart(calls)?;
+                let mut block = |KernelCall { kernel, extents, args }: &KernelCall| {
+                    let (kernel, code) = self.kernel(*kernel)?;
+                    Ok((code, self.kernel_block(kernel, extents, args, None)?, extents.len()))
+                };
+                let blocks = calls.iter().map(&mut block).collect::<Result<Vec<_>>>()?;
+                let extents = |it: &Range<usize>, loops| &self.words.template[it.clone()][..loops];
+                let all: Vec<_> = blocks.iter().map(|(code, words, loops)| (*code, extents(words, *loops))).collect();
+                let codes = self.driver.specialized_together(&all);
+                Ok(Step::Kernels(codes.into_iter().zip(blocks.into_iter().map(|it| it.1)).collect()))
             }
             PlanStep::Contraction(it) => self.contraction(it),
             PlanStep::Library { op, attrs, inputs, outputs, node, .. }

@@ -4,7 +4,9 @@ use super::read_inputs::ReadInputs;
 use super::repeat::Repeated;
 use super::stack::Stacks;
 use crate::error::Result;
-use crate::exec::{Check, ContractionOperand, Driver, EpilogueCall, EpilogueWords, LibraryCall, MemoryView};
+use crate::exec::{
+    Check, ContractionOperand, Driver, EpilogueCall, EpilogueWords, KernelLaunch, LibraryCall, MemoryView,
+};
 use crate::ir::Contraction;
 use crate::lower::Place;
 use crate::ops::definition;
@@ -58,6 +60,8 @@ pub(super) struct Patch {
 pub(super) enum Step<K> {
     /// A call of a kernel with a block of the template.
     Kernel { code: K, words: Range<usize> },
+    /// Calls of kernels that may run at the same time, each with a block of the template.
+    Kernels(Box<[(K, Range<usize>)]>),
     /// A kernel that only copies operands to results, and is skipped if all results share their
     /// operands' memory: pairs of words with the addresses.
     Copy { code: K, words: Range<usize>, pairs: SmallVec<[[usize; 2]; 1]> },
@@ -83,7 +87,7 @@ impl<K> Step<K> {
     /// routines: to read a condition, to act on the host, or because a loop is long.
     fn submits(&self, submitting: &[bool]) -> bool {
         match self {
-            Self::Kernel { .. } | Self::Copy { .. } => false,
+            Self::Kernel { .. } | Self::Kernels(_) | Self::Copy { .. } => false,
             Self::Contraction { .. } | Self::Epilogues { .. } | Self::Check { .. } => false,
             Self::Library { call, .. } => definition(call.op).effects.act_on_host(),
             Self::Call { routine, .. } => submitting[*routine],
@@ -212,6 +216,14 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
                 Step::Kernel { code, words } => unsafe {
                     driver.launch(&mut self.commands, code, &self.words[words.clone()])?;
                 },
+                Step::Kernels(calls) => {
+                    let launches: SmallVec<[KernelLaunch<'_, D::Kernel>; 16]> = calls
+                        .iter()
+                        .map(|(kernel, words)| KernelLaunch { kernel, block: &self.words[words.clone()] })
+                        .collect();
+                    // SAFETY: as above, for each of them; the loader checked that they are apart.
+                    unsafe { driver.launch_together(&mut self.commands, &launches)? }
+                }
                 Step::Copy { code, words, pairs } => {
                     if pairs.iter().any(|&[from, to]| self.words[from] != self.words[to]) {
                         // SAFETY: as above.

@@ -428,6 +428,11 @@ impl Kernel {
         self.insts.iter().any(|it| matches!(it, Inst::Index(_)))
     }
 
+    /// Returns whether the kernel only copies elements: it stores what it loads.
+    pub fn is_copy(&self) -> bool {
+        self.insts.iter().all(|it| matches!(it, Inst::Load(_) | Inst::Store(..)))
+    }
+
     /// The dtype of a value.
     pub fn ty(&self, val: Val) -> DType {
         self.types[val.0 as usize]

@@ -1,0 +1,140 @@
+//! Cuts of kernel calls: parts of one loop over the result, each of which is a separate call of the same code. So parts
+//! are independent of each other, and the bits of the result do not depend on the cut.
+
+use crate::kernel::KernelCode;
+use crate::threads;
+use ms_core::exec::KernelLaunch;
+use ms_core::ir::LoopWords;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Maximum number of parts of one call: several per thread balance the load of uneven cores.
+pub const MAX_CHUNKS: usize = 64;
+
+/// Minimum number of estimated nanoseconds per chunk of a task.
+pub const CHUNK_NANOS: usize = 5_000;
+
+/// Whether work of so many estimated nanoseconds is too short to be shared.
+#[inline]
+pub fn is_short(nanos: usize) -> bool {
+    nanos < 2 * CHUNK_NANOS
+}
+
+/// How a call is cut.
+pub struct Cut<'a> {
+    code: &'a dyn KernelCode,
+    /// The loop that is cut; `None` if the call is one part.
+    along: Option<Along>,
+    /// The estimated duration of the call.
+    nanos: usize,
+}
+
+/// The loop that is cut.
+#[derive(Clone, Copy)]
+struct Along {
+    axis: usize,
+    /// The number of its steps, and of those of a part.
+    steps: usize,
+    chunk: usize,
+    words: LoopWords,
+}
+
+impl<'a> Cut<'a> {
+    /// The call as one part, by this code.
+    pub fn whole(code: &'a dyn KernelCode, nanos: usize) -> Self {
+        Self { code, along: None, nanos }
+    }
+
+    /// Parts of a multiple of `grain` steps of a loop of so many `steps`, by this code, whose blocks have these words.
+    pub fn along(
+        axis: usize,
+        steps: usize,
+        grain: usize,
+        code: &'a dyn KernelCode,
+        words: LoopWords,
+        nanos: usize,
+    ) -> Self {
+        let chunk = steps.div_ceil((nanos / CHUNK_NANOS).clamp(1, MAX_CHUNKS)).next_multiple_of(grain);
+        Self { code, along: Some(Along { axis, steps, chunk, words }), nanos }
+    }
+
+    /// The number of parts.
+    fn parts(&self) -> usize {
+        self.along.map_or(1, |it| it.steps.div_ceil(it.chunk))
+    }
+
+    /// Runs all parts of a call.
+    ///
+    /// # Safety
+    /// As [`KernelCode::call`]; the cut is that of this block.
+    pub unsafe fn run(&self, block: &[u64]) {
+        // SAFETY: by the caller's contract; parts write distinct elements, and read no elements at other indices that a
+        // part writes.
+        threads::for_each(self.parts(), self.nanos, |part| unsafe { self.run_part(block, part) });
+    }
+
+    /// Runs a part of a call.
+    ///
+    /// # Safety
+    /// As [`KernelCode::call`] for the steps of this part; the cut is that of this block.
+    unsafe fn run_part(&self, block: &[u64], part: usize) {
+        let Some(Along { axis, steps, chunk, words }) = self.along else {
+            // SAFETY: the caller's contract is the same; the code is that of the same kernel.
+            return unsafe { self.code.call(block) };
+        };
+        let start = part * chunk;
+        let mut restricted: SmallVec<[u64; 64]> = SmallVec::from_slice(block);
+        words.restrict(&mut restricted, axis, start, chunk.min(steps - start));
+        // SAFETY: as above; the loops are a part of those of the block.
+        unsafe { self.code.call(&restricted) };
+    }
+}
+
+/// Runs calls that are independent of each other, all parts of which are one task of the threads.
+///
+/// # Safety
+/// As [`KernelCode::call`] for each; and what one of them writes, no other one accesses.
+pub unsafe fn call_together(launches: &[KernelLaunch<'_, Arc<dyn KernelCode>>]) {
+    let mut cuts: SmallVec<[(Cut<'_>, &[u64]); 16]> = SmallVec::new();
+    let is_shared = threads::is_several();
+    for &KernelLaunch { kernel, block } in launches {
+        match if is_shared { kernel.cut(block) } else { None } {
+            Some(cut) => cuts.push((cut, block)),
+            // SAFETY: the caller's contract is the same.
+            None => unsafe { kernel.call(block) },
+        }
+    }
+    if cuts.is_empty() {
+        return;
+    }
+    let nanos = cuts.iter().map(|it| it.0.nanos).fold(0, usize::saturating_add);
+    let starts = gather(&cuts, if is_short(nanos) { usize::MAX } else { CHUNK_NANOS });
+    threads::for_each(starts.len(), nanos, |chunk| {
+        let (mut call, mut part) = starts[chunk];
+        let end = starts.get(chunk + 1).copied().unwrap_or((cuts.len(), 0));
+        while (call, part) < end {
+            let (cut, block) = &cuts[call];
+            // SAFETY: by the caller's contract; parts of a call are independent of each other, as calls are.
+            unsafe { cut.run_part(block, part) };
+            (call, part) = if part + 1 < cut.parts() { (call, part + 1) } else { (call + 1, 0) };
+        }
+    });
+}
+
+/// Divides the parts of all calls, in order, between chunks of at least so many nanoseconds, but for the last one;
+/// returns the call and the part that each starts with.
+fn gather(cuts: &[(Cut<'_>, &[u64])], least: usize) -> SmallVec<[(usize, usize); 32]> {
+    let mut starts = SmallVec::new();
+    let (mut before, mut next) = (0usize, 0usize);
+    for (call, (cut, _)) in cuts.iter().enumerate() {
+        let parts = cut.parts();
+        for part in 0..parts {
+            if before >= next {
+                starts.push((call, part));
+                next = before.saturating_add(least);
+            }
+            before = before.saturating_add(cut.nanos / parts);
+        }
+    }
+    starts
+}

@@ -1,0 +1,137 @@
+//! Horizontal fusion: adjacent kernels that are independent of each other become one step of the plan.
+//!
+//! A device runs the kernels of a step at the same time. So many kernels that are each too small to be worth several
+//! threads, or a launch, are worth it together, as the updates of all parameters are. What the kernels compute does not
+//! depend on it.
+
+use super::draft::Draft;
+use super::emitted::Emitted;
+use super::flat::{Flat, Origin, ValueIndex};
+use super::memory::ALIGN;
+use super::routines::Routines;
+use crate::ir::Role;
+use rustc_hash::FxHashSet;
+
+/// Maximum number of bytes that a step may need and its kernels as steps apart may not: it is enough for the statistics
+/// of many values, a number each.
+const MOST_BYTES: usize = 4 << 10;
+
+/// Makes one step of each run of adjacent kernels that are independent of each other, unless it takes more memory.
+pub(super) fn fuse(flat: &Flat, steps: Vec<Draft>, routines: &Routines) -> Vec<Draft> {
+    let is_kernel = |it: &Draft| matches!(it, Draft::Kernel(_));
+    if !steps.windows(2).any(|it| it.iter().all(is_kernel)) {
+        return steps;
+    }
+    let mut last_use = vec![0; flat.values.len()];
+    for (step, draft) in steps.iter().enumerate() {
+        draft.uses(flat).iter().for_each(|it| last_use[it.value] = step);
+    }
+    let is_output = flat.outputs.iter().copied().collect();
+    let mut fusion = Fusion { flat, last_use, is_output, run: Run::default(), fused: Vec::with_capacity(steps.len()) };
+    for (step, draft) in steps.into_iter().enumerate() {
+        match draft {
+            // A copy is not run where its result is in the memory of its operand.
+            Draft::Kernel(emitted) if !routines.is_copy(emitted.kernel) => {
+                if !fusion.takes(&emitted, step) {
+                    fusion.end_run();
+                }
+                fusion.push(emitted, step);
+            }
+            other => {
+                fusion.end_run();
+                fusion.fused.push(other);
+            }
+        }
+    }
+    fusion.end_run();
+    fusion.fused
+}
+
+struct Fusion<'a> {
+    flat: &'a Flat,
+    /// By value, the last step that accesses it, before fusion.
+    last_use: Vec<usize>,
+    is_output: FxHashSet<ValueIndex>,
+    run: Run,
+    fused: Vec<Draft>,
+}
+
+/// The kernels of a future step.
+#[derive(Default)]
+struct Run {
+    kernels: Vec<Box<Emitted>>,
+    read: FxHashSet<ValueIndex>,
+    written: FxHashSet<ValueIndex>,
+    /// What all kernels but the first [need](Fusion::needs).
+    bytes: usize,
+}
+
+impl Fusion<'_> {
+    /// Whether a kernel, which is this step before fusion, may join the run.
+    fn takes(&self, emitted: &Emitted, step: usize) -> bool {
+        let Run { kernels, read, written, bytes } = &self.run;
+        let is_apart =
+            |value: ValueIndex, role| !written.contains(&value) && !(role == Role::Output && read.contains(&value));
+        kernels.is_empty()
+            || emitted.args.iter().all(|it| is_apart(it.value, it.role))
+                && bytes.saturating_add(self.needs(emitted, step)) <= MOST_BYTES
+    }
+
+    /// Bytes that a kernel which joins the run may need in addition to what it needs as a step of its own: those of
+    /// results in the arena, which are then live at the same time as all operands of the run, and of outputs that may
+    /// no longer be written over an input.
+    fn needs(&self, emitted: &Emitted, step: usize) -> usize {
+        let pairs = emitted.overwritable(self.flat, &[]);
+        let needs = |at: usize| {
+            let value = emitted.args[at].value;
+            let over = pairs.iter().filter(|it| it.0 == at).map(|it| emitted.args[it.1].value);
+            let is_kept = self.is_output.contains(&value) && self.keeps_reuse(value, over, step);
+            if is_kept { 0 } else { self.bytes(value).next_multiple_of(ALIGN) }
+        };
+        let results = (0..emitted.args.len()).filter(|&at| emitted.args[at].role == Role::Output);
+        results.map(needs).fold(0, usize::saturating_add)
+    }
+
+    /// Whether an output that this step computes, and may write over these values of its own, can have the memory of as
+    /// many values if the kernels of the run are the same step. Memory of inputs that the run has read is not missed by
+    /// an output that has a value of its own to be written over: most are updated in place.
+    fn keeps_reuse(&self, output: ValueIndex, over: impl Iterator<Item = ValueIndex> + Clone, step: usize) -> bool {
+        let origin = |value: ValueIndex| self.flat.values[value].origin;
+        let is_free =
+            |it: &ValueIndex| matches!(origin(*it), Origin::Input(_) | Origin::Node(_)) && self.last_use[*it] == step;
+        let mut own = over.filter(is_free).peekable();
+        if own.peek().is_some() {
+            return own.all(|it| !self.run.read.contains(&it));
+        }
+        let is_left = |it: &ValueIndex| {
+            matches!(origin(*it), Origin::Input(_))
+                && self.last_use[*it] < step
+                && self.bytes(*it) == self.bytes(output)
+        };
+        !self.run.read.iter().any(is_left)
+    }
+
+    fn push(&mut self, emitted: Box<Emitted>, step: usize) {
+        if !self.run.kernels.is_empty() {
+            self.run.bytes += self.needs(&emitted, step);
+        }
+        for arg in &emitted.args {
+            let values = if arg.role == Role::Output { &mut self.run.written } else { &mut self.run.read };
+            values.insert(arg.value);
+        }
+        self.run.kernels.push(emitted);
+    }
+
+    /// Adds the step of the run.
+    fn end_run(&mut self) {
+        let mut kernels = std::mem::take(&mut self.run).kernels;
+        match kernels.len() {
+            0 | 1 => self.fused.extend(kernels.pop().map(Draft::Kernel)),
+            _ => self.fused.push(Draft::Kernels(kernels.into_iter().map(|it| *it).collect())),
+        }
+    }
+
+    fn bytes(&self, value: ValueIndex) -> usize {
+        self.flat.numel(value).saturating_mul(self.flat.values[value].dtype.size())
+    }
+}
