@@ -99,6 +99,49 @@ fn what_others_hold_does_not_change() {
     all(&w.value(), 30.0);
 }
 
+/// Updates of several slots are one step, in which each of them is written over its own old value, but for one that
+/// somebody holds; slots that take each other's values have them.
+#[test]
+fn slots_are_updated_together() {
+    #[jit]
+    fn advance_all(a: &Parameter, b: &Parameter, c: &Parameter, by: &Tensor) {
+        a.set(&(a * 2.0 + by));
+        b.set(&(b * 3.0 + by));
+        c.set(&(c * 4.0 + by));
+    }
+    #[jit]
+    fn exchange(a: &Parameter, b: &Parameter) {
+        let old = a.value();
+        a.set(&(b * 2.0));
+        b.set(&(old + 1.0));
+    }
+    let slots = [slot(0.0), slot(1.0), Parameter::new(Tensor::full([3, LEN], 2.0), "w")];
+    let [a, b, c] = &slots;
+    let by = Tensor::scalar(1.0);
+    advance_all(a, b, c, &by);
+    let places = slots.each_ref().map(address);
+    let mut want = [1.0, 4.0, 9.0];
+    for step in 0..6 {
+        let held = (step == 3).then(|| (b.value(), want[1]));
+        advance_all(a, b, c, &by);
+        want = [want[0] * 2.0 + 1.0, want[1] * 3.0 + 1.0, want[2] * 4.0 + 1.0];
+        slots.iter().zip(want).for_each(|(slot, want)| all(&slot.value(), want));
+        if let Some((value, want)) = &held {
+            all(value, *want);
+        }
+        let kept = [address(a) == places[0], address(c) == places[2]];
+        assert_eq!(kept, [true, true], "in step {step}");
+        assert_eq!(address(b) == places[1], step < 3, "in step {step}");
+        drop(held);
+    }
+    let (before, after) = (want, [want[1] * 2.0, want[0] + 1.0]);
+    exchange(a, b);
+    [a, b].iter().zip(after).for_each(|(slot, want)| all(&slot.value(), want));
+    exchange(a, b);
+    all(&a.value(), before[0] * 2.0 + 2.0);
+    all(&b.value(), before[1] * 2.0 + 1.0);
+}
+
 #[test]
 fn a_run_that_fails_writes_nothing() {
     let w = slot(1.0);

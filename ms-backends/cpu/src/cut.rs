@@ -138,3 +138,32 @@ fn gather(cuts: &[(Cut<'_>, &[u64])], least: usize) -> SmallVec<[(usize, usize);
     }
     starts
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interp::Interpreted;
+    use ms_core::ir::Kernel;
+
+    /// Short calls share chunks, and long ones have several.
+    #[test]
+    fn parts_are_gathered() {
+        let text = "kernel par=0 lanes=parallel seq=0 out %i: i64 unit point: i = index 0 store %i, i";
+        let kernel = Kernel::parse(text).expect(text);
+        let code = Interpreted::new(kernel.clone());
+        let whole = |nanos| Cut::whole(&code, nanos);
+        let along = |nanos| Cut::along(0, 1000, 1, &code, LoopWords::of(&kernel), nanos);
+        let short = || (0..12).map(|_| whole(1_000)).collect::<Vec<_>>();
+        let cases = [
+            (vec![], CHUNK_NANOS, &[][..]),
+            (short(), CHUNK_NANOS, &[(0, 0), (5, 0), (10, 0)]),
+            (short(), usize::MAX, &[(0, 0)]),
+            (vec![along(20_000), whole(3_000), whole(3_000)], CHUNK_NANOS, &[(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)]),
+            (vec![whole(3_000), along(20_000), whole(3_000)], CHUNK_NANOS, &[(0, 0), (1, 1), (1, 2), (1, 3), (2, 0)]),
+        ];
+        for (at, (cuts, least, want)) in cases.into_iter().enumerate() {
+            let cuts: Vec<(Cut<'_>, &[u64])> = cuts.into_iter().map(|it| (it, &[][..])).collect();
+            assert_eq!(&gather(&cuts, least)[..], want, "case {at}");
+        }
+    }
+}

@@ -35,7 +35,7 @@ pub(super) fn fuse(flat: &Flat, steps: Vec<Draft>, routines: &Routines) -> Vec<D
                 if !fusion.takes(&emitted, step) {
                     fusion.end_run();
                 }
-                fusion.push(emitted, step);
+                fusion.push(*emitted, step);
             }
             other => {
                 fusion.end_run();
@@ -59,7 +59,7 @@ struct Fusion<'a> {
 /// The kernels of a future step.
 #[derive(Default)]
 struct Run {
-    kernels: Vec<Box<Emitted>>,
+    kernels: Vec<Emitted>,
     read: FxHashSet<ValueIndex>,
     written: FxHashSet<ValueIndex>,
     /// What all kernels but the first [need](Fusion::needs).
@@ -71,7 +71,7 @@ impl Fusion<'_> {
     fn takes(&self, emitted: &Emitted, step: usize) -> bool {
         let Run { kernels, read, written, bytes } = &self.run;
         let is_apart =
-            |value: ValueIndex, role| !written.contains(&value) && !(role == Role::Output && read.contains(&value));
+            |value: ValueIndex, role| !written.contains(&value) && (role != Role::Output || !read.contains(&value));
         kernels.is_empty()
             || emitted.args.iter().all(|it| is_apart(it.value, it.role))
                 && bytes.saturating_add(self.needs(emitted, step)) <= MOST_BYTES
@@ -111,7 +111,7 @@ impl Fusion<'_> {
         !self.run.read.iter().any(is_left)
     }
 
-    fn push(&mut self, emitted: Box<Emitted>, step: usize) {
+    fn push(&mut self, emitted: Emitted, step: usize) {
         if !self.run.kernels.is_empty() {
             self.run.bytes += self.needs(&emitted, step);
         }
@@ -126,8 +126,8 @@ impl Fusion<'_> {
     fn end_run(&mut self) {
         let mut kernels = std::mem::take(&mut self.run).kernels;
         match kernels.len() {
-            0 | 1 => self.fused.extend(kernels.pop().map(Draft::Kernel)),
-            _ => self.fused.push(Draft::Kernels(kernels.into_iter().map(|it| *it).collect())),
+            0 | 1 => self.fused.extend(kernels.pop().map(|it| Draft::Kernel(Box::new(it)))),
+            _ => self.fused.push(Draft::Kernels(kernels)),
         }
     }
 

@@ -1,11 +1,12 @@
 //! Loading of plans: prepares and checks the blocks of all calls.
 
 use super::check::{Checker, malformed};
+use super::copied::copied;
 use super::repeat::{CarryWords, Chain, Cycle, Repeated, Series, Trips};
 use super::run::{self, OperandWord, Patch, PlacedView, Program, Routine, Step};
 use crate::error::Result;
 use crate::exec::{Accepted, Check, Driver, EpilogueWords, LibraryCall};
-use crate::ir::{Contraction, Inst, Kernel, LoopWords, Param, Role, StrideClass};
+use crate::ir::{Contraction, Kernel, LoopWords, Param, Role, StrideClass};
 use crate::lower::{
     self, Argument, BufferId, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis, KernelCall,
     KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Span, View, is_stack, value_bytes,
@@ -75,29 +76,6 @@ fn is_dense(inputs: &[View], outputs: &[View]) -> bool {
     let ([from], [to]) = (inputs, outputs) else { return false };
     let is_dense = from.layout.is_contiguous() && to.layout.is_contiguous();
     is_dense && from.dtype == to.dtype && from.layout.shape() == to.layout.shape()
-}
-
-/// If a kernel only copies elements, the params of each source and destination, which have equal
-/// strides.
-fn copied(kernel: &Kernel, args: &[Argument]) -> Option<SmallVec<[[usize; 2]; 1]>> {
-    if !kernel.is_copy() {
-        return None;
-    }
-    let mut pairs = SmallVec::new();
-    for inst in &kernel.insts {
-        let Inst::Store(to, value) = *inst else { continue };
-        let Inst::Load(from) = kernel.insts[value.0 as usize] else { return None };
-        let pair = [from.0 as usize, to.0 as usize];
-        if kernel.params[pair[0]].role == Role::Position {
-            return None;
-        }
-        let [from, to] = pair.map(|it| (kernel.params[it].dtype, &args[it].strides));
-        if from != to {
-            return None;
-        }
-        pairs.push(pair);
-    }
-    Some(pairs)
 }
 
 /// Returns whether a step opens stacks that remain open after it.

@@ -4,6 +4,7 @@
 
 mod arenas;
 mod check;
+mod copied;
 mod donate;
 mod fuzzing;
 mod load;

@@ -1,0 +1,28 @@
+//! Kernels that only copy, which are not run where their results share the memory of their operands.
+
+use crate::ir::{Inst, Kernel, Role};
+use crate::lower::Argument;
+use smallvec::SmallVec;
+
+/// If a kernel only copies elements, the params of each source and destination, which have equal
+/// strides.
+pub(super) fn copied(kernel: &Kernel, args: &[Argument]) -> Option<SmallVec<[[usize; 2]; 1]>> {
+    if !kernel.is_copy() {
+        return None;
+    }
+    let mut pairs = SmallVec::new();
+    for inst in &kernel.insts {
+        let Inst::Store(to, value) = *inst else { continue };
+        let Inst::Load(from) = kernel.insts[value.0 as usize] else { return None };
+        let pair = [from.0 as usize, to.0 as usize];
+        if kernel.params[pair[0]].role == Role::Position {
+            return None;
+        }
+        let [from, to] = pair.map(|it| (kernel.params[it].dtype, &args[it].strides));
+        if from != to {
+            return None;
+        }
+        pairs.push(pair);
+    }
+    Some(pairs)
+}
