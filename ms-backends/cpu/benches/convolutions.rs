@@ -12,12 +12,14 @@ use std::time::{Duration, Instant};
 const ROUNDS: usize = 15;
 
 /// Images, channels, side; output channels, side of the kernel; stride and groups.
-const CASES: [([usize; 3], [usize; 2], usize, usize); 6] = [
+const CASES: [([usize; 3], [usize; 2], usize, usize); 8] = [
     ([8, 3, 64], [32, 3], 1, 1),
     ([8, 64, 28], [64, 3], 1, 1),
     ([8, 128, 28], [128, 3], 2, 1),
     ([32, 256, 7], [256, 3], 1, 1),
     ([8, 256, 14], [64, 1], 1, 1),
+    ([64, 512, 4], [512, 3], 1, 1),
+    ([64, 256, 8], [256, 3], 1, 1),
     ([8, 64, 28], [64, 3], 1, 64),
 ];
 
