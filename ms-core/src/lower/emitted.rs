@@ -80,7 +80,7 @@ impl Emitted {
         let mut results = 0..;
         let over = |(at, arg): (usize, &Arg)| {
             let number = if arg.role == Role::Output { results.next()? } else { return None };
-            let operands = pairs.iter().filter(|it| it.0 == at).map(|it| self.args[it.1].value);
+            let operands = operands_of(&pairs, at).map(|it| self.args[it].value);
             let mut made = operands.filter(|it| flat.producer(*it).is_some());
             made.clone().nth(number).or_else(|| made.next())
         };
@@ -89,7 +89,7 @@ impl Emitted {
 
     /// Pairs of a result and an operand that it may overwrite, as arguments: both have elements of the same size, which
     /// are traversed in the same order, and every element is read, once per point, before it is written. The operand is
-    /// none of `kept`, which are sorted.
+    /// none of `kept`, which are sorted. Results are in order.
     pub fn overwritable(&self, flat: &Flat, kept: &[ValueIndex]) -> SmallVec<[(usize, usize); 4]> {
         let args = || self.args.iter().enumerate().filter(|it| it.1.dense.is_some() && !self.accesses[it.0].in_loop);
         // An operand that is also read at positions is needed after other elements are written.
@@ -109,4 +109,10 @@ impl Emitted {
         }
         pairs
     }
+}
+
+/// The operands of a result among sorted pairs of both.
+pub(super) fn operands_of(pairs: &[(usize, usize)], result: usize) -> impl Iterator<Item = usize> + Clone {
+    let first = pairs.partition_point(|it| it.0 < result);
+    pairs[first..].iter().take_while(move |it| it.0 == result).map(|it| it.1)
 }

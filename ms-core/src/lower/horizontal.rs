@@ -5,7 +5,7 @@
 //! depend on it.
 
 use super::draft::Draft;
-use super::emitted::Emitted;
+use super::emitted::{Emitted, operands_of};
 use super::flat::{Flat, Origin, ValueIndex};
 use super::memory::ALIGN;
 use super::routines::Routines;
@@ -84,7 +84,7 @@ impl Fusion<'_> {
         let pairs = emitted.overwritable(self.flat, &[]);
         let needs = |at: usize| {
             let value = emitted.args[at].value;
-            let over = pairs.iter().filter(|it| it.0 == at).map(|it| emitted.args[it.1].value);
+            let over = operands_of(&pairs, at).map(|it| emitted.args[it].value);
             let is_kept = self.is_output.contains(&value) && self.keeps_reuse(value, over, step);
             if is_kept { 0 } else { self.bytes(value).next_multiple_of(ALIGN) }
         };
