@@ -21,8 +21,8 @@ mod units;
 pub use epilogue::Epilogue;
 use epilogue::{Part, Parts};
 pub use multiplier::{Arithmetic, Elements, Left};
-pub use ordered::CHUNK;
-use ordered::{Ordered, Stored};
+use ordered::Stored;
+pub use ordered::{CHUNK, Ordered};
 pub use pack::pack;
 pub use tile::{Tile, Wide};
 #[cfg(not(test))]
@@ -146,7 +146,7 @@ unsafe fn run_matrices(
 }
 
 /// The distance in bytes of lines that are in the same set of a cache.
-const ALIASED: usize = 4096;
+pub const ALIASED: usize = 4096;
 
 /// Products of floats whose terms are added in order, or [in lanes](Ordered::in_lanes).
 ///

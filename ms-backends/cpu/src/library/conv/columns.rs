@@ -113,9 +113,8 @@ impl Conv {
     }
 
     /// Stores the elements of a result or of its gradient at some windows of a group, like
-    /// [`columns_of`](Self::columns_of), in a row for each output channel.
-    pub fn get_rows<T: Copy>(&self, group: usize, terms: Range<usize>, g: &[T], rows: &mut [T]) {
-        let step = terms.len();
+    /// [`columns_of`](Self::columns_of), in a row for each output channel; rows are so far apart.
+    pub fn get_rows<T: Copy>(&self, group: usize, terms: Range<usize>, g: &[T], (rows, step): (&mut [T], usize)) {
         for (at, first, count) in self.lines(group, terms, step) {
             rows[at..][..count].copy_from_slice(&g[first..][..count]);
         }

@@ -19,6 +19,7 @@ mod direct;
 mod few;
 mod grid;
 mod parts;
+mod taps;
 #[cfg(test)]
 mod tests;
 mod vector;
@@ -288,7 +289,7 @@ pub fn input_grad<T: Direct + AddAssign>(
         let mut rows = Vec::new();
         if images.len() > 1 {
             rows = try_filled(T::default(), conv.outputs * width)?;
-            conv.get_rows(group, terms, g, &mut rows);
+            conv.get_rows(group, terms, g, (&mut rows, width));
         }
         let from = if images.len() > 1 { &rows } else { &g[(start * conv.groups + group) * output_len..] };
         // SAFETY: the product writes all elements; the operands match the sizes.
@@ -333,6 +334,12 @@ pub fn weight_grad<T: Direct + AddAssign>(
     }
     let filter = conv.filter_len();
     let multiplier = arithmetic.multiplier([conv.outputs, terms, filter], [g.into(), x.into()]);
+    if !multiplier.has_unit()
+        && let Some(direct) = DirectConv::of(&conv, arithmetic.isa, usize::MAX)?
+        && direct.has_full_tiles::<T>()
+    {
+        return direct.weight_grad_by_taps(x, g, out);
+    }
     let runs = conv.windows.runs();
     let parts = (0..terms).step_by(CHUNK).map(|start| conv.part(&runs, start..terms.min(start + CHUNK)));
     let parts = parts.collect::<Result<Vec<_>>>()?;
@@ -345,7 +352,7 @@ pub fn weight_grad<T: Direct + AddAssign>(
         for part in &parts {
             let len = part.terms.len();
             conv.columns_of(part, (0, group), x, &mut columns);
-            conv.get_rows(group, part.terms.clone(), g, &mut gradients);
+            conv.get_rows(group, part.terms.clone(), g, (&mut gradients, len));
             let gradients = multiplier.left(Elements::from(&*gradients), 1, [conv.outputs, len], false)?;
             let columns = Matrix::dense(columns.as_ptr(), len).transposed();
             // SAFETY: each group has its own weights; the operands match the sizes.

@@ -271,6 +271,12 @@ fn sums_have_one_order() {
             ..PLAIN
         },
         Case { x: [1, 4, 1, 100], w: [6, 4, 1, 5], stride: [1, 2], before: [0, 3], after: [0, 1], ..PLAIN },
+        // Gradients for weights tap by tap: whole tiles of channels and parts, rows of gradients that are a page apart, groups,
+        // steps, taps that are apart, tasks with some of the output channels, and chunks that begin inside lines.
+        Case { x: [2, 62, 7, 6], w: [70, 31, 3, 3], before: [1; 2], after: [1, 0], groups: 2, ..PLAIN },
+        Case { x: [16, 32, 9, 9], w: [33, 32, 2, 2], ..PLAIN },
+        Case { x: [11, 16, 13, 17], w: [40, 16, 2, 3], stride: [1, 2], dilation: [2, 1], before: [0, 2], ..PLAIN },
+        Case { x: [3, 30, 2, 5], w: [150, 30, 1, 1], ..PLAIN },
         // More than a chunk of output channels.
         Case { x: [1, 2, 3, 3], w: [1030, 2, 2, 2], ..PLAIN },
     ];
