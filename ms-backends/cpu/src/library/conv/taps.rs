@@ -8,14 +8,20 @@ use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{Array, try_filled};
 
+/// Maximum size in bytes of the copies of both operands of a group.
+const MOST_BYTES: usize = 64 << 20;
+
 /// Minimum number of output channels of a task, which share packed elements.
 const MIN_OUTPUTS: usize = 64;
 
 impl DirectConv<'_> {
-    /// Whether the channels of a group fill the columns of tiles.
+    /// Whether the channels of a group fill the columns of tiles, and copies of the operands take little memory.
     pub fn has_full_tiles<T: Direct>(&self) -> bool {
-        let (channels, columns) = (self.conv.channels, T::tile(self.isa).columns);
-        T::has_vectors(self.isa) && 8 * channels >= 7 * channels.next_multiple_of(columns)
+        let (conv, columns) = (self.conv, T::tile(self.isa).columns);
+        let of_image = self.grid.len() * conv.channels + conv.windows.output_len() * conv.outputs;
+        T::has_vectors(self.isa)
+            && 8 * conv.channels >= 7 * conv.channels.next_multiple_of(columns)
+            && conv.batch.saturating_mul(of_image).saturating_mul(size_of::<T>()) <= MOST_BYTES
     }
 
     /// The gradient for the weights, of `x` and `g`.
