@@ -32,10 +32,11 @@ pub(super) fn fuse(flat: &Flat, steps: Vec<Draft>, routines: &Routines) -> Vec<D
         match draft {
             // A copy is not run where its result is in the memory of its operand.
             Draft::Kernel(emitted) if !routines.is_copy(emitted.kernel) => {
-                if !fusion.takes(&emitted, step) {
+                let bytes = fusion.bytes_with(&emitted, step).unwrap_or_else(|| {
                     fusion.end_run();
-                }
-                fusion.push(*emitted, step);
+                    0
+                });
+                fusion.push(*emitted, step, bytes);
             }
             other => {
                 fusion.end_run();
@@ -62,19 +63,25 @@ struct Run {
     kernels: Vec<Emitted>,
     read: FxHashSet<ValueIndex>,
     written: FxHashSet<ValueIndex>,
+    /// The sizes in bytes of inputs that no step reads after the run.
+    left: FxHashSet<usize>,
     /// What all kernels but the first [need](Fusion::needs).
     bytes: usize,
 }
 
 impl Fusion<'_> {
-    /// Whether a kernel, which is this step before fusion, may join the run.
-    fn takes(&self, emitted: &Emitted, step: usize) -> bool {
-        let Run { kernels, read, written, bytes } = &self.run;
+    /// What the kernels of the run need with another one, which is this step before fusion; `None` if it may not join them.
+    fn bytes_with(&self, emitted: &Emitted, step: usize) -> Option<usize> {
+        let Run { kernels, read, written, bytes, .. } = &self.run;
+        if kernels.is_empty() {
+            return Some(0);
+        }
         let is_apart =
             |value: ValueIndex, role| !written.contains(&value) && (role != Role::Output || !read.contains(&value));
-        kernels.is_empty()
-            || emitted.args.iter().all(|it| is_apart(it.value, it.role))
-                && bytes.saturating_add(self.needs(emitted, step)) <= MOST_BYTES
+        if !emitted.args.iter().all(|it| is_apart(it.value, it.role)) {
+            return None;
+        }
+        Some(bytes.saturating_add(self.needs(emitted, step))).filter(|it| *it <= MOST_BYTES)
     }
 
     /// Bytes that a kernel which joins the run may need in addition to what it needs as a step of its own: those of
@@ -103,22 +110,20 @@ impl Fusion<'_> {
         if own.peek().is_some() {
             return own.all(|it| !self.run.read.contains(&it));
         }
-        let is_left = |it: &ValueIndex| {
-            matches!(origin(*it), Origin::Input(_))
-                && self.last_use[*it] < step
-                && self.bytes(*it) == self.bytes(output)
-        };
-        !self.run.read.iter().any(is_left)
+        !self.run.left.contains(&self.bytes(output))
     }
 
-    fn push(&mut self, emitted: Emitted, step: usize) {
-        if !self.run.kernels.is_empty() {
-            self.run.bytes += self.needs(&emitted, step);
-        }
+    /// Adds a kernel, which is this step before fusion, to the run, which then needs so many bytes.
+    fn push(&mut self, emitted: Emitted, step: usize, bytes: usize) {
         for arg in &emitted.args {
             let values = if arg.role == Role::Output { &mut self.run.written } else { &mut self.run.read };
             values.insert(arg.value);
+            if matches!(self.flat.values[arg.value].origin, Origin::Input(_)) && self.last_use[arg.value] == step {
+                let size = self.bytes(arg.value);
+                self.run.left.insert(size);
+            }
         }
+        self.run.bytes = bytes;
         self.run.kernels.push(emitted);
     }
 
