@@ -46,6 +46,9 @@ impl<const SIGNED_A: bool, const SIGNED_B: bool> Dot for Quads<SIGNED_A, SIGNED_
 
 /// [`Kernel`]: sums are in registers 0 to 3, a plane of rows in 4 and 5, and one of columns in 6 and 7.
 ///
+/// Panels are in the second-level cache, from which tiles are loaded slower than they are multiplied. So the next group is
+/// fetched meanwhile, a part of it before each product of planes.
+///
 /// # Safety
 /// As [`Kernel`].
 unsafe fn run<T: Tiles, D: Dot, const A: usize, const B: usize>(
@@ -58,6 +61,10 @@ unsafe fn run<T: Tiles, D: Dot, const A: usize, const B: usize>(
 ) {
     /// Bytes of a row of a register.
     const ROW: isize = 4 * WORDS as isize;
+    /// Words of a line of the cache.
+    const LINE: usize = 16;
+    /// Lines of a plane of a group.
+    const LINES: usize = PLANE / LINE;
     const { assert!(PANEL == 2 * ROWS && PLANE == 2 * REGISTER) };
     let to: [*mut u8; 4] = std::array::from_fn(|it| {
         to.cast::<u8>().wrapping_offset((it / 2 * ROWS) as isize * step).wrapping_add(it % 2 * 4 * WORDS)
@@ -77,7 +84,7 @@ unsafe fn run<T: Tiles, D: Dot, const A: usize, const B: usize>(
         }
         for _ in 0..groups {
             let mut loaded = [usize::MAX; 2];
-            for &[of_a, of_b] in const { products(A, B) } {
+            for (stage, &[of_a, of_b]) in const { products(A, B) }.iter().enumerate() {
                 if loaded[0] != of_a {
                     let plane = a.add(of_a * PLANE).cast::<u8>();
                     unit.load::<4>(plane, ROW);
@@ -89,6 +96,13 @@ unsafe fn run<T: Tiles, D: Dot, const A: usize, const B: usize>(
                     unit.load::<7>(plane.add(4 * REGISTER), ROW);
                 }
                 loaded = [of_a, of_b];
+                let part = |planes: usize| {
+                    let [start, end] =
+                        [stage, stage + 1].map(|it| it * planes * LINES / const { products(A, B).len() });
+                    planes * PLANE + start * LINE..planes * PLANE + end * LINE
+                };
+                part(A).step_by(LINE).for_each(|it| unit.fetch(a.wrapping_add(it)));
+                part(B).step_by(LINE).for_each(|it| unit.fetch(b.wrapping_add(it)));
                 D::dot::<T, 0, 4, 6>(unit);
                 D::dot::<T, 1, 4, 7>(unit);
                 D::dot::<T, 2, 5, 6>(unit);

@@ -49,6 +49,9 @@ pub trait Tiles: Sized {
     /// The rows are valid for writes.
     unsafe fn store<const S: usize>(&mut self, to: *mut u8, step: isize);
 
+    /// Fetches the line of an address into the cache, if there is one at all (`PREFETCHT0`).
+    fn fetch(&self, at: *const u32);
+
     /// `d += a b` for sums of f32 and words that are pairs of bf16 (`TDPBF16PS`): a row of `a` has the terms of a row
     /// of the product, and a column of `b` those of a column.
     ///
