@@ -2,7 +2,7 @@
 //!
 //! The sum of an element is accumulated in the order of groups of terms, whichever blocks and threads compute it.
 
-use super::kernel::{Kernel, Terms, Unit};
+use super::kernel::{Columns, Kernel, Terms, Unit};
 use super::packed::{Packed, Panels};
 use super::split::{PANEL, Packing};
 use super::{By, Units, WHOLE, dots, tiles};
@@ -219,13 +219,14 @@ impl Product {
             // A tile at an edge has sums that are no part of the result.
             sums_room.write_bytes(0, lens[2]);
             let (mut unit, kernel) = (U::start(), U::kernel(self.terms));
+            let places: [usize; GROUPS] = std::array::from_fn(|it| right.panel(it));
             let mut packed_rows = None;
             for (first_column, start) in
                 (0..n).step_by(width).flat_map(|it| (0..groups).step_by(at_once).map(move |start| (it, start)))
             {
                 let count = at_once.min(groups - start);
                 let is_first = start == 0 && !self.accumulate;
-                let pass = Pass { kernel, groups: count, is_first, is_last: start + count == groups };
+                let pass = Pass { kernel, groups: &places[..count], is_first, is_last: start + count == groups };
                 let (first, depth) = (start * left.group(), (k - start * left.group()).min(count * left.group()));
                 let own_rows = |top: usize| rows_room.add(top / PANEL * left.panel(count));
                 let panel_of_rows = |top: usize| match of_left {
@@ -258,9 +259,10 @@ impl Product {
 }
 
 /// Groups of terms that are multiplied at once.
-struct Pass<U> {
+struct Pass<'a, U> {
     kernel: Kernel<U>,
-    groups: usize,
+    /// Where each group is in a panel of columns.
+    groups: &'a [usize],
     /// Whether there are no sums yet.
     is_first: bool,
     /// Whether the sums are the result.
@@ -275,18 +277,19 @@ struct Pass<U> {
 /// which are initialised.
 unsafe fn tile<U>(
     unit: &mut U,
-    pass: &Pass<U>,
-    panels: [*const u32; 2],
+    pass: &Pass<'_, U>,
+    [rows, columns]: [*const u32; 2],
     sizes: [usize; 2],
     (sums, width): (*mut u32, usize),
     out: Out,
 ) {
     const WORD: usize = size_of::<u32>();
+    let columns = Columns::packed(columns, pass.groups);
     // SAFETY: by the caller's contract.
     unsafe {
         if out.is_direct() && sizes == [PANEL; 2] {
             let Matrix { first, steps } = out.matrix;
-            return (pass.kernel)(unit, pass.groups, panels, pass.is_first, first.cast(), steps[0]);
+            return (pass.kernel)(unit, rows, columns, pass.is_first, first.cast(), steps[0]);
         }
         if out.is_direct() && !pass.is_first {
             for row in 0..sizes[0] {
@@ -294,7 +297,7 @@ unsafe fn tile<U>(
                 sums.add(row * width).copy_from_nonoverlapping(from, sizes[1]);
             }
         }
-        (pass.kernel)(unit, pass.groups, panels, pass.is_first, sums, (width * WORD) as isize);
+        (pass.kernel)(unit, rows, columns, pass.is_first, sums, (width * WORD) as isize);
         if out.is_direct() || pass.is_last {
             out.write(sizes, (sums, width));
         }

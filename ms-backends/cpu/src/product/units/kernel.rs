@@ -2,6 +2,8 @@
 
 #[cfg(doc)]
 use super::split::PANEL;
+use super::split::PLANE;
+use super::tiles::{REGISTER, WORDS};
 
 /// The terms of a product.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -37,13 +39,35 @@ impl Terms {
     }
 }
 
+/// The words of [`PANEL`] columns: of each group some planes, each of which is two registers. Distances are in words.
+#[derive(Clone, Copy)]
+pub struct Columns<'a> {
+    /// The first word, from which groups have their distances.
+    pub first: *const u32,
+    /// Where each group is.
+    pub groups: &'a [usize],
+    /// Between the planes of a group.
+    pub plane: usize,
+    /// Between the registers of a plane.
+    pub register: usize,
+    /// Between the rows of a register.
+    pub row: usize,
+}
+
+impl<'a> Columns<'a> {
+    /// Those of a packed panel.
+    pub fn packed(first: *const u32, groups: &'a [usize]) -> Self {
+        Self { first, groups, plane: PLANE, register: REGISTER, row: WORDS }
+    }
+}
+
 /// Sets the [`PANEL`] rows and columns of `to`, which are `step` bytes apart, to the sums of the products of all groups
-/// of packed panels, or adds these to the sums that are there.
+/// of columns and of a packed panel of rows, or adds these to the sums that are there.
 ///
 /// # Safety
-/// The panels have that many groups, and `to` is valid for reads and writes.
+/// The panel of rows has as many groups as the columns, all words are valid for reads, and `to` is for reads and writes.
 pub type Kernel<U> =
-    unsafe fn(unit: &mut U, groups: usize, panels: [*const u32; 2], is_first: bool, to: *mut u32, step: isize);
+    unsafe fn(unit: &mut U, rows: *const u32, columns: Columns<'_>, is_first: bool, to: *mut u32, step: isize);
 
 /// What multiplies panels, on one thread.
 pub trait Unit: Sized {

@@ -8,8 +8,9 @@ mod model;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod processor;
 
+use super::kernel::Columns;
 use super::split::{PANEL, PLANE};
-use super::tiles::{REGISTER, ROWS, WORDS};
+use super::tiles::{ROWS, WORDS};
 #[cfg(test)]
 pub use model::Model;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -59,12 +60,12 @@ trait Vector: Copy {
 /// # Safety
 /// As for a kernel; the machine has the instructions.
 #[inline(always)]
-unsafe fn run<V: Vector>(groups: usize, [a, b]: [*const u32; 2], is_first: bool, to: *mut u32, step: isize) {
-    const { assert!(PANEL.is_multiple_of(HEIGHT) && PANEL == 2 * ROWS && PLANE == 2 * REGISTER) };
+unsafe fn run<V: Vector>(a: *const u32, columns: Columns<'_>, is_first: bool, to: *mut u32, step: isize) {
+    const { assert!(PANEL.is_multiple_of(HEIGHT) && PANEL == 2 * ROWS) };
     for top in (0..PANEL).step_by(HEIGHT) {
         // SAFETY: by the caller's contract: panels have the words of all their lines in each group.
         unsafe {
-            let (mut a, mut b) = (a.add(top * WORDS), b);
+            let mut a = a.add(top * WORDS);
             let row = |it: usize| to.wrapping_byte_offset((top + it) as isize * step);
             let mut sums = [[V::zero(); 2]; HEIGHT];
             if !is_first {
@@ -72,15 +73,16 @@ unsafe fn run<V: Vector>(groups: usize, [a, b]: [*const u32; 2], is_first: bool,
                     *sums = [V::load(row(it)), V::load(row(it).wrapping_add(WORDS))];
                 }
             }
-            for _ in 0..groups {
+            for &group in columns.groups {
                 for pair in 0..WORDS {
-                    let columns = [V::load(b.add(pair * WORDS)), V::load(b.add(REGISTER + pair * WORDS))];
+                    let b = columns.first.add(group + pair * columns.row);
+                    let columns = [V::load(b), V::load(b.add(columns.register))];
                     for (it, sums) in sums.iter_mut().enumerate() {
                         let factor = V::splat(a.add(it * WORDS + pair));
                         *sums = [sums[0].dot(factor, columns[0]), sums[1].dot(factor, columns[1])];
                     }
                 }
-                (a, b) = (a.add(PLANE), b.add(PLANE));
+                a = a.add(PLANE);
             }
             for (it, sums) in sums.iter().enumerate() {
                 sums[0].store(row(it));

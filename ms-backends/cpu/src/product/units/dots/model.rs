@@ -21,7 +21,7 @@ impl Unit for Model {
 
     fn kernel(_: Terms) -> Kernel<Self> {
         // SAFETY: the caller's contract is the same.
-        |_, groups, panels, is_first, to, step| unsafe { run::<[u32; WORDS]>(groups, panels, is_first, to, step) }
+        |_, rows, columns, is_first, to, step| unsafe { run::<[u32; WORDS]>(rows, columns, is_first, to, step) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The instruction of the processor.
 
-use super::super::kernel::{Kernel, Terms, Unit};
+use super::super::kernel::{Columns, Kernel, Terms, Unit};
 use super::super::tiles::WORDS;
 use super::{Vector, run};
 use crate::isa::is_of_amd;
@@ -32,14 +32,14 @@ impl Unit for Processor {
 #[target_feature(enable = "avx512f,avx512bf16")]
 unsafe fn with_instruction(
     _: &mut Processor,
-    groups: usize,
-    panels: [*const u32; 2],
+    rows: *const u32,
+    columns: Columns<'_>,
     is_first: bool,
     to: *mut u32,
     step: isize,
 ) {
     // SAFETY: the caller's contract is the same.
-    unsafe { run::<__m512>(groups, panels, is_first, to, step) }
+    unsafe { run::<__m512>(rows, columns, is_first, to, step) }
 }
 
 impl Vector for __m512 {

@@ -1,6 +1,6 @@
 //! Products of panels on tiles.
 
-use super::super::kernel::{Kernel, Terms, products};
+use super::super::kernel::{Columns, Kernel, Terms, products};
 use super::super::split::{PANEL, PLANE};
 use super::{REGISTER, ROWS, Tiles, WORDS};
 
@@ -46,15 +46,15 @@ impl<const SIGNED_A: bool, const SIGNED_B: bool> Dot for Quads<SIGNED_A, SIGNED_
 
 /// [`Kernel`]: sums are in registers 0 to 3, a plane of rows in 4 and 5, and one of columns in 6 and 7.
 ///
-/// Panels are in the second-level cache, from which tiles are loaded slower than they are multiplied. So the next group is
-/// fetched meanwhile, a part of it before each product of planes.
+/// Operands are in the second-level cache, from which tiles are loaded slower than they are multiplied. So the next group
+/// is fetched meanwhile, a part of it before each product of planes.
 ///
 /// # Safety
 /// As [`Kernel`].
 unsafe fn run<T: Tiles, D: Dot, const A: usize, const B: usize>(
     unit: &mut T,
-    groups: usize,
-    [mut a, mut b]: [*const u32; 2],
+    mut a: *const u32,
+    columns: Columns<'_>,
     is_first: bool,
     to: *mut u32,
     step: isize,
@@ -69,6 +69,7 @@ unsafe fn run<T: Tiles, D: Dot, const A: usize, const B: usize>(
     let to: [*mut u8; 4] = std::array::from_fn(|it| {
         to.cast::<u8>().wrapping_offset((it / 2 * ROWS) as isize * step).wrapping_add(it % 2 * 4 * WORDS)
     });
+    let row = (4 * columns.row) as isize;
     // SAFETY: by the caller's contract.
     unsafe {
         if is_first {
@@ -82,7 +83,11 @@ unsafe fn run<T: Tiles, D: Dot, const A: usize, const B: usize>(
             unit.load::<2>(to[2], step);
             unit.load::<3>(to[3], step);
         }
-        for _ in 0..groups {
+        for (number, &at) in columns.groups.iter().enumerate() {
+            let b = columns.first.add(at);
+            // After the last group, the columns are often multiplied again.
+            let next = columns.groups.get(number + 1).unwrap_or(&columns.groups[0]);
+            let next = columns.first.wrapping_add(*next);
             let mut loaded = [usize::MAX; 2];
             for (stage, &[of_a, of_b]) in const { products(A, B) }.iter().enumerate() {
                 if loaded[0] != of_a {
@@ -91,25 +96,28 @@ unsafe fn run<T: Tiles, D: Dot, const A: usize, const B: usize>(
                     unit.load::<5>(plane.add(4 * REGISTER), ROW);
                 }
                 if loaded[1] != of_b {
-                    let plane = b.add(of_b * PLANE).cast::<u8>();
-                    unit.load::<6>(plane, ROW);
-                    unit.load::<7>(plane.add(4 * REGISTER), ROW);
+                    let plane = b.add(of_b * columns.plane);
+                    unit.load::<6>(plane.cast(), row);
+                    unit.load::<7>(plane.add(columns.register).cast(), row);
                 }
                 loaded = [of_a, of_b];
-                let part = |planes: usize| {
-                    let [start, end] =
-                        [stage, stage + 1].map(|it| it * planes * LINES / const { products(A, B).len() });
-                    planes * PLANE + start * LINE..planes * PLANE + end * LINE
+                // Lines of rows, and rows of both registers of columns.
+                let part = |all: usize| {
+                    let [start, end] = [stage, stage + 1].map(|it| it * all / const { products(A, B).len() });
+                    start..end
                 };
-                part(A).step_by(LINE).for_each(|it| unit.fetch(a.wrapping_add(it)));
-                part(B).step_by(LINE).for_each(|it| unit.fetch(b.wrapping_add(it)));
+                part(A * LINES).for_each(|it| unit.fetch(a.wrapping_add(A * PLANE + it * LINE)));
+                for it in part(B * ROWS) {
+                    let at = next.wrapping_add(it / ROWS * columns.plane + it % ROWS * columns.row);
+                    unit.fetch(at);
+                    unit.fetch(at.wrapping_add(columns.register));
+                }
                 D::dot::<T, 0, 4, 6>(unit);
                 D::dot::<T, 1, 4, 7>(unit);
                 D::dot::<T, 2, 5, 6>(unit);
                 D::dot::<T, 3, 5, 7>(unit);
             }
             a = a.add(A * PLANE);
-            b = b.add(B * PLANE);
         }
         unit.store::<0>(to[0], step);
         unit.store::<1>(to[1], step);
