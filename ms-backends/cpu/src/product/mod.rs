@@ -20,13 +20,14 @@ mod units;
 
 pub use epilogue::Epilogue;
 use epilogue::{Part, Parts};
-pub use multiplier::{Arithmetic, Elements, Left};
+pub use multiplier::{Arithmetic, Elements, Left, Multiplier};
 use ordered::Stored;
 pub use ordered::{CHUNK, Ordered};
 pub use pack::pack;
 pub use tile::{Tile, Wide};
 #[cfg(not(test))]
 use units::Units;
+pub use units::{BLOCK, Filters, Layout, TILE};
 #[cfg(test)]
 pub use units::{By, Units, tests as unit_tests};
 

@@ -4,7 +4,7 @@
 //! Which of both is decided for the whole op, so that its bits do not depend on how it is cut.
 
 use super::tile::Wide;
-use super::units::{Chosen, Floats, Lefts, Units};
+use super::units::{Chosen, Filters, Floats, Lefts, Units};
 use super::{Matrix, Ordered};
 use crate::isa::Isa;
 use ms_core::error::Result;
@@ -33,6 +33,11 @@ impl<'a, W: Wide> Elements<'a, W> {
         let block: &Storage = array.storage();
         let all = array.as_slice().expect("the caller compared the dtype, and there are no gaps");
         Self { all, held: Some(block).filter(|it| it.may_be_held()) }
+    }
+
+    /// Whether what is packed of them is kept.
+    pub fn is_held(self) -> bool {
+        self.held.is_some()
     }
 }
 
@@ -76,7 +81,8 @@ impl Arithmetic {
         let Self { isa, precision, units } = self;
         let elements = elements.map(|it| (it.all.as_ptr().cast(), it.all.len(), it.held));
         // SAFETY: the elements are those of slices, in their blocks.
-        Multiplier { isa, unit: unsafe { Chosen::of(units, isa, (W::DTYPE, precision), sizes, elements) } }
+        let unit = unsafe { Chosen::of(units, isa, (W::DTYPE, precision), sizes, elements) };
+        Multiplier { isa, unit, in_any_size: units.is_some() }
     }
 }
 
@@ -85,12 +91,48 @@ impl Arithmetic {
 pub struct Multiplier {
     isa: Isa,
     unit: Option<Chosen>,
+    /// Whether the unit was given, for products of any size.
+    in_any_size: bool,
 }
 
 impl Multiplier {
     /// Whether products run on a unit, whose order of terms is another one.
     pub fn has_unit(self) -> bool {
         self.unit.is_some()
+    }
+
+    /// Whether products have this unit in any size, not where they take less time only.
+    pub fn is_given(self) -> bool {
+        self.in_any_size
+    }
+
+    /// Whether vectors of elements take less time where these need no matrix: without a unit, and where a unit multiplies as
+    /// many planes as f32 has in full.
+    pub fn prefers_vectors(self) -> bool {
+        const PRODUCTS: usize = 6;
+        self.unit.is_none_or(|it| !self.in_any_size && it.products() >= PRODUCTS)
+    }
+
+    /// The left operands of [batch-reduce products](Filters), packed or as they are kept: `count` matrices without gaps of `m`
+    /// rows, of which each has the terms of all taps of its first channel, then those of the next one. `None` if there is no
+    /// unit, or they are too large.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands.
+    pub fn filters<W: Wide>(
+        self,
+        Elements { all: elements, held }: Elements<'_, W>,
+        count: usize,
+        [m, channels]: [usize; 2],
+        taps: usize,
+    ) -> Result<Option<Filters>> {
+        let k = channels * taps;
+        assert!(elements.len() >= count * m * k, "the operands have their elements");
+        let Some(unit) = self.unit else { return Ok(None) };
+        let matrix = Matrix::dense(elements.as_ptr(), k).in_bytes();
+        // SAFETY: the elements are those of the slice, in its block.
+        let packed = unsafe { unit.pack(matrix, [m, k], taps, count, held)? };
+        Ok(packed.map(|it| Filters::new(unit, it)))
     }
 
     /// The left operands, without gaps, of products: `count` matrices of sizes `[m, k]`, stored by columns if so it says.
@@ -109,7 +151,7 @@ impl Multiplier {
         let steps = if by_columns { [1, m as isize] } else { [k as isize, 1] };
         let matrix = Matrix { first: elements.as_ptr(), steps };
         // SAFETY: the elements are those of the slice, in its block.
-        let pack = |unit: Chosen| unsafe { unit.pack(matrix.in_bytes(), [m, k], count, held) };
+        let pack = |unit: Chosen| unsafe { unit.pack(matrix.in_bytes(), [m, k], 1, count, held) };
         let packed = self.unit.map(pack).transpose()?.flatten();
         Ok(Left { by: self, elements, steps, count, sizes: [m, k], packed })
     }

@@ -1,5 +1,5 @@
 //! Convolution and its gradients: windows stored as columns of a matrix, and products; without a matrix where a group has
-//! one output channel or is small ([`direct`]), and for large images ([`parts`]).
+//! one output channel or is small ([`direct`]), for large images ([`parts`]), and on units ([`blocked`]).
 //!
 //! The order of every sum is part of the semantics of the ops (see [`product::ordered`](crate::product) for chains):
 //! - An element of the result is a chain over input channels and taps, taps in row-major order.
@@ -8,12 +8,15 @@
 //! - An element of the gradient for the weights is a chain over images and windows, in order.
 //!
 //! In relaxed precisions a [unit](crate::product) multiplies large matrices of f32 and bf16. Then the terms of a chain are
-//! summed in groups or pairs, in order, by planes of bf16. The sizes and elements of whole operands decide on that, before
-//! they are cut into tasks: no bit depends on how they are cut.
+//! summed in groups or pairs, in order, by planes of bf16. Those of an element of the result have another order where its
+//! channels fill blocks of [`BLOCK`](crate::product::BLOCK): block by block, the taps of a block in row-major order, and for
+//! each of them the channels of the block, which are a group. The last block is filled with zeros. The sizes and elements of
+//! whole operands decide on all that, before they are cut into tasks: no bit depends on how they are cut.
 //!
 //! Padding is zeros that are multiplied like elements, except in the gradient for the input, to which only
 //! existing windows are added.
 
+mod blocked;
 mod columns;
 mod direct;
 mod few;
@@ -176,15 +179,19 @@ pub fn forward<T: Direct>(
     let windows = conv.batch * points;
     let weights = Elements::of(&inputs[1]);
     let multiplier = arithmetic.multiplier([conv.outputs, filter, windows], [weights, x.into()]);
-    if !multiplier.has_unit()
-        && !conv.is_pointwise()
+    if !conv.is_pointwise()
         && let Some(direct) = DirectConv::of(&conv, arithmetic.isa, usize::MAX)?
     {
-        if points >= WINDOWS && filter <= CHUNK && direct.is_small::<T>() {
-            return direct.forward(x, w, out);
+        if let Some(filters) = direct.filters(multiplier, weights)? {
+            return direct.forward_in_blocks(&filters, x, out);
         }
-        if direct.is_dense::<T>() {
-            return direct.forward_in_parts(x, w, out);
+        if multiplier.prefers_vectors() {
+            if points >= WINDOWS && filter <= CHUNK && direct.is_small::<T>() {
+                return direct.forward(x, w, out);
+            }
+            if direct.is_dense::<T>() {
+                return direct.forward_in_parts(x, w, out);
+            }
         }
     }
     let filters = multiplier.left(weights, conv.groups, [conv.outputs, filter], false)?;

@@ -17,10 +17,10 @@ use std::sync::Arc;
 /// A unit, and how it multiplies floats.
 #[derive(Clone, Copy)]
 pub struct Chosen {
-    units: Units,
-    isa: Isa,
+    pub(super) units: Units,
+    pub(super) isa: Isa,
     dtype: DType,
-    terms: Terms,
+    pub(super) terms: Terms,
 }
 
 /// A product of matrices, with steps in bytes.
@@ -45,7 +45,8 @@ pub enum Lefts {
 }
 
 impl Lefts {
-    fn panels(&self) -> Option<Panels> {
+    /// The panels, unless the range of a kept operand does not allow them.
+    pub(super) fn panels(&self) -> Option<Panels> {
         match self {
             Self::Own(packed) => Some(packed.panels()),
             Self::Kept(kept) => kept.packed.as_ref().map(Packed::panels),
@@ -87,13 +88,19 @@ impl Chosen {
         is_allowed.then_some(Self { units, isa, dtype, terms })
     }
 
+    /// The number of products of planes.
+    pub fn products(self) -> usize {
+        self.terms.products()
+    }
+
     fn side(self, operand: usize, matrix: Matrix<*const u8>) -> Side {
         let packing = Packing::new(self.isa, self.dtype, self.terms.planes()[operand], operand == 1);
         Side { matrix, dtype: self.dtype, packing }
     }
 
     /// Packs left operands of products for all of them, each of which begins where the one before it ends, or returns
-    /// those that are kept of a block; `None` if they are so large that every product packs its own.
+    /// those that are kept of a block; `None` if they are so large that every product packs its own. Terms are those of so
+    /// many taps, which are one in products of matrices.
     ///
     /// # Safety
     /// The elements are valid for reads, and in the block.
@@ -104,10 +111,12 @@ impl Chosen {
         self,
         first: Matrix<*const u8>,
         [m, k]: [usize; 2],
+        taps: usize,
         count: usize,
         held: Option<&Storage>,
     ) -> Result<Option<Lefts>> {
-        let side = self.side(0, first.transposed());
+        let mut side = self.side(0, first.transposed());
+        side.packing = side.packing.of_taps(taps);
         if Packed::bytes(side.packing, [k, m], count) > WHOLE {
             return Ok(None);
         }

@@ -4,6 +4,7 @@
 //! The bits of a result depend on its operands and the kind of unit only: not on blocks, threads, strides, or on whether
 //! a packed operand is kept. Operands that planes do not represent are not multiplied here ([`range`]).
 
+mod batch_reduce;
 mod block;
 mod chosen;
 mod dots;
@@ -18,6 +19,7 @@ mod tiles;
 use super::matrices::Matrices;
 use super::{Matrix, To};
 use crate::isa::Isa;
+pub use batch_reduce::{BLOCK, Filters, Layout, TILE};
 use block::{Out, Product, Side};
 pub use chosen::{Chosen, Floats, Lefts};
 use kernel::Terms;

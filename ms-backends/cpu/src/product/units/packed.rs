@@ -49,7 +49,7 @@ impl Panels {
 impl Packed {
     /// The number of bytes of packed matrices with sizes `[k, n]`.
     pub fn bytes(packing: Packing, [k, n]: [usize; 2], count: usize) -> usize {
-        count * n.div_ceil(PANEL) * packing.panel(k.div_ceil(packing.group())) * size_of::<u32>()
+        count * n.div_ceil(PANEL) * packing.panel(packing.groups(k)) * size_of::<u32>()
     }
 
     /// Packs matrices with sizes `[k, n]`, each of which begins where `k n` elements of the one before it end.
@@ -60,7 +60,7 @@ impl Packed {
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the panels.
     pub unsafe fn new(side: Side, [k, n]: [usize; 2], count: usize) -> Result<Self> {
-        let (panels, panel) = (n.div_ceil(PANEL), side.packing.panel(k.div_ceil(side.packing.group())));
+        let (panels, panel) = (n.div_ceil(PANEL), side.packing.panel(side.packing.groups(k)));
         let step = k * n * side.dtype.size();
         // SAFETY: all panels are written below.
         let room = unsafe { Array::uninit(&[count * panels * panel], DType::U32)? };
@@ -85,7 +85,7 @@ impl Packed {
 /// What is known of an operand while slots hold it.
 pub struct Kept {
     of: Place,
-    packing: (usize, bool),
+    packing: (usize, bool, usize),
     /// The number of matrices.
     count: usize,
     /// The range of its elements.

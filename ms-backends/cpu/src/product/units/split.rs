@@ -7,6 +7,9 @@
 //! A panel has 32 lines: rows of the left operand, or columns of the right one. For every group of terms, which are as
 //! many as one instruction multiplies, it has one plane after the other, each of which is two tile registers of 16 lines.
 //! The registers of a left operand have a row of words for each line; those of a right operand have a column.
+//!
+//! The terms of a left operand may be those of several taps. Then each group has one tap: for as many channels as a group
+//! has terms one tap after the other, then those of the next channels.
 
 use super::tiles::{REGISTER, ROWS, WORDS};
 use crate::isa::Isa;
@@ -35,6 +38,8 @@ pub struct Packing {
     run: Run,
     turn: Turn<f32>,
     is_right: bool,
+    /// The number of taps, which alternate fastest among the terms of a line.
+    taps: usize,
 }
 
 /// Packs a panel of up to 32 lines with `depth` terms each, which has zeros in the place of others. Strides are in
@@ -60,12 +65,17 @@ impl Packing {
             Isa::Interp => plain,
         };
         let of_word = if dtype.size() == 1 { 4 } else { 2 };
-        Self { planes, of_word, run, turn: f32::tile(isa).turn, is_right }
+        Self { planes, of_word, run, turn: f32::tile(isa).turn, is_right, taps: 1 }
     }
 
-    /// The number of planes, and whether it is that of right operands.
-    pub fn kind(self) -> (usize, bool) {
-        (self.planes, self.is_right)
+    /// The same for terms that are those of so many taps.
+    pub fn of_taps(self, taps: usize) -> Self {
+        Self { taps, ..self }
+    }
+
+    /// The number of planes, whether it is that of right operands, and the number of taps.
+    pub fn kind(self) -> (usize, bool, usize) {
+        (self.planes, self.is_right, self.taps)
     }
 
     /// The number of terms of a group.
@@ -73,18 +83,58 @@ impl Packing {
         self.of_word * WORDS
     }
 
+    /// The number of groups of so many terms.
+    pub fn groups(self, depth: usize) -> usize {
+        (depth / self.taps).div_ceil(self.group()) * self.taps
+    }
+
     /// The number of words of a panel with so many groups.
     pub fn panel(self, groups: usize) -> usize {
         groups * self.planes * PLANE
     }
 
-    /// [`Run`].
+    /// [`Run`], by taps.
     ///
     /// # Safety
     /// As [`Run`].
-    pub unsafe fn pack(self, from: Matrix<*const u8>, lines: usize, depth: usize, to: *mut u32) {
-        // SAFETY: the caller's contract is the same.
-        unsafe { (self.run)(self.turn, self.is_right, from, lines, depth, to) };
+    pub unsafe fn pack(self, from: Matrix<*const u8>, lines: usize, depth: usize, mut to: *mut u32) {
+        let (taps, channels, group) = (self.taps, depth / self.taps, self.group());
+        if taps == 1 {
+            // SAFETY: the caller's contract is the same.
+            return unsafe { (self.run)(self.turn, self.is_right, from, lines, depth, to) };
+        }
+        let of_channel = [from.steps[0], from.steps[1] * taps as isize];
+        for first in (0..channels).step_by(group) {
+            for tap in 0..taps {
+                let from = Matrix { first: from.skip(0, first * taps + tap).first, steps: of_channel };
+                // SAFETY: the terms are some of the caller's, and there is room for all groups.
+                unsafe {
+                    (self.run)(self.turn, self.is_right, from, lines, group.min(channels - first), to);
+                    to = to.add(self.panel(1));
+                }
+            }
+        }
+    }
+}
+
+/// Splits neighbouring pairs of f32, which are `step` elements apart, into words of planes, which are `plane` words apart.
+/// There are [`WORDS`] pairs, or some times that number.
+///
+/// # Safety
+/// The elements are valid for reads, there is room for the words, and the machine has the instruction set.
+pub type Split = unsafe fn(from: *const f32, step: isize, pairs: usize, to: *mut u32, plane: usize);
+
+/// [`Split`] into so many planes.
+pub fn split(isa: Isa, planes: usize) -> Split {
+    let [plain, avx2, avx512] = match planes {
+        1 => splits::<1>(),
+        2 => splits::<2>(),
+        _ => splits::<3>(),
+    };
+    match isa {
+        Isa::Avx512 => avx512,
+        Isa::Avx2 => avx2,
+        Isa::Interp => plain,
     }
 }
 
@@ -234,25 +284,51 @@ unsafe fn split_lines<E: Element, const P: usize>(from: *const E, step: isize, t
 /// There are the elements of the terms, which are `step` elements apart, and room for the words.
 #[inline(always)]
 unsafe fn split_terms<E: Element, const P: usize>(from: *const E, step: isize, to: *mut u32) {
+    for row in 0..WORDS {
+        let from = from.wrapping_offset((row * E::OF_WORD) as isize * step);
+        // SAFETY: by the caller's contract.
+        unsafe { split_words::<E, P>(from, step, to.add(row * WORDS), PLANE) };
+    }
+}
+
+/// The words of 16 lines in all planes, which are `plane` words apart.
+///
+/// # Safety
+/// There are the elements of the terms of a word, which are `step` elements apart, and room for the words.
+#[inline(always)]
+unsafe fn split_words<E: Element, const P: usize>(from: *const E, step: isize, to: *mut u32, plane: usize) {
     let mut rest = MaybeUninit::<[[E; ROWS]; 4]>::uninit();
     let rest = rest.as_mut_ptr().cast::<E>();
-    for row in 0..WORDS {
-        // SAFETY: by the caller's contract.
-        unsafe {
-            for it in 0..E::OF_WORD {
-                let from = from.wrapping_offset((row * E::OF_WORD + it) as isize * step);
-                rest.add(it * ROWS).copy_from_nonoverlapping(from, ROWS);
-            }
-            for plane in 0..P {
-                let to = to.add(plane * PLANE + row * WORDS);
-                for line in 0..ROWS {
-                    let part =
-                        |it: usize| (*rest.add(it * ROWS + line)).take(plane < 2).into() << (it * 32 / E::OF_WORD);
-                    *to.add(line) = (0..E::OF_WORD).fold(0, |word, it| word | part(it));
-                }
+    // SAFETY: by the caller's contract.
+    unsafe {
+        for it in 0..E::OF_WORD {
+            rest.add(it * ROWS).copy_from_nonoverlapping(from.wrapping_offset(it as isize * step), ROWS);
+        }
+        for number in 0..P {
+            let to = to.add(number * plane);
+            for line in 0..ROWS {
+                let part = |it: usize| (*rest.add(it * ROWS + line)).take(number < 2).into() << (it * 32 / E::OF_WORD);
+                *to.add(line) = (0..E::OF_WORD).fold(0, |word, it| word | part(it));
             }
         }
     }
+}
+
+/// [`Split`] for every CPU, and with the features of functions that it is inlined into.
+#[inline(always)]
+unsafe fn pairs<const P: usize>(from: *const f32, step: isize, pairs: usize, to: *mut u32, plane: usize) {
+    for at in (0..pairs).step_by(WORDS) {
+        // SAFETY: by the caller's contract.
+        unsafe { split_words::<f32, P>(from.add(at), step, to.add(at), plane) };
+    }
+}
+
+/// [`Split`] for every CPU, with AVX2, and with AVX-512.
+fn splits<const P: usize>() -> [Split; 3] {
+    #[cfg(target_arch = "x86_64")]
+    return [pairs::<P>, pairs_avx2::<P>, pairs_avx512::<P>];
+    #[cfg(not(target_arch = "x86_64"))]
+    [pairs::<P>; 3]
 }
 
 /// [`Run`] for every CPU, with AVX2, and with AVX-512.
@@ -265,7 +341,7 @@ fn runs<E: Element, const P: usize>() -> [Run; 3] {
 
 #[cfg(target_arch = "x86_64")]
 macro_rules! vector_runs {
-    ($($name:ident, $features:literal;)*) => {$(
+    ($($name:ident, $pairs:ident, $features:literal;)*) => {$(
         #[target_feature(enable = $features)]
         unsafe fn $name<E: Element, const P: usize>(
             turn: Turn<f32>,
@@ -278,11 +354,17 @@ macro_rules! vector_runs {
             // SAFETY: the caller's contract is the same.
             unsafe { panel::<E, P>(turn, is_right, from, lines, depth, to) }
         }
+
+        #[target_feature(enable = $features)]
+        unsafe fn $pairs<const P: usize>(from: *const f32, step: isize, count: usize, to: *mut u32, plane: usize) {
+            // SAFETY: the caller's contract is the same.
+            unsafe { pairs::<P>(from, step, count, to, plane) }
+        }
     )*};
 }
 
 #[cfg(target_arch = "x86_64")]
 vector_runs! {
-    avx512, "avx512f,avx512bw,avx512vl,avx512dq,avx2";
-    avx2, "avx2";
+    avx512, pairs_avx512, "avx512f,avx512bw,avx512vl,avx512dq,avx2";
+    avx2, pairs_avx2, "avx2";
 }

@@ -1,5 +1,6 @@
 //! Convolutions and their gradients against sums in the specified order, to the bit.
 
+mod blocked;
 mod units;
 
 use super::super::run;

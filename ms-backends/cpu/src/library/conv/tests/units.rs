@@ -14,12 +14,12 @@ use ms_core::tensor::{Array, Attr, Attrs, DType, Parameter, Tensor};
 
 const RELAXED: [Precision; 3] = [Precision::Highest, Precision::High, Precision::Medium];
 
-fn on(units: Units, precision: Precision) -> Arithmetic {
+pub fn on(units: Units, precision: Precision) -> Arithmetic {
     Arithmetic::new(Isa::detect(), precision).on(units)
 }
 
 /// Input, weights and a gradient of the result.
-fn operands(case: &Case, dtype: DType) -> [Array; 3] {
+pub fn operands(case: &Case, dtype: DType) -> [Array; 3] {
     [(case.x, 1), (case.w, 2), (case.output(), 3)].map(|(shape, seed)| numbers(&shape, dtype, seed))
 }
 
@@ -110,12 +110,17 @@ fn errors(arithmetic: Arithmetic, def: &'static OpDef, attrs: &Attrs, [a, b]: [&
 #[test]
 fn every_number_of_axes() {
     const BOUNDS: [f64; 3] = [4e-7, 5e-5, 8e-3];
-    let cases: [(Shapes, [usize; 3], usize); 5] = [
+    let cases: [(Shapes, [usize; 3], usize); 9] = [
         ([&[2, 5, 40], &[33, 5, 5]], [1, 2, 2], 1),
         ([&[3, 66, 9], &[66, 33, 1]], [1, 1, 0], 2),
         ([&[1, 2, 6, 5, 4], &[34, 2, 3, 2, 3]], [1, 1, 1], 1),
         ([&[1, 4, 5, 7, 6], &[66, 2, 2, 3, 2]], [2, 1, 1], 2),
         ([&[2, 3, 9, 9], &[35, 3, 7, 7]], [2, 1, 3], 1),
+        // In blocks of channels.
+        ([&[3, 64, 41], &[33, 64, 5]], [1, 2, 3], 1),
+        ([&[2, 60, 40], &[66, 30, 2]], [2, 1, 0], 2),
+        ([&[1, 32, 5, 4, 6], &[34, 32, 2, 3, 2]], [1, 1, 1], 1),
+        ([&[2, 32, 6, 7, 9], &[5, 32, 3, 2, 3]], [2, 1, 1], 1),
     ];
     for ((shapes, window, groups), &it) in cases.iter().flat_map(|case| units().iter().map(move |it| (*case, it))) {
         for (def, attrs, [a, b]) in ops_of(shapes, window, groups) {
@@ -202,20 +207,28 @@ fn what_units_do_not_multiply() {
 /// Weights that a slot holds are packed once for each op.
 #[test]
 fn kept_weights_change_no_bit() {
-    for groups in [1, 2] {
-        let case = Case { x: [2, 3 * groups, 7, 6], w: [35 * groups, 3, 3, 3], groups, ..PLAIN };
+    for (groups, channels) in [(1, 3), (2, 3), (1, 32), (2, 30)] {
+        let case =
+            Case { x: [2, channels * groups, 7, 6], w: [35 * groups, channels, 3, 3], before: [1; 2], groups, ..PLAIN };
         for (dtype, precision) in [(DType::F32, Precision::Highest), (DType::F32, Precision::Medium)] {
             let [x, w, g] = operands(&case, dtype);
-            let ops = || case.ops([&x, &w, &g], &|_| 0.0).into_iter().take(2);
+            let ops = &case.ops([&x, &w, &g], &|_| 0.0)[..2];
             for unit in units_of([planes(dtype, precision); 2]) {
-                let all =
-                    || ops().map(|(def, attrs, inputs, _)| hash(&result(on(unit, precision), def, &attrs, inputs)));
+                let of = |def, attrs, inputs| hash(&result(on(unit, precision), def, attrs, inputs));
+                let all = || ops.iter().map(|(def, attrs, inputs, _)| of(def, attrs, *inputs));
                 let want: Vec<_> = all().collect();
                 let slot = Parameter::new(Tensor::from_array(w.clone()), "");
                 for call in 0..5 {
-                    assert!(all().eq(want.iter().cloned()), "{groups} groups in {precision} on {unit:?}, call {call}");
+                    assert!(
+                        all().eq(want.iter().cloned()),
+                        "{channels} channels in {groups} groups in {precision} on {unit:?}, call {call}"
+                    );
                 }
-                assert_eq!(w.storage().forms(), 3, "a range and two packed ones, {groups} groups");
+                assert_eq!(
+                    w.storage().forms(),
+                    3,
+                    "a range and two packed ones, {channels} channels in {groups} groups"
+                );
                 drop(slot);
             }
         }
@@ -245,11 +258,14 @@ fn large_convolutions_have_units() {
 #[ignore = "`results_do_not_depend_on_threads` starts it, once for each number of threads"]
 fn in_a_process() {
     println!("threads {}", threads::count());
-    let cases: [(Shapes, usize, usize); 3] = [
+    let cases: [(Shapes, usize, usize); 5] = [
         ([&[3, 4, 9, 10], &[40, 4, 3, 3]], 1, 1),
         // Tasks with windows of several images.
         ([&[12, 4, 5, 5], &[66, 2, 3, 3]], 0, 2),
         ([&[2, 33, 9, 8], &[66, 33, 1, 1]], 0, 1),
+        // Blocks of channels: tasks with some of the panels, and with tiles of some images.
+        ([&[1, 64, 7, 7], &[98, 64, 3, 3]], 1, 1),
+        ([&[5, 60, 9, 9], &[66, 30, 2, 2]], 0, 2),
     ];
     // An infinity in one image, which some tasks do not read.
     let cases = cases.iter().flat_map(|case| [false, true].map(|is_special| (case, is_special)));
