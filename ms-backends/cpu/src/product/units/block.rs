@@ -121,13 +121,23 @@ impl Product {
     ) -> Result<()> {
         let ([m, k, n], batch) = (self.sizes, pairs.len());
         debug_assert!(!self.accumulate || self.out.is_direct());
-        let packs_whole = of_right.is_none() && is_same && Packed::bytes(self.right.packing, [k, n], 1) <= WHOLE;
-        let right = Side { matrix: self.right.matrix.at(places(pairs.start)[1]), ..self.right };
-        // SAFETY: the elements are those of the caller's contract.
-        let own = packs_whole.then(|| unsafe { Packed::new(right, [k, n], 1) }).transpose()?;
-        let of_right = of_right.or(own.as_ref().map(Packed::panels));
         let [rows, columns] = cut([m, n], batch, parts.map(|(it, turned)| (it.by_rows(), turned)));
         let [along, across] = [m.div_ceil(rows), n.div_ceil(columns)];
+        let first = places(pairs.start);
+        // What several blocks would pack is packed once, before them.
+        let whole = |side: Side, at: isize, sizes: [usize; 2]| {
+            let side = Side { matrix: side.matrix.at(at), ..side };
+            let fits = Packed::bytes(side.packing, sizes, 1) <= WHOLE;
+            // SAFETY: the elements are those of the caller's contract.
+            fits.then(|| unsafe { Packed::new(side, sizes, 1) }).transpose()
+        };
+        let packs_left = of_left.is_none() && batch == 1 && across > 1;
+        let packs_right = of_right.is_none() && is_same && (batch > 1 || m > rows.min(ROWS));
+        let turned = Side { matrix: self.left.matrix.transposed(), ..self.left };
+        let own_left = if packs_left { whole(turned, first[0], [k, m])? } else { None };
+        let own_right = if packs_right { whole(self.right, first[1], [k, n])? } else { None };
+        let of_left = of_left.or(own_left.as_ref().map(Packed::panels));
+        let of_right = of_right.or(own_right.as_ref().map(Packed::panels));
         // A nanosecond is enough for several hundred products of terms.
         let nanos = (batch * m * n).saturating_mul(k) / 512 * self.terms.products();
         let shared = Shared::new((self, of_left, of_right));
