@@ -7,6 +7,7 @@ use crate::product::{ALIASED, CHUNK, Matrix, Ordered, Shared, pack};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{Array, try_filled};
+use std::ops::Range;
 
 /// Maximum size in bytes of the copies of both operands of a group.
 const MOST_BYTES: usize = 64 << 20;
@@ -39,7 +40,11 @@ impl DirectConv<'_> {
         let step = if (terms * size_of::<T>()).is_multiple_of(ALIASED) { terms + tile.columns } else { terms };
         let mut gradients = try_filled(T::default(), outputs.saturating_mul(step))?;
         let blocks = channels.div_ceil(tile.columns);
-        let parts = conv.tasks().div_ceil(blocks * taps).min(outputs.div_ceil(MIN_OUTPUTS));
+        // A task that has all taps writes whole filters, if there are enough tasks then.
+        let most = outputs.div_ceil(MIN_OUTPUTS);
+        let at_once = if blocks * most >= conv.tasks() { taps } else { 1 };
+        let ranges = taps / at_once;
+        let parts = conv.tasks().div_ceil(blocks * ranges).min(most);
         for group in 0..conv.groups {
             let to = Shared::new(images.as_mut_ptr());
             threads::for_each(blocks * conv.batch, places * channels, |task| {
@@ -57,44 +62,42 @@ impl DirectConv<'_> {
             conv.get_rows(group, 0..terms, g, (&mut gradients, step));
             let out = Shared::new(out[conv.weights(group)].as_mut_ptr());
             // Taps of a block of channels read the same elements, which stay in the cache.
-            threads::try_for_each(blocks * taps * parts, conv.nanos() / conv.groups, |task| {
-                let (first, tap) = (task / parts / taps * tile.columns, task / parts % taps);
+            threads::try_for_each(blocks * ranges * parts, conv.nanos() / conv.groups, |task| {
+                let (block, part) = (task / parts, task % parts);
+                let (first, tap) = (block / ranges * tile.columns, block % ranges * at_once);
                 let width = tile.columns.min(channels - first);
-                let [start, end] = [task % parts, task % parts + 1].map(|it| it * outputs / parts);
+                let [start, end] = [part, part + 1].map(|it| it * outputs / parts);
+                let of_tap = (end - start) * width;
                 // SAFETY: what is read below was written before.
-                let (packed, sums) = unsafe {
-                    let [packed, sums] =
-                        [CHUNK.min(terms), end - start].map(|it| Array::uninit(&[it, width], T::DTYPE));
-                    (packed?, sums?)
-                };
+                let [packed, sums] =
+                    [CHUNK.min(terms) * width, at_once * of_tap].map(|len| unsafe { Array::uninit(&[len], T::DTYPE) });
+                let (packed, sums) = (packed?, sums?);
                 let [packed, sums] = [&packed, &sums].map(|it| it.device_ptr().cast::<T>());
-                for chunk in (0..terms).step_by(CHUNK) {
+                for (chunk, at) in (0..terms).step_by(CHUNK).flat_map(|it| (0..at_once).map(move |at| (it, at))) {
                     let depth = CHUNK.min(terms - chunk);
-                    let mut at = 0;
-                    while at < depth {
-                        let (image, window) = ((chunk + at) / windows, (chunk + at) % windows);
-                        let (row, column) = (window / grid.columns, window % grid.columns);
-                        let count = (depth - at).min(grid.columns - column);
-                        let place = image * grid.len() + grid.taps[tap] + grid.rows[row] + column;
+                    self.for_each_run(chunk..chunk + depth, tap + at, |term, place, count| {
                         let from = &images[first * places + place * width..][..count * width];
                         // SAFETY: there is room for all terms.
-                        unsafe { packed.add(at * width).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
-                        at += count;
-                    }
+                        unsafe { packed.add(term * width).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+                    });
                     let sizes = [end - start, depth, width];
                     let product = Ordered { isa: self.isa, sizes, accumulate: chunk > 0, in_lanes: false };
                     let left = Matrix::dense(gradients[start * step + chunk..].as_ptr(), step);
-                    let (right, to) = (Matrix::dense(packed.cast_const(), width), Matrix::dense(sums, width));
+                    let right = Matrix::dense(packed.cast_const(), width);
+                    let to = Matrix::dense(sums.wrapping_add(at * of_tap), width);
                     // SAFETY: the operands have these sizes, and the sums of the first chunk are written before others are
                     // added.
                     unsafe { product.run(1, |_| [0; 3], left, right, to)? };
                 }
-                for (at, output) in (start..end).enumerate() {
-                    for channel in 0..width {
-                        // SAFETY: the sums are written; each task has its own weights.
-                        unsafe {
-                            let to = out.get().add((output * channels + first + channel) * taps + tap);
-                            *to = *sums.add(at * width + channel);
+                for output in start..end {
+                    let sums = sums.wrapping_add((output - start) * width).cast_const();
+                    let to = out.get().wrapping_add((output * channels + first) * taps + tap);
+                    // SAFETY: the sums are written; each task has its own weights.
+                    unsafe {
+                        if at_once == taps {
+                            pack(tile.turn, Matrix { first: sums, steps: [of_tap as isize, 1] }, taps, width, to);
+                        } else {
+                            (0..width).for_each(|channel| *to.add(channel * taps) = *sums.add(channel));
                         }
                     }
                 }
@@ -102,5 +105,19 @@ impl DirectConv<'_> {
             })?;
         }
         Ok(())
+    }
+
+    /// Calls `f` with the first one of windows of all images that are next to each other, counted from the first of the range,
+    /// its place under a tap in the grids of all images, and their number.
+    fn for_each_run(&self, windows: Range<usize>, tap: usize, mut f: impl FnMut(usize, usize, usize)) {
+        let (grid, of_image) = (&self.grid, self.conv.windows.output_len());
+        let mut at = windows.start;
+        while at < windows.end {
+            let (image, window) = (at / of_image, at % of_image);
+            let (row, column) = (window / grid.columns, window % grid.columns);
+            let count = (windows.end - at).min(grid.columns - column);
+            f(at - windows.start, image * grid.len() + grid.taps[tap] + grid.rows[row] + column, count);
+            at += count;
+        }
     }
 }
