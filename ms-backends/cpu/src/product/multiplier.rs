@@ -82,7 +82,7 @@ impl Arithmetic {
         let elements = elements.map(|it| (it.all.as_ptr().cast(), it.all.len(), it.held));
         // SAFETY: the elements are those of slices, in their blocks.
         let unit = unsafe { Chosen::of(units, isa, (W::DTYPE, precision), sizes, elements) };
-        Multiplier { isa, unit, in_any_size: units.is_some() }
+        Multiplier { isa, unit }
     }
 }
 
@@ -91,8 +91,6 @@ impl Arithmetic {
 pub struct Multiplier {
     isa: Isa,
     unit: Option<Chosen>,
-    /// Whether the unit was given, for products of any size.
-    in_any_size: bool,
 }
 
 impl Multiplier {
@@ -101,16 +99,9 @@ impl Multiplier {
         self.unit.is_some()
     }
 
-    /// Whether products have this unit in any size, not where they take less time only.
-    pub fn is_given(self) -> bool {
-        self.in_any_size
-    }
-
-    /// Whether vectors of elements take less time where these need no matrix: without a unit, and where a unit multiplies as
-    /// many planes as f32 has in full.
-    pub fn prefers_vectors(self) -> bool {
-        const PRODUCTS: usize = 6;
-        self.unit.is_none_or(|it| !self.in_any_size && it.products() >= PRODUCTS)
+    /// Whether products run on a unit that is so fast that it pays to make matrices for it.
+    pub fn pays_for_matrices(self) -> bool {
+        self.unit.is_some_and(Chosen::pays_for_matrices)
     }
 
     /// The left operands of [batch-reduce products](Filters), packed or as they are kept: `count` matrices without gaps of `m`

@@ -45,7 +45,7 @@ impl DirectConv<'_> {
         let (conv, windows) = (self.conv, self.conv.windows.output_len());
         let is_full = 8 * conv.channels >= 7 * conv.channels.next_multiple_of(BLOCK)
             && self.grid.span().next_multiple_of(TILE) <= 2 * windows;
-        let makes_up = weights.is_held() || conv.batch * windows >= MIN_WINDOWS || multiplier.is_given();
+        let makes_up = weights.is_held() || conv.batch * windows >= MIN_WINDOWS || multiplier.pays_for_matrices();
         if !is_full || !makes_up {
             return Ok(None);
         }

@@ -185,7 +185,7 @@ pub fn forward<T: Direct>(
         if let Some(filters) = direct.filters(multiplier, weights)? {
             return direct.forward_in_blocks(&filters, x, out);
         }
-        if multiplier.prefers_vectors() {
+        if !multiplier.pays_for_matrices() {
             if points >= WINDOWS && filter <= CHUNK && direct.is_small::<T>() {
                 return direct.forward(x, w, out);
             }
@@ -270,7 +270,7 @@ pub fn input_grad<T: Direct + AddAssign>(
     }
     let weights = Elements::of(&inputs[1]);
     let multiplier = arithmetic.multiplier([filter, conv.outputs, conv.batch * points], [weights, g.into()]);
-    if !multiplier.has_unit()
+    if !multiplier.pays_for_matrices()
         && !conv.is_pointwise()
         && let Some(direct) = DirectConv::of(&conv, arithmetic.isa, CHUNK)?
         && direct.has_small_gradient::<T>()
@@ -331,21 +331,22 @@ pub fn weight_grad<T: Direct + AddAssign>(
     if out.is_empty() || terms == 0 {
         return Ok(());
     }
-    if let Some(lanes) = conv.weight_lanes(T::loops(arithmetic.isa).lanes)
-        && let Some(direct) = DirectConv::of(&conv, arithmetic.isa, CHUNK)?
-    {
-        return match lanes {
-            WeightLanes::Groups => direct.weight_grad_by_groups(x, g, out),
-            WeightLanes::Outputs => direct.weight_grad_by_outputs(x, g, out),
-        };
-    }
     let filter = conv.filter_len();
     let multiplier = arithmetic.multiplier([conv.outputs, terms, filter], [g.into(), x.into()]);
-    if !multiplier.has_unit()
-        && let Some(direct) = DirectConv::of(&conv, arithmetic.isa, usize::MAX)?
-        && direct.has_full_tiles::<T>()
-    {
-        return direct.weight_grad_by_taps(x, g, out);
+    if !multiplier.pays_for_matrices() {
+        if let Some(lanes) = conv.weight_lanes(T::loops(arithmetic.isa).lanes)
+            && let Some(direct) = DirectConv::of(&conv, arithmetic.isa, CHUNK)?
+        {
+            return match lanes {
+                WeightLanes::Groups => direct.weight_grad_by_groups(x, g, out),
+                WeightLanes::Outputs => direct.weight_grad_by_outputs(x, g, out),
+            };
+        }
+        if let Some(direct) = DirectConv::of(&conv, arithmetic.isa, usize::MAX)?
+            && direct.has_full_tiles::<T>()
+        {
+            return direct.weight_grad_by_taps(x, g, out);
+        }
     }
     let runs = conv.windows.runs();
     let parts = (0..terms).step_by(CHUNK).map(|start| conv.part(&runs, start..terms.min(start + CHUNK)));

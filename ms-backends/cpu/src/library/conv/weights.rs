@@ -10,8 +10,9 @@ use ms_core::error::Result;
 use ms_core::tensor::try_filled;
 use std::ops::{AddAssign, Range};
 
-/// The maximum number of output channels of a group whose gradients are computed directly.
-const MOST_OUTPUTS: usize = 32;
+/// The maximum number of output channels of a group whose gradients are computed directly: where the input is the matrix
+/// of columns, and otherwise.
+const MOST_OUTPUTS: [usize; 2] = [32, 64];
 
 /// What the lanes are of a gradient that is computed directly.
 pub enum WeightLanes {
@@ -25,9 +26,11 @@ impl Conv {
     /// What the lanes of a gradient for weights are, in vectors of `lanes` elements; `None` if there are neither
     /// enough groups to fill a vector nor few output channels of a group.
     pub fn weight_lanes(&self, lanes: usize) -> Option<WeightLanes> {
+        let [of_pointwise, most] = MOST_OUTPUTS;
+        let most = if self.is_pointwise() { of_pointwise } else { most };
         match self.outputs {
             1 if self.groups >= lanes => Some(WeightLanes::Groups),
-            outputs if lanes > 1 && (lanes / 4..=MOST_OUTPUTS).contains(&outputs) => Some(WeightLanes::Outputs),
+            outputs if lanes > 1 && (lanes / 4..=most).contains(&outputs) => Some(WeightLanes::Outputs),
             _ => None,
         }
     }

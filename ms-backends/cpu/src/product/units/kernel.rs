@@ -37,6 +37,11 @@ impl Terms {
         // Those of planes that are low both are left out.
         if a == b { a * (a + 1) / 2 } else { a * b }
     }
+
+    /// Whether the products of planes are as many as for f32 in full, for which packing takes a notable part of the time.
+    pub fn is_full(self) -> bool {
+        self == Self::Floats([3, 3])
+    }
 }
 
 /// The words of [`PANEL`] columns: of each group some planes, each of which is two registers. Distances are in words.

@@ -35,9 +35,9 @@ use split::Packing;
 /// integers.
 const KEPT: [usize; 2] = [32, 64];
 
-/// Minimum number of rows where the products of planes are so many as for f32 in full. A slot whose operand is written
-/// between calls, as in training, has it packed by every call, for which fewer rows do not make up.
-const KEPT_ROWS: [usize; 2] = [64, 6];
+/// Minimum number of rows where the products of planes are [as many as for f32 in full](Terms::is_full). A slot whose
+/// operand is written between calls, as in training, has it packed by every call, for which fewer rows do not make up.
+const KEPT_ROWS: usize = 64;
 
 /// Minimum number of rows, columns and terms of a product whose operands are packed for it: for tiles, and for dot
 /// products.
@@ -96,8 +96,7 @@ impl Units {
             Self::Dots(_) => [PACKED[1]; 2],
             _ => [PACKED[0]; 2],
         };
-        let [rows, products] = KEPT_ROWS;
-        m.min(n) >= side && k >= depth && (m >= rows || terms.products() < products)
+        m.min(n) >= side && k >= depth && (m >= KEPT_ROWS || !terms.is_full())
     }
 
     /// Whether these terms are multiplied: by dot products where that is one for each pair. With more of them, fused
