@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 const ROUNDS: usize = 15;
 
 /// Images, channels, side; output channels, side of the kernel; stride and groups.
-const CASES: [([usize; 3], [usize; 2], usize, usize); 10] = [
+const CASES: [([usize; 3], [usize; 2], usize, usize); 11] = [
     ([1, 3, 224], [64, 7], 2, 1),
     ([1, 512, 7], [512, 3], 1, 1),
+    ([1, 256, 14], [256, 3], 1, 1),
     ([8, 3, 64], [32, 3], 1, 1),
     ([8, 64, 28], [64, 3], 1, 1),
     ([8, 128, 28], [128, 3], 2, 1),

@@ -141,7 +141,9 @@ impl Ordered {
         let (tile, keeper) = (W::tile(self.isa), self.keeper::<W>(held));
         // To pack lines of the left operand takes longer than to multiply half a tile.
         let packs_lines = a.matrix.steps[1] == a.format.size as isize && !held[0].is_some_and(Storage::may_be_held);
-        if is_turned(tile.columns, m, n) && !(packs_lines && 2 * n >= tile.columns) {
+        // Rows of the transposed product are the terms of this left operand as they are in memory.
+        let fills_more = keeper.is_none() && a.matrix.steps[0] == a.format.size as isize && pads(tile.columns, m, n);
+        if fills_more || is_turned(tile.columns, m, n) && !(packs_lines && 2 * n >= tile.columns) {
             let turned = Self { sizes: [n, k, m], ..self };
             let turned_places = |it: usize| {
                 let [a, b, out] = places(it);
@@ -242,6 +244,11 @@ impl Ordered {
 /// Whether the transposed product is computed: columns fill registers, so they are the longer side.
 fn is_turned(tile_columns: usize, m: usize, n: usize) -> bool {
     n < tile_columns && m > n
+}
+
+/// Whether more than an eighth of the columns of tiles would be padding, of which the transposed product has none to speak of.
+fn pads(tile_columns: usize, m: usize, n: usize) -> bool {
+    8 * n.next_multiple_of(tile_columns) > 9 * n && m >= 16 * tile_columns
 }
 
 /// Rows and columns of blocks of a result, with `most` columns at most, which do not affect its bits.
