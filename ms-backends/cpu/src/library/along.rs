@@ -1,4 +1,4 @@
-//! Ops along one axis: positions of extreme elements, running sums and products, sorting.
+//! Ops along one axis: positions of extreme elements, running sums and products.
 
 use super::elements;
 use super::index::written;
@@ -6,25 +6,24 @@ use crate::product::Shared;
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::ops::host::{Axis, dense};
-use ms_core::ops::{self, AxisAttrs, CumulativeAttrs, OpDef, SortAttrs};
-use ms_core::tensor::{Array, Attrs, DType, Element, Kind, Op, Scalar, try_filled, try_room};
+use ms_core::ops::{self, AxisAttrs, CumulativeAttrs, OpDef};
+use ms_core::tensor::{Array, Attrs, Element, Kind, Op, Scalar, try_filled};
 use ms_core::with_element;
 
 /// Columns of a chunk: elements that are next to each other, each of a row of its own along the axis.
 const COLUMNS: usize = 64;
 
-/// Runs an op of this kind, writing its row-major outputs; `None` for other ops.
+/// Runs an op of this kind, writing its row-major output; `None` for other ops.
 ///
 /// # Safety
 /// As [`run`](super::run).
-pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Option<Result<()>> {
+pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
     let is = |def: &'static OpDef| def.op() == op;
     Some(match op {
-        _ if is(&ops::ARGMAX) => extreme::<true>(attrs, inputs[0], &outputs[0]),
-        _ if is(&ops::ARGMIN) => extreme::<false>(attrs, inputs[0], &outputs[0]),
-        _ if is(&ops::CUMSUM) => cumulative(attrs, inputs[0], &outputs[0], 0, |a, b| a + b, i64::wrapping_add),
-        _ if is(&ops::CUMPROD) => cumulative(attrs, inputs[0], &outputs[0], 1, |a, b| a * b, i64::wrapping_mul),
-        _ if is(&ops::SORT) => sort(attrs, inputs[0], outputs),
+        _ if is(&ops::ARGMAX) => extreme::<true>(attrs, inputs[0], out),
+        _ if is(&ops::ARGMIN) => extreme::<false>(attrs, inputs[0], out),
+        _ if is(&ops::CUMSUM) => cumulative(attrs, inputs[0], out, 0, |a, b| a + b, i64::wrapping_add),
+        _ if is(&ops::CUMPROD) => cumulative(attrs, inputs[0], out, 1, |a, b| a * b, i64::wrapping_mul),
         _ => return None,
     })
 }
@@ -141,83 +140,6 @@ fn cumulative(
                         *to = if exclusive { *sum } else { next };
                         *sum = next;
                     }
-                }
-            }
-            Ok(())
-        })?;
-    });
-    Ok(())
-}
-
-/// A number that orders elements as sorting does: nan is above all others, and both zeros are equal. That of a type of
-/// at most 32 bits has 32.
-#[inline(always)]
-fn key<T: Element>(value: T) -> u64 {
-    let value = value.to_scalar();
-    match T::DTYPE {
-        DType::F64 => match value.as_f64() + 0.0 {
-            it if it.is_nan() => u64::MAX,
-            it => it.to_bits() ^ ((it.to_bits() as i64 >> 63) as u64 | 1 << 63),
-        },
-        DType::F16 | DType::BF16 | DType::F32 => match value.as_f64() as f32 + 0.0 {
-            it if it.is_nan() => u64::from(u32::MAX),
-            it => u64::from(it.to_bits() ^ ((it.to_bits() as i32 >> 31) as u32 | 1 << 31)),
-        },
-        DType::U64 => value.as_i64() as u64,
-        DType::I64 => value.as_i64() as u64 ^ 1 << 63,
-        DType::Bool => u64::from(value.as_bool()),
-        DType::U8 | DType::U16 | DType::U32 => value.as_i64() as u64,
-        DType::I8 | DType::I16 | DType::I32 => u64::from(value.as_i64() as i32 as u32 ^ 1 << 31),
-    }
-}
-
-/// Sorts along the axis, and writes the original positions.
-fn sort(attrs: &Attrs, x: &Array, outputs: &[Array]) -> Result<()> {
-    let (x, at) = (dense(x)?, SortAttrs::of(attrs));
-    let (axis, descending) = (Axis::of(x.shape(), at.axis()), at.descending());
-    let rows = axis.outer * axis.inner;
-    if x.layout().numel() == 0 {
-        return Ok(());
-    }
-    with_element!(x.dtype(), T => {
-        let from = elements::<T>(&x);
-        // SAFETY: by the contract of `run`.
-        let (values, places) = unsafe { (written::<T>(&outputs[0]), written::<i64>(&outputs[1])) };
-        let (values, places) = (Shared::new(values.as_mut_ptr()), Shared::new(places.as_mut_ptr()));
-        let nanos = from.len() * 4 * (axis.size.ilog2() as usize + 1);
-        let chunks = rows.min(4 * threads::count());
-        threads::try_for_each(chunks, nanos, |chunk| {
-            let (mut narrow, mut wide): (Vec<u64>, Vec<(u64, u64)>) = (Vec::new(), Vec::new());
-            let is_narrow = size_of::<T>() <= 4 && u32::try_from(axis.size).is_ok();
-            if is_narrow {
-                narrow = try_room(axis.size)?;
-            } else {
-                wide = try_room(axis.size)?;
-            }
-            for row in chunk * rows / chunks..(chunk + 1) * rows / chunks {
-                let first = row / axis.inner * axis.size * axis.inner + row % axis.inner;
-                let line = (0..axis.size).map(|it| from[first + it * axis.inner]);
-                // Positions order equal elements, so that the order is that of a stable sort.
-                let write = |at: usize, place: u64| {
-                    let to = first + at * axis.inner;
-                    // SAFETY: rows are disjoint.
-                    unsafe {
-                        *values.get().add(to) = from[first + place as usize * axis.inner];
-                        *places.get().add(to) = place as i64;
-                    }
-                };
-                if is_narrow {
-                    let turned = if descending { u64::from(u32::MAX) } else { 0 };
-                    narrow.clear();
-                    narrow.extend(line.zip(0u64..).map(|(it, place)| (key(it) ^ turned) << 32 | place));
-                    narrow.sort_unstable();
-                    narrow.iter().enumerate().for_each(|(at, it)| write(at, it & u64::from(u32::MAX)));
-                } else {
-                    let turned = if descending { u64::MAX } else { 0 };
-                    wide.clear();
-                    wide.extend(line.zip(0u64..).map(|(it, place)| (key(it) ^ turned, place)));
-                    wide.sort_unstable();
-                    wide.iter().enumerate().for_each(|(at, it)| write(at, it.1));
                 }
             }
             Ok(())

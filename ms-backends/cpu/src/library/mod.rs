@@ -7,6 +7,7 @@ mod attention;
 mod conv;
 mod index;
 mod pool;
+mod sort;
 #[cfg(test)]
 mod tests;
 mod update;
@@ -41,7 +42,8 @@ pub unsafe fn run(arithmetic: Arithmetic, op: Op, attrs: &Attrs, inputs: &[&Arra
         let done = unsafe {
             index::run(op, attrs, inputs, out)
                 .or_else(|| update::run(op, attrs, inputs, out))
-                .or_else(|| along::run(op, attrs, inputs, outputs))
+                .or_else(|| along::run(op, attrs, inputs, out))
+                .or_else(|| sort::run(op, attrs, inputs, outputs))
                 .or_else(|| along::means(op, attrs, inputs, out))
                 .or_else(|| attention::run(arithmetic.isa, op, attrs, inputs, outputs))
         };

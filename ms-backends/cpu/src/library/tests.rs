@@ -323,13 +323,16 @@ fn ops_along_an_axis() {
                 let whole = ms_core::tensor::Layout::contiguous(&[shape, &[2]].concat());
                 ms_core::tensor::Layout::new(shape.into(), whole.strides()[..rank].into(), 1)
             });
-            for axis in 0..shape.len() {
+            for (axis, &size) in shape.iter().enumerate() {
                 for x in [&x, &strided] {
                     for def in [&ops::ARGMAX, &ops::ARGMIN] {
                         check_bits(def, &ops::AxisAttrs::attrs(axis), &[x]);
                     }
                     for descending in [false, true] {
                         check_bits(&ops::SORT, &ops::SortAttrs::attrs(axis, descending), &[x]);
+                        for count in [0, 1, 2, 35, 400].into_iter().filter(|it| *it <= size) {
+                            check_bits(&ops::TOPK, &ops::TopkAttrs::attrs(axis, count, descending), &[x]);
+                        }
                     }
                     for (exclusive, reverse) in [(false, false), (true, false), (false, true), (true, true)] {
                         let attrs = ops::CumulativeAttrs::attrs(axis, exclusive, reverse);
@@ -359,6 +362,20 @@ fn samples_have_the_bits_of_the_reference() {
         for sample in (def.samples)() {
             let arrays = sample.arrays();
             check_bits(def, &sample.attrs, &arrays.iter().collect::<Vec<_>>());
+        }
+    }
+}
+
+/// Parts of rows, and more elements than are collected at once.
+#[test]
+fn first_elements_of_long_rows() {
+    for dtype in [DType::F32, DType::F64, DType::I8, DType::I64] {
+        for (shape, axis) in [(&[70_000][..], 0usize), (&[3, 33_000], 1), (&[33_000, 1], 0)] {
+            let x = special(shape, dtype);
+            let orders = [(1usize, true), (100, false), (3_000, true), (16_384, false)];
+            for (count, descending) in orders {
+                check_bits(&ops::TOPK, &ops::TopkAttrs::attrs(axis, count, descending), &[&x]);
+            }
         }
     }
 }

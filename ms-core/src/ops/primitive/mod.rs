@@ -90,7 +90,7 @@ primitives! {
     size::{ SIZE };
     slice::{ SLICE };
     slice_update::{ SLICE_UPDATE };
-    sort::{ SORT };
+    sort::{ SORT, TOPK };
     stop_gradient::{ STOP_GRADIENT };
     tensor_move::{ TENSOR_MOVE };
     trigonometric::{ ACOS, ASIN, ATAN, ATAN2, COS, HYPOT, SIN, TAN };

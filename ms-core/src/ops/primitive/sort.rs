@@ -1,11 +1,11 @@
-//! `sort`: sorted elements along an axis, and their original positions.
+//! `sort` and `topk`: elements along an axis in order, all or the first ones, and their original positions.
 
 use super::slice::narrow;
-use crate::error::{Code, OrExhausted, OrRaise, called, raise};
+use crate::error::{Code, Error, OrExhausted, OrRaise, called, raise};
 use crate::ops::core::axis::{named, refusal, stored_axis};
 use crate::ops::core::host::{Axis, dense, elements};
-use crate::ops::{AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, normalize_axis};
-use crate::tensor::{Array, AsTensor, DType, Element, OpInfo, Tensor, Type, apply, apply1, try_room};
+use crate::ops::{AxisAttrs, Batching, Cotangents, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Vjp, normalize_axis};
+use crate::tensor::{Array, AsTensor, DType, Element, OpInfo, Shape, Tensor, Type, apply, apply1, try_room};
 use crate::with_element;
 use smallvec::smallvec;
 use std::cmp::Ordering;
@@ -30,16 +30,12 @@ pub static SORT: OpDef = OpDef {
         let mut positions = Array::zeros(x.shape(), DType::I64);
         with_element!(x.dtype(), T => {
             let (from, to) = (elements::<T>(&x), values.as_mut_slice::<T>());
-            sort_rows(from, to, positions.as_mut_slice(), Axis::of(x.shape(), axis), descending);
+            let axis = Axis::of(x.shape(), axis);
+            sort_rows(from, to, positions.as_mut_slice(), axis, axis.size, descending);
         });
         Ok(smallvec![values, positions])
     },
-    derivative: Derivative::Rule(|it| {
-        let Some(g) = &it.cotangents[0] else { return smallvec![None] };
-        let zeros = crate::ops::zeros_like(&it.inputs[0]);
-        let attrs = AxisAttrs::attrs(SortAttrs::of(it.attrs).axis());
-        smallvec![Some(apply1(crate::ops::SCATTER_ADD.op(), &attrs, &[&zeros, &it.outputs[1], g]))]
-    }),
+    derivative: Derivative::Rule(|it| scattered(it, SortAttrs::of(it.attrs).axis())),
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
@@ -52,6 +48,58 @@ pub static SORT: OpDef = OpDef {
     },
 };
 
+attributes! {
+    /// The attributes of [`TOPK`].
+    pub struct TopkAttrs { axis: usize, count: usize, descending: bool }
+}
+
+/// The first `count` elements of [`SORT`] along an axis whose size is a number, and their original positions.
+pub static TOPK: OpDef = OpDef {
+    info: OpInfo { number: 391, name: "topk", attrs: TopkAttrs::DECLARED },
+    infer: |attrs, inputs| {
+        let it = TopkAttrs::of(attrs);
+        let (axis, count, mut dims) = (it.axis(), it.count(), inputs[0].dims.clone());
+        stored_axis(axis, dims.len())?;
+        if dims[axis].as_const().is_none_or(|size| count > size) {
+            return Err(Error::new(Code::Argument, format!("axis {axis} has no {count} elements")));
+        }
+        dims[axis] = count.into();
+        Ok(smallvec![Type::new(inputs[0].dtype, dims.clone()), Type::new(DType::I64, dims)])
+    },
+    eval: |attrs, inputs| {
+        let it = TopkAttrs::of(attrs);
+        let (x, axis, count) = (dense(inputs[0])?, it.axis(), it.count());
+        let mut shape = Shape::from_slice(x.shape());
+        shape[axis] = count;
+        let mut values = Array::zeros(&shape, x.dtype());
+        let mut positions = Array::zeros(&shape, DType::I64);
+        with_element!(x.dtype(), T => {
+            let (from, to) = (elements::<T>(&x), values.as_mut_slice::<T>());
+            sort_rows(from, to, positions.as_mut_slice(), Axis::of(x.shape(), axis), count, it.descending());
+        });
+        Ok(smallvec![values, positions])
+    },
+    derivative: Derivative::Rule(|it| scattered(it, TopkAttrs::of(it.attrs).axis())),
+    finite_derivatives: true,
+    effects: Effects::NONE,
+    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
+    lowering: Lowering::Library,
+    samples: || {
+        let of = |axis: usize, count: usize, descending: bool| {
+            let attrs = TopkAttrs::attrs(axis, count, descending);
+            Sample::new([SampleInput::f32(&[3, 4, 2], -2.0, 2.0)]).attrs(attrs)
+        };
+        vec![of(1, 3, false), of(2, 1, true), of(0, 3, true), of(1, 0, true)]
+    },
+};
+
+/// The cotangent of the input of ops whose outputs are elements along an axis and their positions there.
+fn scattered(it: &Vjp<'_>, axis: usize) -> Cotangents {
+    let Some(g) = &it.cotangents[0] else { return smallvec![None] };
+    let zeros = crate::ops::zeros_like(&it.inputs[0]);
+    smallvec![Some(apply1(crate::ops::SCATTER_ADD.op(), &AxisAttrs::attrs(axis), &[&zeros, &it.outputs[1], g]))]
+}
+
 /// The total order of sorting: nan is above all numbers, and equal to itself.
 fn order<T: PartialOrd>(a: &T, b: &T) -> Ordering {
     #[allow(clippy::eq_op)]
@@ -59,7 +107,15 @@ fn order<T: PartialOrd>(a: &T, b: &T) -> Ordering {
     a.partial_cmp(b).unwrap_or_else(|| nan(a).cmp(&nan(b)))
 }
 
-fn sort_rows<T: Element + PartialOrd>(from: &[T], to: &mut [T], positions: &mut [i64], axis: Axis, descending: bool) {
+/// Writes the first `count` elements in order along the axis, and their positions there.
+fn sort_rows<T: Element + PartialOrd>(
+    from: &[T],
+    to: &mut [T],
+    positions: &mut [i64],
+    axis: Axis,
+    count: usize,
+    descending: bool,
+) {
     let mut row: Vec<(T, i64)> = try_room(axis.size).or_exhausted();
     for outer in 0..axis.outer {
         for inner in 0..axis.inner {
@@ -71,8 +127,9 @@ fn sort_rows<T: Element + PartialOrd>(from: &[T], to: &mut [T], positions: &mut 
                 let (first, second) = if descending { (b, a) } else { (a, b) };
                 order(&first.0, &second.0).then(a.1.cmp(&b.1))
             });
-            for (i, &(value, place)) in row.iter().enumerate() {
-                (to[at(i)], positions[at(i)]) = (value, place);
+            for (i, &(value, place)) in row.iter().take(count).enumerate() {
+                let at = (outer * count + i) * axis.inner + inner;
+                (to[at], positions[at]) = (value, place);
             }
         }
     }
@@ -128,9 +185,14 @@ pub fn topk(x: impl AsTensor, k: usize, axis: isize, largest: bool) -> (Tensor, 
     let _called = called("topk");
     let x = x.as_tensor();
     let at = normalize_axis(axis, x.rank()).map_err(|it| named("topk", &[&x], it)).or_raise();
-    if x.dims()[at].as_const().is_some_and(|size| k > size) {
+    let Some(size) = x.dims()[at].as_const() else {
+        let (values, positions) = sort(&*x, axis, largest);
+        return (narrow(&values, at, 0usize, k), narrow(&positions, at, 0usize, k));
+    };
+    if k > size {
         raise(refusal("topk", &[&x], Code::Argument, format!("axis {at} has no {k} elements")));
     }
-    let (values, positions) = sort(&*x, axis, largest);
-    (narrow(&values, at, 0usize, k), narrow(&positions, at, 0usize, k))
+    let mut outputs = apply(TOPK.op(), &TopkAttrs::attrs(at, k, largest), &[&x]).or_raise();
+    let positions = outputs.pop().expect("topk has two results");
+    (outputs.pop().expect("topk has two results"), positions)
 }
