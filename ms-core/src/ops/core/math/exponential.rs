@@ -4,7 +4,7 @@ use super::coefficients::{EXP, SINH};
 use super::{Format, LN_2, nearest_plus, negative, with_sign};
 use crate::ir::Math;
 use crate::ops::core::body::Expr;
-use std::f64::consts::LOG2_E;
+use std::f64::consts::{self, LOG2_E};
 
 /// `e^x`; at most 1 ulp, subnormal results included.
 pub fn exp(x: Expr<'_>) -> Expr<'_> {
@@ -14,10 +14,11 @@ pub fn exp(x: Expr<'_>) -> Expr<'_> {
 /// `e^x / 2^halvings`, without premature overflow.
 fn exp_halved(x: Expr<'_>, halvings: i64) -> Expr<'_> {
     let format = Format::of(x);
-    // Beyond these bounds the result is zero or infinite, as at the bounds.
-    let x = x.max(least(format)).min(format.pick(91.0, 712.0));
     // 2^n itself may not be a normal number; two factors of about its root are, whose exponent fields have this sum.
-    let (n, fields) = nearest_plus(x, LOG2_E, 2 * format.bias() - halvings);
+    let of_one = 2 * format.bias() - halvings;
+    // Beyond these bounds the result is zero or infinite, as at the bounds.
+    let x = x.max(least(of_one)).min(format.pick(91.0, 712.0));
+    let (n, fields) = nearest_plus(x, LOG2_E, of_one);
     let both = fields << format.fraction_bits();
     let half = (fields << (format.fraction_bits() - 1)) & (-1 << format.fraction_bits());
     scaled_exp(x, n) * half.bitcast() * (both - half).bitcast()
@@ -26,16 +27,18 @@ fn exp_halved(x: Expr<'_>, halvings: i64) -> Expr<'_> {
 /// `e^x` of an `x` that is not positive, with the bits of [`exp`].
 pub fn exp_of_not_positive(x: Expr<'_>) -> Expr<'_> {
     let format = Format::of(x);
-    let x = x.max(least(format));
     // 2^n itself may not be a normal number; 2^(n + lift) is.
     let lift = format.pick(64, 512);
-    let (n, field) = nearest_plus(x, LOG2_E, format.bias() + lift);
+    let of_one = format.bias() + lift;
+    let x = x.max(least(of_one));
+    let (n, field) = nearest_plus(x, LOG2_E, of_one);
     scaled_exp(x, n) * (field << format.fraction_bits()).bitcast() * 2f64.powi(-lift as i32)
 }
 
-/// A number of which, as of all below it, the exponential is zero.
-fn least(format: Format) -> f64 {
-    format.pick(-105.0, -747.0)
+/// A number whose factor 2^n is zero, as its exponent field is, if 2^0 has this one. So the exponential of it and of all below
+/// it is zero; some processors take a hundred times as long for a product that is rounded to zero.
+fn least(field_of_one: i64) -> f64 {
+    -field_of_one as f64 * consts::LN_2
 }
 
 /// `e^x / 2^n` for the nearest integer `n` to `x / ln 2`.
