@@ -29,7 +29,7 @@ const COLUMNS: usize = 512;
 const PART_COLUMNS: usize = 1024;
 
 /// Number of blocks per thread, so that no thread waits long for another.
-const BLOCKS_PER_THREAD: usize = 3;
+const BLOCKS_PER_THREAD: usize = 2;
 
 /// An operand, with strides in bytes.
 #[derive(Clone, Copy)]
