@@ -44,6 +44,19 @@ impl Domain {
         }
     }
 
+    /// Whether operands of this dtype are what the op takes.
+    #[inline]
+    fn keeps(self, dtype: DType) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Numeric => dtype.kind() != Kind::Bool,
+            Self::Float => dtype.kind() == Kind::Float,
+            Self::Integral => dtype.kind() != Kind::Float,
+            Self::Integer => dtype.kind() == Kind::Int,
+            Self::Logical => dtype == DType::Bool,
+        }
+    }
+
     /// The dtypes of samples of ops with this domain.
     fn sampled(self) -> &'static [DType] {
         use DType::*;
@@ -122,6 +135,12 @@ pub fn unary(def: &'static OpDef, domain: Domain, x: &Tensor) -> Tensor {
 /// Applies an elementwise op of two operands, in their common dtype.
 #[track_caller]
 pub fn binary(def: &'static OpDef, domain: Domain, a: Operand<'_>, b: Operand<'_>) -> Tensor {
+    if let (Operand::Tensor(a), Operand::Tensor(b)) = (&a, &b)
+        && a.dtype() == b.dtype()
+        && domain.keeps(a.dtype())
+    {
+        return apply1(def.op(), &Attrs::none(), &[a, b]);
+    }
     let [a, b] = or_poison!(operands(def.name(), domain, [a, b]));
     apply1(def.op(), &Attrs::none(), &[&*a, &*b])
 }
@@ -306,3 +325,20 @@ macro_rules! elementwise {
     };
 }
 pub(crate) use elementwise;
+
+#[cfg(test)]
+mod tests {
+    use super::Domain;
+    use crate::tensor::DType;
+
+    #[test]
+    fn operands_that_are_not_converted_are_kept() {
+        use Domain::*;
+        for domain in [Any, Numeric, Float, Integral, Integer, Logical] {
+            for dtype in DType::ALL {
+                let is_kept = domain.convert(dtype).is_ok_and(|it| it == dtype);
+                assert_eq!(domain.keeps(dtype), is_kept, "{dtype}");
+            }
+        }
+    }
+}
