@@ -16,7 +16,8 @@ const LARGEST_CONSTANT: usize = 64;
 /// [`Code::Export`](ms_core::Code::Export) for one without a counterpart.
 pub fn translate(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<Vec<String>> {
     match node.node.op.name() {
-        "sort" => sort(to, node),
+        "sort" => first(to, node, node.operand(0).dims[node.int("axis") as usize]),
+        "topk" => first(to, node, Dim::new(node.int("count") as usize)),
         name => one(to, node, name).map(|it| vec![it]),
     }
 }
@@ -234,9 +235,10 @@ pub fn permuted(to: &mut Translator<'_>, value: &str, order: &[i64]) -> String {
     }
 }
 
-fn sort(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<Vec<String>> {
+/// The first elements in order along an axis, and their positions.
+fn first(to: &mut Translator<'_>, node: &Applied<'_>, count: Dim) -> Result<Vec<String>> {
     let axis = node.int("axis");
-    let count = to.size(node.operand(0).dims[axis as usize])?;
+    let count = to.size(count)?;
     let results = [to.fresh(), to.fresh()];
     let attributes = [
         ("axis", Attribute::Int(axis)),
