@@ -119,7 +119,7 @@ impl Multiplier {
     ) -> Result<Option<Filters>> {
         let k = channels * taps;
         assert!(elements.len() >= count * m * k, "the operands have their elements");
-        let Some(unit) = self.unit else { return Ok(None) };
+        let Some(unit) = self.unit.filter(|it| it.multiplies_blocks()) else { return Ok(None) };
         let matrix = Matrix::dense(elements.as_ptr(), k).in_bytes();
         // SAFETY: the elements are those of the slice, in its block.
         let packed = unsafe { unit.pack(matrix, [m, k], taps, count, held)? };

@@ -23,6 +23,8 @@ pub struct Chosen {
     pub(super) terms: Terms,
     /// [`Self::pays_for_matrices`].
     pays_for_matrices: bool,
+    /// Whether the unit was given, for products of any size.
+    is_given: bool,
 }
 
 /// A product of matrices, with steps in bytes.
@@ -74,7 +76,8 @@ impl Chosen {
         // What may be kept is the left operand, so that the transposed product is one with a right one that is.
         let ([m, k, n], is_held) = (sizes, operands[0].2.is_some());
         let sizes_of_kept = if is_held { [n, k, m] } else { sizes };
-        let pays_for_matrices = units.is_some() || !terms.is_full();
+        let is_given = units.is_some();
+        let pays_for_matrices = is_given || !terms.is_full();
         let units = units.unwrap_or_else(|| Units::of_product(isa, terms, sizes_of_kept, is_held));
         if !units.multiplies(terms) || sizes.contains(&0) {
             return None;
@@ -88,12 +91,17 @@ impl Chosen {
         });
         let [of_a, of_b] = terms.planes();
         let is_allowed = a.allows(of_a) && b.allows(of_b) && a.allows_products(b);
-        is_allowed.then_some(Self { units, isa, dtype, terms, pays_for_matrices })
+        is_allowed.then_some(Self { units, isa, dtype, terms, pays_for_matrices, is_given })
     }
 
     /// Whether products take so much less time than on vectors that it pays to make matrices for them.
     pub fn pays_for_matrices(self) -> bool {
         self.pays_for_matrices
+    }
+
+    /// Whether convolutions are products in blocks of channels: on tiles, and on what is given.
+    pub fn multiplies_blocks(self) -> bool {
+        self.is_given || matches!(self.units, Units::Tiles(_))
     }
 
     fn side(self, operand: usize, matrix: Matrix<*const u8>) -> Side {

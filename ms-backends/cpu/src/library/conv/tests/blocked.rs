@@ -98,7 +98,8 @@ fn the_way_that_takes_least_time() {
         (Case { x: [4, 128, 12, 12], w: [128, 128, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN }, Medium, large),
         (Case { x: [2, 8, 20, 20], w: [128, 8, 5, 5], ..PLAIN }, Highest, Units::None),
     ];
-    for (case, precision, want) in cases {
+    let has_blocks = matches!(large, Units::Tiles(_));
+    for (case, precision, want) in cases.into_iter().filter(|it| has_blocks || it.1 == Highest) {
         let [x, w, _] = operands(&case, DType::F32);
         let of = |it: Arithmetic| floats(&result(it, &ops::CONV, &case.attrs(&[]), [&x, &w]));
         let (own, given) = (of(Arithmetic::new(Isa::detect(), precision)), of(on(want, precision)));
