@@ -105,8 +105,8 @@ impl Multiplier {
     }
 
     /// The left operands of [batch-reduce products](Filters), packed or as they are kept: `count` matrices without gaps of `m`
-    /// rows, of which each has the terms of all taps of its first channel, then those of the next one. `None` if there is no
-    /// unit, or they are too large.
+    /// rows, of which each has the terms of all taps of its first channel, then those of the next one. `None` if no unit
+    /// multiplies in blocks, or they are too large.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands.

@@ -141,7 +141,7 @@ impl Ordered {
         let (tile, keeper) = (W::tile(self.isa), self.keeper::<W>(held));
         // To pack lines of the left operand takes longer than to multiply half a tile.
         let packs_lines = a.matrix.steps[1] == a.format.size as isize && !held[0].is_some_and(Storage::may_be_held);
-        // Rows of the transposed product are the terms of this left operand as they are in memory.
+        // The rows of this left operand, turned, are contiguous: the right one of the transposed product packs fast.
         let fills_more = keeper.is_none() && a.matrix.steps[0] == a.format.size as isize && pads(tile.columns, m, n);
         if fills_more || is_turned(tile.columns, m, n) && !(packs_lines && 2 * n >= tile.columns) {
             let turned = Self { sizes: [n, k, m], ..self };

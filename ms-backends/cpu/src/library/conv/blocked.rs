@@ -1,4 +1,4 @@
-//! Convolutions on units without a matrix of columns: sums over blocks of channels and their taps, of products of filters
+//! Convolutions on tiles without a matrix of columns: sums over blocks of channels and their taps, of products of filters
 //! and of an image that is stored once, in planes. The order of the sums is that of [`super`].
 
 use super::direct::DirectConv;
@@ -37,7 +37,7 @@ impl Planes {
 
 impl DirectConv<'_> {
     /// The filters for [`forward_in_blocks`](Self::forward_in_blocks); `None` if that is not what takes least time: where
-    /// channels leave much of their blocks empty, there are too few windows, or there is no unit.
+    /// channels leave much of their blocks empty, there are too few windows, or there are no tiles.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for packed filters.

@@ -1,5 +1,5 @@
 //! Convolution and its gradients: windows stored as columns of a matrix, and products; without a matrix where a group has
-//! one output channel or is small ([`direct`]), for large images ([`parts`]), and on units ([`blocked`]).
+//! one output channel or is small ([`direct`]), for large images ([`parts`]), and on tiles ([`blocked`]).
 //!
 //! The order of every sum is part of the semantics of the ops (see [`product::ordered`](crate::product) for chains):
 //! - An element of the result is a chain over input channels and taps, taps in row-major order.
@@ -8,7 +8,7 @@
 //! - An element of the gradient for the weights is a chain over images and windows, in order.
 //!
 //! In relaxed precisions a [unit](crate::product) multiplies large matrices of f32 and bf16. Then the terms of a chain are
-//! summed in groups or pairs, in order, by planes of bf16. Those of an element of the result have another order where its
+//! summed in groups or pairs, in order, by planes of bf16. On tiles those of an element of the result have another order where
 //! channels fill blocks of [`BLOCK`](crate::product::BLOCK): block by block, the taps of a block in row-major order, and for
 //! each of them the channels of the block, which are a group. The last block is filled with zeros. The sizes and elements of
 //! whole operands decide on all that, before they are cut into tasks: no bit depends on how they are cut.

@@ -21,8 +21,6 @@ pub struct Chosen {
     pub(super) isa: Isa,
     dtype: DType,
     pub(super) terms: Terms,
-    /// [`Self::pays_for_matrices`].
-    pays_for_matrices: bool,
     /// Whether the unit was given, for products of any size.
     is_given: bool,
 }
@@ -77,7 +75,6 @@ impl Chosen {
         let ([m, k, n], is_held) = (sizes, operands[0].2.is_some());
         let sizes_of_kept = if is_held { [n, k, m] } else { sizes };
         let is_given = units.is_some();
-        let pays_for_matrices = is_given || !terms.is_full();
         let units = units.unwrap_or_else(|| Units::of_product(isa, terms, sizes_of_kept, is_held));
         if !units.multiplies(terms) || sizes.contains(&0) {
             return None;
@@ -91,12 +88,12 @@ impl Chosen {
         });
         let [of_a, of_b] = terms.planes();
         let is_allowed = a.allows(of_a) && b.allows(of_b) && a.allows_products(b);
-        is_allowed.then_some(Self { units, isa, dtype, terms, pays_for_matrices, is_given })
+        is_allowed.then_some(Self { units, isa, dtype, terms, is_given })
     }
 
     /// Whether products take so much less time than on vectors that it pays to make matrices for them.
     pub fn pays_for_matrices(self) -> bool {
-        self.pays_for_matrices
+        self.is_given || !self.terms.is_full()
     }
 
     /// Whether convolutions are products in blocks of channels: on tiles, and on what is given.
