@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Positions along an axis, counted from the first one under the first window, which may be padding, are
 /// divided by the stride: those of one remainder are a *phase*, and in a phase the position under a tap
 /// moves by one from one window to the next. Only phases that a tap reads are stored, one after the
-/// other, each row-major.
+/// other, each row-major, where the padding at the end of a row is also that before the next one.
 pub struct Grid {
     /// Elements of one phase.
     pub phase_len: usize,
@@ -47,6 +47,8 @@ struct Phases {
     taps: Vec<(usize, usize)>,
     /// Positions of a phase.
     size: usize,
+    /// Distance of successive rows along this axis, in positions.
+    pitch: usize,
 }
 
 impl Phases {
@@ -60,8 +62,16 @@ impl Phases {
             (phase, offset / axis.stride)
         };
         let taps: Vec<(usize, usize)> = offsets().map(tap).collect();
-        let size = axis.output + taps.iter().map(|it| it.1).max().unwrap_or(0);
-        Self { axis, remainders, taps, size }
+        let reach = taps.iter().map(|it| it.1).max().unwrap_or(0);
+        let size = axis.output + reach;
+        let mut phases = Self { axis, remainders, taps, size, pitch: size };
+        // Padding of two rows is in the same place, and no two windows start there.
+        let padding = (0..phases.remainders.len()).map(|phase| {
+            let inside = phases.inside(phase);
+            inside.start.min(size - inside.end)
+        });
+        phases.pitch -= padding.min().unwrap_or(0).min(reach);
+        phases
     }
 
     /// The positions of a phase that are elements, not padding.
@@ -87,10 +97,10 @@ impl Grid {
     pub fn new(windows: &Windows) -> Result<Self> {
         let axes = windows.axes().map(Phases::new);
         let [a, b, c] = &axes;
-        let phase_len = a.size * b.size * c.size;
         let counts = axes.each_ref().map(|it| it.remainders.len());
         let number = |phase: [usize; 3]| (phase[0] * counts[1] + phase[1]) * counts[2] + phase[2];
-        let position = |at: [usize; 3]| (at[0] * b.size + at[1]) * c.size + at[2];
+        let position = |at: [usize; 3]| (at[0] * b.pitch + at[1]) * c.pitch + at[2];
+        let phase_len = position([a.size - 1, b.size - 1, c.size]);
         let mut phases = vec![Vec::new(); counts.iter().product()];
         let mut taps = try_room(windows.taps())?;
         for &(phase0, at0) in &a.taps {

@@ -225,6 +225,15 @@ macro_rules! vector_loops {
             };
 
             unsafe fn chains(mut it: Chains<'_, $ty>) {
+                // One vector by itself has too few chains of few outputs to keep the units busy.
+                if let ([pairs @ .., last], 1) = (it.vectors, it.vectors.len() % 2)
+                    && !pairs.is_empty()
+                    && it.outputs > OUTPUTS / 2
+                {
+                    // SAFETY: the caller's contract is the same, for some of the vectors.
+                    unsafe { chains(Chains { vectors: std::slice::from_ref(last), ..it }) };
+                    it.vectors = pairs;
+                }
                 // With more vectors, chains of fewer outputs fill the registers.
                 let most = if it.vectors.len() == 1 { OUTPUTS } else { OUTPUTS / 2 };
                 while it.outputs > 0 {
@@ -296,16 +305,19 @@ macro_rules! vector_loops {
             unsafe fn block<const N: usize, const V: usize>(it: &Chains<'_, $ty>, vectors: &[[usize; 2]; V]) {
                 let mut sums = [[$zero(); V]; N];
                 let from = vectors.map(|[from, _]| it.x.wrapping_add(from));
-                let (mut weights, [of_outputs, of_terms]) = it.weights;
+                let (weights, [of_outputs, of_terms]) = it.weights;
+                // Rows with an offset in common: no address waits for another one.
+                let rows: [*const $ty; N] = std::array::from_fn(|output| weights.wrapping_add(output * of_outputs));
+                let mut at = 0;
                 for &term in it.terms {
                     // SAFETY: the operands have these elements by the caller's contract.
                     let x: [$vector; V] = std::array::from_fn(|v| unsafe { $load(from[v].add(term)) });
-                    for (output, sums) in sums.iter_mut().enumerate() {
+                    for (row, sums) in rows.iter().zip(&mut sums) {
                         // SAFETY: as above.
-                        let weight = $all(unsafe { *weights.add(output * of_outputs) });
+                        let weight = $all(unsafe { *row.wrapping_add(at) });
                         sums.iter_mut().zip(x).for_each(|(sum, x)| *sum = $fused(x, weight, *sum));
                     }
-                    weights = weights.wrapping_add(of_terms);
+                    at += of_terms;
                 }
                 for (output, sums) in sums.iter().enumerate() {
                     for (&sum, [_, to]) in sums.iter().zip(vectors) {
