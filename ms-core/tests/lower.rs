@@ -13,21 +13,30 @@ use ms_core::lower::{
     Budget, ContractionResult, EpilogueLimits, EpilogueLoops, LowerOptions, Native, Plan, PlanNames, PlanStep,
     RepeatLimits, Target, lower, lower_traced,
 };
-use ms_core::ops::{AxisOrder, COMPOSITES, OpDef, einsum, parse_graph};
+use ms_core::ops::{AxisOrder, COMPOSITES, CONV, OpDef, einsum, parse_graph};
 use ms_core::optimize::{Contracted, Images, Kept, PassContext, optimize};
-use ms_core::tensor::{DType, Type};
+use ms_core::tensor::{DType, Op, Type};
 use ms_core::trace::build;
 use ms_core::transform::value_and_grad;
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::LazyLock;
 
+static WITH_EPILOGUES: &[Op] = &[CONV.op()];
+
 /// A processor with caches and registers of usual sizes.
 static TARGET: Target = Target {
     cache_bytes: 256 << 10,
     small_elements: 1 << 10,
     strided_sums: true,
-    epilogues: Some(EpilogueLimits { shortest_row: 16, elements: 0, terms: 0, longest_row: 4096, kernels: 4 }),
+    epilogues: Some(EpilogueLimits {
+        shortest_row: 16,
+        elements: 0,
+        terms: 0,
+        longest_row: 4096,
+        kernels: 4,
+        ops: WITH_EPILOGUES,
+    }),
     repeats: Some(RepeatLimits { elements: 32, carries: 16, nodes: 64 }),
     composites: &[],
     images: Images { contracted: Contracted::None, order: AxisOrder::ChannelsFirst },

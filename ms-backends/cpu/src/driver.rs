@@ -20,6 +20,11 @@ pub struct CpuDriver {
     pub(crate) isa: Isa,
 }
 
+/// Calls of epilogues with the code of their kernels.
+fn own<'a>(calls: &[EpilogueCall<'a, Arc<dyn KernelCode>>]) -> SmallVec<[Epilogue<'a>; 2]> {
+    calls.iter().map(|it| Epilogue { code: &**it.kernel, block: it.block, words: it.words }).collect()
+}
+
 // SAFETY: generated code, the interpreter, products and the library write all elements of results, which their tests
 // compare with the reference.
 unsafe impl Driver for CpuDriver {
@@ -82,12 +87,8 @@ unsafe impl Driver for CpuDriver {
         operands: [ContractionOperand<'_>; 2],
         epilogues: &[EpilogueCall<'_, Self::Kernel>],
     ) -> Result<()> {
-        let epilogues: SmallVec<[Epilogue<'_>; 2]> = epilogues
-            .iter()
-            .map(|&EpilogueCall { kernel, block, words }| Epilogue { code: &**kernel, block, words })
-            .collect();
         // SAFETY: the caller's contract is the same.
-        unsafe { product::run(self.isa, contraction, operands, Results::Epilogues(&epilogues)) }
+        unsafe { product::run(self.isa, contraction, operands, Results::Epilogues(&own(epilogues))) }
     }
 
     unsafe fn library(
@@ -105,6 +106,26 @@ unsafe impl Driver for CpuDriver {
         let arithmetic = Arithmetic::new(self.isa, call.precision);
         // SAFETY: the caller's contract is the same.
         call.explained(operands, || unsafe { library::run(arithmetic, call.op, &call.attrs, &from, &to) })
+    }
+
+    unsafe fn library_with(
+        &self,
+        (): &mut (),
+        call: &Arc<LibraryCall>,
+        operands: &[MemoryView],
+        results: &[MemoryView],
+        epilogues: &[EpilogueCall<'_, Self::Kernel>],
+    ) -> Result<()> {
+        // SAFETY: the memory is live during the call, operands are written, and the library retains no arrays.
+        let borrowed = |it: &MemoryView| unsafe { it.borrowed() };
+        let from: SmallVec<[Array; 4]> = operands.iter().map(borrowed).collect();
+        let from: SmallVec<[&Array; 4]> = from.iter().collect();
+        let to = borrowed(&results[0]);
+        let (arithmetic, epilogues) = (Arithmetic::new(self.isa, call.precision), own(epilogues));
+        call.explained(operands, || {
+            // SAFETY: the caller's contract is the same.
+            unsafe { library::run_with(arithmetic, call.op, &call.attrs, &from, &to, &epilogues) }
+        })
     }
 
     unsafe fn check(&self, (): &mut (), check: &Arc<Check>, operand: &MemoryView) -> Result<()> {

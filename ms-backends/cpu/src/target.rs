@@ -1,12 +1,15 @@
 //! The lowering target of the CPU.
 
 use ms_core::lower::{Budget, EpilogueLimits, RepeatLimits, Target};
-use ms_core::ops::{AxisOrder, BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, OpDef};
+use ms_core::ops::{AxisOrder, BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, CONV, OpDef};
 use ms_core::optimize::{Contracted, Images, Kept};
-use ms_core::tensor::DType;
+use ms_core::tensor::{DType, Op};
 
 /// The composites with native loops, whose sums are in another order than those of their bodies.
 static KEPT: &[Kept] = &[kept(&BLOCKED_ATTENTION), kept(&BLOCKED_ATTENTION_GRAD)];
+
+/// Ops that run kernels on parts of their results.
+static WITH_EPILOGUES: &[Op] = &[CONV.op()];
 
 const fn kept(def: &'static OpDef) -> Kept {
     Kept { op: def.op(), dtype: DType::F32, strict: false }
@@ -22,7 +25,14 @@ pub static TARGET: Target = Target {
     strided_sums: false,
     // A smaller result stays in the cache of a core until the kernel that reads it runs. A part with whole rows that are
     // longer has few of them, for which a product reads its right operand too often.
-    epilogues: Some(EpilogueLimits { shortest_row: 64, elements: 1 << 14, terms: 1, longest_row: 1024, kernels: 1 }),
+    epilogues: Some(EpilogueLimits {
+        shortest_row: 64,
+        elements: 1 << 14,
+        terms: 1,
+        longest_row: 1024,
+        kernels: 1,
+        ops: WITH_EPILOGUES,
+    }),
     // A vector of iterations takes as long as the latency of its instructions.
     repeats: Some(RepeatLimits { elements: 32, carries: 16, nodes: 64 }),
     composites: KEPT,

@@ -2,7 +2,7 @@
 
 use ms_core::exec::{Backend, CompileOptions};
 use ms_core::ir::{Graph, Node, Precision, Type};
-use ms_core::lower::{LowerOptions, Plan, PlanStep, lower};
+use ms_core::lower::{EpilogueLimits, LowerOptions, Plan, PlanStep, Target, lower};
 use ms_core::ops::{self, AxisOrder, CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, OpDef, by_name, infer, parse_graph};
 use ms_core::optimize::{Contracted, Images, PassContext, optimize};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Op, Scalar, Tensor, apply1};
@@ -170,6 +170,81 @@ fn random_convolutions_have_the_bits_of_the_library() {
         let dtype = [DType::F32, DType::F32, DType::F64, DType::F16, DType::BF16][seed % 5];
         check_case(&Case::random(&mut random), dtype, seed as u64);
     }
+}
+
+/// What follows a convolution: kernels that read its result element by element, and what else they read.
+const FOLLOWERS: [fn(&Tensor, &[Tensor]) -> Tensor; 4] = [
+    |y, _| ops::relu(y),
+    |y, it| ops::relu(ops::add(ops::mul(y, &it[2]), it[3].cast(y.dtype()))),
+    |y, it| ops::cast(ops::mul(ops::tanh(y), &it[2]), DType::BF16),
+    |y, it| ops::add(ops::mul(y, y), ops::greater(it[3].cast(y.dtype()), y).cast(y.dtype())),
+];
+
+/// Kernels behind convolutions run on parts of these, with the bits that they have in steps of their own: over every code for
+/// convolutions, also where they overwrite the result that they read.
+#[test]
+fn epilogues_have_the_bits_of_kernels() {
+    // Small ones, depthwise, of several parts, of windows of several images, with columns, pointwise, one and three axes.
+    let same = |size: usize| [size, 3, 1, 1, 1, 1];
+    let of = |[batch, groups, channels, outputs]: [usize; 4], axes: Vec<[usize; 6]>| Case {
+        batch,
+        groups,
+        channels,
+        outputs,
+        axes,
+    };
+    let cases = [
+        of([2, 4, 3, 5], vec![same(9); 2]),
+        of([2, 9, 1, 1], vec![[11, 3, 1, 1, 1, 2]; 2]),
+        of([1, 1, 16, 30], vec![same(40); 2]),
+        of([1, 1, 64, 70], vec![same(7); 2]),
+        of([2, 1, 8, 16], vec![[40, 3, 2, 1, 1, 1]; 2]),
+        of([9, 1, 40, 24], vec![same(3); 2]),
+        of([2, 2, 4, 3], vec![[30, 3, 3, 4, 2, 1]; 2]),
+        of([3, 1, 20, 33], vec![[12, 1, 1, 1, 0, 0]; 2]),
+        of([3, 1, 5, 6], vec![[70, 4, 1, 2, 3, 3]]),
+        of([1, 1, 4, 9], vec![same(8); 3]),
+        of([2, 1, 2, 3], vec![[1, 3, 1, 1, 1, 1]; 2]),
+    ];
+    let limits = EpilogueLimits { elements: 0, ..TARGET.epilogues.clone().expect("the target runs epilogues") };
+    for (seed, case) in cases.iter().enumerate() {
+        for (dtype, follow) in FOLLOWERS.iter().enumerate().map(|(at, it)| ([DType::F32, DType::F64][at % 2], it)) {
+            let conv = case.graph(&CONV, dtype);
+            let [x, w] = [0, 1].map(|it| conv.ty(conv.inputs()[it]).clone());
+            let node = conv.nodes().next().expect("it has a node").1.clone();
+            let y = conv.ty(conv.outputs()[0]).clone();
+            let scale = Type::new(
+                dtype,
+                y.dims.iter().enumerate().map(|(at, &it)| if at == 1 { it } else { 1.into() }).collect(),
+            );
+            // A result in the place of an input is not written while a step may fail.
+            let types = [x, w, scale, Type::new(DType::I8, y.dims)];
+            let graph = build("f", &types, |inputs| {
+                let y = apply1(CONV.op(), &node.attrs, &[&inputs[0], &inputs[1]]);
+                Ok(vec![follow(&y, inputs)])
+            });
+            let graph = graph.expect("the shapes fit");
+            let mut random = Random::Seed(seed as u64);
+            let inputs: Vec<Array> = types.iter().map(|it| array(&mut random, it, seed == 4)).collect();
+            for precision in [Precision::Strict, Precision::Highest, Precision::Medium] {
+                let [with, without] = [Some(limits.clone()), None].map(|epilogues| {
+                    let target = Target { epilogues, ..TARGET.clone() };
+                    lower(&graph, &LowerOptions { precision, ..LowerOptions::default() }, &target).expect("it lowers")
+                });
+                let count = |plan: &Plan| plan.main().steps.iter().map(epilogues).sum::<usize>();
+                assert_eq!([&with, &without].map(count), [1, 0], "{}", with.display());
+                for isa in Isa::ALL.iter().copied().filter(|it| it.is_supported()) {
+                    let [got, want] = [&with, &without].map(|it| bits(&run(it, isa, &inputs)[0]));
+                    assert!(got == want, "{case:?} on {isa} in {precision}\n{}", with.display());
+                }
+            }
+        }
+    }
+}
+
+/// The number of epilogues of a step of the library.
+fn epilogues(step: &PlanStep) -> usize {
+    if let PlanStep::Library { epilogues, .. } = step { epilogues.len() } else { 0 }
 }
 
 /// Sums of more terms than one chain has, and kernels of more taps than a kernel of a plan has operands.

@@ -171,6 +171,32 @@ pub unsafe trait Driver: Send + Sync {
         results: &[MemoryView],
     ) -> Result<()>;
 
+    /// Issues an op as a library call, and kernels that compute with its result, of images: each may run on any part of the
+    /// result as soon as that is computed, and on a part they run in this order.
+    ///
+    /// # Safety
+    /// As [`Driver::library`], for an op with one result. A block is that of a call of its kernel, which has a loop for each
+    /// of the [axes](crate::lower::image_axes) of the result, all parallel, and reads the elements of the result at
+    /// the steps of these loops: as for [`Driver::launch`]. What one kernel writes, no other one accesses, nor do the
+    /// operands contain it; it may be in the place of the elements of the result that the kernel reads at the same steps.
+    ///
+    /// # Errors
+    /// As [`Driver::library`].
+    unsafe fn library_with(
+        &self,
+        commands: &mut Self::Commands,
+        call: &Arc<LibraryCall>,
+        operands: &[MemoryView],
+        results: &[MemoryView],
+        epilogues: &[EpilogueCall<'_, Self::Kernel>],
+    ) -> Result<()> {
+        // SAFETY: the caller's contract for the op and for each kernel.
+        unsafe {
+            self.library(commands, call, operands, results)?;
+            epilogues.iter().try_for_each(|it| self.launch(commands, it.kernel, it.block))
+        }
+    }
+
     /// Issues a check of an operand's elements.
     ///
     /// # Safety
@@ -267,25 +293,26 @@ impl ContractionOperand<'_> {
     }
 }
 
-/// A call of a kernel that computes with the result of a contraction.
+/// A call of a kernel that computes with the result of a contraction or of a library op.
 #[derive(Clone, Copy, Debug)]
 pub struct EpilogueCall<'a, K> {
     /// The code of the kernel.
     pub kernel: &'a K,
-    /// The block of a call on the whole result, whose address, if the kernel reads it, is zero.
+    /// The block of a call on the whole result, whose address, if the kernel reads that of a contraction, is zero.
     pub block: &'a [u64],
     /// What depends on a part of the result.
     pub words: EpilogueWords,
 }
 
-/// The words in the block of a call on the result of a contraction that are other ones for a part of the result.
+/// The words in the block of a call on a result that are other ones for a part of the result.
 #[derive(Clone, Copy, Debug)]
 pub struct EpilogueWords {
     /// Those that depend on the part.
     pub loops: LoopWords,
     /// The number of loops that are axes of the result, the first ones.
     pub axes: usize,
-    /// The one with the address of the part, which its byte strides along the loops follow, if the kernel reads it.
+    /// The one with the address of the part, which its byte strides along the loops follow, if the kernel reads the result of
+    /// a contraction.
     pub result: Option<usize>,
     /// Whether a part has all elements along the last axis of the result: the last loop is not parallel, or there is
     /// none for that axis.

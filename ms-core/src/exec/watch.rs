@@ -231,6 +231,22 @@ impl What {
         Self { name, work: Work::of_kernel(view.kernel, block), node: None, kernel: number(view) }
     }
 
+    fn op(call: &LibraryCall, operands: &[MemoryView], results: &[MemoryView]) -> Self {
+        let types = |views: &[MemoryView]| views.iter().map(MemoryView::ty).collect::<Vec<_>>();
+        let (from, to) = (types(operands), types(results));
+        let from: Vec<_> = from.iter().collect();
+        let work = Work::of_op(call.op, &call.attrs, &from, &to);
+        Self { name: work::op_name(call.op, &from), work, node: call.node, kernel: None }
+    }
+
+    /// This and an epilogue of it.
+    fn then(self, epilogue: Self) -> Self {
+        let Self { name, mut work, node, kernel } = self;
+        work.operations = work.operations.saturating_add(epilogue.work.operations);
+        work.bytes = work.bytes.saturating_add(epilogue.work.bytes);
+        Self { name: format!("{name} then {}", epilogue.name), work, node, kernel: kernel.or(epilogue.kernel) }
+    }
+
     fn unknown(name: &str) -> Self {
         Self { name: name.to_owned(), work: Work::default(), node: None, kernel: None }
     }
@@ -318,16 +334,14 @@ unsafe impl<D: Driver> Driver for Watched<'_, D> {
             let mut work = Work::of_contraction(contraction);
             let unstored = work::result_bytes(contraction);
             work.bytes -= unstored;
-            let (mut name, mut kernel) = (work::contraction_name(contraction), None);
-            for epilogue in epilogues {
-                let own = What::kernel(self.0.view(epilogue.kernel), epilogue.block);
-                work.operations = work.operations.saturating_add(own.work.operations);
+            let calls = epilogues.iter().map(|epilogue| {
+                let mut own = What::kernel(self.0.view(epilogue.kernel), epilogue.block);
                 let unread = if epilogue.words.result.is_some() { unstored } else { 0 };
-                work.bytes += own.work.bytes.saturating_sub(unread);
-                name = format!("{name} then {}", own.name);
-                kernel = kernel.or(own.kernel);
-            }
-            What { name, work, node: None, kernel }
+                own.work.bytes = own.work.bytes.saturating_sub(unread);
+                own
+            });
+            let contraction = What { name: work::contraction_name(contraction), work, node: None, kernel: None };
+            calls.fold(contraction, What::then)
         };
         self.timed(commands, issue, what)
     }
@@ -341,16 +355,23 @@ unsafe impl<D: Driver> Driver for Watched<'_, D> {
     ) -> Result<()> {
         // SAFETY: the caller's contract is the same.
         let issue = |commands: &mut D::Commands| unsafe { self.0.library(commands, call, operands, results) };
+        self.timed(commands, issue, || What::op(call, operands, results))
+    }
+
+    unsafe fn library_with(
+        &self,
+        commands: &mut Self::Commands,
+        call: &Arc<LibraryCall>,
+        operands: &[MemoryView],
+        results: &[MemoryView],
+        epilogues: &[EpilogueCall<'_, Self::Kernel>],
+    ) -> Result<()> {
+        // SAFETY: the caller's contract is the same.
+        let issue =
+            |commands: &mut D::Commands| unsafe { self.0.library_with(commands, call, operands, results, epilogues) };
         let what = || {
-            let types = |views: &[MemoryView]| views.iter().map(MemoryView::ty).collect::<Vec<_>>();
-            let (from, to) = (types(operands), types(results));
-            let from: Vec<_> = from.iter().collect();
-            What {
-                name: work::op_name(call.op, &from),
-                work: Work::of_op(call.op, &call.attrs, &from, &to),
-                node: call.node,
-                kernel: None,
-            }
+            let calls = epilogues.iter().map(|it| What::kernel(self.0.view(it.kernel), it.block));
+            calls.fold(What::op(call, operands, results), What::then)
         };
         self.timed(commands, issue, what)
     }

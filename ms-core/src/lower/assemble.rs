@@ -101,8 +101,8 @@ impl Assembly<'_> {
         self.routine.steps.reserve_exact(steps.len());
         for draft in steps {
             let step = match draft {
-                Draft::Kernel(emitted) => PlanStep::Kernel(self.call(&emitted)),
-                Draft::Kernels(all) => PlanStep::Kernels(all.iter().map(|it| self.call(it)).collect()),
+                Draft::Kernel(ref emitted) => PlanStep::Kernel(self.call(emitted)),
+                Draft::Kernels(ref all) => PlanStep::Kernels(all.iter().map(|it| self.call(it)).collect()),
                 Draft::Contraction(node, epilogues) => {
                     let node = &self.flat.nodes[node];
                     let mut step = self.contraction(node, ContractionResult::Epilogues(Vec::new()));
@@ -110,12 +110,16 @@ impl Assembly<'_> {
                     step.result = ContractionResult::Epilogues(epilogues.into_iter().map(epilogue).collect());
                     PlanStep::Contraction(Box::new(step))
                 }
-                Draft::Whole(node) => {
+                Draft::Whole(node) | Draft::Library(node, _) => {
                     let node = &self.flat.nodes[node];
                     if let (Kind::Library(_) | Kind::Check(_), Some(line)) = (node.kind, node.location) {
                         self.routines.located(self.routine.steps.len(), line);
                     }
-                    self.whole(node)
+                    let mut step = self.whole(node);
+                    if let (PlanStep::Library { epilogues, .. }, Draft::Library(_, all)) = (&mut step, &draft) {
+                        epilogues.extend(all.iter().map(|it| self.call(it)));
+                    }
+                    step
                 }
             };
             self.routine.steps.push(step);
@@ -144,6 +148,7 @@ impl Assembly<'_> {
                 inputs: inputs.collect(),
                 outputs: outputs.collect(),
                 node: None,
+                epilogues: Vec::new(),
             },
             Kind::Check(number) => {
                 let Check { op, of, axis, .. } = &self.flat.checks[number];

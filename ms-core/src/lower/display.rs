@@ -107,13 +107,14 @@ fn write_step(plan: &Plan, step: &PlanStep, f: &mut Formatter<'_>) -> fmt::Resul
                 }
             }
         }
-        PlanStep::Library { op, attrs, precision, inputs, outputs, .. } => {
+        PlanStep::Library { op, attrs, precision, inputs, outputs, epilogues, .. } => {
             let (inputs, outputs) = (join(inputs.iter().map(view)), join(outputs.iter().map(view)));
             write!(f, "{outputs} = {} {inputs}", op.name())?;
             write_attrs(*op, attrs, f)?;
             if precision.is_relaxed() {
                 write!(f, " {precision}")?;
             }
+            epilogues.iter().try_for_each(|it| write!(f, ", then {}", call(plan, it)))?;
             writeln!(f)
         }
         PlanStep::Check { op, of, axis, positions, .. } => {

@@ -11,6 +11,8 @@ pub(super) enum Draft {
     Kernels(Vec<Emitted>),
     /// A contraction with its epilogues, which compute with its result.
     Contraction(NodeIndex, Vec<Emitted>),
+    /// A library op with its epilogues, which read its result.
+    Library(NodeIndex, Vec<Emitted>),
     /// A product, a library op, or a node with graphs.
     Whole(NodeIndex),
 }
@@ -26,7 +28,7 @@ impl Draft {
     /// The values that the step accesses.
     pub fn uses(&self, flat: &Flat) -> SmallVec<[Use; 4]> {
         let mut uses: SmallVec<[Use; 4]> = SmallVec::new();
-        if let Self::Contraction(node, _) = self {
+        if let Self::Contraction(node, _) | Self::Library(node, _) = self {
             uses.extend(operands(flat, *node).into_iter().map(|value| Use { value, over: None }));
         }
         let kept = self.kept(flat);
@@ -35,7 +37,7 @@ impl Draft {
             uses.extend(emitted.args.iter().zip(over).map(|(it, over)| Use { value: it.value, over }));
         }
         match self {
-            Self::Kernel(_) | Self::Kernels(_) => {}
+            Self::Kernel(_) | Self::Kernels(_) | Self::Library(..) => {}
             Self::Contraction(node, _) => {
                 let result = flat.nodes[*node].outputs[0];
                 uses.retain(|it| it.value != result);
@@ -56,6 +58,10 @@ impl Draft {
         match self {
             Self::Kernel(_) | Self::Kernels(_) | Self::Contraction(..) => {
                 self.kernels().iter().flat_map(Emitted::results).collect()
+            }
+            Self::Library(node, all) => {
+                let own = flat.nodes[*node].outputs.iter().copied();
+                own.chain(all.iter().flat_map(Emitted::results)).collect()
             }
             Self::Whole(node) => flat.nodes[*node].outputs.iter().copied().collect(),
         }
@@ -85,19 +91,24 @@ impl Draft {
     fn kernels(&self) -> &[Emitted] {
         match self {
             Self::Kernel(it) => std::slice::from_ref(it),
-            Self::Kernels(all) | Self::Contraction(_, all) => all,
+            Self::Kernels(all) | Self::Contraction(_, all) | Self::Library(_, all) => all,
             Self::Whole(_) => &[],
         }
     }
 
     /// The values that no result of a kernel of the step may overwrite, sorted: what several of them access, which run
-    /// in any order or on a part of the results each, and the operands of a contraction, a part of whose results is
-    /// written while other parts are summed.
+    /// in any order or on a part of the results each, and the operands of an op with epilogues, a part of whose results is
+    /// written while other parts are computed. A part of the result of a library op is not needed after its epilogues.
     fn kept(&self, flat: &Flat) -> SmallVec<[ValueIndex; 8]> {
         let (kernels, operands) = match self {
             Self::Kernel(_) | Self::Whole(_) => return SmallVec::new(),
             Self::Kernels(all) => (all, SmallVec::new()),
             Self::Contraction(node, all) => (all, operands(flat, *node)),
+            Self::Library(node, all) => {
+                let mut operands = operands(flat, *node);
+                operands.truncate(operands.len() - flat.nodes[*node].outputs.len());
+                (all, operands)
+            }
         };
         let accesses = |(at, it): (usize, &'_ Emitted)| it.args.iter().map(|it| (it.value, at)).collect::<Vec<_>>();
         let mut accesses: Vec<(ValueIndex, usize)> = kernels.iter().enumerate().flat_map(accesses).collect();
@@ -110,9 +121,9 @@ impl Draft {
     }
 }
 
-/// The values of a contraction: its operands, and its result, which is in no memory if it has epilogues.
-fn operands(flat: &Flat, contraction: NodeIndex) -> SmallVec<[ValueIndex; 4]> {
-    let node = &flat.nodes[contraction];
+/// The values of an op with epilogues: its operands, then its result. That of a contraction is in no memory.
+fn operands(flat: &Flat, node: NodeIndex) -> SmallVec<[ValueIndex; 4]> {
+    let node = &flat.nodes[node];
     node.inputs.iter().filter_map(Access::value).chain(node.outputs.iter().copied()).collect()
 }
 

@@ -37,7 +37,7 @@ pub(super) fn emit(
     let nodes = group.nodes.iter().map(|&it| &flat.nodes[it]);
     let generates = nodes.clone().any(|it| matches!(it.kind, Kind::Generate(_)));
     // The loops of an epilogue are the axes of the result, or of its rows, whichever could be one.
-    let apart = match (generates, group.rows, group.product) {
+    let apart = match (generates, group.rows, group.op) {
         (false, Some(rows), _) => domain.axes().len().min(rows + 1),
         (true, ..) | (_, _, Some(_)) => domain.axes().len(),
         _ => 0,

@@ -28,18 +28,18 @@ pub(super) struct Group {
     pub insts: usize,
     /// Whether a member is [late](Order::Late).
     pub late: bool,
-    /// A contraction whose result nothing reads but the kernel, and kernels beside it in the list: the kernel is an
-    /// [epilogue](super::plan::Epilogue).
-    pub product: Option<NodeIndex>,
+    /// A contraction or an op of the library whose result nothing reads but the kernel, and kernels beside it in the list:
+    /// the kernel is an epilogue of it.
+    pub op: Option<NodeIndex>,
     /// For an epilogue that goes through [rows](super::plan::EpilogueLoops::Rows) of the result, the number of their
     /// axes, the first ones of the kernel.
     pub rows: Option<usize>,
 }
 
 impl Group {
-    /// The nodes that are computed when the kernel is, also those of the contraction.
+    /// The nodes that are computed when the kernel is, also the one that it is an epilogue of.
     pub fn step(&self) -> impl Iterator<Item = NodeIndex> + '_ {
-        self.product.into_iter().chain(self.nodes.iter().copied())
+        self.op.into_iter().chain(self.nodes.iter().copied())
     }
 }
 
@@ -479,14 +479,7 @@ impl<'a> Grouper<'a> {
             nodes.sort_unstable();
             nodes.iter().for_each(|&it| of[it] = Some(i));
             let Draft { insts, late, .. } = self.drafts[draft];
-            list.push(Group {
-                nodes,
-                domain: self.drafts[draft].domain.take(),
-                insts,
-                late,
-                product: None,
-                rows: None,
-            });
+            list.push(Group { nodes, domain: self.drafts[draft].domain.take(), insts, late, op: None, rows: None });
         }
         Groups { list, of, levels: self.levels, costs: self.costs }
     }

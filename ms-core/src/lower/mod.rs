@@ -50,7 +50,7 @@ pub use pipeline::{LowerOptions, lower, lower_traced};
 pub use plan::{
     Argument, Buffer, BufferId, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis,
     KernelCall, KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Reuse, Routine, RoutineId, STACK_BYTES, Span,
-    View, is_stack, value_bytes,
+    View, image_axes, is_stack, value_bytes,
 };
 pub use routines::PlanNames;
 pub use target::{Budget, Cost, EpilogueLimits, Native, RepeatLimits, Target};

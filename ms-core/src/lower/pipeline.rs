@@ -205,14 +205,19 @@ impl<'a> Pipeline<'a> {
                     let structure = may_recur.then(|| Structure::of(&flat, &groups, group, &stores)).flatten();
                     let build = || emit(&mut flat, &groups, group, &stores, target, routines);
                     let emitted = known.get_or_build(structure, build)?;
-                    match (group.product, steps.last_mut()) {
-                        // Epilogues of one contraction stand one after the other. If there is a copy of a slice
+                    match (group.op, steps.last_mut()) {
+                        // Epilogues of one op stand one after the other. If there is a copy of a slice
                         // between them, the first ones compute what those behind it read.
-                        (Some(product), Some(Draft::Contraction(last, epilogues))) if *last == product => {
+                        (Some(op), Some(Draft::Contraction(last, epilogues) | Draft::Library(last, epilogues)))
+                            if *last == op =>
+                        {
                             epilogues.push(emitted);
                             continue;
                         }
-                        (Some(product), _) if group.rows.is_none() => Draft::Contraction(product, vec![emitted]),
+                        (Some(op), _) if matches!(flat.nodes[op].kind, Kind::Library(_)) => {
+                            Draft::Library(op, vec![emitted])
+                        }
+                        (Some(op), _) if group.rows.is_none() => Draft::Contraction(op, vec![emitted]),
                         _ => Draft::Kernel(Box::new(emitted)),
                     }
                 }

@@ -282,6 +282,20 @@ impl EpilogueLoops {
     }
 }
 
+/// The axes of loops over a result of images `[n, c, spatial..]`: images, channels, and elements of a plane, as far as there
+/// are several.
+///
+/// ```
+/// # use ms_core::lower::image_axes;
+/// assert_eq!(image_axes(&[8, 64, 28, 28])[..], [8, 64, 784]);
+/// assert_eq!(image_axes(&[1, 64, 7])[..], [64, 7]);
+/// ```
+pub fn image_axes(shape: &[usize]) -> SmallVec<[usize; 4]> {
+    let (leading, plane) = shape.split_at(shape.len().min(2));
+    let axes = leading.iter().copied().chain([plane.iter().product()]);
+    axes.filter(|&it| it != 1).collect()
+}
+
 /// One step of a [`Plan`].
 #[derive(Clone, PartialEq, Debug)]
 pub enum PlanStep {
@@ -306,6 +320,11 @@ pub enum PlanStep {
         outputs: Vec<View>,
         /// The number of its node in the traced graph; see [`line_of_node`](super::line_of_node).
         node: Option<u32>,
+        /// Kernels that compute with its result, of which there is one, element by element: their loops are the
+        /// [axes of images](image_axes) of it, all parallel. A device may run them on any parts of the result, in any
+        /// order, as soon as these are computed; on each part they run in this order. What they write is apart from the
+        /// operands and from what another one accesses, and may be in the place of the result.
+        epilogues: Vec<KernelCall>,
     },
     /// Fails for positions that are out of range for an operand; the kernel that gathers at them accepts all
     /// positions.

@@ -38,7 +38,9 @@ fn may_fail(flat: &Flat, node: &FlatNode, routines: &Routines) -> bool {
 pub(super) fn step_may_fail(flat: &Flat, step: &Draft, routines: &Routines) -> bool {
     match step {
         Draft::Kernel(_) | Draft::Kernels(_) => false,
-        Draft::Contraction(node, _) | Draft::Whole(node) => may_fail(flat, &flat.nodes[*node], routines),
+        Draft::Contraction(node, _) | Draft::Library(node, _) | Draft::Whole(node) => {
+            may_fail(flat, &flat.nodes[*node], routines)
+        }
     }
 }
 

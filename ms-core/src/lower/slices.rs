@@ -243,7 +243,7 @@ impl Placer<'_> {
         }
         let domain = Some(Domain::of(shape));
         let nodes = vec![node];
-        self.before[at].push(Group { nodes, domain, insts: 1, late: false, product: None, rows: None });
+        self.before[at].push(Group { nodes, domain, insts: 1, late: false, op: None, rows: None });
     }
 }
 

@@ -77,7 +77,13 @@ stored! {
         0 = Kernel(call: KernelCall),
         1 = Contraction(it: Box<ContractionStep>),
         2 = Library {
-            op: Op, attrs: Attrs, precision: Precision, inputs: Vec<View>, outputs: Vec<View>, node: Option<u32>
+            op: Op,
+            attrs: Attrs,
+            precision: Precision,
+            inputs: Vec<View>,
+            outputs: Vec<View>,
+            node: Option<u32>,
+            epilogues: Vec<KernelCall>
         },
         3 = Call { routine: RoutineId, inputs: Vec<Span>, outputs: Vec<Span> },
         4 = Branch { condition: Span, routines: [RoutineId; 2], inputs: Vec<Span>, outputs: Vec<Span> },

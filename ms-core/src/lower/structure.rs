@@ -141,7 +141,7 @@ impl Structure {
         let domain = group.domain.as_ref().expect("only kernels have a structure");
         let mut out = Self { words: Vec::with_capacity(64), locations: SmallVec::new() };
         out.domain(domain);
-        out.words.extend([u64::from(group.product.is_some()), group.rows.map_or(0, |it| 1 + it as u64)]);
+        out.words.extend([u64::from(group.op.is_some()), group.rows.map_or(0, |it| 1 + it as u64)]);
         for &index in &group.nodes {
             let node = &flat.nodes[index];
             out.kind(node.kind)?;

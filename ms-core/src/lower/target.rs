@@ -26,7 +26,7 @@ pub struct Target {
     pub strided_sums: bool,
     /// Limits of one kernel.
     pub budget: Budget,
-    /// Which kernels it runs as the [epilogues](super::Epilogue) of contractions; `None` if it runs none.
+    /// Which kernels it runs as the [epilogues](super::Epilogue) of contractions and of ops; `None` if it runs none.
     pub epilogues: Option<EpilogueLimits>,
     /// Which loops while a condition holds it runs as kernels; `None` if it runs none.
     pub repeats: Option<RepeatLimits>,
@@ -82,7 +82,7 @@ pub struct Budget {
     pub copies: usize,
 }
 
-/// Limits of a contraction and the kernels that are its epilogues.
+/// Limits of a contraction, or an op of the library, and the kernels that are its epilogues.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct EpilogueLimits {
     /// The minimum number of adjacent elements of the result: shorter rows leave lanes idle.
@@ -97,6 +97,8 @@ pub struct EpilogueLimits {
     pub longest_row: usize,
     /// The number of kernels that read one result.
     pub kernels: usize,
+    /// Ops of the library on images whose results, of this minimum number of elements, such kernels read as well.
+    pub ops: &'static [Op],
 }
 
 /// Limits of a loop that is one kernel, whose iterations are computed for one vector of elements after the other.
@@ -161,6 +163,14 @@ impl Target {
             && row >= shortest_row
             && all >= elements
             && Contraction::size(k) >= insts.saturating_mul(terms)
+    }
+
+    /// Whether the target runs so many kernels as the epilogues of an op of the library whose result, with these
+    /// [axes](super::image_axes), nothing else reads.
+    pub(super) fn takes_epilogues_of(&self, op: Op, axes: &[usize], count: usize) -> bool {
+        self.epilogues.as_ref().is_some_and(|it| {
+            count <= it.kernels && axes.iter().product::<usize>() >= it.elements && it.ops.contains(&op)
+        })
     }
 
     /// Whether the target runs, behind other epilogues of a contraction, a kernel that computes so many columns of each

@@ -5,6 +5,7 @@
 mod along;
 mod attention;
 mod conv;
+mod epilogues;
 mod index;
 mod pool;
 mod sort;
@@ -13,7 +14,8 @@ mod tests;
 mod update;
 
 use crate::interp::number::Number;
-use crate::product::Arithmetic;
+use crate::product::{Arithmetic, Epilogue};
+use epilogues::Epilogues;
 use half::{bf16, f16};
 use ms_core::error::{Code, Error, Result};
 use ms_core::exec::count_reference;
@@ -57,6 +59,53 @@ pub unsafe fn run(arithmetic: Arithmetic, op: Op, attrs: &Attrs, inputs: &[&Arra
     }
     // SAFETY: as the caller's.
     unsafe { evaluate(op, attrs, inputs, outputs) }
+}
+
+/// [`run`] with epilogues, for an op on images with one result.
+///
+/// # Safety
+/// As [`run`]; and the contract of the epilogues' code on the whole result, where they may write over elements of it that
+/// they read.
+///
+/// # Errors
+/// As [`run`].
+pub unsafe fn run_with(
+    arithmetic: Arithmetic,
+    op: Op,
+    attrs: &Attrs,
+    inputs: &[&Array],
+    out: &Array,
+    epilogues: &[Epilogue<'_>],
+) -> Result<()> {
+    let epilogues = Epilogues::new(epilogues, out.shape());
+    // SAFETY: as the caller's.
+    unsafe {
+        match out.dtype() {
+            DType::F32 if op == ops::CONV.op() => return convolve::<f32>(arithmetic, attrs, inputs, out, epilogues),
+            DType::F64 if op == ops::CONV.op() => return convolve::<f64>(arithmetic, attrs, inputs, out, epilogues),
+            _ => {}
+        }
+        run(arithmetic, op, attrs, inputs, std::slice::from_ref(out))?;
+        epilogues.run_on_all();
+    }
+    Ok(())
+}
+
+/// A convolution with its epilogues.
+///
+/// # Safety
+/// As [`run_with`].
+unsafe fn convolve<T: conv::Direct + Element>(
+    arithmetic: Arithmetic,
+    attrs: &Attrs,
+    inputs: &[&Array],
+    out: &Array,
+    epilogues: Epilogues<'_>,
+) -> Result<()> {
+    let inputs: SmallVec<[HostArray<'_>; 2]> = inputs.iter().map(|it| dense(it)).collect::<Result<_>>()?;
+    // SAFETY: the output is a row-major array of this element type, whose memory nobody else accesses before the epilogues.
+    let to = unsafe { std::slice::from_raw_parts_mut(out.device_ptr().cast::<T>(), out.numel()) };
+    conv::forward(arithmetic, attrs, &inputs, to, out.shape(), epilogues)
 }
 
 /// Runs an op of [`Lowering::Check`].
@@ -143,7 +192,9 @@ unsafe fn native_in<T: conv::Direct + Number + Element + AddAssign>(
     out: &Array,
 ) -> Result<bool> {
     let loops: [(&OpDef, Loop<T>); 6] = [
-        (&ops::CONV, conv::forward),
+        (&ops::CONV, |it, attrs, inputs, to, shape| {
+            conv::forward(it, attrs, inputs, to, shape, Epilogues::new(&[], shape))
+        }),
         (&ops::CONV_INPUT_GRAD, conv::input_grad),
         (&ops::CONV_WEIGHT_GRAD, conv::weight_grad),
         (&ops::MAX_POOL, |it, attrs, inputs, to, shape| pool::max(it.isa, attrs, inputs, to, shape)),

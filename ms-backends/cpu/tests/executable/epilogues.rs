@@ -5,10 +5,11 @@ use ms_core::ir::{
     Contraction, ContractionRanks, ContractionTypes, Kernel, LaneAxis, ParamId, Precision, StrideClass, Type,
 };
 use ms_core::lower::{
-    Argument, BufferId, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, KernelId, Place, Plan, PlanStep,
-    Routine, Span,
+    Argument, BufferId, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, KernelCall, KernelId, Place, Plan,
+    PlanStep, Routine, Span, View,
 };
-use ms_core::tensor::{Array, DType, Layout};
+use ms_core::ops;
+use ms_core::tensor::{Array, Attr, Attrs, DType, Layout};
 
 /// Stacks of products of which rows and columns are two axes each, in another order in the operands: `p * c + i`, where
 /// `c` is one number for each column, and `i` the place along the first axis of rows.
@@ -89,6 +90,84 @@ fn epilogues_that_do_not_fit_are_refused() {
         |it| step(it).contraction.m.truncate(1),
     ];
     check_refused(epilogue, |it| it, &broken);
+}
+
+/// The element by element sum of a convolution of one channel, whose filters are numbers, and an input.
+fn epilogue_of_op() -> Plan {
+    let kernel = "kernel par=2 lanes=parallel seq=0 in %c: f32 unit in %z: f32 unit out %y: f32 unit
+        point: c = load %c z = load %z y = add c, z store %y, y";
+    let types = [&[2, 1, 2, 2][..], &[3, 1, 1, 1], &[2, 3, 2, 2]].map(|it| Type::of(DType::F32, it));
+    let view = |buffer: u32, shape: &[usize]| View {
+        buffer: BufferId(buffer),
+        dtype: DType::F32,
+        layout: Layout::contiguous(shape),
+    };
+    let argument = |buffer: u32| Argument {
+        buffer: BufferId(buffer),
+        offset: 0,
+        strides: [48, 16, 4].into_iter().collect(),
+        axis: None,
+    };
+    let [ones, none] = [1usize, 0].map(|it| Attr::from(&[it, it][..]));
+    let step = PlanStep::Library {
+        op: ops::CONV.op(),
+        attrs: Attrs::new([ones.clone(), ones, none.clone(), none, 1usize.into()]),
+        precision: Precision::Strict,
+        inputs: vec![view(0, &[2, 1, 2, 2]), view(1, &[3, 1, 1, 1])],
+        outputs: vec![view(3, &[2, 3, 2, 2])],
+        node: None,
+        epilogues: vec![KernelCall {
+            kernel: KernelId(0),
+            extents: [2, 3, 4].into_iter().collect(),
+            args: [argument(3), argument(2), argument(4)].into_iter().collect(),
+        }],
+    };
+    let main = Routine {
+        inputs: types.to_vec(),
+        outputs: vec![types[2].clone()],
+        buffers: vec![
+            buffer(32, Place::Input(0)),
+            buffer(12, Place::Input(1)),
+            buffer(96, Place::Input(2)),
+            buffer(96, Place::Arena(0)),
+            buffer(96, Place::Output(0)),
+        ],
+        arena_bytes: 128,
+        steps: vec![step],
+        ..Routine::default()
+    };
+    Plan { kernels: vec![Kernel::parse(kernel).expect(kernel)], routines: vec![main], ..Plan::default() }
+}
+
+#[test]
+fn epilogues_of_ops() {
+    let [x, w, z]: [Vec<f32>; 3] = [8, 3, 24].map(|len| (0..len).map(|it| (it * 5 % 7) as f32 - 3.0).collect());
+    let shapes = [&[2, 1, 2, 2][..], &[3, 1, 1, 1], &[2, 3, 2, 2]];
+    let inputs = [Array::from_slice(shapes[0], &x), Array::from_slice(shapes[1], &w), Array::from_slice(shapes[2], &z)];
+    let want: Vec<f32> = (0..24).map(|at| x[at / 12 * 4 + at % 4] * w[at / 4 % 3] + z[at]).collect();
+    let outputs = load(epilogue_of_op()).expect("a well-formed plan").run(&inputs.iter().collect::<Vec<_>>());
+    let outputs = outputs.expect("the inputs fit");
+    assert_eq!(outputs[0].on_host().expect("the elements are readable").as_slice::<f32>().expect("row-major"), want);
+}
+
+#[test]
+fn epilogues_that_do_not_fit_their_op_are_refused() {
+    fn own(plan: &mut Plan) -> &mut KernelCall {
+        let PlanStep::Library { epilogues, .. } = &mut plan.routines[0].steps[0] else { panic!("the only step") };
+        &mut epilogues[0]
+    }
+    let broken: [fn(&mut Plan); 8] = [
+        |it| own(it).kernel = KernelId(1),
+        |it| own(it).extents = [2, 4, 3].into_iter().collect(),
+        |it| own(it).extents = [6, 4].into_iter().collect(),
+        |it| own(it).args[0].strides[1] = 0,
+        |it| own(it).args[0].offset = 16,
+        |it| own(it).args.truncate(2),
+        // It writes other elements of what the op computes.
+        |it| own(it).args[2] = own(it).args[0].clone(),
+        |it| (it.kernels[0].par, it.kernels[0].seq) = (1, 1),
+    ];
+    check_refused(epilogue_of_op, |it| it, &broken);
 }
 
 /// Twice a product, and behind it the difference of its columns on the left and on the right.

@@ -98,6 +98,7 @@ fn plan() -> Plan {
                 inputs: vec![view(4, &[4])],
                 outputs: vec![view(5, &[2, 2])],
                 node: None,
+                epilogues: Vec::new(),
             },
             product(2),
         ],

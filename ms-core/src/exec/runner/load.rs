@@ -6,10 +6,10 @@ use super::repeat::{CarryWords, Chain, Cycle, Repeated, Series, Trips};
 use super::run::{self, OperandWord, Patch, PlacedView, Program, Routine, Step};
 use crate::error::Result;
 use crate::exec::{Accepted, Check, Driver, EpilogueWords, LibraryCall};
-use crate::ir::{Contraction, Kernel, LoopWords, Param, Role, StrideClass};
+use crate::ir::{Contraction, Kernel, LaneAxis, LoopWords, Param, Role, StrideClass};
 use crate::lower::{
     self, Argument, BufferId, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis, KernelCall,
-    KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Span, View, is_stack, value_bytes,
+    KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Span, View, image_axes, is_stack, value_bytes,
 };
 use crate::ops::{Lowering, definition};
 use crate::tensor::{Array, Layout, MemorySpace, StreamKind, Type, with_stream};
@@ -144,9 +144,10 @@ impl<'a, D: Driver> Loader<'a, D> {
                 Ok(Step::Kernels(codes.into_iter().zip(blocks.into_iter().map(|it| it.1)).collect()))
             }
             PlanStep::Contraction(it) => self.contraction(it),
-            PlanStep::Library { op, attrs, inputs, outputs, node, .. }
+            PlanStep::Library { op, attrs, inputs, outputs, node, epilogues, .. }
                 if let Lowering::Check(check) = definition(*op).lowering
-                    && is_dense(inputs, outputs) =>
+                    && is_dense(inputs, outputs)
+                    && epilogues.is_empty() =>
             {
                 let first = self.next_word();
                 for view in [&inputs[0], &outputs[0]] {
@@ -158,11 +159,14 @@ impl<'a, D: Driver> Loader<'a, D> {
                 let check = Check { op: *op, accepted: Accepted::Elements(check, attrs.clone()), node: *node };
                 Ok(Step::Check { check: Arc::new(check), of, copy: Some((first..self.next_word(), bytes)) })
             }
-            &PlanStep::Library { op, ref attrs, precision, ref inputs, ref outputs, node } => Ok(Step::Library {
-                call: Arc::new(LibraryCall { op, attrs: attrs.clone(), precision, node }),
-                inputs: inputs.iter().map(|it| self.placed(it)).collect::<Result<_>>()?,
-                outputs: outputs.iter().map(|it| self.placed(it)).collect::<Result<_>>()?,
-            }),
+            &PlanStep::Library { op, ref attrs, precision, ref inputs, ref outputs, node, ref epilogues } => {
+                Ok(Step::Library {
+                    call: Arc::new(LibraryCall { op, attrs: attrs.clone(), precision, node }),
+                    inputs: inputs.iter().map(|it| self.placed(it)).collect::<Result<_>>()?,
+                    outputs: outputs.iter().map(|it| self.placed(it)).collect::<Result<_>>()?,
+                    epilogues: epilogues.iter().map(|it| self.epilogue_of_op(outputs, it)).collect::<Result<_>>()?,
+                })
+            }
             PlanStep::Check { op, of, axis, positions, node } => {
                 let fits = of.shape().filter(|it| *axis < it.len() && positions.dtype.is_int());
                 let shape = fits.ok_or_else(|| malformed("positions are of an axis"))?;
@@ -298,6 +302,29 @@ impl<'a, D: Driver> Loader<'a, D> {
             }
         };
         let words = EpilogueWords { loops: LoopWords::of(kernel), axes, result, by_rows };
+        Ok(run::Epilogue { code: code.clone(), block, words })
+    }
+
+    /// An epilogue of a library op, whose kernel must go through the result of the op.
+    fn epilogue_of_op(&mut self, results: &[View], call: &KernelCall) -> Result<run::Epilogue<D::Kernel>> {
+        let KernelCall { kernel, extents, args } = call;
+        let (kernel, code) = self.kernel(*kernel)?;
+        let [result] = results else { return Err(malformed("an op with epilogues has one result")) };
+        let loops = image_axes(result.layout.shape());
+        if *extents != loops || kernel.lanes != LaneAxis::Parallel || kernel.seq != 0 {
+            return Err(malformed("an epilogue has the loops of its op"));
+        }
+        let size = result.dtype.size();
+        let dense = Layout::contiguous(extents);
+        let dense: SmallVec<[i64; 4]> = dense.strides().iter().map(|it| (it * size as isize) as i64).collect();
+        for (arg, param) in args.iter().zip(&kernel.params).filter(|it| it.0.buffer == result.buffer) {
+            let is_own = arg.offset == result.layout.offset() * size && arg.strides == dense;
+            if param.role != Role::Input || !is_own {
+                return Err(malformed("an epilogue reads the elements that it is at"));
+            }
+        }
+        let block = self.kernel_block(kernel, extents, args, None)?;
+        let words = EpilogueWords { loops: LoopWords::of(kernel), axes: extents.len(), result: None, by_rows: false };
         Ok(run::Epilogue { code: code.clone(), block, words })
     }
 

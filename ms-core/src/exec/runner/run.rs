@@ -69,8 +69,8 @@ pub(super) enum Step<K> {
     Contraction { contraction: Arc<Contraction>, operands: [OperandWord; 2], result: usize },
     /// A contraction with its epilogues.
     Epilogues { contraction: Arc<Contraction>, operands: [OperandWord; 2], epilogues: Box<[Epilogue<K>]> },
-    /// A library call.
-    Library { call: Arc<LibraryCall>, inputs: Vec<PlacedView>, outputs: Vec<PlacedView> },
+    /// A library call, with its epilogues.
+    Library { call: Arc<LibraryCall>, inputs: Vec<PlacedView>, outputs: Vec<PlacedView>, epilogues: Box<[Epilogue<K>]> },
     /// A check of elements, which are then copied if there is a result, with the words of two addresses and a size in
     /// bytes.
     Check { check: Arc<Check>, of: PlacedView, copy: Option<(Range<usize>, usize)> },
@@ -96,11 +96,18 @@ impl<K> Step<K> {
     }
 }
 
-/// A kernel on the result of a contraction, with the block of a call.
+/// A kernel on the result of a contraction or of a library op, with the block of a call.
 pub(super) struct Epilogue<K> {
     pub code: K,
     pub block: Range<usize>,
     pub words: EpilogueWords,
+}
+
+impl<K> Epilogue<K> {
+    /// The call, whose block is among these words.
+    fn call<'a>(&'a self, words: &'a [u64]) -> EpilogueCall<'a, K> {
+        EpilogueCall { kernel: &self.code, block: &words[self.block.clone()], words: self.words }
+    }
 }
 
 /// The word with the address of an operand of a contraction.
@@ -237,24 +244,27 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
                 }
                 Step::Epilogues { contraction, operands, epilogues } => {
                     let operands = operands.map(|it| self.operand(it));
-                    let calls: SmallVec<[EpilogueCall<'_, D::Kernel>; 2]> = epilogues
-                        .iter()
-                        .map(|Epilogue { code, block, words }| EpilogueCall {
-                            kernel: code,
-                            block: &self.words[block.clone()],
-                            words: *words,
-                        })
-                        .collect();
+                    let calls: SmallVec<[EpilogueCall<'_, D::Kernel>; 2]> =
+                        epilogues.iter().map(|it| it.call(self.words)).collect();
                     // SAFETY: as above; lowered epilogues write no operands, nor what another one accesses but at the same
                     // rows.
                     unsafe { driver.contract_with(&mut self.commands, contraction, operands, &calls)? }
                 }
-                Step::Library { call, inputs, outputs } => {
+                Step::Library { call, inputs, outputs, epilogues } => {
                     let view = |it: &PlacedView| self.view(it, routine, block);
                     let from: SmallVec<[MemoryView; 4]> = inputs.iter().map(view).collect();
                     let to: SmallVec<[MemoryView; 1]> = outputs.iter().map(view).collect();
-                    // SAFETY: as above; operands and results of a lowered step fit its op.
-                    unsafe { driver.library(&mut self.commands, call, &from, &to)? }
+                    // SAFETY: as above; operands and results of a lowered step fit its op, and so do its epilogues, which
+                    // write no operands, nor what another one accesses.
+                    unsafe {
+                        if epilogues.is_empty() {
+                            driver.library(&mut self.commands, call, &from, &to)?;
+                            continue;
+                        }
+                        let calls: SmallVec<[EpilogueCall<'_, D::Kernel>; 2]> =
+                            epilogues.iter().map(|it| it.call(self.words)).collect();
+                        driver.library_with(&mut self.commands, call, &from, &to, &calls)?;
+                    }
                 }
                 Step::Check { check, of, copy } => {
                     let of = self.view(of, routine, block);

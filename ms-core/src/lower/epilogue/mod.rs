@@ -1,8 +1,9 @@
-//! Epilogues: groups that become a part of the contraction whose result they read.
+//! Epilogues: groups that become a part of the contraction, or the op of the library, whose result they read.
 //!
 //! Groups whose kernels go through the result of a contraction element by element, or reduce its rows, and are the only
 //! readers of it, run on parts of the result as they are computed, and the result is in no memory. A result that
 //! anything else reads is stored in any case, by the fastest code for it, so that its readers are kernels of their own.
+//! Parts of the result of an op of the library, which is in memory, are still in a cache when such groups read them.
 //! Groups that read what epilogues write, at the same rows, may run [behind](rows) them.
 //! What a kernel computes, and what it rounds, does not depend on this: each group remains a kernel.
 
@@ -12,24 +13,25 @@ use crate::ir::{Contraction, Precision};
 use crate::lower::domain::{Domain, Part};
 use crate::lower::flat::{Access, Flat, Kind, NodeIndex, ValueIndex};
 use crate::lower::group::{Group, Groups, operand_part, result_part};
+use crate::lower::plan::image_axes;
 use crate::lower::target::Target;
 use crate::tensor::{Layout, Shape, Strides};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
-/// Makes groups the epilogues of contractions, where the target takes them.
+/// Makes groups the epilogues of contractions and of ops of the library, where the target takes them.
 pub(super) fn attach(flat: &Flat, groups: &mut Groups, target: &Target) {
-    if target.epilogues.is_none() || !flat.nodes.iter().any(|it| matches!(it.kind, Kind::Contraction(_))) {
+    let takes = |it: &NodeIndex| may_have_epilogues(flat, *it, target);
+    let mut ops: Vec<NodeIndex> = (0..flat.nodes.len()).filter(takes).collect();
+    if target.epilogues.is_none() || ops.is_empty() {
         return;
     }
-    let (readers, stored) = (readers(flat, groups), groups.stored(flat));
+    let (readers, stored) = (readers(flat, groups, target), groups.stored(flat));
     let mut search = Search { flat, groups, stored, target, taken: vec![false; groups.list.len()] };
-    let is_contraction = |it: &NodeIndex| matches!(flat.nodes[*it].kind, Kind::Contraction(_));
-    let mut contractions: Vec<NodeIndex> = (0..flat.nodes.len()).filter(is_contraction).collect();
     // A group that reads several results is an epilogue of the last one.
-    contractions.sort_unstable_by_key(|&it| std::cmp::Reverse(groups.of[it]));
+    ops.sort_unstable_by_key(|&it| std::cmp::Reverse(groups.of[it]));
     let find = |it| search.find(it, readers.get(&it)?.as_deref()?);
-    let mut found: Vec<Found> = contractions.into_iter().filter_map(find).collect();
+    let mut found: Vec<Found> = ops.into_iter().filter_map(find).collect();
     if found.is_empty() {
         return;
     }
@@ -37,14 +39,14 @@ pub(super) fn attach(flat: &Flat, groups: &mut Groups, target: &Target) {
     found.iter_mut().for_each(|it| search.add_behind(it, &readers));
     let mut list: Vec<SmallVec<[Group; 2]>> =
         std::mem::take(&mut groups.list).into_iter().map(|it| smallvec![it]).collect();
-    for Found { contraction, epilogues, at } in found {
-        list[groups.of[contraction].expect("a contraction with a result is a step")].clear();
+    for Found { op, epilogues, at } in found {
+        list[groups.of[op].expect("an op with a result is a step")].clear();
         let mut rests: SmallVec<[(usize, Group); 2]> = SmallVec::new();
         for Epilogue { group, nodes, domain, rows } in epilogues {
-            let mut rest = list[group].pop().expect("a group is an epilogue of one contraction");
+            let mut rest = list[group].pop().expect("a group is an epilogue of one op");
             rest.nodes.retain(|it| nodes.binary_search(it).is_err());
             let Group { insts, late, .. } = rest;
-            list[at].push(Group { nodes, domain: Some(domain), insts, late, product: Some(contraction), rows });
+            list[at].push(Group { nodes, domain: Some(domain), insts, late, op: Some(op), rows });
             rests.push((group, rest));
         }
         for (group, rest) in rests.into_iter().filter(|it| !it.1.nodes.is_empty()) {
@@ -57,36 +59,44 @@ pub(super) fn attach(flat: &Flat, groups: &mut Groups, target: &Target) {
     }
 }
 
-/// By contraction, the groups that read its result, in order, if nothing else does.
-fn readers(flat: &Flat, groups: &Groups) -> FxHashMap<NodeIndex, Option<SmallVec<[usize; 2]>>> {
-    let contraction =
-        |it: ValueIndex| flat.producer(it).filter(|&it| matches!(flat.nodes[it].kind, Kind::Contraction(_)));
+/// Whether a node is an op that may have epilogues.
+fn may_have_epilogues(flat: &Flat, node: NodeIndex, target: &Target) -> bool {
+    match flat.nodes[node].kind {
+        Kind::Contraction(_) => true,
+        Kind::Library(op) => target.epilogues.as_ref().is_some_and(|it| it.ops.contains(&op)),
+        _ => false,
+    }
+}
+
+/// By op that may have epilogues, the groups that read its result, in order, if nothing else does.
+fn readers(flat: &Flat, groups: &Groups, target: &Target) -> FxHashMap<NodeIndex, Option<SmallVec<[usize; 2]>>> {
+    let op = |it: ValueIndex| flat.producer(it).filter(|&it| may_have_epilogues(flat, it, target));
     let mut readers = FxHashMap::default();
     for (node, group) in flat.nodes.iter().zip(&groups.of) {
         let Some(group) = *group else { continue };
-        for it in node.inputs.iter().filter_map(|it| contraction(it.value()?)) {
+        for it in node.inputs.iter().filter_map(|it| op(it.value()?)) {
             let known = readers.entry(it).or_insert_with(|| Some(SmallVec::<[usize; 2]>::new()));
             if let Some(known) = known.as_mut().filter(|it| !it.contains(&group)) {
                 known.push(group);
             }
         }
     }
-    for it in flat.outputs.iter().filter_map(|&it| contraction(it)) {
+    for it in flat.outputs.iter().filter_map(|&it| op(it)) {
         readers.insert(it, None);
     }
     readers.values_mut().flatten().for_each(|it| it.sort_unstable());
     readers
 }
 
-/// A contraction with its epilogues.
+/// A contraction, or an op of the library, with its epilogues.
 struct Found {
-    contraction: NodeIndex,
+    op: NodeIndex,
     epilogues: SmallVec<[Epilogue; 2]>,
     /// Where the step is, among the groups.
     at: usize,
 }
 
-/// A group, or its part before reductions, that is to be an epilogue of a contraction.
+/// A group, or its part before reductions, that is to be an epilogue of an op.
 struct Epilogue {
     group: usize,
     /// The members that are a part of it.
@@ -95,6 +105,22 @@ struct Epilogue {
     domain: Domain,
     /// As in [`Group`].
     rows: Option<usize>,
+}
+
+/// The axes of a result that epilogues read.
+struct ResultAxes {
+    /// Their sizes.
+    sizes: Shape,
+    /// The size of a row that epilogues may reduce, if there is one axis of columns.
+    row: Option<usize>,
+}
+
+impl ResultAxes {
+    /// Those of a contraction.
+    fn of(contraction: &Contraction) -> Self {
+        let row = if let [row] = contraction.n[..] { Some(row.size) } else { None };
+        Self { sizes: contraction.axes_of(2).map(|it| it.size).collect(), row }
+    }
 }
 
 struct Search<'a> {
@@ -108,8 +134,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The epilogues of a contraction whose result these groups alone read, if all of them can be.
-    fn find(&mut self, contraction: NodeIndex, readers: &[usize]) -> Option<Found> {
+    /// The epilogues of an op whose result these groups alone read, if all of them can be.
+    fn find(&mut self, op: NodeIndex, readers: &[usize]) -> Option<Found> {
         let Self { flat, groups, target, .. } = *self;
         let is_free = |it: &usize| {
             let group = &groups.list[*it];
@@ -118,27 +144,34 @@ impl Search<'_> {
         if !readers.iter().all(is_free) {
             return None;
         }
-        let axes = flat.contraction(&flat.nodes[contraction], Precision::Strict);
-        let insts = readers.iter().fold(0, |all: usize, &it| all.saturating_add(groups.list[it].insts));
-        if !target.takes_epilogues(&axes, readers.len(), insts) {
-            return None;
-        }
-        let epilogue = |&it: &usize| self.epilogue(contraction, &axes, it);
+        let axes = match flat.nodes[op].kind {
+            Kind::Library(it) => {
+                let axes = image_axes(&flat.values[flat.nodes[op].outputs[0]].shape);
+                let takes = target.takes_epilogues_of(it, &axes, readers.len());
+                takes.then_some(ResultAxes { sizes: axes.into_iter().collect(), row: None })?
+            }
+            _ => {
+                let axes = flat.contraction(&flat.nodes[op], Precision::Strict);
+                let insts = readers.iter().fold(0, |all: usize, &it| all.saturating_add(groups.list[it].insts));
+                target.takes_epilogues(&axes, readers.len(), insts).then(|| ResultAxes::of(&axes))?
+            }
+        };
+        let epilogue = |&it: &usize| self.epilogue(op, &axes, it);
         let epilogues: SmallVec<[Epilogue; 2]> = readers.iter().map(epilogue).collect::<Option<_>>()?;
-        // What the kernels read besides is there when the contraction is computed, or the contraction waits for it.
-        let (first, earliest) = (groups.of[contraction]?, *readers.first()?);
-        let latest = epilogues.iter().filter_map(|it| self.latest_operand(contraction, it)).max();
+        // What the kernels read besides is there when the op is computed, or the op waits for it.
+        let (first, earliest) = (groups.of[op]?, *readers.first()?);
+        let latest = epilogues.iter().filter_map(|it| self.latest_operand(op, it)).max();
         let at = if latest.is_some_and(|it| it > first) { earliest } else { first };
         if latest.is_some_and(|it| it >= at) {
             return None;
         }
         epilogues.iter().for_each(|it| self.taken[it.group] = true);
-        Some(Found { contraction, epilogues, at })
+        Some(Found { op, epilogues, at })
     }
 
-    /// The last group that an epilogue of a contraction reads, other than itself.
-    fn latest_operand(&self, contraction: NodeIndex, epilogue: &Epilogue) -> Option<usize> {
-        let others = self.operands(&epilogue.nodes).filter(|it| *it != contraction);
+    /// The last group that an epilogue of an op reads, other than itself.
+    fn latest_operand(&self, op: NodeIndex, epilogue: &Epilogue) -> Option<usize> {
+        let others = self.operands(&epilogue.nodes).filter(|it| *it != op);
         others.filter_map(|it| self.groups.of[it]).max()
     }
 
@@ -156,13 +189,13 @@ impl Search<'_> {
         operands.filter(|it| nodes.binary_search(it).is_err())
     }
 
-    /// A group as an epilogue of a contraction with these axes, if it can be.
-    fn epilogue(&self, contraction: NodeIndex, axes: &Contraction, group: usize) -> Option<Epilogue> {
+    /// A group as an epilogue of an op whose result has these axes, if it can be.
+    fn epilogue(&self, op: NodeIndex, axes: &ResultAxes, group: usize) -> Option<Epilogue> {
         let Self { flat, groups, ref stored, target, .. } = *self;
         let whole = &groups.list[group];
-        let sizes: Shape = axes.axes_of(2).map(|it| it.size).collect();
-        let elements = Domain::of(&sizes);
-        let result = flat.nodes[contraction].outputs[0];
+        let ResultAxes { sizes, row } = axes;
+        let elements = Domain::of(sizes);
+        let result = flat.nodes[op].outputs[0];
         let fits = |nodes: &[NodeIndex], domain: &Domain| {
             fits(flat, nodes, domain, |it| it.value != result || it.is_own_element(flat, domain))
         };
@@ -170,31 +203,31 @@ impl Search<'_> {
         if !whole.domain.as_ref()?.is_reduced() {
             return fits(&whole.nodes, &elements).then(|| epilogue(whole.nodes.clone(), elements));
         }
-        if let [row] = axes.n[..]
-            && target.takes_rows(row.size)
-            && let Some(rows) = elements.reduce(&sizes, &[sizes.len() - 1])
+        if let Some(row) = *row
+            && target.takes_rows(row)
+            && let Some(rows) = elements.reduce(sizes, &[sizes.len() - 1])
             && !rows.has_short_rows()
             && fits(&whole.nodes, &rows)
         {
             return Some(epilogue(whole.nodes.clone(), rows));
         }
-        let nodes = before_reductions(flat, whole, contraction, stored)?;
+        let nodes = before_reductions(flat, whole, op, stored)?;
         fits(&nodes, &elements).then(|| epilogue(nodes, elements))
     }
 }
 
-/// The members of a group with reductions that compute with the result of a contraction, and those that they read. They
+/// The members of a group with reductions that compute with the result of an op, and those that they read. They
 /// are apart from the others if these read nothing of them but terms of reductions, which are stored anyway: so a sum
 /// over the rows of a masked gradient is a kernel of its own, and the mask is not. Other elementwise members would have
 /// instructions in common with them, without which products and sums may be contracted.
-fn before_reductions(flat: &Flat, group: &Group, contraction: NodeIndex, stored: &[bool]) -> Option<Vec<NodeIndex>> {
+fn before_reductions(flat: &Flat, group: &Group, op: NodeIndex, stored: &[bool]) -> Option<Vec<NodeIndex>> {
     let is_reduction = |it: NodeIndex| matches!(flat.nodes[it].kind, Kind::Reduce(_));
     let operands = |it: NodeIndex| flat.nodes[it].inputs.iter().filter_map(|it| flat.producer(it.value()?));
     // Members are in execution order.
     let mut is_inside = vec![false; group.nodes.len()];
     let at = |node: NodeIndex| group.nodes.binary_search(&node);
     for (member, &node) in group.nodes.iter().enumerate() {
-        let depends = |it: NodeIndex| it == contraction || at(it).is_ok_and(|it| is_inside[it]);
+        let depends = |it: NodeIndex| it == op || at(it).is_ok_and(|it| is_inside[it]);
         is_inside[member] = !is_reduction(node) && operands(node).any(depends);
     }
     for member in (0..group.nodes.len()).rev() {
@@ -202,12 +235,12 @@ fn before_reductions(flat: &Flat, group: &Group, contraction: NodeIndex, stored:
             operands(group.nodes[member]).filter_map(|it| at(it).ok()).for_each(|it| is_inside[it] = true);
         }
     }
-    let elements = flat.numel(flat.nodes[contraction].outputs[0]);
+    let elements = flat.numel(flat.nodes[op].outputs[0]);
     let fits = |(member, &node): (usize, &NodeIndex)| {
         let is_read = |value: ValueIndex| {
             let producer = flat.producer(value);
             let is_member = producer.is_some_and(|it| at(it).is_ok_and(|it| is_inside[it]));
-            producer != Some(contraction) && (!is_member || (is_reduction(node) && stored[value]))
+            producer != Some(op) && (!is_member || (is_reduction(node) && stored[value]))
         };
         is_inside[member]
             || ((is_reduction(node) || flat.numel(flat.nodes[node].outputs[0]) != elements)

@@ -7,7 +7,7 @@
 use super::{Epilogue, Found, Read, Search, fits};
 use crate::ir::{Contraction, Precision};
 use crate::lower::domain::{Domain, Part};
-use crate::lower::flat::{Flat, NodeIndex};
+use crate::lower::flat::{Flat, Kind, NodeIndex};
 use crate::lower::group::Groups;
 use crate::lower::plan::EpilogueLoops;
 use crate::tensor::Shape;
@@ -32,7 +32,10 @@ impl Search<'_> {
     /// Adds to the epilogues of a contraction the groups that can run behind them.
     pub(super) fn add_behind(&mut self, found: &mut Found, readers: &[SmallVec<[usize; 2]>]) {
         let Self { flat, groups, target, .. } = *self;
-        let axes = flat.contraction(&flat.nodes[found.contraction], Precision::Strict);
+        if !matches!(flat.nodes[found.op].kind, Kind::Contraction(_)) {
+            return;
+        }
+        let axes = flat.contraction(&flat.nodes[found.op], Precision::Strict);
         let ([_], [column]) = (&axes.m[..], &axes.n[..]) else { return };
         if !target.takes_rows(column.size) {
             return;

@@ -3,6 +3,7 @@
 
 use super::direct::DirectConv;
 use super::vector::Direct;
+use crate::library::epilogues::Epilogues;
 use crate::product::{BLOCK, Elements, Filters, Layout, Multiplier, Shared, TILE};
 use crate::threads;
 use ms_core::error::Result;
@@ -52,11 +53,17 @@ impl DirectConv<'_> {
         multiplier.filters(weights, conv.groups, [conv.outputs, conv.channels], conv.windows.taps())
     }
 
-    /// The convolution of `x` and filters, for an element type that the unit multiplies.
+    /// The convolution of `x` and filters with epilogues, for an element type that the unit multiplies.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for planes.
-    pub fn forward_in_blocks<T: Direct>(&self, filters: &Filters, x: &[T], out: &mut [T]) -> Result<()> {
+    pub fn forward_in_blocks<T: Direct>(
+        &self,
+        filters: &Filters,
+        x: &[T],
+        out: &mut [T],
+        epilogues: Epilogues<'_>,
+    ) -> Result<()> {
         assert_eq!(T::DTYPE, DType::F32, "units multiply planes of f32");
         let (conv, grid) = (self.conv, &self.grid);
         let (layout, blocks) = (filters.layout(grid.len()), conv.channels.div_ceil(BLOCK));
@@ -72,7 +79,7 @@ impl DirectConv<'_> {
             // SAFETY: there is room for the images.
             unsafe {
                 self.store((first, planes), images.clone(), x)?;
-                self.multiply(filters, (first, planes), &places, images, out)?;
+                self.multiply(filters, (first, planes), &places, images, out, epilogues)?;
             }
         }
         Ok(())
@@ -123,7 +130,7 @@ impl DirectConv<'_> {
         })
     }
 
-    /// Computes the results of some groups of images. `places` says where the words under the first window are, for each
+    /// Computes the results of some groups of images, with epilogues. `places` says where the words under the first window are, for each
     /// group of terms.
     ///
     /// # Safety
@@ -135,6 +142,7 @@ impl DirectConv<'_> {
         places: &[usize],
         images: Range<usize>,
         out: &mut [T],
+        epilogues: Epilogues<'_>,
     ) -> Result<()> {
         let (conv, grid) = (self.conv, &self.grid);
         let (groups, outputs, windows) = (conv.groups, conv.outputs, conv.windows.output_len());
@@ -153,14 +161,17 @@ impl DirectConv<'_> {
             let room = unsafe { Array::uninit(&[TILE * width], DType::U32)? };
             let sums = room.device_ptr().cast::<u32>();
             let (from, out) = shared.get();
-            for first in panels.map(|it| it * TILE) {
+            // Neighbouring tiles of an image.
+            let neighbours = |at: usize| {
+                let (image, tile) = (at / of_image * groups + group, at % of_image);
+                let count = (of_image - tile).min(tiles.end - at);
+                (image, count, tile * TILE..(tile + count) * TILE)
+            };
+            for first in panels.clone().map(|it| it * TILE) {
                 let rows = TILE.min(outputs - first);
                 let mut at = tiles.start;
                 while at < tiles.end {
-                    // Neighbouring tiles of an image.
-                    let (image, tile) = (at / of_image * groups + group, at % of_image);
-                    let count = (of_image - tile).min(tiles.end - at);
-                    let span = tile * TILE..(tile + count) * TILE;
+                    let (image, count, span) = neighbours(at);
                     let is_direct = is_dense && rows == TILE && span.end <= windows;
                     // SAFETY: the places of all groups and tiles are in the image, which is stored; each task has its own
                     // elements of the result, or sums with room for whole tiles.
@@ -175,6 +186,15 @@ impl DirectConv<'_> {
                     }
                     at += count;
                 }
+            }
+            let outputs = panels.start * TILE..outputs.min(panels.end * TILE);
+            let mut at = tiles.start;
+            while at < tiles.end {
+                let (image, count, span) = neighbours(at);
+                let windows = grid.windows_before(span.start)..grid.windows_before(span.end);
+                // SAFETY: these elements are computed, and read no more.
+                unsafe { epilogues.run(conv.image_part(images.start + image, outputs.clone(), windows)) };
+                at += count;
             }
             Ok(())
         })

@@ -5,6 +5,7 @@ use super::Conv;
 use super::grid::Grid;
 use super::vector::{Chains, Direct, Loops, OUTPUTS, SLACK};
 use crate::isa::Isa;
+use crate::library::epilogues::Epilogues;
 use crate::product::{CHUNK, Shared};
 use crate::threads;
 use ms_core::error::Result;
@@ -123,11 +124,11 @@ impl<'a> DirectConv<'a> {
         })
     }
 
-    /// The convolution of `x` and `w`.
+    /// The convolution of `x` and `w`, with epilogues.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for grids.
-    pub fn forward<T: Direct>(&self, x: &[T], w: &[T], out: &mut [T]) -> Result<()> {
+    pub fn forward<T: Direct>(&self, x: &[T], w: &[T], out: &mut [T], epilogues: Epilogues<'_>) -> Result<()> {
         let (conv, grid) = (self.conv, &self.grid);
         let (input_len, output_len) = conv.image_lens();
         let (plane_len, terms, filter) = (conv.windows.input_len(), self.taps()?, conv.filter_len());
@@ -168,6 +169,8 @@ impl<'a> DirectConv<'a> {
                         }
                     }
                 }
+                // SAFETY: the elements of the group are computed, and read no more.
+                unsafe { epilogues.run(conv.image_part(group, 0..conv.outputs, 0..windows)) };
             }
             Ok(())
         })

@@ -149,6 +149,13 @@ impl Grid {
         self.rows.last().map_or(0, |it| it + self.columns)
     }
 
+    /// The number of windows that start before a place of a phase, relative to the first window.
+    pub fn windows_before(&self, at: usize) -> usize {
+        let rows = self.rows.partition_point(|it| it + self.columns <= at);
+        let rest = self.rows.get(rows).map_or(0, |it| at.saturating_sub(*it));
+        rows * self.columns + rest
+    }
+
     /// Copies the elements of a plane to a grid whose padding is zero.
     pub fn store<T: Copy>(&self, plane: &[T], grid: &mut [T]) {
         self.store_lines(plane, grid, self.lines.iter());

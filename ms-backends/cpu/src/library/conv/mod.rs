@@ -29,6 +29,7 @@ mod vector;
 mod weights;
 
 use super::elements;
+use super::epilogues::{Epilogues, ImagePart};
 use crate::product::{Arithmetic, CHUNK, Elements, Left, Matrix, Shared};
 use crate::threads;
 use direct::DirectConv;
@@ -95,6 +96,12 @@ impl Conv {
         first..first + len
     }
 
+    /// Some outputs of a group of an image, and some of their windows, as a part of the result.
+    fn image_part(&self, image: usize, outputs: Range<usize>, windows: Range<usize>) -> ImagePart {
+        let (whole, first) = (image / self.groups, image % self.groups * self.outputs);
+        [whole..whole + 1, first + outputs.start..first + outputs.end, windows]
+    }
+
     /// Returns whether every window is one element, and every element has a window: then the input is the
     /// matrix of columns.
     fn is_pointwise(&self) -> bool {
@@ -156,13 +163,15 @@ impl Conv {
     }
 }
 
-/// The convolution of inputs `x` and `w`.
+/// The convolution of inputs `x` and `w`, with epilogues that run once on each element, and to which the memory of `out` is left
+/// when it is computed.
 pub fn forward<T: Direct>(
     arithmetic: Arithmetic,
     attrs: &Attrs,
     inputs: &[HostArray<'_>],
     out: &mut [T],
     shape: &[usize],
+    epilogues: Epilogues<'_>,
 ) -> Result<()> {
     let conv = Conv::new(attrs, inputs[0].shape(), inputs[1].shape(), shape);
     let (x, w) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
@@ -174,7 +183,7 @@ pub fn forward<T: Direct>(
     if conv.outputs == 1
         && let Some(direct) = DirectConv::of(&conv, arithmetic.isa, CHUNK)?
     {
-        return direct.forward(x, w, out);
+        return direct.forward(x, w, out, epilogues);
     }
     let windows = conv.batch * points;
     let weights = Elements::of(&inputs[1]);
@@ -183,21 +192,25 @@ pub fn forward<T: Direct>(
         && let Some(direct) = DirectConv::of(&conv, arithmetic.isa, usize::MAX)?
     {
         if let Some(filters) = direct.filters(multiplier, weights)? {
-            return direct.forward_in_blocks(&filters, x, out);
+            return direct.forward_in_blocks(&filters, x, out, epilogues);
         }
         if !multiplier.pays_for_matrices() {
             if points >= WINDOWS && filter <= CHUNK && direct.is_small::<T>() {
-                return direct.forward(x, w, out);
+                return direct.forward(x, w, out, epilogues);
             }
             if direct.is_dense::<T>() {
-                return direct.forward_in_parts(x, w, out);
+                return direct.forward_in_parts(x, w, out, epilogues);
             }
         }
     }
     let filters = multiplier.left(weights, conv.groups, [conv.outputs, filter], false)?;
     if conv.is_pointwise() {
-        // SAFETY: the operands match the sizes.
-        return unsafe { conv.multiply(&filters, (x, input_len), (out, output_len), false) };
+        // SAFETY: the operands match the sizes; all elements are computed before the epilogues.
+        return unsafe {
+            conv.multiply(&filters, (x, input_len), (out, output_len), false)?;
+            epilogues.run_on_all();
+            Ok(())
+        };
     }
     let (out, runs) = (Shared::new(out.as_mut_ptr()), conv.windows.runs());
     let len = conv.windows_at_once(size_of::<T>());
@@ -205,7 +218,7 @@ pub fn forward<T: Direct>(
         // Windows of several images.
         let ranges = windows.div_ceil(len);
         let is_few = !multiplier.has_unit() && len <= FEW && T::has_vectors(arithmetic.isa);
-        return threads::try_for_each(conv.groups * ranges, conv.nanos(), |task| {
+        threads::try_for_each(conv.groups * ranges, conv.nanos(), |task| {
             let (group, start) = (task / ranges, task % ranges * len);
             let part = conv.part(&runs, start..windows.min(start + len))?;
             let width = part.terms.len();
@@ -226,7 +239,10 @@ pub fn forward<T: Direct>(
                 conv.put_rows(group, part.terms, (&rows, width), out.get());
             }
             Ok(())
-        });
+        })?;
+        // SAFETY: all elements are computed.
+        unsafe { epilogues.run_on_all() };
+        return Ok(());
     }
     let ranges = points.div_ceil(len);
     let per_task = (conv.batch * ranges).div_ceil(MAX_TASKS).max(1);
@@ -242,7 +258,11 @@ pub fn forward<T: Direct>(
             let columns = Matrix::dense(columns.as_ptr(), width);
             let to = Matrix::dense(out.get().wrapping_add(image * output_len + start), points);
             // SAFETY: each task has its own windows; the operands match the sizes.
-            unsafe { filters.multiply(image..image + 1, |_| [0; 2], columns, to, width, false) }
+            unsafe {
+                filters.multiply(image..image + 1, |_| [0; 2], columns, to, width, false)?;
+                epilogues.run(conv.image_part(image, 0..conv.outputs, start..start + width));
+            }
+            Ok(())
         })
     })
 }

@@ -3,6 +3,7 @@
 
 use super::direct::DirectConv;
 use super::vector::{Chains, Direct, OUTPUTS, SLACK};
+use crate::library::epilogues::Epilogues;
 use crate::product::Shared;
 use crate::threads;
 use ms_core::error::Result;
@@ -26,11 +27,11 @@ impl DirectConv<'_> {
             && 4 * conv.batch * padded <= 5 * windows.next_multiple_of(2 * lanes)
     }
 
-    /// The convolution of `x` and `w`.
+    /// The convolution of `x` and `w`, with epilogues.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for grids.
-    pub fn forward_in_parts<T: Direct>(&self, x: &[T], w: &[T], out: &mut [T]) -> Result<()> {
+    pub fn forward_in_parts<T: Direct>(&self, x: &[T], w: &[T], out: &mut [T], epilogues: Epilogues<'_>) -> Result<()> {
         let (conv, grid) = (self.conv, &self.grid);
         let (input_len, output_len) = conv.image_lens();
         let (plane_len, windows, filter) = (conv.windows.input_len(), conv.windows.output_len(), conv.filter_len());
@@ -63,8 +64,10 @@ impl DirectConv<'_> {
                 let outputs = part(task / parts[1], parts[0], of_outputs);
                 let outputs = OUTPUTS / 2 * outputs.start..conv.outputs.min(OUTPUTS / 2 * outputs.end);
                 let pairs = part(task % parts[1], parts[1], of_vectors);
+                let places = 2 * pairs.start * loops.lanes..vectors.len().min(2 * pairs.end) * loops.lanes;
                 let mut vectors = vectors[2 * pairs.start..vectors.len().min(2 * pairs.end)].to_vec();
                 let start = vectors.first().map_or(0, |it| it[1]);
+                let windows_of = |at: usize| if in_rows { at.min(windows) } else { grid.windows_before(at) };
                 if !in_rows {
                     vectors.iter_mut().for_each(|it| it[1] -= start);
                 }
@@ -97,6 +100,9 @@ impl DirectConv<'_> {
                         }
                     }
                 }
+                let windows = windows_of(places.start)..windows_of(places.end);
+                // SAFETY: these elements are computed, and read no more.
+                unsafe { epilogues.run(conv.image_part(image, outputs, windows)) };
                 Ok(())
             })?;
         }
