@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const ROUNDS: usize = 15;
 
 /// Images, channels, side; output channels, side of the kernel; stride and groups.
-const CASES: [([usize; 3], [usize; 2], usize, usize); 11] = [
+const CASES: [([usize; 3], [usize; 2], usize, usize); 15] = [
     ([1, 3, 224], [64, 7], 2, 1),
     ([1, 512, 7], [512, 3], 1, 1),
     ([1, 256, 14], [256, 3], 1, 1),
@@ -24,6 +24,10 @@ const CASES: [([usize; 3], [usize; 2], usize, usize); 11] = [
     ([64, 512, 4], [512, 3], 1, 1),
     ([64, 256, 8], [256, 3], 1, 1),
     ([8, 64, 28], [64, 3], 1, 64),
+    ([1, 64, 56], [64, 3], 1, 1),
+    ([1, 128, 28], [256, 3], 2, 1),
+    ([8, 128, 4], [128, 3], 1, 1),
+    ([64, 3, 32], [16, 3], 1, 1),
 ];
 
 fn time(backend: &CpuBackend, def: &'static OpDef, attrs: &Attrs, inputs: [&Array; 2], out: &Array) -> f64 {

@@ -23,7 +23,7 @@ use epilogue::{Part, Parts};
 pub use multiplier::{Arithmetic, Elements, Left, Multiplier};
 use ordered::Stored;
 pub use ordered::{CHUNK, Ordered};
-pub use pack::pack;
+pub use pack::{LINES, Turn, pack};
 pub use tile::{Tile, Wide};
 #[cfg(not(test))]
 use units::Units;

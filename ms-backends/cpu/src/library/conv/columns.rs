@@ -27,7 +27,7 @@ struct Piece {
 }
 
 /// Runs of windows that overlap a range; those of a tap are in order.
-fn within(runs: &[Run], windows: Range<usize>) -> impl Iterator<Item = &Run> {
+pub fn within(runs: &[Run], windows: Range<usize>) -> impl Iterator<Item = &Run> {
     runs.chunk_by(|a, b| a.tap == b.tap).flat_map(move |of_tap| {
         let first = of_tap.partition_point(|it| it.window + it.len <= windows.start);
         let (windows, rest) = (windows.clone(), &of_tap[first..]);

@@ -62,8 +62,8 @@ impl<'a> DirectConv<'a> {
         T::has_vectors(self.isa) && conv.batch * conv.groups >= MIN_GROUPS && bytes <= MOST_BYTES
     }
 
-    /// [`is_small`](Self::is_small) for the gradient for the input, which shares vectors of gradients among input channels,
-    /// and adds to neighbouring elements.
+    /// [`is_small`](Self::is_small) for the gradient for the input of few channels, which share vectors of gradients; these
+    /// are added to neighbouring elements.
     pub fn has_small_gradient<T: Direct>(&self) -> bool {
         let (conv, grid) = (self.conv, &self.grid);
         let is_shared = conv.channels > 1 && grid.phases.len() == 1;

@@ -1,5 +1,6 @@
 //! Convolution and its gradients: windows stored as columns of a matrix, and products; without a matrix where a group has
-//! one output channel or is small ([`direct`]), for large images ([`parts`]), and on tiles ([`blocked`]).
+//! one output channel or is small ([`direct`]), for large images ([`parts`]), in vectors of windows or of images ([`input`]),
+//! and on tiles ([`blocked`]).
 //!
 //! The order of every sum is part of the semantics of the ops (see [`product::ordered`](crate::product) for chains):
 //! - An element of the result is a chain over input channels and taps, taps in row-major order.
@@ -21,6 +22,8 @@ mod columns;
 mod direct;
 mod few;
 mod grid;
+mod input;
+mod lanes;
 mod parts;
 mod taps;
 #[cfg(test)]
@@ -33,6 +36,7 @@ use super::epilogues::{Epilogues, ImagePart};
 use crate::product::{Arithmetic, CHUNK, Elements, Left, Matrix, Shared};
 use crate::threads;
 use direct::DirectConv;
+use input::InputGrad;
 use ms_core::error::Result;
 use ms_core::ops::{ConvAttrs, WindowAxis, Windows};
 use ms_core::tensor::{Array, Attrs, HostArray, try_filled};
@@ -290,13 +294,18 @@ pub fn input_grad<T: Direct + AddAssign>(
     }
     let weights = Elements::of(&inputs[1]);
     let multiplier = arithmetic.multiplier([filter, conv.outputs, conv.batch * points], [weights, g.into()]);
-    if !multiplier.pays_for_matrices()
-        && !conv.is_pointwise()
-        && let Some(direct) = DirectConv::of(&conv, arithmetic.isa, CHUNK)?
-        && direct.has_small_gradient::<T>()
-        && w.iter().all(|it| it.is_finite())
-    {
-        return direct.input_grad_of_several(g, w, out);
+    if !multiplier.pays_for_matrices() && !conv.is_pointwise() {
+        if let Some(it) = InputGrad::of(&conv, arithmetic.isa)?
+            && it.compute(g, w, out)?
+        {
+            return Ok(());
+        }
+        if let Some(direct) = DirectConv::of(&conv, arithmetic.isa, CHUNK)?
+            && direct.has_small_gradient::<T>()
+            && w.iter().all(|it| it.is_finite())
+        {
+            return direct.input_grad_of_several(g, w, out);
+        }
     }
     let filters = multiplier.left(weights, conv.groups, [filter, conv.outputs], true)?;
     if conv.is_pointwise() {

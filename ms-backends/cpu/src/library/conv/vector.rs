@@ -116,9 +116,15 @@ pub trait Direct: Wide {
     /// how many elements are computed in vectors of so many lanes.
     fn fitting(isa: Isa, padded: impl Fn(usize) -> usize) -> Loops<Self> {
         let (whole, half) = (Self::loops(isa), Self::half(isa));
-        let of_whole = if has_half_units() { padded(whole.lanes) } else { padded(whole.lanes) / 2 };
+        let [of_whole, of_half] = [whole, half].map(|it| Self::in_units(isa, it.lanes, padded(it.lanes)));
         // Half vectors take more instructions, which make up for few elements.
-        if half.lanes < whole.lanes && 8 * padded(half.lanes) <= 7 * of_whole { half } else { whole }
+        if half.lanes < whole.lanes && 8 * of_half <= 7 * of_whole { half } else { whole }
+    }
+
+    /// The number of elements, in vectors of so many lanes, that whole vectors compute in the time for these.
+    fn in_units(isa: Isa, lanes: usize, elements: usize) -> usize {
+        let is_half = lanes < Self::loops(isa).lanes && !has_half_units();
+        if is_half { 2 * elements } else { elements }
     }
 
     /// Returns whether this is neither infinite nor a nan.
@@ -285,7 +291,7 @@ macro_rules! vector_loops {
                 let mut rest = it.vectors;
                 // SAFETY: the caller's contract is the same, for some of the vectors.
                 unsafe {
-                    while N <= 2 && let Some((some, others)) = rest.split_first_chunk::<4>() {
+                    while N <= 3 && let Some((some, others)) = rest.split_first_chunk::<4>() {
                         block::<N, 4>(it, some);
                         rest = others;
                     }

@@ -278,6 +278,29 @@ fn sums_have_one_order() {
         Case { x: [16, 32, 9, 9], w: [33, 32, 2, 2], ..PLAIN },
         Case { x: [11, 16, 13, 17], w: [40, 16, 2, 3], stride: [1, 2], dilation: [2, 1], before: [0, 2], ..PLAIN },
         Case { x: [3, 30, 2, 5], w: [150, 30, 1, 1], ..PLAIN },
+        // Gradients for inputs in vectors of windows: of the whole grid, of rows with some of the lanes, with rows that a tap
+        // does not read; many vectors of many channels; groups, steps over elements, taps that are apart, and one row.
+        Case { x: [1, 13, 14, 11], w: [9, 13, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
+        Case { x: [2, 7, 7, 7], w: [11, 7, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
+        Case { x: [1, 4, 22, 21], w: [300, 4, 2, 3], before: [1, 2], ..PLAIN },
+        Case {
+            x: [1, 10, 21, 30],
+            w: [14, 5, 3, 3],
+            stride: [2; 2],
+            before: [1; 2],
+            after: [1; 2],
+            groups: 2,
+            ..PLAIN
+        },
+        Case { x: [2, 26, 19, 15], w: [4, 26, 3, 2], stride: [1, 3], dilation: [2; 2], before: [1; 2], ..PLAIN },
+        Case { x: [1, 5, 1, 90], w: [6, 5, 1, 4], stride: [1, 2], dilation: [1, 3], after: [0, 3], ..PLAIN },
+        // The same in vectors of images: as many as whole vectors, and sets that overlap; planes of few elements; many
+        // vectors of many channels.
+        Case { x: [16, 13, 6, 5], w: [9, 13, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
+        Case { x: [19, 8, 5, 7], w: [10, 4, 2, 3], before: [0, 1], groups: 2, ..PLAIN },
+        Case { x: [11, 15, 2, 3], w: [7, 15, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
+        Case { x: [8, 4, 9, 8], w: [80, 4, 3, 2], before: [1; 2], after: [1, 0], ..PLAIN },
+        Case { x: [13, 6, 9, 10], w: [5, 6, 3, 3], stride: [2, 3], dilation: [2, 1], before: [1, 2], ..PLAIN },
         // More than a chunk of output channels.
         Case { x: [1, 2, 3, 3], w: [1030, 2, 2, 2], ..PLAIN },
     ];
@@ -293,7 +316,9 @@ fn padding_times_infinity() {
     let small = Case { x: [8, 2, 10, 11], w: [6, 1, 3, 3], before: [1; 2], after: [1; 2], groups: 2, ..PLAIN };
     let apart = Case { stride: [2, 1], dilation: [1, 2], ..small };
     let large = Case { x: [1, 3, 12, 13], w: [8, 3, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN };
-    for case in [&depthwise, &strided, &dense, &small, &apart, &large] {
+    let wide = Case { x: [1, 5, 12, 13], w: [8, 5, 3, 3], ..large };
+    let several = Case { x: [9, 5, 6, 7], ..wide };
+    for case in [&depthwise, &strided, &dense, &small, &apart, &large, &wide, &several] {
         for special in [f64::INFINITY, f64::NAN] {
             check_all(case, Some(special));
         }

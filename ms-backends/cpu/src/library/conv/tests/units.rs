@@ -282,6 +282,16 @@ fn in_a_process() {
             }
         }
     }
+    // Without a unit, and without matrices: vectors of windows, and of images.
+    let of_vectors: [Shapes; 3] =
+        [[&[1, 40, 9, 9], &[36, 40, 3, 3]], [&[19, 5, 6, 6], &[9, 5, 3, 3]], [&[1, 4, 43, 41], &[40, 4, 2, 3]]];
+    for shapes in of_vectors {
+        for (def, attrs, [a, b]) in ops_of(shapes, [1, 1, 1], 1) {
+            let (a, b) = (numbers(&a, DType::F32, 1), numbers(&b, DType::F32, 2));
+            let it = on(Units::None, Precision::Strict);
+            println!("{:?} {:x}", Units::None, hash(&result(it, def, &attrs, [&a, &b])));
+        }
+    }
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub fn check_threads(test: &str) {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
         assert!(text.contains(&format!("threads {threads}\n")), "{text}");
-        let lines = text.lines().filter(|it| it.starts_with("Tiles") || it.starts_with("Dots"));
+        let lines = text.lines().filter(|it| ["Tiles", "Dots", "None"].iter().any(|unit| it.starts_with(unit)));
         lines.map(str::to_owned).collect::<Vec<_>>()
     });
     assert!(!outputs[0].is_empty() && outputs.iter().all(|it| *it == outputs[0]), "{outputs:#?}");

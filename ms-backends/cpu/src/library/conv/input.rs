@@ -1,0 +1,178 @@
+//! Gradients for the input without a matrix of columns: chains over output channels for each tap, in vectors that are added
+//! to sums where the tap is. The order of the sums is that of [`super`].
+
+use super::Conv;
+use super::lanes::Lanes;
+use super::vector::{Chains, Direct, OUTPUTS, SLACK};
+use crate::isa::Isa;
+use crate::product::{CHUNK, LINES, Shared};
+use crate::threads;
+use ms_core::error::Result;
+use ms_core::tensor::{Array, try_room};
+use std::ops::Range;
+use std::slice::from_raw_parts;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Maximum size in bytes of the vectors that are stored at once.
+const MOST_BYTES: usize = 16 << 20;
+
+/// Size in bytes of the vectors that are read for all taps, one after the other: they stay in the cache of a core.
+const NEAR_BYTES: usize = 128 << 10;
+
+/// Minimum number of input channels, which share vectors, and of output channels, which are terms of a chain.
+const MIN_CHANNELS: usize = 4;
+
+/// Number of output channels whose vectors a task stores.
+const STORED: usize = 16;
+
+/// The gradient for the input of convolutions, without a matrix of columns.
+pub struct InputGrad<'a, T> {
+    lanes: Lanes<'a, T>,
+    /// Taps, and the vectors that are read for each of them, in the order in which they are added.
+    steps: Vec<(usize, Range<usize>)>,
+    /// Where vectors are in the gradients of a set of images, and what they are added to in the sums of a channel.
+    vectors: Vec<[usize; 2]>,
+}
+
+impl<'a, T: Direct> InputGrad<'a, T> {
+    /// The gradient of a convolution; `None` if products are faster: for few channels, and where more elements are
+    /// computed in vectors.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for lists of vectors.
+    pub fn of(conv: &'a Conv, isa: Isa) -> Result<Option<Self>> {
+        let (windows, taps) = (conv.batch * conv.windows.output_len(), conv.windows.taps());
+        let has_channels = conv.channels >= MIN_CHANNELS && (MIN_CHANNELS..=CHUNK).contains(&conv.outputs);
+        if !T::has_vectors(isa) || !has_channels || windows * taps == 0 {
+            return Ok(None);
+        }
+        let lanes = Lanes::of(conv, isa)?;
+        if 4 * lanes.elements > 5 * windows * taps {
+            return Ok(None);
+        }
+        let of_vector = conv.outputs * lanes.loops.lanes;
+        let near = (NEAR_BYTES / (of_vector * size_of::<T>())).max(2).next_multiple_of(2);
+        let (mut steps, mut vectors) = (try_room(taps * lanes.count.div_ceil(near))?, try_room(taps * lanes.count)?);
+        // Of two taps in one place the first one is of the later window: in this order it is added before the other one.
+        for start in (0..lanes.count).step_by(near).rev() {
+            for tap in 0..taps {
+                let first = vectors.len();
+                let some = start..lanes.count.min(start + near);
+                lanes.for_each_place(tap, some, |vector, to| vectors.push([vector * of_vector, to]));
+                steps.push((tap, first..vectors.len()));
+            }
+        }
+        Ok(Some(Self { lanes, steps, vectors }))
+    }
+
+    /// Computes the gradient, of `g` and `w`. Returns whether this is the result: terms that are no windows do not change
+    /// sums if weights are finite.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for vectors.
+    pub fn compute(&self, g: &[T], w: &[T], out: &mut [T]) -> Result<bool> {
+        let (lanes, conv) = (&self.lanes, self.lanes.conv);
+        let (outputs, taps, weights_step) = (conv.outputs, conv.windows.taps(), self.weights_step());
+        let (sets, len) = (lanes.sets(), lanes.count * outputs * lanes.loops.lanes);
+        let all = conv.groups * sets;
+        let at_once = (MOST_BYTES / (len * size_of::<T>())).clamp(1, all);
+        // Tasks have what chains have in registers, once or twice.
+        let [most, least] = [OUTPUTS / 2, OUTPUTS].map(|it| conv.channels.div_ceil(it));
+        let parts = conv.tasks().div_ceil(at_once).clamp(least, most);
+        let part = |at: usize, of: usize, all: usize| at * all / of..(at + 1) * all / of;
+        let terms: Vec<usize> = (0..outputs).map(|output| output * lanes.loops.lanes).collect();
+        // SAFETY: what is read below was written before.
+        let room = unsafe { Array::uninit(&[at_once * len], T::DTYPE)? };
+        let gradients = Shared::new(room.device_ptr().cast::<T>());
+        let (out, is_exact) = (Shared::new(out.as_mut_ptr()), AtomicBool::new(true));
+        for start in (0..all).step_by(at_once) {
+            let count = at_once.min(all - start);
+            let stored = outputs.div_ceil(STORED);
+            threads::try_for_each(count * stored, count * len / 8, |task| {
+                let (number, first) = (task / stored, task % stored * STORED);
+                let to = gradients.get().wrapping_add(number * len);
+                // SAFETY: there is room for each set, and each task has its own output channels of one.
+                unsafe { lanes.store(start + number, first..outputs.min(first + STORED), g, to) }
+            })?;
+            let ranges = conv.tasks().div_ceil(parts).min(count);
+            threads::try_for_each(parts * ranges, conv.nanos() / all * count, |task| {
+                let channels = part(task / ranges, parts, conv.channels);
+                let sums_len = channels.len() * lanes.sums + SLACK;
+                // SAFETY: what is read below was written before.
+                let [weights, sums] = [channels.len() * taps * weights_step, sums_len]
+                    .map(|len| unsafe { Array::uninit(&[len], T::DTYPE) });
+                let (weights, sums) = (weights?, sums?);
+                let [weights, sums] = [&weights, &sums].map(|it| it.device_ptr().cast::<T>());
+                let mut packed = None;
+                for number in part(task % ranges, ranges, count) {
+                    let group = (start + number) / sets;
+                    if packed.replace(group) != Some(group) {
+                        // SAFETY: there is room for all weights of these channels.
+                        unsafe { self.pack(&w[conv.weights(group)], channels.clone(), weights) };
+                    }
+                    // SAFETY: zeros of every type are zero bytes. All vectors are in the gradients, and in the sums, which
+                    // have slack.
+                    unsafe {
+                        sums.write_bytes(0, sums_len);
+                        for (tap, vectors) in &self.steps {
+                            let chains = Chains {
+                                vectors: &self.vectors[vectors.clone()],
+                                x: gradients.get().add(number * len),
+                                terms: &terms,
+                                weights: (weights.add(tap * weights_step), [taps * weights_step, 1]),
+                                outputs: channels.len(),
+                                to: (sums, lanes.sums),
+                                adds: true,
+                            };
+                            chains.compute(&lanes.loops);
+                        }
+                    }
+                    for (at, channel) in channels.clone().enumerate() {
+                        // SAFETY: the sums are written; each task has its own channels of its own images.
+                        let exact = unsafe {
+                            let sums = from_raw_parts(sums.add(at * lanes.sums), lanes.sums);
+                            lanes.load(start + number, channel, sums, out.get())
+                        };
+                        if !exact {
+                            is_exact.store(false, Ordering::Relaxed);
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(is_exact.into_inner() || w.iter().all(|it| it.is_finite()))
+    }
+
+    /// Elements from the packed weights of one tap to those of the next one: an odd number of lines of a cache, which are
+    /// not in the same set of it.
+    fn weights_step(&self) -> usize {
+        const LINE: usize = 16;
+        (self.lanes.conv.outputs.div_ceil(LINE) | 1) * LINE
+    }
+
+    /// Packs the weights of some input channels of a group: by channel and tap, those of all output channels.
+    ///
+    /// # Safety
+    /// There is room for them.
+    unsafe fn pack(&self, weights: &[T], channels: Range<usize>, to: *mut T) {
+        let (conv, step) = (self.lanes.conv, self.weights_step());
+        let (filter, taps, outputs) = (conv.filter_len(), conv.windows.taps(), conv.outputs);
+        let len = channels.len() * taps;
+        for first in (0..outputs).step_by(LINES) {
+            // The last filters overlap those before them.
+            let first = first.min(outputs.saturating_sub(LINES));
+            let from = &weights[first * filter + channels.start * taps..];
+            // SAFETY: each filter has these elements, for which there is room.
+            unsafe {
+                if outputs < LINES {
+                    for (output, at) in (0..outputs).flat_map(|output| (0..len).map(move |at| (output, at))) {
+                        *to.add(at * step + output) = from[output * filter + at];
+                    }
+                } else {
+                    (self.lanes.turn)(len, from.as_ptr(), filter as isize, to.add(first), step);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Vectors of gradients, whose lanes are windows of an image that follow one another in a grid, or a window of several
+//! images.
+
+use super::Conv;
+use super::columns::within;
+use super::grid::Grid;
+use super::vector::{Direct, Loops};
+use crate::isa::Isa;
+use crate::product::{LINES, Matrix, Turn, pack};
+use ms_core::error::Result;
+use ms_core::ops::Run;
+use ms_core::tensor::{try_filled, try_room};
+use std::ops::Range;
+use std::slice::from_raw_parts_mut;
+
+/// How gradients are stored in vectors, and sums for elements of the input.
+pub struct Lanes<'a, T> {
+    pub conv: &'a Conv,
+    pub loops: Loops<T>,
+    pub turn: Turn<T>,
+    /// Number of vectors of the gradients of an output channel.
+    pub count: usize,
+    /// Number of sums of an input channel.
+    pub sums: usize,
+    /// Number of elements that are computed for a pair of channels of all images; of half vectors twice as many where
+    /// these take as long.
+    pub elements: usize,
+    /// Runs of windows of which a tap is in the input.
+    runs: Vec<Run>,
+    kind: Kind,
+}
+
+/// What the lanes are.
+enum Kind {
+    /// Windows of an image.
+    Windows {
+        grid: Grid,
+        /// By vector, where its first window is in the grid.
+        starts: Vec<usize>,
+        /// Number of vectors of each row of windows, if they are no others'.
+        of_row: Option<usize>,
+        /// The windows of vectors; lanes that have none are zeros.
+        pieces: Vec<Piece>,
+    },
+    /// A window of as many images.
+    Images,
+}
+
+/// Adjacent windows of a row, and the first lane of a vector that has them.
+struct Piece {
+    vector: usize,
+    lane: usize,
+    window: usize,
+    len: usize,
+}
+
+/// Images of a group whose vectors are next to each other.
+struct Set {
+    group: usize,
+    /// The first image. The last set overlaps the one before it.
+    first: usize,
+    /// Number of images that are in the set before it.
+    skipped: usize,
+}
+
+impl<'a, T: Direct> Lanes<'a, T> {
+    /// The lanes with which least is computed.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for lists of windows.
+    pub fn of(conv: &'a Conv, isa: Isa) -> Result<Self> {
+        let windows = Self::windows(conv, isa)?;
+        let images = Self::images(conv, isa).filter(|it| it.elements <= windows.elements);
+        Ok(images.unwrap_or(windows))
+    }
+
+    fn windows(conv: &'a Conv, isa: Isa) -> Result<Self> {
+        let (grid, runs, taps) = (Grid::new(&conv.windows)?, conv.windows.runs(), conv.windows.taps());
+        let (columns, rows) = (grid.columns, grid.rows.len());
+        let all = (0..taps).flat_map(|tap| (0..rows).map(move |row| (tap, row)));
+        let rows_read = all.filter(|&(tap, row)| is_in(&runs, tap, row * columns..(row + 1) * columns)).count();
+        // In vectors of the whole grid, and of rows.
+        let padded =
+            |lanes: usize| [taps * grid.span().next_multiple_of(lanes), rows_read * columns.next_multiple_of(lanes)];
+        let least = |lanes: usize| padded(lanes).into_iter().fold(usize::MAX, usize::min);
+        let loops = T::fitting(isa, least);
+        let lanes = loops.lanes;
+        let [whole, in_rows] = padded(lanes);
+        let of_row = (in_rows <= whole).then(|| columns.div_ceil(lanes));
+        let mut starts = try_room(of_row.map_or(grid.span().div_ceil(lanes), |it| it * rows))?;
+        match of_row {
+            Some(_) => grid.rows.iter().for_each(|row| starts.extend((0..columns).step_by(lanes).map(|at| row + at))),
+            None => starts.extend((0..grid.span()).step_by(lanes)),
+        }
+        let mut pieces = try_room(starts.len() + rows)?;
+        for (number, row) in grid.rows.iter().enumerate() {
+            let mut at = 0;
+            while at < columns {
+                let place = of_row.map_or(row + at, |of_row| number * of_row * lanes + at);
+                let (vector, lane) = (place / lanes, place % lanes);
+                let len = (lanes - lane).min(columns - at);
+                pieces.push(Piece { vector, lane, window: number * columns + at, len });
+                at += len;
+            }
+        }
+        let (count, sums) = (starts.len(), grid.len());
+        let elements = conv.batch * T::in_units(isa, lanes, least(lanes));
+        let kind = Kind::Windows { grid, starts, of_row, pieces };
+        Ok(Self { conv, loops, turn: T::tile(isa).turn, count, sums, elements, runs, kind })
+    }
+
+    /// `None` if there are fewer images than lanes.
+    fn images(conv: &'a Conv, isa: Isa) -> Option<Self> {
+        let loops = match conv.batch < T::loops(isa).lanes {
+            true => T::half(isa),
+            false => T::fitting(isa, |lanes| conv.batch.next_multiple_of(lanes)),
+        };
+        let (lanes, runs) = (loops.lanes, conv.windows.runs());
+        let (count, sums) = (conv.windows.output_len(), conv.windows.input_len() * lanes);
+        let read: usize = runs.iter().map(|it| it.len).sum();
+        let elements = T::in_units(isa, lanes, conv.batch.next_multiple_of(lanes) * read);
+        let it = Self { conv, loops, turn: T::tile(isa).turn, count, sums, elements, runs, kind: Kind::Images };
+        (conv.batch >= lanes).then_some(it)
+    }
+
+    /// Calls `f` with those vectors in a range of which a tap is in the input, and with where it is in the sums.
+    pub fn for_each_place(&self, tap: usize, vectors: Range<usize>, mut f: impl FnMut(usize, usize)) {
+        match &self.kind {
+            Kind::Windows { grid, starts, of_row, .. } => {
+                let is_read = |vector: usize| {
+                    let row = |of_row: usize| vector / of_row * grid.columns;
+                    of_row.is_none_or(|it| is_in(&self.runs, tap, row(it)..row(it) + grid.columns))
+                };
+                vectors.filter(|&it| is_read(it)).for_each(|it| f(it, grid.taps[tap] + starts[it]));
+            }
+            Kind::Images => {
+                let (lanes, step) = (self.loops.lanes, self.conv.windows.step());
+                for run in within(of_tap(&self.runs, tap), vectors.clone()) {
+                    for window in run.window.max(vectors.start)..(run.window + run.len).min(vectors.end) {
+                        f(window, (run.element + (window - run.window) * step) * lanes);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether sums have terms that are no windows, which are zeros times weights.
+    pub fn has_zeros(&self) -> bool {
+        matches!(self.kind, Kind::Windows { .. })
+    }
+
+    /// Number of images of a set, which have vectors in common.
+    fn at_once(&self) -> usize {
+        if self.has_zeros() { 1 } else { self.loops.lanes }
+    }
+
+    /// Number of sets of images of a group. The sets of groups are numbered one after the other.
+    pub fn sets(&self) -> usize {
+        self.conv.batch.div_ceil(self.at_once())
+    }
+
+    fn set(&self, number: usize) -> Set {
+        let (group, own) = (number / self.sets(), number % self.sets() * self.at_once());
+        let first = own.min(self.conv.batch - self.at_once());
+        Set { group, first, skipped: own - first }
+    }
+
+    /// Stores the gradients of some output channels of a set, where vectors of all of them are next to each other.
+    ///
+    /// # Safety
+    /// `to` has room for the vectors of all channels of the set, and nobody else reads or writes these.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for vectors.
+    pub unsafe fn store(&self, number: usize, outputs: Range<usize>, g: &[T], to: *mut T) -> Result<()> {
+        let (conv, lanes) = (self.conv, self.loops.lanes);
+        let (output_len, windows) = (conv.image_lens().1, conv.windows.output_len());
+        let set = self.set(number);
+        let g = &g[(set.first * conv.groups + set.group) * output_len..];
+        // SAFETY: by the caller's contract; zeros of every type are zero bytes.
+        let vector = |vector: usize, output: usize| unsafe {
+            let to = to.add((vector * conv.outputs + output) * lanes);
+            to.write_bytes(0, lanes);
+            from_raw_parts_mut(to, lanes)
+        };
+        match &self.kind {
+            Kind::Windows { pieces, .. } => {
+                for pieces in pieces.chunk_by(|a, b| a.vector == b.vector) {
+                    for output in outputs.clone() {
+                        let to = vector(pieces[0].vector, output);
+                        for it in pieces {
+                            to[it.lane..][..it.len].copy_from_slice(&g[output * windows + it.window..][..it.len]);
+                        }
+                    }
+                }
+            }
+            Kind::Images => {
+                let mut turned = try_filled(T::default(), windows * lanes)?;
+                let across = conv.groups * output_len;
+                for output in outputs {
+                    let from = Matrix { first: g[output * windows..].as_ptr(), steps: [across as isize, 1] };
+                    // SAFETY: the set has as many images, each with these windows, for which there is room.
+                    unsafe { pack(self.turn, from, lanes, windows, turned.as_mut_ptr()) };
+                    for (window, from) in turned.chunks_exact(lanes).enumerate() {
+                        vector(window, output).copy_from_slice(from);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the sums of an input channel of a set to the result. Returns whether no terms that are no windows changed
+    /// them, for all that is known from them: whether they are finite, if there are such terms.
+    ///
+    /// # Safety
+    /// `out` is the first element of the result, of which nobody else reads or writes this channel of the images.
+    pub unsafe fn load(&self, number: usize, channel: usize, sums: &[T], out: *mut T) -> bool {
+        let (conv, lanes, set) = (self.conv, self.loops.lanes, self.set(number));
+        let (input_len, plane) = (conv.image_lens().0, conv.windows.input_len());
+        let first = ((set.first + set.skipped) * conv.groups + set.group) * input_len + channel * plane;
+        // SAFETY: by the caller's contract.
+        let out = unsafe { out.add(first) };
+        let Kind::Windows { grid, .. } = &self.kind else {
+            let (images, across) = (lanes - set.skipped, conv.groups * input_len);
+            if plane < LINES {
+                for (element, sums) in sums.chunks_exact(lanes).enumerate() {
+                    for (image, &sum) in sums[set.skipped..].iter().enumerate() {
+                        // SAFETY: by the caller's contract.
+                        unsafe { *out.add(image * across + element) = sum };
+                    }
+                }
+                return true;
+            }
+            // The last elements overlap those before them.
+            for element in (0..plane).step_by(LINES).map(|it| it.min(plane - LINES)) {
+                let from = sums[element * lanes + set.skipped..].as_ptr();
+                // SAFETY: so many elements have sums for these images; each is in the plane of its image.
+                unsafe { (self.turn)(images, from, lanes as isize, out.add(element), across) };
+            }
+            return true;
+        };
+        // SAFETY: by the caller's contract.
+        let plane = unsafe {
+            // Elements that are under no tap are zero.
+            out.write_bytes(0, plane);
+            from_raw_parts_mut(out, plane)
+        };
+        grid.load(sums, plane);
+        // All of them, which is a loop of vectors.
+        plane.iter().fold(true, |all, it| all & it.is_finite())
+    }
+}
+
+/// The runs of a tap.
+fn of_tap(runs: &[Run], tap: usize) -> &[Run] {
+    let of_tap = &runs[runs.partition_point(|it| it.tap < tap)..];
+    &of_tap[..of_tap.partition_point(|it| it.tap == tap)]
+}
+
+/// Whether a tap of some of the windows in a range is in the input.
+fn is_in(runs: &[Run], tap: usize, windows: Range<usize>) -> bool {
+    within(of_tap(runs, tap), windows).next().is_some()
+}
