@@ -1,0 +1,34 @@
+//! Blocks of adjacent positions, for loops of vectors.
+
+/// Maximum number of positions of a block.
+pub const MOST: usize = 16;
+
+/// A loop over blocks of a constant number of positions.
+pub trait Blocks {
+    /// Does the positions from this one, of which some may be done already.
+    fn block<const COUNT: usize>(&mut self, at: usize);
+}
+
+/// Runs a loop on the positions below `count`, in order and in as few blocks as possible: the last one may have
+/// positions of the one before.
+#[inline(always)]
+pub fn in_blocks(count: usize, blocks: &mut impl Blocks) {
+    match count {
+        MOST.. => of::<MOST>(count, blocks),
+        8.. => of::<8>(count, blocks),
+        4.. => of::<4>(count, blocks),
+        _ => of::<1>(count, blocks),
+    }
+}
+
+#[inline(always)]
+fn of<const COUNT: usize>(count: usize, blocks: &mut impl Blocks) {
+    let mut at = 0;
+    while at + COUNT <= count {
+        blocks.block::<COUNT>(at);
+        at += COUNT;
+    }
+    if at < count {
+        blocks.block::<COUNT>(count - COUNT);
+    }
+}

@@ -1,0 +1,176 @@
+//! Max pooling and its gradient.
+
+mod best;
+mod blocks;
+mod largest;
+mod lines;
+mod pairs;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use self::largest::{Largest, Sink};
+use self::pairs::Pairs;
+use self::plan::Pool;
+use super::elements;
+use crate::interp::number::Number;
+use crate::isa::Isa;
+use crate::product::Shared;
+use crate::threads;
+use ms_core::error::Result;
+use ms_core::tensor::{Attrs, Element, HostArray};
+use std::ops::{AddAssign, Range};
+
+/// Maximum number of chunks of a task.
+const MAX_CHUNKS: usize = 16;
+
+/// Minimum number of planes of a chunk.
+const MIN_PLANES: usize = 8;
+
+/// The largest elements of the windows of `x`.
+pub fn max<T: Number + Element>(
+    isa: Isa,
+    attrs: &Attrs,
+    inputs: &[HostArray<'_>],
+    out: &mut [T],
+    shape: &[usize],
+) -> Result<()> {
+    let pool = &Pool::new(attrs, inputs[0].shape(), shape);
+    let (x, out) = (elements::<T>(&inputs[0]), Shared::new(out.as_mut_ptr()));
+    match Pairs::<T, false>::of(pool, x, &[], &out) {
+        Some(pairs) => run(isa, pool, &pairs),
+        None => run(isa, pool, &Largest { pool, x, sink: Max { pool, out: &out } }),
+    }
+}
+
+/// Writes the largest elements.
+struct Max<'a, T> {
+    pool: &'a Pool,
+    out: &'a Shared<*mut T>,
+}
+
+impl<T: Number + Element> Sink<T> for Max<'_, T> {
+    const PLACES: bool = false;
+
+    #[inline(always)]
+    fn tops<const COUNT: usize>(&self, plane: usize, window: usize, tops: &[T; COUNT]) {
+        let len = self.pool.output_len;
+        // SAFETY: the planes of the result are disjoint.
+        let to = unsafe { std::slice::from_raw_parts_mut(self.out.get().add(plane * len), len) };
+        to[window..][..COUNT].copy_from_slice(tops);
+    }
+}
+
+/// The gradient of [`max()`] for its input `x`, from inputs `x` and `g`. Nan is larger than all other
+/// elements, and the gradient is that of the first of equal ones.
+pub fn max_grad<T: Number + Element + AddAssign>(
+    isa: Isa,
+    attrs: &Attrs,
+    inputs: &[HostArray<'_>],
+    out: &mut [T],
+    shape: &[usize],
+) -> Result<()> {
+    let (x, g) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
+    let pool = &Pool::new(attrs, shape, inputs[1].shape());
+    let out = Shared::new(out.as_mut_ptr());
+    match Pairs::<T, true>::of(pool, x, g, &out) {
+        Some(pairs) => run(isa, pool, &pairs),
+        None => run(isa, pool, &Largest { pool, x, sink: Grad { pool, g, out: &out } }),
+    }
+}
+
+/// Adds gradients at the places of the largest elements, in the order of the windows.
+struct Grad<'a, T> {
+    pool: &'a Pool,
+    g: &'a [T],
+    out: &'a Shared<*mut T>,
+}
+
+impl<T: Number + Element + AddAssign> Sink<T> for Grad<'_, T> {
+    const PLACES: bool = true;
+
+    #[inline(always)]
+    fn places(&self, plane: usize, places: &[u32]) {
+        let len = self.pool.input_len;
+        // SAFETY: the planes of the result are disjoint.
+        let to = unsafe { std::slice::from_raw_parts_mut(self.out.get().add(plane * len), len) };
+        to.fill(T::ZERO);
+        let g = &self.g[plane * self.pool.output_len..];
+        for (&at, &g) in places.iter().zip(g) {
+            to[at as usize] += g;
+        }
+    }
+}
+
+/// The elements of `h` at the positions of the largest elements of the windows of `x`, the inputs; see [`max_grad`].
+pub fn max_take<T: Number + Element>(
+    isa: Isa,
+    attrs: &Attrs,
+    inputs: &[HostArray<'_>],
+    out: &mut [T],
+    shape: &[usize],
+) -> Result<()> {
+    let (x, h) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
+    let pool = &Pool::new(attrs, inputs[0].shape(), shape);
+    let out = Shared::new(out.as_mut_ptr());
+    run(isa, pool, &Largest { pool, x, sink: Take { pool, h, out: &out } })
+}
+
+/// Takes elements at the places of the largest ones.
+struct Take<'a, T> {
+    pool: &'a Pool,
+    h: &'a [T],
+    out: &'a Shared<*mut T>,
+}
+
+impl<T: Number + Element> Sink<T> for Take<'_, T> {
+    const PLACES: bool = true;
+
+    #[inline(always)]
+    fn places(&self, plane: usize, places: &[u32]) {
+        let h = &self.h[plane * self.pool.input_len..][..self.pool.input_len];
+        let len = self.pool.output_len;
+        // SAFETY: the planes of the result are disjoint.
+        let to = unsafe { std::slice::from_raw_parts_mut(self.out.get().add(plane * len), len) };
+        to.iter_mut().zip(places).for_each(|(to, &at)| *to = h[at as usize]);
+    }
+}
+
+/// Runs loops on all planes, compiled for an instruction set.
+fn run(isa: Isa, pool: &Pool, loops: &impl Loops) -> Result<()> {
+    let per_chunk = pool.planes.div_ceil(MAX_CHUNKS).max(MIN_PLANES);
+    threads::try_for_each(pool.planes.div_ceil(per_chunk), pool.nanos(), |chunk| {
+        compiled(isa, loops, chunk * per_chunk..((chunk + 1) * per_chunk).min(pool.planes))
+    })
+}
+
+/// Loops over planes, which are inlined to be compiled for each instruction set.
+trait Loops: Sync {
+    /// Runs them on these planes.
+    fn run(&self, planes: Range<usize>) -> Result<()>;
+}
+
+/// Runs loops that are compiled for an instruction set, which this processor has.
+fn compiled(isa: Isa, loops: &impl Loops, planes: Range<usize>) -> Result<()> {
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+    fn avx512(loops: &impl Loops, planes: Range<usize>) -> Result<()> {
+        loops.run(planes)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma")]
+    fn avx2(loops: &impl Loops, planes: Range<usize>) -> Result<()> {
+        loops.run(planes)
+    }
+
+    match isa {
+        // SAFETY: the processor has the instruction set.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => unsafe { avx512(loops, planes) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => unsafe { avx2(loops, planes) },
+        _ => loops.run(planes),
+    }
+}

@@ -1,0 +1,107 @@
+//! Windows of pairs of elements that do not overlap: each element is loaded once, and results stay in registers.
+
+use super::best::is_nan;
+use super::plan::Pool;
+use super::{Loops, Shared};
+use crate::interp::number::Number;
+use ms_core::error::Result;
+use ms_core::ops::{WindowAxis, Windows};
+use ms_core::tensor::Element;
+use smallvec::SmallVec;
+use std::hint::select_unpredictable;
+use std::ops::Range;
+
+/// The loops of [`max`](super::max()), or of its gradient, for windows that are two elements wide, do not overlap, and have no
+/// padding: a window's place is the number of its tap.
+pub struct Pairs<'a, T, const GRADIENT: bool> {
+    windows: &'a Windows,
+    /// Where the rows of a window start, relative to its first element.
+    rows: SmallVec<[usize; 4]>,
+    x: &'a [T],
+    g: &'a [T],
+    out: &'a Shared<*mut T>,
+}
+
+impl<'a, T: Number + Element, const GRADIENT: bool> Pairs<'a, T, GRADIENT> {
+    /// The loops, if the windows are such ones.
+    pub fn of(pool: &'a Pool, x: &'a [T], g: &'a [T], out: &'a Shared<*mut T>) -> Option<Self> {
+        let windows = &pool.windows;
+        let axes @ [a, b, c] = windows.axes();
+        let is_apart = |it: &WindowAxis| {
+            let is_dense = it.dilation == 1 && it.before == 0 && it.kernel <= it.stride;
+            is_dense && it.output.saturating_sub(1) * it.stride + it.kernel <= it.input
+        };
+        let is_all = axes.iter().map(|it| it.output).product::<usize>() == windows.output_len();
+        if (c.kernel, c.stride) != (2, 2) || !is_all || !axes.iter().all(is_apart) {
+            return None;
+        }
+        let row = |i: usize, j: usize| (i * b.input + j) * c.input;
+        let rows = (0..a.kernel).flat_map(|i| (0..b.kernel).map(move |j| row(i, j))).collect();
+        Some(Self { windows, rows, x, g, out })
+    }
+
+    /// Adjacent windows from the one with this number, whose first element is the given one; returns how many.
+    #[inline(always)]
+    fn some<const COUNT: usize>(&self, from: &[T], g: &[T], to: &mut [T], (window, element): (usize, usize)) -> usize {
+        let (mut tops, mut places) = ([T::LOWEST; COUNT], [0; COUNT]);
+        for (number, row) in self.rows.iter().enumerate() {
+            let pairs = &from[element + row..][..2 * COUNT].as_chunks::<2>().0[..COUNT];
+            for side in 0..2 {
+                let tap = (2 * number + side) as u32;
+                for (pair, (top, place)) in pairs.iter().zip(tops.iter_mut().zip(&mut places)) {
+                    let value = pair[side];
+                    // A number that is larger, or a nan: for the gradient, the first one.
+                    let above = (value > *top) | (is_nan(value) & !(GRADIENT & is_nan(*top)));
+                    *top = select_unpredictable(above, value, *top);
+                    *place = select_unpredictable(above, tap, *place);
+                }
+            }
+        }
+        if !GRADIENT {
+            to[window..][..COUNT].copy_from_slice(&tops);
+            return COUNT;
+        }
+        let mut sums = [T::ZERO; COUNT];
+        sums.iter_mut().zip(&g[window..][..COUNT]).for_each(|(sum, &g)| *sum = sum.add(g));
+        for (number, row) in self.rows.iter().enumerate() {
+            let pairs = &mut to[element + row..][..2 * COUNT].as_chunks_mut::<2>().0[..COUNT];
+            for (pair, (&sum, &place)) in pairs.iter_mut().zip(sums.iter().zip(&places)) {
+                *pair = [0, 1].map(|side| if place == 2 * number as u32 + side { sum } else { T::ZERO });
+            }
+        }
+        COUNT
+    }
+}
+
+impl<T: Number + Element, const GRADIENT: bool> Loops for Pairs<'_, T, GRADIENT> {
+    #[inline(always)]
+    fn run(&self, planes: Range<usize>) -> Result<()> {
+        let [a, b, c] = self.windows.axes();
+        let [input, output] = [self.windows.input_len(), self.windows.output_len()];
+        for plane in planes {
+            let from = &self.x[plane * input..][..input];
+            let g = if GRADIENT { &self.g[plane * output..][..output] } else { &[] };
+            let len = if GRADIENT { input } else { output };
+            // SAFETY: the planes of the result are disjoint.
+            let to = unsafe { std::slice::from_raw_parts_mut(self.out.get().add(plane * len), len) };
+            if GRADIENT {
+                to.fill(T::ZERO);
+            }
+            for (i, j) in (0..a.output).flat_map(|i| (0..b.output).map(move |j| (i, j))) {
+                let (window, element) =
+                    ((i * b.output + j) * c.output, (i * a.stride * b.input + j * b.stride) * c.input);
+                let mut at = 0;
+                while at < c.output {
+                    let here = (window + at, element + 2 * at);
+                    at += match c.output - at {
+                        16.. => self.some::<16>(from, g, to, here),
+                        8.. => self.some::<8>(from, g, to, here),
+                        4.. => self.some::<4>(from, g, to, here),
+                        _ => self.some::<1>(from, g, to, here),
+                    };
+                }
+            }
+        }
+        Ok(())
+    }
+}
