@@ -80,6 +80,6 @@ impl Pool {
 
     /// The estimated time of all planes on one thread.
     pub fn nanos(&self) -> usize {
-        self.planes * (self.input_len + self.output_len * self.windows.taps().isqrt()) / 8
+        self.planes * (self.input_len + self.output_len * self.windows.taps().isqrt()) / 3
     }
 }
