@@ -13,6 +13,9 @@ use ms_core::tensor::{try_filled, try_room};
 use std::ops::Range;
 use std::slice::from_raw_parts_mut;
 
+/// Maximum number of gradients that are stored for a window of several images, whose memory grows with the images.
+const MOST_ELEMENTS: usize = 4 << 20;
+
 /// How gradients are stored in vectors, and sums for elements of the input.
 pub struct Lanes<'a, T> {
     pub conv: &'a Conv,
@@ -70,7 +73,8 @@ impl<'a, T: Direct> Lanes<'a, T> {
     /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for lists of windows.
     pub fn of(conv: &'a Conv, isa: Isa) -> Result<Self> {
         let windows = Self::windows(conv, isa)?;
-        let images = Self::images(conv, isa).filter(|it| it.elements <= windows.elements);
+        let images = Self::images(conv, isa)
+            .filter(|it| it.elements <= windows.elements && it.count * it.loops.lanes * conv.outputs <= MOST_ELEMENTS);
         Ok(images.unwrap_or(windows))
     }
 

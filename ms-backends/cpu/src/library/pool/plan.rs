@@ -38,6 +38,7 @@ impl Pool {
         let planes = output[..lead].iter().product();
         let (mut input, mut output) = (input[lead..].to_vec(), output[lead..].to_vec());
         let windows = Windows::new(&window, &input, &kernel, &output);
+        assert!(u32::try_from(windows.input_len()).is_ok(), "a plane has less than 2^32 elements");
         let [.., last] = *windows.axes();
         // Those over whole lines.
         let end = kernel.len() - 1;
