@@ -295,16 +295,16 @@ pub fn input_grad<T: Direct + AddAssign>(
     let weights = Elements::of(&inputs[1]);
     let multiplier = arithmetic.multiplier([filter, conv.outputs, conv.batch * points], [weights, g.into()]);
     if !multiplier.pays_for_matrices() && !conv.is_pointwise() {
-        if let Some(it) = InputGrad::of(&conv, arithmetic.isa)?
-            && it.compute(g, w, out)?
-        {
-            return Ok(());
-        }
         if let Some(direct) = DirectConv::of(&conv, arithmetic.isa, CHUNK)?
             && direct.has_small_gradient::<T>()
             && w.iter().all(|it| it.is_finite())
         {
             return direct.input_grad_of_several(g, w, out);
+        }
+        if let Some(it) = InputGrad::of(&conv, arithmetic.isa)?
+            && it.compute(g, w, out)?
+        {
+            return Ok(());
         }
     }
     let filters = multiplier.left(weights, conv.groups, [filter, conv.outputs], true)?;
