@@ -1,6 +1,7 @@
 //! Convolutions and their gradients against sums in the specified order, to the bit.
 
 mod blocked;
+mod epilogues;
 mod units;
 
 use super::super::run;
@@ -198,6 +199,12 @@ fn check_with(arithmetic: Arithmetic, def: &'static OpDef, attrs: &Attrs, inputs
         let Arithmetic { isa, precision, .. } = arithmetic;
         let types = inputs.map(Array::ty);
         assert!(same && out.numel() == want.len(), "{} of {types:?} in {precision} on {isa}", def.name());
+        if def.op() == ops::CONV.op() {
+            let compute = || epilogues::negated(arithmetic, attrs, inputs);
+            let out = if alone { threads::serial(compute) } else { compute() };
+            let same = out.is_none_or(|it| wide(&it).iter().zip(want).all(|(&got, &want)| equal(got, -want)));
+            assert!(same, "conv of {types:?} with an epilogue in {precision} on {isa}");
+        }
     }
 }
 

@@ -1,0 +1,65 @@
+//! Epilogues of convolutions, which run once on each element of the result when it is computed.
+
+use crate::kernel::KernelCode;
+use crate::library::run_with;
+use crate::product::{Arithmetic, Epilogue};
+use ms_core::exec::EpilogueWords;
+use ms_core::ir::{Kernel, LoopWords};
+use ms_core::lower::image_axes;
+use ms_core::ops;
+use ms_core::tensor::{Array, Attrs, Layout, Scalar, Type};
+
+/// Changes the signs of elements in place, which have this many bytes and whose axes are those of images.
+struct Negate {
+    loops: usize,
+    size: usize,
+}
+
+// SAFETY: it writes the elements that the block addresses, and reads no others.
+unsafe impl KernelCode for Negate {
+    unsafe fn call(&self, block: &[u64]) {
+        let (extents, rest) = block.split_at(self.loops);
+        let (first, strides) = (rest[0] as *mut u8, &rest[1..=self.loops]);
+        let count: u64 = extents.iter().product();
+        for number in 0..count {
+            let mut left = number;
+            let mut at = 0;
+            for (extent, stride) in extents.iter().zip(strides).rev() {
+                at += left % extent * stride;
+                left /= extent;
+            }
+            // SAFETY: by the caller's contract; the sign of a float is the highest bit of its last byte.
+            unsafe { *first.add(at as usize + self.size - 1) ^= 0x80 };
+        }
+    }
+}
+
+/// The convolution with an epilogue that changes the signs of the result; `None` if that has one element.
+pub fn negated(arithmetic: Arithmetic, attrs: &Attrs, inputs: [&Array; 2]) -> Option<Array> {
+    let types = inputs.map(Array::ty);
+    let ty: Type = (ops::CONV.infer)(attrs, &[&types[0], &types[1]]).expect("the operands fit").remove(0);
+    let shape = ty.shape().expect("constant sizes");
+    let axes = image_axes(&shape);
+    if axes.is_empty() {
+        return None;
+    }
+    let text = format!(
+        "kernel par={} lanes=parallel seq=0 in %x: f32 unit out %y: f32 unit point: x = load %x y = neg x store %y, y",
+        axes.len() - 1
+    );
+    let kernel = Kernel::parse(&text).expect("it is a kernel");
+    let out = Array::full(&shape, Scalar::Float(7.0), ty.dtype);
+    let size = ty.dtype.size();
+    let strides = Layout::contiguous(&axes).strides().iter().map(|it| (it * size as isize) as u64).collect::<Vec<_>>();
+    let mut block: Vec<u64> = axes.iter().map(|&it| it as u64).collect();
+    for _ in 0..2 {
+        block.push(out.device_ptr() as u64);
+        block.extend(&strides);
+    }
+    let words = EpilogueWords { loops: LoopWords::of(&kernel), axes: axes.len(), result: None, by_rows: false };
+    let code = Negate { loops: axes.len(), size };
+    let epilogue = Epilogue { code: &code, block: &block, words };
+    // SAFETY: the output has the type of the type rule, and is not shared; the kernel changes each of its elements.
+    unsafe { run_with(arithmetic, ops::CONV.op(), attrs, &inputs, &out, &[epilogue]) }.expect("there is memory");
+    Some(out)
+}
