@@ -1,12 +1,11 @@
 //! Convolutions and their gradients. `cargo bench -p ms-cpu --bench convolutions`.
 
-use ms_core::exec::Backend;
-use ms_core::ir::Precision;
-use ms_core::lower::single::StepKey;
-use ms_core::ops::{self, OpDef};
+mod timing;
+
+use ms_core::ops;
 use ms_core::tensor::{Array, Attr, Attrs, DType, Scalar};
 use ms_cpu::CpuBackend;
-use std::time::{Duration, Instant};
+use timing::fastest;
 
 /// Number of runs, of which the fastest is printed.
 const ROUNDS: usize = 15;
@@ -30,19 +29,6 @@ const CASES: [([usize; 3], [usize; 2], usize, usize); 15] = [
     ([64, 3, 32], [16, 3], 1, 1),
 ];
 
-fn time(backend: &CpuBackend, def: &'static OpDef, attrs: &Attrs, inputs: [&Array; 2], out: &Array) -> f64 {
-    let key = StepKey::whole(def, attrs, &inputs, Precision::Strict);
-    let code = backend.compile_step(&key.build(backend.target())).expect("the backend runs it");
-    let run = || {
-        let start = Instant::now();
-        // SAFETY: the output has the type of the type rule, and is not shared.
-        unsafe { code.run(&[], &inputs, std::slice::from_ref(out)) }.expect("there is memory");
-        start.elapsed()
-    };
-    let best: Option<Duration> = (0..ROUNDS).map(|_| run()).min();
-    best.expect("there are rounds").as_secs_f64() * 1e6
-}
-
 fn main() {
     let backend = CpuBackend::new();
     println!("{} on {}", backend.isa(), ms_cpu::threads::count());
@@ -60,9 +46,9 @@ fn main() {
             Attrs::new(window.into_iter().chain(sizes.map(all)))
         };
         let times = [
-            time(&backend, &ops::CONV, &attrs(None), [&x, &w], &y),
-            time(&backend, &ops::CONV_INPUT_GRAD, &attrs(Some(side)), [&y, &w], &x),
-            time(&backend, &ops::CONV_WEIGHT_GRAD, &attrs(Some(kernel)), [&x, &y], &w),
+            fastest(&backend, ROUNDS, (&ops::CONV, &attrs(None)), &[&x, &w], &y),
+            fastest(&backend, ROUNDS, (&ops::CONV_INPUT_GRAD, &attrs(Some(side))), &[&y, &w], &x),
+            fastest(&backend, ROUNDS, (&ops::CONV_WEIGHT_GRAD, &attrs(Some(kernel))), &[&x, &y], &w),
         ];
         let what = format!("{images}x{channels}x{side}x{side} * {outputs}x{kernel}x{kernel} / {stride}, {groups}");
         println!("{what:40}{:12.1}{:12.1}{:12.1}", times[0], times[1], times[2]);

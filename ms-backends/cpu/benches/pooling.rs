@@ -1,12 +1,11 @@
 //! Max pooling and its gradients. `cargo bench -p ms-cpu --bench pooling`.
 
-use ms_core::exec::Backend;
-use ms_core::ir::Precision;
-use ms_core::lower::single::StepKey;
-use ms_core::ops::{self, OpDef};
+mod timing;
+
+use ms_core::ops;
 use ms_core::tensor::{Array, Attr, Attrs};
 use ms_cpu::CpuBackend;
-use std::time::{Duration, Instant};
+use timing::fastest;
 
 /// Number of runs, of which the fastest is printed.
 const ROUNDS: usize = 200;
@@ -35,19 +34,6 @@ fn mixed(shape: &[usize]) -> Array {
     Array::from_slice(shape, &numbers.collect::<Vec<_>>())
 }
 
-fn time(backend: &CpuBackend, def: &'static OpDef, attrs: &Attrs, inputs: &[&Array], out: &Array) -> f64 {
-    let key = StepKey::whole(def, attrs, inputs, Precision::Strict);
-    let code = backend.compile_step(&key.build(backend.target())).expect("the backend runs it");
-    let run = || {
-        let start = Instant::now();
-        // SAFETY: the output has the type of the type rule, and is not shared.
-        unsafe { code.run(&[], inputs, std::slice::from_ref(out)) }.expect("there is memory");
-        start.elapsed()
-    };
-    let best: Option<Duration> = (0..ROUNDS).map(|_| run()).min();
-    best.expect("there are rounds").as_secs_f64() * 1e6
-}
-
 fn main() {
     let backend = CpuBackend::new();
     println!("{} on {}", backend.isa(), ms_cpu::threads::count());
@@ -58,9 +44,9 @@ fn main() {
         let attrs = Attrs::new([kernel, stride, 1, padding, padding].map(|it| Attr::from(&[it, it][..])));
         let (to_x, to_y) = (mixed(x.shape()), mixed(y.shape()));
         let times = [
-            time(&backend, &ops::MAX_POOL, &attrs, &[&x], &to_y),
-            time(&backend, &ops::MAX_POOL_GRAD, &attrs, &[&x, &y], &to_x),
-            time(&backend, &ops::MAX_POOL_TAKE, &attrs, &[&x, &x], &to_y),
+            fastest(&backend, ROUNDS, (&ops::MAX_POOL, &attrs), &[&x], &to_y),
+            fastest(&backend, ROUNDS, (&ops::MAX_POOL_GRAD, &attrs), &[&x, &y], &to_x),
+            fastest(&backend, ROUNDS, (&ops::MAX_POOL_TAKE, &attrs), &[&x, &x], &to_y),
         ];
         let what = format!("{images}x{channels}x{side}x{side}, {kernel}x{kernel} / {stride}, {padding}");
         println!("{what:40}{:12.1}{:12.1}{:12.1}", times[0], times[1], times[2]);

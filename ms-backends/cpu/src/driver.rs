@@ -98,14 +98,8 @@ unsafe impl Driver for CpuDriver {
         operands: &[MemoryView],
         results: &[MemoryView],
     ) -> Result<()> {
-        // SAFETY: the memory is live during the call, operands are written, and the library retains no arrays.
-        let borrowed = |it: &MemoryView| unsafe { it.borrowed() };
-        let from: SmallVec<[Array; 4]> = operands.iter().map(borrowed).collect();
-        let from: SmallVec<[&Array; 4]> = from.iter().collect();
-        let to: SmallVec<[Array; 1]> = results.iter().map(borrowed).collect();
-        let arithmetic = Arithmetic::new(self.isa, call.precision);
         // SAFETY: the caller's contract is the same.
-        call.explained(operands, || unsafe { library::run(arithmetic, call.op, &call.attrs, &from, &to) })
+        unsafe { self.library_with(&mut (), call, operands, results, &[]) }
     }
 
     unsafe fn library_with(
@@ -120,7 +114,7 @@ unsafe impl Driver for CpuDriver {
         let borrowed = |it: &MemoryView| unsafe { it.borrowed() };
         let from: SmallVec<[Array; 4]> = operands.iter().map(borrowed).collect();
         let from: SmallVec<[&Array; 4]> = from.iter().collect();
-        let to = borrowed(&results[0]);
+        let to: SmallVec<[Array; 1]> = results.iter().map(borrowed).collect();
         let (arithmetic, epilogues) = (Arithmetic::new(self.isa, call.precision), own(epilogues));
         call.explained(operands, || {
             // SAFETY: the caller's contract is the same.

@@ -171,11 +171,11 @@ pub unsafe trait Driver: Send + Sync {
         results: &[MemoryView],
     ) -> Result<()>;
 
-    /// Issues an op as a library call, and kernels that compute with its result, of images: each may run on any part of the
-    /// result as soon as that is computed, and on a part they run in this order.
+    /// Issues an op as a library call, and kernels that compute with its result, of images, if there are any: each may run on
+    /// any part of the result as soon as that is computed, and on a part they run in this order.
     ///
     /// # Safety
-    /// As [`Driver::library`], for an op with one result. A block is that of a call of its kernel, which has a loop for each
+    /// As [`Driver::library`], for an op with one result if there are kernels. A block is that of a call of its kernel, which has a loop for each
     /// of the [axes](crate::lower::image_axes) of the result, all parallel, and reads the elements of the result at
     /// the steps of these loops: as for [`Driver::launch`]. What one kernel writes, no other one accesses, nor do the
     /// operands contain it; it may be in the place of the elements of the result that the kernel reads at the same steps.

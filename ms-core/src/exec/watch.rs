@@ -354,8 +354,7 @@ unsafe impl<D: Driver> Driver for Watched<'_, D> {
         results: &[MemoryView],
     ) -> Result<()> {
         // SAFETY: the caller's contract is the same.
-        let issue = |commands: &mut D::Commands| unsafe { self.0.library(commands, call, operands, results) };
-        self.timed(commands, issue, || What::op(call, operands, results))
+        unsafe { self.library_with(commands, call, operands, results, &[]) }
     }
 
     unsafe fn library_with(

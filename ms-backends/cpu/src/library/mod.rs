@@ -61,7 +61,7 @@ pub unsafe fn run(arithmetic: Arithmetic, op: Op, attrs: &Attrs, inputs: &[&Arra
     unsafe { evaluate(op, attrs, inputs, outputs) }
 }
 
-/// [`run`] with epilogues, for an op on images with one result.
+/// [`run`], with epilogues if an op on images with one result has some.
 ///
 /// # Safety
 /// As [`run`]; and the contract of the epilogues' code on the whole result, where they may write over elements of it that
@@ -74,9 +74,14 @@ pub unsafe fn run_with(
     op: Op,
     attrs: &Attrs,
     inputs: &[&Array],
-    out: &Array,
+    outputs: &[Array],
     epilogues: &[Epilogue<'_>],
 ) -> Result<()> {
+    if epilogues.is_empty() {
+        // SAFETY: as the caller's.
+        return unsafe { run(arithmetic, op, attrs, inputs, outputs) };
+    }
+    let out = &outputs[0];
     let epilogues = Epilogues::new(epilogues, out.shape());
     // SAFETY: as the caller's.
     unsafe {
@@ -85,7 +90,7 @@ pub unsafe fn run_with(
             DType::F64 if op == ops::CONV.op() => return convolve::<f64>(arithmetic, attrs, inputs, out, epilogues),
             _ => {}
         }
-        run(arithmetic, op, attrs, inputs, std::slice::from_ref(out))?;
+        run(arithmetic, op, attrs, inputs, outputs)?;
         epilogues.run_on_all();
     }
     Ok(())

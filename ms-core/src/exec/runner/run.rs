@@ -254,17 +254,11 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
                     let view = |it: &PlacedView| self.view(it, routine, block);
                     let from: SmallVec<[MemoryView; 4]> = inputs.iter().map(view).collect();
                     let to: SmallVec<[MemoryView; 1]> = outputs.iter().map(view).collect();
+                    let calls: SmallVec<[EpilogueCall<'_, D::Kernel>; 2]> =
+                        epilogues.iter().map(|it| it.call(self.words)).collect();
                     // SAFETY: as above; operands and results of a lowered step fit its op, and so do its epilogues, which
                     // write no operands, nor what another one accesses.
-                    unsafe {
-                        if epilogues.is_empty() {
-                            driver.library(&mut self.commands, call, &from, &to)?;
-                            continue;
-                        }
-                        let calls: SmallVec<[EpilogueCall<'_, D::Kernel>; 2]> =
-                            epilogues.iter().map(|it| it.call(self.words)).collect();
-                        driver.library_with(&mut self.commands, call, &from, &to, &calls)?;
-                    }
+                    unsafe { driver.library_with(&mut self.commands, call, &from, &to, &calls)? }
                 }
                 Step::Check { check, of, copy } => {
                     let of = self.view(of, routine, block);

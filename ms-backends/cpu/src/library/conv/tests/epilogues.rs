@@ -58,8 +58,9 @@ pub fn negated(arithmetic: Arithmetic, attrs: &Attrs, inputs: [&Array; 2]) -> Op
     }
     let words = EpilogueWords { loops: LoopWords::of(&kernel), axes: axes.len(), result: None, by_rows: false };
     let code = Negate { loops: axes.len(), size };
+    let to = std::slice::from_ref(&out);
     let epilogue = Epilogue { code: &code, block: &block, words };
     // SAFETY: the output has the type of the type rule, and is not shared; the kernel changes each of its elements.
-    unsafe { run_with(arithmetic, ops::CONV.op(), attrs, &inputs, &out, &[epilogue]) }.expect("there is memory");
+    unsafe { run_with(arithmetic, ops::CONV.op(), attrs, &inputs, to, &[epilogue]) }.expect("there is memory");
     Some(out)
 }

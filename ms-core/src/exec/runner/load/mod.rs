@@ -1,15 +1,17 @@
 //! Loading of plans: prepares and checks the blocks of all calls.
 
+mod epilogues;
+
 use super::check::{Checker, malformed};
 use super::copied::copied;
 use super::repeat::{CarryWords, Chain, Cycle, Repeated, Series, Trips};
-use super::run::{self, OperandWord, Patch, PlacedView, Program, Routine, Step};
+use super::run::{OperandWord, Patch, PlacedView, Program, Routine, Step};
 use crate::error::Result;
-use crate::exec::{Accepted, Check, Driver, EpilogueWords, LibraryCall};
-use crate::ir::{Contraction, Kernel, LaneAxis, LoopWords, Param, Role, StrideClass};
+use crate::exec::{Accepted, Check, Driver, LibraryCall};
+use crate::ir::{Kernel, Param, Role};
 use crate::lower::{
-    self, Argument, BufferId, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis, KernelCall,
-    KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Span, View, image_axes, is_stack, value_bytes,
+    self, Argument, BufferId, ContractionResult, ContractionStep, IndexedAxis, KernelCall, KernelId, Loop, NextCarry,
+    Place, Plan, PlanStep, Repeat, Span, View, is_stack, value_bytes,
 };
 use crate::ops::{Lowering, definition};
 use crate::tensor::{Array, Layout, MemorySpace, StreamKind, Type, with_stream};
@@ -275,57 +277,6 @@ impl<'a, D: Driver> Loader<'a, D> {
                 Ok(Step::Epilogues { contraction: shared, operands, epilogues })
             }
         }
-    }
-
-    /// An epilogue of a contraction, whose kernel must fit it.
-    fn epilogue(&mut self, contraction: &Contraction, epilogue: &Epilogue) -> Result<run::Epilogue<D::Kernel>> {
-        let Epilogue { kernel, loops, args } = epilogue;
-        let (kernel, code) = self.kernel(*kernel)?;
-        let by_rows = loops.is_by_rows(kernel, contraction);
-        let by_rows = by_rows.ok_or_else(|| malformed("an epilogue has the loops of its contraction"))?;
-        let extents = loops.extents(contraction);
-        let (axes, result, block) = match loops {
-            EpilogueLoops::Elements(result) => {
-                let at = result.0 as usize;
-                let own = Param { dtype: contraction.types.out, role: Role::Input, step: StrideClass::Unit };
-                if kernel.params.get(at) != Some(&own) {
-                    return Err(malformed("an epilogue reads the result of its contraction"));
-                }
-                let strides = Layout::contiguous(&extents);
-                let strides: SmallVec<[i64; 4]> =
-                    strides.strides().iter().map(|it| (it * own.dtype.size() as isize) as i64).collect();
-                let block = self.kernel_block(kernel, &extents, args, Some((at, &strides)))?;
-                (extents.len(), Some(kernel.param_word(at)), block)
-            }
-            EpilogueLoops::Rows(_) => {
-                (EpilogueLoops::rows(contraction), None, self.kernel_block(kernel, &extents, args, None)?)
-            }
-        };
-        let words = EpilogueWords { loops: LoopWords::of(kernel), axes, result, by_rows };
-        Ok(run::Epilogue { code: code.clone(), block, words })
-    }
-
-    /// An epilogue of a library op, whose kernel must go through the result of the op.
-    fn epilogue_of_op(&mut self, results: &[View], call: &KernelCall) -> Result<run::Epilogue<D::Kernel>> {
-        let KernelCall { kernel, extents, args } = call;
-        let (kernel, code) = self.kernel(*kernel)?;
-        let [result] = results else { return Err(malformed("an op with epilogues has one result")) };
-        let loops = image_axes(result.layout.shape());
-        if *extents != loops || kernel.lanes != LaneAxis::Parallel || kernel.seq != 0 {
-            return Err(malformed("an epilogue has the loops of its op"));
-        }
-        let size = result.dtype.size();
-        let dense = Layout::contiguous(extents);
-        let dense: SmallVec<[i64; 4]> = dense.strides().iter().map(|it| (it * size as isize) as i64).collect();
-        for (arg, param) in args.iter().zip(&kernel.params).filter(|it| it.0.buffer == result.buffer) {
-            let is_own = arg.offset == result.layout.offset() * size && arg.strides == dense;
-            if param.role != Role::Input || !is_own {
-                return Err(malformed("an epilogue reads the elements that it is at"));
-            }
-        }
-        let block = self.kernel_block(kernel, extents, args, None)?;
-        let words = EpilogueWords { loops: LoopWords::of(kernel), axes: extents.len(), result: None, by_rows: false };
-        Ok(run::Epilogue { code: code.clone(), block, words })
     }
 
     /// Adds the block of a call, whose values must fit the routine.

@@ -1,0 +1,29 @@
+//! How long single ops take.
+
+use ms_core::exec::Backend;
+use ms_core::ir::Precision;
+use ms_core::lower::single::StepKey;
+use ms_core::ops::OpDef;
+use ms_core::tensor::{Array, Attrs};
+use ms_cpu::CpuBackend;
+use std::time::{Duration, Instant};
+
+/// The time in microseconds of the fastest of so many runs of an op.
+pub fn fastest(
+    backend: &CpuBackend,
+    rounds: usize,
+    (def, attrs): (&'static OpDef, &Attrs),
+    inputs: &[&Array],
+    out: &Array,
+) -> f64 {
+    let key = StepKey::whole(def, attrs, inputs, Precision::Strict);
+    let code = backend.compile_step(&key.build(backend.target())).expect("the backend runs it");
+    let run = || {
+        let start = Instant::now();
+        // SAFETY: the output has the type of the type rule, and is not shared.
+        unsafe { code.run(&[], inputs, std::slice::from_ref(out)) }.expect("there is memory");
+        start.elapsed()
+    };
+    let best: Option<Duration> = (0..rounds).map(|_| run()).min();
+    best.expect("there are rounds").as_secs_f64() * 1e6
+}

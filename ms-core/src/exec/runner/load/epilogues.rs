@@ -1,0 +1,70 @@
+//! Epilogues of contractions and of library ops.
+
+use super::Loader;
+use crate::error::Result;
+use crate::exec::runner::check::malformed;
+use crate::exec::runner::run;
+use crate::exec::{Driver, EpilogueWords};
+use crate::ir::{Contraction, LaneAxis, LoopWords, Param, Role, StrideClass};
+use crate::lower::{Epilogue, EpilogueLoops, KernelCall, View, image_axes};
+use crate::tensor::Layout;
+use smallvec::SmallVec;
+
+impl<D: Driver> Loader<'_, D> {
+    /// An epilogue of a contraction, whose kernel must fit it.
+    pub(super) fn epilogue(
+        &mut self,
+        contraction: &Contraction,
+        epilogue: &Epilogue,
+    ) -> Result<run::Epilogue<D::Kernel>> {
+        let Epilogue { kernel, loops, args } = epilogue;
+        let (kernel, code) = self.kernel(*kernel)?;
+        let by_rows = loops.is_by_rows(kernel, contraction);
+        let by_rows = by_rows.ok_or_else(|| malformed("an epilogue has the loops of its contraction"))?;
+        let extents = loops.extents(contraction);
+        let (axes, result, block) = match loops {
+            EpilogueLoops::Elements(result) => {
+                let at = result.0 as usize;
+                let own = Param { dtype: contraction.types.out, role: Role::Input, step: StrideClass::Unit };
+                if kernel.params.get(at) != Some(&own) {
+                    return Err(malformed("an epilogue reads the result of its contraction"));
+                }
+                let strides = dense(&extents, own.dtype.size());
+                let block = self.kernel_block(kernel, &extents, args, Some((at, &strides)))?;
+                (extents.len(), Some(kernel.param_word(at)), block)
+            }
+            EpilogueLoops::Rows(_) => {
+                (EpilogueLoops::rows(contraction), None, self.kernel_block(kernel, &extents, args, None)?)
+            }
+        };
+        let words = EpilogueWords { loops: LoopWords::of(kernel), axes, result, by_rows };
+        Ok(run::Epilogue { code: code.clone(), block, words })
+    }
+
+    /// An epilogue of a library op, whose kernel must go through the result of the op.
+    pub(super) fn epilogue_of_op(&mut self, results: &[View], call: &KernelCall) -> Result<run::Epilogue<D::Kernel>> {
+        let KernelCall { kernel, extents, args } = call;
+        let (kernel, code) = self.kernel(*kernel)?;
+        let [result] = results else { return Err(malformed("an op with epilogues has one result")) };
+        let loops = image_axes(result.layout.shape());
+        if *extents != loops || kernel.lanes != LaneAxis::Parallel || kernel.seq != 0 {
+            return Err(malformed("an epilogue has the loops of its op"));
+        }
+        let size = result.dtype.size();
+        let strides = dense(extents, size);
+        for (arg, param) in args.iter().zip(&kernel.params).filter(|it| it.0.buffer == result.buffer) {
+            let is_own = arg.offset == result.layout.offset() * size && arg.strides == strides;
+            if param.role != Role::Input || !is_own {
+                return Err(malformed("an epilogue reads the elements that it is at"));
+            }
+        }
+        let block = self.kernel_block(kernel, extents, args, None)?;
+        let words = EpilogueWords { loops: LoopWords::of(kernel), axes: extents.len(), result: None, by_rows: false };
+        Ok(run::Epilogue { code: code.clone(), block, words })
+    }
+}
+
+/// The byte strides of a row-major value with elements of this size.
+fn dense(extents: &[usize], size: usize) -> SmallVec<[i64; 4]> {
+    Layout::contiguous(extents).strides().iter().map(|it| (it * size as isize) as i64).collect()
+}
