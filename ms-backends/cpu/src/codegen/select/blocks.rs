@@ -4,9 +4,8 @@
 //! With reduced lanes, a result of a block is in every lane of its vector.
 
 use super::super::Unsupported;
-use super::super::rows;
 use super::super::target::Target;
-use super::super::vinst::{AccArray, AccId, Blocked, Machine, Op, Partial, Slice, Span, VReg, When};
+use super::super::vinst::{AccArray, AccId, Blocked, Op, Partial, Slice, Span, VReg, When};
 use super::Select;
 use super::reduction::{Reduction, register_accumulators};
 use ms_core::ir::{LaneAxis, ReductionOrder, StrideClass};
@@ -220,7 +219,7 @@ impl Select<'_> {
         self.close(When::Loop(Span::Whole(parts)));
         for (part, held) in held.iter().enumerate() {
             for (reduction, held) in reductions.iter().zip(held) {
-                self.put_back_part(reduction, part, held);
+                self.put_back_part(reduction, part, held)?;
             }
         }
         self.close(When::After);
@@ -275,9 +274,9 @@ impl Select<'_> {
         let slice = Slice { held: first..self.program.blocks.len(), skipped };
         if number > 0 {
             for at in 0..width {
-                ordered(at)
-                    .iter()
-                    .for_each(|(reduction, held)| self.put_back_part(reduction, number * width + at, held));
+                for (reduction, held) in ordered(at) {
+                    self.put_back_part(&reduction, number * width + at, &held)?;
+                }
             }
         } else {
             for (i, cut) in cuts.iter().enumerate() {
@@ -289,13 +288,5 @@ impl Select<'_> {
         }
         self.close(When::After);
         Ok(slice)
-    }
-
-    /// The reduction with a register of accumulators that is set to the identity.
-    fn held(&mut self, reduction: &Reduction) -> Reduction {
-        let acc = self.vector(reduction.size());
-        self.machine(Machine::new(rows::MOVE), acc, &[reduction.identity]);
-        self.program.accumulators.push(acc);
-        reduction.in_register(acc)
     }
 }

@@ -167,7 +167,7 @@ impl<'k> Select<'k> {
             self.close(When::Loop(Span::Whole(parts)));
             for (part, held) in held.iter().enumerate() {
                 for (reduction, held) in reductions[0].iter().zip(held) {
-                    self.put_back_part(reduction, part, held);
+                    self.put_back_part(reduction, part, held)?;
                 }
             }
             span = Span::Rest(parts);
@@ -253,14 +253,21 @@ impl<'k> Select<'k> {
         !self.program.one_lane && self.kernel.insts[range].iter().all(runs)
     }
 
-    /// The number of vectors of accumulators of each reduction, if there are several and the lanes can be
+    /// The number of vectors of accumulators of each reduction, if there may be several and the lanes can be
     /// processed in runs of as many vectors.
     fn whole_turns(&self, range: Range<usize>, reductions: &[Reduction]) -> Option<usize> {
-        let parts = self.accumulator_parts(reductions.first()?)?;
+        // Where any order will do, steps that wait for one another take longer than those that do not.
+        let any_number = |it: &&Reduction| it.is_in_register() && !it.ordered;
+        let (free, others): (Vec<_>, Vec<_>) = reductions.iter().partition(any_number);
+        let parts = match others.first() {
+            Some(it) => self.accumulator_parts(it)?,
+            None if free.is_empty() || self.kernel.lanes != LaneAxis::Reduced => return None,
+            None => MOST_COPIES,
+        };
         // With more reduced loops, the rest of one row comes before the next row.
         let fits = parts > 1
             && self.kernel.seq == 0
-            && reductions.iter().all(|it| self.accumulator_parts(it) == Some(parts))
+            && others.iter().all(|it| self.accumulator_parts(it) == Some(parts))
             && reductions.len() * parts <= reduction::register_accumulators(self.target)
             && self.takes_runs(range);
         fits.then_some(parts)

@@ -37,6 +37,11 @@ impl Reduction {
         self.place == other.place
     }
 
+    /// Returns whether its accumulators are in one register.
+    pub fn is_in_register(&self) -> bool {
+        matches!(self.place, Accumulators::Register(_))
+    }
+
     /// The reduction with its accumulators in a register.
     pub fn in_register(&self, acc: VReg) -> Self {
         Self { place: Accumulators::Register(acc), ..*self }
@@ -85,11 +90,12 @@ impl Select<'_> {
         let identity = if truth { if op == BinaryOp::And { !0 } else { 0 } } else { identity(reducer, ty).to_bits(ty) };
         let reduced = self.kernel.lanes == LaneAxis::Reduced;
         let ordered = self.kernel.is_ordered_reduction(at);
-        // Bools may be reduced in any order and any number of times.
         let order = if ordered { self.order } else { ReductionOrder::Lanes };
-        let count = if truth || !reduced { self.program.lanes } else { order.accumulators(ty) };
+        // What may accumulate a value any number of times has one accumulator for each lane, also where lanes are alike.
+        let any_times = matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Min | BinaryOp::Max);
+        let count = if any_times || !reduced { self.program.lanes } else { order.accumulators(ty) };
         let in_registers = reductions <= register_accumulators(self.target);
-        let one_by_one = self.program.one_lane && reduced && !truth;
+        let one_by_one = self.program.one_lane && reduced && !any_times;
         let identity = self.constant(identity, ty.size());
         let place = if in_registers && count == self.program.lanes && !one_by_one {
             let acc = self.vector(ty.size());
@@ -102,7 +108,7 @@ impl Select<'_> {
             for part in 0..if starts { count / self.program.lanes } else { 0 } {
                 self.push(Op::AccWrite(id, part as u8), None, &[identity]);
             }
-            if reduced && !truth { Accumulators::Array(id) } else { Accumulators::Whole(id) }
+            if reduced && !any_times { Accumulators::Array(id) } else { Accumulators::Whole(id) }
         };
         Ok(Reduction { at, op, ty, truth, ordered, identity, place })
     }
@@ -117,11 +123,24 @@ impl Select<'_> {
 
     /// The reduction with the accumulators of one part in registers.
     pub fn hold_part(&mut self, reduction: &Reduction, part: usize) -> Reduction {
-        let Accumulators::Array(id) = reduction.place else { return *reduction };
+        match reduction.place {
+            Accumulators::Array(id) => {
+                let acc = self.vector(reduction.size());
+                self.push(Op::AccRead(id, part as u8), Some(acc), &[]);
+                self.program.accumulators.push(acc);
+                reduction.in_register(acc)
+            }
+            Accumulators::Register(_) if part > 0 && !reduction.ordered => self.held(reduction),
+            _ => *reduction,
+        }
+    }
+
+    /// The reduction with a register of accumulators that is set to the identity.
+    pub fn held(&mut self, reduction: &Reduction) -> Reduction {
         let acc = self.vector(reduction.size());
-        self.push(Op::AccRead(id, part as u8), Some(acc), &[]);
+        self.machine(Machine::new(rows::MOVE), acc, &[reduction.identity]);
         self.program.accumulators.push(acc);
-        Reduction { place: Accumulators::Register(acc), ..*reduction }
+        reduction.in_register(acc)
     }
 
     /// The reduction with the accumulators of step `part` of a turn.
@@ -134,11 +153,19 @@ impl Select<'_> {
         }
     }
 
-    /// Writes the accumulators of one part back, if they are in a register.
-    pub fn put_back_part(&mut self, reduction: &Reduction, part: usize, held: &Reduction) {
-        if let (Accumulators::Array(id), Accumulators::Register(acc)) = (reduction.place, held.place) {
-            self.push(Op::AccWrite(id, part as u8), None, &[acc]);
+    /// Writes the accumulators of one part back, if they are in a register, or combines them with the others.
+    pub fn put_back_part(&mut self, reduction: &Reduction, part: usize, held: &Reduction) -> Result<(), Unsupported> {
+        match (reduction.place, held.place) {
+            (Accumulators::Array(id), Accumulators::Register(acc)) => {
+                self.push(Op::AccWrite(id, part as u8), None, &[acc]);
+            }
+            (Accumulators::Register(acc), Accumulators::Register(other)) if acc != other => {
+                let both = self.binary(reduction.op, reduction.ty, acc, other)?;
+                self.machine(Machine::new(rows::MOVE), acc, &[both]);
+            }
+            _ => {}
         }
+        Ok(())
     }
 
     /// Sets the accumulators to the identity again.
