@@ -2,8 +2,9 @@
 //! runs when the gradients of the results are available.
 
 use super::emit::is_stack;
-use crate::ir::{Def, Graph, Node, NodeId, ValueId};
+use crate::ir::{Def, Graph, Inst, KernelBuilder, LaneAxis, Node, NodeId, Scope, Val, ValueId};
 use crate::ops::{self, Lowering};
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -61,6 +62,7 @@ pub(super) fn split(joint: &Graph, own: usize, results: usize, policy: &Policy) 
     }
     // In the order of definition, independent of the order of the search.
     crossing.sort_unstable();
+    cut.make_again(&mut crossing, &mut again);
     let mut saved = Vec::new();
     let residuals = crossing.iter().map(|&value| match joint.value(value).def {
         Def::Input(at) => Residual::Input(at as usize),
@@ -99,6 +101,79 @@ impl Cut<'_> {
         let size = |id: ValueId| self.joint.ty(id).numel();
         matches!(ops::definition(node.op).lowering, Lowering::View(_))
             && matches!((size(node.inputs[0]), size(node.outputs[0])), (Some(from), Some(to)) if from <= to)
+    }
+}
+
+/// Maximum number of nodes on the way from values that cross to one that is computed from them again.
+const DEPTH: usize = 3;
+
+/// Maximum number of instructions of such a node for an element.
+const INSTRUCTIONS: usize = 4;
+
+/// How a value follows from those that cross.
+#[derive(Default)]
+struct Path {
+    nodes: Vec<NodeId>,
+    /// The crossing values at its start; one may be there several times.
+    starts: Vec<ValueId>,
+}
+
+impl Cut<'_> {
+    /// Takes those values out of the crossing ones, which are in the order of definition, that few operations compute from
+    /// others of them with fewer bytes than are written and read again for them. Their nodes are flagged in `again`.
+    fn make_again(&self, crossing: &mut Vec<ValueId>, again: &mut [bool]) {
+        let mut crosses = vec![false; self.joint.value_count()];
+        crossing.iter().for_each(|it| crosses[it.0 as usize] = true);
+        // Operands have no more elements than results.
+        let size = |it: ValueId| match self.joint.ty(it) {
+            ty if ty.numel() == Some(1) => 0,
+            ty => ty.dtype.size(),
+        };
+        for &value in crossing.iter().rev() {
+            let mut path = Path::default();
+            if self.follows(value, &crosses, again, DEPTH, &mut path)
+                && path.starts.iter().map(|&it| size(it)).sum::<usize>() <= 2 * self.joint.ty(value).dtype.size()
+            {
+                crosses[value.0 as usize] = false;
+                path.nodes.iter().for_each(|it| again[it.0 as usize] = true);
+            }
+        }
+        crossing.retain(|it| crosses[it.0 as usize]);
+    }
+
+    /// Whether a value that does not cross is the result of few cheap operations on values that do, and on what is computed
+    /// again anyway; adds the path.
+    fn follows(&self, value: ValueId, crosses: &[bool], again: &[bool], depth: usize, path: &mut Path) -> bool {
+        let (Def::Result(id, _), Some(depth)) = (self.joint.value(value).def, depth.checked_sub(1)) else {
+            return false;
+        };
+        if again[id.0 as usize] {
+            return true;
+        }
+        let node = self.joint.node(id);
+        path.nodes.push(id);
+        let mut is_given = |it: ValueId| {
+            if !crosses[it.0 as usize] {
+                return self.follows(it, crosses, again, depth, path);
+            }
+            path.starts.push(it);
+            true
+        };
+        (self.is_made_again(node) || self.is_cheap(node)) && node.inputs.iter().all(|&it| is_given(it))
+    }
+
+    /// Whether a node is elementwise, and takes few instructions for an element.
+    fn is_cheap(&self, node: &Node) -> bool {
+        let Lowering::Map(map) = ops::definition(node.op).lowering else { return false };
+        let mut body = KernelBuilder::new(0, 0, LaneAxis::Parallel);
+        let operand = |it: &ValueId| body.constant(0i64, self.joint.ty(*it).dtype);
+        let operands: SmallVec<[Val; 4]> = node.inputs.iter().map(operand).collect();
+        map(&node.attrs, &mut body, &operands);
+        body.end_stage(Scope::Point);
+        let kernel = body.finish();
+        let own = kernel.insts.len().saturating_sub(operands.len());
+        // A copy is made where it is, before its operand is written over.
+        (1..=INSTRUCTIONS).contains(&own) && !kernel.insts.iter().any(|it| matches!(it, Inst::Math(..)))
     }
 }
 

@@ -289,3 +289,28 @@ fn split_passes_only_what_crosses() {
     assert_eq!(parts.backward.inputs().len(), 1);
     assert!(matches!(parts.backward.value(parts.backward.outputs()[0]).def, Def::Input(0)));
 }
+
+/// What takes few operations on residuals is computed again, functions are not.
+#[test]
+fn split_computes_again_what_follows_from_residuals() {
+    for (what, body, saved) in [
+        (
+            "both factors, of which the derivatives follow",
+            "%s = sigmoid %x : f32[3] %t = tanh %y : f32[3] %z = mul %s, %t : f32[3]",
+            2,
+        ),
+        ("a function of another residual", "%s = exp %x : f32[3] %t = sin %s : f32[3] %z = mul %s, %t : f32[3]", 3),
+        ("a difference of residuals", "%d = sub %x, %y : f32[3] %e = mul %x, %y : f32[3] %z = mul %d, %e : f32[3]", 0),
+        (
+            "a mask, which is smaller than what it follows from",
+            "%c = greater %x, %y : bool[3] %e = mul %x, %y : f32[3] %z = select %c, %e, %x : f32[3]",
+            1,
+        ),
+    ] {
+        let text = format!("graph @main(%x: f32[3], %y: f32[3]) -> (f32[3]) {{ {body} return %z }}");
+        let graph = parse_graph(&text).expect(what);
+        let parts = differentiate(&graph, &[0, 1], false).expect(what);
+        verify(&parts.backward).expect(what);
+        assert_eq!(parts.forward.outputs().len() - 1, saved, "{what}: {}", parts.forward);
+    }
+}
