@@ -75,18 +75,13 @@ def main():
     options = parser.parse_args()
     executable = options.executable or bench()
     known = subprocess.run([executable, "--list"], check=True, stdout=subprocess.PIPE, text=True).stdout.split()
-    workloads = options.workloads or known
-    frameworks = []
+    peers = [Peer("ms", [executable, "--serve"], options.threads)]
     for name in options.peers.split(","):
         command = [options.python, ROOT / "peers" / "frameworks.py", name, "--threads", str(options.threads)]
-        frameworks.append(Peer(name, command, options.threads))
-    # `ms` measures the roof when it starts, and frameworks that start beside it keep the processors busy.
-    for framework in frameworks:
-        framework.measure(workloads[0], 0.01)
-    peers = [Peer("ms", [executable, "--serve"], options.threads), *frameworks]
+        peers.append(Peer(name, command, options.threads))
     loads = [os.getloadavg()[0]]
     rows = []
-    for workload in workloads:
+    for workload in options.workloads or known:
         answers = {peer.name: [] for peer in peers}
         for _ in range(options.rounds):
             for peer in peers:

@@ -110,56 +110,49 @@ const DEPTH: usize = 3;
 /// Maximum number of instructions of such a node for an element.
 const INSTRUCTIONS: usize = 4;
 
-/// How a value follows from those that cross.
-#[derive(Default)]
-struct Path {
-    nodes: Vec<NodeId>,
-    /// The crossing values at its start; one may be there several times.
-    starts: Vec<ValueId>,
-}
-
 impl Cut<'_> {
     /// Takes those values out of the crossing ones, which are in the order of definition, that few operations compute from
-    /// others of them with fewer bytes than are written and read again for them. Their nodes are flagged in `again`.
+    /// others of them with no more bytes than are written and read again for them. Their nodes are flagged in `again`.
     fn make_again(&self, crossing: &mut Vec<ValueId>, again: &mut [bool]) {
         let mut crosses = vec![false; self.joint.value_count()];
         crossing.iter().for_each(|it| crosses[it.0 as usize] = true);
-        // Operands have no more elements than results.
-        let size = |it: ValueId| match self.joint.ty(it) {
-            ty if ty.numel() == Some(1) => 0,
-            ty => ty.dtype.size(),
-        };
         for &value in crossing.iter().rev() {
-            let mut path = Path::default();
-            if self.follows(value, &crosses, again, DEPTH, &mut path)
-                && path.starts.iter().map(|&it| size(it)).sum::<usize>() <= 2 * self.joint.ty(value).dtype.size()
-            {
+            let mut nodes = Vec::new();
+            let read = self.bytes_read(value, &crosses, again, DEPTH, &mut nodes);
+            if read.is_some_and(|it| it <= 2 * self.joint.ty(value).dtype.size()) {
                 crosses[value.0 as usize] = false;
-                path.nodes.iter().for_each(|it| again[it.0 as usize] = true);
+                nodes.iter().for_each(|it| again[it.0 as usize] = true);
             }
         }
         crossing.retain(|it| crosses[it.0 as usize]);
     }
 
-    /// Whether a value that does not cross is the result of few cheap operations on values that do, and on what is computed
-    /// again anyway; adds the path.
-    fn follows(&self, value: ValueId, crosses: &[bool], again: &[bool], depth: usize, path: &mut Path) -> bool {
-        let (Def::Result(id, _), Some(depth)) = (self.joint.value(value).def, depth.checked_sub(1)) else {
-            return false;
-        };
+    /// Bytes of crossing values that are read to compute an element of a value by few cheap operations on them, and on what
+    /// is computed again anyway; `None` if it takes more than that. Adds the nodes to compute again.
+    fn bytes_read(
+        &self,
+        value: ValueId,
+        crosses: &[bool],
+        again: &[bool],
+        depth: usize,
+        nodes: &mut Vec<NodeId>,
+    ) -> Option<usize> {
+        let Def::Result(id, _) = self.joint.value(value).def else { return None };
+        let (node, depth) = (self.joint.node(id), depth.checked_sub(1)?);
         if again[id.0 as usize] {
-            return true;
+            return Some(0);
         }
-        let node = self.joint.node(id);
-        path.nodes.push(id);
-        let mut is_given = |it: ValueId| {
-            if !crosses[it.0 as usize] {
-                return self.follows(it, crosses, again, depth, path);
-            }
-            path.starts.push(it);
-            true
+        if !self.is_made_again(node) && !self.is_cheap(node) {
+            return None;
+        }
+        nodes.push(id);
+        // Operands have no more elements than results.
+        let of_operand = |&it: &ValueId| match self.joint.ty(it) {
+            _ if !crosses[it.0 as usize] => self.bytes_read(it, crosses, again, depth, nodes),
+            ty if ty.numel() == Some(1) => Some(0),
+            ty => Some(ty.dtype.size()),
         };
-        (self.is_made_again(node) || self.is_cheap(node)) && node.inputs.iter().all(|&it| is_given(it))
+        node.inputs.iter().map(of_operand).sum()
     }
 
     /// Whether a node is elementwise, and takes few instructions for an element.

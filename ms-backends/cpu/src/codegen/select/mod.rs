@@ -257,17 +257,16 @@ impl<'k> Select<'k> {
     /// processed in runs of as many vectors.
     fn whole_turns(&self, range: Range<usize>, reductions: &[Reduction]) -> Option<usize> {
         // Where any order will do, steps that wait for one another take longer than those that do not.
-        let any_number = |it: &&Reduction| it.is_in_register() && !it.ordered;
-        let (free, others): (Vec<_>, Vec<_>) = reductions.iter().partition(any_number);
-        let parts = match others.first() {
+        let takes_any = |it: &Reduction| it.is_in_register() && !it.ordered;
+        let parts = match reductions.iter().find(|it| !takes_any(it)) {
             Some(it) => self.accumulator_parts(it)?,
-            None if free.is_empty() || self.kernel.lanes != LaneAxis::Reduced => return None,
+            None if reductions.is_empty() || self.kernel.lanes != LaneAxis::Reduced => return None,
             None => MOST_COPIES,
         };
         // With more reduced loops, the rest of one row comes before the next row.
         let fits = parts > 1
             && self.kernel.seq == 0
-            && others.iter().all(|it| self.accumulator_parts(it) == Some(parts))
+            && reductions.iter().all(|it| takes_any(it) || self.accumulator_parts(it) == Some(parts))
             && reductions.len() * parts <= reduction::register_accumulators(self.target)
             && self.takes_runs(range);
         fits.then_some(parts)
