@@ -84,6 +84,8 @@ lengths {
     FMA213_PD = VEX_Vfmadd213pd_xmm_xmm_xmmm128, EVEX_Vfmadd213pd_xmm_k1z_xmm_xmmm128b64;
     FMA231_PS = VEX_Vfmadd231ps_xmm_xmm_xmmm128, EVEX_Vfmadd231ps_xmm_k1z_xmm_xmmm128b32;
     FMA231_PD = VEX_Vfmadd231pd_xmm_xmm_xmmm128, EVEX_Vfmadd231pd_xmm_k1z_xmm_xmmm128b64;
+    SCALE_PS = -, EVEX_Vscalefps_xmm_k1z_xmm_xmmm128b32;
+    SCALE_PD = -, EVEX_Vscalefpd_xmm_k1z_xmm_xmmm128b64;
 
     // Integers.
     AND_D = VEX_Vpand_xmm_xmm_xmmm128, EVEX_Vpandd_xmm_k1z_xmm_xmmm128b32;

@@ -7,8 +7,9 @@ mod memory;
 mod position;
 mod reduction;
 mod repeat;
+mod scale;
 
-use super::rows::Row;
+use super::rows::{self, Row};
 use super::target::{Target, Width};
 use super::vinst::{Block, Constant, Machine, Op, Program, RegInfo, Span, VInst, VReg, When};
 use super::{Calls, Unsupported};
@@ -17,6 +18,7 @@ use ms_core::tensor::DType;
 use position::Positions;
 use reduction::Reduction;
 use rustc_hash::FxHashMap;
+use scale::Exponentials;
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -95,6 +97,7 @@ struct Select<'k> {
     in_slices: bool,
     program: Program,
     positions: Positions,
+    exponentials: Exponentials,
     /// For each copy of the body, the register of each selected value; a value without one has that of the
     /// first copy.
     values: Vec<Vec<Option<VReg>>>,
@@ -121,6 +124,7 @@ impl<'k> Select<'k> {
             in_slices: false,
             program,
             positions,
+            exponentials: if target == Target::Avx512 { Exponentials::of(kernel) } else { Exponentials::default() },
             values: vec![vec![None; kernel.insts.len()]; copies],
             copy: 0,
             constants: FxHashMap::default(),
@@ -273,10 +277,16 @@ impl<'k> Select<'k> {
     }
 
     fn instruction(&mut self, at: usize) -> Result<(), Unsupported> {
-        if self.positions.element(Val(at as u32)).is_some() {
+        if self.positions.element(Val(at as u32)).is_some() || self.exponentials.is_unused(at) {
             return Ok(());
         }
         let ty = self.kernel.types[at];
+        if let Some(scaled) = self.exponentials.scaled(at) {
+            let (factor, power) = (self.value(scaled.factor), self.value(scaled.power));
+            let product = self.op2(Self::sized(ty.size(), rows::SCALE_PS, rows::SCALE_PD), factor, power);
+            self.values[self.copy][at] = Some(product);
+            return Ok(());
+        }
         let result = match self.kernel.insts[at] {
             Inst::Load(param) => self.load(param),
             Inst::Gather(param, position) => self.gather(param, position),

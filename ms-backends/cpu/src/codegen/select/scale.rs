@@ -1,0 +1,184 @@
+//! Exponentials on AVX-512, which has an instruction for the product by a power of two at the end of their formula.
+
+use crate::target::TARGET;
+use ms_core::ir::{
+    BinaryOp, Inst, Kernel, KernelBuilder, LaneAxis, Math, Role, Scope, Sign, StrideClass, UnaryOp, Val,
+};
+use ms_core::tensor::DType;
+use smallvec::SmallVec;
+use std::sync::OnceLock;
+
+/// A value that is the product of another one and a power of two.
+#[derive(Clone, Copy)]
+pub struct Scaled {
+    /// The factor, which is near one.
+    pub factor: Val,
+    /// The exponent of the power, a whole number as a float.
+    pub power: Val,
+}
+
+/// The exponentials of a kernel.
+#[derive(Default)]
+pub struct Exponentials {
+    /// By instruction, those that are products; empty if there are none.
+    scaled: Vec<Option<Scaled>>,
+    /// The instructions that only compute powers for these products; empty if there are none.
+    unused: Vec<bool>,
+}
+
+impl Exponentials {
+    /// Finds those of a kernel.
+    pub fn of(kernel: &Kernel) -> Self {
+        let found = |at: usize| match kernel.insts[at] {
+            Inst::Binary(BinaryOp::Mul, ..) => Formula::all().iter().find_map(|it| it.found(kernel, Val(at as u32))),
+            _ => None,
+        };
+        let scaled: Vec<Option<Scaled>> = (0..kernel.insts.len()).map(found).collect();
+        if scaled.iter().all(Option::is_none) {
+            return Self::default();
+        }
+        let operands = |at: usize| -> SmallVec<[Val; 3]> {
+            match scaled[at] {
+                Some(Scaled { factor, power }) => SmallVec::from_slice(&[factor, power]),
+                None => kernel.insts[at].operands().collect(),
+            }
+        };
+        let mut uses = vec![0; scaled.len()];
+        (0..scaled.len()).for_each(|at| operands(at).into_iter().for_each(|it| uses[it.0 as usize] += 1));
+        let mut unused = vec![false; scaled.len()];
+        for at in (0..scaled.len()).rev() {
+            let is_op = matches!(kernel.insts[at], Inst::Unary(..) | Inst::Binary(..));
+            if is_op && uses[at] == 0 {
+                unused[at] = true;
+                operands(at).into_iter().for_each(|it| uses[it.0 as usize] -= 1);
+            }
+        }
+        Self { scaled, unused }
+    }
+
+    /// The product that an instruction is, if its formula ends there.
+    pub fn scaled(&self, at: usize) -> Option<Scaled> {
+        *self.scaled.get(at)?
+    }
+
+    /// Whether nothing uses the result of an instruction.
+    pub fn is_unused(&self, at: usize) -> bool {
+        self.unused.get(at).is_some_and(|it| *it)
+    }
+}
+
+/// The formula of an exponential. Its last products are by powers of two that are normal numbers: the bits of one
+/// product by all of them are the same, as the factor is near one, and the exponent is limited, so that no product
+/// but the last one is rounded unless the result is zero.
+struct Formula {
+    kernel: Kernel,
+    /// The operand of the exponential.
+    operand: Val,
+    /// The sign of operands for which lowering has this formula.
+    sign: Sign,
+    /// The result.
+    result: Val,
+    scaled: Scaled,
+}
+
+impl Formula {
+    /// Those of all dtypes and signs.
+    fn all() -> &'static [Self] {
+        static ALL: OnceLock<Vec<Formula>> = OnceLock::new();
+        ALL.get_or_init(|| {
+            let of = |dtype| [Sign::Unknown, Sign::NotPositive].map(|it| Self::new(dtype, it));
+            [DType::F32, DType::F64].into_iter().flat_map(of).flatten().collect()
+        })
+    }
+
+    /// That of lowering; `None` if it does not end in two products by powers.
+    fn new(dtype: DType, sign: Sign) -> Option<Self> {
+        let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
+        let [x, y] = [Role::Input, Role::Output].map(|it| builder.param(dtype, it, StrideClass::Unit));
+        let mut operand = builder.load(x);
+        if sign == Sign::NotPositive {
+            let magnitude = builder.unary(UnaryOp::Abs, operand);
+            operand = builder.unary(UnaryOp::Neg, magnitude);
+        }
+        let result = builder.math(Math::Exp, operand, None);
+        builder.store(y, result);
+        builder.end_stage(Scope::Point);
+        let kernel = TARGET.expand(builder.finish());
+        let inst = |it: Val| kernel.insts[it.0 as usize];
+        let result = kernel.insts.iter().find_map(|it| if let Inst::Store(_, it) = *it { Some(it) } else { None })?;
+        let Inst::Binary(BinaryOp::Mul, product, _) = inst(result) else { return None };
+        let Inst::Binary(BinaryOp::Mul, factor, _) = inst(product) else { return None };
+        let is_power = |it: &usize| {
+            kernel.types[*it] == dtype
+                && matches!(kernel.insts[*it], Inst::Binary(BinaryOp::Sub, _, b) if matches!(inst(b), Inst::Const(_)))
+        };
+        let power = Val((0..kernel.insts.len()).find(is_power)? as u32);
+        Some(Self { operand, sign, result, scaled: Scaled { factor, power }, kernel })
+    }
+
+    /// The product that a value of a kernel is by this formula.
+    fn found(&self, kernel: &Kernel, at: Val) -> Option<Scaled> {
+        let mut found = vec![None; self.kernel.insts.len()];
+        if !self.is_at(self.result, kernel, at, &mut found) {
+            return None;
+        }
+        let of = |it: Val| found[it.0 as usize];
+        let fits = self.sign == Sign::Unknown || kernel.sign(of(self.operand)?) == self.sign;
+        fits.then_some(Scaled { factor: of(self.scaled.factor)?, power: of(self.scaled.power)? })
+    }
+
+    /// Whether the formula's value `own` is value `at` of a kernel, given some that are `found`. The depth of the
+    /// recursion is that of the formula.
+    fn is_at(&self, own: Val, kernel: &Kernel, at: Val, found: &mut [Option<Val>]) -> bool {
+        if kernel.ty(at) != self.kernel.ty(own) {
+            return false;
+        }
+        let [mut inst, mut like] = [kernel.insts[at.0 as usize], self.kernel.insts[own.0 as usize]];
+        if matches!(like, Inst::Const(_)) {
+            return inst == like;
+        }
+        if let Some(known) = found[own.0 as usize] {
+            return known == at;
+        }
+        found[own.0 as usize] = Some(at);
+        if own == self.operand {
+            return true;
+        }
+        let operands: SmallVec<[(Val, Val); 3]> = like.operands().zip(inst.operands()).collect();
+        [&mut inst, &mut like].into_iter().flat_map(Inst::operands_mut).flatten().for_each(|it| *it = Val(0));
+        inst == like && operands.into_iter().all(|(own, at)| self.is_at(own, kernel, at, found))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The formula is found wherever it is, and what only its powers need is left out.
+    #[test]
+    fn formulas_are_found() {
+        assert_eq!(Formula::all().len(), 4, "each is what lowering expands an exponential to");
+        for formula in Formula::all() {
+            let kernel = &formula.kernel;
+            let found = Exponentials::of(kernel);
+            let at: Vec<usize> = (0..kernel.insts.len()).filter(|&it| found.scaled(it).is_some()).collect();
+            assert_eq!(at, [formula.result.0 as usize], "{kernel}");
+            assert!((0..kernel.insts.len()).filter(|&it| found.is_unused(it)).count() >= 3, "{kernel}");
+        }
+    }
+
+    /// With any other bound of the operand, products may be rounded in another way.
+    #[test]
+    fn other_constants_are_not_the_formula() {
+        for formula in Formula::all() {
+            let kernel = &formula.kernel;
+            for at in (0..kernel.insts.len()).filter(|&it| kernel.types[it].is_float()) {
+                let mut other = kernel.clone();
+                let Inst::Const(bits) = &mut other.insts[at] else { continue };
+                *bits += 1;
+                let found = Exponentials::of(&other);
+                assert!((0..other.insts.len()).all(|it| found.scaled(it).is_none()), "{other}");
+            }
+        }
+    }
+}
