@@ -110,13 +110,13 @@ fn main() {
     if options.list {
         return workloads.iter().for_each(|it| println!("{}", it.name));
     }
-    let roof = ms::roof().expect("the processor's is measured");
     let report = |workload: &Workload, prepared: &mut Prepared, seconds: f64| {
         let ((), profile) = ms::profile(&mut prepared.call);
         if options.profile {
             return println!("{}: {profile}", workload.name);
         }
         let us = prepared.median(seconds) * 1e6;
+        let roof = ms::roof().expect("the processor's is measured");
         let Work { operations, bytes } = workload.needs;
         let roof_us = roof.time(workload.needs).as_secs_f64() * 1e6;
         let (name, first, threads) = (workload.name, prepared.first.as_secs_f64(), ms_cpu::threads::count());

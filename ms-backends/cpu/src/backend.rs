@@ -307,8 +307,8 @@ unsafe impl Backend for CpuBackend {
         Ok(plan.display_named(&names).to_string())
     }
 
-    fn roof(&self) -> Option<&Roof> {
-        roof::measured(self)
+    fn roof(&self, again: bool) -> Option<Roof> {
+        roof::measured(self, again)
     }
 
     fn compile_step(&self, step: &Step) -> Result<Arc<dyn StepCode>> {

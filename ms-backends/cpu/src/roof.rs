@@ -6,7 +6,7 @@ use crate::threads;
 use ms_core::exec::Roof;
 use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, Val};
 use ms_core::tensor::{DType, try_filled};
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Numbers of independent chains of multiply-adds, of which the fastest counts: they hide the latency of an instruction,
@@ -19,22 +19,42 @@ const LINKS: usize = 64;
 /// Elements of a call that measures operations, which are in the first-level cache.
 const ELEMENTS: usize = 2048;
 
-/// How long a rate is measured; the best call counts.
-const MEASURED: Duration = Duration::from_millis(15);
+/// How long the rate of operations of some chains is measured in a round; the best call of all rounds counts.
+const ROUND: Duration = Duration::from_millis(5);
+
+/// How long a rate of bytes is measured; the best call counts.
+const BYTES: Duration = Duration::from_millis(15);
 
 /// Bytes that a step accesses: in the first-level caches, the second-level ones, the third-level one, and memory.
 const SIZES: [usize; 4] = [32 << 10, 512 << 10, 8 << 20, 192 << 20];
 
-/// The rates with all threads of the pool, measured the first time; `None` if there is no memory for it.
-pub fn measured(backend: &CpuBackend) -> Option<&'static Roof> {
-    static ROOF: OnceLock<Option<Roof>> = OnceLock::new();
-    let measure = || {
-        let rates = CHAINS.iter().map(|&it| operations(backend, it)).collect::<Option<Vec<_>>>()?;
-        let operations = rates.into_iter().fold(0.0, f64::max);
-        let bytes = SIZES.iter().map(|&it| Some((it as u64, bandwidth(backend, it)?))).collect::<Option<Vec<_>>>()?;
-        Some(Roof { operations, bytes })
-    };
-    ROOF.get_or_init(measure).as_ref()
+/// The rates with all threads of the pool, the best so far: all of them are measured the first time, and that of
+/// operations also `again`. `None` if there is no memory for it.
+pub fn measured(backend: &CpuBackend, again: bool) -> Option<Roof> {
+    static ROOF: Mutex<Option<Roof>> = Mutex::new(None);
+    let mut known = ROOF.lock().unwrap_or_else(PoisonError::into_inner);
+    match &mut *known {
+        Some(roof) if again => roof.operations = best(backend).map_or(roof.operations, |it| roof.operations.max(it)),
+        Some(_) => {}
+        None => {
+            // Rounds are apart from each other, as a virtual processor may be slow for a while.
+            let mut operations = best(backend)?;
+            let mut bytes = Vec::new();
+            for (at, &size) in SIZES.iter().enumerate() {
+                bytes.push((size as u64, bandwidth(backend, size)?));
+                if at % 2 == 1 {
+                    operations = operations.max(best(backend)?);
+                }
+            }
+            *known = Some(Roof { operations, bytes });
+        }
+    }
+    known.clone()
+}
+
+/// Operations in a second in one round.
+fn best(backend: &CpuBackend) -> Option<f64> {
+    CHAINS.iter().map(|&it| operations(backend, it)).try_fold(0.0, |best, it| Some(it?.max(best)))
 }
 
 /// A kernel with one loop, of f32 operands and a result.
@@ -50,10 +70,10 @@ fn kernel(inputs: usize, body: impl FnOnce(&mut KernelBuilder, &[Val]) -> Val) -
 }
 
 /// The shortest of several calls, in seconds: after one that touches the memory for the first time, at least two.
-fn shortest(mut call: impl FnMut()) -> f64 {
+fn shortest(time: Duration, mut call: impl FnMut()) -> f64 {
     call();
     let (begin, mut least, mut calls) = (Instant::now(), f64::INFINITY, 0);
-    while calls < 2 || begin.elapsed() < MEASURED {
+    while calls < 2 || begin.elapsed() < time {
         let start = Instant::now();
         call();
         least = least.min(start.elapsed().as_secs_f64());
@@ -88,7 +108,7 @@ fn operations(backend: &CpuBackend, count: usize) -> Option<f64> {
     let first = rows.as_mut_ptr().addr() as u64;
     let row = |at: usize| first + (at * ELEMENTS * size_of::<f32>()) as u64;
     let calls = 64;
-    let time = shortest(|| {
+    let time = shortest(ROUND, || {
         threads::for_each(threads, usize::MAX, |at| {
             let block = block(ELEMENTS, &[row(2 * at), row(2 * at + 1)]);
             let code = code.alone(&block).unwrap_or(&*code);
@@ -113,7 +133,7 @@ fn bandwidth(backend: &CpuBackend, bytes: usize) -> Option<f64> {
     let first = (rows.as_mut_ptr().addr() as u64).next_multiple_of(LINE as u64);
     let row = |at: usize| first + (at * elements * size_of::<f32>()) as u64;
     let calls = (8 << 20) / bytes + 1;
-    let time = shortest(|| {
+    let time = shortest(BYTES, || {
         threads::for_each(threads, usize::MAX, |at| {
             let block = block(elements, &[row(3 * at), row(3 * at + 1), row(3 * at + 2)]);
             // SAFETY: each chunk has three rows of its own.

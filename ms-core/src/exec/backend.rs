@@ -61,8 +61,10 @@ pub unsafe trait Backend: Send + Sync {
     /// As for [`Backend::compile`].
     fn describe(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<String>;
 
-    /// The rates of the device, measured once in a process; `None` if they are not known.
-    fn roof(&self) -> Option<&Roof> {
+    /// The rates of the device, the best that were measured in this process: those of operations also `again`, if
+    /// there are others already. `None` if they are not known.
+    fn roof(&self, again: bool) -> Option<Roof> {
+        let _ = again;
         None
     }
 
