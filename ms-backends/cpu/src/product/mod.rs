@@ -24,6 +24,7 @@ pub use multiplier::{Arithmetic, Elements, Left, Multiplier};
 use ordered::Stored;
 pub use ordered::{CHUNK, Ordered};
 pub use pack::{LINES, Turn, pack};
+pub use panels::{Counted, Place, keep};
 pub use tile::{Tile, Wide};
 #[cfg(not(test))]
 use units::Units;

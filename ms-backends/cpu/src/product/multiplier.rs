@@ -4,7 +4,7 @@
 //! Which of both is decided for the whole op, so that its bits do not depend on how it is cut.
 
 use super::tile::Wide;
-use super::units::{Chosen, Filters, Floats, Lefts, Units};
+use super::units::{Chosen, Filters, Floats, Lefts, Magnitudes, Units, range_of_held, range_of_row};
 use super::{Matrix, Ordered};
 use crate::isa::Isa;
 use ms_core::error::Result;
@@ -39,6 +39,32 @@ impl<'a, W: Wide> Elements<'a, W> {
     pub fn is_held(self) -> bool {
         self.held.is_some()
     }
+
+    /// The block of memory that they are in, if slots may hold it.
+    pub fn held(self) -> Option<&'a Storage> {
+        self.held
+    }
+
+    /// The same as f32, if they are.
+    pub fn of_f32(self) -> Option<Elements<'a, f32>> {
+        // SAFETY: the types are one.
+        let all = || unsafe { std::slice::from_raw_parts(self.all.as_ptr().cast(), self.all.len()) };
+        (W::DTYPE == DType::F32).then(|| Elements { all: all(), held: self.held })
+    }
+}
+
+impl Elements<'_, f32> {
+    /// The range of their magnitudes, on a machine with this instruction set.
+    pub fn range(self, isa: Isa) -> Magnitudes {
+        let (first, len) = (self.all.as_ptr().cast(), self.all.len());
+        // SAFETY: the elements are those of the slice, in its block.
+        unsafe {
+            match self.held {
+                Some(block) => range_of_held(block, isa, DType::F32, first, len),
+                None => range_of_row(isa, DType::F32, first, len),
+            }
+        }
+    }
 }
 
 /// What an op of the library may use for products.
@@ -56,6 +82,11 @@ impl Arithmetic {
     /// That of an instruction set in a precision.
     pub fn new(isa: Isa, precision: Precision) -> Self {
         Self { isa, precision, units: None }
+    }
+
+    /// Whether sums of products may be computed from fewer products of sums.
+    pub fn allows_transforms(self) -> bool {
+        self.precision.is_relaxed() && self.units.is_none()
     }
 
     /// The same with products of any size on these units.

@@ -30,6 +30,7 @@ mod taps;
 mod tests;
 mod vector;
 mod weights;
+mod winograd;
 
 use super::elements;
 use super::epilogues::{Epilogues, ImagePart};
@@ -44,6 +45,7 @@ use std::ops::{AddAssign, Range};
 pub use vector::Direct;
 use vector::SLACK;
 use weights::WeightLanes;
+use winograd::Winograd;
 
 /// Minimum number of windows that a task of several multiplies with the weights at once: with fewer, reading the weights
 /// takes as long as multiplying.
@@ -199,6 +201,9 @@ pub fn forward<T: Direct>(
             return direct.forward_in_blocks(&filters, x, out, epilogues);
         }
         if !multiplier.pays_for_matrices() {
+            if Winograd::run(&conv, arithmetic, false, [x.into(), weights], out, epilogues)? {
+                return Ok(());
+            }
             if points >= WINDOWS && filter <= CHUNK && direct.is_small::<T>() {
                 return direct.forward(x, w, out, epilogues);
             }
@@ -295,6 +300,10 @@ pub fn input_grad<T: Direct + AddAssign>(
     let weights = Elements::of(&inputs[1]);
     let multiplier = arithmetic.multiplier([filter, conv.outputs, conv.batch * points], [weights, g.into()]);
     if !multiplier.pays_for_matrices() && !conv.is_pointwise() {
+        let epilogues = Epilogues::new(&[], shape);
+        if Winograd::run(&conv, arithmetic, true, [g.into(), weights], out, epilogues)? {
+            return Ok(());
+        }
         if let Some(direct) = DirectConv::of(&conv, arithmetic.isa, CHUNK)?
             && direct.has_small_gradient::<T>()
             && w.iter().all(|it| it.is_finite())

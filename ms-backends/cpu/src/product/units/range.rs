@@ -52,6 +52,17 @@ impl Range {
         self.highest == 0 || other.highest == 0 || highest[0] + highest[1] >= LEAST_PRODUCT
     }
 
+    /// Whether sums and differences of some elements of an operand of this range, and products of them with those of the other
+    /// one, are as exact as the products of the elements: none is infinite, and what is lost of those that are close to zero
+    /// is less than is rounded of a sum.
+    pub fn allows_differences(self, other: Self) -> bool {
+        const MOST: i32 = 96;
+        let exponent = |of: Self| (of.highest >> 23) as i32 - 127;
+        let [a, b] = [self, other].map(exponent);
+        let is_zero = self.highest == 0 || other.highest == 0;
+        a.max(b) <= MOST && (is_zero || (a.min(b) >= -MOST && (-MOST..=MOST).contains(&(a + b))))
+    }
+
     fn and(self, other: Self) -> Self {
         Self { lowest: self.lowest.min(other.lowest), highest: self.highest.max(other.highest) }
     }

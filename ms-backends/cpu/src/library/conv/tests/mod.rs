@@ -3,6 +3,7 @@
 mod blocked;
 mod epilogues;
 mod units;
+mod winograd;
 
 use super::super::run;
 use crate::isa::Isa;

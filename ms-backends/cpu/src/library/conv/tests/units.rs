@@ -72,10 +72,10 @@ fn sums_are_those_of_units() {
 }
 
 /// The shapes of input and weights.
-type Shapes = [&'static [usize]; 2];
+pub type Shapes = [&'static [usize]; 2];
 
 /// The three ops of a convolution with some spatial axes, all of whose strides, dilations and paddings are these.
-fn ops_of(
+pub fn ops_of(
     [x, w]: [&[usize]; 2],
     [stride, dilation, padding]: [usize; 3],
     groups: usize,
@@ -95,7 +95,7 @@ fn ops_of(
 }
 
 /// The errors of an op, relative to the sums of magnitudes; the reference has the sums in f64.
-fn errors(arithmetic: Arithmetic, def: &'static OpDef, attrs: &Attrs, [a, b]: [&Array; 2]) -> [f64; 2] {
+pub fn errors(arithmetic: Arithmetic, def: &'static OpDef, attrs: &Attrs, [a, b]: [&Array; 2]) -> [f64; 2] {
     let reference = |of: fn(f64) -> f64| {
         let wide = |it: &Array| array(it.shape(), DType::F64, &wide(it).into_iter().map(of).collect::<Vec<_>>());
         let results = (def.eval)(attrs, &[&wide(a), &wide(b)]).expect("the operands fit");
@@ -280,6 +280,15 @@ fn in_a_process() {
             for precision in [Precision::High, Precision::Medium] {
                 println!("{it:?} {:x}", hash(&result(on(it, precision), def, &attrs, [&a, &b])));
             }
+        }
+    }
+    // In fewer products, on some lines or some outputs.
+    let of_squares: [Shapes; 2] = [[&[2, 48, 26, 24], &[48, 48, 3, 3]], [&[1, 520, 9, 10], &[500, 520, 3, 3]]];
+    for (shapes, precision) in of_squares.iter().flat_map(|it| [(it, Precision::Highest), (it, Precision::Strict)]) {
+        for (def, attrs, [a, b]) in ops_of(*shapes, [1, 1, 1], 1).into_iter().take(2) {
+            let (a, b) = (numbers(&a, DType::F32, 1), numbers(&b, DType::F32, 2));
+            let it = Arithmetic::new(Isa::detect(), precision);
+            println!("{precision} {:x}", hash(&result(it, def, &attrs, [&a, &b])));
         }
     }
     // Without a unit, and without matrices: vectors of windows, and of images.

@@ -1,0 +1,274 @@
+//! Convolutions by Winograd's algorithm: against the same sums in plain loops, to the bit, and against exact sums.
+
+use super::units::{Shapes, errors, operands, ops_of};
+use super::{Case, PLAIN, all, check_with, flat, numbers, ordered, result, wide};
+use crate::isa::Isa;
+use crate::library::conv::Conv;
+use crate::library::conv::winograd::Winograd;
+use crate::library::epilogues::Epilogues;
+use crate::product::unit_tests::threads::hash;
+use crate::product::{Arithmetic, Elements};
+use crate::threads;
+use ms_core::ir::Precision;
+use ms_core::ops;
+use ms_core::tensor::{Array, DType, Parameter, Scalar, Tensor};
+use std::array::from_fn;
+
+/// A transform of the rows and columns of a square; of columns first if so it says.
+fn both<const N: usize, const M: usize>(
+    x: [[f32; N]; N],
+    down_first: bool,
+    f: fn([f32; N]) -> [f32; M],
+) -> [[f32; M]; M] {
+    fn turned<const N: usize, const M: usize>(x: [[f32; N]; M]) -> [[f32; M]; N] {
+        from_fn(|i| from_fn(|j| x[j][i]))
+    }
+    match down_first {
+        true => turned(turned(x).map(f)).map(f),
+        false => turned(turned(x.map(f)).map(f)),
+    }
+}
+
+fn patch(d: [f32; 4]) -> [f32; 4] {
+    [d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]]
+}
+
+fn filter(g: [f32; 3]) -> [f32; 4] {
+    [g[0], (g[0] + g[2] + g[1]) * 0.5, (g[0] + g[2] - g[1]) * 0.5, g[2]]
+}
+
+fn square(m: [f32; 4]) -> [f32; 2] {
+    [m[0] + m[1] + m[2], m[1] - m[2] - m[3]]
+}
+
+impl Case {
+    /// The convolution by the algorithm, in the order that is specified.
+    fn in_squares(&self, x: &[f64], w: &[f64]) -> Vec<f64> {
+        let shape = self.output();
+        let [_, _, rows, columns] = shape;
+        let channels = self.w[1];
+        let mut out = vec![0.0; shape.iter().product()];
+        for [image, output, row, column] in all([shape[0], shape[1], rows.div_ceil(2), columns.div_ceil(2)]) {
+            let first = output / (self.w[0] / self.groups) * channels;
+            let transformed = |channel: usize| {
+                let element = |i: usize, j: usize| {
+                    let window = [2 * row + i, 2 * column + j];
+                    self.element(x, [image, first + channel], window, [0; 2]) as f32
+                };
+                let weight = |i: usize, j: usize| w[flat(self.w, [output, channel, i, j])] as f32;
+                let [patch, filter] = [
+                    both(from_fn(|i| from_fn(|j| element(i, j))), false, patch),
+                    both(from_fn(|i| from_fn(|j| weight(i, j))), true, filter),
+                ];
+                from_fn::<_, 16, _>(|at| (patch[at / 4][at % 4].into(), filter[at / 4][at % 4].into()))
+            };
+            let terms: Vec<[(f64, f64); 16]> = (0..channels).map(transformed).collect();
+            let sum = |at: usize| ordered(&terms.iter().map(|it| it[at]).collect(), DType::F32) as f32;
+            let windows = both(from_fn(|i| from_fn(|j| sum(4 * i + j))), true, square);
+            for [i, j, ..] in all([2, 2, 1, 1]).filter(|it| 2 * row + it[0] < rows && 2 * column + it[1] < columns) {
+                out[flat(shape, [image, output, 2 * row + i, 2 * column + j])] = windows[i][j].into();
+            }
+        }
+        out
+    }
+
+    /// The convolution of a gradient with turned filters that is the gradient for the input, and its weights.
+    fn of_gradient(&self, w: &[f64]) -> (Case, Vec<f64>) {
+        let [outputs, channels] = [self.w[0] / self.groups, self.w[1]];
+        let turned = [channels * self.groups, outputs, 3, 3];
+        let weight = |[channel, output, i, j]: [usize; 4]| {
+            let (group, channel) = (channel / channels, channel % channels);
+            w[flat(self.w, [group * outputs + output, channel, 2 - i, 2 - j])]
+        };
+        let before = self.before.map(|it| 2 - it);
+        let x = self.output();
+        let after = from_fn(|axis| self.x[2 + axis] + 2 - x[2 + axis] - before[axis]);
+        (Case { x, w: turned, before, after, ..*self }, all(turned).map(weight).collect())
+    }
+}
+
+/// Runs the algorithm whatever the sizes are.
+fn computed(isa: Isa, case: &Case, [x, w]: [&Array; 2], is_gradient: bool) -> Vec<f64> {
+    let conv = Conv::new(&case.attrs(&[]), &case.x, &case.w, &case.output());
+    let it = Winograd::of(&conv, isa, is_gradient).expect("the kernel has three by three elements");
+    let shape = if is_gradient { case.x } else { case.output() };
+    let mut out = Array::full(&shape, Scalar::Float(7.0), DType::F32);
+    let [x, w] = [x, w].map(|it| it.on_host().expect("the elements are readable"));
+    let epilogues = Epilogues::new(&[], &shape);
+    let x = x.as_slice::<f32>().expect("they are dense");
+    it.compute(x, Elements::of(&w), out.as_mut_slice(), epilogues).expect("there is memory");
+    wide(&out)
+}
+
+fn isas() -> impl Iterator<Item = Isa> {
+    Isa::ALL.into_iter().filter(|it| it.is_supported())
+}
+
+const CASES: [Case; 9] = [
+    // One patch; an odd number of windows along both axes, several images, and channels that do not fill a panel.
+    Case { x: [1, 1, 4, 4], w: [1, 1, 3, 3], ..PLAIN },
+    Case { x: [3, 5, 9, 7], w: [13, 5, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
+    // Padding on some sides only, and more of it than a window covers.
+    Case { x: [2, 3, 6, 5], w: [4, 3, 3, 3], before: [2, 0], after: [0, 2], ..PLAIN },
+    Case { x: [1, 2, 1, 2], w: [3, 2, 3, 3], before: [2; 2], after: [4; 2], ..PLAIN },
+    // Groups; rows of more patches than are transformed at once.
+    Case { x: [2, 6, 5, 8], w: [26, 3, 3, 3], before: [1; 2], after: [1; 2], groups: 2, ..PLAIN },
+    Case { x: [1, 4, 6, 75], w: [14, 4, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
+    // Tasks of lines, with parts of images; more than a chunk of channels.
+    Case { x: [3, 40, 34, 38], w: [14, 40, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
+    Case { x: [1, 1026, 5, 6], w: [3, 1026, 3, 3], before: [1, 0], ..PLAIN },
+    // More outputs than are transformed at once.
+    Case { x: [2, 3, 7, 7], w: [110, 3, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
+];
+
+#[test]
+fn sums_are_in_squares() {
+    for (number, case) in CASES.iter().enumerate() {
+        let [x, w, g] = operands(case, DType::F32);
+        let [wide_x, wide_w, wide_g] = [&x, &w, &g].map(wide);
+        let want = case.in_squares(&wide_x, &wide_w);
+        let of_gradient = (case.before.iter().chain(&case.after).all(|it| *it <= 2)).then(|| {
+            let (other, turned) = case.of_gradient(&wide_w);
+            other.in_squares(&wide_g, &turned)
+        });
+        for isa in isas() {
+            for alone in [false, true] {
+                let run = |inputs: [&Array; 2], is_gradient: bool| {
+                    let compute = || computed(isa, case, inputs, is_gradient);
+                    if alone { threads::serial(compute) } else { compute() }
+                };
+                assert!(run([&x, &w], false) == want, "case {number} on {isa}");
+                let is_same = of_gradient.as_ref().is_none_or(|want| run([&g, &w], true) == *want);
+                assert!(is_same, "the gradient of case {number} on {isa}");
+            }
+        }
+    }
+}
+
+/// Sizes for which the algorithm takes less time than others, on a machine without tiles.
+const LARGE: Case = Case { x: [1, 48, 20, 20], w: [48, 48, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN };
+
+fn relaxed() -> Arithmetic {
+    Arithmetic::new(Isa::detect(), Precision::Highest)
+}
+
+/// A program's convolutions are computed by the algorithm, with their epilogues, where that is permitted and faster.
+#[test]
+fn large_convolutions_are_in_squares() {
+    let [x, w, g] = operands(&LARGE, DType::F32);
+    let [wide_x, wide_w, wide_g] = [&x, &w, &g].map(wide);
+    let want = LARGE.in_squares(&wide_x, &wide_w);
+    let (other, turned) = LARGE.of_gradient(&wide_w);
+    let of_gradient = other.in_squares(&wide_g, &turned);
+    for isa in isas().filter(|it| *it != Isa::Interp) {
+        let arithmetic = Arithmetic::new(isa, Precision::Highest);
+        check_with(arithmetic, &ops::CONV, &LARGE.attrs(&[]), [&x, &w], &want);
+        check_with(arithmetic, &ops::CONV_INPUT_GRAD, &LARGE.attrs(&LARGE.x[2..]), [&g, &w], &of_gradient);
+    }
+    let chains = result(Arithmetic::new(Isa::detect(), Precision::Strict), &ops::CONV, &LARGE.attrs(&[]), [&x, &w]);
+    assert_ne!(wide(&chains), want, "in strict precision there is one order");
+}
+
+/// Sizes for which other ways take less time.
+#[test]
+fn the_way_that_takes_least_time() {
+    // Images, channels, outputs, rows and columns; whether it is the way for the convolution, and for the gradient.
+    let cases = [
+        ([1, 64, 64, 56], [true, true]),
+        ([1, 256, 256, 14], [true, true]),
+        // Few patches for large filters, few channels, and many windows on padding.
+        ([1, 512, 512, 7], [false, false]),
+        ([32, 16, 16, 12], [false, false]),
+        ([8, 128, 128, 4], [true, false]),
+        ([8, 256, 256, 2], [false, false]),
+    ];
+    for ([batch, channels, outputs, size], want) in cases {
+        let x = [batch, channels, size, size];
+        let case = Case { x, w: [outputs, channels, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN };
+        let conv = Conv::new(&case.attrs(&[]), &case.x, &case.w, &case.output());
+        let pays = |is_gradient| Winograd::of(&conv, Isa::Avx2, is_gradient).is_some_and(|it| it.pays());
+        assert_eq!([false, true].map(pays), want, "{x:?}");
+    }
+    // Other kernels, strides, taps that are apart, and padding of the gradient that no window covers.
+    let others = [
+        Case { w: [48, 48, 3, 2], ..LARGE },
+        Case { stride: [1, 2], ..LARGE },
+        Case { dilation: [2, 1], ..LARGE },
+        Case { before: [3, 0], ..LARGE },
+    ];
+    for (number, case) in others.iter().enumerate() {
+        let conv = Conv::new(&case.attrs(&[]), &case.x, &case.w, &case.output());
+        assert_eq!(Winograd::of(&conv, Isa::Avx2, false).is_some(), number == 3, "{number}");
+        assert!(Winograd::of(&conv, Isa::Avx2, true).is_none(), "{number}");
+    }
+}
+
+/// Errors, relative to the sums of magnitudes, are about those of chains of all terms.
+#[test]
+fn errors_are_about_those_of_chains() {
+    // The maximum and the root mean square, of elements that are uniform in [-1, 1], and in [0, 1].
+    const BOUNDS: [[f64; 2]; 2] = [[1.5e-7, 2e-8], [2.5e-6, 4e-7]];
+    let shapes: [Shapes; 2] = [[&[1, 64, 24, 24], &[64, 64, 3, 3]], [&[1, 256, 14, 14], &[96, 256, 3, 3]]];
+    for (shapes, is_positive) in shapes.into_iter().flat_map(|it| [(it, false), (it, true)]) {
+        for (def, attrs, [a, b]) in ops_of(shapes, [1, 1, 1], 1).into_iter().take(2) {
+            let mut operands = [numbers(&a, DType::F32, 1), numbers(&b, DType::F32, 2)];
+            if is_positive {
+                operands.iter_mut().for_each(|it| it.as_mut_slice::<f32>().iter_mut().for_each(|it| *it = it.abs()));
+            }
+            let strict = Arithmetic::new(Isa::detect(), Precision::Strict);
+            let [chains, squares] = [strict, relaxed()].map(|it| errors(it, def, &attrs, operands.each_ref()));
+            let name = def.name();
+            println!("{name} of {shapes:?}, positive: {is_positive}: strict {chains:?}, in squares {squares:?}");
+            let bounds = BOUNDS[usize::from(is_positive)];
+            assert!(squares[0] <= bounds[0] && squares[1] <= bounds[1], "{name}: {squares:?}, not {bounds:?}");
+        }
+    }
+}
+
+/// One element that differences are not exact for, wherever it is, and the op has the order of chains.
+#[test]
+fn elements_that_are_too_large() {
+    let special = [
+        (f64::INFINITY, true),
+        (f64::NAN, true),
+        (2f64.powi(97), true),
+        (2f64.powi(96), false),
+        (2f64.powi(-149), false),
+        (0.0, false),
+    ];
+    for (def, attrs, shapes) in ops_of([&LARGE.x, &LARGE.w], [1, 1, 1], 1).into_iter().take(2) {
+        let operands = || [0, 1].map(|it| numbers(&shapes[it], DType::F32, it as u64));
+        for ((number, is_refused), operand) in special.into_iter().flat_map(|it| [(it, 0), (it, 1)]) {
+            let mut inputs = operands();
+            *inputs[operand].as_mut_slice::<f32>().last_mut().expect("there are elements") = number as f32;
+            let strict = Arithmetic::new(Isa::detect(), Precision::Strict);
+            let [chains, found] =
+                [strict, relaxed()].map(|it| hash(&result(it, def, &attrs, [&inputs[0], &inputs[1]])));
+            assert_eq!(chains == found, is_refused, "{} with {number:e} in operand {operand}", def.name());
+        }
+        // All elements of an operand.
+        for (exponent, is_refused) in [(-94, false), (-96, true)] {
+            let mut inputs = operands();
+            inputs[0].as_mut_slice::<f32>().iter_mut().for_each(|it| *it *= 2f32.powi(exponent));
+            let strict = Arithmetic::new(Isa::detect(), Precision::Strict);
+            let [chains, found] =
+                [strict, relaxed()].map(|it| hash(&result(it, def, &attrs, [&inputs[0], &inputs[1]])));
+            assert_eq!(chains == found, is_refused, "{} with 2^{exponent}", def.name());
+        }
+    }
+}
+
+/// Filters of weights that a slot holds are transformed once for each op, and have the same bits.
+#[test]
+fn kept_filters_change_no_bit() {
+    let [x, w, g] = operands(&LARGE, DType::F32);
+    let ops = &LARGE.ops([&x, &w, &g], &|_| 0.0)[..2];
+    let all = || ops.iter().map(|(def, attrs, inputs, _)| hash(&result(relaxed(), def, attrs, *inputs)));
+    let want: Vec<_> = all().collect();
+    let slot = Parameter::new(Tensor::from_array(w.clone()), "");
+    for call in 0..5 {
+        assert!(all().eq(want.iter().cloned()), "call {call}");
+    }
+    assert_eq!(w.storage().forms(), 3, "a range and the filters of two ops");
+    drop(slot);
+}

@@ -1,0 +1,113 @@
+//! Transformed filters: of one call, or kept with a parameter.
+
+use super::transforms::{COMPONENTS, LANES, Transforms, turned};
+use super::{TAPS, Winograd};
+use crate::product::{Counted, Elements, Matrix, Place, Shared, keep};
+use crate::threads;
+use ms_core::error::Result;
+use ms_core::tensor::{Array, DType};
+use std::sync::Arc;
+
+/// Transformed filters: by group, component and output, those of all channels.
+pub struct Filters {
+    room: Room,
+    of: Sizes,
+}
+
+/// The sizes of filters.
+#[derive(Clone, Copy, PartialEq)]
+struct Sizes {
+    groups: usize,
+    /// Of a group of [`Winograd`].
+    outputs: usize,
+    /// Of a group of [`Winograd`].
+    channels: usize,
+    is_gradient: bool,
+}
+
+impl Sizes {
+    /// Elements from an output to the next one: an odd number of lines of a cache, which are not in the same set of it.
+    fn row(self) -> usize {
+        (self.channels.div_ceil(LANES) | 1) * LANES
+    }
+
+    /// Elements from a component to the next one, which are not in the same set of a cache either.
+    fn component(self) -> usize {
+        self.outputs * self.row() + LANES
+    }
+
+    /// Elements of all filters.
+    fn len(self) -> usize {
+        self.groups * COMPONENTS * self.component()
+    }
+}
+
+/// Where they are.
+enum Room {
+    Own(Array),
+    Kept(Arc<Kept>),
+}
+
+/// Those of a block of memory.
+struct Kept {
+    place: Place,
+    of: Sizes,
+    room: Array,
+    _counted: Counted,
+}
+
+impl Filters {
+    /// Those of weights.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for them.
+    pub fn of(conv: &Winograd, transforms: Transforms, weights: Elements<'_, f32>) -> Result<Self> {
+        let &Winograd { groups, outputs, channels, is_gradient, .. } = conv;
+        let of = Sizes { groups, outputs, channels, is_gradient };
+        let kept = weights.held().and_then(|block| {
+            let matrix = Matrix::dense(weights.all.as_ptr(), TAPS).in_bytes();
+            let place = Place::of(block, matrix, [weights.all.len() / TAPS, TAPS], DType::F32);
+            let is_same = |it: &Kept| it.place == place && it.of == of;
+            keep(block, of.len() * size_of::<f32>(), is_same, |counted| {
+                Ok(Kept { place, of, room: transform(transforms, weights.all, of)?, _counted: counted })
+            })
+        });
+        let room = match kept {
+            Some(kept) => Room::Kept(kept),
+            None => Room::Own(transform(transforms, weights.all, of)?),
+        };
+        Ok(Self { room, of })
+    }
+
+    /// The weights of a group in a component from an output on, and their distances between outputs and between channels.
+    pub fn from(&self, group: usize, component: usize, output: usize) -> (*const f32, [usize; 2]) {
+        let room = match &self.room {
+            Room::Own(room) => room,
+            Room::Kept(kept) => &kept.room,
+        };
+        let component = if self.of.is_gradient { turned(component) } else { component };
+        let at = (group * COMPONENTS + component) * self.of.component() + output * self.of.row();
+        (room.device_ptr().cast_const().cast::<f32>().wrapping_add(at), [self.of.row(), 1])
+    }
+}
+
+/// Transforms filters.
+fn transform(transforms: Transforms, weights: &[f32], of: Sizes) -> Result<Array> {
+    let Sizes { groups, outputs, channels, is_gradient } = of;
+    // SAFETY: what is read is written below.
+    let room = unsafe { Array::uninit(&[of.len()], DType::F32)? };
+    let to = Shared::new(room.device_ptr().cast::<f32>());
+    let weights = weights.as_chunks::<TAPS>().0;
+    // From an output to the next one, and from a channel.
+    let steps = if is_gradient { [1, outputs] } else { [channels, 1] };
+    threads::for_each(groups * outputs, 2 * weights.len(), |task| {
+        let (group, output) = (task / outputs, task % outputs);
+        let first = group * outputs * channels + output * steps[0];
+        // SAFETY: rows have room for whole vectors; each task has its own one. The processor has the loops.
+        unsafe {
+            let to = to.get().add(group * COMPONENTS * of.component() + output * of.row());
+            (transforms.filters)(&weights[first..], steps[1], channels, to, of.component());
+        }
+    });
+    Ok(room)
+}
