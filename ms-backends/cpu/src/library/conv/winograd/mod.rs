@@ -10,9 +10,9 @@
 //! The gradient for the input of such a convolution is one, too: of the gradient and the turned filters, with outputs and
 //! channels exchanged.
 //!
-//! Transforms only add, and multiply filters by 1/4, so that errors are about those of a chain of all terms: chains are a
-//! ninth as long. But they add numbers whose sum would be zero, where infinities would become nan. So all numbers are finite,
-//! and small enough.
+//! Transforms only add, and halve filters, so that errors are about those of a chain of all terms: chains are a ninth as
+//! long. But they add numbers that leave the sum again, where infinities would become nan. So all numbers are finite, and
+//! small enough.
 
 mod filters;
 mod transforms;
@@ -47,14 +47,14 @@ const PATCH_COST: usize = 15;
 /// The time to transform a filter, and to write and read it, in products.
 const FILTER_COST: usize = 256;
 
-/// The time to read a byte that is not in a second-level cache, in products.
-const PRODUCTS_PER_BYTE: usize = 2;
+/// The number of bytes that are read in the time of a product.
+const BYTES_PER_PRODUCT: usize = 2;
 
-/// Size in bytes of what a task reads again and again: a part of a second-level cache.
-const NEAR_BYTES: usize = 512 << 10;
+/// Maximum size in bytes of the patches of the lines of a task: those of a component stay in a second-level cache.
+const TASK_BYTES: usize = 2 << 20;
 
-/// Maximum size in bytes of the patches of all lines.
-const MOST_BYTES: usize = 32 << 20;
+/// Maximum size in bytes of the patches of all lines, where tasks share them.
+const SHARED_BYTES: usize = 32 << 20;
 
 /// Number of panels of outputs whose sums are transformed at once.
 const PANELS: usize = 4;
@@ -123,8 +123,8 @@ impl Winograd {
         is_plane.then_some(it)
     }
 
-    /// Computes a convolution of `x` and `weights` with epilogues, or the gradient for its input, if this is permitted, faster,
-    /// and exact for these elements; otherwise returns `false`.
+    /// Computes a convolution of `x` and `weights` with epilogues, or the gradient for its input, if this is permitted,
+    /// faster, and as exact for these elements as for others; otherwise returns `false`.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for transformed patches and filters.
@@ -186,13 +186,13 @@ impl Winograd {
         let filters = COMPONENTS * self.channels * self.outputs * size;
         let patches = |lines: usize| (lines * of_line).next_multiple_of(lanes);
         let bytes = |lines: usize| COMPONENTS * self.channels * patches(lines) * size;
-        let read = |bytes: usize| if bytes > NEAR_BYTES { PRODUCTS_PER_BYTE * bytes } else { 0 };
+        let read = |bytes: usize| bytes / BYTES_PER_PRODUCT;
         let products = |lines: usize, outputs: usize| COMPONENTS * self.channels * outputs * patches(lines);
-        let of_lines = (1..=lines).take_while(|it| *it == 1 || bytes(*it) <= NEAR_BYTES).map(|some| {
+        let of_lines = (1..=lines).take_while(|it| *it == 1 || bytes(*it) <= TASK_BYTES).map(|some| {
             let rounds = lines.div_ceil(some).div_ceil(threads);
             (Cut::Lines(some), rounds * (products(some, self.outputs) + read(filters)))
         });
-        let of_panels = (1..=PANELS).filter(|_| bytes(lines) <= MOST_BYTES).map(|some| {
+        let of_panels = (1..=PANELS).filter(|_| bytes(lines) <= SHARED_BYTES).map(|some| {
             let rounds = self.panels().div_ceil(some).div_ceil(threads);
             let outputs = self.outputs.min(some * OUTPUTS);
             (Cut::Panels(some), rounds * (products(lines, outputs) + read(bytes(lines))) + read(filters) / threads)
@@ -317,7 +317,7 @@ impl Group<'_> {
         let len = SIDE * of_line.next_multiple_of(lanes) + KERNEL;
         let len = len.max(columns.before + columns.input);
         let mut elements = try_filled(0f32, SIDE * (most_rows + 1) * len)?;
-        // Vectors of patches of several images are stored here first: after those of an image there are those of the next one.
+        // Vectors of patches of several images are stored here first: after those of an image there are those of the next.
         let is_one = self.images(lines).count() == 1;
         let step = (vectors + 1) * lanes;
         let mut several = try_filled(0f32, if is_one { 0 } else { COMPONENTS * step })?;

@@ -83,7 +83,8 @@ mod x86 {
     use std::arch::x86_64::*;
 
     macro_rules! vector {
-        ($vector:ty, $lanes:literal, $load:ident $store:ident $add:ident $sub:ident $mul:ident $set:ident, $split:expr, $join:expr) => {
+        ($vector:ty, $lanes:literal, $load:ident $store:ident $add:ident $sub:ident $mul:ident $set:ident,
+            $split:expr, $join:expr) => {
             impl Vector for $vector {
                 const LANES: usize = $lanes;
 
