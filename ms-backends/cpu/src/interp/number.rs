@@ -30,6 +30,12 @@ pub trait Number: Copy + PartialOrd {
     fn neg(self) -> Self;
     /// The magnitude; integers wrap.
     fn abs(self) -> Self;
+
+    /// Whether any of some numbers is nan or -0, which integers never are: others are ordered, and alike if they are equal.
+    #[inline(always)]
+    fn has_nan_or_negative_zero(_of: &[Self]) -> bool {
+        false
+    }
 }
 
 /// Arithmetic of floats.
@@ -67,7 +73,7 @@ pub trait Int: Number {
 }
 
 macro_rules! floats {
-    ($($ty:ident)*) => {$(
+    ($($ty:ident $int:ident)*) => {$(
         impl Number for $ty {
             const LOWEST: Self = $ty::NEG_INFINITY;
             const HIGHEST: Self = $ty::INFINITY;
@@ -113,6 +119,17 @@ macro_rules! floats {
             fn abs(self) -> Self {
                 $ty::abs(self)
             }
+            #[inline(always)]
+            fn has_nan_or_negative_zero(of: &[Self]) -> bool {
+                // -0 is the least one as a signed integer. Nans are beyond infinity as signed integers, or beyond
+                // -infinity as unsigned ones.
+                let start = ($ty::INFINITY.to_bits() as $int, $ty::INFINITY.to_bits() as $int, 0);
+                let (least, most, below) = of.iter().fold(start, |(least, most, below), it| {
+                    let bits = it.to_bits();
+                    (Ord::min(least, bits as $int), Ord::max(most, bits as $int), Ord::max(below, bits))
+                });
+                least == $int::MIN || most > start.1 || below > $ty::NEG_INFINITY.to_bits()
+            }
         }
 
         impl Float for $ty {
@@ -144,7 +161,7 @@ macro_rules! floats {
     )*};
 }
 
-floats! { f32 f64 }
+floats! { f32 i32 f64 i64 }
 
 /// `min` and `max` of integers and bools.
 macro_rules! ordered {

@@ -1,11 +1,11 @@
 //! Blocks of adjacent positions, for loops of vectors.
 
 /// Maximum number of positions of a block.
-pub const MOST: usize = 16;
+const MOST: usize = 16;
 
 /// A loop over blocks of a constant number of positions.
 pub trait Blocks {
-    /// Does the positions from this one, of which some may be done already.
+    /// Does the positions from this one, of which some may be done already; all are below the loop's count.
     fn block<const COUNT: usize>(&mut self, at: usize);
 }
 

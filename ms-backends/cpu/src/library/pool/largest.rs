@@ -1,30 +1,34 @@
-//! The largest elements of windows: along lines first, which windows below each other share, then those of the lines
-//! of each window. Ties go to the first element in row-major order either way.
+//! The largest elements of windows: down the lines of each row of windows first, where elements of adjacent columns are
+//! adjacent whatever the stride is, then among those of columns, along a line that is padded. Elements are so not compared
+//! in row-major order: where it matters which of equal ones or of nans counts, their places tell.
 
 use super::Loops;
 use super::best::{Best, is_nan};
-use super::blocks::{Blocks, MOST, in_blocks};
+use super::blocks::{Blocks, in_blocks};
 use super::plan::Pool;
 use crate::interp::number::Number;
 use ms_core::error::Result;
 use ms_core::tensor::{Element, try_filled};
-use smallvec::SmallVec;
+use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Number of windows along lines whose elements are brought into classes at once: these stay in the cache.
-const BAND: usize = 512;
+/// Number of elements of padded lines that are found before the windows along them: loads that overlap several stores
+/// wait until these have reached the cache.
+const BATCH: usize = 512;
 
-/// Number of windows along lines of planes that are worked on at once.
-const GROUP: usize = 1024;
+/// Number of elements that are looked through for nan at once: they stay in the cache for the windows.
+const BAND: usize = 4096;
 
 /// What is done with the largest elements of windows.
 pub trait Sink<T>: Sync {
-    /// Whether their places are needed.
+    /// Whether their places are needed, and so the first of nans; else the last one counts.
     const PLACES: bool;
 
-    /// The largest elements of adjacent windows of a plane, from one on.
+    /// Where the largest elements of the windows of a plane are written, unless their places are needed.
     #[inline(always)]
-    fn tops<const COUNT: usize>(&self, _plane: usize, _window: usize, _tops: &[T; COUNT]) {}
+    fn tops(&self, _plane: usize) -> &mut [T] {
+        &mut []
+    }
 
     /// The places of the largest elements of all windows of a plane, as positions in it.
     #[inline(always)]
@@ -38,188 +42,233 @@ pub struct Largest<'a, T, S> {
     pub sink: S,
 }
 
+/// The largest elements of the columns of some rows of windows, in padded lines.
+struct Columns<T> {
+    tops: Vec<T>,
+    /// Their places; those of padding are after all others.
+    places: Vec<u32>,
+}
+
 impl<T: Number + Element, S: Sink<T>> Loops for Largest<'_, T, S> {
     #[inline(always)]
     fn run(&self, planes: Range<usize>) -> Result<()> {
-        if S::PLACES { self.find::<true>(planes) } else { self.find::<false>(planes) }
-    }
-}
-
-impl<T: Number + Element, S: Sink<T>> Largest<'_, T, S> {
-    #[inline(always)]
-    fn find<const PLACES: bool>(&self, planes: Range<usize>) -> Result<()> {
         let pool = self.pool;
-        let group = (GROUP / (pool.height() * pool.lines.pitch)).clamp(1, planes.len());
-        let band = (BAND / pool.lines.pitch).clamp(1, group * pool.height());
-        let mut scratch = Scratch::<T, PLACES>::new(pool, group, band)?;
-        let mut places = try_filled(0, if PLACES { pool.output_len } else { 0 })?;
-        for first in planes.clone().step_by(group) {
-            let count = group.min(planes.end - first);
-            let x = &self.x[first * pool.input_len..][..count * pool.input_len];
-            let mut nans = false;
-            for (number, x) in x.chunks(band * pool.input).enumerate() {
-                // Comparisons with nan take time, and are rarely needed.
-                let some = x.iter().fold(false, |some, &it| some | is_nan(it));
-                let lines = number * band..number * band + x.len() / pool.input;
-                pool.lines.split(x, &mut scratch.classes, scratch.class_len);
-                match some {
-                    true => scratch.across::<true>(pool, lines),
-                    false => scratch.across::<false>(pool, lines),
+        let batch = (BATCH / pool.pitch).max(1);
+        let len = batch * pool.pitch;
+        let mut columns = Columns { tops: try_filled(T::LOWEST, len)?, places: try_filled(u32::MAX, len)? };
+        let mut places = try_filled(0, if S::PLACES { pool.output_len } else { 0 })?;
+        for plane in planes {
+            let x = &self.x[plane * pool.input_len..][..pool.input_len];
+            let tops = self.sink.tops(plane);
+            // Places take time where only the elements are needed, and comparisons with nan take more.
+            let (mut ready, mut needs_order) = (0, false);
+            for first in (0..pool.rows()).step_by(batch) {
+                let rows = first..pool.rows().min(first + batch);
+                let end = pool.end(rows.end - 1);
+                if ready < end {
+                    let next = &x[ready..end.max(pool.input_len.min(ready + BAND))];
+                    needs_order |= match S::PLACES {
+                        true => next.iter().fold(false, |some, &it| some | is_nan(it)),
+                        false => T::has_nan_or_negative_zero(next),
+                    };
+                    ready += next.len();
                 }
-                nans |= some;
+                let places = &mut places[..];
+                match (needs_order, S::PLACES) {
+                    (true, _) => self.rows::<true, true>(x, rows, &mut columns, tops, places),
+                    (false, true) => self.rows::<true, false>(x, rows, &mut columns, tops, places),
+                    (false, false) => self.rows::<false, false>(x, rows, &mut columns, tops, places),
+                }
             }
-            for number in 0..count {
-                match nans {
-                    true => self.down::<PLACES, true>(&scratch, number, first + number, &mut places),
-                    false => self.down::<PLACES, false>(&scratch, number, first + number, &mut places),
-                }
-                if PLACES {
-                    self.sink.places(first + number, &places);
-                }
+            if S::PLACES {
+                self.sink.places(plane, &places);
             }
         }
         Ok(())
     }
+}
 
-    /// Finds the largest elements of the windows of a plane among those along lines; it is the plane with this number
-    /// of those in `scratch`.
+impl<T: Number + Element, S: Sink<T>> Largest<'_, T, S> {
+    /// Finds the largest elements of some rows of windows.
     #[inline(always)]
-    fn down<const PLACES: bool, const NANS: bool>(
+    fn rows<const PLACES: bool, const NANS: bool>(
         &self,
-        scratch: &Scratch<T, PLACES>,
-        number: usize,
-        plane: usize,
+        x: &[T],
+        rows: Range<usize>,
+        columns: &mut Columns<T>,
+        tops: &mut [T],
         places: &mut [u32],
     ) {
-        let (pool, sink) = (self.pool, &self.sink);
-        let first = number * pool.height();
-        for (row, lines) in pool.rows().enumerate() {
-            let window = row * pool.output;
-            let places = &mut *places;
-            let mut blocks = Down::<T, S, PLACES, NANS> { pool, scratch, sink, first, lines, plane, window, places };
-            in_blocks(pool.output, &mut blocks);
+        let pool = self.pool;
+        for (number, row) in rows.clone().enumerate() {
+            let at = number * pool.pitch + pool.slack + pool.before;
+            let to = (&mut columns.tops[at..], &mut columns.places[at..]);
+            match *pool.lines(row) {
+                [a] => down::<S, _, _, PLACES, NANS>(x, [a], pool.input, to),
+                [a, b] => down::<S, _, _, PLACES, NANS>(x, [a, b], pool.input, to),
+                [a, b, c] => down::<S, _, _, PLACES, NANS>(x, [a, b, c], pool.input, to),
+                ref lines => down::<S, _, _, PLACES, NANS>(x, lines, pool.input, to),
+            }
         }
-    }
-}
-
-/// The largest elements along the lines of some planes, with `PLACES` also where they are.
-struct Scratch<T, const PLACES: bool> {
-    /// The elements of some lines by class.
-    classes: Vec<T>,
-    class_len: usize,
-    /// Where the elements under the taps of the first window are in `classes`, and the places of the taps.
-    taps: SmallVec<[(usize, u32); 8]>,
-    /// The place of the first tap on an element: the largest one is there if all are the lowest number.
-    firsts: Vec<u32>,
-    /// The largest elements of the windows along lines.
-    tops: Vec<T>,
-    places: Vec<u32>,
-}
-
-impl<T: Number + Element, const PLACES: bool> Scratch<T, PLACES> {
-    /// For so many planes, of which so many lines are brought into classes at once.
-    fn new(pool: &Pool, planes: usize, lines: usize) -> Result<Self> {
-        let pitch = pool.lines.pitch;
-        let (class_len, windows) = (pool.lines.class_len(lines, MOST), planes * pool.height() * pitch + MOST);
-        let mut firsts = try_filled(0, if PLACES { lines * pitch + MOST } else { 0 })?;
-        for line in firsts.chunks_mut(pitch) {
-            line.iter_mut().enumerate().for_each(|(window, first)| *first = pool.lines.first(window));
-        }
-        Ok(Self {
-            classes: try_filled(T::LOWEST, pool.lines.classes() * class_len)?,
-            class_len,
-            taps: pool.lines.taps(class_len),
-            firsts,
-            tops: try_filled(T::LOWEST, windows)?,
-            places: try_filled(0, if PLACES { windows } else { 0 })?,
-        })
-    }
-
-    /// Finds the largest elements of the windows along lines, those in `classes`.
-    #[inline(always)]
-    fn across<const NANS: bool>(&mut self, pool: &Pool, lines: Range<usize>) {
-        match self.taps.len() {
-            1 => self.across_taps::<NANS, 1>(pool, lines),
-            2 => self.across_taps::<NANS, 2>(pool, lines),
-            3 => self.across_taps::<NANS, 3>(pool, lines),
-            _ => self.across_taps::<NANS, 0>(pool, lines),
-        }
-    }
-
-    /// [`Self::across`] for a constant number of taps, or with zero for any number.
-    #[inline(always)]
-    fn across_taps<const NANS: bool, const TAPS: usize>(&mut self, pool: &Pool, lines: Range<usize>) {
-        let mut some = [(0, 0); TAPS];
-        some.copy_from_slice(&self.taps[..TAPS]);
-        let taps = if TAPS == 0 { &self.taps[..] } else { &some[..] };
-        let pitch = pool.lines.pitch;
-        // Line by line, or as one line, whose windows on two lines are of no use.
-        let is_apart = pool.output.next_multiple_of(MOST) < pitch;
-        let (parts, len) = if is_apart { (lines.len(), pool.output) } else { (1, lines.len() * pitch) };
-        for part in 0..parts {
-            for at in (part * pitch..part * pitch + len).step_by(MOST) {
-                let mut best = Best::<T, MOST, PLACES, NANS> { tops: [T::LOWEST; MOST], places: [0; MOST] };
-                if PLACES {
-                    best.places = *block(&self.firsts, at);
-                }
-                for &(start, place) in taps {
-                    best.or(block(&self.classes, start + at), |_| place);
-                }
-                let to = lines.start * pitch + at;
-                self.tops[to..][..MOST].copy_from_slice(&best.tops);
-                if PLACES {
-                    self.places[to..][..MOST].copy_from_slice(&best.places);
-                }
+        for (number, row) in rows.enumerate() {
+            let at = number * pool.pitch;
+            let from = (&columns.tops[at..], &columns.places[at..]);
+            let (at, tops, places) = (row * pool.output, &mut *tops, &mut *places);
+            let to = if S::PLACES { (tops, &mut places[at..]) } else { (&mut tops[at..], places) };
+            match pool.stride {
+                1 => across::<S, _, 1, PLACES, NANS>(pool, from, to),
+                2 => across::<S, _, 2, PLACES, NANS>(pool, from, to),
+                3 => across::<S, _, 3, PLACES, NANS>(pool, from, to),
+                _ => across::<S, _, 0, PLACES, NANS>(pool, from, to),
             }
         }
     }
 }
 
-/// The loop over a row of windows.
-struct Down<'a, T, S, const PLACES: bool, const NANS: bool> {
-    pool: &'a Pool,
-    scratch: &'a Scratch<T, PLACES>,
-    sink: &'a S,
-    /// The first line of the plane, among those in `scratch`.
-    first: usize,
-    /// The lines of the windows, in the plane.
-    lines: &'a [usize],
-    plane: usize,
-    /// The number of the first window.
-    window: usize,
-    places: &'a mut [u32],
+/// Finds the largest elements of the columns of a row of windows, which are on these lines.
+#[inline(always)]
+fn down<S: Sink<T>, T: Number, L: AsRef<[usize]>, const PLACES: bool, const NANS: bool>(
+    x: &[T],
+    lines: L,
+    count: usize,
+    to: (&mut [T], &mut [u32]),
+) {
+    assert!(lines.as_ref().iter().all(|&it| it <= x.len() && count <= x.len() - it));
+    assert!(count <= to.0.len() && count <= to.1.len());
+    in_blocks(count, &mut Down::<S, T, L, PLACES, NANS> { x, lines, to, sink: PhantomData });
 }
 
-impl<T: Number, S: Sink<T>, const PLACES: bool, const NANS: bool> Blocks for Down<'_, T, S, PLACES, NANS> {
+/// The loop over the columns of a row of windows.
+struct Down<'a, S, T, L, const PLACES: bool, const NANS: bool> {
+    x: &'a [T],
+    /// Where the lines of the windows start.
+    lines: L,
+    to: (&'a mut [T], &'a mut [u32]),
+    sink: PhantomData<S>,
+}
+
+impl<S: Sink<T>, T: Number, L: AsRef<[usize]>, const PLACES: bool, const NANS: bool> Blocks
+    for Down<'_, S, T, L, PLACES, NANS>
+{
     #[inline(always)]
     fn block<const COUNT: usize>(&mut self, at: usize) {
-        let pool = self.pool;
-        let mut best = Best::<T, COUNT, PLACES, NANS> { tops: [T::LOWEST; COUNT], places: [0; COUNT] };
-        for (number, &line) in self.lines.iter().enumerate() {
-            let from = (self.first + line) * pool.lines.pitch + at;
-            let (tops, mut places) = (block(&self.scratch.tops, from), [0; COUNT]);
-            if PLACES {
-                let start = (line * pool.input) as u32;
-                places = block::<u32, COUNT>(&self.scratch.places, from).map(|it| it.wrapping_add(start));
-            }
+        let mut best = Best::<T, COUNT, PLACES, NANS> { tops: [T::LOWEST; COUNT], places: [u32::MAX; COUNT] };
+        for (number, &line) in self.lines.as_ref().iter().enumerate() {
+            // SAFETY: the lines have an element for each column, and this block is one of columns.
+            let tops = unsafe { block(self.x, line + at) };
+            let places = [line as u32; COUNT];
             if number == 0 {
                 best = Best { tops: *tops, places };
             } else {
-                best.or(tops, |at| places[at]);
+                best.or_later(tops, &places, !S::PLACES);
             }
         }
-        self.sink.tops(self.plane, self.window + at, &best.tops);
+        // SAFETY: there is room for each column.
+        unsafe { *block_mut(self.to.0, at) = best.tops };
         if PLACES {
             for (number, place) in best.places.iter_mut().enumerate() {
-                *place = place.wrapping_add(((at + number) * pool.stride) as u32);
+                *place = place.wrapping_add((at + number) as u32);
             }
-            self.places[self.window + at..][..COUNT].copy_from_slice(&best.places);
+            // SAFETY: as above.
+            unsafe { *block_mut(self.to.1, at) = best.places };
         }
     }
 }
 
-/// A constant number of elements from one on.
+/// Finds the largest elements of a row of windows among those of columns.
 #[inline(always)]
-fn block<T, const COUNT: usize>(of: &[T], at: usize) -> &[T; COUNT] {
-    of[at..].first_chunk().expect("there is room after the last line")
+fn across<S: Sink<T>, T: Number, const STRIDE: usize, const PLACES: bool, const NANS: bool>(
+    pool: &Pool,
+    from: (&[T], &[u32]),
+    to: (&mut [T], &mut [u32]),
+) {
+    let Pool { stride, kernel, dilation, output, .. } = *pool;
+    let len = output * stride + (kernel - 1) * dilation;
+    assert!(STRIDE == 0 || STRIDE == stride);
+    assert!(len <= from.0.len() && len <= from.1.len());
+    assert!(output <= if S::PLACES { to.1.len() } else { to.0.len() });
+    let mut loops = Across::<S, T, STRIDE, PLACES, NANS> { stride, kernel, dilation, from, to, sink: PhantomData };
+    in_blocks(output, &mut loops);
+}
+
+/// The loop over a row of windows with a constant stride, or with any one for zero.
+struct Across<'a, S, T, const STRIDE: usize, const PLACES: bool, const NANS: bool> {
+    stride: usize,
+    kernel: usize,
+    dilation: usize,
+    from: (&'a [T], &'a [u32]),
+    to: (&'a mut [T], &'a mut [u32]),
+    sink: PhantomData<S>,
+}
+
+impl<S: Sink<T>, T: Number, const STRIDE: usize, const PLACES: bool, const NANS: bool> Blocks
+    for Across<'_, S, T, STRIDE, PLACES, NANS>
+{
+    #[inline(always)]
+    fn block<const COUNT: usize>(&mut self, at: usize) {
+        let stride = if STRIDE == 0 { self.stride } else { STRIDE };
+        let of = |from: usize| {
+            // SAFETY: there are elements for all taps of each window, and this block is one of windows.
+            let tops = unsafe { strided::<T, COUNT, STRIDE>(self.from.0, from, stride) };
+            let mut places = [0; COUNT];
+            if PLACES {
+                // SAFETY: as above.
+                places = unsafe { strided::<u32, COUNT, STRIDE>(self.from.1, from, stride) };
+            }
+            Best::<T, COUNT, PLACES, NANS> { tops, places }
+        };
+        let mut from = at * stride;
+        let mut best = of(from);
+        for _ in 1..self.kernel {
+            from += self.dilation;
+            let Best { tops, places } = of(from);
+            best.or(&tops, &places, !S::PLACES);
+        }
+        // SAFETY: there is room for each window.
+        unsafe {
+            match S::PLACES {
+                true => *block_mut(self.to.1, at) = best.places,
+                false => *block_mut(self.to.0, at) = best.tops,
+            }
+        }
+    }
+}
+
+/// The elements that end strides, which are so many from one on, or of a constant length unless it is zero. Compilers
+/// select the second elements of pairs by one instruction, but not the first ones.
+///
+/// # Safety
+/// There are elements for all strides.
+#[inline(always)]
+unsafe fn strided<T: Copy, const COUNT: usize, const STRIDE: usize>(of: &[T], at: usize, stride: usize) -> [T; COUNT] {
+    debug_assert!(at + COUNT * stride <= of.len());
+    if STRIDE == 0 {
+        // SAFETY: the caller's contract.
+        return std::array::from_fn(|it| unsafe { *of.get_unchecked(at + (it + 1) * stride - 1) });
+    }
+    // SAFETY: the caller's contract.
+    let all = unsafe { &*of.as_ptr().add(at).cast::<[[T; STRIDE]; COUNT]>() };
+    all.map(|it| it[STRIDE - 1])
+}
+
+/// A constant number of elements from one on.
+///
+/// # Safety
+/// There are that many.
+#[inline(always)]
+unsafe fn block<T, const COUNT: usize>(of: &[T], at: usize) -> &[T; COUNT] {
+    debug_assert!(at + COUNT <= of.len());
+    // SAFETY: the caller's contract.
+    unsafe { &*of.as_ptr().add(at).cast() }
+}
+
+/// As [`block`].
+///
+/// # Safety
+/// As for [`block`].
+#[inline(always)]
+unsafe fn block_mut<T, const COUNT: usize>(of: &mut [T], at: usize) -> &mut [T; COUNT] {
+    debug_assert!(at + COUNT <= of.len());
+    // SAFETY: the caller's contract.
+    unsafe { &mut *of.as_mut_ptr().add(at).cast() }
 }

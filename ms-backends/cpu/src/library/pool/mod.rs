@@ -3,7 +3,6 @@
 mod best;
 mod blocks;
 mod largest;
-mod lines;
 mod pairs;
 mod plan;
 #[cfg(test)]
@@ -53,11 +52,10 @@ impl<T: Number + Element> Sink<T> for Max<'_, T> {
     const PLACES: bool = false;
 
     #[inline(always)]
-    fn tops<const COUNT: usize>(&self, plane: usize, window: usize, tops: &[T; COUNT]) {
+    fn tops(&self, plane: usize) -> &mut [T] {
         let len = self.pool.output_len;
         // SAFETY: the planes of the result are disjoint.
-        let to = unsafe { std::slice::from_raw_parts_mut(self.out.get().add(plane * len), len) };
-        to[window..][..COUNT].copy_from_slice(tops);
+        unsafe { std::slice::from_raw_parts_mut(self.out.get().add(plane * len), len) }
     }
 }
 

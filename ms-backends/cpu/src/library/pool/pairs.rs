@@ -1,6 +1,7 @@
 //! Windows of pairs of elements that do not overlap: each element is loaded once, and results stay in registers.
 
 use super::best::is_nan;
+use super::blocks::{Blocks, in_blocks};
 use super::plan::Pool;
 use super::{Loops, Shared};
 use crate::interp::number::Number;
@@ -39,13 +40,26 @@ impl<'a, T: Number + Element, const GRADIENT: bool> Pairs<'a, T, GRADIENT> {
         let rows = (0..a.kernel).flat_map(|i| (0..b.kernel).map(move |j| row(i, j))).collect();
         Some(Self { windows, rows, x, g, out })
     }
+}
 
-    /// Adjacent windows from the one with this number, whose first element is the given one; returns how many.
+/// The loop over a row of windows.
+struct Row<'a, T, const GRADIENT: bool> {
+    /// Where the rows of a window start, relative to its first element.
+    rows: &'a [usize],
+    /// The elements from those of the first window on.
+    from: &'a [T],
+    /// The gradients of the windows.
+    g: &'a [T],
+    /// What is written for the windows, or for the elements from those of the first window on.
+    to: &'a mut [T],
+}
+
+impl<T: Number + Element, const GRADIENT: bool> Blocks for Row<'_, T, GRADIENT> {
     #[inline(always)]
-    fn some<const COUNT: usize>(&self, from: &[T], g: &[T], to: &mut [T], (window, element): (usize, usize)) -> usize {
+    fn block<const COUNT: usize>(&mut self, at: usize) {
         let (mut tops, mut places) = ([T::LOWEST; COUNT], [0; COUNT]);
         for (number, row) in self.rows.iter().enumerate() {
-            let pairs = &from[element + row..][..2 * COUNT].as_chunks::<2>().0[..COUNT];
+            let pairs = &self.from[2 * at + row..][..2 * COUNT].as_chunks::<2>().0[..COUNT];
             for side in 0..2 {
                 let tap = (2 * number + side) as u32;
                 for (pair, (top, place)) in pairs.iter().zip(tops.iter_mut().zip(&mut places)) {
@@ -58,18 +72,17 @@ impl<'a, T: Number + Element, const GRADIENT: bool> Pairs<'a, T, GRADIENT> {
             }
         }
         if !GRADIENT {
-            to[window..][..COUNT].copy_from_slice(&tops);
-            return COUNT;
+            self.to[at..][..COUNT].copy_from_slice(&tops);
+            return;
         }
         let mut sums = [T::ZERO; COUNT];
-        sums.iter_mut().zip(&g[window..][..COUNT]).for_each(|(sum, &g)| *sum = sum.add(g));
+        sums.iter_mut().zip(&self.g[at..][..COUNT]).for_each(|(sum, &g)| *sum = sum.add(g));
         for (number, row) in self.rows.iter().enumerate() {
-            let pairs = &mut to[element + row..][..2 * COUNT].as_chunks_mut::<2>().0[..COUNT];
+            let pairs = &mut self.to[2 * at + row..][..2 * COUNT].as_chunks_mut::<2>().0[..COUNT];
             for (pair, (&sum, &place)) in pairs.iter_mut().zip(sums.iter().zip(&places)) {
                 *pair = [0, 1].map(|side| if place == 2 * number as u32 + side { sum } else { T::ZERO });
             }
         }
-        COUNT
     }
 }
 
@@ -90,16 +103,9 @@ impl<T: Number + Element, const GRADIENT: bool> Loops for Pairs<'_, T, GRADIENT>
             for (i, j) in (0..a.output).flat_map(|i| (0..b.output).map(move |j| (i, j))) {
                 let (window, element) =
                     ((i * b.output + j) * c.output, (i * a.stride * b.input + j * b.stride) * c.input);
-                let mut at = 0;
-                while at < c.output {
-                    let here = (window + at, element + 2 * at);
-                    at += match c.output - at {
-                        16.. => self.some::<16>(from, g, to, here),
-                        8.. => self.some::<8>(from, g, to, here),
-                        4.. => self.some::<4>(from, g, to, here),
-                        _ => self.some::<1>(from, g, to, here),
-                    };
-                }
+                let (g, start) = if GRADIENT { (&g[window..], element) } else { (g, window) };
+                let (from, to) = (&from[element..], &mut to[start..]);
+                in_blocks(c.output, &mut Row::<T, GRADIENT> { rows: &self.rows, from, g, to });
             }
         }
         Ok(())

@@ -1,6 +1,5 @@
 //! The windows over planes, as those along lines and the lines of each.
 
-use super::lines::Lines;
 use ms_core::ops::{MaxPoolAttrs, Windows};
 use ms_core::tensor::Attrs;
 use std::ops::Range;
@@ -21,12 +20,22 @@ pub struct Pool {
     pub output: usize,
     /// Distance of the windows along a line.
     pub stride: usize,
-    /// The windows along lines.
-    pub lines: Lines,
+    /// Taps of a window along a line.
+    pub kernel: usize,
+    /// Distance of the taps along a line.
+    pub dilation: usize,
+    /// Padding before the first element of a line.
+    pub before: usize,
+    /// Elements before the padding, so that those under a tap of all windows are the ends of whole strides.
+    pub slack: usize,
+    /// Elements of a line with these and with padding.
+    pub pitch: usize,
     /// For each row of windows, which of `row_lines` are its lines, in order.
     rows: Vec<Range<usize>>,
-    /// Numbers of lines in a plane.
+    /// Where lines of a plane start.
     row_lines: Vec<usize>,
+    /// For each row of windows, where the last line of it and of all rows before ends.
+    ends: Vec<usize>,
 }
 
 impl Pool {
@@ -55,6 +64,12 @@ impl Pool {
             let start = if row.end == 0 { at } else { row.start };
             *row = start..at + 1;
         }
+        let row_lines: Vec<usize> = runs.iter().map(|it| it.element * last.input).collect();
+        let end = |end: &mut usize, row: &Range<usize>| {
+            *end = row_lines[row.clone()].last().map_or(*end, |it| (*end).max(it + last.input));
+            Some(*end)
+        };
+        let ends = rows.iter().scan(0, end).collect();
         Self {
             planes,
             windows,
@@ -63,20 +78,32 @@ impl Pool {
             input: last.input,
             output: last.output,
             stride: last.stride,
-            lines: Lines::new(last),
+            kernel: last.kernel,
+            dilation: last.dilation,
+            before: last.before,
+            slack: last.stride - 1,
+            pitch: last.stride - 1
+                + (last.before + last.input)
+                    .max((last.output.max(1) - 1) * last.stride + (last.kernel - 1) * last.dilation + 1),
             rows,
-            row_lines: runs.iter().map(|it| it.element).collect(),
+            row_lines,
+            ends,
         }
     }
 
-    /// The lines of each row of windows, in order.
-    pub fn rows(&self) -> impl ExactSizeIterator<Item = &[usize]> {
-        self.rows.iter().map(|it| &self.row_lines[it.clone()])
+    /// Number of rows of windows.
+    pub fn rows(&self) -> usize {
+        self.rows.len()
     }
 
-    /// Lines of a plane.
-    pub fn height(&self) -> usize {
-        self.input_len / self.input
+    /// Where the lines of a row of windows start, in order.
+    pub fn lines(&self, row: usize) -> &[usize] {
+        &self.row_lines[self.rows[row].clone()]
+    }
+
+    /// Where the last line of a row of windows, and of all rows before, ends.
+    pub fn end(&self, row: usize) -> usize {
+        self.ends[row]
     }
 
     /// The estimated time of all planes on one thread.

@@ -19,14 +19,15 @@ impl Numbers {
         self.below(1 << 20) as f32 / 1e3 - 500.0
     }
 
-    /// Elements of which many are equal; nans are told apart by their bits.
+    /// Elements of which many are equal, without nan and -0 in some cases; nans are told apart by their bits.
     fn elements(&mut self, count: usize) -> Vec<f32> {
         let few = [0.0, -0.0, 1.5, -1.5, f32::NEG_INFINITY, f32::NEG_INFINITY, f32::INFINITY, f32::MIN];
-        let mode = self.below(4);
+        let mode = self.below(5);
         let mut element = || match (mode, self.below(24)) {
             (0 | 1, 0) => f32::from_bits(0x7fc0_0000 + self.below(1 << 20) as u32),
             (2, _) => f32::NEG_INFINITY,
             (_, 1..8) => self.below(1 << 20) as f32 / 1e3 - 500.0,
+            (4, _) => few[self.below(few.len())] + 0.0,
             _ => few[self.below(few.len())],
         };
         (0..count).map(|_| element()).collect()
