@@ -1,6 +1,6 @@
 //! Convolution and its gradients: windows stored as columns of a matrix, and products; without a matrix where a group has
 //! one output channel or is small ([`direct`]), for large images ([`parts`]), in vectors of windows or of images ([`input`]),
-//! and on tiles ([`blocked`]).
+//! on tiles ([`blocked`]), and in fewer products ([`winograd`]).
 //!
 //! The order of every sum is part of the semantics of the ops (see [`product::ordered`](crate::product) for chains):
 //! - An element of the result is a chain over input channels and taps, taps in row-major order.
@@ -13,6 +13,9 @@
 //! channels fill blocks of [`BLOCK`](crate::product::BLOCK): block by block, the taps of a block in row-major order, and for
 //! each of them the channels of the block, which are a group. The last block is filled with zeros. The sizes and elements of
 //! whole operands decide on all that, before they are cut into tasks: no bit depends on how they are cut.
+//!
+//! In relaxed precisions, convolutions without a unit and their gradients for the input have another order too where they are
+//! computed in fewer products, which sizes and elements of whole operands decide as well.
 //!
 //! Padding is zeros that are multiplied like elements, except in the gradient for the input, to which only
 //! existing windows are added.
