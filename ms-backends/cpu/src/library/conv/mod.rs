@@ -189,6 +189,12 @@ pub fn forward<T: Direct>(
     if out.is_empty() {
         return Ok(());
     }
+    if filter == 0 {
+        out.fill(T::default());
+        // SAFETY: all elements are computed.
+        unsafe { epilogues.run_on_all() };
+        return Ok(());
+    }
     if conv.outputs == 1
         && let Some(direct) = DirectConv::of(&conv, arithmetic.isa, CHUNK)?
     {
@@ -292,6 +298,10 @@ pub fn input_grad<T: Direct + AddAssign>(
     let (input_len, output_len) = conv.image_lens();
     let (filter, points) = (conv.filter_len(), conv.windows.output_len());
     if out.is_empty() {
+        return Ok(());
+    }
+    if conv.outputs == 0 {
+        out.fill(T::default());
         return Ok(());
     }
     if conv.outputs == 1

@@ -203,6 +203,19 @@ fn the_way_that_takes_least_time() {
     }
 }
 
+/// A convolution without channels, and the gradient of one without outputs, are zeros.
+#[test]
+fn no_channels() {
+    let shapes: [[[usize; 4]; 2]; 2] = [[[1, 0, 20, 20], [48, 0, 3, 3]], [[1, 48, 20, 20], [0, 48, 3, 3]]];
+    for (shapes, which) in shapes.iter().zip([0, 1]) {
+        let (def, attrs, [a, b]) =
+            ops_of([&shapes[0], &shapes[1]], [1, 1, 1], 1).into_iter().nth(which).expect("it is one of three");
+        let [a, b] = [a, b].map(|it| numbers(&it, DType::F32, 1));
+        let found = wide(&result(relaxed(), def, &attrs, [&a, &b]));
+        assert!(found.len() == 48 * 20 * 20 && found.iter().all(|it| *it == 0.0), "{}", def.name());
+    }
+}
+
 /// Errors, relative to the sums of magnitudes, are about those of chains of all terms.
 #[test]
 fn errors_are_about_those_of_chains() {
