@@ -4,7 +4,7 @@
 //! Which of both is decided for the whole op, so that its bits do not depend on how it is cut.
 
 use super::tile::Wide;
-use super::units::{Chosen, Filters, Floats, Lefts, Magnitudes, Units, range_of_held, range_of_row};
+use super::units::{Chosen, Filters, Floats, Lefts, Magnitudes, Units, range_of_elements};
 use super::{Matrix, Ordered};
 use crate::isa::Isa;
 use ms_core::error::Result;
@@ -56,14 +56,8 @@ impl<'a, W: Wide> Elements<'a, W> {
 impl Elements<'_, f32> {
     /// The range of their magnitudes, on a machine with this instruction set.
     pub fn range(self, isa: Isa) -> Magnitudes {
-        let (first, len) = (self.all.as_ptr().cast(), self.all.len());
         // SAFETY: the elements are those of the slice, in its block.
-        unsafe {
-            match self.held {
-                Some(block) => range_of_held(block, isa, DType::F32, first, len),
-                None => range_of_row(isa, DType::F32, first, len),
-            }
-        }
+        unsafe { range_of_elements(isa, DType::F32, (self.all.as_ptr().cast(), self.all.len(), self.held)) }
     }
 }
 

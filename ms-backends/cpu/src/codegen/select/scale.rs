@@ -29,8 +29,12 @@ pub struct Exponentials {
 impl Exponentials {
     /// Finds those of a kernel.
     pub fn of(kernel: &Kernel) -> Self {
+        let inst = |it: Val| kernel.insts[it.0 as usize];
         let found = |at: usize| match kernel.insts[at] {
-            Inst::Binary(BinaryOp::Mul, ..) => Formula::all().iter().find_map(|it| it.found(kernel, Val(at as u32))),
+            // A formula ends in two products; most kernels have none, and are not compared.
+            Inst::Binary(BinaryOp::Mul, product, _) if matches!(inst(product), Inst::Binary(BinaryOp::Mul, ..)) => {
+                Formula::all().iter().find_map(|it| it.found(kernel, Val(at as u32)))
+            }
             _ => None,
         };
         let scaled: Vec<Option<Scaled>> = (0..kernel.insts.len()).map(found).collect();

@@ -3,7 +3,7 @@
 use super::block::{Out, Product, Side};
 use super::kernel::Terms;
 use super::packed::{Kept, Packed, Panels};
-use super::range::{range_of_held, range_of_row};
+use super::range::{Elements, range_of_elements};
 use super::split::Packing;
 use super::{Units, WHOLE};
 use crate::isa::Isa;
@@ -36,9 +36,6 @@ pub struct Floats {
     /// Whether the result has sums, to which those of the product are added.
     pub accumulate: bool,
 }
-
-/// Elements of an operand: the first one, their number, and the block of memory that they are in, if slots may hold it.
-pub type Elements<'a> = (*const u8, usize, Option<&'a Storage>);
 
 /// Packed left operands: of one call, or kept while slots hold them.
 pub enum Lefts {
@@ -80,12 +77,7 @@ impl Chosen {
             return None;
         }
         // SAFETY: the caller's contract is the same.
-        let [a, b] = operands.map(|(first, len, held)| unsafe {
-            match held {
-                Some(block) => range_of_held(block, isa, dtype, first, len),
-                None => range_of_row(isa, dtype, first, len),
-            }
-        });
+        let [a, b] = operands.map(|it| unsafe { range_of_elements(isa, dtype, it) });
         let [of_a, of_b] = terms.planes();
         let is_allowed = a.allows(of_a) && b.allows(of_b) && a.allows_products(b);
         is_allowed.then_some(Self { units, isa, dtype, terms, is_given })

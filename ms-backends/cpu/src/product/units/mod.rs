@@ -29,7 +29,7 @@ use ms_core::ir::{ContractionTypes, Precision};
 use ms_core::tensor::DType;
 use packed::{Kept, Packed};
 use range::range_of;
-pub use range::{Range as Magnitudes, range_of_held, range_of_row};
+pub use range::{Range as Magnitudes, range_of_elements};
 use split::Packing;
 
 /// Minimum number of rows and columns, and of terms, of a product with a right operand that is kept, and of one of

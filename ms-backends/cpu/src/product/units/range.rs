@@ -105,11 +105,28 @@ pub unsafe fn range_of(
     Range { lowest: lowest.into_inner(), highest: highest.into_inner() }
 }
 
+/// Elements of an operand: the first one, their number, and the block of memory that they are in, if slots may hold it.
+pub type Elements<'a> = (*const u8, usize, Option<&'a Storage>);
+
+/// The range of elements of an operand, which is kept while slots hold them.
+///
+/// # Safety
+/// As [`range_of_row`]; the elements are in the block.
+pub unsafe fn range_of_elements(isa: Isa, dtype: DType, (first, len, held): Elements<'_>) -> Range {
+    // SAFETY: the caller's contract is the same.
+    unsafe {
+        match held {
+            Some(block) => range_of_held(block, isa, dtype, first, len),
+            None => range_of_row(isa, dtype, first, len),
+        }
+    }
+}
+
 /// The range of elements that follow one another.
 ///
 /// # Safety
 /// As [`range_of`].
-pub unsafe fn range_of_row(isa: Isa, dtype: DType, first: *const u8, len: usize) -> Range {
+unsafe fn range_of_row(isa: Isa, dtype: DType, first: *const u8, len: usize) -> Range {
     /// Number of elements of a line, which are the rows of a matrix.
     const LINE: usize = 1 << 12;
     let size = dtype.size() as isize;
@@ -132,7 +149,7 @@ struct KeptRange {
 ///
 /// # Safety
 /// As [`range_of_row`]; the elements are in the block.
-pub unsafe fn range_of_held(block: &Storage, isa: Isa, dtype: DType, first: *const u8, len: usize) -> Range {
+unsafe fn range_of_held(block: &Storage, isa: Isa, dtype: DType, first: *const u8, len: usize) -> Range {
     let of = Place::of(block, Matrix { first, steps: [0, dtype.size() as isize] }, [1, len], dtype);
     // SAFETY: the caller's contract is the same.
     let range = || unsafe { range_of_row(isa, dtype, first, len) };

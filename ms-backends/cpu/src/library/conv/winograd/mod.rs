@@ -219,11 +219,11 @@ impl Winograd {
         let loops = f32::fitting(self.isa, |lanes| self.cut(lanes).1);
         let transforms = Transforms::of(loops.lanes);
         let filters = Filters::of(self, transforms, weights)?;
-        let (lines, nanos) = (self.batch * self.rows.patches(), self.nanos());
+        let (lines, nanos, cut) = (self.batch * self.rows.patches(), self.nanos(), self.cut(loops.lanes).0);
         let out = Shared::new(out.as_mut_ptr());
         for group in 0..self.groups {
             let of = Group { of: self, loops, transforms, filters: &filters, group, x };
-            match self.cut(loops.lanes).0 {
+            match cut {
                 Cut::Lines(some) => {
                     let tasks = lines.div_ceil(some);
                     threads::try_for_each(tasks, nanos, |task| {

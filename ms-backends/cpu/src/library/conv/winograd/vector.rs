@@ -12,27 +12,21 @@ pub trait Vector: Copy {
     unsafe fn load(from: *const f32) -> Self;
 
     /// Stores the elements from this one on.
-    #[allow(clippy::missing_safety_doc, reason = "it is that of the trait")]
     unsafe fn store(self, to: *mut f32);
 
     /// The sums of the elements.
-    #[allow(clippy::missing_safety_doc, reason = "it is that of the trait")]
     unsafe fn plus(self, other: Self) -> Self;
 
     /// The differences of the elements.
-    #[allow(clippy::missing_safety_doc, reason = "it is that of the trait")]
     unsafe fn minus(self, other: Self) -> Self;
 
     /// The elements, divided by two.
-    #[allow(clippy::missing_safety_doc, reason = "it is that of the trait")]
     unsafe fn half(self) -> Self;
 
     /// The elements with even numbers and those with odd ones, of two vectors that follow one another.
-    #[allow(clippy::missing_safety_doc, reason = "it is that of the trait")]
     unsafe fn split(pair: [Self; 2]) -> [Self; 2];
 
     /// The elements of two vectors by turns, as two that follow one another.
-    #[allow(clippy::missing_safety_doc, reason = "it is that of the trait")]
     unsafe fn join(pair: [Self; 2]) -> [Self; 2];
 }
 
