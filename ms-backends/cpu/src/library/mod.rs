@@ -45,7 +45,7 @@ pub unsafe fn run(arithmetic: Arithmetic, op: Op, attrs: &Attrs, inputs: &[&Arra
             index::run(op, attrs, inputs, out)
                 .or_else(|| update::run(op, attrs, inputs, out))
                 .or_else(|| along::run(op, attrs, inputs, out))
-                .or_else(|| sort::run(op, attrs, inputs, outputs))
+                .or_else(|| sort::run(arithmetic.isa, op, attrs, inputs, outputs))
                 .or_else(|| along::means(op, attrs, inputs, out))
                 .or_else(|| attention::run(arithmetic.isa, op, attrs, inputs, outputs))
         };

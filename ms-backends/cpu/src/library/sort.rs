@@ -2,13 +2,16 @@
 
 use super::elements;
 use super::index::written;
+use crate::isa::Isa;
 use crate::product::Shared;
 use crate::threads;
+use half::{bf16, f16};
 use ms_core::error::Result;
 use ms_core::ops::host::{Axis, dense};
 use ms_core::ops::{self, OpDef, SortAttrs, TopkAttrs};
-use ms_core::tensor::{Array, Attrs, DType, Element, Op, try_room};
+use ms_core::tensor::{Array, Attrs, Element, Op, try_room};
 use ms_core::with_element;
+use std::ops::{Not, Range};
 
 /// Minimum number of elements of a part of a row.
 const PART: usize = 1 << 15;
@@ -16,11 +19,14 @@ const PART: usize = 1 << 15;
 /// Number of elements that are compared with the last one of those that were first so far, before any of them is added.
 const BLOCK: usize = 32;
 
+/// Maximum number of entries that are kept in order while others are compared with the last one of them.
+const FEW: usize = 16;
+
 /// Runs an op of this kind, writing its row-major outputs; `None` for other ops.
 ///
 /// # Safety
 /// As [`run`](super::run).
-pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Option<Result<()>> {
+pub unsafe fn run(isa: Isa, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Option<Result<()>> {
     let is = |def: &'static OpDef| def.op() == op;
     let [axis, count, descending] = if is(&ops::SORT) {
         let it = SortAttrs::of(attrs);
@@ -32,57 +38,133 @@ pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -
         return None;
     };
     // SAFETY: the caller's contract is the same.
-    Some(unsafe { sort(axis, count, descending == 1, inputs[0], outputs) })
+    Some(unsafe { sort(isa, axis, count, descending == 1, inputs[0], outputs) })
 }
 
-/// A number that orders elements as sorting does: nan is above all others, and both zeros are equal. That of a type of
-/// at most 32 bits has 32.
-#[inline(always)]
-fn key<T: Element>(value: T) -> u64 {
-    let value = value.to_scalar();
-    match T::DTYPE {
-        DType::F64 => match value.as_f64() + 0.0 {
-            it if it.is_nan() => u64::MAX,
-            it => it.to_bits() ^ ((it.to_bits() as i64 >> 63) as u64 | 1 << 63),
-        },
-        DType::F16 | DType::BF16 | DType::F32 => match value.as_f64() as f32 + 0.0 {
-            it if it.is_nan() => u64::from(u32::MAX),
-            it => u64::from(it.to_bits() ^ ((it.to_bits() as i32 >> 31) as u32 | 1 << 31)),
-        },
-        DType::U64 => value.as_i64() as u64,
-        DType::I64 => value.as_i64() as u64 ^ 1 << 63,
-        DType::Bool => u64::from(value.as_bool()),
-        DType::U8 | DType::U16 | DType::U32 => value.as_i64() as u64,
-        DType::I8 | DType::I16 | DType::I32 => u64::from(value.as_i64() as i32 as u32 ^ 1 << 31),
-    }
+/// Elements that are sorted.
+trait Sorted: Element {
+    /// A number that orders elements: that of nan is above all others, and those of both zeros are equal.
+    type Key: Copy + Ord + Not<Output = Self::Key>;
+
+    /// Entries of axes whose positions have 32 bits.
+    type Entry: Entry<Self::Key>;
+
+    fn key(self) -> Self::Key;
 }
 
-/// An element as sorting compares it: its [`key`], and its position, which orders equal elements.
-trait Entry: Copy + Ord {
-    fn new(key: u64, place: u64) -> Self;
+/// The key of an element, and its position, which orders equal elements.
+trait Entry<K>: Copy + Ord + Send + Sync {
+    fn new(key: K, place: usize) -> Self;
+    fn key(self) -> K;
     fn place(self) -> usize;
 }
 
-/// Both have at most 32 bits.
-impl Entry for u64 {
-    #[inline(always)]
-    fn new(key: u64, place: u64) -> Self {
-        key << 32 | place
-    }
+/// Implements [`Entry`], with so many bits for positions.
+macro_rules! entries {
+    ($($entry:ty: $key:ty, $bits:expr;)*) => {
+        $(impl Entry<$key> for $entry {
+            #[inline(always)]
+            fn new(key: $key, place: usize) -> Self {
+                Self::from(key) << $bits | place as Self
+            }
 
-    fn place(self) -> usize {
-        (self & u64::from(u32::MAX)) as usize
-    }
+            #[inline(always)]
+            fn key(self) -> $key {
+                (self >> $bits) as $key
+            }
+
+            #[inline(always)]
+            fn place(self) -> usize {
+                (self & ((1 << $bits) - 1)) as usize
+            }
+        })*
+    };
 }
 
-impl Entry for (u64, u64) {
+entries! {
+    u64: u32, 32;
+    u128: u32, 64;
+    u128: u64, 64;
+}
+
+/// Implements [`Sorted`].
+macro_rules! sorted {
+    ($($key:ty, $entry:ty: $($ty:ty)*, |$it:ident| $value:expr;)*) => {
+        $($(impl Sorted for $ty {
+            type Key = $key;
+            type Entry = $entry;
+
+            #[inline(always)]
+            fn key(self) -> $key {
+                let $it = self;
+                $value
+            }
+        })*)*
+    };
+}
+
+sorted! {
+    u32, u64: bool u8 u16 u32, |it| it as u32;
+    u32, u64: i8 i16 i32, |it| it as i32 as u32 ^ 1 << 31;
+    u32, u64: bf16, |it| f32::from_bits(u32::from(it.to_bits()) << 16).key();
+    u32, u64: f16, |it| {
+        let bits = it.to_bits();
+        match bits & 0x7fff {
+            0 => 1 << 15,
+            magnitude if magnitude > 0x7c00 => u32::MAX,
+            _ => u32::from(bits ^ ((bits as i16 >> 15) as u16 | 1 << 15)),
+        }
+    };
+    u32, u64: f32, |it| match (it + 0.0).to_bits() {
+        _ if it.is_nan() => u32::MAX,
+        bits => bits ^ ((bits as i32 >> 31) as u32 | 1 << 31),
+    };
+    u64, u128: u64, |it| it;
+    u64, u128: i64, |it| it as u64 ^ 1 << 63;
+    u64, u128: f64, |it| match (it + 0.0).to_bits() {
+        _ if it.is_nan() => u64::MAX,
+        bits => bits ^ ((bits as i64 >> 63) as u64 | 1 << 63),
+    };
+}
+
+/// A row of elements, which are `step` apart.
+#[derive(Clone, Copy)]
+struct Row<'a, T> {
+    elements: &'a [T],
+    step: usize,
+    descending: bool,
+}
+
+impl<T: Sorted> Row<'_, T> {
+    /// The entry at a position, which is less the earlier the element is in order.
     #[inline(always)]
-    fn new(key: u64, place: u64) -> Self {
-        (key, place)
+    fn entry<E: Entry<T::Key>>(&self, place: usize) -> E {
+        E::new(self.key(self.elements[place * self.step]), place)
     }
 
-    fn place(self) -> usize {
-        self.1 as usize
+    #[inline(always)]
+    fn key(&self, element: T) -> T::Key {
+        if self.descending { !element.key() } else { element.key() }
+    }
+
+    /// The start of the first [block](BLOCK) in which a key is less than this one; the end if there is none.
+    #[inline(always)]
+    fn lesser(&self, places: Range<usize>, last: T::Key) -> usize {
+        let mut at = places.start;
+        while at < places.end {
+            let end = places.end.min(at + BLOCK);
+            let any = match self.step {
+                1 if end == at + BLOCK => {
+                    self.elements[at..end].iter().fold(false, |any, &it| any | (self.key(it) < last))
+                }
+                step => (at..end).fold(false, |any, it| any | (self.key(self.elements[it * step]) < last)),
+            };
+            if any {
+                return at;
+            }
+            at = end;
+        }
+        at
     }
 }
 
@@ -90,7 +172,7 @@ impl Entry for (u64, u64) {
 ///
 /// # Safety
 /// As [`run`].
-unsafe fn sort(axis: usize, count: usize, descending: bool, x: &Array, outputs: &[Array]) -> Result<()> {
+unsafe fn sort(isa: Isa, axis: usize, count: usize, descending: bool, x: &Array, outputs: &[Array]) -> Result<()> {
     let x = dense(x)?;
     let axis = Axis::of(x.shape(), axis);
     if x.layout().numel() * count == 0 {
@@ -100,14 +182,15 @@ unsafe fn sort(axis: usize, count: usize, descending: bool, x: &Array, outputs: 
         let from = elements::<T>(&x);
         // SAFETY: by the contract of `run`.
         let to = unsafe { (written::<T>(&outputs[0]), written::<i64>(&outputs[1])) };
-        match size_of::<T>() <= 4 && u32::try_from(axis.size).is_ok() {
-            true => sort_rows::<T, u64>(axis, count, descending, from, to),
-            false => sort_rows::<T, (u64, u64)>(axis, count, descending, from, to),
+        match u32::try_from(axis.size) {
+            Ok(_) => sort_rows::<T, <T as Sorted>::Entry>(isa, axis, count, descending, from, to),
+            Err(_) => sort_rows::<T, u128>(isa, axis, count, descending, from, to),
         }
     })
 }
 
-fn sort_rows<T: Element, E: Entry>(
+fn sort_rows<T: Sorted, E: Entry<T::Key>>(
+    isa: Isa,
     axis: Axis,
     count: usize,
     descending: bool,
@@ -118,19 +201,16 @@ fn sort_rows<T: Element, E: Entry>(
     // Of every part of a row the first elements are found, among which are those of the row.
     let most = if rows < threads && count < PART / 2 { axis.size.div_ceil(PART) } else { 1 };
     let parts = most.min(threads.div_ceil(rows));
-    let of_all = if descending { u64::MAX } else { 0 };
-    let turned = if size_of::<T>() <= 4 { of_all & u64::from(u32::MAX) } else { of_all };
-    let element =
-        |row: usize, place: usize| from[(row / axis.inner * axis.size + place) * axis.inner + row % axis.inner];
-    let entry = |row: usize, place: usize| E::new(key(element(row, place)) ^ turned, place as u64);
+    let at = |row: usize, size: usize| row / axis.inner * size * axis.inner + row % axis.inner;
+    let row_of = |row: usize| Row { elements: &from[at(row, axis.size)..], step: axis.inner, descending };
     let (values, places) = (Shared::new(values.as_mut_ptr()), Shared::new(places.as_mut_ptr()));
     let write = |row: usize, sorted: &[E]| {
+        let (from, to) = (row_of(row), at(row, count));
         for (at, place) in sorted.iter().map(|it| it.place()).enumerate() {
-            let to = (row / axis.inner * count + at) * axis.inner + row % axis.inner;
             // SAFETY: the results have room for the entries of all rows, which are disjoint.
             unsafe {
-                *values.get().add(to) = element(row, place);
-                *places.get().add(to) = place as i64;
+                *values.get().add(to + at * axis.inner) = from.elements[place * from.step];
+                *places.get().add(to + at * axis.inner) = place as i64;
             }
         }
     };
@@ -142,7 +222,7 @@ fn sort_rows<T: Element, E: Entry>(
         threads::try_for_each(rows * parts, nanos, |task| {
             let (row, [start, end]) = (task / parts, [0, 1].map(|it| (task % parts + it) * axis.size / parts));
             let mut entries = try_room(room_of(count, end - start))?;
-            first(count, (start..end).map(|it| entry(row, it)), &mut entries);
+            first(isa, count, &row_of(row), start..end, &mut entries);
             // SAFETY: there is room for so many of each task, and a part has as many.
             unsafe { to.get().add(task * count).copy_from_nonoverlapping(entries.as_ptr(), count) };
             Ok(())
@@ -159,7 +239,7 @@ fn sort_rows<T: Element, E: Entry>(
     threads::try_for_each(chunks, nanos, |chunk| {
         let mut entries = try_room(room_of(count, axis.size))?;
         for row in chunk * rows / chunks..(chunk + 1) * rows / chunks {
-            first(count, (0..axis.size).map(|it| entry(row, it)), &mut entries);
+            first(isa, count, &row_of(row), 0..axis.size, &mut entries);
             entries.sort_unstable();
             write(row, &entries);
         }
@@ -173,23 +253,43 @@ fn room_of(count: usize, all: usize) -> usize {
 }
 
 /// Collects the `count` first ones of at least as many entries, in any order. There is [room](room_of).
-fn first<E: Entry>(count: usize, mut all: impl ExactSizeIterator<Item = E>, entries: &mut Vec<E>) {
+fn first<T: Sorted, E: Entry<T::Key>>(
+    isa: Isa,
+    count: usize,
+    row: &Row<'_, T>,
+    mut places: Range<usize>,
+    entries: &mut Vec<E>,
+) {
     entries.clear();
-    if all.len() <= entries.capacity() {
-        entries.extend(all);
+    let few = count <= FEW;
+    let room = if few { count } else { room_of(count, places.len()) };
+    entries.extend(places.by_ref().take(room).map(|it| row.entry::<E>(it)));
+    let mut last = if few {
+        entries.sort_unstable();
+        entries[count - 1].key()
     } else {
-        entries.extend(all.by_ref().take(2 * count));
-        let mut last = cut(count, entries);
-        while all.len() > 0 {
-            // What is added seldom leaves the loop over the others without branches.
-            let mut block = [last; BLOCK];
-            block.iter_mut().zip(all.by_ref()).for_each(|(to, it)| *to = it);
-            if block.iter().fold(false, |any, it| any | (*it < last)) {
-                entries.extend(block.iter().filter(|it| **it < last));
-                if entries.len() >= 2 * count {
-                    last = cut(count, entries);
+        cut(count, entries)
+    };
+    loop {
+        places.start = lesser(isa, row, places.clone(), last);
+        if places.is_empty() {
+            break;
+        }
+        for it in places.by_ref().take(BLOCK) {
+            let mut it = row.entry::<E>(it);
+            if it.key() < last {
+                if few {
+                    for entry in &mut *entries {
+                        (*entry, it) = (it.min(*entry), it.max(*entry));
+                    }
+                    last = entries[count - 1].key();
+                } else {
+                    entries.push(it);
                 }
             }
+        }
+        if entries.len() >= 2 * count {
+            last = cut(count, entries);
         }
     }
     if entries.len() > count {
@@ -197,9 +297,81 @@ fn first<E: Entry>(count: usize, mut all: impl ExactSizeIterator<Item = E>, entr
     }
 }
 
-/// Leaves the `count` first entries, of which there are as many and at least one; returns the last one of them.
-fn cut<E: Entry>(count: usize, entries: &mut Vec<E>) -> E {
+/// [`Row::lesser`], compiled for an instruction set, which this processor has.
+fn lesser<T: Sorted>(isa: Isa, row: &Row<'_, T>, places: Range<usize>, last: T::Key) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+    fn avx512<T: Sorted>(row: &Row<'_, T>, places: Range<usize>, last: T::Key) -> usize {
+        row.lesser(places, last)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma")]
+    fn avx2<T: Sorted>(row: &Row<'_, T>, places: Range<usize>, last: T::Key) -> usize {
+        row.lesser(places, last)
+    }
+
+    match isa {
+        // SAFETY: the processor has the instruction set.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => unsafe { avx512(row, places, last) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => unsafe { avx2(row, places, last) },
+        _ => row.lesser(places, last),
+    }
+}
+
+/// Leaves the `count` first entries, of which there are as many and at least one; returns the key of the last one of them.
+fn cut<K, E: Entry<K>>(count: usize, entries: &mut Vec<E>) -> K {
     let last = *entries.select_nth_unstable(count - 1).1;
     entries.truncate(count);
-    last
+    last.key()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first entries of a row whose elements are apart, in order.
+    fn first_ones<E: Entry<u32>>(isa: Isa, count: usize, elements: &[f32], step: usize, descending: bool) -> Vec<E> {
+        let size = elements.len().div_ceil(step);
+        let mut entries = Vec::with_capacity(room_of(count, size));
+        first(isa, count, &Row { elements, step, descending }, 0..size, &mut entries);
+        entries.sort_unstable();
+        entries
+    }
+
+    #[test]
+    fn first_ones_are_those_of_a_sort() {
+        let mut state = 1u32;
+        let elements: Vec<f32> = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            match state >> 24 {
+                0 => f32::NAN,
+                1 => -0.0,
+                it => it as f32 - 100.0,
+            }
+        })
+        .take(3_001)
+        .collect();
+        for step in [1, 3] {
+            for descending in [false, true] {
+                let row = Row { elements: &elements, step, descending };
+                let size = elements.len().div_ceil(step);
+                let mut sorted: Vec<u128> = (0..size).map(|it| row.entry(it)).collect();
+                sorted.sort_unstable();
+                for isa in Isa::ALL.into_iter().filter(|it| it.is_supported()) {
+                    for count in [1, 2, FEW, FEW + 1, 400, size - 1, size] {
+                        let long: Vec<u128> = first_ones(isa, count, &elements, step, descending);
+                        assert_eq!(long, sorted[..count], "{isa}, {count} of {size}");
+                        let short: Vec<u64> = first_ones(isa, count, &elements, step, descending);
+                        let places = |it: &u64| Entry::<u32>::place(*it);
+                        let all: Vec<usize> = long.iter().map(|it| Entry::<u32>::place(*it)).collect();
+                        assert_eq!(short.iter().map(places).collect::<Vec<_>>(), all, "{isa}, {count} of {size}");
+                    }
+                }
+            }
+        }
+    }
 }
