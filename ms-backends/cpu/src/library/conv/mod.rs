@@ -385,6 +385,9 @@ pub fn weight_grad<T: Direct + AddAssign>(
     let filter = conv.filter_len();
     let multiplier = arithmetic.multiplier([conv.outputs, terms, filter], [g.into(), x.into()]);
     if !multiplier.pays_for_matrices() {
+        if Winograd::run_weights(&conv, arithmetic, [x.into(), g.into()], out)? {
+            return Ok(());
+        }
         if let Some(lanes) = conv.weight_lanes(T::loops(arithmetic.isa).lanes)
             && let Some(direct) = DirectConv::of(&conv, arithmetic.isa, CHUNK)?
         {

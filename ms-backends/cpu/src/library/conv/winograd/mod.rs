@@ -8,15 +8,17 @@
 //! transformed to its windows. These are 16 products for each pair of channels instead of 36.
 //!
 //! The gradient for the input of such a convolution is one, too: of the gradient and the turned filters, with outputs and
-//! channels exchanged.
+//! channels exchanged. That for the weights is F(3x3, 2x2), with the same patches ([`weights`]).
 //!
 //! Transforms only add, and halve filters, so that errors are about those of a chain of all terms: chains are a ninth as
 //! long. But they add numbers that leave the sum again, where infinities would become nan. So all numbers are finite, and
 //! small enough.
 
 mod filters;
+mod planes;
 mod transforms;
 mod vector;
+mod weights;
 
 use super::Conv;
 use super::vector::{Chains, Direct, Loops, OUTPUTS};
@@ -28,9 +30,10 @@ use filters::Filters;
 use ms_core::error::Result;
 use ms_core::ops::WindowAxis;
 use ms_core::tensor::{Array, DType, try_filled, try_room};
+use planes::Planes;
 use std::ops::Range;
 use std::slice::from_raw_parts_mut;
-use transforms::{COMPONENTS, Halves, LANES, Places, Transforms};
+use transforms::{COMPONENTS, LANES, Places, Transforms};
 
 /// Elements of a row or column of a filter.
 const KERNEL: usize = 3;
@@ -146,17 +149,42 @@ impl Winograd {
         Ok(true)
     }
 
+    /// Computes the gradient for the weights of `x` and the gradient `g` in the same cases; otherwise returns `false`.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for transformed patches and sums.
+    pub fn run_weights<T: Direct>(
+        conv: &Conv,
+        arithmetic: Arithmetic,
+        [x, g]: [Elements<'_, T>; 2],
+        out: &mut [T],
+    ) -> Result<bool> {
+        let (Some(x), Some(g)) = (x.of_f32(), g.of_f32()) else { return Ok(false) };
+        let it = Self::of(conv, arithmetic.isa, false)
+            .filter(|it| arithmetic.allows_transforms() && it.pays_for_weights() && it.allows(x, g));
+        let Some(it) = it else { return Ok(false) };
+        // SAFETY: the types are one.
+        let out = unsafe { from_raw_parts_mut(out.as_mut_ptr().cast(), out.len()) };
+        it.compute_weights(x.all, g.all, out)?;
+        Ok(true)
+    }
+
     /// Whether this takes less time than other ways, of which the gradient leaves out products with padding.
     pub fn pays(&self) -> bool {
-        let (channels, outputs, patches) = (self.channels, self.outputs, self.batch * self.patches());
         let taps = |axis: Axis| match self.is_gradient {
             true => (0..KERNEL).map(|tap| axis.inside(tap)).sum(),
             false => KERNEL * axis.output,
         };
-        let [products, others] = [COMPONENTS * patches, self.batch * taps(self.rows) * taps(self.columns)];
-        // For each pair of channels; the transforms of patches and of windows are those of many pairs.
-        let transforms = products * PATCH_COST / channels + products * PATCH_COST / outputs + FILTER_COST;
-        f32::has_vectors(self.isa) && 20 * (products + transforms) < 17 * others
+        self.is_faster(0, self.batch * taps(self.rows) * taps(self.columns))
+    }
+
+    /// Whether all products for a pair of channels and outputs, with transforms and with other work that takes the time of so
+    /// many products, take less time than others.
+    fn is_faster(&self, work: usize, others: usize) -> bool {
+        let products = COMPONENTS * self.batch * self.patches();
+        // The transforms of patches and of windows are those of many pairs.
+        let transforms = products * PATCH_COST / self.channels + products * PATCH_COST / self.outputs + FILTER_COST;
+        f32::has_vectors(self.isa) && 20 * (products + transforms + work) < 17 * others
     }
 
     /// Whether this is as exact for these elements as for others.
@@ -172,6 +200,15 @@ impl Winograd {
     /// Elements of a plane, and windows of it.
     fn plane_lens(&self) -> [usize; 2] {
         [self.rows.input * self.columns.input, self.rows.output * self.columns.output]
+    }
+
+    /// The lines of each image: its number, and some rows of its patches.
+    fn images(&self, lines: &Lines) -> impl Iterator<Item = (usize, Range<usize>)> {
+        let (of_image, lines) = (self.rows.patches(), lines.clone());
+        (lines.start / of_image..lines.end.div_ceil(of_image)).map(move |image| {
+            let first = image * of_image;
+            (image, lines.start.max(first) - first..lines.end.min(first + of_image) - first)
+        })
     }
 
     /// Panels of the outputs of a group.
@@ -294,65 +331,32 @@ impl Group<'_> {
         unsafe { Array::uninit(&[COMPONENTS * self.component(lines)], DType::F32) }
     }
 
-    /// The lines of each image: its number, and some rows of its patches.
-    fn images(&self, lines: &Lines) -> impl Iterator<Item = (usize, Range<usize>)> {
-        let (of_image, lines) = (self.of.rows.patches(), lines.clone());
-        (lines.start / of_image..lines.end.div_ceil(of_image)).map(move |image| {
-            let first = image * of_image;
-            (image, lines.start.max(first) - first..lines.end.min(first + of_image) - first)
-        })
-    }
-
     /// Transforms the patches of some lines and channels.
     ///
     /// # Safety
     /// There is [room](Self::room) for the patches of the lines, to which nobody else writes those of these channels.
     unsafe fn transform(&self, lines: &Lines, channels: Range<usize>, to: *mut f32) -> Result<()> {
         let Winograd { groups, rows, columns, .. } = *self.of;
-        let (lanes, vectors, of_line) = (self.loops.lanes, self.vectors(lines), columns.patches());
+        let (lanes, vectors) = (self.loops.lanes, self.vectors(lines));
         let [plane_len, _] = self.of.plane_lens();
-        let most_rows = rows.patches().min(lines.len());
-        let mut halves = Halves::new(most_rows, of_line)?;
-        // Under the patches of a row and the rest of a vector of them.
-        let len = SIDE * of_line.next_multiple_of(lanes) + KERNEL;
-        let len = len.max(columns.before + columns.input);
-        let mut elements = try_filled(0f32, SIDE * (most_rows + 1) * len)?;
+        let mut planes = Planes::new([rows, columns], self.transforms.patches, lanes, lines.len())?;
         // Vectors of patches of several images are stored here first: after those of an image there are those of the next.
-        let is_one = self.images(lines).count() == 1;
+        let is_one = self.of.images(lines).count() == 1;
         let step = (vectors + 1) * lanes;
         let mut several = try_filled(0f32, if is_one { 0 } else { COMPONENTS * step })?;
         for channel in channels {
             let to = to.wrapping_add(channel * lanes);
             let to = Places { first: to, component: self.component(lines), vector: self.of.channels * lanes };
             let mut at = 0;
-            for (image, some) in self.images(lines) {
+            for (image, some) in self.of.images(lines) {
                 let plane = (image * groups + self.group) * self.of.channels + channel;
-                let plane = &self.x[plane * plane_len..][..plane_len];
-                // Rows of elements under the patches, of which those outside the plane are padding.
-                let row =
-                    |number: usize| (SIDE * some.start + number).checked_sub(rows.before).filter(|it| *it < rows.input);
-                let under = &mut elements[..SIDE * (some.len() + 1) * len];
-                // What was written just now would be read in vectors that wait for it.
-                for (number, to) in under.chunks_exact_mut(len).enumerate() {
-                    if let Some(row) = row(number) {
-                        to[columns.before..][..columns.input]
-                            .copy_from_slice(&plane[row * columns.input..][..columns.input]);
-                    }
-                }
-                for (number, line) in under.chunks_exact(len).enumerate() {
-                    match row(number) {
-                        // SAFETY: the processor has the loops.
-                        Some(_) => unsafe { (self.transforms.across)(line, number, &mut halves) },
-                        None => halves.clear(number),
-                    }
-                }
                 let to = match is_one {
                     true => to,
                     false => Places { first: several[at..].as_mut_ptr(), component: step, vector: lanes },
                 };
+                at += some.len() * columns.patches();
                 // SAFETY: there is room by the caller's contract, or for one vector more than there are.
-                unsafe { (self.transforms.down)(&halves, some.len(), to) };
-                at += some.len() * of_line;
+                unsafe { planes.transform(&self.x[plane * plane_len..][..plane_len], some, to) };
             }
             if !is_one {
                 let from = Places { first: several.as_mut_ptr(), component: step, vector: lanes };
@@ -412,7 +416,7 @@ impl Group<'_> {
                 unsafe { sums.add(number * component + some.len() * width).write_bytes(0, LANES) };
             }
             let mut at = 0;
-            for (image, of_image) in self.images(lines) {
+            for (image, of_image) in self.of.images(lines) {
                 let image = image * groups + self.group;
                 for (number, output) in some.clone().enumerate() {
                     for (line, row) in of_image.clone().enumerate() {

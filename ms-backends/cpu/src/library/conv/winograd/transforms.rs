@@ -4,6 +4,9 @@
 //! sums `m` of a square become `m0 + m1 + m2, m1 - m2 - m3`, down and then across, added from left to right. A filter `g`
 //! becomes `g0, (g0 + g2 + g1) / 2, (g0 + g2 - g1) / 2, g2`, down and then across. The component in row `i` and column `j`
 //! is number `4 i + j`.
+//!
+//! For gradients of filters, a square `g` of the gradient becomes `g0, g0 + g1, g0 - g1, g1`, across and then down; the sums
+//! `m` of a filter become `m0 + (m1 + m2) / 2, (m1 - m2) / 2, (m1 + m2) / 2 - m3`, down and then across.
 
 use super::vector::Vector;
 use super::{KERNEL, SIDE, TAPS};
@@ -67,9 +70,9 @@ pub struct Places {
     pub vector: usize,
 }
 
-/// The transforms in vectors of an instruction set.
+/// The transforms of elements to components, by rows of patches, or of squares.
 #[derive(Clone, Copy)]
-pub struct Transforms {
+pub struct Forward {
     /// Transforms a row of elements across.
     ///
     /// # Safety
@@ -80,6 +83,15 @@ pub struct Transforms {
     /// # Safety
     /// There is room for whole vectors of patches; the processor has the instruction set.
     pub down: unsafe fn(halves: &Halves, rows: usize, to: Places),
+}
+
+/// The transforms in vectors of an instruction set.
+#[derive(Clone, Copy)]
+pub struct Transforms {
+    /// Those of patches of an input.
+    pub patches: Forward,
+    /// Those of squares of a gradient.
+    pub squares: Forward,
     /// Copies so many vectors of patches.
     ///
     /// # Safety
@@ -95,6 +107,11 @@ pub struct Transforms {
     /// # Safety
     /// There is room for as many filters as a multiple of [`LANES`]; the processor has the instruction set.
     pub filters: unsafe fn(weights: &[[f32; TAPS]], step: usize, count: usize, to: *mut f32, component: usize),
+    /// Transforms sums to filters, whose components are so far apart.
+    ///
+    /// # Safety
+    /// The sums of whole vectors exist; the processor has the instruction set.
+    pub weights: unsafe fn(sums: *const f32, component: usize, to: &mut [[f32; TAPS]]),
 }
 
 impl Transforms {
@@ -130,12 +147,22 @@ unsafe fn square<V: Vector>([a, b, c, d]: [V; PATCH]) -> [V; SIDE] {
     unsafe { [a.plus(b).plus(c), b.minus(c).minus(d)] }
 }
 
-/// [`Transforms::across`].
+/// A square of a gradient along one axis; the other elements are not read.
+///
+/// # Safety
+/// As [`Vector`].
+#[inline(always)]
+unsafe fn gradient<V: Vector>([a, b, _, _]: [V; PATCH]) -> [V; PATCH] {
+    // SAFETY: the caller's contract is the same.
+    unsafe { [a, a.plus(b), a.minus(b), b] }
+}
+
+/// [`Forward::across`] of patches, or of squares if so it says.
 ///
 /// # Safety
 /// As that.
 #[inline(always)]
-unsafe fn across<V: Vector>(line: &[f32], row: usize, to: &mut Halves) {
+unsafe fn across<V: Vector, const SQUARES: bool>(line: &[f32], row: usize, to: &mut Halves) {
     assert!(line.len() >= SIDE * to.patches.next_multiple_of(V::LANES) + PATCH - SIDE, "there are whole vectors");
     let places: [usize; PATCH] = from_fn(|at| to.place(row, at));
     let places = places.map(|it| to.room[it..].as_mut_ptr());
@@ -144,26 +171,29 @@ unsafe fn across<V: Vector>(line: &[f32], row: usize, to: &mut Halves) {
         unsafe {
             let pair = |at: usize| V::split([0, V::LANES].map(|it| V::load(line.as_ptr().add(SIDE * first + at + it))));
             let ([a, b], [c, d]) = (pair(0), pair(SIDE));
-            for (to, component) in places.iter().zip(patch([a, b, c, d])) {
+            let all = [a, b, c, d];
+            for (to, component) in places.iter().zip(if SQUARES { gradient(all) } else { patch(all) }) {
                 component.store(to.add(first));
             }
         }
     }
 }
 
-/// [`Transforms::down`].
+/// [`Forward::down`] of patches, or of squares if so it says.
 ///
 /// # Safety
 /// As that.
 #[inline(always)]
-unsafe fn down<V: Vector>(halves: &Halves, rows: usize, to: Places) {
+unsafe fn down<V: Vector, const SQUARES: bool>(halves: &Halves, rows: usize, to: Places) {
     for (vector, first) in (0..rows * halves.patches).step_by(V::LANES).enumerate() {
         for column in 0..PATCH {
             // SAFETY: the halves have one row more, and after it as many elements as are in a vector; there is room by the
             // caller's contract.
             unsafe {
                 let row = |row: usize| V::load(halves.room.as_ptr().add(halves.place(row, column) + first));
-                for (at, component) in patch([row(0), row(1), row(2), row(3)]).into_iter().enumerate() {
+                let all = [row(0), row(1), row(2), row(3)];
+                let components = if SQUARES { gradient(all) } else { patch(all) };
+                for (at, component) in components.into_iter().enumerate() {
                     component.store(to.first.add(vector * to.vector + (PATCH * at + column) * to.component));
                 }
             }
@@ -257,6 +287,52 @@ unsafe fn filters<V: Vector>(weights: &[[f32; TAPS]], step: usize, count: usize,
     }
 }
 
+/// The sums of a filter along one axis.
+///
+/// # Safety
+/// As [`Vector`].
+#[inline(always)]
+unsafe fn weight<V: Vector>([a, b, c, d]: [V; PATCH]) -> [V; KERNEL] {
+    // SAFETY: the caller's contract is the same.
+    unsafe {
+        let half = b.plus(c).half();
+        [a.plus(half), b.minus(c).half(), half.minus(d)]
+    }
+}
+
+/// [`Transforms::weights`].
+///
+/// # Safety
+/// As that.
+#[inline(always)]
+unsafe fn weights<V: Vector>(sums: *const f32, component: usize, to: &mut [[f32; TAPS]]) {
+    for (some, to) in to.chunks_mut(V::LANES).enumerate() {
+        let mut taps = [[0.0; LANES]; TAPS];
+        // SAFETY: by the caller's contract; the taps have whole vectors.
+        unsafe {
+            let mut all = [V::load(sums.add(some * V::LANES)); COMPONENTS];
+            for (number, to) in all.iter_mut().enumerate().skip(1) {
+                *to = V::load(sums.add(number * component + some * V::LANES));
+            }
+            let mut rows = [[all[0]; PATCH]; KERNEL];
+            for column in 0..PATCH {
+                let down = [all[column], all[PATCH + column], all[2 * PATCH + column], all[3 * PATCH + column]];
+                for (row, it) in rows.iter_mut().zip(weight(down)) {
+                    row[column] = it;
+                }
+            }
+            for (taps, row) in taps.chunks_exact_mut(KERNEL).zip(rows) {
+                for (tap, it) in taps.iter_mut().zip(weight(row)) {
+                    it.store(tap.as_mut_ptr());
+                }
+            }
+        }
+        for (lane, to) in to.iter_mut().enumerate() {
+            *to = from_fn(|tap| taps[tap][lane]);
+        }
+    }
+}
+
 /// The component of a filter that is turned by half a turn, among those of the filter.
 pub fn turned(component: usize) -> usize {
     let turned = |at: usize| if at.is_multiple_of(PATCH - 1) { PATCH - 1 - at } else { at };
@@ -267,20 +343,27 @@ pub fn turned(component: usize) -> usize {
 macro_rules! transforms {
     ($($name:ident $vector:ty, $(#[$features:meta])?;)*) => {$(
         mod $name {
-            use super::{Halves, Places, TAPS, Transforms};
+            use super::{Forward, Halves, Places, TAPS, Transforms};
 
-            pub const TRANSFORMS: Transforms = Transforms { across, down, copy, windows, filters };
+            pub const TRANSFORMS: Transforms = Transforms {
+                patches: Forward { across: across::<false>, down: down::<false> },
+                squares: Forward { across: across::<true>, down: down::<true> },
+                copy,
+                windows,
+                filters,
+                weights,
+            };
 
             $(#[$features])?
-            unsafe fn across(line: &[f32], row: usize, to: &mut Halves) {
+            unsafe fn across<const SQUARES: bool>(line: &[f32], row: usize, to: &mut Halves) {
                 // SAFETY: the caller's contract is the same, here and below.
-                unsafe { super::across::<$vector>(line, row, to) }
+                unsafe { super::across::<$vector, SQUARES>(line, row, to) }
             }
 
             $(#[$features])?
-            unsafe fn down(halves: &Halves, rows: usize, to: Places) {
+            unsafe fn down<const SQUARES: bool>(halves: &Halves, rows: usize, to: Places) {
                 // SAFETY: as above.
-                unsafe { super::down::<$vector>(halves, rows, to) }
+                unsafe { super::down::<$vector, SQUARES>(halves, rows, to) }
             }
 
             $(#[$features])?
@@ -299,6 +382,12 @@ macro_rules! transforms {
             unsafe fn filters(weights: &[[f32; TAPS]], step: usize, count: usize, to: *mut f32, component: usize) {
                 // SAFETY: as above.
                 unsafe { super::filters::<$vector>(weights, step, count, to, component) }
+            }
+
+            $(#[$features])?
+            unsafe fn weights(sums: *const f32, component: usize, to: &mut [[f32; TAPS]]) {
+                // SAFETY: as above.
+                unsafe { super::weights::<$vector>(sums, component, to) }
             }
         }
     )*};

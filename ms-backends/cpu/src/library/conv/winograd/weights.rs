@@ -1,0 +1,147 @@
+//! The gradient for the weights: F(3x3, 2x2), with patches of the input, and squares of the gradient as filters.
+//!
+//! It is the sum over all squares of what their windows say, which is transformed once, at the end: for each component,
+//! there is a product of matrices of the squares' components for all outputs, and of the patches' for all channels.
+
+use super::planes::Planes;
+use super::transforms::{COMPONENTS, Forward, LANES, Places, Transforms};
+use super::{Axis, Lines, TAPS, Winograd};
+use crate::library::conv::vector::Direct;
+use crate::product::{CHUNK, Matrix, Ordered, Shared};
+use crate::threads;
+use ms_core::error::Result;
+use ms_core::tensor::{Array, DType};
+use std::ops::Range;
+
+/// The time to read and write a sum of products once more, in products.
+const SUM_COST: usize = 4;
+
+impl Winograd {
+    /// Whether this takes less time than other ways for the gradient for the weights.
+    pub fn pays_for_weights(&self) -> bool {
+        let windows = self.batch * self.rows.output * self.columns.output;
+        self.is_faster(self.parts() * COMPONENTS * SUM_COST, TAPS * windows)
+    }
+
+    /// The number of parts of all lines, of which each has a chain.
+    fn parts(&self) -> usize {
+        let lines = self.batch * self.rows.patches();
+        lines.div_ceil((CHUNK / self.columns.patches()).max(1))
+    }
+
+    /// The gradient for the weights, of `x` and the gradient `g`.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for transformed patches and sums.
+    pub fn compute_weights(&self, x: &[f32], g: &[f32], out: &mut [f32]) -> Result<()> {
+        let Self { channels, outputs, .. } = *self;
+        let transforms = Transforms::of(f32::loops(self.isa).lanes);
+        let (lines, parts) = (self.batch * self.rows.patches(), self.parts());
+        let row = row(lines.div_ceil(parts) * self.columns.patches());
+        let windows = |axis: Axis| Axis { input: axis.output, output: axis.output, before: 0 };
+        let [of_x, of_g] = [
+            Operand::new(self, x, [self.rows, self.columns], transforms.patches, channels, row)?,
+            Operand::new(self, g, [self.rows, self.columns].map(windows), transforms.squares, outputs, row)?,
+        ];
+        let component = outputs * channels + LANES;
+        // SAFETY: what is read is written before.
+        let sums = unsafe { Array::uninit(&[COMPONENTS * component], DType::F32)? };
+        let sums = Shared::new(sums.device_ptr().cast::<f32>());
+        let out = out.as_chunks_mut::<TAPS>().0;
+        let nanos = self.nanos() / parts;
+        for (group, out) in out.chunks_exact_mut(outputs * channels).enumerate() {
+            for part in 0..parts {
+                let lines = part * lines / parts..(part + 1) * lines / parts;
+                let tasks = [channels, outputs].map(|it| it.div_ceil(LANES));
+                threads::try_for_each(tasks[0] + tasks[1], nanos / 8, |task| {
+                    let (operand, task) = if task < tasks[0] { (&of_x, task) } else { (&of_g, task - tasks[0]) };
+                    // SAFETY: each task has its own planes; the processor has the loops.
+                    unsafe { operand.transform(self, group, &lines, task * LANES..(task + 1) * LANES) }
+                })?;
+                let sizes = [outputs, lines.len() * self.columns.patches(), channels];
+                let product = Ordered { isa: self.isa, sizes, accumulate: part > 0, in_lanes: false };
+                let places = |it: usize| [of_g.component, of_x.component, component].map(|step| (it * step) as isize);
+                let [a, b] = [&of_g, &of_x].map(|it| Matrix::dense(it.first().cast_const(), row));
+                // SAFETY: the operands are transformed, and there is room for the sums.
+                unsafe { product.run(COMPONENTS, places, a, b.transposed(), Matrix::dense(sums.get(), channels))? };
+            }
+            for number in 0..COMPONENTS {
+                // SAFETY: zeros are zero bytes, for which there is room after the sums.
+                unsafe { sums.get().add(number * component + outputs * channels).write_bytes(0, LANES) };
+            }
+            let out = Shared::new(out.as_mut_ptr());
+            threads::for_each(outputs, 8 * outputs * channels, |output| {
+                // SAFETY: each task has its own filters; the sums are there, and after them others or zeros; the processor has
+                // the loops.
+                unsafe {
+                    let to = std::slice::from_raw_parts_mut(out.get().add(output * channels), channels);
+                    (transforms.weights)(sums.get().add(output * channels), component, to);
+                }
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Elements of a row of so many patches, which has room for a vector after them: an odd number of lines of a cache, so
+/// that rows are not in the same set of it.
+fn row(patches: usize) -> usize {
+    ((patches.div_ceil(LANES) + 1) | 1) * LANES
+}
+
+/// An operand: by component and plane of a group, the transformed patches of some lines.
+struct Operand<'a> {
+    elements: &'a [f32],
+    axes: [Axis; 2],
+    forward: Forward,
+    /// Planes of a group.
+    planes: usize,
+    row: usize,
+    /// Elements from a component to the next one, which are not in the same set of a cache.
+    component: usize,
+    room: Array,
+}
+
+impl<'a> Operand<'a> {
+    fn new(
+        of: &Winograd,
+        elements: &'a [f32],
+        axes: [Axis; 2],
+        forward: Forward,
+        planes: usize,
+        row: usize,
+    ) -> Result<Self> {
+        debug_assert_eq!(elements.len(), of.batch * of.groups * planes * axes[0].input * axes[1].input);
+        let component = planes * row + LANES;
+        // SAFETY: what is read is written before.
+        let room = unsafe { Array::uninit(&[COMPONENTS * component], DType::F32)? };
+        Ok(Self { elements, axes, forward, planes, row, component, room })
+    }
+
+    fn first(&self) -> *mut f32 {
+        self.room.device_ptr().cast()
+    }
+
+    /// Transforms some lines of some planes of a group.
+    ///
+    /// # Safety
+    /// Nobody else accesses the rows of these planes; the processor has the instruction set of the transforms.
+    unsafe fn transform(&self, of: &Winograd, group: usize, lines: &Lines, planes: Range<usize>) -> Result<()> {
+        let Self { axes: [rows, columns], component, .. } = *self;
+        let len = rows.input * columns.input;
+        let mut scratch = Planes::new(self.axes, self.forward, LANES, lines.len())?;
+        let lanes = f32::loops(of.isa).lanes;
+        for plane in planes.start..planes.end.min(self.planes) {
+            let to = self.first().wrapping_add(plane * self.row);
+            let mut at = 0;
+            for (image, some) in of.images(lines) {
+                let to = Places { first: to.wrapping_add(at), component, vector: lanes };
+                at += some.len() * columns.patches();
+                let plane = (image * of.groups + group) * self.planes + plane;
+                // SAFETY: a row has room for a vector after its patches.
+                unsafe { scratch.transform(&self.elements[plane * len..][..len], some, to) };
+            }
+        }
+        Ok(())
+    }
+}
