@@ -28,28 +28,40 @@ const BYTES: Duration = Duration::from_millis(15);
 /// Bytes that a step accesses: in the first-level caches, the second-level ones, the third-level one, and memory.
 const SIZES: [usize; 4] = [32 << 10, 512 << 10, 8 << 20, 192 << 20];
 
-/// The rates with all threads of the pool, the best so far: all of them are measured the first time, and that of
-/// operations also `again`. `None` if there is no memory for it.
+/// The rates with all threads of the pool, the best so far: they are measured the first time, and `again`. `None` if there is
+/// no memory for it.
 pub fn measured(backend: &CpuBackend, again: bool) -> Option<Roof> {
     static ROOF: Mutex<Option<Roof>> = Mutex::new(None);
     let mut known = ROOF.lock().unwrap_or_else(PoisonError::into_inner);
-    match &mut *known {
-        Some(roof) if again => roof.operations = best(backend).map_or(roof.operations, |it| roof.operations.max(it)),
-        Some(_) => {}
-        None => {
-            // Rounds are apart from each other, as a virtual processor may be slow for a while.
-            let mut operations = best(backend)?;
-            let mut bytes = Vec::new();
-            for (at, &size) in SIZES.iter().enumerate() {
-                bytes.push((size as u64, bandwidth(backend, size)?));
-                if at % 2 == 1 {
-                    operations = operations.max(best(backend)?);
-                }
-            }
-            *known = Some(Roof { operations, bytes });
-        }
+    if (again || known.is_none())
+        && let Some(now) = rates(backend)
+    {
+        *known = Some(match known.take() {
+            Some(before) => better(before, now),
+            None => now,
+        });
     }
     known.clone()
+}
+
+/// The best rates of both.
+fn better(a: Roof, b: Roof) -> Roof {
+    let bytes = a.bytes.iter().zip(&b.bytes).map(|(a, b)| (a.0, a.1.max(b.1))).collect();
+    Roof { operations: a.operations.max(b.operations), bytes }
+}
+
+/// The rates at this time.
+fn rates(backend: &CpuBackend) -> Option<Roof> {
+    // Rounds are apart from each other, as a virtual processor may be slow for a while.
+    let mut operations = best(backend)?;
+    let mut bytes = Vec::new();
+    for (at, &size) in SIZES.iter().enumerate() {
+        bytes.push((size as u64, bandwidth(backend, size)?));
+        if at % 2 == 1 {
+            operations = operations.max(best(backend)?);
+        }
+    }
+    Some(Roof { operations, bytes })
 }
 
 /// Operations in a second in one round.

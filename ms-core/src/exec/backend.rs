@@ -61,8 +61,8 @@ pub unsafe trait Backend: Send + Sync {
     /// As for [`Backend::compile`].
     fn describe(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<String>;
 
-    /// The rates of the device, the best that were measured in this process: those of operations also `again`, if
-    /// there are others already. `None` if they are not known.
+    /// The rates of the device, the best that were measured in this process; they are measured the first time, and
+    /// `again`. `None` if they are not known.
     fn roof(&self, again: bool) -> Option<Roof> {
         let _ = again;
         None

@@ -27,6 +27,14 @@ impl Roof {
         let bytes = rate.map_or(0.0, |it| work.bytes as f64 / it.1);
         Duration::from_secs_f64(bytes.max(work.operations as f64 / self.operations))
     }
+
+    /// Whether a step was faster than the rate of operations, or than that of memory with more bytes than caches hold.
+    pub fn is_exceeded(&self, work: Work, time: Duration) -> bool {
+        let most = |rate: f64| rate * time.as_secs_f64();
+        let is_in_memory = |it: &&(u64, f64)| work.bytes >= it.0;
+        work.operations as f64 > most(self.operations)
+            || self.bytes.last().filter(is_in_memory).is_some_and(|it| work.bytes as f64 > most(it.1))
+    }
 }
 
 #[cfg(test)]
@@ -39,6 +47,21 @@ mod tests {
         let cases = [(5000, 1000, 5000), (50, 1000, 100), (50, 2000, 2000), (50, 2_000_000, 2_000_000), (0, 0, 0)];
         for (operations, bytes, nanos) in cases {
             assert_eq!(roof.time(Work { operations, bytes }), Duration::from_nanos(nanos), "{operations} {bytes}");
+        }
+    }
+    #[test]
+    fn bytes_in_caches_exceed_no_rate() {
+        let roof = Roof { operations: 1e9, bytes: vec![(1000, 1e10), (1_000_000, 1e9)] };
+        let cases = [
+            (1001, 0, 1000, true),
+            (999, 0, 1000, false),
+            (0, 999_999, 1000, false),
+            (0, 1_000_000, 999_999, true),
+            (0, 1_000_000, 1_000_001, false),
+        ];
+        for (operations, bytes, nanos, want) in cases {
+            let found = roof.is_exceeded(Work { operations, bytes }, Duration::from_nanos(nanos));
+            assert_eq!(found, want, "{operations} {bytes} {nanos}");
         }
     }
 }

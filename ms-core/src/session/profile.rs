@@ -42,18 +42,16 @@ pub fn profile<R>(f: impl FnOnce() -> R) -> (R, Profile) {
     let by_reference = list.iter().filter(|it| it.by_reference).count();
     let backend = exec::backend(device).ok();
     let measured = |again| backend.as_ref()?.roof(again);
-    let exceeds = |it: &Record, roof: &Roof| it.work.operations as f64 > roof.operations * it.time.as_secs_f64();
     let mut roof = measured(false);
     // The rates may be those of a moment in which something else ran.
-    if roof.as_ref().is_some_and(|roof| list.iter().any(|it| exceeds(it, roof))) {
+    if roof.as_ref().is_some_and(|roof| list.iter().any(|it| roof.is_exceeded(it.work, it.time))) {
         roof = measured(true);
     }
     (result, Profile { steps: list, kernels, start, time, by_reference, roof })
 }
 
-/// The rates of the device of the settings; `None` if its backend does not measure them. They are measured the first
-/// time, and that of operations again with each call: other programs may take the processor meanwhile, so that the best
-/// rate counts.
+/// The rates of the device of the settings; `None` if its backend does not measure them. They are measured with
+/// each call: other programs may take the processor meanwhile, so that the best rates of all calls count.
 ///
 /// ```
 /// use ms_core::session::roof;
