@@ -16,8 +16,8 @@ use ms_core::environment::Variable;
 use ms_core::environment_variables;
 use ms_core::error::{Code, Error, Result};
 use ms_core::exec::{
-    Artifact, Backend, BackendEntry, CompileOptions, Driver, Executable, MachineCode, PlanExecutable, PlanProgram,
-    Roof, StepCode, unavailable,
+    Artifact, Backend, BackendEntry, CompileOptions, Driver, Exceeded, Executable, MachineCode, PlanExecutable,
+    PlanProgram, Roof, StepCode, unavailable,
 };
 use ms_core::ir::{Graph, Kernel};
 use ms_core::lower::single::Step;
@@ -307,8 +307,8 @@ unsafe impl Backend for CpuBackend {
         Ok(plan.display_named(&names).to_string())
     }
 
-    fn roof(&self, again: bool) -> Option<Roof> {
-        roof::measured(self, again)
+    fn roof(&self, exceeded: Exceeded) -> Option<Roof> {
+        roof::measured(self, exceeded)
     }
 
     fn compile_step(&self, step: &Step) -> Result<Arc<dyn StepCode>> {

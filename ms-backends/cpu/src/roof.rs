@@ -3,7 +3,7 @@
 use crate::backend::CpuBackend;
 use crate::codegen::LINE;
 use crate::threads;
-use ms_core::exec::Roof;
+use ms_core::exec::{Exceeded, Roof};
 use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, Val};
 use ms_core::tensor::{DType, try_filled};
 use std::sync::{Mutex, PoisonError};
@@ -28,26 +28,24 @@ const BYTES: Duration = Duration::from_millis(15);
 /// Bytes that a step accesses: in the first-level caches, the second-level ones, the third-level one, and memory.
 const SIZES: [usize; 4] = [32 << 10, 512 << 10, 8 << 20, 192 << 20];
 
-/// The rates with all threads of the pool, the best so far: they are measured the first time, and `again`. `None` if there is
-/// no memory for it.
-pub fn measured(backend: &CpuBackend, again: bool) -> Option<Roof> {
+/// The rates with all threads of the pool, the best so far: all of them are measured the first time, and those that are
+/// `exceeded` again. `None` if there is no memory for it.
+pub fn measured(backend: &CpuBackend, exceeded: Exceeded) -> Option<Roof> {
     static ROOF: Mutex<Option<Roof>> = Mutex::new(None);
     let mut known = ROOF.lock().unwrap_or_else(PoisonError::into_inner);
-    if (again || known.is_none())
-        && let Some(now) = rates(backend)
+    let Some(roof) = &mut *known else {
+        *known = rates(backend);
+        return known.clone();
+    };
+    if exceeded.operations {
+        roof.operations = best(backend).map_or(roof.operations, |it| roof.operations.max(it));
+    }
+    if exceeded.memory
+        && let Some((size, rate)) = roof.bytes.last_mut()
     {
-        *known = Some(match known.take() {
-            Some(before) => better(before, now),
-            None => now,
-        });
+        *rate = bandwidth(backend, *size as usize).map_or(*rate, |it| rate.max(it));
     }
     known.clone()
-}
-
-/// The best rates of both.
-fn better(a: Roof, b: Roof) -> Roof {
-    let bytes = a.bytes.iter().zip(&b.bytes).map(|(a, b)| (a.0, a.1.max(b.1))).collect();
-    Roof { operations: a.operations.max(b.operations), bytes }
 }
 
 /// The rates at this time.

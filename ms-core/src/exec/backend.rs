@@ -1,7 +1,7 @@
 //! The interface of backends.
 
 use super::program::{Artifact, CompileOptions};
-use super::roof::Roof;
+use super::roof::{Exceeded, Roof};
 use super::waits::Waits;
 use crate::environment;
 use crate::error::{Code, Error, OrRaise, Result};
@@ -61,10 +61,10 @@ pub unsafe trait Backend: Send + Sync {
     /// As for [`Backend::compile`].
     fn describe(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<String>;
 
-    /// The rates of the device, the best that were measured in this process; they are measured the first time, and
-    /// `again`. `None` if they are not known.
-    fn roof(&self, again: bool) -> Option<Roof> {
-        let _ = again;
+    /// The rates of the device, the best that were measured in this process: all of them the first time, and those that
+    /// are `exceeded` again. `None` if they are not known.
+    fn roof(&self, exceeded: Exceeded) -> Option<Roof> {
+        let _ = exceeded;
         None
     }
 

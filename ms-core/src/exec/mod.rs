@@ -16,7 +16,7 @@ pub use driver::{
 };
 pub use program::{Artifact, CompileOptions, Interface, MachineCode, PlanProgram, PlanReport, Program, StoredProgram};
 pub use reference::reference;
-pub use roof::Roof;
+pub use roof::{Exceeded, Roof};
 pub use runner::{PlanExecutable, stored_program};
 pub use waits::Waits;
 pub use watch::{

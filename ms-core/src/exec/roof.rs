@@ -28,13 +28,24 @@ impl Roof {
         Duration::from_secs_f64(bytes.max(work.operations as f64 / self.operations))
     }
 
-    /// Whether a step was faster than the rate of operations, or than that of memory with more bytes than caches hold.
-    pub fn is_exceeded(&self, work: Work, time: Duration) -> bool {
+    /// The rates that a step exceeds: that of operations, and that of memory with more bytes than caches hold.
+    pub fn exceeded(&self, work: Work, time: Duration) -> Exceeded {
         let most = |rate: f64| rate * time.as_secs_f64();
         let is_in_memory = |it: &&(u64, f64)| work.bytes >= it.0;
-        work.operations as f64 > most(self.operations)
-            || self.bytes.last().filter(is_in_memory).is_some_and(|it| work.bytes as f64 > most(it.1))
+        Exceeded {
+            operations: work.operations as f64 > most(self.operations),
+            memory: self.bytes.last().filter(is_in_memory).is_some_and(|it| work.bytes as f64 > most(it.1)),
+        }
     }
+}
+
+/// Rates that steps exceed, so that something else ran when they were measured.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Exceeded {
+    /// That of operations.
+    pub operations: bool,
+    /// That of memory.
+    pub memory: bool,
 }
 
 #[cfg(test)]
@@ -49,19 +60,20 @@ mod tests {
             assert_eq!(roof.time(Work { operations, bytes }), Duration::from_nanos(nanos), "{operations} {bytes}");
         }
     }
+
     #[test]
     fn bytes_in_caches_exceed_no_rate() {
         let roof = Roof { operations: 1e9, bytes: vec![(1000, 1e10), (1_000_000, 1e9)] };
         let cases = [
-            (1001, 0, 1000, true),
-            (999, 0, 1000, false),
-            (0, 999_999, 1000, false),
-            (0, 1_000_000, 999_999, true),
-            (0, 1_000_000, 1_000_001, false),
+            (1001, 0, 1000, [true, false]),
+            (999, 0, 1000, [false, false]),
+            (0, 999_999, 1000, [false, false]),
+            (0, 1_000_000, 999_999, [false, true]),
+            (0, 1_000_000, 1_000_001, [false, false]),
         ];
         for (operations, bytes, nanos, want) in cases {
-            let found = roof.is_exceeded(Work { operations, bytes }, Duration::from_nanos(nanos));
-            assert_eq!(found, want, "{operations} {bytes} {nanos}");
+            let found = roof.exceeded(Work { operations, bytes }, Duration::from_nanos(nanos));
+            assert_eq!([found.operations, found.memory], want, "{operations} {bytes} {nanos}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::context::settings;
 use crate::error::{Code, Error, Result};
-use crate::exec::{self, KernelCopy, Record, Records, Roof, Work};
+use crate::exec::{self, Exceeded, KernelCopy, Record, Records, Roof, Work};
 use crate::tensor::WatchedUse;
 use rustc_hash::FxHashMap;
 use std::fmt::{self, Write};
@@ -41,17 +41,18 @@ pub fn profile<R>(f: impl FnOnce() -> R) -> (R, Profile) {
     let Records { list, kernels, .. } = records;
     let by_reference = list.iter().filter(|it| it.by_reference).count();
     let backend = exec::backend(device).ok();
-    let measured = |again| backend.as_ref()?.roof(again);
-    let mut roof = measured(false);
-    // The rates may be those of a moment in which something else ran.
-    if roof.as_ref().is_some_and(|roof| list.iter().any(|it| roof.is_exceeded(it.work, it.time))) {
-        roof = measured(true);
-    }
+    let measured = |exceeded| backend.as_ref()?.roof(exceeded);
+    let roof = measured(Exceeded::default()).and_then(|roof| {
+        let steps = || list.iter().map(|it| roof.exceeded(it.work, it.time));
+        // The rates may be those of a moment in which something else ran.
+        measured(Exceeded { operations: steps().any(|it| it.operations), memory: steps().any(|it| it.memory) })
+    });
     (result, Profile { steps: list, kernels, start, time, by_reference, roof })
 }
 
-/// The rates of the device of the settings; `None` if its backend does not measure them. They are measured with
-/// each call: other programs may take the processor meanwhile, so that the best rates of all calls count.
+/// The rates of the device of the settings; `None` if its backend does not measure them. They are measured the first
+/// time, and that of operations again with each call: other programs may take the processor meanwhile, so that the best
+/// rate counts.
 ///
 /// ```
 /// use ms_core::session::roof;
@@ -60,7 +61,7 @@ pub fn profile<R>(f: impl FnOnce() -> R) -> (R, Profile) {
 /// }
 /// ```
 pub fn roof() -> Option<Roof> {
-    exec::backend(settings().device).ok()?.roof(true)
+    exec::backend(settings().device).ok()?.roof(Exceeded { operations: true, memory: false })
 }
 
 /// What [`profile`] recorded. Printed, it is a table: equal steps in a line, those that take the longest first.

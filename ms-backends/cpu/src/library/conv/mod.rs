@@ -14,7 +14,7 @@
 //! each of them the channels of the block, which are a group. The last block is filled with zeros. The sizes and elements of
 //! whole operands decide on all that, before they are cut into tasks: no bit depends on how they are cut.
 //!
-//! In relaxed precisions, convolutions without a unit and their gradients for the input have another order too where they are
+//! In relaxed precisions, convolutions without a unit and their gradients have another order too where they are
 //! computed in fewer products, which sizes and elements of whole operands decide as well.
 //!
 //! Padding is zeros that are multiplied like elements, except in the gradient for the input, to which only

@@ -140,9 +140,8 @@ impl Winograd {
         epilogues: Epilogues<'_>,
     ) -> Result<bool> {
         let (Some(x), Some(weights)) = (x.of_f32(), weights.of_f32()) else { return Ok(false) };
-        let it = Self::of(conv, arithmetic.isa, is_gradient)
-            .filter(|it| arithmetic.allows_transforms() && it.pays() && it.allows(x, weights));
-        let Some(it) = it else { return Ok(false) };
+        let it = Self::of(conv, arithmetic.isa, is_gradient);
+        let Some(it) = it.filter(|it| it.pays() && it.allows(arithmetic, x, weights)) else { return Ok(false) };
         // SAFETY: the types are one.
         let out = unsafe { from_raw_parts_mut(out.as_mut_ptr().cast(), out.len()) };
         it.compute(x.all, weights, out, epilogues)?;
@@ -160,9 +159,8 @@ impl Winograd {
         out: &mut [T],
     ) -> Result<bool> {
         let (Some(x), Some(g)) = (x.of_f32(), g.of_f32()) else { return Ok(false) };
-        let it = Self::of(conv, arithmetic.isa, false)
-            .filter(|it| arithmetic.allows_transforms() && it.pays_for_weights() && it.allows(x, g));
-        let Some(it) = it else { return Ok(false) };
+        let it = Self::of(conv, arithmetic.isa, false);
+        let Some(it) = it.filter(|it| it.pays_for_weights() && it.allows(arithmetic, x, g)) else { return Ok(false) };
         // SAFETY: the types are one.
         let out = unsafe { from_raw_parts_mut(out.as_mut_ptr().cast(), out.len()) };
         it.compute_weights(x.all, g.all, out)?;
@@ -187,9 +185,9 @@ impl Winograd {
         f32::has_vectors(self.isa) && 20 * (products + transforms + work) < 17 * others
     }
 
-    /// Whether this is as exact for these elements as for others.
-    fn allows(&self, x: Elements<'_, f32>, weights: Elements<'_, f32>) -> bool {
-        x.range(self.isa).allows_differences(weights.range(self.isa))
+    /// Whether this is permitted, and as exact for these elements as for others.
+    fn allows(&self, arithmetic: Arithmetic, a: Elements<'_, f32>, b: Elements<'_, f32>) -> bool {
+        arithmetic.allows_transforms() && a.range(self.isa).allows_differences(b.range(self.isa))
     }
 
     /// Patches of a plane.
