@@ -17,6 +17,8 @@ mod predicate {
     pub const LE: u8 = 0x12;
     /// Different; true with nan.
     pub const NE: u8 = 0x04;
+    /// Not less; true with nan, quietly.
+    pub const NOT_LT: u8 = 0x15;
     /// Greater or equal; false with nan, quietly.
     pub const GE: u8 = 0x1d;
     /// Either is nan.
@@ -350,6 +352,21 @@ impl Select<'_> {
         let dst = self.mask();
         let row = Self::sized(size, rows::CMP_PS, rows::CMP_PD);
         self.machine(Machine::new(row).imm(predicate_of(test)).fold(), dst, &[a, b])
+    }
+
+    /// On AVX-512, a factor near one, times two to the power of a whole number.
+    pub fn scale(&mut self, ty: DType, factor: VReg, power: VReg) -> VReg {
+        let size = ty.size();
+        // Products that are rounded to zero, as those of masked attention, take a hundred times as long on some
+        // processors; lanes that are left out are zero.
+        let least = if size == 8 { (-1075f64).to_bits() } else { (-150f32).to_bits().into() };
+        let least = self.constant(least, size);
+        let mask = self.mask();
+        let test = Machine::new(Self::sized(size, rows::CMP_PS, rows::CMP_PD)).imm(predicate::NOT_LT).fold();
+        self.machine(test, mask, &[power, least]);
+        let dst = self.vector(size);
+        let row = Self::sized(size, rows::SCALE_PS, rows::SCALE_PD);
+        self.machine(Machine::new(row).masked().zeroing(), dst, &[factor, power, mask])
     }
 
     /// `then` if the condition is true, else `other`.

@@ -9,7 +9,7 @@ mod reduction;
 mod repeat;
 mod scale;
 
-use super::rows::{self, Row};
+use super::rows::Row;
 use super::target::{Target, Width};
 use super::vinst::{Block, Constant, Machine, Op, Program, RegInfo, Span, VInst, VReg, When};
 use super::{Calls, Unsupported};
@@ -281,10 +281,13 @@ impl<'k> Select<'k> {
             return Ok(());
         }
         let ty = self.kernel.types[at];
+        if let Some(unlimited) = self.exponentials.unlimited(at) {
+            self.values[self.copy][at] = Some(self.value(unlimited));
+            return Ok(());
+        }
         if let Some(scaled) = self.exponentials.scaled(at) {
             let (factor, power) = (self.value(scaled.factor), self.value(scaled.power));
-            let product = self.op2(Self::sized(ty.size(), rows::SCALE_PS, rows::SCALE_PD), factor, power);
-            self.values[self.copy][at] = Some(product);
+            self.values[self.copy][at] = Some(self.scale(ty, factor, power));
             return Ok(());
         }
         let result = match self.kernel.insts[at] {

@@ -15,6 +15,8 @@ pub struct Scaled {
     pub factor: Val,
     /// The exponent of the power, a whole number as a float.
     pub power: Val,
+    /// The operand with a lower limit, whose exponential is zero, and how often the formula uses it.
+    limited: (Val, usize),
 }
 
 /// The exponentials of a kernel.
@@ -24,6 +26,8 @@ pub struct Exponentials {
     scaled: Vec<Option<Scaled>>,
     /// The instructions that only compute powers for these products; empty if there are none.
     unused: Vec<bool>,
+    /// By instruction, the operands of limits that only these products need; empty if there are none.
+    unlimited: Vec<Option<Val>>,
 }
 
 impl Exponentials {
@@ -43,7 +47,7 @@ impl Exponentials {
         }
         let operands = |at: usize| -> SmallVec<[Val; 3]> {
             match scaled[at] {
-                Some(Scaled { factor, power }) => SmallVec::from_slice(&[factor, power]),
+                Some(Scaled { factor, power, .. }) => SmallVec::from_slice(&[factor, power]),
                 None => kernel.insts[at].operands().collect(),
             }
         };
@@ -57,7 +61,21 @@ impl Exponentials {
                 operands(at).into_iter().for_each(|it| uses[it.0 as usize] -= 1);
             }
         }
-        Self { scaled, unused }
+        // Lanes whose result is zero are left out of the product, so that their power may be any number that is as low.
+        let mut unlimited = vec![None; scaled.len()];
+        for &Scaled { limited: (limited, of_formula), .. } in scaled.iter().flatten() {
+            let at = limited.0 as usize;
+            // Something else may need the limit.
+            if uses[at] == of_formula {
+                unlimited[at] = without_limit(kernel.insts[at]);
+            }
+        }
+        Self { scaled, unused, unlimited }
+    }
+
+    /// The number without a lower limit that an instruction, which limits it, may be replaced by.
+    pub fn unlimited(&self, at: usize) -> Option<Val> {
+        *self.unlimited.get(at)?
     }
 
     /// The product that an instruction is, if its formula ends there.
@@ -69,6 +87,11 @@ impl Exponentials {
     pub fn is_unused(&self, at: usize) -> bool {
         self.unused.get(at).is_some_and(|it| *it)
     }
+}
+
+/// The number to which an instruction gives a lower limit.
+fn without_limit(inst: Inst) -> Option<Val> {
+    if let Inst::Binary(BinaryOp::Max, number, _) = inst { Some(number) } else { None }
 }
 
 /// The formula of an exponential. Its last products are by powers of two that are normal numbers: the bits of one
@@ -117,7 +140,9 @@ impl Formula {
                 && matches!(kernel.insts[*it], Inst::Binary(BinaryOp::Sub, _, b) if matches!(inst(b), Inst::Const(_)))
         };
         let power = Val((0..kernel.insts.len()).find(is_power)? as u32);
-        Some(Self { operand, sign, result, scaled: Scaled { factor, power }, kernel })
+        let limited = Val((0..kernel.insts.len()).find(|&it| without_limit(kernel.insts[it]).is_some())? as u32);
+        let uses = kernel.insts.iter().copied().flat_map(Inst::operands).filter(|it| *it == limited).count();
+        Some(Self { operand, sign, result, scaled: Scaled { factor, power, limited: (limited, uses) }, kernel })
     }
 
     /// The product that a value of a kernel is by this formula.
@@ -128,7 +153,8 @@ impl Formula {
         }
         let of = |it: Val| found[it.0 as usize];
         let fits = self.sign == Sign::Unknown || kernel.sign(of(self.operand)?) == self.sign;
-        fits.then_some(Scaled { factor: of(self.scaled.factor)?, power: of(self.scaled.power)? })
+        let Scaled { factor, power, limited: (limited, uses) } = self.scaled;
+        fits.then_some(Scaled { factor: of(factor)?, power: of(power)?, limited: (of(limited)?, uses) })
     }
 
     /// Whether the formula's value `own` is value `at` of a kernel, given some that are `found`. The depth of the
@@ -168,6 +194,24 @@ mod tests {
             let at: Vec<usize> = (0..kernel.insts.len()).filter(|&it| found.scaled(it).is_some()).collect();
             assert_eq!(at, [formula.result.0 as usize], "{kernel}");
             assert!((0..kernel.insts.len()).filter(|&it| found.is_unused(it)).count() >= 3, "{kernel}");
+        }
+    }
+
+    /// The lower limit is left out, unless something else needs it.
+    #[test]
+    fn limits_are_left_out() {
+        for formula in Formula::all() {
+            let limit = formula.scaled.limited.0;
+            let is_left_out = |kernel: &Kernel| Exponentials::of(kernel).unlimited(limit.0 as usize).is_some();
+            assert!(is_left_out(&formula.kernel), "{}", formula.kernel);
+            let mut other = formula.kernel.clone();
+            let sum = Inst::Binary(BinaryOp::Add, formula.result, limit);
+            let number = Val(other.insts.len() as u32);
+            let store = other.insts.iter().position(|it| matches!(it, Inst::Store(..))).expect("it has a result");
+            other.insts[store].operands_mut().into_iter().flatten().for_each(|it| *it = number);
+            other.types.push(other.types[limit.0 as usize]);
+            other.insts.push(sum);
+            assert!(!is_left_out(&other), "{other}");
         }
     }
 
