@@ -1,0 +1,296 @@
+//! Packing with AVX-512: a vector has the 16 words of a row of a register.
+//!
+//! Where the elements of a row do not follow one another in memory, the words of its column are packed first, and the
+//! register is transposed.
+
+use super::super::tiles::{REGISTER, ROWS, WORDS};
+use super::{Element, PLANE, PLANES, Run, Split};
+use crate::product::Matrix;
+use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
+
+/// An element whose words are made in vectors. Functions need AVX-512 F, BW, DQ and VL.
+pub trait Words: Element {
+    /// The words of terms that follow one another, in all planes; terms from that number on are zeros.
+    ///
+    /// # Safety
+    /// As for the trait; there are so many terms.
+    unsafe fn of_line<const P: usize>(from: *const Self, terms: usize) -> [__m512i; P];
+
+    /// The words of lines that follow one another, in all planes: of the terms of a word, which are `step` elements
+    /// apart. Lines and terms from these numbers on are zeros.
+    ///
+    /// # Safety
+    /// As for the trait; there are so many lines and terms.
+    unsafe fn of_terms<const P: usize>(from: *const Self, step: isize, terms: usize, lines: usize) -> [__m512i; P];
+}
+
+impl Words for f32 {
+    #[inline(always)]
+    unsafe fn of_line<const P: usize>(from: *const Self, terms: usize) -> [__m512i; P] {
+        // SAFETY: by the caller's contract; elements behind a mask are not read.
+        unsafe {
+            let first = _mm512_maskz_loadu_ps(mask(terms) as u16, from);
+            let second = _mm512_maskz_loadu_ps(mask(terms.saturating_sub(WORDS)) as u16, from.wrapping_add(WORDS));
+            let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            let odd = _mm512_or_si512(even, _mm512_set1_epi32(1));
+            let [even, odd] = [even, odd].map(|it| _mm512_permutex2var_ps(first, it, second));
+            planes(even, odd)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn of_terms<const P: usize>(from: *const Self, step: isize, terms: usize, lines: usize) -> [__m512i; P] {
+        // SAFETY: as above.
+        unsafe {
+            let [first, second] = of_both(lines, terms);
+            planes(_mm512_maskz_loadu_ps(first, from), _mm512_maskz_loadu_ps(second, from.wrapping_offset(step)))
+        }
+    }
+}
+
+/// The bits of bf16.
+impl Words for u16 {
+    #[inline(always)]
+    unsafe fn of_line<const P: usize>(from: *const Self, terms: usize) -> [__m512i; P] {
+        // SAFETY: as above.
+        unsafe { [_mm512_maskz_loadu_epi16(mask(terms) as u32, from.cast()); P] }
+    }
+
+    #[inline(always)]
+    unsafe fn of_terms<const P: usize>(from: *const Self, step: isize, terms: usize, lines: usize) -> [__m512i; P] {
+        // SAFETY: as above.
+        unsafe {
+            let [first, second] = of_both(lines, terms);
+            let first = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first, from.cast()));
+            let second = _mm256_maskz_loadu_epi16(second, from.wrapping_offset(step).cast());
+            [_mm512_or_si512(first, _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(second))); P]
+        }
+    }
+}
+
+impl Words for u8 {
+    #[inline(always)]
+    unsafe fn of_line<const P: usize>(from: *const Self, terms: usize) -> [__m512i; P] {
+        // SAFETY: as above.
+        unsafe { [_mm512_maskz_loadu_epi8(mask(terms), from.cast()); P] }
+    }
+
+    #[inline(always)]
+    unsafe fn of_terms<const P: usize>(from: *const Self, step: isize, terms: usize, lines: usize) -> [__m512i; P] {
+        // SAFETY: as above.
+        unsafe {
+            let mut word = _mm512_setzero_si512();
+            for term in (0..terms.min(Self::OF_WORD)).rev() {
+                let from = from.wrapping_offset(term as isize * step).cast();
+                let part = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask(lines) as u16, from));
+                word = _mm512_or_si512(_mm512_slli_epi32::<8>(word), part);
+            }
+            [word; P]
+        }
+    }
+}
+
+/// A mask of the first elements.
+#[inline(always)]
+fn mask(count: usize) -> u64 {
+    if count < 64 { (1 << count) - 1 } else { u64::MAX }
+}
+
+/// Masks of lines for both terms of a word, which are none for a term that does not exist.
+#[inline(always)]
+fn of_both(lines: usize, terms: usize) -> [u16; 2] {
+    let lines = mask(lines) as u16;
+    [if terms > 0 { lines } else { 0 }, if terms > 1 { lines } else { 0 }]
+}
+
+/// The words of pairs of f32 in all planes.
+///
+/// # Safety
+/// The machine has the instruction set.
+#[inline(always)]
+unsafe fn planes<const P: usize>(mut first: __m512, mut second: __m512) -> [__m512i; P] {
+    // SAFETY: by the caller's contract.
+    unsafe {
+        let mut words = [_mm512_setzero_si512(); P];
+        for (plane, word) in words.iter_mut().enumerate() {
+            // What two planes leave of f32 is a number of bf16.
+            let [a, b] = if plane < 2 {
+                [round(first), round(second)]
+            } else {
+                [_mm512_castps_si512(first), _mm512_castps_si512(second)]
+            };
+            first = _mm512_sub_ps(first, _mm512_castsi512_ps(a));
+            second = _mm512_sub_ps(second, _mm512_castsi512_ps(b));
+            *word = _mm512_or_si512(_mm512_srli_epi32::<16>(a), b);
+        }
+        words
+    }
+}
+
+/// As [`round`](super::round).
+///
+/// # Safety
+/// The machine has the instruction set.
+#[inline(always)]
+unsafe fn round(x: __m512) -> __m512i {
+    // SAFETY: by the caller's contract.
+    unsafe {
+        let bits = _mm512_castps_si512(x);
+        let is_odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+        let sum = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), is_odd);
+        _mm512_and_si512(sum, _mm512_set1_epi32(0xffff_0000_u32 as i32))
+    }
+}
+
+/// Packs up to 16 lines of one group.
+///
+/// # Safety
+/// As [`Run`].
+#[inline(always)]
+unsafe fn register<E: Words, const P: usize>(
+    is_right: bool,
+    from: Matrix<*const E>,
+    [lines, depth]: [usize; 2],
+    to: *mut u32,
+) {
+    let mut copy = MaybeUninit::<[E; 4 * REGISTER]>::uninit();
+    let mut turned = MaybeUninit::<[u32; PLANES * REGISTER]>::uninit();
+    let (copy, turned) = (copy.as_mut_ptr().cast::<E>(), turned.as_mut_ptr().cast::<u32>());
+    let group = E::OF_WORD * WORDS;
+    // SAFETY: elements are the caller's, there is room for those of a register, and for the words of its planes; zeros
+    // of every type are zero bytes.
+    unsafe {
+        let mut from = from;
+        if !from.steps.contains(&1) {
+            copy.write_bytes(0, ROWS * group);
+            for line in 0..lines {
+                (0..depth).for_each(|term| *copy.add(line * group + term) = *from.skip(line, term).first);
+            }
+            from = Matrix { first: copy, steps: [group as isize, 1] };
+        }
+        let by_terms = from.steps[1] != 1;
+        let in_order = by_terms == is_right;
+        let (words, plane) = if in_order { (to, PLANE) } else { (turned, REGISTER) };
+        for row in 0..ROWS {
+            let of_row = match by_terms {
+                true => {
+                    let first = row * E::OF_WORD;
+                    E::of_terms::<P>(from.skip(0, first).first, from.steps[1], depth.saturating_sub(first), lines)
+                }
+                false => E::of_line::<P>(from.skip(row, 0).first, if row < lines { depth } else { 0 }),
+            };
+            for (number, of_plane) in of_row.into_iter().enumerate() {
+                _mm512_storeu_si512(words.add(number * plane + row * WORDS).cast(), of_plane);
+            }
+        }
+        if !in_order {
+            (0..P).for_each(|plane| turn(turned.add(plane * REGISTER), to.add(plane * PLANE)));
+        }
+    }
+}
+
+/// Transposes the words of a register.
+///
+/// # Safety
+/// There are both registers, and the machine has the instruction set.
+#[inline(always)]
+unsafe fn turn(from: *const u32, to: *mut u32) {
+    /// Number of words of a part of a vector that shuffles do not leave.
+    const PART: usize = 4;
+    // SAFETY: by the caller's contract.
+    unsafe {
+        for first in (0..WORDS).step_by(PART) {
+            let mut rows = [_mm512_setzero_si512(); PART];
+            for (at, row) in rows.iter_mut().enumerate() {
+                // Part `p` of a vector is that of row `4 p + at`.
+                let from = from.add(at * WORDS + first);
+                let part = |it: usize| _mm_loadu_si128(from.add(it * PART * WORDS).cast());
+                *row = _mm512_castsi128_si512(part(0));
+                *row = _mm512_inserti32x4::<1>(*row, part(1));
+                *row = _mm512_inserti32x4::<2>(*row, part(2));
+                *row = _mm512_inserti32x4::<3>(*row, part(3));
+            }
+            let [a, b, c, d] = rows;
+            let low = [_mm512_unpacklo_epi32(a, b), _mm512_unpacklo_epi32(c, d)];
+            let high = [_mm512_unpackhi_epi32(a, b), _mm512_unpackhi_epi32(c, d)];
+            let to = to.add(first * WORDS);
+            _mm512_storeu_si512(to.cast(), _mm512_unpacklo_epi64(low[0], low[1]));
+            _mm512_storeu_si512(to.add(WORDS).cast(), _mm512_unpackhi_epi64(low[0], low[1]));
+            _mm512_storeu_si512(to.add(2 * WORDS).cast(), _mm512_unpacklo_epi64(high[0], high[1]));
+            _mm512_storeu_si512(to.add(3 * WORDS).cast(), _mm512_unpackhi_epi64(high[0], high[1]));
+        }
+    }
+}
+
+/// [`Run`].
+///
+/// # Safety
+/// As [`Run`].
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+unsafe fn panel<E: Words, const P: usize>(
+    is_right: bool,
+    from: Matrix<*const u8>,
+    lines: usize,
+    depth: usize,
+    mut to: *mut u32,
+) {
+    let from = Matrix { first: from.first.cast::<E>(), steps: from.steps.map(|it| it / size_of::<E>() as isize) };
+    let group = E::OF_WORD * WORDS;
+    for start in (0..depth).step_by(group) {
+        fetch(from.skip(0, start + group), [lines, depth.saturating_sub(start + group).min(group)]);
+        for half in 0..2 {
+            let sizes = [lines.saturating_sub(half * ROWS).min(ROWS), (depth - start).min(group)];
+            // SAFETY: the lines and terms are some of the caller's.
+            unsafe { register::<E, P>(is_right, from.skip(half * ROWS, start), sizes, to.add(half * REGISTER)) };
+        }
+        // SAFETY: there is room for the planes of every group.
+        to = unsafe { to.add(P * PLANE) };
+    }
+}
+
+/// Fetches the elements of a group into the second-level cache: in the first one, lines of matrices whose rows have a power
+/// of two of bytes may have few places.
+#[inline(always)]
+fn fetch<E>(from: Matrix<*const E>, [lines, depth]: [usize; 2]) {
+    /// Number of bytes of a line of the cache.
+    const LINE: usize = 64;
+    let (from, rows, elements) = match from.steps[1] {
+        1 => (from, lines, depth),
+        _ => (from.transposed(), depth, lines),
+    };
+    for row in 0..rows {
+        let row = from.skip(row, 0).first.cast::<i8>();
+        for at in (0..elements * size_of::<E>()).step_by(LINE) {
+            // SAFETY: no address is an error of the instruction.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(row.wrapping_add(at)) };
+        }
+    }
+}
+
+/// [`Run`] for elements of this type.
+pub fn run<E: Words, const P: usize>() -> Run {
+    panel::<E, P>
+}
+
+/// [`Split`].
+///
+/// # Safety
+/// As [`Split`].
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+unsafe fn pairs<const P: usize>(from: *const f32, step: isize, pairs: usize, to: *mut u32, plane: usize) {
+    for at in (0..pairs).step_by(WORDS) {
+        // SAFETY: by the caller's contract.
+        unsafe {
+            let words = f32::of_terms::<P>(from.add(at), step, f32::OF_WORD, WORDS);
+            for (number, of_plane) in words.into_iter().enumerate() {
+                _mm512_storeu_si512(to.add(number * plane + at).cast(), of_plane);
+            }
+        }
+    }
+}
+
+/// [`Split`] into so many planes.
+pub fn split<const P: usize>() -> Split {
+    pairs::<P>
+}
