@@ -5,7 +5,7 @@
 //! that the columns of a tap are where the image is stored, without a matrix of columns.
 
 use super::chosen::{Chosen, Lefts};
-use super::kernel::{Columns, Terms, Unit};
+use super::kernel::{Ahead, Columns, Terms, Unit};
 use super::split::{PANEL, Split, split};
 use super::tiles::{ROWS, WORDS};
 use super::{By, Units, dots, tiles};
@@ -97,7 +97,8 @@ impl Filters {
     ) {
         let panels = self.packed.panels().expect("the range of the filters was allowed");
         let rows = panels.skip(operand, panel).panel(0, 0);
-        let columns = Columns { first, groups, plane: layout.plane(), register: WORDS, row: layout.row };
+        let ahead = Ahead::NONE;
+        let columns = Columns { first, groups, plane: layout.plane(), register: WORDS, row: layout.row, ahead };
         let terms = self.unit.terms;
         // SAFETY: the caller's contract is the same, and the unit is that of `Chosen::of`. This thread has no unit, as it runs
         // one product at a time.

@@ -2,7 +2,7 @@
 //!
 //! The sum of an element is accumulated in the order of groups of terms, whichever blocks and threads compute it.
 
-use super::kernel::{Columns, Kernel, Terms, Unit};
+use super::kernel::{Ahead, Columns, Kernel, Terms, Unit};
 use super::packed::{Packed, Panels};
 use super::split::{PANEL, Packing};
 use super::{By, Units, WHOLE, dots, tiles};
@@ -27,6 +27,9 @@ const COLUMNS: usize = 512;
 
 /// Maximum number of columns of a part.
 const PART_COLUMNS: usize = 1024;
+
+/// Number of words of a line of the cache.
+const LINE: usize = 16;
 
 /// Number of blocks per thread, so that no thread waits long for another.
 const BLOCKS_PER_THREAD: usize = 2;
@@ -236,7 +239,7 @@ impl Product {
             {
                 let count = at_once.min(groups - start);
                 let is_first = start == 0 && !self.accumulate;
-                let pass = Pass { kernel, groups: &places[..count], is_first, is_last: start + count == groups };
+                let pass = Pass { kernel, is_first, is_last: start + count == groups };
                 let (first, depth) = (start * left.group(), (k - start * left.group()).min(count * left.group()));
                 let own_rows = |top: usize| rows_room.add(top / PANEL * left.panel(count));
                 let panel_of_rows = |top: usize| match of_left {
@@ -255,11 +258,20 @@ impl Product {
                         right.pack(columns.skip(at, first), PANEL.min(n - at), depth, columns_room);
                         columns_room.cast_const()
                     });
+                    // The products of a panel of columns fetch the next one, each a part of it.
+                    let lines = (right.panel(1) / LINE).div_ceil(m.div_ceil(PANEL));
+                    let next = of_right.filter(|_| at + PANEL < n.min(first_column + width));
+                    let next = next.map(|it| it.panel(at / PANEL + 1, right.panel(start)));
                     for top in (0..m).step_by(PANEL) {
+                        let ahead = next.map_or(Ahead::NONE, |it| Ahead {
+                            first: it.wrapping_add(top / PANEL * lines * count * LINE),
+                            lines,
+                        });
                         let sizes = [m - top, n - at].map(|it| it.min(PANEL));
                         let sums = if keeps_sums { top * sums_width + at - first_column } else { 0 };
                         let sums = (sums_room.add(sums), sums_width);
-                        tile(&mut unit, &pass, [panel_of_rows(top), of_columns], sizes, sums, out.skip(top, at));
+                        let panels = (panel_of_rows(top), Columns::packed(of_columns, &places[..count], ahead));
+                        tile(&mut unit, &pass, panels, sizes, sums, out.skip(top, at));
                     }
                 }
             }
@@ -269,10 +281,8 @@ impl Product {
 }
 
 /// Groups of terms that are multiplied at once.
-struct Pass<'a, U> {
+struct Pass<U> {
     kernel: Kernel<U>,
-    /// Where each group is in a panel of columns.
-    groups: &'a [usize],
     /// Whether there are no sums yet.
     is_first: bool,
     /// Whether the sums are the result.
@@ -287,14 +297,13 @@ struct Pass<'a, U> {
 /// which are initialised.
 unsafe fn tile<U>(
     unit: &mut U,
-    pass: &Pass<'_, U>,
-    [rows, columns]: [*const u32; 2],
+    pass: &Pass<U>,
+    (rows, columns): (*const u32, Columns<'_>),
     sizes: [usize; 2],
     (sums, width): (*mut u32, usize),
     out: Out,
 ) {
     const WORD: usize = size_of::<u32>();
-    let columns = Columns::packed(columns, pass.groups);
     // SAFETY: by the caller's contract.
     unsafe {
         if out.is_direct() && sizes == [PANEL; 2] {

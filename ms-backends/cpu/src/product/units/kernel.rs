@@ -57,12 +57,25 @@ pub struct Columns<'a> {
     pub register: usize,
     /// Between the rows of a register.
     pub row: usize,
+    pub ahead: Ahead,
+}
+
+/// What a later product reads, which is fetched into the second-level cache meanwhile: so many lines of it for each group.
+#[derive(Clone, Copy)]
+pub struct Ahead {
+    pub first: *const u32,
+    pub lines: usize,
+}
+
+impl Ahead {
+    /// Nothing.
+    pub const NONE: Self = Self { first: std::ptr::null(), lines: 0 };
 }
 
 impl<'a> Columns<'a> {
     /// Those of a packed panel.
-    pub fn packed(first: *const u32, groups: &'a [usize]) -> Self {
-        Self { first, groups, plane: PLANE, register: REGISTER, row: WORDS }
+    pub fn packed(first: *const u32, groups: &'a [usize], ahead: Ahead) -> Self {
+        Self { first, groups, plane: PLANE, register: REGISTER, row: WORDS, ahead }
     }
 }
 

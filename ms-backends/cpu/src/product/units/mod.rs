@@ -44,6 +44,10 @@ const KEPT_ROWS: usize = 64;
 /// products.
 const PACKED: [usize; 2] = [128, 64];
 
+/// Minimum number of rows, columns and terms, and that of multiplications, of other products on tiles: so many make up for
+/// the packing of an operand for few lines of the other one.
+const LARGE: [usize; 2] = [64, 1 << 24];
+
 /// Maximum number of bytes of an operand that is packed as a whole. The blocks of a larger one pack their lines.
 const WHOLE: usize = 64 << 20;
 
@@ -97,7 +101,8 @@ impl Units {
             Self::Dots(_) => [PACKED[1]; 2],
             _ => [PACKED[0]; 2],
         };
-        m.min(n) >= side && k >= depth && (m >= KEPT_ROWS || !terms.is_full())
+        let is_large = m.min(n).min(k) >= LARGE[0] && m * k * n >= LARGE[1] && matches!(self, Self::Tiles(_));
+        (is_large || (m.min(n) >= side && k >= depth)) && (m >= KEPT_ROWS || !terms.is_full())
     }
 
     /// Whether these terms are multiplied: by dot products where that is one for each pair. With more of them, fused

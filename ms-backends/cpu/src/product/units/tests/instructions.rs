@@ -1,6 +1,6 @@
 //! The meaning of instructions, number by number.
 
-use super::super::kernel::{Columns, Terms, Unit};
+use super::super::kernel::{Ahead, Columns, Terms, Unit};
 use super::super::tiles::{Model, REGISTER, Tiles, WORDS};
 use super::super::{dots, split};
 use super::{By, Units, units};
@@ -171,7 +171,7 @@ fn dot_products_are_chains_in_pairs() {
         // SAFETY: the machine has the unit; panels have two groups, and there are all sums.
         unsafe {
             let kernel = U::kernel(Terms::Floats([1, 1]));
-            let columns = Columns::packed(b.as_ptr(), &[0, PLANE]);
+            let columns = Columns::packed(b.as_ptr(), &[0, PLANE], Ahead::NONE);
             kernel(&mut U::start(), a.as_ptr(), columns, false, out.as_mut_ptr(), 4 * PANEL as isize);
         }
         out

@@ -316,8 +316,11 @@ fn large_products_have_units() {
     let [full, half, one] = [3, 2, 1].map(|it| Terms::Floats([it; 2]));
     let (whole, dots) = (Terms::Bytes([true; 2]), Units::Dots(By::Model));
     let cases = [
-        (full, [127, 1000, 1000], false, false),
+        (full, [127, 128, 128], false, false),
         (full, [128, 128, 128], false, true),
+        (full, [64, 512, 512], false, true),
+        (full, [64, 512, 511], false, false),
+        (full, [512, 63, 1000], false, false),
         (full, [63, 1000, 1000], true, false),
         (full, [64, 64, 32], true, true),
         (full, [64, 63, 32], true, false),

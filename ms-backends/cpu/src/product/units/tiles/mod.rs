@@ -52,6 +52,9 @@ pub trait Tiles: Sized {
     /// Fetches the line of an address into the cache, if there is one at all (`PREFETCHT0`).
     fn fetch(&self, at: *const u32);
 
+    /// Fetches the line into the second-level cache (`PREFETCHT1`).
+    fn fetch_ahead(&self, at: *const u32);
+
     /// `d += a b` for sums of f32 and words that are pairs of bf16 (`TDPBF16PS`): a row of `a` has the terms of a row
     /// of the product, and a column of `b` those of a column.
     ///

@@ -34,6 +34,8 @@ impl Tiles for Model {
 
     fn fetch(&self, _: *const u32) {}
 
+    fn fetch_ahead(&self, _: *const u32) {}
+
     fn dot_pairs<const D: usize, const A: usize, const B: usize>(&mut self) {
         let b = self.registers[B].map(|it| it.map(pair));
         for row in 0..ROWS {

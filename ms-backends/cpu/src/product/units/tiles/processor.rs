@@ -4,7 +4,7 @@ use super::{Model, REGISTER, ROWS, Tiles, WORDS};
 use crate::isa::kept_state;
 use ms_core::error::{Code, Error, warn};
 use std::arch::asm;
-use std::arch::x86_64::{__cpuid_count, _MM_HINT_T0, _mm_prefetch};
+use std::arch::x86_64::{__cpuid_count, _MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
@@ -82,6 +82,12 @@ impl Tiles for Processor {
     fn fetch(&self, at: *const u32) {
         // SAFETY: no address is an error of the instruction.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+    }
+
+    #[inline(always)]
+    fn fetch_ahead(&self, at: *const u32) {
+        // SAFETY: as above.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) };
     }
 
     #[inline(always)]
