@@ -22,6 +22,9 @@ const ROWS: usize = 256;
 /// Maximum number of planes of groups that are packed at once.
 const GROUPS: usize = 48;
 
+/// Maximum number of bytes of a packed left operand that stays in second-level caches until blocks multiply it.
+const SMALL: usize = 4 << 20;
+
 /// Maximum number of columns of a block whose sums are in memory of their own.
 const COLUMNS: usize = 512;
 
@@ -106,18 +109,73 @@ impl Addresses for Product {}
 
 impl Product {
     /// Multiplies the pairs of matrices with these numbers, on several threads if there is enough work; `places` returns
-    /// their offsets in bytes. Operands may be packed before; a right one that is the same in all pairs is packed once.
-    /// `parts` are those of the result, or of the transposed one if so it says.
+    /// their offsets in bytes. Left operands may be packed before.
     ///
     /// # Safety
     /// As [`run`](crate::product::run); this machine has the unit and the instruction sets of the packings.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands, or for parts.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands.
     pub unsafe fn run(
         self,
         pairs: Range<usize>,
+        places: impl Fn(usize) -> [isize; 3] + Sync,
+        of_left: Option<Panels>,
+    ) -> Result<()> {
+        // SAFETY: the caller's contract is the same.
+        unsafe {
+            let own = self.pack(&pairs, pairs.len() == 1, &places, [of_left.is_some(), false], None)?;
+            let [own_left, of_right] = own.each_ref().map(|it| it.as_ref().map(Packed::panels));
+            self.multiply(pairs, places, [of_left.or(own_left), of_right], None)
+        }
+    }
+
+    /// Packs what several blocks of products would pack, and a small left operand, whose range need not be found by itself
+    /// then: each operand that is not given. A right one may be the same in all pairs.
+    ///
+    /// # Safety
+    /// As [`Product::run`].
+    ///
+    /// # Errors
+    /// As [`Product::run`].
+    pub unsafe fn pack(
+        self,
+        pairs: &Range<usize>,
         is_same: bool,
+        places: impl Fn(usize) -> [isize; 3],
+        is_given: [bool; 2],
+        parts: Option<(&Parts<'_>, bool)>,
+    ) -> Result<[Option<Packed>; 2]> {
+        let ([m, k, n], batch) = (self.sizes, pairs.len());
+        let [rows, columns] = cut([m, n], batch, parts.map(|(it, turned)| (it.by_rows(), turned)));
+        let first = places(pairs.start);
+        let is_small = Packed::bytes(self.left.packing, [k, m], 1) <= SMALL;
+        let packs_left = !is_given[0] && batch == 1 && (n > columns || is_small);
+        let packs_right = !is_given[1] && is_same && (batch > 1 || m > rows.min(ROWS));
+        let turned = Side { matrix: self.left.matrix.transposed(), ..self.left };
+        let of_sides = [(packs_left, turned, first[0], [k, m]), (packs_right, self.right, first[1], [k, n])];
+        let mut packed = [None, None];
+        for (packed, (packs, side, at, sizes)) in packed.iter_mut().zip(of_sides) {
+            let side = Side { matrix: side.matrix.at(at), ..side };
+            if packs && Packed::bytes(side.packing, sizes, 1) <= WHOLE {
+                // SAFETY: the elements are those of the caller's contract.
+                *packed = Some(unsafe { Packed::new(side, sizes, 1)? });
+            }
+        }
+        Ok(packed)
+    }
+
+    /// [`Product::run`] with operands that were packed. `parts` are those of the result, or of the transposed one if so it
+    /// says.
+    ///
+    /// # Safety
+    /// As [`Product::run`].
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands, or for parts.
+    pub unsafe fn multiply(
+        self,
+        pairs: Range<usize>,
         places: impl Fn(usize) -> [isize; 3] + Sync,
         [of_left, of_right]: [Option<Panels>; 2],
         parts: Option<(&Parts<'_>, bool)>,
@@ -126,21 +184,6 @@ impl Product {
         debug_assert!(!self.accumulate || self.out.is_direct());
         let [rows, columns] = cut([m, n], batch, parts.map(|(it, turned)| (it.by_rows(), turned)));
         let [along, across] = [m.div_ceil(rows), n.div_ceil(columns)];
-        let first = places(pairs.start);
-        // What several blocks would pack is packed once, before them.
-        let whole = |side: Side, at: isize, sizes: [usize; 2]| {
-            let side = Side { matrix: side.matrix.at(at), ..side };
-            let fits = Packed::bytes(side.packing, sizes, 1) <= WHOLE;
-            // SAFETY: the elements are those of the caller's contract.
-            fits.then(|| unsafe { Packed::new(side, sizes, 1) }).transpose()
-        };
-        let packs_left = of_left.is_none() && batch == 1 && across > 1;
-        let packs_right = of_right.is_none() && is_same && (batch > 1 || m > rows.min(ROWS));
-        let turned = Side { matrix: self.left.matrix.transposed(), ..self.left };
-        let own_left = if packs_left { whole(turned, first[0], [k, m])? } else { None };
-        let own_right = if packs_right { whole(self.right, first[1], [k, n])? } else { None };
-        let of_left = of_left.or(own_left.as_ref().map(Packed::panels));
-        let of_right = of_right.or(own_right.as_ref().map(Packed::panels));
         // A nanosecond is enough for several hundred products of terms.
         let nanos = (batch * m * n).saturating_mul(k) / 512 * self.terms.products();
         let shared = Shared::new((self, of_left, of_right));

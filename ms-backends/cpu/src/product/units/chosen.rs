@@ -122,7 +122,7 @@ impl Chosen {
         }
         // SAFETY: the caller's contract is the same.
         unsafe {
-            if let Some(kept) = held.and_then(|it| Kept::of(it, self.isa, side, [k, m], count)) {
+            if let Some(kept) = held.and_then(|it| Kept::of(it, side, [k, m], count)) {
                 return Ok(Some(Lefts::Kept(kept)));
             }
             Packed::new(side, [k, m], count).map(|it| Some(Lefts::Own(it)))
@@ -148,9 +148,8 @@ impl Chosen {
         let Floats { sizes, operands: [a, b], out, accumulate } = floats;
         let Self { units, terms, dtype, .. } = self;
         let (left, right, out) = (self.side(0, a), self.side(1, b), Out { matrix: out, dtype, isa: self.isa });
-        let is_same = pairs.len() == 1;
         let product = Product { units, terms, sizes, left, right, out, accumulate };
         // SAFETY: the caller's contract is the same; the unit is that of `of`.
-        unsafe { product.run(pairs, is_same, places, [packed.and_then(Lefts::panels), None], None) }
+        unsafe { product.run(pairs, places, packed.and_then(Lefts::panels)) }
     }
 }

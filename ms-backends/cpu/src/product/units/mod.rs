@@ -187,24 +187,32 @@ pub unsafe fn run(
     let is_same = product.is_same(if is_turned { 0 } else { 1 });
     // SAFETY: as the caller's: places are those of the operands, and there is the unit.
     unsafe {
-        let kept = keeper.and_then(|it| Kept::of(it, isa, right, [k, n], 1));
+        let kept = keeper.and_then(|it| Kept::of(it, right, [k, n], 1));
+        let of_kept = kept.as_ref().and_then(|it| it.packed.as_ref()).map(Packed::panels);
+        let out = Out { matrix, dtype: types.out, isa };
+        let product = Product { units, terms, sizes, left, right, out, accumulate: false };
+        let parts = to.parts.as_ref().map(|it| (it, is_turned));
+        let packed = product.pack(&(0..batch), is_same, places, [false, kept.is_some()], parts)?;
         if let Terms::Floats(planes) = terms {
-            let of_right = kept.as_ref().map(|it| it.range).unwrap_or_else(|| {
-                range_of(isa, right.dtype, right.matrix, [k, n], if is_same { 1 } else { batch }, |it| places(it)[1])
-            });
+            let of_right =
+                kept.as_ref().map(|it| it.range).or(packed[1].as_ref().map(|it| it.range)).unwrap_or_else(|| {
+                    range_of(isa, right.dtype, right.matrix, [k, n], if is_same { 1 } else { batch }, |it| {
+                        places(it)[1]
+                    })
+                });
             if !of_right.allows(planes[1]) {
                 return Ok(false);
             }
-            let of_left = range_of(isa, left.dtype, left.matrix, [m, k], batch, |it| places(it)[0]);
+            let of_left = packed[0]
+                .as_ref()
+                .map(|it| it.range)
+                .unwrap_or_else(|| range_of(isa, left.dtype, left.matrix, [m, k], batch, |it| places(it)[0]));
             if !of_left.allows(planes[0]) || !of_left.allows_products(of_right) {
                 return Ok(false);
             }
         }
-        let of_right = kept.as_ref().and_then(|it| it.packed.as_ref()).map(Packed::panels);
-        let out = Out { matrix, dtype: types.out, isa };
-        let product = Product { units, terms, sizes, left, right, out, accumulate: false };
-        let parts = to.parts.as_ref().map(|it| (it, is_turned));
-        product.run(0..batch, is_same, places, [None, of_right], parts)?;
+        let [of_left, of_right] = packed.each_ref().map(|it| it.as_ref().map(Packed::panels));
+        product.multiply(0..batch, places, [of_left, of_kept.or(of_right)], parts)?;
     }
     Ok(true)
 }

@@ -1,15 +1,14 @@
 //! Operands that are packed as a whole: for one call, or right ones that are kept while slots hold them.
 
 use super::block::Side;
-use super::range::{Range, range_of};
+use super::range::Range;
 use super::split::{PANEL, Packing};
-use crate::isa::Isa;
 use crate::product::panels::{Counted, Place, keep};
 use crate::product::{Addresses, Shared};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{Array, DType, Storage};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Packed matrices: the panels of the columns of each, one after the other. A left operand is packed as the transposed
 /// matrix.
@@ -18,6 +17,8 @@ pub struct Packed {
     /// As in [`Panels`].
     panel: usize,
     matrices: [usize; 2],
+    /// The range of the elements, which is empty for integers.
+    pub range: Range,
 }
 
 /// Panels of [`Packed`], which are valid while it lives.
@@ -65,14 +66,18 @@ impl Packed {
         // SAFETY: all panels are written below.
         let room = unsafe { Array::uninit(&[count * panels * panel], DType::U32)? };
         let to = Shared::new((room.device_ptr().cast::<u32>(), side.matrix.transposed()));
+        let range = Mutex::new(Range::EMPTY);
         threads::for_each(count * panels, count * n * k * side.packing.planes / 4, |at| {
             let (to, columns) = to.get();
             let columns = columns.at((at / panels * step) as isize).skip(at % panels * PANEL, 0);
             let lines = PANEL.min(n - at % panels * PANEL);
             // SAFETY: there is room for the panel, which no other one has; elements are the caller's.
-            unsafe { side.packing.pack(columns, lines, k, to.add(at * panel)) };
+            let found = unsafe { side.packing.pack(columns, lines, k, to.add(at * panel)) };
+            let mut range = range.lock().expect("no thread panics while it adds a range");
+            *range = range.and(found);
         });
-        Ok(Self { room, panel, matrices: [count, panels] })
+        let range = range.into_inner().expect("no thread panics while it adds a range");
+        Ok(Self { room, panel, matrices: [count, panels], range })
     }
 
     /// The panels.
@@ -101,26 +106,20 @@ impl Kept {
     ///
     /// # Safety
     /// The elements of the matrices are in the block, and valid for reads; the machine has the instruction set.
-    pub unsafe fn of(block: &Storage, isa: Isa, side: Side, sizes: [usize; 2], count: usize) -> Option<Arc<Self>> {
+    pub unsafe fn of(block: &Storage, side: Side, sizes: [usize; 2], count: usize) -> Option<Arc<Self>> {
         let Side { matrix, dtype, packing } = side;
         let of = Place::of(block, matrix, sizes, dtype);
         let bytes = Packed::bytes(packing, sizes, count);
-        let step = sizes[0] * sizes[1] * dtype.size();
         let packing = packing.kind();
         keep(
             block,
             bytes,
             |it: &Self| (it.of, it.packing, it.count) == (of, packing, count),
             |counted| {
-                // Integers of any range may be multiplied.
-                let mut range = Range::EMPTY;
-                if dtype.is_float() {
-                    // SAFETY: as the caller's.
-                    range = unsafe { range_of(isa, dtype, matrix, sizes, count, |it| (it * step) as isize) };
-                }
-                // SAFETY: as above.
-                let pack = || unsafe { Packed::new(side, sizes, count) };
-                let packed = range.allows(side.packing.planes).then(pack).transpose()?;
+                // SAFETY: as the caller's.
+                let packed = unsafe { Packed::new(side, sizes, count)? };
+                let range = packed.range;
+                let packed = Some(packed).filter(|_| range.allows(side.packing.planes));
                 Ok(Self { of, packing, count, range, _counted: packed.is_some().then_some(counted), packed })
             },
         )

@@ -35,6 +35,11 @@ impl Range {
     /// That of no elements.
     pub const EMPTY: Self = Self { lowest: u32::MAX, highest: 0 };
 
+    /// That of magnitudes: the smallest one minus one, which makes zero the greatest number, and the greatest one.
+    pub fn of_found((below_lowest, highest): (u32, u32)) -> Self {
+        Self { lowest: below_lowest.saturating_add(1), highest }
+    }
+
     /// Whether an operand of this range may be split into so many planes.
     pub fn allows(self, planes: usize) -> bool {
         // All bits of what the planes represent are those of normal numbers.
@@ -63,7 +68,8 @@ impl Range {
         a.max(b) <= MOST && (is_zero || (a.min(b) >= -MOST && (-MOST..=MOST).contains(&(a + b))))
     }
 
-    fn and(self, other: Self) -> Self {
+    /// That of the elements of both.
+    pub fn and(self, other: Self) -> Self {
         Self { lowest: self.lowest.min(other.lowest), highest: self.highest.max(other.highest) }
     }
 }
@@ -213,7 +219,7 @@ unsafe fn line<B: Bits>(first: *const u8, len: usize, step: isize) -> Range {
         (lowest.min(it.0), highest.max(it.1))
     };
     let start = (u32::MAX, 0);
-    let (lowest, highest) = if step == size_of::<B>() as isize {
+    let found = if step == size_of::<B>() as isize {
         // SAFETY: by the caller's contract.
         unsafe { std::slice::from_raw_parts(first.cast::<B>(), len) }.iter().copied().fold(start, and)
     } else {
@@ -221,7 +227,7 @@ unsafe fn line<B: Bits>(first: *const u8, len: usize, step: isize) -> Range {
         let element = |at: usize| unsafe { first.wrapping_offset(at as isize * step).cast::<B>().read() };
         (0..len).map(element).fold(start, and)
     };
-    Range { lowest: lowest.saturating_add(1), highest }
+    Range::of_found(found)
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -3,6 +3,7 @@
 //! Where the elements of a row do not follow one another in memory, the words of its column are packed first, and the
 //! register is transposed.
 
+use super::super::range::Range;
 use super::super::tiles::{REGISTER, ROWS, WORDS};
 use super::{Element, PLANE, PLANES, Run, Split};
 use crate::product::Matrix;
@@ -15,23 +16,30 @@ pub trait Words: Element {
     ///
     /// # Safety
     /// As for the trait; there are so many terms.
-    unsafe fn of_line<const P: usize>(from: *const Self, terms: usize) -> [__m512i; P];
+    unsafe fn of_line<const P: usize>(from: *const Self, terms: usize, found: &mut Found) -> [__m512i; P];
 
     /// The words of lines that follow one another, in all planes: of the terms of a word, which are `step` elements
-    /// apart. Lines and terms from these numbers on are zeros.
+    /// apart. Terms and lines from these numbers on, which are the sizes, are zeros.
     ///
     /// # Safety
     /// As for the trait; there are so many lines and terms.
-    unsafe fn of_terms<const P: usize>(from: *const Self, step: isize, terms: usize, lines: usize) -> [__m512i; P];
+    unsafe fn of_terms<const P: usize>(
+        from: *const Self,
+        step: isize,
+        sizes: [usize; 2],
+        found: &mut Found,
+    ) -> [__m512i; P];
 }
 
 impl Words for f32 {
     #[inline(always)]
-    unsafe fn of_line<const P: usize>(from: *const Self, terms: usize) -> [__m512i; P] {
+    unsafe fn of_line<const P: usize>(from: *const Self, terms: usize, found: &mut Found) -> [__m512i; P] {
         // SAFETY: by the caller's contract; elements behind a mask are not read.
         unsafe {
             let first = _mm512_maskz_loadu_ps(mask(terms) as u16, from);
             let second = _mm512_maskz_loadu_ps(mask(terms.saturating_sub(WORDS)) as u16, from.wrapping_add(WORDS));
+            found.add(_mm512_castps_si512(first));
+            found.add(_mm512_castps_si512(second));
             let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
             let odd = _mm512_or_si512(even, _mm512_set1_epi32(1));
             let [even, odd] = [even, odd].map(|it| _mm512_permutex2var_ps(first, it, second));
@@ -40,11 +48,20 @@ impl Words for f32 {
     }
 
     #[inline(always)]
-    unsafe fn of_terms<const P: usize>(from: *const Self, step: isize, terms: usize, lines: usize) -> [__m512i; P] {
+    unsafe fn of_terms<const P: usize>(
+        from: *const Self,
+        step: isize,
+        [terms, lines]: [usize; 2],
+        found: &mut Found,
+    ) -> [__m512i; P] {
         // SAFETY: as above.
         unsafe {
             let [first, second] = of_both(lines, terms);
-            planes(_mm512_maskz_loadu_ps(first, from), _mm512_maskz_loadu_ps(second, from.wrapping_offset(step)))
+            let first = _mm512_maskz_loadu_ps(first, from);
+            let second = _mm512_maskz_loadu_ps(second, from.wrapping_offset(step));
+            found.add(_mm512_castps_si512(first));
+            found.add(_mm512_castps_si512(second));
+            planes(first, second)
         }
     }
 }
@@ -52,32 +69,48 @@ impl Words for f32 {
 /// The bits of bf16.
 impl Words for u16 {
     #[inline(always)]
-    unsafe fn of_line<const P: usize>(from: *const Self, terms: usize) -> [__m512i; P] {
+    unsafe fn of_line<const P: usize>(from: *const Self, terms: usize, found: &mut Found) -> [__m512i; P] {
         // SAFETY: as above.
-        unsafe { [_mm512_maskz_loadu_epi16(mask(terms) as u32, from.cast()); P] }
+        unsafe {
+            let words = _mm512_maskz_loadu_epi16(mask(terms) as u32, from.cast());
+            found.add_pairs(words);
+            [words; P]
+        }
     }
 
     #[inline(always)]
-    unsafe fn of_terms<const P: usize>(from: *const Self, step: isize, terms: usize, lines: usize) -> [__m512i; P] {
+    unsafe fn of_terms<const P: usize>(
+        from: *const Self,
+        step: isize,
+        [terms, lines]: [usize; 2],
+        found: &mut Found,
+    ) -> [__m512i; P] {
         // SAFETY: as above.
         unsafe {
             let [first, second] = of_both(lines, terms);
             let first = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first, from.cast()));
             let second = _mm256_maskz_loadu_epi16(second, from.wrapping_offset(step).cast());
-            [_mm512_or_si512(first, _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(second))); P]
+            let words = _mm512_or_si512(first, _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(second)));
+            found.add_pairs(words);
+            [words; P]
         }
     }
 }
 
 impl Words for u8 {
     #[inline(always)]
-    unsafe fn of_line<const P: usize>(from: *const Self, terms: usize) -> [__m512i; P] {
+    unsafe fn of_line<const P: usize>(from: *const Self, terms: usize, _: &mut Found) -> [__m512i; P] {
         // SAFETY: as above.
         unsafe { [_mm512_maskz_loadu_epi8(mask(terms), from.cast()); P] }
     }
 
     #[inline(always)]
-    unsafe fn of_terms<const P: usize>(from: *const Self, step: isize, terms: usize, lines: usize) -> [__m512i; P] {
+    unsafe fn of_terms<const P: usize>(
+        from: *const Self,
+        step: isize,
+        [terms, lines]: [usize; 2],
+        _: &mut Found,
+    ) -> [__m512i; P] {
         // SAFETY: as above.
         unsafe {
             let mut word = _mm512_setzero_si512();
@@ -88,6 +121,49 @@ impl Words for u8 {
             }
             [word; P]
         }
+    }
+}
+
+/// The range of what was packed, for each place of a vector, as [`Range::of_found`] has it.
+pub struct Found {
+    below_lowest: __m512i,
+    highest: __m512i,
+}
+
+impl Found {
+    /// # Safety
+    /// The machine has the instruction set, here and below.
+    #[inline(always)]
+    unsafe fn nothing() -> Self {
+        // SAFETY: by the caller's contract.
+        unsafe { Self { below_lowest: _mm512_set1_epi32(-1), highest: _mm512_setzero_si512() } }
+    }
+
+    /// Adds the bits of f32. Zeros change nothing.
+    #[inline(always)]
+    unsafe fn add(&mut self, bits: __m512i) {
+        // SAFETY: as above.
+        unsafe {
+            let magnitude = _mm512_and_si512(bits, _mm512_set1_epi32(0x7fff_ffff));
+            self.below_lowest = _mm512_min_epu32(self.below_lowest, _mm512_sub_epi32(magnitude, _mm512_set1_epi32(1)));
+            self.highest = _mm512_max_epu32(self.highest, magnitude);
+        }
+    }
+
+    /// Adds pairs of bf16.
+    #[inline(always)]
+    unsafe fn add_pairs(&mut self, words: __m512i) {
+        // SAFETY: as above.
+        unsafe {
+            self.add(_mm512_slli_epi32::<16>(words));
+            self.add(_mm512_and_si512(words, _mm512_set1_epi32(0xffff_0000_u32 as i32)));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn range(self) -> Range {
+        // SAFETY: as above.
+        unsafe { Range::of_found((_mm512_reduce_min_epu32(self.below_lowest), _mm512_reduce_max_epu32(self.highest))) }
     }
 }
 
@@ -153,6 +229,7 @@ unsafe fn register<E: Words, const P: usize>(
     from: Matrix<*const E>,
     [lines, depth]: [usize; 2],
     to: *mut u32,
+    found: &mut Found,
 ) {
     let mut copy = MaybeUninit::<[E; 4 * REGISTER]>::uninit();
     let mut turned = MaybeUninit::<[u32; PLANES * REGISTER]>::uninit();
@@ -176,9 +253,10 @@ unsafe fn register<E: Words, const P: usize>(
             let of_row = match by_terms {
                 true => {
                     let first = row * E::OF_WORD;
-                    E::of_terms::<P>(from.skip(0, first).first, from.steps[1], depth.saturating_sub(first), lines)
+                    let sizes = [depth.saturating_sub(first), lines];
+                    E::of_terms::<P>(from.skip(0, first).first, from.steps[1], sizes, found)
                 }
-                false => E::of_line::<P>(from.skip(row, 0).first, if row < lines { depth } else { 0 }),
+                false => E::of_line::<P>(from.skip(row, 0).first, if row < lines { depth } else { 0 }, found),
             };
             for (number, of_plane) in of_row.into_iter().enumerate() {
                 _mm512_storeu_si512(words.add(number * plane + row * WORDS).cast(), of_plane);
@@ -234,19 +312,25 @@ unsafe fn panel<E: Words, const P: usize>(
     lines: usize,
     depth: usize,
     mut to: *mut u32,
-) {
+) -> Range {
     let from = Matrix { first: from.first.cast::<E>(), steps: from.steps.map(|it| it / size_of::<E>() as isize) };
     let group = E::OF_WORD * WORDS;
+    // SAFETY: by the caller's contract, here and at the end.
+    let mut found = unsafe { Found::nothing() };
     for start in (0..depth).step_by(group) {
         fetch(from.skip(0, start + group), [lines, depth.saturating_sub(start + group).min(group)]);
         for half in 0..2 {
             let sizes = [lines.saturating_sub(half * ROWS).min(ROWS), (depth - start).min(group)];
             // SAFETY: the lines and terms are some of the caller's.
-            unsafe { register::<E, P>(is_right, from.skip(half * ROWS, start), sizes, to.add(half * REGISTER)) };
+            unsafe {
+                register::<E, P>(is_right, from.skip(half * ROWS, start), sizes, to.add(half * REGISTER), &mut found)
+            };
         }
         // SAFETY: there is room for the planes of every group.
         to = unsafe { to.add(P * PLANE) };
     }
+    // SAFETY: as above.
+    unsafe { found.range() }
 }
 
 /// Fetches the elements of a group into the second-level cache: in the first one, lines of matrices whose rows have a power
@@ -282,7 +366,7 @@ unsafe fn pairs<const P: usize>(from: *const f32, step: isize, pairs: usize, to:
     for at in (0..pairs).step_by(WORDS) {
         // SAFETY: by the caller's contract.
         unsafe {
-            let words = f32::of_terms::<P>(from.add(at), step, f32::OF_WORD, WORDS);
+            let words = f32::of_terms::<P>(from.add(at), step, [f32::OF_WORD, WORDS], &mut Found::nothing());
             for (number, of_plane) in words.into_iter().enumerate() {
                 _mm512_storeu_si512(to.add(number * plane + at).cast(), of_plane);
             }

@@ -14,6 +14,7 @@
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
+use super::range::Range;
 use super::tiles::{REGISTER, ROWS, WORDS};
 use crate::isa::Isa;
 use crate::product::Matrix;
@@ -44,11 +45,11 @@ pub struct Packing {
 }
 
 /// Packs a panel of up to 32 lines with `depth` terms each, which has zeros in the place of others. Strides are in
-/// bytes.
+/// bytes. Returns the range of the elements, which is empty for integers.
 ///
 /// # Safety
 /// The elements are valid for reads, there is room for all groups, and the machine has the instruction set.
-type Run = unsafe fn(is_right: bool, from: Matrix<*const u8>, lines: usize, depth: usize, to: *mut u32);
+type Run = unsafe fn(is_right: bool, from: Matrix<*const u8>, lines: usize, depth: usize, to: *mut u32) -> Range;
 
 impl Packing {
     /// That of an operand of f32, bf16, or integers of a byte.
@@ -93,23 +94,25 @@ impl Packing {
     ///
     /// # Safety
     /// As [`Run`].
-    pub unsafe fn pack(self, from: Matrix<*const u8>, lines: usize, depth: usize, mut to: *mut u32) {
+    pub unsafe fn pack(self, from: Matrix<*const u8>, lines: usize, depth: usize, mut to: *mut u32) -> Range {
         let (taps, channels, group) = (self.taps, depth / self.taps, self.group());
         if taps == 1 {
             // SAFETY: the caller's contract is the same.
             return unsafe { (self.run)(self.is_right, from, lines, depth, to) };
         }
         let of_channel = [from.steps[0], from.steps[1] * taps as isize];
+        let mut range = Range::EMPTY;
         for first in (0..channels).step_by(group) {
             for tap in 0..taps {
                 let from = Matrix { first: from.skip(0, first * taps + tap).first, steps: of_channel };
                 // SAFETY: the terms are some of the caller's, and there is room for all groups.
                 unsafe {
-                    (self.run)(self.is_right, from, lines, group.min(channels - first), to);
+                    range = range.and((self.run)(self.is_right, from, lines, group.min(channels - first), to));
                     to = to.add(self.panel(1));
                 }
             }
         }
+        range
     }
 }
 
@@ -139,6 +142,9 @@ trait Element: Copy {
 
     /// Takes the next plane off an element, rounded or as it is.
     fn take(&mut self, is_rounded: bool) -> Self::Part;
+
+    /// The bits of its magnitude as f32; zero for an integer.
+    fn magnitude(self) -> u32;
 }
 
 impl Element for f32 {
@@ -151,6 +157,11 @@ impl Element for f32 {
         *self -= part;
         (part.to_bits() >> 16) as u16
     }
+
+    #[inline(always)]
+    fn magnitude(self) -> u32 {
+        self.abs().to_bits()
+    }
 }
 
 /// The bits of bf16.
@@ -162,6 +173,11 @@ impl Element for u16 {
     fn take(&mut self, _: bool) -> Self {
         *self
     }
+
+    #[inline(always)]
+    fn magnitude(self) -> u32 {
+        u32::from(self & 0x7fff) << 16
+    }
 }
 
 impl Element for u8 {
@@ -171,6 +187,11 @@ impl Element for u8 {
     #[inline(always)]
     fn take(&mut self, _: bool) -> Self {
         *self
+    }
+
+    #[inline(always)]
+    fn magnitude(self) -> u32 {
+        0
     }
 }
 
@@ -191,8 +212,9 @@ unsafe fn panel<E: Element, const P: usize>(
     lines: usize,
     depth: usize,
     to: *mut u32,
-) {
+) -> Range {
     let from = Matrix { first: from.first.cast::<E>(), steps: from.steps.map(|it| it / size_of::<E>() as isize) };
+    let (mut lowest, mut highest) = (u32::MAX, 0);
     for word in 0..depth.div_ceil(E::OF_WORD * WORDS) * WORDS {
         let (group, row) = (word / WORDS, word % WORDS);
         for line in 0..PANEL {
@@ -204,6 +226,8 @@ unsafe fn panel<E: Element, const P: usize>(
                 let terms = if line < lines { depth.saturating_sub(word * E::OF_WORD).min(E::OF_WORD) } else { 0 };
                 for term in 0..terms {
                     let mut rest = *from.skip(line, word * E::OF_WORD + term).first;
+                    let magnitude = rest.magnitude();
+                    (lowest, highest) = (magnitude.wrapping_sub(1).min(lowest), magnitude.max(highest));
                     for plane in 0..P {
                         // What two planes leave of f32 is a number of bf16.
                         *to.add(plane * PLANE) |= rest.take(plane < 2).into() << (term * 32 / E::OF_WORD);
@@ -212,6 +236,7 @@ unsafe fn panel<E: Element, const P: usize>(
             }
         }
     }
+    Range::of_found((lowest, highest))
 }
 
 /// [`Split`] for every CPU.
