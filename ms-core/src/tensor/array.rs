@@ -75,6 +75,18 @@ impl Array {
         Ok(Self { storage, layout: Layout::contiguous(shape), dtype })
     }
 
+    /// An array of a layout that is row-major, whose elements are not initialised.
+    ///
+    /// # Safety
+    /// As [`Self::uninit`].
+    ///
+    /// # Errors
+    /// [`Code::Memory`] when there is no memory for it; those of the device.
+    pub(crate) unsafe fn uninit_as(space: MemorySpace, layout: &Layout, dtype: DType) -> Result<Self> {
+        let storage = Arc::new(Storage::uninit_in(space, bytes_of(layout.shape(), dtype)?)?);
+        Ok(Self { storage, layout: layout.clone(), dtype })
+    }
+
     /// A row-major array of zeros.
     ///
     /// # Errors

@@ -37,7 +37,9 @@ impl Donors {
             length_of[input as usize] = length;
         }
         let output = |it: &Output| match it {
-            Output::Array(shape, dtype) => known.get(&(shape.iter().product::<usize>() * dtype.size())).copied(),
+            Output::Array(layout, dtype) => {
+                known.get(&(layout.shape().iter().product::<usize>() * dtype.size())).copied()
+            }
             Output::Stack(_) => None,
         };
         let outputs = outputs.iter().map(output).collect();

@@ -58,7 +58,8 @@ const ANY: usize = usize::MAX;
 
 /// The type of an output.
 enum Output {
-    Array(Shape, DType),
+    /// An array of this layout, which is row-major.
+    Array(Layout, DType),
     /// A stack, with rows of this type.
     Stack(Type),
 }
@@ -93,7 +94,8 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         let symbolic = |ty: &Type| Error::new(Code::Verify, format!("a plan's type {ty} has constant dimensions"));
         let output = |ty: &Type| {
             if !is_stack(ty) {
-                return Ok(Output::Array(ty.shape().ok_or_else(|| symbolic(ty))?, ty.dtype));
+                let shape = ty.shape().ok_or_else(|| symbolic(ty))?;
+                return Ok(Output::Array(Layout::contiguous(&shape), ty.dtype));
             }
             let row = Type::new(ty.dtype, ty.dims[1..].iter().copied().collect());
             if row.shape().is_none() {
@@ -212,7 +214,7 @@ impl<D: Driver + 'static> PlanExecutable<D> {
     unsafe fn fresh(&self, at: usize) -> Result<Array> {
         match &self.outputs[at] {
             // SAFETY: as the caller's.
-            Output::Array(shape, dtype) => unsafe { Array::uninit_in(self.driver.space(), shape, *dtype) },
+            Output::Array(layout, dtype) => unsafe { Array::uninit_as(self.driver.space(), layout, *dtype) },
             Output::Stack(_) => unreachable!("there are no stacks"),
         }
     }
@@ -227,12 +229,14 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         let mut outputs = SmallVec::with_capacity(donors.len());
         for (at, donor) in donors.into_iter().enumerate() {
             outputs.push(match (donor.map(|it| &inputs[it]), &self.outputs[at]) {
-                (Some(input), Output::Array(shape, dtype)) if (input.shape(), input.dtype()) == (shape, *dtype) => {
+                (Some(input), Output::Array(layout, dtype))
+                    if (input.shape(), input.dtype()) == (layout.shape(), *dtype) =>
+                {
                     input.clone()
                 }
-                (Some(input), Output::Array(shape, dtype)) => {
+                (Some(input), Output::Array(layout, dtype)) => {
                     // SAFETY: as the caller's.
-                    unsafe { Array::new(input.storage().clone(), Layout::contiguous(shape), *dtype) }
+                    unsafe { Array::new(input.storage().clone(), layout.clone(), *dtype) }
                 }
                 // SAFETY: as the caller's.
                 _ => unsafe { self.fresh(at)? },
@@ -284,7 +288,7 @@ impl<D: Driver + 'static> PlanExecutable<D> {
             }
             let fresh = |output: &Output| match output {
                 // SAFETY: a run writes all of its outputs.
-                Output::Array(shape, dtype) => unsafe { Array::uninit_in(space, shape, *dtype) }.map(Some),
+                Output::Array(layout, dtype) => unsafe { Array::uninit_as(space, layout, *dtype) }.map(Some),
                 Output::Stack(_) => Ok(None),
             };
             let outputs: Vec<Option<Array>> = self.outputs.iter().map(fresh).collect::<Result<_>>()?;
