@@ -7,8 +7,9 @@ use std::mem::MaybeUninit;
 
 /// Maximum number of multiplications after which a register is stored, so that the next store need not wait.
 ///
-/// Where none was stored during about 140 multiplications, the first store takes 250 ns more, as if what stores registers had
-/// to wake up: so it was measured on Xeon processors of two generations. A store in between takes no time.
+/// Where none was stored during about 140 multiplications, the first store takes 250 ns more on one of two Xeon processors
+/// on which it was measured, as if what stores registers had to wake up; the other one never waits. A store in between takes
+/// no time on both.
 const AWAKE: usize = 96;
 
 /// Room for a register, in whole lines of the cache.
