@@ -2,7 +2,7 @@
 //!
 //! The sum of an element is accumulated in the order of groups of terms, whichever blocks and threads compute it.
 
-use super::kernel::{Ahead, Columns, Kernel, Terms, Unit};
+use super::kernel::{Ahead, Columns, Kernel, LINE, Terms, Unit};
 use super::packed::{Packed, Panels};
 use super::split::{PANEL, Packing};
 use super::{By, Units, WHOLE, dots, tiles};
@@ -30,9 +30,6 @@ const COLUMNS: usize = 512;
 
 /// Maximum number of columns of a part.
 const PART_COLUMNS: usize = 1024;
-
-/// Number of words of a line of the cache.
-const LINE: usize = 16;
 
 /// Number of blocks per thread, so that no thread waits long for another.
 const BLOCKS_PER_THREAD: usize = 2;
@@ -147,7 +144,7 @@ impl Product {
         parts: Option<(&Parts<'_>, bool)>,
     ) -> Result<[Option<Packed>; 2]> {
         let ([m, k, n], batch) = (self.sizes, pairs.len());
-        let [rows, columns] = cut([m, n], batch, parts.map(|(it, turned)| (it.by_rows(), turned)));
+        let [rows, columns] = cut([m, n], batch, parts);
         let first = places(pairs.start);
         let is_small = Packed::bytes(self.left.packing, [k, m], 1) <= SMALL;
         let packs_left = !is_given[0] && batch == 1 && (n > columns || is_small);
@@ -182,7 +179,7 @@ impl Product {
     ) -> Result<()> {
         let ([m, k, n], batch) = (self.sizes, pairs.len());
         debug_assert!(!self.accumulate || self.out.is_direct());
-        let [rows, columns] = cut([m, n], batch, parts.map(|(it, turned)| (it.by_rows(), turned)));
+        let [rows, columns] = cut([m, n], batch, parts);
         let [along, across] = [m.div_ceil(rows), n.div_ceil(columns)];
         // A nanosecond is enough for several hundred products of terms.
         let nanos = (batch * m * n).saturating_mul(k) / 512 * self.terms.products();
@@ -366,9 +363,9 @@ unsafe fn tile<U>(
     }
 }
 
-/// Rows and columns of blocks, which are multiples of those of panels where there are several; for parts it is known
-/// whether they have whole rows, and whether the product is turned.
-fn cut([m, n]: [usize; 2], batch: usize, parts: Option<(bool, bool)>) -> [usize; 2] {
+/// Rows and columns of blocks, which are multiples of those of panels where there are several; parts are those of
+/// [`Product::multiply`].
+fn cut([m, n]: [usize; 2], batch: usize, parts: Option<(&Parts<'_>, bool)>) -> [usize; 2] {
     // A part of whole rows stays in the cache of a core, and has enough of them for the columns that are read.
     const ELEMENTS: usize = 256 << 10;
     let wanted = match threads::count() {
@@ -376,7 +373,7 @@ fn cut([m, n]: [usize; 2], batch: usize, parts: Option<(bool, bool)>) -> [usize;
         threads => (threads * BLOCKS_PER_THREAD).div_ceil(batch),
     };
     let blocks = |size: usize, count: usize| size.div_ceil(count).next_multiple_of(PANEL);
-    match parts {
+    match parts.map(|(it, turned)| (it.by_rows(), turned)) {
         Some((true, false)) => [blocks(m, wanted).min((ELEMENTS / n).max(PANEL) / PANEL * PANEL), n],
         Some((true, true)) => [m, blocks(n, wanted).min((ELEMENTS / m).max(PANEL) / PANEL * PANEL)],
         _ => {

@@ -4,6 +4,10 @@
 use super::split::PANEL;
 use super::split::PLANE;
 use super::tiles::{REGISTER, WORDS};
+use crate::codegen;
+
+/// Number of words of a line of the cache.
+pub const LINE: usize = codegen::LINE / size_of::<u32>();
 
 /// The terms of a product.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -188,31 +188,30 @@ pub unsafe fn run(
     // SAFETY: as the caller's: places are those of the operands, and there is the unit.
     unsafe {
         let kept = keeper.and_then(|it| Kept::of(it, right, [k, n], 1));
-        let of_kept = kept.as_ref().and_then(|it| it.packed.as_ref()).map(Packed::panels);
+        let of_kept = kept.as_ref().map(|it| it.packed.as_ref());
+        if of_kept.is_some_and(|it| it.is_none()) {
+            return Ok(false);
+        }
         let out = Out { matrix, dtype: types.out, isa };
         let product = Product { units, terms, sizes, left, right, out, accumulate: false };
         let parts = to.parts.as_ref().map(|it| (it, is_turned));
         let packed = product.pack(&(0..batch), is_same, places, [false, kept.is_some()], parts)?;
+        let packed = [packed[0].as_ref(), of_kept.flatten().or(packed[1].as_ref())];
         if let Terms::Floats(planes) = terms {
-            let of_right =
-                kept.as_ref().map(|it| it.range).or(packed[1].as_ref().map(|it| it.range)).unwrap_or_else(|| {
-                    range_of(isa, right.dtype, right.matrix, [k, n], if is_same { 1 } else { batch }, |it| {
-                        places(it)[1]
-                    })
-                });
+            let range = |operand: usize, side: Side, sizes: [usize; 2], count: usize| match packed[operand] {
+                Some(it) => it.range,
+                None => range_of(isa, side.dtype, side.matrix, sizes, count, |it| places(it)[operand]),
+            };
+            let of_right = range(1, right, [k, n], if is_same { 1 } else { batch });
             if !of_right.allows(planes[1]) {
                 return Ok(false);
             }
-            let of_left = packed[0]
-                .as_ref()
-                .map(|it| it.range)
-                .unwrap_or_else(|| range_of(isa, left.dtype, left.matrix, [m, k], batch, |it| places(it)[0]));
+            let of_left = range(0, left, [m, k], batch);
             if !of_left.allows(planes[0]) || !of_left.allows_products(of_right) {
                 return Ok(false);
             }
         }
-        let [of_left, of_right] = packed.each_ref().map(|it| it.as_ref().map(Packed::panels));
-        product.multiply(0..batch, places, [of_left, of_kept.or(of_right)], parts)?;
+        product.multiply(0..batch, places, packed.map(|it| it.map(Packed::panels)), parts)?;
     }
     Ok(true)
 }

@@ -93,9 +93,7 @@ pub struct Kept {
     packing: (usize, bool, usize),
     /// The number of matrices.
     count: usize,
-    /// The range of its elements.
-    pub range: Range,
-    /// Its panels, unless the range does not allow them.
+    /// Its panels, unless the range of its elements does not allow them.
     pub packed: Option<Packed>,
     _counted: Option<Counted>,
 }
@@ -117,10 +115,9 @@ impl Kept {
             |it: &Self| (it.of, it.packing, it.count) == (of, packing, count),
             |counted| {
                 // SAFETY: as the caller's.
-                let packed = unsafe { Packed::new(side, sizes, count)? };
-                let range = packed.range;
-                let packed = Some(packed).filter(|_| range.allows(side.packing.planes));
-                Ok(Self { of, packing, count, range, _counted: packed.is_some().then_some(counted), packed })
+                let packed = Some(unsafe { Packed::new(side, sizes, count)? });
+                let packed = packed.filter(|it| it.range.allows(side.packing.planes));
+                Ok(Self { of, packing, count, _counted: packed.is_some().then_some(counted), packed })
             },
         )
     }

@@ -6,6 +6,7 @@
 use super::super::range::Range;
 use super::super::tiles::{REGISTER, ROWS, WORDS};
 use super::{Element, PLANE, PLANES, Run, Split};
+use crate::codegen::LINE;
 use crate::product::Matrix;
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
@@ -38,12 +39,10 @@ impl Words for f32 {
         unsafe {
             let first = _mm512_maskz_loadu_ps(mask(terms) as u16, from);
             let second = _mm512_maskz_loadu_ps(mask(terms.saturating_sub(WORDS)) as u16, from.wrapping_add(WORDS));
-            found.add(_mm512_castps_si512(first));
-            found.add(_mm512_castps_si512(second));
             let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
             let odd = _mm512_or_si512(even, _mm512_set1_epi32(1));
             let [even, odd] = [even, odd].map(|it| _mm512_permutex2var_ps(first, it, second));
-            planes(even, odd)
+            planes(even, odd, found)
         }
     }
 
@@ -57,11 +56,8 @@ impl Words for f32 {
         // SAFETY: as above.
         unsafe {
             let [first, second] = of_both(lines, terms);
-            let first = _mm512_maskz_loadu_ps(first, from);
             let second = _mm512_maskz_loadu_ps(second, from.wrapping_offset(step));
-            found.add(_mm512_castps_si512(first));
-            found.add(_mm512_castps_si512(second));
-            planes(first, second)
+            planes(_mm512_maskz_loadu_ps(first, from), second, found)
         }
     }
 }
@@ -180,14 +176,16 @@ fn of_both(lines: usize, terms: usize) -> [u16; 2] {
     [if terms > 0 { lines } else { 0 }, if terms > 1 { lines } else { 0 }]
 }
 
-/// The words of pairs of f32 in all planes.
+/// The words of pairs of f32 in all planes; adds these to what was found.
 ///
 /// # Safety
 /// The machine has the instruction set.
 #[inline(always)]
-unsafe fn planes<const P: usize>(mut first: __m512, mut second: __m512) -> [__m512i; P] {
+unsafe fn planes<const P: usize>(mut first: __m512, mut second: __m512, found: &mut Found) -> [__m512i; P] {
     // SAFETY: by the caller's contract.
     unsafe {
+        found.add(_mm512_castps_si512(first));
+        found.add(_mm512_castps_si512(second));
         let mut words = [_mm512_setzero_si512(); P];
         for (plane, word) in words.iter_mut().enumerate() {
             // What two planes leave of f32 is a number of bf16.
@@ -333,15 +331,14 @@ unsafe fn panel<E: Words, const P: usize>(
     unsafe { found.range() }
 }
 
-/// Fetches the elements of a group into the second-level cache: in the first one, lines of matrices whose rows have a power
+/// Fetches the elements of a group, if lines or terms follow one another, into the second-level cache: in the first one, lines of matrices whose rows have a power
 /// of two of bytes may have few places.
 #[inline(always)]
 fn fetch<E>(from: Matrix<*const E>, [lines, depth]: [usize; 2]) {
-    /// Number of bytes of a line of the cache.
-    const LINE: usize = 64;
-    let (from, rows, elements) = match from.steps[1] {
-        1 => (from, lines, depth),
-        _ => (from.transposed(), depth, lines),
+    let (from, rows, elements) = match from.steps {
+        [_, 1] => (from, lines, depth),
+        [1, _] => (from.transposed(), depth, lines),
+        _ => return,
     };
     for row in 0..rows {
         let row = from.skip(row, 0).first.cast::<i8>();

@@ -1,6 +1,6 @@
 //! Products of panels on tiles.
 
-use super::super::kernel::{Columns, Kernel, Terms, products};
+use super::super::kernel::{Columns, Kernel, LINE, Terms, products};
 use super::super::split::{PANEL, PLANE};
 use super::{REGISTER, ROWS, Tiles, WORDS};
 use std::mem::MaybeUninit;
@@ -73,8 +73,6 @@ unsafe fn run<T: Tiles, D: Dot, const A: usize, const B: usize>(
 ) {
     /// Bytes of a row of a register.
     const ROW: isize = 4 * WORDS as isize;
-    /// Words of a line of the cache.
-    const LINE: usize = 16;
     /// Lines of a plane of a group.
     const LINES: usize = PLANE / LINE;
     const { assert!(PANEL == 2 * ROWS && PLANE == 2 * REGISTER) };
