@@ -126,6 +126,16 @@ const CASES: &[Case] = &[
         run: |x| ops::scatter_add(&x[0], &x[1], &x[2], 0),
     },
     Case {
+        name: "scatter_mul",
+        operands: &[Floats(&[5, 6]), Positions(&[50, 6], 5), Floats(&[50, 6])],
+        run: |x| ops::scatter_mul(&x[0], &x[1], &x[2], 0),
+    },
+    Case {
+        name: "segment",
+        operands: &[Floats(&[50, 6]), Positions(&[50], 5)],
+        run: |x| ops::segment(&x[0], &x[1], 5, ops::Segment::Mean),
+    },
+    Case {
         name: "scatter_nd_add",
         operands: &[Floats(&[4, 4, 3]), Positions(&[60, 2], 4), Floats(&[60, 3])],
         run: |x| ops::scatter_nd_add(&x[0], &x[1], &x[2]),

@@ -240,6 +240,8 @@ mod here {
     use ms::ops::rsqrt as ops_rsqrt;
     use ms::ops::scatter as ops_scatter;
     use ms::ops::scatter_nd_add as ops_scatter_nd_add;
+    use ms::ops::scatter_nd_reduce as ops_scatter_nd_reduce;
+    use ms::ops::segment as ops_segment;
     use ms::ops::select as ops_select;
     use ms::ops::selu as ops_selu;
     use ms::ops::sigmoid as ops_sigmoid;

@@ -18,4 +18,5 @@ mod primitives;
 mod reductions;
 mod robustness;
 mod safety;
+mod segments;
 mod tensors;

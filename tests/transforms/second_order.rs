@@ -1,7 +1,8 @@
 //! Second derivatives of movement, products, convolutions and pooling, against differences of
 //! first ones, eagerly and compiled.
 
-use ms::ops::{self, ConvOptions, PoolOptions};
+use ms::ops::{self, ConvOptions, PoolOptions, Segment};
+use ms::tensor::WithStep;
 use ms::{DType, Tensor, tensor};
 use ms_core::session::{Compiled, Precision};
 
@@ -56,6 +57,20 @@ fn second_derivatives() {
         ops::scatter_add(Tensor::zeros_of([2, 3], DType::F64), tensor![[1, 1], [0, 2]], x, 1)
     });
     check("scatter", &[2, 2], |x| ops::scatter(Tensor::zeros_of([2, 3], DType::F64), tensor![[1, 1], [0, 2]], x, 1));
+    let by = |reduction| {
+        move |x: &Tensor| {
+            let start = ops::add(ops::mul(x.i((.., 0..3)), 0.7), 0.3);
+            ops::scatter_reduce(start, tensor![[1, 1, 0], [0, 2, 2]], x.i((.., 1..4)), 1, reduction)
+        }
+    };
+    for reduction in [Segment::Sum, Segment::Mean, Segment::Prod, Segment::Max, Segment::Min] {
+        check("scatter_reduce", &[2, 4], by(reduction));
+        check("segment", &[4, 2], |x| ops::segment(x, tensor![2, 0, 2, 0], 3, reduction).i(WithStep::step(.., 2)));
+        let zeros = |x: &Tensor| ops::mul(x, tensor![[0.0f64, 1.0, 0.0, 2.0], [0.0, 0.0, 3.0, 1.0]]);
+        if reduction == Segment::Prod {
+            check("scatter_reduce of zeros", &[2, 4], |x| by(reduction)(&zeros(x)));
+        }
+    }
     check("sort", &[3, 4], |x| ops::sort(x, 1, true).0);
     check("slice", &[3, 4], |x| ops::mul(x.i((1.., 0..3)), x.i((..2, 1..4))));
     check("set_at", &[3, 4], |x| x.set_at(0, x.at(2)));

@@ -4,7 +4,7 @@ use super::update::begin;
 use crate::product::Shared;
 use crate::threads;
 use ms_core::error::Result;
-use ms_core::ops::host::{Axis, dense, elements, plus, positions, rows, visit_indexed};
+use ms_core::ops::host::{Axis, Combine, dense, elements, plus, positions, rows, visit_indexed};
 use ms_core::ops::{self, AxisAttrs, OpDef};
 use ms_core::tensor::{Array, Attrs, Element, Op};
 use ms_core::with_element;
@@ -13,14 +13,17 @@ use ms_core::with_element;
 type Run = fn(&Attrs, &[&Array], &Array) -> Result<()>;
 
 /// The ops of this kind.
-static OPS: [(&OpDef, Run); 8] = [
+static OPS: [(&OpDef, Run); 11] = [
     (&ops::CONCAT, concat),
     (&ops::DEPEND, |_, inputs, out| copy(inputs[0], out)),
     (&ops::GATHER_ND, |_, inputs, out| gather_nd(inputs, out)),
     (&ops::INDEX_ADD, index_add),
     (&ops::TAKE_ALONG_AXIS, take_along_axis),
-    (&ops::SCATTER, |attrs, inputs, out| scatter(attrs, inputs, out, false)),
-    (&ops::SCATTER_ADD, |attrs, inputs, out| scatter(attrs, inputs, out, true)),
+    (&ops::SCATTER, |attrs, inputs, out| scatter(attrs, inputs, out, Combine::Write)),
+    (&ops::SCATTER_ADD, |attrs, inputs, out| scatter(attrs, inputs, out, Combine::Add)),
+    (&ops::SCATTER_MAX, |attrs, inputs, out| scatter(attrs, inputs, out, Combine::Max)),
+    (&ops::SCATTER_MIN, |attrs, inputs, out| scatter(attrs, inputs, out, Combine::Min)),
+    (&ops::SCATTER_MUL, |attrs, inputs, out| scatter(attrs, inputs, out, Combine::Mul)),
     (&ops::SCATTER_ND_ADD, |_, inputs, out| scatter_nd_add(inputs, out)),
 ];
 
@@ -160,7 +163,7 @@ fn take_along_axis(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> 
     Ok(())
 }
 
-fn scatter(attrs: &Attrs, inputs: &[&Array], out: &Array, adds: bool) -> Result<()> {
+fn scatter(attrs: &Attrs, inputs: &[&Array], out: &Array, by: Combine) -> Result<()> {
     let (source, axis) = (dense(inputs[2])?, AxisAttrs::of(attrs).axis());
     let index = positions(inputs[1], axis, out.shape())?;
     // SAFETY: by the contract of `run`.
@@ -169,7 +172,7 @@ fn scatter(attrs: &Attrs, inputs: &[&Array], out: &Array, adds: bool) -> Result<
         // SAFETY: as above, and the first operand is not read again.
         let (from, to) = (elements::<T>(&source), unsafe { written::<T>(out) });
         visit_indexed(out.shape(), axis, inputs[1].shape(), &index, |at, named| {
-            to[named] = if adds { plus(to[named], from[at]) } else { from[at] };
+            to[named] = by.of(to[named], from[at]);
         });
     });
     Ok(())

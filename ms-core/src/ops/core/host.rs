@@ -6,6 +6,7 @@ use crate::ops::{Ints, PlaceAttrs};
 use crate::tensor::{Array, Attrs, DType, Element, HostArray, Kind, Layout, Scalar, collected, try_room};
 use crate::with_element;
 use smallvec::SmallVec;
+use std::cmp::Ordering;
 
 /// The elements of an integer array as positions along an axis of `size`; negative ones count from
 /// the end.
@@ -99,6 +100,56 @@ pub fn slices<'a>(attrs: &Attrs, shape: &[usize], sizes: impl Iterator<Item = &'
         all.slice_all(&starts[own], sizes, &steps)
     };
     sizes.enumerate().map(place).collect()
+}
+
+/// How an element is combined with one that is scattered to its position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Combine {
+    /// The scattered one remains.
+    Write,
+    /// [`plus`].
+    Add,
+    /// Their product: floats rounded, integers wrapped, bools and-ed.
+    Mul,
+    /// The larger one, nan if either is nan; bools or-ed.
+    Max,
+    /// The smaller one, nan if either is nan; bools and-ed.
+    Min,
+}
+
+impl Combine {
+    /// `a`, combined with the scattered element `b`.
+    #[inline]
+    pub fn of<T: Element>(self, a: T, b: T) -> T {
+        match self {
+            Self::Write => b,
+            Self::Add => plus(a, b),
+            Self::Mul => times(a, b),
+            Self::Max if replaces(b, a, Ordering::Greater) => b,
+            Self::Min if replaces(b, a, Ordering::Less) => b,
+            Self::Max | Self::Min => a,
+        }
+    }
+}
+
+/// Whether `b` compares with `a` in this way, or is the first nan of both.
+#[inline]
+fn replaces<T: Element>(b: T, a: T, order: Ordering) -> bool {
+    match (b.to_scalar(), a.to_scalar()) {
+        (Scalar::Float(b), Scalar::Float(a)) => !a.is_nan() && (b.is_nan() || b.partial_cmp(&a) == Some(order)),
+        (Scalar::UInt(b), Scalar::UInt(a)) => b.cmp(&a) == order,
+        (b, a) => b.as_i64().cmp(&a.as_i64()) == order,
+    }
+}
+
+/// `a * b` in the dtype: floats rounded, integers wrapped, bools and-ed.
+fn times<T: Element>(a: T, b: T) -> T {
+    let (a, b) = (a.to_scalar(), b.to_scalar());
+    T::from_scalar(match T::DTYPE.kind() {
+        Kind::Float => Scalar::Float(a.as_f64() * b.as_f64()),
+        Kind::Int => Scalar::Int(a.as_i64().wrapping_mul(b.as_i64())),
+        Kind::Bool => Scalar::Bool(a.as_bool() && b.as_bool()),
+    })
 }
 
 /// `a + b` in the dtype: floats rounded, integers wrapped, bools or-ed.

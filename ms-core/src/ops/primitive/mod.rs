@@ -26,8 +26,21 @@ macro_rules! primitives {
 /// Whether the result of an op has terms or elements of several float operands, so that it does not vanish where only
 /// one of them does.
 pub(crate) fn sums_operands(op: Op) -> bool {
-    let sums =
-        [&ADD, &ADD_SLICES, &CONCAT, &INDEX_ADD, &SCATTER, &SCATTER_ADD, &SCATTER_ND_ADD, &SELECT, &SLICE_UPDATE, &SUB];
+    let sums = [
+        &ADD,
+        &ADD_SLICES,
+        &CONCAT,
+        &INDEX_ADD,
+        &SCATTER,
+        &SCATTER_ADD,
+        &SCATTER_MAX,
+        &SCATTER_MIN,
+        &SCATTER_MUL,
+        &SCATTER_ND_ADD,
+        &SELECT,
+        &SLICE_UPDATE,
+        &SUB,
+    ];
     sums.iter().any(|it| it.op() == op)
 }
 
@@ -86,6 +99,7 @@ primitives! {
     rounding::{ CEIL, FLOOR, ROUND, TRUNC };
     scan::{ SCAN };
     scatter::{ SCATTER, SCATTER_ADD, TAKE_ALONG_AXIS };
+    scatter_reduce::{ SCATTER_MAX, SCATTER_MIN, SCATTER_MUL };
     select::{ SELECT };
     size::{ SIZE };
     slice::{ SLICE };

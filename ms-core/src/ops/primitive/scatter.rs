@@ -4,7 +4,7 @@
 use super::gather::{check_dtypes, check_index};
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::ops::core::axis::{named, stored_axis};
-use crate::ops::core::host::{dense, elements, plus, positions, visit_indexed};
+use crate::ops::core::host::{Combine, dense, elements, positions, visit_indexed};
 use crate::ops::core::rules::{broadcast_dims, may_equal};
 use crate::ops::{
     Arrays, AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, broadcast_to,
@@ -48,15 +48,15 @@ pub static TAKE_ALONG_AXIS: OpDef = OpDef {
     },
 };
 
-/// The first operand with the elements of the third added or written at the given positions.
-fn evaluate_scatter(attrs: &Attrs, inputs: &[&Array], adds: bool) -> Result<Arrays> {
+/// The first operand with the elements of the third combined into the given positions.
+pub(super) fn evaluate_scatter(attrs: &Attrs, inputs: &[&Array], by: Combine) -> Result<Arrays> {
     let (mut out, source, axis) = (inputs[0].on_host()?.duplicate(), dense(inputs[2])?, AxisAttrs::of(attrs).axis());
     let index = positions(inputs[1], axis, out.shape())?;
     let shape = out.shape_owned();
     with_element!(out.dtype(), T => {
         let (from, to) = (elements::<T>(&source), out.as_mut_slice::<T>());
         visit_indexed(&shape, axis, inputs[1].shape(), &index, |at, named| {
-            to[named] = if adds { plus(to[named], from[at]) } else { from[at] };
+            to[named] = by.of(to[named], from[at]);
         });
     });
     Ok(smallvec![out])
@@ -67,7 +67,7 @@ fn evaluate_scatter(attrs: &Attrs, inputs: &[&Array], adds: bool) -> Result<Arra
 pub static SCATTER_ADD: OpDef = OpDef {
     info: OpInfo { number: 383, name: "scatter_add", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| infer_scatter(attrs, inputs),
-    eval: |attrs, inputs| evaluate_scatter(attrs, inputs, true),
+    eval: |attrs, inputs| evaluate_scatter(attrs, inputs, Combine::Add),
     derivative: Derivative::Rule(|it| {
         let g = it.cotangent();
         let source = it.needs[2].then(|| apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[g, &it.inputs[1]]));
@@ -92,7 +92,7 @@ pub static SCATTER_ADD: OpDef = OpDef {
 pub static SCATTER: OpDef = OpDef {
     info: OpInfo { number: 384, name: "scatter", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| infer_scatter(attrs, inputs),
-    eval: |attrs, inputs| evaluate_scatter(attrs, inputs, false),
+    eval: |attrs, inputs| evaluate_scatter(attrs, inputs, Combine::Write),
     derivative: Derivative::Rule(|it| {
         let (g, index, source) = (it.cotangent(), &it.inputs[1], &it.inputs[2]);
         let kept = it.needs[0].then(|| apply1(SCATTER.op(), it.attrs, &[g, index, &crate::ops::zeros_like(source)]));

@@ -93,11 +93,11 @@ fn one(to: &mut Translator<'_>, node: &Applied<'_>, name: &str) -> Result<String
             let at = to.cast(operands[1], DType::I64);
             to.apply("GatherND", &[operands[0], &at])
         }
-        "scatter" | "scatter_add" => {
+        "scatter" | "scatter_add" | "scatter_max" | "scatter_min" | "scatter_mul" => {
             let at = positions(to, node, 1);
             let mut attributes = vec![axis()];
-            if name == "scatter_add" {
-                attributes.push(("reduction", Attribute::Text("add")));
+            if let Some(reduction) = name.strip_prefix("scatter_") {
+                attributes.push(("reduction", Attribute::Text(reduction)));
             }
             to.with("ScatterElements", &[operands[0], &at, operands[2]], &attributes)
         }

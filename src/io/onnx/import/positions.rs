@@ -2,6 +2,7 @@
 
 use super::Applied;
 use super::images::pooling;
+use ms_core::ops::Segment;
 use ms_core::session::jvp;
 use ms_core::tensor::{DType, Dim, Dims, Scalar};
 use ms_core::{Result, Tensor, ops};
@@ -19,8 +20,7 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Vec<Tensor>>> {
             let (x, at, values) = operands()?;
             match reduction()?.as_str() {
                 "none" => vec![ops::scatter(x, at, values, axis()?)],
-                "add" => vec![ops::scatter_add(x, at, values, axis()?)],
-                _ => return Err(node.unsupported("with this reduction")),
+                other => vec![ops::scatter_reduce(x, at, values, axis()?, reduced(node, other)?)],
             }
         }
         "ScatterND" => {
@@ -28,12 +28,23 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Vec<Tensor>>> {
             match reduction()?.as_str() {
                 "none" => vec![written(node, &x, &at, &values)?],
                 "add" => vec![ops::scatter_nd_add(x, at, values)],
-                _ => return Err(node.unsupported("with this reduction")),
+                other => vec![ops::scatter_nd_reduce(x, at, values, reduced(node, other)?)],
             }
         }
         "MaxPool" if node.node.outputs.len() == 2 => largest(node)?,
         _ => return Ok(None),
     }))
+}
+
+/// The reduction of a scatter operator by its name.
+fn reduced(node: &Applied<'_>, name: &str) -> Result<Segment> {
+    Ok(match name {
+        "add" => Segment::Sum,
+        "mul" => Segment::Prod,
+        "max" => Segment::Max,
+        "min" => Segment::Min,
+        _ => return Err(node.unsupported("with this reduction")),
+    })
 }
 
 /// Slices of `x` replaced at the positions in the rows of `at`, as rows of a matrix.

@@ -1,0 +1,162 @@
+//! `scatter_max`, `scatter_min` and `scatter_mul`: elements are combined with those at positions along an axis.
+
+use super::scatter::{SCATTER_ADD, TAKE_ALONG_AXIS, evaluate_scatter, infer_scatter};
+use crate::error::OrRaise;
+use crate::ops::core::axis::named;
+use crate::ops::core::host::Combine;
+use crate::ops::{
+    AxisAttrs, Batching, Cotangents, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Vjp, cast, clamp_min,
+    normalize_axis, select, zeros_like,
+};
+use crate::tensor::{AsTensor, DType, OpInfo, Tensor, apply1};
+use smallvec::smallvec;
+
+macro_rules! scatter_op {
+    ($(#[$doc:meta])* $name:ident = $number:literal: $text:literal, $combine:expr, $rule:expr, finite: $finite:literal) => {
+        $(#[$doc])*
+        pub static $name: OpDef = OpDef {
+            info: OpInfo { number: $number, name: $text, attrs: AxisAttrs::DECLARED },
+            infer: infer_scatter,
+            eval: |attrs, inputs| evaluate_scatter(attrs, inputs, $combine),
+            derivative: Derivative::Rule($rule),
+            finite_derivatives: $finite,
+            effects: Effects::REFUSES,
+            batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), &it.spread_all())),
+            lowering: Lowering::Update,
+            samples,
+        };
+    };
+}
+
+scatter_op! {
+    /// The first operand, each element the largest of it and of those of the third whose position along `axis` in the
+    /// second it is; nan if any is nan. Equal ones share the gradient.
+    SCATTER_MAX = 392: "scatter_max", Combine::Max, extrema_gradients, finite: true
+}
+
+scatter_op! {
+    /// As [`SCATTER_MAX`], with the smallest.
+    SCATTER_MIN = 393: "scatter_min", Combine::Min, extrema_gradients, finite: true
+}
+
+scatter_op! {
+    /// The first operand, each element multiplied by those of the third whose position along `axis` in the second it
+    /// is, in row-major order.
+    SCATTER_MUL = 394: "scatter_mul", Combine::Mul, product_gradients, finite: false
+}
+
+fn samples() -> Vec<Sample> {
+    let of = |axis: usize, x: &[usize], index: &[usize]| {
+        let named = SampleInput::of(DType::I64, index, 0.0, x[axis] as f64 - 1.0);
+        Sample::new([SampleInput::f32(x, 0.5, 2.0), named, SampleInput::f32(index, 0.5, 2.0)])
+            .attrs(AxisAttrs::attrs(axis))
+    };
+    vec![of(0, &[4, 3], &[6, 3]), of(1, &[2, 3, 2], &[2, 4, 2]), of(2, &[3, 2, 4], &[2, 2, 3])]
+}
+
+/// The gradient of an extreme element: distributed equally to the elements that equal it.
+fn extrema_gradients(it: &Vjp<'_>) -> Cotangents {
+    let [x, index, source] = it.inputs else { unreachable!("a scatter has three operands") };
+    let (out, g) = (&it.outputs[0], it.cotangent());
+    let taken = |of: &Tensor| apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[of, index]);
+    let (own, hits) = (x.eq(out), source.eq(taken(out)));
+    let count = apply1(SCATTER_ADD.op(), it.attrs, &[&cast(&own, g.dtype()), index, &cast(&hits, g.dtype())]);
+    // Without an equal element, at nan, nothing takes the share.
+    let share = g / clamp_min(count, 1.0);
+    let source = it.needs[2].then(|| select(hits, taken(&share), 0.0));
+    smallvec![it.needs[0].then(|| select(own, &share, 0.0)), None, source]
+}
+
+/// The gradient of a factor: the product of the others, also where one or two of them are zero, so that the second
+/// derivatives hold there too.
+fn product_gradients(it: &Vjp<'_>) -> Cotangents {
+    let [x, index, source] = it.inputs else { unreachable!("a scatter has three operands") };
+    let g = it.cotangent();
+    let taken = |of: &Tensor| apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[of, index]);
+    let added = |x: &Tensor, source: &Tensor| apply1(SCATTER_ADD.op(), it.attrs, &[x, index, source]);
+    let factors = [x, source].map(Factors::of);
+    let [of_x, of_source] = &factors;
+    let product = apply1(SCATTER_MUL.op(), it.attrs, &[&of_x.others, index, &of_source.others]);
+    let zeros = added(&of_x.is_zero, &of_source.is_zero);
+    let sum = added(&of_x.zeros, &of_source.zeros);
+    let source = it.needs[2].then(|| taken(g) * of_source.gradient(&taken(&product), &taken(&zeros), &taken(&sum)));
+    smallvec![it.needs[0].then(|| g * of_x.gradient(&product, &zeros, &sum)), None, source]
+}
+
+/// The factors of products, with zeros apart.
+struct Factors {
+    /// One for a factor that is zero.
+    is_zero: Tensor,
+    /// The factors that are zero, and zero for others.
+    zeros: Tensor,
+    /// The factors that are not zero, and one for others.
+    others: Tensor,
+}
+
+impl Factors {
+    fn of(x: &Tensor) -> Self {
+        let zero = x.eq(0.0);
+        Self { is_zero: cast(&zero, x.dtype()), zeros: select(&zero, x, zeros_like(x)), others: select(&zero, 1.0, x) }
+    }
+
+    /// The derivative of each product by the factor in it: of `product`, that of the factors that are not zero,
+    /// with the number and the sum of those that are.
+    fn gradient(&self, product: &Tensor, zeros: &Tensor, sum: &Tensor) -> Tensor {
+        let left = zeros - &self.is_zero;
+        // The other zero, if there is one: its value is zero, and its derivative is not.
+        let single = select(left.eq(1.0), sum - &self.zeros, 0.0);
+        product / &self.others * select(left.eq(0.0), 1.0, single)
+    }
+}
+
+macro_rules! scatter_function {
+    ($(#[$doc:meta])* $name:ident, $def:ident) => {
+        $(#[$doc])*
+        ///
+        /// # Panics
+        /// As [`scatter_add`](crate::ops::scatter_add).
+        #[track_caller]
+        pub fn $name(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, axis: isize) -> Tensor {
+            let (x, index, source) = (x.as_tensor(), index.as_tensor(), source.as_tensor());
+            let axis = normalize_axis(axis, x.rank());
+            let axis = axis.map_err(|it| named(stringify!($name), &[&x, &index, &source], it)).or_raise();
+            apply1($def.op(), &AxisAttrs::attrs(axis), &[&x, &index, &source])
+        }
+    };
+}
+
+scatter_function! {
+    /// `x`, each element the largest of it and of the elements of `source` whose position along `axis` in `index` it
+    /// is; nan if any is nan. Equal ones share the gradient.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// let x = ops::scatter_max(tensor![1., 5.], tensor![0, 0, 1], tensor![3., 2., 4.], 0);
+    /// assert_eq!(x.to_vec::<f32>(), [3., 5.]);
+    /// ```
+    scatter_max, SCATTER_MAX
+}
+
+scatter_function! {
+    /// `x`, each element the smallest of it and of the elements of `source` whose position along `axis` in `index` it
+    /// is; nan if any is nan. Equal ones share the gradient.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// let x = ops::scatter_min(tensor![1., 5.], tensor![0, 0, 1], tensor![3., 2., 4.], 0);
+    /// assert_eq!(x.to_vec::<f32>(), [1., 4.]);
+    /// ```
+    scatter_min, SCATTER_MIN
+}
+
+scatter_function! {
+    /// `x`, each element multiplied by the elements of `source` whose position along `axis` in `index` it is.
+    /// Derivatives to the second order hold for any number of zeros.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// let x = ops::scatter_mul(tensor![1., 5.], tensor![0, 0, 1], tensor![3., 2., 4.], 0);
+    /// assert_eq!(x.to_vec::<f32>(), [6., 20.]);
+    /// ```
+    scatter_mul, SCATTER_MUL
+}
