@@ -160,7 +160,9 @@ window_options!(AvgPool);
 impl<const N: usize> MaxPool<N> {
     #[track_caller]
     fn pool(&self, x: &Tensor) -> Tensor {
-        let (both, rest) = both_sides(self.windows.pads(Self::KIND, x));
+        let pads = self.windows.pads(Self::KIND, x);
+        self.windows.check_elements(Self::KIND, x, &pads);
+        let (both, rest) = both_sides(pads);
         let lowest = ops::PadMode::Constant(f64::NEG_INFINITY.into());
         ops::max_pool(padded(x, rest, lowest), &self.options(both))
     }
@@ -181,7 +183,9 @@ impl<const N: usize> AvgPool<N> {
 
     #[track_caller]
     fn pool(&self, x: &Tensor) -> Tensor {
-        let (both, rest) = both_sides(self.windows.pads(Self::KIND, x));
+        let pads = self.windows.pads(Self::KIND, x);
+        self.windows.check_elements(Self::KIND, x, &pads);
+        let (both, rest) = both_sides(pads);
         let counted = self.count_include_pad && self.windows.pad_mode != PadMode::Same;
         let options = self.options(both).count_include_pad(counted);
         let mean = |x: &Tensor| ops::avg_pool(padded(x, rest, ops::PadMode::Constant(0.into())), &options);

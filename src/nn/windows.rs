@@ -145,6 +145,28 @@ impl<const N: usize> Windows<N> {
     }
 }
 
+impl<const N: usize> Windows<N> {
+    /// Checks that no window of a pooling layer is over padding alone: an op sees what is padded on one side only
+    /// as elements.
+    ///
+    /// # Panics
+    /// Raises the errors of [`ops::Window::check_elements`], with the name of the layer.
+    #[track_caller]
+    pub fn check_elements(&self, kind: &str, x: &Tensor, pads: &[(usize, usize); N]) {
+        let dims = x.dims();
+        let Some(sizes) = dims.get(2..).filter(|it| it.len() == N && pads.iter().any(|it| it.0 != it.1)) else {
+            return;
+        };
+        let window = ops::Window {
+            stride: self.stride.into_iter().collect(),
+            dilation: self.dilation.into_iter().collect(),
+            before: pads.iter().map(|it| it.0).collect(),
+            after: pads.iter().map(|it| it.1).collect(),
+        };
+        window.check_elements(sizes, &self.kernel).map_err(|it| it.with_op(name_of::<N>(kind))).or_raise();
+    }
+}
+
 /// `x` `[n, c, spatial..]`, padded along its spatial axes.
 #[track_caller]
 pub(super) fn padded<const N: usize>(x: &Tensor, pads: [(usize, usize); N], mode: ops::PadMode) -> Tensor {

@@ -3,6 +3,7 @@
 mod aux;
 mod custom_rules;
 mod custom_tangents;
+mod pools;
 mod random;
 mod reads;
 

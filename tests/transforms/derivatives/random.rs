@@ -4,7 +4,7 @@ use ms::At;
 use ms::prelude::*;
 
 /// A pseudorandom number.
-fn next(state: &mut u64) -> usize {
+pub(super) fn next(state: &mut u64) -> usize {
     *state ^= *state << 13;
     *state ^= *state >> 7;
     *state ^= *state << 17;

@@ -1,7 +1,7 @@
 //! `avg_pool` and `adaptive_avg_pool`: the mean of each window, and their gradients.
 
 use super::window::pooling::{check_pooled, pooled_shape, with_channels};
-use super::window::{PerAxis, Spatial, spatial};
+use super::window::{PerAxis, Spatial, Window, spatial};
 use crate::error::{Code, Error, Result, called};
 use crate::ops::composite::convolution::ranked;
 use crate::ops::core::axis::named;
@@ -11,7 +11,9 @@ use crate::ops::{
     Arrays, Batching, Derivative, Effects, ImageForm, ImageRule, Ints, Lowering, OpDef, PoolOptions, Sample,
     SampleInput, Types,
 };
-use crate::tensor::{Array, AsTensor, Attr, Attrs, Dim, Op, OpInfo, Tensor, Type, apply1, collected, filled, refused};
+use crate::tensor::{
+    Array, AsTensor, Attr, Attrs, Dim, IntoDims, Op, OpInfo, Tensor, Type, apply1, collected, filled, refused,
+};
 use smallvec::smallvec;
 use std::iter::StepBy;
 attributes! {
@@ -282,6 +284,13 @@ impl Means {
         let (kernel, stride) = (it.kernel().sizes(), it.stride().sizes());
         let (before, after) = (it.before().sizes(), it.after().sizes());
         let (counts, count_pad) = (it.count().sizes(), it.count_pad());
+        let window = Window { before, after, stride, ..Window::new(kernel.len()) };
+        // An axis without elements has no windows of one element: channels may be such an axis.
+        if (0..sizes.len()).all(|axis| (sizes[axis], counts[axis], kernel[axis]) != (0, 0, 1)) {
+            window.counts(&sizes.into_dims(), &kernel)?;
+        }
+        window.check_counted(&sizes.into_dims(), &kernel, &counts.clone().into_dims())?;
+        let Window { before, after, stride, .. } = window;
         Self::new(rank, sizes, |axis| {
             let size = sizes[axis] as isize;
             let range = |window: usize| {

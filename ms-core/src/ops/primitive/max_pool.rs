@@ -142,13 +142,7 @@ fn pooled_dims(attrs: &Attrs, x: &Type) -> Result<Dims> {
     let dims = check_pooled(x, kernel.len())?;
     let first = dims.len() - kernel.len();
     let counts = window.counts(&dims[first..], &kernel)?;
-    for axis in 0..kernel.len() {
-        let reach = window.dilation[axis] * (kernel[axis] - 1) + 1;
-        if window.before[axis] > reach / 2 || dims[first + axis] == 0 {
-            let message = format!("padding {:?} leaves windows of {kernel:?} without an element", window.before);
-            return Err(Error::new(Code::Argument, message).help("padding is at most half of the window"));
-        }
-    }
+    window.check_counted(&dims[first..], &kernel, &counts)?;
     Ok(pooled_shape(&dims, &counts))
 }
 
@@ -215,7 +209,7 @@ impl Pooled {
                 }
             }
         }
-        best.expect("padding is at most half of the window, so that each has an element")
+        best.expect("`pooled_dims` refuses windows without an element")
     }
 
     /// The elements of a window along one axis.
@@ -230,7 +224,9 @@ impl Pooled {
 ///
 /// # Panics
 /// Raises [`Code::Shape`] when a window does not fit, [`Code::Argument`] when padding is more
-/// than half of a window, [`Code::DType`] unless `x` is of floats.
+/// than half of a window or a window has no element, [`Code::DType`] unless `x` is of floats. A window without
+/// an element is one whose taps are all padding: with a dilation above one, padding of half of a window leaves such
+/// windows on small axes. For symbolic sizes this is checked when they are known.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

@@ -2,7 +2,7 @@
 
 use super::Applied;
 use ms_core::ops::{self, ConvOptions, PadMode, PoolOptions};
-use ms_core::tensor::{Dim, Scalar};
+use ms_core::tensor::{Dim, Scalar, Shape};
 use ms_core::{Result, Tensor};
 
 /// The result of an operator on images; `None` for any other operator.
@@ -116,10 +116,20 @@ fn transposed_convolution(node: &Applied<'_>, x: &Tensor) -> Result<Tensor> {
 }
 
 pub fn pooling(node: &Applied<'_>, x: Tensor, value: Scalar) -> Result<(Tensor, PoolOptions)> {
-    let (x, padding) = evened(node, x, value)?;
     let kernel = sizes(node.ints("kernel_shape")?.unwrap_or_default());
     let ones = vec![1; kernel.len()];
     let list = |name: &str| Ok(node.ints(name)?.map_or_else(|| ones.clone(), sizes));
+    let (before, after) = pads(node, kernel.len())?;
+    let dims = x.dims();
+    if before != after
+        && let Some(along) = dims.get(2..)
+    {
+        // What is padded on one side only is elements to the op.
+        let [stride, dilation] = [list("strides")?, list("dilations")?].map(Shape::from_vec);
+        let [before, after] = [before, after].map(Shape::from_vec);
+        ops::Window { stride, dilation, before, after }.check_elements(along, &kernel)?;
+    }
+    let (x, padding) = evened(node, x, value)?;
     let options = PoolOptions::new(kernel.len(), &kernel[..])
         .stride(&list("strides")?[..])
         .dilation(&list("dilations")?[..])

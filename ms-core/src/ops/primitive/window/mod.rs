@@ -63,6 +63,60 @@ impl Window {
     }
 }
 
+impl Window {
+    /// Checks that each window of `kernel` taps has an element along each of `sizes`, as far as these are
+    /// constant.
+    ///
+    /// Padding of up to half of a window leaves one, unless taps are so far apart that an axis fits between two
+    /// of them: of a window with taps at -1 and 1, an axis of one element is at neither.
+    ///
+    /// # Errors
+    /// [`Code::Argument`] if a window has none, and those of [`counts`](Self::counts).
+    ///
+    /// ```
+    /// use ms_core::{ops::Window, tensor::IntoDims};
+    /// let mut window = Window::new(1);
+    /// (window.before[0], window.after[0], window.dilation[0]) = (1, 1, 2);
+    /// assert!(window.check_elements(&[2].into_dims(), &[2]).is_ok());
+    /// assert!(window.check_elements(&[1].into_dims(), &[2]).is_err());
+    /// ```
+    pub fn check_elements(&self, sizes: &[Dim], kernel: &[usize]) -> Result<()> {
+        self.check_counted(sizes, kernel, &self.counts(sizes, kernel)?)
+    }
+
+    /// As [`check_elements`](Self::check_elements), for a number of windows along each axis that is given.
+    pub(in crate::ops) fn check_counted(&self, sizes: &[Dim], kernel: &[usize], counts: &[Dim]) -> Result<()> {
+        for axis in 0..sizes.len() {
+            let (Some(size), Some(count)) = (sizes[axis].as_const(), counts[axis].as_const()) else { continue };
+            if let Some(empty) = self.empty_window(axis, size, count, kernel[axis]) {
+                let message = format!(
+                    "window {empty} along spatial axis {axis} has no element: padding {} before and {} after an axis of                      {size}, kernel {}, stride {}, dilation {}",
+                    self.before[axis], self.after[axis], kernel[axis], self.stride[axis], self.dilation[axis]
+                );
+                return Err(Error::new(Code::Argument, message).help("padding is at most half of the window"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of a window without elements, of `count` along an axis of `size`.
+    fn empty_window(&self, axis: usize, size: usize, count: usize, kernel: usize) -> Option<usize> {
+        let [size, count, kernel, stride, dilation, before] =
+            [size, count, kernel, self.stride[axis], self.dilation[axis], self.before[axis]].map(|it| it as i128);
+        let is_empty = |window: i128| {
+            let start = window * stride - before;
+            // The first tap that is not in front of the axis.
+            let tap = if start < 0 { -start.div_euclid(dilation) } else { 0 };
+            tap >= kernel || start + tap * dilation >= size
+        };
+        // Windows that start on the axis have an element; the others are in front of it, or behind it. The first
+        // taps of different windows in front repeat, or are different elements: `size` of these are the most.
+        let in_front = before.div_euclid(stride).saturating_add(1).min(count).min(size + 1).min(dilation);
+        let mut windows = (0..in_front).chain((count > 0).then(|| count - 1));
+        windows.find(|&it| is_empty(it)).map(|it| it as usize)
+    }
+}
+
 /// A list of axes of windows padded in front to four.
 pub(in crate::ops) fn spatial(list: &[usize], fill: usize) -> Spatial {
     let mut out = [fill; 4];
