@@ -1,7 +1,7 @@
 //! Simplification of a kernel's body: common subexpression and dead code elimination, and, if rounding may
 //! differ from op by op, contraction of products and sums.
 
-use crate::ir::{BinaryOp, Inst, Kernel, Scope, Val};
+use crate::ir::{BinaryOp, Inst, Kernel, Scope, UnaryOp, Val};
 use crate::tensor::DType;
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
@@ -45,14 +45,17 @@ fn share(kernel: &mut Kernel) {
     }
 }
 
-/// Turns sums of products without other uses into [`Inst::Fma`].
+/// Turns sums of a product without other uses and something else into [`Inst::Fma`].
+///
+/// Sums of two products stay: with one of them rounded and the other not, products that cancel would leave a
+/// rounding error as large as the first one's, and the sum would depend on the order of its operands.
 fn fuse_products(kernel: &mut Kernel) {
     let uses = uses(kernel);
     for stage in 0..kernel.stages.len() {
         let range = kernel.stage_range(stage);
         for i in range.clone() {
             let Inst::Binary(BinaryOp::Add, a, b) = kernel.insts[i] else { continue };
-            if !kernel.types[i].is_float() {
+            if !kernel.types[i].is_float() || (is_product(kernel, a) && is_product(kernel, b)) {
                 continue;
             }
             for (product, addend) in [(a, b), (b, a)] {
@@ -66,6 +69,15 @@ fn fuse_products(kernel: &mut Kernel) {
                 }
             }
         }
+    }
+}
+
+/// Whether a value is a product, or one with another sign.
+fn is_product(kernel: &Kernel, value: Val) -> bool {
+    match kernel.insts[value.0 as usize] {
+        Inst::Binary(BinaryOp::Mul, ..) => true,
+        Inst::Unary(UnaryOp::Neg, of) => is_product(kernel, of),
+        _ => false,
     }
 }
 
@@ -206,5 +218,31 @@ mod tests {
         let contracted = simplify(kernel, true);
         assert_eq!(contracted.insts[2], Inst::Fma(x, y, y));
         assert_eq!(contracted.insts.len(), 4);
+    }
+
+    #[test]
+    fn sums_of_two_products_are_not_contracted() {
+        let kernel = |body: &str| {
+            let text = format!(
+                "kernel par=0 lanes=parallel seq=0 in %a: f32 unit in %b: f32 unit in %c: f32 unit out %y: f32 unit
+                 point: a = load %a b = load %b c = load %c {body} store %y, y"
+            );
+            Kernel::parse(&text).expect("the text is a kernel")
+        };
+        for body in [
+            "p = mul a, c q = mul b, c y = add p, q",
+            "p = mul a, a q = mul b, c y = add q, p",
+            "p = mul a, c q = mul b, c n = neg q y = add p, n",
+            "p = mul a, c q = mul b, c n = neg p y = add n, q",
+            "p = mul a, c q = mul b, c y = sub p, q",
+            // The other product has further uses.
+            "p = mul a, c q = mul b, p s = add p, q y = max s, p",
+        ] {
+            let kernel = kernel(body);
+            assert_eq!(simplify(kernel.clone(), true), kernel, "{body}");
+        }
+        for body in ["p = mul a, b y = add p, c", "p = mul a, b q = div a, c y = add q, p"] {
+            assert_ne!(simplify(kernel(body), true), kernel(body), "{body}");
+        }
     }
 }
