@@ -96,7 +96,11 @@ fn fold<T: Float>(op: &OpDef, elements: &[T], row: usize) -> T {
     } else {
         elements.chunks(2048 / row.next_power_of_two() * row).map(block).collect()
     };
-    halves(op, 32, blocks.into_iter().enumerate())
+    let mut groups: Vec<T> = blocks.chunks(1024).map(|it| halves(op, 32, it.iter().copied().enumerate())).collect();
+    while groups.len() > 1 {
+        groups = groups.chunks(2).map(|it| if let &[a, b] = it { T::fold(op, a, b) } else { it[0] }).collect();
+    }
+    groups.first().copied().unwrap_or(T::of(identity(op)))
 }
 
 /// The reduction of a row-major array over some axes, by the rules.
@@ -254,6 +258,8 @@ fn large_shapes() {
         (&[50, 11, 1025], &[0, 2]),
         (&[100, 100, 16], &[0, 1, 2]),
         (&[100, 100, 3], &[0, 2]),
+        (&[2, 2_200_000], &[1]),
+        (&[200_000, 2], &[0]),
     ] {
         let x = random.elements(shape, DType::F32, &SUM);
         check(&SUM, &x, axes);

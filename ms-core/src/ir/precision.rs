@@ -18,7 +18,8 @@ pub enum Precision {
     Strict,
     /// As accurate as f32 arithmetic: products and sums may be contracted to fused
     /// multiply-adds, factors of contractions and convolutions of f32 may be split into three of bf16, and sums
-    /// are in the fastest order. Results do not depend on the number of threads.
+    /// are in the fastest order whose error does not grow with
+    /// the number of terms. Results do not depend on the number of threads.
     #[default]
     Highest,
     /// As [`Highest`](Self::Highest), but contractions and convolutions of f32 may multiply operands of about
@@ -31,9 +32,9 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Rows of at least this many elements are reduced in blocks in every precision, so that they can be
-    /// divided among threads.
-    pub const LONG_ROW: usize = 1 << 18;
+    /// The longest chain of terms that are added one after the other to an accumulator, in every precision:
+    /// reductions with longer ones are in blocks, whose error grows with the logarithm of their number.
+    pub const LONGEST_CHAIN: usize = 256;
 
     /// All, from the most exact to the fastest.
     pub const ALL: [Self; 4] = [Self::Strict, Self::Highest, Self::High, Self::Medium];
@@ -58,10 +59,16 @@ impl Precision {
         !matches!(self, Self::Strict)
     }
 
-    /// The order of reductions along rows of `row` elements; zero if lanes are an axis of the result.
-    pub fn order(self, row: usize) -> ReductionOrder {
+    /// The order of reductions that add `chain` terms to each accumulator in [`ReductionOrder::Lanes`].
+    ///
+    /// ```
+    /// use ms_core::{ir::ReductionOrder, session::Precision};
+    /// assert_eq!(Precision::Highest.order(100), ReductionOrder::Lanes);
+    /// assert_eq!(Precision::Highest.order(1_000_000), ReductionOrder::Blocks);
+    /// ```
+    pub fn order(self, chain: usize) -> ReductionOrder {
         match self {
-            Self::Highest | Self::High | Self::Medium if row < Self::LONG_ROW => ReductionOrder::Lanes,
+            Self::Highest | Self::High | Self::Medium if chain <= Self::LONGEST_CHAIN => ReductionOrder::Lanes,
             _ => ReductionOrder::Blocks,
         }
     }

@@ -10,7 +10,7 @@
 //! inner part is a [multiple](run_multiple) of the accumulators in one vector, which does not change the
 //! order; otherwise there is no nest and an operand must be copied first.
 
-use crate::ir::{LaneAxis, StrideClass, run_multiple};
+use crate::ir::{LaneAxis, ReductionOrder, StrideClass, run_multiple};
 use crate::tensor::{DType, Layout, Strides};
 use smallvec::SmallVec;
 
@@ -199,16 +199,17 @@ impl Nest {
         Some(Self { lanes, par: counts.0, seq: counts.1, run, extents, strides, operands }.zero_empty_loops())
     }
 
-    /// Number of elements of a row: of the reduced lanes, and of the loops that iterate over one row with
-    /// them; zero if the lanes are an axis of the result.
-    pub fn row(&self) -> usize {
-        match self.lanes {
-            LaneAxis::Parallel => 0,
+    /// Number of terms that go to each accumulator of a reduction in [`ReductionOrder::Lanes`], by the dtype of
+    /// accumulators; none without reduced loops.
+    pub fn chain(&self, accumulator: DType) -> usize {
+        let lanes = match self.lanes {
+            LaneAxis::Parallel => 1,
             LaneAxis::Reduced => {
-                let inner = &self.extents[self.extents.len() - self.run as usize..];
-                inner.iter().fold(self.extents[self.par as usize], |all, &it| all.saturating_mul(it))
+                self.extents[self.par as usize].div_ceil(ReductionOrder::Lanes.accumulators(accumulator))
             }
-        }
+        };
+        let loops = &self.extents[self.par as usize + 1..];
+        loops.iter().fold(lanes, |all, &it| all.saturating_mul(it))
     }
 
     /// The byte strides of an operand, in the order of the extents.

@@ -289,7 +289,7 @@ fn reduction(
     let walks = [Walk { dtype, strides: layout.strides().into() }, Walk { dtype: out, strides: kept_strides(&axes) }];
     let nest = Nest::new(&axes, &walks, &[], Some((rule.accumulate)(dtype)))?;
     let mut key = KernelKey::new(Some(def.op()), Attrs::none(), &nest, [(dtype, Role::Input), (out, Role::Output)]);
-    let order = precision.order(nest.row());
+    let order = precision.order(nest.chain((rule.accumulate)(dtype)));
     (key.order, key.run) = (order, order.run(nest.run));
     Some(Call::new(key, nest, None))
 }

@@ -4,6 +4,7 @@
 mod accuracy;
 mod conversions;
 mod extremes;
+mod sums;
 
 use ms::Tensor;
 use ms_core::session::{Compiled, Precision};

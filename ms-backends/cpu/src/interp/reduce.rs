@@ -9,6 +9,9 @@ use ms_core::ir::{Inst, LaneAxis, Reducer, ReductionOrder, Val};
 use ms_core::tensor::DType;
 use std::ops::Range;
 
+/// The results of a reduction in blocks: accumulators of the second level, and levels of groups.
+pub const RESULTS: usize = ReductionOrder::PARTIALS + ReductionOrder::LEVELS;
+
 /// Sets the accumulators of a stage to the identities of their reducers.
 ///
 /// # Safety
@@ -20,7 +23,7 @@ pub unsafe fn start(frame: &Frame<'_>, range: Range<usize>, blocks: &Blocks) {
         with_compute!(ty, T => unsafe {
             accumulators::<T>(frame, out).fill(identity::<T>(reducer));
             if blocks.several() {
-                (0..ReductionOrder::PARTIALS).for_each(|it| partial::<T>(frame, out, it).fill(identity::<T>(reducer)));
+                (0..RESULTS).for_each(|it| partial::<T>(frame, out, it).fill(identity::<T>(reducer)));
             }
         });
     }
@@ -70,7 +73,49 @@ pub unsafe fn end_block(frame: &Frame<'_>, range: Range<usize>, block: usize) {
             let partial = partial::<T>(frame, out, block % ReductionOrder::PARTIALS);
             combine_lanes(partial, accumulators, |a, b| combine(reducer, a, b));
             accumulators.fill(identity::<T>(reducer));
+            if (block + 1).is_multiple_of(ReductionOrder::GROUP) {
+                end_group::<T>(frame, out, reducer, block / ReductionOrder::GROUP);
+            }
         });
+    }
+}
+
+/// Combines the result of a group with those of earlier ones, of which each level keeps one that waits for its
+/// pair: the levels are the digits of the number of groups.
+///
+/// # Safety
+/// As for [`end_block`].
+unsafe fn end_group<T: Number>(frame: &Frame<'_>, out: usize, reducer: Reducer, group: usize) {
+    // SAFETY: accumulators are live while their stage runs.
+    unsafe {
+        halve_partials::<T>(frame, out, reducer);
+        let level = (group.trailing_ones() as usize).min(ReductionOrder::LEVELS - 1);
+        let total = partial::<T>(frame, out, 0);
+        for at in (0..level).map(|it| ReductionOrder::PARTIALS + it) {
+            combine_lanes(total, partial::<T>(frame, out, at), |a, b| combine(reducer, a, b));
+            partial::<T>(frame, out, at).fill(identity::<T>(reducer));
+        }
+        let kept = partial::<T>(frame, out, ReductionOrder::PARTIALS + level);
+        combine_lanes(kept, total, |a, b| combine(reducer, a, b));
+        (0..ReductionOrder::PARTIALS).for_each(|it| partial::<T>(frame, out, it).fill(identity::<T>(reducer)));
+    }
+}
+
+/// Combines the accumulators of the second level by halves into the first one.
+///
+/// # Safety
+/// As for [`end_block`].
+unsafe fn halve_partials<T: Number>(frame: &Frame<'_>, out: usize, reducer: Reducer) {
+    let mut half = ReductionOrder::PARTIALS / 2;
+    while half > 0 {
+        for k in 0..half {
+            // SAFETY: accumulators are live while their stage runs, and these are two.
+            unsafe {
+                let (low, high) = (partial::<T>(frame, out, k), partial::<T>(frame, out, k + half));
+                combine_lanes(low, high, |a, b| combine(reducer, a, b));
+            }
+        }
+        half /= 2;
     }
 }
 
@@ -86,12 +131,9 @@ pub unsafe fn finish(frame: &Frame<'_>, range: Range<usize>, blocks: &Blocks) {
             let f = |a, b| combine::<T>(reducer, a, b);
             let accumulators = accumulators::<T>(frame, out);
             if blocks.several() {
-                let mut half = ReductionOrder::PARTIALS / 2;
-                while half > 0 {
-                    (0..half).for_each(|k| combine_lanes(partial(frame, out, k), partial(frame, out, k + half), f));
-                    half /= 2;
-                }
-                let total = partial(frame, out, 0);
+                halve_partials::<T>(frame, out, reducer);
+                let total = partial::<T>(frame, out, 0);
+                (ReductionOrder::PARTIALS..RESULTS).for_each(|it| combine_lanes(total, partial(frame, out, it), f));
                 accumulators[..total.len()].copy_from_slice(total);
             } else if frame.kernel.lanes == LaneAxis::Reduced {
                 halve(accumulators, f);
@@ -109,22 +151,34 @@ pub struct Second {
     pub dtype: DType,
 }
 
-/// The second level of [`ReductionOrder::Blocks`] on the results of blocks: each is in the first bytes of a
+/// The levels above blocks of [`ReductionOrder::Blocks`] on the results of blocks: each is in the first bytes of a
 /// word, and so is the result.
 pub fn second_level(reduction: Second, blocks: &[u64]) -> u64 {
     with_compute!(reduction.dtype, T => {
         let combine = |a, b| combine::<T>(reduction.reducer, a, b);
-        let mut partials = [identity::<T>(reduction.reducer); ReductionOrder::PARTIALS];
-        for blocks in blocks.chunks(ReductionOrder::PARTIALS) {
-            for (partial, word) in partials.iter_mut().zip(blocks) {
-                // SAFETY: a word is as large as any number, of which all bits are values.
-                *partial = combine(*partial, unsafe { (word as *const u64).cast::<T>().read() });
+        let group = |blocks: &[u64]| {
+            let mut partials = [identity::<T>(reduction.reducer); ReductionOrder::PARTIALS];
+            for blocks in blocks.chunks(ReductionOrder::PARTIALS) {
+                for (partial, word) in partials.iter_mut().zip(blocks) {
+                    // SAFETY: a word is as large as any number, of which all bits are values.
+                    *partial = combine(*partial, unsafe { (word as *const u64).cast::<T>().read() });
+                }
             }
+            halve(&mut partials, combine);
+            partials[0]
+        };
+        let mut levels = [identity::<T>(reduction.reducer); ReductionOrder::LEVELS];
+        let (groups, rest) = blocks.as_chunks::<{ ReductionOrder::GROUP }>();
+        for (number, blocks) in groups.iter().enumerate() {
+            let carried = (number.trailing_ones() as usize).min(ReductionOrder::LEVELS - 1);
+            let total = levels[..carried].iter().fold(group(blocks), |all, &it| combine(all, it));
+            levels[..carried].fill(identity::<T>(reduction.reducer));
+            levels[carried] = combine(levels[carried], total);
         }
-        halve(&mut partials, combine);
+        let total = levels.into_iter().fold(group(rest), combine);
         let mut word = 0;
         // SAFETY: as above.
-        unsafe { (&raw mut word).cast::<T>().write(partials[0]) };
+        unsafe { (&raw mut word).cast::<T>().write(total) };
         word
     })
 }
@@ -140,7 +194,8 @@ unsafe fn accumulators<'a, T>(frame: &Frame<'a>, out: usize) -> &'a mut [T] {
     unsafe { std::slice::from_raw_parts_mut(frame.slot(out), count) }
 }
 
-/// An accumulator of the second level: one element per lane, or one for a row.
+/// An accumulator of the second level, or behind these the result of a level of groups: one element per lane, or
+/// one for a row.
 unsafe fn partial<'a, T>(frame: &Frame<'a>, out: usize, number: usize) -> &'a mut [T] {
     let count = match frame.kernel.lanes {
         LaneAxis::Parallel => frame.len,

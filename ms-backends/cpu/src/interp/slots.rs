@@ -1,6 +1,7 @@
 //! Assignment of the values of a kernel to slots of the frame.
 
 use super::BLOCK;
+use super::reduce::RESULTS;
 use ms_core::ir::{Inst, Kernel, ReductionOrder, Scope, Val};
 
 /// A slot of scratch memory for every value. Values with overlapping live ranges have different slots,
@@ -66,7 +67,7 @@ impl Slots {
     /// The offset of the results of a reduction's blocks in bytes.
     pub fn partials(&self, reduction: usize) -> usize {
         let number = self.reductions.binary_search(&reduction).expect("a reduction that has blocks");
-        (self.count + number * ReductionOrder::PARTIALS) * self.slot_bytes
+        (self.count + number * RESULTS) * self.slot_bytes
     }
 
     /// Returns whether lanes of a later stage read the value, which is one scalar per row.
@@ -76,7 +77,7 @@ impl Slots {
 
     /// The size in bytes of all slots and of the results of blocks.
     pub fn bytes(&self) -> usize {
-        (self.count + self.reductions.len() * ReductionOrder::PARTIALS) * self.slot_bytes
+        (self.count + self.reductions.len() * RESULTS) * self.slot_bytes
     }
 }
 

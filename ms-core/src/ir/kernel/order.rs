@@ -22,7 +22,8 @@ pub enum ReductionOrder {
     /// accumulator.
     #[default]
     Lanes,
-    /// Two levels, which suit CPUs and the thread blocks of a GPU alike.
+    /// Blocks whose results are combined in several levels, which suit CPUs and the thread blocks of a GPU
+    /// alike.
     ///
     /// 1. With reduced lanes a *row* is the lanes together with the innermost [`Kernel::run`] reduced loops,
     ///    its elements numbered consecutively; it has `L` elements. Element `i` of a row goes to accumulator
@@ -34,6 +35,8 @@ pub enum ReductionOrder {
     ///    second level, in order of the blocks; these are combined by halves.
     /// 3. With parallel lanes 64 successive steps of the reduced loops are a block, of which the
     ///    last may have fewer; each lane has one accumulator in a block. Then rule 2.
+    /// 4. Every 1,024 blocks are a group, whose second level begins anew; the last group may have fewer. The
+    ///    results of groups are combined by adjacent pairs, level by level; an odd last one is carried up.
     ///
     /// So rows of up to 16 elements (8 of 8-byte dtypes) that share one block, and reductions of up to
     /// 64 steps with parallel lanes, have the same bits as with [`ReductionOrder::Lanes`].
@@ -47,6 +50,13 @@ pub enum ReductionOrder {
 impl ReductionOrder {
     /// Number of accumulators of the second level of [`ReductionOrder::Blocks`].
     pub const PARTIALS: usize = 32;
+
+    /// Number of blocks of a group, in [`ReductionOrder::Blocks`].
+    pub const GROUP: usize = 1024;
+
+    /// Number of levels of pairs of groups. The results of the last one are added one after the other, from
+    /// 2^19 groups on.
+    pub const LEVELS: usize = 20;
 
     /// Number of elements of a block of a long row, in [`ReductionOrder::Blocks`].
     pub const ROW_BLOCK: usize = 2048;

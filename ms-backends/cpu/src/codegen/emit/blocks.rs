@@ -108,6 +108,7 @@ impl<'a> Emitter<'a> {
     pub fn blocked(&mut self, blocked: &Blocked, mode: Mode) {
         self.if_several(|it| {
             it.clear(Cursor::Ended);
+            it.clear(Cursor::Groups);
             it.clear(Cursor::Rest);
             it.begin_block();
         });
@@ -140,6 +141,7 @@ impl<'a> Emitter<'a> {
         self.compare_cursor(Cursor::Several, 0);
         self.asm.jump(Code::Je_rel32_64, one);
         self.reduce_partials(blocked, mode);
+        self.reduce_groups(blocked, mode);
         self.when(blocked, |it| it == When::Several, mode);
         self.asm.jump(Code::Jmp_rel32_64, done);
         self.asm.place(one);
@@ -391,7 +393,78 @@ impl<'a> Emitter<'a> {
         self.set(Cursor::Number, A);
         self.when(blocked, |it| it == When::EndBlock, mode);
         self.asm.op(Code::Inc_rm64, &[Operand::Mem(ended)]);
+        let within = self.asm.label();
+        self.compare_cursor(Cursor::Ended, ReductionOrder::GROUP as i32);
+        self.asm.jump(Code::Jb_rel32_64, within);
+        self.end_group(blocked, mode);
+        self.asm.place(within);
         self.begin_block();
+        self.asm.place(done);
+    }
+
+    /// Combines the result of a group with those of earlier ones, of which each level keeps one that waits for
+    /// its pair: the levels are the digits of the number of groups. A level that keeps none is the identity.
+    fn end_group(&mut self, blocked: &Blocked, mode: Mode) {
+        let (number, half) = (self.frame.cursor(Cursor::Number), self.frame.cursor(Cursor::Half));
+        let (groups, last) = (self.frame.cursor(Cursor::Groups), ReductionOrder::PARTIALS + ReductionOrder::LEVELS - 1);
+        self.reduce_partials(blocked, mode);
+        let (fill, filled) = (self.asm.label(), self.asm.label());
+        self.compare_cursor(Cursor::Groups, 0);
+        self.asm.jump(Code::Jne_rel32_64, filled);
+        self.number(A, ReductionOrder::PARTIALS);
+        self.set(Cursor::Number, A);
+        self.asm.place(fill);
+        self.when(blocked, |it| it == When::StartPartial, mode);
+        self.asm.op(Code::Inc_rm64, &[Operand::Mem(number)]);
+        self.compare_cursor(Cursor::Number, last as i32);
+        self.asm.jump(Code::Jbe_rel32_64, fill);
+        self.asm.place(filled);
+        // Levels that keep a result are taken, up to one that does not.
+        let (carry, kept) = (self.asm.label(), self.asm.label());
+        self.load_reg(Code::Mov_r64_rm64, A, groups);
+        self.set(Cursor::Carry, A);
+        self.number(A, ReductionOrder::PARTIALS);
+        self.set(Cursor::Half, A);
+        self.asm.place(carry);
+        self.compare_cursor(Cursor::Half, last as i32);
+        self.asm.jump(Code::Jae_rel32_64, kept);
+        self.load_reg(Code::Mov_r64_rm64, A, self.frame.cursor(Cursor::Carry));
+        self.asm.op(Code::And_rm64_imm32, &[Operand::Reg(A), Operand::Imm32(1)]);
+        self.asm.jump(Code::Je_rel32_64, kept);
+        self.clear(Cursor::Number);
+        self.when(blocked, |it| it == When::ReducePartials, mode);
+        self.load_reg(Code::Mov_r64_rm64, A, half);
+        self.set(Cursor::Number, A);
+        self.when(blocked, |it| it == When::StartPartial, mode);
+        self.asm.op(Code::Inc_rm64, &[Operand::Mem(half)]);
+        self.asm.op(Code::Shr_rm64_imm8, &[Operand::Mem(self.frame.cursor(Cursor::Carry)), Operand::Imm8(1)]);
+        self.asm.jump(Code::Jmp_rel32_64, carry);
+        self.asm.place(kept);
+        // The accumulator at the distance `-Number` is the first one, which has the result of the group.
+        self.load_reg(Code::Mov_r64_rm64, D, half);
+        self.set(Cursor::Number, D);
+        self.number(A, 0);
+        self.reg(Code::Sub_r64_rm64, A, D);
+        self.set(Cursor::Half, A);
+        self.when(blocked, |it| it == When::ReducePartials, mode);
+        self.asm.op(Code::Inc_rm64, &[Operand::Mem(groups)]);
+        self.clear(Cursor::Ended);
+    }
+
+    /// Combines the result of the last group, which may have no block, with what the levels keep.
+    fn reduce_groups(&mut self, blocked: &Blocked, mode: Mode) {
+        let (head, done) = (self.asm.label(), self.asm.label());
+        self.compare_cursor(Cursor::Groups, 0);
+        self.asm.jump(Code::Je_rel32_64, done);
+        self.clear(Cursor::Number);
+        self.number(A, ReductionOrder::PARTIALS);
+        self.set(Cursor::Half, A);
+        self.asm.place(head);
+        self.when(blocked, |it| it == When::ReducePartials, mode);
+        self.asm.op(Code::Inc_rm64, &[Operand::Mem(self.frame.cursor(Cursor::Half))]);
+        let end = (ReductionOrder::PARTIALS + ReductionOrder::LEVELS) as i32;
+        self.compare_cursor(Cursor::Half, end);
+        self.asm.jump(Code::Jb_rel32_64, head);
         self.asm.place(done);
     }
 

@@ -32,8 +32,10 @@ pub enum Cursor {
     Left,
     /// Number of elements, or steps, of the current section that follow the current block.
     Rest,
-    /// Number of completed blocks.
+    /// Number of completed blocks of the current group.
     Ended,
+    /// Number of completed groups.
+    Groups,
     /// The next stop of the cut loop.
     Stop,
     /// The start of the current block.
@@ -42,6 +44,8 @@ pub enum Cursor {
     InRow,
     /// The number of a result of a block.
     Number,
+    /// Digits of the number of groups that are left to look at.
+    Carry,
     /// The distance of two results that are combined.
     Half,
 }

@@ -36,7 +36,7 @@ pub struct Slices {
 struct Cut<'f> {
     copy: usize,
     reduction: &'f Reduction,
-    /// The results of blocks.
+    /// The results of blocks, and behind them those of groups.
     partials: AccId,
     /// The result of one block, with reduced lanes.
     result: Option<AccId>,
@@ -90,7 +90,7 @@ impl Select<'_> {
             reductions.iter().enumerate().flat_map(|(copy, reductions)| reductions.iter().map(move |it| (copy, it)));
         let mut cuts = Vec::new();
         for (copy, reduction) in ordered.filter(|it| it.1.ordered) {
-            let partials = self.vectors(reduction, ReductionOrder::PARTIALS);
+            let partials = self.vectors(reduction, ReductionOrder::PARTIALS + ReductionOrder::LEVELS);
             let result = reduced.then(|| self.vectors(reduction, 1));
             cuts.push(Cut { copy, reduction, partials, result });
         }

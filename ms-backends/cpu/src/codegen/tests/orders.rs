@@ -73,9 +73,15 @@ impl<T: Float> Tree<T> {
         accumulators[0]
     }
 
-    /// The results of blocks.
+    /// The results of blocks: groups, which are combined by pairs.
     fn partials(&self, blocks: impl Iterator<Item = T>) -> T {
-        self.halves(32, blocks.enumerate())
+        let blocks: Vec<T> = blocks.collect();
+        let group = |blocks: &[T]| self.halves(32, blocks.iter().copied().enumerate());
+        let mut groups: Vec<T> = blocks.chunks(1024).map(group).collect();
+        while groups.len() > 1 {
+            groups = groups.chunks(2).map(|it| if let &[a, b] = it { (self.combine)(a, b) } else { it[0] }).collect();
+        }
+        groups.first().copied().unwrap_or(T::of(self.start))
     }
 
     /// Rows of one length, along the lanes.
@@ -362,6 +368,23 @@ fn columns() {
     }
     for extent in [8, 16, 17, 64, 100, 515] {
         check(LaneAxis::Parallel, 70, None, extent);
+    }
+}
+
+/// From 1 to 9 groups of blocks, whole and not.
+#[test]
+fn groups_of_blocks() {
+    let blocks =
+        [1023, 1024, 1025, 2048, 2049, 3 * 1024, 3 * 1024 + 40, 5 * 1024, 6 * 1024 + 1, 7 * 1024, 8 * 1024 + 33];
+    for (number, blocks) in blocks.into_iter().enumerate() {
+        let (dtype, reducer, step) = REDUCTIONS[number % REDUCTIONS.len()];
+        let case = |lanes, rows, extent| {
+            Case { order: ReductionOrder::Blocks, lanes, reducer, dtype, rows, parts: None, extent, step }.of();
+        };
+        case(LaneAxis::Parallel, blocks * 64 - number, 3);
+        if number < 5 {
+            case(LaneAxis::Reduced, blocks, 1030);
+        }
     }
 }
 
