@@ -3,7 +3,8 @@
 use super::file::{decoded, refuse, take_array};
 use super::tensors::TensorDataset;
 use crate::io::archive::gunzipped;
-use ms_core::tensor::{Array, Type, try_room};
+use crate::io::bytes::sized;
+use ms_core::tensor::{Array, try_room};
 use ms_core::{DType, Result, Tensor};
 use std::path::{Path, PathBuf};
 
@@ -99,7 +100,8 @@ pub fn read_idx(path: impl AsRef<Path>) -> Result<Tensor> {
     Tensor::placed(array)
 }
 
-fn decode_idx(mut bytes: &[u8]) -> Result<Array, String> {
+/// The array of the bytes of an IDX file.
+pub(crate) fn decode_idx(mut bytes: &[u8]) -> Result<Array, String> {
     let [zero, also_zero, kind, rank] = take_array(&mut bytes)?;
     let dtype = match kind {
         0x08 => DType::U8,
@@ -115,10 +117,9 @@ fn decode_idx(mut bytes: &[u8]) -> Result<Array, String> {
     }
     let size = |_| take_array(&mut bytes).map(|it| u32::from_be_bytes(it) as usize);
     let shape = (0..rank).map(size).collect::<Result<Vec<usize>, String>>()?;
-    let ty = Type::of(dtype, &shape);
-    let count = ty.check_size().ok().and_then(|_| ty.numel()).ok_or_else(|| format!("no memory holds {ty}"))?;
-    if bytes.len() != count * dtype.size() {
-        return Err(format!("{ty} takes {} bytes, but there are {}", count * dtype.size(), bytes.len()));
+    let (ty, size) = sized(dtype, &shape)?;
+    if bytes.len() != size {
+        return Err(format!("{ty} takes {size} bytes, but there are {}", bytes.len()));
     }
     let mut native = try_room(bytes.len()).map_err(|it| it.report().message.clone())?;
     native.extend_from_slice(bytes);

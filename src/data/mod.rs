@@ -2,18 +2,18 @@
 //! [loader](DataLoader) that iterates over them.
 
 mod batched;
-mod csv;
+pub(crate) mod csv;
 mod dataset;
 mod epoch;
 mod file;
 #[cfg(feature = "image")]
 mod image_folder;
-mod images;
+pub(crate) mod images;
 mod loader;
 mod map;
-mod npy;
+pub(crate) mod npy;
 #[cfg(feature = "tokenizers")]
-mod pretrained;
+pub(crate) mod pretrained;
 mod sampler;
 mod slice;
 mod stack;

@@ -3,9 +3,10 @@
 
 use super::file::{decoded, take, take_array};
 use crate::io::archive::{members, write_archive};
+use crate::io::bytes::sized;
 use crate::io::replace::replace;
 use crate::io::state_dict::{refuse, row_major};
-use ms_core::tensor::{Array, Layout, Type};
+use ms_core::tensor::{Array, Layout};
 use ms_core::{Code, DType, Error, Result, Tensor};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -43,20 +44,22 @@ pub fn read_npy(path: impl AsRef<Path>) -> Result<Tensor> {
 /// As [`read_npy`], with the name of the array; [`Code::Parse`](ms_core::Code::Parse) for a file that is
 /// no zip archive.
 pub fn read_npz(path: impl AsRef<Path>) -> Result<BTreeMap<String, Tensor>> {
-    let arrays = decoded(path.as_ref(), |bytes| {
-        let mut arrays = BTreeMap::new();
-        for member in members(bytes)? {
-            let wrong = |why: String| format!("its member `{}`: {why}", member.name);
-            let array = member.content().and_then(|it| decode(&it)).map_err(wrong)?;
-            let name = member.name.strip_suffix(".npy").unwrap_or(&member.name).to_owned();
-            if arrays.insert(name, array).is_some() {
-                return Err(wrong("there are two of this name".to_owned()));
-            }
-        }
-        Ok(arrays)
-    });
-    let arrays = arrays.map_err(|it| it.with_op("read_npz"))?;
+    let arrays = decoded(path.as_ref(), decode_all).map_err(|it| it.with_op("read_npz"))?;
     arrays.into_iter().map(|(name, array)| Ok((name, Tensor::placed(array)?))).collect()
+}
+
+/// The arrays of the bytes of a `.npz` file.
+pub(crate) fn decode_all(bytes: &[u8]) -> Result<BTreeMap<String, Array>, String> {
+    let mut arrays = BTreeMap::new();
+    for member in members(bytes)? {
+        let wrong = |why: String| format!("its member `{}`: {why}", member.name);
+        let array = member.content().and_then(|it| decode(&it)).map_err(wrong)?;
+        let name = member.name.strip_suffix(".npy").unwrap_or(&member.name).to_owned();
+        if arrays.insert(name, array).is_some() {
+            return Err(wrong("there are two of this name".to_owned()));
+        }
+    }
+    Ok(arrays)
 }
 
 /// Writes a tensor into a `.npy` file, row-major. An existing file is replaced atomically.
@@ -112,7 +115,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// The bytes of a `.npy` file, whose data begins at a multiple of 64.
-fn encode(value: &Tensor) -> Result<Vec<u8>> {
+pub(crate) fn encode(value: &Tensor) -> Result<Vec<u8>> {
     const BEFORE_HEADER: usize = 10;
     let array = row_major(value)?;
     let (dtype, sizes) = (array.dtype(), array.shape());
@@ -141,7 +144,7 @@ fn encode(value: &Tensor) -> Result<Vec<u8>> {
 }
 
 /// The array of the bytes of a `.npy` file.
-fn decode(mut bytes: &[u8]) -> Result<Array, String> {
+pub(crate) fn decode(mut bytes: &[u8]) -> Result<Array, String> {
     if take(&mut bytes, 6).ok() != Some(b"\x93NUMPY") {
         return Err("it is no NPY file".to_owned());
     }
@@ -154,10 +157,9 @@ fn decode(mut bytes: &[u8]) -> Result<Array, String> {
     let header = take(&mut bytes, length).map_err(|why| format!("in its header, {why}"))?;
     let header = std::str::from_utf8(header).map_err(|_| "its header is no text")?;
     let Header { dtype, swapped, fortran, shape } = Header::parse(header)?;
-    let ty = Type::of(dtype, &shape);
-    let count = ty.check_size().ok().and_then(|_| ty.numel()).ok_or_else(|| format!("no memory holds {ty}"))?;
-    if bytes.len() != count * dtype.size() {
-        return Err(format!("{ty} takes {} bytes, but there are {}", count * dtype.size(), bytes.len()));
+    let (ty, size) = sized(dtype, &shape)?;
+    if bytes.len() != size {
+        return Err(format!("{ty} takes {size} bytes, but there are {}", bytes.len()));
     }
     let mut native = ms_core::tensor::try_room(bytes.len()).map_err(|it| it.report().message.clone())?;
     native.extend_from_slice(bytes);
@@ -256,5 +258,23 @@ fn dtype_of(descr: &str) -> Option<(DType, bool)> {
         '<' => Some((dtype, cfg!(target_endian = "big"))),
         '>' => Some((dtype, cfg!(target_endian = "little"))),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks() {
+        for (rank, is_read) in [(64, true), (65, false), (100_000, false)] {
+            for order in ["False", "True"] {
+                let shape = "1,".repeat(rank);
+                let header = format!("{{'descr': '<f4', 'fortran_order': {order}, 'shape': ({shape}), }}");
+                let length = (header.len() as u32).to_le_bytes();
+                let file = [b"\x93NUMPY\x02\0", &length[..], header.as_bytes(), &1.5f32.to_le_bytes()].concat();
+                assert_eq!(decode(&file).map(|it| it.shape().len()).ok(), is_read.then_some(rank), "{rank} {order}");
+            }
+        }
     }
 }

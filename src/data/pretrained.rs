@@ -2,10 +2,13 @@
 
 use super::file::decoded;
 use super::tokenizer::{Tokenizer, no_token};
+use crate::io::bytes::is_flat;
 use ms_core::{Code, Error, Result};
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use tinyjson::JsonValue;
 
 /// What errors call it.
 const NAME: &str = "PretrainedTokenizer";
@@ -39,7 +42,8 @@ impl PretrainedTokenizer {
         decoded(path.as_ref(), Self::of).map_err(|it| it.with_op(NAME))
     }
 
-    fn of(bytes: &[u8]) -> Result<Self, String> {
+    pub(crate) fn of(bytes: &[u8]) -> Result<Self, String> {
+        bounded(bytes)?;
         // The crate has assertions about files that it wrote itself.
         let read = catch_unwind(|| tokenizers::Tokenizer::from_bytes(bytes));
         let inner = read.map_err(|_| "it is no tokenizer: its parts do not fit")?;
@@ -84,17 +88,99 @@ impl Tokenizer for PretrainedTokenizer {
             token.ok_or_else(|| no_token(NAME, *it, self.size))
         };
         let tokens = tokens.iter().map(known).collect::<Result<Vec<u32>>>()?;
-        let text = self.inner.decode(&tokens, self.special);
-        text.map_err(|error| Error::new(Code::Argument, format!("the tokens are no text: {error}")).with_op(NAME))
+        match catch_unwind(AssertUnwindSafe(|| self.inner.decode(&tokens, self.special))) {
+            Ok(Ok(text)) => Ok(text),
+            Ok(Err(error)) => Err(Error::new(Code::Argument, format!("the tokens are no text: {error}")).with_op(NAME)),
+            Err(_) => Err(Error::new(Code::Argument, "the parts of the tokenizer do not fit").with_op(NAME)),
+        }
+    }
+}
+
+/// The deepest nesting of a file, of which each level takes frames of the stack.
+const DEEPEST: usize = 24;
+
+/// The most steps of one kind, such as parts of a template, and normalisers one after the other.
+const MOST_STEPS: usize = 64;
+
+/// The longest that a short text may become by padding.
+const LONGEST: f64 = (1 << 20) as f64;
+
+/// How many times as long the replacements of a file may make a text, all together.
+const MOST_GROWTH: f64 = (1 << 10) as f64;
+
+/// The objects of these names have as many entries as the file has tokens.
+const VOCABULARIES: [&str; 3] = ["vocab", "merges", "added_tokens"];
+
+/// Refuses a file whose parts would take memory or stack that its size does not justify. The crate allocates without
+/// limit, which ends the process.
+fn bounded(bytes: &[u8]) -> Result<(), String> {
+    let wrong = |why: &str| format!("it is no tokenizer: {why}");
+    let text = std::str::from_utf8(bytes).map_err(|_| wrong("it is no text"))?;
+    if !is_flat(text, DEEPEST) {
+        return Err(wrong(&format!("it nests more than {DEEPEST} deep")));
+    }
+    let whole: JsonValue = text.parse().map_err(|error| wrong(&format!("{error}")))?;
+    let mut bounds = Bounds { growth: 1.0 };
+    bounds.visit(&whole).map_err(|why| wrong(&why))
+}
+
+struct Bounds {
+    growth: f64,
+}
+
+impl Bounds {
+    fn visit(&mut self, value: &JsonValue) -> Result<(), String> {
+        match value {
+            JsonValue::Array(all) if all.len() > MOST_STEPS => Err(format!("it has a list of {} steps", all.len())),
+            JsonValue::Array(all) => all.iter().try_for_each(|it| self.visit(it)),
+            JsonValue::Object(all) => {
+                self.object(all)?;
+                let steps = all.iter().filter(|it| !VOCABULARIES.contains(&it.0.as_str()));
+                steps.map(|it| it.1).try_for_each(|it| self.visit(it))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn object(&mut self, all: &HashMap<String, JsonValue>) -> Result<(), String> {
+        let number = |of: &HashMap<String, JsonValue>, key: &str| of.get(key)?.get::<f64>().copied();
+        let object = |key: &str| all.get(key)?.get::<HashMap<String, JsonValue>>();
+        let text = |of: &HashMap<String, JsonValue>, key: &str| of.get(key)?.get::<String>().map(String::len);
+        if let Some(padding) = object("padding") {
+            let fixed = padding.get("strategy").and_then(|it| it.get::<HashMap<String, JsonValue>>());
+            let lengths = [fixed.and_then(|it| number(it, "Fixed")), number(padding, "pad_to_multiple_of")];
+            if let Some(length) = lengths.into_iter().flatten().find(|&it| it > LONGEST) {
+                return Err(format!("it pads to {length} tokens"));
+            }
+        }
+        if let Some(truncation) = object("truncation") {
+            let (length, stride) = (number(truncation, "max_length"), number(truncation, "stride"));
+            // Pieces of a text overlap by the stride.
+            if let (Some(length), Some(stride)) = (length, stride)
+                && stride > 0.0
+                && (length - stride) * (MOST_STEPS as f64) < length
+            {
+                return Err(format!("it cuts texts into pieces of {length} tokens, {stride} of which overlap"));
+            }
+        }
+        let pattern = all.get("pattern").and_then(|it| it.get::<HashMap<String, JsonValue>>());
+        let pattern = pattern.and_then(|it| text(it, "String")).unwrap_or(1).max(1);
+        let content = text(all, "content").filter(|_| all.contains_key("pattern"));
+        let added = content.map(|it| it as f64 / pattern as f64).filter(|&it| it > 1.0);
+        self.growth *= added.unwrap_or(1.0);
+        match self.growth <= MOST_GROWTH {
+            true => Ok(()),
+            false => Err(format!("its replacements make a text more than {MOST_GROWTH} times as long")),
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Byte pairs after lower case, with one token in front of each text.
-    fn pairs() -> String {
+    pub(crate) fn pairs() -> String {
         let vocabulary = ["<s>", "h", "e", "l", "o", "Ġ", "w", "r", "d", "he", "ll", "hell", "hello", "Ġw", "Ã", "¶"];
         let vocabulary: Vec<String> = vocabulary.iter().enumerate().map(|(at, it)| format!("{it:?}: {at}")).collect();
         format!(
@@ -163,6 +249,66 @@ mod tests {
             assert_eq!(plain.decode(tokens).expect("a text"), format!("<s>{back}"));
         }
         assert_eq!(tokenizer.encode_tensor("hello").expect("tokens").to_vec::<i64>(), [0, 12]);
+    }
+
+    /// A file with this value in place of another one.
+    fn changed(key: &str, value: &str) -> String {
+        let whole = pairs();
+        let begin = format!("\"{key}\": ");
+        let at = whole.find(&begin).expect("the key is there") + begin.len();
+        let rest = &whole[at..];
+        let end = if rest.starts_with("null") { 4 } else { rest.find('}').expect("it is an object") + 1 };
+        format!("{}{value}{}", &whole[..at], &rest[end..])
+    }
+
+    #[test]
+    fn sizes_are_bounded() {
+        let padding = |strategy: &str, multiple: u64| {
+            let rest = r#""direction": "Right", "pad_id": 0, "pad_type_id": 0, "pad_token": "<s>""#;
+            changed("padding", &format!(r#"{{"strategy": {strategy}, "pad_to_multiple_of": {multiple}, {rest}}}"#))
+        };
+        let replace = r#"{"type": "Replace", "pattern": {"String": "l"}, "content": "llll"}"#;
+        let chain = |count: usize| {
+            changed(
+                "normalizer",
+                &format!(r#"{{"type": "Sequence", "normalizers": [{}]}}"#, vec![replace; count].join(",")),
+            )
+        };
+        let nested = |depth: usize| {
+            let open = r#"{"type": "Sequence", "normalizers": ["#.repeat(depth);
+            changed("normalizer", &format!("{open}{}{}", r#"{"type": "Lowercase"}"#, "]}".repeat(depth)))
+        };
+        assert_eq!(of(&padding(r#"{"Fixed": 4}"#, 1)).encode("hello").expect("tokens"), [0, 12, 0, 0]);
+        assert!(of(&chain(3)).encode("hello").is_ok());
+        assert!(of(&nested(4)).encode("hello").is_ok());
+        let refused = [
+            (padding(r#"{"Fixed": 1099511627776}"#, 1), "pads to"),
+            (padding(r#""BatchLongest""#, 1 << 40), "pads to"),
+            (chain(40), "times as long"),
+            (chain(1_000), "steps"),
+            (nested(60), "nests more than"),
+            (
+                changed(
+                    "truncation",
+                    r#"{"max_length": 9000, "stride": 8999, "strategy": "LongestFirst", "direction": "Right"}"#,
+                ),
+                "overlap",
+            ),
+        ];
+        for (file, word) in refused {
+            let why = PretrainedTokenizer::of(file.as_bytes()).map(|_| ()).expect_err(word);
+            assert!(why.contains(word), "`{word}` is not in {why}");
+        }
+    }
+
+    /// What the crate asserts about texts is an error.
+    #[test]
+    fn decoders_that_do_not_fit() {
+        for (start, stop) in [(0, 9), (9, 0), (1 << 40, 0), (0, 1 << 40)] {
+            let strip = format!(r#"{{"type": "Strip", "content": "h", "start": {start}, "stop": {stop}}}"#);
+            let Ok(tokenizer) = PretrainedTokenizer::of(changed("decoder", &strip).as_bytes()) else { continue };
+            let _ = tokenizer.decode(&[1, 2, 12]);
+        }
     }
 
     #[test]

@@ -1,19 +1,58 @@
 //! Reading files, and their parts from the front.
 
 use super::state_dict::refuse;
-use ms_core::{Code, Error, Result};
-use std::io::ErrorKind;
+use ms_core::tensor::Type;
+use ms_core::{Code, DType, Error, Result};
+use std::fs::{File, metadata};
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-/// The content of a file.
+/// The most axes that a tensor of a file has, as in NumPy.
+pub(crate) const MAX_RANK: usize = 64;
+
+/// Opens a regular file, and returns its size. Every reader opens files by this function: a pipe or a device would
+/// block, or never end.
+///
+/// # Errors
+/// Those of the system; anything but a regular file, or a link to one.
+pub(crate) fn open(path: &Path) -> io::Result<(File, u64)> {
+    let regular = |is_file: bool| is_file.then_some(()).ok_or_else(|| io::Error::other("it is no regular file"));
+    // Opening a pipe waits for its writer.
+    regular(metadata(path)?.is_file())?;
+    let file = File::open(path)?;
+    let about = file.metadata()?;
+    regular(about.is_file())?;
+    Ok((file, about.len()))
+}
+
+/// The content of a regular file.
 ///
 /// # Errors
 /// [`Code::Io`] when it cannot be read, [`Code::Memory`] when the system has no memory for it.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| match error.kind() {
+    let content = open(path).and_then(|(mut file, size)| {
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(usize::try_from(size).unwrap_or(usize::MAX)).map_err(|_| ErrorKind::OutOfMemory)?;
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    });
+    content.map_err(|error| match error.kind() {
         ErrorKind::OutOfMemory => Error::new(Code::Memory, format!("no memory holds `{}`", path.display())),
         _ => refuse(path, "read", error),
     })
+}
+
+/// The type of a tensor of a file, and its size in bytes.
+///
+/// # Errors
+/// More than [`MAX_RANK`] axes; a size that no memory has.
+pub(crate) fn sized(dtype: DType, shape: &[usize]) -> Result<(Type, usize), String> {
+    if shape.len() > MAX_RANK {
+        return Err(format!("it has {} axes, and tensors have at most {MAX_RANK}", shape.len()));
+    }
+    let ty = Type::of(dtype, shape);
+    let size = ty.check_size().ok().and_then(|()| ty.numel()?.checked_mul(dtype.size()));
+    size.map(|size| (ty.clone(), size)).ok_or_else(|| format!("no memory holds {ty}"))
 }
 
 /// The first bytes of a slice, which then starts after them.
@@ -27,4 +66,22 @@ pub(crate) fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8], S
 /// The first bytes of a slice as an array, which then starts after them.
 pub(crate) fn take_array<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], String> {
     Ok(take(bytes, N)?.try_into().expect("so many were taken"))
+}
+
+/// Whether brackets of a JSON text outside of strings are nested at most `deepest` deep.
+pub(crate) fn is_flat(text: &str, deepest: usize) -> bool {
+    let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
+    for it in text.bytes() {
+        match it {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'{' | b'[' if depth == deepest => return false,
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    true
 }

@@ -1,6 +1,7 @@
 //! Checkpoints of MindSpore: a message with a value for each parameter, of a name and a tensor of dimensions, type and
 //! bytes (`mindspore/ccsrc/utils/checkpoint.proto`), as version 2.10 reads and writes them.
 
+use super::bytes::sized;
 use super::crc::crc32;
 use super::protobuf::{Value, bytes, field, header, take_varint, varint};
 use ms_core::DType;
@@ -148,8 +149,7 @@ impl<'a> Tensor<'a> {
     fn array(&self) -> Result<Array, String> {
         let Self { dtype, shape, slices } = self;
         let has: usize = slices.iter().map(|it| it.len()).sum();
-        let wants = shape.iter().try_fold(dtype.size(), |all, it| all.checked_mul(*it));
-        if wants != Some(has) {
+        if sized(*dtype, shape)?.1 != has {
             return Err(format!("{has} bytes are not {dtype}{shape:?}"));
         }
         if cfg!(target_endian = "big") && dtype.size() > 1 {

@@ -160,7 +160,7 @@ impl ExportedFunction {
     }
 }
 
-fn decode(bytes: &[u8]) -> Result<Exported, String> {
+pub(super) fn decode(bytes: &[u8]) -> Result<Exported, String> {
     let File { mut arrays, metadata } = safetensors::file(bytes)?;
     let text = |key: &str| metadata.get(key).ok_or("it is a file of tensors without a function");
     let version = text("ms.exported")?;

@@ -16,6 +16,8 @@ mod pytorch;
 pub(crate) mod replace;
 mod safetensors;
 pub(crate) mod state_dict;
+#[doc(hidden)]
+pub mod untrusted;
 
 pub use checkpoint::{load_checkpoint, save_checkpoint};
 pub use convention::Convention;

@@ -5,6 +5,9 @@
 use super::bytes::{take, take_array};
 use std::collections::HashMap;
 
+/// Maximum length of the name of a module, or of what it has.
+const MAX_NAME: usize = 1 << 8;
+
 /// The number of a value.
 pub type Id = usize;
 
@@ -138,6 +141,10 @@ impl Pickle {
                 let (Value::Text(module), Value::Text(name)) = (module, name) else {
                     return Err("a name in its pickle is no text".to_owned());
                 };
+                // The texts may be used many times.
+                if module.len().max(name.len()) > MAX_NAME {
+                    return Err("a name in its pickle is too long".to_owned());
+                }
                 self.push(Value::Global(format!("{module} {name}")));
             }
             b'R' | 0x81 => {

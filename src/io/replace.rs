@@ -1,10 +1,13 @@
 //! Atomic replacement of files: a reader sees all of the old content or all of the new, also after
 //! a power failure, and with concurrent writers.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Replaces the content of a file, or creates it, with what `write` writes. If `path` is a symbolic
 /// link, its target is replaced. The permissions of an existing file are kept.
@@ -16,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let (target, old) = target(path)?;
     let folder = target.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    collect_parts(folder);
     let (file, part) = create_part(folder)?;
     let mut out = BufWriter::with_capacity(1 << 16, file);
     write(&mut out)?;
@@ -66,13 +70,63 @@ impl Drop for Part {
     }
 }
 
+/// The names of parts begin and end so.
+const PART_BEGIN: &str = ".ms-";
+const PART_END: &str = ".part";
+
+/// Folders with more entries are listed only once.
+const MANY_ENTRIES: usize = 1 << 10;
+
+/// Removes the parts that savers left in a folder when they were killed: those that nobody has locked. What fails is left
+/// to the next save.
+fn collect_parts(folder: &Path) {
+    static LARGE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    let mut large = LARGE.lock().unwrap_or_else(PoisonError::into_inner);
+    if large.contains(folder) {
+        return;
+    }
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    let mut count = 0;
+    for entry in entries.flatten() {
+        count += 1;
+        let is_file = || entry.file_type().is_ok_and(|it| it.is_file());
+        if !is_part(&entry.file_name()) || !is_file() {
+            continue;
+        }
+        let path = entry.path();
+        let Ok(file) = OpenOptions::new().write(true).open(&path) else { continue };
+        if file.try_lock().is_ok() {
+            let _ = fs::remove_file(&path);
+        }
+    }
+    if count > MANY_ENTRIES {
+        large.insert(folder.to_path_buf());
+    }
+}
+
+/// Whether a name is that of a part: `.ms-PROCESS-NUMBER.part`.
+fn is_part(name: &OsStr) -> bool {
+    let inner = name.to_str().and_then(|it| it.strip_prefix(PART_BEGIN)?.strip_suffix(PART_END)?.split_once('-'));
+    let is_number = |it: &str| it.parse::<u64>().is_ok();
+    inner.is_some_and(|(process, number)| is_number(process) && is_number(number))
+}
+
 fn create_part(folder: &Path) -> io::Result<(File, Part)> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     loop {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = folder.join(format!(".ms-{}-{number}.part", std::process::id()));
+        let path = folder.join(format!("{PART_BEGIN}{}-{number}{PART_END}", std::process::id()));
         match OpenOptions::new().write(true).create_new(true).open(&path) {
-            Ok(file) => return Ok((file, Part(Some(path)))),
+            Ok(file) => {
+                let part = Part(Some(path));
+                // The lock says that the saver lives. Without one, nobody can lock the file to collect it either.
+                let _ = file.try_lock();
+                // Before it was locked, another saver may have collected it.
+                match part.0.as_ref().is_some_and(|it| it.exists()) {
+                    true => return Ok((file, part)),
+                    false => continue,
+                }
+            }
             // Left behind by an earlier process with this id, or in use by one in another
             // container.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
@@ -90,5 +144,45 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
         // Some file systems do not support syncing a folder.
         Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
         done => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Parts that nobody has locked are removed by the next save, and no other file is.
+    #[test]
+    fn parts_of_killed_savers_are_collected() {
+        let folder = std::env::temp_dir().join(format!("ms parts {}", std::process::id()));
+        fs::create_dir_all(&folder).expect("the folder is writable");
+        let made = |name: &str| {
+            fs::write(folder.join(name), "part").expect("the folder is writable");
+            folder.join(name)
+        };
+        let dead = [".ms-1-0.part", ".ms-4294967295-7.part"].map(made);
+        let others = ["a.part", ".ms-a-0.part", ".ms-1.part", ".ms-1-2.part.old", "ms-1-2.part"].map(made);
+        let held = made(".ms-2-0.part");
+        let holder = File::open(&held).expect("it was made");
+        holder.try_lock().expect("nobody else has locked it");
+        let target = folder.join("checkpoint");
+        let save = |inside: &mut dyn FnMut()| {
+            let saved = replace(&target, |out| {
+                inside();
+                out.write_all(b"content")
+            });
+            saved.expect("the folder is writable");
+        };
+        // A save during another one leaves its part.
+        let nested = folder.join("other");
+        save(&mut || replace(&nested, |out| out.write_all(b"other")).expect("the folder is writable"));
+        assert_eq!(dead.map(|it| it.exists()), [false; 2]);
+        assert!(others.iter().all(|it| it.exists()) && held.exists());
+        drop(holder);
+        save(&mut || {});
+        assert!(!held.exists());
+        assert_eq!(fs::read(&target).expect("it was saved"), b"content");
+        assert_eq!(fs::read(&nested).expect("it was saved"), b"other");
+        fs::remove_dir_all(&folder).expect("it was made");
     }
 }

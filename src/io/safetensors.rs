@@ -5,8 +5,9 @@
 //! Implemented here because the library brings `serde_json` into every program, whose comparisons
 //! with numbers make `n == text.parse()?` ambiguous in user code.
 
+use super::bytes::{is_flat, sized};
 use ms_core::DType;
-use ms_core::tensor::{Array, HostArray, Type};
+use ms_core::tensor::{Array, HostArray};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -120,7 +121,7 @@ pub fn file(bytes: &[u8]) -> Result<File, String> {
     let (header, data) = rest.split_at(length);
     let header = std::str::from_utf8(header).map_err(|error| format!("its header is no text: {error}"))?;
     // The parser is recursive.
-    if !is_flat(header) {
+    if !is_flat(header, MAX_DEPTH) {
         return Err(format!("its header nests more than {MAX_DEPTH} deep"));
     }
     let header: JsonValue = header.parse().map_err(|error| format!("its header is no JSON: {error}"))?;
@@ -158,24 +159,6 @@ fn texts(value: &JsonValue) -> Option<BTreeMap<String, String>> {
     entries.iter().map(|(key, it)| Some((key.clone(), it.get::<String>()?.clone()))).collect()
 }
 
-/// Whether brackets outside of strings are nested at most [`MAX_DEPTH`] deep.
-fn is_flat(text: &str) -> bool {
-    let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
-    for it in text.bytes() {
-        match it {
-            _ if escaped => escaped = false,
-            b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            _ if in_string => {}
-            b'{' | b'[' if depth == MAX_DEPTH => return false,
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    true
-}
-
 /// The array that an entry of the header describes, and its range in the data; `None` if the entry
 /// is invalid.
 fn tensor(entry: &JsonValue, data: &[u8]) -> Option<(Array, Range<usize>)> {
@@ -191,10 +174,8 @@ fn tensor(entry: &JsonValue, data: &[u8]) -> Option<(Array, Range<usize>)> {
     let (shape, offsets) = (numbers("shape")?, numbers("data_offsets")?);
     let &[start, end] = offsets.as_slice() else { return None };
     let bytes = data.get(start..end)?;
-    let ty = Type::of(dtype, &shape);
-    ty.check_size().ok()?;
-    let fits = Some(bytes.len()) == ty.numel().map(|it| it * dtype.size());
-    fits.then(|| (Array::from_bytes(&shape, dtype, bytes), start..end))
+    let (_, size) = sized(dtype, &shape).ok()?;
+    (bytes.len() == size).then(|| (Array::from_bytes(&shape, dtype, bytes), start..end))
 }
 
 #[cfg(test)]

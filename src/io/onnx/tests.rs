@@ -290,7 +290,7 @@ fn damaged_models_are_refused() {
     refused(&of(tensor(8, 1)), "`w` has elements of kind 8, which is not supported");
     refused(&of(tensor(1, 2)), "`w` is f32[2], and has 0 bytes");
     refused(&of(tensor(1, u64::MAX)), "`w` has a negative size");
-    refused(&of(tensor(1, 1 << 62)), "no memory holds `w`");
+    refused(&of(tensor(1, 1 << 62)), "no memory holds f32");
 }
 
 /// Models of others of which bytes are changed are refused, or are functions. `MS_ONNX_CHANGES` is the number of
@@ -409,4 +409,100 @@ fn what_depends_on_data_is_refused() {
     };
     refused(&changed(b"goes_\x22\x08Identity", b"goes_\x22\x08Ydentity"), "may end before the last");
     refused(&changed(b"\x05count\n\x04true", b"\x05first\n\x04true"), "whose number depends on data");
+}
+
+/// A model of one node with these attributes, each a message, for inputs of these types.
+fn node(operator: &str, attributes: &[Vec<u8>], inputs: &[(DType, &[usize])]) -> Vec<u8> {
+    let name = |at: usize| format!("x{at}").into_bytes();
+    let input = |(at, (dtype, shape)): (usize, &(DType, &[usize]))| {
+        let axes: Vec<u8> = shape.iter().flat_map(|&it| bytes(1, &number(1, it as u64))).collect();
+        let tensor = [number(1, super::element_type(*dtype)), bytes(2, &axes)].concat();
+        bytes(11, &[bytes(1, &name(at)), bytes(2, &bytes(1, &tensor))].concat())
+    };
+    let operands: Vec<u8> = (0..inputs.len()).flat_map(|at| bytes(1, &name(at))).collect();
+    let attributes: Vec<u8> = attributes.iter().flat_map(|it| bytes(5, it)).collect();
+    let node = [operands, bytes(2, b"y"), bytes(4, operator.as_bytes()), attributes].concat();
+    let inputs: Vec<u8> = inputs.iter().enumerate().flat_map(input).collect();
+    let graph = [bytes(1, &node), inputs, bytes(12, &bytes(1, b"y"))].concat();
+    [number(1, 8), bytes(7, &graph), bytes(8, &number(2, 18))].concat()
+}
+
+fn int(name: &str, value: i64) -> Vec<u8> {
+    [bytes(1, name.as_bytes()), number(3, value as u64), number(20, 2)].concat()
+}
+
+fn float(name: &str, value: f32) -> Vec<u8> {
+    let key = [2 << 3 | 5];
+    [bytes(1, name.as_bytes()), [&key[..], &value.to_le_bytes()].concat(), number(20, 1)].concat()
+}
+
+/// An attribute that nothing reads is an error, for every operator.
+#[test]
+fn attributes_are_read_or_refused() {
+    let x: &[(DType, &[usize])] = &[(DType::F32, &[2, 3])];
+    let two: &[(DType, &[usize])] = &[(DType::F32, &[2, 2]), (DType::F32, &[2, 2])];
+    let operators = ["Relu", "Exp", "Selu", "Softmax", "Flatten", "Transpose", "ReduceSum", "Identity", "Shape", "Elu"];
+    let operators = operators.into_iter().map(|it| (it, x)).chain(["Add", "MatMul", "Gemm", "Max"].map(|it| (it, two)));
+    for (operator, inputs) in operators {
+        ExportedFunction::from_onnx(&node(operator, &[], inputs)).unwrap_or_else(|error| panic!("{operator}: {error}"));
+        let error = ExportedFunction::from_onnx(&node(operator, &[int("mystery", 1)], inputs)).map(|_| ());
+        let error = error.expect_err(operator).to_string();
+        assert!(error.contains(operator) && error.contains("with the attribute `mystery`"), "{error}");
+    }
+}
+
+#[test]
+fn attributes_have_their_meaning() {
+    let call = |operator: &str, attributes: &[Vec<u8>], x: &Tensor| {
+        let model = node(operator, attributes, &[(x.dtype(), x.shape())]);
+        let function = ExportedFunction::from_onnx(&model).unwrap_or_else(|error| panic!("{operator}: {error}"));
+        function.call(&[x]).unwrap_or_else(|error| panic!("{operator}: {error}")).remove(0)
+    };
+    let x = tensor![[-1.0f32, 0.0, 2.0]];
+    let exact = |it: f64, alpha: f64, gamma: f64| gamma * if it > 0.0 { it } else { alpha * it.exp_m1() };
+    for (alpha, gamma) in [(2.0f32, 3.0f32), (1.673_263_2, 2.0), (0.5, 1.050_701)] {
+        let wanted = [-1.0, 0.0, 2.0].map(|it| exact(it, alpha.into(), gamma.into()) as f32);
+        let result = call("Selu", &[float("alpha", alpha), float("gamma", gamma)], &x);
+        close("Selu", &[result], &[Tensor::from_slice([1, 3], &wanted)]);
+    }
+    let x = tensor![[-1.0f32, 2.0, 3.0]];
+    let elements: [(&str, [f32; 3]); 6] = [
+        ("ReduceSum", [-1.0, 2.0, 3.0]),
+        ("ReduceMax", [-1.0, 2.0, 3.0]),
+        ("ReduceL1", [1.0, 2.0, 3.0]),
+        ("ReduceL2", [1.0, 2.0, 3.0]),
+        ("ReduceSumSquare", [1.0, 4.0, 9.0]),
+        ("ReduceLogSum", [f32::NAN, 2f32.ln(), 3f32.ln()]),
+    ];
+    for (operator, wanted) in elements {
+        let result = call(operator, &[int("noop_with_empty_axes", 1)], &x);
+        close(operator, &[result], &[Tensor::from_slice([1, 3], &wanted)]);
+    }
+    let large = tensor![[300.0f32, 400.0, 0.0]];
+    for dtype in [DType::F16, DType::BF16] {
+        let result = call("ReduceL2", &[], &large.cast(dtype));
+        close("ReduceL2", &[result], &[tensor![[500.0f32]].cast(dtype)]);
+    }
+}
+
+/// Time is in proportion to the number of inputs.
+#[test]
+fn many_inputs() {
+    let begin = std::time::Instant::now();
+    let input = |at: usize| {
+        let tensor = bytes(1, &[number(1, 1), bytes(2, &bytes(1, &number(1, 1)))].concat());
+        bytes(11, &[bytes(1, format!("x{at}").as_bytes()), bytes(2, &tensor)].concat())
+    };
+    let weight = |at: usize| {
+        bytes(5, &[number(1, 1), number(2, 1), bytes(8, format!("x{at}").as_bytes()), bytes(9, &[0; 4])].concat())
+    };
+    let node = [bytes(1, b"x0"), bytes(2, b"y"), bytes(4, b"Relu")].concat();
+    let inputs: Vec<u8> = (0..20_000).flat_map(input).collect();
+    let weights: Vec<u8> = (1..20_000).flat_map(weight).collect();
+    for weights in [weights, Vec::new()] {
+        let graph = [bytes(1, &node), inputs.clone(), weights, bytes(12, &bytes(1, b"y"))].concat();
+        let model = [number(1, 8), bytes(7, &graph), bytes(8, &number(2, 18))].concat();
+        let _ = ExportedFunction::from_onnx(&model);
+        assert!(begin.elapsed().as_secs() < 60, "{:?}", begin.elapsed());
+    }
 }

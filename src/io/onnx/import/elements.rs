@@ -4,6 +4,10 @@ use super::Applied;
 use ms_core::tensor::DType;
 use ms_core::{Result, Tensor, ops};
 
+/// The constants of `Selu` where the model has no others.
+const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
+const SELU_GAMMA: f64 = 1.050_700_987_355_480_5;
+
 /// The result of a function of elements; `None` for any other operator.
 ///
 /// # Errors
@@ -70,7 +74,13 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Tensor>> {
             let (x, slope) = (node.tensor(0)?, node.tensor(1)?);
             ops::select(ops::less(&x, 0.0), &x * slope, &x)
         }
-        "Selu" => ops::selu(node.tensor(0)?),
+        "Selu" => {
+            let (alpha, gamma) = (alpha(SELU_ALPHA)?, node.float("gamma", SELU_GAMMA)?);
+            match (alpha as f32, gamma as f32) == (SELU_ALPHA as f32, SELU_GAMMA as f32) {
+                true => ops::selu(node.tensor(0)?),
+                false => ops::elu(node.tensor(0)?, alpha) * gamma,
+            }
+        }
         "Where" => ops::select(node.tensor(0)?, &node.tensor(1)?, &node.tensor(2)?),
         _ => return Ok(None),
     }))

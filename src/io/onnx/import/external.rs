@@ -1,8 +1,8 @@
 //! Data of a model in other files, which lie in its folder.
 
+use crate::io::bytes::open;
 use ms_core::tensor::try_room;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 
@@ -25,14 +25,11 @@ impl Folder<'_> {
             return Err(format!("it takes {size} bytes, and is said to have {}", length.unwrap_or_default()));
         }
         let within = |why: String| format!("`{location}` {why}");
-        let mut file = File::open(self.path(location)?).map_err(|it| within(format!("cannot be opened: {it}")))?;
-        let about = file.metadata().map_err(|it| within(format!("cannot be read: {it}")))?;
-        if !about.is_file() {
-            return Err(within("is no file".to_owned()));
-        }
-        let end = start.checked_add(size as u64).filter(|&it| it <= about.len());
-        if end.is_none() || (length.is_none() && end != Some(about.len())) {
-            return Err(within(format!("has {} bytes, of which it takes {size} from {start} on", about.len())));
+        let (mut file, length_of) =
+            open(&self.path(location)?).map_err(|it| within(format!("cannot be opened: {it}")))?;
+        let end = start.checked_add(size as u64).filter(|&it| it <= length_of);
+        if end.is_none() || (length.is_none() && end != Some(length_of)) {
+            return Err(within(format!("has {length_of} bytes, of which it takes {size} from {start} on")));
         }
         let mut bytes = try_room(size).map_err(|it| it.report().message.clone())?;
         file.seek(SeekFrom::Start(start)).map_err(|it| within(format!("cannot be read: {it}")))?;

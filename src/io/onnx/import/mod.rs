@@ -16,12 +16,13 @@ use super::super::bytes::read;
 use super::super::exported::{ExportedFunction, message};
 use super::super::state_dict::refuse;
 use external::Folder;
-use model::{Axis, Graph, Model, Node, is_own};
+use model::{Attribute, Axis, Graph, Model, Node, is_own};
 use ms_core::error::{OrRaise, catch, in_op};
 use ms_core::session::{InputSpec, export};
 use ms_core::tensor::{Array, Scalar};
 use ms_core::{Code, Error, Result, Tensor};
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use value::Value;
 
@@ -69,8 +70,7 @@ impl ExportedFunction {
     }
 
     /// The function of the bytes of a model.
-    #[cfg(test)]
-    pub(super) fn from_onnx(bytes: &[u8]) -> Result<Self> {
+    pub(crate) fn from_onnx(bytes: &[u8]) -> Result<Self> {
         traced(&Model::read(bytes, &Folder(None)).map_err(unsupported)?)
     }
 }
@@ -126,8 +126,7 @@ fn fold<'a>(graph: &'a Graph, constants: &mut HashMap<&'a str, Value>) {
         let Some(operands) = node.inputs.iter().map(known).collect::<Option<Vec<_>>>() else { continue };
         let operands = operands.into_iter().map(Some).collect();
         // What fails is reported by the trace.
-        let Ok(results) = catch(|| operators::apply(&Applied { node, operands, outer: &HashMap::new() })).flatten()
-        else {
+        let Ok(results) = catch(|| Applied::new(node, operands, &HashMap::new()).results()).flatten() else {
             continue;
         };
         let results = results.into_iter().map(|it| Value::Constant(it.tensor()));
@@ -160,8 +159,8 @@ fn outputs<'a>(graph: &'a Graph, mut values: Values<'a>) -> Result<Vec<Tensor>> 
             });
             operands.push(value.transpose()?);
         }
-        let applied = Applied { node, operands, outer: &values };
-        let results = operators::apply(&applied)?;
+        let applied = Applied::new(node, operands, &values);
+        let results = applied.results()?;
         if results.len() < node.outputs.iter().filter(|it| !it.is_empty()).count() {
             return Err(applied.unsupported("with so many results"));
         }
@@ -181,4 +180,55 @@ struct Applied<'a> {
     operands: Vec<Option<Value>>,
     /// The values before it, which its graphs may use.
     outer: &'a Values<'a>,
+    /// The names of the attributes that were read.
+    read: RefCell<HashSet<&'a str>>,
+}
+
+/// Attributes that change nothing here, by their operators: of training, of dtypes that tensors do not have, of results
+/// that have no reader, and of what other attributes or operands say as well.
+const WITHOUT_EFFECT: [(&str, &str); 16] = [
+    ("BatchNormalization", "momentum"),
+    ("Cast", "round_mode"),
+    ("Cast", "saturate"),
+    ("CastLike", "round_mode"),
+    ("CastLike", "saturate"),
+    ("Conv", "kernel_shape"),
+    ("ConvInteger", "kernel_shape"),
+    ("ConvTranspose", "kernel_shape"),
+    ("Dropout", "seed"),
+    ("GRU", "hidden_size"),
+    ("LSTM", "hidden_size"),
+    ("MaxPool", "storage_order"),
+    ("QLinearConv", "kernel_shape"),
+    ("QuantizeLinear", "saturate"),
+    ("RNN", "hidden_size"),
+    ("TopK", "sorted"),
+];
+
+impl<'a> Applied<'a> {
+    fn new(node: &'a Node, operands: Vec<Option<Value>>, outer: &'a Values<'a>) -> Self {
+        Self { node, operands, outer, read: RefCell::default() }
+    }
+
+    /// The value of an attribute, which counts as read.
+    fn attribute(&self, name: &str) -> Option<&'a Attribute> {
+        let (name, value) = self.node.attributes().find(|it| it.0 == name)?;
+        self.read.borrow_mut().insert(name);
+        Some(value)
+    }
+
+    /// The results of the node.
+    ///
+    /// # Errors
+    /// [`Code::Io`] for an operator that is not supported, and for an attribute that nothing here reads: its meaning
+    /// would be lost.
+    fn results(&self) -> Result<Vec<Value>> {
+        let results = operators::apply(self)?;
+        let operator = self.node.operator.as_str();
+        let read = self.read.borrow();
+        match self.node.attributes().find(|it| !read.contains(it.0) && !WITHOUT_EFFECT.contains(&(operator, it.0))) {
+            Some((name, _)) => Err(self.unsupported(&format!("with the attribute `{name}`"))),
+            None => Ok(results),
+        }
+    }
 }

@@ -1,11 +1,12 @@
 //! The messages of a model as data.
 
 use super::external::Folder;
+use crate::io::bytes::{MAX_RANK, sized};
 use crate::io::onnx::dtype;
 use crate::io::protobuf::{Value, field, take_varint};
 use ms_core::DType;
-use ms_core::tensor::{Array, Type};
-use std::collections::BTreeMap;
+use ms_core::tensor::Array;
+use std::collections::{BTreeMap, HashSet};
 
 /// Deeper graphs are refused: reading one takes a stack frame per level.
 const DEEPEST: usize = 16;
@@ -51,7 +52,20 @@ pub struct Node {
     pub domain: String,
     pub inputs: Vec<String>,
     pub outputs: Vec<String>,
-    pub attributes: BTreeMap<String, Attribute>,
+    /// Read by [`Node::attribute`] only, or by [`Applied`](super::Applied), which refuses those that nobody reads.
+    attributes: BTreeMap<String, Attribute>,
+}
+
+impl Node {
+    /// The value of an attribute.
+    pub fn attribute(&self, name: &str) -> Option<&Attribute> {
+        self.attributes.get(name)
+    }
+
+    /// The attributes with their names.
+    pub fn attributes(&self) -> impl Iterator<Item = (&str, &Attribute)> {
+        self.attributes.iter().map(|(name, value)| (name.as_str(), value))
+    }
 }
 
 /// The value of an attribute.
@@ -136,7 +150,8 @@ impl Model {
         let version = version.ok_or("it does not say which version its operators have")?;
         let (graph, inputs) = self::graph(graph, folder, 0)?;
         let inputs = inputs.into_iter().map(input).collect::<Decoded<Vec<Input>>>()?;
-        let inputs = inputs.into_iter().filter(|it| graph.inputs.contains(&it.name)).collect();
+        let own: HashSet<&String> = graph.inputs.iter().collect();
+        let inputs = inputs.into_iter().filter(|it| own.contains(&it.name)).collect();
         Ok(Self { version, graph, inputs })
     }
 }
@@ -162,7 +177,8 @@ fn graph<'a>(message: &'a [u8], folder: &Folder<'_>, depth: usize) -> Decoded<(G
         Ok(())
     })?;
     // An initializer may also be listed as an input.
-    graph.inputs.retain(|input| !graph.initializers.iter().any(|it| it.0 == *input));
+    let initialized: HashSet<&String> = graph.initializers.iter().map(|it| &it.0).collect();
+    graph.inputs.retain(|input| !initialized.contains(input));
     Ok((graph, inputs))
 }
 
@@ -264,11 +280,8 @@ fn tensor(message: &[u8], folder: &Folder<'_>) -> Decoded<(String, Array)> {
     let dtype = dtype(kind).ok_or_else(|| format!("`{name}` has elements of kind {kind}, which is not supported"))?;
     let shape = dims.iter().map(|&it| usize::try_from(it).ok()).collect::<Option<Vec<usize>>>();
     let shape = shape.ok_or_else(|| format!("`{name}` has a negative size"))?;
-    let ty = Type::of(dtype, &shape);
-    ty.check_size().map_err(|_| format!("no memory holds `{name}`"))?;
-    let size = dtype.size();
-    let narrow = |it: &i64| it.to_le_bytes().into_iter().take(size);
-    let count = ty.numel().map(|it| it * size).ok_or_else(|| format!("no memory holds `{name}`"))?;
+    let (ty, count) = sized(dtype, &shape).map_err(|why| format!("`{name}`: {why}"))?;
+    let narrow = |it: &i64| it.to_le_bytes().into_iter().take(dtype.size());
     let bytes = match raw {
         _ if is_external => {
             let data = folder.data(&entries, count);
@@ -343,5 +356,8 @@ fn input(message: &[u8]) -> Decoded<Input> {
         axes.push(axis);
         Ok(())
     })?;
+    if axes.len() > MAX_RANK {
+        return Err(format!("`{name}` has {} axes, and tensors have at most {MAX_RANK}", axes.len()));
+    }
     Ok(Input { name, dtype, axes })
 }

@@ -64,10 +64,6 @@ impl Applied<'_> {
         self.ints(name)
     }
 
-    fn attribute(&self, name: &str) -> Option<&Attribute> {
-        self.node.attributes.get(name)
-    }
-
     fn wrong(&self, name: &str) -> Error {
         self.unsupported(&format!("with this attribute `{name}`"))
     }
@@ -221,7 +217,7 @@ pub fn apply(node: &Applied<'_>) -> Result<Vec<Value>> {
         "MatMul" => ops::matmul(x()?, node.tensor(1)?),
         "Gemm" => gemm(node)?,
         "Einsum" => ops::einsum(&node.text("equation", "")?, &node.tensors(0)?),
-        "LayerNormalization" => {
+        "LayerNormalization" if node.int("stash_type", 1)? == 1 => {
             let (scale, bias) = (node.tensor(1)?, node.optional(2));
             ops::layer_norm(x()?, Some(&scale), bias.as_ref(), axis(-1)?, node.float("epsilon", 1e-5)?)
         }
@@ -241,12 +237,13 @@ fn cast_to(node: &Applied<'_>) -> Result<DType> {
 
 fn constant(node: &Applied<'_>) -> Result<Tensor> {
     let list = |all: &[i64]| Tensor::from_slice([all.len()], all);
-    Ok(match node.node.attributes.iter().next() {
-        Some((_, Attribute::Tensor(it))) => Tensor::placed(it.clone())?,
-        Some((_, Attribute::Int(it))) => Tensor::scalar(*it),
-        Some((_, Attribute::Float(it))) => Tensor::scalar(*it),
-        Some((_, Attribute::Ints(all))) => list(all),
-        Some((_, Attribute::Floats(all))) => Tensor::from_slice([all.len()], all),
+    let mut names = node.node.attributes().map(|it| it.0);
+    Ok(match names.next().and_then(|it| node.attribute(it)) {
+        Some(Attribute::Tensor(it)) => Tensor::placed(it.clone())?,
+        Some(Attribute::Int(it)) => Tensor::scalar(*it),
+        Some(Attribute::Float(it)) => Tensor::scalar(*it),
+        Some(Attribute::Ints(all)) => list(all),
+        Some(Attribute::Floats(all)) => Tensor::from_slice([all.len()], all),
         _ => return Err(node.unsupported("of this kind of value")),
     })
 }
@@ -283,6 +280,10 @@ fn expand(node: &Applied<'_>, x: &Tensor) -> Result<Tensor> {
 
 fn split(node: &Applied<'_>, x: &Tensor, axis: isize) -> Result<Vec<Value>> {
     let size = x.dims()[node.axis_of(x, axis)?].as_const();
+    let count = node.int("num_outputs", node.node.outputs.len() as i64)?;
+    if count != node.node.outputs.len() as i64 {
+        return Err(node.unsupported("with another number of outputs than it says"));
+    }
     let parts = match node.list(1, "split")? {
         Some(sizes) => sizes.iter().map(|&it| it.max(0) as usize).collect(),
         None => {
@@ -394,24 +395,42 @@ fn gemm(node: &Applied<'_>) -> Result<Tensor> {
 
 fn reduce(node: &Applied<'_>, name: &str, x: &Tensor) -> Result<Tensor> {
     let keepdims = node.int("keepdims", 1)? != 0;
+    let keeps_all = node.int("noop_with_empty_axes", 0)? != 0;
+    // Squares and exponentials of small types are out of their range.
+    let to = x.dtype();
+    let x = &match to {
+        DType::F16 | DType::BF16 => ops::cast(x, DType::F32),
+        _ => x.clone(),
+    };
     let axes: Vec<isize> = match node.list(1, "axes")? {
         Some(axes) if !axes.is_empty() => axes.iter().map(|&it| it as isize).collect(),
-        _ if node.int("noop_with_empty_axes", 0)? != 0 => return Ok(x.clone()),
+        // No axis is reduced; what is done to each element remains.
+        _ if keeps_all => {
+            let elements = match name {
+                "ReduceSum" | "ReduceMean" | "ReduceMax" | "ReduceMin" | "ReduceProd" | "ReduceLogSumExp" => x.clone(),
+                "ReduceL1" | "ReduceL2" => ops::abs(x),
+                "ReduceSumSquare" => ops::square(x),
+                "ReduceLogSum" => ops::log(x),
+                _ => return Err(node.unsupported("")),
+            };
+            return Ok(ops::cast(elements, to));
+        }
         _ => (0..x.rank() as isize).collect(),
     };
     let axes = ops::Keepdims::when(keepdims, axes.as_slice());
     let sum = |x: &Tensor| ops::cast(ops::sum(x, axes), x.dtype());
-    Ok(match name {
+    let result = match name {
         "ReduceSum" => sum(x),
-        "ReduceMean" => ops::cast(ops::mean(x, axes), x.dtype()),
+        "ReduceMean" => ops::mean(x, axes),
         "ReduceMax" => ops::max(x, axes),
         "ReduceMin" => ops::min(x, axes),
-        "ReduceProd" => ops::cast(ops::prod(x, axes), x.dtype()),
+        "ReduceProd" => ops::prod(x, axes),
         "ReduceL1" => sum(&ops::abs(x)),
         "ReduceL2" => ops::sqrt(sum(&ops::square(x))),
         "ReduceSumSquare" => sum(&ops::square(x)),
         "ReduceLogSumExp" => ops::logsumexp(x, axes),
         "ReduceLogSum" => ops::log(sum(x)),
         _ => return Err(node.unsupported("")),
-    })
+    };
+    Ok(ops::cast(result, to))
 }

@@ -29,7 +29,7 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Vec<Tensor>>> {
             "input_forget" | "layout" => node.int(name, 0)? == 0,
             _ => false,
         };
-        if node.node.attributes.contains_key(name) && !is_default {
+        if node.attribute(name).is_some() && !is_default {
             return Err(node.unsupported(&format!("with the attribute `{name}`")));
         }
     }

@@ -105,7 +105,7 @@ fn goes_on(node: &Applied<'_>, body: &Graph) -> bool {
         let Some(by) = body.nodes.iter().find(|it| it.outputs.first() == Some(name)) else {
             return node.outer.get(name.as_str()).is_some_and(is_true);
         };
-        match (by.operator.as_str(), by.inputs.first(), by.attributes.get("value")) {
+        match (by.operator.as_str(), by.inputs.first(), by.attribute("value")) {
             ("Identity", Some(from), _) => name = from,
             ("Constant", _, Some(Attribute::Tensor(value))) => {
                 return is_true(&Value::Constant(Tensor::from_array(value.clone())));

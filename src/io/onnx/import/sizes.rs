@@ -37,14 +37,18 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Value>> {
     match (name, &all[..]) {
         ("Cast", _) if node.int("to", 0)? != element_type(DType::I64) as i64 => Ok(None),
         ("Identity" | "Cast", _) => Ok(Some(Value::Sizes(first.clone(), form))),
-        ("Concat", all) => list(all.iter().flat_map(|it| it.0.clone()).collect()),
+        ("Concat", all) if [0, -1].contains(&node.int("axis", 0)?) => {
+            list(all.iter().flat_map(|it| it.0.clone()).collect())
+        }
+        ("ReduceProd", _) if !is_whole(node)? => Ok(None),
         ("Squeeze" | "ReduceProd", _) if name == "ReduceProd" || first.len() == 1 => {
             let keeps = name == "ReduceProd" && node.int("keepdims", 1)? != 0;
             let form = if keeps { Form::List } else { Form::Number };
             Ok(Some(Value::Sizes(vec![first.iter().copied().product()], form)))
         }
         ("Unsqueeze", [_, (axes, _)]) if form == Form::Number && axes.len() == 1 => list(first.clone()),
-        ("Reshape", [_, (shape, _)]) => Ok(match shape.len() {
+        // A list has no axis whose size is copied.
+        ("Reshape", [_, (shape, _)]) if node.int("allowzero", 0)? == 0 => Ok(match shape.len() {
             0 => Some(Value::Sizes(first.clone(), Form::Number)),
             1 => Some(Value::Sizes(first.clone(), Form::List)),
             _ => None,
@@ -68,6 +72,13 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Value>> {
         }
         _ => Ok(None),
     }
+}
+
+/// Whether a reduction of a list is one of all elements.
+fn is_whole(node: &Applied<'_>) -> Result<bool> {
+    let axes = node.list(1, "axes")?.unwrap_or_default();
+    let none_is_all = node.int("noop_with_empty_axes", 0)? == 0;
+    Ok(matches!(axes[..], [0 | -1]) || axes.is_empty() && none_is_all)
 }
 
 /// The elements that `element` returns for positions in lists of these lengths and forms; `None` if the lists do not
@@ -97,7 +108,7 @@ fn equal(a: Dim, b: Dim) -> Option<bool> {
 fn filled(node: &Applied<'_>, shape: &[Dim]) -> Option<Value> {
     let &[length] = shape else { return None };
     let length = length.as_const().filter(|&it| it <= LONGEST)?;
-    let Some(Attribute::Tensor(value)) = node.node.attributes.get("value") else { return None };
+    let Some(Attribute::Tensor(value)) = node.attribute("value") else { return None };
     let (sizes, _) = Value::Constant(Tensor::from_array(value.clone())).sizes()?;
     let &[size] = &sizes[..] else { return None };
     (value.dtype() == DType::I64).then(|| Value::Sizes(vec![size; length], Form::List))

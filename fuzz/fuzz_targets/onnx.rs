@@ -1,0 +1,7 @@
+//! Any bytes as an ONNX model.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let _ = ms::io::untrusted::reader("onnx")(bytes);
+});
