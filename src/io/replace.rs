@@ -104,6 +104,15 @@ fn collect_parts(folder: &Path) {
     }
 }
 
+/// Whether a file that was just made is in no folder any more: it was collected before it was locked.
+fn is_removed(file: &File) -> io::Result<bool> {
+    #[cfg(unix)]
+    return Ok(std::os::unix::fs::MetadataExt::nlink(&file.metadata()?) == 0);
+    // An open file is not removed elsewhere.
+    #[cfg(not(unix))]
+    return file.metadata().map(|_| false);
+}
+
 /// Whether a name is that of a part: `.ms-PROCESS-NUMBER.part`.
 fn is_part(name: &OsStr) -> bool {
     let inner = name.to_str().and_then(|it| it.strip_prefix(PART_BEGIN)?.strip_suffix(PART_END)?.split_once('-'));
@@ -119,12 +128,12 @@ fn create_part(folder: &Path) -> io::Result<(File, Part)> {
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(file) => {
                 let part = Part(Some(path));
-                // The lock says that the saver lives. Without one, nobody can lock the file to collect it either.
-                let _ = file.try_lock();
-                // Before it was locked, another saver may have collected it.
-                match part.0.as_ref().is_some_and(|it| it.exists()) {
-                    true => return Ok((file, part)),
-                    false => continue,
+                // The lock says that the saver lives. It waits for one that is collecting the file. Where files have no
+                // locks, nobody collects.
+                let _ = file.lock();
+                match is_removed(&file)? {
+                    false => return Ok((file, part)),
+                    true => continue,
                 }
             }
             // Left behind by an earlier process with this id, or in use by one in another

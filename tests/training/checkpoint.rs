@@ -123,7 +123,8 @@ fn savers_at_once_leave_one_of_their_files() {
     let file = File(folder.0.join("of all"));
     let part = File(folder.0.join(format!(".ms-{}-0.part", std::process::id())));
     // As another process with the same id, in another container, would.
-    let taken = std::fs::OpenOptions::new().write(true).create_new(true).open(&part.0);
+    let taken = std::fs::OpenOptions::new().write(true).create_new(true).open(&part.0).expect("the folder is writable");
+    taken.lock().expect("files have locks here");
     save_checkpoint(&file.0, &constant(0.0)).expect("the folder is writable");
     std::thread::scope(|scope| {
         let savers: Vec<_> = (1..5)
@@ -142,6 +143,7 @@ fn savers_at_once_leave_one_of_their_files() {
             assert!(values.iter().all(|it| *it == values[0]), "the file is of one saver");
         }
     });
+    assert!(part.0.exists(), "what is locked is another saver's");
     drop(taken);
     let left: Vec<_> = std::fs::read_dir(&folder.0).expect("the folder is readable").flatten().collect();
     let unfinished = left.iter().filter(|it| it.path() != file.0 && it.path() != part.0).count();
