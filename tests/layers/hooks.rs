@@ -292,3 +292,30 @@ fn hooks_of_gradients() {
     let error = catch(|| ms::grad(|x: &Tensor| ops::hook_backward(x, &wrong))(&x)).expect_err("another shape");
     assert_eq!(error.code(), Code::Shape, "{error}");
 }
+
+/// A place in memory is used again: a hook belongs to the cell that it was registered for.
+#[test]
+fn a_forgotten_handle_ends_with_its_cell() {
+    let log = Log::default();
+    let mut place = Box::new(thrice());
+    let told = log.clone();
+    std::mem::forget(place.register_forward_pre_hook(move |inputs| {
+        told.push("input", &inputs[0]);
+        None
+    }));
+    place.call(&Tensor::scalar(2.0));
+    assert_eq!(log.take(), ["input 2"]);
+    *place = thrice();
+    place.call(&Tensor::scalar(4.0));
+    assert_eq!(log.take(), [""; 0]);
+    // Nor is it in the way of compiling the other cell.
+    assert_eq!(ms::jit(|net: &Thrice, x: &Tensor| net.call(x))(&*place, &Tensor::scalar(2.0)).item::<f32>(), 6.0);
+    let told = log.clone();
+    let handle = place.register_forward_pre_hook(move |inputs| {
+        told.push("another", &inputs[0]);
+        None
+    });
+    place.call(&Tensor::scalar(1.0));
+    assert_eq!(log.take(), ["another 1"]);
+    handle.remove();
+}

@@ -4,7 +4,7 @@ use super::arg::{Arg, CellId, Name, Sink, Visitor};
 use super::cell::Cell;
 use crate::error::{Code, Error, raise};
 use crate::ops::GradientHook;
-use crate::tensor::{Parameter, Tensor};
+use crate::tensor::{Parameter, SlotId, Tensor};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::fmt;
 use std::marker::PhantomData;
@@ -26,8 +26,18 @@ pub enum Hook {
     Backward(GradientHook),
 }
 
-/// Hooks in order, with the numbers of their handles.
-type List = Vec<(u64, Arc<Hook>)>;
+/// A registered hook.
+struct Registered {
+    /// The number of its handle.
+    number: u64,
+    /// The parameters of the cell at that time. A place in memory is used again, and a parameter's number is not: a
+    /// cell at the same place without them is another one.
+    parameters: Vec<SlotId>,
+    hook: Arc<Hook>,
+}
+
+/// Hooks in order.
+type List = Vec<Registered>;
 
 static HOOKS: RwLock<FxHashMap<CellId, List>> = RwLock::new(FxHashMap::with_hasher(FxBuildHasher));
 
@@ -44,9 +54,37 @@ pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// The hooks of a cell; none if it has none.
-pub fn hooks_of(cell: CellId) -> Vec<Arc<Hook>> {
-    all().get(&cell).map_or_else(Vec::new, |list| list.iter().map(|it| it.1.clone()).collect())
+/// The hooks of a cell with certain parameters; none if it has none. Hooks of another cell, which was at the same
+/// place and whose handles were forgotten, end.
+pub fn hooks_of(cell: CellId, parameters: impl FnOnce() -> Vec<SlotId>) -> Vec<Arc<Hook>> {
+    let all = all();
+    let Some(list) = all.get(&cell) else { return Vec::new() };
+    let present = parameters();
+    let is_its = |it: &Registered| it.parameters.iter().all(|it| present.contains(it));
+    let (its, others): (Vec<&Registered>, Vec<&Registered>) = list.iter().partition(|it| is_its(it));
+    let hooks = its.iter().map(|it| it.hook.clone()).collect();
+    let ended: Vec<u64> = others.iter().map(|it| it.number).collect();
+    drop(all);
+    ended.into_iter().for_each(|number| remove(cell, number));
+    hooks
+}
+
+/// Ends a hook.
+fn remove(cell: CellId, number: u64) {
+    let mut all = HOOKS.write().unwrap_or_else(PoisonError::into_inner);
+    let ended = all.get_mut(&cell).and_then(|list| {
+        let at = list.iter().position(|it| it.number == number)?;
+        Some(list.remove(at))
+    });
+    if all.get(&cell).is_some_and(Vec::is_empty) {
+        all.remove(&cell);
+    }
+    if all.is_empty() {
+        GENERATION.store(0, Ordering::Relaxed);
+    }
+    // What a hook captures may have hooks and handles of its own.
+    drop(all);
+    drop(ended);
 }
 
 /// The error of hooks in compiled code.
@@ -61,8 +99,9 @@ pub fn hooks_refused(name: &str) -> Error {
 ///
 /// They run eagerly, in the order in which they were registered: without `#[jit]`, in eager mode, and with `jit: false`
 /// in the context, also under `grad`. A function that is compiled with a cell that has hooks raises [`Code::Hook`]:
-/// nothing is skipped silently. A cell is known by its place in memory, so that a handle borrows it, and a hook ends with
-/// its handle. Calls of cells without hooks cost what they cost before.
+/// nothing is skipped silently. A cell is known by its place in memory and its parameters, so that a handle borrows it, and a hook ends with
+/// its handle. The hook of a handle that is forgotten (`std::mem::forget`) ends when another cell with parameters is
+/// called at that place. Calls of cells without hooks cost what they cost before.
 pub trait Hooks: Arg {
     /// A function of the tensors of the arguments, before each call; what it returns takes their places.
     ///
@@ -123,7 +162,7 @@ impl<C: Cell + ?Sized> Hooks for C {}
 
 #[track_caller]
 fn register<C: Arg + ?Sized>(cell: &C, hook: Hook) -> HookHandle<'_> {
-    let mut outermost = Outermost { found: None, begun: false };
+    let mut outermost = Outermost { found: None, begun: false, parameters: Vec::new() };
     cell.visit(&mut Sink::new(&mut outermost));
     let refuse = |message: &str, help: &str| -> ! {
         raise(Error::new(Code::Hook, message.to_owned()).with_op("register").help(help.to_owned()))
@@ -141,21 +180,25 @@ fn register<C: Arg + ?Sized>(cell: &C, hook: Hook) -> HookHandle<'_> {
     let mut all = HOOKS.write().unwrap_or_else(PoisonError::into_inner);
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    all.entry(cell).or_default().push((number, Arc::new(hook)));
+    let parameters = outermost.parameters;
+    all.entry(cell).or_default().push(Registered { number, parameters, hook: Arc::new(hook) });
     GENERATION.store(number, Ordering::Relaxed);
     HookHandle { number, cell, borrowed: PhantomData }
 }
 
-/// Finds the cell that a value is.
+/// Finds the cell that a value is, and its parameters.
 struct Outermost {
     found: Option<CellId>,
     begun: bool,
+    parameters: Vec<SlotId>,
 }
 
 impl Visitor for Outermost {
     fn tensor(&mut self, _: &Tensor) {}
 
-    fn parameter(&mut self, _: &Parameter) {}
+    fn parameter(&mut self, parameter: &Parameter) {
+        self.parameters.push(parameter.id());
+    }
 
     fn fixed(&mut self, _: u64) {}
 
@@ -187,16 +230,7 @@ impl HookHandle<'_> {
 
 impl Drop for HookHandle<'_> {
     fn drop(&mut self) {
-        let mut all = HOOKS.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(list) = all.get_mut(&self.cell) {
-            list.retain(|it| it.0 != self.number);
-            if list.is_empty() {
-                all.remove(&self.cell);
-            }
-        }
-        if all.is_empty() {
-            GENERATION.store(0, Ordering::Relaxed);
-        }
+        remove(self.cell, self.number);
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Sign;
 use crate::error::{Code, Error, Result, raise};
 use crate::ops::{GradientHook, hook_backward};
-use crate::tensor::{Parameter, Tensor};
+use crate::tensor::{Parameter, SlotId, Tensor};
 use crate::trace::{
     Arg, CellId, Hook, Name, Sink, Tree, Visitor, generation, hooks_of, hooks_refused, leaves, receiver,
 };
@@ -25,7 +25,34 @@ fn found(sign: Sign<'_>) -> Vec<Arc<Hook>> {
     if generation() == 0 {
         return Vec::new();
     }
-    receiver(sign).map_or_else(Vec::new, hooks_of)
+    let parameters = || {
+        let mut own = Own { of_self: false, parameters: Vec::new() };
+        sign(&mut Sink::new(&mut own));
+        own.parameters
+    };
+    receiver(sign).map_or_else(Vec::new, |cell| hooks_of(cell, parameters))
+}
+
+/// The parameters of `self`.
+struct Own {
+    of_self: bool,
+    parameters: Vec<SlotId>,
+}
+
+impl Visitor for Own {
+    fn tensor(&mut self, _: &Tensor) {}
+
+    fn parameter(&mut self, parameter: &Parameter) {
+        if self.of_self {
+            self.parameters.push(parameter.id());
+        }
+    }
+
+    fn fixed(&mut self, _: u64) {}
+
+    fn argument(&mut self, name: &'static str) {
+        self.of_self = name == "self";
+    }
 }
 
 /// Refuses to compile a call of a cell with hooks.
