@@ -256,3 +256,36 @@ fn gradients_through_conditions_that_write() {
         assert_eq!(of_x.item::<f32>(), 8.0, "compiled: {jit}");
     }
 }
+
+#[jit]
+fn with_blocks(x: &Tensor, y: &Tensor) -> Tensor {
+    let mut w = y.clone();
+    if x > 1.0 && {
+        w = &w + 1.0;
+        &w > 3.0
+    } {
+        w = w * 10.0;
+    }
+    if x > 2.0 || {
+        w = &w + 0.5;
+        &w < 3.0
+    } {
+        w = w - 7.0;
+    }
+    w
+}
+
+/// A right operand that changes something is a branch, whose other arm has no axes; one element may have some.
+#[test]
+fn right_operands_of_one_element_have_any_shape() {
+    for [x, y, want] in [[0.0f32, 5.0, 5.5], [1.5, 1.0, -4.5], [1.5, 3.0, 40.5], [2.5, 3.0, 33.0], [0.0, 1.0, -5.5]] {
+        for shape in [&[][..], &[1], &[1, 1]] {
+            for jit in [false, true] {
+                let [x, y] = [x, y].map(|it| Tensor::full(shape, it));
+                let context = ms::Context { jit, ..ms::context() };
+                let got = ms::with_context(context, || with_blocks(&x, &y));
+                assert_eq!((got.item::<f32>(), got.shape()), (want, shape), "{x}, {y}, compiled: {jit}");
+            }
+        }
+    }
+}

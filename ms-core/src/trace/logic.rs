@@ -88,6 +88,7 @@ pub trait Truth<K> {
     type Output;
 
     /// The value.
+    #[track_caller]
     fn truth(self) -> Self::Output;
 }
 
@@ -97,6 +98,7 @@ macro_rules! truths {
             type Output = $to;
 
             #[inline]
+            #[track_caller]
             fn truth(self) -> $to {
                 let $it = self;
                 $value
@@ -110,12 +112,22 @@ truths! {
     Host, Tensor => Tensor: |it| it;
     Host, &Tensor => Tensor: |it| it.clone();
     OnTensor, bool => Tensor: |it| Tensor::scalar(it);
-    OnTensor, Tensor => Tensor: |it| it;
-    OnTensor, &Tensor => Tensor: |it| it.clone();
+    OnTensor, Tensor => Tensor: |it| without_axes(&it);
+    OnTensor, &Tensor => Tensor: |it| without_axes(it);
+}
+
+/// A tensor with one bool as a `bool[]`, which the other arm has.
+#[track_caller]
+fn without_axes(it: &Tensor) -> Tensor {
+    match it.decision() {
+        Decision::Known(way) => Tensor::scalar(way),
+        Decision::Traced(_, condition) => condition,
+    }
 }
 
 /// The right operand as the value of an arm of `region`, whose condition is the left operand.
 #[inline]
+#[track_caller]
 pub fn truth<K, B: Truth<K>>(_: &Branch<K>, right: B) -> B::Output {
     right.truth()
 }
