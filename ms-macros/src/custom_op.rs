@@ -141,7 +141,7 @@ pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
         Some(function) => {
             let (passed, name) = (of_rule(function), &function.sig.ident);
             let call = located(
-                quote!(#core::gradients(&DECLARATION, it, #name(it, #(#passed),*))),
+                quote!(#core::gradients(&DECLARATION, it, || #name(it, #(#passed),*))),
                 function.sig.output.span(),
             );
             quote!(#core::Derivative::Rule(|it| {

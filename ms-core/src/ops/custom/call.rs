@@ -167,7 +167,7 @@ fn guarded<R>(what: &str, f: impl FnOnce() -> Result<R>) -> Result<R> {
     }
 }
 
-fn text_of(payload: &(dyn Any + Send)) -> &str {
+pub(super) fn text_of(payload: &(dyn Any + Send)) -> &str {
     match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
         (Some(text), _) => text,
         (None, Some(text)) => text,

@@ -1,10 +1,12 @@
 //! The gradients that the derivative of a custom op returns.
 
 use super::Declaration;
+use super::call::text_of;
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{Cotangents, Vjp};
 use crate::tensor::Tensor;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// What the derivative of a custom op returns: the gradients of its operands, `None` for one that has none.
 #[diagnostic::on_unimplemented(
@@ -54,13 +56,20 @@ macro_rules! gradients_of_tuples {
 
 gradients_of_tuples! { A; A B; A B C; A B C D; A B C D E; A B C D E F; }
 
-/// The gradients that a derivative rule returned, checked against the operands.
+/// The gradients that a derivative rule returns, checked against the operands.
 ///
 /// # Panics
-/// Raises [`Code::CustomOp`] if there are not as many as operands, or one has another type than its operand.
+/// Raises [`Code::CustomOp`] if the rule panics, there are not as many as operands, or one has another type than its
+/// operand.
 #[track_caller]
-pub fn gradients(of: &Declaration, it: &Vjp<'_>, given: impl Gradients) -> Cotangents {
-    check(it, given.into_cotangents()).map_err(|error| error.with_op(of.path())).or_raise()
+pub fn gradients<G: Gradients>(of: &Declaration, it: &Vjp<'_>, rule: impl FnOnce() -> G) -> Cotangents {
+    let given = match catch_unwind(AssertUnwindSafe(rule)) {
+        Ok(given) => check(it, given.into_cotangents()),
+        // Whatever else unwinds is an error on its way to whoever catches it.
+        Err(payload) if !payload.is::<&str>() && !payload.is::<String>() => resume_unwind(payload),
+        Err(payload) => Err(Error::new(Code::CustomOp, format!("the derivative panicked: {}", text_of(&*payload)))),
+    };
+    given.map_err(|error| error.with_op(of.path())).or_raise()
 }
 
 fn check(it: &Vjp<'_>, given: Cotangents) -> Result<Cotangents> {
