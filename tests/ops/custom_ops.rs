@@ -142,6 +142,80 @@ ms::custom_op! {
     }
 }
 
+ms::custom_op! {
+    /// Whose derivative panics.
+    fn of_failing_gradient(x: &Tensor) -> Tensor;
+
+    fn types(x: &Type) -> Type {
+        x.clone()
+    }
+
+    fn run(x: &[f32], y: &mut [f32]) {
+        y.copy_from_slice(x);
+    }
+
+    fn derivative(it: &Vjp<'_>) -> Tensor {
+        assert!(it.inputs.is_empty(), "there is no rule");
+        it.inputs[0].clone()
+    }
+}
+
+/// A slot of which only the name is known to the op below.
+static SLOT: std::sync::OnceLock<Parameter> = std::sync::OnceLock::new();
+
+ms::custom_op! {
+    /// `x` plus the value of the slot, which is read, replaced, read by a compiled function, or written by one.
+    fn beside_a_slot(x: &Tensor, how: &str) -> Tensor;
+
+    fn types(x: &Type, _how: &str) -> Type {
+        x.clone()
+    }
+
+    fn run(x: &[f32], y: &mut [f32], how: &str) {
+        let slot = SLOT.get().expect("the test sets it");
+        let value = match how {
+            "read" => slot.value(),
+            "write" => {
+                slot.set(&tensor![5.0]);
+                tensor![5.0]
+            }
+            "compiled read" => ms::jit(|slot: &Parameter| slot.value() * 1.0)(slot),
+            _ => counted(slot, &tensor![1.0]),
+        };
+        y[0] = x[0] + value.to_vec::<f32>()[0];
+    }
+}
+
+#[jit]
+fn counted(slot: &Parameter, by: &Tensor) -> Tensor {
+    slot.set(&(slot.value() + by));
+    slot.value()
+}
+
+#[jit]
+fn counted_beside(slot: &Parameter, x: &Tensor, how: &str) -> Tensor {
+    slot.set(&(slot.value() + 1.0));
+    beside_a_slot(x, how)
+}
+
+/// A function of the host that accesses a slot which the running function writes would wait for itself.
+#[test]
+fn a_slot_that_is_being_written_is_refused() {
+    let slot = SLOT.get_or_init(|| Parameter::new(tensor![1.0], "slot"));
+    for how in ["read", "write", "compiled read", "compiled write"] {
+        slot.set(&tensor![1.0]);
+        assert!(catch(|| beside_a_slot(&tensor![2.0], how).to_vec::<f32>()).is_ok(), "{how}: nobody writes it");
+        let before = slot.value().to_vec::<f32>();
+        let error = catch(|| counted_beside(slot, &tensor![2.0], how).to_vec::<f32>()).expect_err(how);
+        let said = error.to_string();
+        assert_eq!(error.code(), Code::CustomOp, "{how}: {said}");
+        for part in ["beside_a_slot", "the compiled function that calls this writes", "custom_ops.rs"] {
+            assert!(said.contains(part), "{how}: {said}\nhas no {part}");
+        }
+        assert_eq!(slot.value().to_vec::<f32>(), before, "{how}");
+    }
+}
+
 fn rows() -> Tensor {
     tensor![[3., 1., 2.], [4., 6., 5.]]
 }
@@ -315,6 +389,16 @@ fn failures_are_errors_of_the_op() {
             Code::CustomOp,
             &["of_wrong_gradient`: the derivative gives the gradient f32[] for operand 0, which is f32[2]"],
             Box::new(|| drop(ms::grad(of_wrong_gradient)(&a))),
+        ),
+        (
+            Code::CustomOp,
+            &["of_failing_gradient`: the derivative panicked: there is no rule", "custom_ops.rs"],
+            Box::new(|| drop(ms::grad(of_failing_gradient)(&a))),
+        ),
+        (
+            Code::CustomOp,
+            &["of_failing_gradient`: the derivative panicked: there is no rule", "custom_ops.rs"],
+            Box::new(|| drop(ms::jit(|x: &Tensor| ms::grad(of_failing_gradient)(x))(&a))),
         ),
         (
             Code::NoGradient,

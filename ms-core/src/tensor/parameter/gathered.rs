@@ -1,6 +1,5 @@
 //! Cached values of several slots.
 
-use super::store::Store;
 use super::{Parameter, WeakParameter};
 use crate::tensor::Tensor;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
@@ -58,9 +57,9 @@ impl Gathered {
     /// Gathers the values, and caches them unless a slot was written since `writes` was read.
     #[cold]
     fn gather(&self, writes: u64) -> Option<Arc<[Tensor]>> {
-        let value = |it: &Parameter| {
-            let Store::Shared { held, .. } = &it.0.store else { return it.load() };
-            held.write().unwrap_or_else(PoisonError::into_inner).kept_in(&self.kept)
+        let value = |it: &Parameter| match it.0.store.exclusive() {
+            Some(mut held) => held.kept_in(&self.kept),
+            None => it.load(),
         };
         let values: Arc<[Tensor]> = self.slots()?.iter().map(value).collect();
         let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
