@@ -1,6 +1,7 @@
 //! Optimisers that differentiate a scaled loss.
 
 use super::LossScaler;
+use crate::optim::optimizer::check_loss;
 use crate::optim::{LearningRate, Optimizer};
 use crate::prelude::{cell, ops};
 use ms_core::ops::FloatStatus;
@@ -62,6 +63,7 @@ impl<O: Optimizer, S: LossScaler> Optimizer for LossScaled<O, S> {
         let scale = self.scaler.scale();
         let multiple = |net: &C| {
             let (result, aux) = loss(net);
+            check_loss(&result);
             (result.rebuild(&mut |it| it * &scale), (result, aux))
         };
         let ((_, results), gradients) = value_and_grad(multiple).has_aux()(net);
@@ -69,6 +71,10 @@ impl<O: Optimizer, S: LossScaler> Optimizer for LossScaled<O, S> {
         let share = 1.0 / scale;
         let divided = gradients.iter().map(|(_, it)| ops::mul(it, &share)).collect();
         (results, Gradients::new(gradients.parameters().to_vec(), divided))
+    }
+
+    fn updates(&self) -> Option<Tensor> {
+        self.optimizer.updates()
     }
 
     fn update(&self, gradients: &Gradients) {

@@ -2,7 +2,6 @@
 
 use super::Optimizer;
 use super::hyperparameter::LearningRate;
-use super::optimizer::differentiate_inside;
 use super::state::{State, count};
 use crate::prelude::cell;
 use ms_core::error::{OrRaise, raise};
@@ -56,7 +55,7 @@ fn cut(x: &Tensor, parts: usize) -> Tensor {
 /// An optimiser that updates in every `n`-th step only, with the mean of the gradients of the steps
 /// since the update before: the result of [`Optimizer::accumulate`].
 ///
-/// A [schedule](Optimizer::schedule) inside counts updates, and one around it counts steps.
+/// A [schedule](Optimizer::schedule) and an [average](Optimizer::average) count updates, inside it and around it.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -93,7 +92,22 @@ impl<O: Optimizer> Optimizer for Accumulated<O> {
         self.sums.prepare(parameters);
     }
 
-    differentiate_inside!();
+    fn updates(&self) -> Option<Tensor> {
+        let own = (self.count.value() + 1).ge(self.every as i64);
+        Some(match self.optimizer.updates() {
+            Some(inner) => ops::logical_and(own, inner),
+            None => own,
+        })
+    }
+
+    fn differentiate<C, R, A>(&self, net: &C, loss: impl Fn(&C) -> (R, A)) -> ((R, A), Gradients)
+    where
+        C: Cell + 'static,
+        R: Tree,
+        A: Tree,
+    {
+        self.optimizer.differentiate(net, loss)
+    }
 
     fn update(&self, gradients: &Gradients) {
         Optimizer::prepare(self, gradients.parameters());

@@ -3,27 +3,31 @@
 use super::Optimizer;
 use super::hyperparameter::{Hyperparameter, LearningRate};
 use super::optimizer::differentiate_inside;
-use super::state::{State, averaged};
+use super::state::{State, count};
 use crate::prelude::cell;
 use ms_core::ops::rules::Interval;
 use ms_core::session::Gradients;
 use ms_core::trace::{Cell, PerParameter};
-use ms_core::{Parameter, Tensor};
+use ms_core::{DType, Parameter, Tensor, ops};
 
 /// An optimiser that also keeps the exponential moving average of every parameter,
-/// `a ← decay a + (1 - decay) p` after each update, which starts at the parameter's value before
-/// the first one: the result of [`Optimizer::average`].
+/// `a ← decay a + (1 - decay) p` after each update: the result of [`Optimizer::average`].
+///
+/// The first average is the parameter's value after the first update, as in PyTorch's `AveragedModel` and
+/// MindSpore's `EMA`: what a parameter was initialised with is in no average.
 ///
 /// ```
 /// use ms::prelude::*;
 /// let (net, opt) = (nn::Dense::new(1, 1).without_bias(), SGD::new(1.0).average(0.75));
 /// net.weight.set(&tensor![[4.0]]);
-/// opt.step(&net, &tensor![[4.0]], |net, x| net.call(x).sum(()));
-/// assert_eq!(net.weight.value().item::<f32>(), 0.0);
-/// assert_eq!(opt.average_of(&net.weight).item::<f32>(), 3.0);
+/// for (weight, average) in [(0.0, 0.0), (-4.0, -1.0)] {
+///     opt.step(&net, &tensor![[4.0]], |net, x| net.call(x).sum(()));
+///     assert_eq!(net.weight.value().item::<f32>(), weight);
+///     assert_eq!(opt.average_of(&net.weight).item::<f32>(), average);
+/// }
 /// // Evaluates with the averages, then goes on with the weights.
 /// let y = opt.with_averages(&net, || net.call(&tensor![[1.0]]));
-/// assert_eq!((y.item::<f32>(), net.weight.value().item::<f32>()), (3.0, 0.0));
+/// assert_eq!((y.item::<f32>(), net.weight.value().item::<f32>()), (-1.0, -4.0));
 /// ```
 #[cell]
 pub struct Averaged<O> {
@@ -32,13 +36,15 @@ pub struct Averaged<O> {
     /// The share of the old average in each update.
     pub decay: Hyperparameter,
     averages: State,
+    /// The number of updates so far.
+    count: Parameter,
 }
 
 impl<O: Optimizer> Averaged<O> {
     #[track_caller]
     pub(super) fn new(optimizer: O, decay: f64) -> Self {
         let decay = Hyperparameter::new("average", "decay", decay, &Interval::DECAY);
-        Self { optimizer, decay, averages: State::copies() }
+        Self { optimizer, decay, averages: State::copies(), count: count() }
     }
 
     /// The average of a parameter, in the dtype of the parameter.
@@ -77,13 +83,24 @@ impl<O: Optimizer> Optimizer for Averaged<O> {
 
     fn update(&self, gradients: &Gradients) {
         self.averages.prepare(gradients.parameters());
+        let (updates, count) = (self.optimizer.updates(), self.count.value());
         self.optimizer.update(gradients);
-        let share = 1.0 - self.decay.value();
+        let (share, is_first) = (1.0 - self.decay.value(), count.eq(0));
         for parameter in gradients.parameters() {
             let average = self.averages.of(parameter);
-            let dtype = average.value().dtype();
-            averaged(&average, &share.cast(dtype), &parameter.value().cast(dtype));
+            let last = average.value();
+            let value = parameter.value().cast(last.dtype());
+            let next = &last + (&value - &last) * share.cast(last.dtype());
+            let next = ops::select(&is_first, &value, next);
+            average.set(&match &updates {
+                Some(updates) => ops::select(updates, next, last),
+                None => next,
+            });
         }
+        self.count.set(&match updates {
+            Some(updates) => count + updates.cast(DType::I64),
+            None => count + 1,
+        });
     }
 
     fn learning_rates(&self) -> Vec<&LearningRate> {

@@ -5,7 +5,7 @@ use super::hyperparameter::LearningRate;
 use ms_core::session::{Gradients, type_key};
 use ms_core::tensor::{SlotId, WeakParameter};
 use ms_core::trace::{Arg, Name, Sink};
-use ms_core::{Parameter, Tensor};
+use ms_core::{Parameter, Tensor, ops};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
@@ -35,6 +35,7 @@ trait Member: Send + Sync {
     fn visit(&self, sink: &mut Sink<'_>);
     fn prepare(&self, parameters: &[Parameter]);
     fn update(&self, gradients: &Gradients);
+    fn updates(&self) -> Option<Tensor>;
     fn learning_rates(&self) -> Vec<&LearningRate>;
 }
 
@@ -50,6 +51,10 @@ impl<O: Optimizer + Send + Sync + 'static> Member for O {
 
     fn update(&self, gradients: &Gradients) {
         Optimizer::update(self, gradients);
+    }
+
+    fn updates(&self) -> Option<Tensor> {
+        Optimizer::updates(self)
     }
 
     fn learning_rates(&self) -> Vec<&LearningRate> {
@@ -113,6 +118,12 @@ impl Optimizer for ParameterGroups {
             let (parameters, tensors): (Vec<Parameter>, Vec<Tensor>) = own.map(|(p, g)| (p.clone(), g.clone())).unzip();
             optimizer.update(&Gradients::new(parameters, tensors));
         }
+    }
+
+    /// Whether that of any group does.
+    fn updates(&self) -> Option<Tensor> {
+        let each = self.optimizers.iter().map(|it| it.updates()).collect::<Option<Vec<_>>>()?;
+        each.into_iter().reduce(ops::logical_or)
     }
 
     fn learning_rates(&self) -> Vec<&LearningRate> {

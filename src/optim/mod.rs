@@ -20,7 +20,7 @@ mod lamb;
 mod lbfgs;
 mod lion;
 mod master;
-mod optimizer;
+pub(crate) mod optimizer;
 mod plateau;
 mod rms_prop;
 mod rule;

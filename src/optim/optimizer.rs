@@ -9,11 +9,11 @@ use super::master::MasterWeights;
 use super::rule::UpdateRule;
 use super::schedule::{Schedule, Scheduled};
 use crate::amp::{LossScaled, LossScaler};
-use ms_core::error::in_call;
+use ms_core::error::{in_call, raise};
 use ms_core::session::{Gradients, JitFn, JitReturn, captures_nothing, type_key, value_and_grad};
 use ms_core::tensor::is_host_only;
-use ms_core::trace::{Arg, Cell, Tree, TypeKey, scan};
-use ms_core::{Parameter, Tensor};
+use ms_core::trace::{Arg, Cell, Tree, TypeKey, leaves, scan};
+use ms_core::{Code, Error, Parameter, Tensor};
 use std::panic::Location;
 
 /// Updates parameters from their gradients.
@@ -50,7 +50,29 @@ pub trait Optimizer: Arg {
         R: Tree,
         A: Tree,
     {
-        value_and_grad(loss).has_aux()(net)
+        let of_one_number = |net: &C| {
+            let (result, aux) = loss(net);
+            check_loss(&result);
+            (result, aux)
+        };
+        value_and_grad(of_one_number).has_aux()(net)
+    }
+
+    /// Whether the next [`Optimizer::update`] changes parameters, a `bool[]`; `None` if every one does. [Schedules] and
+    /// [averages] around an optimiser count these updates, so that their order with an
+    /// [accumulation](Optimizer::accumulate) does not matter.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// assert!(SGD::new(0.1).updates().is_none());
+    /// let opt = SGD::new(0.1).accumulate(2).clip_by_value(1.0);
+    /// assert!(!opt.updates().expect("it accumulates").item::<bool>());
+    /// ```
+    ///
+    /// [Schedules]: Optimizer::schedule
+    /// [averages]: Optimizer::average
+    fn updates(&self) -> Option<Tensor> {
+        None
     }
 
     /// Its learning rates: one, or one for each group of parameters.
@@ -75,7 +97,7 @@ pub trait Optimizer: Arg {
     }
 
     /// One training step, compiled as one graph: forward, backward, update. Returns the loss
-    /// `loss(net, batch)` before the update.
+    /// `loss(net, batch)` before the update, which is one number.
     ///
     /// `loss` captures nothing (checked at compile time): its data is passed in `batch`, so that no
     /// captured batch can become a constant of the graph. Inside a function with `#[jit]` the step
@@ -90,6 +112,9 @@ pub trait Optimizer: Arg {
     /// let after = opt.step(&net, &batch, |net, (x, y)| ops::mse_loss(&net.call(x), y));
     /// assert!(after.item::<f32>() < before.item::<f32>());
     /// ```
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Shape`] for a loss of several elements: `.mean(())` or `.sum(())` makes it one.
     #[track_caller]
     fn step<C: Cell + 'static, B: Arg, F: Fn(&C, &B) -> Tensor>(&self, net: &C, batch: &B, loss: F) -> Tensor
     where
@@ -107,13 +132,19 @@ pub trait Optimizer: Arg {
     where
         Self: Sized,
     {
+        let here = Location::caller();
         let step = || {
-            let ((loss, ()), gradients) = self.differentiate(net, |net| (loss(net, batch), ()));
+            let of_one_number = |net: &C| {
+                let loss = loss(net, batch);
+                check_loss_at(&loss, here);
+                (loss, ())
+            };
+            let ((loss, ()), gradients) = self.differentiate(net, of_one_number);
             self.update(&gradients);
             loss
         };
         // Errors of a device are at the line of this call.
-        if is_host_only() { step() } else { in_call("Optimizer::step_eagerly", None, Location::caller(), step) }
+        if is_host_only() { step() } else { in_call("Optimizer::step_eagerly", None, here, step) }
     }
 
     /// [`Optimizer::step`] for a function that returns the loss with auxiliary results, which are not
@@ -277,7 +308,7 @@ pub trait Optimizer: Arg {
     }
 
     /// Computes the learning rates of every step from those that were set, and from the number of
-    /// steps so far.
+    /// steps so far. With an [accumulation](Optimizer::accumulate) on either side a step is an update.
     ///
     /// See the example of [`Scheduled`].
     fn schedule<S: Schedule>(self, schedule: S) -> Scheduled<Self, S>
@@ -287,7 +318,7 @@ pub trait Optimizer: Arg {
         Scheduled::new(self, schedule)
     }
 
-    /// Keeps an exponential moving average of every parameter.
+    /// Keeps an exponential moving average of every parameter, which starts with its value after the first update.
     ///
     /// See the example of [`Averaged`].
     ///
@@ -331,7 +362,8 @@ pub trait Optimizer: Arg {
         LossScaled::new(self, scaler)
     }
 
-    /// Updates only in every `steps`-th step, with the mean of the gradients since the update before.
+    /// Updates only in every `steps`-th step, with the mean of the gradients since the update before. Schedules and
+    /// averages count updates, whether they are put before or behind this.
     ///
     /// See the example of [`Accumulated`].
     ///
@@ -377,9 +409,32 @@ pub(super) fn compiled<O: Optimizer, C: Cell + 'static, B: Arg, R: JitReturn>(
     call.finish(|| body(&*batch))
 }
 
-/// [`Optimizer::differentiate`] of an optimiser around the one in the field `optimizer`.
+/// Refuses a loss that is not one number: its gradient would be that of a sum.
+///
+/// # Panics
+/// Raises [`Code::Shape`].
+#[track_caller]
+pub(crate) fn check_loss(loss: &impl Tree) {
+    check_loss_at(loss, Location::caller());
+}
+
+/// [`check_loss`] with the line of the error.
+fn check_loss_at(loss: &impl Tree, here: &'static Location<'static>) {
+    for it in leaves(loss) {
+        if !it.is_poisoned() && it.dims().iter().any(|size| size.as_const() != Some(1)) {
+            let error = Error::new(Code::Shape, format!("the loss is {}, but a step minimises one number", it.ty()));
+            raise(error.at(here).with_op("Optimizer::step").help("make it one: `.mean(())`, or `.sum(())`"));
+        }
+    }
+}
+
+/// [`Optimizer::differentiate`] and [`Optimizer::updates`] of an optimiser around the one in the field `optimizer`.
 macro_rules! differentiate_inside {
     () => {
+        fn updates(&self) -> Option<ms_core::Tensor> {
+            self.optimizer.updates()
+        }
+
         fn differentiate<C, R, A>(&self, net: &C, loss: impl Fn(&C) -> (R, A)) -> ((R, A), ms_core::session::Gradients)
         where
             C: ms_core::trace::Cell + 'static,

@@ -63,7 +63,7 @@ pub struct Scheduled<O, S> {
     /// The optimiser that gets the rates.
     pub optimizer: O,
     schedule: S,
-    /// The number of steps so far.
+    /// The number of updates so far.
     steps: Parameter,
 }
 
@@ -82,7 +82,11 @@ impl<O: Optimizer, S: Schedule> Optimizer for Scheduled<O, S> {
 
     fn update(&self, gradients: &Gradients) {
         let steps = self.steps.value();
-        self.steps.set(&(&steps + 1));
+        let updates = self.optimizer.updates();
+        self.steps.set(&match updates {
+            Some(updates) => &steps + updates.cast(DType::I64),
+            None => &steps + 1,
+        });
         let steps = steps.cast(DType::F64);
         for rate in self.optimizer.learning_rates() {
             rate.schedule(&self.schedule.rate(&rate.base().value(), &steps));

@@ -171,7 +171,7 @@ ms::custom_op! {
         x.clone()
     }
 
-    fn run(x: &[f32], y: &mut [f32], how: &str) {
+    fn run(x: &[f32], how: &str, y: &mut [f32]) {
         let slot = SLOT.get().expect("the test sets it");
         let value = match how {
             "read" => slot.value(),

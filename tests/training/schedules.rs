@@ -1,7 +1,7 @@
 //! Schedules of learning rates. Expected numbers are printed by `pytorch.py`, of PyTorch 2.15.0.
 
 use crate::steps::{batch, both, loss, net, update, weights};
-use ms::optim::schedule_fn;
+use ms::optim::{ParameterGroups, schedule_fn};
 use ms::prelude::*;
 use ms::{context, with_context};
 
@@ -195,9 +195,9 @@ fn a_schedule_counts_steps_in_any_function() {
     assert_eq!(eager.0, 0.25);
 }
 
-/// A schedule around the accumulation counts steps, and one inside counts updates.
+/// The order of a schedule and an accumulation does not matter: updates are counted.
 #[test]
-fn schedules_count_what_they_are_around() {
+fn schedules_count_updates() {
     fn rate<O: Optimizer + 'static>(opt: &O) -> f64 {
         both("schedules", || {
             let weight = vec![Parameter::new(tensor![1.0], "")];
@@ -207,7 +207,29 @@ fn schedules_count_what_they_are_around() {
         opt.learning_rates()[0].get()
     }
     let halved = || StepDecay::new(1, 0.5);
-    // Four steps eagerly, then four compiled: the last step has number 7, and the last update number 3.
-    assert_eq!(rate(&SGD::new(1.0).accumulate(2).schedule(halved())), 0.5f64.powi(7));
+    // Four steps eagerly, then four compiled: the last update has number 3.
+    assert_eq!(rate(&SGD::new(1.0).accumulate(2).schedule(halved())), 0.5f64.powi(3));
     assert_eq!(rate(&SGD::new(1.0).schedule(halved()).accumulate(2)), 0.5f64.powi(3));
+    assert_eq!(rate(&SGD::new(1.0).accumulate(2).clip_by_value(9.0).hook(|_, it| it * 1.0).schedule(halved())), 0.125);
+    assert_eq!(rate(&SGD::new(1.0).accumulate(2).accumulate(2).schedule(halved())), 0.5);
+    let groups = || ParameterGroups::new(SGD::new(1.0).accumulate(2));
+    assert_eq!(rate(&groups().schedule(halved())), 0.125);
+    // One of two groups is updated in every step.
+    assert_eq!(rate(&groups().group(&[], SGD::new(1.0)).schedule(halved())), 0.5f64.powi(7));
+    // Steps eagerly, from which both go on: averages of 1 - 1, then of -1, with one share each.
+    let average = |both_ways: bool| {
+        let weight = Parameter::new(tensor![1.0], "");
+        let opt = |it: &dyn Fn()| (0..4).for_each(|_| it());
+        let ones = || ms::Gradients::new(vec![weight.clone()], vec![tensor![1.0]]);
+        if both_ways {
+            let it = SGD::new(1.0).accumulate(2).average(0.75);
+            opt(&|| it.update(&ones()));
+            it.average_of(&weight).item::<f32>()
+        } else {
+            let it = SGD::new(1.0).average(0.75).accumulate(2);
+            opt(&|| it.update(&ones()));
+            it.optimizer.average_of(&weight).item::<f32>()
+        }
+    };
+    assert_eq!([true, false].map(average), [-0.25, -0.25]);
 }

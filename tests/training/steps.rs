@@ -271,6 +271,47 @@ fn hooks_and_clips_apply_from_the_outside_in() {
     assert_eq!(moved(|| SGD::new(1.0).hook(by_rank)), 3.0);
 }
 
+/// A loss of several elements would be trained as its sum.
+#[test]
+fn a_loss_is_one_number() {
+    let each = |net: &nn::Sequential, (x, y): &Batch| (net.call(x) - y).square();
+    let plain = || SGD::new(0.1);
+    type Run<'a> = (&'a str, Box<dyn Fn() + 'a>);
+    let runs: Vec<Run<'_>> = vec![
+        ("step", Box::new(|| drop(plain().step(&net(), &batch(), each)))),
+        ("step_eagerly", Box::new(|| drop(plain().step_eagerly(&net(), &batch(), each)))),
+        ("in parts", Box::new(|| drop(plain().step_in_parts(2, &net(), &batch(), each)))),
+        ("around", Box::new(|| drop(plain().accumulate(2).clip_by_norm(1.0).step(&net(), &batch(), each)))),
+        (
+            "scaled",
+            Box::new(|| {
+                let opt = plain().loss_scale(ms::amp::DynamicLossScaler::new(4.0));
+                drop(opt.step(&net(), &batch(), each));
+            }),
+        ),
+        (
+            "with aux",
+            Box::new(|| {
+                drop(plain().step_with_aux(&net(), &batch(), |net, (x, y)| ((net.call(x) - y).square(), x.clone())));
+            }),
+        ),
+    ];
+    for (name, run) in &runs {
+        for jit in [false, true] {
+            let context = ms::Context { jit, ..ms::context() };
+            let error = ms::with_context(context, || ms::catch(run)).expect_err(name);
+            let said = error.to_string();
+            assert_eq!(error.code(), ms::Code::Shape, "{name}: {said}");
+            for part in ["the loss is f32[", "minimises one number", "`.mean(())`, or `.sum(())`", "steps.rs"] {
+                assert!(said.contains(part), "{name}: {said}\nhas no {part}");
+            }
+        }
+    }
+    // One element is one number, whatever its axes.
+    let one = plain().step(&net(), &batch(), |net, (x, y)| (net.call(x) - y).square().sum(ops::keepdims(())));
+    assert_eq!(one.numel(), 1);
+}
+
 #[test]
 fn averages_follow_their_parameters() {
     let (decay, rate) = (0.75, 0.5);
@@ -284,10 +325,11 @@ fn averages_follow_their_parameters() {
         let averaged = opt.with_averages(&net, || net.weight.value().item::<f32>());
         [averaged, opt.average_of(&net.weight).item::<f32>(), net.weight.value().item::<f32>()]
     });
-    let (mut p, mut a) = (4.0, 4.0);
-    for _ in 0..3 {
+    let (mut p, mut a) = (4.0, f64::NAN);
+    for step in 0..3 {
         p -= rate * p;
-        a = decay * a + (1.0 - decay) * p;
+        // The first value begins the average.
+        a = if step == 0 { p } else { decay * a + (1.0 - decay) * p };
     }
     assert_eq!(got, [a as f32, a as f32, p as f32]);
 }

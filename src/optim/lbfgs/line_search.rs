@@ -1,7 +1,7 @@
 //! Minimisation with a line search.
 
 use super::{LBFGS, dot, dtype_of_all, flat, split, write};
-use crate::optim::optimizer::compiled;
+use crate::optim::optimizer::{check_loss, compiled};
 use crate::prelude::Tree;
 use ms_core::session::{Gradients, JitFn, type_key, value_and_grad};
 use ms_core::trace::Cell;
@@ -60,7 +60,11 @@ impl LBFGS {
         let evaluate = |direction: &Tensor| {
             let arguments = (batch.clone(), direction.clone());
             compiled(&EVALUATE, type_key(&loss), self, net, &arguments, &(), |(batch, direction)| {
-                let (loss, gradients) = value_and_grad(|net: &C| loss(net, batch))(net);
+                let (loss, gradients) = value_and_grad(|net: &C| {
+                    let loss = loss(net, batch);
+                    check_loss(&loss);
+                    loss
+                })(net);
                 let gradients: Vec<Tensor> = gradients.iter().map(|it| it.1.clone()).collect();
                 let slope = dot(&flat(gradients.iter().cloned(), 0, dtype), direction);
                 (loss, slope.cast(DType::F64), gradients)

@@ -8,7 +8,7 @@ use crate::tensor::Tensor;
 use crate::trace::{Arguments, At, Followed, Function, Sink, Transform, Tree, leaves};
 use std::panic::Location;
 
-/// Makes gradient functions: of the first argument, of all, or of parameters.
+/// Makes functions of the gradient of the sum of results: by the first argument, by all, or by parameters.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session::GradOperation};
