@@ -259,7 +259,7 @@ impl<const N: usize> ConvTranspose<N> {
         // What is padded on one side only is left out of the result.
         rest.iter().enumerate().filter(|it| *it.1 != (0, 0)).fold(out, |out, (axis, &(before, behind))| {
             let left = out.dim(axis as isize + 2) - (before + behind);
-            ops::gather(&out, ops::arange(left) + before as i64, axis as isize + 2)
+            ops::wrapping::gather(&out, ops::arange(left) + before as i64, axis as isize + 2)
         })
     }
 }

@@ -103,3 +103,23 @@ fn losses_do_not_broadcast() {
     assert_eq!(refused(&|| nn::HingeEmbeddingLoss::new().call(&x, &y)), ms::Code::Shape);
     assert_eq!(refused(&|| nn::TripletMarginLoss::new().call(&x, &x, &y)), ms::Code::Shape);
 }
+
+/// What is behind the labels of a sequence is no label: it may be -1, or no class.
+#[test]
+fn ctc_ignores_what_pads_labels() {
+    let logs = ops::log_softmax(ops::arange(24.0).reshape([4, 2, 3]).sin(), -1);
+    let run = |padding: i64, jit: bool| {
+        let context = ms::Context { jit, ..ms::context() };
+        let labels = tensor![[1, 2], [2, padding]];
+        let loss =
+            |logs: &Tensor, labels: &Tensor| nn::CTCLoss::new().call(logs, labels, &tensor![4, 3], &tensor![2, 1]);
+        ms::with_context(context, || ms::jit(loss)(&logs, &labels).item::<f32>())
+    };
+    let wanted = run(0, false);
+    assert!(wanted.is_finite() && wanted > 0.0, "{wanted}");
+    for padding in [-1, 2, 7] {
+        for got in [run(padding, false), run(padding, true)] {
+            assert!((got - wanted).abs() < 1e-5, "{padding}: {got}, not {wanted}");
+        }
+    }
+}

@@ -353,7 +353,7 @@ positions! {
     } by "gather": "index 3 is outside axis 0 of shape [3, 2]";
     selects(x, at = tensor![-4]) {
         ops::index_select(x, at, 0) // 2
-    } by "gather": "index -4 is outside axis 0";
+    } by "gather": "of the index is -4";
     embeds(x, at = tensor![[0, 5]]) {
         ops::embedding(at, x, Some(0)) // 3
     } by "embedding": "`gather`: index 5 is outside axis 0";
@@ -413,6 +413,56 @@ positions! {
         }
         loss
     } by "cross_entropy": "element 0 is of class 2";
+    gathers_before(x, at = tensor![0, -1]) {
+        ops::gather(x, at, 0) // 18
+    } by "gather": "element 1 of the index is -1, which is negative";
+    selects_before(x, at = tensor![0, -1]) {
+        ops::index_select(x, at, 0) // 19
+    } by "gather": "element 1 of the index is -1";
+    takes_before(x, at = tensor![[-2], [0], [1]]) {
+        ops::take_along_axis(x, at, 1) // 20
+    } by "take_along_axis": "element 0 of the index is -2";
+    scatters_before(x, at = tensor![[0, -1]]) {
+        ops::scatter(x, at, x.i(0..1), 0) // 21
+    } by "scatter": "element 1 of the index is -1";
+    adds_before(x, at = tensor![[0, -1]]) {
+        ops::scatter_add(x, at, x.i(0..1), 0) // 22
+    } by "scatter_add": "element 1 of the index is -1";
+    adds_slices_before(x, at = tensor![-3, 0]) {
+        ops::index_add(x, at, x.i(0..2), 0) // 23
+    } by "index_add": "element 0 of the index is -3";
+    points_before(x, at = tensor![[0, -1]]) {
+        ops::gather_nd(x, at) // 24
+    } by "gather_nd": "element 1 of the index is -1";
+    adds_points_before(x, at = tensor![[-1]]) {
+        ops::scatter_nd_add(x, at, x.i(0..1)) // 25
+    } by "scatter_nd_add": "element 0 of the index is -1";
+    embeds_before(x, at = ops::cast(tensor![1, -1], DType::I32)) {
+        ops::embedding(at, x, Some(0)) // 26
+    } by "embedding": "element 1 of the index is -1";
+    hot_before(x, at = tensor![1, -1]) {
+        ops::one_hot(at, 2) + x.at(0) // 27
+    } by "one_hot": "element 1 is of class -1, which does not exist: there are 2";
+    hot_behind(x, at = tensor![1, 2]) {
+        ops::one_hot(at, 2) + x.at(0) // 28
+    } by "one_hot": "element 1 is of class 2, which does not exist: there are 2";
+    gradient_of_rows_before(x, at = tensor![-1]) {
+        let loss = |x: &Tensor| (ops::embedding(at, x, None) * 3.0).sum(()); // 29
+        ms::grad(loss)(x)
+    } by "embedding": "element 0 of the index is -1";
+    gradient_of_source_before(x, at = tensor![-1, 0]) {
+        let loss = |y: &Tensor| (ops::index_add(x, at, y, 0) * 3.0).sum(()); // 30
+        ms::grad(loss)(&x.i(0..2))
+    } by "index_add": "element 0 of the index is -1";
+    lanes_before(x, at = tensor![[0], [-1], [0]]) {
+        ms::vmap(|x: &Tensor, at: &Tensor| ops::gather(x, at, 0))(x, at) // 31
+    } by "gather": "of the index is -1";
+    largest_before(x, at = tensor![[0, -1]]) {
+        ops::scatter_max(x, at, x.i(0..1), 0) // 32
+    } by "scatter_max": "element 1 of the index is -1";
+    reduced_points_before(x, at = tensor![[-1]]) {
+        ops::scatter_nd_reduce(x, at, x.i(0..1), ops::Segment::Min) // 33
+    } by "gather_nd": "element 0 of the index is -1";
     in_cells(x, at = tensor![1, 4]) {
         let table = Table { rows: Parameter::init("rows", [3, 2], DType::F32, || Tensor::ones([3, 2])) };
         table.call(at) + x.i(0..2)
@@ -458,16 +508,17 @@ fn what_may_be_left_out_and_what_names_no_place() {
         ops::CrossEntropy { ignore_index: Some(-100), ..Default::default() }.of(x, at)
     }
     #[jit]
-    fn hot(at: &Tensor) -> Tensor {
-        ops::one_hot(at, 2)
+    fn from_the_end(x: &Tensor, at: &Tensor) -> Tensor {
+        ops::wrapping::gather(x, at, 0) + x.at(at)
     }
     let x = &tensor![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]];
     for jit in [false, true] {
         ms::with_context(ms::Context { jit, ..ms::context() }, || {
             let some = ignoring(x, &tensor![1, -100, 1]).item::<f32>();
             assert!((some - ops::cross_entropy(x, tensor![1, 1, 1]).item::<f32>()).abs() < 1e-6, "{some}");
-            // Like MindSpore, unlike PyTorch.
-            assert_eq!(hot(&tensor![1, 2, -1]).to_vec::<f32>(), [0.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
+            // As in PyTorch, a mean of no examples is no number.
+            assert!(ignoring(x, &tensor![-100, -100, -100]).item::<f32>().is_nan());
+            assert_eq!(from_the_end(x, &tensor![-1]).to_vec::<f32>(), [10.0, 12.0]);
         });
     }
     // More classes than the dtype has numbers.

@@ -41,7 +41,7 @@ fn views_and_movement() {
     same!(counted([90, 0]), |x| ops::concat(&ops::unstack(x, 0), 0));
     same!(counted([2, 3]), |x| ops::tile(x, &[2, 2]));
     same!(counted([2, 3]), |x| ops::pad(x, &[(1, 0), (0, 2)], ops::PadMode::Constant(7.into())));
-    same!(counted([4, 3]), |x| ops::gather(x, tensor![2, -1, 0], 0));
+    same!(counted([4, 3]), |x| ops::wrapping::gather(x, tensor![2, -1, 0], 0));
     same!(counted([4, 3]), |x| ops::sort(x, 0, true).0);
     same!(counted([4, 3]), |x| ops::add(ops::sort(x, 1, false).0, x));
 }
@@ -100,7 +100,7 @@ fn data_dependent_sizes_are_refused_while_tracing() {
 
 #[test]
 fn positions_outside_are_errors_of_the_run() {
-    let pick = ms::jit(|index: &Tensor| ops::gather(tensor![1., 2.], index, 0));
+    let pick = ms::jit(|index: &Tensor| ops::wrapping::gather(tensor![1., 2.], index, 0));
     assert_eq!(pick(&tensor![1, -2]).to_vec::<f32>(), [2.0, 1.0]);
     let error = catch(|| pick(&tensor![0, 2])).expect_err("outside");
     assert_eq!(error.code(), ms::Code::OutOfRange);

@@ -38,7 +38,9 @@ impl KeyValueCache {
         let place = ops::arange(capacity) - &self.length;
         let inside = ops::logical_and(place.ge(0), place.lt(ops::size(new, DType::I64))).expand_dims(-1);
         let place = ops::minimum(ops::clamp_min(&place, 0), ops::size(new, DType::I64) - 1);
-        let put = |old: &Tensor, new: &Tensor| ops::select(&inside, ops::gather(new, &place, 2).cast(old.dtype()), old);
+        let put = |old: &Tensor, new: &Tensor| {
+            ops::select(&inside, ops::wrapping::gather(new, &place, 2).cast(old.dtype()), old)
+        };
         Self { keys: put(&self.keys, keys), values: put(&self.values, values), length }
     }
 

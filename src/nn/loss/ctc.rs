@@ -66,12 +66,15 @@ impl CTCLoss {
         // A blank before, between and behind the labels.
         let labels = labels.cast(DType::I64);
         let blank = ops::full_like(&labels, self.blank as i64);
+        // What is behind the labels of a sequence may be any number.
+        let is_label = ops::less(ops::arange(count), counts.cast(DType::I64).expand_dims(-1));
+        let labels = ops::select(is_label, labels, &blank);
         let pairs = ops::stack(&[blank, labels], -1).reshape((batch, count * 2));
         let last = ops::full_of((batch, 1), self.blank as i64, DType::I64);
         let states = ops::concat(&[pairs, last], 1);
         // States are entered from the one before, and labels from the label before if it is another one.
         let back = |x: &Tensor, by: usize, fill: ops::PadMode| {
-            ops::gather(ops::pad(x, &[(0, 0), (by, 0)], fill), ops::arange(length), 1)
+            ops::wrapping::gather(ops::pad(x, &[(0, 0), (by, 0)], fill), ops::arange(length), 1)
         };
         let other = states.ne(back(&states, 2, ops::PadMode::Constant((-1).into())));
         let skips = ops::logical_and(states.ne(self.blank as i64), other);
@@ -89,7 +92,7 @@ impl CTCLoss {
         let (alpha, ()) = ops::scan(step, first, &(later(&emitted), later(&inside)));
         // The last label, or the blank behind it.
         let end = (counts.cast(DType::I64) * 2).expand_dims(-1);
-        let at = |place: Tensor| ops::take_along_axis(&alpha, place, 1).squeeze(-1);
+        let at = |place: Tensor| ops::wrapping::take_along_axis(&alpha, place, 1).squeeze(-1);
         let label = ops::select(counts.gt(0), at(ops::clamp_min(&end - 1, 0)), IMPOSSIBLE);
         let losses = -ops::logaddexp(at(end), label);
         let instead = if self.zero_infinity { 0.0 } else { f64::INFINITY };

@@ -137,6 +137,7 @@ pub fn with_tables(visit: &dyn Fn(&Tables<'_>)) {
             "F.l1_loss(x, y)" => ops::l1_loss(&x, &y);
             "F.huber_loss(x, y)" => ops::huber_loss(&x, &y, 1., ops::Reduction::Mean);
             "F.cross_entropy(y, c)" => ops::cross_entropy(&y, &c);
+            "F.cross_entropy(y, c, ignore_index=-100)" => nn::CrossEntropyLoss::new().ignore_index(-100).call(&y, &c);
             "F.cross_entropy(y, c, label_smoothing=0.1)" => nn::CrossEntropyLoss::new().label_smoothing(0.1).call(&y, &c);
             "F.nll_loss(F.log_softmax(y, 1), c)" => ops::nll_loss(ops::log_softmax(&y, 1), &c);
             "F.binary_cross_entropy(p, (x > 2).float())" => nn::BCELoss::new().call(&p, &x.gt(2.).cast(DType::F32));

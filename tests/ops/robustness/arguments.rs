@@ -47,7 +47,7 @@ fn axes_and_indices_are_checked() {
         Case("gather from nothing", || ops::gather(empty(), tensor![0], 0), Refused(Code::OutOfRange)),
         Case("take_along_axis outside", || ops::take_along_axis(row(), tensor![9], 0), Refused(Code::OutOfRange)),
         Case("scatter outside", || ops::scatter(row(), tensor![-7], tensor![1.0], 0), Refused(Code::OutOfRange)),
-        Case("one_hot outside", || ops::one_hot(tensor![i64::MAX], 3), Gives(&[1, 3], &[0.0; 3])),
+        Case("one_hot outside", || ops::one_hot(tensor![i64::MAX], 3), Refused(Code::OutOfRange)),
         Case("a diagonal far off", || ops::diag(Tensor::ones([2, 2]), isize::MIN), Gives(&[0], &[])),
         Case("eye far off", || ops::eye_of(2, 2, isize::MAX, DType::F32), Gives(&[2, 2], &[0.0; 4])),
         Case("tril far below", || ops::tril(Tensor::ones([2, 2]), isize::MIN), Gives(&[2, 2], &[0.0; 4])),

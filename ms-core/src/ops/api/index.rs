@@ -5,7 +5,7 @@ use crate::ops::core::axis::named;
 use crate::ops::core::rules::broadcast_dims;
 use crate::ops::primitive::gather::check_index;
 use crate::ops::primitive::slice::select_ranges;
-use crate::ops::{IntoOperand, broadcast_to, cast, gather, gather_nd, iota, permute, reshape, scatter, stack, update};
+use crate::ops::{IntoOperand, broadcast_to, cast, iota, permute, reshape, stack, update, wrapping};
 use crate::tensor::{DType, Dim, Dims, Index, IntoIndices, Selection, Tensor};
 use smallvec::SmallVec;
 
@@ -100,7 +100,7 @@ impl Tensor {
         let numbers = reshape(iota(count, 0, DType::I64), self.dims()).i(indices);
         propagate_poison!(&numbers);
         let value = reshape(broadcast_to(value, numbers.dims()), [-1]);
-        reshape(scatter(reshape(self, [count]), reshape(numbers, [-1]), value, 0), self.dims())
+        reshape(wrapping::scatter(reshape(self, [count]), reshape(numbers, [-1]), value, 0), self.dims())
     }
 
     #[track_caller]
@@ -144,7 +144,7 @@ fn at_positions(part: &Tensor, indices: &[Index], rank: usize) -> Tensor {
     }
     let place = first.filter(|_| !apart).unwrap_or(0);
     if let [(axis, positions)] = &found[..] {
-        return placed(&gather(part, positions, *axis as isize), *axis, positions.rank(), place);
+        return placed(&wrapping::gather(part, positions, *axis as isize), *axis, positions.rank(), place);
     }
     let shapes = found.iter().try_fold(Dims::new(), |shape, (_, it)| broadcast_dims(&shape, &it.dims()));
     let shape = or_poison!(shapes.map_err(|it| named("index", &[part], it)));
@@ -153,7 +153,7 @@ fn at_positions(part: &Tensor, indices: &[Index], rank: usize) -> Tensor {
     let taken = |axis: &usize| found.iter().any(|it| it.0 == *axis);
     let others = (0..part.rank()).filter(|it| !taken(it));
     let order: Vec<isize> = found.iter().map(|it| it.0).chain(others).map(|it| it as isize).collect();
-    placed(&gather_nd(permute(part, order), positions), 0, shape.len(), place)
+    placed(&wrapping::gather_nd(permute(part, order), positions), 0, shape.len(), place)
 }
 
 /// The axes `from..from + count` moved to `to`, counted without them.

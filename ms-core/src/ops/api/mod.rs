@@ -7,6 +7,7 @@ mod objects;
 mod operators;
 pub mod random;
 mod rows;
+pub mod wrapping;
 
 pub use objects::*;
 pub use rows::Rows;

@@ -3,7 +3,7 @@
 use super::convolution::ranked;
 use crate::error::{Code, Error, called};
 use crate::ops::core::axis::named;
-use crate::ops::{PoolOptions, gather, max, max_pool};
+use crate::ops::{PoolOptions, max, max_pool, wrapping};
 use crate::tensor::{AsTensor, Shape, Tensor, refused};
 
 /// The largest values of `output_size` windows along each spatial axis of `[n, c, spatial..]`, which
@@ -43,6 +43,6 @@ pub fn adaptive_max_pool(x: impl AsTensor, output_size: &[usize]) -> Tensor {
         let taps =
             (0..count).flat_map(|i| (0..largest).map(move |tap| (window(i).0 + tap).min(window(i).1 - 1) as i64));
         let taps = Tensor::from_slice([count, largest], &taps.collect::<Vec<_>>());
-        max(gather(&x, taps, axis as isize + 2), axis as isize + 3)
+        max(wrapping::gather(&x, taps, axis as isize + 2), axis as isize + 3)
     })
 }

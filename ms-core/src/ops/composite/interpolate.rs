@@ -2,7 +2,7 @@
 
 use crate::error::{Code, called, raise};
 use crate::ops::core::axis::refusal;
-use crate::ops::{arange, cast, clamp_min, floor_div, gather, minimum, reshape, size};
+use crate::ops::{arange, cast, clamp_min, floor_div, minimum, reshape, size, wrapping};
 use crate::tensor::{AsTensor, DType, Dim, Dims, IntoDims, Tensor};
 
 /// The interpolation between elements.
@@ -50,7 +50,7 @@ pub fn interpolate(x: impl AsTensor, sizes: impl IntoDims, mode: Interpolation) 
 #[track_caller]
 fn nearest(x: &Tensor, axis: usize, to: Dim) -> Tensor {
     let index = floor_div(arange(to) * size(x.dims()[axis], DType::I64), size(to, DType::I64));
-    gather(x, index, axis as isize)
+    wrapping::gather(x, index, axis as isize)
 }
 
 #[track_caller]
@@ -70,7 +70,8 @@ fn linear(x: &Tensor, axis: usize, to: Dim, align_corners: bool) -> Tensor {
     let mut shape = Dims::from_elem(Dim::new(1), x.rank());
     shape[axis] = to;
     let weight = source - cast(&below, DType::F64);
-    let part =
-        |index: Tensor, weight: Tensor| gather(x, index, axis as isize) * cast(reshape(weight, &shape), x.dtype());
+    let part = |index: Tensor, weight: Tensor| {
+        wrapping::gather(x, index, axis as isize) * cast(reshape(weight, &shape), x.dtype())
+    };
     part(below, 1.0 - &weight) + part(above, weight)
 }

@@ -4,8 +4,8 @@ use crate::error::{Code, OrRaise, called, raise};
 use crate::ops::core::axis::{named, refusal};
 use crate::ops::primitive::slice::narrow;
 use crate::ops::{
-    IntoAxes, arange, broadcast_to, clamp_min, concat, flatten, full_of, gather, minimum, normalize_axis, remainder,
-    reshape, update,
+    IntoAxes, arange, broadcast_to, clamp_min, concat, flatten, full_of, minimum, normalize_axis, remainder, reshape,
+    update, wrapping,
 };
 use crate::tensor::{AsTensor, DType, Dim, Dims, IntoDims, Scalar, Tensor, try_room};
 
@@ -79,7 +79,7 @@ pub fn repeat_each(x: impl AsTensor, repeats: &[usize], axis: isize) -> Tensor {
         positions.resize(positions.len() + count, i as i64);
     }
     let positions = Tensor::try_from_slice(positions.len(), &positions);
-    gather(&*x, positions.map_err(|it| named("repeat", &[&x], it)).or_raise(), axis)
+    wrapping::gather(&*x, positions.map_err(|it| named("repeat", &[&x], it)).or_raise(), axis)
 }
 
 /// The elements shifted cyclically by `shifts[i]` positions along `axes[i]`.
@@ -196,7 +196,7 @@ pub fn pad(x: impl AsTensor, pads: &[(usize, usize)], mode: PadMode) -> Tensor {
             let message = format!("axis {axis} has no element to pad with");
             raise(refusal("pad", &[&x], Code::Argument, message));
         }
-        out = gather(&out, mode.sources(shape[axis], (before, after)), axis as isize);
+        out = wrapping::gather(&out, mode.sources(shape[axis], (before, after)), axis as isize);
     }
     out
 }

@@ -3,7 +3,7 @@
 use crate::error::{Code, OrRaise, Result, called, raise};
 use crate::ops::core::axis::{named, refusal};
 use crate::ops::{
-    IntoOperand, arange, broadcast_to, cast, cumsum, full_of, gather, maximum, minimum, reshape, select, stack,
+    IntoOperand, arange, broadcast_to, cast, cumsum, full_of, maximum, minimum, reshape, select, stack, wrapping,
 };
 use crate::tensor::{Array, AsTensor, DType, Element, IntoShape, Tensor, broadcast_shapes, try_filled};
 use crate::with_element;
@@ -92,7 +92,7 @@ pub fn masked_select(x: impl AsTensor, mask: impl AsTensor) -> Tensor {
     let (x, mask) = (x.as_tensor(), mask.as_tensor());
     refuse_traced("masked_select", &mask);
     let [x, mask] = flat_pair("masked_select", &x, &mask);
-    gather(x, reshape(nonzero(mask), [-1]), 0)
+    wrapping::gather(x, reshape(nonzero(mask), [-1]), 0)
 }
 
 /// The first `size` elements of [`masked_select`], padded with `fill`. The shape does not depend on
@@ -116,7 +116,7 @@ pub fn masked_select_sized(x: impl AsTensor, mask: impl AsTensor, size: usize, f
         return broadcast_to(&*fill, [size]);
     }
     let places = first_places(&mask, size);
-    select(places.lt(0), fill, gather(x, maximum(&places, 0), 0))
+    select(places.lt(0), fill, wrapping::gather(x, maximum(&places, 0), 0))
 }
 
 /// The positions of the first `size` true elements of a nonempty flat mask, padded with -1.
@@ -126,7 +126,7 @@ fn first_places(mask: &Tensor, size: usize) -> Tensor {
     // Each true element is written at its rank among them; all others to a position after them.
     let rank = cumsum(cast(&flat, DType::I64), 0) - 1;
     let to = minimum(select(&flat, rank, size), size);
-    let places = crate::ops::scatter(full_of([size + 1], -1, DType::I64), to, arange(mask.numel()), 0);
+    let places = wrapping::scatter(full_of([size + 1], -1, DType::I64), to, arange(mask.numel()), 0);
     crate::ops::slice::narrow(&places, 0, 0, size)
 }
 

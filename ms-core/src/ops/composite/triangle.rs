@@ -3,7 +3,7 @@
 use crate::error::{Code, called, raise};
 use crate::ops::core::axis::refusal;
 use crate::ops::primitive::iota::spaced;
-use crate::ops::{IntoOperand, concat, eye_of, full_of, gather, greater_equal, iota, reshape, select, size};
+use crate::ops::{IntoOperand, concat, eye_of, full_of, greater_equal, iota, reshape, select, size, wrapping};
 use crate::tensor::{AsTensor, DType, Dim, Scalar, Tensor, WithStep};
 
 /// An `n` by `m` mask that is true where column minus row is at most `k`.
@@ -117,7 +117,7 @@ pub(in crate::ops) fn diagonal(x: &Tensor, [n, m]: [Dim; 2], k: isize) -> Tensor
     // The step from row to row is symbolic, which that of a slice cannot be.
     let step = size(m + 1, DType::I64);
     let places = iota((count,), 0, DType::I64) * step + size(m * down + right, DType::I64);
-    gather(&flat, &places, -1)
+    wrapping::gather(&flat, &places, -1)
 }
 
 /// `x` with `value` where `mask` is true; both broadcast.

@@ -86,6 +86,7 @@ fn refusal(attrs: &Attrs, at: usize, class: i64) -> Error {
     let message = format!("element {at} is of class {class}, which does not exist: there are {count}");
     let help = match ClassIndexAttrs::of(attrs).ignored().as_slice().first() {
         Some(ignored) => format!("classes go from 0 to {}, and {ignored} is left out", count - 1),
+        None if ClassIndexAttrs::of(attrs).caller() == "one_hot" => format!("classes go from 0 to {}", count - 1),
         None => format!("classes go from 0 to {}; `ignore_index` names one that is left out", count - 1),
     };
     Error::new(Code::OutOfRange, message).with_op(ClassIndexAttrs::of(attrs).caller()).help(help)

@@ -1,12 +1,13 @@
 //! `gather` and `index_add`: whole slices read from, and added to, positions along an axis.
 
+use super::class_index::existing;
+use super::from_zero::from_zero;
 use crate::error::{Code, Error, Result, called};
 use crate::ops::core::axis::{named, stored_axis};
 use crate::ops::core::host::{Axis, dense, elements, plus, positions, replace_axis};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
-    AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, gather_nd, move_axis,
-    normalize_axis, reshape, scatter_nd_add,
+    AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, move_axis, reshape, wrapping,
 };
 use crate::tensor::{Array, AsTensor, DType, Dim, OpInfo, Tensor, Type, apply1, refused};
 use crate::with_element;
@@ -55,7 +56,7 @@ pub static GATHER: OpDef = OpDef {
             [false, _] => Ok(smallvec![move_axis(it.apply(it.attrs, it.inputs)?.remove(0), axis, 0)]),
             _ => {
                 let x = move_axis(&it.inputs[0], axis + 1, 1);
-                let picked = gather_nd(x, it.places(1));
+                let picked = wrapping::gather_nd(x, it.places(1));
                 // The axes before the indexed one are after those of the index here.
                 let index = it.rank(1) as isize;
                 let front: Vec<isize> = (0..axis).map(|it| 1 + index + it).collect();
@@ -125,7 +126,7 @@ pub static INDEX_ADD: OpDef = OpDef {
         }
         let axis = AxisAttrs::of(it.attrs).axis() as isize + 1;
         let (x, source) = (move_axis(it.spread(0), axis, 1), move_axis(it.spread(2), axis, 1));
-        Ok(smallvec![move_axis(scatter_nd_add(x, it.places(1), source), 1, axis)])
+        Ok(smallvec![move_axis(wrapping::scatter_nd_add(x, it.places(1), source), 1, axis)])
     }),
     lowering: Lowering::Update,
     samples: || {
@@ -169,22 +170,20 @@ pub(in crate::ops) fn check_dtypes(a: &Type, b: &Type) -> Result<()> {
 }
 
 /// The slices of `x` at positions along `axis`: NumPy's `take(x, index, axis)`. The axes of `index` replace
-/// the axis; negative positions count from the end.
+/// the axis.
 ///
 /// # Panics
 /// Raises [`Code::DType`] unless `index` contains integers, [`Code::OutOfRange`] for a position or an axis
-/// that does not exist.
+/// that does not exist. A negative position does not exist, as in PyTorch; in
+/// [`wrapping::gather`](crate::ops::wrapping::gather) it counts from the end.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
-/// assert_eq!(ops::gather(tensor![[1, 2], [3, 4]], tensor![1, 0, -1], 0).to_vec::<i64>(), [3, 4, 1, 2, 3, 4]);
+/// assert_eq!(ops::gather(tensor![[1, 2], [3, 4]], tensor![1, 0, 1], 0).to_vec::<i64>(), [3, 4, 1, 2, 3, 4]);
 /// ```
 #[track_caller]
 pub fn gather(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tensor {
-    let (x, index) = (x.as_tensor(), index.as_tensor());
-    propagate_poison!(x, index);
-    let axis = or_poison!(normalize_axis(axis, x.rank()).map_err(|it| named("gather", &[&x, &index], it)));
-    apply1(GATHER.op(), &AxisAttrs::attrs(axis), &[&x, &index])
+    wrapping::gather(x, from_zero(&index.as_tensor(), "gather"), axis)
 }
 
 /// [`gather`] at the positions of a one-dimensional index.
@@ -220,17 +219,15 @@ pub fn index_select(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tens
 /// ```
 #[track_caller]
 pub fn index_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, axis: isize) -> Tensor {
-    let (x, index, source) = (x.as_tensor(), index.as_tensor(), source.as_tensor());
-    propagate_poison!(x, index, source);
-    let axis = or_poison!(normalize_axis(axis, x.rank()).map_err(|it| named("index_add", &[&x, &index, &source], it)));
-    apply1(INDEX_ADD.op(), &AxisAttrs::attrs(axis), &[&x, &index, &source])
+    wrapping::index_add(x, from_zero(&index.as_tensor(), "index_add"), source, axis)
 }
 
 /// A new last axis of size `classes` with 1 at the position in each element of `index` and 0 elsewhere, in
-/// f32; zeros for a position out of range, as in MindSpore.
+/// f32.
 ///
 /// # Panics
-/// Raises [`Code::DType`] unless `index` contains integers.
+/// Raises [`Code::DType`] unless `index` contains integers, [`Code::OutOfRange`] for one that is negative or
+/// not less than `classes`, as in PyTorch.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -242,6 +239,7 @@ pub fn one_hot(index: impl AsTensor, classes: usize) -> Tensor {
     let index = index.as_tensor();
     propagate_poison!(index);
     or_poison!(check_index(&index.ty()).map_err(|it| named("one_hot", &[&index], it)));
+    let index = existing(&index, Dim::new(classes), None, "one_hot");
     let places = crate::ops::iota([classes], 0, DType::I64);
-    crate::ops::cast(crate::ops::equal(crate::ops::expand_dims(&*index, -1), places), DType::F32)
+    crate::ops::cast(crate::ops::equal(crate::ops::expand_dims(index, -1), places), DType::F32)
 }

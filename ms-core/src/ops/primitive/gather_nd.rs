@@ -1,12 +1,13 @@
 //! `gather_nd` and `scatter_nd_add`: slices at positions along several axes are read, or added to.
 
+use super::from_zero::from_zero;
 use super::gather::{check_dtypes, check_index};
 use crate::error::{Code, Error, Result};
 use crate::ops::core::axis::const_shape;
 use crate::ops::core::host::{dense, elements, plus, rows};
 use crate::ops::core::rules::may_equal;
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput};
-use crate::tensor::{Array, AsTensor, Attrs, DType, Dims, OpInfo, Tensor, Type, apply1};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, wrapping};
+use crate::tensor::{Array, AsTensor, DType, Dims, OpInfo, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
 
@@ -97,11 +98,12 @@ fn picked_shape(x: &Type, index: &Type) -> Result<Dims> {
 }
 
 /// The slices of `x` at the positions in the rows of `index`: the last axis of `index` is a position
-/// along the first axes of `x`. Negative positions count from the end.
+/// along the first axes of `x`.
 ///
 /// # Panics
 /// Raises [`Code::Shape`] if rows are longer than `x` has axes, [`Code::DType`] unless `index` is of
-/// integers, [`Code::OutOfRange`] for a position that does not exist.
+/// integers, [`Code::OutOfRange`] for a position that does not exist, such as a negative one
+/// ([`wrapping::gather_nd`](crate::ops::wrapping::gather_nd) has such).
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -109,7 +111,7 @@ fn picked_shape(x: &Type, index: &Type) -> Result<Dims> {
 /// ```
 #[track_caller]
 pub fn gather_nd(x: impl AsTensor, index: impl AsTensor) -> Tensor {
-    apply1(GATHER_ND.op(), &Attrs::none(), &[&x.as_tensor(), &index.as_tensor()])
+    wrapping::gather_nd(x, from_zero(&index.as_tensor(), "gather_nd"))
 }
 
 /// `x` with the slices of `source` added at the positions in the rows of `index`.
@@ -123,5 +125,5 @@ pub fn gather_nd(x: impl AsTensor, index: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn scatter_nd_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor) -> Tensor {
-    apply1(SCATTER_ND_ADD.op(), &Attrs::none(), &[&x.as_tensor(), &index.as_tensor(), &source.as_tensor()])
+    wrapping::scatter_nd_add(x, from_zero(&index.as_tensor(), "scatter_nd_add"), source)
 }

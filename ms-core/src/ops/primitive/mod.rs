@@ -79,6 +79,7 @@ primitives! {
     eye::{ EYE };
     float_status::{ CLEAR_FLOAT_STATUS, GET_FLOAT_STATUS };
     formula::{ FORMULA };
+    from_zero::{ FROM_ZERO };
     full::{ FULL };
     gather::{ GATHER, INDEX_ADD };
     gather_nd::{ GATHER_ND, SCATTER_ND_ADD };

@@ -1,16 +1,16 @@
 //! `take_along_axis`, `scatter` and `scatter_add`: single elements at positions along an axis are
 //! read, or written.
 
+use super::from_zero::from_zero;
 use super::gather::{check_dtypes, check_index};
-use crate::error::{Code, Error, OrRaise, Result};
-use crate::ops::core::axis::{named, stored_axis};
+use crate::error::{Code, Error, Result};
+use crate::ops::core::axis::stored_axis;
 use crate::ops::core::host::{Combine, dense, elements, positions, visit_indexed};
-use crate::ops::core::rules::{broadcast_dims, may_equal};
+use crate::ops::core::rules::may_equal;
 use crate::ops::{
-    Arrays, AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, broadcast_to,
-    normalize_axis,
+    Arrays, AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, wrapping,
 };
-use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, OpInfo, Tensor, Type, apply1};
+use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
 
@@ -156,7 +156,8 @@ pub(in crate::ops) fn infer_scatter(attrs: &Attrs, inputs: &[&Type]) -> Result<c
 ///
 /// # Panics
 /// Raises [`Code::Shape`] when they do not, [`Code::DType`] unless `index` is of integers,
-/// [`Code::OutOfRange`] for a position or an axis that does not exist.
+/// [`Code::OutOfRange`] for a position or an axis that does not exist. A negative position does not exist, as in
+/// PyTorch; in [`wrapping::take_along_axis`](crate::ops::wrapping::take_along_axis) it counts from the end.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -164,22 +165,7 @@ pub(in crate::ops) fn infer_scatter(attrs: &Attrs, inputs: &[&Type]) -> Result<c
 /// ```
 #[track_caller]
 pub fn take_along_axis(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tensor {
-    let (x, index) = (x.as_tensor(), index.as_tensor());
-    let fail = |it| named("take_along_axis", &[&x, &index], it);
-    let axis = normalize_axis(axis, x.rank()).map_err(fail).or_raise();
-    if index.rank() != x.rank() {
-        let error = Error::new(Code::Shape, "the index has as many axes as the tensor");
-        Err(fail(error)).or_raise()
-    }
-    let common = |from: &Dims, other: &Dims| -> Result<Dims> {
-        let mut open = other.clone();
-        open[axis] = from[axis];
-        broadcast_dims(from, &open)
-    };
-    let (x_dims, index_dims) = (x.dims(), index.dims());
-    let wide = broadcast_to(&*x, common(&x_dims, &index_dims).map_err(fail).or_raise());
-    let index_wide = broadcast_to(&*index, common(&index_dims, &x_dims).map_err(fail).or_raise());
-    apply1(TAKE_ALONG_AXIS.op(), &AxisAttrs::attrs(axis), &[&wide, &index_wide])
+    wrapping::take_along_axis(x, from_zero(&index.as_tensor(), "take_along_axis"), axis)
 }
 
 /// `x` with each element of `source` added at its position along `axis` in `index`; elements at equal
@@ -195,9 +181,7 @@ pub fn take_along_axis(x: impl AsTensor, index: impl AsTensor, axis: isize) -> T
 /// ```
 #[track_caller]
 pub fn scatter_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, axis: isize) -> Tensor {
-    let (x, index, source) = (x.as_tensor(), index.as_tensor(), source.as_tensor());
-    let axis = normalize_axis(axis, x.rank()).map_err(|it| named("scatter_add", &[&x, &index, &source], it)).or_raise();
-    apply1(SCATTER_ADD.op(), &AxisAttrs::attrs(axis), &[&x, &index, &source])
+    wrapping::scatter_add(x, from_zero(&index.as_tensor(), "scatter_add"), source, axis)
 }
 
 /// `x` with each element of `source` written at its position along `axis` in `index`; of several at one
@@ -212,7 +196,5 @@ pub fn scatter_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor
 /// ```
 #[track_caller]
 pub fn scatter(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, axis: isize) -> Tensor {
-    let (x, index, source) = (x.as_tensor(), index.as_tensor(), source.as_tensor());
-    let axis = normalize_axis(axis, x.rank()).map_err(|it| named("scatter", &[&x, &index, &source], it)).or_raise();
-    apply1(SCATTER.op(), &AxisAttrs::attrs(axis), &[&x, &index, &source])
+    wrapping::scatter(x, from_zero(&index.as_tensor(), "scatter"), source, axis)
 }

@@ -1,5 +1,6 @@
 //! `scatter_max`, `scatter_min` and `scatter_mul`: elements are combined with those at positions along an axis.
 
+use super::from_zero::from_zero;
 use super::scatter::{SCATTER_ADD, TAKE_ALONG_AXIS, evaluate_scatter, infer_scatter};
 use crate::error::OrRaise;
 use crate::ops::core::axis::named;
@@ -117,7 +118,9 @@ macro_rules! scatter_function {
         /// As [`scatter_add`](crate::ops::scatter_add).
         #[track_caller]
         pub fn $name(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, axis: isize) -> Tensor {
-            let (x, index, source) = (x.as_tensor(), index.as_tensor(), source.as_tensor());
+            let (x, source) = (x.as_tensor(), source.as_tensor());
+            let index = from_zero(&index.as_tensor(), stringify!($name));
+            propagate_poison!(&index);
             let axis = normalize_axis(axis, x.rank());
             let axis = axis.map_err(|it| named(stringify!($name), &[&x, &index, &source], it)).or_raise();
             apply1($def.op(), &AxisAttrs::attrs(axis), &[&x, &index, &source])

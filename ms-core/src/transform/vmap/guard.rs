@@ -77,7 +77,7 @@ impl Batcher {
             if !it.mapped || is_stack(&ty) {
                 return it.clone();
             }
-            let other = ops::stop_gradient(ops::gather(&it.tensor, &lane, 0));
+            let other = ops::stop_gradient(ops::wrapping::gather(&it.tensor, &lane, 0));
             Value::new((ops::select(beside(active, ty.rank()), &it.tensor, other), true))
         };
         operands.iter().map(protect).collect()

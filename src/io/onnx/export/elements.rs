@@ -26,6 +26,7 @@ const SAME: &[(&str, &str)] = &[
     ("equal", "Equal"),
     ("erf", "Erf"),
     ("exp", "Exp"),
+    ("from_zero", "Identity"),
     ("greater", "Greater"),
     ("greater_equal", "GreaterOrEqual"),
     ("hook_backward", "Identity"),

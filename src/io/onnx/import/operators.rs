@@ -175,9 +175,9 @@ pub fn apply(node: &Applied<'_>) -> Result<Vec<Value>> {
         "Concat" => ops::concat(&node.tensors(0)?, axis(0)?),
         "Split" => return split(node, &x()?, axis(0)?),
         "Slice" => slice(node, &x()?)?,
-        "Gather" => ops::gather(x()?, node.tensor(1)?, axis(0)?),
+        "Gather" => ops::wrapping::gather(x()?, node.tensor(1)?, axis(0)?),
         "GatherElements" => elements_along(&x()?, &node.tensor(1)?, axis(0)?),
-        "GatherND" if node.int("batch_dims", 0)? == 0 => ops::gather_nd(x()?, node.tensor(1)?),
+        "GatherND" if node.int("batch_dims", 0)? == 0 => ops::wrapping::gather_nd(x()?, node.tensor(1)?),
         "Expand" => expand(node, &x()?)?,
         "Tile" => {
             let times = node.list(1, "repeats")?.unwrap_or_default();
@@ -344,10 +344,10 @@ fn elements_along(x: &Tensor, positions: &Tensor, axis: isize) -> Tensor {
     for (at, (&size, count)) in x.dims().iter().zip(positions.dims()).enumerate() {
         if at as isize != positive(axis, x) && size != count {
             let along = ops::iota([count].into_iter().collect::<Dims>(), 0, DType::I64);
-            part = ops::gather(&part, along, at as isize);
+            part = ops::wrapping::gather(&part, along, at as isize);
         }
     }
-    ops::take_along_axis(part, positions, axis)
+    ops::wrapping::take_along_axis(part, positions, axis)
 }
 
 fn range(node: &Applied<'_>) -> Result<Tensor> {

@@ -3,6 +3,7 @@
 use super::Applied;
 use super::images::pooling;
 use ms_core::ops::Segment;
+use ms_core::ops::normalize_axis;
 use ms_core::session::jvp;
 use ms_core::tensor::{DType, Dim, Dims, Scalar};
 use ms_core::{Result, Tensor, ops};
@@ -19,16 +20,24 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Vec<Tensor>>> {
         "ScatterElements" => {
             let (x, at, values) = operands()?;
             match reduction()?.as_str() {
-                "none" => vec![ops::scatter(x, at, values, axis()?)],
-                other => vec![ops::scatter_reduce(x, at, values, axis()?, reduced(node, other)?)],
+                "none" => vec![ops::wrapping::scatter(x, at, values, axis()?)],
+                other => {
+                    let size = x.dims().get(normalize_axis(axis()?, x.rank())?).copied();
+                    let at = from_the_start(&at, size.as_slice());
+                    vec![ops::scatter_reduce(x, at, values, axis()?, reduced(node, other)?)]
+                }
             }
         }
         "ScatterND" => {
             let (x, at, values) = operands()?;
             match reduction()?.as_str() {
                 "none" => vec![written(node, &x, &at, &values)?],
-                "add" => vec![ops::scatter_nd_add(x, at, values)],
-                other => vec![ops::scatter_nd_reduce(x, at, values, reduced(node, other)?)],
+                "add" => vec![ops::wrapping::scatter_nd_add(x, at, values)],
+                other => {
+                    let depth = at.dims().last().and_then(|it| it.as_const()).unwrap_or(0).min(x.rank());
+                    let at = from_the_start(&at, &x.dims()[..depth]);
+                    vec![ops::scatter_nd_reduce(x, at, values, reduced(node, other)?)]
+                }
             }
         }
         "MaxPool" if node.node.outputs.len() == 2 => largest(node)?,
@@ -45,6 +54,18 @@ fn reduced(node: &Applied<'_>, name: &str) -> Result<Segment> {
         "min" => Segment::Min,
         _ => return Err(node.unsupported("with this reduction")),
     })
+}
+
+/// Positions along an axis, or in rows along several, of which negative ones count from the end.
+fn from_the_start(at: &Tensor, sizes: &[Dim]) -> Tensor {
+    let at = at.cast(DType::I64);
+    let sizes: Vec<Tensor> = sizes.iter().map(|&it| ops::size(it, DType::I64)).collect();
+    let size = match &sizes[..] {
+        [] => return at,
+        [one] => one.clone(),
+        several => ops::stack(several, 0),
+    };
+    ops::select(ops::less(&at, 0), &at + size, &at)
 }
 
 /// Slices of `x` replaced at the positions in the rows of `at`, as rows of a matrix.

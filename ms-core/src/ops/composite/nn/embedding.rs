@@ -2,9 +2,10 @@
 
 use crate::error::{Code, called};
 use crate::ops::core::axis::refusal;
+use crate::ops::primitive::from_zero::from_zero;
 use crate::ops::primitive::gather::rows_read;
 use crate::ops::{
-    Batching, Derivative, Effects, Sample, SampleInput, expand_dims, gather, not_equal, select, stop_gradient,
+    Batching, Derivative, Effects, Sample, SampleInput, expand_dims, not_equal, select, stop_gradient, wrapping,
 };
 use crate::tensor::{AsTensor, Attrs, DType, Tensor, apply1, refused};
 use smallvec::smallvec;
@@ -19,7 +20,7 @@ composite! {
     EMBEDDING = 850: "embedding", EmbeddingAttrs::DECLARED;
     body |attrs, inputs| {
         let (table, index) = (inputs[0], inputs[1]);
-        let rows = gather(table, index, 0);
+        let rows = wrapping::gather(table, index, 0);
         smallvec![match trained(attrs, index) {
             Some(trained) => select(trained, &rows, stop_gradient(&rows)),
             None => rows,
@@ -76,5 +77,5 @@ pub fn embedding(index: impl AsTensor, table: impl AsTensor, padding_idx: Option
         return refusal(Code::OutOfRange, format!("`padding_idx` is {padding}, but there are {rows} rows"));
     }
     let attrs = EmbeddingAttrs::attrs(padding_idx.is_some(), padding_idx.unwrap_or(0));
-    apply1(EMBEDDING.op(), &attrs, &[&*table, &*index])
+    apply1(EMBEDDING.op(), &attrs, &[&*table, &from_zero(&index, "embedding")])
 }

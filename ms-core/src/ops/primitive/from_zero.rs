@@ -1,0 +1,92 @@
+//! `from_zero`: checked positions that do not count from the end.
+
+use super::gather::check_index;
+use crate::error::{Code, Error, Result};
+use crate::ops::core::axis::named;
+use crate::ops::core::host::dense;
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
+use crate::tensor::{Array, Attrs, DType, OpInfo, Tensor, apply1};
+use smallvec::smallvec;
+
+attributes! {
+    /// The attributes of [`FROM_ZERO`].
+    struct FromZeroAttrs { caller: str }
+}
+
+/// The operand, an error if an element is negative. `caller` is the op in the error.
+pub static FROM_ZERO: OpDef = OpDef {
+    info: OpInfo { number: 389, name: "from_zero", attrs: FromZeroAttrs::DECLARED },
+    infer: |_, inputs| check_index(inputs[0]).map(|()| smallvec![inputs[0].clone()]),
+    eval: |attrs, inputs| {
+        let out = inputs[0].on_host()?.duplicate();
+        check_array(attrs, &out)?;
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Zero,
+    finite_derivatives: true,
+    effects: Effects::REFUSES,
+    batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
+    lowering: Lowering::Check(check_elements),
+    samples: || {
+        let of = |dtype: DType, shape: &[usize]| {
+            Sample::new([SampleInput::of(dtype, shape, 0.0, 9.0)]).attrs(FromZeroAttrs::attrs("sample"))
+        };
+        vec![of(DType::I64, &[5]), of(DType::I32, &[2, 3]), of(DType::I8, &[])]
+    },
+};
+
+/// Checks that no position is negative: [`FROM_ZERO`] on the bytes of elements of an integer dtype.
+///
+/// # Errors
+/// [`Code::OutOfRange`] for the first one that is.
+///
+/// # Panics
+/// If the bytes are not aligned for the elements.
+pub(in crate::ops) fn check_elements(attrs: &Attrs, dtype: DType, positions: &[u8]) -> Result<()> {
+    macro_rules! first_negative {
+        ($($dtype:ident $ty:ty,)*) => {
+            match dtype {
+                $(DType::$dtype => {
+                    let all = bytemuck::cast_slice::<u8, $ty>(positions);
+                    // Without an early exit, so that the loop is vectorised.
+                    let is_negative = all.iter().fold(0, |any, &it| any | it) < 0;
+                    all.iter().position(|&it| is_negative && it < 0).map(|at| (at, i64::from(all[at])))
+                })*
+                _ => None,
+            }
+        };
+    }
+    match first_negative! { I8 i8, I16 i16, I32 i32, I64 i64, } {
+        None => Ok(()),
+        Some((at, position)) => {
+            let caller = FromZeroAttrs::of(attrs).caller();
+            let message = format!("element {at} of the index is {position}, which is negative");
+            Err(Error::new(Code::OutOfRange, message).with_op(caller).help(
+                "positions of this function count from 0; those of indexing (`at`, `i`), and of the functions \
+                 in `ops::wrapping`, may count from the end",
+            ))
+        }
+    }
+}
+
+fn check_array(attrs: &Attrs, positions: &Array) -> Result<()> {
+    check_elements(attrs, positions.dtype(), dense(positions)?.bytes())
+}
+
+/// The positions, with an error for a negative one: at once if they are known, else at run time.
+#[track_caller]
+pub(in crate::ops) fn from_zero(positions: &Tensor, caller: &str) -> Tensor {
+    propagate_poison!(positions);
+    if !positions.dtype().is_signed_int() {
+        return positions.clone();
+    }
+    let attrs = FromZeroAttrs::attrs(caller);
+    match positions.as_array() {
+        // An op would copy them.
+        Some(known) if known.space().is_host() => {
+            or_poison!(check_array(&attrs, known).map_err(|it| named(caller, &[positions], it)));
+            positions.clone()
+        }
+        _ => apply1(FROM_ZERO.op(), &attrs, &[positions]),
+    }
+}
