@@ -126,6 +126,18 @@ const CASES: &[Case] = &[
         run: |x| ops::scatter_add(&x[0], &x[1], &x[2], 0),
     },
     Case {
+        name: "dynamic_update_slice",
+        operands: &[Floats(&[5, 6]), Floats(&[5, 2]), Positions(&[5], 4)],
+        run: |x| {
+            ops::dynamic_update_slice(
+                &x[0],
+                ops::dynamic_slice(&x[1], ops::zeros([5]).cast(ms::DType::I64), 2, 1),
+                &x[2],
+                1,
+            )
+        },
+    },
+    Case {
         name: "scatter_mul",
         operands: &[Floats(&[5, 6]), Positions(&[50, 6], 5), Floats(&[50, 6])],
         run: |x| ops::scatter_mul(&x[0], &x[1], &x[2], 0),

@@ -9,6 +9,7 @@ mod told;
 mod bad_input;
 mod composed;
 mod custom_ops;
+mod dynamic_slices;
 mod indices;
 mod kernels;
 mod movement;

@@ -34,13 +34,7 @@ impl KeyValueCache {
         let (capacity, new) = (self.keys.dim(2), keys.dim(2));
         let length = &self.length + ops::size(new, DType::I64);
         ops::assert_that(length.le(ops::size(capacity, DType::I64)), "`KeyValueCache`: the capacity is used up", &[]);
-        // The place of each position among the new ones.
-        let place = ops::arange(capacity) - &self.length;
-        let inside = ops::logical_and(place.ge(0), place.lt(ops::size(new, DType::I64))).expand_dims(-1);
-        let place = ops::minimum(ops::clamp_min(&place, 0), ops::size(new, DType::I64) - 1);
-        let put = |old: &Tensor, new: &Tensor| {
-            ops::select(&inside, ops::wrapping::gather(new, &place, 2).cast(old.dtype()), old)
-        };
+        let put = |old: &Tensor, new: &Tensor| ops::dynamic_update_slice(old, new.cast(old.dtype()), &self.length, 2);
         Self { keys: put(&self.keys, keys), values: put(&self.values, values), length }
     }
 

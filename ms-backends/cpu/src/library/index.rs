@@ -4,8 +4,8 @@ use super::update::begin;
 use crate::product::Shared;
 use crate::threads;
 use ms_core::error::Result;
-use ms_core::ops::host::{Axis, Combine, dense, elements, plus, positions, rows, visit_indexed};
-use ms_core::ops::{self, AxisAttrs, OpDef};
+use ms_core::ops::host::{Axis, Combine, dense, elements, parts, plus, positions, rows, visit_indexed};
+use ms_core::ops::{self, AxisAttrs, DynamicSliceAttrs, OpDef};
 use ms_core::tensor::{Array, Attrs, Element, Op};
 use ms_core::with_element;
 
@@ -13,9 +13,11 @@ use ms_core::with_element;
 type Run = fn(&Attrs, &[&Array], &Array) -> Result<()>;
 
 /// The ops of this kind.
-static OPS: [(&OpDef, Run); 11] = [
+static OPS: [(&OpDef, Run); 13] = [
     (&ops::CONCAT, concat),
     (&ops::DEPEND, |_, inputs, out| copy(inputs[0], out)),
+    (&ops::DYNAMIC_SLICE, dynamic_slice),
+    (&ops::DYNAMIC_UPDATE_SLICE, dynamic_update_slice),
     (&ops::GATHER_ND, |_, inputs, out| gather_nd(inputs, out)),
     (&ops::INDEX_ADD, index_add),
     (&ops::TAKE_ALONG_AXIS, take_along_axis),
@@ -98,6 +100,32 @@ fn copy(x: &Array, out: &Array) -> Result<()> {
     let bytes = x.bytes();
     // SAFETY: by the contract of `run`: both are row-major and of one type.
     unsafe { out.device_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    Ok(())
+}
+
+fn dynamic_slice(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
+    let (x, axis) = (dense(inputs[0])?, DynamicSliceAttrs::of(attrs).axis());
+    let (firsts, length) = parts(inputs[1], axis, x.shape(), out.shape()[axis])?;
+    with_element!(x.dtype(), T => {
+        // SAFETY: by the contract of `run`.
+        let (from, to) = (elements::<T>(&x), unsafe { written::<T>(out) });
+        let of_part = |(to, &first): (&mut [T], &usize)| to.copy_from_slice(&from[first..first + length]);
+        to.chunks_exact_mut(length.max(1)).zip(&firsts).for_each(of_part);
+    });
+    Ok(())
+}
+
+fn dynamic_update_slice(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
+    let (value, axis) = (dense(inputs[1])?, AxisAttrs::of(attrs).axis());
+    let (firsts, length) = parts(inputs[2], axis, out.shape(), value.shape()[axis])?;
+    // SAFETY: by the contract of `run`.
+    unsafe { begin(inputs[0], out)? };
+    with_element!(out.dtype(), T => {
+        // SAFETY: as above, and the first operand is not read again.
+        let (from, to) = (elements::<T>(&value), unsafe { written::<T>(out) });
+        let of_part = |(from, &first): (&[T], &usize)| to[first..first + length].copy_from_slice(from);
+        from.chunks_exact(length.max(1)).zip(&firsts).for_each(of_part);
+    });
     Ok(())
 }
 

@@ -5,7 +5,9 @@ use crate::ops::core::axis::named;
 use crate::ops::core::rules::broadcast_dims;
 use crate::ops::primitive::gather::check_index;
 use crate::ops::primitive::slice::select_ranges;
-use crate::ops::{IntoOperand, broadcast_to, cast, iota, permute, reshape, stack, update, wrapping};
+use crate::ops::{
+    IntoOperand, broadcast_to, cast, dynamic_update_slice, iota, permute, reshape, stack, update, wrapping,
+};
 use crate::tensor::{DType, Dim, Dims, Index, IntoIndices, Selection, Tensor};
 use smallvec::SmallVec;
 
@@ -73,6 +75,9 @@ impl Tensor {
         let indices = indices.into_indices();
         let selection = or_poison!(self.selection("set_at", &indices));
         let value = or_poison!(value.operand().into_tensor(self.dtype()).map_err(|it| named("set_at", &[self], it)));
+        if let Some((axis, position)) = single_position(&indices, self.rank()) {
+            return self.set_at_position(axis, position, &value);
+        }
         if has_positions(&indices) {
             return self.set_positions(&indices, &value);
         }
@@ -91,6 +96,20 @@ impl Tensor {
         *self = self.set_at(indices, value);
     }
 
+    /// [`Tensor::set_at`] for one position along one axis, of all other axes whole.
+    #[track_caller]
+    fn set_at_position(&self, axis: usize, position: &Self, value: &Self) -> Self {
+        let _called = called("set_at");
+        propagate_poison!(position);
+        or_poison!(check_integers(position));
+        let mut dims = self.dims();
+        let size = crate::ops::size(dims.remove(axis), DType::I64);
+        let slice = broadcast_to(value, &dims).expand_dims(axis as isize);
+        let position = cast(position, DType::I64);
+        let start = select(position.lt(0), &position + size, &position);
+        dynamic_update_slice(self, slice, start, axis as isize)
+    }
+
     /// [`Tensor::set_at`] by the row-major numbers of the elements, which the same expression selects.
     #[cold]
     #[track_caller]
@@ -107,6 +126,20 @@ impl Tensor {
     fn selection(&self, op: &str, indices: &[Index]) -> Result<Selection> {
         Selection::resolve(indices, &self.dims()).map_err(|it| named(op, &[self], it))
     }
+}
+
+/// The axis and the position of an expression whose only tensor is one position, and which selects all of the other
+/// axes.
+fn single_position(indices: &[Index], rank: usize) -> Option<(usize, &Tensor)> {
+    let before = indices.iter().position(|it| matches!(it, Index::Positions(it) if it.rank() == 0))?;
+    let is_whole = |it: &Index| matches!(it, Index::Ellipsis | Index::Slice { start: None, stop: None, step: 1 });
+    let (others, behind) = (&indices[..before], &indices[before + 1..]);
+    if !others.iter().chain(behind).all(is_whole) {
+        return None;
+    }
+    let Index::Positions(position) = &indices[before] else { unreachable!("found above") };
+    let axis = if others.iter().any(|it| matches!(it, Index::Ellipsis)) { rank - 1 - behind.len() } else { before };
+    Some((axis, position))
 }
 
 fn has_positions(indices: &[Index]) -> bool {

@@ -243,6 +243,34 @@ pub fn visit_indexed(
     }
 }
 
+/// Where the parts of a row-major array of `shape` begin that are `size` positions along `axis`, from the position in
+/// `start` on: one for all, or one for each position of the first axes. The second result is the length of a part.
+///
+/// # Errors
+/// [`Code::OutOfRange`] for positions outside the axis.
+pub fn parts(start: &Array, axis: usize, shape: &[usize], size: usize) -> Result<(Vec<usize>, usize)> {
+    let Axis { outer, size: all, inner } = Axis::of(shape, axis);
+    let start = start.on_host()?;
+    let mut firsts = try_room(outer)?;
+    let last = all
+        .checked_sub(size)
+        .ok_or_else(|| Error::new(Code::OutOfRange, format!("axis {axis} of {shape:?} has no {size} positions")))?;
+    let repeats = outer / start.numel().max(1);
+    with_element!(start.dtype(), T => {
+        for first in start.iter::<T>() {
+            let first = first.to_scalar().as_i64();
+            let Some(first) = usize::try_from(first).ok().filter(|&it| it <= last) else {
+                let message = format!("{size} positions from {first} are outside axis {axis} of {shape:?}");
+                return Err(Error::new(Code::OutOfRange, message));
+            };
+            for _ in 0..repeats {
+                firsts.push((firsts.len() * all + first) * inner);
+            }
+        }
+    });
+    Ok((firsts, size * inner))
+}
+
 /// `shape` with one axis replaced by `sizes`.
 pub fn replace_axis<S: Copy>(shape: &[S], axis: usize, sizes: &[S]) -> SmallVec<[S; 4]> {
     shape[..axis].iter().chain(sizes).chain(&shape[axis + 1..]).copied().collect()

@@ -1,0 +1,198 @@
+//! `dynamic_slice` and `dynamic_update_slice`: adjacent positions along an axis that begin at a tensor's value are
+//! read, or replaced.
+
+use super::gather::{check_dtypes, check_index};
+use crate::error::{Code, Error, OrRaise, Result};
+use crate::ops::core::axis::{const_shape, named, stored_axis};
+use crate::ops::core::host::{dense, elements, parts};
+use crate::ops::core::rules::may_equal;
+use crate::ops::{
+    AxisAttrs, BatchedCall, Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, normalize_axis,
+    zeros_like,
+};
+use crate::tensor::{Array, AsTensor, DType, Dim, OpInfo, Outputs, Tensor, Type, apply1};
+use crate::with_element;
+use smallvec::smallvec;
+
+attributes! {
+    /// The attributes of [`DYNAMIC_SLICE`]: the axis, and the number of positions.
+    pub struct DynamicSliceAttrs { axis: usize, size: Dim }
+}
+
+/// `size` positions along `axis` of the first operand from that in the second, an integer: one for all, or one for each
+/// position of the first axes, whose shape it has then.
+pub static DYNAMIC_SLICE: OpDef = OpDef {
+    info: OpInfo { number: 395, name: "dynamic_slice", attrs: DynamicSliceAttrs::DECLARED },
+    infer: |attrs, inputs| {
+        let (x, of) = (inputs[0], DynamicSliceAttrs::of(attrs));
+        let axis = check_start(x, inputs[1], of.axis())?;
+        check_size(x, axis, of.size())?;
+        let mut dims = x.dims.clone();
+        dims[axis] = of.size();
+        Ok(smallvec![Type::new(x.dtype, dims)])
+    },
+    eval: |attrs, inputs| {
+        let (x, of) = (dense(inputs[0])?, DynamicSliceAttrs::of(attrs));
+        let mut ty = x.ty();
+        ty.dims[of.axis()] = of.size();
+        let shape = const_shape(&ty)?;
+        let (firsts, length) = parts(inputs[1], of.axis(), x.shape(), shape[of.axis()])?;
+        let mut out = Array::zeros(&shape, x.dtype());
+        with_element!(x.dtype(), T => {
+            let (from, to) = (elements::<T>(&x), out.as_mut_slice::<T>());
+            for (to, first) in to.chunks_mut(length.max(1)).zip(firsts) {
+                to.copy_from_slice(&from[first..first + length]);
+            }
+        });
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Rule(|it| {
+        let attrs = AxisAttrs::attrs(DynamicSliceAttrs::of(it.attrs).axis());
+        let zeros = zeros_like(&it.inputs[0]);
+        smallvec![Some(apply1(DYNAMIC_UPDATE_SLICE.op(), &attrs, &[&zeros, it.cotangent(), &it.inputs[1]])), None]
+    }),
+    finite_derivatives: true,
+    effects: Effects::REFUSES,
+    batching: Batching::Rule(|it| batched(it, 1)),
+    lowering: Lowering::Library,
+    samples: || {
+        let of = |x: &[usize], start: &[usize], axis: usize, size: usize| {
+            let start = SampleInput::of(DType::I64, start, 0.0, (x[axis] - size) as f64);
+            Sample::new([SampleInput::f32(x, -2.0, 2.0), start]).attrs(DynamicSliceAttrs::attrs(axis, size))
+        };
+        vec![
+            of(&[5, 3], &[], 0, 2),
+            of(&[2, 6, 3], &[], 1, 4),
+            of(&[2, 3, 6], &[2], 2, 1),
+            of(&[2, 3, 4], &[2, 3], 2, 3),
+        ]
+    },
+};
+
+/// The first operand with adjacent positions along `axis` replaced by the second, from the position in the third, an
+/// integer: one for all, or one for each position of the first axes, whose shape it has then.
+pub static DYNAMIC_UPDATE_SLICE: OpDef = OpDef {
+    info: OpInfo { number: 396, name: "dynamic_update_slice", attrs: AxisAttrs::DECLARED },
+    infer: |attrs, inputs| {
+        let (x, value) = (inputs[0], inputs[1]);
+        let axis = check_start(x, inputs[2], AxisAttrs::of(attrs).axis())?;
+        check_dtypes(x, value)?;
+        let mut dims = x.dims.clone();
+        if value.rank() == x.rank() {
+            dims[axis] = value.dims[axis];
+            check_size(x, axis, dims[axis])?;
+        }
+        if !may_equal(&dims, &value.dims) {
+            return Err(Error::new(Code::Shape, format!("{value} is no slice of {x} along axis {axis}")));
+        }
+        Ok(smallvec![x.clone()])
+    },
+    eval: |attrs, inputs| {
+        let (mut out, value) = (inputs[0].on_host()?.duplicate(), dense(inputs[1])?);
+        let axis = AxisAttrs::of(attrs).axis();
+        let (firsts, length) = parts(inputs[2], axis, out.shape(), value.shape()[axis])?;
+        with_element!(out.dtype(), T => {
+            let (from, to) = (elements::<T>(&value), out.as_mut_slice::<T>());
+            for (from, first) in from.chunks(length.max(1)).zip(firsts) {
+                to[first..first + length].copy_from_slice(from);
+            }
+        });
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Rule(|it| {
+        let (g, value, start) = (it.cotangent(), &it.inputs[1], &it.inputs[2]);
+        let axis = AxisAttrs::of(it.attrs).axis();
+        let kept = it.needs[0].then(|| apply1(DYNAMIC_UPDATE_SLICE.op(), it.attrs, &[g, &zeros_like(value), start]));
+        let attrs = || DynamicSliceAttrs::attrs(axis, value.dims()[axis]);
+        let taken = it.needs[1].then(|| apply1(DYNAMIC_SLICE.op(), &attrs(), &[g, start]));
+        smallvec![kept, taken, None]
+    }),
+    finite_derivatives: true,
+    effects: Effects::REFUSES,
+    batching: Batching::Rule(|it| batched(it, 2)),
+    lowering: Lowering::Update,
+    samples: || {
+        let of = |x: &[usize], start: &[usize], axis: usize, size: usize| {
+            let mut value = x.to_vec();
+            value[axis] = size;
+            let start = SampleInput::of(DType::I64, start, 0.0, (x[axis] - size) as f64);
+            Sample::new([SampleInput::f32(x, -2.0, 2.0), SampleInput::f32(&value, -2.0, 2.0), start])
+                .attrs(AxisAttrs::attrs(axis))
+        };
+        vec![
+            of(&[5, 3], &[], 0, 2),
+            of(&[2, 6, 3], &[], 1, 4),
+            of(&[2, 3, 6], &[2], 2, 1),
+            of(&[2, 3, 4], &[2, 3], 2, 3),
+        ]
+    },
+};
+
+/// Lanes become a first axis of all operands; a start that all share stays one.
+fn batched(it: &BatchedCall<'_>, start: usize) -> Result<Outputs> {
+    let mut inputs = it.spread_all();
+    if !it.mapped[start] && it.rank(start) == 0 {
+        inputs[start] = it.inputs[start].clone();
+    }
+    it.apply(&it.shifted("axis"), &inputs)
+}
+
+/// Checks that `start` is one integer, or one for each position of the first axes of `x`, before `axis`.
+fn check_start(x: &Type, start: &Type, axis: usize) -> Result<usize> {
+    check_index(start)?;
+    let axis = stored_axis(axis, x.rank())?;
+    if start.rank() > axis || !may_equal(&start.dims, &x.dims[..start.rank()]) {
+        let message = format!("the start {start} is not one for all, nor one for each first position of {x}");
+        return Err(Error::new(Code::Shape, message));
+    }
+    Ok(axis)
+}
+
+fn check_size(x: &Type, axis: usize, size: Dim) -> Result<()> {
+    match (size.as_const(), x.dims[axis].as_const()) {
+        (Some(size), Some(all)) if size > all => {
+            Err(Error::new(Code::Shape, format!("axis {axis} of {x} has no {size} positions")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `size` adjacent positions along `axis` of `x` from `start`, a tensor of integers: one for all, or one for each
+/// position of the first axes. The cost does not depend on the size of the axis.
+///
+/// # Panics
+/// Raises [`Code::OutOfRange`] where these positions are not in the axis, [`Code::Shape`] for another shape of
+/// `start` or a size that the axis does not have, [`Code::DType`] unless `start` is of integers.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[1, 2, 3], [4, 5, 6]];
+/// assert_eq!(ops::dynamic_slice(&x, tensor!(1), 2, 1).to_vec::<i64>(), [2, 3, 5, 6]);
+/// assert_eq!(ops::dynamic_slice(&x, tensor![0, 2], 1, 1).to_vec::<i64>(), [1, 6]);
+/// ```
+#[track_caller]
+pub fn dynamic_slice(x: impl AsTensor, start: impl AsTensor, size: impl Into<Dim>, axis: isize) -> Tensor {
+    let (x, start) = (x.as_tensor(), start.as_tensor());
+    let axis = normalize_axis(axis, x.rank()).map_err(|it| named("dynamic_slice", &[&x, &start], it)).or_raise();
+    apply1(DYNAMIC_SLICE.op(), &DynamicSliceAttrs::attrs(axis, size.into()), &[&x, &start])
+}
+
+/// `x` with adjacent positions along `axis` replaced by `value`, from `start`, a tensor of integers: one for all, or one
+/// for each position of the first axes. In compiled functions `x` is changed in place where nothing else reads it.
+///
+/// # Panics
+/// As [`dynamic_slice`], and raises [`Code::Shape`] unless `value` has the shape of `x` off the axis.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[1, 2, 3], [4, 5, 6]];
+/// let y = ops::dynamic_update_slice(&x, tensor![[7], [8]], tensor!(2), 1);
+/// assert_eq!(y.to_vec::<i64>(), [1, 2, 7, 4, 5, 8]);
+/// ```
+#[track_caller]
+pub fn dynamic_update_slice(x: impl AsTensor, value: impl AsTensor, start: impl AsTensor, axis: isize) -> Tensor {
+    let (x, value, start) = (x.as_tensor(), value.as_tensor(), start.as_tensor());
+    let fail = |it| named("dynamic_update_slice", &[&x, &value, &start], it);
+    let axis = normalize_axis(axis, x.rank()).map_err(fail).or_raise();
+    apply1(DYNAMIC_UPDATE_SLICE.op(), &AxisAttrs::attrs(axis), &[&x, &value, &start])
+}
