@@ -47,7 +47,7 @@ fn sizes_that_do_not_agree_are_refused() {
         |x| x[0].reshape([-1, 2]),
         &["MS100", "`reshape`", "n = 3", "sizes: `n` is axis 0 of `x`", "functions.rs"],
     );
-    // What cannot fit at any size is an error while tracing.
+    // Operands whose sizes differ in a call are named with their symbols.
     refused(
         &[&["_", "a"], &["_", "b"]],
         &[&[3, 4], &[3, 5]],
@@ -60,7 +60,7 @@ fn sizes_that_do_not_agree_are_refused() {
         &[&[4, 3]],
         &[],
         |x| &x[0] + ops::concat(&[&x[0], &x[0].i((0..1, ..))], 0),
-        &["MS100", "`add`", "f32[n, 3], f32[n + 1, 3]", "sizes: `n` is axis 0 of `x`", "functions.rs"],
+        &["MS100", "`add`", "f32[n, 3], f32[n + min(n, 1), 3]", "sizes: `n` is axis 0 of `x`", "functions.rs"],
     );
     let rows: Function = |x| (&x[0]).into_iter().fold(x[1].clone(), |sum, row| sum + row);
     refused(
@@ -70,8 +70,6 @@ fn sizes_that_do_not_agree_are_refused() {
         rows,
         &["MS116", "`rows`", "f32[n, 3]", "sizes: `n` is axis 0 of `x`", "ms::range(0, x.dim(0))"],
     );
-    let other: Function = |x| ops::diag(&x[0], 0);
-    refused(&[&["n", "_"]], &[&[3, 3]], &[], other, &["MS116", "`diag`", "sizes: `n` is axis 0 of `x`"]);
     let shape: Function = |x| x[0].reshape([x[0].shape()[0] * 3]);
     refused(
         &[&["n", "_"]],
@@ -82,13 +80,10 @@ fn sizes_that_do_not_agree_are_refused() {
     );
 }
 
-/// What is an error eagerly at these sizes is an error, at the line of the op; so are bounds of
-/// slices outside the axis, which are not clamped.
+/// What is an error eagerly at these sizes is an error, at the line of the op.
 #[test]
 fn ops_that_do_not_fit_at_the_sizes_of_a_call_are_refused() {
     let cases: &[(usize, Function, &[&str])] = &[
-        (3, |x| x[0].i((5.., ..)), &["MS100", "`slice`", "n - 5 is -2"]),
-        (3, |x| x[0].i((2..4, ..)), &["MS102", "`slice`"]),
         (3, |x| x[0].i((5, ..)), &["MS102", "`slice`"]),
         (3, |x| ops::topk(&x[0], 5, 0, true).0, &["MS102", "`slice`"]),
         (3, |x| ops::split(&x[0], 2, 0)[1].clone(), &["MS100", "f32[3, 3]"]),
@@ -115,7 +110,7 @@ fn ops_that_do_not_fit_at_the_sizes_of_a_call_are_refused() {
         let compiled = Symbolic::new(&[&["n", "_"]], case);
         compiled.call(&[data(&[8, 3])]).unwrap_or_else(|error| panic!("case {at}: {error}"));
         let eagerly = ms::catch(|| case(&[data(&[*size, 3])]));
-        assert_eq!(eagerly.is_ok(), at < 2, "case {at}");
+        assert!(eagerly.is_err(), "case {at}");
         let error = compiled.call(&[data(&[*size, 3])]).expect_err("the op does not fit").to_string();
         let size = format!("n = {size}");
         for wanted in wanted.iter().chain(&["functions.rs:", &*size]) {

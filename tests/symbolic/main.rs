@@ -11,3 +11,4 @@ mod told;
 
 mod functions;
 mod ops;
+mod random;

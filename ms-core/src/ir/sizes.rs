@@ -72,9 +72,10 @@ impl<F: Fn(&str) -> Option<usize>> Sizes<'_, F> {
     }
 }
 
-/// Adds the op and the location of a node to an error.
-fn in_node(node: &Node, error: Error) -> Error {
-    let error = error.with_op(node.op.name());
+/// Adds the op, its operands with their symbols, and the location of a node to an error.
+fn in_node(graph: &Graph, node: &Node, error: Error) -> Error {
+    let operands = node.inputs.iter().map(|&it| graph.ty(it).to_string());
+    let error = error.with_op(node.op.name()).with_operands(operands);
     node.location.map_or(error.clone(), |it| error.at(it))
 }
 
@@ -86,7 +87,7 @@ fn sized(
     let node = |node: &Node| {
         let mut copy = node.clone();
         if node.attrs.is_symbolic() {
-            copy.attrs = sized_attrs(&node.attrs, sizes.size).map_err(|error| in_node(node, error))?;
+            copy.attrs = sized_attrs(&node.attrs, sizes.size).map_err(|error| in_node(graph, node, error))?;
         }
         copy.regions.iter_mut().for_each(|it| *it = known[&Arc::as_ptr(it)].clone());
         Ok(copy)
@@ -95,7 +96,7 @@ fn sized(
     let value = |id: u32| {
         let ValueData { ty, def } = graph.value(super::ValueId(id));
         let ty = sizes.of_type(ty).map_err(|error| match def {
-            Def::Result(node, _) => in_node(graph.node(*node), error),
+            Def::Result(node, _) => in_node(graph, graph.node(*node), error),
             Def::Input(_) => error,
         })?;
         Ok(ValueData { ty, def: *def })

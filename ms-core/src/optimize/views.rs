@@ -6,7 +6,7 @@ use crate::ops::{
     self, ASSIGN, BROADCAST_TO, BroadcastToAttrs, CAST, CastAttrs, Lowering, PERMUTE, PermuteAttrs, RESHAPE,
     ReshapeAttrs, SLICE, STOP_GRADIENT, SliceAttrs, definition,
 };
-use crate::tensor::{DType, Kind, Op, Type};
+use crate::tensor::{DType, Dim, Kind, Op, Type};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 
@@ -121,7 +121,7 @@ impl View {
             (Self::BroadcastTo, Self::BroadcastTo) => Self::BroadcastTo,
             (Self::Permute(outer), Self::Permute(inner)) => Self::Permute(outer.iter().map(|&it| inner[it]).collect()),
             (Self::Slice { starts, steps }, Self::Slice { starts: from, steps: by }) => Self::Slice {
-                starts: starts.iter().zip(&from).zip(&by).map(|((at, from), by)| from + at * by).collect(),
+                starts: starts.iter().zip(&from).zip(&by).map(|((&at, &from), &by)| moved(from, at, by)).collect(),
                 steps: steps.iter().zip(&by).map(|(step, by)| step * by).collect(),
             },
             // Broadcasting adds leading axes implicitly.
@@ -145,6 +145,11 @@ impl View {
         };
         Node { location: old.location, ..Node::new(op, attrs, [x]) }
     }
+}
+
+/// The position `at` steps of `by` from `from`, which may be symbolic.
+fn moved(from: i64, at: i64, by: i64) -> i64 {
+    (Dim::from_raw(from) + Dim::from_raw(at) * Dim::signed(by)).raw()
 }
 
 /// Whether `to` is `from` with additional leading axes of size one.

@@ -295,7 +295,7 @@ pub struct Selection {
 
 impl Selection {
     /// The selection of `indices` from a tensor of `shape`; whole axes for positions of a tensor. Bounds are
-    /// clamped to the axis, as in Python, if its size is a constant; along a symbolic axis they are taken literally.
+    /// clamped to the axis, as in Python.
     ///
     /// # Errors
     /// [`Code::OutOfRange`] for an integer outside its axis or more parts than axes,
@@ -350,11 +350,7 @@ impl Selection {
         }
         let size = shape[self.starts.len()];
         let Some(size) = size.as_const() else {
-            let (first, end) = if step > 0 { (Dim::new(0), size) } else { (size - 1, Dim::from_raw(-1)) };
-            let start = start.map_or(first, |it| place(it, size));
-            let stop = stop.map_or(end, |it| place(it, size));
-            let distance = if step > 0 { stop - start } else { start - stop };
-            let count = (distance + (step.unsigned_abs() - 1)) / step.unsigned_abs();
+            let (start, count) = symbolic_range(start, stop, step, size);
             self.push(start, count, step);
             return Ok(());
         };
@@ -386,6 +382,22 @@ impl Selection {
         let one = |size: Dim| size.as_const().is_some_and(|it| it <= 1);
         self.sizes[..] == *shape && self.steps.iter().zip(shape).all(|(&step, &size)| step == 1 || one(size))
     }
+}
+
+/// The first position and the number of those of a range of an axis of symbolic size, whose bounds are clamped.
+fn symbolic_range(start: Option<isize>, stop: Option<isize>, step: isize, size: Dim) -> (Dim, Dim) {
+    // One past the last position in the direction of the step, and what a bound in front of the axis is.
+    let (high, low) = if step > 0 { (size, Dim::new(0)) } else { (size - 1, Dim::signed(-1)) };
+    let clamp = |bound: isize| match bound < 0 {
+        true => size - (size - low).smaller(Dim::new(bound.unsigned_abs())),
+        false => high.smaller(Dim::new(bound as usize)),
+    };
+    let start = start.map_or(if step > 0 { low } else { high }, clamp);
+    let stop = stop.map_or(if step > 0 { high } else { low }, clamp);
+    let distance = if step > 0 { stop - start } else { start - stop };
+    let count = (distance.or_zero() + (step.unsigned_abs() - 1)) / step.unsigned_abs();
+    // A range without positions can begin in front of the axis.
+    (if step > 0 { start } else { start.or_zero() }, count)
 }
 
 /// An index of an axis, counted from its end when negative.

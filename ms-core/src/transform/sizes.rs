@@ -23,6 +23,22 @@ pub fn with_sizes(graph: &Graph, sizes: &[(&str, usize)]) -> Result<Graph> {
     Ok(known)
 }
 
+/// Whether the ops of a graph mean the same for all values of symbols: no size is broadcast for some of them and not
+/// for others. Else a derivative for symbols, or an optimised form, would hold for some values only.
+pub fn is_decided(graph: &Graph) -> bool {
+    ops::rules::decides(|| {
+        for part in subgraphs(graph).into_iter().map(|it| &**it).chain([graph]) {
+            for (_, node) in part.nodes() {
+                let inputs: Vec<&Type> = node.inputs.iter().map(|&id| part.ty(id)).collect();
+                if node.attrs.is_symbolic() || inputs.iter().any(|it| it.is_symbolic()) {
+                    // Errors are those of the sizes of a call.
+                    let _types = ops::infer(ops::definition(node.op), &node.attrs, &node.regions, &inputs);
+                }
+            }
+        }
+    })
+}
+
 /// The graph with these sizes for symbols, for which the graph that it was optimised from is known
 /// to [fit](with_sizes).
 ///

@@ -2,6 +2,7 @@
 
 use super::triangle::diagonal;
 use crate::error::{Code, Error, OrRaise, Result, called};
+use crate::ops::core::rules::broadcast_dims;
 use crate::ops::primitive::contract::contract;
 use crate::ops::{broadcast_to, cast, mul, permute, reshape, sum_axes};
 use crate::tensor::{AsTensor, Dim, Dims, Tensor, promote};
@@ -130,12 +131,10 @@ fn sizes(inputs: &[Labels], tensors: &[Tensor]) -> Result<BTreeMap<char, Dim>> {
     for (labels, tensor) in inputs.iter().zip(tensors) {
         for (&label, size) in labels.iter().zip(tensor.dims()) {
             let known = sizes.entry(label).or_insert(size);
-            if *known == 1 {
-                *known = size;
-            } else if size != 1 && !known.may_equal(size) {
+            *known = broadcast_dims(&[*known], &[size]).map_err(|_| {
                 let message = format!("label {label:?} has sizes {known} and {size}");
-                return Err(Error::new(Code::Shape, message));
-            }
+                Error::new(Code::Shape, message)
+            })?[0];
         }
     }
     Ok(sizes)

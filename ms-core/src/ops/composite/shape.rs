@@ -3,7 +3,7 @@
 use crate::error::{Code, Error, OrRaise, Result, called};
 use crate::ops::core::axis::named;
 use crate::ops::primitive::slice::select_ranges;
-use crate::ops::{IntoAxes, normalize_axes, reshape};
+use crate::ops::{IntoAxes, broadcast_to, normalize_axes, reshape};
 use crate::tensor::{AsTensor, Dim, Dims, Index, IntoDims, Selection, Tensor, refused};
 use smallvec::SmallVec;
 
@@ -90,12 +90,14 @@ pub fn squeeze(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
     propagate_poison!(x);
     let axes = or_poison!(normalize_axes(&axes.into_axes(), x.rank()).map_err(|it| named("squeeze", &[&x], it)));
     let shape = x.dims();
-    if let Some(axis) = axes.iter().find(|&&axis| shape[axis] != 1) {
+    if let Some(axis) = axes.iter().find(|&&axis| !shape[axis].may_equal(Dim::new(1))) {
         let error = Error::new(Code::Shape, format!("axis {axis} has size {}, not one", shape[*axis]));
         return refused(named("squeeze", &[&x], error));
     }
     let kept: Dims = (0..shape.len()).filter(|axis| !axes.contains(axis)).map(|axis| shape[axis]).collect();
-    reshape(&*x, kept)
+    // An axis of symbolic size broadcasts to one in calls in which it is one.
+    let one = |axis: usize| if axes.contains(&axis) { Dim::new(1) } else { shape[axis] };
+    reshape(broadcast_to(&*x, (0..shape.len()).map(one).collect::<Dims>()), kept)
 }
 
 /// `x` with new axes of size one at `axes` of the result.

@@ -66,8 +66,7 @@ fn zero_of(x: &Tensor) -> Tensor {
 /// `k`.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] for another rank, and [`Code::SymbolicShape`] for a matrix with symbolic sizes
-/// whose shorter side is unknown.
+/// Raises [`Code::Shape`] for another rank.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -105,15 +104,7 @@ pub(in crate::ops) fn diagonal(x: &Tensor, [n, m]: [Dim; 2], k: isize) -> Tensor
         let stop = if count == 0 { 0 } else { start + (count - 1) * (m + 1) + 1 };
         return flat.i((crate::tensor::Ellipsis, (start..stop).step(m as isize + 1)));
     }
-    let (below, beside) = (n - down, m - right);
-    let count = match below - beside {
-        longer if longer.as_const().is_some() => beside,
-        shorter if shorter.is_negative() => below,
-        _ => raise(
-            refusal("diag", &[x], Code::SymbolicShape, "which side of the matrix is the shorter one varies")
-                .help("give both sides one symbol, or cut the longer one off: `x.i((.., ..n))`"),
-        ),
-    };
+    let count = (n - down).or_zero().smaller((m - right).or_zero());
     // The step from row to row is symbolic, which that of a slice cannot be.
     let step = size(m + 1, DType::I64);
     let places = iota((count,), 0, DType::I64) * step + size(m * down + right, DType::I64);

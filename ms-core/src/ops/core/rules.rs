@@ -3,12 +3,26 @@
 use crate::error::{Code, Error, Result};
 use crate::tensor::{AsTensor, DType, Dim, Dims, Shape, Tensor, broadcast_shapes, broadcast_sizes};
 use smallvec::SmallVec;
+use std::cell::Cell;
 use std::fmt::Display;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
 use std::ops::RangeBounds;
 
-/// The dimensions of an elementwise op on two types, by NumPy's rules. A symbolic size is assumed to
-/// equal the other one if it can; a call in which they differ is an error.
+thread_local! {
+    /// Whether a type rule of this thread has met sizes whose relation depends on the values of symbols.
+    static MET_UNDECIDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `rules`, and returns whether they did not meet symbolic sizes that broadcast in one way for some values of
+/// symbols and in another one for others, such as `n` and 4.
+pub(crate) fn decides(rules: impl FnOnce()) -> bool {
+    let before = MET_UNDECIDED.replace(false);
+    rules();
+    !MET_UNDECIDED.replace(before)
+}
+
+/// The dimensions of an elementwise op on two types, by NumPy's rules. The size of an axis is an expression of both
+/// where symbols decide which of them broadcasts; a call in which they differ and neither is one is an error.
 ///
 /// # Errors
 /// [`Code::Shape`] if sizes differ and neither is one.
@@ -16,13 +30,7 @@ pub fn broadcast_dims(a: &[Dim], b: &[Dim]) -> Result<Dims> {
     let agreed = |mine: &[Dim], theirs: &[Dim]| -> Dims {
         let partner = |axis: usize| (axis + theirs.len()).checked_sub(mine.len()).map(|at| theirs[at]);
         let fits = |(axis, &dim): (usize, &Dim)| match partner(axis) {
-            Some(other) if dim.is_symbolic() && other != 1 && dim.may_equal(other) => {
-                if other.is_symbolic() {
-                    dim.min(other)
-                } else {
-                    other
-                }
-            }
+            Some(other) if is_undecided(dim, other) => dim.broadcast(other),
             _ => dim,
         };
         mine.iter().enumerate().map(fits).collect()
@@ -30,17 +38,47 @@ pub fn broadcast_dims(a: &[Dim], b: &[Dim]) -> Result<Dims> {
     broadcast_sizes(&agreed(a, b), &agreed(b, a))
 }
 
+/// Whether symbols decide if one of two axes broadcasts to the other, which is noted.
+fn is_undecided(a: Dim, b: Dim) -> bool {
+    let is_open = a != b && (a.is_symbolic() || b.is_symbolic()) && ![a, b].contains(&Dim::DYNAMIC);
+    let undecided = is_open && a != 1 && b != 1;
+    if undecided {
+        MET_UNDECIDED.set(true);
+    }
+    undecided
+}
+
+/// Whether an axis broadcasts to another one.
+pub(in crate::ops) fn broadcasts_to(from: Dim, to: Dim) -> bool {
+    if from == 1 || from == to {
+        return true;
+    }
+    if from.is_symbolic() || to.is_symbolic() {
+        MET_UNDECIDED.set(true);
+    }
+    // One is a value of every size that is not a constant.
+    from.may_equal(to) || from.may_equal(Dim::new(1))
+}
+
 /// Returns whether dimensions may be equal; see [`Dim::may_equal`].
 pub fn may_equal(a: &[Dim], b: &[Dim]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.may_equal(*b))
 }
 
-/// Checks that an operand has the shape that an op requires, without broadcasting.
+/// Checks that an operand has the shape that an op requires, without broadcasting. Symbolic sizes that may be equal are
+/// checked again in calls.
 ///
 /// # Errors
 /// [`Code::Shape`] with the operand's name.
 pub(in crate::ops) fn check_dims(op: &str, name: &str, operand: &Tensor, wanted: &[Dim]) -> Result<()> {
-    if may_equal(&operand.dims(), wanted) {
+    let dims = operand.dims();
+    if dims[..] == *wanted {
+        return Ok(());
+    }
+    if may_equal(&dims, wanted) {
+        // Two ops whose results nobody reads, and which both accept the sizes of a call only if these are equal.
+        let _one = crate::ops::broadcast_to(operand, wanted);
+        let _other = crate::ops::broadcast_to(crate::ops::full_of(wanted, 0, operand.dtype()), dims);
         return Ok(());
     }
     let message = format!("`{name}` is {}, but has to have the shape {wanted:?}", operand.ty());

@@ -56,7 +56,15 @@ attributes! {
 pub static AVG_POOL: OpDef = OpDef {
     info: OpInfo { number: 435, name: "avg_pool", attrs: AvgPoolAttrs::DECLARED },
     infer: |attrs, inputs| {
-        let check = |rank, sizes: &[usize]| Means::of_windows(attrs, rank, sizes);
+        let check = |rank, sizes: &[usize]| {
+            let counts = AvgPoolAttrs::of(attrs).count().sizes();
+            // The number of channels can be zero, where they are last.
+            if rank == sizes.len() + 2 && counts.contains(&0) {
+                let message = format!("a window does not fit axes of {sizes:?}, padding included");
+                return Err(Error::new(Code::Shape, message));
+            }
+            Means::of_windows(attrs, rank, sizes)
+        };
         mean_type(inputs[0], &AvgPoolAttrs::of(attrs).count().dims(), check)
     },
     eval: |attrs, inputs| evaluate(AVG_POOL.op(), attrs, inputs[0], &AvgPoolAttrs::of(attrs).count().sizes()),

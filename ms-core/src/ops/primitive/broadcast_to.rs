@@ -1,7 +1,7 @@
 //! `broadcast_to`: broadcasting along new axes and axes of size one.
 
 use crate::error::{Code, Error};
-use crate::ops::core::rules::sum_to;
+use crate::ops::core::rules::{broadcasts_to, sum_to};
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{AsTensor, Attr, Dim, Dims, IntoDims, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
@@ -16,7 +16,7 @@ pub static BROADCAST_TO: OpDef = OpDef {
     info: OpInfo { number: 351, name: "broadcast_to", attrs: BroadcastToAttrs::DECLARED },
     infer: |attrs, inputs| {
         let (from, to) = (&inputs[0].dims, BroadcastToAttrs::of(attrs).shape().dims());
-        let fits = |(&from, &to): (&Dim, &Dim)| from == 1 || from.may_equal(to);
+        let fits = |(&from, &to): (&Dim, &Dim)| broadcasts_to(from, to);
         if from.len() > to.len() || !from.iter().rev().zip(to.iter().rev()).all(fits) {
             let message = format!("shape {from:?} does not broadcast to {to:?}");
             return Err(Error::new(Code::Shape, message).help("sizes must be equal or one, counted from the last axis"));

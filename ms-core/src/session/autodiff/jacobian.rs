@@ -4,7 +4,7 @@ use super::derived::{Derived, Mode, rebuilt};
 use super::select::Select;
 use crate::error::{Code, Error, Result};
 use crate::ops::{self, Control, Lane};
-use crate::tensor::{Dim, Dims, Tensor, Type};
+use crate::tensor::{Dims, Tensor, Type};
 use crate::trace::{Arguments, At, Function, Sink, Tracer, Transform, Transformed, Tree, run_nested};
 use smallvec::smallvec;
 use std::panic::Location;
@@ -69,14 +69,12 @@ fn over_basis(
     location: &'static Location<'static>,
     f: impl Fn(&Tensor) -> Result<Vec<Tensor>>,
 ) -> Result<Vec<Tensor>> {
-    let shape = ty.shape().ok_or_else(|| {
-        let message = format!("a Jacobian has a row or column for each element, but {ty} has a symbolic size");
-        Error::new(Code::Shape, message).at(location)
-    })?;
-    let count: usize = shape.iter().product();
-    let all: Vec<usize> = std::iter::once(count).chain(shape.iter().copied()).collect();
-    let basis = ops::reshape(ops::eye_of(count, count, 0, ty.dtype), &*all);
+    let elements = ty.elements();
+    let all: Dims = std::iter::once(elements).chain(ty.dims.iter().copied()).collect();
+    let basis = ops::reshape(ops::eye_of(elements, elements, 0, ty.dtype), all);
     let Some(tracer) = Tracer::current() else {
+        let shape = ty.shape().expect("sizes are constants where nothing is traced");
+        let count: usize = shape.iter().product();
         let rows: Result<Vec<Vec<Tensor>>> = (0..count).map(|at| f(&basis.i(at as isize))).collect();
         let rows = rows?;
         let none = if rows.is_empty() { f(&ops::full_of(&*shape, 0, ty.dtype))? } else { Vec::new() };
@@ -97,7 +95,7 @@ fn over_basis(
     }
     let operands = std::iter::once(Lane::Own).chain(region.captures.iter().map(|_| Lane::Shared)).collect();
     let results = vec![Lane::Own; region.graph.outputs().len()];
-    let vmap = Control::TransformNode(ops::TransformNode::Vmap { size: Dim::new(count), operands, results });
+    let vmap = Control::TransformNode(ops::TransformNode::Vmap { size: elements, operands, results });
     let inputs: Vec<Tensor> = std::iter::once(basis).chain(region.captures).collect();
     tracer.control(&vmap, smallvec![region.graph], &inputs, location)
 }

@@ -19,6 +19,8 @@ pub(in crate::session) struct Source {
     graph: OnceCell<Graph>,
     /// Of a graph with symbols: optimised for all sizes, by the composites that remain.
     optimized: Mutex<Vec<(PassContext, Arc<Graph>)>>,
+    /// Of a graph with symbols: whether it is expanded and optimised for all sizes.
+    decided: OnceLock<bool>,
     /// The time that creating the graph took.
     took: OnceLock<Duration>,
     /// Whether gradients are added in the same order as eagerly.
@@ -53,8 +55,8 @@ pub(in crate::session) enum Part {
 
 impl Source {
     fn new(origin: Origin, in_order: bool) -> Arc<Self> {
-        let (graph, optimized, took) = (OnceCell::new(), Mutex::default(), OnceLock::new());
-        Arc::new(Self { origin, graph, optimized, took, in_order })
+        let (graph, optimized, decided, took) = (OnceCell::new(), Mutex::default(), OnceLock::new(), OnceLock::new());
+        Arc::new(Self { origin, graph, optimized, decided, took, in_order })
     }
 
     /// A graph as it was traced, expanded here.
@@ -109,8 +111,15 @@ impl Source {
                     expand(graph, self.in_order)
                 }
                 Origin::Sizes { of, sizes } => {
-                    let made = || transform::with_sizes(of.graph()?, &by_name(sizes)).map(Cow::Owned);
-                    report::try_graph_stage("sizes", made).map(Cow::into_owned)
+                    let at_sizes = |graph: &Graph| {
+                        let made = || transform::with_sizes(graph, &by_name(sizes)).map(Cow::Owned);
+                        report::try_graph_stage("sizes", made).map(Cow::into_owned)
+                    };
+                    let traced = of.as_traced().map(at_sizes).transpose()?;
+                    match traced.filter(|_| !of.is_decided()) {
+                        Some(traced) => expand(&traced, self.in_order),
+                        None => at_sizes(of.graph()?),
+                    }
                 }
             };
             let _first = self.took.set(start.elapsed());
@@ -133,7 +142,7 @@ impl Source {
     pub fn optimized(&self, context: &PassContext) -> Result<Graph> {
         match &self.origin {
             // A graph with symbols is optimised once for all sizes.
-            Origin::Sizes { of, sizes } => {
+            Origin::Sizes { of, sizes } if of.is_decided() => {
                 // This reports shapes that do not fit; passes preserve the types of those that do.
                 self.graph()?;
                 let optimized = of.optimized_for_sizes(context)?;
@@ -142,6 +151,23 @@ impl Source {
             }
             _ => Ok(report::optimize(self.graph()?, context)),
         }
+    }
+
+    /// The graph as it was traced, if this is one.
+    fn as_traced(&self) -> Option<&Graph> {
+        match &self.origin {
+            Origin::Traced(graph) => Some(graph),
+            _ => None,
+        }
+    }
+
+    /// Whether a graph with symbols means the same for all sizes, so that it is expanded and optimised once.
+    fn is_decided(&self) -> bool {
+        let decided = || match self.as_traced() {
+            Some(traced) => transform::is_decided(traced) && self.graph().is_ok_and(transform::is_decided),
+            None => true,
+        };
+        *self.decided.get_or_init(decided)
     }
 
     /// The graph with symbols, optimised once for all sizes.

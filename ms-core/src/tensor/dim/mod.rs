@@ -11,7 +11,7 @@ pub use into::IntoDims;
 
 use crate::error::{Code, Error, Result};
 use polynomial::{Atom, Polynomial, symbol_name, symbol_number};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use std::fmt;
 use std::ops::{Add, Div, Mul, Sub};
 use std::sync::Arc;
@@ -39,6 +39,10 @@ pub enum Factor {
     Symbol(Dim),
     /// The first over the second, rounded down.
     Quotient(Dim, Dim),
+    /// The smaller of the two: [`Dim::smaller`].
+    Smaller(Dim, Dim),
+    /// The size to which the two broadcast: [`Dim::broadcast`].
+    Broadcast(Dim, Dim),
 }
 
 /// The dimensions of a type, outermost first.
@@ -65,7 +69,74 @@ impl Dim {
 
     /// The symbol of a name.
     pub fn symbol(name: &str) -> Self {
-        Polynomial(smallvec![(smallvec![Atom::Symbol(symbol_number(name))], 1)]).dim()
+        Polynomial::atom(Atom::Symbol(symbol_number(name))).dim()
+    }
+
+    /// The smaller of two sizes, such as the end of a range that is clamped to an axis.
+    ///
+    /// ```
+    /// # use ms_core::tensor::Dim;
+    /// let n = Dim::symbol("n");
+    /// assert_eq!(n.smaller(n + 1), n);
+    /// assert_eq!(n.smaller(Dim::new(3)).to_string(), "min(n, 3)");
+    /// assert_eq!(n.smaller(Dim::new(0)), Dim::new(0));
+    /// ```
+    pub fn smaller(self, other: Self) -> Self {
+        let difference = self - other;
+        let (low, high) = if self <= other { (self, other) } else { (other, self) };
+        let is_least = |a: Self, b: Self| Polynomial::of(b - a).has_no_negative_term();
+        match difference.is_known() {
+            true if difference.0 <= 0 => self,
+            true => other,
+            false if is_least(self, other) => self,
+            false if is_least(other, self) => other,
+            false => Polynomial::atom(Atom::Smaller(low, high)).dim(),
+        }
+    }
+
+    /// The size itself, or zero where it is negative.
+    pub fn or_zero(self) -> Self {
+        self - self.smaller(Self::new(0))
+    }
+
+    /// The size to which two axes broadcast: the other one where one of them is one. [`Dim::evaluate`] is an error
+    /// where they differ and neither is one.
+    ///
+    /// ```
+    /// # use ms_core::tensor::Dim;
+    /// let (n, m) = (Dim::symbol("n"), Dim::symbol("m"));
+    /// assert_eq!(n.broadcast(Dim::new(1)), n);
+    /// assert_eq!(n.broadcast(Dim::new(4)), Dim::new(4));
+    /// assert_eq!(n.broadcast(m).broadcast(n), m.broadcast(n));
+    /// assert!(n.broadcast(m).evaluate(&|name| Some(if name == "n" { 2 } else { 3 })).is_err());
+    /// ```
+    pub fn broadcast(self, other: Self) -> Self {
+        let mut all: SmallVec<[Self; 4]> = SmallVec::new();
+        self.broadcast_parts(&mut all);
+        other.broadcast_parts(&mut all);
+        all.sort_unstable();
+        all.dedup();
+        // Sizes that broadcast to a constant other than one are that constant, or one.
+        if let Some(known) = all.iter().find(|it| it.is_known() && **it != 1) {
+            return *known;
+        }
+        all.retain(|it| *it != 1);
+        let pair = |a: Self, b: Self| Polynomial::atom(Atom::Broadcast(a, b)).dim();
+        all.into_iter().rev().reduce(|rest, it| pair(it, rest)).unwrap_or(Self::new(1))
+    }
+
+    fn broadcast_parts(self, to: &mut SmallVec<[Self; 4]>) {
+        let of = self.symbolic().map(Polynomial::of);
+        match of.as_ref().map(|it| &it.0[..]) {
+            Some([(factors, 1)]) => match factors[..] {
+                [Atom::Broadcast(a, b)] => {
+                    to.push(a);
+                    b.broadcast_parts(to);
+                }
+                _ => to.push(self),
+            },
+            _ => to.push(self),
+        }
     }
 
     /// The size, if it is a constant.
@@ -182,6 +253,15 @@ impl Dim {
                         let (a, b) = (a.number(value)?, b.number(value)?);
                         a.checked_div_euclid(b).ok_or_else(|| refuse(format!("{self} divides by zero")))?
                     }
+                    Atom::Smaller(a, b) => a.number(value)?.min(b.number(value)?),
+                    Atom::Broadcast(a, b) => match (a.number(value)?, b.number(value)?) {
+                        (1, size) | (size, 1) => size,
+                        (a, b) if a == b => a,
+                        (size, other) => {
+                            let message = format!("{a} is {size} and {b} is {other}, which do not broadcast");
+                            return Err(refuse(message).help("sizes must be equal or one"));
+                        }
+                    },
                 };
                 product = product.saturating_mul(factor);
             }
@@ -203,6 +283,8 @@ impl Dim {
         let factor = |atom: &Atom| match *atom {
             Atom::Symbol(number) => Factor::Symbol(Self::symbol(&symbol_name(number))),
             Atom::Quotient(a, b) => Factor::Quotient(a, b),
+            Atom::Smaller(a, b) => Factor::Smaller(a, b),
+            Atom::Broadcast(a, b) => Factor::Broadcast(a, b),
         };
         let term =
             |(factors, coefficient): &(polynomial::Factors, i64)| (factors.iter().map(factor).collect(), *coefficient);
@@ -246,7 +328,7 @@ impl Dim {
                         let name = symbol_name(number);
                         visit(&name)
                     }
-                    Atom::Quotient(a, b) => {
+                    Atom::Quotient(a, b) | Atom::Smaller(a, b) | Atom::Broadcast(a, b) => {
                         a.symbols(visit);
                         b.symbols(visit);
                     }

@@ -13,6 +13,10 @@ pub(super) enum Atom {
     Symbol(u32),
     /// The first over the second, rounded down.
     Quotient(Dim, Dim),
+    /// The smaller of two, in ascending order of their numbers.
+    Smaller(Dim, Dim),
+    /// The size to which two broadcast, in ascending order of their numbers.
+    Broadcast(Dim, Dim),
 }
 
 pub(super) type Factors = SmallVec<[Atom; 2]>;
@@ -78,6 +82,21 @@ impl Polynomial {
             [(factors, value)] if factors.is_empty() => Some(*value),
             _ => None,
         }
+    }
+
+    /// The polynomial that is one factor.
+    pub(super) fn atom(atom: Atom) -> Self {
+        Self(smallvec![(smallvec![atom], 1)])
+    }
+
+    /// Whether no term of it can be negative, for sizes that are not.
+    pub(super) fn has_no_negative_term(&self) -> bool {
+        let fits = |dim: &Dim| Self::of(*dim).has_no_negative_term();
+        let factor = |atom: &Atom| match atom {
+            Atom::Symbol(_) => true,
+            Atom::Quotient(a, b) | Atom::Smaller(a, b) | Atom::Broadcast(a, b) => fits(a) && fits(b),
+        };
+        self.0.iter().all(|(factors, coefficient)| *coefficient >= 0 && factors.iter().all(factor))
     }
 
     /// The dimension for this polynomial.
@@ -165,6 +184,8 @@ impl fmt::Display for Atom {
         match self {
             Self::Symbol(number) => f.write_str(&symbol_name(*number)),
             Self::Quotient(a, b) => write!(f, "({a})/({b})"),
+            Self::Smaller(a, b) => write!(f, "min({a}, {b})"),
+            Self::Broadcast(a, b) => write!(f, "broadcast({a}, {b})"),
         }
     }
 }

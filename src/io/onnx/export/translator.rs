@@ -115,6 +115,11 @@ impl<'a> Translator<'a> {
                 let factor = match factor {
                     Factor::Symbol(symbol) => self.size(symbol)?,
                     Factor::Quotient(a, b) => self.quotient(a, b)?,
+                    Factor::Smaller(a, b) => {
+                        let (a, b) = (self.size(a)?, self.size(b)?);
+                        self.apply("Min", &[&a, &b])
+                    }
+                    Factor::Broadcast(a, b) => self.broadcast_size(a, b)?,
                 };
                 term = self.apply("Mul", &[&term, &factor]);
             }
@@ -132,6 +137,13 @@ impl<'a> Translator<'a> {
         let rest = self.apply("Mod", &[&a, &b]);
         let whole = self.apply("Sub", &[&a, &rest]);
         Ok(self.apply("Div", &[&whole, &b]))
+    }
+
+    /// A list of the size to which two broadcast: the first, unless that is one.
+    fn broadcast_size(&mut self, a: Dim, b: Dim) -> Result<String> {
+        let (a, b, one) = (self.size(a)?, self.size(b)?, self.list(&[1])?);
+        let is_one = self.apply("Equal", &[&a, &one]);
+        Ok(self.apply("Where", &[&is_one, &b, &a]))
     }
 
     /// A list of sizes.

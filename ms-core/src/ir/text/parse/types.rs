@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::ir::text::lex::Token;
 use crate::tensor::{DType, Dim, Dims, Type};
 
-/// Maximum nesting of quotients in sizes.
+/// Maximum nesting of quotients and functions in sizes.
 const DEEPEST_SIZE: u32 = 8;
 
 impl<'a> Parser<'a> {
@@ -78,12 +78,25 @@ impl<'a> Parser<'a> {
         Ok(product)
     }
 
-    /// An integer, a symbol, or `(a)/(b)`, nested in `depth` quotients.
+    /// An integer, a symbol, `(a)/(b)`, `min(a, b)` or `broadcast(a, b)`, nested in `depth` others.
     fn factor(&mut self, depth: u32) -> Result<Dim> {
         match self.tokens.token {
             Token::Word(name) => {
                 self.tokens.advance()?;
-                Ok(Dim::symbol(name))
+                let of: fn(Dim, Dim) -> Dim = match (name, &self.tokens.token) {
+                    ("min", Token::Symbol('(')) => Dim::smaller,
+                    ("broadcast", Token::Symbol('(')) => Dim::broadcast,
+                    _ => return Ok(Dim::symbol(name)),
+                };
+                if depth >= DEEPEST_SIZE {
+                    return Err(self.tokens.expected("a size that is less nested"));
+                }
+                self.tokens.advance()?;
+                let a = self.size(depth + 1)?;
+                self.tokens.symbol(',', "the second of two sizes")?;
+                let b = self.size(depth + 1)?;
+                self.tokens.symbol(')', "the end of two sizes")?;
+                Ok(of(a, b))
             }
             Token::Symbol('(') if depth < DEEPEST_SIZE => {
                 self.tokens.advance()?;

@@ -96,8 +96,12 @@ impl Compiled {
 
     /// [`Compiled::new`] for a graph from tracing or a transform.
     fn sound(graph: &Graph, precision: Precision, device: Device, footprint: Footprint) -> Result<Arc<Self>> {
-        let source = Source::given(graph, precision == Precision::Strict)?;
-        let sized = Sized::of(source.graph()?)?;
+        let (sized, in_order) = (Sized::of(graph)?, precision == Precision::Strict);
+        let source = match sized {
+            None => Source::given(graph, in_order)?,
+            // Whether it can be expanded for all sizes at once is found out at a call.
+            Some(_) => Source::of_trace(graph.clone(), in_order),
+        };
         footprint.add_graph(graph);
         Ok(Self::of(source, precision, device, sized, None, footprint))
     }
