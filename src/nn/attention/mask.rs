@@ -65,7 +65,7 @@ fn both(a: Tensor, b: Tensor) -> Tensor {
 
 /// What is added to scores.
 #[track_caller]
-pub(super) fn added(mask: Tensor) -> Tensor {
+fn added(mask: Tensor) -> Tensor {
     if mask.dtype() != DType::Bool {
         return mask;
     }

@@ -1,6 +1,5 @@
 //! Attention of several heads.
 
-use super::mask::added;
 use super::{AttentionMask, KeyValueCache, RotaryEmbedding};
 use crate::nn::compute::{operand, result};
 use crate::nn::init::{filled_parameter, parameter, xavier_uniform};
@@ -163,33 +162,18 @@ impl MultiheadAttention {
     #[track_caller]
     pub fn weights(&self, q: &Tensor, k: &Tensor, mask: &AttentionMask) -> Tensor {
         let (q, k) = (self.rotated(self.project(q, 0), None), self.rotated(self.project(k, 1), None));
-        self.weights_of(&q, &k, &self.options(mask))
+        ops::attention_weights(&q, &k, &self.options(mask))
     }
 
     fn options(&self, mask: &AttentionMask) -> ops::AttentionOptions {
         ops::AttentionOptions { mask: mask.of_scores(self.heads), causal: mask.is_causal, scale: None }
     }
 
-    #[track_caller]
-    fn weights_of(&self, q: &Tensor, k: &Tensor, options: &ops::AttentionOptions) -> Tensor {
-        let scale = 1.0 / ((self.embed / self.heads) as f64).sqrt();
-        let mut scores = ops::matmul(q, ops::transpose(k, -2, -1)) * scale;
-        if options.causal {
-            let keys = ops::arange(k.dim(2));
-            let seen = ops::less_equal(keys, ops::arange(q.dim(2)).expand_dims(-1));
-            scores = scores + added(seen).cast(q.dtype());
-        }
-        if let Some(mask) = &options.mask {
-            scores = scores + added(mask.clone()).cast(q.dtype());
-        }
-        ops::softmax(&scores, -1)
-    }
-
     /// Attends with projected queries, keys and values.
     #[track_caller]
     fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, options: &ops::AttentionOptions) -> Tensor {
         if self.dropout.is_active() {
-            let weights = self.dropout.call(&self.weights_of(q, k, options));
+            let weights = self.dropout.call(&ops::attention_weights(q, k, options));
             return self.merged(ops::matmul(weights, v));
         }
         self.merged(ops::scaled_dot_product_attention(q, k, v, options))

@@ -1,6 +1,6 @@
 //! Losses of rows by their distance, and of whole tensors.
 
-use super::{alike, losses};
+use super::{alike, losses, wide};
 use crate::prelude::*;
 use ms_core::error::OrRaise;
 use ms_core::ops::Reduction;
@@ -81,7 +81,7 @@ pub struct RMSELoss;
 #[cell]
 impl RMSELoss {
     fn construct(&self, x: &Tensor, target: &Tensor) -> Tensor {
-        ops::sqrt(ops::mse_loss(x, target))
+        ops::sqrt(ops::mse_loss(wide(x), wide(target)))
     }
 }
 
@@ -110,6 +110,7 @@ impl DiceLoss {
     fn construct(&self, x: &Tensor, target: &Tensor) -> Tensor {
         check_interval("DiceLoss", "smooth", self.smooth, &Interval::POSITIVE).or_raise();
         alike("DiceLoss", x, &[("target", target)]);
+        let (x, target) = (&wide(x), &wide(target));
         let sum = |it: Tensor| it.sum(());
         1.0 - 2.0 * sum(x * target) / (sum(x.square()) + sum(target.square()) + self.smooth)
     }
@@ -165,6 +166,7 @@ impl MultiClassDiceLoss {
     fn construct(&self, x: &Tensor, target: &Tensor) -> Tensor {
         check_interval("MultiClassDiceLoss", "smooth", self.smooth, &Interval::POSITIVE).or_raise();
         alike("MultiClassDiceLoss", x, &[("target", target)]);
+        let (x, target) = (&wide(x), &wide(target));
         let classes = x.dim(1);
         let others: Vec<i64> = (0..x.rank() as i64).filter(|it| *it != 1).collect();
         let sum = |it: Tensor| it.sum(&others[..]);

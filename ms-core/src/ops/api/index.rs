@@ -6,7 +6,7 @@ use crate::ops::core::rules::broadcast_dims;
 use crate::ops::primitive::gather::check_index;
 use crate::ops::primitive::slice::select_ranges;
 use crate::ops::{
-    IntoOperand, broadcast_to, cast, dynamic_update_slice, iota, permute, reshape, stack, update, wrapping,
+    IntoOperand, broadcast_to, cast, dynamic_update_slice, iota, permute, reshape, select, stack, update, wrapping,
 };
 use crate::tensor::{DType, Dim, Dims, Index, IntoIndices, Selection, Tensor};
 use smallvec::SmallVec;

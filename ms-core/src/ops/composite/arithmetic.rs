@@ -1,12 +1,15 @@
 //! Composed arithmetic functions.
 
 use crate::error::{Code, Error, OrRaise, called, raise};
+use crate::ops::core::operand::Operand;
 use crate::ops::core::rules::{Interval, check_interval};
+use crate::ops::core::wide::{result_dtype, rounded, widened};
 use crate::ops::{
     IntoOperand, ReduceAxes, abs, add, broadcast_to, div, equal, exp, expand_dims, isfinite, less_equal, log, log1p,
     logical_and, logical_or, matmul, maximum, mul, pow, reshape, select, squeeze, sub, sum,
 };
 use crate::tensor::{AsTensor, Tensor, broadcast_shapes};
+use std::borrow::Cow;
 use std::f64::consts::{LN_2, LN_10};
 
 /// The sum of all tensors, with broadcasting.
@@ -21,7 +24,11 @@ use std::f64::consts::{LN_2, LN_10};
 #[track_caller]
 pub fn addn<T: AsTensor>(tensors: &[T]) -> Tensor {
     let _called = called("addn");
-    let mut all = tensors.iter().map(|it| it.as_tensor().into_owned());
+    let given: Vec<Tensor> = tensors.iter().map(|it| it.as_tensor().into_owned()).collect();
+    if let (2.., Some(dtype)) = (given.len(), result_dtype(given.iter().map(Some))) {
+        return rounded(addn(&given.iter().map(widened).collect::<Vec<_>>()), dtype);
+    }
+    let mut all = given.into_iter();
     let Some(first) = all.next() else {
         raise(Error::new(Code::Argument, "at least one tensor is needed").with_op("addn"));
     };
@@ -37,7 +44,10 @@ pub fn addn<T: AsTensor>(tensors: &[T]) -> Tensor {
 #[track_caller]
 pub fn addcmul(x: impl AsTensor, a: impl AsTensor, b: impl AsTensor, value: impl IntoOperand) -> Tensor {
     let _called = called("addcmul");
-    add(&*x.as_tensor(), mul(mul(&*a.as_tensor(), &*b.as_tensor()), value))
+    let (x, a, b, _value) = (&*x.as_tensor(), &*a.as_tensor(), &*b.as_tensor(), tensor_of(&value));
+    let _value = _value.as_deref();
+    compute_wide!(x, a, b; _value => addcmul(x, a, b, value));
+    add(x, mul(mul(a, b), value))
 }
 
 /// `x + value a / b`; all broadcast.
@@ -49,7 +59,10 @@ pub fn addcmul(x: impl AsTensor, a: impl AsTensor, b: impl AsTensor, value: impl
 #[track_caller]
 pub fn addcdiv(x: impl AsTensor, a: impl AsTensor, b: impl AsTensor, value: impl IntoOperand) -> Tensor {
     let _called = called("addcdiv");
-    add(&*x.as_tensor(), mul(div(&*a.as_tensor(), &*b.as_tensor()), value))
+    let (x, a, b, _value) = (&*x.as_tensor(), &*a.as_tensor(), &*b.as_tensor(), tensor_of(&value));
+    let _value = _value.as_deref();
+    compute_wide!(x, a, b; _value => addcdiv(x, a, b, value));
+    add(x, mul(div(a, b), value))
 }
 
 /// `start + weight (end - start)`; all broadcast.
@@ -61,7 +74,9 @@ pub fn addcdiv(x: impl AsTensor, a: impl AsTensor, b: impl AsTensor, value: impl
 #[track_caller]
 pub fn lerp(start: impl AsTensor, end: impl AsTensor, weight: impl IntoOperand) -> Tensor {
     let _called = called("lerp");
-    let (start, end) = (&*start.as_tensor(), &*end.as_tensor());
+    let (start, end, _weight) = (&*start.as_tensor(), &*end.as_tensor(), tensor_of(&weight));
+    let _weight = _weight.as_deref();
+    compute_wide!(start, end; _weight => lerp(start, end, weight));
     add(start, mul(sub(end, start), weight))
 }
 
@@ -86,6 +101,8 @@ pub fn exp2(x: impl AsTensor) -> Tensor {
 #[track_caller]
 pub fn log2(x: impl AsTensor) -> Tensor {
     let _called = called("log2");
+    let x = &*x.as_tensor();
+    compute_wide!(x => log2(x));
     log(x) / LN_2
 }
 
@@ -98,6 +115,8 @@ pub fn log2(x: impl AsTensor) -> Tensor {
 #[track_caller]
 pub fn log10(x: impl AsTensor) -> Tensor {
     let _called = called("log10");
+    let x = &*x.as_tensor();
+    compute_wide!(x => log10(x));
     log(x) / LN_10
 }
 
@@ -111,6 +130,7 @@ pub fn log10(x: impl AsTensor) -> Tensor {
 pub fn logaddexp(a: impl AsTensor, b: impl AsTensor) -> Tensor {
     let _called = called("logaddexp");
     let (a, b) = (&*a.as_tensor(), &*b.as_tensor());
+    compute_wide!(a, b => logaddexp(a, b));
     let larger = maximum(a, b);
     // The difference of equal infinities is nan, and the larger one is the result.
     let distance = select(equal(a, b), 0.0, abs(sub(a, b)));
@@ -135,6 +155,7 @@ pub fn isclose(a: impl AsTensor, b: impl AsTensor, rtol: f64, atol: f64, equal_n
         or_poison!(check_interval("isclose", name, tolerance, &Interval::TOLERANCE));
     }
     let (a, b) = (&float(&a.as_tensor()), &float(&b.as_tensor()));
+    compute_wide!(a, b => isclose(a, b, rtol, atol, equal_nan));
     let near = less_equal(abs(sub(a, b)), abs(b) * rtol + atol);
     // If the bound is infinite, only equal infinities are close.
     let close = logical_or(equal(a, b), logical_and(near, isfinite(b)));
@@ -246,6 +267,14 @@ pub fn unstack(x: impl AsTensor, axis: isize) -> Vec<Tensor> {
 pub fn count_nonzero(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor {
     let _called = called("count_nonzero");
     sum(crate::ops::cast(x, crate::DType::Bool), axes)
+}
+
+/// An operand that is a tensor.
+fn tensor_of(operand: &impl IntoOperand) -> Option<Cow<'_, Tensor>> {
+    match operand.operand() {
+        Operand::Tensor(it) => Some(it),
+        Operand::Scalar(_) => None,
+    }
 }
 
 /// A tensor of floats.

@@ -3,6 +3,7 @@
 use crate::error::{Code, Error, Result, called};
 use crate::ops::core::axis::{named, refusal};
 use crate::ops::core::rules::check_dims;
+use crate::ops::core::wide::Inner;
 use crate::ops::primitive::conv::conv_attrs;
 use crate::ops::primitive::window::{PerAxis, Window};
 use crate::ops::{Batching, CONV, CONV_INPUT_GRAD, Derivative, Sample, SampleInput, Vjp, add, cast, reshape, sum_axes};
@@ -85,6 +86,8 @@ composite! {
         all.push(it.needs[2].then(|| cast(sum_axes(g, &axes, false), it.inputs[2].dtype())));
         all
     }), finite: true;
+    // The convolution has a sum of f32.
+    inner Inner::Own;
     batching Batching::Partial(|it| it.only_first().then(|| it.merged_to(1)));
     samples || {
         let of = |mut sample: Sample| {

@@ -41,6 +41,10 @@ pub fn interpolate(x: impl AsTensor, sizes: impl IntoDims, mode: Interpolation) 
     if x.dims()[2..].iter().any(|&it| it == 0) || (mode != Interpolation::Nearest && !x.dtype().is_float()) {
         raise(refusal("interpolate", &[&x], Code::Argument, "nothing lies between these elements"));
     }
+    if let Interpolation::Linear { .. } = mode {
+        let x = &*x;
+        compute_wide!(x => interpolate(x, &*sizes, mode));
+    }
     sizes.iter().enumerate().fold(x.into_owned(), |x, (at, &size)| match mode {
         Interpolation::Nearest => nearest(&x, at + 2, size),
         Interpolation::Linear { align_corners } => linear(&x, at + 2, size, align_corners),

@@ -1,6 +1,7 @@
 //! Updates of parameters by optimisers.
 
 use crate::error::{OrRaise, called};
+use crate::ops::core::wide::Inner;
 use crate::ops::{Batching, Derivative, Sample, SampleInput, maximum};
 use crate::tensor::{Attrs, DType, Outputs, Tensor, apply};
 use smallvec::SmallVec;
@@ -91,6 +92,7 @@ composite! {
     ADAM_UPDATE = 890: "adam_update", AdamAttrs::DECLARED;
     body adam;
     derivative Derivative::Body, finite: false;
+    inner Inner::Wide { rounded: 4 };
     // Every result depends on the gradient.
     batching Batching::Partial(|it| it.broadcast(1));
     samples adam_samples;
@@ -103,6 +105,7 @@ composite! {
     MOMENTUM_UPDATE = 891: "momentum_update", MomentumAttrs::DECLARED;
     body momentum;
     derivative Derivative::Body, finite: true;
+    inner Inner::Wide { rounded: 2 };
     batching Batching::Partial(|it| it.broadcast(2));
     samples momentum_samples;
 }

@@ -111,7 +111,7 @@ pub(in crate::ops) fn first_result(def: &'static OpDef, attrs: &Attrs, inputs: &
 }
 
 /// Declares the definition of a composite. Its type rule and its evaluation are those of the body. `finite` is
-/// [`OpDef::finite_derivatives`].
+/// [`OpDef::finite_derivatives`]; `inner` is [`Inner::DEFAULT`](super::wide::Inner::DEFAULT) unless it is given.
 macro_rules! composite {
     (
         $(#[$doc:meta])*
@@ -119,20 +119,36 @@ macro_rules! composite {
         body $body:expr;
         derivative $derivative:expr, finite: $finite:expr;
         $(effects $effects:expr;)?
+        $(inner $inner:expr;)?
         batching $batching:expr;
         samples $samples:expr;
     ) => {
         $(#[$doc])*
-        pub static $def: $crate::ops::OpDef = $crate::ops::OpDef {
-            info: $crate::tensor::OpInfo { number: $number, name: $name, attrs: $attrs },
-            infer: |attrs, inputs| $crate::ops::core::composite::infer_by_body($name, $body, attrs, inputs),
-            eval: |attrs, inputs| $crate::ops::core::composite::evaluate_composite($body, attrs, inputs),
-            derivative: $derivative,
-            finite_derivatives: $finite,
-            effects: $crate::ops::Effects::NONE$(.and($effects))?,
-            batching: $batching,
-            lowering: $crate::ops::Lowering::Composite($body),
-            samples: $samples,
+        pub static $def: $crate::ops::OpDef = {
+            use $crate::ops::core::{composite, wide};
+            const INNER: wide::Inner = wide::Inner::DEFAULT$(.or($inner))?;
+            const BODY: $crate::ops::Body = |attrs, inputs| {
+                const OWN: $crate::ops::Body = $body;
+                wide::run_body(OWN, INNER, attrs, inputs)
+            };
+            const DERIVATIVE: $crate::ops::Derivative = $derivative;
+            $crate::ops::OpDef {
+                info: $crate::tensor::OpInfo { number: $number, name: $name, attrs: $attrs },
+                infer: |attrs, inputs| composite::infer_by_body($name, BODY, attrs, inputs),
+                eval: |attrs, inputs| composite::evaluate_composite(BODY, attrs, inputs),
+                derivative: match DERIVATIVE {
+                    $crate::ops::Derivative::Rule(_) => $crate::ops::Derivative::Rule(|it| match DERIVATIVE {
+                        $crate::ops::Derivative::Rule(rule) => wide::run_rule(rule, INNER, it),
+                        _ => unreachable!("a constant does not change"),
+                    }),
+                    other => other,
+                },
+                finite_derivatives: $finite,
+                effects: $crate::ops::Effects::NONE$(.and($effects))?,
+                batching: $batching,
+                lowering: $crate::ops::Lowering::Composite(BODY),
+                samples: $samples,
+            }
         };
     };
 }

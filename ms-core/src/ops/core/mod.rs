@@ -6,6 +6,8 @@ mod attributes;
 pub(crate) mod composite;
 #[macro_use]
 mod poison;
+#[macro_use]
+pub(crate) mod wide;
 
 pub(crate) mod axis;
 mod batching;

@@ -118,7 +118,7 @@ impl Attention<'_> {
                     let left_of_g = Matrix::dense(g.as_ptr(), values);
                     let right = values_of_gradients.of(v).part(0, count, 0, tile);
                     multiply(tile, [rows, values], false, left_of_g, right, (slopes, width));
-                    let inverse = state.sum.map(|it| 1.0 / it);
+                    let inverse = state.inverses();
                     self.rows.slope([rows, used], [weights, slopes], width, [&inverse, &mean]);
                     let left = Matrix::dense(slopes.cast_const(), width);
                     multiply(tile, [rows, used], false, left, keys_of_queries.of(k), (through, of_features));

@@ -63,8 +63,7 @@ impl Attention<'_> {
                 let first = (product * self.queries + queries.start) * self.values;
                 let to = from_raw_parts_mut(out.get().add(first), rows * self.values);
                 let from = from_raw_parts(result, rows * of_result).chunks_exact(of_result);
-                for ((to, from), sum) in to.chunks_exact_mut(self.values).zip(from).zip(state.sum) {
-                    let inverse = 1.0 / sum;
+                for ((to, from), inverse) in to.chunks_exact_mut(self.values).zip(from).zip(state.inverses()) {
                     to.iter_mut().zip(from).for_each(|(to, it)| *to = it * inverse);
                 }
             }

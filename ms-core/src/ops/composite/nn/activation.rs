@@ -91,6 +91,7 @@ pub fn gelu_tanh(x: impl AsTensor) -> Tensor {
 pub fn silu(x: impl AsTensor) -> Tensor {
     let _called = called("silu");
     let x = &*x.as_tensor();
+    compute_wide!(x => silu(x));
     x * sigmoid(x)
 }
 
@@ -111,6 +112,7 @@ pub fn softplus(x: impl AsTensor, beta: f64, threshold: f64) -> Tensor {
     propagate_poison!(x);
     or_poison!(check_divisor("softplus", "beta", beta));
     or_poison!(check_interval("softplus", "threshold", threshold, &Interval::NUMBER));
+    compute_wide!(x => softplus(x, beta, threshold));
     let scaled = x * beta;
     // log(1 + e^t) = max(t, 0) + log(1 + e^-|t|), which does not overflow for any threshold.
     let smooth = maximum(&scaled, 0.0) + log1p(exp(-scaled.abs()));
@@ -127,6 +129,7 @@ pub fn softplus(x: impl AsTensor, beta: f64, threshold: f64) -> Tensor {
 pub fn logsigmoid(x: impl AsTensor) -> Tensor {
     let _called = called("logsigmoid");
     let x = &*x.as_tensor();
+    compute_wide!(x => logsigmoid(x));
     minimum(x, 0.0) - log1p(exp(-x.abs()))
 }
 
@@ -140,6 +143,7 @@ pub fn logsigmoid(x: impl AsTensor) -> Tensor {
 pub fn mish(x: impl AsTensor) -> Tensor {
     let _called = called("mish");
     let x = &*x.as_tensor();
+    compute_wide!(x => mish(x));
     x * tanh(softplus(x, 1.0, 20.0))
 }
 
@@ -154,6 +158,7 @@ pub fn mish(x: impl AsTensor) -> Tensor {
 pub fn elu(x: impl AsTensor, alpha: f64) -> Tensor {
     let _called = called("elu");
     let x = &*x.as_tensor();
+    compute_wide!(x => elu(x, alpha));
     select(x.gt(0.0), x, alpha * expm1(minimum(x, 0.0)))
 }
 
@@ -167,6 +172,8 @@ pub fn elu(x: impl AsTensor, alpha: f64) -> Tensor {
 #[track_caller]
 pub fn selu(x: impl AsTensor) -> Tensor {
     let _called = called("selu");
+    let x = &*x.as_tensor();
+    compute_wide!(x => selu(x));
     elu(x, 1.6732632423543772) * 1.0507009873554805
 }
 
@@ -186,6 +193,7 @@ pub fn celu(x: impl AsTensor, alpha: f64) -> Tensor {
     let x = &*x.as_tensor();
     propagate_poison!(x);
     or_poison!(check_divisor("celu", "alpha", alpha));
+    compute_wide!(x => celu(x, alpha));
     select(x.gt(0.0), x, alpha * expm1(minimum(x, 0.0) / alpha))
 }
 
@@ -224,7 +232,9 @@ pub fn relu6(x: impl AsTensor) -> Tensor {
 #[track_caller]
 pub fn hsigmoid(x: impl AsTensor) -> Tensor {
     let _called = called("hsigmoid");
-    clamp(&*x.as_tensor() + 3.0, 0.0, 6.0) / 6.0
+    let x = &*x.as_tensor();
+    compute_wide!(x => hsigmoid(x));
+    clamp(x + 3.0, 0.0, 6.0) / 6.0
 }
 
 /// `x hsigmoid(x)` (Howard et al. 2019, "Searching for MobileNetV3").
@@ -237,6 +247,7 @@ pub fn hsigmoid(x: impl AsTensor) -> Tensor {
 pub fn hswish(x: impl AsTensor) -> Tensor {
     let _called = called("hswish");
     let x = &*x.as_tensor();
+    compute_wide!(x => hswish(x));
     x * hsigmoid(x)
 }
 
@@ -250,5 +261,6 @@ pub fn hswish(x: impl AsTensor) -> Tensor {
 pub fn softsign(x: impl AsTensor) -> Tensor {
     let _called = called("softsign");
     let x = &*x.as_tensor();
+    compute_wide!(x => softsign(x));
     x / (x.abs() + 1.0)
 }

@@ -4,6 +4,7 @@ use crate::error::{Code, OrRaise, called, raise};
 use crate::ops::core::axis::refusal;
 use crate::ops::core::composite::first_result;
 use crate::ops::core::rules::{check_dims, to_operand};
+use crate::ops::core::wide::Inner;
 use crate::ops::{Batching, Cotangents, Derivative, Sample, SampleInput, cast, matmul, reshape, transpose};
 use crate::tensor::{AsTensor, Attrs, DType, Dim, Outputs, Tensor};
 use smallvec::smallvec;
@@ -13,6 +14,8 @@ composite! {
     DENSE = 830: "dense", &[];
     body product;
     derivative Derivative::Rule(|it| gradients(it.cotangent(), it.inputs, it.needs)), finite: true;
+    // The product has a sum of f32, and a cast of the weight would take longer than a product with few rows.
+    inner Inner::Own;
     batching Batching::Partial(|it| it.only_first().then(|| it.apply(it.attrs, it.inputs)));
     samples || {
         let of = |dtype, shapes: &[&[usize]]| {

@@ -2,6 +2,7 @@
 
 use crate::error::{Code, called};
 use crate::ops::core::axis::refusal;
+use crate::ops::core::wide::Inner;
 use crate::ops::primitive::from_zero::from_zero;
 use crate::ops::primitive::gather::rows_read;
 use crate::ops::{
@@ -33,6 +34,8 @@ composite! {
         rows_read(&it.inputs[0], 0, index, masked.as_ref().unwrap_or(g))
     }), finite: true;
     effects Effects::REFUSES;
+    // Rows are read, and no arithmetic is done.
+    inner Inner::Own;
     batching Batching::Partial(|it| (!it.mapped[0]).then(|| it.apply(it.attrs, it.inputs)));
     samples || {
         let of = |dtype, index: DType, padded: bool| {

@@ -69,6 +69,7 @@ pub fn mse_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
     propagate_poison!(x, target);
     or_poison!(check_target("mse_loss", x, target));
+    compute_wide!(x, target => mse_loss(x, target));
     let difference = x - target;
     Reduction::Mean.apply(&(&difference * &difference))
 }
@@ -85,6 +86,7 @@ pub fn l1_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
     propagate_poison!(x, target);
     or_poison!(check_target("l1_loss", x, target));
+    compute_wide!(x, target => l1_loss(x, target));
     Reduction::Mean.apply(&(x - target).abs())
 }
 
@@ -105,6 +107,7 @@ pub fn smooth_l1_loss(x: impl AsTensor, target: impl AsTensor, beta: f64, reduct
     propagate_poison!(x, target);
     or_poison!(check_target("smooth_l1_loss", x, target));
     or_poison!(check_interval("smooth_l1_loss", "beta", beta, &Interval::RATE));
+    compute_wide!(x, target => smooth_l1_loss(x, target, beta, reduction));
     let distance = (x - target).abs();
     if beta == 0.0 {
         return reduction.apply(&distance);
@@ -131,6 +134,7 @@ pub fn huber_loss(x: impl AsTensor, target: impl AsTensor, delta: f64, reduction
     propagate_poison!(x, target);
     or_poison!(check_target("huber_loss", x, target));
     or_poison!(check_interval("huber_loss", "delta", delta, &Interval::POSITIVE));
+    compute_wide!(x, target => huber_loss(x, target, delta, reduction));
     let distance = (x - target).abs();
     let losses = select(distance.le(delta), distance.square() * 0.5, delta * (&distance - 0.5 * delta));
     reduction.apply(&losses)
@@ -161,6 +165,7 @@ pub fn binary_cross_entropy(
         propagate_poison!(weight);
         or_poison!(check_broadcast("binary_cross_entropy", "weight", weight, &x.dims()));
     }
+    compute_wide!(x, target; weight => binary_cross_entropy(x, target, weight, reduction));
     let log_at_least = |x: Tensor| clamp_min(log(x), -100.0);
     let losses = -(target * log_at_least(x.clone()) + (1.0 - target) * log_at_least(1.0 - x));
     match weight {
@@ -194,6 +199,7 @@ pub fn bce_with_logits(
         propagate_poison!(weight);
         or_poison!(check_broadcast("bce_with_logits", "pos_weight", weight, &x.dims()));
     }
+    compute_wide!(x, target; pos_weight => bce_with_logits(x, target, pos_weight, reduction));
     // Without a difference of the parts, so that small losses are accurate.
     let near = log1p(exp(-x.abs()));
     let (positive, negative) = (&near + maximum(-x, 0.0), &near + maximum(x, 0.0));
@@ -220,6 +226,7 @@ pub fn kl_div(x: impl AsTensor, target: impl AsTensor, log_target: bool, reducti
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
     propagate_poison!(x, target);
     or_poison!(check_target("kl_div", x, target));
+    compute_wide!(x, target => kl_div(x, target, log_target, reduction));
     if log_target {
         return reduction.apply(&(exp(target) * (target - x)));
     }
@@ -242,6 +249,8 @@ pub fn cosine_similarity(x: impl AsTensor, y: impl AsTensor, axis: isize, eps: f
     let _called = called("cosine_similarity");
     let (x, y) = (&*x.as_tensor(), &*y.as_tensor());
     or_poison!(check_interval("cosine_similarity", "eps", eps, &Interval::POSITIVE));
+    propagate_poison!(x, y);
+    compute_wide!(x, y => cosine_similarity(x, y, axis, eps));
     let length = |x: &Tensor| clamp_min(norm(x, 2.0, axis), eps);
     sum(x * y, axis) / (length(x) * length(y))
 }
@@ -276,6 +285,7 @@ pub fn cosine_embedding_loss(
     or_poison!(check_interval("cosine_embedding_loss", "margin", margin, &Interval::FINITE));
     let rows = x.dims();
     or_poison!(check_dims("cosine_embedding_loss", "target", target, rows.split_last().map_or(&[], |it| it.1)));
+    compute_wide!(x, y => cosine_embedding_loss(x, y, target, margin, reduction));
     let squares = |x: &Tensor| sum(x.square(), -1) + EPS;
     let cosine = sum(x * y, -1) / sqrt(squares(x) * squares(y));
     let alike = target.gt(0);

@@ -18,7 +18,7 @@ pub use activation::{
 };
 pub use attention::{
     AttentionOptions, BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, BlockedAttentionAttrs, SCALED_DOT_PRODUCT_ATTENTION,
-    scaled_dot_product_attention,
+    attention_weights, scaled_dot_product_attention,
 };
 pub use cross_entropy::{CROSS_ENTROPY, CrossEntropy, NLL_LOSS, cross_entropy, nll_loss};
 pub use dense::{DENSE, dense};

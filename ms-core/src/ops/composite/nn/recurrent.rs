@@ -3,6 +3,7 @@
 use super::dense::gradients as dense_gradients;
 use crate::error::{Code, Error, OrRaise, Result, called};
 use crate::ops::core::rules::{check_dims, to_operand};
+use crate::ops::core::wide::Inner;
 use crate::ops::{
     BatchedCall, Batching, Cotangents, Derivative, OpDef, Sample, SampleInput, Vjp, add, broadcast_to, cast, concat,
     dense, mul, sigmoid, split, stack, sub, tanh, zeros_like,
@@ -25,6 +26,7 @@ composite! {
         smallvec![mul(&o, &shown), c, i, f, g, o, shown]
     };
     derivative Derivative::Rule(lstm_gradients), finite: true;
+    inner Inner::Wide { rounded: 2 };
     batching Batching::Partial(|it| over_batches(it, 3));
     samples || {
         let of = |dtype| {

@@ -53,6 +53,15 @@ fn softmax_body(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
     smallvec![&powers / sum(&powers, keepdims(axis))]
 }
 
+/// The softmax of scores, zeros where all of them are minus infinity, which excludes them. No gradient is nan there.
+#[track_caller]
+pub(super) fn softmax_of_used(scores: &Tensor, axis: isize) -> Tensor {
+    let powers = exp(scores - shift(scores, axis));
+    let sum = sum(&powers, keepdims(axis));
+    // Only without a power that is one.
+    powers / select(sum.eq(0.0), 1.0, &sum)
+}
+
 fn log_softmax_body(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
     smallvec![LogSoftmax::of(inputs[0], axis_of(attrs) as isize).logs]
 }
@@ -133,6 +142,7 @@ pub fn logsumexp(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor {
     let _called = called("logsumexp");
     let x = &*x.as_tensor();
     propagate_poison!(x);
+    compute_wide!(x => logsumexp(x, axes));
     let kept = axes.keepdims();
     let axes: Vec<isize> = or_poison!(axes_of("logsumexp", x, axes)).into_iter().map(|it| it as isize).collect();
     let shift = shift(x, &*axes);

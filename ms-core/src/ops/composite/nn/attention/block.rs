@@ -1,5 +1,6 @@
 //! Blocks of queries, whose scores are held one after the other.
 
+use super::super::softmax::softmax_of_used;
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::ops::core::rules::{check_broadcast, sum_dtype, sum_to};
 use crate::ops::primitive::iota::spaced;
@@ -112,7 +113,8 @@ impl Block {
         Self { q: depend(&self.q, it), after: Some(it.clone()), ..self }
     }
 
-    /// The weight of each key for each query: `softmax(q kᵀ * scale + mask)`.
+    /// The weight of each key for each query: `softmax(q kᵀ * scale + mask)`, and zeros for a query for which the mask
+    /// excludes all keys.
     pub fn weights(&self, by: Scoring) -> Tensor {
         let mut scores = by.scaled(matmul(&self.q, transpose(&self.k, -2, -1)), &self.q);
         let excluded = full_of((), f64::NEG_INFINITY, scores.dtype());
@@ -132,7 +134,9 @@ impl Block {
                 DType::Bool => select(mask, &scores, &excluded),
                 _ => add(&scores, mask),
             };
+            return softmax_of_used(&scores, -1);
         }
+        // Every query uses the first key.
         softmax(&scores, -1)
     }
 

@@ -3,6 +3,7 @@
 use super::block::{Block, Total, default_scale};
 use super::{AttentionAttrs, sample};
 use crate::error::OrRaise;
+use crate::ops::core::wide::Inner;
 use crate::ops::{Batching, Cotangents, Derivative, Sample, SampleInput, Vjp, concat, keepdims, matmul, sum};
 use crate::tensor::{Attrs, DType, Outputs, Tensor, apply};
 use smallvec::{SmallVec, smallvec};
@@ -37,6 +38,7 @@ composite! {
     BLOCKED_ATTENTION_GRAD = 862: "blocked_attention_grad", BlockedAttentionAttrs::DECLARED;
     body differentiate;
     derivative Derivative::Body, finite: false;
+    inner Inner::Wide { rounded: 3 };
     // Each result has the axes of an operand.
     batching Batching::Partial(|it| {
         let rank = it.inputs[0].rank();

@@ -8,6 +8,7 @@ mod tests;
 use crate::error::called;
 use crate::ops::core::composite::first_result;
 use crate::ops::core::rules::{Interval, check_interval, to_operand};
+use crate::ops::core::wide::{result_dtype, rounded, widened};
 use crate::ops::{Batching, Cotangents, Derivative, Sample, SampleInput, Vjp, matmul};
 use crate::tensor::{AsTensor, Attrs, DType, Outputs, Tensor, apply1};
 use block::{Block, Scoring};
@@ -91,8 +92,43 @@ fn samples() -> Vec<Sample> {
     samples
 }
 
+/// The weights of keys for queries by which [`scaled_dot_product_attention`] multiplies values: `softmax(q kᵀ * scale +
+/// mask)`, `[.., queries, keys]`. A query for which all keys are excluded has zeros.
+///
+/// # Panics
+/// As [`scaled_dot_product_attention`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[1., 0.], [1., 0.]];
+/// let weights = ops::attention_weights(&x, &x, &ops::AttentionOptions::default());
+/// assert_eq!(weights.to_vec::<f32>(), [0.5; 4]);
+/// let none = ops::AttentionOptions { mask: Some(tensor![false]), ..ops::AttentionOptions::default() };
+/// assert_eq!(ops::attention_weights(&x, &x, &none).to_vec::<f32>(), [0.; 4]);
+/// ```
+#[track_caller]
+pub fn attention_weights(q: impl AsTensor, k: impl AsTensor, options: &AttentionOptions) -> Tensor {
+    let _called = called("attention_weights");
+    let (q, k) = (q.as_tensor(), k.as_tensor());
+    propagate_poison!(q, k);
+    if let Some(scale) = options.scale {
+        or_poison!(check_interval("attention_weights", "scale", scale, &Interval::FINITE));
+    }
+    if let Some(mask) = &options.mask {
+        propagate_poison!(mask);
+    }
+    let operands: Vec<&Tensor> = [&*q, &*k, &*k].into_iter().chain(&options.mask).collect();
+    let dtype = result_dtype(operands.iter().map(|&it| Some(it)));
+    let wide: Vec<Tensor> = operands.into_iter().map(widened).collect();
+    let scoring = Scoring { causal: options.causal, scale: options.scale };
+    let weights = Block::whole(&wide.iter().collect::<Vec<_>>()).weights(scoring);
+    dtype.map_or(weights.clone(), |it| rounded(weights, it))
+}
+
 /// `softmax(q kᵀ * scale + mask) v` with `q` `[.., queries, features]`, `k` `[.., keys,
 /// features]` and `v` `[.., keys, values]`: Vaswani et al., "Attention is all you need", 2017.
+///
+/// A query for which the mask excludes all keys has the result zero, and no part in gradients.
 ///
 /// Where there are more than four million weights of keys for queries, those of a block of queries are held at a time, so
 /// that the memory of the op and of its gradient is linear in the number of queries and keys; a causal block skips the

@@ -8,6 +8,7 @@ use crate::error::{Code, Error, OrRaise, Result, called};
 use crate::ops::core::axis::{named, normalize_axis, stored_axis};
 use crate::ops::core::composite::first_result;
 use crate::ops::core::rules::{Interval, check_dims, check_interval};
+use crate::ops::core::wide::{result_dtype, rounded, widened};
 use crate::ops::{assert_that, mean, size, var};
 use crate::tensor::{AsTensor, DType, Dim, Tensor, first_poisoned};
 use composites::{EpsAttrs, GroupNormAttrs, LayerNormAttrs, RmsNormAttrs};
@@ -198,8 +199,12 @@ impl BatchStatistics {
         }
         check_interval("batch_norm", "momentum", momentum, &Interval::SHARE).or_raise();
         channels("batch_norm", &x, &[("mean", &self.mean), ("var", &self.var)]).or_raise();
-        let batch = Self::of(&x, 1).or_raise();
-        let mix = |old: &Tensor, new: &Tensor| old * (1.0 - momentum) + new * momentum;
+        let round = |it: Tensor, old: &Tensor| match result_dtype([Some(&x), Some(old)]) {
+            Some(dtype) => rounded(it, dtype),
+            None => it,
+        };
+        let batch = Self::of(&widened(&x), 1).or_raise();
+        let mix = |old: &Tensor, new: &Tensor| round(widened(old) * (1.0 - momentum) + new * momentum, old);
         Self { mean: mix(&self.mean, &batch.mean), var: mix(&self.var, &batch.var) }
     }
 }
