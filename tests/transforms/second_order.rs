@@ -52,10 +52,10 @@ fn second_derivatives() {
     check("einsum", &[3, 3], |x| ops::einsum("ij,jk,kl->il", &[x, x, x]));
     check("gather", &[4, 2], |x| ops::wrapping::gather(x, tensor![1, 1, -1], 0));
     check("gather_nd", &[4, 2], |x| ops::wrapping::gather_nd(x, tensor![[1, 1], [0, -1], [1, 1]]));
-    check("dynamic_slice", &[4, 2], |x| ops::dynamic_slice(x, tensor!(1), 2, 0));
+    check("dynamic_slice", &[4, 2], |x| ops::dynamic_slice(x, Tensor::scalar(1i64), 2, 0));
     check("dynamic_update_slice", &[4, 2], |x| {
         let value = ops::mul(x.i(0..2), x.i(2..4));
-        ops::dynamic_update_slice(x, value, tensor!(1), 0)
+        ops::dynamic_update_slice(x, value, Tensor::scalar(1i64), 0)
     });
     check("take_along_axis", &[4, 2], |x| ops::take_along_axis(x, tensor![[1, 0], [1, 3]], 0));
     check("scatter_add", &[2, 2], |x| {

@@ -5,7 +5,7 @@ use crate::product::Shared;
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::ops::host::{Axis, Combine, dense, elements, parts, plus, positions, rows, visit_indexed};
-use ms_core::ops::{self, AxisAttrs, DynamicSliceAttrs, OpDef};
+use ms_core::ops::{self, AxisAttrs, OpDef};
 use ms_core::tensor::{Array, Attrs, Element, Op};
 use ms_core::with_element;
 
@@ -13,10 +13,9 @@ use ms_core::with_element;
 type Run = fn(&Attrs, &[&Array], &Array) -> Result<()>;
 
 /// The ops of this kind.
-static OPS: [(&OpDef, Run); 13] = [
+static OPS: [(&OpDef, Run); 12] = [
     (&ops::CONCAT, concat),
     (&ops::DEPEND, |_, inputs, out| copy(inputs[0], out)),
-    (&ops::DYNAMIC_SLICE, dynamic_slice),
     (&ops::DYNAMIC_UPDATE_SLICE, dynamic_update_slice),
     (&ops::GATHER_ND, |_, inputs, out| gather_nd(inputs, out)),
     (&ops::INDEX_ADD, index_add),
@@ -100,18 +99,6 @@ fn copy(x: &Array, out: &Array) -> Result<()> {
     let bytes = x.bytes();
     // SAFETY: by the contract of `run`: both are row-major and of one type.
     unsafe { out.device_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-    Ok(())
-}
-
-fn dynamic_slice(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
-    let (x, axis) = (dense(inputs[0])?, DynamicSliceAttrs::of(attrs).axis());
-    let (firsts, length) = parts(inputs[1], axis, x.shape(), out.shape()[axis])?;
-    with_element!(x.dtype(), T => {
-        // SAFETY: by the contract of `run`.
-        let (from, to) = (elements::<T>(&x), unsafe { written::<T>(out) });
-        let of_part = |(to, &first): (&mut [T], &usize)| to.copy_from_slice(&from[first..first + length]);
-        to.chunks_exact_mut(length.max(1)).zip(&firsts).for_each(of_part);
-    });
     Ok(())
 }
 

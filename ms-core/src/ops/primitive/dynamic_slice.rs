@@ -1,78 +1,23 @@
-//! `dynamic_slice` and `dynamic_update_slice`: adjacent positions along an axis that begin at a tensor's value are
-//! read, or replaced.
+//! `dynamic_update_slice`: adjacent positions along an axis that begin at a tensor's value are replaced; and the function
+//! that reads them.
 
 use super::gather::{check_dtypes, check_index};
-use crate::error::{Code, Error, OrRaise, Result};
-use crate::ops::core::axis::{const_shape, named, stored_axis};
+use crate::error::{Code, Error, OrRaise, Result, called};
+use crate::ops::core::axis::{named, stored_axis};
 use crate::ops::core::host::{dense, elements, parts};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
-    AxisAttrs, BatchedCall, Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, normalize_axis,
-    zeros_like,
+    AxisAttrs, BatchedCall, Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, broadcast_to, cast,
+    expand_dims, gather, iota, normalize_axis, reshape, take_along_axis, zeros_like,
 };
-use crate::tensor::{Array, AsTensor, DType, Dim, OpInfo, Outputs, Tensor, Type, apply1};
+use crate::tensor::{AsTensor, DType, Dim, Dims, OpInfo, Outputs, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
-
-attributes! {
-    /// The attributes of [`DYNAMIC_SLICE`]: the axis, and the number of positions.
-    pub struct DynamicSliceAttrs { axis: usize, size: Dim }
-}
-
-/// `size` positions along `axis` of the first operand from that in the second, an integer: one for all, or one for each
-/// position of the first axes, whose shape it has then.
-pub static DYNAMIC_SLICE: OpDef = OpDef {
-    info: OpInfo { number: 395, name: "dynamic_slice", attrs: DynamicSliceAttrs::DECLARED },
-    infer: |attrs, inputs| {
-        let (x, of) = (inputs[0], DynamicSliceAttrs::of(attrs));
-        let axis = check_start(x, inputs[1], of.axis())?;
-        check_size(x, axis, of.size())?;
-        let mut dims = x.dims.clone();
-        dims[axis] = of.size();
-        Ok(smallvec![Type::new(x.dtype, dims)])
-    },
-    eval: |attrs, inputs| {
-        let (x, of) = (dense(inputs[0])?, DynamicSliceAttrs::of(attrs));
-        let mut ty = x.ty();
-        ty.dims[of.axis()] = of.size();
-        let shape = const_shape(&ty)?;
-        let (firsts, length) = parts(inputs[1], of.axis(), x.shape(), shape[of.axis()])?;
-        let mut out = Array::zeros(&shape, x.dtype());
-        with_element!(x.dtype(), T => {
-            let (from, to) = (elements::<T>(&x), out.as_mut_slice::<T>());
-            for (to, first) in to.chunks_mut(length.max(1)).zip(firsts) {
-                to.copy_from_slice(&from[first..first + length]);
-            }
-        });
-        Ok(smallvec![out])
-    },
-    derivative: Derivative::Rule(|it| {
-        let attrs = AxisAttrs::attrs(DynamicSliceAttrs::of(it.attrs).axis());
-        let zeros = zeros_like(&it.inputs[0]);
-        smallvec![Some(apply1(DYNAMIC_UPDATE_SLICE.op(), &attrs, &[&zeros, it.cotangent(), &it.inputs[1]])), None]
-    }),
-    finite_derivatives: true,
-    effects: Effects::REFUSES,
-    batching: Batching::Rule(|it| batched(it, 1)),
-    lowering: Lowering::Library,
-    samples: || {
-        let of = |x: &[usize], start: &[usize], axis: usize, size: usize| {
-            let start = SampleInput::of(DType::I64, start, 0.0, (x[axis] - size) as f64);
-            Sample::new([SampleInput::f32(x, -2.0, 2.0), start]).attrs(DynamicSliceAttrs::attrs(axis, size))
-        };
-        vec![
-            of(&[5, 3], &[], 0, 2),
-            of(&[2, 6, 3], &[], 1, 4),
-            of(&[2, 3, 6], &[2], 2, 1),
-            of(&[2, 3, 4], &[2, 3], 2, 3),
-        ]
-    },
-};
 
 /// The first operand with adjacent positions along `axis` replaced by the second, from the position in the third, an
 /// integer: one for all, or one for each position of the first axes, whose shape it has then.
 pub static DYNAMIC_UPDATE_SLICE: OpDef = OpDef {
-    info: OpInfo { number: 396, name: "dynamic_update_slice", attrs: AxisAttrs::DECLARED },
+    info: OpInfo { number: 395, name: "dynamic_update_slice", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| {
         let (x, value) = (inputs[0], inputs[1]);
         let axis = check_start(x, inputs[2], AxisAttrs::of(attrs).axis())?;
@@ -103,13 +48,12 @@ pub static DYNAMIC_UPDATE_SLICE: OpDef = OpDef {
         let (g, value, start) = (it.cotangent(), &it.inputs[1], &it.inputs[2]);
         let axis = AxisAttrs::of(it.attrs).axis();
         let kept = it.needs[0].then(|| apply1(DYNAMIC_UPDATE_SLICE.op(), it.attrs, &[g, &zeros_like(value), start]));
-        let attrs = || DynamicSliceAttrs::attrs(axis, value.dims()[axis]);
-        let taken = it.needs[1].then(|| apply1(DYNAMIC_SLICE.op(), &attrs(), &[g, start]));
+        let taken = it.needs[1].then(|| slice_from(g, start, value.dims()[axis], axis));
         smallvec![kept, taken, None]
     }),
     finite_derivatives: true,
     effects: Effects::REFUSES,
-    batching: Batching::Rule(|it| batched(it, 2)),
+    batching: Batching::Rule(batched),
     lowering: Lowering::Update,
     samples: || {
         let of = |x: &[usize], start: &[usize], axis: usize, size: usize| {
@@ -129,12 +73,26 @@ pub static DYNAMIC_UPDATE_SLICE: OpDef = OpDef {
 };
 
 /// Lanes become a first axis of all operands; a start that all share stays one.
-fn batched(it: &BatchedCall<'_>, start: usize) -> Result<Outputs> {
+fn batched(it: &BatchedCall<'_>) -> Result<Outputs> {
     let mut inputs = it.spread_all();
-    if !it.mapped[start] && it.rank(start) == 0 {
-        inputs[start] = it.inputs[start].clone();
+    if !it.mapped[2] && it.rank(2) == 0 {
+        inputs[2] = it.inputs[2].clone();
     }
     it.apply(&it.shifted("axis"), &inputs)
+}
+
+/// `size` positions along `axis` from `start`, which fits `x`.
+#[track_caller]
+fn slice_from(x: &Tensor, start: &Tensor, size: Dim, axis: usize) -> Tensor {
+    let positions = expand_dims(cast(start, DType::I64), -1) + iota(size, 0, DType::I64);
+    if start.rank() == 0 {
+        return gather(x, positions, axis as isize);
+    }
+    let mut dims = x.dims();
+    dims[axis] = size;
+    let kept = |at: usize| if at < start.rank() || at == axis { dims[at] } else { Dim::new(1) };
+    let column: Dims = (0..dims.len()).map(kept).collect();
+    take_along_axis(x, broadcast_to(reshape(positions, column), dims), axis as isize)
 }
 
 /// Checks that `start` is one integer, or one for each position of the first axes of `x`, before `axis`.
@@ -165,16 +123,20 @@ fn check_size(x: &Type, axis: usize, size: Dim) -> Result<()> {
 /// `start` or a size that the axis does not have, [`Code::DType`] unless `start` is of integers.
 ///
 /// ```
-/// use ms_core::{ops, tensor};
+/// use ms_core::{Tensor, ops, tensor};
 /// let x = tensor![[1, 2, 3], [4, 5, 6]];
-/// assert_eq!(ops::dynamic_slice(&x, tensor!(1), 2, 1).to_vec::<i64>(), [2, 3, 5, 6]);
+/// assert_eq!(ops::dynamic_slice(&x, Tensor::scalar(1i64), 2, 1).to_vec::<i64>(), [2, 3, 5, 6]);
 /// assert_eq!(ops::dynamic_slice(&x, tensor![0, 2], 1, 1).to_vec::<i64>(), [1, 6]);
 /// ```
 #[track_caller]
 pub fn dynamic_slice(x: impl AsTensor, start: impl AsTensor, size: impl Into<Dim>, axis: isize) -> Tensor {
     let (x, start) = (x.as_tensor(), start.as_tensor());
-    let axis = normalize_axis(axis, x.rank()).map_err(|it| named("dynamic_slice", &[&x, &start], it)).or_raise();
-    apply1(DYNAMIC_SLICE.op(), &DynamicSliceAttrs::attrs(axis, size.into()), &[&x, &start])
+    let _called = called("dynamic_slice");
+    propagate_poison!(x, start);
+    let (size, named) = (size.into(), |it| named("dynamic_slice", &[&x, &start], it));
+    let axis = normalize_axis(axis, x.rank()).and_then(|it| check_start(&x.ty(), &start.ty(), it));
+    let axis = or_poison!(axis.and_then(|it| check_size(&x.ty(), it, size).map(|()| it)).map_err(named));
+    slice_from(&x, &start, size, axis)
 }
 
 /// `x` with adjacent positions along `axis` replaced by `value`, from `start`, a tensor of integers: one for all, or one
@@ -184,9 +146,9 @@ pub fn dynamic_slice(x: impl AsTensor, start: impl AsTensor, size: impl Into<Dim
 /// As [`dynamic_slice`], and raises [`Code::Shape`] unless `value` has the shape of `x` off the axis.
 ///
 /// ```
-/// use ms_core::{ops, tensor};
+/// use ms_core::{Tensor, ops, tensor};
 /// let x = tensor![[1, 2, 3], [4, 5, 6]];
-/// let y = ops::dynamic_update_slice(&x, tensor![[7], [8]], tensor!(2), 1);
+/// let y = ops::dynamic_update_slice(&x, tensor![[7], [8]], Tensor::scalar(2i64), 1);
 /// assert_eq!(y.to_vec::<i64>(), [1, 2, 7, 4, 5, 8]);
 /// ```
 #[track_caller]

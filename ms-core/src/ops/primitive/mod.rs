@@ -73,7 +73,7 @@ primitives! {
     depend::{ DEPEND };
     distribution::{ RANDOM_BERNOULLI, RANDOM_BITS, RANDOM_INTEGERS, RANDOM_NORMAL, RANDOM_UNIFORM };
     division::{ DIV, FLOOR_DIV, FMOD, RECIPROCAL, REMAINDER };
-    dynamic_slice::{ DYNAMIC_SLICE, DYNAMIC_UPDATE_SLICE };
+    dynamic_slice::{ DYNAMIC_UPDATE_SLICE };
     erf::{ ERF, ERFC };
     exponential::{ EXP, EXPM1, LOG, LOG1P, RSQRT, SIGMOID, SQRT };
     extrema::{ MAXIMUM, MINIMUM, RELU };
