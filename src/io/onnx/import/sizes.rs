@@ -66,7 +66,7 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Value>> {
             let flags = broadcast([(a.len(), *of), (b.len(), *by)], |at| equal(a[at[0]], b[at[1]]));
             Ok(flags.map(|(flags, form)| Value::Flags(flags, form)))
         }
-        ("Add" | "Sub" | "Mul" | "Div" | "Max", [(a, of), (b, by)]) => {
+        ("Add" | "Sub" | "Mul" | "Div" | "Max" | "Min", [(a, of), (b, by)]) => {
             let sizes = broadcast([(a.len(), *of), (b.len(), *by)], |at| combined(name, a[at[0]], b[at[1]]));
             Ok(sizes.map(|(sizes, form)| Value::Sizes(sizes, form)))
         }
@@ -133,6 +133,7 @@ fn combined(name: &str, a: Dim, b: Dim) -> Option<Dim> {
             "Sub" => a.checked_sub(b),
             "Mul" => a.checked_mul(b),
             "Div" => a.checked_div(b),
+            "Min" => Some(a.min(b)),
             _ => Some(a.max(b)),
         };
         return value.map(Dim::signed);
@@ -141,6 +142,8 @@ fn combined(name: &str, a: Dim, b: Dim) -> Option<Dim> {
         "Add" => Some(a + b),
         "Sub" => Some(a - b),
         "Mul" => Some(a * b),
+        "Min" => Some(a.smaller(b)),
+        "Max" => Some(a + b - a.smaller(b)),
         // Sizes are not negative, so that rounding down is truncating.
         "Div" if number(b).is_some_and(|it| it > 0) => Some(a / b),
         _ => None,
