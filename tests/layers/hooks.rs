@@ -309,7 +309,7 @@ fn a_forgotten_handle_ends_with_its_cell() {
     place.call(&Tensor::scalar(4.0));
     assert_eq!(log.take(), [""; 0]);
     // Nor is it in the way of compiling the other cell.
-    assert_eq!(ms::jit(|net: &Thrice, x: &Tensor| net.call(x))(&*place, &Tensor::scalar(2.0)).item::<f32>(), 6.0);
+    assert_eq!(ms::jit(|net: &Thrice, x: &Tensor| net.call(x))(&place, &Tensor::scalar(2.0)).item::<f32>(), 6.0);
     let told = log.clone();
     let handle = place.register_forward_pre_hook(move |inputs| {
         told.push("another", &inputs[0]);

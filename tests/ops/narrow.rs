@@ -343,7 +343,7 @@ fn named_inputs() {
     let near = |got: Tensor, want: &[f64], digits: f64| {
         let got = numbers(&got);
         let is_near = |(a, b): (&f64, &f64)| (a - b).abs() <= digits * (1.0 + b.abs());
-        assert!(got.len() == want.len() && got.iter().zip(want).all(|it| is_near(it)), "{got:?}, not {want:?}");
+        assert!(got.len() == want.len() && got.iter().zip(want).all(is_near), "{got:?}, not {want:?}");
     };
     let f16 = |x: Tensor| x.cast(DType::F16);
     let pair = f16(tensor![[300., -300.]]);
