@@ -26,13 +26,16 @@ impl Pool {
     fn of(seed: usize) -> Self {
         let state = &mut (seed as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let rank = 1 + next(state) % 2;
-        let max = next(state) % 3 > 0;
+        let max = !next(state).is_multiple_of(3);
         let mut list =
             |below: usize, from: usize| -> Vec<usize> { (0..rank).map(|_| from + next(state) % below).collect() };
         let (sizes, kernel, stride) = (list(6, 1), list(3, 1), list(3, 1));
         let (padding, dilation) = (list(4, 0), if max { list(4, 1) } else { vec![1; rank] });
         let mut options = PoolOptions::new(rank, &kernel[..]).stride(&stride[..]).dilation(&dilation[..]);
-        options = options.padding(&padding[..]).ceil_mode(next(state) % 3 == 0).count_include_pad(next(state) % 2 == 0);
+        options = options
+            .padding(&padding[..])
+            .ceil_mode(next(state).is_multiple_of(3))
+            .count_include_pad(next(state).is_multiple_of(2));
         Self { sizes, options, max }
     }
 
@@ -124,7 +127,8 @@ fn random_windows_are_refused_or_right() {
         let elements: Vec<f64> = (0..numel).map(|_| next(state) as f64 / (1u64 << 30) as f64 - 1.0).collect();
         let x = Tensor::from_slice([&[1, 1], &pool.sizes[..]].concat(), &elements);
         let want = pool.want(&elements);
-        let paths: [(&str, bool, Box<dyn Fn() -> Tensor>); 4] = [
+        type Path<'a> = Box<dyn Fn() -> Tensor + 'a>;
+        let paths: [(&str, bool, Path<'_>); 4] = [
             ("eager value", true, Box::new(|| value(&x, &seed))),
             ("eager gradient", false, Box::new(|| gradient(&x, &seed))),
             ("compiled value", true, Box::new(|| ms::jit(value)(&x, &seed))),
