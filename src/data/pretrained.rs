@@ -301,7 +301,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// What the crate asserts about texts is an error.
+    /// A failed assertion of the crate is an error.
     #[test]
     fn decoders_that_do_not_fit() {
         for (start, stop) in [(0, 9), (9, 0), (1 << 40, 0), (0, 1 << 40)] {

@@ -14,7 +14,7 @@ pub(crate) const MAX_RANK: usize = 64;
 /// block, or never end.
 ///
 /// # Errors
-/// Those of the system; anything but a regular file, or a link to one.
+/// An error of the system, or a path that is neither a regular file nor a link to one.
 pub(crate) fn open(path: &Path) -> io::Result<(File, u64)> {
     let regular = |is_file: bool| is_file.then_some(()).ok_or_else(|| io::Error::other("it is no regular file"));
     // Opening a pipe waits for its writer.

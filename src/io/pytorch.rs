@@ -126,7 +126,7 @@ fn pickled(arrays: &BTreeMap<String, HostArray<'_>>) -> Vec<u8> {
     pickle
 }
 
-/// What a value is called where it is.
+/// The name of a value at its place.
 enum Key {
     Position(usize),
     Value(Id),

@@ -12,7 +12,7 @@ use std::path::Path;
 /// Reads the content of a file, and drops what it is of.
 ///
 /// # Errors
-/// Those of the reader.
+/// The errors of the reader.
 pub type Reader = fn(&[u8]) -> Result<()>;
 
 /// Each reader by its name. None panics, aborts, or takes memory without regard to the size of the file.

@@ -12,7 +12,7 @@ use std::iter;
 /// The arithmetic inside a composite.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::ops) enum Inner {
-    /// Narrow floats are widened, and so many of the first results are rounded to the dtype of the operands. The
+    /// Narrow floats are widened, and this number of first results is rounded to the dtype of the operands. The
     /// others, which only the derivative reads, are not.
     Wide { rounded: usize },
     /// That of the ops of the body, which round no sum that another one follows but that with a bias.

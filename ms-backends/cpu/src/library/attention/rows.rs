@@ -32,7 +32,7 @@ impl<const N: usize> State<N> {
         Self { most: [f32::NEG_INFINITY; N], sum: [0.0; N], factor: [0.0; N] }
     }
 
-    /// What weights are multiplied by so that their sum is one: zero for a query that uses no key.
+    /// The factor that makes the sum of weights one: zero for a query that uses no key.
     pub fn inverses(&self) -> [f32; N] {
         self.sum.map(|it| if it == 0.0 { 0.0 } else { 1.0 / it })
     }
