@@ -4,6 +4,8 @@ mod elements;
 mod external;
 mod images;
 mod model;
+#[cfg(test)]
+mod node_tests;
 mod operators;
 mod positions;
 mod quantized;

@@ -256,7 +256,8 @@ fn attribute(message: &[u8], folder: &Folder<'_>, depth: usize) -> Decoded<(Stri
     Ok((name, value))
 }
 
-fn tensor(message: &[u8], folder: &Folder<'_>) -> Decoded<(String, Array)> {
+/// The name and the value of a tensor.
+pub fn tensor(message: &[u8], folder: &Folder<'_>) -> Decoded<(String, Array)> {
     let (mut name, mut kind, mut raw) = (String::new(), 0, None);
     let (mut dims, mut integers_of, mut fixed_of) = (Vec::new(), Vec::new(), Vec::new());
     let (mut is_external, mut entries) = (false, BTreeMap::new());

@@ -1,0 +1,132 @@
+//! The node tests of the standard: a model, inputs and results each. `MS_ONNX_NODES` is a folder of them.
+//!
+//! Every test of the folder is run twice: with all inputs as inputs of the function, and with small integer inputs as
+//! constants, which the trace may read. A model may be refused; one that is read gives the results of its test.
+
+use super::model::{Model, tensor};
+use super::{Folder, traced};
+use crate::io::exported::message;
+use ms_core::Tensor;
+use ms_core::tensor::{Array, DType};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+/// Inputs of more elements stay inputs.
+const CONSTANT: usize = 64;
+
+/// Tests of version 1.17 of the standard with `int8_float` in the name: results wrap around where operators saturate.
+const WRAPPED: &str = "test_qlinearmatmul_";
+
+enum Outcome {
+    Right,
+    Refused(String),
+    Wrong(String),
+}
+
+/// The files `input_0.pb`, `input_1.pb`, .. or those of results.
+fn numbered(folder: &Path, kind: &str) -> Result<Vec<(String, Array)>, String> {
+    let paths = (0..).map(|at| folder.join(format!("{kind}_{at}.pb"))).take_while(|it| it.exists());
+    let read = |path: PathBuf| tensor(&std::fs::read(path).map_err(|why| why.to_string())?, &Folder(None));
+    paths.map(read).collect()
+}
+
+/// The array in this dtype, if its bits are written as integers.
+fn of_bits(array: &Array, dtype: DType) -> Array {
+    match (array.ty().dtype, dtype) {
+        (DType::U16, DType::BF16) => {
+            let bits = Tensor::from_array(array.clone()).to_vec::<u16>();
+            let bytes: Vec<u8> = bits.into_iter().flat_map(u16::to_le_bytes).collect();
+            Array::from_bytes(array.shape(), dtype, &bytes)
+        }
+        _ => array.clone(),
+    }
+}
+
+/// Why the tensors differ by more than the rounding that the tests of the standard allow.
+fn difference(result: &Tensor, wanted: &Tensor) -> Option<String> {
+    if result.ty() != wanted.ty() {
+        return Some(format!("{} and not {}", result.ty(), wanted.ty()));
+    }
+    let tolerance = match wanted.dtype() {
+        DType::F16 | DType::BF16 => 1e-2,
+        DType::F32 | DType::F64 => 1e-3,
+        _ => 0.0,
+    };
+    let numbers = |it: &Tensor| it.cast(DType::F64).to_vec::<f64>();
+    let mut pairs = numbers(result).into_iter().zip(numbers(wanted));
+    let differs = |a: f64, b: f64| a != b && (a - b).abs() > 1e-7 + tolerance * b.abs() || a.is_nan() != b.is_nan();
+    pairs.find(|&(a, b)| differs(a, b)).map(|(a, b)| format!("{a} and not {b}"))
+}
+
+fn run(folder: &Path, fixed: bool) -> Outcome {
+    let file = std::fs::read(folder.join("model.onnx")).expect("every test has a model");
+    let mut model = match Model::read(&file, &Folder(Some(folder))) {
+        Ok(model) => model,
+        Err(why) => return Outcome::Refused(why),
+    };
+    let data = folder.join("test_data_set_0");
+    let (given, wanted) = match (numbered(&data, "input"), numbered(&data, "output")) {
+        (Ok(given), Ok(wanted)) => (given, wanted),
+        (Err(why), _) | (_, Err(why)) => return Outcome::Refused(why),
+    };
+    let mut inputs = Vec::new();
+    let declared = std::mem::take(&mut model.inputs);
+    if declared.len() != given.len() {
+        return Outcome::Refused(format!("{} inputs have {} values", declared.len(), given.len()));
+    }
+    for (input, (_, array)) in declared.into_iter().zip(&given) {
+        let array = of_bits(array, input.dtype);
+        let is_small = array.ty().dtype.is_int() && array.shape().iter().product::<usize>() <= CONSTANT;
+        if fixed && is_small {
+            model.graph.inputs.retain(|it| *it != input.name);
+            model.graph.initializers.push((input.name, array));
+        } else {
+            inputs.push(Tensor::from_array(array));
+            model.inputs.push(input);
+        }
+    }
+    let inputs: Vec<&Tensor> = inputs.iter().collect();
+    let called = catch_unwind(AssertUnwindSafe(|| traced(&model).and_then(|it| it.call(&inputs))));
+    let Ok(results) = called else { return Outcome::Wrong("a panic".to_owned()) };
+    match results {
+        Ok(results) => {
+            let mut pairs = results.iter().zip(&wanted);
+            let wrong = pairs.find_map(|(result, (_, wanted))| {
+                difference(result, &Tensor::from_array(of_bits(wanted, result.dtype())))
+            });
+            wrong.map_or(Outcome::Right, Outcome::Wrong)
+        }
+        Err(error) => Outcome::Refused(message(&error)),
+    }
+}
+
+#[test]
+fn node_tests_of_the_standard_are_right_or_refused() {
+    let Some(folder) = std::env::var_os("MS_ONNX_NODES") else {
+        eprintln!("SKIPPED: MS_ONNX_NODES is not the folder of the node tests");
+        return;
+    };
+    let entries = std::fs::read_dir(folder).expect("the folder is readable");
+    let mut folders: Vec<PathBuf> = entries.map(|it| it.expect("it is readable").path()).collect();
+    folders.sort();
+    let (mut right, mut refused, mut wrong) = (0, Vec::new(), Vec::new());
+    for folder in &folders {
+        let name = folder.file_name().expect("it is in a folder").to_string_lossy();
+        let outcomes = [false, true].map(|fixed| run(folder, fixed));
+        for outcome in &outcomes {
+            if let Outcome::Wrong(why) = outcome
+                && !(name.starts_with(WRAPPED) && name.contains("int8_float"))
+            {
+                wrong.push(format!("{name}: {why}"));
+            }
+        }
+        match outcomes {
+            [Outcome::Right, _] | [_, Outcome::Right] => right += 1,
+            [_, Outcome::Refused(why)] => refused.push(format!("{name}: {why}")),
+            _ => {}
+        }
+    }
+    println!("{}", refused.join("\n"));
+    println!("{right} right, {} refused, {} wrong", refused.len(), wrong.len());
+    assert!(right > 0 && wrong.is_empty(), "{}", wrong.join("\n"));
+}
