@@ -140,6 +140,24 @@ fn product(a: &Tensor, b: &Tensor) -> Tensor {
     ops::softmax(a.matmul(b), -1)
 }
 
+ms::custom_op! {
+    /// How far an integer is above the least one.
+    fn distance(x: &Tensor, of: i64) -> Tensor;
+
+    fn types(x: &ms::custom::Type, _of: i64) -> ms::custom::Type {
+        x.clone()
+    }
+
+    fn run(_x: &[f32], of: i64, y: &mut [f32]) {
+        y.fill(of.wrapping_sub(i64::MIN) as f32);
+    }
+}
+
+#[jit]
+fn given(x: &Tensor, integer: i64) -> Tensor {
+    distance(x, integer) + x
+}
+
 #[jit(dims(x = [count]))]
 fn sized(x: &Tensor) -> Tensor {
     x * 2 + 1
@@ -206,6 +224,8 @@ pub fn run(arguments: &[String]) {
             let context = Context { enable_compile_cache: number(1) != 0, compile_cache_path: path, ..ms::context() };
             ms::with_context(context, || doubled(&x))
         }
+        // Expressions exist before the attribute is read.
+        "given" => given(&sized(&x), number(1)),
         "sized" => {
             let first =
                 |count: usize| sized(&Tensor::from_slice([count], &vec![count as f32; count])).to_vec::<f32>()[0];

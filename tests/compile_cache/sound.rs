@@ -19,7 +19,7 @@ fn check_warm(program: &[&str]) {
 /// P12: enabled by the environment, a second process runs code that the first one compiled.
 #[test]
 fn a_second_process_compiles_nothing() {
-    let programs: [&[&str]; 9] = [
+    let programs: [&[&str]; 10] = [
         &["func", "200"],
         &["constant", "3"],
         &["field", "4"],
@@ -29,8 +29,11 @@ fn a_second_process_compiles_nothing() {
         &["tape twice"],
         &["product"],
         &["precision", "0"],
+        // An integer whose bits were those of a handle of a size.
+        &["given", "-9223372036854775807"],
     ];
     programs.into_iter().for_each(check_warm);
+    assert_eq!(run_without(&["given", "-9223372036854775807"]).result, "f32 [4.0, 6.0, 8.0]");
     let scratch = Scratch::new();
     assert_eq!(run(&["func", "200"], &scratch.cache()).result, "f32 [601.0]");
 }

@@ -115,6 +115,42 @@ ms::custom_op! {
 }
 
 ms::custom_op! {
+    /// The integers that it is given.
+    fn given(x: &Tensor, one: i64, several: &[i64]) -> Tensor;
+
+    fn types(x: &Type, _one: i64, several: &[i64]) -> Type {
+        Type::of(x.dtype, &[several.len() + 1])
+    }
+
+    fn run(_x: &[i64], one: i64, several: &[i64], y: &mut [i64]) {
+        y[0] = one;
+        y[1..].copy_from_slice(several);
+    }
+}
+
+#[jit(dims(x = [n]))]
+fn sized(x: &Tensor) -> Tensor {
+    x.i(1..).sum(0)
+}
+
+#[jit]
+fn given_compiled(x: &Tensor, one: i64) -> Tensor {
+    given(x, one, &[one, 1, i64::MIN])
+}
+
+/// No integer is taken for a size, though handles of expressions were made before.
+#[test]
+fn integers_of_all_bits_arrive() {
+    assert_eq!(sized(&tensor![1, 2]).item::<i64>(), 2);
+    let first = (0..8).map(|it| i64::MIN + it);
+    for one in first.chain([i64::MIN + (1 << 32), -1, 0, i64::MAX]) {
+        for result in [given(&tensor![0], one, &[one, 1, i64::MIN]), given_compiled(&tensor![0], one)] {
+            assert_eq!(result.to_vec::<i64>(), [one, one, 1, i64::MIN]);
+        }
+    }
+}
+
+ms::custom_op! {
     /// Whose type rule gives another dtype than `run` writes.
     fn inconsistent(x: &Tensor) -> Tensor;
 

@@ -264,6 +264,19 @@ fn damaged_files_are_refused() {
     assert!((1..1500).contains(&accepted), "{accepted} changed files are accepted");
 }
 
+/// An integer of an attribute is no size, whatever its bits: some were handles of expressions.
+#[test]
+fn integers_of_all_bits_are_read_back() {
+    let x = tensor![i64::MAX, i64::MAX];
+    for start in [0, 1, 2, 3, 7, 1 << 20, 1 << 33].map(|it| i64::MIN + it) {
+        let shifted = move |x: &Tensor| x + ops::arange_of(start, start + 4096, 2048, DType::I64);
+        let options = ExportOptions::new().input("x", ["_"]);
+        let wanted = tensor![start - i64::MIN - 1, start - i64::MIN + 2047];
+        let exported = ms::export(shifted, (&x,), &options);
+        check(exported, "(x: i64[2]) -> (i64[2])", &[(&[&x], vec![wanted])]);
+    }
+}
+
 /// The shapes in the model are tensors of its data, which are on the device.
 #[test]
 fn models_run_where_new_tensors_are() {

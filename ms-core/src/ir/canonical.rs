@@ -220,17 +220,6 @@ fn write_text(out: &mut Vec<u8>, text: &str) {
     out.extend(text.as_bytes());
 }
 
-/// Writes an integer; a symbolic size is written as text after `i64::MIN`.
-fn write_int(out: &mut Vec<u8>, raw: i64) {
-    let dim = Dim::from_raw(raw);
-    if dim.is_symbolic() || dim == Dim::DYNAMIC {
-        out.extend(i64::MIN.to_le_bytes());
-        write_text(out, &dim.to_string());
-    } else {
-        out.extend(raw.to_le_bytes());
-    }
-}
-
 fn write_shape(out: &mut Vec<u8>, dtype: DType, sizes: impl ExactSizeIterator<Item = usize>) {
     out.push(dtype as u8);
     write_count(out, sizes.len());
@@ -244,7 +233,7 @@ fn write_attr(out: &mut Vec<u8>, attr: &Attr) {
         Attr::Bool(it) => out.extend([0, *it as u8]),
         Attr::Int(it) => {
             out.push(1);
-            write_int(out, *it);
+            out.extend(it.to_le_bytes());
         }
         Attr::Float(it) => {
             out.push(2);
@@ -253,12 +242,21 @@ fn write_attr(out: &mut Vec<u8>, attr: &Attr) {
         Attr::Ints(all) => {
             out.push(3);
             write_count(out, all.len());
-            all.iter().for_each(|&it| write_int(out, it));
+            all.iter().for_each(|it| out.extend(it.to_le_bytes()));
         }
         Attr::DType(it) => out.extend([4, *it as u8]),
         Attr::Str(it) => {
             out.push(5);
             write_text(out, it);
+        }
+        Attr::Size(it) => {
+            out.push(7);
+            write_text(out, &it.to_string());
+        }
+        Attr::Sizes(all) => {
+            out.push(8);
+            write_count(out, all.len());
+            all.iter().for_each(|it| write_text(out, &it.to_string()));
         }
         Attr::Literal(it) => {
             out.push(6);

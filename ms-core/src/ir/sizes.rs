@@ -109,14 +109,14 @@ fn sized(
 }
 
 fn sized_attrs(attrs: &Attrs, size: &impl Fn(&str) -> Option<usize>) -> Result<Attrs> {
-    let number = |&raw: &i64| match Dim::from_raw(raw) {
-        dim if dim.is_symbolic() => dim.number(size),
-        _ => Ok(raw),
+    let known = |dim: Dim| match dim.is_symbolic() {
+        true => dim.number(size).map(Dim::signed),
+        false => Ok(dim),
     };
     let attr = |attr: &Attr| {
         Ok(match attr {
-            Attr::Int(it) => Attr::Int(number(it)?),
-            Attr::Ints(all) => Attr::Ints(all.iter().map(number).collect::<Result<_>>()?),
+            Attr::Size(it) => known(*it)?.into(),
+            Attr::Sizes(all) => (&*all.iter().map(|&it| known(it)).collect::<Result<Dims>>()?).into(),
             other => other.clone(),
         })
     };

@@ -144,6 +144,8 @@ stored! {
         4 = DType(it: DType),
         5 = Str(it: Arc<str>),
         6 = Literal(it: Literal),
+        7 = Size(it: Dim),
+        8 = Sizes(it: Dims),
     }
 }
 
@@ -181,7 +183,7 @@ by! {
     Val as u32: |it| it.0, |it| Some(Self(it));
     f64 as u64: |it| it.to_bits(), |it| Some(Self::from_bits(it));
     DType as u8: |it| *it as u8, |it| Self::ALL.get(usize::from(it)).copied();
-    Dim as i64: |it| it.raw(), |it| Some(Self::from_raw(it)).filter(|it| !it.is_symbolic());
+    Dim as i64: |it| it.stored(), |it| Self::from_stored(it);
     Arc<str> as String: |it| it.to_string(), |it| Some(it.into());
     Attrs as Vec<Attr>: |it| it.as_slice().to_vec(), |it| Some(Self::new(it));
 }

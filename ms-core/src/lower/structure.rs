@@ -189,7 +189,7 @@ impl Structure {
                     self.words.extend([4, all.len() as u64]);
                     self.words.extend(all.iter().map(|&it| it as u64));
                 }
-                Attr::Str(_) | Attr::Literal(_) => return None,
+                Attr::Size(_) | Attr::Sizes(_) | Attr::Str(_) | Attr::Literal(_) => return None,
             }
         }
         Some(())

@@ -6,7 +6,7 @@ use crate::ops::{
     self, ASSIGN, BROADCAST_TO, BroadcastToAttrs, CAST, CastAttrs, Lowering, PERMUTE, PermuteAttrs, RESHAPE,
     ReshapeAttrs, SLICE, STOP_GRADIENT, SliceAttrs, definition,
 };
-use crate::tensor::{DType, Dim, Kind, Op, Type};
+use crate::tensor::{DType, Dim, Dims, Kind, Op, Type};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 
@@ -69,7 +69,7 @@ enum View {
     Reshape,
     BroadcastTo,
     Permute(SmallVec<[usize; 4]>),
-    Slice { starts: SmallVec<[i64; 4]>, steps: SmallVec<[i64; 4]> },
+    Slice { starts: Dims, steps: SmallVec<[i64; 4]> },
     Cast,
 }
 
@@ -82,7 +82,7 @@ impl View {
             2 => Self::Permute(PermuteAttrs::of(&node.attrs).axes().sizes()),
             3 => {
                 let it = SliceAttrs::of(&node.attrs);
-                Self::Slice { starts: it.starts().as_slice().into(), steps: it.steps().as_slice().into() }
+                Self::Slice { starts: it.starts().dims(), steps: it.steps().as_slice().into() }
             }
             _ => Self::Cast,
         })
@@ -107,7 +107,7 @@ impl View {
             && match self {
                 Self::Reshape | Self::BroadcastTo | Self::Cast => true,
                 Self::Permute(axes) => axes.iter().copied().eq(0..axes.len()),
-                Self::Slice { starts, steps } => starts.iter().all(|&it| it == 0) && steps.iter().all(|&it| it == 1),
+                Self::Slice { starts, steps } => starts.iter().all(|it| *it == 0) && steps.iter().all(|&it| it == 1),
             }
     }
 
@@ -121,7 +121,7 @@ impl View {
             (Self::BroadcastTo, Self::BroadcastTo) => Self::BroadcastTo,
             (Self::Permute(outer), Self::Permute(inner)) => Self::Permute(outer.iter().map(|&it| inner[it]).collect()),
             (Self::Slice { starts, steps }, Self::Slice { starts: from, steps: by }) => Self::Slice {
-                starts: starts.iter().zip(&from).zip(&by).map(|((&at, &from), &by)| moved(from, at, by)).collect(),
+                starts: starts.iter().zip(&from).zip(&by).map(|((&at, &from), &by)| from + at * Dim::signed(by)).collect(),
                 steps: steps.iter().zip(&by).map(|(step, by)| step * by).collect(),
             },
             // Broadcasting adds leading axes implicitly.
@@ -134,22 +134,16 @@ impl View {
 
     /// The view as a node with a result of type `ty`, replacing `old`.
     fn node(&self, x: ValueId, ty: &Type, old: &Node) -> Node {
-        let shape = || ty.dims.iter().map(|dim| dim.raw());
-        let shape = || shape().collect::<SmallVec<[i64; 4]>>();
+        let shape = &*ty.dims;
         let (op, attrs) = match self {
-            Self::Reshape => (RESHAPE.op(), ReshapeAttrs::attrs(&shape()[..])),
-            Self::BroadcastTo => (BROADCAST_TO.op(), BroadcastToAttrs::attrs(&shape()[..])),
+            Self::Reshape => (RESHAPE.op(), ReshapeAttrs::attrs(shape)),
+            Self::BroadcastTo => (BROADCAST_TO.op(), BroadcastToAttrs::attrs(shape)),
             Self::Permute(axes) => (PERMUTE.op(), PermuteAttrs::attrs(&axes[..])),
-            Self::Slice { starts, steps } => (SLICE.op(), SliceAttrs::attrs(&starts[..], &shape()[..], &steps[..])),
+            Self::Slice { starts, steps } => (SLICE.op(), SliceAttrs::attrs(&starts[..], shape, &steps[..])),
             Self::Cast => (CAST.op(), CastAttrs::attrs(ty.dtype)),
         };
         Node { location: old.location, ..Node::new(op, attrs, [x]) }
     }
-}
-
-/// The position `at` steps of `by` from `from`, which may be symbolic.
-fn moved(from: i64, at: i64, by: i64) -> i64 {
-    (Dim::from_raw(from) + Dim::from_raw(at) * Dim::signed(by)).raw()
 }
 
 /// Whether `to` is `from` with additional leading axes of size one.

@@ -1,6 +1,6 @@
 //! The identity of an op in a call: its stable number and its attributes.
 
-use super::dim::Dim;
+use super::dim::{Dim, Dims};
 use super::dtype::DType;
 use super::literal::Literal;
 use smallvec::SmallVec;
@@ -39,12 +39,16 @@ pub enum AttrKind {
     Float,
     /// [`Attr::Int`] or [`Attr::Float`].
     Number,
-    /// [`Attr::Int`], a dimension of the operands or results.
+    /// [`Attr::Int`] or [`Attr::Size`], a dimension of the operands or results.
     Size,
+    /// [`Attr::Int`] or [`Attr::Size`], a number that is no dimension of a result: the op depends on it.
+    Extent,
     /// [`Attr::Ints`].
     Ints,
-    /// [`Attr::Ints`], the dimensions of a result.
+    /// [`Attr::Ints`] or [`Attr::Sizes`], the dimensions of a result.
     Sizes,
+    /// [`Attr::Ints`] or [`Attr::Sizes`], such as the starts of a slice: the op depends on them.
+    Extents,
     /// [`Attr::DType`].
     DType,
     /// [`Attr::Str`].
@@ -58,9 +62,11 @@ impl AttrKind {
     pub fn admits(self, attr: &Attr) -> bool {
         match attr {
             Attr::Bool(_) => self == Self::Bool,
-            Attr::Int(_) => matches!(self, Self::Int | Self::Size | Self::Number),
+            Attr::Int(_) => matches!(self, Self::Int | Self::Size | Self::Extent | Self::Number),
+            Attr::Size(_) => matches!(self, Self::Size | Self::Extent),
             Attr::Float(_) => matches!(self, Self::Float | Self::Number),
-            Attr::Ints(_) => matches!(self, Self::Ints | Self::Sizes),
+            Attr::Ints(_) => matches!(self, Self::Ints | Self::Sizes | Self::Extents),
+            Attr::Sizes(_) => matches!(self, Self::Sizes | Self::Extents),
             Attr::DType(_) => self == Self::DType,
             Attr::Str(_) => self == Self::Str,
             Attr::Literal(_) => self == Self::Literal,
@@ -136,6 +142,10 @@ pub enum Attr {
     Float(f64),
     /// A list of integers: axes, sizes, permutations.
     Ints(SmallVec<[i64; 4]>),
+    /// A size that symbols determine; one that is known is an [`Attr::Int`].
+    Size(Dim),
+    /// Sizes of which symbols determine some; if all are known, they are [`Attr::Ints`].
+    Sizes(Dims),
     /// A dtype.
     DType(DType),
     /// A word.
@@ -151,6 +161,8 @@ impl PartialEq for Attr {
             (Self::Int(a), Self::Int(b)) => a == b,
             (Self::Float(a), Self::Float(b)) => a.to_bits() == b.to_bits(),
             (Self::Ints(a), Self::Ints(b)) => a == b,
+            (Self::Size(a), Self::Size(b)) => a == b,
+            (Self::Sizes(a), Self::Sizes(b)) => a == b,
             (Self::DType(a), Self::DType(b)) => a == b,
             (Self::Str(a), Self::Str(b)) => a == b,
             (Self::Literal(a), Self::Literal(b)) => a == b,
@@ -169,6 +181,8 @@ impl Hash for Attr {
             Self::Int(it) => it.hash(state),
             Self::Float(it) => it.to_bits().hash(state),
             Self::Ints(it) => it.hash(state),
+            Self::Size(it) => it.hash(state),
+            Self::Sizes(it) => it.hash(state),
             Self::DType(it) => it.hash(state),
             Self::Str(it) => it.hash(state),
             Self::Literal(it) => it.hash(state),
@@ -197,10 +211,9 @@ impl Attrs {
 
     /// Whether any is a symbolic size, so that the op has no value yet.
     pub fn is_symbolic(&self) -> bool {
-        let is_symbolic = |raw: i64| Dim::from_raw(raw).is_symbolic();
         self.0.iter().any(|attr| match attr {
-            Attr::Int(raw) => is_symbolic(*raw),
-            Attr::Ints(all) => all.iter().any(|&raw| is_symbolic(raw)),
+            Attr::Size(it) => it.is_symbolic(),
+            Attr::Sizes(all) => all.iter().any(|it| it.is_symbolic()),
             _ => false,
         })
     }
@@ -248,13 +261,16 @@ impl From<&[usize]> for Attr {
 
 impl From<&[Dim]> for Attr {
     fn from(value: &[Dim]) -> Self {
-        Self::Ints(value.iter().map(|it| it.raw()).collect())
+        match value.iter().map(|it| it.as_known()).collect() {
+            Some(known) => Self::Ints(known),
+            None => Self::Sizes(value.into()),
+        }
     }
 }
 
 impl From<Dim> for Attr {
     fn from(value: Dim) -> Self {
-        Self::Int(value.raw())
+        value.as_known().map_or(Self::Size(value), Self::Int)
     }
 }
 

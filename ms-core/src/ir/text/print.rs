@@ -5,7 +5,7 @@ use super::literal::{write_element, write_literal};
 use super::names::ValueNames;
 use crate::ir::walk::subgraphs;
 use crate::ir::{Graph, Node, ValueId};
-use crate::tensor::{Attr, Attrs, DType, Dim, Op};
+use crate::tensor::{Attr, Attrs, DType, Op};
 use rustc_hash::FxHashMap;
 use std::fmt::{self, Display, Write};
 
@@ -146,15 +146,17 @@ pub(crate) fn write_attrs(op: Op, attrs: &Attrs, f: &mut impl Write) -> fmt::Res
 pub(crate) fn write_attr(attr: &Attr, f: &mut impl Write) -> fmt::Result {
     match attr {
         Attr::Bool(it) => write!(f, "{it}"),
-        Attr::Int(it) if Dim::from_raw(*it).is_symbolic() => write!(f, "({})", Dim::from_raw(*it)),
         Attr::Int(it) => write!(f, "{it}"),
         Attr::Float(it) => write_element(it.to_bits(), DType::F64, f),
         Attr::Ints(it) => {
             f.write_str("[")?;
-            list(f, it, |f, &it| match Dim::from_raw(it) {
-                dim if dim.is_symbolic() => write!(f, "{dim}"),
-                _ => write!(f, "{it}"),
-            })?;
+            list(f, it, |f, it| write!(f, "{it}"))?;
+            f.write_str("]")
+        }
+        Attr::Size(it) => write!(f, "({it})"),
+        Attr::Sizes(all) => {
+            f.write_str("[")?;
+            list(f, all, |f, it| write!(f, "{it}"))?;
             f.write_str("]")
         }
         Attr::DType(it) => write!(f, "{it}"),

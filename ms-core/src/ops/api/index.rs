@@ -82,9 +82,8 @@ impl Tensor {
             return self.set_positions(&indices, &value);
         }
         let value = reshape(broadcast_to(&*value, &selection.shape), &selection.sizes);
-        let starts: Vec<i64> = selection.starts.iter().map(|it| it.raw()).collect();
         let steps: Vec<i64> = selection.steps.iter().map(|&it| it as i64).collect();
-        update(self, &value, &starts, &steps)
+        update(self, &value, &*selection.starts, &steps)
     }
 
     /// Replaces this tensor by [`Tensor::set_at`] of it; clones keep the old elements.

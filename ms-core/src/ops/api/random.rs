@@ -30,7 +30,7 @@ use crate::ops::primitive::distribution::{
     RANDOM_BERNOULLI, RANDOM_BITS, RANDOM_INTEGERS, RANDOM_NORMAL, RANDOM_UNIFORM,
 };
 use crate::ops::{OpDef, add, argsort};
-use crate::tensor::{Attr, Attrs, DType, Dim, IntoDims, Parameter, Role, Tensor, apply1};
+use crate::tensor::{Attr, Attrs, DType, IntoDims, Parameter, Role, Tensor, apply1};
 use std::cell::RefCell;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -122,8 +122,7 @@ impl Generator {
     /// Raises [`Code::Argument`](crate::Code::Argument) unless `low` is below `high`.
     #[track_caller]
     pub fn randint(&self, shape: impl IntoDims, low: i64, high: i64) -> Tensor {
-        let attr = |it: i64| Dim::plain(it).map(Attr::Int).map_err(|it| it.with_op("randint")).or_raise();
-        self.draw(&RANDOM_INTEGERS, shape, DType::I64, [attr(low), attr(high)])
+        self.draw(&RANDOM_INTEGERS, shape, DType::I64, [low.into(), high.into()])
     }
 
     /// Bools that are true with `probability`.

@@ -219,7 +219,7 @@ fn transposed_sizes(x: &[Dim], weight: &[Dim], options: &ConvOptions, extra: &[u
         let reach = less_one(weight[axis + 2]) * options.dilation[axis] + 1 + extra[axis];
         let size = less_one(x[axis + 2]) * options.stride[axis] + reach - 2 * options.padding[axis];
         let inside = extra[axis] < options.stride[axis].max(options.dilation[axis]);
-        if !inside || (!size.is_symbolic() && size.raw() <= 0) {
+        if !inside || size.as_known().is_some_and(|it| it <= 0) {
             let message = format!("padding {:?} and output padding {extra:?} fit no result", options.padding);
             return Err(Error::new(Code::Argument, message));
         }

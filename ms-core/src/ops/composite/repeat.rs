@@ -188,7 +188,7 @@ pub fn pad(x: impl AsTensor, pads: &[(usize, usize)], mode: PadMode) -> Tensor {
     if let PadMode::Constant(value) = mode {
         let padded: Dims = shape.iter().zip(pads).map(|(&size, &(before, after))| size + before + after).collect();
         let starts: Vec<i64> = pads.iter().map(|it| it.0 as i64).collect();
-        return update(&full_of(padded, value, x.dtype()), &x, &starts, &vec![1; shape.len()]);
+        return update(&full_of(padded, value, x.dtype()), &x, &*starts, &vec![1; shape.len()]);
     }
     let mut out = x.clone().into_owned();
     for (axis, &(before, after)) in pads.iter().enumerate().filter(|(_, it)| **it != (0, 0)) {

@@ -30,16 +30,59 @@ impl<'a> Ints<'a> {
         self.0.iter().map(|&it| it as usize).collect()
     }
 
-    /// As dimensions, which may be symbolic.
-    pub fn dims(self) -> Dims {
-        self.0.iter().map(|&it| Dim::from_raw(it)).collect()
-    }
-
     /// As differences of positions.
     pub fn steps(self) -> crate::tensor::Strides {
         self.0.iter().map(|&it| it as isize).collect()
     }
 }
+
+/// A list of sizes, of which symbols may determine some.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Extents<'a> {
+    /// All are numbers, which may be negative.
+    Known(&'a [i64]),
+    /// At least one is an expression.
+    Symbolic(&'a [Dim]),
+}
+
+impl Extents<'_> {
+    /// The number of sizes.
+    pub fn count(self) -> usize {
+        match self {
+            Self::Known(all) => all.len(),
+            Self::Symbolic(all) => all.len(),
+        }
+    }
+
+    /// As dimensions.
+    pub fn dims(self) -> Dims {
+        match self {
+            Self::Known(all) => all.iter().map(|&it| Dim::signed(it)).collect(),
+            Self::Symbolic(all) => all.into(),
+        }
+    }
+
+    /// As numbers; of an expression, and of a negative number, one that no memory holds.
+    pub fn sizes(self) -> SmallVec<[usize; 4]> {
+        match self {
+            Self::Known(all) => all.iter().map(|&it| it as usize).collect(),
+            Self::Symbolic(all) => all.iter().map(|it| it.as_const().unwrap_or(usize::MAX)).collect(),
+        }
+    }
+}
+
+impl From<Extents<'_>> for Attr {
+    fn from(value: Extents<'_>) -> Self {
+        match value {
+            Extents::Known(all) => all.into(),
+            Extents::Symbolic(all) => all.into(),
+        }
+    }
+}
+
+/// The type of an attribute that is an integer or an expression of symbols, and not a dimension of a result;
+/// [`Dim`] is that of one that is.
+pub enum Extent {}
 
 impl From<Ints<'_>> for Attr {
     fn from(value: Ints<'_>) -> Self {
@@ -48,7 +91,7 @@ impl From<Ints<'_>> for Attr {
 }
 
 macro_rules! attribute {
-    ($($ty:ty, $value:ty: $kind:ident of $attr:ident($it:ident) => $read:expr;)*) => {$(
+    ($($ty:ty, $value:ty: $kind:ident of $($attr:ident($it:ident) => $read:expr),+;)*) => {$(
         impl Attribute for $ty {
             type Value<'a> = $value;
 
@@ -57,7 +100,7 @@ macro_rules! attribute {
             #[inline]
             fn read(attr: &Attr) -> Option<Self::Value<'_>> {
                 match attr {
-                    Attr::$attr($it) => Some($read),
+                    $(Attr::$attr($it) => Some($read),)+
                     _ => None,
                 }
             }
@@ -69,10 +112,12 @@ attribute! {
     bool, bool: Bool of Bool(it) => *it;
     i64, i64: Int of Int(it) => *it;
     usize, usize: Int of Int(it) => *it as usize;
-    Dim, Dim: Size of Int(it) => Dim::from_raw(*it);
+    Dim, Dim: Size of Int(it) => Dim::signed(*it), Size(it) => *it;
+    Extent, Dim: Extent of Int(it) => Dim::signed(*it), Size(it) => *it;
     f64, f64: Float of Float(it) => *it;
     [i64], Ints<'a>: Ints of Ints(it) => Ints(it);
-    Dims, Ints<'a>: Sizes of Ints(it) => Ints(it);
+    Dims, Extents<'a>: Sizes of Ints(it) => Extents::Known(it), Sizes(it) => Extents::Symbolic(it);
+    [Extent], Extents<'a>: Extents of Ints(it) => Extents::Known(it), Sizes(it) => Extents::Symbolic(it);
     DType, DType: DType of DType(it) => *it;
     str, &'a str: Str of Str(it) => &**it;
     Literal, &'a Literal: Literal of Literal(it) => it;

@@ -99,8 +99,8 @@ impl BatchedCall<'_> {
     /// The attributes with the axis or axes of the attribute `name` shifted by the axis of the lanes.
     pub fn shifted(&self, name: &str) -> Attrs {
         let shift = |(own, attr): (&str, &Attr)| match attr {
-            Attr::Int(axis) if own == name => Attr::Int(axis + 1),
-            Attr::Ints(axes) if own == name => Attr::Ints(axes.iter().map(|it| it + 1).collect()),
+            Attr::Int(axis) if own == name => Attr::Int(axis.saturating_add(1)),
+            Attr::Ints(axes) if own == name => Attr::Ints(axes.iter().map(|it| it.saturating_add(1)).collect()),
             other => other.clone(),
         };
         Attrs::new(self.named_attrs().map(shift))
@@ -109,8 +109,12 @@ impl BatchedCall<'_> {
     /// The attributes with a number prepended to the lists of these names.
     pub fn fronted(&self, fronts: &[(&str, Dim)]) -> Attrs {
         let front = |(name, attr): (&str, &Attr)| match (fronts.iter().find(|it| it.0 == name), attr) {
-            (Some(&(_, front)), Attr::Ints(list)) => {
-                Attr::Ints(std::iter::once(front.raw()).chain(list.iter().copied()).collect())
+            (Some(&(_, front)), Attr::Ints(list)) => match front.as_known() {
+                Some(front) => Attr::Ints(std::iter::once(front).chain(list.iter().copied()).collect()),
+                None => Attr::Sizes(std::iter::once(front).chain(list.iter().map(|&it| Dim::signed(it))).collect()),
+            },
+            (Some(&(_, front)), Attr::Sizes(list)) => {
+                Attr::Sizes(std::iter::once(front).chain(list.iter().copied()).collect())
             }
             _ => attr.clone(),
         };

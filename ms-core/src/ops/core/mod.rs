@@ -39,7 +39,7 @@ mod sample;
 pub(crate) mod testing;
 mod text;
 
-pub use attributes::{Attribute, Ints};
+pub use attributes::{Attribute, Extent, Extents, Ints};
 pub use axis::{AxisAttrs, IntoAxes, Keepdims, ReduceAxes, keepdims, normalize_axes, normalize_axis};
 pub use batching::{BatchedCall, Batching, batch};
 pub use check::{fits, infer, verify, verify_one};

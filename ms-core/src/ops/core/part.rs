@@ -21,7 +21,7 @@ pub struct Part {
 #[derive(Clone)]
 enum Indices {
     /// From `starts` on, with these `steps`.
-    Slice { starts: SmallVec<[i64; 4]>, steps: SmallVec<[i64; 4]> },
+    Slice { starts: Dims, steps: SmallVec<[i64; 4]> },
     /// Slices at positions `[n]` along an axis.
     Rows { axis: usize, index: Tensor },
     /// Single elements at positions along an axis.
@@ -32,7 +32,7 @@ enum Indices {
 
 impl Part {
     /// The part of `x` that [`SLICE`](crate::ops::SLICE) reads.
-    pub(in crate::ops) fn slice(x: &Tensor, starts: &[i64], steps: &[i64], value: &Tensor) -> Self {
+    pub(in crate::ops) fn slice(x: &Tensor, starts: &[Dim], steps: &[i64], value: &Tensor) -> Self {
         Self::new(x, Indices::Slice { starts: starts.into(), steps: steps.into() }, value)
     }
 
@@ -135,7 +135,7 @@ impl Part {
         }
     }
 
-    fn ranges(&self) -> Option<(&[i64], &[i64])> {
+    fn ranges(&self) -> Option<(&[Dim], &[i64])> {
         match &self.place {
             Indices::Slice { starts, steps } => Some((starts, steps)),
             _ => None,
@@ -146,10 +146,10 @@ impl Part {
 #[track_caller]
 fn add_slices(base: &Tensor, parts: &[Part]) -> Tensor {
     let ranges = || parts.iter().filter_map(Part::ranges);
-    let starts = Attr::Ints(ranges().flat_map(|it| it.0).copied().collect());
+    let starts: Dims = ranges().flat_map(|it| it.0).copied().collect();
     let steps = Attr::Ints(ranges().flat_map(|it| it.1).copied().collect());
     let operands: SmallVec<[&Tensor; 8]> = std::iter::once(base).chain(parts.iter().map(|it| &it.value)).collect();
-    apply1(ADD_SLICES.op(), &PlaceAttrs::attrs(starts, steps), &operands)
+    apply1(ADD_SLICES.op(), &PlaceAttrs::attrs(&*starts, steps), &operands)
 }
 
 /// The gradient as the concatenation of its slices, if they tile one axis without gaps and overlaps.
@@ -176,7 +176,7 @@ fn tiled(parts: &[Part]) -> Option<Tensor> {
     tiles.sort_by_key(|it| it.0[axis]);
     let mut end = 0;
     for (starts, sizes, _) in &tiles {
-        if Dim::from_raw(starts[axis]) != Dim::new(end) {
+        if starts[axis] != Dim::new(end) {
             return None;
         }
         end += sizes[axis];

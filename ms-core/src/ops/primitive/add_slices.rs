@@ -3,8 +3,8 @@
 use super::slice::{SLICE, check_ranges};
 use crate::error::{Code, Error, Result};
 use crate::ops::core::host;
-use crate::ops::{Batching, Derivative, Effects, Ints, Lowering, OpDef, PlaceAttrs, Sample, SampleInput, SliceAttrs};
-use crate::tensor::{Attr, Dim, OpInfo, apply1};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, PlaceAttrs, Sample, SampleInput, SliceAttrs};
+use crate::tensor::{Attr, Dim, Dims, OpInfo, apply1};
 use crate::with_element;
 use smallvec::{SmallVec, smallvec};
 
@@ -47,8 +47,9 @@ pub static ADD_SLICES: OpDef = OpDef {
         let rank = g.rank();
         let slice = |(at, (value, &needed)): (usize, (&crate::tensor::Tensor, &bool))| {
             let places = PlaceAttrs::of(it.attrs);
-            let of = |list: Ints<'_>| Attr::from(&list.as_slice()[at * rank..][..rank]);
-            let attrs = SliceAttrs::attrs(of(places.starts()), &*value.dims(), of(places.steps()));
+            let own = at * rank..(at + 1) * rank;
+            let starts = &places.starts().dims()[own.clone()];
+            let attrs = SliceAttrs::attrs(starts, &*value.dims(), &places.steps().as_slice()[own]);
             needed.then(|| apply1(SLICE.op(), &attrs, &[g]))
         };
         let values = it.inputs[1..].iter().zip(&it.needs[1..]).enumerate().map(slice);
@@ -59,13 +60,12 @@ pub static ADD_SLICES: OpDef = OpDef {
     batching: Batching::Rule(|it| {
         let rank = it.rank(0);
         let places = PlaceAttrs::of(it.attrs);
-        let fronted = |list: Ints<'_>, front: Dim| {
-            let list = list.as_slice();
-            let slices = (1..it.inputs.len()).map(|at| &list[(at - 1) * rank..][..rank]);
-            Attr::Ints(slices.flat_map(|own| std::iter::once(front.raw()).chain(own.iter().copied())).collect())
-        };
-        let (starts, steps) = (fronted(places.starts(), Dim::new(0)), fronted(places.steps(), Dim::new(1)));
-        it.apply(&PlaceAttrs::attrs(starts, steps), &it.spread_all())
+        let (starts, steps) = (places.starts().dims(), places.steps().as_slice());
+        let slices = || (1..it.inputs.len()).map(|at| (at - 1) * rank..at * rank);
+        let starts: Dims =
+            slices().flat_map(|own| std::iter::once(Dim::new(0)).chain(starts[own].iter().copied())).collect();
+        let steps = slices().flat_map(|own| std::iter::once(1).chain(steps[own].iter().copied())).collect();
+        it.apply(&PlaceAttrs::attrs(&*starts, Attr::Ints(steps)), &it.spread_all())
     }),
     lowering: Lowering::Update,
     samples: || {

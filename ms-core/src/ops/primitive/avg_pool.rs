@@ -8,7 +8,7 @@ use crate::ops::core::axis::named;
 use crate::ops::core::host::{narrow_floats, wide_floats};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
-    Arrays, Batching, Derivative, Effects, ImageForm, ImageRule, Ints, Lowering, OpDef, PoolOptions, Sample,
+    Arrays, Batching, Derivative, Effects, Extent, ImageForm, ImageRule, Ints, Lowering, OpDef, PoolOptions, Sample,
     SampleInput, Types,
 };
 use crate::tensor::{
@@ -23,7 +23,7 @@ attributes! {
         stride: [i64],
         before: [i64],
         after: [i64],
-        count: [i64],
+        count: [Extent],
         count_pad: bool,
     }
 }
@@ -35,20 +35,20 @@ attributes! {
         stride: [i64],
         before: [i64],
         after: [i64],
-        count: [i64],
+        count: [Extent],
         count_pad: bool,
-        sizes: [i64],
+        sizes: [Extent],
     }
 }
 
 attributes! {
     /// The attributes of [`ADAPTIVE_AVG_POOL`], with which those of its gradient begin.
-    struct AdaptiveAttrs { count: [i64] }
+    struct AdaptiveAttrs { count: [Extent] }
 }
 
 attributes! {
     /// The attributes of [`ADAPTIVE_AVG_POOL_GRAD`].
-    struct AdaptiveGradAttrs { count: [i64], sizes: [i64] }
+    struct AdaptiveGradAttrs { count: [Extent], sizes: [Extent] }
 }
 
 /// The mean of each window of `[n, c, spatial..]`. There are `count` windows along each axis; they

@@ -31,7 +31,7 @@ pub static BROADCAST_TO: OpDef = OpDef {
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Rule(|it| {
-        let missing = BroadcastToAttrs::of(it.attrs).shape().as_slice().len() - it.rank(0);
+        let missing = BroadcastToAttrs::of(it.attrs).shape().count() - it.rank(0);
         let x = crate::ops::expand_dims(&it.inputs[0], (1..=missing).collect::<Vec<_>>());
         it.apply(&it.fronted(&[("shape", it.size)]), &[x])
     }),

@@ -3,13 +3,13 @@
 use super::gather::check_index;
 use crate::error::{Code, Error, Result};
 use crate::ops::core::host::dense;
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Tensor, apply1};
 use smallvec::smallvec;
 
 attributes! {
     /// The attributes of [`CLASS_INDEX`].
-    struct ClassIndexAttrs { classes: i64, ignored: [i64], caller: str }
+    struct ClassIndexAttrs { classes: Extent, ignored: [i64], caller: str }
 }
 
 /// The operand, an error unless its elements are at least 0 and less than `classes`, or equal to the element of
@@ -67,7 +67,7 @@ pub fn check_array(attrs: &Attrs, classes: &Array) -> Result<()> {
 #[inline]
 fn check<T: Copy>(attrs: &Attrs, classes: &[T], wide: impl Fn(T) -> i64) -> Result<()> {
     // Compared as unsigned numbers, negative ones and those out of the range of i64 are too large.
-    let count = ClassIndexAttrs::of(attrs).classes() as u64;
+    let count = ClassIndexAttrs::of(attrs).classes().as_const().unwrap_or(0) as u64;
     let exists = |it: T| (wide(it) as u64) < count;
     // Without an early exit, so that the loop is vectorised.
     if classes.iter().fold(true, |all, &it| all & exists(it)) {

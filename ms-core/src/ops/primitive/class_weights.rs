@@ -2,14 +2,14 @@
 
 use crate::error::{Code, Error, Result};
 use crate::ops::core::host::dense;
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Attrs, DType, Dim, Element, OpInfo, Tensor, apply1};
 use bytemuck::Pod;
 use smallvec::smallvec;
 
 attributes! {
     /// The attributes of [`CLASS_WEIGHTS`].
-    struct ClassWeightsAttrs { classes: i64, possible: i64, logits: bool, caller: str }
+    struct ClassWeightsAttrs { classes: Extent, possible: i64, logits: bool, caller: str }
 }
 
 /// The operand, floats with a row of `classes` elements along its last axis, an error unless each row is one of
@@ -50,7 +50,7 @@ pub static CLASS_WEIGHTS: OpDef = OpDef {
 
 /// The size of a row.
 fn of(attrs: &Attrs) -> Dim {
-    Dim::from_raw(ClassWeightsAttrs::of(attrs).classes())
+    ClassWeightsAttrs::of(attrs).classes()
 }
 
 /// Checks every row of the bytes of elements.
@@ -59,7 +59,8 @@ fn of(attrs: &Attrs) -> Dim {
 /// [`Code::Argument`] for the first row that is none of weights.
 fn check_weights(attrs: &Attrs, dtype: DType, bytes: &[u8]) -> Result<()> {
     fn check<T: Element + Pod>(attrs: &Attrs, bytes: &[u8]) -> Result<()> {
-        let classes = ClassWeightsAttrs::of(attrs).classes() as usize;
+        // Rows without elements have no weights to check.
+        let classes = of(attrs).as_const().unwrap_or(0).max(1);
         let mut rows = bytemuck::cast_slice::<u8, T>(bytes).chunks(classes).enumerate();
         rows.try_for_each(|(row, weights)| check_row(attrs, row, weights))
     }

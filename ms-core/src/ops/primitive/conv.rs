@@ -11,7 +11,8 @@ use crate::error::{Code, Error, Result};
 use crate::ops::core::axis::const_shape;
 use crate::ops::core::host::{narrow_floats, wide_floats};
 use crate::ops::{
-    Batching, ConvGeometry, ConvResult, Derivative, Effects, ImageForm, ImageRule, Lowering, OpDef, Sample, SampleInput,
+    Batching, ConvGeometry, ConvResult, Derivative, Effects, Extent, ImageForm, ImageRule, Lowering, OpDef, Sample,
+    SampleInput,
 };
 use crate::tensor::{Array, Attrs, DType, Dim, Dims, IntoDims, Layout, OpInfo, Shape, Tensor, Type, apply1, filled};
 use smallvec::smallvec;
@@ -28,7 +29,7 @@ attributes! {
         before: [i64],
         after: [i64],
         groups: usize,
-        sizes: [i64],
+        sizes: [Extent],
     }
 }
 

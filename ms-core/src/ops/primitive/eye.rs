@@ -21,7 +21,8 @@ pub static EYE: OpDef = OpDef {
     },
     eval: |attrs, _| {
         let it = EyeAttrs::of(attrs);
-        let (n, m, k) = (it.n().raw(), it.m().raw(), it.k());
+        let size = |it: Dim| it.as_known().expect("sizes have numbers where ops are evaluated");
+        let (n, m, k) = (size(it.n()), size(it.m()), it.k());
         let mut out = Array::zeros(&[n as usize, m as usize], it.dtype());
         with_element!(it.dtype(), T => {
             let elements = out.as_mut_slice::<T>();

@@ -1,10 +1,9 @@
 //! `iota`: evenly spaced numbers along one axis.
 
-use crate::error::OrRaise;
 use crate::ir::BinaryOp;
 use crate::ops::core::axis::stored_axis;
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample};
-use crate::tensor::{Array, Attr, Attrs, DType, Dim, Dims, IntoDims, OpInfo, Scalar, Tensor, Type, apply1};
+use crate::tensor::{Array, Attr, Attrs, DType, Dims, IntoDims, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
 
@@ -86,7 +85,7 @@ pub fn iota(shape: impl IntoDims, axis: usize, dtype: DType) -> Tensor {
 pub(crate) fn spaced(shape: impl IntoDims, axis: usize, start: Scalar, step: Scalar, dtype: DType) -> Tensor {
     let attr = |it: Scalar| match dtype.is_float() {
         true => Attr::Float(it.as_f64()),
-        false => Attr::Int(Dim::plain(it.as_i64()).map_err(|it| it.with_op("arange")).or_raise()),
+        false => Attr::Int(it.as_i64()),
     };
     let attrs = IotaAttrs::attrs(&*shape.into_dims(), axis, attr(start), attr(step), dtype);
     apply1(IOTA.op(), &attrs, &[])

@@ -1,13 +1,13 @@
 //! `size`: a dimension as a tensor.
 
 use crate::error::{Code, Error};
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, full_of};
+use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, full_of};
 use crate::tensor::{Array, DType, Dim, OpInfo, Scalar, Tensor, Type, apply1};
 use smallvec::smallvec;
 
 attributes! {
     /// The attributes of [`SIZE`].
-    struct SizeAttrs { size: i64, dtype: DType }
+    struct SizeAttrs { size: Extent, dtype: DType }
 }
 
 /// The dimension `size` as a scalar tensor of `dtype`.
@@ -16,17 +16,17 @@ pub static SIZE: OpDef = OpDef {
     infer: |attrs, _| Ok(smallvec![Type::of(SizeAttrs::of(attrs).dtype(), &[])]),
     eval: |attrs, _| {
         let it = SizeAttrs::of(attrs);
-        if attrs.is_symbolic() {
-            return Err(Error::new(Code::Shape, format!("the size `{}` is symbolic", Dim::from_raw(it.size()))));
-        }
-        Ok(smallvec![Array::full(&[], Scalar::Int(it.size()), it.dtype())])
+        let symbolic = || Error::new(Code::Shape, format!("the size `{}` is symbolic", it.size()));
+        let size = it.size().as_known().ok_or_else(symbolic)?;
+        Ok(smallvec![Array::full(&[], Scalar::Int(size), it.dtype())])
     },
     derivative: Derivative::Zero,
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Derived,
     lowering: Lowering::Generate(|attrs, body, _, dtype| {
-        body.constant(Scalar::Int(SizeAttrs::of(attrs).size()), dtype)
+        let size = SizeAttrs::of(attrs).size().as_known();
+        body.constant(Scalar::Int(size.expect("sizes have numbers where code is generated")), dtype)
     }),
     samples: || vec![Sample::new([]).attrs(SizeAttrs::attrs(7usize, DType::F32))],
 };

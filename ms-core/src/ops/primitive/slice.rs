@@ -1,13 +1,13 @@
 //! `slice`: evenly spaced positions along every axis.
 
 use crate::error::{Code, Error, Result};
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Part, Sample, SampleInput};
 use crate::tensor::{AsTensor, Attrs, Dim, Dims, Layout, OpInfo, Selection, Tensor, Type, apply1};
 use smallvec::smallvec;
 
 attributes! {
     /// The attributes of [`SLICE`], by axis.
-    pub(crate) struct SliceAttrs { starts: [i64], sizes: [i64], steps: [i64] }
+    pub(crate) struct SliceAttrs { starts: [Extent], sizes: [Extent], steps: [i64] }
 }
 
 /// `sizes` positions along each axis from `starts` in `steps`, which may be negative.
@@ -25,7 +25,7 @@ pub static SLICE: OpDef = OpDef {
     },
     derivative: Derivative::Read(|it| {
         let at = SliceAttrs::of(it.attrs);
-        Part::slice(&it.inputs[0], at.starts().as_slice(), at.steps().as_slice(), it.cotangent())
+        Part::slice(&it.inputs[0], &at.starts().dims(), at.steps().as_slice(), it.cotangent())
     }),
     finite_derivatives: true,
     effects: Effects::NONE,
@@ -57,12 +57,11 @@ pub(in crate::ops) fn check_ranges(shape: &[Dim], starts: &[Dim], sizes: &[Dim],
         return Err(Error::new(Code::Shape, format!("one range for each of {rank} axes is needed")));
     }
     for axis in 0..rank {
-        if [shape[axis], starts[axis], sizes[axis]].iter().any(|it| it.is_symbolic()) {
-            continue;
-        }
-        let (start, size, step) = (starts[axis].raw(), sizes[axis].raw(), steps[axis]);
+        let known = (shape[axis].as_known(), starts[axis].as_known(), sizes[axis].as_known());
+        let (Some(whole), Some(start), Some(size)) = known else { continue };
+        let step = steps[axis];
         let last = start as i128 + (size as i128 - 1) * step as i128;
-        let inside = |it: i128| it >= 0 && it < shape[axis].raw() as i128;
+        let inside = |it: i128| it >= 0 && it < whole as i128;
         if size < 0 || step == 0 || (size > 0 && !(inside(start as i128) && inside(last))) {
             let message = format!("{size} positions from {start} by {step} leave axis {axis} of shape {shape:?}");
             return Err(Error::new(Code::OutOfRange, message));

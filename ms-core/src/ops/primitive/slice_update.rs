@@ -2,14 +2,14 @@
 
 use super::slice::{SLICE, check_ranges};
 use crate::error::{Code, Error};
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, SliceAttrs};
-use crate::tensor::{Attrs, Dim, Layout, OpInfo, Tensor, apply1};
+use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, SampleInput, SliceAttrs};
+use crate::tensor::{Attr, Attrs, Dim, Layout, OpInfo, Tensor, apply1};
 use smallvec::smallvec;
 
 attributes! {
     /// The attributes of ops that change slices of their first operand: where these are. Their sizes are those of the
     /// other operands.
-    pub(crate) struct PlaceAttrs { starts: [i64], steps: [i64] }
+    pub(crate) struct PlaceAttrs { starts: [Extent], steps: [i64] }
 }
 
 /// The first operand with the positions from `starts`, `steps` apart, replaced by the second.
@@ -33,7 +33,7 @@ pub static SLICE_UPDATE: OpDef = OpDef {
     derivative: Derivative::Rule(|it| {
         let (g, value) = (it.cotangent(), &it.inputs[1]);
         let at = PlaceAttrs::of(it.attrs);
-        let (starts, steps) = (at.starts().as_slice(), at.steps().as_slice());
+        let (starts, steps) = (&*at.starts().dims(), at.steps().as_slice());
         let kept = it.needs[0].then(|| update(g, &crate::ops::zeros_like(value), starts, steps));
         let taken = it.needs[1].then(|| {
             let attrs = SliceAttrs::attrs(starts, &*value.dims(), steps);
@@ -64,6 +64,6 @@ fn slice(attrs: &Attrs, shape: &[usize], out: &Layout) -> Layout {
 
 /// `x` with the positions from `starts`, `steps` apart, replaced by `value`.
 #[track_caller]
-pub(crate) fn update(x: &Tensor, value: &Tensor, starts: &[i64], steps: &[i64]) -> Tensor {
+pub(crate) fn update(x: &Tensor, value: &Tensor, starts: impl Into<Attr>, steps: &[i64]) -> Tensor {
     apply1(SLICE_UPDATE.op(), &PlaceAttrs::attrs(starts, steps), &[x, value])
 }

@@ -113,7 +113,7 @@ pub(in crate::ops) fn fold(
     }
     let spread = match spread == x.dims() {
         true => x.clone(),
-        false => update(&full_of(spread, 0.0, x.dtype()), x, &starts, &steps),
+        false => update(&full_of(spread, 0.0, x.dtype()), x, &starts[..], &steps),
     };
     let kept = |it: usize| !(taps..taps + spatial).contains(&it);
     let mut part: Dims = spread.dims();

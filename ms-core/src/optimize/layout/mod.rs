@@ -5,11 +5,11 @@ mod borders;
 use super::{Pass, PassContext};
 use crate::ir::{Graph, Memo, Node, Reducer, Rewriter, ValueId, Values};
 use crate::ops::{
-    self, AxisAttrs, AxisOrder, BROADCAST_TO, BroadcastToAttrs, CONCAT, ConvGeometry, ConvResult, FULL, ImageForm,
-    ImageRule, Lowering, OpDef, PERMUTE, PermuteAttrs, PlaceAttrs, RESHAPE, ReduceAttrs, ReshapeAttrs, SLICE,
-    SLICE_UPDATE, SliceAttrs, definition, full_node, literal_of,
+    self, AxisAttrs, AxisOrder, BROADCAST_TO, BroadcastToAttrs, CONCAT, ConvGeometry, ConvResult, Extents, FULL,
+    ImageForm, ImageRule, Ints, Lowering, OpDef, PERMUTE, PermuteAttrs, PlaceAttrs, RESHAPE, ReduceAttrs, ReshapeAttrs,
+    SLICE, SLICE_UPDATE, SliceAttrs, definition, full_node, literal_of,
 };
-use crate::tensor::{Attrs, Dim, Dims, Tensor, Type};
+use crate::tensor::{Attr, Attrs, Dim, Dims, Tensor, Type};
 use crate::trace;
 use borders::Bordered;
 use rustc_hash::FxHashMap;
@@ -252,23 +252,25 @@ impl Ordering<'_> {
             return None;
         }
         let axes = AxisOrder::ChannelsLast.axes(rank);
-        let listed = |list: &[i64]| axes.iter().map(|&it| list[it]).collect::<SmallVec<[i64; 4]>>();
+        let steps = |list: Ints<'_>| axes.iter().map(|&it| list.as_slice()[it]).collect();
+        let extents = |list: Extents<'_>| {
+            let dims = list.dims();
+            axes.iter().map(|&it| dims[it]).collect::<Dims>()
+        };
         let attrs = if node.op == BROADCAST_TO.op() {
             BroadcastToAttrs::attrs(&*in_order(ty, AxisOrder::ChannelsLast).dims)
         } else if node.op == CONCAT.op() {
             AxisAttrs::attrs(AxisOrder::ChannelsLast.inverse(rank)[AxisAttrs::of(&node.attrs).axis()])
         } else if node.op == SLICE.op() {
             let at = SliceAttrs::of(&node.attrs);
-            let [starts, sizes, steps] = [at.starts(), at.sizes(), at.steps()].map(|it| listed(it.as_slice()));
-            SliceAttrs::attrs(&*starts, &*sizes, &*steps)
+            SliceAttrs::attrs(&*extents(at.starts()), &*extents(at.sizes()), Attr::Ints(steps(at.steps())))
         } else if node.op == SLICE_UPDATE.op() {
             // The whole, of which a part is replaced, is not copied in another order.
             if !known(&operands[0]) && !self.is_uniform(operands[0]) {
                 return None;
             }
             let at = PlaceAttrs::of(&node.attrs);
-            let [starts, steps] = [at.starts(), at.steps()].map(|it| listed(it.as_slice()));
-            PlaceAttrs::attrs(&*starts, &*steps)
+            PlaceAttrs::attrs(&*extents(at.starts()), Attr::Ints(steps(at.steps())))
         } else {
             return None;
         };

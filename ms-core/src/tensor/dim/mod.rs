@@ -164,26 +164,25 @@ impl Dim {
         self.is_symbolic().then_some(self)
     }
 
-    /// The number that represents it in an attribute: the size itself, or a negative number that
-    /// refers to this expression in this process only.
-    pub const fn raw(self) -> i64 {
+    /// The number, which may be negative; `None` for an expression.
+    ///
+    /// ```
+    /// # use ms_core::tensor::Dim;
+    /// assert_eq!((Dim::new(2) - 3).as_known(), Some(-1));
+    /// assert_eq!(Dim::symbol("n").as_known(), None);
+    /// ```
+    pub const fn as_known(self) -> Option<i64> {
+        if self.is_known() { Some(self.0) } else { None }
+    }
+
+    /// The number that plans store for a size that is not symbolic.
+    pub(crate) const fn stored(self) -> i64 {
         self.0
     }
 
-    /// The dimension of an attribute: from [`Dim::raw`], or an integer.
-    pub const fn from_raw(raw: i64) -> Self {
-        Self(raw)
-    }
-
-    /// An integer that is not a size, as an attribute.
-    ///
-    /// # Errors
-    /// [`Code::Argument`] for one of the few that refer to expressions in attributes.
-    pub fn plain(number: i64) -> Result<i64> {
-        if !Self(number).is_symbolic() {
-            return Ok(number);
-        }
-        Err(Error::new(Code::Argument, format!("the integer {number} is below {FIRST_CONSTANT}")))
+    /// The size that plans store as this number, unless it is that of an expression.
+    pub(crate) fn from_stored(number: i64) -> Option<Self> {
+        Some(Self(number)).filter(|it| !it.is_symbolic())
     }
 
     /// Whether two sizes may be equal: unless their difference is a constant other than zero.

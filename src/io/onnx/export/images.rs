@@ -20,12 +20,12 @@ pub fn convolution(to: &mut Translator<'_>, node: &Applied<'_>) -> String {
 pub fn transposed_convolution(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
     let [stride, dilation, before, after] = ["stride", "dilation", "before", "after"].map(|it| node.ints(it));
     let [from, taps] = [0, 1].map(|at| constants(&node.operand(at).dims[2..]));
-    let (Some(from), Some(taps)) = (from, taps) else {
+    let (Some(from), Some(taps), Some(sizes)) = (from, taps, constants(&node.dims("sizes"))) else {
         return node.refused(" where the sizes of images are symbolic");
     };
     let beyond = |at: usize| {
         let size = stride[at] * (from[at] - 1) + dilation[at] * (taps[at] - 1) + 1 - before[at] - after[at];
-        node.ints("sizes")[at] - size
+        sizes[at] - size
     };
     let beyond: Vec<i64> = (0..stride.len()).map(beyond).collect();
     let pads = [before, after].concat();
@@ -66,17 +66,19 @@ pub fn weight_gradient(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<St
     ];
     let mut result = to.with("Conv", &[&images, &weights], &attributes);
     // What is behind the last window is none of a tap.
-    let kernel = node.ints("sizes");
+    let Some(kernel) = constants(&node.dims("sizes")) else {
+        return node.refused(" where the sizes of kernels are symbolic");
+    };
     let rest = |at: usize| sizes[at] + before[at] + after[at] - stride[at] * (windows[at] - 1) - 1;
     if (0..kernel.len()).any(|at| rest(at) / dilation[at] + 1 != kernel[at]) {
         let axes: Vec<i64> = spatial.collect();
-        let (starts, ends, axes) = (to.list(&vec![0; kernel.len()])?, to.list(kernel)?, to.list(&axes)?);
+        let (starts, ends, axes) = (to.list(&vec![0; kernel.len()])?, to.list(&kernel)?, to.list(&axes)?);
         result = to.apply("Slice", &[&result, &starts, &ends, &axes]);
     }
     Ok(to.with("Transpose", &[&result], &[("perm", Attribute::Ints(&swapped))]))
 }
 
 /// Sizes that are not symbolic.
-fn constants(dims: &[Dim]) -> Option<Vec<i64>> {
+pub(super) fn constants(dims: &[Dim]) -> Option<Vec<i64>> {
     dims.iter().map(|it| it.as_const().map(|it| it as i64)).collect()
 }

@@ -77,7 +77,7 @@ fn one(to: &mut Translator<'_>, node: &Applied<'_>, name: &str) -> Result<String
         }
         "iota" => iota(to, node)?,
         "size" => {
-            let size = to.size(Dim::from_raw(node.int("size")))?;
+            let size = to.size(node.dim("size"))?;
             let scalar = reshape(to, &size, &[])?;
             to.cast(&scalar, node.result().dtype)
         }

@@ -1,5 +1,6 @@
 //! Pooling and its gradients.
 
+use super::images::constants;
 use super::message::Attribute;
 use super::operators::reshape;
 use super::translator::{Applied, Translator};
@@ -76,11 +77,13 @@ pub fn average_pool(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<Strin
 }
 
 pub fn adaptive_average_pool(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
-    let count = node.ints("count");
+    let Some(count) = constants(&node.dims("count")) else {
+        return node.refused(" where the sizes of images are symbolic");
+    };
     if count.iter().all(|&it| it == 1) {
         return Ok(to.apply("GlobalAveragePool", &node.operands));
     }
-    let sizes = node.operand(0).dims[2..].iter().zip(count);
+    let sizes = node.operand(0).dims[2..].iter().zip(&count);
     let kernel = sizes.map(|(size, &count)| {
         let size = size.as_const()? as i64;
         (count > 0 && size % count == 0).then(|| size / count)
@@ -141,6 +144,9 @@ impl Means {
     /// Those of windows that cover the images evenly.
     fn adaptive(node: &Applied<'_>) -> Result<Self> {
         let sizes = Self::sizes(node)?;
+        let Some(counts) = constants(&node.dims("count")) else {
+            return node.refused(" where the sizes of images are symbolic");
+        };
         let windows = |(&size, &count): (&usize, &i64)| {
             let count = count as usize;
             let window = |at: usize| {
@@ -149,7 +155,7 @@ impl Means {
             };
             (0..count).map(window).collect()
         };
-        let axes = sizes.iter().zip(node.ints("count")).map(windows).collect();
+        let axes = sizes.iter().zip(&counts).map(windows).collect();
         Ok(Self { sizes, axes })
     }
 

@@ -230,7 +230,20 @@ impl<'a> Applied<'a> {
 
     /// A list of sizes among them.
     pub fn dims(&self, name: &str) -> Vec<Dim> {
-        self.ints(name).iter().map(|&it| Dim::from_raw(it)).collect()
+        match self.attribute(name) {
+            Attr::Ints(it) => it.iter().map(|&it| Dim::signed(it)).collect(),
+            Attr::Sizes(it) => it.to_vec(),
+            other => unreachable!("`{name}` is {other:?}"),
+        }
+    }
+
+    /// A size among them.
+    pub fn dim(&self, name: &str) -> Dim {
+        match self.attribute(name) {
+            Attr::Int(it) => Dim::signed(*it),
+            Attr::Size(it) => *it,
+            other => unreachable!("`{name}` is {other:?}"),
+        }
     }
 
     /// An integer among them.

@@ -89,5 +89,5 @@ fn formed(list: Tensor, form: Form) -> Tensor {
 
 /// The number that a size is, if it is no expression.
 pub fn number(size: Dim) -> Option<i64> {
-    (!size.is_symbolic() && size != Dim::DYNAMIC).then(|| size.raw())
+    size.as_known()
 }

@@ -4,7 +4,7 @@ use super::Parser;
 use crate::error::Result;
 use crate::ir::text::lex::Token;
 use crate::ir::text::literal::bytes_from_hex;
-use crate::tensor::{Attr, Attrs, DType, Dims, Literal, Op, Shape, Type};
+use crate::tensor::{Attr, Attrs, DType, Dim, Literal, Op, Shape, Type};
 use smallvec::SmallVec;
 
 /// The maximum size, in bytes, of all literals with `..` in a text together: they take memory that the length of the
@@ -59,7 +59,7 @@ impl<'a> Parser<'a> {
             Token::Number(_) | Token::Word("inf" | "nan") => {
                 Ok(Attr::Float(f64::from_bits(self.tokens.element(DType::F64)?)))
             }
-            Token::Symbol('[') => Ok(Attr::Ints(self.ints()?)),
+            Token::Symbol('[') => self.ints(),
             Token::Symbol('(') => {
                 self.tokens.advance()?;
                 let dim = self.size(0)?;
@@ -120,9 +120,27 @@ impl<'a> Parser<'a> {
         Literal::from_bytes(&shape, ty.dtype, bytes).map_err(refuse).map_err(|it| self.tokens.error(start, it))
     }
 
-    fn ints(&mut self) -> Result<SmallVec<[i64; 4]>> {
-        let dims: Dims = self.list(|it| it.size(0))?;
-        Ok(dims.iter().map(|it| it.raw()).collect())
+    /// A list of integers, or of sizes where one of them is an expression.
+    fn ints(&mut self) -> Result<Attr> {
+        let start = self.tokens.at;
+        let all: SmallVec<[Attr; 4]> = self.list(|it| match it.tokens.token {
+            // An integer that is not a constant in an expression.
+            Token::Number(text) if text.parse().is_ok_and(|it| Dim::signed(it).as_known() != Some(it)) => {
+                it.tokens.int().map(Attr::Int)
+            }
+            _ => it.size(0).map(Attr::from),
+        })?;
+        let int = |it: &Attr| if let Attr::Int(it) = it { Some(*it) } else { None };
+        if let Some(all) = all.iter().map(int).collect() {
+            return Ok(Attr::Ints(all));
+        }
+        let dim = |it: &Attr| match it {
+            Attr::Int(it) => Some(Dim::signed(*it)).filter(|dim| dim.as_known() == Some(*it)),
+            Attr::Size(it) => Some(*it),
+            _ => None,
+        };
+        let sizes = all.iter().map(dim).collect::<Option<_>>().map(Attr::Sizes);
+        sizes.ok_or_else(|| self.tokens.error(start, "an integer beside sizes has 63 bits"))
     }
 
     /// Items in brackets, separated by commas.

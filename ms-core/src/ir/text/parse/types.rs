@@ -47,11 +47,9 @@ impl<'a> Parser<'a> {
         }
         let start = self.tokens.at;
         let size = self.size(0)?;
-        match size.raw() {
-            negative if negative < 0 && !size.is_symbolic() => {
-                Err(self.tokens.error(start, format!("a size is not negative, but {size} is")))
-            }
-            _ => Ok(size),
+        match size.is_negative() {
+            true => Err(self.tokens.error(start, format!("a size is not negative, but {size} is"))),
+            false => Ok(size),
         }
     }
 
@@ -114,11 +112,9 @@ impl<'a> Parser<'a> {
             }
             _ => {
                 let start = self.tokens.at;
-                let dim = Dim::from_raw(self.tokens.int()?);
-                if dim.is_symbolic() || dim == Dim::DYNAMIC {
-                    return Err(self.tokens.error(start, "an integer of 63 bits is needed here"));
-                }
-                Ok(dim)
+                let number = self.tokens.int()?;
+                let refuse = || self.tokens.error(start, "an integer of 63 bits is needed here");
+                Some(Dim::signed(number)).filter(|it| it.as_known() == Some(number)).ok_or_else(refuse)
             }
         }
     }

@@ -138,9 +138,6 @@ impl CrossEntropy {
         if let Some(weight) = &self.weight {
             propagate_poison!(weight);
         }
-        if let Some(index) = self.ignore_index {
-            or_poison!(Dim::plain(index).map_err(|it| it.with_op(def.name())));
-        }
         let operands: Vec<&Tensor> = [x, target].into_iter().chain(&self.weight).collect();
         first_result(def, &self.attrs(), &operands)
     }

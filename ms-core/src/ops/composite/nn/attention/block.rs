@@ -242,9 +242,9 @@ impl<'a> Total<'a> {
             None if gradient.dims() == dims => gradient,
             // In place, and part by part: a sum of all of them would hold them all.
             sum => {
-                let mut starts = vec![0i64; dims.len()];
+                let mut starts = vec![Dim::new(0); dims.len()];
                 if let Some(queries) = dims.len().checked_sub(2).filter(|&it| dims[it] != 1) {
-                    starts[queries] = first as i64;
+                    starts[queries] = Dim::new(first);
                 }
                 let sum = sum.unwrap_or_else(|| full_of(&*dims, 0.0, dtype));
                 let part = Part::slice(&sum, &starts, &vec![1; dims.len()], &gradient);
