@@ -14,6 +14,8 @@ import statistics
 import sys
 import time
 
+import decoding
+
 TOKENS, WIDTH, BLOCKS, HEADS, BATCH, LENGTH = 1024, 256, 4, 4, 4, 128
 STEPS, SEQUENCES, FEATURES, HIDDEN, CLASSES = 200, 32, 64, 128, 10
 ATTENDED = 8, 2048, 64
@@ -218,6 +220,8 @@ def of_torch(workload, compiles):
         case "resnet18_b8_32_train" | "resnet18_b1_224_train":
             shape = IMAGES[workload[9:-6]]
             return training(resnet(), normal(shape), classes(shape[0]))
+        case "gpt_decode" | "gpt_decode_loop16":
+            return decoding.torch_calls(1 if workload == "gpt_decode" else 16, compiles)
 
 
 def of_jax(workload):
@@ -358,6 +362,10 @@ def of_jax(workload):
             return function(jax.grad(lambda *it: (attention(*it) ** 2).sum(), (0, 1, 2)), *attended())
         case "gpt_train":
             return training(loss(gpt), gpt_parameters(), tokens(BATCH, LENGTH), tokens(BATCH * LENGTH))
+        case "gpt_decode":
+            return decoding.jax_calls(1, looped=False)
+        case "gpt_decode_loop16":
+            return decoding.jax_calls(16, looped=True)
 
 
 def main():

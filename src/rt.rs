@@ -1,7 +1,7 @@
 //! Functions and traits that macro expansions use; not part of the public API.
 
 pub use crate::statics::*;
-pub use ms_core::session::{Differentiable, JitFn, JitReturn, Wrt, custom_vjp, jit, type_key};
+pub use ms_core::session::{Differentiable, JitFn, JitReturn, Place, Wrt, custom_vjp, jit, type_key};
 pub use ms_core::tensor::{Element, Tensor};
 pub use ms_core::trace::{
     Alike, Apply, ApplyAll, Arg, Callable, Carry, Cell, Compare, Deferring, Flow, Given, Invoke, Iterate, Marked,
@@ -63,20 +63,31 @@ pub trait Mutable<By>: Sized {
     /// `Self`. For a type that is no structure of tensors there is none, and rustc is silent about uses of it.
     type Own: Tree;
 
-    /// The argument, and the function that makes it of its new value.
-    fn own(&self) -> (&Self::Own, Back<Self::Own, Self>);
+    /// How the argument is read and written.
+    fn own(&self) -> Access<Self, Self::Own>;
 }
 
-/// Makes an argument of its new value.
-pub type Back<Own, T> = fn(Own) -> T;
+/// How an argument behind `&mut` is read and written.
+pub struct Access<T, Own> {
+    /// The structure of tensors.
+    pub get: fn(&T) -> &Own,
+    /// The argument of its new value.
+    pub back: fn(Own) -> T,
+    /// Replaces its tensors.
+    pub replace: fn(&mut T, &mut dyn FnMut(&Tensor) -> Tensor),
+}
+
+impl<T: Tree> Access<T, T> {
+    const OWN: Self = Self { get: |it| it, back: std::convert::identity, replace: |it, next| *it = it.rebuild(next) };
+}
 
 #[diagnostic::do_not_recommend]
 impl<T: Tree> Mutable<Met> for T {
     type Own = T;
 
     #[inline]
-    fn own(&self) -> (&T, Back<T, T>) {
-        (self, std::convert::identity)
+    fn own(&self) -> Access<T, T> {
+        Access::OWN
     }
 }
 
@@ -85,8 +96,8 @@ impl<T: Tree> Mutable<Met> for T {
 impl<T: Tree + HasCall> Mutable<Unmet> for T {
     type Own = T;
 
-    fn own(&self) -> (&T, Back<T, T>) {
-        (self, std::convert::identity)
+    fn own(&self) -> Access<T, T> {
+        Access::OWN
     }
 }
 

@@ -8,6 +8,7 @@
 //! instead. With `--serve` each line of standard input is a workload and a number of seconds, and what is compiled
 //! is kept between lines, so that several processes can be measured by turns. `--list` prints the names.
 
+mod decode;
 #[path = "../common/gpt.rs"]
 mod gpt;
 mod networks;
@@ -102,7 +103,8 @@ impl Options {
 
 fn main() {
     let options = Options::of_arguments();
-    let workloads: Vec<Workload> = simple::workloads().into_iter().chain(networks::workloads()).collect();
+    let workloads: Vec<Workload> =
+        [simple::workloads(), networks::workloads(), decode::workloads()].into_iter().flatten().collect();
     let find = |name: &str| {
         let known = || workloads.iter().map(|it| it.name).collect::<Vec<_>>().join(", ");
         workloads.iter().find(|it| it.name == name).unwrap_or_else(|| panic!("`{name}` is none of {}", known()))

@@ -8,6 +8,7 @@ mod diagnostics;
 mod donation;
 mod functional;
 mod hyper_map;
+mod in_place;
 mod locks;
 mod parameters;
 mod programs;

@@ -1,7 +1,7 @@
 //! Plans run on a simulated device step by step: on its memory, with failures at every call.
 
 use ms_core::error::Code;
-use ms_core::exec::{Artifact, Backend, CompileOptions, Executable};
+use ms_core::exec::{Artifact, Backend, CompileOptions, Donation, Executable};
 use ms_core::ops::parse_graph;
 use ms_core::tensor::{Array, MemorySpace};
 use ms_cpu::CpuBackend;
@@ -49,7 +49,7 @@ const GRAPH: &str = "
     }";
 
 /// The last input is state, which the second output replaces.
-const STATE: [Option<u32>; 5] = [None, None, None, None, Some(1)];
+const STATE: [Donation; 5] = [Donation::Given, Donation::Given, Donation::Given, Donation::Given, Donation::State(1)];
 
 fn inputs(taken: bool, count: i64, at: i64) -> Vec<Array> {
     let floats = |by: f32| Array::from_slice(&[64], &(0..64).map(|it| (it % 7) as f32 * by).collect::<Vec<_>>());

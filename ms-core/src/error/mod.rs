@@ -182,6 +182,8 @@ pub struct Report {
     pub within: Vec<String>,
     /// The dimensions of arguments that its symbolic sizes refer to.
     pub sizes: Option<String>,
+    /// Whether `&mut` arguments of the call may be written in part.
+    pub overwrites: bool,
     /// A suggestion.
     pub help: Option<String>,
     /// The individual errors that this one summarises.
@@ -202,6 +204,7 @@ impl Error {
             library: None,
             within: Vec::new(),
             sizes: None,
+            overwrites: false,
             help: None,
             related: Vec::new(),
         }))
@@ -308,6 +311,12 @@ impl Error {
         self
     }
 
+    /// Says that `&mut` arguments of the call may be written in part.
+    pub fn overwriting(mut self) -> Self {
+        self.0.overwrites = true;
+        self
+    }
+
     /// Adds a help line.
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.0.help = Some(help.into());
@@ -378,6 +387,11 @@ impl Error {
         }
         if let Some(sizes) = &report.sizes {
             write!(f, "\n   = sizes: {sizes}")?;
+        }
+        if report.overwrites {
+            f.write_str(
+                "\n   = note: `&mut` arguments were written in place, and may hold a part of their new values",
+            )?;
         }
         if let Some(help) = &report.help {
             write!(f, "\n   = help: {help}")?;

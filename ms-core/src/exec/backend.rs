@@ -101,6 +101,20 @@ pub unsafe trait StepCode: Send + Sync {
     unsafe fn run(&self, block: &[u64], operands: &[&Array], results: &[Array]) -> Result<()>;
 }
 
+/// What outputs of a run may do with a donated input that nobody else holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Donation {
+    /// Any of them may reuse its memory. If the run fails, its elements are lost.
+    #[default]
+    Given,
+    /// Only the output of this number, its new value, or one that is written when no step can fail any more, reuses
+    /// its memory. If the run fails, it still has its elements.
+    State(u32),
+    /// Only an output of its type that is computed in place of it reuses its memory. If the run fails, it has its
+    /// old elements, or, where the output was written before, some of the output's.
+    Lent,
+}
+
 /// A loaded program. Re-entrant: every concurrent run has its own memory.
 pub trait Executable: Send + Sync {
     /// Runs it on inputs of its [interface](super::Interface). Returns row-major arrays.
@@ -109,14 +123,13 @@ pub trait Executable: Send + Sync {
     /// [`Code::Argument`](crate::Code::Argument) for inputs of other types; errors of its ops.
     fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>>;
 
-    /// Runs it on donated inputs: an output may reuse the memory of one without other references. Some are state: in
-    /// `state`, by input, is the output that replaces it. If the run fails, these still have their elements; those
-    /// of others are lost.
+    /// Runs it on donated inputs: an output may reuse the memory of one without other references. What holds for
+    /// each of them is in `donations`; those behind its end are [`Donation::Given`].
     ///
     /// # Errors
     /// As for [`Executable::run`].
-    fn run_donated(&self, inputs: &mut [Array], state: &[Option<u32>]) -> Result<SmallVec<[Array; 1]>> {
-        let _ = state;
+    fn run_donated(&self, inputs: &mut [Array], donations: &[Donation]) -> Result<SmallVec<[Array; 1]>> {
+        let _ = donations;
         self.run(&inputs.iter().collect::<Vec<_>>())
     }
 
@@ -132,8 +145,8 @@ pub trait Executable: Send + Sync {
     ///
     /// # Errors
     /// As for [`Executable::run`].
-    fn run_donated_watched(&self, inputs: &mut [Array], state: &[Option<u32>]) -> Result<SmallVec<[Array; 1]>> {
-        self.run_donated(inputs, state)
+    fn run_donated_watched(&self, inputs: &mut [Array], donations: &[Donation]) -> Result<SmallVec<[Array; 1]>> {
+        self.run_donated(inputs, donations)
     }
 
     /// Whether a run writes an output, the new value of a slot, over an input of its type, the old one, unless its

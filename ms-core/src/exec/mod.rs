@@ -10,7 +10,7 @@ mod waits;
 mod watch;
 mod work;
 
-pub use backend::{Backend, BackendEntry, Executable, StepCode, backend, host_backend, unavailable};
+pub use backend::{Backend, BackendEntry, Donation, Executable, StepCode, backend, host_backend, unavailable};
 pub use driver::{
     Accepted, Check, ContractionOperand, Driver, EpilogueCall, EpilogueWords, KernelLaunch, LibraryCall, MemoryView,
 };

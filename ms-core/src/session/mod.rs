@@ -20,8 +20,8 @@ pub use autodiff::*;
 pub use cache::fuzzing;
 pub use cache::{CacheUse, Site, cache_options, cache_path, cache_use, flush_cache};
 pub use call::{
-    Call, CallObserver, Compiled, Derivative, Entered, Exported, InputSpec, Jit, JitFn, JitReturn, captures_nothing,
-    export, jit, observe_calls, retrace,
+    Call, CallObserver, Compiled, Derivative, Entered, Exported, InputSpec, Jit, JitFn, JitReturn, Place,
+    captures_nothing, export, jit, observe_calls, retrace,
 };
 pub use context::{Context, Mode, context, set_context, with_context};
 pub use profile::{Profile, profile, roof};

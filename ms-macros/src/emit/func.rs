@@ -14,7 +14,7 @@
 //! The body stays inside its function, so that `Self`, type parameters and bounds keep their
 //! meaning, in free functions, methods and trait methods alike.
 
-use super::param::{Param, params};
+use super::param::{Param, Written, params};
 use super::receiver;
 use crate::args::{JitArgs, is, take_flag, take_jit};
 use crate::canon;
@@ -233,9 +233,10 @@ fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenSt
     let enters = params.iter().map(|it| &it.enter);
     let binds = params.iter().map(|it| &it.bind);
     let (result, error) = (own("result"), own("error"));
-    let written = params.iter().filter_map(|it| it.written.clone());
-    let (writes, copies): (Vec<_>, Vec<_>) =
-        written.map(|(place, value, copy)| (quote!(#place = #value;), copy)).unzip();
+    let written: Vec<&Written> = params.iter().filter_map(|it| it.written.as_ref()).collect();
+    let writes: Vec<_> = written.iter().map(|it| &it.write).collect();
+    let copies: Vec<_> = written.iter().map(|it| &it.copy).collect();
+    let replace = written.iter().map(|it| &it.replace);
     let given = own("given");
     let (arguments, entered): (Vec<_>, Vec<_>) = params.iter().filter_map(|it| it.donated.clone()).unzip();
     let donates = !arguments.is_empty();
@@ -260,7 +261,10 @@ fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenSt
             #call.finish::<#output>(move || -> #output { #(#binds)* #block })
         };
     }
-    // The final values of `&mut` arguments are results as well.
+    // The final values of `&mut` arguments are results as well, in the memory of the previous ones.
+    let none = quote!(&mut ::core::option::Option::None::<()>);
+    let slot = slot.unwrap_or(none);
+    let known = quote!(lending(&mut [#(&mut #replace),*], #slot));
     let body = quote!(#rt::body(|| -> #output { #(#binds)* #block }));
     let both = quote!((#result, (#(#copies,)*)));
     if is_result(&func.sig.output) {
@@ -268,7 +272,7 @@ fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenSt
         return quote! {
             #accept
             #give
-            match #call.#known(#slot) {
+            match #call.#known {
                 ::core::option::Option::Some(#ok(#both)) => {
                     #(#writes)*
                     return #ok(#result);
@@ -293,7 +297,7 @@ fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenSt
     quote! {
         #accept
         #give
-        if let ::core::option::Option::Some(#both) = #call.#known(#slot) {
+        if let ::core::option::Option::Some(#both) = #call.#known {
             #(#writes)*
             return #result;
         }

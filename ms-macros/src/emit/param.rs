@@ -21,10 +21,20 @@ pub struct Param {
     pub enter: TokenStream,
     /// Binds it under the user's name, inside the body.
     pub bind: TokenStream,
-    /// For `&mut`: the caller's place, what is written back to it, and the body's copy.
-    pub written: Option<(TokenStream, TokenStream, Ident)>,
+    /// For `&mut`: the caller's place.
+    pub written: Option<Written>,
     /// For a donated one: the caller's value, and its name once the call has begun.
     pub donated: Option<(TokenStream, Ident)>,
+}
+
+/// An argument behind `&mut`.
+pub struct Written {
+    /// The statement that writes it.
+    pub write: TokenStream,
+    /// The closure that replaces its tensors.
+    pub replace: TokenStream,
+    /// The body's copy.
+    pub copy: Ident,
 }
 
 /// How a parameter is declared.
@@ -193,13 +203,13 @@ impl Emit<'_> {
         };
         let entered = own_nth("arg", i);
         let scalar = own_nth("scalar", i);
-        let (own, back) = (own_nth("own", i), own_nth("back", i));
+        let own = own_nth("own", i);
         let borrow = located(quote!(&), at);
         let shared = respan(
             match mode {
                 Mode::Owned | Mode::Donated => quote!(#borrow #value),
                 Mode::Shared => quote!(#value),
-                Mode::Mutable => quote!(#own),
+                Mode::Mutable => quote!((#own.get)(&*#value)),
                 Mode::Dynamic => quote!(&#scalar),
             },
             at,
@@ -235,8 +245,13 @@ impl Emit<'_> {
                 param.enter = quote!(let mut #copy = ::core::clone::Clone::clone(#inner););
                 param.bind = quote!(let #pat = &mut #copy;);
                 let function = located(quote!(<#ty as #rt::Mutable<_>>::own), at);
-                param.prepare = quote_spanned!(at=> let (#own, #back) = #function(&*#value););
-                param.written = Some((quote!(*#value), quote!(#back(#copy)), copy));
+                param.prepare = quote_spanned!(at=> let #own = #function(&*#value););
+                let next = self::own("next");
+                param.written = Some(Written {
+                    write: quote!(*#value = (#own.back)(#copy);),
+                    replace: quote!(|#next| (#own.replace)(&mut *#value, #next)),
+                    copy,
+                });
             }
         }
         param

@@ -71,7 +71,7 @@ fn value(x: &Tensor, pair: &mut Pair) -> Tensor {
         ::core::line!(),
         12960522117318602165u64,
     );
-    let (__own1, __back1) = <Pair as ::ms::__rt::Mutable<_>>::own(&*pair);
+    let __own1 = <Pair as ::ms::__rt::Mutable<_>>::own(&*pair);
     let mut __call = __FUNCTION
         .begin(
             ::ms::__rt::type_key(&|| {}),
@@ -79,16 +79,21 @@ fn value(x: &Tensor, pair: &mut Pair) -> Tensor {
                 __sink.argument("x");
                 <Tensor as ::ms::__rt::Arg>::visit(x, __sink);
                 __sink.argument("pair");
-                ::ms::__rt::Arg::visit(__own1, __sink);
+                ::ms::__rt::Arg::visit((__own1.get)(&*pair), __sink);
             },
         );
     <Tensor as ::ms::__rt::JitReturn>::accept();
-    if let ::core::option::Option::Some((__result, (__copy1,))) = __call.cached() {
-        *pair = __back1(__copy1);
+    if let ::core::option::Option::Some((__result, (__copy1,))) = __call
+        .lending(
+            &mut [&mut |__next| (__own1.replace)(&mut *pair, __next)],
+            &mut ::core::option::Option::None::<()>,
+        )
+    {
+        *pair = (__own1.back)(__copy1);
         return __result;
     }
     let __arg0 = __call.enter(x);
-    let mut __copy1 = ::core::clone::Clone::clone(&*__call.enter(__own1));
+    let mut __copy1 = ::core::clone::Clone::clone(&*__call.enter((__own1.get)(&*pair)));
     let (__result, (__copy1,)) = __call
         .finish(move || {
             let __result = ::ms::__rt::body(|| -> Tensor {
@@ -188,7 +193,7 @@ fn value(x: &Tensor, pair: &mut Pair) -> Tensor {
             });
             (__result, (__copy1,))
         });
-    *pair = __back1(__copy1);
+    *pair = (__own1.back)(__copy1);
     __result
 }
 #[track_caller]

@@ -50,7 +50,7 @@ fn counted(x: Tensor, calls: &mut Tensor) -> Tensor {
         ::core::line!(),
         6105723174903774049u64,
     );
-    let (__own1, __back1) = <Tensor as ::ms::__rt::Mutable<_>>::own(&*calls);
+    let __own1 = <Tensor as ::ms::__rt::Mutable<_>>::own(&*calls);
     let mut __call = __FUNCTION
         .begin(
             ::ms::__rt::type_key(&|| {}),
@@ -58,20 +58,23 @@ fn counted(x: Tensor, calls: &mut Tensor) -> Tensor {
                 __sink.argument("x");
                 <Tensor as ::ms::__rt::Arg>::visit(&x, __sink);
                 __sink.argument("calls");
-                ::ms::__rt::Arg::visit(__own1, __sink);
+                ::ms::__rt::Arg::visit((__own1.get)(&*calls), __sink);
             },
         );
     <Tensor as ::ms::__rt::JitReturn>::accept();
     let mut __given = ::core::option::Option::Some((x,));
     if let ::core::option::Option::Some((__result, (__copy1,))) = __call
-        .donating(&mut __given)
+        .lending(
+            &mut [&mut |__next| (__own1.replace)(&mut *calls, __next)],
+            &mut __given,
+        )
     {
-        *calls = __back1(__copy1);
+        *calls = (__own1.back)(__copy1);
         return __result;
     }
     let (__arg0,) = ::ms::__rt::kept(__given);
     let __arg0 = __call.take(__arg0);
-    let mut __copy1 = ::core::clone::Clone::clone(&*__call.enter(__own1));
+    let mut __copy1 = ::core::clone::Clone::clone(&*__call.enter((__own1.get)(&*calls)));
     let (__result, (__copy1,)) = __call
         .finish(move || {
             let __result = ::ms::__rt::body(|| -> Tensor {
@@ -84,6 +87,6 @@ fn counted(x: Tensor, calls: &mut Tensor) -> Tensor {
             });
             (__result, (__copy1,))
         });
-    *calls = __back1(__copy1);
+    *calls = (__own1.back)(__copy1);
     __result
 }

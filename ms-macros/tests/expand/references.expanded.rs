@@ -6,22 +6,27 @@ fn handed_on(y: &mut Tensor, x: &Tensor) {
         ::core::line!(),
         13670908079709649557u64,
     );
-    let (__own0, __back0) = <Tensor as ::ms::__rt::Mutable<_>>::own(&*y);
+    let __own0 = <Tensor as ::ms::__rt::Mutable<_>>::own(&*y);
     let mut __call = __FUNCTION
         .begin(
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("y");
-                ::ms::__rt::Arg::visit(__own0, __sink);
+                ::ms::__rt::Arg::visit((__own0.get)(&*y), __sink);
                 __sink.argument("x");
                 <Tensor as ::ms::__rt::Arg>::visit(x, __sink);
             },
         );
-    if let ::core::option::Option::Some((__result, (__copy0,))) = __call.cached() {
-        *y = __back0(__copy0);
+    if let ::core::option::Option::Some((__result, (__copy0,))) = __call
+        .lending(
+            &mut [&mut |__next| (__own0.replace)(&mut *y, __next)],
+            &mut ::core::option::Option::None::<()>,
+        )
+    {
+        *y = (__own0.back)(__copy0);
         return __result;
     }
-    let mut __copy0 = ::core::clone::Clone::clone(&*__call.enter(__own0));
+    let mut __copy0 = ::core::clone::Clone::clone(&*__call.enter((__own0.get)(&*y)));
     let __arg1 = __call.enter(x);
     let (__result, (__copy0,)) = __call
         .finish(move || {
@@ -114,7 +119,7 @@ fn handed_on(y: &mut Tensor, x: &Tensor) {
             });
             (__result, (__copy0,))
         });
-    *y = __back0(__copy0);
+    *y = (__own0.back)(__copy0);
     __result
 }
 #[track_caller]
@@ -125,22 +130,27 @@ fn items(all: &mut Vec<Tensor>, x: &Tensor) {
         ::core::line!(),
         17460661283895607972u64,
     );
-    let (__own0, __back0) = <Vec<Tensor> as ::ms::__rt::Mutable<_>>::own(&*all);
+    let __own0 = <Vec<Tensor> as ::ms::__rt::Mutable<_>>::own(&*all);
     let mut __call = __FUNCTION
         .begin(
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("all");
-                ::ms::__rt::Arg::visit(__own0, __sink);
+                ::ms::__rt::Arg::visit((__own0.get)(&*all), __sink);
                 __sink.argument("x");
                 <Tensor as ::ms::__rt::Arg>::visit(x, __sink);
             },
         );
-    if let ::core::option::Option::Some((__result, (__copy0,))) = __call.cached() {
-        *all = __back0(__copy0);
+    if let ::core::option::Option::Some((__result, (__copy0,))) = __call
+        .lending(
+            &mut [&mut |__next| (__own0.replace)(&mut *all, __next)],
+            &mut ::core::option::Option::None::<()>,
+        )
+    {
+        *all = (__own0.back)(__copy0);
         return __result;
     }
-    let mut __copy0 = ::core::clone::Clone::clone(&*__call.enter(__own0));
+    let mut __copy0 = ::core::clone::Clone::clone(&*__call.enter((__own0.get)(&*all)));
     let __arg1 = __call.enter(x);
     let (__result, (__copy0,)) = __call
         .finish(move || {
@@ -186,7 +196,7 @@ fn items(all: &mut Vec<Tensor>, x: &Tensor) {
             });
             (__result, (__copy0,))
         });
-    *all = __back0(__copy0);
+    *all = (__own0.back)(__copy0);
     __result
 }
 #[track_caller]
@@ -197,23 +207,28 @@ fn right_side(y: &mut Tensor, x: &Tensor) -> Tensor {
         ::core::line!(),
         18264724633771975754u64,
     );
-    let (__own0, __back0) = <Tensor as ::ms::__rt::Mutable<_>>::own(&*y);
+    let __own0 = <Tensor as ::ms::__rt::Mutable<_>>::own(&*y);
     let mut __call = __FUNCTION
         .begin(
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
                 __sink.argument("y");
-                ::ms::__rt::Arg::visit(__own0, __sink);
+                ::ms::__rt::Arg::visit((__own0.get)(&*y), __sink);
                 __sink.argument("x");
                 <Tensor as ::ms::__rt::Arg>::visit(x, __sink);
             },
         );
     <Tensor as ::ms::__rt::JitReturn>::accept();
-    if let ::core::option::Option::Some((__result, (__copy0,))) = __call.cached() {
-        *y = __back0(__copy0);
+    if let ::core::option::Option::Some((__result, (__copy0,))) = __call
+        .lending(
+            &mut [&mut |__next| (__own0.replace)(&mut *y, __next)],
+            &mut ::core::option::Option::None::<()>,
+        )
+    {
+        *y = (__own0.back)(__copy0);
         return __result;
     }
-    let mut __copy0 = ::core::clone::Clone::clone(&*__call.enter(__own0));
+    let mut __copy0 = ::core::clone::Clone::clone(&*__call.enter((__own0.get)(&*y)));
     let __arg1 = __call.enter(x);
     let (__result, (__copy0,)) = __call
         .finish(move || {
@@ -313,7 +328,7 @@ fn right_side(y: &mut Tensor, x: &Tensor) -> Tensor {
             });
             (__result, (__copy0,))
         });
-    *y = __back0(__copy0);
+    *y = (__own0.back)(__copy0);
     __result
 }
 #[track_caller]

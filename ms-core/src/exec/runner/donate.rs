@@ -1,6 +1,7 @@
 //! Assignment of donated inputs to outputs that reuse their memory.
 
 use super::{ANY, Input, Output};
+use crate::exec::Donation;
 use crate::lower::Reuse;
 use crate::tensor::Array;
 use rustc_hash::FxHashMap;
@@ -47,15 +48,23 @@ impl Donors {
     }
 
     /// For each output an input without other references whose memory it may reuse, if there is one;
-    /// each input is assigned to at most one output. One that has an output in `state`, as for
-    /// [`Executable::run_donated`](crate::exec::Executable::run_donated), is preferably assigned to that, and only to
-    /// an output that is written when no step can fail any more.
-    pub fn find(&self, inputs: &mut [Array], state: &[Option<u32>], reuse: &Reuse) -> SmallVec<[Option<usize>; 4]> {
-        let is_state = |input: usize| matches!(state.get(input), Some(Some(_)));
+    /// each input is assigned to at most one output, as its [`Donation`] allows. A state is preferably assigned to its
+    /// new value.
+    pub fn find(
+        &self,
+        inputs: &mut [Array],
+        donations: &[Donation],
+        outputs: &[Output],
+        reuse: &Reuse,
+    ) -> SmallVec<[Option<usize>; 4]> {
+        let donation = |input: usize| donations.get(input).copied().unwrap_or_default();
         let mut spare: SmallVec<[bool; 16]> = inputs.iter_mut().map(Array::is_sole).collect();
         let mut donors: SmallVec<[Option<usize>; 4]> = SmallVec::from_elem(None, self.outputs.len());
-        for (input, output) in state.iter().enumerate().filter_map(|(input, output)| Some((input, (*output)? as usize)))
-        {
+        let state = |(input, it): (usize, &Donation)| match *it {
+            Donation::State(output) => Some((input, output as usize)),
+            Donation::Given | Donation::Lent => None,
+        };
+        for (input, output) in donations.iter().enumerate().filter_map(state) {
             let fits = self.outputs.get(output) == Some(&self.inputs.get(input).copied());
             if fits && spare[input] && reuse.allows_state(output, input) {
                 spare[input] = false;
@@ -67,11 +76,15 @@ impl Donors {
         let mut find = |output: usize, length: u32| {
             // Inputs that this output may overwrite in place are preferred, as few other outputs can
             // reuse them.
-            let is_kept = |it: usize| is_state(it) && !reuse.allows_state(output, it);
+            let is_kept = |it: usize| match donation(it) {
+                Donation::Given => false,
+                Donation::State(_) => !reuse.allows_state(output, it),
+                Donation::Lent => !outputs[output].has_type_of(&inputs[it]),
+            };
             let fits = |it: &usize| spare.get(*it) == Some(&true) && self.inputs[*it] == length && !is_kept(*it);
             let taken = reuse.in_place_of(output).find(fits).or_else(|| {
                 let (first, end) = (&mut firsts[length as usize], self.lengths[length as usize].1);
-                let is_free = |it: usize| spare[it] && !is_state(it);
+                let is_free = |it: usize| spare[it] && donation(it) == Donation::Given;
                 while *first < end && !is_free(self.order[*first as usize] as usize) {
                     *first += 1;
                 }

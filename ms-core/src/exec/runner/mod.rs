@@ -13,7 +13,7 @@ mod repeat;
 mod run;
 mod stack;
 
-use super::backend::Executable;
+use super::backend::{Donation, Executable};
 use super::driver::Driver;
 use super::waits::Waits;
 use super::watch::Watched;
@@ -27,7 +27,7 @@ use run::{Program, Run};
 use smallvec::SmallVec;
 use stack::Stacks;
 use std::borrow::Borrow;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A loaded plan, which a driver runs.
 pub struct PlanExecutable<D: Driver> {
@@ -62,6 +62,13 @@ enum Output {
     Array(Layout, DType),
     /// A stack, with rows of this type.
     Stack(Type),
+}
+
+impl Output {
+    /// Whether it is an array of the type of this one.
+    fn has_type_of(&self, array: &Array) -> bool {
+        matches!(self, Self::Array(layout, dtype) if (layout.shape(), *dtype) == (array.shape(), array.dtype()))
+    }
 }
 
 /// The reusable state of a run.
@@ -220,20 +227,16 @@ impl<D: Driver + 'static> PlanExecutable<D> {
     }
 
     /// The memory of every output: that of a donated input if it may be reused, or else newly
-    /// allocated. Inputs that are `state` are reused only if the run cannot fail once they are written.
+    /// allocated.
     ///
     /// # Safety
     /// As [`Array::uninit`].
-    unsafe fn over(&self, inputs: &mut [Array], state: &[Option<u32>]) -> Result<SmallVec<[Array; 1]>> {
-        let donors = self.donors.find(inputs, state, &self.reuse);
+    unsafe fn over(&self, inputs: &mut [Array], donations: &[Donation]) -> Result<SmallVec<[Array; 1]>> {
+        let donors = self.donors.find(inputs, donations, &self.outputs, &self.reuse);
         let mut outputs = SmallVec::with_capacity(donors.len());
         for (at, donor) in donors.into_iter().enumerate() {
             outputs.push(match (donor.map(|it| &inputs[it]), &self.outputs[at]) {
-                (Some(input), Output::Array(layout, dtype))
-                    if (input.shape(), input.dtype()) == (layout.shape(), *dtype) =>
-                {
-                    input.clone()
-                }
+                (Some(input), output) if output.has_type_of(input) => input.clone(),
                 (Some(input), Output::Array(layout, dtype)) => {
                     // SAFETY: as the caller's.
                     unsafe { Array::new(input.storage().clone(), layout.clone(), *dtype) }
@@ -397,17 +400,45 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         &self,
         driver: &E,
         inputs: &mut [Array],
-        state: &[Option<u32>],
+        donations: &[Donation],
     ) -> Result<SmallVec<[Array; 1]>> {
         if !self.takes_dense(inputs) || self.has_stacks {
             return self.run_by(driver, &inputs.iter().collect::<SmallVec<[&Array; 8]>>());
         }
         // SAFETY: a run writes all of its outputs.
-        let outputs = unsafe { self.over(inputs, state)? };
+        let outputs = unsafe { self.over(inputs, donations)? };
         // SAFETY: inputs were checked. Outputs are newly allocated, or the plan allows them to reuse
         // the memory of inputs to which this call has the only reference.
-        unsafe { self.run_arrays(driver, inputs, &outputs, &[])? };
-        Ok(outputs)
+        match unsafe { self.run_arrays(driver, inputs, &outputs, &Self::only_read(inputs, donations, &outputs)) } {
+            Ok(()) => Ok(outputs),
+            Err(error) => Err(self.torn(error, inputs, donations, &outputs)),
+        }
+    }
+
+    /// The inputs that a run with some that are lent does not write: others hold them too, as a model's parameters.
+    fn only_read<'a>(inputs: &'a [Array], donations: &[Donation], outputs: &[Array]) -> SmallVec<[&'a Array; 8]> {
+        if !donations.contains(&Donation::Lent) {
+            return SmallVec::new();
+        }
+        let is_written = |it: &Array| outputs.iter().any(|output| Arc::ptr_eq(output.storage(), it.storage()));
+        let is_read = |it: &(&Array, &Donation)| {
+            *it.1 == Donation::Given && Arc::strong_count(it.0.storage()) > 1 && !is_written(it.0)
+        };
+        inputs.iter().zip(donations).filter(is_read).map(|it| it.0).collect()
+    }
+
+    /// The error of a run on donated inputs, which says so if one that is lent may have been written in part.
+    #[cold]
+    fn torn(&self, error: Error, inputs: &[Array], donations: &[Donation], outputs: &[Array]) -> Error {
+        let lent = inputs.iter().zip(donations).enumerate().filter(|it| *it.1.1 == Donation::Lent);
+        let is_torn = |(at, (input, _)): (usize, (&Array, &Donation))| {
+            let over = |it: &Array| it.device_ptr() == input.device_ptr();
+            outputs.iter().position(over).is_some_and(|output| !self.reuse.allows_state(output, at))
+        };
+        match { lent }.any(is_torn) {
+            true => error.overwriting(),
+            false => error,
+        }
     }
 }
 
@@ -416,16 +447,16 @@ impl<D: Driver + 'static> Executable for PlanExecutable<D> {
         self.run_by(&self.driver, inputs)
     }
 
-    fn run_donated(&self, inputs: &mut [Array], state: &[Option<u32>]) -> Result<SmallVec<[Array; 1]>> {
-        self.run_donated_by(&self.driver, inputs, state)
+    fn run_donated(&self, inputs: &mut [Array], donations: &[Donation]) -> Result<SmallVec<[Array; 1]>> {
+        self.run_donated_by(&self.driver, inputs, donations)
     }
 
     fn run_watched(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
         self.run_by(&Watched(&self.driver), inputs)
     }
 
-    fn run_donated_watched(&self, inputs: &mut [Array], state: &[Option<u32>]) -> Result<SmallVec<[Array; 1]>> {
-        self.run_donated_by(&Watched(&self.driver), inputs, state)
+    fn run_donated_watched(&self, inputs: &mut [Array], donations: &[Donation]) -> Result<SmallVec<[Array; 1]>> {
+        self.run_donated_by(&Watched(&self.driver), inputs, donations)
     }
 
     fn overwrites(&self, output: usize, input: usize) -> bool {

@@ -8,6 +8,7 @@ mod exported;
 pub(super) mod functions;
 mod hooked;
 pub(super) mod jit;
+mod lent;
 mod made;
 mod observe;
 pub(super) mod recompilation;
@@ -24,6 +25,7 @@ pub use compiled::{Compiled, Derivative};
 pub use exported::{Exported, InputSpec, export};
 pub use functions::retrace;
 pub use jit::{Jit, captures_nothing, jit};
+pub use lent::Place;
 pub use observe::{CallObserver, observe_calls};
 pub use returns::{Entered, JitReturn};
 
@@ -38,6 +40,7 @@ use crate::trace::{
 };
 use compile::Tracing;
 use hooked::{Hooked, check_unhooked};
+use lent::Lent;
 use observe::Observed;
 use recompilation::Compilations;
 use restore::Stored;
@@ -343,6 +346,26 @@ impl Call {
         result
     }
 
+    /// Like [`Call::cached`], where results are written over the tensors of the `&mut` arguments `places`, and of
+    /// donated arguments. If the run fails, the `&mut` arguments have their tensors again; if it succeeds, the caller
+    /// writes them.
+    #[track_caller]
+    pub fn lending<R: JitReturn>(&mut self, places: &mut [Place<'_>], arguments: &mut Option<impl Sized>) -> Option<R> {
+        let version = match &self.state {
+            State::Ready(version) if self.mode == DispatchMode::Eager && version.takes_lent() => version,
+            _ if arguments.is_some() => return self.donating(arguments),
+            _ => return self.cached(),
+        };
+        let Some(held) = version.hold() else { return self.trace_anew() };
+        *arguments = None;
+        let tensors = self.signature.take_tensors();
+        let mut lent = Lent::take(places, &tensors);
+        let result = version.run_donating(tensors, Some(&mut lent.tensors)).expect("its parameters are held");
+        drop((lent, held));
+        let (name, location) = (self.function.name, self.location);
+        Some(result.map_or_else(|error| R::refuse(in_compiled(error, name, location, &self.signature)), R::join))
+    }
+
     /// Traces the body, if a parameter of the version that was found is dropped, or the version does not
     /// run on the device of the arguments.
     #[cold]
@@ -429,7 +452,7 @@ impl Call {
 #[track_caller]
 fn run<T: Tree + 'static>(version: &Version, signature: &mut Signature, donates: bool) -> Option<Result<T>> {
     match donates {
-        true => version.run_donating(signature.take_tensors()),
+        true => version.run_donating(signature.take_tensors(), None),
         false => version.run(signature.tensors()),
     }
 }

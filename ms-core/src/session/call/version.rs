@@ -2,9 +2,11 @@
 
 use super::backward_slots::BackwardSlots;
 use super::compiled::Compiled;
+use super::lent::LentTensors;
 use super::versions::Versions;
 use super::writing_run::WritingRun;
 use crate::error::{Code, Error, Result};
+use crate::exec::Donation;
 use crate::session::autodiff::tape::Tape;
 use crate::session::devices;
 use crate::tensor::{
@@ -79,8 +81,8 @@ pub(super) struct Version {
     pub(super) compiled: Arc<Compiled>,
     backward_slots: Option<BackwardSlots>,
     inputs: Box<[InputRun]>,
-    /// By input, the output that is the new value of its slot, if the version writes that.
-    state: Box<[Option<u32>]>,
+    /// By input, a state if the version writes its slot.
+    donations: Box<[Donation]>,
     captured: Vec<Tensor>,
     /// The inputs that are states of generators, which follow the other inputs to their device.
     states: Box<[usize]>,
@@ -143,9 +145,9 @@ impl Version {
                 },
             }
         };
-        let replaced_by = |&(source, at): &(InputSource, usize)| match source {
-            InputSource::Written => Some((results + at) as u32),
-            _ => None,
+        let donation = |&(source, at): &(InputSource, usize)| match source {
+            InputSource::Written => Donation::State((results + at) as u32),
+            _ => Donation::Given,
         };
         let is_state = |it: &Source| matches!(it, Source::Slot(slot) if slot.role() == Role::RandomState);
         let states = inputs.iter().enumerate().filter(|it| is_state(it.1)).map(|it| it.0).collect();
@@ -178,7 +180,7 @@ impl Version {
             bytes,
             compiled,
             backward_slots,
-            state: inputs.iter().map(replaced_by).collect(),
+            donations: inputs.iter().map(donation).collect(),
             inputs: runs(&inputs),
             captured,
             states,
@@ -241,7 +243,7 @@ impl Version {
                     return self.read_only_run(to, &given);
                 }
                 let run = self.writing_run(&given, writes).transpose()?;
-                Some(run.and_then(|it| it.run(&self.compiled, &self.state)).map(|it| *to = it))
+                Some(run.and_then(|it| it.run(&self.compiled, &self.donations)).map(|it| *to = it))
             }
             _ => {
                 let inputs = match self.gather(arguments, writes)? {
@@ -253,12 +255,17 @@ impl Version {
         }
     }
 
-    /// Like [`Version::run`], with donated arguments.
+    /// Like [`Version::run`], with donated arguments. Results are written over tensors that are `lent`, which are
+    /// back if the run fails.
     ///
     /// # Errors
     /// As for [`Version::run`].
     #[track_caller]
-    pub fn run_donating<T: Tree + 'static>(&self, arguments: Vec<Tensor>) -> Option<Result<T>> {
+    pub fn run_donating<T: Tree + 'static>(
+        &self,
+        arguments: Vec<Tensor>,
+        lent: Option<&mut LentTensors>,
+    ) -> Option<Result<T>> {
         let writes = upgraded(&self.writes)?;
         let alone = self.lock(&writes);
         if self.untraced && !is_host_only() {
@@ -273,7 +280,12 @@ impl Version {
             DispatchMode::Eager => {
                 let run = self.writing_run(&self.given(&arguments)?, &writes).transpose()?;
                 drop(arguments);
-                run.and_then(|it| it.run(&self.compiled, &self.state))
+                run.and_then(|mut run| {
+                    if let Some(lent) = lent {
+                        run.lend(lent, |argument| self.input_of(argument));
+                    }
+                    run.run(&self.compiled, &self.donations)
+                })
             }
             _ => {
                 let inputs = match self.gather(&arguments, &writes)? {
@@ -291,6 +303,22 @@ impl Version {
         };
         drop(alone);
         Some(outputs.map(|mut it| self.result(&mut it)))
+    }
+
+    /// Whether a call may run on tensors that were taken out of `&mut` arguments, wherever they are.
+    pub fn takes_lent(&self) -> bool {
+        !self.untraced || is_host_only()
+    }
+
+    /// The input that an argument is.
+    fn input_of(&self, argument: usize) -> Option<usize> {
+        let mut first = 0;
+        self.inputs.iter().find_map(|run| {
+            let at = (run.source == InputSource::Argument && run.range.contains(&argument))
+                .then(|| first + argument - run.range.start);
+            first += run.range.len();
+            at
+        })
     }
 
     /// The parameters that it is bound to, to keep them alive until it has run; `None` if one is
@@ -378,7 +406,7 @@ impl Version {
     /// Takes the values of the slots that a run writes; `None` if the version does not [run](Self::runs_on) where
     /// the inputs are. Slots that it only reads were read before, so that two runs never wait for each other.
     fn writing_run<'a>(&self, given: &Given<'_>, writes: &'a [Parameter]) -> Result<Option<WritingRun<'a>>> {
-        let mut run = WritingRun::new(writes, self.state.len());
+        let mut run = WritingRun::new(writes, self.donations.len());
         for inputs in &self.inputs {
             match self.tensors(inputs, given) {
                 Some(tensors) => {
@@ -400,7 +428,7 @@ impl Version {
     /// inputs are.
     fn read_only_run(&self, to: &mut Outputs, given: &Given<'_>) -> Option<Result<()>> {
         let mut inputs: SmallVec<[&Array; 8]> = SmallVec::new();
-        inputs.reserve(self.state.len());
+        inputs.reserve(self.donations.len());
         for run in &self.inputs {
             for tensor in self.tensors(run, given).expect("it writes no slots") {
                 match tensor.array() {
@@ -454,7 +482,7 @@ impl Version {
             InputSource::OfThread => self.of_thread[at].value(),
             InputSource::Written => writes[at].value(),
         };
-        let mut inputs: Vec<Tensor> = Vec::with_capacity(self.state.len());
+        let mut inputs: Vec<Tensor> = Vec::with_capacity(self.donations.len());
         for run in &self.inputs {
             inputs.extend(run.range.clone().map(|at| input(run.source, at)));
         }

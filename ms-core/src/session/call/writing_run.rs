@@ -1,9 +1,12 @@
 //! A run that writes slots.
 
 use super::compiled::Compiled;
+use super::lent::LentTensors;
 use crate::error::Result;
+use crate::exec::Donation;
 use crate::session::devices;
 use crate::tensor::{Array, Outputs, Parameter, TakenSlot, Tensor, is_host_only};
+use smallvec::SmallVec;
 
 /// A run that writes slots. Results may reuse the memory of their values, which nobody else reads meanwhile.
 pub(super) struct WritingRun<'a> {
@@ -12,12 +15,14 @@ pub(super) struct WritingRun<'a> {
     taken: Vec<Option<(TakenSlot<'a>, usize)>>,
     /// The inputs so far.
     pub inputs: Vec<Array>,
+    /// The tensors of `&mut` arguments; for each that is an input, its number and the input.
+    lent: Option<(&'a mut LentTensors, SmallVec<[(usize, usize); 8]>)>,
 }
 
 impl<'a> WritingRun<'a> {
     /// A run of so many inputs that writes these slots.
     pub fn new(writes: &'a [Parameter], inputs: usize) -> Self {
-        Self { writes, taken: writes.iter().map(|_| None).collect(), inputs: Vec::with_capacity(inputs) }
+        Self { writes, taken: writes.iter().map(|_| None).collect(), inputs: Vec::with_capacity(inputs), lent: None }
     }
 
     /// Makes the value of a slot the next input.
@@ -32,11 +37,24 @@ impl<'a> WritingRun<'a> {
         self.inputs.push(value.into_array().expect("values of slots are not traced"));
     }
 
-    /// Runs a graph, of whose inputs some are values of slots that outputs in `state` replace, and writes the slots;
-    /// returns the outputs without their new values.
+    /// Takes the tensors of `&mut` arguments. `input` finds the input that an argument is.
+    pub fn lend(&mut self, tensors: &'a mut LentTensors, input: impl Fn(usize) -> Option<usize>) {
+        let given = tensors.give(input);
+        self.lent = Some((tensors, given));
+    }
+
+    /// Runs a graph, of whose inputs some are values of slots, and writes the slots; returns the outputs without their
+    /// new values. `donations` are those of the inputs, without tensors of `&mut` arguments.
     #[track_caller]
-    pub fn run(mut self, compiled: &Compiled, state: &[Option<u32>]) -> Result<Outputs> {
-        let mut outputs = compiled.run_donated(&mut self.inputs, state)?;
+    pub fn run(mut self, compiled: &Compiled, donations: &[Donation]) -> Result<Outputs> {
+        let mut outputs = match &self.lent {
+            None => compiled.run_donated(&mut self.inputs, donations)?,
+            Some((_, lent)) => {
+                let mut donations: SmallVec<[Donation; 32]> = donations.into();
+                lent.iter().for_each(|it| donations[it.1] = Donation::Lent);
+                compiled.run_donated(&mut self.inputs, &donations)?
+            }
+        };
         let results = outputs.len() - self.writes.len();
         if !is_host_only() {
             let old = self.writes.iter().zip(&self.taken).map(|(slot, taken)| match taken {
@@ -55,13 +73,19 @@ impl<'a> WritingRun<'a> {
                 }
             }
         }
+        if let Some((lent, _)) = self.lent.take() {
+            lent.replaced();
+        }
         Ok(outputs)
     }
 }
 
 impl Drop for WritingRun<'_> {
-    /// After a run that failed, the slots have their values again.
+    /// After a run that failed, the slots have their values again, and `&mut` arguments their tensors.
     fn drop(&mut self) {
+        if let Some((lent, given)) = self.lent.take() {
+            given.into_iter().for_each(|(at, input)| lent.put_back(at, Tensor::from_array(self.inputs[input].clone())));
+        }
         for (slot, input) in self.taken.drain(..).flatten() {
             slot.put(Tensor::from_array(self.inputs[input].clone()));
         }

@@ -7,7 +7,7 @@ use super::made::Made;
 use super::source::Source;
 use super::symbolic::Sized;
 use crate::error::{Error, Result};
-use crate::exec::{self, Artifact, Backend, CompileOptions, Executable};
+use crate::exec::{self, Artifact, Backend, CompileOptions, Donation, Executable};
 use crate::ir::{Graph, Precision, canonical_bytes};
 use crate::lower::{composite_of_node, line_of_node, refuse_at_the_same_lines};
 use crate::ops;
@@ -294,18 +294,17 @@ impl Compiled {
         self.run_donated(&mut arrays, &[])
     }
 
-    /// Runs the graph on donated inputs, of which those that have an output in `state` outlive a run that fails: see
-    /// [`Executable::run_donated`].
+    /// Runs the graph on donated inputs: see [`Executable::run_donated`].
     ///
     /// # Errors
     /// As for [`Compiled::run`].
-    pub(in crate::session) fn run_donated(&self, inputs: &mut [Array], state: &[Option<u32>]) -> Result<Outputs> {
+    pub(in crate::session) fn run_donated(&self, inputs: &mut [Array], donations: &[Donation]) -> Result<Outputs> {
         let device = if is_host_only() { None } else { Some(devices::gather(inputs, |_| false)?) };
         let other = self.other(&*inputs, device)?;
         let executable = other.as_deref().unwrap_or(self).executable()?;
         let outputs = match device {
-            None => executable.run_donated(inputs, state),
-            Some(device) => self.submit_donated(device, executable, inputs, state),
+            None => executable.run_donated(inputs, donations),
+            Some(device) => self.submit_donated(device, executable, inputs, donations),
         };
         Ok(tensors(outputs.map_err(|error| self.located(error))?))
     }

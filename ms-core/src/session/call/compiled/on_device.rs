@@ -2,7 +2,7 @@
 
 use super::{Compiled, located, tensors};
 use crate::error::{ActiveCalls, Error, Result, in_op};
-use crate::exec::{self, Executable};
+use crate::exec::{self, Donation, Executable};
 use crate::lower::line_of_node;
 use crate::session::call::source::Source;
 use crate::session::devices::{self, Submission};
@@ -43,7 +43,7 @@ impl Compiled {
         device: Device,
         executable: &Arc<dyn Executable>,
         inputs: &mut [Array],
-        state: &[Option<u32>],
+        donations: &[Donation],
     ) -> Result<SmallVec<[Array; 1]>> {
         self.submit(device, |work| {
             work.reads(&*inputs)?;
@@ -51,8 +51,8 @@ impl Compiled {
             // The others are shared, and not written.
             work.writes(inputs.iter_mut().filter_map(|it| it.is_sole().then_some(&*it)));
             let outputs = match exec::is_watched() {
-                true => self.located_records(|| executable.run_donated_watched(inputs, state)),
-                false => executable.run_donated(inputs, state),
+                true => self.located_records(|| executable.run_donated_watched(inputs, donations)),
+                false => executable.run_donated(inputs, donations),
             };
             submitted(work, inputs, outputs, inputs)
         })
