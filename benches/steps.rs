@@ -73,7 +73,7 @@ fn device_loop(x: &Tensor, limit: &Tensor) -> Tensor {
     ops::while_loop(|x: &Tensor| x.lt(limit), |x| x + 1.0, x.clone())
 }
 
-/// P16, batched by hand.
+/// `vmap` of hswish, batched by hand.
 #[jit]
 fn manually_batched(xs: &Tensor) -> Tensor {
     let mut out = vec![];

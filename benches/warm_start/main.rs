@@ -21,7 +21,7 @@ const PROCESSES: usize = 21;
 /// The duration of the measurement of later calls; the same as in `peers/warm_start.py`.
 const LATER: Duration = Duration::from_millis(200);
 
-/// P11.
+/// A host loop of 200 iterations, unrolled.
 #[jit]
 fn unrolled(input_x: &Tensor, input_y: &Tensor) -> Tensor {
     let mut output = input_x.clone();

@@ -10,7 +10,7 @@ use std::time::Instant;
 /// A loop count that is passed to the function in a static.
 static COUNT: AtomicUsize = AtomicUsize::new(200);
 
-/// P11.
+/// A host loop of 200 iterations, unrolled.
 // Reading a mutable static is the purpose: a later process sees its change.
 #[allow(deprecated)]
 #[jit]

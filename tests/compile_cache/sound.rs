@@ -16,7 +16,7 @@ fn check_warm(program: &[&str]) {
     assert!(!warm.stderr.contains("warning"), "{warm:?}");
 }
 
-/// P12: enabled by the environment, a second process runs code that the first one compiled.
+/// Enabled by the environment, a second process runs code that the first one compiled.
 #[test]
 fn a_second_process_compiles_nothing() {
     let programs: [&[&str]; 10] = [
@@ -74,7 +74,7 @@ fn sizes_share_their_kernels() {
     }
 }
 
-/// P12: the settings of the context take precedence over those of the environment.
+/// The settings of the context take precedence over those of the environment.
 #[test]
 fn the_context_takes_precedence_over_the_environment() {
     let scratch = Scratch::new();
@@ -127,8 +127,7 @@ fn check(change: &Change<'_>) {
     assert_eq!((&*again.result, again.misses), (change.want, 0), "{:?} again", change.after);
 }
 
-/// P13, the five changes that need no other program, and similar ones. Those that need one are in
-/// `rebuild.rs`.
+/// Changes of the program or its settings that need no other build. The others are in `rebuild.rs`.
 #[test]
 fn a_change_gives_the_new_answer() {
     let plain = |before, after, want| Change { before, after, want, environment: None, hit: false };

@@ -215,7 +215,7 @@ fn float_status() {
     assert_eq!(status.get().to_vec::<f32>(), [0.0; 8]);
 }
 
-/// P23: `B` runs after `A`, but uses none of its results.
+/// `B` runs after `A`, but uses none of its results.
 #[jit]
 fn a_before_b(x: &Tensor, y: &Tensor) -> (Tensor, Tensor) {
     let a = ops::cumsum(x, 0);

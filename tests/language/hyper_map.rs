@@ -1,4 +1,4 @@
-//! P22, and the cases of `hypermap/test_hypermap.py`: eagerly and compiled, with the same numbers
+//! The cases of `hypermap/test_hypermap.py`: eagerly and compiled, with the same numbers
 //! and the same refusals.
 
 use ms::Value;

@@ -71,7 +71,7 @@ fn assert_close(got: &Tensor, want: &Tensor, tolerance: f32, what: &str) {
     }
 }
 
-/// P1: eagerly, in graph mode, as an argument of a `#[jit]` function, and with a compiled `construct`.
+/// Eagerly, in graph mode, as an argument of a `#[jit]` function, and with a compiled `construct`.
 #[test]
 fn four_forms_of_one_network_agree() {
     for (precision, tolerance) in [(Precision::Strict, 0.0), (Precision::Highest, 1e-6)] {
@@ -88,7 +88,7 @@ fn four_forms_of_one_network_agree() {
     }
 }
 
-/// P2: the model is made once, and its parameters belong to the function.
+/// The model is made once, and its parameters belong to the function.
 #[test]
 fn a_model_made_inside_keeps_its_parameters() {
     let x = Tensor::ones([2, 1, 28, 28]);
@@ -100,7 +100,7 @@ fn a_model_made_inside_keeps_its_parameters() {
     assert_close(&debugged, &first, 1e-5, "without compiling, the same parameters");
 }
 
-/// P3: the transformation form.
+/// The transformation form.
 #[test]
 fn functions_and_closures_compile() {
     let x = Tensor::from_slice([3], &[-1.0f32, 0.0, 2.0]);
@@ -145,7 +145,7 @@ impl Mixed {
     }
 }
 
-/// P4 and P6: only one `construct` is compiled, the rest runs eagerly.
+/// Only one `construct` is compiled, the rest runs eagerly.
 #[test]
 fn eager_and_compiled_parts_mix() {
     let out = Mixed { add: Add, mul: Mul }.call(&Tensor::ones([3, 3]));
@@ -168,7 +168,7 @@ impl AddNet {
     }
 }
 
-/// P7: a sum, and the gradients of a compiled sum with respect to both arguments.
+/// A sum, and the gradients of a compiled sum with respect to both arguments.
 #[test]
 fn gradients_pass_through_a_compiled_construct() {
     let (x, y) = (tensor![1.0, 2.0, 3.0], tensor![4.0, 5.0, 6.0]);
@@ -184,7 +184,7 @@ fn conv_fn(conv: &nn::Conv2d, x: &Tensor) -> Tensor {
     conv.call(x)
 }
 
-/// P9: a layer made outside and passed in.
+/// A layer made outside and passed in.
 #[test]
 fn a_convolution_is_an_argument() {
     let conv = nn::Conv2d::new(3, 4, 3).stride(2);
@@ -203,13 +203,13 @@ fn func(input_x: &Tensor, input_y: &Tensor) -> Tensor {
     output
 }
 
-/// P11: a host loop of 200 iterations, unrolled.
+/// A host loop of 200 iterations, unrolled.
 #[test]
 fn a_host_loop_unrolls() {
     assert_eq!(func(&tensor![1.0], &tensor![2.0]).to_vec::<f32>(), [601.0]);
 }
 
-/// P26: `pow` as a function and as a primitive object.
+/// `pow` as a function and as a primitive object.
 #[test]
 fn pow_is_a_function_and_an_object() {
     let x = tensor![1.0, 2.0, 4.0];
@@ -217,7 +217,7 @@ fn pow_is_a_function_and_an_object() {
     assert_eq!(ops::Pow::new().call(&x, 3.0).to_vec::<f32>(), [1.0, 8.0, 64.0]);
 }
 
-/// P27: a linear model trained by descent, compiled and eagerly.
+/// A linear model trained by descent, compiled and eagerly.
 #[test]
 fn a_linear_model_trains_to_the_same_losses() {
     let x = random::uniform([32, 3], -1.0, 1.0);
@@ -249,7 +249,7 @@ fn made_by_many(x: &Tensor) -> Tensor {
     nn::Dense::new(4, 3).call(x)
 }
 
-/// P2 on several threads: the first one creates the parameters, once.
+/// On several threads, the first one creates the parameters, once.
 #[test]
 fn threads_share_the_model_that_a_function_makes() {
     let x = Tensor::ones([2, 4]);
@@ -268,7 +268,7 @@ fn shadows_a_static(x: &Tensor) -> Tensor {
     x + value
 }
 
-/// P10; assigning to a static inside is a compile error, `ui-tests/fail/MS023_static_assignment.rs`.
+/// Assigning to a static inside is a compile error, `ui-tests/fail/MS023_static_assignment.rs`.
 #[test]
 fn a_local_leaves_a_static_alone() {
     assert_eq!(shadows_a_static(&Tensor::scalar(2.0f32)).item::<f32>(), 3.0);
@@ -302,7 +302,7 @@ fn select_net(x: &Tensor, y: &Tensor) -> Tensor {
     out
 }
 
-/// P14 and P15.
+/// `if` and `select` in a host loop.
 #[test]
 fn a_decision_in_a_loop_is_a_selection_in_a_loop() {
     for f in [if_net, select_net] {

@@ -1,4 +1,4 @@
-//! P20 and P21: with and without `#[lazy_inline]`, shared and not, networks compute the same
+//! With and without `#[lazy_inline]`, shared and not, networks compute the same
 //! numbers; calls that are marked `#[no_inline]` stay calls.
 
 use crate::gpt::{lazy, plain};

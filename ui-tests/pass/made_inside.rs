@@ -1,4 +1,4 @@
-//! A model that a compiled function creates is created once, and belongs to the function (P2).
+//! A model that a compiled function creates is created once, and belongs to the function.
 use ms::prelude::*;
 
 #[jit]

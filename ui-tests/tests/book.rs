@@ -29,7 +29,7 @@ fn programs(folder: &str) -> BTreeMap<String, String> {
     paths.map(named).collect()
 }
 
-/// The code in a name like `P05_MS001_jit_on_struct`.
+/// The code in a name like `MS001_jit_on_struct`.
 fn code(name: &str) -> Option<&str> {
     name.split('_').find(|it| it.len() == 5 && it.starts_with("MS"))
 }
@@ -157,7 +157,8 @@ fn the_page_of_mistakes_shows_what_rustc_says() {
     }
     for it in &mistakes {
         let _ = write!(out, "\n## {}\n\n```rust,compile_fail\n{}\n```\n\n", it.about, it.code);
-        let _ = writeln!(out, "```text\n{}\n```", it.message.replace(&format!("fail/{}", it.name), "src/main"));
+        let message = it.message.replace(&format!("fail/{}", it.name), "src/main");
+        let _ = writeln!(out, "```text\n{}\n```", message.replace("$DIR/", "").replace("$WORKSPACE/", "ms/"));
         if !it.help.is_empty() {
             let _ = writeln!(out, "\n{}", it.help);
         }

@@ -9,12 +9,7 @@ const ALONE: &str = "other_crate_name";
 #[rustfmt::skip]
 #[path = "../pass"]
 #[allow(clippy::all, clippy::unwrap_used, dead_code, reason = "programs show what may be written")]
-#[allow(non_snake_case, reason = "some names begin with the number of a program")]
 mod pass {
-    mod P08_changed_field;
-    mod P10_statics;
-    mod P17_jit_class;
-    mod P21_lazy_inline;
     mod arms_of_one_assignment;
     mod assertions;
     mod attribute_paths;
@@ -26,6 +21,7 @@ mod pass {
     mod cell_lists_and_sequences;
     mod cell_methods;
     mod cell_of_several_arguments;
+    mod changed_field;
     mod closures;
     mod closures_that_decide;
     mod common;
@@ -42,10 +38,12 @@ mod pass {
     mod host_errors_and_let_else;
     mod host_loops_end;
     mod host_results_in_decisions;
+    mod jit_class;
     mod jit_functions;
     mod jit_macro;
     mod jumps_are_written;
     mod labelled_blocks;
+    mod lazy_inline;
     mod made_inside;
     mod match_on_literals;
     mod match_on_tensors;
@@ -66,6 +64,7 @@ mod pass {
     mod refusals_end_the_call;
     mod results;
     mod static_derive;
+    mod statics;
     mod symbolic_sizes;
     mod taken_in_decisions;
     mod tensor_if;

@@ -1,4 +1,4 @@
-//! A local whose name differs from that of a static leaves the static unchanged (P10).
+//! A local whose name differs from that of a static leaves the static unchanged.
 use ms::prelude::*;
 use std::sync::atomic::{AtomicI64, Ordering};
 

@@ -1,4 +1,4 @@
-//! P17: `#[jit_class]`: fields, methods, nested, made inside the graph, called.
+//! `#[jit_class]`: fields, methods, nested, made inside the graph, called.
 use ms::prelude::*;
 
 #[jit_class]

@@ -1,4 +1,4 @@
-//! P8: the next call notices a changed field.
+//! The next call notices a changed field.
 use ms::prelude::*;
 
 #[cell]

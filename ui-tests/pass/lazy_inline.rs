@@ -1,4 +1,4 @@
-//! P21: a marked cell shares its sub-graph among equal calls; one with another field has its own.
+//! A marked cell shares its sub-graph among equal calls; one with another field has its own.
 use ms::prelude::*;
 
 #[cell]
