@@ -319,6 +319,8 @@ mod pages {
     mod deployment {}
     #[doc = include_str!("../docs/effects.md")]
     mod effects {}
+    #[doc = include_str!("../docs/errors_and_panics.md")]
+    mod errors_and_panics {}
     #[doc = include_str!("../docs/from_mindspore.md")]
     mod from_mindspore {}
     #[doc = include_str!("../docs/from_pytorch.md")]
