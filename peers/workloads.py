@@ -5,8 +5,8 @@
 
 The executable is that of the benchmark, which is built unless it is given. PYTHON has torch and, if it is to be measured,
 jax; torch.compile needs g++. Every framework is one process; workload by workload, all are measured by turns, and the
-median of the rounds is taken. With `--write`, the table replaces the one in docs/performance.md. The roof is the time that
-the operations and bytes of a workload need at the rates of the machine, which are measured in the same run.
+median of the rounds is taken. With `--write`, the table replaces the one in docs/performance.md. The roofline is the time that
+the operations and bytes of a workload need at the rates of memory and vector multiply-adds, measured in the same run.
 """
 
 import argparse
@@ -93,16 +93,17 @@ def main():
         us = {name: statistics.median(it["us"] for it in told) for name, told in answers.items() if told}
         best = min((it for it in us if it != "ms"), key=us.get, default=None)
         roof = answers["ms"][0]["roof_us"]
-        cells = [short(us[name]) if name in us else "" for name in PEERS]
+        fastest = min(us.values())
+        cells = [(f"**{short(us[it])}**" if us[it] == fastest else short(us[it])) if it in us else "" for it in ("ms", *PEERS)]
         ratio = f"{us[best] / us['ms']:.2f}" if best else ""
         part = f"{100 * roof / us['ms']:.0f} %" if roof > 1 else ""
-        rows.append(f"| `{workload}` | **{short(us['ms'])}** | {' | '.join(cells)} | {ratio} | {short(roof)} | {part} |")
+        rows.append(f"| `{workload}` | {' | '.join(cells)} | {ratio} | {short(roof)} | {part} |")
     table = "\n".join(
         [
             f"{processor()}, {options.threads} threads, medians of {options.rounds} rounds of {options.seconds:g} s in"
             f" microseconds; load of the machine {min(loads):.1f} to {max(loads):.1f}.",
             "",
-            f"| workload | ms | {' | '.join(PEERS.values())} | fastest peer / ms | roof | reached |",
+            f"| workload | ms | {' | '.join(PEERS.values())} | fastest peer / ms | roofline | of roofline |",
             "|---|---|---|---|---|---|---|---|",
             *rows,
         ]
