@@ -1,8 +1,8 @@
-//! Arithmetic of narrow floats inside composites and functions of ops: operands of f16 and bf16 are widened to f32, and
+//! Arithmetic of narrow floats inside composites and functions of ops: f16 and bf16 operands are widened to f32, and
 //! results are rounded once.
 //!
-//! f16 has no square of 300, and bf16 has eight bits: rounded intermediate values lose what the result depends on, or
-//! are infinite where the result is not.
+//! The square of 300 overflows in f16, and bf16 has eight bits of significand. A rounded intermediate value would lose
+//! digits that the result needs, or be infinite where the result is finite.
 
 use crate::ops::{Body, Cotangents, Vjp, cast};
 use crate::tensor::{Attrs, DType, Outputs, Tensor, promote};
@@ -12,15 +12,15 @@ use std::iter;
 /// The arithmetic inside a composite.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::ops) enum Inner {
-    /// Narrow floats are widened, and this number of first results is rounded to the dtype of the operands. The
-    /// others, which only the derivative reads, are not.
+    /// Narrow floats are widened. The first `rounded` results have the dtype of the operands; the derivative alone
+    /// reads the others, which stay wide.
     Wide { rounded: usize },
-    /// That of the ops of the body, which round no sum that another one follows but that with a bias.
+    /// The ops of the body compute in the dtype of the operands.
     Own,
 }
 
 impl Inner {
-    /// Of a composite of which one result is not for the derivative only.
+    /// The arithmetic of a composite with one result for the user.
     pub const DEFAULT: Self = Self::Wide { rounded: 1 };
 
     /// Another one instead of this.
@@ -45,7 +45,7 @@ pub(in crate::ops) fn widened(x: &Tensor) -> Tensor {
     if x.dtype().is_narrow_float() { cast(x, x.dtype().compute()) } else { x.clone() }
 }
 
-/// A result in the dtype of its operands, if it is a float and that is narrow.
+/// Rounds a float result to `dtype`, if that is a narrow float.
 #[track_caller]
 pub(in crate::ops) fn rounded(y: Tensor, dtype: DType) -> Tensor {
     if dtype.is_narrow_float() && y.dtype().is_float() { cast(y, dtype) } else { y }
@@ -75,8 +75,8 @@ pub(in crate::ops) fn run_rule(rule: fn(&Vjp<'_>) -> Cotangents, inner: Inner, i
     iter::zip(all, it.inputs).map(|(gradient, operand)| gradient.map(|it| cast(it, operand.dtype()))).collect()
 }
 
-/// Returns from a function of ops with the result of the call, if one of the operands is narrow: the function itself,
-/// of the operands in f32. Operands are references, those behind `;` options of references.
+/// Returns the result of `call` on widened operands from the enclosing function, if one of the operands is narrow.
+/// Operands are references; operands after `;` are options of references.
 macro_rules! compute_wide {
     ($($operand:ident),* $(; $($option:ident),*)? => $call:expr) => {
         let dtype = $crate::ops::core::wide::result_dtype([$(Some($operand)),* $($(, $option)*)?]);

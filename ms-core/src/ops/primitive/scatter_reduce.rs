@@ -1,4 +1,4 @@
-//! `scatter_max`, `scatter_min` and `scatter_mul`: elements are combined with those at positions along an axis.
+//! `scatter_max`, `scatter_min` and `scatter_mul`: reductions into positions along an axis.
 
 use super::from_zero::from_zero;
 use super::scatter::{SCATTER_ADD, TAKE_ALONG_AXIS, evaluate_scatter, infer_scatter};
@@ -30,19 +30,19 @@ macro_rules! scatter_op {
 }
 
 scatter_op! {
-    /// The first operand, each element the largest of it and of those of the third whose position along `axis` in the
-    /// second it is; nan if any is nan. Equal ones share the gradient.
+    /// Elements of the third operand are combined with the first one by `max`, at the positions along `axis` in the
+    /// second one. A nan wins. Equal elements share the gradient.
     SCATTER_MAX = 392: "scatter_max", Combine::Max, extrema_gradients, finite: true
 }
 
 scatter_op! {
-    /// As [`SCATTER_MAX`], with the smallest.
+    /// As [`SCATTER_MAX`], with `min`.
     SCATTER_MIN = 393: "scatter_min", Combine::Min, extrema_gradients, finite: true
 }
 
 scatter_op! {
-    /// The first operand, each element multiplied by those of the third whose position along `axis` in the second it
-    /// is, in row-major order.
+    /// Elements of the first operand are multiplied by elements of the third one, in row-major order, at the positions
+    /// along `axis` in the second one.
     SCATTER_MUL = 394: "scatter_mul", Combine::Mul, product_gradients, finite: false
 }
 
@@ -129,8 +129,8 @@ macro_rules! scatter_function {
 }
 
 scatter_function! {
-    /// `x`, each element the largest of it and of the elements of `source` whose position along `axis` in `index` it
-    /// is; nan if any is nan. Equal ones share the gradient.
+    /// Combines elements of `source` with `x` by `max`, at the positions along `axis` in `index`. A nan wins. Equal
+    /// elements share the gradient.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -141,8 +141,8 @@ scatter_function! {
 }
 
 scatter_function! {
-    /// `x`, each element the smallest of it and of the elements of `source` whose position along `axis` in `index` it
-    /// is; nan if any is nan. Equal ones share the gradient.
+    /// Combines elements of `source` with `x` by `min`, at the positions along `axis` in `index`. A nan wins. Equal
+    /// elements share the gradient.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -153,7 +153,7 @@ scatter_function! {
 }
 
 scatter_function! {
-    /// `x`, each element multiplied by the elements of `source` whose position along `axis` in `index` it is.
+    /// Multiplies `x` by elements of `source`, at the positions along `axis` in `index`.
     /// Derivatives to the second order hold for any number of zeros.
     ///
     /// ```
