@@ -18,6 +18,7 @@ mod def;
 mod effects;
 pub mod elementwise;
 pub(crate) mod evaluate;
+pub(crate) mod factors;
 mod float_encoding;
 mod flops;
 pub mod formulas;

@@ -4,8 +4,12 @@ use super::reduction::widened;
 use crate::error::{Code, Error, Result, called};
 use crate::ops::core::axis::stored_axis;
 use crate::ops::core::elementwise::wide;
+use crate::ops::core::factors::Factors;
 use crate::ops::core::host::{Axis, dense, elements};
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Types, normalize_axis, select};
+use crate::ops::core::wide::{Inner, run_rule};
+use crate::ops::{
+    Batching, Cotangents, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Types, Vjp, normalize_axis,
+};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
@@ -39,27 +43,23 @@ pub static CUMPROD: OpDef = OpDef {
     info: OpInfo { number: 331, name: "cumprod", attrs: CumulativeAttrs::DECLARED },
     infer,
     eval: |attrs, inputs| Ok(smallvec![running(attrs, inputs[0], Scalar::Int(1), |a, b| a * b, i128::wrapping_mul)?]),
-    derivative: Derivative::Rule(|it| {
-        let at = CumulativeAttrs::of(it.attrs);
-        let (axis, exclusive, reverse) = (at.axis() as isize, at.exclusive(), at.reverse());
-        let (x, y, g) = (&it.inputs[0], &it.outputs[0], it.cotangent());
-        // The gradient at a position is the sum over all later positions of g times the product of
-        // the other elements. Before the first zero that product is y / x; at the zero, y with the
-        // zero replaced by one; after it, zero.
-        let zero = x.eq(0.0);
-        let zeros = cumsum_of(&zero, axis, false, reverse);
-        let first = zero.logical_and(zeros.eq(1));
-        let sum = |terms: Tensor| cumsum_of(terms, axis, exclusive, !reverse);
-        let without = along(&CUMPROD, &select(&first, 1.0, x), axis, exclusive, reverse);
-        let before = sum(g * y) / select(&zero, 1.0, x);
-        smallvec![Some(select(first, sum(g * without), select(zeros.eq(0), before, 0.0)))]
-    }),
+    derivative: Derivative::Rule(|it| run_rule(product_gradient, Inner::DEFAULT, it)),
     finite_derivatives: false,
     effects: Effects::NONE,
     batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
     lowering: Lowering::Library,
     samples,
 };
+
+/// The gradient of a factor: the sum of the products of the others over the results in which it is.
+fn product_gradient(it: &Vjp<'_>) -> Cotangents {
+    let at = CumulativeAttrs::of(it.attrs);
+    let (axis, exclusive, reverse) = (at.axis() as isize, at.exclusive(), at.reverse());
+    let factors = Factors::of(&it.inputs[0]);
+    let [count, sum, squares] = factors.zeros().map(|it| cumsum_of(it, axis, exclusive, reverse));
+    let terms = it.cotangent() * along(&CUMPROD, factors.nonzero(), axis, exclusive, reverse);
+    smallvec![Some(factors.of_running(&terms, &count, &sum, &squares, |it| cumsum_of(it, axis, exclusive, !reverse)))]
+}
 
 fn infer(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
     if inputs[0].dtype == DType::Bool {

@@ -4,10 +4,12 @@ use crate::error::{Code, Error, Result};
 use crate::ir::Reducer;
 use crate::ops::core::axis::stored_axes;
 use crate::ops::core::elementwise::{Domain, wide};
+use crate::ops::core::factors::Factors;
 use crate::ops::core::host::array_of;
 use crate::ops::core::rules::sum_dtype;
+use crate::ops::core::wide::{Inner, run_rule};
 use crate::ops::{
-    Batching, Derivative, Effects, Lowering, OpDef, ReduceAxes, ReduceRule, Sample, SampleInput, Types, Vjp, select,
+    Batching, Cotangents, Derivative, Effects, Lowering, OpDef, ReduceAxes, ReduceRule, Sample, SampleInput, Types, Vjp,
 };
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, Kind, OpInfo, Scalar, Tensor, Type, apply1};
 use smallvec::{SmallVec, smallvec};
@@ -58,17 +60,7 @@ reduction! {
     /// The product; one for no elements.
     PROD = 301: "prod", Numeric, Prod;
     combine(Scalar::Int(1)) |v| number(v, |a, b| a * b, i128::wrapping_mul);
-    derivative Derivative::Rule(|it| {
-        // The product of the other elements, even if one of them is zero.
-        let (x, axes) = (&it.inputs[0], ReduceAttrs::of(it.attrs).axes().sizes());
-        let zero = x.eq(0.0);
-        let others = select(&zero, 1.0, x);
-        let product = reduce(&PROD, &others, &axes, true);
-        let zeros = sum_axes(&crate::ops::cast(&zero, x.dtype()), &axes, true);
-        let at_zero = select(zeros.eq(1.0).logical_and(&zero), &product, 0.0);
-        let factor = select(zeros.eq(0.0), &product / &others, at_zero);
-        smallvec![Some(spread(it, it.cotangent()) * factor)]
-    }), finite: false;
+    derivative Derivative::Rule(|it| run_rule(product_gradient, Inner::DEFAULT, it)), finite: false;
 }
 
 reduction! {
@@ -153,6 +145,15 @@ fn number(v: &[Scalar; 2], float: impl Fn(f64, f64) -> f64, int: impl Fn(i128, i
 /// A tensor of the result's shape, with the reduced axes inserted with size one.
 fn spread(it: &Vjp<'_>, result: &Tensor) -> Tensor {
     crate::ops::reshape(result, reduced_dims(&it.inputs[0].ty().dims, &ReduceAttrs::of(it.attrs).axes().sizes(), true))
+}
+
+/// The gradient of a factor: the product of the others.
+fn product_gradient(it: &Vjp<'_>) -> Cotangents {
+    let axes = ReduceAttrs::of(it.attrs).axes().sizes();
+    let factors = Factors::of(&it.inputs[0]);
+    let [count, sum, squares] = factors.zeros().map(|it| sum_axes(it, &axes, true));
+    let product = reduce(&PROD, factors.nonzero(), &axes, true);
+    smallvec![Some(spread(it, it.cotangent()) * factors.others(&product, &count, &sum, &squares))]
 }
 
 /// The gradient of an extreme element: distributed equally to the elements that equal it.

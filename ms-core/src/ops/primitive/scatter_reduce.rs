@@ -4,10 +4,12 @@ use super::from_zero::from_zero;
 use super::scatter::{SCATTER_ADD, TAKE_ALONG_AXIS, evaluate_scatter, infer_scatter};
 use crate::error::OrRaise;
 use crate::ops::core::axis::named;
+use crate::ops::core::factors::Factors;
 use crate::ops::core::host::Combine;
+use crate::ops::core::wide::{Inner, run_rule};
 use crate::ops::{
     AxisAttrs, Batching, Cotangents, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Vjp, cast, clamp_min,
-    normalize_axis, select, zeros_like,
+    normalize_axis, select,
 };
 use crate::tensor::{AsTensor, DType, OpInfo, Tensor, apply1};
 use smallvec::smallvec;
@@ -43,7 +45,7 @@ scatter_op! {
 scatter_op! {
     /// Elements of the first operand are multiplied by elements of the third one, in row-major order, at the positions
     /// along `axis` in the second one.
-    SCATTER_MUL = 394: "scatter_mul", Combine::Mul, product_gradients, finite: false
+    SCATTER_MUL = 394: "scatter_mul", Combine::Mul, |it| run_rule(product_gradients, Inner::DEFAULT, it), finite: false
 }
 
 fn samples() -> Vec<Sample> {
@@ -68,46 +70,18 @@ fn extrema_gradients(it: &Vjp<'_>) -> Cotangents {
     smallvec![it.needs[0].then(|| select(own, &share, 0.0)), None, source]
 }
 
-/// The gradient of a factor: the product of the others, also where one or two of them are zero, so that the second
-/// derivatives hold there too.
+/// The gradient of a factor: the product of the others.
 fn product_gradients(it: &Vjp<'_>) -> Cotangents {
     let [x, index, source] = it.inputs else { unreachable!("a scatter has three operands") };
     let g = it.cotangent();
     let taken = |of: &Tensor| apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[of, index]);
-    let added = |x: &Tensor, source: &Tensor| apply1(SCATTER_ADD.op(), it.attrs, &[x, index, source]);
-    let factors = [x, source].map(Factors::of);
-    let [of_x, of_source] = &factors;
-    let product = apply1(SCATTER_MUL.op(), it.attrs, &[&of_x.others, index, &of_source.others]);
-    let zeros = added(&of_x.is_zero, &of_source.is_zero);
-    let sum = added(&of_x.zeros, &of_source.zeros);
-    let source = it.needs[2].then(|| taken(g) * of_source.gradient(&taken(&product), &taken(&zeros), &taken(&sum)));
-    smallvec![it.needs[0].then(|| g * of_x.gradient(&product, &zeros, &sum)), None, source]
-}
-
-/// The factors of products, with zeros apart.
-struct Factors {
-    /// One for a factor that is zero.
-    is_zero: Tensor,
-    /// The factors that are zero, and zero for others.
-    zeros: Tensor,
-    /// The factors that are not zero, and one for others.
-    others: Tensor,
-}
-
-impl Factors {
-    fn of(x: &Tensor) -> Self {
-        let zero = x.eq(0.0);
-        Self { is_zero: cast(&zero, x.dtype()), zeros: select(&zero, x, zeros_like(x)), others: select(&zero, 1.0, x) }
-    }
-
-    /// The derivative of each product by the factor in it: of `product`, that of the factors that are not zero,
-    /// with the number and the sum of those that are.
-    fn gradient(&self, product: &Tensor, zeros: &Tensor, sum: &Tensor) -> Tensor {
-        let left = zeros - &self.is_zero;
-        // The other zero, if there is one: its value is zero, and its derivative is not.
-        let single = select(left.eq(1.0), sum - &self.zeros, 0.0);
-        product / &self.others * select(left.eq(0.0), 1.0, single)
-    }
+    let (own, scattered) = (Factors::of(x), Factors::of(source));
+    let product = apply1(SCATTER_MUL.op(), it.attrs, &[own.nonzero(), index, scattered.nonzero()]);
+    let added = |at: usize| apply1(SCATTER_ADD.op(), it.attrs, &[own.zeros()[at], index, scattered.zeros()[at]]);
+    let [zeros, sum, squares] = [added(0), added(1), added(2)];
+    let others = || scattered.others(&taken(&product), &taken(&zeros), &taken(&sum), &taken(&squares));
+    let source = it.needs[2].then(|| taken(g) * others());
+    smallvec![it.needs[0].then(|| g * own.others(&product, &zeros, &sum, &squares)), None, source]
 }
 
 macro_rules! scatter_function {
@@ -154,7 +128,7 @@ scatter_function! {
 
 scatter_function! {
     /// Multiplies `x` by elements of `source`, at the positions along `axis` in `index`.
-    /// Derivatives to the second order hold for any number of zeros.
+    /// Derivatives to the third order hold for any number of zeros.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
