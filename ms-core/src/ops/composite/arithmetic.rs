@@ -5,8 +5,8 @@ use crate::ops::core::operand::Operand;
 use crate::ops::core::rules::{Interval, check_interval};
 use crate::ops::core::wide::{result_dtype, rounded, widened};
 use crate::ops::{
-    IntoOperand, ReduceAxes, abs, add, broadcast_to, div, equal, exp, expand_dims, isfinite, less_equal, log, log1p,
-    logical_and, logical_or, matmul, maximum, mul, pow, reshape, select, squeeze, sub, sum,
+    IntoOperand, ReduceAxes, abs, add, broadcast_to, div, equal, exp, expand_dims, greater, isfinite, isinf,
+    less_equal, log, log1p, logical_and, logical_or, matmul, mul, pow, reshape, select, squeeze, sub, sum,
 };
 use crate::tensor::{AsTensor, Tensor, broadcast_shapes};
 use std::borrow::Cow;
@@ -131,10 +131,12 @@ pub fn logaddexp(a: impl AsTensor, b: impl AsTensor) -> Tensor {
     let _called = called("logaddexp");
     let (a, b) = (&*a.as_tensor(), &*b.as_tensor());
     compute_wide!(a, b => logaddexp(a, b));
-    let larger = maximum(a, b);
+    // Not the larger of both and the distance, which have no second derivative where the operands are equal.
+    let above = greater(a, b);
+    let (larger, smaller) = (select(&above, a, b), select(&above, b, a));
     // The difference of equal infinities is nan, and the larger one is the result.
-    let distance = select(equal(a, b), 0.0, abs(sub(a, b)));
-    select(isfinite(&larger), &larger + log1p(exp(-distance)), &larger)
+    let same = logical_and(isinf(&larger), equal(&larger, &smaller));
+    &larger + log1p(exp(select(same, 0.0, smaller - &larger)))
 }
 
 /// Whether elements differ by at most `atol + rtol |b|`; equal infinities are close, and so are nans

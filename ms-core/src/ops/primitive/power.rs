@@ -3,7 +3,7 @@
 use crate::ir::Math;
 use crate::ops::core::elementwise::{elementwise, number2};
 use crate::ops::core::math;
-use crate::ops::select;
+use crate::ops::{isnan, select};
 
 elementwise! {
     /// `a^b`. Powers of negative floats are nan unless `b` is an integer, and anything to the power of
@@ -17,8 +17,14 @@ elementwise! {
     POW = 177: pow(a, b), Numeric -> same;
     eval |v| number2(v, f64::powf, pow_i128);
     vjp |g, y| {
-        a: select(b.eq(0.0), 0.0, g * (b * pow(a, b - 1.0))),
-        b: g * (y * select(a.eq(0.0), 1.0, a).log()),
+        a: {
+            // Zero times the power -1 of zero: the derivatives of a constant.
+            let constant = b.eq(0.0).logical_and(a.eq(0.0).logical_or(isnan(a)));
+            let slope = b * pow(a, select(&constant, 1.0, b - 1.0));
+            select(constant, 0.0, g * slope)
+        },
+        // Zero where the power of zero is, whatever its logarithm.
+        b: g * (y * select(a.eq(0.0).logical_and(b.ge(0.0)), 1.0, a).log()),
     };
     lower wide_body |[a, b]| if a.dtype().is_float() { a.math2(Math::Pow, b) } else { math::pow_int(a, b) };
     samples [(0.3, 3.0), (-2.0, 2.0)];

@@ -2,9 +2,7 @@
 
 use crate::error::called;
 use crate::ops::core::rules::{Interval, check_divisor, check_interval};
-use crate::ops::{
-    Batching, Derivative, Sample, SampleInput, clamp, erfc, exp, expm1, log1p, maximum, minimum, select, sigmoid, tanh,
-};
+use crate::ops::{Batching, Derivative, Sample, SampleInput, erfc, exp, expm1, log1p, relu, select, sigmoid, tanh};
 use crate::tensor::{AsTensor, Attrs, DType, Tensor, apply1};
 use smallvec::smallvec;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, FRAC_2_SQRT_PI};
@@ -114,9 +112,16 @@ pub fn softplus(x: impl AsTensor, beta: f64, threshold: f64) -> Tensor {
     or_poison!(check_interval("softplus", "threshold", threshold, &Interval::NUMBER));
     compute_wide!(x => softplus(x, beta, threshold));
     let scaled = x * beta;
-    // log(1 + e^t) = max(t, 0) + log(1 + e^-|t|), which does not overflow for any threshold.
-    let smooth = maximum(&scaled, 0.0) + log1p(exp(-scaled.abs()));
-    select(scaled.gt(threshold), x, smooth / beta)
+    select(scaled.gt(threshold), x, softplus_pair(&scaled).0 / beta)
+}
+
+/// `log(1 + e^x)` and `log(1 + e^-x)`, without overflow, and with derivatives of every order also at zero, where
+/// `max(x, 0)` and `|x|` have none.
+#[track_caller]
+pub(super) fn softplus_pair(x: &Tensor) -> (Tensor, Tensor) {
+    let positive = x.gt(0.0);
+    let rest = log1p(exp(select(&positive, -x, x)));
+    (select(&positive, x + &rest, &rest), select(&positive, &rest, &rest - x))
 }
 
 /// `log(1 / (1 + e^-x))`, without overflow.
@@ -130,7 +135,7 @@ pub fn logsigmoid(x: impl AsTensor) -> Tensor {
     let _called = called("logsigmoid");
     let x = &*x.as_tensor();
     compute_wide!(x => logsigmoid(x));
-    minimum(x, 0.0) - log1p(exp(-x.abs()))
+    -softplus_pair(x).1
 }
 
 /// `x tanh(log(1 + e^x))` (Misra 2019, "Mish").
@@ -159,7 +164,9 @@ pub fn elu(x: impl AsTensor, alpha: f64) -> Tensor {
     let _called = called("elu");
     let x = &*x.as_tensor();
     compute_wide!(x => elu(x, alpha));
-    select(x.gt(0.0), x, alpha * expm1(minimum(x, 0.0)))
+    let positive = x.gt(0.0);
+    // Not the smaller of both, which shares the gradient at zero.
+    select(&positive, x, alpha * expm1(select(&positive, 0.0, x)))
 }
 
 /// `scale elu(x, alpha)` with the constants that keep mean zero and variance one (Klambauer et al.
@@ -194,7 +201,8 @@ pub fn celu(x: impl AsTensor, alpha: f64) -> Tensor {
     propagate_poison!(x);
     or_poison!(check_divisor("celu", "alpha", alpha));
     compute_wide!(x => celu(x, alpha));
-    select(x.gt(0.0), x, alpha * expm1(minimum(x, 0.0) / alpha))
+    let positive = x.gt(0.0);
+    select(&positive, x, alpha * expm1(select(&positive, 0.0, x) / alpha))
 }
 
 /// `x` where it is positive, else `slope x` (Maas et al. 2013, "Rectifier Nonlinearities Improve Neural Network Acoustic
@@ -211,7 +219,7 @@ pub fn leaky_relu(x: impl AsTensor, slope: f64) -> Tensor {
     select(x.gt(0.0), x, x * slope)
 }
 
-/// `min(max(x, 0), 6)`.
+/// `min(max(x, 0), 6)`, with a gradient of zero at zero and at 6, as in PyTorch and JAX.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -220,7 +228,8 @@ pub fn leaky_relu(x: impl AsTensor, slope: f64) -> Tensor {
 #[track_caller]
 pub fn relu6(x: impl AsTensor) -> Tensor {
     let _called = called("relu6");
-    clamp(x, 0.0, 6.0)
+    let x = &*x.as_tensor();
+    select(x.ge(6.0), 6.0, relu(x))
 }
 
 /// `min(max(x + 3, 0), 6) / 6` (Howard et al. 2019, "Searching for MobileNetV3").
@@ -234,7 +243,7 @@ pub fn hsigmoid(x: impl AsTensor) -> Tensor {
     let _called = called("hsigmoid");
     let x = &*x.as_tensor();
     compute_wide!(x => hsigmoid(x));
-    clamp(x + 3.0, 0.0, 6.0) / 6.0
+    relu6(x + 3.0) / 6.0
 }
 
 /// `x hsigmoid(x)` (Howard et al. 2019, "Searching for MobileNetV3").
