@@ -105,6 +105,17 @@ fn classes(loss: &str, x: &Tensor) -> usize {
     }
 }
 
+/// `x^p` of a number that is not negative, with a gradient of zero where `x` is zero and `p` below one: what it is
+/// multiplied with is zero there.
+#[track_caller]
+fn power(x: &Tensor, p: f64) -> Tensor {
+    if p == 0.0 || p >= 1.0 {
+        return ops::pow(x, p);
+    }
+    let zero = x.eq(0.0);
+    ops::select(&zero, 0.0, ops::pow(ops::select(&zero, 1.0, x), p))
+}
+
 losses! {
     /// The mean over classes of the binary cross entropies of logits `x` `[n, classes]` with targets of
     /// 0 and 1.
@@ -148,7 +159,7 @@ losses! {
         let target = target.expand_dims(-1);
         let own = ops::take_along_axis(x, &target, 1);
         let short = ops::clamp_min(it.margin - own + x, 0.0);
-        let mut losses = if it.p == 1.0 { short } else { ops::pow(short, it.p) };
+        let mut losses = if it.p == 1.0 { short } else { power(&short, it.p) };
         if let Some(weight) = &it.weight {
             losses = losses * ops::gather(weight, &target, 0);
         }
@@ -194,7 +205,7 @@ losses! {
     } => |it| {
         check_interval("FocalLoss", "gamma", it.gamma, &Interval::RATE).or_raise();
         let logarithm = -CrossEntropy { reduction: Reduction::None, ..CrossEntropy::default() }.of(x, target);
-        let losses = -ops::pow(-ops::expm1(&logarithm), it.gamma) * logarithm;
+        let losses = -power(&-ops::expm1(&logarithm), it.gamma) * logarithm;
         match &it.weight {
             Some(weight) => losses * ops::gather(weight, target, 0),
             None => losses,

@@ -81,7 +81,10 @@ pub struct RMSELoss;
 #[cell]
 impl RMSELoss {
     fn construct(&self, x: &Tensor, target: &Tensor) -> Tensor {
-        ops::sqrt(ops::mse_loss(wide(x), wide(target)))
+        let square = ops::mse_loss(wide(x), wide(target));
+        // The root of zero has an infinite gradient.
+        let zero = square.eq(0.0);
+        ops::select(&zero, 0.0, ops::sqrt(ops::select(&zero, 1.0, square)))
     }
 }
 

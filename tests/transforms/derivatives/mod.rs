@@ -3,9 +3,11 @@
 mod aux;
 mod custom_rules;
 mod custom_tangents;
+mod ends;
 mod pools;
 mod random;
 mod reads;
+mod smooth;
 
 use ms::prelude::*;
 use ms::{All, At, GradOperation};
@@ -130,4 +132,11 @@ fn what_is_refused_has_a_code() {
     assert_eq!(error.code(), Code::Shape);
     let error = refused(&|| drop(ms::jvp(cube)(&x, &tensor![1.0f64, 2.0].cast(DType::F64))));
     assert_eq!(error.code(), Code::DType);
+}
+
+/// The result of a function that is compiled for the type of `x`.
+fn compiled(f: &dyn Fn(&Tensor) -> Tensor, x: &Tensor) -> Tensor {
+    let graph = ms_core::trace::build("f", &[x.ty()], |it| Ok(vec![f(&it[0])])).expect("the function is traced");
+    let compiled = ms_core::session::Compiled::new(&graph, ms::Precision::Highest);
+    compiled.and_then(|it| it.run(&[x.clone()])).expect("the graph runs").swap_remove(0)
 }

@@ -86,7 +86,14 @@ pub fn var(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize) -> Tensor {
 pub fn std(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize) -> Tensor {
     let _called = called("std");
     let reduced = Reduced::new("std", &x.as_tensor(), axes);
-    sqrt(reduced.var(ddof)).cast(reduced.dtype)
+    root(reduced.var(ddof), sqrt).cast(reduced.dtype)
+}
+
+/// The root of numbers that are not negative, with a gradient of zero at zero, where that of the root is infinite.
+#[track_caller]
+pub(in crate::ops) fn root(x: Tensor, root: impl Fn(Tensor) -> Tensor) -> Tensor {
+    let zero = x.eq(0.0);
+    select(&zero, 0.0, root(select(&zero, 1.0, x)))
 }
 
 /// The vector norm of order `p` over axes: `(Σ |x|^p)^(1/p)`, the largest magnitude for
@@ -113,11 +120,6 @@ pub fn norm(x: impl AsTensor, p: f64, axes: impl ReduceAxes) -> Tensor {
     let axes: Vec<isize> = reduced.axes.iter().map(|&axis| axis as isize).collect();
     let total = |terms: &Tensor| sum_axes(terms, &reduced.axes, reduced.keepdims);
     let size = reduced.x.abs();
-    // If all terms are zero, the root's own gradient is infinite.
-    let root = |terms: Tensor, root: &dyn Fn(Tensor) -> Tensor| {
-        let zero = terms.eq(0.0);
-        select(&zero, 0.0, root(select(&zero, 1.0, terms)))
-    };
     let norm = if p == f64::INFINITY {
         max(&size, Keepdims::when(reduced.keepdims, &*axes))
     } else if p == f64::NEG_INFINITY {
@@ -128,12 +130,14 @@ pub fn norm(x: impl AsTensor, p: f64, axes: impl ReduceAxes) -> Tensor {
         total(&size)
     } else if p > 0.0 {
         let scale = largest(&size, &axes);
-        let scaled = &size / &scale;
-        let power = |it: Tensor| if p == 2.0 { it.square() } else { root(it, &|it| it.pow(p)) };
-        let norm = root(total(&power(scaled)), &|it| if p == 2.0 { sqrt(it) } else { it.pow(1.0 / p) });
+        // The square of an element, since that of its size has no second derivative at zero.
+        let powers = if p == 2.0 { (&reduced.x / &scale).square() } else { root(&size / &scale, |it| it.pow(p)) };
+        let norm = root(total(&powers), |it| if p == 2.0 { sqrt(it) } else { it.pow(1.0 / p) });
         norm * if reduced.keepdims { scale } else { scale.squeeze(&*axes) }
     } else {
-        total(&size.pow(p)).pow(1.0 / p)
+        let zero = size.eq(0.0);
+        let norm = total(&select(&zero, 1.0, size).pow(p)).pow(1.0 / p);
+        select(total(&zero.cast(norm.dtype())).gt(0.0), 0.0, norm)
     };
     norm.cast(reduced.dtype)
 }

@@ -2,9 +2,12 @@
 //!
 //! No loss broadcasts: `[n, 1]` with a target `[n]` would be `n²` losses of unrelated pairs.
 
+use super::activation::softplus_pair;
 use crate::error::{Result, called};
 use crate::ops::core::rules::{Interval, check_broadcast, check_dims, check_interval};
-use crate::ops::{clamp_min, exp, log, log1p, maximum, mean, norm, over_size, select, sqrt, sum};
+use crate::ops::{
+    clamp_min, exp, isinf, keepdims, log, log1p, maximum, mean, norm, over_size, select, sqrt, stop_gradient, sum,
+};
 use crate::tensor::{AsTensor, Dim, Tensor};
 
 /// The reduction of the losses of examples.
@@ -108,11 +111,15 @@ pub fn smooth_l1_loss(x: impl AsTensor, target: impl AsTensor, beta: f64, reduct
     or_poison!(check_target("smooth_l1_loss", x, target));
     or_poison!(check_interval("smooth_l1_loss", "beta", beta, &Interval::RATE));
     compute_wide!(x, target => smooth_l1_loss(x, target, beta, reduction));
-    let distance = (x - target).abs();
+    let difference = x - target;
+    let distance = difference.abs();
     if beta == 0.0 {
         return reduction.apply(&distance);
     }
-    let losses = select(distance.lt(beta), distance.square() * (0.5 / beta), &distance - 0.5 * beta);
+    // The square of the difference, since that of a distance has no second derivative at zero.
+    let near = distance.lt(beta);
+    let square = select(&near, difference, 0.0).square();
+    let losses = select(near, square * (0.5 / beta), &distance - 0.5 * beta);
     reduction.apply(&losses)
 }
 
@@ -135,13 +142,17 @@ pub fn huber_loss(x: impl AsTensor, target: impl AsTensor, delta: f64, reduction
     or_poison!(check_target("huber_loss", x, target));
     or_poison!(check_interval("huber_loss", "delta", delta, &Interval::POSITIVE));
     compute_wide!(x, target => huber_loss(x, target, delta, reduction));
-    let distance = (x - target).abs();
-    let losses = select(distance.le(delta), distance.square() * 0.5, delta * (&distance - 0.5 * delta));
+    let difference = x - target;
+    let distance = difference.abs();
+    let near = distance.le(delta);
+    let square = select(&near, difference, 0.0).square();
+    let losses = select(near, square * 0.5, delta * (&distance - 0.5 * delta));
     reduction.apply(&losses)
 }
 
 /// `-weight (target log x + (1 - target) log(1 - x))` of probabilities; logarithms are at least
-/// -100, so that no loss is infinite. The weight broadcasts to the shape of `x`.
+/// -100, so that no loss is infinite. The gradient is `weight (x - target) / max(x (1 - x), 1e-12)`, which is finite at
+/// zero and one too. The weight broadcasts to the shape of `x`.
 ///
 /// # Panics
 /// As [`mse_loss`], and for a weight that does not broadcast.
@@ -166,8 +177,14 @@ pub fn binary_cross_entropy(
         or_poison!(check_broadcast("binary_cross_entropy", "weight", weight, &x.dims()));
     }
     compute_wide!(x, target; weight => binary_cross_entropy(x, target, weight, reduction));
-    let log_at_least = |x: Tensor| clamp_min(log(x), -100.0);
-    let losses = -(target * log_at_least(x.clone()) + (1.0 - target) * log_at_least(1.0 - x));
+    // The gradient is `(x - target) / max(x (1 - x), EPS)`: near the ends that of a parabola, whose value is left out.
+    const EPS: f64 = 1e-12;
+    let inside = (x * (1.0 - x)).ge(EPS);
+    let own = select(&inside, x, stop_gradient(x));
+    let at_least = |x: Tensor| clamp_min(x, -100.0);
+    let losses = -(target * at_least(log(&own)) + (1.0 - target) * at_least(log1p(-own)));
+    let near_end = select(inside, 0.0, (x - stop_gradient(target)).square() * (0.5 / EPS));
+    let losses = losses + (&near_end - stop_gradient(&near_end));
     match weight {
         Some(weight) => reduction.apply(&(losses * weight)),
         None => reduction.apply(&losses),
@@ -201,8 +218,7 @@ pub fn bce_with_logits(
     }
     compute_wide!(x, target; pos_weight => bce_with_logits(x, target, pos_weight, reduction));
     // Without a difference of the parts, so that small losses are accurate.
-    let near = log1p(exp(-x.abs()));
-    let (positive, negative) = (&near + maximum(-x, 0.0), &near + maximum(x, 0.0));
+    let (negative, positive) = softplus_pair(x);
     let positive = match pos_weight {
         Some(weight) => positive * weight,
         None => positive,
@@ -227,11 +243,13 @@ pub fn kl_div(x: impl AsTensor, target: impl AsTensor, log_target: bool, reducti
     propagate_poison!(x, target);
     or_poison!(check_target("kl_div", x, target));
     compute_wide!(x, target => kl_div(x, target, log_target, reduction));
-    if log_target {
-        return reduction.apply(&(exp(target) * (target - x)));
-    }
     // Zero times the logarithm of zero is zero.
+    if log_target {
+        let none = isinf(target).logical_and(target.lt(0.0));
+        return reduction.apply(&(exp(target) * select(none, 0.0, target - x)));
+    }
     let logarithm = log(select(target.gt(0.0), target, 1.0));
+    let x = select(isinf(x).logical_and(target.eq(0.0)), 0.0, x);
     reduction.apply(&(target * (logarithm - x)))
 }
 
@@ -251,8 +269,9 @@ pub fn cosine_similarity(x: impl AsTensor, y: impl AsTensor, axis: isize, eps: f
     or_poison!(check_interval("cosine_similarity", "eps", eps, &Interval::POSITIVE));
     propagate_poison!(x, y);
     compute_wide!(x, y => cosine_similarity(x, y, axis, eps));
-    let length = |x: &Tensor| clamp_min(norm(x, 2.0, axis), eps);
-    sum(x * y, axis) / (length(x) * length(y))
+    // Quotients are at most one, and products of large elements would be infinite.
+    let unit = |x: &Tensor| x / clamp_min(norm(x, 2.0, keepdims(axis)), eps);
+    sum(unit(x) * unit(y), axis)
 }
 
 /// For rows of `x` and `y`: one minus their cosine where `target` is 1, and the excess of their cosine
