@@ -1,5 +1,6 @@
 //! Random functions of symbolic sizes, called with every small size, beside eager execution: the same values and
 //! gradients, or both refused. Of several ops that do not fit, tracing can report another one than eager execution.
+//! Gradients are also compared with differences of the function in f64.
 
 use crate::compare::{Axes, Symbolic};
 use ms::prelude::*;
@@ -46,11 +47,14 @@ enum Wanted {
 #[derive(Debug)]
 struct Program {
     given: Given,
+    dtype: DType,
     wanted: Wanted,
     steps: Vec<Step>,
 }
 
-const OPS: usize = 41;
+const OPS: usize = 48;
+/// Ops with a result in a narrow dtype for operands in f64.
+const NARROWED: [usize; 1] = [46];
 
 impl Program {
     fn new(seed: u64) -> Self {
@@ -59,9 +63,10 @@ impl Program {
         let given = GIVEN[random.below(GIVEN.len())];
         let wanted = match (random.below(6), given[0].len()) {
             (0, 1) => Wanted::Hessian,
-            (0..=2, _) => Wanted::Value,
+            (0..=1, _) => Wanted::Value,
             _ => Wanted::Gradient,
         };
+        let dtype = [DType::F32, DType::F32, DType::F16, DType::BF16][random.below(4)];
         let count = 1 + random.below(4);
         let steps = (0..count).map(|at| {
             let values = given.len() + at;
@@ -70,7 +75,7 @@ impl Program {
             let other = random.below(values);
             Step { op: random.below(OPS), of: [of, other], by: [random.below(6), random.below(6), random.below(6)] }
         });
-        Self { given, wanted, steps: steps.collect() }
+        Self { given, dtype, wanted, steps: steps.collect() }
     }
 
     fn body(&self, inputs: &[Tensor]) -> Tensor {
@@ -83,12 +88,14 @@ impl Program {
         values[last].clone()
     }
 
+    fn loss(&self, x: &Tensor, inputs: &[Tensor]) -> Tensor {
+        let inputs: Vec<Tensor> = std::iter::once(x).chain(&inputs[1..]).cloned().collect();
+        let y = self.body(&inputs);
+        (&y * (&y + 1.0).sin()).sum(())
+    }
+
     fn result(&self, inputs: &[Tensor]) -> Tensor {
-        let loss = |x: &Tensor| {
-            let inputs: Vec<Tensor> = std::iter::once(x).chain(&inputs[1..]).cloned().collect();
-            let y = self.body(&inputs);
-            (&y * (&y + 1.0).sin()).sum(())
-        };
+        let loss = |x: &Tensor| self.loss(x, inputs);
         match self.wanted {
             Wanted::Value => self.body(inputs),
             Wanted::Gradient => ms::grad(loss)(&inputs[0]),
@@ -102,6 +109,11 @@ fn data(shape: &[usize], from: usize) -> Tensor {
     let numel: usize = shape.iter().product();
     let values: Vec<f32> = (0..numel).map(|i| ((i * 37 + 11 + from * 7) % 101) as f32 / 60.0 + 0.1).collect();
     Tensor::from_slice(shape.to_vec(), &values)
+}
+
+/// The same in the dtype of `x`.
+fn like(x: &Tensor, shape: &[usize], from: usize) -> Tensor {
+    data(shape, from).cast(x.dtype())
 }
 
 fn axis(x: &Tensor, by: usize) -> isize {
@@ -123,9 +135,9 @@ fn apply(step: &Step, x: &Tensor, y: &Tensor) -> Tensor {
         2 => x * y,
         3 => ops::maximum(x, y),
         4 => ops::select(x.gt(0.5), x, y),
-        5 | 6 => x * data(&[4], 1),
-        7 => x + data(&[1], 2),
-        8 => x - data(&[3, 1], 3),
+        5 | 6 => x * like(x, &[4], 1),
+        7 => x + like(x, &[1], 2),
+        8 => x - like(x, &[3, 1], 3),
         9 => x.sum(at),
         10 => x.sum(keepdims(at)),
         11 => x - x.mean(keepdims(at)),
@@ -156,9 +168,25 @@ fn apply(step: &Step, x: &Tensor, y: &Tensor) -> Tensor {
         36 => ops::size(x.dim(at), DType::F32) * y,
         37 => ops::einsum("i,i->i", &[&vector(), y]),
         38 => ops::mse_loss(x, y) + x,
-        39 => ops::conv1d(image(x), data(&[1, 1, 1 + b % 3], 4), None, &ops::ConvOptions::new(1).stride(1 + c % 2)),
+        39 => ops::conv1d(image(x), like(x, &[1, 1, 1 + b % 3], 4), None, &ops::ConvOptions::new(1).stride(1 + c % 2)),
+        40 => ops::max_pool(image(x), &pool(step)),
+        41 => ops::avg_pool(image(x), &pool(step).dilation(1)),
+        42 => ops::avg_pool(image(x), &pool(step).dilation(1).count_include_pad(a > 2)),
+        43 => ops::max_pool(
+            x.reshape((1, 1, -1, 1)),
+            &ops::PoolOptions::new(2, [1 + b % 3, 1]).padding([a % 2, 0]).dilation([1 + c % 3, 1]),
+        ),
+        44 => ops::prod(x - like(x, &[1], 2), at),
+        45 => ops::cumprod(x, at),
+        46 => x.cast([DType::F32, DType::F16, DType::BF16][b % 3]) * y,
         _ => ops::stack(&[x, y], at),
     }
+}
+
+/// Windows of every kind: some are refused.
+fn pool(step: &Step) -> ops::PoolOptions {
+    let [a, b, c] = step.by;
+    ops::PoolOptions::new(1, 1 + b % 4).stride(1 + c % 3).padding(a % 3).dilation(1 + (a + c) % 3)
 }
 
 /// The sizes of `n` and `m` with which a program is called.
@@ -168,12 +196,16 @@ fn sizes(given: Given) -> Vec<[usize; 2]> {
     (0..=6).flat_map(|n| others(n).into_iter().map(move |m| [n, m])).collect()
 }
 
-/// The numbers of calls: of all, of those that only a symbol refuses, and of those refused with another code.
+/// The numbers of calls: of all, of those that only a symbol refuses, and of those refused with another code; and of
+/// programs.
 #[derive(Default, Debug)]
 struct Calls {
     all: usize,
     symbolic: usize,
     other_code: usize,
+    /// Programs that are gradients or second derivatives, and how many gradients were compared with differences.
+    gradients: usize,
+    by_differences: usize,
 }
 
 /// The results of calls that differ.
@@ -189,7 +221,7 @@ fn differences(program: &Program, calls: &mut Calls) -> Vec<String> {
             _ => 3,
         };
         let shapes = program.given.iter().map(|it| it.iter().map(size).collect::<Vec<_>>());
-        let inputs: Vec<Tensor> = shapes.enumerate().map(|(at, it)| data(&it, at)).collect();
+        let inputs: Vec<Tensor> = shapes.enumerate().map(|(at, it)| data(&it, at).cast(program.dtype)).collect();
         let want = ms::catch(|| program.result(&inputs));
         let got = ms::catch(|| compiled.call(&inputs)).and_then(|it| it);
         calls.all += 1;
@@ -207,26 +239,63 @@ fn differences(program: &Program, calls: &mut Calls) -> Vec<String> {
             (Ok(got), Err(want)) => Some(format!("{:?}\n  eagerly: {want}", got.ty())),
         };
         wrong.extend(told.map(|told| format!("n = {n}, m = {m}: {told}")));
+        if program.wanted == Wanted::Gradient && want.is_ok() && (n, m % 3) == (4, 1) {
+            calls.by_differences += 1;
+            let inputs: Vec<Tensor> = inputs.iter().map(|it| it.cast(DType::F64)).collect();
+            wrong.extend(by_differences(program, &inputs).map(|told| format!("n = {n}, m = {m}, in f64: {told}")));
+        }
     }
+    calls.gradients += usize::from(program.wanted != Wanted::Value);
     wrong
+}
+
+/// Compares the gradient along one direction with differences of the function, unless it has a kink or a narrow value
+/// inside.
+fn by_differences(program: &Program, inputs: &[Tensor]) -> Option<String> {
+    if program.steps.iter().any(|it| NARROWED.contains(&it.op)) {
+        return None;
+    }
+    let x = &inputs[0];
+    let direction = data(x.shape(), 9).cast(DType::F64);
+    let moved = |step: f64| program.loss(&(x + &direction * step), inputs).cast(DType::F64).item::<f64>();
+    const STEP: f64 = 1e-6;
+    let [low, middle, high] = [-STEP, 0.0, STEP].map(moved);
+    let (back, forth) = ((middle - low) / STEP, (high - middle) / STEP);
+    let size = middle.abs().max(forth.abs()).max(1.0);
+    if (back - forth).abs() > 1e-3 * size || !back.is_finite() || middle.abs() > 1e6 {
+        return None;
+    }
+    let got = (ms::grad(|x: &Tensor| program.loss(x, inputs))(x) * &direction).sum(()).item::<f64>();
+    let want = (high - low) / (2.0 * STEP);
+    let near = (got - want).abs() <= 1e-3 * size;
+    (!near).then(|| format!("the gradient along a direction is {got}, not {want}"))
 }
 
 fn differ(got: &Tensor, want: &Tensor) -> Option<String> {
     if (got.shape(), got.dtype()) != (want.shape(), want.dtype()) {
         return Some(format!("{:?}, not {:?}", got.ty(), want.ty()));
     }
-    let pairs = got.to_vec::<f32>().into_iter().zip(want.to_vec::<f32>());
-    let near = |a: f32, b: f32| (a - b).abs() <= 1e-3 * b.abs().max(1.0) || a == b || (a.is_nan() && b.is_nan());
+    let pairs = got.cast(DType::F32).to_vec::<f32>().into_iter().zip(want.cast(DType::F32).to_vec::<f32>());
+    // Values inside are f16 or bf16, or sums of these.
+    let tolerance = match got.dtype() {
+        DType::F16 => 2e-2,
+        DType::BF16 => 1e-1,
+        _ => 1e-3,
+    };
+    let near = |a: f32, b: f32| (a - b).abs() <= tolerance * b.abs().max(1.0) || a == b || (a.is_nan() && b.is_nan());
     pairs.into_iter().find(|&(a, b)| !near(a, b)).map(|(a, b)| format!("{a}, not {b}"))
 }
 
-/// `MS_DIMS=1000` sets the number of programs, `MS_DIMS_SEED=7` runs one of them.
+/// `MS_DIMS=1000` sets the number of programs, from `MS_DIMS_FIRST` on; `MS_DIMS_SEED=7` runs one of them.
 #[test]
 fn random_functions_are_as_eagerly_at_every_size() {
     let number = |name: &str| std::env::var(name).ok().and_then(|it| it.parse::<u64>().ok());
     let seeds = match number("MS_DIMS_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("MS_DIMS").unwrap_or(60),
+        None => {
+            let first = number("MS_DIMS_FIRST").unwrap_or(0);
+            first..first + number("MS_DIMS").unwrap_or(60)
+        }
     };
     let (mut wrong, mut bad, mut calls) = (Vec::new(), 0, Calls::default());
     for seed in seeds {
