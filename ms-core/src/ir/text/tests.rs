@@ -245,6 +245,27 @@ graph @main(%0: f32[batch, 4], %1: f32[2*batch + 1, ?]) -> (f32[batch*seq - 3]) 
     assert_ne!(crate::ir::canonical_bytes(&graph), crate::ir::canonical_bytes(&parse(&known, &ops).expect(&known)));
 }
 
+/// Expanded, such a product would have 4^12 terms.
+#[test]
+fn products_of_many_sums_come_back() {
+    let sum = |at: usize| format!("min(a{at} + b{at} + c{at} + d{at}, 1000000)");
+    let factors: Vec<String> = (0..12).map(|at| format!("({})/(1)", sum(at))).collect();
+    let ops = |name: &str| (name == "plain").then_some(Op(&SIZED));
+    let sums: Vec<String> = (0..12).map(|at| format!("(a{at} + b{at} + c{at} + d{at})/(1)")).collect();
+    for (size, has_sums) in [
+        (sums.join("*"), true),
+        (factors.join("*"), false),
+        (sums[..3].join("*"), false),
+        ("n*(a + b)*(c + 2)".into(), true),
+    ] {
+        let text = format!("graph @main(%0: f32[{size}]) -> (f32[{size}]) {{\n  return %0\n}}\n");
+        let printed = parse(&text, &ops).unwrap_or_else(|error| panic!("{error}")).to_string();
+        assert_eq!(printed.contains(")*("), has_sums, "{printed}");
+        assert!(printed.len() < 1 << 16, "{}", printed.len());
+        assert_eq!(parse(&printed, &ops).unwrap_or_else(|error| panic!("{error}")).to_string(), printed);
+    }
+}
+
 static SIZED: OpInfo = OpInfo {
     number: 1,
     name: "plain",

@@ -43,6 +43,8 @@ pub enum Factor {
     Smaller(Dim, Dim),
     /// The size to which the two broadcast: [`Dim::broadcast`].
     Broadcast(Dim, Dim),
+    /// A sum: the product would have too many terms.
+    Sum(Dim),
 }
 
 /// The dimensions of a type, outermost first.
@@ -136,6 +138,14 @@ impl Dim {
                 _ => to.push(self),
             },
             _ => to.push(self),
+        }
+    }
+
+    /// This size as one factor of products, which is not multiplied out.
+    pub(crate) fn as_factor(self) -> Self {
+        match self.symbolic().map(Polynomial::of) {
+            Some(sum) if sum.0.len() > 1 => Polynomial::atom(Atom::Sum(self)).dim(),
+            _ => self,
         }
     }
 
@@ -253,6 +263,7 @@ impl Dim {
                         a.checked_div_euclid(b).ok_or_else(|| refuse(format!("{self} divides by zero")))?
                     }
                     Atom::Smaller(a, b) => a.number(value)?.min(b.number(value)?),
+                    Atom::Sum(a) => a.number(value)?,
                     Atom::Broadcast(a, b) => match (a.number(value)?, b.number(value)?) {
                         (1, size) | (size, 1) => size,
                         (a, b) if a == b => a,
@@ -284,6 +295,7 @@ impl Dim {
             Atom::Quotient(a, b) => Factor::Quotient(a, b),
             Atom::Smaller(a, b) => Factor::Smaller(a, b),
             Atom::Broadcast(a, b) => Factor::Broadcast(a, b),
+            Atom::Sum(a) => Factor::Sum(a),
         };
         let term =
             |(factors, coefficient): &(polynomial::Factors, i64)| (factors.iter().map(factor).collect(), *coefficient);
@@ -327,6 +339,7 @@ impl Dim {
                         let name = symbol_name(number);
                         visit(&name)
                     }
+                    Atom::Sum(a) => a.symbols(visit),
                     Atom::Quotient(a, b) | Atom::Smaller(a, b) | Atom::Broadcast(a, b) => {
                         a.symbols(visit);
                         b.symbols(visit);
@@ -499,6 +512,29 @@ mod tests {
         for (dim, size) in [(b * 2 + 3, 8), (b + 5, 3), (b * s, 6), (b / 2, 2), (Dim::new(4), 4)] {
             assert_eq!(dim.solve(size), None, "{dim} = {size}");
         }
+    }
+
+    /// The number of terms would grow exponentially.
+    #[test]
+    fn products_of_sums_have_few_terms() {
+        let symbols: Vec<Dim> = (0..48).map(|it| Dim::symbol(&format!("product{it}"))).collect();
+        let sums = |count: usize| symbols.chunks(4).cycle().take(count).map(|it| it.iter().copied().sum::<Dim>());
+        let value = |name: &str| name.strip_prefix("product")?.parse::<usize>().ok().map(|it| it % 3 + 1);
+        for count in [2, 4, 5, 12, 40] {
+            let product: Dim = sums(count).product();
+            let want = sums(count).map(|it| it.number(&value).expect("all have values")).fold(1, i64::saturating_mul);
+            assert_eq!(product.number(&value).expect("all have values"), want, "{count}");
+            assert!(product.terms().len() <= 256, "{count}: {} terms", product.terms().len());
+            assert_eq!(product, sums(count).product::<Dim>(), "{count}");
+            let mut seen = 0;
+            product.symbols(&mut |_| seen += 1);
+            assert!(seen >= symbols.len().min(4 * count), "{count}");
+            assert!(product.to_string().len() < 1 << 16, "{count}");
+            assert!(product.solve(7).is_none() && product.may_equal(Dim::new(9)), "{count}");
+        }
+        // Few terms are expanded as before.
+        let (a, b) = (symbols[0], symbols[1]);
+        assert_eq!((a + b) * (a + b), a * a + a * b * 2 + b * b);
     }
 
     #[test]

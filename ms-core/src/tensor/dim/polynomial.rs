@@ -17,7 +17,12 @@ pub(super) enum Atom {
     Smaller(Dim, Dim),
     /// The size to which two broadcast, in ascending order of their numbers.
     Broadcast(Dim, Dim),
+    /// A sum whose product with other factors would have too many terms.
+    Sum(Dim),
 }
+
+/// The largest number of pairs of terms that a product is expanded to.
+const TERMS: usize = 256;
 
 pub(super) type Factors = SmallVec<[Atom; 2]>;
 
@@ -94,6 +99,7 @@ impl Polynomial {
         let fits = |dim: &Dim| Self::of(*dim).has_no_negative_term();
         let factor = |atom: &Atom| match atom {
             Atom::Symbol(_) => true,
+            Atom::Sum(a) => fits(a),
             Atom::Quotient(a, b) | Atom::Smaller(a, b) | Atom::Broadcast(a, b) => fits(a) && fits(b),
         };
         self.0.iter().all(|(factors, coefficient)| *coefficient >= 0 && factors.iter().all(factor))
@@ -132,7 +138,22 @@ impl Polynomial {
         sum
     }
 
+    /// The product. Its terms are those of one times those of the other, unless there are too many, whose number grows
+    /// exponentially with that of sums: then it is one term, of sums.
     pub(super) fn times(&self, other: &Self) -> Self {
+        let (few, many) = if self.0.len() <= other.0.len() { (self, other) } else { (other, self) };
+        let has_sums = few.has_sums() || many.has_sums();
+        let is_kept = match few.0.len() {
+            0 => false,
+            1 => has_sums && many.0.len() > 1 && !few.0[0].0.is_empty(),
+            _ => has_sums || few.0.len().saturating_mul(many.0.len()) > TERMS,
+        };
+        if is_kept {
+            let ([mut factors, more], [x, y]) = ([few, many].map(Self::factors), [few, many].map(Self::coefficient));
+            factors.extend(more);
+            factors.sort_unstable();
+            return Self(smallvec![(factors, x.saturating_mul(y))]);
+        }
         let mut product = Self::default();
         for (a, x) in &self.0 {
             for (b, y) in &other.0 {
@@ -142,6 +163,24 @@ impl Polynomial {
             }
         }
         product
+    }
+
+    /// Whether a factor of a term is a sum.
+    fn has_sums(&self) -> bool {
+        self.0.iter().any(|(factors, _)| factors.iter().any(|it| matches!(it, Atom::Sum(_))))
+    }
+
+    /// The factors of the only term, or the whole sum as one.
+    fn factors(&self) -> Factors {
+        match &self.0[..] {
+            [(factors, _)] => factors.clone(),
+            _ => smallvec![Atom::Sum(self.clone().dim())],
+        }
+    }
+
+    /// The coefficient beside [`Self::factors`].
+    fn coefficient(&self) -> i64 {
+        if let [(_, coefficient)] = &self.0[..] { *coefficient } else { 1 }
     }
 
     /// The quotient of two terms, if there is no remainder.
@@ -186,6 +225,7 @@ impl fmt::Display for Atom {
             Self::Quotient(a, b) => write!(f, "({a})/({b})"),
             Self::Smaller(a, b) => write!(f, "min({a}, {b})"),
             Self::Broadcast(a, b) => write!(f, "broadcast({a}, {b})"),
+            Self::Sum(a) => write!(f, "({a})"),
         }
     }
 }

@@ -120,6 +120,7 @@ impl<'a> Translator<'a> {
                         self.apply("Min", &[&a, &b])
                     }
                     Factor::Broadcast(a, b) => self.broadcast_size(a, b)?,
+                    Factor::Sum(sum) => self.size(sum)?,
                 };
                 term = self.apply("Mul", &[&term, &factor]);
             }

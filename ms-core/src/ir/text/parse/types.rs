@@ -76,7 +76,7 @@ impl<'a> Parser<'a> {
         Ok(product)
     }
 
-    /// An integer, a symbol, `(a)/(b)`, `min(a, b)` or `broadcast(a, b)`, nested in `depth` others.
+    /// An integer, a symbol, `(a)`, `(a)/(b)`, `min(a, b)` or `broadcast(a, b)`, nested in `depth` others.
     fn factor(&mut self, depth: u32) -> Result<Dim> {
         match self.tokens.token {
             Token::Word(name) => {
@@ -99,9 +99,11 @@ impl<'a> Parser<'a> {
             Token::Symbol('(') if depth < DEEPEST_SIZE => {
                 self.tokens.advance()?;
                 let above = self.size(depth + 1)?;
-                for wanted in [')', '/', '('] {
-                    self.tokens.symbol(wanted, "a quotient `(a)/(b)`")?;
+                self.tokens.symbol(')', "the end of a size in parentheses")?;
+                if !self.tokens.eat('/')? {
+                    return Ok(above.as_factor());
                 }
+                self.tokens.symbol('(', "a quotient `(a)/(b)`")?;
                 let start = self.tokens.at;
                 let below = self.size(depth + 1)?;
                 self.tokens.symbol(')', "the end of the quotient")?;
