@@ -166,7 +166,7 @@ pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
     let declarations = attributes.iter().map(|Argument { name, ty, .. }| {
         let name = name.to_string();
         let kind = located(quote!(<#ty as #core::AttributeValue<'_>>::KIND), ty.span());
-        quote!(#core::AttrInfo { name: #name, kind: #kind })
+        quote!(#core::AttrInfo::any(#name, #kind))
     });
     let given = attributes
         .iter()

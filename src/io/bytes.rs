@@ -1,10 +1,12 @@
 //! Reading files, and their parts from the front.
 
 use super::state_dict::refuse;
+use ms_core::error::in_op;
 use ms_core::tensor::Type;
-use ms_core::{Code, DType, Error, Result};
+use ms_core::{Code, DType, Error, Result, catch};
 use std::fs::{File, metadata};
 use std::io::{self, ErrorKind, Read};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 /// The most axes that a tensor of a file has, as in NumPy.
@@ -40,6 +42,16 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
         ErrorKind::OutOfMemory => Error::new(Code::Memory, format!("no memory holds `{}`", path.display())),
         _ => refuse(path, "read", error),
     })
+}
+
+/// Runs a reader of the file at `path`. A panic in it is a defect of the reader that the file uncovers: the file is
+/// refused, and the program goes on.
+///
+/// # Errors
+/// Those of the reader, those that it raises, and [`Code::Io`] for a panic.
+pub(super) fn guarded<T>(path: &Path, reader: impl FnOnce() -> Result<T>) -> Result<T> {
+    let read = catch_unwind(AssertUnwindSafe(|| catch(|| in_op(reader)).and_then(|it| it)));
+    read.unwrap_or_else(|_| Err(refuse(path, "read", "it is damaged in a way that the reader does not know")))
 }
 
 /// The type of a tensor of a file, and its size in bytes.
@@ -84,4 +96,23 @@ pub(crate) fn is_flat(text: &str, deepest: usize) -> bool {
         }
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_a_reader_is_an_error_of_the_file() {
+        let cases: [(fn() -> Result<u8>, Code); 4] = [
+            (|| panic!("a defect"), Code::Io),
+            (|| [1u8, 2].get(2).map_or_else(|| unreachable!("a defect"), |it| Ok(*it)), Code::Io),
+            (|| Err(Error::new(Code::Parse, "refused")), Code::Parse),
+            (|| ms_core::error::raise(Error::new(Code::Shape, "raised")), Code::Shape),
+        ];
+        for (read, wanted) in cases {
+            assert_eq!(guarded(Path::new("a file"), read).map_err(|error| error.code()), Err(wanted));
+        }
+        assert_eq!(guarded(Path::new("a file"), || Ok(1)).ok(), Some(1));
+    }
 }

@@ -1,6 +1,6 @@
 //! Exported functions: their files, and calling them.
 
-use super::bytes::read;
+use super::bytes::{guarded, read};
 use super::replace::replace;
 use super::safetensors::{self, File};
 use super::state_dict::{refuse, row_major};
@@ -155,7 +155,7 @@ impl ExportedFunction {
     /// [`Code::Memory`] when the system has no memory for it.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let loaded = in_op(|| decode(&read(path)?).map_err(|why| refuse(path, "read", why)));
+        let loaded = guarded(path, || decode(&read(path)?).map_err(|why| refuse(path, "read", why)));
         loaded.map(Self).map_err(|error| error.with_op("load"))
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// An attribute; kinds are part of the semantics.
 const fn any(name: &'static str) -> AttrInfo {
-    AttrInfo { name, kind: AttrKind::Int }
+    AttrInfo::any(name, AttrKind::Int)
 }
 
 static OPS: &[OpInfo] = &[

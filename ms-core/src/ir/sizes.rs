@@ -1,8 +1,8 @@
 //! Substitution of constants for symbolic sizes.
 
-use super::graph::{Def, Graph, Node, ValueData};
+use super::graph::{Def, Graph, Node, ValueData, ValueId};
 use super::walk::subgraphs;
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::tensor::{Attr, Attrs, Dim, Dims, Type};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -22,6 +22,33 @@ impl Graph {
             });
         }
         names
+    }
+
+    /// Checks that the sizes of inputs have every symbol of the graph and of all graphs in it.
+    ///
+    /// # Errors
+    /// [`Code::Shape`](crate::Code::Shape) for a symbol that calls do not determine.
+    pub fn check_symbols(&self) -> Result<()> {
+        let (known, mut unknown) = (self.symbols(), None);
+        let mut visit = |dim: &Dim| {
+            dim.symbols(&mut |name| {
+                if !known.contains(name) {
+                    unknown = Some(name.to_owned());
+                }
+            })
+        };
+        for graph in subgraphs(self).into_iter().map(|it| &**it).chain([self]) {
+            (0..graph.value_count()).for_each(|it| graph.ty(ValueId(it as u32)).dims.iter().for_each(&mut visit));
+            for attr in graph.nodes().flat_map(|(_, node)| node.attrs.as_slice()) {
+                match attr {
+                    Attr::Size(it) => visit(it),
+                    Attr::Sizes(all) => all.iter().for_each(&mut visit),
+                    _ => {}
+                }
+            }
+        }
+        let refuse = |name| Error::new(Code::Shape, format!("no input of `@{}` has the size `{name}`", self.name()));
+        unknown.map_or(Ok(()), |name| Err(refuse(name)))
     }
 
     /// The graph, with all graphs in it, with the sizes that `size` returns for symbols. Whether

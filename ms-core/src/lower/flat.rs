@@ -155,7 +155,7 @@ impl Flat {
 
     /// Number of elements of a value.
     pub fn numel(&self, value: ValueIndex) -> usize {
-        self.values[value].shape.iter().product()
+        self.values[value].shape.iter().fold(1, |all: usize, &it| all.saturating_mul(it))
     }
 
     /// Returns whether an access is to all elements of its value in row-major order.

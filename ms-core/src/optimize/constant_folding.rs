@@ -16,10 +16,15 @@ use std::borrow::Cow;
 /// from.
 const LARGEST_GROWTH: usize = 4 << 10;
 
+/// How many times the constants of a graph the folded ones take together at most. Without a limit, a chain of
+/// concatenations of a constant with itself doubles it at every node.
+const LARGEST_RATIO: usize = 16;
+
 /// Computes nodes whose operands are constants, if the reference evaluation is bit-identical to a
 /// kernel, and the result is not much larger than the operands.
 ///
-/// An elementwise node of uniform operands becomes a `full` of any size.
+/// An elementwise node of uniform operands becomes a `full` of any size. All results together are bounded by the size
+/// of the graph and its constants.
 pub struct ConstantFolding;
 
 impl Pass for ConstantFolding {
@@ -29,6 +34,8 @@ impl Pass for ConstantFolding {
 
     fn run<'g>(&self, graph: &'g Graph, _: &PassContext) -> Cow<'g, Graph> {
         let mut uniform = Uniform::default();
+        let constants = graph.nodes().filter_map(|(_, node)| constant_of(node)).map(|it| it.bytes().len());
+        let mut room = constants.sum::<usize>().saturating_mul(LARGEST_RATIO) + graph.len() * LARGEST_GROWTH;
         rewrite(graph, |rewriter, node, operands| {
             let [result] = node.outputs[..] else { return None };
             if operands.is_empty() {
@@ -37,7 +44,7 @@ impl Pass for ConstantFolding {
             let ty = graph.ty(result);
             let def = definition(node.op);
             fold_uniform(rewriter, &mut uniform, def, node, operands, ty)
-                .or_else(|| fold_data(rewriter, def, node, operands, ty))
+                .or_else(|| fold_data(rewriter, def, node, operands, ty, &mut room))
         })
     }
 }
@@ -80,17 +87,25 @@ fn fold_uniform(
 }
 
 /// The value of a node on constants.
-fn fold_data(rewriter: &mut Rewriter<'_>, def: &OpDef, node: &Node, operands: &[ValueId], ty: &Type) -> Option<Values> {
+fn fold_data(
+    rewriter: &mut Rewriter<'_>,
+    def: &OpDef,
+    node: &Node,
+    operands: &[ValueId],
+    ty: &Type,
+    room_of_all: &mut usize,
+) -> Option<Values> {
     let literal = |&id: &ValueId| rewriter.graph().producer(id).and_then(constant_of);
     let literals: SmallVec<[&Literal; 3]> = operands.iter().map(literal).collect::<Option<_>>()?;
     let bytes = ty.numel()?.checked_mul(ty.dtype.size())?;
     let dtypes: SmallVec<[DType; 3]> = literals.iter().map(|it| it.dtype()).collect();
     let room: usize = literals.iter().map(|it| it.bytes().len()).sum::<usize>() + LARGEST_GROWTH;
-    if bytes > room || !node.regions.is_empty() || !is_exact(def, &node.attrs, &dtypes, ty.dtype) {
+    if bytes > room.min(*room_of_all) || !node.regions.is_empty() || !is_exact(def, &node.attrs, &dtypes, ty.dtype) {
         return None;
     }
     let folded = evaluated(def, &node.attrs, &literals)?;
     drop(literals);
+    *room_of_all -= bytes;
     Some(constant(rewriter, folded, node, ty))
 }
 

@@ -121,7 +121,12 @@ impl View {
             (Self::BroadcastTo, Self::BroadcastTo) => Self::BroadcastTo,
             (Self::Permute(outer), Self::Permute(inner)) => Self::Permute(outer.iter().map(|&it| inner[it]).collect()),
             (Self::Slice { starts, steps }, Self::Slice { starts: from, steps: by }) => Self::Slice {
-                starts: starts.iter().zip(&from).zip(&by).map(|((&at, &from), &by)| from + at * Dim::signed(by)).collect(),
+                starts: starts
+                    .iter()
+                    .zip(&from)
+                    .zip(&by)
+                    .map(|((&at, &from), &by)| from + at * Dim::signed(by))
+                    .collect(),
                 steps: steps.iter().zip(&by).map(|(step, by)| step * by).collect(),
             },
             // Broadcasting adds leading axes implicitly.

@@ -53,7 +53,7 @@ pub use literal::Literal;
 pub use memory::stream::{sync_step, synchronize, with_stream};
 pub use memory::{Fence, Memory, MemorySpace, Origin, Restored, Stream, StreamKind, Streams};
 pub use nested::{Nested, Suffixes};
-pub use op::{Attr, AttrInfo, AttrKind, Attrs, Op, OpInfo};
+pub use op::{Attr, AttrInfo, AttrKind, AttrRange, Attrs, Op, OpInfo};
 pub use parameter::{
     Created, Dependent, Gathered, Parameter, Role, SlotId, TakenSlot, WeakParameter, apart, is_apart, with_created,
 };

@@ -3,6 +3,7 @@
 use super::dim::{Dim, Dims};
 use super::dtype::DType;
 use super::literal::Literal;
+use crate::error::{Code, Error, Result};
 use smallvec::SmallVec;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -26,6 +27,72 @@ pub struct AttrInfo {
     pub name: &'static str,
     /// The kind of its values.
     pub kind: AttrKind,
+    /// The range of its integers.
+    pub range: AttrRange,
+}
+
+impl AttrInfo {
+    /// An attribute that may be any value of its kind.
+    pub const fn any(name: &'static str, kind: AttrKind) -> Self {
+        Self { name, kind, range: AttrRange::ANY }
+    }
+
+    /// Checks that a value is of the kind, and that its integers are in the range.
+    ///
+    /// # Errors
+    /// [`Code::Verify`] for another kind, [`Code::Argument`] for an integer outside of the range.
+    pub fn check(&self, attr: &Attr) -> Result<()> {
+        let Self { name, kind, range } = self;
+        if !kind.admits(attr) {
+            let message = format!("attribute `{name}` is of another kind than {attr:?}");
+            return Err(Error::new(Code::Verify, message));
+        }
+        match range.first_outside(attr) {
+            None => Ok(()),
+            Some(it) => {
+                let AttrRange { low, high } = range;
+                let message = format!("attribute `{name}` is {it}, but its numbers are from {low} to {high}");
+                Err(Error::new(Code::Argument, message))
+            }
+        }
+    }
+}
+
+/// The range of the integers of an attribute: of the number itself, or of each in a list. Numbers that symbols
+/// determine are checked when they are known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AttrRange {
+    /// The minimum.
+    pub low: i64,
+    /// The maximum.
+    pub high: i64,
+}
+
+impl AttrRange {
+    /// All integers.
+    pub const ANY: Self = Self { low: i64::MIN, high: i64::MAX };
+
+    /// The maximum of what is multiplied with another number: an element of a window, a distance, a count of operands.
+    pub const FACTOR: i64 = i32::MAX as i64;
+
+    /// From `low` to `high`, both included.
+    pub const fn new(low: i64, high: i64) -> Self {
+        Self { low, high }
+    }
+
+    fn first_outside(&self, attr: &Attr) -> Option<i64> {
+        if *self == Self::ANY {
+            return None;
+        }
+        let is_outside = |it: &i64| !(self.low..=self.high).contains(it);
+        match attr {
+            Attr::Int(it) => Some(*it).filter(is_outside),
+            Attr::Ints(all) => all.iter().copied().find(is_outside),
+            Attr::Size(it) => it.as_known().filter(is_outside),
+            Attr::Sizes(all) => all.iter().filter_map(|it| it.as_known()).find(is_outside),
+            _ => None,
+        }
+    }
 }
 
 /// The kind of an attribute's values.

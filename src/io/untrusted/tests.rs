@@ -1,4 +1,6 @@
-//! Changed files for every reader, in processes with limits of memory and time.
+//! Changed files for every reader, and functions of one op, in processes with limits of memory and time.
+
+mod one_op;
 
 use super::*;
 use crate::io::archive::{members, write_archive};
@@ -21,6 +23,9 @@ const MEMORY: usize = 2 << 20;
 
 /// The limit of a case.
 const TIME: Duration = Duration::from_secs(10);
+
+/// The name under which functions of one op are read: files of the reader `exported`.
+const ONE_OP: &str = "one op";
 
 /// What a process returns after a panic of a reader, and after a case that takes too long.
 const PANICKED: i32 = 70;
@@ -207,7 +212,7 @@ fn task() {
     let Ok(task) = std::env::var(TASK) else { return };
     let [name, first, count, path] = task.split('|').collect::<Vec<_>>()[..] else { panic!("{task}") };
     let [first, count] = [first, count].map(|it| it.parse::<u64>().expect("a number"));
-    let (read, seeds) = (reader(name), seeds(name));
+    let (read, seeds) = if name == ONE_OP { (one_op::read as Reader, Vec::new()) } else { (reader(name), seeds(name)) };
     for seed in &seeds {
         let module = name == "pytorch" && read(seed).is_err_and(|it| it.to_string().contains("__main__"));
         assert!(module || read(seed).is_ok(), "a file of {name} is not read: {:?}", read(seed));
@@ -226,11 +231,15 @@ fn task() {
     let mut state = OpenOptions::new().read(true).write(true).open(path).expect("the parent made it");
     let mut accepted = 0u64;
     for case in first..first + count {
-        let bytes = changed(name, &seeds, case);
         STARTED.store(begin.elapsed().as_millis() as u64, Ordering::Relaxed);
         state.rewind().expect("it is a file");
         state.write_all(&[case, accepted].map(u64::to_le_bytes).concat()).expect("it is a file");
-        match catch_unwind(AssertUnwindSafe(|| read(&bytes).is_ok())) {
+        // Functions of one op are made by the rules of ops, which are what is tested.
+        let tested = || match name {
+            ONE_OP => read(&one_op::file(&one_op::function(&mut Random(case)))),
+            _ => read(&changed(name, &seeds, case)),
+        };
+        match catch_unwind(AssertUnwindSafe(|| tested().is_ok())) {
             Ok(is_read) => accepted += u64::from(is_read),
             Err(_) => std::process::exit(PANICKED),
         }
@@ -243,12 +252,14 @@ fn task() {
 fn run(name: &str, first: u64, count: u64) -> (u64, Vec<String>) {
     let path = std::env::temp_dir().join(format!("ms fuzz state {} {name}", std::process::id()));
     let (mut at, end, mut accepted, mut found) = (first, first + count, 0, Vec::new());
-    while at < end && found.len() < 20 {
+    while at < end && found.len() < 40 {
         fs::write(&path, [at, 0].map(u64::to_le_bytes).concat()).expect("the folder is writable");
         let limited = format!("ulimit -v {MEMORY}; exec \"$0\" \"$@\"");
         let mut child = Command::new("sh");
         child.args(["-c", &limited]).arg(std::env::current_exe().expect("it runs"));
-        child.args(["--exact", "io::untrusted::tests::task", "--test-threads=1"]).env("MS_NUM_THREADS", "1");
+        child
+            .args(["--exact", "io::untrusted::tests::task", "--test-threads=1", "--nocapture"])
+            .env("MS_NUM_THREADS", "1");
         let output = child.env(TASK, format!("{name}|{at}|{}|{}", end - at, path.display())).output();
         let output = output.expect("there is a shell");
         let mut state = [[0; 8]; 2];
@@ -273,11 +284,10 @@ fn run(name: &str, first: u64, count: u64) -> (u64, Vec<String>) {
     (accepted, found)
 }
 
-fn check(count: u64) {
+fn check<'a>(names: impl IntoIterator<Item = &'a str>, count: u64) {
     let first = std::env::var("MS_FUZZ_FIRST").map_or(0, |it| it.parse().expect("a number"));
-    let only = std::env::var("MS_FUZZ_READER").ok();
     let mut all = Vec::new();
-    for (name, _) in READERS.iter().filter(|it| only.as_ref().is_none_or(|only| only == it.0)) {
+    for name in names {
         let begin = Instant::now();
         let (accepted, found) = run(name, first, count);
         println!("{name}: {count} files, {accepted} read, {} findings, {:?}", found.len(), begin.elapsed());
@@ -288,7 +298,14 @@ fn check(count: u64) {
 
 #[test]
 fn changed_files_are_read_or_refused() {
-    check(100);
+    check(READERS.iter().map(|it| it.0), 100);
+}
+
+/// `MS_FUZZ_OPS` is the number of functions, and `MS_FUZZ_FIRST` the first one.
+#[test]
+#[ignore = "it is run by hand, beside `many_changed_files`"]
+fn functions_of_one_op_are_read_or_refused() {
+    check([ONE_OP], std::env::var("MS_FUZZ_OPS").map_or(100_000, |it| it.parse().expect("a number")));
 }
 
 /// `MS_FUZZ_CASES` is the number of files of each reader, `MS_FUZZ_READER` names one, and `MS_FUZZ_FIRST` is the first
@@ -296,7 +313,9 @@ fn changed_files_are_read_or_refused() {
 #[test]
 #[ignore = "it takes hours"]
 fn many_changed_files() {
-    check(std::env::var("MS_FUZZ_CASES").map_or(100_000, |it| it.parse().expect("a number")));
+    let only = std::env::var("MS_FUZZ_READER").ok();
+    let names = READERS.iter().map(|it| it.0).filter(|it| only.as_ref().is_none_or(|only| only == it));
+    check(names, std::env::var("MS_FUZZ_CASES").map_or(100_000, |it| it.parse().expect("a number")));
 }
 
 /// Every reader of files refuses what is no regular file, and does not wait for it.

@@ -1,6 +1,6 @@
 //! Updates of parameters by optimisers.
 
-use crate::error::{OrRaise, called};
+use crate::error::{Code, Error, OrRaise, called, raise};
 use crate::ops::core::wide::Inner;
 use crate::ops::{Batching, Derivative, Sample, SampleInput, maximum};
 use crate::tensor::{Attrs, DType, Outputs, Tensor, apply};
@@ -162,6 +162,10 @@ fn adam(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
     let [value, gradient, m, v, rate, root, first_share, second_share, epsilon, rest @ ..] = inputs else {
         unreachable!("only the decay and the largest moment may lack")
     };
+    if rest.len() != usize::from(it.decayed()) + usize::from(it.amsgrad()) {
+        let message = format!("{} operands do not fit the attributes", inputs.len());
+        raise(Error::new(Code::Argument, message).with_op("adam_update"));
+    }
     let (mut value, mut gradient) = ((*value).clone(), (*gradient).clone());
     if it.decayed() {
         match it.decoupled() {

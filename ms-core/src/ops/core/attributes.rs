@@ -1,6 +1,6 @@
 //! Attributes of ops, by name and as types.
 
-use crate::tensor::{Attr, AttrKind, DType, Dim, Dims, Literal, Scalar};
+use crate::tensor::{Attr, AttrKind, AttrRange, DType, Dim, Dims, Literal, Scalar};
 use smallvec::SmallVec;
 
 /// The type of an attribute.
@@ -10,6 +10,9 @@ pub trait Attribute {
 
     /// The kind of its values in nodes.
     const KIND: AttrKind;
+
+    /// The range of its integers, where a declaration names none.
+    const RANGE: AttrRange = AttrRange::ANY;
 
     /// The value of an attribute; `None` if it is of another kind.
     fn read(attr: &Attr) -> Option<Self::Value<'_>>;
@@ -91,11 +94,13 @@ impl From<Ints<'_>> for Attr {
 }
 
 macro_rules! attribute {
-    ($($ty:ty, $value:ty: $kind:ident of $($attr:ident($it:ident) => $read:expr),+;)*) => {$(
+    ($($ty:ty, $value:ty: $kind:ident $(from $low:literal to $high:expr =>)? of $($attr:ident($it:ident) => $read:expr),+;)*) => {$(
         impl Attribute for $ty {
             type Value<'a> = $value;
 
             const KIND: AttrKind = AttrKind::$kind;
+
+            $(const RANGE: AttrRange = AttrRange::new($low, $high);)?
 
             #[inline]
             fn read(attr: &Attr) -> Option<Self::Value<'_>> {
@@ -111,7 +116,7 @@ macro_rules! attribute {
 attribute! {
     bool, bool: Bool of Bool(it) => *it;
     i64, i64: Int of Int(it) => *it;
-    usize, usize: Int of Int(it) => *it as usize;
+    usize, usize: Int from 0 to AttrRange::FACTOR => of Int(it) => *it as usize;
     Dim, Dim: Size of Int(it) => Dim::signed(*it), Size(it) => *it;
     Extent, Dim: Extent of Int(it) => Dim::signed(*it), Size(it) => *it;
     f64, f64: Float of Float(it) => *it;
@@ -151,10 +156,15 @@ impl Attribute for Scalar {
 /// let attrs = ConcatAttrs::attrs(axis);
 /// ```
 ///
+/// The integers of an attribute, or of each item of a list, are in the range behind `where`: `infer` refuses others
+/// before a rule reads them. Without one, those of `usize` are not negative and fit in 32 bits.
+///
 /// Accessors panic for attributes of another kind, which the verifier refuses. An attribute cannot be named `of`,
 /// nor `attrs`.
 macro_rules! attributes {
-    ($(#[$doc:meta])* $vis:vis struct $name:ident { $($(#[$note:meta])* $field:ident: $ty:ty),+ $(,)? }) => {
+    ($(#[$doc:meta])* $vis:vis struct $name:ident {
+        $($(#[$note:meta])* $field:ident: $ty:ty $(where $low:literal..=$high:expr)?),+ $(,)?
+    }) => {
         $(#[$doc])*
         #[derive(Clone, Copy)]
         $vis struct $name<'a>(&'a $crate::tensor::Attrs);
@@ -169,6 +179,7 @@ macro_rules! attributes {
                 $vis const DECLARED: &'static [$crate::tensor::AttrInfo] = &[$($crate::tensor::AttrInfo {
                     name: stringify!($field),
                     kind: <$ty as $crate::ops::Attribute>::KIND,
+                    range: attributes!(@range $ty $(, $low, $high)?),
                 }),+];
 
                 #[doc = "Those of a node."]
@@ -194,4 +205,6 @@ macro_rules! attributes {
             }
         };
     };
+    (@range $ty:ty) => { <$ty as $crate::ops::Attribute>::RANGE };
+    (@range $ty:ty, $low:literal, $high:expr) => { $crate::tensor::AttrRange::new($low, $high) };
 }

@@ -2,22 +2,24 @@
 
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, defects, subgraphs, verify_structure, verify_structure_of_one};
-use crate::ops::{Lowering, OpDef, Regions, Types, by_number, definition};
+use crate::ops::{FORMULA, Lowering, OpDef, Regions, Types, by_number, definition};
 use crate::tensor::{Attrs, Dim, Op, Type};
 use rustc_hash::FxHashMap;
+use std::ops::RangeInclusive;
 
 /// Infers the types of the results of an op with its attributes and regions on operands of these
-/// types.
+/// types. Attributes are checked against their declarations before any rule of the op reads them.
 ///
 /// # Errors
-/// Those of the op's type rule.
+/// Those of [`AttrInfo::check`](crate::tensor::AttrInfo::check) and of the op's type rule.
 pub fn infer(def: &OpDef, attrs: &Attrs, regions: &Regions, inputs: &[&Type]) -> Result<Types> {
-    let results = match &def.lowering {
+    let in_ranges = || def.info.attrs.iter().zip(attrs.as_slice()).try_for_each(|(info, attr)| info.check(attr));
+    let results = in_ranges().and_then(|()| match &def.lowering {
         Lowering::Regions(rule) if regions.len() == rule.count => (rule.infer)(attrs, regions, inputs),
         // Without its regions the type rule of such an op is an error.
         Lowering::Regions(_) => (def.infer)(attrs, inputs),
         _ => inputs.iter().try_for_each(|it| known_size(it)).and_then(|()| (def.infer)(attrs, inputs)),
-    };
+    });
     let sized = |results: Types| results.iter().try_for_each(Type::check_size).map(|()| results);
     results
         .and_then(sized)
@@ -58,12 +60,29 @@ pub fn verify_one(graph: &Graph) -> Result<()> {
     defects(graph, found)
 }
 
-/// The minimum number of operands of an op, by its samples.
-fn least_operands(def: &OpDef) -> usize {
-    (def.samples)().iter().map(|it| it.inputs.len()).min().unwrap_or(0)
+/// The numbers of operands with which the rules of an op are called, by its samples. Ops whose number of operands has
+/// no maximum, or depends on attributes and regions, check that themselves.
+pub fn operand_counts(def: &OpDef) -> RangeInclusive<usize> {
+    let samples = (def.samples)();
+    let counts = || samples.iter().map(|it| it.inputs.len());
+    let is_bounded = match &def.lowering {
+        Lowering::Map(_) => def.info.number != FORMULA.info.number,
+        Lowering::Composite(_)
+        | Lowering::Contraction(_)
+        | Lowering::Gather(_)
+        | Lowering::Generate(_)
+        | Lowering::OfImages(_)
+        | Lowering::Position(_)
+        | Lowering::Reduce(_) => true,
+        _ => false,
+    };
+    let most = counts().max().filter(|_| is_bounded).unwrap_or(usize::MAX);
+    counts().min().unwrap_or(0)..=most
 }
 
-fn check(graph: &Graph, operands: &mut FxHashMap<u16, usize>, found: &mut Vec<Error>) {
+fn check(graph: &Graph, operands: &mut FxHashMap<u16, RangeInclusive<usize>>, found: &mut Vec<Error>) {
+    let sizes = graph.inputs().iter().map(|&it| graph.ty(it).check_size());
+    found.extend(sizes.filter_map(Result::err).map(|error| error.within(format!("`@{}`", graph.name()))));
     for (id, node) in graph.nodes() {
         if let Err(error) = check_node(graph, node, operands) {
             let at = format!("`@{}`, node {}", graph.name(), id.0);
@@ -76,14 +95,14 @@ fn check(graph: &Graph, operands: &mut FxHashMap<u16, usize>, found: &mut Vec<Er
     }
 }
 
-fn check_node(graph: &Graph, node: &Node, operands: &mut FxHashMap<u16, usize>) -> Result<()> {
+fn check_node(graph: &Graph, node: &Node, operands: &mut FxHashMap<u16, RangeInclusive<usize>>) -> Result<()> {
     let Some(def) = by_number(node.op.number()) else {
         return refuse(format!("no op has number {}", node.op.number()));
     };
-    let least = *operands.entry(node.op.number()).or_insert_with(|| least_operands(def));
+    let counts = operands.entry(node.op.number()).or_insert_with(|| operand_counts(def));
     let inputs: Vec<&Type> = node.inputs.iter().map(|&id| graph.ty(id)).collect();
     let outputs: Vec<Type> = node.outputs.iter().map(|&id| graph.ty(id).clone()).collect();
-    fits_def(def, least, &node.attrs, &node.regions, &inputs, &outputs)
+    fits_def(def, counts, &node.attrs, &node.regions, &inputs, &outputs)
 }
 
 /// Checks that attributes and regions are of the kinds of an op, and that results have the types
@@ -93,12 +112,12 @@ fn check_node(graph: &Graph, node: &Node, operands: &mut FxHashMap<u16, usize>) 
 /// [`Code::Verify`], or those of the op.
 pub fn fits(op: Op, attrs: &Attrs, regions: &Regions, inputs: &[&Type], outputs: &[Type]) -> Result<()> {
     let def = definition(op);
-    fits_def(def, least_operands(def), attrs, regions, inputs, outputs)
+    fits_def(def, &operand_counts(def), attrs, regions, inputs, outputs)
 }
 
 fn fits_def(
     def: &OpDef,
-    operands: usize,
+    operands: &RangeInclusive<usize>,
     attrs: &Attrs,
     regions: &Regions,
     inputs: &[&Type],
@@ -115,13 +134,9 @@ fn fits_def(
         let names: Vec<&str> = def.info.attrs.iter().map(|it| it.name).collect();
         return refuse(format!("{} attributes for the names {names:?}", attrs.as_slice().len()));
     }
-    for (declared, attr) in def.info.attrs.iter().zip(attrs.as_slice()) {
-        if !declared.kind.admits(attr) {
-            return refuse(format!("attribute `{}` is of another kind than {attr:?}", declared.name));
-        }
-    }
-    if inputs.len() < operands {
-        return refuse(format!("{} operands, not {operands}", inputs.len()));
+    if !operands.contains(&inputs.len()) {
+        let bound = if inputs.len() < *operands.start() { operands.start() } else { operands.end() };
+        return refuse(format!("{} operands, not {bound}", inputs.len()));
     }
     let wanted = infer(def, attrs, regions, inputs)?;
     if !outputs.iter().eq(&wanted) {
@@ -149,6 +164,7 @@ mod tests {
             (main("%3 = add %0, %2 : f32[2]"), "[MS101]: `add`: dtypes f32 and i32 differ"),
             (main("%3 = add %0, %0 : f32[3]"), "`add`: results are [f32[3]], but the op gives [f32[2]]"),
             (main("%3 = add %0 : f32[2]"), "`add`: 1 operands, not 2"),
+            (main("%3 = add %0, %0, %0 : f32[2]"), "`add`: 3 operands, not 2"),
             (main("%3 = cast %0 {to = 1} : f32[2]"), "`cast`: attribute `to` is of another kind than Int(1)"),
             (
                 callee.to_string() + &main("%3 = while @f @f %0 {carries = 1.0} : f32[2]"),
@@ -163,6 +179,53 @@ mod tests {
         for (text, want) in cases {
             let verdict = verify(&parse_graph(&text).expect(&text));
             match verdict {
+                Ok(()) => assert_eq!(want, "", "{text}"),
+                Err(error) => assert!(!want.is_empty() && error.to_string().contains(want), "{error}\n{want}"),
+            }
+        }
+    }
+
+    #[test]
+    fn attributes_are_in_their_ranges() {
+        let pooled = |op: &str, attrs: &str| {
+            format!("graph @f(%0: f32[1, 1, 6, 4]) -> () {{ %1 = {op} %0 {{{attrs}}} : f32[1, 1, 3, 2] return }}")
+        };
+        let mean = |stride: &str, count: &str| {
+            let padding = "before = [0, 0], after = [0, 0]";
+            let attrs = format!("kernel = [2, 2], stride = {stride}, {padding}, count = {count}, count_pad = true");
+            pooled("avg_pool", &attrs)
+        };
+        let largest = |stride: &str, dilation: &str| {
+            let padding = "before = [0, 0], after = [0, 0]";
+            pooled("max_pool", &format!("kernel = [2, 2], stride = {stride}, dilation = {dilation}, {padding}"))
+        };
+        let loss = |reduction: &str| {
+            let attrs = format!("reduction = {reduction}, ignored = false, ignore_index = 0, label_smoothing = 0.0");
+            format!(
+                "graph @f(%0: f32[2, 3], %1: i64[2]) -> () {{ %2, %3 = nll_loss %0, %1 {{{attrs}}} : f32[], f32[] return }}"
+            )
+        };
+        let sorted = |axis: &str| {
+            let attrs = format!("axis = {axis}, descending = false");
+            format!("graph @f(%0: f32[2]) -> () {{ %1, %2 = sort %0 {{{attrs}}} : f32[2], i64[2] return }}")
+        };
+        let cases = [
+            (mean("[2, 2]", "[3, 2]"), ""),
+            (mean("[2, 2]", "[4611686018, 4]"), "has no element"),
+            (mean("[2, 2]", "[3, -2]"), "`count` is -2, but its numbers are from 0 to"),
+            (mean("[2, -2]", "[3, 2]"), "`stride` is -2, but its numbers are from 0 to"),
+            (mean("[2]", "[3, 2]"), "one entry for each of 2 spatial axes is needed"),
+            (largest("[2, 2]", "[1, 1]"), ""),
+            (largest("[-2, 2]", "[1, 1]"), "`stride` is -2, but its numbers are from 0 to"),
+            (largest("[2, 2]", "[1, 9223372036854775807]"), "`dilation` is 9223372036854775807, but"),
+            (loss("9"), "`reduction` is 9, but its numbers are from 0 to 3"),
+            (loss("-1"), "`reduction` is -1, but its numbers are from 0 to 3"),
+            (sorted("0"), ""),
+            (sorted("-1"), "`axis` is -1, but its numbers are from 0 to"),
+            (sorted("-9223372036854775808"), "`axis` is -9223372036854775808, but"),
+        ];
+        for (text, want) in cases {
+            match verify(&parse_graph(&text).unwrap_or_else(|error| panic!("{text}: {error}"))) {
                 Ok(()) => assert_eq!(want, "", "{text}"),
                 Err(error) => assert!(!want.is_empty() && error.to_string().contains(want), "{error}\n{want}"),
             }

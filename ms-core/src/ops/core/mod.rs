@@ -43,7 +43,7 @@ mod text;
 pub use attributes::{Attribute, Extent, Extents, Ints};
 pub use axis::{AxisAttrs, IntoAxes, Keepdims, ReduceAxes, keepdims, normalize_axes, normalize_axis};
 pub use batching::{BatchedCall, Batching, batch};
-pub use check::{fits, infer, verify, verify_one};
+pub use check::{fits, infer, operand_counts, verify, verify_one};
 pub(crate) use composite::evaluate_body_of;
 pub use composite::{Body, apply_body};
 pub use control::{Control, Loop, TransformNode, Trips};

@@ -12,18 +12,19 @@ use crate::ops::{
     SampleInput, Types,
 };
 use crate::tensor::{
-    Array, AsTensor, Attr, Attrs, Dim, IntoDims, Op, OpInfo, Tensor, Type, apply1, collected, filled, refused,
+    Array, AsTensor, Attr, AttrRange, Attrs, Dim, IntoDims, Op, OpInfo, Tensor, Type, apply1, collected, filled,
+    refused,
 };
 use smallvec::smallvec;
 use std::iter::StepBy;
 attributes! {
     /// The attributes of [`AVG_POOL`], with which those of its gradient begin.
     struct AvgPoolAttrs {
-        kernel: [i64],
-        stride: [i64],
-        before: [i64],
-        after: [i64],
-        count: [Extent],
+        kernel: [i64] where 0..=AttrRange::FACTOR,
+        stride: [i64] where 0..=AttrRange::FACTOR,
+        before: [i64] where 0..=AttrRange::FACTOR,
+        after: [i64] where 0..=AttrRange::FACTOR,
+        count: [Extent] where 0..=i64::MAX,
         count_pad: bool,
     }
 }
@@ -31,24 +32,24 @@ attributes! {
 attributes! {
     /// The attributes of [`AVG_POOL_GRAD`].
     struct AvgPoolGradAttrs {
-        kernel: [i64],
-        stride: [i64],
-        before: [i64],
-        after: [i64],
-        count: [Extent],
+        kernel: [i64] where 0..=AttrRange::FACTOR,
+        stride: [i64] where 0..=AttrRange::FACTOR,
+        before: [i64] where 0..=AttrRange::FACTOR,
+        after: [i64] where 0..=AttrRange::FACTOR,
+        count: [Extent] where 0..=i64::MAX,
         count_pad: bool,
-        sizes: [Extent],
+        sizes: [Extent] where 0..=i64::MAX,
     }
 }
 
 attributes! {
     /// The attributes of [`ADAPTIVE_AVG_POOL`], with which those of its gradient begin.
-    struct AdaptiveAttrs { count: [Extent] }
+    struct AdaptiveAttrs { count: [Extent] where 0..=i64::MAX }
 }
 
 attributes! {
     /// The attributes of [`ADAPTIVE_AVG_POOL_GRAD`].
-    struct AdaptiveGradAttrs { count: [Extent], sizes: [Extent] }
+    struct AdaptiveGradAttrs { count: [Extent] where 0..=i64::MAX, sizes: [Extent] where 0..=i64::MAX }
 }
 
 /// The mean of each window of `[n, c, spatial..]`. There are `count` windows along each axis; they
@@ -63,7 +64,7 @@ pub static AVG_POOL: OpDef = OpDef {
                 let message = format!("a window does not fit axes of {sizes:?}, padding included");
                 return Err(Error::new(Code::Shape, message));
             }
-            Means::of_windows(attrs, rank, sizes)
+            ranges_of_windows(attrs, sizes, check_elements)
         };
         mean_type(inputs[0], &AvgPoolAttrs::of(attrs).count().dims(), check)
     },
@@ -92,7 +93,7 @@ pub static AVG_POOL_GRAD: OpDef = OpDef {
     info: OpInfo { number: 436, name: "avg_pool_grad", attrs: AvgPoolGradAttrs::DECLARED },
     infer: |attrs, inputs| {
         let (counts, sizes) = (AvgPoolAttrs::of(attrs).count().dims(), AvgPoolGradAttrs::of(attrs).sizes().dims());
-        gradient_type(inputs[0], &counts, &sizes, |rank, sizes| Means::of_windows(attrs, rank, sizes))
+        gradient_type(inputs[0], &counts, &sizes, |_, sizes| ranges_of_windows(attrs, sizes, check_elements))
     },
     eval: |attrs, inputs| evaluate(AVG_POOL_GRAD.op(), attrs, inputs[0], &AvgPoolGradAttrs::of(attrs).sizes().sizes()),
     derivative: Derivative::Rule(|it| {
@@ -119,8 +120,8 @@ pub static AVG_POOL_GRAD: OpDef = OpDef {
 pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
     info: OpInfo { number: 437, name: "adaptive_avg_pool", attrs: AdaptiveAttrs::DECLARED },
     infer: |attrs, inputs| {
-        mean_type(inputs[0], &AdaptiveAttrs::of(attrs).count().dims(), |rank, sizes| {
-            Means::adaptive(rank, sizes, &AdaptiveAttrs::of(attrs).count().sizes())
+        mean_type(inputs[0], &AdaptiveAttrs::of(attrs).count().dims(), |_, sizes| {
+            even_ranges(sizes, &AdaptiveAttrs::of(attrs).count().sizes(), check_elements)
         })
     },
     eval: |attrs, inputs| evaluate(ADAPTIVE_AVG_POOL.op(), attrs, inputs[0], &AdaptiveAttrs::of(attrs).count().sizes()),
@@ -155,7 +156,7 @@ pub static ADAPTIVE_AVG_POOL_GRAD: OpDef = OpDef {
             inputs[0],
             &AdaptiveAttrs::of(attrs).count().dims(),
             &AdaptiveGradAttrs::of(attrs).sizes().dims(),
-            |rank, sizes| Means::adaptive(rank, sizes, &AdaptiveAttrs::of(attrs).count().sizes()),
+            |_, sizes| even_ranges(sizes, &AdaptiveAttrs::of(attrs).count().sizes(), check_elements),
         )
     },
     eval: |attrs, inputs| {
@@ -232,11 +233,11 @@ fn windowed<'a, S>(shape: &'a [S], entries: &[S]) -> &'a [S] {
     &shape[shape.len() - entries.len()..]
 }
 
-/// The type of the means of `x` over `counts` windows; `means` computes their ranges from the rank of the operand and
-/// the sizes along windows.
-fn mean_type(x: &Type, counts: &[Dim], means: impl FnOnce(usize, &[usize]) -> Result<Means>) -> Result<Types> {
+/// The type of the means of `x` over `counts` windows; `check` is called with the rank of the operand and the sizes along
+/// windows.
+fn mean_type(x: &Type, counts: &[Dim], check: impl FnOnce(usize, &[usize]) -> Result<()>) -> Result<Types> {
     let dims = check_pooled(x, counts.len())?;
-    check_means(dims.len(), windowed(&dims, counts), counts, means)?;
+    check_means(dims.len(), windowed(&dims, counts), counts, check)?;
     Ok(smallvec![Type::new(x.dtype, pooled_shape(&dims, counts))])
 }
 
@@ -245,13 +246,13 @@ fn gradient_type(
     g: &Type,
     counts: &[Dim],
     sizes: &[Dim],
-    means: impl FnOnce(usize, &[usize]) -> Result<Means>,
+    check: impl FnOnce(usize, &[usize]) -> Result<()>,
 ) -> Result<Types> {
     let dims = check_pooled(g, counts.len())?;
     if !may_equal(windowed(&dims, counts), counts) {
         return Err(Error::new(Code::Shape, format!("{g} holds no gradients of {counts:?} windows")));
     }
-    check_means(dims.len(), sizes, counts, means)?;
+    check_means(dims.len(), sizes, counts, check)?;
     Ok(smallvec![Type::new(g.dtype, pooled_shape(&dims, sizes))])
 }
 
@@ -260,11 +261,11 @@ fn check_means(
     rank: usize,
     sizes: &[Dim],
     counts: &[Dim],
-    means: impl FnOnce(usize, &[usize]) -> Result<Means>,
+    check: impl FnOnce(usize, &[usize]) -> Result<()>,
 ) -> Result<()> {
     let known = |dims: &[Dim]| dims.iter().map(|it| it.as_const()).collect::<Option<Vec<usize>>>();
     if let (Some(sizes), Some(_)) = (known(sizes), known(counts)) {
-        means(rank, &sizes)?;
+        check(rank, &sizes)?;
     }
     Ok(())
 }
@@ -275,6 +276,72 @@ struct Range {
     start: usize,
     end: usize,
     count: usize,
+}
+
+/// The range of a window, by its axis and its number.
+type RangeOf<'a> = dyn Fn(usize, usize) -> Range + 'a;
+
+/// Calls `made` with the number of windows along each axis of `sizes`, and their ranges.
+///
+/// # Errors
+/// Those of [`Window::counts`] and [`Window::check_elements`], and those of `made`.
+fn ranges_of_windows<T>(
+    attrs: &Attrs,
+    sizes: &[usize],
+    made: impl FnOnce(&[usize], &RangeOf<'_>) -> Result<T>,
+) -> Result<T> {
+    let it = AvgPoolAttrs::of(attrs);
+    let (kernel, counts, count_pad) = (it.kernel().sizes(), it.count().sizes(), it.count_pad());
+    let window = Window {
+        before: it.before().sizes(),
+        after: it.after().sizes(),
+        stride: it.stride().sizes(),
+        ..Window::new(kernel.len())
+    };
+    window.check_entries(sizes.len(), &kernel)?;
+    // An axis without elements has no windows of one element: channels may be such an axis.
+    if (0..sizes.len()).all(|axis| (sizes[axis], counts[axis], kernel[axis]) != (0, 0, 1)) {
+        window.counts(&sizes.into_dims(), &kernel)?;
+    }
+    window.check_counted(&sizes.into_dims(), &kernel, &counts.clone().into_dims())?;
+    made(&counts, &|axis, number| {
+        let size = sizes[axis] as isize;
+        let start = (number * window.stride[axis]) as isize - window.before[axis] as isize;
+        let end = (start + kernel[axis] as isize).min(size.saturating_add(window.after[axis] as isize));
+        let (first, last) = (start.clamp(0, size) as usize, end.clamp(0, size) as usize);
+        let count = if count_pad { (end - start).max(1) as usize } else { last - first };
+        Range { start: first, end: last, count }
+    })
+}
+
+/// [`ranges_of_windows`] for `counts` windows that cover axes of `sizes` evenly.
+fn even_ranges<T>(
+    sizes: &[usize],
+    counts: &[usize],
+    made: impl FnOnce(&[usize], &RangeOf<'_>) -> Result<T>,
+) -> Result<T> {
+    made(counts, &|axis, number| {
+        let [size, count, number] = [sizes[axis], counts[axis], number].map(|it| it as u128);
+        let (start, end) = ((number * size / count) as usize, ((number + 1) * size).div_ceil(count) as usize);
+        Range { start, end, count: end - start }
+    })
+}
+
+/// Checks that each window has an element. The ranges of windows ascend, so that the first and the last one show it.
+///
+/// # Errors
+/// [`Code::Argument`] if a window has none.
+fn check_elements(counts: &[usize], range: &RangeOf<'_>) -> Result<()> {
+    let is_empty = |axis: usize| {
+        let ends = counts[axis].checked_sub(1).map(|last| [0, last].map(|number| range(axis, number)));
+        ends.iter().flatten().any(|it| it.start >= it.end)
+    };
+    match (0..counts.len()).any(is_empty) {
+        true => {
+            Err(Error::new(Code::Argument, "a window has no element").help("padding is at most half of the window"))
+        }
+        false => Ok(()),
+    }
 }
 
 /// Means over ranges along each of four axes.
@@ -288,53 +355,21 @@ struct Means {
 impl Means {
     /// Of an operand or a gradient of this rank, where the windows are along axes of `sizes`.
     fn of_windows(attrs: &Attrs, rank: usize, sizes: &[usize]) -> Result<Self> {
-        let it = AvgPoolAttrs::of(attrs);
-        let (kernel, stride) = (it.kernel().sizes(), it.stride().sizes());
-        let (before, after) = (it.before().sizes(), it.after().sizes());
-        let (counts, count_pad) = (it.count().sizes(), it.count_pad());
-        let window = Window { before, after, stride, ..Window::new(kernel.len()) };
-        // An axis without elements has no windows of one element: channels may be such an axis.
-        if (0..sizes.len()).all(|axis| (sizes[axis], counts[axis], kernel[axis]) != (0, 0, 1)) {
-            window.counts(&sizes.into_dims(), &kernel)?;
-        }
-        window.check_counted(&sizes.into_dims(), &kernel, &counts.clone().into_dims())?;
-        let Window { before, after, stride, .. } = window;
-        Self::new(rank, sizes, |axis| {
-            let size = sizes[axis] as isize;
-            let range = |window: usize| {
-                let start = (window * stride[axis]) as isize - before[axis] as isize;
-                let end = (start + kernel[axis] as isize).min(size + after[axis] as isize);
-                let (first, last) = (start.clamp(0, size) as usize, end.clamp(0, size) as usize);
-                let count = if count_pad { (end - start).max(1) as usize } else { last - first };
-                Range { start: first, end: last, count }
-            };
-            (0..counts[axis]).map(range).collect()
-        })
+        ranges_of_windows(attrs, sizes, |counts, range| Self::new(rank, sizes, counts, range))
     }
 
     /// Like [`of_windows`](Self::of_windows), for windows that cover the axes evenly.
     fn adaptive(rank: usize, sizes: &[usize], counts: &[usize]) -> Result<Self> {
-        Self::new(rank, sizes, |axis| {
-            let (size, count) = (sizes[axis], counts[axis]);
-            let range = |window: usize| {
-                let (start, end) = (window * size / count, ((window + 1) * size).div_ceil(count));
-                Range { start, end, count: end - start }
-            };
-            collected((0..count).map(range))
-        })
+        even_ranges(sizes, counts, |counts, range| Self::new(rank, sizes, counts, range))
     }
 
-    fn new(rank: usize, sizes: &[usize], ranges: impl Fn(usize) -> Vec<Range>) -> Result<Self> {
+    fn new(rank: usize, sizes: &[usize], counts: &[usize], range: &RangeOf<'_>) -> Result<Self> {
+        check_elements(counts, range)?;
         let missing = 4 - sizes.len();
         let ranges = std::array::from_fn(|axis| match axis.checked_sub(missing) {
-            Some(axis) => ranges(axis),
+            Some(axis) => collected((0..counts[axis]).map(|window| range(axis, window))),
             None => vec![Range { start: 0, end: 1, count: 1 }],
         });
-        if ranges.iter().flatten().any(|it| it.start >= it.end) {
-            return Err(
-                Error::new(Code::Argument, "a window has no element").help("padding is at most half of the window")
-            );
-        }
         let line = if rank == sizes.len() + 1 { 2 } else { 3 };
         Ok(Self { input: spatial(sizes, 1), ranges, line })
     }

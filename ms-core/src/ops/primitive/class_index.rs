@@ -9,7 +9,7 @@ use smallvec::smallvec;
 
 attributes! {
     /// The attributes of [`CLASS_INDEX`].
-    struct ClassIndexAttrs { classes: Extent, ignored: [i64], caller: str }
+    struct ClassIndexAttrs { classes: Extent where 0..=i64::MAX, ignored: [i64], caller: str }
 }
 
 /// The operand, an error unless its elements are at least 0 and less than `classes`, or equal to the element of

@@ -9,7 +9,7 @@ use smallvec::smallvec;
 
 attributes! {
     /// The attributes of [`CLASS_WEIGHTS`].
-    struct ClassWeightsAttrs { classes: Extent, possible: i64, logits: bool, caller: str }
+    struct ClassWeightsAttrs { classes: Extent where 0..=i64::MAX, possible: i64, logits: bool, caller: str }
 }
 
 /// The operand, floats with a row of `classes` elements along its last axis, an error unless each row is one of

@@ -5,7 +5,7 @@
 
 use super::gather::check_dtypes;
 use super::window::geometry::{Geometry, check_gradient, output_dims};
-use super::window::{PerAxis, Window};
+use super::window::{MOST_DILATED, PerAxis, Window};
 use super::window::{lanes, taps};
 use crate::error::{Code, Error, Result};
 use crate::ops::core::axis::const_shape;
@@ -14,22 +14,30 @@ use crate::ops::{
     Batching, ConvGeometry, ConvResult, Derivative, Effects, Extent, ImageForm, ImageRule, Lowering, OpDef, Sample,
     SampleInput,
 };
-use crate::tensor::{Array, Attrs, DType, Dim, Dims, IntoDims, Layout, OpInfo, Shape, Tensor, Type, apply1, filled};
+use crate::tensor::{
+    Array, AttrRange, Attrs, DType, Dim, Dims, IntoDims, Layout, OpInfo, Shape, Tensor, Type, apply1, filled,
+};
 use smallvec::smallvec;
 attributes! {
     /// The attributes of [`CONV`], with which those of its gradients begin.
-    pub struct ConvAttrs { stride: [i64], dilation: [i64], before: [i64], after: [i64], groups: usize }
+    pub struct ConvAttrs {
+        stride: [i64] where 0..=AttrRange::FACTOR,
+        dilation: [i64] where 0..=MOST_DILATED,
+        before: [i64] where 0..=AttrRange::FACTOR,
+        after: [i64] where 0..=AttrRange::FACTOR,
+        groups: usize,
+    }
 }
 
 attributes! {
     /// The attributes of the gradients of [`CONV`]: also the spatial sizes of the result.
     pub(in crate::ops) struct ConvGradAttrs {
-        stride: [i64],
-        dilation: [i64],
-        before: [i64],
-        after: [i64],
+        stride: [i64] where 0..=AttrRange::FACTOR,
+        dilation: [i64] where 0..=MOST_DILATED,
+        before: [i64] where 0..=AttrRange::FACTOR,
+        after: [i64] where 0..=AttrRange::FACTOR,
         groups: usize,
-        sizes: [Extent],
+        sizes: [Extent] where 0..=i64::MAX,
     }
 }
 

@@ -1,6 +1,6 @@
 //! `full`: a tensor of one value.
 
-use crate::error::{OrRaise, called};
+use crate::error::{Code, Error, OrRaise, called};
 use crate::ir::Node;
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, constant_of};
 use crate::tensor::{
@@ -18,6 +18,9 @@ pub static FULL: OpDef = OpDef {
     info: OpInfo { number: 352, name: "full", attrs: FullAttrs::DECLARED },
     infer: |attrs, _| {
         let it = FullAttrs::of(attrs);
+        if it.value().splat().is_none() {
+            return Err(Error::new(Code::Shape, "the value has to be a single element"));
+        }
         Ok(smallvec![Type::new(it.value().dtype(), it.shape().dims())])
     },
     eval: |attrs, _| {

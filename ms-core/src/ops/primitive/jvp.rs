@@ -1,9 +1,10 @@
 //! `jvp`: a graph with the tangents of its outputs, until it is expanded.
 
+use super::value_and_grad::check_differentiated;
 use crate::error::{Code, Error};
 use crate::ops::core::regions::{check_operands, output_types};
 use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule, TransformNode};
-use crate::tensor::OpInfo;
+use crate::tensor::{AttrRange, OpInfo};
 
 fn refuse(message: &str) -> Error {
     Error::new(Code::Argument, message).with_op("jvp")
@@ -30,6 +31,7 @@ pub static JVP: OpDef = OpDef {
             let own = inputs.len().checked_sub(wrt.len()).ok_or_else(|| refuse("an operand has no tangent"))?;
             let (own, tangents) = inputs.split_at(own);
             check_operands(&regions[0], own)?;
+            check_differentiated(&regions[0], &wrt, JvpAttrs::of(attrs).results())?;
             if !wrt.iter().zip(tangents).all(|(&at, tangent)| own[at] == *tangent) {
                 return Err(refuse("a tangent is of another type than its operand"));
             }
@@ -45,5 +47,5 @@ pub static JVP: OpDef = OpDef {
 
 attributes! {
     /// The attributes of [`JVP`].
-    pub(in crate::ops) struct JvpAttrs { wrt: [i64], results: usize }
+    pub(in crate::ops) struct JvpAttrs { wrt: [i64] where 0..=AttrRange::FACTOR, results: usize }
 }

@@ -8,7 +8,7 @@ use smallvec::smallvec;
 
 attributes! {
     /// The attributes of [`LINSPACE`].
-    struct LinspaceAttrs { start: f64, stop: f64, num: i64, dtype: DType }
+    struct LinspaceAttrs { start: f64, stop: f64, num: i64 where 0..=i64::MAX, dtype: DType }
 }
 
 /// `num` values from `start` to `stop`, both included exactly; computed in f64.

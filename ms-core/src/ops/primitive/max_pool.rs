@@ -1,7 +1,7 @@
 //! `max_pool`: the largest element of each window, and its gradients.
 
 use super::window::pooling::{check_pooled, pooled_shape, with_channels};
-use super::window::{PerAxis, Spatial, Window, spatial};
+use super::window::{MOST_DILATED, PerAxis, Spatial, Window, spatial};
 use crate::error::{Code, Error, OrExhausted, Result, called};
 use crate::ops::composite::convolution::ranked;
 use crate::ops::core::axis::{const_shape, named};
@@ -11,12 +11,18 @@ use crate::ops::{
     Batching, Derivative, Effects, ImageForm, ImageRule, Ints, Lowering, OpDef, PoolOptions, Sample, SampleInput,
 };
 use crate::tensor::{
-    AsTensor, Attr, Attrs, Dim, Dims, OpInfo, Shape, Tensor, Type, apply1, collected, filled, try_room,
+    AsTensor, Attr, AttrRange, Attrs, Dim, Dims, OpInfo, Shape, Tensor, Type, apply1, collected, filled, try_room,
 };
 use smallvec::smallvec;
 attributes! {
     /// The attributes of [`MAX_POOL`] and its gradients.
-    pub struct MaxPoolAttrs { kernel: [i64], stride: [i64], dilation: [i64], before: [i64], after: [i64] }
+    pub struct MaxPoolAttrs {
+        kernel: [i64] where 0..=AttrRange::FACTOR,
+        stride: [i64] where 0..=AttrRange::FACTOR,
+        dilation: [i64] where 0..=MOST_DILATED,
+        before: [i64] where 0..=AttrRange::FACTOR,
+        after: [i64] where 0..=AttrRange::FACTOR,
+    }
 }
 
 /// The largest element of each window of `[n, c, spatial..]`; nan if one is nan.

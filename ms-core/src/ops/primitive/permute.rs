@@ -5,12 +5,12 @@ use crate::ops::core::axis::{named, stored_axes};
 use crate::ops::{
     Batching, Derivative, Effects, IntoAxes, Lowering, OpDef, Sample, SampleInput, normalize_axes, normalize_axis,
 };
-use crate::tensor::{AsTensor, Attr, OpInfo, Tensor, Type, apply1};
+use crate::tensor::{AsTensor, Attr, AttrRange, OpInfo, Tensor, Type, apply1};
 use smallvec::{SmallVec, smallvec};
 
 attributes! {
     /// The attributes of [`PERMUTE`].
-    pub(crate) struct PermuteAttrs { axes: [i64] }
+    pub(crate) struct PermuteAttrs { axes: [i64] where 0..=AttrRange::FACTOR }
 }
 
 /// The operand with its axes in the order of `axes`.

@@ -11,12 +11,12 @@ use crate::ops::core::wide::{Inner, run_rule};
 use crate::ops::{
     Batching, Cotangents, Derivative, Effects, Lowering, OpDef, ReduceAxes, ReduceRule, Sample, SampleInput, Types, Vjp,
 };
-use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, Kind, OpInfo, Scalar, Tensor, Type, apply1};
+use crate::tensor::{Array, AsTensor, AttrRange, Attrs, DType, Dim, Dims, Kind, OpInfo, Scalar, Tensor, Type, apply1};
 use smallvec::{SmallVec, smallvec};
 
 attributes! {
     /// The attributes of reductions: the reduced axes, which are kept with size one if `keepdims`.
-    pub(crate) struct ReduceAttrs { axes: [i64], keepdims: bool }
+    pub(crate) struct ReduceAttrs { axes: [i64] where 0..=AttrRange::FACTOR, keepdims: bool }
 }
 
 /// Declares the definition of a reduction. `finite` is [`OpDef::finite_derivatives`].

@@ -32,7 +32,7 @@ pub static SCAN: OpDef = OpDef {
 
 attributes! {
     /// The attributes of [`SCAN`].
-    struct ScanAttrs { length: i64, carries: usize, sequences: usize, reverse: bool }
+    struct ScanAttrs { length: i64 where -1..=i64::MAX, carries: usize, sequences: usize, reverse: bool }
 }
 
 fn form(attrs: &Attrs) -> Loop {

@@ -4,7 +4,9 @@ use super::slice::narrow;
 use crate::error::{Code, Error, OrExhausted, OrRaise, called, raise};
 use crate::ops::core::axis::{named, refusal, stored_axis};
 use crate::ops::core::host::{Axis, dense, elements};
-use crate::ops::{AxisAttrs, Batching, Cotangents, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Vjp, normalize_axis};
+use crate::ops::{
+    AxisAttrs, Batching, Cotangents, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Vjp, normalize_axis,
+};
 use crate::tensor::{Array, AsTensor, DType, Element, OpInfo, Shape, Tensor, Type, apply, apply1, try_room};
 use crate::with_element;
 use smallvec::smallvec;
@@ -50,7 +52,7 @@ pub static SORT: OpDef = OpDef {
 
 attributes! {
     /// The attributes of [`TOPK`].
-    pub struct TopkAttrs { axis: usize, count: usize, descending: bool }
+    pub struct TopkAttrs { axis: usize, count: usize where 0..=i64::MAX, descending: bool }
 }
 
 /// The first `count` elements of [`SORT`] along an axis whose size is a number, and their original positions.

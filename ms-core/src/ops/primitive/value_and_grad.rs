@@ -1,9 +1,10 @@
 //! `value_and_grad`: a graph with its gradients, until it is expanded.
 
-use crate::error::{Code, Error};
+use crate::error::{Code, Error, Result};
+use crate::ir::Graph;
 use crate::ops::core::regions::{check_operands, output_types};
 use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule, TransformNode};
-use crate::tensor::OpInfo;
+use crate::tensor::{AttrRange, OpInfo};
 
 fn refuse(message: &str) -> Error {
     Error::new(Code::Argument, message).with_op("value_and_grad")
@@ -32,6 +33,7 @@ pub static VALUE_AND_GRAD: OpDef = OpDef {
             let seeds = if at.seeded() { at.results() } else { 0 };
             let own = inputs.len().checked_sub(seeds).ok_or_else(|| refuse("there are fewer operands than weights"))?;
             check_operands(&regions[0], &inputs[..own])?;
+            check_differentiated(&regions[0], &at.wrt().sizes(), at.results())?;
             if !output_types(&regions[0]).zip(&inputs[own..]).all(|(result, seed)| result == *seed) {
                 return Err(refuse("a weight is of another type than its result"));
             }
@@ -44,7 +46,18 @@ pub static VALUE_AND_GRAD: OpDef = OpDef {
     samples: Vec::new,
 };
 
+/// Checks that operands `wrt` and the first `results` of a graph that is differentiated exist.
+///
+/// # Errors
+/// [`Code::Argument`](crate::Code::Argument) otherwise.
+pub(super) fn check_differentiated(region: &Graph, wrt: &[usize], results: usize) -> Result<()> {
+    if results > region.outputs().len() || wrt.iter().any(|&it| it >= region.inputs().len()) {
+        return Err(refuse("an operand or a result that is differentiated does not exist"));
+    }
+    Ok(())
+}
+
 attributes! {
     /// The attributes of [`VALUE_AND_GRAD`].
-    pub(in crate::ops) struct ValueAndGradAttrs { wrt: [i64], results: usize, seeded: bool }
+    pub(in crate::ops) struct ValueAndGradAttrs { wrt: [i64] where 0..=AttrRange::FACTOR, results: usize, seeded: bool }
 }

@@ -78,7 +78,7 @@ pub static VMAP: OpDef = OpDef {
 
 attributes! {
     /// The attributes of [`VMAP`].
-    pub(in crate::ops) struct VmapAttrs { size: Dim, operands: [i64], results: [i64] }
+    pub(in crate::ops) struct VmapAttrs { size: Dim, operands: [i64] where 0..=2, results: [i64] where 0..=2 }
 }
 
 /// The number of lanes, and for each operand and each result, whether it has lanes.

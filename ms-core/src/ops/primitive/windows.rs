@@ -2,16 +2,21 @@
 
 use super::slice::SLICE;
 use super::slice_update::update;
-use super::window::Window;
+use super::window::{MOST_DILATED, Window};
 use crate::error::{Code, Error, Result};
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, SliceAttrs, full_of, reshape};
-use crate::tensor::{Attrs, Dim, Dims, Layout, OpInfo, Shape, Strides, Tensor, Type, apply1};
+use crate::tensor::{AttrRange, Attrs, Dim, Dims, Layout, OpInfo, Shape, Strides, Tensor, Type, apply1};
 use smallvec::{SmallVec, smallvec};
 
 attributes! {
     /// The attributes of [`WINDOWS`]: the first axis, and for each axis from there on the taps of a window, the
     /// distance of windows, and that of taps.
-    struct WindowsAttrs { axis: usize, kernel: [i64], stride: [i64], dilation: [i64] }
+    struct WindowsAttrs {
+        axis: usize,
+        kernel: [i64] where 0..=AttrRange::FACTOR,
+        stride: [i64] where 0..=AttrRange::FACTOR,
+        dilation: [i64] where 0..=MOST_DILATED,
+    }
 }
 
 /// The elements under windows along adjacent axes: these axes have the windows, and behind all axes come those of the

@@ -39,6 +39,7 @@ impl Exported {
     /// of expanding it.
     fn new(graph: Graph, constants: Vec<Tensor>) -> Result<Self> {
         ops::verify(&graph)?;
+        graph.check_symbols()?;
         let arguments = graph.inputs().len() - constants.len();
         for (&input, constant) in graph.inputs()[arguments..].iter().zip(&constants) {
             if *graph.ty(input) != constant.ty() {

@@ -499,6 +499,25 @@ mod tests {
     }
 
     #[test]
+    fn numbers_at_the_ends_do_not_overflow() {
+        let n = Dim::symbol("n");
+        let ends = [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX].map(Dim::signed);
+        for a in ends {
+            for b in ends {
+                let all =
+                    [n * a + b, (n + a) * b, n * a - n * b, (n * a * b - a) * b, n.smaller(a) + b, n.broadcast(a)];
+                for size in all {
+                    let divisors = [Dim::signed(-1), n * -1, Dim::new(2), n * a + 1];
+                    let quotients = divisors.into_iter().filter(|it| *it != 0).map(|it| size / it);
+                    for it in quotients.chain([size - 1, size * -1, size * size]) {
+                        let _ = (it.to_string(), it.number(&|_| Some(3)), it.solve(usize::MAX), it.or_zero());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
     fn sizes_are_evaluated_and_solved() {
         let (b, s) = (Dim::symbol("b"), Dim::symbol("s"));
         let value = |name: &str| [("b", 5), ("s", 3)].into_iter().find(|it| it.0 == name).map(|it| it.1);

@@ -30,6 +30,9 @@ pub(super) type Factors = SmallVec<[Atom; 2]>;
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Polynomial(pub(super) SmallVec<[(Factors, i64); 2]>);
 
+/// The minimum of a coefficient: its opposite is an integer too.
+const LEAST: i64 = -i64::MAX;
+
 /// Every expression and symbol of the process. They are few: those of annotated functions.
 #[derive(Default)]
 struct Table {
@@ -126,8 +129,8 @@ impl Polynomial {
 
     fn add(&mut self, factors: Factors, coefficient: i64) {
         match self.0.iter_mut().find(|it| it.0 == factors) {
-            Some((_, sum)) => *sum = sum.saturating_add(coefficient),
-            None => self.0.push((factors, coefficient)),
+            Some((_, sum)) => *sum = sum.saturating_add(coefficient).max(LEAST),
+            None => self.0.push((factors, coefficient.max(LEAST))),
         }
     }
 

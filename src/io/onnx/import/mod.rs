@@ -14,12 +14,12 @@ mod regions;
 mod sizes;
 mod value;
 
-use super::super::bytes::read;
+use super::super::bytes::{guarded, read};
 use super::super::exported::{ExportedFunction, message};
 use super::super::state_dict::refuse;
 use external::Folder;
 use model::{Attribute, Axis, Graph, Model, Node, is_own};
-use ms_core::error::{OrRaise, catch, in_op};
+use ms_core::error::{OrRaise, catch};
 use ms_core::session::{InputSpec, export};
 use ms_core::tensor::{Array, Scalar};
 use ms_core::{Code, Error, Result, Tensor};
@@ -62,7 +62,7 @@ impl ExportedFunction {
     /// supported, which the message names; [`Code::Memory`] when the system has no memory for it.
     pub fn load_onnx(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let loaded = in_op(|| {
+        let loaded = guarded(path, || {
             let bytes = read(path)?;
             let folder = path.parent().map(|it| if it.as_os_str().is_empty() { Path::new(".") } else { it });
             let model = Model::read(&bytes, &Folder(folder)).map_err(|why| refuse(path, "read", why))?;

@@ -36,7 +36,7 @@ pub struct CrossEntropy {
 attributes! {
     /// The attributes of [`CROSS_ENTROPY`] and [`NLL_LOSS`]: the position of the reduction in [`Reduction::ALL`],
     /// whether examples of the class `ignore_index` are ignored, and the smoothing.
-    struct CrossEntropyAttrs { reduction: usize, ignored: bool, ignore_index: i64, label_smoothing: f64 }
+    struct CrossEntropyAttrs { reduction: usize where 0..=Reduction::ALL.len() as i64 - 1, ignored: bool, ignore_index: i64, label_smoothing: f64 }
 }
 
 composite! {

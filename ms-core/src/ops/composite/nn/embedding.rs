@@ -13,7 +13,7 @@ use smallvec::smallvec;
 
 attributes! {
     /// The attributes of [`EMBEDDING`]: whether a row has no gradient, and which.
-    struct EmbeddingAttrs { padded: bool, padding: usize }
+    struct EmbeddingAttrs { padded: bool, padding: usize where 0..=i64::MAX }
 }
 
 composite! {

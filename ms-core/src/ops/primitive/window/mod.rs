@@ -13,6 +13,9 @@ use crate::error::{Code, Error, Result};
 use crate::tensor::{Dim, Dims, Shape};
 use smallvec::SmallVec;
 
+/// The maximum distance of neighbouring taps in attributes: the search for windows without elements visits as many.
+pub(in crate::ops) const MOST_DILATED: i64 = 1 << 20;
+
 /// The parameters of windows along the spatial axes, one entry per axis.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Window {
@@ -42,15 +45,8 @@ impl Window {
     /// [`Code::Argument`] if lists have other lengths or a stride or dilation is zero, [`Code::Shape`]
     /// if a window is larger than its padded axis.
     pub fn counts(&self, sizes: &[Dim], kernel: &[usize]) -> Result<Dims> {
-        let lists = [&self.stride[..], &self.dilation, &self.before, &self.after, kernel];
-        if lists.iter().any(|it| it.len() != sizes.len()) {
-            let message = format!("one entry for each of {} spatial axes is needed", sizes.len());
-            return Err(Error::new(Code::Argument, message));
-        }
+        self.check_entries(sizes.len(), kernel)?;
         let count = |axis: usize| {
-            if self.stride[axis] == 0 || self.dilation[axis] == 0 || kernel[axis] == 0 {
-                return Err(Error::new(Code::Argument, "strides, dilations and kernel sizes are above zero"));
-            }
             let reach = self.dilation[axis].saturating_mul(kernel[axis] - 1).saturating_add(1);
             let padded = sizes[axis] + self.before[axis] + self.after[axis];
             if padded.as_const().is_some_and(|it| it < reach) {
@@ -64,6 +60,22 @@ impl Window {
 }
 
 impl Window {
+    /// Checks that there is an entry for each of `rank` axes, and that windows have taps and distances.
+    ///
+    /// # Errors
+    /// [`Code::Argument`] for lists of other lengths, or if a stride, a dilation or a size of `kernel` is zero.
+    pub(in crate::ops) fn check_entries(&self, rank: usize, kernel: &[usize]) -> Result<()> {
+        let lists = [&self.stride[..], &self.dilation, &self.before, &self.after, kernel];
+        if lists.iter().any(|it| it.len() != rank) {
+            let message = format!("one entry for each of {rank} spatial axes is needed");
+            return Err(Error::new(Code::Argument, message));
+        }
+        if [&self.stride[..], &self.dilation, kernel].iter().any(|it| it.contains(&0)) {
+            return Err(Error::new(Code::Argument, "strides, dilations and kernel sizes are above zero"));
+        }
+        Ok(())
+    }
+
     /// Checks that each window of `kernel` taps has an element along each of `sizes`, as far as these are
     /// constant.
     ///
@@ -112,6 +124,8 @@ impl Window {
         // Windows that start on the axis have an element; the others are in front of it, or behind it. The first
         // taps of different windows in front repeat, or are different elements: `size` of these are the most.
         let in_front = before.div_euclid(stride).saturating_add(1).min(count).min(size + 1).min(dilation);
+        // Taps that are not farther apart than the axis is long do not step over it: the first window is the worst.
+        let in_front = if dilation <= size { in_front.min(1) } else { in_front };
         let mut windows = (0..in_front).chain((count > 0).then(|| count - 1));
         windows.find(|&it| is_empty(it)).map(|it| it as usize)
     }

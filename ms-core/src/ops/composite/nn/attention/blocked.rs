@@ -11,7 +11,7 @@ use smallvec::{SmallVec, smallvec};
 attributes! {
     /// The attributes of [`BLOCKED_ATTENTION`] and of its gradient: whether a query uses only keys up to its own position,
     /// the factor of scores, if it is given, and the number of queries of a block. They begin with those of attention.
-    pub struct BlockedAttentionAttrs { causal: bool, scaled: bool, scale: f64, queries: usize }
+    pub struct BlockedAttentionAttrs { causal: bool, scaled: bool, scale: f64, queries: usize where 1..=i64::MAX }
 }
 
 impl BlockedAttentionAttrs<'_> {
