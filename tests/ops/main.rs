@@ -10,6 +10,7 @@ mod bad_input;
 mod composed;
 mod custom_ops;
 mod dynamic_slices;
+mod edges;
 mod indices;
 mod kernels;
 mod movement;

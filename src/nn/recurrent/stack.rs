@@ -143,6 +143,7 @@ impl<S: Step + Arg> Stack<S> {
         if !may_equal(&lengths.dims(), &[batch]) {
             self.refuse(format!("`lengths` are {}, but have to have the shape [{batch}]", lengths.ty()));
         }
+        let lengths = ops::bounded(lengths, time, "lengths", self.name);
         ops::less(ops::arange(time).expand_dims(-1), lengths).expand_dims(-1)
     }
 

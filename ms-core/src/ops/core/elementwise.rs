@@ -4,6 +4,7 @@ use super::host::array_of;
 use super::operand::{Operand, operands};
 use super::rules::{broadcast_dims, broadcast_shape};
 use crate::error::{Code, Error, Result};
+use crate::ops::primitive::comparison;
 use crate::ops::{Arrays, OpDef, Sample, SampleInput, Types};
 use crate::tensor::{Array, Attrs, DType, Kind, Scalar, Tensor, Type, apply1};
 use smallvec::{SmallVec, smallvec};
@@ -135,11 +136,14 @@ pub fn unary(def: &'static OpDef, domain: Domain, x: &Tensor) -> Tensor {
 /// Applies an elementwise op of two operands, in their common dtype.
 #[track_caller]
 pub fn binary(def: &'static OpDef, domain: Domain, a: Operand<'_>, b: Operand<'_>) -> Tensor {
-    if let (Operand::Tensor(a), Operand::Tensor(b)) = (&a, &b)
-        && a.dtype() == b.dtype()
-        && domain.keeps(a.dtype())
-    {
-        return apply1(def.op(), &Attrs::none(), &[a, b]);
+    if let (Operand::Tensor(a), Operand::Tensor(b)) = (&a, &b) {
+        if a.dtype() == b.dtype() && domain.keeps(a.dtype()) {
+            return apply1(def.op(), &Attrs::none(), &[a, b]);
+        }
+        propagate_poison!(a, b);
+        if let Some(compared) = comparison::with_signs(def, a, b) {
+            return compared;
+        }
     }
     let [a, b] = or_poison!(operands(def.name(), domain, [a, b]));
     apply1(def.op(), &Attrs::none(), &[&*a, &*b])

@@ -63,8 +63,9 @@ pub static RANDOM_BITS: OpDef = OpDef {
     samples: || samples(DType::U64, []),
 };
 
-/// Uniform floats from `low` to `high`: `low + (high - low) * u` with `u` in `[0, 1)`, with as many random
-/// digits as the dtype's significand, computed in f64 and rounded.
+/// Uniform floats from `low` up to `high` exclusive: `low + (high - low) * u` with `u` in `[0, 1)`, with as many random
+/// digits as the dtype's significand, computed in f64 and rounded. The number below `high` replaces those that would be
+/// rounded to it, unless `low` is rounded to it too.
 pub static RANDOM_UNIFORM: OpDef = OpDef {
     info: OpInfo { number: 451, name: "random_uniform", attrs: UniformAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -74,12 +75,18 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
             let message = format!("no finite range from `low` {low} up to `high` {high}");
             return Err(Error::new(Code::Argument, message));
         }
-        drawn_float(attrs, inputs)
+        let types = drawn_float(attrs, inputs)?;
+        if let Some(it) = [low, high].into_iter().find(|&bound| rounded(bound, it.dtype()).is_infinite()) {
+            let message = format!("{it} is outside the range of {}", types[0].dtype);
+            return Err(Error::new(Code::Argument, message));
+        }
+        Ok(types)
     },
     eval: |attrs, inputs| {
         let it = UniformAttrs::of(attrs);
         let (stream, low, high) = (stream(inputs[0])?, it.low(), it.high());
-        let between = move |unit: f64| Scalar::Float(low + (high - low) * unit);
+        let largest = largest(it).unwrap_or(f64::INFINITY);
+        let between = move |unit: f64| Scalar::Float((low + (high - low) * unit).min(largest));
         with_element!(it.dtype(), T => {
             let digits = digits(T::DTYPE);
             match T::DTYPE {
@@ -102,6 +109,7 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
         let it = UniformAttrs::of(attrs);
         let (dtype, low, range) = (it.dtype(), it.low(), it.high() - it.low());
         let digits = i64::from(digits(dtype));
+        let largest = largest(it);
         formula(body, values, |it| {
             // Conversions of signed integers are exact, and all processors support them.
             let number = match dtype {
@@ -112,7 +120,11 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
             let scaled = if range == 1.0 { unit } else { unit * range };
             // A sum might be contracted with the product, a difference is not: both are rounded.
             let moved = if low == 0.0 { scaled } else { scaled - (-low) };
-            moved.cast(dtype)
+            let below = match largest {
+                Some(largest) => moved.min(largest),
+                None => moved,
+            };
+            below.cast(dtype)
         })
     }),
     samples: || samples(DType::F32, [(-1.0).into(), 2.0.into()]),
@@ -226,6 +238,30 @@ pub static RANDOM_BERNOULLI: OpDef = OpDef {
     }),
     samples: || samples(DType::Bool, [0.25.into()]),
 };
+
+/// A number, rounded to a float dtype.
+fn rounded(number: f64, dtype: DType) -> f64 {
+    Scalar::from_bits(Scalar::Float(number).to_bits(dtype), dtype).as_f64()
+}
+
+/// The largest number below `high` in the dtype, if rounding might return `high`.
+fn largest(it: UniformAttrs<'_>) -> Option<f64> {
+    let (low, high, dtype) = (it.low(), it.high(), it.dtype());
+    let end = rounded(high, dtype);
+    if rounded(low, dtype) >= end {
+        return None;
+    }
+    let bits = Scalar::Float(end).to_bits(dtype);
+    let below = match end {
+        0.0 => 1 | 1 << (8 * dtype.size() - 1),
+        _ if end > 0.0 => bits - 1,
+        _ => bits + 1,
+    };
+    let below = Scalar::from_bits(below, dtype).as_f64();
+    let unit = 1.0 - 0.5f64.powi(digits(dtype) as i32);
+    // Rounding preserves order.
+    (low + (high - low) * unit > below).then_some(below)
+}
 
 /// Words below this are true, with `probability`.
 fn threshold(attrs: &Attrs) -> u64 {

@@ -2,6 +2,7 @@
 
 use super::class_index::existing;
 use super::from_zero::from_zero;
+use super::scatter::kept;
 use crate::error::{Code, Error, Result, called};
 use crate::ops::core::axis::{named, stored_axis};
 use crate::ops::core::host::{Axis, dense, elements, plus, positions, replace_axis};
@@ -116,7 +117,7 @@ pub static INDEX_ADD: OpDef = OpDef {
     derivative: Derivative::Rule(|it| {
         let g = it.cotangent();
         let source = it.needs[2].then(|| apply1(GATHER.op(), it.attrs, &[g, &it.inputs[1]]));
-        smallvec![Some(g.clone()), None, source]
+        smallvec![it.needs[0].then(|| kept(it, AxisAttrs::of(it.attrs).axis())), None, source]
     }),
     finite_derivatives: true,
     effects: Effects::REFUSES,

@@ -6,7 +6,9 @@ use crate::error::{Code, Error, Result};
 use crate::ops::core::axis::const_shape;
 use crate::ops::core::host::{dense, elements, plus, rows};
 use crate::ops::core::rules::may_equal;
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, wrapping};
+use crate::ops::{
+    Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, depend, full_of, wrapping,
+};
 use crate::tensor::{Array, AsTensor, DType, Dims, OpInfo, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
@@ -71,7 +73,13 @@ pub static SCATTER_ND_ADD: OpDef = OpDef {
     derivative: Derivative::Rule(|it| {
         let g = it.cotangent();
         let source = it.needs[2].then(|| apply1(GATHER_ND.op(), it.attrs, &[g, &it.inputs[1]]));
-        smallvec![Some(g.clone()), None, source]
+        // Nothing else reads the positions if the source has no gradient, and they are checked all the same.
+        let checked = |index: &Tensor| {
+            let depth = index.dims().last().and_then(|it| it.as_const()).unwrap_or(0);
+            wrapping::gather_nd(full_of(&g.dims()[..depth], 0, DType::U8), index)
+        };
+        let kept = if it.needs[2] { g.clone() } else { depend(g, checked(&it.inputs[1])) };
+        smallvec![Some(kept), None, source]
     }),
     finite_derivatives: true,
     effects: Effects::REFUSES,

@@ -57,6 +57,7 @@ primitives! {
     assign::{ ASSIGN };
     avg_pool::{ ADAPTIVE_AVG_POOL, ADAPTIVE_AVG_POOL_GRAD, AVG_POOL, AVG_POOL_GRAD };
     bitwise::{ BITWISE_AND, BITWISE_NOT, BITWISE_OR, BITWISE_XOR, LEFT_SHIFT, RIGHT_SHIFT };
+    bounded::{ BOUNDED };
     branch::{ IF };
     broadcast_to::{ BROADCAST_TO };
     call::{ CALL, CALL_NO_INLINE };

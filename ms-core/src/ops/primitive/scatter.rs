@@ -8,7 +8,8 @@ use crate::ops::core::axis::stored_axis;
 use crate::ops::core::host::{Combine, dense, elements, positions, visit_indexed};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
-    Arrays, AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, wrapping,
+    Arrays, AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, Vjp, depend, full_of,
+    wrapping,
 };
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1};
 use crate::with_element;
@@ -71,7 +72,7 @@ pub static SCATTER_ADD: OpDef = OpDef {
     derivative: Derivative::Rule(|it| {
         let g = it.cotangent();
         let source = it.needs[2].then(|| apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[g, &it.inputs[1]]));
-        smallvec![Some(g.clone()), None, source]
+        smallvec![it.needs[0].then(|| kept(it, AxisAttrs::of(it.attrs).axis())), None, source]
     }),
     finite_derivatives: true,
     effects: Effects::REFUSES,
@@ -121,6 +122,16 @@ pub static SCATTER: OpDef = OpDef {
         vec![of(0, &[4, 3], &[3, 3]), of(1, &[2, 3, 2], &[2, 2, 2])]
     },
 };
+
+/// The gradient of the operand that slices or elements are added to, at positions along an axis. Nothing else reads the
+/// positions if the source has no gradient, and they are checked all the same.
+pub(super) fn kept(it: &Vjp<'_>, axis: usize) -> Tensor {
+    let g = it.cotangent();
+    match it.needs[2] {
+        true => g.clone(),
+        false => depend(g, wrapping::gather(full_of([g.dim(axis as isize)], 0, DType::U8), &it.inputs[1], 0)),
+    }
+}
 
 /// Checks that `index` is of positions along an axis of `x`, and not larger along the others.
 fn check_along(x: &Type, index: &Type, axis: usize) -> Result<()> {

@@ -18,6 +18,7 @@ const SAME: &[(&str, &str)] = &[
     ("bitwise_and", "BitwiseAnd"),
     ("bitwise_or", "BitwiseOr"),
     ("bitwise_xor", "BitwiseXor"),
+    ("bounded", "Identity"),
     ("class_index", "Identity"),
     ("class_weights", "Identity"),
     ("cos", "Cos"),

@@ -3,10 +3,11 @@
 use crate::error::called;
 use crate::ops::api::random;
 use crate::ops::core::rules::{Interval, check_interval};
+use crate::ops::select;
 use crate::tensor::{AsTensor, Tensor};
 
-/// Zeroes each element with probability `p` and scales the others by `1 / (1 - p)`; draws from the
-/// default generator (Srivastava et al. 2014, "Dropout").
+/// Replaces each element by zero with probability `p`, whatever its value, and scales the others by `1 / (1 - p)`;
+/// draws from the default generator (Srivastava et al. 2014, "Dropout").
 ///
 /// # Panics
 /// Raises [`Code::Argument`](crate::Code::Argument) unless `p` is at least zero and less than one.
@@ -22,5 +23,6 @@ pub fn dropout(x: impl AsTensor, p: f64) -> Tensor {
     let x = &*x.as_tensor();
     or_poison!(check_interval("dropout", "p", p, &Interval::DECAY));
     let kept = random::bernoulli(x.dims(), 1.0 - p);
-    x * (kept.cast(x.dtype()) / (1.0 - p))
+    // A product with zero is nan for infinities.
+    select(kept, x * (1.0 / (1.0 - p)), 0.0)
 }

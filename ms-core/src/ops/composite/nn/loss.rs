@@ -6,7 +6,8 @@ use super::activation::softplus_pair;
 use crate::error::{Result, called};
 use crate::ops::core::rules::{Interval, check_broadcast, check_dims, check_interval};
 use crate::ops::{
-    clamp_min, exp, isinf, keepdims, log, log1p, maximum, mean, norm, over_size, select, sqrt, stop_gradient, sum,
+    bounded, clamp_min, exp, isinf, keepdims, log, log1p, maximum, mean, norm, over_size, select, sqrt, stop_gradient,
+    sum,
 };
 use crate::tensor::{AsTensor, Dim, Tensor};
 
@@ -155,7 +156,8 @@ pub fn huber_loss(x: impl AsTensor, target: impl AsTensor, delta: f64, reduction
 /// zero and one too. The weight broadcasts to the shape of `x`.
 ///
 /// # Panics
-/// As [`mse_loss`], and for a weight that does not broadcast.
+/// As [`mse_loss`], for a weight that does not broadcast, and for a probability below 0 or above 1. The loss of nan is
+/// nan.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -177,6 +179,7 @@ pub fn binary_cross_entropy(
         or_poison!(check_broadcast("binary_cross_entropy", "weight", weight, &x.dims()));
     }
     compute_wide!(x, target; weight => binary_cross_entropy(x, target, weight, reduction));
+    let x = &bounded(x, 1, "probabilities", "binary_cross_entropy");
     // The gradient is `(x - target) / max(x (1 - x), EPS)`: near the ends that of a parabola, whose value is left out.
     const EPS: f64 = 1e-12;
     let inside = (x * (1.0 - x)).ge(EPS);
