@@ -309,3 +309,57 @@ fn lengths_are_inside_of_the_sequence() {
         }
     });
 }
+
+#[jit]
+fn transposed(x: &Tensor, weight: &Tensor, stride: usize, dilation: usize, padding: usize, extra: usize) -> Tensor {
+    let options = ops::ConvOptions::new(1).stride(stride).dilation(dilation).padding(padding);
+    ops::conv_transpose(x, weight, None, &options, extra)
+}
+
+/// The sums of [`transposed`] over one axis, by their definition.
+fn transposed_by_loops(x: &[f32], weight: &[f32], [stride, dilation, padding, extra]: [usize; 4]) -> Vec<f32> {
+    let full = (x.len() - 1) * stride + dilation * (weight.len() - 1) + 1;
+    let mut sums = vec![0.0; full + extra];
+    for (at, x) in x.iter().enumerate() {
+        for (tap, weight) in weight.iter().enumerate() {
+            sums[at * stride + tap * dilation] += x * weight;
+        }
+    }
+    sums[padding..full - padding + extra].to_vec()
+}
+
+#[test]
+fn output_padding_of_transposed_convolutions_reaches_the_dilation() {
+    let (x, weight) = ([1., 2., 3.], [1., 10.]);
+    let (of_x, of_weight) = (tensor![[[1., 2., 3.]]], tensor![[[1., 10.]]]);
+    both_ways(|way| {
+        let mut count = 0;
+        for stride in 1..4 {
+            for dilation in 1..5 {
+                for padding in 0..3 {
+                    for extra in 0..5 {
+                        let full = 2 * stride + dilation + 1;
+                        let case = [stride, dilation, padding, extra];
+                        let run = |x: &Tensor| transposed(x, &of_weight, stride, dilation, padding, extra);
+                        if extra >= stride.max(dilation) || full + extra <= 2 * padding {
+                            let error = catch(|| run(&of_x)).expect_err("it has no result");
+                            assert_eq!(error.code(), Code::Argument, "{way} {case:?}");
+                            continue;
+                        }
+                        let want = transposed_by_loops(&x, &weight, case);
+                        assert_eq!(run(&of_x).to_vec::<f32>(), want, "{way} {case:?}");
+                        // The result is linear in x: the gradient of its sum is the sum for each element.
+                        let sums = |at: usize| {
+                            let unit: Vec<f32> = (0..3).map(|it| f32::from(u8::from(it == at))).collect();
+                            transposed_by_loops(&unit, &weight, case).iter().sum::<f32>()
+                        };
+                        let gradient = ms::grad(|x: &Tensor| run(x).sum(()))(&of_x);
+                        assert_eq!(gradient.to_vec::<f32>(), [sums(0), sums(1), sums(2)], "{way} {case:?}");
+                        count += 1;
+                    }
+                }
+            }
+        }
+        assert!(count > 80, "{count}");
+    });
+}

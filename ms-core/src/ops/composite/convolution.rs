@@ -6,8 +6,10 @@ use crate::ops::core::rules::check_dims;
 use crate::ops::core::wide::Inner;
 use crate::ops::primitive::conv::conv_attrs;
 use crate::ops::primitive::window::{PerAxis, Window};
-use crate::ops::{Batching, CONV, CONV_INPUT_GRAD, Derivative, Sample, SampleInput, Vjp, add, cast, reshape, sum_axes};
-use crate::tensor::{AsTensor, Dim, Dims, Shape, Tensor, apply1, first_poisoned};
+use crate::ops::{
+    Batching, CONV, CONV_INPUT_GRAD, Derivative, PadMode, Sample, SampleInput, Vjp, add, cast, pad, reshape, sum_axes,
+};
+use crate::tensor::{AsTensor, Dim, Dims, Scalar, Shape, Tensor, apply1, first_poisoned};
 use smallvec::smallvec;
 
 /// Options of a convolution: strides, padding on both sides, dilation, groups.
@@ -176,8 +178,8 @@ pub fn conv3d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, op
 /// elements along each spatial axis.
 ///
 /// # Panics
-/// As [`conv`], and [`Code::Argument`] if `output_padding` is not below the stride or the result has no
-/// elements.
+/// As [`conv`], and [`Code::Argument`] if `output_padding` is neither below the stride nor below the dilation, or the
+/// result has no elements.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -196,11 +198,28 @@ pub fn conv_transpose(
     let _called = called("conv_transpose");
     let (x, weight) = (x.as_tensor(), weight.as_tensor());
     propagate_poison!(x, weight);
-    let sizes = transposed_sizes(&x.dims(), &weight.dims(), options, &output_padding.per_axis(options.stride.len()))
+    let extra = output_padding.per_axis(options.stride.len());
+    let sizes = transposed_sizes(&x.dims(), &weight.dims(), options, &extra)
         .map_err(|it| named("conv_transpose", &[&x, &weight], it));
-    let sizes = or_poison!(sizes);
-    let attrs = conv_attrs(&options.window(), options.groups, &sizes);
-    with_bias(apply1(CONV_INPUT_GRAD.op(), &attrs, &[&x, &weight]), bias)
+    let (mut sizes, mut window) = (or_poison!(sizes), options.window());
+    // A convolution of the result leaves less than a stride unread. More elements than that are taken from the padding,
+    // and elements that no window reaches are zeros.
+    let mut beyond = vec![(0, 0); x.rank()];
+    for (axis, &extra) in extra.iter().enumerate() {
+        let surplus = (extra + 1).saturating_sub(window.stride[axis]);
+        let shared = surplus.min(window.after[axis]);
+        window.after[axis] -= shared;
+        beyond[axis + 2].1 = surplus - shared;
+        sizes[axis] = sizes[axis] - (surplus - shared);
+    }
+    if sizes.iter().any(|it| it.as_known().is_some_and(|it| it <= 0)) {
+        let error = no_result(options, &extra);
+        or_poison!(Err(named("conv_transpose", &[&x, &weight], error)));
+    }
+    let attrs = conv_attrs(&window, options.groups, &sizes);
+    let out = apply1(CONV_INPUT_GRAD.op(), &attrs, &[&x, &weight]);
+    let is_whole = beyond.iter().all(|it| it.1 == 0);
+    with_bias(if is_whole { out } else { pad(out, &beyond, PadMode::Constant(Scalar::Float(0.0))) }, bias)
 }
 
 /// The spatial sizes of a transposed convolution.
@@ -220,12 +239,16 @@ fn transposed_sizes(x: &[Dim], weight: &[Dim], options: &ConvOptions, extra: &[u
         let size = less_one(x[axis + 2]) * options.stride[axis] + reach - 2 * options.padding[axis];
         let inside = extra[axis] < options.stride[axis].max(options.dilation[axis]);
         if !inside || size.as_known().is_some_and(|it| it <= 0) {
-            let message = format!("padding {:?} and output padding {extra:?} fit no result", options.padding);
-            return Err(Error::new(Code::Argument, message));
+            return Err(no_result(options, extra));
         }
         Ok(size)
     };
     (0..rank).map(size).collect()
+}
+
+fn no_result(options: &ConvOptions, extra: &[usize]) -> Error {
+    let message = format!("padding {:?} and output padding {extra:?} fit no result", options.padding);
+    Error::new(Code::Argument, message)
 }
 
 /// [`conv_transpose`] over two spatial axes.
