@@ -124,6 +124,15 @@ fn an_export_is_imported_elsewhere() {
 }
 
 #[test]
+fn a_pipe_is_not_imported() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let scratch = Scratch::new();
+    let pipe = scratch.join("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).expect("the folder is writable");
+    assert!(matches!(scratch.store().import(&pipe), Err(ms_cache::Error::NotAnExport(_))));
+}
+
+#[test]
 fn statistics_are_sums_over_all_that_use_a_store() {
     let scratch = Scratch::new();
     let statistics = || scratch.store().statistics();
