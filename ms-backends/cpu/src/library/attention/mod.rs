@@ -29,14 +29,18 @@ use std::ops::Range;
 const QUERIES: usize = 48;
 
 /// Runs attention or its gradient on f32, writing its row-major results; `None` for other ops and dtypes, and for a factor
-/// of scores that is not finite, as that of no features.
+/// of scores that is not finite, as that of no features. A mask may have bools or integers.
 ///
 /// # Safety
 /// As [`run`](super::run).
 pub unsafe fn run(isa: Isa, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Option<Result<()>> {
     let is_gradient = op == BLOCKED_ATTENTION_GRAD.op();
-    let has_type = |it: &&Array| it.dtype() == DType::F32 || !it.dtype().is_float();
-    if !(is_gradient || op == BLOCKED_ATTENTION.op()) || !inputs.iter().all(has_type) {
+    if !(is_gradient || op == BLOCKED_ATTENTION.op()) {
+        return None;
+    }
+    let (numbers, mask) = inputs.split_at(if is_gradient { 5 } else { 3 });
+    let is_f32 = |it: &&Array| it.dtype() == DType::F32;
+    if !numbers.iter().all(is_f32) || !mask.iter().all(|it| is_f32(it) || !it.dtype().is_float()) {
         return None;
     }
     let (_, [_, features]) = split(inputs[0].shape());

@@ -151,3 +151,27 @@ fn what_is_not_finite() {
         check(&Case { shapes: [vec![3, 4], vec![1100, 4], vec![1100, 2]], mask, causal: false });
     }
 }
+
+#[test]
+fn only_masks_have_other_dtypes() {
+    let attrs = BlockedAttentionAttrs::attrs(false, true, 0.6, QUERIES);
+    let operands = |at: usize, count: usize, dtype: DType| -> Vec<Array> {
+        let of = |it: usize| if it == at { dtype } else { DType::F32 };
+        (0..count).map(|it| SampleInput::of(of(it), &[2, 2], 0.0, 3.0).array(it)).collect()
+    };
+    let isa = Isa::ALL.into_iter().find(|it| it.is_supported()).expect("one is");
+    for (def, mask) in [(&BLOCKED_ATTENTION, 3), (&BLOCKED_ATTENTION_GRAD, 5)] {
+        for dtype in DType::ALL.into_iter().filter(|&it| it != DType::F32) {
+            for at in 0..mask {
+                let operands = operands(at, mask, dtype);
+                // SAFETY: nothing is written for operands that the loops refuse.
+                let done = unsafe { super::run(isa, def.op(), &attrs, &operands.iter().collect::<Vec<_>>(), &[]) };
+                assert!(done.is_none(), "{} with {dtype} for operand {at}", def.name());
+            }
+        }
+        let operands = operands(mask, mask + 1, DType::U32);
+        let inputs: Vec<&Array> = operands.iter().collect();
+        let want = (def.eval)(&attrs, &inputs).expect("the operands fit");
+        near("a mask of integers", &native(isa, def, &attrs, &inputs), &want);
+    }
+}
