@@ -205,6 +205,18 @@ mod tests {
                 "graph @f(%0: f32[2, 3], %1: i64[2]) -> () {{ %2, %3 = nll_loss %0, %1 {{{attrs}}} : f32[], f32[] return }}"
             )
         };
+        let even = |count: &str, sizes: &str| {
+            let attrs = format!("count = {count}, sizes = {sizes}");
+            let result = format!("f32[1, 2, {}", &sizes[1..]);
+            format!(
+                "graph @f(%0: f32[1, 2, 3]) -> () {{ %1 = adaptive_avg_pool_grad %0 {{{attrs}}} : {result} return }}"
+            )
+        };
+        let attention = |q: &str, result: &str| {
+            let attrs = "causal = false, scaled = false, scale = 1.0, queries = 2";
+            let inputs = format!("%0: {q}, %1: f32[3, 2], %2: f32[3, 2]");
+            format!("graph @f({inputs}) -> () {{ %3 = blocked_attention %0, %1, %2 {{{attrs}}} : {result} return }}")
+        };
         let sorted = |axis: &str| {
             let attrs = format!("axis = {axis}, descending = false");
             format!("graph @f(%0: f32[2]) -> () {{ %1, %2 = sort %0 {{{attrs}}} : f32[2], i64[2] return }}")
@@ -220,6 +232,11 @@ mod tests {
             (largest("[2, 2]", "[1, 9223372036854775807]"), "`dilation` is 9223372036854775807, but"),
             (loss("9"), "`reduction` is 9, but its numbers are from 0 to 3"),
             (loss("-1"), "`reduction` is -1, but its numbers are from 0 to 3"),
+            (even("[3]", "[7]"), ""),
+            (even("[3]", "[7, 5]"), "holds no gradients of [3] windows of [7, 5]"),
+            (even("[2, 3]", "[7]"), "holds no gradients of [2, 3] windows of [7]"),
+            (attention("f32[4, 2]", "f32[4, 2]"), ""),
+            (attention("f32[2]", "f32[2]"), "attention of f32[2] has no axis of positions"),
             (sorted("0"), ""),
             (sorted("-1"), "`axis` is -1, but its numbers are from 0 to"),
             (sorted("-9223372036854775808"), "`axis` is -9223372036854775808, but"),

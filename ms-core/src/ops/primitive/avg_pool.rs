@@ -249,8 +249,8 @@ fn gradient_type(
     check: impl FnOnce(usize, &[usize]) -> Result<()>,
 ) -> Result<Types> {
     let dims = check_pooled(g, counts.len())?;
-    if !may_equal(windowed(&dims, counts), counts) {
-        return Err(Error::new(Code::Shape, format!("{g} holds no gradients of {counts:?} windows")));
+    if counts.len() != sizes.len() || !may_equal(windowed(&dims, counts), counts) {
+        return Err(Error::new(Code::Shape, format!("{g} holds no gradients of {counts:?} windows of {sizes:?}")));
     }
     check_means(dims.len(), sizes, counts, check)?;
     Ok(smallvec![Type::new(g.dtype, pooled_shape(&dims, sizes))])

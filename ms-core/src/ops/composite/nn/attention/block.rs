@@ -171,6 +171,17 @@ impl Block {
         [(&self.q, self.first), (&self.k, 0), (&self.v, 0)].into_iter().chain(mask)
     }
 
+    /// Checks that queries, keys and values have axes of positions and of features: a product takes vectors as well.
+    ///
+    /// # Errors
+    /// [`Code::Shape`] if one has not.
+    pub fn check_ranks(&self) -> Result<()> {
+        match [&self.q, &self.k, &self.v].into_iter().find(|it| it.rank() < 2) {
+            Some(it) => Err(Error::new(Code::Shape, format!("attention of {} has no axis of positions", it.ty()))),
+            None => Ok(()),
+        }
+    }
+
     /// Checks that tensors have the sizes of the result of these operands.
     ///
     /// # Errors

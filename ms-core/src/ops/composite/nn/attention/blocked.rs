@@ -49,6 +49,7 @@ composite! {
 }
 
 fn attend(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
+    Block::whole(inputs).check_ranks().or_raise();
     let scoring = AttentionAttrs::of(attrs).scoring();
     let blocks = Block::all(scoring.causal, BlockedAttentionAttrs::of(attrs).queries(), inputs);
     let results: Vec<Tensor> = blocks.map(|block| matmul(block.weights(scoring), &block.v)).collect();
