@@ -185,10 +185,10 @@ pub(super) fn function(random: &mut Random) -> Graph {
         _ => Vec::new(),
     };
     let (mut graph, folded) = (Graph::new("main"), random.below(3) == 0);
-    let mut operand = |ty: &Type| match ty.shape().filter(|_| folded && ty.numel().is_some_and(|it| it < 100)) {
+    let mut operand = |ty: &Type| match ty.shape().zip(ty.numel()).filter(|&(_, count)| folded && count < 100) {
         None => graph.add_input(ty.clone()),
-        Some(shape) => {
-            let bytes = vec![1; shape.iter().product::<usize>() * ty.dtype.size()];
+        Some((shape, count)) => {
+            let bytes = vec![1; count * ty.dtype.size()];
             let literal = Literal::from_bytes(&shape, ty.dtype, bytes);
             let literal = literal.unwrap_or_else(|_| Literal::scalar(Scalar::Int(1), ty.dtype));
             let ty = Type::of(literal.dtype(), literal.shape());
