@@ -25,7 +25,7 @@ pub use expand::expand;
 pub use forward::jvp;
 pub use linear::{is_linear, push_rule};
 pub use reverse::{Differentiated, differentiate, reached, value_and_grad};
-pub use sizes::{is_decided, specialized, with_sizes};
+pub use sizes::{has_small_axis, is_decided, specialized, with_sizes};
 pub use split::Residual;
 pub use tape::{Gradients, RuleEntry, Slot, TapeEntry, pull_all};
 pub use vmap::vmap;

@@ -1,9 +1,10 @@
 //! Substitution of symbolic sizes in graphs, with checks.
 
 use crate::error::{Code, Error, Result};
-use crate::ir::{Graph, Node, subgraphs};
+use crate::ir::{Graph, Node, ValueId, subgraphs};
 use crate::ops;
-use crate::tensor::Type;
+use crate::tensor::{Dim, Type};
+use rustc_hash::FxHashMap;
 
 /// The graph with these sizes for symbols. Assumptions of tracing about equal sizes are checked
 /// here.
@@ -36,6 +37,19 @@ pub fn is_decided(graph: &Graph) -> bool {
                 }
             }
         }
+    })
+}
+
+/// Whether an axis of symbolic size is of no or one element at these sizes. Rules of ops and passes look for both, and
+/// what they find for symbols is that an axis has neither.
+pub fn has_small_axis(graph: &Graph, sizes: &[(&str, usize)]) -> bool {
+    let size = |name: &str| sizes.iter().find(|it| it.0 == name).map(|it| it.1);
+    let mut seen = FxHashMap::default();
+    let mut is_small =
+        |dim: Dim| *seen.entry(dim).or_insert_with(|| dim.number(&size).is_ok_and(|it| (0..=1).contains(&it)));
+    subgraphs(graph).into_iter().map(|it| &**it).chain([graph]).any(|part| {
+        let mut types = (0..part.value_count()).map(|it| part.ty(ValueId(it as u32)));
+        types.any(|ty| ty.dims.iter().any(|&dim| dim.is_symbolic() && is_small(dim)))
     })
 }
 

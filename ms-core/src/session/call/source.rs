@@ -19,7 +19,7 @@ pub(in crate::session) struct Source {
     graph: OnceCell<Graph>,
     /// Of a graph with symbols: optimised for all sizes, by the composites that remain.
     optimized: Mutex<Vec<(PassContext, Arc<Graph>)>>,
-    /// Of a graph with symbols: whether it is expanded and optimised for all sizes.
+    /// Of a graph with symbols: whether it means the same for all sizes; of one at sizes: whether it is made from that.
     decided: OnceLock<bool>,
     /// The time that creating the graph took.
     took: OnceLock<Duration>,
@@ -116,7 +116,7 @@ impl Source {
                         report::try_graph_stage("sizes", made).map(Cow::into_owned)
                     };
                     let traced = of.as_traced().map(at_sizes).transpose()?;
-                    match traced.filter(|_| !of.is_decided()) {
+                    match traced.filter(|_| !self.is_decided()) {
                         Some(traced) => expand(&traced, self.in_order),
                         None => at_sizes(of.graph()?),
                     }
@@ -142,7 +142,7 @@ impl Source {
     pub fn optimized(&self, context: &PassContext) -> Result<Graph> {
         match &self.origin {
             // A graph with symbols is optimised once for all sizes.
-            Origin::Sizes { of, sizes } if of.is_decided() => {
+            Origin::Sizes { of, sizes } if self.is_decided() => {
                 // This reports shapes that do not fit; passes preserve the types of those that do.
                 self.graph()?;
                 let optimized = of.optimized_for_sizes(context)?;
@@ -161,11 +161,16 @@ impl Source {
         }
     }
 
-    /// Whether a graph with symbols means the same for all sizes, so that it is expanded and optimised once.
+    /// Whether a graph with symbols means the same for all sizes, so that it is expanded and optimised once; at sizes,
+    /// whether it is made from that.
     fn is_decided(&self) -> bool {
-        let decided = || match self.as_traced() {
-            Some(traced) => transform::is_decided(traced) && self.graph().is_ok_and(transform::is_decided),
-            None => true,
+        let decided = || match &self.origin {
+            Origin::Traced(traced) => transform::is_decided(traced) && self.graph().is_ok_and(transform::is_decided),
+            Origin::Sizes { of, sizes } => {
+                let is_small = || of.as_traced().is_some_and(|it| transform::has_small_axis(it, &by_name(sizes)));
+                of.is_decided() && !is_small()
+            }
+            _ => true,
         };
         *self.decided.get_or_init(decided)
     }
