@@ -2,6 +2,7 @@
 
 use crate::error::{Code, called, raise};
 use crate::ops::core::axis::refusal;
+use crate::ops::core::rules::check_not_zero;
 use crate::ops::{arange, cast, clamp_min, floor_div, minimum, reshape, size, wrapping};
 use crate::tensor::{AsTensor, DType, Dim, Dims, IntoDims, Tensor};
 
@@ -40,6 +41,9 @@ pub fn interpolate(x: impl AsTensor, sizes: impl IntoDims, mode: Interpolation) 
     }
     if x.dims()[2..].iter().any(|&it| it == 0) || (mode != Interpolation::Nearest && !x.dtype().is_float()) {
         raise(refusal("interpolate", &[&x], Code::Argument, "nothing lies between these elements"));
+    }
+    for &size in &x.dims()[2..] {
+        check_not_zero(size);
     }
     if let Interpolation::Linear { .. } = mode {
         let x = &*x;

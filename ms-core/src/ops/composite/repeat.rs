@@ -2,6 +2,7 @@
 
 use crate::error::{Code, OrRaise, called, raise};
 use crate::ops::core::axis::{named, refusal};
+use crate::ops::core::rules::check_not_zero;
 use crate::ops::primitive::slice::narrow;
 use crate::ops::{
     IntoAxes, arange, broadcast_to, clamp_min, concat, flatten, full_of, minimum, normalize_axis, remainder, reshape,
@@ -196,6 +197,7 @@ pub fn pad(x: impl AsTensor, pads: &[(usize, usize)], mode: PadMode) -> Tensor {
             let message = format!("axis {axis} has no element to pad with");
             raise(refusal("pad", &[&x], Code::Argument, message));
         }
+        check_not_zero(shape[axis]);
         out = wrapping::gather(&out, mode.sources(shape[axis], (before, after)), axis as isize);
     }
     out

@@ -2,6 +2,7 @@
 
 use crate::error::{Code, Error, OrRaise, Result, called};
 use crate::ops::core::axis::named;
+use crate::ops::core::rules::check_not_zero;
 use crate::ops::primitive::slice::select_ranges;
 use crate::ops::{IntoAxes, broadcast_to, normalize_axes, reshape};
 use crate::tensor::{AsTensor, Dim, Dims, Index, IntoDims, Selection, Tensor, refused};
@@ -21,16 +22,19 @@ pub trait NewShape {
     ///
     /// # Errors
     /// [`Code::Argument`] for a second `-1` or another negative size, or if no size fits.
+    #[track_caller]
     fn new_dims(self, numel: Dim) -> Result<Dims>;
 }
 
 impl<S: IntoDims> NewShape for S {
+    #[track_caller]
     fn new_dims(self, numel: Dim) -> Result<Dims> {
         fill(self.into_dims(), numel)
     }
 }
 
 /// The dimensions with `-1` inferred.
+#[track_caller]
 fn fill(mut dims: Dims, numel: Dim) -> Result<Dims> {
     let refuse = |message: String| Err(Error::new(Code::Argument, message));
     let negative: SmallVec<[usize; 1]> = (0..dims.len()).filter(|&it| dims[it].is_negative()).collect();
@@ -53,6 +57,8 @@ fn fill(mut dims: Dims, numel: Dim) -> Result<Dims> {
     if !fits {
         return refuse(format!("no size fits -1 in {dims:?} for {numel} elements"));
     }
+    // The quotient can lose its divisor, such as `n * 3 / n`.
+    check_not_zero(known);
     dims[open] = numel / known;
     Ok(dims)
 }
@@ -60,11 +66,13 @@ fn fill(mut dims: Dims, numel: Dim) -> Result<Dims> {
 macro_rules! signed_shapes {
     ($($ty:ty)*) => {$(
         impl NewShape for &[$ty] {
+            #[track_caller]
             fn new_dims(self, numel: Dim) -> Result<Dims> {
                 fill(self.iter().map(|&it| Dim::signed(it as i64)).collect(), numel)
             }
         }
         impl<const N: usize> NewShape for [$ty; N] {
+            #[track_caller]
             fn new_dims(self, numel: Dim) -> Result<Dims> {
                 self[..].new_dims(numel)
             }

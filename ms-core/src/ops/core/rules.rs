@@ -85,6 +85,16 @@ pub(in crate::ops) fn check_dims(op: &str, name: &str, operand: &Tensor, wanted:
     Err(Error::new(Code::Shape, message).with_op(op))
 }
 
+/// Refuses the calls in which a symbolic size is zero: nobody reads the result of this op, which no call of such a size
+/// accepts.
+#[track_caller]
+pub(in crate::ops) fn check_not_zero(size: Dim) {
+    if size.is_symbolic() {
+        // Two and three are the sizes of no special case.
+        let _unread = crate::ops::full_of([Dim::new(1) / size + 2], 0, DType::Bool);
+    }
+}
+
 /// Checks that an operand broadcasts to `wanted`.
 ///
 /// # Errors
