@@ -11,7 +11,7 @@ use crate::ops::{
     Batching, Derivative, Effects, ImageForm, ImageRule, Ints, Lowering, OpDef, PoolOptions, Sample, SampleInput,
 };
 use crate::tensor::{
-    AsTensor, Attr, AttrRange, Attrs, Dim, Dims, OpInfo, Shape, Tensor, Type, apply1, collected, filled, try_room,
+    AsTensor, Attr, AttrRange, Attrs, Dim, Dims, OpInfo, Shape, Tensor, Type, apply1, collected, filled, refused, try_room,
 };
 use smallvec::smallvec;
 attributes! {
@@ -232,7 +232,8 @@ impl Pooled {
 /// Raises [`Code::Shape`] when a window does not fit, [`Code::Argument`] when padding is more
 /// than half of a window or a window has no element, [`Code::DType`] unless `x` is of floats. A window without
 /// an element is one whose taps are all padding: with a dilation above one, padding of half of a window leaves such
-/// windows on small axes. For symbolic sizes this is checked when they are known.
+/// windows on small axes. For symbolic sizes this is checked when they are known; [`Code::Sizes`] for one of these in
+/// ceil mode.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -245,7 +246,12 @@ pub fn max_pool(x: impl AsTensor, options: &PoolOptions) -> Tensor {
     let x = x.as_tensor();
     or_poison!(ranked("max_pool", &x, options.kernel.len()));
     propagate_poison!(x);
-    let (window, _) = or_poison!(options.window(&x.dims()[2..]).map_err(|it| named("max_pool", &[&x], it)));
+    let sizes = &x.dims()[2..];
+    let (window, _) = or_poison!(options.window(sizes).map_err(|it| named("max_pool", &[&x], it)));
+    if options.ceil_mode && sizes.iter().any(|it| it.is_symbolic()) {
+        let error = Error::new(Code::Sizes, "the padding of windows that hang over depends on a size, which is symbolic");
+        return refused(named("max_pool", &[&x], error));
+    }
     apply1(MAX_POOL.op(), &max_attrs(&options.kernel, &window), &[&x])
 }
 

@@ -72,8 +72,8 @@ impl PoolOptions {
         self
     }
 
-    /// The windows over `sizes`: in ceil mode padded so that a last window that starts at an element or
-    /// in the padding before fits.
+    /// The windows over `sizes`, and their numbers: in ceil mode padded so that a last window that starts at an element or
+    /// in the padding before fits, as far as sizes are constant.
     pub(in crate::ops) fn window(&self, sizes: &[Dim]) -> Result<(Window, Dims)> {
         let mut window = Window {
             stride: self.stride.clone(),
@@ -92,19 +92,18 @@ impl PoolOptions {
         if !self.ceil_mode {
             return Ok((window, counts));
         }
+        let mut counts = counts;
         for axis in 0..sizes.len() {
-            let (Some(size), Some(count)) = (sizes[axis].as_const(), counts[axis].as_const()) else {
-                return Err(Error::new(Code::Shape, "windows that hang over need a constant size"));
-            };
             let (stride, before) = (self.stride[axis], self.padding[axis]);
             let reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1;
-            let covered = (count - 1) * stride + reach;
-            let padded = size + 2 * before;
-            if covered < padded && count * stride < size + before {
-                window.after[axis] += covered + stride - padded;
+            let padded = sizes[axis] + 2 * before;
+            let whole = |distance: Dim| (distance + (stride - 1)) / stride;
+            // The windows that reach the end, of those that start at an element or in front.
+            counts[axis] = (whole(padded - reach) + 1).smaller(whole(sizes[axis] + before));
+            if let (Some(padded), Some(count)) = (padded.as_const(), counts[axis].as_const()) {
+                window.after[axis] += ((count - 1) * stride + reach).saturating_sub(padded);
             }
         }
-        let counts = window.counts(sizes, &self.kernel)?;
         Ok((window, counts))
     }
 }
