@@ -105,6 +105,14 @@ fn ops_that_do_not_fit_at_the_sizes_of_a_call_are_refused() {
         ),
         (0, |x| ops::argmax(&x[0], 0), &["MS103", "`argmax`"]),
         (0, |x| ops::max(&x[0], 0), &["MS103", "`max`"]),
+        (0, |x| x[0].reshape((x[0].dim(0), 3, -1)), &["MS100", "divides by zero"]),
+        (0, |x| ops::pad(&x[0], &[(1, 1), (0, 0)], ops::PadMode::Edge), &["MS100", "divides by zero"]),
+        (
+            0,
+            |x| ops::interpolate(x[0].reshape((1, 1, x[0].dim(0), 3)), [4, 3], ops::Interpolation::Nearest),
+            &["MS100", "divides by zero"],
+        ),
+        (1, |x| ops::avg_pool(x[0].reshape((1, 3, -1)), &ops::PoolOptions::new(1, 3).ceil_mode(true)), &["MS100"]),
     ];
     for (at, (size, case, wanted)) in cases.iter().enumerate() {
         let compiled = Symbolic::new(&[&["n", "_"]], case);
@@ -116,6 +124,65 @@ fn ops_that_do_not_fit_at_the_sizes_of_a_call_are_refused() {
         for wanted in wanted.iter().chain(&["functions.rs:", &*size]) {
             assert!(error.contains(wanted), "case {at}: {error}\nwanted {wanted}");
         }
+    }
+}
+
+/// Nobody reads the sum.
+fn with_sum(x: &[Tensor], f: fn(&Tensor) -> Tensor) -> Tensor {
+    let _sum = &x[0] + data(&[4]);
+    f(&x[0])
+}
+
+/// Functions that differ in ops whose results nobody reads refuse different sizes.
+#[test]
+fn unread_ops_are_checked_at_the_sizes_of_a_call() {
+    let functions: [[Function; 2]; 2] =
+        [[|x| with_sum(x, Tensor::sin), |x| x[0].sin()], [|x| x[0].cos(), |x| with_sum(x, Tensor::cos)]];
+    for pair in &functions {
+        let bodies = pair.map(|it| move |x: &[Tensor]| it(x));
+        let compiled = bodies.each_ref().map(|it| Symbolic::new(&[&["n"]], it));
+        for n in [4, 3, 1, 0] {
+            for (function, compiled) in pair.iter().zip(&compiled) {
+                let x = [data(&[n])];
+                let (got, want) = (compiled.call(&x), ms::catch(|| function(&x)));
+                assert_eq!(got.map(|it| it.shape().to_vec()).ok(), want.map(|it| it.shape().to_vec()).ok(), "{n}");
+            }
+        }
+    }
+}
+
+/// Rules of ops have special cases for axes without elements, and for those of one.
+#[test]
+fn transforms_at_sizes_with_special_cases_are_as_eagerly() {
+    let shapes: &[&[&[usize]]] = &[&[&[3]], &[&[0]], &[&[1]], &[&[2]]];
+    check(&[&["n"]], shapes, |x| ms::hessian(|x: &Tensor| (ops::softmax(x, 0) * x).sum(()))(&x[0]));
+    check(&[&["n"]], shapes, |x| ms::hessian(|x: &Tensor| (ops::log_softmax(x, 0) * x).sum(()))(&x[0]));
+    check(&[&["n"]], shapes, |x| ms::vmap(|x: &Tensor| ops::softmax(x, 0))(&(x[0].expand_dims(1) * &x[0])));
+    let unequal: &[&[&[usize]]] = &[&[&[3], &[3]], &[&[0], &[1]], &[&[1], &[4]], &[&[1], &[0]], &[&[5], &[1]]];
+    check(&[&["n"], &["m"]], unequal, |x| {
+        let loss = |a: &Tensor| (ops::softmax(ops::maximum(a, &x[1]), 0) * &x[1]).sum(());
+        ms::hessian(loss)(&x[0])
+    });
+}
+
+#[test]
+fn windows_in_ceil_mode_are_counted_at_the_sizes_of_a_call() {
+    const PADDED: [(usize, usize, usize); 6] = [(2, 2, 0), (3, 2, 1), (3, 3, 1), (2, 3, 1), (4, 3, 2), (1, 2, 0)];
+    let shapes: Vec<[usize; 1]> = (4..14).map(|n| [n]).collect();
+    let shapes: Vec<[&[usize]; 1]> = shapes.iter().map(|it| [&it[..]]).collect();
+    let shapes: Vec<Shapes> = shapes.iter().map(|it| &it[..]).collect();
+    for (kernel, stride, padding) in PADDED {
+        let options = ops::PoolOptions::new(1, kernel).stride(stride).padding(padding).ceil_mode(true);
+        for include in [false, true] {
+            let options = options.clone().count_include_pad(include);
+            let mean = |x: &Tensor| ops::avg_pool(x.reshape((1, 1, -1)), &options);
+            let gradient = |x: &[Tensor]| ms::grad(|x: &Tensor| mean(x).square().sum(()))(&x[0]);
+            compare(&[&["n"]], &shapes, &|x| mean(&x[0])).unwrap_or_else(|error| panic!("{options:?} {error}"));
+            compare(&[&["n"]], &shapes, &gradient).unwrap_or_else(|error| panic!("{options:?} {error}"));
+        }
+        let largest = |x: &[Tensor]| ops::max_pool(x[0].reshape((1, 1, -1)), &options);
+        let error = Symbolic::new(&[&["n"]], &largest).call(&[data(&[8])]).expect_err("the padding is symbolic");
+        assert_eq!(error.code(), ms::Code::Sizes, "{error}");
     }
 }
 

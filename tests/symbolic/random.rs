@@ -186,7 +186,8 @@ fn apply(step: &Step, x: &Tensor, y: &Tensor) -> Tensor {
 /// Windows of every kind: some are refused.
 fn pool(step: &Step) -> ops::PoolOptions {
     let [a, b, c] = step.by;
-    ops::PoolOptions::new(1, 1 + b % 4).stride(1 + c % 3).padding(a % 3).dilation(1 + (a + c) % 3)
+    let options = ops::PoolOptions::new(1, 1 + b % 4).stride(1 + c % 3).padding(a % 3).dilation(1 + (a + c) % 3);
+    options.ceil_mode((a + b) % 3 == 2)
 }
 
 /// The sizes of `n` and `m` with which a program is called.
