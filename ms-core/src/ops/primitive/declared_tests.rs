@@ -28,6 +28,12 @@ fn extreme(sample: &Sample) -> Vec<Array> {
 
 /// Whether zero gradients of an op's results give gradients without a NaN.
 fn keeps_zeros(def: &'static OpDef) -> bool {
+    // Integers keep the values of the sample: positions, and states of generators. So do operands that may be refused.
+    let refuses = def.effects.any_of(Effects::REFUSES);
+    let chosen = |(extreme, sampled): (Array, Array)| match extreme.dtype().kind() {
+        Kind::Float | Kind::Bool if !refuses => extreme,
+        _ => sampled,
+    };
     let keeps = |sample: &Sample| {
         let given: Vec<Array> = extreme(sample).into_iter().zip(sample.arrays()).map(chosen).collect();
         let inputs: Vec<Tensor> = given.into_iter().map(Tensor::from_array).collect();
@@ -51,11 +57,6 @@ fn keeps_zeros(def: &'static OpDef) -> bool {
     };
     let wide = |it: &&Sample| it.inputs.iter().all(|it| !it.dtype.is_narrow_float());
     (def.samples)().iter().filter(wide).all(keeps)
-}
-
-/// Integers keep the values of the sample: positions, and states of generators.
-fn chosen((extreme, sampled): (Array, Array)) -> Array {
-    if extreme.dtype().kind() == Kind::Int { sampled } else { extreme }
 }
 
 #[test]

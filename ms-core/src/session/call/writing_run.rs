@@ -8,6 +8,9 @@ use crate::session::devices;
 use crate::tensor::{Array, Outputs, Parameter, TakenSlot, Tensor, is_host_only};
 use smallvec::SmallVec;
 
+/// The tensors of `&mut` arguments; for each that is an input, its number and the input.
+type LentInputs<'a> = (&'a mut LentTensors, SmallVec<[(usize, usize); 8]>);
+
 /// A run that writes slots. Results may reuse the memory of their values, which nobody else reads meanwhile.
 pub(super) struct WritingRun<'a> {
     writes: &'a [Parameter],
@@ -15,8 +18,7 @@ pub(super) struct WritingRun<'a> {
     taken: Vec<Option<(TakenSlot<'a>, usize)>>,
     /// The inputs so far.
     pub inputs: Vec<Array>,
-    /// The tensors of `&mut` arguments; for each that is an input, its number and the input.
-    lent: Option<(&'a mut LentTensors, SmallVec<[(usize, usize); 8]>)>,
+    lent: Option<LentInputs<'a>>,
 }
 
 impl<'a> WritingRun<'a> {
