@@ -74,8 +74,11 @@ pub struct Access<T, Own> {
     /// The argument of its new value.
     pub back: fn(Own) -> T,
     /// Replaces its tensors.
-    pub replace: fn(&mut T, &mut dyn FnMut(&Tensor) -> Tensor),
+    pub replace: Replace<T>,
 }
+
+/// Replaces each tensor of a structure by the result of the function.
+pub type Replace<T> = fn(&mut T, &mut dyn FnMut(&Tensor) -> Tensor);
 
 impl<T: Tree> Access<T, T> {
     const OWN: Self = Self { get: |it| it, back: std::convert::identity, replace: |it, next| *it = it.rebuild(next) };

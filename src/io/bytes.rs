@@ -104,7 +104,8 @@ mod tests {
 
     #[test]
     fn a_panic_of_a_reader_is_an_error_of_the_file() {
-        let cases: [(fn() -> Result<u8>, Code); 4] = [
+        type Reader = fn() -> Result<u8>;
+        let cases: [(Reader, Code); 4] = [
             (|| panic!("a defect"), Code::Io),
             (|| [1u8, 2].get(2).map_or_else(|| unreachable!("a defect"), |it| Ok(*it)), Code::Io),
             (|| Err(Error::new(Code::Parse, "refused")), Code::Parse),
