@@ -88,9 +88,10 @@ fn gated(x: f64, share: f64, slope: f64, low: [f64; 2], high: [f64; 2]) -> [f64;
 }
 
 type Wanted = fn(f64) -> [f64; 2];
+type Activation = (&'static str, fn(&Tensor) -> Tensor, Wanted);
 
 /// Activations with their values and slopes.
-const ACTIVATIONS: &[(&str, fn(&Tensor) -> Tensor, Wanted)] = &[
+const ACTIVATIONS: &[Activation] = &[
     ("relu", |x| ops::relu(x), |x| [x.max(0.0), f64::from(x > 0.0)]),
     ("relu6", |x| ops::relu6(x), |x| [x.clamp(0.0, 6.0), f64::from(0.0 < x && x < 6.0)]),
     ("leaky_relu", |x| ops::leaky_relu(x, 0.25), |x| if x > 0.0 { [x, 1.0] } else { [x * 0.25, 0.25] }),
@@ -222,8 +223,10 @@ fn of_distance(x: f64, target: f64, near: f64, slope: f64) -> [f64; 2] {
     }
 }
 
+type LossCase = (&'static str, Given, Loss, fn(f64, f64) -> [f64; 2]);
+
 /// Zero times an infinity is nan, also where the other factor is a constant.
-const LOSSES: &[(&str, Given, Loss, fn(f64, f64) -> [f64; 2])] = &[
+const LOSSES: &[LossCase] = &[
     (
         "binary_cross_entropy",
         Given::Probabilities,
@@ -344,7 +347,8 @@ fn binary_cross_entropy_at_its_ends() {
 fn distances() {
     type Of = fn(&Tensor) -> Tensor;
     let cosine: Of = |x| ops::cosine_similarity(x, column(x.dtype(), &[3.0, 0.0]), -1, 1e-8);
-    let cases: &[(&str, Of, [f64; 2], f64, [f64; 2])] = &[
+    type Case<'a> = (&'a str, Of, [f64; 2], f64, [f64; 2]);
+    let cases: &[Case<'_>] = &[
         ("norm 2", |x| x.norm(2.0, ()), [0.0, 0.0], 0.0, [0.0, 0.0]),
         ("norm 2", |x| x.norm(2.0, ()), [0.0, -2.0], 2.0, [0.0, -1.0]),
         ("norm 2", |x| x.norm(2.0, ()), [1e30, 0.0], 1e30, [1.0, 0.0]),

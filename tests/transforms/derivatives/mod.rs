@@ -138,5 +138,5 @@ fn what_is_refused_has_a_code() {
 fn compiled(f: &dyn Fn(&Tensor) -> Tensor, x: &Tensor) -> Tensor {
     let graph = ms_core::trace::build("f", &[x.ty()], |it| Ok(vec![f(&it[0])])).expect("the function is traced");
     let compiled = ms_core::session::Compiled::new(&graph, ms::Precision::Highest);
-    compiled.and_then(|it| it.run(&[x.clone()])).expect("the graph runs").swap_remove(0)
+    compiled.and_then(|it| it.run(std::slice::from_ref(x))).expect("the graph runs").swap_remove(0)
 }

@@ -254,8 +254,8 @@ fn differences(name: &str, f: Function, points: Points) -> Vec<String> {
             }
         }
     };
-    for order in 1..=ORDERS {
-        compare(&all[order], order, "");
+    for (order, got) in all.iter().enumerate().skip(1) {
+        compare(got, order, "");
     }
     let last = |it: &Tensor| derivative(f, ORDERS, &x, &direction, it);
     compare(&compiled(&last, &moves).to_vec(), ORDERS, ", compiled");
@@ -291,7 +291,8 @@ fn every_op_on_elements_has_a_row() {
 /// The first derivative of functions where they have a kink: that of PyTorch.
 #[test]
 fn kinks() {
-    let cases: &[(&str, fn(&Tensor) -> Tensor, f64, f64)] = &[
+    type Case = (&'static str, Function, f64, f64);
+    let cases: &[Case] = &[
         ("elu", |x| ops::elu(x, 1.0), 0.0, 1.0),
         ("elu", |x| ops::elu(x, 0.5), 0.0, 0.5),
         ("celu", |x| ops::celu(x, 0.5), 0.0, 1.0),
