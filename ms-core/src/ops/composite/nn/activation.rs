@@ -135,7 +135,8 @@ pub fn logsigmoid(x: impl AsTensor) -> Tensor {
     let _called = called("logsigmoid");
     let x = &*x.as_tensor();
     compute_wide!(x => logsigmoid(x));
-    -softplus_pair(x).1
+    // Zero where the sum is, not minus zero.
+    0.0 - softplus_pair(x).1
 }
 
 /// `x tanh(log(1 + e^x))` (Misra 2019, "Mish").
