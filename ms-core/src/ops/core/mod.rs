@@ -13,6 +13,7 @@ pub(crate) mod axis;
 mod batching;
 pub mod body;
 mod check;
+pub(in crate::ops) mod checked;
 mod control;
 mod def;
 mod effects;

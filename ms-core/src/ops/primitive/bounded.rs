@@ -1,10 +1,9 @@
 //! `bounded`: checked elements between zero and a limit.
 
 use crate::error::{Code, Error, Result};
-use crate::ops::core::axis::named;
-use crate::ops::core::host::dense;
+use crate::ops::core::checked::{checked, evaluate};
 use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, SampleInput};
-use crate::tensor::{Array, Attrs, DType, Dim, Element, OpInfo, Scalar, Tensor, apply1};
+use crate::tensor::{Attrs, DType, Dim, Element, OpInfo, Scalar, Tensor};
 use bytemuck::Pod;
 use smallvec::smallvec;
 
@@ -18,11 +17,7 @@ attributes! {
 pub static BOUNDED: OpDef = OpDef {
     info: OpInfo { number: 396, name: "bounded", attrs: BoundedAttrs::DECLARED },
     infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
-    eval: |attrs, inputs| {
-        let out = inputs[0].on_host()?.duplicate();
-        check_array(attrs, &out)?;
-        Ok(smallvec![out])
-    },
+    eval: |attrs, inputs| evaluate(check_elements, attrs, inputs),
     derivative: Derivative::Rule(|it| smallvec![Some(it.cotangent().clone())]),
     finite_derivatives: true,
     effects: Effects::REFUSES,
@@ -83,23 +78,10 @@ fn refusal<T: Element>(attrs: &Attrs, at: usize, element: T) -> Error {
     Error::new(code, message).with_op(it.caller()).help(format!("they go from 0 to {}", it.limit()))
 }
 
-fn check_array(attrs: &Attrs, elements: &Array) -> Result<()> {
-    check_elements(attrs, elements.dtype(), dense(elements)?.bytes())
-}
-
 /// The elements, with an error for one that is below zero or above `limit`: at once if they are known, else at run time.
 #[doc(hidden)]
 #[track_caller]
 pub fn bounded(x: &Tensor, limit: impl Into<Dim>, elements: &str, caller: &str) -> Tensor {
     propagate_poison!(x);
-    let limit = limit.into();
-    let attrs = BoundedAttrs::attrs(limit, elements, caller);
-    match x.as_array() {
-        // An op would copy them.
-        Some(known) if known.space().is_host() && limit.as_const().is_some() => {
-            or_poison!(check_array(&attrs, known).map_err(|it| named(caller, &[x], it)));
-            x.clone()
-        }
-        _ => apply1(BOUNDED.op(), &attrs, &[x]),
-    }
+    checked(&BOUNDED, &BoundedAttrs::attrs(limit.into(), elements, caller), x, caller)
 }

@@ -2,9 +2,9 @@
 
 use super::gather::check_index;
 use crate::error::{Code, Error, Result};
-use crate::ops::core::host::dense;
+use crate::ops::core::checked::evaluate;
 use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, SampleInput};
-use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Tensor, apply1};
+use crate::tensor::{Attrs, DType, Dim, OpInfo, Tensor, apply1};
 use smallvec::smallvec;
 
 attributes! {
@@ -17,11 +17,7 @@ attributes! {
 pub static CLASS_INDEX: OpDef = OpDef {
     info: OpInfo { number: 387, name: "class_index", attrs: ClassIndexAttrs::DECLARED },
     infer: |_, inputs| check_index(inputs[0]).map(|()| smallvec![inputs[0].clone()]),
-    eval: |attrs, inputs| {
-        let out = inputs[0].on_host()?.duplicate();
-        check_array(attrs, &out)?;
-        Ok(smallvec![out])
-    },
+    eval: |attrs, inputs| evaluate(check_classes, attrs, inputs),
     derivative: Derivative::Zero,
     finite_derivatives: true,
     effects: Effects::REFUSES,
@@ -54,14 +50,6 @@ pub fn check_classes(attrs: &Attrs, dtype: DType, classes: &[u8]) -> Result<()> 
         };
     }
     check! { I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, }
-}
-
-/// [`check_classes`] of an array; a strided one is copied.
-///
-/// # Errors
-/// As there.
-pub fn check_array(attrs: &Attrs, classes: &Array) -> Result<()> {
-    check_classes(attrs, classes.dtype(), dense(classes)?.bytes())
 }
 
 #[inline]

@@ -2,10 +2,9 @@
 
 use super::gather::check_index;
 use crate::error::{Code, Error, Result};
-use crate::ops::core::axis::named;
-use crate::ops::core::host::dense;
+use crate::ops::core::checked::{checked, evaluate};
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
-use crate::tensor::{Array, Attrs, DType, OpInfo, Tensor, apply1};
+use crate::tensor::{Attrs, DType, OpInfo, Tensor};
 use smallvec::smallvec;
 
 attributes! {
@@ -17,11 +16,7 @@ attributes! {
 pub static FROM_ZERO: OpDef = OpDef {
     info: OpInfo { number: 389, name: "from_zero", attrs: FromZeroAttrs::DECLARED },
     infer: |_, inputs| check_index(inputs[0]).map(|()| smallvec![inputs[0].clone()]),
-    eval: |attrs, inputs| {
-        let out = inputs[0].on_host()?.duplicate();
-        check_array(attrs, &out)?;
-        Ok(smallvec![out])
-    },
+    eval: |attrs, inputs| evaluate(check_elements, attrs, inputs),
     derivative: Derivative::Zero,
     finite_derivatives: true,
     effects: Effects::REFUSES,
@@ -69,10 +64,6 @@ pub(in crate::ops) fn check_elements(attrs: &Attrs, dtype: DType, positions: &[u
     }
 }
 
-fn check_array(attrs: &Attrs, positions: &Array) -> Result<()> {
-    check_elements(attrs, positions.dtype(), dense(positions)?.bytes())
-}
-
 /// The positions, with an error for a negative one: at once if they are known, else at run time.
 #[track_caller]
 pub(in crate::ops) fn from_zero(positions: &Tensor, caller: &str) -> Tensor {
@@ -80,13 +71,5 @@ pub(in crate::ops) fn from_zero(positions: &Tensor, caller: &str) -> Tensor {
     if !positions.dtype().is_signed_int() {
         return positions.clone();
     }
-    let attrs = FromZeroAttrs::attrs(caller);
-    match positions.as_array() {
-        // An op would copy them.
-        Some(known) if known.space().is_host() => {
-            or_poison!(check_array(&attrs, known).map_err(|it| named(caller, &[positions], it)));
-            positions.clone()
-        }
-        _ => apply1(FROM_ZERO.op(), &attrs, &[positions]),
-    }
+    checked(&FROM_ZERO, &FromZeroAttrs::attrs(caller), positions, caller)
 }

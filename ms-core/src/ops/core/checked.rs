@@ -1,0 +1,40 @@
+//! The common part of the ops of [`Lowering::Check`], which pass their operand on or refuse it.
+
+use super::axis::named;
+use super::host::dense;
+use crate::error::Result;
+use crate::ops::{Arrays, Lowering, OpDef};
+use crate::tensor::{Array, Attrs, DType, Tensor, apply1};
+use smallvec::smallvec;
+
+/// The check of [`Lowering::Check`].
+type Check = fn(&Attrs, DType, &[u8]) -> Result<()>;
+
+/// Evaluates the op of a check.
+///
+/// # Errors
+/// The errors of the check.
+pub(in crate::ops) fn evaluate(check: Check, attrs: &Attrs, inputs: &[&Array]) -> Result<Arrays> {
+    let out = inputs[0].on_host()?.duplicate();
+    check_array(check, attrs, &out)?;
+    Ok(smallvec![out])
+}
+
+/// Checks an array of the host. A strided one is copied.
+fn check_array(check: Check, attrs: &Attrs, array: &Array) -> Result<()> {
+    check(attrs, array.dtype(), dense(array)?.bytes())
+}
+
+/// Checks a tensor at once if the host has its elements, else by the op at run time. Errors name `caller`.
+#[track_caller]
+pub(in crate::ops) fn checked(def: &'static OpDef, attrs: &Attrs, x: &Tensor, caller: &str) -> Tensor {
+    let Lowering::Check(check) = def.lowering else { unreachable!("`{}` is no check", def.name()) };
+    match x.as_array() {
+        // An op would copy them.
+        Some(known) if known.space().is_host() && !attrs.is_symbolic() => {
+            or_poison!(check_array(check, attrs, known).map_err(|it| named(caller, &[x], it)));
+            x.clone()
+        }
+        _ => apply1(def.op(), attrs, &[x]),
+    }
+}
