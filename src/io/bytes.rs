@@ -48,7 +48,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 /// refused, and the program goes on.
 ///
 /// # Errors
-/// Those of the reader, those that it raises, and [`Code::Io`] for a panic.
+/// The errors that the reader returns or raises, and [`Code::Io`] for a panic.
 pub(super) fn guarded<T>(path: &Path, reader: impl FnOnce() -> Result<T>) -> Result<T> {
     let read = catch_unwind(AssertUnwindSafe(|| catch(|| in_op(reader)).and_then(|it| it)));
     read.unwrap_or_else(|_| Err(refuse(path, "read", "it is damaged in a way that the reader does not know")))

@@ -101,7 +101,7 @@ pub unsafe trait StepCode: Send + Sync {
     unsafe fn run(&self, block: &[u64], operands: &[&Array], results: &[Array]) -> Result<()>;
 }
 
-/// What outputs of a run may do with a donated input that nobody else holds.
+/// How a run may reuse the memory of a donated input that nobody else holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Donation {
     /// Any of them may reuse its memory. If the run fails, its elements are lost.
@@ -123,8 +123,8 @@ pub trait Executable: Send + Sync {
     /// [`Code::Argument`](crate::Code::Argument) for inputs of other types; errors of its ops.
     fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>>;
 
-    /// Runs it on donated inputs: an output may reuse the memory of one without other references. What holds for
-    /// each of them is in `donations`; those behind its end are [`Donation::Given`].
+    /// Runs it on donated inputs: an output may reuse the memory of one without other references. `donations`
+    /// has the terms of each input; inputs beyond its end are [`Donation::Given`].
     ///
     /// # Errors
     /// As for [`Executable::run`].

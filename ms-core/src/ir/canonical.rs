@@ -141,8 +141,8 @@ fn write_op(out: &mut Vec<u8>, op: Op) {
     }
 }
 
-/// The live nodes in post-order, from those without results, then from the outputs, and then from those of symbolic sizes.
-/// Depends only on the edges of the graph, except for the order of the last ones.
+/// The live nodes in post-order. The roots are nodes without results, then outputs, then nodes of symbolic sizes. Only
+/// the order of the last kind of roots depends on more than the edges of the graph.
 fn canonical_order(graph: &Graph) -> Vec<NodeId> {
     let producer = |id: ValueId| match graph.value(id).def {
         Def::Input(_) => None,

@@ -40,8 +40,8 @@ pub fn is_decided(graph: &Graph) -> bool {
     })
 }
 
-/// Whether an axis of symbolic size is of no or one element at these sizes. Rules of ops and passes look for both, and
-/// what they find for symbols is that an axis has neither.
+/// Whether an axis of symbolic size has no or one element at these sizes. Rules of ops and passes test for both, and the
+/// tests are false for a symbol.
 pub fn has_small_axis(graph: &Graph, sizes: &[(&str, usize)]) -> bool {
     let size = |name: &str| sizes.iter().find(|it| it.0 == name).map(|it| it.1);
     let mut seen = FxHashMap::default();

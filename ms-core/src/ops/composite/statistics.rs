@@ -89,7 +89,7 @@ pub fn std(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize) -> Tensor {
     root(reduced.var(ddof), sqrt).cast(reduced.dtype)
 }
 
-/// The root of numbers that are not negative, with a gradient of zero at zero, where that of the root is infinite.
+/// A root of numbers that are not negative, whose gradient at zero is zero instead of infinite.
 #[track_caller]
 pub(in crate::ops) fn root(x: Tensor, root: impl Fn(Tensor) -> Tensor) -> Tensor {
     let zero = x.eq(0.0);
@@ -130,7 +130,7 @@ pub fn norm(x: impl AsTensor, p: f64, axes: impl ReduceAxes) -> Tensor {
         total(&size)
     } else if p > 0.0 {
         let scale = largest(&size, &axes);
-        // The square of an element, since that of its size has no second derivative at zero.
+        // The square of an absolute value would have no second derivative at zero.
         let powers = if p == 2.0 { (&reduced.x / &scale).square() } else { root(&size / &scale, |it| it.pow(p)) };
         let norm = root(total(&powers), |it| if p == 2.0 { sqrt(it) } else { it.pow(1.0 / p) });
         norm * if reduced.keepdims { scale } else { scale.squeeze(&*axes) }

@@ -83,8 +83,8 @@ impl From<Extents<'_>> for Attr {
     }
 }
 
-/// The type of an attribute that is an integer or an expression of symbols, and not a dimension of a result;
-/// [`Dim`] is that of one that is.
+/// The type of an attribute that is an integer or an expression of symbols. An attribute that is a dimension of a result
+/// has the type [`Dim`].
 pub enum Extent {}
 
 impl From<Ints<'_>> for Attr {
@@ -157,7 +157,8 @@ impl Attribute for Scalar {
 /// ```
 ///
 /// The integers of an attribute, or of each item of a list, are in the range behind `where`: `infer` refuses others
-/// before a rule reads them. Without one, those of `usize` are not negative and fit in 32 bits.
+/// before a rule reads them. Without a range, a `usize` is from 0 to
+/// [`AttrRange::FACTOR`].
 ///
 /// Accessors panic for attributes of another kind, which the verifier refuses. An attribute cannot be named `of`,
 /// nor `attrs`.

@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 /// types. Attributes are checked against their declarations before any rule of the op reads them.
 ///
 /// # Errors
-/// Those of [`AttrInfo::check`](crate::tensor::AttrInfo::check) and of the op's type rule.
+/// The errors of [`AttrInfo::check`](crate::tensor::AttrInfo::check) and of the op's type rule.
 pub fn infer(def: &OpDef, attrs: &Attrs, regions: &Regions, inputs: &[&Type]) -> Result<Types> {
     let in_ranges = || def.info.attrs.iter().zip(attrs.as_slice()).try_for_each(|(info, attr)| info.check(attr));
     let results = in_ranges().and_then(|()| match &def.lowering {

@@ -72,7 +72,7 @@ impl Factors {
     }
 }
 
-/// The sum of the products of pairs of numbers, from their sum and that of their squares.
+/// The second elementary symmetric polynomial of numbers, by Newton's identity from their sum and the sum of squares.
 #[track_caller]
 fn pair(sum: &Tensor, squares: &Tensor) -> Tensor {
     (square(sum) - squares) * 0.5

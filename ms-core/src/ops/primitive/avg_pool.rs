@@ -284,7 +284,7 @@ type RangeOf<'a> = dyn Fn(usize, usize) -> Range + 'a;
 /// Calls `made` with the number of windows along each axis of `sizes`, and their ranges.
 ///
 /// # Errors
-/// Those of [`Window::counts`] and [`Window::check_elements`], and those of `made`.
+/// The errors of [`Window::counts`], of [`Window::check_elements`], and of `made`.
 fn ranges_of_windows<T>(
     attrs: &Attrs,
     sizes: &[usize],

@@ -46,7 +46,7 @@ impl<'a> WritingRun<'a> {
     }
 
     /// Runs a graph, of whose inputs some are values of slots, and writes the slots; returns the outputs without their
-    /// new values. `donations` are those of the inputs, without tensors of `&mut` arguments.
+    /// new values. `donations` has the terms of the inputs; inputs of `&mut` arguments are lent.
     #[track_caller]
     pub fn run(mut self, compiled: &Compiled, donations: &[Donation]) -> Result<Outputs> {
         let mut outputs = match &self.lent {

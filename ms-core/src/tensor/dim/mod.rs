@@ -190,7 +190,7 @@ impl Dim {
         self.0
     }
 
-    /// The size that plans store as this number, unless it is that of an expression.
+    /// The size that plans store as this number; `None` for the handle of an expression.
     pub(crate) fn from_stored(number: i64) -> Option<Self> {
         Some(Self(number)).filter(|it| !it.is_symbolic())
     }

@@ -141,8 +141,8 @@ impl Polynomial {
         sum
     }
 
-    /// The product. Its terms are those of one times those of the other, unless there are too many, whose number grows
-    /// exponentially with that of sums: then it is one term, of sums.
+    /// The product. It is multiplied out up to a number of pairs of terms, and is one product of sums beyond that:
+    /// otherwise the number of terms would grow exponentially with the number of sums.
     pub(super) fn times(&self, other: &Self) -> Self {
         let (few, many) = if self.0.len() <= other.0.len() { (self, other) } else { (other, self) };
         let has_sums = few.has_sums() || many.has_sums();

@@ -23,7 +23,7 @@ enum Outcome {
     Wrong(String),
 }
 
-/// The files `input_0.pb`, `input_1.pb`, .. or those of results.
+/// The tensors of the files `KIND_0.pb`, `KIND_1.pb`, .. in order.
 fn numbered(folder: &Path, kind: &str) -> Result<Vec<(String, Array)>, String> {
     let paths = (0..).map(|at| folder.join(format!("{kind}_{at}.pb"))).take_while(|it| it.exists());
     let read = |path: PathBuf| tensor(&std::fs::read(path).map_err(|why| why.to_string())?, &Folder(None));

@@ -28,8 +28,8 @@ use std::ops::Range;
 /// Number of queries of a block: a multiple of the rows of tiles.
 const QUERIES: usize = 48;
 
-/// Runs attention or its gradient on f32, writing its row-major results; `None` for other ops and dtypes, and for a factor
-/// of scores that is not finite, as that of no features. A mask may have bools or integers.
+/// Runs attention or its gradient on f32, writing its row-major results; `None` for other ops and dtypes, and where
+/// the scale of scores is not finite, as without features. A mask may have bools or integers.
 ///
 /// # Safety
 /// As [`run`](super::run).

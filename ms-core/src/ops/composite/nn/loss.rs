@@ -117,7 +117,7 @@ pub fn smooth_l1_loss(x: impl AsTensor, target: impl AsTensor, beta: f64, reduct
     if beta == 0.0 {
         return reduction.apply(&distance);
     }
-    // The square of the difference, since that of a distance has no second derivative at zero.
+    // The square of a distance would have no second derivative at zero.
     let near = distance.lt(beta);
     let square = select(&near, difference, 0.0).square();
     let losses = select(near, square * (0.5 / beta), &distance - 0.5 * beta);
@@ -180,7 +180,7 @@ pub fn binary_cross_entropy(
     }
     compute_wide!(x, target; weight => binary_cross_entropy(x, target, weight, reduction));
     let x = &bounded(x, 1, "probabilities", "binary_cross_entropy");
-    // The gradient is `(x - target) / max(x (1 - x), EPS)`: near the ends that of a parabola, whose value is left out.
+    // The gradient is `(x - target) / max(x (1 - x), EPS)`. Near the ends a parabola has it, whose value cancels.
     const EPS: f64 = 1e-12;
     let inside = (x * (1.0 - x)).ge(EPS);
     let own = select(&inside, x, stop_gradient(x));
