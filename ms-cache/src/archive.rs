@@ -7,8 +7,8 @@
 
 use crate::entry::decode_header;
 use crate::store::{is_entry_name, name_of};
-use crate::{Error, Miss, Result, Store};
-use std::fs::{self, File};
+use crate::{Error, Miss, Result, Store, trust};
+use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
@@ -59,12 +59,11 @@ impl Store {
     /// error stay.
     pub fn import(&self, path: &Path) -> Result<Imported> {
         let failed = |error| Error::of_io(path, error);
-        // Opening a pipe waits for its writer.
-        if !fs::metadata(path).map_err(failed)?.is_file() {
+        let (file, metadata) = trust::open(path).map_err(failed)?;
+        if !metadata.is_file() {
             return Err(Error::NotAnExport(path.to_owned()));
         }
-        let file = File::open(path).map_err(failed)?;
-        let mut rest = file.metadata().map_err(failed)?.len();
+        let mut rest = metadata.len();
         let mut file = BufReader::new(file);
         let mut magic = [0; MAGIC.len()];
         if rest < magic.len() as u64 || file.read_exact(&mut magic).is_err() || magic != MAGIC {

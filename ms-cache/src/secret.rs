@@ -1,11 +1,8 @@
 //! A secret that authenticates entries in a directory that others may write.
 
 use crate::{Distrust, Error, Result, trust};
-use rustix::fs::OFlags;
 use std::fmt;
-use std::fs::OpenOptions;
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// The key of keyed hashes: an entry that was written with another secret is ignored.
@@ -35,9 +32,7 @@ impl Secret {
     /// for fewer bytes, [`Error::KeyFile`] for I/O errors.
     pub fn read(path: &Path) -> Result<Self> {
         let failed = |error| Error::KeyFile(path.to_owned(), error);
-        let flags = OFlags::NONBLOCK.bits();
-        let file = OpenOptions::new().read(true).custom_flags(flags as i32).open(path).map_err(failed)?;
-        let metadata = file.metadata().map_err(failed)?;
+        let (file, metadata) = trust::open(path).map_err(failed)?;
         let distrust = |reason| Error::DistrustedKey(path.to_owned(), reason);
         if !metadata.is_file() {
             return Err(distrust(Distrust::NotAFile));

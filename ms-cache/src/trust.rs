@@ -1,8 +1,22 @@
 //! Whose files are trusted: files that the store maps may be executed.
 
+use rustix::fs::OFlags;
 use std::fmt;
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Opens the file at a path that a user names. A pipe does not wait for its writer; the metadata tells it from a file.
+///
+/// # Errors
+/// I/O errors.
+pub fn open(path: &Path) -> io::Result<(File, Metadata)> {
+    let flags = OFlags::NONBLOCK.bits();
+    let file = OpenOptions::new().read(true).custom_flags(flags as i32).open(path)?;
+    let metadata = file.metadata()?;
+    Ok((file, metadata))
+}
 
 /// Why a file or directory is not trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
