@@ -4,7 +4,7 @@ use super::update::begin;
 use crate::product::Shared;
 use crate::threads;
 use ms_core::error::Result;
-use ms_core::ops::host::{Axis, Combine, dense, elements, parts, plus, positions, rows, visit_indexed};
+use ms_core::ops::host::{Axis, ScatterReduction, dense, elements, parts, plus, positions, rows, visit_indexed};
 use ms_core::ops::{self, AxisAttrs, OpDef};
 use ms_core::tensor::{Array, Attrs, Element, Op};
 use ms_core::with_element;
@@ -20,11 +20,11 @@ static OPS: [(&OpDef, Run); 12] = [
     (&ops::GATHER_ND, |_, inputs, out| gather_nd(inputs, out)),
     (&ops::INDEX_ADD, index_add),
     (&ops::TAKE_ALONG_AXIS, take_along_axis),
-    (&ops::SCATTER, |attrs, inputs, out| scatter(attrs, inputs, out, Combine::Write)),
-    (&ops::SCATTER_ADD, |attrs, inputs, out| scatter(attrs, inputs, out, Combine::Add)),
-    (&ops::SCATTER_MAX, |attrs, inputs, out| scatter(attrs, inputs, out, Combine::Max)),
-    (&ops::SCATTER_MIN, |attrs, inputs, out| scatter(attrs, inputs, out, Combine::Min)),
-    (&ops::SCATTER_MUL, |attrs, inputs, out| scatter(attrs, inputs, out, Combine::Mul)),
+    (&ops::SCATTER, |attrs, inputs, out| scatter(attrs, inputs, out, ScatterReduction::Write)),
+    (&ops::SCATTER_ADD, |attrs, inputs, out| scatter(attrs, inputs, out, ScatterReduction::Add)),
+    (&ops::SCATTER_MAX, |attrs, inputs, out| scatter(attrs, inputs, out, ScatterReduction::Max)),
+    (&ops::SCATTER_MIN, |attrs, inputs, out| scatter(attrs, inputs, out, ScatterReduction::Min)),
+    (&ops::SCATTER_MUL, |attrs, inputs, out| scatter(attrs, inputs, out, ScatterReduction::Mul)),
     (&ops::SCATTER_ND_ADD, |_, inputs, out| scatter_nd_add(inputs, out)),
 ];
 
@@ -178,7 +178,7 @@ fn take_along_axis(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> 
     Ok(())
 }
 
-fn scatter(attrs: &Attrs, inputs: &[&Array], out: &Array, by: Combine) -> Result<()> {
+fn scatter(attrs: &Attrs, inputs: &[&Array], out: &Array, by: ScatterReduction) -> Result<()> {
     let (source, axis) = (dense(inputs[2])?, AxisAttrs::of(attrs).axis());
     let index = positions(inputs[1], axis, out.shape())?;
     // SAFETY: by the contract of `run`.

@@ -104,7 +104,7 @@ pub fn slices<'a>(attrs: &Attrs, shape: &[usize], sizes: impl Iterator<Item = &'
 
 /// How an element is combined with one that is scattered to its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Combine {
+pub enum ScatterReduction {
     /// The scattered one remains.
     Write,
     /// [`plus`].
@@ -117,7 +117,7 @@ pub enum Combine {
     Min,
 }
 
-impl Combine {
+impl ScatterReduction {
     /// `a`, combined with the scattered element `b`.
     #[inline]
     pub fn of<T: Element>(self, a: T, b: T) -> T {

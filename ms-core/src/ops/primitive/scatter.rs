@@ -5,7 +5,7 @@ use super::from_zero::from_zero;
 use super::gather::{check_dtypes, check_index};
 use crate::error::{Code, Error, Result};
 use crate::ops::core::axis::stored_axis;
-use crate::ops::core::host::{Combine, dense, elements, positions, visit_indexed};
+use crate::ops::core::host::{ScatterReduction, dense, elements, positions, visit_indexed};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
     Arrays, AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, Vjp, depend, full_of,
@@ -50,7 +50,7 @@ pub static TAKE_ALONG_AXIS: OpDef = OpDef {
 };
 
 /// The first operand with the elements of the third combined into the given positions.
-pub(super) fn evaluate_scatter(attrs: &Attrs, inputs: &[&Array], by: Combine) -> Result<Arrays> {
+pub(super) fn evaluate_scatter(attrs: &Attrs, inputs: &[&Array], by: ScatterReduction) -> Result<Arrays> {
     let (mut out, source, axis) = (inputs[0].on_host()?.duplicate(), dense(inputs[2])?, AxisAttrs::of(attrs).axis());
     let index = positions(inputs[1], axis, out.shape())?;
     let shape = out.shape_owned();
@@ -68,7 +68,7 @@ pub(super) fn evaluate_scatter(attrs: &Attrs, inputs: &[&Array], by: Combine) ->
 pub static SCATTER_ADD: OpDef = OpDef {
     info: OpInfo { number: 383, name: "scatter_add", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| infer_scatter(attrs, inputs),
-    eval: |attrs, inputs| evaluate_scatter(attrs, inputs, Combine::Add),
+    eval: |attrs, inputs| evaluate_scatter(attrs, inputs, ScatterReduction::Add),
     derivative: Derivative::Rule(|it| {
         let g = it.cotangent();
         let source = it.needs[2].then(|| apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[g, &it.inputs[1]]));
@@ -93,7 +93,7 @@ pub static SCATTER_ADD: OpDef = OpDef {
 pub static SCATTER: OpDef = OpDef {
     info: OpInfo { number: 384, name: "scatter", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| infer_scatter(attrs, inputs),
-    eval: |attrs, inputs| evaluate_scatter(attrs, inputs, Combine::Write),
+    eval: |attrs, inputs| evaluate_scatter(attrs, inputs, ScatterReduction::Write),
     derivative: Derivative::Rule(|it| {
         let (g, index, source) = (it.cotangent(), &it.inputs[1], &it.inputs[2]);
         let kept = it.needs[0].then(|| apply1(SCATTER.op(), it.attrs, &[g, index, &crate::ops::zeros_like(source)]));

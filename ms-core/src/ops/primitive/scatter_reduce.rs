@@ -5,7 +5,7 @@ use super::scatter::{SCATTER_ADD, TAKE_ALONG_AXIS, evaluate_scatter, infer_scatt
 use crate::error::OrRaise;
 use crate::ops::core::axis::named;
 use crate::ops::core::factors::Factors;
-use crate::ops::core::host::Combine;
+use crate::ops::core::host::ScatterReduction;
 use crate::ops::core::wide::{Inner, run_rule};
 use crate::ops::{
     AxisAttrs, Batching, Cotangents, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Vjp, cast, clamp_min,
@@ -34,18 +34,18 @@ macro_rules! scatter_op {
 scatter_op! {
     /// Elements of the third operand are combined with the first one by `max`, at the positions along `axis` in the
     /// second one. A nan wins. Equal elements share the gradient.
-    SCATTER_MAX = 392: "scatter_max", Combine::Max, extrema_gradients, finite: true
+    SCATTER_MAX = 392: "scatter_max", ScatterReduction::Max, extrema_gradients, finite: true
 }
 
 scatter_op! {
     /// As [`SCATTER_MAX`], with `min`.
-    SCATTER_MIN = 393: "scatter_min", Combine::Min, extrema_gradients, finite: true
+    SCATTER_MIN = 393: "scatter_min", ScatterReduction::Min, extrema_gradients, finite: true
 }
 
 scatter_op! {
     /// Elements of the first operand are multiplied by elements of the third one, in row-major order, at the positions
     /// along `axis` in the second one.
-    SCATTER_MUL = 394: "scatter_mul", Combine::Mul, |it| run_rule(product_gradients, Inner::DEFAULT, it), finite: false
+    SCATTER_MUL = 394: "scatter_mul", ScatterReduction::Mul, |it| run_rule(product_gradients, Inner::DEFAULT, it), finite: false
 }
 
 fn samples() -> Vec<Sample> {
