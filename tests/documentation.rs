@@ -216,7 +216,7 @@ fn every_public_item_has_an_example() {
         ("error random", "modules, whose items are checked"),
         ("Marked NoCall", "macros refer to them, and programs do not"),
         ("Traced Run Window WindowAxis Windows CustomVjp Lane reduced_dims", "for transforms and rules of ops"),
-        ("MeanPlanes mean_planes check_array check_classes is_float_status_watched is_host_only", "for backends"),
+        ("MeanPlanes mean_planes check_classes is_float_status_watched is_host_only", "for backends"),
         (
             "Created Dependent Gathered TakenSlot WeakParameter apart is_apart with_created",
             "slots in compiled functions",
