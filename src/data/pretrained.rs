@@ -304,7 +304,7 @@ pub(crate) mod tests {
     /// A failed assertion of the crate is an error.
     #[test]
     fn decoders_that_do_not_fit() {
-        for (start, stop) in [(0, 9), (9, 0), (1 << 40, 0), (0, 1 << 40)] {
+        for (start, stop) in [(0u64, 9u64), (9, 0), (1 << 40, 0), (0, 1 << 40)] {
             let strip = format!(r#"{{"type": "Strip", "content": "h", "start": {start}, "stop": {stop}}}"#);
             let Ok(tokenizer) = PretrainedTokenizer::of(changed("decoder", &strip).as_bytes()) else { continue };
             let _ = tokenizer.decode(&[1, 2, 12]);
