@@ -170,22 +170,21 @@ pub fn common_dtype(operands: &[Operand<'_>]) -> DType {
 pub fn operands<'a, const N: usize>(
     name: &str,
     domain: Domain,
-    operands: [Operand<'a>; N],
+    mut operands: [Operand<'a>; N],
 ) -> Result<[Cow<'a, Tensor>; N]> {
     let dtype = domain.convert(common_dtype(&operands)).map_err(|error| {
         let types = operands.iter().map(|it| it.to_string());
         error.with_op(name).with_operands(types)
     })?;
-    let mut failed = None;
-    let tensors = operands.map(|it| match it {
-        Operand::Tensor(tensor) if tensor.dtype() == dtype => tensor,
-        other => other.into_tensor(dtype).unwrap_or_else(|error| {
-            failed.get_or_insert(error);
-            Cow::Owned(Tensor::scalar(false))
-        }),
-    });
-    match failed {
-        Some(error) => Err(error.with_op(name)),
-        None => Ok(tensors),
+    // Not in a closure, which would lose the user's line.
+    for it in &mut operands {
+        if !matches!(it, Operand::Tensor(tensor) if tensor.dtype() == dtype) {
+            let given = std::mem::replace(it, Operand::Scalar(Scalar::Bool(false)));
+            *it = Operand::Tensor(given.into_tensor(dtype).map_err(|error| error.with_op(name))?);
+        }
     }
+    Ok(operands.map(|it| match it {
+        Operand::Tensor(tensor) => tensor,
+        Operand::Scalar(_) => unreachable!("every operand became a tensor"),
+    }))
 }
