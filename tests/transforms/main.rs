@@ -11,5 +11,6 @@ mod derivatives;
 mod parts;
 mod second_order;
 mod second_order_rules;
+mod steps;
 mod vmap;
 mod vmap_derivatives;

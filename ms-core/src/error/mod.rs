@@ -9,6 +9,7 @@ pub use called::{Called, called};
 pub(crate) use calls::stack_address;
 pub use calls::{ActiveCalls, LibrarySource, in_call};
 pub use exhausted::{OrExhausted, in_op};
+pub(crate) use warning::warn_once;
 pub use warning::{collect_warnings, warn};
 
 use std::cell::{Cell, RefCell};
@@ -65,6 +66,8 @@ pub enum Code {
     CustomTangent = 73,
     /// A hook in compiled code.
     Hook = 74,
+    /// A gradient that is zeros because every way to the result leads through an op that is constant almost everywhere.
+    HiddenByStep = 75,
     /// Shapes that do not fit the op.
     Shape = 100,
     /// A dtype that the op does not accept, or operands whose dtypes differ.

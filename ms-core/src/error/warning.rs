@@ -1,7 +1,10 @@
 //! Warnings: reports of code that works, but should be changed.
 
-use super::Error;
+use super::{Code, Error};
 use std::cell::RefCell;
+use std::collections::HashSet;
+use std::panic::Location;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 thread_local! {
     /// The collectors of warnings of this thread, which replace the terminal, innermost last.
@@ -29,6 +32,20 @@ pub fn warn(warning: Error) {
     });
     if let Some(warning) = left {
         eprintln!("{}\n   = for more information, run `ms explain {}`", warning.as_warning(), warning.code());
+    }
+}
+
+/// [`warn`](fn@warn), once in this process for a code and a line of the user.
+pub(crate) fn warn_once(code: Code, location: Option<&'static Location<'static>>, make: impl FnOnce() -> Error) {
+    type Line = (Code, Option<Location<'static>>);
+    /// Where the process was warned of what.
+    static TOLD: LazyLock<Mutex<HashSet<Line>>> = LazyLock::new(Mutex::default);
+    if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert((code, location.copied())) {
+        let warning = make();
+        warn(match location {
+            Some(location) => warning.at(location),
+            None => warning,
+        });
     }
 }
 

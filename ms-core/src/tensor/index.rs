@@ -1,8 +1,9 @@
 //! Index expressions: `x.i((.., 0..3, -1))`.
 
+use super::as_tensor::AsTensor;
 use super::dim::{Dim, Dims};
 use super::layout::{Layout, Strides};
-use super::tensor::{AsTensor, Tensor};
+use super::tensor::Tensor;
 use crate::error::{Code, Error, Result};
 use smallvec::{SmallVec, smallvec};
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};

@@ -2,6 +2,7 @@
 //! [`Dispatcher`] through which every op is applied.
 
 mod array;
+mod as_tensor;
 mod copy;
 mod device;
 mod dim;
@@ -31,6 +32,7 @@ mod tensor;
 mod types;
 
 pub use array::Array;
+pub use as_tensor::AsTensor;
 pub use device::{Device, DeviceKind, IntoDevice, is_host_only};
 pub(crate) use device::{WatchedUse, use_device};
 pub use dim::{Dim, Dims, Factor, IntoDims};
@@ -58,5 +60,6 @@ pub use parameter::{
     Created, Dependent, Gathered, Parameter, Role, SlotId, TakenSlot, WeakParameter, apart, is_apart, with_created,
 };
 pub use storage::Storage;
-pub use tensor::{AsTensor, Tensor, Traced, Value};
+pub(crate) use tensor::HeldIdentity;
+pub use tensor::{Tensor, Traced, Value};
 pub use types::Type;

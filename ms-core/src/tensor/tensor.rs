@@ -12,9 +12,8 @@ use super::layout::{IntoShape, Shape, count};
 use super::parameter::Parameter;
 use super::types::Type;
 use crate::error::{Code, Error, OrRaise, Result, in_op, raise};
-use std::borrow::Cow;
 use std::panic::Location;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// An n-dimensional array, a number of the host, or a value of the graph that is being traced.
 ///
@@ -34,6 +33,11 @@ pub struct Tensor {
     stamp: u32,
     // Kinds are told apart behind the pointer: a handle of two scalars is passed in registers.
     content: Arc<Content>,
+}
+
+/// While it exists, no tensor that is created has a certain identity.
+pub(crate) struct HeldIdentity {
+    _content: Weak<Content>,
 }
 
 enum Content {
@@ -189,6 +193,11 @@ impl Tensor {
     /// The address that all clones of this tensor share while one of them lives.
     pub fn identity(&self) -> usize {
         Arc::as_ptr(&self.content) as usize
+    }
+
+    /// Keeps the identity from being used again, without the elements.
+    pub(crate) fn hold_identity(&self) -> HeldIdentity {
+        HeldIdentity { _content: Arc::downgrade(&self.content) }
     }
 
     /// The same elements under a new identity.
@@ -479,44 +488,6 @@ fn refuse_read(traced: &Traced) -> Error {
     match current_dispatcher() {
         Some(top) => top.refuse_read(traced),
         None => eager().refuse_read(traced),
-    }
-}
-
-/// An operand that is a tensor: tensors, parameters (read at that point), and references to them.
-///
-/// ```
-/// use ms_core::{Parameter, Tensor, ops, tensor, tensor::AsTensor};
-/// fn doubled(x: impl AsTensor) -> Tensor {
-///     ops::mul(&*x.as_tensor(), 2)
-/// }
-/// let parameter = Parameter::new(tensor![3.0], "p");
-/// assert_eq!((doubled(tensor![1.0]).item::<f32>(), doubled(&parameter).item::<f32>()), (2.0, 6.0));
-/// ```
-pub trait AsTensor {
-    /// The tensor.
-    fn as_tensor(&self) -> Cow<'_, Tensor>;
-}
-
-#[diagnostic::do_not_recommend]
-impl AsTensor for Tensor {
-    #[inline]
-    fn as_tensor(&self) -> Cow<'_, Tensor> {
-        Cow::Borrowed(self)
-    }
-}
-
-#[diagnostic::do_not_recommend]
-impl AsTensor for Parameter {
-    fn as_tensor(&self) -> Cow<'_, Tensor> {
-        Cow::Owned(self.value())
-    }
-}
-
-#[diagnostic::do_not_recommend]
-impl<T: AsTensor + ?Sized> AsTensor for &T {
-    #[inline]
-    fn as_tensor(&self) -> Cow<'_, Tensor> {
-        (**self).as_tensor()
     }
 }
 

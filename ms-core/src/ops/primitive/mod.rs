@@ -49,6 +49,12 @@ pub(crate) fn has_steps(op: Op) -> bool {
     [&FMOD, &REMAINDER].iter().any(|it| it.op() == op)
 }
 
+/// Whether the results of an op are meant to be constants to gradients, though its derivative is zero: it stops them, or
+/// has no result of its own.
+pub(crate) fn hides(op: Op) -> bool {
+    [&STOP_GRADIENT, &ASSERT, &ASSIGN, &PRINT, &GET_FLOAT_STATUS, &CLEAR_FLOAT_STATUS].iter().any(|it| it.op() == op)
+}
+
 primitives! {
     add_slices::{ ADD_SLICES };
     arg_extrema::{ ARGMAX, ARGMIN };

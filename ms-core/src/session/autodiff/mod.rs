@@ -11,6 +11,7 @@ mod linearize;
 pub(super) mod record;
 mod residuals;
 pub(super) mod select;
+mod silent;
 pub(super) mod tape;
 
 pub use custom::{Recompute, WithVjp, custom_vjp, recompute};

@@ -2,6 +2,7 @@
 //! a node inside one.
 
 use super::differentiable::{Target, Wrt};
+use super::silent::tell_of_graph;
 use super::tape::{Record, Tape};
 use crate::error::Result;
 use crate::ir::ValueId;
@@ -204,6 +205,7 @@ impl Recording {
             .chain(backward_slots.iter().map(|it| it.output))
             .chain((differentiated..region.graph.outputs().len()).filter(|at| !is_backward(at)))
             .collect();
+        tell_of_graph(&region.graph, *targets, differentiated);
         let held = self.held(writes)?;
         let mut seeds = seeds.to_vec();
         if !held.is_empty() {
@@ -238,7 +240,8 @@ impl Recording {
     }
 
     fn pushed(&self, tangents: &[Tensor], differentiated: usize, writes: bool) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
-        let Self::Trace { targets, .. } = self else { unreachable!("asked of a trace only") };
+        let Self::Trace { region, targets, .. } = self else { unreachable!("asked of a trace only") };
+        tell_of_graph(&region.graph, *targets, differentiated);
         let transform = TransformNode::Jvp { wrt: (0..*targets).collect(), results: differentiated };
         let (outputs, tangents) = self.node(&Control::TransformNode(transform), &self.all(), tangents)?;
         let values = self.results(outputs, writes)?;

@@ -161,6 +161,14 @@ impl Source {
         }
     }
 
+    /// The graph as it was traced, if this is one, or one of its symbolic sizes.
+    pub fn as_traced_or_sized(&self) -> Option<&Graph> {
+        match &self.origin {
+            Origin::Sizes { of, .. } => of.as_traced(),
+            _ => self.as_traced(),
+        }
+    }
+
     /// Whether a graph with symbols means the same for all sizes, so that it is expanded and optimised once; at sizes,
     /// whether it is made from that.
     fn is_decided(&self) -> bool {

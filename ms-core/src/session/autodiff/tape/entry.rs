@@ -16,6 +16,11 @@ pub(super) trait Recorded: TapeEntry {
 
     /// Whether it takes floats that have no gradient.
     fn takes_constants(&self) -> bool;
+
+    /// Whether gradients may reach an operand.
+    fn passes(&self, _operand: usize) -> bool {
+        true
+    }
 }
 
 impl Recorded for RuleEntry {
@@ -158,6 +163,10 @@ impl Recorded for CallEntry {
         let inputs: Vec<Tensor> = self.inputs.iter().cloned().chain(tangents.iter().flatten().cloned()).collect();
         let mut tangents = pushed.call(&inputs).map_err(|error| self.named(error))?.into_iter();
         Ok(wanted.iter().map(|wanted| if *wanted { tangents.next() } else { None }).collect())
+    }
+
+    fn passes(&self, operand: usize) -> bool {
+        self.derivative.hiding.of_seeds[operand].is_none()
     }
 
     fn takes_constants(&self) -> bool {

@@ -3,18 +3,19 @@
 
 mod entry;
 mod record;
+mod steps;
 
 pub use record::Record;
 
 use crate::error::Result;
 use crate::ops;
-use crate::session::call::compiled::Compiled;
+use crate::session::call::compiled::{Compiled, Hiding};
 use crate::session::eager::in_composite;
 use crate::tensor::{
     DType, DispatchMode, Dispatcher, Eagerly, OpCall, Outputs, Parameter, Scalar, SlotId, Tensor, current_dispatcher,
     with_dispatcher,
 };
-use crate::transform::{Residual, RuleEntry, Slot};
+use crate::transform::{Residual, RuleEntry, Slot, Step};
 use entry::{CallEntry, CopyEntry, Recorded};
 use record::{BackwardSlot, NumbersRead};
 use rustc_hash::FxHashMap;
@@ -25,6 +26,7 @@ use std::ops::Range;
 use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
+use steps::Steps;
 
 /// Executes ops through the dispatcher below it and records those with watched operands.
 pub struct Tape {
@@ -45,6 +47,8 @@ struct State {
     /// The parameters that backward functions read and do not write.
     backward_reads: Vec<Parameter>,
     reads: Vec<NumbersRead>,
+    /// Values that depend on watched ones through steps.
+    behind: Steps,
     next: Slot,
 }
 
@@ -61,6 +65,45 @@ impl State {
         if let Some(slot) = self.slot(tensor) {
             self.slots.insert(alias.identity(), slot);
             self.kept.push(alias.clone());
+        }
+        self.behind.alias(tensor, alias);
+    }
+
+    /// Records results without a slot of an op that is not recorded, or that have none.
+    fn hide(&mut self, call: &OpCall<'_>, results: &[Tensor], slots: &[Option<Slot>], is_step: bool) {
+        let hidden = self.behind.among(call.inputs.iter().copied());
+        let slots: SmallVec<[Slot; 2]> = slots.iter().flatten().copied().filter(|_| is_step).collect();
+        if slots.is_empty() && hidden.is_empty() || ops::hides(call.op) {
+            return;
+        }
+        let step = (!slots.is_empty()).then_some(Step { op: call.op, location: Some(call.location) });
+        let Some(behind) = self.behind.add(step, slots, &hidden) else { return };
+        for it in results {
+            match self.slot(it) {
+                Some(slot) => self.behind.pass(slot, &hidden),
+                None => self.behind.name(it, behind),
+            }
+        }
+    }
+
+    /// Records the results of a compiled graph that depend on values behind steps, inside it or outside.
+    fn pass_call(&mut self, inputs: &[Tensor], sources: &[Option<Slot>], hiding: &Hiding, outputs: &[Tensor]) {
+        let outside = self.behind.among(inputs);
+        let mut behind = |steps: &[Option<Step>]| {
+            let mut hidden = outside.clone();
+            for (step, slot) in steps.iter().zip(sources).filter_map(|(step, slot)| Some((*step.as_ref()?, (*slot)?))) {
+                hidden.extend(self.behind.add(Some(step), [slot].into_iter().collect(), &[]));
+            }
+            hidden
+        };
+        let (of_seeds, of_others) = (behind(&hiding.of_seeds), behind(&hiding.of_others));
+        let other = self.behind.add(None, SmallVec::new(), &of_others);
+        for it in outputs {
+            match (self.slot(it), other) {
+                (Some(slot), _) => self.behind.pass(slot, &of_seeds),
+                (None, Some(other)) => self.behind.name(it, other),
+                (None, None) => {}
+            }
         }
     }
 
@@ -120,9 +163,9 @@ impl Tape {
 
     /// Ends the recording.
     pub fn finish(&self) -> Record {
-        let State { slots, kept, steps, backward_slots, backward_reads, reads, next, .. } =
+        let State { slots, kept, steps, backward_slots, backward_reads, reads, behind, next, .. } =
             std::mem::take(&mut *self.state.borrow_mut());
-        Record { slots, _kept: kept, steps, backward_slots, backward_reads, reads, count: next as usize }
+        Record { slots, _kept: kept, steps, backward_slots, backward_reads, reads, behind, count: next as usize }
     }
 
     /// The outer tape.
@@ -208,7 +251,9 @@ impl Tape {
         };
         let wrt: Vec<usize> = (0..inputs.len()).filter(|&i| input_slots[i].is_some()).collect();
         if wrt.is_empty() {
-            return self.below(|| compiled.call_with_backward_slots(inputs, backward_slots));
+            let outputs = self.below(|| compiled.call_with_backward_slots(inputs, backward_slots))?;
+            self.state.borrow_mut().pass_call(inputs, &[], &Hiding::default(), &outputs);
+            return Ok(outputs);
         }
         let derivative = compiled.derivative(&wrt)?;
         // An outer tape records the same slots.
@@ -221,9 +266,10 @@ impl Tape {
         let residuals = residuals.collect();
         let mut state = self.state.borrow_mut();
         let output_slots = derivative.seeds.iter().map(|&i| Some(state.watch(&outputs[i]))).collect();
+        let sources: Vec<Option<Slot>> = wrt.iter().map(|&i| input_slots[i]).collect();
+        state.pass_call(inputs, &sources, &derivative.hiding, &outputs);
         let templates = derivative.seeds.iter().map(|&i| outputs[i].clone()).collect();
-        let input_slots = wrt.iter().map(|&i| input_slots[i]).collect();
-        let inputs = inputs.to_vec();
+        let (input_slots, inputs) = (sources, inputs.to_vec());
         let compiled = compiled.clone();
         state.steps.push(Box::new(CallEntry {
             compiled,
@@ -249,10 +295,9 @@ impl Dispatcher for Tape {
         let mut outputs = self.below.apply(call)?;
         let mut state = self.state.borrow_mut();
         let slots: SmallVec<[Option<Slot>; 3]> = call.inputs.iter().map(|it| state.slot(it)).collect();
-        if slots.iter().all(Option::is_none)
-            || matches!(def.derivative, ops::Derivative::Zero)
-            || !outputs.iter().any(|it| it.dtype().is_float())
-        {
+        let is_zero = matches!(def.derivative, ops::Derivative::Zero);
+        if slots.iter().all(Option::is_none) || is_zero || !outputs.iter().any(|it| it.dtype().is_float()) {
+            state.hide(&call, &outputs, &slots, true);
             return Ok(outputs);
         }
         // An op may return an operand; its result must have its own identity here.
@@ -264,6 +309,8 @@ impl Dispatcher for Tape {
             }
         }
         let output_slots = outputs.iter().map(|it| it.dtype().is_float().then(|| state.watch(it))).collect();
+        // Of its results, integers such as the positions of `sort` are behind a step.
+        state.hide(&call, &outputs, &slots, outputs.iter().any(|it| !it.dtype().is_float()));
         state.steps.push(Box::new(RuleEntry {
             op: call.op,
             attrs: call.attrs.clone(),

@@ -1,16 +1,16 @@
 //! The record of a tape, run backwards and forwards.
 
 use super::entry::Recorded;
-use crate::error::{Code, Error, Result, warn};
+use super::steps::{Steps, in_rules};
+use crate::error::{Code, Error, Result, warn_once};
 use crate::ops;
+use crate::session::autodiff::silent::tell_of_step;
 use crate::tensor::{Parameter, Tensor};
 use crate::trace::check_backward_slots;
 use crate::transform::{Gradients, Slot, TapeEntry, pull_all};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::collections::BTreeSet;
 use std::panic::Location;
-use std::sync::{Mutex, PoisonError};
 
 /// The record of a tape: a linear function from changes of the watched tensors to changes of
 /// the values computed from them, and its transpose.
@@ -22,6 +22,7 @@ pub struct Record {
     pub(super) backward_slots: Vec<BackwardSlot>,
     pub(super) backward_reads: Vec<Parameter>,
     pub(super) reads: Vec<NumbersRead>,
+    pub(super) behind: Steps,
     pub(super) count: usize,
 }
 
@@ -37,6 +38,7 @@ impl Record {
     /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
     pub fn pull(&self, results: &[Tensor], seeds: Option<&[Tensor]>, watched: &[Tensor]) -> Result<Vec<Tensor>> {
         self.tell_of_reads(results);
+        self.tell_of_steps(results, watched);
         let mut gradients = Gradients::new(self.count);
         for (at, result) in results.iter().enumerate() {
             if let Some(slot) = self.slot(result) {
@@ -56,7 +58,7 @@ impl Record {
             gradients.add(self.slot(&it.last).expect("the tape gave it"), seed.clone())?;
             seeded.push((seed, held.dtype()));
         }
-        pull_all(self.steps.iter().map(|it| &**it as &dyn TapeEntry), &mut gradients)?;
+        in_rules(|| pull_all(self.steps.iter().map(|it| &**it as &dyn TapeEntry), &mut gradients))?;
         for (it, (seed, dtype)) in self.backward_slots.iter().zip(seeded) {
             let first = self.slot(&it.first).and_then(|slot| gradients.get(slot)).expect("every step threads it");
             // If no backward function ran, there is no write that is a barrier to outer gradients.
@@ -93,6 +95,13 @@ impl Record {
         self.reads.iter().filter(|it| it.steps <= last).for_each(|it| tell_of_read(it.location));
     }
 
+    /// Warns of watched tensors that `results` depend on through steps only.
+    fn tell_of_steps(&self, results: &[Tensor], watched: &[Tensor]) {
+        let of = |all: &[Tensor]| all.iter().filter_map(|it| self.slot(it)).collect::<Vec<Slot>>();
+        let behind = self.behind.among(results);
+        self.behind.hiding(&self.steps, &of(results), &behind, &of(watched)).into_iter().for_each(tell_of_step);
+    }
+
     /// The slots that `results` depend on.
     fn wanted(&self, results: &[Tensor]) -> Vec<bool> {
         let mut wanted = vec![false; self.count];
@@ -117,6 +126,7 @@ impl Record {
             }
         }
         self.tell_of_reads(results);
+        self.tell_of_steps(results, watched);
         let wanted = self.wanted(results);
         for step in &self.steps {
             let outputs: SmallVec<[bool; 1]> =
@@ -129,7 +139,7 @@ impl Record {
             if given.iter().all(Option::is_none) {
                 continue;
             }
-            for (slot, tangent) in step.outputs().to_vec().into_iter().zip(step.push(&given, &outputs)?) {
+            for (slot, tangent) in step.outputs().to_vec().into_iter().zip(in_rules(|| step.push(&given, &outputs))?) {
                 if let Some(slot) = slot {
                     known[slot as usize] = tangent;
                 }
@@ -158,13 +168,11 @@ pub(super) struct NumbersRead {
 
 /// Warns once of numbers read at a line.
 fn tell_of_read(location: &'static Location<'static>) {
-    static TOLD: Mutex<BTreeSet<(&str, u32, u32)>> = Mutex::new(BTreeSet::new());
-    let line = (location.file(), location.line(), location.column());
-    if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(line) {
+    warn_once(Code::ReadNumbers, Some(location), || {
         let message = "numbers are read of a value that a gradient is taken through: what is computed from them is a \
                        constant to it";
         let help = "compute with the tensor instead; where the numbers are looked at only, or meant as constants, \
                     read them of `ops::stop_gradient(&x)`";
-        warn(Error::new(Code::ReadNumbers, message).at(location).help(help));
-    }
+        Error::new(Code::ReadNumbers, message).help(help)
+    });
 }

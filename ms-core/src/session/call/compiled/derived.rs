@@ -22,6 +22,28 @@ pub struct Derivative {
     pub seeds: Vec<usize>,
     /// Inputs whose gradients are added to their partial sums.
     pub sums: Vec<usize>,
+    /// The steps that hide inputs.
+    pub hiding: Hiding,
+}
+
+/// For each input that a derivative is taken with respect to, a step if results depend on it through steps only.
+#[derive(Default)]
+pub struct Hiding {
+    /// If the results with a cotangent do.
+    pub of_seeds: Vec<Option<transform::Step>>,
+    /// If the others do.
+    pub of_others: Vec<Option<transform::Step>>,
+}
+
+impl Hiding {
+    /// That of a graph; nothing of one that this process has not traced.
+    fn of(traced: Option<&Graph>, wrt: &[usize], seeds: &[usize]) -> Self {
+        let Some(graph) = traced else {
+            return Self { of_seeds: vec![None; wrt.len()], of_others: vec![None; wrt.len()] };
+        };
+        let others: Vec<usize> = (0..graph.outputs().len()).filter(|it| !seeds.contains(it)).collect();
+        Self { of_seeds: transform::hiding(graph, wrt, seeds), of_others: transform::hiding(graph, wrt, &others) }
+    }
 }
 
 /// The gradients of a [`Compiled`] from those of some results.
@@ -117,7 +139,8 @@ impl Compiled {
             }
         };
         let Split { seeds, residuals, sums } = split;
-        let derivative = Arc::new(Derivative { forward, backward, residuals, seeds, sums });
+        let hiding = Hiding::of(self.source.as_traced_or_sized(), wrt, &seeds);
+        let derivative = Arc::new(Derivative { forward, backward, residuals, seeds, sums, hiding });
         made.insert(wrt.to_vec(), derivative.clone());
         Ok(derivative)
     }

@@ -21,7 +21,7 @@ use crate::session::context::settings;
 use crate::session::devices;
 use crate::session::report;
 use crate::tensor::{Array, Device, Outputs, Tensor, is_host_only};
-pub use derived::{Derivative, Partial};
+pub use derived::{Derivative, Hiding, Partial};
 use ms_cache::Digest;
 use once_cell::sync::OnceCell;
 use rustc_hash::FxHashMap;
@@ -132,16 +132,14 @@ impl Compiled {
         if let Some(known) = known {
             return Ok(known.kept());
         }
-        let made = match place {
-            None => Self::sound(&graph, precision, device, Footprint::new())?,
-            place => {
-                let sized = Sized::of(&graph)?;
-                let footprint = Footprint::new();
-                footprint.add_graph(&graph);
-                let source = Source::of_trace(graph, precision == Precision::Strict);
-                Self::of(source, precision, device, sized, place, footprint)
-            }
-        };
+        let sized = Sized::of(&graph)?;
+        let footprint = Footprint::new();
+        footprint.add_graph(&graph);
+        let source = Source::of_trace(graph, precision == Precision::Strict);
+        if place.is_none() && sized.is_none() {
+            source.graph()?;
+        }
+        let made = Self::of(source, precision, device, sized, place, footprint);
         lock().insert(key, &made);
         Ok(made.kept())
     }

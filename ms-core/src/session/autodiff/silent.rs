@@ -1,0 +1,22 @@
+//! The warning of gradients that are zeros because every way to the result leads through a step.
+
+use crate::error::{Code, Error, warn_once};
+use crate::ir::Graph;
+use crate::transform::{Step, hiding};
+
+/// Warns where the first `results` outputs of a graph depend on some of its first `targets` inputs through steps only.
+pub(super) fn tell_of_graph(graph: &Graph, targets: usize, results: usize) {
+    let [targets, results] = [targets, results].map(|it| (0..it).collect::<Vec<usize>>());
+    hiding(graph, &targets, &results).into_iter().flatten().for_each(tell_of_step);
+}
+
+/// Warns once of a step that hides a value from a derivative.
+pub(super) fn tell_of_step(step: Step) {
+    warn_once(Code::HiddenByStep, step.location, || {
+        let message = "a gradient is zeros: its only way to the result leads through an op that is constant almost \
+                       everywhere";
+        let help = "where zeros are meant, say so with `ops::stop_gradient(&x)`; where not, use a smooth function, \
+                    such as `softmax` in place of `argmax`";
+        Error::new(Code::HiddenByStep, message).with_op(step.op.name()).help(help)
+    });
+}
