@@ -158,13 +158,14 @@ losses! {
         let count = classes("MultiMarginLoss", x);
         let target = target.expand_dims(-1);
         let own = ops::take_along_axis(x, &target, 1);
-        let short = ops::clamp_min(it.margin - own + x, 0.0);
+        let others = target.ne(ops::arange(count as i64));
+        // The class itself has no loss, and what is infinite has a difference from itself that is nan.
+        let short = ops::clamp_min(ops::select(others, it.margin - own + x, 0.0), 0.0);
         let mut losses = if it.p == 1.0 { short } else { power(&short, it.p) };
         if let Some(weight) = &it.weight {
             losses = losses * ops::gather(weight, &target, 0);
         }
-        let others = target.ne(ops::arange(count as i64));
-        ops::select(others, losses, 0.0).sum(-1) / count as f64
+        losses.sum(-1) / count as f64
     };
 
     /// For scores `x` `[n, classes]` and lists of classes `[n, classes]`, each of which ends before its
@@ -184,9 +185,9 @@ losses! {
         let hits = target.expand_dims(-1).eq(ops::arange(count as i64));
         let is_target = ops::logical_and(hits, listed.expand_dims(-1)).any(1);
         let own = ops::take_along_axis(x, &target, 1).expand_dims(-1);
-        let short = ops::clamp_min(1.0 - own + x.expand_dims(1), 0.0);
         let counted = ops::logical_and(listed.expand_dims(-1), ops::logical_not(is_target).expand_dims(1));
-        ops::select(counted, short, 0.0).sum([1, 2]) / count as f64
+        let short = ops::select(counted, 1.0 - own + x.expand_dims(1), 0.0);
+        ops::clamp_min(short, 0.0).sum([1, 2]) / count as f64
     };
 
     /// `-(1 - p)^gamma log p` for logits `[n, classes]` and classes `[n]`, where `p` is the probability of the

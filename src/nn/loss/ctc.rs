@@ -96,7 +96,7 @@ impl CTCLoss {
         let label = ops::select(counts.gt(0), at(ops::clamp_min(&end - 1, 0)), IMPOSSIBLE);
         let losses = -ops::logaddexp(at(end), label);
         let instead = if self.zero_infinity { 0.0 } else { f64::INFINITY };
-        ops::select(losses.lt(-0.5 * IMPOSSIBLE), &losses, ops::full_of((), instead, losses.dtype()))
+        ops::select(losses.ge(-0.5 * IMPOSSIBLE), ops::full_of((), instead, losses.dtype()), &losses)
     }
 
     #[track_caller]

@@ -307,7 +307,11 @@ fn kinks() {
         ("hswish", |x| ops::hswish(x), 3.0, 1.0),
         ("softsign", |x| ops::softsign(x), 0.0, 1.0),
         ("abs", |x| ops::abs(x), 0.0, 0.0),
-        ("clamp", |x| ops::clamp(x, 0.0, 1.0), 0.0, 1.0),
+        ("clamp", |x| ops::clamp(x, 0.0, 1.0), 0.0, 0.0),
+        ("clamp", |x| ops::clamp(x, 0.0, 1.0), 1.0, 0.0),
+        ("clamp_min", |x| ops::clamp_min(x, 1.0), 1.0, 0.0),
+        ("clamp_min of a tensor", |x| ops::clamp_min(x, ops::stop_gradient(x)), 1.0, 0.5),
+        ("clamp_max of a tensor", |x| ops::clamp_max(ops::stop_gradient(x), x), 1.0, 0.5),
         ("maximum", |x| ops::maximum(x, 2.0), 2.0, 0.5),
     ];
     for &(name, f, at, want) in cases {

@@ -3,7 +3,7 @@
 use super::convolution::ranked;
 use crate::error::{Code, Error, called};
 use crate::ops::core::axis::named;
-use crate::ops::{PoolOptions, max, max_pool, wrapping};
+use crate::ops::{PoolOptions, max_pool, wrapping};
 use crate::tensor::{AsTensor, Shape, Tensor, refused};
 
 /// The largest values of `output_size` windows along each spatial axis of `[n, c, spatial..]`, which
@@ -35,14 +35,17 @@ pub fn adaptive_max_pool(x: impl AsTensor, output_size: &[usize]) -> Tensor {
         let kernel: Shape = sizes.iter().zip(output_size).map(|(size, count)| size / count).collect();
         return max_pool(&*x, &PoolOptions::new(kernel.len(), &kernel[..]));
     }
-    // One axis after the other; the last element of a window is repeated up to the size of the largest.
-    let axes = sizes.iter().zip(output_size).enumerate();
+    // One axis after the other, from the last one on, so that the first of equal elements in row-major order has the
+    // gradient. The last element of a window is repeated up to the size of the largest.
+    let axes = sizes.iter().zip(output_size).enumerate().rev();
     axes.fold(x.clone().into_owned(), |x, (axis, (&size, &count))| {
         let window = |i: usize| (i * size / count, ((i + 1) * size).div_ceil(count));
         let largest = (0..count).map(|i| window(i).1 - window(i).0).max().unwrap_or(1);
         let taps =
             (0..count).flat_map(|i| (0..largest).map(move |tap| (window(i).0 + tap).min(window(i).1 - 1) as i64));
-        let taps = Tensor::from_slice([count, largest], &taps.collect::<Vec<_>>());
-        max(wrapping::gather(&x, taps, axis as isize + 2), axis as isize + 3)
+        let taps = Tensor::from_slice([count * largest], &taps.collect::<Vec<_>>());
+        let mut kernel = vec![1; sizes.len()];
+        kernel[axis] = largest;
+        max_pool(wrapping::gather(&x, taps, axis as isize + 2), &PoolOptions::new(sizes.len(), &kernel[..]))
     })
 }

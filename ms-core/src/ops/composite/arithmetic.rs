@@ -134,9 +134,9 @@ pub fn logaddexp(a: impl AsTensor, b: impl AsTensor) -> Tensor {
     // Not the larger of both and the distance, which have no second derivative where the operands are equal.
     let above = greater(a, b);
     let (larger, smaller) = (select(&above, a, b), select(&above, b, a));
-    // The difference of equal infinities is nan, and the larger one is the result.
+    // The difference of equal infinities is nan, and so are the derivatives there; the larger one is the result.
     let same = logical_and(isinf(&larger), equal(&larger, &smaller));
-    &larger + log1p(exp(select(same, 0.0, smaller - &larger)))
+    select(same, &larger, &larger + log1p(exp(smaller - &larger)))
 }
 
 /// Whether elements differ by at most `atol + rtol |b|`; equal infinities are close, and so are nans

@@ -100,7 +100,7 @@ elementwise! {
     /// ```
     SQUARE = 106: square(x), Numeric -> same;
     eval |v| number1(v, |x| x * x, |x| x.wrapping_mul(x));
-    finite_vjp |g, y| { x: g * (x * 2.0) };
+    finite_vjp |g, y| { x: g * x * 2.0 };
     lower body |[x]| x * x;
     samples [(-2.0, 2.0)];
 }

@@ -35,7 +35,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// `max(x, 0)`, nan for nan. The gradient at zero is zero.
+    /// `max(x, 0)`, nan for nan. The gradient at zero is zero, and passes through nan.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -43,7 +43,7 @@ elementwise! {
     /// ```
     RELU = 122: relu(x), Numeric -> same;
     eval |v| number1(v, |x| if x.is_nan() { x } else { x.max(0.0) }, |x| x.max(0));
-    finite_vjp |g, y| { x: select(y.gt(0.0), g, 0.0) };
+    finite_vjp |g, y| { x: select(y.le(0.0), 0.0, g) };
     lower body |[x]| x.max(0.0);
     samples [(0.1, 2.0)];
 }
@@ -54,8 +54,8 @@ fn share(a: &Tensor, b: &Tensor, result: &Tensor) -> Tensor {
     select(a.eq(result), equal, 0.0)
 }
 
-/// `x` limited to `low..=high`; nan stays nan. Beyond the limits the gradient is zero. Where `low` is
-/// above `high`, everything becomes `high`.
+/// `x` limited to `low..=high`; nan stays nan. Beyond limits, and at limits that are numbers, the gradient is zero; at
+/// those that are tensors both share it. Where `low` is above `high`, everything becomes `high`.
 ///
 /// # Panics
 /// Raises [`Code::Argument`](crate::Code::Argument) for a number that is nan as a limit.
@@ -86,7 +86,10 @@ pub fn clamp_min(x: impl AsTensor, low: impl IntoOperand) -> Tensor {
     let x = &*x.as_tensor();
     propagate_poison!(x);
     or_poison!(limits("clamp_min", "low", &low));
-    select(x.lt(&low), low, x)
+    if low.operand().scalar().is_none() {
+        return maximum(x, low);
+    }
+    select(x.le(&low), low, x)
 }
 
 /// `x`, or `high` where `x` is greater; nan stays nan.
@@ -104,7 +107,10 @@ pub fn clamp_max(x: impl AsTensor, high: impl IntoOperand) -> Tensor {
     let x = &*x.as_tensor();
     propagate_poison!(x);
     or_poison!(limits("clamp_max", "high", &high));
-    select(x.gt(&high), high, x)
+    if high.operand().scalar().is_none() {
+        return minimum(x, high);
+    }
+    select(x.ge(&high), high, x)
 }
 
 /// Checks that a limit that is a number is not nan.

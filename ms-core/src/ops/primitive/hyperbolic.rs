@@ -2,6 +2,7 @@
 
 use crate::ir::Math;
 use crate::ops::core::elementwise::{elementwise, float1};
+use crate::ops::hypot;
 
 elementwise! {
     /// The hyperbolic sine.
@@ -54,7 +55,7 @@ elementwise! {
     /// ```
     ASINH = 183: asinh(x), Float -> same;
     eval |v| float1(v, f64::asinh);
-    finite_vjp |g, y| { x: g * (x.square() + 1.0).rsqrt() };
+    finite_vjp |g, y| { x: g / hypot(x, 1.0) };
     lower wide_body |[x]| x.math(Math::Asinh);
     samples [(-3.0, 3.0)];
 }
@@ -68,7 +69,7 @@ elementwise! {
     /// ```
     ACOSH = 184: acosh(x), Float -> same;
     eval |v| float1(v, f64::acosh);
-    vjp |g, y| { x: g * ((x - 1.0) * (x + 1.0)).rsqrt() };
+    vjp |g, y| { x: g * ((x - 1.0).rsqrt() * (x + 1.0).rsqrt()) };
     lower wide_body |[x]| x.math(Math::Acosh);
     samples [(1.2, 4.0)];
 }

@@ -3,7 +3,7 @@
 use crate::ir::Math;
 use crate::ops::core::elementwise::{elementwise, number2};
 use crate::ops::core::math;
-use crate::ops::{isnan, select};
+use crate::ops::{isinf, isnan, reciprocal, select};
 
 elementwise! {
     /// `a^b`. Powers of negative floats are nan unless `b` is an integer, and anything to the power of
@@ -18,8 +18,8 @@ elementwise! {
     eval |v| number2(v, f64::powf, pow_i128);
     vjp |g, y| {
         a: {
-            // Zero times the power -1 of zero: the derivatives of a constant.
-            let constant = b.eq(0.0).logical_and(a.eq(0.0).logical_or(isnan(a)));
+            // Zero times the power -1 of zero, or of a number so small that it is infinite: the derivatives of a constant.
+            let constant = b.eq(0.0).logical_and(isinf(reciprocal(a)).logical_or(isnan(a)));
             let slope = b * pow(a, select(&constant, 1.0, b - 1.0));
             select(constant, 0.0, g * slope)
         },

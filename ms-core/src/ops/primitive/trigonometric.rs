@@ -3,6 +3,8 @@
 use crate::ir::Math;
 use crate::ops::core::body::Expr;
 use crate::ops::core::elementwise::{elementwise, float1, float2};
+use crate::ops::select;
+use crate::tensor::Tensor;
 
 elementwise! {
     /// The sine of an angle in radians.
@@ -83,13 +85,13 @@ elementwise! {
     /// ```
     ATAN = 195: atan(x), Float -> same;
     eval |v| float1(v, f64::atan);
-    finite_vjp |g, y| { x: g / (x.square() + 1.0) };
+    finite_vjp |g, y| { x: { let length = &hypot(x, 1.0); g / length / length } };
     lower wide_body |[x]| x.math(Math::Atan);
     samples [(-3.0, 3.0)];
 }
 
 elementwise! {
-    /// The angle of the point `(b, a)` in radians, between -pi and pi.
+    /// The angle of the point `(b, a)` in radians, between -pi and pi. The gradient is zero where both are.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -98,8 +100,8 @@ elementwise! {
     ATAN2 = 196: atan2(a, b), Float -> same;
     eval |v| float2(v, f64::atan2);
     vjp |g, y| {
-        a: { let length = &hypot(a, b); g * (b / length / length) },
-        b: { let length = &hypot(a, b); -(g * (a / length / length)) },
+        a: { let length = &distance(a, b); g * (b / length / length) },
+        b: { let length = &distance(a, b); -(g * (a / length / length)) },
     };
     lower wide_body |[a, b]| a.math2(Math::Atan2, b);
     samples [(-2.0, 2.0), (0.3, 2.0)];
@@ -117,6 +119,12 @@ elementwise! {
     vjp |g, y| { a: g * (a / y), b: g * (b / y) };
     lower wide_body |[a, b]| length(a.abs(), b.abs());
     samples [(-2.0, 2.0), (0.3, 2.0)];
+}
+
+/// The distance of a point from the origin, infinite for the origin itself.
+fn distance(a: &Tensor, b: &Tensor) -> Tensor {
+    let length = hypot(a, b);
+    select(length.eq(0.0), f64::INFINITY, length)
 }
 
 fn length<'s>(a: Expr<'s>, b: Expr<'s>) -> Expr<'s> {

@@ -4,9 +4,7 @@ use crate::backend::part;
 use crate::isa::Isa;
 use crate::kernel::KernelCode;
 use crate::target::TARGET;
-use ms_core::ir::{
-    BinaryOp, Compare, Kernel, KernelBuilder, LaneAxis, Math, Reducer, Role, Scope, StrideClass, UnaryOp,
-};
+use ms_core::ir::{BinaryOp, Compare, Kernel, KernelBuilder, LaneAxis, Math, Reducer, Role, Scope, StrideClass};
 use ms_core::tensor::DType;
 use std::sync::{Arc, OnceLock};
 
@@ -91,8 +89,8 @@ impl Rows {
     }
 }
 
-/// Of rows of scores: the largest one, including one from before, the weights, and the sum, with that from before. An
-/// infinite largest score is not subtracted, as in `softmax`.
+/// Of rows of scores: the largest one, including one from before, the weights, and the sum, with that from before. Where
+/// all scores are minus infinity, nothing is subtracted, and weights are zero.
 fn weights() -> Kernel {
     let mut it = KernelBuilder::new(1, 0, LaneAxis::Reduced);
     let scores = it.param(DType::F32, Role::Input, StrideClass::Unit);
@@ -104,10 +102,9 @@ fn weights() -> Kernel {
     it.end_stage(Scope::Loop);
     let before = it.load(most_before);
     let most = it.binary(BinaryOp::Max, before, most);
-    let (size, infinity, zero) =
-        (it.unary(UnaryOp::Abs, most), it.constant(f64::INFINITY, DType::F32), it.constant(0.0, DType::F32));
-    let is_finite = it.compare(Compare::Lt, size, infinity);
-    let shift = it.select(is_finite, most, zero);
+    let [lowest, zero] = [f64::NEG_INFINITY, 0.0].map(|value| it.constant(value, DType::F32));
+    let is_score = it.compare(Compare::Lt, lowest, most);
+    let shift = it.select(is_score, most, zero);
     let change = it.binary(BinaryOp::Sub, before, shift);
     let factor = it.math(Math::Exp, change, None);
     it.end_stage(Scope::Point);

@@ -6,8 +6,7 @@ use super::activation::softplus_pair;
 use crate::error::{Result, called};
 use crate::ops::core::rules::{Interval, check_broadcast, check_dims, check_interval};
 use crate::ops::{
-    bounded, clamp_min, exp, isinf, keepdims, log, log1p, maximum, mean, norm, over_size, select, sqrt, stop_gradient,
-    sum,
+    bounded, clamp_min, exp, isinf, keepdims, log, log1p, mean, norm, over_size, select, sqrt, stop_gradient, sum,
 };
 use crate::tensor::{AsTensor, Dim, Tensor};
 
@@ -124,7 +123,7 @@ pub fn smooth_l1_loss(x: impl AsTensor, target: impl AsTensor, beta: f64, reduct
     reduction.apply(&losses)
 }
 
-/// `d² / 2` where the distance `d = |x - target|` is at most `delta`, else
+/// `d² / 2` where the distance `d = |x - target|` is below `delta`, else
 /// `delta (d - delta / 2)` (Huber 1964).
 ///
 /// # Panics
@@ -145,7 +144,7 @@ pub fn huber_loss(x: impl AsTensor, target: impl AsTensor, delta: f64, reduction
     compute_wide!(x, target => huber_loss(x, target, delta, reduction));
     let difference = x - target;
     let distance = difference.abs();
-    let near = distance.le(delta);
+    let near = distance.lt(delta);
     let square = select(&near, difference, 0.0).square();
     let losses = select(near, square * 0.5, delta * (&distance - 0.5 * delta));
     reduction.apply(&losses)
@@ -181,7 +180,7 @@ pub fn binary_cross_entropy(
     compute_wide!(x, target; weight => binary_cross_entropy(x, target, weight, reduction));
     let x = &bounded(x, 1, "probabilities", "binary_cross_entropy");
     // The gradient is `(x - target) / max(x (1 - x), EPS)`. Near the ends a parabola has it, whose value cancels.
-    const EPS: f64 = 1e-12;
+    const EPS: f64 = 1e-12f32 as f64;
     let inside = (x * (1.0 - x)).ge(EPS);
     let own = select(&inside, x, stop_gradient(x));
     let at_least = |x: Tensor| clamp_min(x, -100.0);
@@ -222,11 +221,12 @@ pub fn bce_with_logits(
     compute_wide!(x, target; pos_weight => bce_with_logits(x, target, pos_weight, reduction));
     // Without a difference of the parts, so that small losses are accurate.
     let (negative, positive) = softplus_pair(x);
-    let positive = match pos_weight {
-        Some(weight) => positive * weight,
-        None => positive,
+    // A weighted loss may be infinite where a target of zero does not count it.
+    let of_positive = match pos_weight {
+        Some(weight) => target * weight * positive,
+        None => target * positive,
     };
-    reduction.apply(&(target * positive + (1.0 - target) * negative))
+    reduction.apply(&(of_positive + (1.0 - target) * negative))
 }
 
 /// `target (log target - x)` for logarithms of probabilities `x`; `target` is of logarithms too if
@@ -251,9 +251,10 @@ pub fn kl_div(x: impl AsTensor, target: impl AsTensor, log_target: bool, reducti
         let none = isinf(target).logical_and(target.lt(0.0));
         return reduction.apply(&(exp(target) * select(none, 0.0, target - x)));
     }
-    let logarithm = log(select(target.gt(0.0), target, 1.0));
-    let x = select(isinf(x).logical_and(target.eq(0.0)), 0.0, x);
-    reduction.apply(&(target * (logarithm - x)))
+    let none = target.eq(0.0);
+    let x = select(isinf(x).logical_and(&none), 0.0, x);
+    // The target's own logarithm has no derivative at zero.
+    reduction.apply(&(select(none, 0.0, target * log(target)) - target * x))
 }
 
 /// The cosine of the angle between `x` and `y` along an axis; norms are at least `eps`.
@@ -300,7 +301,7 @@ pub fn cosine_embedding_loss(
     reduction: Reduction,
 ) -> Tensor {
     let _called = called("cosine_embedding_loss");
-    const EPS: f64 = 1e-12;
+    const EPS: f64 = 1e-12f32 as f64;
     let (x, y, target) = (&*x.as_tensor(), &*y.as_tensor(), &*target.as_tensor());
     propagate_poison!(x, y, target);
     or_poison!(check_dims("cosine_embedding_loss", "y", y, &x.dims()));
@@ -311,5 +312,5 @@ pub fn cosine_embedding_loss(
     let squares = |x: &Tensor| sum(x.square(), -1) + EPS;
     let cosine = sum(x * y, -1) / sqrt(squares(x) * squares(y));
     let alike = target.gt(0);
-    reduction.apply(&select(alike, 1.0 - &cosine, maximum(&cosine - margin, 0.0)))
+    reduction.apply(&select(alike, 1.0 - &cosine, clamp_min(&cosine - margin, 0.0)))
 }

@@ -10,14 +10,20 @@ use crate::ops::{
 use crate::tensor::{AsTensor, Attrs, DType, Outputs, Tensor, apply1};
 use smallvec::smallvec;
 
-/// The largest entries over axes, without gradient; zero where they are infinite, so that
-/// differences are not nan, and without entries.
+/// The largest entries over axes, without gradient; zero without entries. If one is infinite, its difference from it is
+/// nan, and so is every element of a softmax.
 #[track_caller]
-fn shift(x: &Tensor, axes: impl ReduceAxes) -> Tensor {
+fn largest(x: &Tensor, axes: impl ReduceAxes) -> Tensor {
     if x.dims().iter().any(|&it| it == 0) {
         return sum(x, keepdims(axes));
     }
-    let largest = stop_gradient(max(x, keepdims(axes)));
+    stop_gradient(max(x, keepdims(axes)))
+}
+
+/// The largest entries over axes, or zero where they are infinite: a sum of powers is infinite or zero then, and not nan.
+#[track_caller]
+fn finite_largest(x: &Tensor, axes: impl ReduceAxes) -> Tensor {
+    let largest = largest(x, axes);
     select(largest.isfinite(), &largest, 0.0)
 }
 
@@ -49,14 +55,15 @@ composite! {
 
 fn softmax_body(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
     let (x, axis) = (inputs[0], axis_of(attrs));
-    let powers = exp(x - shift(x, axis));
+    let powers = exp(x - largest(x, axis));
     smallvec![&powers / sum(&powers, keepdims(axis))]
 }
 
 /// The softmax of scores, zeros where all of them are minus infinity, which excludes them. No gradient is nan there.
 #[track_caller]
 pub(super) fn softmax_of_used(scores: &Tensor, axis: isize) -> Tensor {
-    let powers = exp(scores - shift(scores, axis));
+    let largest = largest(scores, axis);
+    let powers = exp(scores - select(largest.eq(f64::NEG_INFINITY), 0.0, &largest));
     let sum = sum(&powers, keepdims(axis));
     // Only without a power that is one.
     powers / select(sum.eq(0.0), 1.0, &sum)
@@ -70,7 +77,7 @@ fn log_softmax_body(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
 pub(super) struct LogSoftmax {
     /// `x - shift - log sum`.
     pub logs: Tensor,
-    /// The largest entries along the axis, or zero, without gradient.
+    /// The largest entries along the axis, without gradient.
     pub shift: Tensor,
     /// `Σ e^(x - shift)`.
     pub sum: Tensor,
@@ -79,7 +86,7 @@ pub(super) struct LogSoftmax {
 impl LogSoftmax {
     #[track_caller]
     pub fn of(x: &Tensor, axis: isize) -> Self {
-        let shift = shift(x, axis);
+        let shift = largest(x, axis);
         let shifted = x - &shift;
         let sum = sum(exp(&shifted), keepdims(axis));
         Self { logs: shifted - log(&sum), shift, sum }
@@ -145,7 +152,7 @@ pub fn logsumexp(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor {
     compute_wide!(x => logsumexp(x, axes));
     let kept = axes.keepdims();
     let axes: Vec<isize> = or_poison!(axes_of("logsumexp", x, axes)).into_iter().map(|it| it as isize).collect();
-    let shift = shift(x, &*axes);
+    let shift = finite_largest(x, &*axes);
     let out = log(sum(exp(x - &shift), keepdims(&*axes))) + shift;
     if kept { out } else { out.squeeze(&*axes) }
 }
