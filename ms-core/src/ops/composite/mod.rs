@@ -16,6 +16,7 @@ pub(crate) mod convolution;
 mod creation;
 mod einsum;
 mod interpolate;
+mod largest;
 pub(crate) mod nn;
 mod repeat;
 mod segment;
@@ -31,6 +32,7 @@ pub use convolution::*;
 pub use creation::*;
 pub use einsum::einsum;
 pub use interpolate::{Interpolation, interpolate};
+pub use largest::LARGEST_FINITE;
 pub use nn::*;
 pub use repeat::*;
 pub use segment::*;
@@ -42,6 +44,7 @@ pub use update::{ADAM_UPDATE, AdamUpdate, Decay, MOMENTUM_UPDATE, momentum_updat
 
 composites! {
     convolution::{ CONV_BIAS };
+    largest::{ LARGEST_FINITE };
     nn::{
         BATCH_NORM, BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, CROSS_ENTROPY, DENSE, EMBEDDING, GELU, GELU_TANH,
         GROUP_NORM, GRU_CELL, INSTANCE_NORM, LAYER_NORM, LOG_SOFTMAX, LSTM_CELL, NLL_LOSS, RMS_NORM,

@@ -1,12 +1,10 @@
 //! Mean, variance, and norms.
 
 use crate::error::{OrRaise, called};
+use crate::ops::composite::largest::largest_finite;
 use crate::ops::core::rules::{Interval, check_interval};
 use crate::ops::primitive::reduction::axes_of;
-use crate::ops::{
-    Keepdims, ReduceAxes, keepdims, max, maximum, min, ones_like, over_size, select, size, sqrt, stop_gradient,
-    sum_axes,
-};
+use crate::ops::{Keepdims, ReduceAxes, max, maximum, min, over_size, select, size, sqrt, sum_axes};
 use crate::tensor::{AsTensor, DType, Dim, Tensor};
 use smallvec::SmallVec;
 
@@ -129,7 +127,8 @@ pub fn norm(x: impl AsTensor, p: f64, axes: impl ReduceAxes) -> Tensor {
     } else if p == 1.0 {
         total(&size)
     } else if p > 0.0 {
-        let scale = largest(&size, &axes);
+        // Zero, infinity and nan are no divisors.
+        let scale = largest_finite(&size, &reduced.axes, true);
         // The square of an absolute value would have no second derivative at zero.
         let powers = if p == 2.0 { (&reduced.x / &scale).square() } else { root(&size / &scale, |it| it.pow(p)) };
         let norm = root(total(&powers), |it| if p == 2.0 { sqrt(it) } else { it.pow(1.0 / p) });
@@ -140,17 +139,6 @@ pub fn norm(x: impl AsTensor, p: f64, axes: impl ReduceAxes) -> Tensor {
         select(total(&zero.cast(norm.dtype())).gt(0.0), 0.0, norm)
     };
     norm.cast(reduced.dtype)
-}
-
-/// The largest of `sizes` over axes that are kept, as a constant for gradients; one if it is not a
-/// valid divisor: zero, infinite, nan, or without elements.
-#[track_caller]
-fn largest(sizes: &Tensor, axes: &[isize]) -> Tensor {
-    if axes.iter().any(|&axis| sizes.dims()[axis as usize].as_const() == Some(0)) {
-        return ones_like(sum_axes(sizes, &axes.iter().map(|&it| it as usize).collect::<Vec<_>>(), true));
-    }
-    let largest = stop_gradient(max(sizes, keepdims(axes)));
-    select(largest.isfinite().logical_and(largest.gt(0.0)), &largest, 1.0)
 }
 
 impl Tensor {

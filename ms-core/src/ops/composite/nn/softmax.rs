@@ -1,6 +1,7 @@
 //! Softmax and related ops, shifted by the largest entry to prevent overflow.
 
 use crate::error::called;
+use crate::ops::composite::largest::largest_finite;
 use crate::ops::core::axis::named;
 use crate::ops::primitive::reduction::axes_of;
 use crate::ops::{
@@ -18,13 +19,6 @@ fn largest(x: &Tensor, axes: impl ReduceAxes) -> Tensor {
         return sum(x, keepdims(axes));
     }
     stop_gradient(max(x, keepdims(axes)))
-}
-
-/// The largest entries over axes, or zero where they are infinite: a sum of powers is infinite or zero then, and not nan.
-#[track_caller]
-fn finite_largest(x: &Tensor, axes: impl ReduceAxes) -> Tensor {
-    let largest = largest(x, axes);
-    select(largest.isfinite(), &largest, 0.0)
 }
 
 composite! {
@@ -151,8 +145,10 @@ pub fn logsumexp(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor {
     propagate_poison!(x);
     compute_wide!(x => logsumexp(x, axes));
     let kept = axes.keepdims();
-    let axes: Vec<isize> = or_poison!(axes_of("logsumexp", x, axes)).into_iter().map(|it| it as isize).collect();
-    let shift = finite_largest(x, &*axes);
+    let axes = or_poison!(axes_of("logsumexp", x, axes));
+    // A sum of powers is infinite or zero, and not nan, where the largest element is infinite.
+    let shift = largest_finite(x, &axes, false);
+    let axes: Vec<isize> = axes.into_iter().map(|it| it as isize).collect();
     let out = log(sum(exp(x - &shift), keepdims(&*axes))) + shift;
     if kept { out } else { out.squeeze(&*axes) }
 }
