@@ -12,7 +12,7 @@ use crate::ops::{
     SampleInput, Types,
 };
 use crate::tensor::{
-    Array, AsTensor, Attr, AttrRange, Attrs, Dim, IntoDims, Op, OpInfo, Tensor, Type, apply1, collected, filled,
+    Array, AsTensor, Attr, AttrRange, Attrs, Dim, IntoDims, Op, OpInfo, Shape, Tensor, Type, apply1, collected, filled,
     refused,
 };
 use smallvec::smallvec;
@@ -299,10 +299,14 @@ fn ranges_of_windows<T>(
         ..Window::new(kernel.len())
     };
     window.check_entries(sizes.len(), &kernel)?;
-    // An axis without elements has no windows of one element: channels may be such an axis.
-    if (0..sizes.len()).all(|axis| (sizes[axis], counts[axis], kernel[axis]) != (0, 0, 1)) {
-        window.counts(&sizes.into_dims(), &kernel)?;
-    }
+    // An axis without elements has no windows of one element: channels may be such an axis. In ceil mode a single window
+    // is cut off where the elements and their padding end.
+    let fits = |axis: usize| match sizes[axis] {
+        0 => (counts[axis], kernel[axis]) == (0, 1),
+        _ => counts[axis] == 1,
+    };
+    let tested: Shape = (0..sizes.len()).map(|axis| if fits(axis) { kernel[axis] } else { sizes[axis] }).collect();
+    window.counts(&tested.into_dims(), &kernel)?;
     window.check_counted(&sizes.into_dims(), &kernel, &counts.clone().into_dims())?;
     made(&counts, &|axis, number| {
         let size = sizes[axis] as isize;

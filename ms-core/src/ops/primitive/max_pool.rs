@@ -8,10 +8,12 @@ use crate::ops::core::axis::{const_shape, named};
 use crate::ops::core::host::{narrow_floats, wide_floats};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
-    Batching, Derivative, Effects, ImageForm, ImageRule, Ints, Lowering, OpDef, PoolOptions, Sample, SampleInput,
+    Batching, Derivative, Effects, Extent, ImageForm, ImageRule, Ints, Lowering, OpDef, PoolOptions, Sample,
+    SampleInput,
 };
 use crate::tensor::{
-    AsTensor, Attr, AttrRange, Attrs, Dim, Dims, OpInfo, Shape, Tensor, Type, apply1, collected, filled, refused, try_room,
+    AsTensor, Attr, AttrRange, Attrs, Dim, Dims, IntoDims, OpInfo, Shape, Tensor, Type, apply1, collected, filled,
+    try_room,
 };
 use smallvec::smallvec;
 attributes! {
@@ -21,7 +23,7 @@ attributes! {
         stride: [i64] where 0..=AttrRange::FACTOR,
         dilation: [i64] where 0..=MOST_DILATED,
         before: [i64] where 0..=AttrRange::FACTOR,
-        after: [i64] where 0..=AttrRange::FACTOR,
+        after: [Extent] where 0..=AttrRange::FACTOR,
     }
 }
 
@@ -98,12 +100,13 @@ pub static MAX_POOL_TAKE: OpDef = OpDef {
 const CHANNELS_LAST: ImageForm = ImageForm::Pooling(|attrs, _| {
     let it = MaxPoolAttrs::of(attrs);
     let with = |list: Ints<'_>, channels: i64| Attr::from(&*with_channels(list.as_slice(), channels));
-    let (one, none) = (|it| with(it, 1), |it| with(it, 0));
-    MaxPoolAttrs::attrs(one(it.kernel()), one(it.stride()), one(it.dilation()), none(it.before()), none(it.after()))
+    let one = |it| with(it, 1);
+    let after = with_channels(&it.after().dims(), Dim::new(0));
+    MaxPoolAttrs::attrs(one(it.kernel()), one(it.stride()), one(it.dilation()), with(it.before(), 0), &*after)
 });
 
 impl MaxPoolAttrs<'_> {
-    /// The windows.
+    /// The windows, if no size is symbolic.
     pub fn window(self) -> Window {
         Window {
             stride: self.stride().sizes(),
@@ -114,9 +117,9 @@ impl MaxPoolAttrs<'_> {
     }
 }
 
-fn max_attrs(kernel: &[usize], window: &Window) -> Attrs {
-    let Window { stride, dilation, before, after } = window;
-    MaxPoolAttrs::attrs(kernel, &**stride, &**dilation, &**before, &**after)
+fn max_attrs(kernel: &[usize], window: &Window, after: &[Dim]) -> Attrs {
+    let Window { stride, dilation, before, .. } = window;
+    MaxPoolAttrs::attrs(kernel, &**stride, &**dilation, &**before, after)
 }
 
 fn max_samples(operands: fn(SampleInput, SampleInput) -> Vec<SampleInput>) -> Vec<Sample> {
@@ -125,7 +128,7 @@ fn max_samples(operands: fn(SampleInput, SampleInput) -> Vec<SampleInput>) -> Ve
         let window =
             Window { stride: all(stride), before: all(padding), after: all(padding), ..Window::new(kernel.len()) };
         let (x, y) = (SampleInput::f32(x, -2.0, 2.0), SampleInput::f32(y, -2.0, 2.0));
-        Sample::new(operands(x, y)).attrs(max_attrs(kernel, &window))
+        Sample::new(operands(x, y)).attrs(max_attrs(kernel, &window, &window.after.clone().into_dims()))
     };
     vec![
         of(&[2, 2, 6, 4], &[2, 2, 3, 2], &[2, 2], 2, 0),
@@ -144,11 +147,11 @@ fn holds_dims(ty: &Type, dims: &[Dim]) -> Result<()> {
 /// The dimensions of a [`MAX_POOL`]'s result.
 fn pooled_dims(attrs: &Attrs, x: &Type) -> Result<Dims> {
     let it = MaxPoolAttrs::of(attrs);
-    let (kernel, window) = (it.kernel().sizes(), it.window());
+    let (kernel, after) = (it.kernel().sizes(), it.after().dims());
     let dims = check_pooled(x, kernel.len())?;
     let first = dims.len() - kernel.len();
-    let counts = window.counts(&dims[first..], &kernel)?;
-    window.check_counted(&dims[first..], &kernel, &counts)?;
+    let counts = it.window().counts_after(&dims[first..], &kernel, &after)?;
+    it.window().check_counted(&dims[first..], &kernel, &counts)?;
     Ok(pooled_shape(&dims, &counts))
 }
 
@@ -232,8 +235,7 @@ impl Pooled {
 /// Raises [`Code::Shape`] when a window does not fit, [`Code::Argument`] when padding is more
 /// than half of a window or a window has no element, [`Code::DType`] unless `x` is of floats. A window without
 /// an element is one whose taps are all padding: with a dilation above one, padding of half of a window leaves such
-/// windows on small axes. For symbolic sizes this is checked when they are known; [`Code::Sizes`] for one of these in
-/// ceil mode.
+/// windows on small axes. For symbolic sizes this is checked when they are known.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -247,12 +249,9 @@ pub fn max_pool(x: impl AsTensor, options: &PoolOptions) -> Tensor {
     or_poison!(ranked("max_pool", &x, options.kernel.len()));
     propagate_poison!(x);
     let sizes = &x.dims()[2..];
-    let (window, _) = or_poison!(options.window(sizes).map_err(|it| named("max_pool", &[&x], it)));
-    if options.ceil_mode && sizes.iter().any(|it| it.is_symbolic()) {
-        let error = Error::new(Code::Sizes, "the padding of windows that hang over depends on a size, which is symbolic");
-        return refused(named("max_pool", &[&x], error));
-    }
-    apply1(MAX_POOL.op(), &max_attrs(&options.kernel, &window), &[&x])
+    let (window, counts) = or_poison!(options.window(sizes).map_err(|it| named("max_pool", &[&x], it)));
+    let attrs = max_attrs(&options.kernel, &window, &options.after(sizes, &counts));
+    apply1(MAX_POOL.op(), &attrs, &[&x])
 }
 
 /// [`max_pool`] over two spatial axes, with adjacent windows: `[n, c, height, width]`.

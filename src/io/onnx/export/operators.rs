@@ -116,7 +116,7 @@ fn one(to: &mut Translator<'_>, node: &Applied<'_>, name: &str) -> Result<String
         "conv" => images::convolution(to, node),
         "conv_input_grad" => images::transposed_convolution(to, node)?,
         "conv_weight_grad" => images::weight_gradient(to, node)?,
-        "max_pool" => pooling::max_pool(to, node),
+        "max_pool" => pooling::max_pool(to, node)?,
         "max_pool_grad" => pooling::max_pool_gradient(to, node)?,
         "max_pool_take" => pooling::max_pool_take(to, node)?,
         "avg_pool" => pooling::average_pool(to, node)?,

@@ -5,7 +5,7 @@ use super::message::Attribute;
 use super::operators::reshape;
 use super::translator::{Applied, Translator};
 use ms_core::Result;
-use ms_core::tensor::{Array, DType};
+use ms_core::tensor::{Array, DType, Dim};
 
 /// The attributes of windows of maxima.
 fn windows<'a>(node: &Applied<'a>, pads: &'a [i64]) -> [(&'static str, Attribute<'a>); 4] {
@@ -17,14 +17,22 @@ fn windows<'a>(node: &Applied<'a>, pads: &'a [i64]) -> [(&'static str, Attribute
     ]
 }
 
-pub fn max_pool(to: &mut Translator<'_>, node: &Applied<'_>) -> String {
-    let pads = [node.ints("before"), node.ints("after")].concat();
-    to.with("MaxPool", &node.operands, &windows(node, &pads))
+/// The padding of windows of maxima.
+fn pads(node: &Applied<'_>) -> Result<Vec<i64>> {
+    match constants(&node.dims("after")) {
+        Some(after) => Ok([node.ints("before"), &after].concat()),
+        None => node.refused(" in ceil mode along axes of symbolic size"),
+    }
+}
+
+pub fn max_pool(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
+    let pads = pads(node)?;
+    Ok(to.with("MaxPool", &node.operands, &windows(node, &pads)))
 }
 
 /// The positions of the largest elements of windows, in all elements of the images.
-fn largest(to: &mut Translator<'_>, node: &Applied<'_>) -> String {
-    let pads = [node.ints("before"), node.ints("after")].concat();
+fn largest(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
+    let pads = pads(node)?;
     let images = if node.operand(0).dtype == DType::BF16 {
         to.cast(node.operands[0], DType::F32)
     } else {
@@ -32,12 +40,12 @@ fn largest(to: &mut Translator<'_>, node: &Applied<'_>) -> String {
     };
     let (values, positions) = (to.fresh(), to.fresh());
     to.add("MaxPool", &[&images], &[&values, &positions], &windows(node, &pads));
-    positions
+    Ok(positions)
 }
 
 /// Values added at the positions of the largest elements.
 pub fn max_pool_gradient(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
-    let (ty, positions) = (node.operand(0), largest(to, node));
+    let (ty, positions) = (node.operand(0), largest(to, node)?);
     let all = to.list(&[-1])?;
     let [positions, values] = [&positions, node.operands[1]].map(|it| to.apply("Reshape", &[it, &all]));
     let count = to.apply("Size", &node.operands[..1]);
@@ -51,18 +59,18 @@ pub fn max_pool_gradient(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<
 
 /// The elements of the second operand where those of the first are largest.
 pub fn max_pool_take(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
-    let positions = largest(to, node);
+    let positions = largest(to, node)?;
     let all = to.list(&[-1])?;
     let values = to.apply("Reshape", &[node.operands[1], &all]);
     Ok(to.with("Gather", &[&values, &positions], &[("axis", Attribute::Int(0))]))
 }
 
 pub fn average_pool(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
-    let [kernel, stride, before, after, count] =
-        ["kernel", "stride", "before", "after", "count"].map(|it| node.ints(it));
-    let dims = &node.operand(0).dims[2..];
-    let size = |at: usize| dims[at].as_const().map(|it| it as i64 + before[at] + after[at] - kernel[at]);
-    let fits = |at: usize| size(at).is_some_and(|it| it / stride[at] + 1 == count[at]);
+    let [kernel, stride, before, after] = ["kernel", "stride", "before", "after"].map(|it| node.ints(it));
+    let (dims, count) = (&node.operand(0).dims[2..], node.dims("count"));
+    let number = |it: i64| Dim::signed(it);
+    let size = |at: usize| dims[at] + number(before[at]) + number(after[at]) - number(kernel[at]);
+    let fits = |at: usize| size(at) / number(stride[at]) + 1 == count[at];
     if !(0..kernel.len()).all(fits) {
         return Means::of_windows(node)?.forward(to, node);
     }
@@ -127,8 +135,10 @@ impl Means {
     /// Those of windows that are cut off behind the padding.
     fn of_windows(node: &Applied<'_>) -> Result<Self> {
         let sizes = Self::sizes(node)?;
-        let [kernel, stride, before, after, count] =
-            ["kernel", "stride", "before", "after", "count"].map(|it| node.ints(it));
+        let [kernel, stride, before, after] = ["kernel", "stride", "before", "after"].map(|it| node.ints(it));
+        let Some(count) = constants(&node.dims("count")) else {
+            return node.refused(" where the sizes of images are symbolic");
+        };
         let window = |axis: usize, at: i64| {
             let size = sizes[axis] as i64;
             let start = at * stride[axis] - before[axis];

@@ -10,7 +10,7 @@ pub use pooling::PoolOptions;
 pub use runs::{Run, WindowAxis, Windows};
 
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Dim, Dims, Shape};
+use crate::tensor::{Dim, Dims, IntoDims, Shape};
 use smallvec::SmallVec;
 
 /// The maximum distance of neighbouring taps in attributes: the search for windows without elements visits as many.
@@ -45,10 +45,15 @@ impl Window {
     /// [`Code::Argument`] if lists have other lengths or a stride or dilation is zero, [`Code::Shape`]
     /// if a window is larger than its padded axis.
     pub fn counts(&self, sizes: &[Dim], kernel: &[usize]) -> Result<Dims> {
+        self.counts_after(sizes, kernel, &self.after.clone().into_dims())
+    }
+
+    /// As [`counts`](Self::counts), with padding after the last element that may be symbolic.
+    pub(in crate::ops) fn counts_after(&self, sizes: &[Dim], kernel: &[usize], after: &[Dim]) -> Result<Dims> {
         self.check_entries(sizes.len(), kernel)?;
         let count = |axis: usize| {
             let reach = self.dilation[axis].saturating_mul(kernel[axis] - 1).saturating_add(1);
-            let padded = sizes[axis] + self.before[axis] + self.after[axis];
+            let padded = sizes[axis] + self.before[axis] + after[axis];
             if padded.as_const().is_some_and(|it| it < reach) {
                 let message = format!("a window of {reach} does not fit an axis of {padded}, padding included");
                 return Err(Error::new(Code::Shape, message));

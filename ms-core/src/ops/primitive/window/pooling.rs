@@ -22,7 +22,7 @@ pub struct PoolOptions {
     pub padding: Shape,
     /// The dilation, by spatial axis; only for `max_pool`.
     pub dilation: Shape,
-    /// Whether the last window may extend beyond the end.
+    /// Whether the last window may extend beyond the end. An axis that is shorter than a window can have one then.
     pub ceil_mode: bool,
     /// Whether the divisor of a mean includes padding.
     pub count_include_pad: bool,
@@ -72,39 +72,66 @@ impl PoolOptions {
         self
     }
 
-    /// The windows over `sizes`, and their numbers: in ceil mode padded so that a last window that starts at an element or
-    /// in the padding before fits, as far as sizes are constant.
+    /// The windows over `sizes`, and their numbers: in ceil mode with the last window that starts at an element or in the
+    /// padding before, for which more [padding](Self::after) than that of these windows may be needed.
     pub(in crate::ops) fn window(&self, sizes: &[Dim]) -> Result<(Window, Dims)> {
-        let mut window = Window {
+        let window = Window {
             stride: self.stride.clone(),
             dilation: self.dilation.clone(),
             before: self.padding.clone(),
             after: self.padding.clone(),
         };
-        let counts = window.counts(sizes, &self.kernel)?;
+        let counts = match self.ceil_mode {
+            false => window.counts(sizes, &self.kernel)?,
+            true => self.counts_hanging_over(&window, sizes)?,
+        };
         for axis in 0..sizes.len() {
-            let reach = self.dilation[axis].saturating_mul(self.kernel[axis] - 1).saturating_add(1);
+            let reach = self.reach(axis);
             if self.padding[axis] > reach / 2 {
                 let message = format!("`padding` is {:?}, but a window reaches over {reach}", self.padding);
                 return Err(Error::new(Code::Argument, message).help("padding is at most half of the window"));
             }
         }
-        if !self.ceil_mode {
-            return Ok((window, counts));
-        }
-        let mut counts = counts;
-        for axis in 0..sizes.len() {
-            let (stride, before) = (self.stride[axis], self.padding[axis]);
-            let reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1;
-            let padded = sizes[axis] + 2 * before;
-            let whole = |distance: Dim| (distance + (stride - 1)) / stride;
-            // The windows that reach the end, of those that start at an element or in front.
-            counts[axis] = (whole(padded - reach) + 1).smaller(whole(sizes[axis] + before));
-            if let (Some(padded), Some(count)) = (padded.as_const(), counts[axis].as_const()) {
-                window.after[axis] += ((count - 1) * stride + reach).saturating_sub(padded);
-            }
-        }
         Ok((window, counts))
+    }
+
+    /// The numbers of windows in ceil mode: of those that start at an element or in the padding before, up to the first one
+    /// that reaches the end.
+    fn counts_hanging_over(&self, window: &Window, sizes: &[Dim]) -> Result<Dims> {
+        window.check_entries(sizes.len(), &self.kernel)?;
+        let count = |axis: usize| {
+            let (stride, before) = (self.stride[axis], self.padding[axis]);
+            let whole = |distance: Dim| (distance + (stride - 1)) / stride;
+            let reaching = whole(sizes[axis] + 2 * before - self.reach(axis)) + 1;
+            reaching.smaller(whole(sizes[axis] + before))
+        };
+        let counts: Dims = (0..sizes.len()).map(count).collect();
+        if counts.iter().any(|it| it.as_known().is_some_and(|it| it <= 0)) {
+            // Says which window does not fit.
+            return window.counts(sizes, &self.kernel);
+        }
+        Ok(counts)
+    }
+
+    /// The padding after `sizes` with which so many windows, of [`window`](Self::window), fit.
+    pub(in crate::ops) fn after(&self, sizes: &[Dim], counts: &[Dim]) -> Dims {
+        let after = |axis: usize| {
+            let (stride, padding, reach) = (self.stride[axis], self.padding[axis], self.reach(axis));
+            if !self.ceil_mode {
+                return Dim::new(padding);
+            }
+            let over = (counts[axis] - 1) * stride + reach - (sizes[axis] + 2 * padding);
+            // The last window hangs over unless the next one would start behind the elements. Where it hangs over for all
+            // sizes, the number of windows that follows from this padding is the same expression as the given one.
+            let hangs_over = reach >= stride + padding;
+            (if hangs_over { over } else { over.or_zero() }) + padding
+        };
+        (0..sizes.len()).map(after).collect()
+    }
+
+    /// The number of elements from the first to the last tap of a window.
+    fn reach(&self, axis: usize) -> usize {
+        self.dilation[axis].saturating_mul(self.kernel[axis] - 1).saturating_add(1)
     }
 }
 
