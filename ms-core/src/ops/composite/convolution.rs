@@ -2,7 +2,7 @@
 
 use crate::error::{Code, Error, Result, called};
 use crate::ops::core::axis::{named, refusal};
-use crate::ops::core::rules::check_dims;
+use crate::ops::core::rules::{check_dims, check_not_zero};
 use crate::ops::core::wide::Inner;
 use crate::ops::primitive::conv::conv_attrs;
 use crate::ops::primitive::window::{PerAxis, Window};
@@ -216,6 +216,8 @@ pub fn conv_transpose(
         let error = no_result(options, &extra);
         or_poison!(Err(named("conv_transpose", &[&x, &weight], error)));
     }
+    // A size below zero is refused by the op.
+    sizes.iter().for_each(|&it| check_not_zero(it));
     let attrs = conv_attrs(&window, options.groups, &sizes);
     let out = apply1(CONV_INPUT_GRAD.op(), &attrs, &[&x, &weight]);
     let is_whole = beyond.iter().all(|it| it.1 == 0);

@@ -109,7 +109,8 @@ pub fn roll(x: impl AsTensor, shifts: &[isize], axes: impl IntoAxes) -> Tensor {
             Some(0) => 0.into(),
             Some(size) => Dim::new(shift.rem_euclid(size as isize) as usize),
             None => {
-                let shift = Dim::signed(shift as i64);
+                // Nothing moves along an axis without elements.
+                let (shift, size) = (Dim::signed(shift as i64), size + 1 - size.smaller(Dim::new(1)));
                 shift - size * (shift / size)
             }
         };
