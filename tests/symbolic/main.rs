@@ -12,3 +12,4 @@ mod told;
 mod functions;
 mod ops;
 mod random;
+mod small;

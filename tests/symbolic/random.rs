@@ -52,7 +52,7 @@ struct Program {
     steps: Vec<Step>,
 }
 
-const OPS: usize = 48;
+const OPS: usize = 56;
 /// Ops with a result in a narrow dtype for operands in f64.
 const NARROWED: [usize; 1] = [46];
 
@@ -179,6 +179,16 @@ fn apply(step: &Step, x: &Tensor, y: &Tensor) -> Tensor {
         44 => ops::prod(x - like(x, &[1], 2), at),
         45 => ops::cumprod(x, at),
         46 => x.cast([DType::F32, DType::F16, DType::BF16][b % 3]) * y,
+        47 => ops::logsumexp(x, at),
+        48 => x - ops::logsumexp(x, keepdims(at)),
+        49 => ops::norm(x, [1.0, 2.0, 3.0, f64::INFINITY][b % 4], at),
+        50 => x / ops::norm(x, 2.0, keepdims(at)),
+        51 => ops::cosine_similarity(x, like(x, &[1], 5) + x, at, 1e-6),
+        52 => ops::roll(x, &[low], at),
+        53 | 54 => {
+            let options = ops::ConvOptions::new(1).stride(1 + c % 3).padding(a % 3).dilation(1 + (a + c) % 3);
+            ops::conv_transpose(image(x), like(x, &[1, 1, 1 + b % 3], 4), None, &options, (b + c) % 3)
+        }
         _ => ops::stack(&[x, y], at),
     }
 }
