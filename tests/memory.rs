@@ -173,7 +173,11 @@ fn memory_runs_out_in_every_primitive() {
             };
             let graph = trace::build(def.name(), &types, build).expect("the op takes them");
             let compiled = Compiled::new(&graph, Precision::Strict).expect("the graph is sound");
-            exhaust(&format!("{}, compiled", def.name()), || compiled.run(&operands), |_| {});
+            exhaust(
+                &format!("{}, compiled", def.name()),
+                || compiled.run(&operands),
+                |error| assert_eq!(error.report().op.as_deref(), Some(def.name()), "{error}"),
+            );
         }
         assert!(run > 100, "only {run} primitives take large operands");
     });
@@ -286,6 +290,65 @@ fn memory_runs_out_in_composites() {
                 assert!(error.report().op.is_some(), "{error}");
             },
         );
+    });
+}
+
+/// Results, scratch memory and values inside are those of the op, or of the function, that the user called.
+#[test]
+fn compiled_functions_without_memory_name_the_op() {
+    in_child("compiled_functions_without_memory_name_the_op", || {
+        type Function = fn(&Tensor) -> Tensor;
+        macro_rules! cases {
+            ($($names:expr => $case:expr;)*) => { [$({
+                fn case(x: &Tensor) -> Tensor {
+                    let case: Function = $case;
+                    case(x)
+                }
+                (&$names as &[&str], case as Function, (|x| ms::jit(case)(x)) as Function)
+            }),*] };
+        }
+        let cases = cases! {
+            ["sort"] => |x| ops::sort(x, 0, false).0;
+            ["sort"] => |x| ops::sort(x, 0, true).1;
+            ["argsort"] => |x| ops::argsort(x, 0, false);
+            ["topk"] => |x| ops::topk(x, 20_000, 0, true).0;
+            ["cumsum"] => |x| ops::cumsum(x, 0);
+            ["cumsum"] => |x| ops::cumsum(x.reshape((150, 200)), 0);
+            ["cumsum"] => |x| ops::cumsum(x.cast(DType::F64), 0);
+            ["cumprod"] => |x| ops::cumprod(x, 0);
+            ["exp"] => |x| x.exp();
+            ["exp", "sort"] => |x| ops::sort(x.exp(), 0, false).0;
+            ["add"] => |x| x + 1.0;
+            ["softmax"] => |x| ops::softmax(x, 0);
+            ["layer_norm"] => |x| ops::layer_norm(x, None, None, -1, 1e-5);
+            ["matmul"] => |x| ops::matmul(x.reshape((150, 200)), x.reshape((200, 150)));
+            ["conv2d"] => |x| {
+                let weight = x.i(0..135).reshape((5, 3, 3, 3));
+                ops::conv2d(x.reshape((1, 3, 100, 100)), weight, None, &ops::ConvOptions::new(2))
+            };
+            ["max_pool"] => |x| ops::max_pool(x.reshape((1, 3, 100, 100)), &ops::PoolOptions::new(2, 3).stride(1));
+            ["avg_pool"] => |x| ops::avg_pool(x.reshape((1, 3, 100, 100)), &ops::PoolOptions::new(2, 3).stride(1));
+            ["gather"] => |x| ops::gather(x, (x * 2.0).cast(DType::I64), 0);
+            ["embedding"] => |x| ops::embedding((x * 2.0).cast(DType::I64), x.reshape((-1, 2)), None);
+            ["scatter_add"] => |x| ops::scatter_add(x, (x * 2.0).cast(DType::I64), x, 0);
+            ["concat"] => |x| ops::concat(&[x, x], 0);
+            ["repeat"] => |x| ops::repeat(x, 3, 0);
+            ["flip"] => |x| ops::flip(x, 0);
+            ["sum"] => |x| ops::sum(x.reshape((2, 15_000)), 0);
+        };
+        let mut refused = 0;
+        for (names, case, compiled) in cases {
+            let x = row();
+            let check = |error: &Error| {
+                is_named(error);
+                let known =
+                    error.report().op.as_deref().is_some_and(|op| names.contains(&op) || op == "cast" || op == "mul");
+                assert!(known, "{names:?}: {error}");
+            };
+            exhaust(&format!("{names:?}"), || Ok(case(&x)), check);
+            refused += exhaust(&format!("{names:?}, compiled"), || Ok(compiled(&x)), check);
+        }
+        assert!(refused >= cases.len(), "{refused} refusals");
     });
 }
 

@@ -187,3 +187,52 @@ fn what_is_no_position_is_refused() {
     let compiled = ms::catch(|| jit(|x: &Tensor, at: &Tensor| x.i((at, at)))(&x, &tensor![2]).to_vec::<f64>());
     assert_eq!(compiled.expect_err("refused").code(), Code::OutOfRange);
 }
+
+/// An error while a compiled function runs names what the eager error names: the function that the user called.
+#[test]
+fn compiled_functions_name_what_was_called() {
+    type Function = fn(&Tensor, &Tensor) -> Tensor;
+    macro_rules! cases {
+        ($($name:literal: $case:expr;)*) => { [$({
+            fn case(x: &Tensor, at: &Tensor) -> Tensor {
+                let case: Function = $case;
+                case(x, at)
+            }
+            ($name, case as Function, (|x, at| jit(case)(x, at)) as Function)
+        }),*] };
+    }
+    let cases = cases! {
+        "embedding": |x, at| ops::embedding(at, x, None);
+        "embedding": |x, at| ops::embedding(at, x, Some(0)) + ops::softmax(x.i(0..2), 0);
+        "gather": |x, at| ops::gather(x, at, 0);
+        "index_select": |x, at| ops::index_select(x, at, 0);
+        "take_along_axis": |x, at| ops::take_along_axis(x, at.reshape((2, 1)), 0);
+        "gather_nd": |x, at| ops::gather_nd(x, at.reshape((2, 1)));
+        "index_add": |x, at| ops::index_add(x, at, x.i(0..2), 0);
+        "scatter_add": |x, at| ops::scatter_add(x, at.reshape((2, 1)), x.i((0..2, 0..1)), 0);
+        "segment": |x, at| ops::segment(x.i(0..2), at, 3, ops::Segment::Max);
+        "one_hot": |_, at| ops::one_hot(at, 3);
+        "cross_entropy": |x, at| ops::cross_entropy(x.i(0..2), at);
+        "nll_loss": |x, at| ops::nll_loss(x.i(0..2), at);
+    };
+    let x = counted(&[3, 2]).cast(DType::F32);
+    let mut wrong = Vec::new();
+    for (name, case, compiled) in cases {
+        for at in [tensor![1, 7], tensor![-1, 0], tensor![0, -9]] {
+            let told = |f: &dyn Fn() -> Tensor| ms::catch(|| f().to_vec::<f32>()).err();
+            let (got, want) = (told(&|| compiled(&x, &at)), told(&|| case(&x, &at)));
+            let of = |error: &Option<ms::Error>| {
+                error.as_ref().map(|it| (it.report().op.clone(), it.code(), it.report().location.map(|it| it.line())))
+            };
+            if of(&got) != of(&want) || want.is_some_and(|it| it.report().op.as_deref() != Some(name)) {
+                wrong.push(format!(
+                    "{name} {:?}: {:?}\n  eagerly {:?}",
+                    at.to_vec::<i64>(),
+                    of(&got),
+                    told(&|| case(&x, &at))
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -33,14 +33,25 @@ impl Drop for Called {
     }
 }
 
+/// The outermost active function, for ops that are recorded and fail later.
+pub(crate) fn active_function() -> Option<&'static str> {
+    CALLED.get()
+}
+
 impl Error {
     /// Names the active function before the op.
-    pub(crate) fn in_called(mut self) -> Self {
-        if let Some(name) = CALLED.get() {
-            let report = &mut *self.0;
-            if let Some(inner) = report.op.replace(name.to_owned()).filter(|it| it != name) {
-                report.message = format!("`{inner}`: {}", report.message);
-            }
+    pub(crate) fn in_called(self) -> Self {
+        match CALLED.get() {
+            Some(name) => self.of_function(name),
+            None => self,
+        }
+    }
+
+    /// Names a function of the library before the op that it applied.
+    pub(crate) fn of_function(mut self, name: &str) -> Self {
+        let report = &mut *self.0;
+        if let Some(inner) = report.op.replace(name.to_owned()).filter(|it| it != name) {
+            report.message = format!("`{inner}`: {}", report.message);
         }
         self
     }

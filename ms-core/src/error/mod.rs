@@ -5,6 +5,7 @@ mod calls;
 mod exhausted;
 mod warning;
 
+pub(crate) use called::active_function;
 pub use called::{Called, called};
 pub(crate) use calls::stack_address;
 pub use calls::{ActiveCalls, LibrarySource, in_call};
@@ -178,6 +179,8 @@ pub struct Report {
     pub line: Option<String>,
     /// The node of the traced graph that was compiled, until its line is known.
     pub node: Option<u32>,
+    /// The values that a compiled run has no memory for, until their op is known.
+    pub missing: Option<Missing>,
     /// The line in the library, if the user's line called library code that failed.
     pub library: Option<&'static Location<'static>>,
     /// The active cells and compiled functions, innermost first, each with the line that called it;
@@ -193,6 +196,23 @@ pub struct Report {
     pub related: Vec<Error>,
 }
 
+/// The values of a compiled run for which there is no memory.
+///
+/// ```
+/// use ms_core::{Code, Error, error::Missing};
+/// let error = Error::new(Code::Memory, "none is left").of_memory(Missing::Result(1));
+/// assert_eq!(error.report().missing, Some(Missing::Result(1)));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Missing {
+    /// The result at this position.
+    Result(usize),
+    /// Values between operands and results.
+    Inside,
+    /// Scratch memory of a product.
+    Product,
+}
+
 impl Error {
     /// An error with a code and one sentence.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
@@ -204,6 +224,7 @@ impl Error {
             location: None,
             line: None,
             node: None,
+            missing: None,
             library: None,
             within: Vec::new(),
             sizes: None,
@@ -266,6 +287,19 @@ impl Error {
     pub fn of_node(mut self, node: u32) -> Self {
         self.0.node.get_or_insert(node);
         self
+    }
+
+    /// Sets the values that a compiled run has no memory for; of another error nothing.
+    pub fn of_memory(mut self, missing: Missing) -> Self {
+        if self.0.code == Code::Memory {
+            self.0.missing.get_or_insert(missing);
+        }
+        self
+    }
+
+    /// Takes the values that a compiled run has no memory for.
+    pub(crate) fn take_missing(&mut self) -> Option<Missing> {
+        self.0.missing.take()
     }
 
     /// Adds the user's line of the failing node, which `line` looks up.

@@ -46,6 +46,9 @@ pub struct Node {
     pub outputs: SmallVec<[ValueId; 1]>,
     /// The user's line; not part of the graph's identity.
     pub location: Option<&'static Location<'static>>,
+    /// The function of the library that the user called there, if it is another one than the op; not part of the
+    /// graph's identity.
+    pub called: Option<&'static str>,
 }
 
 impl Clone for Node {
@@ -58,6 +61,7 @@ impl Clone for Node {
             inputs: SmallVec::from_slice(&self.inputs),
             outputs: SmallVec::from_slice(&self.outputs),
             location: self.location,
+            called: self.called,
         }
     }
 }
@@ -310,6 +314,7 @@ impl Node {
             inputs: inputs.into_iter().collect(),
             outputs: SmallVec::new(),
             location: None,
+            called: None,
         }
     }
 }

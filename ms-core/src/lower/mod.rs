@@ -45,7 +45,10 @@ mod stored;
 mod structure;
 mod target;
 
-pub use lines::{composite_of_node, line_of_node, refuse_at_the_same_lines};
+pub use lines::{
+    Exhausted, composite_of_node, function_of_node, have_same_lines, line_of_node, line_of_refusal, node_of_memory,
+    refuse_at_the_same_lines,
+};
 pub use pipeline::{LowerOptions, lower, lower_traced};
 pub use plan::{
     Argument, Buffer, BufferId, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis,

@@ -17,7 +17,7 @@ use super::backend::{Donation, Executable};
 use super::driver::Driver;
 use super::waits::Waits;
 use super::watch::Watched;
-use crate::error::{Code, Error, Result, in_op};
+use crate::error::{Code, Error, Missing, Result, in_op};
 use crate::lower::{Plan, Reuse, STACK_BYTES, is_stack};
 use crate::tensor::{Array, DType, Dim, Layout, MemorySpace, Shape, Storage, StreamKind, Type, with_stream};
 use donate::Donors;
@@ -195,7 +195,8 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         });
         let arena = match scratch.arena.take() {
             Some(arena) => arena,
-            None => arenas::acquire(self.driver.space(), self.program.arena_bytes)?,
+            None => arenas::acquire(self.driver.space(), self.program.arena_bytes)
+                .map_err(|it| it.of_memory(Missing::Inside))?,
         };
         let base = arena.device_ptr() as usize;
         if std::mem::replace(&mut scratch.base, base) != base {
@@ -221,7 +222,8 @@ impl<D: Driver + 'static> PlanExecutable<D> {
     unsafe fn fresh(&self, at: usize) -> Result<Array> {
         match &self.outputs[at] {
             // SAFETY: as the caller's.
-            Output::Array(layout, dtype) => unsafe { Array::uninit_as(self.driver.space(), layout, *dtype) },
+            Output::Array(layout, dtype) => unsafe { Array::uninit_as(self.driver.space(), layout, *dtype) }
+                .map_err(|it| it.of_memory(Missing::Result(at))),
             Output::Stack(_) => unreachable!("there are no stacks"),
         }
     }
@@ -289,12 +291,12 @@ impl<D: Driver + 'static> PlanExecutable<D> {
                 unsafe { driver.set_number(&mut run.commands, number(at), stack)? };
                 places.push(number(at));
             }
-            let fresh = |output: &Output| match output {
+            let fresh = |at: usize| match &self.outputs[at] {
                 // SAFETY: a run writes all of its outputs.
-                Output::Array(layout, dtype) => unsafe { Array::uninit_as(space, layout, *dtype) }.map(Some),
+                Output::Array(..) => unsafe { self.fresh(at) }.map(Some),
                 Output::Stack(_) => Ok(None),
             };
-            let outputs: Vec<Option<Array>> = self.outputs.iter().map(fresh).collect::<Result<_>>()?;
+            let outputs: Vec<Option<Array>> = (0..self.outputs.len()).map(fresh).collect::<Result<_>>()?;
             let place = |(at, it): (usize, &Option<Array>)| match it {
                 Some(array) => array.device_ptr() as u64,
                 None => number(inputs.len() + at),
@@ -313,7 +315,9 @@ impl<D: Driver + 'static> PlanExecutable<D> {
             let mut of = of.into_iter();
             let gather = |(array, output): (Option<Array>, &Output)| match (array, output) {
                 (Some(array), _) => Ok(array),
-                (None, Output::Stack(row)) => run.gather(of.next().expect("each stack has a number"), row),
+                (None, Output::Stack(row)) => run
+                    .gather(of.next().expect("each stack has a number"), row)
+                    .map_err(|it| it.of_memory(Missing::Inside)),
                 (None, Output::Array(..)) => unreachable!("arrays were made for these"),
             };
             outputs.into_iter().zip(&self.outputs).map(gather).collect()

@@ -6,7 +6,7 @@
 //! buffer. Only the last values are copied to the loop's results, unless they are there already.
 
 use super::run::{Patch, Run};
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, Missing, Result};
 use crate::exec::Driver;
 use smallvec::SmallVec;
 
@@ -145,7 +145,8 @@ impl Repeated {
             let mut condition = first;
             while run.driver.condition(&mut run.commands, run.words[condition])? {
                 for (i, &stack) in stacks.iter().enumerate() {
-                    let row = run.stacks.push(stack, 1, run.driver.space())?;
+                    let row =
+                        run.stacks.push(stack, 1, run.driver.space()).map_err(|it| it.of_memory(Missing::Inside))?;
                     run.words[self.block + self.outputs + self.chains.len() + i] = row;
                 }
                 self.iteration(run, at)?;
@@ -204,7 +205,7 @@ impl Repeated {
         }
         let series: SmallVec<[u64; 4]> = self.series.iter().map(|it| run.stacks.open(it.row_bytes)).collect();
         for &stack in &series {
-            run.stacks.push(stack, count, run.driver.space())?;
+            run.stacks.push(stack, count, run.driver.space()).map_err(|it| it.of_memory(Missing::Inside))?;
         }
         for at in 0..count {
             let row = if reverse { count - 1 - at } else { at };

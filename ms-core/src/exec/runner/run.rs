@@ -3,7 +3,7 @@
 use super::read_inputs::ReadInputs;
 use super::repeat::Repeated;
 use super::stack::Stacks;
-use crate::error::Result;
+use crate::error::{Missing, Result};
 use crate::exec::{
     Check, ContractionOperand, Driver, EpilogueCall, EpilogueWords, KernelLaunch, LibraryCall, MemoryView,
 };
@@ -240,7 +240,8 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
                 Step::Contraction { contraction, operands, result } => {
                     let (operands, result) = (operands.map(|it| self.operand(it)), self.words[*result]);
                     // SAFETY: as above.
-                    unsafe { driver.contract(&mut self.commands, contraction, operands, result)? }
+                    unsafe { driver.contract(&mut self.commands, contraction, operands, result) }
+                        .map_err(|it| it.of_memory(Missing::Product))?;
                 }
                 Step::Epilogues { contraction, operands, epilogues } => {
                     let operands = operands.map(|it| self.operand(it));
@@ -248,7 +249,8 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
                         epilogues.iter().map(|it| it.call(self.words)).collect();
                     // SAFETY: as above; lowered epilogues write no operands, nor what another one accesses but at the same
                     // rows.
-                    unsafe { driver.contract_with(&mut self.commands, contraction, operands, &calls)? }
+                    unsafe { driver.contract_with(&mut self.commands, contraction, operands, &calls) }
+                        .map_err(|it| it.of_memory(Missing::Product))?;
                 }
                 Step::Library { call, inputs, outputs, epilogues } => {
                     let view = |it: &PlacedView| self.view(it, routine, block);

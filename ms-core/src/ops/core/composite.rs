@@ -1,7 +1,7 @@
 //! Composites: ops whose meaning is the ops that a body applies.
 
 use super::reference::ReferenceDispatcher;
-use super::{Arrays, OpDef, Types, flops, infer};
+use super::{Arrays, OpDef, Types, flops, has_product, infer};
 use crate::error::{Code, Error, OrRaise, Result, abandon, collecting};
 use crate::ops::definition;
 use crate::tensor::{
@@ -59,8 +59,15 @@ pub(in crate::ops) fn infer_by_body(name: &str, body: Body, attrs: &Attrs, input
 /// The number of [floating-point operations](flops) of a body on operands of these types, which its ops accept.
 pub(in crate::ops) fn flops_of_body(body: Body, attrs: &Attrs, inputs: &[&Type]) -> u64 {
     let count = Rc::new(Cell::new(0));
-    let counted = run_on_types(TypesOnly { flops: Some(count.clone()) }, body, attrs, inputs);
+    let counted = run_on_types(TypesOnly { flops: Some(count.clone()), ..TypesOnly::default() }, body, attrs, inputs);
     counted.map_or(0, |_| count.get())
+}
+
+/// Whether a body applies a [product](has_product) to operands of these types.
+pub(in crate::ops) fn body_has_product(body: Body, attrs: &Attrs, inputs: &[&Type]) -> bool {
+    let found = Rc::new(Cell::new(false));
+    let types = TypesOnly { product: Some(found.clone()), ..TypesOnly::default() };
+    run_on_types(types, body, attrs, inputs).is_ok() && found.get()
 }
 
 fn run_on_types(by: TypesOnly, body: Body, attrs: &Attrs, inputs: &[&Type]) -> Result<Outputs> {
@@ -73,6 +80,8 @@ fn run_on_types(by: TypesOnly, body: Body, attrs: &Attrs, inputs: &[&Type]) -> R
 struct TypesOnly {
     /// What their operations are added to.
     flops: Option<Rc<Cell<u64>>>,
+    /// Set by a product.
+    product: Option<Rc<Cell<bool>>>,
 }
 
 /// A tensor without elements.
@@ -91,6 +100,9 @@ impl Dispatcher for TypesOnly {
         let results = infer(definition(call.op), call.attrs, &[], &types).map_err(|error| error.at(call.location))?;
         if let Some(count) = &self.flops {
             count.set(count.get().saturating_add(flops(call.op, call.attrs, &types, &results)));
+        }
+        if let Some(found) = &self.product {
+            found.set(found.get() || has_product(call.op, call.attrs, &types));
         }
         Ok(results.into_iter().map(of_type).collect())
     }

@@ -1,7 +1,7 @@
 //! The work of an op.
 
-use super::composite::flops_of_body;
-use crate::ops::{CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, Lowering, definition};
+use super::composite::{body_has_product, flops_of_body};
+use crate::ops::{CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, ImageForm, Lowering, definition};
 use crate::tensor::{Attrs, Op, Type};
 
 /// The number of floating-point operations of an op on these types: two for each product of a matrix
@@ -40,5 +40,15 @@ pub fn flops(op: Op, attrs: &Attrs, inputs: &[&Type], outputs: &[Type]) -> u64 {
         }
         Lowering::Composite(body) => flops_of_body(*body, attrs, inputs),
         _ => 0,
+    }
+}
+
+/// Whether an op is a contraction or a convolution, or applies one.
+pub(crate) fn has_product(op: Op, attrs: &Attrs, inputs: &[&Type]) -> bool {
+    match &definition(op).lowering {
+        Lowering::Contraction(_) => true,
+        Lowering::OfImages(rule) => matches!(rule.form, ImageForm::Convolution { .. }),
+        Lowering::Composite(body) => body_has_product(*body, attrs, inputs),
+        _ => false,
     }
 }

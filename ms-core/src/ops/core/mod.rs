@@ -56,6 +56,7 @@ pub use elementwise::Domain;
 pub use evaluate::{evaluate_graph, evaluate_node};
 pub(crate) use float_encoding::{decode_floats, encode_as_floats, encoded_type};
 pub use flops::flops;
+pub(crate) use flops::has_product;
 pub use images::{AxisOrder, ConvGeometry, ConvResult, ImageForm, ImageRule};
 pub use message::{Show, Shown};
 pub use operand::{IntoOperand, Operand, common_dtype, operands};

@@ -10,6 +10,7 @@ use crate::session::report;
 use crate::transform::{self, Residual};
 use once_cell::sync::OnceCell;
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,8 @@ pub(in crate::session) struct Source {
     took: OnceLock<Duration>,
     /// Whether gradients are added in the same order as eagerly.
     in_order: bool,
+    /// Whether functions with other lines have the same graph.
+    shares_lines: AtomicBool,
 }
 
 /// The origin of a graph.
@@ -56,7 +59,7 @@ pub(in crate::session) enum Part {
 impl Source {
     fn new(origin: Origin, in_order: bool) -> Arc<Self> {
         let (graph, optimized, decided, took) = (OnceCell::new(), Mutex::default(), OnceLock::new(), OnceLock::new());
-        Arc::new(Self { origin, graph, optimized, decided, took, in_order })
+        Arc::new(Self { origin, graph, optimized, decided, took, in_order, shares_lines: AtomicBool::new(false) })
     }
 
     /// A graph as it was traced, expanded here.
@@ -201,6 +204,31 @@ impl Source {
             Origin::Given => self.graph.get(),
             Origin::Unknown { .. } => None,
             Origin::Derivative { of, .. } | Origin::Sizes { of, .. } => of.traced(),
+        }
+    }
+
+    /// The graph whose results are those of a run, with constant sizes; as it was traced, if this is no derivative.
+    pub fn at_run(&self) -> Option<Cow<'_, Graph>> {
+        match &self.origin {
+            Origin::Traced(graph) => Some(Cow::Borrowed(graph)),
+            Origin::Sizes { of, sizes } => {
+                let at_sizes = |graph| transform::specialized(graph, &by_name(sizes)).ok();
+                of.as_traced().and_then(at_sizes).map(Cow::Owned)
+            }
+            _ => self.graph.get().map(Cow::Borrowed),
+        }
+    }
+
+    /// Notes that a function with other lines has the same graph.
+    pub fn share_lines(&self) {
+        self.shares_lines.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the lines of all nodes are those of the functions that have this graph.
+    pub fn has_own_lines(&self) -> bool {
+        match &self.origin {
+            Origin::Derivative { of, .. } | Origin::Sizes { of, .. } => of.has_own_lines(),
+            _ => !self.shares_lines.load(Ordering::Relaxed),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::Tracer;
 use super::call::is_common;
 use super::frame::State;
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, Result, active_function};
 use crate::ir::{Node, Type, ValueId};
 use crate::ops;
 use crate::tensor::{
@@ -32,6 +32,7 @@ impl Tracer {
         };
         let mut node = Node::new(call.op, call.attrs.clone(), inputs);
         node.location = self.location.get().or(Some(call.location));
+        node.called = active_function();
         let id = frame.graph.add_node(node, results);
         let outputs = frame.graph.node(id).outputs.clone();
         Ok(outputs.into_iter().map(|value| self.wrap(frame, value)).collect())

@@ -6,10 +6,13 @@ mod on_device;
 use super::made::Made;
 use super::source::Source;
 use super::symbolic::Sized;
-use crate::error::{Error, Result};
+use crate::error::{Error, Missing, Result};
 use crate::exec::{self, Artifact, Backend, CompileOptions, Donation, Executable};
 use crate::ir::{Graph, Precision, canonical_bytes};
-use crate::lower::{composite_of_node, line_of_node, refuse_at_the_same_lines};
+use crate::lower::{
+    Exhausted, composite_of_node, function_of_node, have_same_lines, line_of_node, line_of_refusal, node_of_memory,
+    refuse_at_the_same_lines,
+};
 use crate::ops;
 use crate::optimize::PassContext;
 use crate::session::autodiff::tape::Tape;
@@ -130,6 +133,9 @@ impl Compiled {
             (key, known, place)
         });
         if let Some(known) = known {
+            if !known.source.traced().is_some_and(|it| have_same_lines(it, &graph)) {
+                known.source.share_lines();
+            }
             return Ok(known.kept());
         }
         let sized = Sized::of(&graph)?;
@@ -299,12 +305,13 @@ impl Compiled {
     pub(in crate::session) fn run_donated(&self, inputs: &mut [Array], donations: &[Donation]) -> Result<Outputs> {
         let device = if is_host_only() { None } else { Some(devices::gather(inputs, |_| false)?) };
         let other = self.other(&*inputs, device)?;
-        let executable = other.as_deref().unwrap_or(self).executable()?;
+        let known = other.as_deref().unwrap_or(self);
+        let executable = known.executable()?;
         let outputs = match device {
             None => executable.run_donated(inputs, donations),
             Some(device) => self.submit_donated(device, executable, inputs, donations),
         };
-        Ok(tensors(outputs.map_err(|error| self.located(error))?))
+        Ok(tensors(outputs.map_err(|error| known.located(error))?))
     }
 
     /// Runs the graph on tensors that are not traced.
@@ -326,12 +333,13 @@ impl Compiled {
             return self.run_on_any(inputs).map(|it| *to = it);
         }
         let other = self.other(inputs.iter().copied(), None)?;
-        match other.as_deref().unwrap_or(self).executable()?.run(inputs) {
+        let known = other.as_deref().unwrap_or(self);
+        match known.executable()?.run(inputs) {
             Ok(outputs) => {
                 *to = tensors(outputs);
                 Ok(())
             }
-            Err(error) => Err(self.located(error)),
+            Err(error) => Err(known.located(error)),
         }
     }
 
@@ -463,14 +471,39 @@ fn tensors(mut outputs: SmallVec<[Array; 1]>) -> Outputs {
     }
 }
 
-/// The error with the user's line.
-fn located(source: &Source, error: Error) -> Error {
+/// The error with the op and the user's line.
+fn located(source: &Source, mut error: Error) -> Error {
+    if let Some(missing) = error.take_missing() {
+        return of_memory(source, error, missing);
+    }
     let Some(traced) = source.traced() else { return error };
-    let error = match error.report().node.and_then(|node| composite_of_node(traced, node)) {
+    let node = error.report().node;
+    let error = match node.and_then(|node| composite_of_node(traced, node)) {
         Some(composite) => error.of_composite(composite),
         None => error,
     };
+    let error = match node.and_then(|node| function_of_node(traced, node)) {
+        Some(function) => error.of_function(function),
+        None => error,
+    };
     error.located(|node| line_of_node(traced, node))
+}
+
+/// The error of a run without memory for some values, with the op that they are of.
+fn of_memory(source: &Source, error: Error, missing: Missing) -> Error {
+    let graph = source.at_run();
+    let Some(found) = graph.as_deref().and_then(|it| node_of_memory(it, missing)) else { return error };
+    let Exhausted { node, is_only } = found;
+    let error = error.with_op(node.op.name());
+    let error = match node.called {
+        Some(function) => error.of_function(function),
+        None => error,
+    };
+    let line = if source.has_own_lines() { node.location } else { line_of_refusal(node) };
+    match line.filter(|_| is_only) {
+        Some(line) => error.at(line),
+        None => error,
+    }
 }
 
 fn arrays(inputs: &[Tensor]) -> Result<SmallVec<[&Array; 8]>> {

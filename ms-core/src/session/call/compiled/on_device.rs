@@ -23,7 +23,8 @@ impl Compiled {
     pub(super) fn run_on_any(&self, inputs: &[&Array]) -> Result<Outputs> {
         let (device, mut inputs) = devices::gathered(inputs, |_| false)?;
         let other = self.other(&*inputs, Some(device))?;
-        let executable = other.as_deref().unwrap_or(self).executable()?;
+        let known = other.as_deref().unwrap_or(self);
+        let executable = known.executable()?;
         let outputs = self.submit(device, |work| {
             work.reads(&*inputs)?;
             dense(work, device, &mut inputs)?;
@@ -34,7 +35,7 @@ impl Compiled {
             };
             submitted(work, &inputs, outputs, &[])
         });
-        Ok(tensors(outputs.map_err(|error| self.located(error))?))
+        Ok(tensors(outputs.map_err(|error| known.located(error))?))
     }
 
     /// [`Compiled::run_donated`] on a device, by the executable for it.
