@@ -254,6 +254,11 @@ fn networks_are_models() {
     lines.insert(network("far", far, [&[2, 3], &[4, 3]]));
     let tiny = |x: &Tensor| ops::remainder(x * 3e-30, Tensor::full([3], -7e-30f32));
     lines.insert(network("tiny", tiny, [&[2, 3], &[4, 3]]));
+    let pools = |x: &Tensor| {
+        let options = ops::PoolOptions::new(2, 3).stride(2).padding(1);
+        ops::max_pool(x, &options) - ops::avg_pool(x, &options)
+    };
+    lines.insert(network("pools", pools, [&[1, 2, 8, 5], &[1, 2, 7, 5]]));
     lines.insert(network("rows", |x| ops::concat(&[x.i(1..), x.i(..1)], 0).reshape([-1]), [&[2, 3], &[4, 3]]));
     recorded("networks.txt", &lines);
 }
