@@ -59,13 +59,17 @@ impl Pool {
         let (size, kernel, stride) = (self.sizes[axis] as isize, at(&it.kernel), at(&it.stride));
         let (padding, dilation) = (at(&it.padding), at(&it.dilation));
         let reach = dilation * (kernel - 1) + 1;
-        if size + 2 * padding < reach || padding > reach / 2 {
+        if padding > reach / 2 {
             return None;
         }
-        let over = size + 2 * padding - reach;
-        let mut count = over / stride + 1;
-        if it.ceil_mode && over % stride != 0 && count * stride < size + padding {
-            count += 1;
+        // As PyTorch counts them: in ceil mode an axis that is shorter than a window can have one.
+        let over = size + 2 * padding - reach + if it.ceil_mode { stride - 1 } else { 0 };
+        let mut count = over.div_euclid(stride) + 1;
+        if it.ceil_mode && (count - 1) * stride >= size + padding {
+            count -= 1;
+        }
+        if count < 1 {
+            return None;
         }
         let window = |number: isize| {
             let start = number * stride - padding;
