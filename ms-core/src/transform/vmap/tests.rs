@@ -154,6 +154,7 @@ fn composites_over_lanes_are_one_node() {
         ("adam_update", &["110000000", "000010000", "111111111"], &[]),
         ("momentum_update", &["10000", "00010"], &[]),
         ("gelu", &["1"], &[]),
+        ("largest_finite", &["1"], &[]),
         ("gelu_tanh", &["1"], &[]),
     ];
     for def in COMPOSITES {
