@@ -163,7 +163,8 @@ fn pooled(body: &dyn Fn(&[Tensor]) -> Tensor, what: &str) {
     };
     let gradient = |x: &[Tensor]| ms::grad(loss)(&x[0]);
     let hessian = |x: &[Tensor]| ms::hessian(loss)(&x[0]);
-    let lanes = |x: &[Tensor]| ms::vmap(|x: &Tensor| body(&[x.clone()]))(&ops::stack(&[&x[0], &(&x[0] * 2.0)], 0));
+    let lanes =
+        |x: &[Tensor]| ms::vmap(|x: &Tensor| body(std::slice::from_ref(x)))(&ops::stack(&[&x[0], &(&x[0] * 2.0)], 0));
     for body in [body, &gradient, &hessian, &lanes] {
         let wrong = differences(&["n"], body);
         assert!(wrong.is_empty(), "{what}:\n{}", wrong.join("\n"));

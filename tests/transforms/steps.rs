@@ -182,6 +182,7 @@ fn others_are_not_warned_of() {
         ("a derivative of a rule with steps", |x| ms::grad(|y: &Tensor| ops::relu(y))(x)),
         ("a tangent", |x| ms::jvp(|y: &Tensor| y.abs())(x, x).1),
         ("a Jacobian", |x| ms::jacrev(|y: &Tensor| y.abs())(x)),
+        ("logsumexp", |x| ops::logsumexp(x, 0)),
         ("a shape", |x| Tensor::full(x.shape(), x.numel() as f32)),
         ("a length", |x| ops::zeros_like(x)),
         ("a given derivative", |x| {
@@ -216,7 +217,8 @@ fn steps_on_the_way_to_parameters_warn() {
 /// The page has every op whose derivative is zero and that takes floats, unless gradients are meant to stop there.
 #[test]
 fn the_book_lists_all_steps() {
-    const STOPS: [&str; 6] = ["stop_gradient", "assert", "assign", "print", "get_float_status", "clear_float_status"];
+    const STOPS: [&str; 7] =
+        ["stop_gradient", "assert", "assign", "print", "get_float_status", "clear_float_status", "largest_finite"];
     let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/errors/MS075.md"));
     let page = page.expect("the page is there");
     let row = |it: &&str| it.starts_with("| ");

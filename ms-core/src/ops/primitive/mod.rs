@@ -49,10 +49,11 @@ pub(crate) fn has_steps(op: Op) -> bool {
     [&FMOD, &REMAINDER].iter().any(|it| it.op() == op)
 }
 
-/// Whether the results of an op are meant to be constants to gradients, though its derivative is zero: it stops them, or
-/// has no result of its own.
+/// Whether the results of an op whose derivative is zero are meant to be constants to gradients, or are none of its own.
 pub(crate) fn hides(op: Op) -> bool {
-    [&STOP_GRADIENT, &ASSERT, &ASSIGN, &PRINT, &GET_FLOAT_STATUS, &CLEAR_FLOAT_STATUS].iter().any(|it| it.op() == op)
+    let stops =
+        [&ASSERT, &ASSIGN, &CLEAR_FLOAT_STATUS, &GET_FLOAT_STATUS, &crate::ops::LARGEST_FINITE, &PRINT, &STOP_GRADIENT];
+    stops.iter().any(|it| it.op() == op)
 }
 
 primitives! {
