@@ -43,8 +43,8 @@ composite! {
 #[track_caller]
 pub(in crate::ops) fn largest_of(x: &Tensor, axes: &[usize], positive: bool) -> Tensor {
     let otherwise = if positive { 1.0 } else { 0.0 };
-    // The largest of no elements is an error.
-    if axes.iter().any(|&axis| x.dims()[axis] == 0) {
+    // The largest of no elements is an error, and so is an axis that is not there, which the op refuses.
+    if axes.iter().any(|&axis| x.dims().get(axis).is_some_and(|it| *it == 0)) {
         return full_like(sum_axes(x, axes, true), otherwise);
     }
     let axes: Vec<isize> = axes.iter().map(|&it| it as isize).collect();
