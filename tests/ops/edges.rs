@@ -363,3 +363,38 @@ fn output_padding_of_transposed_convolutions_reaches_the_dilation() {
         assert!(count > 80, "{count}");
     });
 }
+
+#[jit]
+fn softmax_of(x: &Tensor, axis: isize) -> [Tensor; 3] {
+    let scores = ms_core::ops::AttentionOptions { mask: Some(x.clone()), ..Default::default() };
+    let one = Tensor::zeros([1, 1]).cast(x.dtype());
+    let keys = Tensor::zeros([x.shape()[1], 1]).cast(x.dtype());
+    let queries = one.broadcast_to([x.shape()[0], 1]);
+    [ops::softmax(x, axis), ops::log_softmax(x, axis), ops::attention_weights(&queries, &keys, &scores)]
+}
+
+/// An infinite element makes its whole row nan, of every length and dtype, along rows and columns.
+#[test]
+fn the_softmax_of_infinity_is_nan() {
+    both_ways(|way| {
+        for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
+            for length in [2, 5, 33, 1100, 5000] {
+                for [special, rest] in [[INF, 1.], [INF, INF], [f32::NAN, 1.], [INF, -INF], [-INF, -INF], [-INF, 1.]] {
+                    let mut row = vec![rest; length];
+                    row[length / 2] = special;
+                    let x = Tensor::from_slice([1, length], &row).cast(dtype);
+                    let rows = softmax_of(&x, 1);
+                    let columns = softmax_of(&x.reshape((length, 1)), 0);
+                    let is_nan = |it: &Tensor| it.cast(DType::F32).to_vec::<f32>().iter().all(|it| it.is_nan());
+                    let wanted = special != -INF || rest == -INF;
+                    let what = format!("{way}, {dtype:?}, {length} of {rest} and {special}");
+                    for got in rows[..2].iter().chain(&columns[..2]) {
+                        assert_eq!(is_nan(got), wanted, "{what}: {got:?}");
+                    }
+                    // Scores of minus infinity alone exclude all keys.
+                    assert_eq!(is_nan(&rows[2]), wanted && special != -INF, "{what}: weights {:?}", rows[2]);
+                }
+            }
+        }
+    });
+}
