@@ -1,6 +1,6 @@
 //! The ops that submit work to devices, for errors that come when it runs.
 
-use crate::error::{ActiveCalls, Error};
+use crate::error::{ActiveCalls, Error, active_function};
 use crate::tensor::{OpCall, Origin, Type, is_host_only};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -13,6 +13,8 @@ pub(super) struct Applied {
     location: &'static Location<'static>,
     operands: SmallVec<[Type; 3]>,
     calls: ActiveCalls,
+    /// The function of the library that the user called, if it is active.
+    called: Option<&'static str>,
     /// The composite whose body applies it.
     composite: Option<Arc<Applied>>,
 }
@@ -32,6 +34,7 @@ impl Applied {
             location,
             operands,
             calls: ActiveCalls::current(),
+            called: active_function(),
             composite: COMPOSITE.with_borrow(Clone::clone),
         })
     }
@@ -43,7 +46,10 @@ impl Origin for Applied {
         let error = error.with_operands(self.operands.iter().map(Type::to_string)).in_those_calls(&self.calls);
         match &self.composite {
             Some(composite) => composite.explain(error.of_composite(composite.op)),
-            None => error,
+            None => match self.called {
+                Some(name) => error.of_function(name),
+                None => error,
+            },
         }
     }
 }
