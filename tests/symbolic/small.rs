@@ -10,7 +10,9 @@ fn differences(axes: Axes, body: &dyn Fn(&[Tensor]) -> Tensor) -> Vec<String> {
     let told = |n: usize| {
         let shape: Vec<usize> = axes.iter().map(|it| if *it == "n" { n } else { 3 }).collect();
         let x = [data(&shape)];
-        let (got, want) = (compiled.call(&x), ms::catch(|| body(&x)));
+        // An error of a device comes when its stream is waited for.
+        let waited = |it: ms::Result<Tensor>| it.and_then(|it| ms::synchronize().map(|()| it));
+        let (got, want) = (waited(compiled.call(&x)), waited(ms::catch(|| body(&x))));
         let told = match (got, want) {
             (Ok(got), Ok(want)) => differ(&got, &want),
             (Err(_), Err(_)) => None,
