@@ -293,7 +293,7 @@ fn memory_runs_out_in_composites() {
     });
 }
 
-/// Results, scratch memory and values inside are those of the op, or of the function, that the user called.
+/// An error names the op or the function that the user called, for results, scratch memory and intermediate values.
 #[test]
 fn compiled_functions_without_memory_name_the_op() {
     in_child("compiled_functions_without_memory_name_the_op", || {

@@ -41,14 +41,12 @@ pub(crate) fn active_function() -> Option<&'static str> {
 impl Error {
     /// Names the active function before the op.
     pub(crate) fn in_called(self) -> Self {
-        match CALLED.get() {
-            Some(name) => self.of_function(name),
-            None => self,
-        }
+        self.of_function(CALLED.get())
     }
 
-    /// Names a function of the library before the op that it applied.
-    pub(crate) fn of_function(mut self, name: &str) -> Self {
+    /// Names the function of the library that applied the op, if there is one, before the op.
+    pub(crate) fn of_function(mut self, name: Option<&str>) -> Self {
+        let Some(name) = name else { return self };
         let report = &mut *self.0;
         if let Some(inner) = report.op.replace(name.to_owned()).filter(|it| it != name) {
             report.message = format!("`{inner}`: {}", report.message);

@@ -88,7 +88,7 @@ pub fn node_of_memory(graph: &Graph, missing: Missing) -> Option<Exhausted<'_>> 
             Def::Result(node, _) => Some(only(graph.node(node))),
             Def::Input(_) => None,
         },
-        // An op can need memory inside besides that of its results.
+        // An op can need scratch memory in addition to its results.
         Missing::Inside => largest(false).or_else(|| largest(true)),
         Missing::Product => {
             let is_product = |(part, node): &(&Graph, &Node)| {

@@ -45,8 +45,8 @@ impl Way {
     }
 }
 
-/// For each of the inputs `wrt`, a step if the outputs `results` depend on the input through steps only. In regions
-/// of transforms other than `vmap`, nothing is taken for a step.
+/// For each of the inputs `wrt`, a step if the outputs `results` depend on the input through steps only. Regions of
+/// transforms other than `vmap` are assumed to have no step.
 pub fn hiding(graph: &Graph, wrt: &[usize], results: &[usize]) -> Vec<Option<Step>> {
     let mut outputs = vec![Way::None; graph.outputs().len()];
     results.iter().for_each(|&at| outputs[at] = Way::Open);

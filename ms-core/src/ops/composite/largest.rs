@@ -39,9 +39,9 @@ composite! {
     };
 }
 
-/// The body of [`LARGEST_FINITE`], for the bodies of other composites.
+/// The body of [`LARGEST_FINITE`].
 #[track_caller]
-pub(in crate::ops) fn largest_of(x: &Tensor, axes: &[usize], positive: bool) -> Tensor {
+fn largest_of(x: &Tensor, axes: &[usize], positive: bool) -> Tensor {
     let otherwise = if positive { 1.0 } else { 0.0 };
     // The largest of no elements is an error, and so is an axis that is not there, which the op refuses.
     if axes.iter().any(|&axis| x.dims().get(axis).is_some_and(|it| *it == 0)) {

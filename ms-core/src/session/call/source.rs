@@ -224,7 +224,7 @@ impl Source {
         self.shares_lines.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the lines of all nodes are those of the functions that have this graph.
+    /// Whether every function that has this graph has the same source locations.
     pub fn has_own_lines(&self) -> bool {
         match &self.origin {
             Origin::Derivative { of, .. } | Origin::Sizes { of, .. } => of.has_own_lines(),

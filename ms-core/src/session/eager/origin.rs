@@ -46,10 +46,7 @@ impl Origin for Applied {
         let error = error.with_operands(self.operands.iter().map(Type::to_string)).in_those_calls(&self.calls);
         match &self.composite {
             Some(composite) => composite.explain(error.of_composite(composite.op)),
-            None => match self.called {
-                Some(name) => error.of_function(name),
-                None => error,
-            },
+            None => error.of_function(self.called),
         }
     }
 }

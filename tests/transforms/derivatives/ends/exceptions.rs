@@ -1,10 +1,10 @@
 //! Where something else than in PyTorch is right, or the error of rounding is larger.
 
-/// What a value or a derivative is instead.
+/// The expected result where PyTorch's does not apply.
 pub enum Instead {
-    /// What PyTorch has, but where that is nan, a number if it is a value.
+    /// PyTorch's result; where it is nan, any result, and for a value a number.
     Numbers,
-    /// What PyTorch has, but for one element.
+    /// PyTorch's result, except for the element at this position.
     But(usize),
     /// This number.
     Is(f64),

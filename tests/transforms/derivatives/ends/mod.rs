@@ -100,7 +100,7 @@ fn lines(x: &Tensor) -> Vec<Vec<f64>> {
     x.cast(DType::F64).to_vec::<f64>().chunks(width).map(<[f64]>::to_vec).collect()
 }
 
-/// What differs from PyTorch, and from the exceptions.
+/// The number of points, and the results that differ from PyTorch's and from the exceptions.
 fn differences(name: &'static str, f: Function) -> (usize, Vec<String>) {
     let (mut count, mut wrong) = (0, Vec::new());
     for (dtype, key) in [(DType::F64, "f64"), (DType::F32, "f32"), (DType::F16, "f16")] {

@@ -1,5 +1,5 @@
-//! What the file does not have: reductions and weights, functions of other frameworks, and numbers near the ends whose
-//! powers overflow or vanish.
+//! Ends of domains without a row in the file: reductions, weights, functions of other frameworks, and numbers near the
+//! ends whose powers overflow or vanish.
 
 use super::column;
 use crate::derivatives::compiled;

@@ -113,7 +113,7 @@ impl PoolOptions {
         Ok(counts)
     }
 
-    /// The padding after `sizes` with which so many windows, of [`window`](Self::window), fit.
+    /// The padding after `sizes` that the `counts` of [`window`](Self::window) need.
     pub(in crate::ops) fn after(&self, sizes: &[Dim], counts: &[Dim]) -> Dims {
         let after = |axis: usize| {
             let (stride, padding, reach) = (self.stride[axis], self.padding[axis], self.reach(axis));

@@ -97,6 +97,9 @@ impl Record {
 
     /// Warns of watched tensors that `results` depend on through steps only.
     fn tell_of_steps(&self, results: &[Tensor], watched: &[Tensor]) {
+        if self.behind.is_empty() {
+            return;
+        }
         let of = |all: &[Tensor]| all.iter().filter_map(|it| self.slot(it)).collect::<Vec<Slot>>();
         let behind = self.behind.among(results);
         self.behind.hiding(&self.steps, &of(results), &behind, &of(watched)).into_iter().for_each(tell_of_step);

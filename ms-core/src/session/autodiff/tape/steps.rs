@@ -98,9 +98,6 @@ impl Steps {
         behind: &[Hidden],
         targets: &[Slot],
     ) -> Vec<Step> {
-        if self.is_empty() {
-            return Vec::new();
-        }
         let of_slot: FxHashMap<Slot, usize> =
             (0..steps.len()).flat_map(|at| steps[at].outputs().iter().flatten().map(move |&slot| (slot, at))).collect();
         let inputs = |slot: Slot| {

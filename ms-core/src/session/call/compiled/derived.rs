@@ -36,7 +36,7 @@ pub struct Hiding {
 }
 
 impl Hiding {
-    /// That of a graph; nothing of one that this process has not traced.
+    /// The steps of a graph; none if this process has not traced it.
     fn of(traced: Option<&Graph>, wrt: &[usize], seeds: &[usize]) -> Self {
         let Some(graph) = traced else {
             return Self { of_seeds: vec![None; wrt.len()], of_others: vec![None; wrt.len()] };

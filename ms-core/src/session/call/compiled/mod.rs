@@ -1,18 +1,16 @@
 //! Callable graphs: compiled at their first call, once per content.
 
 mod derived;
+mod located;
 mod on_device;
 
 use super::made::Made;
 use super::source::Source;
 use super::symbolic::Sized;
-use crate::error::{Error, Missing, Result};
+use crate::error::{Error, Result};
 use crate::exec::{self, Artifact, Backend, CompileOptions, Donation, Executable};
 use crate::ir::{Graph, Precision, canonical_bytes};
-use crate::lower::{
-    Exhausted, composite_of_node, function_of_node, have_same_lines, line_of_node, line_of_refusal, node_of_memory,
-    refuse_at_the_same_lines,
-};
+use crate::lower::{have_same_lines, refuse_at_the_same_lines};
 use crate::ops;
 use crate::optimize::PassContext;
 use crate::session::autodiff::tape::Tape;
@@ -25,6 +23,7 @@ use crate::session::devices;
 use crate::session::report;
 use crate::tensor::{Array, Device, Outputs, Tensor, is_host_only};
 pub use derived::{Derivative, Hiding, Partial};
+use located::located;
 use ms_cache::Digest;
 use once_cell::sync::OnceCell;
 use rustc_hash::FxHashMap;
@@ -468,41 +467,6 @@ fn tensors(mut outputs: SmallVec<[Array; 1]>) -> Outputs {
         // The usual case, without a loop.
         (1, Some(only)) => Outputs::from_buf([Tensor::from_array(only)]),
         (_, last) => outputs.into_iter().chain(last).map(Tensor::from_array).collect(),
-    }
-}
-
-/// The error with the op and the user's line.
-fn located(source: &Source, mut error: Error) -> Error {
-    if let Some(missing) = error.take_missing() {
-        return of_memory(source, error, missing);
-    }
-    let Some(traced) = source.traced() else { return error };
-    let node = error.report().node;
-    let error = match node.and_then(|node| composite_of_node(traced, node)) {
-        Some(composite) => error.of_composite(composite),
-        None => error,
-    };
-    let error = match node.and_then(|node| function_of_node(traced, node)) {
-        Some(function) => error.of_function(function),
-        None => error,
-    };
-    error.located(|node| line_of_node(traced, node))
-}
-
-/// The error of a run without memory for some values, with the op that they are of.
-fn of_memory(source: &Source, error: Error, missing: Missing) -> Error {
-    let graph = source.at_run();
-    let Some(found) = graph.as_deref().and_then(|it| node_of_memory(it, missing)) else { return error };
-    let Exhausted { node, is_only } = found;
-    let error = error.with_op(node.op.name());
-    let error = match node.called {
-        Some(function) => error.of_function(function),
-        None => error,
-    };
-    let line = if source.has_own_lines() { node.location } else { line_of_refusal(node) };
-    match line.filter(|_| is_only) {
-        Some(line) => error.at(line),
-        None => error,
     }
 }
 

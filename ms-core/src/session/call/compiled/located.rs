@@ -1,0 +1,33 @@
+//! The op and the user's line of errors of runs.
+
+use crate::error::{Error, Missing};
+use crate::lower::{Exhausted, composite_of_node, function_of_node, line_of_node, line_of_refusal, node_of_memory};
+use crate::session::call::source::Source;
+
+/// The error with the op and the user's line.
+pub(super) fn located(source: &Source, mut error: Error) -> Error {
+    if let Some(missing) = error.take_missing() {
+        return of_memory(source, error, missing);
+    }
+    let Some(traced) = source.traced() else { return error };
+    let node = error.report().node;
+    let error = match node.and_then(|node| composite_of_node(traced, node)) {
+        Some(composite) => error.of_composite(composite),
+        None => error,
+    };
+    let error = error.of_function(node.and_then(|node| function_of_node(traced, node)));
+    error.located(|node| line_of_node(traced, node))
+}
+
+/// The error of a run without memory for some values, with the op that they are of.
+fn of_memory(source: &Source, error: Error, missing: Missing) -> Error {
+    let graph = source.at_run();
+    let Some(found) = graph.as_deref().and_then(|it| node_of_memory(it, missing)) else { return error };
+    let Exhausted { node, is_only } = found;
+    let error = error.with_op(node.op.name()).of_function(node.called);
+    let line = if source.has_own_lines() { node.location } else { line_of_refusal(node) };
+    match line.filter(|_| is_only) {
+        Some(line) => error.at(line),
+        None => error,
+    }
+}
