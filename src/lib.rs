@@ -118,7 +118,8 @@ pub use ms_core::trace::Hooks;
 /// assert_eq!(y.shape(), [4, 2]);
 /// ```
 pub use ms_core::trace::Layer;
-pub use ms_core::trace::{Arg, At, Frozen, HookHandle, Marked, Name, Sink, Training, Tree, Value};
+pub use ms_core::session::At;
+pub use ms_core::trace::{Arg, Frozen, HookHandle, Marked, Name, Sink, Training, Tree, Value};
 pub use ms_core::trace::{HyperMap, Map, MultitypeFuncGraph, Range, range};
 pub use ms_core::{Code, DType, Error, Parameter, Result, Tensor, catch, error, synchronize, tensor};
 /// `#[derive(Static)]`: a host value by which compiled code is chosen.
@@ -297,7 +298,7 @@ pub mod closure {
     pub use ms_macros::jit_closure as jit;
 }
 
-inventory::submit! { ms_core::error::LibrarySource(file!()) }
+inventory::submit! { ms_core::error::LibrarySource::Facade(file!()) }
 
 // Linked for the backend that it registers.
 use ms_cpu as _;

@@ -263,7 +263,7 @@ fn a_changed_op_gives_the_new_answer() {
         succeed(command.env("MS_COMPILER_CACHE_PATH", scratch.cache()))
     };
     assert_eq!([run(), run()], ["9 1", "9 0"]);
-    let file = repository.join("ms-core/src/ops/primitive/arithmetic.rs");
+    let file = repository.join("ms-core/ops/src/ops/primitive/arithmetic.rs");
     let text = std::fs::read_to_string(&file).expect("the op is there");
     let changed = text.replace("lower body |[x]| x * x;", "lower body |[x]| x * x * x;");
     assert_ne!(changed, text, "the op is lowered there");

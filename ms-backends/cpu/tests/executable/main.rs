@@ -10,7 +10,7 @@ use ms_core::ir::{
 };
 use ms_core::lower::{
     Argument, Buffer, BufferId, ContractionResult, ContractionStep, IndexedAxis, KernelCall, KernelId, Place, Plan,
-    PlanStep, Reuse, Routine, Span, View,
+    PlanOp, PlanStep, Reuse, Routine, Span, View,
 };
 use ms_core::tensor::{Array, Attr, Attrs, DType, Layout, Literal};
 use ms_core::{Error, ops};
@@ -92,7 +92,7 @@ fn plan() -> Plan {
             // The second operand runs backwards.
             call(1, 4, [argument(3, 0, 4), argument(1, 12, -4), argument(4, 0, 4)]),
             PlanStep::Library {
-                op: ops::RESHAPE.op(),
+                op: PlanOp(ops::RESHAPE.op()),
                 attrs: Attrs::new([shape]),
                 precision: Precision::Strict,
                 inputs: vec![view(4, &[4])],
@@ -268,7 +268,7 @@ fn rows() -> Plan {
         outputs: vec![y],
         buffers: vec![buffer(24, Place::Input(0)), buffer(16, Place::Input(1)), buffer(16, Place::Output(0))],
         steps: vec![
-            PlanStep::Check { op: ops::GATHER.op(), of: x, axis: 0, positions, node: None },
+            PlanStep::Check { op: PlanOp(ops::GATHER.op()), of: x, axis: 0, positions, node: None },
             PlanStep::Kernel(KernelCall {
                 kernel: KernelId(0),
                 extents: [2, 2].into_iter().collect(),

@@ -1,0 +1,83 @@
+//! What the host waits for.
+
+use crate::lower::{Plan, PlanStep, Repeat, is_stack};
+use crate::ops::definition;
+use crate::stored::stored;
+use std::fmt;
+
+/// What the host waits for while a compiled function runs on a device with memory of its own, by the number of
+/// places in the plan. One without any is given to the device as a whole, and the host goes on; it waits when it
+/// reads a result.
+///
+/// ```
+/// use ms_core::exec::Waits;
+/// let waits = Waits { conditions: 1, ..Waits::default() };
+/// assert!(waits.any() && !Waits::default().any());
+/// assert_eq!(waits.to_string(), "1 condition");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Waits {
+    /// Conditions of branches and loops, which the host reads.
+    pub conditions: usize,
+    /// Loops that keep values of a number of iterations that is known only then: on stacks.
+    pub stacks: usize,
+    /// Results whose sizes are known only when they are computed.
+    pub sizes: usize,
+    /// Steps that act on the host, such as prints.
+    pub host_steps: usize,
+}
+
+stored! {
+    struct Waits { conditions: usize, stacks: usize, sizes: usize, host_steps: usize }
+}
+
+impl Waits {
+    /// Those of a plan.
+    pub fn of(plan: &Plan) -> Self {
+        let mut waits = Self::default();
+        for step in plan.routines.iter().flat_map(|it| &it.steps) {
+            match step {
+                PlanStep::Branch { .. } => waits.conditions += 1,
+                PlanStep::Loop(it) => match it.repeat {
+                    Repeat::While { .. } => {
+                        waits.conditions += 1;
+                        waits.stacks += usize::from(!it.series.is_empty());
+                    }
+                    Repeat::Counted { .. } => waits.stacks += 1,
+                    Repeat::Times { .. } => {}
+                },
+                PlanStep::Library { op, .. } => waits.host_steps += usize::from(definition(op.0).effects.act_on_host()),
+                PlanStep::Kernel(_) | PlanStep::Kernels(_) | PlanStep::Contraction(_) => {}
+                PlanStep::Check { .. } | PlanStep::Call { .. } => {}
+            }
+        }
+        let main = plan.routines.last();
+        waits.sizes = main.map_or(0, |it| it.inputs.iter().chain(&it.outputs).filter(|it| is_stack(it)).count());
+        waits
+    }
+
+    /// Whether there is any.
+    pub fn any(self) -> bool {
+        self != Self::default()
+    }
+}
+
+impl fmt::Display for Waits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = [
+            (self.conditions, "condition"),
+            (self.stacks, "loop with stacks"),
+            (self.sizes, "value of unknown size"),
+            (self.host_steps, "step of the host"),
+        ];
+        let mut parts = all.iter().filter(|it| it.0 > 0).peekable();
+        if parts.peek().is_none() {
+            return f.write_str("none");
+        }
+        for (at, (count, what)) in parts.enumerate() {
+            let comma = if at > 0 { ", " } else { "" };
+            write!(f, "{comma}{count} {what}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,21 @@
+//! From graphs to plans of kernels, and their execution on a device.
+//!
+//! Modules in order: [`target`] describes a device, [`optimize`] rewrites graphs, [`lower`] makes plans of kernels,
+//! [`exec`] runs plans through the driver of a device. Each imports only what stands before it.
+//!
+//! **Invariant:** nothing here names `Tensor` or `Parameter`.
+
+#![cfg_attr(ms_sanitize, feature(sanitize))]
+
+use ms_ir::{self as ir, data as tensor, environment, error, stored};
+use ms_ops::ops;
+
+pub mod exec;
+pub mod lower;
+pub mod optimize;
+pub mod target;
+
+/// The hash of the sources of this crate, which is a part of the keys of the compile cache.
+pub const SOURCES: &str = env!("MS_COMPILE_SOURCES");
+
+inventory::submit! { error::LibrarySource::Compiler(file!()) }

@@ -1,0 +1,58 @@
+//! From a graph to a [`Plan`]: fusion groups, kernels, layouts, memory.
+//!
+//! [`lower`] (`pipeline`) turns the graph into ops without views (`flatten` makes a `flat` graph), moves
+//! elementwise ops through slices and views (`distribute`, `sink`), forms fusion groups (`group`, over the
+//! axes of a `domain`, by what a `body` costs), lets kernels write the `slices` of values that consist of
+//! them, makes groups the `epilogue` of contractions, builds their kernels (`stage`, `emit`, `simplify`), one for
+//! groups of equal `structure`, orders the steps (`draft`, `schedule`), makes independent kernels one step
+//! (`horizontal`), and lays out memory (`reuse`, `memory`,
+//! `assemble`). Regions of nodes become routines of the same plan (`iteration`, `routines`), before the graphs
+//! whose nodes run them; a small `while` is a kernel (`repeat`). Everything that depends on the processor is in its
+//! [`Target`]. Eager execution builds kernels of single ops ([`single`]) over the same loops ([`nest`]).
+
+mod alike;
+mod assemble;
+mod body;
+mod casts;
+mod display;
+mod distribute;
+mod domain;
+mod draft;
+mod emit;
+mod emitted;
+mod epilogue;
+mod flat;
+mod flatten;
+mod gather;
+mod group;
+mod horizontal;
+mod iteration;
+mod lines;
+mod memory;
+pub mod nest;
+mod pipeline;
+mod plan;
+mod repeat;
+mod reuse;
+mod routines;
+mod schedule;
+mod simplify;
+pub mod single;
+mod sink;
+mod slices;
+mod stage;
+mod stored;
+mod structure;
+
+pub use lines::{
+    Exhausted, composite_of_node, function_of_node, have_same_lines, line_of_node, line_of_refusal, node_of_memory,
+    refuse_at_the_same_lines,
+};
+pub use pipeline::{LowerOptions, lower, lower_traced};
+pub use plan::{
+    Argument, Buffer, BufferId, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis,
+    KernelCall, KernelId, Loop, NextCarry, Place, Plan, PlanOp, PlanStep, Repeat, Reuse, Routine, RoutineId, STACK_BYTES, Span,
+    View, image_axes, is_stack, value_bytes,
+};
+pub use routines::PlanNames;
+pub use crate::target::{Budget, Cost, EpilogueLimits, Native, RepeatLimits, Target};

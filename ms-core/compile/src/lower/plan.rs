@@ -1,0 +1,486 @@
+//! Plans: a flat list of steps over buffers, without addresses.
+
+use crate::ir::{Contraction, Kernel, LaneAxis, ParamId, Precision, Type};
+use crate::tensor::{Attrs, DType, Dim, Layout, Literal, Op};
+use smallvec::SmallVec;
+use std::ops::Deref;
+
+/// A kernel of a [`Plan`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct KernelId(pub u32);
+
+/// A buffer of a [`Plan`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct BufferId(pub u32);
+
+/// A routine of a [`Plan`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RoutineId(pub u32);
+
+/// What an executable runs: kernels, constants, and the routines that use them. Serialisable; independent of
+/// addresses.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Plan {
+    /// Distinct kernels of all routines.
+    pub kernels: Vec<Kernel>,
+    /// Constant data of all routines.
+    pub constants: Vec<Literal>,
+    /// One for each distinct graph: the last is the main routine, and every other one comes before its
+    /// callers. So there is no recursion, and at most one call of each is active at a time.
+    pub routines: Vec<Routine>,
+}
+
+impl Plan {
+    /// The main routine.
+    ///
+    /// # Panics
+    /// If the plan has no routines.
+    pub fn main(&self) -> &Routine {
+        self.routines.last().expect("a plan has a routine")
+    }
+
+    /// The offset of each routine's part of a run's memory, in bytes, which is after those of all its
+    /// callers; and the total size. Returns `None` if a routine calls one that does not come before it.
+    pub fn arena(&self) -> Option<(Vec<usize>, usize)> {
+        let mut bases = vec![0; self.routines.len()];
+        let mut all = 0;
+        for (at, routine) in self.routines.iter().enumerate().rev() {
+            let end = bases[at] + routine.arena_bytes.next_multiple_of(ALIGN);
+            all = all.max(end);
+            for callee in routine.steps.iter().flat_map(PlanStep::callees) {
+                let callee = callee.0 as usize;
+                if callee >= at {
+                    return None;
+                }
+                bases[callee] = end.max(bases[callee]);
+            }
+        }
+        Some((bases, all))
+    }
+}
+
+/// The alignment of routines in the arena, in bytes.
+const ALIGN: usize = 64;
+
+/// Steps over buffers, lowered from one graph.
+///
+/// A value whose first dimension is [`Dim::DYNAMIC`](crate::tensor::Dim::DYNAMIC) is a stack. Its elements
+/// are stored outside of all buffers; its buffer contains an eight-byte handle.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Routine {
+    /// The name in reports.
+    pub name: String,
+    /// Types of the inputs; input arrays are row-major.
+    pub inputs: Vec<Type>,
+    /// Types of the outputs; output arrays are row-major.
+    pub outputs: Vec<Type>,
+    /// Memory of values.
+    pub buffers: Vec<Buffer>,
+    /// Size of the arena for the intermediate values of one run, without those of called routines, in bytes.
+    pub arena_bytes: usize,
+    /// The steps in execution order.
+    pub steps: Vec<PlanStep>,
+    /// Which outputs may reuse the memory of donated inputs.
+    pub reuse: Reuse,
+}
+
+/// When inputs are read for the last time, and outputs first accessed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Reuse {
+    /// By input, the first step from which on it is not read; for one whose elements are stored elsewhere
+    /// (see [`Routine`]), none.
+    pub free_from: Vec<u32>,
+    /// By output, the step that first accesses it.
+    pub touched_at: Vec<u32>,
+    /// Outputs, and inputs whose last reader is the step that first writes to the output's memory: it reads
+    /// each element before it overwrites it, or updates them in place. Sorted.
+    pub in_place: Vec<(u32, u32)>,
+    /// The number of steps up to the last one that may fail: it refuses values, or allocates memory.
+    pub fallible: u32,
+}
+
+impl Reuse {
+    /// Returns whether an output may overwrite an input of the same size in bytes.
+    pub fn allows(&self, output: usize, input: usize) -> bool {
+        let (Some(free), Some(touched)) = (self.free_from.get(input), self.touched_at.get(output)) else {
+            return false;
+        };
+        free <= touched || self.in_place.binary_search(&(output as u32, input as u32)).is_ok()
+    }
+
+    /// The inputs that an output may overwrite in the step that reads them for the last time.
+    pub fn in_place_of(&self, output: usize) -> impl Iterator<Item = usize> {
+        let output = output as u32;
+        let first = self.in_place.partition_point(|it| it.0 < output);
+        self.in_place[first..].iter().take_while(move |it| it.0 == output).map(|it| it.1 as usize)
+    }
+
+    /// Like [`Reuse::allows`] for an input that a run which fails must not change: the output is written only when
+    /// no step can fail any more.
+    pub fn allows_state(&self, output: usize, input: usize) -> bool {
+        self.touched_at.get(output).is_some_and(|&at| at >= self.fallible) && self.allows(output, input)
+    }
+}
+
+/// A contiguous block of memory.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Buffer {
+    /// The size in bytes.
+    pub bytes: usize,
+    /// The location.
+    pub place: Place,
+}
+
+/// The location of a buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Place {
+    /// The memory of an input.
+    Input(u32),
+    /// The memory of an output.
+    Output(u32),
+    /// Constant data of the plan.
+    Constant(u32),
+    /// At this offset in the arena, a multiple of 64.
+    Arena(usize),
+    /// No memory: the argument of a param of [`Role::Position`](crate::ir::Role).
+    Position,
+}
+
+/// A strided view of a buffer.
+#[derive(Clone, PartialEq, Debug)]
+pub struct View {
+    /// Which buffer.
+    pub buffer: BufferId,
+    /// The element type.
+    pub dtype: DType,
+    /// The layout, in elements.
+    pub layout: Layout,
+}
+
+/// A row-major value in a buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Span {
+    /// Which buffer.
+    pub buffer: BufferId,
+    /// The offset of its first byte in the buffer.
+    pub offset: usize,
+}
+
+/// An argument of a kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Argument {
+    /// Which buffer.
+    pub buffer: BufferId,
+    /// The offset of the first element, in bytes.
+    pub offset: usize,
+    /// Bytes from one element to the next, by loop of the kernel.
+    pub strides: SmallVec<[i64; 4]>,
+    /// The axis of a param that is [indexed](crate::ir::Role::Indexed); the first element is at its position
+    /// zero.
+    pub axis: Option<IndexedAxis>,
+}
+
+/// An axis that a kernel indexes with positions that it computes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct IndexedAxis {
+    /// Bytes from one position to the next.
+    pub stride: i64,
+    /// Number of positions.
+    pub extent: usize,
+}
+
+/// A call of a kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KernelCall {
+    /// The kernel.
+    pub kernel: KernelId,
+    /// The extents of its loops.
+    pub extents: SmallVec<[usize; 4]>,
+    /// The arguments of its params, in order.
+    pub args: SmallVec<[Argument; 4]>,
+}
+
+/// A contraction of two buffers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ContractionStep {
+    /// Element types, sizes and strides.
+    pub contraction: Contraction,
+    /// The first element of the left operand.
+    pub a: Span,
+    /// The first element of the right operand.
+    pub b: Span,
+    /// What becomes of the result.
+    pub result: ContractionResult,
+}
+
+/// What becomes of the result of a contraction.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ContractionResult {
+    /// It is stored, with this first element.
+    Stored(Span),
+    /// Kernels compute with it, and nothing else does: it is in no buffer. There is at least one.
+    Epilogues(Vec<Epilogue>),
+}
+
+/// A kernel that computes with the result of a contraction and writes results of the step. A device runs it on parts of
+/// the result, in any order, as soon as these are computed; all epilogues of a contraction run on each part, in order.
+///
+/// Its outputs are apart from the operands of the contraction and from what other epilogues of it access, but for those
+/// [behind](EpilogueLoops::Rows) it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Epilogue {
+    /// The kernel.
+    pub kernel: KernelId,
+    /// The loops of the kernel.
+    pub loops: EpilogueLoops,
+    /// The arguments of the params, in order, but for the result of the contraction.
+    pub args: SmallVec<[Argument; 4]>,
+}
+
+/// The loops of an epilogue.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum EpilogueLoops {
+    /// One for each axis of the result, batch, m and n in that order; if there are none, one of one step. They are
+    /// parallel, but for the last one of a kernel that reduces rows. This param is the result, an input: what the kernel
+    /// reads of it is rounded, or wrapped, to the type of the result, as an element in memory is.
+    Elements(ParamId),
+    /// One for each axis of rows of the result, batch and m in that order, then some of these extents along each row;
+    /// all are parallel. The kernel does not read the result, but what epilogues before it write: in each row of the
+    /// loops, only what they have written for that row.
+    Rows(SmallVec<[usize; 2]>),
+}
+
+impl EpilogueLoops {
+    /// Whether a part of the result of this contraction must have whole rows for a kernel with these loops, because the
+    /// kernel reduces rows, in which case its lanes are the axis of columns, or reads other columns of them than that
+    /// which it computes. Then there is one axis of columns. `None` if the kernel has not the loops of an epilogue.
+    pub fn is_by_rows(&self, kernel: &Kernel, contraction: &Contraction) -> Option<bool> {
+        match (self, kernel.lanes, kernel.seq) {
+            (Self::Elements(_), LaneAxis::Parallel, 0) => Some(false),
+            (Self::Elements(_), LaneAxis::Reduced, 0) if contraction.n.len() == 1 => Some(true),
+            (Self::Rows(_), LaneAxis::Parallel, 0) if contraction.n.len() == 1 => Some(true),
+            _ => None,
+        }
+    }
+
+    /// The extents of the loops, of an epilogue of this contraction.
+    pub fn extents(&self, contraction: &Contraction) -> SmallVec<[usize; 4]> {
+        let mut extents: SmallVec<[usize; 4]> = contraction.axes_of(2).map(|it| it.size).collect();
+        match self {
+            Self::Elements(_) if extents.is_empty() => extents.push(1),
+            Self::Elements(_) => {}
+            Self::Rows(along) => {
+                extents.truncate(Self::rows(contraction));
+                extents.extend_from_slice(along);
+            }
+        }
+        extents
+    }
+
+    /// The number of axes of rows of the result of a contraction.
+    pub fn rows(contraction: &Contraction) -> usize {
+        contraction.batch.len() + contraction.m.len()
+    }
+}
+
+/// The axes of loops over a result of images `[n, c, spatial..]`: images, channels, and elements of a plane, as far as there
+/// are several.
+///
+/// ```
+/// # use ms_core::lower::image_axes;
+/// assert_eq!(image_axes(&[8, 64, 28, 28])[..], [8, 64, 784]);
+/// assert_eq!(image_axes(&[1, 64, 7])[..], [64, 7]);
+/// ```
+pub fn image_axes(shape: &[usize]) -> SmallVec<[usize; 4]> {
+    let (leading, plane) = shape.split_at(shape.len().min(2));
+    let axes = leading.iter().copied().chain([plane.iter().product()]);
+    axes.filter(|&it| it != 1).collect()
+}
+
+/// The op of a step: in the stored form, its number, or for a custom op its name and source.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PlanOp(pub Op);
+
+impl Deref for PlanOp {
+    type Target = Op;
+
+    fn deref(&self) -> &Op {
+        &self.0
+    }
+}
+
+/// One step of a [`Plan`].
+#[derive(Clone, PartialEq, Debug)]
+pub enum PlanStep {
+    /// A generated kernel.
+    Kernel(KernelCall),
+    /// At least two kernels, none of which accesses what another one writes: a device runs them in any order, or at the
+    /// same time.
+    Kernels(Vec<KernelCall>),
+    /// A contraction.
+    Contraction(Box<ContractionStep>),
+    /// An op that the backend's library, or the op's own `eval`, runs as a whole.
+    Library {
+        /// The op.
+        op: PlanOp,
+        /// Its attributes.
+        attrs: Attrs,
+        /// The precision of its products, if it is [made of them](crate::ops::Lowering::library_precision).
+        precision: Precision,
+        /// Its operands.
+        inputs: Vec<View>,
+        /// Its results, row-major.
+        outputs: Vec<View>,
+        /// The number of its node in the traced graph; see [`line_of_node`](super::line_of_node).
+        node: Option<u32>,
+        /// Kernels that compute with its result, of which there is one, element by element: their loops are the
+        /// [axes of images](image_axes) of it, all parallel. A device may run them on any parts of the result, in any
+        /// order, as soon as these are computed; on each part they run in this order. What they write is apart from the
+        /// operands and from what another one accesses, and may be in the place of the result.
+        epilogues: Vec<KernelCall>,
+    },
+    /// Fails for positions that are out of range for an operand; the kernel that gathers at them accepts all
+    /// positions.
+    Check {
+        /// The op that gathers.
+        op: PlanOp,
+        /// The type of the operand.
+        of: Type,
+        /// The axis of the operand that the positions refer to.
+        axis: usize,
+        /// The positions, integers.
+        positions: View,
+        /// As in [`PlanStep::Library`].
+        node: Option<u32>,
+    },
+    /// A call of a routine.
+    Call {
+        /// The routine.
+        routine: RoutineId,
+        /// Its arguments.
+        inputs: Vec<Span>,
+        /// The locations of its results.
+        outputs: Vec<Span>,
+    },
+    /// One of two routines, with the same types of arguments and results.
+    Branch {
+        /// A bool.
+        condition: Span,
+        /// The routine that runs if the condition is true, and the other one.
+        routines: [RoutineId; 2],
+        /// Their arguments.
+        inputs: Vec<Span>,
+        /// The locations of their results.
+        outputs: Vec<Span>,
+    },
+    /// A loop.
+    Loop(Box<Loop>),
+}
+
+impl PlanStep {
+    /// The kernels of a step that runs nothing else.
+    pub fn kernels(&self) -> &[KernelCall] {
+        match self {
+            Self::Kernel(it) => std::slice::from_ref(it),
+            Self::Kernels(all) => all,
+            _ => &[],
+        }
+    }
+
+    /// The routines that a step runs.
+    pub fn callees(&self) -> SmallVec<[RoutineId; 2]> {
+        match self {
+            Self::Kernel(_) | Self::Kernels(_) => SmallVec::new(),
+            Self::Contraction(_) | Self::Library { .. } | Self::Check { .. } => SmallVec::new(),
+            Self::Call { routine, .. } => [*routine].into_iter().collect(),
+            Self::Branch { routines, .. } => routines.iter().copied().collect(),
+            Self::Loop(it) => [it.body].into_iter().collect(),
+        }
+    }
+}
+
+/// A loop over a routine: its inputs are carries, one element of each sequence, and invariants; its outputs
+/// are the carries that it computes, one element of each series, and, in a [`Repeat::While`], the condition
+/// of the next iteration.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Loop {
+    /// The routine of one iteration.
+    pub body: RoutineId,
+    /// The number of iterations.
+    pub repeat: Repeat,
+    /// Values that each iteration replaces.
+    pub carries: Vec<Carry>,
+    /// Values of which each iteration reads one element.
+    pub sequences: Vec<Span>,
+    /// Values that are the same in all iterations.
+    pub invariants: Vec<Span>,
+    /// The locations of the series, to which each iteration adds an element.
+    pub series: Vec<Span>,
+    /// Memory for the next value of a carry while its current one is read: one for each chain of carries that
+    /// starts with a [computed](NextCarry::Computed) one and continues with those that take its previous
+    /// value, in the order of the computed ones.
+    pub spares: Vec<Span>,
+}
+
+/// The number of iterations of a loop.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Repeat {
+    /// While a condition holds: series are stacks.
+    While {
+        /// The condition of the first iteration, a bool.
+        first: Span,
+        /// Memory for the condition of the next iteration.
+        next: Span,
+        /// The location of the number of iterations, an i64.
+        count: Option<Span>,
+    },
+    /// A constant number of iterations; sequences and series are arrays.
+    Times {
+        /// The number of iterations.
+        count: usize,
+        /// From the last element of sequences and series to the first.
+        reverse: bool,
+    },
+    /// The number of iterations is an i64; sequences and series are stacks.
+    Counted {
+        /// The number of iterations.
+        count: Span,
+        /// From the last element of sequences and series to the first.
+        reverse: bool,
+    },
+}
+
+/// A value that each iteration of a loop replaces.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Carry {
+    /// The first value.
+    pub initial: Span,
+    /// The location of the last value; used as scratch memory until then.
+    pub result: Span,
+    /// Where the next value comes from.
+    pub next: NextCarry,
+}
+
+/// Where the next value of a carry comes from. At most one carry takes the value of another one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NextCarry {
+    /// The routine computes it.
+    Computed,
+    /// The routine computes it, and may write it over the current one: see [`Reuse::allows`].
+    Updated,
+    /// It is the current value of this carry.
+    From(u32),
+}
+
+/// Size of a row-major value, or of the handle of a stack, in bytes; `None` if a dimension is symbolic.
+pub fn value_bytes(ty: &Type) -> Option<usize> {
+    if is_stack(ty) { Some(STACK_BYTES) } else { ty.numel().map(|it| it * ty.dtype.size()) }
+}
+
+/// Returns whether a value is a stack, whose length is the number of iterations of a loop.
+pub fn is_stack(ty: &Type) -> bool {
+    ty.dims.first() == Some(&Dim::DYNAMIC)
+}
+
+/// Size of the handle of a stack, in bytes.
+pub const STACK_BYTES: usize = 8;

@@ -1,0 +1,118 @@
+//! The pass manager: runs passes on a graph and on the graphs of its nodes.
+
+use super::{Inline, Pass, PassContext, Report};
+use crate::ir::{Graph, canonical_bytes, subgraphs};
+use crate::ops;
+use rustc_hash::FxHashMap;
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// An observer of the results of passes: the name of the pass, and the graph.
+pub type Watch<'a> = &'a mut dyn FnMut(&'static str, &Graph);
+
+/// The graph, and every graph in it, with all calls inlined, or those that are not marked
+/// `no_inline`.
+pub fn inline_all(graph: &Graph, marked: bool) -> Graph {
+    let context = PassContext { inline_limit: usize::MAX, inline_marked: marked, ..PassContext::default() };
+    optimize_with(graph.clone(), &[&Inline], &context).0
+}
+
+/// Runs passes, in order, repeatedly while they change something (at most
+/// [`PassContext::rounds`] times), on a graph and on every graph in it.
+///
+/// A graph with several uses is optimised once, before those that contain it; graphs that become
+/// equal are merged. This includes graphs that passes create for nodes.
+pub fn optimize_with(graph: Graph, passes: &[&dyn Pass], context: &PassContext) -> (Graph, Report) {
+    let mut report = Report::default();
+    (run_passes(graph, passes, context, &mut |_, _| {}, &mut report), report)
+}
+
+/// [`optimize_with`], where `watch` observes every graph that a pass changed, and `report` collects statistics.
+pub fn run_passes(
+    graph: Graph,
+    passes: &[&dyn Pass],
+    context: &PassContext,
+    watch: Watch<'_>,
+    report: &mut Report,
+) -> Graph {
+    let (done, equal) = (FxHashMap::default(), FxHashMap::default());
+    Optimizer { passes, context, watch, report, done, equal }.graph(graph)
+}
+
+/// An optimisation of a graph and the graphs in it.
+struct Optimizer<'a> {
+    passes: &'a [&'a dyn Pass],
+    context: &'a PassContext,
+    watch: Watch<'a>,
+    report: &'a mut Report,
+    /// The result for a graph, by its address; the graph itself is kept alive, so that its address
+    /// is not reused.
+    done: FxHashMap<*const Graph, (Arc<Graph>, Arc<Graph>)>,
+    /// Results by content.
+    equal: FxHashMap<Vec<u8>, Arc<Graph>>,
+}
+
+impl Optimizer<'_> {
+    fn graph(&mut self, mut graph: Graph) -> Graph {
+        self.regions(&mut graph);
+        for _ in 0..self.context.rounds {
+            if !self.round(&mut graph) {
+                break;
+            }
+            self.regions(&mut graph);
+        }
+        graph
+    }
+
+    /// Replaces the graphs of nodes by their results. The depth of recursion is that of graphs that
+    /// passes create for nodes of graphs that they created.
+    fn regions(&mut self, graph: &mut Graph) {
+        let found: Vec<Arc<Graph>> = subgraphs(graph).into_iter().cloned().collect();
+        if found.is_empty() {
+            return;
+        }
+        for region in found {
+            if self.done.contains_key(&Arc::as_ptr(&region)) {
+                continue;
+            }
+            let mut body = (*region).clone();
+            body.map_regions(|it| self.done[&Arc::as_ptr(it)].1.clone());
+            let body = self.graph(body);
+            let shared = self.equal.entry(canonical_bytes(&body)).or_insert_with(|| Arc::new(body)).clone();
+            self.done.insert(Arc::as_ptr(&shared), (shared.clone(), shared.clone()));
+            self.done.insert(Arc::as_ptr(&region), (region, shared));
+        }
+        graph.map_regions(|it| self.done[&Arc::as_ptr(it)].1.clone());
+    }
+
+    /// Runs all passes once; returns whether one changed something.
+    fn round(&mut self, graph: &mut Graph) -> bool {
+        let mut changed = false;
+        for pass in self.passes {
+            let start = Instant::now();
+            let before = graph.len();
+            let new = match pass.run(graph, self.context) {
+                Cow::Borrowed(_) => None,
+                Cow::Owned(new) => Some(new),
+            };
+            let entry = self.report.entry(pass.name());
+            entry.time += start.elapsed();
+            entry.runs += 1;
+            entry.changes += usize::from(new.is_some());
+            entry.nodes_before += before;
+            entry.nodes_after += new.as_ref().map_or(before, Graph::len);
+            if let Some(new) = new {
+                if cfg!(debug_assertions)
+                    && let Err(error) = ops::verify_one(&new)
+                {
+                    panic!("pass `{}` broke a graph: {error}\nbefore:\n{graph}\nafter:\n{new}", pass.name());
+                }
+                (self.watch)(pass.name(), &new);
+                *graph = new;
+                changed = true;
+            }
+        }
+        changed
+    }
+}

@@ -1,0 +1,39 @@
+//! Graph to graph: passes that make a graph smaller or faster.
+//!
+//! Nodes depend on their operands only: ordered effects — writes, prints, random numbers — take and
+//! return a state. So equal nodes may be merged and unused ones removed without considering their
+//! effects; a node without results is kept, for it exists for its effect.
+//!
+//! Transforms are expanded before: in a graph that is still to be differentiated, gradients are
+//! added in a certain order, and some ops are meaningful to derivatives only.
+//!
+//! In strict precision the results are bit-identical, except for the payloads of NaNs, which also depend on the
+//! machine. In the others they are too, except for sums that a pass takes out of loops.
+
+mod algebra;
+mod branches;
+mod constant_folding;
+mod cse;
+mod dce;
+mod dead_arguments;
+mod inline;
+mod inline_custom;
+mod licm;
+mod pass;
+mod manager;
+mod uniform;
+mod views;
+
+pub use algebra::Algebra;
+pub use branches::Branches;
+pub use constant_folding::ConstantFolding;
+pub use cse::Cse;
+pub use dce::Dce;
+pub use dead_arguments::DeadArguments;
+pub use inline::Inline;
+pub use inline_custom::InlineCustom;
+pub use crate::target::{Contracted, Images, Kept};
+pub use licm::Licm;
+pub use pass::{Pass, PassContext, PassStatistics, Report};
+pub use manager::{Watch, inline_all, optimize_with, run_passes};
+pub use views::Views;

@@ -1,0 +1,44 @@
+//! The composites that a target runs itself.
+
+use crate::ir::{Precision, Type};
+use crate::tensor::{DType, Op};
+
+/// A composite that a target runs itself, instead of the ops of its body.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Kept {
+    /// The composite.
+    pub op: Op,
+    /// The dtype of its first operand, and of all others that are floats.
+    pub dtype: DType,
+    /// Whether its results have the bits of the body, so that it is kept in strict precision as well.
+    pub strict: bool,
+}
+
+impl Kept {
+    /// Whether this is an op on operands of these types, in this precision.
+    pub fn admits(&self, op: Op, types: &[&Type], precision: Precision) -> bool {
+        let exact = self.strict || precision.is_relaxed();
+        let fits = |it: &&Type| !it.dtype.is_float() || it.dtype == self.dtype;
+        exact && self.op == op && types.first().is_some_and(|it| it.dtype == self.dtype) && types.iter().all(fits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::COMPOSITES;
+
+    #[test]
+    fn what_is_kept() {
+        let op = COMPOSITES[0].op();
+        let fast = Kept { op, dtype: DType::F32, strict: false };
+        let (f32, f64) = (Type::of(DType::F32, &[2]), Type::of(DType::F64, &[2]));
+        let bool = Type::of(DType::Bool, &[2]);
+        assert!(fast.admits(op, &[&f32, &bool, &f32], Precision::Highest));
+        assert!(!fast.admits(op, &[&f32, &f64], Precision::Highest));
+        assert!(!fast.admits(op, &[&f64], Precision::Highest));
+        assert!(!fast.admits(op, &[&f32], Precision::Strict));
+        assert!(!fast.admits(COMPOSITES[1].op(), &[&f32], Precision::Highest));
+        assert!(Kept { strict: true, ..fast }.admits(op, &[&f32], Precision::Strict));
+    }
+}

@@ -1,0 +1,56 @@
+//! Numbers of the host as operands.
+
+use super::array::Array;
+use super::dtype::DType;
+use super::element::Scalar;
+use std::sync::OnceLock;
+
+/// A number of the host as a zero-dimensional tensor.
+///
+/// Kernels take its bits in the block of a call. Its array is made when something needs memory, and then kept.
+#[derive(Debug)]
+pub struct HostNumber {
+    bits: u64,
+    dtype: DType,
+    array: OnceLock<Box<Array>>,
+}
+
+impl HostNumber {
+    /// A number, converted to `dtype`.
+    pub fn new(value: Scalar, dtype: DType) -> Self {
+        Self::from_bits(value.to_bits(dtype), dtype)
+    }
+
+    fn from_bits(bits: u64, dtype: DType) -> Self {
+        Self { bits, dtype, array: OnceLock::new() }
+    }
+
+    /// The bits of the dtype, in the low bytes.
+    #[inline]
+    pub fn bits(&self) -> u64 {
+        self.bits
+    }
+
+    /// The element type.
+    #[inline]
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The number as an array without dimensions.
+    ///
+    /// # Panics
+    /// Raises [`Code::Memory`](crate::Code::Memory) when the system has no memory for it.
+    #[cold]
+    pub fn array(&self) -> &Array {
+        let bytes = self.bits.to_le_bytes();
+        self.array.get_or_init(|| Box::new(Array::from_bytes(&[], self.dtype, &bytes[..self.dtype.size()])))
+    }
+}
+
+/// A copy has an array of its own.
+impl Clone for HostNumber {
+    fn clone(&self) -> Self {
+        Self::from_bits(self.bits, self.dtype)
+    }
+}

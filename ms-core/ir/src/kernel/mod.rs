@@ -1,0 +1,472 @@
+//! Kernels: affine loops over buffers around a straight-line body of scalar SSA.
+//!
+//! A kernel has `par` parallel loops, then its lanes, then `seq` reduced loops. Extents, addresses and
+//! strides are arguments of the call, so that one kernel can be used for every shape of its class. The block
+//! of a call is a slice of 64-bit words, [`Kernel::call_words`] of them:
+//!
+//! ```text
+//! extents: par loops.. , lanes , seq loops..          1 + par + seq words
+//! then for each param but immediates: address, byte strides in the same order of loops
+//! then for each indexed param: byte stride of its axis, extent of its axis
+//! then for each immediate: its bits
+//! then, if the kernel reads a position: bases in the same order of loops
+//! ```
+//!
+//! - The *extent* of a loop is its number of steps. A call writes nothing if an extent of the result is zero.
+//! - The *address* of a param is that of its element at the first step of all loops, and a *stride* is the
+//!   distance in bytes to its element at the next step of a loop; it may be negative. The stride along the
+//!   lanes must be that of [`Param::step`], unless there is one lane.
+//! - A param of [`Role::Position`] is not in memory. Its elements are their own positions: the one at address
+//!   `a` is `a / 8`, as in an array of i64 at address zero that contains 0, 1, 2 and so on. So its address is
+//!   eight times the position of the first step, and a caller that cuts a loop advances it like any other.
+//! - A param of [`Role::Immediate`] is a number of the call: its word has the bits of its dtype in the low
+//!   bytes, and the other bytes are not read. It has neither address nor strides, and all steps of the loops
+//!   read the same number. Kernels of different numbers are one kernel, and a number needs no memory.
+//! - An [indexed](Role::Indexed) param has an axis besides the loops, which [`Inst::Gather`] indexes with a
+//!   position that the body computes. The param's address is that of position zero of that axis.
+//! - The *base* of a loop is the position of its first step: [`Inst::Index`] is the base plus the number of
+//!   steps. It is zero for a whole call. A caller that cuts a loop over the result into several calls passes
+//!   to each part its extent, advances the addresses, and adds to the base; the parts then compute the same
+//!   as the whole. Kernels that read no position have no bases, so that their calls have no overhead.
+//!
+//! **Order of loops.** With [`LaneAxis::Parallel`] the lanes are an axis of the result, and the
+//! reduced loops run inside them, one after the other, outermost first. With
+//! [`LaneAxis::Reduced`] the lanes are the innermost reduced axis, inside the `seq` loops.
+//!
+//! **Stages** run in order for each step of the parallel loops (and of the lanes, if those
+//! are parallel). A [`Scope::Point`] stage runs once there; a [`Scope::Loop`] stage runs for
+//! every step of the reduced loops and may end in [`Inst::Reduce`], whose result later stages
+//! read. Values of a `Loop` stage other than reductions are not visible outside it. A value of
+//! a `Point` stage is visible in all later stages. With reduced lanes a `Point` value is one
+//! scalar per row; with parallel lanes it is a vector of lanes.
+//!
+//! A [`Scope::Repeat`] stage is a loop of its own: it runs while a condition holds, which is the same for all
+//! lanes. It begins with its carries, [`Inst::Carry`]; then it computes the condition, which [`Inst::While`] tests,
+//! and the next values of the carries, which [`Inst::Next`] at its end assigns, all at the same time. Only the carries
+//! are visible outside it, with the values that they have when the condition is false. It neither writes memory nor
+//! reduces, and a kernel with such a stage has parallel lanes and no reduced loops.
+//!
+//! **Order of reduction**, which determines the bits of float sums and products: [`Kernel::order`] names one
+//! of the trees that [`ReductionOrder`] describes.
+//!
+//! **Arithmetic** is done in the compute dtypes ([`DType::compute`]): f32, f64, i32, i64, u32,
+//! u64 and bool. Other dtypes occur only in [`Inst::Load`], [`Inst::Gather`], [`Inst::Store`] and
+//! [`Inst::Cast`]; [`KernelBuilder`] inserts the casts that make narrow arithmetic round or wrap after every op.
+//!
+//! **Functions** such as `exp` are [`Inst::Math`] in the bodies of ops. Lowering expands those that are not
+//! native functions of the target to formulas of the other instructions, and all of them if results must be
+//! the same on every target.
+//!
+//! **Text.** A kernel is printed by [`Display`](std::fmt::Display) and parsed by [`Kernel::parse`]:
+//!
+//! ```text
+//! kernel par=1 lanes=reduced seq=0
+//!   in %0: f32 unit
+//!   out %1: f32 zero
+//!   loop:
+//!     v0 = load %0
+//!     v1 = const f32 0.5
+//!     v2 = mul v0, v1
+//!     v3 = reduce sum v2
+//!   point:
+//!     store %1, v3
+//! ```
+//!
+//! White space is not significant, and `//` starts a comment.
+//!
+//! ```text
+//! kernel   = "kernel" "par" "=" int "lanes" "=" ("parallel" | "reduced") "seq" "=" int [order] {param} {stage}
+//! order    = "order" "=" ("lanes" | "blocks") ["run" "=" int]          lanes by default
+//! param    = ("in" | "indexed" | "out" | "pos") "%" name ":" dtype ("unit" | "zero" | "any")
+//!          | "imm" "%" name ":" dtype
+//! stage    = ("point" | "loop" | "repeat") ":" {store | while | next | name "=" inst}
+//! store    = "store" "%" name "," value
+//! while    = "while" value
+//! next     = "next" value "," value           a carry, and its value in the next iteration
+//! inst     = "load" "%" name
+//!          | "gather" "%" name "," value
+//!          | "const" dtype element             as in literals of graphs, see [`text`](super::text)
+//!          | "index" int
+//!          | op value {"," value}              a unary, binary or comparing op, a function, "fma" or "select"
+//!          | "cast" value "to" dtype
+//!          | "reduce" reducer value
+//!          | "carry" value
+//! ```
+//!
+//! Names are arbitrary; a printed buffer has the number of its [`ParamId`], a value that of its [`Val`].
+//! Dtypes of results are inferred from the operands, so that only those of constants are written.
+
+mod build;
+mod check;
+mod conversion;
+mod names;
+mod order;
+mod part;
+mod sign;
+mod text;
+mod uniform;
+
+pub use build::KernelBuilder;
+pub use order::{ReductionOrder, run_multiple};
+pub use part::LoopWords;
+pub use sign::Sign;
+pub use text::NamedKernel;
+
+use super::math::Math;
+use crate::data::DType;
+use smallvec::SmallVec;
+
+/// A value of a kernel's body: the number of the instruction that defines it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Val(pub u32);
+
+/// An argument: a buffer, positions, or an immediate.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ParamId(pub u32);
+
+/// What an argument is, and how a kernel accesses it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Role {
+    /// It is read.
+    Input,
+    /// It is written.
+    Output,
+    /// Positions of i64 are read: not memory, but the numbers 0, 1, 2 and so on from address zero.
+    Position,
+    /// It is read at positions along an axis of its own, only by [`Inst::Gather`].
+    Indexed,
+    /// A number in the block of the call is read: the same for all steps of the loops.
+    Immediate,
+}
+
+/// The stride of a buffer along the lanes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum StrideClass {
+    /// One element.
+    Unit,
+    /// Zero: one element for all lanes.
+    Zero,
+    /// The stride of the call.
+    Any,
+}
+
+/// An argument: its element type and its stride along the lanes. An output has [`StrideClass::Zero`] if it has
+/// one element per row, and [`StrideClass::Any`] only with [parallel](LaneAxis::Parallel) lanes. An immediate
+/// has [`StrideClass::Zero`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Param {
+    /// The element type in memory.
+    pub dtype: DType,
+    /// The access.
+    pub role: Role,
+    /// The stride along the lanes.
+    pub step: StrideClass,
+}
+
+/// The axis of the lanes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum LaneAxis {
+    /// The innermost axis of the result.
+    Parallel,
+    /// The innermost reduced axis.
+    Reduced,
+}
+
+/// An op on one value.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum UnaryOp {
+    /// Sign flipped; integers wrap.
+    Neg,
+    /// Magnitude; integers wrap.
+    Abs,
+    /// Bitwise complement; negation of a bool.
+    Not,
+    /// Correctly rounded square root.
+    Sqrt,
+    /// Rounded down.
+    Floor,
+    /// Rounded up.
+    Ceil,
+    /// Rounded towards zero.
+    Trunc,
+    /// Rounded to the nearest integer, halves to even.
+    RoundEven,
+    /// The bits of a float as an integer of its width (f32 to i32, f64 to i64), or back.
+    Bitcast,
+}
+
+/// An op on two values of one dtype.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum BinaryOp {
+    /// Sum; integers wrap.
+    Add,
+    /// Difference; integers wrap.
+    Sub,
+    /// Product; integers wrap.
+    Mul,
+    /// Quotient. Integers truncate; division by zero is zero, and that of the minimum by -1 the minimum.
+    Div,
+    /// Remainder of the truncated quotient, of integers only; zero for a zero divisor.
+    Rem,
+    /// The smaller; nan if either is nan; of zeros the negative one.
+    Min,
+    /// The larger; nan if either is nan; of zeros the positive one.
+    Max,
+    /// Bitwise and; of bools too.
+    And,
+    /// Bitwise or; of bools too.
+    Or,
+    /// Bitwise exclusive or; of bools too.
+    Xor,
+    /// Shifted left; zero when the amount is negative or not below the width.
+    Shl,
+    /// Shifted right: signed integers keep the sign. If the amount is negative or not below the width, the
+    /// result is zero, or all bits are the sign.
+    Shr,
+    /// The whole product of the low 32 bits of both, of u64 only.
+    MulWide,
+}
+
+/// A comparison; with nan all but [`Compare::Ne`] are false.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Compare {
+    /// Equal.
+    Eq,
+    /// Not equal.
+    Ne,
+    /// Less.
+    Lt,
+    /// Less or equal.
+    Le,
+}
+
+/// How values are reduced.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Reducer {
+    /// Sum, from zero (floats from +0).
+    Sum,
+    /// Product, from one.
+    Prod,
+    /// The largest; nan if any is nan; from the lowest value (-inf for floats).
+    Max,
+    /// The smallest; nan if any is nan; from the highest value (+inf for floats).
+    Min,
+    /// Whether all are true, of bools, from true.
+    All,
+    /// Whether any is true, of bools, from false.
+    Any,
+}
+
+/// One instruction. The dtype of its result is in [`Kernel::types`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Inst {
+    /// The element of a buffer, the position, or the immediate at this step of the loops, converted to the
+    /// compute dtype of the argument (f16 widens to f32, i8 to i32, ...), which is exact.
+    Load(ParamId),
+    /// As [`Inst::Load`], of an [indexed](Role::Indexed) buffer: the element at this step of the loops and at
+    /// a position along the buffer's axis, an i64. Negative positions count from the end of the axis. If the
+    /// position is out of range, nothing is read, and the result is zero or false.
+    Gather(ParamId, Val),
+    /// Writes an element; the value has the compute dtype of the buffer. A float is exactly representable in
+    /// the buffer's dtype; an integer wraps to that dtype, as reductions of narrow integers have accumulators
+    /// of the compute dtype.
+    Store(ParamId, Val),
+    /// A constant, as the bits of the result's dtype.
+    Const(u64),
+    /// The position along loop `k` (in the order of extents) as i64: its base in the block of the call, plus
+    /// the number of steps.
+    Index(u8),
+    /// An op on one value.
+    Unary(UnaryOp, Val),
+    /// An op on two values of one dtype, which is also the result's.
+    Binary(BinaryOp, Val, Val),
+    /// `a * b + c`, rounded once; floats only.
+    Fma(Val, Val, Val),
+    /// A function of one or two floats of the result's dtype, as accurate as that of the target.
+    Math(Math, Val, Option<Val>),
+    /// A comparison of two values of one dtype; the result is bool.
+    Compare(Compare, Val, Val),
+    /// The second value if the first (a bool) is true, else the third.
+    Select(Val, Val, Val),
+    /// Conversion. Between compute dtypes: to the result's dtype, where a float becomes an integer by
+    /// truncation, saturating, nan to zero; integers wrap; bool is 0 or 1; anything to bool compares with
+    /// zero. To a narrow dtype (f16, bf16, or a narrow integer): the value is rounded, or wrapped, to it,
+    /// then widened to its compute dtype, which is the result's dtype.
+    Cast {
+        /// The operand.
+        value: Val,
+        /// The dtype that the value is rounded or wrapped to.
+        to: DType,
+    },
+    /// The reduction of a value over the reduced loops; only in a [`Scope::Loop`] stage.
+    Reduce(Reducer, Val),
+    /// A value that each iteration of a [`Scope::Repeat`] stage replaces; the operand is its first value.
+    Carry(Val),
+    /// Ends the loop of a [`Scope::Repeat`] stage if a bool, which is the same for all lanes, is false.
+    While(Val),
+    /// The value that a carry, the first operand, has in the next iteration.
+    Next(Val, Val),
+}
+
+impl Inst {
+    /// The values that the instruction reads, for rewriting.
+    pub fn operands_mut(&mut self) -> [Option<&mut Val>; 3] {
+        match self {
+            Self::Load(_) | Self::Const(_) | Self::Index(_) => [None, None, None],
+            Self::Gather(_, a)
+            | Self::Store(_, a)
+            | Self::Unary(_, a)
+            | Self::Cast { value: a, .. }
+            | Self::Reduce(_, a)
+            | Self::Carry(a)
+            | Self::While(a) => [Some(a), None, None],
+            Self::Math(_, a, b) => [Some(a), b.as_mut(), None],
+            Self::Binary(_, a, b) | Self::Compare(_, a, b) | Self::Next(a, b) => [Some(a), Some(b), None],
+            Self::Fma(a, b, c) | Self::Select(a, b, c) => [Some(a), Some(b), Some(c)],
+        }
+    }
+
+    /// The values that the instruction reads.
+    pub fn operands(mut self) -> impl Iterator<Item = Val> {
+        self.operands_mut().map(|it| it.copied()).into_iter().flatten()
+    }
+
+    /// Returns whether the instruction has an effect instead of a result.
+    pub fn is_statement(&self) -> bool {
+        matches!(self, Self::Store(..) | Self::While(_) | Self::Next(..))
+    }
+}
+
+/// How often a stage is executed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Scope {
+    /// Once for each step of the parallel loops.
+    Point,
+    /// For each step of the reduced loops too.
+    Loop,
+    /// While a condition that the stage computes holds.
+    Repeat,
+}
+
+/// A run of instructions: from the end of the previous stage to `end`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Stage {
+    /// How often it is executed.
+    pub scope: Scope,
+    /// One past its last instruction.
+    pub end: u32,
+}
+
+/// A loop nest with its body. Kernels of equal content are the same kernel.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Kernel {
+    /// Number of parallel loops outside the lanes.
+    pub par: u8,
+    /// Number of reduced loops other than the lanes.
+    pub seq: u8,
+    /// The axis of the lanes.
+    pub lanes: LaneAxis,
+    /// The tree of its float sums and products; [`ReductionOrder::Lanes`] if there are none.
+    pub order: ReductionOrder,
+    /// Number of the innermost reduced loops that iterate over one row together with the lanes, if the
+    /// [order](ReductionOrder::Blocks) depends on it; zero otherwise.
+    pub run: u8,
+    /// The arguments.
+    pub params: SmallVec<[Param; 4]>,
+    /// All instructions, in order.
+    pub insts: Vec<Inst>,
+    /// The dtype of each instruction's result; of one without, that of the value that it stores, tests or assigns.
+    pub types: Vec<DType>,
+    /// The stages, in order; the last ends with the last instruction.
+    pub stages: SmallVec<[Stage; 3]>,
+}
+
+impl Kernel {
+    /// Number of loops: parallel ones, lanes, reduced ones.
+    pub fn loops(&self) -> usize {
+        self.par as usize + 1 + self.seq as usize
+    }
+
+    /// Words in the block of a call.
+    pub fn call_words(&self) -> usize {
+        self.base_word(0) + if self.reads_position() { self.loops() } else { 0 }
+    }
+
+    /// The word in the block of a call with the base of a loop, if there are bases.
+    pub fn base_word(&self, axis: usize) -> usize {
+        self.axis_word(self.params.len()) + self.count(self.params.len(), Role::Immediate) + axis
+    }
+
+    /// The word in the block of a call with the byte stride of an indexed param's axis; the next word has
+    /// the extent.
+    pub fn axis_word(&self, param: usize) -> usize {
+        self.loops() + self.addressed() * (1 + self.loops()) + 2 * self.count(param, Role::Indexed)
+    }
+
+    /// The word in the block of a call with the address of a param, which its strides follow, or with the
+    /// bits of an immediate.
+    pub fn param_word(&self, param: usize) -> usize {
+        let immediates = self.count(param, Role::Immediate);
+        match self.params[param].role {
+            Role::Immediate => self.axis_word(self.params.len()) + immediates,
+            _ => self.loops() + (param - immediates) * (1 + self.loops()),
+        }
+    }
+
+    /// Number of params with an address and strides: all but immediates.
+    pub fn addressed(&self) -> usize {
+        self.params.len() - self.count(self.params.len(), Role::Immediate)
+    }
+
+    /// Number of params of a role among the first `params`.
+    fn count(&self, params: usize, role: Role) -> usize {
+        self.params[..params].iter().filter(|it| it.role == role).count()
+    }
+
+    /// Returns whether an instruction reads the position along a loop.
+    pub fn reads_position(&self) -> bool {
+        self.insts.iter().any(|it| matches!(it, Inst::Index(_)))
+    }
+
+    /// Returns whether the kernel only copies elements: it stores what it loads.
+    pub fn is_copy(&self) -> bool {
+        self.insts.iter().all(|it| matches!(it, Inst::Load(_) | Inst::Store(..)))
+    }
+
+    /// The dtype of a value.
+    pub fn ty(&self, val: Val) -> DType {
+        self.types[val.0 as usize]
+    }
+
+    /// The dtype of an instruction's result, inferred from the operands; `None` for a constant, for a bitcast
+    /// of a dtype that does not support it, and for operands that do not exist.
+    pub(super) fn result(&self, inst: &Inst) -> Option<DType> {
+        let ty = |val: Val| self.types.get(val.0 as usize).copied();
+        match *inst {
+            Inst::Load(param) | Inst::Gather(param, _) => {
+                self.params.get(param.0 as usize).map(|it| it.dtype.compute())
+            }
+            Inst::Const(_) => None,
+            Inst::Index(_) => Some(DType::I64),
+            Inst::Unary(UnaryOp::Bitcast, value) => match ty(value)? {
+                DType::F32 => Some(DType::I32),
+                DType::F64 => Some(DType::I64),
+                DType::I32 => Some(DType::F32),
+                DType::I64 => Some(DType::F64),
+                _ => None,
+            },
+            Inst::Store(_, value) | Inst::Unary(_, value) | Inst::Binary(_, value, _) => ty(value),
+            Inst::Fma(value, _, _) | Inst::Math(_, value, _) => ty(value),
+            Inst::Select(_, value, _) | Inst::Reduce(_, value) | Inst::Next(_, value) => ty(value),
+            Inst::Carry(value) | Inst::While(value) => ty(value),
+            Inst::Compare(..) => Some(DType::Bool),
+            Inst::Cast { to, .. } => Some(to.compute()),
+        }
+    }
+
+    /// The instructions of stage `i`, as a range of [`Val`] numbers.
+    pub fn stage_range(&self, i: usize) -> std::ops::Range<usize> {
+        let start = if i == 0 { 0 } else { self.stages[i - 1].end };
+        start as usize..self.stages[i].end as usize
+    }
+}

@@ -1,0 +1,86 @@
+//! Values as text: inputs that have names by these, all other values by their numbers.
+
+use super::lex::{value_len, write_string};
+use crate::{Def, Graph, ValueId};
+use rustc_hash::FxHashMap;
+use std::fmt::{self, Display, Write};
+use std::sync::Arc;
+
+/// The inputs of one graph as text.
+#[doc(hidden)]
+pub struct InputNames<'a> {
+    names: &'a [Option<Arc<str>>],
+    /// For each input, the number of inputs before it with the same name; empty if all names differ.
+    numbers: Vec<u32>,
+}
+
+impl<'a> InputNames<'a> {
+    /// The texts of inputs with these names, in order; further inputs have no names.
+    pub fn of(names: &'a [Option<Arc<str>>]) -> Self {
+        let mut used: FxHashMap<&str, u32> = FxHashMap::default();
+        let mut number = |name: &'a Option<Arc<str>>| {
+            let next = used.entry(name.as_deref()?).or_default();
+            *next += 1;
+            Some(*next - 1)
+        };
+        let numbers: Vec<u32> = names.iter().map(|it| number(it).unwrap_or(0)).collect();
+        Self { names, numbers: if numbers.iter().any(|&it| it > 0) { numbers } else { Vec::new() } }
+    }
+
+    /// The input at a position as text, `%fc1.weight`, if it has a name.
+    pub fn show(&self, at: usize) -> Option<impl Display + use<'a>> {
+        let name = self.names.get(at)?.as_deref()?;
+        let number = self.numbers.get(at).copied().unwrap_or(0);
+        Some(fmt::from_fn(move |f| {
+            f.write_char('%')?;
+            match is_plain(name) {
+                true => f.write_str(name)?,
+                false => write_string(name, f)?,
+            }
+            if number == 0 { Ok(()) } else { write!(f, "#{number}") }
+        }))
+    }
+}
+
+/// Returns whether a name is read as itself without quotes, and not as a number.
+fn is_plain(name: &str) -> bool {
+    !name.is_empty() && value_len(name) == name.len() && !is_number(name)
+}
+
+/// Returns whether a text is that of a value without a name.
+pub(super) fn is_number(text: &str) -> bool {
+    text.bytes().all(|it| it.is_ascii_digit())
+}
+
+/// The values of a graph as text.
+#[doc(hidden)]
+pub struct ValueNames<'a> {
+    graph: &'a Graph,
+    inputs: InputNames<'a>,
+}
+
+impl<'a> ValueNames<'a> {
+    /// The texts of the values of a graph, which may be broken.
+    pub fn of(graph: &'a Graph) -> Self {
+        Self { graph, inputs: InputNames::of(graph.input_names()) }
+    }
+
+    /// A value as text: `%fc1.weight`, or `%3`.
+    pub fn show(&self, id: ValueId) -> impl Display {
+        let exists = (id.0 as usize) < self.graph.value_count();
+        let input = match exists.then(|| self.graph.value(id).def) {
+            Some(Def::Input(at)) => self.inputs.show(at as usize),
+            _ => None,
+        };
+        fmt::from_fn(move |f| match &input {
+            Some(name) => name.fmt(f),
+            None => id.fmt(f),
+        })
+    }
+}
+
+impl Display for ValueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "%{}", self.0)
+    }
+}

@@ -1,0 +1,55 @@
+//! The work of an op.
+
+use super::composite::{body_has_product, flops_of_body};
+use crate::ops::{CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, ImageForm, Lowering, definition};
+use crate::tensor::{Attrs, Op, Type};
+
+/// The number of floating-point operations of an op on these types: two for each product of a matrix
+/// product or a convolution, one for each element of a float that an elementwise op computes or a reduction
+/// reads. A composite has those of its body. Movement of data, integers, and ops with regions count nothing; sizes that are not known count as
+/// one.
+///
+/// ```
+/// use ms_core::{DType, ops::{self, MATMUL}, tensor::{Attrs, Type}};
+/// let of = |shape: &[usize]| Type::of(DType::F32, shape);
+/// let work = ops::flops(MATMUL.op(), &Attrs::default(), &[&of(&[2, 3]), &of(&[3, 4])], &[of(&[2, 4])]);
+/// assert_eq!(work, 2 * 2 * 3 * 4);
+/// ```
+pub fn flops(op: Op, attrs: &Attrs, inputs: &[&Type], outputs: &[Type]) -> u64 {
+    let numel = |it: &Type| it.dims.iter().map(|dim| dim.as_const().unwrap_or(1) as u64).product::<u64>();
+    let of_floats = |it: &&Type| it.dtype.is_float();
+    let axis = |it: &Type, axis: usize| it.dims.get(axis).and_then(|it| it.as_const()).unwrap_or(1).max(1) as u64;
+    match &definition(op).lowering {
+        // Comparisons of floats count as well: their results are bools.
+        Lowering::Map(_) if inputs.iter().any(of_floats) => outputs.iter().map(numel).sum(),
+        Lowering::Reduce(_) => inputs.iter().copied().filter(of_floats).map(numel).sum(),
+        Lowering::Contraction(ranks) => {
+            let rank = inputs[0].rank();
+            let summed = rank.saturating_sub(ranks(attrs, rank).k)..rank;
+            2 * numel(&outputs[0]) * summed.map(|it| axis(inputs[0], it)).product::<u64>()
+        }
+        Lowering::OfImages(_) => {
+            // The output of the convolution, and its weight.
+            let (output, weight) = match op {
+                it if it == CONV.op() => (&outputs[0], inputs[1]),
+                it if it == CONV_INPUT_GRAD.op() => (inputs[0], inputs[1]),
+                it if it == CONV_WEIGHT_GRAD.op() => (inputs[1], &outputs[0]),
+                _ => return 0,
+            };
+            2 * numel(output) * numel(weight) / axis(weight, 0)
+        }
+        Lowering::Composite(body) => flops_of_body(*body, attrs, inputs),
+        _ => 0,
+    }
+}
+
+/// Whether an op is a contraction or a convolution, or applies one.
+#[doc(hidden)]
+pub fn has_product(op: Op, attrs: &Attrs, inputs: &[&Type]) -> bool {
+    match &definition(op).lowering {
+        Lowering::Contraction(_) => true,
+        Lowering::OfImages(rule) => matches!(rule.form, ImageForm::Convolution { .. }),
+        Lowering::Composite(body) => body_has_product(*body, attrs, inputs),
+        _ => false,
+    }
+}

@@ -1,0 +1,52 @@
+//! `cast`: conversion to another dtype.
+
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
+use crate::tensor::{Array, AsTensor, DType, Element, OpInfo, Tensor, Type, apply1};
+use crate::with_element;
+use smallvec::smallvec;
+
+attributes! {
+    /// The attributes of [`CAST`].
+    #[doc(hidden)]
+    pub struct CastAttrs { to: DType }
+}
+
+/// The operand in the dtype `to`, converted as [`Element::from_scalar`] does: floats are
+/// rounded once, or truncated and saturated to integers (nan to zero); integers wrap; nonzero values
+/// are true.
+pub static CAST: OpDef = OpDef {
+    info: OpInfo { number: 2, name: "cast", attrs: CastAttrs::DECLARED },
+    infer: |attrs, inputs| Ok(smallvec![Type::new(CastAttrs::of(attrs).to(), inputs[0].dims.clone())]),
+    eval: |attrs, inputs| {
+        let (x, to) = (inputs[0], CastAttrs::of(attrs).to());
+        let scalars = x.on_host()?.scalars();
+        let mut out = Array::zeros(x.shape(), to);
+        with_element!(to, T => {
+            for (to, from) in out.as_mut_slice::<T>().iter_mut().zip(scalars) {
+                *to = T::from_scalar(from);
+            }
+        });
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Rule(|it| smallvec![Some(cast(it.cotangent(), it.inputs[0].dtype()))]),
+    finite_derivatives: true,
+    effects: Effects::NONE,
+    batching: Batching::Derived,
+    lowering: Lowering::Map(|attrs, body, v| body.cast(v[0], CastAttrs::of(attrs).to())),
+    samples: || vec![Sample::new([SampleInput::f32(&[3, 5], -9.0, 9.0)]).attrs(CastAttrs::attrs(DType::F64))],
+};
+
+/// `x` in another dtype.
+///
+/// ```
+/// use ms_core::{DType, ops, tensor};
+/// assert_eq!(ops::cast(tensor![1.7, -1.7], DType::I32).to_vec::<i32>(), [1, -1]);
+/// ```
+#[track_caller]
+pub fn cast(x: impl AsTensor, to: DType) -> Tensor {
+    let x = x.as_tensor();
+    if x.dtype() == to {
+        return x.into_owned();
+    }
+    apply1(CAST.op(), &CastAttrs::attrs(to), &[&*x])
+}

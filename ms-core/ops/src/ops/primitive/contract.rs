@@ -1,0 +1,113 @@
+//! `contract`: sums of products over axes of two operands.
+
+use crate::error::{Code, Error};
+use crate::ir::ContractionRanks;
+use crate::ops::primitive::matmul::products;
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, add, permute};
+use crate::tensor::{Attrs, OpInfo, Tensor, Type, apply1};
+use smallvec::smallvec;
+
+attributes! {
+    /// The attributes of [`CONTRACT`]: the number of axes that both operands and the result have, and the number of axes
+    /// that are summed over.
+    struct ContractAttrs { batch: usize, summed: usize }
+}
+
+/// `[batch.., m.., k..]` with `[batch.., k.., n..]`: `[batch.., m.., n..]`, summed over the axes `k`, in row-major order.
+/// With one axis of each kind it is [`matmul`](super::MATMUL), of whose dtypes and sums it has the rules.
+pub static CONTRACT: OpDef = OpDef {
+    info: OpInfo { number: 401, name: "contract", attrs: ContractAttrs::DECLARED },
+    infer: |attrs, inputs| {
+        let (a, b) = (inputs[0], inputs[1]);
+        if a.dtype != b.dtype {
+            return Err(Error::new(Code::DType, format!("dtypes {} and {} differ", a.dtype, b.dtype)));
+        }
+        let ContractionRanks { batch, k } = ranks(attrs);
+        let Some(rows) = a.rank().checked_sub(batch + k).filter(|_| b.rank() >= batch + k) else {
+            let message = format!("{a} and {b} have fewer axes than {batch} of a batch and {k} that are summed");
+            return Err(Error::new(Code::Shape, message));
+        };
+        let shared = a.dims[..batch].iter().chain(&a.dims[batch + rows..]);
+        if !shared.zip(&b.dims).all(|(a, b)| a.may_equal(*b)) {
+            return Err(Error::new(Code::Shape, format!("axes that {a} and {b} share have different sizes")));
+        }
+        let dims = a.dims[..batch + rows].iter().chain(&b.dims[batch + k..]).copied().collect();
+        Ok(smallvec![Type::new(a.dtype, dims)])
+    },
+    eval: |attrs, inputs| {
+        let (a, b) = (inputs[0], inputs[1]);
+        let ContractionRanks { batch, k } = ranks(attrs);
+        let (m, n) = (a.layout().rank() - k, batch + k);
+        let shape: Vec<usize> = a.shape()[..m].iter().chain(&b.shape()[n..]).copied().collect();
+        let size = |sizes: &[usize]| sizes.iter().product::<usize>();
+        let sizes = [size(&a.shape()[batch..m]), size(&a.shape()[m..]), size(&b.shape()[n..])];
+        Ok(smallvec![products(a, b, &shape, sizes)?])
+    },
+    derivative: Derivative::Rule(|it| {
+        let (g, a, b) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
+        let ContractionRanks { batch, k } = ranks(it.attrs);
+        let (rows, columns) = (a.rank() - batch - k, b.rank() - batch - k);
+        smallvec![
+            it.needs[0].then(|| contract(g, &swapped(b, batch, k), batch, columns)),
+            it.needs[1].then(|| contract(&swapped(a, batch, rows), g, batch, rows)),
+        ]
+    }),
+    finite_derivatives: true,
+    effects: Effects::NONE,
+    batching: Batching::Rule(|lanes| {
+        let ContractionRanks { batch, k } = ranks(lanes.attrs);
+        if lanes.mapped == [true, false] && batch == 0 {
+            // Lanes are rows.
+            return lanes.apply(lanes.attrs, lanes.inputs);
+        }
+        lanes.apply(&ContractAttrs::attrs(batch + 1, k), &[lanes.spread(0), lanes.spread(1)])
+    }),
+    lowering: Lowering::Contraction(|attrs, _| ranks(attrs)),
+    samples: || {
+        let of = |a: &[usize], b: &[usize], batch: usize, summed: usize| {
+            let inputs = [SampleInput::f32(a, -2.0, 2.0), SampleInput::f32(b, -2.0, 2.0)];
+            Sample::new(inputs).attrs(ContractAttrs::attrs(batch, summed))
+        };
+        vec![
+            of(&[2, 3, 4, 5], &[4, 5, 3], 0, 2),
+            of(&[2, 3, 2, 4], &[2, 4, 3, 2], 1, 1),
+            of(&[3, 2, 4], &[3, 2, 4], 2, 1),
+            of(&[3], &[2, 2], 0, 0),
+        ]
+    },
+};
+
+fn ranks(attrs: &Attrs) -> ContractionRanks {
+    let attrs = ContractAttrs::of(attrs);
+    ContractionRanks { batch: attrs.batch(), k: attrs.summed() }
+}
+
+/// A view with the first `count` axes after those of the batch behind all others.
+#[track_caller]
+fn swapped(x: &Tensor, batch: usize, count: usize) -> Tensor {
+    let axes = (0..batch).chain(batch + count..x.rank()).chain(batch..batch + count);
+    permute(x, axes.collect::<Vec<_>>())
+}
+
+/// The sums of products of `a` `[batch.., m.., k..]` and `b` `[batch.., k.., n..]` over the `summed` axes `k`.
+#[track_caller]
+pub(in crate::ops) fn contract(a: &Tensor, b: &Tensor, batch: usize, summed: usize) -> Tensor {
+    apply1(CONTRACT.op(), &ContractAttrs::attrs(batch, summed), &[a, b])
+}
+
+/// `first + Σ a b`, with the products of `a` `[steps, ..]` and `b` `[steps, ..]` in each step as in a node with these
+/// ranks. The axes of its operands are those of an element in the given order.
+#[track_caller]
+#[doc(hidden)]
+pub fn sum_of_products(
+    first: &Tensor,
+    [a, b]: [&Tensor; 2],
+    [of_a, of_b]: [&[usize]; 2],
+    ContractionRanks { batch, k }: ContractionRanks,
+) -> Tensor {
+    let stacked = |x: &Tensor, axes: &[usize], outer: usize| {
+        let inside = axes.iter().map(|it| it + 1);
+        permute(x, inside.clone().take(outer).chain([0]).chain(inside.skip(outer)).collect::<Vec<_>>())
+    };
+    add(first, contract(&stacked(a, of_a, of_a.len() - k), &stacked(b, of_b, batch), batch, k + 1))
+}

@@ -1,0 +1,87 @@
+//! `full`: a tensor of one value.
+
+use crate::error::{Code, Error, OrRaise, called};
+use crate::ir::Node;
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, constant_of};
+use crate::tensor::{
+    Array, Attrs, DType, Dim, Dims, IntoDims, Literal, Number, OpInfo, Scalar, Tensor, Type, apply1, own_scalar,
+};
+use smallvec::smallvec;
+
+attributes! {
+    /// The attributes of [`FULL`].
+    #[doc(hidden)]
+    pub struct FullAttrs { value: Literal, shape: Dims }
+}
+
+/// The zero-dimensional literal `value`, broadcast to `shape`.
+pub static FULL: OpDef = OpDef {
+    info: OpInfo { number: 352, name: "full", attrs: FullAttrs::DECLARED },
+    infer: |attrs, _| {
+        let it = FullAttrs::of(attrs);
+        if it.value().splat().is_none() {
+            return Err(Error::new(Code::Shape, "the value has to be a single element"));
+        }
+        Ok(smallvec![Type::new(it.value().dtype(), it.shape().dims())])
+    },
+    eval: |attrs, _| {
+        let it = FullAttrs::of(attrs);
+        Ok(smallvec![Array::full(&it.shape().sizes(), value(attrs), it.value().dtype())])
+    },
+    derivative: Derivative::Zero,
+    finite_derivatives: true,
+    effects: Effects::NONE,
+    batching: Batching::Derived,
+    lowering: Lowering::Generate(|attrs, body, _, dtype| body.constant(value(attrs), dtype)),
+    samples: || {
+        let of = |value, dtype| FullAttrs::attrs(Literal::scalar(value, dtype), &[2usize, 3][..]);
+        vec![
+            Sample::new([]).attrs(of(Scalar::Float(1.5), DType::F32)),
+            Sample::new([]).attrs(of(Scalar::Int(-3), DType::I8)),
+        ]
+    },
+};
+
+fn value(attrs: &Attrs) -> Scalar {
+    FullAttrs::of(attrs).value().splat().expect("a zero-dimensional literal has one value")
+}
+
+/// A tensor of `shape` filled with `value`, in its Rust type; f64 and i32, the types of numbers
+/// without a suffix, become f32 and i64.
+///
+/// # Panics
+/// Raises [`Code::DType`](crate::Code::DType) for an f64 out of the range of f32.
+///
+/// ```
+/// use ms_core::ops;
+/// assert_eq!(ops::full([2], 0.5).to_vec::<f32>(), [0.5, 0.5]);
+/// ```
+#[track_caller]
+pub fn full(shape: impl IntoDims, value: impl Number) -> Tensor {
+    let (value, dtype) = own_scalar(value).map_err(|it| it.with_op("full")).or_raise();
+    full_of(shape, value, dtype)
+}
+
+/// A tensor of `shape` filled with `value`, converted to `dtype`.
+///
+/// ```
+/// use ms_core::{DType, ops};
+/// assert_eq!(ops::full_of([2], 3, DType::F32).to_vec::<f32>(), [3., 3.]);
+/// ```
+#[track_caller]
+pub fn full_of(shape: impl IntoDims, value: impl Into<Scalar>, dtype: DType) -> Tensor {
+    let _called = called("full_of");
+    apply1(FULL.op(), &FullAttrs::attrs(Literal::scalar(value.into(), dtype), &*shape.into_dims()), &[])
+}
+
+/// A node whose elements are all the one of a zero-dimensional literal.
+#[doc(hidden)]
+pub fn full_node(element: Literal, dims: &[Dim]) -> Node {
+    Node::new(FULL.op(), FullAttrs::attrs(element, dims), [])
+}
+
+/// The literal that has all elements of a node's result: its data, or the element that it repeats.
+#[doc(hidden)]
+pub fn literal_of(node: &Node) -> Option<&Literal> {
+    if node.op == FULL.op() { Some(FullAttrs::of(&node.attrs).value()) } else { constant_of(node) }
+}

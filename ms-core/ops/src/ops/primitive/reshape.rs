@@ -1,0 +1,73 @@
+//! `reshape`: the same elements in row-major order with another shape.
+
+use crate::error::{Code, Error};
+use crate::ops::core::axis::named;
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::composite::shape::fill;
+use crate::tensor::{AsTensor, Dims, NewShape, OpInfo, Tensor, Type, apply1};
+use smallvec::smallvec;
+
+attributes! {
+    /// The attributes of [`RESHAPE`].
+    #[doc(hidden)]
+    pub struct ReshapeAttrs { shape: Dims }
+}
+
+/// The operand with `shape`.
+pub static RESHAPE: OpDef = OpDef {
+    info: OpInfo { number: 350, name: "reshape", attrs: ReshapeAttrs::DECLARED },
+    infer: |attrs, inputs| {
+        let wanted = Type::new(inputs[0].dtype, ReshapeAttrs::of(attrs).shape().dims());
+        let fits = match (inputs[0].is_symbolic() || wanted.is_symbolic(), inputs[0].numel(), wanted.numel()) {
+            (true, ..) => inputs[0].elements().may_equal(wanted.elements()),
+            (false, from, to) => from.is_some() && from == to,
+        };
+        if !fits {
+            return Err(Error::new(Code::Shape, format!("{} cannot take the shape {:?}", inputs[0], wanted.dims)));
+        }
+        Ok(smallvec![wanted])
+    },
+    eval: |attrs, inputs| {
+        let dense = inputs[0].on_host()?.to_contiguous();
+        let layout = dense
+            .layout()
+            .reshape(&ReshapeAttrs::of(attrs).shape().sizes())
+            .expect("a row-major array takes any shape");
+        Ok(smallvec![dense.with_layout(layout)])
+    },
+    derivative: Derivative::Rule(|it| smallvec![Some(reshape(it.cotangent(), &it.inputs[0].ty().dims))]),
+    finite_derivatives: true,
+    effects: Effects::NONE,
+    batching: Batching::Rule(|it| it.apply(&it.fronted(&[("shape", it.size)]), it.inputs)),
+    lowering: Lowering::View(|attrs, layout| layout.reshape(&ReshapeAttrs::of(attrs).shape().sizes())),
+    samples: || vec![Sample::new([SampleInput::f32(&[3, 4], -2.0, 2.0)]).attrs(ReshapeAttrs::attrs(&[6usize, 2][..]))],
+};
+
+/// The elements of `x` in row-major order with another shape, in which one size may be -1.
+///
+/// # Panics
+/// Raises [`Code::Shape`] if the numbers of elements differ.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::reshape(tensor![1, 2, 3, 4], [2, -1]).shape(), [2, 2]);
+/// ```
+#[track_caller]
+pub fn reshape(x: impl AsTensor, shape: impl NewShape) -> Tensor {
+    let x = x.as_tensor();
+    propagate_poison!(x);
+    let dims = x.dims();
+    let shape = or_poison!(fill(shape.new_dims(), dims.iter().copied().product()).map_err(|it| named("reshape", &[&x], it)));
+    if shape == dims {
+        return x.into_owned();
+    }
+    apply1(RESHAPE.op(), &ReshapeAttrs::attrs(&*shape), &[&*x])
+}
+
+/// The same value as the result of an op: with an identity of its own, and a node of its own where ops are
+/// recorded.
+#[track_caller]
+#[doc(hidden)]
+pub fn distinct(x: &Tensor) -> Tensor {
+    apply1(RESHAPE.op(), &ReshapeAttrs::attrs(&*x.dims()), &[x])
+}

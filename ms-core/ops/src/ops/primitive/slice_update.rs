@@ -1,0 +1,70 @@
+//! `slice_update`: replaces evenly spaced positions.
+
+use super::slice::{SLICE, check_ranges};
+use crate::error::{Code, Error};
+use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, SampleInput, SliceAttrs};
+use crate::tensor::{Attr, Attrs, Dim, Layout, OpInfo, Tensor, apply1};
+use smallvec::smallvec;
+
+attributes! {
+    /// The attributes of ops that change slices of their first operand: where these are. Their sizes are those of the
+    /// other operands.
+    #[doc(hidden)]
+    pub struct PlaceAttrs { starts: [Extent], steps: [i64] }
+}
+
+/// The first operand with the positions from `starts`, `steps` apart, replaced by the second.
+pub static SLICE_UPDATE: OpDef = OpDef {
+    info: OpInfo { number: 358, name: "slice_update", attrs: PlaceAttrs::DECLARED },
+    infer: |attrs, inputs| {
+        let (x, value) = (inputs[0], inputs[1]);
+        if x.dtype != value.dtype {
+            return Err(Error::new(Code::DType, format!("dtypes {} and {} differ", x.dtype, value.dtype)));
+        }
+        let at = PlaceAttrs::of(attrs);
+        check_ranges(&x.dims, &at.starts().dims(), &value.dims, at.steps().as_slice())?;
+        Ok(smallvec![x.clone()])
+    },
+    eval: |attrs, inputs| {
+        let mut out = inputs[0].on_host()?.duplicate();
+        let slice = slice(attrs, inputs[1].shape(), out.layout());
+        out.assign(&slice, &inputs[1].on_host()?);
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Rule(|it| {
+        let (g, value) = (it.cotangent(), &it.inputs[1]);
+        let at = PlaceAttrs::of(it.attrs);
+        let (starts, steps) = (&*at.starts().dims(), at.steps().as_slice());
+        let kept = it.needs[0].then(|| update(g, &crate::ops::zeros_like(value), starts, steps));
+        let taken = it.needs[1].then(|| {
+            let attrs = SliceAttrs::attrs(starts, &*value.dims(), steps);
+            apply1(SLICE.op(), &attrs, &[g])
+        });
+        smallvec![kept, taken]
+    }),
+    finite_derivatives: true,
+    effects: Effects::NONE,
+    batching: Batching::Rule(|it| {
+        it.apply(&it.fronted(&[("starts", Dim::new(0)), ("steps", Dim::new(1))]), &it.spread_all())
+    }),
+    lowering: Lowering::Slices(|attrs, shapes, out| smallvec![out.clone(), slice(attrs, shapes[1], out)]),
+    samples: || {
+        let of = |sizes: &[usize], starts: &[i64], steps: &[i64]| {
+            Sample::new([SampleInput::f32(&[5, 7], -2.0, 2.0), SampleInput::f32(sizes, -2.0, 2.0)])
+                .attrs(PlaceAttrs::attrs(starts, steps))
+        };
+        vec![of(&[2, 3], &[1, 0], &[2, 3]), of(&[5, 3], &[4, 6], &[-1, -2])]
+    },
+};
+
+/// The layout of the second operand in the result.
+fn slice(attrs: &Attrs, shape: &[usize], out: &Layout) -> Layout {
+    let at = PlaceAttrs::of(attrs);
+    out.slice_all(&at.starts().sizes(), shape, &at.steps().steps())
+}
+
+/// `x` with the positions from `starts`, `steps` apart, replaced by `value`.
+#[track_caller]
+pub(crate) fn update(x: &Tensor, value: &Tensor, starts: impl Into<Attr>, steps: &[i64]) -> Tensor {
+    apply1(SLICE_UPDATE.op(), &PlaceAttrs::attrs(starts, steps), &[x, value])
+}

@@ -1,0 +1,32 @@
+//! Tensors that are arrays or traced values, parameters, and the [`Dispatcher`] through which every op is applied.
+
+mod as_tensor;
+mod dispatch;
+mod escape;
+mod hints;
+mod index;
+#[cfg(feature = "ndarray")]
+mod ndarray;
+mod nested;
+mod parameter;
+mod place;
+mod print;
+#[allow(clippy::module_inception)]
+mod tensor;
+
+pub use as_tensor::AsTensor;
+pub use dispatch::{
+    DispatchMode, Dispatcher, EagerDispatcher, Eagerly, OpCall, Outputs, Scan, apply, apply1, current_dispatcher,
+    dispatch_mode, dispatcher, eager, first_poisoned, refused, with_dispatcher,
+};
+pub use escape::{LiveTrace, close_scope, escaped, left_behind, open_scope, outside_scopes};
+pub use hints::{ComparedByMethodsSuchAsLt, InBrackets};
+pub use index::{Ellipsis, Index, IntoIndex, IntoIndices, NewAxis, Selection, Stepped, WithStep};
+pub use ms_ir::data::*;
+pub use nested::Suffixes;
+pub use parameter::{
+    Created, Dependent, Gathered, Parameter, Role, SlotId, TakenSlot, WeakParameter, apart, is_apart, with_created,
+};
+#[doc(hidden)]
+pub use tensor::HeldIdentity;
+pub use tensor::{Tensor, Traced, Value};

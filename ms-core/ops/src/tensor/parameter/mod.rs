@@ -1,0 +1,336 @@
+//! Named mutable slots.
+
+mod created;
+mod gathered;
+mod store;
+mod weak;
+
+pub use created::{Created, apart, is_apart, with_created};
+pub use gathered::Gathered;
+pub use weak::{Dependent, WeakParameter};
+
+use ms_ir::data::{DType, IntoShape, Type};
+use super::dispatch::{Eagerly, current_dispatcher, dispatcher, eager, with_dispatcher};
+use super::tensor::Tensor;
+use crate::error::{Code, Error, OrRaise, Result, raise};
+use created::once;
+use std::cell::RefCell;
+use std::fmt;
+use std::panic::Location;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::thread::LocalKey;
+use store::Store;
+pub use store::TakenSlot;
+
+/// The identity of a slot; never reused in a process.
+///
+/// ```
+/// use ms_core::{Parameter, tensor};
+/// let (a, b) = (Parameter::new(tensor![1.0], "a"), Parameter::new(tensor![1.0], "b"));
+/// assert!(a.id() == a.clone().id() && a.id() != b.id());
+/// ```
+pub type SlotId = u64;
+
+/// A named, shared, mutable slot for a [`Tensor`].
+///
+/// Clones alias one slot. Reading and writing go through the current dispatcher, so that
+/// inside a trace they become inputs and outputs of the graph.
+///
+/// ```
+/// use ms_core::{Parameter, tensor};
+/// let parameter = Parameter::new(tensor![1.0, 2.0], "weight");
+/// parameter.clone().set(&tensor![3.0, 4.0]);
+/// assert_eq!(parameter.value().to_vec::<f32>(), [3.0, 4.0]);
+/// assert!(parameter.requires_grad() && parameter.try_set(&tensor![1.0]).is_err());
+/// ```
+#[derive(Clone)]
+pub struct Parameter(Arc<Slot>, Side);
+
+/// The view of a slot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Forward,
+    Backward,
+}
+
+/// The role of a slot.
+///
+/// ```
+/// use ms_core::{DType, Parameter, Tensor, tensor, tensor::Role};
+/// let (weight, mean) = (Parameter::new(tensor![1.0], "w"), Parameter::buffer([1], DType::F32, || Tensor::zeros([1])));
+/// assert!(weight.role() == Role::Value && mean.role() == Role::Buffer);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A weight, or any other state of a program that may be trained.
+    Value,
+    /// State that is never trained: running statistics, counters, moments of an optimiser.
+    Buffer,
+    /// The state of a generator of random numbers, which every draw advances.
+    RandomState,
+}
+
+struct Slot {
+    id: SlotId,
+    name: String,
+    role: Role,
+    requires_grad: AtomicBool,
+    store: Store,
+    /// Notified when the slot is dropped.
+    dependents: Mutex<Vec<Weak<dyn Dependent>>>,
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+impl Parameter {
+    /// A trainable slot whose initial value is the result of `init`: computed eagerly, even while a
+    /// function that creates the slot is being traced, and once, however often that function runs.
+    ///
+    /// ```
+    /// use ms_core::{DType, Parameter, Tensor};
+    /// let weight = Parameter::init("weight", [2, 3], DType::F32, || Tensor::ones([2, 3]));
+    /// assert_eq!(weight.value().shape(), [2, 3]);
+    /// ```
+    ///
+    /// # Panics
+    /// Raises [`Code::Shape`](crate::Code::Shape) when the value is not of the given shape and
+    /// dtype, and [`Code::Created`](crate::Code::Created) when it needs the parameter itself.
+    #[track_caller]
+    pub fn init(name: &str, shape: impl IntoShape, dtype: DType, init: impl FnOnce() -> Tensor) -> Self {
+        Self::init_as(name, Type::of(dtype, &shape.into_shape()), Role::Value, init)
+    }
+
+    /// A slot without a name for state that is saved but never trained, with the initial value of
+    /// `init`: running statistics, counters, moments of an optimiser. Otherwise like
+    /// [`Parameter::init`].
+    ///
+    /// ```
+    /// use ms_core::{DType, Parameter, Tensor};
+    /// let mean = Parameter::buffer([], DType::F32, || Tensor::scalar(0.0));
+    /// mean.set_requires_grad(true);
+    /// assert!(!mean.requires_grad());
+    /// ```
+    ///
+    /// # Panics
+    /// As for [`Parameter::init`].
+    #[track_caller]
+    pub fn buffer(shape: impl IntoShape, dtype: DType, init: impl FnOnce() -> Tensor) -> Self {
+        Self::init_as("", Type::of(dtype, &shape.into_shape()), Role::Buffer, init)
+    }
+
+    #[track_caller]
+    fn init_as(name: &str, ty: Type, role: Role, init: impl FnOnce() -> Tensor) -> Self {
+        let here = Location::caller();
+        let make = || {
+            let value = with_dispatcher(Rc::new(Eagerly), init);
+            if value.ty() != ty {
+                let message = format!("the initial value of a parameter of {ty} is {}", value.ty());
+                raise(Error::new(Code::Shape, message).at(here));
+            }
+            Self::make(Store::shared(value), name.to_owned(), role)
+        };
+        once(name, &ty, role, make)
+    }
+
+    /// A trainable slot with an initial value. The name is for messages and dumps, and may be empty:
+    /// then the path in the cell is used. State dicts and checkpoints always use paths.
+    ///
+    /// A function that creates a slot creates it once: compiled or run eagerly, its later calls get
+    /// the first slot of the same name and type again.
+    ///
+    /// ```
+    /// use ms_core::{Parameter, tensor};
+    /// let scale = Parameter::new(tensor![1.0], "scale");
+    /// assert_eq!((scale.name(), scale.value().to_vec::<f32>()), ("scale", vec![1.0]));
+    /// ```
+    ///
+    /// # Panics
+    /// Raises [`Code::Created`](crate::Code::Created) for a value that is computed by the function
+    /// that is being compiled; [`Parameter::init`] computes it eagerly.
+    #[track_caller]
+    pub fn new(value: Tensor, name: impl Into<String>) -> Self {
+        if let Some(traced) = value.as_traced() {
+            let message = "the first value of a parameter is computed by the function that is being compiled";
+            let help = "compute it eagerly: `Parameter::init(name, shape, dtype, || ..)`";
+            raise(Error::new(Code::Created, message).with_operands([traced.ty.to_string()]).help(help));
+        }
+        let (name, ty) = (name.into(), value.ty());
+        once(&name.clone(), &ty, Role::Value, || Self::make(Store::shared(value), name, Role::Value))
+    }
+
+    /// A slot without a name for the state of a generator, which is not trainable; created once by
+    /// the function that creates it, like those of [`Parameter::new`].
+    #[track_caller]
+    pub fn random_state(value: Tensor) -> Self {
+        let ty = value.ty();
+        once("", &ty, Role::RandomState, || Self::make(Store::shared(value), String::new(), Role::RandomState))
+    }
+
+    /// A slot with a separate value on every thread, which is not trainable: reads and writes of the slot, also by
+    /// compiled functions, use the value of the calling thread. It belongs to no function. All values are of one
+    /// type.
+    pub fn of_thread(values: &'static LocalKey<RefCell<Tensor>>, name: &str, role: Role) -> Self {
+        let slot = Self::make(Store::Thread(values), name.to_owned(), role);
+        slot.set_requires_grad(false);
+        slot
+    }
+
+    fn make(store: Store, name: String, role: Role) -> Self {
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let requires_grad = AtomicBool::new(role == Role::Value);
+        let dependents = Mutex::default();
+        Self(Arc::new(Slot { id, name, role, requires_grad, store, dependents }), Side::Forward)
+    }
+
+    /// The identity of the slot.
+    #[inline]
+    pub fn id(&self) -> SlotId {
+        self.0.id | (self.1 as SlotId) << (SlotId::BITS - 1)
+    }
+
+    /// The slot as backward functions see it: to a trace a separate slot, whose value is
+    /// meaningless, and whose gradient is the value of the parameter while gradients are pulled
+    /// back.
+    pub fn backward(&self) -> Self {
+        Self(self.0.clone(), Side::Backward)
+    }
+
+    /// Whether it is a view of [`Parameter::backward`].
+    #[inline]
+    pub fn is_backward(&self) -> bool {
+        self.1 == Side::Backward
+    }
+
+    /// The slot itself, for a view of [`Parameter::backward`].
+    pub fn forward(&self) -> Self {
+        Self(self.0.clone(), Side::Forward)
+    }
+
+    /// The name, or an empty string.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Its role.
+    pub fn role(&self) -> Role {
+        self.0.role
+    }
+
+    /// Whether every thread has a separate value.
+    #[inline]
+    pub fn is_of_thread(&self) -> bool {
+        matches!(self.0.store, Store::Thread(_))
+    }
+
+    /// Whether it is trainable.
+    #[inline]
+    pub fn requires_grad(&self) -> bool {
+        self.0.requires_grad.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether it is trainable. Only a slot of [`Role::Value`] ever is: on buffers and states
+    /// of generators this has no effect, so that thawing all parameters of a network trains no
+    /// statistics.
+    ///
+    /// ```
+    /// use ms_core::{Parameter, tensor};
+    /// let frozen = Parameter::new(tensor![1.0], "frozen");
+    /// frozen.set_requires_grad(false);
+    /// assert!(!frozen.requires_grad());
+    /// ```
+    pub fn set_requires_grad(&self, yes: bool) {
+        self.0.requires_grad.store(yes && self.0.role == Role::Value, Ordering::Relaxed);
+    }
+
+    /// The value at this point of the program.
+    #[track_caller]
+    pub fn value(&self) -> Tensor {
+        dispatcher(|it| it.read_parameter(self)).or_raise()
+    }
+
+    /// Writes a value of the same shape and dtype. The new value carries no gradient.
+    #[track_caller]
+    pub fn set(&self, value: &Tensor) {
+        self.try_set(value).or_raise();
+    }
+
+    /// Writes a value.
+    ///
+    /// ```
+    /// use ms_core::{Code, Parameter, tensor};
+    /// let scale = Parameter::new(tensor![1.0], "scale");
+    /// assert_eq!(scale.try_set(&tensor![1]).err().map(|it| it.code()), Some(Code::DType));
+    /// ```
+    ///
+    /// # Errors
+    /// [`Code::Shape`](crate::Code::Shape) or [`Code::DType`](crate::Code::DType) when it is of another type.
+    #[track_caller]
+    pub fn try_set(&self, value: &Tensor) -> Result<()> {
+        let here = Location::caller();
+        let written = match current_dispatcher() {
+            Some(top) => top.write_parameter(self, value),
+            None => eager().write_parameter(self, value),
+        };
+        written.map_err(|error| error.at(here))
+    }
+
+    /// Writes a value that nothing else has, as [`Dispatcher::advance_parameter`](crate::tensor::Dispatcher) does.
+    ///
+    /// # Errors
+    /// As for [`Parameter::try_set`].
+    #[track_caller]
+    pub(crate) fn advance(&self, value: &Tensor) -> Result<()> {
+        match current_dispatcher() {
+            Some(top) => top.advance_parameter(self, value),
+            None => eager().advance_parameter(self, value),
+        }
+    }
+
+    /// Waits for other runs of compiled functions that write the slot, and makes later ones wait
+    /// while the guard lives; `None` if every thread has a separate value.
+    pub fn lock(&self) -> Option<MutexGuard<'_, ()>> {
+        self.0.store.lock()
+    }
+
+    /// The value of the slot, bypassing the dispatcher.
+    #[inline]
+    pub fn load(&self) -> Tensor {
+        self.0.store.load()
+    }
+
+    /// Takes the value for a run that writes the slot; `None` if every thread has a separate value.
+    pub fn take(&self) -> Option<(TakenSlot<'_>, Tensor)> {
+        self.0.store.take()
+    }
+
+    /// Replaces the value of the slot, bypassing the dispatcher.
+    pub fn store(&self, value: Tensor) {
+        let replaced = self.0.store.replace_if(value, |_, _| true);
+        debug_assert!(replaced.is_ok(), "every value is accepted");
+    }
+
+    /// [`Parameter::store`] of an array of the shape and dtype of the slot's value.
+    ///
+    /// # Errors
+    /// The value, if its type differs.
+    pub fn try_store(&self, value: Tensor) -> Result<(), Tensor> {
+        self.0.store.replace_if(value, |old, new| match (old.as_array(), new.as_array()) {
+            (Some(old), Some(new)) => old.dtype() == new.dtype() && old.shape() == new.shape(),
+            _ => false,
+        })
+    }
+}
+
+impl PartialEq for Parameter {
+    fn eq(&self, other: &Self) -> bool {
+        self.id() == other.id()
+    }
+}
+
+impl fmt::Debug for Parameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Parameter({:?}, {})", self.name(), self.load().ty())
+    }
+}

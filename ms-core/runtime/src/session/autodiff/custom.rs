@@ -1,0 +1,356 @@
+//! Functions with custom derivatives: `custom_vjp`, `recompute`.
+
+use super::derived::rebuilt;
+use crate::trace::{Target, Wrt};
+use super::grad_operation::check_seeds;
+use super::record::record;
+use super::select::{All, Select};
+use super::tape::Tape;
+use crate::error::{OrRaise, Result};
+use crate::ir::{Graph, ValueId};
+use crate::ops::{self, Control, CustomVjp, decode_floats, encode_as_floats, encoded_type};
+use crate::session::call::JitReturn;
+use crate::session::call::closure::call_closure;
+use crate::session::context;
+use crate::tensor::{Parameter, Tensor, Type};
+use crate::session::{Arguments, Followed, Function, TracedArguments, Transform};
+use crate::trace::{Region, Sink, Tracer, Tree, build, leaves, run_nested, run_with_slots, sound};
+use smallvec::smallvec;
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// Whether eager ops are recorded.
+pub(super) fn is_recorded() -> bool {
+    Tape::current().is_some()
+}
+
+/// The transform behind [`recompute`].
+pub struct Recompute<F> {
+    f: F,
+    location: &'static Location<'static>,
+}
+
+impl<Args, F> Transform<Args> for Recompute<F>
+where
+    Args: TracedArguments,
+    F: Function<Args, Output: Tree + Send + Sync + 'static>,
+{
+    type Output = F::Output;
+    const CAPTURES: bool = F::CAPTURES;
+
+    fn sign(&self, sink: &mut Sink<'_>) {
+        self.f.sign(sink);
+    }
+
+    fn call(&self, arguments: Args::Refs<'_>) -> F::Output {
+        if Tracer::current().is_some() {
+            let recorded = record("recompute", Wrt::default(), |_| self.f.invoke(arguments), self.location);
+            let (template, recording) = recorded.or_raise();
+            return rebuilt(&template, recording.by(&Control::Recompute).or_raise());
+        }
+        match is_recorded() && context::read(|it| it.jit) {
+            true => call_closure::<Args, F::Output>("recompute", arguments, |arguments| {
+                <Self as Transform<Args>>::call(self, arguments)
+            }),
+            false => self.f.invoke(arguments),
+        }
+    }
+}
+
+/// The function `f`, of whose values gradients keep the arguments and what it captures, and compute
+/// the rest a second time: less memory for more time (activation checkpointing).
+///
+/// Under a gradient the function is traced, so that it does not read values of tensors.
+///
+/// ```
+/// use ms_core::{Tensor, ops, session::{grad, recompute}};
+/// let x = Tensor::from_slice([2], &[1.0f32, 2.0]);
+/// let block = |x: &Tensor| ops::mul(ops::mul(x, x), x);
+/// assert_eq!(grad(recompute(block))(&x).to_vec::<f32>(), [3.0, 12.0]);
+/// ```
+#[track_caller]
+pub fn recompute<'f, Args, F>(f: F) -> Args::Transformed<'f, Recompute<F>>
+where
+    Args: TracedArguments,
+    F: Function<Args, Output: Tree + Send + Sync + 'static> + 'f,
+{
+    Args::transformed(Recompute { f, location: Location::caller() })
+}
+
+/// Calls a function with a derivative of its own where nothing is traced: under a tape, as a compiled call that has it.
+pub(super) fn call_untraced<Args: TracedArguments, R: JitReturn>(
+    function: &impl Transform<Args, Output = R>,
+    name: &'static str,
+    arguments: Args::Refs<'_>,
+    invoke: impl FnOnce(Args::Refs<'_>) -> R,
+) -> R {
+    match is_recorded() {
+        true => call_closure::<Args, R>(name, arguments, |arguments| function.call(arguments)),
+        false => invoke(arguments),
+    }
+}
+
+/// The transform behind [`custom_vjp`].
+pub struct WithVjp<Args, F, B> {
+    f: F,
+    backward: B,
+    location: &'static Location<'static>,
+    arguments: PhantomData<Args>,
+}
+
+/// The arguments of the backward function: those of the forward one, its result, and the gradient
+/// of the result.
+type Backward<Args, R> = <<Args as Followed<R>>::Longer as Followed<R>>::Longer;
+
+impl<Args, F, B> Transform<Args> for WithVjp<Args, F, B>
+where
+    Args: TracedArguments + Followed<F::Output, Longer: Followed<F::Output>>,
+    All: Select<Args>,
+    F: Function<Args, Output: Tree + Send + Sync + 'static>,
+    B: Function<Backward<Args, F::Output>, Output = <All as Select<Args>>::Gradient>,
+{
+    type Output = F::Output;
+    const CAPTURES: bool = F::CAPTURES || B::CAPTURES;
+
+    fn sign(&self, sink: &mut Sink<'_>) {
+        self.f.sign(sink);
+        self.backward.sign(sink);
+    }
+
+    fn call(&self, arguments: Args::Refs<'_>) -> F::Output {
+        if let Some(tracer) = Tracer::current() {
+            let result = with_derivative::<Args, _>(&tracer, arguments, self.location, |it| self.f.invoke(it), self);
+            return result.map_err(|it| it.at(self.location)).or_raise();
+        }
+        call_untraced(self, "custom_vjp", arguments, |it| self.f.invoke(it))
+    }
+}
+
+/// Calls `then` with the arguments, containing the tensors of these values.
+fn with_tensors<Args: Arguments, R>(
+    arguments: Args::Refs<'_>,
+    values: &[Tensor],
+    then: impl FnOnce(Args::Refs<'_>) -> R,
+) -> R
+where
+    All: Select<Args>,
+{
+    let (at, mut result, mut then) = (Cell::new(0), None, Some(then));
+    let next = |_: &Tensor| values[at.replace(at.get() + 1)].clone();
+    All.substitute(arguments, &next, &mut |arguments| {
+        result = then.take().map(|then| then(arguments));
+    });
+    result.expect("a choice calls its continuation once")
+}
+
+impl<Args, F, B> Backwards<Args, F::Output> for WithVjp<Args, F, B>
+where
+    Args: TracedArguments + Followed<F::Output, Longer: Followed<F::Output>>,
+    All: Select<Args>,
+    F: Function<Args, Output: Tree + Send + Sync + 'static>,
+    B: Function<Backward<Args, F::Output>, Output = <All as Select<Args>>::Gradient>,
+{
+    fn gradients<'a, 'b: 'a>(
+        &self,
+        arguments: Args::Refs<'b>,
+        out: &'a F::Output,
+        dout: &'a F::Output,
+    ) -> Result<Vec<Tensor>> {
+        let longer = Args::with_last(arguments, out);
+        Ok(leaves(&self.backward.invoke(<Args::Longer as Followed<F::Output>>::with_last(longer, dout))))
+    }
+}
+
+/// A derivative of a function with results `R`.
+pub(super) trait Backwards<Args: Arguments, R> {
+    /// The tensors of the gradients of all arguments, from the arguments, the result, and the gradient of the result.
+    fn gradients<'a, 'b: 'a>(&self, arguments: Args::Refs<'b>, out: &'a R, dout: &'a R) -> Result<Vec<Tensor>>;
+}
+
+/// The result of `forward` on the arguments, with this derivative.
+pub(super) fn with_derivative<Args: Arguments, R: Tree>(
+    tracer: &Tracer,
+    arguments: Args::Refs<'_>,
+    location: &'static Location<'static>,
+    forward: impl FnOnce(Args::Refs<'_>) -> R,
+    backward: &impl Backwards<Args, R>,
+) -> Result<R>
+where
+    All: Select<Args>,
+{
+    let mut wrt = Wrt::default();
+    All.collect(arguments, &mut wrt);
+    wrt.check()?;
+    let value = |target: &Target| match target {
+        Target::Tensor(tensor) => tensor.clone(),
+        Target::Parameter(parameter) => parameter.value(),
+    };
+    let targets: Vec<Tensor> = wrt.targets().iter().map(value).collect();
+    // The tensors of arguments, without those of parameters in between.
+    let of_arguments = |given: &[Tensor]| -> Vec<Tensor> {
+        let tensors = wrt.targets().iter().zip(given).filter(|(target, _)| matches!(target, Target::Tensor(_)));
+        tensors.map(|(_, it)| it.clone()).collect()
+    };
+    let stand_in = |it: &Tensor| tracer.named_input(it.ty(), tracer.name_of(it));
+    let enter = || targets.iter().map(stand_in).collect::<Vec<Tensor>>();
+    let start = tracer.backward_reads();
+    let (template, forward) = run_nested(tracer, "forward", || {
+        let given = enter();
+        for (target, input) in wrt.targets().iter().zip(&given) {
+            if let Target::Parameter(parameter) = target {
+                tracer.bind_slot(parameter, input, false)?;
+            }
+        }
+        let result = with_tensors::<Args, _>(arguments, &of_arguments(&given), forward);
+        let results = sound(leaves(&result));
+        Ok((result, results))
+    })?;
+    let types: Vec<_> = leaves(&template).iter().map(Tensor::ty).collect();
+    let ((), backward) = run_with_slots(tracer, "backward", || {
+        let given = enter();
+        let results: Vec<Tensor> = types.iter().map(|ty| tracer.input(ty.clone())).collect();
+        let gradient = |result: &Tensor| match result.dtype().is_float() {
+            true => tracer.input(result.ty()),
+            false => ops::zeros_like(result),
+        };
+        let gradients: Vec<Tensor> = results.iter().map(gradient).collect();
+        let (out, dout) = (rebuilt(&template, results), rebuilt(&template, gradients));
+        let gradients = with_tensors::<Args, _>(arguments, &of_arguments(&given), |arguments| {
+            backward.gradients(arguments, &out, &dout)
+        })?;
+        let gradients = sound(gradients);
+        check_seeds(&given, &gradients).map_err(|it| it.with_op("custom_vjp"))?;
+        // It reads what the forward function wrote as it reads its own writes.
+        for parameter in forward.writes.iter().filter(|it| !it.is_backward() && tracer.has_slot(it)) {
+            tracer.bind_slot(parameter, &parameter.value(), true)?;
+        }
+        Ok(((), gradients))
+    })?;
+    let (forward, backward) = (forward.without_backward_writes(), backward.without_backward_writes());
+    let held = |parameter: &Parameter| {
+        let is_it = |it: &Target| matches!(it, Target::Parameter(it) if it == parameter);
+        wrt.targets().iter().position(is_it).map_or_else(|| parameter.value(), |at| targets[at].clone())
+    };
+    let read: Vec<&Parameter> = backward.slots.iter().filter(|it| !backward.writes.contains(it)).collect();
+    tracer.note_backward_reads(start, read.iter().copied().filter(|it| !it.is_backward()).cloned());
+    let slots: Vec<Tensor> = backward.writes.iter().map(|it| it.backward().value()).collect();
+    let at = CustomVjp {
+        targets: targets.len(),
+        captured: targets.len() + slots.len() + forward.captures.len(),
+        results: types.len(),
+        slots: slots.len(),
+    };
+    let inputs: Vec<Tensor> = targets
+        .iter()
+        .chain(&slots)
+        .chain(&forward.captures)
+        .cloned()
+        .chain(read.into_iter().map(held))
+        .chain(backward.captures.iter().cloned())
+        .collect();
+    let graph = pass_slots_through(&forward.graph, targets.len(), types.len(), &slots);
+    let regions = smallvec![graph, thread_writes(&backward)?];
+    let mut outputs = tracer.control(&Control::CustomVjp(at), regions, &inputs, location)?;
+    let slots = backward.writes.iter().map(Parameter::backward).chain(forward.writes);
+    for (slot, value) in slots.zip(outputs.split_off(types.len())) {
+        tracer.bind_slot(&slot, &value, true)?;
+    }
+    Ok(rebuilt(&template, outputs))
+}
+
+/// A forward region with pass-through slots: extra inputs after the `targets`, and outputs after
+/// its `results`.
+fn pass_slots_through(region: &Arc<Graph>, targets: usize, results: usize, slots: &[Tensor]) -> Arc<Graph> {
+    if slots.is_empty() {
+        return region.clone();
+    }
+    let mut graph = (**region).clone();
+    let own = graph.inputs().len();
+    let added: Vec<ValueId> = slots.iter().map(|it| graph.add_input(it.ty())).collect();
+    let order: Vec<usize> = (0..targets).chain(own..own + slots.len()).chain(targets..own).collect();
+    graph.reorder_inputs(&order);
+    let mut outputs = graph.outputs().to_vec();
+    outputs.splice(results..results, added);
+    graph.set_outputs(outputs);
+    Arc::new(graph)
+}
+
+/// A backward region whose written parameters are inputs after the declared ones, and outputs, both
+/// as current values.
+fn thread_writes(region: &Region) -> Result<Arc<Graph>> {
+    let Region { graph, slots, captures, writes } = region;
+    if writes.is_empty() {
+        return Ok(graph.clone());
+    }
+    let inputs: Vec<&Type> = graph.inputs().iter().map(|&it| graph.ty(it)).collect();
+    let declared = inputs.len() - slots.len() - captures.len();
+    let gradients = graph.outputs().len() - writes.len();
+    let held: Vec<&Type> = graph.outputs()[gradients..].iter().map(|&it| graph.ty(it)).collect();
+    // The position of each input of the region.
+    let (mut places, mut types): (Vec<usize>, Vec<Type>) =
+        ((0..declared).collect(), inputs[..declared].iter().copied().cloned().collect());
+    types.extend(held.iter().map(|it| encoded_type(it)));
+    for (at, &ty) in inputs.iter().enumerate().skip(declared) {
+        let written = slots.get(at - declared).and_then(|slot| writes.iter().position(|it| it == slot));
+        places.push(written.map_or(types.len(), |it| declared + it));
+        if written.is_none() {
+            types.push(ty.clone());
+        }
+    }
+    let mut built = build(graph.name(), &types, |inputs| {
+        let mut inputs = inputs.to_vec();
+        for (input, ty) in inputs[declared..].iter_mut().zip(&held) {
+            *input = decode_floats(input, ty.dtype);
+        }
+        let operands: Vec<Tensor> = places.iter().map(|&at| inputs[at].clone()).collect();
+        let tracer = Tracer::current().expect("the graph is built by one");
+        let mut outputs = tracer.inline(graph, &operands)?;
+        outputs[gradients..].iter_mut().for_each(|it| *it = encode_as_floats(it));
+        Ok(outputs)
+    })?;
+    built.name_inputs_like(graph, places);
+    Ok(Arc::new(built))
+}
+
+/// The function `f` with a derivative of its own: `backward` takes the arguments, the result, and
+/// the gradient of the result, and gives the gradients of all arguments, as a tuple. What either
+/// function captures has no gradient.
+///
+/// Derivatives of any order take the result by `backward`, in both modes; a derivative of the
+/// gradient takes the ops of `backward` by their own rules. Forward mode pushes tangents by the
+/// transpose of `backward`, and refused if `backward` is not linear in the gradient of the result.
+///
+/// Under a gradient both functions are traced, so that they do not read values of tensors.
+///
+/// `backward` runs when gradients are pulled back, where one reaches the result. Parameters hold
+/// afterwards what it writes, and of several calls the last one's comes first. A parameter that
+/// either function writes it reads as it is then, and any other one as it was at the call.
+///
+/// ```
+/// use ms_core::{Tensor, ops, session::{custom_vjp, grad}};
+/// let clipped = custom_vjp(
+///     |x: &Tensor| ops::mul(x, x),
+///     |x: &Tensor, _: &Tensor, g: &Tensor| (ops::minimum(ops::mul(g, x), 2.0),),
+/// );
+/// let x = Tensor::from_slice([2], &[1.0f32, 5.0]);
+/// assert_eq!(grad(clipped)(&x).to_vec::<f32>(), [1.0, 2.0]);
+/// ```
+///
+/// # Errors
+/// A call that is traced raises [`Code::Shape`](crate::Code::Shape) or
+/// [`Code::DType`](crate::Code::DType) where a gradient is of another type than its argument. A
+/// gradient raises [`Code::BackwardWrites`](crate::Code::BackwardWrites) where `backward` writes a
+/// parameter and no order says when. Forward mode raises
+/// [`Code::CustomTangent`](crate::Code::CustomTangent) where `backward` is not linear.
+#[track_caller]
+pub fn custom_vjp<'f, Args, F, B>(f: F, backward: B) -> Args::Transformed<'f, WithVjp<Args, F, B>>
+where
+    Args: TracedArguments + Followed<F::Output, Longer: Followed<F::Output>>,
+    All: Select<Args>,
+    F: Function<Args, Output: Tree + Send + Sync + 'static> + 'f,
+    B: Function<Backward<Args, F::Output>, Output = <All as Select<Args>>::Gradient> + 'f,
+{
+    Args::transformed(WithVjp { f, backward, location: Location::caller(), arguments: PhantomData })
+}

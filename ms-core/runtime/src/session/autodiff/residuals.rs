@@ -1,0 +1,106 @@
+//! `custom_vjp_with_residuals`: custom derivatives by values that the forward function saves.
+
+use super::custom::{Backwards, call_untraced, with_derivative};
+use super::select::{All, Select};
+use crate::error::{OrRaise, Result};
+use crate::tensor::Tensor;
+use crate::session::{Arguments, Function, TracedArguments, Transform};
+use crate::trace::{Sink, Tracer, Tree, leaves};
+use std::marker::PhantomData;
+use std::panic::Location;
+
+/// The transform behind [`custom_vjp_with_residuals`].
+pub struct WithResiduals<Args, F, B, R, S> {
+    forward: F,
+    backward: B,
+    location: &'static Location<'static>,
+    types: PhantomData<fn(Args) -> (R, S)>,
+}
+
+impl<Args, F, B, R, S> Transform<Args> for WithResiduals<Args, F, B, R, S>
+where
+    Args: TracedArguments,
+    All: Select<Args>,
+    R: Tree + Clone + Send + Sync + 'static,
+    S: Tree + 'static,
+    F: Function<Args, Output = (R, S)>,
+    B: Function<(S, R), Output = <All as Select<Args>>::Gradient>,
+{
+    type Output = R;
+    const CAPTURES: bool = F::CAPTURES || B::CAPTURES;
+
+    fn sign(&self, sink: &mut Sink<'_>) {
+        self.forward.sign(sink);
+        self.backward.sign(sink);
+    }
+
+    fn call(&self, arguments: Args::Refs<'_>) -> R {
+        if let Some(tracer) = Tracer::current() {
+            // The residuals are values around the node: gradients of the gradient flow through them by the ops that
+            // computed them. Gradients of the result do not: it is a value that the node captures.
+            let (result, residuals) = self.forward.invoke(arguments);
+            let passed = with_derivative::<Args, R>(
+                &tracer,
+                arguments,
+                self.location,
+                |_| result.clone(),
+                &Saved { backward: &self.backward, residuals: &residuals },
+            );
+            return passed.map_err(|it| it.at(self.location)).or_raise();
+        }
+        call_untraced(self, "custom_vjp", arguments, |it| self.forward.invoke(it).0)
+    }
+}
+
+/// A backward function with the residuals of a call.
+struct Saved<'s, B, S> {
+    backward: &'s B,
+    residuals: &'s S,
+}
+
+impl<Args, B, R, S> Backwards<Args, R> for Saved<'_, B, S>
+where
+    Args: Arguments,
+    All: Select<Args>,
+    R: 'static,
+    S: 'static,
+    B: Function<(S, R), Output = <All as Select<Args>>::Gradient>,
+{
+    fn gradients<'a, 'b: 'a>(&self, _: Args::Refs<'b>, _: &'a R, dout: &'a R) -> Result<Vec<Tensor>> {
+        Ok(leaves(&self.backward.invoke((self.residuals, dout))))
+    }
+}
+
+/// [`custom_vjp`](super::custom_vjp) by residuals: `forward` gives the result and what `backward` needs of the
+/// computation, which `backward` takes with the gradient of the result; it gives the gradients of all arguments, as
+/// a tuple.
+///
+/// Derivatives of any order take the result by `backward`; a derivative of the gradient takes the residuals by the
+/// ops of `forward`. Residuals that no gradient needs are not computed.
+///
+/// ```
+/// use ms_core::{Tensor, ops, session::{custom_vjp_with_residuals, grad}};
+/// let exp = custom_vjp_with_residuals(
+///     |x: &Tensor| (ops::exp(x), ops::exp(x)),
+///     |exp: &Tensor, g: &Tensor| (ops::mul(g, exp),),
+/// );
+/// assert_eq!(grad(exp)(&Tensor::scalar(0.0)).item::<f32>(), 1.0);
+/// ```
+///
+/// # Errors
+/// As for [`custom_vjp`](super::custom_vjp).
+#[track_caller]
+pub fn custom_vjp_with_residuals<'f, Args, F, B, R, S>(
+    forward: F,
+    backward: B,
+) -> Args::Transformed<'f, WithResiduals<Args, F, B, R, S>>
+where
+    Args: TracedArguments,
+    All: Select<Args>,
+    R: Tree + Clone + Send + Sync + 'static,
+    S: Tree + 'static,
+    F: Function<Args, Output = (R, S)> + 'f,
+    B: Function<(S, R), Output = <All as Select<Args>>::Gradient> + 'f,
+{
+    Args::transformed(WithResiduals { forward, backward, location: Location::caller(), types: PhantomData })
+}

@@ -1,0 +1,31 @@
+//! Call sites, eager execution, the tape, gradients, settings: the only module that uses all the
+//! others.
+
+mod autodiff;
+mod cache;
+mod call;
+mod context;
+mod devices;
+mod dump;
+mod eager;
+mod function;
+mod profile;
+mod report;
+mod vmap;
+
+pub use crate::exec::{KernelCopy, PlanReport, Record, Roof, Work};
+pub use crate::ir::Precision;
+pub use crate::trace::{TypeKey, type_key};
+pub use autodiff::*;
+#[doc(hidden)]
+pub use cache::fuzzing;
+pub use cache::{CacheUse, Site, cache_options, cache_path, cache_use, flush_cache};
+pub use call::{
+    Call, CallObserver, Compiled, Derivative, Entered, Exported, InputSpec, Jit, JitFn, JitReturn, Place,
+    captures_nothing, export, jit, observe_calls, retrace,
+};
+pub use context::{Context, Mode, context, set_context, with_context};
+pub use function::{Arguments, At, Followed, Function, Nth, TracedArguments, Transform, Transformed};
+pub use profile::{Profile, profile, roof};
+pub use report::{CompileReport, GraphReport, SlotReport, StageReport, compile_report};
+pub use vmap::{Axes, IntoLanes, Member, Vmap, vmap, vmap_cells};

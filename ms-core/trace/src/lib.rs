@@ -1,0 +1,23 @@
+//! From Rust calls to graphs: tracing, derivatives, vectorisation and effects.
+//!
+//! Modules in order: [`trace`] builds graphs from calls, [`transform`] differentiates and vectorises them, [`effects`]
+//! orders reads and writes, [`passes`] are optimisation passes that trace. Each imports only what stands before it.
+
+#![cfg_attr(ms_sanitize, feature(sanitize))]
+
+use ms_compile::optimize;
+use ms_ir::{self as ir, error, stored};
+use ms_ops::ops;
+
+#[doc(hidden)]
+pub use ms_ops::tensor;
+
+pub mod effects;
+pub mod passes;
+pub mod trace;
+pub mod transform;
+
+/// The hash of the sources of this crate, which is a part of the keys of the compile cache.
+pub const SOURCES: &str = env!("MS_TRACE_SOURCES");
+
+inventory::submit! { error::LibrarySource::Compiler(file!()) }
