@@ -85,8 +85,8 @@ fn index_add(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
     let (source, axis) = (dense(inputs[2])?, AxisAttrs::of(attrs).axis());
     let index = positions(inputs[1], axis, out.shape())?;
     let whole = Axis::of(out.shape(), axis);
-    // SAFETY: `out` has the first operand's type, and nothing else accesses it except as that operand, by the contract
-    // of `run`.
+    // SAFETY: `out` has the first operand's type, and its memory is exclusive or the operand's, by the contract of
+    // `run`.
     unsafe { begin(inputs[0], out)? };
     with_element!(out.dtype(), T => {
         // SAFETY: `out` is a row-major array of `T`, and the first operand, which may share its memory, is not read
@@ -108,8 +108,8 @@ fn copy(x: &Array, out: &Array) -> Result<()> {
 fn dynamic_update_slice(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
     let (value, axis) = (dense(inputs[1])?, AxisAttrs::of(attrs).axis());
     let (firsts, length) = parts(inputs[2], axis, out.shape(), value.shape()[axis])?;
-    // SAFETY: `out` has the first operand's type, and nothing else accesses it except as that operand, by the contract
-    // of `run`.
+    // SAFETY: `out` has the first operand's type, and its memory is exclusive or the operand's, by the contract of
+    // `run`.
     unsafe { begin(inputs[0], out)? };
     with_element!(out.dtype(), T => {
         // SAFETY: `out` is a row-major array of `T`, and the first operand, which may share its memory, is not read
@@ -139,8 +139,8 @@ fn gather_nd(inputs: &[&Array], out: &Array) -> Result<()> {
 fn scatter_nd_add(inputs: &[&Array], out: &Array) -> Result<()> {
     let source = dense(inputs[2])?;
     let (rows, inner) = rows(inputs[1], out.shape())?;
-    // SAFETY: `out` has the first operand's type, and nothing else accesses it except as that operand, by the contract
-    // of `run`.
+    // SAFETY: `out` has the first operand's type, and its memory is exclusive or the operand's, by the contract of
+    // `run`.
     unsafe { begin(inputs[0], out)? };
     let whole = Axis { outer: 1, size: out.numel() / inner.max(1), inner };
     with_element!(out.dtype(), T => {
@@ -187,8 +187,8 @@ fn take_along_axis(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> 
 fn scatter(attrs: &Attrs, inputs: &[&Array], out: &Array, by: ScatterReduction) -> Result<()> {
     let (source, axis) = (dense(inputs[2])?, AxisAttrs::of(attrs).axis());
     let index = positions(inputs[1], axis, out.shape())?;
-    // SAFETY: `out` has the first operand's type, and nothing else accesses it except as that operand, by the contract
-    // of `run`.
+    // SAFETY: `out` has the first operand's type, and its memory is exclusive or the operand's, by the contract of
+    // `run`.
     unsafe { begin(inputs[0], out)? };
     with_element!(out.dtype(), T => {
         // SAFETY: `out` is a row-major array of `T`, and the first operand, which may share its memory, is not read

@@ -65,8 +65,8 @@ pub unsafe fn run(arithmetic: Arithmetic, op: Op, attrs: &Attrs, inputs: &[&Arra
 /// Runs an op like [`run`], then its epilogues; only image ops with one result have epilogues.
 ///
 /// # Safety
-/// The conditions of [`run`] hold, and those of the epilogues' code hold for the whole result. Epilogues may overwrite
-/// elements of the result that they read.
+/// The conditions of [`run`] hold. The conditions of the epilogues' code hold for the whole result. Epilogues may
+/// overwrite elements of the result that they read.
 ///
 /// # Errors
 /// The errors of the op; [`Code::Memory`] if there is no scratch memory.

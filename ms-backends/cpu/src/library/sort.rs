@@ -200,7 +200,7 @@ fn sort_rows<T: Sorted, E: Entry<T::Key>>(
     (values, places): (&mut [T], &mut [i64]),
 ) -> Result<()> {
     let (rows, threads) = (axis.outer * axis.inner, threads::count());
-    // Each part of a row selects its first elements, which include those of the row.
+    // Each part of a row selects its first elements; together they include the first elements of the row.
     let most = if rows < threads && count < PART / 2 { axis.size.div_ceil(PART) } else { 1 };
     let parts = most.min(threads.div_ceil(rows));
     let at = |row: usize, size: usize| row / axis.inner * size * axis.inner + row % axis.inner;

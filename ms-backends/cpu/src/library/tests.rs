@@ -289,7 +289,7 @@ fn pooling_has_the_bits_of_the_reference() {
         (&[2, 1, 3, 34], [&[1, 2], &[1, 2], one, none, none]),
         (&[2, 3, 40], [&[2], &[2], &[1], &[0], &[0]]),
         (&[1, 2, 4, 5, 17], [&[2, 2, 2], &[2, 3, 2], &[1, 1, 1], &[0, 0, 0], &[0, 0, 0]]),
-        // Padding, dilation, overlap, and other distances.
+        // Padding, dilation, overlap, and other strides.
         (&[2, 2, 7, 18], [two, two, one, one, one]),
         (&[2, 2, 8, 18], [two, two, two, none, none]),
         (&[2, 2, 9, 19], [&[3, 3], two, one, one, one]),

@@ -44,8 +44,8 @@ pub unsafe fn begin(x: &Array, out: &Array) -> Result<()> {
 
 /// Adds values at evenly spaced indices.
 fn add_slices(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
-    // SAFETY: `out` has the first operand's type, and nothing else accesses it except as that operand, by the contract
-    // of `run`.
+    // SAFETY: `out` has the first operand's type, and its memory is exclusive or the operand's, by the contract of
+    // `run`.
     unsafe { begin(inputs[0], out)? };
     let values = &inputs[1..];
     let places = host::slices(attrs, out.shape(), values.iter().map(|it| it.shape()));

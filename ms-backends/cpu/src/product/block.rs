@@ -14,8 +14,7 @@ pub const STRIP_TILES: usize = 8;
 /// Up to this many rows, a right operand with contiguous rows is read in place: packing would cost as much as it saves.
 const UNPACKED_ROWS: usize = 28;
 
-/// Maximum distance in bytes between the first and the last row of an operand that is read in place repeatedly, so that
-/// it stays in the cache.
+/// Maximum extent in bytes along K of an operand that is read in place repeatedly, so that it stays in the cache.
 const UNPACKED_BYTES: usize = 128 << 10;
 
 /// Up to this many tiles of columns, the left operand is read in place.
@@ -145,8 +144,8 @@ impl Ordered {
             let ending = Ending { first: start == 0 && !self.accumulate, last: start + depth == k };
             let (a, b) = (a.skip(0, start), b.skip(start, 0));
             let lefts = (grouped..n).step_by(tile.columns);
-            // SAFETY: `top..top + strip` and `left..left + tile.columns` are clipped to `m` and `n`, and `start + depth
-            // <= k`. So all elements belong to the operands, and the buffers have `lens` elements.
+            // SAFETY: `top..top + strip` and `left..left + tile.columns` are clipped to `m` and `n`, and
+            // `start + depth <= k`. So all elements belong to the operands, and the buffers have `lens` elements.
             unsafe {
                 let pack_columns = |left: usize, to: *mut W| {
                     let columns = tile.columns.min(n - left);
@@ -231,7 +230,7 @@ impl Ordered {
 /// How the sums of a chunk are combined with earlier ones.
 #[derive(Clone, Copy)]
 struct Ending {
-    /// Whether this is the first chunk.
+    /// Whether sums start here: in the first chunk, unless the product accumulates.
     first: bool,
     /// Whether this is the last chunk, after which the sums are the result.
     last: bool,

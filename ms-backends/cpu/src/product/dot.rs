@@ -34,8 +34,8 @@ pub unsafe fn plain<W: Wide>(a: *const W, b: *const W) -> [W; LINES] {
     sums
 }
 
-/// Returns the dot product of the first elements of a row `a` and a column `b`, and the number of these elements, a
-/// multiple of [`TERMS`].
+/// Returns the dot product of the first elements of a row `a` and a column `b`, and their number, a multiple of
+/// [`TERMS`].
 ///
 /// # Safety
 /// The row and the column have `k` elements each, and the CPU has the tile's instruction set.

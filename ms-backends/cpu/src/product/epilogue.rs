@@ -55,7 +55,7 @@ impl<'a> Parts<'a> {
     /// Computes a tile by `compute`, then runs the epilogues on it on the calling thread. `compute` receives the matrix
     /// to write, with strides in elements.
     ///
-    /// Epilogues see the tile as part of a row-major result.
+    /// Reductions in epilogues have the order of a row-major result in memory.
     ///
     /// # Safety
     /// `compute` writes all elements. The conditions of the kernels' code hold for the whole result. The tile has whole

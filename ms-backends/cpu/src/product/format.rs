@@ -19,7 +19,7 @@ pub struct Format<W> {
     pub size: usize,
     /// Whether the element type is `W`.
     pub is_wide: bool,
-    /// [`pack()`](pack::pack).
+    /// Packs elements as [`pack()`](pack::pack) does.
     pub pack: unsafe fn(Turn<W>, Matrix<*const u8>, usize, usize, *mut W),
     /// Rounds and writes sums.
     pub write: Write<W>,

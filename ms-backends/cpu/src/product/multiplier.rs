@@ -131,7 +131,7 @@ impl Multiplier {
 
     /// Packs the filters of [batch-reduce GEMM](Filters), or returns their cached form.
     ///
-    /// They are `count` contiguous matrices of `m` rows; a row has all taps of its first channel, then those of the
+    /// Filters are `count` contiguous matrices of `m` rows; a row has all taps of its first channel, then those of the
     /// next channel. `None` if the engine does not run channel-blocked convolution, or if the filters are too large.
     ///
     /// # Errors
@@ -156,7 +156,6 @@ impl Multiplier {
     /// if `by_columns`. Operands of several products are packed here, or come from the cache.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands.
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands.
     pub fn left<W: Wide>(
         self,
@@ -215,8 +214,8 @@ impl<W: Wide> Left<'_, W> {
             [(it % count * m * k) as isize, right, out]
         };
         let sizes = [m, k, n];
-        // SAFETY: the right operands and results are valid by this function's contract. Left offsets stay below `count
-        // * m * k`, the least length of the slice.
+        // SAFETY: the right operands and results are valid by this function's contract. Left offsets stay below
+        // `count * m * k`, the least length of the slice.
         unsafe {
             let Some(unit) = self.by.unit else {
                 let product = Ordered { isa: self.by.isa, sizes, accumulate, in_lanes: false };

@@ -125,9 +125,9 @@ impl Ordered {
     /// `parts` of the results, the results are not materialised.
     ///
     /// # Safety
-    /// All elements that sizes, strides and offsets address are in memory that is live during the call, and in the
-    /// `held` storage if there is one. Meanwhile, nothing else writes the operands or accesses the results, which do
-    /// not overlap. The conditions of [`Parts::run`] hold for every output tile.
+    /// All elements that sizes, strides and offsets address are live during the call, and lie in the `held` storage if
+    /// there is one. Meanwhile, nothing else writes the operands or accesses the results, which do not overlap. The
+    /// conditions of [`Parts::run`] hold for every output tile.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands or for output tiles.

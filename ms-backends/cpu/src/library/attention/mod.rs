@@ -1,8 +1,8 @@
 //! Runs attention and its gradient in blocks of queries and keys (Dao et al., "FlashAttention", 2022).
 //!
 //! The weights of a block stay in a core's L2 cache, and the gradient recomputes them. They are `e^(s - most)`, with
-//! the largest score of the query so far. A later block with a larger score rescales the earlier sums by the change of
-//! that factor. The sum of weights divides the result at the end (Milakov and Gimelshein, "Online normalizer
+//! the largest score of the query so far. A later block with a larger score rescales the earlier sums by
+//! `e^(old - new)`. The sum of weights divides the result at the end (Milakov and Gimelshein, "Online normalizer
 //! calculation for softmax", 2018). The order of all sums depends on the sizes only.
 
 mod backward;

@@ -99,7 +99,7 @@ fn sizes_at_the_edges_of_blocks() {
     for [features, values] in [[0, 2], [2, 0], [0, 0]] {
         check_sizes(&[2], [50, 51, features, values]);
     }
-    // More keys than those of a block, and none.
+    // More keys than a block has, and none.
     check_sizes(&[], [50, 1100, 3, 2]);
     check_sizes(&[], [1100, 1100, 2, 1]);
     check_sizes(&[2, 2], [3, 2050, 2, 2]);

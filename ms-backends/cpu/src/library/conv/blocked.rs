@@ -1,7 +1,7 @@
 //! Channel-blocked convolution on a matrix engine, as batch-reduce GEMM without an im2col buffer.
 //!
 //! The activations of an image are split into bf16 components once. Each K block is one kernel tap of a block of
-//! channels. The order of sums is the one of [`super`].
+//! channels. [`super`] specifies the order of sums.
 
 use super::direct::DirectConv;
 use super::vector::Direct;

@@ -63,8 +63,8 @@ impl<'a> DirectConv<'a> {
         T::has_vectors(self.isa) && conv.batch * conv.groups >= MIN_GROUPS && bytes <= MOST_BYTES
     }
 
-    /// Whether this is faster than GEMM for backward-data of several channels, which share loaded gradients; stride
-    /// must be 1.
+    /// Whether this is faster than GEMM for backward-data of several channels, which share loaded gradients. The grid
+    /// must have one phase, so that sums are added to neighbouring elements.
     pub fn has_small_gradient<T: Direct>(&self) -> bool {
         let (conv, grid) = (self.conv, &self.grid);
         let is_shared = conv.channels > 1 && grid.phases.len() == 1;

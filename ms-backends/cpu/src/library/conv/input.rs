@@ -1,7 +1,7 @@
 //! Backward-data without an im2col buffer.
 //!
 //! For each kernel tap, accumulation chains over output channels are computed in vectors and added at the tap's
-//! position. The order of sums is the one of [`super`].
+//! position. [`super`] specifies the order of sums.
 
 use super::Conv;
 use super::lanes::Lanes;
@@ -169,8 +169,8 @@ impl<'a, T: Direct> InputGrad<'a, T> {
             // The last group of filters overlaps the one before it.
             let first = first.min(outputs.saturating_sub(LINES));
             let from = &weights[first * filter + channels.start * taps..];
-            // SAFETY: `LINES` filters follow `first` unless there are fewer in all, each with `len` elements from here on.
-            // `to` has `len` rows with room for all filters.
+            // SAFETY: `LINES` filters follow `first` unless there are fewer in all. Each has `len` elements from here
+            // on. `to` has `len` rows with room for all filters.
             unsafe {
                 if outputs < LINES {
                     for (output, at) in (0..outputs).flat_map(|output| (0..len).map(move |at| (output, at))) {

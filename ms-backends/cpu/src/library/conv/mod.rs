@@ -15,12 +15,11 @@
 //!   channels.
 //! - An element of backward-weights is a chain over images and output positions, in order.
 //!
-//! In relaxed precisions a [matrix engine](crate::product) multiplies large matrices of f32 and bf16. It sums split
-//! bf16 components by K blocks or pairs, in order. On AMX, channels that fill blocks of
-//! [`BLOCK`](crate::product::BLOCK) have another order of sums. It runs block by block, over the taps of a block in
-//! row-major order, and over the channels of the block, which are a K block. Zeros pad the last block. The sizes and
-//! elements of whole operands decide the algorithm before the partition into tasks, so that no bit depends on the
-//! partition.
+//! In relaxed precisions, a [matrix engine](crate::product) multiplies large matrices of f32 and bf16. Split components
+//! are summed by K blocks or pairs, in order. On AMX, channels that fill blocks of [`BLOCK`](crate::product::BLOCK)
+//! have another order of sums: block by block, over the taps of a block in row-major order, and over the channels of a
+//! block, which are a K block. Zeros pad the last block. The sizes and elements of whole operands decide the algorithm
+//! before the partition into tasks, so that no bit depends on the partition.
 //!
 //! In relaxed precisions, Winograd changes the order of sums too; sizes and elements of whole operands decide that as
 //! well.

@@ -1,7 +1,7 @@
 //! Backward-weights tap by tap, without an im2col buffer.
 //!
-//! Each kernel tap is a GEMM of gradients and of packed activations, whose channels are contiguous in blocks. The order
-//! of sums is the one of [`super`].
+//! Each kernel tap is a GEMM of gradients and of packed activations, whose channels are contiguous in blocks. [`super`]
+//! specifies the order of sums.
 
 use super::direct::DirectConv;
 use super::vector::Direct;
@@ -112,8 +112,7 @@ impl DirectConv<'_> {
     }
 
     /// Calls `f` for each run of adjacent output positions in a range that is numbered over all images. Its arguments
-    /// are the first position relative to the range, its index under a tap in the grids of all images, and the length
-    /// of the run.
+    /// are the first position relative to the range, its index under `tap` in the grids, and the length of the run.
     fn for_each_run(&self, windows: Range<usize>, tap: usize, mut f: impl FnMut(usize, usize, usize)) {
         let (grid, of_image) = (&self.grid, self.conv.windows.output_len());
         let mut at = windows.start;

@@ -14,9 +14,10 @@ pub const OUTPUTS: usize = 12;
 
 /// Accumulation chains over terms, vectorised, for several outputs.
 ///
-/// For each `v` of `vectors`, each `i` below the number of lanes, and each `o` below `outputs`, `to.0[o * to.1 + v[1] +
-/// i]` becomes a chain. It sums `x[terms[t] + v[0] + i] * weights.0[o * weights.1[0] + t * weights.1[1]]` over all `t`
-/// in order, from +0. Each step is rounded once.
+/// For each `v` of `vectors`, each `i` below the number of lanes, and each `o` below `outputs`,
+/// `to.0[o * to.1 + v[1] + i]` becomes a chain. It sums
+/// `x[terms[t] + v[0] + i] * weights.0[o * weights.1[0] + t * weights.1[1]]` over all `t` in order, from +0. Each step
+/// is rounded once.
 #[derive(Clone, Copy)]
 pub struct Chains<'a, W> {
     /// The index of each vector in `x`, and in `to`. Vectors that overlap in `to` have equal values there.
@@ -80,8 +81,9 @@ pub struct Loops<W> {
     /// `grid` has [`SLACK`] elements after the last one that this reads, and `to` after `span`. The processor supports
     /// the instruction set.
     pub sums: unsafe fn(span: usize, grid: *const W, taps: &[usize], weights: &[W], to: *mut W),
-    /// Continues the chains `sums[t * lanes + lane]` by products of `x[(taps[t] + row + p) * lanes + lane]` and `g.0[i
-    /// * g.1 + lane]`. The order is each `row` of `windows.0`, and `p` below `windows.1`; `i` numbers these steps.
+    /// Continues the chains `sums[t * lanes + lane]` by products of `x[(taps[t] + row + p) * lanes + lane]` and
+    /// `g.0[i * g.1 + lane]`. The order is each `row` of `windows.0`, and `p` below `windows.1`; `i` numbers these
+    /// steps.
     ///
     /// # Safety
     /// The operands have these elements, there are at most [`TAPS`] taps, and the processor supports the instruction

@@ -1,5 +1,5 @@
-//! Backward-weights without GEMM, vectorised over groups or over the output channels of a group. The order of sums is
-//! the one of [`super`].
+//! Backward-weights without GEMM, vectorised over groups or over the output channels of a group. [`super`] specifies
+//! the order of sums.
 
 use super::Conv;
 use super::direct::DirectConv;

@@ -14,7 +14,7 @@ use ms_core::tensor::{Element, try_filled};
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Number of elements of padded lines that the first pass finds before the second one: loads that overlap several
+/// Number of elements of padded lines that the first pass finds before the second one. Loads that overlap several
 /// stores stall until these have reached the cache.
 const BATCH: usize = 512;
 

@@ -46,7 +46,7 @@ impl Layout {
         ROWS * self.row
     }
 
-    /// Splits the elements of a pair of channels, which are two rows of [`row`](Self::row) elements.
+    /// Splits the elements of a pair of channels, which are two rows of `row` elements.
     ///
     /// # Safety
     /// The elements are valid for reads, and `block` has room for a block of channels with this pair.
@@ -88,7 +88,7 @@ impl Filters {
     /// Multiplies a micro-panel of filters and `tiles` [tiles](TILE) of neighbouring columns.
     ///
     /// Sets [`TILE`] rows of `to`, which are `step` words apart. `groups` are the word offsets of the first column in
-    /// each K block: all kernel taps of a block of channels, then those of the next block.
+    /// each K block. All kernel taps of a block of channels precede the next block.
     ///
     /// # Safety
     /// The operand and the micro-panel exist. `groups` has as many K blocks as the micro-panel, whose words were stored
@@ -136,8 +136,8 @@ unsafe fn run<U: Unit>(
     tiles: usize,
     (to, step): (*mut u32, usize),
 ) {
-    // SAFETY: columns `at..at + TILE` of every K block are readable, and `to` has room for them, as `at < tiles *
-    // TILE`.
+    // SAFETY: columns `at..at + TILE` of every K block are readable, and `to` has room for them, as
+    // `at < tiles * TILE`.
     unsafe {
         let (mut unit, kernel) = (U::start(), U::kernel(terms));
         for at in (0..tiles).map(|it| it * TILE) {

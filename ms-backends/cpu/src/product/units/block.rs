@@ -336,7 +336,7 @@ impl Product {
 /// A pass over consecutive K blocks.
 struct Pass<U> {
     kernel: Kernel<U>,
-    /// Whether this is the first pass, so that sums start at zero.
+    /// Whether sums start at zero: in the first pass, unless the product accumulates.
     is_first: bool,
     /// Whether this is the last pass, after which the sums are the result.
     is_last: bool,

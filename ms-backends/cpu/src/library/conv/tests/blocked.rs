@@ -10,8 +10,8 @@ use ms_core::ir::Precision::{self, High, Highest, Medium};
 use ms_core::ops;
 use ms_core::tensor::{Array, DType};
 
-/// Reorders the products of a sum, which has all taps of a channel after each other, into the order of channel blocks:
-/// tap by tap within a block. Zeros pad the last block.
+/// Reorders the products of a sum from channel by channel to channel blocks, each of which runs tap by tap. Zeros pad
+/// the last block.
 fn in_blocks(terms: &Terms, taps: usize) -> Terms {
     let of_block = |block: &[(f64, f64)]| {
         let term = |tap: usize, channel: usize| block.get(channel * taps + tap).copied().unwrap_or_default();

@@ -257,8 +257,8 @@ fn sums_have_one_order() {
         // Pointwise, with and without groups.
         Case { x: [3, 6, 5, 7], w: [10, 3, 1, 1], groups: 2, ..PLAIN },
         Case { x: [2, 9, 4, 4], w: [1030, 9, 1, 1], ..PLAIN },
-        // Small groups, direct: rows of whole vectors, of overlapping ones, or of less than one; dilation; elements
-        // under no tap; strides; panels of different numbers of output channels.
+        // Direct convolution of small groups. Rows of whole vectors, of overlapping ones, or of less than one;
+        // dilation; elements under no tap; strides; panels of different numbers of output channels.
         Case { x: [9, 2, 11, 20], w: [13, 2, 4, 5], ..PLAIN },
         Case { x: [8, 1, 12, 13], w: [5, 1, 5, 3], before: [1, 2], after: [0, 2], ..PLAIN },
         Case { x: [8, 3, 18, 14], w: [2, 3, 2, 3], stride: [2, 1], dilation: [3, 2], after: [1, 2], ..PLAIN },
@@ -266,7 +266,7 @@ fn sums_have_one_order() {
         Case { x: [4, 6, 13, 9], w: [27, 2, 3, 2], stride: [1, 1], before: [2, 1], groups: 3, ..PLAIN },
         Case { x: [8, 1, 2, 70], w: [3, 1, 1, 9], stride: [1, 1], ..PLAIN },
         // Large images in parts: of output channels, and of output positions in the whole grid and in rows of whole
-        // vectors; more than a chunk of products; strides, groups, and one row.
+        // vectors. More than a chunk of products; strides, groups, and one row.
         Case { x: [1, 5, 14, 13], w: [13, 5, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
         Case { x: [1, 2, 43, 41], w: [5, 2, 3, 2], before: [1, 0], ..PLAIN },
         Case { x: [1, 3, 52, 34], w: [15, 3, 2, 3], before: [1, 0], ..PLAIN },
@@ -281,14 +281,14 @@ fn sums_have_one_order() {
             ..PLAIN
         },
         Case { x: [1, 4, 1, 100], w: [6, 4, 1, 5], stride: [1, 2], before: [0, 3], after: [0, 1], ..PLAIN },
-        // Backward-weights tap by tap: whole and partial tiles of channels, rows of gradients that are a page apart,
-        // groups, strides, dilation, tasks with some output channels, and chunks that begin inside rows.
+        // Backward-weights tap by tap: whole and partial tiles of channels, and rows of gradients that are a page
+        // apart. Groups, strides, dilation, tasks with some output channels, and chunks that begin inside rows.
         Case { x: [2, 62, 7, 6], w: [70, 31, 3, 3], before: [1; 2], after: [1, 0], groups: 2, ..PLAIN },
         Case { x: [16, 32, 9, 9], w: [33, 32, 2, 2], ..PLAIN },
         Case { x: [11, 16, 13, 17], w: [40, 16, 2, 3], stride: [1, 2], dilation: [2, 1], before: [0, 2], ..PLAIN },
         Case { x: [3, 30, 2, 5], w: [150, 30, 1, 1], ..PLAIN },
-        // Backward-data vectorised over output positions: of the whole grid, of rows with partial vectors, with rows
-        // that a tap does not read; many vectors of many channels; groups, strides, dilation, and one row.
+        // Backward-data vectorised over output positions: of the whole grid, of rows with partial vectors, and with
+        // rows that a tap does not read. Many vectors of many channels; groups, strides, dilation, and one row.
         Case { x: [1, 13, 14, 11], w: [9, 13, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
         Case { x: [2, 7, 7, 7], w: [11, 7, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
         Case { x: [1, 4, 22, 21], w: [300, 4, 2, 3], before: [1, 2], ..PLAIN },

@@ -134,7 +134,7 @@ fn every_number_of_axes() {
     }
 }
 
-/// Sums of 1,024 products, or of more in backward-data, are as exact as those of a GEMM.
+/// Sums of 1,024 products, or of more in backward-data, are as exact as in a GEMM.
 #[test]
 fn errors_are_those_of_products() {
     // A convolution with so long sums, and the index of the op that has them.

@@ -314,7 +314,7 @@ fn no_channels() {
     }
 }
 
-/// Errors, relative to the sums of magnitudes, are about those of direct chains.
+/// Errors, relative to the sums of magnitudes, are similar to direct chains.
 #[test]
 fn errors_are_about_those_of_chains() {
     // Maximum and root mean square errors, for elements that are uniform in [-1, 1], and in [0, 1].

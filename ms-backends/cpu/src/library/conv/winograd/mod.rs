@@ -6,14 +6,14 @@
 //! The result is computed in tiles of two by two output positions, called squares, from overlapping tiles of four by
 //! four elements, called patches. Patches and filters are transformed to sixteen components each ([`transforms`]). Each
 //! component's products of patches and filters are summed over input channels, in accumulation chains. The sixteen sums
-//! of a square are transformed to its output positions. A square so takes 16 products for each pair of channels instead
+//! of a square are transformed to its output positions. So a square takes 16 products for each pair of channels instead
 //! of 36.
 //!
 //! Backward-data is such a convolution too: of the gradient and the filters rotated by 180°, with input and output
 //! channels exchanged. Backward-weights is F(3x3, 2x2), with the same patches ([`weights`]).
 //!
-//! Transforms only add, and halve filters. Errors are about those of a direct chain, as the chains are a ninth as long.
-//! But transforms add numbers that cancel later, where infinities would become NaN. So all elements must be finite and
+//! Transforms only add, and halve filters. Errors are similar to a direct chain, as the chains are a ninth as long. But
+//! transforms add numbers that cancel later, where infinities would become NaN. So all elements must be finite and
 //! small enough.
 
 mod filters;

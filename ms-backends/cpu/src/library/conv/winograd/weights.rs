@@ -85,8 +85,8 @@ impl Winograd {
     }
 }
 
-/// Returns the row stride for `patches` patches and a vector after them: an odd number of cache lines, so that rows
-/// fall into different cache sets.
+/// Returns the row stride for `patches` patches and a vector after them. It is an odd number of cache lines, so that
+/// rows fall into different cache sets.
 fn row(patches: usize) -> usize {
     ((patches.div_ceil(LANES) + 1) | 1) * LANES
 }

@@ -145,7 +145,7 @@ impl Found {
         unsafe { Self { below_lowest: _mm512_set1_epi32(-1), highest: _mm512_setzero_si512() } }
     }
 
-    /// Adds the bits of f32; zeros leave the minimum unchanged.
+    /// Adds the bits of f32; zeros change nothing.
     #[inline(always)]
     unsafe fn add(&mut self, bits: __m512i) {
         // SAFETY: the machine has AVX-512 F by this type's contract.

@@ -4,10 +4,10 @@
 //! before it, so that 24 bits of significand become three times 8 (Henry, Tang, Heinecke: Leveraging the bfloat16
 //! Artificial Intelligence Datatype For Higher-Precision Computations, 2019).
 //!
-//! A micro-panel packs 32 rows of the left operand, or 32 columns of the right one. Each K block has as many elements
-//! of a row as one instruction multiplies, and stores its split components one after another. A component is two tile
-//! registers of 16 rows or columns. A register of a left operand has a row of words for each row; a register of a right
-//! operand has a column of words for each column.
+//! A micro-panel packs 32 rows of the left operand, or 32 columns of the right one. A K block is as deep as one
+//! instruction, and stores its split components one after another. A component is two tile registers of 16 rows or
+//! columns. In a left operand, each row is a row of words of a register. In a right operand, each column is a column of
+//! words.
 //!
 //! The reduction dimension of a left operand may run over the kernel taps of a convolution. Then each K block has one
 //! tap: first all taps of a K block of channels, then those of the next channels.
