@@ -17,9 +17,9 @@
 //!
 //! In relaxed precisions, a [matrix engine](crate::product) multiplies large matrices of f32 and bf16. Split components
 //! are summed by K blocks or pairs, in order. On AMX, channels that fill blocks of [`BLOCK`](crate::product::BLOCK)
-//! have another order of sums: block by block, over the taps of a block in row-major order, and over the channels of a
-//! block, which are a K block. Zeros pad the last block. The sizes and elements of whole operands decide the algorithm
-//! before the partition into tasks, so that no bit depends on the partition.
+//! have another order of sums. There, each block is summed over its taps in row-major order, and each tap over the
+//! channels of the block, a K block. Zeros pad the last block. The sizes and elements of whole operands decide the
+//! algorithm before the partition into tasks, so that no bit depends on the partition.
 //!
 //! In relaxed precisions, Winograd changes the order of sums too; sizes and elements of whole operands decide that as
 //! well.
