@@ -1,4 +1,4 @@
-//! Ops along one axis: positions of extreme elements, running sums and products.
+//! Runs ops along one axis: argmax and argmin, cumulative sums and products, and mean pooling.
 
 use super::elements;
 use super::index::written;
@@ -10,13 +10,13 @@ use ms_core::ops::{self, AxisAttrs, CumulativeAttrs, OpDef};
 use ms_core::tensor::{Array, Attrs, Element, Kind, Op, Scalar, try_filled};
 use ms_core::with_element;
 
-/// Columns of a chunk: elements that are next to each other, each of a row of its own along the axis.
+/// Number of columns of a block: contiguous elements, each in a different row along the axis.
 const COLUMNS: usize = 64;
 
-/// Runs an op of this kind, writing its row-major output; `None` for other ops.
+/// Runs an op along an axis and writes its row-major output; `None` for other ops.
 ///
 /// # Safety
-/// As [`run`](super::run).
+/// The conditions of [`run`](super::run) hold.
 pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
     let is = |def: &'static OpDef| def.op() == op;
     Some(match op {
@@ -28,7 +28,7 @@ pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Opti
     })
 }
 
-/// Runs `f` on the first offset, and the number of columns, of blocks of rows along an axis.
+/// Runs `f` on blocks of columns along an axis: on the offset of each block's first element, and its number of columns.
 fn for_each_block(axis: Axis, nanos: usize, f: impl Fn(usize, usize) -> Result<()> + Sync) -> Result<()> {
     let blocks = axis.inner.div_ceil(COLUMNS);
     threads::try_for_each(axis.outer * blocks, nanos, |chunk| {
@@ -37,23 +37,23 @@ fn for_each_block(axis: Axis, nanos: usize, f: impl Fn(usize, usize) -> Result<(
     })
 }
 
-/// The position of the largest element, or of the smallest one: the first of equals, or of nans.
+/// Finds the index of the largest or the smallest element: the first of equal ones, or of NaNs.
 fn extreme<const LARGEST: bool>(attrs: &Attrs, x: &Array, out: &Array) -> Result<()> {
     let x = dense(x)?;
     let axis = Axis::of(x.shape(), AxisAttrs::of(attrs).axis());
     with_element!(x.dtype(), T => {
         let from = elements::<T>(&x);
-        // SAFETY: by the contract of `run`.
+        // SAFETY: `out` is a row-major array of `i64` that nothing else accesses, by the contract of `run`.
         let to = Shared::new(unsafe { written::<i64>(out) }.as_mut_ptr());
         for_each_block(axis, from.len() / 4, |first, columns| {
-            // SAFETY: the blocks of the result are disjoint: it has the rows' first elements only.
+            // SAFETY: the offset is the block's first column in the output, which has one row for each outer index.
             let to = unsafe { to.get().add(first / (axis.size * axis.inner) * axis.inner + first % axis.inner) };
             if axis.inner == 1 {
-                // SAFETY: as above.
+                // SAFETY: the block is one column, whose element of the output no other block has.
                 unsafe { *to = extreme_of_row::<T, LARGEST>(&from[first..first + axis.size]) as i64 };
                 return Ok(());
             }
-            // SAFETY: as above.
+            // SAFETY: the block's `columns` elements of the output are contiguous, and no other block has them.
             let to = unsafe { std::slice::from_raw_parts_mut(to, columns) };
             let mut best = [from[first]; COLUMNS];
             best[..columns].copy_from_slice(&from[first..first + columns]);
@@ -83,7 +83,7 @@ fn is_nan<T: Copy + PartialEq>(value: T) -> bool {
     value != value
 }
 
-/// [`extreme`] of adjacent elements: first the value, then its position, as both loops are vectorised.
+/// Finds the [`extreme`] of contiguous elements: first its value, then its index, as both loops are vectorised.
 fn extreme_of_row<T: Copy + PartialOrd, const LARGEST: bool>(row: &[T]) -> usize {
     const LANES: usize = 16;
     let mut best = [row[0]; LANES];
@@ -101,7 +101,7 @@ fn extreme_of_row<T: Copy + PartialOrd, const LARGEST: bool>(row: &[T]) -> usize
     found.expect("one of the elements is extreme")
 }
 
-/// Accumulates along the axis: floats in f64, integers wrapping.
+/// Computes cumulative sums or products: floats in f64, integers wrapping.
 fn cumulative(
     attrs: &Attrs,
     x: &Array,
@@ -115,11 +115,11 @@ fn cumulative(
     let (axis, exclusive, reverse) = (Axis::of(x.shape(), at.axis()), at.exclusive(), at.reverse());
     with_element!(x.dtype(), T => {
         let from = elements::<T>(&x);
-        // SAFETY: by the contract of `run`.
+        // SAFETY: `out` is a row-major array of `T` that nothing else accesses, by the contract of `run`.
         let to = Shared::new(unsafe { written::<T>(out) }.as_mut_ptr());
         for_each_block(axis, from.len(), |first, columns| {
             let line = |step: usize| first + if reverse { axis.size - 1 - step } else { step } * axis.inner;
-            // SAFETY: the blocks are disjoint.
+            // SAFETY: the `columns` elements lie in the output, and no other block has these columns.
             let to = |step: usize| unsafe { std::slice::from_raw_parts_mut(to.get().add(line(step)), columns) };
             let from = |step: usize| &from[line(step)..][..columns];
             if T::DTYPE.kind() == Kind::Float {
@@ -148,13 +148,13 @@ fn cumulative(
     Ok(())
 }
 
-/// Means of windows of floats, and their gradients: in f64, plane by plane.
+/// Runs mean pooling of floats or its gradient in f64, plane by plane; `None` for other ops.
 ///
 /// # Safety
-/// As [`run`].
+/// The conditions of [`run`] hold.
 ///
 /// # Errors
-/// Those of the op; [`Code::Memory`](ms_core::Code::Memory).
+/// The errors of the op; [`Code::Memory`](ms_core::Code::Memory) if there is no memory for a plane.
 pub unsafe fn means(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
     let planes = ops::mean_planes(op, attrs, inputs.first()?.shape())?;
     Some(planes.and_then(|planes| {
@@ -166,7 +166,7 @@ pub unsafe fn means(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Op
         let count = out.numel() / given;
         with_element!(x.dtype(), T => {
             let from = elements::<T>(&x);
-            // SAFETY: by the contract of `run`.
+            // SAFETY: `out` is a row-major array of `T` that nothing else accesses, by the contract of `run`.
             let to = Shared::new(unsafe { written::<T>(out) }.as_mut_ptr());
             let chunks = count.min(4 * threads::count());
             threads::try_for_each(chunks, 2 * from.len().max(out.numel()), |chunk| {
@@ -175,7 +175,8 @@ pub unsafe fn means(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Op
                     let from = &from[plane * taken..][..taken];
                     wide.iter_mut().zip(from).for_each(|(to, it)| *to = it.to_scalar().as_f64());
                     planes.run(&wide, &mut sums);
-                    // SAFETY: planes are disjoint.
+                    // SAFETY: `plane < count`, so its `given` elements lie in the output, and no other iteration has
+                    // them.
                     let to = unsafe { std::slice::from_raw_parts_mut(to.get().add(plane * given), given) };
                     to.iter_mut().zip(&sums).for_each(|(to, it)| *to = T::from_scalar(Scalar::Float(*it)));
                 }

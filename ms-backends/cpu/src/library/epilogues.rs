@@ -1,34 +1,34 @@
-//! Epilogues of ops on images: kernels that read the elements of a result while these are in a cache.
+//! Runs epilogues of image ops: kernels that read elements of a result while these are in a cache.
 
 use crate::product::Epilogue;
 use crate::threads;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// Kernels that compute with the result of an op, images `[n, c, spatial..]`, and run on parts of it.
+/// Kernels that read the result of an op, which is NCHW, and run on parts of it.
 #[derive(Clone, Copy)]
 pub struct Epilogues<'a> {
     list: &'a [Epilogue<'a>],
-    /// Images, channels, and elements of a plane.
+    /// The sizes of the result: images, channels, and elements of a channel plane.
     sizes: [usize; 3],
 }
 
-/// A part of a result: images, channels, and elements of each plane.
+/// A part of a result: ranges of images, of channels, and of elements of each channel plane.
 pub type ImagePart = [Range<usize>; 3];
 
 impl<'a> Epilogues<'a> {
-    /// Those of a result of this shape, whose loops are its [axes](ms_core::lower::image_axes).
+    /// Returns the epilogues of a result of this shape, whose loops are its [axes](ms_core::lower::image_axes).
     pub fn new(list: &'a [Epilogue<'a>], shape: &[usize]) -> Self {
         let (leading, plane) = shape.split_at(shape.len().min(2));
         let size = |axis: usize| leading.get(axis).copied().unwrap_or(1);
         Self { list, sizes: [size(0), size(1), plane.iter().product()] }
     }
 
-    /// Runs them on a part, on this thread if it computes a part of a task.
+    /// Runs the epilogues on a part of the result, on the calling thread if it is inside a task.
     ///
     /// # Safety
-    /// The elements of the part are computed, and nothing but these kernels reads or writes them any more. The contract of
-    /// the kernels' code for the whole result; they run on each element once.
+    /// The elements of the part are computed, and only these kernels access them from now on. The conditions of the
+    /// kernels' code hold for the whole result, and each element is passed once.
     pub unsafe fn run(&self, part: ImagePart) {
         for epilogue in self.list {
             let mut block: SmallVec<[u64; 64]> = SmallVec::from_slice(epilogue.block);
@@ -36,19 +36,21 @@ impl<'a> Epilogues<'a> {
             for (axis, (_, range)) in several.enumerate() {
                 epilogue.words.loops.restrict(&mut block, axis, range.start, range.len());
             }
-            // On one thread, there may be faster code for long calls.
+            // On one thread, code with streaming stores may be faster.
             let alone = if threads::is_several() { None } else { epilogue.code.alone(&block) };
-            // SAFETY: the block is that of a part of the loops of the caller's contract.
+            // SAFETY: the argument block restricts the loops of the whole result, for which this function's contract
+            // holds, to the part.
             unsafe { alone.unwrap_or(epilogue.code).call(&block) };
         }
     }
 
-    /// Runs them on the whole result.
+    /// Runs the epilogues on the whole result.
     ///
     /// # Safety
-    /// As [`run`](Self::run).
+    /// All elements are computed, and only these kernels access them from now on. The conditions of the kernels' code
+    /// hold for the whole result.
     pub unsafe fn run_on_all(&self) {
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: the part is the whole result, whose elements are computed and not shared by this function's contract.
         unsafe { self.run(self.sizes.map(|size| 0..size)) }
     }
 }

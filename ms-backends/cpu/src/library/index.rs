@@ -1,4 +1,4 @@
-//! Reads and writes at positions: whole slices, and single elements along an axis; concatenations.
+//! Runs reads and writes at indices, of whole slices or of single elements along an axis, and concatenation.
 
 use super::update::begin;
 use crate::product::Shared;
@@ -9,10 +9,10 @@ use ms_core::ops::{self, AxisAttrs, OpDef};
 use ms_core::tensor::{Array, Attrs, Element, Op};
 use ms_core::with_element;
 
-/// An implementation: from attributes and operands to a row-major output.
+/// An implementation: computes a row-major output from attributes and operands.
 type Run = fn(&Attrs, &[&Array], &Array) -> Result<()>;
 
-/// The ops of this kind.
+/// The ops of this module.
 static OPS: [(&OpDef, Run); 12] = [
     (&ops::CONCAT, concat),
     (&ops::DEPEND, |_, inputs, out| copy(inputs[0], out)),
@@ -28,27 +28,28 @@ static OPS: [(&OpDef, Run); 12] = [
     (&ops::SCATTER_ND_ADD, |_, inputs, out| scatter_nd_add(inputs, out)),
 ];
 
-/// Runs an op of this kind, writing its row-major output; `None` for other ops. A position outside its
-/// axis is an error before anything is written.
+/// Runs an op of this module and writes its row-major output; `None` for other ops. An index outside its axis is an
+/// error before anything is written.
 ///
 /// # Safety
-/// As [`run`](super::run), of one output.
+/// The conditions of [`run`](super::run) hold; the op has one output.
 pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
     let &(_, run) = OPS.iter().find(|it| it.0.op() == op)?;
     Some(run(attrs, inputs, out))
 }
 
-/// The elements of an output.
+/// Returns the elements of an output.
 ///
 /// # Safety
-/// The output is a row-major array of this element type, whose memory nobody else accesses meanwhile.
+/// The output is a row-major array of `T`, and nothing else accesses its memory meanwhile.
 #[allow(clippy::mut_from_ref, reason = "the storage is shared by type, and this user alone by contract")]
 pub unsafe fn written<T: Element>(out: &Array) -> &mut [T] {
-    // SAFETY: by the caller's contract.
+    // SAFETY: the output has `numel` contiguous elements of `T` that nothing else accesses, by this function's
+    // contract.
     unsafe { std::slice::from_raw_parts_mut(out.device_ptr().cast::<T>(), out.numel()) }
 }
 
-/// Copies the rows of all operands to their columns.
+/// Copies the rows of each operand to its columns of the output.
 fn concat(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
     let whole = Axis::of(out.shape(), AxisAttrs::of(attrs).axis());
     let row = whole.size * whole.inner;
@@ -61,16 +62,16 @@ fn concat(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
     });
     let ends: Vec<usize> = columns.collect();
     with_element!(out.dtype(), T => {
-        // SAFETY: by the contract of `run`.
+        // SAFETY: `out` is a row-major array of `T` that nothing else accesses, by the contract of `run`.
         let to = Shared::new(unsafe { written::<T>(out) }.as_mut_ptr());
         threads::try_for_each(inputs.len(), out.numel() / 2, |at| {
             let from = dense(inputs[at])?;
             let width = from.numel() / whole.outer;
             if width != 0 {
                 for (outer, from) in elements::<T>(&from).chunks_exact(width).enumerate() {
-                    // SAFETY: the columns of an operand are inside a row, and no other chunk accesses them.
+                    // SAFETY: the operand's `width` columns end at `ends[at]` within a row of the output.
                     let to = unsafe { to.get().add(outer * row + ends[at] - width) };
-                    // SAFETY: as above.
+                    // SAFETY: the `width` elements lie in the output, and no other task accesses these columns.
                     unsafe { std::slice::from_raw_parts_mut(to, width) }.copy_from_slice(from);
                 }
             }
@@ -84,20 +85,22 @@ fn index_add(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
     let (source, axis) = (dense(inputs[2])?, AxisAttrs::of(attrs).axis());
     let index = positions(inputs[1], axis, out.shape())?;
     let whole = Axis::of(out.shape(), axis);
-    // SAFETY: by the contract of `run`.
+    // SAFETY: `out` has the first operand's type, and its memory is exclusive or the operand's, by the contract of
+    // `run`.
     unsafe { begin(inputs[0], out)? };
     with_element!(out.dtype(), T => {
-        // SAFETY: as above, and the first operand is not read again.
+        // SAFETY: `out` is a row-major array of `T`, and the first operand, which may share its memory, is not read
+        // again.
         add_slices(elements::<T>(&source), &index, whole, unsafe { written(out) });
     });
     Ok(())
 }
 
-/// Copies all elements.
+/// Copies all elements of an operand.
 fn copy(x: &Array, out: &Array) -> Result<()> {
     let x = dense(x)?;
     let bytes = x.bytes();
-    // SAFETY: by the contract of `run`: both are row-major and of one type.
+    // SAFETY: both are row-major and of one type, and nothing else accesses the output, by the contract of `run`.
     unsafe { out.device_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     Ok(())
 }
@@ -105,10 +108,12 @@ fn copy(x: &Array, out: &Array) -> Result<()> {
 fn dynamic_update_slice(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
     let (value, axis) = (dense(inputs[1])?, AxisAttrs::of(attrs).axis());
     let (firsts, length) = parts(inputs[2], axis, out.shape(), value.shape()[axis])?;
-    // SAFETY: by the contract of `run`.
+    // SAFETY: `out` has the first operand's type, and its memory is exclusive or the operand's, by the contract of
+    // `run`.
     unsafe { begin(inputs[0], out)? };
     with_element!(out.dtype(), T => {
-        // SAFETY: as above, and the first operand is not read again.
+        // SAFETY: `out` is a row-major array of `T`, and the first operand, which may share its memory, is not read
+        // again.
         let (from, to) = (elements::<T>(&value), unsafe { written::<T>(out) });
         let of_part = |(from, &first): (&[T], &usize)| to[first..first + length].copy_from_slice(from);
         from.chunks_exact(length.max(1)).zip(&firsts).for_each(of_part);
@@ -123,7 +128,7 @@ fn gather_nd(inputs: &[&Array], out: &Array) -> Result<()> {
         return Ok(());
     }
     with_element!(x.dtype(), T => {
-        // SAFETY: by the contract of `run`.
+        // SAFETY: `out` is a row-major array of `T` that nothing else accesses, by the contract of `run`.
         let (from, to) = (elements::<T>(&x), unsafe { written::<T>(out) });
         let of_row = |(to, &row): (&mut [T], &usize)| to.copy_from_slice(&from[row * inner..][..inner]);
         to.chunks_exact_mut(inner).zip(&rows).for_each(of_row);
@@ -134,18 +139,19 @@ fn gather_nd(inputs: &[&Array], out: &Array) -> Result<()> {
 fn scatter_nd_add(inputs: &[&Array], out: &Array) -> Result<()> {
     let source = dense(inputs[2])?;
     let (rows, inner) = rows(inputs[1], out.shape())?;
-    // SAFETY: by the contract of `run`.
+    // SAFETY: `out` has the first operand's type, and its memory is exclusive or the operand's, by the contract of
+    // `run`.
     unsafe { begin(inputs[0], out)? };
     let whole = Axis { outer: 1, size: out.numel() / inner.max(1), inner };
     with_element!(out.dtype(), T => {
-        // SAFETY: as above, and the first operand is not read again.
+        // SAFETY: `out` is a row-major array of `T`, and the first operand, which may share its memory, is not read
+        // again.
         add_slices(elements::<T>(&source), &rows, whole, unsafe { written(out) });
     });
     Ok(())
 }
 
-/// Adds slices in order of the index for every number of threads: a chunk is some columns of all
-/// slices.
+/// Adds slices in the order of the index, whatever the number of threads: a task has some columns of all slices.
 fn add_slices<T: Element>(source: &[T], index: &[usize], axis: Axis, out: &mut [T]) {
     if source.is_empty() {
         return;
@@ -160,7 +166,7 @@ fn add_slices<T: Element>(source: &[T], index: &[usize], axis: Axis, out: &mut [
         for (slice, &at) in index.iter().enumerate() {
             let from = (outer * index.len() + slice) * axis.inner + first;
             let to = (outer * axis.size + at) * axis.inner + first;
-            // SAFETY: no other chunk accesses these columns, and the position is inside the axis.
+            // SAFETY: `at` is inside the axis, so the columns lie in the output, and no other task accesses them.
             let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(to), columns) };
             to.iter_mut().zip(&source[from..from + columns]).for_each(|(to, &it)| *to = plus(*to, it));
         }
@@ -171,7 +177,7 @@ fn take_along_axis(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> 
     let (x, axis) = (dense(inputs[0])?, AxisAttrs::of(attrs).axis());
     let index = positions(inputs[1], axis, x.shape())?;
     with_element!(x.dtype(), T => {
-        // SAFETY: by the contract of `run`.
+        // SAFETY: `out` is a row-major array of `T` that nothing else accesses, by the contract of `run`.
         let (from, to) = (elements::<T>(&x), unsafe { written::<T>(out) });
         visit_indexed(x.shape(), axis, inputs[1].shape(), &index, |at, named| to[at] = from[named]);
     });
@@ -181,10 +187,12 @@ fn take_along_axis(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> 
 fn scatter(attrs: &Attrs, inputs: &[&Array], out: &Array, by: ScatterReduction) -> Result<()> {
     let (source, axis) = (dense(inputs[2])?, AxisAttrs::of(attrs).axis());
     let index = positions(inputs[1], axis, out.shape())?;
-    // SAFETY: by the contract of `run`.
+    // SAFETY: `out` has the first operand's type, and its memory is exclusive or the operand's, by the contract of
+    // `run`.
     unsafe { begin(inputs[0], out)? };
     with_element!(out.dtype(), T => {
-        // SAFETY: as above, and the first operand is not read again.
+        // SAFETY: `out` is a row-major array of `T`, and the first operand, which may share its memory, is not read
+        // again.
         let (from, to) = (elements::<T>(&source), unsafe { written::<T>(out) });
         visit_indexed(out.shape(), axis, inputs[1].shape(), &index, |at, named| {
             to[named] = by.of(to[named], from[at]);

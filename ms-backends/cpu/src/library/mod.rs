@@ -1,6 +1,7 @@
-//! Library ops: native loops for convolutions and pooling of floats (f16 and bf16 in f32, rounded once), for
-//! concatenations, for reads and writes at positions, along an axis, and for long attention; the reference evaluation
-//! for all others.
+//! Runs the native library ops; the reference evaluation runs all others.
+//!
+//! Native are convolution and pooling of floats, concatenation, reads and writes at indices, ops along an axis,
+//! sorting, and long attention. Convolution and pooling widen f16 and bf16 to f32 and round once.
 
 mod along;
 mod attention;
@@ -25,22 +26,22 @@ use ms_core::tensor::{Array, Attrs, DType, Element, HostArray, Op};
 use smallvec::SmallVec;
 use std::ops::AddAssign;
 
-/// Runs an op, writing its row-major `outputs`. Only convolutions depend on the precision.
+/// Runs an op and writes its row-major `outputs`. Only convolutions depend on the precision.
 ///
 /// # Safety
-/// The op's type rule accepts the inputs and infers the types of the outputs, whose memory nobody else
-/// accesses and does not overlap that of the inputs; that of an op which
-/// [updates](ms_core::ops::Lowering::Update) its first operand may be the operand's.
+/// The op's type rule accepts the inputs and infers the types of the outputs. Nothing else accesses the outputs'
+/// memory, which does not overlap the inputs. The output of an op that [updates](ms_core::ops::Lowering::Update) its
+/// first operand may share the operand's memory.
 ///
 /// # Errors
-/// Those of the op; [`Code::Memory`] if there is no scratch memory.
+/// The errors of the op; [`Code::Memory`] if there is no scratch memory.
 pub unsafe fn run(arithmetic: Arithmetic, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
     if let Lowering::Check(check) = ops::definition(op).lowering {
-        // SAFETY: as the caller's.
+        // SAFETY: a check has one input and one output of its type, by this function's contract.
         return unsafe { checked(check, attrs, inputs[0], &outputs[0]) };
     }
     if let Some(out) = outputs.first() {
-        // SAFETY: as the caller's.
+        // SAFETY: the outputs have the op's types, and nothing else accesses them, by this function's contract.
         let done = unsafe {
             index::run(op, attrs, inputs, out)
                 .or_else(|| update::run(op, attrs, inputs, out))
@@ -53,22 +54,22 @@ pub unsafe fn run(arithmetic: Arithmetic, op: Op, attrs: &Attrs, inputs: &[&Arra
             return done;
         }
     }
-    // SAFETY: as the caller's.
+    // SAFETY: the outputs have the op's types, and nothing else accesses them, by this function's contract.
     if unsafe { native(arithmetic, op, attrs, inputs, outputs)? } {
         return Ok(());
     }
-    // SAFETY: as the caller's.
+    // SAFETY: the outputs have the op's types, and nothing else accesses them, by this function's contract.
     unsafe { evaluate(op, attrs, inputs, outputs) }
 }
 
-/// [`run`], with epilogues if an op on images with one result has some.
+/// Runs an op like [`run`], then its epilogues; only image ops with one result have epilogues.
 ///
 /// # Safety
-/// As [`run`]; and the contract of the epilogues' code on the whole result, where they may write over elements of it that
-/// they read.
+/// The conditions of [`run`] hold. The conditions of the epilogues' code hold for the whole result. Epilogues may
+/// overwrite elements of the result that they read.
 ///
 /// # Errors
-/// As [`run`].
+/// The errors of the op; [`Code::Memory`] if there is no scratch memory.
 pub unsafe fn run_with(
     arithmetic: Arithmetic,
     op: Op,
@@ -78,12 +79,13 @@ pub unsafe fn run_with(
     epilogues: &[Epilogue<'_>],
 ) -> Result<()> {
     if epilogues.is_empty() {
-        // SAFETY: as the caller's.
+        // SAFETY: the outputs have the op's types, and nothing else accesses them, by this function's contract.
         return unsafe { run(arithmetic, op, attrs, inputs, outputs) };
     }
     let out = &outputs[0];
     let epilogues = Epilogues::new(epilogues, out.shape());
-    // SAFETY: as the caller's.
+    // SAFETY: the output has the op's type, nothing else accesses it, and the epilogues fit it, by this function's
+    // contract.
     unsafe {
         match out.dtype() {
             DType::F32 if op == ops::CONV.op() => return convolve::<f32>(arithmetic, attrs, inputs, out, epilogues),
@@ -96,10 +98,10 @@ pub unsafe fn run_with(
     Ok(())
 }
 
-/// A convolution with its epilogues.
+/// Runs a convolution with its epilogues.
 ///
 /// # Safety
-/// As [`run_with`].
+/// The conditions of [`run_with`] hold, and `T` is the output's element type.
 unsafe fn convolve<T: conv::Direct + Element>(
     arithmetic: Arithmetic,
     attrs: &Attrs,
@@ -108,7 +110,7 @@ unsafe fn convolve<T: conv::Direct + Element>(
     epilogues: Epilogues<'_>,
 ) -> Result<()> {
     let inputs: SmallVec<[HostArray<'_>; 2]> = inputs.iter().map(|it| dense(it)).collect::<Result<_>>()?;
-    // SAFETY: the output is a row-major array of this element type, whose memory nobody else accesses before the epilogues.
+    // SAFETY: the output is a row-major array of `T`, and nothing else accesses its memory before the epilogues run.
     let to = unsafe { std::slice::from_raw_parts_mut(out.device_ptr().cast::<T>(), out.numel()) };
     conv::forward(arithmetic, attrs, &inputs, to, out.shape(), epilogues)
 }
@@ -116,7 +118,7 @@ unsafe fn convolve<T: conv::Direct + Element>(
 /// Runs an op of [`Lowering::Check`].
 ///
 /// # Safety
-/// As [`run`].
+/// The output has the input's type, and nothing else accesses its memory.
 unsafe fn checked(
     check: fn(&Attrs, DType, &[u8]) -> Result<()>,
     attrs: &Attrs,
@@ -126,17 +128,17 @@ unsafe fn checked(
     let from = dense(input)?;
     let bytes = from.bytes();
     check(attrs, from.dtype(), bytes)?;
-    // SAFETY: both are row-major and of one type; nobody else accesses the output's memory.
+    // SAFETY: both are row-major and of one type, and nothing else accesses the output's memory.
     unsafe { out.device_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     Ok(())
 }
 
-/// Runs an op by native loops; returns whether there are any for these operands.
+/// Runs an op by a native loop, and returns whether there is one for these operands.
 ///
 /// # Safety
-/// As [`run`].
+/// The conditions of [`run`] hold.
 unsafe fn native(arithmetic: Arithmetic, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<bool> {
-    // SAFETY: as the caller's.
+    // SAFETY: each arm passes the element type of the output; the conditions of `run` hold by this function's contract.
     unsafe {
         match outputs.first().map(Array::dtype) {
             Some(DType::F32) => native_in::<f32>(arithmetic, op, attrs, inputs, &outputs[0]),
@@ -148,10 +150,10 @@ unsafe fn native(arithmetic: Arithmetic, op: Op, attrs: &Attrs, inputs: &[&Array
     }
 }
 
-/// [`native_in`] f32, for 16-bit floats.
+/// Runs [`native_in`] in f32 for operands of a 16-bit float type.
 ///
 /// # Safety
-/// As [`run`].
+/// The conditions of [`run`] hold.
 unsafe fn native_half<H: Element>(
     arithmetic: Arithmetic,
     op: Op,
@@ -172,23 +174,23 @@ unsafe fn native_half<H: Element>(
     let inputs: SmallVec<[Array; 2]> = inputs.iter().map(widened).collect::<Result<_>>()?;
     let wide = Array::try_zeros(out.shape(), DType::F32)?;
     let arithmetic = arithmetic.of_widened(H::DTYPE);
-    // SAFETY: the types are those of the caller's contract, widened; the output is newly allocated.
+    // SAFETY: all types are the ones of `run`'s contract, widened, and the output is newly allocated.
     if !unsafe { native_in::<f32>(arithmetic, op, attrs, &inputs.iter().collect::<SmallVec<[&Array; 2]>>(), &wide)? } {
         return Ok(false);
     }
-    // SAFETY: the output is a row-major array of this element type, whose memory nobody else accesses.
+    // SAFETY: the output is a row-major array of `H`, and nothing else accesses its memory.
     let to = unsafe { std::slice::from_raw_parts_mut(out.device_ptr().cast::<H>(), out.numel()) };
     to.iter_mut().zip(elements::<f32>(&wide.on_host()?)).for_each(|(to, &it)| *to = narrow(it));
     Ok(true)
 }
 
-/// A loop over row-major operands, with an output of this shape.
+/// A native loop over row-major operands, with the elements and the shape of its output.
 type Loop<T> = fn(Arithmetic, &Attrs, &[HostArray<'_>], &mut [T], &[usize]) -> Result<()>;
 
-/// [`native`] for elements of one type.
+/// Runs [`native`] for one element type.
 ///
 /// # Safety
-/// As [`run`].
+/// The conditions of [`run`] hold, and `T` is the output's element type.
 unsafe fn native_in<T: conv::Direct + Number + Element + AddAssign>(
     arithmetic: Arithmetic,
     op: Op,
@@ -211,13 +213,13 @@ unsafe fn native_in<T: conv::Direct + Number + Element + AddAssign>(
         return Ok(false);
     }
     let inputs: SmallVec<[HostArray<'_>; 2]> = inputs.iter().map(|it| dense(it)).collect::<Result<_>>()?;
-    // SAFETY: the output is a row-major array of this element type, whose memory nobody else accesses.
+    // SAFETY: the output is a row-major array of `T`, and nothing else accesses its memory.
     let to = unsafe { std::slice::from_raw_parts_mut(out.device_ptr().cast::<T>(), out.numel()) };
     run(arithmetic, attrs, &inputs, to, out.shape())?;
     Ok(true)
 }
 
-/// The elements of an operand, which is row-major and of this type.
+/// Returns the elements of a row-major operand of type `T`.
 pub fn elements<'a, T: Element>(array: &'a HostArray<'_>) -> &'a [T] {
     array.as_slice().expect("operands were made row-major and their dtypes compared")
 }
@@ -225,10 +227,10 @@ pub fn elements<'a, T: Element>(array: &'a HostArray<'_>) -> &'a [T] {
 /// Runs an op by its reference evaluation.
 ///
 /// # Safety
-/// As [`run`].
+/// The conditions of [`run`] hold.
 unsafe fn evaluate(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
     let def = ops::definition(op);
-    // What acts on the host has no other evaluation.
+    // An op with host effects has no native evaluation, so it does not count as a missing one.
     if !def.effects.act_on_host() && op != ops::ASSERT.op() {
         count_reference();
     }
@@ -244,7 +246,7 @@ unsafe fn evaluate(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) 
         }
         let from = dense(from)?;
         let bytes = from.bytes();
-        // SAFETY: both are row-major and of one type; nobody else accesses the output's memory.
+        // SAFETY: both are row-major and of one type, and nothing else accesses the output's memory.
         unsafe { to.device_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
     Ok(())

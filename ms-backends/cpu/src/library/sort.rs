@@ -1,4 +1,4 @@
-//! Elements along an axis in order: all, or the first ones.
+//! Sorts along an axis, and selects the first elements in order.
 
 use super::elements;
 use super::index::written;
@@ -16,16 +16,16 @@ use std::ops::{Not, Range};
 /// Minimum number of elements of a part of a row.
 const PART: usize = 1 << 15;
 
-/// Number of elements that are compared with the last one of those that were first so far, before any of them is added.
+/// Number of elements that are compared with the last selected key at once, before any of them is added.
 const BLOCK: usize = 32;
 
-/// Maximum number of entries that are kept in order while others are compared with the last one of them.
+/// Maximum number of selected entries that are kept sorted during the scan.
 const FEW: usize = 16;
 
-/// Runs an op of this kind, writing its row-major outputs; `None` for other ops.
+/// Runs a sort or top-k and writes its row-major outputs; `None` for other ops.
 ///
 /// # Safety
-/// As [`run`](super::run).
+/// The conditions of [`run`](super::run) hold.
 pub unsafe fn run(isa: Isa, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Option<Result<()>> {
     let is = |def: &'static OpDef| def.op() == op;
     let [axis, count, descending] = if is(&ops::SORT) {
@@ -37,29 +37,30 @@ pub unsafe fn run(isa: Isa, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &
     } else {
         return None;
     };
-    // SAFETY: the caller's contract is the same.
+    // SAFETY: the outputs are the values and the indices of the op, and nothing else accesses them, by this function's
+    // contract.
     Some(unsafe { sort(isa, axis, count, descending == 1, inputs[0], outputs) })
 }
 
-/// Elements that are sorted.
+/// An element type that can be sorted.
 trait Sorted: Element {
-    /// A number that orders elements: that of nan is above all others, and those of both zeros are equal.
+    /// An integer that orders elements: NaN is above all others, and both zeros are equal.
     type Key: Copy + Ord + Not<Output = Self::Key>;
 
-    /// Entries of axes whose positions have 32 bits.
+    /// The entry type for axes whose indices fit in 32 bits.
     type Entry: Entry<Self::Key>;
 
     fn key(self) -> Self::Key;
 }
 
-/// The key of an element, and its position, which orders equal elements.
+/// The key of an element with its index, which orders equal elements.
 trait Entry<K>: Copy + Ord + Send + Sync {
     fn new(key: K, place: usize) -> Self;
     fn key(self) -> K;
     fn place(self) -> usize;
 }
 
-/// Implements [`Entry`], with so many bits for positions.
+/// Implements [`Entry`] with this number of bits for indices.
 macro_rules! entries {
     ($($entry:ty: $key:ty, $bits:expr;)*) => {
         $(impl Entry<$key> for $entry {
@@ -136,7 +137,7 @@ struct Row<'a, T> {
 }
 
 impl<T: Sorted> Row<'_, T> {
-    /// The entry at a position, which is less the earlier the element is in order.
+    /// Returns the entry at an index; earlier elements in the sort order have smaller entries.
     #[inline(always)]
     fn entry<E: Entry<T::Key>>(&self, place: usize) -> E {
         E::new(self.key(self.elements[place * self.step]), place)
@@ -147,7 +148,7 @@ impl<T: Sorted> Row<'_, T> {
         if self.descending { !element.key() } else { element.key() }
     }
 
-    /// The start of the first [block](BLOCK) in which a key is less than this one; the end if there is none.
+    /// Returns the start of the first [block](BLOCK) with a key below `last`; the end of the range if there is none.
     #[inline(always)]
     fn lesser(&self, places: Range<usize>, last: T::Key) -> usize {
         let mut at = places.start;
@@ -168,10 +169,10 @@ impl<T: Sorted> Row<'_, T> {
     }
 }
 
-/// Writes the first `count` elements in order along an axis, and their positions.
+/// Writes the first `count` elements in sort order along an axis, and their indices.
 ///
 /// # Safety
-/// As [`run`].
+/// The outputs are row-major arrays of the element type and of `i64`, and nothing else accesses them.
 unsafe fn sort(isa: Isa, axis: usize, count: usize, descending: bool, x: &Array, outputs: &[Array]) -> Result<()> {
     let x = dense(x)?;
     let axis = Axis::of(x.shape(), axis);
@@ -180,7 +181,8 @@ unsafe fn sort(isa: Isa, axis: usize, count: usize, descending: bool, x: &Array,
     }
     with_element!(x.dtype(), T => {
         let from = elements::<T>(&x);
-        // SAFETY: by the contract of `run`.
+        // SAFETY: the outputs are row-major arrays of `T` and of `i64` that nothing else accesses, by this function's
+        // contract.
         let to = unsafe { (written::<T>(&outputs[0]), written::<i64>(&outputs[1])) };
         match u32::try_from(axis.size) {
             Ok(_) => sort_rows::<T, <T as Sorted>::Entry>(isa, axis, count, descending, from, to),
@@ -198,7 +200,7 @@ fn sort_rows<T: Sorted, E: Entry<T::Key>>(
     (values, places): (&mut [T], &mut [i64]),
 ) -> Result<()> {
     let (rows, threads) = (axis.outer * axis.inner, threads::count());
-    // Of every part of a row the first elements are found, among which are those of the row.
+    // Each part of a row selects its first elements; together they include the first elements of the row.
     let most = if rows < threads && count < PART / 2 { axis.size.div_ceil(PART) } else { 1 };
     let parts = most.min(threads.div_ceil(rows));
     let at = |row: usize, size: usize| row / axis.inner * size * axis.inner + row % axis.inner;
@@ -207,7 +209,7 @@ fn sort_rows<T: Sorted, E: Entry<T::Key>>(
     let write = |row: usize, sorted: &[E]| {
         let (from, to) = (row_of(row), at(row, count));
         for (at, place) in sorted.iter().map(|it| it.place()).enumerate() {
-            // SAFETY: the results have room for the entries of all rows, which are disjoint.
+            // SAFETY: the results have `count` elements for each row, at indices that no other row has.
             unsafe {
                 *values.get().add(to + at * axis.inner) = from.elements[place * from.step];
                 *places.get().add(to + at * axis.inner) = place as i64;
@@ -223,11 +225,11 @@ fn sort_rows<T: Sorted, E: Entry<T::Key>>(
             let (row, [start, end]) = (task / parts, [0, 1].map(|it| (task % parts + it) * axis.size / parts));
             let mut entries = try_room(room_of(count, end - start))?;
             first(isa, count, &row_of(row), start..end, &mut entries);
-            // SAFETY: there is room for so many of each task, and a part has as many.
+            // SAFETY: `found` has room for `count` entries of each task, and `first` leaves that many.
             unsafe { to.get().add(task * count).copy_from_nonoverlapping(entries.as_ptr(), count) };
             Ok(())
         })?;
-        // SAFETY: each task wrote its entries.
+        // SAFETY: every task has written `count` entries.
         unsafe { found.set_len(rows * parts * count) };
         for (row, entries) in found.chunks_exact_mut(parts * count).enumerate() {
             entries.sort_unstable();
@@ -247,12 +249,13 @@ fn sort_rows<T: Sorted, E: Entry<T::Key>>(
     })
 }
 
-/// The room that [`first`] needs for so many entries.
+/// Returns the capacity that [`first`] needs for `count` of `all` entries.
 fn room_of(count: usize, all: usize) -> usize {
     (2 * count + BLOCK).min(all)
 }
 
-/// Collects the `count` first ones of at least as many entries, in any order. There is [room](room_of).
+/// Selects the first `count` entries in sort order, in any order. The range has at least as many, and `entries` has
+/// [room](room_of).
 fn first<T: Sorted, E: Entry<T::Key>>(
     isa: Isa,
     count: usize,
@@ -297,7 +300,7 @@ fn first<T: Sorted, E: Entry<T::Key>>(
     }
 }
 
-/// [`Row::lesser`], compiled for an instruction set, which this processor has.
+/// Calls [`Row::lesser`], compiled for an instruction set that this processor has.
 fn lesser<T: Sorted>(isa: Isa, row: &Row<'_, T>, places: Range<usize>, last: T::Key) -> usize {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
@@ -312,17 +315,17 @@ fn lesser<T: Sorted>(isa: Isa, row: &Row<'_, T>, places: Range<usize>, last: T::
     }
 
     match isa {
-        // SAFETY: the processor has the instruction set.
+        // SAFETY: the caller passes an instruction set of this processor, which has AVX-512.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => unsafe { avx512(row, places, last) },
-        // SAFETY: as above.
+        // SAFETY: the caller passes an instruction set of this processor, which has AVX2.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => unsafe { avx2(row, places, last) },
         _ => row.lesser(places, last),
     }
 }
 
-/// Leaves the `count` first entries, of which there are as many and at least one; returns the key of the last one of them.
+/// Keeps the first `count` entries, of which there must be at least one, and returns the key of the last of them.
 fn cut<K, E: Entry<K>>(count: usize, entries: &mut Vec<E>) -> K {
     let last = *entries.select_nth_unstable(count - 1).1;
     entries.truncate(count);
@@ -333,7 +336,7 @@ fn cut<K, E: Entry<K>>(count: usize, entries: &mut Vec<E>) -> K {
 mod tests {
     use super::*;
 
-    /// The first entries of a row whose elements are apart, in order.
+    /// Returns the first entries of a strided row, sorted.
     fn first_ones<E: Entry<u32>>(isa: Isa, count: usize, elements: &[f32], step: usize, descending: bool) -> Vec<E> {
         let size = elements.len().div_ceil(step);
         let mut entries = Vec::with_capacity(room_of(count, size));

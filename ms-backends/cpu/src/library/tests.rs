@@ -1,4 +1,4 @@
-//! Native loops against reference evaluations.
+//! Tests native loops against reference evaluations.
 
 use crate::isa::Isa;
 use crate::product::Arithmetic;
@@ -32,7 +32,7 @@ fn filled(shape: &[usize], dtype: DType, seed: u64) -> Array {
 fn outputs(def: &OpDef, attrs: &Attrs, inputs: &[&Array]) -> Vec<Array> {
     let types: Vec<Type> = inputs.iter().map(|it| it.ty()).collect();
     let types = (def.infer)(attrs, &types.iter().collect::<Vec<_>>()).expect("the operands fit");
-    // Filled, so that an element that is never written is found.
+    // Initial values reveal elements that are never written.
     let nan = Scalar::Float(f64::NAN);
     types.iter().map(|ty| Array::full(&ty.shape().expect("constant shapes"), nan, ty.dtype)).collect()
 }
@@ -42,12 +42,12 @@ fn strict() -> Arithmetic {
 }
 
 fn native(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> bool {
-    // SAFETY: `outputs` has the types of the type rule, and its arrays are not shared.
+    // SAFETY: `outputs` has the types of the type rule, and only this call accesses its arrays.
     unsafe { super::native(strict(), def.op(), attrs, inputs, outputs) }.expect("there is memory")
 }
 
 fn evaluate(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) {
-    // SAFETY: as above.
+    // SAFETY: `outputs` has the types of the type rule, and only this call accesses its arrays.
     unsafe { super::evaluate(def.op(), attrs, inputs, outputs) }.expect("the operands fit");
 }
 
@@ -193,7 +193,7 @@ fn positions_as_the_ops_mean_them() {
         let inputs: Vec<&Array> = arrays.iter().collect();
         let [got, alone, want] = [(); 3].map(|()| outputs(def, &sample.attrs, &inputs));
         let run = |out: &[Array]| {
-            // SAFETY: as above.
+            // SAFETY: `out` has the types of the type rule, and only this call accesses its arrays.
             unsafe { super::run(strict(), def.op(), &sample.attrs, &inputs, out) }.expect("positions are inside")
         };
         run(&got);
@@ -214,7 +214,7 @@ fn positions_as_the_ops_mean_them() {
         if matches!(def.lowering, Lowering::Update) {
             let own = inputs[0].on_host().expect("the elements are readable").duplicate();
             let inputs: Vec<&Array> = std::iter::once(&own).chain(inputs[1..].iter().copied()).collect();
-            // SAFETY: the op updates its first operand, and may write to its memory.
+            // SAFETY: the op updates its first operand, so the output may be the same array.
             let done = unsafe { super::run(strict(), def.op(), &sample.attrs, &inputs, std::slice::from_ref(&own)) };
             done.expect("positions are inside");
             assert!(
@@ -227,13 +227,13 @@ fn positions_as_the_ops_mean_them() {
     }
 }
 
-/// Elements with ties, both zeros, infinities and nan, as far as the dtype has them.
+/// Returns elements with ties, both zeros, infinities and NaN, as far as the dtype has them.
 fn special(shape: &[usize], dtype: DType) -> Array {
     let values = [1.5, -0.0, 0.0, -3.0, 7.0, f64::NAN, 0.0, f64::INFINITY, -3.0, 2.0, f64::NEG_INFINITY, 7.0, 100.0];
     mixed(&values, shape, dtype)
 }
 
-/// These elements in another order.
+/// Returns an array of these values in a mixed order.
 fn mixed(values: &[f64], shape: &[usize], dtype: DType) -> Array {
     let mut out = Array::zeros(shape, dtype);
     with_element!(dtype, T => {
@@ -244,18 +244,18 @@ fn mixed(values: &[f64], shape: &[usize], dtype: DType) -> Array {
     out
 }
 
-/// What the library writes has the bits of the reference evaluation, except for the payload of a nan.
+/// Native results have the bits of the reference evaluation, except for the payload of a NaN.
 #[track_caller]
 fn check_bits(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array]) {
     check_bits_on(Isa::detect(), def, attrs, inputs);
 }
 
-/// [`check_bits`] on an instruction set.
+/// Runs [`check_bits`] on an instruction set.
 #[track_caller]
 fn check_bits_on(isa: Isa, def: &'static OpDef, attrs: &Attrs, inputs: &[&Array]) {
     let (got, want) = (outputs(def, attrs, inputs), outputs(def, attrs, inputs));
     let arithmetic = Arithmetic::new(isa, Precision::Strict);
-    // SAFETY: `outputs` has the types of the type rule, and its arrays are not shared.
+    // SAFETY: `got` has the types of the type rule, and only this call accesses its arrays.
     unsafe { super::run(arithmetic, def.op(), attrs, inputs, &got) }.expect("the operands fit");
     evaluate(def, attrs, inputs, &want);
     let bits = |it: &Array| -> Vec<u64> {
@@ -273,14 +273,15 @@ fn check_bits_on(isa: Isa, def: &'static OpDef, attrs: &Attrs, inputs: &[&Array]
     }
 }
 
-/// Pooling on all instruction sets: equal elements, both zeros and nan in windows of which vectors are full or not.
+/// Compares pooling on all instruction sets, with ties, both zeros and NaN, and with full and partial vectors of
+/// windows.
 #[test]
 fn pooling_has_the_bits_of_the_reference() {
     // The shape, and kernel, stride, dilation and padding before and after.
     type Case = (&'static [usize], [&'static [usize]; 5]);
     let (one, two, none): (&[usize], &[usize], &[usize]) = (&[1, 1], &[2, 2], &[0, 0]);
     let cases: [Case; 12] = [
-        // Windows of two elements that do not overlap: rows of 31 and 7, and elements in no window.
+        // Disjoint windows of two elements: rows of 31 and 7, and elements in no window.
         (&[3, 2, 4, 62], [two, two, one, none, none]),
         (&[2, 9, 5, 15], [two, two, one, none, none]),
         (&[1, 2, 7, 25], [&[2, 2], &[3, 2], one, none, none]),
@@ -288,7 +289,7 @@ fn pooling_has_the_bits_of_the_reference() {
         (&[2, 1, 3, 34], [&[1, 2], &[1, 2], one, none, none]),
         (&[2, 3, 40], [&[2], &[2], &[1], &[0], &[0]]),
         (&[1, 2, 4, 5, 17], [&[2, 2, 2], &[2, 3, 2], &[1, 1, 1], &[0, 0, 0], &[0, 0, 0]]),
-        // Padding, dilation, overlap, and other distances.
+        // Padding, dilation, overlap, and other strides.
         (&[2, 2, 7, 18], [two, two, one, one, one]),
         (&[2, 2, 8, 18], [two, two, two, none, none]),
         (&[2, 2, 9, 19], [&[3, 3], two, one, one, one]),
@@ -299,10 +300,10 @@ fn pooling_has_the_bits_of_the_reference() {
     for ((shape, window), dtype) in cases.iter().flat_map(|case| dtypes.map(|dtype| (case, dtype))) {
         let attrs = lists(window, []);
         for at in 0..5 {
-            // Images further in the list of elements.
+            // The images start later in the storage.
             let x = special(&[&[5 * shape[0]], &shape[1..]].concat(), dtype);
             let x = x.with_layout(x.layout().slice(0, at * shape[0], shape[0], 1));
-            // Their sums are the same in every order.
+            // Sums of these gradients are the same in every order.
             let g = mixed(&[-0.0, 3.0, -2.0, 1.0, 5.0], outputs(&ops::MAX_POOL, &attrs, &[&x])[0].shape(), dtype);
             for isa in Isa::ALL.into_iter().filter(|it| it.is_supported()) {
                 check_bits_on(isa, &ops::MAX_POOL, &attrs, &[&x]);
@@ -347,7 +348,7 @@ fn ops_along_an_axis() {
     }
 }
 
-/// Ops that have no loops among those above, on their samples.
+/// Compares the ops that no test above covers, on their samples.
 #[test]
 fn samples_have_the_bits_of_the_reference() {
     let defs: [&OpDef; 6] = [
@@ -366,7 +367,7 @@ fn samples_have_the_bits_of_the_reference() {
     }
 }
 
-/// Parts of rows, and more elements than are collected at once.
+/// Covers rows in parts, and more elements than are collected at once.
 #[test]
 fn first_elements_of_long_rows() {
     for dtype in [DType::F32, DType::F64, DType::I8, DType::I64] {

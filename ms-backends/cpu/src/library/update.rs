@@ -1,4 +1,4 @@
-//! Ops that change some elements of an array, in place if the result shares its memory.
+//! Runs ops that update some elements of an array, in place if the result shares its memory.
 
 use super::elements;
 use super::index::written;
@@ -10,10 +10,10 @@ use ms_core::ops::host::{self, dense, plus};
 use ms_core::tensor::{Array, Attrs, Element, Layout, Op};
 use ms_core::with_element;
 
-/// Runs an op of this kind, writing its row-major output; `None` for other ops.
+/// Runs an op of this module and writes its row-major output; `None` for other ops.
 ///
 /// # Safety
-/// As [`run`](super::run), of one output.
+/// The conditions of [`run`](super::run) hold; the op has one output.
 pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
     (op == ADD_SLICES.op()).then(|| add_slices(attrs, inputs, out))
 }
@@ -21,18 +21,18 @@ pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Opti
 /// Copies the first operand to the output, unless they share their memory.
 ///
 /// # Safety
-/// The output is a row-major array of the operand's type, whose memory nobody else accesses, or is that
-/// of the operand.
+/// The output is a row-major array of the operand's type. Nothing else accesses its memory, except that it may be the
+/// operand's.
 ///
 /// # Errors
-/// As [`Array::on_host`].
+/// The errors of [`Array::on_host`].
 pub unsafe fn begin(x: &Array, out: &Array) -> Result<()> {
     if x.device_ptr() == out.device_ptr() && x.layout().is_contiguous() {
         return Ok(());
     }
     let x = x.on_host()?;
     with_element!(out.dtype(), T => {
-        // SAFETY: by the caller's contract; they do not share memory.
+        // SAFETY: the output is a row-major array of `T`, and does not share the operand's memory here.
         let to: &mut [T] = unsafe { written(out) };
         match x.layout().strides().iter().all(|&it| it == 0) {
             true => to.fill(x.iter::<T>().next().unwrap_or_default()),
@@ -42,14 +42,16 @@ pub unsafe fn begin(x: &Array, out: &Array) -> Result<()> {
     Ok(())
 }
 
-/// Values added at evenly spaced positions.
+/// Adds values at evenly spaced indices.
 fn add_slices(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
-    // SAFETY: the caller of `run` vouches for the output.
+    // SAFETY: `out` has the first operand's type, and its memory is exclusive or the operand's, by the contract of
+    // `run`.
     unsafe { begin(inputs[0], out)? };
     let values = &inputs[1..];
     let places = host::slices(attrs, out.shape(), values.iter().map(|it| it.shape()));
     with_element!(out.dtype(), T => {
-        // SAFETY: as above, and the first operand is not read again.
+        // SAFETY: `out` is a row-major array of `T`, and the first operand, which may share its memory, is not read
+        // again.
         let to: &mut [T] = unsafe { written(out) };
         for (place, value) in places.iter().zip(values) {
             let value = dense(value)?;
@@ -59,9 +61,9 @@ fn add_slices(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
     Ok(())
 }
 
-/// Visits the elements of a layout, each with the corresponding value. Threads share long runs of adjacent ones.
+/// Visits the elements of a layout, each with its value. Threads share long runs of contiguous elements.
 fn each<T: Element>(to: &mut [T], place: &Layout, values: &[T], visit: impl Fn(&mut T, T) + Sync) {
-    /// Minimum number of adjacent elements that are worth finding their position.
+    /// Minimum number of contiguous elements that amortise computing their offset.
     const RUN: usize = 1 << 10;
     /// Maximum number of elements of a task.
     const PIECE: usize = 1 << 14;
@@ -94,7 +96,8 @@ fn each<T: Element>(to: &mut [T], place: &Layout, values: &[T], visit: impl Fn(&
         }
         let (at, count) = (at as usize + start, PIECE.min(run - start));
         assert!(at + count <= len, "a slice is inside the array");
-        // SAFETY: the elements are inside the array, by the assertion, and those of one task: a slice has no element twice.
+        // SAFETY: the elements lie in the array by the assertion. A slice has no element twice, so no other task has
+        // them.
         let to = unsafe { std::slice::from_raw_parts_mut(shared.get().add(at), count) };
         let values = &values[line * run + start..][..count];
         to.iter_mut().zip(values).for_each(|(to, &it)| visit(to, it));
@@ -106,7 +109,7 @@ mod tests {
     use super::each;
     use ms_core::tensor::Layout;
 
-    /// Adds to the elements of a layout, and compares with its offsets.
+    /// Adds values to the elements of a layout, and compares with its offsets.
     fn check(shape: &[usize], strides: &[isize], offset: usize, len: usize) {
         let place = Layout::new(shape.into(), strides.into(), offset);
         let values: Vec<i64> = (1..).take(place.numel()).collect();

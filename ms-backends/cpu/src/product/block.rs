@@ -1,4 +1,4 @@
-//! A block of a product, which one thread computes.
+//! Computes one block of an ordered GEMM on one thread.
 
 use super::dot::{TERMS, dot};
 use super::ordered::{CHUNK, Ordered, Right, Stored};
@@ -8,15 +8,13 @@ use ms_core::error::Result;
 use ms_core::tensor::Array;
 use std::mem::MaybeUninit;
 
-/// Number of tiles of rows that are packed at once.
+/// Number of tiles of rows that are packed at once, as a strip.
 pub const STRIP_TILES: usize = 8;
 
-/// Up to this many rows, the right operand is read in place if its rows are dense: packing it would take as long as it
-/// saves.
+/// Up to this many rows, a right operand with contiguous rows is read in place: packing would cost as much as it saves.
 const UNPACKED_ROWS: usize = 28;
 
-/// Maximum distance in bytes between the first and the last terms of an operand that is read in place again and again: they
-/// stay in the cache.
+/// Maximum extent in bytes along K of an operand that is read in place repeatedly, so that it stays in the cache.
 const UNPACKED_BYTES: usize = 128 << 10;
 
 /// Up to this many tiles of columns, the left operand is read in place.
@@ -25,15 +23,14 @@ const UNPACKED_PANELS: usize = 6;
 /// Maximum number of elements of a vector register; packed operands are aligned to it.
 const ALIGN: usize = 16;
 
-/// Maximum number of elements of packed operands that are on the stack: allocating memory for a small product takes as
-/// long as the product.
+/// Maximum number of elements of packed operands on the stack: an allocation would take as long as a small product.
 const NEAR: usize = 1024;
 
-/// Room for packed operands.
+/// A stack buffer for packed operands.
 #[repr(align(64))]
 struct Near<W>(MaybeUninit<[W; NEAR]>);
 
-/// Whether the blocks of so many rows of a product read a right operand of `k` rows in place.
+/// Whether blocks of `rows` rows read a right operand of `k` rows in place.
 pub fn is_read_in_place<W: Wide>(b: Stored<*const u8, W>, rows: usize, k: usize) -> bool {
     let [down, right] = b.matrix.steps;
     let reach = down.unsigned_abs().saturating_mul(k);
@@ -41,10 +38,10 @@ pub fn is_read_in_place<W: Wide>(b: Stored<*const u8, W>, rows: usize, k: usize)
 }
 
 impl Ordered {
-    /// Multiplies a row with columns of contiguous elements, in lanes.
+    /// Multiplies one row by contiguous columns, with vectorised sums.
     ///
     /// # Safety
-    /// As [`Ordered::run`].
+    /// The conditions of [`Ordered::run`] hold, and the block has one row.
     unsafe fn lines<W: Wide>(
         self,
         tile: Tile<W>,
@@ -54,17 +51,18 @@ impl Ordered {
     ) -> Result<()> {
         let [_, k, n] = self.sizes;
         let is_dense = a.steps[1] == 1 || k == 1;
-        // SAFETY: what is read was written before.
+        // SAFETY: the loop below writes all `k` elements before anything reads them.
         let room = (!is_dense).then(|| unsafe { Array::uninit(&[k], W::DTYPE) }).transpose()?;
         let mut terms = a.first;
         if let Some(room) = &room {
             let to = room.device_ptr().cast::<W>();
-            // SAFETY: there is room for the row.
+            // SAFETY: `p < k`, the length of `room` and of the row.
             (0..k).for_each(|p| unsafe { to.add(p).write(*a.skip(0, p).first) });
             terms = to;
         }
         for column in 0..n {
-            // SAFETY: by the caller's contract; the result has the accumulators' type.
+            // SAFETY: the row and column `column < n` have `k` contiguous elements, and the result has accumulators'
+            // type, by this function's contract.
             unsafe {
                 let sum = (tile.line)(k, terms, b.skip(0, column).first);
                 out.skip(0, column).matrix.first.cast::<W>().write(sum);
@@ -73,10 +71,10 @@ impl Ordered {
         Ok(())
     }
 
-    /// Multiplies on this thread.
+    /// Multiplies one block on the calling thread.
     ///
     /// # Safety
-    /// As [`Ordered::run`]; panels have the operand's elements.
+    /// The conditions of [`Ordered::run`] hold for the block, and micro-panels have the elements of the right operand.
     pub unsafe fn block<W: Wide>(
         self,
         tile: Tile<W>,
@@ -88,19 +86,20 @@ impl Ordered {
         let all_wide = a.format.is_wide && b.format.is_wide && out.format.is_wide;
         let size = size_of::<W>() as isize;
         if self.in_lanes && all_wide && panels.is_none() && b.matrix.steps[0] == size {
-            // SAFETY: as the caller's; the elements have the type of accumulators.
+            // SAFETY: all elements have the accumulators' type, and the columns of `b` are contiguous. `in_lanes` is
+            // set only for one row.
             return unsafe { self.lines(tile, a.wide(), b.wide(), out) };
         }
         if all_wide && m * n == 1 && k >= TERMS && !self.accumulate {
-            // SAFETY: as the caller's; the elements have the type of accumulators.
+            // SAFETY: the row and the column have `k` elements of the accumulators' type.
             let (sum, terms) = unsafe { dot(tile, k, a.wide(), b.wide())? };
-            // SAFETY: the result has one element.
+            // SAFETY: the result has one element, of the accumulators' type.
             unsafe { out.matrix.first.cast::<W>().write(sum) };
             if terms == k {
                 return Ok(());
             }
             let rest = Self { sizes: [1, k - terms, 1], accumulate: true, ..self };
-            // SAFETY: as the caller's, for the remaining terms.
+            // SAFETY: `terms < k`, so the operands have the remaining `k - terms` elements.
             return unsafe { rest.block(tile, a.skip(0, terms), (b.skip(terms, 0), None), out) };
         }
         let height = tile.height(m);
@@ -112,7 +111,7 @@ impl Ordered {
             None if in_place => tile.columns,
             None => n.next_multiple_of(tile.columns),
         };
-        // Rows of a tile that are in the same set of a cache evict each other, and so do terms that are far apart.
+        // Rows of a tile that fall into the same cache set evict each other, and so do elements that are far apart.
         let [down, along] = a.matrix.steps.map(isize::unsigned_abs);
         let rows_in_place = a.format.is_wide
             && n <= UNPACKED_PANELS * tile.columns
@@ -125,34 +124,34 @@ impl Ordered {
         let [a_len, b_len, sums_len] = lens.map(|it| it.next_multiple_of(ALIGN));
         let len = a_len + b_len + sums_len;
         let mut near = Near::<W>(MaybeUninit::uninit());
-        // SAFETY: what is read below was written before.
+        // SAFETY: packed operands and sums are written below before anything reads them.
         let far = (len > NEAR).then(|| unsafe { Array::uninit(&[len], W::DTYPE) }).transpose()?;
         let a_room = far.as_ref().map_or(near.0.as_mut_ptr().cast::<W>(), |it| it.device_ptr().cast());
         let (b_room, sums_room) = (a_room.wrapping_add(a_len), a_room.wrapping_add(a_len + b_len));
-        // Sums of f32 and f64 are accumulated in the result.
+        // Sums of the accumulators' type are accumulated in the result.
         let sums = match out.format.is_wide {
             true => Matrix { first: out.matrix.first.cast(), steps: out.matrix.steps.map(|it| it / size) },
             false => Matrix { first: sums_room, steps: [n as isize, 1] },
         };
-        // One row is multiplied with groups of tiles of columns, as far as there are whole ones.
+        // One row is multiplied by groups of tiles of columns, as far as there are whole groups.
         let group = ROW_TILES * tile.columns;
         let grouped = if m == 1 && (panels.is_some() || in_place) { n / group * group } else { 0 };
         let mut product = MaybeUninit::<[W; STRIP_TILES * TILE]>::uninit();
         let product = product.as_mut_ptr().cast::<W>();
-        // A sum of no terms is +0.
+        // An empty reduction dimension has one chunk, whose sums are +0.
         for start in (0..k.max(1)).step_by(CHUNK) {
             let depth = CHUNK.min(k - start);
             let ending = Ending { first: start == 0 && !self.accumulate, last: start + depth == k };
             let (a, b) = (a.skip(0, start), b.skip(start, 0));
             let lefts = (grouped..n).step_by(tile.columns);
-            // SAFETY: the packed strip and block are parts of the operands of the caller's contract, and
-            // tiles are inside them.
+            // SAFETY: `top..top + strip` and `left..left + tile.columns` are clipped to `m` and `n`, and
+            // `start + depth <= k`. So all elements belong to the operands, and the buffers have `lens` elements.
             unsafe {
                 let pack_columns = |left: usize, to: *mut W| {
                     let columns = tile.columns.min(n - left);
                     (b.format.pack)(tile.turn, b.transposed().skip(left, 0).matrix, columns, depth, to);
                     if columns < tile.columns {
-                        // A tile reads whole registers of columns; after the last ones there are others.
+                        // A tile reads whole registers of columns, and so reads past the last column.
                         to.add(columns * depth).write_bytes(0, tile.columns);
                     }
                     (to.cast_const(), columns as isize)
@@ -228,20 +227,20 @@ impl Ordered {
     }
 }
 
-/// The treatment of the sums of a chunk.
+/// How the sums of a chunk are combined with earlier ones.
 #[derive(Clone, Copy)]
 struct Ending {
-    /// Whether there is no sum yet.
+    /// Whether sums start here: in the first chunk, unless the product accumulates.
     first: bool,
-    /// Whether the sum is the result.
+    /// Whether this is the last chunk, after which the sums are the result.
     last: bool,
 }
 
 impl Ending {
-    /// Adds a tile of the chunk's sums, whose rows are `width` elements apart.
+    /// Combines a tile of the chunk's sums, whose rows are `width` elements apart, with the sums of earlier chunks.
     ///
     /// # Safety
-    /// The tile, the sums and the result have that many rows and columns; sums of earlier chunks are
+    /// The tile, the sums and the result have that many rows and columns, and the sums of earlier chunks are
     /// initialised.
     unsafe fn write<W: Wide>(
         self,
@@ -253,11 +252,13 @@ impl Ending {
     ) {
         let dense = sums.steps[1] == 1;
         if self.first && self.last && !out.format.is_wide {
-            // SAFETY: by the caller's contract; the rows of a tile are initialised.
+            // SAFETY: the tile's rows are initialised and the result has `rows` by `columns` elements, by this
+            // function's contract.
             return unsafe { (out.format.write)([rows, columns], (tile, width), out.matrix) };
         }
         for row in 0..rows {
-            // SAFETY: by the caller's contract; rows of a tile are initialised, and do not overlap others.
+            // SAFETY: `row < rows`; the tile's rows are initialised and do not overlap other memory; sums and result
+            // have `columns` elements in this row.
             unsafe {
                 let tile = std::slice::from_raw_parts_mut(tile.add(row * width), columns);
                 let sums = sums.skip(row, 0);

@@ -1,4 +1,4 @@
-//! Epilogues: kernels that run on parts of a result, each on the thread that has just computed it.
+//! Runs epilogues: kernels that read output tiles, on the thread that has just computed them.
 
 use super::Matrix;
 use super::matrices::Matrices;
@@ -9,60 +9,60 @@ use ms_core::tensor::{Array, DType};
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// A kernel that computes with the result of a contraction.
+/// A kernel that reads the result of a contraction.
 #[derive(Clone, Copy)]
 pub struct Epilogue<'a> {
-    /// Its code.
+    /// The kernel's code.
     pub code: &'a dyn KernelCode,
-    /// The block of a call on the whole result, but for its address.
+    /// The argument block of a call on the whole result, without the result's address.
     pub block: &'a [u64],
-    /// What depends on the part.
+    /// The words of the argument block that vary per output tile.
     pub words: EpilogueWords,
 }
 
-/// The parts of the result of a contraction, each of which is in memory until its epilogues have read it.
+/// The output tiles of a contraction. A tile is materialised only until its epilogues have read it.
 #[derive(Clone, Copy)]
 pub struct Parts<'a> {
     epilogues: &'a [Epilogue<'a>],
-    /// The products that are computed.
+    /// The batch of GEMMs.
     product: &'a Matrices,
     /// The type of the result.
     dtype: DType,
 }
 
-/// Rows and columns of a product.
+/// An output tile: rows and columns of a product.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// The number of the product.
+    /// The index of the product in the batch.
     pub product: usize,
-    /// Its rows.
+    /// The rows.
     pub rows: Range<usize>,
-    /// Its columns.
+    /// The columns.
     pub columns: Range<usize>,
 }
 
 impl<'a> Parts<'a> {
-    /// The parts of the result of these products, which has elements of `dtype`.
+    /// Returns the output tiles of these GEMMs, whose result has elements of `dtype`.
     pub fn new(epilogues: &'a [Epilogue<'a>], product: &'a Matrices, dtype: DType) -> Self {
         Self { epilogues, product, dtype }
     }
 
-    /// Whether a part must have all columns of its rows.
+    /// Whether a tile must have all columns of its rows.
     pub fn by_rows(&self) -> bool {
         self.epilogues.iter().any(|it| it.words.by_rows)
     }
 
-    /// Computes a part by `compute`, which writes it to the matrix that it is given, with steps in elements; then runs
-    /// the epilogues on it, on this thread.
+    /// Computes a tile by `compute`, then runs the epilogues on it on the calling thread. `compute` receives the matrix
+    /// to write, with strides in elements.
     ///
-    /// The order of terms is that of a row-major result in memory.
+    /// Reductions in epilogues have the order of a row-major result in memory.
     ///
     /// # Safety
-    /// `compute` writes all elements. The contract of the kernels' code for the whole result. The part has whole rows if
-    /// it [must](Parts::by_rows).
+    /// `compute` writes all elements. The conditions of the kernels' code hold for the whole result. The tile has whole
+    /// rows if [`by_rows`](Parts::by_rows) requires them.
     ///
     /// # Errors
-    /// Those of `compute`; [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the part.
+    /// The errors of `compute`; [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the tile.
     pub unsafe fn run(&self, part: &Part, compute: impl FnOnce(Matrix<*mut u8>) -> Result<()>) -> Result<()> {
         let Part { rows, columns, .. } = part;
         let [by_rows, by_columns] = self.product.axes;
@@ -73,19 +73,20 @@ impl<'a> Parts<'a> {
             (Some(_), Some(_)) => [columns.len(), 1],
         };
         let elements = (rows.len() - 1) * steps[0] + (columns.len() - 1) * steps[1] + 1;
-        // SAFETY: `compute` writes the elements before the kernels read them.
+        // SAFETY: `compute` writes all elements before a kernel reads them.
         let room = unsafe { Array::uninit(&[elements], self.dtype)? };
         let (first, steps) = (room.device_ptr(), steps.map(|it| it as isize));
         compute(Matrix { first, steps })?;
         for epilogue in self.epilogues {
             let block = self.block(epilogue, part, first as u64, steps);
-            // SAFETY: the block is that of a part of the loops of the caller's contract.
+            // SAFETY: the argument block restricts the loops of the whole result, for which this function's contract
+            // holds, to the tile.
             unsafe { epilogue.code.alone(&block).unwrap_or(epilogue.code).call(&block) };
         }
         Ok(())
     }
 
-    /// The block of a kernel's call on a part with this address and these steps.
+    /// Returns the argument block of a kernel's call on a tile with this address and these strides.
     fn block(&self, epilogue: &Epilogue<'_>, part: &Part, first: u64, steps: [isize; 2]) -> SmallVec<[u64; 64]> {
         let EpilogueWords { loops, axes, result, .. } = epilogue.words;
         let mut block: SmallVec<[u64; 64]> = SmallVec::from_slice(epilogue.block);

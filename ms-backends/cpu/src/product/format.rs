@@ -1,5 +1,4 @@
-//! Element types of operands and results: how they are read as terms and written, for accumulators of another type or
-//! the same.
+//! Reads operands into accumulators' type and rounds sums to the result's type, for every element type.
 
 use super::Matrix;
 use super::pack::{self, Turn};
@@ -10,24 +9,24 @@ use ms_core::tensor::{DType, Element};
 use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
-/// How elements of one type are read as terms and written as results, for accumulators of type `W`. Steps of
-/// matrices are in bytes.
+/// How elements of one type are read as operands and written as results, for accumulators of type `W`. Strides are in
+/// bytes.
 #[derive(Clone, Copy)]
 pub struct Format<W> {
-    /// The type.
+    /// The element type.
     pub dtype: DType,
     /// The size of an element in bytes.
     pub size: usize,
-    /// Whether it is the accumulators' type.
+    /// Whether the element type is `W`.
     pub is_wide: bool,
-    /// [`pack()`](pack::pack).
+    /// Packs elements as [`pack()`](pack::pack) does.
     pub pack: unsafe fn(Turn<W>, Matrix<*const u8>, usize, usize, *mut W),
-    /// Writes sums, rounded.
+    /// Rounds and writes sums.
     pub write: Write<W>,
 }
 
 impl<W: Wide> Format<W> {
-    /// That of a type.
+    /// Returns the format of an element type.
     pub fn of<E: Operand<Wide = W>>(isa: Isa) -> Self {
         let write = match isa {
             #[cfg(target_arch = "x86_64")]
@@ -40,8 +39,11 @@ impl<W: Wide> Format<W> {
     }
 }
 
+/// Calls [`pack::pack`] for a matrix with strides in bytes.
+///
 /// # Safety
-/// As [`pack::pack`]; elements are aligned.
+/// The elements are aligned and valid for reads, `to` has room for `lines * depth`, and the CPU has the instruction set
+/// of `turn`.
 unsafe fn pack_bytes<E: Operand>(
     turn: Turn<E::Wide>,
     from: Matrix<*const u8>,
@@ -50,21 +52,22 @@ unsafe fn pack_bytes<E: Operand>(
     to: *mut E::Wide,
 ) {
     let from = Matrix { first: from.first.cast::<E>(), steps: from.steps.map(|it| it / size_of::<E>() as isize) };
-    // SAFETY: the caller's contract is the same.
+    // SAFETY: the elements are readable and aligned, and `to` has room for them, by this function's contract.
     unsafe { pack::pack(turn, from, lines, depth, to) };
 }
 
-/// Writes so many rows and columns of sums, rounded; the rows of sums are that many elements apart.
+/// Rounds and writes rows and columns of sums. The `usize` beside `sums` is their row stride in elements.
 ///
 /// # Safety
 /// The sums are initialised, the matrix has room for the elements, and the CPU has the instruction set.
 type Write<W> = unsafe fn(sizes: [usize; 2], sums: (*const W, usize), to: Matrix<*mut u8>);
 
-/// [`Write`] for every CPU, and with the features of functions that it is inlined into.
+/// [`Write`] for every CPU; inlined, it is compiled with its caller's target features.
 #[inline(always)]
 unsafe fn write<E: Operand>([rows, columns]: [usize; 2], (sums, width): (*const E::Wide, usize), to: Matrix<*mut u8>) {
     for row in 0..rows {
-        // SAFETY: by the caller's contract; elements that are not initialised are written only.
+        // SAFETY: `row < rows`; sums are initialised and the matrix has `columns` elements in this row. `MaybeUninit`
+        // permits uninitialised memory.
         unsafe {
             let (sums, to) = (from_raw_parts(sums.add(row * width), columns), to.skip(row, 0));
             if to.steps[1] == size_of::<E>() as isize {
@@ -84,7 +87,7 @@ macro_rules! vector_writes {
     ($($name:ident, $features:literal;)*) => {$(
         #[target_feature(enable = $features)]
         unsafe fn $name<E: Operand>(sizes: [usize; 2], sums: (*const E::Wide, usize), to: Matrix<*mut u8>) {
-            // SAFETY: the caller's contract is the same.
+            // SAFETY: the sums are initialised and the matrix has room for them, by the contract of `Write`.
             unsafe { write::<E>(sizes, sums, to) }
         }
     )*};
@@ -98,16 +101,16 @@ vector_writes! {
 
 /// An element type of operands and results.
 pub trait Operand: Element {
-    /// The type of accumulators, which represents every element exactly.
+    /// The accumulators' type, which represents every element exactly.
     type Wide: Wide;
 
-    /// Whether it is that type itself.
+    /// Whether the element type is the accumulators' type.
     const IS_WIDE: bool;
 
-    /// The element as a term.
+    /// Converts the element to the accumulators' type.
     fn widen(self) -> Self::Wide;
 
-    /// A sum, rounded.
+    /// Rounds a sum to the element type.
     fn narrow(sum: Self::Wide) -> Self;
 }
 
@@ -133,7 +136,7 @@ impl Operand for bf16 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
     }
 
-    /// As `from_f32`, without branches, so that loops over rows become vector instructions.
+    /// Rounds as `from_f32` does, but without branches, so that loops over rows are vectorised.
     #[inline(always)]
     fn narrow(sum: f32) -> Self {
         let bits = sum.to_bits();

@@ -1,4 +1,4 @@
-//! Contractions as products of matrices.
+//! Maps contractions to batches of GEMMs.
 
 use ms_core::error::Result;
 use ms_core::exec::ContractionOperand;
@@ -6,7 +6,7 @@ use ms_core::ir::{Contraction, ContractionAxes, ContractionAxis};
 use ms_core::tensor::try_filled;
 use smallvec::SmallVec;
 
-/// A contraction as products of matrices: one axis of each kind, and loops over the other ones. Strides are in
+/// A contraction as a batch of GEMMs: one axis each for M, K and N, and loops over the other axes. Strides are in
 /// elements.
 #[derive(Clone, Debug)]
 pub struct Matrices {
@@ -22,18 +22,18 @@ pub struct Matrices {
     pub b: [isize; 2],
     /// Strides of the result between rows and between columns.
     pub out: [isize; 2],
-    /// The axes of the result that rows and columns are, if it has these.
+    /// The axes of the result that rows and columns run along, if any.
     pub axes: [Option<usize>; 2],
-    /// The loops, outermost first, with the axes of the result that they are.
+    /// The batch loops, outermost first, each with its axis of the result.
     loops: SmallVec<[(ContractionAxis, usize); 1]>,
 }
 
 impl Matrices {
-    /// The products of a contraction; `None` if it sums over several axes.
+    /// Returns the batch of GEMMs of a contraction; `None` if it sums over several axes.
     pub fn of(contraction: &Contraction) -> Option<Self> {
         let mut loops: SmallVec<[(ContractionAxis, usize); 1]> = contraction.batch.iter().copied().zip(0..).collect();
         let mut first = loops.len();
-        // The largest axis of each kind is that of the matrices.
+        // The largest axis of each kind is the matrix axis.
         let mut widest = |axes: &ContractionAxes| {
             let (at, widest) = axes.iter().enumerate().max_by_key(|it| it.1.size)?;
             let others = axes.iter().enumerate().filter(|it| it.0 != at);
@@ -43,7 +43,7 @@ impl Matrices {
             Some((*widest, axis))
         };
         let mut sides = [widest(&contraction.m), widest(&contraction.n)];
-        // One operand times many vectors is one product, which reads it once.
+        // One operand times many vectors is one GEMM, which reads the operand once.
         for (side, fixed) in [(1, 0), (0, 1)] {
             let of_vectors = |it: &(ContractionAxis, usize)| it.0.strides[fixed] == 0 && it.0.size > 1;
             if sides[side].is_none_or(|it| it.0.size == 1)
@@ -71,17 +71,17 @@ impl Matrices {
         })
     }
 
-    /// The number of products.
+    /// Returns the number of products of the batch.
     pub fn count(&self) -> usize {
         self.loops.iter().map(|it| it.0.size).product()
     }
 
-    /// Whether an operand is the same in all products.
+    /// Whether all products share an operand.
     pub fn is_same(&self, operand: usize) -> bool {
         self.loops.iter().all(|(it, _)| it.size == 1 || it.strides[operand] == 0)
     }
 
-    /// Offsets of the first elements of `a`, `b` and the result of product `i`, in elements.
+    /// Returns the offsets of the first elements of `a`, `b` and the result of product `i`, in elements.
     pub fn offsets(&self, i: usize) -> [isize; 3] {
         let mut at = [0; 3];
         self.each_loop(i, |it, _, index| {
@@ -92,12 +92,12 @@ impl Matrices {
         at
     }
 
-    /// Calls `f` with the axes of the result that are neither rows nor columns, and the place of product `i` along each.
+    /// Calls `f` with each batch axis of the result and the index of product `i` along it.
     pub fn indices(&self, i: usize, mut f: impl FnMut(usize, usize)) {
         self.each_loop(i, |_, axis, index| f(axis, index));
     }
 
-    /// Calls `f` with each loop, the axis of the result that it is, and its index in product `i`.
+    /// Calls `f` with each batch loop, its axis of the result, and the index of product `i`.
     #[inline]
     fn each_loop(&self, mut i: usize, mut f: impl FnMut(&ContractionAxis, usize, usize)) {
         for (it, axis) in self.loops.iter().rev() {
@@ -107,16 +107,16 @@ impl Matrices {
     }
 }
 
-/// A contraction that sums over one axis, and the copies of operands that make it so.
+/// A contraction that sums over one axis, with the copies of operands that merging its axes needs.
 pub struct Flattened {
     /// The contraction.
     pub contraction: Contraction,
-    /// The elements of `a` and `b`, where they had to be copied.
+    /// The elements of `a` and `b`, if they are copied.
     copies: [Option<Vec<u64>>; 2],
 }
 
 impl Flattened {
-    /// Copies the operands whose elements are not evenly spaced along all `k` axes together, which are merged.
+    /// Merges the `k` axes, and copies the operands whose strides do not allow that.
     ///
     /// # Safety
     /// The elements of the operands that the contraction addresses are valid for reads.
@@ -132,7 +132,7 @@ impl Flattened {
             };
             if !contraction.k.windows(2).all(is_even) {
                 let from = operands[operand].address as *const u8;
-                // SAFETY: as the caller's.
+                // SAFETY: the operand's elements are valid for reads by this function's contract.
                 *copy = Some(unsafe { dense(&mut contraction, operand, from)? });
             }
         }
@@ -144,14 +144,14 @@ impl Flattened {
         Ok(Self { contraction, copies })
     }
 
-    /// An operand, which is the given one unless it was copied.
+    /// Returns the copy of an operand if there is one, otherwise the `given` operand.
     pub fn operand<'a>(&self, operand: usize, given: ContractionOperand<'a>) -> ContractionOperand<'a> {
         self.copies[operand].as_ref().map_or(given, |it| ContractionOperand::at(it.as_ptr() as u64))
     }
 }
 
-/// A row-major copy of an operand, whose strides the contraction then has. Elements that are repeated along other axes
-/// than those of terms are copied once.
+/// Copies an operand to row-major order and updates its strides in the contraction. Axes with stride 0 other than `k`
+/// axes are not copied.
 ///
 /// # Safety
 /// The operand's elements are valid for reads.
@@ -166,7 +166,7 @@ unsafe fn dense(contraction: &mut Contraction, operand: usize, from: *const u8) 
     let elements: usize = axes.iter().map(|it| it.size).product();
     let mut to = try_filled(0u64, (elements * size).div_ceil(8))?;
     let loops: SmallVec<[(usize, isize); 6]> = axes.iter().map(|it| (it.size, it.strides[operand])).collect();
-    // SAFETY: by the caller's contract; there is room for all elements.
+    // SAFETY: `loops` address the operand's elements, which are valid for reads, and `to` has room for their product.
     unsafe {
         let to = to.as_mut_ptr();
         match size {
@@ -184,13 +184,13 @@ unsafe fn dense(contraction: &mut Contraction, operand: usize, from: *const u8) 
     Ok(to)
 }
 
-/// Copies elements that are addressed by loops of these sizes and strides to row-major memory.
+/// Copies elements that loops of these sizes and strides address to row-major memory.
 ///
 /// # Safety
-/// The elements are valid for reads, and there is room for them.
+/// The elements are valid for reads, and `to` has room for them.
 unsafe fn copy<T: Copy>(loops: &[(usize, isize)], from: *const T, to: *mut T) {
     let Some((&(count, step), outer)) = loops.split_last() else {
-        // SAFETY: by the caller's contract.
+        // SAFETY: without loops there is one element, which is readable, and `to` has room for it.
         return unsafe { *to = *from };
     };
     let rows: usize = outer.iter().map(|it| it.0).product();
@@ -202,7 +202,8 @@ unsafe fn copy<T: Copy>(loops: &[(usize, isize)], from: *const T, to: *mut T) {
         }
         for column in 0..count {
             let at = at + column as isize * step;
-            // SAFETY: by the caller's contract.
+            // SAFETY: indices along all loops are below their sizes, so the element is readable and `to` has room for
+            // it.
             unsafe { *to.add(row * count + column) = *from.wrapping_offset(at) };
         }
     }

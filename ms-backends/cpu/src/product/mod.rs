@@ -1,6 +1,8 @@
-//! Contractions as products of matrices: floats by tiles in a fixed order of terms ([`ordered`]), integers and bools by
-//! plain loops. Where a processor has [units] that multiply bf16 or bytes, they do so for floats in relaxed precisions, and
-//! for integers of a byte.
+//! Runs contractions as batches of GEMMs.
+//!
+//! Floats are multiplied by vector micro-kernels in a fixed order of sums ([`ordered`]), integers and bools by plain
+//! loops. Where the processor has a [matrix engine](units), it multiplies floats in relaxed precisions and 8-bit
+//! integers.
 
 mod block;
 mod dot;
@@ -14,7 +16,7 @@ mod panels;
 #[cfg(test)]
 pub mod tests;
 mod tile;
-// Elsewhere only tests use it.
+// On other platforms only tests use it.
 #[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), allow(dead_code))]
 mod units;
 
@@ -47,28 +49,28 @@ use std::ptr::null_mut;
 ///
 /// # Safety
 /// The contraction [is sound](Contraction::is_sound). All elements that its sizes and strides address are in memory
-/// that is live during the call; meanwhile, nobody else, an epilogue included, writes the operands, or accesses the
-/// result. Epilogues are as in [`Driver::contract_with`](ms_core::exec::Driver::contract_with).
+/// that is live during the call. Meanwhile, nothing else writes the operands or accesses the result, epilogues
+/// included. Epilogues fulfil the conditions of [`Driver::contract_with`](ms_core::exec::Driver::contract_with).
 ///
 /// # Errors
-/// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for copies of the operands, or for parts of the result.
+/// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for copies of the operands, or for output tiles.
 pub unsafe fn run(
     isa: Isa,
     contraction: &Contraction,
     operands: [ContractionOperand<'_>; 2],
     to: Results<'_>,
 ) -> Result<()> {
-    // SAFETY: the caller's contract is the same.
+    // SAFETY: the contraction is sound and its memory is live and not shared, by this function's contract.
     unsafe { run_on(None, isa, contraction, operands, to) }
 }
 
-/// [`run`], on the given units in any size, if there are some.
+/// Runs a contraction, on the given matrix engine in any size if there is one.
 ///
 /// # Safety
-/// As [`run`].
+/// The conditions of [`run`] hold, and this machine has the given engine.
 ///
 /// # Errors
-/// As [`run`].
+/// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for copies of the operands, or for output tiles.
 unsafe fn run_on(
     units: Option<Units>,
     isa: Isa,
@@ -85,13 +87,14 @@ unsafe fn run_on(
             Results::Memory(first) => To { first, parts: None },
             Results::Epilogues(all) => To { first: null_mut(), parts: Some(Parts::new(all, matrices, types.out)) },
         };
-        // SAFETY: the caller's contract is the same; copies have the elements of the operands.
+        // SAFETY: `matrices` address the elements of the contraction, or of its flattened copies, which live until this
+        // returns.
         unsafe { run_matrices(units, isa, types, precision, matrices, operands, to) }
     };
     match Matrices::of(contraction) {
         Some(matrices) => run(&matrices, operands),
         None => {
-            // SAFETY: as above.
+            // SAFETY: the operands' elements are valid for reads by this function's contract.
             let flat = unsafe { Flattened::new(contraction, operands)? };
             let matrices = Matrices::of(&flat.contraction).expect("the axes of the sum are one");
             run(&matrices, [flat.operand(0, operands[0]), flat.operand(1, operands[1])])
@@ -99,26 +102,26 @@ unsafe fn run_on(
     }
 }
 
-/// What becomes of the result of a contraction.
+/// The destination of a contraction's result.
 #[derive(Clone, Copy)]
 pub enum Results<'a> {
-    /// It is written to memory with this first element.
+    /// Memory with this first element.
     Memory(*mut u8),
-    /// Kernels read its parts.
+    /// Epilogue kernels, which read output tiles; the result itself is not materialised.
     Epilogues(&'a [Epilogue<'a>]),
 }
 
-/// Where the results of products go: to memory, unless epilogues read the parts.
+/// The destination of a batch of GEMMs: memory from `first` on, or the output tiles of epilogues.
 #[derive(Clone, Copy)]
 struct To<'a> {
     first: *mut u8,
     parts: Option<Parts<'a>>,
 }
 
-/// Runs products of matrices.
+/// Runs a batch of GEMMs.
 ///
 /// # Safety
-/// As [`run`].
+/// The conditions of [`run`] hold for the elements that `matrices` addresses.
 unsafe fn run_matrices(
     units: Option<Units>,
     isa: Isa,
@@ -128,14 +131,14 @@ unsafe fn run_matrices(
     operands: [ContractionOperand<'_>; 2],
     to: To<'_>,
 ) -> Result<()> {
-    // SAFETY: the caller's contract is the same.
+    // SAFETY: the elements of `matrices` are live and the result is not shared, by this function's contract.
     if unsafe { units::run(units, isa, (types, precision), matrices, operands, to)? } {
         return Ok(());
     }
     let [a, b] = operands.map(|it| it.address as *const u8);
-    // Without a unit for fewer bits than f32 has, `High` and `Medium` are `Highest`.
+    // Without a matrix engine, `High` and `Medium` are computed as `Highest`.
     let in_lanes = precision.is_relaxed();
-    // SAFETY: the caller's contract is the same.
+    // SAFETY: the elements of `matrices` are live and the result is not shared, by this function's contract.
     unsafe {
         match types.accumulator {
             DType::F32 => chains::<f32>((isa, in_lanes), types, matrices, operands, to),
@@ -147,13 +150,13 @@ unsafe fn run_matrices(
     }
 }
 
-/// The distance in bytes of lines that are in the same set of a cache.
+/// Row stride in bytes that causes L1 set conflicts (4K aliasing).
 pub const ALIASED: usize = 4096;
 
-/// Products of floats whose terms are added in order, or [in lanes](Ordered::in_lanes).
+/// Multiplies floats in the fixed order of sums, or with [vectorised sums](Ordered::in_lanes).
 ///
 /// # Safety
-/// As [`run`], for accumulators of this type.
+/// The conditions of [`run`] hold, and `W` is the type of accumulators.
 unsafe fn chains<W: Wide>(
     (isa, in_lanes): (Isa, bool),
     types: ContractionTypes,
@@ -171,14 +174,15 @@ unsafe fn chains<W: Wide>(
     let (a, b) = (operand(operands[0], types.a, product.a), operand(operands[1], types.b, product.b));
     let format = format(types.out);
     let out = Stored { matrix: Matrix { first: to.first, steps: bytes(product.out, format.size) }, format };
-    // SAFETY: as the caller's.
+    // SAFETY: offsets and strides in bytes address the elements of `product`, which are live by this function's
+    // contract.
     unsafe {
         let held = operands.map(|it| it.held);
         ordered.run_stored(product.count(), |it| product.offsets(it), (a, b, out), held, to.parts.as_ref())
     }
 }
 
-/// A matrix: its first element, and strides between rows and columns.
+/// A strided matrix: its first element, and strides between rows and columns.
 #[derive(Clone, Copy)]
 pub struct Matrix<P> {
     /// The first element.
@@ -188,29 +192,29 @@ pub struct Matrix<P> {
 }
 
 impl<P> Matrix<P> {
-    /// A row-major matrix without gaps.
+    /// Returns a contiguous row-major matrix.
     pub fn dense(first: P, columns: usize) -> Self {
         Self { first, steps: [columns as isize, 1] }
     }
 
-    /// The transposed matrix.
+    /// Returns the transposed matrix.
     pub fn transposed(self) -> Self {
         Self { first: self.first, steps: [self.steps[1], self.steps[0]] }
     }
 }
 
 impl<P: Pointer> Matrix<P> {
-    /// The matrix with the same steps whose first element is this many elements further.
+    /// Returns the matrix of the same strides that begins `elements` elements further.
     pub fn at(self, elements: isize) -> Self {
         Self { first: self.first.moved(elements), steps: self.steps }
     }
 
-    /// The matrix without its first rows and columns.
+    /// Returns the matrix without its first rows and columns.
     pub fn skip(self, rows: usize, columns: usize) -> Self {
         self.at(rows as isize * self.steps[0] + columns as isize * self.steps[1])
     }
 
-    /// The matrix with steps in bytes.
+    /// Returns the matrix with strides in bytes.
     pub fn in_bytes(self) -> Matrix<P::Bytes> {
         Matrix { first: self.first.bytes(), steps: self.steps.map(|it| it * P::SIZE as isize) }
     }
@@ -218,16 +222,16 @@ impl<P: Pointer> Matrix<P> {
 
 /// A raw pointer to an element of an array.
 pub trait Pointer: Copy {
-    /// The pointer to the same place as bytes.
+    /// The pointer to bytes.
     type Bytes: Pointer;
 
     /// The size of an element in bytes.
     const SIZE: usize;
 
-    /// The same place.
+    /// Casts to bytes.
     fn bytes(self) -> Self::Bytes;
 
-    /// The pointer offset by this many elements.
+    /// Offsets the pointer by this number of elements.
     fn moved(self, elements: isize) -> Self;
 }
 
@@ -257,7 +261,7 @@ impl<T> Pointer for *mut T {
     }
 }
 
-/// Raw pointers, which may be sent to threads, as every use of one is `unsafe`.
+/// Raw pointers that may be sent to threads, as every access through them is `unsafe`.
 pub trait Addresses: Copy {}
 
 impl<T> Addresses for *const T {}
@@ -267,29 +271,29 @@ impl<P: Addresses> Addresses for Option<P> {}
 impl<A: Addresses, B: Addresses> Addresses for (A, B) {}
 impl<A: Addresses, B: Addresses, C: Addresses> Addresses for (A, B, C) {}
 
-/// Addresses that the threads of a task share.
+/// Raw pointers that the threads of a task share.
 pub struct Shared<P>(P);
 
 impl<P: Addresses> Shared<P> {
-    /// Addresses for a task whose threads write disjoint parts.
+    /// Shares addresses with threads that write disjoint tiles.
     pub fn new(addresses: P) -> Self {
         Self(addresses)
     }
 
-    /// The addresses.
+    /// Returns the addresses.
     pub fn get(&self) -> P {
         self.0
     }
 }
 
-// SAFETY: every access through the pointers is `unsafe`, and must not race.
+// SAFETY: the wrapper only copies addresses. Every access through them is `unsafe` and must exclude data races itself.
 unsafe impl<P: Addresses> Sync for Shared<P> {}
 
-/// Accumulators of integers, which wrap, or of bools, whose sum is the disjunction.
+/// An accumulator of integers, which wraps, or of bools, which sums by disjunction.
 trait Whole: Number + Sync {
-    /// An integer of any type as a term, from its value modulo 2^64.
+    /// Converts an integer of any type from its value modulo 2^64.
     fn term(value: i64) -> Self;
-    /// A sum modulo 2^64.
+    /// Returns a sum modulo 2^64.
     fn bits(self) -> i64;
 }
 
@@ -323,17 +327,17 @@ impl Whole for u64 {
     }
 }
 
-/// Products of integers or bools.
+/// Multiplies integers or bools.
 ///
 /// # Safety
-/// As [`run`], for accumulators of this size.
+/// The conditions of [`run`] hold, and `C` has the size of accumulators.
 unsafe fn integers<C: Whole>(
     types: ContractionTypes,
     product: &Matrices,
     operands: [*const u8; 2],
     to: To<'_>,
 ) -> Result<()> {
-    /// Number of columns whose sums fit in the first-level cache.
+    /// Number of columns whose sums fit in L1.
     const COLUMNS: usize = 512;
     let &Matrices { m, k, n, .. } = product;
     let mut sums = try_filled(C::ZERO, m * n)?;
@@ -342,7 +346,8 @@ unsafe fn integers<C: Whole>(
     }
     for i in 0..product.count() {
         let at = product.offsets(i);
-        // SAFETY: as the caller's.
+        // SAFETY: offsets and strides of `product` address elements that are valid for reads by this function's
+        // contract.
         let (a, b) = unsafe {
             (
                 gather_whole::<C>(types.a, operands[0], at[0], [m, k], product.a)?,
@@ -363,7 +368,8 @@ unsafe fn integers<C: Whole>(
             }
         }
         with_element!(types.out, T => {
-            // SAFETY: as the caller's.
+            // SAFETY: `scatter` writes all `m` by `n` elements of product `i`, which nothing else accesses by this
+            // function's contract.
             unsafe {
                 put(&sums, i, product, to, |sums, out: Matrix<*mut T>| {
                     scatter(sums, out.first, n, out.steps, |it| T::from_scalar(Scalar::Int(it.bits())))
@@ -374,7 +380,7 @@ unsafe fn integers<C: Whole>(
     Ok(())
 }
 
-/// A row-major copy of a strided matrix of integers, as terms.
+/// Copies a strided matrix of integers to row-major accumulators.
 ///
 /// # Safety
 /// The elements are valid for reads.
@@ -387,12 +393,12 @@ unsafe fn gather_whole<C: Whole>(
 ) -> Result<Vec<C>> {
     with_element!(dtype, T => {
         let first = first.cast::<T>().wrapping_offset(at);
-        // SAFETY: as the caller's.
+        // SAFETY: the `sizes` elements from `first` on are valid for reads by this function's contract.
         unsafe { gather(first, sizes, steps, |it: T| C::term(it.to_scalar().as_i64())) }
     })
 }
 
-/// A row-major copy of a strided matrix.
+/// Copies a strided matrix to row-major order.
 unsafe fn gather<M: Copy, C>(
     first: *const M,
     [rows, columns]: [usize; 2],
@@ -402,17 +408,17 @@ unsafe fn gather<M: Copy, C>(
     let mut out = try_room(rows * columns)?;
     for row in 0..rows as isize {
         let first = first.wrapping_offset(row * steps[0]);
-        // SAFETY: as the caller's.
+        // SAFETY: `row < rows` and `it < columns`, and all elements are valid for reads by this function's contract.
         out.extend((0..columns as isize).map(|it| widen(unsafe { *first.wrapping_offset(it * steps[1]) })));
     }
     Ok(out)
 }
 
-/// Writes product `i`, whose row-major values are there: to memory, or in parts that its epilogues read. `write` writes
-/// rows of values to a matrix.
+/// Writes product `i` from its row-major values: to memory, or to output tiles that epilogues read. `write` writes rows
+/// of values to a matrix.
 ///
 /// # Safety
-/// As [`run`]; `write` writes all elements.
+/// The conditions of [`run`] hold, and `write` writes all elements.
 unsafe fn put<C: Sync, T>(
     values: &[C],
     i: usize,
@@ -420,7 +426,7 @@ unsafe fn put<C: Sync, T>(
     to: To<'_>,
     write: impl Fn(&[C], Matrix<*mut T>) + Sync,
 ) -> Result<()> {
-    /// Number of values of a part, and estimated nanoseconds for each.
+    /// Number of values of an output tile, and estimated nanoseconds for each value.
     const PART: usize = 16 << 10;
     const NANOS: usize = 1;
     let &Matrices { m, n, .. } = product;
@@ -438,7 +444,7 @@ unsafe fn put<C: Sync, T>(
             write(values, Matrix { first: to.first.cast(), steps: to.steps });
             Ok(())
         };
-        // SAFETY: as the caller's.
+        // SAFETY: `write` writes all elements, and tiles of whole rows satisfy every epilogue.
         unsafe { parts.run(&part, write) }
     })
 }
@@ -451,7 +457,8 @@ unsafe fn scatter<M, C: Copy>(values: &[C], first: *mut M, columns: usize, steps
     for (row, values) in values.chunks(columns).enumerate() {
         let first = first.wrapping_offset(row as isize * steps[0]);
         for (column, &value) in values.iter().enumerate() {
-            // SAFETY: as the caller's.
+            // SAFETY: the element is in row `row` and column `column` of the result, which is writable by this
+            // function's contract.
             unsafe { *first.wrapping_offset(column as isize * steps[1]) = narrow(value) };
         }
     }

@@ -1,7 +1,7 @@
-//! Products of matrices that an op of the library makes in parts: on a unit where that is permitted and faster,
-//! otherwise in order.
+//! Runs the GEMMs that native ops are built from: on a matrix engine where that is permitted and profitable, otherwise
+//! in order.
 //!
-//! Which of both is decided for the whole op, so that its bits do not depend on how it is cut.
+//! The choice is made once for an op, so that its partition does not affect its bits.
 
 use super::tile::Wide;
 use super::units::{Chosen, Filters, Floats, Lefts, Magnitudes, Units, range_of_elements};
@@ -12,12 +12,12 @@ use ms_core::ir::Precision;
 use ms_core::tensor::{DType, HostArray, Storage};
 use std::ops::Range;
 
-/// Elements of operands of an op.
+/// The elements of an op's operand.
 #[derive(Clone, Copy)]
 pub struct Elements<'a, W> {
-    /// All, without gaps.
+    /// All elements, contiguous.
     pub all: &'a [W],
-    /// The block of memory that they are in, if slots may hold it: what is packed of it is kept.
+    /// The parameter storage, if packing may be cached there.
     held: Option<&'a Storage>,
 }
 
@@ -28,90 +28,90 @@ impl<'a, W> From<&'a [W]> for Elements<'a, W> {
 }
 
 impl<'a, W: Wide> Elements<'a, W> {
-    /// Those of an array of this type without gaps.
+    /// Returns the elements of a contiguous array of type `W`.
     pub fn of(array: &'a HostArray<'_>) -> Self {
         let block: &Storage = array.storage();
         let all = array.as_slice().expect("the caller compared the dtype, and there are no gaps");
         Self { all, held: Some(block).filter(|it| it.may_be_held()) }
     }
 
-    /// Whether what is packed of them is kept.
+    /// Whether packed forms of the elements are cached.
     pub fn is_held(self) -> bool {
         self.held.is_some()
     }
 
-    /// The block of memory that they are in, if slots may hold it.
+    /// Returns the parameter storage, if packing may be cached there.
     pub fn held(self) -> Option<&'a Storage> {
         self.held
     }
 
-    /// The same as f32, if they are.
+    /// Returns the elements as f32 if `W` is f32.
     pub fn of_f32(self) -> Option<Elements<'a, f32>> {
-        // SAFETY: the types are one.
+        // SAFETY: the closure runs only if `W` is f32, so that the slice is cast to its own type.
         let all = || unsafe { std::slice::from_raw_parts(self.all.as_ptr().cast(), self.all.len()) };
         (W::DTYPE == DType::F32).then(|| Elements { all: all(), held: self.held })
     }
 }
 
 impl Elements<'_, f32> {
-    /// The range of their magnitudes, on a machine with this instruction set.
+    /// Returns the range of magnitudes; `isa` must be an instruction set of this machine.
     pub fn range(self, isa: Isa) -> Magnitudes {
-        // SAFETY: the elements are those of the slice, in its block.
+        // SAFETY: `all` is a slice that lies in `held` if there is one, and the machine has `isa`.
         unsafe { range_of_elements(isa, DType::F32, (self.all.as_ptr().cast(), self.all.len(), self.held)) }
     }
 }
 
-/// What an op of the library may use for products.
+/// The arithmetic that a native op may use for its products.
 #[derive(Clone, Copy)]
 pub struct Arithmetic {
     /// The instruction set.
     pub isa: Isa,
     /// The precision.
     pub precision: Precision,
-    /// The units on which products of any size run; large ones run on those of the machine if none are given.
+    /// The matrix engine that is forced for every size; if there is none, large products run on this machine's engine.
     units: Option<Units>,
 }
 
 impl Arithmetic {
-    /// That of an instruction set in a precision.
+    /// Returns the arithmetic of an instruction set in a precision.
     pub fn new(isa: Isa, precision: Precision) -> Self {
         Self { isa, precision, units: None }
     }
 
-    /// Whether sums of products may be computed from fewer products of sums.
+    /// Whether Winograd is permitted.
     pub fn allows_transforms(self) -> bool {
         self.precision.is_relaxed() && self.units.is_none()
     }
 
-    /// The same with products of any size on these units.
+    /// Forces a matrix engine for products of any size.
     #[cfg(test)]
     pub fn on(self, units: Units) -> Self {
         Self { units: Some(units), ..self }
     }
 
-    /// That of elements of this type that were widened to f32.
+    /// Returns the arithmetic for elements of `dtype` that were widened to f32.
     pub fn of_widened(self, dtype: DType) -> Self {
         let precision = match (self.precision, dtype) {
-            // What `Medium` rounds factors to.
+            // `Medium` rounds operands to bf16, which leaves these elements unchanged.
             (Precision::Highest | Precision::High | Precision::Medium, DType::BF16) => Precision::Medium,
-            // No unit multiplies others.
+            // No engine supports other types.
             _ => Precision::Strict,
         };
         Self { precision, ..self }
     }
 
-    /// What multiplies for an op whose products have sizes `[m, k, n]` in all, and operands with these elements, or zeros
-    /// as well.
+    /// Chooses how an op multiplies. `sizes` are the total `[m, k, n]` of its products; their operands have only these
+    /// elements, and zeros.
     pub fn multiplier<W: Wide>(self, sizes: [usize; 3], elements: [Elements<'_, W>; 2]) -> Multiplier {
         let Self { isa, precision, units } = self;
         let elements = elements.map(|it| (it.all.as_ptr().cast(), it.all.len(), it.held));
-        // SAFETY: the elements are those of slices, in their blocks.
+        // SAFETY: the elements are slices that lie in their storage if there is one, and the machine has `isa`.
         let unit = unsafe { Chosen::of(units, isa, (W::DTYPE, precision), sizes, elements) };
         Multiplier { isa, unit }
     }
 }
 
-/// What multiplies for one op.
+/// The choice of how an op multiplies.
 #[derive(Clone, Copy)]
 pub struct Multiplier {
     isa: Isa,
@@ -119,22 +119,23 @@ pub struct Multiplier {
 }
 
 impl Multiplier {
-    /// Whether products run on a unit, whose order of terms is another one.
+    /// Whether products run on a matrix engine, which has its own order of sums.
     pub fn has_unit(self) -> bool {
         self.unit.is_some()
     }
 
-    /// Whether products run on a unit that is so fast that it pays to make matrices for it.
+    /// Whether the engine is so fast that building an im2col buffer for it pays off.
     pub fn pays_for_matrices(self) -> bool {
         self.unit.is_some_and(Chosen::pays_for_matrices)
     }
 
-    /// The left operands of [batch-reduce products](Filters), packed or as they are kept: `count` matrices without gaps of `m`
-    /// rows, of which each has the terms of all taps of its first channel, then those of the next one. `None` if no unit
-    /// multiplies in blocks, or they are too large.
+    /// Packs the filters of [batch-reduce GEMM](Filters), or returns their cached form.
+    ///
+    /// Filters are `count` contiguous matrices of `m` rows; a row has all taps of its first channel, then those of the
+    /// next channel. `None` if the engine does not run channel-blocked convolution, or if the filters are too large.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed filters.
     pub fn filters<W: Wide>(
         self,
         Elements { all: elements, held }: Elements<'_, W>,
@@ -146,13 +147,13 @@ impl Multiplier {
         assert!(elements.len() >= count * m * k, "the operands have their elements");
         let Some(unit) = self.unit.filter(|it| it.multiplies_blocks()) else { return Ok(None) };
         let matrix = Matrix::dense(elements.as_ptr(), k).in_bytes();
-        // SAFETY: the elements are those of the slice, in its block.
+        // SAFETY: `elements` has `count * m * k` elements by the assertion, and lies in `held` if there is one.
         let packed = unsafe { unit.pack(matrix, [m, k], taps, count, held)? };
         Ok(packed.map(|it| Filters::new(unit, it)))
     }
 
-    /// The left operands, without gaps, of products: `count` matrices of sizes `[m, k]`, stored by columns if so it says.
-    /// What is packed for several products is packed here, or was before and is kept.
+    /// Prepares the left operands of products: `count` contiguous matrices of sizes `[m, k]`, stored column by column
+    /// if `by_columns`. Operands of several products are packed here, or come from the cache.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands.
@@ -166,7 +167,7 @@ impl Multiplier {
         assert!(elements.len() >= count * m * k, "the operands have their elements");
         let steps = if by_columns { [1, m as isize] } else { [k as isize, 1] };
         let matrix = Matrix { first: elements.as_ptr(), steps };
-        // SAFETY: the elements are those of the slice, in its block.
+        // SAFETY: `elements` has `count * m * k` elements by the assertion, and lies in `held` if there is one.
         let pack = |unit: Chosen| unsafe { unit.pack(matrix.in_bytes(), [m, k], 1, count, held) };
         let packed = self.unit.map(pack).transpose()?.flatten();
         Ok(Left { by: self, elements, steps, count, sizes: [m, k], packed })
@@ -177,7 +178,7 @@ impl Multiplier {
 pub struct Left<'a, W> {
     by: Multiplier,
     elements: &'a [W],
-    /// Steps between rows and between columns of each.
+    /// Strides between rows and between columns of each operand.
     steps: [isize; 2],
     count: usize,
     /// `[m, k]`
@@ -186,13 +187,14 @@ pub struct Left<'a, W> {
 }
 
 impl<W: Wide> Left<'_, W> {
-    /// Computes the products with these numbers, of which each has the left operand with its number modulo that of all.
-    /// `places` returns offsets of right operands and of results, which have `n` columns, in elements. If results have
-    /// sums of earlier terms, those of the products are added.
+    /// Computes the products with these indices. A product uses the left operand with its index modulo their number.
+    ///
+    /// `places` returns the element offsets of right operands and of results, which have `n` columns. With
+    /// `accumulate`, products are added to the results.
     ///
     /// # Safety
-    /// As [`Ordered::run`]; the right operands have only elements that the [multiplier](Arithmetic::multiplier) was told
-    /// of, and zeros.
+    /// The conditions of [`Ordered::run`] hold. Right operands have only elements that the
+    /// [multiplier](Arithmetic::multiplier) has scanned, and zeros.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands.
@@ -212,7 +214,8 @@ impl<W: Wide> Left<'_, W> {
             [(it % count * m * k) as isize, right, out]
         };
         let sizes = [m, k, n];
-        // SAFETY: the caller's contract is the same; the left operands are in the slice.
+        // SAFETY: the right operands and results are valid by this function's contract. Left offsets stay below
+        // `count * m * k`, the least length of the slice.
         unsafe {
             let Some(unit) = self.by.unit else {
                 let product = Ordered { isa: self.by.isa, sizes, accumulate, in_lanes: false };

@@ -1,9 +1,13 @@
-//! Products whose terms are added in a fixed order for all sizes, strides, threads and instruction sets:
-//! the sum over k is cut into chunks of 1,024 terms, each chunk is one chain of fused
-//! multiply-adds from +0 in the order of k, and the sums of the chunks are added in order.
+//! GEMM with a fixed order of sums, which does not depend on sizes, strides, threads or instruction sets.
 //!
-//! Elements of the result are independent, so that blocks, tiles and threads may be cut in any way
-//! except along k. f16 and bf16 are widened to f32, and the sum is rounded once.
+//! The reduction dimension is split into chunks of 1,024 elements. Each chunk is one chain of fused multiply-adds from
+//! +0 in order, and the sums of the chunks are added in order.
+//!
+//! Elements of the result are independent, so that blocks, tiles and threads may partition M and N freely, but not K.
+//! Elements of f16 and bf16 are widened to f32, and the sum is rounded once.
+//!
+//! The blocking follows BLIS: micro-panels are packed, and [micro-kernels](super::tile) keep the sums of a tile in
+//! registers.
 
 use super::block::{STRIP_TILES, is_read_in_place};
 use super::format::{Format, Operand};
@@ -15,7 +19,7 @@ use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::Storage;
 
-/// Number of terms of a chunk.
+/// Number of elements of a chunk of the reduction dimension.
 pub const CHUNK: usize = 1024;
 
 /// Maximum number of columns of a block, which are packed at once.
@@ -24,58 +28,58 @@ const BLOCK_COLUMNS: usize = 512;
 /// Maximum number of tiles of rows of a block.
 const BLOCK_TILES: usize = 64;
 
-/// Number of blocks per thread, so that no thread waits long for another.
+/// Number of blocks per thread, which balances the load of threads.
 const BLOCKS_PER_THREAD: usize = 3;
 
-/// Maximum size in bytes of a right operand that is packed as a whole. Blocks of a larger one pack their columns.
+/// Maximum size in bytes of a right operand that is packed as a whole. The blocks of a larger operand pack their own
+/// columns.
 const WHOLE: usize = 64 << 20;
 
-/// Maximum number of multiply-adds of a product that is one block of the calling thread: to find blocks and threads for
-/// it would take a notable part of its time.
+/// Maximum number of multiply-adds of a product that the calling thread computes as one block. Partitioning it would
+/// take a notable part of its time.
 const ONE_BLOCK: usize = 1 << 15;
 
-/// A product of matrices whose terms are added in order.
+/// A GEMM with a fixed order of sums.
 #[derive(Clone, Copy)]
 pub struct Ordered {
     /// The instruction set.
     pub isa: Isa,
     /// `[m, k, n]`
     pub sizes: [usize; 3],
-    /// Whether the result has sums of earlier chunks, to which those of this product are added; only for
-    /// element types of accumulators.
+    /// Whether products are added to the sums of earlier chunks in the result; only for accumulators' types.
     pub accumulate: bool,
-    /// Whether products with a vector may be summed in another order if that is faster.
+    /// Whether products with a vector may use vectorised sums, which have another order.
     pub in_lanes: bool,
 }
 
-/// A matrix in memory, with steps in bytes.
+/// A matrix in memory, with strides in bytes.
 #[derive(Clone, Copy)]
 pub struct Stored<P, W> {
-    /// Its first element, and steps between rows and between columns.
+    /// The first element, and strides between rows and between columns.
     pub matrix: Matrix<P>,
     /// How its elements are accessed.
     pub format: Format<W>,
 }
 
 impl<P: Pointer, W> Stored<P, W> {
-    /// The matrix without its first rows and columns.
+    /// Returns the matrix without its first rows and columns.
     pub fn skip(self, rows: usize, columns: usize) -> Self {
         Self { matrix: self.matrix.skip(rows, columns), ..self }
     }
 
-    /// The matrix whose first element is this many elements further.
+    /// Returns the matrix that begins `elements` elements further.
     pub fn at(self, elements: isize) -> Self {
         Self { matrix: self.matrix.at(elements * self.format.size as isize), ..self }
     }
 
-    /// The transposed matrix.
+    /// Returns the transposed matrix.
     pub fn transposed(self) -> Self {
         Self { matrix: self.matrix.transposed(), ..self }
     }
 }
 
 impl<W: Wide> Stored<*const u8, W> {
-    /// The matrix of accumulators that it is.
+    /// Returns the matrix as one of accumulators; its elements must have their type.
     pub fn wide(self) -> Matrix<*const W> {
         debug_assert!(self.format.is_wide);
         let Matrix { first, steps } = self.matrix;
@@ -85,21 +89,21 @@ impl<W: Wide> Stored<*const u8, W> {
 
 impl<P: Addresses, W: Copy> Addresses for Stored<P, W> {}
 
-/// Operands and result.
+/// The left operand, the right operand, and the result.
 pub type Operands<W> = (Stored<*const u8, W>, Stored<*const u8, W>, Stored<*mut u8, W>);
 
-/// A right operand, and its panels if it is packed, with the number of their columns before it.
+/// A right operand, and its packed form if there is one, with the first column of the block in it.
 pub type Right<W> = (Stored<*const u8, W>, Option<(Elements<W>, usize)>);
 
 impl Ordered {
-    /// Multiplies `batch` pairs of matrices of one element type; `places` returns their offsets in elements, by
-    /// operand.
+    /// Multiplies `batch` pairs of matrices of one element type; `places` returns the element offsets of a pair's
+    /// operands and result.
     ///
     /// # Safety
-    /// As [`Ordered::run_stored`].
+    /// The conditions of [`Ordered::run_stored`] hold.
     ///
     /// # Errors
-    /// As [`Ordered::run_stored`].
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands.
     pub unsafe fn run<E: Operand>(
         self,
         batch: usize,
@@ -111,21 +115,22 @@ impl Ordered {
         let format = Format::of::<E>(self.isa);
         let [a, b] = [a, b].map(|it| Stored { matrix: it.in_bytes(), format });
         let out = Stored { matrix: out.in_bytes(), format };
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: the matrices in bytes address the same elements, which are valid by this function's contract.
         unsafe { self.run_stored(batch, places, (a, b, out), [None; 2], None) }
     }
 
-    /// Multiplies `batch` pairs of matrices; `places` returns their offsets in elements, by operand. An operand in a
-    /// `held` block, which is the same in all pairs, may be packed once for many calls. If epilogues read `parts` of
-    /// the results, these are in no memory.
+    /// Multiplies `batch` pairs of matrices; `places` returns the element offsets of a pair's operands and result.
+    ///
+    /// An operand in a `held` storage, which all pairs share, may be packed once for many calls. If epilogues read
+    /// `parts` of the results, the results are not materialised.
     ///
     /// # Safety
-    /// All elements that sizes, strides and offsets address are in memory that is live during the call, and in the
-    /// blocks; meanwhile, nobody else writes the operands or accesses the results, which do not overlap. Parts are as
-    /// in [`Parts::run`].
+    /// All elements that sizes, strides and offsets address are live during the call, and lie in the `held` storage if
+    /// there is one. Meanwhile, nothing else writes the operands or accesses the results, which do not overlap. The
+    /// conditions of [`Parts::run`] hold for every output tile.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for copies of operands, or for parts.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands or for output tiles.
     pub unsafe fn run_stored<W: Wide>(
         self,
         batch: usize,
@@ -139,9 +144,10 @@ impl Ordered {
             return Ok(());
         }
         let (tile, keeper) = (W::tile(self.isa), self.keeper::<W>(held));
-        // To pack lines of the left operand takes longer than to multiply half a tile.
+        // Packing rows of the left operand takes longer than multiplying half a tile.
         let packs_lines = a.matrix.steps[1] == a.format.size as isize && !held[0].is_some_and(Storage::may_be_held);
-        // The rows of this left operand, turned, are contiguous: the right one of the transposed product packs fast.
+        // Rows of the transposed left operand are contiguous, so that it packs fast as the right operand of the
+        // transposed product.
         let fills_more = keeper.is_none() && a.matrix.steps[0] == a.format.size as isize && pads(tile.columns, m, n);
         if fills_more || is_turned(tile.columns, m, n) && !(packs_lines && 2 * n >= tile.columns) {
             let turned = Self { sizes: [n, k, m], ..self };
@@ -149,29 +155,29 @@ impl Ordered {
                 let [a, b, out] = places(it);
                 [b, a, out]
             };
-            // SAFETY: the transposed product has the same elements.
+            // SAFETY: the transposed product addresses the same elements as the product of this function's contract.
             return unsafe {
                 let operands = (b.transposed(), a.transposed(), out.transposed());
                 turned.cut(tile, batch, turned_places, operands, keeper, parts.map(|it| (it, true)))
             };
         }
-        // SAFETY: as the caller's.
+        // SAFETY: the operands and the result are valid by this function's contract.
         unsafe { self.cut(tile, batch, places, (a, b, out), keeper, parts.map(|it| (it, false))) }
     }
 
-    /// The block in which panels of the right operand of what is computed may be kept: a slot holds it, and there is a
-    /// whole panel.
+    /// Returns the parameter storage that may cache the packed right operand: a parameter holds it, and it fills a
+    /// micro-panel.
     pub fn keeper<W: Wide>(self, held: [Option<&Storage>; 2]) -> Option<&Storage> {
         let ([m, _, n], columns) = (self.sizes, W::tile(self.isa).columns);
         let (right, width) = if is_turned(columns, m, n) { (held[0], m) } else { (held[1], n) };
         right.filter(|it| width >= columns && it.may_be_held())
     }
 
-    /// Multiplies block by block, on several threads if there is enough work. Panels of the right operand may be
-    /// kept in a block. `parts` are those of the result, or of the transposed one if so it says.
+    /// Multiplies block by block, on several threads if there is enough work. `keeper` may cache the packed right
+    /// operand. `parts` are the output tiles; the flag says that they tile the transposed result.
     ///
     /// # Safety
-    /// As [`Ordered::run`].
+    /// The conditions of [`Ordered::run_stored`] hold.
     unsafe fn cut<W: Wide>(
         self,
         tile: Tile<W>,
@@ -182,24 +188,25 @@ impl Ordered {
         parts: Option<(&Parts<'_>, bool)>,
     ) -> Result<()> {
         let [m, k, n] = self.sizes;
-        // The order of terms does not depend on how rows are cut, nor on whether panels are kept already.
+        // The order of sums must not depend on the partition of rows, nor on whether packed operands are cached
+        // already.
         let own = Self { in_lanes: self.in_lanes && m == 1 && keeper.is_none(), ..self };
         if let (1, None, None) = (batch, keeper, parts)
             && (m * n).saturating_mul(k) <= ONE_BLOCK
         {
             let ([at_a, at_b, at_out], (a, b, out)) = (places(0), operands);
-            // SAFETY: as the caller's.
+            // SAFETY: the one pair's offsets address elements of this function's contract.
             return unsafe { own.block(tile, a.at(at_a), (b.at(at_b), None), out.at(at_out)) };
         }
-        // Narrow registers take a nanosecond for 32 terms of f32.
+        // The slowest instruction set takes a nanosecond for 32 multiply-adds of f32.
         let nanos = (batch * m * n).saturating_mul(k) / 128 * size_of::<W>();
-        // SAFETY: as the caller's.
+        // SAFETY: the right operand is readable and lies in `keeper`, and the CPU has the tile's instruction set.
         let kept = keeper.and_then(|it| unsafe { Panels::kept(it, tile, operands.1, [k, n]) });
         let cut = |most: usize| match parts {
             Some((it, turned)) if it.by_rows() => whole_blocks(tile.rows, tile.columns, [m, n], batch, turned),
             _ => blocks(tile.rows, tile.columns, [m, n], batch, most),
         };
-        // What several blocks of rows would pack is packed once, before them.
+        // Columns that several blocks of rows would pack are packed once, before the blocks run.
         let whole = Cut { sizes: [k, n], width: tile.columns };
         let [rows, columns] = cut(n);
         let packs_whole = kept.is_none()
@@ -208,7 +215,7 @@ impl Ordered {
             && !is_read_in_place(operands.1, rows, k)
             && whole.bytes::<W>() <= WHOLE;
         let [rows, columns] = if kept.is_some() || packs_whole { [rows, columns] } else { cut(BLOCK_COLUMNS) };
-        // SAFETY: as above.
+        // SAFETY: the batch has one pair, whose right operand has `k` by `n` elements that are valid for reads.
         let packed = packs_whole.then(|| unsafe { whole.pack(tile, operands.1.at(places(0)[1])) }).transpose()?;
         let panels = kept.as_deref().map(Panels::elements).or(packed.as_ref().map(|it| whole.elements_of(it)));
         let [across, along] = [n.div_ceil(columns), m.div_ceil(rows)];
@@ -217,13 +224,14 @@ impl Ordered {
             let ((a, b, out), panels) = operands.get();
             let [at_a, at_b, at_out] = places(block / (across * along));
             let (left, at) = (block % across * columns, block / across % along);
-            // About as many rows each.
+            // Blocks have about equal numbers of rows.
             let [top, bottom] = [at, at + 1].map(|it| it * m / along);
             let sizes = [bottom - top, k, columns.min(n - left)];
             let own = Self { sizes, ..own };
             let (a, b) = (a.at(at_a).skip(top, 0), (b.at(at_b).skip(0, left), panels.map(|it| (it, left))));
             let Some((parts, turned)) = parts else {
-                // SAFETY: the block is a part of the product of the caller's contract.
+                // SAFETY: the block's rows and columns lie inside a product of this function's contract, and blocks do
+                // not overlap.
                 return unsafe { own.block(tile, a, b, out.at(at_out).skip(top, left)) };
             };
             let (rows, columns) = (top..top + sizes[0], left..left + sizes[2]);
@@ -232,26 +240,27 @@ impl Ordered {
                 let size = out.format.size as isize;
                 let to = Matrix { first: to.first, steps: to.steps.map(|it| it * size) };
                 let matrix = if turned { to.transposed() } else { to };
-                // SAFETY: as above.
+                // SAFETY: the block's rows and columns lie inside a product, and `to` has room for the tile.
                 unsafe { own.block(tile, a, b, Stored { matrix, ..out }) }
             };
-            // SAFETY: as the caller's.
+            // SAFETY: `compute` writes all elements of the tile, and `whole_blocks` made whole rows if the epilogues
+            // require them.
             unsafe { parts.run(&Part { product: block / (across * along), rows, columns }, compute) }
         })
     }
 }
 
-/// Whether the transposed product is computed: columns fill registers, so they are the longer side.
+/// Whether the transposed product is computed: columns fill vector registers, so they should be the longer side.
 fn is_turned(tile_columns: usize, m: usize, n: usize) -> bool {
     n < tile_columns && m > n
 }
 
-/// Whether more than an eighth of the columns of tiles would be padding, of which the transposed product has none to speak of.
+/// Whether padding is more than an eighth of the columns of tiles, while the transposed product has little.
 fn pads(tile_columns: usize, m: usize, n: usize) -> bool {
     8 * n.next_multiple_of(tile_columns) > 9 * n && m >= 16 * tile_columns
 }
 
-/// Rows and columns of blocks of a result, with `most` columns at most, which do not affect its bits.
+/// Returns the rows and columns of blocks of a result, with at most `most` columns. They do not affect its bits.
 fn blocks(tile_rows: usize, tile_columns: usize, [m, n]: [usize; 2], batch: usize, most: usize) -> [usize; 2] {
     let wanted = match threads::count() {
         1 => 1,
@@ -259,16 +268,16 @@ fn blocks(tile_rows: usize, tile_columns: usize, [m, n]: [usize; 2], batch: usiz
     };
     let tiles = m.div_ceil(tile_rows);
     let across = n.div_ceil(most);
-    // A block of few rows takes as long to pack columns as to multiply.
+    // In a block of few rows, packing columns takes as long as multiplying.
     let along = wanted.div_ceil(batch * across).min(tiles.div_ceil(STRIP_TILES / 2)).max(tiles.div_ceil(BLOCK_TILES));
     let across = wanted.div_ceil(batch * along).max(across);
     let side = tile_columns * if m == 1 { ROW_TILES } else { 2 };
     [tiles.div_ceil(along) * tile_rows, n.div_ceil(across).next_multiple_of(side)]
 }
 
-/// [`blocks`] that have all columns, or all rows if the product is turned.
+/// Returns the sizes of [`blocks`] that have all columns, or all rows if the product is transposed.
 fn whole_blocks(tile_rows: usize, tile_columns: usize, [m, n]: [usize; 2], batch: usize, turned: bool) -> [usize; 2] {
-    // Such a part stays in the cache of a core.
+    // A tile of this size stays in a core's cache.
     const ELEMENTS: usize = 32 << 10;
     let wanted = match threads::count() {
         1 => 1,
@@ -281,7 +290,7 @@ fn whole_blocks(tile_rows: usize, tile_columns: usize, [m, n]: [usize; 2], batch
         return [m, part];
     }
     let (parts, threads) = (m.div_ceil(part), threads::count());
-    // Few parts are as many for each thread.
+    // A small number of blocks is made a multiple of the number of threads.
     if batch == 1 && parts < threads * BLOCKS_PER_THREAD {
         return [m.div_ceil((parts / threads * threads).max(threads).min(m)), n];
     }

@@ -1,28 +1,27 @@
-//! Packing of parts of matrices: elements that are used together are stored together.
+//! Packs parts of matrices: elements that are used together become contiguous.
 
 use super::Matrix;
 use super::format::Operand;
 use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
-/// Number of lines that are read at once, few enough that their cache lines stay in the cache.
+/// Number of rows or columns that are read at once, few enough that their cache lines stay in the cache.
 pub const LINES: usize = 8;
 
-/// Number of steps of lines that are packed at once.
+/// Number of elements of each row or column that are packed at once.
 const STEPS: usize = 64;
 
-/// Copies [`LINES`] lines of neighbouring elements, which are `across` elements apart:
-/// `to[step * width + line]` becomes element `step` of a line.
+/// Transposes [`LINES`] contiguous rows or columns, which are `across` elements apart: `to[step * width + line]`
+/// becomes element `step` of `line`.
 ///
 /// # Safety
-/// The lines have `depth` elements, there is room for all of them, and the CPU has the instruction set.
+/// Each line has `depth` elements, `to` has room for all of them, and the CPU has the instruction set.
 pub type Turn<W> = unsafe fn(depth: usize, from: *const W, across: isize, to: *mut W, width: usize);
 
-/// Copies some lines of a matrix: for each of `depth` steps one element from each line.
+/// Packs `lines` rows or columns of a matrix: for each of `depth` steps, one element of each line.
 ///
 /// # Safety
-/// The elements are valid for reads, `to` has room for `lines * depth`, and the CPU has the instruction
-/// set of `turn`.
+/// The elements are valid for reads, `to` has room for `lines * depth`, and the CPU has the instruction set of `turn`.
 pub unsafe fn pack<E: Operand>(
     turn: Turn<E::Wide>,
     from: Matrix<*const E>,
@@ -33,14 +32,16 @@ pub unsafe fn pack<E: Operand>(
     let [across, along] = from.steps;
     let element = |line: usize, step: usize| {
         let at = line as isize * across + step as isize * along;
-        // SAFETY: by the caller's contract.
+        // SAFETY: every call has `line < lines` and `step < depth`, whose elements are valid for reads by this
+        // function's contract.
         unsafe { *from.first.wrapping_offset(at) }.widen()
     };
-    // SAFETY: steps and lines are less than the numbers for which there is room.
+    // SAFETY: `line < lines` and `step < depth`, and `to` has room for `lines * depth` elements.
     let put = |line: usize, step: usize| unsafe { *to.add(step * lines + line) = element(line, step) };
     if across == 1 && E::IS_WIDE {
         let from: *const E::Wide = from.first.cast();
-        // SAFETY: the caller's contract is the same, for this number of lines; the types are one.
+        // SAFETY: `lines` neighbouring elements of each of `depth` steps are readable, and `to` has room for them.
+        // `IS_WIDE` says that `E` is `E::Wide`.
         unsafe {
             match lines {
                 4 => copy_steps::<_, 4>(from, along, depth, to),
@@ -62,11 +63,11 @@ pub unsafe fn pack<E: Operand>(
         }
     } else if across == 1 {
         for step in 0..depth {
-            // SAFETY: by the caller's contract.
+            // SAFETY: `step < depth`: `lines` contiguous elements are readable, and `to` has room for them.
             unsafe { widen_row(from.skip(0, step).first, lines, to.add(step * lines)) };
         }
     } else if lines < LINES {
-        // SAFETY: the caller's contract is the same, for this number of lines.
+        // SAFETY: `N` is `lines`, so the elements are readable and `to` has room for `N * depth`.
         unsafe {
             match lines {
                 0 => {}
@@ -80,7 +81,7 @@ pub unsafe fn pack<E: Operand>(
             }
         }
     } else {
-        // The last ones overlap those before them.
+        // The last group overlaps the one before it.
         let groups = || (0..lines).step_by(LINES).map(|it| it.min(lines - LINES));
         if along != 1 {
             groups().for_each(|first| {
@@ -88,12 +89,12 @@ pub unsafe fn pack<E: Operand>(
             });
             return;
         }
-        // All lines of some steps are written while these are in the first-level cache.
+        // All lines of some steps are packed while their destination is in L1.
         for start in (0..depth).step_by(STEPS) {
             let count = STEPS.min(depth - start);
             for first in groups() {
                 let (from, to) = (from.skip(first, start), to.wrapping_add(start * lines + first));
-                // SAFETY: by the caller's contract; the types are one if elements are wide.
+                // SAFETY: `first + LINES <= lines` and `start + count <= depth`. If `IS_WIDE`, `E` is `E::Wide`.
                 unsafe {
                     match E::IS_WIDE {
                         true => turn(count, from.first.cast(), across, to, lines),
@@ -108,9 +109,10 @@ pub unsafe fn pack<E: Operand>(
 /// Widens contiguous elements.
 ///
 /// # Safety
-/// There are so many, and room for them.
+/// `from` has `count` elements, and `to` has room for them.
 unsafe fn widen_row<E: Operand>(from: *const E, count: usize, to: *mut E::Wide) {
-    // SAFETY: by the caller's contract; what is not initialised is written only.
+    // SAFETY: `from` is readable and `to` writable for `count` elements by this function's contract; `MaybeUninit`
+    // permits uninitialised memory.
     let (from, to) =
         unsafe { (from_raw_parts(from, count), from_raw_parts_mut(to.cast::<MaybeUninit<E::Wide>>(), count)) };
     to.iter_mut().zip(from).for_each(|(to, it)| _ = to.write(it.widen()));
@@ -119,7 +121,7 @@ unsafe fn widen_row<E: Operand>(from: *const E, count: usize, to: *mut E::Wide) 
 /// [`Turn`] of at most [`STEPS`] elements of a narrow type, each line of which is contiguous.
 ///
 /// # Safety
-/// As [`Turn`].
+/// Each line has `depth <= STEPS` elements, `to` has room for all of them, and the CPU has the instruction set.
 unsafe fn widen_and_turn<E: Operand>(
     turn: Turn<E::Wide>,
     from: Matrix<*const E>,
@@ -129,22 +131,22 @@ unsafe fn widen_and_turn<E: Operand>(
 ) {
     let mut wide = MaybeUninit::<[[E::Wide; STEPS]; LINES]>::uninit();
     let wide = wide.as_mut_ptr().cast::<E::Wide>();
-    // SAFETY: by the caller's contract; there is room for the steps of all lines, which are widened before they are read.
+    // SAFETY: `depth <= STEPS`, so `wide` has room for every line, and each line is widened before `turn` reads it.
     unsafe {
         (0..LINES).for_each(|line| widen_row(from.skip(line, 0).first, depth, wide.add(line * STEPS)));
         turn(depth, wide, STEPS as isize, to, width);
     }
 }
 
-/// [`pack()`] of a number of lines that tiles have, which are next to each other: registers, and no calls, copy the
-/// elements of a step.
+/// [`pack()`] for a fixed number of neighbouring lines that tiles have: the elements of a step are copied in registers,
+/// without a call.
 ///
 /// # Safety
-/// As [`pack()`].
+/// The elements are valid for reads, and `to` has room for `N * depth`.
 unsafe fn copy_steps<W: Copy, const N: usize>(from: *const W, along: isize, depth: usize, to: *mut W) {
     for step in 0..depth {
-        // Registers are read later, which waits for stores of single elements.
-        // SAFETY: by the caller's contract.
+        // Whole registers are stored because they are read later as such: store forwarding fails for single elements.
+        // SAFETY: `step < depth`: `N` contiguous elements are readable, and `to` has room for them.
         unsafe {
             let elements = from.wrapping_offset(step as isize * along).cast::<[W; N]>().read();
             to.add(step * N).cast::<[W; N]>().write(elements);
@@ -155,13 +157,13 @@ unsafe fn copy_steps<W: Copy, const N: usize>(from: *const W, along: isize, dept
 /// [`pack()`] of a fixed number of lines, whose addresses stay in registers.
 ///
 /// # Safety
-/// As [`pack()`].
+/// The elements are valid for reads, and `to` has room for `N * depth`.
 unsafe fn pack_few<E: Operand, const N: usize>(from: Matrix<*const E>, depth: usize, to: *mut E::Wide) {
     let [across, along] = from.steps;
     let mut lines: [*const E; N] = std::array::from_fn(|line| from.first.wrapping_offset(line as isize * across));
     for step in 0..depth {
         for (line, from) in lines.iter_mut().enumerate() {
-            // SAFETY: by the caller's contract.
+            // SAFETY: `step < depth` and `line < N`, so the element is readable and `to` has room for it.
             unsafe { *to.add(step * N + line) = (**from).widen() };
             *from = from.wrapping_offset(along);
         }
@@ -171,17 +173,17 @@ unsafe fn pack_few<E: Operand, const N: usize>(from: Matrix<*const E>, depth: us
 /// [`Turn`] for every CPU.
 ///
 /// # Safety
-/// As [`Turn`].
+/// Each line has `depth` elements, and `to` has room for all of them.
 pub unsafe fn plain<W: Copy>(depth: usize, from: *const W, across: isize, to: *mut W, width: usize) {
     for step in 0..depth {
         for line in 0..LINES {
-            // SAFETY: by the caller's contract.
+            // SAFETY: `step < depth` and `line < LINES`, so the element is readable and `to` has room for it.
             unsafe { *to.add(step * width + line) = *from.wrapping_offset(line as isize * across).add(step) };
         }
     }
 }
 
-/// [`Turn`] with 256-bit registers: transposes squares of elements.
+/// [`Turn`] with 256-bit registers, which transposes square tiles.
 #[cfg(target_arch = "x86_64")]
 pub mod avx2 {
     use super::{LINES, plain};
@@ -193,9 +195,9 @@ pub mod avx2 {
         let squares = depth / 8 * 8;
         for step in (0..squares).step_by(8) {
             let from = from.wrapping_add(step);
-            // SAFETY: the lines have eight more elements.
+            // SAFETY: `step + 8 <= squares <= depth`, so each line has eight more elements.
             let row = |line: isize| unsafe { _mm256_loadu_ps(from.wrapping_offset(line * across)) };
-            // Pairs of lines, then quadruples, with one half of the steps each.
+            // Shuffles interleave pairs of lines, then quadruples, each with half of the steps.
             let pairs = [0, 2, 4, 6].map(|it| [row(it), row(it + 1)]);
             let pairs = pairs.map(|[a, b]| [_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b)]);
             let fours = [[pairs[0], pairs[1]], [pairs[2], pairs[3]]].map(|[a, b]| {
@@ -207,14 +209,14 @@ pub mod avx2 {
                 ]
             });
             for (at, (&a, &b)) in fours[0].iter().zip(&fours[1]).enumerate() {
-                // SAFETY: there is room for eight lines at every step.
+                // SAFETY: `step + 8 <= depth`, and `to` has room for eight lines at every step below `depth`.
                 unsafe {
                     _mm256_storeu_ps(to.add((step + at) * width), _mm256_permute2f128_ps::<0x20>(a, b));
                     _mm256_storeu_ps(to.add((step + at + 4) * width), _mm256_permute2f128_ps::<0x31>(a, b));
                 }
             }
         }
-        // SAFETY: as the caller's.
+        // SAFETY: the lines have `depth - squares` more elements from `squares` on, and `to` has room for them.
         unsafe { plain(depth - squares, from.wrapping_add(squares), across, to.wrapping_add(squares * width), width) };
     }
 
@@ -225,13 +227,13 @@ pub mod avx2 {
         for step in (0..squares).step_by(4) {
             for first in (0..LINES).step_by(4) {
                 let from = from.wrapping_add(step).wrapping_offset(first as isize * across);
-                // SAFETY: the lines have four more elements.
+                // SAFETY: `step + 4 <= squares <= depth`, so each line has four more elements.
                 let row = |line: isize| unsafe { _mm256_loadu_pd(from.wrapping_offset(line * across)) };
                 let pairs = [0, 2].map(|it| [row(it), row(it + 1)]);
                 let pairs = pairs.map(|[a, b]| [_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b)]);
                 let to = to.wrapping_add(step * width + first);
                 for (at, (&a, &b)) in pairs[0].iter().zip(&pairs[1]).enumerate() {
-                    // SAFETY: there is room for eight lines at every step.
+                    // SAFETY: `step + 4 <= depth`, and `to` has room for eight lines at every step below `depth`.
                     unsafe {
                         _mm256_storeu_pd(to.add(at * width), _mm256_permute2f128_pd::<0x20>(a, b));
                         _mm256_storeu_pd(to.add((at + 2) * width), _mm256_permute2f128_pd::<0x31>(a, b));
@@ -239,7 +241,7 @@ pub mod avx2 {
                 }
             }
         }
-        // SAFETY: as the caller's.
+        // SAFETY: the lines have `depth - squares` more elements from `squares` on, and `to` has room for them.
         unsafe { plain(depth - squares, from.wrapping_add(squares), across, to.wrapping_add(squares * width), width) };
     }
 }

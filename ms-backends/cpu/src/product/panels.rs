@@ -1,4 +1,4 @@
-//! Right operands of products, packed as tiles read them: for one call, or kept while slots hold them.
+//! Packs right operands into micro-panels: for one call, or cached with a parameter.
 
 use super::ordered::{CHUNK, Stored};
 use super::tile::{Tile, Wide};
@@ -10,13 +10,13 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Maximum number of bytes of the packed operands that a process keeps: above that, operands are packed by every call.
+/// Maximum number of bytes of packed operands that a process caches. Above it, every call packs its operands.
 const MAX_BYTES: usize = 2 << 30;
 
-/// The bytes of all that are kept.
+/// The bytes of all cached packed operands.
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes of a packed operand that is kept.
+/// The bytes of a cached packed operand, which its drop releases.
 pub struct Counted(usize);
 
 impl Drop for Counted {
@@ -25,8 +25,8 @@ impl Drop for Counted {
     }
 }
 
-/// The packed operand of a block of memory that `fits`, or else the one of so many bytes that `make` makes, which is
-/// kept. `None` if none are kept of this block, there are [too many](MAX_BYTES), or there is no memory for it.
+/// Returns the cached form of a storage that `fits`, or caches the form of `bytes` bytes that `make` returns. `None` if
+/// the storage caches no form yet, the cache is [full](MAX_BYTES), or there is no memory for the form.
 pub fn keep<F: Any + Send + Sync>(
     block: &Storage,
     bytes: usize,
@@ -43,7 +43,7 @@ pub fn keep<F: Any + Send + Sync>(
     block.form(fits, make).ok()?
 }
 
-/// Where a matrix is in a block of memory, and what it is.
+/// The position, strides, sizes and dtype of a matrix in a storage, which identify its packed form.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Place {
     offset: usize,
@@ -53,14 +53,14 @@ pub struct Place {
 }
 
 impl Place {
-    /// That of a matrix with these sizes.
+    /// Returns the identity of a matrix with these sizes.
     pub fn of(block: &Storage, matrix: Matrix<*const u8>, sizes: [usize; 2], dtype: DType) -> Self {
         let offset = matrix.first.addr().wrapping_sub(block.device_ptr().addr());
         Self { offset, steps: matrix.steps, sizes, dtype }
     }
 }
 
-/// A packed matrix: for each [`CHUNK`] of rows, panels of as many columns as a tile has, one behind the other.
+/// A packed matrix: for each [`CHUNK`] of rows, one micro-panel after another, as wide as a tile.
 pub struct Panels {
     of: Place,
     cut: Cut,
@@ -68,42 +68,42 @@ pub struct Panels {
     _counted: Counted,
 }
 
-/// How columns are cut into panels.
+/// The partition of columns into micro-panels.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Cut {
     /// The sizes of the matrix.
     pub sizes: [usize; 2],
-    /// The number of columns of a panel.
+    /// The number of columns of a micro-panel.
     pub width: usize,
 }
 
 impl Cut {
-    /// The number of columns, rounded up to whole panels.
+    /// Returns the number of columns, rounded up to whole micro-panels.
     fn columns(&self) -> usize {
         self.sizes[1].next_multiple_of(self.width)
     }
 
-    /// The number of bytes of the panels, of accumulators' type `W`.
+    /// Returns the number of bytes of the micro-panels, for accumulators of type `W`.
     pub fn bytes<W>(&self) -> usize {
         self.elements().saturating_mul(size_of::<W>())
     }
 
-    /// The number of elements of the panels. A tile reads whole registers of columns; after the last ones there are
-    /// others.
+    /// Returns the number of elements of the micro-panels, and of the padding after them: a tile reads whole registers
+    /// of columns.
     fn elements(&self) -> usize {
         self.columns().saturating_mul(self.sizes[0]).saturating_add(self.width)
     }
 
-    /// The packed matrix.
+    /// Packs a matrix.
     ///
     /// # Safety
-    /// The elements are valid for reads; the CPU has the tile's instruction set.
+    /// The elements are valid for reads, and the CPU has the tile's instruction set.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for it.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the micro-panels.
     pub unsafe fn pack<W: Wide>(self, tile: Tile<W>, matrix: Stored<*const u8, W>) -> Result<Array> {
         let ([k, n], columns) = (self.sizes, self.columns());
-        // SAFETY: all that is read is written below.
+        // SAFETY: the loop below writes every element that a tile reads.
         let room = unsafe { Array::uninit(&[self.elements()], W::DTYPE)? };
         let to = Shared::new((room.device_ptr().cast::<W>(), matrix.matrix));
         let panels = n.div_ceil(self.width);
@@ -112,8 +112,8 @@ impl Cut {
             let (depth, width) = (CHUNK.min(k - start), self.width.min(n - left));
             let (to, from) = to.get();
             let to = to.wrapping_add(start * columns + left * depth);
-            // SAFETY: there is room for the panel and for the columns behind the last one, which no other panel has;
-            // elements are the caller's.
+            // SAFETY: the micro-panel and its padding lie in `room`, and no other iteration writes them. `depth` by
+            // `width` elements are valid for reads by this function's contract.
             unsafe {
                 (matrix.format.pack)(tile.turn, from.transposed().skip(left, start), width, depth, to);
                 if width < self.width {
@@ -124,37 +124,38 @@ impl Cut {
         Ok(room)
     }
 
-    /// The elements of a matrix that was [packed](Self::pack), of the accumulators' type `W`.
+    /// Returns the elements of a [packed](Self::pack) matrix, for accumulators of type `W`.
     pub fn elements_of<W: Wide>(&self, room: &Array) -> Elements<W> {
         debug_assert_eq!(room.dtype(), W::DTYPE);
         Elements { first: room.device_ptr().cast_const().cast(), columns: self.columns() }
     }
 }
 
-/// The elements of a packed matrix, which are valid while its memory is.
+/// The elements of a packed matrix, valid while its memory is.
 #[derive(Clone, Copy)]
 pub struct Elements<W> {
     first: *const W,
-    /// The number of columns, rounded up to whole panels.
+    /// The number of columns, rounded up to whole micro-panels.
     columns: usize,
 }
 
 impl<W: Copy> Addresses for Elements<W> {}
 
 impl<W: Copy> Elements<W> {
-    /// The panel of `depth` rows from `start`, which begins a chunk, and the columns from `left`, which begins a panel;
-    /// its rows are as long as it has columns.
+    /// Returns the micro-panel of `depth` rows from `start`, which begins a chunk, and of the columns from `left`,
+    /// which begins a micro-panel. Its row stride is its number of columns.
     pub fn panel(self, start: usize, depth: usize, left: usize) -> *const W {
         self.first.wrapping_add(start * self.columns + left * depth)
     }
 }
 
 impl Panels {
-    /// The panels of a matrix with sizes `[k, n]` in a block of memory: those that are kept, or else new ones. `None`
-    /// if none are kept of this block, there are [too many](MAX_BYTES), or there is no memory for them.
+    /// Returns the micro-panels of a matrix with sizes `[k, n]` in a storage: cached ones, or new ones. `None` if the
+    /// storage caches no form yet, the cache is [full](MAX_BYTES), or there is no memory for them.
     ///
     /// # Safety
-    /// The elements of the matrix are in the block, and valid for reads; the CPU has the tile's instruction set.
+    /// The elements of the matrix lie in the storage and are valid for reads, and the CPU has the tile's instruction
+    /// set.
     pub unsafe fn kept<W: Wide>(
         block: &Storage,
         tile: Tile<W>,
@@ -164,13 +165,13 @@ impl Panels {
         let of = Place::of(block, matrix.matrix, sizes, matrix.format.dtype);
         let cut = Cut { sizes, width: tile.columns };
         let make = |counted| {
-            // SAFETY: as the caller's.
+            // SAFETY: the matrix is readable and the CPU has the tile's instruction set, by this function's contract.
             Ok(Self { of, cut, room: unsafe { cut.pack(tile, matrix)? }, _counted: counted })
         };
         keep(block, cut.bytes::<W>(), |it: &Self| it.of == of && it.cut == cut, make)
     }
 
-    /// The elements, of the accumulators' type `W`.
+    /// Returns the elements, for accumulators of type `W`.
     pub fn elements<W: Wide>(&self) -> Elements<W> {
         self.cut.elements_of(&self.room)
     }

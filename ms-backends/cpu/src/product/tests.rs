@@ -1,4 +1,4 @@
-//! Products against sums of exact numbers, and against sums in the specified order, to the bit.
+//! Tests products against exact sums, and bit by bit against the specified order of sums.
 
 use super::format::Operand;
 use super::{Results, run};
@@ -12,7 +12,7 @@ use ms_core::with_element;
 
 const PRECISIONS: [Precision; 2] = [Precision::Strict, Precision::Highest];
 
-/// Units do not multiply so few rows.
+/// Matrix engines are not profitable for this number of rows.
 #[test]
 fn high_and_medium_are_highest() {
     for dtype in [DType::F32, DType::BF16, DType::F64] {
@@ -37,7 +37,7 @@ pub fn random(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// Small integers, whose sums are exact or wrap equally in every dtype.
+/// Returns small integers, whose sums are exact or wrap equally in every dtype.
 pub fn whole(shape: &[usize], dtype: DType, mut seed: u64) -> Array {
     let mut out = Array::zeros(shape, dtype);
     let unsigned = dtype.is_int() && !dtype.is_signed_int();
@@ -50,7 +50,7 @@ pub fn whole(shape: &[usize], dtype: DType, mut seed: u64) -> Array {
     out
 }
 
-/// Numbers of different magnitudes, whose sums are rounded.
+/// Returns numbers of different magnitudes, whose sums are rounded.
 pub fn rounded(shape: &[usize], dtype: DType, mut seed: u64) -> Array {
     let mut out = Array::zeros(shape, dtype);
     with_element!(dtype, T => {
@@ -62,7 +62,7 @@ pub fn rounded(shape: &[usize], dtype: DType, mut seed: u64) -> Array {
     out
 }
 
-/// The product of small integers.
+/// Returns the product of small integers.
 pub fn model(a: &Array, b: &Array) -> Vec<Scalar> {
     let (rank, shape) = (a.layout().rank(), a.shape());
     let (m, k, n) = (shape[rank - 2], shape[rank - 1], b.shape()[rank - 1]);
@@ -90,7 +90,7 @@ fn wrap(value: f64, dtype: DType) -> Scalar {
     with_element!(dtype, T => T::from_scalar(scalar).to_scalar())
 }
 
-/// A product with an output that was filled before.
+/// Returns a product in an array with initial contents.
 fn product(isa: Isa, precision: Precision, a: &Array, b: &Array) -> Array {
     let rank = a.layout().rank();
     let mut shape = a.shape_owned();
@@ -100,13 +100,13 @@ fn product(isa: Isa, precision: Precision, a: &Array, b: &Array) -> Array {
     out
 }
 
-/// Writes a contraction to `out`.
+/// Runs a contraction into `out`.
 fn contract(isa: Isa, precision: Precision, ranks: ContractionRanks, [a, b, out]: [&Array; 3]) {
     let types = ContractionTypes { a: a.dtype(), b: b.dtype(), accumulator: out.dtype().compute(), out: out.dtype() };
     let contraction = Contraction::new(types, precision, ranks, [a.layout(), b.layout(), out.layout()]);
     let contraction = contraction.expect("the shapes fit");
     assert!(contraction.is_sound(), "{contraction}");
-    // SAFETY: the layouts are inside the arrays, and `out` is not shared.
+    // SAFETY: the layouts lie inside the arrays, and only this call accesses `out`.
     unsafe {
         let operands =
             [a, b].map(|it| ContractionOperand { address: it.device_ptr() as u64, held: Some(it.storage()) });
@@ -141,7 +141,7 @@ fn every_dtype_and_shape() {
     check(&whole(&[33, 40], DType::I64, 3), &whole(&[40, 1100], DType::I64, 4));
 }
 
-/// Rows and columns of every layout, of lengths around those of registers and groups of tiles.
+/// Covers rows and columns of every layout, with sizes around registers and groups of tiles.
 #[test]
 fn vectors() {
     for dtype in [DType::F32, DType::F64, DType::BF16] {
@@ -186,7 +186,7 @@ fn results_do_not_depend_on_threads() {
     }
 }
 
-/// The bits of the floats of `a b`, element by element; nans are one value.
+/// Returns the bits of the floats of `a b` in the specified order of sums; all NaNs have one value.
 fn in_order(a: &Array, b: &Array) -> Vec<u64> {
     let (m, k, n) = (a.shape()[0], a.shape()[1], b.shape()[1]);
     let dtype = a.dtype();
@@ -209,7 +209,7 @@ fn in_order(a: &Array, b: &Array) -> Vec<u64> {
     (0..m).flat_map(|i| (0..n).map(move |j| (i, j))).map(|(i, j)| element(i, j)).collect()
 }
 
-/// The bits of a float after rounding to `dtype`.
+/// Returns the bits of a float after rounding to `dtype`.
 fn canonical(value: Scalar, dtype: DType) -> u64 {
     match value.as_f64().is_nan() {
         true => u64::MAX,
@@ -231,7 +231,7 @@ fn isas() -> impl Iterator<Item = Isa> {
     Isa::ALL.into_iter().filter(|it| it.is_supported())
 }
 
-/// Compares the product on all instruction sets with the sum in the specified order.
+/// Compares the product on all instruction sets with the specified order of sums.
 #[track_caller]
 fn check_order(a: &Array, b: &Array) {
     let want = in_order(a, b);
@@ -243,7 +243,7 @@ fn check_order(a: &Array, b: &Array) {
 
 #[test]
 fn sums_have_one_order() {
-    // Sizes at and around the boundaries of tiles, panels and chunks.
+    // Sizes at and around the boundaries of tiles, micro-panels and chunks.
     let sides = [1, 2, 5, 6, 7, 13, 14, 15, 16, 17, 28, 29, 31, 32, 33, 65];
     for (at, &m) in sides.iter().enumerate() {
         for &n in sides.iter().skip(at % 3).step_by(3) {
@@ -282,7 +282,7 @@ fn the_order_of_sums_does_not_depend_on_strides() {
                     assert!(bits(&got) == want, "{m} {k} {n} {:?} x {:?} on {isa}", a.layout(), b.layout());
                 }
             }
-            // One operand for a batch.
+            // One operand that a whole batch shares.
             let shared = b.with_layout(b.layout().broadcast_to(&[3, k, n]).expect("a broadcast"));
             let many = a
                 .with_layout(a.layout().broadcast_to(&[3, m, k]).expect("a broadcast"))
@@ -297,14 +297,14 @@ fn the_order_of_sums_does_not_depend_on_strides() {
     }
 }
 
-/// The same matrix, column by column in memory.
+/// Returns the matrix in column-major order.
 pub fn turned(x: &Array) -> Array {
     let turned =
         x.with_layout(x.layout().permute(&[1, 0])).on_host().expect("the elements are readable").to_contiguous();
     turned.with_layout(turned.layout().permute(&[1, 0]))
 }
 
-/// The same matrix with gaps in both directions.
+/// Returns the matrix with gaps in both directions.
 pub fn spread(x: &Array) -> Array {
     let [rows, columns] = [x.shape()[0], x.shape()[1]];
     let mut out = Array::zeros(&[2 * rows, 3 * columns], x.dtype());
@@ -317,7 +317,7 @@ pub fn spread(x: &Array) -> Array {
     out.with_layout(layout)
 }
 
-/// The same matrix, backwards in memory.
+/// Returns the matrix with negative strides.
 pub fn reversed(x: &Array) -> Array {
     let back = |it: &Array| {
         let [rows, columns] = [it.shape()[0], it.shape()[1]];
@@ -340,12 +340,12 @@ fn infinities_and_nans_stay_in_their_sums() {
         });
         check_order(&a, &b);
     }
-    // A zero from underflow has the sign of its terms.
+    // An underflow to zero keeps the sign of the product.
     let [low, high] = [-1e-30, 1e-30].map(|it| Array::full(&[3, 3], Scalar::Float(it), DType::F32));
     check_order(&low, &high);
 }
 
-/// The elements of an array in another dtype, which are exact in it.
+/// Converts the elements of an array to another dtype, which represents them exactly.
 fn converted(x: &Array, dtype: DType) -> Array {
     let mut out = Array::zeros(x.shape(), dtype);
     let elements = x.on_host().expect("the elements are readable").scalars();
@@ -356,8 +356,7 @@ fn converted(x: &Array, dtype: DType) -> Array {
     out
 }
 
-/// Operands and results of different types have the bits of the product of operands that are converted before, and
-/// of the result that is converted after.
+/// A product of mixed types has the bits of the product of converted operands, with its result converted.
 #[test]
 fn mixed_dtypes() {
     let floats = [DType::F32, DType::F16, DType::BF16];
@@ -396,7 +395,7 @@ fn several_axes_of_each_kind() {
             let it = it.on_host().expect("the elements are readable").to_contiguous();
             it.with_layout(Layout::contiguous(shape))
         };
-        // One axis of terms, and one of the batch, along which elements are repeated.
+        // One reduction axis, and a batch axis with stride 0.
         let repeated = b.layout().slice(0, 1, 1, 1).slice(2, 2, 1, 1);
         let repeated = b.with_layout(repeated.broadcast_to(b.shape()).expect("ones repeat"));
         let (flat_a, flat_b) = (dense(&a, &[6, 18, 20]), dense(&repeated, &[6, 20, 14]));
@@ -424,7 +423,7 @@ fn several_axes_of_each_kind() {
     }
 }
 
-/// Operands of slots are packed when they are read several times, with the same bits.
+/// Packing a parameter's operand after several reads changes no bit.
 #[test]
 fn kept_panels_change_no_bit() {
     let sizes = [[1, 300, 70], [5, 2100, 33], [40, 64, 64], [300, 130, 3], [29, 1025, 32]];

@@ -1,5 +1,5 @@
-//! Products of a tile of rows and a tile of columns: a chain of fused multiply-adds for each element of
-//! the result, on every instruction set.
+//! Vector micro-kernels: each multiplies a tile of rows by a tile of columns. Every element of the result is one chain
+//! of fused multiply-adds, on every instruction set.
 
 use super::Matrix;
 use super::dot::{self, Chains};
@@ -9,60 +9,64 @@ use crate::isa::Isa;
 use half::{bf16, f16};
 use ms_core::tensor::DType;
 
-/// The kernels of an instruction set for tiles of an element type.
+/// The micro-kernels of an instruction set for an element type.
 #[derive(Clone, Copy)]
 pub struct Tile<W> {
     /// Maximum number of rows of a tile.
     pub rows: usize,
     /// Number of columns of a tile.
     pub columns: usize,
-    /// Multiplies tiles.
+    /// The micro-kernel of a tile.
     pub run: Run<W>,
-    /// Multiplies a row and [several](ROW_TILES) tiles of columns.
+    /// The micro-kernel of one row and [several](ROW_TILES) tiles of columns.
     pub row: Row<W>,
-    /// Multiplies lines in lanes.
+    /// The dot product of contiguous vectors, with vectorised sums.
     pub line: Line<W>,
-    /// Packs lines.
+    /// The transposition that packing uses.
     pub turn: Turn<W>,
-    /// Multiplies long vectors.
+    /// The dot product of long vectors.
     pub chains: Chains<W>,
 }
 
-/// Sets `to[i][j]` to the chain of `a[i][p] * b[p][j]` over all `p` below `depth` in order, each step
-/// rounded once, from +0, or from its value if it `resumes`. `a` has the given strides between rows and between steps,
-/// [those of packed ones](packed) or others; `b` and `to` are matrices of [`Tile::columns`] columns with the given
-/// strides between rows.
+/// Sets `to[i][j]` to the accumulation chain of `a[i][p] * b[p][j]` over all `p` below `depth` in order. Each step is
+/// rounded once. The chain starts at +0, or at the value of `to[i][j]` if it `resumes`.
+///
+/// `a` has the given strides between rows and between steps, which may be the strides of [packed rows](packed). `b` and
+/// `to` are matrices of [`Tile::columns`] columns with the given row strides.
 ///
 /// # Safety
-/// The operands and `to` have that many elements, there are 1 to [`Tile::rows`] rows, and the CPU has
-/// the instruction set. If it resumes, `to` is initialised.
+/// The operands and `to` have these elements, there are 1 to [`Tile::rows`] rows, and the CPU has the instruction set.
+/// If it resumes, `to` is initialised.
 pub type Run<W> =
     unsafe fn(sizes: [usize; 2], resumes: bool, a: Matrix<*const W>, b: (*const W, isize), to: (*mut W, isize));
 
-/// Number of tiles of columns that one row is multiplied with at once: so many chains hide the latency of a sum.
+/// Number of tiles of columns that one row is multiplied by at once: enough chains to hide the latency of an FMA.
 pub const ROW_TILES: usize = 4;
 
-/// [`Run`] of one row and [`ROW_TILES`] tiles of columns, from +0. `a` and `b` have the given strides between steps, and
-/// tiles of `b` the last one; those of `to` are contiguous.
+/// [`Run`] of one row and [`ROW_TILES`] tiles of columns, from +0.
+///
+/// `a` has the given stride between steps, and `b` the strides between steps and between tiles. The tiles of `to` are
+/// contiguous.
 ///
 /// # Safety
-/// As [`Run`].
+/// `a` has `depth` elements, `b` has [`ROW_TILES`] tiles of `depth` rows, `to` has room for the tiles, and the CPU has
+/// the instruction set.
 pub type Row<W> = unsafe fn(depth: usize, a: (*const W, isize), b: (*const W, [isize; 2]), to: *mut W);
 
-/// The sum of `a[p] * b[p]` over all `p` below `depth`, in an order that depends on the instruction set: terms are dealt
-/// to lanes.
+/// Returns the sum of `a[p] * b[p]` over all `p` below `depth`. Vector lanes accumulate in parallel, so the order of
+/// sums depends on the instruction set.
 ///
 /// # Safety
-/// The operands have that many elements, and the CPU has the instruction set.
+/// The operands have `depth` elements, and the CPU has the instruction set.
 pub type Line<W> = unsafe fn(depth: usize, a: *const W, b: *const W) -> W;
 
-/// The strides of packed rows: contiguous elements for each step.
+/// Returns the strides of packed rows: the elements of each step are contiguous.
 pub fn packed(rows: usize) -> [isize; 2] {
     [1, rows as isize]
 }
 
 impl<W> Tile<W> {
-    /// The rows of each tile of so many: about equal heights.
+    /// Returns the height of tiles of about equal heights for this number of rows.
     pub fn height(&self, rows: usize) -> usize {
         rows.div_ceil(rows.div_ceil(self.rows).max(1)).max(1)
     }
@@ -73,14 +77,14 @@ pub const TILE: usize = 14 * 32;
 
 /// An element type of accumulators.
 pub trait Wide: Operand<Wide = Self> + Default + std::ops::Add<Output = Self> {
-    /// The tiles of an instruction set.
+    /// Returns the micro-kernels of an instruction set.
     fn tile(isa: Isa) -> Tile<Self>;
 
-    /// How elements of a dtype are accessed with an instruction set; `None` for one that has accumulators of another
-    /// type.
+    /// Returns how elements of a dtype are accessed with an instruction set; `None` if the dtype has accumulators of
+    /// another type.
     fn format(isa: Isa, dtype: DType) -> Option<Format<Self>>;
 
-    /// `self * b + c`, rounded once.
+    /// Returns `self * b + c`, rounded once.
     fn fused(self, b: Self, c: Self) -> Self;
 }
 
@@ -148,22 +152,23 @@ unsafe fn scalar<W: Wide>(
 ) {
     let mut sums = [[W::default(); 8]; 4];
     for (i, sums) in sums[..rows].iter_mut().enumerate().filter(|_| resumes) {
-        // SAFETY: by the caller's contract.
+        // SAFETY: a tile has 8 columns, and the first `rows` rows of `to` are initialised if it resumes, by the
+        // contract of `Run`.
         unsafe { sums.as_mut_ptr().copy_from_nonoverlapping(to.0.wrapping_offset(i as isize * to.1), 8) };
     }
     for p in 0..depth {
         let b = b.0.wrapping_offset(p as isize * b.1);
         for (i, sums) in sums[..rows].iter_mut().enumerate() {
-            // SAFETY: `a` has an element for each row and step, and `b` one for each column.
+            // SAFETY: `i < rows` and `p < depth`, so `a` has this element.
             let factor = unsafe { *a.skip(i, p).first };
             for (j, sum) in sums.iter_mut().enumerate() {
-                // SAFETY: as above.
+                // SAFETY: `j` is below 8, the number of columns of `b` at every step.
                 *sum = factor.fused(unsafe { *b.add(j) }, *sum);
             }
         }
     }
     for (i, sums) in sums[..rows].iter().enumerate() {
-        // SAFETY: `to` has room for the rows.
+        // SAFETY: `to` has room for `rows` rows of 8 columns.
         unsafe { to.0.wrapping_offset(i as isize * to.1).copy_from_nonoverlapping(sums.as_ptr(), 8) };
     }
 }
@@ -177,14 +182,14 @@ unsafe fn scalar_row<W: Wide>(
 ) {
     for tile in 0..ROW_TILES {
         let (a, b) = (Matrix { first: a.0, steps: [0, a.1] }, b.wrapping_offset(tile as isize * across));
-        // SAFETY: the caller's contract is the same, for each tile.
+        // SAFETY: `tile < ROW_TILES`: `a` has `depth` elements, `b` has the tile, and `to` has room for it.
         unsafe { scalar([1, depth], false, a, (b, step), (to.wrapping_add(tile * 8), 8)) };
     }
 }
 
 /// [`Line`] for every CPU.
 unsafe fn scalar_line<W: Wide>(depth: usize, a: *const W, b: *const W) -> W {
-    // SAFETY: by the caller's contract.
+    // SAFETY: both operands have `depth` elements by the contract of `Line`.
     let [a, b] = [a, b].map(|it| unsafe { std::slice::from_raw_parts(it, depth) });
     let mut lanes = [W::default(); 8];
     for (p, (&a, &b)) in a.iter().zip(b).enumerate() {
@@ -193,7 +198,7 @@ unsafe fn scalar_line<W: Wide>(depth: usize, a: *const W, b: *const W) -> W {
     sum_of(&mut lanes)
 }
 
-/// The sum of so many lanes, which are a power of two.
+/// Sums a power-of-two number of lanes by halving.
 fn sum_of<W: Wide>(mut lanes: &mut [W]) -> W {
     while lanes.len() > 1 {
         let (low, high) = lanes.split_at_mut(lanes.len() / 2);
@@ -203,8 +208,8 @@ fn sum_of<W: Wide>(mut lanes: &mut [W]) -> W {
     lanes[0]
 }
 
-/// [`Tile`]s of two registers of columns, with a function for each number of rows, so that all sums of a
-/// tile are in registers.
+/// [`Tile`]s of two registers of columns. Each number of rows has its own function, so that all sums of a tile stay in
+/// registers.
 #[cfg(target_arch = "x86_64")]
 macro_rules! vector_tiles {
     ($($name:ident, $feature:literal, $ty:ident, $lanes:literal,
@@ -221,7 +226,7 @@ macro_rules! vector_tiles {
 
             #[target_feature(enable = $feature)]
             unsafe fn chains(a: *const $ty, b: *const $ty) -> [$ty; LINES] {
-                // SAFETY: the caller's contract is the same.
+                // SAFETY: the operands have `LINES * CHUNK` elements by the contract of `Chains`.
                 unsafe { dot::plain(a, b) }
             }
 
@@ -234,7 +239,8 @@ macro_rules! vector_tiles {
             ) {
                 let mut sums = [[$zero(); 2]; ROW_TILES];
                 for _ in 0..depth {
-                    // SAFETY: `a` has an element for each step, and each tile of `b` two registers of columns.
+                    // SAFETY: `a` has an element for each of `depth` steps, and each tile of `b` has two registers of
+                    // columns.
                     unsafe {
                         let factor = $all(*a);
                         for (i, sums) in sums.iter_mut().enumerate() {
@@ -247,7 +253,7 @@ macro_rules! vector_tiles {
                     b = b.wrapping_offset(step);
                 }
                 for (i, &sum) in sums.as_flattened().iter().enumerate() {
-                    // SAFETY: `to` has room for the tiles.
+                    // SAFETY: `i < 2 * ROW_TILES`, and `to` has room for `ROW_TILES` tiles of two registers.
                     unsafe { $store(to.add(i * $lanes), sum) };
                 }
             }
@@ -260,17 +266,17 @@ macro_rules! vector_tiles {
                 for p in (0..whole).step_by(LANES) {
                     for (i, sum) in sums.iter_mut().enumerate() {
                         let at = p + i * $lanes;
-                        // SAFETY: the operands have so many elements.
+                        // SAFETY: `at + $lanes <= whole <= depth`, the length of both operands.
                         *sum = unsafe { $fused($load(a.add(at)), $load(b.add(at)), *sum) };
                     }
                 }
                 let mut lanes = [$ty::default(); LANES];
                 for (i, &sum) in sums.iter().enumerate() {
-                    // SAFETY: there are so many lanes.
+                    // SAFETY: `i < 4`, and `lanes` has four registers of elements.
                     unsafe { $store(lanes.as_mut_ptr().add(i * $lanes), sum) };
                 }
                 for (lane, p) in (whole..depth).enumerate() {
-                    // SAFETY: as above.
+                    // SAFETY: `p < depth`, the length of both operands.
                     lanes[lane] = unsafe { *a.add(p) }.mul_add(unsafe { *b.add(p) }, lanes[lane]);
                 }
                 sum_of(&mut lanes)
@@ -284,7 +290,8 @@ macro_rules! vector_tiles {
                 to: (*mut $ty, isize),
             ) {
                 let is_packed = a.steps == packed(rows);
-                // SAFETY: the caller's contract is the same.
+                // SAFETY: `rows` is 1 to `$most`, the operands and `to` have these elements, and the CPU has
+                // `$feature`, by the contract of `Run`.
                 unsafe {
                     match rows {
                         $($rows if is_packed => rows_of::<$rows, true>(depth, resumes, a, b, to),
@@ -303,22 +310,22 @@ macro_rules! vector_tiles {
                 (mut b, step): (*const $ty, isize),
                 (to, to_step): (*mut $ty, isize),
             ) {
-                // Constants, for fewer registers in the loop.
+                // Constant strides free registers in the loop.
                 let [across, along] = if PACKED { packed(ROWS) } else { a.steps };
                 let mut a = a.first;
                 let mut sums = [[$zero(); 2]; ROWS];
                 if resumes {
                     for (i, sums) in sums.iter_mut().enumerate() {
-                        // SAFETY: `to` has the rows, and is initialised.
+                        // SAFETY: `i < ROWS`, and `to` has `ROWS` initialised rows of two registers, as it resumes.
                         *sums = unsafe {
                             let to = to.offset(i as isize * to_step);
                             [$load(to), $load(to.add($lanes))]
                         };
                     }
                 }
-                // The loop begins at a line of the cache of instructions, wherever the function is: one that reaches
-                // into one more takes a tenth longer. The compiler puts the rest of a line before it.
-                // SAFETY: padding has no effect.
+                // The padding aligns the loop to a cache line of instructions wherever the function is placed. A loop
+                // that reaches into one more line is slower. The compiler puts the rest of a line before the loop.
+                // SAFETY: alignment and no-ops change neither registers nor memory.
                 unsafe {
                     asm!(
                         ".p2align 6",
@@ -328,7 +335,8 @@ macro_rules! vector_tiles {
                     );
                 }
                 for _ in 0..depth {
-                    // SAFETY: `b` has two registers of columns for each step, and `a` an element for each row.
+                    // SAFETY: `b` has two registers of columns for each of `depth` steps, and `a` an element for each
+                    // row.
                     unsafe {
                         let columns = [$load(b), $load(b.add($lanes))];
                         for (i, sums) in sums.iter_mut().enumerate() {
@@ -341,7 +349,7 @@ macro_rules! vector_tiles {
                     b = b.wrapping_offset(step);
                 }
                 for (i, sums) in sums.iter().enumerate() {
-                    // SAFETY: `to` has room for the rows.
+                    // SAFETY: `i < ROWS`, and `to` has room for `ROWS` rows of two registers.
                     unsafe {
                         let to = to.offset(i as isize * to_step);
                         $store(to, sums[0]);

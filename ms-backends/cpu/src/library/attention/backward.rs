@@ -1,4 +1,4 @@
-//! The gradients of attention.
+//! Computes the gradients of attention.
 
 use super::forward::GAP;
 use super::panels::{Packed, elements, multiply, pack_into};
@@ -10,16 +10,16 @@ use ms_core::error::Result;
 use ms_core::tensor::{Array, DType};
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
-/// Number of tasks, so many that the threads of common machines are busy. The gradients for keys and values are added up
-/// by each task for itself, so that the bits of their sums do not depend on the number of threads.
+/// Number of tasks, enough to keep the threads of common machines busy. Every task sums its own gradients of keys and
+/// values, so that no bit depends on the number of threads.
 const TASKS: usize = 16;
 
-/// Parts of gradients for one operand: those of each product, one after the other.
+/// Partial gradients of an operand: the parts of each product, one after another.
 struct Parts {
     room: Array,
     /// The number of parts of a product.
     count: usize,
-    /// The distance of rows, and the number of rows of a part.
+    /// The row stride; `rows` is the number of rows of a part.
     width: usize,
     rows: usize,
 }
@@ -30,28 +30,28 @@ impl Parts {
         Ok(Self { room, count, width, rows })
     }
 
-    /// The first element of a part of a product.
+    /// Returns the first element of a part of a product.
     fn at(&self, product: usize, part: usize) -> *mut f32 {
         let first = self.room.device_ptr().cast::<f32>();
         first.wrapping_add((product * self.count + part) * self.rows * self.width)
     }
 
-    /// Adds up the parts of the products that read each matrix of an operand of `columns` columns.
+    /// Sums the parts of all products that share a matrix of an operand with `columns` columns.
     ///
     /// # Safety
-    /// Nobody writes the parts.
+    /// Nothing writes the parts meanwhile.
     unsafe fn add_up(&self, of: &Matrices<'_>, columns: usize, out: &mut [f32]) {
         if out.is_empty() {
             return;
         }
         let to = Shared::new(out.as_mut_ptr());
         threads::for_each(of.count(), self.room.numel() / 4, |place| {
-            // SAFETY: each matrix has its own elements.
+            // SAFETY: each matrix has its own `len` elements of `out`.
             let to = unsafe { from_raw_parts_mut(to.get().add(place * of.len), of.len) };
             to.fill(0.0);
             let products = (0..of.places.len()).filter(|&it| of.places[it] == place);
             for (product, part) in products.flat_map(|it| (0..self.count).map(move |part| (it, part))) {
-                // SAFETY: the part has these elements, by the caller's contract.
+                // SAFETY: the part has `rows * width` elements, which nothing writes by this function's contract.
                 let from = unsafe { from_raw_parts(self.at(product, part), self.rows * self.width) };
                 for (to, from) in to.chunks_exact_mut(columns).zip(from.chunks_exact(self.width)) {
                     to.iter_mut().zip(from).for_each(|(to, it)| *to += it);
@@ -62,7 +62,7 @@ impl Parts {
 }
 
 impl Attention<'_> {
-    /// Writes the gradients for queries, keys and values, from the result and its gradient.
+    /// Computes the gradients of queries, keys and values from the result `y` and its gradient `g`.
     pub fn backward(&self, [y, g]: [&[f32]; 2], [of_q, of_k, of_v]: [&mut [f32]; 3]) -> Result<()> {
         let (tile, blocks) = (self.tile, self.blocks());
         let (features, values) = (self.features, self.values);
@@ -84,7 +84,7 @@ impl Attention<'_> {
             [QUERIES * features, QUERIES * width, QUERIES * width, QUERIES * of_features, columns[0], columns[1]];
         threads::try_for_each(self.batch * parts, self.nanos(5), |task| {
             let (product, part) = (task / parts, task % parts);
-            // SAFETY: what is read below was written before.
+            // SAFETY: every buffer is written below before anything reads it.
             let room = unsafe { Array::uninit(&[lens.iter().sum()], DType::F32)? };
             let mut next = room.device_ptr().cast::<f32>();
             let [scaled, weights, slopes, through, panels_of_q, panels_of_g] = lens.map(|len| {
@@ -94,7 +94,7 @@ impl Attention<'_> {
             });
             let [k, v] = [self.k.places[product], self.v.places[product]];
             let (for_k, for_v) = (for_keys.at(product, part), for_values.at(product, part));
-            // Blocks of all lengths of causal attention.
+            // With a causal mask, the blocks of a task have different numbers of keys, which balances the tasks.
             for queries in (part..blocks).step_by(parts).map(|it| self.block(it)) {
                 let (rows, used) = (queries.len(), self.keys_of(&queries));
                 let count = used.div_ceil(tile.columns);
@@ -105,8 +105,8 @@ impl Attention<'_> {
                 for (mean, (y, g)) in mean.iter_mut().zip(y.chunks_exact(values).zip(g.chunks_exact(values))) {
                     *mean = y.iter().zip(g).map(|(y, g)| y * g).sum();
                 }
-                // SAFETY: there is room for the rows of a block and for the columns of whole panels; each task has its
-                // own parts, and each block its own rows of the gradient for queries.
+                // SAFETY: `room` has `lens` elements for the block's rows and for all columns of its micro-panels. Each
+                // task has its own parts, and each block its own rows of the gradient of queries.
                 unsafe {
                     self.scaled(product, &queries, from_raw_parts_mut(scaled, rows * features));
                     let left = Matrix::dense(scaled.cast_const(), features);
@@ -139,7 +139,7 @@ impl Attention<'_> {
             }
             Ok(())
         })?;
-        // SAFETY: all tasks have ended.
+        // SAFETY: all tasks have ended, so nothing writes the parts.
         unsafe {
             for_queries.add_up(&self.q, features, of_q);
             for_keys.add_up(&self.k, features, of_k);

@@ -1,4 +1,4 @@
-//! The result of attention.
+//! Computes the result of attention.
 
 use super::panels::{Packed, multiply};
 use super::rows::State;
@@ -12,11 +12,11 @@ use std::slice::{from_raw_parts, from_raw_parts_mut};
 /// Maximum number of keys of a block, a multiple of the columns of tiles.
 const KEYS: usize = 1024;
 
-/// Elements between rows of scores besides those of a block: rows must not be in the same set of a cache.
+/// Padding between rows of scores in elements, so that rows fall into different cache sets.
 pub const GAP: usize = 16;
 
 impl Attention<'_> {
-    /// Writes the result.
+    /// Computes the result.
     pub fn forward(&self, out: &mut [f32]) -> Result<()> {
         let (tile, blocks) = (self.tile, self.blocks());
         if self.keys * self.values == 0 {
@@ -29,18 +29,18 @@ impl Attention<'_> {
         let lens = [QUERIES * self.features, QUERIES * of_scores, QUERIES * of_result];
         let out = Shared::new(out.as_mut_ptr());
         threads::try_for_each(self.batch * blocks, self.nanos(2), |task| {
-            // The last queries may use the most keys.
+            // Later queries may use more keys, so that their blocks run first.
             let (product, block) = (task % self.batch, blocks - 1 - task / self.batch);
             let queries = self.block(block);
             let (rows, used) = (queries.len(), self.keys_of(&queries));
-            // SAFETY: what is read below was written before.
+            // SAFETY: queries, scores and results are written below before anything reads them.
             let room = unsafe { Array::uninit(&[lens.iter().sum()], DType::F32)? };
             let scaled = room.device_ptr().cast::<f32>();
             let (scores, result) = (scaled.wrapping_add(lens[0]), scaled.wrapping_add(lens[0] + lens[1]));
             let (keys, values) = (keys.of(self.k.places[product]), values.of(self.v.places[product]));
             let mut state = State::<QUERIES>::new();
-            // SAFETY: there is room for the rows of a block and for the columns of whole panels; each task has its own
-            // rows of the result.
+            // SAFETY: `room` has `lens` elements for the block's rows and for all columns of its micro-panels. Each
+            // task has its own rows of the result.
             unsafe {
                 self.scaled(product, &queries, from_raw_parts_mut(scaled, rows * self.features));
                 result.write_bytes(0, rows * of_result);

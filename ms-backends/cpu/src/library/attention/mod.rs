@@ -1,10 +1,9 @@
-//! Attention in blocks of queries and keys whose weights stay in the second-level cache of a core, and its gradient,
-//! which computes the weights again: Dao et al., "FlashAttention", 2022.
+//! Runs attention and its gradient in blocks of queries and keys (Dao et al., "FlashAttention", 2022).
 //!
-//! The weights of a block are `e^(s - most)`, with the largest score of its query so far; what was summed before is
-//! multiplied by the change of that factor when a later block has a larger one, and the sum divides the result at its
-//! end (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018). The order of all sums depends on the
-//! sizes only.
+//! The weights of a block stay in a core's L2 cache, and the gradient recomputes them. They are `e^(s - most)`, with
+//! the largest score of the query so far. A later block with a larger score rescales the earlier sums by
+//! `e^(old - new)`. The sum of weights divides the result at the end (Milakov and Gimelshein, "Online normalizer
+//! calculation for softmax", 2018). The order of all sums depends on the sizes only.
 
 mod backward;
 mod forward;
@@ -28,11 +27,13 @@ use std::ops::Range;
 /// Number of queries of a block: a multiple of the rows of tiles.
 const QUERIES: usize = 48;
 
-/// Runs attention or its gradient on f32, writing its row-major results; `None` for other ops and dtypes, and where
-/// the scale of scores is not finite, as without features. A mask may have bools or integers.
+/// Runs attention or its gradient on f32, and writes its row-major results.
+///
+/// `None` for other ops and dtypes, and for a scale of scores that is not finite, as without features. A mask may have
+/// bools or integers.
 ///
 /// # Safety
-/// As [`run`](super::run).
+/// The conditions of [`run`](super::run) hold.
 pub unsafe fn run(isa: Isa, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Option<Result<()>> {
     let is_gradient = op == BLOCKED_ATTENTION_GRAD.op();
     if !(is_gradient || op == BLOCKED_ATTENTION.op()) {
@@ -52,7 +53,8 @@ pub unsafe fn run(isa: Isa, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &
         let numbers = |at: usize| elements::<f32>(&dense[at]);
         let mask = dense.get(if is_gradient { 5 } else { 3 });
         let attention = Attention::new(isa, attrs, [&dense[0], &dense[1], &dense[2]], mask)?;
-        // SAFETY: the caller vouches for the outputs.
+        // SAFETY: the outputs are distinct row-major arrays of f32 that nothing else accesses, by this function's
+        // contract.
         let mut results = outputs.iter().map(|it| unsafe { written::<f32>(it) });
         let mut result = || results.next().expect("the type rule gives the results of the op");
         match is_gradient {
@@ -63,35 +65,35 @@ pub unsafe fn run(isa: Isa, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &
     Some(run())
 }
 
-/// An operand: one matrix for each product, of which several may read the same one.
+/// An operand: a batch of matrices, which several products may share.
 struct Matrices<'a> {
     elements: &'a [f32],
     /// The number of elements of a matrix.
     len: usize,
-    /// The matrix of each product.
+    /// The index of the matrix of each product.
     places: Vec<usize>,
 }
 
 impl Matrices<'_> {
-    /// The number of matrices.
+    /// Returns the number of matrices.
     fn count(&self) -> usize {
         self.elements.len() / self.len.max(1)
     }
 
-    /// A matrix.
+    /// Returns the matrix with this index.
     fn at(&self, place: usize) -> &[f32] {
         &self.elements[place * self.len..][..self.len]
     }
 
-    /// The matrix of a product.
+    /// Returns the matrix of a product.
     fn of(&self, product: usize) -> &[f32] {
         self.at(self.places[product])
     }
 }
 
-/// What decides which keys a query uses besides their order.
+/// The values of a mask, which excludes keys or changes scores.
 enum MaskValues<'a> {
-    /// Whether it uses them.
+    /// Whether a query uses a key.
     Bools(&'a [bool]),
     /// Numbers that are added to the scores.
     Numbers(Cow<'a, [f32]>),
@@ -102,7 +104,7 @@ struct Mask<'a> {
     values: MaskValues<'a>,
     /// Strides between queries and between keys.
     steps: [usize; 2],
-    /// The first element for each product.
+    /// The index of the first element for each product.
     places: Vec<usize>,
 }
 
@@ -114,24 +116,24 @@ struct Attention<'a> {
     k: Matrices<'a>,
     v: Matrices<'a>,
     mask: Option<Mask<'a>>,
-    /// The number of products.
+    /// The number of products of the batch.
     batch: usize,
     queries: usize,
     keys: usize,
-    /// The number of features of a query and of a key, and of numbers of a value.
+    /// The number of features of a query and of a key; `values` is the number of elements of a value.
     features: usize,
     values: usize,
     causal: bool,
     scale: f32,
 }
 
-/// The axes of a shape before its last two ones, and those.
+/// Splits a shape into its batch axes and its last two axes.
 fn split(shape: &[usize]) -> (&[usize], [usize; 2]) {
     let (outer, inner) = shape.split_at(shape.len() - 2);
     (outer, [inner[0], inner[1]])
 }
 
-/// For each of the matrices of a `batch`, the one of an operand with these outer axes, which are broadcast.
+/// Returns the index of each product's matrix in an operand whose batch axes `own` are broadcast to `batch`.
 fn places(batch: &[usize], own: &[usize]) -> Result<Vec<usize>> {
     let count = batch.iter().product();
     let mut places = try_room(count)?;
@@ -163,7 +165,7 @@ impl<'a> Mask<'a> {
         Ok(Self { values, steps, places })
     }
 
-    /// Changes the scores of a query of a product for some keys.
+    /// Masks the scores of a query of a product for some keys.
     fn apply(&self, product: usize, query: usize, keys: Range<usize>, scores: &mut [f32]) {
         let first = self.places[product] + query * self.steps[0] + keys.start * self.steps[1];
         let exclude = |it: &mut f32, is_used: bool| *it = if is_used { *it } else { f32::NEG_INFINITY };
@@ -211,22 +213,22 @@ impl<'a> Attention<'a> {
         })
     }
 
-    /// The number of blocks of queries.
+    /// Returns the number of blocks of queries.
     fn blocks(&self) -> usize {
         self.queries.div_ceil(QUERIES)
     }
 
-    /// The queries of a block.
+    /// Returns the queries of a block.
     fn block(&self, block: usize) -> Range<usize> {
         block * QUERIES..self.queries.min((block + 1) * QUERIES)
     }
 
-    /// The number of keys that some queries use: the first ones.
+    /// Returns how many keys, counted from the first, some queries use.
     fn keys_of(&self, queries: &Range<usize>) -> usize {
         if self.causal { self.keys.min(queries.end) } else { self.keys }
     }
 
-    /// Excludes scores of queries for keys, in rows that are `width` elements apart.
+    /// Applies the causal mask and the mask to scores, whose rows are `width` elements apart.
     fn exclude(&self, product: usize, queries: &Range<usize>, keys: &Range<usize>, scores: &mut [f32], width: usize) {
         for (query, scores) in queries.clone().zip(scores.chunks_mut(width)) {
             let scores = &mut scores[..keys.len()];
@@ -239,13 +241,13 @@ impl<'a> Attention<'a> {
         }
     }
 
-    /// Writes the queries of a block, times the factor of scores.
+    /// Writes the queries of a block, multiplied by the scale of scores.
     fn scaled(&self, product: usize, queries: &Range<usize>, to: &mut [f32]) {
         let from = &self.q.of(product)[queries.start * self.features..queries.end * self.features];
         to.iter_mut().zip(from).for_each(|(to, it)| *to = it * self.scale);
     }
 
-    /// Estimated nanoseconds of so many products of the size of the scores.
+    /// Estimates the nanoseconds of this number of products of the size of the scores.
     fn nanos(&self, products: usize) -> usize {
         let multiplied = self.batch * self.queries * self.keys * (self.features + self.values) / 2;
         multiplied * products / if self.causal { 64 } else { 32 }

@@ -1,4 +1,4 @@
-//! Right operands in panels as wide as tiles, and products with them.
+//! Packs right operands into micro-panels as wide as tiles, and multiplies by them.
 
 use super::{Attention, Matrices};
 use crate::product::{Matrix, Shared, Tile, pack};
@@ -6,27 +6,27 @@ use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{Array, DType};
 
-/// Maximum number of elements of all panels that stay in the first-level cache.
+/// Maximum number of elements of micro-panels that stay in L1.
 const NEAR: usize = 6 << 10;
 
-/// Adjacent panels of a matrix: the rows of each are one after the other, and padded with zeros to its width.
+/// Adjacent micro-panels of a matrix. The rows of each are contiguous, and zeros pad them to the width of a tile.
 #[derive(Clone, Copy)]
 pub struct Panels {
     pub first: *const f32,
-    /// The distance between panels in elements.
+    /// The distance between micro-panels in elements.
     pub step: usize,
     pub count: usize,
 }
 
 impl Panels {
-    /// So many panels from one on, without their first rows.
+    /// Returns `count` micro-panels from `at` on, without their first `row` rows.
     pub fn part(self, at: usize, count: usize, row: usize, tile: Tile<f32>) -> Self {
         debug_assert!(at + count <= self.count);
         Self { first: self.first.wrapping_add(at * self.step + row * tile.columns), count, ..self }
     }
 }
 
-/// The number of elements of the panels of a matrix `[k, n]`.
+/// Returns the number of elements of the micro-panels of a matrix `[k, n]`.
 pub fn elements([k, n]: [usize; 2], tile: Tile<f32>) -> usize {
     n.next_multiple_of(tile.columns) * k
 }
@@ -34,14 +34,15 @@ pub fn elements([k, n]: [usize; 2], tile: Tile<f32>) -> usize {
 /// Packs a matrix `[k, n]`.
 ///
 /// # Safety
-/// Its elements are valid for reads, `to` has room for [all panels](elements), and the processor has the tile's
+/// The elements are valid for reads, `to` has room for [all micro-panels](elements), and the processor has the tile's
 /// instruction set.
 pub unsafe fn pack_into(matrix: Matrix<*const f32>, [k, n]: [usize; 2], tile: Tile<f32>, to: *mut f32) -> Panels {
     let (width, step) = (tile.columns, k * tile.columns);
     for (at, left) in (0..n).step_by(width).enumerate() {
         let to = to.wrapping_add(at * step);
         let lines = width.min(n - left);
-        // SAFETY: by the caller's contract.
+        // SAFETY: columns `left..left + lines` and rows below `k` are elements of the matrix, and `to` has room for `k`
+        // rows of `width` elements.
         unsafe {
             if lines == width {
                 pack::<f32>(tile.turn, matrix.skip(0, left).transposed(), lines, k, to);
@@ -56,16 +57,16 @@ pub unsafe fn pack_into(matrix: Matrix<*const f32>, [k, n]: [usize; 2], tile: Ti
     Panels { first: to, step, count: n.div_ceil(width) }
 }
 
-/// The panels of several matrices of one size.
+/// The micro-panels of several matrices of one size.
 pub struct Packed {
     room: Array,
-    /// The number of elements of a panel, and the number of panels of a matrix.
+    /// The number of elements of a micro-panel; `count` is the number of micro-panels of a matrix.
     step: usize,
     count: usize,
 }
 
 impl Packed {
-    /// Those of row-major matrices `[k, n]`.
+    /// Packs row-major matrices `[k, n]`.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for them.
@@ -73,10 +74,10 @@ impl Packed {
         Self::strided(of, [k, n], [n as isize, 1], tile)
     }
 
-    /// Those of the transposed matrices of row-major ones `[n, k]`.
+    /// Packs the transposes of row-major matrices `[n, k]`.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for them.
     pub fn transposed(of: &Matrices<'_>, [n, k]: [usize; 2], tile: Tile<f32>) -> Result<Self> {
         Self::strided(of, [k, n], [1, k as isize], tile)
     }
@@ -84,18 +85,18 @@ impl Packed {
     fn strided(of: &Matrices<'_>, sizes: [usize; 2], steps: [isize; 2], tile: Tile<f32>) -> Result<Self> {
         assert_eq!(of.len, sizes.iter().product::<usize>(), "the matrices have these sizes");
         let (count, len) = (of.count(), elements(sizes, tile));
-        // SAFETY: all elements are written below.
+        // SAFETY: the loop below writes all micro-panels before anything reads them.
         let room = unsafe { Array::uninit(&[count * len], DType::F32)? };
         let first = Shared::new(room.device_ptr().cast::<f32>());
         threads::for_each(count, count * len / 2, |at| {
             let matrix = Matrix { first: of.at(at).as_ptr(), steps };
-            // SAFETY: each matrix has its own part of the room, and all elements of these sizes.
+            // SAFETY: each matrix has `sizes` elements by the assertion, and its own `len` elements of the room.
             unsafe { pack_into(matrix, sizes, tile, first.get().wrapping_add(at * len)) };
         });
         Ok(Self { room, step: sizes[0] * tile.columns, count: sizes[1].div_ceil(tile.columns) })
     }
 
-    /// The panels of a matrix.
+    /// Returns the micro-panels of a matrix.
     pub fn of(&self, place: usize) -> Panels {
         let first = place * self.step * self.count;
         debug_assert!(first + self.step * self.count <= self.room.numel());
@@ -103,12 +104,12 @@ impl Packed {
     }
 }
 
-/// Multiplies `m` rows with panels of so many rows: `to`, in rows that are a number of elements apart, becomes the
-/// product, or has it added if it `resumes`.
+/// Multiplies `m` rows by micro-panels of `terms` rows. The product replaces `to`, whose rows are `width` elements
+/// apart, or is accumulated into it if it `resumes`.
 ///
 /// # Safety
-/// The operands have the elements, `to` has room for as many columns as the panels, is initialised if it resumes, and
-/// overlaps no operand; the processor has the tile's instruction set.
+/// The operands have these elements. `to` has room for all columns of the micro-panels, is initialised if it resumes,
+/// and overlaps no operand. The processor has the tile's instruction set.
 pub unsafe fn multiply(
     tile: Tile<f32>,
     [m, terms]: [usize; 2],
@@ -122,7 +123,8 @@ pub unsafe fn multiply(
         let b = panels.first.wrapping_add(panel * panels.step);
         let to = to.wrapping_add(top * width + panel * tile.columns);
         let (sizes, a) = ([height.min(m - top), terms], a.skip(top, 0));
-        // SAFETY: the caller's contract, for a part of the operands and of the result.
+        // SAFETY: rows `top..top + height` are clipped to `m`, and the micro-panel and its columns of `to` exist by
+        // this function's contract.
         unsafe { (tile.run)(sizes, resumes, a, (b, tile.columns as isize), (to, width as isize)) };
     };
     if terms * panels.count * tile.columns <= NEAR {
@@ -133,7 +135,7 @@ pub unsafe fn multiply(
 }
 
 impl Attention<'_> {
-    /// A number of columns, rounded up to whole panels.
+    /// Returns a number of columns, rounded up to whole micro-panels.
     pub fn padded(&self, columns: usize) -> usize {
         columns.next_multiple_of(self.tile.columns)
     }

@@ -1,4 +1,4 @@
-//! Kernels over rows of scores, which are generated code.
+//! Compiles the softmax kernels, which run over rows of scores.
 
 use crate::backend::part;
 use crate::isa::Isa;
@@ -14,23 +14,23 @@ pub struct Rows {
     slopes: Arc<dyn KernelCode>,
 }
 
-/// What is known of the weights of each query after some of its keys.
+/// The running softmax state of each query of a block.
 pub struct State<const N: usize> {
-    /// The largest score.
+    /// The largest score so far.
     pub most: [f32; N],
-    /// The sum of the weights.
+    /// The sum of the weights so far.
     pub sum: [f32; N],
-    /// What sums before the last keys are multiplied by.
+    /// The factor that rescales sums from before the last keys.
     pub factor: [f32; N],
 }
 
 impl<const N: usize> State<N> {
-    /// That before all keys.
+    /// Returns the state before all keys.
     pub fn new() -> Self {
         Self { most: [f32::NEG_INFINITY; N], sum: [0.0; N], factor: [0.0; N] }
     }
 
-    /// The factor that makes the sum of weights one: zero for a query that uses no key.
+    /// Returns the factor that makes the sum of weights one: zero for a query that uses no key.
     pub fn inverses(&self) -> [f32; N] {
         self.sum.map(|it| if it == 0.0 { 0.0 } else { 1.0 / it })
     }
@@ -40,18 +40,18 @@ impl<const N: usize> State<N> {
 const SIZE: usize = size_of::<f32>();
 
 impl Rows {
-    /// Those of an instruction set, which are compiled once in a process.
+    /// Returns the kernels of an instruction set, which a process compiles once.
     pub fn of(isa: Isa) -> &'static Self {
         static ALL: [OnceLock<Rows>; Isa::ALL.len()] = [const { OnceLock::new() }; Isa::ALL.len()];
         let code = |kernel: Kernel| part(TARGET.expand(kernel), isa);
         ALL[isa as usize].get_or_init(|| Self { weights: code(weights()), slopes: code(slopes()) })
     }
 
-    /// Replaces the scores of some queries for `keys` keys, in rows that are `width` elements apart, by weights
-    /// `e^(s - most)`, and brings the state up to date.
+    /// Replaces the scores of some queries for `keys` keys by weights `e^(s - most)`, and updates the state. Rows are
+    /// `width` elements apart.
     ///
     /// # Safety
-    /// The scores are valid for reads and writes, of at most `N` rows.
+    /// The scores are valid for reads and writes, and there are at most `N` rows.
     pub unsafe fn weigh<const N: usize>(
         &self,
         [rows, keys]: [usize; 2],
@@ -63,15 +63,17 @@ impl Rows {
         let of_row = |it: *mut f32| [it as u64, SIZE as u64, 0];
         let block = [scores, of_row(most), of_row(sum), scores, of_row(most), of_row(sum), of_row(factor)];
         let block = [&[rows as u64, keys as u64][..], block.as_flattened()].concat();
-        // SAFETY: by the caller's contract; each row reads its own numbers before it writes them.
+        // SAFETY: the scores are readable and writable, and the state has `N >= rows` elements. Each row reads its own
+        // numbers before it writes them.
         unsafe { self.weights.call(&block) };
     }
 
-    /// Replaces the weights `w` by `p = w inverse` and their gradients `g` by those of scores, `p (g - mean)`, with the two
-    /// numbers of each row, in rows that are `width` elements apart.
+    /// Replaces the weights `w` by `p = w inverse`, and their gradients `g` by the gradients of scores, `p (g - mean)`.
+    /// Each row has its own `inverse` and `mean`; rows are `width` elements apart.
     ///
     /// # Safety
-    /// The elements are valid for reads and writes, and do not overlap; there are two numbers for each row.
+    /// The elements are valid for reads and writes, and do not overlap. `inverse` and `mean` have an element for each
+    /// row.
     pub unsafe fn slope(
         &self,
         [rows, keys]: [usize; 2],
@@ -84,13 +86,14 @@ impl Rows {
         let (weights, gradients) = (matrix(weights), matrix(gradients));
         let block = [weights, gradients, of_row(inverse), of_row(mean), weights, gradients];
         let block = [&[rows as u64, keys as u64][..], block.as_flattened()].concat();
-        // SAFETY: by the caller's contract; an element is read where it is written.
+        // SAFETY: both matrices are readable and writable and do not overlap, by this function's contract. An element
+        // is read before it is written.
         unsafe { self.slopes.call(&block) };
     }
 }
 
-/// Of rows of scores: the largest one, including one from before, the weights, and the sum, with that from before. Where
-/// all scores are minus infinity, nothing is subtracted, and weights are zero.
+/// Builds the kernel of the running softmax: the largest score including the earlier one, the weights, and the sum
+/// including the earlier one. If all scores are minus infinity, nothing is subtracted, so that the weights are zero.
 fn weights() -> Kernel {
     let mut it = KernelBuilder::new(1, 0, LaneAxis::Reduced);
     let scores = it.param(DType::F32, Role::Input, StrideClass::Unit);
@@ -123,7 +126,7 @@ fn weights() -> Kernel {
     it.finish()
 }
 
-/// Elementwise: weights times the number of their row, and these times what remains of gradients without another one.
+/// Builds the elementwise kernel that normalises weights and computes the gradients of scores.
 fn slopes() -> Kernel {
     let mut it = KernelBuilder::new(1, 0, LaneAxis::Parallel);
     let [weights, gradients] = [(); 2].map(|()| it.param(DType::F32, Role::Input, StrideClass::Unit));

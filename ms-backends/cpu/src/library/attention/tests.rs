@@ -1,18 +1,18 @@
-//! Native attention against the bodies of the composites, by the reference.
+//! Tests native attention against the bodies of the composites, which the reference evaluates.
 
 use super::QUERIES;
 use crate::isa::Isa;
 use ms_core::ops::{BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, BlockedAttentionAttrs, OpDef, SampleInput};
 use ms_core::tensor::{Array, Attrs, DType, Scalar, Type};
 
-/// The results of an op by native loops.
+/// Returns the results of an op by native loops.
 fn native(isa: Isa, def: &'static OpDef, attrs: &Attrs, inputs: &[&Array]) -> Vec<Array> {
     let types: Vec<Type> = inputs.iter().map(|it| it.ty()).collect();
     let types = (def.infer)(attrs, &types.iter().collect::<Vec<_>>()).expect("the operands fit");
-    // Filled, so that an element that is never written is found.
+    // Initial values reveal elements that are never written.
     let filled = |it: &Type| Array::full(&it.shape().expect("sizes are constant"), Scalar::Float(7e7), it.dtype);
     let results: Vec<Array> = types.iter().map(filled).collect();
-    // SAFETY: the results have the types of the type rule, and are not shared.
+    // SAFETY: the results have the types of the type rule, and only this call accesses them.
     let done = unsafe { super::run(isa, def.op(), attrs, inputs, &results) };
     done.expect("it is an op of attention").expect("there is memory");
     results
@@ -34,7 +34,7 @@ fn near(what: &str, got: &[Array], want: &[Array]) {
     }
 }
 
-/// An attention: shapes of the operands, and the mask.
+/// A case of attention: the shapes of the operands, and the mask.
 struct Case {
     shapes: [Vec<usize>; 3],
     mask: Option<Array>,
@@ -51,7 +51,7 @@ impl Case {
         BlockedAttentionAttrs::attrs(self.causal, true, 0.6, QUERIES)
     }
 
-    /// Operands of the gradient: those of attention, its result, and the gradient of that.
+    /// Returns the operands of the gradient: attention's operands, its result, and the result's cotangent.
     fn of_gradient(&self, operands: &[Array], result: &Array) -> Vec<Array> {
         let cotangent = SampleInput::of(DType::F32, result.shape(), -1.0, 1.0).array(11);
         let mut all = operands[..3].to_vec();
@@ -78,7 +78,7 @@ fn check(case: &Case) {
     }
 }
 
-/// Attention of a batch: numbers of queries and keys, of features and numbers of values.
+/// Checks attention of a batch with these numbers of queries, keys, features and values.
 #[track_caller]
 fn check_sizes(batch: &[usize], [queries, keys, features, values]: [usize; 4]) {
     let shape = |rows, columns| [batch, &[rows, columns]].concat();
@@ -99,7 +99,7 @@ fn sizes_at_the_edges_of_blocks() {
     for [features, values] in [[0, 2], [2, 0], [0, 0]] {
         check_sizes(&[2], [50, 51, features, values]);
     }
-    // More keys than those of a block, and none.
+    // More keys than a block has, and none.
     check_sizes(&[], [50, 1100, 3, 2]);
     check_sizes(&[], [1100, 1100, 2, 1]);
     check_sizes(&[2, 2], [3, 2050, 2, 2]);
@@ -132,7 +132,7 @@ fn masks() {
     }
 }
 
-/// A score that is infinite or not a number makes a row not a number, as does a query without keys.
+/// A positive infinite or NaN score makes its row NaN; a query without keys has zeros.
 #[test]
 fn what_is_not_finite() {
     for (value, keys) in
@@ -143,7 +143,7 @@ fn what_is_not_finite() {
         let mask = Some(Array::from_slice(&[50, 51], &mask));
         check(&Case { shapes: [vec![50, 4], vec![51, 4], vec![51, 2]], mask, causal: false });
     }
-    // Blocks of keys that are excluded as a whole, at the beginning and at the end.
+    // Whole blocks of excluded keys, at the beginning and at the end.
     for keys in [0..1030, 1020..1100] {
         let mut mask = vec![0f32; 1100];
         mask[keys].fill(f32::NEG_INFINITY);
@@ -164,7 +164,7 @@ fn only_masks_have_other_dtypes() {
         for dtype in DType::ALL.into_iter().filter(|&it| it != DType::F32) {
             for at in 0..mask {
                 let operands = operands(at, mask, dtype);
-                // SAFETY: nothing is written for operands that the loops refuse.
+                // SAFETY: nothing is written, as the native loops decline these operands.
                 let done = unsafe { super::run(isa, def.op(), &attrs, &operands.iter().collect::<Vec<_>>(), &[]) };
                 assert!(done.is_none(), "{} with {dtype} for operand {at}", def.name());
             }

@@ -1,5 +1,7 @@
-//! Convolutions on tiles without a matrix of columns: sums over blocks of channels and their taps, of products of filters
-//! and of an image that is stored once, in planes. The order of the sums is that of [`super`].
+//! Channel-blocked convolution on a matrix engine, as batch-reduce GEMM without an im2col buffer.
+//!
+//! The activations of an image are split into bf16 components once. Each K block is one kernel tap of a block of
+//! channels. [`super`] specifies the order of sums.
 
 use super::direct::DirectConv;
 use super::vector::Direct;
@@ -10,19 +12,19 @@ use ms_core::error::Result;
 use ms_core::tensor::{Array, DType, try_filled, try_room};
 use std::ops::Range;
 
-/// Minimum number of windows of all images that make up for packing filters which are not kept.
+/// Minimum number of output positions of all images that amortise packing filters which are not cached.
 const MIN_WINDOWS: usize = 256;
 
-/// Maximum size in bytes of the planes of images that are stored at once, if they are several.
+/// Maximum size in bytes of the split activations of several images that are stored at once.
 const MOST_BYTES: usize = 32 << 20;
 
-/// Size in bytes of the columns of a task, which it reads for each panel of filters: a part of a second-level cache.
+/// Size in bytes of the columns that a task reads for each micro-panel of filters: a part of the L2 cache.
 const COLUMNS: usize = 512 << 10;
 
 /// Maximum number of tiles of columns of a task.
 const MOST_TILES: usize = 16;
 
-/// The planes of a group of an image: blocks one after the other.
+/// The split activations of a group of an image: channel blocks one after another.
 #[derive(Clone, Copy)]
 struct Planes {
     layout: Layout,
@@ -30,18 +32,18 @@ struct Planes {
 }
 
 impl Planes {
-    /// The number of words.
+    /// Returns the number of words.
     fn len(self) -> usize {
         self.blocks * self.layout.block()
     }
 }
 
 impl DirectConv<'_> {
-    /// The filters for [`forward_in_blocks`](Self::forward_in_blocks); `None` if that is not what takes least time: where
-    /// channels leave much of their blocks empty, there are too few windows, or there are no tiles.
+    /// Packs the filters for [`forward_in_blocks`](Self::forward_in_blocks); `None` if that is not profitable. Reasons
+    /// are mostly empty channel blocks, too few output positions, or no tile engine.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for packed filters.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed filters.
     pub fn filters<T: Direct>(&self, multiplier: Multiplier, weights: Elements<'_, T>) -> Result<Option<Filters>> {
         let (conv, windows) = (self.conv, self.conv.windows.output_len());
         let is_full = 8 * conv.channels >= 7 * conv.channels.next_multiple_of(BLOCK)
@@ -53,10 +55,10 @@ impl DirectConv<'_> {
         multiplier.filters(weights, conv.groups, [conv.outputs, conv.channels], conv.windows.taps())
     }
 
-    /// The convolution of `x` and filters with epilogues, for an element type that the unit multiplies.
+    /// Computes the convolution of `x` and packed filters, with epilogues. The element type must be f32.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for planes.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for split activations.
     pub fn forward_in_blocks<T: Direct>(
         &self,
         filters: &Filters,
@@ -69,14 +71,14 @@ impl DirectConv<'_> {
         let (layout, blocks) = (filters.layout(grid.len()), conv.channels.div_ceil(BLOCK));
         let planes = Planes { layout, blocks };
         let at_once = (MOST_BYTES / size_of::<u32>() / (conv.groups * planes.len())).clamp(1, conv.batch);
-        // SAFETY: what is read below was written before.
+        // SAFETY: `store` writes the split activations of every image before `multiply` reads them.
         let room = unsafe { Array::uninit(&[at_once * conv.groups * planes.len()], DType::U32)? };
         let first = room.device_ptr().cast::<u32>();
         let mut places = try_room(blocks * grid.taps.len())?;
         (0..blocks).for_each(|block| places.extend(grid.taps.iter().map(|tap| block * layout.block() + tap)));
         for start in (0..conv.batch).step_by(at_once) {
             let images = start * conv.groups..conv.batch.min(start + at_once) * conv.groups;
-            // SAFETY: there is room for the images.
+            // SAFETY: `room` has the split activations of `at_once` images, and `images` has no more.
             unsafe {
                 self.store((first, planes), images.clone(), x)?;
                 self.multiply(filters, (first, planes), &places, images, out, epilogues)?;
@@ -85,10 +87,10 @@ impl DirectConv<'_> {
         Ok(())
     }
 
-    /// Stores the planes of some groups of images.
+    /// Splits and stores the activations of some groups of images.
     ///
     /// # Safety
-    /// There is room for them.
+    /// `first` has room for the split activations of all of them.
     unsafe fn store<T: Direct>(
         &self,
         (first, planes): (*mut u32, Planes),
@@ -103,7 +105,7 @@ impl DirectConv<'_> {
         let parts = conv.tasks().min(pairs);
         let to = Shared::new(first);
         threads::try_for_each(parts, pairs * layout.row, |part| {
-            // All elements under padding stay zero.
+            // Padding elements stay zero, as `grid.store` writes none.
             let mut elements = try_filled(T::default(), 2 * layout.row)?;
             for at in part * pairs / parts..(part + 1) * pairs / parts {
                 let (image, pair) = (at / of_image, at % of_image);
@@ -116,8 +118,8 @@ impl DirectConv<'_> {
                 if channels == 1 {
                     elements[layout.row..].fill(T::default());
                 }
-                // SAFETY: there is room by the caller's contract; each task has its own pairs of channels, and elements are
-                // f32.
+                // SAFETY: `T` is f32, `first` has room for the block by this function's contract, and each task has its
+                // own pairs of channels.
                 unsafe {
                     let block = to.get().add((image * planes.blocks + pair / PAIRS) * layout.block());
                     match channels {
@@ -130,11 +132,11 @@ impl DirectConv<'_> {
         })
     }
 
-    /// Computes the results of some groups of images, with epilogues. `places` says where the words under the first window are, for each
-    /// group of terms.
+    /// Multiplies some groups of images by the filters, with epilogues. `places` has the word offset under the first
+    /// output position for each K block.
     ///
     /// # Safety
-    /// The planes of the images are stored.
+    /// The split activations of the images are stored at `first`.
     unsafe fn multiply<T: Direct>(
         &self,
         filters: &Filters,
@@ -157,11 +159,11 @@ impl DirectConv<'_> {
             let panels = part(task / of_tiles % of_panels, of_panels, panels);
             let tiles = part(task % of_tiles, of_tiles, tiles);
             let width = tiles.len() * TILE;
-            // SAFETY: what is read below was written before.
+            // SAFETY: `filters.multiply` writes the sums before `put_windows` reads them.
             let room = unsafe { Array::uninit(&[TILE * width], DType::U32)? };
             let sums = room.device_ptr().cast::<u32>();
             let (from, out) = shared.get();
-            // Neighbouring tiles of an image.
+            // Returns a run of tiles of one image: the image, the number of tiles, and their positions in the grid.
             let neighbours = |at: usize| {
                 let (image, tile) = (at / of_image * groups + group, at % of_image);
                 let count = (of_image - tile).min(tiles.end - at);
@@ -173,8 +175,8 @@ impl DirectConv<'_> {
                 while at < tiles.end {
                     let (image, count, span) = neighbours(at);
                     let is_direct = is_dense && rows == TILE && span.end <= windows;
-                    // SAFETY: the places of all groups and tiles are in the image, which is stored; each task has its own
-                    // elements of the result, or sums with room for whole tiles.
+                    // SAFETY: all K blocks and tiles lie in the stored image, whose rows end with a padding tile. Each
+                    // task has its own elements of the result, or `sums` with room for whole tiles.
                     unsafe {
                         let from = from.add(image * planes.len() + span.start);
                         let out = out.add(((images.start + image) * outputs + first) * windows);
@@ -192,7 +194,7 @@ impl DirectConv<'_> {
             while at < tiles.end {
                 let (image, count, span) = neighbours(at);
                 let windows = grid.windows_before(span.start)..grid.windows_before(span.end);
-                // SAFETY: these elements are computed, and read no more.
+                // SAFETY: this task has computed these elements, and nothing reads them after the epilogues.
                 unsafe { epilogues.run(conv.image_part(images.start + image, outputs.clone(), windows)) };
                 at += count;
             }
@@ -200,11 +202,11 @@ impl DirectConv<'_> {
         })
     }
 
-    /// Copies the sums of windows, which are some places of the grid, to the results of an image. There are so many rows of
-    /// sums, `width` apart.
+    /// Copies the sums of output positions, which are some positions of the grid, to the result of an image. `sums` has
+    /// `rows` rows that are `width` apart.
     ///
     /// # Safety
-    /// There are sums of all these places, and results of all windows.
+    /// `sums` has all positions of `span`, and `out` has all output positions of `rows` output channels.
     unsafe fn put_windows(&self, span: Range<usize>, rows: usize, (sums, width): (*const u32, usize), out: *mut u32) {
         let (grid, windows) = (&self.grid, self.conv.windows.output_len());
         let first = grid.rows.partition_point(|it| it + grid.columns <= span.start);
@@ -212,7 +214,8 @@ impl DirectConv<'_> {
         for output in 0..rows {
             for (number, &row) in (first..).zip(&grid.rows[first..end]) {
                 let [from, end] = [row, row + grid.columns].map(|it| it.clamp(span.start, span.end));
-                // SAFETY: by the caller's contract.
+                // SAFETY: `from..end` lies in `span`, and `number` is a row of output positions, so both sides have
+                // these elements.
                 unsafe {
                     let to = out.add(output * windows + number * grid.columns + from - row);
                     to.copy_from_nonoverlapping(sums.add(output * width + from - span.start), end - from);
@@ -221,15 +224,15 @@ impl DirectConv<'_> {
         }
     }
 
-    /// How many parts panels of filters and tiles of columns of a group are divided into, so that all threads are busy, and
-    /// tasks read little.
+    /// Partitions the micro-panels of filters and the tiles of columns of a group, so that all threads are busy and
+    /// tasks read little. Returns the numbers of parts.
     fn cut(&self, planes: Planes, [panels, tiles]: [usize; 2]) -> [usize; 2] {
         let taps = self.grid.taps.len();
         let of_tile = planes.len() / planes.layout.row * TILE * size_of::<u32>();
         let most = (COLUMNS / of_tile).clamp(1, MOST_TILES);
         let wanted = self.conv.tasks().div_ceil(self.conv.groups);
         let cuts = (1..=panels).map(|it| [it, wanted.div_ceil(it).max(tiles.div_ceil(most)).min(tiles)]);
-        // The columns of a tile have the words of a tap once.
+        // A tile of columns counts each word once; its taps overlap.
         let words = |it: &[usize; 2]| panels.div_ceil(it[0]) * taps + tiles.div_ceil(it[1]);
         cuts.min_by_key(words).expect("there is a panel")
     }

@@ -1,4 +1,4 @@
-//! Windows as columns of matrices, and results as rows.
+//! Implements im2col, col2im, and the gather and scatter of rows of results.
 
 use super::{Conv, MAX_TASKS};
 use crate::product::Shared;
@@ -8,25 +8,25 @@ use ms_core::ops::Run;
 use ms_core::tensor::try_room;
 use std::ops::{AddAssign, Range};
 
-/// Some windows, which are terms of a gradient for weights, and the elements under their taps, in order; other positions
+/// Some output positions, and the list of input elements under their kernel taps, in order. Positions outside the list
 /// are padding.
 pub struct Part {
-    /// The windows, counted over all images.
+    /// The output positions, numbered over all images.
     pub terms: Range<usize>,
     pieces: Vec<Piece>,
 }
 
-/// Elements under one tap of adjacent windows of an image.
+/// Elements under one kernel tap of adjacent output positions of an image.
 struct Piece {
-    /// The position of the first one in a row of terms by tap.
+    /// The index of the first element in the im2col rows of a channel.
     at: usize,
     image: usize,
-    /// The position of the first one in its plane.
+    /// The index of the first element in its channel plane.
     element: usize,
     count: usize,
 }
 
-/// Runs of windows that overlap a range; those of a tap are in order.
+/// Returns the runs of output positions that overlap a range; the runs of each tap are in order.
 pub fn within(runs: &[Run], windows: Range<usize>) -> impl Iterator<Item = &Run> {
     runs.chunk_by(|a, b| a.tap == b.tap).flat_map(move |of_tap| {
         let first = of_tap.partition_point(|it| it.window + it.len <= windows.start);
@@ -36,16 +36,16 @@ pub fn within(runs: &[Run], windows: Range<usize>) -> impl Iterator<Item = &Run>
 }
 
 impl Conv {
-    /// The elements under the windows of some terms, which are the windows of all images one after the other.
+    /// Lists the input elements under some output positions, which are numbered over all images.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for the list.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the list.
     pub fn part(&self, runs: &[Run], terms: Range<usize>) -> Result<Part> {
         let (windows, len, step) = (self.windows.output_len(), terms.len(), self.windows.step());
         let images = terms.start / windows..terms.end.div_ceil(windows);
         let mut pieces = try_room(images.len().saturating_mul(runs.len()))?;
         for image in images {
-            // The windows of this image that are among the terms.
+            // The output positions of this image that are in the range.
             let (first, end) = (terms.start.saturating_sub(image * windows), terms.end - image * windows);
             for run in within(runs, first..end) {
                 let skipped = first.saturating_sub(run.window).min(run.len);
@@ -60,8 +60,8 @@ impl Conv {
         Ok(Part { terms, pieces })
     }
 
-    /// Stores the elements under the windows of a part in a group, of images so many further: row `(channel, tap)` has the
-    /// elements under the tap.
+    /// Fills the im2col buffer for a part of the output positions of a group; `image` shifts the part's images. Row
+    /// `(channel, tap)` has the elements under the tap.
     pub fn columns_of<T: Copy + Default + Send + Sync>(
         &self,
         part: &Part,
@@ -75,7 +75,7 @@ impl Conv {
         let per_task = self.channels.div_ceil(MAX_TASKS).max(1);
         threads::for_each(self.channels.div_ceil(per_task), self.channels * len / 2, |task| {
             for channel in task * per_task..self.channels.min((task + 1) * per_task) {
-                // SAFETY: each channel has its own rows.
+                // SAFETY: each channel has its own `len` elements of `columns`.
                 let rows = unsafe { std::slice::from_raw_parts_mut(to.get().add(channel * len), len) };
                 let mut done = 0;
                 for piece in &part.pieces {
@@ -97,8 +97,8 @@ impl Conv {
         });
     }
 
-    /// Adjacent windows of a group among `terms`, for each output channel: their position in rows of these terms, which are
-    /// `step` apart, the first element of them in the result, and their number.
+    /// Iterates over runs of adjacent output positions of a group, for each output channel and image. A run has its
+    /// index in rows that are `step` apart, the index of its first element in the result, and its length.
     fn lines(&self, group: usize, terms: Range<usize>, step: usize) -> impl Iterator<Item = (usize, usize, usize)> {
         let windows = self.windows.output_len();
         let images = terms.start / windows..terms.end.div_ceil(windows);
@@ -112,18 +112,18 @@ impl Conv {
         })
     }
 
-    /// Stores the elements of a result or of its gradient at some windows of a group, like
-    /// [`columns_of`](Self::columns_of), in a row for each output channel; rows are so far apart.
+    /// Gathers the elements of a result or its gradient at some output positions of a group. Each output channel has a
+    /// row; rows are `step` elements apart.
     pub fn get_rows<T: Copy>(&self, group: usize, terms: Range<usize>, g: &[T], (rows, step): (&mut [T], usize)) {
         for (at, first, count) in self.lines(group, terms, step) {
             rows[at..][..count].copy_from_slice(&g[first..][..count]);
         }
     }
 
-    /// Writes what [`get_rows`](Self::get_rows) would read, from rows that are so far apart.
+    /// Scatters rows that are `step` elements apart to the elements that [`get_rows`](Self::get_rows) would read.
     ///
     /// # Safety
-    /// `out` is the first element of the result, of which nobody else reads or writes these windows of the group.
+    /// `out` is the first element of the result, and nothing else accesses these output positions of the group.
     pub unsafe fn put_rows<T: Copy>(
         &self,
         group: usize,
@@ -132,15 +132,16 @@ impl Conv {
         out: *mut T,
     ) {
         for (at, first, count) in self.lines(group, terms, step) {
-            // SAFETY: by the caller's contract.
+            // SAFETY: `first..first + count` are output positions of the group in `terms`, which nothing else accesses.
             unsafe { out.add(first).copy_from_nonoverlapping(rows[at..][..count].as_ptr(), count) };
         }
     }
 
-    /// Adds columns of some images to zeros, the elements that they would be taken from.
+    /// Runs col2im for some images: zeroes their channel planes, and adds each column's elements where im2col would
+    /// read them.
     ///
     /// # Safety
-    /// `out` is the first element of the input, of which nobody else reads or writes these images of the group.
+    /// `out` is the first element of the input's gradient, and nothing else accesses these images of the group.
     pub unsafe fn add_columns<T: Copy + Default + AddAssign + Sync>(
         &self,
         runs: &[Run],
@@ -156,7 +157,8 @@ impl Conv {
             let columns = &columns[channel * self.windows.taps() * width..];
             for (at, image) in images.clone().enumerate() {
                 let first = ((image * self.groups + group) * self.channels + channel) * input_len;
-                // SAFETY: by the caller's contract; each channel has its own plane of an image.
+                // SAFETY: each channel has its own plane of an image, which nothing else accesses by this function's
+                // contract.
                 let plane = unsafe {
                     let first = out.get().add(first);
                     std::slice::from_raw_parts_mut(first, input_len)
@@ -176,7 +178,7 @@ impl Conv {
     }
 }
 
-/// Combines two runs of the same length, in pieces of constant size, because runs are short.
+/// Combines two runs of the same length. Chunks of constant size suit runs, which are short.
 #[inline(always)]
 fn combine<T: Copy>(to: &mut [T], from: &[T], f: impl Fn(&mut T, T)) {
     let (wide_to, to) = to.as_chunks_mut::<8>();

@@ -1,5 +1,6 @@
-//! Convolutions without matrices: of groups with one output channel, depthwise ones above all, and of small images. Sums
-//! over taps are computed for many windows at once, in the order of [`super`].
+//! Direct convolution without GEMM: for groups with one output channel, such as depthwise ones, and for small images.
+//!
+//! Accumulation chains over kernel taps are vectorised over output positions, in the order of [`super`].
 
 use super::Conv;
 use super::grid::Grid;
@@ -15,23 +16,23 @@ use std::ops::Range;
 /// Maximum number of ranges of groups, each of which is a task.
 const MAX_CHUNKS: usize = 16;
 
-/// The maximum ratio of the size of a phase of a grid to that of its windows.
+/// Maximum ratio of the size of a phase of the grid to the number of output positions.
 const MOST_PADDING: usize = 4;
 
-/// The maximum size in bytes of the grids of a group with several output channels, which read it again and again.
+/// Maximum size in bytes of the grids of a group with several output channels, which reads them repeatedly.
 const MOST_BYTES: usize = 256 << 10;
 
-/// The maximum number of weights of all groups with several output channels, which a gradient for the input does not read in
-/// their order.
+/// Maximum number of weights of all groups with several output channels for backward-data, which reads them with
+/// strides.
 const MOST_WEIGHTS: usize = 16 << 10;
 
-/// The minimum number of groups of all images, which are divided among threads, if a group has several output channels.
+/// Minimum number of groups of all images, which threads share, if a group has several output channels.
 const MIN_GROUPS: usize = 8;
 
-/// Where vectors of windows start: their elements in a grid, and their results in those of an output.
+/// Vectors of output positions: the index of each in a grid, and the index of its result in an output plane.
 type Vectors = Vec<[usize; 2]>;
 
-/// A convolution that needs no matrices.
+/// A convolution that needs no GEMM.
 pub struct DirectConv<'a> {
     pub(super) conv: &'a Conv,
     pub(super) isa: Isa,
@@ -39,11 +40,11 @@ pub struct DirectConv<'a> {
 }
 
 impl<'a> DirectConv<'a> {
-    /// The convolution; `None` if it has to be computed with matrices: for filters of more than so many terms, and windows
-    /// that are far apart.
+    /// Prepares direct convolution; `None` if filters have more than `most` weights, or if kernel taps lie too far
+    /// apart for a compact grid.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for lists of its lines.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the lists of the grid.
     pub fn of(conv: &'a Conv, isa: Isa, most: usize) -> Result<Option<Self>> {
         let axes = conv.windows.axes();
         let phase_len = axes.iter().fold(1usize, |len, it| {
@@ -56,14 +57,14 @@ impl<'a> DirectConv<'a> {
         Ok(if fits { Some(Self { conv, isa, grid: Grid::new(&conv.windows)? }) } else { None })
     }
 
-    /// Whether this is faster than products for groups with several output channels.
+    /// Whether this is faster than GEMM for groups with several output channels.
     pub fn is_small<T: Direct>(&self) -> bool {
         let (conv, bytes) = (self.conv, self.conv.channels * self.grid.len() * size_of::<T>());
         T::has_vectors(self.isa) && conv.batch * conv.groups >= MIN_GROUPS && bytes <= MOST_BYTES
     }
 
-    /// [`is_small`](Self::is_small) for the gradient for the input of few channels, which share vectors of gradients; these
-    /// are added to neighbouring elements.
+    /// Whether this is faster than GEMM for backward-data of several channels, which share loaded gradients. The grid
+    /// must have one phase, so that sums are added to neighbouring elements.
     pub fn has_small_gradient<T: Direct>(&self) -> bool {
         let (conv, grid) = (self.conv, &self.grid);
         let is_shared = conv.channels > 1 && grid.phases.len() == 1;
@@ -71,8 +72,8 @@ impl<'a> DirectConv<'a> {
         self.is_small::<T>() && is_shared && fits && conv.groups * conv.outputs * conv.filter_len() <= MOST_WEIGHTS
     }
 
-    /// How many elements are computed for the windows of an image in vectors of so many lanes, which are in rows of
-    /// windows if that is less, and otherwise in the whole grid. Vectors in a row may overlap if so it says.
+    /// Returns how many elements an image's output positions take in vectors of `lanes` elements, and whether the
+    /// vectors run along rows. Otherwise they run over the whole grid. With `overlap`, vectors of a row may overlap.
     pub(super) fn padded(&self, lanes: usize, overlap: bool) -> (usize, bool) {
         let grid = &self.grid;
         let in_rows = grid.rows.len() * grid.columns.next_multiple_of(lanes);
@@ -81,12 +82,12 @@ impl<'a> DirectConv<'a> {
         if fits && in_rows <= whole { (in_rows, true) } else { (whole, false) }
     }
 
-    /// The loops, and the vectors of an image; whether these are in rows of windows, of which results are dense, or else
-    /// of the whole grid.
+    /// Returns the loops, the vectors of an image, and whether the vectors run along rows of output positions. Their
+    /// results are then contiguous; otherwise they span the whole grid.
     pub(super) fn vectors<T: Direct>(&self, overlap: bool) -> Result<(Loops<T>, Vectors, bool)> {
         let grid = &self.grid;
         let loops = match self.conv.outputs {
-            // As many vectors are read as multiplied: half ones are in two lines of the cache less often.
+            // The loops load as many vectors as they multiply, and half-width vectors cross cache lines less often.
             1 => T::half(self.isa),
             _ => T::fitting(self.isa, |lanes| self.padded(lanes, overlap).0),
         };
@@ -104,7 +105,7 @@ impl<'a> DirectConv<'a> {
         Ok((loops, vectors, in_rows))
     }
 
-    /// The first elements under the taps of a filter, in the grids of all channels of a group.
+    /// Returns the first elements under the taps of a filter, in the grids of all channels of a group.
     pub(super) fn taps(&self) -> Result<Vec<usize>> {
         let mut taps = try_room(self.conv.filter_len())?;
         let len = self.grid.len();
@@ -112,7 +113,7 @@ impl<'a> DirectConv<'a> {
         Ok(taps)
     }
 
-    /// Runs `f` on ranges of the groups of all images, which are numbered one after the other.
+    /// Runs `f` on ranges of the groups of all images, which are numbered `image * groups + group`.
     fn for_each_group(&self, f: impl Fn(Range<usize>) -> Result<()> + Sync) -> Result<()> {
         let conv = self.conv;
         let all = conv.batch * conv.groups;
@@ -124,16 +125,16 @@ impl<'a> DirectConv<'a> {
         })
     }
 
-    /// The convolution of `x` and `w`, with epilogues.
+    /// Computes the convolution of `x` and `w`, with epilogues.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for grids.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for grids.
     pub fn forward<T: Direct>(&self, x: &[T], w: &[T], out: &mut [T], epilogues: Epilogues<'_>) -> Result<()> {
         let (conv, grid) = (self.conv, &self.grid);
         let (input_len, output_len) = conv.image_lens();
         let (plane_len, terms, filter) = (conv.windows.input_len(), self.taps()?, conv.filter_len());
         let (loops, vectors, in_rows) = self.vectors::<T>(true)?;
-        // Between outputs, of results in the whole grid.
+        // The distance between outputs whose results span the whole grid.
         let step = vectors.len() * loops.lanes;
         let windows = conv.windows.output_len();
         let out = Shared::new(out.as_mut_ptr());
@@ -145,7 +146,8 @@ impl<'a> DirectConv<'a> {
                 planes.zip(grids.chunks_exact_mut(grid.len())).for_each(|(plane, to)| grid.store(plane, to));
                 for first in (0..conv.outputs).step_by(OUTPUTS) {
                     let outputs = OUTPUTS.min(conv.outputs - first);
-                    // SAFETY: each group of an image has its own part of the result.
+                    // SAFETY: each group of an image has its own part of the result, with `windows` elements for each
+                    // output channel.
                     let to = unsafe {
                         let to = out.get().add(group * output_len + first * windows);
                         std::slice::from_raw_parts_mut(to, outputs * windows)
@@ -159,8 +161,8 @@ impl<'a> DirectConv<'a> {
                         to: if in_rows { (to.as_mut_ptr(), windows) } else { (results.as_mut_ptr(), step) },
                         adds: false,
                     };
-                    // SAFETY: the taps of all windows are in the grids, which have slack; there is room for the results
-                    // of all vectors.
+                    // SAFETY: all taps of all output positions are in the grids, which slack follows, and the
+                    // destination has room for the results of all vectors.
                     unsafe { chains.compute(&loops) };
                     for output in (0..outputs).filter(|_| !in_rows) {
                         let (results, to) = (&results[output * step..], &mut to[output * windows..][..windows]);
@@ -169,19 +171,19 @@ impl<'a> DirectConv<'a> {
                         }
                     }
                 }
-                // SAFETY: the elements of the group are computed, and read no more.
+                // SAFETY: the elements of the group are computed, and nothing reads them after the epilogues.
                 unsafe { epilogues.run(conv.image_part(group, 0..conv.outputs, 0..windows)) };
             }
             Ok(())
         })
     }
 
-    /// The gradient for the input of groups with several output channels, of `g` and `w`, whose elements are finite.
+    /// Computes backward-data of groups with several output channels, of `g` and `w`.
     ///
-    /// Between rows of windows are zeros, which do not change sums if weights are finite.
+    /// Zeros fill the gaps between rows of output positions. They change no sum, as `w` must be finite.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for grids.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for grids.
     pub fn input_grad_of_several<T: Direct>(&self, g: &[T], w: &[T], out: &mut [T]) -> Result<()> {
         let (conv, grid) = (self.conv, &self.grid);
         let (input_len, output_len) = conv.image_lens();
@@ -214,10 +216,11 @@ impl<'a> DirectConv<'a> {
                         to: (sums[*at..].as_mut_ptr(), grid.len()),
                         adds: true,
                     };
-                    // SAFETY: both grids have slack after the windows.
+                    // SAFETY: the gradients and the sums have slack after the last output position, so whole vectors
+                    // are in both.
                     unsafe { chains.compute(&loops) };
                 }
-                // SAFETY: each group of an image has its own part of the result.
+                // SAFETY: each group of an image has its own `input_len` elements of the result.
                 let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(group * input_len), input_len) };
                 to.fill(T::default());
                 let planes = to.chunks_exact_mut(plane_len);
@@ -227,12 +230,12 @@ impl<'a> DirectConv<'a> {
         })
     }
 
-    /// The gradient for the input of groups with one output channel, of `g` and `w`, whose elements are finite.
+    /// Computes backward-data of groups with one output channel, of `g` and `w`.
     ///
-    /// Windows that do not exist are zeros here, which do not change sums if weights are finite.
+    /// Output positions outside the image count as zeros. They change no sum, as `w` must be finite.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for grids.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for grids.
     pub fn input_grad<T: Direct>(&self, g: &[T], w: &[T], out: &mut [T]) -> Result<()> {
         let (conv, grid) = (self.conv, &self.grid);
         let (input_len, output_len) = conv.image_lens();
@@ -251,7 +254,7 @@ impl<'a> DirectConv<'a> {
                 for (&row, from) in grid.rows.iter().zip(rows) {
                     gradients[margin + row..][..from.len()].copy_from_slice(from);
                 }
-                // SAFETY: each group of an image has its own part of the result.
+                // SAFETY: each group of an image has its own `input_len` elements of the result.
                 let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(group * input_len), input_len) };
                 to.fill(T::default());
                 let filters = w[conv.weights(group)].chunks_exact(taps);
@@ -260,8 +263,9 @@ impl<'a> DirectConv<'a> {
                         weights.clear();
                         weights.extend(phase.iter().map(|it| filter[it.0]));
                         let to = sums[number * grid.phase_len..].as_mut_ptr();
-                        // SAFETY: a phase starts `margin` elements after the first gradient that its taps
-                        // read; both have slack. The sums of the next phase are computed after these.
+                        // SAFETY: a phase starts `margin` elements after the first gradient that its taps read, and
+                        // slack follows gradients and sums. Vectors that reach into the next phase's sums are
+                        // overwritten later.
                         unsafe { (loops.sums)(grid.phase_len, gradients.as_ptr(), starts, &weights, to) };
                     }
                     grid.load(&sums, plane);

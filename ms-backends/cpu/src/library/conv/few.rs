@@ -1,5 +1,5 @@
-//! Weights times few windows. A product would pack the weights, which takes longer than to multiply them so few times:
-//! here their rows are read where they are.
+//! Small-N GEMM without packing: rows of weights are read in place, since packing them would take longer than the
+//! products.
 
 use super::Conv;
 use super::vector::{Chains, Direct, OUTPUTS};
@@ -10,11 +10,11 @@ use ms_core::error::Result;
 use ms_core::tensor::{try_filled, try_room};
 
 impl Conv {
-    /// Multiplies the weights of a group with columns of `width` windows, after which there is
-    /// [slack](super::vector::SLACK). Returns the rows of the result, and the distance between them.
+    /// Multiplies the weights of a group by `width` im2col columns, which [slack](super::vector::SLACK) follows.
+    /// Returns the rows of the result and their stride.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for the result.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the result.
     pub fn multiply_few<T: Direct>(
         &self,
         isa: Isa,
@@ -31,7 +31,7 @@ impl Conv {
         terms.extend((0..filter).map(|term| term * width));
         let mut rows = try_filled(T::default(), outputs.saturating_mul(step))?;
         let to = Shared::new(rows.as_mut_ptr());
-        // Small tasks, which differ least.
+        // Small tasks balance the load.
         let per_task = outputs.div_ceil(4 * self.tasks()).next_multiple_of(OUTPUTS);
         threads::for_each(outputs.div_ceil(per_task), filter * outputs * step / 64, |task| {
             let first = task * per_task;
@@ -44,8 +44,8 @@ impl Conv {
                 to: (to.get().wrapping_add(first * step), step),
                 adds: false,
             };
-            // SAFETY: the columns have slack after the last vector; each task has its own rows of the result, which
-            // have room for whole vectors.
+            // SAFETY: slack follows the columns, so whole vectors are readable. Each task has its own rows of the
+            // result, with room for whole vectors.
             unsafe { chains.compute(&loops) };
         });
         Ok((rows, step))

@@ -1,53 +1,54 @@
-//! Planes of an input, stored so that the elements under one tap of successive windows are successive.
+//! Stores channel planes by stride phase, so that the elements under one kernel tap of adjacent output positions are
+//! contiguous.
 
 use ms_core::error::Result;
 use ms_core::ops::{WindowAxis, Windows};
 use ms_core::tensor::try_room;
 use std::ops::Range;
 
-/// How a plane is stored in a grid.
+/// The layout of a padded channel plane.
 ///
-/// Positions along an axis, counted from the first one under the first window, which may be padding, are
-/// divided by the stride: those of one remainder are a *phase*, and in a phase the position under a tap
-/// moves by one from one window to the next. Only phases that a tap reads are stored, one after the
-/// other, each row-major, where the padding at the end of a row is also that before the next one.
+/// Along an axis, positions are counted from the first one under the first output position, which may be padding.
+/// Positions with the same remainder modulo the stride form a *phase*. From one output position to the next, a kernel
+/// tap moves by one within its phase. Only phases that a tap reads are stored, one after another and each row-major.
+/// The padding at the end of a row is also the padding before the next row.
 pub struct Grid {
-    /// Elements of one phase.
+    /// The number of elements of a phase.
     pub phase_len: usize,
-    /// By phase, the taps that read it, with the position under their first window, in order.
+    /// For each phase, the kernel taps that read it, each with its position under the first output position, in order.
     pub phases: Vec<Vec<(usize, usize)>>,
-    /// By tap, the element under its first window, in the whole grid.
+    /// For each kernel tap, the index in the grid of the element under the first output position.
     pub taps: Vec<usize>,
-    /// Where each row of windows starts in a phase, relative to the first window.
+    /// The index of each row of output positions in a phase, relative to the first output position.
     pub rows: Vec<usize>,
-    /// Windows of a row.
+    /// The number of output positions of a row.
     pub columns: usize,
-    /// Where the plane's elements are in the grid; all others are padding.
+    /// The runs of the plane's elements in the grid; all other elements are padding.
     pub lines: Vec<Line>,
-    /// Distance of neighbouring elements of a line in the plane.
+    /// The distance in the plane of elements that are adjacent in the grid.
     pub step: usize,
 }
 
-/// Elements of a plane that are neighbours in the grid.
+/// A run of a plane's elements that are contiguous in the grid.
 pub struct Line {
-    /// Position of the first one in the grid.
+    /// The index of the first element in the grid.
     pub at: usize,
-    /// Position of the first one in the plane.
+    /// The index of the first element in the plane.
     pub element: usize,
-    /// Number of elements.
+    /// The number of elements.
     pub len: usize,
 }
 
 /// The phases along one axis.
 struct Phases {
     axis: WindowAxis,
-    /// The remainders of phases that taps read, ascending.
+    /// The remainders of phases that kernel taps read, in ascending order.
     remainders: Vec<usize>,
-    /// By tap, its phase and the position under the first window.
+    /// For each kernel tap, its phase and its position under the first output position.
     taps: Vec<(usize, usize)>,
-    /// Positions of a phase.
+    /// The number of positions of a phase.
     size: usize,
-    /// Distance of successive rows along this axis, in positions.
+    /// The distance of successive rows along this axis, in positions.
     pitch: usize,
 }
 
@@ -65,7 +66,7 @@ impl Phases {
         let reach = taps.iter().map(|it| it.1).max().unwrap_or(0);
         let size = axis.output + reach;
         let mut phases = Self { axis, remainders, taps, size, pitch: size };
-        // Padding of two rows is in the same place, and no two windows start there.
+        // Adjacent rows share their padding, as no two output positions start there.
         let padding = (0..phases.remainders.len()).map(|phase| {
             let inside = phases.inside(phase);
             inside.start.min(size - inside.end)
@@ -74,7 +75,7 @@ impl Phases {
         phases
     }
 
-    /// The positions of a phase that are elements, not padding.
+    /// Returns the positions of a phase that are elements, not padding.
     fn inside(&self, phase: usize) -> Range<usize> {
         let WindowAxis { input, before, stride, .. } = self.axis;
         let remainder = self.remainders[phase];
@@ -83,17 +84,17 @@ impl Phases {
         first..end.min(self.size).max(first)
     }
 
-    /// The element at a position that is not padding.
+    /// Returns the element at a position that is not padding.
     fn element(&self, phase: usize, position: usize) -> usize {
         position * self.axis.stride + self.remainders[phase] - self.axis.before
     }
 }
 
 impl Grid {
-    /// The grid of an input.
+    /// Returns the grid of an input.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for its lists.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for its lists.
     pub fn new(windows: &Windows) -> Result<Self> {
         let axes = windows.axes().map(Phases::new);
         let [a, b, c] = &axes;
@@ -139,17 +140,18 @@ impl Grid {
         Ok(Self { phase_len, phases, taps, rows, columns: c.axis.output, lines, step: c.axis.stride })
     }
 
-    /// Elements of the whole grid.
+    /// Returns the number of elements of the grid.
     pub fn len(&self) -> usize {
         self.phases.len() * self.phase_len
     }
 
-    /// Positions of a phase from the first window to the end of the last one.
+    /// Returns the number of positions of a phase from the first output position to the end of the last one.
     pub fn span(&self) -> usize {
         self.rows.last().map_or(0, |it| it + self.columns)
     }
 
-    /// The number of windows that start before a place of a phase, relative to the first window.
+    /// Returns the number of output positions before position `at` of a phase, which is relative to the first output
+    /// position.
     pub fn windows_before(&self, at: usize) -> usize {
         let rows = self.rows.partition_point(|it| it + self.columns <= at);
         let rest = self.rows.get(rows).map_or(0, |it| at.saturating_sub(*it));
@@ -161,7 +163,7 @@ impl Grid {
         self.store_lines(plane, grid, self.lines.iter());
     }
 
-    /// [`store`](Self::store) for what taps read in some rows of windows.
+    /// Copies only the elements that kernel taps read for some rows of output positions.
     pub fn store_rows<T: Copy>(&self, plane: &[T], grid: &mut [T], rows: Range<usize>) {
         let first = self.rows[rows.start];
         let reach = self.phases.iter().flatten().map(|it| it.1).max().unwrap_or(0);
@@ -179,7 +181,7 @@ impl Grid {
             let from = &plane[line.element..];
             match self.step {
                 1 => to.copy_from_slice(&from[..line.len]),
-                // A loop of vectors.
+                // This loop is vectorised.
                 2 if from.len() >= 2 * line.len => {
                     to.iter_mut().zip(from.as_chunks::<2>().0).for_each(|(to, pair)| *to = pair[0]);
                 }
@@ -188,7 +190,7 @@ impl Grid {
         }
     }
 
-    /// Copies the elements of a grid to a plane; elements that are under no tap are left as they are.
+    /// Copies the elements of a grid to a plane; elements under no kernel tap keep their values.
     pub fn load<T: Copy>(&self, grid: &[T], plane: &mut [T]) {
         for line in &self.lines {
             let from = &grid[line.at..][..line.len];

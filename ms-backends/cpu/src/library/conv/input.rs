@@ -1,5 +1,7 @@
-//! Gradients for the input without a matrix of columns: chains over output channels for each tap, in vectors that are added
-//! to sums where the tap is. The order of the sums is that of [`super`].
+//! Backward-data without an im2col buffer.
+//!
+//! For each kernel tap, accumulation chains over output channels are computed in vectors and added at the tap's
+//! position. [`super`] specifies the order of sums.
 
 use super::Conv;
 use super::lanes::Lanes;
@@ -13,33 +15,35 @@ use std::ops::Range;
 use std::slice::from_raw_parts;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Maximum size in bytes of the vectors that are stored at once.
+/// Maximum size in bytes of the vectors of gradients that are stored at once.
 const MOST_BYTES: usize = 16 << 20;
 
-/// Size in bytes of the vectors that are read for all taps, one after the other: they stay in the cache of a core.
+/// Size in bytes of the vectors that all taps read in turn, so that they stay in a core's cache.
 const NEAR_BYTES: usize = 128 << 10;
 
-/// Minimum number of input channels, which share vectors, and of output channels, which are terms of a chain.
+/// Minimum number of input channels, which share loaded vectors, and of output channels, which are the reduction
+/// dimension.
 const MIN_CHANNELS: usize = 4;
 
 /// Number of output channels whose vectors a task stores.
 const STORED: usize = 16;
 
-/// The gradient for the input of convolutions, without a matrix of columns.
+/// Backward-data of a convolution without an im2col buffer.
 pub struct InputGrad<'a, T> {
     lanes: Lanes<'a, T>,
-    /// Taps, and the vectors that are read for each of them, in the order in which they are added.
+    /// Kernel taps with the range of vectors that each reads, in the order of their additions.
     steps: Vec<(usize, Range<usize>)>,
-    /// Where vectors are in the gradients of a set of images, and what they are added to in the sums of a channel.
+    /// The index of each vector in the gradients of a set of images, and the index in a channel's sums that it is added
+    /// to.
     vectors: Vec<[usize; 2]>,
 }
 
 impl<'a, T: Direct> InputGrad<'a, T> {
-    /// The gradient of a convolution; `None` if products are faster: for few channels, and where more elements are
-    /// computed in vectors.
+    /// Prepares backward-data; `None` if a GEMM is faster: for few channels, and where vectors compute too much
+    /// padding.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for lists of vectors.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the lists of vectors.
     pub fn of(conv: &'a Conv, isa: Isa) -> Result<Option<Self>> {
         let (windows, taps) = (conv.batch * conv.windows.output_len(), conv.windows.taps());
         let has_channels = conv.channels >= MIN_CHANNELS && (MIN_CHANNELS..=CHUNK).contains(&conv.outputs);
@@ -53,7 +57,8 @@ impl<'a, T: Direct> InputGrad<'a, T> {
         let of_vector = conv.outputs * lanes.loops.lanes;
         let near = (NEAR_BYTES / (of_vector * size_of::<T>())).max(2).next_multiple_of(2);
         let (mut steps, mut vectors) = (try_room(taps * lanes.count.div_ceil(near))?, try_room(taps * lanes.count)?);
-        // Of two taps in one place the first one is of the later window: in this order it is added before the other one.
+        // Where two taps add to one element, the earlier tap belongs to the later output position. The reverse order of
+        // vectors therefore adds taps in order.
         for start in (0..lanes.count).step_by(near).rev() {
             for tap in 0..taps {
                 let first = vectors.len();
@@ -65,23 +70,23 @@ impl<'a, T: Direct> InputGrad<'a, T> {
         Ok(Some(Self { lanes, steps, vectors }))
     }
 
-    /// Computes the gradient, of `g` and `w`. Returns whether this is the result: terms that are no windows do not change
-    /// sums if weights are finite.
+    /// Computes backward-data of `g` and `w`. Returns whether the result is valid: lanes of padding multiply zeros by
+    /// weights, which changes no sum if weights are finite.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for vectors.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the vectors.
     pub fn compute(&self, g: &[T], w: &[T], out: &mut [T]) -> Result<bool> {
         let (lanes, conv) = (&self.lanes, self.lanes.conv);
         let (outputs, taps, weights_step) = (conv.outputs, conv.windows.taps(), self.weights_step());
         let (sets, len) = (lanes.sets(), lanes.count * outputs * lanes.loops.lanes);
         let all = conv.groups * sets;
         let at_once = (MOST_BYTES / (len * size_of::<T>())).clamp(1, all);
-        // Tasks have what chains have in registers, once or twice.
+        // A task has one or two times the channels that micro-kernels keep in registers.
         let [most, least] = [OUTPUTS / 2, OUTPUTS].map(|it| conv.channels.div_ceil(it));
         let parts = conv.tasks().div_ceil(at_once).clamp(least, most);
         let part = |at: usize, of: usize, all: usize| at * all / of..(at + 1) * all / of;
         let terms: Vec<usize> = (0..outputs).map(|output| output * lanes.loops.lanes).collect();
-        // SAFETY: what is read below was written before.
+        // SAFETY: `lanes.store` writes all vectors before they are read.
         let room = unsafe { Array::uninit(&[at_once * len], T::DTYPE)? };
         let gradients = Shared::new(room.device_ptr().cast::<T>());
         let (out, is_exact) = (Shared::new(out.as_mut_ptr()), AtomicBool::new(true));
@@ -91,14 +96,14 @@ impl<'a, T: Direct> InputGrad<'a, T> {
             threads::try_for_each(count * stored, count * len / 8, |task| {
                 let (number, first) = (task / stored, task % stored * STORED);
                 let to = gradients.get().wrapping_add(number * len);
-                // SAFETY: there is room for each set, and each task has its own output channels of one.
+                // SAFETY: `gradients` has room for each set, and each task has its own output channels of a set.
                 unsafe { lanes.store(start + number, first..outputs.min(first + STORED), g, to) }
             })?;
             let ranges = conv.tasks().div_ceil(parts).min(count);
             threads::try_for_each(parts * ranges, conv.nanos() / all * count, |task| {
                 let channels = part(task / ranges, parts, conv.channels);
                 let sums_len = channels.len() * lanes.sums + SLACK;
-                // SAFETY: what is read below was written before.
+                // SAFETY: weights are packed and sums are zeroed below before anything reads them.
                 let [weights, sums] = [channels.len() * taps * weights_step, sums_len]
                     .map(|len| unsafe { Array::uninit(&[len], T::DTYPE) });
                 let (weights, sums) = (weights?, sums?);
@@ -107,11 +112,11 @@ impl<'a, T: Direct> InputGrad<'a, T> {
                 for number in part(task % ranges, ranges, count) {
                     let group = (start + number) / sets;
                     if packed.replace(group) != Some(group) {
-                        // SAFETY: there is room for all weights of these channels.
+                        // SAFETY: `weights` has `taps * weights_step` elements for each of these channels.
                         unsafe { self.pack(&w[conv.weights(group)], channels.clone(), weights) };
                     }
-                    // SAFETY: zeros of every type are zero bytes. All vectors are in the gradients, and in the sums, which
-                    // have slack.
+                    // SAFETY: zero bytes are zeros of every float type. All vectors lie in the gradients and in the
+                    // sums, which end with slack.
                     unsafe {
                         sums.write_bytes(0, sums_len);
                         for (tap, vectors) in &self.steps {
@@ -128,7 +133,7 @@ impl<'a, T: Direct> InputGrad<'a, T> {
                         }
                     }
                     for (at, channel) in channels.clone().enumerate() {
-                        // SAFETY: the sums are written; each task has its own channels of its own images.
+                        // SAFETY: all sums are written, and each task has its own channels of its own images.
                         let exact = unsafe {
                             let sums = from_raw_parts(sums.add(at * lanes.sums), lanes.sums);
                             lanes.load(start + number, channel, sums, out.get())
@@ -144,26 +149,28 @@ impl<'a, T: Direct> InputGrad<'a, T> {
         Ok(is_exact.into_inner() || w.iter().all(|it| it.is_finite()))
     }
 
-    /// Elements from the packed weights of one tap to those of the next one: an odd number of lines of a cache, which are
-    /// not in the same set of it.
+    /// Returns the distance between the packed weights of two taps: an odd number of cache lines, so that taps fall
+    /// into different cache sets.
     fn weights_step(&self) -> usize {
         const LINE: usize = 16;
         (self.lanes.conv.outputs.div_ceil(LINE) | 1) * LINE
     }
 
-    /// Packs the weights of some input channels of a group: by channel and tap, those of all output channels.
+    /// Packs the weights of some input channels of a group: for each channel and tap, the weights of all output
+    /// channels are contiguous.
     ///
     /// # Safety
-    /// There is room for them.
+    /// `to` has room for `weights_step` elements for each channel and tap.
     unsafe fn pack(&self, weights: &[T], channels: Range<usize>, to: *mut T) {
         let (conv, step) = (self.lanes.conv, self.weights_step());
         let (filter, taps, outputs) = (conv.filter_len(), conv.windows.taps(), conv.outputs);
         let len = channels.len() * taps;
         for first in (0..outputs).step_by(LINES) {
-            // The last filters overlap those before them.
+            // The last group of filters overlaps the one before it.
             let first = first.min(outputs.saturating_sub(LINES));
             let from = &weights[first * filter + channels.start * taps..];
-            // SAFETY: each filter has these elements, for which there is room.
+            // SAFETY: `LINES` filters follow `first` unless there are fewer in all. Each has `len` elements from here
+            // on. `to` has `len` rows with room for all filters.
             unsafe {
                 if outputs < LINES {
                     for (output, at) in (0..outputs).flat_map(|output| (0..len).map(move |at| (output, at))) {

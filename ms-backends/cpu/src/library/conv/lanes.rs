@@ -1,5 +1,4 @@
-//! Vectors of gradients, whose lanes are windows of an image that follow one another in a grid, or a window of several
-//! images.
+//! Vectorises gradients over output positions that are adjacent in a grid, or over the images of a batch.
 
 use super::Conv;
 use super::columns::within;
@@ -13,43 +12,43 @@ use ms_core::tensor::{try_filled, try_room};
 use std::ops::Range;
 use std::slice::from_raw_parts_mut;
 
-/// Maximum number of gradients that are stored for a window of several images, whose memory grows with the images.
+/// Maximum number of gradients that are stored for lanes of images, whose memory grows with the number of images.
 const MOST_ELEMENTS: usize = 4 << 20;
 
-/// How gradients are stored in vectors, and sums for elements of the input.
+/// The layout of gradients in vectors, and of sums for elements of the input.
 pub struct Lanes<'a, T> {
     pub conv: &'a Conv,
     pub loops: Loops<T>,
     pub turn: Turn<T>,
-    /// Number of vectors of the gradients of an output channel.
+    /// Number of vectors of an output channel's gradients.
     pub count: usize,
     /// Number of sums of an input channel.
     pub sums: usize,
-    /// Number of elements that are computed for a pair of channels of all images; of half vectors twice as many where
-    /// these take as long.
+    /// Cost for a pair of channels and all images, in elements. Half-width vectors count twice where they take as long
+    /// as full ones.
     pub elements: usize,
-    /// Runs of windows of which a tap is in the input.
+    /// Runs of output positions whose kernel tap is an input element.
     runs: Vec<Run>,
     kind: Kind,
 }
 
-/// What the lanes are.
+/// The vectorised axis.
 enum Kind {
-    /// Windows of an image.
+    /// The output positions of an image.
     Windows {
         grid: Grid,
-        /// By vector, where its first window is in the grid.
+        /// For each vector, the index of its first output position in the grid.
         starts: Vec<usize>,
-        /// Number of vectors of each row of windows, if they are no others'.
+        /// Vectors per output row when rows do not share vectors.
         of_row: Option<usize>,
-        /// The windows of vectors; lanes that have none are zeros.
+        /// The output positions of vectors; the other lanes are zero.
         pieces: Vec<Piece>,
     },
-    /// A window of as many images.
+    /// The images of a batch, at one output position.
     Images,
 }
 
-/// Adjacent windows of a row, and the first lane of a vector that has them.
+/// Adjacent output positions of a row, with the vector and its first lane that hold them.
 struct Piece {
     vector: usize,
     lane: usize,
@@ -57,20 +56,20 @@ struct Piece {
     len: usize,
 }
 
-/// Images of a group whose vectors are next to each other.
+/// Images of a group whose vectors are stored together.
 struct Set {
     group: usize,
     /// The first image. The last set overlaps the one before it.
     first: usize,
-    /// Number of images that are in the set before it.
+    /// Number of images that the previous set has too.
     skipped: usize,
 }
 
 impl<'a, T: Direct> Lanes<'a, T> {
-    /// The lanes with which least is computed.
+    /// Picks the cheaper vectorised axis.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for lists of windows.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the lists of output positions.
     pub fn of(conv: &'a Conv, isa: Isa) -> Result<Self> {
         let windows = Self::windows(conv, isa)?;
         let images = Self::images(conv, isa)
@@ -83,7 +82,7 @@ impl<'a, T: Direct> Lanes<'a, T> {
         let (columns, rows) = (grid.columns, grid.rows.len());
         let all = (0..taps).flat_map(|tap| (0..rows).map(move |row| (tap, row)));
         let rows_read = all.filter(|&(tap, row)| is_in(&runs, tap, row * columns..(row + 1) * columns)).count();
-        // In vectors of the whole grid, and of rows.
+        // The costs of vectors over the whole grid, and of vectors along rows.
         let padded =
             |lanes: usize| [taps * grid.span().next_multiple_of(lanes), rows_read * columns.next_multiple_of(lanes)];
         let least = |lanes: usize| padded(lanes).into_iter().fold(usize::MAX, usize::min);
@@ -113,7 +112,7 @@ impl<'a, T: Direct> Lanes<'a, T> {
         Ok(Self { conv, loops, turn: T::tile(isa).turn, count, sums, elements, runs, kind })
     }
 
-    /// `None` if there are fewer images than lanes.
+    /// Returns the layout with lanes of images; `None` if there are fewer images than lanes.
     fn images(conv: &'a Conv, isa: Isa) -> Option<Self> {
         let loops = match conv.batch < T::loops(isa).lanes {
             true => T::half(isa),
@@ -127,7 +126,7 @@ impl<'a, T: Direct> Lanes<'a, T> {
         (conv.batch >= lanes).then_some(it)
     }
 
-    /// Calls `f` with those vectors in a range of which a tap is in the input, and with where it is in the sums.
+    /// Calls `f` with each vector in a range for which the tap is an input element, and with the index of its sums.
     pub fn for_each_place(&self, tap: usize, vectors: Range<usize>, mut f: impl FnMut(usize, usize)) {
         match &self.kind {
             Kind::Windows { grid, starts, of_row, .. } => {
@@ -148,17 +147,17 @@ impl<'a, T: Direct> Lanes<'a, T> {
         }
     }
 
-    /// Whether sums have terms that are no windows, which are zeros times weights.
+    /// Whether sums also have products of padding lanes, which are zeros times weights.
     pub fn has_zeros(&self) -> bool {
         matches!(self.kind, Kind::Windows { .. })
     }
 
-    /// Number of images of a set, which have vectors in common.
+    /// Returns the number of images of a set, which share vectors.
     fn at_once(&self) -> usize {
         if self.has_zeros() { 1 } else { self.loops.lanes }
     }
 
-    /// Number of sets of images of a group. The sets of groups are numbered one after the other.
+    /// Returns the number of sets of a group. Sets are numbered group by group.
     pub fn sets(&self) -> usize {
         self.conv.batch.div_ceil(self.at_once())
     }
@@ -169,19 +168,22 @@ impl<'a, T: Direct> Lanes<'a, T> {
         Set { group, first, skipped: own - first }
     }
 
-    /// Stores the gradients of some output channels of a set, where vectors of all of them are next to each other.
+    /// Stores the gradients of some output channels of a set. The vectors of all output channels at one position are
+    /// contiguous.
     ///
     /// # Safety
-    /// `to` has room for the vectors of all channels of the set, and nobody else reads or writes these.
+    /// `to` has room for the vectors of all channels of the set, and nothing else accesses the vectors of these
+    /// channels.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for vectors.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for transposed gradients.
     pub unsafe fn store(&self, number: usize, outputs: Range<usize>, g: &[T], to: *mut T) -> Result<()> {
         let (conv, lanes) = (self.conv, self.loops.lanes);
         let (output_len, windows) = (conv.image_lens().1, conv.windows.output_len());
         let set = self.set(number);
         let g = &g[(set.first * conv.groups + set.group) * output_len..];
-        // SAFETY: by the caller's contract; zeros of every type are zero bytes.
+        // SAFETY: `vector < count` and `output < outputs`, so `to` has room for the vector. Zero bytes are zeros of
+        // every float type.
         let vector = |vector: usize, output: usize| unsafe {
             let to = to.add((vector * conv.outputs + output) * lanes);
             to.write_bytes(0, lanes);
@@ -203,7 +205,8 @@ impl<'a, T: Direct> Lanes<'a, T> {
                 let across = conv.groups * output_len;
                 for output in outputs {
                     let from = Matrix { first: g[output * windows..].as_ptr(), steps: [across as isize, 1] };
-                    // SAFETY: the set has as many images, each with these windows, for which there is room.
+                    // SAFETY: `lanes` images follow the set's first one, each with `windows` gradients, and `turned`
+                    // has room for them.
                     unsafe { pack(self.turn, from, lanes, windows, turned.as_mut_ptr()) };
                     for (window, from) in turned.chunks_exact(lanes).enumerate() {
                         vector(window, output).copy_from_slice(from);
@@ -214,55 +217,57 @@ impl<'a, T: Direct> Lanes<'a, T> {
         Ok(())
     }
 
-    /// Writes the sums of an input channel of a set to the result. Returns whether no terms that are no windows changed
-    /// them, for all that is known from them: whether they are finite, if there are such terms.
+    /// Writes the sums of an input channel of a set to the result. Returns whether padding lanes provably changed no
+    /// sum: there are none, or all sums are finite.
     ///
     /// # Safety
-    /// `out` is the first element of the result, of which nobody else reads or writes this channel of the images.
+    /// `out` is the first element of the result, and nothing else accesses this channel of the set's images.
     pub unsafe fn load(&self, number: usize, channel: usize, sums: &[T], out: *mut T) -> bool {
         let (conv, lanes, set) = (self.conv, self.loops.lanes, self.set(number));
         let (input_len, plane) = (conv.image_lens().0, conv.windows.input_len());
         let first = ((set.first + set.skipped) * conv.groups + set.group) * input_len + channel * plane;
-        // SAFETY: by the caller's contract.
+        // SAFETY: `first` is the start of the channel's plane in the first image that no earlier set has.
         let out = unsafe { out.add(first) };
         let Kind::Windows { grid, .. } = &self.kind else {
             let (images, across) = (lanes - set.skipped, conv.groups * input_len);
             if plane < LINES {
                 for (element, sums) in sums.chunks_exact(lanes).enumerate() {
                     for (image, &sum) in sums[set.skipped..].iter().enumerate() {
-                        // SAFETY: by the caller's contract.
+                        // SAFETY: the element is below `plane`, and the image is one of the set's, whose planes are
+                        // writable by this function's contract.
                         unsafe { *out.add(image * across + element) = sum };
                     }
                 }
                 return true;
             }
-            // The last elements overlap those before them.
+            // The last group of elements overlaps the one before it.
             for element in (0..plane).step_by(LINES).map(|it| it.min(plane - LINES)) {
                 let from = sums[element * lanes + set.skipped..].as_ptr();
-                // SAFETY: so many elements have sums for these images; each is in the plane of its image.
+                // SAFETY: `element + LINES <= plane`: `LINES` rows of sums follow, and the elements lie in the plane of
+                // each image.
                 unsafe { (self.turn)(images, from, lanes as isize, out.add(element), across) };
             }
             return true;
         };
-        // SAFETY: by the caller's contract.
+        // SAFETY: the image's plane has `plane` elements, which nothing else accesses by this function's contract.
         let plane = unsafe {
-            // Elements that are under no tap are zero.
+            // Elements under no kernel tap are zero.
             out.write_bytes(0, plane);
             from_raw_parts_mut(out, plane)
         };
         grid.load(sums, plane);
-        // All of them, which is a loop of vectors.
+        // A fold over all elements, unlike `all`, is vectorised.
         plane.iter().fold(true, |all, it| all & it.is_finite())
     }
 }
 
-/// The runs of a tap.
+/// Returns the runs of a tap.
 fn of_tap(runs: &[Run], tap: usize) -> &[Run] {
     let of_tap = &runs[runs.partition_point(|it| it.tap < tap)..];
     &of_tap[..of_tap.partition_point(|it| it.tap == tap)]
 }
 
-/// Whether a tap of some of the windows in a range is in the input.
+/// Whether a tap of any output position in a range is an input element.
 fn is_in(runs: &[Run], tap: usize, windows: Range<usize>) -> bool {
     within(of_tap(runs, tap), windows).next().is_some()
 }

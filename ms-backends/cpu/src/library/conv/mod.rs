@@ -1,24 +1,30 @@
-//! Convolution and its gradients: windows stored as columns of a matrix, and products; without a matrix where a group has
-//! one output channel or is small ([`direct`]), for large images ([`parts`]), in vectors of windows or of images ([`input`]),
-//! on tiles ([`blocked`]), and in fewer products ([`winograd`]).
+//! Convolution, backward-data and backward-weights.
 //!
-//! The order of every sum is part of the semantics of the ops (see [`product::ordered`](crate::product) for chains):
-//! - An element of the result is a chain over input channels and taps, taps in row-major order.
-//! - An element of the gradient for the input is the sum over its taps, in order, each of which is a chain
-//!   over output channels.
-//! - An element of the gradient for the weights is a chain over images and windows, in order.
+//! The algorithms are:
+//! - im2col and GEMM, the general case ([`columns`]); [`few`] avoids packing for few output positions;
+//! - direct convolution for depthwise groups, small groups ([`direct`]) and large images ([`parts`]);
+//! - backward-data in vectors over output positions or over images ([`input`]);
+//! - backward-weights without an im2col buffer ([`weights`], [`taps`]);
+//! - batch-reduce GEMM over channel blocks on AMX ([`blocked`]);
+//! - Winograd F(2x2, 3x3) ([`winograd`]).
 //!
-//! In relaxed precisions a [unit](crate::product) multiplies large matrices of f32 and bf16. Then the terms of a chain are
-//! summed in groups or pairs, in order, by planes of bf16. On tiles those of an element of the result have another order where
-//! channels fill blocks of [`BLOCK`](crate::product::BLOCK): block by block, the taps of a block in row-major order, and for
-//! each of them the channels of the block, which are a group. The last block is filled with zeros. The sizes and elements of
-//! whole operands decide on all that, before they are cut into tasks: no bit depends on how they are cut.
+//! The order of every sum is part of the semantics of the ops; [`product::ordered`](crate::product) defines
+//! accumulation chains:
+//! - An element of the result is a chain over input channels and kernel taps, taps in row-major order.
+//! - An element of backward-data is the sum over its taps in order. The summand of a tap is a chain over output
+//!   channels.
+//! - An element of backward-weights is a chain over images and output positions, in order.
 //!
-//! In relaxed precisions, convolutions without a unit and their gradients have another order too where they are
-//! computed in fewer products, which sizes and elements of whole operands decide as well.
+//! In relaxed precisions, a [matrix engine](crate::product) multiplies large matrices of f32 and bf16. Split components
+//! are summed by K blocks or pairs, in order. On AMX, channels that fill blocks of [`BLOCK`](crate::product::BLOCK)
+//! have another order of sums. There, each block is summed over its taps in row-major order, and each tap over the
+//! channels of the block, a K block. Zeros pad the last block. The sizes and elements of whole operands decide the
+//! algorithm before the partition into tasks, so that no bit depends on the partition.
 //!
-//! Padding is zeros that are multiplied like elements, except in the gradient for the input, to which only
-//! existing windows are added.
+//! In relaxed precisions, Winograd changes the order of sums too; sizes and elements of whole operands decide that as
+//! well.
+//!
+//! Padding is multiplied as zeros, except in backward-data, which only adds existing output positions.
 
 mod blocked;
 mod columns;
@@ -50,20 +56,20 @@ use vector::SLACK;
 use weights::WeightLanes;
 use winograd::Winograd;
 
-/// Minimum number of windows that a task of several multiplies with the weights at once: with fewer, reading the weights
-/// takes as long as multiplying.
+/// Minimum number of output positions that a task multiplies by the weights at once, if there are several tasks. With
+/// fewer, reading the weights takes as long as multiplying.
 const WINDOWS: usize = 64;
 
-/// Maximum number of windows that are multiplied with rows of weights [in place](few).
+/// Maximum number of output positions for which rows of weights are read [in place](few).
 const FEW: usize = 32;
 
-/// Maximum number of tasks for the images of [`forward`], whose columns use the same memory.
+/// Maximum number of tasks for the images of [`forward`], each of which reuses one im2col buffer.
 const MAX_TASKS: usize = 16;
 
-/// Size in bytes of the columns of a task, if there are more windows than that: about half of the cache of a core.
+/// Size in bytes of a task's im2col buffer if output positions are partitioned: about half of a core's cache.
 const COLUMNS: usize = 256 << 10;
 
-/// The sizes of one convolution. A group is a small convolution of its own on some channels.
+/// The sizes of a convolution. A group is an independent convolution of some channels.
 struct Conv {
     batch: usize,
     groups: usize,
@@ -75,7 +81,7 @@ struct Conv {
 }
 
 impl Conv {
-    /// From the shapes of input, weights and result.
+    /// Returns the sizes for the shapes of input, weights and result.
     fn new(attrs: &Attrs, input: &[usize], weight: &[usize], output: &[usize]) -> Self {
         let at = ConvAttrs::of(attrs);
         let groups = at.groups();
@@ -88,41 +94,41 @@ impl Conv {
         }
     }
 
-    /// Rows of the matrix of columns: the length of one filter.
+    /// Returns the number of rows of the im2col buffer: the length of one filter.
     fn filter_len(&self) -> usize {
         self.channels * self.windows.taps()
     }
 
-    /// Elements of one group of one image, of the input and of the result.
+    /// Returns the numbers of elements of one group of one image, in the input and in the result.
     fn image_lens(&self) -> (usize, usize) {
         (self.channels * self.windows.input_len(), self.outputs * self.windows.output_len())
     }
 
-    /// The weights of the group that an image belongs to.
+    /// Returns the weights of the group of an image, which is numbered `image * groups + group`.
     fn weights(&self, image: usize) -> Range<usize> {
         let len = self.outputs * self.filter_len();
         let first = image % self.groups * len;
         first..first + len
     }
 
-    /// Some outputs of a group of an image, and some of their windows, as a part of the result.
+    /// Returns the part of the result with some output channels of a group of an image, at some output positions.
     fn image_part(&self, image: usize, outputs: Range<usize>, windows: Range<usize>) -> ImagePart {
         let (whole, first) = (image / self.groups, image % self.groups * self.outputs);
         [whole..whole + 1, first + outputs.start..first + outputs.end, windows]
     }
 
-    /// Returns whether every window is one element, and every element has a window: then the input is the
-    /// matrix of columns.
+    /// Whether the kernel is 1x1 with stride 1 and no padding, so that the input is the im2col buffer.
     fn is_pointwise(&self) -> bool {
         let is_whole = |it: &WindowAxis| (it.kernel, it.stride, it.before) == (1, 1, 0) && it.output == it.input;
         self.windows.axes().iter().all(is_whole)
     }
 
-    /// Multiplies the weights of each group with each of its images, where every window is one element, and adds this to
-    /// the results if so it says. Images have the lengths that are given with them.
+    /// Runs a pointwise convolution as one GEMM per group and image, or adds it to the results with `accumulate`. The
+    /// lengths beside the operands are their elements per image.
     ///
     /// # Safety
-    /// The operands match the sizes of the products, and are those of their multiplier.
+    /// The operands match the sizes of the products, and the multiplier of `filters` has scanned the elements of
+    /// `from`.
     unsafe fn multiply<T: Direct>(
         &self,
         filters: &Left<'_, T>,
@@ -133,11 +139,13 @@ impl Conv {
         let (points, images) = (self.windows.output_len(), 0..self.batch * self.groups);
         let starts = |image: usize| [image * from_len, image * to_len].map(|it| it as isize);
         let (from, to) = (Matrix::dense(from.as_ptr(), points), Matrix::dense(to.as_mut_ptr(), points));
-        // SAFETY: by the caller's contract; each image has its own part of the result.
+        // SAFETY: the operands match the sizes and their elements were scanned by this function's contract; each image
+        // has its own part of the result.
         unsafe { filters.multiply(images, starts, from, to, points, accumulate) }
     }
 
-    /// The number of windows that a task of [`forward`] multiplies at once: of one image, unless an image has few.
+    /// Returns the number of output positions that a task of [`forward`] multiplies at once. They belong to one image,
+    /// unless an image has few.
     fn windows_at_once(&self, size: usize) -> usize {
         let (points, tasks) = (self.windows.output_len(), self.tasks());
         let windows = self.batch * points * self.groups;
@@ -150,7 +158,7 @@ impl Conv {
         points.div_ceil(pieces).max(WINDOWS).min(most).next_multiple_of(WINDOWS / 2)
     }
 
-    /// The number of images that a task of [`input_grad`] multiplies at once.
+    /// Returns the number of images that a task of [`input_grad`] multiplies at once.
     fn images_at_once(&self) -> usize {
         let (points, tasks) = (self.windows.output_len(), self.tasks());
         match self.batch * points * self.groups < tasks * WINDOWS {
@@ -159,20 +167,20 @@ impl Conv {
         }
     }
 
-    /// The number of tasks that keep all threads busy.
+    /// Returns the number of tasks that keep all threads busy.
     fn tasks(&self) -> usize {
         const PER_THREAD: usize = 3;
         threads::count() * PER_THREAD
     }
 
-    /// Estimated nanoseconds of the whole convolution.
+    /// Estimates the nanoseconds of the whole convolution.
     fn nanos(&self) -> usize {
         let columns = self.batch * self.groups * self.filter_len() * self.windows.output_len();
         columns / 2 + columns * self.outputs / 64
     }
 }
 
-/// The convolution of inputs `x` and `w`, with epilogues that run once on each element, and to which the memory of `out` is left
+/// Computes the convolution of the inputs `x` and `w`. Epilogues run once on each element, and own the memory of `out`
 /// when it is computed.
 pub fn forward<T: Direct>(
     arithmetic: Arithmetic,
@@ -191,7 +199,7 @@ pub fn forward<T: Direct>(
     }
     if filter == 0 {
         out.fill(T::default());
-        // SAFETY: all elements are computed.
+        // SAFETY: all elements are computed, and nothing reads them after the epilogues.
         unsafe { epilogues.run_on_all() };
         return Ok(());
     }
@@ -223,7 +231,8 @@ pub fn forward<T: Direct>(
     }
     let filters = multiplier.left(weights, conv.groups, [conv.outputs, filter], false)?;
     if conv.is_pointwise() {
-        // SAFETY: the operands match the sizes; all elements are computed before the epilogues.
+        // SAFETY: the operands match the sizes, the multiplier has scanned `x`, and all elements are computed before
+        // the epilogues run.
         return unsafe {
             conv.multiply(&filters, (x, input_len), (out, output_len), false)?;
             epilogues.run_on_all();
@@ -233,7 +242,7 @@ pub fn forward<T: Direct>(
     let (out, runs) = (Shared::new(out.as_mut_ptr()), conv.windows.runs());
     let len = conv.windows_at_once(size_of::<T>());
     if points < WINDOWS {
-        // Windows of several images.
+        // Tasks span the output positions of several images.
         let ranges = windows.div_ceil(len);
         let is_few = !multiplier.has_unit() && len <= FEW && T::has_vectors(arithmetic.isa);
         threads::try_for_each(conv.groups * ranges, conv.nanos(), |task| {
@@ -244,13 +253,15 @@ pub fn forward<T: Direct>(
             conv.columns_of(&part, (0, group), x, &mut columns);
             if is_few {
                 let (rows, step) = conv.multiply_few(arithmetic.isa, &w[conv.weights(group)], &columns, width)?;
-                // SAFETY: each task has its own windows of a group.
+                // SAFETY: each task has its own output positions of a group, and `rows` has a row for each output
+                // channel.
                 unsafe { conv.put_rows(group, part.terms, (&rows, step), out.get()) };
                 return Ok(());
             }
             let columns = Matrix::dense(columns.as_ptr(), width);
             let mut rows = try_filled(T::default(), conv.outputs * width)?;
-            // SAFETY: each task has its own windows of a group; the operands match the sizes.
+            // SAFETY: each task has its own output positions of a group. `columns` has `filter` rows of `width` scanned
+            // elements or zeros, and `rows` has room for all output channels.
             unsafe {
                 let to = Matrix::dense(rows.as_mut_ptr(), width);
                 filters.multiply(group..group + 1, |_| [0; 2], columns, to, width, false)?;
@@ -258,7 +269,7 @@ pub fn forward<T: Direct>(
             }
             Ok(())
         })?;
-        // SAFETY: all elements are computed.
+        // SAFETY: all elements are computed, and nothing reads them after the epilogues.
         unsafe { epilogues.run_on_all() };
         return Ok(());
     }
@@ -275,7 +286,8 @@ pub fn forward<T: Direct>(
             conv.columns_of(&part, (image / conv.groups, image % conv.groups), x, &mut columns);
             let columns = Matrix::dense(columns.as_ptr(), width);
             let to = Matrix::dense(out.get().wrapping_add(image * output_len + start), points);
-            // SAFETY: each task has its own windows; the operands match the sizes.
+            // SAFETY: each task has its own output positions of its images. `columns` has `filter` rows of `width`
+            // scanned elements or zeros, and the epilogues' part is computed.
             unsafe {
                 filters.multiply(image..image + 1, |_| [0; 2], columns, to, width, false)?;
                 epilogues.run(conv.image_part(image, 0..conv.outputs, start..start + width));
@@ -285,7 +297,7 @@ pub fn forward<T: Direct>(
     })
 }
 
-/// The gradient for the input, of inputs `g` and `w`.
+/// Computes backward-data of the inputs `g` and `w`.
 pub fn input_grad<T: Direct + AddAssign>(
     arithmetic: Arithmetic,
     attrs: &Attrs,
@@ -331,9 +343,9 @@ pub fn input_grad<T: Direct + AddAssign>(
     }
     let filters = multiplier.left(weights, conv.groups, [filter, conv.outputs], true)?;
     if conv.is_pointwise() {
-        // Sums start from +0.
+        // Sums start at +0.
         out.fill(T::default());
-        // SAFETY: the operands match the sizes.
+        // SAFETY: the operands match the sizes, and the multiplier has scanned `g`.
         return unsafe { conv.multiply(&filters, (g, output_len), (out, input_len), true) };
     }
     let (out, runs) = (Shared::new(out.as_mut_ptr()), conv.windows.runs());
@@ -350,7 +362,8 @@ pub fn input_grad<T: Direct + AddAssign>(
             conv.get_rows(group, terms, g, (&mut rows, width));
         }
         let from = if images.len() > 1 { &rows } else { &g[(start * conv.groups + group) * output_len..] };
-        // SAFETY: the product writes all elements; the operands match the sizes.
+        // SAFETY: the product writes all elements of `columns`; `from` has a row of `width` elements for each output
+        // channel.
         let columns = unsafe {
             let columns = Array::uninit(&[filter, width], T::DTYPE)?;
             let to = Matrix::dense(columns.device_ptr().cast(), width);
@@ -358,7 +371,7 @@ pub fn input_grad<T: Direct + AddAssign>(
             filters.multiply(group..group + 1, |_| [0; 2], from, to, width, false)?;
             columns
         };
-        // SAFETY: the columns are those that were written; each task has its own images of a group.
+        // SAFETY: the product has written `filter * width` columns, and each task has its own images of a group.
         unsafe {
             let columns = std::slice::from_raw_parts(columns.device_ptr().cast::<T>(), filter * width);
             conv.add_columns(&runs, group, images, columns, out.get());
@@ -367,7 +380,7 @@ pub fn input_grad<T: Direct + AddAssign>(
     })
 }
 
-/// The gradient for the weights, of inputs `x` and `g`.
+/// Computes backward-weights of the inputs `x` and `g`.
 pub fn weight_grad<T: Direct + AddAssign>(
     arithmetic: Arithmetic,
     attrs: &Attrs,
@@ -406,7 +419,7 @@ pub fn weight_grad<T: Direct + AddAssign>(
     let parts = (0..terms).step_by(CHUNK).map(|start| conv.part(&runs, start..terms.min(start + CHUNK)));
     let parts = parts.collect::<Result<Vec<_>>>()?;
     let shared = Shared::new(out.as_mut_ptr());
-    // Groups are independent; the products of one group are divided among threads.
+    // Groups are independent; the GEMM of a group is partitioned over threads.
     threads::try_for_each(conv.groups, conv.nanos(), |group| {
         let mut columns = try_filled(T::default(), filter.saturating_mul(terms.min(CHUNK)))?;
         let mut gradients = try_filled(T::default(), conv.outputs.saturating_mul(terms.min(CHUNK)))?;
@@ -417,7 +430,8 @@ pub fn weight_grad<T: Direct + AddAssign>(
             conv.get_rows(group, part.terms.clone(), g, (&mut gradients, len));
             let gradients = multiplier.left(Elements::from(&*gradients), 1, [conv.outputs, len], false)?;
             let columns = Matrix::dense(columns.as_ptr(), len).transposed();
-            // SAFETY: each group has its own weights; the operands match the sizes.
+            // SAFETY: each group has its own weights, and `columns` has `filter` rows of `len` scanned elements or
+            // zeros.
             unsafe { gradients.multiply(0..1, |_| [0; 2], columns, to, filter, part.terms.start > 0)? };
         }
         Ok(())

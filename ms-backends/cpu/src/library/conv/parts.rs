@@ -1,5 +1,5 @@
-//! Convolutions of large images without matrices: threads share the grids of an image, and compute parts of its windows or
-//! of its output channels.
+//! Direct convolution of large images: threads share the grids of an image, and partition its output positions or its
+//! output channels.
 
 use super::direct::DirectConv;
 use super::vector::{Chains, Direct, OUTPUTS, SLACK};
@@ -10,14 +10,14 @@ use ms_core::error::Result;
 use ms_core::tensor::Array;
 use std::slice::from_raw_parts_mut;
 
-/// Minimum number of vectors of windows of each part. Of fewer, parts have all, and some of the output channels.
+/// Minimum number of vectors of output positions per part. Below this, parts partition output channels instead.
 const MIN_VECTORS: usize = 16;
 
-/// Minimum number of output channels, which share vectors.
+/// Minimum number of output channels, which share loaded vectors.
 const MIN_OUTPUTS: usize = 4;
 
 impl DirectConv<'_> {
-    /// Whether vectors of the windows of each image have little padding, beside those of the windows of all images.
+    /// Whether vectors of each image's output positions pad little more than vectors over all images.
     pub fn is_dense<T: Direct>(&self) -> bool {
         let (conv, lanes) = (self.conv, T::loops(self.isa).lanes);
         let (padded, _) = self.padded(lanes, false);
@@ -27,30 +27,30 @@ impl DirectConv<'_> {
             && 4 * conv.batch * padded <= 5 * windows.next_multiple_of(2 * lanes)
     }
 
-    /// The convolution of `x` and `w`, with epilogues.
+    /// Computes the convolution of `x` and `w`, with epilogues.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for grids.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for grids.
     pub fn forward_in_parts<T: Direct>(&self, x: &[T], w: &[T], out: &mut [T], epilogues: Epilogues<'_>) -> Result<()> {
         let (conv, grid) = (self.conv, &self.grid);
         let (input_len, output_len) = conv.image_lens();
         let (plane_len, windows, filter) = (conv.windows.input_len(), conv.windows.output_len(), conv.filter_len());
         let terms = self.taps()?;
         let (loops, vectors, in_rows) = self.vectors::<T>(false)?;
-        // What chains have in registers is not divided.
+        // A part is a multiple of what micro-kernels keep in registers.
         let [of_outputs, of_vectors] = [conv.outputs.div_ceil(OUTPUTS / 2), vectors.len().div_ceil(2)];
         let most = conv.tasks();
         let parts = if vectors.len() >= most * MIN_VECTORS { [1, most] } else { [most.min(of_outputs), 1] };
         let images = conv.batch * conv.groups;
         let len = conv.channels * grid.len() + SLACK;
-        // SAFETY: what is read below was written before.
+        // SAFETY: every grid is zeroed and filled below before anything reads it.
         let room = unsafe { Array::uninit(&[len], T::DTYPE)? };
         let (grids, out) = (Shared::new(room.device_ptr().cast::<T>()), Shared::new(out.as_mut_ptr()));
         for image in 0..images {
             threads::for_each(conv.channels, len / 8, |channel| {
                 let slack = if channel + 1 == conv.channels { SLACK } else { 0 };
-                // SAFETY: there is room for the grid of each channel, and for slack after the last one; zeros of every type
-                // are zero bytes.
+                // SAFETY: `room` has a grid for each channel, and slack after the last one. Zero bytes are zeros of
+                // every float type.
                 let to = unsafe {
                     let to = grids.get().add(channel * grid.len());
                     to.write_bytes(0, grid.len() + slack);
@@ -72,13 +72,13 @@ impl DirectConv<'_> {
                     vectors.iter_mut().for_each(|it| it[1] -= start);
                 }
                 let step = vectors.len() * loops.lanes;
-                // SAFETY: what is read below was written before.
+                // SAFETY: `chains.compute` writes the results before they are copied.
                 let room = unsafe { Array::uninit(&[if in_rows { 0 } else { OUTPUTS * step }], T::DTYPE)? };
                 let results = room.device_ptr().cast::<T>();
                 for first in outputs.clone().step_by(OUTPUTS) {
                     let count = OUTPUTS.min(outputs.end - first);
-                    // SAFETY: the taps of all windows are in the grids, which have slack; each task has its own windows or
-                    // output channels of the result, and room for the results of its vectors.
+                    // SAFETY: all taps of all output positions are in the grids, which slack follows. Each task has its
+                    // own output positions or output channels of the result, and `results` has room for its vectors.
                     unsafe {
                         let out = out.get().add(image * output_len + first * windows);
                         let chains = Chains {
@@ -101,7 +101,7 @@ impl DirectConv<'_> {
                     }
                 }
                 let windows = windows_of(places.start)..windows_of(places.end);
-                // SAFETY: these elements are computed, and read no more.
+                // SAFETY: this task has computed these elements, and nothing reads them after the epilogues.
                 unsafe { epilogues.run(conv.image_part(image, outputs, windows)) };
                 Ok(())
             })?;

@@ -1,5 +1,7 @@
-//! Gradients for weights tap by tap, without a matrix of columns: products of gradients and of images in blocks of channels,
-//! which are next to each other. The order of the sums is that of [`super`].
+//! Backward-weights tap by tap, without an im2col buffer.
+//!
+//! Each kernel tap is a GEMM of gradients and of packed activations, whose channels are contiguous in blocks. [`super`]
+//! specifies the order of sums.
 
 use super::direct::DirectConv;
 use super::vector::Direct;
@@ -12,11 +14,11 @@ use std::ops::Range;
 /// Maximum size in bytes of the copies of both operands of a group.
 const MOST_BYTES: usize = 64 << 20;
 
-/// Minimum number of output channels of a task, which share packed elements.
+/// Minimum number of output channels of a task, which amortise its packing.
 const MIN_OUTPUTS: usize = 64;
 
 impl DirectConv<'_> {
-    /// Whether the channels of a group fill the columns of tiles, and copies of the operands take little memory.
+    /// Whether the channels of a group fill the columns of tiles, and the copies of the operands are small enough.
     pub fn has_full_tiles<T: Direct>(&self) -> bool {
         let (conv, columns) = (self.conv, T::tile(self.isa).columns);
         let of_image = self.grid.len() * conv.channels + conv.windows.output_len() * conv.outputs;
@@ -25,10 +27,10 @@ impl DirectConv<'_> {
             && conv.batch.saturating_mul(of_image).saturating_mul(size_of::<T>()) <= MOST_BYTES
     }
 
-    /// The gradient for the weights, of `x` and `g`.
+    /// Computes backward-weights of `x` and `g`.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for copies of operands.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for copies of operands.
     pub fn weight_grad_by_taps<T: Direct>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
         let (conv, grid, tile) = (self.conv, &self.grid, T::tile(self.isa));
         let (channels, outputs, taps) = (conv.channels, conv.outputs, conv.windows.taps());
@@ -36,11 +38,11 @@ impl DirectConv<'_> {
         let (plane_len, terms) = (conv.windows.input_len(), conv.batch * windows);
         let places = conv.batch.saturating_mul(grid.len());
         let mut images = try_filled(T::default(), places.saturating_mul(channels))?;
-        // Rows that are in the same set of a cache would be packed for each product.
+        // Rows in the same cache set would be packed again for each product.
         let step = if (terms * size_of::<T>()).is_multiple_of(ALIASED) { terms + tile.columns } else { terms };
         let mut gradients = try_filled(T::default(), outputs.saturating_mul(step))?;
         let blocks = channels.div_ceil(tile.columns);
-        // A task that has all taps writes whole filters, if there are enough tasks then.
+        // If there are enough tasks, each takes all taps and writes whole filters.
         let most = outputs.div_ceil(MIN_OUTPUTS);
         let at_once = if blocks * most >= conv.tasks() { taps } else { 1 };
         let ranges = taps / at_once;
@@ -55,20 +57,21 @@ impl DirectConv<'_> {
                     let steps = [plane_len, grid.step].map(|it| it as isize);
                     let from = Matrix { first: planes[line.element..].as_ptr(), steps };
                     let at = first * places + (image * grid.len() + line.at) * width;
-                    // SAFETY: the line is in the plane of each channel of the block, which has a grid for each image.
+                    // SAFETY: the run lies in the plane of each of the block's `width` channels, and the block has its
+                    // own elements of `images`.
                     unsafe { pack(tile.turn, from, width, line.len, to.get().add(at)) };
                 }
             });
             conv.get_rows(group, 0..terms, g, (&mut gradients, step));
             let out = Shared::new(out[conv.weights(group)].as_mut_ptr());
-            // Taps of a block of channels read the same elements, which stay in the cache.
+            // The taps of a channel block read the same elements, which stay in the cache.
             threads::try_for_each(blocks * ranges * parts, conv.nanos() / conv.groups, |task| {
                 let (block, part) = (task / parts, task % parts);
                 let (first, tap) = (block / ranges * tile.columns, block % ranges * at_once);
                 let width = tile.columns.min(channels - first);
                 let [start, end] = [part, part + 1].map(|it| it * outputs / parts);
                 let of_tap = (end - start) * width;
-                // SAFETY: what is read below was written before.
+                // SAFETY: the loops below write packed elements and sums before anything reads them.
                 let [packed, sums] =
                     [CHUNK.min(terms) * width, at_once * of_tap].map(|len| unsafe { Array::uninit(&[len], T::DTYPE) });
                 let (packed, sums) = (packed?, sums?);
@@ -77,7 +80,7 @@ impl DirectConv<'_> {
                     let depth = CHUNK.min(terms - chunk);
                     self.for_each_run(chunk..chunk + depth, tap + at, |term, place, count| {
                         let from = &images[first * places + place * width..][..count * width];
-                        // SAFETY: there is room for all terms.
+                        // SAFETY: `term + count <= depth`, so `packed` has room for these `count * width` elements.
                         unsafe { packed.add(term * width).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
                     });
                     let sizes = [end - start, depth, width];
@@ -85,14 +88,15 @@ impl DirectConv<'_> {
                     let left = Matrix::dense(gradients[start * step + chunk..].as_ptr(), step);
                     let right = Matrix::dense(packed.cast_const(), width);
                     let to = Matrix::dense(sums.wrapping_add(at * of_tap), width);
-                    // SAFETY: the operands have these sizes, and the sums of the first chunk are written before others are
-                    // added.
+                    // SAFETY: both operands have `depth` rows or columns. The first chunk writes the sums to which
+                    // later chunks accumulate.
                     unsafe { product.run(1, |_| [0; 3], left, right, to)? };
                 }
                 for output in start..end {
                     let sums = sums.wrapping_add((output - start) * width).cast_const();
                     let to = out.get().wrapping_add((output * channels + first) * taps + tap);
-                    // SAFETY: the sums are written; each task has its own weights.
+                    // SAFETY: the products have written all sums, and each task has its own weights of an output
+                    // channel.
                     unsafe {
                         if at_once == taps {
                             pack(tile.turn, Matrix { first: sums, steps: [of_tap as isize, 1] }, taps, width, to);
@@ -107,8 +111,8 @@ impl DirectConv<'_> {
         Ok(())
     }
 
-    /// Calls `f` with the first one of windows of all images that are next to each other, counted from the first of the range,
-    /// its place under a tap in the grids of all images, and their number.
+    /// Calls `f` for each run of adjacent output positions in a range that is numbered over all images. Its arguments
+    /// are the first position relative to the range, its index under `tap` in the grids, and the length of the run.
     fn for_each_run(&self, windows: Range<usize>, tap: usize, mut f: impl FnMut(usize, usize, usize)) {
         let (grid, of_image) = (&self.grid, self.conv.windows.output_len());
         let mut at = windows.start;

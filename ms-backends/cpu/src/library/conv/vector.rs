@@ -1,53 +1,57 @@
-//! The innermost loops of direct convolutions, for each instruction set.
+//! Micro-kernels of direct convolution, for each instruction set.
 
 use crate::isa::{Isa, has_half_units};
 use crate::product::{CHUNK, Wide};
 
-/// The maximum number of taps of [`Loops::windows`]: their sums are kept in registers.
+/// Maximum number of taps of [`Loops::windows`], whose sums stay in registers.
 pub const TAPS: usize = 9;
 
-/// Elements after the last one that [`Loops::sums`] reads and writes, and more than there are in a vector.
+/// Number of elements after the last one that [`Loops::sums`] may read and write: more than a vector.
 pub const SLACK: usize = 4 * 16;
 
-/// The maximum number of outputs whose chains over one vector of elements are in registers.
+/// Maximum number of outputs whose accumulation chains over one vector of elements stay in registers.
 pub const OUTPUTS: usize = 12;
 
-/// Vectors of chains over terms, for several outputs: `to.0[o * to.1 + v[1] + i]` becomes the chain of
-/// `x[terms[t] + v[0] + i] * weights.0[o * weights.1[0] + t * weights.1[1]]` over all `t` in order, each step rounded once,
-/// from +0, for each `v` of `vectors`, each `i` below the number of lanes, and each `o` below `outputs`.
+/// Accumulation chains over terms, vectorised, for several outputs.
+///
+/// For each `v` of `vectors`, each `i` below the number of lanes, and each `o` below `outputs`,
+/// `to.0[o * to.1 + v[1] + i]` becomes a chain. It sums
+/// `x[terms[t] + v[0] + i] * weights.0[o * weights.1[0] + t * weights.1[1]]` over all `t` in order, from +0. Each step
+/// is rounded once.
 #[derive(Clone, Copy)]
 pub struct Chains<'a, W> {
-    /// Where vectors start in `x`, and in `to`. Those that overlap are equal where they do.
+    /// The index of each vector in `x`, and in `to`. Vectors that overlap in `to` have equal values there.
     pub vectors: &'a [[usize; 2]],
     /// The elements.
     pub x: *const W,
-    /// The first element of each term.
+    /// The index of the first element of each term.
     pub terms: &'a [usize],
-    /// The weights, and their distances between outputs and between terms.
+    /// The weights, and their strides between outputs and between terms.
     pub weights: (*const W, [usize; 2]),
     /// The number of outputs.
     pub outputs: usize,
-    /// The results, and their distance between outputs.
+    /// The results, and their stride between outputs.
     pub to: (*mut W, usize),
-    /// Whether the chains are added to what the results are; then no vectors overlap.
+    /// Whether chains are added to the results; vectors must not overlap then.
     pub adds: bool,
 }
 
 impl<W: Copy> Chains<'_, W> {
-    /// Computes them by these loops: [chunks](CHUNK) of terms one after the other, whose sums are added in order.
+    /// Computes the chains: [chunks](CHUNK) of terms one after another, whose sums are added in order.
     ///
     /// # Safety
-    /// As for [`Loops::chains`]. If there are several chunks, no vectors overlap.
+    /// The conditions of [`Loops::chains`] hold. If there are several chunks, no vectors overlap.
     pub unsafe fn compute(self, loops: &Loops<W>) {
         for (chunk, terms) in self.terms.chunks(CHUNK).enumerate() {
             let first = self.weights.0.wrapping_add(chunk * CHUNK * self.weights.1[1]);
             let chains = Self { terms, weights: (first, self.weights.1), adds: self.adds || chunk > 0, ..self };
-            // SAFETY: the caller's contract is the same, for some of the terms.
+            // SAFETY: the chunk's terms and weights are some of the chains', and later chunks add to results that the
+            // first one wrote.
             unsafe { (loops.chains)(chains) };
         }
     }
 
-    /// Without the first outputs.
+    /// Returns the chains without the first outputs.
     fn skip(self, outputs: usize) -> Self {
         let (weights, to) = (self.weights.0, self.to.0);
         Self {
@@ -59,75 +63,76 @@ impl<W: Copy> Chains<'_, W> {
     }
 }
 
-/// The loops of one instruction set for one element type.
+/// The micro-kernels of an instruction set for an element type.
 #[derive(Clone, Copy)]
 pub struct Loops<W> {
-    /// Elements of a vector.
+    /// Number of elements of a vector.
     pub lanes: usize,
     /// Computes [`Chains`].
     ///
     /// # Safety
-    /// All these elements, weights and results exist, and the processor supports the instruction set. Results that chains
-    /// are added to are initialised.
+    /// All elements, weights and results exist, and the processor supports the instruction set. Results that chains are
+    /// added to are initialised.
     pub chains: unsafe fn(chains: Chains<'_, W>),
-    /// `to[i]` becomes the sum of `grid[taps[t] + i] * weights[t]` over all `t` in order, from +0, for `i` below `span`;
-    /// products are rounded before they are added.
+    /// Sets `to[i]` to the sum of `grid[taps[t] + i] * weights[t]` over all `t` in order, from +0, for `i` below
+    /// `span`. Products are rounded before they are added.
     ///
     /// # Safety
-    /// `grid` has [`SLACK`] elements after the last one that this reads, `to` after `span`; the processor
-    /// supports the instruction set.
+    /// `grid` has [`SLACK`] elements after the last one that this reads, and `to` after `span`. The processor supports
+    /// the instruction set.
     pub sums: unsafe fn(span: usize, grid: *const W, taps: &[usize], weights: &[W], to: *mut W),
-    /// Continues the chains `sums[t * lanes + lane]` by the products of the elements
-    /// `x[(taps[t] + row + p) * lanes + lane]` and `g.0[i * g.1 + lane]` for each `row` of `windows.0` and `p` below
-    /// `windows.1`, in order, which are numbered by `i`.
+    /// Continues the chains `sums[t * lanes + lane]` by products of `x[(taps[t] + row + p) * lanes + lane]` and
+    /// `g.0[i * g.1 + lane]`. The order is each `row` of `windows.0`, and `p` below `windows.1`; `i` numbers these
+    /// steps.
     ///
     /// # Safety
-    /// The operands have these elements, there are at most [`TAPS`] taps, and the processor supports the
-    /// instruction set.
+    /// The operands have these elements, there are at most [`TAPS`] taps, and the processor supports the instruction
+    /// set.
     pub windows: Windows<W>,
-    /// As [`windows`](Self::windows), with the element `x[taps[t] + row + p]` for all lanes.
+    /// Runs as [`windows`](Self::windows) does, with the element `x[taps[t] + row + p]` in all lanes.
     ///
     /// # Safety
-    /// As for [`windows`](Self::windows).
+    /// The operands have these elements, there are at most [`TAPS`] taps, and the processor supports the instruction
+    /// set.
     pub splat_windows: Windows<W>,
 }
 
-/// [`Loops::windows`].
+/// The type of [`Loops::windows`].
 pub type Windows<W> =
     unsafe fn(windows: (&[usize], usize), x: *const W, taps: &[usize], g: (*const W, usize), sums: *mut W);
 
-/// An element type that has such loops.
+/// An element type with micro-kernels for direct convolution.
 pub trait Direct: Wide {
-    /// The loops of an instruction set.
+    /// Returns the micro-kernels of an instruction set.
     fn loops(isa: Isa) -> Loops<Self>;
 
-    /// Whether the loops have vectors of several elements. Without them, chains of several outputs have no elements in
-    /// common, and tiles of products compute more of them at once.
+    /// Whether the micro-kernels are vectorised. Scalar chains of several outputs share no loaded elements, so GEMM
+    /// tiles are faster.
     fn has_vectors(isa: Isa) -> bool {
         Self::loops(isa).lanes > 1
     }
 
-    /// The loops of an instruction set with half of its longest vectors.
+    /// Returns the micro-kernels with half of the longest vectors of an instruction set.
     fn half(isa: Isa) -> Loops<Self> {
         Self::loops(if isa == Isa::Avx512 { Isa::Avx2 } else { isa })
     }
 
-    /// The loops of an instruction set with those of its vectors, whole or half ones, that take less time; `padded` returns
-    /// how many elements are computed in vectors of so many lanes.
+    /// Returns the micro-kernels with the cheaper vectors, full- or half-width. `padded` returns how many elements
+    /// vectors of a number of lanes compute.
     fn fitting(isa: Isa, padded: impl Fn(usize) -> usize) -> Loops<Self> {
         let (whole, half) = (Self::loops(isa), Self::half(isa));
         let [of_whole, of_half] = [whole, half].map(|it| Self::in_units(isa, it.lanes, padded(it.lanes)));
-        // Half vectors take more instructions, which make up for few elements.
+        // Half-width vectors take more instructions, so they must save an eighth of the cost.
         if half.lanes < whole.lanes && 8 * of_half <= 7 * of_whole { half } else { whole }
     }
 
-    /// The number of elements, in vectors of so many lanes, that whole vectors compute in the time for these.
+    /// Converts a number of elements in vectors of `lanes` to a cost in elements of full vectors.
     fn in_units(isa: Isa, lanes: usize, elements: usize) -> usize {
         let is_half = lanes < Self::loops(isa).lanes && !has_half_units();
         if is_half { 2 * elements } else { elements }
     }
 
-    /// Returns whether this is neither infinite nor a nan.
+    /// Whether this is neither infinite nor NaN.
     fn is_finite(self) -> bool;
 }
 
@@ -162,7 +167,7 @@ direct! {
     f64, f64_avx512, f64_avx2;
 }
 
-/// The loops for every processor.
+/// The micro-kernels for every processor.
 mod scalar {
     use super::{Chains, Wide};
 
@@ -170,13 +175,15 @@ mod scalar {
         let (weights, [of_outputs, of_terms]) = it.weights;
         for output in 0..it.outputs {
             for [from, to] in it.vectors {
-                // SAFETY: the operands have these elements by the caller's contract.
+                // SAFETY: `t` is below the number of terms and `output` below `outputs`, whose elements exist by the
+                // contract of `Loops::chains`.
                 let term = |(t, term): (usize, &usize)| unsafe {
                     (*it.x.add(term + from), *weights.add(output * of_outputs + t * of_terms))
                 };
                 let terms = it.terms.iter().enumerate().map(term);
                 let chain = terms.fold(W::default(), |sum, (x, weight)| x.fused(weight, sum));
-                // SAFETY: as above.
+                // SAFETY: the result of `output` and this vector exists, and is initialised if `adds`, by the contract
+                // of `Loops::chains`.
                 unsafe {
                     let to = it.to.0.add(output * it.to.1 + to);
                     *to = if it.adds { *to + chain } else { chain };
@@ -187,11 +194,11 @@ mod scalar {
 
     pub unsafe fn sums<W: Wide>(span: usize, grid: *const W, taps: &[usize], weights: &[W], to: *mut W) {
         for i in 0..span {
-            // SAFETY: the element exists by the caller's contract.
+            // SAFETY: `i < span`, so the element exists by the contract of `Loops::sums`.
             let term = |tap: usize| unsafe { *grid.add(tap + i) };
             let product = |(&tap, &weight): (&usize, &W)| term(tap).fused(weight, W::default());
             let sum = taps.iter().zip(weights).map(product).fold(W::default(), |sum, it| sum + it);
-            // SAFETY: `to` has `span` elements.
+            // SAFETY: `i < span`, the number of elements of `to`.
             unsafe { *to.add(i) = sum };
         }
     }
@@ -205,7 +212,8 @@ mod scalar {
     ) {
         for (t, &tap) in taps.iter().enumerate() {
             let windows = rows.iter().flat_map(|row| row + tap..row + tap + count);
-            // SAFETY: the operands have these elements by the caller's contract.
+            // SAFETY: every `at` and `i` is an output position of the range, whose operands exist by the contract of
+            // `Loops::windows`.
             unsafe {
                 let sum = sums.add(t);
                 windows.enumerate().for_each(|(i, at)| *sum = (*x.add(at)).fused(*g.0.add(i * g.1), *sum));
@@ -231,24 +239,25 @@ macro_rules! vector_loops {
             };
 
             unsafe fn chains(mut it: Chains<'_, $ty>) {
-                // One vector by itself has too few chains of few outputs to keep the units busy.
+                // A single vector with few outputs has too few chains to hide the FMA latency.
                 if let ([pairs @ .., last], 1) = (it.vectors, it.vectors.len() % 2)
                     && !pairs.is_empty()
                     && it.outputs > OUTPUTS / 2
                 {
-                    // SAFETY: the caller's contract is the same, for some of the vectors.
+                    // SAFETY: the last vector is one of the chains', which are valid by the contract of
+                    // `Loops::chains`.
                     unsafe { chains(Chains { vectors: std::slice::from_ref(last), ..it }) };
                     it.vectors = pairs;
                 }
                 // With more vectors, chains of fewer outputs fill the registers.
                 let most = if it.vectors.len() == 1 { OUTPUTS } else { OUTPUTS / 2 };
                 while it.outputs > 0 {
-                    // About as many each time.
+                    // Blocks have about equal numbers of outputs.
                     let count = match it.outputs <= most {
                         true => it.outputs,
                         false => it.outputs.div_ceil(it.outputs.div_ceil(most)),
                     };
-                    // SAFETY: the caller's contract is the same, for some of the outputs.
+                    // SAFETY: `count <= it.outputs`, and the chains are valid by the contract of `Loops::chains`.
                     unsafe {
                         match count {
                             1 => chains_of_one(&it),
@@ -269,27 +278,27 @@ macro_rules! vector_loops {
                 }
             }
 
-            /// The chains of one output, whose blocks are so short that calls of them count.
+            /// Computes the chains of one output. Its blocks are so short that calls would cost time.
             ///
             /// # Safety
-            /// As for [`Loops::chains`].
+            /// The conditions of [`Loops::chains`] hold.
             #[target_feature(enable = $feature)]
             unsafe fn chains_of_one(it: &Chains<'_, $ty>) {
                 let (blocks, rest) = it.vectors.as_chunks::<4>();
-                // SAFETY: the caller's contract is the same, for some of the vectors.
+                // SAFETY: each block has some of the vectors, which are valid by the contract of `Loops::chains`.
                 unsafe {
                     blocks.iter().for_each(|some| block::<1, 4>(it, some));
                     rest.iter().for_each(|one| block::<1, 1>(it, std::array::from_ref(one)));
                 }
             }
 
-            /// The chains of the first outputs.
+            /// Computes the chains of the first `N` outputs.
             ///
             /// # Safety
-            /// As for [`Loops::chains`].
+            /// The conditions of [`Loops::chains`] hold, and there are at least `N` outputs.
             unsafe fn chains_of<const N: usize>(it: &Chains<'_, $ty>) {
                 let mut rest = it.vectors;
-                // SAFETY: the caller's contract is the same, for some of the vectors.
+                // SAFETY: each block has some of the vectors, which are valid by the contract of `Loops::chains`.
                 unsafe {
                     while N <= 3 && let Some((some, others)) = rest.split_first_chunk::<4>() {
                         block::<N, 4>(it, some);
@@ -303,23 +312,23 @@ macro_rules! vector_loops {
                 }
             }
 
-            /// The chains of the first outputs over some vectors.
+            /// Computes the chains of the first `N` outputs over `V` vectors.
             ///
             /// # Safety
-            /// As for [`Loops::chains`].
+            /// The conditions of [`Loops::chains`] hold, and there are at least `N` outputs.
             #[target_feature(enable = $feature)]
             unsafe fn block<const N: usize, const V: usize>(it: &Chains<'_, $ty>, vectors: &[[usize; 2]; V]) {
                 let mut sums = [[$zero(); V]; N];
                 let from = vectors.map(|[from, _]| it.x.wrapping_add(from));
                 let (weights, [of_outputs, of_terms]) = it.weights;
-                // Rows with an offset in common: no address waits for another one.
+                // All rows share one offset, so that no address depends on another one.
                 let rows: [*const $ty; N] = std::array::from_fn(|output| weights.wrapping_add(output * of_outputs));
                 let mut at = 0;
                 for &term in it.terms {
-                    // SAFETY: the operands have these elements by the caller's contract.
+                    // SAFETY: the vector's elements of this term exist by the contract of `Loops::chains`.
                     let x: [$vector; V] = std::array::from_fn(|v| unsafe { $load(from[v].add(term)) });
                     for (row, sums) in rows.iter().zip(&mut sums) {
-                        // SAFETY: as above.
+                        // SAFETY: the weight of this output and term exists by the contract of `Loops::chains`.
                         let weight = $all(unsafe { *row.wrapping_add(at) });
                         sums.iter_mut().zip(x).for_each(|(sum, x)| *sum = $fused(x, weight, *sum));
                     }
@@ -327,7 +336,8 @@ macro_rules! vector_loops {
                 }
                 for (output, sums) in sums.iter().enumerate() {
                     for (&sum, [_, to]) in sums.iter().zip(vectors) {
-                        // SAFETY: as above.
+                        // SAFETY: the results of this output and vector exist, and are initialised if `adds`, by the
+                        // contract of `Loops::chains`.
                         unsafe {
                             let to = it.to.0.add(output * it.to.1 + to);
                             $store(to, if it.adds { $add($load(to), sum) } else { sum });
@@ -343,13 +353,15 @@ macro_rules! vector_loops {
                     for (&tap, &weight) in taps.iter().zip(weights) {
                         let weight = $all(weight);
                         for (i, sum) in sums.iter_mut().enumerate() {
-                            // SAFETY: a block starts below the span, and there is slack for its end.
+                            // SAFETY: a block starts below the span, and slack for its end follows the elements, by the
+                            // contract of `Loops::sums`.
                             let elements = unsafe { $load(grid.add(tap + first + i * $lanes)) };
                             *sum = $add(*sum, $mul(elements, weight));
                         }
                     }
                     for (i, &sum) in sums.iter().enumerate() {
-                        // SAFETY: as above.
+                        // SAFETY: a block starts below the span, and slack for its end follows `to`, by the contract of
+                        // `Loops::sums`.
                         unsafe { $store(to.add(first + i * $lanes), sum) };
                     }
                 }
@@ -362,7 +374,7 @@ macro_rules! vector_loops {
                 g: (*const $ty, usize),
                 sums: *mut $ty,
             ) {
-                // SAFETY: the caller's contract is the same.
+                // SAFETY: `N` is the number of taps, and the operands exist by the contract of `Loops::windows`.
                 unsafe {
                     match taps.len() {
                         1 => windows_of::<1, SPLAT>(windows, x, taps, g, sums),
@@ -387,11 +399,12 @@ macro_rules! vector_loops {
                 to: *mut $ty,
             ) {
                 let taps: &[usize; N] = taps.try_into().expect("the caller counted the taps");
-                // SAFETY: there is a sum for each tap.
+                // SAFETY: `t < N`, and `to` has `N` vectors of sums.
                 let mut sums: [$vector; N] = std::array::from_fn(|t| unsafe { $load(to.add(t * $lanes)) });
                 for row in rows {
                     for p in *row..row + count {
-                        // SAFETY: the operands have these elements by the caller's contract.
+                        // SAFETY: the elements of this output position and the taps exist by the contract of
+                        // `Loops::windows`.
                         unsafe {
                             let gradients = $load(g);
                             for (sum, tap) in sums.iter_mut().zip(taps) {
@@ -404,7 +417,7 @@ macro_rules! vector_loops {
                     }
                 }
                 for (t, &sum) in sums.iter().enumerate() {
-                    // SAFETY: as above.
+                    // SAFETY: `t < N`, and `to` has `N` vectors of sums.
                     unsafe { $store(to.add(t * $lanes), sum) };
                 }
             }

@@ -1,5 +1,5 @@
-//! Gradients for weights without matrices: for many groups, or for many output channels of a group, at once. The order of
-//! the sums is that of [`super`].
+//! Backward-weights without GEMM, vectorised over groups or over the output channels of a group. [`super`] specifies
+//! the order of sums.
 
 use super::Conv;
 use super::direct::DirectConv;
@@ -10,21 +10,20 @@ use ms_core::error::Result;
 use ms_core::tensor::try_filled;
 use std::ops::{AddAssign, Range};
 
-/// The maximum number of output channels of a group whose gradients are computed directly: where the input is the matrix
-/// of columns, and otherwise.
+/// Maximum numbers of output channels of a group for this algorithm: for pointwise convolution, and for others.
 const MOST_OUTPUTS: [usize; 2] = [32, 64];
 
-/// What the lanes are of a gradient that is computed directly.
+/// The vectorised axis of a direct backward-weights.
 pub enum WeightLanes {
-    /// Groups with one output channel each.
+    /// Groups, which have one output channel each.
     Groups,
     /// The output channels of a group.
     Outputs,
 }
 
 impl Conv {
-    /// What the lanes of a gradient for weights are, in vectors of `lanes` elements; `None` if there are neither
-    /// enough groups to fill a vector nor few output channels of a group.
+    /// Returns the axis to vectorise with `lanes` elements; `None` if groups are too few to fill a vector and output
+    /// channels too many.
     pub fn weight_lanes(&self, lanes: usize) -> Option<WeightLanes> {
         let [of_pointwise, most] = MOST_OUTPUTS;
         let most = if self.is_pointwise() { of_pointwise } else { most };
@@ -36,20 +35,20 @@ impl Conv {
     }
 }
 
-/// Sums over windows of products of the elements under taps and the gradients, in lanes.
+/// Vectorised sums over output positions of products of gradients and of the elements under kernel taps.
 struct WindowSums<'a, T> {
     run: Windows<T>,
     taps: &'a [usize],
     lanes: usize,
-    /// Elements from one place of a grid to the next, and from one window of a gradient to the next.
+    /// Element strides between positions of a grid, and between output positions of a gradient.
     steps: [usize; 2],
 }
 
 impl DirectConv<'_> {
-    /// The gradient for the weights of groups with one output channel: one group for each element of a vector.
+    /// Computes backward-weights of groups with one output channel, one group per vector lane.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for grids.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for grids.
     pub fn weight_grad_by_groups<T: Direct + AddAssign>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
         let (conv, grid, taps) = (self.conv, &self.grid, self.taps()?);
         let (loops, turn) = (T::loops(self.isa), T::tile(self.isa).turn);
@@ -74,12 +73,12 @@ impl DirectConv<'_> {
                             steps: [input_len as isize, grid.step as isize],
                         };
                         let to = grids[(channel * grid.len() + line.at) * lanes..][..line.len * lanes].as_mut_ptr();
-                        // SAFETY: at least this many groups are left, and the line is in the plane of each.
+                        // SAFETY: `lanes` groups follow `first`, and the run lies in the plane of each.
                         unsafe { pack(turn, from, lanes, line.len, to) };
                     }
                 }
                 let from = Matrix::dense(g[group * windows..].as_ptr(), windows);
-                // SAFETY: at least this many groups are left, each with the same number of windows.
+                // SAFETY: `lanes` groups follow `first`, each with `windows` gradients.
                 unsafe { pack(turn, from, lanes, windows, gradients.as_mut_ptr()) };
                 (grids.as_ptr(), gradients.as_ptr())
             };
@@ -89,10 +88,10 @@ impl DirectConv<'_> {
                 _ => add(&mut sums, chains),
             };
             let of = WindowSums { run: loops.windows, taps: &taps, lanes, steps: [lanes, lanes] };
-            // SAFETY: the operands have an element of each group for every place of the grid, and every window.
+            // SAFETY: the grids have `lanes` elements for every position, and the gradients for every output position.
             unsafe { self.sum_windows(&of, 0..terms, operands, end_chunk)? };
             for group in block * lanes..((block + 1) * lanes).min(conv.groups) {
-                // SAFETY: each group has its own weights.
+                // SAFETY: each group has its own `filter` weights.
                 let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(group * filter), filter) };
                 to.iter_mut().zip(sums[group - first..].iter().step_by(lanes)).for_each(|(to, &sum)| *to = sum);
             }
@@ -100,12 +99,12 @@ impl DirectConv<'_> {
         })
     }
 
-    /// The gradient for the weights of groups with few output channels: one channel for each element of a vector.
+    /// Computes backward-weights of groups with few output channels, one channel per vector lane.
     ///
-    /// Tasks sum runs of chunks of terms for some of the taps, from operands of their own.
+    /// A task sums some chunks of output positions for some of the taps, from its own copies of the operands.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for grids.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for grids.
     pub fn weight_grad_by_outputs<T: Direct + AddAssign>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
         let (conv, grid, taps) = (self.conv, &self.grid, self.taps()?);
         let loops = T::fitting(self.isa, |lanes| conv.outputs.next_multiple_of(lanes));
@@ -120,7 +119,7 @@ impl DirectConv<'_> {
         let runs = chunks.div_ceil(of_run);
         let of_part = filter.div_ceil(tasks.div_ceil(runs)).next_multiple_of(TAPS);
         let parts = filter.div_ceil(of_part);
-        // Chunks are added in order when all are there.
+        // Chunks are stored apart, so that they can be added in order at the end.
         let mut sums = try_filled(T::default(), filters * chunks * filter * lanes)?;
         let shared = Shared::new(sums.as_mut_ptr());
         let nanos = filters * terms * (filter / 2 + conv.channels);
@@ -142,7 +141,7 @@ impl DirectConv<'_> {
                 planes.for_each(|(plane, to)| grid.store_rows(plane, to, rows.clone()));
                 let from = g[group * output_len + first * windows + windows_read.start..].as_ptr();
                 let to = gradients[windows_read.start * count..].as_mut_ptr();
-                // SAFETY: the group has this many more output channels, each with these windows.
+                // SAFETY: `count` output channels follow `first`, each with these output positions.
                 unsafe { pack(turn, Matrix::dense(from, windows), count, windows_read.len(), to) };
                 (grids.as_ptr().wrapping_sub(skipped), gradients.as_ptr())
             };
@@ -154,8 +153,8 @@ impl DirectConv<'_> {
                 let to = unsafe { std::slice::from_raw_parts_mut(shared.get().add(at), chains.len()) };
                 to.copy_from_slice(chains);
             };
-            // SAFETY: the operands have an element for every place of the grids that these taps read, and `count` for every
-            // window, after which there are others or slack.
+            // SAFETY: the grids have every position that these taps read. The gradients have `count` elements for every
+            // output position, which others or slack follow.
             unsafe { self.sum_windows(&of, of_run, operands, end_chunk) }
         })?;
         for (number, all) in sums.chunks_exact_mut(chunks * filter * lanes).enumerate() {
@@ -170,12 +169,13 @@ impl DirectConv<'_> {
         Ok(())
     }
 
-    /// Sums over the terms in a range, which starts with a chunk. `operands` returns the grids and the gradients of an image,
-    /// of which the windows in a range are read; `end_chunk` takes the number of a chunk of terms, and its sums by tap and
-    /// lane.
+    /// Sums over a range of output positions, which starts at a chunk.
+    ///
+    /// `operands` returns the grids and gradients of an image, of which a range of output positions is read.
+    /// `end_chunk` receives the index of a chunk, and its sums by tap and lane.
     ///
     /// # Safety
-    /// The operands have the elements that the loop reads for these taps and windows.
+    /// The operands have the elements that the loop reads for these taps and output positions.
     unsafe fn sum_windows<T: Direct>(
         &self,
         of: &WindowSums<'_, T>,
@@ -202,7 +202,8 @@ impl DirectConv<'_> {
                 let g = gradients.wrapping_add(at % windows * of.steps[1]);
                 for (taps, chains) in of.taps.chunks(TAPS).zip(chains.chunks_mut(TAPS * of.lanes)) {
                     let rows = &grid.rows[row..row + rows];
-                    // SAFETY: by the caller's contract.
+                    // SAFETY: `rows` and `count` stay within the output positions of this image, which the operands
+                    // cover by this function's contract.
                     unsafe { (of.run)((rows, count), x, taps, (g, of.steps[1]), chains.as_mut_ptr()) };
                 }
                 at += rows * count;

@@ -1,21 +1,21 @@
-//! The largest elements of adjacent windows.
+//! Tracks the largest elements of adjacent windows.
 
 use crate::interp::number::Number;
 use std::hint::select_unpredictable;
 
-/// The largest elements of some windows, and with `PLACES` where they are. Without `NANS` no element may be nan; without
-/// `PLACES` none may be -0, as it is not known which of equal elements is the first one.
+/// The largest elements of some windows, with their indices if `PLACES`. Without `NANS` no element may be NaN. Without
+/// `PLACES` none may be -0, as the first of equal elements is not known.
 #[derive(Clone, Copy)]
 pub struct Best<T, const COUNT: usize, const PLACES: bool, const NANS: bool> {
     /// The elements.
     pub tops: [T; COUNT],
-    /// Their places.
+    /// Their indices.
     pub places: [u32; COUNT],
 }
 
 impl<T: Number, const COUNT: usize, const PLACES: bool, const NANS: bool> Best<T, COUNT, PLACES, NANS> {
-    /// Takes further elements of the windows, which are after all those before, where they are larger. Nan is larger than
-    /// all others, and the `last` one stays or the first; of equal elements the first one stays.
+    /// Takes elements that come after all earlier ones, where they are larger. NaN is larger than all numbers; the
+    /// `last` NaN wins, or the first one. The first of equal elements wins.
     #[inline(always)]
     pub fn or_later(&mut self, tops: &[T; COUNT], places: &[u32; COUNT], last: bool) {
         for at in 0..COUNT {
@@ -25,7 +25,7 @@ impl<T: Number, const COUNT: usize, const PLACES: bool, const NANS: bool> Best<T
         }
     }
 
-    /// As [`or_later`](Self::or_later), for elements in any order.
+    /// Takes elements in any order, by the rules of [`or_later`](Self::or_later).
     #[inline(always)]
     pub fn or(&mut self, tops: &[T; COUNT], places: &[u32; COUNT], last: bool) {
         for at in 0..COUNT {
@@ -38,7 +38,7 @@ impl<T: Number, const COUNT: usize, const PLACES: bool, const NANS: bool> Best<T
         }
     }
 
-    /// Takes an element where it is above.
+    /// Takes an element if it is `above`.
     #[inline(always)]
     fn take(&mut self, at: usize, above: bool, value: T, place: u32) {
         self.tops[at] = if above { value } else { self.tops[at] };
@@ -48,7 +48,7 @@ impl<T: Number, const COUNT: usize, const PLACES: bool, const NANS: bool> Best<T
     }
 }
 
-/// Returns whether a number is nan, which integers never are.
+/// Whether a number is NaN, which integers never are.
 pub fn is_nan<T: PartialOrd>(value: T) -> bool {
     value.partial_cmp(&value).is_none()
 }

@@ -1,16 +1,16 @@
-//! Blocks of adjacent positions, for loops of vectors.
+//! Partitions positions into blocks of constant size, whose loops are vectorised.
 
 /// Maximum number of positions of a block.
 const MOST: usize = 16;
 
 /// A loop over blocks of a constant number of positions.
 pub trait Blocks {
-    /// Does the positions from this one, of which some may be done already; all are below the loop's count.
+    /// Computes `COUNT` positions from `at` on, all below the loop's count. Some may be computed already.
     fn block<const COUNT: usize>(&mut self, at: usize);
 }
 
-/// Runs a loop on the positions below `count`, in order and in as few blocks as possible: the last one may have
-/// positions of the one before.
+/// Runs a loop on the positions below `count`, in order and in few blocks. The last block may overlap the one before
+/// it.
 #[inline(always)]
 pub fn in_blocks(count: usize, blocks: &mut impl Blocks) {
     match count {

@@ -1,6 +1,8 @@
-//! The largest elements of windows: down the lines of each row of windows first, where elements of adjacent columns are
-//! adjacent whatever the stride is, then among those of columns, along a line that is padded. Elements are so not compared
-//! in row-major order: where it matters which of equal ones or of nans counts, their places tell.
+//! Finds the largest elements of windows, first down columns and then across.
+//!
+//! For each row of windows, the first pass takes the maximum over its lines in every column. Adjacent columns are
+//! contiguous, whatever the stride is. The second pass takes the maximum over the columns of each window, along a
+//! padded line. The comparison order is not row-major, so indices break ties between equal values and NaNs.
 
 use super::Loops;
 use super::best::{Best, is_nan};
@@ -12,25 +14,25 @@ use ms_core::tensor::{Element, try_filled};
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Number of elements of padded lines that are found before the windows along them: loads that overlap several stores
-/// wait until these have reached the cache.
+/// Number of elements of padded lines that the first pass finds before the second one. Loads that overlap several
+/// stores stall until these have reached the cache.
 const BATCH: usize = 512;
 
-/// Number of elements that are looked through for nan at once: they stay in the cache for the windows.
+/// Number of elements that are searched for NaN at once, so that they stay in the cache for the windows.
 const BAND: usize = 4096;
 
-/// What is done with the largest elements of windows.
+/// The consumer of the largest elements.
 pub trait Sink<T>: Sync {
-    /// Whether their places are needed, and so the first of nans; else the last one counts.
+    /// Whether the consumer needs indices. The first of several NaNs then counts, otherwise the last one.
     const PLACES: bool;
 
-    /// Where the largest elements of the windows of a plane are written, unless their places are needed.
+    /// Returns the destination of a plane's largest elements, unless the consumer needs indices.
     #[inline(always)]
     fn tops(&self, _plane: usize) -> &mut [T] {
         &mut []
     }
 
-    /// The places of the largest elements of all windows of a plane, as positions in it.
+    /// Takes the indices of the largest elements of all windows of a plane.
     #[inline(always)]
     fn places(&self, _plane: usize, _places: &[u32]) {}
 }
@@ -45,7 +47,7 @@ pub struct Largest<'a, T, S> {
 /// The largest elements of the columns of some rows of windows, in padded lines.
 struct Columns<T> {
     tops: Vec<T>,
-    /// Their places; those of padding are after all others.
+    /// Their indices; padding has an index after all others.
     places: Vec<u32>,
 }
 
@@ -60,7 +62,7 @@ impl<T: Number + Element, S: Sink<T>> Loops for Largest<'_, T, S> {
         for plane in planes {
             let x = &self.x[plane * pool.input_len..][..pool.input_len];
             let tops = self.sink.tops(plane);
-            // Places take time where only the elements are needed, and comparisons with nan take more.
+            // Indices cost time where only the elements are needed, and comparisons with NaN cost more.
             let (mut ready, mut needs_order) = (0, false);
             for first in (0..pool.rows()).step_by(batch) {
                 let rows = first..pool.rows().min(first + batch);
@@ -125,7 +127,7 @@ impl<T: Number + Element, S: Sink<T>> Largest<'_, T, S> {
     }
 }
 
-/// Finds the largest elements of the columns of a row of windows, which are on these lines.
+/// Finds the largest elements of the columns of a row of windows, which covers these lines.
 #[inline(always)]
 fn down<S: Sink<T>, T: Number, L: AsRef<[usize]>, const PLACES: bool, const NANS: bool>(
     x: &[T],
@@ -141,7 +143,7 @@ fn down<S: Sink<T>, T: Number, L: AsRef<[usize]>, const PLACES: bool, const NANS
 /// The loop over the columns of a row of windows.
 struct Down<'a, S, T, L, const PLACES: bool, const NANS: bool> {
     x: &'a [T],
-    /// Where the lines of the windows start.
+    /// The start of each line of the windows.
     lines: L,
     to: (&'a mut [T], &'a mut [u32]),
     sink: PhantomData<S>,
@@ -154,7 +156,8 @@ impl<S: Sink<T>, T: Number, L: AsRef<[usize]>, const PLACES: bool, const NANS: b
     fn block<const COUNT: usize>(&mut self, at: usize) {
         let mut best = Best::<T, COUNT, PLACES, NANS> { tops: [T::LOWEST; COUNT], places: [u32::MAX; COUNT] };
         for (number, &line) in self.lines.as_ref().iter().enumerate() {
-            // SAFETY: the lines have an element for each column, and this block is one of columns.
+            // SAFETY: `down` asserts that every line has an element for each column, and blocks stay below the number
+            // of columns.
             let tops = unsafe { block(self.x, line + at) };
             let places = [line as u32; COUNT];
             if number == 0 {
@@ -163,19 +166,19 @@ impl<S: Sink<T>, T: Number, L: AsRef<[usize]>, const PLACES: bool, const NANS: b
                 best.or_later(tops, &places, !S::PLACES);
             }
         }
-        // SAFETY: there is room for each column.
+        // SAFETY: `down` asserts that `to` has room for each column, and blocks stay below the number of columns.
         unsafe { *block_mut(self.to.0, at) = best.tops };
         if PLACES {
             for (number, place) in best.places.iter_mut().enumerate() {
                 *place = place.wrapping_add((at + number) as u32);
             }
-            // SAFETY: as above.
+            // SAFETY: `down` asserts that `to` has room for each column, and blocks stay below the number of columns.
             unsafe { *block_mut(self.to.1, at) = best.places };
         }
     }
 }
 
-/// Finds the largest elements of a row of windows among those of columns.
+/// Finds the largest elements of a row of windows from those of its columns.
 #[inline(always)]
 fn across<S: Sink<T>, T: Number, const STRIDE: usize, const PLACES: bool, const NANS: bool>(
     pool: &Pool,
@@ -191,7 +194,7 @@ fn across<S: Sink<T>, T: Number, const STRIDE: usize, const PLACES: bool, const 
     in_blocks(output, &mut loops);
 }
 
-/// The loop over a row of windows with a constant stride, or with any one for zero.
+/// The loop over a row of windows with a constant stride, or with any stride if `STRIDE` is zero.
 struct Across<'a, S, T, const STRIDE: usize, const PLACES: bool, const NANS: bool> {
     stride: usize,
     kernel: usize,
@@ -208,11 +211,13 @@ impl<S: Sink<T>, T: Number, const STRIDE: usize, const PLACES: bool, const NANS:
     fn block<const COUNT: usize>(&mut self, at: usize) {
         let stride = if STRIDE == 0 { self.stride } else { STRIDE };
         let of = |from: usize| {
-            // SAFETY: there are elements for all taps of each window, and this block is one of windows.
+            // SAFETY: `across` asserts that `from` has the elements under all taps of each window, and blocks stay
+            // below the number of windows.
             let tops = unsafe { strided::<T, COUNT, STRIDE>(self.from.0, from, stride) };
             let mut places = [0; COUNT];
             if PLACES {
-                // SAFETY: as above.
+                // SAFETY: `across` asserts that `from` has the indices under all taps of each window, and blocks stay
+                // below the number of windows.
                 places = unsafe { strided::<u32, COUNT, STRIDE>(self.from.1, from, stride) };
             }
             Best::<T, COUNT, PLACES, NANS> { tops, places }
@@ -224,7 +229,7 @@ impl<S: Sink<T>, T: Number, const STRIDE: usize, const PLACES: bool, const NANS:
             let Best { tops, places } = of(from);
             best.or(&tops, &places, !S::PLACES);
         }
-        // SAFETY: there is room for each window.
+        // SAFETY: `across` asserts that `to` has room for each window, and blocks stay below the number of windows.
         unsafe {
             match S::PLACES {
                 true => *block_mut(self.to.1, at) = best.places,
@@ -234,41 +239,42 @@ impl<S: Sink<T>, T: Number, const STRIDE: usize, const PLACES: bool, const NANS:
     }
 }
 
-/// The elements that end strides, which are so many from one on, or of a constant length unless it is zero. Compilers
-/// select the second elements of pairs by one instruction, but not the first ones.
+/// Returns the last element of each of `COUNT` strides from `at` on. The stride is constant unless `STRIDE` is zero.
+/// Compilers select the second elements of pairs by one instruction, but not the first ones.
 ///
 /// # Safety
-/// There are elements for all strides.
+/// `of` has `COUNT * stride` elements from `at` on.
 #[inline(always)]
 unsafe fn strided<T: Copy, const COUNT: usize, const STRIDE: usize>(of: &[T], at: usize, stride: usize) -> [T; COUNT] {
     debug_assert!(at + COUNT * stride <= of.len());
     if STRIDE == 0 {
-        // SAFETY: the caller's contract.
+        // SAFETY: `it < COUNT`, so the index is below `at + COUNT * stride`, where `of` has elements by this function's
+        // contract.
         return std::array::from_fn(|it| unsafe { *of.get_unchecked(at + (it + 1) * stride - 1) });
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: `of` has `COUNT * STRIDE` elements from `at` on by this function's contract.
     let all = unsafe { &*of.as_ptr().add(at).cast::<[[T; STRIDE]; COUNT]>() };
     all.map(|it| it[STRIDE - 1])
 }
 
-/// A constant number of elements from one on.
+/// Returns `COUNT` elements from `at` on.
 ///
 /// # Safety
-/// There are that many.
+/// `of` has `COUNT` elements from `at` on.
 #[inline(always)]
 unsafe fn block<T, const COUNT: usize>(of: &[T], at: usize) -> &[T; COUNT] {
     debug_assert!(at + COUNT <= of.len());
-    // SAFETY: the caller's contract.
+    // SAFETY: `of` has `COUNT` elements from `at` on by this function's contract.
     unsafe { &*of.as_ptr().add(at).cast() }
 }
 
-/// As [`block`].
+/// Returns `COUNT` elements from `at` on, for writes.
 ///
 /// # Safety
-/// As for [`block`].
+/// `of` has `COUNT` elements from `at` on.
 #[inline(always)]
 unsafe fn block_mut<T, const COUNT: usize>(of: &mut [T], at: usize) -> &mut [T; COUNT] {
     debug_assert!(at + COUNT <= of.len());
-    // SAFETY: the caller's contract.
+    // SAFETY: `of` has `COUNT` elements from `at` on by this function's contract.
     unsafe { &mut *of.as_mut_ptr().add(at).cast() }
 }

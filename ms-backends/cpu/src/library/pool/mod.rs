@@ -1,4 +1,4 @@
-//! Max pooling and its gradient.
+//! Runs max pooling and its gradient.
 
 mod best;
 mod blocks;
@@ -20,13 +20,13 @@ use ms_core::error::Result;
 use ms_core::tensor::{Attrs, Element, HostArray};
 use std::ops::{AddAssign, Range};
 
-/// Maximum number of chunks of a task.
+/// Maximum number of tasks.
 const MAX_CHUNKS: usize = 16;
 
-/// Minimum number of planes of a chunk.
+/// Minimum number of channel planes of a task.
 const MIN_PLANES: usize = 8;
 
-/// The largest elements of the windows of `x`.
+/// Computes the largest element of each window of `x`.
 pub fn max<T: Number + Element>(
     isa: Isa,
     attrs: &Attrs,
@@ -54,13 +54,13 @@ impl<T: Number + Element> Sink<T> for Max<'_, T> {
     #[inline(always)]
     fn tops(&self, plane: usize) -> &mut [T] {
         let len = self.pool.output_len;
-        // SAFETY: the planes of the result are disjoint.
+        // SAFETY: each plane has its own `output_len` elements of the result.
         unsafe { std::slice::from_raw_parts_mut(self.out.get().add(plane * len), len) }
     }
 }
 
-/// The gradient of [`max()`] for its input `x`, from inputs `x` and `g`. Nan is larger than all other
-/// elements, and the gradient is that of the first of equal ones.
+/// Computes the gradient of [`max()`] for its input `x`, from inputs `x` and `g`. NaN is larger than all other
+/// elements, and the first of equal elements takes the gradient.
 pub fn max_grad<T: Number + Element + AddAssign>(
     isa: Isa,
     attrs: &Attrs,
@@ -77,7 +77,7 @@ pub fn max_grad<T: Number + Element + AddAssign>(
     }
 }
 
-/// Adds gradients at the places of the largest elements, in the order of the windows.
+/// Adds gradients at the indices of the largest elements, in the order of the windows.
 struct Grad<'a, T> {
     pool: &'a Pool,
     g: &'a [T],
@@ -90,7 +90,7 @@ impl<T: Number + Element + AddAssign> Sink<T> for Grad<'_, T> {
     #[inline(always)]
     fn places(&self, plane: usize, places: &[u32]) {
         let len = self.pool.input_len;
-        // SAFETY: the planes of the result are disjoint.
+        // SAFETY: each plane has its own `input_len` elements of the result.
         let to = unsafe { std::slice::from_raw_parts_mut(self.out.get().add(plane * len), len) };
         to.fill(T::ZERO);
         let g = &self.g[plane * self.pool.output_len..];
@@ -100,7 +100,7 @@ impl<T: Number + Element + AddAssign> Sink<T> for Grad<'_, T> {
     }
 }
 
-/// The elements of `h` at the positions of the largest elements of the windows of `x`, the inputs; see [`max_grad`].
+/// Reads `h` at the indices of the largest elements of the windows of `x`; see [`max_grad`].
 pub fn max_take<T: Number + Element>(
     isa: Isa,
     attrs: &Attrs,
@@ -114,7 +114,7 @@ pub fn max_take<T: Number + Element>(
     run(isa, pool, &Largest { pool, x, sink: Take { pool, h, out: &out } })
 }
 
-/// Takes elements at the places of the largest ones.
+/// Reads elements at the indices of the largest ones.
 struct Take<'a, T> {
     pool: &'a Pool,
     h: &'a [T],
@@ -128,13 +128,13 @@ impl<T: Number + Element> Sink<T> for Take<'_, T> {
     fn places(&self, plane: usize, places: &[u32]) {
         let h = &self.h[plane * self.pool.input_len..][..self.pool.input_len];
         let len = self.pool.output_len;
-        // SAFETY: the planes of the result are disjoint.
+        // SAFETY: each plane has its own `output_len` elements of the result.
         let to = unsafe { std::slice::from_raw_parts_mut(self.out.get().add(plane * len), len) };
         to.iter_mut().zip(places).for_each(|(to, &at)| *to = h[at as usize]);
     }
 }
 
-/// Runs loops on all planes, compiled for an instruction set.
+/// Runs loops over all planes, compiled for an instruction set.
 fn run(isa: Isa, pool: &Pool, loops: &impl Loops) -> Result<()> {
     let per_chunk = pool.planes.div_ceil(MAX_CHUNKS).max(MIN_PLANES);
     threads::try_for_each(pool.planes.div_ceil(per_chunk), pool.nanos(), |chunk| {
@@ -142,13 +142,13 @@ fn run(isa: Isa, pool: &Pool, loops: &impl Loops) -> Result<()> {
     })
 }
 
-/// Loops over planes, which are inlined to be compiled for each instruction set.
+/// Loops over planes, inlined so that they are compiled for each instruction set.
 trait Loops: Sync {
-    /// Runs them on these planes.
+    /// Runs the loops on these planes.
     fn run(&self, planes: Range<usize>) -> Result<()>;
 }
 
-/// Runs loops that are compiled for an instruction set, which this processor has.
+/// Runs loops that are compiled for an instruction set of this processor.
 fn compiled(isa: Isa, loops: &impl Loops, planes: Range<usize>) -> Result<()> {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
@@ -163,10 +163,10 @@ fn compiled(isa: Isa, loops: &impl Loops, planes: Range<usize>) -> Result<()> {
     }
 
     match isa {
-        // SAFETY: the processor has the instruction set.
+        // SAFETY: `isa` is an instruction set of this processor, which has AVX-512.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => unsafe { avx512(loops, planes) },
-        // SAFETY: as above.
+        // SAFETY: `isa` is an instruction set of this processor, which has AVX2.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => unsafe { avx2(loops, planes) },
         _ => loops.run(planes),

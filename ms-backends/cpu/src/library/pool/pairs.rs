@@ -1,4 +1,4 @@
-//! Windows of pairs of elements that do not overlap: each element is loaded once, and results stay in registers.
+//! Pools disjoint windows that are two elements wide: each element is loaded once, and results stay in registers.
 
 use super::best::is_nan;
 use super::blocks::{Blocks, in_blocks};
@@ -12,11 +12,11 @@ use smallvec::SmallVec;
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
-/// The loops of [`max`](super::max()), or of its gradient, for windows that are two elements wide, do not overlap, and have no
-/// padding: a window's place is the number of its tap.
+/// The loops of [`max`](super::max()), or of its gradient, for disjoint windows that are two elements wide and have no
+/// padding. The index of a largest element is the number of its tap.
 pub struct Pairs<'a, T, const GRADIENT: bool> {
     windows: &'a Windows,
-    /// Where the rows of a window start, relative to its first element.
+    /// The start of each row of a window, relative to the window's first element.
     rows: SmallVec<[usize; 4]>,
     x: &'a [T],
     g: &'a [T],
@@ -24,7 +24,7 @@ pub struct Pairs<'a, T, const GRADIENT: bool> {
 }
 
 impl<'a, T: Number + Element, const GRADIENT: bool> Pairs<'a, T, GRADIENT> {
-    /// The loops, if the windows are such ones.
+    /// Returns the loops if all windows have this form.
     pub fn of(pool: &'a Pool, x: &'a [T], g: &'a [T], out: &'a Shared<*mut T>) -> Option<Self> {
         let windows = &pool.windows;
         let axes @ [a, b, c] = windows.axes();
@@ -44,13 +44,13 @@ impl<'a, T: Number + Element, const GRADIENT: bool> Pairs<'a, T, GRADIENT> {
 
 /// The loop over a row of windows.
 struct Row<'a, T, const GRADIENT: bool> {
-    /// Where the rows of a window start, relative to its first element.
+    /// The start of each row of a window, relative to the window's first element.
     rows: &'a [usize],
-    /// The elements from those of the first window on.
+    /// The elements from the first window on.
     from: &'a [T],
     /// The gradients of the windows.
     g: &'a [T],
-    /// What is written for the windows, or for the elements from those of the first window on.
+    /// The destination: the results of the windows, or the gradients of the elements from the first window on.
     to: &'a mut [T],
 }
 
@@ -64,7 +64,7 @@ impl<T: Number + Element, const GRADIENT: bool> Blocks for Row<'_, T, GRADIENT> 
                 let tap = (2 * number + side) as u32;
                 for (pair, (top, place)) in pairs.iter().zip(tops.iter_mut().zip(&mut places)) {
                     let value = pair[side];
-                    // A number that is larger, or a nan: for the gradient, the first one.
+                    // A larger number wins, or a NaN; for the gradient, only the first NaN.
                     let above = (value > *top) | (is_nan(value) & !(GRADIENT & is_nan(*top)));
                     *top = select_unpredictable(above, value, *top);
                     *place = select_unpredictable(above, tap, *place);
@@ -95,7 +95,7 @@ impl<T: Number + Element, const GRADIENT: bool> Loops for Pairs<'_, T, GRADIENT>
             let from = &self.x[plane * input..][..input];
             let g = if GRADIENT { &self.g[plane * output..][..output] } else { &[] };
             let len = if GRADIENT { input } else { output };
-            // SAFETY: the planes of the result are disjoint.
+            // SAFETY: each plane has its own `len` elements of the result.
             let to = unsafe { std::slice::from_raw_parts_mut(self.out.get().add(plane * len), len) };
             if GRADIENT {
                 to.fill(T::ZERO);

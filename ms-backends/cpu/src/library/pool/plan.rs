@@ -1,45 +1,45 @@
-//! The windows over planes, as those along lines and the lines of each.
+//! Plans pooling: splits windows over planes into windows along lines, and the lines of each row of windows.
 
 use ms_core::ops::{MaxPoolAttrs, Windows};
 use ms_core::tensor::Attrs;
 use std::ops::Range;
 
-/// The windows over planes.
+/// The windows of a pooling over planes.
 pub struct Pool {
-    /// Number of planes.
+    /// Number of channel planes.
     pub planes: usize,
-    /// The windows over one of them.
+    /// The windows over one plane.
     pub windows: Windows,
-    /// Elements of a plane.
+    /// Number of elements of a plane.
     pub input_len: usize,
-    /// Windows over a plane.
+    /// Number of windows over a plane.
     pub output_len: usize,
-    /// Elements of a line.
+    /// Number of elements of a line.
     pub input: usize,
-    /// Windows along a line.
+    /// Number of windows along a line.
     pub output: usize,
-    /// Distance of the windows along a line.
+    /// Distance between windows along a line.
     pub stride: usize,
-    /// Taps of a window along a line.
+    /// Number of taps of a window along a line.
     pub kernel: usize,
-    /// Distance of the taps along a line.
+    /// Distance between taps along a line.
     pub dilation: usize,
     /// Padding before the first element of a line.
     pub before: usize,
-    /// Elements before the padding, so that those under a tap of all windows are the ends of whole strides.
+    /// Number of elements before the padding, so that the element under a tap of each window ends a whole stride.
     pub slack: usize,
-    /// Elements of a line with these and with padding.
+    /// Number of elements of a line with slack and padding.
     pub pitch: usize,
-    /// For each row of windows, which of `row_lines` are its lines, in order.
+    /// For each row of windows, the range of its lines in `row_lines`, in order.
     rows: Vec<Range<usize>>,
-    /// Where lines of a plane start.
+    /// The start of each line in a plane.
     row_lines: Vec<usize>,
-    /// For each row of windows, where the last line of it and of all rows before ends.
+    /// For each row of windows, the end of the last line of this and of all earlier rows.
     ends: Vec<usize>,
 }
 
 impl Pool {
-    /// From the shapes of the planes and of their windows.
+    /// Plans pooling for the shapes of the input and of the result.
     pub fn new(attrs: &Attrs, input: &[usize], output: &[usize]) -> Self {
         let at = MaxPoolAttrs::of(attrs);
         let (mut kernel, mut window) = (at.kernel().sizes(), at.window());
@@ -49,7 +49,7 @@ impl Pool {
         let windows = Windows::new(&window, &input, &kernel, &output);
         assert!(u32::try_from(windows.input_len()).is_ok(), "a plane has less than 2^32 elements");
         let [.., last] = *windows.axes();
-        // Those over whole lines.
+        // The windows over whole lines.
         let end = kernel.len() - 1;
         for list in [&mut kernel[..], &mut window.stride, &mut window.dilation, &mut input, &mut output] {
             list[end] = 1;
@@ -91,22 +91,22 @@ impl Pool {
         }
     }
 
-    /// Number of rows of windows.
+    /// Returns the number of rows of windows.
     pub fn rows(&self) -> usize {
         self.rows.len()
     }
 
-    /// Where the lines of a row of windows start, in order.
+    /// Returns the start of each line of a row of windows, in order.
     pub fn lines(&self, row: usize) -> &[usize] {
         &self.row_lines[self.rows[row].clone()]
     }
 
-    /// Where the last line of a row of windows, and of all rows before, ends.
+    /// Returns the end of the last line of this and of all earlier rows of windows.
     pub fn end(&self, row: usize) -> usize {
         self.ends[row]
     }
 
-    /// The estimated time of all planes on one thread.
+    /// Estimates the nanoseconds of all planes on one thread.
     pub fn nanos(&self) -> usize {
         self.planes * (self.input_len + self.output_len * self.windows.taps().isqrt()) / 3
     }

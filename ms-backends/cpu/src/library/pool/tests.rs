@@ -1,15 +1,15 @@
-//! Pooling against loops that are written as the ops are defined.
+//! Tests pooling against loops that follow the definitions of the ops.
 
 use crate::isa::Isa;
 use crate::threads;
 use ms_core::ops::MaxPoolAttrs;
 use ms_core::tensor::{Array, Attrs};
 
-/// Numbers in no order, the same in each run.
+/// A pseudo-random sequence, the same in each run.
 struct Numbers(u64);
 
 impl Numbers {
-    /// One below `end`.
+    /// Returns a number below `end`.
     fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 33) as usize % end
@@ -19,7 +19,7 @@ impl Numbers {
         self.below(1 << 20) as f32 / 1e3 - 500.0
     }
 
-    /// Elements of which many are equal, without nan and -0 in some cases; nans are told apart by their bits.
+    /// Returns elements with many ties; some modes have no NaN and no -0. NaNs differ in their bits.
     fn elements(&mut self, count: usize) -> Vec<f32> {
         let few = [0.0, -0.0, 1.5, -1.5, f32::NEG_INFINITY, f32::NEG_INFINITY, f32::INFINITY, f32::MIN];
         let mode = self.below(5);
@@ -46,7 +46,7 @@ struct Axis {
 }
 
 impl Axis {
-    /// One of which every window has an element, with an input of at most about `size`.
+    /// Returns an axis of which every window has an element, with an input of at most about `size`.
     fn new(numbers: &mut Numbers, size: usize) -> Self {
         loop {
             let most = if numbers.below(4) == 0 { 7 } else { 3 };
@@ -68,14 +68,14 @@ impl Axis {
         (self.input + self.before + self.after - (self.kernel - 1) * self.dilation - 1) / self.stride + 1
     }
 
-    /// The elements of a window.
+    /// Returns the elements of a window.
     fn elements(self, window: usize) -> impl Iterator<Item = usize> {
         let at = move |tap: usize| (window * self.stride + tap * self.dilation).checked_sub(self.before);
         (0..self.kernel).filter_map(at).filter(move |&it| it < self.input)
     }
 }
 
-/// The positions of the elements of each window of a plane, both in row-major order.
+/// Returns the indices of the elements of each window of a plane, both in row-major order.
 fn windows(axes: &[Axis]) -> Vec<Vec<usize>> {
     let mut all = vec![vec![0]];
     for axis in axes {
@@ -146,7 +146,7 @@ fn windows_of_all_kinds() {
     }
 }
 
-/// Planes with more elements than are worked on at once, and windows as models have them.
+/// Covers planes with more elements than one batch, and windows of common models.
 #[test]
 fn windows_of_models() {
     let numbers = &mut Numbers(4);

@@ -1,8 +1,9 @@
-//! Batch-reduce products: sums over groups of terms whose columns are at places of their own, in planes that are split once
-//! for all of them (Georganas et al.: High-Performance Deep Learning via a Single Building Block, 2020).
+//! Batch-reduce GEMM: each K block of the right operand has its own address (Georganas et al.: High-Performance Deep
+//! Learning via a Single Building Block, 2020).
 //!
-//! The windows of a convolution are such columns. Under one tap, those that are neighbours have neighbouring elements, so
-//! that the columns of a tap are where the image is stored, without a matrix of columns.
+//! The right operand is split into components once for all K blocks. For a convolution, each kernel tap of a block of
+//! channels is a K block. Under one tap, neighbouring output positions have neighbouring elements, so columns are read
+//! from the split activations without an im2col buffer.
 
 use super::chosen::{Chosen, Lefts};
 use super::kernel::{Ahead, Columns, Terms, Unit};
@@ -10,20 +11,22 @@ use super::split::{PANEL, Split, split};
 use super::tiles::{ROWS, WORDS};
 use super::{By, Units, dots, tiles};
 
-/// Number of rows of a panel of filters, and of columns that are multiplied at once.
+/// Number of rows of a micro-panel of filters, and of columns that are multiplied at once.
 pub const TILE: usize = PANEL;
 
-/// Number of channels of a group of terms, which are a block.
+/// Number of channels of a K block.
 pub const BLOCK: usize = 2 * ROWS;
 
-/// Left operands of batch-reduce products: of each row the terms of all taps.
+/// Left operands of batch-reduce GEMM: every row has the weights of all kernel taps.
 pub struct Filters {
     unit: Chosen,
     packed: Lefts,
 }
 
-/// How the elements of channels are stored: for each [block](BLOCK) of channels one plane after the other, each of which has
-/// a row of words for each pair of channels. A word has the elements of both at one place.
+/// Layout of split activations.
+///
+/// A [block](BLOCK) of channels stores its split components one after another. A component has one row of words for
+/// each pair of channels, and a word has both channels' elements at one spatial position.
 #[derive(Clone, Copy)]
 pub struct Layout {
     planes: usize,
@@ -33,60 +36,63 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The number of words of a block.
+    /// Returns the number of words of a block.
     pub fn block(self) -> usize {
         self.planes * self.plane()
     }
 
-    /// The number of words of a plane of a block.
+    /// Returns the number of words of a split component of a block.
     fn plane(self) -> usize {
         ROWS * self.row
     }
 
-    /// Splits the elements of a pair of channels, which are two rows.
+    /// Splits the elements of a pair of channels, which are two rows of `row` elements.
     ///
     /// # Safety
-    /// The elements are valid for reads; there is room for the block, which has the pair.
+    /// The elements are valid for reads, and `block` has room for a block of channels with this pair.
     pub unsafe fn split(self, elements: *const f32, pair: usize, block: *mut u32) {
-        // SAFETY: by the caller's contract; a machine with the unit has the instruction set, and rows are whole lines.
+        // SAFETY: `elements` has two rows of `row` elements, and `block` has room for this pair, by this function's
+        // contract. `row` is a multiple of [`WORDS`], and the machine with this engine has the instruction set.
         unsafe { (self.split)(elements, self.row as isize, self.row, block.add(pair * self.row), self.plane()) };
     }
 
-    /// Stores zeros for a pair of channels that do not exist.
+    /// Stores zeros for a pair of channels that pads the last block.
     ///
     /// # Safety
-    /// There is room for the block, which has the pair.
+    /// `block` has room for a block of channels with this pair.
     pub unsafe fn clear(self, pair: usize, block: *mut u32) {
         for plane in 0..self.planes {
-            // SAFETY: by the caller's contract.
+            // SAFETY: `plane < planes` and `pair` is in the block, so these `row` words lie in `block` by this
+            // function's contract.
             unsafe { block.add(plane * self.plane() + pair * self.row).write_bytes(0, self.row) };
         }
     }
 }
 
 impl Filters {
-    /// Those of a unit that were [packed](Chosen::pack) for it.
+    /// Wraps filters that were [packed](Chosen::pack) for an engine.
     pub fn new(unit: Chosen, packed: Lefts) -> Self {
         Self { unit, packed }
     }
 
-    /// The layout of channels with so many places.
+    /// Returns the layout of channels with `places` spatial positions.
     pub fn layout(&self, places: usize) -> Layout {
         let Chosen { isa, terms, .. } = self.unit;
         let planes = terms.planes()[1];
-        // Tiles read places after the last one. The rows of a register are in different sets of a cache if they are an odd
-        // number of lines apart.
+        // Tiles read past the last position. Rows are an odd number of cache lines apart, so that the rows of a tile
+        // register fall into different cache sets.
         let lines = (places + TILE).div_ceil(WORDS) | 1;
         Layout { planes, split: split(isa, planes), row: lines * WORDS }
     }
 
-    /// Sets [`TILE`] rows of `to`, which are `step` words apart, to the sums of products of a panel of rows of a left operand,
-    /// and of so many [tiles](TILE) of columns, which are neighbouring places. `groups` says where the words of the first
-    /// column are in each group: the taps of a block one after the other, then those of the next block.
+    /// Multiplies a micro-panel of filters and `tiles` [tiles](TILE) of neighbouring columns.
+    ///
+    /// Sets [`TILE`] rows of `to`, which are `step` words apart. `groups` are the word offsets of the first column in
+    /// each K block. All kernel taps of a block of channels precede the next block.
     ///
     /// # Safety
-    /// There are the operand, the panel, and as many groups as it has, whose words were stored in the layout; there is room
-    /// for the sums.
+    /// The operand and the micro-panel exist. `groups` has as many K blocks as the micro-panel, whose words were stored
+    /// in the layout. `to` has room for the sums.
     pub unsafe fn multiply(
         &self,
         [operand, panel]: [usize; 2],
@@ -100,8 +106,8 @@ impl Filters {
         let ahead = Ahead::NONE;
         let columns = Columns { first, groups, plane: layout.plane(), register: WORDS, row: layout.row, ahead };
         let terms = self.unit.terms;
-        // SAFETY: the caller's contract is the same, and the unit is that of `Chosen::of`. This thread has no unit, as it runs
-        // one product at a time.
+        // SAFETY: the addresses are valid by this function's contract, and `Chosen::of` detected the engine or was
+        // given it. No other engine is live on this thread, as it runs one product at a time.
         unsafe {
             match self.unit.units {
                 Units::None => unreachable!("filters are packed for units"),
@@ -118,10 +124,11 @@ impl Filters {
     }
 }
 
-/// [`Filters::multiply`] on a unit.
+/// Runs [`Filters::multiply`] on an engine.
 ///
 /// # Safety
-/// As [`Filters::multiply`]; this machine has the unit, and this thread has no other one.
+/// The conditions of [`Filters::multiply`] hold for `rows`, `columns` and `to`. This machine has the engine, and no
+/// other value of `U` is live on this thread.
 unsafe fn run<U: Unit>(
     terms: Terms,
     rows: *const u32,
@@ -129,7 +136,8 @@ unsafe fn run<U: Unit>(
     tiles: usize,
     (to, step): (*mut u32, usize),
 ) {
-    // SAFETY: the caller's contract is the same.
+    // SAFETY: columns `at..at + TILE` of every K block are readable, and `to` has room for them, as
+    // `at < tiles * TILE`.
     unsafe {
         let (mut unit, kernel) = (U::start(), U::kernel(terms));
         for at in (0..tiles).map(|it| it * TILE) {

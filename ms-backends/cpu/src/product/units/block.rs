@@ -1,6 +1,7 @@
-//! Products on the unit, cut into blocks.
+//! Blocked GEMM on a matrix engine.
 //!
-//! The sum of an element is accumulated in the order of groups of terms, whichever blocks and threads compute it.
+//! A result is partitioned into blocks for threads, blocks into strips of rows, and strips into tiles of one
+//! micro-panel by another. Every sum accumulates its K blocks in order, independently of the partition.
 
 use super::kernel::{Ahead, Columns, Kernel, LINE, Terms, Unit};
 use super::packed::{Packed, Panels};
@@ -16,25 +17,25 @@ use ms_core::with_element;
 use std::ops::Range;
 use std::slice::from_raw_parts;
 
-/// Maximum number of rows that are packed at once. Their form of [some groups](GROUPS) is a part of a second-level cache.
+/// Maximum number of rows that are packed at once: [some K blocks](GROUPS) of them use a part of the L2 cache.
 const ROWS: usize = 256;
 
-/// Maximum number of planes of groups that are packed at once.
+/// Maximum number of split components of K blocks that are packed at once.
 const GROUPS: usize = 48;
 
-/// Maximum number of bytes of a packed left operand that stays in second-level caches until blocks multiply it.
+/// Maximum number of bytes of a packed left operand that stays in the L2 caches until blocks multiply it.
 const SMALL: usize = 4 << 20;
 
-/// Maximum number of columns of a block whose sums are in memory of their own.
+/// Maximum number of columns of a block whose sums are accumulated in a separate buffer.
 const COLUMNS: usize = 512;
 
-/// Maximum number of columns of a part.
+/// Maximum number of columns of an output tile that epilogues read.
 const PART_COLUMNS: usize = 1024;
 
-/// Number of blocks per thread, so that no thread waits long for another.
+/// Number of blocks per thread, which balances the load of threads.
 const BLOCKS_PER_THREAD: usize = 2;
 
-/// An operand, with strides in bytes.
+/// An operand of a GEMM, with strides in bytes.
 #[derive(Clone, Copy)]
 pub struct Side {
     pub matrix: Matrix<*const u8>,
@@ -42,12 +43,12 @@ pub struct Side {
     pub packing: Packing,
 }
 
-/// A result, with strides in bytes.
+/// The result of a GEMM, with strides in bytes.
 #[derive(Clone, Copy)]
 pub struct Out {
     pub matrix: Matrix<*mut u8>,
     pub dtype: DType,
-    /// The instruction set by which sums are rounded.
+    /// The instruction set of the code that rounds sums.
     pub isa: Isa,
 }
 
@@ -55,23 +56,24 @@ impl Addresses for Side {}
 impl Addresses for Out {}
 
 impl Out {
-    /// Whether sums are accumulated in it.
+    /// Whether sums are accumulated in the result: it has 32-bit elements and contiguous rows.
     fn is_direct(self) -> bool {
         self.dtype.size() == size_of::<u32>() && self.matrix.steps[1] == size_of::<u32>() as isize
     }
 
-    /// The result without its first rows and columns.
+    /// Returns the result without its first rows and columns.
     fn skip(self, rows: usize, columns: usize) -> Self {
         Self { matrix: self.matrix.skip(rows, columns), ..self }
     }
 
-    /// Writes sums to the first rows and columns, rounded or truncated; the rows of sums are that many words apart.
+    /// Writes sums to the first rows and columns, rounded or truncated. `width` is the row stride of `sums` in words.
     ///
     /// # Safety
-    /// The sums are valid for reads, and the rows have room for them.
+    /// `sums` is valid for reads of these rows and columns, and the result for writes.
     unsafe fn write(self, [rows, columns]: [usize; 2], (sums, width): (*const u32, usize)) {
         let Matrix { first, steps } = self.matrix;
-        // SAFETY: by the caller's contract; f32 has the size of u32.
+        // SAFETY: `sums` is readable and the result writable for `rows` by `columns` elements by this function's
+        // contract. The accumulators of `f32::format` are as large as the words.
         unsafe {
             if let Some(format) = f32::format(self.isa, self.dtype) {
                 return (format.write)([rows, columns], (sums.cast(), width), self.matrix);
@@ -88,7 +90,7 @@ impl Out {
     }
 }
 
-/// Products of matrices of the same sizes on units.
+/// A batch of GEMMs of the same sizes on a matrix engine.
 #[derive(Clone, Copy)]
 pub struct Product {
     pub units: Units,
@@ -98,18 +100,20 @@ pub struct Product {
     pub left: Side,
     pub right: Side,
     pub out: Out,
-    /// Whether the result has sums, to which the products are added: only for one in which sums are accumulated.
+    /// Whether products are added to the sums in the result, which must be [direct](Out::is_direct).
     pub accumulate: bool,
 }
 
 impl Addresses for Product {}
 
 impl Product {
-    /// Multiplies the pairs of matrices with these numbers, on several threads if there is enough work; `places` returns
-    /// their offsets in bytes. Left operands may be packed before.
+    /// Multiplies the pairs of matrices with these indices, on several threads if there is enough work. `places`
+    /// returns the byte offsets of a pair's matrices. `of_left` are micro-panels of left operands that were packed
+    /// before.
     ///
     /// # Safety
-    /// As [`run`](crate::product::run); this machine has the unit and the instruction sets of the packings.
+    /// The conditions of [`run`](crate::product::run) hold. This machine has the engine and the instruction sets of the
+    /// packings.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands.
@@ -119,7 +123,8 @@ impl Product {
         places: impl Fn(usize) -> [isize; 3] + Sync,
         of_left: Option<Panels>,
     ) -> Result<()> {
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: `pack` and `multiply` require what this function's contract states, and `own` lives until `multiply`
+        // returns.
         unsafe {
             let own = self.pack(&pairs, pairs.len() == 1, &places, [of_left.is_some(), false], None)?;
             let [own_left, of_right] = own.each_ref().map(|it| it.as_ref().map(Packed::panels));
@@ -127,14 +132,16 @@ impl Product {
         }
     }
 
-    /// Packs what several blocks of products would pack, and a small left operand, whose range need not be found by itself
-    /// then: each operand that is not given. A right one may be the same in all pairs.
+    /// Packs the operands whose micro-panels several blocks would pack otherwise, and a small left operand.
+    ///
+    /// Packing also finds the range of the elements, which saves a scan. `is_given` marks operands that are packed
+    /// already; `is_same` says that all pairs share the right operand.
     ///
     /// # Safety
-    /// As [`Product::run`].
+    /// The conditions of [`Product::run`] hold.
     ///
     /// # Errors
-    /// As [`Product::run`].
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands.
     pub unsafe fn pack(
         self,
         pairs: &Range<usize>,
@@ -155,21 +162,23 @@ impl Product {
         for (packed, (packs, side, at, sizes)) in packed.iter_mut().zip(of_sides) {
             let side = Side { matrix: side.matrix.at(at), ..side };
             if packs && Packed::bytes(side.packing, sizes, 1) <= WHOLE {
-                // SAFETY: the elements are those of the caller's contract.
+                // SAFETY: the first pair's operand has `sizes` readable elements by this function's contract, and
+                // `count` is 1.
                 *packed = Some(unsafe { Packed::new(side, sizes, 1)? });
             }
         }
         Ok(packed)
     }
 
-    /// [`Product::run`] with operands that were packed. `parts` are those of the result, or of the transposed one if so it
-    /// says.
+    /// Multiplies the pairs of matrices with these indices, with micro-panels of packed operands where they are given.
+    ///
+    /// `parts` are the output tiles that epilogues read; the flag says that they tile the transposed result.
     ///
     /// # Safety
-    /// As [`Product::run`].
+    /// The conditions of [`Product::run`] hold, and the micro-panels are those of the operands.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands, or for parts.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands or for output tiles.
     pub unsafe fn multiply(
         self,
         pairs: Range<usize>,
@@ -181,7 +190,7 @@ impl Product {
         debug_assert!(!self.accumulate || self.out.is_direct());
         let [rows, columns] = cut([m, n], batch, parts);
         let [along, across] = [m.div_ceil(rows), n.div_ceil(columns)];
-        // A nanosecond is enough for several hundred products of terms.
+        // One nanosecond covers several hundred component products.
         let nanos = (batch * m * n).saturating_mul(k) / 512 * self.terms.products();
         let shared = Shared::new((self, of_left, of_right));
         threads::try_for_each(batch * along * across, nanos, |block| {
@@ -195,7 +204,8 @@ impl Product {
             let packed = [of_left.map(|it| it.skip(pair, top / PANEL)), of_right.map(|it| it.skip(pair, left / PANEL))];
             let Some((parts, turned)) = parts else {
                 own.out.matrix = own.out.matrix.at(at_out).skip(top, left);
-                // SAFETY: the block is a part of the product of the caller's contract.
+                // SAFETY: the block covers rows and columns of pair `pair` inside the product that this function's
+                // contract covers.
                 return unsafe { own.block(packed) };
             };
             let (rows, columns) = (top..top + own.sizes[0], left..left + own.sizes[2]);
@@ -204,18 +214,19 @@ impl Product {
                 let size = own.out.dtype.size() as isize;
                 let to = Matrix { first: to.first, steps: to.steps.map(|it| it * size) };
                 own.out.matrix = if turned { to.transposed() } else { to };
-                // SAFETY: as above.
+                // SAFETY: the block covers rows and columns of pair `pair`, and `to` has room for the block.
                 unsafe { own.block(packed) }
             };
-            // SAFETY: as the caller's.
+            // SAFETY: `compute` writes every element of the tile, and `cut` made tiles of whole rows where `by_rows`
+            // requires them.
             unsafe { parts.run(&Part { product: pair, rows, columns }, compute) }
         })
     }
 
-    /// Multiplies on this thread. Panels of operands may be given.
+    /// Multiplies one block on the calling thread, with micro-panels of packed operands where they are given.
     ///
     /// # Safety
-    /// As [`Product::run`], for a part of a product.
+    /// The conditions of [`Product::run`] hold for this block of a product.
     unsafe fn block(self, [of_left, of_right]: [Option<Panels>; 2]) -> Result<()> {
         let [m, k, n] = self.sizes;
         (0..m).step_by(ROWS).try_for_each(|top| {
@@ -224,7 +235,8 @@ impl Product {
             own.left.matrix = self.left.matrix.skip(top, 0);
             own.out.matrix = self.out.matrix.skip(top, 0);
             let packed = [of_left.map(|it| it.skip(0, top / PANEL)), of_right];
-            // SAFETY: the rows are some of the caller's.
+            // SAFETY: rows `top..top + ROWS` lie inside the block, and this machine has the engine by this function's
+            // contract.
             unsafe {
                 match self.units {
                     Units::None => unreachable!("products are made for units"),
@@ -241,16 +253,16 @@ impl Product {
         })
     }
 
-    /// [`Product::block`] of at most [`ROWS`] rows.
+    /// Multiplies a block of at most [`ROWS`] rows.
     ///
     /// # Safety
-    /// As [`Product::block`].
+    /// The conditions of [`Product::block`] hold, and `U` is the block's engine.
     unsafe fn strip<U: Unit>(self, [of_left, of_right]: [Option<Panels>; 2]) -> Result<()> {
         let Self { sizes: [m, k, n], left, right, out, .. } = self;
         let (rows, columns) = (left.matrix, right.matrix.transposed());
         let (left, right) = (left.packing, right.packing);
         let groups = k.div_ceil(left.group());
-        // Parts of about equal depth.
+        // The K blocks are partitioned into passes of about equal depth.
         let passes = groups.div_ceil(GROUPS / left.planes.max(right.planes));
         let at_once = groups.div_ceil(passes);
         let keeps_sums = !out.is_direct() && passes > 1;
@@ -261,15 +273,16 @@ impl Product {
             if of_right.is_none() { right.panel(at_once) } else { 0 },
             if keeps_sums { m.next_multiple_of(PANEL) } else { PANEL } * sums_width,
         ];
-        // SAFETY: what is read below was written before.
+        // SAFETY: micro-panels are packed and sums are zeroed below before anything reads them.
         let room = unsafe { Array::uninit(&[lens.iter().sum()], DType::U32)? };
         let rows_room = room.device_ptr().cast::<u32>();
         let columns_room = rows_room.wrapping_add(lens[0]);
         let sums_room = columns_room.wrapping_add(lens[1]);
-        // SAFETY: there is room for packed panels and for sums, and what is packed are parts of the operands of the
-        // caller's contract. This thread has no unit, as it runs one block at a time.
+        // SAFETY: `room` has `lens` words for micro-panels and sums. The packed rows, columns and K indices are below
+        // `m`, `n` and `k`, so they are elements of the operands. No other `U` is live on this thread, as it runs one
+        // block at a time.
         unsafe {
-            // A tile at an edge has sums that are no part of the result.
+            // Edge tiles also compute padding, which reads initialised sums.
             sums_room.write_bytes(0, lens[2]);
             let (mut unit, kernel) = (U::start(), U::kernel(self.terms));
             let places: [usize; GROUPS] = std::array::from_fn(|it| right.panel(it));
@@ -298,7 +311,7 @@ impl Product {
                         right.pack(columns.skip(at, first), PANEL.min(n - at), depth, columns_room);
                         columns_room.cast_const()
                     });
-                    // The products of a panel of columns fetch the next one, each a part of it.
+                    // The tiles of one micro-panel of columns together prefetch the next one.
                     let lines = (right.panel(1) / LINE).div_ceil(m.div_ceil(PANEL));
                     let next = of_right.filter(|_| at + PANEL < n.min(first_column + width));
                     let next = next.map(|it| it.panel(at / PANEL + 1, right.panel(start)));
@@ -320,21 +333,21 @@ impl Product {
     }
 }
 
-/// Groups of terms that are multiplied at once.
+/// A pass over consecutive K blocks.
 struct Pass<U> {
     kernel: Kernel<U>,
-    /// Whether there are no sums yet.
+    /// Whether sums start at zero: in the first pass, unless the product accumulates.
     is_first: bool,
-    /// Whether the sums are the result.
+    /// Whether this is the last pass, after which the sums are the result.
     is_last: bool,
 }
 
-/// Multiplies a panel of rows and one of columns, of which the first ones are those of the result. There is room for
-/// sums in rows that are a number of words apart.
+/// Multiplies a micro-panel of rows and one of columns, of which the first `sizes` belong to the result. `sums` is a
+/// buffer for edge tiles and for results of other types; `width` is its row stride in words.
 ///
 /// # Safety
-/// The panels have the groups of the pass, the result has that many rows and columns, and the room those of panels,
-/// which are initialised.
+/// The micro-panels have the K blocks of the pass. The result has `sizes` rows and columns, and `sums` has [`PANEL`]
+/// initialised rows and columns.
 unsafe fn tile<U>(
     unit: &mut U,
     pass: &Pass<U>,
@@ -344,7 +357,8 @@ unsafe fn tile<U>(
     out: Out,
 ) {
     const WORD: usize = size_of::<u32>();
-    // SAFETY: by the caller's contract.
+    // SAFETY: the kernel writes a whole tile: to the result if that has all `PANEL` rows and columns, otherwise to
+    // `sums`. Copies touch only the first `sizes` elements of both.
     unsafe {
         if out.is_direct() && sizes == [PANEL; 2] {
             let Matrix { first, steps } = out.matrix;
@@ -363,10 +377,10 @@ unsafe fn tile<U>(
     }
 }
 
-/// Rows and columns of blocks, which are multiples of those of panels where there are several; parts are those of
-/// [`Product::multiply`].
+/// Returns the rows and columns of a block, which are multiples of [`PANEL`] where there are several blocks. `parts`
+/// are those of [`Product::multiply`].
 fn cut([m, n]: [usize; 2], batch: usize, parts: Option<(&Parts<'_>, bool)>) -> [usize; 2] {
-    // A part of whole rows stays in the cache of a core, and has enough of them for the columns that are read.
+    // A tile of whole rows stays in a core's cache, and has enough rows to amortise reading the columns.
     const ELEMENTS: usize = 256 << 10;
     let wanted = match threads::count() {
         1 => 1,
@@ -377,7 +391,7 @@ fn cut([m, n]: [usize; 2], batch: usize, parts: Option<(&Parts<'_>, bool)>) -> [
         Some((true, false)) => [blocks(m, wanted).min((ELEMENTS / n).max(PANEL) / PANEL * PANEL), n],
         Some((true, true)) => [m, blocks(n, wanted).min((ELEMENTS / m).max(PANEL) / PANEL * PANEL)],
         _ => {
-            // Rows of less than two panels take as long to pack columns as to multiply.
+            // With fewer than two micro-panels of rows, packing columns takes as long as multiplying.
             let rows = blocks(m, m.div_ceil(ROWS).max(wanted.min(m.div_ceil(2 * PANEL))));
             let across = wanted.div_ceil(m.div_ceil(rows)).min(n.div_ceil(4 * PANEL));
             let across = if parts.is_some() { across.max(n.div_ceil(PART_COLUMNS)) } else { across };

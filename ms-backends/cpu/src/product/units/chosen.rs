@@ -1,4 +1,4 @@
-//! A unit for all products of one op, whose bits then do not depend on how the op cuts its matrices.
+//! Chooses one matrix engine for all products of an op, so that the op's partition does not affect its bits.
 
 use super::block::{Out, Product, Side};
 use super::kernel::Terms;
@@ -14,18 +14,18 @@ use ms_core::tensor::{DType, Storage};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A unit, and how it multiplies floats.
+/// A matrix engine and the split of its float operands.
 #[derive(Clone, Copy)]
 pub struct Chosen {
     pub(super) units: Units,
     pub(super) isa: Isa,
     dtype: DType,
     pub(super) terms: Terms,
-    /// Whether the unit was given, for products of any size.
+    /// Whether the engine was forced, for products of any size.
     is_given: bool,
 }
 
-/// A product of matrices, with steps in bytes.
+/// A float GEMM, with strides in bytes.
 pub struct Floats {
     /// `[m, k, n]`
     pub sizes: [usize; 3],
@@ -33,18 +33,18 @@ pub struct Floats {
     pub operands: [Matrix<*const u8>; 2],
     /// The result.
     pub out: Matrix<*mut u8>,
-    /// Whether the result has sums, to which those of the product are added.
+    /// Whether products are added to the sums in the result.
     pub accumulate: bool,
 }
 
-/// Packed left operands: of one call, or kept while slots hold them.
+/// Packed left operands: of one call, or cached with a parameter.
 pub enum Lefts {
     Own(Packed),
     Kept(Arc<Kept>),
 }
 
 impl Lefts {
-    /// The panels, unless the range of a kept operand does not allow them.
+    /// Returns the micro-panels, unless the range of a cached operand forbids the split.
     pub(super) fn panels(&self) -> Option<Panels> {
         match self {
             Self::Own(packed) => Some(packed.panels()),
@@ -54,12 +54,12 @@ impl Lefts {
 }
 
 impl Chosen {
-    /// The unit of this machine if that is faster for products that have these sizes in all, or the given one in any
-    /// size; `None` if there is none for this dtype and precision, or operands of these elements have some that it does
-    /// not multiply.
+    /// Chooses the engine for products of these total sizes: the forced one, or this machine's where it is profitable.
+    ///
+    /// `None` if no engine supports the dtype in this precision, or if elements lie outside the engine's range.
     ///
     /// # Safety
-    /// The elements are valid for reads, and the machine has the instruction set and the given unit.
+    /// The elements are valid for reads, and the machine has the instruction set and the forced engine.
     pub unsafe fn of(
         units: Option<Units>,
         isa: Isa,
@@ -68,7 +68,7 @@ impl Chosen {
         operands: [Elements<'_>; 2],
     ) -> Option<Self> {
         let terms = Terms::of(ContractionTypes::of(dtype), precision)?;
-        // What may be kept is the left operand, so that the transposed product is one with a right one that is.
+        // A left operand that can be cached counts as the right one of the transposed product.
         let ([m, k, n], is_held) = (sizes, operands[0].2.is_some());
         let sizes_of_kept = if is_held { [n, k, m] } else { sizes };
         let is_given = units.is_some();
@@ -76,19 +76,20 @@ impl Chosen {
         if !units.multiplies(terms) || sizes.contains(&0) {
             return None;
         }
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: the elements are valid for reads and lie in their storage, and the machine has `isa`, by this
+        // function's contract.
         let [a, b] = operands.map(|it| unsafe { range_of_elements(isa, dtype, it) });
         let [of_a, of_b] = terms.planes();
         let is_allowed = a.allows(of_a) && b.allows(of_b) && a.allows_products(b);
         is_allowed.then_some(Self { units, isa, dtype, terms, is_given })
     }
 
-    /// Whether products take so much less time than on vectors that it pays to make matrices for them.
+    /// Whether the engine is so much faster than vectors that building an im2col buffer for it pays off.
     pub fn pays_for_matrices(self) -> bool {
         self.is_given || !self.terms.is_full()
     }
 
-    /// Whether convolutions are products in blocks of channels: on tiles, and on what is given.
+    /// Whether to use channel-blocked convolution: on AMX, and on every forced engine.
     pub fn multiplies_blocks(self) -> bool {
         self.is_given || matches!(self.units, Units::Tiles(_))
     }
@@ -98,15 +99,17 @@ impl Chosen {
         Side { matrix, dtype: self.dtype, packing }
     }
 
-    /// Packs left operands of products for all of them, each of which begins where the one before it ends, or returns
-    /// those that are kept of a block; `None` if they are so large that every product packs its own. Terms are those of so
-    /// many taps, which are one in products of matrices.
+    /// Packs the left operands of a batch, which are contiguous in memory, or returns their cached packed form. `None`
+    /// if they are so large that every product packs its own.
+    ///
+    /// The reduction dimension runs over this number of kernel taps, which is one for plain GEMM.
     ///
     /// # Safety
-    /// The elements are valid for reads, and in the block.
+    /// The elements are valid for reads, lie in the `held` storage if there is one, and the machine has the instruction
+    /// set.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for them.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the packed operands.
     pub unsafe fn pack(
         self,
         first: Matrix<*const u8>,
@@ -120,7 +123,8 @@ impl Chosen {
         if Packed::bytes(side.packing, [k, m], count) > WHOLE {
             return Ok(None);
         }
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: the `count` matrices of `m` by `k` elements are valid for reads and lie in `held`, by this function's
+        // contract.
         unsafe {
             if let Some(kept) = held.and_then(|it| Kept::of(it, side, [k, m], count)) {
                 return Ok(Some(Lefts::Kept(kept)));
@@ -129,12 +133,12 @@ impl Chosen {
         }
     }
 
-    /// Multiplies the pairs with these numbers; `places` returns their offsets in bytes. The left operand of a pair has
-    /// its number, modulo that of all, among those that are packed.
+    /// Multiplies the pairs of matrices with these indices; `places` returns their byte offsets. A pair's left operand
+    /// in `packed` has the pair's index modulo the number of left operands.
     ///
     /// # Safety
-    /// As [`Ordered::run`](crate::product::Ordered::run); all elements of operands are among those of [`Self::of`], or
-    /// zeros.
+    /// The conditions of [`Ordered::run`](crate::product::Ordered::run) hold. Every element of an operand is one that
+    /// [`Self::of`] has scanned, or zero.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands.
@@ -149,7 +153,7 @@ impl Chosen {
         let Self { units, terms, dtype, .. } = self;
         let (left, right, out) = (self.side(0, a), self.side(1, b), Out { matrix: out, dtype, isa: self.isa });
         let product = Product { units, terms, sizes, left, right, out, accumulate };
-        // SAFETY: the caller's contract is the same; the unit is that of `of`.
+        // SAFETY: the matrices are valid by this function's contract, and `of` has detected the engine or was given it.
         unsafe { product.run(pairs, places, packed.and_then(Lefts::panels)) }
     }
 }

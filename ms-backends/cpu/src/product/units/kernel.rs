@@ -1,4 +1,4 @@
-//! Products of a panel of rows and a panel of columns.
+//! The interface of micro-kernels, which multiply a micro-panel of rows and one of columns.
 
 #[cfg(doc)]
 use super::split::PANEL;
@@ -6,20 +6,20 @@ use super::split::PLANE;
 use super::tiles::{REGISTER, WORDS};
 use crate::codegen;
 
-/// Number of words of a line of the cache.
+/// Cache-line size in 32-bit words.
 pub const LINE: usize = codegen::LINE / size_of::<u32>();
 
-/// The terms of a product.
+/// The element kind of a product's operands.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Terms {
-    /// Floats, as sums of so many bf16 for each operand.
+    /// Floats, split into this number of bf16 components in each operand.
     Floats([usize; 2]),
-    /// Integers of a byte, which have a sign or not in each operand.
+    /// 8-bit integers; the flags say which operands are signed.
     Bytes([bool; 2]),
 }
 
 impl Terms {
-    /// Those of the transposed product.
+    /// Returns the kind of the transposed product.
     pub fn turned(self) -> Self {
         match self {
             Self::Floats([a, b]) => Self::Floats([b, a]),
@@ -27,7 +27,7 @@ impl Terms {
         }
     }
 
-    /// The numbers of planes.
+    /// Returns the number of split components of each operand.
     pub fn planes(self) -> [usize; 2] {
         match self {
             Self::Floats(planes) => planes,
@@ -35,36 +35,37 @@ impl Terms {
         }
     }
 
-    /// The number of products of planes.
+    /// Returns the number of component products.
     pub fn products(self) -> usize {
         let [a, b] = self.planes();
-        // Those of planes that are low both are left out.
+        // Products of two low components are left out.
         if a == b { a * (a + 1) / 2 } else { a * b }
     }
 
-    /// Whether the products of planes are as many as for f32 in full, for which packing takes a notable part of the time.
+    /// Whether all component products of two f32 operands are computed: then packing takes a notable part of the time.
     pub fn is_full(self) -> bool {
         self == Self::Floats([3, 3])
     }
 }
 
-/// The words of [`PANEL`] columns: of each group some planes, each of which is two registers. Distances are in words.
+/// The words of [`PANEL`] columns. Each K block has some split components, each of which is two tile registers.
+/// Distances are in words.
 #[derive(Clone, Copy)]
 pub struct Columns<'a> {
-    /// The first word, from which groups have their distances.
+    /// The address from which K blocks have their distances.
     pub first: *const u32,
-    /// Where each group is.
+    /// Distances of the K blocks.
     pub groups: &'a [usize],
-    /// Between the planes of a group.
+    /// Distance between the split components of a K block.
     pub plane: usize,
-    /// Between the registers of a plane.
+    /// Distance between the two registers of a component.
     pub register: usize,
-    /// Between the rows of a register.
+    /// Distance between the rows of a register.
     pub row: usize,
     pub ahead: Ahead,
 }
 
-/// What a later product reads, which is fetched into the second-level cache meanwhile: so many lines of it for each group.
+/// A micro-panel to prefetch into L2 while this one is multiplied: `lines` cache lines for each K block.
 #[derive(Clone, Copy)]
 pub struct Ahead {
     pub first: *const u32,
@@ -72,39 +73,44 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// Nothing.
+    /// No prefetch.
     pub const NONE: Self = Self { first: std::ptr::null(), lines: 0 };
 }
 
 impl<'a> Columns<'a> {
-    /// Those of a packed panel.
+    /// Returns the columns of a packed micro-panel.
     pub fn packed(first: *const u32, groups: &'a [usize], ahead: Ahead) -> Self {
         Self { first, groups, plane: PLANE, register: REGISTER, row: WORDS, ahead }
     }
 }
 
-/// Sets the [`PANEL`] rows and columns of `to`, which are `step` bytes apart, to the sums of the products of all groups
-/// of columns and of a packed panel of rows, or adds these to the sums that are there.
+/// The micro-kernel: multiplies a packed micro-panel of rows and a micro-panel of columns over all K blocks.
+///
+/// Sets the [`PANEL`] rows and columns of `to`, whose rows are `step` bytes apart, or accumulates into them unless
+/// `is_first`.
 ///
 /// # Safety
-/// The panel of rows has as many groups as the columns, all words are valid for reads, and `to` is for reads and writes.
+/// The micro-panel of rows has as many K blocks as the columns. All words are valid for reads, and `to` is valid for
+/// reads and writes.
 pub type Kernel<U> =
     unsafe fn(unit: &mut U, rows: *const u32, columns: Columns<'_>, is_first: bool, to: *mut u32, step: isize);
 
-/// What multiplies panels, on one thread.
+/// The state of a matrix engine on one thread.
 pub trait Unit: Sized {
-    /// The unit, taken for this thread.
+    /// Configures the engine for this thread.
     ///
     /// # Safety
-    /// This machine has the unit, and this thread has no other one.
+    /// This machine has the engine, and no other value of this type is live on this thread.
     unsafe fn start() -> Self;
 
-    /// The kernel for terms that the unit [multiplies](super::Units::multiplies).
+    /// Returns the micro-kernel for terms that the engine [supports](super::Units::multiplies).
     fn kernel(terms: Terms) -> Kernel<Self>;
 }
 
-/// The products of planes of a group: those that together are as exact as the operands, in an order in which one plane
-/// of each is the next one's, from the smallest on as far as that allows. Plane 0 is the highest.
+/// Returns the component products of a K block: pairs `[i, j]` of component indices, of which 0 is the highest.
+///
+/// Three components a side take the pairs with `i + j <= 2`, which are as exact as the operands. The order goes from
+/// small to large products as far as consecutive pairs can share a loaded component.
 pub const fn products(a: usize, b: usize) -> &'static [[usize; 2]] {
     match (a, b) {
         (3, 3) => &[[0, 2], [0, 1], [1, 1], [1, 0], [0, 0], [2, 0]],
@@ -117,12 +123,12 @@ pub const fn products(a: usize, b: usize) -> &'static [[usize; 2]] {
     }
 }
 
-/// The elements of a pair of bf16, as units read them.
+/// Unpacks a word into two bf16 elements, as engines read them.
 pub fn pair(word: u32) -> [f32; 2] {
     [word << 16, word & 0xffff_0000].map(|it| flushed(f32::from_bits(it)))
 }
 
-/// A zero for a number below the normal ones.
+/// Flushes a subnormal to a zero of its sign.
 #[inline(always)]
 pub fn flushed(x: f32) -> f32 {
     if x.abs() < f32::MIN_POSITIVE { 0f32.copysign(x) } else { x }

@@ -1,8 +1,8 @@
-//! Products on the units of a processor that multiply pairs of bf16, or bytes: of f32, which is split into up to three
-//! planes of bf16, of bf16, and of integers of a byte.
+//! GEMM on matrix engines (AMX, AVX512-BF16): split-bf16 GEMM for f32, bf16 GEMM, and 8-bit integer GEMM.
 //!
-//! The bits of a result depend on its operands and the kind of unit only: not on blocks, threads, strides, or on whether
-//! a packed operand is kept. Operands that planes do not represent are not multiplied here ([`range`]).
+//! An f32 operand is split into up to three bf16 components. The bits of a result depend only on its operands and the
+//! kind of engine. They do not depend on blocks, threads, strides, or on whether a packed operand is cached. Operands
+//! outside the representable [`range`] are left to the vector path.
 
 mod batch_reduce;
 mod block;
@@ -32,49 +32,50 @@ use range::range_of;
 pub use range::{Range as Magnitudes, range_of_elements};
 use split::Packing;
 
-/// Minimum number of rows and columns, and of terms, of a product with a right operand that is kept, and of one of
-/// integers.
+/// Minimum rows and columns, and minimum reduction dimension, of a GEMM whose right operand is cached in packed form.
+/// Integer GEMM has the same thresholds.
 const KEPT: [usize; 2] = [32, 64];
 
-/// Minimum number of rows where the products of planes are [as many as for f32 in full](Terms::is_full). A slot whose
-/// operand is written between calls, as in training, has it packed by every call, for which fewer rows do not make up.
+/// Minimum number of rows of a GEMM with [all component products of f32](Terms::is_full).
+///
+/// A training step writes its parameters, so every call packs them again. Fewer rows do not amortise that packing.
 const KEPT_ROWS: usize = 64;
 
-/// Minimum number of rows, columns and terms of a product whose operands are packed for it: for tiles, and for dot
-/// products.
+/// Minimum rows, columns and reduction dimension of a GEMM that packs both operands: for AMX, and for AVX512-BF16.
 const PACKED: [usize; 2] = [128, 64];
 
-/// Minimum number of rows, columns and terms, and that of multiplications, of other products on tiles: so many make up for
-/// the packing of an operand for few lines of the other one.
+/// Minimum rows, columns and reduction dimension, and minimum number of multiplications, of other GEMMs on AMX. Enough
+/// multiplications amortise packing one operand for few rows or columns of the other.
 const LARGE: [usize; 2] = [64, 1 << 24];
 
-/// Maximum number of bytes of an operand that is packed as a whole. The blocks of a larger one pack their lines.
+/// Maximum number of bytes of an operand that is packed as a whole. The blocks of a larger operand pack their own
+/// micro-panels.
 const WHOLE: usize = 64 << 20;
 
-/// What multiplies.
+/// The matrix engine that runs a GEMM.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Units {
-    /// None.
+    /// No engine: the vector path computes the product.
     None,
-    /// Tiles of matrices in registers (Intel AMX).
+    /// Tile registers (Intel AMX).
     Tiles(By),
-    /// Dot products of vectors (AVX-512 BF16).
+    /// Vector dot products (AVX512-BF16).
     Dots(By),
 }
 
-/// What runs the instructions of units.
+/// The implementation of an engine's instructions.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum By {
-    /// The model: for tests, on every machine.
+    /// The emulation in plain Rust: for tests, on every machine.
     #[cfg(test)]
     Model,
-    /// The processor.
+    /// The instructions of the processor.
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     Processor,
 }
 
 impl Units {
-    /// Those of this machine for kernels of an instruction set.
+    /// Detects the matrix engine that is usable with `isa`.
     pub fn of(isa: Isa) -> Self {
         match isa {
             #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -85,16 +86,18 @@ impl Units {
         }
     }
 
-    /// Those of this machine, if a product takes less time on them; its right operand may be kept.
+    /// Returns the engine of this machine if it speeds up a GEMM of these sizes. `is_kept` says that the right operand
+    /// may be cached in packed form.
     fn of_product(isa: Isa, terms: Terms, sizes: [usize; 3], is_kept: bool) -> Self {
         let is_faster = |it: &Self| it.multiplies(terms) && it.is_worth_it(terms, sizes, is_kept);
         let [m, _, n] = sizes;
-        // What is too small for any unit need not ask for one.
+        // The smallest GEMMs skip the detection of an engine.
         let all = if m.min(n) >= KEPT[0] { Self::of(isa) } else { Self::None };
         Some(all).filter(is_faster).unwrap_or(Self::None)
     }
 
-    /// Whether the units multiply these sizes faster. Integers have no other way that is fast.
+    /// Whether the engine is profitable for these sizes. Integer GEMM has lower thresholds, as it has no fast vector
+    /// path.
     fn is_worth_it(self, terms: Terms, [m, k, n]: [usize; 3], is_kept: bool) -> bool {
         let [side, depth] = match self {
             _ if is_kept || matches!(terms, Terms::Bytes(_)) => KEPT,
@@ -105,8 +108,8 @@ impl Units {
         (is_large || (m.min(n) >= side && k >= depth)) && (m >= KEPT_ROWS || !terms.is_full())
     }
 
-    /// Whether these terms are multiplied: by dot products where that is one for each pair. With more of them, fused
-    /// multiply-adds are as fast.
+    /// Whether the engine supports this split. AVX512-BF16 only runs one component product: with more, fused
+    /// multiply-adds on vectors are as fast.
     pub fn multiplies(self, terms: Terms) -> bool {
         match self {
             Self::None => false,
@@ -117,7 +120,7 @@ impl Units {
 }
 
 impl Terms {
-    /// Those of a contraction; `None` if its terms are not multiplied by the unit in this precision.
+    /// Returns the split of a contraction's operands; `None` if no engine supports its types in this precision.
     fn of(types: ContractionTypes, precision: Precision) -> Option<Self> {
         let operands = [types.a, types.b];
         let is_byte = |it: DType| matches!(it, DType::I8 | DType::U8);
@@ -133,14 +136,16 @@ impl Terms {
     }
 }
 
-/// Runs products of matrices if there is a unit and they are large enough, or in any size on the given units. Returns
-/// whether it has run them: it does not if the operands have elements that it does not multiply.
+/// Runs a batch of GEMMs on a matrix engine and returns whether it has done so.
+///
+/// `units` forces an engine for every size; without it, an engine runs only where it is profitable. The function
+/// returns false if an operand has elements outside the engine's range.
 ///
 /// # Safety
-/// As [`run`](super::run).
+/// The conditions of [`run`](super::run) hold, and this machine has the given engine.
 ///
 /// # Errors
-/// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands, or for parts of the result.
+/// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands or for output tiles.
 pub unsafe fn run(
     units: Option<Units>,
     isa: Isa,
@@ -152,7 +157,8 @@ pub unsafe fn run(
     let Some(terms) = Terms::of(types, precision) else { return Ok(false) };
     let &Matrices { m, k, n, .. } = product;
     let [left, right] = operands.map(|it| it.held.filter(|it| it.may_be_held()));
-    // The operand that is kept becomes the right one.
+    // A cached operand becomes the right one: the transposed product is computed if only the left operand can be
+    // cached.
     let is_turned = left.is_some() && right.is_none();
     let keeper = right.or(left);
     let sizes = if is_turned { [n, k, m] } else { [m, k, n] };
@@ -185,7 +191,8 @@ pub unsafe fn run(
     let [m, k, n] = sizes;
     let batch = product.count();
     let is_same = product.is_same(if is_turned { 0 } else { 1 });
-    // SAFETY: as the caller's: places are those of the operands, and there is the unit.
+    // SAFETY: `product`'s offsets and strides address live operand elements by this function's contract, and `units` is
+    // either detected on this machine or given.
     unsafe {
         let kept = keeper.and_then(|it| Kept::of(it, right, [k, n], 1));
         let of_kept = kept.as_ref().map(|it| it.packed.as_ref());

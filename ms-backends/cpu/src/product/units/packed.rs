@@ -1,4 +1,4 @@
-//! Operands that are packed as a whole: for one call, or right ones that are kept while slots hold them.
+//! Packs whole operands for a matrix engine: for one call, or cached with a parameter.
 
 use super::block::Side;
 use super::range::Range;
@@ -10,60 +10,60 @@ use ms_core::error::Result;
 use ms_core::tensor::{Array, DType, Storage};
 use std::sync::{Arc, Mutex};
 
-/// Packed matrices: the panels of the columns of each, one after the other. A left operand is packed as the transposed
-/// matrix.
+/// Packed matrices: the micro-panels of the columns of each, one after another. A left operand is packed as its
+/// transpose.
 pub struct Packed {
     room: Array,
-    /// As in [`Panels`].
+    /// The number of words of a micro-panel, and the numbers of matrices and of micro-panels of each.
     panel: usize,
     matrices: [usize; 2],
-    /// The range of the elements, which is empty for integers.
+    /// The range of the elements; empty for integers.
     pub range: Range,
 }
 
-/// Panels of [`Packed`], which are valid while it lives.
+/// The micro-panels of a [`Packed`], valid while it lives.
 #[derive(Clone, Copy)]
 pub struct Panels {
     first: *const u32,
-    /// The number of words of a panel.
+    /// The number of words of a micro-panel.
     panel: usize,
-    /// The number of matrices, and that of the panels of each.
+    /// The number of matrices, and the number of micro-panels of each.
     matrices: [usize; 2],
 }
 
 impl Addresses for Panels {}
 
 impl Panels {
-    /// The panels of matrix `number` modulo that of all without its first ones.
+    /// Returns the micro-panels of matrix `number % count`, without the first `panels`.
     pub fn skip(self, number: usize, panels: usize) -> Self {
         let [matrices, of_each] = self.matrices;
         let first = self.first.wrapping_add((number % matrices * of_each + panels) * self.panel);
         Self { first, matrices: [1, of_each], ..self }
     }
 
-    /// The words of panel `at` from `skipped` on.
+    /// Returns the words of micro-panel `at` from `skipped` on.
     pub fn panel(self, at: usize, skipped: usize) -> *const u32 {
         self.first.wrapping_add(at * self.panel + skipped)
     }
 }
 
 impl Packed {
-    /// The number of bytes of packed matrices with sizes `[k, n]`.
+    /// Returns the number of bytes of `count` packed matrices with sizes `[k, n]`.
     pub fn bytes(packing: Packing, [k, n]: [usize; 2], count: usize) -> usize {
         count * n.div_ceil(PANEL) * packing.panel(packing.groups(k)) * size_of::<u32>()
     }
 
-    /// Packs matrices with sizes `[k, n]`, each of which begins where `k n` elements of the one before it end.
+    /// Packs `count` matrices with sizes `[k, n]`, which are `k n` elements apart in memory.
     ///
     /// # Safety
     /// The elements are valid for reads, and the machine has the instruction set of the packing.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the panels.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the micro-panels.
     pub unsafe fn new(side: Side, [k, n]: [usize; 2], count: usize) -> Result<Self> {
         let (panels, panel) = (n.div_ceil(PANEL), side.packing.panel(side.packing.groups(k)));
         let step = k * n * side.dtype.size();
-        // SAFETY: all panels are written below.
+        // SAFETY: the loop below writes all `count * panels` micro-panels, with zeros as padding.
         let room = unsafe { Array::uninit(&[count * panels * panel], DType::U32)? };
         let to = Shared::new((room.device_ptr().cast::<u32>(), side.matrix.transposed()));
         let range = Mutex::new(Range::EMPTY);
@@ -71,7 +71,8 @@ impl Packed {
             let (to, columns) = to.get();
             let columns = columns.at((at / panels * step) as isize).skip(at % panels * PANEL, 0);
             let lines = PANEL.min(n - at % panels * PANEL);
-            // SAFETY: there is room for the panel, which no other one has; elements are the caller's.
+            // SAFETY: `at < count * panels`, so the micro-panel lies in `room`, and no other iteration writes it. Its
+            // `lines` columns of `k` elements are valid for reads by this function's contract.
             let found = unsafe { side.packing.pack(columns, lines, k, to.add(at * panel)) };
             let mut range = range.lock().expect("no thread panics while it adds a range");
             *range = range.and(found);
@@ -80,30 +81,30 @@ impl Packed {
         Ok(Self { room, panel, matrices: [count, panels], range })
     }
 
-    /// The panels.
+    /// Returns the micro-panels.
     pub fn panels(&self) -> Panels {
         let first = self.room.device_ptr().cast_const().cast();
         Panels { first, panel: self.panel, matrices: self.matrices }
     }
 }
 
-/// What is known of an operand while slots hold it.
+/// The packed form of an operand, cached with a parameter.
 pub struct Kept {
     of: Place,
     packing: (usize, bool, usize),
     /// The number of matrices.
     count: usize,
-    /// Its panels, unless the range of its elements does not allow them.
+    /// The micro-panels, unless the range of the elements forbids the split.
     pub packed: Option<Packed>,
     _counted: Option<Counted>,
 }
 
 impl Kept {
-    /// That of matrices with sizes `[k, n]` in a block of memory, each of which begins where `k n` elements of the one
-    /// before it end; `None` if none is kept of this block, there are too many, or there is no memory for it.
+    /// Returns the cached packed form of `count` matrices with sizes `[k, n]`, which are `k n` elements apart; packs it
+    /// if needed. `None` if the storage caches no form yet, the cache is full, or there is no memory for it.
     ///
     /// # Safety
-    /// The elements of the matrices are in the block, and valid for reads; the machine has the instruction set.
+    /// The elements of the matrices lie in the storage and are valid for reads. The machine has the instruction set.
     pub unsafe fn of(block: &Storage, side: Side, sizes: [usize; 2], count: usize) -> Option<Arc<Self>> {
         let Side { matrix, dtype, packing } = side;
         let of = Place::of(block, matrix, sizes, dtype);
@@ -114,7 +115,8 @@ impl Kept {
             bytes,
             |it: &Self| (it.of, it.packing, it.count) == (of, packing, count),
             |counted| {
-                // SAFETY: as the caller's.
+                // SAFETY: the matrices' elements are valid for reads, and the packing's instruction set is available,
+                // by this function's contract.
                 let packed = Some(unsafe { Packed::new(side, sizes, count)? });
                 let packed = packed.filter(|it| it.range.allows(side.packing.planes));
                 Ok(Self { of, packing, count, _counted: packed.is_some().then_some(counted), packed })

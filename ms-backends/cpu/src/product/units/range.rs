@@ -1,8 +1,8 @@
-//! The range of magnitudes of operands, which decides whether the unit may multiply them.
+//! Finds the range of an operand's magnitudes, which decides whether a matrix engine may multiply it.
 //!
-//! Products of planes have no meaning for infinities and nans, as `inf * 0` is nan. The unit takes numbers below
-//! 2^-126 for zeros: those of which a lower plane would be one lose bits, and so do products of operands that are small
-//! both.
+//! Component products are undefined for infinities and NaNs, as `inf * 0` is NaN. The engine flushes subnormals (below
+//! 2^-126) to zero. So elements whose low split component would be subnormal lose bits, and so do products of two small
+//! operands.
 
 use crate::isa::Isa;
 use crate::product::Matrix;
@@ -11,38 +11,39 @@ use crate::threads;
 use ms_core::tensor::{DType, Storage};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The bits of the smallest magnitude that rounds to an infinity of bf16.
+/// Bits of the smallest magnitude that rounds to infinity in bf16.
 const INFINITE: u32 = 0x7f7f_8000;
 
-/// The least exponent of the product of the largest magnitudes. What is lost of a term is less than 2^-125, and so less
-/// than 2^-29 of that product.
+/// Minimum exponent of the product of the largest magnitudes. Flushing loses less than 2^-125 of a product, which is
+/// less than 2^-29 of that largest product.
 const LEAST_PRODUCT: i32 = -96;
 
-/// The bits of a power of two.
+/// Returns the bits of a power of two.
 const fn exponent(of: i32) -> u32 {
     ((of + 127) as u32) << 23
 }
 
-/// The extreme magnitudes of a matrix, as bits of f32.
+/// The smallest and the largest magnitude of a matrix, as bits of f32.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Range {
-    /// The smallest that is not zero; the greatest number if there is none.
+    /// The smallest nonzero magnitude; `u32::MAX` if there is none.
     lowest: u32,
     highest: u32,
 }
 
 impl Range {
-    /// That of no elements.
+    /// The range of a matrix without elements.
     pub const EMPTY: Self = Self { lowest: u32::MAX, highest: 0 };
 
-    /// That of magnitudes: the smallest one minus one, which makes zero the greatest number, and the greatest one.
+    /// Returns the range for the minimum of `magnitude - 1`, which wraps to `u32::MAX` for zero, and the maximum
+    /// magnitude.
     pub fn of_found((below_lowest, highest): (u32, u32)) -> Self {
         Self { lowest: below_lowest.saturating_add(1), highest }
     }
 
-    /// Whether an operand of this range may be split into so many planes.
+    /// Whether operands of this range may be split into `planes` components.
     pub fn allows(self, planes: usize) -> bool {
-        // All bits of what the planes represent are those of normal numbers.
+        // Every bit of every split component must belong to a normal number.
         let least = match planes {
             1 => exponent(-126),
             2 => exponent(-110),
@@ -51,15 +52,14 @@ impl Range {
         self.highest < INFINITE && self.lowest >= least
     }
 
-    /// Whether products of operands of these ranges are large enough.
+    /// Whether products of operands of these ranges are large enough for flushing to be negligible.
     pub fn allows_products(self, other: Self) -> bool {
         let highest = [self, other].map(|it| (it.highest >> 23) as i32 - 127);
         self.highest == 0 || other.highest == 0 || highest[0] + highest[1] >= LEAST_PRODUCT
     }
 
-    /// Whether sums and differences of some elements of an operand of this range, and products of them with those of the other
-    /// one, are as exact as the products of the elements: none is infinite, and what is lost of those that are close to zero
-    /// is less than is rounded of a sum.
+    /// Whether Winograd transforms keep the accuracy of direct products for operands of these ranges. No sum overflows,
+    /// and what underflow loses is below the rounding of a sum.
     pub fn allows_differences(self, other: Self) -> bool {
         const MOST: i32 = 96;
         let exponent = |of: Self| (of.highest >> 23) as i32 - 127;
@@ -68,14 +68,14 @@ impl Range {
         a.max(b) <= MOST && (is_zero || (a.min(b) >= -MOST && (-MOST..=MOST).contains(&(a + b))))
     }
 
-    /// That of the elements of both.
+    /// Returns the range of the elements of both.
     pub fn and(self, other: Self) -> Self {
         Self { lowest: self.lowest.min(other.lowest), highest: self.highest.max(other.highest) }
     }
 }
 
-/// The range of matrices of f32 or bf16 with these sizes; `places` returns the offsets of their first elements in bytes,
-/// as strides are.
+/// Returns the range of a batch of f32 or bf16 matrices of these sizes. `place` returns the byte offset of a matrix;
+/// strides are in bytes.
 ///
 /// # Safety
 /// The elements are valid for reads, and the machine has the instruction set.
@@ -89,7 +89,7 @@ pub unsafe fn range_of(
 ) -> Range {
     /// Number of elements of a chunk.
     const CHUNK: usize = 1 << 16;
-    // Lines run along the shorter stride.
+    // Each scan runs along the shorter stride.
     let is_turned = matrix.steps[0].unsigned_abs() < matrix.steps[1].unsigned_abs();
     let (matrix, [lines, len]) = if is_turned { (matrix.transposed(), [sizes[1], sizes[0]]) } else { (matrix, sizes) };
     let scan = scan(isa, dtype);
@@ -102,7 +102,7 @@ pub unsafe fn range_of(
         let first = chunk % chunks * many;
         let found = (first..lines.min(first + many)).fold(Range::EMPTY, |found, line| {
             let line = matrix.skip(line, 0);
-            // SAFETY: as the caller's.
+            // SAFETY: `line` is below `lines`, so its `len` elements are valid for reads by this function's contract.
             found.and(unsafe { scan(line.first, len, line.steps[1]) })
         });
         lowest.fetch_min(found.lowest, Ordering::Relaxed);
@@ -111,15 +111,16 @@ pub unsafe fn range_of(
     Range { lowest: lowest.into_inner(), highest: highest.into_inner() }
 }
 
-/// Elements of an operand: the first one, their number, and the block of memory that they are in, if slots may hold it.
+/// Contiguous elements of an operand: the first one, their number, and the parameter storage that contains them, if
+/// any.
 pub type Elements<'a> = (*const u8, usize, Option<&'a Storage>);
 
-/// The range of elements of an operand, which is kept while slots hold them.
+/// Returns the range of an operand's elements, cached in the parameter storage if there is one.
 ///
 /// # Safety
-/// As [`range_of_row`]; the elements are in the block.
+/// The elements are valid for reads and lie in the storage, and the machine has the instruction set.
 pub unsafe fn range_of_elements(isa: Isa, dtype: DType, (first, len, held): Elements<'_>) -> Range {
-    // SAFETY: the caller's contract is the same.
+    // SAFETY: the elements are valid for reads, and lie in `block`, by this function's contract.
     unsafe {
         match held {
             Some(block) => range_of_held(block, isa, dtype, first, len),
@@ -128,42 +129,42 @@ pub unsafe fn range_of_elements(isa: Isa, dtype: DType, (first, len, held): Elem
     }
 }
 
-/// The range of elements that follow one another.
+/// Returns the range of contiguous elements.
 ///
 /// # Safety
-/// As [`range_of`].
+/// The elements are valid for reads, and the machine has the instruction set.
 unsafe fn range_of_row(isa: Isa, dtype: DType, first: *const u8, len: usize) -> Range {
-    /// Number of elements of a line, which are the rows of a matrix.
+    /// Number of elements that are scanned at once, as a row of a matrix.
     const LINE: usize = 1 << 12;
     let size = dtype.size() as isize;
     let lines = Matrix { first, steps: [LINE as isize * size, size] };
     let rest = lines.skip(len / LINE, 0);
-    // SAFETY: the caller's contract is the same.
+    // SAFETY: `len / LINE` rows of `LINE` elements and the remainder together are the `len` readable elements.
     unsafe {
         let of_lines = range_of(isa, dtype, lines, [len / LINE, LINE], 1, |_| 0);
         of_lines.and(range_of(isa, dtype, rest, [1, len % LINE], 1, |_| 0))
     }
 }
 
-/// The range of elements of a block of memory, which is kept.
+/// The range of elements of a parameter storage, cached there.
 struct KeptRange {
     of: Place,
     range: Range,
 }
 
-/// [`range_of_row`] of elements of a block, which is kept while slots hold that.
+/// Returns the range of contiguous elements of a parameter storage, which caches it.
 ///
 /// # Safety
-/// As [`range_of_row`]; the elements are in the block.
+/// The elements are valid for reads and lie in the storage, and the machine has the instruction set.
 unsafe fn range_of_held(block: &Storage, isa: Isa, dtype: DType, first: *const u8, len: usize) -> Range {
     let of = Place::of(block, Matrix { first, steps: [0, dtype.size() as isize] }, [1, len], dtype);
-    // SAFETY: the caller's contract is the same.
+    // SAFETY: `first` points to `len` readable elements by this function's contract.
     let range = || unsafe { range_of_row(isa, dtype, first, len) };
     let kept = keep(block, 0, |it: &KeptRange| it.of == of, |_| Ok(KeptRange { of, range: range() }));
     kept.map_or_else(range, |it| it.range)
 }
 
-/// The range of a line of elements, which are a number of bytes apart.
+/// Returns the range of `len` elements that are `step` bytes apart.
 ///
 /// # Safety
 /// The elements are valid for reads, and the machine has the instruction set.
@@ -178,7 +179,7 @@ fn scan(isa: Isa, dtype: DType) -> Scan {
     }
 }
 
-/// [`Scan`] for every CPU, with AVX2, and with AVX-512.
+/// Returns a [`Scan`] for every CPU, for AVX2, and for AVX-512.
 fn scans<B: Bits>() -> [Scan; 3] {
     #[cfg(target_arch = "x86_64")]
     return [line::<B>, avx2::<B>, avx512::<B>];
@@ -186,9 +187,9 @@ fn scans<B: Bits>() -> [Scan; 3] {
     [line::<B>; 3]
 }
 
-/// The bits of an element.
+/// The bits of an element of f32 or bf16.
 trait Bits: Copy {
-    /// Those of the same number as f32.
+    /// Converts to the bits of f32.
     fn of_f32(self) -> u32;
 }
 
@@ -206,12 +207,12 @@ impl Bits for u16 {
     }
 }
 
-/// [`Scan`] for every CPU, and with the features of functions that it is inlined into.
+/// [`Scan`] for every CPU; inlined, it is compiled with its caller's target features.
 #[inline(always)]
 unsafe fn line<B: Bits>(first: *const u8, len: usize, step: isize) -> Range {
     let range = |bits: B| {
         let magnitude = bits.of_f32() & 0x7fff_ffff;
-        // Zero becomes the greatest number.
+        // Zero wraps to `u32::MAX`, so that the minimum ignores it.
         (magnitude.wrapping_sub(1), magnitude)
     };
     let and = |(lowest, highest): (u32, u32), bits: B| {
@@ -220,10 +221,11 @@ unsafe fn line<B: Bits>(first: *const u8, len: usize, step: isize) -> Range {
     };
     let start = (u32::MAX, 0);
     let found = if step == size_of::<B>() as isize {
-        // SAFETY: by the caller's contract.
+        // SAFETY: `first` points to `len` contiguous elements, valid for reads by the contract of `Scan`.
         unsafe { std::slice::from_raw_parts(first.cast::<B>(), len) }.iter().copied().fold(start, and)
     } else {
-        // SAFETY: by the caller's contract.
+        // SAFETY: `at < len`, and `len` elements that are `step` bytes apart are valid for reads by the contract of
+        // `Scan`.
         let element = |at: usize| unsafe { first.wrapping_offset(at as isize * step).cast::<B>().read() };
         (0..len).map(element).fold(start, and)
     };
@@ -235,7 +237,7 @@ macro_rules! vector_scans {
     ($($name:ident, $features:literal;)*) => {$(
         #[target_feature(enable = $features)]
         unsafe fn $name<B: Bits>(first: *const u8, len: usize, step: isize) -> Range {
-            // SAFETY: the caller's contract is the same.
+            // SAFETY: the `len` elements are valid for reads by the contract of `Scan`.
             unsafe { line::<B>(first, len, step) }
         }
     )*};

@@ -1,4 +1,4 @@
-//! Convolutions on units in blocks of channels: on models everywhere, and on the processor where it has a unit.
+//! Tests channel-blocked convolution: on emulated engines everywhere, and natively where the processor has one.
 
 use super::units::{on, operands};
 use super::{Case, PLAIN, Terms, check_with, numbers, result, wide};
@@ -10,8 +10,8 @@ use ms_core::ir::Precision::{self, High, Highest, Medium};
 use ms_core::ops;
 use ms_core::tensor::{Array, DType};
 
-/// The terms of a sum, which are those of all taps of a channel after the other, in the order of blocks: taps of a block of
-/// channels, which is filled with zeros.
+/// Reorders the products of a sum from channel by channel to channel blocks, each of which runs tap by tap. Zeros pad
+/// the last block.
 fn in_blocks(terms: &Terms, taps: usize) -> Terms {
     let of_block = |block: &[(f64, f64)]| {
         let term = |tap: usize, channel: usize| block.get(channel * taps + tap).copied().unwrap_or_default();
@@ -20,7 +20,7 @@ fn in_blocks(terms: &Terms, taps: usize) -> Terms {
     terms.chunks(taps * BLOCK).flat_map(of_block).collect()
 }
 
-/// The bits of results are those of the order that is specified, on one thread and on several.
+/// Compares the bits of results with the specified order of sums, on one thread and on several.
 #[track_caller]
 fn check(case: &Case, (dtype, precision): (DType, Precision)) {
     let [x, w, _] = operands(case, dtype);
@@ -47,21 +47,21 @@ fn sums_are_in_blocks_of_channels() {
         &[(DType::F32, Medium)],
     ];
     let cases = [
-        // One block; a panel that is full and one that is not; padding on all sides, and sums between rows of windows.
+        // One block; a full and a partial micro-panel; padding on all sides, and sums between rows of output positions.
         (Case { x: [2, 32, 6, 7], w: [33, 32, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN }, all),
-        // Blocks with fewer channels, an odd number of them, and groups.
+        // Partial blocks, an odd number of channels, and groups.
         (Case { x: [1, 60, 6, 8], w: [34, 60, 2, 3], before: [1, 0], ..PLAIN }, all),
         (Case { x: [2, 58, 4, 9], w: [66, 29, 2, 2], after: [1, 0], groups: 2, ..PLAIN }, one),
         (Case { x: [1, 186, 6, 7], w: [9, 62, 1, 2], groups: 3, ..PLAIN }, one),
-        // Phases of a stride, taps that are apart, and both.
+        // Phases of a stride, dilation, and both.
         (Case { x: [1, 32, 13, 15], w: [5, 32, 3, 3], stride: [2; 2], before: [1; 2], after: [1; 2], ..PLAIN }, all),
         (Case { x: [2, 64, 9, 8], w: [33, 64, 3, 2], dilation: [2, 3], before: [2, 1], after: [1, 2], ..PLAIN }, one),
         (Case { x: [2, 32, 9, 17], w: [7, 32, 3, 3], stride: [1, 3], dilation: [2; 2], after: [1, 4], ..PLAIN }, one),
-        // No places between rows: of one element under each window, and of one row, with whole tiles and with parts.
+        // No positions between rows: 1x1 kernels, and one row with whole and partial tiles.
         (Case { x: [3, 64, 13, 9], w: [64, 64, 1, 1], stride: [2; 2], ..PLAIN }, one),
         (Case { x: [2, 32, 1, 68], w: [70, 32, 1, 5], ..PLAIN }, one),
         (Case { x: [1, 32, 1, 150], w: [32, 32, 1, 5], stride: [1, 2], before: [0, 3], after: [0, 1], ..PLAIN }, one),
-        // Tasks with tiles of several images, and with some of an image's.
+        // Tasks with tiles of several images, and with some tiles of an image.
         (Case { x: [23, 30, 6, 5], w: [4, 30, 2, 2], before: [1, 0], ..PLAIN }, one),
         (Case { x: [1, 28, 33, 37], w: [3, 28, 2, 3], before: [1, 0], ..PLAIN }, one),
     ];
@@ -70,7 +70,7 @@ fn sums_are_in_blocks_of_channels() {
     }
 }
 
-/// Images whose planes are not stored at the same time have the bits that they have alone.
+/// Images that are split in different passes have the same bits as alone.
 #[test]
 fn images_are_stored_in_turns() {
     let one = Case { x: [1, 32, 1, 256], w: [2, 32, 1, 2], stride: [1, 2], dilation: [1, 193], ..PLAIN };
@@ -89,8 +89,8 @@ fn images_are_stored_in_turns() {
     }
 }
 
-/// Where a program's convolutions run: in blocks if these are full and there are many windows, and otherwise without the
-/// unit if it multiplies many planes.
+/// A program's convolutions use channel blocks if these are full and there are many output positions. Otherwise they
+/// avoid the engine if it needs many component products.
 #[test]
 fn the_way_that_takes_least_time() {
     let large = Units::of(Isa::detect());

@@ -1,4 +1,4 @@
-//! Epilogues of convolutions, which run once on each element of the result when it is computed.
+//! Tests epilogues of convolutions, which run once on each element of the result.
 
 use crate::kernel::KernelCode;
 use crate::library::run_with;
@@ -9,13 +9,13 @@ use ms_core::lower::image_axes;
 use ms_core::ops;
 use ms_core::tensor::{Array, Attrs, Layout, Scalar, Type};
 
-/// Changes the signs of elements in place, which have this many bytes and whose axes are those of images.
+/// A kernel that negates elements in place; `size` is their size in bytes, and its loops are the image axes.
 struct Negate {
     loops: usize,
     size: usize,
 }
 
-// SAFETY: it writes the elements that the block addresses, and reads no others.
+// SAFETY: `call` accesses only the elements that the argument block addresses.
 unsafe impl KernelCode for Negate {
     unsafe fn call(&self, block: &[u64]) {
         let (extents, rest) = block.split_at(self.loops);
@@ -28,13 +28,14 @@ unsafe impl KernelCode for Negate {
                 at += left % extent * stride;
                 left /= extent;
             }
-            // SAFETY: by the caller's contract; the sign of a float is the highest bit of its last byte.
+            // SAFETY: `at` is an element that the argument block addresses, which is writable. A float's sign is the
+            // highest bit of its last byte.
             unsafe { *first.add(at as usize + self.size - 1) ^= 0x80 };
         }
     }
 }
 
-/// The convolution with an epilogue that changes the signs of the result; `None` if that has one element.
+/// Returns the convolution with an epilogue that negates the result; `None` if the result has one element.
 pub fn negated(arithmetic: Arithmetic, attrs: &Attrs, inputs: [&Array; 2]) -> Option<Array> {
     let types = inputs.map(Array::ty);
     let ty: Type = (ops::CONV.infer)(attrs, &[&types[0], &types[1]]).expect("the operands fit").remove(0);
@@ -60,7 +61,8 @@ pub fn negated(arithmetic: Arithmetic, attrs: &Attrs, inputs: [&Array; 2]) -> Op
     let code = Negate { loops: axes.len(), size };
     let to = std::slice::from_ref(&out);
     let epilogue = Epilogue { code: &code, block: &block, words };
-    // SAFETY: the output has the type of the type rule, and is not shared; the kernel changes each of its elements.
+    // SAFETY: the output has the type of the type rule, and only this call accesses it. The kernel writes each of its
+    // elements.
     unsafe { run_with(arithmetic, ops::CONV.op(), attrs, &inputs, to, &[epilogue]) }.expect("there is memory");
     Some(out)
 }

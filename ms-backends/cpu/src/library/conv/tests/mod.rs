@@ -1,4 +1,4 @@
-//! Convolutions and their gradients against sums in the specified order, to the bit.
+//! Tests convolutions and their gradients bit by bit against the specified order of sums.
 
 mod blocked;
 mod epilogues;
@@ -30,13 +30,13 @@ struct Case {
 const PLAIN: Case =
     Case { x: [1; 4], w: [1; 4], stride: [1; 2], dilation: [1; 2], before: [0; 2], after: [0; 2], groups: 1 };
 
-/// The factors of a term of a sum: of the right operand of a product, and of the left one.
+/// The factors of the products of a sum: of the right operand, and of the left one.
 type Terms = Vec<(f64, f64)>;
 
-/// The sum of terms in an order.
+/// Sums products in some order.
 type Sum<'a> = &'a dyn Fn(&Terms) -> f64;
 
-/// The sum of terms in chunks of 1,024, each a chain of fused multiply-adds.
+/// Sums products in chunks of 1,024, each a chain of fused multiply-adds.
 fn ordered(terms: &Terms, dtype: DType) -> f64 {
     let chain = |terms: &[(f64, f64)]| match dtype {
         DType::F64 => terms.iter().fold(0f64, |sum, &(x, y)| x.mul_add(y, sum)),
@@ -64,13 +64,13 @@ impl Case {
         Attrs::new(lists.into_iter().chain([self.groups.into()]).chain(sizes))
     }
 
-    /// The position along an axis at a tap of a window; `None` in padding.
+    /// Returns the position along an axis under a tap at an output position; `None` in padding.
     fn under(&self, axis: usize, window: usize, tap: usize) -> Option<usize> {
         let place = (window * self.stride[axis] + tap * self.dilation[axis]).checked_sub(self.before[axis])?;
         (place < self.x[2 + axis]).then_some(place)
     }
 
-    /// The element of the input at a tap of a window, or zero in padding.
+    /// Returns the element of the input under a tap at an output position, or zero in padding.
     fn element(&self, x: &[f64], [image, channel]: [usize; 2], window: [usize; 2], tap: [usize; 2]) -> f64 {
         match (self.under(0, window[0], tap[0]), self.under(1, window[1], tap[1])) {
             (Some(row), Some(column)) => x[flat(self.x, [image, channel, row, column])],
@@ -91,12 +91,12 @@ impl Case {
         all(self.output()).map(element).collect()
     }
 
-    /// The sums of taps are added in a dtype.
+    /// Computes backward-data; the summands of taps are added in `dtype`.
     fn input_grad(&self, g: &[f64], w: &[f64], dtype: DType, sum: Sum<'_>) -> Vec<f64> {
         let [_, channels, height, width] = self.w;
         let (result, outputs) = (self.output(), self.w[0] / self.groups);
         let element = |[image, channel, row, column]: [usize; 4]| {
-            // The windows that have a tap at a position of an axis.
+            // Returns the output position whose tap is at a position of an axis.
             let window = |axis: usize, tap: usize, place: usize| {
                 (0..result[2 + axis]).find(|&it| self.under(axis, it, tap) == Some(place))
             };
@@ -132,7 +132,7 @@ impl Case {
 type Expected<'a> = (&'static OpDef, Attrs, [&'a Array; 2], Vec<f64>);
 
 impl Case {
-    /// The convolution of `x` and `w`, and the gradients with a gradient `g` of its result.
+    /// Returns the convolution of `x` and `w`, and its gradients for a gradient `g` of the result.
     fn ops<'a>(&self, [x, w, g]: [&'a Array; 3], sum: Sum<'_>) -> [Expected<'a>; 3] {
         let dtype = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
         let [wide_x, wide_w, wide_g] = [x, w, g].map(wide);
@@ -144,7 +144,7 @@ impl Case {
     }
 }
 
-/// All positions of a shape in order.
+/// Iterates over all indices of a shape in row-major order.
 fn all(shape: [usize; 4]) -> impl Iterator<Item = [usize; 4]> {
     let [_, b, c, d] = shape;
     (0..shape.iter().product()).map(move |at| [at / (b * c * d), at / (c * d) % b, at / d % c, at % d])
@@ -163,7 +163,7 @@ fn numbers(shape: &[usize], dtype: DType, mut state: u64) -> Array {
     array(shape, dtype, &all.iter().map(|&it| f64::from(it)).collect::<Vec<_>>())
 }
 
-/// Numbers, rounded to a type.
+/// Returns an array of numbers, rounded to a type.
 fn array(shape: &[usize], dtype: DType, numbers: &[f64]) -> Array {
     let mut out = Array::zeros(shape, dtype);
     with_element!(dtype, T => {
@@ -178,12 +178,12 @@ fn wide(array: &Array) -> Vec<f64> {
     array.on_host().expect("the elements are readable").scalars().into_iter().map(|it| it.as_f64()).collect()
 }
 
-/// The result of an op, in an array that was filled before.
+/// Returns the result of an op, in an array with initial contents.
 fn result(arithmetic: Arithmetic, def: &'static OpDef, attrs: &Attrs, inputs: [&Array; 2]) -> Array {
     let types = inputs.map(Array::ty);
     let ty: Type = (def.infer)(attrs, &[&types[0], &types[1]]).expect("the operands fit").remove(0);
     let out = Array::full(&ty.shape().expect("constant sizes"), Scalar::Float(7.0), ty.dtype);
-    // SAFETY: the output has the type of the type rule, and is not shared.
+    // SAFETY: the output has the type of the type rule, and only this call accesses it.
     let done = unsafe { run(arithmetic, def.op(), attrs, &inputs, std::slice::from_ref(&out)) };
     done.expect("there is memory");
     out
@@ -209,8 +209,8 @@ fn check_with(arithmetic: Arithmetic, def: &'static OpDef, attrs: &Attrs, inputs
     }
 }
 
-/// Compares an op with its expected elements on all instruction sets, in strict precision, and in another one without a
-/// unit.
+/// Compares an op with its expected elements on all instruction sets in strict precision, and in `Medium` without an
+/// engine.
 #[track_caller]
 fn check(def: &'static OpDef, attrs: &Attrs, inputs: [&Array; 2], want: &[f64]) {
     for isa in Isa::ALL.into_iter().filter(|it| it.is_supported()) {
@@ -224,7 +224,7 @@ fn sums_have_one_order() {
     let cases = [
         Case { x: [2, 3, 7, 6], w: [4, 3, 3, 2], before: [1, 0], after: [2, 1], ..PLAIN },
         Case { x: [3, 4, 9, 8], w: [6, 2, 3, 3], stride: [2, 3], dilation: [2, 1], before: [1; 2], groups: 2, ..PLAIN },
-        // Depthwise: fewer groups than elements of a vector, and more; chunks that begin inside lines.
+        // Depthwise: fewer groups than lanes, and more; chunks that begin inside rows.
         Case { x: [2, 5, 8, 8], w: [5, 1, 3, 3], before: [1; 2], after: [1; 2], groups: 5, ..PLAIN },
         Case { x: [5, 19, 17, 15], w: [19, 1, 3, 3], before: [1; 2], after: [1; 2], groups: 19, ..PLAIN },
         Case {
@@ -237,35 +237,36 @@ fn sums_have_one_order() {
             ..PLAIN
         },
         Case { x: [1, 16, 12, 13], w: [16, 1, 3, 4], dilation: [2, 3], stride: [1, 2], groups: 16, ..PLAIN },
-        // One output channel for several input channels; more padding than elements; steps over elements.
+        // One output channel for several input channels; more padding than elements; strides larger than kernels.
         Case { x: [2, 36, 6, 7], w: [18, 2, 3, 3], before: [1, 0], after: [0, 2], groups: 18, ..PLAIN },
         Case { x: [1, 16, 1, 2], w: [16, 1, 3, 3], before: [3, 2], after: [2, 4], groups: 16, ..PLAIN },
         Case { x: [2, 16, 9, 9], w: [16, 1, 1, 2], stride: [3, 4], groups: 16, ..PLAIN },
-        // Windows too far apart to be stored together.
+        // Taps too far apart for a compact grid.
         Case { x: [1, 16, 1, 40], w: [16, 1, 1, 3], dilation: [1, 18], groups: 16, ..PLAIN },
-        // More than a chunk of channels and taps; of images and windows, with chunks that begin inside lines.
+        // More than a chunk of channels and taps, and of images and output positions; chunks that begin inside rows.
         Case { x: [1, 130, 4, 5], w: [3, 130, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
         Case { x: [5, 2, 23, 21], w: [3, 2, 2, 3], stride: [1, 1], before: [1, 1], ..PLAIN },
-        // Tasks with windows of several images.
+        // Tasks with output positions of several images.
         Case { x: [25, 3, 5, 5], w: [4, 3, 2, 2], before: [1, 0], ..PLAIN },
         Case { x: [70, 4, 7, 5], w: [6, 2, 3, 2], stride: [2, 2], after: [1, 0], groups: 2, ..PLAIN },
-        // Few windows: of whole vectors and of parts, several vectors, and more than a chunk of terms in each group.
+        // Few output positions: whole and partial vectors, several vectors, and more than a chunk of products per
+        // group.
         Case { x: [8, 5, 3, 3], w: [29, 5, 3, 3], ..PLAIN },
         Case { x: [9, 6, 3, 4], w: [34, 3, 2, 2], before: [0, 1], after: [1, 0], groups: 2, ..PLAIN },
         Case { x: [3, 228, 4, 3], w: [28, 114, 3, 3], stride: [1, 2], before: [1; 2], groups: 2, ..PLAIN },
-        // One element under each window, with and without groups.
+        // Pointwise, with and without groups.
         Case { x: [3, 6, 5, 7], w: [10, 3, 1, 1], groups: 2, ..PLAIN },
         Case { x: [2, 9, 4, 4], w: [1030, 9, 1, 1], ..PLAIN },
-        // Small groups without matrices: rows of windows that are whole vectors, overlapping ones, or fewer; taps that are
-        // apart; elements under no tap; steps over elements; output channels that are not as many each time.
+        // Direct convolution of small groups. Rows of whole vectors, of overlapping ones, or of less than one;
+        // dilation; elements under no tap; strides; panels of different numbers of output channels.
         Case { x: [9, 2, 11, 20], w: [13, 2, 4, 5], ..PLAIN },
         Case { x: [8, 1, 12, 13], w: [5, 1, 5, 3], before: [1, 2], after: [0, 2], ..PLAIN },
         Case { x: [8, 3, 18, 14], w: [2, 3, 2, 3], stride: [2, 1], dilation: [3, 2], after: [1, 2], ..PLAIN },
         Case { x: [9, 2, 17, 33], w: [7, 2, 3, 2], stride: [1, 3], before: [1, 0], ..PLAIN },
         Case { x: [4, 6, 13, 9], w: [27, 2, 3, 2], stride: [1, 1], before: [2, 1], groups: 3, ..PLAIN },
         Case { x: [8, 1, 2, 70], w: [3, 1, 1, 9], stride: [1, 1], ..PLAIN },
-        // Large images in parts: of output channels, and of windows in the whole grid and in rows of whole vectors; more
-        // than a chunk of terms; steps, groups, and one row.
+        // Large images in parts: of output channels, and of output positions in the whole grid and in rows of whole
+        // vectors. More than a chunk of products; strides, groups, and one row.
         Case { x: [1, 5, 14, 13], w: [13, 5, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
         Case { x: [1, 2, 43, 41], w: [5, 2, 3, 2], before: [1, 0], ..PLAIN },
         Case { x: [1, 3, 52, 34], w: [15, 3, 2, 3], before: [1, 0], ..PLAIN },
@@ -280,14 +281,14 @@ fn sums_have_one_order() {
             ..PLAIN
         },
         Case { x: [1, 4, 1, 100], w: [6, 4, 1, 5], stride: [1, 2], before: [0, 3], after: [0, 1], ..PLAIN },
-        // Gradients for weights tap by tap: whole tiles of channels and parts, rows of gradients that are a page apart, groups,
-        // steps, taps that are apart, tasks with some of the output channels, and chunks that begin inside lines.
+        // Backward-weights tap by tap: whole and partial tiles of channels, and rows of gradients that are a page
+        // apart. Groups, strides, dilation, tasks with some output channels, and chunks that begin inside rows.
         Case { x: [2, 62, 7, 6], w: [70, 31, 3, 3], before: [1; 2], after: [1, 0], groups: 2, ..PLAIN },
         Case { x: [16, 32, 9, 9], w: [33, 32, 2, 2], ..PLAIN },
         Case { x: [11, 16, 13, 17], w: [40, 16, 2, 3], stride: [1, 2], dilation: [2, 1], before: [0, 2], ..PLAIN },
         Case { x: [3, 30, 2, 5], w: [150, 30, 1, 1], ..PLAIN },
-        // Gradients for inputs in vectors of windows: of the whole grid, of rows with some of the lanes, with rows that a tap
-        // does not read; many vectors of many channels; groups, steps over elements, taps that are apart, and one row.
+        // Backward-data vectorised over output positions: of the whole grid, of rows with partial vectors, and with
+        // rows that a tap does not read. Many vectors of many channels; groups, strides, dilation, and one row.
         Case { x: [1, 13, 14, 11], w: [9, 13, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
         Case { x: [2, 7, 7, 7], w: [11, 7, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
         Case { x: [1, 4, 22, 21], w: [300, 4, 2, 3], before: [1, 2], ..PLAIN },
@@ -302,7 +303,7 @@ fn sums_have_one_order() {
         },
         Case { x: [2, 26, 19, 15], w: [4, 26, 3, 2], stride: [1, 3], dilation: [2; 2], before: [1; 2], ..PLAIN },
         Case { x: [1, 5, 1, 90], w: [6, 5, 1, 4], stride: [1, 2], dilation: [1, 3], after: [0, 3], ..PLAIN },
-        // The same in vectors of images: as many as whole vectors, and sets that overlap; planes of few elements; many
+        // Backward-data vectorised over images: whole vectors, and overlapping sets; planes of few elements; many
         // vectors of many channels.
         Case { x: [16, 13, 6, 5], w: [9, 13, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
         Case { x: [19, 8, 5, 7], w: [10, 4, 2, 3], before: [0, 1], groups: 2, ..PLAIN },
@@ -315,7 +316,7 @@ fn sums_have_one_order() {
     cases.iter().for_each(|case| check_all(case, None));
 }
 
-/// Numbers that are not finite under padding, or in a window that does not exist.
+/// Numbers that are not finite meet padding, or an output position outside the image.
 #[test]
 fn padding_times_infinity() {
     let depthwise = Case { x: [2, 19, 6, 5], w: [19, 1, 3, 3], before: [1; 2], after: [1; 2], groups: 19, ..PLAIN };
@@ -333,8 +334,8 @@ fn padding_times_infinity() {
     }
 }
 
-/// Compares a convolution and its gradients with their expected elements, including a `special` number among
-/// the elements and weights.
+/// Compares a convolution and its gradients with their expected elements, including a `special` number among the
+/// elements and weights.
 #[track_caller]
 fn check_all(case: &Case, special: Option<f64>) {
     for dtype in [DType::F32, DType::F64] {
@@ -351,7 +352,7 @@ fn check_all(case: &Case, special: Option<f64>) {
     }
 }
 
-/// The array with every 31st element replaced by a number.
+/// Returns the array with every 31st element replaced by a number.
 fn with_special(of: &Array, special: f64) -> Array {
     let put = |(i, it): (usize, f64)| if i % 31 == 3 { special } else { it };
     array(of.shape(), of.dtype(), &wide(of).into_iter().enumerate().map(put).collect::<Vec<_>>())

@@ -1,4 +1,5 @@
-//! Convolutions and their gradients on units: on models everywhere, and on the processor where it has a unit.
+//! Tests convolutions and their gradients on matrix engines: emulated everywhere, and native where the processor has
+//! one.
 
 use super::{Case, PLAIN, array, check_with, numbers, result, wide};
 use crate::isa::Isa;
@@ -18,33 +19,33 @@ pub fn on(units: Units, precision: Precision) -> Arithmetic {
     Arithmetic::new(Isa::detect(), precision).on(units)
 }
 
-/// Input, weights and a gradient of the result.
+/// Returns input, weights and a gradient of the result.
 pub fn operands(case: &Case, dtype: DType) -> [Array; 3] {
     [(case.x, 1), (case.w, 2), (case.output(), 3)].map(|(shape, seed)| numbers(&shape, dtype, seed))
 }
 
-/// Convolutions with more output channels of a group than are computed without matrices.
+/// Returns convolutions with more output channels of a group than direct convolution takes.
 fn cases() -> [(Case, &'static [Precision]); 9] {
     let [all, one, two]: [&[Precision]; 3] = [&RELAXED, &[Precision::Highest], &[Precision::High]];
     [
         (Case { x: [2, 3, 7, 6], w: [33, 3, 3, 3], before: [1, 0], after: [1, 2], ..PLAIN }, all),
-        // One element under each window; two groups of outputs that do not fill a panel.
+        // Pointwise; two groups of outputs that do not fill a micro-panel.
         (Case { x: [3, 5, 4, 9], w: [40, 5, 1, 1], ..PLAIN }, one),
         (Case { x: [2, 6, 5, 7], w: [70, 3, 1, 1], groups: 2, ..PLAIN }, two),
         (Case { x: [1, 2, 9, 8], w: [34, 2, 5, 5], dilation: [2, 1], before: [2; 2], after: [2; 2], ..PLAIN }, two),
         (Case { x: [1, 2, 15, 13], w: [33, 2, 7, 7], stride: [2; 2], before: [3; 2], after: [3; 2], ..PLAIN }, two),
-        // Tasks with windows of several images.
+        // Tasks with output positions of several images.
         (Case { x: [9, 3, 5, 5], w: [99, 1, 3, 3], groups: 3, ..PLAIN }, one),
-        // Whole panels.
+        // Whole micro-panels.
         (Case { x: [1, 4, 8, 8], w: [64, 4, 2, 4], before: [1, 2], after: [0, 1], ..PLAIN }, two),
-        // More terms than are packed at once.
+        // More K blocks than are packed at once.
         (Case { x: [1, 60, 3, 4], w: [33, 60, 3, 3], ..PLAIN }, one),
-        // More windows than one chunk.
+        // More output positions than one chunk.
         (Case { x: [4, 1, 17, 18], w: [33, 1, 2, 3], ..PLAIN }, two),
     ]
 }
 
-/// The bits are those of the order that is specified, on one thread and on several.
+/// Compares bits with the specified order of sums, on one thread and on several.
 #[test]
 fn sums_are_those_of_units() {
     let sum = |unit: Units, terms: &super::Terms, planes: usize| {
@@ -74,7 +75,7 @@ fn sums_are_those_of_units() {
 /// The shapes of input and weights.
 pub type Shapes = [&'static [usize]; 2];
 
-/// The three ops of a convolution with some spatial axes, all of whose strides, dilations and paddings are these.
+/// Returns the three ops of a convolution whose axes all have the same stride, dilation and padding.
 pub fn ops_of(
     [x, w]: [&[usize]; 2],
     [stride, dilation, padding]: [usize; 3],
@@ -94,7 +95,7 @@ pub fn ops_of(
     ]
 }
 
-/// The errors of an op, relative to the sums of magnitudes; the reference has the sums in f64.
+/// Returns the errors of an op relative to the sums of magnitudes; the reference sums in f64.
 pub fn errors(arithmetic: Arithmetic, def: &'static OpDef, attrs: &Attrs, [a, b]: [&Array; 2]) -> [f64; 2] {
     let reference = |of: fn(f64) -> f64| {
         let wide = |it: &Array| array(it.shape(), DType::F64, &wide(it).into_iter().map(of).collect::<Vec<_>>());
@@ -105,8 +106,8 @@ pub fn errors(arithmetic: Arithmetic, def: &'static OpDef, attrs: &Attrs, [a, b]
     errors_of(&floats(&result(arithmetic, def, attrs, [a, b])), &sums)
 }
 
-/// Sums of one term have larger errors, relative to it, than sums of many, whose errors cancel: they are bounded by what
-/// planes leave of both factors, and by the roundings of the sum.
+/// Bounds the errors of short sums, which do not cancel as in long ones. The bounds are what the split loses of both
+/// factors, plus the roundings of the sum.
 #[test]
 fn every_number_of_axes() {
     const BOUNDS: [f64; 3] = [4e-7, 5e-5, 8e-3];
@@ -116,7 +117,7 @@ fn every_number_of_axes() {
         ([&[1, 2, 6, 5, 4], &[34, 2, 3, 2, 3]], [1, 1, 1], 1),
         ([&[1, 4, 5, 7, 6], &[66, 2, 2, 3, 2]], [2, 1, 1], 2),
         ([&[2, 3, 9, 9], &[35, 3, 7, 7]], [2, 1, 3], 1),
-        // In blocks of channels.
+        // Channel-blocked.
         ([&[3, 64, 41], &[33, 64, 5]], [1, 2, 3], 1),
         ([&[2, 60, 40], &[66, 30, 2]], [2, 1, 0], 2),
         ([&[1, 32, 5, 4, 6], &[34, 32, 2, 3, 2]], [1, 1, 1], 1),
@@ -133,10 +134,10 @@ fn every_number_of_axes() {
     }
 }
 
-/// Sums of 1,024 terms, and of more in the gradient for the input, are as exact as those of a product.
+/// Sums of 1,024 products, or of more in backward-data, are as exact as in a GEMM.
 #[test]
 fn errors_are_those_of_products() {
-    // Of which op which convolution has so many terms.
+    // A convolution with so long sums, and the index of the op that has them.
     let cases: [(Shapes, usize); 3] = [
         ([&[1, 64, 6, 6], &[40, 64, 4, 4]], 0),
         ([&[1, 3, 8, 9], &[1024, 3, 2, 1]], 1),
@@ -157,7 +158,7 @@ fn errors_are_those_of_products() {
     }
 }
 
-/// One element that planes do not represent, wherever it is, and the whole op runs without a unit.
+/// A single element outside the engine's range, wherever it is, makes the whole op avoid the engine.
 #[test]
 fn operands_that_planes_do_not_represent() {
     let special = [
@@ -185,7 +186,7 @@ fn operands_that_planes_do_not_represent() {
     }
 }
 
-/// Strict sums, and those of other types, have no unit.
+/// Strict sums and other types avoid the engine.
 #[test]
 fn what_units_do_not_multiply() {
     let of_no_unit = [
@@ -204,7 +205,7 @@ fn what_units_do_not_multiply() {
     }
 }
 
-/// Weights that a slot holds are packed once for each op.
+/// A parameter's weights are packed once for each op.
 #[test]
 fn kept_weights_change_no_bit() {
     for (groups, channels) in [(1, 3), (2, 3), (1, 32), (2, 30)] {
@@ -235,7 +236,7 @@ fn kept_weights_change_no_bit() {
     }
 }
 
-/// A program's convolutions run on the unit of the processor if they are large enough.
+/// A program's convolutions run on the processor's engine if they are large enough.
 #[test]
 fn large_convolutions_have_units() {
     let large = Units::of(Isa::detect());
@@ -260,10 +261,10 @@ fn in_a_process() {
     println!("threads {}", threads::count());
     let cases: [(Shapes, usize, usize); 5] = [
         ([&[3, 4, 9, 10], &[40, 4, 3, 3]], 1, 1),
-        // Tasks with windows of several images.
+        // Tasks with output positions of several images.
         ([&[12, 4, 5, 5], &[66, 2, 3, 3]], 0, 2),
         ([&[2, 33, 9, 8], &[66, 33, 1, 1]], 0, 1),
-        // Blocks of channels: tasks with some of the panels, and with tiles of some images.
+        // Channel-blocked: tasks with some micro-panels, and with tiles of some images.
         ([&[1, 64, 7, 7], &[98, 64, 3, 3]], 1, 1),
         ([&[5, 60, 9, 9], &[66, 30, 2, 2]], 0, 2),
     ];
@@ -282,7 +283,7 @@ fn in_a_process() {
             }
         }
     }
-    // In fewer products, on some lines or some outputs.
+    // Winograd, with tasks of rows of patches and with tasks of output channels.
     let of_squares: [Shapes; 2] = [[&[2, 48, 26, 24], &[48, 48, 3, 3]], [&[1, 520, 9, 10], &[500, 520, 3, 3]]];
     for (shapes, precision) in of_squares.iter().flat_map(|it| [(it, Precision::Highest), (it, Precision::Strict)]) {
         for (def, attrs, [a, b]) in ops_of(*shapes, [1, 1, 1], 1).into_iter().take(2) {
@@ -291,7 +292,7 @@ fn in_a_process() {
             println!("{precision} {:x}", hash(&result(it, def, &attrs, [&a, &b])));
         }
     }
-    // Without a unit, and without matrices: vectors of windows, and of images.
+    // No engine and no im2col buffer: vectors of output positions, and of images.
     let of_vectors: [Shapes; 3] =
         [[&[1, 40, 9, 9], &[36, 40, 3, 3]], [&[19, 5, 6, 6], &[9, 5, 3, 3]], [&[1, 4, 43, 41], &[40, 4, 2, 3]]];
     for shapes in of_vectors {

@@ -1,4 +1,4 @@
-//! Convolutions by Winograd's algorithm: against the same sums in plain loops, to the bit, and against exact sums.
+//! Tests Winograd convolution bit by bit against plain loops, and within bounds against exact sums.
 
 use super::units::{Shapes, errors, operands, ops_of};
 use super::{Case, PLAIN, all, check_with, flat, numbers, ordered, result, wide};
@@ -14,7 +14,7 @@ use ms_core::ops;
 use ms_core::tensor::{Array, DType, Parameter, Scalar, Tensor};
 use std::array::from_fn;
 
-/// A transform of the rows and columns of a square; of columns first if so it says.
+/// Transforms the rows and columns of a square tile; columns first if `down_first`.
 fn both<const N: usize, const M: usize>(
     x: [[f32; N]; N],
     down_first: bool,
@@ -51,7 +51,8 @@ fn weight(m: [f32; 4]) -> [f32; 3] {
 }
 
 impl Case {
-    /// The gradient for the weights by the algorithm, in chains of so many lines of patches.
+    /// Computes backward-weights by the algorithm; `lines_of_chain` returns the rows of patches of each accumulation
+    /// chain.
     fn weights_in_squares(&self, x: &[f64], g: &[f64], lines_of_chain: impl Fn(usize) -> Vec<usize>) -> Vec<f64> {
         let shape = self.output();
         let [batch, _, rows, columns] = shape;
@@ -97,7 +98,7 @@ impl Case {
         out
     }
 
-    /// The convolution by the algorithm, in the order that is specified.
+    /// Computes the convolution by the algorithm, in the specified order of sums.
     fn in_squares(&self, x: &[f64], w: &[f64]) -> Vec<f64> {
         let shape = self.output();
         let [_, _, rows, columns] = shape;
@@ -127,7 +128,7 @@ impl Case {
         out
     }
 
-    /// The convolution of a gradient with turned filters that is the gradient for the input, and its weights.
+    /// Returns the convolution that is the backward-data of this one, with rotated filters, and its weights.
     fn of_gradient(&self, w: &[f64]) -> (Case, Vec<f64>) {
         let [outputs, channels] = [self.w[0] / self.groups, self.w[1]];
         let turned = [channels * self.groups, outputs, 3, 3];
@@ -142,7 +143,7 @@ impl Case {
     }
 }
 
-/// Runs the algorithm whatever the sizes are.
+/// Runs the algorithm, whatever the sizes are.
 fn computed(isa: Isa, case: &Case, [x, w]: [&Array; 2], is_gradient: bool) -> Vec<f64> {
     let conv = Conv::new(&case.attrs(&[]), &case.x, &case.w, &case.output());
     let it = Winograd::of(&conv, isa, is_gradient).expect("the kernel has three by three elements");
@@ -155,7 +156,7 @@ fn computed(isa: Isa, case: &Case, [x, w]: [&Array; 2], is_gradient: bool) -> Ve
     wide(&out)
 }
 
-/// The gradient for the weights, whatever the sizes are.
+/// Computes backward-weights by the algorithm, whatever the sizes are.
 fn computed_weights(isa: Isa, case: &Case, [x, g]: [&Array; 2]) -> Vec<f64> {
     let conv = Conv::new(&case.attrs(&[]), &case.x, &case.w, &case.output());
     let it = Winograd::of(&conv, isa, false).expect("the kernel has three by three elements");
@@ -166,7 +167,7 @@ fn computed_weights(isa: Isa, case: &Case, [x, g]: [&Array; 2]) -> Vec<f64> {
     wide(&out)
 }
 
-/// The chains of a gradient for weights: as many lines as have 1,024 patches, about as many each time.
+/// Returns the numbers of rows of patches of each chain: about equal, with at most 1,024 patches.
 fn chains(lines: usize, of_line: usize) -> Vec<usize> {
     let parts = lines.div_ceil((1024 / of_line).max(1));
     (0..parts).map(|it| (it + 1) * lines / parts - it * lines / parts).collect()
@@ -177,19 +178,20 @@ fn isas() -> impl Iterator<Item = Isa> {
 }
 
 const CASES: [Case; 9] = [
-    // One patch; an odd number of windows along both axes, several images, and channels that do not fill a panel.
+    // One patch; an odd number of output positions along both axes, several images, and channels that do not fill a
+    // panel.
     Case { x: [1, 1, 4, 4], w: [1, 1, 3, 3], ..PLAIN },
     Case { x: [3, 5, 9, 7], w: [13, 5, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
-    // Padding on some sides only, and more of it than a window covers.
+    // Padding on some sides only, and wider than a window.
     Case { x: [2, 3, 6, 5], w: [4, 3, 3, 3], before: [2, 0], after: [0, 2], ..PLAIN },
     Case { x: [1, 2, 1, 2], w: [3, 2, 3, 3], before: [2; 2], after: [4; 2], ..PLAIN },
     // Groups; rows of more patches than are transformed at once.
     Case { x: [2, 6, 5, 8], w: [26, 3, 3, 3], before: [1; 2], after: [1; 2], groups: 2, ..PLAIN },
     Case { x: [1, 4, 6, 75], w: [14, 4, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
-    // Tasks of lines, with parts of images; more than a chunk of channels.
+    // Tasks of rows of patches, with parts of images; more than a chunk of channels.
     Case { x: [3, 40, 34, 38], w: [14, 40, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
     Case { x: [1, 1026, 5, 6], w: [3, 1026, 3, 3], before: [1, 0], ..PLAIN },
-    // More outputs than are transformed at once.
+    // More output channels than are transformed at once.
     Case { x: [2, 3, 7, 7], w: [110, 3, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
 ];
 
@@ -220,7 +222,7 @@ fn sums_are_in_squares() {
 #[test]
 fn gradients_for_weights_are_in_squares() {
     let more = [
-        // Several chains, of parts of images; a line with more patches than a chain has.
+        // Several chains, with parts of images; a row with more patches than a chain has.
         Case { x: [3, 2, 34, 79], w: [3, 2, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
         Case { x: [2, 1, 3, 2100], w: [2, 1, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
     ];
@@ -238,14 +240,14 @@ fn gradients_for_weights_are_in_squares() {
     }
 }
 
-/// Sizes for which the algorithm takes less time than others, on a machine without tiles.
+/// Sizes for which Winograd is faster, on a machine without AMX.
 const LARGE: Case = Case { x: [1, 48, 20, 20], w: [48, 48, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN };
 
 fn relaxed() -> Arithmetic {
     Arithmetic::new(Isa::detect(), Precision::Highest)
 }
 
-/// A program's convolutions are computed by the algorithm, with their epilogues, where that is permitted and faster.
+/// A program's convolutions use Winograd, with their epilogues, where it is permitted and faster.
 #[test]
 fn large_convolutions_are_in_squares() {
     let [x, w, g] = operands(&LARGE, DType::F32);
@@ -264,14 +266,15 @@ fn large_convolutions_are_in_squares() {
     assert_ne!(wide(&chains), want, "in strict precision there is one order");
 }
 
-/// Sizes for which other ways take less time.
+/// Sizes for which the other algorithms are faster.
 #[test]
 fn the_way_that_takes_least_time() {
-    // Images, channels, outputs, rows and columns; whether it is the way for the convolution, and for the gradient.
+    // Images, input channels, output channels, and size; whether Winograd is faster for the convolution, and for
+    // backward-data.
     let cases = [
         ([1, 64, 64, 56], [true, true]),
         ([1, 256, 256, 14], [true, true]),
-        // Few patches for large filters, few channels, and many windows on padding.
+        // Few patches for large filters, few channels, and many output positions on padding.
         ([1, 512, 512, 7], [false, false]),
         ([32, 16, 16, 12], [false, false]),
         ([8, 128, 128, 4], [true, false]),
@@ -284,7 +287,7 @@ fn the_way_that_takes_least_time() {
         let pays = |is_gradient| Winograd::of(&conv, Isa::Avx2, is_gradient).is_some_and(|it| it.pays());
         assert_eq!([false, true].map(pays), want, "{x:?}");
     }
-    // Other kernels, strides, taps that are apart, and padding of the gradient that no window covers.
+    // Other kernels, strides, dilation, and padding that backward-data cannot have.
     let others = [
         Case { w: [48, 48, 3, 2], ..LARGE },
         Case { stride: [1, 2], ..LARGE },
@@ -298,7 +301,7 @@ fn the_way_that_takes_least_time() {
     }
 }
 
-/// A convolution without channels, and the gradient of one without outputs, are zeros.
+/// A convolution without channels, and backward-data without outputs, are zeros.
 #[test]
 fn no_channels() {
     let shapes: [[[usize; 4]; 2]; 2] = [[[1, 0, 20, 20], [48, 0, 3, 3]], [[1, 48, 20, 20], [0, 48, 3, 3]]];
@@ -311,12 +314,12 @@ fn no_channels() {
     }
 }
 
-/// Errors, relative to the sums of magnitudes, are about those of chains of all terms.
+/// Errors, relative to the sums of magnitudes, are similar to direct chains.
 #[test]
 fn errors_are_about_those_of_chains() {
-    // The maximum and the root mean square, of elements that are uniform in [-1, 1], and in [0, 1].
+    // Maximum and root mean square errors, for elements that are uniform in [-1, 1], and in [0, 1].
     const BOUNDS: [[f64; 2]; 2] = [[1.5e-7, 2e-8], [2.5e-6, 4e-7]];
-    // Chains of weights are a quarter as long, not a ninth.
+    // The chains of backward-weights are a quarter as long, not a ninth.
     const OF_WEIGHTS: [[f64; 2]; 2] = [[3e-7, 3e-8], [1.5e-6, 3e-7]];
     let shapes: [Shapes; 2] = [[&[1, 64, 24, 24], &[64, 64, 3, 3]], [&[1, 256, 14, 14], &[96, 256, 3, 3]]];
     for (shapes, is_positive) in shapes.into_iter().flat_map(|it| [(it, false), (it, true)]) {
@@ -336,7 +339,7 @@ fn errors_are_about_those_of_chains() {
     }
 }
 
-/// One element that differences are not exact for, wherever it is, and the op has the order of chains.
+/// A single element for which transforms are inexact, wherever it is, gives the op the order of direct chains.
 #[test]
 fn elements_that_are_too_large() {
     let special = [
@@ -357,7 +360,7 @@ fn elements_that_are_too_large() {
                 [strict, relaxed()].map(|it| hash(&result(it, def, &attrs, [&inputs[0], &inputs[1]])));
             assert_eq!(chains == found, is_refused, "{} with {number:e} in operand {operand}", def.name());
         }
-        // All elements of an operand.
+        // Scales all elements of an operand.
         for (exponent, is_refused) in [(-94, false), (-96, true)] {
             let mut inputs = operands();
             inputs[0].as_mut_slice::<f32>().iter_mut().for_each(|it| *it *= 2f32.powi(exponent));
@@ -369,7 +372,7 @@ fn elements_that_are_too_large() {
     }
 }
 
-/// Filters of weights that a slot holds are transformed once for each op, and have the same bits.
+/// A parameter's filters are transformed once for each op, and have the same bits.
 #[test]
 fn kept_filters_change_no_bit() {
     let [x, w, g] = operands(&LARGE, DType::F32);

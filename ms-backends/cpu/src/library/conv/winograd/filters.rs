@@ -1,4 +1,4 @@
-//! Transformed filters: of one call, or kept with a parameter.
+//! Transforms filters: for one call, or cached with a parameter.
 
 use super::transforms::{COMPONENTS, LANES, Transforms, turned};
 use super::{TAPS, Winograd};
@@ -8,7 +8,7 @@ use ms_core::error::Result;
 use ms_core::tensor::{Array, DType};
 use std::sync::Arc;
 
-/// Transformed filters: by group, component and output, those of all channels.
+/// Transformed filters: for each group, component and output channel, the elements of all input channels.
 pub struct Filters {
     room: Room,
     of: Sizes,
@@ -18,37 +18,38 @@ pub struct Filters {
 #[derive(Clone, Copy, PartialEq)]
 struct Sizes {
     groups: usize,
-    /// Of a group of [`Winograd`].
+    /// Output channels of a group of [`Winograd`].
     outputs: usize,
-    /// Of a group of [`Winograd`].
+    /// Input channels of a group of [`Winograd`].
     channels: usize,
     is_gradient: bool,
 }
 
 impl Sizes {
-    /// Elements from an output to the next one: an odd number of lines of a cache, which are not in the same set of it.
+    /// Returns the distance between output channels: an odd number of cache lines, so that rows fall into different
+    /// cache sets.
     fn row(self) -> usize {
         (self.channels.div_ceil(LANES) | 1) * LANES
     }
 
-    /// Elements from a component to the next one, which are not in the same set of a cache either.
+    /// Returns the distance between components, which puts them into different cache sets too.
     fn component(self) -> usize {
         self.outputs * self.row() + LANES
     }
 
-    /// Elements of all filters.
+    /// Returns the number of elements of all filters.
     fn len(self) -> usize {
         self.groups * COMPONENTS * self.component()
     }
 }
 
-/// Where they are.
+/// The memory of transformed filters: of one call, or cached.
 enum Room {
     Own(Array),
     Kept(Arc<Kept>),
 }
 
-/// Those of a block of memory.
+/// Transformed filters that a parameter storage caches.
 struct Kept {
     place: Place,
     of: Sizes,
@@ -57,10 +58,10 @@ struct Kept {
 }
 
 impl Filters {
-    /// Those of weights.
+    /// Transforms filters, or returns their cached transforms.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for them.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for them.
     pub fn of(conv: &Winograd, transforms: Transforms, weights: Elements<'_, f32>) -> Result<Self> {
         let &Winograd { groups, outputs, channels, is_gradient, .. } = conv;
         let of = Sizes { groups, outputs, channels, is_gradient };
@@ -79,7 +80,8 @@ impl Filters {
         Ok(Self { room, of })
     }
 
-    /// The weights of a group in a component from an output on, and their distances between outputs and between channels.
+    /// Returns a component of the filters of a group from an output channel on, and its strides between output and
+    /// input channels.
     pub fn from(&self, group: usize, component: usize, output: usize) -> (*const f32, [usize; 2]) {
         let room = match &self.room {
             Room::Own(room) => room,
@@ -91,19 +93,20 @@ impl Filters {
     }
 }
 
-/// Transforms filters.
+/// Transforms the filters of all groups.
 fn transform(transforms: Transforms, weights: &[f32], of: Sizes) -> Result<Array> {
     let Sizes { groups, outputs, channels, is_gradient } = of;
-    // SAFETY: what is read is written below.
+    // SAFETY: the loop below writes all rows before anything reads them.
     let room = unsafe { Array::uninit(&[of.len()], DType::F32)? };
     let to = Shared::new(room.device_ptr().cast::<f32>());
     let weights = weights.as_chunks::<TAPS>().0;
-    // From an output to the next one, and from a channel.
+    // Strides between output channels and between input channels, in filters.
     let steps = if is_gradient { [1, outputs] } else { [channels, 1] };
     threads::for_each(groups * outputs, 2 * weights.len(), |task| {
         let (group, output) = (task / outputs, task % outputs);
         let first = group * outputs * channels + output * steps[0];
-        // SAFETY: rows have room for whole vectors; each task has its own one. The processor has the loops.
+        // SAFETY: a row has room for whole vectors, and each task has its own row. The processor has the transforms'
+        // instruction set.
         unsafe {
             let to = to.get().add(group * COMPONENTS * of.component() + output * of.row());
             (transforms.filters)(&weights[first..], steps[1], channels, to, of.component());

@@ -1,17 +1,19 @@
-//! Convolutions with kernels of three by three elements, without strides, in fewer products: Winograd's algorithm
-//! F(2x2, 3x3), with the matrices of A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2015
+//! Winograd convolution F(2x2, 3x3) for 3x3 kernels with stride 1.
+//!
+//! The transform matrices are from A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2015
 //! (arXiv 1509.09308), section 4.1.
 //!
-//! The result is computed in squares of two by two windows, from patches of four by four elements, which overlap. Patches
-//! and filters are transformed to sixteen components each ([`transforms`]). For each component, the products of those of
-//! the patches and those of the filters are summed over input channels, in chains. The sixteen sums of a square are
-//! transformed to its windows. These are 16 products for each pair of channels instead of 36.
+//! The result is computed in tiles of two by two output positions, called squares, from overlapping tiles of four by
+//! four elements, called patches. Patches and filters are transformed to sixteen components each ([`transforms`]). Each
+//! component's products of patches and filters are summed over input channels, in accumulation chains. The sixteen sums
+//! of a square are transformed to its output positions. So a square takes 16 products for each pair of channels instead
+//! of 36.
 //!
-//! The gradient for the input of such a convolution is one, too: of the gradient and the turned filters, with outputs and
-//! channels exchanged. That for the weights is F(3x3, 2x2), with the same patches ([`weights`]).
+//! Backward-data is such a convolution too: of the gradient and the filters rotated by 180°, with input and output
+//! channels exchanged. Backward-weights is F(3x3, 2x2), with the same patches ([`weights`]).
 //!
-//! Transforms only add, and halve filters, so that errors are about those of a chain of all terms: chains are a ninth as
-//! long. But they add numbers that leave the sum again, where infinities would become nan. So all numbers are finite, and
+//! Transforms only add, and halve filters. Errors are similar to a direct chain, as the chains are a ninth as long. But
+//! transforms add numbers that cancel later, where infinities would become NaN. So all elements must be finite and
 //! small enough.
 
 mod filters;
@@ -35,49 +37,49 @@ use std::ops::Range;
 use std::slice::from_raw_parts_mut;
 use transforms::{COMPONENTS, LANES, Places, Transforms};
 
-/// Elements of a row or column of a filter.
+/// Number of rows or columns of a filter.
 const KERNEL: usize = 3;
 
-/// Weights of a filter.
+/// Number of weights of a filter.
 const TAPS: usize = KERNEL * KERNEL;
 
-/// Windows of a row or column of a square, which is the distance of patches.
+/// Number of rows or columns of a square, which is the distance between patches.
 const SIDE: usize = 2;
 
-/// The time to transform a component of a patch or a sum, in products.
+/// Cost of transforming a component of a patch or a sum, in products.
 const PATCH_COST: usize = 15;
 
-/// The time to transform a filter, and to write and read it, in products.
+/// Cost of transforming, writing and reading a filter, in products.
 const FILTER_COST: usize = 256;
 
-/// The number of bytes that are read in the time of a product.
+/// Number of bytes that are read in the time of a product.
 const BYTES_PER_PRODUCT: usize = 2;
 
-/// Maximum size in bytes of the patches of the lines of a task: those of a component stay in a second-level cache.
+/// Maximum size in bytes of a task's transformed patches, of which one component stays in the L2 cache.
 const TASK_BYTES: usize = 2 << 20;
 
-/// Maximum size in bytes of the patches of all lines, where tasks share them.
+/// Maximum size in bytes of all transformed patches, where tasks share them.
 const SHARED_BYTES: usize = 32 << 20;
 
-/// Number of panels of outputs whose sums are transformed at once.
+/// Number of panels of output channels whose sums are transformed at once.
 const PANELS: usize = 4;
 
-/// A convolution that is computed by this algorithm.
+/// A convolution that Winograd can compute.
 pub struct Winograd {
     isa: Isa,
     batch: usize,
     groups: usize,
-    /// Of a group.
+    /// Input channels of a group.
     channels: usize,
-    /// Of a group.
+    /// Output channels of a group.
     outputs: usize,
     rows: Axis,
     columns: Axis,
-    /// Whether this is the gradient for the input.
+    /// Whether this is backward-data.
     is_gradient: bool,
 }
 
-/// Elements and windows along an axis.
+/// Elements and output positions along an axis.
 #[derive(Clone, Copy)]
 struct Axis {
     input: usize,
@@ -87,7 +89,7 @@ struct Axis {
 }
 
 impl Axis {
-    /// That of a convolution, or of the gradient for its input; `None` if this is not one that has such patches.
+    /// Returns the axis of a convolution or of its backward-data; `None` if Winograd cannot compute it.
     fn of(axis: &WindowAxis, is_gradient: bool) -> Option<Self> {
         let &WindowAxis { input, output, before, .. } = axis;
         let is_plain = (axis.kernel, axis.stride, axis.dilation) == (KERNEL, 1, 1);
@@ -98,24 +100,24 @@ impl Axis {
         }
     }
 
-    /// The number of windows with a tap on an element, not on padding.
+    /// Returns the number of output positions at which a tap is an element, not padding.
     fn inside(self, tap: usize) -> usize {
         let first = self.before.saturating_sub(tap);
         let end = (self.input + self.before).saturating_sub(tap).min(self.output);
         end.saturating_sub(first)
     }
 
-    /// Patches along the axis.
+    /// Returns the number of patches along the axis.
     fn patches(self) -> usize {
         self.output.div_ceil(SIDE)
     }
 }
 
-/// Rows of patches of all images, one after the other.
+/// Rows of patches, numbered over all images.
 type Lines = Range<usize>;
 
 impl Winograd {
-    /// A convolution, or the gradient for its input; `None` if it is not one that has such patches.
+    /// Returns the Winograd form of a convolution or of its backward-data; `None` if there is none.
     pub fn of(conv: &Conv, isa: Isa, is_gradient: bool) -> Option<Self> {
         let [first, rows, columns] = conv.windows.axes();
         let is_plane = [first.kernel, first.input, first.output] == [1; 3];
@@ -126,11 +128,11 @@ impl Winograd {
         is_plane.then_some(it)
     }
 
-    /// Computes a convolution of `x` and `weights` with epilogues, or the gradient for its input, if this is permitted,
-    /// faster, and as exact for these elements as for others; otherwise returns `false`.
+    /// Computes a convolution of `x` and `weights` with epilogues, or its backward-data, if Winograd is permitted,
+    /// faster, and accurate for these elements. Otherwise returns `false`.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for transformed patches and filters.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for transformed patches and filters.
     pub fn run<T: Direct>(
         conv: &Conv,
         arithmetic: Arithmetic,
@@ -142,16 +144,17 @@ impl Winograd {
         let (Some(x), Some(weights)) = (x.of_f32(), weights.of_f32()) else { return Ok(false) };
         let it = Self::of(conv, arithmetic.isa, is_gradient);
         let Some(it) = it.filter(|it| it.pays() && it.allows(arithmetic, x, weights)) else { return Ok(false) };
-        // SAFETY: the types are one.
+        // SAFETY: `of_f32` has checked that `T` is f32.
         let out = unsafe { from_raw_parts_mut(out.as_mut_ptr().cast(), out.len()) };
         it.compute(x.all, weights, out, epilogues)?;
         Ok(true)
     }
 
-    /// Computes the gradient for the weights of `x` and the gradient `g` in the same cases; otherwise returns `false`.
+    /// Computes backward-weights of `x` and the gradient `g` under the same conditions as [`run`](Self::run). Otherwise
+    /// returns `false`.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for transformed patches and sums.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for transformed patches and sums.
     pub fn run_weights<T: Direct>(
         conv: &Conv,
         arithmetic: Arithmetic,
@@ -161,13 +164,13 @@ impl Winograd {
         let (Some(x), Some(g)) = (x.of_f32(), g.of_f32()) else { return Ok(false) };
         let it = Self::of(conv, arithmetic.isa, false);
         let Some(it) = it.filter(|it| it.pays_for_weights() && it.allows(arithmetic, x, g)) else { return Ok(false) };
-        // SAFETY: the types are one.
+        // SAFETY: `of_f32` has checked that `T` is f32.
         let out = unsafe { from_raw_parts_mut(out.as_mut_ptr().cast(), out.len()) };
         it.compute_weights(x.all, g.all, out)?;
         Ok(true)
     }
 
-    /// Whether this takes less time than other ways, of which the gradient leaves out products with padding.
+    /// Whether Winograd is faster than the other algorithms; their backward-data skips products with padding.
     pub fn pays(&self) -> bool {
         let taps = |axis: Axis| match self.is_gradient {
             true => (0..KERNEL).map(|tap| axis.inside(tap)).sum(),
@@ -176,31 +179,31 @@ impl Winograd {
         self.is_faster(0, self.batch * taps(self.rows) * taps(self.columns))
     }
 
-    /// Whether all products for a pair of channels and outputs, with transforms and with other work that takes the time of so
-    /// many products, take less time than others.
+    /// Whether Winograd is faster than `others` products for each pair of input and output channels. Its own products,
+    /// its transforms and `work` are counted in products.
     fn is_faster(&self, work: usize, others: usize) -> bool {
         let products = COMPONENTS * self.batch * self.patches();
-        // The transforms of patches and of windows are those of many pairs.
+        // Each transform of a patch or square serves many pairs of channels.
         let transforms = products * PATCH_COST / self.channels + products * PATCH_COST / self.outputs + FILTER_COST;
         f32::has_vectors(self.isa) && 20 * (products + transforms + work) < 17 * others
     }
 
-    /// Whether this is permitted, and as exact for these elements as for others.
+    /// Whether Winograd is permitted, and accurate for these elements.
     fn allows(&self, arithmetic: Arithmetic, a: Elements<'_, f32>, b: Elements<'_, f32>) -> bool {
         arithmetic.allows_transforms() && a.range(self.isa).allows_differences(b.range(self.isa))
     }
 
-    /// Patches of a plane.
+    /// Returns the number of patches of a channel plane.
     fn patches(&self) -> usize {
         self.rows.patches() * self.columns.patches()
     }
 
-    /// Elements of a plane, and windows of it.
+    /// Returns the numbers of elements and of output positions of a channel plane.
     fn plane_lens(&self) -> [usize; 2] {
         [self.rows.input * self.columns.input, self.rows.output * self.columns.output]
     }
 
-    /// The lines of each image: its number, and some rows of its patches.
+    /// Iterates over the images of some rows of patches: the image, and its rows of patches.
     fn images(&self, lines: &Lines) -> impl Iterator<Item = (usize, Range<usize>)> {
         let (of_image, lines) = (self.rows.patches(), lines.clone());
         (lines.start / of_image..lines.end.div_ceil(of_image)).map(move |image| {
@@ -209,12 +212,12 @@ impl Winograd {
         })
     }
 
-    /// Panels of the outputs of a group.
+    /// Returns the number of panels of output channels of a group.
     fn panels(&self) -> usize {
         self.outputs.div_ceil(OUTPUTS)
     }
 
-    /// The way to cut the work in which the last thread is done first, and about when it is, in products of a vector's lane.
+    /// Picks the partition with the shortest estimated time, and returns that time in products per vector lane.
     fn cut(&self, lanes: usize) -> (Cut, usize) {
         let (threads, size) = (threads::count(), size_of::<f32>());
         let (lines, of_line) = (self.batch * self.rows.patches(), self.columns.patches());
@@ -235,15 +238,15 @@ impl Winograd {
         of_lines.chain(of_panels).min_by_key(|it| it.1).expect("there is one line")
     }
 
-    /// Estimated nanoseconds for a group of all images.
+    /// Estimates the nanoseconds of a group of all images.
     fn nanos(&self) -> usize {
         self.batch * self.patches() * COMPONENTS * (self.channels * self.outputs / 48 + self.channels + self.outputs)
     }
 
-    /// The convolution of `x` and `weights`, with epilogues.
+    /// Computes the convolution of `x` and `weights`, with epilogues.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for transformed patches and filters.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for transformed patches and filters.
     pub fn compute(
         &self,
         x: &[f32],
@@ -265,7 +268,8 @@ impl Winograd {
                         let some = task * lines / tasks..(task + 1) * lines / tasks;
                         let patches = of.room(&some)?;
                         let to = patches.device_ptr().cast();
-                        // SAFETY: there is room for these; each task has its own lines of the result.
+                        // SAFETY: `patches` has room for these rows of patches in all channels, and each task has its
+                        // own rows of the result.
                         unsafe {
                             of.transform(&some, 0..self.channels, to)?;
                             of.multiply(&some, 0..self.panels(), to, out.get(), epilogues)
@@ -278,12 +282,14 @@ impl Winograd {
                     let to = Shared::new(patches.device_ptr().cast::<f32>());
                     threads::try_for_each(self.channels.div_ceil(LANES), nanos / 8, |part| {
                         let channels = part * LANES..self.channels.min((part + 1) * LANES);
-                        // SAFETY: there is room for these; each task has its own channels.
+                        // SAFETY: `patches` has room for all rows of patches, and each task has its own channels of
+                        // them.
                         unsafe { of.transform(&all, channels, to.get()) }
                     })?;
                     threads::try_for_each(self.panels().div_ceil(some), nanos, |task| {
                         let panels = task * some..self.panels().min((task + 1) * some);
-                        // SAFETY: all patches are transformed; each task has its own outputs.
+                        // SAFETY: the previous loop has transformed all patches, and each task has its own output
+                        // channels.
                         unsafe { of.multiply(&all, panels, to.get(), out.get(), epilogues) }
                     })?;
                 }
@@ -293,16 +299,16 @@ impl Winograd {
     }
 }
 
-/// How the work is cut into tasks.
+/// A partition into tasks.
 #[derive(Clone, Copy)]
 enum Cut {
-    /// Each has so many lines, and transforms their patches.
+    /// Tasks have this number of rows of patches, which they transform themselves.
     Lines(usize),
-    /// Each has so many panels of outputs, and reads the patches of all lines.
+    /// Tasks have this number of panels of output channels, and share all transformed patches.
     Panels(usize),
 }
 
-/// A group of a convolution.
+/// A group of a convolution, with what its tasks share.
 struct Group<'a> {
     of: &'a Winograd,
     loops: Loops<f32>,
@@ -313,32 +319,34 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// Vectors of the patches of some lines.
+    /// Returns the number of vectors of the patches of some rows.
     fn vectors(&self, lines: &Lines) -> usize {
         (lines.len() * self.of.columns.patches()).div_ceil(self.loops.lanes)
     }
 
-    /// Elements from a transformed patch's component to the next one. They are not in the same set of a cache.
+    /// Returns the distance between components of transformed patches, which puts them into different cache sets.
     fn component(&self, lines: &Lines) -> usize {
         self.vectors(lines) * self.of.channels * self.loops.lanes + LANES
     }
 
-    /// Room for the transformed patches of some lines: by component and vector, those of all channels.
+    /// Allocates the transformed patches of some rows: for each component and vector, the vectors of all channels.
     fn room(&self, lines: &Lines) -> Result<Array> {
-        // SAFETY: what is read was written before.
+        // SAFETY: `transform` writes all vectors of patches before `multiply` reads them.
         unsafe { Array::uninit(&[COMPONENTS * self.component(lines)], DType::F32) }
     }
 
-    /// Transforms the patches of some lines and channels.
+    /// Transforms the patches of some rows and channels.
     ///
     /// # Safety
-    /// There is [room](Self::room) for the patches of the lines, to which nobody else writes those of these channels.
+    /// `to` has [room](Self::room) for the patches of the rows, and nothing else accesses the patches of these
+    /// channels.
     unsafe fn transform(&self, lines: &Lines, channels: Range<usize>, to: *mut f32) -> Result<()> {
         let Winograd { groups, rows, columns, .. } = *self.of;
         let (lanes, vectors) = (self.loops.lanes, self.vectors(lines));
         let [plane_len, _] = self.of.plane_lens();
         let mut planes = Planes::new([rows, columns], self.transforms.patches, lanes, lines.len())?;
-        // Vectors of patches of several images are stored here first: after those of an image there are those of the next.
+        // With several images, vectors are collected in a buffer first, as patches of the next image follow within a
+        // vector.
         let is_one = self.of.images(lines).count() == 1;
         let step = (vectors + 1) * lanes;
         let mut several = try_filled(0f32, if is_one { 0 } else { COMPONENTS * step })?;
@@ -353,22 +361,23 @@ impl Group<'_> {
                     false => Places { first: several[at..].as_mut_ptr(), component: step, vector: lanes },
                 };
                 at += some.len() * columns.patches();
-                // SAFETY: there is room by the caller's contract, or for one vector more than there are.
+                // SAFETY: `to` has room for the image's vectors by this function's contract; the buffer has room for
+                // one vector more.
                 unsafe { planes.transform(&self.x[plane * plane_len..][..plane_len], some, to) };
             }
             if !is_one {
                 let from = Places { first: several.as_mut_ptr(), component: step, vector: lanes };
-                // SAFETY: there is room by the caller's contract.
+                // SAFETY: both have room for `vectors` vectors in each component, and the buffer's patches are written.
                 unsafe { (self.transforms.copy)(from, vectors, to) };
             }
         }
         Ok(())
     }
 
-    /// Computes the windows of some lines and panels of outputs, with epilogues.
+    /// Computes the output positions of some rows and some panels of output channels, with epilogues.
     ///
     /// # Safety
-    /// The patches of the lines are transformed; nobody else reads or writes these windows of the result.
+    /// The patches of the rows are transformed, and nothing else accesses these output positions of the result.
     unsafe fn multiply(
         &self,
         lines: &Lines,
@@ -381,9 +390,9 @@ impl Group<'_> {
         let (lanes, count, of_line) = (self.loops.lanes, self.vectors(lines), columns.patches());
         let [_, windows] = self.of.plane_lens();
         let width = count * lanes;
-        // Sums by component and output. What is transformed at once ends after the last one.
+        // Sums by component and output channel. The transform reads up to a vector past the last sum.
         let component = panels.len().min(PANELS) * OUTPUTS * width + LANES;
-        // SAFETY: what is read was written before.
+        // SAFETY: the chains write the sums, and the zeros after them are written, before a transform reads them.
         let room = unsafe { Array::uninit(&[COMPONENTS * component], DType::F32)? };
         let sums = room.device_ptr().cast::<f32>();
         let mut terms = try_room(channels)?;
@@ -403,14 +412,14 @@ impl Group<'_> {
                         to: (sums.wrapping_add(number * component + (panel - first) * OUTPUTS * width), width),
                         adds: false,
                     };
-                    // SAFETY: the patches have these vectors for each channel, the filters have whole panels, and there is
-                    // room for the sums of a panel.
+                    // SAFETY: the patches have these vectors for each channel, rows of filters have whole panels, and
+                    // `sums` has room for a panel.
                     unsafe { chains.compute(&self.loops) };
                 }
             }
             let some = some.start * OUTPUTS..outputs.min(some.end * OUTPUTS);
             for number in 0..COMPONENTS {
-                // SAFETY: zeros are zero bytes, for which there is room after the sums.
+                // SAFETY: each component of `sums` has `LANES` elements after its last sum.
                 unsafe { sums.add(number * component + some.len() * width).write_bytes(0, LANES) };
             }
             let mut at = 0;
@@ -421,8 +430,9 @@ impl Group<'_> {
                         let row = SIDE * row;
                         let len = columns.output * SIDE.min(rows.output - row);
                         let from = sums.wrapping_add(number * width + at + line * of_line);
-                        // SAFETY: each task has its own windows; the sums are there, and after them others or zeros; the
-                        // machine has the instruction set.
+                        // SAFETY: each task has its own output positions. Other sums or zeros follow the row's sums, so
+                        // whole vectors are readable. The machine has the instruction set of `loops`, and so of the
+                        // transforms.
                         unsafe {
                             let to = out.add((image * outputs + output) * windows + row * columns.output);
                             let to = from_raw_parts_mut(to, len);
@@ -435,7 +445,7 @@ impl Group<'_> {
                 let outputs = self.group * outputs + some.start..self.group * outputs + some.end;
                 let end = rows.output.min(SIDE * of_image.end) * columns.output;
                 let windows = SIDE * of_image.start * columns.output..end;
-                // SAFETY: these elements are computed, and read no more.
+                // SAFETY: this task has computed these elements, and nothing reads them after the epilogues.
                 unsafe { epilogues.run([whole..whole + 1, outputs, windows]) };
             }
         }

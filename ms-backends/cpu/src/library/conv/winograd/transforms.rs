@@ -1,12 +1,12 @@
-//! The transforms of patches to components, and of sums to windows, for each instruction set.
+//! Winograd transforms of patches, filters and sums, for each instruction set.
 //!
-//! Each is the same along both axes. A patch `d` becomes `d0 - d2, d1 + d2, d2 - d1, d1 - d3`, across and then down; the
-//! sums `m` of a square become `m0 + m1 + m2, m1 - m2 - m3`, down and then across, added from left to right. A filter `g`
-//! becomes `g0, (g0 + g2 + g1) / 2, (g0 + g2 - g1) / 2, g2`, down and then across. The component in row `i` and column `j`
-//! is number `4 i + j`.
+//! Each is the same along both axes. A patch `d` becomes `d0 - d2, d1 + d2, d2 - d1, d1 - d3`, across and then down.
+//! The sums `m` of a square become `m0 + m1 + m2, m1 - m2 - m3`, down and then across, added from left to right. A
+//! filter `g` becomes `g0, (g0 + g2 + g1) / 2, (g0 + g2 - g1) / 2, g2`, down and then across. The component in row `i`
+//! and column `j` has index `4 i + j`.
 //!
-//! For gradients of filters, a square `g` of the gradient becomes `g0, g0 + g1, g0 - g1, g1`, across and then down; the sums
-//! `m` of a filter become `m0 + (m1 + m2) / 2, (m1 - m2) / 2, (m1 + m2) / 2 - m3`, down and then across.
+//! For backward-weights, a square `g` of the gradient becomes `g0, g0 + g1, g0 - g1, g1`, across and then down. The
+//! sums `m` of a filter become `m0 + (m1 + m2) / 2, (m1 - m2) / 2, (m1 + m2) / 2 - m3`, down and then across.
 
 use super::vector::Vector;
 use super::{KERNEL, SIDE, TAPS};
@@ -14,43 +14,43 @@ use ms_core::error::Result;
 use ms_core::tensor::try_filled;
 use std::array::from_fn;
 
-/// Elements of a row or column of a patch.
+/// Number of rows or columns of a patch.
 const PATCH: usize = 4;
 
-/// Components of a patch.
+/// Number of components of a patch.
 pub const COMPONENTS: usize = PATCH * PATCH;
 
-/// The maximum number of patches that are transformed at once.
+/// Maximum number of patches that are transformed at once.
 pub const LANES: usize = 16;
 
-/// Rows of elements, transformed across: for the even rows and for the odd ones, by component, those of the patches of one
-/// row after the other.
+/// Rows of elements that are transformed across. Even and odd rows are apart; each has four components, whose rows of
+/// patches follow one another.
 pub struct Halves {
     room: Vec<f32>,
-    /// Elements of a component.
+    /// The number of elements of a component.
     len: usize,
-    /// Patches of a row.
+    /// The number of patches of a row.
     patches: usize,
 }
 
 impl Halves {
-    /// For so many rows of patches.
+    /// Allocates a buffer for `rows` rows of patches.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for them.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for it.
     pub fn new(rows: usize, patches: usize) -> Result<Self> {
-        // What is transformed at once ends after the last patch.
+        // The last vector may end after the last patch.
         let len = (rows + 1) * patches + LANES;
         Ok(Self { room: try_filled(0.0, 2 * PATCH * len)?, len, patches })
     }
 
-    /// Where a row of elements starts in the component `at`, of the row that it is transformed to.
+    /// Returns the index of component `at` of a row of elements.
     #[inline(always)]
     fn place(&self, row: usize, at: usize) -> usize {
         (row % 2 * PATCH + at) * self.len + row / 2 * self.patches
     }
 
-    /// Makes a row of elements zero.
+    /// Zeroes a row of elements.
     pub fn clear(&mut self, row: usize) {
         for at in 0..PATCH {
             let place = self.place(row, at);
@@ -59,63 +59,66 @@ impl Halves {
     }
 }
 
-/// Where transformed patches are stored: vectors of them, by component.
+/// The layout of transformed patches: vectors of patches by component.
 #[derive(Clone, Copy)]
 pub struct Places {
     /// The first vector.
     pub first: *mut f32,
-    /// Elements from a component to the next one.
+    /// The distance between components, in elements.
     pub component: usize,
-    /// Elements from a vector to the next one.
+    /// The distance between vectors, in elements.
     pub vector: usize,
 }
 
-/// The transforms of elements to components, by rows of patches, or of squares.
+/// The transform of patches or of squares of a gradient, by rows.
 #[derive(Clone, Copy)]
 pub struct Forward {
     /// Transforms a row of elements across.
     ///
     /// # Safety
-    /// The elements of whole vectors of patches exist; the processor has the instruction set.
+    /// `line` has the elements of whole vectors of patches, and the processor has the instruction set.
     pub across: unsafe fn(line: &[f32], row: usize, to: &mut Halves),
-    /// Transforms so many rows of patches down, which were transformed across.
+    /// Transforms `rows` rows of patches down, after the transform across.
     ///
     /// # Safety
-    /// There is room for whole vectors of patches; the processor has the instruction set.
+    /// `to` has room for whole vectors of patches, and the processor has the instruction set.
     pub down: unsafe fn(halves: &Halves, rows: usize, to: Places),
 }
 
-/// The transforms in vectors of an instruction set.
+/// The transforms of an instruction set.
 #[derive(Clone, Copy)]
 pub struct Transforms {
-    /// Those of patches of an input.
+    /// The transform of patches of the input.
     pub patches: Forward,
-    /// Those of squares of a gradient.
+    /// The transform of squares of a gradient.
     pub squares: Forward,
-    /// Copies so many vectors of patches.
+    /// Copies `vectors` vectors of patches in each component.
     ///
     /// # Safety
-    /// Both have room for them, and the patches are there; the processor has the instruction set.
+    /// `from` has these vectors, `to` has room for them, and the processor has the instruction set.
     pub copy: unsafe fn(from: Places, vectors: usize, to: Places),
-    /// Transforms the sums of a row of patches, whose components are so far apart, to one or two rows of so many windows.
+    /// Transforms the sums of a row of patches to one or two rows of `columns` output positions. Components are
+    /// `component` elements apart.
     ///
     /// # Safety
-    /// The sums of whole vectors exist; the processor has the instruction set.
+    /// The sums of whole vectors exist, and the processor has the instruction set.
     pub windows: unsafe fn(sums: *const f32, component: usize, to: &mut [f32], columns: usize),
-    /// Transforms a number of filters, which are a number of filters apart, to rows of components that are so far apart.
+    /// Transforms `count` filters, every `step`-th of `weights`, to rows of components that are `component` elements
+    /// apart.
     ///
     /// # Safety
-    /// There is room for as many filters as a multiple of [`LANES`]; the processor has the instruction set.
+    /// `to` has room for `count` filters, rounded up to a multiple of [`LANES`], and the processor has the instruction
+    /// set.
     pub filters: unsafe fn(weights: &[[f32; TAPS]], step: usize, count: usize, to: *mut f32, component: usize),
-    /// Transforms sums to filters, whose components are so far apart.
+    /// Transforms sums, whose components are `component` elements apart, to filters.
     ///
     /// # Safety
-    /// The sums of whole vectors exist; the processor has the instruction set.
+    /// The sums of whole vectors exist, and the processor has the instruction set.
     pub weights: unsafe fn(sums: *const f32, component: usize, to: &mut [[f32; TAPS]]),
 }
 
 impl Transforms {
-    /// Those with so many lanes, which a processor has that has loops with them.
+    /// Returns the transforms with `lanes` elements; the processor must have micro-kernels with as many.
     pub fn of(lanes: usize) -> Self {
         match lanes {
             #[cfg(target_arch = "x86_64")]
@@ -127,47 +130,48 @@ impl Transforms {
     }
 }
 
-/// A patch along one axis.
+/// Transforms a patch along one axis.
 ///
 /// # Safety
-/// As [`Vector`].
+/// The processor has the instruction set of `V`.
 #[inline(always)]
 unsafe fn patch<V: Vector>([a, b, c, d]: [V; PATCH]) -> [V; PATCH] {
-    // SAFETY: the caller's contract is the same.
+    // SAFETY: the processor has the instruction set of `V` by this function's contract.
     unsafe { [a.minus(c), b.plus(c), c.minus(b), b.minus(d)] }
 }
 
-/// A square along one axis.
+/// Transforms the sums of a square along one axis.
 ///
 /// # Safety
-/// As [`Vector`].
+/// The processor has the instruction set of `V`.
 #[inline(always)]
 unsafe fn square<V: Vector>([a, b, c, d]: [V; PATCH]) -> [V; SIDE] {
-    // SAFETY: the caller's contract is the same.
+    // SAFETY: the processor has the instruction set of `V` by this function's contract.
     unsafe { [a.plus(b).plus(c), b.minus(c).minus(d)] }
 }
 
-/// A square of a gradient along one axis; the other elements are not read.
+/// Transforms a square of a gradient along one axis; the last two elements are not read.
 ///
 /// # Safety
-/// As [`Vector`].
+/// The processor has the instruction set of `V`.
 #[inline(always)]
 unsafe fn gradient<V: Vector>([a, b, _, _]: [V; PATCH]) -> [V; PATCH] {
-    // SAFETY: the caller's contract is the same.
+    // SAFETY: the processor has the instruction set of `V` by this function's contract.
     unsafe { [a, a.plus(b), a.minus(b), b] }
 }
 
-/// [`Forward::across`] of patches, or of squares if so it says.
+/// Implements [`Forward::across`] for patches, or for squares of a gradient.
 ///
 /// # Safety
-/// As that.
+/// The processor has the instruction set of `V`.
 #[inline(always)]
 unsafe fn across<V: Vector, const SQUARES: bool>(line: &[f32], row: usize, to: &mut Halves) {
     assert!(line.len() >= SIDE * to.patches.next_multiple_of(V::LANES) + PATCH - SIDE, "there are whole vectors");
     let places: [usize; PATCH] = from_fn(|at| to.place(row, at));
     let places = places.map(|it| to.room[it..].as_mut_ptr());
     for first in (0..to.patches).step_by(V::LANES) {
-        // SAFETY: the elements were counted above; after the last patch of a component there are as many as in a vector.
+        // SAFETY: the assertion counts the elements that are read. Each component of `to` has `LANES` elements after
+        // its last patch, so whole vectors have room.
         unsafe {
             let pair = |at: usize| V::split([0, V::LANES].map(|it| V::load(line.as_ptr().add(SIDE * first + at + it))));
             let ([a, b], [c, d]) = (pair(0), pair(SIDE));
@@ -179,16 +183,16 @@ unsafe fn across<V: Vector, const SQUARES: bool>(line: &[f32], row: usize, to: &
     }
 }
 
-/// [`Forward::down`] of patches, or of squares if so it says.
+/// Implements [`Forward::down`] for patches, or for squares of a gradient.
 ///
 /// # Safety
-/// As that.
+/// `to` has room for whole vectors of patches, and the processor has the instruction set of `V`.
 #[inline(always)]
 unsafe fn down<V: Vector, const SQUARES: bool>(halves: &Halves, rows: usize, to: Places) {
     for (vector, first) in (0..rows * halves.patches).step_by(V::LANES).enumerate() {
         for column in 0..PATCH {
-            // SAFETY: the halves have one row more, and after it as many elements as are in a vector; there is room by the
-            // caller's contract.
+            // SAFETY: the halves have one row more than `rows`, and `LANES` elements after it. `to` has room for whole
+            // vectors by this function's contract.
             unsafe {
                 let row = |row: usize| V::load(halves.room.as_ptr().add(halves.place(row, column) + first));
                 let all = [row(0), row(1), row(2), row(3)];
@@ -201,30 +205,32 @@ unsafe fn down<V: Vector, const SQUARES: bool>(halves: &Halves, rows: usize, to:
     }
 }
 
-/// [`Transforms::copy`].
+/// Implements [`Transforms::copy`].
 ///
 /// # Safety
-/// As that.
+/// `from` has these vectors, `to` has room for them, and the processor has the instruction set of `V`.
 #[inline(always)]
 unsafe fn copy<V: Vector>(from: Places, vectors: usize, to: Places) {
     for component in 0..COMPONENTS {
         for vector in 0..vectors {
             let place = |of: Places| of.first.wrapping_add(component * of.component + vector * of.vector);
-            // SAFETY: by the caller's contract.
+            // SAFETY: `component < COMPONENTS` and `vector < vectors`, so `from` has the vector and `to` has room for
+            // it.
             unsafe { V::load(place(from)).store(place(to)) };
         }
     }
 }
 
-/// [`Transforms::windows`].
+/// Implements [`Transforms::windows`].
 ///
 /// # Safety
-/// As that.
+/// The sums of whole vectors exist, and the processor has the instruction set of `V`.
 #[inline(always)]
 unsafe fn windows<V: Vector>(sums: *const f32, component: usize, to: &mut [f32], columns: usize) {
     let (upper, lower) = to.split_at_mut(columns);
     for first in (0..columns).step_by(SIDE * V::LANES) {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the sums of whole vectors exist by this function's contract. Stores go to `to` only if a whole pair
+        // of vectors is left, otherwise to `both`.
         unsafe {
             let sum = |at: usize| V::load(sums.add(at * component + first / SIDE));
             let column = |j: usize| square([sum(j), sum(PATCH + j), sum(2 * PATCH + j), sum(3 * PATCH + j)]);
@@ -246,23 +252,24 @@ unsafe fn windows<V: Vector>(sums: *const f32, component: usize, to: &mut [f32],
     }
 }
 
-/// A row or column of a filter.
+/// Transforms a row or column of a filter.
 ///
 /// # Safety
-/// As [`Vector`].
+/// The processor has the instruction set of `V`.
 #[inline(always)]
 unsafe fn filter<V: Vector>([a, b, c]: [V; KERNEL]) -> [V; PATCH] {
-    // SAFETY: the caller's contract is the same.
+    // SAFETY: the processor has the instruction set of `V` by this function's contract.
     unsafe {
         let ends = a.plus(c);
         [a, ends.plus(b).half(), ends.minus(b).half(), c]
     }
 }
 
-/// [`Transforms::filters`].
+/// Implements [`Transforms::filters`].
 ///
 /// # Safety
-/// As that.
+/// `to` has room for `count` filters, rounded up to a multiple of [`LANES`], and the processor has the instruction set
+/// of `V`.
 #[inline(always)]
 unsafe fn filters<V: Vector>(weights: &[[f32; TAPS]], step: usize, count: usize, to: *mut f32, component: usize) {
     for at in (0..count).step_by(LANES) {
@@ -272,7 +279,8 @@ unsafe fn filters<V: Vector>(weights: &[[f32; TAPS]], step: usize, count: usize,
             taps.iter_mut().zip(weights).for_each(|(tap, &weight)| tap[lane] = weight);
         }
         for first in (0..LANES).step_by(V::LANES) {
-            // SAFETY: the taps have whole vectors, and there is room for them by the caller's contract.
+            // SAFETY: `first + V::LANES <= LANES`, so the taps have whole vectors. `to` has room for `LANES` filters
+            // from `at` on.
             unsafe {
                 let tap = |tap: usize| V::load(taps[tap].as_ptr().add(first));
                 let column = |j: usize| filter([tap(j), tap(KERNEL + j), tap(2 * KERNEL + j)]);
@@ -287,28 +295,29 @@ unsafe fn filters<V: Vector>(weights: &[[f32; TAPS]], step: usize, count: usize,
     }
 }
 
-/// The sums of a filter along one axis.
+/// Transforms the sums of a filter along one axis.
 ///
 /// # Safety
-/// As [`Vector`].
+/// The processor has the instruction set of `V`.
 #[inline(always)]
 unsafe fn weight<V: Vector>([a, b, c, d]: [V; PATCH]) -> [V; KERNEL] {
-    // SAFETY: the caller's contract is the same.
+    // SAFETY: the processor has the instruction set of `V` by this function's contract.
     unsafe {
         let half = b.plus(c).half();
         [a.plus(half), b.minus(c).half(), half.minus(d)]
     }
 }
 
-/// [`Transforms::weights`].
+/// Implements [`Transforms::weights`].
 ///
 /// # Safety
-/// As that.
+/// The sums of whole vectors exist, and the processor has the instruction set of `V`.
 #[inline(always)]
 unsafe fn weights<V: Vector>(sums: *const f32, component: usize, to: &mut [[f32; TAPS]]) {
     for (some, to) in to.chunks_mut(V::LANES).enumerate() {
         let mut taps = [[0.0; LANES]; TAPS];
-        // SAFETY: by the caller's contract; the taps have whole vectors.
+        // SAFETY: the sums of whole vectors exist by this function's contract, and each of `taps` has room for a
+        // vector.
         unsafe {
             let mut all = [V::load(sums.add(some * V::LANES)); COMPONENTS];
             for (number, to) in all.iter_mut().enumerate().skip(1) {
@@ -333,13 +342,13 @@ unsafe fn weights<V: Vector>(sums: *const f32, component: usize, to: &mut [[f32;
     }
 }
 
-/// The component of a filter that is turned by half a turn, among those of the filter.
+/// Returns the component of a filter that a component of the filter rotated by 180° equals.
 pub fn turned(component: usize) -> usize {
     let turned = |at: usize| if at.is_multiple_of(PATCH - 1) { PATCH - 1 - at } else { at };
     PATCH * turned(component / PATCH) + turned(component % PATCH)
 }
 
-/// The transforms in vectors of a type, with the features that they take.
+/// Instantiates the transforms for a vector type and its target features.
 macro_rules! transforms {
     ($($name:ident $vector:ty, $(#[$features:meta])?;)*) => {$(
         mod $name {
@@ -356,37 +365,38 @@ macro_rules! transforms {
 
             $(#[$features])?
             unsafe fn across<const SQUARES: bool>(line: &[f32], row: usize, to: &mut Halves) {
-                // SAFETY: the caller's contract is the same, here and below.
+                // SAFETY: the processor has the features by the contract of `Forward::across`.
                 unsafe { super::across::<$vector, SQUARES>(line, row, to) }
             }
 
             $(#[$features])?
             unsafe fn down<const SQUARES: bool>(halves: &Halves, rows: usize, to: Places) {
-                // SAFETY: as above.
+                // SAFETY: `to` has room, and the processor has the features, by the contract of `Forward::down`.
                 unsafe { super::down::<$vector, SQUARES>(halves, rows, to) }
             }
 
             $(#[$features])?
             unsafe fn copy(from: Places, vectors: usize, to: Places) {
-                // SAFETY: as above.
+                // SAFETY: both have room for the vectors, and the processor has the features, by the contract of
+                // `Transforms::copy`.
                 unsafe { super::copy::<$vector>(from, vectors, to) }
             }
 
             $(#[$features])?
             unsafe fn windows(sums: *const f32, component: usize, to: &mut [f32], columns: usize) {
-                // SAFETY: as above.
+                // SAFETY: the sums exist, and the processor has the features, by the contract of `Transforms::windows`.
                 unsafe { super::windows::<$vector>(sums, component, to, columns) }
             }
 
             $(#[$features])?
             unsafe fn filters(weights: &[[f32; TAPS]], step: usize, count: usize, to: *mut f32, component: usize) {
-                // SAFETY: as above.
+                // SAFETY: `to` has room, and the processor has the features, by the contract of `Transforms::filters`.
                 unsafe { super::filters::<$vector>(weights, step, count, to, component) }
             }
 
             $(#[$features])?
             unsafe fn weights(sums: *const f32, component: usize, to: &mut [[f32; TAPS]]) {
-                // SAFETY: as above.
+                // SAFETY: the sums exist, and the processor has the features, by the contract of `Transforms::weights`.
                 unsafe { super::weights::<$vector>(sums, component, to) }
             }
         }

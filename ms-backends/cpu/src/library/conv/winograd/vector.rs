@@ -1,32 +1,33 @@
-//! Vectors of elements of several patches.
+//! Defines the vectors that transform several patches at once.
 
-/// A vector. Functions need its instruction set, and those on pointers a whole vector there.
+/// A vector of f32. Its functions need its instruction set, and a whole vector at every pointer.
 pub trait Vector: Copy {
     /// Number of elements.
     const LANES: usize;
 
-    /// The elements from this one on.
+    /// Loads a vector.
     ///
     /// # Safety
-    /// As for the trait, here and below.
+    /// The processor has the instruction set, and a whole vector is valid at the pointer; this holds for every function
+    /// here.
     unsafe fn load(from: *const f32) -> Self;
 
-    /// Stores the elements from this one on.
+    /// Stores a vector.
     unsafe fn store(self, to: *mut f32);
 
-    /// The sums of the elements.
+    /// Adds the elements.
     unsafe fn plus(self, other: Self) -> Self;
 
-    /// The differences of the elements.
+    /// Subtracts the elements.
     unsafe fn minus(self, other: Self) -> Self;
 
-    /// The elements, divided by two.
+    /// Halves the elements.
     unsafe fn half(self) -> Self;
 
-    /// The elements with even numbers and those with odd ones, of two vectors that follow one another.
+    /// Deinterleaves two consecutive vectors: into the elements with even and with odd indices.
     unsafe fn split(pair: [Self; 2]) -> [Self; 2];
 
-    /// The elements of two vectors by turns, as two that follow one another.
+    /// Interleaves two vectors, into two consecutive ones.
     unsafe fn join(pair: [Self; 2]) -> [Self; 2];
 }
 
@@ -35,13 +36,13 @@ impl Vector for f32 {
 
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: by the caller's contract.
+        // SAFETY: an element is valid for reads at `from` by the trait's contract.
         unsafe { *from }
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
-        // SAFETY: by the caller's contract.
+        // SAFETY: an element is valid for writes at `to` by the trait's contract.
         unsafe { *to = self }
     }
 
@@ -84,43 +85,45 @@ mod x86 {
 
                 #[inline(always)]
                 unsafe fn load(from: *const f32) -> Self {
-                    // SAFETY: by the caller's contract, here and below.
+                    // SAFETY: a vector is valid for reads at `from`, and the processor has the instruction set, by the
+                    // trait's contract.
                     unsafe { $load(from) }
                 }
 
                 #[inline(always)]
                 unsafe fn store(self, to: *mut f32) {
-                    // SAFETY: as above.
+                    // SAFETY: a vector is valid for writes at `to`, and the processor has the instruction set, by the
+                    // trait's contract.
                     unsafe { $store(to, self) }
                 }
 
                 #[inline(always)]
                 unsafe fn plus(self, other: Self) -> Self {
-                    // SAFETY: as above.
+                    // SAFETY: the processor has the instruction set by the trait's contract.
                     unsafe { $add(self, other) }
                 }
 
                 #[inline(always)]
                 unsafe fn minus(self, other: Self) -> Self {
-                    // SAFETY: as above.
+                    // SAFETY: the processor has the instruction set by the trait's contract.
                     unsafe { $sub(self, other) }
                 }
 
                 #[inline(always)]
                 unsafe fn half(self) -> Self {
-                    // SAFETY: as above.
+                    // SAFETY: the processor has the instruction set by the trait's contract.
                     unsafe { $mul(self, $set(0.5)) }
                 }
 
                 #[inline(always)]
                 unsafe fn split([a, b]: [Self; 2]) -> [Self; 2] {
-                    // SAFETY: as above.
+                    // SAFETY: the processor has the instruction set by the trait's contract.
                     unsafe { $split(a, b) }
                 }
 
                 #[inline(always)]
                 unsafe fn join([a, b]: [Self; 2]) -> [Self; 2] {
-                    // SAFETY: as above.
+                    // SAFETY: the processor has the instruction set by the trait's contract.
                     unsafe { $join(a, b) }
                 }
             }
@@ -144,7 +147,7 @@ mod x86 {
     vector!(
         __m256, 8, _mm256_loadu_ps _mm256_storeu_ps _mm256_add_ps _mm256_sub_ps _mm256_mul_ps _mm256_set1_ps,
         |a, b| {
-            // Within halves, and then the middle quarters change places.
+            // The shuffle stays within 128-bit lanes; the permutation then exchanges the middle quarters.
             let sort = |it| _mm256_castpd_ps(_mm256_permute4x64_pd::<0b11_01_10_00>(_mm256_castps_pd(it)));
             [sort(_mm256_shuffle_ps::<0b10_00_10_00>(a, b)), sort(_mm256_shuffle_ps::<0b11_01_11_01>(a, b))]
         },

@@ -1,7 +1,7 @@
-//! The gradient for the weights: F(3x3, 2x2), with patches of the input, and squares of the gradient as filters.
+//! Winograd backward-weights: F(3x3, 2x2), with patches of the input, and squares of the gradient as filters.
 //!
-//! It is the sum over all squares of what their windows say, which is transformed once, at the end: for each component,
-//! there is a product of matrices of the squares' components for all outputs, and of the patches' for all channels.
+//! The contributions of all squares are summed in the transform domain, and transformed once at the end. Each component
+//! is a GEMM of the squares of all output channels and the patches of all input channels.
 
 use super::planes::Planes;
 use super::transforms::{COMPONENTS, Forward, LANES, Places, Transforms};
@@ -13,26 +13,26 @@ use ms_core::error::Result;
 use ms_core::tensor::{Array, DType};
 use std::ops::Range;
 
-/// The time to read and write a sum of products once more, in products.
+/// Cost of reading and writing a sum of products once more, in products.
 const SUM_COST: usize = 4;
 
 impl Winograd {
-    /// Whether this takes less time than other ways for the gradient for the weights.
+    /// Whether Winograd is faster than the other algorithms for backward-weights.
     pub fn pays_for_weights(&self) -> bool {
         let windows = self.batch * self.rows.output * self.columns.output;
         self.is_faster(self.parts() * COMPONENTS * SUM_COST, TAPS * windows)
     }
 
-    /// The number of parts of all lines, of which each has a chain.
+    /// Returns the number of parts of all rows of patches, each of which is one accumulation chain.
     fn parts(&self) -> usize {
         let lines = self.batch * self.rows.patches();
         lines.div_ceil((CHUNK / self.columns.patches()).max(1))
     }
 
-    /// The gradient for the weights, of `x` and the gradient `g`.
+    /// Computes backward-weights of `x` and the gradient `g`.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for transformed patches and sums.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for transformed patches and sums.
     pub fn compute_weights(&self, x: &[f32], g: &[f32], out: &mut [f32]) -> Result<()> {
         let Self { channels, outputs, .. } = *self;
         let transforms = Transforms::of(f32::loops(self.isa).lanes);
@@ -44,7 +44,7 @@ impl Winograd {
             Operand::new(self, g, [self.rows, self.columns].map(windows), transforms.squares, outputs, row)?,
         ];
         let component = outputs * channels + LANES;
-        // SAFETY: what is read is written before.
+        // SAFETY: the first part's product writes the sums before later parts or the transform read them.
         let sums = unsafe { Array::uninit(&[COMPONENTS * component], DType::F32)? };
         let sums = Shared::new(sums.device_ptr().cast::<f32>());
         let out = out.as_chunks_mut::<TAPS>().0;
@@ -55,24 +55,26 @@ impl Winograd {
                 let tasks = [channels, outputs].map(|it| it.div_ceil(LANES));
                 threads::try_for_each(tasks[0] + tasks[1], nanos / 8, |task| {
                     let (operand, task) = if task < tasks[0] { (&of_x, task) } else { (&of_g, task - tasks[0]) };
-                    // SAFETY: each task has its own planes; the processor has the loops.
+                    // SAFETY: each task has its own channel planes, and the processor has the micro-kernels'
+                    // instruction set.
                     unsafe { operand.transform(self, group, &lines, task * LANES..(task + 1) * LANES) }
                 })?;
                 let sizes = [outputs, lines.len() * self.columns.patches(), channels];
                 let product = Ordered { isa: self.isa, sizes, accumulate: part > 0, in_lanes: false };
                 let places = |it: usize| [of_g.component, of_x.component, component].map(|step| (it * step) as isize);
                 let [a, b] = [&of_g, &of_x].map(|it| Matrix::dense(it.first().cast_const(), row));
-                // SAFETY: the operands are transformed, and there is room for the sums.
+                // SAFETY: both operands are transformed for these rows of patches, and each component of `sums` has
+                // `outputs * channels` elements.
                 unsafe { product.run(COMPONENTS, places, a, b.transposed(), Matrix::dense(sums.get(), channels))? };
             }
             for number in 0..COMPONENTS {
-                // SAFETY: zeros are zero bytes, for which there is room after the sums.
+                // SAFETY: each component of `sums` has `LANES` elements after its last sum.
                 unsafe { sums.get().add(number * component + outputs * channels).write_bytes(0, LANES) };
             }
             let out = Shared::new(out.as_mut_ptr());
             threads::for_each(outputs, 8 * outputs * channels, |output| {
-                // SAFETY: each task has its own filters; the sums are there, and after them others or zeros; the processor has
-                // the loops.
+                // SAFETY: each task has its own filters. Other sums or zeros follow the sums, so whole vectors are
+                // readable. The processor has the micro-kernels' instruction set.
                 unsafe {
                     let to = std::slice::from_raw_parts_mut(out.get().add(output * channels), channels);
                     (transforms.weights)(sums.get().add(output * channels), component, to);
@@ -83,21 +85,21 @@ impl Winograd {
     }
 }
 
-/// Elements of a row of so many patches, which has room for a vector after them: an odd number of lines of a cache, so
-/// that rows are not in the same set of it.
+/// Returns the row stride for `patches` patches and a vector after them. It is an odd number of cache lines, so that
+/// rows fall into different cache sets.
 fn row(patches: usize) -> usize {
     ((patches.div_ceil(LANES) + 1) | 1) * LANES
 }
 
-/// An operand: by component and plane of a group, the transformed patches of some lines.
+/// An operand of the GEMMs: the transformed patches of some rows, by component and channel plane of a group.
 struct Operand<'a> {
     elements: &'a [f32],
     axes: [Axis; 2],
     forward: Forward,
-    /// Planes of a group.
+    /// The number of channel planes of a group.
     planes: usize,
     row: usize,
-    /// Elements from a component to the next one, which are not in the same set of a cache.
+    /// The distance between components in elements, which puts them into different cache sets.
     component: usize,
     room: Array,
 }
@@ -113,7 +115,7 @@ impl<'a> Operand<'a> {
     ) -> Result<Self> {
         debug_assert_eq!(elements.len(), of.batch * of.groups * planes * axes[0].input * axes[1].input);
         let component = planes * row + LANES;
-        // SAFETY: what is read is written before.
+        // SAFETY: `transform` writes the rows that a product reads before it runs.
         let room = unsafe { Array::uninit(&[COMPONENTS * component], DType::F32)? };
         Ok(Self { elements, axes, forward, planes, row, component, room })
     }
@@ -122,10 +124,10 @@ impl<'a> Operand<'a> {
         self.room.device_ptr().cast()
     }
 
-    /// Transforms some lines of some planes of a group.
+    /// Transforms some rows of patches of some channel planes of a group.
     ///
     /// # Safety
-    /// Nobody else accesses the rows of these planes; the processor has the instruction set of the transforms.
+    /// Nothing else accesses the rows of these planes, and the processor has the instruction set of the transforms.
     unsafe fn transform(&self, of: &Winograd, group: usize, lines: &Lines, planes: Range<usize>) -> Result<()> {
         let Self { axes: [rows, columns], component, .. } = *self;
         let len = rows.input * columns.input;
@@ -138,7 +140,7 @@ impl<'a> Operand<'a> {
                 let to = Places { first: to.wrapping_add(at), component, vector: lanes };
                 at += some.len() * columns.patches();
                 let plane = (image * of.groups + group) * self.planes + plane;
-                // SAFETY: a row has room for a vector after its patches.
+                // SAFETY: a row has room for its patches and a vector after them.
                 unsafe { scratch.transform(&self.elements[plane * len..][..len], some, to) };
             }
         }

@@ -1,8 +1,8 @@
-//! Dot products of vectors: an instruction of AVX-512 BF16, of which there are two implementations, the processor and a
-//! model.
+//! The micro-kernel of AVX512-BF16 dot products, with two implementations of the instruction: the processor and an
+//! emulation.
 //!
-//! Its meaning is that of the Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2. The kernel is
-//! generic over the implementation, so that what is tested on the model is what runs on a processor.
+//! The instruction has the semantics of the Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2. The
+//! kernel is generic over the implementation, so that tests on the emulation run the same kernel as the processor.
 
 mod model;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -19,51 +19,53 @@ pub use processor::{Processor, is_present};
 /// Number of rows whose sums are in registers.
 const HEIGHT: usize = 8;
 
-/// A vector of sums of f32, or of words that are pairs of bf16.
+/// A vector of f32 sums, or of words that are pairs of bf16.
 trait Vector: Copy {
-    /// Zeros.
+    /// Returns zeros.
     ///
     /// # Safety
-    /// The machine has the instructions, as for the other functions.
+    /// The machine has AVX-512 F and BF16, as for every function of this trait.
     unsafe fn zero() -> Self;
 
-    /// So many neighbouring words.
+    /// Loads contiguous words.
     ///
     /// # Safety
-    /// The words are valid for reads.
+    /// The words are valid for reads, and the machine has the instructions.
     unsafe fn load(from: *const u32) -> Self;
 
-    /// A word in every place.
+    /// Broadcasts a word to every lane.
     ///
     /// # Safety
-    /// The word is valid for reads.
+    /// The word is valid for reads, and the machine has the instructions.
     unsafe fn splat(from: *const u32) -> Self;
 
     /// Stores the words.
     ///
     /// # Safety
-    /// The words are valid for writes.
+    /// The words are valid for writes, and the machine has the instructions.
     unsafe fn store(self, to: *mut u32);
 
-    /// The sums with the products of pairs (`VDPBF16PS`).
+    /// Accumulates the products of pairs (`VDPBF16PS`).
     ///
-    /// To each sum the product of the second elements of its pairs is added, then that of the first ones, by fused
-    /// multiply-adds. Numbers below the normal ones are zeros, as operands and as results.
+    /// Fused multiply-adds add the product of the second elements of a pair to its sum, then the product of the first
+    /// elements. Subnormal operands and results are flushed to zero.
     ///
     /// # Safety
     /// The machine has the instruction.
     unsafe fn dot(self, a: Self, b: Self) -> Self;
 }
 
-/// [`Kernel`](super::kernel::Kernel), for one plane of each operand.
+/// [`Kernel`](super::kernel::Kernel) for one component of each operand.
 ///
 /// # Safety
-/// As for a kernel; the machine has the instructions.
+/// The micro-panel of rows has as many K blocks as the columns. All words are valid for reads, and `to` is valid for
+/// reads and writes. The machine has the instructions.
 #[inline(always)]
 unsafe fn run<V: Vector>(a: *const u32, columns: Columns<'_>, is_first: bool, to: *mut u32, step: isize) {
     const { assert!(PANEL.is_multiple_of(HEIGHT) && PANEL == 2 * ROWS) };
     for top in (0..PANEL).step_by(HEIGHT) {
-        // SAFETY: by the caller's contract: panels have the words of all their lines in each group.
+        // SAFETY: micro-panels have all `PANEL` rows and columns in each K block, padding included. `to` has `PANEL`
+        // rows of `PANEL` words, by this function's contract.
         unsafe {
             let mut a = a.add(top * WORDS);
             let row = |it: usize| to.wrapping_byte_offset((top + it) as isize * step);

@@ -1,4 +1,4 @@
-//! A model of the instruction in plain Rust, which defines the bits of results.
+//! Emulates the dot-product instruction in plain Rust, which defines the bits of results.
 
 #[cfg(test)]
 use super::super::kernel::{Kernel, Terms, Unit};
@@ -9,7 +9,7 @@ use super::Vector;
 use super::run;
 use std::array::from_fn;
 
-/// Vectors that are computed.
+/// The emulated engine.
 #[cfg(test)]
 pub struct Model;
 
@@ -20,7 +20,8 @@ impl Unit for Model {
     }
 
     fn kernel(_: Terms) -> Kernel<Self> {
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: the micro-panels and `to` are valid by the contract of `Kernel`, and plain Rust needs no instruction
+        // set.
         |_, rows, columns, is_first, to, step| unsafe { run::<[u32; WORDS]>(rows, columns, is_first, to, step) }
     }
 }
@@ -31,17 +32,17 @@ impl Vector for [u32; WORDS] {
     }
 
     unsafe fn load(from: *const u32) -> Self {
-        // SAFETY: by the caller's contract.
+        // SAFETY: `WORDS` words are valid for reads by this function's contract.
         unsafe { from.cast::<Self>().read_unaligned() }
     }
 
     unsafe fn splat(from: *const u32) -> Self {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the word is valid for reads by this function's contract.
         [unsafe { *from }; WORDS]
     }
 
     unsafe fn store(self, to: *mut u32) {
-        // SAFETY: by the caller's contract.
+        // SAFETY: `WORDS` words are valid for writes by this function's contract.
         unsafe { to.cast::<Self>().write_unaligned(self) };
     }
 

@@ -1,4 +1,4 @@
-//! The instruction of the processor.
+//! Runs the dot-product instruction of the processor.
 
 use super::super::kernel::{Columns, Kernel, Terms, Unit};
 use super::super::tiles::WORDS;
@@ -12,7 +12,7 @@ use std::arch::x86_64::{
 use std::mem::transmute;
 use std::sync::OnceLock;
 
-/// The vectors of the processor.
+/// The engine of the processor.
 pub struct Processor;
 
 impl Unit for Processor {
@@ -25,10 +25,11 @@ impl Unit for Processor {
     }
 }
 
-/// [`run`] with the instruction.
+/// Compiles [`run`] with the instruction.
 ///
 /// # Safety
-/// As [`run`].
+/// The micro-panel of rows has as many K blocks as the columns. All words are valid for reads, and `to` is valid for
+/// reads and writes. The machine has the instructions.
 #[target_feature(enable = "avx512f,avx512bf16")]
 unsafe fn with_instruction(
     _: &mut Processor,
@@ -38,38 +39,38 @@ unsafe fn with_instruction(
     to: *mut u32,
     step: isize,
 ) {
-    // SAFETY: the caller's contract is the same.
+    // SAFETY: the micro-panels and `to` are valid, and the machine has the instructions, by this function's contract.
     unsafe { run::<__m512>(rows, columns, is_first, to, step) }
 }
 
 impl Vector for __m512 {
     #[inline(always)]
     unsafe fn zero() -> Self {
-        // SAFETY: by the caller's contract, as below.
+        // SAFETY: the machine has AVX-512 F by the trait's contract.
         unsafe { _mm512_setzero_ps() }
     }
 
     #[inline(always)]
     unsafe fn load(from: *const u32) -> Self {
-        // SAFETY: as above.
+        // SAFETY: `WORDS` words are valid for reads, and the machine has AVX-512 F, by the trait's contract.
         unsafe { _mm512_loadu_ps(from.cast()) }
     }
 
     #[inline(always)]
     unsafe fn splat(from: *const u32) -> Self {
-        // SAFETY: as above.
+        // SAFETY: the word is valid for reads, and the machine has AVX-512 F, by the trait's contract.
         unsafe { _mm512_set1_ps(from.cast::<f32>().read()) }
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut u32) {
-        // SAFETY: as above.
+        // SAFETY: `WORDS` words are valid for writes, and the machine has AVX-512 F, by the trait's contract.
         unsafe { _mm512_storeu_ps(to.cast(), self) };
     }
 
     #[inline(always)]
     unsafe fn dot(self, a: Self, b: Self) -> Self {
-        // SAFETY: as above; both are vectors of the same bits.
+        // SAFETY: the machine has AVX512-BF16 by the trait's contract, and the transmuted vectors have the same size.
         unsafe {
             let [a, b] = [a, b].map(|it| transmute(_mm512_castps_si512(it)));
             _mm512_dpbf16_ps(self, a, b)
@@ -77,11 +78,10 @@ impl Vector for __m512 {
     }
 }
 
-/// Whether this machine has the instruction, and multiplies faster by it than by widened operands: AMD's processors
-/// multiply as many pairs at once as numbers of f32. On a Xeon that has the instruction it takes twice as long as a
-/// multiply-add, so that nothing is gained. A processor with AVX-512 is asked.
+/// Whether this machine has the instruction and gains from it. The processor must have AVX-512.
 ///
-/// The answer takes some instructions that trap in virtual machines, and is remembered.
+/// AMD's processors multiply as many pairs per cycle as f32 numbers. Xeon processors take twice as long as for a fused
+/// multiply-add, so that nothing is gained. The result is cached, as `CPUID` traps in virtual machines.
 pub fn is_present() -> bool {
     static PRESENT: OnceLock<bool> = OnceLock::new();
     *PRESENT.get_or_init(|| {
@@ -99,16 +99,17 @@ fn has_instruction() -> bool {
     __cpuid_count(7, 0).eax >= 1 && __cpuid_count(7, 1).eax & 1 << 5 != 0
 }
 
-/// Compares sums whose bits depend on their order, and on numbers below the normal ones, with the model's.
+/// Compares sums whose bits depend on the order, and on the flushing of subnormals, with the emulation.
 fn is_right() -> bool {
-    /// The sums of some words and of their products.
+    /// Returns some sums with products accumulated into them.
     ///
     /// # Safety
     /// The machine has the instructions.
     #[inline(always)]
     unsafe fn sums<V: Vector>(words: &[[u32; WORDS]; 3]) -> [u32; WORDS] {
         let mut sums = [0; WORDS];
-        // SAFETY: vectors are those of arrays, and the caller's contract is the same.
+        // SAFETY: every vector is loaded from or stored to an array of `WORDS` words, and the machine has the
+        // instructions by this function's contract.
         unsafe {
             let [sum, a, b] = words.each_ref().map(|it| V::load(it.as_ptr()));
             let splat = V::splat(words[1].as_ptr());
@@ -119,21 +120,21 @@ fn is_right() -> bool {
 
     #[target_feature(enable = "avx512f,avx512bf16")]
     unsafe fn of_processor(words: &[[u32; WORDS]; 3]) -> [u32; WORDS] {
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: the machine has the instructions, as its caller has checked `has_instruction`.
         unsafe { sums::<__m512>(words) }
     }
 
     let number = |it: usize| (it as u32 + 1).wrapping_mul(0x9e37_79b9);
-    // Magnitudes from 2^-15 to 2, so that terms have bits of all weights.
+    // Magnitudes from 2^-15 to 2, so that the bits of the products overlap.
     let near = |bits: u32| bits & 0x87ff_ffff | 0x3800_0000;
     (0..64).all(|round| {
         let mut words = [0, 1, 2].map(|of| std::array::from_fn(|it| number((round * 3 + of) * WORDS + it)));
         words[0] = words[0].map(near);
         words[1..].as_flattened_mut().iter_mut().for_each(|it| *it = near(*it) & 0xffff_0000 | near(*it << 16) >> 16);
-        // A sum and a factor below the normal numbers.
+        // A subnormal sum and a subnormal factor.
         words[0][round % WORDS] = 0x0012_3456;
         words[1][(round + 1) % WORDS] = 0x0012_3f80;
-        // SAFETY: the machine has the instructions.
+        // SAFETY: `is_present` has checked that the machine has the instructions.
         unsafe { of_processor(&words) == sums::<[u32; WORDS]>(&words) }
     })
 }

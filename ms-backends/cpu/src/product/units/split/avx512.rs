@@ -1,7 +1,7 @@
-//! Packing with AVX-512: a vector has the 16 words of a row of a register.
+//! Packs with AVX-512: a vector has the 16 words of a row of a tile register.
 //!
-//! Where the elements of a row do not follow one another in memory, the words of its column are packed first, and the
-//! register is transposed.
+//! If the elements of a row are not contiguous in memory, the words of columns are packed and the register is
+//! transposed.
 
 use super::super::range::Range;
 use super::super::tiles::{REGISTER, ROWS, WORDS};
@@ -11,19 +11,21 @@ use crate::product::Matrix;
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
-/// An element whose words are made in vectors. Functions need AVX-512 F, BW, DQ and VL.
+/// An element type that is packed in vectors. The functions need AVX-512 F, BW, DQ and VL.
 pub trait Words: Element {
-    /// The words of terms that follow one another, in all planes; terms from that number on are zeros.
+    /// Packs the words of the first `terms` contiguous elements of one row or column, in all components; the rest is
+    /// zero.
     ///
     /// # Safety
-    /// As for the trait; there are so many terms.
+    /// The machine has the trait's instruction sets, and `terms` elements are valid for reads.
     unsafe fn of_line<const P: usize>(from: *const Self, terms: usize, found: &mut Found) -> [__m512i; P];
 
-    /// The words of lines that follow one another, in all planes: of the terms of a word, which are `step` elements
-    /// apart. Terms and lines from these numbers on, which are the sizes, are zeros.
+    /// Packs one word of each of several contiguous rows or columns, in all components. The elements of a word are
+    /// `step` elements apart. `sizes` are the numbers of elements of a word and of rows or columns that exist; the rest
+    /// is zero.
     ///
     /// # Safety
-    /// As for the trait; there are so many lines and terms.
+    /// The machine has the trait's instruction sets, and the elements within `sizes` are valid for reads.
     unsafe fn of_terms<const P: usize>(
         from: *const Self,
         step: isize,
@@ -35,7 +37,8 @@ pub trait Words: Element {
 impl Words for f32 {
     #[inline(always)]
     unsafe fn of_line<const P: usize>(from: *const Self, terms: usize, found: &mut Found) -> [__m512i; P] {
-        // SAFETY: by the caller's contract; elements behind a mask are not read.
+        // SAFETY: the masks select the first `terms` elements only, which are readable, and the machine has AVX-512 by
+        // the trait's contract.
         unsafe {
             let first = _mm512_maskz_loadu_ps(mask(terms) as u16, from);
             let second = _mm512_maskz_loadu_ps(mask(terms.saturating_sub(WORDS)) as u16, from.wrapping_add(WORDS));
@@ -53,7 +56,8 @@ impl Words for f32 {
         [terms, lines]: [usize; 2],
         found: &mut Found,
     ) -> [__m512i; P] {
-        // SAFETY: as above.
+        // SAFETY: the masks select the existing `lines` of existing `terms` only, which are readable, and the machine
+        // has AVX-512 by the trait's contract.
         unsafe {
             let [first, second] = of_both(lines, terms);
             let second = _mm512_maskz_loadu_ps(second, from.wrapping_offset(step));
@@ -66,7 +70,8 @@ impl Words for f32 {
 impl Words for u16 {
     #[inline(always)]
     unsafe fn of_line<const P: usize>(from: *const Self, terms: usize, found: &mut Found) -> [__m512i; P] {
-        // SAFETY: as above.
+        // SAFETY: the mask selects the first `terms` elements only, which are readable, and the machine has AVX-512 by
+        // the trait's contract.
         unsafe {
             let words = _mm512_maskz_loadu_epi16(mask(terms) as u32, from.cast());
             found.add_pairs(words);
@@ -81,7 +86,8 @@ impl Words for u16 {
         [terms, lines]: [usize; 2],
         found: &mut Found,
     ) -> [__m512i; P] {
-        // SAFETY: as above.
+        // SAFETY: the masks select the existing `lines` of existing `terms` only, which are readable, and the machine
+        // has AVX-512 by the trait's contract.
         unsafe {
             let [first, second] = of_both(lines, terms);
             let first = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first, from.cast()));
@@ -96,7 +102,8 @@ impl Words for u16 {
 impl Words for u8 {
     #[inline(always)]
     unsafe fn of_line<const P: usize>(from: *const Self, terms: usize, _: &mut Found) -> [__m512i; P] {
-        // SAFETY: as above.
+        // SAFETY: the mask selects the first `terms` elements only, which are readable, and the machine has AVX-512 by
+        // the trait's contract.
         unsafe { [_mm512_maskz_loadu_epi8(mask(terms), from.cast()); P] }
     }
 
@@ -107,7 +114,8 @@ impl Words for u8 {
         [terms, lines]: [usize; 2],
         _: &mut Found,
     ) -> [__m512i; P] {
-        // SAFETY: as above.
+        // SAFETY: `term < terms` and the mask selects the existing `lines` only, which are readable. The machine has
+        // AVX-512 by the trait's contract.
         unsafe {
             let mut word = _mm512_setzero_si512();
             for term in (0..terms.min(Self::OF_WORD)).rev() {
@@ -120,25 +128,27 @@ impl Words for u8 {
     }
 }
 
-/// The range of what was packed, for each place of a vector, as [`Range::of_found`] has it.
+/// The range of the packed elements for each vector lane, in the form of [`Range::of_found`].
 pub struct Found {
     below_lowest: __m512i,
     highest: __m512i,
 }
 
 impl Found {
+    /// Returns the empty range.
+    ///
     /// # Safety
-    /// The machine has the instruction set, here and below.
+    /// The machine has AVX-512 F, as for every function of this type.
     #[inline(always)]
     unsafe fn nothing() -> Self {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the machine has AVX-512 F by this function's contract.
         unsafe { Self { below_lowest: _mm512_set1_epi32(-1), highest: _mm512_setzero_si512() } }
     }
 
-    /// Adds the bits of f32. Zeros change nothing.
+    /// Adds the bits of f32; zeros change nothing.
     #[inline(always)]
     unsafe fn add(&mut self, bits: __m512i) {
-        // SAFETY: as above.
+        // SAFETY: the machine has AVX-512 F by this type's contract.
         unsafe {
             let magnitude = _mm512_and_si512(bits, _mm512_set1_epi32(0x7fff_ffff));
             self.below_lowest = _mm512_min_epu32(self.below_lowest, _mm512_sub_epi32(magnitude, _mm512_set1_epi32(1)));
@@ -149,7 +159,7 @@ impl Found {
     /// Adds pairs of bf16.
     #[inline(always)]
     unsafe fn add_pairs(&mut self, words: __m512i) {
-        // SAFETY: as above.
+        // SAFETY: the machine has AVX-512 F by this type's contract.
         unsafe {
             self.add(_mm512_slli_epi32::<16>(words));
             self.add(_mm512_and_si512(words, _mm512_set1_epi32(0xffff_0000_u32 as i32)));
@@ -158,37 +168,37 @@ impl Found {
 
     #[inline(always)]
     unsafe fn range(self) -> Range {
-        // SAFETY: as above.
+        // SAFETY: the machine has AVX-512 F by this type's contract.
         unsafe { Range::of_found((_mm512_reduce_min_epu32(self.below_lowest), _mm512_reduce_max_epu32(self.highest))) }
     }
 }
 
-/// A mask of the first elements.
+/// Returns a mask of the first `count` elements.
 #[inline(always)]
 fn mask(count: usize) -> u64 {
     if count < 64 { (1 << count) - 1 } else { u64::MAX }
 }
 
-/// Masks of lines for both terms of a word, which are none for a term that does not exist.
+/// Returns the masks of the rows or columns for both elements of a word; the mask of a missing element is empty.
 #[inline(always)]
 fn of_both(lines: usize, terms: usize) -> [u16; 2] {
     let lines = mask(lines) as u16;
     [if terms > 0 { lines } else { 0 }, if terms > 1 { lines } else { 0 }]
 }
 
-/// The words of pairs of f32 in all planes; adds these to what was found.
+/// Splits pairs of f32 into the words of all components, and adds them to `found`.
 ///
 /// # Safety
-/// The machine has the instruction set.
+/// The machine has AVX-512 F, BW, DQ and VL.
 #[inline(always)]
 unsafe fn planes<const P: usize>(mut first: __m512, mut second: __m512, found: &mut Found) -> [__m512i; P] {
-    // SAFETY: by the caller's contract.
+    // SAFETY: the machine has the instruction sets by this function's contract.
     unsafe {
         found.add(_mm512_castps_si512(first));
         found.add(_mm512_castps_si512(second));
         let mut words = [_mm512_setzero_si512(); P];
         for (plane, word) in words.iter_mut().enumerate() {
-            // What two planes leave of f32 is a number of bf16.
+            // The rest after two components is exactly a bf16 number.
             let [a, b] = if plane < 2 {
                 [round(first), round(second)]
             } else {
@@ -202,13 +212,13 @@ unsafe fn planes<const P: usize>(mut first: __m512, mut second: __m512, found: &
     }
 }
 
-/// As [`round`](super::round).
+/// Rounds as the scalar [`round`](super::round) does.
 ///
 /// # Safety
-/// The machine has the instruction set.
+/// The machine has AVX-512 F.
 #[inline(always)]
 unsafe fn round(x: __m512) -> __m512i {
-    // SAFETY: by the caller's contract.
+    // SAFETY: the machine has AVX-512 F by this function's contract.
     unsafe {
         let bits = _mm512_castps_si512(x);
         let is_odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
@@ -217,10 +227,11 @@ unsafe fn round(x: __m512) -> __m512i {
     }
 }
 
-/// Packs up to 16 lines of one group.
+/// Packs up to 16 rows or columns of one K block.
 ///
 /// # Safety
-/// As [`Run`].
+/// The `lines` by `depth` elements are valid for reads, `to` has room for all components, and the machine has AVX-512
+/// F, BW, DQ and VL.
 #[inline(always)]
 unsafe fn register<E: Words, const P: usize>(
     is_right: bool,
@@ -233,8 +244,8 @@ unsafe fn register<E: Words, const P: usize>(
     let mut turned = MaybeUninit::<[u32; PLANES * REGISTER]>::uninit();
     let (copy, turned) = (copy.as_mut_ptr().cast::<E>(), turned.as_mut_ptr().cast::<u32>());
     let group = E::OF_WORD * WORDS;
-    // SAFETY: elements are the caller's, there is room for those of a register, and for the words of its planes; zeros
-    // of every type are zero bytes.
+    // SAFETY: only rows or columns below `lines` and K indices below `depth` are read. `copy` and `turned` hold one
+    // register in all components, and zero bytes are valid elements of every type.
     unsafe {
         let mut from = from;
         if !from.steps.contains(&1) {
@@ -269,17 +280,17 @@ unsafe fn register<E: Words, const P: usize>(
 /// Transposes the words of a register.
 ///
 /// # Safety
-/// There are both registers, and the machine has the instruction set.
+/// `from` is readable and `to` writable for a register, and the machine has AVX-512 F.
 #[inline(always)]
 unsafe fn turn(from: *const u32, to: *mut u32) {
-    /// Number of words of a part of a vector that shuffles do not leave.
+    /// Number of words of a 128-bit lane, across which shuffles do not move words.
     const PART: usize = 4;
-    // SAFETY: by the caller's contract.
+    // SAFETY: all offsets are below `ROWS * WORDS`, the size of both registers.
     unsafe {
         for first in (0..WORDS).step_by(PART) {
             let mut rows = [_mm512_setzero_si512(); PART];
             for (at, row) in rows.iter_mut().enumerate() {
-                // Part `p` of a vector is that of row `4 p + at`.
+                // Lane `p` of a vector comes from row `4 p + at`.
                 let from = from.add(at * WORDS + first);
                 let part = |it: usize| _mm_loadu_si128(from.add(it * PART * WORDS).cast());
                 *row = _mm512_castsi128_si512(part(0));
@@ -299,10 +310,10 @@ unsafe fn turn(from: *const u32, to: *mut u32) {
     }
 }
 
-/// [`Run`].
+/// [`Run`] with AVX-512.
 ///
 /// # Safety
-/// As [`Run`].
+/// The elements are valid for reads, `to` has room for all K blocks, and the machine has AVX-512 F, BW, DQ and VL.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 unsafe fn panel<E: Words, const P: usize>(
     is_right: bool,
@@ -313,26 +324,26 @@ unsafe fn panel<E: Words, const P: usize>(
 ) -> Range {
     let from = Matrix { first: from.first.cast::<E>(), steps: from.steps.map(|it| it / size_of::<E>() as isize) };
     let group = E::OF_WORD * WORDS;
-    // SAFETY: by the caller's contract, here and at the end.
+    // SAFETY: the machine has AVX-512 F by this function's contract.
     let mut found = unsafe { Found::nothing() };
     for start in (0..depth).step_by(group) {
         fetch(from.skip(0, start + group), [lines, depth.saturating_sub(start + group).min(group)]);
         for half in 0..2 {
             let sizes = [lines.saturating_sub(half * ROWS).min(ROWS), (depth - start).min(group)];
-            // SAFETY: the lines and terms are some of the caller's.
+            // SAFETY: `sizes` selects existing elements of this half and K block, and `to` has room for the K block.
             unsafe {
                 register::<E, P>(is_right, from.skip(half * ROWS, start), sizes, to.add(half * REGISTER), &mut found)
             };
         }
-        // SAFETY: there is room for the planes of every group.
+        // SAFETY: `to` has room for the `P` components of every K block, so the sum is at most one past the end.
         to = unsafe { to.add(P * PLANE) };
     }
-    // SAFETY: as above.
+    // SAFETY: the machine has AVX-512 F by this function's contract.
     unsafe { found.range() }
 }
 
-/// Fetches the elements of a group, if lines or terms follow one another, into the second-level cache: in the first one, lines of matrices whose rows have a power
-/// of two of bytes may have few places.
+/// Prefetches the elements of a K block into L2 if rows or columns are contiguous. L1 may have too few ways: rows whose
+/// stride is a power of two fall into the same cache sets.
 #[inline(always)]
 fn fetch<E>(from: Matrix<*const E>, [lines, depth]: [usize; 2]) {
     let (from, rows, elements) = match from.steps {
@@ -343,25 +354,26 @@ fn fetch<E>(from: Matrix<*const E>, [lines, depth]: [usize; 2]) {
     for row in 0..rows {
         let row = from.skip(row, 0).first.cast::<i8>();
         for at in (0..elements * size_of::<E>()).step_by(LINE) {
-            // SAFETY: no address is an error of the instruction.
+            // SAFETY: a prefetch never faults, whatever its address.
             unsafe { _mm_prefetch::<_MM_HINT_T1>(row.wrapping_add(at)) };
         }
     }
 }
 
-/// [`Run`] for elements of this type.
+/// Returns the [`Run`] for an element type.
 pub fn run<E: Words, const P: usize>() -> Run {
     panel::<E, P>
 }
 
-/// [`Split`].
+/// [`Split`] with AVX-512.
 ///
 /// # Safety
-/// As [`Split`].
+/// The elements are valid for reads, there is room for the words, and the machine has AVX-512 F, BW, DQ and VL.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 unsafe fn pairs<const P: usize>(from: *const f32, step: isize, pairs: usize, to: *mut u32, plane: usize) {
     for at in (0..pairs).step_by(WORDS) {
-        // SAFETY: by the caller's contract.
+        // SAFETY: `at + WORDS <= pairs`, as `pairs` is a multiple of `WORDS`: all elements of the vectors exist, and so
+        // does room for their words.
         unsafe {
             let words = f32::of_terms::<P>(from.add(at), step, [f32::OF_WORD, WORDS], &mut Found::nothing());
             for (number, of_plane) in words.into_iter().enumerate() {
@@ -371,7 +383,7 @@ unsafe fn pairs<const P: usize>(from: *const f32, step: isize, pairs: usize, to:
     }
 }
 
-/// [`Split`] into so many planes.
+/// Returns the [`Split`] into `P` components.
 pub fn split<const P: usize>() -> Split {
     pairs::<P>
 }

@@ -1,15 +1,16 @@
-//! Packing of operands for the unit, and splitting of f32 into planes of bf16.
+//! Packs operands for matrix engines and splits f32 into bf16 components.
 //!
-//! `x` of f32 is the sum of three numbers of bf16, `high + middle + low`: each is what the ones before it leave of `x`,
-//! rounded, and 24 bits are 8 each (Henry, Tang, Heinecke: Leveraging the bfloat16 Artificial Intelligence Datatype For
-//! Higher-Precision Computations, 2019).
+//! An f32 `x` is the sum of three bf16 numbers, `high + middle + low`. Each is the rounded rest of `x` after the ones
+//! before it, so that 24 bits of significand become three times 8 (Henry, Tang, Heinecke: Leveraging the bfloat16
+//! Artificial Intelligence Datatype For Higher-Precision Computations, 2019).
 //!
-//! A panel has 32 lines: rows of the left operand, or columns of the right one. For every group of terms, which are as
-//! many as one instruction multiplies, it has one plane after the other, each of which is two tile registers of 16 lines.
-//! The registers of a left operand have a row of words for each line; those of a right operand have a column.
+//! A micro-panel packs 32 rows of the left operand, or 32 columns of the right one. A K block is as deep as one
+//! instruction, and stores its split components one after another. A component is two tile registers of 16 rows or
+//! columns. In a left operand, each row is a row of words of a register. In a right operand, each column is a column of
+//! words.
 //!
-//! The terms of a left operand may be those of several taps. Then each group has one tap: for as many channels as a group
-//! has terms one tap after the other, then those of the next channels.
+//! The reduction dimension of a left operand may run over the kernel taps of a convolution. Then each K block has one
+//! tap: first all taps of a K block of channels, then those of the next channels.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -22,37 +23,37 @@ use crate::product::Matrix;
 use avx512::Words;
 use ms_core::tensor::DType;
 
-/// Number of lines of a panel.
+/// Number of rows or columns of a micro-panel.
 pub const PANEL: usize = 2 * ROWS;
 
-/// Number of words of a plane of a group.
+/// Number of words of a split component of a K block.
 pub const PLANE: usize = 2 * REGISTER;
 
-/// Maximum number of planes.
+/// Maximum number of split components.
 pub const PLANES: usize = 3;
 
 /// How an operand is packed.
 #[derive(Clone, Copy)]
 pub struct Packing {
-    /// The number of planes.
+    /// The number of split components.
     pub planes: usize,
-    /// The number of terms of a word.
+    /// The number of elements of a word.
     pub of_word: usize,
     run: Run,
     is_right: bool,
-    /// The number of taps, which alternate fastest among the terms of a line.
+    /// The number of kernel taps, which vary fastest along the reduction dimension.
     taps: usize,
 }
 
-/// Packs a panel of up to 32 lines with `depth` terms each, which has zeros in the place of others. Strides are in
-/// bytes. Returns the range of the elements, which is empty for integers.
+/// Packs a micro-panel of up to 32 `lines`, which are rows or columns, of `depth` elements each; the padding is zero.
+/// Strides are in bytes. Returns the range of the elements, which is empty for integers.
 ///
 /// # Safety
-/// The elements are valid for reads, there is room for all groups, and the machine has the instruction set.
+/// The elements are valid for reads, `to` has room for all K blocks, and the machine has the instruction set.
 type Run = unsafe fn(is_right: bool, from: Matrix<*const u8>, lines: usize, depth: usize, to: *mut u32) -> Range;
 
 impl Packing {
-    /// That of an operand of f32, bf16, or integers of a byte.
+    /// Returns the packing of an operand of f32, bf16, or 8-bit integers.
     pub fn new(isa: Isa, dtype: DType, planes: usize, is_right: bool) -> Self {
         let run = match (dtype, planes) {
             (DType::F32, 1) => run::<f32, 1>(isa),
@@ -65,39 +66,41 @@ impl Packing {
         Self { planes, of_word, run, is_right, taps: 1 }
     }
 
-    /// The same for terms that are those of so many taps.
+    /// Returns the packing of an operand whose reduction dimension runs over this number of kernel taps.
     pub fn of_taps(self, taps: usize) -> Self {
         Self { taps, ..self }
     }
 
-    /// The number of planes, whether it is that of right operands, and the number of taps.
+    /// Returns the number of split components, whether the packing is that of right operands, and the number of kernel
+    /// taps.
     pub fn kind(self) -> (usize, bool, usize) {
         (self.planes, self.is_right, self.taps)
     }
 
-    /// The number of terms of a group.
+    /// Returns the number of elements of a K block along the reduction dimension.
     pub fn group(self) -> usize {
         self.of_word * WORDS
     }
 
-    /// The number of groups of so many terms.
+    /// Returns the number of K blocks of a reduction dimension of this size.
     pub fn groups(self, depth: usize) -> usize {
         (depth / self.taps).div_ceil(self.group()) * self.taps
     }
 
-    /// The number of words of a panel with so many groups.
+    /// Returns the number of words of a micro-panel with this number of K blocks.
     pub fn panel(self, groups: usize) -> usize {
         groups * self.planes * PLANE
     }
 
-    /// [`Run`], by taps.
+    /// Packs a micro-panel, tap by tap if there are several kernel taps.
     ///
     /// # Safety
-    /// As [`Run`].
+    /// The elements are valid for reads, `to` has room for all K blocks, and the machine has the instruction set.
     pub unsafe fn pack(self, from: Matrix<*const u8>, lines: usize, depth: usize, mut to: *mut u32) -> Range {
         let (taps, channels, group) = (self.taps, depth / self.taps, self.group());
         if taps == 1 {
-            // SAFETY: the caller's contract is the same.
+            // SAFETY: the elements are readable and `to` has room for them by this function's contract; `run` needs the
+            // packing's instruction set, which the machine has.
             return unsafe { (self.run)(self.is_right, from, lines, depth, to) };
         }
         let of_channel = [from.steps[0], from.steps[1] * taps as isize];
@@ -105,7 +108,8 @@ impl Packing {
         for first in (0..channels).step_by(group) {
             for tap in 0..taps {
                 let from = Matrix { first: from.skip(0, first * taps + tap).first, steps: of_channel };
-                // SAFETY: the terms are some of the caller's, and there is room for all groups.
+                // SAFETY: channels from `first` on of this tap are elements of the operand. `to` advances by one K
+                // block of `self.groups(depth)`, for which there is room.
                 unsafe {
                     range = range.and((self.run)(self.is_right, from, lines, group.min(channels - first), to));
                     to = to.add(self.panel(1));
@@ -116,14 +120,14 @@ impl Packing {
     }
 }
 
-/// Splits neighbouring pairs of f32, which are `step` elements apart, into words of planes, which are `plane` words apart.
-/// There are [`WORDS`] pairs, or some times that number.
+/// Splits pairs of f32, whose elements are `step` elements apart, into words of components, which are `plane` words
+/// apart. The number of pairs is a multiple of [`WORDS`].
 ///
 /// # Safety
 /// The elements are valid for reads, there is room for the words, and the machine has the instruction set.
 pub type Split = unsafe fn(from: *const f32, step: isize, pairs: usize, to: *mut u32, plane: usize);
 
-/// [`Split`] into so many planes.
+/// Returns the [`Split`] into this number of components.
 pub fn split(isa: Isa, planes: usize) -> Split {
     match planes {
         1 => split_of::<1>(isa),
@@ -134,16 +138,16 @@ pub fn split(isa: Isa, planes: usize) -> Split {
 
 /// An element of an operand.
 trait Element: Copy {
-    /// The number of elements that are a word.
+    /// The number of elements of a word.
     const OF_WORD: usize;
 
-    /// What a plane has of an element.
+    /// The bits of one split component.
     type Part: Copy + Into<u32>;
 
-    /// Takes the next plane off an element, rounded or as it is.
+    /// Takes the next component off an element, rounded or truncated.
     fn take(&mut self, is_rounded: bool) -> Self::Part;
 
-    /// The bits of its magnitude as f32; zero for an integer.
+    /// Returns the bits of its magnitude as f32; zero for an integer.
     fn magnitude(self) -> u32;
 }
 
@@ -195,7 +199,7 @@ impl Element for u8 {
     }
 }
 
-/// The number of bf16 that is nearest to a finite one, the even one of two.
+/// Rounds a finite number to the nearest bf16, ties to even.
 #[inline(always)]
 fn round(x: f32) -> f32 {
     let bits = x.to_bits();
@@ -205,7 +209,7 @@ fn round(x: f32) -> f32 {
 /// [`Run`] for every CPU.
 ///
 /// # Safety
-/// As [`Run`].
+/// The conditions of [`Run`] hold; every CPU has the instruction set.
 unsafe fn panel<E: Element, const P: usize>(
     is_right: bool,
     from: Matrix<*const u8>,
@@ -219,7 +223,8 @@ unsafe fn panel<E: Element, const P: usize>(
         let (group, row) = (word / WORDS, word % WORDS);
         for line in 0..PANEL {
             let at = if is_right { row * WORDS + line % ROWS } else { line % ROWS * WORDS + row };
-            // SAFETY: the lines and terms are some of the caller's, as is the room for groups.
+            // SAFETY: `to` stays within `word / WORDS + 1` K blocks, for which there is room. Elements are read for
+            // `line < lines` and K indices below `depth` only.
             unsafe {
                 let to = to.add(group * P * PLANE + line / ROWS * REGISTER + at);
                 (0..P).for_each(|plane| *to.add(plane * PLANE) = 0);
@@ -229,7 +234,7 @@ unsafe fn panel<E: Element, const P: usize>(
                     let magnitude = rest.magnitude();
                     (lowest, highest) = (magnitude.wrapping_sub(1).min(lowest), magnitude.max(highest));
                     for plane in 0..P {
-                        // What two planes leave of f32 is a number of bf16.
+                        // The rest after two components is exactly a bf16 number.
                         *to.add(plane * PLANE) |= rest.take(plane < 2).into() << (term * 32 / E::OF_WORD);
                     }
                 }
@@ -242,10 +247,10 @@ unsafe fn panel<E: Element, const P: usize>(
 /// [`Split`] for every CPU.
 ///
 /// # Safety
-/// As [`Split`].
+/// The conditions of [`Split`] hold; every CPU has the instruction set.
 unsafe fn pairs<const P: usize>(from: *const f32, step: isize, pairs: usize, to: *mut u32, plane: usize) {
     for at in 0..pairs {
-        // SAFETY: by the caller's contract.
+        // SAFETY: `at < pairs`, so both elements are valid for reads and each component has room for the word.
         unsafe {
             let from = from.add(at);
             let mut pair = [*from, *from.wrapping_offset(step)];
@@ -257,25 +262,25 @@ unsafe fn pairs<const P: usize>(from: *const f32, step: isize, pairs: usize, to:
     }
 }
 
-/// [`Split`] into so many planes.
+/// Returns the [`Split`] into `P` components.
 #[cfg(target_arch = "x86_64")]
 fn split_of<const P: usize>(isa: Isa) -> Split {
     if isa == Isa::Avx512 { avx512::split::<P>() } else { pairs::<P> }
 }
 
-/// [`Split`] into so many planes.
+/// Returns the [`Split`] into `P` components.
 #[cfg(not(target_arch = "x86_64"))]
 fn split_of<const P: usize>(_: Isa) -> Split {
     pairs::<P>
 }
 
-/// [`Run`] for elements of a type.
+/// Returns the [`Run`] for an element type.
 #[cfg(target_arch = "x86_64")]
 fn run<E: Words, const P: usize>(isa: Isa) -> Run {
     if isa == Isa::Avx512 { avx512::run::<E, P>() } else { panel::<E, P> }
 }
 
-/// [`Run`] for elements of a type.
+/// Returns the [`Run`] for an element type.
 #[cfg(not(target_arch = "x86_64"))]
 fn run<E: Element, const P: usize>(_: Isa) -> Run {
     panel::<E, P>

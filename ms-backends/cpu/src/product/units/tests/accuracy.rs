@@ -1,4 +1,4 @@
-//! The errors of products of f32 in every precision, beside those of fused multiply-adds; the table is in
+//! Tests the errors of f32 products in every precision against those of fused multiply-adds; the table is in
 //! `docs/numerics.md`.
 
 use super::{Units, floats, planes, product, units_of};
@@ -16,11 +16,11 @@ enum Elements {
     Uniform,
     /// Uniform in `[0, 1]`.
     Positive,
-    /// About normal: sums of uniform ones.
+    /// About normal: sums of uniform numbers.
     Normal,
-    /// Of either sign, with a uniform logarithm of base 2 up to this magnitude.
+    /// Random sign, and a uniform base-2 logarithm up to this magnitude.
     Logarithmic(f64),
-    /// Uniform in `[-2^-115, 2^-115]`, to be multiplied by uniform ones.
+    /// Uniform in `[-2^-115, 2^-115]`, for products with uniform elements.
     Tiny,
 }
 
@@ -37,12 +37,12 @@ fn elements(shape: &[usize], of: Elements, seed: &mut u64) -> Array {
     Array::from_slice(shape, &values)
 }
 
-/// Bounds for the maximum and the root mean square of the errors of `strict`, `highest`, `high` and `medium`, for uniform
+/// Bounds of the maximum and the root mean square errors of `strict`, `highest`, `high` and `medium`, for uniform
 /// elements in `[-1, 1]`.
 pub const UNIFORM: [[f64; 2]; 4] = [[2e-7, 3e-8], [8e-8, 1.5e-8], [9e-7, 2e-7], [4e-4, 1.2e-4]];
 
-/// The maximum and the root mean square of the errors of sums, relative to those of magnitudes, which are beside the
-/// exact sums.
+/// Returns the maximum and the root mean square error of sums, relative to the sum of magnitudes. `sums` has pairs of
+/// the exact sum and the sum of magnitudes.
 pub fn errors_of(found: &[f32], sums: &[[f64; 2]]) -> [f64; 2] {
     assert_eq!(found.len(), sums.len());
     let errors = || found.iter().zip(sums).map(|(&it, [sum, magnitude])| (f64::from(it) - sum).abs() / magnitude);
@@ -50,7 +50,7 @@ pub fn errors_of(found: &[f32], sums: &[[f64; 2]]) -> [f64; 2] {
     [errors().fold(0.0, f64::max), (squares / found.len() as f64).sqrt()]
 }
 
-/// [`errors_of`] a product.
+/// Returns the [`errors_of`] a product.
 fn errors(a: &Array, b: &Array, product: &Array) -> [f64; 2] {
     let [m, k, n] = SIZES;
     let (a, b, product) = (floats(a), floats(b), floats(product));
@@ -64,14 +64,14 @@ fn errors(a: &Array, b: &Array, product: &Array) -> [f64; 2] {
 #[test]
 fn errors_are_within_bounds() {
     use Elements::{Logarithmic, Normal, Positive, Tiny, Uniform};
-    // Maximum and root mean square of the errors of `strict`, `highest`, `high` and `medium`.
+    // Maximum and root mean square errors of `strict`, `highest`, `high` and `medium`.
     let table: [(Elements, [[f64; 2]; 4]); 6] = [
         (Uniform, UNIFORM),
         (Positive, [[2e-6, 5e-7], [8e-7, 2e-7], [1e-6, 3e-7], [4e-4, 1.2e-4]]),
         (Normal, [[2e-7, 4e-8], [8e-8, 1.5e-8], [9e-7, 3e-7], [5e-4, 1.5e-4]]),
         (Logarithmic(20.0), [[9e-7, 1.5e-7], [6e-7, 1e-7], [1e-5, 2e-6], [4e-3, 1.2e-3]]),
         (Logarithmic(60.0), [[5e-7, 1e-7], [7e-7, 1.2e-7], [2e-5, 4e-6], [8e-3, 2e-3]]),
-        // Multiplied as without a unit.
+        // The range forbids the split, so the vector path multiplies these.
         (Tiny, [[2e-7, 3e-8]; 4]),
     ];
     let [m, k, n] = SIZES;

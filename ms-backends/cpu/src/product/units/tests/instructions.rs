@@ -1,4 +1,4 @@
-//! The meaning of instructions, number by number.
+//! Tests the semantics of the instructions, element by element.
 
 use super::super::kernel::{Ahead, Columns, Terms, Unit};
 use super::super::tiles::{Model, REGISTER, Tiles, WORDS};
@@ -8,11 +8,11 @@ use super::{By, Units, units};
 /// Registers `d`, `a` and `b`.
 type Registers = [[u32; REGISTER]; 3];
 
-/// The destination of an instruction.
+/// Runs an instruction on loaded registers and returns its destination.
 fn after<T: Tiles>(registers: &Registers, run: impl Fn(&mut T)) -> [u32; REGISTER] {
     let mut out = [0; REGISTER];
     let step = 4 * WORDS as isize;
-    // SAFETY: the machine has the registers, and rows are inside the arrays.
+    // SAFETY: the machine has the registers of `T`, and every row lies inside an array of `REGISTER` words.
     unsafe {
         let mut unit = T::configure();
         unit.load::<5>(registers[0].as_ptr().cast(), step);
@@ -24,7 +24,7 @@ fn after<T: Tiles>(registers: &Registers, run: impl Fn(&mut T)) -> [u32; REGISTE
     out
 }
 
-/// Runs an instruction on all registers; what the destination is after it.
+/// Runs an instruction on every engine with tiles; the value is an iterator over the destinations.
 macro_rules! on_tiles {
     ($registers:expr, |$unit:ident| $run:expr) => {
         units().iter().filter_map(|it| match it {
@@ -36,13 +36,13 @@ macro_rules! on_tiles {
     };
 }
 
-/// A pair of bf16 that represent numbers exactly.
+/// Packs two numbers that bf16 represents exactly.
 fn pair(first: f32, second: f32) -> u32 {
     assert!((first.to_bits() | second.to_bits()) & 0xffff == 0, "{first} and {second} are bf16");
     first.to_bits() >> 16 | second.to_bits()
 }
 
-/// The element in row 3 and column 5 of what a row of pairs, a column of pairs and a sum become.
+/// Returns the sum in row 3 and column 5 after a row of pairs and a column of pairs are multiplied into it.
 fn of_pairs(sum: f32, a: &[[f32; 2]], b: &[[f32; 2]]) -> Vec<f32> {
     let mut registers = [[0; REGISTER]; 3];
     registers[0][3 * WORDS + 5] = sum.to_bits();
@@ -109,7 +109,7 @@ fn bytes_have_signs_or_not() {
     check!(false i32::from, false i32::from);
 }
 
-/// Registers of words that differ are loaded, stored and multiplied by row and column.
+/// Loads, stores and products keep rows and columns apart.
 #[test]
 fn rows_and_columns_are_in_their_places() {
     let numbers: [u32; REGISTER] = std::array::from_fn(|it| pair((it % 13) as f32 - 6.0, (it % 7) as f32));
@@ -129,16 +129,16 @@ fn rows_and_columns_are_in_their_places() {
     }
 }
 
-/// The code of the processor's instructions is that of another assembler, with operands in the same order.
+/// The inline assembly encodes the instructions as another assembler does, with operands in the same order.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 #[test]
 fn the_processor_runs_these_instructions() {
     use super::super::tiles::Processor;
     use iced_x86::{Code, Encoder, Instruction, Register};
 
-    /// The first bytes of a function.
+    /// Returns the first bytes of a function.
     fn bytes(of: fn(&mut Processor)) -> [u8; 64] {
-        // SAFETY: functions are in memory that may be read on Linux, which has more than these of this crate.
+        // SAFETY: code is readable on Linux, and more code of this crate follows each of these functions.
         unsafe { (of as *const [u8; 64]).read_unaligned() }
     }
 
@@ -161,14 +161,15 @@ fn the_processor_runs_these_instructions() {
     }
 }
 
-/// The kernel of dot products adds the second elements of pairs, then the first ones, to sums in their places.
+/// The dot-product micro-kernel accumulates the second elements of pairs before the first ones.
 #[test]
 fn dot_products_are_chains_in_pairs() {
     use split::{PANEL, PLANE};
-    /// The sums of the products of two groups, to which others are added.
+    /// Accumulates the products of two K blocks into `sums`.
     fn sums<U: Unit>([a, b]: [&[u32]; 2], sums: &[u32]) -> Vec<u32> {
         let mut out = sums.to_vec();
-        // SAFETY: the machine has the unit; panels have two groups, and there are all sums.
+        // SAFETY: the machine has the engine, both micro-panels have two K blocks, and `out` has `PANEL` rows and
+        // columns.
         unsafe {
             let kernel = U::kernel(Terms::Floats([1, 1]));
             let columns = Columns::packed(b.as_ptr(), &[0, PLANE], Ahead::NONE);
@@ -190,7 +191,7 @@ fn dot_products_are_chains_in_pairs() {
         ("a sum that was denormal", tiny / 4.0, [[0.0; 2]; 2], [[1.0; 2]; 2], 0.0),
     ];
     for (number, (what, sum, of_row, of_column, want)) in cases.into_iter().enumerate() {
-        // Other rows and columns for each case; the pairs are in both groups.
+        // Every case has its own row and column; its pairs are in both K blocks.
         let (row, column, pairs) = (number * 5 % PANEL, number * 7 % PANEL, [(0, number), (1, number * 2)]);
         let [mut a, mut b] = [vec![0; 2 * PLANE], vec![0; 2 * PLANE]];
         for ((group, at), (x, y)) in pairs.into_iter().zip(of_row.into_iter().zip(of_column)) {

@@ -1,5 +1,5 @@
-//! Tests of the models of units and of what uses them: on the models everywhere, and on the processor where it has a
-//! unit.
+//! Tests the matrix engines and the GEMM on them: emulated on every machine, and native where the processor has an
+//! engine.
 
 pub mod accuracy;
 mod instructions;
@@ -22,7 +22,7 @@ use std::array::from_fn;
 use std::io::Write;
 use std::sync::LazyLock;
 
-/// What runs the instructions on this machine, which is printed once, also where tests do not print.
+/// Returns the engines that this machine can run. The list is printed once, even if test output is captured.
 pub fn units() -> &'static [Units] {
     static ALL: LazyLock<Vec<Units>> = LazyLock::new(|| {
         let mut all = vec![Units::Tiles(By::Model), Units::Dots(By::Model)];
@@ -32,19 +32,19 @@ pub fn units() -> &'static [Units] {
                 [(tiles::is_present(), Units::Tiles(By::Processor)), (dots::is_present(), Units::Dots(By::Processor))];
             all.extend(of_processor.into_iter().filter(|it| it.0).map(|it| it.1));
         }
-        // A run without this line is none the worse.
+        // Only the message is lost if stderr is closed.
         let _ = writeln!(std::io::stderr(), "products on units are tested on {all:?}");
         all
     });
     &ALL
 }
 
-/// Those that multiply operands of so many planes.
+/// Returns the engines that support operands with these numbers of split components.
 pub fn units_of(planes: [usize; 2]) -> impl Iterator<Item = Units> {
     units().iter().copied().filter(move |it| it.multiplies(Terms::Floats(planes)))
 }
 
-/// The contraction of `[batch.., m, k]` and `[batch.., k, n]` to `out`.
+/// Returns the contraction of `[batch.., m, k]` and `[batch.., k, n]` to `out`.
 fn contraction(precision: Precision, [a, b, out]: [&Array; 3]) -> Contraction {
     let types = ContractionTypes { a: a.dtype(), b: b.dtype(), accumulator: out.dtype().compute(), out: out.dtype() };
     let ranks = ContractionRanks { batch: out.layout().rank() - 2, k: 1 };
@@ -52,22 +52,22 @@ fn contraction(precision: Precision, [a, b, out]: [&Array; 3]) -> Contraction {
     it.expect("the shapes fit")
 }
 
-/// The operands of a contraction, in the blocks that slots may hold.
+/// Returns the operands of a contraction, with their storage, which a parameter may hold.
 fn operands<'a>([a, b]: [&'a Array; 2]) -> [ContractionOperand<'a>; 2] {
     [a, b].map(|it| ContractionOperand { address: it.device_ptr() as u64, held: Some(it.storage()) })
 }
 
-/// Multiplies to `out`, on units in any size, or as a program does.
+/// Multiplies into `out`: on a forced engine in any size, or on the engine that a program would choose.
 fn multiply(units: Option<Units>, precision: Precision, [a, b, out]: [&Array; 3]) {
     let contraction = contraction(precision, [a, b, out]);
-    // SAFETY: the layouts are inside the arrays, and `out` is not shared.
+    // SAFETY: the layouts lie inside the arrays, and only this call accesses `out`.
     unsafe {
         let results = Results::Memory(out.device_ptr());
         run_on(units, Isa::detect(), &contraction, operands([a, b]), results).expect("there is memory");
     }
 }
 
-/// The product of `[batch.., m, k]` and `[batch.., k, n]` in an array that was filled before.
+/// Returns the product of `[batch.., m, k]` and `[batch.., k, n]` in an array with initial contents.
 fn product(units: Units, precision: Precision, a: &Array, b: &Array, dtype: DType) -> Array {
     let mut shape = a.shape_owned();
     let rank = shape.len();
@@ -77,7 +77,8 @@ fn product(units: Units, precision: Precision, a: &Array, b: &Array, dtype: DTyp
     out
 }
 
-/// Twice the product, by a kernel that reads it in parts, of whole rows if so it says.
+/// Returns twice the product, computed by an epilogue kernel that reads output tiles; with `by_rows`, tiles of whole
+/// rows.
 fn doubled(units: Units, precision: Precision, a: &Array, b: &Array, dtype: DType, by_rows: bool) -> Array {
     let [m, n] = [a.shape()[0], b.shape()[1]];
     let name = dtype.to_string();
@@ -93,8 +94,8 @@ fn doubled(units: Units, precision: Precision, a: &Array, b: &Array, dtype: DTyp
     let code = Interpreted::new(kernel);
     let contraction = contraction(precision, [a, b, &out]);
     let epilogues = [Epilogue { code: &code, block: &block, words }];
-    // SAFETY: the layouts are inside the arrays; the kernel writes `out`, which is not shared, at the indices of the
-    // result.
+    // SAFETY: the layouts lie inside the arrays. The kernel writes `out`, which nothing else accesses, at the indices
+    // of the result.
     unsafe {
         let results = Results::Epilogues(&epilogues);
         run_on(Some(units), Isa::detect(), &contraction, operands([a, b]), results).expect("there is memory");
@@ -102,12 +103,12 @@ fn doubled(units: Units, precision: Precision, a: &Array, b: &Array, dtype: DTyp
     out
 }
 
-/// The elements as f32, row by row.
+/// Returns the elements as f32 in row-major order.
 pub fn floats(x: &Array) -> Vec<f32> {
     x.on_host().expect("the elements are readable").scalars().into_iter().map(|it| it.as_f64() as f32).collect()
 }
 
-/// The number of planes of an operand.
+/// Returns the number of split components of an operand.
 pub fn planes(dtype: DType, precision: Precision) -> usize {
     match (dtype, precision) {
         (DType::F32, Precision::High) => 2,
@@ -116,8 +117,10 @@ pub fn planes(dtype: DType, precision: Precision) -> usize {
     }
 }
 
-/// The sum of the products of a row and a column of so many planes, as a unit adds them. Tiles: for each 32 terms and each
-/// product of planes two chains, whose sum is added. Dot products: one chain, in which pairs are turned.
+/// Returns the sum of the products of a row and a column in the engine's order.
+///
+/// AMX has two accumulation chains for each K block of 32 and each component product, whose sum is added. AVX512-BF16
+/// has one chain, which takes the second element of a pair first.
 pub fn sum_on(unit: Units, row: &[[f32; PLANES]], column: &[[f32; PLANES]], planes: [usize; 2]) -> f32 {
     if let Units::Dots(_) = unit {
         let pairs = row.chunks(2).zip(column.chunks(2));
@@ -137,7 +140,7 @@ pub fn sum_on(unit: Units, row: &[[f32; PLANES]], column: &[[f32; PLANES]], plan
     sum
 }
 
-/// The planes of a number.
+/// Returns the split components of a number.
 pub fn split(mut x: f32, planes: usize) -> [f32; PLANES] {
     from_fn(|it| {
         let rounded = if it < planes { bf16::from_f32(x).to_f32() } else { 0.0 };

@@ -1,4 +1,4 @@
-//! Whole products: to the bit of the order that is specified, in every size, layout and type.
+//! Tests whole products bit by bit against the specified order of sums, in every size, layout and type.
 
 use super::super::kernel::Terms;
 use super::super::split::PLANES;
@@ -8,15 +8,15 @@ use half::{bf16, f16};
 use ms_core::ir::Precision;
 use ms_core::tensor::{Array, DType, Parameter, Scalar, Tensor};
 
-/// A unit that multiplies any terms.
+/// An engine that supports all terms.
 const TILES: Units = Units::Tiles(By::Model);
 
-/// The numbers of planes of operands.
+/// Returns the numbers of split components of operands.
 fn planes_of([a, b]: [&Array; 2], precision: Precision) -> [usize; 2] {
     [a, b].map(|it| planes(it.dtype(), precision))
 }
 
-/// The elements of `a b`, element by element, each [as a unit adds them](sum_on).
+/// Returns the elements of `a b`, each summed [in the engine's order](sum_on).
 fn sums_on(unit: Units, a: &Array, b: &Array, precision: Precision) -> Vec<f32> {
     let [m, k, n] = [a.shape()[0], a.shape()[1], b.shape()[1]];
     let number = planes_of([a, b], precision);
@@ -32,7 +32,7 @@ fn sums_on(unit: Units, a: &Array, b: &Array, precision: Precision) -> Vec<f32> 
     rows.iter().flat_map(elements).collect()
 }
 
-/// Sums, rounded to a type.
+/// Rounds sums to a type.
 fn narrowed(sums: Vec<f32>, dtype: DType) -> Vec<f32> {
     let narrow = |it| match dtype {
         DType::BF16 => bf16::from_f32(it).to_f32(),
@@ -69,7 +69,7 @@ fn every_size_and_type() {
     let sizes =
         [[1, 1, 1], [1, 40, 33], [31, 33, 32], [32, 32, 64], [33, 1, 31], [65, 34, 70], [40, 97, 33], [2, 64, 1]];
     for (at, &[m, k, n]) in sizes.iter().enumerate() {
-        // All ways in two sizes, and one or two in the others.
+        // Two sizes run all combinations, the other sizes one or two.
         let some = |it: usize| if at == 2 || at == 6 { true } else { it % 4 == at % 4 };
         for (precision, [a, b, out]) in ways.iter().enumerate().filter(|it| some(it.0)).map(|it| *it.1) {
             check(precision, &rounded(&[m, k], a, at as u64), &rounded(&[k, n], b, 7), out);
@@ -77,7 +77,7 @@ fn every_size_and_type() {
     }
 }
 
-/// More terms than are packed at once, more rows than those of a block, and more columns than those of kept sums.
+/// Covers more K blocks than one pass, more rows than one strip, and more columns than the sum buffer.
 #[test]
 fn sums_go_on_from_pass_to_pass() {
     let deep =
@@ -100,7 +100,7 @@ fn layouts_change_no_bit() {
         {
             check(precision, a, b, DType::F32);
         }
-        // A result with gaps, and one that is transposed.
+        // A result with gaps, and a transposed result.
         for it in units_of(planes_of([&a, &b], precision)) {
             let want = bits(&product(it, precision, &a, &b, dtype));
             for out in [spread(&Array::zeros(&[35, 40], dtype)), turned(&Array::zeros(&[35, 40], dtype))] {
@@ -128,8 +128,8 @@ fn batches() {
     }
 }
 
-/// Operands of slots are packed when they are read several times, with the same bits; a left one becomes the right one
-/// of the transposed product.
+/// Packing a parameter's operand after several reads changes no bit; a left one becomes the right one of the transposed
+/// product.
 #[test]
 fn kept_operands_change_no_bit() {
     for (dtype, precision) in
@@ -161,7 +161,7 @@ fn kept_operands_change_no_bit() {
     }
 }
 
-/// Epilogues read the product that a program would read in memory.
+/// An epilogue reads the same bits as a program would read from memory.
 #[test]
 fn epilogues_change_no_bit() {
     let sizes = [([70, 40, 34], DType::F32), ([33, 500, 40], DType::BF16), ([260, 33, 40], DType::F32)];
@@ -172,7 +172,7 @@ fn epilogues_change_no_bit() {
         for by_rows in [false, true] {
             let got = doubled(it, precision, &a, &b, dtype, by_rows);
             assert!(floats(&got) == want, "{m} {k} {n} {dtype}, by rows: {by_rows}");
-            // The transposed product has parts of the transposed result.
+            // The transposed product has transposed output tiles.
             let slot = Parameter::new(Tensor::from_array(a.clone()), "");
             let want: Vec<f32> = floats(&product(it, precision, &a, &b, dtype)).iter().map(|it| it + it).collect();
             let got = doubled(it, precision, &a, &b, dtype, by_rows);
@@ -182,16 +182,16 @@ fn epilogues_change_no_bit() {
     }
 }
 
-/// Operands that planes do not represent are multiplied as without a unit.
+/// Operands outside the engine's range take the vector path.
 #[test]
 fn operands_that_planes_do_not_represent() {
     let power = |it: i32| 2f64.powi(it);
-    // What an element of one operand, or all elements of both, are.
+    // One element of one operand, and whether the engine must refuse it.
     let one: [(f64, bool); 10] = [
         (f64::INFINITY, true),
         (f64::NEG_INFINITY, true),
         (f64::NAN, true),
-        // The first numbers that round to an infinity of bf16, and the last ones that do not.
+        // The first numbers that round to infinity in bf16, and the last ones that do not.
         (f32::from_bits(0x7f7f_8000).into(), true),
         (f32::from_bits(0xff7f_8000).into(), true),
         (f32::from_bits(0x7f7f_7fff).into(), false),
@@ -206,7 +206,7 @@ fn operands_that_planes_do_not_represent() {
         change(&mut numbers);
         Array::from_slice(plain[operand].shape(), &numbers)
     };
-    // Whether a product on units has the bits of one without.
+    // Whether a product on an engine has the bits of the vector path.
     let is_without = |unit: Units, precision: Precision, [a, b]: [&Array; 2]| {
         let [with, without] = [unit, Units::None].map(|it| bits(&product(it, precision, a, b, DType::F32)));
         with == without
@@ -218,7 +218,7 @@ fn operands_that_planes_do_not_represent() {
         for it in units_of([3; 2]) {
             assert_eq!(is_without(it, precision, operands), is_refused, "{special:e} in operand {operand} on {it:?}");
         }
-        // What is known of an operand that is kept decides as well.
+        // The cached range of an operand decides as well.
         let slot = Parameter::new(Tensor::from_array(operands[1].clone()), "");
         for _ in 0..3 {
             let found = is_without(TILES, precision, operands);
@@ -226,13 +226,13 @@ fn operands_that_planes_do_not_represent() {
         }
         drop(slot);
     }
-    // Small ones may be multiplied by large ones, not by others that are small, and zeros by any.
+    // Small operands are legal with large ones, but not with other small ones; zeros are legal with any.
     for (by, is_refused) in [([-70, 20], false), ([-47, -47], false), ([-52, -52], true)] {
         let [a, b] = [0, 1].map(|at| changed(at, &|it| it.iter_mut().for_each(|it| *it *= power(by[at]) as f32)));
         let found = is_without(TILES, precision, [&a, &b]);
         assert_eq!(found, is_refused, "2^{} and 2^{}", by[0], by[1]);
     }
-    // Fewer planes need fewer bits of small numbers.
+    // Fewer components keep fewer bits of small numbers, so that smaller numbers are legal.
     for (precision, least) in [(Precision::High, -110), (Precision::Medium, -126)] {
         for (magnitude, is_refused) in [(power(least), false), (power(least - 1), true)] {
             let a = changed(0, &|it| it[3] = magnitude as f32);
@@ -244,7 +244,7 @@ fn operands_that_planes_do_not_represent() {
     }
 }
 
-/// Integers have one sum.
+/// Integer sums are exact, so every engine has the bits of the vector path.
 #[test]
 fn bytes_are_exact() {
     let random = |shape: &[usize], dtype: DType, mut seed: u64| {
@@ -274,7 +274,7 @@ fn bytes_are_exact() {
     }
 }
 
-/// Dot products are for one plane of each operand; in other precisions there are none, and no unit.
+/// AVX512-BF16 supports one component of each operand only; other precisions take the vector path.
 #[test]
 fn dot_products_are_of_one_plane() {
     let (a, b) = (rounded(&[40, 70], DType::F32, 1), rounded(&[70, 40], DType::F32, 2));
@@ -285,7 +285,7 @@ fn dot_products_are_of_one_plane() {
     }
 }
 
-/// Strict sums, and those of other types, have no unit.
+/// Strict sums and other types take the vector path.
 #[test]
 fn what_units_do_not_multiply() {
     let cases = [(Precision::Strict, DType::F32), (Precision::Strict, DType::BF16), (Precision::Medium, DType::F16)];
@@ -296,7 +296,7 @@ fn what_units_do_not_multiply() {
         let [with, without] = [TILES, Units::None].map(|it| bits(&product(it, precision, &a, &b, dtype)));
         assert!(with == without, "{precision} {dtype}");
     }
-    // Sums of no terms are zero.
+    // Sums over an empty reduction dimension are zero.
     let (a, b) = (whole(&[3, 0], DType::F32, 1), whole(&[0, 4], DType::F32, 1));
     assert!(floats(&product(TILES, Precision::High, &a, &b, DType::F32)) == [0.0; 12]);
     let scalar = Scalar::Int(0);
@@ -310,7 +310,7 @@ fn what_units_do_not_multiply() {
     assert_eq!(empty.shape(), [0, 4]);
 }
 
-/// Which products of a program run on a unit, by sizes alone.
+/// Sizes alone decide which products of a program run on an engine.
 #[test]
 fn large_products_have_units() {
     let [full, half, one] = [3, 2, 1].map(|it| Terms::Floats([it; 2]));

@@ -1,4 +1,4 @@
-//! Bits for several numbers of threads, each in a process of its own.
+//! Tests that results do not depend on the number of threads, which is fixed for each process.
 
 use super::{doubled, product, units};
 use crate::product::tests::{bits, rounded};
@@ -7,7 +7,7 @@ use ms_core::ir::Precision;
 use ms_core::tensor::{Array, DType};
 use std::process::Command;
 
-/// A hash of the bits of the elements.
+/// Returns a hash of the bits of the elements.
 pub fn hash(x: &Array) -> u64 {
     bits(x).iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, it| (hash ^ it).wrapping_mul(0x0100_0000_01b3))
 }
@@ -38,7 +38,8 @@ fn results_do_not_depend_on_threads() {
     check_threads("product::units::tests::threads::in_a_process");
 }
 
-/// Compares the lines of units that an ignored test prints in a process of several numbers of threads.
+/// Runs an ignored test in processes with several numbers of threads, and compares the lines that it prints for
+/// engines.
 #[track_caller]
 pub fn check_threads(test: &str) {
     let outputs = ["1", "2", "7"].map(|threads| {

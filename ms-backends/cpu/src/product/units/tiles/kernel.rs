@@ -1,22 +1,21 @@
-//! Products of panels on tiles.
+//! Micro-kernels on AMX tiles.
 
 use super::super::kernel::{Columns, Kernel, LINE, Terms, products};
 use super::super::split::{PANEL, PLANE};
 use super::{REGISTER, ROWS, Tiles, WORDS};
 use std::mem::MaybeUninit;
 
-/// Maximum number of multiplications after which a register is stored, so that the next store need not wait.
+/// Maximum number of tile multiplications between two stores of a tile register.
 ///
-/// Where none was stored during about 140 multiplications, the first store takes 250 ns more on one of two Xeon processors
-/// on which it was measured, as if what stores registers had to wake up; the other one never waits. A store in between takes
-/// no time on both.
+/// On some Xeon processors, the first store after about 140 multiplications without one stalls. A periodic dummy store
+/// avoids the stall, and costs nothing on other processors.
 const AWAKE: usize = 96;
 
-/// Room for a register, in whole lines of the cache.
+/// A buffer for the dummy store, aligned to cache lines.
 #[repr(align(64))]
 struct Unused(MaybeUninit<[u32; REGISTER]>);
 
-/// The kernel for these terms.
+/// Returns the micro-kernel for these terms.
 pub fn kernel<T: Tiles>(terms: Terms) -> Kernel<T> {
     match terms {
         Terms::Floats([3, 3]) => run::<T, Pairs, 3, 3>,
@@ -33,7 +32,7 @@ pub fn kernel<T: Tiles>(terms: Terms) -> Kernel<T> {
     }
 }
 
-/// The instruction that multiplies.
+/// The dot-product instruction.
 trait Dot {
     fn dot<T: Tiles, const D: usize, const A: usize, const B: usize>(unit: &mut T);
 }
@@ -56,13 +55,14 @@ impl<const SIGNED_A: bool, const SIGNED_B: bool> Dot for Quads<SIGNED_A, SIGNED_
     }
 }
 
-/// [`Kernel`]: sums are in registers 0 to 3, a plane of rows in 4 and 5, and one of columns in 6 and 7.
+/// [`Kernel`] with sums in registers 0 to 3, a component of rows in 4 and 5, and a component of columns in 6 and 7.
 ///
-/// Operands are in the second-level cache, from which tiles are loaded slower than they are multiplied. So the next group
-/// is fetched meanwhile, a part of it before each product of planes.
+/// Operands are in L2, from which tiles load slower than they multiply. So every component product prefetches a share
+/// of the next K block.
 ///
 /// # Safety
-/// As [`Kernel`].
+/// The micro-panel of rows has as many K blocks as the columns. All words are valid for reads, and `to` is valid for
+/// reads and writes.
 unsafe fn run<T: Tiles, D: Dot, const A: usize, const B: usize>(
     unit: &mut T,
     mut a: *const u32,
@@ -73,7 +73,7 @@ unsafe fn run<T: Tiles, D: Dot, const A: usize, const B: usize>(
 ) {
     /// Bytes of a row of a register.
     const ROW: isize = 4 * WORDS as isize;
-    /// Lines of a plane of a group.
+    /// Cache lines of a component of a K block.
     const LINES: usize = PLANE / LINE;
     const { assert!(PANEL == 2 * ROWS && PLANE == 2 * REGISTER) };
     let mut unused = Unused(MaybeUninit::uninit());
@@ -81,7 +81,8 @@ unsafe fn run<T: Tiles, D: Dot, const A: usize, const B: usize>(
         to.cast::<u8>().wrapping_offset((it / 2 * ROWS) as isize * step).wrapping_add(it % 2 * 4 * WORDS)
     });
     let row = (4 * columns.row) as isize;
-    // SAFETY: by the caller's contract.
+    // SAFETY: `a` and `columns` have the words of every K block, and `to` has `PANEL` rows and columns, by this
+    // function's contract. `unused` has room for a register. Prefetches never fault.
     unsafe {
         if is_first {
             unit.zero::<0>();
@@ -96,7 +97,7 @@ unsafe fn run<T: Tiles, D: Dot, const A: usize, const B: usize>(
         }
         for (number, &at) in columns.groups.iter().enumerate() {
             let b = columns.first.add(at);
-            // After the last group, the columns are often multiplied again.
+            // After the last K block, the next call often multiplies the same columns again.
             let next = columns.groups.get(number + 1).unwrap_or(&columns.groups[0]);
             let next = columns.first.wrapping_add(*next);
             let ahead = columns.ahead.first.wrapping_add(number * columns.ahead.lines * LINE);
@@ -113,7 +114,7 @@ unsafe fn run<T: Tiles, D: Dot, const A: usize, const B: usize>(
                     unit.load::<7>(plane.add(columns.register).cast(), row);
                 }
                 loaded = [of_a, of_b];
-                // Lines of rows, and rows of both registers of columns.
+                // Shares: cache lines of rows, and register rows of columns.
                 let part = |all: usize| {
                     let [start, end] = [stage, stage + 1].map(|it| it * all / const { products(A, B).len() });
                     start..end

@@ -1,8 +1,7 @@
-//! Tiles of matrices in registers: the instructions of Intel AMX, of which there are two implementations, the processor
-//! and a model.
+//! The interface to Intel AMX tile registers, with two implementations: the processor and an emulation.
 //!
-//! Their meaning is that of the Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2. Kernels are
-//! generic over the implementation, so that what is tested on the model is what runs on a processor.
+//! The instructions have the semantics of the Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.
+//! Kernels are generic over the implementation, so that tests on the emulation run the same kernels as the processor.
 
 mod kernel;
 mod model;
@@ -23,18 +22,18 @@ pub const WORDS: usize = 16;
 /// Number of words of a tile register.
 pub const REGISTER: usize = ROWS * WORDS;
 
-/// Eight tile registers, which are those of one thread.
+/// The eight tile registers of one thread.
 ///
 /// Registers are named by constants below eight.
 pub trait Tiles: Sized {
-    /// Configures the registers (`LDTILECFG`): all have [`ROWS`] rows of [`WORDS`] words, which are zero. They are
-    /// released (`TILERELEASE`) when the value is dropped.
+    /// Configures the registers (`LDTILECFG`): all have [`ROWS`] rows of [`WORDS`] words, which are zero. Dropping the
+    /// value releases them (`TILERELEASE`).
     ///
     /// # Safety
-    /// This machine has the registers, and nothing else of this thread has them.
+    /// This machine has the registers, and no other value on this thread has configured them.
     unsafe fn configure() -> Self;
 
-    /// `d = 0` (`TILEZERO`).
+    /// Computes `d = 0` (`TILEZERO`).
     fn zero<const D: usize>(&mut self);
 
     /// Loads rows that are `step` bytes apart (`TILELOADD`).
@@ -49,28 +48,28 @@ pub trait Tiles: Sized {
     /// The rows are valid for writes.
     unsafe fn store<const S: usize>(&mut self, to: *mut u8, step: isize);
 
-    /// Fetches the line of an address into the cache, if there is one at all (`PREFETCHT0`).
+    /// Prefetches the cache line of an address into L1, if the address is mapped (`PREFETCHT0`).
     fn fetch(&self, at: *const u32);
 
-    /// Fetches the line into the second-level cache (`PREFETCHT1`).
+    /// Prefetches the cache line of an address into L2 (`PREFETCHT1`).
     fn fetch_ahead(&self, at: *const u32);
 
-    /// `d += a b` for sums of f32 and words that are pairs of bf16 (`TDPBF16PS`): a row of `a` has the terms of a row
-    /// of the product, and a column of `b` those of a column.
+    /// Computes `d += a b` for f32 sums and words that are pairs of bf16 (`TDPBF16PS`). A row of `a` and a column of
+    /// `b` have the pairs of one sum.
     ///
-    /// The products of the first elements of all pairs are one chain of fused multiply-adds from +0, those of the second
-    /// elements another one; the sum of both is added to that in `d`. Numbers below the normal ones are zeros, as
-    /// operands and as results.
+    /// The products of the first elements of all pairs form one chain of fused multiply-adds from +0; those of the
+    /// second elements form another. The sum of both chains is added to `d`. Subnormal operands and results are flushed
+    /// to zero.
     fn dot_pairs<const D: usize, const A: usize, const B: usize>(&mut self);
 
-    /// `d += a b` for sums of 32 bits, which wrap, and words of four bytes each (`TDPBSSD`, `TDPBSUD`, `TDPBUSD`,
-    /// `TDPBUUD`). The bytes of `a` and of `b` are integers with a sign or without.
+    /// Computes `d += a b` for wrapping 32-bit sums and words of four bytes each (`TDPBSSD`, `TDPBSUD`, `TDPBUSD`,
+    /// `TDPBUUD`). The bytes of `a` and of `b` are signed or unsigned integers.
     fn dot_quads<const D: usize, const A: usize, const B: usize, const SIGNED_A: bool, const SIGNED_B: bool>(&mut self);
 }
 
 impl<T: Tiles> Unit for T {
     unsafe fn start() -> Self {
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: the machine has the registers and this thread has configured no others, by this function's contract.
         unsafe { Self::configure() }
     }
 

@@ -1,10 +1,10 @@
-//! A model of the registers in plain Rust, which defines the bits of results.
+//! Emulates the tile registers in plain Rust, which defines the bits of results.
 
 use super::super::kernel::{flushed, pair};
 use super::{ROWS, Tiles, WORDS};
 use std::array::from_fn;
 
-/// Registers whose contents are computed.
+/// Emulated registers.
 pub struct Model {
     registers: [[[u32; WORDS]; ROWS]; 8],
 }
@@ -20,14 +20,14 @@ impl Tiles for Model {
 
     unsafe fn load<const D: usize>(&mut self, from: *const u8, step: isize) {
         for (row, to) in self.registers[D].iter_mut().enumerate() {
-            // SAFETY: by the caller's contract.
+            // SAFETY: row `row` of `ROWS` is valid for reads by this function's contract.
             *to = unsafe { from.wrapping_offset(row as isize * step).cast::<[u32; WORDS]>().read_unaligned() };
         }
     }
 
     unsafe fn store<const S: usize>(&mut self, to: *mut u8, step: isize) {
         for (row, &from) in self.registers[S].iter().enumerate() {
-            // SAFETY: by the caller's contract.
+            // SAFETY: row `row` of `ROWS` is valid for writes by this function's contract.
             unsafe { to.wrapping_offset(row as isize * step).cast::<[u32; WORDS]>().write_unaligned(from) };
         }
     }
@@ -67,7 +67,7 @@ impl Tiles for Model {
     }
 }
 
-/// The elements of four bytes.
+/// Widens the four bytes of a word.
 fn quad<const SIGNED: bool>(word: u32) -> [i32; 4] {
     let bytes = word.to_le_bytes();
     from_fn(|it| if SIGNED { (bytes[it] as i8).into() } else { bytes[it].into() })

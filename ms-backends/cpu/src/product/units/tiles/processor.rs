@@ -1,4 +1,4 @@
-//! The registers of the processor.
+//! Runs the tile instructions of the processor.
 
 use super::{Model, REGISTER, ROWS, Tiles, WORDS};
 use crate::isa::kept_state;
@@ -10,11 +10,11 @@ use std::sync::OnceLock;
 
 /// The registers, configured for this thread.
 pub struct Processor {
-    /// The registers are the thread's.
+    /// Marks the registers as this thread's: the value is neither `Send` nor `Sync`.
     of_thread: PhantomData<*mut ()>,
 }
 
-/// What `LDTILECFG` reads.
+/// The operand of `LDTILECFG`.
 #[repr(C, align(64))]
 struct Config {
     palette: u8,
@@ -24,7 +24,7 @@ struct Config {
     rows: [u8; 16],
 }
 
-/// All eight registers in full size.
+/// The configuration of all eight registers in full size.
 static CONFIG: Config = {
     let mut it = Config { palette: 1, start_row: 0, reserved: [0; 14], bytes: [0; 16], rows: [0; 16] };
     let mut register = 0;
@@ -39,20 +39,21 @@ static CONFIG: Config = {
 impl Tiles for Processor {
     #[inline]
     unsafe fn configure() -> Self {
-        // SAFETY: the processor has the instruction, and the system permits it, by the caller's contract.
+        // SAFETY: the processor has the instruction, and the system permits it, by this function's contract.
         unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(nostack, readonly, preserves_flags)) };
         Self { of_thread: PhantomData }
     }
 
     #[inline(always)]
     fn zero<const D: usize>(&mut self) {
-        // SAFETY: the registers are configured while the value lives.
+        // SAFETY: the registers stay configured while the value lives.
         unsafe { asm!("tilezero tmm{}", const D, options(nostack, nomem, preserves_flags)) };
     }
 
     #[inline(always)]
     unsafe fn load<const D: usize>(&mut self, from: *const u8, step: isize) {
-        // SAFETY: as above; the rows are valid by the caller's contract.
+        // SAFETY: the registers stay configured while the value lives, and the rows are valid for reads by this
+        // function's contract.
         unsafe {
             asm!(
                 "tileloadd tmm{d}, [{from} + {step}*1]",
@@ -66,7 +67,8 @@ impl Tiles for Processor {
 
     #[inline(always)]
     unsafe fn store<const S: usize>(&mut self, to: *mut u8, step: isize) {
-        // SAFETY: as above.
+        // SAFETY: the registers stay configured while the value lives, and the rows are valid for writes by this
+        // function's contract.
         unsafe {
             asm!(
                 "tilestored [{to} + {step}*1], tmm{s}",
@@ -80,19 +82,19 @@ impl Tiles for Processor {
 
     #[inline(always)]
     fn fetch(&self, at: *const u32) {
-        // SAFETY: no address is an error of the instruction.
+        // SAFETY: a prefetch never faults, whatever its address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
     }
 
     #[inline(always)]
     fn fetch_ahead(&self, at: *const u32) {
-        // SAFETY: as above.
+        // SAFETY: a prefetch never faults, whatever its address.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) };
     }
 
     #[inline(always)]
     fn dot_pairs<const D: usize, const A: usize, const B: usize>(&mut self) {
-        // SAFETY: the registers are configured while the value lives, and their sizes fit.
+        // SAFETY: the registers stay configured while the value lives, all with the same sizes.
         unsafe {
             asm!(
                 "tdpbf16ps tmm{}, tmm{}, tmm{}",
@@ -119,7 +121,7 @@ impl Tiles for Processor {
                 )
             };
         }
-        // SAFETY: as above.
+        // SAFETY: the registers stay configured while the value lives, all with the same sizes.
         unsafe {
             match (SIGNED_A, SIGNED_B) {
                 (true, true) => dot!("tdpbssd"),
@@ -134,15 +136,15 @@ impl Tiles for Processor {
 impl Drop for Processor {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the processor has the instruction, as a value was made. Registers in use would be saved whenever the
-        // system switches threads.
+        // SAFETY: the processor has the instruction, as it has configured this value. Registers that stay in use would
+        // be saved at every context switch.
         unsafe { asm!("tilerelease", options(nostack, nomem, preserves_flags)) };
     }
 }
 
-/// Whether this machine has the unit and the system lets the process use it. A processor with AVX-512 is asked.
+/// Whether this machine has AMX and the system lets the process use it. The processor must have AVX-512.
 ///
-/// The answer takes some instructions that trap in virtual machines, and is remembered.
+/// The result is cached, as `CPUID` traps in virtual machines.
 pub fn is_present() -> bool {
     static PRESENT: OnceLock<bool> = OnceLock::new();
     *PRESENT.get_or_init(|| {
@@ -157,25 +159,25 @@ pub fn is_present() -> bool {
 }
 
 fn has_instructions() -> bool {
-    // AMX-BF16, AMX-TILE, AMX-INT8; a processor with AVX-512 has leaf 7.
+    // AMX-BF16, AMX-TILE and AMX-INT8; a processor with AVX-512 has leaf 7.
     let bits = 1 << 22 | 1 << 24 | 1 << 25;
     __cpuid_count(7, 0).edx & bits == bits
 }
 
-/// Whether the system saves the registers for each thread (bits 17 and 18 of register XCR0).
+/// Whether the system saves the registers at a context switch (bits 17 and 18 of register XCR0).
 fn keeps_registers() -> bool {
     let bits = 1 << 17 | 1 << 18;
-    // SAFETY: the system has enabled the instruction where there is AVX-512.
+    // SAFETY: OSXSAVE is enabled where there is AVX-512.
     unsafe { kept_state() & bits == bits }
 }
 
-/// Asks the system to let this process use the registers, all threads of it, those that run already too.
+/// Requests the permission to use the registers for all threads of this process, running ones included.
 fn is_permitted() -> bool {
     const ARCH_PRCTL: isize = 158;
     const ARCH_REQ_XCOMP_PERM: usize = 0x1023;
     const XFEATURE_XTILEDATA: usize = 18;
     let result: isize;
-    // SAFETY: the call has two arguments, which are numbers, and changes no memory of the process.
+    // SAFETY: both arguments of the system call are numbers, and it changes no memory of the process.
     unsafe {
         asm!(
             "syscall",
@@ -190,17 +192,16 @@ fn is_permitted() -> bool {
     result == 0
 }
 
-/// Compares a product of pairs and one of bytes with the model's. Their sums are exact, so that they are the same in
-/// any order.
+/// Compares a product of bf16 and one of bytes with the emulation. The sums are exact, and hence equal in any order.
 fn is_right() -> bool {
     fn products<T: Tiles>() -> [[u32; REGISTER]; 2] {
-        // bf16 of integers from -8 to 7, of which two are a word, and bytes.
+        // Each word of bf16 has two integers from -8 to 7.
         let small = |it: usize| ((it % 16) as f32 - 8.0).to_bits() >> 16;
         let pairs: [u32; REGISTER] = std::array::from_fn(|it| small(it * 7) | small(it * 5 + it / 16) << 16);
         let bytes = pairs.map(|it| it.wrapping_mul(0x9e37_79b9));
         let mut results = [[0; REGISTER]; 2];
         let step = 4 * WORDS as isize;
-        // SAFETY: nothing else of this thread has registers, and rows of registers are inside arrays.
+        // SAFETY: no other registers are configured on this thread, and every row lies inside an array.
         unsafe {
             let mut unit = T::configure();
             unit.load::<1>(pairs.as_ptr().cast(), step);
