@@ -69,8 +69,9 @@ impl<'a> Cut<'a> {
     /// # Safety
     /// The conditions of [`KernelCode::call`] hold, and the partition was created for this argument block.
     pub unsafe fn run(&self, block: &[u64]) {
-        // SAFETY: the conditions of `run_part` follow from this function's contract. Parts write distinct elements.
-        // None reads an element that another part writes, except at the same loop indices.
+        // SAFETY: the conditions of `run_part` follow from this function's contract. Parts have disjoint loop indices,
+        // so they write distinct elements. None reads what another part writes, as a kernel reads its results only at
+        // the same indices.
         threads::for_each(self.parts(), self.nanos, |part| unsafe { self.run_part(block, part) });
     }
 

@@ -8,7 +8,8 @@ use ms_core::tensor::{Array, DType};
 use ms_cpu::{CpuBackend, Isa, TARGET, threads};
 use std::process::Command;
 
-/// Iotas, one-hot rows, a mask and random numbers made of positions, and their reductions. Each has a million elements.
+/// Iotas, their reductions, and one-hot rows, a mask and random numbers computed from positions. Each has a million
+/// elements.
 const GRAPH: &str = "graph @main(%x: f32[1000003], %classes: i64[1000, 1])
     -> (f32[1000003], i64[1000, 1000], bool[1000, 1000], f32[1000003], f32[1000003], f32[], f32[], i64[3]) {
   %i = iota {shape = [1000003], axis = 0, start = 0.5, step = 0.25, dtype = f32} : f32[1000003]

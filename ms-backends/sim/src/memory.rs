@@ -145,7 +145,7 @@ impl SimMemory {
     /// Returns a host array that borrows the bytes of a device array.
     ///
     /// # Safety
-    /// The array on the device outlives the borrowed one, and its elements are written before they are read.
+    /// The array on the device outlives the borrowed one.
     ///
     /// # Panics
     /// If the array is not on the device.

@@ -9,9 +9,9 @@ pub trait Number: Copy + PartialOrd {
     const LOWEST: Self;
     /// The greatest value, which is the identity of `min`.
     const HIGHEST: Self;
-    /// Zero.
+    /// The value zero.
     const ZERO: Self;
-    /// One.
+    /// The value one.
     const ONE: Self;
 
     /// Returns the sum. Integers wrap. For bools this is the disjunction.

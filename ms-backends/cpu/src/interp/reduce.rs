@@ -80,7 +80,7 @@ pub unsafe fn end_block(frame: &Frame<'_>, range: Range<usize>, block: usize) {
 }
 
 /// Combines the result of a group with the results of earlier groups, like a binary counter. Each level holds at most
-/// one result that waits for its pair: level `i` is used if bit `i` of the number of groups is set.
+/// one result that waits for its pair. Level `i` is used if bit `i` of the number of groups is set.
 ///
 /// # Safety
 /// `out` is a reduction of the running stage, which has several blocks.

@@ -78,8 +78,8 @@ pub fn kernel(bytes: &[u8]) -> bool {
     true
 }
 
-/// Returns whether the kernel's results are bitwise equal on all instruction sets: it does not depend on NaN payloads,
-/// and stores no float that a narrow buffer cannot represent.
+/// Returns whether the kernel's results are bitwise equal on all instruction sets. They are if the kernel does not
+/// depend on NaN payloads and stores no float that a narrow buffer cannot represent.
 fn is_determined(kernel: &Kernel) -> bool {
     kernel.insts.iter().all(|inst| match *inst {
         Inst::Unary(UnaryOp::Bitcast, value) => !kernel.ty(value).is_float(),

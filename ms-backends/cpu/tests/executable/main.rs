@@ -69,7 +69,7 @@ fn contraction(routine: &mut Routine) -> &mut Contraction {
 }
 
 /// Builds a plan of `(x + 10) * y` for `x` and `y` of four elements, through the arena. The library then reshapes the
-/// result to `[2, 2]`, and it is multiplied by itself.
+/// result to `[2, 2]`, and the last step squares that matrix.
 fn plan() -> Plan {
     let vector = Type::of(DType::F32, &[4]);
     let shape: Attr = (&[2usize, 2][..]).into();

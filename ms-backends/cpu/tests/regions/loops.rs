@@ -14,9 +14,8 @@ pub fn loops(plan: &Plan) -> [usize; 2] {
     [plan.kernels.iter().filter(repeats).count(), plan.routines.iter().flat_map(|it| &it.steps).filter(is_loop).count()]
 }
 
-/// Builds the graph of a loop of `%n` iterations. It has the carries `%i`, `%a`, `%b` and `%p` of the types of `a`, `b`
-/// and `p`, and the invariant `%c` of the type of `c`. `body` computes the next values of the carries, which `next`
-/// names.
+/// Builds the graph of a loop of `%n` iterations. Its carries are `%i`, `%a`, `%b` and `%p` of the types of `a`, `b`
+/// and `p`. The invariant `%c` has the type of `c`. `body` computes the next values of the carries, which `next` names.
 fn counted([a, b, p, c]: [&str; 4], body: &str, next: &str) -> String {
     let all = format!("%i: i64[], %a: {a}, %b: {b}, %p: {p}, %n: i64[], %c: {c}");
     format!(

@@ -45,8 +45,8 @@ impl<'a> Emitter<'a> {
                 self.asm.jump(Code::Jmp_rel32_64, done);
                 self.asm.place(short);
                 self.set(Cursor::Section, D);
-                // Computes the number of rows that share a block: the least power of two in `rax` that is not below the
-                // row length.
+                // `rax` becomes the least power of two that is not below the row length, and a block has
+                // `ROW_BLOCK / rax` rows.
                 let (head, found) = (self.asm.label(), self.asm.label());
                 self.number(A, 1);
                 self.asm.place(head);
@@ -75,7 +75,7 @@ impl<'a> Emitter<'a> {
         self.set(Cursor::Left, D);
         let mut others = SmallVec::new();
         if let Some(body) = self.short {
-            // Taken for a single block whose rows have at most one element per accumulator, in every order.
+            // This body runs for a single block whose rows have at most one element per accumulator, in every order.
             let (short, long) = (self.asm.label(), self.asm.label());
             self.compare(A, 0);
             self.asm.jump(Code::Jne_rel32_64, long);
@@ -404,7 +404,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Combines the result of a group with the results of earlier groups, like a binary counter. Each level holds at
-    /// most one result that waits for its pair: level `i` is used if bit `i` of the number of groups is set. An unused
+    /// most one result that waits for its pair. Level `i` is used if bit `i` of the number of groups is set. An unused
     /// level holds the identity.
     fn end_group(&mut self, blocked: &Blocked, mode: Mode) {
         let (number, half) = (self.frame.cursor(Cursor::Number), self.frame.cursor(Cursor::Half));

@@ -36,7 +36,7 @@ pub enum Cursor {
     Ended,
     /// The number of completed groups.
     Groups,
-    /// The next stop of the cut loop.
+    /// The position at which the blocked loop stops next.
     Stop,
     /// The start of the current block.
     Start,

@@ -101,7 +101,7 @@ struct Select<'k> {
     program: Program,
     positions: Positions,
     exponentials: Exponentials,
-    /// For each copy of the body, the register of each selected value. A missing value is that of the first copy.
+    /// For each copy of the body, the register of each selected value. Missing values are those of the first copy.
     values: Vec<Vec<Option<VReg>>>,
     /// The copy of the body that is being selected.
     copy: usize,
@@ -258,8 +258,8 @@ impl<'k> Select<'k> {
         !self.program.one_lane && self.kernel.insts[range].iter().all(runs)
     }
 
-    /// Returns the number of accumulator vectors of each reduction, if there may be several and the lanes can be
-    /// processed in runs of that many vectors.
+    /// Returns the number of accumulator vectors of each reduction. `None` if there is only one, or if the lanes cannot
+    /// be processed in runs of that many vectors.
     fn whole_turns(&self, range: Range<usize>, reductions: &[Reduction]) -> Option<usize> {
         // If the order does not matter, several accumulation chains hide the latency of a single one.
         let takes_any = |it: &Reduction| it.is_in_register() && !it.ordered;

@@ -153,8 +153,7 @@ impl Select<'_> {
         }
     }
 
-    /// Writes accumulator vector `part` back if it was held in a register. Combines it with the others if these are in
-    /// a register, too.
+    /// Writes accumulator vector `part` back to the stack, or combines it with the others if these are in a register.
     pub fn put_back_part(&mut self, reduction: &Reduction, part: usize, held: &Reduction) -> Result<(), Unsupported> {
         match (reduction.place, held.place) {
             (Accumulators::Array(id), Accumulators::Register(acc)) => {
