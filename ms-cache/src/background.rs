@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 /// longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The delay before the worker starts. Compilations come in bursts, and the writer should not compete with them for a
-/// processor.
+/// The delay before the worker begins with queued jobs. Compilations come in bursts, and the writer should not compete
+/// with them for a processor.
 const DELAY: Duration = Duration::from_millis(20);
 
 type Job = Box<dyn FnOnce() + Send>;

@@ -164,7 +164,7 @@ impl Directory {
         }
     }
 
-    /// Returns the names in the directory, in no order. Names that are not UTF-8 are not ours.
+    /// Returns the names in the directory, in no order. Names that are not UTF-8 are skipped, as the store writes none.
     pub fn names(&self) -> Result<Vec<String>> {
         let failed = |error| Error::of_io(&self.path, error);
         let mut names = Vec::new();

@@ -25,7 +25,7 @@ pub(crate) struct Usage {
     unrecorded: u64,
 }
 
-/// One process in this many lists a store even if other processes have recorded its size.
+/// The sampling interval: one process in this many lists a store even if other processes have recorded its size.
 const LISTS: u32 = 32;
 
 impl Usage {

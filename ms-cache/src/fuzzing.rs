@@ -60,8 +60,8 @@ impl Mutator {
         (self.next() % bound.max(1) as u64) as usize
     }
 
-    /// Returns an item of `corpus` with a few mutations: flipped bits, changed bytes, boundary values, and pieces that
-    /// are removed, duplicated or spliced from another item.
+    /// Returns an item of `corpus` with a few mutations. They flip bits, change bytes, write boundary values, and
+    /// remove, duplicate or splice pieces.
     pub fn mutate(&mut self, corpus: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = corpus[self.below(corpus.len())].clone();
         let other = &corpus[self.below(corpus.len())];

@@ -4,8 +4,8 @@
 //! threads and processes may share.
 //!
 //! An entry is verified whenever it is read. So a torn, damaged or foreign file is a [`Miss`] with a reason, never a
-//! wrong answer. The hashes of the parts are stored next to the payload, so that a miss can be explained by the parts
-//! that differ from the nearest entry.
+//! wrong answer. The hashes of the parts are stored next to the payload. They explain a miss by the parts that differ
+//! from the nearest entry.
 //!
 //! ```
 //! use ms_cache::{Contents, KeyBuilder, Options, Store};
