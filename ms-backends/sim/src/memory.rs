@@ -332,8 +332,8 @@ unsafe impl Memory for SimMemory {
         let moves = values.iter().map(|it| (self.bytes_at(it.old), self.bytes_at(it.new), it.bytes));
         let moves: Vec<(Bytes, Bytes, usize)> = moves.collect();
         let restore = move || {
-            // SAFETY: by the contract of `Memory::restore`, old values are inside blocks, and they were written. All
-            // are read before any is written, as a new value may share the memory of another's old one.
+            // SAFETY: old values are inside blocks and were written, by the contract of `Memory::restore`. All are read
+            // first, as a new value may share the memory of another's old one.
             let read = |it: &(Bytes, Bytes, usize)| unsafe { std::slice::from_raw_parts(it.0.get(), it.2) }.to_vec();
             let old: Vec<Vec<u8>> = moves.iter().map(read).collect();
             for ((_, new, bytes), old) in moves.iter().zip(&old) {
