@@ -1,4 +1,4 @@
-//! Hashes what the crate is made of: stored results of other sources are never used.
+//! Hashes the sources of the crate, so that stored results of other sources are never used.
 
 fn main() -> std::io::Result<()> {
     ms_cache::emit_sources("MS_SIM_SOURCES")

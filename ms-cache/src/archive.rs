@@ -1,4 +1,4 @@
-//! A store as one file, for other machines.
+//! Exports a store as one file for other machines, and imports such files.
 //!
 //! ```text
 //! magic                      8 bytes
@@ -14,17 +14,17 @@ use std::path::Path;
 
 const MAGIC: [u8; 8] = *b"\x89msCACHS";
 
-/// What an import did.
+/// The result of an import.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Imported {
-    /// Entries that were added or replaced.
+    /// The number of entries that were added or replaced.
     pub entries: usize,
-    /// Entries that were skipped: damaged, or written with another secret.
+    /// The number of entries that were skipped because they are damaged or were written with another secret.
     pub ignored: usize,
 }
 
 impl Store {
-    /// Writes all valid entries into one file; returns their number.
+    /// Writes all valid entries into one file. Returns their number.
     ///
     /// # Errors
     /// I/O errors of the directory and of the file.
@@ -49,14 +49,14 @@ impl Store {
         Ok(count)
     }
 
-    /// Adds the entries of an exported file. Each is verified like one of the directory.
+    /// Adds the entries of an exported file, verifying each like an entry of the directory.
     ///
-    /// Entries contain code that is executed when their keys are looked up: a file of unknown
-    /// origin is as dangerous as a program of unknown origin, unless the store has a secret.
+    /// Entries contain code that is executed when their keys are looked up. So a file of unknown origin is as dangerous
+    /// as a program of unknown origin, unless the store has a secret.
     ///
     /// # Errors
-    /// [`Error::NotAnExport`] for another kind of file, and I/O errors. Entries added before the
-    /// error stay.
+    /// [`Error::NotAnExport`] for another kind of file, and I/O errors. Entries that were added before the error
+    /// remain.
     pub fn import(&self, path: &Path) -> Result<Imported> {
         let failed = |error| Error::of_io(path, error);
         let (file, metadata) = trust::open(path).map_err(failed)?;
@@ -95,7 +95,7 @@ impl Store {
         Ok(imported)
     }
 
-    /// The file name for the bytes of an entry.
+    /// Verifies the bytes of an entry. Returns its file name.
     fn check_file(&self, bytes: &[u8]) -> Result<String, Miss> {
         let secret = self.options.secret.as_ref();
         let header = decode_header(bytes, secret)?;

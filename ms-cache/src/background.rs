@@ -1,22 +1,22 @@
-//! Background jobs, which are finished before the process ends.
+//! Runs background jobs, which finish before the process ends.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The time for which the end of a process waits for pending jobs: a disk that does not respond
-/// must not keep it from ending.
+/// The time for which the end of a process waits for pending jobs. A disk that does not respond must not block it for
+/// longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The delay before the worker starts: compilations come in bursts, with which the writer should
-/// not compete for a processor.
+/// The delay before the worker begins with queued jobs. Compilations come in bursts, and the writer should not compete
+/// with them for a processor.
 const DELAY: Duration = Duration::from_millis(20);
 
 type Job = Box<dyn FnOnce() + Send>;
 
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Jobs that run once when the process ends, after the others.
+    /// Jobs that run once when the process ends, after all other jobs.
     last: Vec<Job>,
     /// Whether the worker is running a job.
     busy: bool,
@@ -30,15 +30,14 @@ static QUEUE: Mutex<Queue> =
     Mutex::new(Queue { jobs: VecDeque::new(), last: Vec::new(), busy: false, started: false, hurried: 0 });
 /// Signals that there is a job.
 static WORK: Condvar = Condvar::new();
-/// Signals that there is none left.
+/// Signals that no job is left.
 static IDLE: Condvar = Condvar::new();
 
 fn queue() -> MutexGuard<'static, Queue> {
     QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `job` on the worker thread, after the jobs queued before it; the end of the process waits
-/// for it.
+/// Runs `job` on the worker thread, after the jobs queued before it. The end of the process waits for it.
 pub fn in_background(job: impl FnOnce() + Send + 'static) {
     at_exit();
     let mut queue = queue();
@@ -46,7 +45,7 @@ pub fn in_background(job: impl FnOnce() + Send + 'static) {
         let worker = std::thread::Builder::new().name("ms-cache".into()).spawn(work);
         match worker {
             Ok(_) => queue.started = true,
-            // No thread can be started: the job runs on this one.
+            // No thread can be started, so the job runs on the calling one.
             Err(_) => {
                 drop(queue);
                 return run(Box::new(job));
@@ -59,15 +58,13 @@ pub fn in_background(job: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Runs `job` when the process ends by returning from `main` or by `exit`, after the background
-/// jobs.
+/// Runs `job` after the background jobs when the process ends by returning from `main` or by `exit`.
 pub fn at_end(job: impl FnOnce() + Send + 'static) {
     at_exit();
     queue().last.push(Box::new(job));
 }
 
-/// Waits until all jobs given to [`in_background`] are done, or for ten seconds; returns whether
-/// they are.
+/// Waits until all jobs passed to [`in_background`] are done, for at most ten seconds. Returns whether they are done.
 pub fn flush() -> bool {
     let end = Instant::now() + PATIENCE;
     let mut queue = queue();
@@ -104,7 +101,7 @@ fn work() {
     }
 }
 
-/// Runs a job. One that panics has printed its message; the jobs after it run nevertheless.
+/// Runs a job. If it panics, its message was printed, and later jobs run nevertheless.
 fn run(job: Job) {
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
 }
@@ -116,9 +113,9 @@ fn at_exit() {
     }
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: `atexit` of the C library, which every Rust program on this system links to,
-        // takes a function without arguments; ours does not unwind. If it fails, what is not
-        // written by then is compiled again next time.
+        // SAFETY: `atexit` is the C library's function of this signature, which every Rust program on this system
+        // links. `end` takes no arguments and does not unwind. If registration fails, unwritten entries are compiled
+        // again next time.
         let _refused = unsafe { atexit(end) };
     });
 }

@@ -1,25 +1,25 @@
-//! 32-byte hashes.
+//! Defines 32-byte hashes.
 
 use std::fmt;
 use std::io::{self, Read};
 
-/// A blake3 hash; printed as 64 hexadecimal digits.
+/// A blake3 hash, printed as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; Self::LEN]);
 
 impl Digest {
-    /// Its length in bytes.
+    /// The length in bytes.
     pub const LEN: usize = 32;
 
-    /// The hash of these bytes.
+    /// Returns the hash of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }
 
-    /// The hash of all bytes of a reader, of which few are in memory at once.
+    /// Returns the hash of all bytes of a reader, without holding them in memory together.
     ///
     /// # Errors
-    /// Those of reading.
+    /// The errors of the reader.
     ///
     /// ```
     /// use ms_cache::Digest;
@@ -30,12 +30,12 @@ impl Digest {
         Ok(Self(*blake3::Hasher::new().update_reader(reader)?.finalize().as_bytes()))
     }
 
-    /// The bytes of the hash.
+    /// Returns the bytes of the hash.
     pub fn as_bytes(&self) -> &[u8; Self::LEN] {
         &self.0
     }
 
-    /// The hash with these bytes.
+    /// Creates the hash with these bytes.
     pub fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
         Self(bytes)
     }

@@ -1,4 +1,4 @@
-//! The format of an entry: a header that authenticates itself and the payload after it.
+//! Encodes and decodes entries: a header that authenticates itself and the payload after it.
 //!
 //! All numbers are little-endian.
 //!
@@ -22,8 +22,8 @@
 //! | 32 | blake3 of the header up to here |
 //! | | payload, to the end of the file |
 //!
-//! The payload is the data; code, if any, follows at the next offset in the file that is a multiple
-//! of [`PAGE`], after zeros.
+//! The payload consists of data and optional code. The code starts at the next file offset that is a multiple of
+//! [`PAGE`], after zeros.
 
 use crate::key::{Key, Part};
 use crate::{Digest, Miss, Secret};
@@ -40,7 +40,7 @@ pub(crate) const ALIGNMENT: usize = 64;
 /// Code starts at a multiple of this, so that its pages can be mapped separately.
 pub(crate) const PAGE: usize = 4096;
 
-/// Why the bytes of an entry are invalid.
+/// The reason why the bytes of an entry are invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Defect {
@@ -48,11 +48,11 @@ pub enum Defect {
     Short,
     /// The file continues after the payload.
     Long,
-    /// The file is of another kind.
+    /// The file is not an entry.
     Magic,
-    /// Another version of the format.
+    /// The file has another version of the format.
     Version(u32),
-    /// It was written with a secret and is read without one, or the other way round.
+    /// The file was written with a secret and is read without one, or the other way round.
     Keyed(bool),
     /// The header was changed, or was written with another secret.
     Header,
@@ -75,26 +75,26 @@ impl fmt::Display for Defect {
     }
 }
 
-/// The content of an entry to write.
+/// The contents of an entry to write.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Contents<'a> {
-    /// Names and texts that are stored beside the payload for people to read; not part of the key.
-    /// Names are truncated at 255 bytes and texts at 65535.
+    /// Names and texts that are stored next to the payload for people to read. They are not part of the key. Names are
+    /// truncated to 255 bytes and texts to 65535.
     pub notes: &'a [(&'a str, &'a str)],
     /// Bytes to read.
     pub data: &'a [u8],
-    /// Bytes that may be executed in place: they have separate pages.
+    /// Bytes that may be executed in place, on separate pages.
     pub code: &'a [u8],
 }
 
 impl<'a> Contents<'a> {
-    /// Data alone.
+    /// Returns contents with only data.
     pub fn data(data: &'a [u8]) -> Self {
         Self { data, ..Self::default() }
     }
 }
 
-/// The header of an entry, verified.
+/// The verified header of an entry.
 #[derive(PartialEq, Debug)]
 pub(crate) struct Header {
     /// The hash of the key.
@@ -115,7 +115,7 @@ pub(crate) struct Description {
     pub notes: Vec<(String, String)>,
 }
 
-/// The bytes of an entry.
+/// Encodes an entry.
 pub(crate) fn encode(key: &Key, contents: &Contents<'_>, created: SystemTime, secret: Option<&Secret>) -> Vec<u8> {
     let notes: Vec<(&str, &str)> = contents
         .notes
@@ -129,7 +129,7 @@ pub(crate) fn encode(key: &Key, contents: &Contents<'_>, created: SystemTime, se
     let (data, code) = (contents.data, contents.code);
     let data_end = len + data.len();
     let code_start = if code.is_empty() { data_end } else { data_end.next_multiple_of(PAGE) };
-    // Hashing is several times faster on one contiguous piece.
+    // The payload is hashed as one contiguous piece, which is several times faster.
     let mut file = Vec::with_capacity(code_start + code.len());
     file.resize(len, 0);
     file.extend(data);
@@ -168,12 +168,12 @@ pub(crate) fn encode(key: &Key, contents: &Contents<'_>, created: SystemTime, se
     file
 }
 
-/// The longest prefix of a text that has at most `max` bytes.
+/// Returns the longest prefix of a text with at most `max` bytes.
 fn cut(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
 }
 
-/// The blake3 of these bytes, keyed with a secret if there is one.
+/// Returns the blake3 hash of these bytes, keyed with a secret if there is one.
 fn hash(secret: Option<&Secret>, bytes: &[u8]) -> Digest {
     Digest::from_bytes(match secret {
         Some(secret) => *blake3::keyed_hash(secret.as_bytes(), bytes).as_bytes(),
@@ -187,7 +187,7 @@ const FIXED: usize = PREFIX + 4 + Digest::LEN + 8 + 8 + 8 + Digest::LEN + 4 + 4;
 /// The length of the fields that are read before the header is verified.
 const PREFIX: usize = MAGIC.len() + 4 + 4 + 4;
 
-/// Reads and verifies the header of an entry, but not the payload.
+/// Decodes and verifies the header of an entry, but not the payload.
 pub(crate) fn decode_header(file: &[u8], secret: Option<&Secret>) -> Result<Header, Defect> {
     let mut fields = Fields(file);
     if fields.array()? != MAGIC {
@@ -207,8 +207,7 @@ pub(crate) fn decode_header(file: &[u8], secret: Option<&Secret>) -> Result<Head
     if (keyed == 1) != secret.is_some() {
         return Err(Defect::Keyed(keyed == 1));
     }
-    // Comparing two `blake3::Hash` takes constant time, so that a tag cannot be guessed byte by
-    // byte.
+    // Comparing two `blake3::Hash` takes constant time, so a tag cannot be guessed byte by byte.
     if blake3::Hash::from(*hash(secret, body).as_bytes()) != blake3::Hash::from(*tag) {
         return Err(Defect::Header);
     }
@@ -223,17 +222,16 @@ pub(crate) fn decode_header(file: &[u8], secret: Option<&Secret>) -> Result<Head
 }
 
 impl Header {
-    /// The description of the entry in the header of this file.
+    /// Returns the description in the header of this file.
     ///
-    /// A header with a valid hash may still have been written by a faulty program, so it is read
-    /// with bounds checks.
+    /// A faulty program may have written a header with a valid hash, so it is read with bounds checks.
     pub fn describe(&self, file: &[u8]) -> Result<Description, Defect> {
         let wrong = |_| Defect::Header;
         let mut fields = Fields(&file[FIXED..self.len - Digest::LEN]);
         let mut parts: Vec<Part> = Vec::new();
         for _ in 0..self.parts {
             let name = fields.name().map_err(wrong)?;
-            // Keys hold their parts in order, each name once.
+            // Keys contain their parts in order, and each name once.
             if parts.last().is_some_and(|it| it.name() >= name) {
                 return Err(Defect::Header);
             }
@@ -266,7 +264,7 @@ impl Header {
         Ok(())
     }
 
-    /// The length of the whole file; `None` on overflow.
+    /// Returns the length of the whole file, or `None` on overflow.
     fn end(&self) -> Option<u64> {
         let data_end = (self.len as u64).checked_add(self.data_len)?;
         if self.code_len == 0 {
@@ -275,18 +273,18 @@ impl Header {
         data_end.checked_next_multiple_of(PAGE as u64)?.checked_add(self.code_len)
     }
 
-    /// The range of the data in a file whose payload is verified.
+    /// Returns the range of the data in a file with a verified payload.
     pub fn data(&self) -> Range<usize> {
         self.len..self.len + self.data_len as usize
     }
 
-    /// The range of the code in a file whose payload is verified.
+    /// Returns the range of the code in a file with a verified payload.
     pub fn code(&self) -> Range<usize> {
         let end = self.end().expect("a verified payload has an end") as usize;
         end - self.code_len as usize..end
     }
 
-    /// The length of data and code in bytes.
+    /// Returns the length of data and code in bytes.
     pub fn payload_len(&self) -> u64 {
         self.data_len.saturating_add(self.code_len)
     }
@@ -298,7 +296,7 @@ impl From<Defect> for Miss {
     }
 }
 
-/// The remaining bytes to read.
+/// The bytes that remain to be read.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

@@ -6,7 +6,7 @@ fn bytes(key: &Key, contents: &Contents<'_>, secret: Option<&Secret>) -> Vec<u8>
     encode(key, contents, created, secret)
 }
 
-/// The key, the data and the code of a file.
+/// Returns the key, the data and the code of a file.
 fn decode(file: &[u8]) -> Result<(Key, &[u8], &[u8]), Defect> {
     let header = decode_header(file, None)?;
     header.check_payload(file, None)?;
@@ -90,7 +90,7 @@ fn a_secret_vouches_for_an_entry() {
     assert_eq!(decode_header(&keyed, Some(&theirs)), Err(Defect::Header));
     assert_eq!(decode_header(&keyed, None), Err(Defect::Keyed(true)));
     assert_eq!(decode_header(&plain, Some(&ours)), Err(Defect::Keyed(false)));
-    // Without the secret, a plain entry cannot be passed off as a keyed one.
+    // Without the secret, a plain entry must not pass as a keyed one.
     let mut forged = plain;
     forged[16] = 1;
     assert_eq!(decode_header(&forged, Some(&ours)), Err(Defect::Header));
@@ -107,7 +107,7 @@ fn a_header_that_lies_with_a_right_hash_is_refused() {
             lying[at] = value;
             let hash = Digest::of(&lying[..end - Digest::LEN]);
             lying[end - Digest::LEN..end].copy_from_slice(hash.as_bytes());
-            // A header that still parses has another key, or differs in notes only.
+            // A header that still parses has another key, or differs in its notes only.
             match decode(&lying) {
                 Err(_) => {}
                 Ok((found, data, code)) => assert!(found != key || (data, code) == (b"data", &[])),

@@ -1,4 +1,4 @@
-//! Errors and misses: a miss is not an error, and no error costs a result.
+//! Defines errors and misses. A miss is not an error, and no error costs a result.
 
 use crate::{Defect, Distrust, Secret};
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::{fmt, io};
 /// The result of operations that change or list a store.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why [`Store::get`](crate::Store::get) returns no entry.
+/// The reason why [`Store::get`](crate::Store::get) returns no entry.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Miss {
@@ -44,7 +44,7 @@ impl std::error::Error for Miss {
     }
 }
 
-/// Why a store cannot be opened, changed or listed.
+/// The reason why a store cannot be opened, changed or listed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -58,29 +58,29 @@ pub enum Error {
     Full(PathBuf),
     /// The disk or the directory is read-only.
     ReadOnly(PathBuf),
-    /// An entry larger than the cap of the whole cache.
+    /// An entry is larger than the cap of the whole store.
     TooLarge {
         /// The size of the entry in bytes.
         bytes: u64,
         /// The cap of the store.
         max_bytes: u64,
     },
-    /// A key file with so few bytes that its secret could be guessed.
+    /// A key file is so short that its secret could be guessed.
     ShortSecret(PathBuf, usize),
-    /// A key file that another user may have read or written.
+    /// Another user may have read or written a key file.
     DistrustedKey(PathBuf, Distrust),
-    /// A key file that cannot be read.
+    /// A key file cannot be read.
     KeyFile(PathBuf, io::Error),
-    /// The file of the totals of hits and misses cannot be read.
+    /// The statistics file cannot be read.
     Statistics(PathBuf, Miss),
-    /// A file that is not an exported cache.
+    /// A file is not an exported store.
     NotAnExport(PathBuf),
-    /// Any other I/O error.
+    /// Another I/O error occurred.
     Io(PathBuf, io::Error),
 }
 
 impl Error {
-    /// The error for this I/O error in the directory `path`.
+    /// Converts an I/O error in the directory `path`.
     pub(crate) fn of_io(path: impl Into<PathBuf>, error: impl Into<io::Error>) -> Self {
         let (path, error) = (path.into(), error.into());
         match error.kind() {

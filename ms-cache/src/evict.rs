@@ -1,42 +1,42 @@
-//! Eviction of the least recently used entries.
+//! Evicts the least recently used entries.
 
 use crate::store::is_entry_name;
 use crate::{Result, Store};
 use std::sync::PoisonError;
 use std::time::SystemTime;
 
-/// What an eviction removed.
+/// The result of an eviction.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Evicted {
-    /// The number of entries.
+    /// The number of removed entries.
     pub entries: usize,
-    /// Their bytes.
+    /// The total size of their files in bytes.
     pub bytes: u64,
 }
 
-/// What a store knows of the size of its directory without listing it.
+/// The estimated size of a store's directory, without listing it.
 #[derive(Default, Debug)]
 pub(crate) struct Usage {
-    /// The number of bytes when it was last listed.
+    /// The number of bytes when the directory was last listed.
     listed: Option<u64>,
-    /// The bytes this store has written since then.
+    /// The number of bytes that this store has written since then.
     written: u64,
-    /// Those of them that no other process knows of.
+    /// The number of these bytes that are not yet recorded for other processes.
     unrecorded: u64,
 }
 
-/// One process in so many lists a store whose size it could know from others.
+/// The sampling interval: one process in this many lists a store even if other processes have recorded its size.
 const LISTS: u32 = 32;
 
 impl Usage {
-    /// Whether the directory has to be listed: it may be over the cap, or so much was written that
-    /// other processes may have written much too.
+    /// Whether the directory must be listed. It may exceed the cap, or this store has written so much that other
+    /// processes may have written much, too.
     fn is_stale(&self, max_bytes: u64) -> bool {
         self.listed.is_none_or(|listed| listed + self.written > max_bytes || self.written > max_bytes / 16)
     }
 }
 
-/// The file of an entry that could be evicted.
+/// The file of an entry that may be evicted.
 struct Candidate {
     used: SystemTime,
     name: String,
@@ -44,8 +44,8 @@ struct Candidate {
 }
 
 impl Store {
-    /// Removes the least recently used entries until the rest fits the cap, and the unfinished
-    /// files of killed writers.
+    /// Removes the least recently used entries until the rest fits the cap. Also removes the unfinished files of killed
+    /// writers.
     pub fn gc(&self) -> Result<Evicted> {
         self.evict(self.options.max_bytes, None)
     }
@@ -60,8 +60,7 @@ impl Store {
         Ok(evicted)
     }
 
-    /// Evicts entries if `written` more bytes may have exceeded the cap of the store; the entry
-    /// `keep` stays.
+    /// Evicts entries if `written` more bytes may have exceeded the cap of the store. The entry `keep` is not evicted.
     pub(crate) fn make_room(&self, written: u64, keep: &str) -> Result<()> {
         let max_bytes = self.options.max_bytes;
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,8 +72,8 @@ impl Store {
         if usage.listed.is_none()
             && let Some(bytes) = self.statistics().ok().and_then(|it| it.bytes)
         {
-            // Another process has listed it. Its number lacks the writes of killed processes, so
-            // some processes list the directory nevertheless.
+            // Another process has listed the directory. Its total lacks the writes of killed processes, so some
+            // processes list the directory nevertheless.
             usage.listed = Some(bytes);
             if !usage.is_stale(max_bytes) && !std::process::id().is_multiple_of(LISTS) {
                 return Ok(());
@@ -84,15 +83,14 @@ impl Store {
         self.evict(max_bytes, Some(keep)).map(drop)
     }
 
-    /// Takes the number of bytes that this store has written and not yet recorded for other
-    /// processes.
+    /// Takes the number of bytes that this store has written and not yet recorded for other processes.
     pub(crate) fn take_unrecorded(&self) -> u64 {
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut usage.unrecorded)
     }
 
-    /// Evicts down to `max_bytes`; further if an entry was just written (`keep`), so that a full
-    /// store is not listed for every following one.
+    /// Evicts entries down to `max_bytes`. If an entry was just written (`keep`), evicts further, so that a full store
+    /// is not listed again for every following entry.
     fn evict(&self, max_bytes: u64, keep: Option<&str>) -> Result<Evicted> {
         let names = self.directory.names()?;
         self.directory.remove_abandoned(&names, self.options.abandoned_after)?;
@@ -107,7 +105,7 @@ impl Store {
                 if total <= target {
                     break;
                 }
-                // Another process may have evicted it; its bytes are free in any case.
+                // Another process may have evicted it, but the bytes are free in any case.
                 if self.directory.remove_file(&candidate.name)? {
                     evicted.entries += 1;
                     evicted.bytes += candidate.bytes;

@@ -1,24 +1,24 @@
-//! Listing a store, and explaining misses.
+//! Lists the entries of a store, and explains misses.
 
 use crate::entry::Description;
 use crate::store::{is_entry_name, name_of};
 use crate::{Key, Miss, Result, Store, differences};
 use std::time::SystemTime;
 
-/// One entry of a store.
+/// An entry of a store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// Its key.
+    /// The key.
     pub key: Key,
-    /// Its notes: names and texts.
+    /// The notes: names and texts.
     pub notes: Vec<(String, String)>,
-    /// When it was created.
+    /// The time of creation.
     pub created: SystemTime,
-    /// The length of its payload in bytes.
+    /// The length of the payload in bytes.
     pub payload_bytes: u64,
-    /// The length of its file in bytes.
+    /// The length of the file in bytes.
     pub file_bytes: u64,
-    /// When it was last written or read.
+    /// The time of the last write or read.
     pub used: SystemTime,
 }
 
@@ -27,37 +27,37 @@ pub struct Entry {
 pub struct Ignored {
     /// The name of the file in the directory of the store.
     pub name: String,
-    /// Why it is ignored.
+    /// The reason why it is ignored.
     pub reason: Miss,
 }
 
-/// The content of a store.
+/// The contents of a store.
 #[derive(Default, Debug)]
 pub struct Listing {
-    /// The entries, the most recently used first. Their payloads are not read.
+    /// The valid entries, most recently used first. Their payloads are not read.
     pub entries: Vec<Entry>,
-    /// The files that would be misses, by name.
+    /// The files that would be misses, sorted by name.
     pub ignored: Vec<Ignored>,
 }
 
 /// The entry most similar to a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
-    /// The entry with the most equal parts; of several, the most recently used.
+    /// The entry with the most equal parts. Among several, the most recently used one.
     pub nearest: Entry,
-    /// The names of the parts that differ; none if it is the entry of the key.
+    /// The names of the parts that differ. Empty if the entry has exactly this key.
     pub differences: Vec<String>,
 }
 
 impl Entry {
-    /// The text of a note.
+    /// Returns the text of a note.
     pub fn note(&self, name: &str) -> Option<&str> {
         self.notes.iter().find(|it| it.0 == name).map(|it| &*it.1)
     }
 }
 
 impl Store {
-    /// Lists the entries and what is ignored.
+    /// Lists the entries and the ignored files.
     pub fn entries(&self) -> Result<Listing> {
         let mut listing = Listing::default();
         let mut names = self.directory.names()?;
@@ -66,7 +66,7 @@ impl Store {
         for name in names {
             match self.entry(&name) {
                 Ok(entry) => listing.entries.push(entry),
-                // Evicted since the directory was listed.
+                // The entry was evicted after the directory was listed.
                 Err(Miss::Absent) => {}
                 Err(reason) => listing.ignored.push(Ignored { name, reason }),
             }
@@ -75,8 +75,7 @@ impl Store {
         Ok(listing)
     }
 
-    /// Verifies every entry completely: returns the number of valid entries, and the others with
-    /// their reasons.
+    /// Verifies every entry completely. Returns the number of valid entries, and the invalid ones with their reasons.
     ///
     /// # Errors
     /// I/O errors of the directory.
@@ -101,11 +100,11 @@ impl Store {
         Ok((whole, ignored))
     }
 
-    /// Explains a miss: how the key differs from the most similar entry; `None` if the store is
+    /// Explains a miss by the differences between the key and the most similar entry. Returns `None` if the store is
     /// empty.
     pub fn explain(&self, key: &Key) -> Result<Option<Explanation>> {
         let entries = self.entries()?.entries;
-        // `max_by_key` returns the last of several maxima, which has to be the most recently used.
+        // `max_by_key` returns the last of several maxima, so the most recently used entry must come last.
         let nearest = entries.into_iter().rev().max_by_key(|entry| entry.key.parts_shared_with(key));
         Ok(nearest.map(|nearest| Explanation { differences: differences(key, &nearest.key), nearest }))
     }

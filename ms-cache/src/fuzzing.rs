@@ -1,11 +1,10 @@
-//! Entry points of fuzzers: any bytes are either an entry or a defect.
+//! Provides entry points for fuzzers: any bytes are either an entry or a defect.
 
 use crate::entry::{Contents, decode_header, encode};
 use crate::{Digest, Secret};
 
-/// Reads bytes as the file of an entry; returns whether it is valid. Then writing its contents must
-/// reproduce the bytes. The header is also tried with a corrected hash, so that the code after the
-/// check is reached.
+/// Decodes bytes as the file of an entry. Returns whether it is valid. If so, encoding its contents must reproduce
+/// them. The header is also tried with a corrected hash, to reach the code behind that check.
 pub fn entry(bytes: &[u8]) -> bool {
     let secret = Secret::of(SECRET);
     let valid = [None, Some(&secret)].map(|secret| check(bytes, secret));
@@ -39,16 +38,16 @@ fn check(bytes: &[u8], secret: Option<&Secret>) -> bool {
     true
 }
 
-/// Mutates bytes at random, deterministically by seed.
+/// Mutates bytes at random, deterministically for a seed.
 pub struct Mutator(u64);
 
 impl Mutator {
-    /// The mutations of a seed.
+    /// Creates the mutator of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// The next of a sequence of pseudorandom numbers (xorshift).
+    /// Returns the next pseudorandom number (xorshift).
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -56,13 +55,13 @@ impl Mutator {
         self.0
     }
 
-    /// A number below a bound; zero if the bound is zero.
+    /// Returns a number below a bound, or zero if the bound is zero.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound.max(1) as u64) as usize
     }
 
-    /// One of `corpus` with a few mutations: bits, bytes, boundary values, pieces removed,
-    /// duplicated or spliced from another.
+    /// Returns an item of `corpus` with a few mutations. They flip bits, change bytes, write boundary values, and
+    /// remove, duplicate or splice pieces.
     pub fn mutate(&mut self, corpus: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = corpus[self.below(corpus.len())].clone();
         let other = &corpus[self.below(corpus.len())];

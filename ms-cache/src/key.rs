@@ -1,15 +1,15 @@
-//! Keys: hashes of named parts, each with its own hash.
+//! Defines keys: hashes of named parts, each with a separate hash.
 
 use crate::Digest;
 use std::borrow::Cow;
 
-/// The hash domain of keys, so that a key never equals the hash of something else.
+/// The hash domain of keys, which separates keys from hashes of other data.
 const DOMAIN: &str = "ms-cache 1 key";
 
 /// The name under which [`differences`] reports the schema.
 const SCHEMA: &str = "schema";
 
-/// One named part of a [`Key`].
+/// A named part of a [`Key`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Part {
     name: Cow<'static, str>,
@@ -17,19 +17,19 @@ pub struct Part {
 }
 
 impl Part {
-    /// The longest name, in bytes.
+    /// The maximum length of a name in bytes.
     pub const MAX_NAME: usize = u8::MAX as usize;
 
     pub(crate) fn new(name: impl Into<Cow<'static, str>>, hash: Digest) -> Self {
         Self { name: name.into(), hash }
     }
 
-    /// Its name, such as `signature`.
+    /// Returns the name, such as `signature`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The hash of its bytes.
+    /// Returns the hash of the part's bytes.
     pub fn hash(&self) -> &Digest {
         &self.hash
     }
@@ -38,8 +38,8 @@ impl Part {
 /// The key of an entry: a hash over a schema number and named parts.
 ///
 /// Parts are sorted by name, so two keys are equal exactly if [`differences`] is empty. The hash is
-/// `blake3(schema, count, (length of name, name, blake3(bytes))*)`: every field has a fixed length
-/// or is preceded by it, so different parts never encode to the same input.
+/// `blake3(schema, count, (length of name, name, blake3(bytes))*)`. Every field has a fixed length or follows its
+/// length, so different parts never encode to the same input.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Key {
     hash: Digest,
@@ -62,35 +62,35 @@ impl Key {
         Self { hash, schema, parts: parts.into() }
     }
 
-    /// The hash over everything below: the name of the entry.
+    /// Returns the hash of the schema and all parts, which names the entry.
     pub fn hash(&self) -> &Digest {
         &self.hash
     }
 
-    /// The version of the meaning of the payload.
+    /// Returns the version of the payload's meaning.
     pub fn schema(&self) -> u32 {
         self.schema
     }
 
-    /// The parts, by name.
+    /// Returns the parts, sorted by name.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// The part of this name.
+    /// Returns the part with this name.
     pub fn part(&self, name: &str) -> Option<&Part> {
         let at = self.parts.binary_search_by(|part| (*part.name).cmp(name)).ok()?;
         Some(&self.parts[at])
     }
 
-    /// The key with another content of one part, which it must have.
+    /// Returns the key with other contents of one part, which must exist.
     pub fn with_part(&self, name: &str, bytes: &[u8]) -> Self {
         let hash = |part: &Part| if part.name() == name { Digest::of(bytes) } else { part.hash };
         let parts = self.parts.iter().map(|it| Part { name: it.name.clone(), hash: hash(it) });
         Self::new(self.schema, parts.collect())
     }
 
-    /// The number of parts that are the same in `other`; the schema counts as one.
+    /// Returns the number of parts that are equal in `other`. The schema counts as one part.
     pub(crate) fn parts_shared_with(&self, other: &Key) -> usize {
         let parts = self.parts.iter().filter(|part| other.part(part.name()) == Some(part)).count();
         parts + usize::from(self.schema == other.schema)
@@ -113,7 +113,7 @@ pub struct KeyBuilder {
 }
 
 impl KeyBuilder {
-    /// A key without parts; `schema` is raised whenever the meaning of payloads changes.
+    /// Creates a builder without parts. Raise `schema` whenever the meaning of payloads changes.
     pub fn new(schema: u32) -> Self {
         Self { schema, parts: Vec::new() }
     }
@@ -122,7 +122,7 @@ impl KeyBuilder {
     ///
     /// # Panics
     ///
-    /// If the name was given before, is `schema`, or is longer than [`Part::MAX_NAME`] bytes.
+    /// If the name was added before, is `schema`, or is longer than [`Part::MAX_NAME`] bytes.
     #[must_use]
     pub fn part(mut self, name: impl Into<Cow<'static, str>>, bytes: &[u8]) -> Self {
         let name = name.into();
@@ -133,7 +133,7 @@ impl KeyBuilder {
         self
     }
 
-    /// Replaces the content of a part.
+    /// Replaces the contents of a part.
     ///
     /// ```
     /// use ms_cache::KeyBuilder;
@@ -144,7 +144,7 @@ impl KeyBuilder {
     ///
     /// # Panics
     ///
-    /// If there is no part of this name.
+    /// If there is no part with this name.
     #[must_use]
     pub fn with_part(mut self, name: &str, bytes: &[u8]) -> Self {
         let part = self.parts.iter_mut().find(|part| part.name == name);
@@ -152,13 +152,13 @@ impl KeyBuilder {
         self
     }
 
-    /// The key of the parts added so far.
+    /// Returns the key of the parts added so far.
     pub fn finish(self) -> Key {
         Key::new(self.schema, self.parts)
     }
 }
 
-/// The names of the parts that differ or that only one of the keys has, in order; `schema` first.
+/// Returns the sorted names of the parts that differ, or that only one of the keys has. `schema` comes first.
 ///
 /// ```
 /// use ms_cache::{KeyBuilder, differences};

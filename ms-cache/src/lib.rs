@@ -1,9 +1,10 @@
-//! A content-addressed store on disk: keys and bytes, nothing of graphs.
+//! A content-addressed store on disk of byte strings by key. It knows nothing of graphs.
 //!
-//! A [`Key`] is the hash of named parts; a [`Store`] keeps one file per key in one directory, which
-//! any number of threads and processes may share. An entry is verified whenever it is read, so a
-//! torn, damaged or foreign file is a [`Miss`] with its reason, never a wrong answer. The hashes of
-//! the parts are kept beside the payload, so that a miss can be explained by the parts that differ
+//! A [`Key`] is the hash of named parts. A [`Store`] holds one file per key in one directory, which any number of
+//! threads and processes may share.
+//!
+//! An entry is verified whenever it is read. So a torn, damaged or foreign file is a [`Miss`] with a reason, never a
+//! wrong answer. The hashes of the parts are stored next to the payload. They explain a miss by the parts that differ
 //! from the nearest entry.
 //!
 //! ```

@@ -1,11 +1,11 @@
-//! A secret that authenticates entries in a directory that others may write.
+//! Reads secrets, which authenticate entries in a directory that others may write.
 
 use crate::{Distrust, Error, Result, trust};
 use std::fmt;
 use std::io::Read;
 use std::path::Path;
 
-/// The key of keyed hashes: an entry that was written with another secret is ignored.
+/// The key of keyed hashes. Entries that were written with another secret are ignored.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; 32]);
 
@@ -13,23 +13,23 @@ pub struct Secret([u8; 32]);
 const DOMAIN: &str = "ms-cache 2 secret";
 
 impl Secret {
-    /// The minimal length of a key file.
+    /// The minimum length of a key file in bytes.
     pub const MIN_BYTES: usize = 32;
 
-    /// The maximal length of a key file.
+    /// The maximum length of a key file in bytes.
     const MAX_BYTES: u64 = 1 << 20;
 
-    /// The secret derived from these bytes, which must be hard to guess.
+    /// Derives the secret from these bytes, which must be hard to guess.
     pub fn of(bytes: &[u8]) -> Self {
         Self(blake3::derive_key(DOMAIN, bytes))
     }
 
-    /// The secret of a key file: at least [`Secret::MIN_BYTES`] bytes that only this user can read
-    /// and write.
+    /// Reads the secret of a key file, which has at least [`Secret::MIN_BYTES`] bytes. Only this user may read and
+    /// write it.
     ///
     /// # Errors
-    /// [`Error::DistrustedKey`] for a file that others own, read or write, [`Error::ShortSecret`]
-    /// for fewer bytes, [`Error::KeyFile`] for I/O errors.
+    /// [`Error::DistrustedKey`] for a file that others own, read or write. [`Error::ShortSecret`] for a file that is
+    /// too short. [`Error::KeyFile`] for I/O errors.
     pub fn read(path: &Path) -> Result<Self> {
         let failed = |error| Error::KeyFile(path.to_owned(), error);
         let (file, metadata) = trust::open(path).map_err(failed)?;

@@ -1,19 +1,19 @@
-//! A hash of everything that a crate is built from, for build scripts.
+//! Hashes everything that a crate is built from, for build scripts.
 
 use crate::Digest;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
 
-/// Sets the environment variable `name` of the crate that is being built to a hash of everything
-/// that determines its behaviour: [`hash_sources`] with its features, the target, and the compiler.
+/// Sets the environment variable `name` of the crate that is being built to a hash of everything that determines its
+/// behaviour. This is [`hash_sources`] with its features, the target, and the compiler.
 ///
 /// # Errors
 /// I/O errors while reading the sources.
 pub fn emit_sources(name: &str) -> io::Result<()> {
     let var = |name: &str| env::var(name).unwrap_or_default();
     let root = PathBuf::from(var("CARGO_MANIFEST_DIR"));
-    // If the compiler does not run, nothing is built either.
+    // If the compiler does not run, the build fails anyway.
     let version = Command::new(var("RUSTC")).arg("-vV").output().map(|it| it.stdout).unwrap_or_default();
     let mut facts = vec![("rustc".to_owned(), version)];
     for (name, value) in env::vars_os() {
@@ -30,11 +30,10 @@ pub fn emit_sources(name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// A hash of the crate in the folder `root`: of all files below `src` with their names, of its
-/// manifest, of the locked versions of its dependencies, and of `facts` by name.
+/// Returns a hash of the crate in the folder `root`. It covers all files below `src` with their names, the manifest,
+/// the lock file, and `facts`.
 ///
-/// Without a lock file (in a registry's copy of the crate), the manifest has to pin the
-/// dependencies that affect results.
+/// A registry's copy of the crate has no lock file. So the manifest must pin the dependencies that affect results.
 ///
 /// # Errors
 /// I/O errors while reading the files.
@@ -58,12 +57,12 @@ pub fn hash_sources(root: &Path, facts: &[(String, Vec<u8>)]) -> io::Result<Dige
     Ok(Digest::from_bytes(*hasher.finalize().as_bytes()))
 }
 
-/// The lock file of the workspace of a crate.
+/// Returns the lock file of a crate's workspace.
 fn lock(root: &Path) -> Option<PathBuf> {
     root.ancestors().map(|it| it.join("Cargo.lock")).find(|it| it.is_file())
 }
 
-/// Every file below a folder, in order.
+/// Returns every file below a folder, sorted.
 fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_path_buf()];

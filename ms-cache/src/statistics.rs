@@ -1,4 +1,4 @@
-//! Totals of hits, misses and saved time over all processes that used a store.
+//! Records totals of hits, misses and saved time over all processes that used a store.
 
 use crate::{Distrust, Error, Miss, Result, Store};
 use std::io::Read;
@@ -10,14 +10,13 @@ const FILE: &str = "statistics";
 /// Totals over all processes that recorded them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Statistics {
-    /// Entries that were found and used.
+    /// The number of entries that were found and used.
     pub hits: u64,
-    /// Entries that were missing or not usable.
+    /// The number of entries that were missing or not usable.
     pub misses: u64,
-    /// The time that hits took less than compiling.
+    /// The time that hits saved compared to compiling.
     pub saved: Duration,
-    /// The bytes of all entries, if the store was ever listed: the total at that time, and what was
-    /// written since.
+    /// The bytes of all entries if the store was ever listed: the total at that time, plus the bytes written since.
     pub(crate) bytes: Option<u64>,
 }
 
@@ -41,7 +40,7 @@ impl Statistics {
 }
 
 impl Store {
-    /// The totals so far; zeros if nothing was recorded, or the file is not valid.
+    /// Returns the totals so far. They are zero if nothing was recorded or the file is not valid.
     ///
     /// # Errors
     /// [`Error::Statistics`] if the file cannot be read or trusted.
@@ -57,11 +56,10 @@ impl Store {
         Ok(Statistics::parse(&String::from_utf8_lossy(&text)))
     }
 
-    /// Adds to the totals. They are for people: if the directory stays locked, or is read-only,
-    /// nothing is added.
+    /// Adds to the totals. They are informational: if the directory stays locked or is read-only, nothing is added.
     ///
     /// # Errors
-    /// [`Error::Statistics`] if the file cannot be read or trusted; I/O errors of writing it.
+    /// [`Error::Statistics`] if the file cannot be read or trusted, and I/O errors of writing it.
     pub fn record(&self, hits: u64, misses: u64, saved: Duration) -> Result<()> {
         let written = self.take_unrecorded();
         if [hits, misses, written] == [0; 3] {

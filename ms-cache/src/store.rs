@@ -1,4 +1,4 @@
-//! The store: bytes by key.
+//! Stores bytes by key in a directory.
 
 use crate::directory::{self, Directory};
 use crate::entry::{Contents, Header, decode_header, encode};
@@ -12,24 +12,22 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
-/// The suffix of the name of an entry, after the hash of the key.
+/// The suffix of the name of an entry's file, after the hash of the key.
 const ENTRY: &str = ".entry";
 
-/// Files up to this many bytes are read: mapping and unmapping costs more than copying them.
+/// The size up to which files are read: mapping and unmapping costs more than copying them.
 const SMALL: u64 = 32 << 10;
 
 /// The options of a [`Store`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// The maximal total size of the entries in bytes; the least recently used are evicted.
-    /// Default:
+    /// The maximum total size of the entries in bytes. The least recently used entries are evicted beyond it. Default:
     /// 2 GiB.
     pub max_bytes: u64,
-    /// The age from which the writer of an unfinished file is assumed to be dead. Default: one
-    /// hour.
+    /// The age from which the writer of an unfinished file is assumed to be dead. Default: one hour.
     pub abandoned_after: Duration,
-    /// With a secret, the directory may be shared with users who have it too: entries are trusted
-    /// by their keyed hashes, and not by their owners. Default: none.
+    /// The secret that authenticates entries. With one, the directory may be shared with users who have it, too.
+    /// Entries are then trusted by their keyed hashes, and not by their owners. Default: none.
     pub secret: Option<Secret>,
 }
 
@@ -41,10 +39,10 @@ impl Default for Options {
 
 /// A directory of entries, shared by any number of threads and processes.
 ///
-/// One file per key, written under a temporary name and renamed (mode 0400), and never edited
-/// afterwards. A mapping remains valid when its entry is replaced or evicted; if the owner
-/// truncates the file in place, the next access to it terminates the process. Files that another
-/// user owns or may write, links, and damaged files are misses.
+/// There is one file per key, written under a temporary name, renamed (mode 0400), and never edited afterwards. A
+/// mapping remains valid when its entry is replaced or evicted. If the owner truncates the file in place, the next
+/// access to the mapping terminates the process. Links, damaged files, and files that another user owns or may write
+/// are misses.
 #[derive(Debug)]
 pub struct Store {
     pub(crate) directory: Directory,
@@ -59,31 +57,30 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::NotADirectory`] for a file or a link, [`Error::Distrusted`] for the directory of
-    /// another user or one that others may write, [`Error::ReadOnly`] and other I/O errors if it
-    /// cannot be created.
+    /// [`Error::NotADirectory`] for a file or a link. [`Error::Distrusted`] for a directory that another user owns or
+    /// may write. [`Error::ReadOnly`] and other I/O errors if it cannot be created.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
         let directory = Directory::open(path.as_ref(), options.secret.is_some())?;
         Ok(Self { directory, options: options.clone(), usage: Mutex::default() })
     }
 
-    /// The absolute path of the store.
+    /// Returns the absolute path of the store.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The contents of an entry, mapped and verified; records a use of the entry.
+    /// Returns the contents of an entry, mapped and verified. Records a use of the entry.
     ///
     /// # Errors
-    /// The reason of a miss: [`Miss`].
+    /// The reason of the miss: [`Miss`].
     pub fn get(&self, key: &Key) -> Result<Mapped, Miss> {
         self.get_by_hash(key.hash())
     }
 
-    /// [`Store::get`] of the key with this hash.
+    /// Returns the contents of the entry whose key has this hash, like [`Store::get`].
     ///
     /// # Errors
-    /// The reason of a miss: [`Miss`].
+    /// The reason of the miss: [`Miss`].
     pub fn get_by_hash(&self, key: &Digest) -> Result<Mapped, Miss> {
         let found = self.read(&name_of(key))?;
         if found.header.key != *key {
@@ -94,12 +91,12 @@ impl Store {
         Ok(Mapped { file: found.file, bytes: found.bytes, shared: found.shared, header: found.header })
     }
 
-    /// Stores an entry, replacing that of the same key; evicts the least recently used entries.
+    /// Stores an entry, replacing the entry with the same key. Evicts the least recently used entries beyond the cap.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] for an entry beyond the cap; [`Error::Full`], [`Error::ReadOnly`] or
-    /// [`Error::Gone`] if writing fails. The old entry, if any, then remains.
+    /// [`Error::TooLarge`] for an entry beyond the cap. [`Error::Full`], [`Error::ReadOnly`] or [`Error::Gone`] if
+    /// writing fails. The old entry, if any, then remains.
     pub fn put(&self, key: &Key, contents: &Contents<'_>) -> Result<()> {
         let encoded = encode(key, contents, SystemTime::now(), self.options.secret.as_ref());
         self.put_file(&entry_name(key), &encoded)
@@ -112,17 +109,17 @@ impl Store {
             return Err(Error::TooLarge { bytes, max_bytes: self.options.max_bytes });
         }
         self.directory.write_file(name, file)?;
-        // The entry is stored; eviction is tried again with the next one.
+        // The entry is stored, and the next one tries the eviction again.
         let _ = self.make_room(bytes, name);
         Ok(())
     }
 
-    /// Removes an entry; returns `false` if there is none.
+    /// Removes an entry. Returns `false` if there is none.
     pub fn remove(&self, key: &Key) -> Result<bool> {
         self.directory.remove_file(&entry_name(key))
     }
 
-    /// The file of this name; its header is verified, its payload is not.
+    /// Reads the file of this name. Its header is verified, but its payload is not.
     pub(crate) fn read(&self, name: &str) -> Result<Found, Miss> {
         let (file, metadata) = self.directory.open_file(name)?;
         let shared = self.directory.is_shared();
@@ -133,16 +130,16 @@ impl Store {
             (&file).take(self.options.max_bytes).read_to_end(&mut bytes).map_err(Miss::Io)?;
             Bytes::Copied(bytes)
         } else {
-            // SAFETY: Only this user can write the file (`open_file` checks owner and mode), and a
-            // store never edits or truncates an entry: it replaces and removes them as a whole,
-            // which does not change the pages of a mapping.
+            // SAFETY: only this user can write the file, as `open_file` checks owner and mode. A store never edits or
+            // truncates an entry. It replaces and removes entries as a whole, which does not change the pages of a
+            // mapping.
             Bytes::Mapped(unsafe { Mmap::map(&file) }.map_err(Miss::Io)?)
         };
         let header = decode_header(&bytes, self.options.secret.as_ref())?;
         Ok(Found { file, metadata, bytes, shared, header })
     }
 
-    /// Verifies the payload of a file whose header is verified.
+    /// Verifies the payload of a file with a verified header.
     pub(crate) fn check_payload(&self, found: &Found) -> Result<(), Miss> {
         Ok(found.header.check_payload(&found.bytes, self.options.secret.as_ref())?)
     }
@@ -160,10 +157,9 @@ pub(crate) struct Found {
 /// The bytes of a file.
 #[derive(Debug)]
 pub(crate) enum Bytes {
-    /// Mapped: nobody else may write the file.
+    /// A mapping of a file that nobody else may write.
     Mapped(Mmap),
-    /// Copied: the file is small, or others may write it, and a copy cannot change after it was
-    /// verified.
+    /// A copy, because the file is small or others may write it. A copy cannot change after it was verified.
     Copied(Vec<u8>),
 }
 
@@ -178,12 +174,12 @@ impl Deref for Bytes {
     }
 }
 
-/// The name of the file of a key.
+/// Returns the name of a key's file.
 pub(crate) fn entry_name(key: &Key) -> String {
     name_of(key.hash())
 }
 
-/// The name of the file of the key with this hash.
+/// Returns the name of the file of the key with this hash.
 pub(crate) fn name_of(hash: &Digest) -> String {
     format!("{hash}{ENTRY}")
 }
@@ -195,7 +191,7 @@ pub(crate) fn is_entry_name(name: &str) -> bool {
     })
 }
 
-/// The contents of an entry in memory, read-only; they outlive the entry and the store.
+/// The read-only contents of an entry in memory. They outlive the entry and the store.
 #[derive(Debug)]
 pub struct Mapped {
     file: File,
@@ -205,20 +201,20 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    /// The data.
+    /// Returns the data.
     pub fn data(&self) -> &[u8] {
         &self.bytes[self.header.data()]
     }
 
-    /// The code, for reading.
+    /// Returns the code, for reading.
     pub fn code(&self) -> &[u8] {
         &self.bytes[self.header.code()]
     }
 
-    /// The code in executable pages, aligned to the size of a page; `None` if there is none, if the
-    /// directory is shared, or if the system refuses (a disk mounted `noexec`). Code of a small
-    /// file is a copy, which changes to the file do not affect; if the system has no memory for it,
-    /// and for a large file, the file itself is mapped.
+    /// Maps the code in executable pages, aligned to the page size. Returns `None` if there is no code, if the
+    /// directory is shared, or if the system forbids it (a disk mounted `noexec`). The code of a small file is copied,
+    /// so that changes to the file do not affect it. If there is no memory for a copy, or if the file is large, the
+    /// file itself is mapped.
     pub fn executable(&self) -> Option<Mmap> {
         let code = self.header.code();
         if code.is_empty() || self.shared {
@@ -229,8 +225,8 @@ impl Mapped {
         }
         let mut options = MmapOptions::new();
         options.offset(code.start as u64).len(code.len());
-        // SAFETY: Only this user can write the file, and a store never edits it, so these pages
-        // hold what was verified.
+        // SAFETY: only this user can write the file, as `open_file` checks owner and mode. A store never edits an
+        // entry, so these pages contain the verified bytes.
         unsafe { options.map_exec(&self.file) }.ok()
     }
 
@@ -240,7 +236,7 @@ impl Mapped {
         memory.make_exec().ok()
     }
 
-    /// The time of creation.
+    /// Returns the time of creation.
     pub fn created(&self) -> SystemTime {
         self.header.created
     }

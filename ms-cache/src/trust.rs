@@ -1,4 +1,4 @@
-//! Whose files are trusted: files that the store maps may be executed.
+//! Decides which files are trusted, as code in mapped files may be executed.
 
 use rustix::fs::OFlags;
 use std::fmt;
@@ -7,7 +7,8 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Opens the file at a path that a user names. A pipe does not wait for its writer; the metadata tells it from a file.
+/// Opens the file at a path that a user names. Does not wait for the writer of a pipe, which the metadata distinguishes
+/// from a file.
 ///
 /// # Errors
 /// I/O errors.
@@ -18,19 +19,19 @@ pub fn open(path: &Path) -> io::Result<(File, Metadata)> {
     Ok((file, metadata))
 }
 
-/// Why a file or directory is not trusted.
+/// The reason why a file or directory is not trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Distrust {
-    /// It is a symbolic link.
+    /// A symbolic link.
     Link,
     /// An entry that is not a regular file.
     NotAFile,
-    /// It belongs to the user with this id, not to the user of this process.
+    /// A file or directory that belongs to the user with this id, not to the user of this process.
     ForeignOwner(u32),
-    /// Its mode grants write access to the group or to everyone.
+    /// A file or directory with a mode that permits the group or everyone to write.
     Writable(u32),
-    /// A secret whose mode grants read access to the group or to everyone.
+    /// A secret with a mode that permits the group or everyone to read.
     Readable(u32),
 }
 
@@ -46,12 +47,12 @@ impl fmt::Display for Distrust {
     }
 }
 
-/// Checks that only the user of this process can have written it.
+/// Checks that only the user of this process can have written the file.
 pub(crate) fn check(metadata: &Metadata) -> Result<(), Distrust> {
     check_owner(metadata.uid(), metadata.mode(), rustix::process::geteuid().as_raw())
 }
 
-/// Checks that only the user of this process can have read or written it.
+/// Checks that only the user of this process can have read or written the file.
 pub(crate) fn check_private(metadata: &Metadata) -> Result<(), Distrust> {
     check(metadata)?;
     match metadata.mode() & 0o777 {

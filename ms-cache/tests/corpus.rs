@@ -1,6 +1,5 @@
-//! The corpus of the fuzz target `entry`: unchanged, with every byte changed, and mutated at
-//! random. `MS_BLESS=1` regenerates it for another version of the format; `MS_FUZZ=1000000` sets
-//! the number of mutations.
+//! Tests the corpus of the fuzz target `entry`: unchanged, with every byte changed, and mutated at random. `MS_BLESS=1`
+//! regenerates it for another version of the format. `MS_FUZZ=1000000` sets the number of mutations.
 
 mod common;
 

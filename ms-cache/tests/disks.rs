@@ -1,7 +1,7 @@
-//! Full and read-only disks: a put fails, and stored entries remain.
+//! Tests full and read-only disks: a put fails, and stored entries remain.
 //!
-//! The disks are in memory, in a mount namespace of a separate process; where the system does not
-//! permit that, the tests are skipped.
+//! The disks are in memory, in a mount namespace of a separate process. Where the system does not permit that, the
+//! tests are skipped.
 
 mod common;
 
@@ -13,8 +13,8 @@ use std::process::Command;
 /// Passes the path of the mounted disk to the process that [`on_disk`] starts.
 const DISK: &str = "MS_CACHE_TEST_DISK";
 
-/// Runs the test `name` again in a process with a disk of 256 KiB, which receives the path of the
-/// disk for its store; returns `None` in this process.
+/// Runs the test `name` again in a process with a disk of 256 KiB. That process gets the path of the disk, and this
+/// process gets `None`.
 fn on_disk(name: &str) -> Option<PathBuf> {
     if let Ok(disk) = std::env::var(DISK) {
         return Some(PathBuf::from(disk));

@@ -1,4 +1,4 @@
-//! Damaged files, and directories that are not as they should be.
+//! Tests damaged files and unsuitable directories.
 
 mod common;
 
@@ -7,8 +7,8 @@ use ms_cache::{Contents, Defect, Distrust, Error, Miss, Options, Store};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-/// Stores one small entry and passes its file to `change`; then it must be a miss that `expected`
-/// accepts, listed as ignored for the same reason, and replaced by the next put.
+/// Stores one small entry and passes its file to `change`. Then the entry must be a miss that `expected` accepts,
+/// listed as ignored for the same reason. The next put must replace it.
 fn check(change: impl FnOnce(&Path), expected: impl Fn(&Miss) -> bool) {
     let scratch = Scratch::new();
     let store = scratch.store();

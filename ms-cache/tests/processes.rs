@@ -1,4 +1,4 @@
-//! Concurrent threads and processes on one store: every hit is correct.
+//! Tests concurrent threads and processes on one store: every hit must be correct.
 
 mod common;
 
@@ -12,16 +12,16 @@ use std::time::Duration;
 const DIRECTORY: &str = "MS_CACHE_TEST_DIRECTORY";
 const TASK: &str = "MS_CACHE_TEST_TASK";
 
-/// The keys that all workers use; the cap holds about a third of them.
+/// The number of keys that all workers use. The cap holds about a third of them.
 const KEYS: usize = 30;
 const MAX_BYTES: u64 = 40_000;
 
-/// The payload of a key, distinguished by its length and its bytes.
+/// Returns the payload of a key, distinguished by its length and its bytes.
 fn payload(index: usize) -> Vec<u8> {
     (0..1000 + 100 * index).map(|i| (i * (index + 3)) as u8).collect()
 }
 
-/// Gets and puts all keys in a different order per worker; returns the number of hits.
+/// Gets and puts all keys, in a different order for each worker. Returns the number of hits.
 fn work(store: &Store, worker: usize, rounds: usize) -> usize {
     let mut hits = 0;
     for step in 0..rounds * KEYS {
@@ -54,14 +54,14 @@ fn start(task: &str, path: &Path) -> Child {
         .expect("the test can be started again")
 }
 
-/// The body of the processes that [`start`] starts; does nothing in an ordinary run.
+/// The body of the processes that [`start`] starts. Does nothing in an ordinary run.
 #[test]
 fn process() {
     let (Ok(path), Ok(task)) = (std::env::var(DIRECTORY), std::env::var(TASK)) else { return };
     let store = open(&PathBuf::from(path), MAX_BYTES);
     match task.parse() {
         Ok(worker) => drop(work(&store, worker, 4)),
-        // Bounded, so that a writer terminates even if its tester was killed.
+        // The number of puts is bounded, so that a writer terminates even if its tester was killed.
         Err(_) => (0..1000 * KEYS).map(|step| step % KEYS).for_each(|index| {
             store.put(&key(&index.to_string()), &Contents::data(&payload(index))).expect("a writable directory");
         }),
@@ -115,7 +115,7 @@ fn a_writer_that_is_killed_leaves_nothing_wrong() {
     assert_whole(&store);
 }
 
-/// Every file is a valid entry with the right payload, and together they are under the cap.
+/// Checks that every file is a valid entry with the right payload, and that together they are under the cap.
 fn assert_whole(store: &Store) {
     let listing = store.entries().expect("a readable directory");
     assert!(listing.ignored.is_empty(), "{listing:?}");

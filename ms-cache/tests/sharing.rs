@@ -1,4 +1,4 @@
-//! Shared stores: secrets, exported files, and statistics.
+//! Tests shared stores: secrets, exported files, and statistics.
 
 mod common;
 
@@ -115,7 +115,7 @@ fn an_export_is_imported_elsewhere() {
         }] {
             other.clear().expect("a writable directory");
             overwrite(&strange, change, 0o600);
-            // An error, or the entries that are valid.
+            // The result is an error, or the entries that are valid.
             let _ = other.import(&strange);
             let (_, ignored) = other.verify().expect("a readable directory");
             assert!(ignored.is_empty(), "{ignored:?} at {at}");

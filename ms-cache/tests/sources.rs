@@ -1,4 +1,4 @@
-//! The hash of the compiler's and a backend's sources that build scripts compute.
+//! Tests the hash of the compiler's and a backend's sources that build scripts compute.
 
 mod common;
 
@@ -7,14 +7,14 @@ use ms_cache::{Digest, hash_sources};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Every file below a folder.
+/// Returns every file below a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a readable folder").map(|it| it.expect("a readable folder").path());
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// Changes a copy of a crate in every way that affects the compiler; each changes the hash.
-/// `folders` are among the files that are changed.
+/// Changes a copy of a crate in every way that affects the compiler. Each change must change the hash. `folders` must
+/// be among the changed files.
 fn check(name: &str, folders: &[&str]) {
     let scratch = Scratch::new();
     let original = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
@@ -34,7 +34,7 @@ fn check(name: &str, folders: &[&str]) {
         met.push(hash);
     };
 
-    // A byte of any file.
+    // Any byte of any file counts.
     let sources = files(&copy.join("src"));
     for file in sources.iter().chain([&copy.join("Cargo.toml"), &scratch.join("workspace/Cargo.lock")]) {
         let mut bytes = fs::read(file).expect("just copied");
@@ -51,7 +51,7 @@ fn check(name: &str, folders: &[&str]) {
         assert!(inside > 0, "{name} has no sources in {folder}");
     }
 
-    // Files that are added, removed, renamed, or swapped.
+    // Added, removed, renamed and swapped files count.
     let [one, other] = [&sources[0], &sources[sources.len() / 2]];
     let added = copy.join("src/added.rs");
     fs::write(&added, "").expect("a writable directory");
@@ -64,7 +64,7 @@ fn check(name: &str, folders: &[&str]) {
     fs::remove_file(one).expect("just moved");
     differs(hash(&facts), &"the number of files, by one less");
 
-    // Features, the compiler and the target.
+    // Features, the compiler and the target count.
     differs(hash(&facts[..1]), &"the facts");
     differs(hash(&[facts[0].clone(), ("TARGET".to_owned(), b"aarch64".to_vec())]), &"the target");
     differs(hash(&[("rustc".to_owned(), b"1.96.0".to_vec()), facts[1].clone()]), &"the compiler");

@@ -1,4 +1,4 @@
-//! The store in the absence of failures.
+//! Tests the store in the absence of failures.
 
 mod common;
 
@@ -165,7 +165,7 @@ fn only_abandoned_files_are_swept() {
     assert!(!unfinished.exists());
 }
 
-/// The directory is not listed to find an entry: among ten thousand it takes as long as among ten.
+/// Finding an entry does not list the directory: among ten thousand it takes as long as among ten.
 #[test]
 fn an_entry_is_found_as_fast_among_many() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! `ms cache`: lists the compile cache, and explains misses.
+//! Lists and maintains the compile cache, and explains misses: `ms cache`.
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use ms::{Code, Error};
@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 type Result<T = ()> = std::result::Result<T, Error>;
 
-/// The subcommand with its own subcommands.
+/// Returns the subcommand with its nested subcommands.
 pub fn command() -> Command {
     let file = |help: &'static str| Arg::new("FILE").required(true).value_parser(value_parser!(PathBuf)).help(help);
     let path = Arg::new("path").long("path").global(true).value_name("DIR").value_parser(value_parser!(PathBuf));
@@ -37,7 +37,7 @@ pub fn command() -> Command {
         )
 }
 
-/// Runs a subcommand.
+/// Runs a nested subcommand.
 pub fn run(matches: &ArgMatches) -> Result {
     let (name, arguments) = matches.subcommand().expect("a subcommand is required");
     let path = match arguments.get_one::<PathBuf>("path").or_else(|| matches.get_one("path")) {
@@ -74,13 +74,13 @@ fn refuse(what: impl Display) -> Error {
     Error::new(Code::Cache, format!("compile cache: {what}"))
 }
 
-/// The store in a directory, which is created if it is missing.
+/// Opens the store in a directory, which is created if it is missing.
 fn made(path: &Path) -> Result<Store> {
     let options = ms::cache_options().map_err(refuse)?;
     Store::open(path, &options).map_err(refuse)
 }
 
-/// The store in an existing directory.
+/// Opens the store in an existing directory.
 fn open(path: &Path) -> Result<Store> {
     if !path.exists() {
         return Err(refuse(format!("there is none at `{}`", path.display())));
@@ -106,7 +106,7 @@ fn stat(store: &Store) -> Result {
     Ok(())
 }
 
-/// The name of an entry's function, with the piece of it that the entry is.
+/// Returns the name of an entry's function, with the piece of it that the entry contains.
 fn title(entry: &Entry) -> String {
     let function = entry.note("function").unwrap_or("?");
     match entry.note("piece").or(entry.note("level")).filter(|it| !it.is_empty()) {
@@ -184,7 +184,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// The age of a time; zero if it is in the future.
+/// Formats the age of a time, which is zero if it is in the future.
 fn age(time: SystemTime) -> String {
     let seconds = time.elapsed().unwrap_or(Duration::ZERO).as_secs();
     match seconds {

@@ -1,19 +1,19 @@
-//! `ms explain`: the pages of error codes.
+//! Prints the pages of error codes: `ms explain`.
 
 use clap::{Arg, ArgMatches, Command};
 use ms::{Code, Error};
 
-/// Codes in order, and their pages as Markdown.
+/// The sorted codes, and their pages as Markdown.
 const PAGES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));
 
-/// The subcommand.
+/// Returns the subcommand.
 pub fn command() -> Command {
     Command::new("explain")
         .about("Explains an error code")
         .arg(Arg::new("CODE").help("The code, as in `MS100` or `100`; by default, lists all codes"))
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Error> {
     match matches.get_one::<String>("CODE") {
         Some(code) => print!("{}", page(code)?),
@@ -22,7 +22,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Error> {
     Ok(())
 }
 
-/// The page of a code, in upper or lower case, with or without letters and leading zeros.
+/// Returns the page of a code, in upper or lower case, with or without letters and leading zeros.
 fn page(code: &str) -> Result<&'static str, Error> {
     let digits = code.trim_start_matches(['M', 'm']).trim_start_matches(['S', 's']);
     let number = digits.parse::<u16>().ok();
@@ -32,7 +32,7 @@ fn page(code: &str) -> Result<&'static str, Error> {
     })
 }
 
-/// The heading of a page: the code and what it means.
+/// Returns the heading of a page: the code and its meaning.
 fn title(page: &str) -> &str {
     page.lines().next().map_or("", |it| it.trim_start_matches("# "))
 }

@@ -1,4 +1,4 @@
-//! The command line of `ms`.
+//! The command-line tool `ms`.
 
 mod cache;
 mod explain;

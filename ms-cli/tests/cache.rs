@@ -1,4 +1,4 @@
-//! `ms cache` on caches that processes have filled.
+//! Tests `ms cache` on caches that processes have filled.
 
 use ms::prelude::*;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn tripled(x: &Tensor) -> Tensor {
     x * 3
 }
 
-/// The body of the processes that [`run`] starts; does nothing in an ordinary run.
+/// The body of the processes that [`run`] starts. Does nothing in an ordinary run.
 #[test]
 fn program() {
     let Ok(program) = std::env::var(PROGRAM) else { return };
@@ -32,12 +32,12 @@ fn program() {
     println!("{result}, {} missed", ms::cache_use().misses);
 }
 
-/// Runs a program in a new process; its output must contain `wanted`.
+/// Runs a program in a new process. Its output must contain `wanted`.
 fn run(program: &str, cache: &Path, wanted: &str) {
     run_on(None, program, cache, wanted);
 }
 
-/// Like [`run`], with code for another processor.
+/// Runs a program like [`run`], with code for another instruction set.
 fn run_on(isa: Option<&str>, program: &str, cache: &Path, wanted: &str) {
     let mut command = Command::new(std::env::current_exe().expect("the test runs"));
     command.args(["--exact", "program", "--nocapture"]).env(PROGRAM, program);
@@ -77,7 +77,7 @@ fn ms(cache: &Path, arguments: &[&str]) -> Output {
     command.output().expect("the command was built for this test")
 }
 
-/// Runs a command that must succeed; its output must contain each of `wanted`.
+/// Runs a command that must succeed. Its output must contain each of `wanted`.
 fn check(cache: &Path, arguments: &[&str], wanted: &[&str]) -> String {
     let output = ms(cache, arguments);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -120,8 +120,8 @@ fn a_cache_is_inspected_and_maintained() {
     check(&cache, &["export", file], &["wrote 4 entries"]);
     let other = scratch.join("another machine");
     check(&other, &["import", file], &["added 4 entries, skipped 0"]);
-    // Code for another processor is never executed: the function is compiled for this one, and
-    // stored beside it.
+    // Code for another processor is never executed. The function is compiled for this processor, and stored as another
+    // entry.
     run_on(Some("interp"), "floats", &other, "1 missed");
     check(&other, &["stat"], &["entries  5"]);
     run("floats", &other, "0 missed");

@@ -1,4 +1,4 @@
-//! Convolutions and their gradients. `cargo bench -p ms-cpu --bench convolutions`.
+//! Measures convolutions and their gradients. `cargo bench -p ms-cpu --bench convolutions`.
 
 mod timing;
 
@@ -7,10 +7,10 @@ use ms_core::tensor::{Array, Attr, Attrs, DType, Scalar};
 use ms_cpu::CpuBackend;
 use timing::fastest;
 
-/// Number of runs, of which the fastest is printed.
+/// The number of runs. The fastest one is printed.
 const ROUNDS: usize = 15;
 
-/// Images, channels, side; output channels, side of the kernel; stride and groups.
+/// Batch size, channels and side; output channels and kernel size; stride and groups.
 const CASES: [([usize; 3], [usize; 2], usize, usize); 15] = [
     ([1, 3, 224], [64, 7], 2, 1),
     ([1, 512, 7], [512, 3], 1, 1),

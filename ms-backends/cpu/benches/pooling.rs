@@ -1,4 +1,4 @@
-//! Max pooling and its gradients. `cargo bench -p ms-cpu --bench pooling`.
+//! Measures max pooling and its gradients. `cargo bench -p ms-cpu --bench pooling`.
 
 mod timing;
 
@@ -7,10 +7,10 @@ use ms_core::tensor::{Array, Attr, Attrs};
 use ms_cpu::CpuBackend;
 use timing::fastest;
 
-/// Number of runs, of which the fastest is printed.
+/// The number of runs. The fastest one is printed.
 const ROUNDS: usize = 200;
 
-/// Images, channels, side; kernel, stride and padding.
+/// Batch size, channels and side; kernel size, stride and padding.
 const CASES: [([usize; 3], [usize; 3]); 10] = [
     ([1, 64, 112], [3, 2, 1]),
     ([8, 64, 16], [3, 2, 1]),
@@ -24,7 +24,7 @@ const CASES: [([usize; 3], [usize; 3]); 10] = [
     ([8, 256, 7], [7, 1, 0]),
 ];
 
-/// Numbers in no order.
+/// Returns pseudorandom numbers.
 fn mixed(shape: &[usize]) -> Array {
     let mut state = 1u64;
     let numbers = (0..shape.iter().product()).map(|_| {

@@ -1,4 +1,5 @@
-//! Products in order against the fastest ones, which are others for vectors and where there is a unit, interleaved.
+//! Measures GEMMs in strict order against the fastest ones, interleaved. The fastest ones differ between vector code
+//! and matrix engines.
 //! `cargo bench -p ms-cpu --bench products`, optionally with `MS_NUM_THREADS` and `MS_CPU_ISA`.
 
 use ms_core::exec::Backend;
@@ -8,10 +9,10 @@ use ms_core::tensor::{Array, DType, Scalar};
 use ms_cpu::CpuBackend;
 use std::time::{Duration, Instant};
 
-/// Number of pairs of runs, of which the fastest are printed.
+/// The number of pairs of runs. The fastest ones are printed.
 const ROUNDS: usize = 25;
 
-/// The layouts of operands: row-major, or transposed.
+/// The layout of an operand: row-major or transposed.
 #[derive(Clone, Copy)]
 enum Lies {
     Dense,
@@ -35,7 +36,7 @@ fn time(backend: &CpuBackend, precision: Precision, operands: &[Array; 3], runs:
     let product = backend.compile_step(&step).expect("the backend runs it");
     let start = Instant::now();
     for _ in 0..runs {
-        // SAFETY: the result is not shared.
+        // SAFETY: the result has the type of the product and is not shared.
         unsafe { product.run(&[], &[a, b], std::slice::from_ref(out)) }.expect("the operands fit");
     }
     start.elapsed() / runs as u32

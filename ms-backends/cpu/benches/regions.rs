@@ -1,4 +1,4 @@
-//! The cost of branches and loops: compilation, the first call, later calls. `cargo bench -p ms-cpu --bench regions`.
+//! Measures branches and loops: compilation, the first call, and later calls. `cargo bench -p ms-cpu --bench regions`.
 
 use ms_core::exec::{Backend, CompileOptions, Executable};
 
@@ -12,10 +12,10 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Repetitions whose medians are printed.
+/// The number of repetitions. The medians are printed.
 const ROUNDS: usize = 31;
 
-/// `for _ in 0..100 { if x < y { x = x - y } else { x = x + y }  out = out + x }`.
+/// Builds `for _ in 0..100 { if x < y { x = x - y } else { x = x + y }  out = out + x }`.
 fn branches(shape: &str) -> String {
     let mut text = format!(
         "graph @yes(%x: f32{shape}, %y: f32{shape}) -> (f32{shape}) {{ %z = sub %x, %y : f32{shape} return %z }}
@@ -64,7 +64,7 @@ fn compile(text: &str, context: &PassContext) -> (Duration, Arc<dyn Executable>)
     let lowered = start.elapsed();
     let options = CompileOptions::default();
     let artifact = backend.compile_plan(plan, &options).expect("code");
-    // SAFETY: the plan is lowered from a graph.
+    // SAFETY: the plan was lowered from a valid graph by `lower`.
     let executable = unsafe { backend.load(&artifact) }.expect("an executable");
     let all = start.elapsed();
     println!("    optimize {optimized:.1?}, lower {:.1?}, code {:.1?}", lowered - optimized, all - lowered);

@@ -1,4 +1,4 @@
-//! The code of the kernels of a plan, and a table of their offsets.
+//! Encodes the machine code of a plan's kernels, with a table of their offsets.
 //!
 //! ```text
 //! magic      8 bytes   "ms-cpu" and the version of this format
@@ -16,10 +16,10 @@ use std::ops::Range;
 
 const MAGIC: [u8; 8] = *b"ms-cpu\0\x01";
 
-/// The alignment of functions in bytes.
+/// The alignment of functions in the code, in bytes.
 const CODE_ALIGN: usize = 64;
 
-/// The table of kernels, which are given by their hashes, and their code, and the code of all of them.
+/// Encodes kernels, given by their hashes and machine code. Returns the table and the concatenated code.
 pub fn encode<'a>(isa: Isa, kernels: impl ExactSizeIterator<Item = (u64, Option<&'a [u8]>)>) -> (Vec<u8>, Vec<u8>) {
     let mut out = MAGIC.to_vec();
     let mut name = [0; 8];
@@ -39,12 +39,11 @@ pub fn encode<'a>(isa: Isa, kernels: impl ExactSizeIterator<Item = (u64, Option<
     (out, all)
 }
 
-/// Decodes the result of [`encode`] for the same kernels: the range of the code of each, or `None` if
-/// it is interpreted.
+/// Decodes the result of [`encode`] for the same kernels. Returns the code range of each kernel, or `None` if it is
+/// interpreted.
 ///
 /// # Errors
-/// [`Code::Backend`] for another format, another instruction set or other kernels, or if the bytes are
-/// truncated.
+/// [`Code::Backend`] if the table is truncated, has another format, or is for another instruction set or other kernels.
 pub fn decode(isa: Isa, kernels: &[u64], mut rest: &[u8], code: &[u8]) -> Result<Vec<Option<Range<usize>>>> {
     let mut take = |len: usize| rest.split_off(..len).ok_or_else(|| refuse("it is cut off"));
     if take(8)? != MAGIC {

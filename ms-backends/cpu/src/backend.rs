@@ -1,4 +1,4 @@
-//! [`CpuBackend`]: execution of plans and steps on the CPU.
+//! Executes plans and single steps on the CPU: [`CpuBackend`].
 
 use crate::code::{CodeMemory, Compiled};
 use crate::codegen::{self, Calls};
@@ -30,8 +30,8 @@ use std::cell::LazyCell;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Minimum number of instructions of kernels that are compiled on several threads: compiling so many
-/// takes longer than waking the threads.
+/// The minimum number of instructions for which kernels are compiled on several threads. Compiling fewer takes less
+/// time than waking the threads.
 const MANY_INSTS: usize = 2000;
 
 environment_variables! {
@@ -45,20 +45,20 @@ environment_variables! {
     );
 }
 
-/// Runs plans on the CPU: kernels as generated code or interpreted, contractions by the library of products.
+/// The CPU backend. It runs kernels as generated code or interprets them. Contractions run in the GEMM library.
 pub struct CpuBackend {
     isa: Isa,
     kernels: Mutex<LoadedKernels>,
 }
 
 impl Loaded {
-    /// A kernel with its machine code at this range, if it has any.
+    /// Creates a kernel with its machine code in a range of memory, if it has any.
     ///
     /// # Safety
-    /// The range has the kernel's code for this machine.
+    /// The range contains the kernel's code for this machine.
     unsafe fn new(isa: Isa, kernel: &Arc<Kernel>, at: Option<(Arc<CodeMemory>, Range<usize>)>) -> Self {
         let code: Arc<dyn KernelCode> = match at.clone() {
-            // SAFETY: the caller's contract.
+            // SAFETY: the range contains the kernel's code by this function's contract.
             Some((memory, at)) => Arc::new(unsafe { Compiled::new(kernel.clone(), memory, at) }),
             None => Arc::new(Interpreted::new(kernel.clone())),
         };
@@ -69,20 +69,19 @@ impl Loaded {
 }
 
 impl CpuBackend {
-    /// The backend for the instruction set in the environment variable `MS_CPU_ISA` (`avx512`, `avx2` or
-    /// `interp`), or for the best one of this machine.
+    /// Creates the backend for the instruction set in the environment variable `MS_CPU_ISA` (`avx512`, `avx2` or
+    /// `interp`), or else for the best one of this machine.
     ///
     /// # Panics
-    /// Raises [`Code::Environment`] if the name is unknown or this machine does not have the instruction
-    /// set.
+    /// Raises [`Code::Environment`] if the name is unknown or this machine lacks the instruction set.
     pub fn new() -> Self {
         Self::of(CPU_ISA.value().unwrap_or_else(Isa::detect))
     }
 
-    /// The backend for one instruction set.
+    /// Creates the backend for one instruction set.
     ///
     /// # Errors
-    /// [`Code::Backend`] if this machine does not have it.
+    /// [`Code::Backend`] if this machine lacks the instruction set.
     pub fn with_isa(isa: Isa) -> Result<Self> {
         if !isa.is_supported() {
             return Err(Error::new(Code::Backend, format!("this machine does not run {isa}")));
@@ -94,12 +93,12 @@ impl CpuBackend {
         Self { isa, kernels: Mutex::default() }
     }
 
-    /// The machine code of a kernel; `None` if it is interpreted.
+    /// Returns the machine code of a kernel, or `None` if it is interpreted.
     fn machine_code(&self, kernel: &Kernel) -> Option<Vec<u8>> {
         codegen::compile(kernel, self.isa).ok().map(|it| it.bytes)
     }
 
-    /// The machine code of kernels, compiled on several threads if there is enough work.
+    /// Returns the machine code of kernels. They are compiled on several threads if there is enough work.
     fn machine_codes(&self, kernels: &[&Kernel]) -> Vec<Option<Vec<u8>>> {
         let code = |kernel: &&Kernel| self.machine_code(kernel);
         let insts: usize = kernels.iter().map(|it| it.insts.len()).sum();
@@ -110,8 +109,7 @@ impl CpuBackend {
         }
     }
 
-    /// Like [`machine_codes`](Self::machine_codes), with the code of kernels in the table; these are
-    /// their hashes.
+    /// Returns the machine code of kernels, reusing the code of loaded kernels. `hashes` are the hashes of the kernels.
     fn shared_machine_codes(&self, kernels: &[Kernel], hashes: &[u64]) -> Vec<Option<Vec<u8>>> {
         let table = self.kernels();
         let loaded = |(kernel, &hash): (&Kernel, &u64)| {
@@ -125,10 +123,10 @@ impl CpuBackend {
         loaded.into_iter().map(|it| it.or_else(|| made.next().flatten())).collect()
     }
 
-    /// Compiles a plan as [`Backend::compile`] compiles the one that a graph is lowered to.
+    /// Compiles a plan, as [`Backend::compile`] does after lowering a graph.
     ///
     /// # Errors
-    /// [`Code::Backend`] for kernels of another target.
+    /// [`Code::Backend`] if a kernel was lowered for another target.
     pub fn compile_plan(&self, plan: Plan, options: &CompileOptions<'_>) -> Result<Artifact> {
         plan.kernels.iter().try_for_each(|it| TARGET.check(it))?;
         let hashes = hashes(&plan.kernels);
@@ -146,7 +144,7 @@ impl CpuBackend {
         self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The kernel in the table, to which it is added if it is not there.
+    /// Returns a kernel from the table, compiling and adding it if it is not there.
     fn loaded(&self, kernel: &Kernel) -> Loaded {
         let hash = loaded::hash(kernel);
         let mut table = self.kernels();
@@ -156,19 +154,19 @@ impl CpuBackend {
         let code = self.machine_code(kernel);
         let at = code.and_then(|it| Some((CodeMemory::map(&it)?, 0..it.len())));
         let kernel = Arc::new(kernel.clone());
-        // SAFETY: the memory has this kernel's code for an instruction set of this machine.
+        // SAFETY: the memory was just mapped from this kernel's code for an instruction set of this machine.
         let loaded = unsafe { Loaded::new(self.isa, &kernel, at) };
         table.insert(hash, kernel, &loaded);
         loaded
     }
 
-    /// [`Backend::load`] for a driver whose kernels are made of this backend's code for them.
+    /// Loads an artifact for a driver that derives its kernels from this backend's code, see [`Backend::load`].
     ///
     /// # Safety
-    /// As [`Backend::load`].
+    /// The conditions of [`Backend::load`] hold.
     ///
     /// # Errors
-    /// As [`Backend::load`]; those of [`PlanExecutable::new`].
+    /// Errors of [`Backend::load`] and of [`PlanExecutable::new`].
     pub unsafe fn load_for<D: Driver + 'static>(
         &self,
         artifact: &Artifact,
@@ -179,8 +177,8 @@ impl CpuBackend {
         let kernels = &program.plan.kernels;
         let hashes = hashes(kernels);
         let at = artifact::decode(self.isa, &hashes, &program.table, artifact.code.as_ref())?;
-        // SAFETY: by the caller's contract the code is that of these kernels for this instruction set, and the plan
-        // is lowered from a valid graph.
+        // SAFETY: by the contract of `Backend::load`, the artifact was compiled by this backend from a valid graph.
+        // `decode` checks that the code is for these kernels and this instruction set.
         unsafe {
             let codes = self.codes(kernels.iter().zip(hashes).zip(at), &artifact.code);
             let made: Vec<D::Kernel> = kernels.iter().zip(codes).map(|(it, code)| make(it, code)).collect();
@@ -188,16 +186,16 @@ impl CpuBackend {
         }
     }
 
-    /// What runs the steps of plans.
+    /// Returns the driver that runs the steps of plans.
     pub fn driver(&self) -> CpuDriver {
         CpuDriver { isa: self.isa }
     }
 
-    /// The code of kernels with these hashes: that of the table, to which the others are added with these
-    /// ranges of machine code.
+    /// Returns the code of kernels with these hashes. Kernels that are not in the table are added with the code in
+    /// their ranges.
     ///
     /// # Safety
-    /// The ranges are those of the kernels' code for this instruction set.
+    /// Each range contains the kernel's code for this instruction set.
     unsafe fn codes<'a>(
         &self,
         kernels: impl Iterator<Item = ((&'a Kernel, u64), Option<Range<usize>>)>,
@@ -211,7 +209,7 @@ impl CpuBackend {
             }
             let at = at.and_then(|at| Some((memory.as_ref()?.clone(), at)));
             let kernel = Arc::new(kernel.clone());
-            // SAFETY: the caller's contract.
+            // SAFETY: the range contains the kernel's code by this function's contract.
             let loaded = unsafe { Loaded::new(self.isa, &kernel, at) };
             table.insert(hash, kernel, &loaded);
             loaded.code
@@ -219,42 +217,42 @@ impl CpuBackend {
         kernels.map(|it| loaded(it) as Arc<dyn KernelCode>).collect()
     }
 
-    /// The code of a kernel, cut over threads.
+    /// Returns the code of a kernel, which partitions its calls over threads.
     ///
     /// # Errors
-    /// [`Code::Backend`] for a kernel of another target.
+    /// [`Code::Backend`] if the kernel was lowered for another target.
     pub fn kernel(&self, kernel: &Kernel) -> Result<Arc<dyn KernelCode>> {
         Ok(self.checked(kernel)?.code)
     }
 
-    /// A kernel of this target in the table.
+    /// Returns a kernel from the table after checking that it was lowered for this target.
     fn checked(&self, kernel: &Kernel) -> Result<Loaded> {
         TARGET.check(kernel)?;
         Ok(self.loaded(kernel))
     }
 
-    /// The instruction set.
+    /// Returns the instruction set.
     pub fn isa(&self) -> Isa {
         self.isa
     }
 }
 
-/// The code of a part of a kernel whose rows are cut.
+/// Compiles a kernel that is part of a split reduction. Interprets it if there is no machine code.
 pub(crate) fn part(kernel: Kernel, isa: Isa) -> Arc<dyn KernelCode> {
     let kernel = Arc::new(kernel);
     compiled(&kernel, isa, Calls::Any).unwrap_or_else(|| Arc::new(Interpreted::new(kernel)))
 }
 
-/// The machine code of a kernel for these calls, in memory; `None` if there is none, or no memory for it.
+/// Compiles a kernel tuned for `calls`. Returns `None` if there is no such variant, or no executable memory for it.
 pub(crate) fn compiled(kernel: &Arc<Kernel>, isa: Isa, calls: Calls) -> Option<Arc<dyn KernelCode>> {
     let code = codegen::compile_for(kernel, isa, calls).ok()?;
     let memory = CodeMemory::map(&code.bytes)?;
-    // SAFETY: the memory has this kernel's code for an instruction set of this machine.
+    // SAFETY: the memory was just mapped from this kernel's code for an instruction set of this machine.
     Some(Arc::new(unsafe { Compiled::new(kernel.clone(), memory, 0..code.bytes.len()) }))
 }
 
-/// The threads that compile, as many as compute; `None` if there is only one, or if the system cannot
-/// start more, which is tried again the next time.
+/// Returns the pool of compiler threads, one per compute thread. Returns `None` if there is only one, or if the system
+/// cannot start them. The start is retried at the next call.
 fn compilers() -> Option<&'static ThreadPool> {
     static POOL: OnceCell<ThreadPool> = OnceCell::new();
     if threads::count() == 1 {
@@ -274,8 +272,8 @@ impl Default for CpuBackend {
     }
 }
 
-// SAFETY: generated code, the interpreter, products and the library write all elements of outputs,
-// which their tests compare with the reference, and retain no arrays.
+// SAFETY: generated code, the interpreter, the GEMM library and the op library write every element of their outputs,
+// which tests compare with the reference. None of them retains arrays.
 unsafe impl Backend for CpuBackend {
     fn name(&self) -> &'static str {
         "cpu"
@@ -298,7 +296,7 @@ unsafe impl Backend for CpuBackend {
     }
 
     unsafe fn load(&self, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
-        // SAFETY: as the caller's.
+        // SAFETY: the artifact satisfies the conditions of `Backend::load` by this function's contract.
         Ok(Arc::new(unsafe { self.load_for(artifact, self.driver(), |_, code| code)? }))
     }
 
@@ -330,7 +328,7 @@ inventory::submit! {
     BackendEntry { kind: DeviceKind::CPU, probe }
 }
 
-/// The backend of the processor.
+/// Returns the backend of the CPU.
 fn probe(id: u16) -> Result<Arc<dyn Backend>> {
     match id {
         0 => Ok(Arc::new(CpuBackend::new())),
@@ -344,7 +342,7 @@ mod tests {
     use ms_core::ir::{BinaryOp, KernelBuilder, LaneAxis, Role, Scope, StrideClass};
     use ms_core::tensor::DType;
 
-    /// A sum of this many terms.
+    /// Builds a sum of `terms` terms.
     fn kernel(terms: usize) -> Kernel {
         let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
         let [x, out] = [Role::Input, Role::Output].map(|it| builder.param(DType::F32, it, StrideClass::Unit));
@@ -355,7 +353,7 @@ mod tests {
         builder.finish()
     }
 
-    /// Code is the same, and in the order of the kernels, for every number of compiling threads.
+    /// The code of kernels does not depend on the number of compiler threads, and has their order.
     #[test]
     fn code_does_not_depend_on_threads() {
         let kernels: Vec<Kernel> = (0..100).map(|it| kernel(1 + it * 37 % 100)).collect();

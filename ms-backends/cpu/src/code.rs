@@ -1,4 +1,4 @@
-//! Memory for machine code: first writable, then executable, never both.
+//! Manages memory for machine code, which is first writable and then executable, never both.
 
 use crate::kernel::KernelCode;
 use crate::perf;
@@ -8,11 +8,11 @@ use ms_core::ir::Kernel;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The signature of a generated kernel: the block of a call.
+/// The signature of a generated kernel, which receives its argument block.
 #[cfg(target_arch = "x86_64")]
 pub type Entry = unsafe extern "sysv64" fn(*const u64);
 
-/// The signature of a generated kernel: the block of a call.
+/// The signature of a generated kernel, which receives its argument block.
 #[cfg(not(target_arch = "x86_64"))]
 pub type Entry = unsafe extern "C" fn(*const u64);
 
@@ -20,24 +20,23 @@ pub type Entry = unsafe extern "C" fn(*const u64);
 pub struct CodeMemory(Arc<dyn AsRef<[u8]> + Send + Sync>);
 
 impl CodeMemory {
-    /// Maps a copy of `code`; `None` if the system does not allow executable memory, or if there is no
-    /// code.
+    /// Maps a copy of `code`. Returns `None` if there is no code, or if the system forbids executable memory.
     pub fn map(code: &[u8]) -> Option<Arc<Self>> {
         if code.is_empty() {
             return None;
         }
-        // All of it is written next.
+        // Every page is written next, so all are populated.
         let mut memory = MmapOptions::new().len(code.len()).populate().map_anon().ok()?;
         memory.copy_from_slice(code);
         Some(Arc::new(Self(Arc::new(memory.make_exec().ok()?))))
     }
 
-    /// The bytes of the code.
+    /// Returns the bytes of the code.
     pub fn bytes(&self) -> &[u8] {
         (*self.0).as_ref()
     }
 
-    /// The code of an artifact, in place or mapped as a copy.
+    /// Returns the code of an artifact, in place if it is already executable, and else as a mapped copy.
     pub fn of(code: &MachineCode) -> Option<Arc<Self>> {
         match code {
             MachineCode::Bytes(bytes) => Self::map(bytes),
@@ -46,34 +45,35 @@ impl CodeMemory {
     }
 }
 
-/// A kernel as machine code.
+/// A kernel as machine code in memory.
 pub struct Compiled {
     entry: Entry,
     kernel: Arc<Kernel>,
-    /// Keeps the code mapped.
+    /// The code, which stays mapped as long as this value lives.
     memory: Arc<CodeMemory>,
-    /// Its range there.
+    /// The range of the kernel's code in the memory.
     at: Range<usize>,
 }
 
 impl Compiled {
-    /// A kernel with its code in a range of memory.
+    /// Creates a kernel with its code in a range of memory.
     ///
     /// # Safety
-    /// The kernel's code for this machine is there.
+    /// The range contains the kernel's code for this machine.
     pub unsafe fn new(kernel: Arc<Kernel>, memory: Arc<CodeMemory>, at: Range<usize>) -> Self {
         let code = &memory.bytes()[at.clone()];
         perf::mapped(code, &kernel);
-        // SAFETY: the code is the caller's contract, and lives as long as this value.
+        // SAFETY: the range contains a function of this signature by this function's contract. `memory` keeps it
+        // mapped.
         let entry = unsafe { std::mem::transmute::<*const u8, Entry>(code.as_ptr()) };
         Self { entry, kernel, memory, at }
     }
 }
 
-// SAFETY: the code is that of a kernel, by the contract of the constructor.
+// SAFETY: the code is a kernel's by the contract of `Compiled::new`, and generated code implements the kernel.
 unsafe impl KernelCode for Compiled {
     unsafe fn call(&self, block: &[u64]) {
-        // SAFETY: the caller's contract is that of the kernel.
+        // SAFETY: `block` satisfies the contract of `KernelCode::call` for the kernel whose code this is.
         unsafe { (self.entry)(block.as_ptr()) }
     }
 

@@ -1,5 +1,5 @@
-//! Cuts of kernel calls: parts of one loop over the result, each of which is a separate call of the same code. So parts
-//! are independent of each other, and the bits of the result do not depend on the cut.
+//! Partitions kernel calls: each part covers a range of one loop over the result, and is a separate call of the same
+//! code. Parts are independent, so the bits of the result do not depend on the partition.
 
 use crate::kernel::KernelCode;
 use crate::threads;
@@ -8,44 +8,45 @@ use ms_core::ir::LoopWords;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Maximum number of parts of one call: several per thread balance the load of uneven cores.
+/// The maximum number of parts of one call. Several per thread balance the load of uneven cores.
 pub const MAX_CHUNKS: usize = 64;
 
-/// Minimum number of estimated nanoseconds per chunk of a task.
+/// The minimum estimated duration of a chunk of a task, in nanoseconds.
 pub const CHUNK_NANOS: usize = 5_000;
 
-/// Whether work of so many estimated nanoseconds is too short to be shared.
+/// Whether work of this estimated duration is too short to be shared.
 #[inline]
 pub fn is_short(nanos: usize) -> bool {
     nanos < 2 * CHUNK_NANOS
 }
 
-/// How a call is cut.
+/// A partition of a kernel call.
 pub struct Cut<'a> {
     code: &'a dyn KernelCode,
-    /// The loop that is cut; `None` if the call is one part.
+    /// The partitioned loop. `None` if the call is a single part.
     along: Option<Along>,
     /// The estimated duration of the call.
     nanos: usize,
 }
 
-/// The loop that is cut.
+/// A partitioned loop.
 #[derive(Clone, Copy)]
 struct Along {
     axis: usize,
-    /// The number of its steps, and of those of a part.
+    /// The number of steps of the loop, and of each part.
     steps: usize,
     chunk: usize,
     words: LoopWords,
 }
 
 impl<'a> Cut<'a> {
-    /// The call as one part, by this code.
+    /// Creates the partition with a single part, which `code` runs.
     pub fn whole(code: &'a dyn KernelCode, nanos: usize) -> Self {
         Self { code, along: None, nanos }
     }
 
-    /// Parts of a multiple of `grain` steps of a loop of so many `steps`, by this code, whose blocks have these words.
+    /// Partitions a loop of `steps` steps into parts of a multiple of `grain` steps. `words` locates the loops in the
+    /// argument block.
     pub fn along(
         axis: usize,
         steps: usize,
@@ -58,7 +59,7 @@ impl<'a> Cut<'a> {
         Self { code, along: Some(Along { axis, steps, chunk, words }), nanos }
     }
 
-    /// The number of parts.
+    /// Returns the number of parts.
     fn parts(&self) -> usize {
         self.along.map_or(1, |it| it.steps.div_ceil(it.chunk))
     }
@@ -66,41 +67,44 @@ impl<'a> Cut<'a> {
     /// Runs all parts of a call.
     ///
     /// # Safety
-    /// As [`KernelCode::call`]; the cut is that of this block.
+    /// The conditions of [`KernelCode::call`] hold, and the partition was created for this argument block.
     pub unsafe fn run(&self, block: &[u64]) {
-        // SAFETY: by the caller's contract; parts write distinct elements, and read no elements at other indices that a
-        // part writes.
+        // SAFETY: the conditions of `run_part` follow from this function's contract. Parts have disjoint loop indices,
+        // so they write distinct elements. None reads what another part writes, as a kernel reads its results only at
+        // the same indices.
         threads::for_each(self.parts(), self.nanos, |part| unsafe { self.run_part(block, part) });
     }
 
-    /// Runs a part of a call.
+    /// Runs one part of a call.
     ///
     /// # Safety
-    /// As [`KernelCode::call`] for the steps of this part; the cut is that of this block.
+    /// The conditions of [`KernelCode::call`] hold for the steps of this part. The partition was created for this
+    /// argument block.
     unsafe fn run_part(&self, block: &[u64], part: usize) {
         let Some(Along { axis, steps, chunk, words }) = self.along else {
-            // SAFETY: the caller's contract is the same; the code is that of the same kernel.
+            // SAFETY: the single part is the whole call, for which the conditions of `KernelCode::call` hold.
             return unsafe { self.code.call(block) };
         };
         let start = part * chunk;
         let mut restricted: SmallVec<[u64; 64]> = SmallVec::from_slice(block);
         words.restrict(&mut restricted, axis, start, chunk.min(steps - start));
-        // SAFETY: as above; the loops are a part of those of the block.
+        // SAFETY: `restricted` covers a subset of the steps of `block`, for which the conditions of `KernelCode::call`
+        // hold.
         unsafe { self.code.call(&restricted) };
     }
 }
 
-/// Runs calls that are independent of each other, all parts of which are one task of the threads.
+/// Runs independent calls. The parts of all of them form one task of the thread pool.
 ///
 /// # Safety
-/// As [`KernelCode::call`] for each; and what one of them writes, no other one accesses.
+/// The conditions of [`KernelCode::call`] hold for each call. No call accesses an element that another call writes.
 pub unsafe fn call_together(launches: &[KernelLaunch<'_, Arc<dyn KernelCode>>]) {
     let mut cuts: SmallVec<[(Cut<'_>, &[u64]); 16]> = SmallVec::new();
     let is_shared = threads::is_several();
     for &KernelLaunch { kernel, block } in launches {
         match if is_shared { kernel.cut(block) } else { None } {
             Some(cut) => cuts.push((cut, block)),
-            // SAFETY: the caller's contract is the same.
+            // SAFETY: the conditions of `KernelCode::call` hold for each launch by this function's contract.
             None => unsafe { kernel.call(block) },
         }
     }
@@ -114,15 +118,16 @@ pub unsafe fn call_together(launches: &[KernelLaunch<'_, Arc<dyn KernelCode>>]) 
         let end = starts.get(chunk + 1).copied().unwrap_or((cuts.len(), 0));
         while (call, part) < end {
             let (cut, block) = &cuts[call];
-            // SAFETY: by the caller's contract; parts of a call are independent of each other, as calls are.
+            // SAFETY: the conditions of `KernelCode::call` hold for each launch. Parts of a call are independent, and
+            // so are calls.
             unsafe { cut.run_part(block, part) };
             (call, part) = if part + 1 < cut.parts() { (call, part + 1) } else { (call + 1, 0) };
         }
     });
 }
 
-/// Divides the parts of all calls, in order, between chunks of at least so many nanoseconds, but for the last one;
-/// returns the call and the part that each starts with.
+/// Groups the parts of all calls, in order, into chunks of at least `least` nanoseconds each, except the last one.
+/// Returns the call and the part with which each chunk starts.
 fn gather(cuts: &[(Cut<'_>, &[u64])], least: usize) -> SmallVec<[(usize, usize); 32]> {
     let mut starts = SmallVec::new();
     let (mut before, mut next) = (0usize, 0usize);
@@ -145,7 +150,7 @@ mod tests {
     use crate::interp::Interpreted;
     use ms_core::ir::Kernel;
 
-    /// Short calls share chunks, and long ones have several.
+    /// Short calls share chunks, and large calls have several.
     #[test]
     fn parts_are_gathered() {
         let text = "kernel par=0 lanes=parallel seq=0 out %i: i64 unit point: i = index 0 store %i, i";

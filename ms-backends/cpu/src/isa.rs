@@ -1,4 +1,4 @@
-//! The instruction set that kernels are compiled for.
+//! Detects the instruction set that kernels are compiled for.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 /// The instruction set of kernels.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Isa {
-    /// No code is generated: the interpreter runs every kernel.
+    /// No machine code: the interpreter runs every kernel.
     Interp,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,
@@ -15,26 +15,26 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// Returns whether this machine has it.
+    /// Returns whether this machine supports the instruction set.
     pub fn is_supported(self) -> bool {
         self <= Self::detect()
     }
 
-    /// The best one of this machine.
+    /// Detects the best instruction set of this machine.
     pub fn detect() -> Self {
         static BEST: OnceLock<Isa> = OnceLock::new();
         *BEST.get_or_init(best)
     }
 
-    /// All instruction sets, the best one first.
+    /// All instruction sets, best first.
     pub const ALL: [Self; 3] = [Self::Avx512, Self::Avx2, Self::Interp];
 
-    /// The instruction set with a name: `avx512`, `avx2`, `interp`.
+    /// Returns the instruction set with a name: `avx512`, `avx2` or `interp`.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.name() == name)
     }
 
-    /// The name.
+    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Interp => "interp",
@@ -50,37 +50,36 @@ impl fmt::Display for Isa {
     }
 }
 
-/// The best of this machine.
+/// Detects the best instruction set of this machine.
 ///
-/// As few CPUID leaves as possible are read: each one traps in a virtual machine, and
-/// `is_x86_feature_detected` reads ten.
+/// Few CPUID leaves are read, as each one traps in a virtual machine. `is_x86_feature_detected` reads ten.
 #[cfg(target_arch = "x86_64")]
 fn best() -> Isa {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
 
     let has = |word: u32, bits: &[u32]| bits.iter().all(|bit| word & 1 << bit != 0);
     let features = __cpuid(1);
-    // FMA, OSXSAVE, AVX, F16C.
+    // The bits of FMA, OSXSAVE, AVX and F16C.
     if !has(features.ecx, &[12, 27, 28, 29]) {
         return Isa::Interp;
     }
-    // SAFETY: the system has enabled the instruction (OSXSAVE).
+    // SAFETY: OSXSAVE is set, so the system has enabled `xgetbv`.
     let kept = unsafe { kept_state() } as u32;
-    // A processor with XSAVE has leaf 13, and so leaf 7.
+    // A processor with XSAVE has leaf 13, and thus leaf 7.
     let more = __cpuid_count(7, 0).ebx;
-    // 128-bit and 256-bit registers are saved; AVX2.
+    // The system must save 128-bit and 256-bit registers, and the processor must have AVX2.
     if !has(kept, &[1, 2]) || !has(more, &[5]) {
         return Isa::Interp;
     }
-    // Masks and 512-bit registers are saved; AVX-512 F, DQ, BW, VL.
+    // The system must save masks and 512-bit registers, and the processor must have AVX-512 F, DQ, BW and VL.
     match has(kept, &[5, 6, 7]) && has(more, &[16, 17, 30, 31]) {
         true => Isa::Avx512,
         false => Isa::Avx2,
     }
 }
 
-/// Whether vectors of 512 bits take as long as two of half the length. AMD's processors of family 19h have them since Zen 4,
-/// with units for 256 bits; those of later families have units for 512 bits.
+/// Whether the processor runs a 512-bit instruction as two 256-bit halves (double pumping). Among AMD's processors with
+/// AVX-512, family 19h (Zen 4) does. Later families have 512-bit execution units.
 ///
 /// Source: AMD, Software Optimization Guide for the Zen 4 Microarchitecture, publication 57647.
 #[cfg(target_arch = "x86_64")]
@@ -94,31 +93,31 @@ pub fn has_half_units() -> bool {
     })
 }
 
-/// Whether vectors of 512 bits take as long as two of half the length.
+/// Whether the processor runs a 512-bit instruction as two 256-bit halves (double pumping).
 #[cfg(not(target_arch = "x86_64"))]
 pub fn has_half_units() -> bool {
     false
 }
 
-/// Whether the processor is one of AMD's.
+/// Whether AMD made the processor.
 #[cfg(target_arch = "x86_64")]
 pub fn is_of_amd() -> bool {
     let vendor = std::arch::x86_64::__cpuid(0);
     [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).as_flattened() == b"AuthenticAMD"
 }
 
-/// The register state that the system saves for each thread (register XCR0).
+/// Returns the register state that the system saves for each thread (register XCR0).
 ///
 /// # Safety
-/// The system has enabled the instruction that reads it (OSXSAVE), as it has on every machine with AVX.
+/// The system has enabled `xgetbv` (OSXSAVE), as it has on every machine with AVX.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "xsave")]
 pub fn kept_state() -> u64 {
-    // SAFETY: register 0 exists if the instruction does.
+    // SAFETY: XCR0 exists wherever `xgetbv` does, which this function's contract requires.
     unsafe { std::arch::x86_64::_xgetbv(0) }
 }
 
-/// The best of this machine.
+/// Detects the best instruction set of this machine.
 #[cfg(not(target_arch = "x86_64"))]
 fn best() -> Isa {
     Isa::Interp

@@ -1,47 +1,47 @@
-//! [`KernelCode`]: kernels that the processor runs.
+//! Defines executable kernels: [`KernelCode`].
 
 use crate::cut::Cut;
 use ms_core::exec::KernelView;
 use std::sync::Arc;
 
-/// A kernel that is compiled for the processor, or interpreted.
+/// A kernel that is compiled to machine code, or interpreted.
 ///
 /// # Safety
-/// A call writes every element that the kernel stores, with a valid value of the dtype, and accesses
-/// only the memory in the contract of [`KernelCode::call`].
+/// A call writes every element that the kernel stores, with a valid value of the dtype. It accesses only the memory
+/// that the contract of [`KernelCode::call`] names.
 pub unsafe trait KernelCode: Send + Sync {
-    /// Runs the kernel with the block of a call (see [`Kernel`](ms_core::ir::Kernel)).
+    /// Runs the kernel with an argument block (see [`Kernel`](ms_core::ir::Kernel)).
     ///
     /// # Safety
-    /// The block has the kernel's number of words, and extents that the kernel
-    /// [takes](ms_core::ir::Kernel::takes). All elements that its extents and strides address are in memory that
-    /// is live during the call. During the call, nobody else writes the elements that the kernel
-    /// reads, or accesses those that it writes. The kernel itself may read an element that it writes
-    /// only at the same loop indices.
+    /// - The block has the kernel's number of words, and extents that the kernel [takes](ms_core::ir::Kernel::takes).
+    /// - All elements that the extents and strides address are in memory that is live during the call.
+    /// - During the call, nobody else writes an element that the kernel reads, or accesses an element that it writes.
+    /// - The kernel itself reads an element that it writes only at the same loop indices.
     unsafe fn call(&self, block: &[u64]);
 
-    /// The kernel and its machine code, for profiles; `None` if this is not the code of one kernel.
+    /// Returns the kernel and its machine code, for profiling. `None` if this is not the code of a single kernel.
     fn view(&self) -> Option<KernelView<'_>> {
         None
     }
 
-    /// Code that runs a call with this block on the calling thread, if this code may share it with others.
+    /// Returns code that runs a call with this block on the calling thread alone, if this code may share it with
+    /// others.
     fn alone(&self, _block: &[u64]) -> Option<&dyn KernelCode> {
         None
     }
 
-    /// The estimated duration of a call with these extents in nanoseconds, if it may be [cut](KernelCode::cut).
+    /// Returns the estimated duration of a call in nanoseconds, if the call may be [partitioned](KernelCode::cut).
     fn nanos(&self, extents: &[u64]) -> Option<usize> {
         let _ = extents;
         None
     }
 
-    /// The parts of a call with this block that may run at the same time; `None` if it is to run by itself.
+    /// Returns the partition of a call into parts that may run in parallel. `None` if the call must run on its own.
     fn cut(&self, _block: &[u64]) -> Option<Cut<'_>> {
         None
     }
 
-    /// Specialised code for calls with these extents, if there is any.
+    /// Returns code that is specialised for calls with these extents, if there is any.
     fn at(&self, extents: &[u64]) -> Option<Arc<dyn KernelCode>> {
         let _ = extents;
         None

@@ -1,4 +1,4 @@
-//! The CPU backend: kernels to machine code, the interpreter, products, threads.
+//! The CPU backend: code generation, interpreter, GEMM, op library and thread pool.
 
 pub mod codegen;
 pub mod interp;

@@ -1,4 +1,4 @@
-//! The table of loaded kernels.
+//! Interns loaded kernels.
 
 use crate::code::CodeMemory;
 use crate::parallel::Parallel;
@@ -9,21 +9,21 @@ use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Maximum number of kernels in the table, which is cleared when it is full; kernels in use stay alive.
+/// The maximum number of kernels in the table. A full table is cleared, and kernels in use stay alive.
 const MAX_KERNELS: usize = 4096;
 
 /// A loaded kernel.
 #[derive(Clone)]
 pub struct Loaded {
     pub code: Arc<Parallel>,
-    /// The range of its machine code; `None` if it is interpreted.
+    /// The range of the machine code. `None` if the kernel is interpreted.
     pub at: Option<(Arc<CodeMemory>, Range<usize>)>,
 }
 
-/// A kernel, and its code.
+/// A kernel and its code.
 type Entry = (Arc<Kernel>, Loaded);
 
-/// Loaded kernels, by content. Kernels are long, so that callers hash them once for all their uses.
+/// Loaded kernels, interned by content. Hashing a kernel is slow, so callers compute its hash once for all lookups.
 #[derive(Default)]
 pub struct LoadedKernels {
     by_hash: FxHashMap<u64, SmallVec<[Entry; 1]>>,
@@ -31,12 +31,12 @@ pub struct LoadedKernels {
 }
 
 impl LoadedKernels {
-    /// The kernel with this [hash].
+    /// Returns the kernel with this [hash].
     pub fn get(&self, hash: u64, kernel: &Kernel) -> Option<&Loaded> {
         self.by_hash.get(&hash)?.iter().find(|it| *it.0 == *kernel).map(|it| &it.1)
     }
 
-    /// Adds a kernel with this [hash], which is not in the table.
+    /// Adds a kernel with this [hash] that is not in the table.
     pub fn insert(&mut self, hash: u64, kernel: Arc<Kernel>, loaded: &Loaded) {
         if self.count >= MAX_KERNELS {
             *self = Self::default();
@@ -46,7 +46,7 @@ impl LoadedKernels {
     }
 }
 
-/// The hash of a kernel, which is the same in every process of one build.
+/// Returns the hash of a kernel, which is equal in all processes of one build.
 pub fn hash(kernel: &Kernel) -> u64 {
     let mut state = FxHasher::default();
     kernel.hash(&mut state);
@@ -63,7 +63,7 @@ mod tests {
         Loaded { code: Arc::new(Parallel::new(kernel, Arc::new(Interpreted::new(kernel.clone())))), at: None }
     }
 
-    /// Kernels of one hash are told apart by their content, and a full table starts anew.
+    /// Lookups distinguish kernels with equal hashes by their content, and a full table is cleared.
     #[test]
     fn kernels_are_found_by_content() {
         let kernel = |par| Arc::new(KernelBuilder::new(par, 0, LaneAxis::Parallel).finish());

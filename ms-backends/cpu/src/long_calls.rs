@@ -1,4 +1,4 @@
-//! Code for the long calls of a kernel, which the first of them compiles.
+//! Compiles variants of a kernel for large calls, when the first large call needs them.
 
 use crate::codegen::{Calls, LINE};
 use crate::isa::Isa;
@@ -6,16 +6,16 @@ use crate::kernel::KernelCode;
 use ms_core::ir::{Kernel, Param, Role};
 use std::sync::{Arc, OnceLock};
 
-/// Bytes of the results of a call that are streamed: common caches evict them before anyone reads them.
+/// The result size in bytes from which stores are non-temporal: common caches evict such results before they are read.
 const STREAMED: u64 = 32 << 20;
 
-/// Compiles a kernel for calls; `None` if there is no special code for them.
+/// Compiles a kernel tuned for calls of one kind. Returns `None` if it has no such variant.
 pub type Compile = fn(&Arc<Kernel>, Isa, Calls) -> Option<Arc<dyn KernelCode>>;
 
-/// Code that is compiled when it is first needed.
+/// Code that is compiled at its first use.
 type Lazy = OnceLock<Option<Arc<dyn KernelCode>>>;
 
-/// The code of a kernel for long calls.
+/// The variants of a kernel for large calls.
 pub struct LongCalls {
     kernel: Arc<Kernel>,
     isa: Isa,
@@ -25,13 +25,13 @@ pub struct LongCalls {
 }
 
 impl LongCalls {
-    /// That of a kernel, from this compiler.
+    /// Creates the variants of a kernel without compiling them.
     pub fn new(kernel: &Arc<Kernel>, isa: Isa, compile: Compile) -> Self {
         let (long, streaming) = (Lazy::new(), Lazy::new());
         Self { kernel: kernel.clone(), isa, compile, long, streaming }
     }
 
-    /// The code for a long call with this block; `None` if that is the code for all calls.
+    /// Returns the code for a large call with this argument block. `None` if the general code is to run.
     pub fn code(&self, block: &[u64]) -> Option<&dyn KernelCode> {
         let streaming = if self.is_streamed(block) { self.of(Calls::Streaming, &self.streaming) } else { None };
         streaming.or_else(|| self.of(Calls::Long, &self.long))
@@ -41,7 +41,7 @@ impl LongCalls {
         code.get_or_init(|| (self.compile)(&self.kernel, self.isa, calls)).as_deref()
     }
 
-    /// Whether the results of a call are large, aligned, and in other memory than its operands.
+    /// Whether the results of a call are large, aligned, and in other buffers than its operands.
     fn is_streamed(&self, block: &[u64]) -> bool {
         let (kernel, loops) = (&*self.kernel, self.kernel.loops());
         let words = |param: usize| &block[kernel.param_word(param)..][..1 + loops];
@@ -57,7 +57,7 @@ impl LongCalls {
             {
                 return false;
             }
-            // A loop along which the result does not move writes the same elements again.
+            // A loop with stride zero writes the same elements again.
             let written = block[..loops].iter().zip(strides).filter(|it| *it.0 == 0 || *it.1 != 0).map(|it| *it.0);
             bytes = bytes.saturating_add(written.fold(param.dtype.size() as u64, u64::saturating_mul));
         }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use crate::interp::Interpreted;
 
-    /// Interpreted code in place of that with streaming stores, and no other.
+    /// Returns interpreted code for streaming calls, and no other variant.
     fn streaming(kernel: &Arc<Kernel>, _: Isa, calls: Calls) -> Option<Arc<dyn KernelCode>> {
         (calls == Calls::Streaming).then(|| Arc::new(Interpreted::new(kernel.clone())) as Arc<dyn KernelCode>)
     }
@@ -82,7 +82,7 @@ mod tests {
         let kernel = Kernel::parse(text).expect(text);
         kernel.check().expect(text);
         let long = LongCalls::new(&Arc::new(kernel), Isa::Avx2, streaming);
-        // Address and strides of the input and of the result.
+        // The block contains the addresses and strides of the input and of the result.
         let block = |extents: [u64; 2], out: [u64; 3]| [&extents[..], &[1 << 30, 4 << 20, 4], &out].concat();
         let whole = block([16, 1 << 20], [1 << 40, 2 << 20, 2]);
         for (what, want, block) in [

@@ -1,5 +1,6 @@
-//! Kernel calls on several threads: one loop is [cut](crate::cut), or long rows of few results into the
-//! [blocks](crate::split) of their order. The bits of the result do not depend on it.
+//! Runs kernel calls on several threads. One loop is [partitioned](crate::cut), or for few results with long rows, each
+//! row is [split](crate::split) into the blocks of its reduction order. The bits of the result do not depend on the
+//! partition.
 
 use crate::cut::{CHUNK_NANOS, Cut, MAX_CHUNKS, is_short};
 use crate::isa::Isa;
@@ -13,35 +14,35 @@ use ms_core::ir::{Kernel, LaneAxis, LoopWords};
 use ms_core::tensor::Array;
 use std::sync::{Arc, OnceLock};
 
-/// Lanes per chunk are a multiple of this, so that chunks start at whole cache lines.
+/// The number of lanes in a chunk is a multiple of this, so that chunks begin at cache lines.
 const LANE_GRAIN: usize = 64;
 
-/// The code of a kernel, with the data to cut its calls.
+/// The code of a kernel, with the data that partitioning its calls needs.
 pub struct Parallel {
     code: Arc<dyn KernelCode>,
     words: LoopWords,
-    /// Loops over the result, which come first.
+    /// The number of loops over the result, which come first.
     points: usize,
-    /// The loop of the lanes.
+    /// The index of the lane loop.
     lanes: usize,
     insts: usize,
-    /// The kernel, if rows may be cut.
+    /// The kernel, if its reductions may be split.
     rows: Option<Rows>,
-    /// The code for long calls.
+    /// The variants for large calls.
     long: Option<LongCalls>,
 }
 
-/// A kernel whose rows may be cut.
+/// A kernel whose reductions may be split.
 struct Rows {
     kernel: Kernel,
-    /// Compiles its parts, when a call is worth it.
+    /// Compiles the two kernels of the split at the first large call.
     compile: fn(Kernel, Isa) -> Arc<dyn KernelCode>,
     isa: Isa,
     split: OnceLock<Option<Split>>,
 }
 
 impl Rows {
-    /// The parts, if a call is long enough and the kernel can be cut into them.
+    /// Returns the split kernels, if a call is long enough and the kernel can be split.
     fn split(&self, extents: &[u64]) -> Option<&Split> {
         if !split::is_worth_it(&self.kernel, extents) {
             return None;
@@ -51,7 +52,7 @@ impl Rows {
 }
 
 impl Parallel {
-    /// The code of `kernel`.
+    /// Creates the code of `kernel` without splits or variants.
     pub fn new(kernel: &Kernel, code: Arc<dyn KernelCode>) -> Self {
         let lanes = kernel.par as usize;
         Self {
@@ -65,18 +66,18 @@ impl Parallel {
         }
     }
 
-    /// The same with long rows cut into blocks, by code for `isa` that `compile` returns.
+    /// Enables splitting reductions of long rows. `compile` returns the code for `isa`.
     pub fn with_rows(self, kernel: &Kernel, isa: Isa, compile: fn(Kernel, Isa) -> Arc<dyn KernelCode>) -> Self {
         let rows = || Rows { kernel: kernel.clone(), compile, isa, split: OnceLock::new() };
         Self { rows: Parts::looped(kernel).map(|_| rows()), ..self }
     }
 
-    /// The same with other code for long calls, which `compile` returns.
+    /// Enables variants for large calls, which `compile` returns.
     pub fn with_long(self, kernel: &Arc<Kernel>, isa: Isa, compile: long_calls::Compile) -> Self {
         Self { long: Some(LongCalls::new(kernel, isa, compile)), ..self }
     }
 
-    /// The loop to cut: the outermost one with enough steps, or the longest.
+    /// Returns the loop to partition: the outermost one with enough steps, or else the longest.
     fn axis(&self, extents: &[u64]) -> Option<usize> {
         let enough = (0..self.points).find(|&axis| {
             let grain = if axis == self.lanes { LANE_GRAIN } else { 1 };
@@ -87,51 +88,50 @@ impl Parallel {
 }
 
 impl Parallel {
-    /// The estimated duration of a call in nanoseconds: a wide vector takes about one per instruction of 64
-    /// lanes.
+    /// Estimates the duration of a call in nanoseconds. An instruction on 64 lanes takes about one.
     #[inline]
     fn duration(&self, extents: &[u64]) -> usize {
         let points = extents.iter().fold(1usize, |all, &it| all.saturating_mul(it as usize));
         points.saturating_mul(self.insts) / 64
     }
 
-    /// Runs a call, cut if it is long.
+    /// Runs a call, on several threads if it is long.
     ///
     /// # Safety
-    /// As [`KernelCode::call`].
+    /// The conditions of [`KernelCode::call`] hold for `block`.
     #[inline]
     unsafe fn run_block(&self, block: &[u64]) {
         let nanos = self.duration(&block[..self.words.loops()]);
         if is_short(nanos) {
-            // SAFETY: the caller's contract is the same.
+            // SAFETY: `block` satisfies the conditions of `KernelCode::call` by this function's contract.
             unsafe { self.code.call(block) }
         } else {
-            // SAFETY: as above.
+            // SAFETY: `block` satisfies the conditions of `KernelCode::call` by this function's contract.
             unsafe { self.run_long(block, nanos) }
         }
     }
 
-    /// Runs a call that takes so many nanoseconds, in parts if it can be cut.
+    /// Runs a call of about `nanos` nanoseconds, split or partitioned if possible.
     ///
     /// # Safety
-    /// As [`KernelCode::call`].
+    /// The conditions of [`KernelCode::call`] hold for `block`.
     unsafe fn run_long(&self, block: &[u64], nanos: usize) {
         if let Some(split) = self.split(block) {
-            // SAFETY: the caller's contract is the same.
+            // SAFETY: `block` satisfies the conditions of `KernelCode::call` for the kernel that was split.
             if unsafe { split.call(block, nanos, (nanos / CHUNK_NANOS).min(MAX_CHUNKS)) } {
                 return;
             }
         }
-        // SAFETY: the caller's contract is the same; the cut is of this block.
+        // SAFETY: `block` satisfies the conditions of `KernelCode::call`, and the partition was created for it.
         unsafe { self.cut_long(block, nanos).run(block) };
     }
 
-    /// The code that cuts the rows of a call, if that is worth it.
+    /// Returns the split kernels for a call, if splitting is profitable.
     fn split(&self, block: &[u64]) -> Option<&Split> {
         self.rows.as_ref()?.split(&block[..self.words.loops()])
     }
 
-    /// The cut of a call that takes so many nanoseconds along one of its loops.
+    /// Partitions a call of about `nanos` nanoseconds along one of its loops.
     fn cut_long(&self, block: &[u64], nanos: usize) -> Cut<'_> {
         let extents = &block[..self.words.loops()];
         let code = self.long.as_ref().and_then(|it| it.code(block)).unwrap_or(&*self.code);
@@ -141,14 +141,14 @@ impl Parallel {
     }
 }
 
-// SAFETY: every point is run by a call of the code, which is a kernel.
+// SAFETY: every point is computed by exactly one call of `code`, which implements the kernel.
 unsafe impl KernelCode for Parallel {
     fn at(&self, extents: &[u64]) -> Option<Arc<dyn KernelCode>> {
         is_short(self.duration(extents)).then(|| self.code.clone())
     }
 
     fn alone(&self, block: &[u64]) -> Option<&dyn KernelCode> {
-        // Shorter calls take as long to choose other code as it saves.
+        // For shorter calls, the lookup takes as long as the variant saves.
         let is_long = self.duration(&block[..self.words.loops()]) >= CHUNK_NANOS;
         let long = self.long.as_ref().filter(|_| is_long).and_then(|it| it.code(block));
         Some(long.unwrap_or(&*self.code))
@@ -163,7 +163,7 @@ unsafe impl KernelCode for Parallel {
         if is_short(nanos) {
             return Some(Cut::whole(&*self.code, nanos));
         }
-        // The parts of rows are not independent of each other.
+        // The steps of a split depend on each other.
         if self.split(block).is_some() { None } else { Some(self.cut_long(block, nanos)) }
     }
 
@@ -172,15 +172,15 @@ unsafe impl KernelCode for Parallel {
     }
 
     unsafe fn call(&self, block: &[u64]) {
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: `block` satisfies the conditions of `KernelCode::call` by this function's contract.
         unsafe { self.run_block(block) }
     }
 }
 
-// SAFETY: as above.
+// SAFETY: every point is computed by exactly one call of `code`, which implements the kernel.
 unsafe impl StepCode for Parallel {
     unsafe fn run(&self, block: &[u64], _: &[&Array], _: &[Array]) -> Result<()> {
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: the conditions of `StepCode::run` for a kernel's block are those of `KernelCode::call`.
         unsafe { self.run_block(block) };
         Ok(())
     }
@@ -196,34 +196,34 @@ mod tests {
     use ms_core::ir::ParamId;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Code that counts its calls.
+    /// Kernel code that counts its calls.
     struct Counted {
         code: Interpreted,
         calls: AtomicUsize,
     }
 
-    // SAFETY: the code is a kernel's.
+    // SAFETY: the wrapped code implements a kernel.
     unsafe impl KernelCode for Counted {
         unsafe fn call(&self, block: &[u64]) {
             self.calls.fetch_add(1, Ordering::Relaxed);
-            // SAFETY: as the caller's.
+            // SAFETY: `block` satisfies the conditions of `KernelCode::call` by this function's contract.
             unsafe { self.code.call(block) }
         }
     }
 
-    /// Code that does not share its calls.
+    /// The code for a single thread.
     struct Alone<'a>(&'a Parallel);
 
-    // SAFETY: the code is a kernel's.
+    // SAFETY: the wrapped code implements a kernel.
     unsafe impl KernelCode for Alone<'_> {
         unsafe fn call(&self, block: &[u64]) {
             let code = self.0.alone(block).expect("there is code for one thread");
-            // SAFETY: as the caller's.
+            // SAFETY: `block` satisfies the conditions of `KernelCode::call` by this function's contract.
             unsafe { code.call(block) }
         }
     }
 
-    /// Long calls are cut, whether or not positions are read; their results are tested in `tests/kernels`.
+    /// Large calls are partitioned, whether or not the kernel reads positions. `tests/kernels` tests their results.
     #[test]
     fn long_calls_are_cut() {
         let cases: [(&str, &[usize]); 3] = [
@@ -245,19 +245,19 @@ mod tests {
             let counted = Arc::new(Counted { code, calls: AtomicUsize::new(0) });
             let mut call = Call::new(&kernel, extents, &vec![None; kernel.params.len()], 0);
             let mut whole = call.clone();
-            // SAFETY: the call is of this kernel.
+            // SAFETY: `call` was created for this kernel, so its buffers cover every access.
             unsafe { call.run(&Parallel::new(&kernel, counted.clone())) };
             assert!(counted.calls.load(Ordering::Relaxed) > 1, "{text}");
-            // SAFETY: as above.
+            // SAFETY: `whole` was created for this kernel, so its buffers cover every access.
             unsafe { whole.run(&counted.code) };
             assert_eq!(call.difference(&whole), None, "{text}");
         }
     }
 
-    /// Code for long calls, with and without streaming stores, has the bits of the code for all calls.
+    /// The variants for large calls, with and without streaming stores, give the bits of the general code.
     #[test]
     fn long_calls_have_the_same_bits() {
-        // Many products, and more than 32 MiB of results.
+        // The cases are a kernel with many products, and one with more than 32 MiB of results.
         let multiplied = |n: usize| (0..n).map(|it| format!("v{} = mul v{it}, v{it}\n", it + 1)).collect::<String>();
         for (products, lanes) in [(50, 100_003), (1, (32 << 20) / 8 + 5)] {
             let text = format!(
@@ -271,14 +271,14 @@ mod tests {
                 let mut untouched = Call::new(&kernel, &[lanes], &[None, None], 0);
                 untouched.fill(ParamId(0), |at| at as u64);
                 let [mut want, mut got] = [untouched.clone(), untouched.clone()];
-                // SAFETY: the call is of this kernel.
+                // SAFETY: `want` was created for this kernel, so its buffers cover every access.
                 unsafe { want.run(&*code) };
                 let parallel = Parallel::new(&kernel, code).with_long(&kernel, isa, compiled);
-                // SAFETY: as above.
+                // SAFETY: `got` was created for this kernel, so its buffers cover every access.
                 unsafe { got.run(&parallel) };
                 assert_eq!(got.difference(&want), None, "{isa}, {products} products");
                 let mut alone = untouched;
-                // SAFETY: as above.
+                // SAFETY: `alone` was created for this kernel, so its buffers cover every access.
                 unsafe { alone.run(&Alone(&parallel)) };
                 assert_eq!(alone.difference(&want), None, "{isa}, {products} products on one thread");
                 let special = [Calls::Long, Calls::Streaming].map(|it| compiled(&kernel, isa, it).is_some());

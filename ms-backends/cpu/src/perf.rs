@@ -1,4 +1,4 @@
-//! The map by which `perf` names generated code.
+//! Writes the map with which `perf` names generated code.
 
 use crate::loaded;
 use ms_core::environment::Variable;
@@ -12,8 +12,8 @@ environment_variables! {
     static PERF_MAP: Variable<bool> = Variable::switch("MS_DEV_PERF_MAP");
 }
 
-/// Adds the code of a kernel to `perf-PID.map` in the folder for temporary files, where `perf` looks for it, if
-/// `MS_DEV_PERF_MAP` is set. A map that cannot be written changes nothing else.
+/// Adds the code of a kernel to `perf-PID.map` in the folder for temporary files, where `perf` looks for it. Does
+/// nothing unless `MS_DEV_PERF_MAP` is set. Errors of writing the map are ignored.
 pub fn mapped(code: &[u8], kernel: &Kernel) {
     static MAP: OnceLock<Option<Mutex<File>>> = OnceLock::new();
     let open = || {
@@ -21,7 +21,8 @@ pub fn mapped(code: &[u8], kernel: &Kernel) {
             return None;
         }
         let path = std::env::temp_dir().join(format!("perf-{}.map", std::process::id()));
-        // That of an earlier process of this number; a link of someone else is not followed.
+        // A stale map of an earlier process with this id is removed. `create_new` does not follow a link that someone
+        // else made.
         let _none = std::fs::remove_file(&path);
         File::create_new(path).ok().map(Mutex::new)
     };

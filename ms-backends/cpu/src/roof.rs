@@ -1,4 +1,4 @@
-//! Measures the rates of the processor: see [`Roof`].
+//! Measures the roofline of the CPU, see [`Roof`].
 
 use crate::backend::CpuBackend;
 use crate::codegen::LINE;
@@ -9,27 +9,27 @@ use ms_core::tensor::{DType, try_filled};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Numbers of independent chains of multiply-adds, of which the fastest counts: they hide the latency of an instruction,
-/// and with the copies of a body that generated code has, they must fit in registers.
+/// Candidate numbers of accumulation chains of multiply-adds. The fastest one is the peak. The chains must hide the
+/// latency of an instruction. With the copies of the body in generated code, they must also fit in the registers.
 const CHAINS: [usize; 5] = [2, 3, 4, 6, 10];
 
-/// Multiply-adds of a chain on each element.
+/// The number of multiply-adds of a chain on each element.
 const LINKS: usize = 64;
 
-/// Elements of a call that measures operations, which are in the first-level cache.
+/// The number of elements of a call that measures operations. They fit in the L1 cache.
 const ELEMENTS: usize = 2048;
 
-/// How long the rate of operations of some chains is measured in a round; the best call of all rounds counts.
+/// The duration of a round that measures one number of chains. The best call of all rounds counts.
 const ROUND: Duration = Duration::from_millis(5);
 
-/// How long a rate of bytes is measured; the best call counts.
+/// The duration of a measurement of bandwidth. The best call counts.
 const BYTES: Duration = Duration::from_millis(15);
 
-/// Bytes that a step accesses: in the first-level caches, the second-level ones, the third-level one, and memory.
+/// The bytes that a step accesses: in L1, in L2, in L3, and in memory.
 const SIZES: [usize; 4] = [32 << 10, 512 << 10, 8 << 20, 192 << 20];
 
-/// The rates with all threads of the pool, the best so far: all of them are measured the first time, and those that are
-/// `exceeded` again. `None` if there is no memory for it.
+/// Returns the best rates so far, with all threads of the pool. The first call measures all rates, and later calls
+/// measure those that are `exceeded` again. `None` if there is not enough memory to measure.
 pub fn measured(backend: &CpuBackend, exceeded: Exceeded) -> Option<Roof> {
     static ROOF: Mutex<Option<Roof>> = Mutex::new(None);
     let mut known = ROOF.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,9 +48,9 @@ pub fn measured(backend: &CpuBackend, exceeded: Exceeded) -> Option<Roof> {
     known.clone()
 }
 
-/// The rates at this time.
+/// Measures all rates.
 fn rates(backend: &CpuBackend) -> Option<Roof> {
-    // Rounds are apart from each other, as a virtual processor may be slow for a while.
+    // The rounds are spread over time, as a virtual processor may be slow for a while.
     let mut operations = best(backend)?;
     let mut bytes = Vec::new();
     for (at, &size) in SIZES.iter().enumerate() {
@@ -62,12 +62,12 @@ fn rates(backend: &CpuBackend) -> Option<Roof> {
     Some(Roof { operations, bytes })
 }
 
-/// Operations in a second in one round.
+/// Measures the rate of operations in one round, per second.
 fn best(backend: &CpuBackend) -> Option<f64> {
     CHAINS.iter().map(|&it| operations(backend, it)).try_fold(0.0, |best, it| Some(it?.max(best)))
 }
 
-/// A kernel with one loop, of f32 operands and a result.
+/// Builds a kernel with one loop, f32 operands and one result.
 fn kernel(inputs: usize, body: impl FnOnce(&mut KernelBuilder, &[Val]) -> Val) -> Kernel {
     let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
     let params: Vec<_> = (0..inputs).map(|_| builder.param(DType::F32, Role::Input, StrideClass::Unit)).collect();
@@ -79,7 +79,7 @@ fn kernel(inputs: usize, body: impl FnOnce(&mut KernelBuilder, &[Val]) -> Val) -
     builder.finish()
 }
 
-/// The shortest of several calls, in seconds: after one that touches the memory for the first time, at least two.
+/// Returns the shortest of at least two calls, in seconds. An additional first call touches the memory.
 fn shortest(time: Duration, mut call: impl FnMut()) -> f64 {
     call();
     let (begin, mut least, mut calls) = (Instant::now(), f64::INFINITY, 0);
@@ -92,13 +92,13 @@ fn shortest(time: Duration, mut call: impl FnMut()) -> f64 {
     least
 }
 
-/// The block of a call of one loop on rows that begin at these addresses.
+/// Returns the argument block of a call with one loop, on rows that begin at these addresses.
 fn block(elements: usize, addresses: &[u64]) -> Vec<u64> {
     let size = size_of::<f32>() as u64;
     std::iter::once(elements as u64).chain(addresses.iter().flat_map(|&it| [it, size])).collect()
 }
 
-/// Operations in a second, of so many chains.
+/// Measures the rate of operations with `count` chains, per second.
 fn operations(backend: &CpuBackend, count: usize) -> Option<f64> {
     let chains = kernel(1, |builder, values| {
         let [scale, shift] = [0.5f32, 0.25].map(|it| builder.constant(it, DType::F32));
@@ -122,14 +122,14 @@ fn operations(backend: &CpuBackend, count: usize) -> Option<f64> {
         threads::for_each(threads, usize::MAX, |at| {
             let block = block(ELEMENTS, &[row(2 * at), row(2 * at + 1)]);
             let code = code.alone(&block).unwrap_or(&*code);
-            // SAFETY: each chunk has two rows of its own.
+            // SAFETY: each chunk has two separate rows of `ELEMENTS` elements in `rows`.
             (0..calls).for_each(|_| unsafe { code.call(&block) });
         });
     });
     Some((2 * count * LINKS * ELEMENTS * calls * threads) as f64 / time)
 }
 
-/// Bytes in a second of `a * x + y` on so many bytes.
+/// Measures the bandwidth of `a * x + y` (STREAM triad) on about `bytes` bytes, in bytes per second.
 fn bandwidth(backend: &CpuBackend, bytes: usize) -> Option<f64> {
     let triad = kernel(2, |builder, values| {
         let scale = builder.constant(0.5f32, DType::F32);
@@ -137,7 +137,7 @@ fn bandwidth(backend: &CpuBackend, bytes: usize) -> Option<f64> {
     });
     let code = backend.kernel(&triad).ok()?;
     let threads = threads::count();
-    // Rows are whole lines, as those of arrays.
+    // Rows consist of whole cache lines, like arrays.
     let elements = (bytes / (3 * threads * size_of::<f32>())).next_multiple_of(LINE);
     let mut rows = try_filled(0.5f32, 3 * threads * elements + LINE).ok()?;
     let first = (rows.as_mut_ptr().addr() as u64).next_multiple_of(LINE as u64);
@@ -146,7 +146,7 @@ fn bandwidth(backend: &CpuBackend, bytes: usize) -> Option<f64> {
     let time = shortest(BYTES, || {
         threads::for_each(threads, usize::MAX, |at| {
             let block = block(elements, &[row(3 * at), row(3 * at + 1), row(3 * at + 2)]);
-            // SAFETY: each chunk has three rows of its own.
+            // SAFETY: each chunk has three separate rows of `elements` elements in `rows`.
             threads::serial(|| (0..calls).for_each(|_| unsafe { code.call(&block) }));
         });
     });

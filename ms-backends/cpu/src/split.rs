@@ -1,9 +1,9 @@
-//! Reductions of long rows on several threads.
+//! Splits reductions of long rows over several threads.
 //!
-//! A kernel with few results, each of one long row, is replaced by two kernels. The first reduces blocks
-//! of rows, over which it has a parallel loop; the second computes the rest from the results of whole rows.
-//! Between them the results of blocks are combined in the second level of
-//! [`ReductionOrder::Blocks`], so that the bits are those of the original kernel.
+//! Two kernels replace a kernel with few results that each reduce one long row. The first one reduces blocks of rows,
+//! in a parallel loop over the blocks. The second one computes the remaining stages from the results of whole rows.
+//! Between them, the block results are reduced in the second level of [`ReductionOrder::Blocks`], so the bits are those
+//! of the original kernel.
 
 use crate::interp::{Second, second_level};
 use crate::kernel::KernelCode;
@@ -15,32 +15,32 @@ use ms_core::tensor::DType;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Elements of a block of a reduction without an order, large enough to amortise a call.
+/// The number of elements of a block of an unordered reduction, large enough to amortise a call.
 const UNORDERED_BLOCK: usize = 8 * ReductionOrder::ROW_BLOCK;
 
 /// The minimum number of blocks of a row.
 const BLOCKS: usize = 8;
 
-/// The maximum number of results: with more of them, the loops over results are cut.
+/// The maximum number of results. With more results, the loops over them are partitioned instead.
 const RESULTS: u64 = 4;
 
-/// Bytes from the result of one block to the next, for any dtype.
+/// The distance in bytes between the results of adjacent blocks, for any dtype.
 const SLOT: usize = 8;
 
 /// The kernels that replace one with long rows.
 pub struct Parts {
-    /// Reduces blocks: the loop over blocks is outside the lanes, and the results are the last params.
+    /// Reduces blocks. The loop over blocks is outside the lanes, and the block results are the last parameters.
     pub blocks: Kernel,
-    /// The stages before and after the loop, with the results of rows as the last params.
+    /// The stages before and after the loop. The results of rows are the last parameters.
     pub rest: Kernel,
     /// The reducer and the dtype of each reduction.
     reductions: SmallVec<[(Reducer, DType); 2]>,
-    /// Elements of a block.
+    /// The number of elements of a block.
     block: usize,
 }
 
 impl Parts {
-    /// The stage whose rows can be cut, if the kernel has one.
+    /// Returns the stage whose reductions can be split, if the kernel has one.
     pub fn looped(kernel: &Kernel) -> Option<usize> {
         let mut loops = (0..kernel.stages.len()).filter(|&it| kernel.stages[it].scope == Scope::Loop);
         let (Some(looped), None) = (loops.next(), loops.next()) else { return None };
@@ -52,7 +52,7 @@ impl Parts {
         (reductions.next().is_some_and(is_free) && reductions.all(is_free)).then_some(looped)
     }
 
-    /// The parts of a kernel, if its rows can be cut.
+    /// Splits a kernel, if possible.
     pub fn of(kernel: &Kernel) -> Option<Self> {
         let looped = Self::looped(kernel)?;
         let range = kernel.stage_range(looped);
@@ -90,11 +90,11 @@ impl Parts {
     }
 }
 
-/// A kernel made of instructions of another one.
+/// A kernel under construction from instructions of another kernel.
 struct Copy<'a> {
     from: &'a Kernel,
     kernel: Kernel,
-    /// The value here of each value of the other one.
+    /// The new value of each value of the original kernel.
     values: Vec<Val>,
 }
 
@@ -121,7 +121,7 @@ impl<'a> Copy<'a> {
         ParamId(self.kernel.params.len() as u32 - 1)
     }
 
-    /// Ends a stage; an empty one is dropped.
+    /// Ends a stage. An empty stage is dropped.
     fn end_stage(&mut self, scope: Scope) {
         let end = self.kernel.insts.len() as u32;
         if self.kernel.stages.last().map_or(0, |it| it.end) < end {
@@ -130,19 +130,19 @@ impl<'a> Copy<'a> {
     }
 }
 
-/// The code of [`Parts`].
+/// The code of the [`Parts`] of a kernel.
 pub struct Split {
     blocks: Arc<dyn KernelCode>,
     rest: Arc<dyn KernelCode>,
     reductions: SmallVec<[(Reducer, DType); 2]>,
     block: usize,
-    /// Number of params of the original kernel with an address.
+    /// The number of parameters of the original kernel that have an address.
     params: usize,
-    /// Number of its parallel loops.
+    /// The number of its parallel loops.
     par: usize,
 }
 
-/// Returns whether a call of these extents has few results of long rows.
+/// Returns whether a call with these extents has few results and long rows.
 pub fn is_worth_it(kernel: &Kernel, extents: &[u64]) -> bool {
     let par = kernel.par as usize;
     let (results, row) = (extents[..par].iter().product::<u64>(), extents[par]);
@@ -153,7 +153,7 @@ pub fn is_worth_it(kernel: &Kernel, extents: &[u64]) -> bool {
 }
 
 impl Split {
-    /// The parts of `kernel`, compiled by `code`.
+    /// Splits `kernel`, and compiles the two kernels with `code`.
     pub fn new(kernel: &Kernel, code: impl Fn(Kernel) -> Arc<dyn KernelCode>) -> Option<Self> {
         let Parts { blocks, rest, reductions, block } = Parts::of(kernel)?;
         debug_assert!(blocks.check().and_then(|()| rest.check()).is_ok(), "{blocks}{rest}");
@@ -161,11 +161,11 @@ impl Split {
         Some(Self { blocks: code(blocks), rest: code(rest), reductions, block, params, par })
     }
 
-    /// Runs a call of the kernel, of an estimated duration of `nanos`, in at most `chunks` chunks. Does
-    /// nothing and returns false if there is no memory for the results of blocks.
+    /// Runs a call of the kernel in at most `chunks` chunks. `nanos` is its estimated duration. Does nothing and
+    /// returns `false` if there is no memory for the block results.
     ///
     /// # Safety
-    /// The contract of [`KernelCode::call`] of the kernel.
+    /// The conditions of [`KernelCode::call`] hold for the original kernel and `block`.
     pub unsafe fn call(&self, block: &[u64], nanos: usize, chunks: usize) -> bool {
         let extents = &block[..self.par + 1];
         let row = extents[self.par] as usize;
@@ -186,7 +186,8 @@ impl Split {
             for (from, to, lanes) in [(first, last.min(whole), self.block), (first.max(whole), last, tail)] {
                 if from < to {
                     let part = self.part(block, from, to - from, lanes, memory, [points, count]);
-                    // SAFETY: a part of the loops of the caller's contract, with its own results of blocks.
+                    // SAFETY: `part` covers a subset of the loops of `block`, which is valid by this function's
+                    // contract. Its block results are in a separate range of `results`.
                     unsafe { self.blocks.call(&part) };
                 }
             }
@@ -208,12 +209,14 @@ impl Split {
             rest.push(0);
         }
         rest.extend_from_slice(others);
-        // SAFETY: by the caller's contract; the results of rows have an element for each step of the loops.
+        // SAFETY: the operands of `block` are valid by this function's contract. `rows` has an element for each step of
+        // the parallel loops.
         unsafe { self.rest.call(&rest) };
         true
     }
 
-    /// The block of the call that reduces `count` blocks of `lanes` elements, starting with block `first`.
+    /// Returns the argument block of the call that reduces `count` blocks of `lanes` elements, starting with block
+    /// `first`.
     fn part(
         &self,
         block: &[u64],
@@ -238,7 +241,7 @@ impl Split {
             self.push_strides(&mut part, &block[..par + 1], SLOT * all);
             part.extend([SLOT as u64, 0]);
         }
-        // The axes of indexed params, and the immediates.
+        // The axes of indexed parameters and the immediates follow the addresses and strides.
         part.extend_from_slice(&block[par + 1 + self.params * (par + 2)..]);
         part
     }
@@ -259,36 +262,36 @@ mod tests {
     use crate::testing::Call;
     use ms_core::ir::testing::Random;
 
-    /// The parts of a kernel have bitwise equal results, interpreted and as machine code.
+    /// The split kernels give the bits of the original kernel, both interpreted and as machine code.
     #[track_caller]
     fn check(text: &str, extents: &[usize]) {
         let kernel = Kernel::parse(text).expect(text);
         kernel.check().expect(text);
         let mut whole = Call::random(&kernel, extents, &mut Random::Seed(extents[0] as u64), 0);
         let untouched = whole.clone();
-        // SAFETY: the call is of this kernel.
+        // SAFETY: `whole` was created for this kernel, so its buffers cover every access.
         unsafe { whole.run(&Interpreted::new(kernel.clone())) };
         for isa in Isa::ALL.into_iter().filter(|it| it.is_supported()) {
             for chunks in [1, 3] {
                 let split = Split::new(&kernel, |it| part(it, isa)).expect("its rows can be cut");
                 let mut call = untouched.clone();
-                // SAFETY: as above.
+                // SAFETY: `call` is a copy of a call of this kernel, so its buffers cover every access.
                 unsafe { call.run(&Whole { split, chunks }) };
                 assert_eq!(call.difference(&whole), None, "{isa}, {chunks} chunks, {text}");
             }
         }
     }
 
-    /// A kernel whose rows are always cut.
+    /// A kernel whose reductions are always split.
     struct Whole {
         split: Split,
         chunks: usize,
     }
 
-    // SAFETY: the parts are a kernel.
+    // SAFETY: the two kernels of a split implement the original one.
     unsafe impl KernelCode for Whole {
         unsafe fn call(&self, block: &[u64]) {
-            // SAFETY: the caller's contract is the same.
+            // SAFETY: `block` satisfies the conditions of `KernelCode::call` by this function's contract.
             assert!(unsafe { self.split.call(block, usize::MAX, self.chunks) });
         }
     }
@@ -342,16 +345,16 @@ mod tests {
     #[test]
     fn what_is_not_cut() {
         for text in [
-            // The order of one level.
+            // The sum has a required order without blocks.
             "kernel par=0 lanes=reduced seq=0 in %x: f32 unit out %y: f32 zero
              loop: x = load %x y = reduce sum x point: store %y, y",
-            // Two loops.
+            // There are two loop stages.
             "kernel par=0 lanes=reduced seq=0 in %x: i32 unit out %y: i32 unit
              loop: x = load %x m = reduce max x loop: z = load %x d = sub z, m store %y, d",
-            // Reduced loops around the lanes.
+            // A reduced loop surrounds the lanes.
             "kernel par=0 lanes=reduced seq=1 in %x: i32 unit out %y: i32 zero
              loop: x = load %x y = reduce sum x point: store %y, y",
-            // Positions along loops.
+            // The kernel reads positions along loops.
             "kernel par=0 lanes=reduced seq=0 out %y: i64 zero loop: x = index 0 y = reduce sum x point: store %y, y",
         ] {
             let kernel = Kernel::parse(text).expect(text);

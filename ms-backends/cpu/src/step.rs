@@ -1,4 +1,4 @@
-//! The code of steps that are no kernels.
+//! Implements the steps that are not kernels.
 
 use crate::isa::Isa;
 use crate::library;
@@ -9,7 +9,7 @@ use ms_core::ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
 use ms_core::ops::host::check_positions;
 use ms_core::tensor::{Array, Attrs, Op};
 
-/// Contractions of operands of some types and ranks.
+/// A contraction of operands with given types and ranks.
 pub struct ContractionCode {
     pub isa: Isa,
     pub precision: Precision,
@@ -17,7 +17,7 @@ pub struct ContractionCode {
     pub ranks: ContractionRanks,
 }
 
-// SAFETY: products write all elements of the result, which their tests compare with the reference.
+// SAFETY: the GEMM library writes every element of the result, which tests compare with the reference.
 unsafe impl StepCode for ContractionCode {
     unsafe fn run(&self, _: &[u64], operands: &[&Array], results: &[Array]) -> Result<()> {
         let (&[a, b], [out]) = (operands, results) else {
@@ -30,8 +30,8 @@ unsafe impl StepCode for ContractionCode {
         }
         let layouts = [a.layout(), b.layout(), out.layout()];
         let contraction = Contraction::new(self.types, self.precision, self.ranks, layouts)?;
-        // SAFETY: layouts of arrays are inside their storage, and by the caller's contract nobody else
-        // accesses the result's.
+        // SAFETY: the layout of an array is inside its storage. By the contract of `StepCode::run`, nobody else
+        // accesses the storage of the result.
         unsafe {
             let operands =
                 [a, b].map(|it| ContractionOperand { address: it.device_ptr() as u64, held: Some(it.storage()) });
@@ -47,21 +47,21 @@ pub struct LibraryStep {
     pub attrs: Attrs,
 }
 
-// SAFETY: the library writes all elements of the results, which its tests compare with the reference, and retains
-// no arrays.
+// SAFETY: the library writes every element of the results, which tests compare with the reference, and retains no
+// arrays.
 unsafe impl StepCode for LibraryStep {
     unsafe fn run(&self, _: &[u64], operands: &[&Array], results: &[Array]) -> Result<()> {
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: the conditions of `StepCode::run` for operands and results are those of `library::run`.
         unsafe { library::run(self.arithmetic, self.op, &self.attrs, operands, results) }
     }
 }
 
-/// A check of positions.
+/// A bounds check of positions.
 pub struct CheckStep {
     pub axis: usize,
 }
 
-// SAFETY: it has no results and retains no arrays.
+// SAFETY: the check has no results and retains no arrays.
 unsafe impl StepCode for CheckStep {
     unsafe fn run(&self, _: &[u64], operands: &[&Array], _: &[Array]) -> Result<()> {
         let &[of, positions] = operands else {

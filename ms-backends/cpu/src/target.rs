@@ -1,30 +1,30 @@
-//! The lowering target of the CPU.
+//! Defines the lowering target of the CPU.
 
 use ms_core::lower::{Budget, EpilogueLimits, RepeatLimits, Target};
 use ms_core::ops::{AxisOrder, BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, CONV, OpDef};
 use ms_core::optimize::{Contracted, Images, Kept};
 use ms_core::tensor::{DType, Op};
 
-/// The composites with native loops, whose sums are in another order than those of their bodies.
+/// The composites with native loops. The order of their sums differs from that of their bodies.
 static KEPT: &[Kept] = &[kept(&BLOCKED_ATTENTION), kept(&BLOCKED_ATTENTION_GRAD)];
 
-/// Ops that run kernels on parts of their results.
+/// The ops that run epilogues on tiles of their results.
 static WITH_EPILOGUES: &[Op] = &[CONV.op()];
 
 const fn kept(def: &'static OpDef) -> Kept {
     Kept { op: def.op(), dtype: DType::F32, strict: false }
 }
 
-/// The target of lowering, which is the same for all instruction sets, so that plans and the bits of
-/// results do not depend on the instruction set.
+/// The target of lowering. It is the same for all instruction sets, so plans and the bits of results do not depend on
+/// the instruction set.
 pub static TARGET: Target = Target {
-    // The smallest second-level cache of CPUs with AVX2.
+    // This is the smallest L2 cache of CPUs with AVX2.
     cache_bytes: 256 << 10,
     small_elements: 1 << 10,
-    // A copy is a kernel, which threads share.
+    // Copying such an operand is a kernel, which threads share.
     strided_sums: false,
-    // A smaller result stays in the cache of a core until the kernel that reads it runs. A part with whole rows that are
-    // longer has few of them, for which a product reads its right operand too often.
+    // A smaller result stays in the cache of a core until the kernel that reads it runs. If rows are longer, a tile of
+    // whole rows has few of them, and the GEMM reads its right operand too often.
     epilogues: Some(EpilogueLimits {
         shortest_row: 64,
         elements: 1 << 14,
@@ -36,9 +36,9 @@ pub static TARGET: Target = Target {
     // A vector of iterations takes as long as the latency of its instructions.
     repeats: Some(RepeatLimits { elements: 32, carries: 16, nodes: 64 }),
     composites: KEPT,
-    // The loops of the library do not store the elements under all windows of a batch.
+    // The convolutions of the library do not materialise the im2col buffer of a whole batch.
     images: Images { contracted: Contracted::Patches, order: AxisOrder::ChannelsFirst },
-    // A native function would have other bits than the formula.
+    // A native function would give other bits than the expanded formula.
     functions: Vec::new(),
     budget: Budget {
         cost: 6000,

@@ -1,10 +1,11 @@
-//! Tasks: short pieces of parallel work inside an op.
+//! Runs tasks: short pieces of parallel work inside an op.
 //!
-//! A task is a number of chunks that any thread may claim. The caller participates, and completed
-//! chunks are counted, not threads: a thread that the system has descheduled delays nobody
-//! unless it has claimed a chunk. Starting a task takes a few atomic operations while the
-//! workers are awake, far less than in a work-stealing pool. Several callers may have a task each at the same time:
-//! workers look for tasks from different places on, and go on to the next one when no chunk of theirs is left.
+//! A task consists of chunks that any thread may claim. The caller participates. Completed chunks are counted instead
+//! of threads, so a thread that the system has descheduled delays nobody unless it has claimed a chunk. Starting a task
+//! takes a few atomic operations while the workers are awake, far fewer than in a work-stealing pool.
+//!
+//! Several callers may each run a task at the same time. Every worker starts its search for tasks at a different slot,
+//! and moves on when a task has no unclaimed chunk left.
 
 use ms_core::environment::{Variable, number};
 use ms_core::environment_variables;
@@ -16,28 +17,28 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Tasks of less estimated work run on the caller alone.
+/// Tasks with less estimated work run on the caller alone.
 const SERIAL_NANOS: usize = 5_000;
 
-/// Estimated work that justifies waking sleeping workers, which takes the caller a system call.
-/// The work of smaller tasks adds up.
+/// The estimated work that justifies waking sleeping workers, which costs the caller a system call. The work of smaller
+/// tasks adds up.
 const WAKE_NANOS: usize = 60_000;
 
-/// How long an idle worker stays awake.
+/// The time after which an idle worker falls asleep.
 const SPIN: Duration = Duration::from_micros(100);
 
-/// Maximum number of tasks that share the workers at the same time.
+/// The maximum number of tasks that share the workers at the same time.
 const SLOTS: usize = 16;
 
-/// Maximum number of chunks of a task: it is stored in half a word.
+/// The maximum number of chunks of a task, which is stored in half a word.
 const MAX_CHUNKS: usize = u32::MAX as usize;
 
 thread_local! {
-    /// Set while this thread runs a chunk, and in [`serial`].
+    /// Whether this thread is running a chunk, or is inside [`serial`].
     static SERIAL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Maximum number of threads of a pool.
+/// The maximum number of threads of a pool.
 const MAX_THREADS: usize = 256;
 
 environment_variables! {
@@ -48,8 +49,8 @@ environment_variables! {
     );
 }
 
-/// Number of threads of the process's pool, including the caller: `MS_NUM_THREADS`, or the number
-/// of processors.
+/// Returns the number of threads of the process's pool, including the caller. This is `MS_NUM_THREADS`, or else the
+/// number of processors.
 pub fn count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| {
@@ -58,11 +59,11 @@ pub fn count() -> usize {
     })
 }
 
-/// Runs `f` on the numbers below `chunks`: on several threads if `nanos`, the estimated total work
-/// in nanoseconds, is large enough. Inside a chunk it runs on the caller alone.
+/// Runs `f` on the numbers below `chunks`, on several threads if `nanos` is large enough. `nanos` is the estimated
+/// total work in nanoseconds. A call inside a chunk runs on its thread alone.
 ///
 /// # Panics
-/// If a chunk panics, after all others have completed.
+/// Resumes the panic of a chunk, after all other chunks have completed.
 pub fn for_each(chunks: usize, nanos: usize, f: impl Fn(usize) + Sync) {
     static POOL: OnceLock<Pool> = OnceLock::new();
     if chunks <= 1 || nanos < SERIAL_NANOS || count() == 1 || SERIAL.get() {
@@ -76,22 +77,22 @@ pub fn is_several() -> bool {
     count() > 1 && !SERIAL.get()
 }
 
-/// [`for_each`] of a fallible function: all chunks run, and the error of one that failed is returned.
+/// Runs a fallible function like [`for_each`]. All chunks run, even if some fail.
 ///
 /// # Errors
-/// One of those of `f`.
+/// The error of one of the chunks that failed.
 pub fn try_for_each(chunks: usize, nanos: usize, f: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
     let failed = OnceLock::new();
     for_each(chunks, nanos, |chunk| {
         if let Err(error) = f(chunk) {
-            // One error is enough, whichever comes first.
+            // Only one error is reported, whichever comes first.
             let _ = failed.set(error);
         }
     });
     failed.into_inner().map_or(Ok(()), Err)
 }
 
-/// Runs `f`; the tasks that it starts run on this thread alone.
+/// Runs `f`. The tasks that it starts run on this thread alone.
 pub fn serial<R>(f: impl FnOnce() -> R) -> R {
     struct Restore(bool);
     impl Drop for Restore {
@@ -103,20 +104,20 @@ pub fn serial<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Worker threads that wait for tasks.
+/// A pool of worker threads that wait for tasks.
 struct Pool {
     shared: Arc<Shared>,
 }
 
 #[derive(Default)]
 struct Shared {
-    /// One for each caller at the same time.
+    /// A slot for each concurrent caller.
     slots: [Slot; SLOTS],
-    /// Number of slots, from the first, that were ever used: workers look at no others.
+    /// The number of slots, counted from the first, that were ever used. Workers only look at these.
     used: AtomicUsize,
-    /// Number of sleeping workers.
+    /// The number of sleeping workers.
     asleep: AtomicUsize,
-    /// Estimated work of tasks that found workers asleep and did not wake them.
+    /// The estimated work of tasks that found workers asleep and did not wake them.
     missed: AtomicUsize,
     lock: Mutex<()>,
     wake: Condvar,
@@ -126,19 +127,19 @@ struct Shared {
 /// The task of one caller.
 #[derive(Default)]
 struct Slot {
-    /// The number of the task in the upper half, the number of its unclaimed chunks in the lower.
+    /// The number of the task in the upper half, and the number of its unclaimed chunks in the lower half.
     state: Line<AtomicU64>,
-    /// Number of completed chunks of the task.
+    /// The number of completed chunks of the task.
     done: Line<AtomicUsize>,
-    /// Whether a caller has it.
+    /// Whether a caller occupies the slot.
     busy: AtomicBool,
-    /// The function of the task. Written by its caller before the task opens, and read by threads
-    /// that have claimed a chunk, without whose completion the task does not end.
+    /// The function of the task. The caller writes it before the task opens. Threads that have claimed a chunk read it,
+    /// and the task does not end before their chunks complete.
     job: JobSlot,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-/// A value on cache lines of its own.
+/// A value on separate cache lines, which avoids false sharing.
 #[derive(Default)]
 #[repr(align(128))]
 struct Line<T>(T);
@@ -146,12 +147,13 @@ struct Line<T>(T);
 #[derive(Default)]
 struct JobSlot(Cell<Option<Job>>);
 
-// SAFETY: see `Slot::job`: writing and reading are ordered by `Slot::state`.
+// SAFETY: a job is written before `Slot::state` opens the task, and read only after a chunk was claimed from it. Both
+// accesses of `Slot::state` order the write before the read.
 unsafe impl Sync for JobSlot {}
-// SAFETY: a job is shared by reference, and its function is `Sync`.
+// SAFETY: the function of a job is `Sync`, and a job only holds a pointer to it.
 unsafe impl Send for JobSlot {}
 
-/// The function of a task on chunk numbers, which outlives the task, and the number of chunks.
+/// The function of a task on chunk numbers, and the number of chunks. The function outlives the task.
 #[derive(Clone, Copy)]
 struct Job {
     f: *const (dyn Fn(usize) + Sync),
@@ -159,13 +161,13 @@ struct Job {
 }
 
 impl Pool {
-    /// Starts a pool of this many workers, or fewer if the system cannot start threads.
+    /// Starts a pool with `workers` workers, or fewer if the system cannot start threads.
     fn start(workers: usize) -> Self {
         let shared = Arc::new(Shared::default());
         for i in 0..workers {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name(format!("ms-worker-{i}"));
-            // Fewer threads make tasks slower, not wrong.
+            // Fewer threads make tasks slower, but not wrong.
             drop(thread.spawn(move || shared.serve(i)));
         }
         Self { shared }
@@ -177,12 +179,13 @@ impl Pool {
             return (0..chunks).for_each(f);
         };
         let slot = &shared.slots[at];
-        // SAFETY: only the lifetime changes; the task ends before this call does.
+        // SAFETY: only the lifetime changes. All chunks complete before this function returns, so `f` outlives every
+        // use.
         let f = unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const (dyn Fn(usize) + Sync)>(f) };
         slot.job.0.set(Some(Job { f, chunks }));
         slot.done.0.store(0, Ordering::Relaxed);
         let task = slot.task(Ordering::Relaxed).wrapping_add(1) & u64::from(u32::MAX);
-        // Ordered with `asleep`, so that a worker either sees the task or is seen asleep.
+        // Sequential consistency with `asleep` ensures that a worker either sees the task or is seen asleep.
         slot.state.0.store(task << 32 | chunks as u64, Ordering::SeqCst);
         if shared.asleep.load(Ordering::SeqCst) > 0 {
             shared.consider_waking(nanos);
@@ -215,7 +218,7 @@ impl Drop for Pool {
 }
 
 impl Slot {
-    /// The number of the latest task.
+    /// Returns the number of the latest task.
     fn task(&self, order: Ordering) -> u64 {
         self.state.0.load(order) >> 32
     }
@@ -234,7 +237,7 @@ impl Slot {
                 continue;
             }
             let job = self.job.0.get().expect("a task that has an unclaimed chunk is open");
-            // SAFETY: the task does not end before this chunk is counted as done.
+            // SAFETY: the caller of the task waits until this chunk is counted as done, so its function is still alive.
             let f = unsafe { &*job.f };
             let chunk = job.chunks - left as usize;
             if let Err(payload) = catch_unwind(AssertUnwindSafe(|| serial(|| f(chunk)))) {
@@ -247,17 +250,17 @@ impl Slot {
 }
 
 impl Shared {
-    /// A slot that no other caller has; `None` if there is none.
+    /// Claims a free slot, if there is one.
     fn take_slot(&self) -> Option<usize> {
         let at = self.slots.iter().position(|it| !it.busy.swap(true, Ordering::Acquire))?;
         if self.used.load(Ordering::Relaxed) <= at {
-            // Before the task opens, as the order of a worker that falls asleep is the opposite one.
+            // This comes before the task opens, as a worker that falls asleep reads both in the opposite order.
             self.used.fetch_max(at + 1, Ordering::SeqCst);
         }
         Some(at)
     }
 
-    /// The loop of a worker, the number of which decides where it begins to look for tasks.
+    /// Runs the loop of a worker. Its number decides at which slot it begins to look for tasks.
     fn serve(&self, worker: usize) {
         let mut seen = [0; SLOTS];
         let mut idle = Instant::now();
@@ -288,7 +291,7 @@ impl Shared {
         }
     }
 
-    /// Sleeps until there is a task other than those that were seen.
+    /// Sleeps until a slot has a task that was not seen before.
     fn sleep(&self, seen: &[u64; SLOTS]) {
         let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.asleep.fetch_add(1, Ordering::SeqCst);
@@ -296,7 +299,7 @@ impl Shared {
             let used = self.used.load(Ordering::SeqCst);
             self.slots[..used].iter().zip(seen).any(|(slot, &seen)| slot.task(Ordering::SeqCst) != seen)
         };
-        // A task too small to wake workers runs on its caller.
+        // A task that is too small to wake workers runs on its caller.
         let mut woken = has_more();
         while !woken && !self.stop.load(Ordering::SeqCst) {
             guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
@@ -399,7 +402,7 @@ mod tests {
         assert_eq!(total.load(Ordering::Relaxed), 4 * 500 * 10);
     }
 
-    /// Chunks of two tasks wait for one another: each caller needs a worker while the other one has one.
+    /// The chunks of two tasks wait for each other, so each caller needs a worker at the same time.
     #[test]
     fn tasks_of_several_callers_share_the_workers() {
         let pool = Pool::start(2);
@@ -420,7 +423,7 @@ mod tests {
         assert_eq!(met.load(Ordering::SeqCst), 4);
     }
 
-    /// More callers than slots: those without one run their tasks alone.
+    /// There are more callers than slots. Callers without a slot run their tasks alone.
     #[test]
     fn every_caller_is_served() {
         let pool = Pool::start(2);

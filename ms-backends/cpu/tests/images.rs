@@ -1,4 +1,4 @@
-//! Convolutions as contractions, and images with channels last: the same bits as the loops of the library.
+//! Tests convolutions as contractions and channels-last (NHWC) activations against the bits of the library's loops.
 
 use ms_core::exec::{Backend, CompileOptions};
 use ms_core::ir::{Graph, Node, Precision, Type};
@@ -12,7 +12,8 @@ use ms_cpu::{CpuBackend, Isa, TARGET};
 
 type Random = ms_core::ir::testing::Random<'static>;
 
-/// Numbers of both signs and many magnitudes; with `special` also zeros of both signs, infinities and nans.
+/// Returns numbers of both signs and many magnitudes. With `special`, they include zeros of both signs, infinities and
+/// NaNs.
 fn array(random: &mut Random, ty: &Type, special: bool) -> Array {
     const SPECIAL: [f32; 5] = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
     let shape = ty.shape().expect("the dimensions are constants");
@@ -42,20 +43,20 @@ fn run(plan: &Plan, isa: Isa, inputs: &[Array]) -> Vec<Array> {
     let backend = CpuBackend::with_isa(isa).expect("the instruction set is one of this machine");
     let options = CompileOptions::default();
     let artifact = backend.compile_plan(plan.clone(), &options).expect("the plan compiles");
-    // SAFETY: the plan is lowered from a graph.
+    // SAFETY: the plan was lowered from a valid graph by `lower`.
     let executable = unsafe { backend.load(&artifact) }.expect("the artifact is the backend's");
     let outputs = executable.run(&inputs.iter().collect::<Vec<_>>());
     outputs.unwrap_or_else(|error| panic!("{error}\n{}", plan.display())).into_vec()
 }
 
-/// The bits of the elements; any nan is as good as another.
+/// Returns the bits of the elements. All NaNs count as equal.
 fn bits(array: &Array) -> Vec<u64> {
     let scalars = array.on_host().expect("the elements are readable").scalars();
     scalars.into_iter().map(|it| it.as_f64()).map(|it| if it.is_nan() { 0 } else { it.to_bits() }).collect()
 }
 
-/// Runs a graph in strict precision with every setting and instruction set, and holds the results to those of the
-/// library; returns the plans.
+/// Runs a graph in strict precision with every setting and instruction set. Compares the results with the library's,
+/// and returns the plans.
 fn check(graph: &Graph, seed: u64) -> Vec<Plan> {
     let mut random = Random::Seed(seed);
     let inputs: Vec<Array> =
@@ -80,7 +81,7 @@ fn check(graph: &Graph, seed: u64) -> Vec<Plan> {
     plans
 }
 
-/// How many steps of a plan are an op of the library, and how many are contractions.
+/// Counts the steps of a plan that are the library op `op`, and those that are contractions.
 fn steps(plan: &Plan, op: Op) -> [usize; 2] {
     let count = |of: &dyn Fn(&PlanStep) -> bool| plan.main().steps.iter().filter(|it| of(it)).count();
     [
@@ -94,11 +95,11 @@ fn steps(plan: &Plan, op: Op) -> [usize; 2] {
 struct Case {
     batch: usize,
     groups: usize,
-    /// Channels of a group.
+    /// The number of input channels of a group.
     channels: usize,
-    /// Output channels of a group.
+    /// The number of output channels of a group.
     outputs: usize,
-    /// By spatial axis: size, kernel, stride, dilation, padding before and after.
+    /// For each spatial axis: size, kernel size, stride, dilation, and padding before and after.
     axes: Vec<[usize; 6]>,
 }
 
@@ -121,7 +122,7 @@ impl Case {
         }
     }
 
-    /// A graph of one of the three ops.
+    /// Builds a graph of one of the three convolution ops.
     fn graph(&self, def: &'static OpDef, dtype: DType) -> Graph {
         let list = |at: usize| self.axes.iter().map(|it| it[at]).collect::<Vec<usize>>();
         let (sizes, kernel) = (list(0), list(1));
@@ -172,7 +173,7 @@ fn random_convolutions_have_the_bits_of_the_library() {
     }
 }
 
-/// What follows a convolution: kernels that read its result element by element, and what else they read.
+/// Elementwise kernels that read the result of a convolution and other inputs.
 const FOLLOWERS: [fn(&Tensor, &[Tensor]) -> Tensor; 4] = [
     |y, _| ops::relu(y),
     |y, it| ops::relu(ops::add(ops::mul(y, &it[2]), it[3].cast(y.dtype()))),
@@ -180,11 +181,12 @@ const FOLLOWERS: [fn(&Tensor, &[Tensor]) -> Tensor; 4] = [
     |y, it| ops::add(ops::mul(y, y), ops::greater(it[3].cast(y.dtype()), y).cast(y.dtype())),
 ];
 
-/// Kernels behind convolutions run on parts of these, with the bits that they have in steps of their own: over every code for
-/// convolutions, also where they overwrite the result that they read.
+/// Epilogues of convolutions run on tiles of the result, with the bits of separate steps. This covers every convolution
+/// algorithm, and epilogues that overwrite the result that they read.
 #[test]
 fn epilogues_have_the_bits_of_kernels() {
-    // Small ones, depthwise, of several parts, of windows of several images, with columns, pointwise, one and three axes.
+    // The cases are small, depthwise, tiled, with windows over several images, with im2col, pointwise, and with one and
+    // three axes.
     let same = |size: usize| [size, 3, 1, 1, 1, 1];
     let of = |[batch, groups, channels, outputs]: [usize; 4], axes: Vec<[usize; 6]>| Case {
         batch,
@@ -217,7 +219,7 @@ fn epilogues_have_the_bits_of_kernels() {
                 dtype,
                 y.dims.iter().enumerate().map(|(at, &it)| if at == 1 { it } else { 1.into() }).collect(),
             );
-            // A result in the place of an input is not written while a step may fail.
+            // A result that is computed in place of an input is not written while a step may fail.
             let types = [x, w, scale, Type::new(DType::I8, y.dims)];
             let graph = build("f", &types, |inputs| {
                 let y = apply1(CONV.op(), &node.attrs, &[&inputs[0], &inputs[1]]);
@@ -242,12 +244,13 @@ fn epilogues_have_the_bits_of_kernels() {
     }
 }
 
-/// The number of epilogues of a step of the library.
+/// Returns the number of epilogues of a library step.
 fn epilogues(step: &PlanStep) -> usize {
     if let PlanStep::Library { epilogues, .. } = step { epilogues.len() } else { 0 }
 }
 
-/// Sums of more terms than one chain has, and kernels of more taps than a kernel of a plan has operands.
+/// Covers reduction dimensions beyond one accumulation chain, and kernels with more taps than a planned kernel has
+/// operands.
 #[test]
 fn long_sums_have_the_bits_of_the_library() {
     let plain = Case { batch: 1, groups: 1, channels: 2, outputs: 2, axes: vec![[5, 3, 1, 1, 1, 1]; 2] };
@@ -257,7 +260,7 @@ fn long_sums_have_the_bits_of_the_library() {
         Case { batch: 5, axes: vec![[18, 3, 1, 1, 1, 1]; 2], ..plain.clone() },
         Case { axes: vec![[13, 11, 4, 1, 2, 2]; 2], ..plain.clone() },
         Case { axes: vec![[5, 4, 1, 1, 1, 2]; 3], ..plain.clone() },
-        // Inputs of one element, which several taps reach.
+        // Several taps reach an input of one element.
         Case { axes: vec![[1, 3, 1, 1, 2, 2]; 2], ..plain },
     ];
     for (seed, case) in cases.iter().enumerate() {
@@ -265,7 +268,7 @@ fn long_sums_have_the_bits_of_the_library() {
     }
 }
 
-/// Only windows that tile the input, or are single elements, are patches.
+/// Only windows that tile the input, or that are single elements, become patches.
 #[test]
 fn patches_are_contractions_on_the_cpu() {
     let plain = Case { batch: 2, groups: 1, channels: 3, outputs: 2, axes: vec![[6, 2, 2, 1, 0, 0]; 2] };
@@ -285,7 +288,7 @@ fn patches_are_contractions_on_the_cpu() {
     }
 }
 
-/// The derivatives of first and second order of every op on images have the bits that they have with the library.
+/// The derivatives of first and second order of every image op have the bits of the library.
 #[test]
 fn derivatives_have_the_bits_of_the_library() {
     let names =
@@ -294,7 +297,7 @@ fn derivatives_have_the_bits_of_the_library() {
         for (at, sample) in (def.samples)().iter().enumerate() {
             let operands = sample.inputs.len();
             let types: Vec<Type> = sample.inputs.iter().map(|it| Type::of(it.dtype, &it.shape)).collect();
-            // Pooling has a preference only beside a convolution.
+            // Pooling prefers a layout only next to a convolution.
             let graph = build("f", &types, |inputs| {
                 let x = convolved(&inputs[0]);
                 let inputs: Vec<&Tensor> = std::iter::once(&x).chain(&inputs[1..]).collect();
@@ -312,14 +315,14 @@ fn derivatives_have_the_bits_of_the_library() {
     }
 }
 
-/// The convolution of an image with one weight for all its channels, which are its own groups.
+/// Applies a depthwise convolution with one weight for all channels.
 fn convolved(x: &Tensor) -> Tensor {
     let (shape, spatial) = (x.shape(), x.shape().len() - 2);
     let weight = ops::full_of([&[shape[1], 1], &vec![1; spatial][..]].concat(), Scalar::Float(0.5), x.dtype());
     ops::conv(x, weight, None, &ops::ConvOptions::new(spatial).groups(shape[1]))
 }
 
-/// Networks of random ops on images, and their gradients.
+/// Covers networks of random image ops, and their gradients.
 #[test]
 fn random_networks_have_the_bits_of_the_library() {
     let (mut random, mut moved) = (Random::Seed(11), 0);
@@ -338,8 +341,8 @@ fn random_networks_have_the_bits_of_the_library() {
     assert!(moved > 10, "{moved} images are pooled with channels last");
 }
 
-/// Images that cross the borders of calls, branches and loops have the bits of the library, whichever branch is taken and
-/// however often a loop runs, and so have their gradients.
+/// Activations that cross the borders of calls, branches and loops have the bits of the library, whichever branch runs
+/// and however often a loop does. So do their gradients.
 #[test]
 fn images_across_borders_have_the_bits_of_the_library() {
     let files = [
@@ -360,7 +363,7 @@ fn images_across_borders_have_the_bits_of_the_library() {
     }
 }
 
-/// The axes of the windows of a `max_pool`.
+/// Returns the number of spatial axes of a `max_pool`.
 fn windows(node: &Node) -> usize {
     match &node.attrs.as_slice()[0] {
         Attr::Ints(kernel) => kernel.len(),
@@ -384,7 +387,7 @@ fn network(random: &mut Random) -> Graph {
     graph.expect("the layers fit")
 }
 
-/// The result of a random op on one of the last values.
+/// Applies a random op to one of the last values.
 fn layer(random: &mut Random, values: &[Tensor], weights: &Tensor, spatial: usize) -> Tensor {
     let [x, y] = [0; 2].map(|_| values[values.len() - 1 - random.below(values.len().min(3))].clone());
     let shape = x.shape();

@@ -1,9 +1,9 @@
-//! File tests of kernels: `tests/kernels/*.kernel`, in the form of
-//! `src/testing/file.rs`. Every file runs on the interpreter, which is the oracle, and on every
-//! instruction set of this machine, on one thread and on several, to the same bits.
+//! Runs the file tests `tests/kernels/*.kernel`, whose format `src/testing/file.rs` describes. Every file runs on the
+//! interpreter, which is the oracle, and on every instruction set of this machine. It runs on one thread and on
+//! several. All results must be bitwise equal.
 //!
-//! `MS_BLESS=1` writes the interpreter's results to the files; `MS_FUZZ=1000000` is the number of
-//! mutations of them and of the corpus of the fuzz target `kernel`.
+//! `MS_BLESS=1` writes the interpreter's results to the files. `MS_FUZZ=1000000` sets the number of mutations of the
+//! files and of the corpus of the fuzz target `kernel`.
 
 use ms_cache::fuzzing::Mutator;
 use ms_core::ir::Kernel;
@@ -15,7 +15,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// The entries of a folder of this crate, in order of names.
+/// Returns the entries of a folder of this crate, sorted by name.
 fn folder(path: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect("a readable folder");
     let mut paths: Vec<PathBuf> = entries.map(|it| it.expect("an entry").path()).collect();
@@ -31,12 +31,11 @@ fn files() -> Vec<PathBuf> {
 
 fn interpret(file: &File<'_>) -> Results {
     let code = Interpreted::new(file.kernel.clone());
-    // SAFETY: the calls are of this kernel.
+    // SAFETY: `File::run` creates its calls for the file's kernel, which `code` implements.
     file.run(|call| unsafe { call.run(&code) })
 }
 
-/// The errors of the results of a file on an instruction set, compared with those of the interpreter,
-/// `want`.
+/// Returns the first difference of a file's results on an instruction set from `want`, the interpreter's results.
 fn difference(file: &File<'_>, want: &Results, isa: Isa) -> Option<String> {
     let interpreted = isa != Isa::Interp && codegen::compile(&file.kernel, isa).is_err();
     if interpreted != file.interpreted.contains(&isa.name()) {
@@ -45,7 +44,7 @@ fn difference(file: &File<'_>, want: &Results, isa: Isa) -> Option<String> {
     }
     let backend = CpuBackend::with_isa(isa).expect("the instruction set is one of this machine");
     let code = backend.kernel(&file.kernel).expect("every kernel runs");
-    // SAFETY: the calls are of this kernel.
+    // SAFETY: `File::run` creates its calls for the file's kernel, from which `code` was compiled.
     let run = |call: &mut Call| unsafe { call.run(&*code) };
     let alone = file.run(|call| threads::serial(|| run(call)));
     let cut = file.run(|call| if call.may_be_cut(&file.kernel) { run(call) } else { threads::serial(|| run(call)) });
@@ -53,7 +52,7 @@ fn difference(file: &File<'_>, want: &Results, isa: Isa) -> Option<String> {
     alone.or_else(|| cut.difference(want).map(|it| format!("on {} threads: {it}", threads::count())))
 }
 
-/// The errors of a file on this machine.
+/// Returns the errors of a file on this machine.
 fn failures(file: &File<'_>) -> Vec<String> {
     let want = interpret(file);
     let isas = Isa::ALL.into_iter().filter(|it| it.is_supported());
@@ -65,7 +64,7 @@ fn failures(file: &File<'_>) -> Vec<String> {
 fn all_files() {
     let bless = env::var_os("MS_BLESS").is_some_and(|it| it == "1");
     for isa in Isa::ALL.into_iter().filter(|it| !it.is_supported()) {
-        // Not by `eprintln`, which is not shown for tests that pass.
+        // `eprintln` is not shown for tests that pass.
         writeln!(io::stderr(), "this machine has no {isa}: the files are not run on it").expect("stderr takes text");
     }
     let paths = files();
@@ -87,13 +86,13 @@ fn all_files() {
     assert!(failed.is_empty(), "{}\n(MS_BLESS=1 accepts what the interpreter gives)", failed.join("\n"));
 }
 
-/// A file with these runs.
+/// Returns a file with these runs.
 fn doubled(runs: &str) -> String {
     let kernel = "in %x: f32 unit out %y: f32 unit point: x = load %x y = add x, x store %y, y";
     format!("// Twice.\nkernel par=1 lanes=parallel seq=0 {kernel}\n\n{runs}")
 }
 
-/// The errors of invalid files.
+/// Checks the errors of invalid files.
 #[test]
 fn planted_errors_are_found() {
     let cases = [
@@ -114,7 +113,7 @@ fn planted_errors_are_found() {
     }
 }
 
-/// Results that differ in one bit, and writes to guards.
+/// Finds results that differ in one bit, and writes to guards.
 #[test]
 fn differences_are_found() {
     let text = doubled("run [1, 3] %x = (1.0, 2.0, 3.0) run [2, *]");
@@ -126,31 +125,31 @@ fn differences_are_found() {
     assert!(difference.starts_with("run 0, extents [1, 3]: element 0 of buffer %1 is "), "{difference}");
     let triple = Kernel::parse(&text.split("run").next().expect("a kernel").replace("add x, x", "sub x, x"));
     let other = Interpreted::new(triple.expect("a good kernel"));
-    // SAFETY: the kernel has the same buffers.
+    // SAFETY: the other kernel has the same parameters and stages, so it accesses the same elements.
     let wrong = file.run(|call| unsafe { call.run(&other) });
     let difference = wrong.difference(&want).expect("another kernel ran");
     assert_eq!(difference, "run 0, extents [1, 3]: element 0 of buffer %1 is 0.0, not 2.0");
     for at in [-1, 12] {
         let stray = Stray { code: Interpreted::new(file.kernel.clone()), at };
-        // SAFETY: the kernel is the same; the additional byte is one of a guard.
+        // SAFETY: the kernel is that of the calls, and the additional byte is in a guard.
         let wrong = file.run(|call| unsafe { call.run(&stray) });
         let difference = wrong.difference(&want).expect("a guard is written");
         assert_eq!(difference, "run 0, extents [1, 3]: memory around operands is written");
     }
 }
 
-/// A kernel of one input and one output that writes an additional byte at an offset from the output.
+/// A kernel with one input and one output that writes an additional byte at an offset from the output.
 struct Stray {
     code: Interpreted,
     at: isize,
 }
 
-// SAFETY: the operands of the test have memory there.
+// SAFETY: this violates the contract on purpose. The byte that it writes is in a guard of the test's operands.
 unsafe impl KernelCode for Stray {
     unsafe fn call(&self, block: &[u64]) {
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: `block` satisfies the conditions of `KernelCode::call` by this function's contract.
         unsafe { self.code.call(block) };
-        // SAFETY: operands have guards before and after them.
+        // SAFETY: operands have 128-byte guards on both sides, and `at` is at most 12 bytes past the output's start.
         unsafe { (block[5] as *mut u8).offset(self.at).write(1) };
     }
 }
@@ -194,7 +193,7 @@ fn blessing_changes_results_only() {
     assert!(blessed.starts_with(&doubled(want)) && blessed.ends_with("\n// End.\n"), "{blessed}");
 }
 
-/// A small run of the fuzz target: the panic has the kernel.
+/// Runs the fuzz target for a short time. A panic shows the kernel.
 #[test]
 fn the_corpus_finds_nothing() {
     let paths = folder("../../fuzz/corpus/kernel").into_iter().chain(files());

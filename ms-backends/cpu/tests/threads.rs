@@ -1,4 +1,4 @@
-//! Results do not depend on the number of threads.
+//! Tests that results do not depend on the number of threads.
 
 use ms_core::exec::{Backend, CompileOptions};
 use ms_core::ir::{Precision, Type};
@@ -8,8 +8,8 @@ use ms_core::tensor::{Array, DType};
 use ms_cpu::{CpuBackend, Isa, TARGET, threads};
 use std::process::Command;
 
-/// Positions, one-hot rows and a mask made of positions, random numbers, and their reductions, each of a
-/// million elements.
+/// Iotas, their reductions, and one-hot rows, a mask and random numbers computed from positions. Each has a million
+/// elements.
 const GRAPH: &str = "graph @main(%x: f32[1000003], %classes: i64[1000, 1])
     -> (f32[1000003], i64[1000, 1000], bool[1000, 1000], f32[1000003], f32[1000003], f32[], f32[], i64[3]) {
   %i = iota {shape = [1000003], axis = 0, start = 0.5, step = 0.25, dtype = f32} : f32[1000003]
@@ -37,8 +37,8 @@ const GRAPH: &str = "graph @main(%x: f32[1000003], %classes: i64[1000, 1])
   return %i, %columns, %hot, %kept, %scaled, %loss, %largest, %sums
 }";
 
-/// Products of sizes that are cut in blocks, panels and rows, whose results kernels read: element by element, by rows, and
-/// several of them.
+/// GEMMs with sizes that are partitioned into blocks, micro-panels and rows. Kernels read their results elementwise, by
+/// rows, and several at once.
 const PRODUCTS: &str = "graph @main(%a: f32[70, 1030], %b: f32[1030, 130], %bias: f32[130], %m: bool[70, 130], %q: f32[6, 65, 33],
     %k: f32[6, 33, 70], %wide: f32[2, 100], %tall: f32[100, 2000], %few: f32[100, 5], %i: i32[70, 40], %j: i32[40, 130],
     %d: f64[64, 600], %table: f32[9, 130], %rows: i64[70], %deep: f32[700, 1100])
@@ -147,7 +147,7 @@ const PRODUCTS: &str = "graph @main(%a: f32[70, 1030], %b: f32[1030, 130], %bias
       %out25, %out26
 }";
 
-/// Updates that are one step: of many short values, and of some that are cut by themselves, beside a long row.
+/// Runs updates that form one step: many short values, and some that are partitioned themselves next to a long row.
 fn updates(isa: Isa, precision: Precision) -> String {
     let sizes: Vec<usize> = (0..40).map(|it| 1 + it * 67).chain([50_003, 20_000, 0, 300_001]).collect();
     let (mut params, mut types, mut body, mut results) = (String::new(), String::new(), String::new(), String::new());
@@ -167,7 +167,7 @@ fn updates(isa: Isa, precision: Precision) -> String {
     let graph = parse_graph(&text).unwrap_or_else(|error| panic!("{error}"));
     let options = LowerOptions { precision, ..LowerOptions::default() };
     let plan = lower(&graph, &options, &TARGET).expect("the graph has a plan");
-    // There is nothing to do for a value without elements.
+    // A value without elements needs no kernel.
     let [PlanStep::Kernels(all)] = &plan.main().steps[..] else { panic!("{}", plan.display()) };
     assert_eq!(all.len(), sizes.len(), "{}", plan.display());
     let input = |(at, size): (usize, usize)| {
@@ -178,12 +178,12 @@ fn updates(isa: Isa, precision: Precision) -> String {
     run(plan, isa, &inputs).1
 }
 
-/// Hashes of the outputs of a plan.
+/// Runs a plan. Returns the outputs and their hashes.
 fn run(plan: Plan, isa: Isa, inputs: &[Array]) -> (Vec<Array>, String) {
     let backend = CpuBackend::with_isa(isa).expect("the instruction set is one of this machine");
     let options = CompileOptions::default();
     let artifact = backend.compile_plan(plan, &options).expect("the plan compiles");
-    // SAFETY: the plan is lowered from a graph.
+    // SAFETY: the plan was lowered from a valid graph by `lower`.
     let executable = unsafe { backend.load(&artifact) }.expect("the plan is well formed");
     let inputs: Vec<&Array> = inputs.iter().collect();
     let outputs = executable.run(&inputs).expect("the plan runs").into_vec();
@@ -195,7 +195,7 @@ fn run(plan: Plan, isa: Isa, inputs: &[Array]) -> (Vec<Array>, String) {
         outputs.iter().map(|it| format!("{:x}", hash(&bytes(it)))).collect::<Vec<_>>().join(" ")
     };
     let alone = hashes(&outputs);
-    // Runs at the same time share the workers; the interpreter would take long for them in a debug build.
+    // Concurrent runs share the workers. They are too slow for the interpreter in a debug build.
     let count = if isa == Isa::Interp { 0 } else { 3 };
     std::thread::scope(|scope| {
         let start = || hashes(&executable.run(&inputs).expect("the plan runs"));
@@ -205,7 +205,7 @@ fn run(plan: Plan, isa: Isa, inputs: &[Array]) -> (Vec<Array>, String) {
     (outputs, alone)
 }
 
-/// Hashes of the results of positions.
+/// Returns hashes of the results of [`GRAPH`].
 fn positions(isa: Isa, precision: Precision) -> String {
     let graph = parse_graph(GRAPH).unwrap_or_else(|error| panic!("{error}"));
     let options = LowerOptions { precision, ..LowerOptions::default() };
@@ -219,7 +219,7 @@ fn positions(isa: Isa, precision: Precision) -> String {
     hashes
 }
 
-/// Hashes of the results of products, which are those without epilogues.
+/// Returns hashes of the results of [`PRODUCTS`], which must be equal with and without epilogues.
 fn products(isa: Isa, precision: Precision) -> String {
     let graph = parse_graph(PRODUCTS).unwrap_or_else(|error| panic!("{error}"));
     let mut seed = 1u64;
@@ -254,7 +254,7 @@ fn products(isa: Isa, precision: Precision) -> String {
             _ => 0,
         };
         let count: usize = plan.main().steps.iter().map(epilogues).sum();
-        // The rows of five elements are no lanes.
+        // Rows of five elements are too short for epilogues.
         assert_eq!(count, if target.epilogues.is_some() { 27 } else { 0 }, "{}", plan.display());
         run(plan, isa, &inputs).1
     });
@@ -271,7 +271,7 @@ fn in_a_process() {
         println!("positions {strict} {highest}");
         let [strict, highest] = [Precision::Strict, Precision::Highest].map(|it| updates(isa, it));
         println!("updates {strict} {highest}");
-        // Otherwise products may be added in another order on each instruction set.
+        // Without strict precision, each instruction set may add products in a different order.
         println!("products {}", products(isa, Precision::Strict));
         println!("{isa} {}", products(isa, Precision::Highest));
     }

@@ -1,4 +1,4 @@
-//! [`SimBackend`]: the CPU backend on the memory of a simulated device.
+//! Runs the CPU backend on the memory of a simulated device: [`SimBackend`].
 
 use crate::driver::{Commands, SimDriver, SimKernel};
 use crate::memory::SimMemory;
@@ -20,34 +20,34 @@ pub const DEVICES: u16 = 4;
 
 const KIND: DeviceKind = DeviceKind::named("sim");
 
-/// That of the CPU, except that all convolutions are contractions, images have their channels last, and whatever can be an
-/// epilogue is one.
+/// The target of the CPU, except that all convolutions are contractions, activations are channels-last (NHWC), and
+/// every legal epilogue is fused.
 static TARGET: LazyLock<Target> = LazyLock::new(|| {
     let images = Images { contracted: Contracted::All, order: AxisOrder::ChannelsLast };
     let epilogues = Some(EpilogueLimits { longest_row: usize::MAX, kernels: usize::MAX, ..EpilogueLimits::default() });
     Target { images, epilogues, ..ms_cpu::TARGET.clone() }
 });
 
-/// Runs graphs on a simulated device.
+/// A backend that runs graphs on a simulated device.
 pub struct SimBackend {
     cpu: CpuBackend,
     memory: &'static SimMemory,
 }
 
 impl SimBackend {
-    /// The backend of simulated device `id`.
+    /// Creates the backend of simulated device `id`.
     ///
     /// # Errors
-    /// [`Code::DeviceUnavailable`](ms_core::Code::DeviceUnavailable) if there are not so many devices, or
-    /// the system reserves no addresses for one.
+    /// [`Code::DeviceUnavailable`](ms_core::Code::DeviceUnavailable) if `id` is not below [`DEVICES`], or if the system
+    /// cannot reserve the addresses.
     pub fn new(id: u16) -> Result<Self> {
         Ok(Self { cpu: CpuBackend::new(), memory: memory(id)? })
     }
 
-    /// The counters and failures of simulated device `id`.
+    /// Returns the counters and failures of simulated device `id`.
     ///
     /// # Errors
-    /// As [`SimBackend::new`].
+    /// The errors of [`SimBackend::new`].
     pub fn simulation(id: u16) -> Result<&'static Simulation> {
         Ok(&memory(id)?.simulation)
     }
@@ -59,14 +59,14 @@ impl SimBackend {
     /// Makes the streams of simulated device `id` run in another order that their fences allow.
     ///
     /// # Errors
-    /// As [`SimBackend::new`].
+    /// The errors of [`SimBackend::new`].
     pub fn set_schedule(id: u16, seed: u64) -> Result<()> {
         memory(id)?.set_seed(seed);
         Ok(())
     }
 }
 
-/// The memory of simulated device `id`, which lasts as long as the process.
+/// Returns the memory of simulated device `id`, which lives as long as the process.
 fn memory(id: u16) -> Result<&'static SimMemory> {
     static MEMORIES: [OnceLock<SimMemory>; DEVICES as usize] = [const { OnceLock::new() }; DEVICES as usize];
     let device = Device::new(KIND, id);
@@ -82,7 +82,7 @@ fn memory(id: u16) -> Result<&'static SimMemory> {
     }
 }
 
-// SAFETY: the CPU backend runs everything, on the bytes behind the addresses.
+// SAFETY: the CPU backend runs all work, on the bytes behind the device addresses.
 unsafe impl Backend for SimBackend {
     fn name(&self) -> &'static str {
         "sim"
@@ -112,7 +112,8 @@ unsafe impl Backend for SimBackend {
 
     unsafe fn load(&self, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
         let kernel = |kernel: &Kernel, code| Arc::new(SimKernel::new(kernel, code));
-        // SAFETY: as the caller's.
+        // SAFETY: the artifact satisfies the conditions of `Backend::load` by this function's contract. This backend
+        // compiles with the CPU backend.
         Ok(Arc::new(unsafe { self.cpu.load_for(artifact, self.driver(), kernel)? }))
     }
 
@@ -134,47 +135,47 @@ unsafe impl Backend for SimBackend {
     }
 }
 
-/// A kernel as a step of its own.
+/// The code of a step with a single kernel.
 struct SimKernelStep {
     kernel: Arc<SimKernel>,
     driver: SimDriver,
 }
 
-// SAFETY: as the driver.
+// SAFETY: the driver runs the kernel as work of the thread's stream, on the bytes behind the device addresses.
 unsafe impl StepCode for SimKernelStep {
     unsafe fn run(&self, block: &[u64], _: &[&Array], _: &[Array]) -> Result<()> {
         let mut commands = Commands::default();
-        // SAFETY: as the caller's.
+        // SAFETY: the conditions of `StepCode::run` for a kernel's argument block are those of `Driver::launch`.
         unsafe { self.driver.launch(&mut commands, &self.kernel, block)? };
         self.driver.submit(&mut commands)
     }
 }
 
-/// A product or an op of the library on arrays of the device.
+/// The code of a contraction or a library op on arrays of the device.
 struct SimWhole {
     code: Arc<dyn StepCode>,
-    /// Whether it acts on the host.
+    /// Whether the op acts on the host, so that earlier work must end first.
     waits: bool,
     driver: SimDriver,
 }
 
-// SAFETY: as that of the CPU backend, on the bytes behind the addresses.
+// SAFETY: the CPU backend runs the step, on the bytes behind the device addresses.
 unsafe impl StepCode for SimWhole {
     unsafe fn run(&self, _: &[u64], operands: &[&Array], results: &[Array]) -> Result<()> {
         let memory = self.driver.memory;
         memory.simulation.call()?;
-        // SAFETY: the memory is freed behind the work of its streams, and the CPU backend retains no array.
+        // SAFETY: memory is freed after the work of its streams, and the CPU backend retains no array.
         let borrowed = |it: &Array| unsafe { memory.borrowed(it) };
         let operands: SmallVec<[Array; 4]> = operands.iter().map(|it| borrowed(it)).collect();
         let results: SmallVec<[Array; 1]> = results.iter().map(borrowed).collect();
         let code = self.code.clone();
         let run = move || {
             let operands: SmallVec<[&Array; 4]> = operands.iter().collect();
-            // SAFETY: as the caller's, when the work runs.
+            // SAFETY: the contract of `StepCode::run` covers the time when the work runs.
             in_op(|| unsafe { code.run(&[], &operands, &results) })
         };
         if self.waits {
-            // On this thread, whatever it is that happens on the host.
+            // An op that acts on the host runs on the calling thread.
             memory.simulation.ran();
             self.driver.wait()?;
             return run();

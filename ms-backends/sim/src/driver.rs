@@ -1,4 +1,4 @@
-//! [`SimDriver`]: the steps of plans are collected, submitted as work of a stream, and run by the CPU's driver on the
+//! Collects the steps of plans and submits them as work of a stream: [`SimDriver`]. The CPU's driver runs them on the
 //! bytes of the device.
 
 use crate::memory::{Copied, SimMemory};
@@ -14,29 +14,30 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Steps that loops collect before they are submitted: without a limit, commands would take memory by iterations.
+/// The number of steps that loops collect before a submission. Without a limit, the memory of commands would grow with
+/// the iterations.
 const MOST_STEPS: usize = 1024;
 
-/// Runs the steps of plans on a simulated device.
+/// A driver that runs the steps of plans on a simulated device.
 ///
-/// What is submitted at once is one piece of work of a stream, as a graph is that is launched: it fails as a whole, or
-/// runs up to a step that refuses its operands. So a run that overwrites slots, after everything that it waits for, has
-/// either overwritten all of them or none.
+/// Steps that are submitted together are one piece of work of a stream, like a launched graph. It fails as a whole, or
+/// runs up to a step that fails on its operands. A run with in-place state writes the state after everything that it
+/// waits for. So it has updated either all of the state or nothing.
 #[derive(Clone, Copy)]
 pub struct SimDriver {
     pub cpu: CpuDriver,
     pub memory: &'static SimMemory,
 }
 
-/// A kernel whose blocks have addresses of the device.
+/// A kernel whose argument blocks contain addresses of the device.
 pub struct SimKernel {
     code: Arc<dyn KernelCode>,
-    /// The words of a block with addresses.
+    /// The words of an argument block that are addresses.
     addresses: SmallVec<[usize; 4]>,
 }
 
 impl SimKernel {
-    /// A kernel with its code for the CPU.
+    /// Creates a kernel from its code for the CPU.
     pub fn new(kernel: &Kernel, code: Arc<dyn KernelCode>) -> Self {
         let is_addressed = |at: &usize| match kernel.params[*at].role {
             Role::Input | Role::Output | Role::Indexed => true,
@@ -47,18 +48,18 @@ impl SimKernel {
     }
 }
 
-/// Steps that are issued and not submitted.
+/// The steps that were issued and not yet submitted.
 #[derive(Default)]
 pub struct Commands {
     steps: Vec<Step>,
-    /// The blocks of kernels, one after the other.
+    /// The argument blocks of kernels, one after another.
     blocks: Vec<u64>,
-    /// Memory that is freed behind the steps.
+    /// The memory to free after the steps.
     freed: Vec<Storage>,
 }
 
 impl Commands {
-    /// Adds the block of a kernel.
+    /// Adds the argument block of a kernel.
     fn add_block(&mut self, block: &[u64]) -> Range<usize> {
         let first = self.blocks.len();
         self.blocks.extend_from_slice(block);
@@ -66,7 +67,7 @@ impl Commands {
     }
 }
 
-/// A step, with addresses of the device.
+/// A step whose addresses are those of the device.
 enum Step {
     Launch { kernel: Arc<SimKernel>, block: Range<usize> },
     Contraction { contraction: Arc<Contraction>, operands: [u64; 2], result: u64 },
@@ -77,7 +78,7 @@ enum Step {
     SetNumber { to: u64, number: u64 },
 }
 
-/// A kernel on the result of a contraction, with the block of a call.
+/// A kernel on the result of a contraction, with its argument block.
 struct Epilogue {
     kernel: Arc<SimKernel>,
     block: Range<usize>,
@@ -87,65 +88,65 @@ struct Epilogue {
 type Views = Vec<MemoryView>;
 
 impl SimDriver {
-    /// Calls `f` with the stream of the calling thread for computing.
+    /// Calls `f` with the compute stream of the calling thread.
     pub fn on_stream<R>(&self, f: impl FnOnce(Stream) -> R) -> R {
         with_stream(self.memory, StreamKind::Compute, f)
     }
 
-    /// Waits for the work of the calling thread.
+    /// Waits for the work of the calling thread's compute stream.
     ///
     /// # Errors
-    /// As [`Streams::wait`].
+    /// The errors of [`Streams::wait`].
     pub fn wait(&self) -> Result<()> {
         self.on_stream(|stream| self.memory.wait(self.memory.fence(stream)))
     }
 
-    /// Reads values of `N` bytes, after everything that was submitted, with one wait.
+    /// Reads values of `N` bytes with one wait, after everything that was submitted.
     ///
     /// # Safety
-    /// They were written, and nobody writes them meanwhile.
+    /// The values were written, and nobody writes them during the call.
     unsafe fn read<const N: usize>(&self, at: &[u64]) -> Result<SmallVec<[[u8; N]; 4]>> {
-        // SAFETY: as the caller's.
+        // SAFETY: the `N` bytes at each address are inside a block, as they were written by this function's contract.
         let copy = |stream: Stream, at: u64| unsafe { self.memory.read(stream, at as *const u8, N) };
         let copies = self.on_stream(|stream| at.iter().map(|&it| copy(stream, it)).collect::<Result<Vec<_>>>())?;
         self.wait()?;
         let value = |it: &Copied| {
             let bytes = it.get().expect("the copy was waited for");
-            // SAFETY: by the caller's contract these bytes were written.
+            // SAFETY: these bytes were written, by this function's contract.
             std::array::from_fn(|at| unsafe { bytes[at].assume_init() })
         };
         Ok(copies.iter().map(value).collect())
     }
 
-    /// Issues a step, which counts as a call.
+    /// Issues a step and counts it as a call.
     fn issue(&self, commands: &mut Commands, step: Step) -> Result<()> {
         self.memory.simulation.call()?;
         commands.steps.push(step);
         Ok(())
     }
 
-    /// The address of the host for one of the device.
+    /// Returns the host address of the bytes behind a device address.
     fn real(&self, address: u64) -> u64 {
         self.memory.real(address as usize) as u64
     }
 
-    /// An operand at an address of the device.
+    /// Returns the operand at a device address.
     fn operand(&self, address: u64) -> ContractionOperand<'static> {
         ContractionOperand::at(self.real(address))
     }
 
-    /// Views of the bytes.
+    /// Returns views of the bytes behind device views.
     fn real_views(&self, views: &[MemoryView]) -> SmallVec<[MemoryView; 4]> {
         views.iter().map(|it| MemoryView { address: self.real(it.address), held: None, ..it.clone() }).collect()
     }
 
-    /// Runs a step, whose block is among `blocks`.
+    /// Runs a step whose argument block is in `blocks`.
     ///
     /// # Safety
-    /// That of the calls that issued it, for the bytes behind the addresses.
+    /// The conditions of the call that issued the step hold, for the bytes behind its addresses.
     unsafe fn run(&self, step: &Step, blocks: &mut [u64]) -> Result<()> {
         let cpu = &self.cpu;
-        // SAFETY: as the caller's.
+        // SAFETY: the conditions of each step hold by this function's contract, and `real` translates every address.
         unsafe {
             match step {
                 Step::Launch { kernel, block } => {
@@ -185,7 +186,7 @@ impl SimDriver {
     }
 }
 
-// SAFETY: the CPU's driver runs the steps in order, as work of one stream, on the bytes behind the addresses.
+// SAFETY: the CPU's driver runs the steps in order, as work of one stream, on the bytes behind their addresses.
 unsafe impl Driver for SimDriver {
     type Kernel = Arc<SimKernel>;
     type Commands = Commands;
@@ -249,7 +250,8 @@ unsafe impl Driver for SimDriver {
             self.memory.simulation.ran();
             self.wait()?;
             let (operands, results) = (self.real_views(operands), self.real_views(results));
-            // SAFETY: as the caller's, as everything before is done.
+            // SAFETY: the conditions of `Driver::library` hold by this function's contract, as all earlier work has
+            // ended.
             return unsafe { self.cpu.library(&mut (), call, &operands, &results) };
         }
         let [operands, results] = [operands, results].map(<[MemoryView]>::to_vec);
@@ -270,14 +272,14 @@ unsafe impl Driver for SimDriver {
 
     unsafe fn condition(&self, commands: &mut Commands, at: u64) -> Result<bool> {
         self.submit(commands)?;
-        // SAFETY: as the caller's.
+        // SAFETY: the bool was written, and nobody writes it during the call, by this function's contract.
         let read = unsafe { self.read::<1>(&[at])? };
         Ok(read[0] != [0])
     }
 
     unsafe fn numbers(&self, commands: &mut Commands, at: &[u64], to: &mut [u64]) -> Result<()> {
         self.submit(commands)?;
-        // SAFETY: as the caller's.
+        // SAFETY: the numbers were written, and nobody writes them during the call, by this function's contract.
         let read = unsafe { self.read::<8>(at)? };
         to.iter_mut().zip(read).for_each(|(to, it)| *to = u64::from_ne_bytes(it));
         Ok(())
@@ -296,11 +298,11 @@ unsafe impl Driver for SimDriver {
         if !steps.is_empty() {
             self.memory.simulation.call()?;
             let driver = *self;
-            // SAFETY: that of the calls that issued the steps.
+            // SAFETY: the contract of each issuing call covers the time when the step runs.
             let run = move || steps.iter().try_for_each(|it| unsafe { driver.run(it, &mut blocks) });
             self.on_stream(|stream| self.memory.run(stream, run));
         }
-        // Behind the steps, in the order of the stream.
+        // The memory is freed after the steps, in the order of the stream.
         drop(freed);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The memory of a simulated device.
+//! Implements the memory of a simulated device.
 
 use crate::queue::{Queue, Work};
 use crate::simulation::Simulation;
@@ -17,38 +17,39 @@ environment_variables! {
     static SEED: Variable<u64> = Variable::new("MS_SIM_SEED", number, || "a number".to_owned());
 }
 
-/// Bytes of memory of a device. The system provides those that are used.
+/// The size of a device's memory in bytes. The system only provides the pages that are used.
 pub const BYTES: usize = 8 << 30;
 
-/// Every block starts at a multiple of this many bytes.
+/// The alignment of blocks in bytes.
 const ALIGN: usize = 64;
 
-/// The value of bytes that are not initialised: floats are NaN.
+/// The value of uninitialised bytes, with which floats are NaN.
 const UNWRITTEN: u8 = 0xff;
 
-/// The first bytes of a block that are set to [`UNWRITTEN`].
+/// The number of bytes at the start of a block that are set to [`UNWRITTEN`].
 const MARKED_BYTES: usize = 64 << 10;
 
-/// Bytes that may be given up and not free yet. Beyond that the device runs its work, which frees them.
+/// The number of freed bytes whose blocks may still be unavailable. Beyond it the device runs its work, which releases
+/// them.
 const MOST_GIVEN_UP: usize = 256 << 20;
 
-/// The memory of a simulated device: a range of addresses without access, and the bytes behind them.
+/// The memory of a simulated device: a range of inaccessible addresses, and the bytes behind them.
 pub struct SimMemory {
     device: Device,
-    /// The first address of the device.
+    /// The first device address.
     first: usize,
-    /// The first of the bytes, at the same distances.
+    /// The first of the bytes behind the addresses, at the same offsets.
     bytes: NonNull<u8>,
     blocks: Arc<Blocks>,
     queue: Queue,
     pub simulation: Simulation,
 }
 
-/// The ranges of a memory that are free.
+/// The free ranges of a memory.
 struct Blocks {
-    /// Their lengths by their offsets, with no two adjacent.
+    /// The lengths of the free ranges by their offsets. No two ranges are adjacent.
     free: Mutex<BTreeMap<usize, usize>>,
-    /// Bytes of blocks that are given up, and free when the work before that has ended.
+    /// The number of freed bytes that become available when earlier work has ended.
     given_up: AtomicUsize,
 }
 
@@ -57,7 +58,7 @@ impl Blocks {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a free range of this length; its offset.
+    /// Takes a free range of this length. Returns its offset.
     fn take(&self, room: usize) -> Option<usize> {
         let mut free = self.ranges();
         let (&offset, &len) = free.iter().find(|it| *it.1 >= room)?;
@@ -68,7 +69,7 @@ impl Blocks {
         Some(offset)
     }
 
-    /// Frees a range.
+    /// Returns a range to the free ranges.
     fn give_back(&self, offset: usize, mut len: usize) {
         let mut free = self.ranges();
         len += free.remove(&(offset + len)).unwrap_or(0);
@@ -81,14 +82,14 @@ impl Blocks {
     }
 }
 
-/// Bytes of the device that are copied to the host: they are there when the stream has been waited for.
+/// Bytes of the device that a stream copies to the host. They are available after a wait for the stream.
 pub type Copied = Arc<OnceLock<Box<[MaybeUninit<u8>]>>>;
 
-/// The address of bytes of the device that work accesses.
+/// The host address of device bytes that queued work accesses.
 #[derive(Clone, Copy)]
 struct Bytes(*mut u8);
 
-// SAFETY: the bytes are accessed by the work of streams only, one at a time.
+// SAFETY: only the work of streams accesses the bytes, and one item of work runs at a time.
 unsafe impl Send for Bytes {}
 
 impl Bytes {
@@ -97,23 +98,24 @@ impl Bytes {
     }
 }
 
-// SAFETY: the mapping is plain memory, whose accesses follow the contract of `Memory`.
+// SAFETY: the mapping is plain memory that no thread owns, and its accesses follow the contract of `Memory`.
 unsafe impl Send for SimMemory {}
-// SAFETY: as above.
+// SAFETY: locks and atomics protect the fields that change, and accesses of the mapping follow the contract of
+// `Memory`.
 unsafe impl Sync for SimMemory {}
 
 impl SimMemory {
-    /// The memory of a device, which is never unmapped.
+    /// Reserves the memory of a device, which is never unmapped.
     ///
     /// # Errors
-    /// [`Code::DeviceUnavailable`] when the system reserves no addresses.
+    /// [`Code::DeviceUnavailable`] if the system cannot reserve the addresses.
     pub fn new(device: Device) -> Result<Self> {
         let refuse = |errno: rustix::io::Errno| {
             let message = format!("`{device}` is not available: the system reserves no {BYTES} bytes: {errno}");
             Error::new(Code::DeviceUnavailable, message)
         };
         let map = |access: ProtFlags| {
-            // SAFETY: a new mapping at an address that the system chooses.
+            // SAFETY: the mapping is new, at an address that the system chooses, so it replaces no other memory.
             let mapped =
                 unsafe { mmap_anonymous(std::ptr::null_mut(), BYTES, access, MapFlags::PRIVATE | MapFlags::NORESERVE) };
             mapped.map_err(refuse)
@@ -130,58 +132,58 @@ impl SimMemory {
         })
     }
 
-    /// The bytes behind an address of the device.
+    /// Returns the host address of the bytes behind a device address.
     ///
     /// # Panics
-    /// When the address is not one of the device.
+    /// If the address is not one of the device.
     pub fn real(&self, address: usize) -> *mut u8 {
         let offset = address.wrapping_sub(self.first);
         assert!(offset <= BYTES, "{address:#x} is no address of `{}`", self.device);
         self.bytes.as_ptr().wrapping_add(offset)
     }
 
-    /// An array of the device as one of the host that borrows its bytes.
+    /// Returns a host array that borrows the bytes of a device array.
     ///
     /// # Safety
     /// The array on the device outlives the borrowed one.
     ///
     /// # Panics
-    /// When the array is not on the device.
+    /// If the array is not on the device.
     pub unsafe fn borrowed(&self, array: &Array) -> Array {
         assert_eq!(array.device(), self.device, "operands are on the device");
         let storage = array.storage();
         let first = NonNull::new(self.real(storage.device_ptr() as usize)).expect("no bytes are at address zero");
-        // SAFETY: the bytes are those of the array's block, which the caller keeps.
+        // SAFETY: the bytes are those of the array's block, which outlives the storage by this function's contract.
         let storage = unsafe { Storage::borrowed(first, storage.len()) };
-        // SAFETY: the elements of the array were written as values of its dtype.
+        // SAFETY: the layout is inside the storage, and the elements hold values of the dtype before they are read.
         unsafe { Array::new(Arc::new(storage), array.layout().clone(), array.dtype()) }
     }
 
-    /// Puts a step on a stream, which counts as a run.
+    /// Queues a step on a stream and counts it as a run.
     pub fn run(&self, stream: Stream, step: impl FnOnce() -> Result<()> + Send + 'static) {
         self.simulation.ran();
         self.put(stream, step);
     }
 
-    /// Puts a step on a stream.
+    /// Queues a step on a stream.
     fn put(&self, stream: Stream, step: impl FnOnce() -> Result<()> + Send + 'static) {
         self.queue.put(stream, Work::Step(Box::new(step)), &self.simulation);
     }
 
-    /// Puts a copy of bytes to the host on a stream.
+    /// Queues a copy of bytes to the host on a stream.
     ///
     /// # Safety
-    /// As [`Memory::copy_to_host`].
+    /// The conditions of [`Memory::copy_to_host`] hold for the source.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     pub unsafe fn read(&self, stream: Stream, from: *const u8, bytes: usize) -> Result<Copied> {
         self.simulation.call()?;
         self.simulation.copied_to_host();
         let (from, copied) = (self.bytes_at(from), Copied::default());
         let to = copied.clone();
         self.put(stream, move || {
-            // SAFETY: by the caller's contract the source is inside a block.
+            // SAFETY: the source is inside a block, by this function's contract.
             let source = unsafe { std::slice::from_raw_parts(from.get().cast::<MaybeUninit<u8>>(), bytes) };
             let _first = to.set(source.into());
             Ok(())
@@ -189,7 +191,7 @@ impl SimMemory {
         Ok(copied)
     }
 
-    /// Restarts the scheduler with this seed.
+    /// Restarts the scheduler with a seed.
     pub fn set_seed(&self, seed: u64) {
         self.queue.set_seed(seed);
     }
@@ -199,7 +201,7 @@ impl SimMemory {
     }
 }
 
-/// The bytes that a block of `bytes` bytes takes; `None` if there are no such blocks.
+/// Returns the number of bytes that a block of `bytes` bytes occupies. `None` if no block can be so large.
 fn room(bytes: usize) -> Option<usize> {
     bytes.max(1).checked_next_multiple_of(ALIGN)
 }
@@ -244,8 +246,8 @@ impl Streams for SimMemory {
     }
 }
 
-// SAFETY: blocks are disjoint ranges of one mapping, copies and fills access what they name, and the queue runs the
-// work of streams in the order of their fences.
+// SAFETY: blocks are disjoint ranges of one mapping, and copies and fills only access the ranges that they name. The
+// queue runs the work of streams in the order of their fences.
 unsafe impl Memory for SimMemory {
     fn device(&self) -> Device {
         self.device
@@ -288,7 +290,7 @@ unsafe impl Memory for SimMemory {
         self.simulation.call()?;
         let (from, to) = (self.bytes_at(from), self.bytes_at(to));
         self.put(stream, move || {
-            // SAFETY: by the caller's contract both are inside blocks, and do not overlap.
+            // SAFETY: by the contract of `Memory::copy`, both ranges are inside blocks, and they do not overlap.
             unsafe { to.get().copy_from_nonoverlapping(from.get(), bytes) };
             Ok(())
         });
@@ -300,7 +302,7 @@ unsafe impl Memory for SimMemory {
         self.simulation.copied_from_host();
         let (from, to) = (Box::<[u8]>::from(from), self.bytes_at(to));
         self.put(stream, move || {
-            // SAFETY: by the caller's contract the target is inside a block.
+            // SAFETY: by the contract of `Memory::copy_from_host`, the target is inside a block.
             unsafe { to.get().copy_from_nonoverlapping(from.as_ptr(), from.len()) };
             Ok(())
         });
@@ -308,7 +310,7 @@ unsafe impl Memory for SimMemory {
     }
 
     unsafe fn copy_to_host(&self, stream: Stream, from: *const u8, to: &mut [MaybeUninit<u8>]) -> Result<()> {
-        // SAFETY: as the caller's.
+        // SAFETY: by the contract of `Memory::copy_to_host`, the source is inside a block.
         let read = unsafe { self.read(stream, from, to.len())? };
         self.wait(self.fence(stream))?;
         to.copy_from_slice(read.get().expect("the step has ended"));
@@ -319,7 +321,7 @@ unsafe impl Memory for SimMemory {
         self.simulation.call()?;
         let to = self.bytes_at(to);
         self.put(stream, move || {
-            // SAFETY: by the caller's contract the target is inside a block.
+            // SAFETY: by the contract of `Memory::fill`, the target is inside a block.
             unsafe { to.get().write_bytes(value, bytes) };
             Ok(())
         });
@@ -330,12 +332,12 @@ unsafe impl Memory for SimMemory {
         let moves = values.iter().map(|it| (self.bytes_at(it.old), self.bytes_at(it.new), it.bytes));
         let moves: Vec<(Bytes, Bytes, usize)> = moves.collect();
         let restore = move || {
-            // A new value may be in the memory of another's old one.
-            // SAFETY: by the caller's contract old values are inside blocks, and written.
+            // SAFETY: old values are inside blocks and were written, by the contract of `Memory::restore`. All are read
+            // first, as a new value may share the memory of another's old one.
             let read = |it: &(Bytes, Bytes, usize)| unsafe { std::slice::from_raw_parts(it.0.get(), it.2) }.to_vec();
             let old: Vec<Vec<u8>> = moves.iter().map(read).collect();
             for ((_, new, bytes), old) in moves.iter().zip(&old) {
-                // SAFETY: by the caller's contract new values are inside blocks.
+                // SAFETY: by the contract of `Memory::restore`, new values are inside blocks.
                 unsafe { new.get().copy_from_nonoverlapping(old.as_ptr(), *bytes) };
             }
         };
@@ -357,17 +359,17 @@ mod tests {
             let blocks = sizes.map(|it| memory.allocate(it).expect("there is memory"));
             for (at, block) in blocks.iter().enumerate() {
                 assert_eq!(block.as_ptr() as usize % ALIGN, 0);
-                // SAFETY: the block is this test's.
+                // SAFETY: the test owns the block, which has `sizes[at]` bytes.
                 unsafe { memory.fill(stream, block.as_ptr(), sizes[at], at as u8) }.expect("a fill");
             }
             let mut read = [MaybeUninit::new(9); 100];
-            // SAFETY: as above.
+            // SAFETY: the test owns both blocks, which have at least 100 bytes.
             unsafe { memory.copy(stream, blocks[1].as_ptr(), blocks[2].as_ptr(), 100) }.expect("a copy");
-            // SAFETY: as above.
+            // SAFETY: the test owns the block, which has at least 100 bytes.
             unsafe { memory.copy_to_host(stream, blocks[2].as_ptr(), &mut read) }.expect("a copy");
-            // SAFETY: all of them were initialised.
+            // SAFETY: all elements of `read` were initialised.
             assert!(read.iter().all(|it| unsafe { it.assume_init() } == 1));
-            // SAFETY: each block is freed once.
+            // SAFETY: each block is freed once, with its size.
             order.iter().for_each(|&it| unsafe { memory.free(stream, blocks[it], sizes[it]) });
             memory.synchronize(None).expect("nothing failed");
             assert_eq!(*memory.blocks.ranges(), BTreeMap::from([(0, BYTES)]));

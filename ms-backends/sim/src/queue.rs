@@ -1,4 +1,4 @@
-//! The queue of a simulated device: its streams, and the scheduler that runs their work.
+//! Implements the streams of a simulated device, and the scheduler that runs their work.
 
 use crate::simulation::Simulation;
 use ms_core::error::{Error, Result};
@@ -8,41 +8,41 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// The amount of work that may be queued. Beyond it the device runs some, as a real one does meanwhile.
+/// The limit of queued work. Beyond it the device runs some, as a real one would in the meantime.
 const MOST_WORK: usize = 1024;
 
-/// The number of failed steps of a stream that are remembered.
+/// The number of failed steps that each stream remembers.
 const MOST_FAILURES: usize = 4096;
 
-/// What a stream does in its turn.
+/// An item of work of a stream.
 pub enum Work {
     /// A step that may fail.
     Step(Box<dyn FnOnce() -> Result<()> + Send>),
-    /// Frees memory, also after a failure.
+    /// Frees memory, even after a failure.
     Free(Box<dyn FnOnce() + Send>),
     /// Restores values after a failure, and does nothing otherwise.
     Restore(Box<dyn FnOnce() + Send>),
-    /// Awaits work of another stream, of which the stream needs the results if it depends on it.
+    /// Awaits work of another stream. If the stream `depends` on its results, failures propagate.
     Await { fence: Fence, depends: bool },
 }
 
-/// Work on a stream.
+/// An item of work in the queue of a stream.
 struct Queued {
     work: Work,
     origin: Option<Arc<dyn Origin>>,
 }
 
-/// An error of a step, and of all steps that are not run because of it.
+/// The error of a step, shared by all steps that are skipped because of it.
 struct Failure {
     error: Error,
-    /// Whether a wait has returned it.
+    /// Whether a wait has returned the error.
     is_fetched: AtomicBool,
 }
 
-/// The steps of a stream, by their numbers, during which its word was set.
+/// A range of a stream's steps, by number, during which its error word was set.
 struct Period {
     first: u64,
-    /// `None` while it is set.
+    /// The last step of the range. `None` while the word is set.
     last: Option<u64>,
     failure: Arc<Failure>,
 }
@@ -50,17 +50,17 @@ struct Period {
 struct StreamState {
     kind: StreamKind,
     is_lent: bool,
-    /// Whence the next work comes.
+    /// The origin of the next work, for error messages.
     origin: Option<Arc<dyn Origin>>,
     work: VecDeque<Queued>,
-    /// The numbers of the last work that was put here, and that has ended.
+    /// The numbers of the last item that was queued, and of the last one that has ended.
     put: u64,
     ended: u64,
-    /// The number of the last work that was put here and does not only free memory.
+    /// The number of the last queued item that does more than free memory.
     last: u64,
-    /// The periods during which the error word was set; it is set if the last one has no end.
+    /// The periods during which the error word was set. It is set now if the last period has no end.
     periods: Vec<Period>,
-    /// The steps that failed or were not run.
+    /// The failures of steps that failed or were skipped.
     failures: BTreeMap<u64, Arc<Failure>>,
 }
 
@@ -70,19 +70,19 @@ impl StreamState {
         Self { kind, is_lent: true, origin: None, work, put: 0, ended: 0, last: 0, periods, failures }
     }
 
-    /// The error word.
+    /// Returns the error word.
     fn word(&self) -> Option<&Arc<Failure>> {
         self.periods.last().filter(|it| it.last.is_none()).map(|it| &it.failure)
     }
 
-    /// Sets the word from a step on, unless it is set.
+    /// Sets the error word from a step on, unless it is already set.
     fn set_word(&mut self, first: u64, failure: Arc<Failure>) {
         if self.word().is_none() {
             self.periods.push(Period { first, last: None, failure });
         }
     }
 
-    /// The word as it was after a step, unless a wait has returned its error.
+    /// Returns the error word as of the end of a step, unless a wait has returned its error.
     fn word_at(&self, serial: u64) -> Option<&Arc<Failure>> {
         let covers = |it: &&Period| it.first <= serial && it.last.is_none_or(|last| serial <= last);
         let covering = self.periods.iter().find(covers).map(|it| &it.failure);
@@ -97,19 +97,19 @@ impl StreamState {
     }
 }
 
-/// The streams of a device. Nothing runs before somebody waits, unless very much is queued; then a seeded scheduler
-/// picks the streams whose turn it is.
+/// The streams of a device. Nothing runs before a wait, unless too much work is queued. Then a seeded scheduler picks
+/// among the streams whose next work is ready.
 pub struct Queue {
     state: Mutex<State>,
-    /// Held by the thread that runs work.
+    /// A lock that the thread that runs work holds.
     running: Mutex<()>,
 }
 
 struct State {
     streams: Vec<StreamState>,
-    /// The amount of work on all of them.
+    /// The number of queued items on all streams.
     work: usize,
-    /// The state of the scheduler.
+    /// The state of the scheduler's random number generator.
     random: u64,
 }
 
@@ -131,16 +131,16 @@ impl State {
         self.streams[fence.stream.0 as usize].ended >= fence.serial
     }
 
-    /// The failure that lets work that depends on a fence fail.
+    /// Returns the failure that propagates to work that depends on a fence.
     fn failure_at(&self, fence: Fence) -> Option<&Arc<Failure>> {
         let stream = &self.streams[fence.stream.0 as usize];
         stream.word_at(fence.serial).or_else(|| stream.failures.get(&fence.serial))
     }
 
-    /// A stream whose first work may run.
+    /// Picks a stream whose first work may run.
     fn pick(&mut self) -> Option<usize> {
         let ready: Vec<usize> = (0..self.streams.len()).filter(|&it| self.is_ready(it)).collect();
-        // SplitMix64.
+        // The generator is SplitMix64.
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.random;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -149,7 +149,7 @@ impl State {
         ready.get(bits as usize % ready.len().max(1)).copied()
     }
 
-    /// An error that no wait has returned, of one of these streams, or of any.
+    /// Returns an error that no wait has returned, of the streams in `told`, or of any stream.
     fn unfetched(&self, told: Option<&[Stream]>) -> Option<Arc<Failure>> {
         let is_told = |at: usize| told.is_none_or(|it| it.contains(&Stream(at as u32)));
         let unfetched = |it: &&Arc<Failure>| !it.is_fetched.load(Ordering::Relaxed);
@@ -159,7 +159,7 @@ impl State {
 }
 
 impl Queue {
-    /// No streams, and a scheduler with this seed.
+    /// Creates a queue without streams. `seed` initialises the scheduler.
     pub fn new(seed: u64) -> Self {
         Self { state: Mutex::new(State { streams: Vec::new(), work: 0, random: seed }), running: Mutex::new(()) }
     }
@@ -168,7 +168,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Restarts the scheduler with this seed.
+    /// Restarts the scheduler with a seed.
     pub fn set_seed(&self, seed: u64) {
         self.state().random = seed;
     }
@@ -194,17 +194,17 @@ impl Queue {
     /// See [`Streams::set_origin`](ms_core::tensor::Streams::set_origin).
     pub fn set_origin(&self, stream: Stream, origin: Option<Arc<dyn Origin>>) {
         let old = std::mem::replace(&mut self.state().stream(stream).origin, origin);
-        // Outside of the lock: it may be what keeps memory of the device.
+        // The origin is dropped outside the lock, as it may own memory of the device.
         drop(old);
     }
 
-    /// See [`Streams::fence`](ms_core::tensor::Streams::fence). Work that only frees memory has no result that could
+    /// See [`Streams::fence`](ms_core::tensor::Streams::fence). The fence skips work that only frees memory: it cannot
     /// fail, and nobody awaits it.
     pub fn fence(&self, stream: Stream) -> Fence {
         Fence { stream, serial: self.state().stream(stream).last }
     }
 
-    /// Puts work on a stream.
+    /// Queues work on a stream.
     pub fn put(&self, stream: Stream, work: Work, simulation: &Simulation) {
         let mut state = self.state();
         if let Work::Await { fence, depends } = work
@@ -260,7 +260,7 @@ impl Queue {
         self.run_while(&running, simulation, |_| true);
     }
 
-    /// Runs all work, unless a thread runs work.
+    /// Runs all work, unless another thread is running work.
     pub fn advance(&self, simulation: &Simulation) {
         self.advance_while(simulation, |_| true);
     }
@@ -274,7 +274,8 @@ impl Queue {
         self.run_while(&running, simulation, goes_on);
     }
 
-    /// Runs the work that is queued behind a failure, without effect, and clears the words that it set; its error.
+    /// Returns the error of a failure. Before that, it ends the work queued behind the failure without effect, and
+    /// clears the error words that the failure set.
     fn fetch(&self, running: &MutexGuard<'_, ()>, simulation: &Simulation, failure: &Arc<Failure>) -> Error {
         self.run_while(running, simulation, |_| true);
         let mut state = self.state();
@@ -287,7 +288,7 @@ impl Queue {
             {
                 period.last = Some(ended);
                 if stream.work.is_empty() {
-                    // Who awaits the stream from now on, without work of its own, does not await what failed.
+                    // A later wait for the stream without new work must not return what failed.
                     stream.put += 1;
                     (stream.ended, stream.last) = (stream.put, stream.put);
                 }
@@ -297,7 +298,7 @@ impl Queue {
         failure.error.clone()
     }
 
-    /// Runs work while there is any and `goes_on`.
+    /// Runs work while there is any and `goes_on` holds.
     fn run_while(&self, _running: &MutexGuard<'_, ()>, simulation: &Simulation, goes_on: impl Fn(&State) -> bool) {
         loop {
             let mut state = self.state();
@@ -317,7 +318,7 @@ impl Queue {
                 _ => None,
             };
             drop(state);
-            // Other threads may queue work meanwhile.
+            // Other threads may queue work in the meantime.
             let (ended, failure) = run(work, word.as_ref(), simulation);
             let failure = failure.map(|error| {
                 let error = match &origin {
@@ -341,7 +342,7 @@ impl Queue {
                 stream.set_word(serial, failure);
             }
             drop(state);
-            // As in `set_origin`.
+            // The origin is dropped outside the lock, as it may own memory of the device.
             drop(origin);
             if let Ended::Panicked(payload) = ended {
                 resume_unwind(payload);
@@ -350,15 +351,15 @@ impl Queue {
     }
 }
 
-/// How work ended.
+/// The outcome of an item of work.
 enum Ended {
     Run,
-    /// The word of its stream was set.
+    /// The error word of its stream was set, so it was skipped.
     NotRun,
     Panicked(Box<dyn std::any::Any + Send>),
 }
 
-/// Runs work on a stream with this word; its error.
+/// Runs an item of work on a stream with this error word. Also returns the error of the item.
 fn run(work: Work, word: Option<&Arc<Failure>>, simulation: &Simulation) -> (Ended, Option<Error>) {
     let run = || match (work, word) {
         (Work::Step(_), Some(_)) => (Ended::NotRun, None),

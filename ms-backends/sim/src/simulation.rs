@@ -1,17 +1,17 @@
-//! What a test observes and decides about a simulated device.
+//! Lets tests observe a simulated device and inject failures.
 
 use ms_core::error::{Code, Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The counters of a simulated device, and the failures that it is to have: see
+/// The counters of a simulated device, and the failures to inject: see
 /// [`SimBackend::simulation`](crate::SimBackend::simulation).
 #[derive(Default)]
 pub struct Simulation {
     calls: AtomicU64,
-    /// The number of the call that fails; zero for none.
+    /// The number of the call that fails. Zero for none.
     failing: AtomicU64,
     steps: AtomicU64,
-    /// The number of the step that fails; zero for none.
+    /// The number of the step that fails. Zero for none.
     failing_step: AtomicU64,
     waits: AtomicU64,
     from_host: AtomicU64,
@@ -22,32 +22,35 @@ pub struct Simulation {
     peak_bytes: AtomicU64,
 }
 
-/// What a simulated device did so far.
+/// The activity of a simulated device so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counts {
-    /// Calls that may fail: allocations, transfers, fills, each step that is issued, also of plans, each submission.
+    /// The number of calls that may fail: allocations, transfers, fills, submissions, and each issued step, including
+    /// the steps of plans.
     pub calls: u64,
-    /// Copies of bytes of the host to the device.
+    /// The number of copies from the host to the device.
     pub copies_from_host: u64,
-    /// Copies of bytes of the device to the host, for which the host waits.
+    /// The number of copies from the device to the host, for which the host waits.
     pub copies_to_host: u64,
-    /// What the device was given to run: ops, and plans, or their parts between one wait and the next.
+    /// The number of pieces of work that the device received: ops, and plans or their parts between one wait and the
+    /// next.
     pub runs: u64,
-    /// Steps of streams that were run: transfers, fills, and what [`runs`](Self::runs) counts. The work behind a
-    /// failure is not run.
+    /// The number of executed steps of streams: transfers, fills, and the pieces that [`runs`](Self::runs) counts. Work
+    /// behind a failure is not executed.
     pub steps: u64,
-    /// Waits of the host for the device.
+    /// The number of times that the host waited for the device.
     pub waits: u64,
-    /// Bytes that are allocated, and not given up. A block is free when the work before that has ended.
+    /// The number of bytes that are allocated and not yet passed to `free`. A freed block becomes available when the
+    /// work before it has ended.
     pub live_bytes: u64,
-    /// Blocks that are allocated.
+    /// The number of allocated blocks.
     pub live_blocks: u64,
-    /// The most live bytes since [`Simulation::reset_peak`].
+    /// The largest number of live bytes since [`Simulation::reset_peak`].
     pub peak_bytes: u64,
 }
 
 impl Simulation {
-    /// What the device did so far.
+    /// Returns the activity of the device so far.
     pub fn counts(&self) -> Counts {
         let read = |it: &AtomicU64| it.load(Ordering::Relaxed);
         Counts {
@@ -63,29 +66,29 @@ impl Simulation {
         }
     }
 
-    /// Counts the peak from here on.
+    /// Restarts the measurement of the peak.
     pub fn reset_peak(&self) {
         self.peak_bytes.store(self.live_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Makes the `nth` of the next calls that may fail, counted from 1, fail with [`Code::Backend`]; 0
-    /// for none.
+    /// Makes the `nth` of the next calls that may fail, counted from 1, fail with [`Code::Backend`]. 0 disables the
+    /// failure.
     pub fn fail_call(&self, nth: u64) {
         let failing = if nth == 0 { 0 } else { self.calls.load(Ordering::Relaxed) + nth };
         self.failing.store(failing, Ordering::Relaxed);
     }
 
-    /// Makes the `nth` of the next steps of streams, counted from 1, fail with [`Code::Backend`] when it is run; 0 for
-    /// none.
+    /// Makes the `nth` of the next steps of streams, counted from 1, fail with [`Code::Backend`] when it is executed. 0
+    /// disables the failure.
     pub fn fail_step(&self, nth: u64) {
         let failing = if nth == 0 { 0 } else { self.steps.load(Ordering::Relaxed) + nth };
         self.failing_step.store(failing, Ordering::Relaxed);
     }
 
-    /// Counts a step that is run.
+    /// Counts an executed step.
     ///
     /// # Errors
-    /// [`Code::Backend`] for the step that is to fail.
+    /// [`Code::Backend`] for the step that was chosen to fail.
     pub(crate) fn step(&self) -> Result<()> {
         let number = self.steps.fetch_add(1, Ordering::Relaxed) + 1;
         if number == self.failing_step.load(Ordering::Relaxed) {
@@ -101,7 +104,7 @@ impl Simulation {
     /// Counts a call that may fail.
     ///
     /// # Errors
-    /// [`Code::Backend`] for the call that is to fail.
+    /// [`Code::Backend`] for the call that was chosen to fail.
     pub(crate) fn call(&self) -> Result<()> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         if number == self.failing.load(Ordering::Relaxed) {

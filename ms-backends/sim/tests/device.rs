@@ -1,4 +1,4 @@
-//! The simulated device behaves as a device: its memory is apart, and what crosses is counted.
+//! Tests that the simulated device behaves like a device: its memory is separate, and transfers are counted.
 
 use ms_core::tensor::{Array, Device, MemorySpace};
 use ms_core::{Code, DType, Tensor, exec, ops, tensor};
@@ -19,7 +19,7 @@ fn elements_go_there_and_back() {
     let across = there.to("sim:2");
     assert_eq!((across.device(), across.to_vec::<f32>()), (sim(2), x.to_vec::<f32>()));
     assert_eq!(across.to("cpu").device(), Device::CPU);
-    // Views: the part of the memory that has the elements is copied.
+    // A copy of a view copies the range of memory that contains its elements.
     let view = ops::transpose(&there, 0, 1);
     assert_eq!((view.device(), view.to_vec::<f32>()), (sim(1), vec![1., 4., 2., 5., 3., 6.]));
     assert_eq!(view.to("cpu").to_vec::<f32>(), [1., 4., 2., 5., 3., 6.]);
@@ -65,7 +65,7 @@ fn what_crosses_and_what_lives_is_counted() {
     drop((x, y, sum));
     assert_eq!(simulation.counts().live_blocks, before.live_blocks);
 
-    // Every call that may fail fails in turn, as an error that leaves nothing behind.
+    // Each call that may fail is made to fail. The error must leave nothing behind.
     let run = || {
         let x = tensor![1., 2., 3.].try_to(sim(3))?;
         ms_core::catch(|| ops::cumsum(&x + &x, 0))?.try_to_vec::<f32>()
@@ -99,14 +99,14 @@ fn devices_that_do_not_exist_are_refused() {
     assert_eq!(tensor![1.].try_to("c u").expect_err("no name").code(), Code::Argument);
 }
 
-/// A read of an address of the device stops the process.
+/// Reading a device address on the host crashes the process.
 #[test]
 fn the_host_cannot_access_the_memory() {
     const CHILD: &str = "MS_TEST_STRAY_ACCESS";
     if std::env::var_os(CHILD).is_some() {
         let space: MemorySpace = exec::backend(sim(0)).expect("it exists").memory();
         let array = Array::zeros(&[4], DType::F32).to_space(space).expect("there is memory");
-        // SAFETY: none: this is the planted error.
+        // SAFETY: none. The test plants this error to check that the process crashes.
         println!("{}", unsafe { array.device_ptr().read_volatile() });
         return;
     }

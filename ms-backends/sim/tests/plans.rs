@@ -1,4 +1,4 @@
-//! Plans run on a simulated device step by step: on its memory, with failures at every call.
+//! Tests plans on a simulated device step by step, on its memory and with failures at every call.
 
 use ms_core::error::Code;
 use ms_core::exec::{Artifact, Backend, CompileOptions, Donation, Executable};
@@ -8,8 +8,8 @@ use ms_cpu::CpuBackend;
 use ms_sim::{SimBackend, Simulation};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A loop that keeps values on stacks in a routine, a branch that passes them on, a loop over them, products, library
-/// ops, a check, and last an update of an input.
+/// A routine with a loop that saves values on stacks, a branch that passes them on, and a loop over them. GEMMs,
+/// library ops and a check follow, and last an update of an input.
 const GRAPH: &str = "
     graph @more(%i: i64[], %x: f32[64], %n: i64[]) -> (bool[]) { %c = less %i, %n : bool[] return %c }
     graph @step(%i: i64[], %x: f32[64], %n: i64[]) -> (i64[], f32[64], f32[64]) {
@@ -48,7 +48,7 @@ const GRAPH: &str = "
       return %q, %new
     }";
 
-/// The last input is state, which the second output replaces.
+/// The donations of the inputs. The last input is state, which the second output replaces.
 const STATE: [Donation; 5] = [Donation::Given, Donation::Given, Donation::Given, Donation::Given, Donation::State(1)];
 
 fn inputs(taken: bool, count: i64, at: i64) -> Vec<Array> {
@@ -67,12 +67,12 @@ fn compiled(backend: &dyn Backend, text: &str) -> (Arc<dyn Executable>, Artifact
     let graph = parse_graph(text).expect("the graph is well formed");
     let options = CompileOptions::default();
     let artifact = backend.compile(&graph, &options).expect("the graph compiles");
-    // SAFETY: the artifact was compiled from a graph.
+    // SAFETY: the artifact was just compiled by this backend from a valid graph.
     let executable = unsafe { backend.load(&artifact) };
     (executable.expect("it is loaded"), artifact)
 }
 
-/// The inputs on the device, written.
+/// Copies the inputs to the device and waits for the copies.
 fn moved(inputs: &[Array], space: MemorySpace) -> Vec<Array> {
     let moved = inputs.iter().map(|it| it.to_space(space).expect("there is memory")).collect();
     ms_core::synchronize().expect("nothing fails");
@@ -91,7 +91,7 @@ fn run(executable: &dyn Executable, inputs: &[Array]) -> Vec<Array> {
     executable.run(&inputs.iter().collect::<Vec<_>>()).expect("the inputs fit").into_vec()
 }
 
-/// A test holds its device: work of others would be counted.
+/// Locks the devices, as the work of other tests would be counted.
 fn alone() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
@@ -101,8 +101,8 @@ fn device(id: u16) -> (SimBackend, &'static Simulation) {
     (SimBackend::new(id).expect("it exists"), SimBackend::simulation(id).expect("it exists"))
 }
 
-/// Results are those of the CPU. While a plan runs, the device holds its intermediate values, and afterwards as much
-/// as before.
+/// Results equal those of the CPU. While a plan runs, the device holds its intermediate values. Afterwards it holds as
+/// much memory as before.
 #[test]
 fn plans_run_in_the_memory_of_the_device() {
     let _alone = alone();
@@ -125,7 +125,7 @@ fn plans_run_in_the_memory_of_the_device() {
         let most = (after.peak_bytes - after.live_bytes) as usize;
         let stacks = 2 * 256 * count as usize;
         assert!(most >= artifact.interface.plan.arena_bytes + stacks, "{count} iterations: at most {most} bytes");
-        // Conditions of two loops, of the branch, and the numbers of the scan.
+        // The waits are for the conditions of two loops and of the branch, and for the numbers of the scan.
         assert_eq!(after.waits - before.waits, 2 * (count as u64 + 1) + 2, "{count} iterations");
         assert!(values(&outputs) == want, "{count} iterations, {taken}");
         drop(outputs);
@@ -135,8 +135,7 @@ fn plans_run_in_the_memory_of_the_device() {
     assert_eq!(simulation.counts().live_blocks, before_loading.live_blocks);
 }
 
-/// Two layers, whose kernels are the epilogues of products: of the second one, one goes through the elements and one
-/// reduces rows.
+/// Two layers with fused epilogues. The second product has one elementwise epilogue and one that reduces rows.
 const LAYER: &str = "
     graph @layer(%x: f32[256, 80], %w: f32[80, 72], %b: f32[72], %v: f32[72, 80])
         -> (f32[256, 72], f32[256, 80], f32[256, 80], f32[256, 1]) {
@@ -180,8 +179,8 @@ fn epilogues_run_in_the_memory_of_the_device() {
     }
 }
 
-/// Whichever call fails, the run fails, state is as before, and no memory is lost. A run that succeeds updates the
-/// state where it is.
+/// Whichever call fails, the run fails, the state is as before, and no memory is lost. A run that succeeds updates the
+/// state in place.
 #[test]
 fn every_call_may_fail() {
     let _alone = alone();
@@ -212,8 +211,8 @@ fn every_call_may_fail() {
     assert!(failed > artifact.interface.plan.steps as u64, "{failed} calls");
 }
 
-/// Whichever part of a run fails when it is its turn, state is as before; an op that refuses its operands does so when
-/// it is waited for.
+/// Whichever step fails when it is executed, the state is as before. An op that fails on its operands reports that at
+/// the next wait.
 #[test]
 fn every_part_may_fail_later() {
     let _alone = alone();
@@ -248,7 +247,7 @@ fn every_part_may_fail_later() {
     drop(outputs);
 }
 
-/// Runs that are in flight at once have an arena each.
+/// Concurrent runs have separate arenas.
 #[test]
 fn threads_run_one_plan_at_once() {
     let _alone = alone();

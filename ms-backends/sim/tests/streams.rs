@@ -1,5 +1,5 @@
-//! Work on a simulated device is queued: nothing runs before a wait, then in any order that fences allow, and errors
-//! come with the wait.
+//! Tests that work on a simulated device is queued. Nothing runs before a wait, then it runs in any order that the
+//! fences allow, and errors are reported by the wait.
 
 use ms_core::tensor::{Device, Memory, MemorySpace, Storage, Stream, StreamKind};
 use ms_core::{Code, Result, Tensor, catch, exec, ops, tensor};
@@ -12,7 +12,7 @@ fn sim(id: u16) -> Device {
     format!("sim:{id}").parse().expect("a name")
 }
 
-/// The memory of a device, which only the calling test uses, and its counters.
+/// Returns the memory of a device that only the calling test uses, and its counters.
 fn device(id: u16) -> (&'static dyn Memory, &'static Simulation) {
     let MemorySpace::Device(memory) = exec::backend(sim(id)).expect("it exists").memory() else {
         panic!("a simulated device has memory of its own")
@@ -20,13 +20,13 @@ fn device(id: u16) -> (&'static dyn Memory, &'static Simulation) {
     (memory, SimBackend::simulation(id).expect("it exists"))
 }
 
-/// A test holds its device: work of others would be counted.
+/// Locks the devices, as the work of other tests would be counted.
 fn alone() -> std::sync::MutexGuard<'static, ()> {
     static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
     LOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Blocks of one byte each, whose work is put on streams by hand.
+/// Blocks of one byte each. Tests queue their work on streams directly.
 struct Bytes(&'static dyn Memory, Vec<NonNull<u8>>);
 
 impl Bytes {
@@ -35,25 +35,26 @@ impl Bytes {
     }
 
     fn fill(&self, stream: Stream, at: usize, value: u8) {
-        // SAFETY: the block has a byte; the order of accesses is what is tested.
+        // SAFETY: each block has one byte. The tests are about the order of accesses, which the queue runs one at a
+        // time.
         unsafe { self.0.fill(stream, self.1[at].as_ptr(), 1, value) }.expect("no call fails");
     }
 
     fn copy(&self, stream: Stream, from: usize, to: usize) {
-        // SAFETY: as above.
+        // SAFETY: both blocks have one byte, and they are different blocks.
         unsafe { self.0.copy(stream, self.1[from].as_ptr(), self.1[to].as_ptr(), 1) }.expect("no call fails");
     }
 
     fn read(&self, stream: Stream, at: usize) -> Result<u8> {
         let mut out = [MaybeUninit::new(0)];
-        // SAFETY: as above.
+        // SAFETY: the block has one byte, like `out`.
         unsafe { self.0.copy_to_host(stream, self.1[at].as_ptr(), &mut out)? };
-        // SAFETY: it was initialised.
+        // SAFETY: `out` was initialised before the copy.
         Ok(unsafe { out[0].assume_init() })
     }
 
     fn free(self, stream: Stream) {
-        // SAFETY: each is freed once, and used by no later work.
+        // SAFETY: each block is freed once, and no later work uses it.
         self.1.iter().for_each(|it| unsafe { self.0.free(stream, *it, 1) });
     }
 }
@@ -74,15 +75,15 @@ fn nothing_runs_before_a_wait() {
     assert_eq!(all.to_vec::<f32>(), [2., 6., 12.]);
     let read = simulation.counts();
     assert_eq!((read.steps - before.steps, read.waits - before.waits), (4, 1));
-    // Sources of copies are read at once.
+    // The source of a copy is read at once.
     let mut source = vec![1f32, 2.];
     let there = Tensor::from_slice([2], &source).to(sim(0));
     source.fill(9.0);
     assert_eq!(there.to_vec::<f32>(), [1., 2.]);
 }
 
-/// Two streams of which one writes what the other reads: with the wait every schedule is right, without it some are
-/// wrong.
+/// A stream writes what another one reads. With the wait every schedule gives the right result, and without it some do
+/// not.
 #[test]
 fn a_missing_wait_is_found() {
     let _alone = alone();
@@ -110,7 +111,7 @@ fn a_missing_wait_is_found() {
     [writer, reader].iter().for_each(|&it| memory.give_back(it));
 }
 
-/// A failure poisons what is behind it on its stream, and on streams that depend on it, until a wait has told.
+/// A failure propagates to later work on its stream, and to streams that depend on it, until a wait has reported it.
 #[test]
 fn failures_spread_until_they_are_told() {
     let _alone = alone();
@@ -129,12 +130,12 @@ fn failures_spread_until_they_are_told() {
         bytes.fill(b, 2, 2);
         memory.order_after(apart, memory.fence(a));
         bytes.fill(apart, 3, 2);
-        // Nothing is told, and nothing is restored, where the failure does not reach.
+        // Where the failure does not reach, nothing is reported, and nothing is restored.
         assert_eq!(bytes.read(apart, 3).expect("it does not depend on it"), 2);
         assert_eq!(memory.check(failed).ok(), Some(()), "no wait has told yet");
         let told = bytes.read(b, 2).expect_err("it depends on it");
         assert_eq!(told.code(), Code::Backend);
-        // From then on everything works, and steps that had no effect are known.
+        // From then on everything works, and steps without effect are known.
         assert!(memory.check(failed).is_err());
         for (at, want) in [(0, 1), (1, 1), (2, 1), (3, 2)] {
             assert_eq!(bytes.read(if at == 3 { apart } else { a }, at).expect("it was told"), want, "byte {at}");
@@ -146,7 +147,7 @@ fn failures_spread_until_they_are_told() {
     [a, b, apart].iter().for_each(|&it| memory.give_back(it));
 }
 
-/// Values that are to be kept are restored at once, whatever their order, if anything before them fails.
+/// All protected values are restored together, in any order, if any work before them fails.
 #[test]
 fn values_are_restored() {
     use ms_core::tensor::Restored;
@@ -158,12 +159,12 @@ fn values_are_restored() {
         (0..3).for_each(|at| bytes.fill(stream, at, at as u8));
         memory.wait(memory.fence(stream)).expect("nothing fails");
         simulation.fail_step(u64::from(fails));
-        // 1 takes the memory of 0, which takes that of 2.
+        // The new value 1 shares the memory of the old value 0, and the new value 0 that of the old value 2.
         bytes.fill(stream, 2, 20);
         bytes.fill(stream, 0, 10);
         let restored =
             |old: usize, new: usize| Restored { old: bytes.1[old].as_ptr(), new: bytes.1[new].as_ptr(), bytes: 1 };
-        // SAFETY: the blocks have a byte each, and nothing else uses them.
+        // SAFETY: the blocks have one byte each, and no other work uses them.
         unsafe { memory.restore(stream, &[restored(0, 2), restored(1, 0)]) };
         let kept = memory.fence(stream);
         if fails {
@@ -178,7 +179,7 @@ fn values_are_restored() {
     memory.give_back(stream);
 }
 
-/// The error of an op that fails when it runs has its name, operands and line, wherever the wait is.
+/// The error of an op that fails when it is executed names the op, its operands and its line, wherever the wait is.
 #[test]
 fn errors_that_come_later_are_those_of_the_op() {
     let _alone = alone();
@@ -197,14 +198,14 @@ fn errors_that_come_later_are_those_of_the_op() {
     for part in ["`scatter`", "f32[3]", &format!("{}:{line}:", file!())] {
         assert!(said.contains(part), "{part} is not in {said}");
     }
-    // It was told; what has no value is still an error.
+    // The error was reported, but results without a value still give an error.
     assert_eq!((&x + &x).to_vec::<f32>(), [2., 4., 6.]);
     assert_eq!(told(&scattered).code(), Code::OutOfRange);
     assert_eq!(catch(|| &behind * 2.0).expect_err("there is nothing to read").code(), Code::OutOfRange);
     ms_core::synchronize().expect("it was told");
     drop((x, good, scattered, behind));
     assert_eq!(simulation.counts().live_blocks, before.live_blocks);
-    // A wait for everything tells, too.
+    // A wait for all streams reports errors, too.
     let x = tensor![1., 2.].to(sim(2));
     simulation.fail_step(2);
     let _sum = &x + &x;
@@ -213,7 +214,7 @@ fn errors_that_come_later_are_those_of_the_op() {
     simulation.fail_step(0);
 }
 
-/// Every thread has streams of its own, and what one made another one uses and drops.
+/// Every thread has separate streams. Other threads may use and drop what a thread has computed.
 #[test]
 fn threads_use_what_others_made() {
     let _alone = alone();
@@ -233,7 +234,7 @@ fn threads_use_what_others_made() {
     }
 }
 
-/// Memory that is given up is free when its work has ended, at the latest when it is needed.
+/// Freed memory is available when its work has ended, at the latest when it is needed.
 #[test]
 fn memory_that_is_given_up_is_used_again() {
     let _alone = alone();
@@ -253,7 +254,7 @@ fn memory_that_is_given_up_is_used_again() {
     assert_eq!(x.item::<f32>(), 5001.0);
 }
 
-/// What a child process prints on standard error.
+/// Returns what a child process prints on standard error.
 fn child(name: &str, variables: &[(&str, &str)]) -> String {
     let program = std::env::current_exe().expect("a test has a path");
     let mut command = Command::new(program);

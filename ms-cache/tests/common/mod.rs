@@ -1,4 +1,4 @@
-//! Helpers of the tests of the store.
+//! Provides helpers for the tests of the store.
 
 // Every test binary compiles this module and uses a part of it.
 #![allow(dead_code)]
@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// A temporary directory for one test, removed with its content on drop.
+/// A temporary directory for one test, removed with its contents on drop.
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// A fresh directory.
+    /// Creates a fresh directory.
     pub fn new() -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("ms-cache-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -21,17 +21,17 @@ impl Scratch {
         Self(path)
     }
 
-    /// A path in the directory.
+    /// Returns a path in the directory.
     pub fn join(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    /// The path of the store of the test.
+    /// Returns the path of the test's store.
     pub fn cache(&self) -> PathBuf {
         self.join("cache")
     }
 
-    /// A store in the directory.
+    /// Opens a store in the directory.
     pub fn store(&self) -> Store {
         open(&self.cache(), u64::MAX)
     }
@@ -43,22 +43,22 @@ impl Drop for Scratch {
     }
 }
 
-/// The store at `path` with this cap.
+/// Opens the store at `path` with this cap.
 pub fn open(path: &Path, max_bytes: u64) -> Store {
     Store::open(path, &Options { max_bytes, ..Options::default() }).expect("the directory can be made")
 }
 
-/// A key with one part.
+/// Returns a key with one part.
 pub fn key(graph: &str) -> Key {
     KeyBuilder::new(1).part("graph", graph.as_bytes()).finish()
 }
 
-/// The file of an entry.
+/// Returns the path of an entry's file.
 pub fn file_of(store: &Store, key: &Key) -> PathBuf {
     store.path().join(format!("{}.entry", key.hash()))
 }
 
-/// Replaces the file of an entry, with this mode.
+/// Replaces the file of an entry. The new file has this mode.
 pub fn overwrite(path: &Path, contents: &[u8], mode: u32) {
     use std::os::unix::fs::PermissionsExt;
     let _ = std::fs::remove_file(path);
@@ -72,7 +72,7 @@ pub fn set_used(store: &Store, key: &Key, seconds: u64) {
     file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).expect("the entry is ours");
 }
 
-/// The number of files in the directory of a store, except its statistics.
+/// Returns the number of files in the directory of a store, except its statistics.
 pub fn count_files(path: &Path) -> usize {
     let files = std::fs::read_dir(path).expect("a readable directory").flatten();
     files.filter(|it| it.file_name() != "statistics").count()

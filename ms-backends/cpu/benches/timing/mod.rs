@@ -1,4 +1,4 @@
-//! How long single ops take.
+//! Measures single ops.
 
 use ms_core::exec::Backend;
 use ms_core::ir::Precision;
@@ -8,7 +8,7 @@ use ms_core::tensor::{Array, Attrs};
 use ms_cpu::CpuBackend;
 use std::time::{Duration, Instant};
 
-/// The time in microseconds of the fastest of so many runs of an op.
+/// Returns the time of the fastest of `rounds` runs of an op, in microseconds.
 pub fn fastest(
     backend: &CpuBackend,
     rounds: usize,
@@ -20,7 +20,7 @@ pub fn fastest(
     let code = backend.compile_step(&key.build(backend.target())).expect("the backend runs it");
     let run = || {
         let start = Instant::now();
-        // SAFETY: the output has the type of the type rule, and is not shared.
+        // SAFETY: `out` has the type that the op's type rule infers, and it is not shared.
         unsafe { code.run(&[], inputs, std::slice::from_ref(out)) }.expect("there is memory");
         start.elapsed()
     };

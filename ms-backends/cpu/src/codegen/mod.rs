@@ -1,12 +1,14 @@
-//! Machine code for kernels, on x86-64.
+//! Generates x86-64 machine code for kernels.
 //!
-//! A kernel is lowered to virtual instructions (`select`), which are allocated to registers (`alloc`)
-//! and encoded inside the loop nest (`emit`). The code is one function
-//! `extern "C" fn(block: *const u64)`, followed by its constants. It is position-independent and
-//! self-contained, so that its bytes may be stored, concatenated with others at 64-byte boundaries,
+//! Instruction selection (`select`) lowers a kernel's body to virtual instructions. Linear-scan register allocation
+//! (`alloc`) assigns physical registers and spill slots. The emitter (`emit`) encodes the instructions inside the
+//! kernel's loop nest.
+//!
+//! The code is one function `extern "C" fn(block: *const u64)`, followed by its constant pool. It is
+//! position-independent and self-contained. Its bytes can be stored, concatenated with others at 64-byte boundaries,
 //! and mapped at any address.
 //!
-//! Results are those of the interpreter to the bit, except for the payload of a nan.
+//! Results equal those of the interpreter bit for bit, except for NaN payloads.
 
 mod alloc;
 mod emit;
@@ -28,17 +30,16 @@ use target::Target;
 /// A kernel's machine code.
 #[derive(Clone, Debug)]
 pub struct Code {
-    /// The function, whose entry is the first byte, and its constants. It must be aligned to 64 bytes.
+    /// The function, whose entry is the first byte, and its constant pool. They must be aligned to 64 bytes.
     pub bytes: Vec<u8>,
-    /// Number of values that are spilled.
+    /// The number of spilled values.
     pub spills: usize,
 }
 
 /// The reason why a kernel is interpreted.
 ///
-/// Unsupported are conversions between u64 and floats, and from floats to u32, on AVX2, and stack
-/// frames that are too large. Functions, which lowering expands for the CPU, are not supported on any
-/// instruction set.
+/// AVX2 supports neither conversions between u64 and floats nor conversions from floats to u32. Stack frames that are
+/// too large are unsupported on both instruction sets. So are math functions, which lowering expands for the CPU.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unsupported {
     what: Cow<'static, str>,
@@ -58,61 +59,61 @@ impl fmt::Display for Unsupported {
 
 impl std::error::Error for Unsupported {}
 
-/// A kernel's body with its registers.
+/// A body of a kernel after register allocation.
 struct Body {
     program: vinst::Program,
     allocation: alloc::Allocation,
 }
 
-/// The calls that code is made for. The bits of results do not depend on them.
+/// The loop extents that code is tuned for. The bits of results do not depend on the choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Calls {
-    /// All.
+    /// Any extents.
     Any,
-    /// Long ones: instructions of adjacent vectors alternate.
+    /// Long lanes: the instructions of adjacent vectors are interleaved.
     Long,
-    /// Long ones with results that are larger than the caches: whole vectors of results are also stored past the caches,
-    /// which do not read the lines that they overwrite. Results with adjacent elements begin at a multiple of [`LINE`]
-    /// bytes in each step of the loops around the lanes.
+    /// Long lanes whose results exceed the caches: whole vectors are written with non-temporal stores, which do not
+    /// read the cache lines that they overwrite. Contiguous results must begin at a multiple of [`LINE`] bytes in each
+    /// step of the loops around the lanes.
     Streaming,
 }
 
-/// Bytes of a cache line, to which the results of [`Calls::Streaming`] are aligned.
+/// The size of a cache line in bytes. The results of [`Calls::Streaming`] are aligned to it.
 pub const LINE: usize = 64;
 
 impl Calls {
-    /// Whether a param is written past the caches.
+    /// Returns whether `param` is written with non-temporal stores.
     pub fn stream(self, param: &Param) -> bool {
         self == Self::Streaming && param.role == Role::Output && param.step == StrideClass::Unit
     }
 }
 
-/// The bodies of a kernel.
+/// The compiled variants of a kernel's body.
 struct Bodies {
-    /// For any extents.
+    /// The general body, for any extents.
     body: Body,
-    /// With several copies, for whole groups of vectors of lanes.
+    /// The body unrolled over several adjacent vectors of lanes.
     strip: Option<Body>,
-    /// For lanes in whole vectors.
+    /// The body for extents that are a multiple of the vector length.
     whole: Option<Body>,
-    /// For rows whose bits are the same in all orders of reduction.
+    /// The body for rows so short that every reduction order gives the same bits.
     short: Option<Body>,
 }
 
 /// Compiles a kernel for an instruction set.
 ///
 /// # Errors
-/// If the kernel has something unsupported, or the instruction set is the interpreter.
+/// If the kernel contains an unsupported operation, or `isa` is the interpreter.
 pub fn compile(kernel: &Kernel, isa: Isa) -> Result<Code, Unsupported> {
     compile_for(kernel, isa, Calls::Any)
 }
 
-/// Compiles a kernel for an instruction set and these calls.
+/// Compiles a kernel for an instruction set, tuned for `calls`.
 ///
 /// # Errors
-/// As [`compile`]; if it has no special code for them.
+/// If [`compile`] fails, or the kernel has no variant that is specific to `calls`.
 pub fn compile_for(kernel: &Kernel, isa: Isa, calls: Calls) -> Result<Code, Unsupported> {
-    // What a kernel keeps between loops stays in the caches.
+    // A kernel with reduced loops may read its results again, so they must stay in the caches.
     if calls == Calls::Streaming && (kernel.lanes == LaneAxis::Reduced || kernel.seq > 0) {
         return Err(Unsupported::new("streaming stores of what may be read again"));
     }
@@ -122,7 +123,7 @@ pub fn compile_for(kernel: &Kernel, isa: Isa, calls: Calls) -> Result<Code, Unsu
         Isa::Avx512 => Target::Avx512,
     };
     let strip = select::select_strip(kernel, target, calls);
-    // Kernels with reductions have the same copies for all calls.
+    // The copies of kernels with reductions are the same for all `calls`.
     if calls == Calls::Long && (strip.is_none() || kernel.insts.iter().any(|it| matches!(it, Inst::Reduce(..)))) {
         return Err(Unsupported::new("long calls in particular"));
     }

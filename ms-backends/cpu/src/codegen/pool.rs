@@ -1,4 +1,4 @@
-//! The constant pool, which follows a kernel's code.
+//! Collects the constants of a kernel in a pool that follows its code.
 
 use super::target::{Target, Width};
 use super::vinst::Constant;
@@ -6,9 +6,9 @@ use rustc_hash::FxHashMap;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Entry {
-    /// `bytes` of copies of a constant.
+    /// A constant, repeated over this many bytes.
     Repeated(Constant, usize),
-    /// 0, 1, 2.. as 64-bit integers.
+    /// The iota vector 0, 1, 2.. of this many 64-bit lanes.
     Iota(usize),
 }
 
@@ -21,7 +21,7 @@ impl Entry {
     }
 }
 
-/// The constants, without duplicates.
+/// The constant pool, without duplicates.
 #[derive(Default)]
 pub struct Pool {
     entries: Vec<Entry>,
@@ -36,17 +36,17 @@ impl Pool {
         })
     }
 
-    /// The entry of one lane.
+    /// Returns the entry of one lane of a constant.
     pub fn scalar(&mut self, constant: Constant) -> usize {
         self.add(Entry::Repeated(constant, constant.size as usize))
     }
 
-    /// The entry of a vector whose lanes are all equal.
+    /// Returns the entry of a vector that holds a constant in every lane.
     pub fn filled(&mut self, constant: Constant, width: Width) -> usize {
         self.add(Entry::Repeated(constant, width.bytes()))
     }
 
-    /// The entry of the positions in a vector of 64-bit lanes.
+    /// Returns the entry of the iota vector in 64-bit lanes.
     pub fn iota(&mut self, target: Target) -> usize {
         self.add(Entry::Iota(target.vector_bytes() / 8))
     }
@@ -54,7 +54,7 @@ impl Pool {
     /// Appends the constants to `out` and returns their offsets.
     pub fn write(&self, out: &mut Vec<u8>) -> Vec<usize> {
         let mut offsets = vec![0; self.entries.len()];
-        // Larger ones first, so that each is aligned to its size.
+        // Entries are sorted by decreasing size, so that each is aligned to its size.
         let mut order: Vec<usize> = (0..self.entries.len()).collect();
         order.sort_by_key(|&it| std::cmp::Reverse(self.entries[it].bytes()));
         for at in order {

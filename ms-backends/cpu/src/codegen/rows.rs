@@ -1,15 +1,15 @@
-//! The machine instructions that are used: one row for all vector lengths of an instruction.
+//! Lists the machine instructions in use: one row for all vector lengths of an instruction.
 
 use super::target::{Target, Width};
 use iced_x86::Code;
 
-/// An instruction in its vector lengths. In [`Code`] the lengths of an encoding are consecutive, shortest
-/// first, so that the first of them identifies all.
+/// An instruction in all its vector lengths. [`Code`] numbers the lengths of an encoding consecutively, shortest first.
+/// So the first code identifies all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Row {
-    /// The 128-bit form for AVX2, if there is one; the 256-bit form follows it.
+    /// The 128-bit VEX form for AVX2, or `INVALID`. The 256-bit form follows it in [`Code`].
     vex: Code,
-    /// The 128-bit form for AVX-512, if there is one; those of 256 and 512 bits follow it.
+    /// The 128-bit EVEX form for AVX-512, or `INVALID`. The forms of 256 and 512 bits follow it.
     evex: Code,
     /// Whether `vex` and `evex` are each the only form.
     single: bool,
@@ -24,7 +24,7 @@ impl Row {
         Self { vex, evex, single: true }
     }
 
-    /// The form for operands whose widest width is `width`.
+    /// Returns the form for operands whose widest width is `width`.
     pub fn code(self, target: Target, width: Width) -> Code {
         let first = match target {
             Target::Avx2 => self.vex,
@@ -231,7 +231,7 @@ single {
 mod tests {
     use super::*;
 
-    /// The text of a code contains the encoding, the mnemonic and the operands.
+    /// Splits the name of a code into encoding and mnemonic. The operands are dropped.
     fn parts(code: Code) -> (String, String) {
         let text = format!("{code:?}");
         let mut parts = text.splitn(3, '_').map(str::to_owned);

@@ -1,4 +1,4 @@
-//! What code is generated for: instruction sets and their registers.
+//! Describes the instruction sets that code is generated for, and their registers.
 
 use iced_x86::Register;
 
@@ -12,7 +12,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Bytes of the widest vector register.
+    /// The size of the widest vector register in bytes.
     pub const fn vector_bytes(self) -> usize {
         match self {
             Self::Avx2 => 32,
@@ -20,7 +20,7 @@ impl Target {
         }
     }
 
-    /// Number of vector registers.
+    /// Returns the number of vector registers.
     pub const fn vector_registers(self) -> u8 {
         match self {
             Self::Avx2 => 16,
@@ -32,7 +32,7 @@ impl Target {
 /// The kind and size of a register.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Width {
-    /// A mask register of AVX-512.
+    /// An AVX-512 mask register.
     Mask,
     /// 128 bits.
     Xmm,
@@ -43,7 +43,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// The smallest vector register of at least `bytes`.
+    /// Returns the smallest vector register of at least `bytes`.
     pub const fn of_bytes(bytes: usize) -> Self {
         match bytes {
             0..=16 => Self::Xmm,
@@ -52,7 +52,7 @@ impl Width {
         }
     }
 
-    /// Bytes that the register takes on the stack.
+    /// The size of a spill slot for the register in bytes.
     pub const fn bytes(self) -> usize {
         match self {
             Self::Mask => 8,
@@ -62,7 +62,7 @@ impl Width {
         }
     }
 
-    /// The register of this width with number `index`.
+    /// Returns the register of this width with number `index`.
     pub fn register(self, index: u8) -> Register {
         let first = match self {
             Self::Mask => Register::K0,
@@ -73,7 +73,7 @@ impl Width {
         first + u32::from(index)
     }
 
-    /// The name: `xmm`.
+    /// The register-name prefix, such as `xmm`.
     #[cfg(test)]
     pub const fn name(self) -> &'static str {
         match self {

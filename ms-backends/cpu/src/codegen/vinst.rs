@@ -1,4 +1,4 @@
-//! Virtual instructions: machine instructions over an unlimited number of registers.
+//! Defines virtual instructions: machine instructions over an unlimited number of virtual registers.
 
 use super::rows::Row;
 use super::target::Width;
@@ -7,11 +7,11 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// A virtual register. All except [accumulators](Program::accumulators) are defined once.
+/// A virtual register, in SSA form except for [accumulators](Program::accumulators).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct VReg(pub u32);
 
-/// A constant, which is in the pool once.
+/// A constant. The pool stores each constant once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Constant {
     /// The bits of one lane.
@@ -25,30 +25,29 @@ pub struct Constant {
 pub struct RegInfo {
     /// The width of the register.
     pub width: Width,
-    /// Its value, if that is constant: it is rematerialised at its uses, and has no defining instruction.
+    /// The value of a constant register. It has no defining instruction and is rematerialised at its uses.
     pub constant: Option<Constant>,
 }
 
-/// Whether an instruction overwrites an operand.
+/// Whether an instruction overwrites a source operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tie {
-    /// No: the result has a separate register.
+    /// No: the result has its own register.
     Free,
     /// The result takes the register of the first source.
     First,
-    /// A fused multiply-add of sources `a * b + c`, whose result takes the register of any of
-    /// them; the rows are the forms 132, 213 and 231.
+    /// Any source of a fused multiply-add `a * b + c`. The rows are its forms 132, 213 and 231.
     Fma([Row; 3]),
 }
 
-/// The widths of the registers in an instruction.
+/// The operand widths with which an instruction is encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum View {
-    /// Their own widths.
+    /// The widths of the virtual registers.
     Whole,
-    /// The low 128 bits of all.
+    /// The low 128 bits of all operands.
     LowAll,
-    /// The low 128 bits of the sources; the result is whole.
+    /// The low 128 bits of the sources. The result has its full width.
     LowSources,
 }
 
@@ -57,24 +56,24 @@ pub enum View {
 pub struct Machine {
     /// The instruction.
     pub row: Row,
-    /// Its immediate operand.
+    /// The immediate operand.
     pub imm: Option<u8>,
-    /// Whether it overwrites a source.
+    /// Whether it overwrites a source, and which.
     pub tie: Tie,
     /// The widths of the registers.
     pub view: View,
-    /// Whether its last source may be a constant in memory, broadcast on AVX-512.
+    /// Whether the last source may be a memory operand from the constant pool, broadcast on AVX-512.
     pub fold: bool,
-    /// Whether the last source is the mask register that governs the lanes.
+    /// Whether the last source is the op mask.
     pub masked: bool,
-    /// Whether lanes without their mask bit become zero.
+    /// Whether lanes without their mask bit become zero (zeroing-masking).
     pub zeroing: bool,
-    /// Whether lanes past the end of a loop keep the previous contents of the result's register.
+    /// Whether lanes past the end of a loop keep the previous contents of the destination (merge-masking).
     pub merge: bool,
 }
 
 impl Machine {
-    /// An instruction without options.
+    /// Returns an instruction without options.
     pub const fn new(row: Row) -> Self {
         Self {
             row,
@@ -88,27 +87,27 @@ impl Machine {
         }
     }
 
-    /// Sets an immediate operand.
+    /// Sets the immediate operand.
     pub const fn imm(self, imm: u8) -> Self {
         Self { imm: Some(imm), ..self }
     }
 
-    /// Sets the source that is overwritten.
+    /// Sets which source is overwritten.
     pub const fn tie(self, tie: Tie) -> Self {
         Self { tie, ..self }
     }
 
-    /// Sets the widths of registers.
+    /// Sets the operand widths.
     pub const fn view(self, view: View) -> Self {
         Self { view, ..self }
     }
 
-    /// Allows the last source to be a constant in memory.
+    /// Allows the last source to be a memory operand from the constant pool.
     pub const fn fold(self) -> Self {
         Self { fold: true, ..self }
     }
 
-    /// Makes the last source the mask.
+    /// Declares the last source to be the op mask.
     pub const fn masked(self) -> Self {
         Self { masked: true, ..self }
     }
@@ -118,22 +117,22 @@ impl Machine {
         Self { zeroing: true, ..self }
     }
 
-    /// Preserves the lanes past the end.
+    /// Preserves the destination's lanes past the end of a loop.
     pub const fn merge(self) -> Self {
         Self { merge: true, ..self }
     }
 }
 
-/// The number of an array of accumulators on the stack.
+/// The index of an accumulator array in [`Program::arrays`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AccId(pub u32);
 
 /// An array of accumulators on the stack.
 #[derive(Clone, Copy, Debug)]
 pub struct AccArray {
-    /// Number of accumulators.
+    /// The number of accumulators.
     pub count: usize,
-    /// Bytes of one.
+    /// The size of one accumulator in bytes.
     pub size: usize,
 }
 
@@ -142,53 +141,53 @@ pub struct AccArray {
 pub enum Op {
     /// A machine instruction.
     Machine(Machine),
-    /// Reads adjacent elements of `size` bytes, for one copy of the body. `splat`: one element for all lanes.
+    /// Reads contiguous elements of `size` bytes for copy `copy` of the body. With `splat`, broadcasts one element.
     Load { param: ParamId, size: u8, splat: bool, copy: u8 },
-    /// Reads the lanes' elements, of 4 or 8 bytes, at the stride of the call.
+    /// Gathers elements of 4 or 8 bytes at the lane stride of the argument block.
     Gather { param: ParamId, size: u8 },
-    /// Reads the lanes' elements, of `size` bytes, of an indexed buffer at one position for all lanes, for
-    /// one copy of the body: the position is an element of the buffer `index`, or the first lane of the
-    /// operand. `strided`: lanes have the stride of the call.
+    /// Reads elements of `size` bytes of an indexed buffer, at one position for all lanes, for copy `copy` of the body.
+    /// The position is the element of the buffer `index`, or else lane 0 of the operand. With `strided`, lanes have the
+    /// stride of the argument block.
     ReadAt { param: ParamId, size: u8, strided: bool, index: Option<ParamId>, copy: u8 },
-    /// Reads the lanes' elements, of 4 or 8 bytes, of an indexed buffer, each at its own position. Sources:
-    /// positions, offsets of elements in bytes, and the mask of lanes in range. `moves`: lanes also have a
-    /// stride.
+    /// Gathers elements of 4 or 8 bytes of an indexed buffer, each lane at its own position. The sources are the
+    /// positions, the byte offsets of the elements, and the mask of lanes in range. With `moves`, lanes have a stride
+    /// as well.
     GatherAt { param: ParamId, size: u8, moves: bool },
-    /// The byte stride of an indexed buffer's axis.
+    /// Reads the byte stride of an indexed buffer's axis.
     AxisStride(ParamId),
-    /// The extent of an indexed buffer's axis.
+    /// Reads the extent of an indexed buffer's axis.
     AxisExtent(ParamId),
-    /// Writes adjacent elements of `size` bytes, for one copy of the body.
+    /// Writes contiguous elements of `size` bytes for copy `copy` of the body.
     Store { param: ParamId, size: u8, copy: u8 },
-    /// The position along a loop.
+    /// Computes the position along a loop.
     Index(u8),
-    /// Leaves the loop of the block, of [`When::Repeat`], if the first lane of a truth value is false.
+    /// Leaves the loop of the [`When::Repeat`] block unless lane 0 of a truth value is true.
     LeaveUnless,
-    /// A mask with all bits equal.
+    /// Sets all bits of a mask to the same value.
     MaskConst(bool),
-    /// The quotient or remainder of integers of `size` bytes.
+    /// Computes the quotient or remainder of integers of `size` bytes.
     Divide { size: u8, signed: bool, remainder: bool },
-    /// Reads the accumulators of the lanes.
+    /// Reads the accumulators of the current lanes.
     AccLoad(AccId),
-    /// Writes the accumulators of the lanes.
+    /// Writes the accumulators of the current lanes.
     AccStore(AccId),
     /// Reads the `n`-th vector of accumulators.
     AccRead(AccId, u8),
     /// Writes the `n`-th vector of accumulators.
     AccWrite(AccId, u8),
-    /// Reads a vector of an array of results of blocks.
+    /// Reads a vector of an array of block results.
     PartialLoad(AccId, Partial),
-    /// Writes a vector of an array of results of blocks.
+    /// Writes a vector of an array of block results.
     PartialStore(AccId, Partial),
 }
 
 impl Op {
-    /// Returns whether a gather needs registers of the emitter.
+    /// Returns whether the emitter needs the registers reserved for gathers.
     pub fn is_gather(&self) -> bool {
         matches!(self, Self::Gather { .. } | Self::GatherAt { .. } | Self::ReadAt { strided: true, .. })
     }
 
-    /// The buffer whose offsets of lanes are needed.
+    /// Returns the buffer whose lane offsets are needed, if any.
     pub fn spread(&self) -> Option<ParamId> {
         match *self {
             Self::Gather { param, .. }
@@ -198,7 +197,7 @@ impl Op {
         }
     }
 
-    /// The buffers that are read and written.
+    /// Returns the buffers that are read or written.
     pub fn buffers(&self) -> impl Iterator<Item = ParamId> {
         let (param, index) = match *self {
             Self::Load { param, .. } | Self::Gather { param, .. } | Self::Store { param, .. } => (Some(param), None),
@@ -210,12 +209,12 @@ impl Op {
     }
 }
 
-/// The result of blocks that an instruction refers to.
+/// The block result that an instruction refers to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Partial {
-    /// The current one.
+    /// The current block result.
     Current,
-    /// The one that is combined with it by halves.
+    /// The block result that pairwise reduction combines with the current one.
     Other,
 }
 
@@ -224,17 +223,17 @@ pub enum Partial {
 pub struct VInst {
     /// The operation.
     pub op: Op,
-    /// Its result.
+    /// The register of the result.
     pub dst: Option<VReg>,
-    /// Its operands.
+    /// The registers of the operands.
     pub srcs: SmallVec<[VReg; 4]>,
 }
 
-/// What instructions read and write besides memory.
+/// A location, other than memory, that instructions read and write.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Place {
     Register(VReg),
-    /// The vector of accumulators on the stack with a number, or the one of the current step.
+    /// Vector `n` of an accumulator array on the stack, or with `None` the vector of the current step.
     Accumulators(AccId, Option<u8>),
 }
 
@@ -257,81 +256,82 @@ impl VInst {
     }
 }
 
-/// The lanes that a loop over them processes.
+/// The lanes that a lane loop covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Span {
-    /// All.
+    /// All lanes.
     All,
-    /// Whole runs of this many vectors.
+    /// The multiples of this many vectors.
     Whole(usize),
-    /// The rest after the whole runs.
+    /// The remainder after the multiples of this many vectors.
     Rest(usize),
 }
 
-/// When a run of instructions is executed, for a step of the parallel loops.
+/// When a block of instructions is executed, within a step of the parallel loops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum When {
     /// Once.
     Once,
-    /// For every step of the reduced loops, for these lanes if they are reduced.
+    /// In every step of the reduced loops. If the lanes are reduced, for the lanes of this span.
     Loop(Span),
-    /// Until [`Op::LeaveUnless`] in it leaves.
+    /// Repeatedly, until its [`Op::LeaveUnless`] leaves.
     Repeat,
-    /// Before a loop over whole turns of the accumulators, in [`Blocked`].
+    /// In [`Blocked`], before the loop over whole rounds of the accumulators. A round uses every accumulator vector
+    /// once.
     Before,
-    /// For the rest of the lanes, on the vector of this number in the turn, in a [`Slice`].
+    /// In a [`Slice`], for remaining lanes, on the vector of this index in the round.
     Rest(usize),
-    /// In a slice, if the block has more lanes than these.
+    /// In a slice, if the block has more lanes than this.
     Behind(usize),
-    /// After a loop over whole turns.
+    /// After the loop over whole rounds.
     After,
-    /// Before the result of a block is first combined with an accumulator of the second level, and for unused
-    /// accumulators.
+    /// Before the result of a block is first combined with a second-level accumulator. Also initialises unused
+    /// second-level accumulators.
     StartPartial,
     /// When a block of a reduction ends.
     EndBlock,
-    /// For each pair of accumulators of the second level that is combined.
+    /// For each pair of second-level accumulators that is combined.
     ReducePartials,
-    /// At the end of cut loops, if there was one block.
+    /// After blocked loops that had a single block.
     One,
-    /// At the end of cut loops, if there were several blocks.
+    /// After blocked loops that had several blocks.
     Several,
 }
 
 impl When {
-    /// Whether the instructions are executed several times in a row.
+    /// Returns whether the instructions form a loop body.
     pub fn is_loop(self) -> bool {
         matches!(self, Self::Loop(_) | Self::Repeat)
     }
 }
 
-/// A run of virtual instructions: from the end of the previous block to `end`.
+/// A block of virtual instructions, from the end of the previous block to `end`.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
     /// When it runs.
     pub when: When,
-    /// One past its last instruction.
+    /// The end of its instructions (exclusive).
     pub end: usize,
 }
 
-/// Blocks of instructions inside the loops of a stage whose reductions are
-/// [cut](ms_core::ir::ReductionOrder::Blocks), and the blocks after these loops.
+/// The instruction blocks inside the reduced loops of a stage with
+/// [`ReductionOrder::Blocks`](ms_core::ir::ReductionOrder::Blocks), and the blocks after these loops.
 #[derive(Clone, Debug)]
 pub struct Blocked {
-    /// All blocks, by number.
+    /// The indices of all its instruction blocks.
     pub blocks: Range<usize>,
-    /// Parts of the accumulators that are in registers in turn, each over a whole block of the reduction, if
-    /// the lanes are the only loop; the last one produces the result of the block.
+    /// The slices that hold parts of the accumulators in registers, one after another, each over a whole block of the
+    /// reduction. Only used if the lanes are the only reduced loop. The last slice produces the result of the block.
     pub slices: Vec<Slice>,
 }
 
-/// Some of the accumulators of a stage, in registers, over a block of a reduction.
+/// A subset of a stage's accumulators, held in registers over one block of a reduction.
 #[derive(Clone, Debug)]
 pub struct Slice {
-    /// The blocks of instructions in which the accumulators are in registers, by number: after the one that
-    /// sets them to the identity, and before the one that uses them.
+    /// The indices of the instruction blocks over which the accumulators stay in registers. The block before them sets
+    /// the accumulators to the identity, and the block after them uses them.
     pub held: Range<usize>,
-    /// Lanes of a turn before those of this slice.
+    /// The number of lanes in a round before those of this slice.
     pub skipped: usize,
 }
 
@@ -344,46 +344,47 @@ pub struct Program {
     pub insts: Vec<VInst>,
     /// The blocks, in order.
     pub blocks: Vec<Block>,
-    /// The stages with reduced loops that are cut.
+    /// The stages with blocked reductions.
     pub blocked: Vec<Blocked>,
-    /// Registers that are live across steps of a loop, and are defined in it again: accumulators, and carries.
+    /// Registers that are live across iterations of a loop and redefined in it: accumulators and carries.
     pub accumulators: Vec<VReg>,
-    /// Arrays of accumulators.
+    /// The accumulator arrays on the stack.
     pub arrays: Vec<AccArray>,
-    /// Lanes of one vector.
+    /// The number of lanes in a vector.
     pub lanes: usize,
-    /// Number of copies of the body, each on the next vector of lanes.
+    /// The number of copies of the body, each on the next vector of lanes.
     pub copies: usize,
-    /// Whether lanes are always processed one by one.
+    /// Whether lanes are always processed one at a time.
     pub one_lane: bool,
 }
 
 impl Program {
-    /// The range of block `i`.
+    /// Returns the instructions of block `i`.
     pub fn block_range(&self, i: usize) -> Range<usize> {
         let start = if i == 0 { 0 } else { self.blocks[i - 1].end };
         start..self.blocks[i].end
     }
 
-    /// The cut loops that begin with block `i`, if any.
+    /// Returns the blocked loops that begin with block `i`, if any.
     pub fn blocked_at(&self, i: usize) -> Option<&Blocked> {
         self.blocked.iter().find(|it| it.blocks.start == i)
     }
 
-    /// Runs of blocks over which accumulators keep their registers, besides single loops; each run comes
-    /// before those inside it.
+    /// Returns the ranges of blocks over which accumulators stay in registers, except single loops. Outer ranges
+    /// precede the ranges inside them.
     pub fn held(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         let inside = |it: &Blocked| it.slices.iter().map(|it| it.held.clone()).collect::<Vec<_>>();
         self.blocked.iter().flat_map(move |it| std::iter::once(it.blocks.clone()).chain(inside(it)))
     }
 
-    /// The instructions of a run of blocks.
+    /// Returns the instructions of a range of blocks.
     pub fn insts_of(&self, blocks: &Range<usize>) -> Range<usize> {
         self.block_range(blocks.start).start..self.block_range(blocks.end - 1).end
     }
 
-    /// Makes runs of instructions alternate; run `i` is from `bounds[i]` to `bounds[i + 1]`, and none reads or writes
-    /// what another one writes.
+    /// Interleaves runs of instructions, to expose instruction-level parallelism. Run `i` spans
+    /// `bounds[i]..bounds[i + 1]`. The runs must be independent: none may read or write a location that another run
+    /// writes.
     pub fn alternate(&mut self, bounds: &[usize]) {
         debug_assert!(self.are_independent(bounds));
         let runs = || bounds.windows(2).map(|it| &self.insts[it[0]..it[1]]);
@@ -392,7 +393,7 @@ impl Program {
         self.insts[bounds[0]..].iter_mut().zip(all).for_each(|(place, inst)| *place = inst);
     }
 
-    /// Returns whether no run of instructions reads or writes a register or accumulators that another one writes.
+    /// Returns whether no run reads or writes a register or accumulator that another run writes.
     fn are_independent(&self, bounds: &[usize]) -> bool {
         let runs = || bounds.windows(2).map(|it| &self.insts[it[0]..it[1]]).enumerate();
         let mut writers = FxHashMap::default();
@@ -404,7 +405,7 @@ impl Program {
         alone && runs().all(|(run, insts)| insts.iter().flat_map(VInst::read).all(|it| own(&it, run)))
     }
 
-    /// Properties of a register.
+    /// Returns the properties of a register.
     pub fn info(&self, reg: VReg) -> RegInfo {
         self.regs[reg.0 as usize]
     }

@@ -1,27 +1,27 @@
-//! The blocks of a reduction, as in [`ms_core::ir::ReductionOrder`].
+//! Tracks the blocks of a reduction, as in [`ms_core::ir::ReductionOrder`].
 
 use super::frame::Frame;
 use ms_core::ir::{LaneAxis, ReductionOrder};
 
-/// The position of the loops of a stage in the blocks of its reductions, in elements or, with parallel
-/// lanes, in steps.
+/// The position of a stage's loops within the blocks of its reductions. Lengths count elements if the lanes are
+/// reduced, and loop steps if the lanes are parallel.
 pub struct Blocks {
-    /// The length of a section, which is cut into blocks.
+    /// The length of a section. Each section is partitioned into blocks.
     section: u64,
-    /// The length of a block; the last one of a section may be shorter.
+    /// The length of a block. The last block of a section may be shorter.
     block: u64,
-    /// The rest of the current block.
+    /// The length of the rest of the current block.
     left: u64,
-    /// The rest of the current section after this block.
+    /// The length of the rest of the current section after this block.
     rest: u64,
     /// The number of completed blocks.
     ended: usize,
-    /// Whether there are several blocks; a single one does not end.
+    /// Whether there are several blocks. A single block never ends.
     several: bool,
 }
 
 impl Blocks {
-    /// The blocks of a stage of the frame's kernel, before its first step.
+    /// Partitions the loops of the frame's kernel, before its first step.
     pub fn of(frame: &Frame<'_>) -> Self {
         let (kernel, extents) = (frame.kernel, frame.extents());
         let (outer, inner) = extents[kernel.par as usize..].split_at(1 + (kernel.seq - kernel.run) as usize);
@@ -56,13 +56,13 @@ impl Blocks {
         self.rest -= self.left;
     }
 
-    /// The rest of the current block.
+    /// Returns the length of the rest of the current block.
     pub fn left(&self) -> usize {
         usize::try_from(self.left).unwrap_or(usize::MAX)
     }
 
-    /// Advances by `count`, which is at most the rest of the block; returns the number of the block that
-    /// ends there, if one does.
+    /// Advances by `count`, which is at most the rest of the block. Returns the index of the block that ends there, if
+    /// one does.
     pub fn advance(&mut self, count: usize) -> Option<usize> {
         self.left -= count as u64;
         if self.left > 0 {
@@ -73,7 +73,7 @@ impl Blocks {
         Some(self.ended - 1)
     }
 
-    /// Returns whether there are several blocks, all of which are completed after the last step.
+    /// Returns whether there are several blocks. If so, all of them are complete after the last step.
     pub fn several(&self) -> bool {
         self.several
     }

@@ -1,4 +1,4 @@
-//! Evaluation of instructions over a block of lanes.
+//! Evaluates instructions over a block of lanes.
 
 use super::frame::Frame;
 use super::memory;
@@ -11,18 +11,19 @@ use ms_core::ir::{BinaryOp, Compare, Inst, UnaryOp, Val};
 use ms_core::tensor::DType;
 use std::ops::Range;
 
-/// Runs instructions on the current block of lanes. The instruction set affects only the speed.
+/// Runs instructions on the current block of lanes. The instruction set only affects speed.
 ///
 /// # Safety
-/// The machine has the instruction set. The addresses of the frame's step are valid for the kernel's
-/// loads and stores, and the instructions before the range have run as their stages require.
+/// The machine supports `isa`. The addresses of the frame's step are valid for the kernel's loads and stores. The
+/// instructions before the range have run as their stages require.
 pub unsafe fn run(isa: Isa, frame: &mut Frame<'_>, range: Range<usize>) {
     match isa {
-        // Wider vectors are not worth another copy of all loops.
+        // AVX-512 would not justify another copy of all loops.
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: as the caller's.
+        // SAFETY: the machine supports `isa`, which implies AVX2, FMA and F16C. The addresses are valid by this
+        // function's contract.
         Isa::Avx2 | Isa::Avx512 => unsafe { evaluate_avx2(frame, range) },
-        // SAFETY: as the caller's.
+        // SAFETY: the addresses of the frame's step are valid by this function's contract.
         _ => unsafe { evaluate(frame, range) },
     }
 }
@@ -30,7 +31,7 @@ pub unsafe fn run(isa: Isa, frame: &mut Frame<'_>, range: Range<usize>) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn evaluate_avx2(frame: &mut Frame<'_>, range: Range<usize>) {
-    // SAFETY: as the caller's.
+    // SAFETY: the addresses of the frame's step are valid: the only caller is `run`, whose contract says so.
     unsafe { evaluate(frame, range) }
 }
 
@@ -61,8 +62,8 @@ pub(super) use with_compute;
 unsafe fn evaluate(frame: &mut Frame<'_>, range: Range<usize>) {
     for out in range {
         let ty = frame.kernel.types[out];
-        // SAFETY: the values are live and of their dtypes, because the kernel is well formed and `Slots`
-        // assigns their slots; addresses are the caller's contract.
+        // SAFETY: a well-formed kernel only reads live values, and `Slots` gives them disjoint slots. `T` matches their
+        // dtypes. The addresses of the frame's step are valid by the contract of `run`.
         unsafe {
             match frame.kernel.insts[out] {
                 Inst::Const(_) | Inst::Carry(_) | Inst::While(_) => {}
@@ -96,7 +97,7 @@ unsafe fn evaluate(frame: &mut Frame<'_>, range: Range<usize>) {
 
 #[inline(always)]
 unsafe fn map1<A: Copy, R>(frame: &Frame<'_>, out: usize, a: Val, f: impl Fn(A) -> R) {
-    // SAFETY: as the caller's.
+    // SAFETY: `evaluate` only passes live operands, with the types `A` and `R` of their dtypes.
     let (out, a) = unsafe { (frame.result::<R>(out), frame.value::<A>(a)) };
     for (out, &a) in out.iter_mut().zip(a) {
         *out = f(a);
@@ -105,7 +106,7 @@ unsafe fn map1<A: Copy, R>(frame: &Frame<'_>, out: usize, a: Val, f: impl Fn(A) 
 
 #[inline(always)]
 unsafe fn map2<A: Copy, R>(frame: &Frame<'_>, out: usize, a: Val, b: Val, f: impl Fn(A, A) -> R) {
-    // SAFETY: as the caller's.
+    // SAFETY: `evaluate` only passes live operands, with the types `A` and `R` of their dtypes.
     let (out, a, b) = unsafe { (frame.result::<R>(out), frame.value::<A>(a), frame.value::<A>(b)) };
     for ((out, &a), &b) in out.iter_mut().zip(a).zip(b) {
         *out = f(a, b);
@@ -114,9 +115,9 @@ unsafe fn map2<A: Copy, R>(frame: &Frame<'_>, out: usize, a: Val, b: Val, f: imp
 
 #[inline(always)]
 unsafe fn map3<A: Copy, R>(frame: &Frame<'_>, out: usize, (a, b, c): (Val, Val, Val), f: impl Fn(A, A, A) -> R) {
-    // SAFETY: as the caller's.
+    // SAFETY: `evaluate` only passes live operands, with the types `A` and `R` of their dtypes.
     let (out, a) = unsafe { (frame.result::<R>(out), frame.value::<A>(a)) };
-    // SAFETY: as the caller's.
+    // SAFETY: `b` and `c` are live and have the type `A`, like `a`.
     let (b, c) = unsafe { (frame.value::<A>(b), frame.value::<A>(c)) };
     for (((out, &a), &b), &c) in out.iter_mut().zip(a).zip(b).zip(c) {
         *out = f(a, b, c);
@@ -126,7 +127,7 @@ unsafe fn map3<A: Copy, R>(frame: &Frame<'_>, out: usize, (a, b, c): (Val, Val, 
 #[inline(always)]
 unsafe fn index(frame: &Frame<'_>, out: usize, axis: u8) {
     let first = frame.base(axis).wrapping_add(frame.position[axis as usize]) as i64;
-    // SAFETY: as the caller's.
+    // SAFETY: the result of `Inst::Index` is an i64, and `out` is the current instruction.
     let out = unsafe { frame.result::<i64>(out) };
     if axis == frame.kernel.par {
         for (lane, out) in out.iter_mut().enumerate() {
@@ -140,7 +141,7 @@ unsafe fn index(frame: &Frame<'_>, out: usize, axis: u8) {
 #[inline(always)]
 unsafe fn unary(frame: &Frame<'_>, out: usize, op: UnaryOp, a: Val) {
     let ty = frame.kernel.ty(a);
-    // SAFETY: as the caller's.
+    // SAFETY: `a` is live, and each arm selects the Rust type of its dtype.
     unsafe {
         match op {
             UnaryOp::Neg => with_compute!(ty, T => map1(frame, out, a, T::neg)),
@@ -161,7 +162,7 @@ unsafe fn unary(frame: &Frame<'_>, out: usize, op: UnaryOp, a: Val) {
 
 #[inline(always)]
 unsafe fn number_op<T: Number>(frame: &Frame<'_>, out: usize, op: BinaryOp, a: Val, b: Val) {
-    // SAFETY: as the caller's.
+    // SAFETY: `a` and `b` are live, and `T` is the type of the dtype of both and of the result.
     unsafe {
         match op {
             BinaryOp::Add => map2(frame, out, a, b, T::add),
@@ -176,7 +177,7 @@ unsafe fn number_op<T: Number>(frame: &Frame<'_>, out: usize, op: BinaryOp, a: V
 
 #[inline(always)]
 unsafe fn int_op<T: Int>(frame: &Frame<'_>, out: usize, op: BinaryOp, a: Val, b: Val) {
-    // SAFETY: as the caller's.
+    // SAFETY: `a` and `b` are live, and `T` is the type of the dtype of both and of the result.
     unsafe {
         match op {
             BinaryOp::Rem => map2(frame, out, a, b, T::rem),
@@ -192,7 +193,7 @@ unsafe fn int_op<T: Int>(frame: &Frame<'_>, out: usize, op: BinaryOp, a: Val, b:
 
 #[inline(always)]
 unsafe fn compare<T: Number>(frame: &Frame<'_>, out: usize, op: Compare, a: Val, b: Val) {
-    // SAFETY: as the caller's.
+    // SAFETY: `a` and `b` are live, `T` is the type of their dtype, and the result is a bool, stored as `u8`.
     unsafe {
         match op {
             Compare::Eq => map2(frame, out, a, b, |a: T, b: T| (a == b) as u8),
@@ -205,22 +206,22 @@ unsafe fn compare<T: Number>(frame: &Frame<'_>, out: usize, op: Compare, a: Val,
 
 #[inline(always)]
 unsafe fn select<T: Copy>(frame: &Frame<'_>, out: usize, condition: Val, a: Val, b: Val) {
-    // SAFETY: as the caller's; a selection only moves bits, so only the size of the type matters.
+    // SAFETY: all values are live. A selection only moves bits, so `T` only needs the size of the dtype.
     let (out, condition) = unsafe { (frame.result::<T>(out), frame.value::<u8>(condition)) };
-    // SAFETY: as the caller's.
+    // SAFETY: `a` and `b` are live, and `T` has the size of their dtype.
     let (a, b) = unsafe { (frame.value::<T>(a), frame.value::<T>(b)) };
     for (((out, &condition), &a), &b) in out.iter_mut().zip(condition).zip(a).zip(b) {
         *out = if condition != 0 { a } else { b };
     }
 }
 
-/// Conversion to a compute dtype.
+/// Converts a value to a compute dtype.
 #[inline(always)]
 unsafe fn cast<T>(frame: &Frame<'_>, out: usize, value: Val, to: DType)
 where
     T: Copy + Convert<f32> + Convert<f64> + Convert<i32> + Convert<i64> + Convert<u32> + Convert<u64> + Convert<u8>,
 {
-    // SAFETY: as the caller's.
+    // SAFETY: `value` is live and of type `T`, and `R` is the type of the result's dtype `to`.
     unsafe { with_compute!(to, R => map1(frame, out, value, |it: T| -> R { it.convert() })) }
 }
 
@@ -229,12 +230,13 @@ where
 unsafe fn narrow(frame: &Frame<'_>, out: usize, to: DType) {
     #[inline(always)]
     unsafe fn update<T: Copy>(frame: &Frame<'_>, out: usize, f: impl Fn(T) -> T) {
-        // SAFETY: as the caller's.
+        // SAFETY: `out` is the current instruction, so no other slice of its lanes exists. `T` is the type of its
+        // compute dtype.
         for it in unsafe { frame.result::<T>(out) } {
             *it = f(*it);
         }
     }
-    // SAFETY: as the caller's; narrow integers are represented as i32, narrow floats as f32.
+    // SAFETY: narrow integers are represented as i32 and narrow floats as f32, and `out` is the current instruction.
     unsafe {
         match to {
             DType::I8 => update(frame, out, |it: i32| it as i8 as i32),

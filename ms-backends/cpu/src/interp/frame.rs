@@ -1,4 +1,4 @@
-//! The state of one call: the steps of the loops, and the values of the current block of lanes.
+//! Holds the state of one call: the positions of the loops, and the values of the current block of lanes.
 
 use super::BLOCK;
 use super::slots::Slots;
@@ -14,22 +14,22 @@ pub struct Frame<'a> {
     slots: &'a Slots,
     scratch: *mut u8,
     block: &'a [u64],
-    /// The word of the block with the address of each param, or with an immediate.
+    /// The word of each parameter in the argument block: its address, or the immediate.
     words: SmallVec<[usize; 8]>,
-    /// The address of each param at the current steps of the loops and the first lane.
+    /// The address of each parameter at the current step of the loops and the first lane.
     pub address: SmallVec<[usize; 8]>,
-    /// Bytes between neighbouring lanes of each param.
+    /// The byte stride between adjacent lanes of each parameter.
     pub lane_stride: SmallVec<[isize; 8]>,
-    /// The steps that each loop has taken; of the lanes, those before the block.
+    /// The position of each loop. For the lanes, the number of lanes before the current block.
     pub position: SmallVec<[u64; 8]>,
-    /// Number of lanes in the current block, at most 512.
+    /// The number of lanes in the current block, at most [`BLOCK`].
     pub len: usize,
     /// The first lane of the current block, relative to the start of its row.
     pub in_row: usize,
 }
 
 impl<'a> Frame<'a> {
-    /// A frame at the first step of all loops. `scratch` is the memory of the slots.
+    /// Creates a frame at the first step of all loops. `scratch` is the memory of the slots.
     pub fn new(kernel: &'a Kernel, slots: &'a Slots, scratch: *mut u8, block: &'a [u64]) -> Self {
         let loops = kernel.loops();
         let words: SmallVec<[usize; 8]> = (0..kernel.params.len()).map(|it| kernel.param_word(it)).collect();
@@ -56,7 +56,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Extents of all loops.
+    /// Returns the extents of all loops.
     pub fn extents(&self) -> &'a [u64] {
         &self.block[..self.kernel.loops()]
     }
@@ -66,47 +66,47 @@ impl<'a> Frame<'a> {
         self.position[self.kernel.loops() - self.kernel.run as usize..].iter().all(|&it| it == 0)
     }
 
-    /// Memory for the results of blocks of a reduction: [`BLOCK`] lanes for each
-    /// accumulator of the second level.
+    /// Returns the memory for the block results of a reduction: [`BLOCK`] lanes for each second-level accumulator.
     pub fn partials<T>(&self, reduction: usize) -> *mut T {
         self.scratch.wrapping_add(self.slots.partials(reduction)).cast()
     }
 
-    /// The position of the first step of a loop, in a kernel that reads positions.
+    /// Returns the position of the first step of a loop. The kernel must read positions.
     pub fn base(&self, axis: u8) -> u64 {
         self.block[self.kernel.base_word(axis.into())]
     }
 
-    /// The byte stride and the extent of an indexed param's axis.
+    /// Returns the byte stride and the extent of an indexed parameter's axis.
     pub fn axis(&self, param: usize) -> (i64, i64) {
         let word = self.kernel.axis_word(param);
         (self.block[word] as i64, self.block[word + 1] as i64)
     }
 
-    /// The slot of a value, for writing.
+    /// Returns the slot of a value, for writing.
     pub fn slot<T>(&self, value: usize) -> *mut T {
-        // The slot is inside the scratch memory, see `Slots::bytes`.
+        // The slot is inside the scratch memory by `Slots::bytes`.
         self.scratch.wrapping_add(self.slots.offset(value)).cast()
     }
 
-    /// The lanes of a value of an earlier instruction.
+    /// Returns the lanes of an earlier instruction's value.
     ///
     /// # Safety
     /// `T` is the type of the value's dtype, and the value is live.
     #[inline(always)]
     pub unsafe fn value<T>(&self, value: Val) -> &'a [T] {
-        // SAFETY: slots have room for a block of the widest dtype and were written by the defining
-        // instruction; they are not written while the value is live.
+        // SAFETY: a slot has room for a block of the widest dtype, and `len` is at most a block. The defining
+        // instruction initialised the lanes, and nothing writes them while the value is live.
         unsafe { std::slice::from_raw_parts(self.slot(value.0 as usize), self.len) }
     }
 
-    /// The lanes of the current instruction's result.
+    /// Returns the lanes of the current instruction's result.
     ///
     /// # Safety
     /// `T` is the type of the value's dtype, and this is the only such slice.
     #[inline(always)]
     pub unsafe fn result<T>(&self, value: usize) -> &'a mut [T] {
-        // SAFETY: as in `value`; the slot of a result is not that of a live value.
+        // SAFETY: a slot has room for a block of the widest dtype, and `len` is at most a block. A result never shares
+        // the slot of a live value, so the slice is unique.
         unsafe { std::slice::from_raw_parts_mut(self.slot(value), self.len) }
     }
 
@@ -115,7 +115,8 @@ impl<'a> Frame<'a> {
     /// # Safety
     /// There is no other reference to the value's lanes.
     pub unsafe fn splat_bits(&mut self, value: usize, bits: u64) {
-        // SAFETY: as the caller's; dtypes of one size have types of one size.
+        // SAFETY: no other reference to the lanes exists, by this function's contract. The integer types have the size
+        // of the dtype.
         unsafe {
             match self.kernel.types[value].size() {
                 1 => self.result::<u8>(value).fill(bits as u8),
@@ -125,22 +126,23 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Copies the lanes of a value of one dtype to another one.
+    /// Copies the lanes of one value to another value of the same dtype.
     ///
     /// # Safety
     /// `from` is live, and there is no reference to the lanes of `to`.
     pub unsafe fn copy(&self, from: usize, to: usize) {
         let bytes = self.len * self.kernel.types[to].size();
-        // SAFETY: slots have room for a block, and those of two values are apart while both are live.
+        // SAFETY: slots have room for a block, and the slots of two values are disjoint while both are live.
         unsafe { std::ptr::copy_nonoverlapping(self.slot::<u8>(from), self.slot::<u8>(to), bytes) };
     }
 
-    /// Copies the first lane of a value to the others.
+    /// Copies the first lane of a value to all others.
     ///
     /// # Safety
     /// There is no other reference to the value's lanes.
     pub unsafe fn splat_first(&mut self, value: usize) {
-        // SAFETY: as the caller's; the first lane has been written.
+        // SAFETY: the instruction of `value` has written its first lane, and the integer types have the size of the
+        // dtype.
         let bits = unsafe {
             match self.kernel.types[value].size() {
                 1 => *self.slot::<u8>(value) as u64,
@@ -148,17 +150,17 @@ impl<'a> Frame<'a> {
                 _ => *self.slot::<u64>(value),
             }
         };
-        // SAFETY: as the caller's.
+        // SAFETY: no other reference to the lanes exists, by this function's contract.
         unsafe { self.splat_bits(value, bits) };
     }
 
-    /// Moves to a block of lanes, relative to the start of the lanes.
+    /// Moves to the block of `len` lanes that begins at lane `first`.
     pub fn enter_lanes(&mut self, first: usize, len: usize) {
         self.len = len;
         self.move_lanes(first as isize);
     }
 
-    /// Moves back to the start of the lanes.
+    /// Moves from the block at lane `first` back to the start of the lanes.
     pub fn leave_lanes(&mut self, first: usize) {
         self.move_lanes(-(first as isize));
     }
@@ -171,7 +173,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Runs `f` at every step of the reduced loops around the lanes, outermost first.
+    /// Runs `f` at every step of the reduced loops around the lanes. The last loop varies fastest.
     pub fn for_reduced_loops(&mut self, mut f: impl FnMut(&mut Self)) {
         let loops = self.kernel.par as usize + 1..self.kernel.loops();
         if self.block[loops.clone()].contains(&0) {
@@ -186,7 +188,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Moves one loop by some steps.
+    /// Moves one loop by `by` steps.
     fn move_loop(&mut self, axis: usize, by: i64) {
         self.position[axis] = self.position[axis].wrapping_add_signed(by);
         let params = self.kernel.params.iter().zip(&self.words);
@@ -197,17 +199,16 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Iterates over the steps of a range of loops, innermost first.
+/// An iterator over the steps of a range of loops. The last loop varies fastest.
 pub struct Walk(Range<usize>);
 
 impl Walk {
-    /// An iteration over these loops, none of which is empty.
+    /// Creates an iterator over these loops, none of which is empty.
     pub fn new(loops: Range<usize>) -> Self {
         Self(loops)
     }
 
-    /// Moves the frame to the next step. After the last step, moves it back to the first one and returns
-    /// `false`.
+    /// Moves the frame to the next step. After the last step, moves it back to the first step and returns `false`.
     pub fn advance(&mut self, frame: &mut Frame<'_>) -> bool {
         for axis in self.0.clone().rev() {
             let last = frame.block[axis] - 1;
@@ -222,7 +223,7 @@ impl Walk {
 }
 
 thread_local! {
-    /// Memory for slots, kept between calls.
+    /// The memory for slots, reused between calls.
     static SCRATCH: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
 }
 

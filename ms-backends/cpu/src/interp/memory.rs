@@ -1,4 +1,4 @@
-//! Loads and stores: between memory in a buffer's dtype and lanes in its compute dtype.
+//! Loads and stores lanes, converting between a buffer's dtype and its compute dtype.
 
 use super::BLOCK;
 use super::frame::Frame;
@@ -7,7 +7,7 @@ use half::{bf16, f16};
 use ms_core::ir::{ParamId, Role, Val};
 use ms_core::tensor::DType;
 
-/// Reads the lanes of a buffer, or positions.
+/// Loads the lanes of a buffer, or computes positions.
 ///
 /// # Safety
 /// The buffer's elements at the frame's step are valid for reads, and `out` is the current
@@ -17,28 +17,30 @@ pub unsafe fn load(frame: &Frame<'_>, out: usize, param: ParamId) {
     let first = frame.address[param.0 as usize];
     let stride = frame.lane_stride[param.0 as usize];
     if frame.kernel.params[param.0 as usize].role == Role::Position {
-        // SAFETY: as the caller's.
+        // SAFETY: `out` is the current instruction, and positions are 64-bit integers.
         let out = unsafe { frame.result::<u64>(out) };
         for (lane, out) in out.iter_mut().enumerate() {
             *out = first.wrapping_add_signed(lane as isize * stride) as u64 / 8;
         }
         return;
     }
-    // SAFETY: as the caller's.
+    // SAFETY: the buffer's elements at the frame's step are valid for reads, and `out` is the current instruction, by
+    // this function's contract.
     unsafe { read(frame, out, param, Lanes::Strided { first, stride }) }
 }
 
-/// Reads the lanes of an indexed buffer at positions along its axis, and zero outside of it.
+/// Loads the lanes of an indexed buffer at positions along its axis. Positions out of range give zero.
 ///
 /// # Safety
-/// As [`load`], for all positions of the axis; the positions are live.
+/// The buffer's elements are valid for reads at all positions of the axis. `out` is the current instruction, and
+/// `position` is live.
 #[inline(always)]
 pub unsafe fn gather(frame: &Frame<'_>, out: usize, param: ParamId, position: Val) {
     let (first, lane_stride) = (frame.address[param.0 as usize], frame.lane_stride[param.0 as usize]);
     let (stride, extent) = frame.axis(param.0 as usize);
     let mut addresses = [0usize; BLOCK];
     let addresses = &mut addresses[..frame.len];
-    // SAFETY: as the caller's.
+    // SAFETY: `position` is live by this function's contract, and positions are i64.
     let positions = unsafe { frame.value::<i64>(position) };
     for (lane, (address, &at)) in addresses.iter_mut().zip(positions).enumerate() {
         let at = if at < 0 { at.wrapping_add(extent) } else { at };
@@ -47,27 +49,29 @@ pub unsafe fn gather(frame: &Frame<'_>, out: usize, param: ParamId, position: Va
             *address = first.wrapping_add_signed(lane).wrapping_add_signed((at * stride) as isize);
         }
     }
-    // SAFETY: as the caller's; nothing lies at address zero.
+    // SAFETY: each address is zero, or that of an element at a position in `0..extent`, which is valid for reads. No
+    // element lies at address zero.
     unsafe { read(frame, out, param, Lanes::Anywhere(addresses)) }
 }
 
-/// Where lanes are read.
+/// The addresses of the lanes to read.
 #[derive(Clone, Copy)]
 enum Lanes<'a> {
-    /// At an address, and at equal steps from there.
+    /// An address for the first lane, and a byte stride between lanes.
     Strided { first: usize, stride: isize },
-    /// Each at an address; where that is zero, the element is zero.
+    /// An address for each lane. For address zero, the element is zero.
     Anywhere(&'a [usize]),
 }
 
-/// Reads lanes in a buffer's dtype.
+/// Reads lanes in a buffer's dtype and widens them.
 ///
 /// # Safety
-/// The addresses may be read, and `out` is the running instruction.
+/// The addresses are valid for reads, and `out` is the current instruction.
 #[inline(always)]
 unsafe fn read(frame: &Frame<'_>, out: usize, param: ParamId, lanes: Lanes<'_>) {
     let dtype = frame.kernel.params[param.0 as usize].dtype;
-    // SAFETY: as the caller's.
+    // SAFETY: the addresses are valid for reads by this function's contract. Each arm uses the type of the buffer's
+    // dtype and of its compute dtype.
     unsafe {
         match dtype {
             DType::Bool => widened(lanes, frame.result(out), |it: u8| (it != 0) as u8),
@@ -88,14 +92,15 @@ unsafe fn read(frame: &Frame<'_>, out: usize, param: ParamId, lanes: Lanes<'_>) 
     }
 }
 
-/// Writes the lanes of a buffer.
+/// Stores the lanes of a value to a buffer.
 ///
 /// # Safety
 /// The buffer's elements at the frame's step are valid for writes, and the value is live.
 #[inline(always)]
 pub unsafe fn store(frame: &Frame<'_>, param: ParamId, value: Val) {
     let dtype = frame.kernel.params[param.0 as usize].dtype;
-    // SAFETY: as the caller's. Integers wrap to the buffer's dtype in the casts below.
+    // SAFETY: the buffer's elements at the frame's step are valid for writes, and `value` is live, by this function's
+    // contract. The casts below wrap integers to the buffer's dtype.
     unsafe {
         match dtype {
             DType::Bool => scatter(frame, param, frame.value(value), |it: u8| it),
@@ -122,7 +127,7 @@ unsafe fn widened<M: Copy + Default, C: Copy>(lanes: Lanes<'_>, out: &mut [C], w
             for (out, &address) in out.iter_mut().zip(addresses) {
                 *out = widen(match address {
                     0 => M::default(),
-                    // SAFETY: as the caller's.
+                    // SAFETY: `read` only passes addresses that are zero or valid for reads.
                     _ => unsafe { (address as *const M).read_unaligned() },
                 });
             }
@@ -131,15 +136,16 @@ unsafe fn widened<M: Copy + Default, C: Copy>(lanes: Lanes<'_>, out: &mut [C], w
     };
     if stride == size_of::<M>() as isize {
         for (lane, out) in out.iter_mut().enumerate() {
-            // SAFETY: as the caller's.
+            // SAFETY: `read` only passes addresses that are valid for reads in every lane, and `out` has one element
+            // for each lane.
             *out = widen(unsafe { first.add(lane).read_unaligned() });
         }
     } else if stride == 0 {
-        // SAFETY: as the caller's.
+        // SAFETY: the stride is zero, so all lanes read `first`, which is valid for reads.
         out.fill(widen(unsafe { first.read_unaligned() }));
     } else {
         for (lane, out) in out.iter_mut().enumerate() {
-            // SAFETY: as the caller's.
+            // SAFETY: the address of every lane is valid for reads, and `out` has one element for each lane.
             *out = widen(unsafe { first.byte_offset(lane as isize * stride).read_unaligned() });
         }
     }
@@ -151,12 +157,14 @@ unsafe fn scatter<M, C: Copy>(frame: &Frame<'_>, param: ParamId, values: &[C], n
     let stride = frame.lane_stride[param.0 as usize];
     if stride == size_of::<M>() as isize {
         for (lane, &value) in values.iter().enumerate() {
-            // SAFETY: as the caller's.
+            // SAFETY: `store` requires that the element of every lane is valid for writes, and `values` has one element
+            // for each lane.
             unsafe { first.add(lane).write_unaligned(narrow(value)) };
         }
     } else {
         for (lane, &value) in values.iter().enumerate() {
-            // SAFETY: as the caller's.
+            // SAFETY: `store` requires that the element of every lane is valid for writes, and `values` has one element
+            // for each lane.
             unsafe { first.byte_offset(lane as isize * stride).write_unaligned(narrow(value)) };
         }
     }

@@ -1,7 +1,7 @@
-//! The block interpreter of kernels: one loop per instruction over a block of lanes.
+//! Interprets kernels: each instruction runs as one loop over a block of lanes.
 //!
-//! It runs every kernel on every machine, and is the oracle of generated code: both have the bits that
-//! [`ms_core::ir::Kernel`] specifies (except for nan payloads).
+//! The interpreter runs every kernel on every machine, and is the oracle for generated code. Both produce the bits that
+//! [`ms_core::ir::Kernel`] specifies, except for NaN payloads.
 
 mod blocks;
 mod evaluate;
@@ -25,15 +25,15 @@ use ms_core::ir::{Inst, Kernel, LaneAxis, Scope};
 use slots::Slots;
 use std::sync::Arc;
 
-/// Number of lanes of a block, whose values fit in the first-level cache.
+/// The number of lanes of a block, chosen such that its values fit in the L1 cache.
 const BLOCK: usize = 512;
 
-/// Runs a kernel with the block of a call.
+/// Runs a kernel with the argument block of a call.
 ///
 /// # Safety
-/// The contract of [`KernelCode::call`].
+/// The conditions of [`KernelCode::call`] hold for `block`.
 pub unsafe fn run(kernel: &Kernel, block: &[u64]) {
-    // SAFETY: the caller's contract is the same.
+    // SAFETY: `block` satisfies the conditions of `KernelCode::call` by this function's contract.
     unsafe { Interpreted::new(kernel.clone()).call(block) }
 }
 
@@ -52,7 +52,7 @@ impl Interpreted {
     }
 }
 
-// SAFETY: the interpreter follows the kernel.
+// SAFETY: the interpreter accesses memory only as the instructions of the kernel say.
 unsafe impl KernelCode for Interpreted {
     fn view(&self) -> Option<KernelView<'_>> {
         Some(KernelView { kernel: &self.kernel, code: None })
@@ -70,14 +70,14 @@ unsafe impl KernelCode for Interpreted {
         frame::with_scratch(self.slots.bytes(), |scratch| {
             let mut frame = Frame::new(kernel, &self.slots, scratch, block);
             frame.len = BLOCK.min(extents[par] as usize).max(1);
-            // SAFETY: the scratch memory has a slot for every value.
+            // SAFETY: the scratch memory has a slot for every value, and no slice of a slot exists yet.
             unsafe { self.fill_constants(&mut frame) };
             let mut walk = Walk::new(0..par);
             loop {
                 match kernel.lanes {
-                    // SAFETY: the caller's contract covers every address that the loops reach.
+                    // SAFETY: the contract of `call` makes every address valid that the loops reach from `block`.
                     LaneAxis::Parallel => unsafe { self.lanes_of_result(&mut frame, extents[par] as usize) },
-                    // SAFETY: as above.
+                    // SAFETY: the contract of `call` makes every address valid that the loops reach from `block`.
                     LaneAxis::Reduced => unsafe { self.row(&mut frame, extents[par] as usize) },
                 }
                 if !walk.advance(&mut frame) {
@@ -89,11 +89,11 @@ unsafe impl KernelCode for Interpreted {
 }
 
 impl Interpreted {
-    /// Writes the constants into their slots, where they remain for the whole call.
+    /// Writes the constants into their slots, which they occupy during the whole call.
     unsafe fn fill_constants(&self, frame: &mut Frame<'_>) {
         for (i, inst) in self.kernel.insts.iter().enumerate() {
             if let Inst::Const(bits) = *inst {
-                // SAFETY: as the caller's.
+                // SAFETY: no slice of the slots exists before the first instruction runs.
                 unsafe { frame.splat_bits(i, bits) };
             }
         }
@@ -108,23 +108,26 @@ impl Interpreted {
             for (i, stage) in self.kernel.stages.iter().enumerate() {
                 let range = self.kernel.stage_range(i);
                 match stage.scope {
-                    // SAFETY: as the caller's.
+                    // SAFETY: `Isa::detect` chose `isa`. The addresses are valid at every step, and stages run in
+                    // order.
                     Scope::Point => unsafe { evaluate::run(self.isa, frame, range) },
-                    // SAFETY: as the caller's.
+                    // SAFETY: `Isa::detect` chose `isa`. The addresses are valid at every step, and stages run in
+                    // order.
                     Scope::Repeat => unsafe { repeat::run(self.isa, frame, range) },
                     Scope::Loop => {
                         let mut blocks = Blocks::of(frame);
-                        // SAFETY: as the caller's.
+                        // SAFETY: `range` is the stage that is about to run.
                         unsafe { reduce::start(frame, range.clone(), &blocks) };
                         frame.for_reduced_loops(|frame| {
-                            // SAFETY: as the caller's.
+                            // SAFETY: `Isa::detect` chose `isa`, the addresses are valid at every step, and
+                            // `reduce::start` has run.
                             unsafe { evaluate::run(self.isa, frame, range.clone()) };
                             if let Some(block) = blocks.advance(1) {
-                                // SAFETY: as the caller's.
+                                // SAFETY: `range` is the running stage, and a block only ends if there are several.
                                 unsafe { reduce::end_block(frame, range.clone(), block) };
                             }
                         });
-                        // SAFETY: as the caller's.
+                        // SAFETY: `range` is a stage whose loops have ended.
                         unsafe { reduce::finish(frame, range.clone(), &blocks) };
                     }
                 }
@@ -141,13 +144,14 @@ impl Interpreted {
             match stage.scope {
                 Scope::Point => {
                     frame.len = 1;
-                    // SAFETY: as the caller's.
+                    // SAFETY: `Isa::detect` chose `isa`. The addresses are valid at every step, and stages run in
+                    // order.
                     unsafe { evaluate::run(self.isa, frame, range.clone()) };
                 }
                 Scope::Repeat => unreachable!("a kernel with a loop has parallel lanes"),
                 Scope::Loop => {
                     let mut blocks = Blocks::of(frame);
-                    // SAFETY: as the caller's.
+                    // SAFETY: `range` is the stage that is about to run.
                     unsafe { reduce::start(frame, range.clone(), &blocks) };
                     frame.for_reduced_loops(|frame| {
                         if frame.begins_row() {
@@ -157,24 +161,25 @@ impl Interpreted {
                         while first < lanes {
                             let len = BLOCK.min(lanes - first).min(blocks.left());
                             frame.enter_lanes(first, len);
-                            // SAFETY: as the caller's.
+                            // SAFETY: `Isa::detect` chose `isa`, the addresses are valid at every step, and
+                            // `reduce::start` has run.
                             unsafe { evaluate::run(self.isa, frame, range.clone()) };
                             frame.leave_lanes(first);
                             (first, frame.in_row) = (first + len, frame.in_row + len);
                             if let Some(block) = blocks.advance(len) {
-                                // SAFETY: as the caller's.
+                                // SAFETY: `range` is the running stage, and a block only ends if there are several.
                                 unsafe { reduce::end_block(frame, range.clone(), block) };
                             }
                         }
                     });
-                    // SAFETY: as the caller's.
+                    // SAFETY: `range` is a stage whose loops have ended.
                     unsafe { reduce::finish(frame, range.clone(), &blocks) };
                 }
             }
-            // A scalar per row is read by the lanes of later stages.
+            // The lanes of later stages read the scalar of a row.
             frame.len = BLOCK.min(lanes).max(1);
             for value in range.filter(|&value| self.slots.spread(value)) {
-                // SAFETY: as the caller's.
+                // SAFETY: the stage has ended, so no slice of the value's lanes exists.
                 unsafe { frame.splat_first(value) };
             }
         }

@@ -1,74 +1,75 @@
-//! Scalar arithmetic as specified by [`ms_core::ir`], on the Rust types of compute dtypes. Bools are
-//! bytes 0 and 1.
+//! Defines scalar arithmetic as specified by [`ms_core::ir`], on the Rust types of compute dtypes. Bools are the bytes
+//! 0 and 1.
 
 use ms_core::ir::BinaryOp;
 
-/// Arithmetic of every compute dtype.
+/// The arithmetic of every compute dtype.
 pub trait Number: Copy + PartialOrd {
-    /// The lowest value: the identity of `max`.
+    /// The least value, which is the identity of `max`.
     const LOWEST: Self;
-    /// The highest value: the identity of `min`.
+    /// The greatest value, which is the identity of `min`.
     const HIGHEST: Self;
-    /// Zero.
+    /// The value zero.
     const ZERO: Self;
-    /// One.
+    /// The value one.
     const ONE: Self;
 
-    /// Sum; integers wrap, of bools the disjunction.
+    /// Returns the sum. Integers wrap. For bools this is the disjunction.
     fn add(self, other: Self) -> Self;
-    /// Difference; integers wrap, of bools whether they differ.
+    /// Returns the difference. Integers wrap. For bools this is the exclusive or.
     fn sub(self, other: Self) -> Self;
-    /// Product; integers wrap, of bools the conjunction.
+    /// Returns the product. Integers wrap. For bools this is the conjunction.
     fn mul(self, other: Self) -> Self;
-    /// Quotient, see [`BinaryOp::Div`].
+    /// Returns the quotient, see [`BinaryOp::Div`].
     fn div(self, other: Self) -> Self;
-    /// The smaller, see [`BinaryOp::Min`].
+    /// Returns the smaller value, see [`BinaryOp::Min`].
     fn min(self, other: Self) -> Self;
-    /// The larger, see [`BinaryOp::Max`].
+    /// Returns the larger value, see [`BinaryOp::Max`].
     fn max(self, other: Self) -> Self;
-    /// The negation; integers wrap.
+    /// Returns the negation. Integers wrap.
     fn neg(self) -> Self;
-    /// The magnitude; integers wrap.
+    /// Returns the magnitude. Integers wrap.
     fn abs(self) -> Self;
 
-    /// Whether any of some numbers is nan or -0, which integers never are: others are ordered, and alike if they are equal.
+    /// Whether any value is NaN or -0. All other values are totally ordered, and equal values have equal bits. Integers
+    /// always return `false`.
     #[inline(always)]
     fn has_nan_or_negative_zero(_of: &[Self]) -> bool {
         false
     }
 }
 
-/// Arithmetic of floats.
+/// The arithmetic of floats.
 pub trait Float: Number {
-    /// `self * b + c`, rounded once.
+    /// Returns `self * b + c`, rounded once.
     fn fma(self, b: Self, c: Self) -> Self;
-    /// Correctly rounded square root.
+    /// Returns the correctly rounded square root.
     fn sqrt(self) -> Self;
-    /// Rounded down.
+    /// Rounds down.
     fn floor(self) -> Self;
-    /// Rounded up.
+    /// Rounds up.
     fn ceil(self) -> Self;
-    /// Rounded towards zero.
+    /// Rounds towards zero.
     fn trunc(self) -> Self;
-    /// Rounded to the nearest integer, halves to even.
+    /// Rounds to the nearest integer, ties to even.
     fn round_even(self) -> Self;
 }
 
-/// Arithmetic of integers and bools.
+/// The arithmetic of integers and bools.
 pub trait Int: Number {
-    /// Remainder, see [`BinaryOp::Rem`].
+    /// Returns the remainder, see [`BinaryOp::Rem`].
     fn rem(self, other: Self) -> Self;
-    /// Bitwise and.
+    /// Returns the bitwise and.
     fn and(self, other: Self) -> Self;
-    /// Bitwise or.
+    /// Returns the bitwise or.
     fn or(self, other: Self) -> Self;
-    /// Bitwise exclusive or.
+    /// Returns the bitwise exclusive or.
     fn xor(self, other: Self) -> Self;
-    /// Bitwise complement; of bools the negation.
+    /// Returns the bitwise complement. For bools this is the negation.
     fn not(self) -> Self;
-    /// Shifted left, see [`BinaryOp::Shl`].
+    /// Shifts left, see [`BinaryOp::Shl`].
     fn shl(self, other: Self) -> Self;
-    /// Shifted right, see [`BinaryOp::Shr`].
+    /// Shifts right, see [`BinaryOp::Shr`].
     fn shr(self, other: Self) -> Self;
 }
 
@@ -98,7 +99,7 @@ macro_rules! floats {
             }
             #[inline(always)]
             fn min(self, other: Self) -> Self {
-                // Equal values have one bit pattern unless they are zeros.
+                // Equal values have the same bits unless they are zeros.
                 let equal = $ty::from_bits(self.to_bits() | other.to_bits());
                 let less = if self < other { self } else { other };
                 let ordered = if self == other { equal } else { less };
@@ -121,7 +122,7 @@ macro_rules! floats {
             }
             #[inline(always)]
             fn has_nan_or_negative_zero(of: &[Self]) -> bool {
-                // -0 is the least one as a signed integer. Nans are beyond infinity as signed integers, or beyond
+                // -0 has the least bits as a signed integer. NaNs are above infinity as signed integers, or above
                 // -infinity as unsigned ones.
                 let start = ($ty::INFINITY.to_bits() as $int, $ty::INFINITY.to_bits() as $int, 0);
                 let (least, most, below) = of.iter().fold(start, |(least, most, below), it| {
@@ -163,7 +164,7 @@ macro_rules! floats {
 
 floats! { f32 i32 f64 i64 }
 
-/// `min` and `max` of integers and bools.
+/// Defines `min` and `max` of integers and bools.
 macro_rules! ordered {
     () => {
         #[inline(always)]
@@ -177,7 +178,7 @@ macro_rules! ordered {
     };
 }
 
-/// Bitwise ops of integers and bools.
+/// Defines the bitwise ops of integers and bools.
 macro_rules! bitwise {
     () => {
         #[inline(always)]
@@ -316,10 +317,10 @@ impl Int for u8 {
     }
 }
 
-/// Conversion between compute dtypes: floats are truncated and saturated to integers, integers wrap,
-/// nonzero values are true.
+/// Conversion between compute dtypes. Floats truncate and saturate to integers, integers wrap, and nonzero values
+/// convert to true.
 pub trait Convert<To> {
-    /// The converted value.
+    /// Returns the converted value.
     fn convert(self) -> To;
 }
 
@@ -345,7 +346,7 @@ macro_rules! conversions {
 
 conversions! { f32 f64 i32 i64 u32 u64 u8 }
 
-/// Returns whether a binary op is one of [`Number`]; the others are of [`Int`] only.
+/// Returns whether a binary op belongs to [`Number`]. The others belong to [`Int`].
 pub fn is_number_op(op: BinaryOp) -> bool {
     use BinaryOp::*;
     matches!(op, Add | Sub | Mul | Div | Min | Max)

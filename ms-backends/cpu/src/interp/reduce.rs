@@ -1,4 +1,4 @@
-//! Reductions, in the order of the [`ms_core::ir::Kernel`].
+//! Evaluates reductions in the order that [`ms_core::ir::Kernel`] specifies.
 
 use super::BLOCK;
 use super::blocks::Blocks;
@@ -9,17 +9,17 @@ use ms_core::ir::{Inst, LaneAxis, Reducer, ReductionOrder, Val};
 use ms_core::tensor::DType;
 use std::ops::Range;
 
-/// The results of a reduction in blocks: accumulators of the second level, and levels of groups.
+/// The number of block results of a reduction: the second-level accumulators, and one per level of groups.
 pub const RESULTS: usize = ReductionOrder::PARTIALS + ReductionOrder::LEVELS;
 
 /// Sets the accumulators of a stage to the identities of their reducers.
 ///
 /// # Safety
-/// The range is a stage that is about to run.
+/// `range` is a stage that is about to run.
 pub unsafe fn start(frame: &Frame<'_>, range: Range<usize>, blocks: &Blocks) {
     for (out, reducer) in reductions(frame, range) {
         let ty = frame.kernel.types[out];
-        // SAFETY: accumulators are live from the start of their stage.
+        // SAFETY: accumulators are live from the start of their stage, and `T` is the type of their dtype.
         with_compute!(ty, T => unsafe {
             accumulators::<T>(frame, out).fill(identity::<T>(reducer));
             if blocks.several() {
@@ -29,7 +29,7 @@ pub unsafe fn start(frame: &Frame<'_>, range: Range<usize>, blocks: &Blocks) {
     }
 }
 
-/// The reductions of a stage.
+/// Returns the reductions of a stage.
 fn reductions(frame: &Frame<'_>, range: Range<usize>) -> impl Iterator<Item = (usize, Reducer)> {
     range.filter_map(|out| match frame.kernel.insts[out] {
         Inst::Reduce(reducer, _) => Some((out, reducer)),
@@ -37,14 +37,14 @@ fn reductions(frame: &Frame<'_>, range: Range<usize>) -> impl Iterator<Item = (u
     })
 }
 
-/// Combines the current block of lanes with the accumulators of a reduction.
+/// Accumulates the current block of lanes.
 ///
 /// # Safety
-/// The value is live and [`start`] has run for the stage.
+/// `value` is live, and [`start`] has run for the stage.
 #[inline(always)]
 pub unsafe fn accumulate(frame: &Frame<'_>, out: usize, reducer: Reducer, value: Val) {
     let ty = frame.kernel.types[out];
-    // SAFETY: as the caller's.
+    // SAFETY: `value` is live and `start` has run, by this function's contract. `T` is the type of its dtype.
     with_compute!(ty, T => unsafe {
         let values = frame.value::<T>(value);
         match reducer {
@@ -56,15 +56,14 @@ pub unsafe fn accumulate(frame: &Frame<'_>, out: usize, reducer: Reducer, value:
     });
 }
 
-/// Ends a block: combines its result with an accumulator of the second level, and resets the
-/// accumulators.
+/// Ends a block: combines its result with a second-level accumulator, and resets the accumulators.
 ///
 /// # Safety
-/// The range is the running stage, with several blocks.
+/// `range` is the running stage, and it has several blocks.
 pub unsafe fn end_block(frame: &Frame<'_>, range: Range<usize>, block: usize) {
     for (out, reducer) in reductions(frame, range) {
         let ty = frame.kernel.types[out];
-        // SAFETY: accumulators are live while their stage runs.
+        // SAFETY: accumulators are live while their stage runs, and `T` is the type of their dtype.
         with_compute!(ty, T => unsafe {
             let accumulators = accumulators::<T>(frame, out);
             if frame.kernel.lanes == LaneAxis::Reduced {
@@ -80,13 +79,13 @@ pub unsafe fn end_block(frame: &Frame<'_>, range: Range<usize>, block: usize) {
     }
 }
 
-/// Combines the result of a group with those of earlier ones, of which each level keeps one that waits for its
-/// pair: the levels are the digits of the number of groups.
+/// Combines the result of a group with the results of earlier groups, like a binary counter. Each level holds at most
+/// one result that waits for its pair. Level `i` is used if bit `i` of the number of groups is set.
 ///
 /// # Safety
-/// As for [`end_block`].
+/// `out` is a reduction of the running stage, which has several blocks.
 unsafe fn end_group<T: Number>(frame: &Frame<'_>, out: usize, reducer: Reducer, group: usize) {
-    // SAFETY: accumulators are live while their stage runs.
+    // SAFETY: accumulators are live while their stage runs, and each slice below is of a different accumulator.
     unsafe {
         halve_partials::<T>(frame, out, reducer);
         let level = (group.trailing_ones() as usize).min(ReductionOrder::LEVELS - 1);
@@ -101,15 +100,15 @@ unsafe fn end_group<T: Number>(frame: &Frame<'_>, out: usize, reducer: Reducer, 
     }
 }
 
-/// Combines the accumulators of the second level by halves into the first one.
+/// Reduces the second-level accumulators pairwise into the first one.
 ///
 /// # Safety
-/// As for [`end_block`].
+/// `out` is a reduction of the running stage, which has several blocks.
 unsafe fn halve_partials<T: Number>(frame: &Frame<'_>, out: usize, reducer: Reducer) {
     let mut half = ReductionOrder::PARTIALS / 2;
     while half > 0 {
         for k in 0..half {
-            // SAFETY: accumulators are live while their stage runs, and these are two.
+            // SAFETY: accumulators are live while their stage runs, and `k` and `k + half` differ.
             unsafe {
                 let (low, high) = (partial::<T>(frame, out, k), partial::<T>(frame, out, k + half));
                 combine_lanes(low, high, |a, b| combine(reducer, a, b));
@@ -119,14 +118,14 @@ unsafe fn halve_partials<T: Number>(frame: &Frame<'_>, out: usize, reducer: Redu
     }
 }
 
-/// Combines the accumulators: the result is in their lanes, or in the first one for a row.
+/// Reduces the accumulators. The result is in their lanes, or for a row in the first accumulator.
 ///
 /// # Safety
-/// The range is a stage that has run.
+/// `range` is a stage whose loops have ended.
 pub unsafe fn finish(frame: &Frame<'_>, range: Range<usize>, blocks: &Blocks) {
     for (out, reducer) in reductions(frame, range) {
         let ty = frame.kernel.types[out];
-        // SAFETY: accumulators are live until their last use.
+        // SAFETY: accumulators are live until their last use, and the slices below are of different accumulators.
         with_compute!(ty, T => unsafe {
             let f = |a, b| combine::<T>(reducer, a, b);
             let accumulators = accumulators::<T>(frame, out);
@@ -142,7 +141,7 @@ pub unsafe fn finish(frame: &Frame<'_>, range: Range<usize>, blocks: &Blocks) {
     }
 }
 
-/// A reduction whose blocks are done.
+/// A reduction whose blocks were reduced elsewhere.
 #[derive(Clone, Copy)]
 pub struct Second {
     /// The reducer.
@@ -151,8 +150,8 @@ pub struct Second {
     pub dtype: DType,
 }
 
-/// The levels above blocks of [`ReductionOrder::Blocks`] on the results of blocks: each is in the first bytes of a
-/// word, and so is the result.
+/// Reduces block results by the levels above blocks of [`ReductionOrder::Blocks`]. Each block result, and the returned
+/// result, is in the first bytes of its word.
 pub fn second_level(reduction: Second, blocks: &[u64]) -> u64 {
     with_compute!(reduction.dtype, T => {
         let combine = |a, b| combine::<T>(reduction.reducer, a, b);
@@ -160,7 +159,7 @@ pub fn second_level(reduction: Second, blocks: &[u64]) -> u64 {
             let mut partials = [identity::<T>(reduction.reducer); ReductionOrder::PARTIALS];
             for blocks in blocks.chunks(ReductionOrder::PARTIALS) {
                 for (partial, word) in partials.iter_mut().zip(blocks) {
-                    // SAFETY: a word is as large as any number, of which all bits are values.
+                    // SAFETY: a word is at least as large as `T`, and every bit pattern is a valid `T`.
                     *partial = combine(*partial, unsafe { (word as *const u64).cast::<T>().read() });
                 }
             }
@@ -177,37 +176,37 @@ pub fn second_level(reduction: Second, blocks: &[u64]) -> u64 {
         }
         let total = levels.into_iter().fold(group(rest), combine);
         let mut word = 0;
-        // SAFETY: as above.
+        // SAFETY: `word` is at least as large and as aligned as `T`.
         unsafe { (&raw mut word).cast::<T>().write(total) };
         word
     })
 }
 
-/// The accumulators: one per lane, or those of a row.
+/// Returns the accumulators: one per lane, or the accumulators of a row.
 #[inline(always)]
 unsafe fn accumulators<'a, T>(frame: &Frame<'a>, out: usize) -> &'a mut [T] {
     let count = match frame.kernel.lanes {
         LaneAxis::Parallel => frame.len,
         LaneAxis::Reduced => frame.kernel.order.accumulators(frame.kernel.types[out]),
     };
-    // SAFETY: a slot has room for a block, which is more than the accumulators of a row.
+    // SAFETY: a slot has room for a block, which exceeds the number of accumulators of a row.
     unsafe { std::slice::from_raw_parts_mut(frame.slot(out), count) }
 }
 
-/// An accumulator of the second level, or behind these the result of a level of groups: one element per lane, or
-/// one for a row.
+/// Returns second-level accumulator `number`, or beyond these the result of a level of groups. It has one element per
+/// lane, or one element for a row.
 unsafe fn partial<'a, T>(frame: &Frame<'a>, out: usize, number: usize) -> &'a mut [T] {
     let count = match frame.kernel.lanes {
         LaneAxis::Parallel => frame.len,
         LaneAxis::Reduced => 1,
     };
-    // SAFETY: each has room for a block.
+    // SAFETY: the results of each reduction have room for `RESULTS` blocks, and `number < RESULTS`.
     unsafe { std::slice::from_raw_parts_mut(frame.partials::<T>(out).add(number * BLOCK), count) }
 }
 
 #[inline(always)]
 unsafe fn accumulate_with<T: Number>(frame: &Frame<'_>, out: usize, values: &[T], f: impl Fn(T, T) -> T) {
-    // SAFETY: as the caller's.
+    // SAFETY: `accumulate` requires that `start` has run, so the accumulators are live and of type `T`.
     let accumulators = unsafe { accumulators::<T>(frame, out) };
     match (frame.kernel.lanes, accumulators.len()) {
         (LaneAxis::Parallel, _) => combine_lanes(accumulators, values, f),
@@ -225,7 +224,7 @@ fn combine_lanes<T: Copy>(accumulators: &mut [T], values: &[T], f: impl Fn(T, T)
     }
 }
 
-/// Combines element `i` of a row with accumulator `i mod N`; `values` start at element `first`.
+/// Combines element `i` of a row with accumulator `i mod N`. `values` begin at element `first`.
 #[inline(always)]
 fn accumulate_groups<T: Copy, const N: usize>(
     accumulators: &mut [T],
@@ -233,7 +232,7 @@ fn accumulate_groups<T: Copy, const N: usize>(
     values: &[T],
     f: impl Fn(T, T) -> T,
 ) {
-    // Up to a multiple of `N`.
+    // The head reaches up to the next multiple of `N`.
     let turn = first % N;
     let (head, values) = values.split_at(values.len().min((N - turn) % N));
     combine_lanes(&mut accumulators[turn..], head, &f);

@@ -1,17 +1,17 @@
-//! Assignment of the values of a kernel to slots of the frame.
+//! Assigns the values of a kernel to slots of the frame.
 
 use super::BLOCK;
 use super::reduce::RESULTS;
 use ms_core::ir::{Inst, Kernel, ReductionOrder, Scope, Val};
 
-/// A slot of scratch memory for every value. Values with overlapping live ranges have different slots,
-/// so the slot of a result is never that of an operand.
+/// The slots of scratch memory for all values. Values with overlapping live ranges have different slots, so a result
+/// never shares the slot of an operand.
 pub struct Slots {
     slot: Vec<u32>,
     spread: Vec<bool>,
     count: usize,
     slot_bytes: usize,
-    /// The reductions with results of blocks; empty if there are no blocks.
+    /// The reductions with block results. Empty unless the order is by blocks.
     reductions: Vec<usize>,
 }
 
@@ -58,42 +58,40 @@ impl Slots {
         Self { slot, spread, count: count as usize, slot_bytes: widest * BLOCK, reductions }
     }
 
-    /// The offset of a value in bytes.
+    /// Returns the byte offset of a value's slot.
     #[inline]
     pub fn offset(&self, value: usize) -> usize {
         self.slot[value] as usize * self.slot_bytes
     }
 
-    /// The offset of the results of a reduction's blocks in bytes.
+    /// Returns the byte offset of the block results of a reduction.
     pub fn partials(&self, reduction: usize) -> usize {
         let number = self.reductions.binary_search(&reduction).expect("a reduction that has blocks");
         (self.count + number * RESULTS) * self.slot_bytes
     }
 
-    /// Returns whether lanes of a later stage read the value, which is one scalar per row.
+    /// Returns whether the value is one scalar per row that lanes of a later stage read.
     pub fn spread(&self, value: usize) -> bool {
         self.spread[value]
     }
 
-    /// The size in bytes of all slots and of the results of blocks.
+    /// Returns the size in bytes of all slots and block results.
     pub fn bytes(&self) -> usize {
         (self.count + self.reductions.len() * RESULTS) * self.slot_bytes
     }
 }
 
-/// The stage of every instruction.
+/// Returns the stage of every instruction.
 fn stage_of(kernel: &Kernel) -> Vec<usize> {
     (0..kernel.stages.len()).flat_map(|stage| kernel.stage_range(stage).map(move |_| stage)).collect()
 }
 
-/// For every value the last instruction at which it is live, and whether a later `Loop` stage reads
-/// it.
+/// Returns, for every value, the last instruction at which it is live, and whether a later `Loop` stage reads it.
 fn live_ranges(kernel: &Kernel, stages: &[usize]) -> (Vec<usize>, Vec<bool>) {
     let mut ends: Vec<usize> = (0..kernel.insts.len()).collect();
     let mut spread = vec![false; kernel.insts.len()];
     for (i, inst) in kernel.insts.iter().enumerate() {
-        // An accumulator is read and written until its stage ends.
-        // So are a carry, and its next value until all are assigned.
+        // Accumulators and carries are live until their stage ends. So are next values, until all carries are assigned.
         if matches!(inst, Inst::Reduce(..) | Inst::Carry(_) | Inst::Next(..)) {
             ends[i] = ends[i].max(kernel.stage_range(stages[i]).end - 1);
         }
@@ -101,7 +99,7 @@ fn live_ranges(kernel: &Kernel, stages: &[usize]) -> (Vec<usize>, Vec<bool>) {
             let operand = operand as usize;
             let scope = kernel.stages[stages[i]].scope;
             let crosses = stages[operand] != stages[i] && scope != Scope::Point;
-            // Values from outside a loop are read again at its next step.
+            // A loop reads values from outside again in its next iteration.
             let end = if crosses { kernel.stage_range(stages[i]).end - 1 } else { i };
             ends[operand] = ends[operand].max(end);
             spread[operand] |= crosses && scope == Scope::Loop && !matches!(kernel.insts[operand], Inst::Const(_));

@@ -1,19 +1,18 @@
-//! The order of loops and reductions against scalar code; tests of instructions are in
-//! `tests/kernels`.
+//! Tests the order of loops and reductions against scalar code. Tests of instructions are in `tests/kernels`.
 
 use super::Interpreted;
 use crate::testing::Call;
 use ms_core::ir::testing::Random;
 use ms_core::ir::{Kernel, ParamId};
 
-/// The result of a kernel with one input and one output of f32.
+/// Returns the result of a kernel with one input and one output of f32.
 fn run(text: &str, extents: &[usize], x: &[f32]) -> Vec<f32> {
     let kernel = Kernel::parse(text).expect(text);
     kernel.check().expect(text);
     let mut call = Call::new(&kernel, extents, &[None, None], 0);
     assert_eq!(call.count(ParamId(0)), x.len());
     call.fill(ParamId(0), |at| x[at].to_bits().into());
-    // SAFETY: the call is of this kernel.
+    // SAFETY: the call was created for this kernel, so its buffers cover every access.
     unsafe { call.run(&Interpreted::new(kernel)) };
     call.elements(ParamId(1)).into_iter().map(|it| f32::from_bits(it as u32)).collect()
 }
@@ -27,14 +26,14 @@ fn positions_begin_at_their_bases() {
     for bases in [[0u64, 0], [7, 0], [0, 9], [5, 600]] {
         let mut call = Call::new(&kernel, &[3, 700], &[None], 0);
         call.begin_at(&bases);
-        // SAFETY: the call is of this kernel.
+        // SAFETY: the call was created for this kernel, so its buffers cover every access.
         unsafe { call.run(&Interpreted::new(kernel.clone())) };
         let row = |i: u64| (0..700).map(move |j| 1000 * (bases[0] + i) + bases[1] + j);
         assert_eq!(call.elements(ParamId(0)), (0..3).flat_map(row).collect::<Vec<u64>>(), "{bases:?}");
     }
 }
 
-/// A reduction in the order of `LaneAxis::Reduced`.
+/// Reduces a row in the order of `LaneAxis::Reduced`.
 fn reduce_row(row: impl Iterator<Item = (usize, f32)>) -> f32 {
     let mut sums = [0.0; 16];
     for (lane, value) in row {
@@ -48,7 +47,7 @@ fn reduce_row(row: impl Iterator<Item = (usize, f32)>) -> f32 {
     sums[0]
 }
 
-/// Numbers from -1 to 1.
+/// Returns random numbers from -1 to 1.
 fn noise(len: usize) -> Vec<f32> {
     let mut random = Random::Seed(12345);
     (0..len).map(|_| (random.bits() >> 40) as f32 / 8_388_608.0 - 1.0).collect()

@@ -1,4 +1,4 @@
-//! A call of a kernel, which owns the memory of its operands.
+//! Builds calls of a kernel that own the memory of their operands.
 
 use crate::kernel::KernelCode;
 use ms_core::ir::testing::Random;
@@ -9,30 +9,30 @@ use ms_core::tensor::{DType, Kind, Scalar};
 /// Numbers of lanes around the vector lengths of every instruction set.
 pub const LANES: [usize; 12] = [0, 1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 100];
 
-/// Size in bytes of the guards before and after the elements of an operand.
+/// The size in bytes of the guards before and after the elements of an operand.
 const GUARD: usize = 128;
 
-/// Number of positions along the axis of an indexed operand that does not specify it.
+/// The number of positions along the axis of an indexed operand, unless specified.
 const POSITIONS: usize = 5;
 
-/// The content of an operand before it is written.
+/// The contents of an operand before it is written.
 const UNWRITTEN: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 
-/// The layout of an operand in memory; unspecified parts are chosen.
+/// The layout of an operand in memory. Unspecified fields get default values.
 #[derive(Clone, Default)]
 pub struct Form {
-    /// For each loop, in elements.
+    /// The stride of each loop, in elements.
     pub strides: Option<Vec<i64>>,
-    /// Of an indexed operand.
+    /// The axis of an indexed operand.
     pub axis: Option<Axis>,
 }
 
 /// The axis of an indexed operand.
 #[derive(Clone, Copy)]
 pub struct Axis {
-    /// Number of positions.
+    /// The number of positions.
     pub extent: usize,
-    /// In elements.
+    /// The stride, in elements.
     pub stride: i64,
 }
 
@@ -41,17 +41,17 @@ pub struct Axis {
 #[repr(align(64))]
 struct Line([u64; LINE_WORDS]);
 
-/// Number of words of a cache line.
+/// The number of words in a cache line.
 const LINE_WORDS: usize = 8;
 
-/// The memory of a buffer of a call: its elements, between two guards. They begin at a whole cache line.
+/// The memory of a buffer of a call: its elements between two guards. The elements begin at a cache line.
 #[derive(Clone)]
 struct Operand {
     dtype: DType,
     lines: Vec<Line>,
-    /// Elements between the guards.
+    /// The number of elements between the guards.
     count: usize,
-    /// The element at the first step of all loops.
+    /// The index of the element at the first step of all loops.
     first: usize,
     /// The stride of each loop, in elements.
     strides: Vec<i64>,
@@ -59,7 +59,7 @@ struct Operand {
 }
 
 impl Operand {
-    /// Allocates memory for the elements that the loops and the axis access; no elements if the axis, or one
+    /// Allocates memory for the elements that the loops and the axis access. There are no elements if the axis, or one
     /// of the first `outer` loops, has no steps.
     fn new(dtype: DType, extents: &[usize], strides: Vec<i64>, axis: Option<Axis>, outer: usize, guard: u64) -> Self {
         let own = axis.as_ref().map(|it| (&it.extent, &it.stride));
@@ -77,7 +77,7 @@ impl Operand {
         operand
     }
 
-    /// The word of an element, and its offset from the low end.
+    /// Returns the word of an element, and the element's bit offset in it.
     fn place(&self, at: usize) -> (usize, usize) {
         let byte = GUARD + at * self.dtype.size();
         (byte / 8, byte % 8 * 8)
@@ -102,7 +102,7 @@ impl Operand {
         self.lines[at / LINE_WORDS].0[at % LINE_WORDS]
     }
 
-    /// The bits of an element, with one pattern for all nans.
+    /// Returns the bits of an element, with one canonical pattern for all NaNs.
     fn get(&self, at: usize) -> u64 {
         let bits = self.bits(at);
         match Scalar::from_bits(bits, self.dtype) {
@@ -119,25 +119,25 @@ impl Operand {
     }
 }
 
-/// Extents and operands of a kernel.
+/// The extents and operands of a call of a kernel.
 #[derive(Clone)]
 pub struct Call {
     extents: Vec<usize>,
     /// The position of the first step of each loop, if the kernel reads positions.
     bases: Vec<u64>,
-    /// For each param of [`Role::Position`] the smallest of its positions.
+    /// The smallest position of each parameter with [`Role::Position`].
     starts: Vec<u64>,
     operands: Vec<Operand>,
     roles: Vec<Role>,
-    /// For each operand the one whose memory it uses: itself, or one that it overwrites.
+    /// For each operand, the index of the operand whose memory it uses: itself, or one that it overwrites.
     memory: Vec<usize>,
     guard: u64,
 }
 
 impl Call {
-    /// A call of `kernel` with `extents` of all loops; operands without `forms` have distinct elements for
-    /// all steps of the loops that they depend on, and for all positions. The memory around operands is
-    /// filled with `guard`.
+    /// Creates a call of `kernel` with the extents of all loops. Operands without a form have distinct elements for all
+    /// positions, and for all steps of the loops that they depend on. The memory around operands is filled with
+    /// `guard`.
     pub fn new(kernel: &Kernel, extents: &[usize], forms: &[Option<Form>], guard: u64) -> Self {
         let operand = |(at, form): (usize, &Option<Form>)| {
             let Form { strides, axis } = form.clone().unwrap_or_default();
@@ -165,7 +165,7 @@ impl Call {
         }
     }
 
-    /// A call with random elements in all inputs, and random bases of loops.
+    /// Creates a call with random elements in all inputs, and random bases of loops.
     pub fn random(kernel: &Kernel, extents: &[usize], random: &mut Random<'_>, guard: u64) -> Self {
         let mut call = Self::new(kernel, extents, &vec![None; kernel.params.len()], guard);
         let is_filled = |role: Role| matches!(role, Role::Input | Role::Indexed | Role::Immediate);
@@ -177,42 +177,42 @@ impl Call {
         call
     }
 
-    /// Sets the position of the first step of each loop, of a kernel that reads positions.
+    /// Sets the position of the first step of each loop. The kernel must read positions.
     pub fn begin_at(&mut self, bases: &[u64]) {
         assert_eq!(bases.len(), self.bases.len());
         self.bases.copy_from_slice(bases);
     }
 
-    /// Sets the smallest of the positions of a param.
+    /// Sets the smallest position of a parameter.
     pub fn count_from(&mut self, param: ParamId, start: u64) {
         self.starts[param.0 as usize] = start;
     }
 
-    /// The number of elements of an operand.
+    /// Returns the number of elements of an operand.
     pub fn count(&self, param: ParamId) -> usize {
         self.operands[param.0 as usize].count
     }
 
-    /// Writes the bits of all elements of an operand, in the order of memory.
+    /// Writes the bits of all elements of an operand, in memory order.
     pub fn fill(&mut self, param: ParamId, mut bits: impl FnMut(usize) -> u64) {
         let operand = &mut self.operands[param.0 as usize];
         (0..operand.count).for_each(|at| operand.set(at, bits(at)));
     }
 
-    /// Lets an output overwrite an input of its dtype.
+    /// Makes an output overwrite an input of its dtype.
     pub fn overwrite(&mut self, out: ParamId, input: ParamId) {
         let [out, input] = [out.0 as usize, input.0 as usize];
         self.operands[out].strides = self.operands[input].strides.clone();
         self.memory[out] = input;
     }
 
-    /// The bits of all elements of an operand, with one pattern for all nans.
+    /// Returns the bits of all elements of an operand, with one canonical pattern for all NaNs.
     pub fn elements(&self, param: ParamId) -> Vec<u64> {
         let operand = &self.operands[self.memory[param.0 as usize]];
         (0..operand.count).map(|at| operand.get(at)).collect()
     }
 
-    /// Returns whether the loops over the result may be cut: their steps write distinct elements.
+    /// Returns whether the loops over the result may be partitioned: their steps must write distinct elements.
     pub fn may_be_cut(&self, kernel: &Kernel) -> bool {
         let outputs = self.operands.iter().zip(&self.roles).filter(|it| *it.1 == Role::Output);
         outputs
@@ -223,7 +223,7 @@ impl Call {
     /// Runs the call.
     ///
     /// # Safety
-    /// `code` is that of the kernel of the call.
+    /// `code` is the code of the call's kernel.
     pub unsafe fn run(&mut self, code: &dyn KernelCode) {
         let mut words: Vec<u64> = self.extents.iter().map(|&it| it as u64).collect();
         let in_memory = |at: &usize| self.roles[*at] != Role::Immediate;
@@ -242,14 +242,14 @@ impl Call {
             words.extend(operand.axis.iter().flat_map(|it| [(it.stride * size) as u64, it.extent as u64]));
         }
         let immediates = self.operands.iter().zip(&self.roles).filter(|it| *it.1 == Role::Immediate);
-        // Only the low bytes are the number.
+        // Only the low bytes of an immediate's word are significant.
         words.extend(immediates.map(|(it, _)| it.bits(0) | self.guard & !it.mask()));
         words.extend(&self.bases);
-        // SAFETY: operands have an element for every step of the loops.
+        // SAFETY: operands have an element for every step of the loops, and `code` is that of the call's kernel.
         unsafe { code.call(&words) };
     }
 
-    /// The same call with other guards.
+    /// Returns the call with the same elements and other guards.
     pub fn with_guard(&self, guard: u64) -> Self {
         let mut call = Self { guard, ..self.clone() };
         for operand in &mut call.operands {
@@ -265,7 +265,7 @@ impl Call {
         self.operands.iter().all(|it| it.is_intact(self.guard))
     }
 
-    /// The difference from the results of another call of the same kernel on equal inputs, if any.
+    /// Returns the first difference from the results of another call of the same kernel on equal inputs, if any.
     pub fn difference(&self, want: &Self) -> Option<String> {
         if !self.is_intact() || !want.is_intact() {
             return Some(format!("extents {:?}: memory around operands is written", self.extents));
@@ -285,7 +285,7 @@ impl Call {
     }
 }
 
-/// The bits of an element: often a special value, often a small number.
+/// Returns the bits of a random element: often a special value, often a small number.
 pub fn element(random: &mut Random<'_>, dtype: DType) -> u64 {
     let small = random.below(9) as i64 - 4;
     let kind = random.below(3);
@@ -328,7 +328,7 @@ const SPECIAL: [f64; 26] = [
     18_446_744_073_709_551_616.0,
 ];
 
-/// Loops over the result: the first ones.
+/// Returns the number of loops over the result, which come first.
 fn result_loops(kernel: &Kernel) -> usize {
     kernel.par as usize + usize::from(kernel.lanes == LaneAxis::Parallel)
 }
@@ -340,8 +340,8 @@ fn uses(kernel: &Kernel, param: ParamId, scope: Scope) -> bool {
     stages.any(|it| kernel.insts[kernel.stage_range(it)].iter().any(uses))
 }
 
-/// Strides, in elements, with distinct addresses for all steps of the loops that a buffer depends on, and the
-/// stride of an axis around them.
+/// Returns strides, in elements, with distinct addresses for all steps of the loops that a buffer depends on. Also
+/// returns the stride of an axis around them.
 fn dense(kernel: &Kernel, param: ParamId, extents: &[usize]) -> (Vec<i64>, i64) {
     let lanes = kernel.par as usize;
     let in_loop = uses(kernel, param, Scope::Loop);

@@ -1,4 +1,4 @@
-//! Files of a kernel with calls of it and their results: `tests/kernels/*.kernel`.
+//! Reads files with a kernel, calls of it, and their results: `tests/kernels/*.kernel`.
 //!
 //! ```text
 //! // interpreted: avx2                      instruction sets without code for this kernel
@@ -18,9 +18,9 @@
 //!   %y -> hash 0x0123456789abcdef
 //! ```
 //!
-//! A run has the extents of all loops; `*` for the lanes represents each of [`LANES`]. It is followed by
-//! operands, as `%name = elements` with optional strides in elements, or `%output over %input` for an output
-//! that overwrites an input, and the results of outputs, in memory order.
+//! A run lists the extents of all loops. `*` for the lanes stands for each of [`LANES`]. The operands follow, as
+//! `%name = elements` with optional strides in elements, or as `%output over %input` for an output that overwrites an
+//! input. The results of the outputs come last, in memory order.
 //!
 //! ```text
 //! run      = "run" "[" (int | "*") {"," (int | "*")} "]" {operand} {result}
@@ -35,10 +35,10 @@
 //! result   = "%" name "->" ("(" [element {"," element}] ")" | "hash" "0x" digits)
 //! ```
 //!
-//! An input that a run does not name is random; an operand without strides has distinct elements for all
-//! steps of the loops that it depends on. The axis of an indexed input has a number of positions and a stride
-//! in elements; by default there are five positions. An immediate is an operand of one element. The hash is of elements in the order of memory, of all
-//! lanes one after the other: FNV-1a over their bytes.
+//! An input that a run does not name is random. An operand without strides has distinct elements for all steps of the
+//! loops that it depends on. The axis of an indexed input has a number of positions, by default five, and a stride in
+//! elements. An immediate is an operand of one element. The hash is FNV-1a over the bytes of all elements in memory
+//! order, for one number of lanes after the other.
 
 use super::call::{Axis, Call, Form, LANES, element};
 use crate::target::TARGET;
@@ -50,17 +50,17 @@ use ms_core::tensor::{DType, Scalar};
 use rustc_hash::FxHashMap;
 use std::fmt::Write;
 
-/// Results with more elements are written as a hash.
+/// The maximum number of elements that are listed. Longer results are written as a hash.
 const LONGEST_LIST: usize = 40;
 
-/// The content of guards.
+/// The contents of guards.
 const GUARD: u64 = 0xc3c3_c3c3_c3c3_c3c3;
 
 /// A parsed file.
 pub struct File<'a> {
     /// The kernel.
     pub kernel: Kernel,
-    /// The names of instruction sets that have no code for it.
+    /// The names of instruction sets that have no code for the kernel.
     pub interpreted: Vec<&'a str>,
     text: &'a str,
     /// The names of the buffers.
@@ -68,14 +68,14 @@ pub struct File<'a> {
     runs: Vec<Run>,
 }
 
-/// Calls of one form.
+/// The calls of one `run` item.
 struct Run {
-    /// The extent of each loop; `None` for each of [`LANES`].
+    /// The extent of each loop. `None` stands for each of [`LANES`].
     extents: Vec<Option<usize>>,
     operands: Vec<Operand>,
-    /// The expected content of each buffer, if the file has it.
+    /// The expected contents of each buffer, if the file specifies them.
     wanted: Vec<Option<Wanted>>,
-    /// The positions of the ends of the operands and of the results in the text.
+    /// The offsets of the ends of the operands and of the results in the text.
     ends: [usize; 2],
 }
 
@@ -93,7 +93,7 @@ enum Elements {
     Iota,
     Random(u64),
     Unwritten,
-    /// Positions, the smallest of which is this.
+    /// Positions, of which this is the smallest.
     From(u64),
 }
 
@@ -103,14 +103,14 @@ enum Wanted {
     Hash(u64),
 }
 
-/// The calls of all runs of a file, after they have run.
+/// The calls of all runs of a file, after their execution.
 pub struct Results(Vec<Vec<Call>>);
 
 impl<'a> File<'a> {
     /// Parses a file.
     ///
     /// # Errors
-    /// [`Code::Parse`](ms_core::Code::Parse) with line and column; errors of [`Kernel::check`].
+    /// [`Code::Parse`](ms_core::Code::Parse) with line and column, and errors of [`Kernel::check`].
     pub fn parse(text: &'a str) -> Result<Self> {
         let setting = |line: &'a str| line.strip_prefix("// interpreted:");
         let interpreted =
@@ -138,7 +138,7 @@ impl<'a> File<'a> {
         Results(self.runs.iter().map(calls).collect())
     }
 
-    /// The differences of the results from the expected ones.
+    /// Returns the first difference of the results from the expected ones, if any.
     pub fn difference(&self, results: &Results) -> Option<String> {
         for (number, (run, calls)) in self.runs.iter().zip(&results.0).enumerate() {
             for (param, name) in self.outputs() {
@@ -159,7 +159,7 @@ impl<'a> File<'a> {
         None
     }
 
-    /// The text of the file with the expected results replaced by the results.
+    /// Returns the text of the file with the expected results replaced by `results`.
     pub fn blessed(&self, results: &Results) -> String {
         let (mut out, mut copied) = (String::new(), 0);
         for (run, calls) in self.runs.iter().zip(&results.0) {
@@ -183,7 +183,7 @@ impl<'a> File<'a> {
 }
 
 impl Results {
-    /// The difference from other results of the same file, if any.
+    /// Returns the first difference from other results of the same file, if any.
     pub fn difference(&self, want: &Self) -> Option<String> {
         let runs = self.0.iter().zip(&want.0).enumerate();
         let differs = |(run, (got, want)): (usize, (&Vec<Call>, &Vec<Call>))| {
@@ -224,7 +224,7 @@ impl Wanted {
 }
 
 impl Run {
-    /// A call for each number of lanes.
+    /// Returns a call for each number of lanes.
     fn calls(&self, kernel: &Kernel) -> Vec<Call> {
         let call = |mut call: Call| {
             for (at, operand) in self.operands.iter().enumerate() {
@@ -256,7 +256,7 @@ impl Run {
         self.forms(kernel).map(call).collect()
     }
 
-    /// The calls with uninitialised operands.
+    /// Returns the calls with uninitialised operands.
     fn forms(&self, kernel: &Kernel) -> impl Iterator<Item = Call> {
         let forms: Vec<Option<Form>> = self.operands.iter().map(|it| Some(it.form.clone())).collect();
         let lanes: &[usize] = if self.extents.contains(&None) { &LANES } else { &[0] };
@@ -415,7 +415,7 @@ impl Parser<'_, '_> {
         Ok(Wanted::Hash(hash))
     }
 
-    /// Elements in parentheses, and whether `..` follows the only one.
+    /// Parses elements in parentheses. Also returns whether `..` follows a single element.
     fn elements(&mut self, dtype: DType) -> Result<(Vec<u64>, bool)> {
         let mut all = Vec::new();
         self.tokens.symbol('(', "elements")?;
@@ -448,7 +448,7 @@ impl Parser<'_, '_> {
         size.ok_or_else(|| self.tokens.error(at, "expected an extent from 0 to 2^24"))
     }
 
-    /// Items in brackets, separated by commas.
+    /// Parses a list of items in brackets, separated by commas.
     fn list<T>(&mut self, item: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut items = Vec::new();
         self.tokens.symbol('[', "a list")?;

@@ -1,5 +1,5 @@
-//! The entry point of the fuzz target: arbitrary bytes are a kernel with the same results on every
-//! instruction set, or invalid.
+//! Provides the entry point of the fuzz target: arbitrary bytes must be either invalid, or a kernel with the same
+//! results on every instruction set.
 
 use super::call::{Call, LANES};
 use crate::code::{CodeMemory, Compiled};
@@ -12,15 +12,15 @@ use ms_core::ir::{BinaryOp, Inst, Kernel, Reducer, Scope, UnaryOp, Val};
 use ms_core::tensor::{DType, Scalar};
 use std::sync::Arc;
 
-/// Limits of loops, buffers and instructions: more take time, and find no other errors.
+/// Limits of loops, buffers and instructions. Larger kernels take time and find no other errors.
 const MOST: (usize, usize, usize) = (5, 40, 2000);
 
-/// Reads bytes as a kernel and runs it on small operands; returns whether they are one: the text of a
-/// kernel, up to the first run of a file of `tests/kernels`, or the choices of a random kernel.
+/// Parses bytes as a kernel and runs it on small operands. Returns whether the bytes are valid. They are the text of a
+/// kernel up to the first run of a `tests/kernels` file, or else the choices of a random kernel.
 ///
 /// # Panics
-/// If the kernel's text is read as another kernel, or if generated code writes outside operands or
-/// differs from the interpreter.
+/// If the printed kernel parses as a different kernel. If generated code writes outside operands, or differs from the
+/// interpreter.
 pub fn kernel(bytes: &[u8]) -> bool {
     let text = std::str::from_utf8(bytes).ok().filter(|it| it.contains("kernel"));
     let (kernel, random) = match text {
@@ -45,7 +45,7 @@ pub fn kernel(bytes: &[u8]) -> bool {
         return false;
     }
     assert_eq!(again, kernel, "what was printed is read as the same");
-    // A loop of a kernel that was written as text may have no end.
+    // A loop in a kernel from text may not terminate.
     if text.is_some() && kernel.stages.iter().any(|it| it.scope == Scope::Repeat) {
         return true;
     }
@@ -60,15 +60,15 @@ pub fn kernel(bytes: &[u8]) -> bool {
     }
     let mut want = Call::random(&kernel, &extents, random, 0xc3c3_c3c3_c3c3_c3c3);
     let inputs = want.clone();
-    // SAFETY: the code is the kernel's.
+    // SAFETY: `want` was created for this kernel, so its buffers cover every access.
     unsafe { want.run(&Interpreted::new(kernel.clone())) };
     assert!(want.is_intact(), "the interpreter writes around operands\n{kernel}");
     for isa in [Isa::Avx2, Isa::Avx512].into_iter().filter(|it| it.is_supported()) {
         let Ok(code) = codegen::compile(&kernel, isa) else { continue };
         let Some(memory) = CodeMemory::map(&code.bytes) else { return true };
-        // The guards differ, so that code that reads them has other results.
+        // The guards differ, so that code that reads them gives other results.
         let mut got = inputs.with_guard(0x3c3c_3c3c_3c3c_3c3c);
-        // SAFETY: the memory has the kernel's code.
+        // SAFETY: the memory contains the kernel's code, and `got` is a call of the kernel.
         unsafe { got.run(&Compiled::new(Arc::new(kernel.clone()), memory, 0..code.bytes.len())) };
         assert!(got.is_intact(), "{isa} writes around operands\n{kernel}");
         if let Some(difference) = got.difference(&want).filter(|_| is_determined(&kernel)) {
@@ -78,8 +78,8 @@ pub fn kernel(bytes: &[u8]) -> bool {
     true
 }
 
-/// Returns whether the kernel's results are the same to the bit on all instruction sets: it does not
-/// depend on the payload of a nan, and stores no float that a narrow buffer cannot represent.
+/// Returns whether the kernel's results are bitwise equal on all instruction sets. They are if the kernel does not
+/// depend on NaN payloads and stores no float that a narrow buffer cannot represent.
 fn is_determined(kernel: &Kernel) -> bool {
     kernel.insts.iter().all(|inst| match *inst {
         Inst::Unary(UnaryOp::Bitcast, value) => !kernel.ty(value).is_float(),
@@ -88,7 +88,7 @@ fn is_determined(kernel: &Kernel) -> bool {
     })
 }
 
-/// Returns whether a buffer's `dtype`, if it is a float, represents a value exactly.
+/// Returns whether a buffer's `dtype` represents a value exactly, or is not a float.
 fn holds(kernel: &Kernel, dtype: DType, value: Val) -> bool {
     if dtype == dtype.compute() || !dtype.is_float() {
         return true;

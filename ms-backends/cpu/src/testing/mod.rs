@@ -1,4 +1,4 @@
-//! Kernels on operands with guards, for tests of this backend and of others, and for the fuzz target.
+//! Runs kernels on operands with guards, for tests of this backend and others, and for the fuzz target.
 
 mod call;
 mod file;

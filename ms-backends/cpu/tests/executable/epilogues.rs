@@ -1,4 +1,4 @@
-//! Contractions whose results epilogues read.
+//! Tests contractions with epilogues.
 
 use super::{buffer, check_refused, load};
 use ms_core::ir::{
@@ -11,8 +11,9 @@ use ms_core::lower::{
 use ms_core::ops;
 use ms_core::tensor::{Array, Attr, Attrs, DType, Layout};
 
-/// Stacks of products of which rows and columns are two axes each, in another order in the operands: `p * c + i`, where
-/// `c` is one number for each column, and `i` the place along the first axis of rows.
+/// Builds a batched contraction whose rows and columns are two axes each, in another order in the operands. The
+/// epilogue computes `p * c + i`, where `c` has one number per column, and `i` is the position along the first row
+/// axis.
 fn epilogue() -> Plan {
     let kernel = "kernel par=4 lanes=parallel seq=0 in %c: f32 unit in %p: f32 unit out %y: f32 unit
         point: p = load %p c = load %c i = index 1 f = cast i to f32 s = mul p, c y = add s, f store %y, y";
@@ -92,7 +93,7 @@ fn epilogues_that_do_not_fit_are_refused() {
     check_refused(epilogue, |it| it, &broken);
 }
 
-/// The element by element sum of a convolution of one channel, whose filters are numbers, and an input.
+/// Builds an elementwise sum of an input and a convolution with one channel and scalar filters.
 fn epilogue_of_op() -> Plan {
     let kernel = "kernel par=2 lanes=parallel seq=0 in %c: f32 unit in %z: f32 unit out %y: f32 unit
         point: c = load %c z = load %z y = add c, z store %y, y";
@@ -163,14 +164,15 @@ fn epilogues_that_do_not_fit_their_op_are_refused() {
         |it| own(it).args[0].strides[1] = 0,
         |it| own(it).args[0].offset = 16,
         |it| own(it).args.truncate(2),
-        // It writes other elements of what the op computes.
+        // The epilogue writes other elements than the op computes.
         |it| own(it).args[2] = own(it).args[0].clone(),
         |it| (it.kernels[0].par, it.kernels[0].seq) = (1, 1),
     ];
     check_refused(epilogue_of_op, |it| it, &broken);
 }
 
-/// Twice a product, and behind it the difference of its columns on the left and on the right.
+/// Builds an epilogue that doubles a product, and one chained after it that subtracts its right columns from its left
+/// ones.
 fn epilogue_behind() -> Plan {
     let twice = "kernel par=1 lanes=parallel seq=0 in %p: f32 unit out %y: f32 unit
         point: p = load %p y = add p, p store %y, y";

@@ -1,4 +1,4 @@
-//! Plans written by hand, run by the backend.
+//! Runs hand-written plans on the backend.
 
 mod epilogues;
 mod together;
@@ -17,7 +17,7 @@ use ms_core::{Error, ops};
 use ms_cpu::{CpuBackend, Isa};
 use std::sync::Arc;
 
-/// `out = a op b` along one axis.
+/// Builds a kernel that computes `out = a op b` along one axis.
 fn binary(op: BinaryOp) -> Kernel {
     let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
     let a = builder.param(DType::F32, Role::Input, StrideClass::Unit);
@@ -50,7 +50,7 @@ fn view(buffer: u32, shape: &[usize]) -> View {
     View { buffer: BufferId(buffer), dtype: DType::F32, layout: Layout::contiguous(shape) }
 }
 
-/// The product of buffer 5, of two rows, with its first columns, in buffer 6.
+/// Builds the product of buffer 5, which has two rows, with its first columns. The result is in buffer 6.
 fn product(columns: usize) -> PlanStep {
     let of = |columns| Layout::contiguous(&[2, columns]);
     let types = ContractionTypes::of(DType::F32);
@@ -60,7 +60,7 @@ fn product(columns: usize) -> PlanStep {
     PlanStep::Contraction(Box::new(ContractionStep { contraction, a, b, result }))
 }
 
-/// The contraction of the plan.
+/// Returns the contraction of the plan.
 fn contraction(routine: &mut Routine) -> &mut Contraction {
     match &mut routine.steps[3] {
         PlanStep::Contraction(it) => &mut it.contraction,
@@ -68,8 +68,8 @@ fn contraction(routine: &mut Routine) -> &mut Contraction {
     }
 }
 
-/// `(x + 10) * y` for `x` and `y` of four elements, through the arena, then
-/// `reshape([2, 2])` of it by the library and its product with itself.
+/// Builds a plan of `(x + 10) * y` for `x` and `y` of four elements, through the arena. The library then reshapes the
+/// result to `[2, 2]`, and the last step squares that matrix.
 fn plan() -> Plan {
     let vector = Type::of(DType::F32, &[4]);
     let shape: Attr = (&[2usize, 2][..]).into();
@@ -89,7 +89,7 @@ fn plan() -> Plan {
         arena_bytes: 128,
         steps: vec![
             call(0, 4, [argument(0, 0, 4), argument(2, 0, 0), argument(3, 0, 4)]),
-            // The second operand runs backwards.
+            // The second operand has a negative stride.
             call(1, 4, [argument(3, 0, 4), argument(1, 12, -4), argument(4, 0, 4)]),
             PlanStep::Library {
                 op: PlanOp(ops::RESHAPE.op()),
@@ -115,7 +115,7 @@ fn load(plan: Plan) -> Result<Arc<dyn Executable>, Error> {
     let backend = CpuBackend::new();
     let options = CompileOptions::default();
     let artifact = backend.compile_plan(plan, &options)?;
-    // SAFETY: the steps of the plan have valid buffers.
+    // SAFETY: `load` verifies every buffer of the plan, and the test's steps only access those.
     unsafe { backend.load(&artifact) }
 }
 
@@ -150,7 +150,7 @@ fn outputs_take_the_memory_of_inputs_that_are_given_up() {
         outputs.iter().map(|it| it.on_host().expect("the elements are readable").to_bytes()).collect::<Vec<_>>()
     };
     let places = [x.device_ptr(), y.device_ptr()];
-    // The first output is written after the last reads of both inputs, the second after that of `x`.
+    // The first output is written after the last reads of both inputs, and the second after the last read of `x`.
     let got = executable.run_donated(&mut [x, y], &[]).expect("the inputs fit");
     assert_eq!((values(&got), got[0].device_ptr()), (values(&want), places[0]));
     let (x, y) = (vector([1.0, 2.0, 3.0, 4.0]), vector([1.0, 0.5, 2.0, 4.0]));
@@ -209,7 +209,7 @@ fn inputs_are_checked() {
     }
 }
 
-/// Plans are refused after each of these changes of a part of them.
+/// Checks that plans are rejected after each of these changes to a part of them.
 #[track_caller]
 fn check_refused<T>(plan: fn() -> Plan, part: fn(&mut Plan) -> &mut T, broken: &[fn(&mut T)]) {
     for (i, damage) in broken.iter().enumerate() {
@@ -239,7 +239,7 @@ fn plans_that_reach_outside_are_refused() {
     check_refused(plan, |it| &mut it.routines[0], &broken);
 }
 
-/// Steps of plans have buffers for arguments, and no numbers.
+/// Steps of plans take buffers as arguments, but no immediates.
 #[test]
 fn immediates_are_refused() {
     let mut plan = plan();
@@ -249,7 +249,7 @@ fn immediates_are_refused() {
     assert_eq!(load(plan).err().map(|it| it.code()), Some(Code::Verify));
 }
 
-/// Rows of `[3, 2]` at two positions, behind their check.
+/// Builds a gather of rows of `[3, 2]` at two positions, after a check of the positions.
 fn rows() -> Plan {
     let kernel = "kernel par=1 lanes=parallel seq=0 indexed %x: f32 unit in %at: i64 zero out %y: f32 unit
         point: at = load %at y = gather %x, at store %y, y";
@@ -351,7 +351,7 @@ fn artifacts_are_for_their_instruction_set_and_plan() {
     let interp = CpuBackend::with_isa(Isa::Interp).expect("the interpreter runs everywhere");
     let options = CompileOptions::default();
     let artifact = interp.compile_plan(plan(), &options).expect("every kernel compiles");
-    // SAFETY: the artifact is of a plan whose steps have valid buffers, or refused.
+    // SAFETY: the artifact is of a plan with valid buffers, or `load` rejects it.
     let load = |artifact: &Artifact| unsafe { interp.load(artifact) };
     let code = |artifact: &Artifact| load(artifact).err().map(|it| it.code());
     assert!(load(&artifact).is_ok());
@@ -362,11 +362,11 @@ fn artifacts_are_for_their_instruction_set_and_plan() {
     let mut program = (*PlanProgram::of(&artifact).expect("the backend made it")).clone();
     program.plan.kernels.swap(0, 1);
     assert_eq!(code(&program.clone().artifact(artifact.code.clone())), Some(Code::Backend));
-    // The interface is that of the plan.
+    // The interface must be that of the plan.
     program.plan.kernels.swap(0, 1);
     program.plan.routines[0].outputs.swap(0, 1);
     assert_eq!(code(&stored(&program.artifact(artifact.code.clone()).program.to_bytes())), Some(Code::Backend));
-    // Another backend's program.
+    // The program is from another backend.
     struct Other;
     impl StoredProgram for Other {
         fn write(&self, _: &mut Vec<u8>) {}

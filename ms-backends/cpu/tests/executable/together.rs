@@ -1,15 +1,15 @@
-//! Steps of several kernels.
+//! Tests steps that launch several kernels together.
 
 use super::{argument, binary, buffer, check_refused, kernel_call, load};
 use ms_core::ir::{BinaryOp, Type};
 use ms_core::lower::{KernelCall, Place, Plan, PlanStep, Reuse, Routine};
 use ms_core::tensor::{Array, DType};
 
-/// Elements of each value: several chunks of a task.
+/// The number of elements of each value, enough for several chunks of a task.
 const LEN: usize = 100_000;
 
-/// In one step `a + c`, which may be written over `a`, and the first half of `b * c`; then `b * c`, to whose first half
-/// `b` is added.
+/// Builds a plan whose first step computes `a + c`, possibly in place of `a`, and the first half of `b * c`. Then it
+/// computes all of `b * c` and adds `b` to its first half.
 fn together() -> Plan {
     let (bytes, half) = (4 * LEN, LEN / 2);
     let value = Type::of(DType::F32, &[LEN]);
@@ -77,14 +77,14 @@ fn kernels_that_are_not_apart_are_refused() {
     let broken: [fn(&mut Plan); 9] = [
         |it| calls(it).truncate(1),
         |it| calls(it).clear(),
-        // What each of them does is checked as for a step of its own.
+        // Each kernel is checked like a step with one kernel.
         |it| calls(it)[1].extents[0] = LEN + 1,
         |it| calls(it)[1].kernel.0 = 2,
         |it| calls(it)[1].args[0].buffer.0 = 9,
-        // One reads what the other one writes.
+        // One kernel reads what another writes.
         |it| calls(it)[0].args[1].buffer.0 = 4,
         |it| calls(it)[1].args[0].buffer.0 = 3,
-        // Both write it.
+        // Both kernels write the same elements.
         |it| calls(it)[1].args[2].buffer.0 = 3,
         |it| {
             let routine = &mut it.routines[0];

@@ -1,4 +1,4 @@
-//! Random graphs.
+//! Generates random graphs.
 
 use ms_core::ir::{Graph, Node, Type, ValueId};
 use ms_core::ops::by_name;
@@ -40,13 +40,13 @@ pub fn sizes(of: &[usize]) -> Attr {
     of.into()
 }
 
-/// A random value. Later ones are likelier, so that chains grow.
+/// Picks a random value. Later ones are likelier, so that chains grow.
 pub fn near(random: &mut Random, values: &[ValueId]) -> ValueId {
     let back = random.below(values.len()).min(random.below(values.len()));
     values[values.len() - 1 - back]
 }
 
-/// A random op whose result consists of slices, if it fits random values.
+/// Applies a random op whose result consists of slices, if it fits random values.
 pub fn random_slices(random: &mut Random, builder: &mut Builder, values: &[ValueId]) -> Option<ValueId> {
     let x = near(random, values);
     let shape = builder.shape(x);
@@ -73,7 +73,7 @@ pub fn random_slices(random: &mut Random, builder: &mut Builder, values: &[Value
     builder.apply("slice_update", Attrs::new([sizes(&starts), (&steps[..]).into()]), &[x, y])
 }
 
-/// One random op on random values, if it fits them.
+/// Applies one random op to random values, if it fits them.
 pub fn random_op(random: &mut Random, builder: &mut Builder, values: &[ValueId]) -> Option<ValueId> {
     let near = |random: &mut Random| near(random, values);
     let x = near(random);
@@ -178,11 +178,12 @@ pub fn random_op(random: &mut Random, builder: &mut Builder, values: &[ValueId])
     }
 }
 
-/// Loops over the same axes, each of which needs the reduction of the one before, and some values of earlier ones.
+/// Applies reductions over the same axes in sequence. Each one needs the previous one, and some need values of earlier
+/// ones.
 fn random_rounds(random: &mut Random, builder: &mut Builder, x: ValueId, axes: &[usize]) -> Option<ValueId> {
     let mut all = vec![x];
     for _ in 0..2 + random.below(3) {
-        // Dear enough to be kept instead of computed again.
+        // `tanh` is too costly to be recomputed.
         let bent = builder.apply("tanh", Attrs::none(), &[*all.last().expect("x is one")])?;
         let attrs = Attrs::new([sizes(axes), true.into()]);
         let reduced = builder.apply(random.pick(&["sum", "max"]), attrs, &[bent])?;
@@ -193,7 +194,7 @@ fn random_rounds(random: &mut Random, builder: &mut Builder, x: ValueId, axes: &
     all.pop()
 }
 
-/// A random graph of at most so many ops; of each `slices`, one may be an op on slices.
+/// Builds a random graph of at most `ops` ops. With `slices`, one op in that many may be an op on slices.
 pub fn random_graph(seed: u64, ops: usize, dtype: DType, slices: Option<usize>) -> Graph {
     let mut random = Random::Seed(seed);
     let mut builder = Builder { graph: Graph::new("random") };
@@ -223,7 +224,7 @@ pub fn random_graph(seed: u64, ops: usize, dtype: DType, slices: Option<usize>) 
     builder.graph
 }
 
-/// A random elementwise op on a value and on inputs that broadcast to its shape, or on itself.
+/// Applies a random elementwise op to a value and to inputs that broadcast to its shape, or to the value alone.
 pub fn random_elementwise(random: &mut Random, builder: &mut Builder, x: ValueId) -> Option<ValueId> {
     let none = Attrs::none;
     let (shape, dtype) = (builder.shape(x), builder.graph.ty(x).dtype);
@@ -272,7 +273,7 @@ pub fn random_elementwise(random: &mut Random, builder: &mut Builder, x: ValueId
     }
 }
 
-/// The value minus the sum of its rows, and that sum, all scaled by the largest elements.
+/// Returns the value minus the sum of its rows, and that sum, both scaled by the largest elements.
 fn random_statistics(random: &mut Random, builder: &mut Builder, x: ValueId) -> Option<[ValueId; 2]> {
     let (shape, dtype) = (builder.shape(x), builder.graph.ty(x).dtype);
     let last = shape.len() - 1;
@@ -293,8 +294,9 @@ fn random_statistics(random: &mut Random, builder: &mut Builder, x: ValueId) -> 
     Some([builder.apply("sub", Attrs::none(), &[scaled, row])?, sum])
 }
 
-/// A value that is computed from two slices of another one, of half of the columns each: adjacent ones, or every second
-/// one, in either order; now and then of half of the rows as well, so that they are in other rows than the result.
+/// Computes a value from two slices of another value, each with half of the columns. The columns are adjacent or
+/// strided, in either order. Now and then the slices also have half of the rows, which are then other rows than the
+/// result's.
 fn random_columns(random: &mut Random, builder: &mut Builder, y: ValueId) -> Option<ValueId> {
     let shape = builder.shape(y);
     let axis = shape.len().checked_sub(1)?;
@@ -318,8 +320,9 @@ fn random_columns(random: &mut Random, builder: &mut Builder, y: ValueId) -> Opt
     builder.apply("mul", Attrs::none(), &[gate, halves[1]])
 }
 
-/// Products of one type in all forms, each followed by elementwise ops and statistics of rows, of which several results
-/// are outputs and terms of sums, and the last may be an operand of the next product; and the number of products.
+/// Builds GEMMs of one dtype in all forms, and returns the graph and the number of GEMMs. Elementwise ops and row
+/// statistics follow each one. Several of their results are outputs and operands of sums. The last one may be an
+/// operand of the next GEMM.
 pub fn random_layers(seed: u64) -> (Graph, usize) {
     let mut products = 0;
     let mut random = Random::Seed(seed);
@@ -349,7 +352,7 @@ pub fn random_layers(seed: u64) -> (Graph, usize) {
             axes.swap(rank - 2, rank - 1);
             y = builder.apply("permute", Attrs::new([sizes(&axes)]), &[y]).expect("all axes are there");
         }
-        // Other kernels that read the product.
+        // Other kernels read the product, too.
         for _ in 0..random.below(3) {
             match random.below(3) {
                 0 => outputs.extend(random_elementwise(&mut random, &mut builder, y)),
@@ -357,7 +360,7 @@ pub fn random_layers(seed: u64) -> (Graph, usize) {
                 _ => {}
             }
         }
-        // The operands of a product are still read while parts of results are written.
+        // The operands of a GEMM are still read while tiles of results are written.
         for value in [x, w] {
             if random.below(3) == 0 && builder.shape(value) == builder.shape(y) {
                 y = builder.apply("add", Attrs::none(), &[y, value]).expect("the types are equal");
@@ -381,7 +384,7 @@ pub fn random_layers(seed: u64) -> (Graph, usize) {
                 y = random_elementwise(&mut random, &mut builder, y).unwrap_or(y);
             }
         }
-        // Sums of further products stay small.
+        // Scaling keeps the sums of further GEMMs small.
         let small = Attr::Literal(Literal::scalar(Scalar::Float(0.125), DType::F32));
         let small = builder.apply("constant", Attrs::new([small]), &[]).expect("a constant");
         let small = builder.apply("cast", Attrs::new([dtype.into()]), &[small]).expect("anything casts");

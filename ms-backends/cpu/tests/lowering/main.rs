@@ -1,4 +1,4 @@
-//! Graphs lowered to plans and run: with and without fusion, and against the reference.
+//! Lowers graphs to plans and runs them, with and without fusion, and against the reference.
 
 mod graphs;
 
@@ -21,7 +21,7 @@ fn run(plan: Plan, isa: Isa, inputs: &[&Array]) -> Vec<Array> {
     let text = plan.display().to_string();
     let options = CompileOptions::default();
     let artifact = backend.compile_plan(plan, &options).expect("the plan compiles");
-    // SAFETY: the plan is lowered from a graph.
+    // SAFETY: the plan was lowered from a valid graph by `lower`.
     let executable = unsafe { backend.load(&artifact) };
     let executable = executable.unwrap_or_else(|error| panic!("{error}\n{text}"));
     let outputs = executable.run(inputs).unwrap_or_else(|error| panic!("{error}\n{text}")).into_vec();
@@ -42,7 +42,7 @@ fn close(a: Scalar, b: Scalar, tolerance: f64) -> bool {
     a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance * (1.0 + a.abs().max(b.abs()))
 }
 
-/// Runs a graph in every way, and returns the fused plan, with all epilogues that there can be.
+/// Runs a graph with every option. Returns the fused plan with all possible epilogues.
 fn check(graph: &Graph, seed: u64, tolerance: f64) -> Plan {
     let mut random = Random::Seed(seed);
     let arrays: Vec<Array> = graph.inputs().iter().map(|&it| array(&mut random, graph.ty(it))).collect();
@@ -84,7 +84,7 @@ fn check(graph: &Graph, seed: u64, tolerance: f64) -> Plan {
                 context()
             );
         }
-        // Sums in another order may be rounded to a neighbour.
+        // Sums in another order may round to a neighbour.
         let tolerance = match expected.dtype() {
             DType::F16 => tolerance.max(1e-3),
             DType::BF16 => tolerance.max(8e-3),
@@ -106,7 +106,7 @@ fn check(graph: &Graph, seed: u64, tolerance: f64) -> Plan {
     fused
 }
 
-/// The epilogues of each contraction that has some.
+/// Returns the epilogues of each contraction that has any.
 fn epilogues(plan: &Plan) -> Vec<&[Epilogue]> {
     let steps = plan.routines.iter().flat_map(|it| &it.steps);
     let mut found = Vec::new();
@@ -120,7 +120,8 @@ fn epilogues(plan: &Plan) -> Vec<&[Epilogue]> {
     found
 }
 
-/// Contractions over several axes read operands in any order of their axes, and convolutions over patches are such.
+/// Contractions over several axes read operands in any order of their axes. Convolutions over patches are such
+/// contractions.
 #[test]
 fn contractions_of_views() {
     let files = [
@@ -133,7 +134,7 @@ fn contractions_of_views() {
     }
 }
 
-/// Contractions with casts of operands and results have the bits of contractions and casts apart.
+/// Contractions with fused casts of operands and results have the bits of separate contractions and casts.
 #[test]
 fn casts_of_contractions() {
     let text = include_str!("../../../../ms-core/tests/lower/casts.msir");
@@ -144,7 +145,7 @@ fn casts_of_contractions() {
     }
 }
 
-/// Returns whether a kernel reads what it has written in an earlier stage.
+/// Returns whether a kernel reads its results of an earlier stage.
 fn reads_back(KernelCall { kernel, args, .. }: &KernelCall, plan: &Plan) -> bool {
     let kernel = &plan.kernels[kernel.0 as usize];
     let of = |role| args.iter().zip(&kernel.params).filter(move |it| it.1.role == role).map(|it| it.0.buffer);
@@ -162,7 +163,7 @@ fn random_graphs_of_f32() {
         together += plan.main().steps.iter().filter(|it| matches!(it, PlanStep::Kernels(_))).count();
         reloads += kernels.filter(|it| reads_back(it, &plan)).count();
     }
-    // The cases reach what they are for.
+    // The random cases must cover what they are for.
     assert!(staged > 15 && reloads > 3, "{staged} kernels of several loops, {reloads} that read back");
     assert!(together > 30, "{together} steps of several kernels");
 }
@@ -185,7 +186,7 @@ fn random_graphs_of_slices() {
     }
 }
 
-/// As many random graphs of floats as `MS_GRAPHS` says, from the seed `MS_GRAPHS_FROM` on.
+/// Checks `MS_GRAPHS` random graphs of floats, from the seed `MS_GRAPHS_FROM` on.
 #[test]
 #[ignore = "runs for minutes, by hand"]
 fn many_random_graphs() {
@@ -194,14 +195,13 @@ fn many_random_graphs() {
     for seed in from..from + count {
         let dtype = if seed % 4 == 0 { DType::F64 } else { DType::F32 };
         let slices = [None, Some(3)][seed as usize / 4 % 2];
-        // Bits are compared; long chains of ops may be far from their reference.
+        // Only bits are compared: long chains of ops may be far from their reference.
         check(&random_graph(seed, 4 + seed as usize % 30, dtype, slices), seed, f64::INFINITY);
         check(&random_layers(seed).0, seed, f64::INFINITY);
     }
 }
 
-/// Products of more terms than a chunk has, whose operands and results are views, and are shared with
-/// kernels.
+/// Covers GEMMs with a larger reduction dimension than a chunk. Operands and results are views that kernels share.
 #[test]
 fn random_products() {
     for seed in 0..40 {
@@ -215,7 +215,7 @@ fn random_products() {
                 0 => builder.apply("permute", Attrs::new([sizes(&[1, 0])]), &[x]),
                 1 => builder.apply("add", Attrs::none(), &[x, y]),
                 _ => builder.apply("matmul", Attrs::none(), &[x, y]).and_then(|product| {
-                    // The result is scaled so that further products stay small.
+                    // Scaling the result keeps further products small.
                     let value = Literal::scalar(Scalar::Float(0.02), DType::F32);
                     let small = builder.apply("constant", Attrs::new([Attr::Literal(value)]), &[])?;
                     random.pick(&[Some(product), builder.apply("mul", Attrs::none(), &[product, small])])
@@ -244,19 +244,19 @@ fn random_epilogues() {
         behind += epilogues.iter().copied().flatten().filter(|it| matches!(it.loops, EpilogueLoops::Rows(_))).count();
         all += products;
     }
-    // The cases reach what they are for.
+    // The random cases must cover what they are for.
     let reached = found * 2 > all && several * 10 > all && by_rows * 20 > all && behind * 20 > all;
     assert!(reached, "{found} of {all} products have epilogues, {several} several, {by_rows} by rows, {behind} behind");
 }
 
-/// The graphs whose plans are in `ms-core/tests/lower`.
+/// Checks the graphs whose plans are in `ms-core/tests/lower`.
 #[test]
 fn graphs_with_known_plans() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ms-core/tests/lower");
     let entries = std::fs::read_dir(folder).expect("the folder of cases is part of the workspace");
     let mut paths: Vec<_> = entries.map(|it| it.expect("the folder can be read").path()).collect();
     paths.retain(|it| it.extension().is_some_and(|it| it == "msir"));
-    // The operands of a case follow from its place.
+    // The position of a case seeds its operands.
     paths.sort();
     for (case, path) in paths.iter().enumerate() {
         let text = std::fs::read_to_string(path).expect("a case can be read");
@@ -285,7 +285,7 @@ fn functions_of_other_targets_are_refused() {
         backend.compile_plan(other.clone(), &alone).err(),
         backend.compile_plan(other.clone(), &shared).err(),
         backend.kernel(&other.kernels[0]).err(),
-        // SAFETY: the plan is refused.
+        // SAFETY: `load` rejects the plan, so none of its steps runs.
         unsafe { backend.load(&of_other) }.err(),
     ];
     for error in refused {
@@ -294,7 +294,7 @@ fn functions_of_other_targets_are_refused() {
     }
 }
 
-/// A composite that the target keeps is a step of the plan, and gives what the ops of its body give.
+/// A composite that is legal on the target is a step of the plan. Its result equals the result of its body.
 #[test]
 fn composites_are_steps_or_their_ops() {
     static KEPT: LazyLock<Vec<Kept>> =

@@ -1,4 +1,4 @@
-//! Graphs written by hand.
+//! Tests hand-written graphs.
 
 use super::{check, f32s, flag, int};
 use ms_core::ops::parse_graph;

@@ -1,4 +1,4 @@
-//! Loops that are kernels.
+//! Tests loops that are lowered to kernels.
 
 use super::{check, f32s, flag, int};
 use ms_core::ir::Scope;
@@ -7,15 +7,15 @@ use ms_core::ops::parse_graph;
 use ms_core::tensor::Array;
 use ms_cpu::TARGET;
 
-/// The number of kernels of a plan that are loops, and of its steps that are.
+/// Returns the number of loop kernels and of loop steps in a plan.
 pub fn loops(plan: &Plan) -> [usize; 2] {
     let is_loop = |step: &&PlanStep| matches!(step, PlanStep::Loop(_));
     let repeats = |kernel: &&ms_core::ir::Kernel| kernel.stages.iter().any(|it| it.scope == Scope::Repeat);
     [plan.kernels.iter().filter(repeats).count(), plan.routines.iter().flat_map(|it| &it.steps).filter(is_loop).count()]
 }
 
-/// The graph of a loop of `%n` iterations: carries `%i`, `%a`, `%b` and `%p` of the types of `a`, `b` and `p`, and the
-/// invariant `%c` of the type of `c`. The body is the lines that compute their next values, which `next` names.
+/// Builds the graph of a loop of `%n` iterations. Its carries are `%i`, `%a`, `%b` and `%p` of the types of `a`, `b`
+/// and `p`. The invariant `%c` has the type of `c`. `body` computes the next values of the carries, which `next` names.
 fn counted([a, b, p, c]: [&str; 4], body: &str, next: &str) -> String {
     let all = format!("%i: i64[], %a: {a}, %b: {b}, %p: {p}, %n: i64[], %c: {c}");
     format!(
@@ -34,7 +34,7 @@ fn counted([a, b, p, c]: [&str; 4], body: &str, next: &str) -> String {
     )
 }
 
-/// Elements of a type.
+/// Returns elements of a type.
 fn array(ty: &str, seed: i64) -> Array {
     let (dtype, dims) = ty.split_once('[').expect("a type has brackets");
     let shape: Vec<usize> = dims
@@ -54,7 +54,7 @@ fn array(ty: &str, seed: i64) -> Array {
     }
 }
 
-/// Loops are one kernel, or one for each number of elements of their results, with the bits of ops one by one.
+/// Loops become one kernel, or one for each number of elements of their results. They have the bits of separate ops.
 #[test]
 fn elementwise_loops() {
     let f = "f32[]";
@@ -121,7 +121,7 @@ fn elementwise_loops() {
     }
 }
 
-/// Loops that are no kernel.
+/// These loops cannot be kernels.
 #[test]
 fn other_loops() {
     let cases = [
@@ -163,7 +163,7 @@ fn other_loops() {
     }
 }
 
-/// A condition that is no counter, and that no iteration changes.
+/// The condition is not a counter, and no iteration changes it.
 #[test]
 fn conditions() {
     let text = "graph @more(%go: bool[], %x: f32[3], %y: f32[]) -> (bool[]) { return %go }
@@ -185,7 +185,7 @@ fn conditions() {
     check(&graph, &[inputs(true, 0.75), inputs(false, 0.75), inputs(true, f32::NAN), inputs(true, 1e9)]);
 }
 
-/// Operands that are parts of others, and splats.
+/// Covers operands that are slices or broadcasts of others.
 #[test]
 fn parts_of_operands() {
     let text = "graph @more(%i: f32[], %x: f32[2], %n: f32[1], %k: f32[2]) -> (bool[]) {
@@ -215,7 +215,7 @@ fn parts_of_operands() {
     check(&graph, &[vec![f32s(&[3], &[1.0, 2.0, 3.0]), f32s(&[5], &[9.0, 9.0, 9.0, 4.0, 9.0])]]);
 }
 
-/// Scans of a constant number of iterations, without sequences, are kernels too.
+/// Scans with a constant number of iterations and without sequences are kernels, too.
 #[test]
 fn scans() {
     let text = |count: usize, attrs: &str| {

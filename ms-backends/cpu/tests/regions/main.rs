@@ -1,4 +1,4 @@
-//! Plans of graphs with regions against the reference: branches, loops, calls.
+//! Tests plans of graphs with regions (branches, loops and calls) against the reference.
 
 mod by_hand;
 mod loops;
@@ -12,7 +12,7 @@ use ms_core::optimize::{PassContext, optimize};
 use ms_core::tensor::Array;
 use ms_cpu::{CpuBackend, Isa, TARGET};
 
-/// Returns whether two results are equal to the bit, except for nans.
+/// Returns whether two results are bitwise equal, except for NaNs.
 fn equal(a: &Array, b: &Array) -> bool {
     let same = |(a, b): (f64, f64)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
     let of = |it: &Array| {
@@ -21,7 +21,7 @@ fn equal(a: &Array, b: &Array) -> bool {
     a.shape() == b.shape() && a.dtype() == b.dtype() && of(a).into_iter().zip(of(b)).all(same)
 }
 
-/// Runs a graph in every way on several inputs, twice each, because a plan's memory is reused.
+/// Runs a graph with every option on several inputs, twice each because a plan's memory is reused.
 fn check(graph: &Graph, inputs: &[Vec<Array>]) {
     ops::verify(graph).unwrap_or_else(|error| panic!("{error}\n{graph}"));
     let optimized = optimize(graph.clone(), &PassContext::default());
@@ -40,7 +40,7 @@ fn check(graph: &Graph, inputs: &[Vec<Array>]) {
         let text = plan.display().to_string();
         let options = CompileOptions::default();
         let artifact = backend.compile_plan(plan, &options).expect("the plan compiles");
-        // SAFETY: the plan is lowered from a graph.
+        // SAFETY: the plan was lowered from a valid graph by `lower`.
         let executable = unsafe { backend.load(&artifact) };
         let executable = executable.unwrap_or_else(|error| panic!("{error}\n{text}"));
         for inputs in inputs.iter().chain(inputs) {

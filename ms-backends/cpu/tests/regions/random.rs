@@ -1,4 +1,4 @@
-//! Random graphs.
+//! Tests random graphs.
 
 use super::{check, f32s, flag, int, scalar};
 use ms_core::ir::{Graph, Node, Type, ValueId};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 type Random = ms_core::ir::testing::Random<'static>;
 
-/// Builds a random graph over a few types, from random values of each type.
+/// Builds a random graph over a few types from random values of each type.
 struct Builder<'r> {
     random: &'r mut Random,
     graph: Graph,
@@ -21,13 +21,13 @@ fn types() -> [Type; 4] {
 }
 
 impl<'r> Builder<'r> {
-    /// A builder that extends a graph.
+    /// Creates a builder that extends a graph.
     fn of(random: &'r mut Random, graph: Graph) -> Self {
         let values = graph.inputs().to_vec();
         Self { random, graph, values, depth: 0 }
     }
 
-    /// A graph from inputs of some types to outputs of some types.
+    /// Builds a graph from inputs to outputs of the given types.
     fn build(random: &mut Random, inputs: &[Type], outputs: &[Type], depth: usize) -> Graph {
         let mut graph = Graph::new("g");
         let values = inputs.iter().map(|it| graph.add_input(it.clone())).collect();
@@ -60,7 +60,7 @@ impl<'r> Builder<'r> {
         self.add(node, vec![array.ty()])[0]
     }
 
-    /// A value of a type.
+    /// Returns a value of a type.
     fn value(&mut self, ty: &Type) -> ValueId {
         let known: Vec<ValueId> = self.values.iter().copied().filter(|&it| self.graph.ty(it) == ty).collect();
         if !known.is_empty() && self.random.below(8) > 0 {
@@ -144,7 +144,7 @@ impl<'r> Builder<'r> {
                 let all = [&carried[..], &sequences, &invariants].concat();
                 let body = self.region(&all, &[&carried[..], &series].concat());
                 let length = self.random.below(4);
-                // Sequences are the elements of a vector of three.
+                // The sequences are the elements of a vector of three.
                 let sequences: Vec<ValueId> = if length == 3 && sequences.iter().all(|it| *it == number) {
                     sequences.iter().map(|_| self.value(&vector)).collect()
                 } else {
@@ -176,7 +176,7 @@ impl<'r> Builder<'r> {
         }
     }
 
-    /// A loop of a few iterations, and a scan over its stacks.
+    /// Adds a loop of a few iterations, and a scan over its stacked values.
     fn while_loop(&mut self) {
         let integer = types()[3].clone();
         let carried = [vec![integer.clone()], self.some_types()].concat();
@@ -184,7 +184,7 @@ impl<'r> Builder<'r> {
         let saved = if self.random.below(2) == 0 { vec![] } else { self.some_types() };
         let all = [&carried[..], &invariants].concat();
         let mut body = Builder::build(self.random, &all, &[&carried[..], &saved].concat(), self.depth - 1);
-        // The first carry counts iterations.
+        // The first carry counts the iterations.
         let mut outputs = body.outputs().to_vec();
         let mut builder = Builder::of(self.random, body);
         let one = builder.constant(&int(1));

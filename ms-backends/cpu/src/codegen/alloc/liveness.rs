@@ -1,8 +1,8 @@
-//! Live ranges and uses of virtual registers.
+//! Computes live ranges and uses of virtual registers.
 
 use super::super::vinst::{Program, VReg};
 
-/// The position of a use of a register that has no further uses.
+/// The next use of a register that has no further uses.
 pub const NEVER: usize = usize::MAX;
 
 /// The live range of one virtual register.
@@ -11,19 +11,19 @@ struct Life {
     def: usize,
     /// The last position at which it is live.
     end: usize,
-    /// Its remaining uses, as a range of `Liveness::uses`.
+    /// The remaining uses, as the range `next..stop` of `Liveness::uses`.
     next: usize,
     stop: usize,
 }
 
-/// The live ranges of a program's registers, with the uses after the current instruction.
+/// The live ranges of a program's registers, and the uses after the current instruction.
 pub struct Liveness {
     lives: Vec<Life>,
     uses: Vec<usize>,
 }
 
 impl Liveness {
-    /// The live ranges before the first instruction.
+    /// Computes the live ranges, before the first instruction.
     pub fn of(program: &Program) -> Self {
         let fresh = Life { def: NEVER, end: 0, next: 0, stop: 0 };
         let mut lives = vec![fresh; program.regs.len()];
@@ -54,7 +54,7 @@ impl Liveness {
                 life.end = life.end.max(at);
             }
         }
-        // Values from outside a loop are read again in its next step.
+        // A value from outside a loop is read again in the next iteration.
         let loops = program.blocks.iter().enumerate().filter(|it| it.1.when.is_loop());
         let loops = loops.map(|(i, _)| program.block_range(i));
         for range in loops.chain(program.held().map(|it| program.insts_of(&it))) {
@@ -70,17 +70,17 @@ impl Liveness {
         Self { lives, uses }
     }
 
-    /// The position of the definition of `reg`.
+    /// Returns the position of the definition of `reg`.
     pub fn def(&self, reg: VReg) -> usize {
         self.lives[reg.0 as usize].def
     }
 
-    /// The last position at which `reg` is live.
+    /// Returns the last position at which `reg` is live.
     pub fn end(&self, reg: VReg) -> usize {
         self.lives[reg.0 as usize].end
     }
 
-    /// The position of the next use of `reg`, or [`NEVER`].
+    /// Returns the position of the next use of `reg`, or [`NEVER`].
     pub fn next_use(&self, reg: VReg) -> usize {
         let life = &self.lives[reg.0 as usize];
         if life.next < life.stop { self.uses[life.next] } else { NEVER }

@@ -1,12 +1,12 @@
-//! Register allocation: a linear scan that evicts the value whose next use is furthest away.
+//! Allocates registers by linear scan, evicting the value whose next use is furthest away.
 //!
-//! A value that is evicted once is stored where it is defined, so that its register can be
-//! reused at any later point. Constants are never stored: they are rematerialised. Over the
-//! reduced loops accumulators, and values from outside as far as there is room, keep their
-//! registers; all other registers are free at the head of such a loop and dropped at its end.
-//! The same holds for loops of a stage, whose carries are accumulators here. Where reduced loops are cut, the same
-//! holds for all blocks in them, and each of these that can be reached from several places begins with only the pinned
-//! registers.
+//! A value that is evicted anywhere is stored right after its definition, so that its register can be reused at any
+//! later point. Constants are never stored: they are rematerialised.
+//!
+//! Over a reduced loop, accumulators keep their registers, and so do values from outside while registers suffice. All
+//! other registers are free at the head of the loop and dropped at its end. Loops of a stage are treated the same way,
+//! with their carries as accumulators. So are blocked reductions, over all of their instruction blocks. A block inside
+//! them that several paths reach begins with only the pinned registers.
 
 mod liveness;
 mod scan;
@@ -21,9 +21,9 @@ use smallvec::SmallVec;
 /// An operand after allocation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum AllocatedOperand {
-    /// The register of this number, of the width of the virtual one.
+    /// A register by its number, with the width of the virtual register.
     Reg(VReg, u8),
-    /// A constant in memory.
+    /// A memory operand in the constant pool.
     Pool(VReg, Constant),
 }
 
@@ -32,33 +32,33 @@ pub enum AllocatedOperand {
 pub enum AllocatedInst {
     /// A virtual instruction.
     Run {
-        /// Its position in the program.
+        /// The index of the instruction in the program.
         inst: usize,
-        /// The row, if allocation chose it (see [`Tie::Fma`](super::vinst::Tie::Fma)).
+        /// The row, if the allocator chose it (see [`Tie::Fma`](super::vinst::Tie::Fma)).
         row: Option<Row>,
-        /// The register of the result.
+        /// The physical register of the result.
         dst: Option<u8>,
-        /// The operands, without the one that the result overwrites.
+        /// The operands, except the one that the result overwrites.
         srcs: SmallVec<[AllocatedOperand; 4]>,
     },
-    /// Copies a register.
+    /// Copies a physical register.
     Copy { reg: VReg, from: u8, to: u8 },
-    /// Reloads a value from its slot, or rematerialises a constant.
+    /// Reloads a value from its spill slot, or rematerialises a constant.
     Reload { reg: VReg, to: u8 },
 }
 
 /// The result of register allocation.
 #[derive(Clone, Debug)]
 pub struct Allocation {
-    /// All steps, in order.
+    /// All instructions, in order.
     pub steps: Vec<AllocatedInst>,
-    /// For each block of the program, one past its last step.
+    /// The end (exclusive) of each block of the program in `steps`.
     pub blocks: Vec<usize>,
-    /// The offset of each virtual register's stack slot, if it has one.
+    /// The offset of each virtual register's spill slot, if it has one.
     pub slots: Vec<Option<u32>>,
-    /// The size of all slots in bytes.
+    /// The size of all spill slots in bytes.
     pub slot_bytes: u32,
-    /// Number of values that have a slot.
+    /// The number of spilled values.
     pub spills: usize,
 }
 
@@ -66,7 +66,7 @@ pub struct Allocation {
 pub mod scratch {
     use super::{Target, Width};
 
-    /// Vector registers that a gather uses, counted from the last.
+    /// The number of vector registers that a gather uses, taken from the highest numbers.
     pub const fn gather_vectors(target: Target) -> u8 {
         match target {
             Target::Avx2 => 3,
@@ -74,13 +74,13 @@ pub mod scratch {
         }
     }
 
-    /// The mask of the lanes in the last step of the lanes' loop.
+    /// The mask register of the active lanes in the tail of the lane loop.
     pub const TAIL_MASK: u8 = 1;
 
-    /// The mask that a gather consumes.
+    /// The mask register that a gather clears.
     pub const GATHER_MASK: u8 = 7;
 
-    /// The registers to allocate, as bits.
+    /// Returns the allocatable registers as a bit set.
     pub const fn allocatable(target: Target, width: Width, gathers: bool) -> u32 {
         match width {
             Width::Mask if gathers => 0b0111_1100,
@@ -93,7 +93,7 @@ pub mod scratch {
     }
 }
 
-/// Assigns registers and slots.
+/// Assigns physical registers and spill slots.
 pub fn allocate(program: &Program, target: Target) -> Allocation {
     let mut scan = Scan::new(program, target);
     let mut blocks = Vec::with_capacity(program.blocks.len());
@@ -102,7 +102,7 @@ pub fn allocate(program: &Program, target: Target) -> Allocation {
         for held in program.held().filter(|it| it.start == i) {
             scan.enter_loop(program.insts_of(&held), &mut blocks);
         }
-        // Where several paths join, only pinned values are in registers.
+        // Where several paths join, only pinned values may be in registers.
         if !matches!(block.when, When::Once | When::After | When::Repeat | When::Loop(Span::Whole(_)))
             && scan.is_in_loop()
         {

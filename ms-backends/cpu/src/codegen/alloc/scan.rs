@@ -1,4 +1,4 @@
-//! The linear scan.
+//! Runs the linear scan over the instructions of a program.
 
 use super::super::rows::{self, Row};
 use super::super::target::{Target, Width};
@@ -7,13 +7,13 @@ use super::liveness::{Liveness, NEVER};
 use super::{AllocatedInst, AllocatedOperand, Allocation, scratch, slots};
 use smallvec::SmallVec;
 
-/// The registers of one kind.
+/// A register file: the physical registers of one kind, with bit sets of their states.
 struct File {
     owner: [Option<VReg>; 32],
     allocatable: u32,
     free: u32,
     pinned: u32,
-    /// Operands of the current instruction.
+    /// The operands of the current instruction, which must not be evicted.
     locked: u32,
 }
 
@@ -23,23 +23,23 @@ impl File {
     }
 }
 
-/// The state of the scan: the registers before the current instruction.
+/// The state of the scan: the contents of the registers before the current instruction.
 pub struct Scan<'a> {
     program: &'a Program,
     steps: Vec<AllocatedInst>,
     liveness: Liveness,
-    /// The physical register of each virtual one, if it is in one.
+    /// The physical register of each virtual register that is in one.
     registers: Vec<Option<u8>>,
     /// Whether each virtual register was evicted.
     spilled: Vec<bool>,
     vectors: File,
     masks: File,
-    /// The registers that were pinned before each entered loop.
+    /// The pinned registers before each entered loop.
     pinned: Vec<u32>,
 }
 
 impl<'a> Scan<'a> {
-    /// The state before the first instruction.
+    /// Returns the state before the first instruction.
     pub fn new(program: &'a Program, target: Target) -> Self {
         let gathers = program.insts.iter().any(|it| it.op.is_gather());
         Self {
@@ -54,7 +54,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The number of steps.
+    /// Returns the number of allocated instructions so far.
     pub fn len(&self) -> usize {
         self.steps.len()
     }
@@ -83,7 +83,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Releases the register of a value that is still needed.
+    /// Evicts a value that is still live. It is reloaded at its next use.
     fn evict(&mut self, reg: VReg) {
         self.release(reg);
         if self.program.info(reg).constant.is_none() {
@@ -120,7 +120,7 @@ impl<'a> Scan<'a> {
         self.masks.locked = 0;
     }
 
-    /// The register of `reg`, which is reloaded if it is not in one.
+    /// Returns the register of `reg` and locks it. Reloads the value if it is not in a register.
     fn hold(&mut self, reg: VReg) -> u8 {
         let register = match *self.register(reg) {
             Some(register) => register,
@@ -134,7 +134,7 @@ impl<'a> Scan<'a> {
         register
     }
 
-    /// The value of `reg` if it is a constant that is not in a register.
+    /// Returns the value of `reg` if it is a constant that is not in a register.
     fn loose_constant(&self, reg: VReg) -> Option<Constant> {
         match self.registers[reg.0 as usize] {
             None => self.program.info(reg).constant,
@@ -142,7 +142,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Allocates the registers of the instruction at a position.
+    /// Allocates the registers of instruction `at`.
     pub fn instruction(&mut self, at: usize) {
         let inst: &'a VInst = &self.program.insts[at];
         for &src in &inst.srcs {
@@ -213,7 +213,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The row, the source that is overwritten, and the other sources in the row's order.
+    /// Returns the chosen row, the source that is overwritten, and the other sources in the row's order.
     fn tied_order(
         &self,
         machine: &Machine,
@@ -226,7 +226,7 @@ impl<'a> Scan<'a> {
             Tie::Fma([form132, form213, form231]) => {
                 let (a, b, c) = (inst.srcs[0], inst.srcs[1], inst.srcs[2]);
                 let loose = |it| self.loose_constant(it).is_some();
-                // A dying value's register is overwritten; a constant is read from memory.
+                // Overwriting a value that dies is free. A constant is best read from memory.
                 let cost = |it| if loose(it) { 2 } else { i32::from(!self.liveness.dies(it, at)) };
                 let (row, tied, second, last) = if loose(c) {
                     if cost(a) <= cost(b) { (form213, a, b, c) } else { (form213, b, a, c) }
@@ -245,8 +245,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Pins accumulators, and other values as far as there is room; empties all other registers except
-    /// those that are pinned already.
+    /// Pins the accumulators, and other values used in the loop while registers suffice. Empties all other registers
+    /// except those that are already pinned.
     pub fn enter_loop(&mut self, range: std::ops::Range<usize>, blocks: &mut [usize]) {
         let accumulators: SmallVec<[VReg; 4]> = (self.program.accumulators.iter().copied())
             .filter(|&it| self.liveness.def(it) < range.start && self.liveness.end(it) >= range.end)
@@ -255,7 +255,7 @@ impl<'a> Scan<'a> {
         self.pinned.push(self.vectors.pinned);
         let mut kept = accumulators.clone();
         kept.extend(pinned.into_iter().filter(|it| !accumulators.contains(it)));
-        // Loops inside this one need registers for accumulators of their own.
+        // Loops inside this one need registers for their accumulators.
         let inside = self.program.accumulators.iter().filter(|it| range.contains(&self.liveness.def(**it))).count();
         let mut room = (self.vectors.allocatable.count_ones() as usize / 2).saturating_sub(kept.len() + inside);
         for register in 0..32 {
@@ -275,14 +275,13 @@ impl<'a> Scan<'a> {
             let register = self.register(reg).expect("kept values are in registers");
             self.file(reg).pinned |= 1 << register;
         }
-        // Reloads for the loop are before it.
+        // Reloads for the loop belong to the block before it.
         if let Some(end) = blocks.last_mut() {
             *end = self.steps.len();
         }
     }
 
-    /// Restores the pins from before the loop, and empties all registers except those that the loop
-    /// pinned.
+    /// Restores the pins from before the loop. Empties all registers except those that the loop pinned.
     pub fn leave_loop(&mut self) {
         let kept = self.pinned_values();
         self.vectors.pinned = self.pinned.pop().expect("a loop that was entered");
@@ -295,7 +294,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The values in pinned registers.
+    /// Returns the values in pinned registers.
     fn pinned_values(&self) -> SmallVec<[VReg; 16]> {
         let pinned = self.vectors.pinned;
         (0..32).filter(|it| pinned >> it & 1 == 1).filter_map(|it| self.vectors.owner[it]).collect()
@@ -307,7 +306,7 @@ impl<'a> Scan<'a> {
         self.drop_all_but(&kept);
     }
 
-    /// Empties all registers except those of `kept`; values that are still needed are evicted.
+    /// Empties all registers except those of `kept`. Values that are still live are evicted.
     fn drop_all_but(&mut self, kept: &[VReg]) {
         let owners = self.vectors.owner.iter().chain(&self.masks.owner).flatten();
         let dropped: SmallVec<[VReg; 32]> = owners.copied().filter(|it| !kept.contains(it)).collect();
@@ -320,7 +319,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Ends the scan and assigns slots to the spilled values.
+    /// Ends the scan and assigns spill slots.
     pub fn finish(self, blocks: Vec<usize>) -> Allocation {
         let (slots, slot_bytes) = slots::assign(self.program, &self.liveness, &self.spilled);
         let spills = self.spilled.iter().filter(|it| **it).count();

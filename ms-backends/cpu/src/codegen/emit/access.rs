@@ -1,4 +1,4 @@
-//! Reading and writing buffers, accumulators and loop positions.
+//! Emits loads and stores of buffers, accumulators and loop positions.
 
 use super::super::alloc::scratch;
 use super::super::rows::{self, Row};
@@ -11,7 +11,7 @@ use iced_x86::{Code, Register};
 use ms_core::ir::{LaneAxis, ParamId, Role, StrideClass};
 
 impl Emitter<'_> {
-    /// The place that the pointer of a buffer points to, or that of an immediate.
+    /// Returns the memory that the pointer of a buffer points to, or the memory of an immediate.
     pub fn pointed(&mut self, param: ParamId) -> Mem {
         match self.frame.home(param.0 as usize) {
             Home::Register(register) => Mem::at(register, 0),
@@ -23,7 +23,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The address of the element of a buffer at the current lane, or of an immediate.
+    /// Returns the address of a buffer's element at the current lane, or the address of an immediate.
     pub fn element(&mut self, param: ParamId, size: u8, copy: u8) -> Mem {
         match self.kernel.params[param.0 as usize].step {
             StrideClass::Unit => {
@@ -41,12 +41,12 @@ impl Emitter<'_> {
         }
     }
 
-    /// The mask of the active lanes in a tail.
+    /// Returns the mask register of the active lanes in a tail.
     pub fn tail_mask(&self) -> Register {
         Width::Mask.register(scratch::TAIL_MASK)
     }
 
-    /// Reads elements, or one for all lanes.
+    /// Loads contiguous elements, or broadcasts one element.
     pub fn load(&mut self, param: ParamId, size: u8, splat: bool, copy: u8, result: Option<Register>, mode: Mode) {
         let result = result.expect("a load has a result");
         let mem = Operand::Mem(self.element(param, size, copy));
@@ -56,9 +56,9 @@ impl Emitter<'_> {
         self.load_at(mem, size, splat, result, mode);
     }
 
-    /// The positions at these addresses, the first of which is `mem`.
+    /// Computes iota: the element indices of the lanes' addresses, the first of which is `mem`.
     pub fn numbers(&mut self, param: ParamId, mem: Operand, result: Register, mode: Mode) {
-        /// Bytes of an i64 as a power of two.
+        /// The size of an i64 in bytes, as a power of two.
         const SHIFT: u8 = 3;
         let (width, position) = (width_of(result), self.frame.position(self.kernel));
         self.asm.op(Code::Lea_r64_m, &[Operand::Reg(fixed::SCRATCH), mem]);
@@ -76,7 +76,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Reads elements of `size` bytes from an address.
+    /// Loads elements of `size` bytes from an address.
     pub fn load_at(&mut self, mem: Operand, size: u8, splat: bool, result: Register, mode: Mode) {
         let width = width_of(result);
         if splat || mode == Mode::One {
@@ -96,7 +96,7 @@ impl Emitter<'_> {
         self.row(row, width, &operands);
     }
 
-    /// Writes elements.
+    /// Stores elements of a buffer.
     pub fn store(&mut self, param: ParamId, size: u8, copy: u8, value: Register, mode: Mode) {
         let mem = Operand::Mem(self.element(param, size, copy));
         let streams = mode == Mode::Full && self.calls.stream(&self.kernel.params[param.0 as usize]);
@@ -106,7 +106,7 @@ impl Emitter<'_> {
         self.store_at(mem, size, value, mode);
     }
 
-    /// Writes elements of `size` bytes to an address.
+    /// Stores elements of `size` bytes at an address.
     fn store_at(&mut self, mem: Operand, size: u8, value: Register, mode: Mode) {
         let width = width_of(value);
         match mode {
@@ -135,7 +135,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The position along a loop, of each lane.
+    /// Computes the position of each lane along a loop.
     pub fn index(&mut self, axis: u8, result: Option<Register>, mode: Mode) {
         let result = result.expect("a position has a result");
         let width = width_of(result);
@@ -155,7 +155,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The address of the accumulators of the current lanes, and their size.
+    /// Returns the address of the accumulators of the current lanes, and the size of one accumulator.
     fn acc_at(&mut self, id: AccId) -> (Mem, u8) {
         let array = self.program.arrays[id.0 as usize];
         debug_assert_eq!(self.kernel.lanes, LaneAxis::Reduced, "with parallel lanes an array has no order");
@@ -174,7 +174,7 @@ impl Emitter<'_> {
     pub fn acc_load(&mut self, id: AccId, result: Option<Register>, mode: Mode) {
         let result = result.expect("accumulators have a result");
         let (mem, size) = self.acc_at(id);
-        // In a tail, lanes past the end are also read, but not written.
+        // In a tail, lanes past the end are loaded too, but not stored.
         let mode = if mode == Mode::Tail { Mode::Full } else { mode };
         self.load_at(Operand::Mem(mem), size, false, result, mode);
     }
@@ -185,7 +185,7 @@ impl Emitter<'_> {
         self.store_at(Operand::Mem(mem), size, value, mode);
     }
 
-    /// A vector of results of blocks.
+    /// Returns the address of a vector of block results.
     pub fn partial(&mut self, id: AccId, which: Partial) -> Operand {
         let bytes = self.program.lanes * self.program.arrays[id.0 as usize].size;
         self.load_reg(Code::Mov_r64_rm64, fixed::SCRATCH, self.frame.cursor(Cursor::Number));
@@ -199,7 +199,7 @@ impl Emitter<'_> {
     }
 }
 
-/// The row for elements of 1, 2, 4 or 8 bytes.
+/// Returns the row for elements of 1, 2, 4 or 8 bytes.
 fn by_size(size: u8, rows: [Row; 4]) -> Row {
     rows[size.trailing_zeros() as usize]
 }

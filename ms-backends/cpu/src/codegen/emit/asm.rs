@@ -1,4 +1,4 @@
-//! An assembler: instructions with labels and a constant pool, to position-independent bytes.
+//! Assembles instructions, labels and a constant pool into position-independent bytes.
 
 use super::super::pool::Pool;
 use super::super::target::{Target, Width};
@@ -10,19 +10,19 @@ use iced_x86::{Code, Encoder, Instruction, OpKind, Register};
 pub enum Operand {
     /// A register.
     Reg(Register),
-    /// Memory.
+    /// A memory operand.
     Mem(Mem),
-    /// A constant: one lane of it, broadcast.
+    /// A constant in the pool: one lane, which the instruction broadcasts.
     Splat(Constant),
-    /// A constant: one lane of it.
+    /// A constant in the pool: one lane.
     Scalar(Constant),
-    /// A constant: a vector of lanes that are all equal.
+    /// A vector in the pool that holds a constant in every lane.
     Filled(Constant, Width),
-    /// The numbers 0, 1, 2.. as 64-bit lanes.
+    /// The iota vector 0, 1, 2.. of 64-bit lanes in the pool.
     Iota,
-    /// An immediate of 8 bits.
+    /// An 8-bit immediate.
     Imm8(u8),
-    /// An immediate of 32 bits, sign-extended to 64.
+    /// A 32-bit immediate, sign-extended to 64 bits.
     Imm32(i32),
 }
 
@@ -36,12 +36,12 @@ pub struct Mem {
 }
 
 impl Mem {
-    /// `base + offset`.
+    /// Returns the address `base + offset`.
     pub const fn at(base: Register, offset: i32) -> Self {
         Self { base, index: Register::None, scale: 1, offset }
     }
 
-    /// `base + index * scale`.
+    /// Returns the address `base + index * scale`.
     pub const fn indexed(base: Register, index: Register, scale: u32) -> Self {
         Self { base, index, scale, offset: 0 }
     }
@@ -51,7 +51,7 @@ impl Mem {
 #[derive(Clone, Copy, Debug)]
 pub struct Label(usize);
 
-/// A 32-bit displacement to fill in, relative to the end of its instruction.
+/// A 32-bit displacement to patch, relative to the end of its instruction.
 struct Fixup {
     at: usize,
     end: usize,
@@ -64,7 +64,7 @@ enum Goal {
     Pool(usize),
 }
 
-/// The code so far.
+/// The code that is being assembled.
 pub struct Asm {
     target: Target,
     encoder: Encoder,
@@ -86,12 +86,12 @@ impl Asm {
         }
     }
 
-    /// A plain instruction.
+    /// Appends an instruction without a mask.
     pub fn op(&mut self, code: Code, operands: &[Operand]) {
         self.masked(code, operands, Register::None, false);
     }
 
-    /// An instruction under a mask of AVX-512 (or none); lanes outside it are unchanged, or zeroed.
+    /// Appends an instruction under an AVX-512 op mask (or none). Lanes outside the mask are unchanged, or zeroed.
     pub fn masked(&mut self, code: Code, operands: &[Operand], mask: Register, zeroing: bool) {
         let mut inst = Instruction::default();
         inst.set_code(code);
@@ -145,7 +145,7 @@ impl Asm {
         }
     }
 
-    /// Appends an instruction.
+    /// Encodes an instruction.
     fn encode(&mut self, inst: &Instruction) {
         match self.encoder.encode(inst, self.position as u64) {
             Ok(length) => self.position += length,
@@ -153,18 +153,18 @@ impl Asm {
         }
     }
 
-    /// A new, unbound label.
+    /// Creates an unbound label.
     pub fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
-    /// Binds a label to this position.
+    /// Binds a label to the current position.
     pub fn place(&mut self, label: Label) {
         self.labels[label.0] = Some(self.position);
     }
 
-    /// A jump with a 32-bit displacement.
+    /// Appends a jump with a 32-bit displacement.
     pub fn jump(&mut self, code: Code, label: Label) {
         let mut inst = Instruction::default();
         inst.set_code(code);
@@ -175,7 +175,7 @@ impl Asm {
         self.fixups.push(Fixup { at: end - 4, end, goal: Goal::Label(label) });
     }
 
-    /// The bytes: code, then constants.
+    /// Returns the code, followed by the constant pool.
     pub fn finish(mut self) -> Vec<u8> {
         let mut bytes = self.encoder.take_buffer();
         let start = bytes.len().next_multiple_of(64);

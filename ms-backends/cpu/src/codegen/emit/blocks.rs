@@ -1,7 +1,7 @@
-//! Reduced loops that are cut into blocks ([`ReductionOrder::Blocks`]).
+//! Emits the loops of blocked reductions ([`ReductionOrder::Blocks`]).
 //!
-//! The state of the loops is on the stack ([`Cursor`]), in elements or, with parallel lanes, in steps.
-//! With parallel lanes `rcx` and `rsi` are those of the enclosing loop over the lanes.
+//! The state of the loops is on the stack ([`Cursor`]). It counts elements if the lanes are reduced, and loop steps if
+//! the lanes are parallel. With parallel lanes, `rcx` and `rsi` belong to the enclosing loop over the lanes.
 
 use super::super::Body;
 use super::super::target::Target;
@@ -17,8 +17,8 @@ const A: Register = fixed::SCRATCH;
 const D: Register = fixed::SCRATCH2;
 
 impl<'a> Emitter<'a> {
-    /// Computes how the reduced loops of this call are cut; jumps to the returned labels if other bodies
-    /// are to run.
+    /// Computes how the reduced loops of this call are partitioned into blocks. Jumps to the returned labels if another
+    /// body is to run.
     pub fn cut(&mut self) -> SmallVec<[(Label, &'a Body); 2]> {
         if self.program.blocked.is_empty() {
             return SmallVec::new();
@@ -45,7 +45,8 @@ impl<'a> Emitter<'a> {
                 self.asm.jump(Code::Jmp_rel32_64, done);
                 self.asm.place(short);
                 self.set(Cursor::Section, D);
-                // The number of rows that share a block, from the power of two in `rax`.
+                // `rax` becomes the least power of two that is not below the row length, and a block has
+                // `ROW_BLOCK / rax` rows.
                 let (head, found) = (self.asm.label(), self.asm.label());
                 self.number(A, 1);
                 self.asm.place(head);
@@ -68,13 +69,13 @@ impl<'a> Emitter<'a> {
         self.number(A, 0);
         self.asm.place(several);
         self.set(Cursor::Several, A);
-        // A single block does not end.
+        // A single block never ends.
         self.number(D, i32::MAX as usize);
         self.asm.op(Code::Shl_rm64_imm8, &[Operand::Reg(D), Operand::Imm8(32)]);
         self.set(Cursor::Left, D);
         let mut others = SmallVec::new();
         if let Some(body) = self.short {
-            // A single block of rows that have at most one element per accumulator in every order.
+            // This body runs for a single block whose rows have at most one element per accumulator, in every order.
             let (short, long) = (self.asm.label(), self.asm.label());
             self.compare(A, 0);
             self.asm.jump(Code::Jne_rel32_64, long);
@@ -94,7 +95,7 @@ impl<'a> Emitter<'a> {
         others
     }
 
-    /// Runs `body` if there are several blocks.
+    /// Emits `body` under the condition that there are several blocks.
     pub fn if_several(&mut self, body: impl FnOnce(&mut Self)) {
         let done = self.asm.label();
         self.compare_cursor(Cursor::Several, 0);
@@ -103,8 +104,7 @@ impl<'a> Emitter<'a> {
         self.asm.place(done);
     }
 
-    /// The cut loops of a stage with their instructions, and the reduction of the results of blocks by
-    /// halves.
+    /// Emits the blocked loops of a stage with their instructions, and the pairwise reduction of the block results.
     pub fn blocked(&mut self, blocked: &Blocked, mode: Mode) {
         self.if_several(|it| {
             it.clear(Cursor::Ended);
@@ -149,14 +149,14 @@ impl<'a> Emitter<'a> {
         self.asm.place(done);
     }
 
-    /// The blocks of instructions of one kind.
+    /// Emits the instruction blocks whose [`When`] matches.
     fn when(&mut self, blocked: &Blocked, which: impl Fn(When) -> bool, mode: Mode) {
         for i in blocked.blocks.clone().filter(|&it| which(self.program.blocks[it].when)) {
             self.block(i, mode);
         }
     }
 
-    /// The innermost reduced loop with parallel lanes.
+    /// Emits the innermost reduced loop with parallel lanes.
     fn cut_steps(&mut self, axis: usize, params: &[usize], blocked: &Blocked, mode: Mode) {
         let (counter, extent) = (self.frame.counter(axis), self.frame.extent(axis));
         let (part, head, end) = (self.asm.label(), self.asm.label(), self.asm.label());
@@ -180,7 +180,7 @@ impl<'a> Emitter<'a> {
         self.asm.place(end);
     }
 
-    /// The loop over reduced lanes.
+    /// Emits the loop over reduced lanes.
     fn cut_lanes(&mut self, blocked: &Blocked, mode: Mode) {
         let extent = self.frame.extent(self.kernel.par as usize);
         let (lane, stop) = (fixed::LANE, self.frame.cursor(Cursor::Stop));
@@ -213,7 +213,8 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Whole turns of the accumulators up to the stop of the lanes, if they begin with the first one.
+    /// Emits the loop over whole rounds of the accumulators, up to the stop of the lanes. It runs only if the lanes
+    /// begin with the first accumulator.
     fn whole_turns(&mut self, blocked: &Blocked) {
         let whole = |it: When| match it {
             When::Loop(Span::Whole(vectors)) => Some(vectors),
@@ -245,8 +246,8 @@ impl<'a> Emitter<'a> {
         self.asm.place(done);
     }
 
-    /// Prefetches the next block of rows so long that they are read from memory: slices pass through a
-    /// block several times, which hardware does not detect as a stream.
+    /// Prefetches the next block of rows that are so long that they come from memory. The slices pass over a block
+    /// several times, which the hardware prefetcher does not detect as a stream.
     fn fetch_ahead(&mut self, blocked: &Blocked) {
         const LONG: usize = 1 << 16;
         const LINE: usize = 64;
@@ -277,7 +278,7 @@ impl<'a> Emitter<'a> {
         self.asm.place(done);
     }
 
-    /// A slice of the accumulators over the lanes from the start of the block to their stop.
+    /// Emits a slice of the accumulators over the lanes from the start of the block to their stop.
     fn slice(&mut self, slice: &Slice) {
         let (start, stop) = (self.frame.cursor(Cursor::Start), self.frame.cursor(Cursor::Stop));
         let (lane, end, lanes) = (fixed::LANE, fixed::LANES_END, self.program.lanes);
@@ -346,8 +347,8 @@ impl<'a> Emitter<'a> {
         self.asm.place(done);
     }
 
-    /// Computes the stop of a loop at step `from`: its end, or that of the block; subtracts the steps up
-    /// to it from the rest of the block.
+    /// Computes the stop of a loop from step `from`: the end of the loop or of the block, whichever comes first.
+    /// Subtracts the steps up to it from the rest of the block.
     fn stop(&mut self, from: Register, extent: Mem) {
         let left = self.frame.cursor(Cursor::Left);
         self.load_reg(Code::Mov_r64_rm64, A, extent);
@@ -359,7 +360,7 @@ impl<'a> Emitter<'a> {
         self.set(Cursor::Stop, A);
     }
 
-    /// Begins a block.
+    /// Computes the length of the next block.
     fn begin_block(&mut self) {
         let inside = self.asm.label();
         self.load_reg(Code::Mov_r64_rm64, A, self.frame.cursor(Cursor::Rest));
@@ -375,7 +376,7 @@ impl<'a> Emitter<'a> {
         self.set(Cursor::Left, D);
     }
 
-    /// Ends the current block, if it is complete, and begins the next.
+    /// Ends the current block if it is complete, and begins the next one.
     fn end_block(&mut self, blocked: &Blocked, mode: Mode) {
         let (known, done) = (self.asm.label(), self.asm.label());
         let ended = self.frame.cursor(Cursor::Ended);
@@ -402,8 +403,9 @@ impl<'a> Emitter<'a> {
         self.asm.place(done);
     }
 
-    /// Combines the result of a group with those of earlier ones, of which each level keeps one that waits for
-    /// its pair: the levels are the digits of the number of groups. A level that keeps none is the identity.
+    /// Combines the result of a group with the results of earlier groups, like a binary counter. Each level holds at
+    /// most one result that waits for its pair. Level `i` is used if bit `i` of the number of groups is set. An unused
+    /// level holds the identity.
     fn end_group(&mut self, blocked: &Blocked, mode: Mode) {
         let (number, half) = (self.frame.cursor(Cursor::Number), self.frame.cursor(Cursor::Half));
         let (groups, last) = (self.frame.cursor(Cursor::Groups), ReductionOrder::PARTIALS + ReductionOrder::LEVELS - 1);
@@ -419,7 +421,7 @@ impl<'a> Emitter<'a> {
         self.compare_cursor(Cursor::Number, last as i32);
         self.asm.jump(Code::Jbe_rel32_64, fill);
         self.asm.place(filled);
-        // Levels that keep a result are taken, up to one that does not.
+        // The result is combined with used levels, lowest first, up to the first unused one.
         let (carry, kept) = (self.asm.label(), self.asm.label());
         self.load_reg(Code::Mov_r64_rm64, A, groups);
         self.set(Cursor::Carry, A);
@@ -440,7 +442,7 @@ impl<'a> Emitter<'a> {
         self.asm.op(Code::Shr_rm64_imm8, &[Operand::Mem(self.frame.cursor(Cursor::Carry)), Operand::Imm8(1)]);
         self.asm.jump(Code::Jmp_rel32_64, carry);
         self.asm.place(kept);
-        // The accumulator at the distance `-Number` is the first one, which has the result of the group.
+        // The accumulator at distance `-Number` is the first one, which holds the result of the group.
         self.load_reg(Code::Mov_r64_rm64, D, half);
         self.set(Cursor::Number, D);
         self.number(A, 0);
@@ -451,7 +453,7 @@ impl<'a> Emitter<'a> {
         self.clear(Cursor::Ended);
     }
 
-    /// Combines the result of the last group, which may have no block, with what the levels keep.
+    /// Combines the result of the last group, which may have no block, with the results in the levels.
     fn reduce_groups(&mut self, blocked: &Blocked, mode: Mode) {
         let (head, done) = (self.asm.label(), self.asm.label());
         self.compare_cursor(Cursor::Groups, 0);
@@ -468,8 +470,8 @@ impl<'a> Emitter<'a> {
         self.asm.place(done);
     }
 
-    /// Combines the results of blocks by halves. Unused accumulators are the identity, so this starts
-    /// from the least power of two that is not below the number of blocks.
+    /// Reduces the block results pairwise. Unused accumulators are set to the identity. So the reduction starts from
+    /// the least power of two that is not below the number of blocks.
     fn reduce_partials(&mut self, blocked: &Blocked, mode: Mode) {
         let (number, half) = (self.frame.cursor(Cursor::Number), self.frame.cursor(Cursor::Half));
         let (grow, grown) = (self.asm.label(), self.asm.label());
@@ -510,7 +512,7 @@ impl<'a> Emitter<'a> {
         self.asm.place(done);
     }
 
-    /// The product of extents.
+    /// Computes the product of the extents of `loops`.
     fn product(&mut self, to: Register, loops: std::ops::Range<usize>) {
         self.number(to, 1);
         for axis in loops {
@@ -518,7 +520,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// A register with a number below 2^31.
+    /// Loads a constant below 2^31.
     fn number(&mut self, register: Register, number: usize) {
         self.asm.op(Code::Mov_rm64_imm32, &[Operand::Reg(register), Operand::Imm32(number as i32)]);
     }

@@ -1,14 +1,14 @@
-//! Quotients and remainders of integers: lane by lane, as there are no vector instructions for them.
+//! Emits integer quotients and remainders lane by lane, as x86 has no vector instructions for them.
 
 use super::super::rows;
 use super::asm::{Mem, Operand};
 use super::{Emitter, fixed, width_of};
 use iced_x86::{Code, Register};
 
-/// A division of the lanes of two registers.
+/// A lane-wise division of two vector registers.
 #[derive(Clone, Copy)]
 pub struct Division {
-    /// Bytes of a lane: 4 or 8.
+    /// The size of a lane in bytes: 4 or 8.
     pub size: u8,
     pub signed: bool,
     /// Whether the result is the remainder.
@@ -16,7 +16,7 @@ pub struct Division {
 }
 
 impl Emitter<'_> {
-    /// Stores both operands on the stack and divides in a loop over their lanes, in 64 bits.
+    /// Stores both operands on the stack and divides 64-bit integers in a loop over the lanes.
     pub fn divide(&mut self, division: Division, a: Register, b: Register, result: Register) {
         let Division { size, signed, remainder } = division;
         let area = self.frame.divide();
@@ -45,7 +45,7 @@ impl Emitter<'_> {
         self.reg(Code::Test_rm64_r64, divisor, divisor);
         self.asm.jump(Code::Je_rel32_64, by_zero);
         if signed {
-            // The quotient of the least integer by -1 would trap.
+            // `idiv` traps on the least integer divided by -1.
             self.asm.op(Code::Cmp_rm64_imm32, &[Operand::Reg(divisor), Operand::Imm32(-1)]);
             self.asm.jump(Code::Je_rel32_64, by_minus_one);
             self.asm.op(Code::Cqo, &[]);

@@ -1,4 +1,4 @@
-//! The layout of the stack frame and of a call's block.
+//! Lays out the stack frame, and locates the words of the argument block.
 
 use super::super::Body;
 use super::super::vinst::{AccArray, AccId, Op, Program};
@@ -7,46 +7,46 @@ use super::fixed;
 use iced_x86::Register;
 use ms_core::ir::{Kernel, Param, ParamId, Role};
 
-/// The largest frame; a kernel that needs more is interpreted.
+/// The size limit of a frame in bytes. A kernel that needs more is interpreted.
 pub const LARGEST: usize = 256 * 1024;
 
-/// Where the pointer of a param is.
+/// The location of a parameter's pointer.
 #[derive(Clone, Copy, Debug)]
 pub enum Home {
     Register(Register),
     Stack(Mem),
-    /// There is no pointer: an immediate is in the block of the call.
+    /// None: an immediate is in the argument block.
     Block,
 }
 
-/// 64-bit numbers of the state of cut loops ([`ms_core::ir::ReductionOrder::Blocks`]).
+/// The 64-bit state variables of blocked reductions ([`ms_core::ir::ReductionOrder::Blocks`]).
 #[derive(Clone, Copy, Debug)]
 pub enum Cursor {
-    /// Elements, or steps, that are cut into blocks together.
+    /// The number of elements, or steps, that are partitioned into blocks together.
     Section,
-    /// Elements, or steps, of a block.
+    /// The number of elements, or steps, in a block.
     Block,
     /// Whether there are several blocks.
     Several,
-    /// Number of elements, or steps, left in the current block.
+    /// The number of elements, or steps, left in the current block.
     Left,
-    /// Number of elements, or steps, of the current section that follow the current block.
+    /// The number of elements, or steps, of the current section after the current block.
     Rest,
-    /// Number of completed blocks of the current group.
+    /// The number of completed blocks of the current group.
     Ended,
-    /// Number of completed groups.
+    /// The number of completed groups.
     Groups,
-    /// The next stop of the cut loop.
+    /// The position at which the blocked loop stops next.
     Stop,
     /// The start of the current block.
     Start,
-    /// The position of the lanes in their row, as far as it determines accumulators.
+    /// The position of the lanes in their row, which selects the accumulators.
     InRow,
-    /// The number of a result of a block.
+    /// The index of a block result.
     Number,
-    /// Digits of the number of groups that are left to look at.
+    /// The remaining bits of the number of groups, while results are carried to higher levels.
     Carry,
-    /// The distance of two results that are combined.
+    /// The distance between two results that are combined.
     Half,
 }
 
@@ -54,27 +54,34 @@ impl Cursor {
     const COUNT: usize = Self::Half as usize + 1;
 }
 
-/// Bytes of an array of accumulators.
+/// Returns the size of an accumulator array in bytes, padded to cache lines.
 fn room(array: &AccArray) -> usize {
     (array.count * array.size).next_multiple_of(64)
 }
 
-/// Offsets from `rsp`, which is aligned to 64 bytes inside the kernel.
+/// The offsets of the parts of the stack frame from `rsp`, which is aligned to 64 bytes inside the kernel.
 ///
-/// In order: the caller's `rsp`; a counter for each loop; the state of cut loops; pointers that have no
-/// register; addresses of rows of indexed buffers; offsets of gathered lanes; the working space of divisions;
-/// accumulators; spilled values.
+/// In order of address:
+/// - the caller's `rsp`,
+/// - a counter for each loop,
+/// - the state of blocked reductions,
+/// - pointers that have no register,
+/// - row addresses of indexed buffers,
+/// - lane offsets of gathered buffers,
+/// - the scratch area of divisions,
+/// - accumulators,
+/// - spill slots.
 pub struct Frame {
-    /// Bytes of the whole frame.
+    /// The size of the frame.
     pub bytes: usize,
     loops: usize,
     homes: Vec<Home>,
-    /// The number of pointers that have a register.
+    /// The number of pointers that are in registers.
     registers: usize,
-    /// The word of each param in the block of the call.
+    /// The first word of each parameter in the argument block.
     words: Vec<usize>,
     gathers: Vec<Option<usize>>,
-    /// By indexed buffer and the buffer of its positions.
+    /// The row address of each pair of an indexed buffer and the buffer of its positions.
     rows: Vec<((ParamId, ParamId), Mem)>,
     divide: Option<usize>,
     accs: usize,
@@ -82,8 +89,8 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The frame of a kernel with several bodies, the first of which has all kinds of instructions of the
-    /// others.
+    /// Lays out the frame of a kernel with several bodies. The first body must contain all kinds of instructions that
+    /// occur in the others.
     pub fn new(kernel: &Kernel, bodies: &[&Body]) -> Self {
         let program = &bodies[0].program;
         let loops = kernel.loops();
@@ -134,17 +141,17 @@ impl Frame {
         Self { bytes, loops, homes, registers, words, gathers, rows, divide, accs, spills }
     }
 
-    /// The counter of a loop.
+    /// Returns the counter of a loop.
     pub fn counter(&self, axis: usize) -> Mem {
         Mem::at(fixed::STACK, 8 + 8 * axis as i32)
     }
 
-    /// A number of the state of cut loops.
+    /// Returns a state variable of blocked reductions.
     pub fn cursor(&self, which: Cursor) -> Mem {
         Mem::at(fixed::STACK, 8 + 8 * (self.loops + which as usize) as i32)
     }
 
-    /// Scratch space to compute a position: that of the counter of the lanes, which has a register.
+    /// Returns scratch space to compute a position: the slot of the lane counter, which lives in a register.
     pub fn position(&self, kernel: &Kernel) -> Mem {
         self.counter(kernel.par as usize)
     }
@@ -153,38 +160,39 @@ impl Frame {
         self.homes[param]
     }
 
-    /// The number of pointers that have a register.
+    /// Returns the number of pointers that are in registers.
     pub fn pointer_registers(&self) -> usize {
         self.registers
     }
 
-    /// The offsets of the lanes of a gathered buffer.
+    /// Returns the lane offsets of a gathered buffer.
     pub fn gather(&self, param: ParamId) -> i32 {
         self.gathers[param.0 as usize].expect("a gathered buffer has its offsets") as i32
     }
 
-    /// The address of an indexed buffer at the position in another buffer, or zero if that is out of range.
+    /// Returns the address of an indexed buffer's row at the position in buffer `index`, or zero if that is out of
+    /// range.
     pub fn row(&self, param: ParamId, index: ParamId) -> Mem {
         let found = self.rows.iter().find(|it| it.0 == (param, index));
         found.expect("what is read at an element of a buffer has a place for the address").1
     }
 
-    /// The buffers that are gathered.
+    /// Returns the gathered buffers.
     pub fn gathered(&self) -> Vec<usize> {
         (0..self.gathers.len()).filter(|&it| self.gathers[it].is_some()).collect()
     }
 
-    /// The working space of divisions: a line of saved registers, and one for each operand.
+    /// Returns the scratch area of divisions: a cache line of saved registers, and one for each operand.
     pub fn divide(&self) -> i32 {
         self.divide.expect("a kernel that divides has the space for it") as i32
     }
 
-    /// An array of accumulators of a program.
+    /// Returns an accumulator array of a program.
     pub fn acc(&self, program: &Program, id: AccId) -> i32 {
         (self.accs + program.arrays[..id.0 as usize].iter().map(room).sum::<usize>()) as i32
     }
 
-    /// One vector of an array of accumulators.
+    /// Returns one vector of an accumulator array.
     pub fn acc_part(&self, program: &Program, id: AccId, part: u8) -> Mem {
         let bytes = program.lanes * program.arrays[id.0 as usize].size;
         Mem::at(fixed::STACK, self.acc(program, id) + (part as usize * bytes) as i32)
@@ -194,32 +202,32 @@ impl Frame {
         Mem::at(fixed::STACK, (self.spills + offset as usize) as i32)
     }
 
-    /// The extent of a loop, in the block of the call.
+    /// Returns the extent of a loop, in the argument block.
     pub fn extent(&self, axis: usize) -> Mem {
         Mem::at(fixed::BLOCK, 8 * axis as i32)
     }
 
-    /// The base of a loop, in the block of the call of a kernel.
+    /// Returns the base of a loop, in the argument block of `kernel`.
     pub fn base(kernel: &Kernel, axis: usize) -> Mem {
         Mem::at(fixed::BLOCK, 8 * kernel.base_word(axis) as i32)
     }
 
-    /// The stride of an indexed buffer's axis, in the block of the call of a kernel.
+    /// Returns the stride of an indexed buffer's axis, in the argument block of `kernel`.
     pub fn axis_stride(kernel: &Kernel, param: ParamId) -> Mem {
         Mem::at(fixed::BLOCK, 8 * kernel.axis_word(param.0 as usize) as i32)
     }
 
-    /// The extent of an indexed buffer's axis, in the block of the call of a kernel.
+    /// Returns the extent of an indexed buffer's axis, in the argument block of `kernel`.
     pub fn axis_extent(kernel: &Kernel, param: ParamId) -> Mem {
         Mem::at(fixed::BLOCK, 8 * (kernel.axis_word(param.0 as usize) + 1) as i32)
     }
 
-    /// The address of a buffer or an immediate, in the block of the call.
+    /// Returns the address of a buffer, or an immediate, in the argument block.
     pub fn word(&self, param: usize) -> Mem {
         Mem::at(fixed::BLOCK, 8 * self.words[param] as i32)
     }
 
-    /// The stride of a buffer along a loop, in the block of the call.
+    /// Returns the stride of a buffer along a loop, in the argument block.
     pub fn stride(&self, param: usize, axis: usize) -> Mem {
         Mem::at(fixed::BLOCK, 8 * (self.words[param] + 1 + axis) as i32)
     }

@@ -1,4 +1,4 @@
-//! Reading buffers lane by lane: at a stride, and at positions.
+//! Emits strided and indexed loads, lane by lane.
 
 use super::super::alloc::scratch;
 use super::super::rows;
@@ -12,7 +12,7 @@ use ms_core::ir::{ParamId, Role, StrideClass};
 use ms_core::tensor::DType;
 use std::ops::Range;
 
-/// An indexed buffer that is read: elements of `size` bytes, for one copy of the body.
+/// A read of an indexed buffer: elements of `size` bytes, for copy `copy` of the body.
 #[derive(Clone, Copy)]
 pub struct Indexed {
     pub param: ParamId,
@@ -20,17 +20,17 @@ pub struct Indexed {
     pub copy: u8,
 }
 
-/// The location of a position that is the same for all lanes.
+/// The location of a position that is uniform across lanes.
 #[derive(Clone, Copy)]
 pub enum Position {
-    /// In the first lane of a register.
+    /// In lane 0 of a register.
     Lane(Register),
-    /// In memory: the element of a buffer.
+    /// In memory: an element of a buffer.
     Element(ParamId),
 }
 
 impl Emitter<'_> {
-    /// Reads elements at the stride of the call.
+    /// Gathers elements at the lane stride of the argument block.
     pub fn gather(&mut self, param: ParamId, size: u8, result: Option<Register>, mode: Mode) {
         let result = result.expect("a gather has a result");
         let mem = self.element(param, size, 0);
@@ -44,12 +44,12 @@ impl Emitter<'_> {
         self.gather_lanes(param, size, result, mode);
     }
 
-    /// An address in `rax`.
+    /// Loads an address into `rax`.
     fn address(&mut self, mem: Mem) {
         self.asm.op(Code::Lea_r64_m, &[Operand::Reg(fixed::SCRATCH), Operand::Mem(mem)]);
     }
 
-    /// Gathers lanes at the stride of the call, from `rax`.
+    /// Gathers lanes at the lane stride of the argument block, from base `rax`.
     fn gather_lanes(&mut self, param: ParamId, size: u8, result: Register, mode: Mode) {
         let offsets = self.frame.gather(param);
         let last = self.target.vector_registers() - 1;
@@ -68,7 +68,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Gathers as many lanes as there are offsets in a vector, from `rax`.
+    /// Gathers one vector of 64-bit offsets, from base `rax`.
     fn gather_part(&mut self, index: Mem, size: u8, target: Register, part: usize, mode: Mode) {
         let last = self.target.vector_registers() - 1;
         let wide = Width::of_bytes(self.target.vector_bytes());
@@ -78,7 +78,7 @@ impl Emitter<'_> {
         let row = if size == 8 { rows::GATHER_Q } else { rows::GATHER_D };
         let width = width_of(target);
         let target = Operand::Reg(target);
-        // Avoids a dependency on the previous contents of the lanes.
+        // Clears the destination to avoid a false dependency on its previous contents.
         self.row(rows::XOR_D, width, &[target, target, target]);
         match self.target {
             Target::Avx512 => {
@@ -102,8 +102,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Computes the addresses of rows of indexed buffers in the lanes of some blocks, for the current step of
-    /// the loops around the lanes.
+    /// Computes the row addresses of the indexed buffers in some blocks, for the current step of the loops around the
+    /// lanes.
     pub fn find_rows(&mut self, blocks: Range<usize>) {
         let mut rows: Vec<(ParamId, ParamId)> = Vec::new();
         for inst in blocks.flat_map(|it| self.program.block_range(it)) {
@@ -124,7 +124,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Reads elements of an indexed buffer at one position for all lanes.
+    /// Loads elements of an indexed buffer at a position that is uniform across lanes.
     pub fn read_at(&mut self, from: Indexed, position: Position, result: Register, mode: Mode) {
         let Indexed { param, size, copy } = from;
         let (address, lane, done) = (fixed::SCRATCH, fixed::LANE, self.asm.label());
@@ -139,7 +139,7 @@ impl Emitter<'_> {
         }
         self.row(rows::XOR_D, width_of(result), &[zero, zero, zero]);
         match row {
-            // The address of an element is never zero.
+            // The address of an element is never zero: zero means out of range.
             Some(_) => {
                 self.reg(Code::Test_rm64_r64, address, address);
                 self.asm.jump(Code::Je_rel32_64, done);
@@ -168,7 +168,7 @@ impl Emitter<'_> {
         self.asm.place(done);
     }
 
-    /// One position in `rax`.
+    /// Loads a uniform position into `rax`.
     fn position(&mut self, position: Position) {
         let (wide, low) = (fixed::SCRATCH, fixed::SCRATCH_32);
         let param = match position {
@@ -190,8 +190,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Turns the position in `rax` into the address of the element of the first lane; jumps to `outside` if
-    /// it is out of range.
+    /// Replaces the position in `rax` by the address of the element of the first lane. Jumps to `outside` if the
+    /// position is out of range.
     fn address_at(&mut self, param: ParamId, outside: Label) {
         let (at, wrap) = (fixed::SCRATCH, fixed::SCRATCH2);
         let (stride, extent) = (Frame::axis_stride(self.kernel, param), Frame::axis_extent(self.kernel, param));
@@ -199,7 +199,7 @@ impl Emitter<'_> {
         self.asm.op(Code::Sar_rm64_imm8, &[Operand::Reg(wrap), Operand::Imm8(63)]);
         self.load_reg(Code::And_r64_rm64, wrap, extent);
         self.reg(Code::Add_r64_rm64, at, wrap);
-        // Negative positions are out of range too, as unsigned numbers.
+        // The unsigned comparison also rejects positions that are still negative.
         self.load_reg(Code::Cmp_r64_rm64, at, extent);
         self.asm.jump(Code::Jae_rel32_64, outside);
         self.load_reg(Code::Imul_r64_rm64, at, stride);
@@ -210,8 +210,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Reads elements of an indexed buffer, each lane at its own position: positions, their offsets, and a
-    /// mask of those in range.
+    /// Gathers elements of an indexed buffer, each lane at its own position. The sources are the positions, their byte
+    /// offsets, and the mask of positions in range.
     pub fn gather_at(&mut self, from: Indexed, sources: [Register; 3], result: Register, mode: Mode) {
         let Indexed { param, size, .. } = from;
         let [positions, offsets, mask] = sources;
@@ -223,7 +223,7 @@ impl Emitter<'_> {
         let last = self.target.vector_registers() - 1;
         let wide = Width::of_bytes(self.target.vector_bytes());
         let all = wide.register(last);
-        // The result may be in the register of a source, so the sources are read first.
+        // The sources are read first, as the result may share the register of a source.
         match self.kernel.params[param.0 as usize].step {
             StrideClass::Zero => self.row(rows::MOVE, wide, &[Operand::Reg(all), Operand::Reg(offsets)]),
             _ => {
@@ -255,7 +255,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The stride or the extent of an indexed buffer's axis, in all lanes.
+    /// Broadcasts the stride or the extent of an indexed buffer's axis.
     pub fn axis_word(&mut self, mem: Mem, result: Register) {
         self.row(rows::SPLAT_Q, width_of(result), &[Operand::Reg(result), Operand::Mem(mem)]);
     }

@@ -1,4 +1,4 @@
-//! The loop nest around the body, entry and exit.
+//! Emits the prologue, the epilogue, and the loop nest around the body.
 
 use super::super::target::{Target, Width};
 use super::super::vinst::{Span, When};
@@ -10,11 +10,11 @@ use iced_x86::{Code, Register};
 use ms_core::ir::{LaneAxis, ParamId};
 use std::ops::Range;
 
-/// Size of the guard page below the stack that can be relied on, in bytes.
+/// The size in bytes of the guard page that is assumed below the stack.
 const GUARD: usize = 4096;
 
 impl<'a> Emitter<'a> {
-    /// The whole function.
+    /// Emits the whole function.
     pub fn kernel(&mut self) {
         self.enter();
         let others = self.cut();
@@ -28,35 +28,35 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// The parallel loops around the body.
+    /// Emits the parallel loops around the body.
     fn points(&mut self) {
         let all: Vec<usize> = (0..self.kernel.params.len()).filter(|&it| self.has_pointer(it)).collect();
         let axes: Vec<usize> = (0..self.kernel.par as usize).collect();
         self.nest(&axes, &all, &mut |it| it.point());
     }
 
-    /// An instruction of two registers.
+    /// Emits an instruction with two registers.
     pub fn reg(&mut self, code: Code, a: Register, b: Register) {
         self.asm.op(code, &[Operand::Reg(a), Operand::Reg(b)]);
     }
 
-    /// An instruction of a register and a source in memory.
+    /// Emits an instruction with a register and a memory source.
     pub fn load_reg(&mut self, code: Code, register: Register, mem: Mem) {
         self.asm.op(code, &[Operand::Reg(register), Operand::Mem(mem)]);
     }
 
-    /// An instruction of a destination in memory and a register.
+    /// Emits an instruction with a memory destination and a register.
     pub fn store_reg(&mut self, code: Code, mem: Mem, register: Register) {
         self.asm.op(code, &[Operand::Mem(mem), Operand::Reg(register)]);
     }
 
-    /// Callee-saved registers.
+    /// Returns the callee-saved registers in use.
     fn saved(&self) -> &'static [Register] {
         let used = self.frame.pointer_registers();
         &fixed::POINTERS[fixed::VOLATILE.min(used)..used]
     }
 
-    /// Saves registers, sets up the frame, loads the pointers.
+    /// Emits the prologue: saves registers, allocates the frame, and loads the pointers.
     fn enter(&mut self) {
         for &register in self.saved() {
             self.asm.op(Code::Push_r64, &[Operand::Reg(register)]);
@@ -64,7 +64,7 @@ impl<'a> Emitter<'a> {
         let (stack, scratch) = (fixed::STACK, fixed::SCRATCH);
         self.reg(Code::Mov_r64_rm64, scratch, stack);
         self.asm.op(Code::And_rm64_imm32, &[Operand::Reg(stack), Operand::Imm32(-64)]);
-        // Every page is touched in order, so that a stack overflow hits the guard page.
+        // Touches every page in order, so that a stack overflow hits the guard page.
         let mut left = self.frame.bytes;
         while left > 0 {
             let step = left.min(GUARD);
@@ -86,7 +86,7 @@ impl<'a> Emitter<'a> {
         self.gather_offsets();
     }
 
-    /// Writes the offsets of the lanes of each gathered buffer.
+    /// Stores the lane offsets of each gathered buffer.
     fn gather_offsets(&mut self) {
         for param in self.frame.gathered() {
             let stride = self.frame.stride(param, self.kernel.par as usize);
@@ -100,10 +100,11 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Undoes [`Emitter::enter`] and returns.
+    /// Emits the epilogue: restores registers and returns.
     fn leave(&mut self) {
         if self.calls == Calls::Streaming {
-            // Other threads see these stores before those that say that the call has ended.
+            // Non-temporal stores are weakly ordered: the fence makes them visible before the end of the call is
+            // signalled.
             self.asm.op(Code::Sfence, &[]);
         }
         self.load_reg(Code::Mov_r64_rm64, fixed::STACK, Mem::at(fixed::STACK, 0));
@@ -114,7 +115,7 @@ impl<'a> Emitter<'a> {
         self.asm.op(Code::Retnq, &[]);
     }
 
-    /// Loops over `axes`, the first outermost, that advance the pointers of `params`.
+    /// Emits loops over `axes`, outermost first, that advance the pointers of `params`.
     pub fn nest(&mut self, axes: &[usize], params: &[usize], body: &mut dyn FnMut(&mut Self)) {
         let Some((&axis, inner)) = axes.split_first() else { return body(self) };
         let (extent, counter) = (self.frame.extent(axis), self.frame.counter(axis));
@@ -132,7 +133,7 @@ impl<'a> Emitter<'a> {
         self.asm.place(end);
     }
 
-    /// Advances to the next step of a loop; its number is in `rax`.
+    /// Advances to the next step of a loop, and leaves its number in `rax`.
     pub fn advance(&mut self, axis: usize, params: &[usize]) {
         let counter = self.frame.counter(axis);
         for &param in params {
@@ -151,7 +152,7 @@ impl<'a> Emitter<'a> {
         self.store_reg(Code::Mov_rm64_r64, counter, fixed::SCRATCH);
     }
 
-    /// Returns from the step of a loop whose number is in `rax` to the first.
+    /// Rewinds the pointers of a loop from the step in `rax` to the first one.
     pub fn go_back(&mut self, axis: usize, params: &[usize]) {
         for &param in params {
             self.load_reg(Code::Mov_r64_rm64, fixed::SCRATCH2, self.frame.stride(param, axis));
@@ -164,11 +165,11 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// One step of the parallel loops outside the lanes.
+    /// Emits one step of the parallel loops outside the lanes.
     fn point(&mut self) {
         match self.kernel.lanes {
             LaneAxis::Parallel => {
-                // With reduced loops inside the lanes, rows differ from step to step.
+                // With reduced loops inside the lanes, the row addresses change in each step.
                 let rows = self.kernel.seq == 0;
                 if rows {
                     self.find_rows(0..self.program.blocks.len());
@@ -181,7 +182,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// All blocks of the body.
+    /// Emits all blocks of the body.
     fn blocks(&mut self, mode: Mode) {
         let mut i = 0;
         while i < self.program.blocks.len() {
@@ -198,7 +199,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Block `i` until its condition is false.
+    /// Emits block `i` as a loop that runs until its condition is false.
     fn repeat(&mut self, i: usize, mode: Mode) {
         let (head, end) = (self.asm.label(), self.asm.label());
         self.asm.place(head);
@@ -208,7 +209,7 @@ impl<'a> Emitter<'a> {
         self.asm.place(end);
     }
 
-    /// Leaves the loop if the first lane of a truth value is false.
+    /// Leaves the loop unless lane 0 of a truth value is true.
     pub fn leave_unless(&mut self, condition: Register) {
         let scratch = Operand::Reg(fixed::SCRATCH_32);
         if condition.is_k() {
@@ -222,7 +223,7 @@ impl<'a> Emitter<'a> {
         self.asm.jump(Code::Je_rel32_64, end);
     }
 
-    /// Block `i`, with the reduced loops around it if it is in a loop stage.
+    /// Emits block `i`, inside the reduced loops if it belongs to a loop stage.
     fn stage_block(&mut self, i: usize, mode: Mode) {
         let reduced = self.kernel.lanes == LaneAxis::Reduced;
         let span = match self.program.blocks[i].when {
@@ -250,12 +251,12 @@ impl<'a> Emitter<'a> {
         });
     }
 
-    /// Returns whether a param has a pointer, which advances with the loops.
+    /// Returns whether a parameter has a pointer that advances with the loops.
     fn has_pointer(&self, param: usize) -> bool {
         !matches!(self.frame.home(param), Home::Block)
     }
 
-    /// The buffers that some blocks read or write.
+    /// Returns the buffers that some blocks read or write.
     pub fn params_of(&self, blocks: Range<usize>) -> Vec<usize> {
         let insts = blocks.flat_map(|it| self.program.block_range(it));
         let buffers = insts.flat_map(|it| self.program.insts[it].op.buffers());
@@ -266,7 +267,7 @@ impl<'a> Emitter<'a> {
         params
     }
 
-    /// The loop over the lanes: whole strips, if there is a body for them; whole vectors; then the rest.
+    /// Emits the loop over the lanes: whole strips if there is a body for them, then whole vectors, then the tail.
     fn lanes(&mut self, span: Span, strip: Option<&'a Body>, body: &mut dyn FnMut(&mut Self, Mode)) {
         let extent = self.frame.extent(self.kernel.par as usize);
         let lane = fixed::LANE;
@@ -290,7 +291,7 @@ impl<'a> Emitter<'a> {
         self.vectors_and_rest(extent, body);
     }
 
-    /// The loop over the lanes up to `extent`, vector by vector, and the rest.
+    /// Emits the loop over the lanes up to `extent`, vector by vector, and its tail.
     pub fn vectors_and_rest(&mut self, extent: Mem, body: &mut dyn FnMut(&mut Self, Mode)) {
         let (lane, lanes) = (fixed::LANE, self.program.lanes);
         let done = self.asm.label();
@@ -316,9 +317,9 @@ impl<'a> Emitter<'a> {
         self.asm.place(done);
     }
 
-    /// Sets the tail mask to the number of lanes in `edx`, which is less than that of a vector.
+    /// Sets the tail mask for the number of lanes in `edx`, which is less than the vector length.
     pub fn set_tail_mask(&mut self) {
-        // 2^count - 1
+        // The mask is 2^count - 1.
         self.reg(Code::Xor_r32_rm32, fixed::SCRATCH_32, fixed::SCRATCH_32);
         self.reg(Code::Bts_rm32_r32, fixed::SCRATCH_32, fixed::SCRATCH2_32);
         let mask = Operand::Reg(fixed::SCRATCH_32);
@@ -326,7 +327,7 @@ impl<'a> Emitter<'a> {
         self.row(rows::K_FROM_GPR, Width::Mask, &[Operand::Reg(self.tail_mask()), mask]);
     }
 
-    /// Steps of `step` lanes while at least as many are left.
+    /// Emits a loop with steps of `step` lanes, for as long as a full step remains.
     fn whole_steps(&mut self, extent: Mem, step: usize, body: &mut dyn FnMut(&mut Self, Mode)) {
         let step = step as i32;
         let (lane, end) = (fixed::LANE, fixed::LANES_END);

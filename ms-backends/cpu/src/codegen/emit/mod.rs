@@ -1,8 +1,8 @@
-//! From allocated instructions to machine code.
+//! Encodes allocated instructions as machine code.
 //!
-//! Registers: `rdi` is the block of the call, `rcx` the position along the lanes, `rsi` the end of the whole
-//! steps of the lanes; `rax` and `rdx` are scratch. Pointers of the buffers are in the other registers, and
-//! on the stack if there are more of them.
+//! `rdi` points to the argument block. `rcx` is the position along the lanes, and `rsi` the end of the whole steps of
+//! the lanes. `rax` and `rdx` are scratch registers. The pointers of the buffers are in the other registers, and on the
+//! stack if there are too many.
 
 mod access;
 mod asm;
@@ -25,18 +25,18 @@ use iced_x86::Register;
 use ms_core::ir::Kernel;
 use smallvec::SmallVec;
 
-/// The lanes that a copy of the body computes.
+/// The lanes that an instance of the body computes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// All lanes of the registers.
+    /// All lanes of the vector registers.
     Full,
-    /// The lanes in the tail mask, of AVX-512.
+    /// The lanes in the AVX-512 tail mask.
     Tail,
-    /// One; all lanes of a register have the same value.
+    /// A single lane. All lanes of a register hold its value.
     One,
 }
 
-/// The machine code of an allocated kernel; `None` if its stack frame would be too large.
+/// Encodes an allocated kernel. Returns `None` if its stack frame would be too large.
 pub fn emit(kernel: &Kernel, target: Target, calls: Calls, bodies: &Bodies) -> Option<Vec<u8>> {
     let Bodies { body, strip, whole, short } = bodies;
     let (strip, whole, short) = (strip.as_ref(), whole.as_ref(), short.as_ref());
@@ -77,9 +77,9 @@ struct Emitter<'a> {
     short: Option<&'a Body>,
     frame: Frame,
     asm: Asm,
-    /// The end of the loop of the block that is being emitted.
+    /// The exit of the loop whose body is being emitted.
     end: Option<Label>,
-    /// Whether [rows](Emitter::find_rows) were computed for the current code.
+    /// Whether the [row addresses](Emitter::find_rows) were computed for the code that is being emitted.
     rows_are_found: bool,
 }
 
@@ -92,12 +92,12 @@ impl Emitter<'_> {
         self.width(reg).register(index)
     }
 
-    /// A row in the form for `width`.
+    /// Emits a row in its form for `width`.
     fn row(&mut self, row: Row, width: Width, operands: &[Operand]) {
         self.asm.op(row.code(self.target, width), operands);
     }
 
-    /// The steps of block `i`, on the lanes of `mode`.
+    /// Emits the allocated instructions of block `i`, on the lanes of `mode`.
     fn block(&mut self, i: usize, mode: Mode) {
         let start = if i == 0 { 0 } else { self.allocation.blocks[i - 1] };
         let steps = &self.allocation.steps[start..self.allocation.blocks[i]];
@@ -119,12 +119,12 @@ impl Emitter<'_> {
         self.row(row, width, &[Operand::Reg(width.register(to)), Operand::Reg(width.register(from))]);
     }
 
-    /// The stack slot of a value, if it has one.
+    /// Returns the spill slot of a value, if it has one.
     fn slot(&self, reg: VReg) -> Option<Operand> {
         self.allocation.slots[reg.0 as usize].map(|offset| Operand::Mem(self.frame.spill(offset)))
     }
 
-    /// Reloads a value from its slot, or rematerialises a constant.
+    /// Reloads a value from its spill slot, or rematerialises a constant.
     fn reload(&mut self, reg: VReg, to: u8) {
         let info = self.program.info(reg);
         let to = Operand::Reg(info.width.register(to));
@@ -137,7 +137,7 @@ impl Emitter<'_> {
         self.row(row, info.width, &[to, slot]);
     }
 
-    /// Stores a value that is spilled somewhere, right after its definition.
+    /// Stores a value that is spilled somewhere. This happens right after its definition.
     fn store_spilled(&mut self, reg: VReg, from: u8) {
         if let Some(slot) = self.slot(reg) {
             let width = self.width(reg);
@@ -146,7 +146,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// One virtual instruction, in its allocated registers.
+    /// Emits a virtual instruction with its allocated registers.
     fn run(&mut self, inst: usize, row: Option<Row>, dst: Option<u8>, srcs: &[AllocatedOperand], mode: Mode) {
         let inst = &self.program.insts[inst];
         let result = inst.dst.zip(dst).map(|(reg, index)| self.register(reg, index));
@@ -227,7 +227,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// One machine instruction: its result `dst` is the virtual register `reg`.
+    /// Emits a machine instruction whose result `dst` is the virtual register `reg`.
     fn machine(&mut self, machine: Machine, reg: Option<VReg>, dst: Option<u8>, srcs: &[AllocatedOperand], mode: Mode) {
         let viewed = |width: Width, source: bool| match machine.view {
             View::LowAll => Width::Xmm,
@@ -266,7 +266,7 @@ impl Emitter<'_> {
     }
 }
 
-/// The width of a vector register.
+/// Returns the width of a vector register.
 fn width_of(register: Register) -> Width {
     if register.is_zmm() {
         Width::Zmm
@@ -277,12 +277,12 @@ fn width_of(register: Register) -> Width {
     }
 }
 
-/// The register with the same number and another width.
+/// Returns the register with the same number and another width.
 fn resized(register: Register, width: Width) -> Register {
     width.register((register as u32 - width_of(register).register(0) as u32) as u8)
 }
 
-/// The general registers by their use.
+/// The fixed assignment of general-purpose registers.
 mod fixed {
     use iced_x86::Register;
 
@@ -297,7 +297,7 @@ mod fixed {
     pub const SCRATCH2_32: Register = Register::EDX;
     pub const STACK: Register = Register::RSP;
 
-    /// Registers for pointers; callee-saved ones come last.
+    /// The registers for pointers, callee-saved ones last.
     pub const POINTERS: [Register; 10] = [
         Register::R8,
         Register::R9,
@@ -310,6 +310,6 @@ mod fixed {
         Register::R14,
         Register::R15,
     ];
-    /// The number of caller-saved ones.
+    /// The number of caller-saved registers in [`POINTERS`].
     pub const VOLATILE: usize = 4;
 }

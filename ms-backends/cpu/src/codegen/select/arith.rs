@@ -1,4 +1,4 @@
-//! Arithmetic, comparison and selection.
+//! Selects arithmetic, comparison and selection instructions.
 
 use super::super::Unsupported;
 use super::super::rows::{self, Row};
@@ -7,41 +7,41 @@ use super::Select;
 use ms_core::ir::{BinaryOp, Compare, UnaryOp};
 use ms_core::tensor::DType;
 
-/// Immediates of the instructions that compare floats.
+/// The predicate immediates of `vcmpps` and `vcmppd`.
 mod predicate {
-    /// Equal; false with nan.
+    /// Equal, false for NaN.
     pub const EQ: u8 = 0x00;
-    /// Less; false with nan, quietly.
+    /// Less, false for NaN, quiet.
     pub const LT: u8 = 0x11;
-    /// Less or equal; false with nan, quietly.
+    /// Less or equal, false for NaN, quiet.
     pub const LE: u8 = 0x12;
-    /// Different; true with nan.
+    /// Not equal, true for NaN.
     pub const NE: u8 = 0x04;
-    /// Not less; true with nan, quietly.
+    /// Not less, true for NaN, quiet.
     pub const NOT_LT: u8 = 0x15;
-    /// Greater or equal; false with nan, quietly.
+    /// Greater or equal, false for NaN, quiet.
     pub const GE: u8 = 0x1d;
-    /// Either is nan.
+    /// Either operand is NaN.
     pub const UNORDERED: u8 = 0x03;
-    /// Neither is nan.
+    /// Neither operand is NaN.
     pub const ORDERED: u8 = 0x07;
 }
 
-/// A comparison of floats.
+/// A floating-point comparison.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum FloatTest {
-    /// One of the kernel's comparisons.
+    /// A comparison of the kernel IR.
     Compare(Compare),
     /// Greater or equal.
     Ge,
-    /// Either operand is nan.
+    /// Either operand is NaN.
     Unordered,
-    /// Neither operand is nan.
+    /// Neither operand is NaN.
     Ordered,
 }
 
 impl Select<'_> {
-    /// An op on one value.
+    /// Selects a unary op.
     pub fn unary(&mut self, op: UnaryOp, ty: DType, a: VReg) -> Result<VReg, Unsupported> {
         let size = self.size(ty);
         let sign = 1 << (size * 8 - 1);
@@ -81,18 +81,18 @@ impl Select<'_> {
         })
     }
 
-    /// Rounds to an integer, in the direction of the immediate, without raising flags.
+    /// Rounds to an integer in the rounding mode of the immediate, without raising flags.
     pub fn round(&mut self, size: usize, a: VReg, imm: u8) -> VReg {
         self.op1_imm(Self::sized(size, rows::ROUND_PS, rows::ROUND_PD), size, a, imm)
     }
 
-    /// On AVX2, all ones in the 64-bit lanes that are negative.
+    /// Returns all ones in the negative 64-bit lanes, on AVX2.
     fn negative_q(&mut self, a: VReg) -> VReg {
         let zero = self.constant(0, 8);
         self.op2(rows::CMPGT_Q, zero, a)
     }
 
-    /// An op on two values of one dtype.
+    /// Selects a binary op on values of one dtype.
     pub fn binary(&mut self, op: BinaryOp, ty: DType, a: VReg, b: VReg) -> Result<VReg, Unsupported> {
         match ty {
             DType::Bool => self.binary_bool(op, a, b),
@@ -127,7 +127,7 @@ impl Select<'_> {
         })
     }
 
-    /// The instruction for the smaller or larger of two floats of `size` bytes.
+    /// Returns the row of `min` or `max` for floats of `size` bytes.
     fn extremum_row(op: BinaryOp, size: usize) -> Row {
         match op {
             BinaryOp::Min => Self::sized(size, rows::MIN_PS, rows::MIN_PD),
@@ -135,8 +135,8 @@ impl Select<'_> {
         }
     }
 
-    /// The smaller or larger of a float and a constant: the instruction returns its second operand if both are
-    /// zeros or either is nan, so that this must be the float.
+    /// Selects the minimum or maximum of a float and a constant. The instruction returns its second operand if both are
+    /// zeros or either is NaN. So the second operand must be the float.
     fn extremum_constant(&mut self, op: BinaryOp, size: usize, a: VReg, b: VReg) -> Option<VReg> {
         let (x, limit) = if self.is_constant(a) { (b, a) } else { (a, b) };
         let bits = self.program.info(limit).constant?.bits;
@@ -144,7 +144,7 @@ impl Select<'_> {
         let pick = Self::extremum_row(op, size);
         match op {
             _ if value.is_nan() => None,
-            // Zero is larger than minus zero: the sum of both is zero.
+            // `max(-0.0, 0.0)` must be 0.0: adding 0.0 turns -0.0 into 0.0.
             BinaryOp::Max if value == 0.0 && value.is_sign_positive() => {
                 let larger = self.op2(pick, limit, x);
                 Some(self.op2(Self::sized(size, rows::ADD_PS, rows::ADD_PD), larger, limit))
@@ -154,11 +154,11 @@ impl Select<'_> {
         }
     }
 
-    /// The smaller or larger of two floats: `vrange` orders zeros but prefers numbers to nan,
-    /// so that lanes with a nan are replaced by the sum.
+    /// Selects the minimum or maximum of two floats. `vrange` orders zeros but prefers numbers to NaN. So lanes with a
+    /// NaN are replaced by the sum, which is NaN.
     fn extremum_range(&mut self, op: BinaryOp, size: usize, a: VReg, b: VReg) -> VReg {
         let row = |ps, pd| Self::sized(size, ps, pd);
-        // The low bits select min or max; the next two take the sign from the result.
+        // Bits 0 and 1 of the immediate select min or max. Bits 2 and 3 take the sign from the result.
         let imm = if op == BinaryOp::Min { 0b0100 } else { 0b0101 };
         let (a, b) = if self.is_constant(a) { (b, a) } else { (a, b) };
         let range = self.vector(size);
@@ -169,14 +169,14 @@ impl Select<'_> {
         self.machine(sum, dst, &[range, a, b, unordered])
     }
 
-    /// The same on AVX2, where `min(a, b)` returns `b` if both are zeros or either is nan: computing both
-    /// orders detects these cases.
+    /// Selects the minimum or maximum of two floats on AVX2. `min(a, b)` returns `b` if both are zeros or either is
+    /// NaN. Computing both orders detects these cases.
     fn extremum_twice(&mut self, op: BinaryOp, size: usize, a: VReg, b: VReg) -> VReg {
         let pick = Self::extremum_row(op, size);
         let one = self.op2(pick, a, b);
         let other = self.op2(pick, b, a);
         if op == BinaryOp::Min {
-            // A sign bit in either operand yields the negative zero; a nan keeps its exponent.
+            // The OR yields -0.0 if either zero is negative. A NaN keeps its exponent bits.
             return self.op2(rows::OR_D, one, other);
         }
         let both = self.op2(rows::AND_D, one, other);
@@ -206,8 +206,7 @@ impl Select<'_> {
             BinaryOp::And => self.op2_commutative(row(rows::AND_D, rows::AND_Q), a, b),
             BinaryOp::Or => self.op2_commutative(row(rows::OR_D, rows::OR_Q), a, b),
             BinaryOp::Xor => self.op2_commutative(row(rows::XOR_D, rows::XOR_Q), a, b),
-            // The hardware shifts out everything if the amount, as an unsigned number, is not below the
-            // width.
+            // The hardware returns zero if the shift amount, as an unsigned number, is not below the width.
             BinaryOp::Shl => self.op2(row(rows::SLLV_D, rows::SLLV_Q), a, b),
             BinaryOp::Shr if !signed => self.op2(row(rows::SRLV_D, rows::SRLV_Q), a, b),
             BinaryOp::Shr if wide_avx2 => {
@@ -227,7 +226,7 @@ impl Select<'_> {
         })
     }
 
-    /// The low halves of 64-bit products on AVX2, from 32-bit ones.
+    /// Computes the low halves of 64-bit products on AVX2 from 32-bit products.
     pub fn multiply_q(&mut self, a: VReg, b: VReg) -> VReg {
         let swapped = self.op1_imm(rows::SHUFFLE_D, 8, b, 0xb1);
         let cross = self.op2(rows::MULL_D, a, swapped);
@@ -238,7 +237,7 @@ impl Select<'_> {
         self.op2(rows::ADD_Q, low, high)
     }
 
-    /// `a * b + c`, rounded once.
+    /// Selects a fused multiply-add `a * b + c`.
     pub fn fma(&mut self, ty: DType, operands: [VReg; 3]) -> Result<VReg, Unsupported> {
         let forms = match ty {
             DType::F32 => [rows::FMA132_PS, rows::FMA213_PS, rows::FMA231_PS],
@@ -249,7 +248,7 @@ impl Select<'_> {
         Ok(self.machine(Machine::new(forms[0]).tie(Tie::Fma(forms)).fold(), dst, &operands))
     }
 
-    /// A comparison of two values of one dtype.
+    /// Selects a comparison of values of one dtype.
     pub fn compare(&mut self, op: Compare, ty: DType, a: VReg, b: VReg) -> VReg {
         match ty {
             DType::Bool => self.compare_bool(op, a, b),
@@ -318,7 +317,7 @@ impl Select<'_> {
         }
     }
 
-    /// On AVX2, all ones in the lanes where `a > b`.
+    /// Returns all ones in the lanes where `a > b`, on AVX2.
     fn greater_lanes(&mut self, ty: DType, a: VReg, b: VReg) -> VReg {
         let size = ty.size();
         let greater = Self::sized(size, rows::CMPGT_D, rows::CMPGT_Q);
@@ -331,19 +330,19 @@ impl Select<'_> {
         self.op2(greater, a, b)
     }
 
-    /// A comparison of floats, as lanes of AVX2.
+    /// Selects a floating-point comparison on AVX2. The result is in lanes of all ones or zeros.
     pub fn float_lanes(&mut self, predicate: u8, size: usize, a: VReg, b: VReg) -> VReg {
         let dst = self.vector(size);
         let row = Self::sized(size, rows::CMP_PS, rows::CMP_PD);
         self.machine(Machine::new(row).imm(predicate).fold(), dst, &[a, b])
     }
 
-    /// A comparison of floats, as lanes of AVX2 of the operands' size.
+    /// Selects a floating-point comparison on AVX2. The result is in lanes of the operands' size.
     pub fn float_test_lanes(&mut self, test: FloatTest, size: usize, a: VReg, b: VReg) -> VReg {
         self.float_lanes(predicate_of(test), size, a, b)
     }
 
-    /// A comparison of floats, as a truth value.
+    /// Selects a floating-point comparison. The result is a truth value.
     pub fn float_test(&mut self, test: FloatTest, size: usize, a: VReg, b: VReg) -> VReg {
         if !self.avx512() {
             let lanes = self.float_test_lanes(test, size, a, b);
@@ -354,11 +353,11 @@ impl Select<'_> {
         self.machine(Machine::new(row).imm(predicate_of(test)).fold(), dst, &[a, b])
     }
 
-    /// On AVX-512, a factor near one, times two to the power of a whole number.
+    /// Computes `factor * 2^power` on AVX-512. `factor` is near one, and `power` is a whole number.
     pub fn scale(&mut self, ty: DType, factor: VReg, power: VReg) -> VReg {
         let size = ty.size();
-        // Products that are rounded to zero, as those of masked attention, take a hundred times as long on some
-        // processors; lanes that are left out are zero.
+        // Products that underflow to zero, which are common in masked attention, are about a hundred times slower on
+        // some processors. Masking these lanes off makes them zero.
         let least = if size == 8 { (-1075f64).to_bits() } else { (-150f32).to_bits().into() };
         let least = self.constant(least, size);
         let mask = self.mask();
@@ -369,7 +368,7 @@ impl Select<'_> {
         self.machine(Machine::new(row).masked().zeroing(), dst, &[factor, power, mask])
     }
 
-    /// `then` if the condition is true, else `other`.
+    /// Selects `then` where the condition is true, and `other` elsewhere.
     pub fn select(&mut self, ty: DType, condition: VReg, then: VReg, other: VReg) -> VReg {
         if ty == DType::Bool && self.avx512() {
             let chosen = self.mask_op(rows::K_AND, &[condition, then]);
@@ -384,14 +383,14 @@ impl Select<'_> {
         self.blend_lanes(size, lanes, then, other)
     }
 
-    /// On AVX-512, `then` in the lanes of the mask, else `other`.
+    /// Blends `then` into the lanes of the mask and `other` into the rest, on AVX-512.
     pub fn blend_masked(&mut self, size: usize, mask: VReg, then: VReg, other: VReg) -> VReg {
         let dst = self.vector(size);
         let row = Self::sized(size, rows::BLENDM_PS, rows::BLENDM_PD);
         self.machine(Machine::new(row).masked().fold(), dst, &[other, then, mask])
     }
 
-    /// On AVX2, `then` in the lanes that are all ones, else `other`.
+    /// Blends `then` into the lanes of all ones and `other` into the rest, on AVX2.
     pub fn blend_lanes(&mut self, size: usize, lanes: VReg, then: VReg, other: VReg) -> VReg {
         let dst = self.vector(size);
         let row = Self::sized(size, rows::BLENDV_PS, rows::BLENDV_PD);

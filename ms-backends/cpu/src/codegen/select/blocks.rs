@@ -1,7 +1,7 @@
-//! Reductions in blocks ([`ReductionOrder::Blocks`]): loops that are cut, and the results of
-//! blocks, which are vectors on the stack.
+//! Selects instructions for blocked reductions ([`ReductionOrder::Blocks`]). The loops are partitioned into blocks, and
+//! the block results are vectors on the stack.
 //!
-//! With reduced lanes, a result of a block is in every lane of its vector.
+//! With reduced lanes, a block result is broadcast to every lane of its vector.
 
 use super::super::Unsupported;
 use super::super::target::Target;
@@ -11,11 +11,11 @@ use super::reduction::{Reduction, register_accumulators};
 use ms_core::ir::{LaneAxis, ReductionOrder, StrideClass};
 use std::ops::Range;
 
-/// Maximum number of instructions in one turn of all accumulators: larger bodies are not slower with
-/// accumulators on the stack.
+/// The largest number of instructions in one round of all accumulators. Larger bodies run as fast with accumulators on
+/// the stack.
 const MOST_IN_A_TURN: usize = 160;
 
-/// Number of registers for accumulators of stages in slices.
+/// Returns the number of registers for the accumulators of stages in slices.
 const fn slice_accumulators(target: Target) -> usize {
     match target {
         Target::Avx2 => 9,
@@ -23,32 +23,32 @@ const fn slice_accumulators(target: Target) -> usize {
     }
 }
 
-/// The division of the accumulators of a stage into slices that are in registers.
+/// The partition of a stage's accumulators into slices that fit the registers.
 #[derive(Clone, Copy)]
 pub struct Slices {
-    /// Vectors of accumulators of each reduction.
+    /// The number of accumulator vectors of each reduction.
     parts: usize,
-    /// Vectors of accumulators of a slice.
+    /// The number of accumulator vectors of a slice.
     width: usize,
 }
 
-/// A reduction that is cut into blocks.
+/// The state of a blocked reduction.
 struct Cut<'f> {
     copy: usize,
     reduction: &'f Reduction,
-    /// The results of blocks, and behind them those of groups.
+    /// The array of block results, followed by the group results.
     partials: AccId,
-    /// The result of one block, with reduced lanes.
+    /// The result of one block, if the lanes are reduced.
     result: Option<AccId>,
 }
 
 impl Select<'_> {
-    /// Returns whether a stage's reductions are cut into blocks.
+    /// Returns whether a stage has blocked reductions.
     pub fn is_blocked(&self, range: Range<usize>) -> bool {
         self.order == ReductionOrder::Blocks && range.into_iter().any(|it| self.kernel.is_ordered_reduction(it))
     }
 
-    /// The slices of a stage, if it can be divided: lanes are the only reduced loop, and contiguous.
+    /// Returns the slices of a stage, if its lanes are contiguous and the only reduced loop.
     pub fn slices(&self, range: Range<usize>) -> Option<Slices> {
         let reduces = self.reduces(range.clone());
         let ordered: Vec<usize> =
@@ -71,12 +71,12 @@ impl Select<'_> {
         fits.then_some(Slices { parts: first, width })
     }
 
-    /// Returns whether a stage is divided into slices.
+    /// Returns whether any stage is partitioned into slices.
     pub fn has_slices(&self) -> bool {
         (0..self.kernel.stages.len()).any(|i| self.slices(self.kernel.stage_range(i)).is_some())
     }
 
-    /// A stage whose reductions are cut into blocks; `reductions` of each copy of the body.
+    /// Selects the instructions of a stage with blocked reductions. `reductions` are those of each copy of the body.
     pub fn blocked_stage(
         &mut self,
         range: Range<usize>,
@@ -126,7 +126,7 @@ impl Select<'_> {
         Ok(())
     }
 
-    /// Allocates this many vectors of a reduction on the stack.
+    /// Allocates an array of `count` vectors for a reduction on the stack.
     fn vectors(&mut self, reduction: &Reduction, count: usize) -> AccId {
         self.program.arrays.push(AccArray { count: count * self.program.lanes, size: reduction.size() });
         AccId(self.program.arrays.len() as u32 - 1)
@@ -144,8 +144,8 @@ impl Select<'_> {
         dst
     }
 
-    /// The instructions at the end of each block and of all blocks; `in_slices` if the result of a block
-    /// is already stored.
+    /// Selects the instructions at the end of each block and of all blocks. `in_slices` means that the block result is
+    /// already stored.
     fn results_of_blocks(&mut self, cuts: &[Cut<'_>], in_slices: bool) -> Result<(), Unsupported> {
         for cut in cuts {
             self.push(Op::PartialStore(cut.partials, Partial::Current), None, &[cut.reduction.identity]);
@@ -188,7 +188,7 @@ impl Select<'_> {
         Ok(())
     }
 
-    /// The vectors in one turn of the accumulators, if the lanes can be taken in such runs.
+    /// Returns the number of vectors in a round of the accumulators, if the lanes can be processed in such runs.
     fn turn(&self, range: Range<usize>, reductions: &[Reduction]) -> Option<usize> {
         let ordered = reductions.iter().find(|it| it.ordered)?;
         let parts = self.accumulator_parts(ordered)?;
@@ -199,7 +199,7 @@ impl Select<'_> {
         fits.then_some(parts)
     }
 
-    /// A loop over whole turns of the accumulators, which are in registers if they have room there.
+    /// Selects a loop over whole rounds of the accumulators. They are in registers if they fit.
     fn whole_turn(&mut self, range: Range<usize>, reductions: &[Reduction], parts: usize) -> Result<(), Unsupported> {
         let in_registers =
             reductions.iter().filter(|it| it.ordered).count() * parts <= register_accumulators(self.target);
@@ -226,8 +226,8 @@ impl Select<'_> {
         Ok(())
     }
 
-    /// Slice `number` of the accumulators over a block. It combines them by halves with those of earlier
-    /// slices in program order; slice 0 computes the result of the block.
+    /// Selects slice `number` of the accumulators over a block. It combines its accumulators pairwise with those of the
+    /// slices before it in program order. Slice 0 comes last and computes the block result.
     fn slice(
         &mut self,
         range: Range<usize>,

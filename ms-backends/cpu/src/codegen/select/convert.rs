@@ -1,4 +1,4 @@
-//! Conversion between dtypes.
+//! Selects conversions between dtypes.
 
 use super::super::Unsupported;
 use super::super::rows;
@@ -8,9 +8,9 @@ use super::arith::FloatTest;
 use ms_core::ir::Compare;
 use ms_core::tensor::DType;
 
-/// The bits of 2^63 as f64.
+/// The bits of the f64 2^63.
 const TWO_63: u64 = 0x43e0_0000_0000_0000;
-/// The bits of 2^52 as f64: the sum with a smaller integer has the integer in its low bits.
+/// The bits of the f64 2^52. Adding a smaller integer puts that integer into the low bits of the sum.
 const TWO_52: u64 = 0x4330_0000_0000_0000;
 
 impl Select<'_> {
@@ -36,13 +36,13 @@ impl Select<'_> {
         self.op1_imm(rows::SRA_D, 4, up, bits)
     }
 
-    /// 32-bit lanes masked by `bits`.
+    /// Masks 32-bit lanes with `bits`.
     pub fn keep_bits(&mut self, value: VReg, bits: u64) -> VReg {
         let bits = self.constant(bits, 4);
         self.op2(rows::AND_D, value, bits)
     }
 
-    /// Rounds f32 to its upper half, ties to even; a nan becomes a quiet nan.
+    /// Rounds f32 to its upper half, ties to even. A NaN becomes a quiet NaN.
     fn round_bf16(&mut self, value: VReg) -> VReg {
         let (half, one) = (self.constant(0x7fff, 4), self.constant(1, 4));
         let upper = self.constant(0xffff_0000, 4);
@@ -51,7 +51,8 @@ impl Select<'_> {
         let bias = self.op2(rows::ADD_D, odd, half);
         let sum = self.op2(rows::ADD_D, bias, value);
         let chosen = if self.avx512() {
-            // Response 2 to quiet and signalling nans, tokens 0 and 1: the nan, quiet. The sum stays for all others.
+            // Tokens 0 and 1 (quiet and signalling NaN) have response 2: the quiet NaN. Other tokens have response 0,
+            // which preserves the sum.
             let (responses, dst) = (self.constant(0x22, 4), self.vector(4));
             self.machine(Machine::new(rows::FIXUP_PS).tie(Tie::First).imm(0).fold(), dst, &[sum, value, responses])
         } else {
@@ -97,8 +98,8 @@ impl Select<'_> {
 
             (F32, I32) => self.f32_to_i32(a),
             (F64, I32) => {
-                // Nan is replaced by zero and too large numbers by the largest one before; too small
-                // numbers are converted to the least integer by the instruction.
+                // NaN is replaced by zero, and numbers that are too large by the largest integer. For numbers that are
+                // too small, the instruction itself returns the least integer.
                 let number = self.nan_to_zero(8, a);
                 let largest = self.constant(f64::from(i32::MAX).to_bits(), 8);
                 let clamped = self.op2(rows::MIN_PD, number, largest);
@@ -122,7 +123,7 @@ impl Select<'_> {
         })
     }
 
-    /// One in true lanes.
+    /// Converts true lanes to one and false lanes to zero.
     fn bool_to(&mut self, a: VReg, to: DType) -> VReg {
         let size = to.size();
         let one = match to {
@@ -139,7 +140,7 @@ impl Select<'_> {
         self.op2(Self::sized(size, rows::AND_D, rows::AND_Q), ones, one)
     }
 
-    /// Zero in place of nan.
+    /// Replaces NaN by zero.
     fn nan_to_zero(&mut self, size: usize, a: VReg) -> VReg {
         if self.avx512() {
             let ordered = self.float_test(FloatTest::Ordered, size, a, a);
@@ -152,7 +153,8 @@ impl Select<'_> {
         }
     }
 
-    /// Replaces the least integer, which the instruction returns for too large numbers, by the largest.
+    /// Converts f32 to i32 with saturation. The instruction returns the least integer for numbers that are too large.
+    /// It is replaced by the largest.
     fn f32_to_i32(&mut self, a: VReg) -> VReg {
         let number = self.nan_to_zero(4, a);
         let integer = self.op1(rows::CVTT_PS_D, 4, number);
@@ -176,19 +178,19 @@ impl Select<'_> {
         self.blend_masked(8, over, largest, integer)
     }
 
-    /// To unsigned integers on AVX-512, whose instruction returns the largest one for too large numbers:
-    /// negative numbers and nan are replaced by zero before.
+    /// Converts to unsigned integers on AVX-512. The instruction returns the largest integer for numbers that are too
+    /// large. Negative numbers and NaN are replaced by zero first.
     fn unsigned_from_float(&mut self, row: rows::Row, from: usize, to: usize, a: VReg) -> VReg {
         let zero = self.constant(0, from);
         let clamped = self.op2(Self::sized(from, rows::MAX_PS, rows::MAX_PD), a, zero);
         self.op1(row, to, clamped)
     }
 
-    /// On AVX2: the upper and lower 32 bits separately, each exact in f64.
+    /// Converts f64 to i64 on AVX2. The upper and lower 32 bits are converted separately, each exact in f64.
     fn f64_to_i64_lanes(&mut self, a: VReg) -> VReg {
         let scale = self.constant(2_f64.powi(-32).to_bits(), 8);
         let unscale = self.constant((-(2_f64.powi(32))).to_bits(), 8);
-        // The sum with an integer of either sign has it in its low bits, in two's complement.
+        // The sum with an integer of either sign holds it in its low bits, in two's complement.
         let magic = self.constant((1.5 * 2_f64.powi(52)).to_bits(), 8);
         let two_52 = self.constant(TWO_52, 8);
         let limit = self.constant(TWO_63, 8);
@@ -214,7 +216,7 @@ impl Select<'_> {
         self.op2(rows::AND_Q, integer, ordered)
     }
 
-    /// On AVX2: the halves as floats, exact except for the last sum.
+    /// Converts u32 to f32 on AVX2. The halves are converted exactly, and only their sum is rounded.
     fn u32_to_f32(&mut self, a: VReg) -> VReg {
         let upper = self.op1_imm(rows::SRL_D, 4, a, 16);
         let upper = self.op1(rows::CVT_D_PS, 4, upper);
@@ -226,7 +228,7 @@ impl Select<'_> {
         self.machine(Machine::new(forms[0]).tie(Tie::Fma(forms)).fold(), dst, &[upper, scale, lower])
     }
 
-    /// On AVX2: in the low bits of 2^52.
+    /// Converts u32 to f64 on AVX2, via the low bits of 2^52.
     fn u32_to_f64(&mut self, a: VReg) -> VReg {
         let wide = self.op1(rows::ZX_D_Q, 8, a);
         let two_52 = self.constant(TWO_52, 8);
@@ -234,8 +236,8 @@ impl Select<'_> {
         self.op2(rows::SUB_PD, biased, two_52)
     }
 
-    /// On AVX2: the lower 32 bits in 2^52, the upper ones, made unsigned by adding 2^31, in
-    /// 2^84; exact except for the last sum.
+    /// Converts i64 to f64 on AVX2. The lower 32 bits go into 2^52. The upper 32 bits, made unsigned by adding 2^31, go
+    /// into 2^84. Only the last sum is rounded.
     fn i64_to_f64(&mut self, a: VReg) -> VReg {
         let two_52 = self.constant(TWO_52, 8);
         let low_bits = self.constant(0xffff_ffff, 8);
@@ -249,8 +251,8 @@ impl Select<'_> {
         self.op2(rows::ADD_PD, upper, lower)
     }
 
-    /// On AVX2, by way of f64: if that cannot represent the integer, its last eleven bits are replaced by
-    /// a sticky bit, so that the sum is rounded once.
+    /// Converts i64 to f32 on AVX2, via f64. If f64 cannot represent the integer, its last eleven bits are replaced by
+    /// a sticky bit, which avoids double rounding.
     fn i64_to_f32(&mut self, a: VReg) -> VReg {
         let last = self.constant(0x7ff, 8);
         let rest = self.constant(!0x7ff, 8);
@@ -258,7 +260,7 @@ impl Select<'_> {
         let carry = self.op2(rows::ADD_Q, tail, last);
         let sticky = self.op2(rows::OR_Q, a, carry);
         let sticky = self.op2(rows::AND_Q, sticky, rest);
-        // Zero where -2^53 <= a < 2^53.
+        // The value is zero where -2^53 <= a < 2^53.
         let two_53 = self.constant(1 << 53, 8);
         let shifted = self.op2(rows::ADD_Q, a, two_53);
         let beyond = self.op1_imm(rows::SRL_Q, 8, shifted, 54);

@@ -1,4 +1,4 @@
-//! Loads and stores with their conversion to and from the compute dtype.
+//! Selects loads and stores, with conversions to and from the compute dtype.
 
 use super::super::rows;
 use super::super::target::Width;
@@ -8,7 +8,7 @@ use ms_core::ir::{ParamId, StrideClass};
 use ms_core::tensor::DType;
 
 impl Select<'_> {
-    /// The elements of a buffer, widened.
+    /// Loads elements of a buffer and widens them.
     pub fn load(&mut self, id: ParamId) -> VReg {
         let param = self.kernel.params[id.0 as usize];
         let size = param.dtype.size();
@@ -21,7 +21,7 @@ impl Select<'_> {
         self.widened(param.dtype, raw)
     }
 
-    /// Elements as they are in a buffer, in the compute dtype.
+    /// Widens elements from their storage format to the compute dtype.
     pub fn widened(&mut self, dtype: DType, raw: VReg) -> VReg {
         match dtype {
             DType::F16 => self.op1(rows::CVT_PH_PS, 4, raw),
@@ -44,8 +44,8 @@ impl Select<'_> {
         }
     }
 
-    /// Narrows `value` and writes it. The conversion to the buffer's dtype is exact, except for integers that
-    /// wrap: results of reductions of narrow integers are not wrapped before.
+    /// Narrows `value` and stores it. The conversion to the buffer's dtype is exact, except for narrow integers:
+    /// results of their reductions wrap only here.
     pub fn store(&mut self, id: ParamId, value: VReg) {
         let dtype = self.kernel.params[id.0 as usize].dtype;
         let size = dtype.size();
@@ -74,8 +74,8 @@ impl Select<'_> {
         self.push(Op::Store { param: id, size: size as u8, copy: self.copy as u8 }, None, &[raw]);
     }
 
-    /// The low bits of 32-bit integers as adjacent integers of `size` bytes, 1 or 2; on AVX2 all higher bits
-    /// are zero.
+    /// Packs the low bits of 32-bit integers into adjacent integers of `size` bytes, 1 or 2. On AVX2, all higher bits
+    /// of `value` must be zero.
     fn narrow(&mut self, size: usize, value: VReg) -> VReg {
         if self.avx512() {
             return self.op1(if size == 1 { rows::TRUNC_D_B } else { rows::TRUNC_D_W }, size, value);
@@ -91,7 +91,7 @@ impl Select<'_> {
         self.machine(low(rows::PACKUS_W_B), bytes, &[words, words])
     }
 
-    /// The upper 128 bits of a 256-bit register; a 128-bit one unchanged.
+    /// Extracts the upper 128 bits of a 256-bit register. A 128-bit register is returned unchanged.
     pub fn high_half(&mut self, value: VReg) -> VReg {
         if self.program.info(value).width == Width::Xmm {
             return value;
@@ -100,7 +100,7 @@ impl Select<'_> {
         self.machine(Machine::new(rows::EXTRACT_HIGH_XMM).imm(1), dst, &[value])
     }
 
-    /// A truth value of AVX2 in lanes of `size` bytes.
+    /// Converts a truth value of AVX2 to lanes of `size` bytes.
     pub fn mask_lanes(&mut self, mask: VReg, size: usize) -> VReg {
         match (self.bool_size(), size) {
             (8, 4) => self.low_words(mask),
@@ -109,14 +109,14 @@ impl Select<'_> {
         }
     }
 
-    /// The low 32 bits of each 64-bit lane, on AVX2.
+    /// Packs the low 32 bits of each 64-bit lane, on AVX2.
     pub fn low_words(&mut self, value: VReg) -> VReg {
         let high = self.high_half(value);
         let dst = self.reg(Width::Xmm);
         self.machine(Machine::new(rows::SHUFFLE2_PS).imm(0x88).view(View::LowAll), dst, &[value, high])
     }
 
-    /// A truth value of AVX2 from a comparison in lanes of `size` bytes.
+    /// Converts the result of a comparison in lanes of `size` bytes to a truth value of AVX2.
     pub fn mask_from_lanes(&mut self, lanes: VReg, size: usize) -> VReg {
         if self.bool_size() == 8 && size == 4 { self.op1(rows::SX_D_Q, 8, lanes) } else { lanes }
     }

@@ -1,4 +1,4 @@
-//! Instruction selection: a kernel's body as virtual instructions.
+//! Selects virtual instructions for the body of a kernel.
 
 mod arith;
 mod blocks;
@@ -22,14 +22,15 @@ use scale::Exponentials;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// Selects instructions of `target` for `kernel`, whose reductions have the order `order`.
+/// Selects instructions of `target` for `kernel`. Its reductions have the order `order`.
 pub fn select(kernel: &Kernel, target: Target, order: ReductionOrder) -> Result<Program, Unsupported> {
-    // A partial vector needs masks.
+    // AVX2 lacks the masks that partial vectors in slices need.
     let in_slices = target == Target::Avx512;
     run(Select { in_slices, ..Select::new(kernel, target, order, 1) })
 }
 
-/// The same for lanes in whole vectors; `None` if the code would be the same.
+/// Selects the body for extents that are a multiple of the vector length. Returns `None` if it would equal the general
+/// body.
 pub fn select_whole(kernel: &Kernel, target: Target) -> Option<Program> {
     if target == Target::Avx512 {
         return None;
@@ -38,14 +39,16 @@ pub fn select_whole(kernel: &Kernel, target: Target) -> Option<Program> {
     if select.has_slices() { run(select).ok() } else { None }
 }
 
-/// The same for several vectors of lanes at once, if that is profitable for such calls and all accumulators have
-/// registers: a reduction down columns then reads whole runs of each row, and long chains of operations overlap.
+/// Selects the body for several adjacent vectors of lanes, if all accumulators have registers and it is profitable for
+/// `calls`. A reduction down columns then reads longer runs of each row, and long dependency chains overlap.
 pub fn select_strip(kernel: &Kernel, target: Target, calls: Calls) -> Option<Program> {
-    /// Larger bodies with reductions have enough instruction-level parallelism.
+    /// The largest profitable number of instructions with reductions. Larger bodies have enough instruction-level
+    /// parallelism.
     const MOST_REDUCING: usize = 48;
-    /// Without reductions, the processor sees several steps of shorter bodies at once anyway.
+    /// The least profitable number of instructions without reductions. Out-of-order execution overlaps the steps of
+    /// shorter bodies anyway.
     const LEAST: usize = 40;
-    /// Larger bodies are rare, and cost time to compile.
+    /// Larger bodies are rare, and slow to compile.
     const MOST: usize = 1024;
     let count = kernel.insts.len();
     let reductions = kernel.insts.iter().filter(|it| matches!(it, Inst::Reduce(..))).count();
@@ -77,10 +80,10 @@ fn run(mut select: Select<'_>) -> Result<Program, Unsupported> {
     Ok(select.program)
 }
 
-/// Maximum number of adjacent vectors of lanes.
+/// The largest number of adjacent vectors in a strip.
 const MOST_COPIES: usize = 4;
 
-/// Number of copies of the body whose instructions alternate: their values have room in the registers.
+/// Returns how many copies of the body are interleaved. Their values fit the registers.
 const fn alternating(target: Target) -> usize {
     match target {
         Target::Avx2 => 2,
@@ -91,17 +94,16 @@ const fn alternating(target: Target) -> usize {
 struct Select<'k> {
     kernel: &'k Kernel,
     target: Target,
-    /// The order of its reductions.
+    /// The order of the reductions.
     order: ReductionOrder,
-    /// Whether stages may be divided into [slices](blocks::Slices).
+    /// Whether stages may be partitioned into [slices](blocks::Slices).
     in_slices: bool,
     program: Program,
     positions: Positions,
     exponentials: Exponentials,
-    /// For each copy of the body, the register of each selected value; a value without one has that of the
-    /// first copy.
+    /// For each copy of the body, the register of each selected value. Missing values are those of the first copy.
     values: Vec<Vec<Option<VReg>>>,
-    /// The copy that is being selected.
+    /// The copy of the body that is being selected.
     copy: usize,
     constants: FxHashMap<Constant, VReg>,
 }
@@ -131,7 +133,7 @@ impl<'k> Select<'k> {
         }
     }
 
-    /// Ends a block; empty blocks are dropped.
+    /// Ends a block. Empty blocks are dropped.
     fn close(&mut self, when: When) {
         let end = self.program.insts.len();
         if self.program.blocks.last().map_or(0, |it| it.end) < end {
@@ -163,7 +165,7 @@ impl<'k> Select<'k> {
         }
         let mut span = Span::All;
         if let Some(parts) = self.whole_turns(range.clone(), &reductions[0]) {
-            // Whole turns of the accumulators, in registers; then the rest of the lanes.
+            // A loop over whole rounds of the accumulators, in registers, precedes the loop over the remaining lanes.
             let held: Vec<Vec<Reduction>> =
                 (0..parts).map(|part| reductions[0].iter().map(|it| self.hold_part(it, part)).collect()).collect();
             self.close(When::Once);
@@ -188,7 +190,7 @@ impl<'k> Select<'k> {
         Ok(())
     }
 
-    /// The reductions of a stage.
+    /// Returns the reductions of a stage.
     fn reduces(&self, range: Range<usize>) -> Vec<(usize, Reducer)> {
         let reduce = |at: usize| match self.kernel.insts[at] {
             Inst::Reduce(reducer, _) => Some((at, reducer)),
@@ -197,9 +199,8 @@ impl<'k> Select<'k> {
         range.filter_map(reduce).collect()
     }
 
-    /// Copies of a stage's instructions from number `first`, one with each of these reductions. The instructions
-    /// of adjacent copies alternate, so that the processor finds independent ones among the next, unless they have
-    /// accumulators in common.
+    /// Selects copies of a stage's instructions, numbered from `first`, one for each item of `reductions`. Adjacent
+    /// copies are interleaved to expose instruction-level parallelism, unless they share accumulators.
     fn copies<'r>(
         &mut self,
         first: usize,
@@ -224,7 +225,7 @@ impl<'k> Select<'k> {
         Ok(())
     }
 
-    /// One copy of a stage's instructions, with its reductions in order.
+    /// Selects one copy of a stage's instructions, with its reductions in order.
     fn body(&mut self, copy: usize, range: Range<usize>, reductions: &[Reduction]) -> Result<(), Unsupported> {
         self.copy = copy;
         let count = self.kernel.insts.len();
@@ -257,17 +258,17 @@ impl<'k> Select<'k> {
         !self.program.one_lane && self.kernel.insts[range].iter().all(runs)
     }
 
-    /// The number of vectors of accumulators of each reduction, if there may be several and the lanes can be
-    /// processed in runs of as many vectors.
+    /// Returns the number of accumulator vectors of each reduction. `None` if there is only one, or if the lanes cannot
+    /// be processed in runs of that many vectors.
     fn whole_turns(&self, range: Range<usize>, reductions: &[Reduction]) -> Option<usize> {
-        // Where any order will do, steps that wait for one another take longer than those that do not.
+        // If the order does not matter, several accumulation chains hide the latency of a single one.
         let takes_any = |it: &Reduction| it.is_in_register() && !it.ordered;
         let parts = match reductions.iter().find(|it| !takes_any(it)) {
             Some(it) => self.accumulator_parts(it)?,
             None if reductions.is_empty() || self.kernel.lanes != LaneAxis::Reduced => return None,
             None => MOST_COPIES,
         };
-        // With more reduced loops, the rest of one row comes before the next row.
+        // With more reduced loops, the remainder of a row precedes the next row.
         let fits = parts > 1
             && self.kernel.seq == 0
             && reductions.iter().all(|it| takes_any(it) || self.accumulator_parts(it) == Some(parts))
@@ -361,27 +362,27 @@ impl Select<'_> {
         VReg(self.program.regs.len() as u32 - 1)
     }
 
-    /// A register for lanes of `size` bytes.
+    /// Allocates a register for lanes of `size` bytes.
     fn vector(&mut self, size: usize) -> VReg {
         self.reg(Width::of_bytes(self.program.lanes * size))
     }
 
-    /// A mask register, of AVX-512.
+    /// Allocates an AVX-512 mask register.
     fn mask(&mut self) -> VReg {
         self.reg(Width::Mask)
     }
 
-    /// Bytes of a lane of a truth value on AVX2, which is all ones or all zeros.
+    /// Returns the lane size in bytes of a truth value on AVX2, whose lanes are all ones or all zeros.
     fn bool_size(&self) -> usize {
         self.target.vector_bytes() / self.program.lanes
     }
 
-    /// Bytes of a lane of a dtype; on AVX-512 truth values have no byte lanes.
+    /// Returns the lane size of a dtype in bytes. AVX-512 truth values have no byte lanes.
     fn size(&self, ty: DType) -> usize {
         if ty == DType::Bool { self.bool_size() } else { ty.size() }
     }
 
-    /// A constant in every lane of `size` bytes.
+    /// Returns the register of a constant in every lane of `size` bytes.
     fn constant(&mut self, bits: u64, size: usize) -> VReg {
         let constant = Constant { bits: if size == 8 { bits } else { bits & 0xffff_ffff }, size: size as u8 };
         if let Some(&reg) = self.constants.get(&constant) {
@@ -393,7 +394,7 @@ impl Select<'_> {
         reg
     }
 
-    /// A constant of a dtype.
+    /// Returns the register of a constant of a dtype.
     fn scalar(&mut self, bits: u64, ty: DType) -> VReg {
         if ty != DType::Bool {
             return self.constant(bits, ty.size());
@@ -419,49 +420,49 @@ impl Select<'_> {
         self.program.insts.push(VInst { op, dst, srcs: SmallVec::from_slice(srcs) });
     }
 
-    /// A machine instruction into `dst`.
+    /// Pushes a machine instruction with result `dst`.
     fn machine(&mut self, machine: Machine, dst: VReg, srcs: &[VReg]) -> VReg {
         self.push(Op::Machine(machine), Some(dst), srcs);
         dst
     }
 
-    /// An instruction of one operand whose result has lanes of `size` bytes.
+    /// Pushes an instruction with one operand, whose result has lanes of `size` bytes.
     fn op1(&mut self, row: Row, size: usize, a: VReg) -> VReg {
         let dst = self.vector(size);
         self.machine(Machine::new(row), dst, &[a])
     }
 
-    /// An instruction of one operand and an immediate, whose result has lanes of `size` bytes.
+    /// Pushes an instruction with one operand and an immediate, whose result has lanes of `size` bytes.
     fn op1_imm(&mut self, row: Row, size: usize, a: VReg, imm: u8) -> VReg {
         let dst = self.vector(size);
         self.machine(Machine::new(row).imm(imm), dst, &[a])
     }
 
-    /// An instruction of two operands of the same kind as its result.
+    /// Pushes an instruction with two operands, whose result has the width of the first.
     fn op2(&mut self, row: Row, a: VReg, b: VReg) -> VReg {
         let dst = self.reg(self.program.info(a).width);
         self.machine(Machine::new(row).fold(), dst, &[a, b])
     }
 
-    /// The same for commutative instructions: a constant is the last operand.
+    /// Pushes a commutative instruction. A constant becomes the last operand, which can be folded.
     fn op2_commutative(&mut self, row: Row, a: VReg, b: VReg) -> VReg {
         if self.is_constant(a) && !self.is_constant(b) { self.op2(row, b, a) } else { self.op2(row, a, b) }
     }
 
-    /// An instruction on masks.
+    /// Pushes an instruction on masks.
     fn mask_op(&mut self, row: Row, srcs: &[VReg]) -> VReg {
         let dst = self.mask();
         self.machine(Machine::new(row), dst, srcs)
     }
 
-    /// The row for lanes of `size` bytes.
+    /// Returns the row for lanes of `size` bytes.
     fn sized(size: usize, d: Row, q: Row) -> Row {
         if size == 8 { q } else { d }
     }
 }
 
-/// Returns whether a stage cannot process several lanes at once: it has narrow elements at any stride or at
-/// positions of the lanes, or one element that all lanes write.
+/// Returns whether a stage must process lanes one at a time. It must if it accesses narrow elements at any stride or at
+/// positions of the lanes, or if all lanes write one element.
 fn needs_one_lane(kernel: &Kernel, positions: &Positions, stage: usize, scope: Scope) -> bool {
     if kernel.lanes == LaneAxis::Reduced && scope == Scope::Point {
         return false;

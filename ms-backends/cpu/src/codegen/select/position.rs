@@ -1,4 +1,4 @@
-//! Positions of indexed buffers: those that are the same for all lanes, and those that need no vector.
+//! Analyses the positions of indexed buffers: which are uniform across lanes, and which need no vector.
 
 use super::super::rows;
 use super::super::vinst::{Op, VReg};
@@ -6,17 +6,17 @@ use super::Select;
 use ms_core::ir::{Compare, Inst, Kernel, ParamId, StrideClass, Val};
 use ms_core::tensor::DType;
 
-/// Analysis of values before instruction selection.
+/// The results of the analysis, which runs before instruction selection.
 pub struct Positions {
-    /// By value, whether it is the same for all lanes.
+    /// For each value, whether it is uniform across lanes.
     uniform: Vec<bool>,
-    /// By value, the buffer of integers of which it is an element, if it is used only as a position that is
-    /// the same for all lanes: it is loaded at its uses, and is in no vector.
+    /// For each value, the integer buffer of which it is an element. Only for values that are used as nothing but
+    /// uniform positions: they are loaded at their uses and need no vector register.
     element: Vec<Option<ParamId>>,
 }
 
 impl Positions {
-    /// The positions of a kernel.
+    /// Analyses a kernel.
     pub fn of(kernel: &Kernel) -> Self {
         let count = kernel.insts.len();
         if !kernel.insts.iter().any(|it| matches!(it, Inst::Gather(..))) {
@@ -25,17 +25,17 @@ impl Positions {
         Self { uniform: kernel.uniform(), element: elements(kernel) }
     }
 
-    /// Returns whether a value is the same for all lanes.
+    /// Returns whether a value is uniform across lanes.
     pub fn is_uniform(&self, val: Val) -> bool {
         self.uniform[val.0 as usize]
     }
 
-    /// The buffer of which a position is an element that is loaded at its uses.
+    /// Returns the buffer whose element the position is, if it is loaded at its uses.
     pub fn element(&self, val: Val) -> Option<ParamId> {
         self.element[val.0 as usize]
     }
 
-    /// Returns whether a value in vectors has eight bytes.
+    /// Returns whether any value that needs a vector has eight bytes.
     pub fn has_wide(&self, kernel: &Kernel) -> bool {
         let is_wide = |dtype: DType| dtype.size() == 8;
         let in_vectors = |at: &usize| self.element[*at].is_none();
@@ -48,7 +48,7 @@ impl Positions {
     }
 }
 
-/// See [`Positions::element`].
+/// Computes [`Positions::element`].
 fn elements(kernel: &Kernel) -> Vec<Option<ParamId>> {
     let mut element: Vec<Option<ParamId>> = Vec::with_capacity(kernel.insts.len());
     for inst in &kernel.insts {
@@ -68,7 +68,7 @@ fn elements(kernel: &Kernel) -> Vec<Option<ParamId>> {
         last_store.push(stored);
         stored = if matches!(inst, Inst::Store(..)) { Some(at) } else { stored };
     }
-    // Uses come after definitions, so a reverse visit propagates vectors from uses to their operands.
+    // Uses come after definitions, so a reverse visit propagates the need for a vector from uses to operands.
     for (at, inst) in kernel.insts.iter().enumerate().rev() {
         let passes = matches!(inst, Inst::Gather(..)) || element[at].is_some();
         for Val(operand) in inst.operands() {
@@ -79,7 +79,7 @@ fn elements(kernel: &Kernel) -> Vec<Option<ParamId>> {
             }
         }
     }
-    // A conversion of a value in a vector is in a vector, too.
+    // A conversion of a value that needs a vector needs one, too.
     for at in 0..element.len() {
         if let Inst::Cast { value, .. } = kernel.insts[at]
             && element[value.0 as usize].is_none()
@@ -91,13 +91,12 @@ fn elements(kernel: &Kernel) -> Vec<Option<ParamId>> {
 }
 
 impl Select<'_> {
-    /// The elements of an indexed buffer at positions.
+    /// Loads the elements of an indexed buffer at `position`.
     pub fn gather(&mut self, param: ParamId, position: Val) -> VReg {
         let info = self.kernel.params[param.0 as usize];
         let (size, step) = (info.dtype.size() as u8, info.step);
         let raw = self.vector(info.dtype.size());
-        // If lanes are processed one by one, or the value is computed once per row, there is one position at
-        // a time.
+        // There is one position at a time if lanes are processed one at a time or the position is uniform.
         if self.program.one_lane || self.positions.is_uniform(position) {
             let (index, copy) = (self.positions.element(position), self.copy as u8);
             let op = Op::ReadAt { param, size, strided: step == StrideClass::Any, index, copy };
@@ -125,7 +124,7 @@ impl Select<'_> {
         self.widened(info.dtype, raw)
     }
 
-    /// The low halves of products of 64-bit integers.
+    /// Computes the low halves of 64-bit integer products.
     fn multiply_int(&mut self, a: VReg, b: VReg) -> VReg {
         if self.avx512() { self.op2(rows::MULL_Q, a, b) } else { self.multiply_q(a, b) }
     }

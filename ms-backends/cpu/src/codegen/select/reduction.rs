@@ -1,4 +1,4 @@
-//! Reductions: accumulators, their steps, and the final tree.
+//! Selects instructions for reductions: accumulators, their steps, and the final tree.
 
 use super::super::Unsupported;
 use super::super::rows;
@@ -11,38 +11,38 @@ use ms_core::tensor::{DType, Scalar};
 /// A reduction of one loop stage.
 #[derive(Clone, Copy)]
 pub struct Reduction {
-    /// The instruction.
+    /// The index of the instruction.
     pub at: usize,
     /// The op that combines two accumulators.
     op: BinaryOp,
-    /// The dtype of the accumulators; bools are reduced as integers that are all ones or zeros.
+    /// The dtype of the accumulators. Bools are reduced as integers of all ones or zeros.
     ty: DType,
-    /// Whether bools are reduced.
+    /// Whether the operands are bools.
     truth: bool,
     /// Whether the [order of reduction](ReductionOrder) matters.
     pub ordered: bool,
-    /// The initial value of accumulators.
+    /// The initial value of the accumulators.
     pub identity: VReg,
     place: Accumulators,
 }
 
 impl Reduction {
-    /// The size of an accumulator in bytes.
+    /// Returns the size of an accumulator in bytes.
     pub fn size(&self) -> usize {
         self.ty.size()
     }
 
-    /// Returns whether both have the same accumulators, so that the steps of one must end before those of the other.
+    /// Returns whether both use the same accumulators. If so, their steps must not be interleaved.
     pub fn shares_accumulators(&self, other: &Self) -> bool {
         self.place == other.place
     }
 
-    /// Returns whether its accumulators are in one register.
+    /// Returns whether the accumulators are in one register.
     pub fn is_in_register(&self) -> bool {
         matches!(self.place, Accumulators::Register(_))
     }
 
-    /// The reduction with its accumulators in a register.
+    /// Returns the reduction with its accumulators in register `acc`.
     pub fn in_register(&self, acc: VReg) -> Self {
         Self { place: Accumulators::Register(acc), ..*self }
     }
@@ -50,18 +50,18 @@ impl Reduction {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Accumulators {
-    /// One register of accumulators, one for each lane.
+    /// A register with an accumulator in each lane.
     Register(VReg),
-    /// An array on the stack, of which each step uses the next part.
+    /// An array on the stack. Each step uses the next vector, in round-robin order.
     Array(AccId),
-    /// One vector of such an array.
+    /// A vector of such an array.
     Part(AccId, u8),
     /// An array on the stack with one accumulator for each lane.
     Whole(AccId),
 }
 
 impl Select<'_> {
-    /// Allocates the accumulators and, if the reduction `starts` here, sets them to the identity.
+    /// Allocates the accumulators. Sets them to the identity if `starts`.
     pub fn begin_reduction(
         &mut self,
         at: usize,
@@ -91,7 +91,7 @@ impl Select<'_> {
         let reduced = self.kernel.lanes == LaneAxis::Reduced;
         let ordered = self.kernel.is_ordered_reduction(at);
         let order = if ordered { self.order } else { ReductionOrder::Lanes };
-        // What may accumulate a value any number of times has one accumulator for each lane, also where lanes are alike.
+        // Idempotent operations need only one accumulator per lane, even if lanes hold equal values.
         let any_times = matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Min | BinaryOp::Max);
         let count = if any_times || !reduced { self.program.lanes } else { order.accumulators(ty) };
         let in_registers = reductions <= register_accumulators(self.target);
@@ -113,7 +113,7 @@ impl Select<'_> {
         Ok(Reduction { at, op, ty, truth, ordered, identity, place })
     }
 
-    /// The number of vectors of accumulators on the stack that are used in turn.
+    /// Returns the number of accumulator vectors on the stack, if they are used in round-robin order.
     pub fn accumulator_parts(&self, reduction: &Reduction) -> Option<usize> {
         match reduction.place {
             Accumulators::Array(id) => Some(self.program.arrays[id.0 as usize].count / self.program.lanes),
@@ -121,7 +121,7 @@ impl Select<'_> {
         }
     }
 
-    /// The reduction with the accumulators of one part in registers.
+    /// Returns the reduction with accumulator vector `part` in a register.
     pub fn hold_part(&mut self, reduction: &Reduction, part: usize) -> Reduction {
         match reduction.place {
             Accumulators::Array(id) => {
@@ -135,7 +135,7 @@ impl Select<'_> {
         }
     }
 
-    /// The reduction with a register of accumulators that is set to the identity.
+    /// Returns the reduction with a new register of accumulators, set to the identity.
     pub fn held(&mut self, reduction: &Reduction) -> Reduction {
         let acc = self.vector(reduction.size());
         self.machine(Machine::new(rows::MOVE), acc, &[reduction.identity]);
@@ -143,7 +143,7 @@ impl Select<'_> {
         reduction.in_register(acc)
     }
 
-    /// The reduction with the accumulators of step `part` of a turn.
+    /// Returns the reduction with the accumulators of step `part` of a round.
     pub fn static_part(&self, reduction: &Reduction, part: usize) -> Reduction {
         match (reduction.place, self.accumulator_parts(reduction)) {
             (Accumulators::Array(id), Some(parts)) => {
@@ -153,7 +153,7 @@ impl Select<'_> {
         }
     }
 
-    /// Writes the accumulators of one part back, if they are in a register, or combines them with the others.
+    /// Writes accumulator vector `part` back to the stack, or combines it with the others if these are in a register.
     pub fn put_back_part(&mut self, reduction: &Reduction, part: usize, held: &Reduction) -> Result<(), Unsupported> {
         match (reduction.place, held.place) {
             (Accumulators::Array(id), Accumulators::Register(acc)) => {
@@ -168,7 +168,7 @@ impl Select<'_> {
         Ok(())
     }
 
-    /// Sets the accumulators to the identity again.
+    /// Resets the accumulators to the identity.
     pub fn restart_reduction(&mut self, reduction: &Reduction) {
         match reduction.place {
             Accumulators::Register(acc) => {
@@ -182,7 +182,7 @@ impl Select<'_> {
         }
     }
 
-    /// Sets the accumulators of parallel lanes.
+    /// Sets the accumulators of parallel lanes to `value`.
     pub fn set_reduction(&mut self, reduction: &Reduction, value: VReg) {
         match reduction.place {
             Accumulators::Register(acc) => {
@@ -194,7 +194,7 @@ impl Select<'_> {
         }
     }
 
-    /// Combines accumulators in registers with those of a part on the stack.
+    /// Combines the accumulators in a register with vector `part` on the stack.
     pub fn take_part(&mut self, reduction: &Reduction, held: &Reduction, part: usize) -> Result<(), Unsupported> {
         if let (Accumulators::Array(id), Accumulators::Register(acc)) = (reduction.place, held.place) {
             let other = self.vector(reduction.size());
@@ -205,7 +205,7 @@ impl Select<'_> {
         Ok(())
     }
 
-    /// Combines accumulators in registers to the result of a row.
+    /// Reduces accumulators in registers to the result of a row.
     pub fn end_slice(&mut self, parts: &[Reduction]) -> Result<VReg, Unsupported> {
         let registers = parts.iter().filter_map(|it| match it.place {
             Accumulators::Register(acc) => Some(acc),
@@ -215,7 +215,7 @@ impl Select<'_> {
         self.reduce_lanes(&parts[0], all)
     }
 
-    /// Combines vectors by halves.
+    /// Reduces vectors pairwise.
     fn halve(&mut self, reduction: &Reduction, mut all: Vec<VReg>) -> Result<VReg, Unsupported> {
         while all.len() > 1 {
             let high = all.split_off(all.len() / 2);
@@ -226,12 +226,12 @@ impl Select<'_> {
         Ok(all[0])
     }
 
-    /// Combines two accumulators.
+    /// Selects the combination of two accumulators.
     pub fn combine(&mut self, reduction: &Reduction, a: VReg, b: VReg) -> Result<VReg, Unsupported> {
         self.binary(reduction.op, reduction.ty, a, b)
     }
 
-    /// Accumulates the lanes' `value`.
+    /// Accumulates `value` in the lanes' accumulators.
     pub fn accumulate(&mut self, reduction: &Reduction, value: VReg) -> Result<(), Unsupported> {
         let value = if reduction.truth && self.avx512() { self.op1(rows::M2D, 4, value) } else { value };
         match reduction.place {
@@ -263,7 +263,8 @@ impl Select<'_> {
         Ok(())
     }
 
-    /// What accumulators `acc` on the stack become: `sum`, in the lanes before the end.
+    /// Returns the new contents of the stack accumulators `acc`: `sum` in active lanes, and the old value in lanes past
+    /// the end.
     fn kept(&mut self, reduction: &Reduction, acc: VReg, sum: VReg) -> VReg {
         if !self.avx512() || self.kernel.lanes != LaneAxis::Reduced {
             return sum;
@@ -273,7 +274,7 @@ impl Select<'_> {
         self.machine(Machine::new(row).tie(Tie::First).merge(), kept, &[acc, sum])
     }
 
-    /// Changes the result of the last instruction from `sum` to `acc`, in the lanes before the end.
+    /// Redirects the result of the last instruction from `sum` to `acc`, merging in a tail.
     fn retarget(&mut self, size: usize, sum: VReg, acc: VReg) {
         let last = self.program.insts.last_mut().expect("the reduction has pushed an instruction");
         if let Op::Machine(machine) = &mut last.op
@@ -289,7 +290,7 @@ impl Select<'_> {
         }
     }
 
-    /// Combines the accumulators to the result.
+    /// Reduces the accumulators to the result.
     pub fn end_reduction(&mut self, reduction: &Reduction) -> Result<VReg, Unsupported> {
         let size = reduction.ty.size();
         let all = match reduction.place {
@@ -321,7 +322,7 @@ impl Select<'_> {
         Ok(if reduction.truth && self.avx512() { self.mask_op(rows::D2M, &[one]) } else { one })
     }
 
-    /// Combines the lanes by halves; the result is in every lane.
+    /// Reduces the lanes pairwise. The result is broadcast to every lane.
     fn reduce_lanes(&mut self, reduction: &Reduction, mut all: VReg) -> Result<VReg, Unsupported> {
         let size = reduction.ty.size();
         let width = self.program.info(all).width;
@@ -344,7 +345,7 @@ impl Select<'_> {
     }
 }
 
-/// Maximum number of accumulators of one stage that are kept in registers.
+/// Returns the largest number of accumulator vectors of one stage that are held in registers.
 pub const fn register_accumulators(target: Target) -> usize {
     match target {
         Target::Avx2 => 5,
@@ -352,7 +353,7 @@ pub const fn register_accumulators(target: Target) -> usize {
     }
 }
 
-/// The initial value of a reduction of numbers.
+/// Returns the initial value of a reduction of numbers.
 fn identity(reducer: Reducer, ty: DType) -> Scalar {
     match reducer {
         Reducer::Prod => Scalar::Int(1),

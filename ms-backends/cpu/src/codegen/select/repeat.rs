@@ -1,4 +1,4 @@
-//! Loops of a stage: carries, and their next values.
+//! Selects loop stages: their carries and the carries' next values.
 
 use super::super::Unsupported;
 use super::super::rows;
@@ -9,7 +9,7 @@ use ms_core::ir::{Inst, Val};
 use ms_core::tensor::DType;
 use std::ops::Range;
 
-/// Where a carry is.
+/// The location of a carry.
 #[derive(Clone, Copy)]
 enum Place {
     Register(VReg),
@@ -17,18 +17,18 @@ enum Place {
     Stack(AccId),
 }
 
-/// A carry; bools have lanes of all ones or zeros, as masks cannot be pinned.
+/// A carry. Bools have lanes of all ones or zeros, as masks cannot be pinned.
 #[derive(Clone, Copy)]
 struct Carry {
-    /// The instruction.
+    /// The index of the instruction.
     at: usize,
     place: Place,
-    /// Bytes of a lane.
+    /// The size of a lane in bytes.
     size: usize,
 }
 
 impl Select<'_> {
-    /// A stage that is a loop.
+    /// Selects a loop stage.
     pub fn repeat(&mut self, range: Range<usize>) -> Result<(), Unsupported> {
         let mut carries = Vec::new();
         for at in range.clone() {
@@ -47,7 +47,8 @@ impl Select<'_> {
         for (carry, at) in carries.iter().zip(assigned) {
             let Inst::Next(_, value) = self.kernel.insts[at] else { unreachable!("a loop ends with the next values") };
             let value = self.in_vector(carry.at, value);
-            // All are assigned at the same time: one that is another carry is read before that is overwritten.
+            // Carries are assigned in parallel: a next value that is another carry's register is copied before it is
+            // overwritten.
             let is_other = |it: &Carry| it.at != carry.at && matches!(it.place, Place::Register(reg) if reg == value);
             next.push(if carries.iter().any(is_other) {
                 let copy = self.reg(self.program.info(value).width);
@@ -64,7 +65,7 @@ impl Select<'_> {
         Ok(())
     }
 
-    /// A carry after `before` others.
+    /// Allocates the carry after `before` others.
     fn carry(&mut self, at: usize, before: usize) -> Carry {
         let size = match self.kernel.types[at] {
             DType::Bool if self.avx512() => 4,
@@ -82,7 +83,7 @@ impl Select<'_> {
         Carry { at, place, size }
     }
 
-    /// The lanes of a value of the dtype of carry `at`, in a vector register.
+    /// Returns the lanes of a value in a vector register. Its dtype is that of carry `at`.
     fn in_vector(&mut self, at: usize, value: Val) -> VReg {
         let value = self.value(value);
         let is_mask = self.kernel.types[at] == DType::Bool && self.avx512();
@@ -99,7 +100,7 @@ impl Select<'_> {
         }
     }
 
-    /// Makes the current value of a carry that of its instruction.
+    /// Defines the value of a carry's instruction as the current value of the carry.
     fn read_carry(&mut self, carry: Carry) {
         let vector = match carry.place {
             Place::Register(register) => register,

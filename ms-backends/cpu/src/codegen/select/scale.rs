@@ -1,4 +1,4 @@
-//! Exponentials on AVX-512, which has an instruction for the product by a power of two at the end of their formula.
+//! Selects `vscalef` for exponentials on AVX-512: their formula ends in a product with a power of two.
 
 use crate::target::TARGET;
 use ms_core::ir::{
@@ -8,34 +8,34 @@ use ms_core::tensor::DType;
 use smallvec::SmallVec;
 use std::sync::OnceLock;
 
-/// A value that is the product of another one and a power of two.
+/// A value that is the product of a factor and a power of two.
 #[derive(Clone, Copy)]
 pub struct Scaled {
     /// The factor, which is near one.
     pub factor: Val,
-    /// The exponent of the power, a whole number as a float.
+    /// The exponent of two, a whole number as a float.
     pub power: Val,
-    /// The operand with a lower limit, whose exponential is zero, and how often the formula uses it.
+    /// The clamped operand and its number of uses in the formula. At the lower limit the exponential is zero.
     limited: (Val, usize),
 }
 
 /// The exponentials of a kernel.
 #[derive(Default)]
 pub struct Exponentials {
-    /// By instruction, those that are products; empty if there are none.
+    /// For each instruction, the scaled product that it computes. Empty if the kernel has none.
     scaled: Vec<Option<Scaled>>,
-    /// The instructions that only compute powers for these products; empty if there are none.
+    /// Whether each instruction only computes powers of two for these products. Empty if the kernel has none.
     unused: Vec<bool>,
-    /// By instruction, the operands of limits that only these products need; empty if there are none.
+    /// For each clamp that only these products need, its unclamped operand. Empty if the kernel has none.
     unlimited: Vec<Option<Val>>,
 }
 
 impl Exponentials {
-    /// Finds those of a kernel.
+    /// Finds the exponentials of a kernel.
     pub fn of(kernel: &Kernel) -> Self {
         let inst = |it: Val| kernel.insts[it.0 as usize];
         let found = |at: usize| match kernel.insts[at] {
-            // A formula ends in two products; most kernels have none, and are not compared.
+            // A formula ends in two products. Most kernels have none, which skips the comparison.
             Inst::Binary(BinaryOp::Mul, product, _) if matches!(inst(product), Inst::Binary(BinaryOp::Mul, ..)) => {
                 Formula::all().iter().find_map(|it| it.found(kernel, Val(at as u32)))
             }
@@ -61,11 +61,11 @@ impl Exponentials {
                 operands(at).into_iter().for_each(|it| uses[it.0 as usize] -= 1);
             }
         }
-        // Lanes whose result is zero are left out of the product, so that their power may be any number that is as low.
+        // Lanes whose result is zero are masked off in the product. So their power may be arbitrarily low.
         let mut unlimited = vec![None; scaled.len()];
         for &Scaled { limited: (limited, of_formula), .. } in scaled.iter().flatten() {
             let at = limited.0 as usize;
-            // Something else may need the limit.
+            // Another use may need the limit.
             if uses[at] == of_formula {
                 unlimited[at] = without_limit(kernel.insts[at]);
             }
@@ -73,35 +73,35 @@ impl Exponentials {
         Self { scaled, unused, unlimited }
     }
 
-    /// The number without a lower limit that an instruction, which limits it, may be replaced by.
+    /// Returns the unclamped operand that may replace clamp instruction `at`.
     pub fn unlimited(&self, at: usize) -> Option<Val> {
         *self.unlimited.get(at)?
     }
 
-    /// The product that an instruction is, if its formula ends there.
+    /// Returns the scaled product that instruction `at` computes, if a formula ends there.
     pub fn scaled(&self, at: usize) -> Option<Scaled> {
         *self.scaled.get(at)?
     }
 
-    /// Whether nothing uses the result of an instruction.
+    /// Returns whether the result of an instruction is unused.
     pub fn is_unused(&self, at: usize) -> bool {
         self.unused.get(at).is_some_and(|it| *it)
     }
 }
 
-/// The number to which an instruction gives a lower limit.
+/// Returns the operand that an instruction clamps from below.
 fn without_limit(inst: Inst) -> Option<Val> {
     if let Inst::Binary(BinaryOp::Max, number, _) = inst { Some(number) } else { None }
 }
 
-/// The formula of an exponential. Its last products are by powers of two that are normal numbers: the bits of one
-/// product by all of them are the same, as the factor is near one, and the exponent is limited, so that no product
-/// but the last one is rounded unless the result is zero.
+/// The expanded formula of an exponential. It ends in products with powers of two that are normal numbers. One product
+/// with the whole power gives the same bits: the factor is near one and the exponent is limited. So no product before
+/// the last one rounds, unless the result is zero.
 struct Formula {
     kernel: Kernel,
     /// The operand of the exponential.
     operand: Val,
-    /// The sign of operands for which lowering has this formula.
+    /// The sign of the operand for which lowering uses this formula.
     sign: Sign,
     /// The result.
     result: Val,
@@ -109,7 +109,7 @@ struct Formula {
 }
 
 impl Formula {
-    /// Those of all dtypes and signs.
+    /// Returns the formulas of all dtypes and signs.
     fn all() -> &'static [Self] {
         static ALL: OnceLock<Vec<Formula>> = OnceLock::new();
         ALL.get_or_init(|| {
@@ -118,7 +118,7 @@ impl Formula {
         })
     }
 
-    /// That of lowering; `None` if it does not end in two products by powers.
+    /// Expands an exponential as lowering does. Returns `None` if the formula does not end in two products with powers.
     fn new(dtype: DType, sign: Sign) -> Option<Self> {
         let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
         let [x, y] = [Role::Input, Role::Output].map(|it| builder.param(dtype, it, StrideClass::Unit));
@@ -145,7 +145,7 @@ impl Formula {
         Some(Self { operand, sign, result, scaled: Scaled { factor, power, limited: (limited, uses) }, kernel })
     }
 
-    /// The product that a value of a kernel is by this formula.
+    /// Matches value `at` of a kernel against the formula.
     fn found(&self, kernel: &Kernel, at: Val) -> Option<Scaled> {
         let mut found = vec![None; self.kernel.insts.len()];
         if !self.is_at(self.result, kernel, at, &mut found) {
@@ -157,8 +157,8 @@ impl Formula {
         fits.then_some(Scaled { factor: of(factor)?, power: of(power)?, limited: (of(limited)?, uses) })
     }
 
-    /// Whether the formula's value `own` is value `at` of a kernel, given some that are `found`. The depth of the
-    /// recursion is that of the formula.
+    /// Returns whether value `at` of a kernel matches the formula's value `own`, and records the matches in `found`.
+    /// The depth of the recursion is the depth of the formula.
     fn is_at(&self, own: Val, kernel: &Kernel, at: Val, found: &mut [Option<Val>]) -> bool {
         if kernel.ty(at) != self.kernel.ty(own) {
             return false;
@@ -184,7 +184,7 @@ impl Formula {
 mod tests {
     use super::*;
 
-    /// The formula is found wherever it is, and what only its powers need is left out.
+    /// The formula is found in a kernel, and instructions that only its powers need are unused.
     #[test]
     fn formulas_are_found() {
         assert_eq!(Formula::all().len(), 4, "each is what lowering expands an exponential to");
@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    /// The lower limit is left out, unless something else needs it.
+    /// The lower limit is omitted unless another instruction uses it.
     #[test]
     fn limits_are_left_out() {
         for formula in Formula::all() {
@@ -215,7 +215,7 @@ mod tests {
         }
     }
 
-    /// With any other bound of the operand, products may be rounded in another way.
+    /// Any other constant may change the rounding, so the pattern must not match.
     #[test]
     fn other_constants_are_not_the_formula() {
         for formula in Formula::all() {

@@ -1,4 +1,4 @@
-//! Exponentials, whose formula ends in one instruction on AVX-512.
+//! Tests exponentials, whose formula ends in one instruction on AVX-512.
 
 use super::super::compile;
 use super::harness::{TARGETS, mapped};
@@ -8,10 +8,10 @@ use crate::testing::Call;
 use ms_core::ir::{Kernel, KernelBuilder, LaneAxis, Math, ParamId, Role, Scope, StrideClass, UnaryOp};
 use ms_core::tensor::DType;
 
-/// Elements of a call.
+/// The number of elements of a call.
 const COUNT: usize = 1 << 16;
 
-/// A kernel of the exponential of its elements, or of those with a minus sign.
+/// Builds a kernel of the exponential of its elements, or of their negated magnitudes.
 fn exponential(dtype: DType, is_negative: bool) -> Kernel {
     let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
     let [x, y] = [Role::Input, Role::Output].map(|it| builder.param(dtype, it, StrideClass::Unit));
@@ -26,7 +26,7 @@ fn exponential(dtype: DType, is_negative: bool) -> Kernel {
     TARGET.expand(builder.finish())
 }
 
-/// Compares the exponentials of the elements with these bits with those of the interpreter.
+/// Compares the exponentials of elements with the given bits to those of the interpreter.
 fn check(dtype: DType, calls: usize, bits: impl Fn(usize) -> u64) {
     for kernel in [false, true].map(|it| exponential(dtype, it)) {
         let interpreted = Interpreted::new(kernel.clone());
@@ -38,12 +38,12 @@ fn check(dtype: DType, calls: usize, bits: impl Fn(usize) -> u64) {
             let mut inputs = Call::new(&kernel, &[COUNT], &[None, None], 0);
             inputs.fill(ParamId(0), |at| bits(number * COUNT + at));
             let mut want = inputs.clone();
-            // SAFETY: the call is of this kernel.
+            // SAFETY: `want` was created for `kernel`, so its buffers cover every access.
             unsafe { want.run(&interpreted) };
             for (code, isa) in codes.iter().zip(TARGETS) {
                 let Some(code) = code else { continue };
                 let mut got = inputs.clone();
-                // SAFETY: this is the kernel's code.
+                // SAFETY: `code` was compiled from `kernel`, and `got` is a copy of a call of `kernel`.
                 unsafe { got.run(code) };
                 assert_eq!(got.difference(&want), None, "{dtype} on {isa}, call {number}");
             }
@@ -51,7 +51,7 @@ fn check(dtype: DType, calls: usize, bits: impl Fn(usize) -> u64) {
     }
 }
 
-/// Results of all exponents, subnormal ones, zeros, infinities and nans.
+/// Covers results of all exponents, subnormals, zeros, infinities and NaNs.
 #[test]
 fn of_numbers_of_all_sizes() {
     let all = |at: usize| (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -10,25 +10,25 @@ use ms_core::ir::Kernel;
 use ms_core::ir::testing::Random;
 use std::sync::Arc;
 
-/// The instruction sets that kernels are compiled for. Those that this machine lacks are compiled too, so that the
-/// assertions of code generation hold for them.
+/// The instruction sets that kernels are compiled for. They include sets that this machine lacks, for the assertions of
+/// the code generator.
 pub const TARGETS: [Isa; 2] = [Isa::Avx2, Isa::Avx512];
 
-/// A kernel's loaded code; `None` if this machine lacks the instruction set, or executable memory is not allowed.
+/// Loads a kernel's code. Returns `None` if this machine lacks the instruction set or forbids executable memory.
 pub fn mapped(kernel: &Kernel, isa: Isa, bytes: &[u8]) -> Option<Compiled> {
     let memory = isa.is_supported().then(|| CodeMemory::map(bytes))??;
-    // SAFETY: the bytes are the kernel's code, whose entry is the first one.
+    // SAFETY: `bytes` are the machine code of `kernel`, and its entry is the first byte.
     Some(unsafe { Compiled::new(Arc::new(kernel.clone()), memory, 0..bytes.len()) })
 }
 
-/// Compares code for `isa` with the interpreter for each of `sizes`, which are extents of all loops; code that this
-/// machine does not run is compiled only.
+/// Compares code for `isa` with the interpreter for each of `sizes`, the extents of all loops. Code that this machine
+/// cannot run is compiled only.
 #[track_caller]
 pub fn check(what: &str, kernel: &Kernel, isa: Isa, sizes: &[Vec<usize>]) -> Result<usize, Unsupported> {
     check_for(what, kernel, isa, Calls::Any, sizes)
 }
 
-/// [`check`], of code for these calls.
+/// Runs [`check`] with code tuned for `calls`.
 #[track_caller]
 pub fn check_for(
     what: &str,
@@ -43,9 +43,9 @@ pub fn check_for(
         let mut random = Random::Seed(extents.iter().sum::<usize>() as u64);
         let mut want = Call::random(kernel, extents, &mut random, 0xa5a5_a5a5_a5a5_a5a5);
         let mut got = want.with_guard(0x5a5a_5a5a_5a5a_5a5a);
-        // SAFETY: the call is of this kernel.
+        // SAFETY: `want` was created for `kernel`, so its buffers cover every access.
         unsafe { want.run(&Interpreted::new(kernel.clone())) };
-        // SAFETY: this is the kernel's code.
+        // SAFETY: `compiled` was compiled from `kernel`, and `got` is a call of `kernel`.
         unsafe { got.run(&compiled) };
         if let Some(difference) = got.difference(&want) {
             panic!("{what} on {isa}: {difference}\n{kernel}");

@@ -1,4 +1,4 @@
-//! Every op on every dtype, of elements and of constants, with every step of the lanes.
+//! Tests every op on every dtype, with elements and constants as operands, and with every lane step.
 
 use super::super::Unsupported;
 use super::harness::{LANES, TARGETS, check};
@@ -8,8 +8,8 @@ use ms_core::ir::{
 };
 use ms_core::tensor::DType;
 
-/// A kernel of one parallel loop that stores what `body` makes of elements of `inputs`. With
-/// `wide` it has a value of 8 bytes besides, so that fewer lanes fit in a step.
+/// Builds a kernel with one parallel loop that stores the result of `body` on elements of `inputs`. With `wide` it also
+/// has an 8-byte value, so that fewer lanes fit in a vector.
 fn map(inputs: &[DType], step: StrideClass, wide: bool, body: impl Fn(&mut KernelBuilder, &[Val]) -> Val) -> Kernel {
     let mut builder = KernelBuilder::new(1, 0, LaneAxis::Parallel);
     let params: Vec<ParamId> = inputs.iter().map(|&it| builder.param(it, Role::Input, step)).collect();
@@ -26,7 +26,7 @@ fn map(inputs: &[DType], step: StrideClass, wide: bool, body: impl Fn(&mut Kerne
     builder.finish()
 }
 
-/// Whether the documentation of [`Unsupported`] names something that the kernel does.
+/// Whether the kernel does something that the documentation of [`Unsupported`] names.
 fn excused(kernel: &Kernel, isa: Isa) -> bool {
     (kernel.insts.iter().zip(&kernel.types)).any(|(inst, &ty)| match *inst {
         Inst::Cast { value, .. } => {
@@ -127,7 +127,7 @@ fn wide_products() {
 fn multiply_add() {
     for dtype in [DType::F32, DType::F64, DType::F16] {
         all("fma", &[dtype; 3], |it, v| it.fma(v[0], v[1], v[2]));
-        // Each operand in turn a constant, or still needed afterwards.
+        // Each operand is tested as a constant and as a value that is live afterwards.
         for place in 0..3 {
             all("fma with a constant", &[dtype; 3], |it, v| {
                 let mut v = [v[0], v[1], v[2]];

@@ -1,4 +1,4 @@
-//! Large kernels, and limits of compile time.
+//! Tests large kernels and limits of compile time.
 
 use super::super::{Calls, compile};
 use super::harness::{TARGETS, check, check_for};
@@ -6,7 +6,7 @@ use crate::isa::Isa;
 use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, Val};
 use ms_core::tensor::DType;
 
-/// `count` values computed from one input, all of which are live until the end.
+/// Builds a kernel with `count` values that are computed from one input and all live until the end.
 fn live(count: usize, dtype: DType) -> Kernel {
     let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
     let input = builder.param(dtype, Role::Input, StrideClass::Unit);
@@ -16,14 +16,14 @@ fn live(count: usize, dtype: DType) -> Kernel {
     for i in 1..count {
         values.push(builder.binary(BinaryOp::Add, values[i - 1], x));
     }
-    // Used in order of definition, so that the furthest next use changes at every step.
+    // Uses follow the order of definition, so that the furthest next use changes at every step.
     let product = values.iter().copied().reduce(|a, b| builder.binary(BinaryOp::Max, a, b)).expect("some values");
     builder.store(out, product);
     builder.end_stage(Scope::Point);
     builder.finish()
 }
 
-/// A chain of `count` dependent sums.
+/// Builds a kernel with a dependency chain of `count` sums.
 pub fn chain(count: usize) -> Kernel {
     let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
     let inputs = [0, 1].map(|_| builder.param(DType::F32, Role::Input, StrideClass::Unit));
@@ -37,7 +37,7 @@ pub fn chain(count: usize) -> Kernel {
     builder.finish()
 }
 
-/// Bodies with and without copies for adjacent vectors, on whole groups of vectors and what is left of them.
+/// Covers bodies with and without copies for adjacent vectors, on whole strips and their remainders.
 #[test]
 fn bodies_of_every_length() {
     let sizes: Vec<Vec<usize>> = [1, 7, 8, 15, 16, 17, 31, 32, 33, 47, 64, 65, 127, 200].map(|it| vec![it]).into();
@@ -102,7 +102,7 @@ fn many_live_masks_spill() {
 
 #[test]
 fn many_buffers() {
-    // More buffers than registers for pointers.
+    // There are more buffers than registers for pointers.
     for count in [9, 10, 11, 30] {
         let mut builder = KernelBuilder::new(1, 1, LaneAxis::Parallel);
         let params: Vec<_> = (0..count)
@@ -161,7 +161,7 @@ fn code_runs_behind_other_code() {
         for (i, (start, kernel)) in starts.into_iter().zip(kernels).enumerate() {
             let mut out = [0f32; 21];
             let block = [20, out.as_mut_ptr() as u64, 4];
-            // SAFETY: a kernel's code begins there, and the buffer has an element for each lane.
+            // SAFETY: the kernel's code begins at `start`, and the buffer has an element for each lane.
             unsafe { Compiled::new(Arc::new(kernel), memory.clone(), start..all.len()).call(&block) };
             assert_eq!(out[..20], [i as f32 + 1.0; 20], "{isa}");
             assert_eq!(out[20], 0.0, "{isa}");

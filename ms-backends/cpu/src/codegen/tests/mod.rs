@@ -1,5 +1,5 @@
-//! Generated code against the interpreter, bit for bit (except for nan payloads), on every
-//! instruction set of this machine; code for the others is compiled.
+//! Tests generated code against the interpreter, bit for bit except for NaN payloads. The code runs on every
+//! instruction set of this machine. For other instruction sets it is compiled only.
 
 mod exponentials;
 mod harness;

@@ -1,5 +1,5 @@
-//! The orders of reduction: the interpreter and the code of every instruction set against scalar
-//! code that follows the rules of [`ReductionOrder`] directly.
+//! Tests the orders of reduction. The interpreter and the code of every instruction set are compared with scalar code
+//! that follows the rules of [`ReductionOrder`] directly.
 
 use super::super::compile;
 use super::harness::{TARGETS, mapped};
@@ -57,7 +57,7 @@ impl<T: Float> Tree<T> {
         }
     }
 
-    /// Combines elements with their accumulators, and these by halves.
+    /// Accumulates elements in round-robin order and reduces the accumulators pairwise.
     fn halves(&self, count: usize, elements: impl Iterator<Item = (usize, T)>) -> T {
         let mut accumulators = vec![T::of(self.start); count];
         for (at, element) in elements {
@@ -73,7 +73,7 @@ impl<T: Float> Tree<T> {
         accumulators[0]
     }
 
-    /// The results of blocks: groups, which are combined by pairs.
+    /// Reduces block results to groups, and the groups pairwise.
     fn partials(&self, blocks: impl Iterator<Item = T>) -> T {
         let blocks: Vec<T> = blocks.collect();
         let group = |blocks: &[T]| self.halves(32, blocks.iter().copied().enumerate());
@@ -84,7 +84,7 @@ impl<T: Float> Tree<T> {
         groups.first().copied().unwrap_or(T::of(self.start))
     }
 
-    /// Rows of one length, along the lanes.
+    /// Reduces rows of one length along the lanes.
     fn rows(&self, order: ReductionOrder, rows: &[Vec<T>]) -> T {
         let numbered = |row: &[T]| row.iter().copied().enumerate().collect::<Vec<_>>();
         let all = |rows: &[Vec<T>]| rows.iter().flat_map(|it| numbered(it)).collect::<Vec<_>>();
@@ -107,7 +107,7 @@ impl<T: Float> Tree<T> {
         }
     }
 
-    /// The steps of parallel lanes.
+    /// Reduces the steps of parallel lanes.
     fn steps(&self, order: ReductionOrder, steps: &[T]) -> T {
         let block = |it: &[T]| it.iter().fold(T::of(self.start), |sum, &it| (self.combine)(sum, it));
         match order {
@@ -117,20 +117,19 @@ impl<T: Float> Tree<T> {
     }
 }
 
-/// Number of points of the result.
+/// The number of points of the result.
 const POINTS: usize = 3;
 
-/// A reduction of one buffer of `[points, rows, parts, lanes]`, or with parallel lanes of
-/// `[points, rows, lanes]`.
+/// A reduction of one buffer of shape `[points, rows, parts, lanes]`, or `[points, rows, lanes]` with parallel lanes.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     order: ReductionOrder,
     lanes: LaneAxis,
     reducer: Reducer,
     dtype: DType,
-    /// Logical rows, or steps of the reduced loops.
+    /// The number of logical rows, or of steps of the reduced loops.
     rows: usize,
-    /// Parts of a row, each a step of a reduced loop; `None` without such a loop.
+    /// The number of parts of a row, each a step of a reduced loop. `None` without such a loop.
     parts: Option<usize>,
     /// The extent of the lanes.
     extent: usize,
@@ -178,7 +177,7 @@ impl Case {
             .into_iter()
             .map(|it| T::of(it.as_f64()))
             .collect();
-        // In the order of the reduced loops, for each result.
+        // The elements of each result are collected in the order of the reduced loops.
         let rows_of = |at: usize| -> Vec<Vec<T>> {
             if parallel {
                 let (point, lane) = (at / extent, at % extent);
@@ -198,7 +197,7 @@ impl Case {
             let largest = rows.iter().flatten().map(|&it| it.into()).fold(f64::NEG_INFINITY, f64::max);
             want[0].push(reduce(&rows));
             want[1].push(T::of(largest));
-            // Both are exact in f64, so that division there rounds like division in T.
+            // Both operands are exact in f64, so division there rounds like division in T.
             let scaled = rows.iter().map(|row| row.iter().map(|&it| T::of(it.into() / largest)).collect::<Vec<T>>());
             want[2].push(reduce(&scaled.collect::<Vec<_>>()));
         }
@@ -231,12 +230,12 @@ impl Case {
                 assert!(wrong.is_none(), "{name}, {self:?}: result {wrong:?} of {got:?} instead of {want:?}");
             }
         };
-        // SAFETY: the strides stay inside the arrays.
+        // SAFETY: the strides of `block` stay inside the arrays, which outlive the call.
         run("interpreted", &|block| unsafe { interp::run(&kernel, block) });
         for isa in TARGETS {
             let code = compile(&kernel, isa).unwrap_or_else(|error| panic!("{self:?} on {isa}: {error}"));
             let Some(code) = mapped(&kernel, isa, &code.bytes) else { continue };
-            // SAFETY: as above.
+            // SAFETY: `code` was compiled from `kernel`, and the strides of `block` stay inside the arrays.
             run(isa.name(), &|block| unsafe { code.call(block) });
         }
     }
@@ -246,7 +245,7 @@ impl Case {
     }
 }
 
-/// Random elements of a dtype; around one if they are multiplied.
+/// Returns random elements of a dtype, near one if the reducer multiplies them.
 fn noise(len: usize, reducer: Reducer, dtype: DType) -> Array {
     let mut state = 0x2545_f491_4f6c_dd1d_u64 ^ len as u64;
     let (middle, width) = if reducer == Reducer::Sum { (0.0, 1.0) } else { (1.0, 0.02) };
@@ -262,7 +261,7 @@ fn noise(len: usize, reducer: Reducer, dtype: DType) -> Array {
     array
 }
 
-/// The elements with gaps between them.
+/// Spreads the elements out, with a distance of `by` elements.
 fn spread_out(data: &Array, by: usize) -> Array {
     let mut array = Array::zeros(&[data.numel() * by], data.dtype());
     ms_core::with_element!(data.dtype(), T => {
@@ -273,7 +272,7 @@ fn spread_out(data: &Array, by: usize) -> Array {
     array
 }
 
-/// What is reduced: dtypes, reducers and steps along the lanes.
+/// The tested dtypes, reducers and steps along the lanes.
 const REDUCTIONS: [(DType, Reducer, StrideClass); 7] = [
     (DType::F32, Reducer::Sum, StrideClass::Unit),
     (DType::F64, Reducer::Sum, StrideClass::Unit),
@@ -284,12 +283,12 @@ const REDUCTIONS: [(DType, Reducer, StrideClass); 7] = [
     (DType::F16, Reducer::Sum, StrideClass::Any),
 ];
 
-/// Every reduction, in both orders.
+/// Checks every reduction in both orders.
 fn check(lanes: LaneAxis, rows: usize, parts: Option<usize>, extent: usize) {
     for (dtype, reducer, step) in REDUCTIONS {
         Case { order: ReductionOrder::Blocks, lanes, reducer, dtype, rows, parts, extent, step }.of();
     }
-    // In the order `Lanes`, rows in parts have other accumulators than the rows of the reference.
+    // With the order `Lanes`, rows in parts use different accumulators than the reference.
     for (dtype, reducer, step) in REDUCTIONS.into_iter().take(if parts.is_some() { 0 } else { 2 }) {
         Case { order: ReductionOrder::Lanes, lanes, reducer, dtype, rows, parts, extent, step }.of();
     }
@@ -371,7 +370,7 @@ fn columns() {
     }
 }
 
-/// From 1 to 9 groups of blocks, whole and not.
+/// Covers 1 to 9 groups of blocks, with and without a partial group.
 #[test]
 fn groups_of_blocks() {
     let blocks =

@@ -1,4 +1,4 @@
-//! Random kernels.
+//! Tests random kernels.
 
 use super::super::Calls;
 use super::harness::{TARGETS, check, check_for};
@@ -7,10 +7,10 @@ use ms_core::ir::Kernel;
 use ms_core::ir::testing::{Random, elementwise, repeated, staged};
 use std::ops::Range;
 
-/// Number of kernels of each kind.
+/// The number of kernels of each kind.
 const COUNT: u64 = 300;
 
-/// The first seed of many kernels, by hand.
+/// The first seed of the ignored test.
 const MANY: u64 = 1_000_000;
 
 #[test]
@@ -28,7 +28,7 @@ fn staged_kernels() {
     with_stages(1000..1000 + COUNT);
 }
 
-/// As many random kernels as `MS_KERNELS` says, a third of each kind.
+/// Tests `MS_KERNELS` random kernels, a third of each kind.
 #[test]
 #[ignore = "runs for minutes, by hand"]
 fn many_random_kernels() {
@@ -39,7 +39,7 @@ fn many_random_kernels() {
     with_stages(seeds);
 }
 
-/// Random kernels without reductions, from these seeds.
+/// Tests random kernels without reductions, one for each seed.
 fn one_stage_or_loop(generate: fn(&mut Random<'_>, usize, bool) -> Kernel, seeds: Range<u64>) {
     let (mut spills, mut special) = ([0, 0], 0);
     for seed in seeds {
@@ -52,7 +52,7 @@ fn one_stage_or_loop(generate: fn(&mut Random<'_>, usize, bool) -> Kernel, seeds
         for isa in TARGETS {
             let result = check(&format!("random kernel {seed}"), &kernel, isa, &sizes);
             spills[usize::from(isa == Isa::Avx512)] += result.unwrap_or_else(|error| panic!("{seed}: {error}"));
-            // Rows begin at whole cache lines.
+            // Streaming stores need rows that begin at cache lines.
             let sizes: Vec<Vec<usize>> = [(1, 1), (1, 37), (2, 64), (2, 192)]
                 .iter()
                 .map(|&(outer, lanes)| [vec![outer; kernel.par as usize], vec![lanes]].concat())
@@ -69,13 +69,13 @@ fn one_stage_or_loop(generate: fn(&mut Random<'_>, usize, bool) -> Kernel, seeds
     }
 }
 
-/// Random kernels with reductions, from these seeds.
+/// Tests random kernels with reductions, one for each seed.
 fn with_stages(seeds: Range<u64>) {
     for seed in seeds {
         let mut random = Random::Seed(seed);
         let steps = random.pick(&[2, 6, 30]);
         let kernel = staged(&mut random, steps);
-        // Lanes of rows in several parts are whole vectors.
+        // The lanes of rows in several parts must be whole vectors.
         let sizes =
             if kernel.run > 0 { [(16, 3), (48, 3), (144, 5), (192, 2)] } else { [(1, 3), (8, 20), (37, 9), (300, 2)] };
         let sizes: Vec<Vec<usize>> = sizes

@@ -1,10 +1,10 @@
-//! Reductions of every dtype with loops around them, and many at once.
+//! Tests reductions of every dtype inside other loops, and several reductions at once.
 
 use super::harness::{LANES, TARGETS, check};
 use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, Reducer, ReductionOrder, Role, Scope, StrideClass};
 use ms_core::tensor::DType;
 
-/// The extents of `loops` loops with the lanes at `at`, for each number of lanes.
+/// Returns the extents of `par` parallel loops, the lanes and `seq` reduced loops, for each number of lanes.
 fn sizes(par: usize, seq: usize) -> Vec<Vec<usize>> {
     let mut sizes = Vec::new();
     for lanes in LANES {
@@ -23,7 +23,7 @@ fn sizes(par: usize, seq: usize) -> Vec<Vec<usize>> {
     sizes
 }
 
-/// Extents with several blocks.
+/// Returns extents that give several blocks.
 fn large(par: usize, seq: usize) -> Vec<Vec<usize>> {
     let extents = |lanes, outer, inner| {
         let mut extents = [vec![1; par], vec![lanes], vec![1; seq]].concat();
@@ -58,7 +58,7 @@ fn output_step(lanes: LaneAxis) -> StrideClass {
     if lanes == LaneAxis::Parallel { StrideClass::Unit } else { StrideClass::Zero }
 }
 
-/// A reduction of one buffer.
+/// Builds a reduction of one buffer.
 fn reduction(dtype: DType, reducer: Reducer, lanes: LaneAxis, seq: u8, step: StrideClass, wide: bool) -> Kernel {
     let mut builder = KernelBuilder::new(1, seq, lanes);
     let input = builder.param(dtype, Role::Input, step);
@@ -69,7 +69,7 @@ fn reduction(dtype: DType, reducer: Reducer, lanes: LaneAxis, seq: u8, step: Str
         builder.reduce(Reducer::Max, one)
     });
     builder.end_stage(Scope::Loop);
-    // Integers wrap in the store itself.
+    // The store wraps integers, so they are not widened first.
     let kept = if dtype.is_int() { dtype } else { dtype.compute() };
     let result = builder.cast(sum, kept);
     let out = builder.param(kept, Role::Output, output_step(lanes));
@@ -109,7 +109,7 @@ fn every_reducer() {
 
 #[test]
 fn many_accumulators() {
-    // More accumulators than registers, and values from outside the loop.
+    // There are more accumulators than registers, and values from outside the loop.
     for lanes in [LaneAxis::Parallel, LaneAxis::Reduced] {
         for dtype in [DType::F32, DType::F64, DType::I32] {
             for count in [1, 5, 6, 12, 13, 40] {
@@ -143,8 +143,8 @@ fn many_accumulators() {
     }
 }
 
-/// Reductions whose order does not matter beside one in blocks: lanes past the end change none of them, also where
-/// values are the same in all lanes.
+/// Covers reductions without a required order next to a blocked one. Lanes past the end must not change any of them,
+/// even for values that are uniform across lanes.
 #[test]
 fn whole_numbers_beside_blocks() {
     for dtype in [DType::I32, DType::I64, DType::U8, DType::Bool] {

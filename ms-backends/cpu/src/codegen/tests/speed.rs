@@ -1,4 +1,5 @@
-//! Compile and run times. Bounds are generous: they catch changes of the order of magnitude. `cargo test --release -p ms-cpu speed -- --nocapture` prints the numbers.
+//! Measures compile and run times. The bounds are generous and only catch changes of the order of magnitude.
+//! `cargo test --release -p ms-cpu speed -- --nocapture` prints the numbers.
 
 use super::super::compile;
 use super::harness::{TARGETS, mapped};
@@ -10,7 +11,7 @@ use ms_core::ir::{
 use ms_core::tensor::DType;
 use std::time::Instant;
 
-/// The minimum time of several rounds, in nanoseconds per call.
+/// Returns the least time of several rounds, in nanoseconds per call.
 fn nanos(calls: usize, mut call: impl FnMut()) -> f64 {
     let round = |_| {
         let start = Instant::now();
@@ -20,7 +21,7 @@ fn nanos(calls: usize, mut call: impl FnMut()) -> f64 {
     (0..9).map(round).fold(f64::INFINITY, f64::min)
 }
 
-/// e to the power of `x`, for moderate `x`.
+/// Builds e to the power of `x`, for moderate `x`.
 fn exp(builder: &mut KernelBuilder, x: Val) -> Val {
     let constant = |it: &mut KernelBuilder, value: f64| it.constant(value, DType::F32);
     let scale = constant(builder, std::f64::consts::LOG2_E);
@@ -42,7 +43,7 @@ fn exp(builder: &mut KernelBuilder, x: Val) -> Val {
     builder.binary(BinaryOp::Mul, sum, power)
 }
 
-/// `relu(a * s + b) / (1 + exp(-c))`.
+/// Builds `relu(a * s + b) / (1 + exp(-c))`.
 fn gated() -> Kernel {
     let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
     let params = [StrideClass::Unit, StrideClass::Zero, StrideClass::Unit, StrideClass::Unit]
@@ -112,7 +113,7 @@ fn running() {
     for isa in TARGETS {
         let time = |name: &str, kernel: &Kernel, block: &[u64], elements: usize, limit: f64| {
             let Some(code) = mapped(kernel, isa, &compile(kernel, isa).expect("nothing unusual").bytes) else { return };
-            // SAFETY: the blocks below are in bounds of `data` and `result`.
+            // SAFETY: all addresses of the argument blocks below are in bounds of `data` and `result`.
             let time = nanos((1 << 18) / elements + 1, || unsafe { code.call(block) });
             println!("{isa}: {name} runs in {time:.0} ns, {:.3} per element", time / elements as f64);
             assert!(time < limit * elements as f64, "{name} on {isa}: {time} ns for {elements} elements");
@@ -138,8 +139,7 @@ fn running() {
 #[test]
 #[cfg_attr(debug_assertions, ignore = "times optimised code")]
 fn orders_of_reduction() {
-    // Elements of a row, or steps down a column; all rows and columns fit in the second-level cache,
-    // except for the last case.
+    // `n` is the number of elements of a row, or of steps down a column. All cases but the last fit in the L2 cache.
     let data = vec![0.5f32; 1 << 24];
     let mut result = vec![0f32; 1 << 16];
     let (from, to) = (data.as_ptr() as u64, result.as_mut_ptr() as u64);
@@ -159,12 +159,12 @@ fn orders_of_reduction() {
                     }
                 };
                 let words = if squares { block.len() } else { block.len() - 3 };
-                // Interleaved, so that other load affects both.
+                // The rounds are interleaved, so that other load affects both.
                 let mut best = [f64::INFINITY; 2];
                 for _ in 0..if n == 1 << 24 { 10 } else { 60 } {
                     for (best, code) in best.iter_mut().zip([&first, &second]) {
                         let start = Instant::now();
-                        // SAFETY: the block is in bounds of `data` and `result`.
+                        // SAFETY: all addresses of the argument block are in bounds of `data` and `result`.
                         (0..passes).for_each(|_| unsafe { code.call(&block[..words]) });
                         *best = best.min(start.elapsed().as_secs_f64() * 1e9 / (passes * rows) as f64);
                     }
@@ -182,7 +182,7 @@ fn orders_of_reduction() {
     }
 }
 
-/// The sum of rows or columns, and that of their squares.
+/// Builds the sum of rows or columns, and optionally the sum of their squares.
 fn sums(lanes: LaneAxis, squares: bool, order: ReductionOrder) -> Kernel {
     let (par, seq) = if lanes == LaneAxis::Parallel { (0, 1) } else { (1, 0) };
     let mut builder = KernelBuilder::new(par, seq, lanes).with_order(order, 0);
