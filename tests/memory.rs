@@ -1,6 +1,6 @@
 //! Tests running out of memory: it is an error of the op that allocates, at the user's line.
 //!
-//! It never aborts the process.
+//! A lack of memory never aborts the process.
 
 use ms::error::OrRaise;
 use ms::ops::{self, OpDef, Sample};

@@ -232,7 +232,7 @@ fn tangents_against_gradients() {
     });
 }
 
-/// Checks that a mapped graph gives for each lane what the graph gives for the operands of that lane.
+/// Checks that each lane of a mapped graph has the result of the graph for the operands of that lane.
 fn agrees_with_a_loop(case: &Case, graph: &Graph) {
     let wide = mapped(graph);
     let operand = |(at, &it): (usize, &_)| {

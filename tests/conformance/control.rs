@@ -3,8 +3,11 @@
 //! Each case runs eagerly, compiled, and by reference evaluation of its graph. Numbers are f32 where other tests take
 //! their gradients.
 //!
-//! Three kinds of cases are omitted, since Rust has no such form: `while .. else` (a syntax error), list comprehensions
-//! (host iterators), and changes of an argument in place in a callee (a `&mut`).
+//! Omitted are three kinds of cases that Rust cannot express:
+//!
+//! - `while .. else`, which is a syntax error;
+//! - list comprehensions, which are host iterators;
+//! - changes of an argument in place in a callee, which need a `&mut`.
 
 use crate::paths::{check, scalars};
 use ms::Code;

@@ -3,7 +3,7 @@
 use ms::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The number of elements. A kernel cannot hold so many in registers, so a half-written value is visible.
+/// The number of elements, more than a kernel can hold in registers. So a half-written value is visible.
 const LEN: usize = 10_000;
 
 fn slot(value: f32) -> Parameter {

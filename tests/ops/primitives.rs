@@ -22,7 +22,7 @@ enum View {
     Spaced,
     /// The elements are stored from the end.
     Reversed,
-    /// One slice is repeated.
+    /// The first slice is repeated.
     Repeated,
 }
 

@@ -1,6 +1,6 @@
 //! Tests which memory safe code can observe through any function of the library.
 //!
-//! It sees only initialised elements, as values of their dtype, inside the memory of the array. Functions with
+//! Safe code sees only initialised elements, as values of their dtype, inside the memory of the array. Functions with
 //! conditions for the caller are `unsafe`: `ui-tests/fail/memory_needs_unsafe.rs`,
 //! `ui-tests/fail/memory_is_read_as_its_dtype.rs`.
 

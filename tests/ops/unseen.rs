@@ -68,7 +68,7 @@ fn results_and_gradients_are_zeros() {
             }
         }
     }
-    // With so many queries, native code computes attention in blocks.
+    // For this number of queries, native code computes attention in blocks.
     for added in [None, Some(DType::F32)] {
         let (queries, keys) = (4100, 1100);
         let all = [

@@ -68,7 +68,7 @@ impl Two {
     fn construct(&self, x: &Tensor) -> Tensor {
         let (a, b, n) = self.first.call(x, x);
         let (c, d, m) = self.second.call(&a, &b);
-        // The same tensor is passed twice, and the second cell is called a second time.
+        // One tensor is passed twice, and the second cell is called a second time.
         let (e, f, _) = self.second.call(&d, &d);
         let (g, h, _) = self.first.call(&c, &e);
         g + h + f + (n + 10 * m)

@@ -47,7 +47,7 @@ fn sizes_that_do_not_agree_are_refused() {
         |x| x[0].reshape([-1, 2]),
         &["MS100", "`reshape`", "n = 3", "sizes: `n` is axis 0 of `x`", "functions.rs"],
     );
-    // The error names operands whose sizes differ in a call with their symbols.
+    // If the sizes of operands differ in a call, the error names the operands with their symbols.
     refused(
         &[&["_", "a"], &["_", "b"]],
         &[&[3, 4], &[3, 5]],

@@ -76,8 +76,8 @@ fn work(plan: &Plan, routine: &Routine, shared: &[(u32, u32)]) -> usize {
     routine.steps.iter().map(step).sum()
 }
 
-/// Returns the cost of the gradient of a function that reads every row of `x` once: the number of nodes, and the number
-/// of elements that its plan touches.
+/// Returns the cost of the gradient of a function that reads every row of `x` once. The cost is the number of nodes,
+/// and the number of elements that the plan touches.
 fn cost_of_gradient(text: &str, in_order: bool) -> (usize, usize) {
     let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
     let graph = value_and_grad(&graph, &[0], 1, false, in_order).expect("it has a derivative");

@@ -16,8 +16,9 @@ struct Case {
 
 /// Independent kernels are fused into one step.
 ///
-/// Exceptions are kernels that read a result of another kernel, have a large result that is not an output, or would
-/// overwrite an operand of another kernel. So fusion loses no update in place, and needs no more memory.
+/// A kernel stays a separate step if it reads a result of another kernel, or has a large result that is not an output.
+/// The same holds if it would overwrite an operand of another kernel. So fusion loses no update in place, and needs no
+/// more memory.
 #[test]
 fn independent_kernels_are_one_step() {
     let inputs = "%a: f32[64, 64], %b: f32[32, 64], %c: f32[64], %x: f32[64, 64], %y: f32[32, 64], %z: f32[64]";
