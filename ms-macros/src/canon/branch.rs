@@ -113,7 +113,7 @@ impl Rewriter<'_> {
         )
     }
 
-    /// Splits the condition so that a region never decides after a mutation.
+    /// Regroups a condition so that operands which a tensor may skip mutate nothing.
     ///
     /// In the returned `if`, nothing is mutated after an operand that may be a tensor. The exceptions are the right
     /// operand of a separate `&&`, and a nested `if` after a `let`. No `let` before such an operand binds a mutable

@@ -144,8 +144,8 @@ fn compiled(method: &mut ImplItemFn, ty: &Type, names: &Names, diags: &mut Diags
     func::emit(func, &format!("{}::construct", type_name(ty)), compiles, &args, names, diags)
 }
 
-/// Checks that the receiver of `construct` is `&self`, and replaces any other receiver by it. Returns whether it was
-/// `&self`.
+/// Checks that the receiver of `construct` is `&self`, and otherwise reports it and writes `&self` there. Returns
+/// whether it was `&self`.
 fn check_receiver(construct: &mut ImplItemFn, diags: &mut Diags) -> bool {
     match construct.sig.inputs.first_mut() {
         Some(FnArg::Receiver(it)) if matches!(it.kind, ReceiverKind::Reference(_, _, None)) => return true,
