@@ -1,5 +1,6 @@
-//! Tests of the invariants in ARCHITECTURE.md. Each check is a function from sources to violations,
-//! and is itself tested on a planted violation.
+//! Tests the invariants in ARCHITECTURE.md.
+//!
+//! Each check is a function from sources to violations, and is itself tested on a planted violation.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,13 +9,13 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A file by its path below the searched folder, with its text.
+/// A file with its text. The path is relative to the searched folder.
 struct Source {
     path: String,
     text: String,
 }
 
-/// Every Rust file below `folder`, without build outputs.
+/// Returns every Rust file below `folder`, without build outputs.
 fn sources(folder: &Path) -> Vec<Source> {
     let (mut found, mut open): (Vec<PathBuf>, _) = (Vec::new(), vec![folder.to_path_buf()]);
     while let Some(folder) = open.pop() {
@@ -35,7 +36,7 @@ fn sources(folder: &Path) -> Vec<Source> {
     found.into_iter().map(source).collect()
 }
 
-/// The sources have no violations, and `planted` has some.
+/// Checks that the sources have no violations, and that `planted` has some.
 #[track_caller]
 fn check(sources: &[Source], violations: impl Fn(&[Source]) -> Vec<String>, planted: &[(&str, &str)]) {
     let found = violations(sources);
@@ -67,7 +68,7 @@ fn core_sources() -> Vec<Source> {
     CRATES.iter().map(|it| it.0).flat_map(|it| of(&it)).collect()
 }
 
-/// The first segments of the paths below `crate` in a text: in `crate::a::b`, and in
+/// Returns the first segments of the paths below `crate` in a text. The paths are written as `crate::a::b` or
 /// `crate::{a::b, c}`, which may span several lines.
 fn crate_paths(text: &str) -> Vec<String> {
     let mut found = Vec::new();
@@ -97,7 +98,7 @@ fn crate_paths(text: &str) -> Vec<String> {
     found
 }
 
-/// The text without comments and test-only code.
+/// Returns the text without comments and test-only code.
 fn code(text: &str) -> String {
     let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
     code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
@@ -127,7 +128,7 @@ fn modules_import_only_earlier_modules() {
     check(&core_sources(), violations, &planted);
 }
 
-/// The modules in the folder that a file of `lower` imports from.
+/// Returns the modules that a file of `lower` imports from the same folder.
 fn lower_imports(source: &Source) -> Vec<String> {
     let depth = source.path.matches('/').count();
     let prefix = "super::".repeat(depth + 1);
@@ -232,8 +233,8 @@ fn the_core_names_no_backend() {
 
 #[test]
 fn adding_an_op_touches_one_file() {
-    // Other modules need the definition of an op, which the list exports, and `ops::core`: none
-    // needs to know which file an op is in.
+    // Other modules may use the definitions of ops, which the list exports, and `ops::core`. None of them may depend on
+    // the file that contains an op.
     let violations = |sources: &[Source]| {
         let outside = sources.iter().filter(|it| !it.path.starts_with("ops/"));
         let names = outside.filter(|it| it.text.contains("ops::primitive::") || it.text.contains("ops::composite::"));
@@ -255,7 +256,7 @@ fn adding_an_op_touches_one_file() {
     assert_eq!(listed, files, "the list and the folder of primitives");
 }
 
-/// The names of all ops, as the lists declare them.
+/// Returns the names of all ops, as the lists declare them.
 fn op_names() -> Vec<String> {
     let text = fs::read_to_string(root().join("ms-core/ops/src/ops/primitive/mod.rs")).expect("the list is readable");
     let list = text.split("primitives! {").nth(1).expect("the list of primitives");
@@ -267,7 +268,7 @@ fn op_names() -> Vec<String> {
     primitives.chain(words.filter(|it| it.len() > 2 && it.chars().all(|it| !it.is_lowercase()))).collect()
 }
 
-/// The words of a text that follow `ops::`, alone or in a group.
+/// Returns the words that follow `ops::` in a text, alone or in a group.
 fn words_of_ops(text: &str) -> Vec<&str> {
     let is_other = |it: char| !it.is_alphanumeric() && it != '_';
     let mut found = Vec::new();

@@ -1,49 +1,50 @@
-//! The documentation: an example of every public item; the numbers of lines of the programs beside PyTorch; and the
-//! book, its pages and their links.
+//! Tests the documentation: examples of public items, line counts of the programs beside PyTorch, and the pages and
+//! links of the book.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The files in a folder and in those inside.
+/// Returns the files in a folder and its subfolders.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).expect("a readable folder");
     let paths = entries.map(|it| it.expect("an entry").path());
     paths.flat_map(|it| if it.is_dir() { files(&it) } else { vec![it] }).collect()
 }
 
-/// The sources in a folder.
+/// Returns the Rust sources in a folder.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     files(folder).into_iter().filter(|it| it.extension().is_some_and(|it| it == "rs")).collect()
 }
 
-/// Something with a name that a source declares, with what is written above it.
+/// A named declaration of a source, with the documentation and attributes above it.
 struct Declared {
     name: String,
     documentation: String,
-    /// Whether it is an item of the source that may be exported, not a field, a method, or an entry of a macro's list.
+    /// Whether the declaration is an item that may be exported, and not a field, a method, or an entry of a macro's
+    /// list.
     is_item: bool,
 }
 
 impl Declared {
-    /// Whether an example that is compiled is in its documentation.
+    /// Whether the documentation contains an example that is compiled.
     fn has_example(&self) -> bool {
         has_example(&self.documentation)
     }
 
-    /// The name of what has the example instead, by `See the example of [..]`.
+    /// Returns the name of the item that has the example instead, by `See the example of [..]`.
     fn example_of(&self) -> Option<&str> {
         let (_, after) = self.documentation.split_once("See the example of [`")?;
         after.split('`').next()?.rsplit("::").next()
     }
 }
 
-/// Whether a block of a text is code that rustdoc compiles.
+/// Whether a text contains a block of code that rustdoc compiles.
 fn has_example(documentation: &str) -> bool {
     let fences = documentation.lines().filter_map(|it| it.trim().strip_prefix("```"));
     fences.step_by(2).any(|it| ["", "no_run", "compile_fail"].contains(&it))
 }
 
-/// The name that a line declares.
+/// Returns the name that a line declares.
 fn name_in(line: &str) -> &str {
     const WORDS: [&str; 11] =
         ["pub", "const", "unsafe", "async", "struct", "enum", "trait", "type", "fn", "macro_rules!", "mod"];
@@ -55,7 +56,7 @@ fn name_in(line: &str) -> &str {
     words.next().and_then(|it| it.split(|it: char| !it.is_alphanumeric() && it != '_').next()).unwrap_or_default()
 }
 
-/// What a source declares, if it is documented or public.
+/// Returns the declarations of a source that are documented or public.
 fn declared(source: &str) -> Vec<Declared> {
     const ITEMS: [&str; 7] =
         ["pub struct ", "pub enum ", "pub trait ", "pub type ", "pub fn ", "pub const fn ", "pub unsafe fn "];
@@ -81,7 +82,7 @@ fn declared(source: &str) -> Vec<Declared> {
     all
 }
 
-/// The modules and names of the `pub use` of a source; a glob has the name `*`.
+/// Returns the modules and names of the `pub use` items of a source; a glob has the name `*`.
 fn exports(source: &str) -> Vec<(String, String)> {
     let uses = source.split("\npub use ").skip(1).filter_map(|it| it.split_once(';')).map(|it| it.0);
     let mut all = Vec::new();
@@ -93,7 +94,8 @@ fn exports(source: &str) -> Vec<(String, String)> {
     all
 }
 
-/// The sources that may declare what `path` exports under a name; the path is relative to a folder, or names a crate.
+/// Returns the sources that may declare the item that `path` exports as `name`. The path is relative to a folder, or
+/// names a crate.
 fn declaring(path: &str, folder: &Path, name: &str) -> Vec<PathBuf> {
     let (krate, rest) = path.split_once("::").unwrap_or((path, ""));
     let of_core = |name: &str| root().join(format!("ms-core/{name}/src"));
@@ -127,7 +129,7 @@ fn declaring(path: &str, folder: &Path, name: &str) -> Vec<PathBuf> {
     }
 }
 
-/// What all sources declare, by their paths.
+/// The declarations of all sources, by path.
 struct Sources(BTreeMap<PathBuf, Vec<Declared>>);
 
 impl Sources {
@@ -137,14 +139,16 @@ impl Sources {
         Self(all.map(|it| (it.clone(), declared(&text(&it)))).collect())
     }
 
-    /// Whether it has an example, or a link to one, or is no part of the documentation.
+    /// Whether the item has an example or a link to one, or is hidden.
     fn is_shown(&self, it: &Declared) -> bool {
         let has = |name: &str| self.0.values().flatten().any(|it| it.name == name && it.has_example());
         it.has_example() || it.example_of().is_some_and(has) || it.documentation.contains("#[doc(hidden)]")
     }
 
-    /// What a source exports by `pub use`, unless it is of a module of this list, and has no example: neither in its
-    /// documentation, nor at the `pub use`, nor, with its name, in the documentation of the source.
+    /// Returns the names that a source exports by `pub use` without an example.
+    ///
+    /// An example may be in the item's documentation, or at the `pub use`. It may also be in the module's
+    /// documentation, if that mentions the name. Modules in `inner` are exempt.
     fn without_example(&self, path: &Path, source: &str, inner: &[&str]) -> Vec<String> {
         let module: Vec<&str> = source.lines().filter_map(|it| it.strip_prefix("//!")).collect();
         let module = module.join("\n");
@@ -173,7 +177,7 @@ impl Sources {
 
 #[test]
 fn every_public_item_has_an_example() {
-    /// What exports the items that programs name.
+    /// The sources that export the items for programs.
     const EXPORTING: [&str; 15] = [
         "src/lib.rs",
         "src/prelude.rs",
@@ -191,7 +195,7 @@ fn every_public_item_has_an_example() {
         "ms-core/ir/src/data/mod.rs",
         "ms-core/ops/src/tensor/mod.rs",
     ];
-    /// Sources of which every item is public: of `ms::ops`, without the files of its `core` that define ops.
+    /// Sources in which every item is public: all of `ms::ops` except the files of its `core` that define ops.
     const WHOLE: [&str; 11] = [
         "src/nn/init.rs",
         "src/nn/sequential.rs",
@@ -205,13 +209,13 @@ fn every_public_item_has_an_example() {
         "ms-core/ops/src/ops/core/operand.rs",
         "ms-core/ops/src/ops/primitive",
     ];
-    /// Modules of `ms::error` and `ms::tensor` that backends, macros and the rules of ops use, and programs do not.
+    /// Modules of `ms::error` and `ms::tensor` for backends, macros and the rules of ops. Programs do not use them.
     const INNER: [&str; 14] = [
-        // The places of errors.
+        // The locations of errors.
         "called",
         "calls",
         "exhausted",
-        // How ops get to a device or into a trace, and the checks of traced values.
+        // The dispatch of ops to a device or into a trace, and the checks of traced values.
         "dispatch",
         "escape",
         "hints",
@@ -225,7 +229,7 @@ fn every_public_item_has_an_example() {
         "memory::stream",
         "storage",
     ];
-    /// Items by their names, with the reason.
+    /// Exceptions by name, with the reason.
     const EXCEPTIONS: [(&str, &str); 6] = [
         ("error random", "modules, whose items are checked"),
         ("Marked NoCall", "macros refer to them, and programs do not"),
@@ -257,7 +261,7 @@ fn every_public_item_has_an_example() {
         let listed: Vec<Declared> = lists.flat_map(|it| declared(it.0)).collect();
         for it in items.iter().filter(|it| it.is_item).chain(&listed) {
             checked += 1;
-            // What rustc demands no documentation of is not public.
+            // An item without documentation is not public, since rustc demands documentation of public items.
             if !it.documentation.is_empty() && !all.is_shown(it) {
                 bare.insert((it.name.clone(), path.display().to_string()));
             }
@@ -282,7 +286,7 @@ fn every_public_item_has_an_example() {
     assert_eq!(shown, [("A", true), ("B", false), ("c", false), ("D", false)]);
 }
 
-/// The lines of a program with a letter or a digit, without comments, imports and Python's documentation.
+/// Returns the number of lines with a letter or a digit, without comments, imports and Python's docstrings.
 fn code_lines(path: &Path) -> usize {
     let python = path.extension().is_some_and(|it| it == "py");
     let mut inside = false;
@@ -315,7 +319,7 @@ fn the_lines_of_programs_beside_pytorch_are_as_documented() {
     }
 }
 
-/// A file of the repository.
+/// Returns the text of a file.
 fn text(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|it| panic!("{}: {it}", path.display()))
 }
@@ -324,7 +328,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The pages of the book.
+/// Returns the pages of the book.
 fn pages() -> Vec<PathBuf> {
     let folders = [root().join("docs"), root().join("docs/errors")];
     let entries = folders.iter().flat_map(|it| std::fs::read_dir(it).expect("a folder of pages"));
@@ -334,7 +338,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The lines of a page outside blocks of code.
+/// Returns the lines of a page outside code blocks.
 fn prose(page: &str) -> impl Iterator<Item = &str> {
     let mut inside = false;
     page.lines().filter(move |line| {
@@ -344,12 +348,12 @@ fn prose(page: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A line without its spans of code.
+/// Returns a line without its code spans.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect()
 }
 
-/// The targets of the links of a page that are not addresses.
+/// Returns the targets of the links of a page that are not web addresses.
 fn links(page: &str) -> Vec<String> {
     let lines = prose(page).map(without_code);
     let targets = |line: String| {
@@ -359,7 +363,7 @@ fn links(page: &str) -> Vec<String> {
     lines.flat_map(targets).filter(|it| !it.contains("://")).collect()
 }
 
-/// The anchors of the headings of a page, as GitHub and mdBook name them.
+/// Returns the anchors of the headings of a page, as GitHub and mdBook name them.
 fn anchors(page: &str) -> Vec<String> {
     let headings = prose(page).filter(|it| it.starts_with('#'));
     let name = |heading: &str| {
@@ -369,7 +373,7 @@ fn anchors(page: &str) -> Vec<String> {
     headings.map(name).collect()
 }
 
-/// The links of a page of the folder that lead nowhere.
+/// Returns the broken links of a page of the folder.
 fn broken(folder: &Path, page: &str) -> Vec<String> {
     let resolves = |link: &String| {
         let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
@@ -425,7 +429,7 @@ fn the_index_of_errors_has_every_title() {
     assert!(missing.is_empty(), "docs/errors.md lacks\n{}", missing.join("\n"));
 }
 
-/// The codes of errors that a text names, such as `MS100`.
+/// Returns the codes of errors that a text names, such as `MS100`.
 fn codes(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices("ms explain MS").filter_map(|(at, _)| text.get(at + 11..at + 16))
 }
@@ -436,7 +440,7 @@ fn every_code_that_a_message_names_has_a_page() {
     let files = folders.iter().flat_map(|it| files(&root().join(it)));
     let (mut named, mut missing) = (0, Vec::new());
     for path in files.filter(|it| it.extension().is_some_and(|it| it == "rs" || it == "stderr")) {
-        // A text of Rust may go on in the next line.
+        // A Rust string may continue in the next line.
         let text = text(&path).split("\\\n").map(str::trim_start).collect::<String>();
         for code in codes(&text).filter(|it| it[2..].chars().all(|it| it.is_ascii_digit())) {
             named += 1;

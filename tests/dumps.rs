@@ -1,4 +1,4 @@
-//! Compile reports, and graphs saved as files.
+//! Tests compile reports, and graphs saved as files.
 
 #[path = "common/gpt.rs"]
 mod gpt;
@@ -29,7 +29,7 @@ fn reports_and_files_of_one_compilation() {
         save_graphs_passes: passes.iter().map(|it| it.to_string()).collect(),
         ..ms::context()
     };
-    // Another number of tokens for each, so that each is compiled.
+    // Each run has another number of tokens, so that it is compiled.
     let run = |level: u8, passes: &[&str]| {
         let net = lazy::Gpt::new(3, 7, 8);
         let tokens = random::randint([1, 2 + level as usize], 0, 7);
@@ -92,7 +92,7 @@ fn sized(x: &Tensor) -> Tensor {
     ops::softmax(x, 0) + ops::sum(x, keepdims(0))
 }
 
-/// The report includes the time that further sizes take, and omits stages that are not repeated.
+/// The report includes the time of compiling further sizes, and omits stages that are not repeated.
 #[test]
 fn reports_of_further_sizes() {
     let stages = |n: usize| -> Vec<&str> {
@@ -133,8 +133,8 @@ fn train_step(opt: &Adam, net: &lazy::Gpt, tokens: &Tensor) -> Tensor {
     loss
 }
 
-/// Composites are nodes in the gradients of a network as well, until the graph is optimised for a target that does
-/// not keep them.
+/// Composites are also nodes in the gradients of a network, until the graph is optimised for a target for which they
+/// are not legal.
 #[test]
 fn composites_are_nodes_after_differentiation() {
     let files = dumped("train_step", 1, || {
@@ -178,7 +178,7 @@ fn classify(net: &Mlp, x: &Tensor) -> Tensor {
     net.call(x)
 }
 
-/// The files of the compilation of `name` that `run` causes, by their names.
+/// Returns the files of the compilation of `name` that `run` causes, by name.
 fn dumped(name: &str, level: u8, run: impl FnOnce()) -> HashMap<String, String> {
     let folder = std::env::temp_dir().join(format!("ms-dumps-{}-{name}", std::process::id()));
     let settings = Context {
@@ -196,7 +196,7 @@ fn dumped(name: &str, level: u8, run: impl FnOnce()) -> HashMap<String, String> 
     all
 }
 
-/// The first line of each graph of a text, without types.
+/// Returns the first line of each graph of a text, without types.
 fn heads(text: &str) -> Vec<String> {
     let head = |line: &str| {
         let (inputs, _) = line.strip_prefix("graph ")?.split_once(") -> ")?;
@@ -260,7 +260,7 @@ fn deep(net: &Deep, x: &Tensor, scale: (Tensor, Tensor)) -> Tensor {
     net.call(x, scale)
 }
 
-/// Equal calls share a graph, in which parameters are named from the call on.
+/// Equal calls share a graph. Names of its parameters start at the call.
 #[test]
 fn a_shared_graph_has_names_of_its_own() {
     let files = dumped("deep", 2, || {
@@ -344,7 +344,7 @@ fn sizes(net: &Mlp, x: &Tensor) -> Tensor {
     net.call(x)
 }
 
-/// Transforms keep the names of what they are taken of; what they add has none.
+/// Transforms keep the names of their graphs' parameters. Inputs that they add have no names.
 #[test]
 fn names_outlive_transforms() {
     let deep = || Deep { blocks: vec![Mlp::small(), Mlp::small()] };
@@ -439,7 +439,7 @@ fn of_y(y: &Tensor) -> Tensor {
     ops::sqrt(y * 3.0) + 0.125
 }
 
-/// Functions of equal graphs are compiled once, whatever their arguments are called.
+/// Functions with equal graphs are compiled once, whatever the names of their arguments.
 #[test]
 fn names_are_no_part_of_a_graph() {
     let x = Tensor::ones([11]);

@@ -1,5 +1,6 @@
-//! Settings of the process. With `MS_JIT=0` annotated code runs eagerly, at every call, with
-//! tensors that have values.
+//! Tests the settings of the process.
+//!
+//! With `MS_JIT=0` annotated code runs eagerly at every call, with tensors that have values.
 
 use ms::prelude::*;
 use std::cell::Cell;
@@ -30,7 +31,7 @@ fn halve(x: &Tensor, most: usize) -> Tensor {
 #[jit]
 fn seen(x: &Tensor) -> Tensor {
     ran();
-    // The output of `dbg!`.
+    // The line stands for the output of `dbg!`.
     println!("x is {x:?}");
     if x > 1.0 { x * 2.0 } else { x.clone() }
 }
@@ -51,7 +52,7 @@ fn child() {
     println!("ran {}", RUNS.get());
 }
 
-/// The output of the child.
+/// Returns the output of the child.
 fn child_prints(jit: &str) -> String {
     let program = std::env::current_exe().expect("a test has a path");
     let output = Command::new(program)
@@ -73,8 +74,8 @@ fn without_jit_code_runs_eagerly() {
     let shown =
         |text: &str| -> Vec<String> { text.lines().filter(|it| it.starts_with("x is ")).map(str::to_owned).collect() };
     assert_eq!(shown(&eager), ["3.0", "3.0", "5.0"].map(|it| format!("x is Tensor<f32[]> {it}")));
-    // The infinite loop is an error at every call; the other function is traced once, and has
-    // no value to print while it is.
+    // The infinite loop is an error at every call. The other function is traced once, and has no value to print while
+    // it is traced.
     let compiled = child_prints("1");
     for line in ["halved NaN", "seen 6", "seen 10", "ran 4"] {
         assert!(compiled.contains(line), "{line} is not in\n{compiled}");
@@ -106,7 +107,7 @@ fn blocks(net: &[Block; 3], x: &Tensor) -> Tensor {
     net.iter().fold(x.clone(), |x, block| block.call(&x))
 }
 
-/// Compiles under the settings of the process.
+/// Compiles with the settings of the process.
 #[test]
 fn child_of_settings() {
     if std::env::var_os(CHILD).is_none() {
@@ -140,8 +141,8 @@ fn child_of_any() {
     }
 }
 
-/// Valid values of a variable are accepted; with any other value nothing runs, and the error names
-/// the variable, the value and the valid values.
+/// Valid values of a variable are accepted. With any other value nothing runs, and the error names the variable, the
+/// value and the valid values.
 #[test]
 fn invalid_values_of_variables_are_errors() {
     let run = |name: &str, variables: &[(&str, &str)]| {
@@ -197,7 +198,7 @@ fn invalid_values_of_variables_are_errors() {
         let printed = run("child_of_any", &[variable]);
         uses.iter().for_each(|it| assert!(printed.contains(&format!("{it} runs")), "{variable:?}: {it}\n{printed}"));
     }
-    // A device that the program has no backend for: the settings can be read and changed, nothing runs.
+    // The program has no backend for this device: its settings can be read and changed, but nothing runs.
     let printed = run("child_of_any", &[("MS_DEVICE_TARGET", "GPU:1")]);
     for it in ["an op", "a call", "an op again", "a call again"] {
         assert!(printed.contains(&format!("{it} is refused with MS160")), "{it}\n{printed}");
@@ -211,7 +212,7 @@ fn invalid_values_of_variables_are_errors() {
     }
 }
 
-/// `MS_DEV_SIDE_EFFECT_LOAD_ELIM`, `MS_DEV_SHARE_GRAPHS` and those of saved graphs, in a process.
+/// Tests `MS_DEV_SIDE_EFFECT_LOAD_ELIM`, `MS_DEV_SHARE_GRAPHS` and the variables of saved graphs in a process.
 #[test]
 fn settings_of_graphs() {
     let folder = std::env::temp_dir().join(format!("ms-settings-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! Every code of a run-time error has a page, and a caught error prints nothing.
+//! Tests that every code of a run-time error has a page, and that a caught error prints nothing.
 
 use ms::prelude::*;
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use std::panic;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Every file below a folder.
+/// Collects every file below a folder.
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder of sources") {
         let path = entry.expect("a readable entry").path();
@@ -15,7 +15,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The codes that are defined in enums (`Shape = 100`) or named in texts (`MS100`).
+/// Returns the codes that are defined in enums (`Shape = 100`) or named in texts (`MS100`).
 fn codes(text: &str) -> BTreeSet<u16> {
     let defined = text.lines().filter_map(|line| line.trim().strip_suffix(',')?.split_once(" = ")?.1.parse().ok());
     let named = text.match_indices("MS").filter_map(|(at, _)| {

@@ -1,4 +1,4 @@
-//! Memory does not grow without bound: what is made for a model is dropped with the model.
+//! Tests that memory does not grow without bound: a dropped model releases everything that was created for it.
 
 use ms::Context;
 use ms::prelude::*;
@@ -7,23 +7,23 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicIsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The system's memory, counted.
+/// The system's allocator, which counts the bytes in use.
 struct Counted;
 
-/// Bytes in use.
+/// The number of bytes in use.
 static LIVE: AtomicIsize = AtomicIsize::new(0);
 
-// SAFETY: every call is forwarded unchanged to the system's allocator.
+// SAFETY: `System` is a valid allocator, and every call is forwarded to it with unchanged arguments.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: as the caller's.
+        // SAFETY: `layout` has a non-zero size by the contract of `GlobalAlloc::alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         LIVE.fetch_sub(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: as the caller's.
+        // SAFETY: `System` allocated `block` with `layout`, since `alloc` forwards to it.
         unsafe { System.dealloc(block, layout) }
     }
 }
@@ -37,13 +37,13 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The limit on what remains of one model, in bytes. Its parameters alone are larger.
+/// The limit, in bytes, on the memory that remains of one model. Its parameters alone are larger.
 const MODEL_BYTES: isize = 256;
 
-/// The limit on one-time allocations, such as blocks of memory that ended threads leave to others.
+/// The limit on one-time allocations, such as blocks of memory that ended threads leave to other threads.
 const ONCE_BYTES: isize = 128 << 10;
 
-/// Makes, uses and drops models: what remains must not grow with their number.
+/// Creates, uses and drops models. The remaining memory must not grow with their number.
 #[track_caller]
 fn check(name: &str, count: usize, mut model: impl FnMut(usize)) {
     let warm = count / 4;
@@ -100,7 +100,7 @@ fn models_that_were_trained() {
     });
 }
 
-/// As many steps of one model as `MS_STEPS` says, eager and compiled.
+/// Runs `MS_STEPS` steps of one model, eagerly and compiled.
 #[test]
 fn steps_of_one_model() {
     let _alone = alone();
@@ -185,8 +185,7 @@ fn current(x: &Tensor) -> Tensor {
     CURRENT.with(|it| it.borrow().as_ref().expect("set before the call").call(x))
 }
 
-/// A function that accesses its model other than by an argument is traced again after that model is
-/// dropped.
+/// A function that accesses its model other than through an argument is traced again after the model is dropped.
 #[test]
 fn a_model_that_is_no_argument() {
     let _alone = alone();
@@ -243,7 +242,7 @@ fn models_of_many_threads() {
     });
 }
 
-/// The state of an optimiser is its own, even if several are made by one function.
+/// Each optimiser has a separate state, even if one function creates several.
 #[test]
 fn optimisers_in_one_function_are_apart() {
     let _alone = alone();
@@ -264,10 +263,10 @@ fn optimisers_in_one_function_are_apart() {
     assert_eq!(again, first);
 }
 
-/// Tensors of a list.
+/// The number of tensors in a list.
 const FEW: usize = 1500;
 
-/// Nesting depth, far greater than what fits on a stack.
+/// A nesting depth far greater than a stack allows.
 const MANY: usize = 100_000;
 
 #[jit]
@@ -299,7 +298,7 @@ fn chained(x: &Tensor, n: usize) -> Vec<Tensor> {
     all
 }
 
-/// The processor time of this thread, in seconds, which excludes other processes.
+/// Returns the processor time of this thread in seconds, which excludes other processes.
 fn thread_seconds() -> f64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
@@ -362,7 +361,7 @@ impl Chain {
         }
     }
 
-    /// Drops link after link.
+    /// Drops the chain link by link, without recursion.
     fn unlink(mut self) {
         while let Some(next) = self.next.take() {
             self = *next;
@@ -390,7 +389,7 @@ fn last(link: &Link) -> Tensor {
     &link.value + 1.0
 }
 
-/// What is nested too deeply is an error before the stack overflows; anything less runs.
+/// Nesting that is too deep is an error before the stack overflows. Less nesting runs.
 #[test]
 fn cells_in_cells() {
     let _alone = alone();

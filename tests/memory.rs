@@ -1,5 +1,6 @@
-//! Running out of memory is an error of the op that allocates, at the user's line. It never aborts
-//! the process.
+//! Tests running out of memory: it is an error of the op that allocates, at the user's line.
+//!
+//! A lack of memory never aborts the process.
 
 use ms::error::OrRaise;
 use ms::ops::{self, OpDef, Sample};
@@ -18,11 +19,11 @@ struct Limited;
 #[global_allocator]
 static ALLOCATOR: Limited = Limited;
 
-/// Blocks of at least this size fail when they are limited: only blocks whose size depends on those
-/// of tensors are as large.
+/// The minimum size of blocks that fail when they are limited. Only blocks with sizes that depend on tensors are as
+/// large.
 const LARGE: usize = 16 << 10;
 
-/// The number of large blocks that are still granted.
+/// The number of large blocks that may still be allocated.
 static LEFT: AtomicUsize = AtomicUsize::new(UNLIMITED);
 
 const UNLIMITED: usize = usize::MAX;
@@ -32,21 +33,22 @@ fn is_granted(bytes: usize) -> bool {
     bytes < LARGE || LEFT.fetch_update(Relaxed, Relaxed, one_less).is_ok()
 }
 
-// SAFETY: blocks are the system allocator's, or none.
+// SAFETY: every block comes from `System`, which is a valid allocator, or is null, which reports a failure.
 unsafe impl GlobalAlloc for Limited {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: `layout` has a non-zero size by the contract of `GlobalAlloc::alloc`.
         if is_granted(layout.size()) { unsafe { System.alloc(layout) } } else { std::ptr::null_mut() }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: `System` allocated `block` with `layout`, since no other allocator returns blocks here.
         unsafe { System.dealloc(block, layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         if is_granted(size) {
-            // SAFETY: the caller's contract is the same.
+            // SAFETY: `System` allocated `block` with `layout`, and `size` is non-zero and valid by the contract of
+            // `realloc`.
             unsafe { System.realloc(block, layout, size) }
         } else {
             std::ptr::null_mut()
@@ -54,19 +56,19 @@ unsafe impl GlobalAlloc for Limited {
     }
 }
 
-/// Runs `f` with a limited number of large blocks; returns how many of them were left.
+/// Runs `f` with a limited number of large blocks. Returns how many of them were left.
 fn limited<R>(blocks: usize, f: impl FnOnce() -> R) -> (R, usize) {
     LEFT.store(blocks, Relaxed);
     let result = f();
     (result, LEFT.swap(UNLIMITED, Relaxed))
 }
 
-/// Runs `run` with no large block, then one, and so on until it succeeds; until then it must report
-/// that memory ran out, and `check` checks the error. Returns how often it did.
+/// Runs `run` with no large block, then with one, and so on until it succeeds. Until then it must report that memory
+/// ran out, and `check` checks the error. Returns the number of failures.
 fn exhaust<R>(what: &str, run: impl Fn() -> Result<R>, check: impl Fn(&Error)) -> usize {
     eprintln!("{what}");
     let run = || catch(&run).and_then(std::convert::identity);
-    // What is created once is created here: kernels, tables.
+    // Objects that are created only once, such as kernels and tables, are created here.
     run().unwrap_or_else(|error| panic!("{what} with all memory: {error}"));
     let mut refused = 0;
     for blocks in 0..1000 {
@@ -87,17 +89,17 @@ fn exhaust<R>(what: &str, run: impl Fn() -> Result<R>, check: impl Fn(&Error)) -
     panic!("{what} never has enough");
 }
 
-/// An error names an op, or the compiled function of many, and a line of this file.
+/// Checks that an error names an op, or the compiled function of many ops, and a line of this file.
 fn is_named(error: &Error) {
     assert!(error.report().op.is_some() || !error.report().within.is_empty(), "no op is named: {error}");
     assert!(error.report().location.is_some_and(|it| it.file() == file!()), "no line of here is named: {error}");
 }
 
-/// Passes the name of a test to a process.
+/// The environment variable that passes the name of a test to a process.
 const CHILD: &str = "MS_TEST_MEMORY_CHILD";
 
-/// Runs a test of this file in a separate process: others allocate at the same time, and a failed
-/// allocation outside the framework aborts the process.
+/// Runs a test of this file in a separate process. Other tests allocate at the same time, and a failed allocation
+/// outside the framework aborts the process.
 fn in_child(name: &str, run: impl FnOnce()) {
     if std::env::var_os(CHILD).is_some() {
         return run();
@@ -109,7 +111,7 @@ fn in_child(name: &str, run: impl FnOnce()) {
         .env(CHILD, name)
         // If threads had separate heaps, the limit would not cover their free memory.
         .env("MALLOC_ARENA_MAX", "1")
-        // Memory that is mapped is not the allocator's, and not limited.
+        // Mapped memory does not pass through the allocator, so the limit would not cover it.
         .env("MS_HUGE_PAGES", "0")
         .env("RUST_BACKTRACE", "0")
         .output()
@@ -120,7 +122,7 @@ fn in_child(name: &str, run: impl FnOnce()) {
     assert!(output.status.success(), "{}: the last lines are\n{}", output.status, last.join("\n"));
 }
 
-/// A sample with operands of several pages, if its op accepts them.
+/// Returns a sample with operands of several pages, if its op accepts them.
 fn enlarged(def: &OpDef, sample: &Sample) -> Option<Sample> {
     let sizes: Vec<usize> = sample.inputs.iter().flat_map(|it| it.shape.clone()).collect();
     let taken = |sample: &Sample| {
@@ -183,7 +185,7 @@ fn memory_runs_out_in_every_primitive() {
     });
 }
 
-/// Each number has constants of its own, so that none is found by its content.
+/// Returns a table with constants that differ for each number, so that no cache finds it by its content.
 fn table(number: usize) -> Tensor {
     let mut table = try_room::<f32>(30_000).or_raise();
     table.extend((0..30_000).map(|it| (it * 7 % 1000 + number) as f32));
@@ -201,7 +203,7 @@ fn slope(x: &Tensor, number: &usize) -> Tensor {
     ms::grad(scaled)(x, number)
 }
 
-/// A function that memory did not let start is started by a later call.
+/// A function that could not start for lack of memory is started by a later call.
 #[test]
 fn what_could_not_start_is_started_later() {
     in_child("what_could_not_start_is_started_later", || {
@@ -281,7 +283,7 @@ fn memory_runs_out_in_composites() {
         for (what, run) in cases {
             exhaust(what, || Ok(run()), is_named);
         }
-        // The lines of backward ops are those of their rules.
+        // Backward ops have the lines of their rules.
         let pooled = |x: &Tensor| ops::max_pool2d(x, 3).sum(());
         exhaust(
             "the gradient of pooling",
@@ -352,7 +354,7 @@ fn compiled_functions_without_memory_name_the_op() {
     });
 }
 
-/// With the system's own limit, where large blocks are mappings.
+/// Uses the system's own limit. Large blocks are mappings there.
 #[cfg(target_os = "linux")]
 #[test]
 fn an_address_space_has_an_end() {
@@ -392,7 +394,7 @@ fn an_address_space_has_an_end() {
     });
 }
 
-/// Products pack their operands.
+/// Products allocate memory for packed operands.
 #[test]
 fn memory_runs_out_in_products() {
     in_child("memory_runs_out_in_products", || {
@@ -422,7 +424,7 @@ fn memory_runs_out_in_products() {
         ];
         let refused: Vec<usize> = cases.iter().map(|(what, run)| exhaust(what, || Ok(run()), is_named)).collect();
         let some = refused.iter().filter(|&&it| it > 0).count();
-        // A small product has no large block.
+        // A small product needs no large block.
         assert!(some >= cases.len() - 1, "{refused:?}");
     });
 }

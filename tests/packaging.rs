@@ -1,4 +1,4 @@
-//! What is published: the licences of dependencies are those that `deny.toml` allows, and packages have their metadata.
+//! Tests the published packages: `deny.toml` allows the licences of their dependencies, and they have metadata.
 
 use serde_json::Value;
 use std::path::Path;
@@ -8,7 +8,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The packages that a build of the workspace with default features needs on this platform, by `cargo metadata`.
+/// Returns the packages that a default build of the workspace needs on this platform, by `cargo metadata`.
 fn packages() -> Vec<Value> {
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let arguments = ["metadata", "--offline", "--locked", "--format-version=1", "--filter-platform", &platform];
@@ -18,14 +18,14 @@ fn packages() -> Vec<Value> {
     metadata["packages"].as_array().expect("a list of packages").clone()
 }
 
-/// The licences that `deny.toml` allows.
+/// Returns the licences that `deny.toml` allows.
 fn allowed() -> Vec<String> {
     let rules = std::fs::read_to_string(root().join("deny.toml")).expect("the rules of dependencies");
     let line = rules.lines().find(|it| it.starts_with("allow = ")).expect("a list of licences");
     line.split('"').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// Whether a choice of the licences of an SPDX expression is allowed. The expression is a conjunction of alternatives,
+/// Whether an SPDX expression permits a choice of allowed licences. The expression is a conjunction of alternatives,
 /// which are in parentheses if there are several.
 fn permits(allowed: &[String], expression: &str) -> bool {
     let spaced = expression.replace('/', " OR ");
@@ -50,7 +50,7 @@ fn licences_of_dependencies_are_allowed() {
 #[test]
 fn packages_that_are_published_have_metadata() {
     let own: Vec<Value> = packages().into_iter().filter(|it| it["source"].is_null()).collect();
-    // `null` publishes anywhere, and an empty list nowhere.
+    // `null` permits any registry, and an empty list none.
     let published: Vec<&Value> = own.iter().filter(|it| it["publish"].is_null()).collect();
     let mut names: Vec<&str> = published.iter().filter_map(|it| it["name"].as_str()).collect();
     names.sort();

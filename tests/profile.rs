@@ -1,4 +1,4 @@
-//! Profiles: what is recorded of ops and of compiled functions, and that nothing changes by it.
+//! Tests profiles: the records of ops and of compiled functions, and that profiling changes no result.
 
 use ms::prelude::*;
 use ms::{Profile, Record};
@@ -51,7 +51,7 @@ fn compiled_steps() {
     assert!(empty.steps.is_empty());
 }
 
-/// Every iteration of a loop has records of its own.
+/// Every iteration of a loop has separate records.
 #[test]
 fn loops() {
     let x = Tensor::full([4, 4], 0.5f32);
@@ -76,7 +76,7 @@ fn eager_ops() {
     assert_eq!(profile.steps[1].work.operations, 2 * 8 * 8 * 8);
 }
 
-/// A training step: its slots are written as without a profile.
+/// A profiled training step writes its slots as it does without a profile.
 #[test]
 fn training_steps() {
     let train = |profiled: bool| {
@@ -112,7 +112,7 @@ fn traces_are_json() {
     assert!(profile.to_string().contains("sort f32[33]"));
 }
 
-/// The rates of the processor, and what a step reaches of them.
+/// Measures the roofline of the processor, and the fraction of it that a step reaches.
 #[test]
 fn the_roof() {
     let roof = ms::roof().expect("the processor's is measured");
@@ -123,7 +123,7 @@ fn the_roof() {
     assert!(profile.fraction(product.work, product.time).is_some_and(|it| it > 0.0));
 }
 
-/// Ops that no kernel computes have loops of the backend, not the reference evaluation.
+/// Ops without a kernel run native loops of the backend, not the reference evaluation.
 #[test]
 fn nothing_runs_by_reference() {
     let x = random::uniform([2, 3, 8, 8], -1.0, 1.0);

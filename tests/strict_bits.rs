@@ -1,7 +1,8 @@
-//! In strict precision an op gives the same bits eagerly and in a graph, of operands however they lie,
-//! over lanes, on every instruction set and any number of threads.
+//! Tests that in strict precision an op gives the same bits eagerly and in a graph.
+//!
+//! The bits do not depend on the layout of operands, on lanes, on the instruction set, or on the number of threads.
 
-// Linked for `MS_DEVICE_TARGET=sim`.
+// `MS_DEVICE_TARGET=sim` needs this backend.
 use ms_sim as _;
 
 use ms::ops::{self, ConvOptions, PoolOptions};
@@ -10,7 +11,7 @@ use ms::{Context, DType, Precision, Tensor, jit};
 use std::fmt::Write;
 use std::process::Command;
 
-/// An operand of a case: its shape; one of floats, or of positions below a number.
+/// An operand of a case by its shape: floats, or positions below a number.
 #[derive(Clone, Copy)]
 enum Operand {
     Floats(&'static [usize]),
@@ -19,7 +20,7 @@ enum Operand {
 
 use Operand::{Floats, Positions};
 
-/// An op on operands, of which the first is of floats.
+/// An op on operands. The first operand has floats.
 struct Case {
     name: &'static str,
     operands: &'static [Operand],
@@ -27,7 +28,7 @@ struct Case {
 }
 
 const CASES: &[Case] = &[
-    // Tiles, chunks of the sum and threads are cut.
+    // Tiles, K blocks and threads all have a remainder.
     Case { name: "matmul", operands: &[Floats(&[40, 1100]), Floats(&[1100, 70])], run: |x| x[0].matmul(&x[1]) },
     Case {
         name: "matmul of one column",
@@ -154,19 +155,19 @@ const CASES: &[Case] = &[
     },
     Case { name: "gather", operands: &[Floats(&[6, 5]), Positions(&[80], 6)], run: |x| ops::gather(&x[0], &x[1], 0) },
     Case { name: "sort", operands: &[Floats(&[4, 50])], run: |x| ops::sort(&x[0], 1, true).0 },
-    // One element, as many as fill registers and more, and so many that iterations are no kernel.
+    // The cases have one element, as many as fill registers and more, and too many for one kernel of iterations.
     Case { name: "while, one element", operands: &[Floats(&[1, 1]), Floats(&[1, 1])], run: repeated },
     Case { name: "while, some elements", operands: &[Floats(&[7, 3]), Floats(&[1, 1])], run: repeated },
     Case { name: "a range, some elements", operands: &[Floats(&[7, 3]), Floats(&[1, 1])], run: counted },
     Case { name: "while, many elements", operands: &[Floats(&[9, 30]), Floats(&[1, 1])], run: repeated },
 ];
 
-/// Six iterations that depend on their number.
+/// Runs six iterations that depend on their number.
 fn counted(x: &[Tensor]) -> Tensor {
     ops::fori_loop(0, 6, |i, y: &Tensor| ops::cos(y * 1.25) - &x[1] * i.cast(y.dtype()), x[0].clone())
 }
 
-/// Five iterations of sums of functions; the last one changes both carries.
+/// Runs five iterations of sums of functions. The last iterations use another formula.
 fn repeated(x: &[Tensor]) -> Tensor {
     let step = |(i, y): &(Tensor, Tensor)| {
         let wave = ops::sin(y) * 1.75 + ops::exp(-ops::square(y));
@@ -179,15 +180,15 @@ fn repeated(x: &[Tensor]) -> Tensor {
 
 const DTYPES: [DType; 3] = [DType::F32, DType::F64, DType::BF16];
 
-/// How operands lie.
+/// The layout of operands in memory.
 #[derive(Clone, Copy, Debug)]
 enum Lies {
     Dense,
-    /// The last two axes the other way round.
+    /// The last two axes are transposed.
     Turned,
-    /// Backwards.
+    /// The last axis is reversed.
     Reversed,
-    /// With gaps.
+    /// The elements have gaps between them.
     Spread,
 }
 
@@ -202,7 +203,7 @@ impl Operand {
         };
         match self {
             Floats(shape) => {
-                // Of several sizes, so that sums are rounded.
+                // The numbers have several magnitudes, so that sums are rounded.
                 let numbers: Vec<f64> =
                     (0..shape.iter().product()).map(|i| (next() * 2.0 - 1.0) * [1.0, 0.125, 3.0][i % 3]).collect();
                 Tensor::from_slice(shape, &numbers).cast(dtype)
@@ -216,7 +217,7 @@ impl Operand {
 }
 
 impl Lies {
-    /// A tensor of which [`Lies::view`] is the given one.
+    /// Returns a tensor for which [`Lies::view`] returns `x`.
     fn base(self, x: &Tensor) -> Tensor {
         let base = match self {
             Self::Dense => x.clone(),
@@ -225,7 +226,7 @@ impl Lies {
             Self::Reversed => x.flip(-1),
             Self::Spread => ops::stack(&[x, x], -1).reshape(doubled(x)),
         };
-        // In memory of its own, in order.
+        // The copy is contiguous.
         Tensor::placed(base.try_array().and_then(ms::tensor::Array::into_host).expect("an array").to_contiguous())
             .expect("there is memory")
     }
@@ -247,7 +248,7 @@ fn doubled(x: &Tensor) -> Vec<usize> {
     shape
 }
 
-/// The value of a case, and its gradients by operands of floats.
+/// Returns the value of a case, and its gradients by the float operands.
 fn value_and_gradients(case: &Case, operands: &[Tensor]) -> Vec<Tensor> {
     let value = (case.run)(operands);
     let weight = ops::cos(&value);
@@ -269,7 +270,7 @@ fn compiled(case: usize, way: usize, bases: &Vec<Tensor>) -> Vec<Tensor> {
     value_and_gradients(&CASES[case], &operands)
 }
 
-/// With operands that are constants of the graph.
+/// Runs a case with operands that are constants of the graph.
 #[jit]
 fn of_constants(case: usize, dtype: DType, zero: &Tensor) -> Vec<Tensor> {
     let operands = operands(&CASES[case], dtype);
@@ -282,7 +283,7 @@ fn operands(case: &Case, dtype: DType) -> Vec<Tensor> {
     case.operands.iter().enumerate().map(|(i, it)| it.tensor(dtype, i as u64)).collect()
 }
 
-/// The bits of tensors, by which they are compared: nan is one value.
+/// Returns the bits of tensors for comparison. All NaNs are equal.
 fn bits(tensors: &[Tensor]) -> Vec<u64> {
     let scalars = tensors.iter().flat_map(|it| {
         let array = it.try_array().expect("an array");
@@ -297,7 +298,7 @@ fn bits(tensors: &[Tensor]) -> Vec<u64> {
     scalars.collect()
 }
 
-/// Runs all cases in all ways, and gives what tells their bits from others.
+/// Runs all cases in all ways, and returns a hash of the bits of each case.
 fn run_all() -> String {
     let context = |jit| Context { jit, precision: Precision::Strict, ..ms::context() };
     let mut text = String::new();
@@ -318,7 +319,7 @@ fn run_all() -> String {
                 let views: Vec<Tensor> = bases.iter().map(|it| lies.view(it)).collect();
                 hold(format!("{lies:?}, eagerly"), &eagerly(&views));
                 if case.name.starts_with("matmul") {
-                    // Operands of slots are packed when they are read several times.
+                    // Operands in slots are packed after several reads.
                     let _slots: Vec<ms::Parameter> =
                         bases.iter().map(|it| ms::Parameter::new(it.clone(), "")).collect();
                     (0..5).for_each(|call| hold(format!("{lies:?}, in slots, call {call}"), &eagerly(&views)));
@@ -344,8 +345,8 @@ fn in_one_way() {
     println!("\n{}", run_all());
 }
 
-/// What a process gives that is held to an instruction set and a number of threads; nothing where the
-/// machine does not run it.
+/// Returns the hashes of a process with an instruction set and a number of threads; nothing if the machine does not
+/// support the instruction set.
 fn on(isa: &str, threads: &str) -> Option<String> {
     let mut test = Command::new(std::env::current_exe().expect("this test is a file"));
     test.args(["in_one_way", "--exact", "--ignored", "--nocapture"]);
@@ -373,7 +374,7 @@ fn bits_are_the_same_everywhere() {
     }
 }
 
-/// A product or convolution over lanes is that of each lane.
+/// A product or convolution over lanes has the bits of the single lanes.
 #[test]
 fn lanes_have_the_bits_of_each() {
     let strict = Context { precision: Precision::Strict, ..ms::context() };

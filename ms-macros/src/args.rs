@@ -1,4 +1,4 @@
-//! Options of the attributes.
+//! Parses the options of the attributes.
 
 use crate::diag::{Code, Diags};
 use crate::dims::Dims;
@@ -16,16 +16,16 @@ pub struct JitArgs {
     /// The path to the library.
     #[darling(rename = "crate")]
     root: Option<Path>,
-    /// Only arguments decide what is built.
+    /// Whether the user promises that the result of tracing depends on the arguments alone.
     pub pure: bool,
-    /// Sizes that are left to each call.
+    /// Symbolic sizes of tensor arguments.
     pub dims: Dims,
-    /// Arguments whose memory results may take.
+    /// Donated arguments: results may reuse their memory.
     pub donate: Donate,
 }
 
 impl JitArgs {
-    /// Parses the options; each invalid one is reported.
+    /// Parses the options, and reports each invalid one.
     pub fn parse(tokens: TokenStream, diags: &mut Diags) -> Self {
         parse(
             tokens,
@@ -34,7 +34,7 @@ impl JitArgs {
         )
     }
 
-    /// The names that the expansion uses.
+    /// Returns the names that the expansion uses.
     pub fn names(&self) -> Names {
         Names::new(self.root.as_ref())
     }
@@ -58,12 +58,12 @@ pub struct ItemArgs {
 }
 
 impl ItemArgs {
-    /// Parses the options; each invalid one is reported.
+    /// Parses the options, and reports each invalid one.
     pub fn parse(tokens: TokenStream, diags: &mut Diags) -> Self {
         parse(tokens, "the only option is `crate = path`", diags)
     }
 
-    /// The names that the expansion uses.
+    /// Returns the names that the expansion uses.
     pub fn names(&self) -> Names {
         Names::new(self.root.as_ref())
     }
@@ -73,7 +73,7 @@ impl ItemArgs {
 #[derive(Default, FromMeta)]
 #[darling(default)]
 pub struct FieldArgs {
-    /// The field is not part of the cell: neither hashed nor searched for parameters.
+    /// Whether the cell leaves the field out: it is neither hashed nor searched for parameters.
     pub skip: bool,
 }
 
@@ -110,8 +110,7 @@ pub fn take_jit(attrs: &mut Vec<Attribute>, diags: &mut Diags) -> Option<JitArgs
     })
 }
 
-/// Removes the attribute `name`, which takes no options, from `attrs`; returns whether it was
-/// present.
+/// Removes the attribute `name`, which takes no options, from `attrs`. Returns whether it was present.
 pub fn take_flag(attrs: &mut Vec<Attribute>, name: &str, diags: &mut Diags) -> bool {
     let before = attrs.len();
     attrs.retain(|attr| {

@@ -1,4 +1,4 @@
-//! `custom_op!`: an op that is a function of the program.
+//! Expands `custom_op!`, which declares an op that the program implements.
 
 use crate::diag::{Code, Diags, Refusals};
 use crate::fingerprint;
@@ -15,7 +15,7 @@ use syn::{
 const FORM: &str = "declare `fn name(x: &Tensor, attribute: i64) -> Tensor;`, then `fn types` and `fn run`, and where \
                     they are needed `fn derivative`, `fn batching` and `const VERSION`";
 
-/// The number of results that an op may have.
+/// The maximum number of results of an op.
 const MOST_RESULTS: usize = 8;
 
 /// The declaration and the items after it.
@@ -40,7 +40,7 @@ impl Parse for Input {
     }
 }
 
-/// The function of the op.
+/// The checked signature of the op's function.
 struct Declared {
     args: Vec<Argument>,
     results: usize,
@@ -62,7 +62,7 @@ struct Rules {
     version: Option<ItemConst>,
 }
 
-/// Expands to the function of the op, which holds its rules and its declaration.
+/// Expands to the function of the op. Its body contains the rules and the declaration.
 pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
     let source = fingerprint::of(&tokens);
     let Input { attrs, vis, sig, items } = diags.parse(tokens)?;
@@ -108,7 +108,7 @@ pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
     if fits.contains(&false) {
         return None;
     }
-    // Arguments are shown where the function declares them, so that rustc reports them there.
+    // Arguments have the spans of the function's declaration, so that rustc reports them there.
     let run_types: Vec<&Type> = run.sig.inputs.iter().filter_map(type_of).collect();
     let shown = |tokens: TokenStream, argument: &FnArg| {
         located(tokens, type_of(argument).map_or_else(|| argument.span(), Spanned::span))
@@ -231,7 +231,7 @@ pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
     })
 }
 
-/// Checks the declaration of the function.
+/// Checks the signature of the declaration.
 fn declared(sig: &Signature, diags: &mut Diags) -> Option<Declared> {
     let mut refusals = Refusals::new(diags, Code::CustomOp);
     refusals.check_plain(sig, "a custom op", "`AnyView` in `fn run` takes every dtype");
@@ -273,7 +273,7 @@ fn is_tensor(ty: &Type) -> bool {
     last_name(ty).is_some_and(|it| it == "Tensor")
 }
 
-/// Whether an argument of this type is an operand; `None` for a tensor that cannot be one.
+/// Whether an argument of this type is an operand; `None` for a tensor that cannot be an operand.
 fn is_operand(ty: &Type) -> Option<bool> {
     match ty {
         Type::Reference(it) if is_tensor(&it.elem) => it.mutability.is_none().then_some(true),
@@ -297,7 +297,7 @@ fn type_of(argument: &FnArg) -> Option<&Type> {
     }
 }
 
-/// The items after the declaration.
+/// Sorts the items after the declaration by name.
 fn rules(sig: &Signature, items: Vec<Item>, diags: &mut Diags) -> Option<Rules> {
     let mut rules = Rules::default();
     let mut fits = true;

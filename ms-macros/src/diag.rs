@@ -1,4 +1,4 @@
-//! Diagnostics: collected errors, each with a code, a span in the user's code, and a suggestion.
+//! Collects errors, each with a code, a span in the user's code, and a suggestion.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::ToTokens;
@@ -25,7 +25,7 @@ pub enum Code {
     ClassOnCell = 7,
     /// A `construct` that cannot be called as a layer.
     Construct = 8,
-    /// Tokens that do not parse as Rust.
+    /// Tokens that are not valid Rust syntax.
     Syntax = 9,
     /// A pattern that no tensor can be matched against.
     Pattern = 10,
@@ -33,13 +33,13 @@ pub enum Code {
     LazyInline = 11,
     /// `#[no_inline]` on something that is neither a cell nor a function.
     NoInline = 17,
-    /// A custom op that is not in the form of one.
+    /// A custom op with an invalid declaration.
     CustomOp = 28,
     /// A kernel that is not a function of numbers.
     Kernel = 29,
     /// An assignment to a field through `&self`.
     FieldAssignment = 19,
-    /// A `bprop` whose arguments or result do not fit `construct`.
+    /// A `bprop` with arguments or a result that do not fit `construct`.
     Bprop = 27,
     /// A closure that captures.
     Captures = 22,
@@ -84,7 +84,7 @@ impl fmt::Display for Code {
     }
 }
 
-/// Refusals of one declaration.
+/// Collects refusals of one declaration.
 pub struct Refusals<'a> {
     diags: &'a mut Diags,
     code: Code,
@@ -92,18 +92,19 @@ pub struct Refusals<'a> {
 }
 
 impl<'a> Refusals<'a> {
-    /// None yet; those that follow have this code.
+    /// Creates an empty collection. Its refusals have this code.
     pub fn new(diags: &'a mut Diags, code: Code) -> Self {
         Self { diags, code, any: false }
     }
 
-    /// See [`Diags::refuse`].
+    /// Reports an error: see [`Diags::refuse`].
     pub fn refuse(&mut self, at: impl ToTokens, message: impl fmt::Display, help: impl fmt::Display) {
         self.any = true;
         self.diags.refuse(self.code, at, message, help);
     }
 
-    /// Refuses modifiers and type parameters of a function that is `what`; `generic` helps with the latter.
+    /// Refuses modifiers and type parameters of a function. `what` names the kind of function, and `generic` is the
+    /// help for type parameters.
     pub fn check_plain(&mut self, sig: &Signature, what: &str, generic: &str) {
         let modifiers =
             [sig.constness.to_token_stream(), sig.asyncness.to_token_stream(), sig.safety.to_token_stream()];
@@ -115,7 +116,7 @@ impl<'a> Refusals<'a> {
         }
     }
 
-    /// `None` if there is one.
+    /// Returns `None` if there is a refusal.
     pub fn none(self) -> Option<()> {
         (!self.any).then_some(())
     }
@@ -124,20 +125,21 @@ impl<'a> Refusals<'a> {
 /// All errors of one expansion.
 #[derive(Default)]
 pub struct Diags {
-    /// Those that are emitted beside the expansion.
+    /// Errors that are emitted after the expansion.
     beside: Vec<syn::Error>,
-    /// Those that stand in it, in the place of an expression.
+    /// Errors that replace an expression in the expansion.
     placed: Vec<syn::Error>,
 }
 
 impl Diags {
-    /// Reports an error at the tokens `at`: one sentence without a full stop, and a suggestion.
+    /// Reports an error at the tokens `at`. The message is one sentence without a full stop, and `help` is a
+    /// suggestion.
     pub fn refuse(&mut self, code: Code, at: impl ToTokens, message: impl fmt::Display, help: impl fmt::Display) {
         self.beside.push(syn::Error::new_spanned(at, text(code, message, help)));
     }
 
-    /// Reports an error at the tokens `at`. The expression takes their place in the expansion: rustc reports nothing
-    /// else about it, and checks the rest of the function.
+    /// Reports an error at the tokens `at`. The returned expression replaces them in the expansion: rustc reports
+    /// nothing else about them, and checks the rest of the function.
     pub fn refuse_in_place(
         &mut self,
         code: Code,
@@ -156,7 +158,7 @@ impl Diags {
         self.beside.push(syn::Error::new(span, text(code, message, help)));
     }
 
-    /// Reports a name in an option of arguments that is not an argument.
+    /// Reports a name in an option that is not the name of an argument.
     pub fn refuse_unknown_argument(&mut self, option: &str, name: &Ident, arguments: &[Ident]) {
         let help = match arguments {
             [] => "the function has no arguments that it could name".to_owned(),
@@ -169,7 +171,7 @@ impl Diags {
         self.refuse(Code::UnknownOption, name, format!("`{option}` names `{name}`, which is no argument"), help);
     }
 
-    /// Parses `tokens`; reports what does not parse.
+    /// Parses `tokens`, and reports syntax errors.
     pub fn parse<T: syn::parse::Parse>(&mut self, tokens: TokenStream) -> Option<T> {
         match syn::parse2(tokens) {
             Ok(tree) => Some(tree),
@@ -182,17 +184,17 @@ impl Diags {
         }
     }
 
-    /// The number of errors so far.
+    /// Returns the number of errors so far.
     pub fn count(&self) -> usize {
         self.beside.len() + self.placed.len()
     }
 
-    /// One `compile_error!` per error that is not in the expansion.
+    /// Emits one `compile_error!` for each error that is not in the expansion.
     pub fn beside(&self) -> TokenStream {
         self.beside.iter().map(syn::Error::to_compile_error).collect()
     }
 
-    /// One `compile_error!` per error, where there is no expansion.
+    /// Emits one `compile_error!` for each error, where there is no expansion.
     pub fn all(&self) -> TokenStream {
         self.beside.iter().chain(&self.placed).map(syn::Error::to_compile_error).collect()
     }

@@ -1,4 +1,4 @@
-//! `dims(x = [batch, _])`: symbolic sizes of arguments.
+//! Parses `dims(x = [batch, _])`, the symbolic sizes of arguments.
 
 use crate::diag::Diags;
 use darling::FromMeta;
@@ -7,14 +7,14 @@ use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 use syn::{Expr, ExprArray, Meta};
 
-/// What `dims(..)` declares.
+/// The declarations of `dims(..)`.
 #[derive(Default)]
 pub struct Dims(Vec<Declared>);
 
 /// The sizes of one argument.
 struct Declared {
     argument: Ident,
-    /// Names of symbols; `None` for `_`.
+    /// The names of the symbols; `None` for `_`.
     axes: Vec<Option<Ident>>,
 }
 
@@ -43,14 +43,14 @@ fn declared(item: &NestedMeta) -> darling::Result<Declared> {
 }
 
 impl Dims {
-    /// Reports sizes of names that are not arguments.
+    /// Reports sizes that are declared for names that are not arguments.
     pub fn check(&self, arguments: &[Ident], diags: &mut Diags) {
         for it in self.0.iter().filter(|it| !arguments.contains(&it.argument)) {
             diags.refuse_unknown_argument("dims", &it.argument, arguments);
         }
     }
 
-    /// Visits an argument together with its declared sizes.
+    /// Emits the visit of an argument together with its declared sizes.
     pub fn wrap(&self, argument: &Ident, visit: TokenStream, rt: &TokenStream, sink: &Ident) -> TokenStream {
         let Some(declared) = self.0.iter().find(|it| it.argument == *argument) else { return visit };
         let name = argument.to_string();

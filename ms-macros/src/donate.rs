@@ -1,4 +1,4 @@
-//! `donate(x, y)`: arguments whose memory results may reuse.
+//! Parses `donate(x, y)`, the arguments that give up their memory to results.
 
 use crate::diag::Diags;
 use darling::FromMeta;
@@ -6,7 +6,7 @@ use darling::ast::NestedMeta;
 use proc_macro2::Ident;
 use syn::Meta;
 
-/// What `donate(..)` names.
+/// The arguments that `donate(..)` names.
 #[derive(Default)]
 pub struct Donate(Vec<Ident>);
 
@@ -27,7 +27,7 @@ fn name(item: &NestedMeta) -> darling::Result<Ident> {
 }
 
 impl Donate {
-    /// Whether it names this argument.
+    /// Whether `donate(..)` names this argument.
     pub fn has(&self, argument: &Ident) -> bool {
         self.0.contains(argument)
     }

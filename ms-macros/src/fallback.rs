@@ -1,13 +1,13 @@
-//! The user's item without our helper attributes, for expansions that fail.
+//! Emits the user's item without helper attributes, for expansions that fail.
 //!
-//! Works on tokens, because the item may not parse.
+//! This works on tokens, because the item may not parse.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
-/// Attributes inside annotated items that rustc does not know.
+/// Helper attributes inside annotated items. rustc does not know them.
 const HELPERS: &[&str] = &["cell", "jit", "lazy_inline", "no_inline", "jit_class", "dynamic", "host"];
 
-/// `item` without helper attributes.
+/// Returns `item` without helper attributes.
 pub fn plain(item: TokenStream) -> TokenStream {
     let mut out = TokenStream::new();
     let mut tokens = item.into_iter().peekable();

@@ -1,8 +1,8 @@
-//! A hash of source text, by which `ms cache explain` detects that a function changed.
+//! Hashes source text. `ms cache explain` compares the hashes to detect that a function changed.
 
 use proc_macro2::TokenStream;
 
-/// FNV-1a over the tokens: independent of formatting and comments, the same in every build.
+/// Computes FNV-1a over the tokens. The hash is independent of formatting and comments, and equal in every build.
 pub fn of(tokens: &TokenStream) -> u64 {
     tokens
         .to_string()

@@ -1,4 +1,4 @@
-//! `kernel!`: a function of elements as one kernel.
+//! Expands `kernel!`, which compiles a function of elements to one kernel.
 
 use crate::diag::{Code, Diags, Refusals};
 use crate::names::Names;
@@ -11,13 +11,13 @@ use syn::{
     BinOp, Block, Expr, ExprBinary, ExprIf, FnArg, Item, ItemFn, Macro, Pat, ReturnType, Signature, Type, parse_quote,
 };
 
-/// What operands and results can be.
+/// The types of operands and results.
 const VALUES: [&str; 13] = ["Float", "Int", "Bool", "F32", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64"];
 
-/// The number of results that a kernel may have.
+/// The maximum number of results of a kernel.
 const MOST_RESULTS: usize = 8;
 
-/// Expands to the function that applies the kernel, which holds the function of elements.
+/// Expands to the function that applies the kernel. Its body contains the function of elements.
 pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
     let ItemFn { attrs, vis, mut sig, mut block, .. } = diags.parse(tokens)?;
     let rt = Names::new(None).rt();
@@ -51,7 +51,7 @@ pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
     let operand_names = operands.iter().map(|it| &it.name);
     sig.ident = Ident::new("__kernel", name.span());
     let made = quote!(#rt::kernel::Kernel::new(#text, &[#(#kinds),*], || __kernel(#(#passed),*)));
-    // Without arguments of the host, there is one kernel.
+    // Without host arguments, one kernel serves all calls.
     let kernel = match hosts.is_empty() {
         true => quote! {
             static KERNEL: ::std::sync::LazyLock<#rt::kernel::Kernel> = ::std::sync::LazyLock::new(|| #made);
@@ -114,7 +114,7 @@ struct Argument {
     is_operand: bool,
 }
 
-/// Checks the signature.
+/// Checks the signature, and returns its arguments.
 fn arguments(sig: &Signature, refusals: &mut Refusals<'_>) -> Vec<Argument> {
     refusals.check_plain(sig, "a kernel", "`Float` is a float of any dtype");
     let mut refuse = |at: &dyn ToTokens, message, help| refusals.refuse(at, message, help);
@@ -147,11 +147,12 @@ fn is_named(ty: &Type, names: &[&str]) -> bool {
     last_name(ty).is_some_and(|it| names.iter().any(|name| it == name))
 }
 
-/// Rewrites the body: comparisons, `&&`, `||`, `if` and `as` are calls of traits for numbers of kernels and host values.
+/// Rewrites comparisons, `&&`, `||`, `if` and `as` to calls of traits. Numbers of kernels and host values implement
+/// these traits.
 struct Body<'a, 'd> {
     kernel: TokenStream,
     refusals: &'a mut Refusals<'d>,
-    /// The number of arms of `if` around this place.
+    /// The number of enclosing arms of `if`.
     arms: usize,
 }
 
@@ -225,7 +226,7 @@ impl Body<'_, '_> {
     }
 }
 
-/// An expression without parentheses, which rustc would find unnecessary where it is passed on.
+/// Strips the parentheses around an expression. rustc would warn about them where the expression is passed on.
 fn bare(mut expr: &Expr) -> &Expr {
     while let Expr::Paren(it) = expr {
         expr = &it.expr;
@@ -233,7 +234,7 @@ fn bare(mut expr: &Expr) -> &Expr {
     expr
 }
 
-/// The expression of tokens that are one.
+/// Parses tokens that form one expression.
 fn expression(span: proc_macro2::Span, tokens: TokenStream) -> Expr {
     syn::parse2(tokens).unwrap_or_else(|error| {
         let message = error.to_string();
@@ -293,7 +294,7 @@ impl VisitMut for Body<'_, '_> {
         self.refuse(&it.path, "a kernel calls no macros: it runs for every element, on the device", help);
     }
 
-    // Functions in the body are of the host, or of numbers of kernels by their methods.
+    // Functions in the body run on the host, or use numbers of kernels through their methods.
     fn visit_item_mut(&mut self, _: &mut Item) {}
 }
 

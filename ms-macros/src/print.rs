@@ -1,4 +1,4 @@
-//! `MS_EXPAND=name` prints the expansions of the items of that name while compiling.
+//! Prints the expansions of the items named by `MS_EXPAND=name` while compiling.
 
 use proc_macro2::{TokenStream, TokenTree};
 
@@ -13,7 +13,7 @@ pub fn traced(expansion: TokenStream) -> TokenStream {
     expansion
 }
 
-/// Whether a `fn`, `struct` or other item of that name is defined, or implemented (`impl name`).
+/// Whether the tokens define a `fn`, `struct` or other item of that name, or implement it (`impl name`).
 pub fn defines(tokens: &TokenStream, name: &str) -> bool {
     let mut after_keyword = false;
     tokens.clone().into_iter().any(|token| match token {
@@ -27,7 +27,7 @@ pub fn defines(tokens: &TokenStream, name: &str) -> bool {
     })
 }
 
-/// The tokens formatted like rustfmt, or unformatted if they do not parse as a file.
+/// Formats the tokens like rustfmt, or leaves them unformatted if they do not parse as a file.
 pub fn pretty(tokens: &TokenStream) -> String {
     match syn::parse2(tokens.clone()) {
         Ok(file) => prettyplease::unparse(&file),

@@ -1,5 +1,6 @@
-//! Whether something can be mutated through a value besides the value itself (interior mutability,
-//! captured `&mut`), as far as the syntax shows.
+//! Decides, as far as the syntax shows, whether something besides the value itself can be mutated through a value.
+//!
+//! Examples are interior mutability and a captured `&mut`.
 
 use crate::refers;
 use crate::resolve::{Known, Scopes};
@@ -9,24 +10,23 @@ use syn::{Expr, GenericArgument, PathArguments, Type, UnOp};
 /// Whether something can be mutated through a value.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Reach {
-    /// Unknown from the syntax: its type is probed.
+    /// Unknown from the syntax; the type is probed.
     #[default]
     Unknown,
-    /// Nothing, neither through it nor through its parts.
+    /// Nothing can be mutated through the value or through its parts.
     Still,
-    /// Nothing through it; its parts are unknown.
+    /// Nothing can be mutated through the value itself. Its parts are unknown.
     Shared,
-    /// Its type is inferred from later code, so it cannot be probed.
+    /// The type is inferred from later code, so it cannot be probed.
     Open,
-    /// It holds closures of this body, whose captures cannot be probed, and which mutate these
-    /// variables.
+    /// The value holds closures of this body, which mutate these variables. Captures cannot be probed.
     Closure(Vec<String>),
 }
 
 use Reach::*;
 
 impl Reach {
-    /// The same for the parts that a pattern binds.
+    /// Returns the reach of the parts that a pattern binds.
     pub fn parts(&self) -> Self {
         match self {
             Shared => Unknown,
@@ -35,10 +35,10 @@ impl Reach {
     }
 }
 
-/// Types through which shared references can write, and types that may hide one.
+/// Types that can be written through shared references, and types that may hide one.
 const SHARING: &[&str] = &["Cell", "RefCell", "Mutex", "RwLock", "Rc", "Arc"];
 
-/// From a type annotation.
+/// Reads the reach of a type annotation.
 pub fn of_type(ty: &Type) -> Reach {
     if is_still(ty) {
         return Still;
@@ -92,7 +92,7 @@ fn names_no_cell(ty: &Type) -> bool {
     }
 }
 
-/// From an expression.
+/// Reads the reach of an expression.
 pub fn of_expr(expr: &Expr, scopes: &Scopes) -> Reach {
     if let Some(captured) = captures(expr, scopes) {
         return Closure(captured);
@@ -105,8 +105,7 @@ pub fn of_expr(expr: &Expr, scopes: &Scopes) -> Reach {
     }
 }
 
-/// Whether the value is made of values of [`Still`], by operators and by methods of std and of
-/// tensors.
+/// Whether the value is built from values of [`Still`] by operators and by methods of std and of tensors.
 fn is_plain(expr: &Expr, scopes: &Scopes) -> bool {
     let is = |expr: &Expr| is_plain(expr, scopes);
     match expr {
@@ -141,7 +140,7 @@ fn is_plain(expr: &Expr, scopes: &Scopes) -> bool {
     }
 }
 
-/// Types that `new` makes empty.
+/// Types for which `new` returns an empty container.
 const CONTAINERS: &[&str] =
     &["Vec", "VecDeque", "HashMap", "BTreeMap", "HashSet", "BTreeSet", "BinaryHeap", "LinkedList", "Default"];
 
@@ -162,7 +161,7 @@ fn is_open(expr: &Expr, scopes: &Scopes) -> bool {
     }
 }
 
-/// Methods that return an iterator over the items of their receiver, and keep the closure.
+/// Methods that return an iterator over the items of their receiver and store the closure in it.
 pub const ADAPTERS: &[&str] = &[
     "map",
     "filter",
@@ -186,7 +185,7 @@ pub const ADAPTERS: &[&str] = &[
     "clone",
 ];
 
-/// Methods that call the closure and do not keep it.
+/// Methods that call the closure and drop it.
 const CONSUMERS: &[&str] = &[
     "collect",
     "fold",
@@ -210,7 +209,7 @@ const CONSUMERS: &[&str] = &[
     "last",
 ];
 
-/// The outer variables that closures in the value mutate; `None` if it holds no closure.
+/// Returns the outer variables that closures in the value mutate; `None` if it holds no closure.
 fn captures(expr: &Expr, scopes: &Scopes) -> Option<Vec<String>> {
     let all = |exprs: &mut dyn Iterator<Item = &Expr>| -> Option<Vec<String>> {
         let names: Vec<Vec<String>> = exprs.filter_map(|it| captures(it, scopes)).collect();

@@ -1,4 +1,4 @@
-//! Which values are, contain or return a `&mut`, as far as the syntax shows.
+//! Finds the values that are, contain or return a `&mut`, as far as the syntax shows.
 
 use crate::resolve::Scopes;
 use proc_macro2::TokenStream;
@@ -6,23 +6,23 @@ use syn::parse::Parser;
 use syn::punctuated::Punctuated;
 use syn::{Expr, ExprCall, ExprMethodCall, GenericArgument, Ident, Member, Pat, PathArguments, Token, Type, UnOp};
 
-/// What a value refers to.
+/// The references in a value.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Refers {
     /// Unknown from the syntax.
     #[default]
     Unknown,
-    /// It is a `&mut` to such a value.
+    /// A `&mut` to such a value.
     Mutable(Box<Refers>),
-    /// It is a slice, a string slice or a trait object.
+    /// A slice, a string slice or a trait object.
     Unsized,
-    /// Its target can be mutated through it, and it may not be a `&mut`: the guard of a `RefCell`.
+    /// A value that gives mutable access to its target and may not be a `&mut`, such as the guard of a `RefCell`.
     Guard,
     /// An `Option` or a list of such values.
     Holds(Box<Refers>),
     /// An iterator over such values.
     Runs(Box<Refers>),
-    /// A map, whose entries a `for` iterates over.
+    /// A map. A `for` iterates over its entries.
     Map,
     /// A tuple or a struct.
     Parts(Vec<(String, Refers)>),
@@ -31,17 +31,17 @@ pub enum Refers {
 use Refers::*;
 
 impl Refers {
-    /// A `&mut` to an unknown value.
+    /// Returns a `&mut` to an unknown value.
     pub fn mutable() -> Self {
         Mutable(Box::default())
     }
 
-    /// Whether it is a `&mut` to a value that can be carried.
+    /// Whether the value is a `&mut` to a value that can be carried.
     pub fn is_mutable(&self) -> bool {
         matches!(self, Mutable(to) if **to != Unsized)
     }
 
-    /// Whether it contains a `&mut` somewhere.
+    /// Whether the value contains a `&mut`.
     pub fn leads_outward(&self) -> bool {
         match self {
             Unknown | Unsized | Map => false,
@@ -51,7 +51,7 @@ impl Refers {
         }
     }
 
-    /// The value behind references.
+    /// Returns the value behind references.
     fn target(&self) -> &Self {
         match self {
             Mutable(to) => to.target(),
@@ -59,7 +59,7 @@ impl Refers {
         }
     }
 
-    /// The items of a `for` over it.
+    /// Returns the items of a `for` over the value.
     pub fn items(&self) -> Self {
         match self {
             Holds(it) | Runs(it) => (**it).clone(),
@@ -72,7 +72,7 @@ impl Refers {
         }
     }
 
-    /// The items of `iter_mut` on it.
+    /// Returns the items of `iter_mut` on the value.
     fn items_mut(&self) -> Self {
         match self.target() {
             Map => tuple([Unknown, Self::mutable()]),
@@ -81,7 +81,7 @@ impl Refers {
         }
     }
 
-    /// The content of an `Option` or a `Result`.
+    /// Returns the content of an `Option` or a `Result`.
     fn inside(&self) -> Self {
         match self {
             Holds(it) => (**it).clone(),
@@ -90,7 +90,7 @@ impl Refers {
         }
     }
 
-    /// A part of a tuple or a struct.
+    /// Returns a part of a tuple or a struct.
     pub fn part(&self, member: &Member) -> Self {
         let name = member_name(member);
         match self.target() {
@@ -99,7 +99,7 @@ impl Refers {
         }
     }
 
-    /// What the [`parts`] of a pattern bind when a value matches it.
+    /// Returns the values that the [`parts`] of a pattern bind when it matches.
     pub fn taken(&self, pat: &Pat) -> Vec<Self> {
         match pat {
             Pat::Tuple(it) => self.positions(it.elems.iter()),
@@ -129,7 +129,7 @@ impl Refers {
         }
     }
 
-    /// The parts of a tuple by position; after `..` positions count from the end.
+    /// Returns the parts of a tuple by position. After `..`, positions count from the end.
     fn positions<'a>(&self, pats: impl ExactSizeIterator<Item = &'a Pat>) -> Vec<Self> {
         let count = pats.len();
         let mut behind = false;
@@ -150,7 +150,7 @@ impl Refers {
     }
 }
 
-/// The patterns for the parts of a value, in order.
+/// Returns the patterns for the parts of a value, in order.
 pub fn parts(pat: &Pat) -> Vec<&Pat> {
     match pat {
         Pat::Reference(it) => vec![&*it.pat],
@@ -162,7 +162,7 @@ pub fn parts(pat: &Pat) -> Vec<&Pat> {
     }
 }
 
-/// `..`, or `rest @ ..`.
+/// Whether the pattern is `..` or `rest @ ..`.
 fn is_rest(pat: &Pat) -> bool {
     match pat {
         Pat::Rest(_) => true,
@@ -194,7 +194,7 @@ fn is_map(name: &Ident) -> bool {
     name == "BTreeMap" || name == "HashMap"
 }
 
-/// From a type annotation; `None` if a part of it is inferred.
+/// Reads the references from a type annotation; `None` if a part of it is inferred.
 pub fn of_type(ty: &Type) -> Option<Refers> {
     Some(match ty {
         Type::Infer(_) => return None,
@@ -224,7 +224,7 @@ pub fn of_type(ty: &Type) -> Option<Refers> {
     })
 }
 
-/// From an expression.
+/// Reads the references from an expression.
 pub fn of_expr(expr: &Expr, scopes: &Scopes) -> Refers {
     let of = |expr: &Expr| of_expr(expr, scopes);
     match expr {
@@ -253,7 +253,7 @@ pub fn of_expr(expr: &Expr, scopes: &Scopes) -> Refers {
     }
 }
 
-/// The arguments of a macro, if they are expressions.
+/// Parses the arguments of a macro; the list is empty if they are not expressions.
 fn arguments(tokens: &TokenStream) -> Vec<Expr> {
     let parsed = Punctuated::<Expr, Token![,]>::parse_terminated.parse2(tokens.clone());
     parsed.map(|it| it.into_iter().collect()).unwrap_or_default()
@@ -317,7 +317,7 @@ fn of_method(it: &ExprMethodCall, scopes: &Scopes) -> Refers {
     }
 }
 
-/// The argument that a method passes to its closure.
+/// Returns the argument that a method passes to its closure.
 pub fn passed(it: &ExprMethodCall, scopes: &Scopes) -> Refers {
     const CALLS: &[&str] =
         &["for_each", "try_for_each", "map", "flat_map", "filter_map", "all", "any", "is_some_and", "and_then"];
@@ -328,7 +328,7 @@ pub fn passed(it: &ExprMethodCall, scopes: &Scopes) -> Refers {
 }
 
 impl Refers {
-    /// The value of an entry of a map; anything else is returned unchanged.
+    /// Returns the value of an entry of a map, and anything else unchanged.
     fn second(self) -> Self {
         match self {
             Parts(mut parts) if parts.len() == 2 => parts.remove(1).1,

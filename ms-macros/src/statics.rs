@@ -1,7 +1,7 @@
-//! Host state that annotated code reads besides its arguments: statics, the environment, files.
+//! Reports host state that annotated code reads besides its arguments: statics, the environment, files.
 //!
-//! Such a value is frozen into the graph when the function is traced. Where the syntax shows it,
-//! rustc warns, and `#[jit(pure)]` makes it an error.
+//! Tracing freezes such a value into the graph. Where the syntax shows it, rustc warns, and `#[jit(pure)]` makes it an
+//! error.
 
 use crate::diag::{Code, Diags};
 use crate::names::Names;
@@ -13,8 +13,8 @@ use syn::visit::{self, Visit};
 use syn::visit_mut::{self, VisitMut};
 use syn::{Block, Expr, ExprPath, ExprUnsafe, Item, PatIdent, Path, Stmt, parse_quote};
 
-/// Host functions, by their last two path segments, whose results change from call to call or from
-/// process to process.
+/// Host functions with results that change from call to call or from process to process, by their last two path
+/// segments.
 const HOST: &[(&str, &str)] = &[
     ("env", "var"),
     ("env", "var_os"),
@@ -44,7 +44,7 @@ pub fn report(block: &mut Block, pure: bool, names: &Names, diags: &mut Diags) {
         .visit_block_mut(block);
 }
 
-/// All names bound by patterns.
+/// Collects all names that patterns bind.
 struct Locals(BTreeSet<Ident>);
 
 impl<'ast> Visit<'ast> for Locals {
@@ -54,7 +54,7 @@ impl<'ast> Visit<'ast> for Locals {
     }
 }
 
-/// Reports calls that a pure function cannot make.
+/// Reports calls that a pure function must not make.
 struct Impure<'a>(&'a mut Diags);
 
 impl<'ast> Visit<'ast> for Impure<'_> {
@@ -72,7 +72,7 @@ impl<'ast> Visit<'ast> for Impure<'_> {
     fn visit_item(&mut self, _: &'ast Item) {}
 }
 
-/// The path with all spans at `span`, so that rustc points at the user's tokens only.
+/// Gives all tokens of the path the span `span`, so that rustc points at the user's tokens only.
 fn placed(path: TokenStream, span: Span) -> TokenStream {
     path.into_iter()
         .map(|mut token| {
@@ -121,7 +121,7 @@ impl VisitMut for Report<'_> {
     }
 
     fn visit_expr_assign_mut(&mut self, it: &mut syn::ExprAssign) {
-        // Assignments to statics are reported elsewhere.
+        // `canon` reports assignments to statics.
         self.visit_expr_mut(&mut it.right);
     }
 
@@ -132,7 +132,7 @@ impl VisitMut for Report<'_> {
         let span = it.span();
         let rt = &self.rt;
         if !self.in_unsafe {
-            // Only its type distinguishes a mutable static from a constant.
+            // Only the type distinguishes a mutable static from a constant.
             let method = Ident::new(if self.pure { "pure_read" } else { "read" }, span);
             let rt = placed(rt.clone(), span);
             let probe = quote_spanned!(span=> #rt::Named(&#it).#method());

@@ -1,4 +1,4 @@
-//! Expansions against snapshots (`MS_BLESS=1` updates them), errors, and broken input.
+//! Compares expansions with snapshots (`MS_BLESS=1` updates them), and checks errors and broken input.
 
 use crate::diag::{Code, Diags};
 use crate::{Attribute, emit, fallback, print};
@@ -35,7 +35,7 @@ fn attrs(item: &mut Item) -> Option<&mut Vec<Attr>> {
     }
 }
 
-/// Expands the first of our attributes on an item, as rustc does.
+/// Expands the first `ms` attribute on an item, as rustc does.
 fn expand(mut item: Item, diags: &mut Diags) -> Option<TokenStream> {
     let attrs = attrs(&mut item).expect("an item with attributes");
     let first = attrs.remove(0);
@@ -91,13 +91,13 @@ fn mistakes_are_reported_together() {
     }
 }
 
-/// Editors expand while people type: the item is emitted, whatever it contains.
+/// Editors expand code while it is typed: the item is emitted, whatever it contains.
 #[test]
 fn broken_items_come_back() {
     let bodies = ["let y = x.", "if x <", "self.fc1(&x).", "let = ;", "match x { ", "for", "x +", "foo("];
     for body in bodies {
         let text = format!("fn f(#[dynamic] x: f32) {{ {body} }}");
-        // Input that does not even lex never reaches a macro.
+        // Input that does not lex never reaches a macro.
         let Ok(tokens) = text.parse::<TokenStream>() else { continue };
         let mut diags = Diags::default();
         assert!(emit::func::expand(TokenStream::new(), tokens.clone(), &mut diags).is_none(), "{body}");

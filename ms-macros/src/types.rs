@@ -1,19 +1,19 @@
-//! What type annotations show of their values.
+//! Derives facts about values from type annotations.
 
 use crate::resolve::Known;
 use proc_macro2::Ident;
 use syn::{GenericArgument, PathArguments, Type};
 
-/// Types whose values are host values if their type arguments are.
+/// Types with host values only, if their type arguments are such types as well.
 const HOST_TYPES: &[&str] = &[
     "bool", "char", "str", "String", "i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16", "u32", "u64", "u128",
     "usize", "f32", "f64", "Option", "Vec", "Box", "DType", "Duration", "Instant", "Ordering",
 ];
 
-/// Types that are known by their last type argument.
+/// Types about which the last type argument decides.
 const CONTAINERS: &[&str] = &["Option", "Vec", "VecDeque", "BTreeMap", "HashMap"];
 
-/// The last name of a type that is a path.
+/// Returns the last name of a type that is a path.
 pub fn last_name(ty: &Type) -> Option<&Ident> {
     match ty {
         Type::Path(it) => it.path.segments.last().map(|it| &it.ident),
@@ -21,7 +21,7 @@ pub fn last_name(ty: &Type) -> Option<&Ident> {
     }
 }
 
-/// What a type annotation shows of its values.
+/// Returns the kind of the values of a type annotation.
 pub fn known_type(ty: &Type) -> Known {
     match ty {
         _ if is_host_type(ty) => Known::Host,
@@ -44,13 +44,13 @@ pub fn known_type(ty: &Type) -> Known {
     }
 }
 
-/// What the element type shows of a container: a slice of tensors is not a tensor.
+/// Returns the kind of a container with this element type. A slice of tensors is not a tensor.
 fn parts(ty: &Type) -> Known {
     Some(known_type(ty)).filter(|it| *it == Known::Object).unwrap_or(Known::Nothing)
 }
 
-/// Whether the name is that of a type that is not a pointer, a container or a type parameter: those
-/// may be functions, or hold one.
+/// Whether the name is the name of a type that is not a pointer, a container or a type parameter. Those may be
+/// functions, or hold one.
 pub fn names_object(name: &Ident) -> bool {
     let name = name.to_string();
     let is_holder = ["Box", "Rc", "Arc"].iter().chain(CONTAINERS).any(|it| *it == name);

@@ -1,4 +1,4 @@
-//! A small GPT, with blocks that are marked `#[lazy_inline]` and blocks that are not.
+//! Defines a small GPT, with blocks that are marked `#[lazy_inline]` and blocks that are not.
 
 macro_rules! models {
     ($($module:ident: $(#[$mark:meta])?;)*) => {$(

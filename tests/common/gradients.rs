@@ -1,9 +1,9 @@
-//! Numbered cases of gradients, eagerly and compiled.
+//! Checks numbered cases of gradients, eagerly and compiled.
 
 use ms::prelude::*;
 use ms::{Context, with_context};
 
-/// Runs a case eagerly and compiled; both must return these numbers, tensor by tensor.
+/// Runs a case eagerly and compiled. Both must return these numbers, tensor by tensor.
 pub fn case(name: &str, run: impl Fn() -> Vec<Tensor>, want: &[&[f32]]) {
     for jit in [false, true] {
         let got = with_context(Context { jit, ..ms::context() }, &run);
@@ -16,12 +16,12 @@ pub fn case(name: &str, run: impl Fn() -> Vec<Tensor>, want: &[&[f32]]) {
     }
 }
 
-/// A tensor of one number.
+/// Returns a tensor of one number.
 pub fn scalar(value: f32) -> Tensor {
     Tensor::scalar(value)
 }
 
-/// Both of two.
+/// Returns a pair of tensors as a list.
 pub fn pair((a, b): (Tensor, Tensor)) -> Vec<Tensor> {
     vec![a, b]
 }

@@ -1,4 +1,4 @@
-//! One program on all execution paths: eagerly, compiled, and by reference evaluation of its graph.
+//! Runs a program on all execution paths: eagerly, compiled, and by reference evaluation of its graph.
 
 use ms::Context;
 use ms::ops::{evaluate_graph, verify};
@@ -11,7 +11,7 @@ pub fn eagerly<R>(run: impl FnOnce() -> R) -> R {
     ms::with_context(Context { jit: false, ..ms::context() }, run)
 }
 
-/// The elements as numbers.
+/// Returns the elements as numbers.
 pub fn values(tensor: &Tensor) -> Vec<f64> {
     tensor
         .try_array()
@@ -23,7 +23,7 @@ pub fn values(tensor: &Tensor) -> Vec<f64> {
         .collect()
 }
 
-/// Checks the results of `f` against `want` on every path.
+/// Checks the results of `f` on every path.
 #[track_caller]
 pub fn check(name: &str, f: impl Fn(&[Tensor]) -> Vec<Tensor>, inputs: &[Tensor], want: &[&[f64]]) {
     let all = |results: &[Tensor]| -> Vec<Vec<f64>> { results.iter().map(values).collect() };
@@ -35,7 +35,7 @@ pub fn check(name: &str, f: impl Fn(&[Tensor]) -> Vec<Tensor>, inputs: &[Tensor]
     let graph = build(name, &types, |inputs| Ok(f(inputs))).unwrap_or_else(|error| panic!("{name}: {error}"));
     verify(&graph).unwrap_or_else(|error| panic!("{name}: {error}\n{graph}"));
     let mut arrays: Vec<Array> = inputs.iter().map(|it| it.try_array().expect("an array")).collect();
-    // After the arguments come parameters, which the programs set before they read them.
+    // Inputs after the arguments are parameters, which the programs set before they read them.
     for &slot in &graph.inputs()[inputs.len()..] {
         let ty = graph.ty(slot);
         let zeros = Tensor::zeros_of(ty.shape().expect("parameters have constant shapes"), ty.dtype);
@@ -43,12 +43,12 @@ pub fn check(name: &str, f: impl Fn(&[Tensor]) -> Vec<Tensor>, inputs: &[Tensor]
     }
     let outputs = evaluate_graph(&graph, &arrays.iter().collect::<Vec<_>>())
         .unwrap_or_else(|error| panic!("{name}: {error}\n{graph}"));
-    // After the results come the final values of parameters.
+    // Outputs after the results are the final values of parameters.
     let results: Vec<Tensor> = outputs.into_iter().take(want.len()).map(Tensor::from_array).collect();
     assert_eq!(all(&results), want, "{name}, traced\n{graph}");
 }
 
-/// One tensor for each number.
+/// Returns a tensor for each number.
 pub fn scalars(values: &[f32]) -> Vec<Tensor> {
     values.iter().map(|&it| Tensor::scalar(it)).collect()
 }

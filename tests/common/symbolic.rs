@@ -1,4 +1,4 @@
-//! Compiled functions with symbolic sizes, compared with eager execution.
+//! Compares compiled functions of symbolic sizes with eager execution.
 
 use ms::__rt::{Arg, JitFn, Size, Sizes, type_key};
 use ms::prelude::*;
@@ -6,20 +6,20 @@ use ms::prelude::*;
 /// A function of several arguments.
 pub type Function = fn(&[Tensor]) -> Tensor;
 
-/// Sizes of an argument: a name, or `_`.
+/// The sizes of an argument: each is a name, or `_`.
 pub type Axes = &'static [&'static str];
 
-/// Shapes of the arguments of a call.
+/// The shapes of the arguments of a call.
 pub type Shapes<'a> = &'a [&'a [usize]];
 
-/// Numbers between -1 and 1.
+/// Returns numbers between -1 and 1.
 pub fn data(shape: &[usize]) -> Tensor {
     let numel: usize = shape.iter().product();
     let values: Vec<f32> = (0..numel).map(|i| ((i * 37 + 11) % 101) as f32 / 50.0 - 1.0).collect();
     Tensor::from_slice(shape.to_vec(), &values)
 }
 
-/// A compiled function whose arguments, `x`, `y` and `z`, have declared sizes.
+/// A compiled function of the arguments `x`, `y` and `z` with declared sizes.
 pub struct Symbolic<'a> {
     function: &'static JitFn,
     sizes: Vec<&'static Sizes>,
@@ -27,7 +27,7 @@ pub struct Symbolic<'a> {
 }
 
 impl<'a> Symbolic<'a> {
-    /// A function that has not been compiled yet.
+    /// Creates a function that has not been compiled yet.
     pub fn new(arguments: &[Axes], body: &'a dyn Fn(&[Tensor]) -> Tensor) -> Self {
         let axis = |&name: &&'static str| if name == "_" { Size::Fixed } else { Size::Symbol(name) };
         let sizes = |(axes, argument): (&Axes, &'static str)| -> &'static Sizes {
@@ -38,7 +38,7 @@ impl<'a> Symbolic<'a> {
         Self { function, sizes: arguments.iter().zip(["x", "y", "z"]).map(sizes).collect(), body }
     }
 
-    /// Its result.
+    /// Calls the function.
     pub fn call(&self, inputs: &[Tensor]) -> ms::Result<Tensor> {
         let mut call = self.function.begin(type_key(&|| {}), |sink| {
             for (input, sizes) in inputs.iter().zip(&self.sizes) {
@@ -55,13 +55,13 @@ impl<'a> Symbolic<'a> {
         call.finish(|| Ok((self.body)(&entered)))
     }
 
-    /// The number of its versions.
+    /// Returns the number of compiled versions.
     pub fn versions(&self) -> usize {
         self.function.versions()
     }
 }
 
-/// Checks that one compilation agrees with eager execution for all shapes; returns the differences.
+/// Checks that one compilation agrees with eager execution for all shapes, and returns the differences.
 pub fn compare(arguments: &[Axes], shapes: &[Shapes], body: &dyn Fn(&[Tensor]) -> Tensor) -> Result<(), String> {
     let compiled = Symbolic::new(arguments, body);
     for shapes in shapes {

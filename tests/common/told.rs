@@ -1,8 +1,8 @@
-//! Errors that a device tells when somebody waits.
+//! Catches errors that a device reports only when somebody waits.
 
 use ms::error::OrRaise;
 
-/// [`ms::catch`] that waits for what `f` gives to devices. On the CPU errors come at once.
+/// Runs `f` in [`ms::catch`], and waits for the work that it submits to devices. The CPU reports errors immediately.
 pub fn catch<R>(f: impl FnOnce() -> R) -> ms::Result<R> {
     ms::catch(|| {
         let result = f();

@@ -1,10 +1,10 @@
-//! Programs in every execution mode.
+//! Runs programs in every execution mode.
 
 use ms::Level;
 use ms::prelude::*;
 
-/// Runs a case eagerly, compiled, and compiled again, at every level of copies, with shared graphs
-/// and without; it creates its parameters on each run. Returns its result and prints.
+/// Runs a case eagerly, compiled, and compiled again, at every level of copies, with shared graphs and without. The
+/// case creates its parameters on each run. Returns its result and its printed lines.
 #[track_caller]
 pub fn check<R: PartialEq + std::fmt::Debug>(name: &str, case: impl Fn() -> R) -> (R, Vec<String>) {
     let run = |context: Context| {
@@ -23,17 +23,17 @@ pub fn check<R: PartialEq + std::fmt::Debug>(name: &str, case: impl Fn() -> R) -
     eager
 }
 
-/// All elements of some tensors.
+/// Returns all elements of some tensors.
 pub fn numbers(tensors: &[Tensor]) -> Vec<f32> {
     tensors.iter().flat_map(|it| it.to_vec::<f32>()).collect()
 }
 
-/// Rounded to `decimals`: eager and compiled kernels agree to that precision.
+/// Returns the elements rounded to `decimals`, the precision to which eager and compiled kernels agree.
 pub fn rounded(tensors: &[Tensor], decimals: i32) -> Vec<f32> {
     numbers(tensors).iter().map(|it| (it * 10f32.powi(decimals)).round()).collect()
 }
 
-/// A parameter of one number.
+/// Returns a parameter of one number.
 pub fn parameter(value: f32) -> Parameter {
     Parameter::new(Tensor::scalar(value), "")
 }

@@ -1,5 +1,6 @@
-//! Caches that are damaged, full, removed or shared by many: never a wrong answer, a crash or a
-//! hang; at most a warning and a compilation.
+//! Tests caches that are damaged, full, removed or shared by many processes.
+//!
+//! No fault causes a wrong answer, a crash or a hang, but at most a warning and a compilation.
 
 use crate::process::{Outcome, Scratch, command, outcome, run, wrap};
 use std::os::unix::fs::PermissionsExt;
@@ -13,13 +14,13 @@ fn warnings(outcome: &Outcome) -> usize {
     outcome.stderr.matches("warning[MS150]").count()
 }
 
-/// The files of a cache that are entries.
+/// Returns the files of a cache that are entries.
 fn entries(cache: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(cache).expect("the cache was made").flatten().map(|it| it.path());
     files.filter(|it| it.extension().is_some_and(|it| it == "entry")).collect()
 }
 
-/// Paths that are not usable directories: one warning, and the right answer.
+/// A path that is not a usable directory costs one warning, and the answer is right.
 #[test]
 fn unusable_paths_cost_a_warning() {
     let scratch = Scratch::new();
@@ -38,7 +39,7 @@ fn unusable_paths_cost_a_warning() {
     }
     assert_eq!(std::fs::read_to_string(&file).expect("it is still there"), "content");
 
-    // Missing directories are created; relative ones are relative to the working directory.
+    // Missing directories are created. Relative paths start at the working directory.
     for place in ["relative", "with spaces/and more", "./dots/../dots"] {
         for misses in [1, 0] {
             let mut command = command(&["shape", "3"], Path::new(place));
@@ -80,7 +81,7 @@ fn damaged_entries_are_replaced() {
     assert_eq!((&*distrusted.result, distrusted.misses, warnings(&distrusted)), (RESULT, 1, 1), "{distrusted:?}");
 }
 
-/// The entry of a function with the contents of another, hashes and all.
+/// The entry of a function holds the valid contents of another entry, with hashes.
 #[test]
 fn an_entry_under_a_wrong_name_is_not_used() {
     let scratch = Scratch::new();
@@ -112,7 +113,7 @@ fn start(program: &[&str], cache: &Path) -> Child {
     command(program, cache).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the test can be started")
 }
 
-/// A directory that is removed while processes use it.
+/// A directory is removed while processes use it.
 #[test]
 fn a_directory_may_vanish() {
     let scratch = Scratch::new();
@@ -126,7 +127,7 @@ fn a_directory_may_vanish() {
     }
 }
 
-/// Entries that are removed while their code is executed in place.
+/// Entries are removed while their code is executed in place.
 #[test]
 fn entries_may_vanish_while_their_code_is_used() {
     let scratch = Scratch::new();
@@ -139,8 +140,7 @@ fn entries_may_vanish_while_their_code_is_used() {
     }
 }
 
-/// Entries that their owner truncates in place while their code is in use: code of small ones is a
-/// copy.
+/// The owner truncates small entries in place while their code is in use. Processes run a copy of such code.
 #[test]
 fn small_entries_may_be_truncated_in_place() {
     let scratch = Scratch::new();
@@ -150,7 +150,7 @@ fn small_entries_may_be_truncated_in_place() {
     assert_eq!((&*outcome.result, outcome.hits), ("f32 [4.0, 8.0, 12.0]", 1), "{outcome:?}");
 }
 
-/// An invalid file of statistics: a warning about it, and the right answer.
+/// An invalid file of statistics costs a warning, and the answer is right.
 #[test]
 fn invalid_statistics_cost_a_warning() {
     let scratch = Scratch::new();
@@ -161,7 +161,7 @@ fn invalid_statistics_cost_a_warning() {
     assert!(outcome.stderr.contains("statistics` are not used: it is not a regular file"), "{outcome:?}");
 }
 
-/// A directory on a disk that is read-only is read; what it lacks costs a warning.
+/// A cache on a read-only disk is read, and a missing entry costs a warning.
 #[test]
 fn a_read_only_directory_is_read() {
     let scratch = Scratch::new();
@@ -196,14 +196,14 @@ fn killed_processes_leave_no_wrong_entries() {
     assert_eq!((&*outcome.result, warnings(&outcome)), ("i64 [0.0]", 0), "{outcome:?}");
 }
 
-/// Twenty processes that compile, use and evict the same thousand functions.
+/// Twenty processes compile, use and evict the same thousand functions.
 #[test]
 fn twenty_processes_share_a_thousand_functions() {
     let scratch = Scratch::new();
     let running: Vec<Child> = (0..20)
         .map(|i| {
             let mut command = command(&["many", &(i * 50).to_string(), "1000"], &scratch.cache());
-            // About a third of what they write.
+            // The limit is about a third of the size that they write.
             command.env("MS_COMPILER_CACHE_MAX_SIZE", "2M").stdout(Stdio::piped()).stderr(Stdio::piped());
             command.spawn().expect("the test can be started again")
         })

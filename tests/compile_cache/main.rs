@@ -1,6 +1,6 @@
-//! The compile cache in real processes, sequentially and concurrently.
+//! Tests the compile cache in real processes, sequentially and concurrently.
 
-// Linked for `MS_DEVICE_TARGET=sim`.
+// `MS_DEVICE_TARGET=sim` needs this backend.
 use ms_sim as _;
 
 mod faults;
@@ -12,7 +12,7 @@ mod sound;
 mod stored;
 mod trust;
 
-/// The body of the processes that [`process::command`] starts; does nothing in an ordinary run.
+/// Runs the program of a process that [`process::command`] starts; does nothing in an ordinary test run.
 #[test]
 fn program_of_a_process() {
     if let Some(arguments) = process::program() {

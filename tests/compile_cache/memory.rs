@@ -1,17 +1,17 @@
-//! Code where the system does not permit executing a file, or memory of the process.
+//! Tests code where the system does not permit to execute files, or memory of the process.
 
 use crate::process::{Outcome, Scratch, command, parse, wrap};
 use std::process::Command;
 
-/// Programs that execute no single op, which would have code of its own, and their results: one
-/// with a small entry, and one with a large one.
+/// Programs and their results: one with a small entry, and one with a large entry. They execute no single op, since its
+/// code would count too.
 const SMALL: (&[&str], &str) = (&["constant", "3"], "f32 [3.0, 6.0, 9.0]");
 const LARGE: (&[&str], &str) = (&["large"], "f32 [1.0, 2.0, 3.0]");
 
-/// Set for a program that gives up the right to make memory executable.
+/// The environment variable for a program that gives up the right to make memory executable.
 pub const REFUSE: &str = "MS_TEST_REFUSE_EXECUTABLE_MEMORY";
 
-/// Gives up that right for this process; returns `false` if the system has no such setting.
+/// Gives up the right to make memory executable. Returns `false` if the system has no such setting.
 pub fn refuse_executable_memory() -> bool {
     #[cfg(target_os = "linux")]
     {
@@ -20,14 +20,15 @@ pub fn refuse_executable_memory() -> bool {
         }
         const SET_MDWE: i32 = 65;
         const REFUSE_EXEC_GAIN: usize = 1;
-        // SAFETY: the call takes four numbers and restricts later calls of `mmap` and `mprotect`.
+        // SAFETY: `prctl` takes these integers by value and accesses no memory. The option only restricts later calls
+        // of `mmap` and `mprotect`.
         unsafe { prctl(SET_MDWE, REFUSE_EXEC_GAIN, 0usize, 0usize, 0usize) == 0 }
     }
     #[cfg(not(target_os = "linux"))]
     false
 }
 
-/// The numbers of mappings of this process with code of entries, and with anonymous code.
+/// Returns the numbers of executable mappings of this process: those of entries, and anonymous ones.
 pub fn code() -> [usize; 2] {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let executable = maps.lines().filter(|line| line.split(' ').nth(1).is_some_and(|it| it.contains('x')));
@@ -38,8 +39,8 @@ pub fn code() -> [usize; 2] {
     })
 }
 
-/// Runs the program twice in a namespace where the cache is on a disk that is mounted with
-/// `options`, or unmounted; returns `None`, with a message, if the system does not permit it.
+/// Runs the program twice. With `options`, it runs in a namespace where the cache is on a disk that is mounted with
+/// these options. Returns `None`, with a message, if the system does not permit it.
 fn twice(program: &[&str], options: Option<&str>, refuse: bool) -> Option<[Outcome; 2]> {
     let scratch = Scratch::new();
     let cache = scratch.cache();
@@ -76,9 +77,8 @@ fn twice(program: &[&str], options: Option<&str>, refuse: bool) -> Option<[Outco
     Some([first, second].map(|it| parse(it.to_owned(), errors.clone())))
 }
 
-/// The first process misses and the second one hits, both return the right answer without a
-/// warning, and their code is where it can be: `want` says, for each of them, whether some is
-/// mapped from the entry, and whether some is copied.
+/// Checks that the first process misses and the second one hits, and that both return the right answer without a
+/// warning. For each process, `want` is whether it maps code from the entry, and whether it has copied code.
 #[track_caller]
 fn check((program, result): (&[&str], &str), options: Option<&str>, refuse: bool, want: [[bool; 2]; 2]) {
     let Some(outcomes) = twice(program, options, refuse) else { return };
@@ -106,8 +106,7 @@ fn code_on_a_noexec_disk_is_copied() {
     }
 }
 
-/// The interpreter runs what cannot be executed, and the next process executes code that is in a
-/// file.
+/// The interpreter runs kernels that cannot be executed. The next process executes code from a file.
 #[test]
 fn without_executable_memory_kernels_are_interpreted() {
     for program in [SMALL, LARGE] {

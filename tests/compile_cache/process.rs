@@ -4,22 +4,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Passes the arguments of the program to a process that is started for it.
+/// The environment variable that passes the arguments of the program to a process.
 const PROGRAM: &str = "MS_TEST_PROGRAM";
 
-/// The separator of the arguments.
+/// The separator between arguments.
 const SEPARATOR: &str = "|";
 
 /// The outcome of a process.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
-    /// The dtype and the values.
+    /// The dtype and the values of the result.
     pub result: String,
     pub hits: u64,
     pub misses: u64,
-    /// From the start of the call to its result.
+    /// The time from the start of the call to its result.
     pub micros: u64,
-    /// The numbers of mappings with code of entries, and with other code.
+    /// The numbers of executable mappings: of entries, and anonymous ones.
     pub code: [u64; 2],
     /// The stages of the last function that was compiled or loaded.
     pub stages: String,
@@ -43,7 +43,7 @@ impl Scratch {
         &self.0
     }
 
-    /// The path of a cache.
+    /// Returns the path of the cache.
     pub fn cache(&self) -> PathBuf {
         self.0.join("cache")
     }
@@ -55,7 +55,7 @@ impl Drop for Scratch {
     }
 }
 
-/// The command that runs a program with a cache at `cache`.
+/// Returns the command that runs a program with a cache at `cache`.
 pub fn command(program: &[&str], cache: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("the test runs"));
     command.args(["--exact", "program_of_a_process", "--nocapture", "--test-threads=1"]);
@@ -79,12 +79,12 @@ pub fn wrap(outer: &mut Command, inner: &Command) {
     }
 }
 
-/// The program that this process was started for.
+/// Returns the program that this process was started for.
 pub fn program() -> Option<Vec<String>> {
     Some(std::env::var(PROGRAM).ok()?.split(SEPARATOR).map(str::to_owned).collect())
 }
 
-/// Runs a command to its end and reads what it printed.
+/// Runs a command to its end and parses its output.
 pub fn outcome(mut command: Command) -> Outcome {
     let output = command.output().expect("the test can be started again");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

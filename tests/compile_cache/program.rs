@@ -1,5 +1,6 @@
-//! The program that the tests run in separate processes: one call of a compiled function, whose
-//! outcome is printed as one line.
+//! Runs the program of a separate process: one call of a compiled function.
+//!
+//! The outcome is printed as one line.
 
 use crate::memory;
 use ms::prelude::*;
@@ -7,11 +8,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// A loop count that is passed to the function in a static.
+/// The loop count, which a static passes to the function.
 static COUNT: AtomicUsize = AtomicUsize::new(200);
 
-/// A host loop of 200 iterations, unrolled.
-// Reading a mutable static is the purpose: a later process sees its change.
+/// Has a host loop that is unrolled to `COUNT` iterations.
+// The test needs a mutable static: a later process has to see its change.
 #[allow(deprecated)]
 #[jit]
 fn func(input_x: &Tensor, input_y: &Tensor) -> Tensor {
@@ -52,7 +53,7 @@ fn from_clock(x: &Tensor) -> Tensor {
     x + now.as_nanos() as i64
 }
 
-/// A constant of this process.
+/// Takes a constant of this process.
 #[jit]
 fn with_a_constant(x: &Tensor, constant: i64) -> Tensor {
     let constant = Tensor::from_slice([3], &[constant as f32, 0.0, 1.0]);
@@ -110,7 +111,7 @@ enum Either {
     Nothing,
 }
 
-/// Prints when it is traced, which it is not if the cache has it.
+/// Prints when it is traced, which a hit in the cache prevents.
 #[jit(pure)]
 fn pure(cell: &Scale, x: &Tensor, factor: i64) -> Either {
     println!("traced");
@@ -141,7 +142,7 @@ fn product(a: &Tensor, b: &Tensor) -> Tensor {
 }
 
 ms::custom_op! {
-    /// How far an integer is above the least one.
+    /// Returns the distance of an integer from the smallest one.
     fn distance(x: &Tensor, of: i64) -> Tensor;
 
     fn types(x: &ms::custom::Type, _of: i64) -> ms::custom::Type {
@@ -163,14 +164,14 @@ fn sized(x: &Tensor) -> Tensor {
     x * 2 + 1
 }
 
-/// A function whose constant makes its entry large.
+/// Holds a large constant, so that its entry is large.
 #[jit]
 fn held(x: &Tensor) -> Tensor {
     let constant: Vec<f32> = (0..15_000).map(|it| (it * it % 1001) as f32).collect();
     (x.reshape([3, 1]) + Tensor::from_slice([15_000], &constant)).max(1) - 991.0
 }
 
-/// Runs the program that `arguments` name; prints the result and the use of the cache.
+/// Runs the program that `arguments` name, and prints the result and the use of the cache.
 pub fn run(arguments: &[String]) {
     if std::env::var_os(memory::REFUSE).is_some() && !memory::refuse_executable_memory() {
         println!("executable memory cannot be refused");
@@ -224,7 +225,7 @@ pub fn run(arguments: &[String]) {
             let context = Context { enable_compile_cache: number(1) != 0, compile_cache_path: path, ..ms::context() };
             ms::with_context(context, || doubled(&x))
         }
-        // Expressions exist before the attribute is read.
+        // The program computes with expressions before the attribute is read.
         "given" => given(&sized(&x), number(1)),
         "sized" => {
             let first =
@@ -253,7 +254,7 @@ pub fn run(arguments: &[String]) {
             std::process::exit(3)
         }
         "many" => {
-            // Functions that differ in a constant, in a different order per process.
+            // The functions differ in a constant. Each process compiles them in another order.
             let (first, count) = (number(1), number(2));
             let wrong = (0..count)
                 .map(|i| (first + i * 7) % count)

@@ -1,11 +1,13 @@
-//! Changes that need another program: rustc builds each program from the same sources except for
-//! one change, and it runs with the cache that the one before it has filled.
+//! Tests changes that need another build of the program.
+//!
+//! rustc builds each program from the same sources except for one change. Each program runs with the cache that the one
+//! before it has filled.
 
 use crate::process::Scratch;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The program: two functions, one of them pure, which use a helper crate, a module, a feature, a
+/// The text of the program: two functions, one of them pure, which use a helper crate, a module, a feature and a
 /// closure.
 const PROGRAM: &str = r#"
 use ms::prelude::*;
@@ -31,7 +33,7 @@ pub const FACTOR: i64 = CRATE_FACTOR;
 pub fn shifted(x: &Tensor) -> Tensor { x + CRATE_TERM }
 "#;
 
-/// One build of the program.
+/// The parameters of one build.
 #[derive(Clone, Copy)]
 struct Build {
     module_factor: i64,
@@ -41,7 +43,7 @@ struct Build {
     feature: bool,
     /// The version of the helper crate.
     version: &'static str,
-    /// Whether the linker writes a fixed build ID into the program, instead of a hash of it.
+    /// Whether the linker writes a fixed build ID into the program, instead of a hash.
     fixed_note: bool,
 }
 
@@ -56,7 +58,7 @@ const FIRST: Build = Build {
 };
 
 impl Build {
-    /// The expected result for `x`.
+    /// Returns the expected result for `x`.
     fn want(&self, x: i64) -> f64 {
         let y = (x * self.module_factor + self.crate_term + self.closure_term) * self.crate_factor;
         if self.feature { -y as f64 } else { y as f64 }
@@ -78,7 +80,7 @@ impl Build {
     }
 }
 
-/// Compiles a program and its helper crate of this version, with more options for the program.
+/// Compiles a program and its helper crate of this version. `options` are further options for the program.
 fn compile(scratch: &Path, helper: &str, program: &str, version: &str, options: &[&str]) -> PathBuf {
     let write = |name: &str, text: &str| {
         let path = scratch.join(name);
@@ -107,14 +109,14 @@ fn compile(scratch: &Path, helper: &str, program: &str, version: &str, options: 
 /// Runs a program with the cache.
 fn run_program(program: &Path, scratch: &Scratch) -> String {
     let mut command = Command::new(program);
-    // The programs link no other backend than that of the CPU.
+    // The programs link no backend other than the CPU.
     command.env_remove("MS_DEVICE_TARGET");
     command.env("MS_COMPILER_CACHE_ENABLE", "1").env("MS_COMPILER_CACHE_PATH", scratch.cache());
     succeed(&mut command)
 }
 
 fn succeed(command: &mut Command) -> String {
-    // A thread that starts a program holds this file open for a moment.
+    // Another thread that starts a program may hold this file open for a moment.
     let busy = |it: &std::io::Error| it.kind() == std::io::ErrorKind::ExecutableFileBusy;
     let mut output = command.output();
     while output.as_ref().is_err_and(busy) {
@@ -126,7 +128,7 @@ fn succeed(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// The most recently built library of this name.
+/// Returns the most recently built library of this name.
 fn newest(folder: &Path, start: &str) -> PathBuf {
     let files = std::fs::read_dir(folder).expect("the folder of the test").flatten().map(|it| it.path());
     let fits = |it: &PathBuf| {
@@ -148,26 +150,26 @@ fn a_changed_program_gives_the_new_answer() {
             let text = again(&program);
             assert!(text.starts_with(&format!("{want} {want} ")), "{text}, not twice {want}");
             let counts: Vec<u64> = text.split(' ').rev().take(2).filter_map(|it| it.parse().ok()).collect();
-            // The second run of one program finds both of its functions.
+            // The second run of a program finds both of its functions.
             assert!(hits.is_none_or(|hits| counts == [0, hits]), "{text}");
         }
-        // So does a copy of it.
+        // A copy of the program finds them too.
         let copied = scratch.path().join("copied");
         std::fs::copy(&program, &copied).expect("a writable directory");
         assert_eq!(again(&copied), format!("{want} {want} 2 0"));
     };
     let changes = [
         FIRST,
-        // The body of a helper in another module, in another crate; a constant in another crate.
+        // Changes the body of a helper in another module, then in another crate, and a constant in another crate.
         Build { module_factor: 7, ..FIRST },
         Build { crate_term: 1000, ..FIRST },
         Build { crate_factor: 11, ..FIRST },
-        // A closure; a feature; another version of a dependency, which behaves differently.
+        // Changes a closure, a feature, and the version of a dependency with different behaviour.
         Build { closure_term: 30, ..FIRST },
         Build { feature: true, ..FIRST },
         Build { version: "2.0.0", crate_term: 4, ..FIRST },
         FIRST,
-        // Functions that the pure one calls, where the build ID does not change.
+        // Changes functions that the pure function calls, while the build ID stays the same.
         Build { fixed_note: true, ..FIRST },
         Build { fixed_note: true, module_factor: 7, ..FIRST },
         Build { fixed_note: true, crate_term: 1000, ..FIRST },
@@ -176,7 +178,7 @@ fn a_changed_program_gives_the_new_answer() {
     changes.iter().for_each(run);
 }
 
-/// A function with a custom op, whose derivative calls the helper crate.
+/// The text of a program with a custom op. The derivative of the op calls the helper crate.
 const PROGRAM_OF_OPS: &str = r#"
 use ms::{custom::{Type, Vjp}, prelude::*};
 ms::custom_op! {
@@ -193,7 +195,7 @@ fn main() {
 }
 "#;
 
-/// The results and the use of the cache of programs in which a custom op, or what it calls, has changed.
+/// Changes a custom op, or a function that it calls, and checks the results and the use of the cache.
 #[test]
 fn a_changed_custom_op_gives_the_new_answer() {
     struct Op {
@@ -213,11 +215,12 @@ fn a_changed_custom_op_gives_the_new_answer() {
     let (none, one, two) = ("", "const VERSION: u32 = 1;", "const VERSION: u32 = 2;");
     let cases = [
         (Op { version: none, run: 2, term: 1, unrelated: "a" }, ["[202.0, 204.0] 0 1 a", "[202.0, 204.0] 1 0 a"]),
-        // Without a version, every build compiles anew: what the derivative calls may have changed.
+        // Without a version, every build compiles again, since the functions that the derivative calls may have
+        // changed.
         (Op { version: none, run: 2, term: 1, unrelated: "b" }, ["[202.0, 204.0] 0 1 b", "[202.0, 204.0] 1 0 b"]),
         (Op { version: none, run: 2, term: 4, unrelated: "b" }, ["[502.0, 504.0] 0 1 b", "[502.0, 504.0] 1 0 b"]),
         (Op { version: none, run: 3, term: 4, unrelated: "b" }, ["[503.0, 506.0] 0 1 b", "[503.0, 506.0] 1 0 b"]),
-        // With one, changes of the declaration and of its version.
+        // With a version, changes of the declaration and of the version count.
         (Op { version: one, run: 2, term: 1, unrelated: "a" }, ["[202.0, 204.0] 0 1 a", "[202.0, 204.0] 1 0 a"]),
         (Op { version: one, run: 2, term: 1, unrelated: "b" }, ["[202.0, 204.0] 1 0 b", "[202.0, 204.0] 1 0 b"]),
         (Op { version: one, run: 3, term: 1, unrelated: "b" }, ["[203.0, 206.0] 0 1 b", "[203.0, 206.0] 1 0 b"]),

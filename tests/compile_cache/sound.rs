@@ -1,10 +1,10 @@
-//! A later process computes the right answer, from the cache if nothing changed.
+//! Checks that a later process computes the right answer, and uses the cache if nothing changed.
 
 use crate::process::{self, Scratch, command, outcome, run, run_without};
 use std::path::Path;
 use std::process::Command;
 
-/// Runs a program cold, then warm: the second process compiles nothing and has the same result.
+/// Runs a program cold, then warm. The second process compiles nothing and has the same result.
 fn check_warm(program: &[&str]) {
     let scratch = Scratch::new();
     let want = run_without(program);
@@ -16,7 +16,7 @@ fn check_warm(program: &[&str]) {
     assert!(!warm.stderr.contains("warning"), "{warm:?}");
 }
 
-/// Enabled by the environment, a second process runs code that the first one compiled.
+/// With the cache enabled by the environment, a second process runs code that the first one compiled.
 #[test]
 fn a_second_process_compiles_nothing() {
     let programs: [&[&str]; 10] = [
@@ -29,7 +29,7 @@ fn a_second_process_compiles_nothing() {
         &["tape twice"],
         &["product"],
         &["precision", "0"],
-        // An integer whose bits were those of a handle of a size.
+        // This integer has the bits of a former handle of a symbolic size.
         &["given", "-9223372036854775807"],
     ];
     programs.into_iter().for_each(check_warm);
@@ -58,8 +58,7 @@ fn hits_are_not_expanded() {
     }
 }
 
-/// A function of symbolic sizes has a plan for each of them, and its kernels are compiled, and
-/// looked up, once for all.
+/// A function of symbolic sizes has one plan for each size. Its kernels are compiled and looked up once for all sizes.
 #[test]
 fn sizes_share_their_kernels() {
     let scratch = Scratch::new();
@@ -74,7 +73,7 @@ fn sizes_share_their_kernels() {
     }
 }
 
-/// The settings of the context take precedence over those of the environment.
+/// Settings of the context take precedence over settings of the environment.
 #[test]
 fn the_context_takes_precedence_over_the_environment() {
     let scratch = Scratch::new();
@@ -96,7 +95,7 @@ fn the_context_takes_precedence_over_the_environment() {
     assert!(other.exists() && !scratch.cache().exists());
 }
 
-/// A change between two processes: the result of the second one is the same as without a cache.
+/// A change between two processes. The result of the second process is the same as without a cache.
 struct Change<'a> {
     before: &'a [&'a str],
     after: &'a [&'a str],
@@ -127,32 +126,32 @@ fn check(change: &Change<'_>) {
     assert_eq!((&*again.result, again.misses), (change.want, 0), "{:?} again", change.after);
 }
 
-/// Changes of the program or its settings that need no other build. The others are in `rebuild.rs`.
+/// Changes of the program or its settings that need no other build. `rebuild.rs` has the others.
 #[test]
 fn a_change_gives_the_new_answer() {
     let plain = |before, after, want| Change { before, after, want, environment: None, hit: false };
     let changes = [
-        // The loop count, through a static; the shape; the order; a constant argument; the dtype.
+        // Changes the loop count (through a static), the shape, the order, a constant argument, and the dtype.
         plain(&["func", "200"], &["func", "100"], "f32 [301.0]"),
         plain(&["shape", "1"], &["shape", "3"], "f32 [2.0, 2.0, 2.0]"),
         Change { hit: true, ..plain(&["order", "0"], &["order", "1"], "f32 [2.0, 4.0, 6.0, 101.0, 102.0, 103.0]") },
         plain(&["constant", "2"], &["constant", "5"], "f32 [5.0, 10.0, 15.0]"),
         plain(&["dtype", "0"], &["dtype", "1"], "i32 [2.0, 4.0, 6.0]"),
-        // A field of a cell.
+        // Changes a field of a cell.
         plain(&["field", "4"], &["field", "5"], "f32 [6.0, 12.0, 18.0]"),
-        // A tensor that the function creates, which is part of its entry.
+        // Changes a tensor that the function creates and that is part of its entry.
         plain(&["captures", "0"], &["captures", "1000"], "f32 [2001.0, 2.0, 5.0]"),
-        // The environment, read while tracing.
+        // Changes a variable of the environment that is read while tracing.
         Change {
             environment: Some(("FACTOR", "3")),
             ..plain(&["environment"], &["environment"], "f32 [3.0, 6.0, 9.0]")
         },
-        // The precision mode.
+        // Changes the precision mode.
         plain(&["precision", "0"], &["precision", "1"], "f32 [8.0]"),
-        // The instruction set of the code.
+        // Changes the instruction set of the code.
         Change { environment: Some(("MS_CPU_ISA", "interp")), ..plain(&["product"], &["product"], "f32 [64.0]") },
         Change { environment: Some(("MS_CPU_ISA", "avx2")), ..plain(&["product"], &["product"], "f32 [64.0]") },
-        // The number of threads: nothing in the cache depends on it.
+        // Changes the number of threads, which nothing in the cache depends on.
         Change {
             environment: Some(("MS_NUM_THREADS", "1")),
             hit: true,
@@ -169,9 +168,8 @@ fn a_change_gives_the_new_answer() {
     }
 }
 
-/// Entries of another compiler, backend or target, or of other settings, are never used, even if
-/// they contain another function's plan and code. `rebuild.rs` has a compiler that is really
-/// changed.
+/// Entries of another compiler, backend or target, or of other settings, are never used, even if they contain another
+/// function's plan and code. `rebuild.rs` tests a compiler that is really changed.
 #[test]
 fn entries_of_other_compilers_are_not_used() {
     let (scratch, wrong) = (Scratch::new(), Scratch::new());
@@ -198,7 +196,7 @@ fn entries_of_other_compilers_are_not_used() {
     store.put(&key, &contents).expect("the directory is ours");
     let outcome = run(&["constant", "3"], &scratch.cache());
     assert_eq!(outcome.result, "f32 [9.0, 18.0, 27.0]", "what stands under the right key is believed");
-    // Verification detects that they are not what compiling produces.
+    // Verification detects that the entry differs from the result of compiling.
     let mut verifying = command(&["constant", "3"], &scratch.cache());
     verifying.env("MS_CACHE_VERIFY", "1");
     let outcome = process::outcome(verifying);
@@ -207,7 +205,7 @@ fn entries_of_other_compilers_are_not_used() {
     assert_eq!(run(&["constant", "3"], &scratch.cache()).result, "f32 [3.0, 6.0, 9.0]", "it was replaced");
 }
 
-/// Whether this machine has AVX2, and a better instruction set, which is the default.
+/// Whether this machine has AVX2 and also AVX-512, which is then the default.
 fn has_avx2_beside_another() -> bool {
     #[cfg(target_arch = "x86_64")]
     return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avx512f");
@@ -225,7 +223,7 @@ fn side_effects_of_tracing_happen_in_every_process() {
     }
 }
 
-/// The time that it reads is that of this process.
+/// A traced function reads the time of its own process.
 #[test]
 fn what_tracing_reads_is_read_in_every_process() {
     let scratch = Scratch::new();
@@ -237,7 +235,7 @@ fn what_tracing_reads_is_read_in_every_process() {
     }
 }
 
-/// Entries are written when a process ends by `exit` as well.
+/// Entries are also written when a process ends by `exit`.
 #[test]
 fn pending_writes_are_flushed_at_exit() {
     let scratch = Scratch::new();
@@ -246,7 +244,7 @@ fn pending_writes_are_flushed_at_exit() {
     assert_eq!(run(&["shape", "3"], &scratch.cache()).misses, 0);
 }
 
-/// `MS_CACHE_VERIFY=1` compiles in any case, with the same result.
+/// `MS_CACHE_VERIFY=1` always compiles, with the same result.
 #[test]
 fn compiling_gives_the_same_bytes_in_every_process() {
     for program in [&["func", "200"][..], &["gradient"], &["tape twice"], &["product"], &["makes"]] {
@@ -260,11 +258,11 @@ fn compiling_gives_the_same_bytes_in_every_process() {
     }
 }
 
-/// The totals of all processes.
+/// The statistics sum over all processes.
 #[test]
 fn hits_misses_and_saved_time_are_summed() {
     let scratch = Scratch::new();
-    // Compiling it takes so long that loading it takes less, however busy the machine is.
+    // Compiling this function takes longer than loading it, however busy the machine is.
     for _ in 0..3 {
         run(&["func", "1000"], &scratch.cache());
     }
@@ -274,8 +272,8 @@ fn hits_misses_and_saved_time_are_summed() {
     assert!(!sums.saved.is_zero());
 }
 
-/// `#[jit(pure)]`: a later process does not even trace; the answer is right for other arguments,
-/// for derivatives, and for another value of a field of a cell.
+/// A later process does not even trace a function of `#[jit(pure)]`. The answer is right for other arguments, for
+/// derivatives, and for another value of a cell's field.
 #[test]
 fn a_pure_function_is_not_traced_again() {
     let scratch = Scratch::new();
@@ -292,7 +290,7 @@ fn a_pure_function_is_not_traced_again() {
         check(&["pure", "3", "2"], traces, "f32 [48.0, 16.0, 32.0, 48.0, 8.0, 16.0, 24.0]");
         check(&["pure", "5", "3"], traces, second);
     }
-    // In the second process the first call is not traced, but its derivative needs the graph.
+    // The second process does not trace the first call, but its derivative needs the graph.
     let cubed = "f32 [36.0, 3.0, 12.0, 27.0, 36.0]";
     for _ in 0..2 {
         check(&["pure tape"], 1, cubed);

@@ -1,8 +1,7 @@
-//! Stored values of the compile cache with random changes: each is loaded or rejected, and nothing
-//! else happens.
+//! Changes stored values of the compile cache at random: each is loaded or rejected, and nothing else happens.
 //!
-//! `MS_FUZZ=1000000` sets the number of changes; `MS_BLESS=1` writes the values of this test into
-//! the corpus of the fuzz target `stored`, which is also tested unchanged.
+//! `MS_FUZZ=1000000` sets the number of changes. `MS_BLESS=1` writes the values of this test into the corpus of the
+//! fuzz target `stored`. This corpus is also tested unchanged.
 
 use ms::prelude::*;
 use ms_cache::Store;
@@ -22,7 +21,7 @@ fn products(x: &Tensor, y: &Tensor) -> (Tensor, Tensor) {
     (z.sum(()), z.cast(DType::F16))
 }
 
-/// Branches, loops that tensors terminate, counted loops, and constants.
+/// Has branches, loops that tensors terminate, counted loops, and constants.
 #[jit]
 fn control(x: &Tensor) -> Tensor {
     let mut x = x.clone();
@@ -39,7 +38,7 @@ fn control(x: &Tensor) -> Tensor {
     x
 }
 
-/// Its derivative has a loop with a stack.
+/// Has a derivative with a loop and a stack.
 #[jit]
 fn looped(x: &Tensor) -> Tensor {
     let mut y = x.clone();
@@ -51,7 +50,7 @@ fn looped(x: &Tensor) -> Tensor {
     y.sum(())
 }
 
-/// Library ops.
+/// Uses library ops.
 #[jit]
 fn whole(x: &Tensor) -> Tensor {
     let (sorted, _) = ops::sort(x, -1, false);
@@ -74,7 +73,7 @@ fn pure(x: &Tensor, factor: i64) -> Result {
     Result { sum: x.sum(()), rest: Some((x * factor, factor + 1)) }
 }
 
-/// Calls all of them with a cache at `path`, and returns the stored values.
+/// Calls all these functions with a cache at `path`, and returns the stored values.
 fn seeds(path: &Path) -> Vec<Vec<u8>> {
     let context = Context { enable_compile_cache: true, compile_cache_path: Some(path.to_owned()), ..ms::context() };
     ms::with_context(context, || {

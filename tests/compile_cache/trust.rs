@@ -1,4 +1,4 @@
-//! Who may read and write a cache, and whose entries are trusted.
+//! Tests who may read and write a cache, and which entries are trusted.
 
 use crate::process::{Outcome, Scratch, command, outcome, wrap};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -11,7 +11,7 @@ fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).expect("it is there").mode() & 0o7777
 }
 
-/// Directories and entries are accessible to their owner only, whatever the umask of the process.
+/// Only their owner can access directories and entries, whatever the umask of the process.
 #[test]
 fn only_the_owner_can_read_or_write_a_cache() {
     for mask in ["000", "022", "077"] {
@@ -30,8 +30,8 @@ fn only_the_owner_can_read_or_write_a_cache() {
     }
 }
 
-/// A directory that everyone may write is used with a key file: entries of those who have the key
-/// are trusted, and their code is copied before it is executed.
+/// A directory that everyone may write needs a key file. Entries by owners of the key are trusted, and their code is
+/// copied before it is executed.
 #[test]
 fn a_key_authenticates_entries_of_other_users() {
     let scratch = Scratch::new();
@@ -54,7 +54,7 @@ fn a_key_authenticates_entries_of_other_users() {
     let (first, other, open) = (key("first", 1, 0o400), key("other", 2, 0o400), key("open", 1, 0o444));
     let missing = scratch.path().join("missing");
     let cases = [
-        // The key, hits, misses, and the warning.
+        // Each case has the key, hits, misses, and the warning.
         (None, [0, 0], "others may write it"),
         (Some(&first), [0, 1], ""),
         (Some(&first), [1, 0], ""),

@@ -1,9 +1,13 @@
-//! MindSpore's own cases of control flow, in Rust: each eagerly, compiled, and by reference
-//! evaluation of its graph, with the numbers that MindSpore documents. Numbers are f32 where other
-//! tests take their gradients.
+//! Runs MindSpore's cases of control flow in Rust, with the numbers that MindSpore documents.
 //!
-//! Omitted, since Rust has no such form: `while .. else` (a syntax error), list comprehensions
-//! (host iterators), and in-place changes of an argument in a callee (a `&mut`).
+//! Each case runs eagerly, compiled, and by reference evaluation of its graph. Numbers are f32 where other tests take
+//! their gradients.
+//!
+//! Omitted are three kinds of cases that Rust cannot express:
+//!
+//! - `while .. else`, which is a syntax error;
+//! - list comprehensions, which are host iterators;
+//! - changes of an argument in place in a callee, which need a `&mut`.
 
 use crate::paths::{check, scalars};
 use ms::Code;
@@ -293,13 +297,13 @@ fn recursive(x: &Tensor, n: usize) -> Tensor {
     if n == 0 { x * 0.0 + 1.0 } else { recursive(x, n - 1) + 1.0 }
 }
 
-/// Row 70: the value of a tensor terminates it.
+/// Row 70: the value of a tensor terminates the recursion.
 #[jit]
 fn ended_by_a_tensor(x: &Tensor) -> Tensor {
     if x < 0.0 { x.clone() } else { ended_by_a_tensor(&(x - 1.0)) }
 }
 
-/// Row 71: neither arm terminates.
+/// Row 71: neither arm terminates the recursion.
 #[jit]
 fn endless(x: &Tensor) -> Tensor {
     if x > 0 { endless(&(x - 1)) } else { endless(&(x + 1)) }
@@ -462,9 +466,8 @@ fn forward_values() {
     }
 }
 
-/// The first of row 70: a recursion that a tensor should terminate is infinite while tracing. Row
-/// 71:
-/// an infinite recursion is an error eagerly, too.
+/// The first case of row 70: a recursion that a tensor should terminate is infinite while tracing. Row 71: an infinite
+/// recursion is an error eagerly, too.
 #[test]
 fn a_recursion_on_a_tensor_is_refused() {
     let error = ms::catch(|| ended_by_a_tensor(&Tensor::scalar(5.0f32))).expect_err("no end");

@@ -1,11 +1,12 @@
-//! MindSpore's tests of side effects, by their numbers in the list of conformance cases: each has
-//! the same result eagerly, compiled, and compiled again, on numbers and on vectors of one element.
-//! Numbers are f32 where MindSpore's are integers.
+//! Runs MindSpore's tests of side effects, by their numbers in the list of conformance cases.
+//!
+//! Each test has the same result eagerly, compiled, and compiled again, on numbers and on vectors of one element.
+//! Numbers are f32 where MindSpore has integers.
 
 use ms::Level;
 use ms::prelude::*;
 
-/// The parameters of a case, and its inputs.
+/// The parameters and the inputs of a case.
 struct Given {
     p: Parameter,
     q: Parameter,
@@ -260,14 +261,14 @@ cases! {
     } gives [39.];
 }
 
-/// 2: a write keeps the slot's dtype; another dtype is an error that names both.
+/// Case 2: a write keeps the slot's dtype. Another dtype is an error that names both.
 #[jit]
 fn assign_integers(p: &Parameter, x: &Tensor) -> Tensor {
     p.set(&ops::cast(x, DType::F32));
     p.value()
 }
 
-/// 12
+/// Case 12.
 #[jit]
 fn product_between_writes(w: &Parameter, bias: &Parameter, x: &Tensor) -> Tensor {
     w.set(x);
@@ -276,7 +277,7 @@ fn product_between_writes(w: &Parameter, bias: &Parameter, x: &Tensor) -> Tensor
     y + bias
 }
 
-/// 31: a check of shapes while tracing.
+/// Case 31: a check of shapes while tracing.
 #[jit]
 fn of_rank_one(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     if x.rank() != 1 {
@@ -309,7 +310,7 @@ fn cases_on_vectors_and_matrices() {
     }
 }
 
-/// 29: gradients that write a parameter, and read what they wrote.
+/// Case 29: gradients write a parameter, and read the new value.
 #[cell]
 struct Writes {
     p: Parameter,
@@ -346,7 +347,7 @@ fn case_29_bprop_that_assigns() {
     }
 }
 
-/// 32 and 34: an assignment in every iteration of a loop on a host number, which MindSpore unrolls.
+/// Cases 32 and 34: every iteration of a loop on a host number assigns a parameter. MindSpore unrolls such a loop.
 #[jit]
 fn gradient_of_unrolled(w: &Parameter, x: &Tensor) -> Tensor {
     ms::grad(|x: &Tensor| {
@@ -360,7 +361,7 @@ fn gradient_of_unrolled(w: &Parameter, x: &Tensor) -> Tensor {
     })(x)
 }
 
-/// 33
+/// Case 33.
 #[jit]
 fn unrolled(w: &Parameter, x: &Tensor) -> Tensor {
     let (mut i, mut out) = (0i32, x * 0.0);
@@ -379,7 +380,7 @@ fn cases_32_to_34_copies_of_parameters() {
         [("gradient_of_unrolled", |w, x| gradient_of_unrolled(w, x)), ("unrolled", |w, x| unrolled(w, x))];
     for (case, run) in cases {
         for (level, copies) in [(Level::Every, 3), (Level::Several, 3), (Level::Needed, 0), (Level::None, 0)] {
-            // Another rank for every level, so that each is compiled.
+            // Each level has another rank, so that it is compiled.
             let one = |it: f32| Tensor::full(vec![1; level as usize], it);
             let run = |jit: bool| {
                 let w = Parameter::new(one(0.0), "");

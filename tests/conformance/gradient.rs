@@ -1,5 +1,5 @@
-//! The gradients of MindSpore's own tests of automatic differentiation, by the numbers of its
-//! cases, each eagerly and compiled.
+//! Checks the gradients of MindSpore's tests of automatic differentiation, by the numbers of its cases, eagerly and
+//! compiled.
 
 use crate::gradients::{case, pair, scalar};
 use ms::prelude::*;
@@ -113,7 +113,7 @@ fn automatic_differentiation() {
     };
     case("81, has_aux", run, &[&[8.0], &[4.0], &[12.0]]);
     let run = || {
-        // x five times and y eight times through cells of either kind, with shares of both besides.
+        // x five times and y eight times through cells of either kind, besides direct terms of both.
         let f = |x: &Tensor, y: &Tensor| Fivefold {}.call(x) + x * 7.0 + Fivefold {}.call(y) + net.call(y, y) * 3.5;
         pair(ms::grad(f).wrt_all()(&Tensor::ones([2, 2]), &Tensor::ones([2, 2])))
     };
@@ -123,7 +123,7 @@ fn automatic_differentiation() {
     case("95, jit of grad", || vec![ms::jit(ms::grad(cube))(&five())], &[&[75.0]]);
 }
 
-/// Newton's iteration for the square root of `a`, until the square is close.
+/// Computes the square root of `a` by Newton's iteration, until the square is close to `a`.
 #[jit]
 fn newton(a: &Tensor) -> Tensor {
     let mut x = a.clone();
@@ -152,7 +152,7 @@ fn loops_and_networks() {
             .map(|it| [it as f32]);
     let run = || {
         let (ga, gb, gx) = ms::grad(steps).wrt_all()(&scalar(a as f32), &scalar(b as f32), &scalar(x as f32));
-        // Of a sum of a thousand terms in f32.
+        // The gradients are sums of a thousand terms in f32, so the test compares ratios.
         vec![(ga / want[0][0]), (gb / want[1][0]), (gx / want[2][0])]
     };
     let close = |jit: bool| {
@@ -175,7 +175,7 @@ fn loops_and_networks() {
     assert!((compiled(&scalar(2.0)).item::<f32>() / want[2][0] - 1.0).abs() < 1e-3);
 }
 
-/// The Hessian of a network of two layers against central differences of its gradient.
+/// Compares the Hessian of a network of two layers with central differences of its gradient.
 #[test]
 fn hessian_of_a_network() {
     let weights: Vec<f64> = (0..12).map(|i| (i as f64 * 0.618).fract() - 0.5).collect();

@@ -1,5 +1,4 @@
-//! The gradients of MindSpore's own tests of control flow, by the numbers of its cases, each eagerly
-//! and compiled.
+//! Checks the gradients of MindSpore's tests of control flow, by the numbers of its cases, eagerly and compiled.
 
 use crate::gradients::{case, pair, scalar};
 use ms::GradOperation;

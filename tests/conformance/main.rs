@@ -1,6 +1,6 @@
-//! MindSpore's own tests, by the numbers of its cases; see `docs/conformance.md`.
+//! Runs MindSpore's tests, by the numbers of its cases; see `docs/conformance.md`.
 
-// Linked for `MS_DEVICE_TARGET=sim`.
+// `MS_DEVICE_TARGET=sim` needs this backend.
 use ms_sim as _;
 
 #[path = "../common/gradients.rs"]

@@ -1,4 +1,4 @@
-//! What `docs/mindspore.md` names beside the names of MindSpore exists, and no name is listed twice.
+//! Checks that every name in `docs/mindspore.md` exists, and that no name of MindSpore is listed twice.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -326,7 +326,7 @@ const PAGE: &str = include_str!("../../docs/mindspore.md");
 const BEGIN: &str = "// begin\n";
 const END: &str = "// end\n";
 
-/// The rows of the tables: a name of MindSpore, and the path of what is here, if anything is.
+/// Returns the rows of the tables: a name of MindSpore, and the path of its counterpart in `ms`, if there is one.
 fn rows() -> Vec<(&'static str, Option<&'static str>)> {
     let row = |line: &'static str| {
         let (name, here) = line.strip_prefix("| `")?.split_once("` |")?;
@@ -335,7 +335,7 @@ fn rows() -> Vec<(&'static str, Option<&'static str>)> {
     PAGE.lines().filter_map(row).collect()
 }
 
-/// Code that compiles only if all paths exist.
+/// Returns code that compiles only if all paths exist.
 fn uses(paths: &BTreeSet<&str>) -> String {
     let mut code = "#[rustfmt::skip]\n#[allow(unused_imports)]\nmod here {\n".to_string();
     let mut methods = String::new();

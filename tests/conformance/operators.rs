@@ -1,5 +1,5 @@
-//! MindSpore's tables of operators and of indexing, in Rust: values and dtypes, eagerly and
-//! compiled.
+//! Checks MindSpore's tables of operators and of indexing in Rust: values and dtypes, eagerly and compiled.
+//!
 //! `docs/conformance.md` lists the differences in spelling.
 
 use ms::tensor::{Ellipsis, NewAxis, WithStep};

@@ -1,5 +1,7 @@
-//! MindSpore's tests of inlining, recomputation and repeated compilation, by their numbers in the
-//! list of conformance cases: each eagerly, compiled, and compiled again.
+//! Runs MindSpore's tests of inlining, recomputation and repeated compilation, by their numbers in the list of
+//! conformance cases.
+//!
+//! Each test runs eagerly, compiled, and compiled again.
 
 use ms::prelude::*;
 
@@ -9,7 +11,7 @@ fn with<R>(jit: bool, run: impl FnOnce() -> R) -> R {
     ms::with_context(Context { jit, ..ms::context() }, run)
 }
 
-/// The plan of the latest compilation of a function.
+/// Returns the plan of the latest compilation of a function.
 fn planned(name: &str) -> ms::PlanReport {
     let reports = ms::compile_report();
     let report = reports.iter().rev().find(|it| it.name == name).expect("it was compiled");
@@ -116,15 +118,14 @@ fn nested(net: &Twice, x: &Tensor) -> (Tensor, Tensor) {
 #[test]
 fn case_110_nested_cells() {
     let x = &Tensor::scalar(10.0);
-    // Three outer blocks, each of five inner ones of five blocks, add 996; twice.
+    // Three outer blocks, which hold five inner blocks of five blocks each, add 996; twice.
     for (between, value, gradient) in [(Some(0.1), 2002.1, 1.0), (None, 2012.0, 2.0)] {
         let net = Twice { blocks: (0..3).map(|_| Outer::new()).collect(), between };
         for (way, jit) in WAYS {
             let (y, g) = with(jit, || nested(&net, x));
             assert_eq!((y.item::<f32>(), g.item::<f32>()), (value, gradient), "{way}");
         }
-        // Six calls of the outer block, which calls the inner one five times; the gradient of sums
-        // is there without calls.
+        // The outer block is called six times, and calls the inner one five times. The gradient of sums needs no calls.
         assert_eq!(planned("nested").calls, 6 + 5, "{between:?}");
     }
 }

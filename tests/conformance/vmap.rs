@@ -1,10 +1,9 @@
-//! The cases of MindSpore's own tests of `vmap` (`tests/st/vmap`): the same numbers eagerly and
-//! compiled.
+//! Runs the cases of MindSpore's tests of `vmap` (`tests/st/vmap`), with the same numbers eagerly and compiled.
 
 use ms::prelude::*;
 use ms::{grad, jit, vmap, vmap_cells};
 
-/// A row: its test, its results in all variants, and the numbers of each.
+/// A row: the name of the test, its results in all variants, and the numbers of each result.
 struct Row {
     test: &'static str,
     run: fn() -> Vec<Tensor>,
@@ -95,7 +94,7 @@ impl Assigning {
 
     fn construct(&self, x: &Tensor) -> Tensor {
         self.held.set(x);
-        // What was written is a constant: only the second term has a gradient.
+        // The written value is a constant, so only the second term has a gradient.
         self.held.value() * self.held.value() + x * 2.0
     }
 }
@@ -109,7 +108,7 @@ fn ensemble_gradients() -> Vec<Tensor> {
         assert_eq!(model.held.value().to_vec::<f32>(), x.at(i as isize).to_vec::<f32>());
     }
     let each = vmap(|row: &Tensor| grad(|x: &Tensor| models[0].call(x))(row)).in_axes(0);
-    // Every lane would write the one cell.
+    // Every lane would write the same cell.
     assert_eq!(ms::catch(|| each(&x)).expect_err("refused").code(), ms::Code::Mapped);
     vec![gradient, jit(gradients_inside)(&x)]
 }

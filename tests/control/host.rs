@@ -1,5 +1,6 @@
-//! Control flow of annotated code on host values is plain Rust. A traced condition where no region
-//! is possible is an error with a code.
+//! Tests control flow on host values, which stays plain Rust in annotated code.
+//!
+//! A traced condition where no region is possible is an error with a code.
 
 #![allow(clippy::needless_late_init, reason = "deferred `let` is one of the constructs that are compared")]
 
@@ -12,7 +13,7 @@ fn eagerly<R>(run: impl FnOnce() -> R) -> R {
     ms::with_context(Context { jit: false, ..ms::context() }, run)
 }
 
-/// Every host construct at once; `text` makes it fail in the middle.
+/// Uses every host construct; `text` makes it fail in the middle.
 fn native(n: usize, flag: bool, text: &str, names: &[String]) -> Result<i64, ParseIntError> {
     let mut total = 0i64;
     let mut seen: Vec<&str> = vec![];
@@ -52,7 +53,7 @@ fn native(n: usize, flag: bool, text: &str, names: &[String]) -> Result<i64, Par
     Ok(best(total) + seen.len() as i64 + if most == Some(2) && total < 100 { 1000 } else { 0 })
 }
 
-/// The same text, annotated.
+/// The body of `native`, annotated.
 #[jit]
 fn annotated(n: usize, flag: bool, text: &str, names: &[String]) -> Result<i64, Refused> {
     let mut total = 0i64;
@@ -257,7 +258,7 @@ fn assertions_keep_their_text() {
     let message = |x: f32, n: usize| {
         let run = || {
             eagerly(|| positive(&Tensor::from_slice([1], &[x]), n));
-            // On a device assertions are checked when somebody waits.
+            // A device reports failed assertions when somebody waits.
             ms::synchronize().or_raise();
         };
         *std::panic::catch_unwind(run).expect_err("refused").downcast::<String>().expect("a message")

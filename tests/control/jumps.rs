@@ -1,5 +1,4 @@
-//! Jumps that depend on tensors: `break`, `continue` and `return` out of regions and loops, with
-//! host counters.
+//! Tests jumps that depend on tensors: `break`, `continue` and `return` out of regions and loops, with host counters.
 
 use crate::paths::{check, scalars};
 use ms::prelude::*;
@@ -229,7 +228,7 @@ fn a_loop_that_the_host_ends_and_a_tensor_continues() {
     }
 }
 
-/// A host condition that leaves the loop, besides one on a tensor.
+/// Has a host condition that leaves the loop, besides a condition on a tensor.
 #[jit]
 fn host_exits(x: &Tensor, n: usize) -> Tensor {
     let half = |n: usize| n.is_multiple_of(2).then_some(n / 2);
@@ -262,12 +261,12 @@ fn host_exits_out_of_loops_on_tensors() {
     }
 }
 
-/// A host condition whose type the syntax does not show.
+/// A host condition that the syntax does not show to be one.
 fn is_odd(n: usize) -> bool {
     n % 2 == 1
 }
 
-/// Host loops inside one that a tensor may have left, with jumps past them.
+/// Has host loops inside a loop that a tensor may have left, with jumps past them.
 #[jit]
 fn past_host_loops(x: &Tensor, n: usize) -> Tensor {
     let mut x = x.clone();
@@ -335,8 +334,8 @@ fn jumps_past_loops_of_the_host() {
     }
 }
 
-/// Host loops within a branch on a tensor, which a return under host conditions leaves. The types
-/// of the conditions are inferred, so only rustc knows that they are host values.
+/// Has host loops within a branch on a tensor, and a return under host conditions that leaves them. The types of the
+/// conditions are inferred, so only rustc knows that they are host values.
 #[jit]
 fn return_out_of_host_loops(x: &Tensor, limit: usize) -> Tensor {
     let mut z = x - 1.0;

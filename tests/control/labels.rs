@@ -1,4 +1,4 @@
-//! Jumps that depend on tensors out of labelled blocks.
+//! Tests jumps that depend on tensors out of labelled blocks.
 
 use crate::paths::{check, scalars};
 use ms::prelude::*;

@@ -1,6 +1,6 @@
-//! Control flow: on host values, on tensors, and its errors.
+//! Tests control flow on host values and on tensors, and its errors.
 
-// Linked for `MS_DEVICE_TARGET=sim`.
+// `MS_DEVICE_TARGET=sim` needs this backend.
 use ms_sim as _;
 
 #[path = "../common/paths.rs"]

@@ -1,5 +1,6 @@
-//! Control flow on tensors: eagerly it is plain Rust, traced it becomes nodes with regions; the
-//! results are the same.
+//! Tests control flow on tensors: eagerly it is plain Rust, and traced it becomes nodes with regions.
+//!
+//! Both have the same results.
 
 use crate::paths::{check, scalars};
 use ms::prelude::*;
@@ -130,7 +131,7 @@ fn a_for_loop_takes_the_rows_of_a_tensor() {
     assert_eq!(error.code(), ms::Code::Shape, "{error}");
 }
 
-/// State that the condition reads and writes, and the body after it.
+/// State that the condition reads and writes before the body does.
 #[cell]
 struct Slots {
     tries: Parameter,
@@ -147,7 +148,7 @@ impl Slots {
         Self { tries: zero("tries"), steps: zero("steps") }
     }
 
-    /// Counts its evaluations.
+    /// Counts the evaluations of the condition.
     fn below(&self, limit: &Tensor) -> Tensor {
         self.tries.set(&(&self.tries + 1.0));
         ms::ops::less(&self.tries, limit)
@@ -220,7 +221,7 @@ fn is_nested(slots: &Slots, x: &Tensor, limit: &Tensor) -> Tensor {
 #[test]
 fn conditions_that_write() {
     type Program = fn(&Slots, &Tensor, &Tensor) -> Tensor;
-    // The result, then the number of evaluations of the condition and the sum in the body.
+    // The result, then the number of evaluations of the condition, and the sum in the body.
     let cases: [(&str, Program, f32, f32, [f64; 3]); 11] = [
         ("counts_tries", counts_tries, 1.0, 4.0, [19.0, 4.0, 0.0]),
         ("counts_tries", counts_tries, 1.0, 0.0, [1.0, 1.0, 0.0]),
@@ -245,7 +246,7 @@ fn conditions_that_write() {
     }
 }
 
-/// Gradients through such a loop are those of the executed iterations.
+/// Gradients through such a loop are the gradients of the executed iterations.
 #[test]
 fn gradients_through_conditions_that_write() {
     let limit = Tensor::scalar(4.0f32);
@@ -275,7 +276,8 @@ fn with_blocks(x: &Tensor, y: &Tensor) -> Tensor {
     w
 }
 
-/// A right operand that changes something is a branch, whose other arm has no axes; one element may have some.
+/// A right operand that changes something becomes a branch. The other arm has a scalar, and this arm any shape of one
+/// element.
 #[test]
 fn right_operands_of_one_element_have_any_shape() {
     for [x, y, want] in [[0.0f32, 5.0, 5.5], [1.5, 1.0, -4.5], [1.5, 3.0, 40.5], [2.5, 3.0, 33.0], [0.0, 1.0, -5.5]] {

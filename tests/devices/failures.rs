@@ -1,4 +1,4 @@
-//! Calls and steps of a device that fail: the error is at the user's line, and no slot is half written.
+//! Tests calls and steps of a device that fail: the error has the user's line, and no slot is half written.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn bump(slot: &Parameter, x: &Tensor) -> Tensor {
     slot.value() * 2.0
 }
 
-/// Whichever call of the device fails, slots keep their values, and no memory is lost.
+/// Slots keep their values and no memory is lost, whichever call of the device fails.
 #[test]
 fn a_run_that_fails_changes_nothing() {
     let device = sim(2);
@@ -17,10 +17,10 @@ fn a_run_that_fails_changes_nothing() {
         let (slot, x) = (Parameter::new(tensor![1., 2.], "slot"), tensor![10., 20.]);
         let simulation = SimBackend::simulation(device.id()).expect("it exists");
         let mut value = vec![1., 2.];
-        // Compiled first.
+        // The first call compiles the function.
         bump(&slot, &x);
         value.iter_mut().zip([10., 20.]).for_each(|(value, by)| *value += by);
-        // What earlier work gave up is freed behind it.
+        // Memory that earlier work released is freed after this wait.
         ms::synchronize().expect("nothing failed");
         let before = simulation.counts();
         for nth in 1.. {
@@ -62,8 +62,8 @@ fn structured(slot: &Parameter, other: &Parameter, x: &Tensor) -> Tensor {
     picked
 }
 
-/// Whichever call of the device fails in a run with a loop, a branch and a routine, the error is at the user's line,
-/// slots keep their values, and no memory is lost.
+/// A run with a loop, a branch and a routine fails cleanly, whichever call of the device fails. The error has the
+/// user's line, slots keep their values, and no memory is lost.
 #[test]
 fn a_structured_run_that_fails_changes_nothing() {
     let device = sim(2);
@@ -76,14 +76,14 @@ fn a_structured_run_that_fails_changes_nothing() {
     on(device, || {
         let (slot, other) = (Parameter::new(tensor![1., 2.], "slot"), Parameter::new(tensor![0., 0.], "other"));
         let x = tensor![3., 4.];
-        // Compiled first.
+        // The first call compiles the function.
         structured(&slot, &other, &x);
         slot.set(&tensor![1., 2.]);
         other.set(&tensor![0., 0.]);
         let values = || [&slot, &other].map(|it| it.value().to_vec::<f32>());
         let kept = values();
         let simulation = SimBackend::simulation(device.id()).expect("it exists");
-        // What earlier work gave up is freed behind it.
+        // Memory that earlier work released is freed after this wait.
         ms::synchronize().expect("nothing failed");
         let before = simulation.counts();
         let mut failed = 0;
@@ -121,8 +121,8 @@ fn checked_bump(slot: &Parameter, other: &Parameter, x: &Tensor) -> Tensor {
     slot.value() * 2.0
 }
 
-/// Whichever step of the device fails when it is run, slots keep their values, what is behind it has no effect, and
-/// the first wait tells, whatever the order of the streams.
+/// Slots keep their values, whichever step of the device fails while it runs. Later steps have no effect, and the first
+/// wait reports the error, whatever the order of the streams.
 #[test]
 fn a_run_that_fails_later_changes_nothing() {
     let device = sim(2);
@@ -136,7 +136,7 @@ fn a_run_that_fails_later_changes_nothing() {
         checked_bump(slot, other, &small);
         let mut kept = values();
         assert_eq!(kept, [[11., 22.], [2., 4.]]);
-        // An assertion, in the middle of runs that do not fail.
+        // An assertion fails between runs that succeed.
         for seed in 0..20 {
             SimBackend::set_schedule(device.id(), seed).expect("it exists");
             let before = simulation.counts();
@@ -157,7 +157,7 @@ fn a_run_that_fails_later_changes_nothing() {
             assert!(unrelated.try_to_vec::<f32>().is_err(), "it was queued behind");
             ms::synchronize().expect("everything was told");
         }
-        // Every step in turn.
+        // Each step fails in turn.
         let before = simulation.counts();
         for nth in 1.. {
             simulation.fail_step(nth);
@@ -192,7 +192,8 @@ fn counted_noise(slot: &Parameter, x: &Tensor) -> Tensor {
     (x * noise).sum(())
 }
 
-/// Also on a tape, slots and states of generators keep their values behind a failure; those that draw eagerly, too.
+/// Slots and states of generators keep their values after a failure. This holds on a tape, in compiled code and for
+/// eager draws.
 #[test]
 fn states_survive_failures() {
     let device = sim(2);
@@ -227,7 +228,8 @@ fn states_survive_failures() {
     });
 }
 
-/// Positions are checked on the device: a gather waits for nothing, and refuses them later, at its line.
+/// A gather waits for nothing. The device checks the positions, and reports the error later with the line of the
+/// gather.
 #[test]
 fn eager_gathers_wait_for_nothing() {
     let device = sim(3);
@@ -265,10 +267,10 @@ fn bump_if(slot: &Parameter, x: &Tensor) -> Tensor {
     y
 }
 
-/// Slots, and what is done with them.
+/// Slots, and the function that uses them.
 type Program = (Vec<Parameter>, Box<dyn Fn() -> Tensor>);
 
-/// The name of a program, whether its slots are written all or not at all, and what makes it.
+/// The name of a program, whether its slots are written all or none, and its constructor.
 type Case = (&'static str, bool, fn() -> Program);
 
 fn programs() -> [Case; 6] {
@@ -311,7 +313,7 @@ fn programs() -> [Case; 6] {
     ]
 }
 
-/// Whichever call or step of the device fails: the error is at a line of this file, no slot is half written, and the
+/// Whichever call or step of the device fails, the error has a line of this file. No slot is half written, and the
 /// program works again.
 #[test]
 fn failures_at_every_call_and_step() {

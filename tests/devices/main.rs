@@ -1,4 +1,4 @@
-//! Programs on a device with memory of its own, beside the host.
+//! Tests programs on a device with separate memory, beside the host.
 
 use ms::prelude::*;
 use ms::tensor::Device;
@@ -36,7 +36,7 @@ fn noisy(x: &Tensor) -> Tensor {
     x + random::uniform([3], 0.0, 1.0)
 }
 
-/// One function has code for each device, and runs where its arguments are.
+/// A compiled function has code for each device, and runs on the device of its arguments.
 #[test]
 fn compiled_functions_run_where_their_arguments_are() {
     let (x, y) = on(Device::CPU, || (tensor![1., 2., 3.], tensor![10., 20., 30.]));
@@ -48,7 +48,7 @@ fn compiled_functions_run_where_their_arguments_are() {
     assert_eq!(error.code(), Code::Devices);
     let said = error.to_string();
     assert!(["`sim:0`", "`cpu`", "`scaled_sum`"].iter().all(|it| said.contains(it)), "{said}");
-    // Numbers follow.
+    // Scalars on the host move to the device of the other operand.
     let out = scaled_sum(&x.to(sim(0)), &Tensor::scalar(1.0));
     assert_eq!((out.device(), out.item::<f32>()), (sim(0), 15.0));
 }
@@ -78,7 +78,7 @@ fn new_tensors_are_on_the_device_of_the_settings() {
     }
 }
 
-/// The state of a generator goes where numbers are drawn; the numbers are the same everywhere.
+/// The state of a generator moves to the device that draws. The numbers are the same everywhere.
 #[test]
 fn random_numbers_are_those_of_the_seed_on_every_device() {
     let x = tensor![0., 0., 0.];
@@ -121,7 +121,7 @@ impl ConvNet {
     }
 }
 
-/// Training step by step, with eager and compiled steps, to the same bits on the device as on the host.
+/// Training gives the same bits on the device as on the host, with eager and compiled steps.
 #[test]
 fn training_is_the_same_on_every_device() {
     let train = |device: Device, eagerly: bool| {
@@ -164,7 +164,7 @@ fn cells_move() {
     net.parameters().iter().for_each(|it| assert_eq!(it.value().device(), Device::CPU));
 }
 
-/// A copy to another device is the same value to a gradient, which lies where the tensor does.
+/// A copy to another device is the identity for gradients. The gradient is on the device of the tensor.
 #[test]
 fn gradients_flow_through_copies() {
     let cubes = |x: &Tensor| {
@@ -188,7 +188,7 @@ fn traced_values_are_on_no_device() {
     assert!(error.to_string().contains("move them before the call"), "{error}");
 }
 
-/// One test at a time counts, or waits for all devices.
+/// Allows only one test at a time to count, or to wait for all devices.
 fn alone() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)

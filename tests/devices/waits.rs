@@ -1,8 +1,8 @@
-//! What waits for a device, and in which orders its streams run.
+//! Tests which operations wait for a device, and the orders in which its streams run.
 
 use super::*;
 
-/// Steps of training, and the waits until the losses are read.
+/// Returns the number of waits of training steps until the losses are read.
 fn waits_of_steps(device: Device, step: impl Fn() -> Tensor) -> u64 {
     step().item::<f32>();
     let simulation = SimBackend::simulation(device.id()).expect("it exists");
@@ -61,7 +61,7 @@ fn prints(x: &Tensor) -> Tensor {
     x * 2.0
 }
 
-/// What a compiled function waits for is known, and a run waits if there is anything.
+/// The report of a compiled function has its waits, and a run waits only for these.
 #[test]
 fn waits_are_known_and_counted() {
     use ms::Waits;
@@ -76,9 +76,9 @@ fn waits_are_known_and_counted() {
             ("straight", |x| straight(x), none, 0),
             ("over_a_range", |x| over_a_range(x), none, 0),
             ("branches", |x| branches(x), Waits { conditions: 1, ..none }, 1),
-            // Two iterations: 3, 6, 12.
+            // The loop runs two iterations: 3, 6, 12.
             ("repeats", |x| repeats(x), Waits { conditions: 1, ..none }, 3),
-            // And the number of iterations, with that of the stack.
+            // The run also waits for the number of iterations, and for the number in the stack.
             ("slope_of_repeats", |x| slope_of_repeats(x), Waits { conditions: 1, stacks: 2, ..none }, 4),
             ("prints", |x| prints(x), Waits { host_steps: 1, ..none }, 1),
         ];
@@ -96,7 +96,7 @@ fn waits_are_known_and_counted() {
 }
 
 ms::custom_op! {
-    /// The largest element of each row, on the host.
+    /// Returns the largest element of each row, on the host.
     fn largest(x: &Tensor) -> Tensor;
 
     fn types(x: &ms::custom::Type) -> ms::custom::Type {
@@ -115,7 +115,7 @@ ms::custom_op! {
 }
 
 ms::kernel! {
-    /// `x` where it is positive, otherwise `x / 10`.
+    /// Returns `x` where it is positive, and `x / 10` elsewhere.
     fn leaky(x: Float) -> Float {
         if x > 0.0 { x } else { x / 10 }
     }
@@ -126,7 +126,7 @@ fn of_the_program(x: &Tensor) -> Tensor {
     largest(&leaky(x * 2.0)) + 1.0
 }
 
-/// Functions of the program run on the host, which waits for the device, and kernels of the program on the device.
+/// Custom ops run on the host, which waits for the device. Kernels of the program run on the device.
 #[test]
 fn ops_of_the_program_run_where_they_say() {
     let device = sim(3);
@@ -155,7 +155,7 @@ fn ops_of_the_program_run_where_they_say() {
         let before = simulation.counts();
         drop(only_kernels(&x));
         assert_eq!(simulation.counts().waits, before.waits, "a kernel is not waited for");
-        // The host has waited, so that the error comes at once.
+        // The host has waited, so the error is immediate.
         for run in [&|| largest(&(&x * 1000.0)), &|| of_the_program(&(&x * 1000.0))] as [&dyn Fn() -> Tensor; 2] {
             let error = catch(run).expect_err("it is too large");
             assert_eq!(error.code(), Code::CustomOp, "{error}");
@@ -200,8 +200,8 @@ fn a_step_waits_for_nothing() {
     });
 }
 
-/// Training to the same bits under every schedule, with eager and compiled steps, and with batches that another thread
-/// brings.
+/// Training gives the same bits under every schedule, with eager and compiled steps, and with batches that another
+/// thread provides.
 #[test]
 fn schedules_change_nothing() {
     let device = sim(1);

@@ -1,6 +1,8 @@
-//! Effects in order, across calls, branches and loops: parameters that cells share, assertions,
-//! random numbers, updates of optimisers, running statistics. Each case has the same result
-//! eagerly, compiled, and compiled again, at every level of copies, and without shared graphs.
+//! Tests the order of effects across calls, branches and loops.
+//!
+//! The effects are parameters that cells share, assertions, random numbers, updates of optimisers, and running
+//! statistics. Each case has the same result eagerly, compiled, and compiled again, at every level of copies, and
+//! without shared graphs.
 
 use crate::ways::{check, numbers, parameter, rounded};
 use ms::Code;
@@ -51,7 +53,7 @@ macro_rules! pairs {
             #[cell]
             impl Net {
                 pub fn new() -> Self {
-                    // The first of each share one parameter, the second ones another.
+                    // The first writer and the first reader share one parameter, and the second ones another parameter.
                     let held = HELD.map(parameter);
                     let writer = |(it, by): (&Parameter, f64)| Writer { held: it.clone(), by };
                     Self {
@@ -126,7 +128,7 @@ pairs! {
 
 const HELD: [f32; 2] = [0.5, -0.25];
 
-/// Two calls of `Net`: the value and what is held, each.
+/// Computes two calls of `Net` in plain Rust: for each, the value and the parameters.
 fn shared_in_rust(x: f32) -> Vec<f32> {
     let mut held = HELD;
     let mut seen = Vec::new();
@@ -233,7 +235,7 @@ macro_rules! barriers {
 #[cell]
 struct Held(Parameter);
 
-// The gradients of `p` = 5 and of `x` = 3.
+// Each case has the gradients of `p` = 5 and of `x` = 3.
 barriers! {
     read_before_and_after(p, x) { let old = p * x; p.set(&(x * x)); old + p * x } gives [3.0, 5.0 + 9.0];
     result_of_assign(p, x) { ops::assign(p, x * x) * x + ops::assign_add(p, x) } gives [0.0, 9.0];
@@ -400,7 +402,7 @@ fn trained(net: &Normed, sgd: &Momentum, x: &Tensor) -> Vec<Tensor> {
     for _ in 0..2 {
         let (value, gradients) = ms::value_and_grad(loss)(net);
         sgd.update(&gradients);
-        // After the update.
+        // The loss after the update.
         seen.extend([value, loss(net)]);
     }
     let mut rounds = Tensor::scalar(0.0);
@@ -428,7 +430,7 @@ fn updates_and_statistics_keep_their_order() {
         let state: Vec<Tensor> = net.parameters().iter().map(Parameter::value).collect();
         rounded(&[losses, evaluated.to_vec(), state].concat(), 3)
     });
-    // Three times eight calls, and one.
+    // Three times eight calls, and one more.
     assert_eq!(got.last(), Some(&(25.0 * 1e3)));
     assert!(!printed.is_empty());
 }

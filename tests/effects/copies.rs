@@ -1,5 +1,6 @@
-//! Copies of old values of parameters: the cases of `MS_DEV_SIDE_EFFECT_LOAD_ELIM`, with the number
-//! of `tensor_move` nodes at each level. No level changes a result.
+//! Tests copies of old values of parameters: the cases of `MS_DEV_SIDE_EFFECT_LOAD_ELIM`.
+//!
+//! Each case has the number of `tensor_move` nodes at each level. No level changes a result.
 
 use ms::prelude::*;
 use ms::{Level, Parameter};
@@ -85,15 +86,15 @@ fn hand_on(w: &Parameter, v: &Parameter, x: &Tensor) -> Vec<Tensor> {
 
 type Case = fn(&Parameter, &Parameter, &Tensor) -> Vec<Tensor>;
 
-/// A case, its result and the final values of `w` and `v` for w = 2, v = 5, x = 3, and the number
-/// of copies at the levels 0 to 3.
+/// A case with its result and the final values of `w` and `v`, for w = 2, v = 5, x = 3. `moves` is the number of copies
+/// at the levels 0 to 3.
 struct Row {
     name: &'static str,
     case: Case,
     gives: &'static [f32],
     holds: [f32; 2],
     moves: [usize; 4],
-    /// More copies than necessary are an error at level 2.
+    /// The maximum number of copies at level 2.
     needed: usize,
 }
 
@@ -135,7 +136,7 @@ fn copies_and_results_at_every_level() {
     let levels = [Level::Every, Level::Several, Level::Needed, Level::None];
     for Row { name, case, gives, holds, moves, needed } in rows {
         let run = |context: Context| {
-            // Of another rank at every level, so that each is compiled.
+            // Each level has another rank, so that it is compiled.
             let one = |x: f32| Tensor::full(vec![1; context.load_elim as usize], x);
             let (w, v) = (Parameter::new(one(2.0), "w"), Parameter::new(one(5.0), "v"));
             let x = one(3.0);

@@ -1,9 +1,9 @@
-//! Compiled functions update parameters in their memory, and nobody who must not see it does.
+//! Tests that compiled functions update parameters in place, and that other holders of the old value do not see it.
 
 use ms::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// More elements than a kernel keeps in registers, so that a value that is half written shows.
+/// The number of elements, more than a kernel can hold in registers. So a half-written value is visible.
 const LEN: usize = 10_000;
 
 fn slot(value: f32) -> Parameter {
@@ -41,7 +41,7 @@ fn summed(w: &Parameter) -> Tensor {
     w.value().sum(())
 }
 
-/// Writes, then fails if the new value is not small.
+/// Writes, then fails unless the new value is small.
 #[jit]
 fn checked(w: &Parameter, limit: &Tensor) {
     w.set(&(w * 2.0 + 1.0));
@@ -84,7 +84,7 @@ fn what_others_hold_does_not_change() {
     advance(&w);
     all(&before, 1.0);
     all(&w.value(), 3.0);
-    // A part of the old value, a result that is the new one, and a slot of the same memory.
+    // The holders are a part of the old value, a result that is the new value, and a slot with the same memory.
     let (part, other) = (w.value().at(0), Parameter::new(w.value(), "other"));
     let new = advanced(&w);
     advance(&w);
@@ -92,15 +92,15 @@ fn what_others_hold_does_not_change() {
     all(&other.value(), 3.0);
     all(&new, 7.0);
     all(&w.value(), 15.0);
-    // An argument that is the slot's value.
+    // The argument is the slot's value.
     let x = w.value();
     add(&w, &x);
     all(&x, 15.0);
     all(&w.value(), 30.0);
 }
 
-/// Updates of several slots are one step, in which each of them is written over its own old value, but for one that
-/// somebody holds; slots that take each other's values have them.
+/// One step updates several slots. Each is written over its old value, unless somebody holds that value. Slots can also
+/// exchange their values.
 #[test]
 fn slots_are_updated_together() {
     #[jit]
@@ -158,7 +158,7 @@ fn a_run_that_fails_writes_nothing() {
     let nowhere = Tensor::from_slice([1], &[LEN as i64]);
     failed(&|| drop(looked_up(&w, &nowhere, true)));
     failed(&|| drop(looked_up(&w, &nowhere, false)));
-    // The slot is as usable as before.
+    // The slot remains usable.
     checked(&w, &Tensor::scalar(100.0));
     all(&w.value(), 3.0);
     assert_eq!(looked_up(&w, &Tensor::from_slice([1], &[7i64]), false).item::<f32>(), 7.0);
@@ -166,7 +166,7 @@ fn a_run_that_fails_writes_nothing() {
     all(&w.value(), 15.0);
 }
 
-/// Readers see whole values only, and runs that read each other's slots do not wait for each other forever.
+/// Readers see whole values only. Runs that read each other's slots cause no deadlock.
 #[test]
 fn threads_see_whole_values() {
     #[jit]
@@ -229,11 +229,11 @@ fn what_a_product_reads(w: &Parameter, _x: &Tensor, _at: &Tensor) -> Tensor {
     w.matmul(&w)
 }
 
-/// A slot is written in its memory where steps that may fail can come before, otherwise in fresh memory: the report
-/// has the number.
+/// A slot is updated in place if all steps that may fail can run before the write, and gets fresh memory otherwise. The
+/// report has the numbers.
 #[test]
 fn what_may_fail_comes_before_slots_are_written() {
-    // Whether it is in its memory, and what the report has. Assertions have a slot of their own for their order.
+    // Whether the slot is updated in place, and the numbers in the report. The order of assertions is a slot too.
     type Case = (&'static str, fn(&Parameter, &Tensor, &Tensor) -> Tensor, bool, [usize; 2]);
     let cases: [Case; 5] = [
         ("before_a_lookup", |w, x, at| before_a_lookup(w, x, at), true, [1, 0]),
@@ -274,8 +274,8 @@ impl Classifier {
     }
 }
 
-/// All that a training step writes: parameters, moments, running statistics, counters; with classes, positions and
-/// assertions that may be refused.
+/// A training step writes parameters, moments, running statistics and counters in place. Its classes, positions and
+/// assertions may fail.
 #[test]
 fn a_training_step_writes_its_slots_in_place() {
     random::set_seed(1);
@@ -293,7 +293,7 @@ fn a_training_step_writes_its_slots_in_place() {
     assert!((0..20).map(|_| step()).fold(first, f32::min) < first);
     let slots = reports[before..].iter().find_map(|it| it.slots).expect("it was compiled");
     assert!(slots.written > 10, "{slots:?}");
-    // That of the order of assertions.
+    // The only slot in fresh memory is the one for the order of assertions.
     assert_eq!(slots.fresh, 1, "{slots:?}");
     let places = || net.parameters().iter().map(address).collect::<Vec<_>>();
     let place = places();

@@ -1,6 +1,6 @@
-//! Prints, assertions, random numbers and writes of parameters.
+//! Tests prints, assertions, random numbers and writes of parameters.
 
-// Linked for `MS_DEVICE_TARGET=sim`.
+// `MS_DEVICE_TARGET=sim` needs this backend.
 use ms_sim as _;
 
 #[path = "../common/ways.rs"]

@@ -1,12 +1,12 @@
-//! Products pack the parameters that they read once, until these are written.
+//! Tests cached packed operands: products pack a parameter once, until it is written.
 
 use ms::prelude::*;
 use ms::{Context, Precision};
 
-/// Rows, terms and columns of the products: more than one chunk of terms, and a last panel that is not full.
+/// The sizes M, K and N of the products. K exceeds one K block, and the last micro-panel is not full.
 const SIZES: [usize; 3] = [5, 1100, 70];
 
-/// More calls than a form is asked for in vain.
+/// The number of calls, more than a product makes before it caches a packed operand.
 const CALLS: usize = 6;
 
 fn numbers(shape: [usize; 2], seed: u64) -> Tensor {
@@ -26,7 +26,7 @@ fn forms(w: &Parameter) -> usize {
     w.value().as_array().expect("it is not traced").storage().forms()
 }
 
-/// Whether this device keeps forms.
+/// Whether this device caches packed operands.
 fn keeps() -> bool {
     slot(0).value().as_array().expect("it is not traced").space().is_host()
 }
@@ -50,7 +50,7 @@ fn shrink(w: &Parameter) {
     w.set(&(w * 0.5 - 0.125));
 }
 
-/// The product with an argument, which has no packed form.
+/// Multiplies by an argument, which has no cached packed operand.
 #[jit]
 fn of_argument(w: &Tensor, x: &Tensor) -> Tensor {
     ops::dense(x, w, None)
@@ -60,7 +60,7 @@ fn bits(x: &Tensor) -> Vec<u32> {
     x.to_vec::<f32>().into_iter().map(f32::to_bits).collect()
 }
 
-/// Writes a slot in some way; gives the value that it has then.
+/// Writes a slot in some way, and returns its new value.
 type Write = fn(&Parameter) -> Tensor;
 
 const WRITES: [(&str, Write); 6] = [
@@ -102,7 +102,7 @@ struct Net {
     w: Parameter,
 }
 
-/// A packed form is made once, dropped by each kind of write, and its products have the bits of others.
+/// A packed operand is cached once and dropped by each kind of write. Its products have the same bits as others.
 #[test]
 fn until_they_are_written() {
     let x = numbers([SIZES[0], SIZES[1]], 3);
@@ -131,8 +131,8 @@ fn convolved(w: &Parameter, x: &Tensor) -> Tensor {
     ops::conv(x, w, None, &ops::ConvOptions::new(2))
 }
 
-/// A compiled convolution has the bits of an eager one, and keeps as many forms of its weights: some where the processor
-/// has a unit for them.
+/// A compiled convolution has the bits of an eager one, and caches as many packed weights. Weights are cached only
+/// where the processor has a matrix engine for them.
 #[test]
 fn convolutions() {
     let filters = |seed| ops::reshape(&numbers([70, 64 * 9], seed), [70, 64, 3, 3]);
@@ -153,7 +153,7 @@ fn convolutions() {
     assert!(of(true) == of(false));
 }
 
-/// Functions share the form of a parameter, slots that of their common memory, and arguments have none.
+/// Functions share the packed form of a parameter, and so do slots with the same memory. Arguments have none.
 #[test]
 fn one_form_for_all() {
     in_strict(true, || {
@@ -173,7 +173,7 @@ fn one_form_for_all() {
     });
 }
 
-/// A step that writes the parameters keeps no form of them.
+/// A step that writes the parameters caches no packed form of them.
 #[test]
 fn training_keeps_none() {
     let (net, x) = (nn::Dense::new(SIZES[1], SIZES[2]), numbers([SIZES[0], SIZES[1]], 3));
@@ -188,7 +188,7 @@ fn training_keeps_none() {
     }
 }
 
-/// Calls of several threads at once share it, while another one writes.
+/// Several threads share a cached packed operand while one thread writes the slot.
 #[test]
 fn on_several_threads() {
     let (w, x) = (slot(1), numbers([SIZES[0], SIZES[1]], 3));

@@ -1,4 +1,4 @@
-//! Prints, assertions and writes: in program order, eagerly and compiled.
+//! Tests that prints, assertions and writes happen in program order, eagerly and compiled.
 
 use ms::prelude::*;
 use ms::{Code, Context, Parameter};
@@ -7,7 +7,7 @@ fn eagerly<R>(run: impl FnOnce() -> R) -> R {
     ms::with_context(Context { jit: false, ..ms::context() }, run)
 }
 
-/// Runs a case eagerly, compiled for the first time, and compiled again: its result and prints.
+/// Checks the result and prints of a case eagerly, compiled for the first time, and compiled again.
 #[track_caller]
 fn check<R: PartialEq + std::fmt::Debug>(name: &str, case: impl Fn() -> R, want: R, lines: &[&str]) {
     let how = ["eagerly", "compiled", "compiled again"];
@@ -137,7 +137,7 @@ fn overflow_of_sum(status: &ops::FloatStatus, x: &Tensor) -> (Tensor, Tensor) {
 #[jit]
 fn overflow_of_gradient(status: &ops::FloatStatus, x: &Tensor) -> Tensor {
     status.clear();
-    // The value is small, and the gradient is not: `x` is zero where the root is taken.
+    // The value is small, but the gradient is not: the root is taken at `x` = 0.
     let gradient = ms::grad(|x: &Tensor| x.sqrt())(x);
     let got = status.get();
     got + gradient.sum(()) * 0.0
@@ -146,7 +146,7 @@ fn overflow_of_gradient(status: &ops::FloatStatus, x: &Tensor) -> Tensor {
 #[jit]
 fn overflow_in_loop(status: &ops::FloatStatus, x: &Tensor, n: &Tensor) -> Tensor {
     status.clear();
-    // Infinite for a moment only.
+    // The value is infinite only inside the loop.
     let next = |y: &Tensor| ops::select((y * 1e30).gt(1e35), 1.0, y * 10.0);
     let step = |(i, y): &(Tensor, Tensor)| (i + 1.0, next(y));
     let _ = ops::while_loop(|it: &(Tensor, Tensor)| it.0.lt(n), step, (Tensor::scalar(0.0), x.clone()));
@@ -192,7 +192,7 @@ fn float_status() {
         let looped = || overflow_in_loop(status, &scalar(if n > 9.0 { 1e9 } else { 1.0 }), &scalar(n));
         check("loop", || looped().to_vec::<f32>(), vec![want; 8], &[]);
     }
-    // What a composite has for its derivative does not count by itself: the first example is ignored.
+    // A value that a composite computes for its derivative alone does not count: the first example is ignored.
     let logits = |x: f32| tensor![[x, f32::NEG_INFINITY], [1.0, x]];
     for (x, classes, want) in
         [(f32::NEG_INFINITY, tensor![0, 0], 1.0), (1.0, tensor![0, 1], 0.0), (f32::NAN, tensor![0, 1], 1.0)]
@@ -204,7 +204,7 @@ fn float_status() {
     for (x, want) in [(1.0, 0.0), (-1.0, 1.0)] {
         check("made inside", || float_status_made_inside(&scalar(x)).to_vec::<f32>()[7], want, &[]);
     }
-    // A compiled function between an eager clear and get.
+    // Calls a compiled function between an eager clear and get.
     status.clear();
     inner(&scalar(f32::MAX));
     calls(&scalar(f32::INFINITY));
@@ -215,7 +215,7 @@ fn float_status() {
     assert_eq!(status.get().to_vec::<f32>(), [0.0; 8]);
 }
 
-/// `B` runs after `A`, but uses none of its results.
+/// The calls return results that do not depend on each other, but `B` runs after `A`.
 #[jit]
 fn a_before_b(x: &Tensor, y: &Tensor) -> (Tensor, Tensor) {
     let a = ops::cumsum(x, 0);
@@ -271,7 +271,7 @@ fn writes_in_calls(net: &Counting, x: &Tensor) -> Tensor {
     net.call(&y) + &net.count
 }
 
-/// The routines of the plan that a call compiles, with their buffers and steps.
+/// Returns the routines of the plan that a call compiles, with their buffers and steps.
 fn routines(name: &str, run: impl FnOnce()) -> String {
     let folder = std::env::temp_dir().join(format!("ms-plans-{}-{name}", std::process::id()));
     // Another precision forces functions of other tests to be compiled again.
@@ -285,7 +285,7 @@ fn routines(name: &str, run: impl FnOnce()) -> String {
     plan.lines().skip_while(|it| !it.starts_with("routine")).map(|it| line(it) + "\n").collect()
 }
 
-/// Besides the values: where steps read and write, in plan order. `MS_BLESS=1` updates
+/// Compares the places where steps read and write, in plan order, with a snapshot. `MS_BLESS=1` updates
 /// `tests/effects/plans.txt`.
 #[test]
 fn plans_keep_program_order() {

@@ -1,10 +1,11 @@
-//! Programs that mix effects of all kinds with jumps, calls, derivatives and symbolic sizes: each
-//! has the same effects in every execution mode.
+//! Tests programs that mix effects of all kinds with jumps, calls, derivatives and symbolic sizes.
+//!
+//! Each program has the same effects in every execution mode.
 
 use crate::ways::{check, parameter, rounded};
 use ms::prelude::*;
 
-/// The number of draws since the seed was set.
+/// Returns the number of draws since the seed was set.
 fn draws() -> u64 {
     random::default_generator().state().value().to_vec::<u64>()[1]
 }
@@ -97,8 +98,8 @@ fn outer(p: &Parameter, q: &Parameter, x: &Tensor) -> Tensor {
 fn calls_of_compiled_functions() {
     let x = &Tensor::scalar(3.0);
     type Case = fn(&Parameter, &Parameter, &Tensor) -> Vec<Tensor>;
-    // The value, its derivatives, and the values of both parameters, which start as 1 and 2. A
-    // write is a constant: the derivative of `outer(x) * x` is `outer(x)`.
+    // Each case has the value, its derivatives, and the values of both parameters, which start as 1 and 2. A write is a
+    // constant: the derivative of `outer(x) * x` is `outer(x)`.
     let cases: [(&str, Case, bool, &[f32]); 4] = [
         ("value", |p, q, x| vec![outer(p, q, x)], false, &[24.0, 14.0, 6.0]),
         ("one parameter", |p, q, x| vec![outer(p, q, x)], true, &[40.0, 24.0, 24.0]),
@@ -241,7 +242,7 @@ fn effects_of_functions_of_any_size() {
         all.extend([net.norm.moving_mean.value(), net.norm.moving_variance.value()]);
         (rounded(&all, 3), net.calls.value().item::<f32>(), draws())
     });
-    // Three calls each, a fourth where the first number is positive; half of one for every row.
+    // Each has three calls, and a fourth one where the first number is positive. Each row draws half of one.
     assert_eq!((calls, drawn), (4.0 * 3.0 + 2.0 + 0.5 * 13.0, 4 * 2 + 2));
     assert_eq!(lines.len(), 14 + 2 + 13);
     assert_eq!(lines[..6], ["call 1.0", "call 2.0", "call 3.0", "row 0", "row 1", "row 2"]);

@@ -1,4 +1,4 @@
-//! Random classes by weights and by logits: frequencies, the same draws on every path, refusals.
+//! Tests random classes by weights and by logits: frequencies, equal draws on every path, and refusals.
 
 use ms::prelude::*;
 use ms::{Code, jit, vmap};
@@ -15,11 +15,11 @@ fn share(drawn: &[i64], is: impl Fn(&[i64]) -> bool, of: usize) -> f64 {
 }
 
 fn near(got: f64, want: f64, what: &str) {
-    // Four deviations of a frequency among so many draws are at most 0.0142.
+    // Four standard deviations of a frequency are at most 0.0142 for this number of draws.
     assert!((got - want).abs() < 0.0142, "{what}: {got}, not {want}");
 }
 
-/// Draws by each function from the same distribution.
+/// Draws with each function from the same distribution.
 fn drawn(dtype: DType, samples: usize, rows: usize, replacement: bool) -> [(&'static str, Tensor); 2] {
     let weights = ops::broadcast_to(weights(dtype), [rows, 4]);
     random::set_seed(3);
@@ -55,7 +55,7 @@ fn draws_without_replacement_are_among_those_that_are_left() {
             }
         }
     }
-    // All classes with a weight, however small.
+    // All classes have a weight, however small.
     for weights in [[5e-324, 0.0, 1e308, 1e-300], [1e-320, 0.0, 5e-324, 5e-324]] {
         let mut all = random::multinomial(Tensor::from_slice([4], &weights), 3, false).to_vec::<i64>();
         all.sort();
@@ -104,7 +104,7 @@ fn a_seed_decides_the_draws_on_every_path() {
         ($($f:ident)*) => {$(
             let eager = seeded(&|x| $f(x));
             assert_eq!(seeded(&|x| jit($f)(x)), eager, "{}, compiled", stringify!($f));
-            // Lanes draw apart from one another.
+            // Lanes draw independently.
             let lanes = seeded(&|_| vmap($f)(&Tensor::from_slice([2, 4], &[1.0f32; 8])));
             assert_ne!(lanes[0][..lanes[0].len() / 2], lanes[0][lanes[0].len() / 2..], "{}", stringify!($f));
             let compiled = seeded(&|_| jit(vmap($f))(&Tensor::from_slice([2, 4], &[1.0f32; 8])));

@@ -1,13 +1,13 @@
-//! Fourier transforms: values of NumPy, derivatives, every path, refusals.
+//! Tests Fourier transforms: values of NumPy, derivatives, every path, and refusals.
 
 use ms::fft::{fft, ifft, irfft, rfft};
 use ms::prelude::*;
 use ms::{Code, jit, vmap};
-// Linked for `MS_DEVICE_TARGET=sim`.
+// `MS_DEVICE_TARGET=sim` needs this backend.
 use ms_sim as _;
 use serde_json::Value;
 
-/// A tensor of the data.
+/// Returns a tensor of the data.
 fn tensor(of: &Value) -> Tensor {
     let list = |name: &str| of[name].as_array().expect("a list");
     let shape: Vec<usize> = list("shape").iter().map(|it| it.as_u64().expect("a size") as usize).collect();
@@ -24,7 +24,7 @@ fn close(got: &Tensor, want: &Tensor, tolerance: f64, what: &str) {
 
 type Transform = Box<dyn Fn(&Tensor) -> Tensor>;
 
-/// The transform of a case, and its name.
+/// Returns the transform of a case, and its name.
 fn transform(case: &Value) -> (String, Transform) {
     let axis = case["axis"].as_i64().expect("an axis") as isize;
     let op = case["op"].as_str().expect("a name");
@@ -41,7 +41,7 @@ fn transform(case: &Value) -> (String, Transform) {
     (format!("{op} of {} along {axis}", case["x"]["shape"]), transform)
 }
 
-/// Different numbers around zero.
+/// Returns different numbers around zero.
 fn numbers(shape: &[usize], seed: f64) -> Tensor {
     let count = shape.iter().product::<usize>();
     Tensor::from_slice(shape, &(0..count).map(|it| ((it as f64).powi(2) * 0.7 + seed).sin()).collect::<Vec<_>>())
@@ -49,7 +49,7 @@ fn numbers(shape: &[usize], seed: f64) -> Tensor {
 
 #[test]
 fn results_are_those_of_numpy() {
-    // Random numbers, with the results of `numpy.fft` 2.4.
+    // The data are random numbers with the results of `numpy.fft` 2.4.
     let cases: Value = serde_json::from_str(include_str!("numpy.json")).expect("the data parses");
     let cases = cases.as_array().expect("a list");
     assert_eq!(cases.len(), 32);
@@ -72,12 +72,13 @@ fn derivatives_are_the_adjoint_and_the_transform() {
         let x = tensor(&case["x"]);
         let along = numbers(x.shape(), 1.0);
         let weights = numbers(transform(&x).shape(), 2.0);
-        // The transform is linear: its tangent is the transform, and the gradient its adjoint.
+        // The transform is linear: its tangent is the transform itself, and its gradient the adjoint.
         close(&ms::jvp(|x: &Tensor| transform(x))(&x, &along).1, &transform(&along), 1e-13, &what);
         let gradient = ms::grad(|x: &Tensor| transform(x) * &weights)(&x);
         let dot = |a: &Tensor, b: &Tensor| (a * b).sum(());
         close(&dot(&gradient, &along), &dot(&weights, &transform(&along)), 1e-12, &what);
-        // Half the gradient of the squared norm along x is that norm; its derivative is linear once more.
+        // The dot product of x with the gradient of half the squared norm is the squared norm. That gradient is linear
+        // too.
         let slope = |x: &Tensor| ms::grad(|x: &Tensor| transform(x).square() * 0.5)(x);
         close(&dot(&slope(&x), &x), &transform(&x).square().sum(()), 1e-10, &what);
         close(&dot(&ms::grad(slope)(&x), &along), &dot(&slope(&along), &Tensor::ones_like(&x)), 1e-10, &what);

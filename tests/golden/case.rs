@@ -1,4 +1,4 @@
-//! The cases: a manifest, and the tensors that it names.
+//! Reads the golden cases: a manifest, and the tensors that it names.
 
 use ms::tensor::Array;
 use ms::{DType, Tensor};
@@ -6,24 +6,24 @@ use serde_json::Value;
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// One operator on given inputs, with the expected results.
+/// A test of one operator on given inputs, with the expected results.
 pub struct Case {
-    /// The name, for reports.
+    /// The name of the case, for reports.
     pub name: String,
-    /// The operator.
+    /// The name of the operator.
     pub op: String,
     /// The kind of operator, for reports.
     pub category: String,
-    /// Its attributes.
+    /// The attributes of the operator.
     pub attrs: Attributes,
-    /// Its operands.
+    /// The operands.
     pub inputs: Vec<Tensor>,
-    /// Its results.
+    /// The expected results.
     pub outputs: Vec<Tensor>,
-    /// The weight of each result in the sum whose gradients are tested; `None` if it is not part of
-    /// it, empty if there are no gradients.
+    /// The weight of each result in the sum that the gradients are taken of. `None` stands for a result that is not
+    /// part of the sum. The list is empty if the case has no gradients.
     pub cotangents: Vec<Option<Tensor>>,
-    /// The gradient for each operand; `None` if it has none.
+    /// The expected gradient for each operand; `None` if it has none.
     pub gradients: Vec<Option<Tensor>>,
     /// The relative and the absolute tolerance.
     pub tolerance: (f64, f64),
@@ -33,56 +33,56 @@ pub struct Case {
 pub struct Attributes(Value);
 
 impl Attributes {
-    /// Whether there is a value other than null.
+    /// Whether the attribute has a value other than null.
     pub fn has(&self, key: &str) -> bool {
         self.0.get(key).is_some_and(|it| !it.is_null())
     }
 
-    /// A flag.
+    /// Returns a flag.
     pub fn flag(&self, key: &str) -> bool {
         self.0[key].as_bool().unwrap_or_else(|| panic!("{key} is a flag"))
     }
 
-    /// An integer.
+    /// Returns an integer.
     pub fn int(&self, key: &str) -> isize {
         self.0[key].as_i64().unwrap_or_else(|| panic!("{key} is an integer")) as isize
     }
 
-    /// An integer that is not negative.
+    /// Returns an integer that is not negative.
     pub fn size(&self, key: &str) -> usize {
         self.int(key).try_into().unwrap_or_else(|_| panic!("{key} is not negative"))
     }
 
-    /// A number; infinities are strings.
+    /// Returns a number. Infinities are stored as strings.
     pub fn float(&self, key: &str) -> f64 {
         let value = &self.0[key];
         let text = || value.as_str()?.parse().ok();
         value.as_f64().or_else(text).unwrap_or_else(|| panic!("{key} is a number"))
     }
 
-    /// A number, or `None`.
+    /// Returns a number, or `None`.
     pub fn optional_float(&self, key: &str) -> Option<f64> {
         self.has(key).then(|| self.float(key))
     }
 
-    /// A list of numbers.
+    /// Returns a list of numbers.
     pub fn floats(&self, key: &str) -> Vec<f64> {
         let list = self.0[key].as_array().unwrap_or_else(|| panic!("{key} is a list"));
         list.iter().map(|it| it.as_f64().expect("a number")).collect()
     }
 
-    /// A word.
+    /// Returns a word.
     pub fn text(&self, key: &str) -> &str {
         self.0[key].as_str().unwrap_or_else(|| panic!("{key} is a word"))
     }
 
-    /// A list, with `None` for null.
+    /// Returns a list, with `None` for null.
     pub fn optional_ints(&self, key: &str) -> Vec<Option<isize>> {
         let list = self.0[key].as_array().unwrap_or_else(|| panic!("{key} is a list"));
         list.iter().map(|it| it.as_i64().map(|it| it as isize)).collect()
     }
 
-    /// A list of integers; a single one is a list too.
+    /// Returns a list of integers. A single integer is a list too.
     pub fn ints(&self, key: &str) -> Vec<isize> {
         match self.0[key].as_i64() {
             Some(one) => vec![one as isize],
@@ -90,36 +90,36 @@ impl Attributes {
         }
     }
 
-    /// A list of integers that are not negative.
+    /// Returns a list of integers that are not negative.
     pub fn sizes(&self, key: &str) -> Vec<usize> {
         self.ints(key).into_iter().map(|it| it as usize).collect()
     }
 
-    /// Whether a value is a list.
+    /// Whether the value is a list.
     pub fn is_list(&self, key: &str) -> bool {
         self.0[key].is_array()
     }
 
-    /// A list of words.
+    /// Returns a list of words.
     pub fn texts(&self, key: &str) -> Vec<&str> {
         let list = self.0[key].as_array().unwrap_or_else(|| panic!("{key} is a list"));
         list.iter().map(|it| it.as_str().expect("a word")).collect()
     }
 
-    /// A list of pairs.
+    /// Returns a list of pairs.
     pub fn pairs(&self, key: &str) -> Vec<(usize, usize)> {
         let list = self.0[key].as_array().unwrap_or_else(|| panic!("{key} is a list"));
         let number = |it: &Value| it.as_u64().expect("a size") as usize;
         list.iter().map(|it| (number(&it[0]), number(&it[1]))).collect()
     }
 
-    /// A dtype.
+    /// Returns a dtype.
     pub fn dtype(&self, key: &str) -> DType {
         dtype_of(self.text(key))
     }
 }
 
-/// The dtype with this name in PyTorch.
+/// Returns the dtype with this name in PyTorch.
 pub fn dtype_of(name: &str) -> DType {
     match name {
         "bool" => DType::Bool,
@@ -136,7 +136,7 @@ pub fn dtype_of(name: &str) -> DType {
     }
 }
 
-/// All cases.
+/// Returns all cases.
 pub fn cases() -> &'static [Case] {
     static CASES: LazyLock<Vec<Case>> = LazyLock::new(read_cases);
     &CASES
@@ -151,7 +151,7 @@ fn read_cases() -> Vec<Case> {
     entries.flat_map(|it| [Some(case(it, &tensors)), in_blocks(it, &tensors)]).flatten().collect()
 }
 
-/// The case of attention in blocks that has the operands and results of a case of attention.
+/// Returns the case of blocked attention with the operands and results of a case of attention.
 fn in_blocks(entry: &Value, tensors: &Tensors) -> Option<Case> {
     let whole = case(entry, tensors);
     let is_attention = whole.op == "scaled_dot_product_attention";
@@ -179,7 +179,7 @@ fn case(entry: &Value, tensors: &Tensors) -> Case {
     }
 }
 
-/// A file of tensors: the length of a header, the header in JSON, the elements.
+/// A file of tensors: the length of a header, the header in JSON, and the elements.
 struct Tensors {
     header: Value,
     elements: Vec<u8>,

@@ -1,11 +1,11 @@
-//! Elementwise ops.
+//! Applies elementwise ops by the names of the golden cases.
 
 use crate::case::{Attributes, dtype_of};
 use ms::ops;
 use ms::tensor::Scalar;
 use ms::{DType, Tensor};
 
-/// Looks a name up among functions of the same name.
+/// Looks up a function by its name.
 macro_rules! by_name {
     ($op:expr, $x:expr; unary: $($unary:ident)*; binary: $($binary:ident)*; $($other:tt)*) => {
         match $op {
@@ -39,7 +39,7 @@ pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> 
     Some(vec![result])
 }
 
-/// A tensor through the dtypes of `via` to the last one, each step by `cast`.
+/// Casts a tensor through the dtypes of `via` to the last one, each step by `cast`.
 pub fn cast(attrs: &Attributes, x: &Tensor, cast: fn(Tensor, DType) -> Tensor) -> Tensor {
     let via = if attrs.has("via") { attrs.texts("via") } else { Vec::new() };
     let steps = via.into_iter().chain([attrs.text("to")]).map(dtype_of);

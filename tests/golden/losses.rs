@@ -1,4 +1,4 @@
-//! Losses.
+//! Applies losses by the names of the golden cases.
 
 use crate::case::Attributes;
 use ms::Tensor;

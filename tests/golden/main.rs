@@ -1,10 +1,10 @@
-//! Every operator and its gradient against the results of an independent framework (PyTorch, in
-//! float64), on each execution path. `data/README.md` documents the conventions.
+//! Compares every operator and its gradient with the results of an independent framework (PyTorch, in float64), on each
+//! execution path.
 //!
-//! `cargo test --test golden -- --nocapture` prints how many cases of each category pass on each
-//! path.
+//! `data/README.md` documents the conventions. `cargo test --test golden -- --nocapture` prints how many cases of each
+//! category pass on each path.
 
-// Linked for `MS_DEVICE_TARGET=sim`.
+// `MS_DEVICE_TARGET=sim` needs this backend.
 use ms_sim as _;
 
 mod case;
@@ -33,7 +33,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 use std::rc::Rc;
 
-/// The results of an operator.
+/// Returns the results of an operator.
 fn apply(case: &Case, inputs: &[Tensor]) -> Vec<Tensor> {
     let families = [
         elementwise::apply,
@@ -49,8 +49,8 @@ fn apply(case: &Case, inputs: &[Tensor]) -> Vec<Tensor> {
     results.unwrap_or_else(|| selected(case, inputs).unwrap_or_else(|| panic!("`{}` has no entry", case.op)))
 }
 
-/// The results of an operator whose result sizes depend on data; in a graph the sizes are given, a
-/// little too large.
+/// Returns the results of an operator with result sizes that depend on data. In a graph, the case gives sizes that are
+/// a little too large.
 fn selected(case: &Case, x: &[Tensor]) -> Option<Vec<Tensor>> {
     let (size, traced) = (case.outputs[0].shape().first().copied().unwrap_or(0), x[0].is_traced());
     let result = match &*case.op {
@@ -63,12 +63,12 @@ fn selected(case: &Case, x: &[Tensor]) -> Option<Vec<Tensor>> {
     Some(vec![result])
 }
 
-/// The operands of a case, then the cotangents of those results that are in the sum.
+/// Returns the operands of a case, then the cotangents of the results that are in the sum.
 fn arguments(case: &Case) -> Vec<Tensor> {
     case.inputs.iter().chain(case.cotangents.iter().flatten()).cloned().collect()
 }
 
-/// The results of a case on its arguments, then its gradients.
+/// Returns the results of a case on its arguments, then its gradients.
 fn answers(case: &Case, arguments: &[Tensor]) -> Result<Vec<Tensor>> {
     let (inputs, cotangents) = arguments.split_at(case.inputs.len());
     let run = |inputs: &[Tensor]| apply(case, inputs);
@@ -91,7 +91,7 @@ fn answers(case: &Case, arguments: &[Tensor]) -> Result<Vec<Tensor>> {
     Ok(answers)
 }
 
-/// The difference of a result from the expected one, if any.
+/// Returns the difference of a result from the expected one, if there is one.
 fn difference(got: &Tensor, want: &Tensor, (rtol, atol): (f64, f64)) -> Option<String> {
     if got.shape() != want.shape() {
         return Some(format!("shape {:?}, not {:?}", got.shape(), want.shape()));
@@ -111,13 +111,13 @@ fn difference(got: &Tensor, want: &Tensor, (rtol, atol): (f64, f64)) -> Option<S
     })
 }
 
-/// The instruction sets that kernels are compiled for; `interp` interprets them.
+/// The instruction sets that kernels are compiled for. `interp` interprets them.
 const INSTRUCTION_SETS: [&str; 3] = ["avx512", "avx2", "interp"];
 
-/// The simulated device, with the best instruction set of the machine.
+/// The kind of the simulated device, which uses the best instruction set of the machine.
 const SIMULATED: &str = "sim";
 
-/// The simulated device or the instruction set of this process.
+/// Returns the simulated device or the instruction set of this process.
 fn target() -> String {
     let device = ms::context().device();
     let backend = ms_core::exec::backend(device).expect("a backend is linked").fingerprint();
@@ -127,8 +127,8 @@ fn target() -> String {
     }
 }
 
-/// Runs all cases in a separate process on the simulated device or with one instruction set; returns
-/// nothing if the machine does not support it.
+/// Runs all cases in a separate process, on the simulated device or with one instruction set. Returns nothing if the
+/// machine does not support it.
 fn on(isa: &str) -> Vec<Column> {
     let mut test = Command::new(std::env::current_exe().expect("this test is a file"));
     test.args(["on_one_target", "--exact", "--ignored", "--nocapture"]);
@@ -179,7 +179,7 @@ fn every_case_passes_on_every_path() {
     }
 }
 
-/// The reference, and the names of the ops that are applied.
+/// Evaluates ops by reference, and records the names of the ops.
 struct Recorder(RefCell<BTreeSet<&'static str>>);
 
 impl Dispatcher for Recorder {
@@ -209,7 +209,7 @@ fn every_composite_has_a_case() {
     assert!(missing.is_empty(), "no case applies {missing:?}");
 }
 
-/// The operators that have cases, and those of them that a form does not support.
+/// Returns the operators that `form` does not support in any case, and checks the results of all others.
 fn without(form: impl Fn(&Case, &[Tensor]) -> Option<Vec<Tensor>>) -> Vec<&'static str> {
     let (mut all, mut known) = (BTreeSet::new(), BTreeSet::new());
     for case in cases() {

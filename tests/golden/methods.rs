@@ -1,11 +1,11 @@
-//! Operators as methods of tensors.
+//! Applies operators as methods of tensors.
 
 use crate::case::Case;
 use crate::{elementwise, movement, reductions};
 use ms::Tensor;
 use ms::ops::Keepdims;
 
-/// Looks methods up by the names of operators.
+/// Looks up methods by the names of operators.
 macro_rules! by_name {
     ($op:expr, $attrs:expr, $x:expr;
      unary: $($unary:ident)*; binary: $($binary:ident)*; renamed: $($name:ident $method:ident)*;
@@ -20,7 +20,7 @@ macro_rules! by_name {
     };
 }
 
-/// The results of an operator; `None` if tensors have no such method.
+/// Returns the results of an operator; `None` if tensors have no such method.
 pub fn apply(case: &Case, x: &[Tensor]) -> Option<Vec<Tensor>> {
     let attrs = &case.attrs;
     let axis = || attrs.int("axis");

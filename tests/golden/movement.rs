@@ -1,4 +1,4 @@
-//! Creation, views, movement, indexing, sorting.
+//! Applies creation, views, movement, indexing and sorting by the names of the golden cases.
 
 use crate::case::Attributes;
 use ms::Tensor;

@@ -1,11 +1,11 @@
-//! Attention and recurrence.
+//! Applies attention and recurrent ops by the names of the golden cases.
 
 use crate::case::Attributes;
 use ms::Tensor;
 use ms::ops::{self, AttentionOptions, BLOCKED_ATTENTION, BlockedAttentionAttrs};
 use ms::tensor::apply1;
 
-/// Number of queries of a block of attention, so few that most cases have several blocks.
+/// The number of queries in a block of attention. It is so small that most cases have several blocks.
 const QUERIES: usize = 2;
 
 pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> {

@@ -1,4 +1,4 @@
-//! Softmax and normalisation.
+//! Applies softmax and normalisations by the names of the golden cases.
 
 use crate::case::Attributes;
 use ms::Tensor;
@@ -19,7 +19,7 @@ pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> 
     })
 }
 
-/// In training, the results are followed by the updated statistics.
+/// Applies batch normalisation. In training, the results are followed by the updated statistics.
 fn batch_norm(attrs: &Attributes, x: &[Tensor]) -> Vec<Tensor> {
     let kept = BatchStatistics { mean: x[3].clone(), var: x[4].clone() };
     let eps = attrs.float("eps");

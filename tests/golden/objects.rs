@@ -1,11 +1,11 @@
-//! Operators as MindSpore's primitive objects.
+//! Applies operators as MindSpore's primitive objects.
 
 use crate::case::{Attributes, Case};
 use crate::{elementwise, losses, products, reductions};
 use ms::Tensor;
 use ms::ops;
 
-/// Looks up the objects of functions of tensors alone by the functions' names.
+/// Looks up objects for functions of tensors alone, by the names of the functions.
 macro_rules! by_name {
     ($op:expr, $x:expr; unary: [$($unary:ident $one:ident;)*]; binary: [$($binary:ident $two:ident;)*]; $($other:tt)*) => {
         match $op {
@@ -16,7 +16,7 @@ macro_rules! by_name {
     };
 }
 
-/// The results of an operator; `None` if MindSpore has no such object.
+/// Returns the results of an operator; `None` if MindSpore has no such object.
 pub fn apply(case: &Case, x: &[Tensor]) -> Option<Vec<Tensor>> {
     let (attrs, op) = (&case.attrs, &*case.op);
     if let Some(results) = several(op, attrs, x) {
@@ -133,7 +133,7 @@ pub fn apply(case: &Case, x: &[Tensor]) -> Option<Vec<Tensor>> {
         "cumsum" => ops::CumSum::new(attrs.flag("exclusive"), attrs.flag("reverse")).call(&x[0], axis()),
         "dense" => ops::Dense::new().call(&x[0], &x[1], x.get(2)),
         "diag" if attrs.int("k") == 0 => ops::Diag::new().call(&x[0]),
-        // An object outlives the call that makes it, as its attributes do.
+        // The object holds a `&'static str`, so the attribute is leaked.
         "einsum" => ops::Einsum::new(attrs.text("equation").to_string().leak()).call(x),
         "elu" => ops::Elu::new(attrs.float("alpha")).call(&x[0]),
         "expand" => ops::BroadcastTo::new().call(&x[0], attrs.sizes("shape")),
@@ -197,7 +197,7 @@ fn biased(y: Tensor, bias: Option<&Tensor>) -> Tensor {
     y + bias.expand_dims(axes)
 }
 
-/// Objects of several results.
+/// Applies objects that have several results.
 fn several(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> {
     let last = |x: &Tensor| attrs.int("axis") == -1 || attrs.int("axis") + 1 == x.rank() as isize;
     match op {

@@ -1,4 +1,4 @@
-//! Optimisers: the parameter after each step.
+//! Applies optimisers by the names of the golden cases: the result is the parameter after each step.
 
 use crate::case::Attributes;
 use ms::Gradients;
@@ -6,7 +6,7 @@ use ms::optim::{Adadelta, Adagrad, Adam, Momentum, Optimizer, RMSProp, SGD};
 use ms::prelude::jit;
 use ms::{Parameter, Tensor, ops};
 
-/// The operators of this family: they make a parameter of an operand.
+/// The operators of this family. They create a parameter from an operand.
 pub const OPS: [&str; 7] = ["adadelta", "adagrad", "adam", "adamw", "momentum", "rmsprop", "sgd"];
 
 pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> {
@@ -48,8 +48,8 @@ pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> 
     Some(vec![result])
 }
 
-/// The values of a parameter that starts at the first operand, after each of the gradients in
-/// the second.
+/// Trains a parameter that starts at the first operand, with the gradients in the second operand. Returns its value
+/// after each step.
 fn train(optimizer: impl Optimizer + 'static, x: &[Tensor]) -> Tensor {
     let parameter = Parameter::new(x[0].clone(), "p");
     optimizer.prepare(std::slice::from_ref(&parameter));

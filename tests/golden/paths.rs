@@ -1,4 +1,4 @@
-//! The execution paths of a case.
+//! Runs a golden case on its execution paths.
 
 use crate::case::{Case, cases};
 use crate::optimisers::OPS;
@@ -12,13 +12,13 @@ use std::rc::Rc;
 /// An execution path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Path {
-    /// By the reference evaluation of each op.
+    /// The reference evaluation of each op.
     Reference,
-    /// By the bodies of kernels, instruction by instruction; other ops by reference evaluation.
+    /// The bodies of kernels, instruction by instruction, and the reference evaluation of other ops.
     Bodies,
-    /// Eagerly, on the backend.
+    /// Eager execution on the backend.
     Eager,
-    /// As a compiled function, on the backend.
+    /// A compiled function on the backend.
     Jitted(Precision),
 }
 
@@ -29,7 +29,7 @@ pub const WITHOUT_BACKEND: [Path; 2] = [Path::Reference, Path::Bodies];
 pub const OF_BACKEND: [Path; 3] = [Path::Eager, Path::Jitted(Precision::Strict), Path::Jitted(Precision::Highest)];
 
 impl Path {
-    /// The name of its column.
+    /// Returns the name of the path's column.
     pub fn name(self) -> &'static str {
         match self {
             Self::Reference => "reference",
@@ -40,10 +40,10 @@ impl Path {
         }
     }
 
-    /// The results of case number `at`.
+    /// Returns the results of case number `at`.
     ///
     /// # Errors
-    /// Those of its ops.
+    /// Returns the errors of the case's ops.
     pub fn answers(self, at: usize) -> Result<Vec<Tensor>> {
         let case = &cases()[at];
         match self {
@@ -55,15 +55,15 @@ impl Path {
     }
 }
 
-/// The results of a case whose ops are applied one after the other.
+/// Returns the results of a case, applying its ops one after the other.
 ///
 /// # Errors
-/// Those of its ops.
+/// Returns the errors of the case's ops.
 pub fn op_by_op(dispatcher: Rc<dyn Dispatcher>, case: &Case) -> Result<Vec<Tensor>> {
     in_context(None, || with_dispatcher(dispatcher, || answers(case, &arguments(case))))
 }
 
-/// Runs `f` with compiled functions of a precision, or with none.
+/// Runs `f` with compiled functions of a precision, or without compiling.
 fn in_context<R>(precision: Option<Precision>, f: impl FnOnce() -> R) -> R {
     let context = ms::context();
     let precise = Context { precision: precision.unwrap_or(context.precision), jit: precision.is_some(), ..context };
@@ -72,7 +72,7 @@ fn in_context<R>(precision: Option<Precision>, f: impl FnOnce() -> R) -> R {
 
 fn jitted(at: usize, case: &Case) -> Result<Vec<Tensor>> {
     if OPS.contains(&&*case.op) {
-        // Their steps are compiled functions, and parameters keep their changes.
+        // The steps of optimisers are compiled functions, and their parameters keep the changes.
         return answers(case, &arguments(case));
     }
     compiled(at, &arguments(case))

@@ -1,4 +1,4 @@
-//! Products, convolution, pooling, interpolation.
+//! Applies products, convolutions, pooling and interpolation by the names of the golden cases.
 
 use crate::case::Attributes;
 use ms::Tensor;

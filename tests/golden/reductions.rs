@@ -1,10 +1,10 @@
-//! Reductions and scans.
+//! Applies reductions and scans by the names of the golden cases.
 
 use crate::case::Attributes;
 use ms::Tensor;
 use ms::ops;
 
-/// Looks a reduction up among functions of the same name.
+/// Looks up a reduction by the name of its function.
 macro_rules! by_name {
     ($op:expr, $attrs:expr, $x:expr; $($name:ident)*; $($other:tt)*) => {
         match $op {
@@ -30,12 +30,12 @@ pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> 
     Some(vec![result])
 }
 
-/// The axes, or `None` for all of them.
+/// Returns the axes, or `None` for all axes.
 pub fn axes(attrs: &Attributes) -> Option<Vec<isize>> {
     attrs.has("axes").then(|| attrs.ints("axes"))
 }
 
-/// The position of the extreme element, among all elements if no axis is named.
+/// Returns the position of the extreme element, among all elements if the case names no axis.
 fn extreme(find: fn(&Tensor, isize) -> Tensor, attrs: &Attributes, x: &Tensor) -> Tensor {
     if !attrs.has("axis") {
         return find(&ops::flatten(x, 0), 0);

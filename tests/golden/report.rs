@@ -1,4 +1,4 @@
-//! Counts of passing cases by category and path, and the failures.
+//! Counts passing cases by category and path, and lists the failures.
 
 use crate::case::cases;
 use crate::difference;
@@ -12,7 +12,7 @@ use std::fmt;
 pub struct Column {
     /// The name of the path.
     pub name: String,
-    /// Cases that passed, by category.
+    /// The number of cases that passed, by category.
     pub passed: BTreeMap<String, usize>,
     /// The failures.
     pub wrong: Vec<String>,
@@ -31,7 +31,7 @@ impl Column {
         column
     }
 
-    /// The column in lines, for another process to read.
+    /// Writes the column as lines for another process.
     pub fn write(&self) -> String {
         let name = &self.name;
         let passed =
@@ -40,7 +40,7 @@ impl Column {
         passed.chain(wrong).collect()
     }
 
-    /// The columns in the lines that another process wrote.
+    /// Reads the columns that another process wrote as lines.
     pub fn read(text: &str) -> Vec<Self> {
         let mut columns: Vec<Self> = Vec::new();
         for line in text.lines() {
@@ -62,7 +62,7 @@ impl Column {
     }
 }
 
-/// The failure of a case on a path, if any.
+/// Returns the failure of a case on a path, if there is one.
 fn wrong(path: Path, at: usize) -> Option<String> {
     let case = &cases()[at];
     let got = match catch(|| path.answers(at)) {
@@ -79,7 +79,7 @@ fn wrong(path: Path, at: usize) -> Option<String> {
     differences.zip(places).find_map(|(what, place)| Some(format!("{place}: {}", what?)))
 }
 
-/// All columns beside each other.
+/// Prints all columns beside each other.
 pub struct Table(pub Vec<Column>);
 
 impl fmt::Display for Table {

@@ -1,4 +1,4 @@
-//! The macros with the runtime: cells, compiled functions and methods, their arguments and results.
+//! Tests the macros with the runtime: cells, compiled functions and methods, their arguments and results.
 
 use ms::Apply;
 use ms::prelude::*;
@@ -12,7 +12,7 @@ fn add(x: &Tensor, y: &Tensor) -> Tensor {
     ops::add(x, y)
 }
 
-/// Checks the result in every mode, twice, so that the second call runs what the first compiled.
+/// Checks the result in every mode, twice, so that the second call runs the compiled version of the first.
 #[track_caller]
 fn check(want: &[f32], run: impl Fn() -> Tensor) {
     for (mode, jit) in [(Mode::PyNative, true), (Mode::Graph, true), (Mode::Graph, false)] {
@@ -59,7 +59,7 @@ impl<L: Cell + for<'a> Apply<'a, Argument = &'a Tensor, Output = Tensor>> Pair<L
         x
     }
 
-    /// A getter named like a field.
+    /// A getter with the name of a field.
     fn first(&self, x: &Tensor) -> Tensor {
         self.label.set(self.label.get() + 1);
         self.first.call(x)

@@ -1,4 +1,4 @@
-//! Errors and warnings: codes, the user's line, the path of the cell, all at once.
+//! Tests errors and warnings: codes, the user's line, the path of the cell, and all errors at once.
 
 use ms::error::collect_warnings;
 use ms::prelude::*;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// The error that `run` ends with, which must contain these words.
+/// Returns the error that `run` ends with. It must contain these words.
 #[track_caller]
 fn refused<R>(code: Code, words: &[&str], run: impl FnOnce() -> R) -> ms::Error {
     let error = catch(run).err().expect("refused");
@@ -55,7 +55,7 @@ impl Gpt {
     }
 }
 
-/// A network whose last block is too wide.
+/// Returns a network with a last block that is too wide.
 fn gpt() -> Gpt {
     let block = |width| Block { attn: Attention { project: nn::Dense::new(4, width) } };
     Gpt { blocks: vec![block(4), block(4), block(4), block(5)] }
@@ -81,7 +81,7 @@ fn the_users_line_stands_before_the_librarys() {
     assert!(report.within[0].starts_with("`Gpt.blocks[0].attn.project` (`Dense::construct`)"), "{error}");
 }
 
-/// Cells by name.
+/// Holds cells by name.
 #[cell]
 struct Heads {
     heads: BTreeMap<String, Block>,
@@ -149,7 +149,7 @@ fn a_traced_value_after_its_trace() {
     refused(Code::Escaped, &["outside the function", "help"], || kept.to_vec::<f32>());
 }
 
-/// A function under a transform, or called as a graph, is not a branch: the help differs.
+/// A function under a transform, or called as a graph, is not a branch, so the help differs.
 #[test]
 fn a_traced_value_after_an_inner_function() {
     let keep = ms::jit(|x: &Tensor| {
@@ -219,7 +219,7 @@ fn warnings_of_steps_name_what_varies_and_the_users_line() {
         let batch = (Tensor::ones([n, 2]), Tensor::zeros([n, 1]));
         opt.step(&net, &batch, |net, (x, y)| ops::mse_loss(net.call(x), y));
     });
-    // Another line has a warning of its own, and a step of another loss none from the sizes of this one.
+    // Another line has a separate warning. A step of another loss has no warning from the sizes of this one.
     let again = told(&|n| {
         let batch = (Tensor::ones([n, 2]), Tensor::zeros([n, 1]));
         opt.step(&net, &batch, |net, (x, y)| ops::mse_loss(net.call(x), y));
@@ -323,8 +323,8 @@ fn calls_by_transforms_show_no_line_of_the_standard_library() {
     assert!(!error.to_string().contains("/rustc/"), "{error}");
 }
 
-/// Numbers that are read from a value under a gradient, and may flow back as constants, are
-/// reported once for each line that reads them.
+/// Numbers that are read from a value under a gradient may return as constants. They are reported once for each line
+/// that reads them.
 #[test]
 fn numbers_read_under_a_gradient_are_reported() {
     let x = &tensor![0.5, 2.0];
@@ -345,7 +345,7 @@ fn numbers_read_under_a_gradient_are_reported() {
     assert_eq!(codes(&|| drop(ms::value_and_grad(as_a_number)(x))), told);
     let as_an_attribute = |x: &Tensor| ops::leaky_relu(x, f64::from(x.at(0).item::<f32>()));
     assert_eq!(codes(&|| drop(ms::grad(as_an_attribute)(x))), told);
-    // Printing them, or marking them as constants, is not reported.
+    // Printing the numbers, or marking them as constants, is not reported.
     let logged = |x: &Tensor| {
         let loss = (x * 2.0).sum(());
         let _ = (format!("{loss}"), loss.item::<f32>(), x.gt(1.0).to_vec::<bool>());

@@ -1,4 +1,4 @@
-//! Donated arguments: results reuse their memory unless it is shared.
+//! Tests donated arguments: results reuse their memory unless it is shared.
 
 use ms::prelude::*;
 use ms::{Context, with_context};
@@ -21,7 +21,7 @@ fn eagerly<R>(f: impl FnOnce() -> R) -> R {
     with_context(Context { jit: false, ..ms::context() }, f)
 }
 
-/// Compiled code rounds like eager execution.
+/// Runs `f` in strict precision, so that compiled code rounds like eager execution.
 fn strictly(f: impl FnOnce()) {
     with_context(Context { precision: ms::Precision::Strict, ..ms::context() }, f);
 }
@@ -30,7 +30,7 @@ fn strictly(f: impl FnOnce()) {
 #[track_caller]
 fn check(reused: bool, f: fn(Tensor) -> Tensor, shape: &[usize]) {
     let want = bits(&eagerly(|| f(data(shape, 1))));
-    // The first call traces.
+    // The first call only traces.
     for call in 0..3 {
         let x = data(shape, 1);
         let at = place(&x);
@@ -195,7 +195,7 @@ fn same_memory() {
             assert_eq!((bits(&out.0), bits(&out.1)), want);
         }
     }
-    // Both are donated and not shared: one result reuses the memory.
+    // Both arguments are donated and not shared, so one result reuses the memory.
     let both = new();
     let (at, z) = (place(&both), y.clone());
     let out = crossed(view(&both), both, &z);

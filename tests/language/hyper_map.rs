@@ -1,5 +1,4 @@
-//! The cases of `hypermap/test_hypermap.py`: eagerly and compiled, with the same numbers
-//! and the same refusals.
+//! Runs the cases of `hypermap/test_hypermap.py` eagerly and compiled, with the same numbers and the same refusals.
 
 use ms::Value;
 use ms::prelude::*;
@@ -58,7 +57,7 @@ fn no_form(x: &(Tensor, i64)) -> (Tensor, i64) {
     HyperMap::new(square()).call(x)
 }
 
-/// Runs `f` eagerly and compiled, the latter twice.
+/// Runs `f` once eagerly and twice compiled.
 fn both(f: impl Fn()) {
     ms::with_context(Context { jit: false, ..ms::context() }, &f);
     f();

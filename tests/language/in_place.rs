@@ -1,4 +1,4 @@
-//! `&mut` arguments: their new values are in the memory of the previous ones, unless that is shared.
+//! Tests `&mut` arguments: a new value reuses the memory of the previous value, unless that is shared.
 
 use ms::nn::KeyValueCache;
 use ms::prelude::*;
@@ -22,17 +22,17 @@ fn eagerly<R>(f: impl FnOnce() -> R) -> R {
     with_context(Context { jit: false, ..ms::context() }, f)
 }
 
-/// Compiled code rounds like eager execution.
+/// Runs `f` in strict precision, so that compiled code rounds like eager execution.
 fn strictly(f: impl FnOnce()) {
     with_context(Context { precision: ms::Precision::Strict, ..ms::context() }, f);
 }
 
-/// Checks whether the new value of a `&mut` argument has the memory of the previous one.
+/// Checks whether the new value of a `&mut` argument has the memory of the previous value.
 #[track_caller]
 fn check(reused: bool, f: fn(&mut Tensor), shape: &[usize]) {
     let mut want = data(shape, 1);
     eagerly(|| f(&mut want));
-    // The first call traces.
+    // The first call only traces.
     f(&mut data(shape, 1));
     for call in 0..2 {
         let mut x = data(shape, 1);
@@ -61,7 +61,7 @@ macro_rules! writing {
 writing! {
     elementwise => |x| ops::tanh(&*x * 2.0 + 1.0);
     one_row => |x| ops::dynamic_update_slice(&*x, ops::ones([1, 4]), Tensor::from(2i64), 0);
-    // What the second write puts in depends on the first one, through ops that may fail.
+    // The row that the second write stores depends on the first write, through ops that may fail.
     two_rows => |x| {
         let y = ops::dynamic_update_slice(&*x, ops::ones([1, 4]), Tensor::from(2i64), 0);
         let row = ops::matmul(&y, ops::transpose(&y, 0, 1)).i(..1).i((.., ..4));
@@ -110,7 +110,7 @@ fn what_is_still_read_is_not_overwritten() {
     });
 }
 
-/// A state whose parts are written with ops between them that may fail.
+/// A state with parts that are written in turn. Ops between the writes may fail.
 #[derive(Clone, Tree)]
 struct Caches {
     all: Vec<Tensor>,
@@ -132,7 +132,7 @@ impl Caches {
         self.all.iter().chain([&self.length]).map(bits).collect()
     }
 
-    /// Writes a row of each part, from what the part before gives.
+    /// Writes a row of each part, computed from the part before it.
     fn extended(&mut self, x: &Tensor) -> Tensor {
         let mut x = x.clone();
         for part in &mut self.all {
@@ -157,7 +157,7 @@ impl Caches {
         x
     }
 
-    /// Like `step`, where the last position is another one.
+    /// Works like `step`, and then writes the last part once more at the position `last`.
     #[jit]
     fn try_step(&mut self, x: &Tensor, last: &Tensor) -> Result<Tensor, ms::Error> {
         let y = self.extended(x);
@@ -192,7 +192,7 @@ fn structures_are_written_in_place() {
     });
 }
 
-/// The error of a call, which a device returns later; then the arguments have no values.
+/// Returns the error of a call, which a device reports later. The arguments then have no values.
 fn error_of<R>(call: impl FnOnce() -> ms::Result<R>) -> ms::Error {
     match ms::catch(call).and_then(|it| it) {
         Err(error) => error,
@@ -206,7 +206,7 @@ fn a_call_that_fails_gives_back_the_tensors() {
     let last = |at: i64| Tensor::from(at);
     Caches::new().try_step(&x, &last(0)).expect("the position is inside");
     for _ in 0..2 {
-        // The first write is refused.
+        // The first write fails.
         let mut caches = Caches::new();
         caches.length = last(6);
         let (at, before) = (caches.places(), caches.bits());
@@ -216,7 +216,7 @@ fn a_call_that_fails_gives_back_the_tensors() {
             continue;
         }
         assert_eq!((caches.places(), caches.bits()), (at, before));
-        // The last one is: the others may be written.
+        // The last write fails, after the others may have happened.
         let mut caches = Caches::new();
         let (at, kept) = (caches.places(), caches.clone());
         let error = caches.try_step(&x, &last(6)).expect_err("outside");
@@ -226,7 +226,7 @@ fn a_call_that_fails_gives_back_the_tensors() {
         let error = caches.try_step(&x, &last(6)).expect_err("outside");
         assert!(error.to_string().contains("written in place"), "{error}");
         assert_eq!((caches.length.item::<i64>(), caches.name.as_str()), (2, "kept"));
-        // Such a step can be done again.
+        // The step can be repeated after the failure.
         let mut want = Caches::new();
         let again = [&mut caches, &mut want].map(|it| bits(&it.try_step(&x, &last(0)).expect("inside")));
         assert_eq!((&again[0], caches.bits()), (&again[1], want.bits()));
@@ -270,7 +270,7 @@ fn arguments_that_are_one_tensor() {
             let want = eagerly(|| run(same));
             (0..3).for_each(|_| assert_eq!(run(same), want, "{same}"));
         }
-        // An argument that is also read through `&`.
+        // The argument is also read through `&`.
         let mut a = data(&[9], 1);
         for _ in 0..3 {
             let (kept, mut b) = (a.clone(), data(&[9], 2));
@@ -320,7 +320,7 @@ fn symbolic_sizes_gradients_and_traces_around() {
         let at = place(&sum);
         summed(&mut sum, &data(&[3], 2));
         assert_eq!(place(&sum), at);
-        // The tape keeps what derivatives need.
+        // The tape holds the values that derivatives need.
         let loss = |x: &Tensor| {
             let mut y = x * x;
             elementwise(&mut y);
@@ -347,7 +347,7 @@ fn attend(attention: &nn::MultiheadAttention, x: &Tensor, cache: &mut KeyValueCa
     y
 }
 
-/// The keys and values of a cache are not copied by a step.
+/// A step does not copy the keys and values of a cache.
 #[test]
 fn a_cache_is_extended_in_place() {
     random::set_seed(1);
@@ -381,7 +381,7 @@ struct Parts {
     length: Tensor,
 }
 
-/// A program on the parts: by four bytes each, what is written, two parts and a position.
+/// Runs a program on the parts. Each step has four bytes: the operation, two parts and a position.
 #[jit]
 fn run(program: &Vec<u8>, parts: &mut Parts) -> Tensor {
     for step in program.chunks(4) {
@@ -415,7 +415,7 @@ fn run(program: &Vec<u8>, parts: &mut Parts) -> Tensor {
     ops::sum(&parts.all[0], 0)
 }
 
-/// Calls in place are calls by value, whatever else holds a part.
+/// Calls in place give the same results as calls by value, whatever else holds a part.
 #[test]
 fn random_programs() {
     let mut seed = 1u64;
@@ -432,7 +432,7 @@ fn random_programs() {
             let new = || Parts { all: (0..3).map(|it| data(&[4, 4], it + case)).collect(), length: Tensor::from(1i64) };
             let (mut parts, mut want) = (new(), new());
             for call in 0..4 {
-                // Some are held elsewhere, as a whole or by a view, and some parts are one tensor.
+                // Some parts are held elsewhere, as a whole or by a view, and some parts are the same tensor.
                 let held: Vec<Tensor> = parts.all.iter().filter(|_| random(3) == 0).cloned().collect();
                 let views: Vec<Tensor> = held.iter().map(|it| it.i((1..3, ..))).collect();
                 if random(4) == 0 {

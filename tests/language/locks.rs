@@ -1,5 +1,6 @@
-//! User code that the framework calls may use the framework: no thread waits for a lock that it
-//! holds itself, whatever that code writes, reads or creates.
+//! Tests that user code which the framework calls may use the framework.
+//!
+//! No thread waits for a lock that it holds itself, whatever that code writes, reads or creates.
 
 use ms::Context;
 use ms::prelude::*;
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// The failure of `f`, which must terminate and not panic.
+/// Returns the failure of `f`, which must terminate without a panic.
 fn check(name: &str, f: fn()) -> Option<String> {
     let (done, ended) = channel();
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
@@ -38,7 +39,7 @@ macro_rules! ends {
     };
 }
 
-/// Each backward pass adds one.
+/// Adds one to a parameter in each backward pass.
 #[cell]
 struct Counts {
     p: Parameter,

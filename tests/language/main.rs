@@ -1,6 +1,6 @@
-//! The language: annotated code, its arguments and results, and its errors.
+//! Tests the language: annotated code, its arguments and results, and its errors.
 
-// Linked for `MS_DEVICE_TARGET=sim`.
+// `MS_DEVICE_TARGET=sim` needs this backend.
 use ms_sim as _;
 
 mod annotations;

@@ -1,5 +1,6 @@
-//! Parameters that a network writes, and bodies that return errors: the same in every form of a
-//! program.
+//! Tests parameters that a network writes, and bodies that return errors.
+//!
+//! Every form of a program behaves in the same way.
 
 use ms::prelude::*;
 use ms::{context, with_context};
@@ -33,7 +34,7 @@ fn centre() -> Centre {
     Centre { mean: Parameter::new(Tensor::scalar(0.0f32), "mean") }
 }
 
-/// Running statistics: a write is visible after the call, and to the next one.
+/// A write of running statistics is visible after the call, and to the next call.
 #[test]
 fn a_write_is_seen_afterwards() {
     for jit in [true, false] {
@@ -47,7 +48,7 @@ fn a_write_is_seen_afterwards() {
     }
 }
 
-/// A write is a constant to gradients: eagerly, through a compiled call, inside one.
+/// A write is a constant to gradients: eagerly, through a compiled call, and inside one.
 #[test]
 fn a_write_ends_gradients() {
     let (net, x) = (centre(), tensor![1.0, 2.0, 3.0]);
@@ -99,7 +100,7 @@ fn advance_otherwise(sum: &Parameter, count: &Parameter, x: &Tensor) -> Tensor {
     next
 }
 
-/// Runs that write the same parameters are serialised, whichever functions they are of.
+/// Runs that write the same parameters are serialised, whichever functions they belong to.
 #[test]
 fn runs_that_write_a_parameter_are_serialised() {
     const RUNS: usize = 1000;
@@ -171,7 +172,7 @@ fn draws_of_threads_differ() {
     assert_eq!(drawn.len(), all);
 }
 
-/// Numbers of the default generator, compiled or not.
+/// Draws numbers of the default generator, compiled or not.
 #[jit]
 fn drawn_from_default(x: &Tensor) -> Tensor {
     let mut y = x + random::uniform([4], 0.0, 1.0);
@@ -181,7 +182,7 @@ fn drawn_from_default(x: &Tensor) -> Tensor {
     y
 }
 
-/// A network, its output and some draws, after a seed was set.
+/// Returns the output of a network and some draws, after a seed was set.
 fn after_seed(seed: u64, jit: bool) -> Vec<f32> {
     with_context(Context { jit, ..context() }, || {
         random::set_seed(seed);
@@ -213,7 +214,7 @@ fn a_seed_decides_what_its_thread_draws() {
     });
 }
 
-/// Threads without a seed draw different numbers, and those with derived seeds draw by their seed.
+/// Threads without a seed draw different numbers. Threads with derived seeds draw by their seed.
 #[test]
 fn threads_have_streams_of_their_own() {
     let bits = || random::default_generator().bits((), DType::U64).item::<u64>();
@@ -239,7 +240,7 @@ fn state_of_thread() -> Tensor {
     random::default_generator().state().value()
 }
 
-/// A compiled function that only reads the state reads that of the calling thread.
+/// A compiled function that only reads the generator's state reads the state of the calling thread.
 #[test]
 fn the_state_is_that_of_the_calling_thread() {
     random::set_seed(21);
@@ -341,7 +342,7 @@ fn reads_see_the_writes_before_them() {
         for i in 1..=150u32 {
             let (slot, scale) = (&many[(i % 3) as usize], i.div_ceil(3));
             slot.set(&Tensor::scalar((scale * 3) as f32));
-            // A thread reads what it wrote.
+            // A thread reads the values that it wrote.
             let want: f32 = many.iter().zip([1.0, 10.0, 100.0]).map(|(it, by)| it.value().item::<f32>() * by).sum();
             assert_eq!(read(), want, "write {i}");
         }
@@ -349,7 +350,7 @@ fn reads_see_the_writes_before_them() {
             reader.join().expect("values only grow");
         }
     });
-    // Reading a value does not keep it from being freed.
+    // A read value does not keep the replaced memory alive.
     let old = many[0].load().try_array().expect("an array");
     assert!(std::sync::Arc::strong_count(old.storage()) > 1);
     many[0].set(zero);

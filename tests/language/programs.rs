@@ -1,4 +1,4 @@
-//! The programs of MindSpore's static-graph tutorials: every form of a program has the same result.
+//! Runs the programs of MindSpore's static-graph tutorials: every form of a program has the same result.
 
 use ms::prelude::*;
 use ms::{context, with_context};
@@ -71,7 +71,7 @@ fn assert_close(got: &Tensor, want: &Tensor, tolerance: f32, what: &str) {
     }
 }
 
-/// Eagerly, in graph mode, as an argument of a `#[jit]` function, and with a compiled `construct`.
+/// The forms are: eagerly, in graph mode, as an argument of a `#[jit]` function, and with a compiled `construct`.
 #[test]
 fn four_forms_of_one_network_agree() {
     for (precision, tolerance) in [(Precision::Strict, 0.0), (Precision::Highest, 1e-6)] {
@@ -88,7 +88,7 @@ fn four_forms_of_one_network_agree() {
     }
 }
 
-/// The model is made once, and its parameters belong to the function.
+/// The model is created once, and its parameters belong to the function.
 #[test]
 fn a_model_made_inside_keeps_its_parameters() {
     let x = Tensor::ones([2, 1, 28, 28]);
@@ -100,7 +100,7 @@ fn a_model_made_inside_keeps_its_parameters() {
     assert_close(&debugged, &first, 1e-5, "without compiling, the same parameters");
 }
 
-/// The transformation form.
+/// Functions and closures compile in the form of a transformation.
 #[test]
 fn functions_and_closures_compile() {
     let x = Tensor::from_slice([3], &[-1.0f32, 0.0, 2.0]);
@@ -145,7 +145,7 @@ impl Mixed {
     }
 }
 
-/// Only one `construct` is compiled, the rest runs eagerly.
+/// Only one `construct` is compiled. The rest runs eagerly.
 #[test]
 fn eager_and_compiled_parts_mix() {
     let out = Mixed { add: Add, mul: Mul }.call(&Tensor::ones([3, 3]));
@@ -168,7 +168,7 @@ impl AddNet {
     }
 }
 
-/// A sum, and the gradients of a compiled sum with respect to both arguments.
+/// The test takes a sum, and the gradients of a compiled sum with respect to both arguments.
 #[test]
 fn gradients_pass_through_a_compiled_construct() {
     let (x, y) = (tensor![1.0, 2.0, 3.0], tensor![4.0, 5.0, 6.0]);
@@ -184,7 +184,7 @@ fn conv_fn(conv: &nn::Conv2d, x: &Tensor) -> Tensor {
     conv.call(x)
 }
 
-/// A layer made outside and passed in.
+/// A layer that is created outside is passed as an argument.
 #[test]
 fn a_convolution_is_an_argument() {
     let conv = nn::Conv2d::new(3, 4, 3).stride(2);
@@ -203,13 +203,13 @@ fn func(input_x: &Tensor, input_y: &Tensor) -> Tensor {
     output
 }
 
-/// A host loop of 200 iterations, unrolled.
+/// A host loop of 200 iterations is unrolled.
 #[test]
 fn a_host_loop_unrolls() {
     assert_eq!(func(&tensor![1.0], &tensor![2.0]).to_vec::<f32>(), [601.0]);
 }
 
-/// `pow` as a function and as a primitive object.
+/// `pow` exists as a function and as a primitive object.
 #[test]
 fn pow_is_a_function_and_an_object() {
     let x = tensor![1.0, 2.0, 4.0];
@@ -217,14 +217,14 @@ fn pow_is_a_function_and_an_object() {
     assert_eq!(ops::Pow::new().call(&x, 3.0).to_vec::<f32>(), [1.0, 8.0, 64.0]);
 }
 
-/// A linear model trained by descent, compiled and eagerly.
+/// Gradient descent trains a linear model to the same losses, compiled and eagerly.
 #[test]
 fn a_linear_model_trains_to_the_same_losses() {
     let x = random::uniform([32, 3], -1.0, 1.0);
     let y = x.matmul(tensor![[1.5], [-2.0], [0.5]]) + 0.25;
     let losses = |compiled: bool| -> Vec<f32> {
         let net = nn::Dense::new(3, 1);
-        // Not drawn from the default generator, from which other tests draw concurrently.
+        // The default generator is avoided here, since other tests draw from it concurrently.
         for parameter in net.trainable_parameters() {
             parameter.set(&Tensor::full_like(parameter.value(), 0.1));
         }
@@ -249,7 +249,7 @@ fn made_by_many(x: &Tensor) -> Tensor {
     nn::Dense::new(4, 3).call(x)
 }
 
-/// On several threads, the first one creates the parameters, once.
+/// On several threads, the first thread creates the parameters, once.
 #[test]
 fn threads_share_the_model_that_a_function_makes() {
     let x = Tensor::ones([2, 4]);
@@ -268,7 +268,7 @@ fn shadows_a_static(x: &Tensor) -> Tensor {
     x + value
 }
 
-/// Assigning to a static inside is a compile error, `ui-tests/fail/MS023_static_assignment.rs`.
+/// An assignment to a static inside is a compile error: `ui-tests/fail/MS023_static_assignment.rs`.
 #[test]
 fn a_local_leaves_a_static_alone() {
     assert_eq!(shadows_a_static(&Tensor::scalar(2.0f32)).item::<f32>(), 3.0);
@@ -302,7 +302,7 @@ fn select_net(x: &Tensor, y: &Tensor) -> Tensor {
     out
 }
 
-/// `if` and `select` in a host loop.
+/// Uses `if` and `select` in a host loop.
 #[test]
 fn a_decision_in_a_loop_is_a_selection_in_a_loop() {
     for f in [if_net, select_net] {

@@ -1,4 +1,4 @@
-//! Attention, transformers, generation.
+//! Tests attention, transformers and generation.
 
 use crate::oracle::{check, load, near, numbered};
 use ms::nn::{AttentionMask, DecoderMasks};
@@ -22,7 +22,7 @@ fn attention_is_that_of_pytorch() {
         vec![net.call(&x[0], &x[0], &x[0], &AttentionMask::causal())]
     });
     check("attention_masks", nn::MultiheadAttention::new(4, 2).batch_first(true), |net, x, by| {
-        // One mask for each head of each sequence.
+        // Each head of each sequence has a mask.
         let pairs = ops::broadcast_to(&by[1], [4, 3, 3]);
         let mask = AttentionMask { attn_mask: Some(pairs), ..AttentionMask::padding(by[0].clone()) };
         vec![net.call(&x[0], &x[1], &x[2], &mask), net.weights(&x[0], &x[1], &mask)]
@@ -78,7 +78,7 @@ fn rotary_positions_are_rotations() {
     check("rotary", nn::RotaryEmbedding::new(4), |net, x, by| vec![net.call(&x[0], &by[0])]);
     let net = nn::RotaryEmbedding::new(4).interleaved(true);
     check("rotary_interleaved", net, |net, x, by| vec![net.call(&x[0], &by[0])]);
-    // Scores depend on the distance of positions only.
+    // Scores depend only on the distance of positions.
     let attention = nn::MultiheadAttention::new(8, 2).rotary(nn::RotaryEmbedding::new(4)).batch_first(true);
     let x = Tensor::ones([1, 5, 8]);
     let weights = attention.weights(&x, &x, &AttentionMask::default());
@@ -108,7 +108,7 @@ fn decoder_step(
     net.step(x, caches, memory)
 }
 
-/// The parts of a sequence `[batch, time, features]` that begin at these positions.
+/// Splits a sequence `[batch, time, features]` into parts that begin at these positions.
 fn parts(x: &Tensor, starts: &[isize]) -> Vec<Tensor> {
     let ends = starts[1..].iter().copied().chain([x.shape()[1] as isize]);
     starts.iter().zip(ends).map(|(&start, end)| x.i((.., start..end))).collect()
@@ -124,7 +124,7 @@ fn generation_gives_what_the_whole_sequence_gives() {
             });
             let x = random::randn([2, 5, 4]);
             let want = net.call(&x, &AttentionMask::causal());
-            // A prompt of three positions, then one at a time, with room for more.
+            // The prompt has three positions, then one position follows at a time. One case has room for more.
             for (starts, capacity) in [(&[0, 3, 4][..], 8), (&[0, 1, 2, 3, 4], 5)] {
                 let (mut caches, mut results) = (net.caches(2, capacity), Vec::new());
                 for part in parts(&x, starts) {
@@ -137,7 +137,7 @@ fn generation_gives_what_the_whole_sequence_gives() {
             let mut caches = net.caches(2, 3);
             let step = |caches: &Vec<nn::KeyValueCache>| encoder_step(&net, &x.i((.., 0..2)), caches).1;
             caches = step(&caches);
-            // On a device, an assertion fails when somebody waits.
+            // A device reports a failed assertion when somebody waits.
             let refused = ms::catch(|| step(&caches)).and_then(|_| ms::synchronize());
             let error = refused.expect_err("there are three places");
             assert_eq!(error.code(), ms::Code::Assertion, "{error}");
@@ -169,7 +169,7 @@ fn dropout_of_weights_is_in_training() {
     assert_eq!(kept, plain.call(&x, &x, &x, &AttentionMask::causal()).to_vec::<f32>());
 }
 
-/// Attention of one head, from what its op is made of.
+/// Composes attention of one head from basic ops.
 fn composed(q: &Tensor, k: &Tensor, v: &Tensor, mask: &Tensor) -> Tensor {
     let scores = ops::matmul(q, k.transpose(-2, -1)) / (q.shape()[1] as f64).sqrt() + mask;
     let causal = ops::tril(Tensor::ones(scores.shape()), 0).gt(0.0);
@@ -181,7 +181,7 @@ fn causal(q: &Tensor, k: &Tensor, v: &Tensor, mask: &Tensor) -> Tensor {
     ops::scaled_dot_product_attention(q, k, v, &options)
 }
 
-/// Attention so long that it is cut into blocks of queries.
+/// Long attention, which is partitioned into blocks of queries, agrees with the composed ops.
 #[test]
 fn long_attention_is_what_it_is_made_of() {
     let numbers = |shape: &[usize]| random::uniform(shape, -1.0, 1.0);
@@ -192,7 +192,7 @@ fn long_attention_is_what_it_is_made_of() {
     let results = |attention: Attention| {
         let loss = |q: &Tensor, k: &Tensor, v: &Tensor, mask: &Tensor| (attention(q, k, v, mask) * &weights).sum(());
         let (value, (dq, dk, dv, dm)) = ms::value_and_grad(loss).wrt_all()(&q, &k, &v, &mask);
-        // Without a gradient for the mask, those of the others are one op.
+        // Without a gradient for the mask, one op computes the other gradients.
         let of_fixed = |q: &Tensor, k: &Tensor, v: &Tensor| loss(q, k, v, &mask);
         let (again, (q, k, v)) = ms::value_and_grad(of_fixed).wrt_all()(&q, &k, &v);
         [value, dq, dk, dv, dm, again, q, k, v].map(|it| it.to_vec::<f32>())

@@ -1,4 +1,4 @@
-//! Cells by name, and layers in and around others.
+//! Tests cells by name, and layers in and around other layers.
 
 use ms::prelude::*;
 
@@ -32,7 +32,7 @@ fn dicts_keep_their_order_and_name_their_cells() {
         let want = ops::relu(net.branches["z"].forward(&x)).to_vec::<f32>();
         assert_eq!(net.call(&x).to_vec::<f32>(), want);
     }
-    // Another order is another network.
+    // Another order of the branches is another network.
     let Net { mut branches } = net;
     let first = branches.remove("z").expect("it is there");
     branches.insert("z", first);

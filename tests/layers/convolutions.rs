@@ -1,4 +1,4 @@
-//! Convolutions and transposed ones.
+//! Tests convolutions and transposed convolutions.
 
 use crate::oracle::layer;
 use ms::Code;
@@ -62,7 +62,7 @@ fn sizes_vary() {
         let x = random::randn([2, 2, size, 5]);
         crate::oracle::near("same", &sized(&net, &x), &net.call(&x));
     }
-    // How much is padded depends on the size.
+    // The amount of padding depends on the size.
     let net = nn::Conv2d::new(2, 3, 4).stride(2).pad_mode(PadMode::Same);
     let error = ms::catch(|| sized(&net, &Tensor::ones([1, 2, 4, 4]))).expect_err("the size is symbolic");
     assert_eq!(error.code(), Code::Sizes, "{error}");

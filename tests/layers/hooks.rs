@@ -1,10 +1,10 @@
-//! Hooks of cells: what they see and replace, eagerly; compiled code refuses them.
+//! Tests hooks of cells: which values they see and replace eagerly, and that compiled code refuses them.
 
 use ms::prelude::*;
 use ms::{Code, Context, Mode, catch};
 use std::sync::{Arc, Mutex};
 
-/// `3 x`.
+/// Computes `3 x`.
 #[cell]
 struct Thrice {
     weight: Parameter,
@@ -21,7 +21,7 @@ fn thrice() -> Thrice {
     Thrice { weight: Parameter::new(Tensor::scalar(3.0), "weight") }
 }
 
-/// The messages of hooks.
+/// Collects the messages of hooks.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -78,7 +78,7 @@ fn hooks_see_and_replace_values_and_gradients() {
     assert_eq!(ms::grad(square)(&Tensor::scalar(2.0)).item::<f32>(), 36.0);
     let seen = ["input 2", "result 6", "gradient of the result 12", "gradient of the input 36"];
     assert_eq!(log.take(), seen);
-    // Of the parameters: the input has no gradient.
+    // Only the parameters have gradients here; the input has none.
     let gradients = ms::grad(|layer: &Thrice| layer.call(&Tensor::scalar(2.0)))(&layer);
     assert_eq!(gradients.get(&layer.weight).expect("it is trained").item::<f32>(), 2.0);
     assert_eq!(log.take(), ["input 2", "result 6", "gradient of the result 1"]);
@@ -96,7 +96,7 @@ fn hooks_see_and_replace_values_and_gradients() {
     assert_eq!(ms::grad(|x: &Tensor| layer.call(x))(&Tensor::scalar(2.0)).item::<f32>(), 31.0);
 }
 
-/// Arguments and results of every kind: several tensors, options, tuples, host values, cells.
+/// Has arguments and results of every kind: several tensors, options, tuples, host values, cells.
 #[cell]
 struct Mixer {
     scale: f64,
@@ -117,7 +117,7 @@ impl Mixer {
     }
 }
 
-/// A wrapper at the address of what is inside, and of the same name.
+/// A wrapper with the address and the name of the cell inside it.
 #[cell]
 struct Wrapper<L> {
     inner: L,
@@ -151,7 +151,7 @@ fn cells_of_every_form_have_hooks() {
     let (sum, rest) = mixer.call(&pair, &inner, 1, &None);
     assert_eq!((sum.item::<f32>(), numbers(&rest)), (80.0, vec![240.0]));
 
-    // Cells of one name at one address.
+    // Nested cells share one name and one address.
     let nested = Wrapper { inner: Wrapper { inner: thrice() } };
     let one = Tensor::scalar(1.0);
     let doubles = |it: &[Tensor]| Some(it.iter().map(|it| it * 2.0).collect::<Vec<_>>());
@@ -165,7 +165,7 @@ fn cells_of_every_form_have_hooks() {
     drop(outside);
     assert_eq!(nested.call(&one).item::<f32>(), 5.0);
 
-    // Layers of the library, inside of containers and behind `dyn`.
+    // Layers of the library, inside containers and behind `dyn`, have hooks too.
     let net = nn::sequential![nn::Dense::new(2, 3), nn::ReLU, nn::Dropout::new(0.5)];
     let layers: Vec<Box<dyn Layer>> = vec![Box::new(nn::Dense::new(2, 3))];
     let count = Arc::new(Mutex::new(0));
@@ -182,7 +182,7 @@ fn cells_of_every_form_have_hooks() {
     assert_eq!(*count.lock().expect("nobody panics"), 2);
 }
 
-/// Its tensor is behind a reference inside of the argument.
+/// Takes a tensor behind a reference inside the argument.
 #[cell]
 struct Behind {
     scale: f64,
@@ -233,7 +233,7 @@ fn mistakes() {
     }
 }
 
-/// Compiled wherever it is called.
+/// Compiles wherever it is called.
 #[cell]
 struct Compiled {
     weight: Parameter,
@@ -257,7 +257,7 @@ fn compiled_functions_refuse_hooks() {
     let in_graph_mode = || ms::with_context(Context { mode: Mode::Graph, ..ms::context() }, || net.call(&x));
     assert_eq!(in_graph_mode().to_vec::<f32>(), want);
     let hook = net.first.register_forward_hook(|_, _| None);
-    // What was compiled before the hook was registered is not used.
+    // Versions that were compiled before the hook was registered are not used.
     for run in [&|| compiled(&net, &x), &in_graph_mode] as [&dyn Fn() -> Tensor; 2] {
         let error = catch(run).expect_err("it has a hook");
         assert_eq!(error.code(), Code::Hook, "{error}");
@@ -266,7 +266,7 @@ fn compiled_functions_refuse_hooks() {
     assert_eq!(other(&x).to_vec::<f32>(), [2.0, 4.0], "without a hook inside");
     let eagerly = || ms::with_context(Context { jit: false, ..ms::context() }, || compiled(&net, &x));
     assert_eq!(eagerly().to_vec::<f32>(), want);
-    // Those of another cell do not hide it.
+    // Hooks of another cell do not hide the first cell's hook.
     let more = net.second.register_forward_hook(|_, _| None);
     hook.remove();
     assert_eq!(catch(|| compiled(&net, &x)).expect_err("it has a hook").code(), Code::Hook);
@@ -293,7 +293,7 @@ fn hooks_of_gradients() {
     assert_eq!(error.code(), Code::Shape, "{error}");
 }
 
-/// A place in memory is used again: a hook belongs to the cell that it was registered for.
+/// A hook belongs to the cell that it was registered for, even if another cell reuses the memory.
 #[test]
 fn a_forgotten_handle_ends_with_its_cell() {
     let log = Log::default();
@@ -308,7 +308,7 @@ fn a_forgotten_handle_ends_with_its_cell() {
     *place = thrice();
     place.call(&Tensor::scalar(4.0));
     assert_eq!(log.take(), [""; 0]);
-    // Nor is it in the way of compiling the other cell.
+    // The forgotten hook does not prevent compiling the other cell either.
     assert_eq!(ms::jit(|net: &Thrice, x: &Tensor| net.call(x))(&place, &Tensor::scalar(2.0)).item::<f32>(), 6.0);
     let told = log.clone();
     let handle = place.register_forward_pre_hook(move |inputs| {

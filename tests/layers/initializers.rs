@@ -1,9 +1,9 @@
-//! Initial values: moments, bounds, structure.
+//! Tests initial values: moments, bounds and structure.
 
 use ms::nn::init::{self, Fan, Gain};
 use ms::prelude::*;
 
-/// Checks mean and standard deviation, and that no number is beyond the bound.
+/// Checks the mean and the standard deviation, and that no number exceeds the bound.
 fn moments(name: &str, x: &Tensor, std: f64, bound: f64) {
     let x: Vec<f64> = x.cast(DType::F64).to_vec();
     let mean = x.iter().sum::<f64>() / x.len() as f64;
@@ -15,7 +15,7 @@ fn moments(name: &str, x: &Tensor, std: f64, bound: f64) {
 #[test]
 fn distributions_have_their_moments() {
     random::set_seed(3);
-    // 8 * 9 inputs and 500 * 9 outputs of a convolution.
+    // The convolution has 8 * 9 inputs and 500 * 9 outputs.
     let shape = [500, 8, 3, 3];
     let std = |fan: f64| (1.0 / fan).sqrt();
     let root3 = 3f64.sqrt();
@@ -26,7 +26,7 @@ fn distributions_have_their_moments() {
     let relu = 2f64.sqrt() * std(72.0);
     moments("he_uniform", &init::he_uniform(&shape, Gain::ReLU, Fan::In), relu, root3 * relu);
     moments("he_normal", &init::he_normal(&shape, Gain::LeakyReLU(1.0), Fan::Out), std(4500.0), f64::INFINITY);
-    // The deviation of a normal distribution cut off at two deviations.
+    // A normal distribution that is truncated at two standard deviations has this deviation.
     moments("truncated_normal", &init::truncated_normal(shape, 0.0, 1.5, -3.0, 3.0), 1.5 * 0.87962566, 3.0);
     assert!(init::truncated_normal([1000], 0.0, 1.0, 2.0, 9.0).min(()).item::<f32>() >= 2.0);
     let error = ms::catch(|| init::truncated_normal([3], 0.0, 1.0, 5.0, 9.0)).expect_err("nothing is there");
@@ -51,7 +51,7 @@ fn structured_weights() {
     assert!(ms::catch(|| init::orthogonal(&[3], 1.0)).is_err());
 }
 
-/// A layer that a compiled function makes has one initial weight.
+/// A layer that a compiled function creates keeps its first initial weight.
 #[test]
 fn layers_take_initial_values() {
     let ones = |shape: &[usize]| Tensor::ones(shape);

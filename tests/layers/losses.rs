@@ -1,10 +1,10 @@
-//! Losses.
+//! Tests losses.
 
 use crate::oracle::{check, entry};
 use ms::ops::Reduction;
 use ms::prelude::*;
 
-/// Compares a loss with a case: of its operands, those with gradients come first.
+/// Compares a loss with a case. The operands with gradients come first.
 macro_rules! loss {
     ($case:literal, $loss:expr, 2) => {
         check($case, $loss, |net, x, by| {
@@ -65,7 +65,7 @@ fn losses_of_sequences_are_those_of_pytorch() {
 
 #[test]
 fn losses_of_mindspore() {
-    // By their formulas.
+    // The expected values come from the formulas.
     let (x, target) = (tensor![[2.0, 0.0], [0.0, 1.0]], tensor![0, 0]);
     let p = [1.0 / (1.0 + (-2f64).exp()), 1.0 / (1.0 + 1f64.exp())];
     let want: f64 = p.iter().map(|p| -(1.0 - p).powi(3) * p.ln()).sum::<f64>() / 2.0;
@@ -104,7 +104,7 @@ fn losses_do_not_broadcast() {
     assert_eq!(refused(&|| nn::TripletMarginLoss::new().call(&x, &x, &y)), ms::Code::Shape);
 }
 
-/// What is behind the labels of a sequence is no label: it may be -1, or no class.
+/// Padding after the labels of a sequence is ignored: it may be -1, or no class at all.
 #[test]
 fn ctc_ignores_what_pads_labels() {
     let logs = ops::log_softmax(ops::arange(24.0).reshape([4, 2, 3]).sin(), -1);

@@ -1,7 +1,8 @@
-//! Every layer against PyTorch: results, gradients of operands and parameters, and buffers, eagerly
-//! and compiled, from one file that `data/generate.py` writes.
+//! Compares every layer with PyTorch: results, gradients of operands and parameters, and buffers, eagerly and compiled.
+//!
+//! The expected values are in one file that `data/generate.py` writes.
 
-// Linked for `MS_DEVICE_TARGET=sim`.
+// `MS_DEVICE_TARGET=sim` needs this backend.
 use ms_sim as _;
 
 mod attention;

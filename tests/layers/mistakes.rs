@@ -1,8 +1,8 @@
-//! What layers say about operands that do not fit.
+//! Tests the errors of layers about operands that do not fit.
 
 use ms::prelude::*;
 
-/// The error of a call has the code, the layer or op that the user called before any other, and all words.
+/// Checks that the error of a call has the code and all words, and begins with the layer or op that the user called.
 #[track_caller]
 fn check(call: impl FnOnce() -> Tensor, first: &str, words: &[&str]) {
     let text = ms::catch(call).expect_err("it is a mistake").to_string();

@@ -1,4 +1,4 @@
-//! Mixed precision: dtypes of parameters and layers, master weights, scaled losses.
+//! Tests mixed precision: dtypes of parameters and layers, master weights, and loss scaling.
 
 use crate::oracle::near;
 use ms::amp::{DynamicLossScaler, Level, LossScaler, MixedPrecision, StaticLossScaler, auto_mixed_precision};
@@ -63,7 +63,7 @@ fn parameters_change_their_dtype() {
 #[test]
 fn levels_decide_by_layer() {
     use DType::{BF16, F16, F32};
-    // The level, the dtype, and by layer the dtype of its parameters and the one in which it computes.
+    // The level, the dtype, and for each layer the dtypes of its parameters and of its computation.
     type Row = (Level, DType, [DType; 5], [Option<DType>; 5]);
     let rows: [Row; 5] = [
         (Level::O0, F16, [F32; 5], [None; 5]),
@@ -134,7 +134,7 @@ fn lists_name_cells() {
     };
     let (low, high) = (Some(DType::F16), Some(DType::F32));
     MixedPrecision::new(Level::O1, DType::F16).black_list(["MultiheadAttention"]).apply(&encoder);
-    // What is inside is decided by the list that names it.
+    // The list that names an inner layer decides its dtype.
     assert_eq!(flags(&encoder), [high, low, low, None]);
     MixedPrecision::new(Level::O0, DType::F16)
         .white_list(["TransformerEncoderLayer"])
@@ -144,7 +144,7 @@ fn lists_name_cells() {
     let x = random::randn([3, 2, 8]);
     assert_eq!(encoder.call(&x, &nn::AttentionMask::causal()).dtype(), DType::F32);
     assert_eq!(ms::catch(|| MixedPrecision::new(Level::O1, DType::F64)).expect_err("wide").code(), ms::Code::DType);
-    // Recurrent layers compute in it, and return states in the dtype of the operands.
+    // Recurrent layers compute in this dtype, and return states in the dtype of the operands.
     let lstm = nn::LSTM::new(3, 4);
     let want = lstm.call(&Tensor::ones([5, 2, 3]), None, None);
     auto_mixed_precision(&lstm, Level::O2, DType::BF16);
@@ -167,7 +167,7 @@ fn masters_add_up_what_parameters_round_away() {
                     false => plain.step(&net, &batch, |net, x| net.call(x).sum(())),
                 };
             }
-            // The masters are saved with the optimiser, and a new one goes on from them.
+            // The masters are saved with the optimiser, and a new optimiser continues from them.
             let state = (&net, &kept).state_dict();
             let (other, resumed) = (nn::Dense::new(2, 1).without_bias(), SGD::new(0.001).master_weights());
             other.to_dtype(DType::BF16);
@@ -194,7 +194,7 @@ fn scaled_losses_keep_small_gradients() {
             net.to_dtype(DType::F16);
             let x = Tensor::full([1, 1], 2e-4).cast(DType::F16);
             let optimizer = SGD::new(1e6).master_weights().loss_scale(StaticLossScaler::new(scale));
-            // The gradient of a weight is 2e-8, which is zero in f16.
+            // The gradient of the weight is 2e-8, which is zero in f16.
             optimizer.step(&net, &x, |net, x| (net.call(x) * 1e-4).sum(()).cast(DType::F32));
             net.weight.value().cast(DType::F32).to_vec::<f32>()[0]
         };
@@ -228,7 +228,7 @@ fn steps_without_finite_gradients_change_nothing_but_the_factor() {
     });
 }
 
-/// What is around a scaled optimiser gets gradients of the loss itself, and so do parts of batches.
+/// Wrappers around a scaled optimiser get gradients of the unscaled loss, and so do parts of batches.
 #[test]
 fn optimisers_around_a_scaled_one_see_plain_gradients() {
     both(|mode| {

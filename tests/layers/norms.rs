@@ -1,4 +1,4 @@
-//! Normalisations, activations with numbers, tables, dense layers.
+//! Tests normalisations, activations with attributes, embedding tables and dense layers.
 
 use crate::oracle::{check, layer};
 use ms::prelude::*;

@@ -1,4 +1,4 @@
-//! The cases of the file, and how a layer is compared with one.
+//! Reads the cases of the file, and compares layers with them.
 
 use ms::prelude::*;
 use ms::{At, Context, Gradients, context, with_context};
@@ -10,12 +10,12 @@ static FILE: LazyLock<StateDict> = LazyLock::new(|| {
     StateDict::read(path).expect("the file is there")
 });
 
-/// The tensors of a case under a name, `out` for instance, in order.
+/// Returns the tensors of a case under a name, such as `out`, in order.
 pub fn numbered(case: &str, name: &str) -> Vec<Tensor> {
     (0..).map_while(|at| FILE.get(&format!("{case}.{name}.{at}")).cloned()).collect()
 }
 
-/// An entry of a case.
+/// Returns an entry of a case.
 pub fn entry(case: &str, name: &str) -> Tensor {
     FILE.get(&format!("{case}.{name}")).unwrap_or_else(|| panic!("the file has no {case}.{name}")).clone()
 }
@@ -31,7 +31,7 @@ pub fn near(what: &str, got: &Tensor, want: &Tensor) {
     }
 }
 
-/// Loads the state of a case, whose names are those of PyTorch.
+/// Loads the state of a case. Its names are PyTorch's.
 #[track_caller]
 pub fn load(case: &str, net: &impl Cell) {
     let options = LoadOptions::new().convention(Convention::PyTorch);
@@ -39,8 +39,8 @@ pub fn load(case: &str, net: &impl Cell) {
     loaded.unwrap_or_else(|error| panic!("{case}: {error}"));
 }
 
-/// Compares a layer with a case, eagerly and compiled: `call` applies it to the operands with
-/// gradients, and to those without.
+/// Compares a layer with a case, eagerly and compiled. `call` applies the layer to the operands with gradients, and to
+/// those without.
 #[track_caller]
 pub fn check<C, F>(case: &str, net: C, call: F)
 where
@@ -60,7 +60,7 @@ where
     });
     for jit in [false, true] {
         let mode = if jit { "compiled" } else { "eagerly" };
-        // The factors of losses are fields, and in the file part of the state.
+        // Class weights of losses are fields here, but part of the state in the file.
         if !net.parameters().is_empty() {
             load(case, &net);
         }

@@ -1,4 +1,4 @@
-//! Pooling.
+//! Tests pooling.
 
 use crate::oracle::layer;
 use ms::prelude::*;

@@ -1,10 +1,10 @@
-//! Recurrent layers.
+//! Tests recurrent layers.
 
 use crate::oracle::{check, near};
 use ms::nn::Nonlinearity;
 use ms::prelude::*;
 
-/// Compares a layer with a case whose operands are the input, the states, and the lengths.
+/// Compares a layer with a case that has the input, the states and the lengths as operands.
 macro_rules! recurrent {
     ($case:literal, $layer:expr) => {
         check($case, $layer, |net, x, by| {

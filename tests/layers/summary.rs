@@ -1,4 +1,4 @@
-//! Summaries of networks.
+//! Tests summaries of networks.
 
 use ms::prelude::*;
 use ms::tensor::{Attrs, Type};
@@ -72,17 +72,17 @@ fn rows_have_parameters_results_and_work() {
     assert_eq!(rows, want);
     assert_eq!((summary.trained, summary.bytes), (156, 4 * 164));
     let flops = |path: &str| summary.rows.iter().find(|it| it.path == path).expect("it is listed").flops;
-    // Two for each tap of each result, and one for its bias.
+    // Each result has two operations for each tap, and one for the bias.
     assert_eq!(flops("stem"), 3 * 4 * 4 * 4 * (2 * 2 * 9 + 1));
     assert_eq!((flops("blocks[1].fc"), flops("tied")), (3 * 4 * (2 * 4 + 1), 2 * 3 * 4 * 2 * 4));
-    // A dropout in evaluation, the residual connection.
+    // Dropout costs nothing in evaluation. The block adds the residual connection.
     assert_eq!(flops("drop"), 0);
     assert_eq!(flops("blocks[0]"), flops("blocks[0].fc") + flops("blocks[0].norm") + 3 * 4);
     let text = summary.to_string();
     for part in ["  stem: Conv", "weight [4, 2, 3, 3], bias [4]", "164 elements, 156 of them trained, in 656 bytes"] {
         assert!(text.contains(part), "`{part}` is not in\n{text}");
     }
-    // Nothing is trained by it, and the modes are those from before.
+    // The summary trains nothing, and restores the modes.
     let after = net.state_dict();
     assert!(before.iter().zip(after.iter()).all(|(a, b)| a.1.to_vec::<f32>() == b.1.to_vec::<f32>()));
     assert_ne!(
@@ -101,7 +101,7 @@ fn rows_have_parameters_results_and_work() {
 fn ops_count_their_work() {
     let of = |shape: &[usize]| Type::of(DType::F32, shape);
     let (x, w, y) = (of(&[2, 4, 9]), of(&[6, 2, 3]), of(&[2, 6, 7]));
-    // Two for each tap of each window, of two channels each.
+    // Each window has two operations for each of its taps and for each of two channels.
     let products = 2 * (2 * 6 * 7) * (2 * 3);
     let bits = Type::of(DType::I64, &[5]);
     let cases: [(&ops::OpDef, &[&Type], &Type, u64); 9] = [

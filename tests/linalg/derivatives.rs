@@ -1,22 +1,22 @@
-//! Derivatives of both orders against differences, in both modes.
+//! Compares derivatives of both orders with differences, in both modes.
 
 use super::{columns, t};
 use ms::linalg::{cholesky, det, eigh, inv, lstsq, qr, slogdet, solve, solve_triangular, svd};
 use ms::prelude::*;
 
-/// Different numbers around zero.
+/// Returns different numbers around zero.
 fn numbers(shape: &[usize], seed: f64) -> Tensor {
     let count = shape.iter().product::<usize>();
     Tensor::from_slice(shape, &(0..count).map(|it| ((it as f64 + 1.0).powi(2) * 1.37 + seed).sin()).collect::<Vec<_>>())
 }
 
-/// A number that depends on every element of the results in a way of its own.
+/// Returns a number that depends on every element of the results in a different way.
 fn weighted(results: &[Tensor]) -> Tensor {
     let terms = results.iter().enumerate().map(|(at, it)| (it * numbers(it.shape(), at as f64)).sum(()));
     terms.reduce(|a, b| a + b).expect("there is a result")
 }
 
-/// The derivative of `f` along a direction, by differences of the fourth order.
+/// Computes the derivative of `f` along a direction by fourth-order differences.
 fn difference(f: &dyn Fn(&Tensor) -> Tensor, x: &Tensor, along: &Tensor) -> f64 {
     let step = 3e-4;
     let at = |by: f64| f(&(x + along * (by * step))).item::<f64>();
@@ -38,7 +38,7 @@ fn check(what: &str, f: fn(&Tensor) -> Vec<Tensor>, x: &Tensor) {
         let want = difference(&slope, x, &along);
         check_number(&format!("{what}, second order"), dot(ms::grad(slope)(x)), want);
     }
-    // Of results one by one, where the others have no gradient.
+    // Each result is also used alone, so that the others have no gradient.
     for at in 0..f(x).len() {
         let alone = move |x: &Tensor| weighted(&[f(x)[at].clone()]);
         let along = numbers(x.shape(), 7.0);
@@ -52,12 +52,12 @@ fn definite(x: &Tensor) -> Tensor {
     x.matmul(t(x)) + ops::eye_of(n, n, 0, DType::F64)
 }
 
-/// Square matrices that are far from singular ones.
+/// Returns square matrices that are far from singular.
 fn regular(x: &Tensor) -> Tensor {
     x + ops::eye(3).cast(DType::F64) * 2.5
 }
 
-/// Two right-hand sides for as many equations as there are rows.
+/// Returns two right-hand sides with one equation for each row.
 fn sides(x: &Tensor) -> Tensor {
     numbers(&[x.shape()[x.rank() - 2], 2], 9.0)
 }
@@ -68,7 +68,7 @@ fn derivatives_agree_with_differences() {
     let (tall, wide) = (numbers(&[4, 2], 0.2), numbers(&[2, 4], 0.7));
     for x in [&square, &batch] {
         check("cholesky", |x| vec![cholesky(definite(x))], x);
-        // The mean with the transpose, whose gradient is exact in every direction.
+        // This `cholesky` reads the mean with the transpose, so that its gradient is exact in every direction.
         check("cholesky of any matrix", |x| vec![cholesky(regular(&(x * 0.2)))], x);
         check("eigenvalues", |x| vec![eigh(x).0], x);
         check("eigenvectors", |x| vec![eigh(x).0, eigh(x).1.square()], x);

@@ -1,15 +1,15 @@
-//! Linear algebra: values of NumPy, reconstructions, derivatives of both orders, every path, refusals.
+//! Tests linear algebra: values of NumPy, reconstructions, derivatives of both orders, every path, and refusals.
 
 use ms::linalg::{cholesky, det, eigh, inv, lstsq, qr, slogdet, solve, solve_triangular, svd};
 use ms::prelude::*;
 use ms::{Code, jit, vmap};
-// Linked for `MS_DEVICE_TARGET=sim`.
+// `MS_DEVICE_TARGET=sim` needs this backend.
 use ms_sim as _;
 use serde_json::Value;
 
 mod derivatives;
 
-/// A tensor of the data: a shape and values, of which null is -inf.
+/// Returns a tensor of the data: a shape and values, in which null is -inf.
 fn tensor(of: &Value) -> Tensor {
     let list = |name: &str| of[name].as_array().expect("a list");
     let shape: Vec<usize> = list("shape").iter().map(|it| it.as_u64().expect("a size") as usize).collect();
@@ -31,7 +31,7 @@ fn t(x: &Tensor) -> Tensor {
     x.transpose(-2, -1)
 }
 
-/// `x` with columns multiplied by the elements of a vector.
+/// Multiplies the columns of `x` by the elements of a vector.
 fn columns(x: &Tensor, by: &Tensor) -> Tensor {
     x * by.expand_dims(-2)
 }
@@ -43,7 +43,7 @@ fn orthonormal(columns: &Tensor, tolerance: f64, what: &str) {
     close(&product, &ops::broadcast_to(ops::eye(n).cast(product.dtype()), product.dims()), tolerance, what);
 }
 
-/// Checks the results of one case, in a dtype, against those of NumPy and by what defines them.
+/// Checks the results of one case in a dtype, against NumPy's and by their defining equations.
 fn check_case(case: &Value, dtype: DType, tolerance: f64) {
     let of = |name: &str| tensor(&case[name]).cast(dtype);
     let want: Vec<Tensor> = case["results"].as_array().expect("results").iter().map(tensor).collect();
@@ -93,7 +93,8 @@ fn check_case(case: &Value, dtype: DType, tolerance: f64) {
 
 #[test]
 fn results_are_those_of_numpy() {
-    // Random matrices, with the results of `numpy.linalg` 2.4 in f64; of `qr` the absolute values of `r`.
+    // The data are random matrices with the results of `numpy.linalg` 2.4 in f64. For `qr` it has the absolute values
+    // of `r`.
     let cases: Value = serde_json::from_str(include_str!("numpy.json")).expect("the data parses");
     let cases = cases.as_array().expect("a list");
     assert_eq!(cases.len(), 35);
@@ -108,7 +109,7 @@ fn matrices() -> Tensor {
     Tensor::from_slice([2, 3, 3], &values)
 }
 
-/// Positive definite matrices.
+/// Returns positive definite matrices.
 fn definite(x: &Tensor) -> Tensor {
     x.matmul(t(x)) + ops::eye(3).cast(DType::F64)
 }
@@ -126,7 +127,7 @@ fn every_path_has_the_same_bits() {
     let x = matrices();
     let eager: Vec<Vec<f64>> = every(&x).iter().map(|it| it.to_vec()).collect();
     let bits = |got: Vec<Tensor>| got.iter().map(|it| it.to_vec::<f64>()).collect::<Vec<_>>();
-    // Products of matrices may be rounded otherwise in batches, and what follows from them.
+    // Matrix products may round differently in batches, and so may the results that depend on them.
     let near = |what: &str, got: Vec<Vec<f64>>| {
         for (at, (got, want)) in got.iter().zip(&eager).enumerate() {
             assert_eq!(got.len(), want.len());
@@ -167,7 +168,7 @@ fn gradients_of_symbolic_sizes() {
         let eager = ms::grad(|x: &Tensor| (qr(x).1.square(), svd(x).1, eigh(x).0, det(x)))(&x);
         close(&gradient_of_any_square(&x), &eager, 1e-12, "symbolic");
     }
-    // One of two symbols is taken to be the smaller one; sizes of the other order are refused.
+    // One of the two symbols is assumed to be the smaller one. Sizes in the other order are refused.
     let tall = matrices().at(0).i((.., ..2));
     close(&gradient_of_any_size(&tall), &ms::grad(|x: &Tensor| qr(x).1)(&tall), 1e-12, "symbolic");
     let error = ms::catch(|| gradient_of_any_size(&t(&tall))).expect_err("there are more columns than rows");

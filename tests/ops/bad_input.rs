@@ -1,9 +1,9 @@
-//! Invalid input is an error with op, shapes, dtypes and the user's line, or has NumPy's answer.
+//! Tests invalid input: it is an error with op, shapes, dtypes and the user's line, or has NumPy's answer.
 
 use crate::told::catch;
 use ms::{Code, prelude::*};
 
-/// An error: its code, and words of its message.
+/// A case that is an error: its code, and words of its message.
 struct Refusal {
     what: &'static str,
     run: fn() -> Tensor,
@@ -205,8 +205,8 @@ fn gradients_refuse() {
     }]);
 }
 
-/// The poisoned result of an op that failed is the result of a function that a transform is applied
-/// to.
+/// A failed op returns a poisoned result. It may be the result of a function that a transform is applied to, and is
+/// then reported once.
 #[test]
 fn errors_of_transformed_functions_are_reported_once() {
     fn wrong(x: &Tensor) -> Tensor {
@@ -257,7 +257,7 @@ fn errors_of_transformed_functions_are_reported_once() {
     }
 }
 
-/// A cell by hand, which gives its parameters no paths of their own.
+/// A cell that is written by hand, and gives both parameters the same path.
 struct Twice {
     a: Parameter,
     b: Parameter,
@@ -310,7 +310,7 @@ fn empty_zero_dimensional_and_nan_operands_give_the_numpy_answer() {
     check("division by zero", tensor![1.0, -1.0, 0.0] / 0.0, &[3], &[f32::INFINITY, f32::NEG_INFINITY, nan]);
 }
 
-/// A function on a table `[3, 2]`, and positions or classes of which one is out of range.
+/// A function of a table `[3, 2]` and of positions or classes, one of which is out of range.
 struct Position {
     name: &'static str,
     run: fn(&Tensor, &Tensor) -> Tensor,
@@ -346,7 +346,7 @@ impl Table {
     }
 }
 
-// The line of each failing case ends with its number.
+// The line of each failing case ends with the number of the case.
 positions! {
     gathers(x, at = tensor![2, 3]) {
         ops::gather(x * 2.0, at, 0) // 1
@@ -469,7 +469,7 @@ positions! {
     } by "gather": "index 4 is outside axis 0 of shape [3, 2]";
 }
 
-/// Eagerly and compiled, with the line inside the function.
+/// The error occurs eagerly and compiled, with the line inside the function.
 #[test]
 fn positions_and_classes_that_do_not_exist_are_refused_where_they_are_used() {
     let source: Vec<&str> = include_str!("bad_input.rs").lines().collect();
@@ -487,7 +487,7 @@ fn positions_and_classes_that_do_not_exist_are_refused_where_they_are_used() {
             let op = if op.is_empty() && jit {
                 "index_add"
             } else if *name == "embeds" && jit {
-                // The check of the positions is apart from the composite, whose name the step behind it does not have.
+                // The check of the positions is separate from the composite, so the later step does not have its name.
                 "gather"
             } else if op.is_empty() {
                 "gather"
@@ -519,19 +519,18 @@ fn what_may_be_left_out_and_what_names_no_place() {
         ms::with_context(ms::Context { jit, ..ms::context() }, || {
             let some = ignoring(x, &tensor![1, -100, 1]).item::<f32>();
             assert!((some - ops::cross_entropy(x, tensor![1, 1, 1]).item::<f32>()).abs() < 1e-6, "{some}");
-            // As in PyTorch, a mean of no examples is no number.
+            // As in PyTorch, the mean of no examples is NaN.
             assert!(ignoring(x, &tensor![-100, -100, -100]).item::<f32>().is_nan());
             assert_eq!(from_the_end(x, &tensor![-1]).to_vec::<f32>(), [10.0, 12.0]);
         });
     }
-    // More classes than the dtype has numbers.
+    // There are more classes than the dtype can represent.
     let wide = Tensor::arange(600.0).reshape([2, 300]);
     let of = |dtype: DType| ops::cross_entropy(&wide, ops::cast(tensor![0, 44], dtype)).item::<f32>();
     assert_eq!(of(DType::U8), of(DType::I64));
 }
 
-/// Functions with the same graph are compiled once unless an op in them can fail; each reports its
-/// own lines.
+/// Functions with the same graph are compiled once unless an op in them can fail. Each reports its own lines.
 #[test]
 fn equal_functions_have_lines_of_their_own() {
     #[jit]

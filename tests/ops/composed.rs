@@ -1,4 +1,4 @@
-//! Errors of functions that are made of others.
+//! Tests the errors of functions that are composed of others.
 
 use crate::told::catch;
 use ms::prelude::*;
@@ -10,7 +10,7 @@ macro_rules! calls {
     ($($name:literal: $call:expr;)*) => { &[$(($name, || Tensor::from($call))),*] };
 }
 
-/// Functions that are made of others, each with arguments that only an op inside refuses.
+/// Composed functions, each with arguments that only an inner op refuses.
 const COMPOSED: &[(&str, Call)] = calls! {
     "softmax": ops::softmax(Tensor::ones([2, 3]), -3);
     "softmax": ops::softmax(Tensor::scalar(1.0), 0);
@@ -81,7 +81,7 @@ const COMPOSED: &[(&str, Call)] = calls! {
     "meshgrid": ops::meshgrid(&[Tensor::ones([2, 2])]).remove(0);
 };
 
-/// The op of an error is the one that was called; the one inside follows.
+/// An error names the op that was called. The inner op follows.
 #[test]
 fn errors_name_the_function_that_was_called() {
     let mut wrong = Vec::new();

@@ -1,4 +1,4 @@
-//! Ops that programs define: values, derivatives, lanes, shapes, attributes, failures.
+//! Tests custom ops: values, derivatives, lanes, shapes, attributes and failures.
 
 use crate::told::catch;
 use ms::Code;
@@ -7,7 +7,7 @@ use ms::prelude::*;
 use ms::tensor::AsTensor;
 
 ms::custom_op! {
-    /// Rows in order, from the largest element if `descending`, and the original positions of their elements.
+    /// Sorts rows, from the largest element if `descending`, and returns the original positions of the elements too.
     pub fn sort_rows(x: &Tensor, descending: bool) -> (Tensor, Tensor);
 
     const VERSION: u32 = 1;
@@ -38,7 +38,7 @@ ms::custom_op! {
 }
 
 ms::custom_op! {
-    /// `x³`; its derivative is an op of the program as well.
+    /// Computes `x³`. Its derivative is a custom op as well.
     fn cube(x: impl AsTensor) -> Tensor;
 
     fn types(x: &Type) -> Type {
@@ -71,7 +71,7 @@ ms::custom_op! {
 }
 
 ms::custom_op! {
-    /// The product of two tensors of one shape; refuses what its arguments say.
+    /// Multiplies two tensors of one shape. The arguments decide which elements it refuses.
     fn picky(a: &Tensor, b: &Tensor, limit: f64, how: &str) -> Tensor;
 
     fn types(a: &Type, b: &Type, _limit: f64, _how: &str) -> ms::Result<Type> {
@@ -97,7 +97,7 @@ ms::custom_op! {
 }
 
 ms::custom_op! {
-    /// Elements in the opposite order, of any dtype.
+    /// Reverses the elements, of any dtype.
     fn reversed(x: &Tensor, steps: &[i64]) -> Tensor;
 
     fn types(x: &Type, _steps: &[i64]) -> Type {
@@ -115,7 +115,7 @@ ms::custom_op! {
 }
 
 ms::custom_op! {
-    /// The integers that it is given.
+    /// Returns the integers of its attributes.
     fn given(x: &Tensor, one: i64, several: &[i64]) -> Tensor;
 
     fn types(x: &Type, _one: i64, several: &[i64]) -> Type {
@@ -138,7 +138,7 @@ fn given_compiled(x: &Tensor, one: i64) -> Tensor {
     given(x, one, &[one, 1, i64::MIN])
 }
 
-/// No integer is taken for a size, though handles of expressions were made before.
+/// No integer is taken for a symbolic size, although handles of expressions were created before.
 #[test]
 fn integers_of_all_bits_arrive() {
     assert_eq!(sized(&tensor![1, 2]).item::<i64>(), 2);
@@ -151,7 +151,7 @@ fn integers_of_all_bits_arrive() {
 }
 
 ms::custom_op! {
-    /// Whose type rule gives another dtype than `run` writes.
+    /// Has a type rule with another dtype than `run` writes.
     fn inconsistent(x: &Tensor) -> Tensor;
 
     fn types(x: &Type) -> Type {
@@ -162,7 +162,7 @@ ms::custom_op! {
 }
 
 ms::custom_op! {
-    /// With a gradient of another shape than its operand.
+    /// Has a gradient of another shape than its operand.
     fn of_wrong_gradient(x: &Tensor) -> Tensor;
 
     fn types(x: &Type) -> Type {
@@ -179,7 +179,7 @@ ms::custom_op! {
 }
 
 ms::custom_op! {
-    /// Whose derivative panics.
+    /// Has a derivative that panics.
     fn of_failing_gradient(x: &Tensor) -> Tensor;
 
     fn types(x: &Type) -> Type {
@@ -196,11 +196,11 @@ ms::custom_op! {
     }
 }
 
-/// A slot of which only the name is known to the op below.
+/// A slot that the custom op below accesses by name only.
 static SLOT: std::sync::OnceLock<Parameter> = std::sync::OnceLock::new();
 
 ms::custom_op! {
-    /// `x` plus the value of the slot, which is read, replaced, read by a compiled function, or written by one.
+    /// Adds the value of the slot to `x`. The slot is read, replaced, read by a compiled function, or written by one.
     fn beside_a_slot(x: &Tensor, how: &str) -> Tensor;
 
     fn types(x: &Type, _how: &str) -> Type {
@@ -234,7 +234,7 @@ fn counted_beside(slot: &Parameter, x: &Tensor, how: &str) -> Tensor {
     beside_a_slot(x, how)
 }
 
-/// A function of the host that accesses a slot which the running function writes would wait for itself.
+/// A host function that accesses a slot which the running function writes would wait for itself.
 #[test]
 fn a_slot_that_is_being_written_is_refused() {
     let slot = SLOT.get_or_init(|| Parameter::new(tensor![1.0], "slot"));
@@ -263,7 +263,7 @@ fn values_eagerly_and_compiled() {
         assert_eq!(sorted.to_vec::<f32>(), [6., 4., 2., 12., 10., 8.]);
         assert_eq!((positions.dtype(), positions.to_vec::<i64>()), (DType::I64, vec![0, 2, 1, 1, 2, 0]));
     }
-    // Attributes are part of the graph, and views are row-major.
+    // Attributes are part of the graph, and views become row-major operands.
     let (sorted, _) = sort_rows(&rows().transpose(0, 1), false);
     assert_eq!(sorted.to_vec::<f32>(), [3., 4., 1., 6., 2., 5.]);
     let (empty, _) = sort_rows(&Tensor::zeros([0, 3]), false);
@@ -274,7 +274,7 @@ fn values_eagerly_and_compiled() {
 }
 
 ms::custom_op! {
-    /// Numbers of a sequence that starts with a seed.
+    /// Returns numbers of a sequence that starts with a seed.
     fn sequence(seed: u32, count: usize) -> (Tensor, Tensor);
 
     fn types(_seed: u32, count: usize) -> Result<[Type; 2], String> {
@@ -300,7 +300,7 @@ fn added(x: &Tensor) -> Tensor {
     if even { sum } else { -sum }
 }
 
-/// An op without operands: eagerly, compiled, as a constant of derivatives and lanes.
+/// An op without operands runs eagerly, compiled, and as a constant of derivatives and lanes.
 #[test]
 fn without_operands() {
     let (numbers, even) = sequence(3, 3);
@@ -331,7 +331,7 @@ macro_rules! both {
     }};
 }
 
-/// Derivatives of every order, in both modes, whose rules apply custom ops.
+/// Derivatives exist for every order in both modes. Their rules apply custom ops.
 #[test]
 fn derivatives_of_every_order() {
     both!("gradient", |x| ms::grad(|x: &Tensor| cube(x))(x), [12., 3.]);
@@ -351,7 +351,7 @@ fn derivatives_of_every_order() {
     }
 }
 
-/// By the rule, and lane by lane without one.
+/// Lanes use the batching rule, or run one by one without a rule.
 #[test]
 fn lanes() {
     let batch = ops::stack(&[rows(), rows() * -1.0], 0);
@@ -363,7 +363,8 @@ fn lanes() {
     assert_eq!(one_by_one(&tensor![1., 2., 3.]).to_vec::<f32>(), [1., 8., 27.]);
 }
 
-/// In branches and loops on tensors; an op that fails for some values runs only where its result is wanted.
+/// Calls a custom op in branches and loops on tensors. An op that fails for some values runs only where its result is
+/// used.
 #[jit]
 fn guarded(x: &Tensor, limit: f64) -> Tensor {
     let mut sum = x.clone();

@@ -1,4 +1,4 @@
-//! Slices whose positions are tensors, beside those whose positions are numbers.
+//! Compares slices at positions in tensors with slices at positions on the host.
 
 use crate::told::catch;
 use ms::ops;

@@ -1,4 +1,4 @@
-//! Values at the ends of domains, where other frameworks may have others: eagerly and compiled.
+//! Tests values at the ends of domains, where frameworks differ, eagerly and compiled.
 
 use crate::told::catch;
 use ms::{Code, prelude::*};
@@ -10,7 +10,7 @@ fn both_ways(f: impl Fn(&str)) {
     }
 }
 
-/// Whether numbers are equal, or both nan.
+/// Whether numbers are equal, or both NaN.
 fn same(got: &[f32], want: &[f32]) -> bool {
     got.len() == want.len() && got.iter().zip(want).all(|(a, b)| a == b || a.is_nan() && b.is_nan())
 }
@@ -191,7 +191,7 @@ fn entropies_take_probabilities() {
             for fine in [0.0, 1.0, 0.25] {
                 assert!(entropy(&of(fine), target).cast(DType::F32).item::<f32>().is_finite(), "{way}, {fine}");
             }
-            // Not a number is no wrong probability: the loss is not a number.
+            // NaN is not refused as a wrong probability. The loss is NaN.
             assert!(entropy(&of(f32::NAN), target).cast(DType::F32).item::<f32>().is_nan(), "{way}");
         }
     });
@@ -225,12 +225,12 @@ macro_rules! additions {
     };
 }
 
-/// Gradients of a function that adds at positions of a tensor `[3, 2]`.
+/// The gradients of a function that adds at positions of a tensor `[3, 2]`.
 struct Addition {
     name: &'static str,
     of_x: fn(&Tensor, &Tensor, &Tensor) -> Tensor,
     of_source: fn(&Tensor, &Tensor, &Tensor) -> Tensor,
-    /// Positions, of which this is one.
+    /// Returns positions that include the given one.
     index: fn(i64) -> Tensor,
     source: fn() -> Tensor,
 }
@@ -255,7 +255,7 @@ additions! {
         Tensor::ones([2, 2]);
 }
 
-/// The gradient for one operand may read neither the result nor the positions.
+/// A gradient for one operand may read neither the result nor the positions, and checks the positions nevertheless.
 #[test]
 fn gradients_of_additions_check_positions() {
     let x = &tensor![[1., 2.], [3., 4.], [5., 6.]];
@@ -316,7 +316,7 @@ fn transposed(x: &Tensor, weight: &Tensor, stride: usize, dilation: usize, paddi
     ops::conv_transpose(x, weight, None, &options, extra)
 }
 
-/// The sums of [`transposed`] over one axis, by their definition.
+/// Computes [`transposed`] over one axis by its definition.
 fn transposed_by_loops(x: &[f32], weight: &[f32], [stride, dilation, padding, extra]: [usize; 4]) -> Vec<f32> {
     let full = (x.len() - 1) * stride + dilation * (weight.len() - 1) + 1;
     let mut sums = vec![0.0; full + extra];
@@ -348,7 +348,8 @@ fn output_padding_of_transposed_convolutions_reaches_the_dilation() {
                         }
                         let want = transposed_by_loops(&x, &weight, case);
                         assert_eq!(run(&of_x).to_vec::<f32>(), want, "{way} {case:?}");
-                        // The result is linear in x: the gradient of its sum is the sum for each element.
+                        // The result is linear in x, so the gradient of its sum at an element is the sum for that
+                        // element alone.
                         let sums = |at: usize| {
                             let unit: Vec<f32> = (0..3).map(|it| f32::from(u8::from(it == at))).collect();
                             transposed_by_loops(&unit, &weight, case).iter().sum::<f32>()
@@ -373,7 +374,7 @@ fn softmax_of(x: &Tensor, axis: isize) -> [Tensor; 3] {
     [ops::softmax(x, axis), ops::log_softmax(x, axis), ops::attention_weights(&queries, &keys, &scores)]
 }
 
-/// An infinite element makes its whole row nan, of every length and dtype, along rows and columns.
+/// An infinite element makes its whole row NaN, for every length and dtype, along rows and columns.
 #[test]
 fn the_softmax_of_infinity_is_nan() {
     both_ways(|way| {
@@ -391,7 +392,7 @@ fn the_softmax_of_infinity_is_nan() {
                     for got in rows[..2].iter().chain(&columns[..2]) {
                         assert_eq!(is_nan(got), wanted, "{what}: {got:?}");
                     }
-                    // Scores of minus infinity alone exclude all keys.
+                    // Scores that are all minus infinity exclude all keys.
                     assert_eq!(is_nan(&rows[2]), wanted && special != -INF, "{what}: weights {:?}", rows[2]);
                 }
             }

@@ -1,15 +1,15 @@
-//! Index expressions with positions in tensors: results of NumPy, gradients, replacement, refusals.
+//! Tests index expressions with positions in tensors: results of NumPy, gradients, replacement and refusals.
 
 use ms::prelude::*;
 use ms::tensor::{Ellipsis, NewAxis, WithStep};
 use ms::{Code, jit, vmap};
 
-/// `0, 1, 2, ..` in a shape.
+/// Returns `0, 1, 2, ..` in a shape.
 fn counted(shape: &[usize]) -> Tensor {
     ops::arange(shape.iter().product::<usize>() as f64).cast(DType::F64).reshape(shape)
 }
 
-/// Positions `i`, `j`, `k`, `s`, `k2`, `j0`, and `e` and `e2` of which there are none.
+/// Returns the positions `i`, `j`, `k`, `s`, `k2`, `j0`, and the empty ones `e` and `e2`.
 fn positions() -> [Tensor; 8] {
     [
         tensor![1, 0, 1],
@@ -23,15 +23,15 @@ fn positions() -> [Tensor; 8] {
     ]
 }
 
-/// Different factors for the elements of a result.
+/// Returns different factors for the elements of a result.
 fn factors(count: usize) -> Vec<f64> {
     (0..count).map(|it| (it % 97 + 1) as f64).collect()
 }
 
 type Selected = fn(&Tensor, &[Tensor; 8]) -> Tensor;
 
-/// Checks a selection from the numbers `0..120`, whose sum with factors NumPy has computed, its gradient, and a
-/// replacement of the selection by numbers that differ.
+/// Checks a selection from the numbers `0..120`, its gradient, and its replacement by other numbers. NumPy has computed
+/// the sum of the selection times the factors.
 fn check(
     what: &str,
     select: Selected,
@@ -61,8 +61,8 @@ fn check(
 
 #[test]
 fn expressions_select_as_in_numpy() {
-    // With x = np.arange(120).reshape(2, 3, 4, 5): the shape and the sum of NumPy 2.4's selection times 1, 2, .., 97,
-    // 1, ..
+    // The cases use x = np.arange(120).reshape(2, 3, 4, 5). Each has the shape of NumPy 2.4's selection, and its sum
+    // times 1, 2, .., 97, 1, ..
     macro_rules! cases {
         ($names:tt: $($index:expr => [$($size:literal),*], $sum:literal;)*) => {$({
             fn select(x: &Tensor, $names: &[Tensor; 8]) -> Tensor {
@@ -188,7 +188,7 @@ fn what_is_no_position_is_refused() {
     assert_eq!(compiled.expect_err("refused").code(), Code::OutOfRange);
 }
 
-/// An error while a compiled function runs names what the eager error names: the function that the user called.
+/// An error while a compiled function runs names the function that the user called, as the eager error does.
 #[test]
 fn compiled_functions_name_what_was_called() {
     type Function = fn(&Tensor, &Tensor) -> Tensor;

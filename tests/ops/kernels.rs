@@ -1,24 +1,24 @@
-//! Kernels that programs declare: values, derivatives, lanes, dtypes, fusion, failures.
+//! Tests kernels that programs declare: values, derivatives, lanes, dtypes, fusion and failures.
 
 use crate::told::catch;
 use ms::Code;
 use ms::kernel::Float;
 use ms::prelude::*;
 
-/// A function of numbers of kernels, which kernels call.
+/// Computes on numbers of kernels. Kernels call this function.
 fn softplus(x: Float) -> Float {
     x.exp().ln_1p()
 }
 
 ms::kernel! {
-    /// `x tanh(softplus x)`.
+    /// Computes `x tanh(softplus x)`.
     pub fn mish(x: Float) -> Float {
         x * softplus(x).tanh()
     }
 }
 
 ms::kernel! {
-    /// The Huber loss of a difference, in three pieces.
+    /// Computes the Huber loss of a difference, in three pieces.
     fn huber(a: Float, b: Float, delta: f64) -> Float {
         let d = a - b;
         let size = d.abs();
@@ -33,7 +33,7 @@ ms::kernel! {
 }
 
 ms::kernel! {
-    /// One step of Newton's method for the square root of `x`, `steps` times.
+    /// Runs `steps` steps of Newton's method for the square root of `x`.
     fn newton(x: Float, steps: usize) -> Float {
         let mut y = if steps > 100 { Float::from(1.0) } else { x };
         for _ in 0..steps {
@@ -50,7 +50,7 @@ ms::kernel! {
 }
 
 ms::kernel! {
-    /// `x ln x`, whose limit at zero is zero; the logarithm there is infinite.
+    /// Computes `x ln x`. Its limit at zero is zero, where the logarithm is infinite.
     fn entropy(x: Float) -> Float {
         if x > 0.0 { x * x.ln() } else { 0.0 }
     }
@@ -66,7 +66,7 @@ ms::kernel! {
     }
 }
 
-/// The same of tensors.
+/// Computes `everything` by ops on tensors.
 fn everything_of(x: &Tensor, y: &Tensor) -> Tensor {
     let a = x.sin() * y.cos() + x.tan() - y.atan() + x.asin() * y.acos() + x.sinh() * y.cosh();
     let b = x.asinh() + (y + 1.5).acosh() + x.atanh() + x.erf() * y.erfc() + x.sqrt() * y.rsqrt();
@@ -77,7 +77,7 @@ fn everything_of(x: &Tensor, y: &Tensor) -> Tensor {
 }
 
 ms::kernel! {
-    /// Euclid's algorithm, as far as `steps` divisions.
+    /// Runs `steps` divisions of Euclid's algorithm.
     fn gcd(a: Int, b: Int, steps: usize) -> Int {
         let (mut a, mut b) = (a.abs(), b.abs());
         for _ in 0..steps {
@@ -91,7 +91,7 @@ ms::kernel! {
 }
 
 ms::kernel! {
-    /// The finaliser of a hash of 32 bits.
+    /// Computes the finaliser of a 32-bit hash.
     fn mixed(x: U32) -> U32 {
         let mut x = x ^ x >> 16;
         x *= 0x85eb_ca6bu32;
@@ -102,7 +102,7 @@ ms::kernel! {
 }
 
 ms::kernel! {
-    /// Rounded to eighths in one byte, with what is lost.
+    /// Rounds to eighths in one byte, and returns the rounding error too.
     fn quantised(x: Float, scale: F32) -> (I8, Float, Bool) {
         let scaled = x as F32 / scale;
         let q = (scaled * 8).round_ties_even() as I8;
@@ -112,7 +112,7 @@ ms::kernel! {
 }
 
 ms::kernel! {
-    /// The product of complex numbers.
+    /// Multiplies complex numbers.
     fn complex(a: Float, b: Float, c: Float, d: Float) -> (Float, Float) {
         (a * c - b * d, a * d + b * c)
     }
@@ -140,13 +140,13 @@ fn values_eagerly_and_compiled() {
     close("eagerly", &mish(&x), &want);
     close("compiled", &ms::jit(|x: &Tensor| mish(x))(&x), &want);
     close("of a parameter", &mish(Parameter::new(x.clone(), "x")), &want);
-    // The attribute is a constant of the kernel; operands are broadcast.
+    // The attribute is a constant of the kernel. Operands are broadcast.
     let pieces = huber(tensor![[0., 3.], [-4., 1e7]], tensor![0.5, 1.], 1.0);
     close("pieces", &pieces, &tensor![[0.125, 1.5], [4., 0.]]);
     close("repeated", &newton(tensor![4., 9.], 6), &tensor![2., 3.]);
     let got = inside(tensor![1., 2., 3., 10.], 2.0, tensor![true, true, false, true]);
     assert_eq!((got.dtype(), got.to_vec::<bool>()), (DType::Bool, vec![false, true, true, false]));
-    // Integers become f32, numbers follow, and narrow floats are rounded once.
+    // Integers become f32, host numbers take the dtype of the operands, and narrow floats are rounded once.
     assert_eq!(mish(tensor![1, 2]).dtype(), DType::F32);
     let half = mish(x.cast(DType::F16));
     assert_eq!(
@@ -157,7 +157,7 @@ fn values_eagerly_and_compiled() {
     assert_eq!(mish(Tensor::zeros([0, 2])).shape(), [0, 2]);
 }
 
-/// Compares with a function of tensors: it, and its derivatives in every mode.
+/// Compares a kernel and its derivatives in every mode with a function of tensors.
 macro_rules! same {
     ($what:literal, [$($x:ident = $at:expr),+], $kernel:expr, $want:expr) => {{
         $(let $x = $at;)+
@@ -193,11 +193,11 @@ fn derivatives_of_every_order() {
         everything_of
     );
     same!("by the second", [y = x(), x = tensor![0.5]], |y, x| everything(x, y), |y, x| everything_of(x, y));
-    // Compiled, and of a compiled gradient.
+    // Compares a compiled gradient of a gradient with the eager one.
     let compiled = ms::jit(|x: &Tensor| ms::grad(ms::grad(|x: &Tensor| mish(x)))(x));
     let eager = ms::grad(ms::grad(|x: &Tensor| mish(x)))(&x());
     close("compiled", &compiled(&x()), &eager);
-    // What is not selected does not reach the gradient.
+    // The value that is not selected does not reach the gradient.
     let gradient = ms::grad(|x: &Tensor| entropy(x))(&tensor![0., 1.]);
     assert_eq!(gradient.to_vec::<f32>(), [0., 1.]);
     // A bool has no gradient.
@@ -226,7 +226,7 @@ fn slope(x: &Tensor) -> Tensor {
     ms::grad(|x: &Tensor| surrounded(x))(x)
 }
 
-/// With its neighbours, a kernel is one kernel of the device; so is its gradient.
+/// A kernel is fused with its neighbours to one kernel of the device, and so is its gradient.
 #[test]
 fn neighbours_are_fused() {
     let x = tensor![1., 2., 3.];
@@ -254,7 +254,7 @@ macro_rules! every_way {
     }};
 }
 
-/// 32 bits of the same function of Rust.
+/// Computes the same 32-bit hash as `mixed`, in plain Rust.
 fn mixed_of(x: u32) -> u32 {
     let x = (x ^ x >> 16).wrapping_mul(0x85eb_ca6b);
     let x = (x ^ x >> 13).wrapping_mul(0xc2b2_ae35);
@@ -268,13 +268,13 @@ fn integers_of_every_dtype() {
         let got = every_way!(|x| gcd(x, Tensor::from(8i32).cast(x.dtype()), 6), tensor![[12, 7], [0, 100]].cast(dtype));
         assert_eq!((got.dtype(), got.cast(I64).to_vec::<i64>()), (dtype, vec![4, 1, 8, 4]), "{dtype}");
     }
-    // Integers promote, numbers of the host follow, and only narrow results wrap.
+    // Integers promote, host numbers take their dtype, and only narrow results wrap.
     assert_eq!(gcd(tensor![12i8], tensor![18i32], 6).dtype(), I32);
     assert_eq!(gcd(tensor![12i8], 18, 6).dtype(), I8);
     let words = [0u32, 1, 0xffff_ffff, 12345];
     let got = every_way!(|x| mixed(x).cast(I64), Tensor::from_vec(words.to_vec()).reshape([2, 2]));
     assert_eq!(got.to_vec::<i64>(), words.map(|it| i64::from(mixed_of(it))));
-    // Of eight bits, 100 << 3 is 32, whose complement is -33, and the square of that is 65.
+    // In eight bits, 100 << 3 is 32, its complement is -33, and the square of that is 65.
     assert_eq!(selected(tensor![100i8], true, 3).0.to_vec::<i8>(), [65]);
 }
 
@@ -289,7 +289,7 @@ fn several_results() {
     every_way!(|x| quantised(x, Tensor::from(0.5f32)).2, x.clone());
     every_way!(|x| selected(x.cast(DType::I32), x.gt(0.0), 3).0, x.clone());
     every_way!(|x| selected(x.cast(DType::I64), x.gt(0.0), 1).1, x.clone());
-    // Floats of the operands' dtype beside those of one.
+    // The floats of one result have the operands' dtype. Another result has a fixed dtype.
     let half = quantised(x.cast(DType::BF16), Tensor::from(0.5f32));
     assert_eq!((half.0.dtype(), half.1.dtype()), (DType::I8, DType::BF16));
 }
@@ -313,7 +313,7 @@ fn steps_of(name: &str) -> usize {
     report.stages.iter().find_map(|it| it.plan).expect("a plan").steps
 }
 
-/// Results of one kernel are one step, and so are the gradients of its operands.
+/// All results of one kernel are one step, and so are the gradients of its operands.
 #[test]
 fn several_results_are_one_kernel() {
     let [a, b, c, d] = [tensor![1., 2.], tensor![3., 4.], tensor![5., 6.], tensor![7., 8.]];
@@ -322,14 +322,14 @@ fn several_results_are_one_kernel() {
     assert_eq!(steps_of("product"), 1);
     let (ga, gb, gc, gd) = product_slopes(&a, &b, &c, &d);
     assert_eq!(steps_of("product_slopes"), 1);
-    // 2 re d(re) + 3 d(im)
+    // The gradient is 2 re d(re) + 3 d(im).
     close("a", &ga, &(&re * &c * 2.0 + &d * 3.0));
     close("b", &gb, &(&re * &d * -2.0 + &c * 3.0));
     close("c", &gc, &(&re * &a * 2.0 + &b * 3.0));
     close("d", &gd, &(&re * &b * -2.0 + &a * 3.0));
 }
 
-/// Derivatives pass conversions of floats, and end at integers.
+/// Derivatives pass through conversions of floats, and end at integers.
 #[test]
 fn derivatives_between_kinds() {
     let x = tensor![0.3, -0.7];

@@ -1,6 +1,6 @@
-//! Ops: values, numerics, layouts, and invalid input.
+//! Tests ops: values, numerics, layouts, and invalid input.
 
-// Linked for `MS_DEVICE_TARGET=sim`.
+// `MS_DEVICE_TARGET=sim` needs this backend.
 use ms_sim as _;
 
 #[path = "../common/told.rs"]

@@ -1,12 +1,13 @@
-//! Movement, products, convolutions and random tensors: the same eagerly and compiled, on the
-//! backend of this machine.
+//! Tests movement, products, convolutions and random tensors on the backend of this machine.
+//!
+//! The results are the same eagerly and compiled.
 
 use crate::told::catch;
 use ms::ops::{self, ConvOptions};
 use ms::tensor::{Ellipsis, NewAxis, WithStep};
 use ms::{DType, Tensor, random, tensor};
 
-/// `0, 1, 2, ...` in a shape.
+/// Returns `0, 1, 2, ...` in a shape.
 fn counted<const N: usize>(shape: [usize; N]) -> Tensor {
     let numel: usize = shape.iter().product();
     Tensor::from_slice(shape, &(0..numel).map(|it| it as f32).collect::<Vec<_>>())

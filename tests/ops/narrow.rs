@@ -1,5 +1,6 @@
-//! Composites, reductions, losses and other functions of ops on f16 and bf16, beside the same function in f64: results
-//! and gradients of operands of ordinary size and near the ends of the range differ by a few roundings.
+//! Compares composites, reductions, losses and other functions on f16 and bf16 with the same functions in f64.
+//!
+//! Results and gradients differ by a few roundings, for operands of ordinary size and near the ends of the range.
 
 use ms::ops::{self, Lowering, Reduction, Sample, SampleInput};
 use ms::prelude::*;
@@ -9,20 +10,20 @@ use ms_core::trace;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Results of operands.
+/// Computes results from operands.
 type Function<'a> = &'a dyn Fn(&[Tensor]) -> Vec<Tensor>;
 
-/// The largest magnitudes that operands are scaled to, one after the other; zero leaves their own range.
+/// The largest magnitudes to which operands are scaled in turn. Zero leaves the original range.
 const SIZES: [f64; 5] = [0.0, 300.0, 1000.0, 60000.0, 1e-4];
 
-/// Ops whose derivative reads the result, which is rounded.
+/// Ops with a derivative that reads the rounded result.
 const READ_RESULTS: [&str; 6] =
     ["softmax", "log_softmax", "attention_weights", "blocked_attention", "blocked_attention_grad", "cross_entropy"];
 
-/// The rounding of arithmetic in f32 on numbers about one.
+/// The rounding of f32 arithmetic on numbers near one.
 const ARITHMETIC: f64 = 1.0 / (1 << 24) as f64;
 
-/// The distance of one to the next number, the largest number, and the smallest one.
+/// Returns the distance from one to the next number, the largest number, and the smallest positive one.
 fn limits(dtype: DType) -> [f64; 3] {
     match dtype {
         DType::F16 => [2f64.powi(-10), 65504.0, 2f64.powi(-24)],
@@ -30,7 +31,7 @@ fn limits(dtype: DType) -> [f64; 3] {
     }
 }
 
-/// The results, and the gradients of the sum of them, each element with a weight that every dtype has.
+/// Returns the results, and the gradients of their weighted sum. Every dtype can represent the weights.
 fn with_gradients(f: Function<'_>, operands: &[Tensor]) -> Vec<Tensor> {
     let floats: Vec<usize> = (0..operands.len()).filter(|&it| operands[it].dtype().is_float()).collect();
     let results = f(operands);
@@ -58,12 +59,12 @@ fn compiled(f: Function<'_>, operands: &[Tensor], precision: Precision) -> Vec<T
     Compiled::new(&graph, precision).and_then(|it| it.run(operands)).expect("the graph runs").into_vec()
 }
 
-/// The elements as f64.
+/// Returns the elements as f64.
 fn numbers(x: &Tensor) -> Vec<f64> {
     x.cast(DType::F64).to_vec()
 }
 
-/// Where narrow results differ from those in f64.
+/// Returns an error where narrow results differ from the results in f64.
 fn compare(
     name: &str,
     dtype: DType,
@@ -76,7 +77,7 @@ fn compare(
     for (at, (got, want)) in got.iter().zip(want).enumerate() {
         let (got, want) = (numbers(got), numbers(want));
         let largest = want.iter().copied().filter(|it| it.is_finite()).fold(0.0, |a: f64, b| a.max(b.abs()));
-        // The rounding of a result is multiplied by operands.
+        // Operands multiply the rounding error of a result.
         let read = if at >= results && READ_RESULTS.contains(&name) { operand.max(1.0) } else { 0.0 };
         let near = |(got, want): (&f64, &f64)| {
             let beyond = want.abs() > most * (1.0 - 2.0 * digit);
@@ -90,7 +91,7 @@ fn compare(
     Ok(())
 }
 
-/// The checks, and what they found.
+/// Runs the checks, and collects the failures.
 #[derive(Default)]
 struct Checks {
     cases: Cell<usize>,
@@ -98,7 +99,7 @@ struct Checks {
 }
 
 impl Checks {
-    /// Checks a function of the operands of a sample, of which each in turn has each size.
+    /// Checks a function of the operands of a sample. Each operand in turn takes each size.
     fn sample(&self, name: &str, sample: &Sample, positive: bool, f: Function<'_>) {
         let floats: Vec<usize> = (0..sample.inputs.len()).filter(|&it| sample.inputs[it].dtype.is_float()).collect();
         for dtype in [DType::F16, DType::BF16] {
@@ -158,7 +159,7 @@ fn composites_and_reductions() {
     for def in ops::definitions() {
         let results = match def.lowering {
             Lowering::Reduce(_) => 1,
-            // The moments of an update and the states of a cell are results; other results are for the derivative.
+            // The moments of an update and the states of a cell are results. Other results serve the derivative only.
             Lowering::Composite(_) => match def.name() {
                 "adam_update" | "blocked_attention_grad" => 3,
                 "momentum_update" | "lstm_cell" => 2,
@@ -178,7 +179,7 @@ fn composites_and_reductions() {
     checks.finish(3000);
 }
 
-/// Ranges of operands: any numbers, probabilities, positive numbers, signs, classes of three.
+/// Ranges of operands: any numbers, probabilities, positive numbers, signs, and three classes.
 #[derive(Clone, Copy)]
 enum Of {
     Numbers,
@@ -209,7 +210,7 @@ macro_rules! functions {
         fn check_functions(checks: &Checks) {
             $({
                 let inputs = [$(Of::$of.input(&$shape)),*];
-                // Numbers that have to be probabilities keep their range.
+                // Operands that must be probabilities keep their range.
                 let fixed = [$(matches!(Of::$of, Of::Probabilities)),*];
                 let positive = [$(matches!(Of::$of, Of::Positive)),*].contains(&true);
                 let f = |all: &[Tensor]| {
@@ -309,7 +310,7 @@ fn functions_of_ops() {
     checks.finish(2000);
 }
 
-/// The table has every function of the files of losses, activations and statistics.
+/// The table has every function in the files of losses, activations and statistics.
 #[test]
 fn no_function_is_left_out() {
     let functions = [
@@ -325,12 +326,12 @@ fn no_function_is_left_out() {
     let exported = cells.split("pub use ").skip(1).filter_map(|it| it.split_once("::")?.1.split_once(';'));
     all.extend(exported.flat_map(|it| it.0.split(|it| !is_name(&it))).filter(|it| !it.is_empty()).map(str::to_string));
     assert!(all.len() > 40, "{all:?}");
-    // `CTCLoss` is a loop, of which `tests/layers` has cases.
+    // `CTCLoss` is a loop; `tests/layers` has cases of it.
     let missing: Vec<&String> = all.iter().filter(|it| !NAMES.contains(&it.as_str()) && *it != "CTCLoss").collect();
     assert!(missing.is_empty(), "without a line in the table: {missing:?}");
 }
 
-/// Inputs whose squares or differences the dtype does not have.
+/// The dtype cannot represent the squares or differences of these inputs.
 #[test]
 fn named_inputs() {
     let near = |got: Tensor, want: &[f64], digits: f64| {
@@ -348,7 +349,7 @@ fn named_inputs() {
     let (one, zero) = (f16(tensor![1.]), f16(tensor![0.]));
     near(ops::group_norm(&channels, 1, &one, &zero, 1e-5), &[1., -1.], digit);
     near(ops::batch_norm(&channels, &one, &zero, None, 1e-5), &[1., -1.], digit);
-    // A layer in the dtype of its operand, as at level O1, has parameters of f32.
+    // At level O1, a layer computes in the dtype of its operand and has parameters of f32.
     near(nn::LayerNorm::new([2]).call(&pair), &[1., -1.], digit);
     let norm = nn::BatchNorm::new(1);
     near(norm.call(&channels), &[1., -1.], digit);
@@ -371,7 +372,7 @@ fn named_inputs() {
     near(ops::layer_norm(&x, None, None, -1, 1e-5), &want, 2f64.powi(-8));
 }
 
-/// A number that bf16 has.
+/// Rounds to a number that bf16 can represent.
 fn rounded(x: f64) -> f64 {
     numbers(&Tensor::from_slice([1], &[x]).cast(DType::BF16))[0]
 }

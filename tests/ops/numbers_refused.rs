@@ -1,10 +1,11 @@
-//! Numbers out of range are an error where they are passed: with a code, the argument's name, its
-//! value and the valid values, at the user's line.
+//! Tests numbers out of range, which are an error where they are passed.
+//!
+//! The error has a code, the argument's name, its value and the valid values, at the user's line.
 
 use ms::prelude::*;
 use ms::{Code, catch};
 
-/// The error must be [`Code::Argument`] and contain all of these words.
+/// Returns the failure of a case, unless its error is [`Code::Argument`] and contains all of these words.
 fn check(name: &str, run: fn(), words: &[&str]) -> Option<String> {
     let Err(error) = catch(run) else { return Some(format!("{name}: accepted")) };
     let text = error.to_string();
@@ -13,7 +14,7 @@ fn check(name: &str, run: fn(), words: &[&str]) -> Option<String> {
     (!fits).then(|| format!("{name}: {missing:?} or the line are missing in\n{text}"))
 }
 
-/// The error of each expression contains these words.
+/// Checks that the error of each expression contains these words.
 macro_rules! refused {
     ($name:ident: $($run:expr => $words:expr;)*) => {
         #[test]
@@ -28,7 +29,7 @@ macro_rules! refused {
 const NAN: f64 = f64::NAN;
 const INF: f64 = f64::INFINITY;
 
-/// A step of an optimiser.
+/// Runs a step of an optimiser.
 fn step(optimizer: &impl Optimizer) -> Tensor {
     optimizer.step(&nn::Dense::new(1, 1), &Tensor::ones([1, 1]), |net, x| net.call(x).sum(()))
 }
@@ -118,7 +119,7 @@ fn ones(shape: &[usize]) -> Tensor {
     Tensor::ones(shape)
 }
 
-/// A layer with a changed field.
+/// Applies a layer with a changed field.
 fn normalized(change: fn(&mut nn::BatchNorm)) -> Tensor {
     let mut layer = nn::BatchNorm::new(2);
     change(&mut layer);
@@ -255,7 +256,7 @@ refused! { of_data:
     ms::data::DistributedSampler::new(2, 2) => ["DistributedSampler", "`shard` is 2"];
 }
 
-/// Numbers at the ends of the valid range.
+/// Numbers at the ends of the valid range are accepted.
 #[test]
 fn the_ends_of_ranges_are_valid() {
     let _taken = (

@@ -1,5 +1,7 @@
-//! Every primitive and composite on its own samples, and on variants of them: other dtypes, shapes and layouts;
-//! eagerly and compiled, on the backend of this machine, against its reference evaluation.
+//! Compares every primitive and composite with its reference evaluation, eagerly and compiled, on the backend of this
+//! machine.
+//!
+//! The operands are the op's own samples, and variants in other dtypes, shapes and layouts.
 
 use ms::ops::{self, Arrays, OpDef, Sample};
 use ms::tensor::{Array, Attrs, apply};
@@ -14,20 +16,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 enum View {
     /// Row-major.
     Dense,
-    /// Its axes stored in the opposite order.
+    /// The axes are stored in the opposite order.
     Transposed,
-    /// Every other element of the last axis.
+    /// The view takes every other element of the last axis.
     Spaced,
-    /// Stored from the end.
+    /// The elements are stored from the end.
     Reversed,
-    /// One slice, repeated.
+    /// The first slice is repeated.
     Repeated,
 }
 
 const VIEWS: [View; 5] = [View::Dense, View::Transposed, View::Spaced, View::Reversed, View::Repeated];
 
 impl View {
-    /// The tensor to store, so that [`View::see`] returns `x` (or slices that all equal its first).
+    /// Returns the tensor to store, so that [`View::see`] returns `x`, or slices that all equal its first.
     fn store(self, x: &Tensor) -> Tensor {
         let first = x.shape().first().copied();
         match self {
@@ -45,7 +47,7 @@ impl View {
         }
     }
 
-    /// The view of a stored tensor, in a shape.
+    /// Returns the view of a stored tensor in a shape.
     fn see(self, stored: &Tensor, shape: &[usize]) -> Tensor {
         match self {
             Self::Dense => stored.clone(),
@@ -62,7 +64,7 @@ impl View {
     }
 }
 
-/// All axes, the last one first.
+/// Returns all axes, the last one first.
 fn axes(rank: usize) -> Vec<usize> {
     (0..rank).rev().collect()
 }
@@ -72,7 +74,7 @@ fn copied(x: &Tensor) -> Tensor {
         .expect("there is memory")
 }
 
-/// The tolerance relative to the reference, which rounds less often.
+/// Returns the tolerance relative to the reference, which rounds less often.
 fn last_digits(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 2f64.powi(-9),
@@ -102,18 +104,18 @@ fn compare(what: &str, got: &[Tensor], want: &[Array]) {
     }
 }
 
-/// Compares a result with the reference's: the same values, or an error with the same code.
+/// Compares a result with the reference: both have the same values, or errors with the same code.
 fn agree(what: &str, got: Result<Vec<Tensor>>, want: &Result<Arrays>) {
     match (got, want) {
         (Ok(got), Ok(want)) => compare(what, &got, want),
         (Err(got), Err(want)) => assert_eq!(got.code(), want.code(), "{what}: {got} is not {want}"),
         (Err(error), Ok(_)) => panic!("{what}: {error}"),
-        // Results without elements are not computed in graphs, and so no index is out of range.
+        // Graphs do not compute results without elements, so no index is out of range.
         (Ok(got), Err(error)) => assert!(got.iter().all(|it| it.numel() == 0), "{what} is not refused: {error}"),
     }
 }
 
-/// Compares an op on operands, each in a layout of its own, with its evaluation on copies of them.
+/// Compares an op on operands, each in a given layout, with its evaluation on dense copies.
 fn check(what: &str, def: &'static OpDef, attrs: &Attrs, operands: &[Tensor], views: &[View]) {
     let shapes: Vec<Vec<usize>> = operands.iter().map(|it| it.shape().to_vec()).collect();
     let stored: Vec<Tensor> = operands.iter().zip(views).map(|(it, view)| view.store(it)).collect();
@@ -121,7 +123,7 @@ fn check(what: &str, def: &'static OpDef, attrs: &Attrs, operands: &[Tensor], vi
         stored.iter().zip(views).zip(&shapes).map(|((it, view), shape)| view.see(it, shape)).collect()
     };
     let run = |seen: &[Tensor]| Ok(apply(def.op(), attrs, &seen.iter().collect::<Vec<_>>())?.into_vec());
-    // Errors of a device come when somebody waits.
+    // A device reports errors when somebody waits.
     let told = |got: Result<Vec<Tensor>>| got.and_then(|it| ms::synchronize().map(|()| it));
     let seen = see(&stored);
     let dense: Vec<Array> = seen
@@ -140,7 +142,7 @@ fn tensors(sample: &Sample) -> Vec<Tensor> {
     sample.arrays().into_iter().map(|it| Tensor::placed(it).expect("there is memory")).collect()
 }
 
-/// [`check`] of a sample that may be an error; nothing else may happen.
+/// Runs [`check`] on a sample, or accepts an error with a known code. Returns whether the sample was checked.
 fn check_or_refuse(what: &str, def: &'static OpDef, sample: &Sample) -> bool {
     let operands = tensors(sample);
     let types: Vec<_> = operands.iter().map(Tensor::ty).collect();
@@ -157,8 +159,8 @@ fn check_or_refuse(what: &str, def: &'static OpDef, sample: &Sample) -> bool {
     true
 }
 
-/// The ops that can be tested alone: a float status is read where it was cleared, of which
-/// `tests/effects/program_order.rs` has programs.
+/// Returns the ops that can be tested alone. A float status is read where it was cleared, and
+/// `tests/effects/program_order.rs` has programs for it.
 fn primitives() -> impl Iterator<Item = &'static OpDef> {
     ops::definitions().filter(|it| it.name() != "get_float_status")
 }
@@ -228,7 +230,7 @@ fn samples_in_other_shapes() {
     assert!(checked > 500, "only {checked} are taken");
 }
 
-/// An op that is repeated on operands of the same layouts takes the code of its first call, for its own elements,
+/// An op that is repeated on operands of the same layouts reuses the code of its first call. It has its own elements,
 /// numbers, attributes and precision.
 #[test]
 fn repeated_ops() {

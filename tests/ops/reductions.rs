@@ -1,6 +1,6 @@
-//! Sums and products of elements under `Precision::Strict`: one order, whatever computes them.
+//! Tests that sums and products under `Precision::Strict` have one order, whatever computes them.
 //!
-//! The order is written here once more, from the rules in `docs/numerics.md`.
+//! The order is implemented here once more, from the rules in `docs/numerics.md`.
 
 use ms::ops::{self, OpDef, PROD, SUM};
 use ms::tensor::{Array, Attr, Attrs, Scalar, apply};
@@ -25,7 +25,7 @@ impl Random {
         of[self.below(of.len())]
     }
 
-    /// Elements of a dtype; around one where they are multiplied.
+    /// Returns elements of a dtype. They are near one if they are multiplied.
     fn elements(&mut self, shape: &[usize], dtype: DType, op: &OpDef) -> Tensor {
         let (middle, width) = if op.name() == "sum" { (0.0, 1.0) } else { (1.0, 0.02) };
         let mut array = Array::zeros(shape, dtype);
@@ -39,7 +39,7 @@ impl Random {
     }
 }
 
-/// What is folded in: f64, or f32 for all narrower floats.
+/// The type of accumulators: f64, or f32 for all narrower floats.
 trait Float: Copy {
     const ACCUMULATORS: usize;
     fn of(value: f64) -> Self;
@@ -71,7 +71,7 @@ fn identity(op: &OpDef) -> f64 {
     if op.name() == "sum" { 0.0 } else { 1.0 }
 }
 
-/// Elements go to accumulators in turn, which are combined by halves.
+/// Distributes elements over accumulators in turn, then combines the accumulators by halves.
 fn halves<T: Float>(op: &OpDef, count: usize, elements: impl Iterator<Item = (usize, T)>) -> T {
     let mut all = vec![T::of(identity(op)); count];
     for (turn, it) in elements {
@@ -84,7 +84,7 @@ fn halves<T: Float>(op: &OpDef, count: usize, elements: impl Iterator<Item = (us
     all[0]
 }
 
-/// The fold of what belongs to one element of the result, in row-major order: `rows` of `row` elements.
+/// Folds the elements of one result in row-major order, in rows of `row` elements.
 fn fold<T: Float>(op: &OpDef, elements: &[T], row: usize) -> T {
     let block =
         |rows: &[T]| halves(op, T::ACCUMULATORS, rows.chunks(row.max(1)).flat_map(|it| it.iter().copied().enumerate()));
@@ -103,7 +103,7 @@ fn fold<T: Float>(op: &OpDef, elements: &[T], row: usize) -> T {
     groups.first().copied().unwrap_or(T::of(identity(op)))
 }
 
-/// The reduction of a row-major array over some axes, by the rules.
+/// Reduces a row-major array over some axes by the rules.
 fn reference<T: Float>(op: &OpDef, x: &Tensor, axes: &[usize]) -> Vec<u64> {
     let array = x.try_array().expect("an array");
     let shape = array.shape();
@@ -113,7 +113,7 @@ fn reference<T: Float>(op: &OpDef, x: &Tensor, axes: &[usize]) -> Vec<u64> {
         array.with_layout(array.layout().permute(&order)).on_host().expect("the elements are readable").scalars();
     let elements: Vec<T> = elements.into_iter().map(|it| T::of(it.as_f64())).collect();
     let each: usize = axes.iter().map(|&it| shape[it]).product();
-    // The reduced axes at the end of the shape, where those of one element do not count.
+    // The reduced axes at the end of the shape form a row. Axes of size one do not count.
     let last = (0..shape.len()).rev().filter(|&it| shape[it] != 1).take_while(|it| axes.contains(it));
     let row = last.map(|it| shape[it]).reduce(|a, b| a * b).unwrap_or(1);
     let results = kept.iter().map(|&it| shape[it]).product();
@@ -135,7 +135,7 @@ fn bits(x: &Tensor) -> Vec<u64> {
         .collect()
 }
 
-/// How an operand is stored, and the view of it that an op takes.
+/// The layout of an operand: its stored form, and the view of it that an op takes.
 #[derive(Clone, Copy, Debug)]
 enum View {
     Dense,
@@ -193,7 +193,7 @@ fn reduced(op: &'static OpDef, x: &Tensor, axes: &[usize]) -> Result<Tensor> {
     Ok(apply(op.op(), &attrs, &[x])?.remove(0))
 }
 
-/// One reduction, in every view, on every path.
+/// Checks one reduction in every view, on every path.
 fn check(op: &'static OpDef, x: &Tensor, axes: &[usize]) {
     let want = if x.dtype() == DType::F64 { reference::<f64>(op, x, axes) } else { reference::<f32>(op, x, axes) };
     let shape = x.shape().to_vec();
@@ -213,7 +213,7 @@ fn check(op: &'static OpDef, x: &Tensor, axes: &[usize]) {
             compare(&format!("{view:?}, {how}"), &got[0]);
         }
     }
-    // The operand is a constant of the graph, unless it is too large for one.
+    // The operand becomes a constant of the graph, unless it is too large for one.
     if x.numel() * x.dtype().size() > 64 << 10 {
         return;
     }
@@ -241,7 +241,7 @@ fn random_shapes() {
     (0..150).for_each(|_| random_case(&mut random));
 }
 
-/// Shapes whose reductions have many blocks, and are shared among threads.
+/// The reductions of these shapes have many blocks, and several threads share them.
 #[test]
 #[ignore = "other_processes starts it, with settings of its own"]
 fn large_shapes() {
@@ -282,7 +282,7 @@ fn other_processes() {
     }
 }
 
-/// What is fused with a reduction changes none of its bits.
+/// Fusion with a reduction changes none of its bits.
 #[test]
 fn fused_reductions() {
     let mut random = Random(99);

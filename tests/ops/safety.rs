@@ -1,6 +1,7 @@
-//! What safe code can observe of memory, through any function of the library: initialised elements,
-//! as values of their dtype, inside the memory of the array. Functions that need a promise of the
-//! caller are `unsafe`: `ui-tests/fail/memory_needs_unsafe.rs`,
+//! Tests which memory safe code can observe through any function of the library.
+//!
+//! Safe code sees only initialised elements, as values of their dtype, inside the memory of the array. Functions with
+//! conditions for the caller are `unsafe`: `ui-tests/fail/memory_needs_unsafe.rs`,
 //! `ui-tests/fail/memory_is_read_as_its_dtype.rs`.
 
 #![forbid(unsafe_code)]
@@ -15,8 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// The largest size.
 const MAX: usize = usize::MAX;
 
-/// Arrays, of which tensors are made: those that safe code creates have the elements of their
-/// shape.
+/// Arrays that safe code creates, and that tensors hold, have all elements of their shape.
 #[test]
 fn arrays_have_the_memory_of_their_shapes() {
     let refused = |array: &dyn Fn() -> Array| catch(array).expect_err("no such array").code();
@@ -25,7 +25,7 @@ fn arrays_have_the_memory_of_their_shapes() {
         assert_eq!(refused(&|| Array::full(shape, 1.into(), DType::I64)), Code::Memory, "{shape:?}");
         assert_eq!(refused(&|| Array::from_bytes(shape, DType::I64, &[])), Code::Shape, "{shape:?}");
         assert_eq!(refused(&|| Array::from_slice::<f32>(shape, &[])), Code::Shape, "{shape:?}");
-        // What is copied does not fit either, though its one element does.
+        // The copy does not fit either, although its one element does.
         let element = Array::zeros(&[], DType::I64);
         let Ok(broadcast) = element.layout().broadcast_to(shape) else { continue };
         let copied = catch_unwind(AssertUnwindSafe(|| {
@@ -56,7 +56,7 @@ fn arrays_have_the_memory_of_their_shapes() {
     );
 }
 
-/// A function that reads the elements of an array reads those of the view, whatever its layout.
+/// A function that reads an array reads the elements of the view, whatever its layout.
 #[test]
 fn classes_are_those_of_the_view() {
     let attrs = Attrs::new([3i64.into(), [0i64; 0][..].into(), "a test".into()]);

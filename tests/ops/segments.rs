@@ -1,4 +1,4 @@
-//! Reductions by segment and scattered ones beside loops over elements.
+//! Compares reductions by segment, and scattered reductions, with loops over elements.
 
 use crate::told::catch;
 use ms::ops::{self, Segment};
@@ -6,7 +6,7 @@ use ms::{Code, DType, Tensor, tensor};
 
 const ALL: [Segment; 5] = [Segment::Sum, Segment::Mean, Segment::Prod, Segment::Max, Segment::Min];
 
-/// The values that `segment` reduces to one, in order.
+/// Reduces values as `segment` does, in order.
 fn reduced(values: &[f64], by: Segment) -> f64 {
     let values = values.iter().copied();
     match by {
@@ -90,7 +90,7 @@ fn nan_is_neither_lost_nor_given_a_gradient() {
         let gradient = ms::grad(f)(&x).to_vec::<f32>();
         assert_eq!(gradient[..2], [0.0, 0.0], "{by:?}");
     }
-    // Above 2^53, where neighbours are one f64.
+    // Above 2^53, neighbouring integers have the same f64.
     let large = tensor![u64::MAX - 1, u64::MAX];
     assert_eq!(ops::segment(&large, tensor![0, 0], 1, Segment::Max).item::<u64>(), u64::MAX);
 }

@@ -1,4 +1,4 @@
-//! The rules of `docs/tensors.md`: the promotion table, scalars, and the result dtypes of ops.
+//! Tests the rules of `docs/tensors.md`: the promotion table, scalars, and the result dtypes of ops.
 
 use ms::prelude::*;
 use ms::tensor::promote;

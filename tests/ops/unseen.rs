@@ -1,10 +1,10 @@
-//! Attention with queries that use no key: zeros, also in gradients, in every implementation.
+//! Tests attention with queries that use no key: the results and gradients are zeros in every implementation.
 
 use ms::prelude::*;
 use ms_core::session::{Compiled, Precision};
 use ms_core::trace;
 
-/// Excludes all keys for the queries before this one.
+/// The first query that may use keys. All keys are excluded for earlier queries.
 const FIRST: usize = 2;
 
 fn numbers(x: &Tensor) -> Vec<f64> {
@@ -16,7 +16,7 @@ fn operand(rows: usize, dtype: DType) -> Tensor {
     Tensor::from_slice([rows, 2], &values).cast(dtype)
 }
 
-/// A mask `[queries, keys]` of bools, or of numbers that are added.
+/// Returns a mask `[queries, keys]` of bools, or of numbers that are added.
 fn mask(queries: usize, keys: usize, added: Option<DType>) -> Tensor {
     let used = ops::broadcast_to(ops::arange(queries as i64).ge(FIRST as i64).expand_dims(-1), [queries, keys]);
     match added {
@@ -28,7 +28,7 @@ fn mask(queries: usize, keys: usize, added: Option<DType>) -> Tensor {
     }
 }
 
-/// The result, and the gradients of the sum of its squares.
+/// Returns the result, and the gradients of the sum of its squares.
 fn attended(all: &[Tensor], causal: bool) -> Vec<Tensor> {
     let of = |wrt: &Vec<Tensor>| {
         let options = ops::AttentionOptions { mask: all.get(3).cloned(), causal, scale: None };
@@ -68,7 +68,7 @@ fn results_and_gradients_are_zeros() {
             }
         }
     }
-    // So many that blocks of them are taken, which have native code.
+    // For this number of queries, native code computes attention in blocks.
     for added in [None, Some(DType::F32)] {
         let (queries, keys) = (4100, 1100);
         let all = [

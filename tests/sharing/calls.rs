@@ -1,4 +1,4 @@
-//! Equal calls of cells share one sub-graph; what distinguishes calls.
+//! Tests that equal calls of cells share one sub-graph, and which differences separate calls.
 
 use ms::prelude::*;
 
@@ -16,7 +16,7 @@ fn the_same_tensor_twice_is_another_signature() {
     assert_eq!(difference(b, a).item::<f32>(), -2.0);
 }
 
-/// Compiles a case in several modes, on which its result must not depend.
+/// Compiles a case in several modes. Its result must not depend on the mode.
 #[track_caller]
 fn check<R: PartialEq + std::fmt::Debug>(name: &str, case: impl Fn() -> R) {
     let eager = ms::with_context(ms::Context { jit: false, ..ms::context() }, &case);
@@ -25,8 +25,7 @@ fn check<R: PartialEq + std::fmt::Debug>(name: &str, case: impl Fn() -> R) {
     }
 }
 
-/// Writes a parameter, prints, reads a constant tensor of its own, and returns two tensors and a
-/// host value.
+/// Writes a parameter, prints, reads a constant tensor that it holds, and returns two tensors and a host value.
 #[cell]
 struct Busy {
     scale: Parameter,
@@ -69,7 +68,7 @@ impl Two {
     fn construct(&self, x: &Tensor) -> Tensor {
         let (a, b, n) = self.first.call(x, x);
         let (c, d, m) = self.second.call(&a, &b);
-        // The same tensor twice, and the second cell a second time.
+        // One tensor is passed twice, and the second cell is called a second time.
         let (e, f, _) = self.second.call(&d, &d);
         let (g, h, _) = self.first.call(&c, &e);
         g + h + f + (n + 10 * m)
@@ -102,7 +101,7 @@ fn calls_of_lazy_cells() {
         };
         check("gradients", gradients);
     }
-    // One network called again: parameters keep what was written.
+    // One network is called again, so its parameters keep the written values.
     let net = Two { first: Busy::new(0.5, 0.25, 2), second: Busy::new(1.5, 0.25, 2) };
     let counted = [(); 2].map(|()| {
         both(&net, x);

@@ -1,5 +1,6 @@
-//! Nested cells: each distinct one is one graph, from the trace to the plan, forward and backward,
-//! with `#[lazy_inline]` and without.
+//! Tests nested cells: each distinct cell is one graph, with `#[lazy_inline]` and without.
+//!
+//! This holds from the trace to the plan, forward and backward.
 
 use ms::prelude::*;
 use ms::{CompileReport, PlanReport};
@@ -14,7 +15,8 @@ fn count_leaf() {
     LEAVES.set(LEAVES.get() + 1);
 }
 
-/// Cells of one level, each over three of the level below, and the function of its value and gradient.
+/// Declares the cells of one level, which each hold three of the level below, and the function of their value and
+/// gradient.
 macro_rules! level {
     ($(#[$mark:meta])? $name:ident of $inner:ident, $function:ident) => {
         #[cell]
@@ -86,7 +88,7 @@ fn eagerly<R>(run: impl FnOnce() -> R) -> R {
     ms::with_context(Context { jit: false, ..ms::context() }, run)
 }
 
-/// The report of a compiled call, whose result must agree with eager execution.
+/// Returns the report of a compiled call. Its result must agree with eager execution.
 fn compiled(name: &str, call: &dyn Fn() -> Vec<Tensor>) -> CompileReport {
     let got = call();
     let report = ms::compile_report().into_iter().rev().find(|it| it.name == name).expect("just compiled");
@@ -97,8 +99,8 @@ fn compiled(name: &str, call: &dyn Fn() -> Vec<Tensor>) -> CompileReport {
     report
 }
 
-/// The sizes of each stage of a compilation: nodes, distinct graphs, and nodes without sharing; of
-/// the plan: steps, routines and calls.
+/// Returns the sizes of each stage of a compilation: nodes, distinct graphs, and nodes without sharing. For the plan,
+/// these are steps, routines and calls.
 fn sizes(report: &CompileReport) -> Vec<[usize; 3]> {
     let graphs = ["trace", "effects", "expand", "optimize"].map(|stage| {
         let size = report.stage(stage).and_then(|it| it.graph).expect("a graph").size;
@@ -123,10 +125,11 @@ macro_rules! check {
         let [third, fourth, fifth] = reports.each_ref().map(sizes);
         for (at, stage) in ["trace", "effects", "expand", "optimize", "plan"].into_iter().enumerate() {
             let ([a, b, c], text) = ([third[at], fourth[at], fifth[at]], &reports[2]);
-            // Without sharing, each level is three times the one below; with it, it adds as much as that.
+            // Without sharing, each level has three times the nodes of the one below. With sharing, each level adds as
+            // many nodes as the one below.
             let more = |later: [usize; 3], earlier: [usize; 3]| later[0] - earlier[0];
             match stage {
-                // What is small, or called once, is inlined.
+                // Graphs that are small, or called once, are inlined.
                 "optimize" | "plan" => assert!(more(c, b) < 2 * more(b, a), "{stage}\n{text}"),
                 _ => assert_eq!([more(c, b), c[1] - b[1]], [more(b, a), b[1] - a[1]], "{stage}\n{text}"),
             }
@@ -134,7 +137,7 @@ macro_rules! check {
                 assert!(c[2] > 2 * b[2] && c[2] > 8 * c[0], "{stage}: {c:?} after {b:?}\n{text}");
             }
         }
-        // The time of every stage and pass is reported.
+        // The report has the time of every stage and pass.
         assert!(reports[2].passes.to_string().lines().count() > 3 && reports[2].time() > std::time::Duration::ZERO);
         LEAVES.set(0);
         $module::fifth(&$module::Fifth::new(), x);
@@ -144,7 +147,7 @@ macro_rules! check {
 
 #[test]
 fn cells_are_shared_at_every_depth() {
-    // The guarantee: one body of each cell is traced, however many calls there are. Without it each
+    // `#[lazy_inline]` guarantees that one body of each cell is traced, however many calls there are. Without it each
     // call is traced, and equal graphs are shared.
     check!(lazy, bodies 1);
     check!(plain, bodies 81);

@@ -1,5 +1,6 @@
-//! With and without `#[lazy_inline]`, shared and not, networks compute the same
-//! numbers; calls that are marked `#[no_inline]` stay calls.
+//! Tests that networks compute the same numbers with and without `#[lazy_inline]`, shared and not.
+//!
+//! Calls that are marked `#[no_inline]` stay calls.
 
 use crate::gpt::{lazy, plain};
 use ms::prelude::*;
@@ -12,7 +13,7 @@ fn near(name: &str, a: &[Vec<f32>], b: &[Vec<f32>]) {
     }
 }
 
-/// The output of a network, the gradients, and the parameters after some steps of training.
+/// Returns the output of a network, the gradients, and the parameters after some steps of training.
 macro_rules! numbers {
     ($net:expr, $ty:ty, $tokens:expr) => {{
         #[jit]
@@ -43,7 +44,7 @@ fn with<R>(change: impl FnOnce(&mut Context), f: impl FnOnce() -> R) -> R {
     ms::with_context(context, f)
 }
 
-/// Calls and distinct sub-graphs of the latest compilation of a function of that name.
+/// Returns the numbers of calls and of distinct sub-graphs in the latest compilation of a function of that name.
 fn shared(name: &str) -> (usize, usize) {
     let reports = ms::compile_report();
     let report = reports.iter().rev().find(|it| it.name == name).expect("it was compiled");
@@ -125,13 +126,13 @@ fn nested_cells_are_both_shared() {
     fn nested(net: &Nested, x: &Tensor) -> Tensor {
         net.call(x)
     }
-    // Another shape than above, so that it is compiled.
+    // The shape differs from the one above, so that the function is compiled.
     nested(&make(), &random::uniform([3, 4], -1.0, 1.0));
-    // Four outer calls, and three inner ones in the one outer graph; the network itself is small.
+    // There are four outer calls, and three inner calls in the one outer graph. The network itself is small.
     assert_eq!(shared("nested"), (7, 2));
     #[jit]
     fn third(net: &Nested, x: &Tensor) -> Tensor {
-        // A normalised row adds up to zero, and so would its derivatives but for rounding.
+        // A normalised row adds up to zero, and so would its derivatives without the weights, up to rounding.
         let d = |x: &Tensor| ms::grad(|x: &Tensor| net.call(x) * tensor![0.5, -1.5, 2.0, 0.25])(x);
         ms::grad(|x: &Tensor| ms::grad(d)(x))(x)
     }
@@ -143,7 +144,7 @@ fn nested_cells_are_both_shared() {
     near("third derivative", &relative(compiled), &relative(eager));
 }
 
-/// A block whose host fields determine what it computes.
+/// A block with host fields that determine its result.
 #[cell]
 struct Scaled {
     b: f32,
@@ -194,7 +195,7 @@ fn count_body() {
     BODIES.set(BODIES.get() + 1);
 }
 
-/// Small enough to be inlined, unless it is marked.
+/// A cell that is small enough to be inlined, unless it is marked.
 #[no_inline]
 #[cell]
 struct Kept {
@@ -264,11 +265,11 @@ macro_rules! kept_cases {
 kept_cases! {
     once(all, around, x) { all[0].call(x) } = 1;
     in_a_row(all, around, x) { all.iter().fold(x.clone(), |x, kept| kept.call(&x)) } = 3;
-    // Two forward, and two backward.
+    // Two calls are forward, and two backward.
     gradient(all, around, x) { ms::grad(|x: &Tensor| all[1].call(&all[0].call(x)).sum(()))(x) } = 4;
     tangent(all, around, x) { ms::jvp(|x: &Tensor| all[0].call(x))(x, x).1 } = 1;
     lanes(all, around, x) { ms::vmap(|x: &Tensor| all[0].call(x))(&x.reshape((2, 2))).reshape(4) } = 1;
-    // One forward, and one backward, in the call that recomputes.
+    // One call is forward, and one is backward, in the call that recomputes.
     recomputed(all, around, x) {
         ms::grad(|x: &Tensor| ms::recompute(|x: &Tensor| all[0].call(x))(x).sum(()))(x)
     } = 3;
@@ -292,7 +293,7 @@ kept_cases! {
     a_compiled_function(all, around, x) { halved(&halved(x)) } = 2;
 }
 
-/// The plan of the latest compilation of a function.
+/// Returns the plan of the latest compilation of a function.
 fn planned(name: &str) -> ms::PlanReport {
     let reports = ms::compile_report();
     let report = reports.iter().rev().find(|it| it.name == name);
@@ -316,7 +317,7 @@ fn marked_calls_stay_calls() {
     }
 }
 
-/// Marked with both, a cell is traced once, and every call of it stays one.
+/// A cell with both marks is traced once, and every call of it stays a call.
 #[test]
 fn both_marks_together() {
     #[jit]

@@ -1,6 +1,6 @@
-//! Equal calls of cells are one graph.
+//! Tests that equal calls of cells are one graph.
 
-// Linked for `MS_DEVICE_TARGET=sim`.
+// `MS_DEVICE_TARGET=sim` needs this backend.
 use ms_sim as _;
 
 #[path = "../common/gpt.rs"]

@@ -1,4 +1,4 @@
-//! Functions that are compiled once for every size of an axis.
+//! Tests functions that are compiled once for every size of an axis.
 
 use crate::compare::{Axes, Function, Shapes, Symbolic, compare, data};
 use ms::prelude::*;
@@ -47,7 +47,7 @@ fn sizes_that_do_not_agree_are_refused() {
         |x| x[0].reshape([-1, 2]),
         &["MS100", "`reshape`", "n = 3", "sizes: `n` is axis 0 of `x`", "functions.rs"],
     );
-    // Operands whose sizes differ in a call are named with their symbols.
+    // If the sizes of operands differ in a call, the error names the operands with their symbols.
     refused(
         &[&["_", "a"], &["_", "b"]],
         &[&[3, 4], &[3, 5]],
@@ -80,7 +80,7 @@ fn sizes_that_do_not_agree_are_refused() {
     );
 }
 
-/// What is an error eagerly at these sizes is an error, at the line of the op.
+/// An op that fails eagerly at these sizes is an error at the line of the op.
 #[test]
 fn ops_that_do_not_fit_at_the_sizes_of_a_call_are_refused() {
     let cases: &[(usize, Function, &[&str])] = &[
@@ -136,13 +136,13 @@ fn ops_that_do_not_fit_at_the_sizes_of_a_call_are_refused() {
     }
 }
 
-/// Nobody reads the sum.
+/// Calls `f`, beside a sum that nobody reads.
 fn with_sum(x: &[Tensor], f: fn(&Tensor) -> Tensor) -> Tensor {
     let _sum = &x[0] + data(&[4]);
     f(&x[0])
 }
 
-/// Functions that differ in ops whose results nobody reads refuse different sizes.
+/// Functions refuse different sizes if they differ in ops with unused results.
 #[test]
 fn unread_ops_are_checked_at_the_sizes_of_a_call() {
     let functions: [[Function; 2]; 2] =
@@ -160,7 +160,7 @@ fn unread_ops_are_checked_at_the_sizes_of_a_call() {
     }
 }
 
-/// Rules of ops have special cases for axes without elements, and for those of one.
+/// Rules of ops have special cases for empty axes and for axes of size one.
 #[test]
 fn transforms_at_sizes_with_special_cases_are_as_eagerly() {
     let shapes: &[&[&[usize]]] = &[&[&[3]], &[&[0]], &[&[1]], &[&[2]]];
@@ -284,7 +284,7 @@ fn eagerly<R>(f: impl FnOnce() -> R) -> R {
     ms::with_context(ms::Context { jit: false, ..ms::context() }, f)
 }
 
-/// The numbers of executions of the bodies of `train`, `read` and `mixed`.
+/// The numbers of times that the bodies of `train`, `read` and `mixed` ran.
 static RUNS: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
 
 /// Counts an execution of a body.
@@ -292,7 +292,7 @@ fn runs(body: usize) {
     RUNS[body].fetch_add(1, Ordering::Relaxed);
 }
 
-/// The number of executions since the last call of this function.
+/// Returns the number of executions since the last call of this function.
 fn ran(body: usize) -> usize {
     RUNS[body].swap(0, Ordering::Relaxed)
 }
@@ -318,7 +318,7 @@ impl Block {
     }
 }
 
-/// Reads sentences whose batch and length vary.
+/// Reads sentences of varying batch and length.
 #[cell]
 struct Reader {
     words: nn::Embedding,
@@ -352,7 +352,7 @@ impl Reader {
     }
 }
 
-/// A training step on sentences of any number and length.
+/// Runs a training step on sentences of any number and length.
 #[jit(dims(words = [batch, length], classes = [batch]))]
 fn train(net: &Reader, opt: &Adam, words: &Tensor, classes: &Tensor) -> Tensor {
     runs(0);
@@ -466,7 +466,7 @@ fn transforms_around_functions_of_any_size() {
     }
 }
 
-/// A server sees more sizes than the cache holds plans for.
+/// A server sees more sizes than the cache can hold plans for.
 #[test]
 fn sizes_without_number() {
     let compiled = Symbolic::new(&[&["n"]], &|x| ops::sum(&x[0] * 2.0, ()));
@@ -477,14 +477,14 @@ fn sizes_without_number() {
     assert_eq!(compiled.versions(), 1);
 }
 
-/// Without `dims` each size has a version, of which the most recently called are kept: as many as
-/// fit into 256 MiB with the memory that they hold.
+/// Without `dims` each size has a version. The cache keeps the most recently called versions that, with the memory that
+/// they hold, fit into 256 MiB.
 #[test]
 fn versions_without_number() {
     static RUNS_OF_ONE: AtomicUsize = AtomicUsize::new(0);
     let compiled = Symbolic::new(&[&["_"]], &|x| {
         RUNS_OF_ONE.fetch_add(usize::from(x[0].shape() == [1]), Ordering::Relaxed);
-        // A tensor of 16 MiB that each version holds.
+        // Each version holds a tensor of 16 MiB.
         let held = Tensor::from_slice([4 << 20], &vec![1.0f32; 4 << 20]);
         &x[0] + held.at(0)
     });

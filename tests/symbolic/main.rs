@@ -1,6 +1,6 @@
-//! Functions that are compiled once for every size of an axis.
+//! Tests functions that are compiled once for every size of an axis.
 
-// Linked for `MS_DEVICE_TARGET=sim`.
+// `MS_DEVICE_TARGET=sim` needs this backend.
 use ms_sim as _;
 
 #[path = "../common/symbolic.rs"]

@@ -1,4 +1,4 @@
-//! Every op on tensors of which one axis has a symbolic size.
+//! Tests every op on tensors with a symbolic size of one axis.
 
 use crate::compare::{Axes, Function, Shapes, compare, data};
 use ms::prelude::*;
@@ -16,7 +16,7 @@ fn all(arguments: &[Axes], shapes: &[Shapes], cases: &[(&str, Function)]) {
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n\n"));
 }
 
-/// The gradients of those cases that have one.
+/// Runs the gradients of those cases that have one.
 fn gradients(arguments: &[Axes], shapes: &[Shapes], cases: &[(&str, Function)]) {
     let wrong: Vec<String> = cases
         .iter()
@@ -39,7 +39,7 @@ macro_rules! cases {
     ($($case:expr;)*) => { &[$((stringify!($case), $case as Function)),*] };
 }
 
-/// Indices of rows of `x`.
+/// Returns indices of rows of `x`.
 fn places(x: &Tensor) -> Tensor {
     (ops::abs(x.i((.., 0))) * 2.9).cast(DType::I64)
 }
@@ -169,19 +169,19 @@ fn values_of_any_size() {
     all(&[&["m", "n"]], BOTH_OF_FOUR, VALUES);
 }
 
-/// The square matrix of the products of rows.
+/// Returns the square matrix of the products of rows.
 fn square(x: &Tensor) -> Tensor {
     ops::matmul(x, ops::transpose(x, 0, 1))
 }
 
-/// The cross entropy of `x` with these options.
+/// Returns the cross entropy of `x` with these options.
 fn loss(x: &Tensor, target: &Tensor, weighted: bool, label_smoothing: f64) -> Tensor {
     let weight = weighted.then(|| ops::size(x.dim(1), DType::F32) + ops::arange(x.dim(1)).cast(DType::F32));
     let ignore_index = (weighted && target.dtype().is_int()).then_some(1);
     ops::CrossEntropy { weight, ignore_index, label_smoothing, ..Default::default() }.of(x, target)
 }
 
-/// Diagonals, and losses over classes of any number.
+/// Diagonals, and losses over any number of classes.
 const DIAGONALS: &[(&str, Function)] = cases! {
     |x| ops::diag(x[0].i((.., 1)), 0);
     |x| ops::diag(x[0].i((.., 1)), 2);
@@ -216,7 +216,7 @@ fn diagonals_and_classes_of_any_number() {
     gradients(&[&["m", "n"]], BOTH_OF_FOUR, DIAGONALS);
 }
 
-/// Ops on images, of which batch and spatial axes are symbolic.
+/// Ops on images with symbolic batch and spatial axes.
 const IMAGES: &[(&str, Function)] = cases! {
     |x| ops::conv2d(&x[0], data(&[4, 3, 3, 3]), None, &ops::ConvOptions::new(2).stride(2).padding(1));
     |x| ops::conv2d(&x[0], data(&[6, 1, 3, 2]), Some(&data(&[6])), &ops::ConvOptions::new(2).groups(3));
@@ -255,7 +255,7 @@ fn images_of_any_size() {
     gradients(&[&["batch", "_", "height", "width"]], SIZES, IMAGES);
 }
 
-/// Ops on sequences: batch and length are symbolic.
+/// Ops on sequences with symbolic batch and length.
 const SEQUENCES: &[(&str, Function)] = cases! {
     |x| ops::scaled_dot_product_attention(&x[0], &x[0], &x[0], &ops::AttentionOptions { causal: true, ..Default::default() });
     |x| ops::layer_norm(&x[0], None, None, -1, 1e-5);

@@ -1,11 +1,12 @@
-//! Random functions of symbolic sizes, called with every small size, beside eager execution: the same values and
-//! gradients, or both refused. Of several ops that do not fit, tracing can report another one than eager execution.
-//! Gradients are also compared with differences of the function in f64.
+//! Compares random functions of symbolic sizes with eager execution, for every small size.
+//!
+//! The values and gradients are equal, or both are refused. Where several ops do not fit, tracing may report another op
+//! than eager execution does. Gradients are also compared with differences of the function in f64.
 
 use crate::compare::{Axes, Symbolic};
 use ms::prelude::*;
 
-/// Numbers of a program.
+/// A generator of the numbers of a program.
 struct Random(u64);
 
 impl Random {
@@ -15,7 +16,7 @@ impl Random {
     }
 }
 
-/// An op on two of the values so far, with small numbers that it may use.
+/// An op on two of the values so far, with small numbers as attributes.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     op: usize,
@@ -23,10 +24,10 @@ struct Step {
     by: [usize; 3],
 }
 
-/// The shapes of arguments: a fixed size, or the symbol `n` or `m`.
+/// The shapes of arguments. A size is `_`, or the symbol `n` or `m`.
 type Given = &'static [&'static [&'static str]];
 
-/// The sizes `_` are 3.
+/// The shapes to choose from. The size `_` is 3.
 const GIVEN: &[Given] = &[
     &[&["n"]],
     &[&["n", "_"]],
@@ -53,7 +54,7 @@ struct Program {
 }
 
 const OPS: usize = 56;
-/// Ops with a result in a narrow dtype for operands in f64.
+/// Ops that narrow their result, even for operands in f64.
 const NARROWED: [usize; 1] = [46];
 
 impl Program {
@@ -104,14 +105,14 @@ impl Program {
     }
 }
 
-/// Positive numbers without ties.
+/// Returns positive numbers without ties.
 fn data(shape: &[usize], from: usize) -> Tensor {
     let numel: usize = shape.iter().product();
     let values: Vec<f32> = (0..numel).map(|i| ((i * 37 + 11 + from * 7) % 101) as f32 / 60.0 + 0.1).collect();
     Tensor::from_slice(shape.to_vec(), &values)
 }
 
-/// The same in the dtype of `x`.
+/// Returns positive numbers in the dtype of `x`.
 fn like(x: &Tensor, shape: &[usize], from: usize) -> Tensor {
     data(shape, from).cast(x.dtype())
 }
@@ -120,7 +121,7 @@ fn axis(x: &Tensor, by: usize) -> isize {
     if x.rank() == 0 { 0 } else { (by % x.rank()) as isize }
 }
 
-/// `x` as one image of one channel along one axis.
+/// Returns `x` as one image with one channel and one spatial axis.
 fn image(x: &Tensor) -> Tensor {
     x.reshape((1, 1, -1))
 }
@@ -193,33 +194,33 @@ fn apply(step: &Step, x: &Tensor, y: &Tensor) -> Tensor {
     }
 }
 
-/// Windows of every kind: some are refused.
+/// Returns pooling options of every kind. Some of them are refused.
 fn pool(step: &Step) -> ops::PoolOptions {
     let [a, b, c] = step.by;
     let options = ops::PoolOptions::new(1, 1 + b % 4).stride(1 + c % 3).padding(a % 3).dilation(1 + (a + c) % 3);
     options.ceil_mode((a + b) % 3 == 2)
 }
 
-/// The sizes of `n` and `m` with which a program is called.
+/// Returns the sizes of `n` and `m` for which a program is called.
 fn sizes(given: Given) -> Vec<[usize; 2]> {
     let two = given.iter().any(|it| it.contains(&"m"));
     let others = |n: usize| if two { vec![0, 1, 4, n, n + 1] } else { vec![0] };
     (0..=6).flat_map(|n| others(n).into_iter().map(move |m| [n, m])).collect()
 }
 
-/// The numbers of calls: of all, of those that only a symbol refuses, and of those refused with another code; and of
-/// programs.
+/// The numbers of calls: all calls, calls that only a symbolic size refuses, and calls refused with another code.
 #[derive(Default, Debug)]
 struct Calls {
     all: usize,
     symbolic: usize,
     other_code: usize,
-    /// Programs that are gradients or second derivatives, and how many gradients were compared with differences.
+    /// The number of programs that are gradients or second derivatives, and the number of gradients that were compared
+    /// with differences.
     gradients: usize,
     by_differences: usize,
 }
 
-/// The results of calls that differ.
+/// Returns the calls with results that differ.
 fn differences(program: &Program, calls: &mut Calls) -> Vec<String> {
     let arguments: Vec<Axes> = program.given.to_vec();
     let body = |inputs: &[Tensor]| program.result(inputs);
@@ -260,8 +261,8 @@ fn differences(program: &Program, calls: &mut Calls) -> Vec<String> {
     wrong
 }
 
-/// Compares the gradient along one direction with differences of the function, unless it has a kink or a narrow value
-/// inside.
+/// Compares the gradient along one direction with differences of the function, unless the function has a kink or a
+/// narrow value.
 fn by_differences(program: &Program, inputs: &[Tensor]) -> Option<String> {
     if program.steps.iter().any(|it| NARROWED.contains(&it.op)) {
         return None;
@@ -287,7 +288,7 @@ fn differ(got: &Tensor, want: &Tensor) -> Option<String> {
         return Some(format!("{:?}, not {:?}", got.ty(), want.ty()));
     }
     let pairs = got.cast(DType::F32).to_vec::<f32>().into_iter().zip(want.cast(DType::F32).to_vec::<f32>());
-    // Values inside are f16 or bf16, or sums of these.
+    // Inner values are f16 or bf16, or sums of these.
     let tolerance = match got.dtype() {
         DType::F16 => 2e-2,
         DType::BF16 => 1e-1,
@@ -297,7 +298,7 @@ fn differ(got: &Tensor, want: &Tensor) -> Option<String> {
     pairs.into_iter().find(|&(a, b)| !near(a, b)).map(|(a, b)| format!("{a}, not {b}"))
 }
 
-/// `MS_DIMS=1000` sets the number of programs, from `MS_DIMS_FIRST` on; `MS_DIMS_SEED=7` runs one of them.
+/// Runs `MS_DIMS=1000` programs, from `MS_DIMS_FIRST` on. `MS_DIMS_SEED=7` runs one program.
 #[test]
 fn random_functions_are_as_eagerly_at_every_size() {
     let number = |name: &str| std::env::var(name).ok().and_then(|it| it.parse::<u64>().ok());

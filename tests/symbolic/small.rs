@@ -1,16 +1,17 @@
-//! Functions of a symbolic size, called with every size from 0 to 6 beside eager execution: the same result, or both
-//! refuse.
+//! Compares functions of a symbolic size with eager execution, for every size from 0 to 6.
+//!
+//! Both give the same result, or both are refused.
 
 use crate::compare::{Axes, Function, Symbolic, data};
 use ms::prelude::*;
 
-/// The differences of a function on one argument, of which the axis `n` has these sizes.
+/// Returns the differences of a function of one argument for the sizes 0 to 6 of its axis `n`.
 fn differences(axes: Axes, body: &dyn Fn(&[Tensor]) -> Tensor) -> Vec<String> {
     let compiled = Symbolic::new(&[axes], body);
     let told = |n: usize| {
         let shape: Vec<usize> = axes.iter().map(|it| if *it == "n" { n } else { 3 }).collect();
         let x = [data(&shape)];
-        // An error of a device comes when its stream is waited for.
+        // A device reports an error when somebody waits for its stream.
         let waited = |it: ms::Result<Tensor>| it.and_then(|it| ms::synchronize().map(|()| it));
         let (got, want) = (waited(compiled.call(&x)), waited(ms::catch(|| body(&x))));
         let told = match (got, want) {
@@ -36,7 +37,7 @@ fn differ(got: &Tensor, want: &Tensor) -> Option<String> {
     pairs.into_iter().find(|&(a, b)| !near(a, b)).map(|(a, b)| format!("{a}, not {b}"))
 }
 
-/// Calls all functions, and their gradients, where `n` is the first or the second axis.
+/// Calls all functions and their gradients, with `n` as the first or the second axis.
 #[track_caller]
 fn all(cases: &[(&str, Function)]) {
     let mut wrong = Vec::new();
@@ -63,7 +64,7 @@ macro_rules! cases {
     ($($case:expr;)*) => { &[$((stringify!($case), $case as Function)),*] };
 }
 
-/// Functions that reduce over the axes `n`: some have a value without elements.
+/// Functions that reduce over the axis `n`. Some have a value without elements.
 const REDUCED: &[(&str, Function)] = cases! {
     |x| ops::logsumexp(&x[0], 0);
     |x| ops::logsumexp(&x[0], keepdims(0));
@@ -135,7 +136,7 @@ fn reductions_over_axes_without_elements() {
     all(REDUCED);
 }
 
-/// Windows in ceil mode, some of which are refused.
+/// Tests windows in ceil mode, some of which are refused.
 #[test]
 fn windows_in_ceil_mode() {
     for kernel in 1..5 {
@@ -156,7 +157,7 @@ fn windows_in_ceil_mode() {
     }
 }
 
-/// Calls a function of windows, its gradient and its second derivatives.
+/// Calls a function of windows, its gradient and its second derivatives, and maps it over lanes.
 #[track_caller]
 fn pooled(body: &dyn Fn(&[Tensor]) -> Tensor, what: &str) {
     let loss = |x: &Tensor| {
@@ -173,7 +174,7 @@ fn pooled(body: &dyn Fn(&[Tensor]) -> Tensor, what: &str) {
     }
 }
 
-/// Windows over symbolic axes of images with channels.
+/// Functions with windows over symbolic axes of images with channels.
 const IMAGES: &[(&str, Function)] = cases! {
     |x| ops::max_pool(x[0].reshape((1, 1, x[0].dim(0), x[0].dim(1))), &ops::PoolOptions::new(2, [3, 2]).stride([2, 1]).ceil_mode(true));
     |x| ops::max_pool(x[0].expand_dims(0), &ops::PoolOptions::new(1, 2).stride(2).ceil_mode(true));
@@ -212,7 +213,7 @@ fn transposed_convolutions() {
     }
 }
 
-/// A symbolic number of channels, of images, and of taps.
+/// Transposed convolutions with a symbolic number of channels, of images, and of spatial positions.
 const TRANSPOSED: &[(&str, Function)] = cases! {
     |x| ops::conv_transpose(x[0].expand_dims(0), Tensor::ones((x[0].dim(0), 2, 2)), None, &ops::ConvOptions::new(1), 0);
     |x| ops::conv_transpose(x[0].expand_dims(1), Tensor::ones((1, 2, 2)), None, &ops::ConvOptions::new(1).stride(2), 1);

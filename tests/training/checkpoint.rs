@@ -1,4 +1,4 @@
-//! Checkpoints: saved values are loaded, and nothing else is accepted.
+//! Tests checkpoints: saved values are loaded, and nothing else is accepted.
 
 use ms::prelude::*;
 use ms::{Code, load_checkpoint, save_checkpoint};
@@ -62,7 +62,7 @@ fn generators_continue_where_they_were_saved() {
         [(); 2].map(|()| draw(&loaded))
     };
     assert_eq!(continued(), want);
-    // On another thread, that thread's generator continues.
+    // On another thread, the generator of that thread continues.
     std::thread::scope(|scope| assert_eq!(scope.spawn(continued).join().expect("the cells are alike"), want));
     save_checkpoint(&file.0, random::default_generator()).expect("a generator is a cell");
 }
@@ -106,7 +106,7 @@ fn a_header_that_nests_without_end_is_an_error() {
     assert_eq!(load_checkpoint(&file.0, &net()).expect_err("no header").code(), Code::Io);
 }
 
-/// Parameters that are filled with one value.
+/// Returns a network with parameters that are filled with one value.
 fn constant(value: f32) -> nn::Sequential {
     let net = nn::sequential![nn::Dense::new(64, 64)];
     for parameter in net.parameters() {
@@ -117,12 +117,12 @@ fn constant(value: f32) -> nn::Sequential {
 
 #[test]
 fn savers_at_once_leave_one_of_their_files() {
-    // Other tests of this process have unfinished files in the folder of temporary files.
+    // A separate folder is needed, since other tests of this process have unfinished files in the temporary folder.
     let folder = File::new("at once");
     std::fs::create_dir(&folder.0).expect("the folder is writable");
     let file = File(folder.0.join("of all"));
     let part = File(folder.0.join(format!(".ms-{}-0.part", std::process::id())));
-    // As another process with the same id, in another container, would.
+    // The lock stands for a process with the same id in another container.
     let taken = std::fs::OpenOptions::new().write(true).create_new(true).open(&part.0).expect("the folder is writable");
     taken.lock().expect("files have locks here");
     save_checkpoint(&file.0, &constant(0.0)).expect("the folder is writable");

@@ -1,4 +1,4 @@
-//! Datasets and loaders: order, determinism, errors, what is computed ahead.
+//! Tests datasets and loaders: order, determinism, errors, and prefetching.
 
 use ms::Code;
 use ms::data::{DistributedSampler, Epoch, RandomSampler, Sampler, SubsetSampler, WeightedRandomSampler};
@@ -6,12 +6,12 @@ use ms::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// The numbers from 0 up to `len`.
+/// Returns a dataset of the numbers from 0 up to `len`.
 fn numbers(len: usize) -> TensorDataset<Tensor> {
     TensorDataset::new(Tensor::arange(len as i64))
 }
 
-/// The numbers of an epoch of single numbers or of batches.
+/// Returns the numbers of an epoch, from single samples or from batches.
 fn epoch<D: Dataset<Sample = Tensor> + 'static>(loader: &DataLoader<D>) -> Vec<i64> {
     loader.iter().flat_map(|it| it.expect("in memory").to_vec::<i64>()).collect()
 }
@@ -68,7 +68,7 @@ fn samples_are_structures() {
     let batch = DataLoader::new(images.map(example).batch(3)).draw().expect("alike");
     assert_eq!((batch.image.shape(), batch.image.dtype(), batch.kind), (&[3, 2, 2][..], DType::F16, 3));
     assert_eq!(batch.label.to_vec::<i64>(), [6, 22, 38]);
-    // Bools, strided tensors and tensors without elements are rows like others.
+    // Bools, strided tensors and tensors without elements are rows as well.
     let flags = TensorDataset::new(vec![tensor![true, false], Tensor::zeros([2, 0])]);
     let batch = DataLoader::new(flags.batch(2)).draw().expect("alike");
     assert_eq!((batch[0].to_vec::<bool>(), batch[1].shape()), (vec![true, false], &[2, 0][..]));
@@ -94,14 +94,14 @@ fn the_order_depends_on_the_seed_and_the_epoch_only() {
     let second = |it: &[i64]| it.iter().map(|it| it / 1_000_000).collect::<Vec<_>>();
     let all: Vec<i64> = (0..40).collect();
     for it in &want {
-        // Each repetition has all samples, in an order of its own.
+        // Each repetition has all samples, in another order.
         assert_eq!([sorted(first(&it[..40])), sorted(first(&it[40..]))], [all.clone(), all.clone()]);
         assert_ne!(first(&it[..40]), first(&it[40..]));
         assert_ne!(second(&it[..40]), first(&it[..40]), "the orders of both parts are independent");
     }
     assert_ne!(want[0], want[1], "epochs differ");
     assert_ne!(epoch(&DataLoader::new(pipeline()).seed(12)), want[0], "seeds differ");
-    // Random numbers of samples differ, and drawing them changes nothing for the program.
+    // Random numbers of samples differ, and drawing them does not affect the program's generator.
     let noise: Vec<i64> = want[0].iter().map(|it| it % 1000).collect();
     assert!(noise.windows(2).any(|it| it[0] != it[1]));
     random::set_seed(3);
@@ -148,7 +148,7 @@ fn samplers_choose() {
     }
     let once = WeightedRandomSampler::new(weights, 3).replacement(false);
     assert_eq!(sorted(of(&once, 0, 4)), [0, 2, 3]);
-    // The first of three is the heaviest in 5 of 8 epochs.
+    // The first of three samples is the heaviest one in 5 of 8 epochs.
     let heaviest = (0..400).filter(|&it| of(&once, it, 4)[0] == 3).count();
     assert!((210..290).contains(&heaviest), "{heaviest}");
     let refused = |it: &dyn Sampler, samples| it.indices(Epoch::new(0, 0), samples).expect_err("refused").code();
@@ -237,7 +237,7 @@ fn a_panic_reaches_the_caller() {
     }
 }
 
-/// No more samples are computed ahead than were asked for, on no more threads.
+/// No more samples are prefetched than requested, on no more threads than requested.
 #[test]
 fn what_is_ahead_is_bounded() {
     let computed = Arc::new(AtomicUsize::new(0));

@@ -1,4 +1,4 @@
-//! Exported functions: the results of the file are those of the function, and other files are refused.
+//! Tests exported functions: a file gives the results of the function, and other files are refused.
 
 use crate::folder::Folder;
 use ms::Code;
@@ -12,7 +12,7 @@ fn data(shape: &[usize]) -> Tensor {
     Tensor::from_slice(shape, &(0..count).map(|it| (it * 7 % 11) as f32 / 5.0 - 1.0).collect::<Vec<_>>())
 }
 
-/// The function of the file that `exported` writes.
+/// Saves `exported` to a file, and loads the function from it.
 fn read_back(exported: &ExportedFunction) -> ExportedFunction {
     static NUMBER: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -22,7 +22,7 @@ fn read_back(exported: &ExportedFunction) -> ExportedFunction {
     ExportedFunction::load(&path).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The signature is this one, and the results are the same bits before and after the file.
+/// Checks the signature, and that the results have the same bits before and after the file.
 #[track_caller]
 fn check(exported: ms::Result<ExportedFunction>, signature: &str, calls: &[(&[&Tensor], Vec<Tensor>)]) {
     let exported = exported.unwrap_or_else(|error| panic!("{error}"));
@@ -101,7 +101,7 @@ fn files_compute_what_functions_compute() {
             .each_ref()
             .map(|it| (&it.0[..], it.1.clone())),
     );
-    // A tensor that is captured and an argument, or two arguments, is not one input.
+    // A captured tensor that is also an argument is a separate input, and so are two equal arguments.
     check(
         ms::export(|a: &Tensor, b: &Tensor| a * &x + b, (&x, &x), &options()),
         "(0: f32[3, 4], 1: f32[3, 4]) -> (f32[3, 4])",
@@ -155,7 +155,7 @@ fn constants_have_distinct_names() {
 }
 
 ms::custom_op! {
-    /// The negative.
+    /// Returns the negative.
     fn own_negative(x: impl AsTensor) -> Tensor;
 
     fn types(x: &Type) -> Type {
@@ -208,7 +208,7 @@ fn what_no_other_program_can_run_is_refused() {
     refused(sum.call(&[&two, &two.cast(DType::F64)]), Code::DType, &["`y` is f32[n]", "f64[2]"]);
 }
 
-/// Every file that is cut off or changed is refused, or is a function of the same inputs that runs.
+/// Every truncated or changed file is refused, or is a function with the same inputs that runs.
 #[test]
 fn damaged_files_are_refused() {
     let folder = Folder::new("damaged functions");
@@ -264,7 +264,8 @@ fn damaged_files_are_refused() {
     assert!((1..1500).contains(&accepted), "{accepted} changed files are accepted");
 }
 
-/// An integer of an attribute is no size, whatever its bits: some were handles of expressions.
+/// An integer attribute is never taken for a symbolic size, although some of these bit patterns were handles of
+/// expressions.
 #[test]
 fn integers_of_all_bits_are_read_back() {
     let x = tensor![i64::MAX, i64::MAX];
@@ -277,7 +278,7 @@ fn integers_of_all_bits_are_read_back() {
     }
 }
 
-/// The shapes in the model are tensors of its data, which are on the device.
+/// The model computes shapes from tensors of its data, which are on the device.
 #[test]
 fn models_run_where_new_tensors_are() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/onnx/");

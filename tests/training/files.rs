@@ -1,4 +1,4 @@
-//! Files of data: those that Python and NumPy wrote (`data/files.py`), and broken ones.
+//! Tests data files: files that Python and NumPy wrote (`data/files.py`), and broken files.
 
 use crate::folder::Folder;
 use ms::Code;
@@ -12,7 +12,7 @@ fn written(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/training/data/files").join(name)
 }
 
-/// The error has this code, and its text all of these words and the path.
+/// Checks that the error has this code, and that its text contains all of these words and the path.
 #[track_caller]
 fn refused<T>(path: &Path, got: Result<T>, code: Code, words: &[&str]) {
     let error = got.err().unwrap_or_else(|| panic!("{} is accepted", path.display()));
@@ -22,7 +22,7 @@ fn refused<T>(path: &Path, got: Result<T>, code: Code, words: &[&str]) {
     words.iter().for_each(|it| assert!(text.contains(it), "`{it}` is not in {text}"));
 }
 
-/// The formula of `numbers` in `data/files.py`.
+/// Computes the formula of `numbers` in `data/files.py`.
 fn formula(dtype: DType, shape: &[usize]) -> Tensor {
     let modulus = if dtype == DType::Bool { 2 } else { 101 };
     let factor = |it: i64| if dtype == DType::Bool { it % modulus } else { (3 * it + 1) % modulus };
@@ -79,7 +79,7 @@ fn arrays_of_numpy() {
     }
 }
 
-/// What is written is what is read, and a file of one array is NumPy's to the byte.
+/// Written arrays are read back unchanged, and a file of one array equals NumPy's byte for byte.
 #[test]
 fn arrays_for_numpy() {
     let folder = Folder::new("written");
@@ -101,7 +101,7 @@ fn arrays_for_numpy() {
         assert!(got == want, "the bytes of `numpy.save`");
     }
 
-    // What is refused leaves the file.
+    // A refused write leaves the file unchanged.
     let before = std::fs::read(&several).expect("it was written");
     let half = rows.cast(DType::BF16);
     for (second, code, word) in
@@ -114,7 +114,7 @@ fn arrays_for_numpy() {
     refused(&folder.0, write_npy(&folder.0, &rows), Code::Io, &["write_npy"]);
 }
 
-/// A NPY file with this header.
+/// Returns an NPY file with this header.
 fn npy(header: &str, data: &[u8]) -> Vec<u8> {
     [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), data].concat()
 }
@@ -152,7 +152,7 @@ fn broken_arrays_are_refused() {
     refused(&missing, read_npz(&missing), Code::Io, &["read_npz"]);
 }
 
-/// Every truncation and every changed byte of an archive is read to the same arrays, or refused.
+/// Every truncated or changed archive is read to the same arrays, or refused.
 #[test]
 fn broken_archives_are_refused() {
     let folder = Folder::new("npz");
@@ -170,7 +170,7 @@ fn broken_archives_are_refused() {
         tried += 1;
         match read_npz(&path) {
             Err(error) => assert_eq!(error.code(), Code::Parse, "byte {at}: {error}"),
-            // Names, times and other fields that are no part of an array.
+            // The changed byte is in a name, a time or another field that is not part of an array.
             Ok(arrays) => {
                 accepted += 1;
                 for (name, got) in arrays.iter().filter(|it| want.contains_key(it.0)) {
@@ -182,11 +182,11 @@ fn broken_archives_are_refused() {
     assert!(accepted < tried / 2, "{accepted} of {tried} are accepted");
 }
 
-/// Name, method, packed bytes, size, checksum, and the start of the header that the directory gives,
-/// unless it is the true one.
+/// Name, method, packed bytes, size and checksum. The last entry is a false start of the header for the directory, or
+/// `None`.
 type Member<'a> = (&'a str, u16, &'a [u8], u32, u32, Option<u32>);
 
-/// A zip archive with these members.
+/// Returns a zip archive with these members.
 fn zip(members: &[Member]) -> Vec<u8> {
     let (mut file, mut directory) = (Vec::new(), Vec::new());
     for (name, method, packed, size, checksum, start) in members {
@@ -209,7 +209,7 @@ fn archives_that_lie_are_refused() {
     let folder = Folder::new("zip");
     let array = npy("{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }", &[1, 2, 3]);
     let (len, checksum) = (array.len() as u32, crc32(&array));
-    // A stored block of Deflate.
+    // The data are a stored block of Deflate.
     let stored = [&[1][..], &(len as u16).to_le_bytes(), &(!(len as u16)).to_le_bytes(), &array].concat();
     let good = [("a.npy", 0, &array[..], len, checksum, None), ("../b", 8, &stored[..], len, checksum, None)];
     let arrays = read_npz(folder.file("good", zip(&good))).expect("both are whole");
@@ -243,7 +243,7 @@ fn archives_that_lie_are_refused() {
     }
 }
 
-/// The definition, bit by bit.
+/// Computes CRC-32 bit by bit, by its definition.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |rest: u32, _| (rest >> 1) ^ if rest & 1 == 1 { 0xedb8_8320 } else { 0 };
     !bytes.iter().fold(!0u32, |rest, it| (0..8).fold(rest ^ u32::from(*it), step))
@@ -315,7 +315,7 @@ fn forms_of_tables() {
     }
     let path = folder.file("no such column", "a\n1\n");
     refused(&path, read_csv(&path, &CsvOptions::new().text("b")), Code::Argument, &["no column `b`"]);
-    // Lines inside of a quoted field are counted.
+    // Lines inside a quoted field are counted.
     let path = folder.file("lines", "\"a\nb\",1\nc,x\n");
     refused(&path, read_csv(&path, &plain().text("0")), Code::Parse, &["line 3", "`x`"]);
 }
@@ -348,7 +348,7 @@ fn files_of_mnist() {
         let mut bytes = packed.clone();
         bytes[at] ^= 0x10;
         let path = folder.file("changed", &bytes);
-        // The name of the file that was compressed, and bits after the end of the last block.
+        // The header has the name of the compressed file, and bits follow the end of the last block.
         let same = read_idx(&path).map(|it| it.to_vec::<u8>() == [7, 0, 9]);
         assert!(same.unwrap_or(true), "byte {at}");
     }
@@ -430,7 +430,8 @@ fn lines_of_text() {
     refused(&missing, TextFileDataset::read([&missing]), Code::Io, &[]);
 }
 
-/// With `MS_CHECKPOINTS`, leaves a file in that folder, and compares what `peers/checkpoints.py` made of it.
+/// With `MS_CHECKPOINTS`, writes a file to that folder, and compares the file that `peers/checkpoints.py` wrote in
+/// response.
 fn with_others(
     name: &str,
     extension: &str,
@@ -455,7 +456,8 @@ fn with_others(
     }
 }
 
-/// A checkpoint of MindSpore is read as it was written; what it cannot hold is refused, and leaves the file as it was.
+/// A checkpoint of MindSpore is read as it was written. Values that it cannot hold are refused, and leave the file
+/// unchanged.
 #[test]
 fn checkpoints_of_mindspore() {
     let folder = Folder::new("mindspore");
@@ -477,7 +479,8 @@ fn checkpoints_of_mindspore() {
     assert!(error.code() == Code::Io && error.to_string().contains("net.ckpt"));
 }
 
-/// A file of PyTorch is read as it was written, in every dtype that PyTorch has; others leave the file as it was.
+/// A file of PyTorch is read as it was written, in every dtype that PyTorch has. Other dtypes are refused, and leave
+/// the file unchanged.
 #[test]
 fn files_of_pytorch() {
     let folder = Folder::new("pytorch");

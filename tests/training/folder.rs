@@ -1,4 +1,4 @@
-//! A folder for one test.
+//! Creates a temporary folder for one test.
 
 use std::path::PathBuf;
 
@@ -6,14 +6,14 @@ use std::path::PathBuf;
 pub struct Folder(pub PathBuf);
 
 impl Folder {
-    /// An empty folder for the test of this name.
+    /// Creates an empty folder for the test of this name.
     pub fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("ms training {} {name}", std::process::id()));
         std::fs::create_dir(&path).expect("no other test has this name");
         Self(path)
     }
 
-    /// Writes a file in it.
+    /// Writes a file in the folder.
     pub fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.join(name);
         std::fs::write(&path, bytes).expect("the folder is writable");

@@ -1,4 +1,4 @@
-//! Folders of images: files that Pillow wrote (`data/images.py`), and broken ones.
+//! Tests folders of images: files that Pillow wrote (`data/images.py`), and broken files.
 
 use crate::folder::Folder;
 use ms::Code;
@@ -14,14 +14,14 @@ fn sample(images: &ImageFolder, index: usize) -> Result<(Tensor, Tensor)> {
     images.get(Epoch::new(0, 0), index)
 }
 
-/// A file, its pixel by colour, row and column, its size, its class, and how far pixels may be off.
+/// A file, its pixel by colour, row and column, its size, its class, and the tolerance of pixels.
 type Case<'a> = (&'a str, &'a dyn Fn(usize, usize, usize) -> usize, [usize; 2], i64, i64);
 
 #[test]
 fn images_of_pillow() {
     let images = ImageFolder::open(written()).expect("it is in the repository");
     assert_eq!((images.classes(), images.len()), (&["first".to_owned(), "second".to_owned()][..], 4));
-    // Colours, grey, transparent, JPEG: by the formulas of `data/images.py`.
+    // The formulas of `data/images.py` give colours, grey, and a plain JPEG; one image is transparent.
     let colour = |c: usize, y: usize, x: usize| (60 * c + 20 * y + 7 * x) % 256;
     let grey = |_: usize, y: usize, x: usize| (40 * y + 9 * x) % 256;
     let plain = |c: usize, _: usize, _: usize| [200, 100, 50][c];
@@ -41,7 +41,7 @@ fn images_of_pillow() {
             assert!((i64::from(got) - want).abs() <= tolerance, "{name} at {c}, {y}, {x}: {got}, not {want}");
         }
     }
-    // Other sizes in a batch, by two workers.
+    // Two workers load images of different sizes into a batch.
     let resized = images.try_map(|(image, class)| Ok((resize(&image, 6, 4)?, class)));
     let (batch, classes) = DataLoader::new(resized.batch(4)).workers(2).draw().expect("all are decoded");
     assert_eq!((batch.shape(), classes.to_vec::<i64>()), (&[4, 3, 6, 4][..], vec![0, 0, 1, 1]));
@@ -87,7 +87,7 @@ fn broken_images_and_folders_are_refused() {
     for length in (0..whole.len() - 16).step_by(5) {
         refused(&whole[..length], "cut off");
     }
-    // A header with the largest size that its checksum belongs to.
+    // The header claims the largest size, with a valid checksum.
     let mut bomb = whole.clone();
     bomb[16..24].copy_from_slice(&[0x7f, 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff]);
     let step = |rest: u32, _| (rest >> 1) ^ if rest & 1 == 1 { 0xedb8_8320 } else { 0 };

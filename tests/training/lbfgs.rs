@@ -1,10 +1,11 @@
-//! L-BFGS, with and without a line search. Expected numbers are printed by `pytorch.py`, of PyTorch
-//! 2.15.0.
+//! Tests L-BFGS, with and without a line search.
+//!
+//! `pytorch.py` prints the expected numbers of PyTorch 2.15.0.
 
 use super::steps::{both, update};
 use ms::prelude::*;
 
-/// `(1 - x)² + 10 (y - x²)² + (z - x)²`, from the point of `pytorch.py`.
+/// Minimises `(1 - x)² + 10 (y - x²)² + (z - x)²`, from the start of `pytorch.py`.
 #[test]
 fn lbfgs_is_that_of_pytorch() {
     let run = |history: usize, steps: usize, dtype: DType| {
@@ -46,7 +47,7 @@ fn lbfgs_is_that_of_pytorch() {
     for (history, want) in all {
         for (steps, want) in [1, 2, 5, 10, 40].into_iter().zip(want) {
             let got = both("LBFGS", || run(history, steps, DType::F64));
-            // Each step amplifies the rounding of those before.
+            // Each step amplifies the rounding errors of the earlier steps.
             let near = |(got, want): (&f64, f64)| (got - want).abs() < 1e-8;
             assert!(got.iter().zip(want).all(near), "history {history}, {steps} steps: {got:?}, not {want:?}");
         }
@@ -65,7 +66,7 @@ fn lbfgs_rests_at_a_minimum() {
     });
 }
 
-/// `Σ (1 - x)² + 100 (y - x²)²` over the columns of a matrix.
+/// Computes `Σ (1 - x)² + 100 (y - x²)²` over the columns of a matrix.
 #[cell]
 struct Valley {
     p: Parameter,
@@ -95,7 +96,7 @@ fn a_line_search_finds_the_minimum_of_a_narrow_valley() {
     }
 }
 
-/// The loss never rises, and a run goes on from its checkpoint.
+/// The loss never rises, and a run continues from its checkpoint.
 #[test]
 fn a_minimisation_goes_on_from_a_checkpoint() {
     let minimize = |net: &Valley, opt: &LBFGS, iterations: usize| {

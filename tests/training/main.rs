@@ -1,6 +1,6 @@
-//! Optimisers, models, datasets, state dicts and checkpoints.
+//! Tests optimisers, models, datasets, state dicts and checkpoints.
 
-// Linked for `MS_DEVICE_TARGET=sim`.
+// `MS_DEVICE_TARGET=sim` needs this backend.
 use ms_sim as _;
 
 mod checkpoint;

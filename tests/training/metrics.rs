@@ -1,4 +1,4 @@
-//! Metrics against scikit-learn and NLTK (`data/metrics.py`), and what they refuse.
+//! Compares metrics with scikit-learn and NLTK (`data/metrics.py`), and tests their refusals.
 
 use ms::Code;
 use ms::prelude::*;
@@ -12,7 +12,7 @@ fn oracle() -> Value {
     serde_json::from_str(include_str!("data/metrics.json")).expect("JSON")
 }
 
-/// The numbers of a nested list.
+/// Returns the numbers of a nested list.
 fn flat(value: &Value) -> Vec<f64> {
     match value {
         Value::Array(all) => all.iter().flat_map(flat).collect(),
@@ -20,7 +20,7 @@ fn flat(value: &Value) -> Vec<f64> {
     }
 }
 
-/// A tensor of a list of lists.
+/// Returns a tensor of a list of lists.
 fn tensor(value: &Value) -> Tensor {
     let all = flat(value);
     let rows = value.as_array().expect("a list").len();
@@ -39,7 +39,7 @@ fn near(name: &str, got: f64, want: f64) {
     assert!((got - want).abs() <= 1e-12 * want.abs().max(1.0), "{name}: {got}, not {want}");
 }
 
-/// The metric of all samples at once, in batches of 7, and after it was cleared.
+/// Checks the metric of all samples at once, in batches of 7, and after it was cleared.
 #[track_caller]
 fn check(mut metric: impl Metric, predictions: &Tensor, targets: &Tensor, want: f64) {
     let name = metric.name();
@@ -78,7 +78,7 @@ fn classification_follows_scikit_learn() {
         assert_eq!(got.len(), want.len());
         got.iter().zip(&want).for_each(|(got, want)| near(name, *got, *want));
     }
-    // Classes in the place of scores, of any integer dtype.
+    // The predictions may be classes instead of scores, of any integer dtype.
     let want: Vec<i64> = flat(&oracle["confusion"]).iter().map(|it| *it as i64).collect();
     for predicted in [scores.clone(), scores.argmax(-1), scores.argmax(-1).cast(DType::U8)] {
         let mut matrix = ConfusionMatrix::new(5);
@@ -125,20 +125,20 @@ fn texts_follow_nltk() {
 
 #[test]
 fn special_cases() {
-    // Of equal scores, the lowest class comes first.
+    // Among equal scores, the lowest class comes first.
     let (scores, targets) = (Tensor::zeros([3, 3]), tensor![0, 1, 2]);
     check(Accuracy::new(), &scores, &targets, 1.0 / 3.0);
     check(TopKCategoricalAccuracy::new(2), &scores, &targets, 2.0 / 3.0);
-    // NaN is no right answer of the others.
+    // NaN is not the right answer, and takes no place from the other classes.
     let scores = tensor![[f32::NAN, 0.0], [0.0, f32::NAN], [1.0, 0.0]];
     check(Accuracy::new(), &scores, &tensor![1, 0, 0], 1.0 / 3.0);
     check(TopKCategoricalAccuracy::new(1), &scores, &tensor![1, 0, 0], 1.0 / 3.0);
-    // Sequences, padding, scores without bounds.
+    // The cases are sequences, padding, and scores without bounds.
     let logits = Tensor::zeros([2, 3, 4]);
     check(Perplexity::new(), &logits, &tensor![[0, 1, 2], [3, 0, 1]], 4.0);
     check(Perplexity::new().ignore(-1), &logits, &tensor![[0, 1, -1], [-1, -1, 1]], 4.0);
     check(Perplexity::new(), &(logits + 1e30), &tensor![[0, 1, 2], [3, 0, 1]], 4.0);
-    // An area of equal scores, of a perfect order, of the opposite one.
+    // The areas belong to equal scores, to a perfect order, and to the opposite order.
     for (scores, want) in [([0.5, 0.5, 0.5, 0.5], 0.5), ([1.0, 2.0, 3.0, 4.0], 1.0), ([4.0, 3.0, 2.0, 1.0], 0.0)] {
         check(Auc::new(), &Tensor::from(scores), &tensor![0, 0, 1, 1], want);
     }

@@ -1,4 +1,4 @@
-//! Models: runs with callbacks, evaluation, several steps per call, runs that go on.
+//! Tests models: runs with callbacks, evaluation, several steps per call, and resumed runs.
 
 use crate::folder::Folder;
 use ms::Code;
@@ -10,7 +10,7 @@ use ms::train::{
 use ms::{context, load_checkpoint, save_checkpoint, with_context};
 use std::cell::RefCell;
 
-/// Points and whether the sum of their numbers is positive.
+/// Returns points, and whether the sum of their numbers is positive.
 fn points(rows: usize) -> TensorDataset<(Tensor, Tensor)> {
     random::set_seed(5);
     let x = random::uniform([rows, 3], -1.0, 1.0);
@@ -27,7 +27,7 @@ fn loss(x: &Tensor, y: &Tensor) -> Tensor {
     ops::cross_entropy(x, y)
 }
 
-/// A model whose loss is a function or a closure that captures nothing.
+/// Creates a model with a loss that is a function or a closure without captures.
 macro_rules! model {
     () => {
         Model::new(net(), |x, y| loss(x, y), Adam::new(0.02))
@@ -93,7 +93,7 @@ fn evaluation_is_that_of_all_samples() {
     assert_eq!(wrong.eval(&DataLoader::new(data.batch(9))).expect_err("other shapes").code(), Code::Shape);
 }
 
-/// Notes what is called, and when.
+/// Records the calls of callbacks in order.
 #[derive(Default)]
 struct Calls(Vec<String>);
 
@@ -161,7 +161,7 @@ fn a_run_stops_and_goes_on() {
     whole.train(4, &data, &mut []).expect("in memory");
     let whole_path = folder.0.join("whole");
     save_checkpoint(&whole_path, (whole.state(&data), random::default_generator())).expect("writable");
-    // Stopped in the middle of the second epoch, and started again from its state.
+    // The run stops in the middle of the second epoch, and starts again from its state.
     let path = folder.0.join("stopped");
     let (mut first, data) = (model!(), loader());
     let mut stop = LambdaCallback::new().on_step_end(|run| {
@@ -208,7 +208,7 @@ fn checkpoints_of_a_run() {
     let mut checkpoint = ModelCheckpoint::new(&folder.0, "b").every_steps(2);
     model!().train(2, &data, &mut [&mut checkpoint]).expect("writable");
     assert_eq!(names()[2..], ["b-1_2.safetensors", "b-2_4.safetensors", "b-2_6.safetensors"]);
-    // What cannot be written ends the run.
+    // A checkpoint that cannot be written ends the run.
     let blocked = folder.0.join("a-3_9.safetensors");
     let data = DataLoader::new(points(6).batch(2));
     let error = model!().train(2, &data, &mut [&mut ModelCheckpoint::new(&blocked, "c")]).expect_err("a file");
@@ -218,7 +218,7 @@ fn checkpoints_of_a_run() {
 #[test]
 fn early_stopping_by_a_number() {
     let numbers = RefCell::new(Vec::new());
-    /// The numbers of `val_loss` are those of the network's bias.
+    /// Sets the network's bias, which determines `val_loss`.
     fn given(run: &mut RunContext<'_>, number: f64) {
         let state = run.network().state_dict();
         let name = state.names().next().expect("a slot").to_owned();
@@ -227,7 +227,7 @@ fn early_stopping_by_a_number() {
         state.insert(name, Tensor::full(like.shape(), number as f32));
         run.network().load_state_dict(&state, &LoadOptions::new()).expect("the same names");
     }
-    // `loss` of an input of zero is the square of the bias.
+    // For an input of zero, `loss` is the network's bias.
     let run = |goal: Goal, patience: u64, delta: f64, values: &[f64]| {
         let data = DataLoader::new(TensorDataset::new((Tensor::zeros([1, 1]), Tensor::zeros([1, 1]))).batch(1));
         let net = nn::Dense::new(1, 1);

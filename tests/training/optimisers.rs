@@ -1,11 +1,13 @@
-//! Optimisers beyond the golden cases: each one has the same result compiled and eagerly, in every
-//! float dtype, uses a changed learning rate, and accepts new parameters.
+//! Tests optimisers beyond the golden cases.
+//!
+//! Each optimiser has the same result compiled and eagerly, in every float dtype, uses a changed learning rate, and
+//! accepts new parameters.
 
 use ms::Gradients;
 use ms::prelude::*;
 use ms::{Context, context, with_context};
 
-/// Minimises `Σ (p - 3)²` from 1 and 2; a second parameter joins after two steps.
+/// Minimises `Σ (p - 3)²` from 1 and 2. A second parameter joins after two steps.
 fn train<O: Optimizer + 'static>(optimizer: O, dtype: DType, jit: bool) -> Vec<f64> {
     #[jit]
     fn update<O: Optimizer + 'static>(optimizer: &O, parameters: &Vec<Parameter>) {
@@ -75,7 +77,7 @@ fn half_precision_parameters_have_wide_state() {
     }
 }
 
-/// MindSpore's formula, step by step in f64.
+/// The test follows MindSpore's formula, step by step in f64.
 #[test]
 fn adam_weight_decay_takes_averages_as_they_are() {
     let (rate, b1, b2, epsilon, decay) = (0.05, 0.8, 0.95, 1e-6, 0.1);
@@ -92,8 +94,7 @@ fn adam_weight_decay_takes_averages_as_they_are() {
     }
 }
 
-/// Gradients of four elements: constant, random, random and small, and mostly zero. All are exact
-/// in f32.
+/// Returns gradients of four elements: constant, random, random and small, and mostly zero. All are exact in f32.
 fn gradients(steps: usize) -> Vec<[f64; 4]> {
     let mut state = 1u64;
     let mut uniform = || {
@@ -103,19 +104,19 @@ fn gradients(steps: usize) -> Vec<[f64; 4]> {
     (0..steps).map(|t| [1.0, uniform(), uniform() / 4096.0, if t % 3 == 0 { uniform() } else { 0.0 }]).collect()
 }
 
-/// Compares a vector after 1, 10 and 1000 steps with values in f64, in f64 and f32, compiled.
+/// Compares a vector after 1, 10 and 1000 steps with values in f64. The optimiser runs compiled, in f64 and f32.
 fn follows<O: Optimizer + 'static>(name: &str, make: impl Fn() -> O, want: [[f64; 4]; 3]) {
     follows_as(name, &[4], make, want);
 }
 
-/// [`follows`] for a parameter of a shape.
+/// Runs [`follows`] for a parameter of a given shape.
 fn follows_as<O: Optimizer + 'static>(name: &str, shape: &[usize], make: impl Fn() -> O, want: [[f64; 4]; 3]) {
     #[jit]
     fn step<O: Optimizer + 'static>(optimizer: &O, parameter: &Parameter, gradient: &Tensor) {
         optimizer.update(&Gradients::new(vec![parameter.clone()], vec![gradient.clone()]));
     }
     let gradients = gradients(1000);
-    // A thousand updates of a number near ten are rounded to f32 by less than 5e-5 of it in all.
+    // A thousand updates of a number near ten accumulate a relative rounding error below 5e-5 in f32.
     for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, 5e-5)] {
         let parameter = Parameter::new(Tensor::from([0.0, 1.0, -2.0, 0.5]).reshape(shape).cast(dtype), "p");
         let optimizer = make();
@@ -135,9 +136,8 @@ fn follows_as<O: Optimizer + 'static>(name: &str, shape: &[usize], make: impl Fn
     }
 }
 
-/// The values are PyTorch's in f64; those of `AdamWeightDecay`, `Lion` and `Lamb`, which PyTorch does
-/// not have, are from their formulas in f64. Those of the last four are printed by `pytorch.py`, of
-/// PyTorch 2.15.0.
+/// The values are PyTorch's in f64. PyTorch does not have `AdamWeightDecay`, `Lion` and `Lamb`, so their values come
+/// from their formulas in f64. `pytorch.py` prints the values of the last four for PyTorch 2.15.0.
 #[test]
 fn a_thousand_steps_follow_those_in_f64() {
     follows(
@@ -296,7 +296,7 @@ fn a_thousand_steps_follow_those_in_f64() {
     );
 }
 
-/// With a gradient of one each step of Adam has the length of the rate, except for ε.
+/// With a gradient of one, each step of Adam has the length of the learning rate, except for ε.
 #[test]
 fn steps_of_adam_are_exact_in_f32() {
     let parameter = Parameter::new(Tensor::scalar(0.0), "p");

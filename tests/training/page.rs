@@ -1,4 +1,4 @@
-//! The page that shows a run, and the table of a run.
+//! Tests the page that shows a run, and the table of a run.
 
 use crate::folder::Folder;
 use ms::Code;
@@ -11,7 +11,7 @@ fn text(path: &Path) -> String {
     std::fs::read_to_string(path).expect("the page was written")
 }
 
-/// Points and whether the sum of their numbers is positive, in batches of four.
+/// Returns points, and whether the sum of their numbers is positive, in batches of four.
 fn points(rows: usize) -> DataLoader<impl Dataset<Sample = (Tensor, Tensor)> + 'static> {
     let x = random::uniform([rows, 3], -1.0, 1.0);
     let class = x.sum(-1).gt(0.0).cast(DType::I64);
@@ -24,8 +24,8 @@ macro_rules! model {
     };
 }
 
-/// Elements that are opened and not closed, or closed and not opened; void elements, and those whose end may be left
-/// out, are not counted.
+/// Returns elements that are opened and not closed, or closed and not opened. Void elements, and elements with an
+/// optional end tag, do not count.
 fn unbalanced(page: &str) -> Vec<String> {
     const OPEN: [&str; 4] = ["meta", "th", "td", "!doctype"];
     let mut open: Vec<String> = Vec::new();
@@ -72,7 +72,7 @@ fn a_run_is_shown_while_it_goes_on() {
     assert_eq!((loss.matches("<circle class=\"c0\"").count(), loss.matches("<circle class=\"c1\"").count()), (12, 3));
     assert_eq!(std::fs::read_dir(&folder.0).expect("a folder").count(), 1, "nothing else is left in the folder");
 
-    // Losses are the same, whenever they are read.
+    // Losses do not depend on when they are read.
     let losses = |sink_size: usize, period: Duration| {
         random::set_seed(3);
         let mut page = TrainingPage::new(&path).period(period);
@@ -104,7 +104,7 @@ fn a_page_says_how_a_run_ended() {
     model.train(3, &data, &mut [&mut shown, &mut stop]).expect("writable");
     assert_eq!(state().as_deref(), Some("finished"));
     assert!(text(&path).contains("<dd>6 of 12</dd>"));
-    // The same page goes on.
+    // A second run continues the page.
     model.train(3, &data, &mut [&mut shown]).expect("writable");
     assert!(text(&path).contains("<dd>12 of 12</dd>"));
     let losses = text(&path).split("</figure>").next().map(|it| it.matches("<circle class=\"c0\"").count());

@@ -1,5 +1,6 @@
-//! Training that is killed at any step, or while it writes, goes on from its checkpoint to the same
-//! bits.
+//! Tests that training which is killed continues from its checkpoint to the same bits.
+//!
+//! The process is killed at any step, or while it writes.
 
 use crate::folder::Folder;
 use ms::data::{Batched, RandomSampler, Sampled};
@@ -10,8 +11,8 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// Passes the arguments of [`the_program_of_a_process`] to a process: the checkpoint, the number of
-/// steps, the step that aborts.
+/// The environment variable that passes arguments to [`the_program_of_a_process`]: the checkpoint, the number of steps,
+/// and the step that aborts.
 const PROGRAM: &str = "MS_TEST_TRAINING";
 
 fn net() -> nn::Sequential {
@@ -28,7 +29,7 @@ type Opt = Averaged<Scheduled<Accumulated<Clipped<ParameterGroups>>, WarmUp<Cosi
 
 type Shuffled = Sampled<TensorDataset<(Tensor, Tensor)>, RandomSampler>;
 
-/// Everything that a run goes on from.
+/// The state that a run continues from.
 struct Run {
     net: nn::Sequential,
     opt: Opt,
@@ -57,12 +58,12 @@ impl Run {
         save_checkpoint(path, state).expect("the folder is writable");
     }
 
-    /// A run that goes on from a checkpoint, if there is one.
+    /// Returns a run that continues from a checkpoint, if there is one.
     fn resumed(path: &Path) -> Self {
         let run = Self::new();
         let Self { net, opt, loader, step, .. } = &run;
         if path.exists() {
-            // The process that wrote it had drawn other numbers.
+            // The process that wrote the checkpoint had drawn other numbers.
             random::set_seed(99);
             let state = (net, opt, loader, step, random::default_generator());
             load_checkpoint(path, state).expect("it is a whole one of the same program");
@@ -70,7 +71,7 @@ impl Run {
         run
     }
 
-    /// Trains up to a step, and saves after each one that `saves`.
+    /// Trains up to a step, and saves after each step that `saves` selects.
     fn train(&self, steps: u64, path: &Path, saves: impl Fn(u64) -> bool, before: impl Fn(u64)) {
         while self.step.get() < steps {
             before(self.step.get());
@@ -88,7 +89,7 @@ fn bits(path: &Path) -> Vec<u8> {
     std::fs::read(path).expect("there is a checkpoint")
 }
 
-/// Not a test of its own: the program that the tests below start and kill.
+/// Runs the program that the tests below start and kill. It does nothing in an ordinary test run.
 #[test]
 fn the_program_of_a_process() {
     let Ok(arguments) = std::env::var(PROGRAM) else { return };
@@ -124,8 +125,8 @@ fn a_run_that_is_killed_at_any_step_ends_with_the_same_bits() {
     let folder = Folder::new("steps");
     let whole = folder.0.join("whole");
     assert!(run(&whole, STEPS, NEVER).success());
-    // Killed at one step, at several in turn, in the first epoch and in the third; 50 examples are
-    // seven batches.
+    // The process is killed at one step, at several in turn, in the first epoch and in the third. An epoch of 50
+    // examples has seven batches.
     for (at, kills) in [vec![1], vec![3, 4, 5], vec![8], vec![7, 14, 19]].into_iter().enumerate() {
         let path = folder.0.join(format!("killed {at}"));
         for kill in &kills {
@@ -148,8 +149,8 @@ fn a_resumed_run_is_the_same_eagerly() {
     assert!(bits(&whole) == bits(&parts));
 }
 
-/// A process that is killed at any time, also while it writes, leaves a whole checkpoint, from
-/// which a run goes on to the same bits.
+/// A process that is killed at any time leaves a whole checkpoint, even while it writes. A run continues from it to the
+/// same bits.
 #[test]
 fn a_crash_while_writing_keeps_a_whole_checkpoint() {
     let folder = Folder::new("writing");
@@ -157,7 +158,7 @@ fn a_crash_while_writing_keeps_a_whole_checkpoint() {
     let mut written = 0;
     for round in 0..12u64 {
         let mut process = program(&path, 100_000, NEVER).spawn().expect("the test can be started again");
-        // It trains and writes for a while; the rounds end at different places of that.
+        // The process trains and writes for a while. Each round kills it at another point.
         let deadline = std::time::Instant::now() + Duration::from_secs(60);
         let before = std::fs::metadata(&path).and_then(|it| it.modified()).ok();
         let is_written = || std::fs::metadata(&path).and_then(|it| it.modified()).ok() != before;

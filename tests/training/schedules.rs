@@ -1,4 +1,4 @@
-//! Schedules of learning rates. Expected numbers are printed by `pytorch.py`, of PyTorch 2.15.0.
+//! Tests schedules of learning rates. `pytorch.py` prints the expected numbers of PyTorch 2.15.0.
 
 use crate::steps::{batch, both, loss, net, update, weights};
 use ms::optim::{ParameterGroups, schedule_fn};
@@ -172,7 +172,7 @@ fn a_plateau_is_that_of_pytorch() {
 
 #[test]
 fn a_schedule_counts_steps_in_any_function() {
-    /// Two steps in one compiled function.
+    /// Takes two steps in one compiled function.
     #[jit]
     fn twice<O: Optimizer + 'static>(net: &nn::Sequential, opt: &O, x: &Tensor, y: &Tensor) {
         for _ in ms::range(0, 2) {
@@ -195,7 +195,7 @@ fn a_schedule_counts_steps_in_any_function() {
     assert_eq!(eager.0, 0.25);
 }
 
-/// The order of a schedule and an accumulation does not matter: updates are counted.
+/// A schedule counts updates, so its order relative to an accumulation does not matter.
 #[test]
 fn schedules_count_updates() {
     fn rate<O: Optimizer + 'static>(opt: &O) -> f64 {
@@ -207,7 +207,7 @@ fn schedules_count_updates() {
         opt.learning_rates()[0].get()
     }
     let halved = || StepDecay::new(1, 0.5);
-    // Four steps eagerly, then four compiled: the last update has number 3.
+    // Four steps run eagerly, then four compiled: the last update has number 3.
     assert_eq!(rate(&SGD::new(1.0).accumulate(2).schedule(halved())), 0.5f64.powi(3));
     assert_eq!(rate(&SGD::new(1.0).schedule(halved()).accumulate(2)), 0.5f64.powi(3));
     assert_eq!(rate(&SGD::new(1.0).accumulate(2).clip_by_value(9.0).hook(|_, it| it * 1.0).schedule(halved())), 0.125);
@@ -216,7 +216,7 @@ fn schedules_count_updates() {
     assert_eq!(rate(&groups().schedule(halved())), 0.125);
     // One of two groups is updated in every step.
     assert_eq!(rate(&groups().group(&[], SGD::new(1.0)).schedule(halved())), 0.5f64.powi(7));
-    // Steps eagerly, from which both go on: averages of 1 - 1, then of -1, with one share each.
+    // Four eager steps make two updates. The averaged values are 1 - 1, then -1.
     let average = |both_ways: bool| {
         let weight = Parameter::new(tensor![1.0], "");
         let opt = |it: &dyn Fn()| (0..4).for_each(|_| it());

@@ -1,4 +1,4 @@
-//! State dicts: what has a name, what fits, and what is reported.
+//! Tests state dicts: names, matching entries, and reports.
 
 use ms::Code;
 use ms::prelude::*;
@@ -67,7 +67,8 @@ fn names_are_those_of_each_framework() {
     }
 }
 
-/// What a dict with these changes is refused for, strictly and not; with `partial`, what is loaded.
+/// Checks whether a changed dict is accepted, strictly and not, and the words of the report. With `partial`, only
+/// `loaded` is loaded.
 #[track_caller]
 fn check(change: impl Fn(&mut StateDict), strict: bool, loose: bool, words: &[&str], loaded: &[&str]) {
     let make = || nn::Dense::new(3, 2);
@@ -128,7 +129,7 @@ fn entries_are_renamed_transposed_and_cast() {
     assert_eq!(net.weight.value().to_vec::<f32>(), [1.0, 3.0, 5.0, 2.0, 4.0, 6.0]);
     let x = tensor![[1.0, 1.0, 1.0]];
     assert_eq!(ms::jit(|net: &nn::Dense, x: &Tensor| net.call(x))(&net, &x).to_vec::<f32>(), [16.0, 20.0]);
-    // Integers are no floats of another width.
+    // Integers are not accepted as floats of another width.
     dict.insert("model/bias", tensor![1, 2]);
     let report = net.load_state_dict(&dict, &options.partial(true)).expect("differences are accepted");
     assert_eq!(report.misshaped.len(), 1);
@@ -147,7 +148,7 @@ fn a_shared_slot_is_saved_once_and_found_under_any_of_its_paths() {
         Tied { second: first.clone(), first }
     };
     assert!(make(1.0).state_dict().names().eq(["first"]));
-    // The entries of a dict, the value that is loaded, and whether all entries are the slot's.
+    // The entries of a dict, the value that is loaded, and whether all entries agree with the slot.
     type Entries = &'static [(&'static str, f32)];
     let cases: [(Entries, f32, bool); 4] = [
         (&[("first", 2.0)], 2.0, true),
@@ -178,8 +179,8 @@ fn a_dict_keeps_the_values_of_its_time() {
     assert_ne!(values(&(&net, &opt)), before);
 }
 
-/// The state of an optimiser is named after its parameters, whatever their order, and created in an
-/// optimiser that has made no step.
+/// The state of an optimiser is named after its parameters, whatever their order. Loading creates it in an optimiser
+/// that has made no step.
 #[test]
 fn state_of_optimisers_belongs_to_paths() {
     let batch = (Tensor::ones([4, 3]), Tensor::zeros([4, 1]));
@@ -231,7 +232,7 @@ impl Net {
     }
 }
 
-/// A file that PyTorch wrote: `data/generate.py`.
+/// The test loads a file that PyTorch wrote: `data/generate.py`.
 #[test]
 fn a_network_of_pytorch_is_loaded_and_computes_the_same() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/training/data/pytorch.safetensors");

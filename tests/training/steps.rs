@@ -1,12 +1,14 @@
-//! What is around the update of a parameter: groups, masks, clipping, averages, accumulation,
-//! auxiliary results. Expected numbers are printed by `pytorch.py`, of PyTorch 2.15.0.
+//! Tests wrappers around the update of a parameter: groups, masks, clipping, averages, accumulation and auxiliary
+//! results.
+//!
+//! `pytorch.py` prints the expected numbers of PyTorch 2.15.0.
 
 use ms::Gradients;
 use ms::optim::{Hyperparameter, LearningRate, State, UpdateRule};
 use ms::prelude::*;
 use ms::{context, with_context};
 
-/// Gradients of four elements, as in `pytorch.py`.
+/// Returns gradients of four elements, as in `pytorch.py`.
 fn gradients(steps: usize) -> Vec<[f64; 4]> {
     let mut state = 1u64;
     let mut uniform = || {
@@ -21,7 +23,7 @@ pub fn update<O: Optimizer + 'static>(optimizer: &O, parameters: &Vec<Parameter>
     optimizer.update(&Gradients::new(parameters.clone(), gradients.clone()));
 }
 
-/// Both modes, in strict precision, so that they have the same bits.
+/// Runs a case in both modes, in strict precision, so that they have the same bits.
 pub fn both<R: PartialEq + std::fmt::Debug>(name: &str, run: impl Fn() -> R) -> R {
     let in_mode = |jit| with_context(Context { jit, precision: Precision::Strict, ..context() }, &run);
     let (eager, compiled) = (in_mode(false), in_mode(true));
@@ -29,8 +31,8 @@ pub fn both<R: PartialEq + std::fmt::Debug>(name: &str, run: impl Fn() -> R) -> 
     eager
 }
 
-/// Compares two vectors of two elements after one step and after ten with values of PyTorch, in f64
-/// and f32, eagerly and compiled. The gradients are scaled.
+/// Compares two vectors of two elements with values of PyTorch, after one step and after ten. The steps run in f64 and
+/// f32, eagerly and compiled. The gradients are scaled.
 fn follows<O: Optimizer + 'static>(name: &str, scale: f64, make: impl Fn(&[Parameter]) -> O, want: [[f64; 4]; 2]) {
     for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, 1e-5)] {
         let got = both(name, || {
@@ -77,7 +79,7 @@ fn clipping_and_groups_are_those_of_pytorch() {
             [-5.587118956321758, 1.4235414603970924, -2.000334257770678, 0.5919952487060584],
         ],
     );
-    // AdamW with two groups; the same as one with a mask, as far as the numbers agree.
+    // AdamW has two groups. It equals one optimiser with a mask, as far as the numbers agree.
     let groups = |it: &[Parameter]| {
         let second = Adam::new(0.02).betas(0.8, 0.9).decoupled_weight_decay(0.0);
         ParameterGroups::new(Adam::new(0.01).decoupled_weight_decay(0.1)).group(&it[1..], second)
@@ -138,7 +140,7 @@ pub fn net() -> nn::Sequential {
     nn::sequential![nn::Dense::new(3, 4), nn::Tanh, nn::Dense::new(4, 1)]
 }
 
-/// Inputs and targets.
+/// Returns inputs and targets.
 pub fn batch() -> Batch {
     let x = random::uniform([8, 3], -1.0, 1.0);
     let y = x.sum(keepdims(-1));
@@ -153,7 +155,7 @@ pub fn weights(net: &impl Cell) -> Vec<f32> {
     net.parameters().iter().flat_map(|it| it.value().to_vec::<f32>()).collect()
 }
 
-/// Whatever changes between steps is an input: each step compiles once.
+/// Every number that changes between steps is an input, so each step compiles once.
 #[test]
 fn a_number_that_changes_compiles_nothing_again() {
     let compiled = || ms::compile_report().len();
@@ -186,7 +188,7 @@ fn a_number_that_changes_compiles_nothing_again() {
         adam.step(&net, &batch, loss);
     }
     assert_eq!(compiled(), before, "of Adam");
-    // A decay that is switched off is another graph, once.
+    // Switching off a decay gives another graph, which compiles once.
     for number in [0.0, 0.1, 0.0, 0.2] {
         adam.weight_decay.set(number);
         adam.step(&net, &batch, loss);
@@ -219,7 +221,7 @@ fn parts_of_a_batch_are_the_whole_batch() {
     }
 }
 
-/// The statistics of a normalisation are updated by every part.
+/// Every part updates the statistics of a normalisation.
 #[test]
 fn parts_of_a_batch_write_buffers_in_turn() {
     let got = both("buffers", || {
@@ -254,7 +256,7 @@ fn gradients_are_accumulated_over_steps() {
     assert!(parts.iter().zip(&whole).all(|(a, b)| (a - b).abs() < 1e-4), "{parts:?}, not {whole:?}");
 }
 
-/// The outer one comes first.
+/// The outer wrapper applies first.
 #[test]
 fn hooks_and_clips_apply_from_the_outside_in() {
     fn moved<O: Optimizer + 'static>(make: impl Fn() -> O) -> f32 {
@@ -266,12 +268,12 @@ fn hooks_and_clips_apply_from_the_outside_in() {
     }
     assert_eq!(moved(|| SGD::new(1.0).clip_by_value(4.0).hook(|_, gradient| gradient * 2.0)), 4.0);
     assert_eq!(moved(|| SGD::new(1.0).hook(|_, gradient| gradient * 2.0).clip_by_value(4.0)), 6.0);
-    // A hook sees the parameter.
+    // A hook receives the parameter.
     let by_rank = |parameter: &Parameter, gradient: &Tensor| gradient * parameter.load().shape().len() as f64;
     assert_eq!(moved(|| SGD::new(1.0).hook(by_rank)), 3.0);
 }
 
-/// A loss of several elements would be trained as its sum.
+/// A loss of several elements is refused, since training would minimise its sum.
 #[test]
 fn a_loss_is_one_number() {
     let each = |net: &nn::Sequential, (x, y): &Batch| (net.call(x) - y).square();
@@ -357,7 +359,7 @@ fn auxiliary_results_are_not_differentiated() {
     assert_eq!(run(true), run(false));
 }
 
-/// Sizes are declared by the function around the step.
+/// The function around the step declares the sizes.
 #[test]
 fn a_step_of_any_batch_size_compiles_once() {
     #[jit(dims(x = [batch, _], y = [batch, _]))]
@@ -375,7 +377,7 @@ fn a_step_of_any_batch_size_compiles_once() {
     assert_eq!(traces(), 1);
 }
 
-/// `v ← momentum v + sign(g)`, `p ← p - lr v`.
+/// Updates `v ← momentum v + sign(g)`, `p ← p - lr v`.
 #[cell]
 struct SignDescent {
     rate: LearningRate,

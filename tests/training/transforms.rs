@@ -1,10 +1,10 @@
-//! Transforms of images: what they choose, in which order, and what they refuse.
+//! Tests transforms of images: their choices, their order, and their refusals.
 
 use ms::Code;
 use ms::data::{center_crop, normalize, random_crop, random_horizontal_flip, random_vertical_flip};
 use ms::prelude::*;
 
-/// `[2, 4, 5]`, whose elements are their positions.
+/// Returns an image `[2, 4, 5]` of elements that equal their positions.
 fn image(dtype: DType) -> Tensor {
     Tensor::arange(40).reshape([2, 4, 5]).cast(dtype)
 }
@@ -28,7 +28,7 @@ fn parts_and_mirrors() {
     assert_eq!(normalize(&image(DType::F16), &[0.0; 2], &[1.0; 2]).expect("two channels").dtype(), DType::F16);
 }
 
-/// Every position of a part occurs, its content is that of the image or the padding, and workers change nothing.
+/// Every position of a crop occurs. Its content is the image's or padding, and workers change nothing.
 #[test]
 fn random_choices_are_those_of_the_seed() {
     let images = TensorDataset::new(ops::broadcast_to(image(DType::I64).expand_dims(0), [200, 2, 4, 5]));
@@ -55,7 +55,7 @@ fn random_choices_are_those_of_the_seed() {
         });
         seen.insert(place.expect("a part of the padded image"));
     }
-    // Four positions along each axis, mirrored and not.
+    // There are four positions along each axis, mirrored and not.
     assert_eq!(seen.len(), 32);
 }
 

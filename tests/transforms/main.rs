@@ -1,6 +1,6 @@
-//! Derivatives of every order, and `vmap`.
+//! Tests derivatives of every order, and `vmap`.
 
-// Linked for `MS_DEVICE_TARGET=sim`.
+// `MS_DEVICE_TARGET=sim` needs this backend.
 use ms_sim as _;
 
 #[path = "../common/told.rs"]

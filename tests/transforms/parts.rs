@@ -1,6 +1,7 @@
-//! Gradients of tensors that are read part by part in separate graphs: calls, recomputation,
-//! branches, and compiled functions on an eager tape. Their cost is that of the parts, and their
-//! bits are those without graphs.
+//! Tests gradients of tensors that separate graphs read part by part.
+//!
+//! The graphs are calls, recomputation, branches, and compiled functions on an eager tape. The gradients cost as much
+//! as the parts, and have the same bits as without graphs.
 
 use ms::prelude::*;
 
@@ -26,7 +27,7 @@ fn kept(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
     step(state, &ops::gather(x, i, 0))
 }
 
-/// Several parts of several kinds, which are added one after the other.
+/// Reads several parts of several kinds. Their gradients are added one after the other.
 #[jit]
 #[no_inline]
 fn reads_more(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
@@ -57,7 +58,7 @@ fn outer(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
     kept(&state, x, i) + kept(&state, x, &Tensor::scalar(1i64))
 }
 
-/// Reads all of it as well.
+/// Reads the whole tensor as well.
 #[jit]
 #[no_inline]
 fn reads_all(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
@@ -89,10 +90,10 @@ fn branches(x: &Tensor) -> Tensor {
 
 type Function = fn(&Tensor) -> Tensor;
 
-/// A function, and whether all sums of its gradient are in the same order on an eager tape, too.
+/// A function, and whether all sums of its gradient have the same order on an eager tape, too.
 type Case = (&'static str, Function, bool);
 
-/// Those whose gradients are linear in the number of parts.
+/// Functions with gradients that are linear in the number of parts.
 static LINEAR: [Case; 8] = [
     ("calls", |x| folded(x, |state, i| reads(state, x, i)), true),
     ("kept calls", |x| folded(x, |state, i| kept(state, x, i)), true),
@@ -121,14 +122,14 @@ fn with<R>(jit: bool, precision: ms::Precision, f: impl FnOnce() -> R) -> R {
     ms::with_context(ms::Context { jit, precision, ..ms::context() }, f)
 }
 
-/// Pseudorandom numbers.
+/// Returns pseudorandom numbers.
 fn scattered(shape: &[usize], seed: f64) -> Tensor {
     let numel = shape.iter().product::<usize>();
     let value = |i: usize| ((i + 1) as f64 * 0.618_033_988_749_894_9 + seed).fract() * 2.0 - 1.0;
     Tensor::from_slice(shape, &(0..numel).map(value).collect::<Vec<_>>())
 }
 
-/// Bits, ignoring the sign of zero.
+/// Returns the bits, ignoring the sign of zero.
 fn bits(x: &Tensor) -> Vec<u64> {
     x.to_vec::<f64>().iter().map(|it| (it + 0.0).to_bits()).collect()
 }
@@ -182,19 +183,20 @@ fn derivatives_of_gradients() {
     }
 }
 
-/// The processor time of this thread, in seconds, which excludes other processes.
+/// Returns the processor time of this thread in seconds, which excludes other processes.
 fn thread_seconds() -> f64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
 }
 
-/// Eight times the parts take about eight times as long, and not 64 times: more than eight times where other
-/// tests use the caches that they need.
+/// Eight times the parts take about eight times as long, and not 64 times. They take longer than that where other tests
+/// compete for the caches.
 #[test]
 fn time_is_linear_in_the_number_of_parts() {
     for (at, (name, f, _)) in LINEAR.iter().enumerate() {
         let compiled = ms::jit(|x: &Tensor, at: &usize| ms::grad(function(*at))(x));
-        // By turns, so that other processes slow down both; what a call reads was read by the one before it.
+        // The sizes alternate, so that other processes slow down both. The call before each measurement loads the
+        // caches.
         let time = |run: &dyn Fn(&Tensor) -> Tensor| {
             let inputs = [32, 256].map(|count| scattered(&[count, 2048], 0.3));
             let mut least = [f64::INFINITY; 2];

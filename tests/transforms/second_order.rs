@@ -1,19 +1,19 @@
-//! Second derivatives of movement, products, convolutions and pooling, against differences of
-//! first ones, eagerly and compiled.
+//! Compares second derivatives of movement, products, convolutions and pooling with differences of first ones, eagerly
+//! and compiled.
 
 use ms::ops::{self, ConvOptions, PoolOptions, Segment};
 use ms::tensor::WithStep;
 use ms::{DType, Tensor, tensor};
 use ms_core::session::{Compiled, Precision};
 
-/// Scattered f64 values around zero in a shape.
+/// Returns scattered f64 values around zero in a shape.
 fn scattered(shape: &[usize], seed: f64) -> Tensor {
     let numel = shape.iter().product::<usize>();
     let value = |i: usize| ((i + 1) as f64 * 0.618_033_988_749_894_9 + seed).fract() * 2.0 - 1.0;
     Tensor::from_slice(shape, &(0..numel).map(value).collect::<Vec<_>>())
 }
 
-/// `Σ y³` for the result `y` of an op: its second derivative goes through the op three times.
+/// Computes `Σ y³` for the result `y` of an op. Its second derivative goes through the op three times.
 fn cubed(y: Tensor) -> Tensor {
     ops::sum(ops::mul(ops::square(&y), &y), ())
 }

@@ -1,23 +1,23 @@
-//! Derivatives of derivatives of every op on its own samples: rules are made of ops with rules.
+//! Tests derivatives of derivatives of every op on its own samples. Rules consist of ops, which have rules too.
 
 use ms::ops::{self, Derivative, Lowering, OpDef, Sample};
 use ms::tensor::apply;
 use ms::{DType, Tensor};
 
-/// The sample's operands, floats as f64.
+/// Returns the sample's operands, with floats as f64.
 fn operands(sample: &Sample) -> Vec<Tensor> {
     let mut sample = sample.clone();
     sample.inputs.iter_mut().filter(|it| it.dtype.is_float()).for_each(|it| it.dtype = DType::F64);
     sample.arrays().into_iter().map(|it| Tensor::placed(it).expect("there is memory")).collect()
 }
 
-/// A number that depends on all elements, each with a different weight.
+/// Returns a number that depends on all elements, each with a different weight.
 fn weighted(x: &Tensor) -> Tensor {
     let weights: Vec<f64> = (0..x.numel()).map(|i| 0.5 + (i as f64 * 0.754_877_666).fract()).collect();
     ops::sum(x * Tensor::from_slice(x.shape(), &weights), ())
 }
 
-/// The gradients of the weighted result with respect to the float operands.
+/// Returns the gradients of the weighted result with respect to the float operands.
 fn gradients(def: &'static OpDef, sample: &Sample, inputs: &[Tensor]) -> Vec<Tensor> {
     let floats: Vec<usize> = (0..inputs.len()).filter(|&i| inputs[i].dtype() == DType::F64).collect();
     let wrt: Vec<Tensor> = floats.iter().map(|&i| inputs[i].clone()).collect();
@@ -31,7 +31,7 @@ fn gradients(def: &'static OpDef, sample: &Sample, inputs: &[Tensor]) -> Vec<Ten
     ms::grad(result)(&wrt)
 }
 
-/// The weighted sum of the squares of the gradients: not linear in them, as real losses are not.
+/// Returns the weighted sum of the squares of the gradients. It is not linear in them, as real losses are not.
 fn curvature(def: &'static OpDef, sample: &Sample, inputs: &[Tensor]) -> Tensor {
     gradients(def, sample, inputs)
         .iter()

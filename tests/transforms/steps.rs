@@ -1,4 +1,4 @@
-//! The warning of gradients that are zeros because every way to the result leads through a step.
+//! Tests the warning about gradients that are zero because every path to the result leads through a step function.
 
 use ms::error::collect_warnings;
 use ms::prelude::*;
@@ -11,21 +11,21 @@ use std::path::Path;
 
 type Function = fn(&Tensor) -> Tensor;
 
-/// A way to take a derivative.
+/// A function that takes a derivative.
 type Take = fn(Function, &Tensor);
 
 thread_local! {
-    /// The function that compiled code calls; functions are no arguments of it.
+    /// The function that compiled code calls. Functions cannot be its arguments.
     static CALLED: Cell<Function> = const { Cell::new(Tensor::clone) };
 }
 
-/// Calls compiled code, a version for each function.
+/// Calls compiled code that has a version for each function.
 fn compiled(f: Function, call: impl FnOnce(&usize)) {
     CALLED.set(f);
     call(&(f as usize));
 }
 
-/// Ways to take a derivative, all of which warn.
+/// The ways to take a derivative, all of which warn.
 const MODES: [(&str, Take); 6] = [
     ("an eager gradient", |f, x| drop(ms::grad(f)(x))),
     ("a compiled gradient", |f, x| {
@@ -45,7 +45,7 @@ fn x() -> Tensor {
     tensor![0.5, -1.5, 2.5]
 }
 
-/// The ops of the warnings of a derivative.
+/// Returns the ops in the warnings of a derivative.
 fn told(mode: Take, f: Function) -> Vec<String> {
     let (_, warnings) = collect_warnings(|| mode(f, &x()));
     let told = warnings.iter().filter(|it| it.code() == Code::HiddenByStep);
@@ -61,7 +61,7 @@ fn floats(x: Tensor) -> Tensor {
     ops::cast(x, DType::F32)
 }
 
-/// Every op on the list of the book, by the modes in turn: a line warns once. Logic casts floats to bools.
+/// Every op on the list of the book warns. The modes take turns, since a line warns once. Logic casts floats to bools.
 #[test]
 fn every_step_is_warned_of() {
     let cases: &[(&str, Function)] = &[
@@ -135,7 +135,7 @@ fn repeated(x: &Tensor) -> Tensor {
     steps
 }
 
-/// Steps on ways through control flow, other ops, and calls.
+/// Steps on paths through control flow, other ops, and calls are found.
 #[test]
 fn steps_are_found_on_every_way() {
     let [eager, compiled, of_compiled, ..] = MODES.map(|it| it.1);
@@ -163,7 +163,7 @@ fn steps_are_found_on_every_way() {
     }
 }
 
-/// Where some way has no step, gradients are stopped, or the step belongs to a derivative, nothing is said.
+/// No warning occurs if some path has no step, if gradients are stopped, or if the step belongs to a derivative.
 #[test]
 fn others_are_not_warned_of() {
     let straight_through = |x: &Tensor| x + ops::stop_gradient(x.round() - x);
@@ -197,7 +197,7 @@ fn others_are_not_warned_of() {
     }
 }
 
-/// Parameters that a loss only compares, in a step of an optimiser and in an eager gradient.
+/// A loss that only compares parameters warns, in a step of an optimiser and in an eager gradient.
 #[test]
 fn steps_on_the_way_to_parameters_warn() {
     let net = nn::Dense::new(3, 2);
@@ -214,7 +214,7 @@ fn steps_on_the_way_to_parameters_warn() {
     assert_eq!((warned(&mut step), warned(&mut step)), (1, 0));
 }
 
-/// The page has every op whose derivative is zero and that takes floats, unless gradients are meant to stop there.
+/// The page has every op that takes floats and has a zero derivative, unless gradients are meant to stop there.
 #[test]
 fn the_book_lists_all_steps() {
     const STOPS: [&str; 7] =
@@ -228,7 +228,7 @@ fn the_book_lists_all_steps() {
         .flat_map(|it| it.split('`').skip(1).step_by(2))
         .filter(|it| *it != "multinomial")
         .collect();
-    // With floats for its operands.
+    // The operands are replaced by floats.
     let is_step = |def: &OpDef| {
         (def.samples)().iter().any(|sample| {
             let types: Vec<Type> = sample.arrays().iter().map(|it| Type::of(DType::F32, it.shape())).collect();

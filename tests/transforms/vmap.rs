@@ -1,4 +1,4 @@
-//! `vmap` in programs: axes, nesting, composition with `grad` and `jit`, cells, state.
+//! Tests `vmap` in programs: axes, nesting, composition with `grad` and `jit`, cells and state.
 
 use crate::told::catch;
 use ms::prelude::*;
@@ -8,7 +8,7 @@ fn f32s(x: &Tensor) -> Vec<f32> {
     x.to_vec::<f32>()
 }
 
-/// `0, 1, 2, ..` in a shape.
+/// Returns `0, 1, 2, ..` in a shape.
 fn counted<const N: usize>(shape: [usize; N]) -> Tensor {
     let count = shape.iter().product::<usize>();
     Tensor::from_slice(shape, &(0..count).map(|it| it as f32).collect::<Vec<_>>())
@@ -65,7 +65,7 @@ fn axes_of_structures() {
         );
         assert_eq!(f32s(&scaled), f32s(&(x.transpose(0, 1) * 2.0)));
         assert_eq!(f32s(&sums), f32s(&(y.transpose(0, 1) + &z)));
-        // One tensor in two places, with an axis of its own in each.
+        // One tensor is two arguments, with another axis for each.
         let twice = vmap(|a: &Tensor, b: &Tensor| a - b).in_axes((0, 1))(&counted([2, 2]), &counted([2, 2]));
         let x = counted([2, 2]);
         let same = vmap(|a: &Tensor, b: &Tensor| a - b).in_axes((0, 1))(&x, &x);
@@ -112,7 +112,7 @@ fn with_grad_in_any_order() {
             assert!(f32s(&got).iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-6), "{got}");
         }
     });
-    // The gradient of a captured value, through lanes that share it.
+    // The captured value has a gradient through the lanes that share it.
     let weight = tensor![2.0, 3.0];
     let loss = |w: &Tensor| ops::sum(vmap(|x: &Tensor| x * w)(&xs), ());
     assert_eq!(f32s(&grad(loss)(&weight)), [6.0, 9.0]);
@@ -152,7 +152,7 @@ fn cells_share_their_parameters_or_have_their_own() {
             assert!(near(&each.at(i as isize), &model.call(&xs.at(i as isize))));
         }
     });
-    // One gradient for each cell.
+    // Each cell has one gradient.
     let parameters = models.parameters();
     let loss = |x: &Tensor| ops::sum(vmap_cells(&models).in_axes(None)(x), ());
     let gradients = grad(loss).wrt(parameters.clone())(&xs);
@@ -267,7 +267,7 @@ fn random_numbers_behind_a_decision_of_each_lane() {
     });
 }
 
-/// Newton's iteration for a root, by an `if` and a `while` of annotated code.
+/// Finds a root by Newton's iteration, with an `if` and a `while` of annotated code.
 #[jit]
 fn solved(a: &Tensor) -> Tensor {
     let mut x = a.clone();

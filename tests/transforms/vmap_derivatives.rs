@@ -1,4 +1,4 @@
-//! Higher derivatives through loops in branches that each lane takes for itself.
+//! Tests higher derivatives through loops in branches that each lane takes or skips.
 
 use ms::prelude::*;
 
@@ -97,7 +97,7 @@ fn loop_in_a_loop(x: &Tensor) -> Tensor {
 
 type Function = fn(&Tensor) -> Tensor;
 
-/// Lanes that take either arm, and leave their loops after different numbers of iterations.
+/// Returns lanes that take either arm, and leave their loops after different numbers of iterations.
 fn lanes() -> Tensor {
     tensor![1.5f32, 0.3, 2.0, 1.1, 0.1]
 }
@@ -136,7 +136,7 @@ fn second_and_third_derivatives_over_lanes() {
     }
 }
 
-/// No lane, one lane, and lanes that all take the same arm.
+/// The cases have no lane, one lane, and lanes that all take the same arm.
 #[test]
 fn few_lanes() {
     let second = |x: &Tensor| ms::grad(ms::grad(loop_in_one_arm))(x);

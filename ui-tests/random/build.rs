@@ -7,7 +7,7 @@ mod generator;
 use std::path::Path;
 use std::{env, fs};
 
-/// A number from the environment, which regenerates the programs when it changes.
+/// Reads a number from the environment. The programs are regenerated when it changes.
 fn setting(name: &str, default: u64) -> u64 {
     println!("cargo::rerun-if-env-changed={name}");
     env::var(name).map_or(default, |it| it.parse().unwrap_or_else(|_| panic!("{name} is a number, not `{it}`")))

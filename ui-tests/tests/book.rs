@@ -1,5 +1,6 @@
-//! `docs/language.md` lists every program of the reference, and each difference from Rust names
-//! one.
+//! Tests that `docs/language.md` lists every program of the reference, and that each difference from Rust names a
+//! program.
+//!
 //! `MS_BLESS=1` updates the lists.
 
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The programs of a folder by name, with their text.
+/// Returns the programs of a folder by name, with their text.
 fn programs(folder: &str) -> BTreeMap<String, String> {
     let entries = fs::read_dir(root().join("ui-tests").join(folder)).expect("a folder of programs");
     let paths =
@@ -29,12 +30,12 @@ fn programs(folder: &str) -> BTreeMap<String, String> {
     paths.map(named).collect()
 }
 
-/// The code in a name like `MS001_jit_on_struct`.
+/// Returns the code in a name like `MS001_jit_on_struct`.
 fn code(name: &str) -> Option<&str> {
     name.split('_').find(|it| it.len() == 5 && it.starts_with("MS"))
 }
 
-/// The comment at the head of a program: what it shows, and after an empty line more about it.
+/// Returns the comment at the head of a program: a summary, and the text after an empty line.
 fn head(text: &str) -> (String, String) {
     let comment = text.lines().map_while(|it| it.strip_prefix("//!").or_else(|| it.strip_prefix("//")));
     let lines: Vec<&str> = comment.map(str::trim).collect();
@@ -42,7 +43,7 @@ fn head(text: &str) -> (String, String) {
     (lines[..end].join(" "), lines[end..].join(" ").trim().to_owned())
 }
 
-/// What a program shows, or the title of the page of its code.
+/// Returns the summary of a program, or the title of the page of its code.
 fn about(name: &str, text: &str) -> String {
     let (words, _) = head(text);
     match code(name) {
@@ -70,7 +71,7 @@ fn reference() -> String {
     out
 }
 
-/// Compares a page with its text, or writes it.
+/// Compares a page with its expected text, or writes it.
 fn check(page: &str, want: &str) {
     let path = root().join(page);
     if std::env::var_os("MS_BLESS").is_some_and(|it| it == "1") {
@@ -89,11 +90,11 @@ fn the_chapter_lists_every_program() {
     check("docs/language.md", &format!("{head}{BEGIN}{}{END}{tail}", reference()));
 }
 
-/// A program that many write, and what rustc says.
+/// A program with a common mistake, and the message of rustc.
 struct Mistake {
     name: String,
     about: String,
-    /// What helps, where the message does not say it.
+    /// The help, where the message does not have it.
     help: String,
     code: String,
     message: String,
@@ -109,7 +110,7 @@ impl Mistake {
     }
 }
 
-/// The program without its head, and without `main` unless the message points there.
+/// Returns the program without its head, and without `main` unless the message points there.
 fn code_of(text: &str, message: &str) -> String {
     let body = text.lines().skip_while(|it| it.starts_with("//") || it.starts_with("use ") || it.is_empty());
     let main = text.lines().position(|it| it.starts_with("fn main"));
@@ -166,7 +167,7 @@ fn the_page_of_mistakes_shows_what_rustc_says() {
     check("docs/mistakes.md", &out);
 }
 
-/// One cause, one error.
+/// One mistake gives one error.
 #[test]
 fn a_mistake_is_one_error() {
     let mistakes = mistakes();
@@ -179,7 +180,7 @@ fn a_mistake_is_one_error() {
     assert!(short * 3 >= mistakes.len() * 2, "{short} of {} have up to twelve lines", mistakes.len());
 }
 
-/// The list of differences is complete: each one has a program that shows it.
+/// Each difference in the list has a program that shows it.
 #[test]
 fn every_difference_is_shown() {
     let chapter = fs::read_to_string(root().join("docs/language.md")).expect("the chapter");

@@ -1,8 +1,8 @@
-//! The programs of `pass/`, as modules of one executable.
+//! Runs the programs of `pass/`, as modules of one executable.
 
 use std::fs;
 
-/// The only program that needs the root of a crate for itself: it renames the library.
+/// The only program that needs a separate crate root, because it renames the library.
 const ALONE: &str = "other_crate_name";
 
 // Some programs show forms that rustfmt would replace.

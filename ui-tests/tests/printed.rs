@@ -1,12 +1,12 @@
-//! `MS_EXPAND=name` prints the macro expansions of the items of that name, and of no others.
+//! Tests that `MS_EXPAND=name` prints the macro expansions of the items of that name, and of no others.
 
 use std::process::Command;
 
-/// The output of compiling the example `jit` with the variable set.
+/// Returns the output of compiling the example `jit` with the variable set.
 fn printed(name: &str) -> String {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["rustc", "--quiet", "--package=ms-ml", "--example=jit", "--"]);
-    // rustc does not expand an unchanged file again: another option is a change.
+    // rustc does not expand an unchanged file again, so the option changes.
     cargo.arg(format!("--cfg=expansion=\"{name}\"")).env("MS_EXPAND", name);
     let output = cargo.output().expect("cargo runs");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();

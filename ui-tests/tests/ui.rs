@@ -1,11 +1,12 @@
-//! Compiles `fail/`, and the program of `pass/` that is a crate of its own; `TRYBUILD=overwrite` accepts changed messages.
+//! Compiles `fail/`, and the program of `pass/` that is a separate crate. `TRYBUILD=overwrite` accepts changed
+//! messages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use trybuild::TestCases;
 
-/// The programs of `fail/` whose error rustc reports only where it generates code, while it evaluates the constants of
-/// generic functions, or the others.
+/// Returns the programs of `fail/` that rustc rejects in code generation, or the others. In code generation, rustc
+/// evaluates the constants of generic functions.
 fn refused(in_codegen: bool) -> Vec<PathBuf> {
     let is_in_codegen = |program: &Path| {
         fs::read_to_string(program.with_extension("stderr")).is_ok_and(|it| it.contains("error[E0080]"))
@@ -17,7 +18,7 @@ fn refused(in_codegen: bool) -> Vec<PathBuf> {
     programs
 }
 
-/// A set without programs that have to be built is checked all at once.
+/// trybuild checks a set at once if no program in it has to be built.
 #[test]
 fn checked() {
     let cases = TestCases::new();

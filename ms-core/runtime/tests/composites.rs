@@ -1,6 +1,7 @@
-//! Every composite, kept as one node and expanded to the ops of its body: values, derivatives of both orders and modes,
-//! and lanes. What both give has the same bits; derivatives agree with differences and with one another, and lanes with
-//! a loop over them.
+//! Checks every composite in two forms: as one node, and expanded to the ops of its body.
+//!
+//! The tests cover values, derivatives of both orders and modes, and lanes. Both forms give the same bits. Derivatives
+//! agree with differences and with one another, and lanes agree with a loop over them.
 
 use ms_core::ir::{Graph, Node, Precision};
 use ms_core::ops::{
@@ -10,10 +11,10 @@ use ms_core::optimize::{Kept, PassContext, optimize};
 use ms_core::tensor::{Array, Attr, DType, Dim, Op, Type};
 use ms_core::transform::{jvp, value_and_grad, vmap};
 
-/// The lanes of mapped graphs.
+/// The number of lanes of mapped graphs.
 const LANES: usize = 3;
 
-/// A composite on the operands of a sample, of which floats are f64.
+/// A composite on the operands of a sample. Float operands have dtype f64.
 struct Case {
     def: &'static OpDef,
     sample: Sample,
@@ -33,20 +34,20 @@ impl Case {
         Self { def, sample, graph }
     }
 
-    /// The case without results but the first: others may be there for the derivative alone, and then do not pass on all
-    /// gradients.
+    /// Returns the case with its first result only. Other results may serve the derivative alone, and then do not pass
+    /// on all gradients.
     fn of_first_result(&self) -> Self {
         let mut graph = self.graph.clone();
         graph.set_outputs([self.graph.outputs()[0]]);
         Self { def: self.def, sample: self.sample.clone(), graph }
     }
 
-    /// The float operands.
+    /// Returns the indices of the float operands.
     fn floats(&self) -> Vec<usize> {
         (0..self.sample.inputs.len()).filter(|&it| self.sample.inputs[it].dtype.is_float()).collect()
     }
 
-    /// The results before the first that is not of floats.
+    /// Returns the number of results before the first one that is not a float.
     fn results(&self) -> usize {
         let outputs = self.graph.outputs();
         outputs.iter().take_while(|&&it| self.graph.ty(it).dtype.is_float()).count()
@@ -56,7 +57,8 @@ impl Case {
         value_and_grad(&self.graph, &self.floats(), self.results(), true, true).expect("it has derivatives")
     }
 
-    /// The gradients of all results of the gradients, for the operands and the weights of the results.
+    /// Returns the graph of second derivatives: the gradients of all results of the gradients, for the operands and the
+    /// weights of the results.
     fn second(&self) -> Graph {
         let first = self.gradients();
         let wrt = float_inputs(&first);
@@ -68,7 +70,7 @@ impl Case {
         jvp(&self.graph, &self.floats(), self.results()).expect("it has tangents")
     }
 
-    /// The operands of a graph that is made of this one's: those of the sample, then others of floats.
+    /// Returns operands for a graph that was derived from this one: the operands of the sample, then further floats.
     fn operands(&self, graph: &Graph) -> Vec<Array> {
         let own = self.sample.inputs.len();
         let mut all = self.sample.arrays();
@@ -77,7 +79,7 @@ impl Case {
     }
 }
 
-/// Numbers between -1 and 1.
+/// Returns numbers between -1 and 1.
 fn direction(ty: &Type, seed: usize) -> Array {
     SampleInput::of(ty.dtype, &ty.shape().expect("sizes are known"), -1.0, 1.0).array(seed)
 }
@@ -86,13 +88,13 @@ fn float_inputs(graph: &Graph) -> Vec<usize> {
     (0..graph.inputs().len()).filter(|&it| graph.ty(graph.inputs()[it]).dtype.is_float()).collect()
 }
 
-/// A graph that is mapped over lanes of all operands.
+/// Maps a graph over lanes of all operands.
 fn mapped(graph: &Graph) -> Graph {
     let (inputs, outputs) = (graph.inputs().len(), graph.outputs().len());
     vmap(graph, Dim::new(LANES), &vec![Lane::Own; inputs], &vec![Lane::Own; outputs], None).expect("it has lanes")
 }
 
-/// A graph for a target that keeps all composites, and for one that keeps none.
+/// Optimises a graph for a target for which all composites are legal, and for one for which none is.
 fn ways(graph: &Graph) -> [Graph; 2] {
     let kept =
         COMPOSITES.iter().flat_map(|it| DType::ALL.iter().map(|&dtype| Kept { op: it.op(), dtype, strict: true }));
@@ -118,7 +120,8 @@ fn dot(a: &Array, b: &Array) -> f64 {
     numbers(a).into_iter().zip(numbers(b)).map(|(a, b)| a * b).sum()
 }
 
-/// Calls `check` with each case of each composite, which returns whether the case is one for it, and requires one of each.
+/// Calls `check` with each case of each composite. `check` returns whether it applies to the case, and must apply to
+/// one case of each composite.
 fn every_composite(check: impl Fn(&Case) -> bool) {
     for def in COMPOSITES {
         let checked = (def.samples)().into_iter().filter(|it| check(&Case::new(def, it.clone()))).count();
@@ -126,8 +129,8 @@ fn every_composite(check: impl Fn(&Case) -> bool) {
     }
 }
 
-/// The results of the kept and of the expanded graph, which are the same to the bit. `stays` says whether the composite
-/// is a node of the kept one; in the expanded one none is.
+/// Runs the graph with and without legal composites, and requires the same bits. `stays` is whether the composite
+/// remains a node where it is legal. Where it is not legal, no composite remains.
 fn both(case: &Case, graph: &Graph, inputs: &[Array], stays: Option<bool>) -> Vec<Array> {
     let [kept, expanded] = ways(graph);
     if let Some(stays) = stays {
@@ -153,7 +156,7 @@ fn values() {
     });
 }
 
-/// Whether an operand, or rows of it such as those of padding, have no gradient, though the result depends on them.
+/// Whether an operand, or some of its rows such as padding, have no gradient although the result depends on them.
 fn stops_gradients(case: &Case) -> bool {
     match case.def.derivative {
         Derivative::Zero => true,
@@ -162,7 +165,7 @@ fn stops_gradients(case: &Case) -> bool {
     }
 }
 
-/// The derivative of a weighted sum of the results of `graph` in a direction, from the graph of its gradients, is that of
+/// Checks the gradients of `graph`: the derivative of a weighted sum of its results in a direction agrees with
 /// differences.
 fn agrees_with_differences(case: &Case, graph: &Graph, gradients: &Graph, stays: Option<bool>) {
     let own = graph.inputs().len();
@@ -211,8 +214,8 @@ fn second_order() {
     });
 }
 
-/// The tangent of the results in the direction of weights is the gradient for these weights in the direction of the
-/// tangent.
+/// The tangent of the results, in the direction of the weights, equals the gradient for these weights in the direction
+/// of the tangent.
 #[test]
 fn tangents_against_gradients() {
     every_composite(|case| {
@@ -229,7 +232,7 @@ fn tangents_against_gradients() {
     });
 }
 
-/// A mapped graph gives for each lane what the graph gives for its operands.
+/// Checks that each lane of a mapped graph has the result of the graph for the operands of that lane.
 fn agrees_with_a_loop(case: &Case, graph: &Graph) {
     let wide = mapped(graph);
     let operand = |(at, &it): (usize, &_)| {

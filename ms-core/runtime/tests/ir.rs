@@ -1,11 +1,12 @@
-//! File tests of graphs: `tests/ir/*.msir`.
+//! Tests graphs against the files `tests/ir/*.msir`.
 //!
-//! A file names passes in its first lines (`// pass: cse, dce`; `// pass: optimize` for the whole
-//! pipeline; none to read, verify and print only), and the order of axes that the target of `layout` prefers
-//! (`// images: channels last`), then holds a graph, and behind a line `// ----`
-//! what comes out: a graph, or an error as comments. `MS_BLESS=1` writes what comes out into
-//! the files. Whatever a pass makes of a graph is also evaluated, on operands with every kind
-//! of special value, and has to give the same bits; so are random graphs.
+//! The first lines of a file name the passes to run: `// pass: cse, dce`, or `// pass: optimize` for the whole
+//! pipeline. Without such a line, the graph is only read, verified and printed. `// images: channels last` sets the
+//! order of axes that the target of the pass `layout` prefers. Then follow a graph, a line `// ----`, and the expected
+//! output: a graph, or an error as comments. `MS_BLESS=1` writes the actual output into the files.
+//!
+//! The result of every pass is also evaluated on operands with every kind of special value, and has to give the same
+//! bits. Random graphs are tested in the same way.
 
 use ms_core::ir::{Graph, Node, Type, ValueId};
 use ms_core::ops::AxisOrder;
@@ -49,7 +50,7 @@ fn files() {
     assert!(failed.is_empty(), "{}\n(MS_BLESS=1 accepts what comes out)", failed.join("\n"));
 }
 
-/// What the passes that a file names make of its graph.
+/// Runs the passes that a file names on its graph.
 fn run(text: &str) -> Result<Graph, Error> {
     let graph = ops::parse_graph(text)?;
     ops::verify(&graph)?;
@@ -79,7 +80,7 @@ fn run(text: &str) -> Result<Graph, Error> {
                 pass_by_name(name.trim()).ok_or_else(unknown)
             };
             let passes: Vec<&dyn Pass> = names.split(',').map(pass).collect::<Result<_, _>>()?;
-            // Once each: a file shows what one run does.
+            // A file shows the effect of one run, so each pass runs once.
             context.rounds = 1;
             optimize_with(graph.clone(), &passes, &context).0
         }
@@ -89,7 +90,7 @@ fn run(text: &str) -> Result<Graph, Error> {
     Ok(new)
 }
 
-/// Holds two graphs to the same outputs, bit for bit; any nan is as good as another.
+/// Checks that two graphs have the same outputs bit for bit. All NaNs count as equal.
 fn same_bits(old: &Graph, new: &Graph) {
     for seed in 0..4 {
         let inputs: Vec<Array> = old
@@ -121,7 +122,7 @@ fn same_bits(old: &Graph, new: &Graph) {
     }
 }
 
-/// An array of special values and some between them.
+/// Returns an array of special values and of some values between them.
 fn operand(shape: &[usize], dtype: DType, seed: usize) -> Array {
     const FLOATS: [f64; 13] =
         [-0.0, 0.0, 1.0, f64::INFINITY, -1.0, f64::NAN, 0.1, f64::NEG_INFINITY, 3e38, -1e-40, 2.5, -7.0, 65504.0];
@@ -140,7 +141,7 @@ fn operand(shape: &[usize], dtype: DType, seed: usize) -> Array {
     out
 }
 
-/// A sequence of numbers that only the seed decides (Marsaglia's xorshift).
+/// A generator of random numbers that depend on the seed only (Marsaglia's xorshift).
 struct Random(u64);
 
 impl Random {
@@ -181,7 +182,7 @@ const OPS: [&str; 22] = [
     "call",
 ];
 
-/// A graph of ops that passes know, on operands that fit them.
+/// Builds a random graph of ops that passes rewrite, on operands that fit them.
 fn random_graph(random: &mut Random, nodes: usize, callee: Option<&Arc<Graph>>) -> Graph {
     const DTYPES: [DType; 6] = [DType::F32, DType::F32, DType::I32, DType::Bool, DType::F16, DType::U8];
     const SHAPES: [&[usize]; 6] = [&[], &[2], &[2, 3], &[1, 3], &[3, 1, 2], &[0, 2]];
@@ -292,7 +293,7 @@ fn random_graphs_keep_their_bits() {
     assert!(after * 2 < before, "{before} nodes, then {after}");
 }
 
-/// A chain of many small layers, with everything in it that passes look for.
+/// Builds a chain of many small layers that contain everything that passes look for.
 fn large_graph(layers: usize) -> Graph {
     let text = "
         graph @layer(%x: f32[8, 16], %b: f32[16]) -> (f32[8, 16]) {
@@ -328,7 +329,7 @@ fn large_graph(layers: usize) -> Graph {
 
 #[test]
 fn large_graphs_are_optimised_in_no_time() {
-    // Depth is no problem either way; the time is one only where code is optimised.
+    // Depth is not a problem in either build. The time matters only where code is optimised.
     let layers = if cfg!(debug_assertions) { 2_000 } else { 13_500 };
     let run = || {
         let graph = large_graph(layers);
@@ -337,7 +338,7 @@ fn large_graphs_are_optimised_in_no_time() {
         assert_eq!(graph.len(), 3 * layers + 1);
         (start.elapsed(), report.to_string())
     };
-    // The fastest of a few runs: the others tell of the machine's other work.
+    // Takes the fastest of a few runs, since other work of the machine slows down the rest.
     let runs = if cfg!(debug_assertions) { 1 } else { 5 };
     let (time, report) = (0..runs).map(|_| run()).min().expect("at least one run");
     println!("{time:?}\n{report}");

@@ -1,7 +1,7 @@
-//! Graphs and the plans they become: `lower/*.msir` beside `lower/*.plan`. A first line `// images: ..` is how the
-//! target runs convolutions, and `// composites: ..` whether it keeps composites.
+//! Compares the plans of graphs with snapshots: `lower/*.msir` beside `lower/*.plan`.
 //!
-//! `MS_BLESS=1` writes the plans anew.
+//! A first line `// images: ..` sets how the target runs convolutions, and `// composites: ..` whether composites are
+//! legal. `MS_BLESS=1` rewrites the plans.
 
 #[path = "lower/cost_of_gradients.rs"]
 mod cost_of_gradients;
@@ -24,7 +24,7 @@ use std::sync::LazyLock;
 
 static WITH_EPILOGUES: &[Op] = &[CONV.op()];
 
-/// A processor with caches and registers of usual sizes.
+/// A processor with caches and registers of common sizes.
 static TARGET: Target = Target {
     cache_bytes: 256 << 10,
     small_elements: 1 << 10,
@@ -60,7 +60,7 @@ fn plan(text: &str) -> Plan {
 fn named_plan(text: &str) -> (Plan, PlanNames) {
     let mut graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
     let options = LowerOptions { precision: Precision::Highest, ..LowerOptions::default() };
-    // A first line names how a target runs convolutions; the graph is optimised for it.
+    // The first line sets how the target runs convolutions. The graph is optimised for this target.
     let all = |order| Images { contracted: Contracted::All, order };
     let images = match text.lines().next().and_then(|it| it.strip_prefix("// images: ")) {
         None => Images::default(),
@@ -143,8 +143,8 @@ fn numbers_of_steps() {
     }
 }
 
-/// A step of a recurrent cell, whose gates are columns side by side of one product, is one step of the plan, and its new
-/// state may be written over the old one.
+/// A step of a recurrent cell is one step of the plan if its gates are adjacent columns of one product. The new state
+/// may overwrite the old one.
 #[test]
 fn a_cell_is_one_step() {
     let plan = plan(include_str!("lower/columns.msir"));
@@ -153,11 +153,11 @@ fn a_cell_is_one_step() {
     let ContractionResult::Epilogues(all) = &step.result else { panic!("{}", plan.display()) };
     let along: Vec<_> = all.iter().map(|it| it.loops.clone()).collect();
     assert!(matches!(&along[..], [EpilogueLoops::Elements(_), EpilogueLoops::Rows(it)] if it[..] == [32]), "{along:?}");
-    // The hidden state is an operand of the product, so that it is not.
+    // The hidden state is an operand of the product, so the new one cannot overwrite it.
     assert_eq!([0, 1].map(|it| cell.reuse.allows(it, it)), [true, false], "{}", plan.display());
 }
 
-/// Pairs of operands of `einsum` are contractions of views of them, which nothing copies.
+/// Each pair of operands of `einsum` becomes a contraction of views, which copy nothing.
 #[test]
 fn einsum_is_contractions() {
     let cases: [(&str, &[&[usize]], usize); 6] = [
@@ -175,17 +175,17 @@ fn einsum_is_contractions() {
         let plan = lower(&graph, &LowerOptions::default(), &TARGET).expect("it has a plan");
         let steps = &plan.main().steps;
         let products = steps.iter().filter(|it| matches!(it, PlanStep::Contraction(_))).count();
-        // A result in another order than that of the contraction is permuted.
+        // A result with another order of axes than the contraction is permuted.
         let rest = steps.len() - products;
         assert!(products == contractions && rest <= 1, "{equation}\n{}", plan.display());
     }
 }
 
-/// Updates happen in the memory of what they update, if nobody reads that later; what computes the new
-/// elements writes them there, if it does not read any others.
+/// Updates happen in place unless somebody reads the old value later. The kernel that computes the new elements stores
+/// them there, if it reads no other elements.
 #[test]
 fn updates_in_place() {
-    // Body, steps, whether the result may be written over the first input.
+    // Body, steps, whether the result may overwrite the first input.
     let cases = [
         ("%v = mul %x, %y : f32[2, 1024]\n %r = slice_update %c, %v {starts = [3, 0], steps = [1, 1]}", 2, true),
         ("%v = mul %x, %y : f32[2, 1024]\n %r = slice_update %c, %v {starts = [0, 0], steps = [4, 1]}", 2, true),
@@ -217,11 +217,11 @@ fn updates_in_place() {
     }
 }
 
-/// What is computed once per point of a kernel with a loop overwrites operands that only points read.
+/// A value that a kernel with a loop computes once per point overwrites operands that only points read.
 #[test]
 fn results_of_reductions_overwrite_operands() {
     let sum = |of: &str| format!("%s = sum {of} {{axes = [0], keepdims = false}} : f32[64]");
-    // Body, whether `%r` may be written over `%a`, and over `%b`.
+    // Body, whether `%r` may overwrite `%a`, and whether it may overwrite `%b`.
     let cases = [
         (format!("{}\n %r = sub %a, %s : f32[64]", sum("%x")), [true, false]),
         (format!("{}\n %m = mul %a, %b : f32[64]\n %r = sub %m, %s : f32[64]", sum("%x")), [true, true]),
@@ -238,13 +238,13 @@ fn results_of_reductions_overwrite_operands() {
     }
 }
 
-/// The text of a graph after those of `callees` that it names.
+/// Returns the text of a graph after the texts of the `callees` that it names.
 fn with_callees(main: &str, callees: &[String]) -> String {
     let name = |it: &String| it["graph ".len()..].split('(').next().map(str::to_owned).expect("a graph has a name");
     callees.iter().filter(|it| main.contains(&format!("{} ", name(it)))).map(String::as_str).chain([main]).collect()
 }
 
-/// What may fail comes before what overwrites an input, unless it reads the new value.
+/// Steps that may fail come before the step that overwrites an input, unless they read the new value.
 #[test]
 fn steps_that_may_fail_come_first() {
     let (new, gathered) = ("%r = mul %c, %y : f32[64, 64]", "%o = gather %x, %i {axis = 0} : f32[64, 64]");
@@ -278,7 +278,7 @@ fn steps_that_may_fail_come_first() {
     }
 }
 
-/// A loop may fail if an iteration may, or if it keeps values on stacks.
+/// A loop may fail if an iteration may fail, or if it saves values on stacks.
 #[test]
 fn loops_that_may_fail() {
     let bodies = [
@@ -298,8 +298,7 @@ fn loops_that_may_fail() {
     }
 }
 
-/// Positions are checked before elements at them are gathered, also behind ops that are computed slice by
-/// slice.
+/// Positions are checked before a gather reads elements at them, also after ops that are computed slice by slice.
 #[test]
 fn checks_before_gathers() {
     let sums = "%s = concat %x, %y, %x {axis = 1} : f32[4, 288]\n %w = add %s, %s : f32[4, 288]\n";
@@ -329,11 +328,11 @@ fn a_long_chain_is_one_kernel() {
     text += "return %600\n}";
     let plan = plan(&text);
     assert_eq!(kernels(&plan), 1);
-    // What is computed again and again is computed once.
+    // Repeated subexpressions are computed once.
     assert!(plan.kernels[0].insts.len() < 210, "{} instructions", plan.kernels[0].insts.len());
 }
 
-/// How many kernels a graph becomes for targets of which each has less of one thing.
+/// A graph is partitioned into more kernels for a target with a smaller budget.
 #[test]
 fn budgets_bound_kernels() {
     let kernels_for = |text: &str, change: fn(&mut Target)| {
@@ -359,8 +358,7 @@ fn budgets_bound_kernels() {
     }
 }
 
-/// Functions that a target has stay, unless results are those of running op by op; and they cost
-/// what they cost there.
+/// Native functions of a target remain unless the precision is strict. The cost model uses their native costs.
 #[test]
 fn functions_of_the_target() {
     let text = "graph @main(%x: f32[64], %y: f64[64]) -> (f32[64], f64[64]) {
@@ -425,12 +423,12 @@ fn memory_of_attention() {
         };
         let [short, long] = [1024, 4096].map(bytes);
         eprintln!("{causal} {wrt:?} {:?}", [512, 1024, 2048, 4096].map(bytes));
-        // Of the short one, buffers of blocks and of whole operands share more memory.
+        // Buffers of blocks and of whole operands share more memory for the short length.
         assert!(long <= 6 * short, "{short} bytes, and {long} of four times the length");
     };
     for causal in [false, true] {
         check(causal, &[0, 1, 2]);
-        // The gradient of a mask is in blocks as well.
+        // The gradient of the mask is computed in blocks as well.
         check(causal, &[0, 1, 2, 3]);
     }
 }

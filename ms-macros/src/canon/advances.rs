@@ -1,8 +1,7 @@
-//! Iterators and collections that the head of a host loop consumes from.
+//! Finds the iterators and collections that the head of a host loop consumes.
 //!
-//! A host loop that a tensor leaves early is nevertheless unrolled to its end. The items that its
-//! head has consumed are gone, whatever the value of the tensor, so nothing after the loop may use
-//! their source.
+//! A host loop is unrolled to its end, even where a tensor decides to leave it early. The items that its head has
+//! consumed are gone, whatever the value of the tensor. So code after the loop must not use their source.
 
 use super::changes::{self, Found};
 use super::context::flow_name;
@@ -23,28 +22,28 @@ use syn::visit::{self, Visit};
 use syn::visit_mut::VisitMut;
 use syn::{Expr, ExprCall, ExprClosure, ExprMethodCall, ExprReference};
 
-/// What the head of a loop may advance.
+/// The iterators and collections that the head of a loop may advance.
 #[derive(Default)]
 pub struct Advances {
-    /// Places that it certainly changes.
+    /// Places that the head certainly changes.
     places: Vec<Place>,
-    /// Places that it consumes from if they are references to an iterator.
+    /// Places, with their expressions, that the head consumes if they are references to an iterator.
     iterators: Vec<(Place, Expr)>,
-    /// Names whose type decides.
+    /// Names, for which a probe of the type shows whether the head advances them.
     probes: Vec<Probe>,
 }
 
-/// The statements that report an advanced place.
+/// The statements that report an advanced place that is used after the loop.
 #[derive(Default)]
 pub struct Refused {
-    /// Before the loop.
+    /// The statements before the loop.
     pub before: TokenStream,
-    /// Before each evaluation of the head.
+    /// The statements before each evaluation of the head.
     pub head: TokenStream,
 }
 
 impl Rewriter<'_> {
-    /// What a head advances, from its text before it is rewritten.
+    /// Finds the places that a head advances, from its text before it is rewritten.
     pub fn advances(&self, head: &Head) -> Advances {
         let conditions: Vec<Expr> = match head {
             Head::While(cond, _) => vec![(**cond).clone()],
@@ -59,7 +58,7 @@ impl Rewriter<'_> {
         let Found { mut places, probes } = changes::changed(&self.scopes, |look| {
             conditions.into_iter().for_each(|mut it| look.visit_expr_mut(&mut it));
         });
-        // A closure of this body changes its captures.
+        // Calling a closure of this body changes its captures.
         let captured = places.iter().filter(|it| it.parts.is_empty()).filter_map(|it| {
             match self.scopes.reach(&it.root.to_string()) {
                 Reach::Closure(names) => Some((it.clone(), names)),
@@ -71,7 +70,7 @@ impl Rewriter<'_> {
         Advances { places, iterators: Vec::new(), probes }
     }
 
-    /// The variables of these names, as messages spell them, with the span of the closure's call.
+    /// Returns the captured variables `names`, spelled as in messages, with the span of the closure's call.
     fn captured(&self, closure: &Place, names: &[String]) -> Vec<Place> {
         let roots = names.iter().filter_map(|it| syn::parse_str(it.trim_matches('`').split('.').next()?).ok());
         roots
@@ -82,7 +81,7 @@ impl Rewriter<'_> {
             .collect()
     }
 
-    /// Reports what the head of the loop of exit `flow` advances, and what is used after it.
+    /// Reports the places that the head of the loop with exit `flow` advances and that are used after the loop.
     pub fn refused(&mut self, all: &Advances, flow: usize, flows: &BTreeSet<usize>, repeat: &TokenStream) -> Refused {
         let (mut refused, rt, name) = (Refused::default(), self.rt, flow_name(flow));
         if !flows.contains(&flow) {
@@ -91,7 +90,7 @@ impl Rewriter<'_> {
         let mut probed = false;
         let blocks = self.context.seen_behind(flow, flows);
         let is_seen = |it: &Place| self.is_seen(it, blocks);
-        // Spelled as in the user's text, so that the error has the line of the name.
+        // These tokens have the user's span, so that the error has the line of the name.
         let mut refuse = |at: proc_macro2::Span, place: &str, does: TokenStream| {
             refused.head.extend(quote_spanned!(at=> #name.advances(#repeat, #place, #does);));
         };
@@ -119,8 +118,8 @@ impl Rewriter<'_> {
         refused
     }
 
-    /// Whether a place is used after a loop was left, where the remaining statements of the
-    /// outermost `blocks` blocks run; `None` if it was left by `return`.
+    /// Whether a place is used after the loop is left. The remaining statements of the outermost `blocks` blocks run
+    /// then; `None` stands for a loop that `return` leaves.
     pub fn is_seen(&self, place: &Place, blocks: Option<usize>) -> bool {
         let name = place.root.to_string();
         let mutability = self.scopes.mutability(&name);
@@ -132,7 +131,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// Finds what the iterator of a `for` consumes from.
+/// Finds the places that the iterator of a `for` consumes.
 struct Sources<'a, 'b> {
     rewriter: &'a Rewriter<'b>,
     found: Advances,
@@ -140,7 +139,7 @@ struct Sources<'a, 'b> {
 
 impl Sources<'_, '_> {
     fn place(&self, expr: &Expr) -> Option<Place> {
-        // The places that a `&mut` of it would change.
+        // The changes of a `&mut` borrow of the expression name its place.
         let mut lent: Expr = syn::parse_quote!(&mut #expr);
         let found = changes::changed(&self.rewriter.scopes, |look| look.visit_expr_mut(&mut lent));
         found.places.into_iter().next()
@@ -150,8 +149,7 @@ impl Sources<'_, '_> {
         self.found.iterators.extend(place.filter(|it| !it.deferred).map(|it| (it, expr.clone())));
     }
 
-    /// Whether a name may be a reference to an iterator: a variable that the loop moves is not used
-    /// again.
+    /// Whether a name may be a reference to an iterator. A variable that the loop moves cannot be used again.
     fn may_refer(&self, place: &Place) -> bool {
         let (scopes, name) = (&self.rewriter.scopes, place.root.to_string());
         scopes.mutability(&name) != Mutability::Variable && matches!(scopes.reach(&name), Reach::Unknown | Reach::Open)
@@ -199,7 +197,7 @@ impl Visit<'_> for Sources<'_, '_> {
     fn visit_expr_closure(&mut self, it: &ExprClosure) {
         let mut closure = Expr::Closure(it.clone());
         let found = changes::changed(&self.rewriter.scopes, |look| look.visit_expr_mut(&mut closure));
-        // What the syntax does not determine is probed where it is used.
+        // Names that the syntax does not determine are probed where they are used.
         self.found.places.extend(found.places);
     }
 }

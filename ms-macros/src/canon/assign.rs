@@ -1,4 +1,4 @@
-//! Assignments that a graph cannot express: to statics, and to fields through `&self`.
+//! Refuses assignments that a graph cannot express: to statics, and to fields through `&self`.
 
 use super::Rewriter;
 use crate::diag::Code;
@@ -7,7 +7,8 @@ use quote::{ToTokens, quote};
 use syn::{BinOp, Expr, ExprPath};
 
 impl Rewriter<'_> {
-    /// What takes the place of an assignment to `place` that is refused; `op` is that of a compound one.
+    /// Returns the expression that replaces a refused assignment to `place`; `op` is the operator of a compound
+    /// assignment.
     pub fn refused_assignment(&mut self, place: &Expr, op: Option<&BinOp>) -> Option<Expr> {
         let path = root(place)?;
         if is_static(path, &self.scopes) {
@@ -29,7 +30,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// The path at the root of a place expression.
+/// Returns the path at the root of a place expression.
 fn root(place: &Expr) -> Option<&ExprPath> {
     match place {
         Expr::Path(it) => Some(it),
@@ -40,8 +41,7 @@ fn root(place: &Expr) -> Option<&ExprPath> {
     }
 }
 
-/// Whether the path can only be a static: it names a module, or is spelled like a static and is not
-/// a local.
+/// Whether the path can only be a static: it names a module, or is spelled like a static and is not a local.
 fn is_static(path: &ExprPath, scopes: &Scopes) -> bool {
     match path.path.get_ident() {
         Some(name) => {

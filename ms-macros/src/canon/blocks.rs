@@ -1,4 +1,4 @@
-//! Blocks: statements after a conditional jump are guarded.
+//! Rewrites blocks: the statements after a conditional jump become a guarded region.
 
 use super::Rewriter;
 use super::branch::{Arm, Guard, Region, Use, tail};
@@ -54,13 +54,13 @@ impl Rewriter<'_> {
         }
     }
 
-    /// The numbers of declared names and of open blocks.
+    /// Returns the numbers of declared names and of open blocks.
     pub fn start(&self) -> (usize, usize) {
         (self.scopes.mark(), self.rests.len())
     }
 
-    /// Marks the variables that are dead where the enclosing region is left: those whose scope ends
-    /// with the function, or with the enclosing loop.
+    /// Marks the variables that are dead once the enclosing region is left. Their scope ends with the function, or with
+    /// the enclosing loop.
     pub fn mark_passing(&self, places: &mut [Place], used: &Use) {
         let is_over = |name: &str| {
             if self.scopes.mutability(name) != Mutability::Variable || self.scopes.refers(name).leads_outward() {
@@ -78,9 +78,9 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Removes places that methods may have moved inside and that are not mentioned outside.
+    /// Removes the places that methods may have moved inside the region and that are not mentioned outside.
     pub fn drop_taken(&self, places: &mut Vec<Place>, used: &Use, other: impl Fn(&str) -> bool) {
-        // What follows the region in its own statement is unknown, as is what a loop head repeats.
+        // Nothing is known of the code that follows the region in its own statement, or that a loop head repeats.
         if matches!(used, Use::Value(_)) || self.rounds.len() != self.context.loops() {
             return;
         }
@@ -89,7 +89,7 @@ impl Rewriter<'_> {
         });
     }
 
-    /// Code that runs unless the enclosing iteration or function was left.
+    /// Emits the region of `rest`: it runs unless a jump left the enclosing iteration or function.
     pub fn guard(&mut self, mut rest: Block, used: &Use) -> Expr {
         let flow = self.context.innermost();
         let tail = tail(&rest);
@@ -97,7 +97,7 @@ impl Rewriter<'_> {
         let probed = self.probed(&crate::names::own("region"), &found.probes);
         let mut places = found.places;
         self.drop_taken(&mut places, used, |_| false);
-        // The next iteration uses what `continue` skips.
+        // The next iteration uses the places that `continue` leaves unchanged.
         let ends = !self.context.continues(flow);
         if ends {
             self.mark_passing(&mut places, used);
@@ -126,7 +126,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// The names that statements mention, except those that a `let` among them declares.
+/// Collects the names that statements mention, except those that a `let` among them declares.
 fn behind(stmts: &[Stmt]) -> BTreeSet<String> {
     let (mut names, mut declared) = (BTreeSet::new(), BTreeSet::new());
     for stmt in stmts {
@@ -148,7 +148,7 @@ fn behind(stmts: &[Stmt]) -> BTreeSet<String> {
     names
 }
 
-/// An `if` with an arm that always jumps; the other arm takes the statements after it.
+/// An `if` with an arm that always jumps. The other arm takes the statements after the `if`.
 struct OpenArm(ExprIf, bool);
 
 fn open_arm(it: &ExprIf) -> Option<OpenArm> {

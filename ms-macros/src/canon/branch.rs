@@ -1,4 +1,4 @@
-//! `if`: a region with two arms, unless the type of the condition is known.
+//! Rewrites `if` to a region with two arms, unless the condition is certainly a bool.
 
 use super::changes::{self, Found};
 use super::context::Exit;
@@ -22,29 +22,29 @@ use syn::{BinOp, Block, Expr, ExprIf, Lifetime, Stmt, Type, parse_quote, parse_q
 /// How the value of an expression is used.
 #[derive(Clone)]
 pub enum Use {
-    /// It has none: the expression is a statement.
+    /// The expression is a statement and has no value.
     Statement,
-    /// It is used; its type is known if it is annotated.
+    /// The value is used. The type is present if it is annotated.
     Value(Option<Box<Type>>),
-    /// It is the result of the function.
+    /// The value is the result of the function. The type is present if it is annotated.
     Result(Option<Box<Type>>),
-    /// It has none: the expression always jumps.
+    /// The expression always jumps and has no value.
     Never,
 }
 
-/// An arm of a region, and the label at its end.
+/// An arm of a region, with the label that leaves it.
 pub struct Arm {
     /// The label.
     pub label: Lifetime,
-    /// The code.
+    /// The body of the arm.
     pub block: Block,
-    /// The span of its value, for messages.
+    /// The span of the arm's value, for messages.
     pub tail: Span,
-    /// The probes of the names that it uses.
+    /// The probes of the names that the arm uses.
     pub probed: TokenStream,
 }
 
-/// The span of the value of a block, for messages.
+/// Returns the span of the value of a block, for messages.
 pub fn tail(block: &Block) -> Span {
     match block.stmts.last() {
         Some(Stmt::Expr(Expr::If(it), None)) => tail(&it.then_branch),
@@ -113,9 +113,11 @@ impl Rewriter<'_> {
         )
     }
 
-    /// The same `if` with a condition in which nothing is mutated after an operand that may be a
-    /// tensor, except in the right operand of a separate `&&`, or in a nested `if` after a `let`;
-    /// and in which no `let` before it binds a mutable reference.
+    /// Regroups a condition so that operands which a tensor may skip mutate nothing.
+    ///
+    /// In the returned `if`, nothing is mutated after an operand that may be a tensor. The exceptions are the right
+    /// operand of a separate `&&`, and a nested `if` after a `let`. No `let` before such an operand binds a mutable
+    /// reference.
     fn grouped(&self, it: &ExprIf) -> ExprIf {
         let mut parts = Vec::new();
         flatten(&it.cond, &mut parts);
@@ -146,8 +148,8 @@ impl Rewriter<'_> {
         ExprIf { cond: Box::new(joined(&parts)), ..it.clone() }
     }
 
-    /// The names that are needed after an arm besides those of the other arm: what the region
-    /// carries, and, after an arm that may jump, whatever follows.
+    /// Returns the names that are needed after an arm, without the names of the other arm. They are the variables that
+    /// the region carries and, after an arm that may jump, all names in the code that follows.
     pub fn needed(&self, arm: &TokenStream, places: &[Place]) -> BTreeSet<String> {
         let mut needed: BTreeSet<String> = places.iter().filter_map(Place::variable).collect();
         if moves::mentions(arm, &["return", "break", "continue"]) {
@@ -156,7 +158,7 @@ impl Rewriter<'_> {
         needed
     }
 
-    /// Rewrites the block of an arm, whose last expression is the value of the `if`.
+    /// Rewrites the block of an arm. Its last expression is the value of the `if`.
     fn arm_block(&mut self, block: &mut Block, used: &Use) {
         self.used = used.clone();
         self.visit_block_mut(block);
@@ -174,7 +176,7 @@ impl Rewriter<'_> {
         it
     }
 
-    /// Rewrites the condition of a region; declares the names that `let` binds in it.
+    /// Rewrites the condition of a region, and declares the names that its `let`s bind.
     fn region_condition(&mut self, cond: &mut Expr) {
         match cond {
             Expr::Binary(it) if matches!(it.op, BinOp::And(_)) && (has_let(&it.left) || has_let(&it.right)) => {
@@ -197,7 +199,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// The block in braces of the expansion: rustc would warn about the user's braces here.
+/// Replaces the braces of a block by braces of the expansion: rustc would warn about the user's braces here.
 pub fn of_its_own(block: &Block) -> Block {
     let mut braces = Group::new(Delimiter::Brace, TokenStream::new());
     braces.set_span(own_span(block.brace_token.span.join()));
@@ -216,7 +218,7 @@ fn bind(scopes: &mut Scopes, cond: &Expr) {
     }
 }
 
-/// The operands joined by `&&`.
+/// Joins the operands by `&&`.
 fn joined(parts: &[Expr]) -> Expr {
     let (first, rest) = parts.split_first().expect("a condition has parts");
     rest.iter().fold(first.clone(), |all, part| {
@@ -226,7 +228,7 @@ fn joined(parts: &[Expr]) -> Expr {
     })
 }
 
-/// The expression as a block.
+/// Returns the expression as a block.
 pub fn block(expr: &Expr) -> Block {
     match expr {
         Expr::Block(it) if it.label.is_none() && it.attrs.is_empty() => it.block.clone(),
@@ -234,35 +236,35 @@ pub fn block(expr: &Expr) -> Block {
     }
 }
 
-/// The condition of a region: no jump left a loop or a function.
+/// The condition of a guarded region: no jump has left a loop or a function.
 #[derive(Clone, Copy)]
 pub struct Guard {
-    /// The exit of that loop or function.
+    /// The exit of the loop or function.
     pub flow: usize,
     /// Whether no further iteration follows the skipped code.
     pub ends: bool,
 }
 
-/// The code around the arms.
+/// The code around the arms of a region.
 pub struct Region<'a> {
     /// The hidden module.
     pub rt: &'a TokenStream,
     /// The span of the region, for messages.
     pub at: Span,
-    /// The label of its end.
+    /// The label of the end of the region.
     pub label: Lifetime,
-    /// The places that it changes.
+    /// The places that the region changes.
     pub places: Vec<Place>,
-    /// The exits that are taken inside.
+    /// The exits that are taken inside the region.
     pub exits: Vec<Exit>,
-    /// The statement that determines their kinds.
+    /// The statement by which the region votes for the kinds of the exits.
     pub vote: Option<TokenStream>,
-    /// A jump to the end of the enclosing construct, for a region that is left.
+    /// A jump to the end of the enclosing construct, for a region that a jump leaves.
     pub leave: TokenStream,
 }
 
 impl Region<'_> {
-    /// The region; without a second arm, its alternative is empty and it has no value.
+    /// Emits the region. Without a second arm, the alternative is empty and the region has no value.
     pub fn emit(&self, cond: &Expr, first: &Arm, second: Option<&Arm>, used: &Use, guards: Option<Guard>) -> Expr {
         let Self { rt, label: join, vote, leave, exits, .. } = self;
         let region = own("region");
@@ -329,8 +331,7 @@ impl Region<'_> {
                 false => quote!(let #one #hint = #block; #binding = #some(#given);),
             }
         };
-        // Without an annotation, the types of the arms are compared at one span, the end of the
-        // second arm.
+        // Without an annotation, rustc compares the types of the arms at one span, the end of the second arm.
         let alike = |arm: &Arm| match &hint {
             Some(_) => quote!(#one),
             None => {
@@ -338,7 +339,7 @@ impl Region<'_> {
                 respan(quote!(#rt::Alike { first: &#value, value: #one }.value), at)
             }
         };
-        // One span for all of them, so that rustc reports an unsupported value once.
+        // All of them have one span, so that rustc reports an unsupported value once.
         let at = first.tail;
         let [keep_first, keep_second, join_values] = {
             let [region, value, one] = [&region, &value, &one].map(|it| shown(it, at));

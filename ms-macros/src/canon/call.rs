@@ -1,4 +1,4 @@
-//! Calls of objects: `net(&x, &y)`.
+//! Rewrites calls of objects: `net(&x, &y)`.
 
 use crate::names::respan;
 use proc_macro2::TokenStream;
@@ -6,7 +6,7 @@ use quote::quote;
 use syn::spanned::Spanned;
 use syn::{Expr, ExprCall, parse_quote_spanned};
 
-/// `net.invoke(Given { arguments: (&x, &y) })`.
+/// Emits `net.invoke(Given { arguments: (&x, &y) })`.
 pub fn emit(it: &ExprCall, rt: &TokenStream) -> Expr {
     let (callee, arguments, at) = (&it.func, &it.args, it.func.span());
     let trailing = (!arguments.is_empty() && !arguments.trailing_punct()).then(|| quote!(,));

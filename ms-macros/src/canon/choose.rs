@@ -1,4 +1,4 @@
-//! `match` on numbers and bools: a chain of branches, unless the type of the scrutinee is known.
+//! Rewrites `match` on numbers and bools to a chain of branches, unless the scrutinee is certainly a host value.
 
 use super::Rewriter;
 use super::branch::{Use, block};
@@ -13,12 +13,12 @@ use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
 use syn::{Arm, Block, Expr, ExprMatch, Lit, Pat, PatIdent, RangeLimits, UnOp, parse_quote, parse_quote_spanned};
 
-/// Whether the patterns are numbers, ranges of them and bools, and the last one is irrefutable.
+/// Whether the patterns are numbers, ranges of numbers and bools, and the last one is irrefutable.
 pub fn is_choice(it: &ExprMatch) -> bool {
     let Some((last, arms)) = it.arms.split_last() else { return false };
     let parts = parts(&it.expr);
     let ends = takes_all(&last.pat, parts)
-        // To Rust, the two bools are exhaustive.
+        // rustc accepts the two bools as exhaustive.
         || matches!(arms, [first] if [first, last].iter().all(|it| is_bool(&it.pat)));
     !arms.is_empty()
         && ends
@@ -26,7 +26,7 @@ pub fn is_choice(it: &ExprMatch) -> bool {
         && arms.iter().any(|it| decides(&it.pat))
 }
 
-/// Whether that is the case, and the types of the scrutinee or of a guard decide.
+/// Whether the `match` is a choice, and the scrutinee or a guard may be a tensor.
 pub fn is_undecided(scopes: &Scopes, it: &ExprMatch) -> bool {
     let is_open = |arm: &Arm| match &arm.pat {
         Pat::Guard(it) => !scopes.is_settled_condition(&it.guard),
@@ -35,7 +35,7 @@ pub fn is_undecided(scopes: &Scopes, it: &ExprMatch) -> bool {
     is_choice(it) && (!scopes.is_settled(&it.expr) || it.arms.iter().any(is_open))
 }
 
-/// The number of elements of a tuple expression whose elements are matched one by one.
+/// The number of elements of a tuple expression. Such a scrutinee is matched element by element.
 fn parts(scrutinee: &Expr) -> Option<usize> {
     match scrutinee {
         Expr::Paren(it) => parts(&it.expr),
@@ -111,18 +111,18 @@ fn is_number(expr: &Expr) -> bool {
     }
 }
 
-/// A negative number, for which syn has no pattern.
+/// Parses a negative number, for which syn has no pattern.
 fn negative(tokens: &TokenStream) -> Option<Expr> {
     syn::parse2(tokens.clone()).ok().filter(is_number)
 }
 
 impl Rewriter<'_> {
-    /// Whether a `match` is a chain of branches that types decide.
+    /// Whether a `match` becomes a chain of branches that types decide.
     pub fn is_choice(&self, it: &ExprMatch) -> bool {
         is_undecided(&self.scopes, it)
     }
 
-    /// Rewrites such a `match`.
+    /// Rewrites a `match` to a chain of branches.
     pub fn choose(&mut self, it: &ExprMatch, used: &Use) -> Expr {
         let rt = self.rt;
         let mut scrutinee = (*it.expr).clone();
@@ -174,7 +174,7 @@ impl Rewriter<'_> {
         }}
     }
 
-    /// The condition that the subject matches the pattern; `None` if it is irrefutable.
+    /// Returns the condition that the subject matches the pattern; `None` if the pattern is irrefutable.
     fn case(&self, subject: &Subject, pat: &Pat) -> Option<Expr> {
         let name = match (subject, pat) {
             (_, Pat::Wild(_)) => return None,
@@ -222,7 +222,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// The names that a pattern binds.
+    /// Emits the bindings of a pattern.
     fn bindings(&self, subject: &Subject, pat: &Pat) -> Vec<TokenStream> {
         let rt = self.rt;
         match (subject, pat) {
@@ -244,7 +244,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Reports a pattern that destructures a tensor, or compares one by Rust's own rules.
+    /// Reports a pattern that destructures a tensor, or that would compare one by Rust's own rules.
     pub fn check_pattern(&mut self, pat: &Pat, scrutinee: &mut Expr) {
         if self.scopes.known(scrutinee) == Known::Tensor
             && let Some(pat) = foreign(pat)
@@ -256,7 +256,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Reports a `match` on a tensor that is no choice.
+    /// Reports a `match` on a tensor without an arm for all other values.
     pub fn check_match(&mut self, it: &mut ExprMatch) {
         let mut closed = it.clone();
         closed.arms.push(parse_quote!(_ => {}));
@@ -272,13 +272,13 @@ impl Rewriter<'_> {
     }
 }
 
-/// The scrutinee: as a whole, or by its elements.
+/// The scrutinee, as a whole or by its elements.
 enum Subject {
     Whole(Ident),
     Parts(Vec<Ident>),
 }
 
-/// The part of a pattern that cannot match a tensor.
+/// Returns the part of a pattern that cannot match a tensor.
 fn foreign(pat: &Pat) -> Option<&Pat> {
     match pat {
         Pat::Wild(_) | Pat::Type(_) | Pat::Macro(_) | Pat::Rest(_) => None,

@@ -1,11 +1,11 @@
-//! `==`, `!=`, `<`, `<=`, `>`, `>=`.
+//! Rewrites comparisons: `==`, `!=`, `<`, `<=`, `>`, `>=`.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 use syn::spanned::Spanned;
 use syn::{BinOp, Expr, ExprBinary, Lit, parse_quote_spanned};
 
-/// `Subject(&a).lt(&b)`.
+/// Emits `Subject(&a).lt(&b)`.
 pub fn emit(it: &ExprBinary, rt: &TokenStream) -> Expr {
     let method = match it.op {
         BinOp::Eq(_) => "eq",
@@ -15,7 +15,7 @@ pub fn emit(it: &ExprBinary, rt: &TokenStream) -> Expr {
         BinOp::Gt(_) => "gt",
         _ => "ge",
     };
-    // `2.0 < x` is `x > 2.0`: the type of the other operand determines that of the literal.
+    // `2.0 < x` is emitted as `x > 2.0`: the type of the other operand determines the type of the literal.
     let (left, right, method) = match method {
         _ if !is_number(&it.left) => (&it.left, &it.right, method),
         "lt" => (&it.right, &it.left, "gt"),
@@ -49,7 +49,7 @@ fn is_number(expr: &Expr) -> bool {
     }
 }
 
-/// The expression as the operand of `&`.
+/// Returns the expression as the operand of `&`.
 pub fn operand(expr: &Expr) -> TokenStream {
     match expr {
         Expr::Path(_)

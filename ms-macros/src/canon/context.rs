@@ -1,5 +1,4 @@
-//! The enclosing regions, loops and functions of the code that is being rewritten, and the jumps
-//! out of them.
+//! Tracks the enclosing regions, loops and functions of the code that is being rewritten, and the jumps out of them.
 
 use crate::names::{own_nth, shown};
 use proc_macro2::{Ident, Span, TokenStream};
@@ -18,36 +17,36 @@ pub struct Context {
 /// The exit of a loop or a function: `__flowN` in the expansion.
 #[derive(Default)]
 struct Flow {
-    /// The kinds of regions that are left through it, and whether they are declared with it.
+    /// The votes of the regions that are left through the exit, and whether each vote is declared with this exit.
     votes: Vec<(usize, bool)>,
     /// The number of jumps through it.
     jumps: usize,
-    /// Whether one of them is a `break` of the loop itself.
+    /// Whether one of the jumps is a `break` of the loop itself.
     breaks: bool,
-    /// Whether one of them is a `continue` of the loop itself.
+    /// Whether one of the jumps is a `continue` of the loop itself.
     continues: bool,
-    /// Whether one of them has a value.
+    /// Whether one of the jumps has a value.
     valued: bool,
-    /// The span of the first of them, for messages.
+    /// The span of the first jump, for messages.
     at: Option<Span>,
 }
 
 /// An exit that is taken inside a region.
 #[derive(Clone, Copy)]
 pub struct Exit {
-    /// Its number.
+    /// The number of the exit.
     pub flow: usize,
-    /// Its span in messages.
+    /// The span of the exit in messages.
     pub at: Span,
 }
 
 impl Exit {
-    /// Its name.
+    /// Returns the name of the exit's variable.
     pub fn name(&self) -> Ident {
         shown(&flow_name(self.flow), self.at)
     }
 
-    /// The name of the saved copy of it in a region.
+    /// Returns the name of the exit's saved copy in a region.
     pub fn held(&self) -> Ident {
         shown(&own_nth("was", self.flow), self.at)
     }
@@ -57,7 +56,7 @@ impl Exit {
 pub struct Construct {
     kind: Kind,
     label: Lifetime,
-    /// The exits that are taken inside and were declared outside, or by the construct itself.
+    /// The exits that are taken inside the construct, and are declared outside or by the construct itself.
     pub flows: BTreeSet<usize>,
 }
 
@@ -68,10 +67,10 @@ enum Kind {
     Arm,
     Loop {
         flow: usize,
-        /// Its beginning.
+        /// The position where the loop begins.
         start: Start,
         user: Option<String>,
-        /// Jumps to it may leave regions, so they are flags.
+        /// Whether jumps to the loop are flags, because they may leave regions.
         managed: bool,
     },
     /// A labelled block.
@@ -79,12 +78,12 @@ enum Kind {
         flow: usize,
         start: Start,
         user: String,
-        /// The same as for a loop.
+        /// Whether jumps to the block are flags, because they may leave regions.
         managed: bool,
     },
     Body {
         flow: usize,
-        /// The number of names declared outside.
+        /// The number of names that are declared outside.
         mark: usize,
         result: Option<Box<Type>>,
     },
@@ -109,14 +108,14 @@ impl Context {
         self.push(Kind::Arm, label);
     }
 
-    /// Begins a loop; returns its exit.
+    /// Begins a loop, and returns its exit.
     pub fn push_loop(&mut self, label: Lifetime, user: Option<String>, managed: bool, start: Start) -> usize {
         let flow = self.flow();
         self.push(Kind::Loop { flow, start, user, managed }, label);
         flow
     }
 
-    /// Begins a labelled block; returns its exit.
+    /// Begins a labelled block, and returns its exit.
     pub fn push_block(&mut self, label: Lifetime, managed: bool, start: Start) -> usize {
         let flow = self.flow();
         let user = label.to_string();
@@ -124,7 +123,7 @@ impl Context {
         flow
     }
 
-    /// Begins the body of a function or closure; returns its exit.
+    /// Begins the body of a function or closure, and returns its exit.
     pub fn push_body(&mut self, label: Lifetime, result: Option<Box<Type>>, mark: usize) -> usize {
         let flow = self.flow();
         self.push(Kind::Body { flow, mark, result }, label);
@@ -136,7 +135,7 @@ impl Context {
         self.stack.pop().expect("what is pushed is popped")
     }
 
-    /// The loop or block that a `break` or `continue` refers to.
+    /// Returns the loop or block that a `break` or `continue` refers to.
     pub fn target(&self, label: Option<&Lifetime>) -> Option<Target> {
         let label = label.map(|it| it.to_string());
         let mut inner = self.stack.iter().enumerate().rev().take_while(|it| !matches!(it.1.kind, Kind::Body { .. }));
@@ -149,12 +148,12 @@ impl Context {
         inner.find(|it| is_meant(it.1)).map(|it| Target(it.0))
     }
 
-    /// Whether the target is a block; a jump to it ends the block, which has a value.
+    /// Whether the target is a labelled block. A jump to it ends the block, which has a value.
     pub fn is_block(&self, target: Target) -> bool {
         matches!(self.stack[target.0].kind, Kind::Block { .. })
     }
 
-    /// The function that a `return` refers to.
+    /// Returns the function that a `return` refers to.
     pub fn body_target(&self) -> Option<Target> {
         self.stack.iter().rposition(|it| matches!(it.kind, Kind::Body { .. })).map(Target)
     }
@@ -166,8 +165,8 @@ impl Context {
             || matches!(self.stack[target.0].kind, Kind::Loop { managed: true, .. } | Kind::Block { managed: true, .. })
     }
 
-    /// Records a jump, which messages show at `at`; returns the exits of everything that it leaves,
-    /// innermost first, that of the target last.
+    /// Records a jump, which messages show at `at`. Returns the exits of all constructs that it leaves, from the
+    /// innermost one to the target.
     pub fn jump(&mut self, target: Target, jump: &Expr, valued: bool, at: Span) -> Vec<usize> {
         // A loop with plain Rust jumps is left together with its enclosing construct.
         let own = |it: &Construct| match it.kind {
@@ -193,12 +192,12 @@ impl Context {
         flows
     }
 
-    /// The label of a target.
+    /// Returns the label of a target.
     pub fn label(&self, target: Target) -> &Lifetime {
         &self.stack[target.0].label
     }
 
-    /// The type of the result of a target that is a function, if it is annotated.
+    /// Returns the annotated result type of a target that is a function.
     pub fn result(&self, target: Target) -> Option<&Type> {
         match &self.stack[target.0].kind {
             Kind::Body { result, .. } => result.as_deref(),
@@ -206,7 +205,7 @@ impl Context {
         }
     }
 
-    /// The exit of the innermost loop, block or function.
+    /// Returns the exit of the innermost loop, block or function.
     pub fn innermost(&self) -> usize {
         let flows = self.stack.iter().rev().find_map(|it| match it.kind {
             Kind::Loop { flow, .. } | Kind::Block { flow, .. } | Kind::Body { flow, .. } => Some(flow),
@@ -215,7 +214,7 @@ impl Context {
         flows.expect("code stands in a function")
     }
 
-    /// The beginnings of the innermost loop or block, and of the loop around it.
+    /// Returns the beginnings of the innermost loop or block, and of the loop around it.
     pub fn loop_starts(&self) -> Option<(Start, Option<Start>)> {
         let inner = self.stack.iter().rev().take_while(|it| !matches!(it.kind, Kind::Body { .. }));
         let mut starts = inner.filter_map(|it| match it.kind {
@@ -227,8 +226,8 @@ impl Context {
         Some((first, starts.find(|it| it.1).map(|it| it.0)))
     }
 
-    /// The number of enclosing blocks, outermost first, whose remaining statements run after a loop
-    /// that is left early; `None` if only `return` leaves it.
+    /// Returns how many of the outermost blocks have remaining statements that run after the loop is left early. `None`
+    /// stands for a loop that only `return` leaves.
     pub fn seen_behind(&self, own: usize, flows: &BTreeSet<usize>) -> Option<usize> {
         let around = self.stack.iter().filter_map(|it| match it.kind {
             Kind::Loop { flow, start, .. } | Kind::Block { flow, start, .. } => Some((flow, start.1)),
@@ -238,12 +237,13 @@ impl Context {
         if self.breaks_of(own) { Some(usize::MAX) } else { targets.map(|it| it.1).max() }
     }
 
-    /// The number of enclosing loops.
+    /// Returns the number of enclosing loops.
     pub fn loops(&self) -> usize {
         self.stack.iter().filter(|it| matches!(it.kind, Kind::Loop { .. })).count()
     }
 
-    /// The number of names that live on when the innermost function, or loop, runs again.
+    /// Returns the number of names that outlive one iteration of the innermost loop if `loops`, and otherwise one call
+    /// of the innermost function.
     pub fn round(&self, loops: bool) -> usize {
         let marks = self.stack.iter().rev().find_map(|it| match it.kind {
             Kind::Loop { start, .. } if loops => Some(start.0),
@@ -253,27 +253,27 @@ impl Context {
         marks.unwrap_or(0)
     }
 
-    /// Whether a jump may skip to the next iteration of the loop of an exit.
+    /// Whether a jump may skip to the next iteration of the loop with this exit.
     pub fn continues(&self, flow: usize) -> bool {
         self.flows[flow].continues
     }
 
-    /// The number of jumps so far out of the innermost loop, iteration or function.
+    /// Returns the number of jumps so far out of the innermost loop, block or function.
     pub fn jumps(&self) -> usize {
         self.flows[self.innermost()].jumps
     }
 
-    /// Whether the loop of an exit is left by `break`.
+    /// Whether `break` leaves the loop with this exit.
     pub fn breaks_of(&self, flow: usize) -> bool {
         self.flows[flow].breaks
     }
 
-    /// The exits, with their spans for messages.
+    /// Returns the exits with their spans for messages.
     pub fn exits(&self, flows: &BTreeSet<usize>) -> Vec<Exit> {
         flows.iter().map(|&flow| Exit { flow, at: self.at(flow) }).collect()
     }
 
-    /// The span of an exit in messages.
+    /// Returns the span of an exit in messages.
     pub fn at(&self, flow: usize) -> Span {
         self.flows[flow].at.unwrap_or_else(Span::call_site)
     }
@@ -283,7 +283,7 @@ impl Context {
         self.flows[flow].valued
     }
 
-    /// A jump to the end of the innermost construct, skipping the rest of it.
+    /// Emits a jump to the end of the innermost construct.
     pub fn leave(&self) -> TokenStream {
         let is_open = |it: &&Construct| {
             !matches!(it.kind, Kind::Loop { managed: false, .. } | Kind::Block { managed: false, .. })
@@ -295,8 +295,7 @@ impl Context {
         }
     }
 
-    /// The vote of a region for the kinds of the exits that are taken inside; `None` if there are
-    /// none.
+    /// Emits the vote of a region for the kinds of the exits that are taken inside; `None` if there are none.
     pub fn vote(&mut self, region: &Ident, flows: impl Iterator<Item = usize>) -> Option<TokenStream> {
         let flows: Vec<usize> = flows.collect();
         let outermost = *flows.iter().min()?;
@@ -308,7 +307,7 @@ impl Context {
         Some(quote!(#region.votes(#vote);))
     }
 
-    /// Declares an exit.
+    /// Emits the declaration of an exit.
     pub fn declare(&self, flow: usize, value: &TokenStream, rt: &TokenStream) -> TokenStream {
         let name = flow_name(flow);
         let votes = &self.flows[flow].votes;
@@ -324,7 +323,7 @@ impl Context {
     }
 }
 
-/// The name of an exit.
+/// Returns the name of an exit's variable.
 pub fn flow_name(flow: usize) -> Ident {
     own_nth("flow", flow)
 }

@@ -1,4 +1,4 @@
-//! Conditions: `if`, `while`, guards.
+//! Rewrites the conditions of `if`, `while` and guards.
 
 use super::Rewriter;
 use crate::names::located;
@@ -7,8 +7,7 @@ use syn::visit_mut::VisitMut;
 use syn::{BinOp, Expr, UnOp, parse_quote_spanned};
 
 impl Rewriter<'_> {
-    /// Rewrites a condition and evaluates it to a `bool`; declares the names that `let` binds in
-    /// it.
+    /// Rewrites a condition so that it evaluates to a `bool`, and declares the names that its `let`s bind.
     pub fn condition(&mut self, cond: &mut Expr) {
         match cond {
             Expr::Let(it) => {

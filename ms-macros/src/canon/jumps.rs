@@ -1,4 +1,4 @@
-//! `break`, `continue`, `return`: jumps out of regions.
+//! Rewrites `break`, `continue` and `return` that jump out of regions.
 
 use super::context::flow_name;
 use super::moves;
@@ -13,7 +13,7 @@ use syn::visit_mut::VisitMut;
 use syn::{Block, Expr, ExprAsync, ExprClosure, ExprConst, ExprForLoop, ExprIf, Item, Label, Pat, Stmt, parse_quote};
 
 impl Rewriter<'_> {
-    /// A jump out of regions that may be traced; `None` if it is plain Rust.
+    /// Emits a jump out of regions that may be traced; `None` if the jump is plain Rust.
     pub fn jump(&mut self, expr: &Expr) -> Option<Expr> {
         let (target, value) = match expr {
             Expr::Return(it) => (self.context.body_target()?, it.expr.as_deref()),
@@ -84,17 +84,16 @@ pub fn diverges(block: &Block) -> bool {
     }
 }
 
-/// The jumps out of the body of a loop, before it is rewritten.
+/// The jumps out of the body of a loop, found before the body is rewritten.
 #[derive(Default)]
 pub struct Jumps {
-    /// There are some.
+    /// Whether there are jumps.
     pub any: bool,
-    /// Some are under conditions whose types decide.
+    /// Whether a jump is under a condition that may be a tensor.
     pub undecided: bool,
-    /// Those that leave the loop under host conditions alone: the names in each of these
-    /// conditions.
+    /// For each jump that leaves the loop under host conditions alone, the names in these conditions.
     pub host_exits: Vec<BTreeSet<String>>,
-    /// The labels that are jumped to.
+    /// The labels that the jumps target.
     pub labels: BTreeSet<String>,
 }
 
@@ -104,13 +103,13 @@ impl Jumps {
         self.undecided && self.lead_to(label)
     }
 
-    /// Whether one of them targets a block with this label.
+    /// Whether a jump targets a block with this label.
     pub fn lead_to(&self, label: &Label) -> bool {
         self.labels.contains(&label.name.to_string())
     }
 }
 
-/// The jumps out of the body of a loop; for a `for` with its pattern and iterator.
+/// Finds the jumps out of the body of a loop. `items` is the pattern and iterator of a `for`.
 pub fn of_body(scopes: &Scopes, items: Option<(&Pat, &Expr)>, body: &Block) -> Jumps {
     let mut scan =
         Scan { scopes: scopes.clone(), undecided: 0, settled: Vec::new(), loops: Vec::new(), found: Jumps::default() };

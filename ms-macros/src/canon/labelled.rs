@@ -1,4 +1,4 @@
-//! Labelled blocks: code that a jump out of one skips is guarded, as in a function.
+//! Rewrites labelled blocks: code that a jump may skip is guarded, as in a function.
 
 use super::branch::{Use, tail};
 use super::context::flow_name;
@@ -56,8 +56,7 @@ impl Rewriter<'_> {
         }};
     }
 
-    /// A jump to the end of the enclosing construct, after a loop or a block out of which it may
-    /// have been left.
+    /// Emits a jump to the end of the enclosing construct, for a loop or block out of which a jump may have left it.
     pub fn beyond(&self, flow: usize, mut flows: impl Iterator<Item = usize>) -> Option<TokenStream> {
         flows.any(|it| it != flow).then(|| {
             let (outer, leave) = (flow_name(self.context.innermost()), self.context.leave());

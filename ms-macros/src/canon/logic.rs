@@ -1,4 +1,4 @@
-//! `&&` and `||`.
+//! Rewrites `&&` and `||`.
 
 use super::branch::Use;
 use super::{Rewriter, bare, changes};
@@ -9,8 +9,8 @@ use syn::visit_mut;
 use syn::{BinOp, Expr, ExprBinary, ExprIf, parse_quote_spanned};
 
 impl Rewriter<'_> {
-    /// Rewrites an operator. If its right operand mutates something, and a tensor may decide
-    /// whether it is evaluated, it becomes an `if` with a value.
+    /// Rewrites an operator. It becomes an `if` with a value where its right operand mutates something and a tensor may
+    /// decide whether to evaluate it.
     pub fn logic(&mut self, mut it: ExprBinary, used: &Use) -> Expr {
         let mut right = (*it.right).clone();
         let found = changes::changed(&self.scopes, |look| look.mention(&mut right));
@@ -26,7 +26,7 @@ impl Rewriter<'_> {
         self.emit_logic(&it, &probed)
     }
 
-    /// The right operand stays in this function, so that `?` and `return` in it leave the function.
+    /// Emits the operator. The right operand stays in this function, so that `?` and `return` in it leave the function.
     fn emit_logic(&self, it: &ExprBinary, probed: &TokenStream) -> Expr {
         let span = it.op.span();
         let rt = located(self.rt.clone(), span);

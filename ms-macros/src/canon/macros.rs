@@ -1,4 +1,4 @@
-//! Macros whose arguments are expressions: those of std, and `tensor!`.
+//! Rewrites the arguments of macros that take expressions: macros of std, and `tensor!`.
 
 use super::{Rewriter, bare};
 use crate::names::located;
@@ -10,33 +10,33 @@ use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
 use syn::{Expr, ExprRepeat, Macro, Token, parse_quote_spanned};
 
-/// A macro whose arguments are expressions.
+/// A macro that takes expressions as arguments.
 pub struct KnownMacro {
     name: &'static str,
-    /// What it does with its arguments.
+    /// How the macro uses its arguments.
     pub uses: Uses,
     annotated: Annotated,
 }
 
-/// What a macro does with its arguments.
+/// How a macro uses its arguments.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Uses {
-    /// Moves them.
+    /// Moves the arguments.
     Moves,
-    /// Reads them.
+    /// Reads the arguments.
     Reads,
-    /// Writes to the first one, and reads the others.
+    /// Writes to the first argument, and reads the others.
     Writes,
 }
 
-/// Which arguments are annotated code.
+/// The arguments that the rewriter rewrites.
 #[derive(Clone, Copy)]
 enum Annotated {
-    /// All of them.
+    /// All arguments.
     Values,
-    /// All of them, and the first one is a condition.
+    /// All arguments, and the first one is a condition.
     Condition,
-    /// None.
+    /// No arguments.
     No,
 }
 
@@ -66,13 +66,13 @@ static KNOWN: &[KnownMacro] = &[
     macro_of("writeln", Uses::Writes, Annotated::Values),
 ];
 
-/// The table's entry for the macro of this call.
+/// Returns the table's entry for the macro of this call.
 pub fn known(it: &Macro) -> Option<&'static KnownMacro> {
     KNOWN.iter().find(|known| it.path.is_ident(known.name))
 }
 
 impl Rewriter<'_> {
-    /// Rewrites the arguments of a known macro; the arguments of other macros are left unchanged.
+    /// Rewrites the arguments of a known macro. Arguments of other macros are left unchanged.
     pub fn macro_call(&mut self, it: &mut Macro) {
         let rewritten = match known(it).map_or(Annotated::No, |known| known.annotated) {
             Annotated::Condition => self.assertion(&it.tokens),
@@ -84,7 +84,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// The message of an assertion contains the text of the condition.
+    /// Rewrites an assertion. Its message contains the text of the condition.
     fn assertion(&mut self, tokens: &TokenStream) -> Option<TokenStream> {
         let mut arguments = arguments(tokens)?;
         let condition = arguments.first_mut()?;
@@ -116,7 +116,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// The arguments of a macro, if they are expressions.
+/// Parses the arguments of a macro; `None` if they are not expressions.
 pub fn arguments(tokens: &TokenStream) -> Option<Punctuated<Expr, Token![,]>> {
     Punctuated::parse_terminated.parse2(tokens.clone()).ok()
 }

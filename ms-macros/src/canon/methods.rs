@@ -1,4 +1,4 @@
-//! Methods of std with known effects on their receiver.
+//! Lists methods of std with known effects on their receiver.
 
 /// Methods of std and of tensors that do not mutate their receiver, whatever its type.
 pub const READING: &[&str] = &[

@@ -1,5 +1,6 @@
-//! Rewrites the bodies of annotated code: comparisons, `&&` and `||`, and control flow. Everything
-//! else is left unchanged.
+//! Rewrites comparisons, `&&`, `||` and control flow in the bodies of annotated code.
+//!
+//! All other code is left unchanged.
 
 mod advances;
 mod assign;
@@ -92,7 +93,7 @@ pub fn closure(closure: &mut ExprClosure, rt: &TokenStream, diags: &mut Diags) {
     }
 }
 
-/// The expression as an argument: without parentheses around it.
+/// Strips the parentheses around an expression that becomes an argument.
 fn bare(expr: &Expr) -> &Expr {
     match expr {
         Expr::Paren(it) => bare(&it.expr),
@@ -100,7 +101,7 @@ fn bare(expr: &Expr) -> &Expr {
     }
 }
 
-/// The outer variables that an expression mutates, for messages.
+/// Returns the outer variables that an expression mutates, as messages spell them.
 pub fn changed(scopes: &Scopes, expr: &mut Expr) -> Vec<String> {
     changes::changed(scopes, |look| look.visit_expr_mut(expr)).places.iter().map(places::Place::name).collect()
 }
@@ -108,19 +109,19 @@ pub fn changed(scopes: &Scopes, expr: &mut Expr) -> Vec<String> {
 struct Rewriter<'a> {
     scopes: Scopes,
     rt: &'a TokenStream,
-    /// Traits whose methods the rewritten code calls.
+    /// Traits that the rewritten code calls methods of.
     imports: BTreeSet<&'static str>,
     diags: &'a mut Diags,
     /// How the value of the block or expression that is visited next is used.
     used: Use,
     context: Context,
-    /// The names mentioned after the statement, in each enclosing block.
+    /// The names mentioned after the current statement, in each enclosing block.
     rests: Vec<BTreeSet<String>>,
     /// The names mentioned in each enclosing loop.
     rounds: Vec<BTreeSet<String>>,
-    /// The number of labels: rustc warns of labels that shadow others.
+    /// The number of labels so far. Each label has a new name, since rustc warns about labels that shadow others.
     labels: usize,
-    /// The argument that the method passes to the closure that is visited next.
+    /// The argument that the method call passes to the closure that is visited next.
     item: Refers,
     /// Whether the receiver is `&self`.
     behind_self: bool,
@@ -143,7 +144,7 @@ impl<'a> Rewriter<'a> {
         }
     }
 
-    /// Imports of the traits whose methods the rewritten code calls.
+    /// Returns imports of the traits that the rewritten code calls methods of.
     fn imports(&self) -> Vec<Stmt> {
         let rt = self.rt;
         let import = |name: &&'static str| -> Stmt {
@@ -156,14 +157,13 @@ impl<'a> Rewriter<'a> {
         self.imports.iter().map(import).collect()
     }
 
-    /// A label of the expansion.
+    /// Returns a new label of the expansion.
     fn label(&mut self, name: &str) -> Lifetime {
         self.labels += 1;
         Lifetime::new(&format!("'{name}{}", self.labels), Span::mixed_site())
     }
 
-    /// Rewrites the body of a function or closure with this result; names before `mark` are
-    /// declared outside.
+    /// Rewrites the body of a function or closure with this result. The first `mark` names are declared outside.
     fn function(&mut self, mut block: Block, result: Option<Box<Type>>, mark: usize) -> Block {
         let label = self.label("body");
         let flow = self.context.push_body(label.clone(), result.clone(), mark);
@@ -190,7 +190,7 @@ impl<'a> Rewriter<'a> {
         }}
     }
 
-    /// Visits in a new scope.
+    /// Calls `visit` in a new scope.
     fn scoped(&mut self, visit: impl FnOnce(&mut Self)) {
         self.scopes.push();
         visit(self);
@@ -251,7 +251,7 @@ impl VisitMut for Rewriter<'_> {
         let Expr::Binary(binary) = expr else {
             return visit_mut::visit_expr_mut(self, expr);
         };
-        // Whether it is a host value is judged by the user's text, before its parts are rewritten.
+        // The user's text shows whether the operands are host values, so this precedes their rewriting.
         let native = match binary.op {
             BinOp::And(_) | BinOp::Or(_) => {
                 self.scopes.is_settled(&binary.left) && self.scopes.is_settled(&binary.right)
@@ -309,7 +309,7 @@ impl VisitMut for Rewriter<'_> {
         if let (Pat::Ident(it), None) = (bound, &init)
             && it.mutability.is_none()
         {
-            // Both arms of a region assign it.
+            // Both arms of a region assign the variable.
             it.mutability = Some(Default::default());
             local.attrs.push(parse_quote!(#[allow(unused_mut)]));
         }
@@ -358,7 +358,7 @@ impl VisitMut for Rewriter<'_> {
         self.macro_call(it);
     }
 
-    /// Items have attributes of their own.
+    /// Nested items have their own attributes.
     fn visit_item_mut(&mut self, _: &mut Item) {}
 
     fn visit_expr_const_mut(&mut self, _: &mut ExprConst) {}

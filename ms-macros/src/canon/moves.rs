@@ -1,6 +1,11 @@
-//! Values that one arm of a region moves and other code needs: the other arm, since rustc does not
-//! know that only one of them runs; the region itself, which carries changed values; and the code
-//! after an arm that jumps. The arm moves a copy.
+//! Copies values that one arm of a region moves and that other code needs.
+//!
+//! The other code is one of:
+//! - the other arm, since rustc does not know that only one of them runs;
+//! - the region itself, which carries changed values;
+//! - the code after an arm that jumps.
+//!
+//! The arm moves a copy.
 
 use super::changes;
 use crate::names::{own_span, respan};
@@ -12,7 +17,7 @@ use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::{BinOp, Block, Expr, ExprClosure, FieldValue, Item, Macro, Stmt, parse_quote_spanned};
 
-/// Makes `block` copy the outer variables among `needed` that it moves.
+/// Makes `block` copy those outer variables in `needed` that it moves.
 pub fn copy(block: &mut Block, needed: BTreeSet<String>, scopes: &Scopes, rt: &TokenStream) {
     let mut mentioned = needed;
     mentioned.retain(|name| {
@@ -29,7 +34,7 @@ pub fn copy(block: &mut Block, needed: BTreeSet<String>, scopes: &Scopes, rt: &T
     }
 }
 
-/// The names in token streams.
+/// Collects the names in token streams.
 pub fn mentioned(texts: impl Iterator<Item = TokenStream>) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     texts.for_each(|it| mention(it, &mut names));
@@ -61,7 +66,7 @@ struct Copies<'a> {
 }
 
 impl Copies<'_> {
-    /// Rewrites an expression whose value is moved.
+    /// Rewrites an expression that is moved, so that it copies the value.
     fn value(&mut self, expr: &mut Expr) {
         match expr {
             Expr::Path(_) | Expr::Field(_) if self.root(expr).is_some() => {

@@ -1,4 +1,4 @@
-//! Place expressions that a region changes, rooted at variables that are declared outside it.
+//! Represents place expressions that a region changes, rooted at variables that are declared outside it.
 
 use crate::names::own_span;
 use proc_macro2::{Ident, Span, TokenStream};
@@ -10,13 +10,13 @@ use syn::Member;
 pub struct Place {
     /// The variable.
     pub root: Ident,
-    /// The projections from it to the place.
+    /// The projections from the variable to the place.
     pub parts: Vec<Part>,
-    /// Declared without an initialiser.
+    /// Whether the variable is declared without an initialiser.
     pub deferred: bool,
-    /// Dead where the region is left.
+    /// Whether the place is dead once the region is left.
     pub passes: bool,
-    /// Changed only by methods whose names are those of consuming methods.
+    /// Whether only methods with the names of consuming methods change the place.
     pub taken: bool,
     /// The number of earlier places in the region with the same spelling: `a.b` and `a_b`.
     pub alike: usize,
@@ -25,14 +25,14 @@ pub struct Place {
 /// A projection from a variable to a part of it.
 #[derive(Clone, PartialEq)]
 pub enum Part {
-    /// To the target of a reference.
+    /// The target of a reference.
     Deref,
-    /// To a field.
+    /// A field.
     Field(Member),
 }
 
 impl Place {
-    /// A reference to the place, as the user would write it.
+    /// Emits a reference to the place, as the user would write it.
     pub fn borrowed(&self, mutably: bool) -> TokenStream {
         let (root, at) = (&self.root, self.span());
         let place = self.parts.iter().fold(quote!(#root), |base, part| match part {
@@ -42,7 +42,7 @@ impl Place {
         if mutably { quote_spanned!(at=> &mut #place) } else { quote_spanned!(at=> &#place) }
     }
 
-    /// The place in messages.
+    /// Returns the place as messages spell it.
     pub fn name(&self) -> String {
         let fields = self.parts.iter().filter_map(|it| match it {
             Part::Deref => None,
@@ -52,30 +52,29 @@ impl Place {
         format!("`{}{}`", self.root, fields.collect::<String>())
     }
 
-    /// Its name in letters, digits and `_`.
+    /// Returns the place's name with only letters, digits and `_`.
     pub fn spelling(&self) -> String {
         let name: String = self.name().chars().map(|it| if it.is_alphanumeric() { it } else { '_' }).collect();
         name.trim_matches('_').to_owned()
     }
 
-    /// A name for variables of the expansion that belong to the place.
+    /// Returns the name of the expansion's variable for the place.
     pub fn ident(&self) -> Ident {
         let number = if self.alike > 0 { self.alike.to_string() } else { String::new() };
         Ident::new(&format!("__{}{number}", self.spelling()), own_span(self.span()))
     }
 
-    /// The variable, unless the place is behind a reference.
+    /// Returns the variable, unless the place is behind a reference.
     pub fn variable(&self) -> Option<String> {
         (!self.parts.contains(&Part::Deref)).then(|| self.root.to_string())
     }
 
-    /// Its span in messages.
+    /// Returns the place's span in messages.
     pub fn span(&self) -> Span {
         self.root.span()
     }
 
-    /// Whether the other place is inside this one: a field may be written with an explicit
-    /// dereference or without.
+    /// Whether this place contains `other`. A field may be written with an explicit dereference or without.
     pub fn holds(&self, other: &Self) -> bool {
         let fields = |it: &Self| it.parts.iter().filter(|it| **it != Part::Deref).cloned().collect::<Vec<_>>();
         let (outer, inner) = (fields(self), fields(other));

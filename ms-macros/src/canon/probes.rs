@@ -1,5 +1,4 @@
-//! Type probes: in a region, a name whose mutability the syntax does not determine is probed by its
-//! type.
+//! Probes the types of names that a region uses and for which the syntax does not determine the mutability.
 
 use super::Rewriter;
 use crate::names::own_span;
@@ -8,17 +7,17 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::Expr;
 use syn::spanned::Spanned;
 
-/// The module of the traits that probes use.
+/// The name of the module with the traits that probes use.
 pub const TRAITS: &str = "reach";
 
 /// How a region uses a name.
 #[derive(Clone, PartialEq)]
 pub enum Usage {
-    /// It is moved or passed on.
+    /// The region moves the name or passes it on.
     Moves,
-    /// It is borrowed, called, or the receiver of a method.
+    /// The region borrows or calls the name, or calls a method on it.
     Borrows,
-    /// It holds a closure that mutates these variables.
+    /// The name holds a closure that mutates these variables.
     Captures(Vec<String>),
 }
 
@@ -27,14 +26,14 @@ pub enum Usage {
 pub struct Probe {
     /// The expression.
     pub expr: Expr,
-    /// Its spelling in messages.
+    /// The name as messages spell it.
     pub name: String,
-    /// How it is used.
+    /// How the region uses the name.
     pub usage: Usage,
 }
 
 impl Probe {
-    /// Adds the probe to others, unless they include it.
+    /// Adds the probe to `all`, unless `all` already covers it.
     pub fn add(self, all: &mut Vec<Self>) {
         let text = |it: &Self| it.expr.to_token_stream().to_string();
         match all.iter_mut().find(|it| text(it) == text(&self)) {
@@ -46,7 +45,7 @@ impl Probe {
 }
 
 impl Rewriter<'_> {
-    /// The statements of the probes.
+    /// Emits the statements of the probes.
     pub fn probed(&mut self, region: &Ident, probes: &[Probe]) -> TokenStream {
         let rt = self.rt;
         let mut out = TokenStream::new();
@@ -64,7 +63,7 @@ impl Rewriter<'_> {
             if !matches!(usage, Usage::Captures(_)) {
                 self.imports.insert(TRAITS);
             }
-            // Spelled as in the user's text, so that the error has the line of the name.
+            // These tokens have the user's span, so that the error has the line of the name.
             out.extend(quote_spanned!(at=> #region.uses(#name, #reach);));
         }
         out

@@ -1,4 +1,4 @@
-//! `while`, `loop` and `for`: loops on tensors, and loops that are left early depending on tensors.
+//! Rewrites `while`, `loop` and `for`: loops on tensors, and loops that tensors decide to leave early.
 
 use super::branch::{Use, of_its_own};
 use super::changes::{self, Found};
@@ -23,13 +23,13 @@ pub enum Head {
     While(Box<Expr>, Span),
     /// `loop`.
     Loop,
-    /// `while let`, up to the first operand of the condition that may be a tensor.
+    /// `while` with a condition that contains `let`, up to its first operand that may be a tensor.
     Chain(Vec<Expr>),
     /// `for`.
     For {
-        /// Its pattern.
+        /// The pattern of the items.
         pat: Box<syn::Pat>,
-        /// Its iterator.
+        /// The expression of the iterator.
         over: Box<Expr>,
     },
 }
@@ -75,8 +75,8 @@ impl Rewriter<'_> {
         *expr = self.region_loop(label, head, body, managed.then_some(jumps), used);
     }
 
-    /// The head of a `while` whose condition contains `let`: operands that may be tensors move into
-    /// the body.
+    /// Returns the head of a `while` with a condition that contains `let`, and moves its operands that may be tensors
+    /// into the body.
     fn chain(&self, cond: &Expr, body: &mut Block) -> Head {
         let mut parts = Vec::new();
         flatten(cond, &mut parts);
@@ -215,7 +215,7 @@ impl Rewriter<'_> {
             let (flow, at) = (shown(flow, at), at);
             quote_spanned!(at=> #flow.begin(#repeat);)
         });
-        // A host condition on what the loop itself changes terminates it; jumps under any other are
+        // A host condition on a place that the loop changes terminates the loop. Jumps under any other condition are
         // flags.
         let is_about = |names: &BTreeSet<String>| {
             names.is_empty() || places.iter().filter_map(Place::variable).any(|it| names.contains(&it))
@@ -280,7 +280,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// The condition under which an iteration runs.
+/// Emits the condition under which an iteration runs.
 fn test(
     head: &Head,
     region: &syn::Ident,
@@ -336,7 +336,7 @@ fn is_true(cond: &Expr) -> bool {
     matches!(cond, Expr::Lit(it) if matches!(&it.lit, Lit::Bool(it) if it.value))
 }
 
-/// The operands of a chain of `&&`.
+/// Collects the operands of a chain of `&&`.
 pub fn flatten(cond: &Expr, parts: &mut Vec<Expr>) {
     match cond {
         Expr::Binary(it) if matches!(it.op, BinOp::And(_)) => {
@@ -347,7 +347,7 @@ pub fn flatten(cond: &Expr, parts: &mut Vec<Expr>) {
     }
 }
 
-/// Whether the expression is syntactically a call of `range`; its type decides.
+/// Whether the expression is spelled like a call of `range`. Its type decides whether it is one.
 pub fn is_range(expr: &Expr) -> bool {
     match expr {
         Expr::Paren(it) => is_range(&it.expr),

@@ -1,5 +1,5 @@
-//! State that is carried across the borders of a region: the places that it changes, and the exits
-//! that are taken in it.
+//! Emits the state that a region carries across its borders: the places that it changes, and the exits that are taken
+//! in it.
 
 use super::context::Exit;
 use super::places::Place;
@@ -9,20 +9,20 @@ use quote::{quote, quote_spanned};
 
 /// Emits the statements for the state of a region.
 pub struct State<'a> {
-    /// The hidden module.
+    /// The path to the hidden module `__rt`.
     pub rt: &'a TokenStream,
-    /// The region.
+    /// The name of the region's variable.
     pub region: &'a syn::Ident,
-    /// The places that change.
+    /// The places that the region changes.
     pub places: &'a [Place],
-    /// The exits that are taken inside.
+    /// The exits that are taken inside the region.
     pub exits: &'a [Exit],
     /// The exit of the region itself, if it is a loop.
     pub own: Option<usize>,
 }
 
-/// The statement at which rustc reports a variable that the region cannot change: the first that needs it, so that
-/// those that follow are not reported.
+/// Emits the statement at which rustc reports a variable that the region cannot change. It is the first one that needs
+/// the trait, so rustc does not report the statements after it.
 pub fn accepted(rt: &TokenStream, region: &syn::Ident, value: TokenStream, at: Span) -> TokenStream {
     let region = shown(region, at);
     quote_spanned!(own_span(at)=> <_ as #rt::Carry<_>>::accept(#region.kind(), #value);)

@@ -1,4 +1,4 @@
-//! `bprop`: a cell with a user-defined derivative.
+//! Emits a cell with a user-defined derivative, `bprop`.
 
 use super::callable::output;
 use crate::diag::{Code, Diags};
@@ -10,7 +10,7 @@ use syn::{
     FnArg, Ident, ImplItem, ImplItemFn, ItemImpl, Pat, ReturnType, Signature, Type, parse_quote, spanned::Spanned,
 };
 
-/// The signature of `bprop`, if the impl defines it.
+/// Returns the signature of `bprop`, if the impl defines it.
 pub fn given(item: &ItemImpl) -> Option<Signature> {
     item.items.iter().find_map(|it| match it {
         ImplItem::Fn(method) if method.sig.ident == "bprop" => Some(method.sig.clone()),
@@ -18,7 +18,7 @@ pub fn given(item: &ItemImpl) -> Option<Signature> {
     })
 }
 
-/// Checks what the text shows of the arguments and the result of `bprop`; returns whether they fit `construct`.
+/// Checks the arguments and the result of `bprop` as far as the text shows them. Returns whether they fit `construct`.
 pub fn check(bprop: &Signature, construct: &ImplItemFn, diags: &mut Diags) -> bool {
     let arguments: Vec<&syn::PatType> = construct
         .sig
@@ -32,7 +32,7 @@ pub fn check(bprop: &Signature, construct: &ImplItemFn, diags: &mut Diags) -> bo
     let counts = match &bprop.output {
         ReturnType::Type(_, ty) => match &**ty {
             Type::Tuple(it) => it.elems.len() == arguments.len(),
-            // Any other name may be that of a tuple.
+            // Any other name may be an alias of a tuple.
             Type::Path(_) => last_name(ty).is_none_or(|it| it != "Tensor"),
             _ => true,
         },
@@ -57,9 +57,8 @@ pub fn check(bprop: &Signature, construct: &ImplItemFn, diags: &mut Diags) -> bo
     false
 }
 
-/// Moves the body of `construct` to a method of its own, which is returned, and makes `construct`
-/// call it as a function whose derivative is `bprop`. Returns `None` if an argument is not a plain
-/// name.
+/// Moves the body of `construct` to the returned method. `construct` then calls this method as a function with the
+/// derivative `bprop`. Returns `None` if an argument is not a plain name.
 pub fn divert(construct: &mut ImplItemFn, bprop: &Signature, names: &Names) -> Option<ImplItemFn> {
     let mut arguments: Vec<(Ident, Type)> = Vec::new();
     for input in &construct.sig.inputs {
@@ -75,7 +74,7 @@ pub fn divert(construct: &mut ImplItemFn, bprop: &Signature, names: &Names) -> O
     body.sig.ident = format_ident!("__construct");
     body.vis = syn::Visibility::Inherited;
     body.attrs = vec![parse_quote!(#[doc(hidden)]), parse_quote!(#[track_caller])];
-    // Types that do not fit are reported where `bprop` is declared.
+    // rustc reports types that do not fit at the declaration of `bprop`.
     let backward = quote_spanned! { bprop.ident.span() =>
         |#(#name: #ty,)* __out: &#result, __dout: &#result| self.bprop(#(#name,)* __out, __dout)
     };

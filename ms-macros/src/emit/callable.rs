@@ -1,4 +1,4 @@
-//! Calling cells: `self.fc1(&x)`, `net.call(&x, &y)`, `net(&x, &y)`.
+//! Emits the code that makes cells callable: `self.fc1(&x)`, `net.call(&x, &y)`, `net(&x, &y)`.
 
 use crate::names::Names;
 use crate::types::last_name;
@@ -23,10 +23,10 @@ const TAKEN: &[&str] = &[
     "apply",
 ];
 
-/// The numbers of arguments with which fields can be called, besides one.
+/// The numbers of arguments, besides one, with which a field can be called.
 const COUNTS: &[usize] = &[0, 2, 3, 4, 5, 6];
 
-/// Types that are no cells by their names, and not called.
+/// Names of types that are certainly not cells, and are not called.
 const VALUES: &[&str] = &[
     "Parameter",
     "Tensor",
@@ -53,11 +53,12 @@ const VALUES: &[&str] = &[
     "PhantomData",
 ];
 
-/// The methods of the names of the fields, which call the cells in them.
+/// Emits methods with the names of the fields, which call the cells in them.
 ///
-/// Those are methods of hidden traits, so that the user's inherent methods take precedence. There is a trait for each
-/// field and number of arguments, and the bound of its impl holds for the number that the cell takes. The method that
-/// is left when none holds is found behind one more reference, and has the message.
+/// The methods belong to hidden traits, so that the user's inherent methods take precedence. Each field has one trait
+/// for each number of arguments. The bound of the trait's impl holds only for the number that the cell takes. Method
+/// resolution finds the fallback method behind one more reference when no bound holds. The fallback carries the error
+/// message.
 pub fn field_methods(item: &ItemStruct, fields: &[(usize, &Field)], rt: &TokenStream) -> Option<TokenStream> {
     let fields: Vec<(&Name, &Type)> = fields
         .iter()
@@ -122,7 +123,7 @@ pub fn field_methods(item: &ItemStruct, fields: &[(usize, &Field)], rt: &TokenSt
     })
 }
 
-/// Whether the last name of a type, or its form, shows that it is no cell.
+/// Whether the last name of a type, or its form, shows that it is not a cell.
 fn is_value(ty: &Type) -> bool {
     match ty {
         Type::Path(_) => last_name(ty).is_some_and(|last| VALUES.iter().any(|it| last == it)),
@@ -130,7 +131,8 @@ fn is_value(ty: &Type) -> bool {
     }
 }
 
-/// The method that calls a field with one argument, of a type that the cell determines; or with `count`.
+/// Emits the trait that calls a field with `count` arguments. `None` stands for one argument of the type that the cell
+/// determines.
 fn applied(item: &ItemStruct, field: &Name, ty: &Type, count: Option<usize>, rt: &TokenStream) -> TokenStream {
     let name = &item.ident;
     let method = format_ident!("__{}_{}_{}", name, field, count.unwrap_or(1));
@@ -188,7 +190,7 @@ fn applied(item: &ItemStruct, field: &Name, ty: &Type, count: Option<usize>, rt:
     }
 }
 
-/// `call` with the signature of `construct`, and the impls that make the cell callable.
+/// Emits `call` with the signature of `construct`, and the impls that make the cell callable.
 pub fn call(construct: &ImplItemFn, item: &ItemImpl, names: &Names) -> TokenStream {
     let rt = names.rt();
     let (params, _, bounds) = item.generics.split_for_impl();
@@ -214,7 +216,7 @@ pub fn call(construct: &ImplItemFn, item: &ItemImpl, names: &Names) -> TokenStre
     }
 }
 
-/// Gives every parameter a plain name, and returns the names.
+/// Gives every parameter a plain name, and returns these names.
 fn plain_arguments(sig: &mut Signature) -> Vec<Ident> {
     let mut names = Vec::new();
     for (i, input) in sig.inputs.iter_mut().enumerate() {
@@ -231,7 +233,7 @@ fn plain_arguments(sig: &mut Signature) -> Vec<Ident> {
     names
 }
 
-/// The impl of `Apply`, for a method of one argument, or of `ApplyAll`.
+/// Emits the impl of `Apply` for a method of one argument, and of `ApplyAll` otherwise.
 pub fn apply(call: &Signature, item: &ItemImpl, rt: &TokenStream) -> Option<TokenStream> {
     let types = argument_types(call)?;
     let (params, bounds) = with_lifetime(item);
@@ -272,7 +274,7 @@ pub fn apply(call: &Signature, item: &ItemImpl, rt: &TokenStream) -> Option<Toke
     })
 }
 
-/// The impl of `Callable` in terms of `call`, which has this signature.
+/// Emits the impl of `Callable` that forwards to `call`, which has this signature.
 pub fn callable(call: &Signature, item: &ItemImpl, rt: &TokenStream) -> Option<TokenStream> {
     let types = argument_types(call)?;
     let (params, bounds) = with_lifetime(item);
@@ -294,13 +296,13 @@ pub fn callable(call: &Signature, item: &ItemImpl, rt: &TokenStream) -> Option<T
     })
 }
 
-/// The lifetime of borrowed arguments.
+/// Returns the lifetime of borrowed arguments.
 fn lifetime() -> Lifetime {
     Lifetime::new("'__a", Span::call_site())
 }
 
-/// The types of the arguments, borrowed for [`lifetime`]; `None` for signatures that the trait
-/// cannot express: without `&self`, with type parameters, or with `impl Trait`.
+/// Returns the types of the arguments, borrowed for [`lifetime`]. Returns `None` for signatures that the trait cannot
+/// express: without `&self`, with type parameters, or with `impl Trait`.
 fn argument_types(sig: &Signature) -> Option<Vec<Type>> {
     let shared = matches!(sig.receiver()?.kind, ReceiverKind::Reference(_, _, None));
     let simple = sig.generics.params.iter().all(|it| matches!(it, GenericParam::Lifetime(_)));
@@ -317,7 +319,7 @@ fn argument_types(sig: &Signature) -> Option<Vec<Type>> {
     (shared && simple && !borrow.opaque).then_some(types)
 }
 
-/// Gives every reference the same lifetime.
+/// Gives every reference the lifetime of [`lifetime`].
 struct Borrow {
     opaque: bool,
 }
@@ -348,7 +350,7 @@ pub(super) fn output(sig: &Signature) -> TokenStream {
     }
 }
 
-/// The generics of the impl with [`lifetime`] added: parameters and bounds.
+/// Returns the parameters and bounds of the impl's generics with [`lifetime`] added.
 fn with_lifetime(item: &ItemImpl) -> (TokenStream, TokenStream) {
     let mut generics = item.generics.clone();
     let lifetime = lifetime();

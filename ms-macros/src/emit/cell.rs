@@ -1,4 +1,4 @@
-//! `#[cell]` on structs and impls.
+//! Expands `#[cell]` on structs and impls.
 
 use super::func::{self, Compiles, Func};
 use super::marks::{LAZY_INLINE, NO_INLINE};
@@ -100,7 +100,7 @@ fn expand_impl(mut item: ItemImpl, names: &Names, diags: &mut Diags) -> Option<T
         construct = misnamed(&item, diags);
         item.items.extend(construct.clone().map(|it| ImplItem::Verbatim(func::stub(it.into()))));
     }
-    // `construct` is already rewritten, and is in the impl as tokens.
+    // The impl holds `construct` as tokens that are already rewritten.
     canon::methods(&mut item, &names.rt(), diags);
     if let Some(construct) = construct
         && !defines_call(&item, diags)
@@ -113,7 +113,7 @@ fn expand_impl(mut item: ItemImpl, names: &Names, diags: &mut Diags) -> Option<T
     Some(quote!(#item #extra))
 }
 
-/// Reports a method that is meant to be `construct`; returns what it should be.
+/// Reports a method that is meant to be `construct`, and returns it in the form of one.
 fn misnamed(item: &ItemImpl, diags: &mut Diags) -> Option<ImplItemFn> {
     let method = item.items.iter().find_map(|it| match it {
         ImplItem::Fn(method) if method.sig.ident == "forward" && method.sig.receiver().is_some() => Some(method),
@@ -126,7 +126,7 @@ fn misnamed(item: &ItemImpl, diags: &mut Diags) -> Option<ImplItemFn> {
     Some(construct)
 }
 
-/// `construct`, compiled.
+/// Emits the compiled `construct`.
 fn compiled(method: &mut ImplItemFn, ty: &Type, names: &Names, diags: &mut Diags) -> TokenStream {
     let (compiles, args) = match take_jit(&mut method.attrs, diags) {
         Some(args) => (Compiles::CellAlways { pure: args.pure }, args),
@@ -144,7 +144,8 @@ fn compiled(method: &mut ImplItemFn, ty: &Type, names: &Names, diags: &mut Diags
     func::emit(func, &format!("{}::construct", type_name(ty)), compiles, &args, names, diags)
 }
 
-/// Checks that the receiver of `construct` is `&self`, and makes it so; returns whether it was.
+/// Checks that the receiver of `construct` is `&self`, and otherwise reports it and writes `&self` there. Returns
+/// whether it was `&self`.
 fn check_receiver(construct: &mut ImplItemFn, diags: &mut Diags) -> bool {
     match construct.sig.inputs.first_mut() {
         Some(FnArg::Receiver(it)) if matches!(it.kind, ReceiverKind::Reference(_, _, None)) => return true,
@@ -161,7 +162,7 @@ fn check_receiver(construct: &mut ImplItemFn, diags: &mut Diags) -> bool {
     false
 }
 
-/// Reports a method with the name of the one that is made from `construct`.
+/// Reports a method with the name `call`, which the expansion of `construct` defines.
 fn defines_call(item: &ItemImpl, diags: &mut Diags) -> bool {
     let call = item.items.iter().find_map(|it| match it {
         ImplItem::Fn(method) if method.sig.ident == "call" => Some(&method.sig),
@@ -174,7 +175,7 @@ fn defines_call(item: &ItemImpl, diags: &mut Diags) -> bool {
     call.is_some()
 }
 
-/// The last path segment of a type, for messages.
+/// Returns the last path segment of a type, for messages.
 fn type_name(ty: &Type) -> String {
     last_name(ty).map_or_else(|| ty.to_token_stream().to_string(), ToString::to_string)
 }

@@ -1,4 +1,4 @@
-//! `#[jit_class]` on structs and impls.
+//! Expands `#[jit_class]` on structs and impls.
 
 use super::{callable, cell, fields};
 use crate::args::{ItemArgs, is};
@@ -43,7 +43,7 @@ fn expand_enum(item: DeriveInput, names: &Names) -> TokenStream {
     argument(&item, &item, visit, &rt)
 }
 
-/// The item and its `Arg`; a derived `Tree` or `Static` implements `Arg` itself.
+/// Emits the item and its impl of `Arg`. A derived `Tree` or `Static` implements `Arg` already.
 fn argument(input: &DeriveInput, item: &impl ToTokens, visit: TokenStream, rt: &TokenStream) -> TokenStream {
     if input.attrs.iter().any(derives_arg) {
         return item.to_token_stream();
@@ -65,7 +65,7 @@ fn argument(input: &DeriveInput, item: &impl ToTokens, visit: TokenStream, rt: &
 fn derives_arg(attr: &syn::Attribute) -> bool {
     let mut found = false;
     if attr.path().is_ident("derive") {
-        // rustc reports what does not parse.
+        // rustc reports a list that does not parse.
         let _ = attr.parse_nested_meta(|meta| {
             found |= meta.path.segments.last().is_some_and(|it| it.ident == "Tree" || it.ident == "Static");
             Ok(())

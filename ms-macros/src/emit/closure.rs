@@ -1,4 +1,4 @@
-//! `jit!(|x: &Tensor| ..)`.
+//! Expands `jit!(|x: &Tensor| ..)`.
 
 use crate::canon;
 use crate::diag::{Code, Diags};
@@ -7,7 +7,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{ExprClosure, Pat, ReturnType};
 
-/// Expands to `ms::jit` of the rewritten closure.
+/// Expands to a call of `ms::jit` with the rewritten closure.
 pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
     let mut closure: ExprClosure = diags.parse(tokens)?;
     if let Some(capture) = &closure.capture {
@@ -24,7 +24,8 @@ pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
     })
 }
 
-/// The type of functions to which the closure coerces if it captures nothing; `None` unless all its types are written.
+/// Returns the function type to which the closure coerces if it captures nothing; `None` unless all its types are
+/// written.
 fn function_type(closure: &ExprClosure) -> Option<TokenStream> {
     let inputs = closure.inputs.iter().map(|it| match it {
         Pat::Type(it) => Some(&it.ty),

@@ -1,4 +1,4 @@
-//! Visiting and rebuilding the fields of structs and enums.
+//! Emits methods that visit and rebuild the fields of structs and enums.
 
 use crate::names::{own, own_nth};
 use proc_macro2::{Ident, TokenStream};
@@ -8,12 +8,12 @@ use syn::spanned::Spanned;
 use syn::visit::Visit;
 use syn::{Data, Field, Fields, GenericParam, Generics, Member, Type, TypeParamBound, parse_quote};
 
-/// A constructor: of a struct, or of a variant of an enum.
+/// The constructor of a struct, or of a variant of an enum.
 struct Shape<'a> {
     /// `Self` or `Self::Variant`.
     path: TokenStream,
     fields: &'a Fields,
-    /// Number of the variant; structs have none.
+    /// The number of the variant; `None` for a struct.
     variant: Option<u64>,
 }
 
@@ -34,7 +34,7 @@ fn shapes(data: &Data) -> Vec<Shape<'_>> {
 }
 
 impl Shape<'_> {
-    /// The pattern `Self::V { 0: __field0, name: __field1 }`.
+    /// Emits the pattern `Self::V { 0: __field0, name: __field1 }`.
     fn pattern(&self) -> TokenStream {
         let path = &self.path;
         let fields = self.fields.members().enumerate().map(|(i, member)| {
@@ -52,7 +52,7 @@ impl Shape<'_> {
     }
 }
 
-/// `Name::Field("name")`, or `Name::Index(0)` where fields have no names.
+/// Emits `Name::Field("name")`, or `Name::Index(0)` for a field without a name.
 fn field_name(ident: Option<&Ident>, i: usize, rt: &TokenStream) -> TokenStream {
     match ident {
         Some(ident) => {
@@ -63,16 +63,15 @@ fn field_name(ident: Option<&Ident>, i: usize, rt: &TokenStream) -> TokenStream 
     }
 }
 
-/// Visits one field, of which `value` is a reference; a type that is not an `Arg` is reported at
-/// the type.
+/// Emits the visit of one field; `value` is a reference to it. rustc reports a type that is not an `Arg` at the type.
 fn visit_field(value: impl ToTokens, field: &Field, i: usize, rt: &TokenStream, sink: &Ident) -> TokenStream {
     let (ty, name) = (&field.ty, field_name(field.ident.as_ref(), i, rt));
     let visit = quote_spanned!(ty.span()=> <#ty as #rt::Arg>::visit(#value, #sink););
     quote!(#sink.begin(#name); #visit #sink.end();)
 }
 
-/// The method `visit` of a struct that visits these of its fields, each with its number; a cell
-/// with a name also records its path.
+/// Emits the method `visit` of a struct for some of its fields, each with its number. A cell with a name also records
+/// its path.
 pub fn visit_some_method(cell: Option<&Ident>, fields: &[(usize, &Field)], rt: &TokenStream) -> TokenStream {
     let sink = own("sink");
     let cell = cell.map(|name| {
@@ -95,12 +94,12 @@ pub fn visit_some_method(cell: Option<&Ident>, fields: &[(usize, &Field)], rt: &
     }
 }
 
-/// Fields are bound by reference; an enum without variants has no values.
+/// Emits a `match` on `self` that binds fields by reference. An enum without variants has no values.
 fn match_self(arms: Vec<TokenStream>) -> TokenStream {
     if arms.is_empty() { quote!(match *self {}) } else { quote!(match self { #(#arms)* }) }
 }
 
-/// The method `visit` of a value with these fields.
+/// Emits the method `visit` of a value with these fields.
 pub fn visit_method(data: &Data, rt: &TokenStream) -> TokenStream {
     let sink = own("sink");
     let arms = shapes(data).into_iter().map(|shape| {
@@ -116,7 +115,7 @@ pub fn visit_method(data: &Data, rt: &TokenStream) -> TokenStream {
     }
 }
 
-/// The method `rebuild` of a value with these fields.
+/// Emits the method `rebuild` of a value with these fields.
 pub fn rebuild_method(data: &Data, rt: &TokenStream) -> TokenStream {
     let next = own("next");
     let arms = shapes(data).into_iter().map(|shape| {
@@ -136,7 +135,7 @@ pub fn rebuild_method(data: &Data, rt: &TokenStream) -> TokenStream {
     }
 }
 
-/// The method `as_template` of a value with these fields.
+/// Emits the method `as_template` of a value with these fields.
 pub fn template_method(data: &Data, rt: &TokenStream) -> TokenStream {
     let arms = shapes(data).into_iter().map(|shape| {
         let (path, pattern) = (&shape.path, shape.pattern());
@@ -155,7 +154,7 @@ pub fn template_method(data: &Data, rt: &TokenStream) -> TokenStream {
     }
 }
 
-/// The methods `store` and `restore` of a value with these fields.
+/// Emits the methods `store` and `restore` of a value with these fields.
 pub fn stored_methods(data: &Data, rt: &TokenStream) -> TokenStream {
     let (words, next) = (own("words"), own("next"));
     let stores = shapes(data).into_iter().map(|shape| {
@@ -206,7 +205,7 @@ pub fn stored_methods(data: &Data, rt: &TokenStream) -> TokenStream {
     }
 }
 
-/// `generics` with `bounds` on every type parameter that one of `types` mentions.
+/// Adds `bounds` to every type parameter that one of `types` mentions.
 pub fn bounded<'a>(generics: &Generics, types: impl Iterator<Item = &'a Type>, bounds: &[TokenStream]) -> Generics {
     struct Mentioned(Vec<Ident>);
     impl<'ast> Visit<'ast> for Mentioned {
@@ -227,7 +226,7 @@ pub fn bounded<'a>(generics: &Generics, types: impl Iterator<Item = &'a Type>, b
     generics
 }
 
-/// The types of all fields.
+/// Returns the types of all fields.
 pub fn types(data: &Data) -> Vec<&Type> {
     shapes(data).into_iter().flat_map(|shape| shape.fields.iter().map(|it| &it.ty)).collect()
 }

@@ -1,4 +1,4 @@
-//! `#[jit]`: a function whose calls compute a signature, and are traced, compiled and run.
+//! Expands `#[jit]`: a call of the function computes a signature, and is traced, compiled and run.
 //!
 //! ```text
 //! fn f(x: &Tensor, n: usize) -> Tensor {
@@ -11,8 +11,8 @@
 //! }
 //! ```
 //!
-//! The body stays inside its function, so that `Self`, type parameters and bounds keep their
-//! meaning, in free functions, methods and trait methods alike.
+//! The body stays inside its function, so that `Self`, type parameters and bounds keep their meaning. This holds for
+//! free functions, methods and trait methods.
 
 use super::param::{Param, Written, params};
 use super::receiver;
@@ -39,7 +39,7 @@ pub struct Func {
     pub sig: Signature,
     /// Body.
     pub block: Block,
-    /// Whether calls of it inside compiled code are never inlined.
+    /// Whether its calls inside compiled code are never inlined.
     pub no_inline: bool,
     /// For a `construct`: the type of the cell.
     pub cell: Option<Type>,
@@ -50,12 +50,12 @@ pub struct Func {
 pub enum Compiles {
     /// Wherever it is called.
     Always {
-        /// Whether the user promises that only arguments decide what is built.
+        /// Whether the user promises that the result of tracing depends on the arguments alone.
         pure: bool,
     },
     /// Wherever it is called, as the `construct` of a cell.
     CellAlways {
-        /// Whether only arguments decide what is built.
+        /// Whether the user promises that the result of tracing depends on the arguments alone.
         pure: bool,
     },
     /// In graph mode, as the `construct` of a cell.
@@ -100,7 +100,7 @@ impl From<ImplItemFn> for Func {
 }
 
 fn parse(item: TokenStream, diags: &mut Diags) -> Option<Func> {
-    // Methods have receivers, which items cannot have.
+    // Parsing as a method accepts a receiver, which a free function cannot have.
     if let Ok(it) = syn::parse2::<ImplItemFn>(item.clone()) {
         return Some(it.into());
     }
@@ -127,7 +127,7 @@ fn parse(item: TokenStream, diags: &mut Diags) -> Option<Func> {
     None
 }
 
-/// The function around its traced body; `name` is used in messages and reports.
+/// Emits the function around its traced body. Messages and reports use `name`.
 pub fn emit(
     mut func: Func,
     name: &str,
@@ -170,7 +170,7 @@ pub fn emit(
     let visits = params.iter().map(|it| &it.visit);
     let run = run(&func, &params, &rt, &call);
     let track = (!func.attrs.iter().any(|it| it.path().is_ident("track_caller"))).then(|| quote!(#[track_caller]));
-    // What stands in the place of an expression uses none of its variables.
+    // An expression that an error replaces uses none of its variables.
     let allow = (diags.count() > refused).then(|| quote!(#[allow(unused, deprecated)]));
     let Func { attrs, vis, sig, .. } = &func;
     quote! {
@@ -186,7 +186,7 @@ pub fn emit(
     }
 }
 
-/// The function without its body, which rustc does not check, after an error in its signature.
+/// Emits the function without its body, for a signature with an error. rustc then does not check the body.
 pub fn stub(func: Func) -> TokenStream {
     let Func { mut attrs, vis, mut sig, block, .. } = func;
     attrs.retain(|it| !["jit", "no_inline", "lazy_inline"].iter().any(|name| is(it, name)));
@@ -195,14 +195,13 @@ pub fn stub(func: Func) -> TokenStream {
             it.attrs.retain(|it| !it.path().is_ident("dynamic"));
         }
     }
-    // A result `impl Trait` has the type of a body.
+    // A result `impl Trait` takes its type from the body.
     let opaque = matches!(&sig.output, ReturnType::Type(_, ty) if quote!(#ty).to_string().contains("impl "));
     let body = if opaque { quote!(#block) } else { quote!({ ::core::unimplemented!() }) };
     quote!(#(#attrs)* #[allow(unused_variables)] #vis #sig #body)
 }
 
-/// The beginning of a call, and the statement that passes its marks on: only cells, and functions
-/// that are not inlined in their callers' graphs, have marks.
+/// Emits the start of a call and the argument with its marks. Only cells and functions that are not inlined have marks.
 fn begin(compiles: Compiles, no_inline: bool, rt: &TokenStream) -> (TokenStream, Option<TokenStream>) {
     let no_inline = match (compiles.is_cell(), no_inline) {
         (false, false) => return (quote!(begin), None),
@@ -219,7 +218,7 @@ fn begin(compiles: Compiles, no_inline: bool, rt: &TokenStream) -> (TokenStream,
     (quote!(begin_graph), Some(quote!(#marks,)))
 }
 
-/// Runs the existing version, or the body.
+/// Emits the code that runs an existing version, or traces the body.
 fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenStream {
     // rustc would warn about unnecessary braces around a single expression.
     let block = match &func.block.stmts[..] {
@@ -243,7 +242,7 @@ fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenSt
     let give = donates.then(|| quote!(let mut #given = ::core::option::Option::Some((#(#arguments,)*));));
     let known = if donates { quote!(donating) } else { quote!(cached) };
     let slot = donates.then(|| quote!(&mut #given));
-    // The first mention of its type: rustc does not report what follows again.
+    // The first mention of the result's type is here, so that rustc reports an unsupported one once.
     let accept = match &func.sig.output {
         ReturnType::Default => None,
         ReturnType::Type(_, ty) => Some(quote_spanned!(ty.span()=> <#ty as #rt::JitReturn>::accept();)),
@@ -261,7 +260,7 @@ fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenSt
             #call.finish::<#output>(move || -> #output { #(#binds)* #block })
         };
     }
-    // The final values of `&mut` arguments are results as well, in the memory of the previous ones.
+    // The final values of `&mut` arguments are results too, and reuse the memory of the previous values.
     let none = quote!(&mut ::core::option::Option::None::<()>);
     let slot = slot.unwrap_or(none);
     let known = quote!(lending(&mut [#(&mut #replace),*], #slot));
@@ -366,7 +365,7 @@ fn check_result(output: &ReturnType, diags: &mut Diags) {
     }
 }
 
-/// A lifetime argument of the path other than `'static`.
+/// Returns a lifetime argument of the path other than `'static`.
 fn lifetime(path: &syn::TypePath) -> Option<&syn::Lifetime> {
     path.path.segments.iter().find_map(|segment| match &segment.arguments {
         syn::PathArguments::AngleBracketed(arguments) => arguments.args.iter().find_map(|it| match it {

@@ -1,5 +1,7 @@
-//! `#[lazy_inline]` and `#[no_inline]` on cells: associated constants of the type, which take
-//! precedence over those of the trait `Marked`. `#[no_inline]` also marks functions.
+//! Expands `#[lazy_inline]` and `#[no_inline]`.
+//!
+//! On cells, a mark is an associated constant of the type, which takes precedence over the constant of the trait
+//! `Marked`. `#[no_inline]` also marks functions.
 
 use super::func;
 use crate::args::is;
@@ -12,13 +14,13 @@ use syn::{Attribute, Generics, ItemStruct};
 #[derive(Clone, Copy)]
 pub struct Mark(pub &'static str);
 
-/// Equal calls share one sub-graph.
+/// Makes equal calls share one sub-graph.
 pub const LAZY_INLINE: Mark = Mark("lazy_inline");
 
-/// Calls are never inlined.
+/// Prevents inlining of calls.
 pub const NO_INLINE: Mark = Mark("no_inline");
 
-/// Expands `#[lazy_inline]` before `#[cell]`; after it, `#[cell]` takes it.
+/// Expands `#[lazy_inline]` before `#[cell]`; `#[cell]` itself removes the attribute after it.
 pub fn lazy_inline(args: TokenStream, item: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
     let help = "write it on a `#[cell]` struct, or on `fn new` in its `#[cell]` impl";
     on_cell(LAZY_INLINE, args, &item, diags).or_else(|| {
@@ -53,25 +55,25 @@ fn on_cell(mark: Mark, args: TokenStream, item: &TokenStream, diags: &mut Diags)
     Some(quote!(#item #mark))
 }
 
-/// The first tokens of an item, for the span of an error.
+/// Returns the first tokens of an item, for the span of an error.
 fn head(item: TokenStream) -> TokenStream {
     item.into_iter().take(2).collect()
 }
 
 impl Mark {
-    /// Removes the attribute from those of a struct; returns the mark if it was there.
+    /// Removes the attribute from a struct's attributes. Returns the mark if it was present.
     pub fn take(self, attrs: &mut Vec<Attribute>, diags: &mut Diags) -> Option<Self> {
         crate::args::take_flag(attrs, self.0, diags).then_some(self)
     }
 
-    /// The mark of a struct.
+    /// Emits the mark of a struct.
     pub fn of_struct(self, item: &ItemStruct) -> TokenStream {
         let (_, arguments, _) = item.generics.split_for_impl();
         let name = &item.ident;
         self.of_type(&item.generics, &quote!(#name #arguments))
     }
 
-    /// The mark of a type.
+    /// Emits the mark of a type.
     pub fn of_type(self, generics: &Generics, ty: &impl ToTokens) -> TokenStream {
         let (params, _, bounds) = generics.split_for_impl();
         let name = format_ident!("{}", self.0.to_uppercase());

@@ -1,4 +1,4 @@
-//! What each attribute emits.
+//! Emits the expansion of each attribute.
 
 mod bprop;
 mod callable;

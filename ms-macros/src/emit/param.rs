@@ -1,5 +1,4 @@
-//! The parameters of a compiled function: how each is added to the signature, entered, and bound
-//! in the body.
+//! Emits the parameters of a compiled function: how each is added to the signature, entered, and bound in the body.
 
 use super::receiver;
 use crate::args::{JitArgs, take_flag};
@@ -11,29 +10,29 @@ use syn::spanned::Spanned;
 use syn::visit::Visit;
 use syn::{FnArg, Pat, Receiver, ReceiverKind, Signature, Type};
 
-/// One parameter.
+/// The code of one parameter.
 pub struct Param {
     /// Statements before the call begins.
     pub prepare: TokenStream,
     /// Visits the argument for the signature.
     pub visit: TokenStream,
-    /// Makes the value for the body.
+    /// Creates the value for the body.
     pub enter: TokenStream,
-    /// Binds it under the user's name, inside the body.
+    /// Binds the value to the user's name, inside the body.
     pub bind: TokenStream,
-    /// For `&mut`: the caller's place.
+    /// For `&mut`: the code that writes the caller's value.
     pub written: Option<Written>,
-    /// For a donated one: the caller's value, and its name once the call has begun.
+    /// For a donated parameter: the caller's value, and its name once the call has begun.
     pub donated: Option<(TokenStream, Ident)>,
 }
 
 /// An argument behind `&mut`.
 pub struct Written {
-    /// The statement that writes it.
+    /// The statement that writes the new value to the caller's.
     pub write: TokenStream,
-    /// The closure that replaces its tensors.
+    /// The closure that replaces the tensors of the caller's value.
     pub replace: TokenStream,
-    /// The body's copy.
+    /// The name of the body's copy.
     pub copy: Ident,
 }
 
@@ -47,8 +46,8 @@ enum Mode {
     Dynamic,
 }
 
-/// Parses the parameters, and leaves plain names in the signature. `cell` is the type of the cell in the impl of a
-/// `construct`.
+/// Parses the parameters, and replaces their patterns in the signature by plain names. `cell` is the type of the cell
+/// for a `construct`.
 pub fn params(
     sig: &mut Signature,
     args: &JitArgs,
@@ -90,7 +89,7 @@ pub fn params(
     params
 }
 
-/// The parameter's name; a pattern is replaced by a name of our own.
+/// Returns the parameter's name. A pattern is replaced by a name of the expansion.
 fn plain_name(pat: &mut Box<Pat>, i: usize) -> Ident {
     if let Pat::Ident(it) = &mut **pat
         && it.by_ref.is_none()
@@ -104,7 +103,7 @@ fn plain_name(pat: &mut Box<Pat>, i: usize) -> Ident {
     name
 }
 
-/// The type of an argument, behind a reference if it is one; `None` if it cannot be named in the body.
+/// Returns the type of an argument, behind a reference if it is one; `None` if the body cannot name it.
 fn argument_type(ty: &Type) -> Option<Type> {
     struct Opaque(bool);
     impl Visit<'_> for Opaque {
@@ -123,7 +122,7 @@ fn argument_type(ty: &Type) -> Option<Type> {
 
 struct Emit<'a> {
     args: &'a JitArgs,
-    /// For the `construct` of a cell: its type, at which a receiver that is no cell is reported.
+    /// The type of the cell for a `construct`. rustc reports a receiver that is not a cell there.
     cell: Option<&'a Type>,
     rt: &'a TokenStream,
     call: &'a Ident,
@@ -170,7 +169,7 @@ impl Emit<'_> {
         Some(param)
     }
 
-    /// The mode of an argument that may be donated; a borrowed one is reported.
+    /// Returns the mode of an argument that may be donated, and reports a borrowed one.
     fn donated(&self, name: &Ident, mode: Mode, ty: TokenStream, diags: &mut Diags) -> Mode {
         if !self.args.donate.has(name) {
             return mode;
@@ -183,8 +182,11 @@ impl Emit<'_> {
         mode
     }
 
-    /// `value` names the argument outside the body, `pat` inside; `name` is the user's, for messages. Its type, if it
-    /// can be named, is that behind a reference; errors about it are reported at the span.
+    /// Emits the code of one parameter.
+    ///
+    /// `value` is the argument outside the body, and `pat` its pattern inside. `name` is the user's name, for messages.
+    /// `of` is the argument's type behind a reference, if it can be named. rustc reports errors about it at the span
+    /// `at`.
     fn param(
         &self,
         i: usize,
@@ -195,7 +197,7 @@ impl Emit<'_> {
         (of, at): (Option<Type>, Span),
     ) -> Param {
         let Self { rt, call, sink, .. } = self;
-        // A type that is named is reported itself, and not as the argument of a call.
+        // With a named type, rustc reports the type itself instead of the argument of a call.
         let ty = of.as_ref().map_or_else(|| quote!(_), ToTokens::to_token_stream);
         let arg = match (&of, &mode) {
             (Some(_), Mode::Owned | Mode::Donated | Mode::Shared) => quote!(<#ty as #rt::Arg>),

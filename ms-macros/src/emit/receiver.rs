@@ -4,13 +4,13 @@ use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use syn::visit_mut::{self, VisitMut};
 use syn::{Block, ExprPath, Item, Macro};
 
-/// The name that replaces `self` in a body. All of its span is the user's, so that errors in
-/// expressions that begin with it have the user's line.
+/// Returns the name that replaces `self` in a body. Its whole span is the user's, so that errors in expressions that
+/// begin with it have the user's line.
 pub fn renamed(at: Span) -> Ident {
     Ident::new("__self", at)
 }
 
-/// Renames every `self` of this body; nested items have their own.
+/// Renames every `self` of this body. Nested items keep theirs.
 pub fn rename(body: &mut Block) {
     Rename.visit_block_mut(body);
 }

@@ -1,4 +1,4 @@
-//! `#[derive(Tree)]` and `#[derive(Static)]`.
+//! Expands `#[derive(Tree)]` and `#[derive(Static)]`.
 
 use super::fields;
 use crate::diag::{Code, Diags};
@@ -7,7 +7,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Data, DeriveInput};
 
-/// Expands `#[derive(Tree)]`: `Arg`, `Tree`, and gradients of the same structure.
+/// Expands `#[derive(Tree)]`: impls of `Arg` and `Tree`, and gradients with the same structure.
 pub fn expand_tree(item: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
     let input = parse("Tree", item, diags)?;
     let rt = Names::new(None).rt();
@@ -66,7 +66,7 @@ pub fn expand_tree(item: TokenStream, diags: &mut Diags) -> Option<TokenStream> 
     })
 }
 
-/// Expands `#[derive(Static)]`: `Arg`, and `Tree` by clone.
+/// Expands `#[derive(Static)]`: an impl of `Arg`, and one of `Tree` that clones.
 pub fn expand_static(item: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
     let input = parse("Static", item, diags)?;
     let rt = Names::new(None).rt();

@@ -1,4 +1,4 @@
-//! Expressions that are certainly host values.
+//! Finds the expressions that are certainly host values.
 
 use super::{Known, Scopes};
 use crate::types::is_host_type;
@@ -36,8 +36,8 @@ impl Scopes {
         }
     }
 
-    /// Whether a comparison is Rust's own: of two host values, or with an operand of an open type,
-    /// which nothing else could infer.
+    /// Whether a comparison is Rust's own. It has two host operands, or an operand of an open type, which nothing else
+    /// could infer.
     pub fn is_native_comparison(&self, it: &ExprBinary) -> bool {
         let open = is_open(&it.left) || is_open(&it.right);
         open || (self.is_host(&it.left) && self.is_host(&it.right))
@@ -56,13 +56,13 @@ impl Scopes {
         }
     }
 
-    /// Whether a condition is certainly a bool: a host value, or of an open type.
+    /// Whether a condition is certainly a bool: it is a host value, or has an open type.
     pub fn is_settled(&self, expr: &Expr) -> bool {
         self.is_host(expr) || is_open(expr)
     }
 }
 
-/// Whether the path is that of the function that copies values in arms.
+/// Whether the path names the function that copies values in arms.
 fn is_copy(path: &syn::Path) -> bool {
     let mut names = path.segments.iter().rev().map(|it| &it.ident);
     names.next().is_some_and(|it| it == "copy") && names.next().is_some_and(|it| it == "Copied")
@@ -93,8 +93,8 @@ pub fn is_assignment(op: &BinOp) -> bool {
 /// Methods of std that query a container or a string, whatever it holds.
 const QUERYING: &[&str] = &["len", "is_empty", "is_some", "is_none", "is_ok", "is_err"];
 
-/// Whether the type of `expr` is inferred from its use: `"4".parse()?`,
-/// `it.sum()` of an iterator, `x.into()`, `x.item()`, `Default::default()`.
+/// Whether the type of `expr` is open, that is, inferred from its use: `"4".parse()?`, `it.sum()` of an iterator,
+/// `x.into()`, `x.item()`, `Default::default()`.
 pub(super) fn is_open(expr: &Expr) -> bool {
     match expr {
         Expr::Paren(it) => is_open(&it.expr),

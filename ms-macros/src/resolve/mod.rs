@@ -1,7 +1,7 @@
-//! Syntactic knowledge of names and expressions: which are certainly host values.
+//! Derives from the syntax which names and expressions are certainly host values.
 //!
-//! Host code is left unchanged wherever the syntax shows it, so that Rust's own rules apply,
-//! including inference of operands. Everything else is decided by types.
+//! Code that is certainly host code is left unchanged, so that Rust's own rules apply, including inference of operands.
+//! Types decide everything else.
 
 mod host;
 
@@ -13,33 +13,33 @@ use crate::types::{known_type, names_object};
 use proc_macro2::Ident;
 use syn::{Expr, Pat, Type};
 
-/// What the syntax shows of a value.
+/// The kind of a value, as far as the syntax shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Known {
-    /// It is a host value.
+    /// A host value.
     Host,
-    /// It is of a named type that is not a function.
+    /// A value of a named type that is not a function.
     Object,
-    /// It is a tensor or a parameter.
+    /// A tensor or a parameter.
     Tensor,
-    /// Nothing: its type decides.
+    /// Nothing is known; the type decides.
     Nothing,
 }
 
 /// Whether the value of a name can change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mutability {
-    /// It cannot, as far as the syntax shows.
+    /// The value cannot change, as far as the syntax shows.
     Fixed,
-    /// The variable can.
+    /// The variable can be assigned.
     Variable,
-    /// Its target can: a `&mut`.
+    /// The target can change: the value is a `&mut`.
     Reference,
-    /// Its target can, judging by its name: it may be a guard.
+    /// The target can change: the value may be a guard, judging by the name of the method that returned it.
     Guard,
 }
 
-/// What the syntax shows of a value that is bound to names.
+/// The facts that the syntax shows about a value that is bound to names.
 #[derive(Clone)]
 pub struct Subject {
     known: Known,
@@ -48,12 +48,12 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// A value of which only `known` is known.
+    /// Describes a value of which only `known` is known.
     pub fn of(known: Known) -> Self {
         Self { known, refers: Refers::Unknown, reach: Reach::Unknown }
     }
 
-    /// A value that refers to `refers`.
+    /// Describes a value that refers to `refers`.
     pub fn referring(refers: Refers) -> Self {
         Self { refers, ..Self::of(Known::Nothing) }
     }
@@ -72,11 +72,11 @@ struct Name {
     refers: Refers,
     reach: Reach,
     deferred: bool,
-    /// It is certainly a shared reference.
+    /// Whether the name is certainly a shared reference.
     shared: bool,
 }
 
-/// Local names and what is known of them, innermost scope last.
+/// Local names with their known facts, innermost scope last.
 #[derive(Clone, Default)]
 pub struct Scopes {
     names: Vec<Name>,
@@ -106,13 +106,13 @@ impl Scopes {
         self.bind(pat, subject);
     }
 
-    /// What the syntax shows of the value of an expression.
+    /// Returns the facts that the syntax shows about the value of an expression.
     pub fn subject(&self, expr: &Expr) -> Subject {
         let (refers, reach) = (refers::of_expr(expr, self), reach::of_expr(expr, self));
         Subject { known: self.known(expr), refers, reach }
     }
 
-    /// Declares the names of a `let` or a loop whose value is `init`.
+    /// Declares the names of a `let` or a loop with the value `init`.
     pub fn declare_as(&mut self, pat: &Pat, init: Option<&Expr>) {
         let subject = init.map_or_else(|| Subject::of(Known::Nothing), |it| self.subject(it));
         self.bind(pat, &subject);
@@ -128,7 +128,7 @@ impl Scopes {
 
     /// Declares the names of a `for` over `items`.
     pub fn declare_items(&mut self, pat: &Pat, items: &Expr) {
-        // The types of a tensor's rows decide.
+        // The types of a tensor's rows decide, so the rows are not known to be tensors.
         let subject = self.subject(items);
         let known = Some(subject.known).filter(|it| *it != Known::Tensor).unwrap_or(Known::Nothing);
         self.bind(pat, &Subject { known, ..subject.part(subject.refers.items()) });
@@ -198,7 +198,7 @@ impl Scopes {
         }
     }
 
-    /// What the syntax shows of `expr`.
+    /// Returns the kind of `expr`, as far as the syntax shows.
     pub fn known(&self, expr: &Expr) -> Known {
         match expr {
             _ if self.is_host(expr) => Known::Host,
@@ -224,7 +224,7 @@ impl Scopes {
         }
     }
 
-    /// Whether fields of `expr` are those of an annotated type: `self`, or a part of it.
+    /// Whether fields of `expr` belong to an annotated type: `expr` is `self`, or a part of it.
     fn is_part(&self, expr: &Expr) -> bool {
         match expr {
             Expr::Path(it) => it.path.is_ident("self"),
@@ -245,7 +245,7 @@ impl Scopes {
         self.find(name).is_some()
     }
 
-    /// The number of names.
+    /// Returns the number of names.
     pub fn mark(&self) -> usize {
         self.names.len()
     }
@@ -265,17 +265,17 @@ impl Scopes {
         self.find(name).is_some_and(|it| it.shared)
     }
 
-    /// What the local of this name refers to.
+    /// Returns the references in the local of this name.
     pub fn refers(&self, name: &str) -> Refers {
         self.find(name).map_or(Refers::Unknown, |it| it.refers.clone())
     }
 
-    /// Whether something can be mutated through the local of this name.
+    /// Returns whether something can be mutated through the local of this name.
     pub fn reach(&self, name: &str) -> Reach {
         self.find(name).map_or(Reach::Unknown, |it| it.reach.clone())
     }
 
-    /// Whether the value of the local of this name can change.
+    /// Returns whether the value of the local of this name can change.
     pub fn mutability(&self, name: &str) -> Mutability {
         self.find(name).map_or(Mutability::Fixed, |it| it.mutability)
     }

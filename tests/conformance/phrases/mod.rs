@@ -1,7 +1,7 @@
-//! The phrase books: what a line of another framework is here. Each row of their pages is run, and compared with what
-//! that framework computes (`data/phrases.py` writes `data/phrases_*.json`).
+//! Runs the phrase books, which translate lines of other frameworks.
 //!
-//! `MS_BLESS=1` updates the tables of the pages.
+//! Each row of their pages is compared with the result of that framework (`data/phrases.py` writes
+//! `data/phrases_*.json`). `MS_BLESS=1` updates the tables of the pages.
 
 mod mindspore;
 mod pytorch;
@@ -11,14 +11,14 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;
 
-/// A line of the other framework, the same here, and its results.
+/// A line of the other framework, its translation, and the results of the translation.
 pub struct Row<'a> {
     theirs: &'static str,
     ours: &'static str,
     run: Box<dyn Fn() -> Vec<Tensor> + 'a>,
 }
 
-/// What a row computes.
+/// The results of a row.
 pub trait Results {
     fn results(self) -> Vec<Tensor>;
 }
@@ -44,7 +44,7 @@ impl Results for Vec<Tensor> {
 /// The tables of a page, by title.
 pub type Tables<'a> = [(&'static str, Vec<Row<'a>>)];
 
-/// Tables as they are on the page.
+/// Declares the tables as they appear on the page.
 macro_rules! tables {
     ($($title:literal: { $($theirs:literal => $ours:expr;)* })*) => {
         [$((
@@ -55,7 +55,7 @@ macro_rules! tables {
 }
 use tables;
 
-/// The operands of rows, which are those of `data/phrases.py`.
+/// The operands of the rows, equal to the operands in `data/phrases.py`.
 pub struct Operands {
     x: Tensor,
     y: Tensor,
@@ -95,9 +95,9 @@ type WithTables = fn(&dyn Fn(&Tables<'_>));
 struct Book {
     framework: &'static str,
     page: &'static str,
-    /// What the framework computes, as JSON.
+    /// The results of the framework, as JSON.
     expected: &'static str,
-    /// By how much its results may differ: it approximates some functions.
+    /// The tolerance of the comparison. The framework approximates some functions.
     tolerance: f64,
     with_tables: WithTables,
 }
@@ -145,7 +145,7 @@ fn check(row: &Row<'_>, expected: &Value, tolerance: f64) {
     }
 }
 
-/// The page with the tables of the rows.
+/// Returns the page with the tables of the rows.
 fn page(text: &str, framework: &str, tables: &Tables<'_>) -> String {
     let mut out = String::new();
     let mut lines = text.lines().peekable();

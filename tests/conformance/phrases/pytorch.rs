@@ -1,4 +1,4 @@
-//! The rows of `docs/from_pytorch.md`.
+//! Defines the rows of `docs/from_pytorch.md`.
 
 use super::{Operands, Results, Row, Tables, tables};
 use ms::prelude::*;

@@ -1,4 +1,4 @@
-//! State that no name in a branch or a loop shows.
+//! Tests state that no name in a branch or a loop shows.
 
 use super::check;
 use ms::Code;
@@ -46,9 +46,10 @@ fn kept() -> Tensor {
     KEPT.with(|it| it.borrow().clone()).unwrap_or_else(|| Tensor::scalar(0.5f32))
 }
 
-/// State that is not carried contains what the region that was traced last stored there, an outer
-/// tensor or one that was made inside, whoever uses it after the region: the other arm, or another
-/// region.
+/// A tensor that a region stores in state that it does not carry is refused after the region.
+///
+/// The state holds the tensor of the region that was traced last: an outer tensor, or one that was created inside. The
+/// user may be the other arm or another region.
 #[test]
 fn tensors_that_a_region_leaves_behind_are_refused() {
     #[jit]
@@ -199,8 +200,8 @@ fn tensors_that_a_region_leaves_behind_are_refused() {
     ]);
 }
 
-/// Tensors that leave regions by values, variables and parameters belong to the enclosing region; a
-/// tensor of an earlier trace belongs to none.
+/// Tensors that leave regions as values, in variables or in parameters belong to the enclosing region. A tensor of an
+/// earlier trace belongs to none.
 #[test]
 fn results_of_regions_are_used_after_them() {
     #[jit]

@@ -1,5 +1,6 @@
-//! Errors about state that branches on tensors cannot change and jumps that cannot leave them:
-//! their codes and words of their messages.
+//! Tests errors about state that branches on tensors cannot change, and about jumps that cannot leave them.
+//!
+//! The tests check codes, and words of the messages.
 
 mod hidden;
 mod references;
@@ -106,7 +107,7 @@ fn host_values_that_tensors_change_are_refused() {
     ]);
 }
 
-/// An infinite host loop that only a tensor would terminate when the graph runs.
+/// Only a tensor would terminate these infinite host loops, when the graph runs.
 #[test]
 fn host_loops_that_only_tensors_end() {
     #[jit]
@@ -215,8 +216,8 @@ fn errors_of_the_host_leave_the_trace() {
     assert_eq!(parsed(&x, "7").expect("a number").item::<f32>(), 16.0);
 }
 
-/// A tensor that leaves a host loop does not stop its head, which consumes from a host value that
-/// is used after the loop.
+/// A tensor that leaves a host loop does not stop its head. The head consumes items of a host value, which must not be
+/// used after the loop.
 #[test]
 fn heads_of_host_loops_advance() {
     fn three(x: &Tensor) -> Vec<Tensor> {

@@ -1,4 +1,4 @@
-//! References and cells that are passed on in regions.
+//! Tests references and cells that are passed on in regions.
 
 use super::check;
 use ms::Code;
@@ -32,7 +32,7 @@ impl Hold<'_> {
     }
 }
 
-/// The syntax does not show that a name is a reference, but its type does.
+/// The syntax does not show that a name is a reference, but its type shows it.
 #[test]
 fn references_of_inferred_types_are_passed_on() {
     #[jit]
@@ -243,7 +243,7 @@ fn cells_change_in_decisions() {
     ]);
 }
 
-/// The target of a reference changes in a way that no tensor does.
+/// Code other than tensor ops changes the target of a reference.
 #[test]
 fn host_values_behind_references() {
     fn keep(v: &mut Vec<Tensor>, x: &Tensor) {

@@ -1,4 +1,4 @@
-//! The largest error of each function, against the bounds that `docs/numerics.md` states.
+//! Compares the largest error of each function with the bounds that `docs/numerics.md` states.
 
 use super::{Function, compiled, wide};
 use ms::ops::{self, ERF, ERFC, OpDef};
@@ -9,29 +9,29 @@ use std::collections::BTreeMap;
 /// A function, and its exact counterpart.
 type Held = (Function, fn(f64) -> f64);
 
-/// The value of an op by its reference evaluation, in f64.
+/// Evaluates an op by reference, in f64.
 fn reference(def: &OpDef, x: f64) -> f64 {
     let results = (def.eval)(&Attrs::none(), &[&Array::from_slice(&[], &[x])]).expect("a float evaluates");
     results[0].on_host().expect("the elements are readable").scalars()[0].as_f64()
 }
 
-/// Accurate near one and for large arguments, unlike the standard library's.
+/// Computes acosh accurately near one and for large arguments, unlike the standard library.
 fn acosh(x: f64) -> f64 {
     let t = if x < 1.0 { f64::NAN } else { x - 1.0 };
     if x > 1e150 { x.ln() + std::f64::consts::LN_2 } else { (t + (t * t + 2.0 * t).sqrt()).ln_1p() }
 }
 
-/// Accurate for negative arguments, unlike the standard library's.
+/// Computes atanh accurately for negative arguments, unlike the standard library.
 fn atanh(x: f64) -> f64 {
     (0.5 * (2.0 * x.abs() / (1.0 - x.abs())).ln_1p()).copysign(x)
 }
 
-/// Accurate for large arguments, unlike the standard library's.
+/// Computes asinh accurately for large arguments, unlike the standard library.
 fn asinh(x: f64) -> f64 {
     if x.abs() > 1e150 { (x.abs().ln() + std::f64::consts::LN_2).copysign(x) } else { x.asinh() }
 }
 
-/// The functions of the table in `docs/numerics.md`, with their exact counterparts.
+/// Returns the functions of the table in `docs/numerics.md` with their exact counterparts.
 fn functions() -> BTreeMap<&'static str, Held> {
     BTreeMap::from([
         ("acos", ((|x| ops::acos(x)) as Function, f64::acos as fn(f64) -> f64)),
@@ -61,8 +61,8 @@ fn functions() -> BTreeMap<&'static str, Held> {
     ])
 }
 
-/// A row of the table: the name, the bounds in ulp for f32 and f64, and the largest argument for
-/// which they hold.
+/// Returns the rows of the table: the name, the bounds in ulp for f32 and f64, and the largest argument for which they
+/// hold.
 fn stated() -> Vec<(&'static str, f64, f64, f64)> {
     let functions = include_str!("../../../docs/numerics.md").split("\n## ").next().expect("a text has a beginning");
     let rows = functions.lines().filter(|it| it.starts_with("| `"));
@@ -74,8 +74,8 @@ fn stated() -> Vec<(&'static str, f64, f64, f64)> {
     rows.map(row).collect()
 }
 
-/// The distance between adjacent numbers of the magnitude of `x`, for a format with this many
-/// fraction bits and this smallest exponent.
+/// Returns the distance between adjacent numbers of the magnitude of `x`, for a format with this many fraction bits and
+/// this smallest exponent.
 fn last_place(x: f64, (bits, least): (i32, i32)) -> f64 {
     let exponent = if x == 0.0 { least } else { (x.abs().log2().floor() as i32 - bits).max(least) };
     2f64.powi(exponent.max(-1022)) * 2f64.powi((exponent + 1022).min(0))
@@ -90,8 +90,8 @@ fn format(dtype: DType) -> (i32, i32) {
     }
 }
 
-/// The largest error of results in ulp, and its argument; values that are not finite must agree,
-/// except that numbers next to infinity may round either way.
+/// Returns the largest error of results in ulp, and its argument. Values that are not finite must agree, except that
+/// numbers next to infinity may round either way.
 fn worst(name: &str, x: &Tensor, got: &Tensor, exact: fn(f64) -> f64, limit: f64) -> (f64, f64) {
     let dtype = x.dtype();
     let largest = match dtype {
@@ -123,7 +123,7 @@ fn worst(name: &str, x: &Tensor, got: &Tensor, exact: fn(f64) -> f64, limit: f64
     worst
 }
 
-/// Numbers of all sizes and signs: bit patterns `step` apart.
+/// Returns numbers of all sizes and signs, with bit patterns that are `step` apart.
 fn patterns(dtype: DType, step: u64) -> Tensor {
     match dtype {
         DType::F32 => {
@@ -148,7 +148,7 @@ fn functions_are_within_the_stated_bounds() {
     let functions = functions();
     let stated = stated();
     assert!(stated.iter().map(|it| it.0).eq(functions.keys().copied()), "the table lists the functions in order");
-    // Primes, so that all low bits occur; a hundred thousand numbers of each format.
+    // The steps are primes, so that all low bits occur. Each format has a hundred thousand numbers.
     let all = [patterns(DType::F32, 42_943), patterns(DType::F64, 184_467_440_737_129)];
     println!("{:10}{:>12}{:>12}", "function", "f32", "f64");
     for (name, f32_bound, f64_bound, limit) in stated {

@@ -1,4 +1,4 @@
-//! Conversions between dtypes.
+//! Tests conversions between dtypes.
 
 use super::compiled;
 use ms::ops;
@@ -7,7 +7,7 @@ use ms::tensor::{Element, Literal, Scalar, bf16, f16, with_dispatcher};
 use ms::{DType, Tensor};
 use std::rc::Rc;
 
-/// A tensor converted to another dtype, on every path.
+/// Converts a tensor to another dtype on every path.
 fn casts(x: &Tensor, to: DType) -> [(&'static str, Tensor); 5] {
     let literal = Literal::from_array(x.array().expect("an array")).expect("the elements are readable");
     let by = |way| with_dispatcher(Rc::new(way), || x.cast(to));
@@ -20,8 +20,8 @@ fn casts(x: &Tensor, to: DType) -> [(&'static str, Tensor); 5] {
     ]
 }
 
-/// Numbers of a 16-bit float, and those at and beside the midpoint between each and the next, with
-/// the bits that they round to.
+/// Returns numbers of a 16-bit float, and numbers at and beside the midpoint between each and the next. Each has the
+/// bits that it rounds to.
 fn near_ties(infinity: u16, of: impl Fn(u16) -> f64) -> Vec<(f64, u16)> {
     let mut cases = Vec::new();
     for bits in 0..infinity {
@@ -43,8 +43,7 @@ fn near_ties(infinity: u16, of: impl Fn(u16) -> f64) -> Vec<(f64, u16)> {
     cases
 }
 
-/// Compares every path of conversion to a 16-bit float with `of`, on the hard cases of every other
-/// dtype.
+/// Compares every path of conversion to a 16-bit float with `of`, on the hard cases of every other dtype.
 fn check_rounding<T: Element>(infinity: u16, of: impl Fn(u16) -> f64) {
     let to = T::DTYPE;
     let hold = |x: Tensor, want: Vec<u16>| {
@@ -67,7 +66,7 @@ fn check_rounding<T: Element>(infinity: u16, of: impl Fn(u16) -> f64) {
     let (x, want): (Vec<f32>, _) =
         cases.iter().filter(|it| f64::from(it.0 as f32) == it.0).map(|it| (it.0 as f32, it.1)).unzip();
     hold(Tensor::from(x), want);
-    // Integers at midpoints and beside them, which no f64 may represent.
+    // These are integers at midpoints and beside them. Some have no exact f64.
     let ties = cases.iter().step_by(12).zip(cases.iter().skip(2).step_by(12)).map(|(low, tie)| (low.1, tie.1, tie.0));
     let mut integers = Vec::new();
     for (bits, even, tie) in ties.filter(|it| it.2 >= 4096.0 && it.2 < 2e19) {
@@ -88,11 +87,11 @@ fn check_rounding<T: Element>(infinity: u16, of: impl Fn(u16) -> f64) {
 #[test]
 fn conversions_to_16_bits_round_once() {
     check_rounding::<f16>(0x7c00, |bits| f16::from_bits(bits).into());
-    // The upper half of an f32.
+    // A bf16 is the upper half of an f32.
     check_rounding::<bf16>(0x7f80, |bits| f32::from_bits(u32::from(bits) << 16).into());
 }
 
-/// Conversions between dtypes that Rust has are Rust's, which round once, saturate and wrap.
+/// Conversions between dtypes that Rust has agree with Rust's, which round once, saturate and wrap.
 #[test]
 fn conversions_are_those_of_rust() {
     macro_rules! to {
@@ -111,7 +110,7 @@ fn conversions_are_those_of_rust() {
     }
     macro_rules! integers {
         ($($from:ty)*) => {$({
-            // Numbers beside powers of two and beside the midpoints of the floats between them.
+            // These are numbers beside powers of two, and beside the midpoints of the floats between them.
             let mut all = vec![0, 1, <$from>::MIN, <$from>::MAX];
             for power in 0..<$from>::BITS - 1 {
                 let one = 1 as $from;

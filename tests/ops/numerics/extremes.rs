@@ -1,4 +1,4 @@
-//! Values and gradients at extreme arguments.
+//! Tests values and gradients at extreme arguments.
 
 use super::{Function, compiled, wide};
 use ms::ops::{self, Reduction};
@@ -12,7 +12,7 @@ type Points<'a> = (&'a str, Function, &'a [(f64, f64)]);
 /// A reduction of a vector, with arguments and values.
 type Reductions<'a> = (&'a str, Function, &'a [(&'a [f64], &'a [f64])]);
 
-/// Compares values with a relative tolerance; zeros have a sign, and NaN equals NaN.
+/// Compares values with a relative tolerance. Zeros have a sign, and NaN equals NaN.
 fn compare(what: &str, got: &Tensor, want: &[f64], tolerance: f64) {
     let got = wide(got);
     assert_eq!(got.len(), want.len(), "{what}");
@@ -23,7 +23,7 @@ fn compare(what: &str, got: &Tensor, want: &[f64], tolerance: f64) {
     }
 }
 
-/// Compares a function of an f32 or f64 with values, eagerly and compiled.
+/// Compares a function of an f32 or f64 tensor with values, eagerly and compiled.
 fn check(name: &str, f: impl Fn(&Tensor) -> Tensor, x: &Tensor, want: &[f64]) {
     let tolerance = if x.dtype() == DType::F64 { 1e-14 } else { 2e-6 };
     for (way, got) in [("eagerly", f(x)), ("compiled", compiled(&f, x))] {
@@ -34,7 +34,7 @@ fn check(name: &str, f: impl Fn(&Tensor) -> Tensor, x: &Tensor, want: &[f64]) {
 #[test]
 fn elementwise_functions_at_extreme_arguments() {
     let nan = f64::NAN;
-    // The function, arguments, and values; subnormal results are exact.
+    // Each row has the function, arguments, and values. Subnormal results are exact.
     let table: &[Points<'_>] = &[
         (
             "log1p",

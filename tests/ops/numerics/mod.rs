@@ -1,5 +1,6 @@
-//! Values and gradients at extreme arguments; the errors of functions against the bounds that
-//! `docs/numerics.md` states; conversions between dtypes. Eagerly and compiled.
+//! Tests numerics, eagerly and compiled: extreme arguments, the errors of functions, and conversions between dtypes.
+//!
+//! `docs/numerics.md` states the bounds of the errors.
 
 mod accuracy;
 mod conversions;

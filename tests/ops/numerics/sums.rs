@@ -1,21 +1,21 @@
-//! The error of reductions does not grow with the number of terms, whatever the axes, the dtype and the precision.
+//! Tests that the error of reductions does not grow with the number of terms, for all axes, dtypes and precisions.
 
 use ms::prelude::*;
 use ms::{Context, Precision, context, with_context};
 
-/// Terms of one sign, whose sums have the largest relative errors: equal ones, whose rounding errors are all in one
-/// direction, and others.
+/// Returns terms of one sign, since their sums have the largest relative errors. The terms are equal, so that all
+/// rounding errors have one direction, or different.
 fn terms(shape: &[usize], dtype: DType, equal: bool) -> Tensor {
     if equal {
         return ops::broadcast_to(Tensor::scalar(0.1f32).cast(dtype), shape);
     }
     let all: usize = shape.iter().product();
-    // Low digits of a multiple, as fractions.
+    // The fractions have the low digits of a multiple.
     let at = ops::arange(all).cast(DType::F64) * 0.618_033_988_749_894_9;
     ops::reshape((&at - ops::floor(&at)).cast(dtype), shape)
 }
 
-/// Relative errors against f64, the largest of all results.
+/// Returns the largest relative error of all results against f64.
 fn error(got: &Tensor, want: &Tensor) -> f64 {
     let (got, want) = (got.cast(DType::F64).to_vec::<f64>(), want.to_vec::<f64>());
     assert_eq!(got.len(), want.len());
@@ -31,12 +31,12 @@ const REDUCTIONS: [(&str, Reduction); 4] = [
     ("variance", |x, axes| ops::var(x, axes, 0)),
 ];
 
-/// A reduction over the axes of a shape, by their numbers.
+/// Computes a reduction over the axes of a shape, both by number.
 fn reduced(x: &Tensor, reduction: &usize, shape: &usize) -> Tensor {
     (REDUCTIONS[*reduction].1)(x, SHAPES[*shape].1.to_vec())
 }
 
-/// Rows, columns, both, and channels first, in the middle and last.
+/// The shapes reduce rows, columns, both, and have the channels first, in the middle and last.
 const SHAPES: [(&[usize], &[isize]); 12] = [
     (&[300_000], &[0]),
     (&[300_000, 2], &[0]),
@@ -63,7 +63,7 @@ fn errors_do_not_grow_with_the_number_of_terms() {
                 let x = terms(shape, dtype, equal);
                 let wide = x.cast(DType::F64);
                 for (number, (name, _)) in REDUCTIONS.into_iter().enumerate() {
-                    // Sums beyond the range of f16, and variances of nothing.
+                    // Sums would exceed the range of f16, and equal terms have no variance.
                     if (dtype == DType::F16 && name.contains("sum")) || (equal && name == "variance") {
                         continue;
                     }
@@ -100,7 +100,7 @@ fn errors_do_not_grow_with_the_number_of_terms() {
     assert!(wrong.is_empty(), "{} wrong of {cases}: {wrong:#?}", wrong.len());
 }
 
-/// What was one chain of f32: numbers that saturate, and gradients of parameters that all rows share.
+/// These sums failed as one accumulation chain of f32: numbers saturate, and all rows share a parameter.
 #[test]
 fn sums_over_leading_axes() {
     let ones = ops::broadcast_to(Tensor::ones([1, 2]), [20_000_000, 2]);
@@ -123,7 +123,7 @@ fn bias_gradient(bias: &Tensor, x: &Tensor) -> Tensor {
     ms::grad(|bias: &Tensor| ((x + bias) * 0.1).sum(()))(bias)
 }
 
-/// Sums and differences of two products, which are zero where `b` is `a` with the other sign.
+/// Returns sums and differences of two products that cancel to zero, since `b` is `-a`.
 fn cancelling(a: &Tensor, x: &Tensor, which: &usize) -> Tensor {
     let b = -a;
     match which {
@@ -142,7 +142,7 @@ fn products(a: &Tensor, b: &Tensor, x: &Tensor, y: &Tensor) -> (Tensor, Tensor, 
     (a * x + b * y, a * x - b * y, b * y - a * x)
 }
 
-/// Products that cancel cancel in a compiled function too; what is contracted is one product and something else.
+/// Products that cancel also cancel in a compiled function. Contraction applies only to one product and another term.
 #[test]
 fn sums_of_two_products_are_rounded_as_op_by_op() {
     let numbers = |values: [f32; 4]| Tensor::from_slice([4], &values);
@@ -158,7 +158,7 @@ fn sums_of_two_products_are_rounded_as_op_by_op() {
     for (eager, compiled) in [(eager.0, compiled.0), (eager.1, compiled.1), (eager.2, compiled.2)] {
         assert_eq!(eager.to_vec::<f32>(), compiled.to_vec::<f32>());
     }
-    // One product is contracted: the example of `docs/numerics.md`.
+    // One product is contracted, as in the example of `docs/numerics.md`.
     let (x, c) = (Tensor::full([1], 1.0f32 + 2f32.powi(-12)), Tensor::full([1], -(1.0 + 2f32.powi(-11))));
     fn contracted(x: &Tensor, c: &Tensor) -> Tensor {
         x * x + c

@@ -1,4 +1,4 @@
-//! Axes, indices, counts and options out of range.
+//! Tests axes, indices, counts and options out of range.
 
 use super::{Case, Gives, MAX, NAN, Refused, check, empty, image, row};
 use ms::Code;

@@ -1,5 +1,6 @@
-//! Input at the edge of every domain is an error with a code, or has NumPy's answer: no other
-//! panic, whether an overflow, an index out of range or a failed allocation.
+//! Tests input at the edge of every domain, which is an error with a code, or has NumPy's answer.
+//!
+//! Nothing else panics, neither by an overflow, nor an index out of range, nor a failed allocation.
 
 #![forbid(unsafe_code)]
 
@@ -25,7 +26,7 @@ use Want::{Code as Refused, Gives};
 
 struct Case(&'static str, fn() -> Tensor, Want);
 
-/// The difference of the outcome of a case from the expected one.
+/// Returns the difference of a case's outcome from the expected one.
 fn defect(case: &Case) -> Option<String> {
     let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| catch(case.1))) else {
         return Some("panicked without an error".into());
@@ -33,9 +34,9 @@ fn defect(case: &Case) -> Option<String> {
     verdict(outcome, &case.2)
 }
 
-/// The difference of an outcome from the expected one.
+/// Returns the difference of an outcome from the expected one.
 fn verdict(outcome: Result<Tensor>, want: &Want) -> Option<String> {
-    // On a device an error may come later.
+    // A device may report an error later.
     let read = |got: Tensor| catch(|| (got.shape().to_vec(), got.cast(DType::F64).to_vec::<f64>()));
     let outcome = outcome.and_then(|got| ms::synchronize().map(|()| got)).and_then(read);
     match (outcome, want) {

@@ -1,4 +1,4 @@
-//! Cases that have the same outcome eagerly and compiled.
+//! Tests cases that have the same outcome eagerly and compiled.
 
 use super::{Case, Gives, NAN, Refused, check, empty, image, row, verdict};
 use crate::told::catch;
@@ -83,7 +83,7 @@ static ONE_RULE: &[Case] = &[
         Refused(Code::OutOfRange),
     ),
     Case("rows of no element that are there", || ops::gather(Tensor::ones([3, 0]), tensor![2], 0), Gives(&[1, 0], &[])),
-    // Empty views, and many empty rows.
+    // These cases have empty views, and many empty rows.
     Case("the sum of nothing backwards", || Tensor::ones([0, 3]).flip(1).sum(()), Gives(&[], &[0.0])),
     Case("the product of nothing backwards", || Tensor::ones([2, 0, 3]).flip([0, 2]).prod(()), Gives(&[], &[1.0])),
     Case("sums of nothing backwards", || Tensor::ones([0, 3]).flip([0, 1]).sum(0), Gives(&[3], &[0.0; 3])),

@@ -1,4 +1,4 @@
-//! Operands whose shapes do not belong together.
+//! Tests operands with shapes that do not belong together.
 
 use crate::told::catch;
 use ms::Code;
@@ -7,8 +7,8 @@ use ms::prelude::*;
 
 type Shapes = &'static [&'static [usize]];
 
-/// An op on tensors of ones, valid shapes, and shapes that would broadcast or fit by their size,
-/// but do not belong together.
+/// An op on tensors of ones, with shapes that it accepts and shapes that it refuses. Refused shapes would broadcast or
+/// fit by their size, but do not belong together.
 struct Asks {
     name: &'static str,
     run: fn(&[Tensor]) -> Tensor,

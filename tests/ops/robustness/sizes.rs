@@ -1,4 +1,4 @@
-//! Sizes that no memory holds, and counts that overflow.
+//! Tests sizes that no memory holds, and counts that overflow.
 
 use super::{Case, MAX, Refused, check, empty, image, row};
 use ms::Code;

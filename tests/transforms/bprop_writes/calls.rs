@@ -1,4 +1,4 @@
-//! Calls that share graphs, lanes, compiled functions and threads.
+//! Tests backward functions that write, in calls that share graphs, in lanes, compiled functions and threads.
 
 use super::MODES;
 use super::cells::{Adds, Net};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 static TRACED: AtomicUsize = AtomicUsize::new(0);
 
-/// [`Shared`], with a count of its traces.
+/// Works like [`Shared`], and counts its traces.
 #[cell]
 #[lazy_inline]
 struct Counted {
@@ -28,7 +28,7 @@ impl Counted {
     }
 }
 
-/// A call that shares the graph of another one writes its own parameter.
+/// A call that shares the graph of an equal call writes its own parameter.
 #[test]
 fn shared_graphs_write_the_parameters_of_their_calls() {
     #[jit]
@@ -46,7 +46,7 @@ fn shared_graphs_write_the_parameters_of_their_calls() {
     }
 }
 
-/// Lanes with parameters of their own.
+/// Each lane has a separate parameter.
 #[test]
 fn lanes_write_their_own_parameters() {
     #[jit]
@@ -86,7 +86,7 @@ fn applied_to_any(cell: &Adds, x: &Tensor) -> Tensor {
     cell.call(&x.sum(()))
 }
 
-/// Compiled functions, recorded by a gradient outside.
+/// Compiled functions, which a gradient outside records, return the writes of their backward functions.
 #[test]
 fn compiled_functions_pass_writes_on() {
     for (how, jit) in MODES {
@@ -113,7 +113,7 @@ fn compiled_functions_pass_writes_on() {
     }
 }
 
-/// Each backward pass reads what the one before it wrote, whichever thread that was on.
+/// Each backward pass reads the value that the one before it wrote, whichever thread ran it.
 #[test]
 fn no_write_of_a_backward_function_is_lost() {
     #[jit]

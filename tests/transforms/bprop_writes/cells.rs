@@ -1,8 +1,8 @@
-//! Cells whose backward functions write.
+//! Defines cells with backward functions that write.
 
 use ms::prelude::*;
 
-/// Each backward pass doubles the parameter and adds the gradient, so that the order is visible.
+/// Doubles the parameter and adds the gradient in each backward pass, so that the order is visible.
 #[cell]
 pub struct Adds {
     pub p: Parameter,
@@ -20,7 +20,7 @@ impl Adds {
     }
 }
 
-/// [`Adds`], traced once for all of its calls.
+/// Works like [`Adds`], traced once for all of its calls.
 #[cell]
 #[lazy_inline]
 pub struct Shared {
@@ -39,7 +39,7 @@ impl Shared {
     }
 }
 
-/// A cell with a custom derivative around one that writes.
+/// A cell with a custom derivative around a cell that writes.
 #[cell]
 pub struct Around {
     pub adds: Adds,
@@ -56,7 +56,7 @@ impl Around {
     }
 }
 
-/// Each backward pass adds one, and returns one and a half times the gradient.
+/// Adds one in each backward pass, and returns one and a half times the gradient.
 #[cell]
 pub struct Counts {
     pub p: Parameter,
@@ -74,7 +74,7 @@ impl Counts {
     }
 }
 
-/// Both passes write.
+/// Writes in both passes.
 #[cell]
 pub struct Both {
     pub p: Parameter,
@@ -93,7 +93,7 @@ impl Both {
     }
 }
 
-/// The backward pass writes in a branch on a tensor.
+/// Writes in a branch on a tensor in the backward pass.
 #[cell]
 pub struct Decides {
     pub p: Parameter,
@@ -113,7 +113,7 @@ impl Decides {
     }
 }
 
-/// The backward pass writes in a loop, and takes the gradient of a cell that writes.
+/// Writes in a loop in the backward pass, and takes the gradient of a cell that writes.
 #[cell]
 pub struct Nested {
     pub p: Parameter,
@@ -134,7 +134,7 @@ impl Nested {
     }
 }
 
-/// The backward pass reads what the forward pass wrote.
+/// Reads the value in the backward pass that the forward pass wrote.
 #[cell]
 pub struct Saves {
     pub p: Parameter,
@@ -152,7 +152,7 @@ impl Saves {
     }
 }
 
-/// The backward pass reads and does not write.
+/// Reads in the backward pass, and does not write.
 #[cell]
 pub struct Reads {
     pub p: Parameter,
@@ -169,7 +169,7 @@ impl Reads {
     }
 }
 
-/// [`Reads`], traced once for all of its calls.
+/// Works like [`Reads`], traced once for all of its calls.
 #[cell]
 #[lazy_inline]
 pub struct SharedReads {
@@ -187,7 +187,7 @@ impl SharedReads {
     }
 }
 
-/// All cells that cases call; they use the same parameter, except `other` and `apart`.
+/// Holds all cells that cases call. They use the same parameter, except `other` and `apart`.
 #[cell]
 pub struct Net {
     pub p: Parameter,

@@ -1,5 +1,6 @@
-//! Backward functions that write parameters: the writes occur in the order in which gradients are
-//! pulled back, the same eagerly, compiled, and compiled again.
+//! Tests backward functions that write parameters.
+//!
+//! The writes occur in the order in which gradients are pulled back: eagerly, compiled, and compiled again.
 
 mod calls;
 mod cells;
@@ -13,7 +14,7 @@ const MODES: [(&str, bool); 3] = [("eagerly", false), ("compiled", true), ("comp
 
 type Body = fn(&Net, &Tensor) -> Vec<Tensor>;
 
-/// `body` computes these numbers, and leaves these values in the parameters.
+/// Checks that `body` computes these numbers, and leaves these values in the parameters.
 fn check(name: &str, body: Body, x: f64, want: &[f32], left: [f32; 2]) {
     for (how, jit) in MODES {
         let net = Net::new();
@@ -302,7 +303,7 @@ cases! {
     } gives [12.0 + 4.0 * 6.0], leaves [6.0, 100.0];
 }
 
-/// Backward passes of all dtypes, which print and draw random numbers.
+/// Backward passes of all dtypes print, and draw random numbers.
 #[test]
 fn writes_of_every_kind_persist() {
     #[jit]

@@ -1,11 +1,11 @@
-//! Writes without an order, and reads of what others write.
+//! Tests refusals of writes without an order, and of reads of values that others write.
 
 use super::MODES;
 use super::cells::Net;
 use ms::prelude::*;
 use ms::{Code, Context};
 
-/// Where no order of backward passes determines the final value of a parameter, it is an error.
+/// A parameter with a final value that no order of backward passes determines is an error.
 #[test]
 fn writes_without_an_order_are_errors() {
     #[jit]

@@ -1,10 +1,10 @@
-//! Auxiliary results: the second part of a pair is given as it is.
+//! Tests auxiliary results: the second part of a pair is returned unchanged.
 
 use super::both;
 use ms::All;
 use ms::prelude::*;
 
-/// The cube, and what is not differentiated: a product that depends on the argument, and integers.
+/// Returns the cube, and auxiliary results: a product that depends on the argument, and integers.
 fn cube_with_aux(x: &Tensor) -> (Tensor, (Tensor, Tensor)) {
     (x * x * x, (x * 2.0, x.gt(1.5).cast(DType::I64)))
 }
@@ -24,7 +24,7 @@ fn linearize_with_aux(x: &Tensor) -> [Tensor; 4] {
     [y, push(&Tensor::full([2, 2], 10.0)), twice, above.cast(DType::F32)]
 }
 
-/// A product with the sum of the arguments beside it.
+/// Returns a product, with the sum of the arguments as the auxiliary result.
 fn product(x: &Tensor, y: &Tensor) -> (Tensor, Tensor) {
     (x * y, x + y)
 }
@@ -48,7 +48,7 @@ fn auxiliary_results_are_given_as_they_are() {
 #[test]
 fn derivatives_go_through_auxiliary_results() {
     let x = || super::matrix([1.0, 2.0, 3.0, 4.0]);
-    // d/dx (2 x + 3 x^2 v) at v = 10
+    // The expected values are d/dx (2 x + 3 x^2 v) at v = 10.
     both!(
         "grad of vjp",
         |x| ms::grad(|x: &Tensor| {

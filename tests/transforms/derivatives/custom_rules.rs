@@ -1,10 +1,10 @@
-//! Derivatives that users define: `custom_vjp`, `bprop`, `recompute` and `stop_gradient`.
+//! Tests derivatives that users define: `custom_vjp`, `bprop`, `recompute` and `stop_gradient`.
 
 use super::both;
 use ms::Context;
 use ms::prelude::*;
 
-/// The square, with a gradient that is ten times its own.
+/// Computes the square, with a gradient that is ten times the true one.
 fn tenfold(x: &Tensor) -> Tensor {
     ms::custom_vjp(|x: &Tensor| x * x, |x: &Tensor, _: &Tensor, g: &Tensor| (g * x * 20.0,))(x)
 }
@@ -33,43 +33,43 @@ fn user_defined_derivatives() {
     both!("gradient of its vmap", |x| ms::grad(ms::vmap(kept_short))(x), x(), [2.0 * e, r]);
 }
 
-/// Rounded, with the gradient of the identity.
+/// Rounds, with the gradient of the identity.
 fn straight_through(x: &Tensor) -> Tensor {
     ms::custom_vjp(|x: &Tensor| ops::round(x), |_: &Tensor, _: &Tensor, g: &Tensor| (g * 1.0,))(x)
 }
 
-/// `x²` with the gradient `3 x`.
+/// Computes `x²` with the gradient `3 x`.
 fn sq(x: &Tensor) -> Tensor {
     ms::custom_vjp(|x: &Tensor| x * x, |x: &Tensor, _: &Tensor, g: &Tensor| (g * x * 3.0,))(x)
 }
 
-/// `exp x` with twice its gradient, computed from the result.
+/// Computes `exp x` with twice its gradient, from the result.
 fn doubled_exp(x: &Tensor) -> Tensor {
     ms::custom_vjp(|x: &Tensor| x.exp(), |_: &Tensor, out: &Tensor, g: &Tensor| (g * out * 2.0,))(x)
 }
 
-/// `sq`, whose gradient is `sq`.
+/// Computes `sq`, with `sq` as the gradient.
 fn of_sq(x: &Tensor) -> Tensor {
     ms::custom_vjp(sq, |x: &Tensor, _: &Tensor, g: &Tensor| (g * sq(x),))(x)
 }
 
-/// `sq` with a gradient that is a gradient.
+/// Computes `sq`, with a gradient that is itself computed by `grad`.
 fn by_grad(x: &Tensor) -> Tensor {
     ms::custom_vjp(sq, |x: &Tensor, _: &Tensor, g: &Tensor| (g * ms::grad(sq)(x),))(x)
 }
 
-/// `x y` with the gradients `2 y` and `3 x`.
+/// Computes `x y` with the gradients `2 y` and `3 x`.
 fn product(x: &Tensor, y: &Tensor) -> Tensor {
     let backward = |x: &Tensor, y: &Tensor, _: &Tensor, g: &Tensor| (g * y * 2.0, g * x * 3.0);
     ms::custom_vjp(|x: &Tensor, y: &Tensor| x * y, backward)(x, y)
 }
 
-/// `c x²` with the gradient `3 c x`, where both functions capture `c`.
+/// Computes `c x²` with the gradient `3 c x`. Both functions capture `c`.
 fn scaled(x: &Tensor, c: &Tensor) -> Tensor {
     ms::custom_vjp(|x: &Tensor| x * x * c, |x: &Tensor, _: &Tensor, g: &Tensor| (g * x * c * 3.0,))(x)
 }
 
-/// `sq` as a cell.
+/// The cell that corresponds to `sq`.
 #[cell]
 struct Sq;
 
@@ -84,7 +84,7 @@ impl Sq {
     }
 }
 
-/// [`Sq`], traced once for all of its calls.
+/// Works like [`Sq`], traced once for all of its calls.
 #[cell]
 #[lazy_inline]
 struct SharedSq;
@@ -104,8 +104,8 @@ fn second(f: impl Fn(&Tensor) -> Tensor, x: &Tensor) -> Tensor {
     ms::grad(ms::grad(|x: &Tensor| f(x)))(x)
 }
 
-/// Compiled functions at a number, with their values there, and their gradients: of the compiled
-/// function, inside another one, and without compiling.
+/// Checks compiled functions at a number: their values, and their gradients. The gradients are of the compiled
+/// function, inside another compiled function, and without compiling.
 macro_rules! to_any_order {
     ($($name:ident($x:ident = $at:expr) $body:block gives $want:expr, $gradient:expr;)*) => {
         $(

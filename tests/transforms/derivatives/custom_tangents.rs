@@ -1,28 +1,28 @@
-//! Derivatives that users define: `custom_jvp`, and `custom_vjp` by residuals.
+//! Tests derivatives that users define: `custom_jvp`, and `custom_vjp` by residuals.
 
 use super::both;
 use ms::custom::{Type, Vjp};
 use ms::prelude::*;
 use ms::{Code, catch};
 
-/// `x³` with half its tangent.
+/// Computes `x³` with half its tangent.
 fn half(x: &Tensor) -> Tensor {
     ms::custom_jvp(|x: &Tensor| x * x * x, |x: &Tensor, _: &Tensor, (dx,): &(Tensor,)| dx * x * x * 1.5)(x)
 }
 
-/// `e^x`, by its result.
+/// Computes `e^x`, with a tangent from its result.
 fn exp(x: &Tensor) -> Tensor {
     ms::custom_jvp(|x: &Tensor| x.exp(), |_: &Tensor, y: &Tensor, (dx,): &(Tensor,)| dx * y)(x)
 }
 
-/// `x @ w`, reduced, of two arguments; captures a factor.
+/// Computes `x @ w` times a captured factor, with a tangent that is ten times too large.
 fn product(x: &Tensor, w: &Tensor, factor: &Tensor) -> Tensor {
     let tangent =
         |x: &Tensor, w: &Tensor, _: &Tensor, (dx, dw): &(Tensor, Tensor)| (dx.matmul(w) + x.matmul(dw)) * factor * 10.0;
     ms::custom_jvp(|x: &Tensor, w: &Tensor| x.matmul(w) * factor, tangent)(x, w)
 }
 
-/// `sin x` with the gradient `2 cos x`, where the cosine is a residual.
+/// Computes `sin x` with the gradient `2 cos x`. The cosine is a residual.
 fn sine(x: &Tensor) -> Tensor {
     ms::custom_vjp_with_residuals(|x: &Tensor| (x.sin(), x.cos()), |cos: &Tensor, g: &Tensor| (g * cos * 2.0,))(x)
 }
@@ -54,7 +54,7 @@ fn residuals() {
     let (sin, cos) = ([0.5f32.sin(), 1f32.sin()], [0.5f32.cos(), 1f32.cos()]);
     both!("residuals", sine, x(), sin);
     both!("its gradient", |x| ms::grad(sine)(x), x(), cos.map(|it| 2.0 * it));
-    // The derivative of the residual is that of the cosine.
+    // The derivative of the residual is the derivative of the cosine.
     both!("its second one", |x| ms::grad(ms::grad(sine))(x), x(), sin.map(|it| -2.0 * it));
     both!("its tangent", |x| ms::jvp(sine)(x, x).1, x(), [cos[0], 2.0 * cos[1]]);
     both!("tangent of its gradient", |x| ms::jvp(ms::grad(sine))(x, x).1, x(), [-sin[0], -2.0 * sin[1]]);
@@ -63,7 +63,7 @@ fn residuals() {
     both!("with a residual", |x| ms::grad(|x: &Tensor| sine(x) * x)(x), tensor![0.0], [0.0]);
 }
 
-/// A cell whose parameter has a custom derivative.
+/// A cell with a custom derivative for its parameter.
 #[cell]
 struct Scaled {
     weight: Parameter,
@@ -133,7 +133,7 @@ fn refusals() {
     }
 }
 
-/// Forward mode transposes derivatives of reverse mode, which only linear ones have.
+/// Forward mode transposes reverse-mode derivatives, which works only if they are linear.
 #[test]
 fn reverse_derivatives_without_a_transpose_are_refused_in_forward_mode() {
     ms::custom_op! {

@@ -1,4 +1,4 @@
-//! Derivatives of functions: every transform, in any order, eagerly and compiled.
+//! Tests derivatives of functions: every transform, in any order, eagerly and compiled.
 
 mod aux;
 mod custom_rules;
@@ -30,7 +30,7 @@ fn check(what: &str, f: fn(&Tensor) -> Tensor, x: &Tensor, want: &[f32]) {
     let close = |got: &[f32]| got.iter().zip(want).all(|(a, b)| (a - b).abs() <= 1e-4 * (1.0 + b.abs()));
     let got = f(x).to_vec::<f32>();
     assert!(got.len() == want.len() && close(&got), "{what}, eagerly: {got:?}, not {want:?}");
-    // Through another gradient, so that the derivative is differentiated, too.
+    // Another gradient around the derivative differentiates it too.
     let sum: f32 = want.iter().sum();
     let got = jitted(x).item::<f32>();
     assert!((got - sum).abs() <= 1e-3 * (1.0 + sum.abs()), "{what}, differentiated: {got}, not {sum}");
@@ -71,7 +71,7 @@ fn transforms_in_any_order() {
     both!("hessian", |x| ms::hessian(|x: &Tensor| cube(x).sum(()))(x), tensor![1.0, 2.0], [6.0, 0.0, 0.0, 12.0]);
     both!("vmap of grad", |x| ms::vmap(ms::grad(cube))(x), tensor![1.0, 2.0], [3.0, 12.0]);
     both!("grad of vmap", |x| ms::grad(ms::vmap(cube))(x), tensor![1.0, 2.0], [3.0, 12.0]);
-    // -2 (1 - t²) (1 - 3 t²) at t = tanh(0.5).
+    // The expected value is -2 (1 - t²) (1 - 3 t²) at t = tanh(0.5).
     both!("third derivative of tanh", tanh_thrice, Tensor::scalar(0.5f32), [-0.565_209_3]);
     both!("jit of grad", |x| ms::jit(ms::grad(cube))(x), x(), [3.0, 12.0, 27.0, 48.0]);
     both!("grad of jit", |x| ms::grad(ms::jit(cube))(x), x(), [3.0, 12.0, 27.0, 48.0]);
@@ -79,7 +79,7 @@ fn transforms_in_any_order() {
     both!("hessian of jit", |x| ms::hessian(ms::jit(cube))(x), three(), [18.0]);
 }
 
-/// The captures of a recomputed function have gradients; those of a custom one have none.
+/// Captures of a recomputed function have gradients. Captures of a custom function have none.
 #[test]
 fn captured_parameters() {
     let (x, w) = (tensor![1.0, 2.0], Parameter::new(tensor![3.0, 5.0], "w"));
@@ -134,7 +134,7 @@ fn what_is_refused_has_a_code() {
     assert_eq!(error.code(), Code::DType);
 }
 
-/// The result of a function that is compiled for the type of `x`.
+/// Runs a function that is compiled for the type of `x`.
 fn compiled(f: &dyn Fn(&Tensor) -> Tensor, x: &Tensor) -> Tensor {
     let graph = ms_core::trace::build("f", &[x.ty()], |it| Ok(vec![f(&it[0])])).expect("the function is traced");
     let compiled = ms_core::session::Compiled::new(&graph, ms::Precision::Highest);

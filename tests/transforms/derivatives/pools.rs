@@ -1,20 +1,20 @@
-//! Gradients of pooling with random windows, against loops over the definition.
+//! Compares gradients of pooling over random windows with loops over the definition.
 
 use super::random::next;
 use ms::prelude::*;
 use ms_core::ops::PoolOptions;
 use ms_core::tensor::Ellipsis;
 
-/// Pooling over one or two axes.
+/// A pool over one or two axes.
 #[derive(Clone, Debug)]
 struct Pool {
     sizes: Vec<usize>,
     options: PoolOptions,
-    /// A maximum, or a mean.
+    /// Whether the pool takes the maximum. Otherwise it takes the mean.
     max: bool,
 }
 
-/// What the definition says.
+/// The outcome by the definition.
 enum Want {
     Refused,
     /// The result, and the gradient of the sum of its products with 1, 2, 3 and so on.
@@ -22,7 +22,7 @@ enum Want {
 }
 
 impl Pool {
-    /// The pool of a seed.
+    /// Creates the pool of a seed.
     fn of(seed: usize) -> Self {
         let state = &mut (seed as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let rank = 1 + next(state) % 2;
@@ -52,7 +52,8 @@ impl Pool {
         ms::grad(weighted)(x)
     }
 
-    /// By axis and window: its elements, and the number of its taps that count.
+    /// Returns, for each window along an axis, its elements and the number of taps that count. Returns `None` if the
+    /// windows are refused.
     fn windows(&self, axis: usize) -> Option<Vec<(Vec<usize>, usize)>> {
         let at = |list: &[usize]| list[axis] as isize;
         let it = &self.options;
@@ -62,7 +63,7 @@ impl Pool {
         if padding > reach / 2 {
             return None;
         }
-        // As PyTorch counts them: in ceil mode an axis that is shorter than a window can have one.
+        // As in PyTorch, an axis that is shorter than a window can have one in ceil mode.
         let over = size + 2 * padding - reach + if it.ceil_mode { stride - 1 } else { 0 };
         let mut count = over.div_euclid(stride) + 1;
         if it.ceil_mode && (count - 1) * stride >= size + padding {
@@ -75,7 +76,7 @@ impl Pool {
             let start = number * stride - padding;
             let taps = (0..kernel).map(|tap| start + tap * dilation);
             let inside: Vec<usize> = taps.clone().filter(|at| (0..size).contains(at)).map(|it| it as usize).collect();
-            // A window that hangs over counts what is padded.
+            // A window that reaches over the end counts padded elements, and nothing beyond them.
             let counted =
                 if it.count_include_pad { taps.filter(|&at| at < size + padding).count() } else { inside.len() };
             (!inside.is_empty()).then_some((inside, counted))
@@ -120,7 +121,7 @@ fn gradient(x: &Tensor, seed: &usize) -> Tensor {
     Pool::of(*seed).gradient(x)
 }
 
-/// Every window is refused on all paths, with one code, or has the value and the gradient of the definition.
+/// Every pool is refused on all paths with one code, or has the value and the gradient of the definition.
 #[test]
 fn random_windows_are_refused_or_right() {
     let (mut refused, mut without, mut wrong) = (0, 0, Vec::new());
@@ -176,7 +177,7 @@ fn symbolic_mean(x: &Tensor) -> Tensor {
     ops::avg_pool(x, &PoolOptions::new(1, 5))
 }
 
-/// Sizes decide when they are known.
+/// Symbolic sizes are checked when their values are known.
 #[test]
 fn symbolic_sizes_are_checked_when_they_are_known() {
     let of = |f: fn(&Tensor) -> Tensor, n: usize| {
@@ -190,7 +191,7 @@ fn symbolic_sizes_are_checked_when_they_are_known() {
     assert_eq!(of(symbolic_mean, 1), Err(ms::Code::Shape));
 }
 
-/// Padding on one side only is no element either.
+/// Padding on one side only provides no element either.
 #[test]
 fn layers_refuse_windows_over_padding_alone() {
     let x = Tensor::ones([1, 1, 2]);

@@ -1,9 +1,9 @@
-//! Gradients of functions whose structure is random.
+//! Tests gradients of functions with a random structure.
 
 use ms::At;
 use ms::prelude::*;
 
-/// A pseudorandom number.
+/// Returns a pseudorandom number.
 pub(super) fn next(state: &mut u64) -> usize {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -11,7 +11,7 @@ pub(super) fn next(state: &mut u64) -> usize {
     (*state >> 33) as usize
 }
 
-/// A call whose arguments have many uses.
+/// A call that uses its arguments many times.
 #[no_inline]
 #[cell]
 struct Mixed;
@@ -24,14 +24,14 @@ impl Mixed {
     }
 }
 
-/// Random statements on a few numbers: sums, products and sines of values with many uses, in nested
-/// loops, branches and calls.
+/// Runs random statements on a few numbers: sums, products and sines of values with many uses, in nested loops,
+/// branches and calls.
 fn random_statements(state: &mut u64, pool: &mut Vec<Tensor>, depth: usize) {
     for _ in 0..2 + next(state) % 3 {
         let [a, b] = [(); 2].map(|()| pool[next(state) % pool.len()].clone());
         let at = next(state) % pool.len();
         let seed = next(state) as u64 | 1;
-        // Nested statements capture the pool; they return one number, or two.
+        // Nested statements capture the pool. They return one number or two.
         let inside = move |pool: &[Tensor], more: &[&Tensor]| {
             let mut pool: Vec<Tensor> = pool.iter().cloned().chain(more.iter().map(|&it| it.clone())).collect();
             random_statements(&mut seed.clone(), &mut pool, depth - 1);
@@ -59,8 +59,8 @@ fn random_statements(state: &mut u64, pool: &mut Vec<Tensor>, depth: usize) {
                 let body = |(i, it): &(Tensor, Tensor)| (i + 1.0, ops::cos(inside(pool, &[it]).0));
                 ops::while_loop(goes_on, body, (Tensor::scalar(0.0f64), a)).1
             }
-            // A value that both arms or an iteration leave unchanged is not a result in a graph:
-            // here all change.
+            // A value that both arms or an iteration leave unchanged is not a result in a graph, so all values change
+            // here.
             8 => ops::cond(a.gt(&b), |it: &Tensor| ops::sin(inside(pool, &[it]).0), |it: &Tensor| it.clone(), &a),
             9 => {
                 let one = |(p, q): &(Tensor, Tensor)| {
@@ -79,12 +79,12 @@ fn random_statements(state: &mut u64, pool: &mut Vec<Tensor>, depth: usize) {
                 last
             }
         };
-        // Keeps values in a range in which the last digit matters.
+        // The sine keeps values in a range in which the last digit matters.
         pool[at] = ops::sin(&pool[at]);
     }
 }
 
-/// A random function, determined by the seed.
+/// Computes a random function that the seed determines.
 fn random_function(x: &Tensor, y: &Tensor, seed: &usize) -> Tensor {
     let mut pool = vec![x.clone(), y.clone(), x * y];
     random_statements(&mut (*seed as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15), &mut pool, 2);
@@ -95,8 +95,8 @@ fn random_gradients(x: &Tensor, y: &Tensor, seed: &usize) -> (Tensor, Tensor) {
     ms::grad(random_function).wrt((At::<0>, At::<1>))(x, y, seed)
 }
 
-/// Gradients are sums of many terms: each is rounded in the same order in all modes, and by the
-/// interpreter in a separate process.
+/// Gradients are sums of many terms. All modes round them in the same order, and so does the interpreter in a separate
+/// process.
 #[test]
 fn gradients_of_random_structures_have_the_same_bits() {
     // The sign of zeros is ignored.

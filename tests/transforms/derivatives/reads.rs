@@ -1,4 +1,4 @@
-//! Gradients of functions that read parts of a tensor.
+//! Tests gradients of functions that read parts of a tensor.
 
 use ms::prelude::*;
 use ms::{All, Context, Precision};
@@ -10,7 +10,7 @@ fn positions(rows: &[i64]) -> Tensor {
     Tensor::from_slice([rows.len()], rows)
 }
 
-/// The rows by a product with a matrix of ones and zeros: reads `x` as a whole.
+/// Reads rows by a product with a matrix of ones and zeros, which reads `x` as a whole.
 fn by_product(x: &Tensor, rows: &[i64]) -> Tensor {
     ops::one_hot(positions(rows), 6).cast(x.dtype()).matmul(x)
 }
@@ -24,7 +24,7 @@ fn by_unstacking(x: &Tensor, rows: &[i64]) -> Tensor {
     ops::stack(&rows.iter().map(|&it| all[it as usize].clone()).collect::<Vec<_>>(), 0)
 }
 
-/// Evenly spaced rows as one slice, others as two.
+/// Reads evenly spaced rows as one slice, and other rows as two.
 fn by_slices(x: &Tensor, rows: &[i64]) -> Tensor {
     let step = rows[1] - rows[0];
     if step == 0 || rows.windows(2).any(|it| it[1] - it[0] != step) {
@@ -68,7 +68,7 @@ fn by_elements(x: &Tensor, rows: &[i64]) -> Tensor {
 fn in_a_scan(x: &Tensor, rows: &[i64]) -> Tensor {
     let step = |sum: &Tensor, at: &Tensor| {
         let row = ops::gather(x, at, 0);
-        // Constant indices in loops.
+        // Loops also read at constant indices.
         ((sum + &row + x.at(0)) * 0.0, row)
     };
     let (rest, all) = ops::scan(step, x.at(0) * 0.0, &positions(rows));
@@ -107,7 +107,7 @@ fn in_branches(x: &Tensor, rows: &[i64]) -> Tensor {
     ops::stack(&rows.iter().map(row).collect::<Vec<_>>(), 0)
 }
 
-/// A function of rows: some of them are read several times, forwards, backwards and with strides.
+/// A function of rows. It reads some of them several times, forwards, backwards and with strides.
 fn of_rows(x: &Tensor, read: Read) -> Tensor {
     let lists: [&[i64]; 6] = [&[0, 1, 2, 3], &[5, 4, 3, 2], &[4, 2, 0, 4], &[1, 3], &[2, 2, 2, 2], &[0, 1, 2, 3, 4, 5]];
     let of = |(at, rows): (usize, &&[i64])| {
@@ -134,7 +134,7 @@ static WAYS: &[(&str, Read)] = &[
     ("branches", in_branches),
 ];
 
-/// A function, and its derivatives to the third order, in both modes and over lanes.
+/// Returns a function's value and its derivatives to the third order, in both modes and over lanes.
 fn derivatives(x: &Tensor, way: usize) -> Vec<Tensor> {
     let f = move |x: &Tensor| of_rows(x, WAYS[way].1);
     let g = move |x: &Tensor| ms::grad(f)(x);
@@ -166,14 +166,13 @@ fn parts_of_a_tensor() {
     }
 }
 
-/// Gradients of parts are added in one order, that of the steps backwards: bit-identical eagerly
-/// and compiled.
+/// Gradients of parts are added in one order, backwards over the steps. So they are bit-identical eagerly and compiled.
 #[test]
 fn parts_are_added_in_one_order() {
     let windows = |x: &Tensor, rows: &Tensor| {
         let part = |at: usize| x.i((at..at + 7, ..)).sum(()) * rows.at(at as isize).sum(());
         let sum = (0..20).map(part).reduce(|a, b| a + b).expect("there are some");
-        // Through the whole, then through parts again.
+        // The next reads take the whole tensor, then parts again.
         let sum = (0..20).fold(sum + (x * 0.3).sum(()), |sum, at| {
             sum + (ops::gather(rows, Tensor::scalar(at % 3), 0) * x.at(3)).sum(())
         });

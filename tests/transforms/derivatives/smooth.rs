@@ -1,15 +1,17 @@
-//! Derivatives to the third order of smooth functions at the points where their formulas change: at zero, at equal
-//! operands, at ones, and at zeros of products. Each order is compared with differences of the order before.
+//! Tests derivatives to the third order of smooth functions where their formulas change.
+//!
+//! The points are zero, equal operands, ones, and zeros of products. Each order is compared with differences of the
+//! order before.
 
 use super::compiled;
 use ms::ops::{self, Derivative, Lowering, Reduction, Segment};
 use ms::prelude::*;
 use std::collections::BTreeSet;
 
-/// A function of the rows of `[k, n]`: `[k, m]`.
+/// A function of the rows of `[k, n]` that returns `[k, m]`.
 type Function = fn(&Tensor) -> Tensor;
 
-/// Operands of a row, without those that are at random places.
+/// The operands of each row.
 type Points = &'static [&'static [f64]];
 
 const STEP: f64 = 1e-4;
@@ -17,9 +19,9 @@ const STEP: f64 = 1e-4;
 /// The highest order of derivatives.
 const ORDERS: usize = 3;
 
-/// At zero, and at other numbers that formulas may know.
+/// Zero, and other numbers that formulas may treat specially.
 const NUMBERS: Points = &[&[0.0], &[1.0], &[-1.0], &[0.5]];
-/// Equal operands, and one or both of them zero.
+/// Equal operands, and pairs in which one or both are zero.
 const PAIRS: Points = &[&[0.0, 0.0], &[1.5, 1.5], &[0.0, 1.0], &[-1.0, 0.0], &[-0.5, -0.5], &[1.0, -1.0]];
 /// Pairs of logits and targets.
 const TARGETS: Points = &[&[0.0, 0.0], &[0.0, 1.0], &[0.0, 0.25], &[1.0, 1.0], &[-1.0, -1.0]];
@@ -42,7 +44,7 @@ fn at(x: &Tensor, column: i64) -> Tensor {
     x.i((.., column))
 }
 
-/// The first two columns, and the last two.
+/// Returns the first two columns, and the last two.
 fn halves(x: &Tensor) -> [Tensor; 2] {
     [x.i((.., ..2)), x.i((.., 2..))]
 }
@@ -53,7 +55,7 @@ fn scattered(x: &Tensor) -> Tensor {
     ops::scatter_mul(x.i((.., ..2)), index, x.i((.., 1..)), 1)
 }
 
-/// The functions, with the ops that they check.
+/// The functions, with the names of the ops that they check.
 const FUNCTIONS: &[(&str, Function, Points)] = &[
     ("neg", |x| -x, NUMBERS),
     ("square", |x| ops::square(x), NUMBERS),
@@ -179,7 +181,7 @@ fn losses_of<L: Loss>(loss: L, x: &Tensor) -> Tensor {
     loss.losses(&at(x, 0), &at(x, 1))
 }
 
-/// Losses of pairs of elements.
+/// A loss of pairs of elements.
 trait Loss {
     fn losses(self, x: &Tensor, target: &Tensor) -> Tensor;
 }
@@ -200,7 +202,7 @@ fn cross_entropy(loss: nn::CrossEntropyLoss, x: &Tensor) -> Tensor {
     loss.reduction(Reduction::None).call(x, &tensor![1].broadcast_to([x.shape()[0]]))
 }
 
-/// The derivative of this order along `direction` at each of the rows, where each moves by its own number in `along`.
+/// Computes the derivative of this order along `direction` at each row. Each row moves by its own number in `along`.
 fn derivative(f: Function, order: usize, rows: &Tensor, direction: &Tensor, along: &Tensor) -> Tensor {
     if order == 0 {
         let y = f(&(rows + along.expand_dims(-1) * direction)).reshape((rows.shape()[0], -1));
@@ -210,7 +212,7 @@ fn derivative(f: Function, order: usize, rows: &Tensor, direction: &Tensor, alon
     ms::grad(|along: &Tensor| derivative(f, order - 1, rows, direction, along).sum(()))(along)
 }
 
-/// The points, the directions, and the moves, of which one is zero, then forth and back: all in rows.
+/// Returns the points, the directions, and the moves in rows. The moves are zero, forth and back.
 fn rows(points: Points) -> [Tensor; 3] {
     let size = points[0].len();
     let directions: Vec<Vec<f64>> = match size {
@@ -236,7 +238,7 @@ fn rows(points: Points) -> [Tensor; 3] {
     ]
 }
 
-/// The derivatives of a function that differ from differences of those before.
+/// Returns the derivatives of a function that disagree with differences of the order before.
 fn differences(name: &str, f: Function, points: Points) -> Vec<String> {
     let [x, direction, moves] = rows(points);
     let all: Vec<Vec<f64>> = (0..=ORDERS).map(|it| derivative(f, it, &x, &direction, &moves).to_vec()).collect();
@@ -272,7 +274,7 @@ fn derivatives_of_smooth_functions() {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Ops that are not smooth somewhere, or whose result is not a function of numbers: they have tests of their own.
+/// Ops that are not smooth somewhere, or that are not functions of numbers. Other tests cover them.
 const OTHERS: &[&str] =
     &["abs", "maximum", "minimum", "relu", "remainder", "fmod", "select", "cast", "formula", "tensor_move"];
 
@@ -288,7 +290,7 @@ fn every_op_on_elements_has_a_row() {
     assert!(missing.is_empty(), "without a row of FUNCTIONS: {missing:?}");
 }
 
-/// The first derivative of functions where they have a kink: that of PyTorch.
+/// The first derivative of a function at a kink agrees with PyTorch's.
 #[test]
 fn kinks() {
     type Case = (&'static str, Function, f64, f64);

@@ -1,6 +1,6 @@
-//! Every random program computes the same bits natively, eagerly and compiled.
+//! Tests that every random program computes the same bits natively, eagerly and compiled.
 
-// Generated code is uniform, and not written as a person would.
+// Generated code is uniform, unlike hand-written code.
 #![allow(warnings, clippy::all)]
 
 use ms::error::OrRaise;
@@ -9,16 +9,16 @@ use ms::{Code, Context, Error, Result, with_context};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Both forms of a program.
+/// A program in both forms.
 struct Program {
     seed: u64,
-    /// Control flow on a tensor changes host-only state: the program is right, or an error.
+    /// Whether control flow on a tensor changes host-only state. The program is then right, or an error.
     refusable: bool,
     native: fn(&Numbers, f32, f32, usize, bool) -> Result<f32>,
     annotated: fn(&Net, &Tensor, &Tensor, usize, bool) -> Result<Tensor>,
 }
 
-/// What programs call, read and write.
+/// The cells and the parameter that programs call, read and write.
 #[cell]
 struct Net {
     mix: Mix,
@@ -39,7 +39,7 @@ impl Mix {
     }
 }
 
-/// A cell whose state changes with every call.
+/// A cell with state that changes with every call.
 #[cell]
 struct Tally {
     total: Parameter,
@@ -57,7 +57,7 @@ impl Tally {
     }
 }
 
-/// The same on numbers.
+/// The counterpart of `Net` on numbers.
 #[derive(Default)]
 struct Numbers {
     total: Cell<f32>,
@@ -79,22 +79,22 @@ fn mix(a: f32, b: f32) -> f32 {
     if a < b { a * 0.5 + b } else { a - b }
 }
 
-/// A host condition whose type only rustc knows.
+/// A host condition with a type that only rustc knows.
 fn holds(condition: bool) -> bool {
     condition
 }
 
-/// The half of an even number.
+/// Returns the half of an even number.
 fn half(number: usize) -> Option<usize> {
     (number % 2 == 0).then_some(number / 2)
 }
 
-/// The number, unless it is too large.
+/// Returns the number, unless it is too large.
 fn below_three(number: usize) -> Result<usize> {
     if number < 3 { Ok(number) } else { Err(Error::new(Code::Argument, "too large")) }
 }
 
-/// The numbers of helpers.
+/// A number that helpers compute with.
 trait Number: Clone {
     fn plus(&self, other: &Self) -> Self;
 }
@@ -197,7 +197,7 @@ fn hidden<T: Clone + 'static>(it: &T) -> Box<dyn Store<T>> {
 
 include!(concat!(env!("OUT_DIR"), "/programs.rs"));
 
-/// Inputs of a program: few host values, so that few versions are compiled.
+/// Returns inputs of a program. They have few host values, so that few versions are compiled.
 fn inputs() -> Vec<(f32, f32, usize, bool)> {
     let host = [(0, false), (1, true), (2, false), (3, true)];
     let numbers = [(0.0, 0.0), (1.0, -0.5), (-2.25, 0.75), (0.5, 0.5), (7.0, 3.5)];
@@ -219,7 +219,7 @@ fn refusal(error: Error) -> String {
     error.to_string().lines().filter(|it| it.starts_with("error")).collect::<Vec<_>>().join("; ")
 }
 
-/// The errors of control flow on a tensor that changes host-only state, and of several errors.
+/// The errors of control flow on a tensor that changes host-only state, and the error that reports several.
 const REFUSALS: [&str; 3] = ["error[MS040]", "error[MS041]", "error[MS112]"];
 
 fn is_refused(outcome: &Outcome) -> bool {
@@ -253,7 +253,7 @@ fn random_programs_give_the_same_bits() {
         slot: scalar(0.25, "slot"),
     };
     let context = |jit| Context { jit, precision: Precision::Strict, ..ms::context() };
-    // The first of each program.
+    // The first failure of each program.
     let mut wrong: BTreeMap<u64, String> = BTreeMap::new();
     let mut refused: BTreeSet<u64> = BTreeSet::new();
     for program in PROGRAMS {
@@ -276,18 +276,18 @@ fn random_programs_give_the_same_bits() {
     assert!(wrong.is_empty(), "{count} programs of {of}: {:?}\n{}", wrong.keys(), shown.join("\n"));
 }
 
-/// How the gradient of a program is taken.
+/// The way in which the gradient of a program is taken.
 #[derive(Clone, Copy, Debug)]
 enum Path {
-    /// Eagerly, by the tape.
+    /// The eager tape.
     Eager,
-    /// Of the compiled program.
+    /// The gradient of the compiled program, taken outside.
     Outside,
-    /// In a compiled function.
+    /// The gradient inside a compiled function.
     Inside,
 }
 
-/// The gradients of a program with respect to a weight and both numbers.
+/// Returns the gradients of a program with respect to a weight and both numbers.
 fn pulled(net: &Net, x: &Tensor, y: &Tensor, at: usize, k: usize, flag: bool) -> Vec<Tensor> {
     let f = |_: &Parameter, x: &Tensor, y: &Tensor| (PROGRAMS[at].annotated)(net, x, y, k, flag).or_raise();
     let (weight, x, y) = ms::grad(f).wrt_all()(&net.mix.weight, x, y);
@@ -299,7 +299,7 @@ fn pulled_inside(net: &Net, x: &Tensor, y: &Tensor, at: usize, k: usize, flag: b
     pulled(net, x, y, at, k, flag)
 }
 
-/// The bits of the gradients of a program and of its final state; `None` if it is an error.
+/// Returns the bits of the gradients of a program and of its final state; empty if it is an error.
 fn bits(net: &Net, at: usize, (x, y, k, flag): (f32, f32, usize, bool), path: Path) -> Vec<u32> {
     net.tally.total.set(&Tensor::scalar(0.0f32));
     net.slot.set(&Tensor::scalar(0.25f32));
@@ -324,7 +324,7 @@ fn gradients_of_random_programs_have_the_same_bits() {
         slot: scalar(0.25, "slot"),
     };
     let mut wrong = Vec::new();
-    // One program in ten: each takes three compilations.
+    // One program in ten is enough, since each takes three compilations.
     for at in (0..PROGRAMS.len()).step_by(10).filter(|&at| !PROGRAMS[at].refusable) {
         for input in [(0.3, 0.9, 1, true), (-1.7, 0.45, 2, false), (2.3, -1.1, 3, true)] {
             let want = bits(&net, at, input, Path::Eager);

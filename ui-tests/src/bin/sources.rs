@@ -1,7 +1,9 @@
-//! A preprocessor of mdBook: the files of the repository outside of `docs` to which pages link become pages themselves,
-//! so that the links lead somewhere in the book as they do in the repository.
+//! Adds files of the repository to the book, as a preprocessor of mdBook.
 //!
-//! mdBook runs it as `book.toml` says, with the book as JSON on standard input
+//! Files outside `docs` to which pages link become pages themselves. So the links lead to the same files in the book
+//! and in the repository.
+//!
+//! mdBook runs this program as `book.toml` says, with the book as JSON on standard input
 //! (<https://rust-lang.github.io/mdBook/for_developers/preprocessors.html>).
 
 use serde_json::{Value, json};
@@ -16,7 +18,7 @@ const PAGES: &str = "docs";
 const SOURCES: &str = "sources";
 
 fn main() {
-    // mdBook asks first which renderers it supports: all.
+    // mdBook first asks which renderers the preprocessor supports. It supports all.
     if std::env::args().nth(1).is_some_and(|it| it == "supports") {
         return;
     }
@@ -32,7 +34,7 @@ fn main() {
     let items = book["items"].as_array_mut().expect("the items of the book");
     items.iter_mut().for_each(|it| sources.rewrite(it));
     sources.read();
-    // The contents of the book are nested by the numbers of chapters.
+    // mdBook nests the table of contents by the numbers of chapters.
     let number = items.iter().filter(|it| it["Chapter"]["number"].is_array()).count() + 1;
     let page = |(at, (path, text)): (usize, (&PathBuf, &String))| {
         chapter(&path.display().to_string(), &page_of(path), text, json!([number, at + 1]), &["Files"], json!([]))
@@ -44,7 +46,7 @@ fn main() {
     println!("{book}");
 }
 
-/// A chapter of the book as mdBook reads it.
+/// Returns a chapter of the book in mdBook's format.
 fn chapter(name: &str, page: &Path, text: &str, number: Value, parents: &[&str], inside: Value) -> Value {
     json!({ "Chapter": {
         "name": name, "content": text, "number": number, "sub_items": inside,
@@ -52,7 +54,7 @@ fn chapter(name: &str, page: &Path, text: &str, number: Value, parents: &[&str],
     }})
 }
 
-/// The page of the book that shows a file or a folder of the repository.
+/// Returns the page of the book that shows a file or a folder of the repository.
 fn page_of(path: &Path) -> PathBuf {
     match path.strip_prefix(PAGES) {
         Ok(page) => page.to_owned(),
@@ -61,7 +63,7 @@ fn page_of(path: &Path) -> PathBuf {
     }
 }
 
-/// A path without `..`, which would leave the repository if there are more of them than folders.
+/// Returns a path without `..`; `None` if it would leave the repository.
 fn normal(path: &Path) -> Option<PathBuf> {
     let mut out = PathBuf::new();
     for part in path.iter() {
@@ -76,7 +78,7 @@ fn normal(path: &Path) -> Option<PathBuf> {
     Some(out)
 }
 
-/// The way from a page of the book to another one.
+/// Returns the relative path from one page of the book to another page.
 fn way(from: &Path, to: &Path) -> String {
     let up = from.components().count().saturating_sub(1);
     format!("{}{}", "../".repeat(up), to.display())
@@ -85,14 +87,14 @@ fn way(from: &Path, to: &Path) -> String {
 /// The files that have become pages.
 struct Sources {
     root: PathBuf,
-    /// The text of pages by the path of the file in the repository.
+    /// The text of pages, by the path of the file in the repository.
     pages: BTreeMap<PathBuf, String>,
-    /// Paths that are linked and not read yet.
+    /// Paths that are linked but not yet read.
     open: Vec<PathBuf>,
 }
 
 impl Sources {
-    /// Rewrites the links of an item of the book and of those inside.
+    /// Rewrites the links of an item of the book and of its sub-items.
     fn rewrite(&mut self, item: &mut Value) {
         let Some(chapter) = item.get_mut("Chapter") else { return };
         if let Some(path) = chapter["path"].as_str().map(|it| Path::new(PAGES).join(it)) {
@@ -104,7 +106,7 @@ impl Sources {
         }
     }
 
-    /// The text of a file of the repository, whose links lead to pages of the book.
+    /// Returns the text of a file of the repository, with links to pages of the book.
     fn with_links(&mut self, file: &Path, text: &str) -> String {
         let mut inside = false;
         let line = |line: &str| {
@@ -115,8 +117,8 @@ impl Sources {
         text.lines().map(line).collect::<Vec<_>>().join("\n") + "\n"
     }
 
-    /// A line outside of blocks of code. Spans of code are every other part between backquotes; those in the text of a
-    /// link end before its target begins.
+    /// Rewrites the links of a line outside code blocks. Code spans are every other part between backquotes. A span in
+    /// the text of a link ends before the link's target begins.
     fn line(&mut self, file: &Path, line: &str) -> String {
         let mut out = String::new();
         for (at, part) in line.split('`').enumerate() {
@@ -144,7 +146,7 @@ impl Sources {
         out
     }
 
-    /// The target of a link of a file, for its page.
+    /// Returns the target of a file's link, as seen from the file's page.
     fn target(&mut self, file: &Path, target: &str) -> String {
         let (path, anchor) = target.split_once('#').map_or((target, String::new()), |(a, b)| (a, format!("#{b}")));
         let linked = file.parent().and_then(|it| normal(&it.join(path)));
@@ -160,7 +162,7 @@ impl Sources {
         way(&page, &to) + &anchor
     }
 
-    /// Reads all files that are linked, and those to which these link.
+    /// Reads all linked files, and the files to which they link.
     fn read(&mut self) {
         while let Some(path) = self.open.pop() {
             let text = self.text(&path);
@@ -186,7 +188,7 @@ impl Sources {
                     Some("rs") => "rust,ignore",
                     _ => "text",
                 };
-                // Longer than any fence in a comment of the file.
+                // The fence is longer than any fence in a comment of the file.
                 format!("{title}`````{language}\n{text}`````\n")
             }
         }

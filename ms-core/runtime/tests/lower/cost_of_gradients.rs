@@ -1,5 +1,6 @@
-//! What the gradient of a function that reads its argument part by part costs: nodes of the graph, and elements that
-//! its plan touches.
+//! Bounds the cost of the gradient of a function that reads its argument part by part.
+//!
+//! The cost is the number of nodes of the graph, and the number of elements that its plan touches.
 
 use super::TARGET;
 use ms_core::lower::{
@@ -11,8 +12,8 @@ use ms_core::optimize::{PassContext, optimize};
 use ms_core::transform::value_and_grad;
 use std::fmt::Write;
 
-/// Elements that a routine touches: operands and results, but for what an op that changes some
-/// elements finds where it belongs. The call has these outputs in the memory of these inputs.
+/// Returns the number of elements that a routine touches: operands and results, without elements that an op updates in
+/// place. `shared` holds the pairs of an output and an input of the call with common memory.
 fn work(plan: &Plan, routine: &Routine, shared: &[(u32, u32)]) -> usize {
     let of = |views: &[View]| views.iter().map(|it| it.layout.numel()).sum::<usize>();
     let place = |id: BufferId| routine.buffers[id.0 as usize].place;
@@ -60,7 +61,8 @@ fn work(plan: &Plan, routine: &Routine, shared: &[(u32, u32)]) -> usize {
         }
         PlanStep::Loop(it) => {
             let Repeat::Times { count, .. } = it.repeat else { panic!("the length is known") };
-            // The first iteration brings a carry that the others write over to its place.
+            // The first iteration copies the initial value of such a carry to the memory that the other iterations
+            // update.
             let moves = |it: &&Carry| {
                 it.next == NextCarry::Updated && !is_in_place(place(it.initial.buffer), place(it.result.buffer))
             };
@@ -74,8 +76,8 @@ fn work(plan: &Plan, routine: &Routine, shared: &[(u32, u32)]) -> usize {
     routine.steps.iter().map(step).sum()
 }
 
-/// A function that reads every row of `x` once, and what becomes of its gradient: how many nodes, and
-/// how many elements its plan touches.
+/// Returns the cost of the gradient of a function that reads every row of `x` once. The cost is the number of nodes,
+/// and the number of elements that the plan touches.
 fn cost_of_gradient(text: &str, in_order: bool) -> (usize, usize) {
     let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
     let graph = value_and_grad(&graph, &[0], 1, false, in_order).expect("it has a derivative");
@@ -84,7 +86,7 @@ fn cost_of_gradient(text: &str, in_order: bool) -> (usize, usize) {
     (graph.len(), work(&plan, plan.main(), &[]))
 }
 
-/// T positions one after the other, in any order.
+/// Builds a function that reads `count` positions one after the other, in mixed order.
 fn positions(count: usize) -> String {
     let mut text =
         format!("graph @f(%x: f32[{count}, 4]) -> (f32[]) {{\n  %s0 = constant {{value = f32[](0)}} : f32[]\n");
@@ -98,13 +100,13 @@ fn positions(count: usize) -> String {
     text + &format!("return %s{count}\n}}")
 }
 
-/// Windows of two rows: each row is read twice.
+/// Builds a function that reads windows of two rows, so that it reads each row twice.
 fn windows(count: usize) -> String {
     let text = positions(count).replace("f32[1, 4]", "f32[2, 4]").replace("sizes = [1, 4]", "sizes = [2, 4]");
     text.replace(&format!("%x: f32[{count}, 4]"), &format!("%x: f32[{}, 4]", count + 1))
 }
 
-/// A loop over positions.
+/// Builds a loop over positions.
 fn loop_over_positions(count: usize) -> String {
     format!(
         "graph @body(%s: f32[4], %i: i64[], %x: f32[{count}, 4]) -> (f32[4]) {{
@@ -123,7 +125,7 @@ fn loop_over_positions(count: usize) -> String {
     )
 }
 
-/// A loop over positions in a loop.
+/// Builds a loop over positions inside a loop.
 fn nested_loops(count: usize) -> String {
     let text = loop_over_positions(count).replace("@f(%x", "@outer(%u: f32[], %x");
     let text = text.replace(&format!("[{count}], axis"), "[3], axis").replace(&format!("i64[{count}]"), "i64[3]");
@@ -138,7 +140,7 @@ fn nested_loops(count: usize) -> String {
     )
 }
 
-/// Calls, each of which reads a part of `x`: its graph, and how it stands there.
+/// Builds `count` calls that each read a part of `x`. `graphs` are the callees, and `call` is the text of one call.
 fn calls(count: usize, graphs: &str, call: &str) -> String {
     let mut text = format!(
         "{graphs}
@@ -163,7 +165,7 @@ fn calls(count: usize, graphs: &str, call: &str) -> String {
     text.replace('N', &count.to_string())
 }
 
-/// What a call does: it reads a row.
+/// A callee that reads a row.
 const READS: &str = "
     graph @reads(%s: f32[4], %x: f32[N, 4], %i: i64[]) -> (f32[4]) {
       %a = gather %x, %i {axis = 0} : f32[4]
@@ -172,7 +174,7 @@ const READS: &str = "
       return %c
     }";
 
-/// It reads a row and a slice, which are added one after the other.
+/// A callee that reads a row and a slice, with gradients that are added one after the other.
 const READS_TWICE: &str = "
     graph @twice(%s: f32[4], %x: f32[N, 4], %i: i64[]) -> (f32[4]) {
       %a = gather %x, %i {axis = 0} : f32[4]
@@ -183,7 +185,7 @@ const READS_TWICE: &str = "
       return %c
     }";
 
-/// It may read nothing.
+/// A callee that reads nothing.
 const READS_NOTHING: &str = "
     graph @nothing(%s: f32[4], %x: f32[N, 4], %i: i64[]) -> (f32[4]) {
       %c = sin %s : f32[4]
@@ -227,7 +229,7 @@ fn gradients_of_parts_in_graphs_cost_what_the_parts_cost() {
             let [nodes, more_nodes] = [pair[0].0, pair[1].0];
             assert!(more_nodes <= 2 * nodes + 8, "{name}, in order {in_order}: nodes {costs:?}");
         }
-        // Of what is added: few parts may fit in one kernel, whose values need no memory.
+        // Compares differences of elements: few parts may fit into one kernel, which does not materialise their values.
         let [few, some, many] = costs.map(|it| it.1);
         assert!((many - some) * 10 <= (some - few) * 22, "{name}, in order {in_order}: elements {costs:?}");
     }

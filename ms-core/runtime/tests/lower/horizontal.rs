@@ -1,21 +1,24 @@
-//! Horizontal fusion: which kernels are one step, and what they may be written over.
+//! Tests horizontal fusion: which kernels become one step, and which inputs they may overwrite.
 
 use super::plan;
 
-/// A graph, and what its plan is like.
+/// A graph, and the expected properties of its plan.
 struct Case {
     body: &'static str,
     results: &'static str,
     types: &'static str,
-    /// The number of kernels of each step; zero for a step of another kind.
+    /// The number of kernels of each step; zero for a step that is not of kernels.
     kernels: &'static [usize],
-    /// Pairs of an output and an input over which the step that reads it last may write it.
+    /// Pairs of an output and an input that the output may overwrite, since its step is the last reader.
     in_place: &'static [(u32, u32)],
     arena_bytes: usize,
 }
 
-/// Kernels are one step unless one of them reads what another one writes, has a large result that is no output, or would
-/// be written over what another one reads. So as much is updated in place as by steps apart, in as much memory.
+/// Independent kernels are fused into one step.
+///
+/// A kernel stays a separate step if it reads a result of another kernel, or has a large result that is not an output.
+/// The same holds if it would overwrite an operand of another kernel. So fusion loses no update in place, and needs no
+/// more memory.
 #[test]
 fn independent_kernels_are_one_step() {
     let inputs = "%a: f32[64, 64], %b: f32[32, 64], %c: f32[64], %x: f32[64, 64], %y: f32[32, 64], %z: f32[64]";
@@ -28,7 +31,7 @@ fn independent_kernels_are_one_step() {
             in_place: &[(0, 0), (0, 3), (1, 1), (1, 4), (2, 2), (2, 5)],
             arena_bytes: 0,
         },
-        // What several kernels read is not written over.
+        // Operands that several kernels read are not overwritten.
         Case {
             body: "%p = sub %a, %c : f32[64, 64]\n %q = sub %b, %c : f32[32, 64]\n %r = neg %z : f32[64]",
             results: "%p, %q, %r",
@@ -47,7 +50,7 @@ fn independent_kernels_are_one_step() {
             in_place: &[(1, 1)],
             arena_bytes: 256,
         },
-        // It is written over what the first one reads as well.
+        // The second kernel also overwrites an operand of the first one.
         Case {
             body: "%s = sum %a {axes = [1], keepdims = false} : f32[64]\n %p = sub %c, %s : f32[64]
                 %q = sub %a, %x : f32[64, 64]",
@@ -65,7 +68,7 @@ fn independent_kernels_are_one_step() {
             in_place: &[(1, 0), (1, 3)],
             arena_bytes: 0,
         },
-        // It has no operand, and is written over one of the first one.
+        // The second kernel has no operand, and overwrites an operand of the first one.
         Case {
             body: "%p = sub %a, %x : f32[64, 64]
                 %q = iota {shape = [32, 128], axis = 1, start = 0, step = 1, dtype = f32} : f32[32, 128]",
@@ -75,7 +78,7 @@ fn independent_kernels_are_one_step() {
             in_place: &[(0, 0), (0, 3)],
             arena_bytes: 0,
         },
-        // Copies.
+        // Copies are not fused.
         Case {
             body: "%p = permute %a {axes = [1, 0]} : f32[64, 64]\n %q = sub %b, %y : f32[32, 64]
                 %r = permute %x {axes = [1, 0]} : f32[64, 64]",
@@ -85,7 +88,7 @@ fn independent_kernels_are_one_step() {
             in_place: &[(1, 1), (1, 4)],
             arena_bytes: 0,
         },
-        // Small results that are no outputs, and large ones.
+        // Small results that are not outputs are fused, and large ones are not.
         Case {
             body: "%s = sum %a {axes = [0, 1], keepdims = false} : f32[]
                 %t = sum %b {axes = [0, 1], keepdims = false} : f32[]\n %m = div %c, %s : f32[64]

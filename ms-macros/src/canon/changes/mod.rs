@@ -1,8 +1,8 @@
 //! Finds the places that a region changes, and reborrows the references that it passes on.
 //!
-//! A name that is certainly a `&mut`, and is used as a whole in a region, may be written through by
-//! its receiver. Its target is carried, as for an explicit `*y = ..`; and `y` becomes `&mut *y`, so
-//! that it is not moved and can be used after the region.
+//! A name that is certainly a `&mut` and is passed on as a whole in a region may be written through by its receiver. So
+//! the region carries its target, as for an explicit `*y = ..`. The use of `y` becomes `&mut *y`, so that it is not
+//! moved and can be used after the region.
 
 mod visit;
 
@@ -17,15 +17,15 @@ use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::{Block, Expr, Ident, Pat, UnOp, parse_quote_spanned};
 
-/// What a region changes.
+/// The changes of a region.
 pub struct Found {
-    /// The places that change.
+    /// The places that the region changes.
     pub places: Vec<Place>,
     /// The names to probe, since the last call of [`Changes::probes`].
     pub probes: Vec<Probe>,
 }
 
-/// What is changed in the code that `look` visits.
+/// Finds the changes in the code that `look` visits.
 pub fn changed<'a>(scopes: &'a Scopes, look: impl FnOnce(&mut Changes<'a>)) -> Found {
     let mut changes =
         Changes { scopes, inner: Vec::new(), bound: Vec::new(), found: Vec::new(), probes: Vec::new(), given: false };
@@ -51,25 +51,25 @@ pub fn changed<'a>(scopes: &'a Scopes, look: impl FnOnce(&mut Changes<'a>)) -> F
 /// The visitor that finds changes.
 pub struct Changes<'a> {
     scopes: &'a Scopes,
-    /// Names that are declared inside.
+    /// Names that are declared inside the region.
     inner: Vec<String>,
-    /// Those of them that the condition of the region binds, so that they can be probed.
+    /// The names in `inner` that the condition of the region binds. They can be probed.
     bound: Vec<String>,
     found: Vec<Place>,
     probes: Vec<Probe>,
-    /// Whether the value of the expression that is visited next leaves the region: the region
-    /// reports a reference there, and host code keeps its borrow.
+    /// Whether the value of the expression that is visited next leaves the region. The region reports a reference
+    /// there, and host code keeps its borrow.
     given: bool,
 }
 
 impl<'a> Changes<'a> {
-    /// Visits an arm, whose last expression is its value.
+    /// Visits an arm. Its last expression is its value.
     pub fn visit_arm_block(&mut self, block: &mut Block) {
         self.given = true;
         self.visit_block_mut(block);
     }
 
-    /// Visits a condition, and the arm in whose scope, `scopes`, its bindings are.
+    /// Visits a condition and the arm that sees its bindings. `scopes` declares them.
     pub fn visit_branch(&mut self, cond: &mut Expr, first: &mut Block, scopes: &'a Scopes) {
         self.scoped(|this| {
             let start = this.inner.len();
@@ -115,10 +115,9 @@ impl<'a> Changes<'a> {
             Reach::Closure(names) if names.is_empty() => return,
             Reach::Closure(names) => Usage::Captures(names),
             Reach::Unknown if (is_name && place.root == "self") || self.is_reference(expr) => return,
-            // Nothing can be moved out of a shared reference, and no `&mut` in it can be written
-            // through.
+            // Nothing can be moved out of a shared reference, and no `&mut` in it can be written through.
             Reach::Unknown if !is_name && self.is_shared(&place.root) => Usage::Borrows,
-            // A method may consume it.
+            // A method may consume the value.
             Reach::Unknown if refers::of_expr(expr, self.scopes).leads_outward() => Usage::Moves,
             Reach::Unknown => usage,
         };
@@ -131,7 +130,7 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// What a method may mutate: a `mut` variable, or the target of a `&mut`.
+    /// Adds the place that a method may mutate: a `mut` variable, or the target of a `&mut`.
     fn add_receiver(&mut self, expr: &Expr) {
         let Some(mut place) = self.place(expr) else { return self.probe(expr, Usage::Borrows) };
         match self.scopes.mutability(&place.root.to_string()) {
@@ -147,8 +146,8 @@ impl<'a> Changes<'a> {
         self.part(expr, false)
     }
 
-    /// A variable declared outside, or a part of one; if `bound`, also one that the condition
-    /// binds.
+    /// Returns the place of a variable declared outside, or of a part of one. If `bound`, variables that the condition
+    /// binds count as well.
     fn part(&self, expr: &Expr, bound: bool) -> Option<Place> {
         match expr {
             Expr::Path(it) => {
@@ -214,7 +213,7 @@ impl<'a> Changes<'a> {
         *expr = parse_quote_spanned!(at=> &mut *#expr);
     }
 
-    /// Visits an expression that is mentioned as a place: it is neither moved nor passed on.
+    /// Visits an expression that is used as a place, and is neither moved nor passed on.
     pub fn mention(&mut self, expr: &mut Expr) {
         match expr {
             Expr::Path(_) => {}
@@ -261,7 +260,7 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// A `move` closure captures reborrows of the references that it mentions.
+    /// Visits a `move` closure, and makes it capture reborrows of the references that it mentions.
     fn visit_move_closure(&mut self, expr: &mut Expr) {
         let mut names: Vec<Ident> = Vec::new();
         mentioned(expr.to_token_stream(), &mut |name| {
@@ -278,12 +277,12 @@ impl<'a> Changes<'a> {
     }
 }
 
-/// The name as an expression, also if it is a keyword.
+/// Returns the name as an expression, also if it is a keyword.
 fn path(name: &Ident) -> Expr {
     Expr::Path(syn::ExprPath { attrs: Vec::new(), qself: None, path: name.clone().into() })
 }
 
-/// The names that a pattern binds.
+/// Calls `each` with the names that a pattern binds.
 pub fn bound(pat: &Pat, each: &mut dyn FnMut(&syn::PatIdent)) {
     struct Names<'a>(&'a mut dyn FnMut(&syn::PatIdent));
     impl syn::visit::Visit<'_> for Names<'_> {

@@ -1,4 +1,4 @@
-//! The traversal of [`Changes`].
+//! Traverses the code of a region for [`Changes`].
 
 use super::Changes;
 use crate::canon::choose;
@@ -93,7 +93,7 @@ impl VisitMut for Changes<'_> {
             _ => {}
         }
         match expr {
-            // Operators take no references, and `&` of one writes nothing.
+            // Operators do not take references, and `&` of such a value writes nothing.
             Expr::Binary(it) => {
                 self.mention(&mut it.left);
                 self.mention(&mut it.right);
@@ -142,7 +142,7 @@ impl VisitMut for Changes<'_> {
     fn visit_expr_closure_mut(&mut self, it: &mut ExprClosure) {
         self.scoped(|this| {
             it.inputs.iter().for_each(|pat| this.declare(pat));
-            // The closure's result is not outside the region, but it cannot be a part of a capture.
+            // The result of the closure does not leave the region, but it cannot be a part of a capture.
             if let Expr::Path(_) | Expr::Field(_) = &*it.body
                 && this.is_reference(&it.body)
             {

@@ -1,14 +1,14 @@
-//! Where something else than in PyTorch is right, or the error of rounding is larger.
+//! Lists where another result than PyTorch's is right, or where the rounding error is larger.
 
 /// The expected result where PyTorch's does not apply.
 pub enum Instead {
-    /// PyTorch's result; where it is nan, any result, and for a value a number.
+    /// PyTorch's result. Where that is NaN, any result is right, but a value must be a number.
     Numbers,
     /// PyTorch's result, except for the element at this position.
     But(usize),
     /// This number.
     Is(f64),
-    /// Anything: powers overflow or lose digits on the way.
+    /// Any result: powers overflow or lose digits on the way.
     Open,
 }
 
@@ -16,7 +16,8 @@ use Instead::{But, Is, Numbers, Open};
 
 type At = fn(&[f64]) -> bool;
 
-/// One exception: functions by the beginnings of their names, separated by bars, parts (0 is the value), points, and what is there.
+/// One exception: beginnings of function names, separated by bars, parts (0 is the value), points, and the expected
+/// result.
 type Exception = (&'static str, &'static [usize], At, Instead);
 
 const VALUE: &[usize] = &[0];
@@ -25,12 +26,12 @@ const SECOND: &[usize] = &[2];
 const DERIVATIVES: &[usize] = &[1, 2];
 const ALL: &[usize] = &[0, 1, 2];
 
-/// Numbers whose squares are infinite.
+/// Whether a number has an infinite square.
 fn has_large(x: &[f64]) -> bool {
     x.iter().any(|it| it.is_finite() && it.abs() > 1e30)
 }
 
-/// Numbers that are large for f16 as well.
+/// Whether a number is large for f16 as well.
 fn has_largest(x: &[f64]) -> bool {
     x.iter().any(|it| it.is_finite() && it.abs() > 6e4)
 }
@@ -51,7 +52,7 @@ fn any(_: &[f64]) -> bool {
     true
 }
 
-/// The difference of the scores is nan, which PyTorch compares with zero.
+/// Whether the difference of the scores is NaN, which PyTorch compares with zero.
 fn has_no_margin(own: f64, other: f64) -> bool {
     (own - other).is_nan()
 }
@@ -76,7 +77,7 @@ const EXCEPTIONS: &[Exception] = &[
     ),
     ("remainder|fmod", ALL, has_subnormal, Open),
     ("kl_div", SECOND, has_subnormal, Open),
-    // PyTorch multiplies the gradients of steps behind the one that is nan by zero.
+    // PyTorch multiplies the gradients of the steps after a NaN step by zero.
     ("CTCLoss, without infinities", DERIVATIVES, |x| x.iter().any(|it| it.is_nan()), Open),
     // The logarithm of a probability is at least -100, also in the gradient of the target.
     ("binary_cross_entropy", FIRST, |x| x[0] < 1e-40 || x[0] == 1.0, But(1)),
@@ -86,10 +87,10 @@ const EXCEPTIONS: &[Exception] = &[
     ("kl_div", ALL, |x| x[0] == f64::NEG_INFINITY && x[1] == 0.0, Numbers),
     ("SoftMarginLoss", ALL, has_infinity, Numbers),
     ("PoissonNLLLoss, full", DERIVATIVES, |x| x[1] == 0.0, Numbers),
-    // PyTorch's sixth has the digits of f32.
+    // PyTorch computes 1/6 with the digits of f32.
     ("hsigmoid", FIRST, |x| x[0].abs() < 3.0, Is(1.0 / 6.0)),
     ("sign", VALUE, |x| x[0].is_nan(), Is(f64::NAN)),
-    // The signs of infinities.
+    // The signs of the infinities differ.
     ("rsqrt", DERIVATIVES, has_zero, Open),
     ("pow 0.5|pow 1.5", ALL, |x| x[0].is_sign_negative(), Open),
     ("MultiMarginLoss", VALUE, |x| x[1..].iter().any(|it| has_no_margin(x[0], *it)), Is(f64::NAN)),
@@ -101,7 +102,7 @@ const EXCEPTIONS: &[Exception] = &[
     ("elu", SECOND, |x| x[0] == 0.0, Is(1.0)),
     ("celu of 2", SECOND, |x| x[0] == 0.0, Is(0.5)),
     ("selu", SECOND, |x| x[0] == 0.0, Is(1.7580993408473766)),
-    // From the threshold on PyTorch has zero.
+    // From the threshold on, PyTorch returns zero.
     ("softplus", SECOND, |x| x[0] >= 10.0, Open),
     ("asin|acos|acosh", SECOND, |x| x[0].abs() == 1.0, Open),
     ("pow of 0", SECOND, any, Numbers),
@@ -110,11 +111,11 @@ const EXCEPTIONS: &[Exception] = &[
     ("cosine_similarity", SECOND, has_zero, Numbers),
     ("logaddexp|acosh", SECOND, has_infinity, Numbers),
     ("TripletMarginLoss", DERIVATIVES, any, Numbers),
-    // An infinite loss has no gradient, and so has a step that no alignment goes through.
+    // An infinite loss has no gradient, and neither has a step that no alignment passes.
     ("CTCLoss", DERIVATIVES, any, Numbers),
 ];
 
-/// Of a part of a function at a point.
+/// Returns the exception for a part of a function at a point, if there is one.
 pub fn of(name: &str, x: &[f64], part: usize) -> Option<&'static Instead> {
     let fits = |it: &&Exception| it.0.split('|').any(|it| name.starts_with(it)) && it.1.contains(&part) && it.2(x);
     EXCEPTIONS.iter().find(fits).map(|it| &it.3)

@@ -1,4 +1,4 @@
-//! The functions, under the names of the file.
+//! Lists the functions under the names of the file.
 
 use super::Table;
 use ms::ops::{self, CrossEntropy, PoolOptions, Reduction};
@@ -10,7 +10,7 @@ fn at(x: &Tensor, column: i64) -> Tensor {
     x.i((.., column))
 }
 
-/// A number of the dtype of `x`.
+/// Returns a number in the dtype of `x`.
 fn number(x: &Tensor, value: f64) -> Tensor {
     Tensor::scalar(value).cast(x.dtype())
 }
@@ -125,7 +125,7 @@ pub const LOSSES: Table = &[
     }),
 ];
 
-/// As many of the class or the list of classes as there are rows.
+/// Repeats the class, or the list of classes, for each row.
 fn classes(x: &Tensor, each: Tensor) -> Tensor {
     let shape = [&[x.dim(0)], &each.dims()[..]].concat();
     each.broadcast_to(shape)
@@ -139,7 +139,7 @@ fn multi_margin(x: &Tensor, p: f64) -> Tensor {
     nn::MultiMarginLoss::new().p(p).reduction(NONE).call(x, &classes(x, Tensor::scalar(0)))
 }
 
-/// The windows of rows.
+/// Returns the options of windows over rows.
 fn windows(kernel: usize) -> PoolOptions {
     PoolOptions::new(1, kernel).stride(1)
 }
@@ -207,7 +207,7 @@ fn triplet(x: &Tensor, p: f64, swap: bool) -> Tensor {
     nn::TripletMarginLoss::new().p(p).swap(swap).reduction(NONE).call(&anchor, &near, &far)
 }
 
-/// Without `eps`, so that places may be equal.
+/// Uses no `eps`, so that points may coincide.
 fn exact_triplet(x: &Tensor, p: f64) -> Tensor {
     let [anchor, near, far] = [0, 2, 4].map(|it| columns(x, it, it + 2));
     nn::TripletMarginLoss::new().p(p).eps(0.0).reduction(NONE).call(&anchor, &near, &far)
@@ -217,7 +217,7 @@ fn cosine_embedding(x: &Tensor, target: i64) -> Tensor {
     ops::cosine_embedding_loss(columns(x, 0, 2), columns(x, 2, 4), classes(x, Tensor::scalar(target)), 0.0, NONE)
 }
 
-/// Three steps of three classes.
+/// Computes CTC for three steps of three classes.
 fn ctc(x: &Tensor, labels: &[i64], zero_infinity: bool) -> Tensor {
     let rows = x.dim(0);
     let logs = ops::log_softmax(x.reshape((rows, 3, 3)).permute([1, 0, 2]), 2);

@@ -1,5 +1,7 @@
-//! Values and derivatives of functions at the ends of their domains, beside those of PyTorch: at zero and one, at kinks
-//! and ties, at infinities and nan, at subnormals and the largest numbers. docs/numerics.md has what differs.
+//! Compares values and derivatives at the ends of domains with PyTorch's.
+//!
+//! The points are zero and one, kinks and ties, infinities and NaN, subnormals and the largest numbers.
+//! `docs/numerics.md` lists the differences.
 
 mod exceptions;
 mod functions;
@@ -11,21 +13,21 @@ use ms::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// A function of rows `[k, n]`: `[k, m]`, or `[k]`.
+/// A function of rows `[k, n]` that returns `[k, m]` or `[k]`.
 type Function = fn(&Tensor) -> Tensor;
 type Table = &'static [(&'static str, Function)];
 
-/// A point, and what PyTorch has there.
+/// A point, and PyTorch's results there.
 #[derive(Clone, Debug)]
 struct Point {
     x: Vec<f64>,
-    /// The value, and the first and second derivatives; those that PyTorch does not have are empty.
+    /// The value, and the first and second derivatives. An entry is empty where PyTorch has none.
     want: [Vec<f64>; 3],
 }
 
 const PARTS: [&str; 3] = ["value", "first derivative", "second derivative"];
 
-/// The points of a function by their dtype, `any` for those of all dtypes.
+/// The points of a function, by name and dtype. The dtype `any` stands for all dtypes.
 type Points = BTreeMap<(&'static str, &'static str), Vec<Point>>;
 
 static FILE: LazyLock<Points> = LazyLock::new(|| {
@@ -40,7 +42,7 @@ static FILE: LazyLock<Points> = LazyLock::new(|| {
     points
 });
 
-/// The relative tolerance, and the smallest number.
+/// Returns the relative tolerance, and the smallest positive number.
 fn limits(dtype: DType) -> [f64; 2] {
     match dtype {
         DType::F16 => [2e-3, 2f64.powi(-24)],
@@ -49,7 +51,7 @@ fn limits(dtype: DType) -> [f64; 2] {
     }
 }
 
-/// The number in the dtype.
+/// Rounds a number to the dtype.
 fn rounded(x: f64, dtype: DType) -> f64 {
     match dtype {
         DType::F32 => x as f32 as f64,
@@ -62,13 +64,13 @@ fn column(dtype: DType, values: &[f64]) -> Tensor {
     Tensor::from_slice([values.len()], values).cast(dtype)
 }
 
-/// The sum of a row's numbers times one, two, three and so on.
+/// Returns the sum of a row's numbers times one, two, three and so on.
 fn weighed(y: &Tensor) -> Tensor {
     let weights = (Tensor::arange(y.dim(1)) + 1).cast(y.dtype());
     (y * weights).sum(-1)
 }
 
-/// Values, and the first and second derivatives.
+/// Returns the values, and the first and second derivatives.
 fn derivatives(f: Function, x: &Tensor) -> Vec<Tensor> {
     let rows = x.dim(0);
     let value = |x: &Tensor| f(x).cast(x.dtype()).reshape((rows, -1));
@@ -77,7 +79,7 @@ fn derivatives(f: Function, x: &Tensor) -> Vec<Tensor> {
     vec![value(x), first(x), second]
 }
 
-/// The first derivative by forward mode.
+/// Returns the first derivative by forward mode.
 fn forward(f: Function, x: &Tensor) -> Tensor {
     let (rows, size) = (x.shape()[0], x.shape()[1]);
     let value = |x: &Tensor| f(x).cast(x.dtype()).reshape((rows, -1));
@@ -94,13 +96,13 @@ fn compiled(f: Function, x: &Tensor) -> Vec<Tensor> {
     compiled.and_then(|it| it.run(std::slice::from_ref(x))).expect("the graph runs").into_iter().collect()
 }
 
-/// The rows of a tensor.
+/// Returns the rows of a tensor.
 fn lines(x: &Tensor) -> Vec<Vec<f64>> {
     let width = x.shape()[1].max(1);
     x.cast(DType::F64).to_vec::<f64>().chunks(width).map(<[f64]>::to_vec).collect()
 }
 
-/// The number of points, and the results that differ from PyTorch's and from the exceptions.
+/// Returns the number of points, and the results that agree neither with PyTorch's nor with the exceptions.
 fn differences(name: &'static str, f: Function) -> (usize, Vec<String>) {
     let (mut count, mut wrong) = (0, Vec::new());
     for (dtype, key) in [(DType::F64, "f64"), (DType::F32, "f32"), (DType::F16, "f16")] {
@@ -148,18 +150,19 @@ fn differences(name: &'static str, f: Function) -> (usize, Vec<String>) {
     (count, wrong)
 }
 
-/// Whether forward mode has a derivative, too: tangents of zero times infinities are nan.
+/// Whether forward mode has a derivative too. Tangents of zero times infinity are NaN.
 fn has_forward(name: &str, point: &Point) -> bool {
     (point.x.len() == 1 && name != "hswish")
         || point.x.iter().chain(&point.want[1]).all(|it| it.is_finite() && is_moderate(it))
 }
 
-/// Neither among the smallest numbers nor among the largest ones.
+/// Whether a number is neither among the smallest nor among the largest ones.
 fn is_moderate(x: &f64) -> bool {
     *x == 0.0 || !x.is_finite() || (1e-7..1e4).contains(&x.abs())
 }
 
-/// Equal up to rounding: of a number, and of the others in its row where numbers are moderate.
+/// Whether the numbers are equal up to rounding: of each number, and of the others in its row where numbers are
+/// moderate.
 fn near(got: &[f64], want: &[f64], dtype: DType, moderate: bool) -> bool {
     let [tolerance, least] = limits(dtype);
     let size = want.iter().filter(|it| it.is_finite()).fold(0f64, |most, it| most.max(it.abs()));

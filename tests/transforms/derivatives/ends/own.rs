@@ -1,5 +1,7 @@
-//! Ends of domains without a row in the file: reductions, weights, functions of other frameworks, and numbers near the
-//! ends whose powers overflow or vanish.
+//! Tests ends of domains without a row in the file.
+//!
+//! These are reductions, weights, functions of other frameworks, and numbers near the ends with powers that overflow or
+//! vanish.
 
 use super::column;
 use crate::derivatives::compiled;
@@ -9,7 +11,7 @@ use ms::prelude::*;
 const INF: f64 = f64::INFINITY;
 const NAN: f64 = f64::NAN;
 
-/// Whoever looks for gradients that are nan finds those that come to an activation that is nan.
+/// A NaN activation passes gradients on, so that a search for NaN gradients finds it.
 #[test]
 fn gradients_pass_through_nan() {
     let functions: [fn(&Tensor) -> Tensor; 2] = [|x| ops::relu(x), |x| ops::relu6(x)];
@@ -22,7 +24,7 @@ fn gradients_pass_through_nan() {
     }
 }
 
-/// Over several axes: the first of equal elements in row-major order has the gradient, as in `max_pool`.
+/// Over several axes, the first of equal elements in row-major order has the gradient, as in `max_pool`.
 #[test]
 fn adaptive_windows_of_equal_elements() {
     let slope = |x: &Tensor| ms::grad(|x: &Tensor| ops::adaptive_max_pool(x, &[1, 2]))(x);
@@ -32,7 +34,7 @@ fn adaptive_windows_of_equal_elements() {
     }
 }
 
-/// All reductions, and weights: gradients of a saturated classifier are finite, and it trains on.
+/// For all reductions and weights, gradients of a saturated classifier are finite, and it continues to train.
 #[test]
 fn binary_cross_entropy_at_its_ends() {
     let (x, t) = (tensor![0.0, 1.0, 0.0, 1.0, 0.25], tensor![0.0, 1.0, 1.0, 0.0, 1.0]);
@@ -61,7 +63,7 @@ fn binary_cross_entropy_at_its_ends() {
     assert!(slope.is_finite() && slope < -10.0, "{slope}");
 }
 
-/// Distances of whole vectors: value, and gradient for the first one.
+/// Distances of whole vectors have these values and gradients for the first vector.
 #[test]
 fn distances() {
     type Of = fn(&Tensor) -> Tensor;
@@ -145,7 +147,7 @@ fn multi_margin(x: &Tensor, p: f64) -> Tensor {
     nn::MultiMarginLoss::new().p(p).call(x, &tensor![0])
 }
 
-/// An anchor that is the positive one, farther from the negative one than the margin.
+/// Computes the triplet loss of an anchor that equals the positive, farther from the negative than the margin.
 fn triplet(x: &Tensor, p: f64) -> Tensor {
     nn::TripletMarginLoss::new().p(p).call(x, &ops::stop_gradient(x), &(ops::stop_gradient(x) + 9.0))
 }

@@ -1,10 +1,10 @@
-//! `if`, `match`, and the jumps in them.
+//! Writes `if`, `match`, and the jumps in them.
 
 use super::value::{Condition, Form};
 use super::writer::Writer;
 
 impl Writer {
-    /// `if`, with other arms or without.
+    /// Writes an `if`, with further arms or without.
     pub fn branch(&mut self, depth: usize) {
         let condition = self.deciding();
         let on_tensor = condition.on_tensor();
@@ -23,7 +23,7 @@ impl Writer {
         self.same("}");
     }
 
-    /// Statements, which may end with a jump.
+    /// Writes statements, which may end with a jump.
     fn arm(&mut self, on_tensor: bool, depth: usize) {
         self.block(on_tensor, depth);
         if self.random.often(1) {
@@ -31,7 +31,7 @@ impl Writer {
         }
     }
 
-    /// Statements and a value, or a jump instead.
+    /// Writes statements and a value, or a jump instead.
     fn valued_arm(&mut self, on_tensor: bool, depth: usize) {
         self.under(on_tensor, |it| {
             it.inside(|it| {
@@ -47,7 +47,7 @@ impl Writer {
         });
     }
 
-    /// `let name = if .. { .. } else { .. };`
+    /// Writes `let name = if .. { .. } else { .. };`.
     pub fn choose(&mut self, depth: usize) {
         let (condition, name) = (self.deciding(), format!("v{}", self.fresh()));
         let on_tensor = condition.on_tensor();
@@ -60,7 +60,7 @@ impl Writer {
         self.declare(&name);
     }
 
-    /// An integer that is a tensor.
+    /// Returns an integer that is a tensor.
     pub fn integer(&mut self) -> String {
         if !self.scope.integers.is_empty() && self.random.often(5) {
             return self.random.one(&self.scope.integers).clone();
@@ -78,7 +78,7 @@ impl Writer {
         name
     }
 
-    /// `match` on literals, as a statement or as a value.
+    /// Writes a `match` on literals, as a statement or as a value.
     pub fn choice(&mut self, depth: usize) {
         let on_tensor = self.scope.hosts.is_empty() || self.random.often(7);
         let scrutinee = match self.random.below(4) {
@@ -112,7 +112,7 @@ impl Writer {
         self.end_choice(name);
     }
 
-    /// A `match` on two values at once.
+    /// Writes a `match` on two values at once.
     fn choice_of_two(&mut self, name: Option<String>, one: &str, on_tensor: bool, depth: usize) {
         let other = if on_tensor { self.integer() } else { format!("{} % 3", self.host()) };
         self.begin_choice(name.as_deref(), &|_| format!("({one}, {other})"));
@@ -172,7 +172,7 @@ impl Writer {
         }
     }
 
-    /// `if condition { .. break }` and similar.
+    /// Writes `if condition { .. break }` and similar statements.
     pub fn jump_if(&mut self) {
         let condition = self.deciding();
         let on_tensor = condition.on_tensor();
@@ -188,7 +188,7 @@ impl Writer {
         self.same("}");
     }
 
-    /// `let Some(name) = .. else { .. };`
+    /// Writes `let Some(name) = .. else { .. };`.
     pub fn let_else(&mut self) {
         if self.scope.hosts.is_empty() {
             return self.jump_if();
@@ -200,7 +200,7 @@ impl Writer {
         self.scope.hosts.push(name);
     }
 
-    /// A jump out of the enclosing construct.
+    /// Writes a jump out of the enclosing construct.
     fn jump(&mut self) {
         self.skips |= self.undecided > 0;
         let returns = self.around.is_empty() || self.random.often(2);

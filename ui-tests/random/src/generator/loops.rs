@@ -1,11 +1,11 @@
-//! Loops and labelled blocks.
+//! Writes loops and labelled blocks.
 
 use super::ROUNDS;
 use super::value::Form;
 use super::writer::{Around, Writer};
 
 impl Writer {
-    /// The statements of a loop or block.
+    /// Writes the statements of a loop or block.
     pub fn body_of(&mut self, around: Around, on_tensor: bool, depth: usize) {
         self.around.push(around);
         self.loops += on_tensor as usize;
@@ -14,7 +14,7 @@ impl Writer {
         self.around.pop();
     }
 
-    /// A counter of a loop: its declaration, the condition of the loop, and its increment.
+    /// Returns the code of a loop's counter: its declaration, the condition of the loop, and its increment.
     fn counter(label: usize, on_tensor: bool, rounds: usize, form: Form) -> [String; 3] {
         if on_tensor {
             let zero = form.pick("0.0f32", "Tensor::scalar(0.0f32)");
@@ -27,15 +27,14 @@ impl Writer {
         [format!("let mut c{label} = 0;"), format!("c{label} < {rounds}"), format!("c{label} += 1;")]
     }
 
-    /// A loop with a few iterations, counted on the host or by a tensor; another condition may end
-    /// it.
+    /// Writes a loop with a few iterations, which the host or a tensor counts. Another condition may end it.
     pub fn while_or_loop(&mut self, depth: usize) {
         let (label, on_tensor, rounds) = (self.fresh(), self.random.often(6), 1 + self.random.below(ROUNDS));
         let counter = move |form| Self::counter(label, on_tensor, rounds, form);
         let around = Around { label, is_block: false, gives: false };
         self.line(|form| counter(form)[0].clone());
         if self.random.often(7) {
-            // The condition of a loop that counts on the host is a host value.
+            // The condition of a loop that the host counts is a host value.
             let also = self.random.often(5).then(|| if on_tensor { self.condition() } else { self.host_condition() });
             let first = self.random.often(5);
             self.line(|form| {
@@ -56,7 +55,7 @@ impl Writer {
         self.same("}");
     }
 
-    /// `let name = loop { .. break value };`
+    /// Writes `let name = loop { .. break value };`.
     pub fn loop_with_value(&mut self, depth: usize) {
         let (label, on_tensor, rounds) = (self.fresh(), self.random.often(6), 1 + self.random.below(ROUNDS));
         let counter = move |form| Self::counter(label, on_tensor, rounds, form);
@@ -72,7 +71,7 @@ impl Writer {
         self.declare(&name);
     }
 
-    /// A loop over a host range.
+    /// Writes a loop over a host range.
     pub fn for_host(&mut self, depth: usize) {
         let (label, rounds) = (self.fresh(), 1 + self.random.below(ROUNDS));
         let bound = if !self.scope.hosts.is_empty() && self.random.often(3) { self.host() } else { rounds.to_string() };
@@ -83,7 +82,7 @@ impl Writer {
         self.same("}");
     }
 
-    /// A loop over a device range, whose bound is a number or a tensor.
+    /// Writes a loop over a device range. Its bound is a number or a tensor.
     pub fn for_range(&mut self, depth: usize) {
         let (label, rounds) = (self.fresh(), 1 + self.random.below(ROUNDS));
         let (borrow, stop) = match self.random.below(3) {
@@ -108,7 +107,7 @@ impl Writer {
         self.same("}");
     }
 
-    /// A loop over the elements of a tensor.
+    /// Writes a loop over the elements of a tensor.
     pub fn for_rows(&mut self, depth: usize) {
         let label = self.fresh();
         let rows: Vec<_> = (0..1 + self.random.below(3)).map(|_| self.value(1)).collect();
@@ -125,7 +124,7 @@ impl Writer {
         self.same("}");
     }
 
-    /// A labelled block, as a statement or as a value.
+    /// Writes a labelled block, as a statement or as a value.
     pub fn labelled(&mut self, depth: usize) {
         let label = self.fresh();
         let gives = self.random.often(5);

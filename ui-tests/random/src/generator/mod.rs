@@ -21,10 +21,10 @@ const DEPTH: usize = 4;
 /// The approximate number of statements of a program.
 const STATEMENTS: usize = 12;
 
-/// The maximal number of iterations of a loop.
+/// The maximum number of iterations of a loop.
 const ROUNDS: usize = 4;
 
-/// The program of a seed, in both forms, and whether it may be an error.
+/// Writes the program of a seed in both forms. Returns also whether it may be an error.
 pub fn program(seed: u64) -> (String, bool) {
     let mut writer = Writer::new(seed);
     writer.body();
@@ -45,7 +45,7 @@ fn annotated_{seed}(net: &Net, x: &Tensor, y: &Tensor, k: usize, flag: bool) -> 
     (format!("{one}\n{native}}}\n\n{other}\n{annotated}}}\n\n"), refusable)
 }
 
-/// A file of programs, with a table of them.
+/// Returns a file of programs, with a table of them.
 pub fn file(seeds: Range<u64>) -> String {
     let (mut text, mut table) = (String::new(), String::new());
     for seed in seeds {

@@ -1,10 +1,10 @@
-//! Reproducible random numbers.
+//! Generates reproducible random numbers.
 
-/// SplitMix64.
+/// A generator by the algorithm SplitMix64.
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers of a seed.
+    /// Creates the generator of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x2545_f491_4f6c_dd1d))
     }
@@ -17,17 +17,17 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`.
+    /// Returns a number below `n`.
     pub fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
     }
 
-    /// True with probability `times` / 10.
+    /// Returns true with probability `times` / 10.
     pub fn often(&mut self, times: usize) -> bool {
         self.below(10) < times
     }
 
-    /// One of several.
+    /// Returns one of several items.
     pub fn one<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.below(of.len())]
     }

@@ -1,4 +1,4 @@
-//! Blocks in which a reference refers to a number, a list, a pair, or a host value.
+//! Writes blocks in which a reference refers to a number, a list, a pair, or a host value.
 
 use super::value::Form;
 use super::writer::{Around, Writer, root};
@@ -8,7 +8,7 @@ use super::writes::number;
 const BESIDE: usize = 2;
 
 impl Writer {
-    /// `{ let r = &mut y; .. }`, in one of the forms that make a name a reference.
+    /// Writes `{ let r = &mut y; .. }`, in one of the forms that make a name a reference.
     pub fn borrow(&mut self, depth: usize) {
         match self.random.below(5) {
             0 => return self.borrow_pair(depth),
@@ -55,7 +55,7 @@ impl Writer {
         self.same("}");
     }
 
-    /// A number that may be borrowed, other than these variables.
+    /// Returns a number that may be borrowed, other than these variables.
     fn lendable(&mut self, but: &[&String]) -> Option<String> {
         let of = |it: &&(String, bool)| it.1 && but.iter().all(|other| root(other) != root(&it.0));
         let places: Vec<String> = self.scope.numbers.iter().filter(of).map(|it| it.0.clone()).collect();
@@ -63,7 +63,7 @@ impl Writer {
         (roots.len() > BESIDE).then(|| self.random.one(&places).clone())
     }
 
-    /// A reference to a pair.
+    /// Writes a block with a reference to a pair.
     fn borrow_pair(&mut self, depth: usize) {
         if self.scope.pairs.is_empty() {
             self.pair();
@@ -82,7 +82,7 @@ impl Writer {
         self.same("}");
     }
 
-    /// A reference to a host counter.
+    /// Writes a block with a reference to a host counter.
     fn borrow_host(&mut self, depth: usize) {
         if self.scope.counters.is_empty() {
             self.counter_of_host();
@@ -100,7 +100,7 @@ impl Writer {
         self.same("}");
     }
 
-    /// A reference to a list.
+    /// Writes a block with a reference to a list.
     fn borrow_list(&mut self, depth: usize) {
         if self.scope.lists.is_empty() {
             self.list();
@@ -119,7 +119,7 @@ impl Writer {
         self.same("}");
     }
 
-    /// `let mut p = Pair { .. };`
+    /// Writes `let mut p = Pair { .. };`.
     fn pair(&mut self) {
         let (a, b, label) = (self.value(1), self.value(1), self.fresh());
         self.line(|form| format!("let mut p{label} = Pair {{ a: {}, b: {} }};", a.own(form), b.own(form)));
@@ -128,7 +128,7 @@ impl Writer {
         self.scope.pairs.push(format!("p{label}"));
     }
 
-    /// `let mut n = 0;`
+    /// Writes `let mut n = 0;`.
     fn counter_of_host(&mut self) {
         let (host, label) = (self.random.below(2), self.fresh());
         self.same(&format!("let mut n{label}: usize = {host};"));
@@ -136,7 +136,7 @@ impl Writer {
         self.scope.hosts.push(format!("n{label}"));
     }
 
-    /// `let mut l = vec![..];`
+    /// Writes `let mut l = vec![..];`.
     fn list(&mut self) {
         let (a, b, label) = (self.value(1), self.value(1), self.fresh());
         self.line(|form| format!("let mut l{label} = vec![{}, {}];", a.own(form), b.own(form)));
@@ -146,7 +146,7 @@ impl Writer {
         self.scope.lists.push(format!("l{label}"));
     }
 
-    /// A loop over references to the elements of a list.
+    /// Writes a loop over references to the elements of a list.
     pub fn for_each_mut(&mut self, depth: usize) {
         if self.scope.lists.is_empty() {
             self.list();
@@ -172,7 +172,7 @@ impl Writer {
         self.same("}");
     }
 
-    /// `if let Some(w) = &mut o`, or `match` on it.
+    /// Writes `if let Some(w) = &mut o`, or a `match` on it.
     pub fn option(&mut self, depth: usize) {
         let (is_there, value, label) = (self.host_condition(), self.value(1), self.fresh());
         self.line(|form| format!("let mut o{label} = ({}).then(|| {});", is_there.text(form), value.own(form)));
@@ -194,7 +194,7 @@ impl Writer {
         self.declare(&name);
     }
 
-    /// `let [p, q] = &mut a;`
+    /// Writes `let [p, q] = &mut a;`.
     pub fn parts(&mut self, depth: usize) {
         let (a, b, label) = (self.value(1), self.value(1), self.fresh());
         let ([open, close], parts) = match self.random.often(5) {
@@ -214,7 +214,7 @@ impl Writer {
         parts.iter().for_each(|part| self.declare(&format!("a{label}{part}")));
     }
 
-    /// A store of a number that no name shows.
+    /// Writes a store of a number that no name shows.
     pub fn store(&mut self) {
         let (name, label) = (self.value(0), self.fresh());
         self.line(|form| format!("let s{label} = hidden(&({}));", name.own(form)));

@@ -1,18 +1,18 @@
-//! Numbers and conditions, and how they are written in both forms.
+//! Represents numbers and conditions, and writes them in both forms.
 
 use super::writer::is_reference;
 
 /// The form in which a program is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// On `f32`.
+    /// The program computes on `f32`.
     Native,
-    /// On tensors of one `f32`.
+    /// The program computes on tensors of one `f32`.
     Annotated,
 }
 
 impl Form {
-    /// The text of this form.
+    /// Returns the text of this form.
     pub fn pick<'a>(self, native: &'a str, annotated: &'a str) -> &'a str {
         match self {
             Self::Native => native,
@@ -21,7 +21,7 @@ impl Form {
     }
 }
 
-/// Whether the place can be moved out of: not an element of a list, nor behind a reference.
+/// Whether the place can be moved out of: it is not an element of a list, nor behind a reference.
 fn is_owned(place: &str) -> bool {
     place.chars().all(|it| it.is_ascii_alphanumeric())
 }
@@ -42,7 +42,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// As an operand: a name is borrowed where it is a tensor.
+    /// Returns the value as an operand. A name is borrowed where it is a tensor.
     pub fn operand(&self, form: Form) -> String {
         match self {
             Self::Name(name) => format!("{}{name}", form.pick("", "&")),
@@ -52,7 +52,7 @@ impl Value {
         }
     }
 
-    /// As an owned value.
+    /// Returns the value as an owned value.
     pub fn own(&self, form: Form) -> String {
         match self {
             Self::Name(name) if is_reference(name) => format!("({name}){}", form.pick("", ".clone()")),
@@ -69,7 +69,7 @@ impl Value {
         }
     }
 
-    /// As a value that moves a name that is not needed any more.
+    /// Returns the value as one that moves a name for its last use.
     pub fn taken(&self, form: Form) -> String {
         match self {
             Self::Name(name) if is_owned(name) => name.clone(),
@@ -81,7 +81,7 @@ impl Value {
         }
     }
 
-    /// As an operand of a comparison, which borrows by itself.
+    /// Returns the value as an operand of a comparison, which borrows its operands implicitly.
     pub fn side(&self, form: Form) -> String {
         match self {
             Self::Name(name) => name.clone(),
@@ -94,19 +94,19 @@ impl Value {
 /// A condition.
 pub enum Condition {
     Compare(Value, &'static str, Value),
-    /// On integers that are tensors, the same in both forms.
+    /// A condition on integers that are tensors, written equally in both forms.
     Integer(String),
-    /// On host values, the same in both forms.
+    /// A condition on host values, written equally in both forms.
     Host(String),
     Not(Box<Condition>),
     Both(Box<Condition>, Box<Condition>),
     Either(Box<Condition>, Box<Condition>),
-    /// `&&` or `||`, whose right operand writes before it is evaluated.
+    /// `&&` or `||` with a right operand that writes before it is evaluated.
     Writes(Box<Condition>, &'static str, String, Box<Condition>),
 }
 
 impl Condition {
-    /// Whether it is a tensor.
+    /// Whether the condition is a tensor.
     pub fn on_tensor(&self) -> bool {
         match self {
             Self::Compare(..) | Self::Integer(_) => true,
@@ -116,7 +116,7 @@ impl Condition {
         }
     }
 
-    /// Its source text.
+    /// Returns the source text of the condition.
     pub fn text(&self, form: Form) -> String {
         match self {
             Self::Compare(a, operator, b) => format!("{} {operator} {}", a.side(form), b.side(form)),

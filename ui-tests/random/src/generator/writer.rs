@@ -1,16 +1,16 @@
-//! Statements, and their scope.
+//! Writes statements, and tracks their scope.
 
 use super::random::Random;
 use super::value::{Condition, Form, Value};
 use super::{DEPTH, STATEMENTS};
 use std::fmt::Write as _;
 
-/// A loop or a labelled block around the statement that is written.
+/// An enclosing loop or labelled block of the current statement.
 pub struct Around {
     pub label: usize,
-    /// Blocks have no next iteration, and are left by their label only.
+    /// Whether it is a block. Blocks have no next iteration, and only their label leaves them.
     pub is_block: bool,
-    /// Jumps out of it have a value.
+    /// Whether jumps out of it have a value.
     pub gives: bool,
 }
 
@@ -21,18 +21,17 @@ pub struct Writer {
     pub text: [String; 2],
     pub scope: Scope,
     pub around: Vec<Around>,
-    /// Whether the program is inside a closure: it sees no network, and its result is a number.
+    /// Whether the program is inside a closure, which sees no network and returns a number.
     pub in_closure: bool,
-    /// Enclosing branches on tensors.
+    /// The number of enclosing branches on tensors.
     pub undecided: usize,
     /// Whether a tensor may have caused the statement to be skipped.
     pub skips: bool,
-    /// Enclosing loops on tensors.
+    /// The number of enclosing loops on tensors.
     pub loops: usize,
-    /// Whether control flow on a tensor changes host-only state: then the program may be an error,
-    /// if it is not right.
+    /// Whether control flow on a tensor changes host-only state. The program is then right, or an error.
     pub refusable: bool,
-    /// The number of statements that are still to be written.
+    /// The number of statements that remain to be written.
     pub left: usize,
     indent: usize,
     fresh: usize,
@@ -41,7 +40,7 @@ pub struct Writer {
 /// The names in scope.
 #[derive(Clone, Default)]
 pub struct Scope {
-    /// Numbers; the second says whether it may be assigned.
+    /// The numbers, and whether each may be assigned.
     pub numbers: Vec<(String, bool)>,
     /// Host integers.
     pub hosts: Vec<String>,
@@ -50,7 +49,7 @@ pub struct Scope {
     pub closures: Vec<String>,
     /// Closures that write their first argument.
     pub writers: Vec<String>,
-    /// Lists and pairs of numbers, which may be written; a reference is dereferenced.
+    /// Lists of numbers, which may be written. A reference is dereferenced.
     pub lists: Vec<String>,
     pub pairs: Vec<String>,
     /// Host integers that may be written.
@@ -59,19 +58,19 @@ pub struct Scope {
     pub stores: Vec<(String, usize)>,
 }
 
-/// The root variable of a place, without the dereference of a reference.
+/// Returns the root variable of a place, without the dereference of a reference.
 pub fn root(place: &str) -> &str {
     let place = place.trim_start_matches("total(").trim_start_matches(['&', '*']);
     place.split(['.', '[', ')']).next().unwrap_or(place)
 }
 
-/// Whether it is behind a reference.
+/// Whether the place is behind a reference.
 pub fn is_reference(place: &str) -> bool {
     place.starts_with('*')
 }
 
 impl Writer {
-    /// A program of this seed.
+    /// Creates the writer of the program of this seed.
     pub fn new(seed: u64) -> Self {
         Self {
             random: Random::new(seed),
@@ -93,7 +92,7 @@ impl Writer {
         }
     }
 
-    /// The statements of the program, and its result.
+    /// Writes the statements of the program, and its result.
     pub fn body(&mut self) {
         while self.left > 0 {
             self.statement(DEPTH);
@@ -102,7 +101,7 @@ impl Writer {
         self.line(|form| format!("Ok({})", result.taken(form)));
     }
 
-    /// A number for a new name.
+    /// Returns a number for a new name.
     pub fn fresh(&mut self) -> usize {
         self.fresh += 1;
         self.fresh
@@ -115,12 +114,12 @@ impl Writer {
         }
     }
 
-    /// Writes a line that is the same in both forms.
+    /// Writes a line that is equal in both forms.
     pub fn same(&mut self, line: &str) {
         self.line(|_| line.to_owned());
     }
 
-    /// Writes the inside of a block, whose names end with it.
+    /// Writes the inside of a block. Its names end with it.
     pub fn inside<R>(&mut self, write: impl FnOnce(&mut Self) -> R) -> R {
         let scope = self.scope.clone();
         self.indent += 1;
@@ -135,7 +134,7 @@ impl Writer {
         self.scope.numbers.push((name.to_owned(), true));
     }
 
-    /// Statements in a branch.
+    /// Writes statements in a branch.
     pub fn block(&mut self, on_tensor: bool, depth: usize) {
         let statements = 1 + self.random.below(3);
         self.under(on_tensor, |it| {
@@ -151,7 +150,7 @@ impl Writer {
         result
     }
 
-    /// A statement; blocks in it nest `depth` deep.
+    /// Writes a statement. Blocks in it nest `depth` deep.
     pub fn statement(&mut self, depth: usize) {
         self.left = self.left.saturating_sub(1);
         let simple = depth == 0 || self.left == 0;
@@ -203,7 +202,7 @@ impl Writer {
         }
         let (place, operator) = (self.random.one(&places).clone(), *self.random.one(&["=", "=", "+=", "-="]));
         let value = self.value(2);
-        // `x += &x` is not valid Rust, nor is `l[0] += &l[1]`: the place is borrowed already.
+        // The place is borrowed already, so neither `x += &x` nor `l[0] += &l[1]` is valid Rust.
         let itself = matches!(&value, Value::Name(other) if *other == place);
         let in_list = place.contains('[') && value.own(Form::Native).contains(root(&place));
         let operator = if in_list { "=" } else { operator };
@@ -234,7 +233,7 @@ impl Writer {
         self.declare(&name);
     }
 
-    /// A closure that captures nothing, with jumps of its own.
+    /// Writes a closure that captures nothing, with jumps inside it.
     fn closure(&mut self) {
         let (name, argument) = (format!("f{}", self.fresh()), format!("a{}", self.fresh()));
         let outer = std::mem::take(&mut self.scope);
@@ -257,7 +256,7 @@ impl Writer {
         self.scope.closures.push(name);
     }
 
-    /// `?` on a host result, unless a jump on a tensor precedes it.
+    /// Writes `?` on a host result, unless a jump on a tensor precedes it.
     fn question(&mut self) {
         if self.undecided > 0 || self.skips || self.in_closure || !self.around.is_empty() {
             return self.assign();
@@ -267,7 +266,7 @@ impl Writer {
         self.scope.hosts.push(name);
     }
 
-    /// A host integer.
+    /// Returns a host integer.
     pub fn host(&mut self) -> String {
         self.random.one(&self.scope.hosts).clone()
     }
@@ -276,12 +275,12 @@ impl Writer {
         Value::Name(self.random.one(&self.scope.numbers).0.clone())
     }
 
-    /// A number that is exact in `f32`, at most one.
+    /// Returns a number of at most one that is exact in `f32`.
     fn number(&mut self) -> Value {
         Value::Number((self.random.below(9) as f32 - 4.0) * 0.25)
     }
 
-    /// A value of `depth` operations at most.
+    /// Returns a value of at most `depth` operations.
     pub fn value(&mut self, depth: usize) -> Value {
         if depth == 0 {
             return self.name();
@@ -311,7 +310,7 @@ impl Writer {
         }
     }
 
-    /// A condition on host values.
+    /// Returns a condition on host values.
     pub fn host_condition(&mut self) -> Condition {
         let Some(_) = self.scope.hosts.first() else { return Condition::Host("true".to_owned()) };
         let name = self.host();
@@ -322,11 +321,11 @@ impl Writer {
             3 => format!("{name} > {}", self.random.below(2)),
             _ => format!("{name} % 2 == {}", self.random.below(2)),
         };
-        // A condition whose type is not evident from the text may be compiled as one on tensors.
+        // A condition of a type that the text does not show may be compiled as one on tensors.
         Condition::Host(if self.random.often(4) { format!("holds({text})") } else { text })
     }
 
-    /// A condition on tensors.
+    /// Returns a condition on tensors.
     pub fn tensor_condition(&mut self) -> Condition {
         if !self.scope.integers.is_empty() && self.random.often(3) {
             let name = self.random.one(&self.scope.integers).clone();
@@ -339,7 +338,7 @@ impl Writer {
         Condition::Compare(left, operator, right)
     }
 
-    /// A condition on host values, on tensors, or on both.
+    /// Returns a condition on host values, on tensors, or on both.
     pub fn condition(&mut self) -> Condition {
         let simple = |it: &mut Self| if it.random.often(4) { it.host_condition() } else { it.tensor_condition() };
         match self.random.below(8) {

@@ -1,10 +1,10 @@
-//! Writes by helpers: `put(&mut y, &z)`, `swap(r, &mut z)`, `pair.flip()`, `y.clone_from(&z)`.
+//! Writes assignments by helpers: `put(&mut y, &z)`, `swap(r, &mut z)`, `pair.flip()`, `y.clone_from(&z)`.
 
 use super::value::{Condition, Form};
 use super::writer::{Writer, is_reference, root};
 
 impl Writer {
-    /// A write by a helper, or to something that only helpers write.
+    /// Writes by a helper, or to something that only helpers write.
     pub fn write(&mut self) {
         match self.random.below(12) {
             0 if !self.scope.lists.is_empty() => self.change_list(),
@@ -19,7 +19,7 @@ impl Writer {
         }
     }
 
-    /// Such a write as an expression without a value, the same in both forms.
+    /// Returns a write by a helper as an expression without a value, equal in both forms.
     pub fn handed_on(&mut self) -> Option<String> {
         if !self.scope.pairs.is_empty() && self.random.often(2) {
             let pair = self.random.one(&self.scope.pairs).clone();
@@ -44,7 +44,7 @@ impl Writer {
         })
     }
 
-    /// A place that may be written, and a number that is not a part of its variable.
+    /// Returns a place that may be written, and a number that is not a part of its variable.
     fn place_and_source(&mut self) -> Option<(String, String)> {
         let places: Vec<String> = self.scope.numbers.iter().filter(|it| it.1).map(|it| it.0.clone()).collect();
         let place = self.random.one(places.get(..).filter(|it| !it.is_empty())?).clone();
@@ -58,7 +58,7 @@ impl Writer {
         self.scope.numbers.iter().any(|it| it.1 && it.0 == name)
     }
 
-    /// A place as a `&mut` argument: usually a reference is passed by its name.
+    /// Returns a place as a `&mut` argument. Usually a reference is passed by its name.
     pub fn lent(&mut self, place: &str) -> String {
         match place.strip_prefix('*') {
             Some(reference) if self.random.often(8) => reference.to_owned(),
@@ -66,7 +66,7 @@ impl Writer {
         }
     }
 
-    /// `let old = std::mem::replace(&mut y, z.clone());`
+    /// Writes `let old = std::mem::replace(&mut y, z.clone());`.
     fn replace(&mut self) {
         let Some((place, source)) = self.place_and_source() else { return self.assign() };
         let (to, name) = (self.lent(&place), format!("v{}", self.fresh()));
@@ -74,7 +74,7 @@ impl Writer {
         self.declare(&name);
     }
 
-    /// A closure that writes its argument, in a branch.
+    /// Writes a closure that writes its argument in a branch.
     fn writer(&mut self) {
         let name = format!("f{}", self.fresh());
         let outer = std::mem::take(&mut self.scope);
@@ -92,12 +92,12 @@ impl Writer {
         self.scope.writers.push(name);
     }
 
-    /// A branch whose arms only write.
+    /// Writes a branch with arms that only write.
     pub fn decided_write(&mut self) {
         self.decided(Self::handed_on_or_assigned);
     }
 
-    /// A branch whose arms do this.
+    /// Writes a branch with arms that `write` fills.
     pub fn decided(&mut self, write: fn(&mut Self)) {
         let condition = self.deciding();
         let on_tensor = condition.on_tensor();
@@ -118,7 +118,7 @@ impl Writer {
         }
     }
 
-    /// A condition that may write, if it is not that of a loop.
+    /// Returns a condition that may write. It is not for loops.
     pub fn deciding(&mut self) -> Condition {
         let condition = self.condition();
         if !self.random.often(3) {
@@ -130,19 +130,19 @@ impl Writer {
         Condition::Writes(Box::new(condition), operator, write, Box::new(then))
     }
 
-    /// Whether host values may change here: the statement does not depend on a tensor.
+    /// Whether host values may change here, since the statement does not depend on a tensor.
     fn host_decides(&self) -> bool {
         self.undecided == 0 && !self.skips && self.around.is_empty()
     }
 
-    /// Whether host-only state is nevertheless changed here: then the program may be an error.
+    /// Whether to change host-only state here. Where it must not change, the program may be an error.
     fn changes_host(&mut self) -> bool {
         let changes = self.host_decides() || self.random.often(2);
         self.refusable |= changes && !self.host_decides();
         changes
     }
 
-    /// A list that a helper reverses, or extends.
+    /// Writes a call of a helper that reverses or extends a list.
     pub fn change_list(&mut self) {
         let list = self.random.one(&self.scope.lists).clone();
         let to = self.lent(&list);
@@ -160,7 +160,7 @@ impl Writer {
         }
     }
 
-    /// A host counter, or a flag, that a helper changes.
+    /// Writes a change of a host counter, by a helper or directly.
     pub fn count(&mut self) {
         if !self.changes_host() {
             return self.assign();
@@ -171,8 +171,7 @@ impl Writer {
         self.same(&text);
     }
 
-    /// A tensor that is stored where no name shows it: an error, if control flow on a tensor is
-    /// around it.
+    /// Stores a tensor where no name shows it. This is an error inside control flow on a tensor.
     pub fn keep(&mut self) {
         let (store, loops) = self.random.one(&self.scope.stores).clone();
         // Values that an earlier iteration of a traced loop stored there are not detected.
@@ -184,12 +183,12 @@ impl Writer {
     }
 }
 
-/// The type of a number.
+/// Returns the type of a number.
 pub fn number(form: Form) -> &'static str {
     form.pick("f32", "Tensor")
 }
 
-/// A place as the receiver of a method.
+/// Returns a place as the receiver of a method.
 fn receiver(place: &str) -> &str {
     if is_reference(place) { &place[1..] } else { place }
 }
