@@ -8,7 +8,7 @@ macro_rules! activations {
     ($($(#[$doc:meta])* $name:ident => |$x:ident| $body:expr;)*) => {$(
         $(#[$doc])*
         ///
-        /// `x` is of floats `[..]`; the result has its shape and its dtype.
+        /// `x` is a float tensor of any shape; the result has the same shape and dtype.
         #[cell]
         #[derive(Clone, Copy, Default, Debug)]
         pub struct $name;
@@ -37,7 +37,7 @@ activations! {
     /// assert_eq!(nn::Sigmoid.call(&tensor![0.0]).to_vec::<f32>(), [0.5]);
     /// ```
     Sigmoid => |x| ops::sigmoid(x);
-    /// The hyperbolic tangent.
+    /// The hyperbolic tangent, elementwise.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -45,7 +45,7 @@ activations! {
     /// assert!((y.item::<f32>() - 0.5f32.tanh()).abs() < 1e-6);
     /// ```
     Tanh => |x| ops::tanh(x);
-    /// `x Φ(x)` with the exact normal distribution function.
+    /// `x Φ(x)`, where `Φ` is the exact normal distribution function.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -99,7 +99,7 @@ activations! {
     /// assert!((y.item::<f32>() - 0.865098).abs() < 1e-6);
     /// ```
     Mish => |x| ops::mish(x);
-    /// The self-normalising unit ([`ops::selu`]).
+    /// The scaled exponential linear unit ([`ops::selu`]).
     ///
     /// ```
     /// use ms::prelude::*;
@@ -137,7 +137,7 @@ macro_rules! with_number {
     )*) => {$(
         $(#[$doc])*
         ///
-        /// `x` is of floats `[..]`; the result has its shape and its dtype.
+        /// `x` is a float tensor of any shape; the result has the same shape and dtype.
         #[cell]
         #[derive(Clone, Copy, Debug)]
         pub struct $name {
@@ -181,7 +181,7 @@ with_number! {
     /// assert_eq!(y.to_vec::<f32>(), [3.0, -2.0]);
     /// ```
     ELU(
-        /// The negative of the limit; 1 by default.
+        /// The negated limit for `x` towards `-inf`; 1 by default.
         alpha = 1.0
     ) => |x, it| ops::elu(x, it);
     /// `x` where it is positive, else `alpha (e^(x / alpha) - 1)`.
@@ -192,7 +192,7 @@ with_number! {
     /// assert_eq!(y.to_vec::<f32>(), [3.0, -2.0]);
     /// ```
     CELU(
-        /// The negative of the limit; 1 by default.
+        /// The negated limit for `x` towards `-inf`; 1 by default.
         alpha = 1.0
     ) => |x, it| ops::celu(x, it);
     /// `log(1 + e^(beta x)) / beta`, and `x` where `beta x` exceeds 20.
@@ -208,8 +208,8 @@ with_number! {
     ) => |x, it| ops::softplus(x, it, 20.0);
 }
 
-/// `x` where it is positive, else `weight x`, with one weight for all channels of `x` `[n, channels, ..]`,
-/// or one for each (He et al. 2015, "Delving Deep into Rectifiers").
+/// `x` where it is positive, else `weight x` (He et al. 2015, "Delving Deep into Rectifiers"). The weight is learned:
+/// one for all channels of `x` `[n, channels, ..]`, or one per channel.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -219,12 +219,12 @@ with_number! {
 #[cell]
 #[derive(Debug)]
 pub struct PReLU {
-    /// `[1]` or `[channels]`, 0.25 at first.
+    /// `[1]` or `[channels]`, initially 0.25.
     pub weight: Parameter,
 }
 
 impl PReLU {
-    /// A layer of this many weights: one, or the number of channels.
+    /// Creates a layer with this many weights: one, or the number of channels.
     #[track_caller]
     pub fn new(weights: usize) -> Self {
         Self { weight: filled_parameter(&[weights], 0.25) }
