@@ -6,8 +6,8 @@ use ms_core::error::called;
 /// A residual block (He et al. 2015, <https://arxiv.org/abs/1512.03385>): `body(x) + x`, or `body(x) + shortcut(x)`,
 /// optionally followed by an activation.
 ///
-/// In the naming conventions of other frameworks, the body adds no path step: its layer `conv1` is `conv1`, and the
-/// first layer of the shortcut is `shortcut.0`.
+/// In the naming conventions of other frameworks, the body adds no path step: its layer `conv1` is called `conv1`.
+/// The first layer of the shortcut is called `shortcut.0`.
 ///
 /// ```
 /// use ms::prelude::*;
