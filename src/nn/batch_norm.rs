@@ -26,9 +26,9 @@ use ms_core::trace::{ComputeDType, Training};
 #[cell]
 #[derive(Debug)]
 pub struct BatchNorm {
-    /// `[channels]`, ones at first; `None` without an affine transform.
+    /// The scale, `[channels]`, initially ones; `None` without an affine transform.
     pub gamma: Option<Parameter>,
-    /// `[channels]`, zeros at first; `None` without an affine transform.
+    /// The shift, `[channels]`, initially zeros; `None` without an affine transform.
     pub beta: Option<Parameter>,
     /// The running mean, `[channels]`, zeros at first: a buffer, updated in training.
     pub moving_mean: Parameter,

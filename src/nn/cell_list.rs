@@ -21,7 +21,7 @@ pub struct CellList<C> {
 }
 
 impl<C: Cell> CellList<C> {
-    /// An empty list.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self { cells: Vec::new() }
     }
@@ -34,7 +34,7 @@ impl<C: Cell> CellList<C> {
     /// Inserts a cell before the one at `index`.
     ///
     /// # Panics
-    /// If `index` is greater than the length, like `Vec::insert`.
+    /// Panics if `index` is greater than the length, like `Vec::insert`.
     pub fn insert(&mut self, index: usize, cell: C) {
         self.cells.insert(index, cell);
     }

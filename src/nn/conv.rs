@@ -67,9 +67,9 @@ pub type Conv3dTranspose = ConvTranspose<3>;
 #[cell]
 #[derive(Debug)]
 pub struct Conv<const N: usize> {
-    /// `[out, in / groups, kernel..]`.
+    /// The weight, `[out, in / groups, kernel..]`.
     pub weight: Parameter,
-    /// `[out]`, or `None`.
+    /// The bias, `[out]`, or `None`.
     pub bias: Option<Parameter>,
     /// The compute dtype. The result is cast back to the dtype of the operand.
     pub compute: ComputeDType,
@@ -92,9 +92,9 @@ pub struct Conv<const N: usize> {
 #[cell]
 #[derive(Debug)]
 pub struct ConvTranspose<const N: usize> {
-    /// `[in, out / groups, kernel..]`.
+    /// The weight, `[in, out / groups, kernel..]`.
     pub weight: Parameter,
-    /// `[out]`, or `None`.
+    /// The bias, `[out]`, or `None`.
     pub bias: Option<Parameter>,
     /// The compute dtype. The result is cast back to the dtype of the operand.
     pub compute: ComputeDType,

@@ -15,9 +15,9 @@ use ms_core::trace::ComputeDType;
 #[cell]
 #[derive(Debug)]
 pub struct Dense {
-    /// `[out, in]`.
+    /// The weight, `[out, in]`.
     pub weight: Parameter,
-    /// `[out]`, or `None`.
+    /// The bias, `[out]`, or `None`.
     pub bias: Option<Parameter>,
     /// The compute dtype. The result is cast back to the dtype of the operand.
     pub compute: ComputeDType,
@@ -79,9 +79,9 @@ impl Dense {
 #[cell]
 #[derive(Debug)]
 pub struct BiDense {
-    /// `[out, in1, in2]`.
+    /// The weight, `[out, in1, in2]`.
     pub weight: Parameter,
-    /// `[out]`, or `None`.
+    /// The bias, `[out]`, or `None`.
     pub bias: Option<Parameter>,
     /// The compute dtype. The result is cast back to the dtype of the operand.
     pub compute: ComputeDType,

@@ -17,7 +17,7 @@ use ms_core::{Code, Error};
 #[cell]
 #[derive(Debug)]
 pub struct Embedding {
-    /// `[rows, features]`.
+    /// The table of embeddings, `[rows, features]`.
     pub table: Parameter,
     padding_idx: Option<usize>,
 }

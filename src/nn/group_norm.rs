@@ -19,9 +19,9 @@ use ms_core::{Code, Error};
 #[cell]
 #[derive(Debug)]
 pub struct GroupNorm {
-    /// `[channels]`, ones at first; `None` without an affine transform.
+    /// The scale, `[channels]`, initially ones; `None` without an affine transform.
     pub gamma: Option<Parameter>,
-    /// `[channels]`, zeros at first; `None` without an affine transform.
+    /// The shift, `[channels]`, initially zeros; `None` without an affine transform.
     pub beta: Option<Parameter>,
     /// The term added to the variance; positive and finite.
     pub eps: f64,
@@ -73,9 +73,9 @@ impl GroupNorm {
 #[cell]
 #[derive(Debug)]
 pub struct InstanceNorm {
-    /// `[channels]`, ones at first; `None` without an affine transform.
+    /// The scale, `[channels]`, initially ones; `None` without an affine transform.
     pub gamma: Option<Parameter>,
-    /// `[channels]`, zeros at first; `None` without an affine transform.
+    /// The shift, `[channels]`, initially zeros; `None` without an affine transform.
     pub beta: Option<Parameter>,
     /// The term added to the variance; positive and finite.
     pub eps: f64,

@@ -18,9 +18,9 @@ use ms_core::trace::ComputeDType;
 #[cell]
 #[derive(Debug)]
 pub struct LayerNorm {
-    /// `normalized_shape`, ones at first; `None` without an affine transform.
+    /// The scale, `normalized_shape`, initially ones; `None` without an affine transform.
     pub gamma: Option<Parameter>,
-    /// `normalized_shape`, zeros at first, or `None`.
+    /// The shift, `normalized_shape`, initially zeros, or `None`.
     pub beta: Option<Parameter>,
     /// The term added to the variance; positive and finite.
     pub eps: f64,
@@ -76,7 +76,7 @@ impl LayerNorm {
 #[cell]
 #[derive(Debug)]
 pub struct RMSNorm {
-    /// `normalized_shape`, ones at first.
+    /// The scale, `normalized_shape`, initially ones.
     pub gamma: Parameter,
     /// The term added to the mean square; positive and finite.
     pub eps: f64,

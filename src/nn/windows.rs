@@ -37,7 +37,7 @@ pub enum PadMode {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Static)]
 pub enum PaddingMode {
-    /// Zeros.
+    /// Zero padding.
     #[default]
     Zeros,
     /// Reflection at the border, without repeating the border element.

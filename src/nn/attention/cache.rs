@@ -18,9 +18,9 @@ use crate::prelude::*;
 /// ```
 #[derive(Clone, Debug, Tree)]
 pub struct KeyValueCache {
-    /// `[batch, heads, capacity, features]`.
+    /// The keys, `[batch, heads, capacity, features]`.
     pub keys: Tensor,
-    /// `[batch, heads, capacity, features]`.
+    /// The values, `[batch, heads, capacity, features]`.
     pub values: Tensor,
     /// The number of positions so far, an `i64[]`.
     pub length: Tensor,

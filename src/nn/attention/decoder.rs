@@ -117,7 +117,7 @@ impl TransformerDecoderLayer {
     /// Sets the dropout probability of attention weights, of activations, and of results before residual connections.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and less than one.
+    /// Raises [`ms_core::Code::Argument`] unless `p` is at least zero and less than one.
     #[track_caller]
     pub fn dropout(self, p: f64) -> Self {
         let (self_attn, multihead_attn) = (self.self_attn.dropout(p), self.multihead_attn.dropout(p));

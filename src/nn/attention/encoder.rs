@@ -62,7 +62,7 @@ impl TransformerEncoderLayer {
     /// Sets the dropout probability of attention weights, of activations, and of results before residual connections.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and less than one.
+    /// Raises [`ms_core::Code::Argument`] unless `p` is at least zero and less than one.
     #[track_caller]
     pub fn dropout(self, p: f64) -> Self {
         Self { self_attn: self.self_attn.dropout(p), dropout: Dropout::new(p), ..self }

@@ -109,7 +109,7 @@ impl MultiheadAttention {
     /// Sets the dropout probability of attention weights.
     ///
     /// # Panics
-    /// Raises [`Code::Argument`] unless it is at least zero and less than one.
+    /// Raises [`Code::Argument`] unless `p` is at least zero and less than one.
     #[track_caller]
     pub fn dropout(self, p: f64) -> Self {
         Self { dropout: Dropout::new(p), ..self }

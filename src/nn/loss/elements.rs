@@ -71,7 +71,7 @@ losses! {
         weight: Option<Tensor> = None,
     } => |it| ops::binary_cross_entropy(x, target, it.weight.as_ref(), Reduction::None);
 
-    /// The binary cross entropy of `1 / (1 + e^-x)` with targets of one shape ([`ops::bce_with_logits`]).
+    /// The binary cross entropy of sigmoids of logits `x`, with targets of one shape ([`ops::bce_with_logits`]).
     ///
     /// ```
     /// use ms::prelude::*;

@@ -129,13 +129,13 @@ macro_rules! cells {
         #[cell]
         #[derive(Debug)]
         pub struct $name {
-            /// `[gates hidden, in]`.
+            /// The input weights, `[gates hidden, in]`.
             pub weight_ih: Parameter,
-            /// `[gates hidden, hidden]`.
+            /// The recurrent weights, `[gates hidden, hidden]`.
             pub weight_hh: Parameter,
-            /// `[gates hidden]`, or `None`.
+            /// The input bias, `[gates hidden]`, or `None`.
             pub bias_ih: Option<Parameter>,
-            /// `[gates hidden]`, or `None`.
+            /// The recurrent bias, `[gates hidden]`, or `None`.
             pub bias_hh: Option<Parameter>,
             /// The compute dtype. The result is cast back to the dtype of the operand.
             pub compute: ComputeDType,

@@ -53,7 +53,7 @@ macro_rules! options {
             /// Sets the dropout probability of results between layers, in training.
             ///
             /// # Panics
-            /// Raises [`ms_core::Code::Argument`] unless it is at least zero and less than one.
+            /// Raises [`ms_core::Code::Argument`] unless `dropout` is at least zero and less than one.
             #[track_caller]
             pub fn dropout(self, dropout: f64) -> Self {
                 Self { stack: self.stack.dropout(dropout) }
