@@ -106,7 +106,7 @@ enum Column {
 }
 
 impl Table {
-    /// The names of the columns, in the order of the file.
+    /// Returns the names of the columns, in the order of the file.
     pub fn names(&self) -> &[String] {
         &self.names
     }

@@ -250,7 +250,7 @@ pointers!(&D, Box<D>, std::sync::Arc<D>);
 /// Checks that an index is below the number of samples.
 ///
 /// # Errors
-/// [`Code::OutOfRange`].
+/// [`Code::OutOfRange`] otherwise.
 pub(super) fn check_index(index: usize, len: usize) -> Result<()> {
     if index < len {
         return Ok(());

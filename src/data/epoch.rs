@@ -32,12 +32,12 @@ impl Epoch {
         Self { seed, number }
     }
 
-    /// The seed.
+    /// Returns the seed.
     pub const fn seed(self) -> u64 {
         self.seed
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn number(self) -> u64 {
         self.number
     }

@@ -1,4 +1,4 @@
-//! Datasets in memory.
+//! Datasets of in-memory tensors.
 
 use super::dataset::{Dataset, check_index};
 use super::epoch::Epoch;
