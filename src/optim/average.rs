@@ -31,7 +31,7 @@ use ms_core::{DType, Parameter, Tensor, ops};
 /// ```
 #[cell]
 pub struct Averaged<O> {
-    /// The optimiser that updates the parameters.
+    /// The wrapped optimiser, which updates the parameters.
     pub optimizer: O,
     /// The weight of the old average in each update.
     pub decay: Hyperparameter,
