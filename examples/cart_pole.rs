@@ -1,5 +1,5 @@
 //! Reinforcement learning: a policy learns to balance a pole on a cart. The simulator is written in tensors for one
-//! cart, and `vmap` runs it for many. A whole update is one compiled graph: it simulates the carts in a loop, samples
+//! cart, and `vmap` runs it for many. A whole update is one compiled graph. It simulates the carts in a loop, samples
 //! actions from the policy, and differentiates the probabilities of the actions (REINFORCE).
 //!
 //! `cargo run --release --example cart_pole`
