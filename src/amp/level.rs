@@ -17,7 +17,7 @@ use ms_core::{Code, DType, Error, Parameter, Tensor, error::raise};
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// Every layer computes in f32.
+    /// No layer computes in the narrow dtype.
     O0,
     /// Matrix-product layers (the default white list) compute in the narrow dtype. Parameters keep their dtype.
     O1,

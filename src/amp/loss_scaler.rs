@@ -64,9 +64,9 @@ impl LossScaler for StaticLossScaler {
     fn adjust(&self, _: &Tensor) {}
 }
 
-/// A loss scaler that adapts its factor, as MindSpore's `DynamicLossScaler` does. After `scale_window` steps with
-/// finite gradients, the factor is multiplied by `scale_factor`. After a step with other gradients it is divided by
-/// `scale_factor`, but never below one.
+/// A loss scaler that adapts its factor, like MindSpore's `DynamicLossScaler`. After `scale_window` steps with finite
+/// gradients, the factor is multiplied by `scale_factor`. After a step with gradients that are not finite, it is divided
+/// by `scale_factor`, but never below one.
 ///
 /// ```
 /// use ms::amp::{DynamicLossScaler, LossScaler};
