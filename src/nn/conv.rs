@@ -81,8 +81,9 @@ pub struct Conv<const N: usize> {
 }
 
 /// The transposed convolution of `x` `[n, in, spatial..]` with `weight` `[in, out / groups, kernel..]`, plus a bias. It
-/// is the gradient of a [`Conv`] with respect to its input. Along each axis the result has `(size - 1) stride - padding
-/// + dilation (kernel - 1) + 1 + output_padding` elements, or `size stride` with [`PadMode::Same`].
+/// is the gradient of a [`Conv`] with respect to its input. Along each axis the result has
+/// `(size - 1) stride - padding + dilation (kernel - 1) + 1 + output_padding` elements, or `size stride` with
+/// [`PadMode::Same`].
 ///
 /// ```
 /// use ms::prelude::*;

@@ -87,7 +87,7 @@ pub enum Gain {
 }
 
 impl Gain {
-    /// Returns the gain, as PyTorch's `calculate_gain`.
+    /// Returns the gain, like PyTorch's `calculate_gain`.
     ///
     /// ```
     /// use ms::nn::init::Gain;
@@ -142,7 +142,7 @@ pub fn xavier_normal(shape: &[usize], gain: f64) -> Tensor {
 }
 
 /// Draws from a uniform distribution with the variance `gain² / fan` (He et al. 2015, "Delving Deep into Rectifiers"),
-/// as PyTorch's `kaiming_uniform_`.
+/// like PyTorch's `kaiming_uniform_`.
 ///
 /// ```
 /// use ms::nn::init::{self, Fan, Gain};
