@@ -39,7 +39,7 @@ fn room(op: &'static str, image: &Tensor, [height, width]: [usize; 2]) -> Result
     }
 }
 
-/// Crops the centre of an image, as torchvision's and MindSpore's `CenterCrop`. If the excess is odd, one more row or
+/// Crops the centre of an image, like torchvision's and MindSpore's `CenterCrop`. If the excess is odd, one more row or
 /// column is removed below or on the right.
 ///
 /// # Errors
@@ -56,7 +56,7 @@ pub fn center_crop(image: &Tensor, height: usize, width: usize) -> Result<Tensor
     Ok(part(image, room.map(|it| it / 2), [height, width]))
 }
 
-/// Crops a random part of an image after zero padding on all sides, as torchvision's and MindSpore's `RandomCrop`.
+/// Crops a random part of an image after zero padding on all sides, like torchvision's and MindSpore's `RandomCrop`.
 ///
 /// # Errors
 /// [`Code::Shape`] if the padded image is smaller than the crop, [`Code::Argument`] for a size of zero.
