@@ -8,7 +8,7 @@ use ms_core::ops::rules::{Interval, check_interval};
 use ms_core::{DType, Parameter, Tensor};
 
 /// Multiplies the learning rates by a factor when a metric to be minimised has not improved for more than `patience`
-/// observations, as PyTorch's `ReduceLROnPlateau`. Checkpoints include its state.
+/// observations, like PyTorch's `ReduceLROnPlateau`. Checkpoints include its state.
 ///
 /// ```
 /// use ms::prelude::*;

@@ -121,7 +121,7 @@ fn power(factor: f64, n: Tensor) -> Tensor {
     ops::pow(Tensor::from(factor), n)
 }
 
-/// A step decay `base factor^floor(t / every)`, as PyTorch's `StepLR`.
+/// A step decay `base factor^floor(t / every)`, like PyTorch's `StepLR`.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -152,7 +152,7 @@ impl Schedule for StepDecay {
     }
 }
 
-/// A decay `base factor^n` after `n` of the milestones, as PyTorch's `MultiStepLR`.
+/// A decay `base factor^n` after `n` of the milestones, like PyTorch's `MultiStepLR`.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -185,7 +185,7 @@ impl Schedule for MultiStepDecay {
     }
 }
 
-/// An exponential decay `base factor^t`, as PyTorch's `ExponentialLR`.
+/// An exponential decay `base factor^t`, like PyTorch's `ExponentialLR`.
 ///
 /// ```
 /// use ms::prelude::*;
