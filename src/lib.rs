@@ -97,7 +97,7 @@ pub use ms_core::trace::Apply;
 /// # Ok::<(), ms::Error>(())
 /// ```
 pub use ms_core::trace::Cell;
-/// Registers hooks that run before or after the calls of a cell, in eager code.
+/// Registers forward and backward hooks of a cell, in eager code.
 ///
 /// ```
 /// use ms::prelude::*;
