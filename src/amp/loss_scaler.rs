@@ -65,8 +65,8 @@ impl LossScaler for StaticLossScaler {
 }
 
 /// A loss scaler that adapts its factor, like MindSpore's `DynamicLossScaler`. After `scale_window` steps with finite
-/// gradients, the factor is multiplied by `scale_factor`. After a step with gradients that are not finite, it is divided
-/// by `scale_factor`, but never below one.
+/// gradients, the factor is multiplied by `scale_factor`. After a step with gradients that are not finite, it is
+/// divided by `scale_factor`, but never below one.
 ///
 /// ```
 /// use ms::amp::{DynamicLossScaler, LossScaler};
