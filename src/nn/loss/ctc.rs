@@ -10,8 +10,8 @@ use ms_core::{Code, Error};
 const IMPOSSIBLE: f64 = -1e30;
 
 /// The CTC loss: the negative log-likelihood of labels, summed over all alignments with the time steps (Graves et al.
-/// 2006, "Connectionist Temporal Classification"). In an alignment, each step emits the next label, repeats the last one,
-/// or emits a blank.
+/// 2006, "Connectionist Temporal Classification"). In an alignment, each step emits the next label, repeats the last
+/// one, or emits a blank.
 ///
 /// A call takes log-probabilities `[time, n, classes]`, labels `[n, labels]`, the numbers of steps `[n]` and the
 /// numbers of labels `[n]`. The mean reduction divides each loss by its number of labels first.
