@@ -26,8 +26,8 @@ impl<D> Batched<D> {
         Self { data, size, drop_last: false }
     }
 
-    /// Sets whether an incomplete last batch is dropped, like MindSpore's `drop_remainder`. Batches of one size need only
-    /// one compiled version of a step.
+    /// Sets whether an incomplete last batch is dropped, like MindSpore's `drop_remainder`. Batches of one size need
+    /// only one compiled version of a step.
     ///
     /// ```
     /// use ms::prelude::*;
