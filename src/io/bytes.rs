@@ -44,8 +44,8 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     })
 }
 
-/// Runs a reader of the file at `path`. A file that makes the reader panic is rejected, and the program continues. Such a
-/// panic is a defect of the reader.
+/// Runs a reader of the file at `path`. A file that makes the reader panic is rejected, and the program continues. Such
+/// a panic is a defect of the reader.
 ///
 /// # Errors
 /// The errors that the reader returns or raises, and [`Code::Io`] for a panic.

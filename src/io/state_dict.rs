@@ -33,8 +33,8 @@ pub struct StateDict {
     entries: BTreeMap<String, Tensor>,
 }
 
-/// A value with state that can be saved and loaded: a cell, an optimiser, a generator, a counter, a data loader, or a
-/// tuple of these.
+/// A value with state that can be saved and loaded. Examples are cells, optimisers, generators, counters, data loaders,
+/// and tuples of them.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -137,7 +137,7 @@ impl StateDict {
         arrays.into_iter().map(|(name, array)| Ok((name, Tensor::placed(array)?))).collect()
     }
 
-    /// Writes a safetensors file. An existing file is replaced atomically and durably: a reader sees the old file or
+    /// Writes a safetensors file. An existing file is replaced atomically and durably. A reader sees the old file or
     /// the new one, also after a crash or with concurrent writers.
     ///
     /// # Errors
