@@ -273,7 +273,8 @@ pub trait Optimizer: Arg {
         Clipped::new(self, Clip::Norm, limit)
     }
 
-    /// Scales all gradients together if the norm of all their elements exceeds `limit`, like PyTorch's `clip_grad_norm_`.
+    /// Scales all gradients together if the norm of all their elements exceeds `limit`, like PyTorch's
+    /// `clip_grad_norm_`.
     ///
     /// See the example of [`Clip`].
     ///

@@ -214,7 +214,7 @@ impl Schedule for ExponentialDecay {
     }
 }
 
-/// A cosine decay `min + (base - min) (1 + cos(π t / steps)) / 2` up to `steps`, and `min` afterwards, as PyTorch's
+/// A cosine decay `min + (base - min) (1 + cos(π t / steps)) / 2` up to `steps`, and `min` afterwards, like PyTorch's
 /// `CosineAnnealingLR` (Loshchilov and Hutter 2017, "SGDR: Stochastic Gradient Descent with Warm Restarts", without
 /// restarts).
 ///
@@ -319,7 +319,7 @@ impl Schedule for Constant {
     }
 }
 
-/// A linear warm-up from a fraction of the base rate to the base rate, followed by another schedule, as PyTorch's
+/// A linear warm-up from a fraction of the base rate to the base rate, followed by another schedule, like PyTorch's
 /// `LinearLR` in a `SequentialLR`. Steps of the second schedule are counted from the end of the warm-up.
 ///
 /// ```
