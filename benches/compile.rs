@@ -1,7 +1,6 @@
-//! The cost of compilation, from the start of the trace to the executable: each figure is the
-//! median of new processes, so that nothing is cached, in wall-clock time and in processor time,
-//! which other load on the machine does not affect. `cargo bench --bench compile`; `-- -v` prints
-//! the stages and passes, too.
+//! Measures compilation, from the start of the trace to the executable: `cargo bench --bench compile`. Each figure is
+//! the median over new processes, so nothing is cached. It is given in wall-clock time and in processor time, which is
+//! independent of other load. `-- -v` also prints the stages and passes.
 
 #[path = "../tests/common/gpt.rs"]
 mod gpt;
@@ -14,32 +13,32 @@ use std::time::Instant;
 /// Processes per figure.
 const PROCESSES: usize = 5;
 
-/// Layers and micro-batches of the large graph: without sharing, its forward and gradient have
-/// 135,000 nodes, like MindSpore's example of `lazy_inline`.
+/// Layers and micro-batches of the large graph. Without sharing, its forward and gradient have 135,000 nodes, like
+/// MindSpore's example of `lazy_inline`.
 const LAYERS: usize = 40;
 const PARTS: usize = 13;
 
 /// The measurements of one process.
 #[derive(Clone, Copy, Default)]
 struct Figures {
-    /// The first call.
+    /// The wall-clock time of the first call.
     first_ms: f64,
-    /// The same without the run, in processor time.
+    /// The processor time of the first call, minus a run.
     cpu_ms: f64,
-    /// The total of the stages of the compilation.
+    /// The total time of the compilation stages.
     compile_ms: f64,
-    /// Of these, the trace.
+    /// The time of the trace, which is one of these stages.
     trace_ms: f64,
-    /// A later call.
+    /// The time of a later call.
     run_ms: f64,
-    /// Nodes and graphs after expansion of the transforms, and the number of nodes without sharing.
+    /// Nodes and graphs after expansion of the transforms, and nodes without sharing.
     nodes: f64,
     graphs: f64,
     unshared: f64,
 }
 
 impl Figures {
-    /// The figures of the latest compilation of a function.
+    /// Collects the figures of the latest compilation of a function.
     fn of(name: &str, first: Spent, run: Spent) -> Self {
         let reports = ms::compile_report();
         let report = reports.iter().rev().find(|it| it.name == name).expect("just compiled");
@@ -76,7 +75,7 @@ impl Figures {
         figures
     }
 
-    /// The median of every figure over new processes, started with these arguments.
+    /// Computes the median of every figure over new processes with these arguments.
     fn of_processes(arguments: &[&str]) -> Self {
         let verbose = std::env::args().any(|it| it == "-v");
         let one = |i: usize| {
@@ -97,15 +96,15 @@ impl Figures {
     }
 }
 
-/// Milliseconds.
+/// A duration in milliseconds.
 #[derive(Clone, Copy)]
 struct Spent {
     wall: f64,
-    /// Processor time of this thread.
+    /// The processor time of this thread.
     cpu: f64,
 }
 
-/// Milliseconds of processor time of this thread; `None` if the system does not report it.
+/// Returns the processor time of this thread in milliseconds; NaN if the system does not report it.
 fn cpu() -> f64 {
     // The system updates the count when the thread yields.
     std::thread::yield_now();
@@ -121,7 +120,7 @@ fn spent<R>(run: impl FnOnce() -> R) -> Spent {
     Spent { wall, cpu: cpu() - before }
 }
 
-/// The shortest of `times` runs.
+/// Returns the shortest of `times` runs.
 fn shortest<R>(times: usize, mut run: impl FnMut() -> R) -> Spent {
     let all = (0..times).map(|_| spent(&mut run));
     all.min_by(|a, b| a.wall.total_cmp(&b.wall)).expect("at least one")
@@ -143,12 +142,12 @@ gradients! {
     of_lazy: lazy;
 }
 
-/// Forward and gradient of a transformer with `count` blocks.
+/// Measures forward and gradient of a transformer with `count` blocks.
 fn blocks(kind: &str, count: usize) -> Figures {
     let tokens = &random::randint([2, 16], 0, 50);
     macro_rules! measure {
         ($model:ident, $function:ident) => {{
-            // One-time costs of the first compilation of a process.
+            // A first compilation absorbs the one-time costs of a process.
             $function(&$model::Gpt::new(1, 50, 16), tokens);
             let net = $model::Gpt::new(count, 50, 32);
             let first = spent(|| $function(&net, tokens));
@@ -159,7 +158,7 @@ fn blocks(kind: &str, count: usize) -> Figures {
     if kind == "lazy" { measure!(lazy, of_lazy) } else { measure!(plain, of_plain) }
 }
 
-/// A transformer over micro-batches: the total is as large as its graphs without sharing.
+/// A transformer over micro-batches; the total is the size of its graphs without sharing.
 #[cell]
 struct Loss {
     net: lazy::Gpt,
@@ -178,7 +177,7 @@ fn pipeline(net: &nn::PipelineCell<Loss>, tokens: &Tensor) -> Vec<Tensor> {
     gradients.iter().map(|it| it.1.clone()).collect()
 }
 
-/// Layers over micro-batches, with sharing or without.
+/// Measures layers over micro-batches, with or without sharing.
 fn large(share_graphs: bool) -> Figures {
     ms::with_context(Context { share_graphs, ..ms::context() }, || {
         let make = |layers: usize, parts: usize| {
@@ -199,7 +198,7 @@ fn long(x: &Tensor) -> Tensor {
     (0..100_000).fold(x.clone(), |y, i| if i % 2 == 0 { y + x } else { y * 0.5 })
 }
 
-/// A host loop of 100,000 iterations.
+/// Measures a host loop of 100,000 iterations.
 fn host_loop() -> Figures {
     let first = spent(|| assert_eq!(long(&Tensor::scalar(1.0)).item::<f32>(), 1.0));
     Figures::of("long", first, shortest(3, || long(&Tensor::scalar(1.0))))
@@ -228,7 +227,7 @@ fn gradient(xs: &Vec<Tensor>) -> Vec<Tensor> {
 /// Functions of lists of tensors.
 const LISTS: [&str; 4] = ["doubled", "given_up", "stacked", "gradient"];
 
-/// A function of a list of `count` tensors.
+/// Measures a function of a list of `count` tensors.
 fn list(name: &str, count: usize) -> Figures {
     let run = |xs: &Vec<Tensor>| {
         let last = xs.len() - 1;
@@ -247,7 +246,7 @@ fn list(name: &str, count: usize) -> Figures {
     Figures::of(name, first, shortest(3, || run(&xs)))
 }
 
-/// The run time of one training gradient with sharing relative to without, as the median of pairs.
+/// Prints the run time of one training gradient with sharing relative to without, as the median over pairs.
 fn pairs() {
     for blocks in [6, 12] {
         let tokens = &random::randint([8, 32], 0, 50);

@@ -1,6 +1,5 @@
-//! The savings of donation: an update of 64 MiB in place and into separate memory, in time, page
-//! faults and peak memory. `cargo bench --bench donation`; with an argument (`kept`, `donated`),
-//! only that one, so that the peak is its own.
+//! Measures donation: an update of 64 MiB in place and into separate memory, in time, page faults and peak memory.
+//! `cargo bench --bench donation`. With an argument (`kept`, `donated`), only that case runs, so the peak is its own.
 
 use ms::prelude::*;
 use std::hint::black_box;
@@ -19,7 +18,7 @@ fn donated(x: Tensor, gradient: &Tensor) -> Tensor {
     x - 0.1 * gradient
 }
 
-/// A number of KiB from the system's status of this process, if available.
+/// Returns a number of KiB from the system's status of this process, if available.
 fn status(name: &str) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
     text.lines().find_map(|it| it.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
@@ -35,7 +34,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// Times of single calls, the first of which compiles, and the page faults of the first two.
+/// Measures single calls, of which the first compiles, and the page faults of the first two.
 fn calls(mut step: impl FnMut(Tensor) -> Tensor) -> (Vec<Duration>, Option<u64>) {
     let mut x = Tensor::ones([ELEMENTS]);
     let mut times = Vec::new();

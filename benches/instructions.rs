@@ -1,8 +1,7 @@
-//! Programs for callgrind, which counts instructions and is not disturbed by other load:
-//! `cargo bench --bench instructions --no-run`, then
-//! `valgrind --tool=callgrind --toggle-collect='*counted*' target/release/deps/instructions-* eager 1000`.
-//! The first argument names the program, the second the number of counted calls;
-//! docs/contributing.md shows how to compare two trees.
+//! Programs for callgrind, which counts instructions independently of other load:
+//! `cargo bench --bench instructions --no-run`, then `valgrind --tool=callgrind --toggle-collect='*counted*'
+//! target/release/deps/instructions-* eager 1000`. The first argument names the program, and the second is the number
+//! of counted calls. docs/contributing.md shows how to compare two trees.
 
 mod common;
 
@@ -10,7 +9,7 @@ use common::{Mlp, add};
 use ms::prelude::*;
 use std::hint::black_box;
 
-/// A cell whose eager call costs what calls of cells cost.
+/// An identity cell: its eager call costs only the overhead of cell calls.
 #[cell]
 struct Same {
     weight: Parameter,
@@ -29,7 +28,7 @@ fn measure(calls: usize, body: impl Fn()) {
     counted(calls, &body);
 }
 
-/// The function that callgrind collects, by name.
+/// The function that callgrind collects, selected by its name.
 #[inline(never)]
 fn counted(calls: usize, body: &dyn Fn()) {
     (0..calls).for_each(|_| body());

@@ -1,11 +1,11 @@
-//! A dense layer whose weight is an argument, and one whose weight is a parameter, which is packed once.
-//! `cargo bench --bench products`; medians in microseconds.
+//! Compares a dense layer with the weight as an argument and as a parameter, which is packed once.
+//! `cargo bench --bench products` prints medians in microseconds.
 
 use ms::prelude::*;
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Number of calls whose median is printed; the two kinds of weights are interleaved.
+/// The number of calls for a median; calls with the two kinds of weights are interleaved.
 const CALLS: usize = 101;
 
 #[jit]
@@ -18,7 +18,7 @@ fn of_parameter(weight: &Parameter, x: &Tensor) -> Tensor {
     ops::dense(x, weight, None)
 }
 
-/// Median times of a call of each.
+/// Returns the median time of a call of each body.
 fn medians(bodies: [&dyn Fn() -> Tensor; 2]) -> [f64; 2] {
     let mut times = [const { Vec::new() }; 2];
     for _ in 0..CALLS {

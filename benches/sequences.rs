@@ -1,6 +1,6 @@
-//! Forward and gradient of functions that read a sequence of T steps step by step, for T = 50, 100,
-//! 200, 400, 800: eagerly, compiled, and the time of compilation. `cargo bench --bench sequences`.
-//! Calls are measured in processor time of this thread, which excludes other programs.
+//! Measures forward and gradient of functions that read a sequence step by step, for T = 50, 100, 200, 400, 800 steps.
+//! They run eagerly and compiled, and the compilation is timed too. `cargo bench --bench sequences`. Calls are measured
+//! in processor time of this thread, which excludes other programs.
 
 use ms::prelude::*;
 use std::hint::black_box;
@@ -8,18 +8,18 @@ use std::time::{Duration, Instant};
 
 const LENGTHS: [usize; 5] = [50, 100, 200, 400, 800];
 
-/// Features of a step.
+/// The number of features of a step.
 const WIDTH: usize = 16;
 
-/// The processor time of this thread.
+/// Returns the processor time of this thread.
 fn now() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("the system tells");
     let nanos = text.split(' ').next().and_then(|it| it.parse().ok());
     Duration::from_nanos(nanos.expect("the first number is the time on a processor"))
 }
 
-/// The mean time of a call, over enough calls to make the resolution of the clock, some
-/// milliseconds, negligible.
+/// Returns the mean time of a call. The number of calls makes the resolution of the clock, some milliseconds,
+/// negligible.
 fn mean(mut call: impl FnMut()) -> Duration {
     call();
     let (start, mut calls) = (now(), 0);
@@ -66,7 +66,7 @@ fn scanned(x: &Tensor) -> Tensor {
     ops::scan(step, Tensor::zeros([WIDTH]), x).0.sum(())
 }
 
-/// A step of the whole sequence, which is never inlined.
+/// A step of the sequence; calls of it are never inlined.
 #[jit]
 #[no_inline]
 fn called_step(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {

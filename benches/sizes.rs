@@ -1,6 +1,4 @@
-//! The cost of a symbolic batch size: one function for all sizes compared with one version per
-//! size.
-//! `cargo bench --bench sizes`.
+//! Compares one function with a symbolic batch size with one version for each size. `cargo bench --bench sizes`.
 
 #[path = "../tests/common/gpt.rs"]
 mod gpt;
@@ -38,7 +36,7 @@ fn of_this_size(net: &Mlp, x: &Tensor) -> Tensor {
 
 macro_rules! transformers {
     ($($name:ident: $model:ident;)*) => {$(
-        /// Forward and gradient of a transformer on sentences of any number and length.
+        /// Computes forward and gradient of a transformer on sentences of any number and length.
         #[jit(dims(tokens = [batch, length]))]
         fn $name(net: &gpt::$model::Gpt, tokens: &Tensor) -> (Tensor, Vec<Tensor>) {
             let loss = |net: &gpt::$model::Gpt, tokens: &Tensor| ops::mean(net.call(tokens).square(), ());
@@ -53,7 +51,7 @@ transformers! {
     of_lazy: lazy;
 }
 
-/// Blocks of the transformer.
+/// The number of blocks of the transformer.
 const BLOCKS: usize = 24;
 
 macro_rules! transformer {

@@ -1,6 +1,6 @@
-//! The cost of a call: one-element ops, the unrolled loop of 200 iterations, branches and loops on
-//! tensors, `vmap`, the training step of the digits MLP. `cargo bench --bench steps`;
-//! `peers/steps.py` measures the same on PyTorch.
+//! Measures call overhead: one-element ops, an unrolled loop of 200 iterations, branches and loops on tensors,
+//! `vmap`, and the training step of the digits MLP. `cargo bench --bench steps`. `peers/steps.py` measures the same on
+//! PyTorch.
 
 mod common;
 
@@ -10,10 +10,10 @@ use ms::vmap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Repetitions whose medians are printed; the variants of a line are interleaved.
+/// The number of repetitions for a median; the variants of a line are interleaved.
 const ROUNDS: usize = 31;
 
-/// The median time of one call of each of `bodies`, timed in batches of `calls`.
+/// Returns the median time of one call of each body, timed in batches of `calls`.
 fn medians<const N: usize>(calls: usize, mut bodies: [&mut dyn FnMut(); N]) -> [Duration; N] {
     let mut times: [Vec<Duration>; N] = std::array::from_fn(|_| Vec::new());
     for round in 0..ROUNDS + 3 {
@@ -67,13 +67,13 @@ fn selects(x: &Tensor, y: &Tensor) -> Tensor {
     out
 }
 
-/// A loop of a thousand iterations whose end is known only at run time.
+/// A loop of a thousand iterations; its end is known only at run time.
 #[jit]
 fn device_loop(x: &Tensor, limit: &Tensor) -> Tensor {
     ops::while_loop(|x: &Tensor| x.lt(limit), |x| x + 1.0, x.clone())
 }
 
-/// `vmap` of hswish, batched by hand.
+/// The batched form of hswish, written by hand instead of `vmap`.
 #[jit]
 fn manually_batched(xs: &Tensor) -> Tensor {
     let mut out = vec![];
@@ -83,8 +83,7 @@ fn manually_batched(xs: &Tensor) -> Tensor {
     ops::stack(&out, 0)
 }
 
-/// A transformer block with numbers instead of matrices: the overhead of a call without its
-/// arithmetic.
+/// A transformer block with numbers instead of matrices: the call overhead without the arithmetic.
 #[cell]
 struct Block {
     norms: [Pair; 2],
@@ -122,7 +121,7 @@ impl Blocks {
     }
 }
 
-/// Reads no parameter: its calls only hash the fields.
+/// Reads no parameter, so its calls only hash the fields.
 #[jit]
 fn hashes(net: &Blocks, x: &Tensor) -> Tensor {
     x * net.blocks.len()

@@ -1,6 +1,6 @@
 //! Reinforcement learning: a policy learns to balance a pole on a cart. The simulator is written in tensors for one
-//! cart, `vmap` runs it for many, and a whole update is one compiled graph: the carts are simulated in a loop, actions
-//! are drawn from the policy, and gradients flow to it from the probabilities of the actions (REINFORCE).
+//! cart, and `vmap` runs it for many. A whole update is one compiled graph. It simulates the carts in a loop, samples
+//! actions from the policy, and differentiates the probabilities of the actions (REINFORCE).
 //!
 //! `cargo run --release --example cart_pole`
 
@@ -10,12 +10,13 @@ use common::picture;
 use ms::prelude::*;
 
 const CARTS: usize = 64;
-/// The steps of an episode, 0.02 s each.
+/// The number of steps of an episode, 0.02 s each.
 const STEPS: usize = 200;
 const UPDATES: usize = 120;
 
-/// The next state of a cart under a force: its position and velocity, and the angle of the pole and its velocity. The
-/// equations are those of Barto, Sutton and Anderson (1983) without friction; the cart has 1 kg, the pole 0.1 kg and 1 m.
+/// Returns the next state of a cart under a force: position and velocity of the cart, angle and angular velocity of the
+/// pole. The equations follow Barto, Sutton and Anderson (1983) without friction. The cart weighs 1 kg; the pole weighs
+/// 0.1 kg and is 1 m long.
 fn advance(state: &Tensor, force: &Tensor) -> Tensor {
     let (velocity, angle, turn) = (state.at(1), state.at(2), state.at(3));
     let (sin, cos) = (angle.sin(), angle.cos());
@@ -25,13 +26,13 @@ fn advance(state: &Tensor, force: &Tensor) -> Tensor {
     state + 0.02 * ops::stack(&[&velocity, &acceleration, &turn, &turning], 0)
 }
 
-/// 1 for a cart that is on the track with its pole upright, else 0.
+/// Returns 1 for a cart that is on the track with its pole upright, else 0.
 fn is_upright(state: &Tensor) -> Tensor {
     ops::logical_and(state.at(0).abs().lt(2.4), state.at(2).abs().lt(0.2095)).cast(DType::F32)
 }
 
-/// A number whose gradient is that of the expected return, negated, and the mean length of the episodes that begin
-/// with the states `[CARTS, 4]`.
+/// Returns a surrogate loss: its gradient is the negated policy gradient of the expected return. Also returns the
+/// mean length of the episodes that begin with the states `[CARTS, 4]`.
 fn loss(policy: &nn::Sequential, start: &Tensor) -> (Tensor, Tensor) {
     let step = |(state, upright): &(Tensor, Tensor), _: &Tensor| {
         let logit = policy.call(&ops::stop_gradient(state)).squeeze(-1);
@@ -42,7 +43,7 @@ fn loss(policy: &nn::Sequential, start: &Tensor) -> (Tensor, Tensor) {
         ((state, after.clone()), (surprise * upright, after))
     };
     let (_, (surprise, rewards)) = ops::scan(step, (start.clone(), Tensor::ones([CARTS])), &Tensor::zeros([STEPS]));
-    // What is still to come is compared with the mean of all carts at that time.
+    // The baseline of the return to go is its mean over all carts at the same step.
     let to_come = ops::cumsum_of(&rewards, 0, false, true);
     let advantage = &to_come - to_come.mean(keepdims(1));
     let weight = ops::stop_gradient(advantage / STEPS as f32);

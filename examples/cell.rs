@@ -1,4 +1,4 @@
-//! Cells: a network of parameters and other cells, run eagerly and in graph mode.
+//! Cells: a network of parameters and other cells, run eagerly and compiled.
 
 use ms::prelude::*;
 

@@ -1,5 +1,6 @@
-//! Trains a small GPT on the letters of a sonnet and lets it write, beside `peers/programs/char_gpt.py`: AdamW without
-//! decay of vectors, a warm-up and a cosine, clipping, and a second run that goes on from a checkpoint of the first.
+//! Trains a small GPT on the letters of a sonnet and generates text, like its PyTorch twin
+//! `peers/programs/char_gpt.py`. It uses AdamW without decay of vectors, a warm-up with cosine decay, and clipping. A
+//! second run continues from a checkpoint of the first.
 //!
 //! `cargo run --release --example char_gpt`
 
@@ -49,19 +50,19 @@ fn loss(net: &Gpt, (x, y): &(Tensor, Tensor)) -> Tensor {
     ops::cross_entropy(logits.reshape([-1, logits.shape()[2] as isize]), y.flatten(0))
 }
 
-/// A text as positions in an alphabet.
+/// Encodes a text as positions in an alphabet.
 fn encode(alphabet: &[char], text: &str) -> Vec<i64> {
     text.chars().map(|it| alphabet.binary_search(&it).expect("a letter of the alphabet") as i64).collect()
 }
 
-/// Pieces of the text, and for each of their letters the next one.
+/// Returns pieces of the text, and the next letter for each of their letters.
 fn batch(codes: &Tensor, step: u64) -> (Tensor, Tensor) {
     let first = below(&format!("batch.{step}"), &[BATCH], (codes.numel() - CONTEXT) as u64);
     let at = first.expand_dims(1) + ops::arange(CONTEXT);
     (codes.at(&at), codes.at(&(at + 1)))
 }
 
-/// Trains from a step on, from the checkpoint unless it is the first one; returns the network and the losses.
+/// Trains from a step on, from the checkpoint unless it is the first step. Returns the network and the losses.
 fn train(letters: usize, codes: &Tensor, path: &Path, first: u64) -> Result<(Gpt, Vec<f32>)> {
     let net = Gpt::new(letters);
     initialize(&net)?;
@@ -81,7 +82,7 @@ fn train(letters: usize, codes: &Tensor, path: &Path, first: u64) -> Result<(Gpt
     Ok((net, losses))
 }
 
-/// The prompt with the most probable letters behind it.
+/// Extends the prompt with the most probable letters.
 fn generate(net: &Gpt, alphabet: &[char], prompt: &str, length: usize) -> String {
     let mut text = encode(alphabet, prompt);
     for _ in 0..length {

@@ -1,10 +1,10 @@
-//! Ops of the program: a function of elements that becomes one kernel, and a Rust function on slices.
+//! User-defined ops: a function of scalars that becomes one kernel, and a Rust function on slices.
 
 use ms::custom::{Type, View, Vjp};
 use ms::prelude::*;
 
 ms::kernel! {
-    /// Quadratic near zero and linear beyond `delta`; its derivative is derived.
+    /// The Huber loss: quadratic near zero and linear beyond `delta`. Its derivative is generated.
     fn huber(prediction: Float, target: Float, delta: f64) -> Float {
         let d = prediction - target;
         if d.abs() <= delta { 0.5 * d * d } else { delta * (d.abs() - 0.5 * delta) }
@@ -12,7 +12,7 @@ ms::kernel! {
 }
 
 ms::kernel! {
-    /// Numbers as multiples of a step in one byte each, and what that loses.
+    /// Quantises numbers to multiples of a step in one byte each, and returns the quantisation error.
     fn quantised(x: Float, step: Float) -> (I8, Float) {
         let steps = (x / step).round_ties_even() as I8;
         (steps, x - steps as Float * step)

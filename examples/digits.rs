@@ -1,5 +1,5 @@
-//! Trains an MLP and a small convolutional network on handwritten digits, eagerly and with the
-//! whole training step compiled as one graph, and compares the two.
+//! Trains an MLP and a small convolutional network on handwritten digits. Each runs eagerly, and with the whole
+//! training step compiled as one graph, and the two are compared.
 //!
 //! `cargo run --release --example digits`
 
@@ -54,7 +54,7 @@ impl ConvNet {
     }
 }
 
-/// 64 pixels from 0 to 1 per image, and its class.
+/// Reads the digits: 64 pixels from 0 to 1 for each image, and its class.
 fn digits() -> ms::Result<(Digits, Digits)> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/digits.csv");
     let table = read_csv(path, &CsvOptions::new().header(false))?.matrix()?;
@@ -67,7 +67,7 @@ fn digits() -> ms::Result<(Digits, Digits)> {
 /// Images and their classes.
 type Digits = (Tensor, Tensor);
 
-/// Time of a training run: the first step, which compiles, and the median of the others.
+/// The times of a training run: the first step, which compiles, and the median of the others.
 struct Timing {
     first: Duration,
     median: Duration,

@@ -1,5 +1,5 @@
-//! An ensemble of networks: they are called as one by `vmap_cells`, and their mean and spread say how certain they
-//! are. Far from the points on which they were trained they disagree.
+//! An ensemble of networks, called as one by `vmap_cells`. The mean and spread of the members quantify uncertainty: far
+//! from the training points they disagree.
 //!
 //! `cargo run --release --example ensemble`
 
@@ -27,7 +27,7 @@ impl Curve {
     }
 }
 
-/// The mean and the standard deviation of the members' values at points `[count, 1]`.
+/// Returns the mean and the standard deviation of the members' values at points `[count, 1]`.
 fn predict(members: &[Curve], x: &Tensor) -> (Tensor, Tensor) {
     let all = ms::vmap_cells(members).in_axes(None)(x);
     (all.mean(0), all.std(0, 0))
@@ -42,7 +42,7 @@ fn main() {
     for member in &members {
         let opt = Adam::new(1e-2);
         for _ in 0..STEPS {
-            // Each member sees the points in other proportions.
+            // Each member trains on a different bootstrap sample.
             let rows = random::randint([128], 0, 128);
             let batch = (x.i(&rows), y.i(&rows));
             opt.step(member, &batch, |member, (x, y)| ops::mse_loss(member.call(x), y));

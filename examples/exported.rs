@@ -1,4 +1,4 @@
-//! Trains a classifier of handwritten digits and exports it to a file, which another process loads and runs, without
+//! Trains a classifier of handwritten digits and exports it to a file. Another process loads and runs the file, without
 //! the network and without macros.
 //!
 //! `cargo run --release --example exported`
@@ -11,14 +11,14 @@ use std::process::Command;
 
 const TRAIN: usize = 1437;
 
-/// 64 pixels from 0 to 1 per image, and its class.
+/// Reads the digits: 64 pixels from 0 to 1 for each image, and its class.
 fn digits() -> Result<(Tensor, Tensor)> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/digits.csv");
     let table = read_csv(path, &CsvOptions::new().header(false))?.matrix()?;
     Ok((table.i((.., 0..64)) / 16.0, table.i((.., 64)).cast(DType::I64)))
 }
 
-/// Trains the network, and writes the function from images to their classes, for any number of images.
+/// Trains the network, and exports the function from images to their classes, for any number of images.
 fn write(path: &Path) -> Result<()> {
     random::set_seed(1);
     let (images, classes) = digits()?;

@@ -1,5 +1,5 @@
-//! Products of a Hessian and vectors, without the Hessian: the derivative of the gradient in a direction. Power
-//! iteration finds the largest curvature with them.
+//! Hessian-vector products without the Hessian: the directional derivative of the gradient. Power iteration uses them
+//! to find the largest curvature.
 //!
 //! `cargo run --release --example hessian_vector`
 
@@ -11,7 +11,7 @@ fn energy(x: &Tensor) -> Tensor {
     0.5 * quadratic + x.square().square().sum(()) / 12.0
 }
 
-/// The product of the Hessian at `x` and `v`.
+/// Computes the product of the Hessian at `x` and `v`.
 #[jit]
 fn product(x: &Tensor, v: &Tensor) -> Tensor {
     ms::jvp(ms::grad(energy))(x, v).1
@@ -29,7 +29,7 @@ fn main() {
         v = w / &curvature;
     }
     println!("largest curvature {curvature}, in the direction {v}");
-    // The Hessian is [[3, 1, 1], [1, 3, 1], [1, 1, 5]], whose eigenvalues are 2, 3 and 6.
+    // The eigenvalues of the Hessian [[3, 1, 1], [1, 3, 1], [1, 1, 5]] are 2, 3 and 6.
     assert!((product(&x, &v) - &curvature * &v).abs().max(()).item::<f32>() < 1e-4);
     assert!((curvature.item::<f32>() - 6.0).abs() < 1e-4);
 }

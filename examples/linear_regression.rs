@@ -34,7 +34,7 @@ fn main() {
         }
     }
 
-    // The least squares solution.
+    // The closed-form least-squares solution, for comparison.
     let mean = |it: &Tensor| it.mean(());
     let slope = (mean(&(&x * &y)) - mean(&x) * mean(&y)) / (mean(&x.square()) - mean(&x).square());
     let offset = mean(&y) - &slope * mean(&x);

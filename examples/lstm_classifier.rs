@@ -1,6 +1,6 @@
-//! Classifies noise of 200 steps by the channel that is higher, with an LSTM, beside `peers/programs/lstm_classifier.py`.
-//! The learning rate is one at which rounding errors do not grow: over so many time steps a higher one makes training
-//! chaotic.
+//! Classifies noise of 200 steps by its strongest channel with an LSTM, like its PyTorch twin
+//! `peers/programs/lstm_classifier.py`. The learning rate is low enough that rounding errors do not grow: with 200 time
+//! steps, a higher rate makes training chaotic.
 //!
 //! `cargo run --release --example lstm_classifier`
 
@@ -34,7 +34,8 @@ impl Classifier {
     }
 }
 
-/// Noise `[time, count, 3]` in which one of three channels is higher by [`DRIFT`], and which one.
+/// Returns noise `[time, count, 3]` in which one of three channels is higher by [`DRIFT`], and the index of that
+/// channel.
 fn drifts(name: &str, count: usize) -> (Tensor, Tensor) {
     let class = below(&format!("{name}.class"), &[count], 3);
     (uniform(&format!("{name}.noise"), &[TIME, count, 3]) + DRIFT * ops::one_hot(&class, 3), class)

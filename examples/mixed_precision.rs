@@ -1,5 +1,5 @@
-//! Mixed precision: one network at four levels. Narrow numbers need a scaled loss, because small gradients are zero in
-//! f16 otherwise, and weights in f32 that take the updates.
+//! Mixed precision: one network at four levels. In f16, loss scaling prevents small gradients from underflow, and
+//! master weights in f32 take the updates.
 //!
 //! `cargo run --release --example mixed_precision`
 
@@ -11,7 +11,7 @@ use ms::prelude::*;
 
 const STEPS: usize = 300;
 
-/// What a training run ends with.
+/// The results of a training run.
 struct Outcome {
     accuracy: f32,
     bytes: usize,
@@ -19,7 +19,7 @@ struct Outcome {
     zeros: f32,
 }
 
-/// Trains a network at a level. The images, and so all that is between layers, have the level's dtype.
+/// Trains a network at a level. The images, and so all tensors between layers, have the level's dtype.
 fn train(level: Level, dtype: DType, scaler: impl LossScaler + Cell + 'static) -> Result<Outcome> {
     random::set_seed(1);
     let (images, classes) = digits()?;
@@ -38,7 +38,7 @@ fn train(level: Level, dtype: DType, scaler: impl LossScaler + Cell + 'static) -
     let logits = net.call(&images.i(TRAIN..)).cast(DType::F32);
     let bytes = net.parameters().iter().map(|it| it.load().numel() * it.load().dtype().size()).sum();
     let scale = opt.scaler.scale();
-    // The share of the gradients of the scaled loss that are zero, as they are in the dtypes of the parameters.
+    // The fraction of zeros in the gradients of the scaled loss, which have the dtypes of the parameters.
     let batch = loader.draw()?;
     let scaled = |net: &nn::Sequential| loss(net, &batch) * &scale;
     let (_, gradients) = ms::value_and_grad(scaled)(&net);
@@ -50,7 +50,7 @@ fn train(level: Level, dtype: DType, scaler: impl LossScaler + Cell + 'static) -
 
 fn main() -> Result<()> {
     let plain = train(Level::O0, DType::F16, StaticLossScaler::new(1.0))?;
-    // The first factor is too large: steps whose gradients are not finite change nothing but the factor.
+    // The initial factor is too large on purpose: steps with gradients that are not finite only reduce it.
     let dynamic = || DynamicLossScaler::new(2f64.powi(24)).scale_window(100);
     let runs = [
         ("O0, f32", plain),

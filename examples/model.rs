@@ -1,5 +1,5 @@
-//! Trains a network on handwritten digits with a `Model`: images with noise from two workers, metrics,
-//! callbacks, and several steps per call.
+//! Trains a network on handwritten digits with a `Model`. It uses noisy images from two workers, metrics, callbacks,
+//! and several steps per call.
 //!
 //! `cargo run --release --example model`
 

@@ -1,5 +1,5 @@
-//! A neural differential equation: a network is the velocity of a point, the solver of Runge and Kutta integrates it in
-//! a loop, and gradients flow through the loop. It learns a spiral from points along it.
+//! A neural ordinary differential equation: a network is the velocity of a point. A Runge-Kutta solver integrates it in
+//! a loop, and gradients flow through the loop. The network learns a spiral from points along it.
 //!
 //! `cargo run --release --example neural_ode`
 
@@ -12,7 +12,7 @@ const STEP: f64 = 0.1;
 const POINTS: usize = 30;
 const EPOCHS: usize = 400;
 
-/// The next point by the method of Runge and Kutta of order four.
+/// Advances a point by a fourth-order Runge-Kutta step.
 fn advance(velocity: impl Fn(&Tensor) -> Tensor, x: &Tensor) -> Tensor {
     let k1 = velocity(x);
     let k2 = velocity(&(x + 0.5 * STEP * &k1));
@@ -21,7 +21,7 @@ fn advance(velocity: impl Fn(&Tensor) -> Tensor, x: &Tensor) -> Tensor {
     x + (STEP / 6.0) * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
 }
 
-/// The points `[POINTS, 2]` that follow one, one step apart.
+/// Returns the points `[POINTS, 2]` that follow a start point, one step apart.
 fn solve(velocity: impl Fn(&Tensor) -> Tensor, start: &Tensor) -> Tensor {
     let steps = Tensor::zeros([POINTS]);
     let step = |x: &Tensor, _: &Tensor| {

@@ -1,5 +1,5 @@
-//! Finds the minimum of Rosenbrock's function by Newton's method, in a loop that is compiled as a loop: its condition
-//! is a tensor. The system of each step is solved by Cramer's rule.
+//! Minimises Rosenbrock's function by Newton's method, in a `while` loop that is compiled as a loop since its condition
+//! is a tensor. Cramer's rule solves the linear system of each step.
 //!
 //! `cargo run --release --example newton`
 
@@ -11,7 +11,7 @@ fn rosenbrock(point: &Tensor) -> Tensor {
     (1.0 - &x).square() + 100.0 * (y - x.square()).square()
 }
 
-/// The minimum that Newton's method finds from a point, and the number of its steps.
+/// Returns the minimum that Newton's method finds from a point, and the number of steps.
 #[jit]
 fn minimise(start: &Tensor) -> (Tensor, Tensor) {
     let mut point = start.clone();

@@ -1,5 +1,5 @@
 //! Trains a small convolutional network on handwritten digits, writes it as an ONNX model, and reads it back as a
-//! function, which classifies the same.
+//! function that classifies the same.
 //!
 //! `cargo run --release --example onnx`
 

@@ -1,6 +1,6 @@
-//! A ResNet-18 with the weights of a file that has the names of torchvision, evaluated beside
-//! `peers/programs/resnet18.py`. The file is made here, since the weights would be 45 MB: its names and shapes are those
-//! that the twin has, its values those of the formula that both sides share.
+//! Evaluates a ResNet-18 with weights under torchvision's names, like its PyTorch twin `peers/programs/resnet18.py`.
+//! The weights file would take 45 MB, so it is generated. Its names and shapes are the twin's, and its values follow
+//! the formula that both sides share.
 //!
 //! `cargo run --release --example resnet18`
 
@@ -54,7 +54,7 @@ fn forward(net: &nn::Sequential, x: &Tensor) -> Tensor {
 }
 
 fn main() -> Result<()> {
-    // The results have the same bits on every processor, as near to PyTorch's everywhere.
+    // Strict precision gives the same bits on every processor, so the difference to PyTorch is the same everywhere.
     ms::set_context(Context { precision: Precision::Strict, ..ms::context() });
     let path = std::env::temp_dir().join(format!("ms-resnet18-{}.safetensors", std::process::id()));
     write_weights("resnet18", &path)?;

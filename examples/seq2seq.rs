@@ -1,4 +1,4 @@
-//! An encoder and a decoder with attention learn to reverse sequences, beside `peers/programs/seq2seq.py`.
+//! An encoder-decoder with attention learns to reverse sequences, like its PyTorch twin `peers/programs/seq2seq.py`.
 //!
 //! `cargo run --release --example seq2seq`
 
@@ -56,7 +56,7 @@ fn loss(net: &Reverser, (source, target): &(Tensor, Tensor)) -> Tensor {
     ops::cross_entropy(logits.reshape([-1, SYMBOLS as isize]), target.flatten(0))
 }
 
-/// The most probable symbols, one after the other.
+/// Generates the most probable symbols, one after the other.
 fn translate(net: &Reverser, source: &Tensor) -> Tensor {
     let mut result = source.i((.., ..0));
     for _ in 0..LENGTH {

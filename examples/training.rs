@@ -1,5 +1,5 @@
-//! A training run that can be stopped at any step and goes on from its checkpoint: a schedule,
-//! clipping, no decay of biases, averaged weights.
+//! A training run that can be stopped at any step and continues from its checkpoint. It uses a schedule, clipping,
+//! weight decay without biases, and averaged weights.
 //!
 //! `cargo run --release --example training`
 
@@ -10,7 +10,7 @@ use std::path::Path;
 const STEPS: u64 = 800;
 const SAVES: u64 = 200;
 
-/// Points and their classes: inside or outside of a ring.
+/// Returns points and their classes: inside or outside of a ring.
 fn points() -> TensorDataset<(Tensor, Tensor)> {
     let x = random::uniform([512, 2], -1.0, 1.0);
     let radius = x.square().sum(-1).sqrt();
@@ -23,7 +23,7 @@ fn loss(net: &nn::Sequential, (x, y): &(Tensor, Tensor)) -> (Tensor, Tensor) {
     (ops::cross_entropy(&logits, y), accuracy(&logits, y))
 }
 
-/// Trains up to a step, from the checkpoint if there is one; returns the last loss and accuracy.
+/// Trains up to a step, from the checkpoint if there is one. Returns the last loss and accuracy.
 fn train(data: &TensorDataset<(Tensor, Tensor)>, path: &Path, until: u64) -> Result<(f32, f32)> {
     let net = nn::sequential![nn::Dense::new(2, 32), nn::ReLU, nn::Dense::new(32, 32), nn::ReLU, nn::Dense::new(32, 2)];
     let biases: Vec<Parameter> = net.parameters().into_iter().filter(|it| it.load().shape().len() == 1).collect();
@@ -65,7 +65,7 @@ fn main() -> Result<()> {
 
     random::set_seed(2);
     let want = train(&data, &whole, STEPS)?;
-    // Stopped between two checkpoints, and started again.
+    // Stop between two checkpoints, and restart.
     random::set_seed(2);
     train(&data, &stopped, STEPS / 2 + 30)?;
     let got = train(&data, &stopped, STEPS)?;

@@ -1,4 +1,5 @@
-//! Trains a variational autoencoder on handwritten digits and draws new ones, beside `peers/programs/vae.py`.
+//! Trains a variational autoencoder on handwritten digits and draws new ones, like its PyTorch twin
+//! `peers/programs/vae.py`.
 //!
 //! `cargo run --release --example vae`
 
@@ -33,7 +34,7 @@ impl Vae {
     }
 }
 
-/// The negative evidence lower bound of an image.
+/// Computes the negative evidence lower bound of an image.
 fn loss(net: &Vae, (x, noise): &(Tensor, Tensor)) -> Tensor {
     let (logits, mean, log_variance) = net.call(x, noise);
     let reconstruction = ops::bce_with_logits(logits, x, None, ops::Reduction::Sum);

@@ -1,4 +1,4 @@
-//! A warm start: a second process finds the compiled training step of the first one in the compile cache, and its first
+//! A warm start: a second process finds the compiled training step of the first one in the compile cache. Its first
 //! step takes a fraction of the time.
 //!
 //! `cargo run --release --example warm_start`
@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-/// Does one training step of a transformer with a cache at a path, and prints how long it took, how often the cache
-/// was used, and the bits of the loss.
+/// Runs one training step of a transformer with the compile cache at a path. Prints its duration, the numbers of cache
+/// uses, and the bits of the loss.
 fn first_step(path: &Path) {
     random::set_seed(1);
     ms::set_context(Context { enable_compile_cache: true, compile_cache_path: Some(path.into()), ..ms::context() });
@@ -23,7 +23,7 @@ fn first_step(path: &Path) {
     println!("{} {} {} {}", time.as_micros(), used.hits, used.misses, loss.to_bits());
 }
 
-/// What a process prints that does the step.
+/// Runs the step in a new process, and returns the numbers that it prints.
 fn run(path: &Path) -> [u64; 4] {
     let program = std::env::current_exe().expect("this program has a file");
     let output = Command::new(program).arg(path).output().expect("this program starts");

@@ -1,4 +1,5 @@
-//! What declarations by [`custom_op!`](crate::custom_op) name.
+//! Types for the signatures in [`custom_op!`](crate::custom_op) declarations: views, vector-Jacobian products,
+//! batching.
 //!
 //! ```
 //! use ms::custom::{AnyView, AnyViewMut, BatchedCall, Outputs, Type, View, ViewMut, Vjp};

@@ -1,5 +1,5 @@
-//! The modules of the compiler; not part of the public API. They are re-exported because rustc's
-//! messages about a user's program name a trait by its short path only where a path to it is public
-//! and documented.
+//! Re-exports the modules of the compiler; not part of the public API.
+//!
+//! Error messages of rustc name a trait by its short path only where a path to it is public and documented.
 
 pub use ms_core::{effects, environment, exec, ir, lower, optimize, session, stored, trace, transform};

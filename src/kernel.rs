@@ -1,6 +1,8 @@
-//! The numbers of kernels that [`kernel!`](macro@crate::kernel) declares: functions of them can be called there.
+//! Scalar types for the bodies of [`kernel!`](macro@crate::kernel) declarations, and for functions that these bodies
+//! call.
 //!
-//! [`Float`] and [`Int`] are of the dtype of the operands; the others are of one dtype, and [`Value::to`] converts.
+//! [`Float`] and [`Int`] have the dtype of the operands. The other types have a fixed dtype, and [`Value::to`]
+//! converts.
 //!
 //! ```
 //! use ms::kernel::{F64, Float, Value};

@@ -1,4 +1,4 @@
-//! `ms`: one Rust source, run eagerly or compiled.
+//! A compiler-backed machine-learning framework: one Rust source runs eagerly or compiled.
 //!
 //! ```
 //! use ms::prelude::*;
@@ -51,7 +51,7 @@ pub use io::{LoadOptions, LoadReport, StateDict, Stateful, export, load_checkpoi
 pub use ms_core::effects::Level;
 pub use ms_core::exec::Waits;
 pub use ms_core::random;
-/// What compiling took and gave.
+/// Returns reports of the compilations so far: the stages, their times, and the sizes of graphs and plans.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -75,7 +75,7 @@ pub use ms_core::session::{
     custom_jvp, custom_vjp, custom_vjp_with_residuals, flush_cache, grad, hessian, jacfwd, jacrev, jit, jvp, linearize,
     profile, recompute, retrace, roof, set_context, value_and_grad, vjp, vmap, vmap_cells, with_context,
 };
-/// A bound for layers that are called: `#[cell]` implements it.
+/// A layer that can be called; `#[cell]` implements this trait. Use it as a bound for generic layers.
 ///
 /// ```
 /// use ms::{Apply, prelude::*};
@@ -85,7 +85,7 @@ pub use ms_core::session::{
 /// assert_eq!(twice(&nn::Dense::new(3, 3), &Tensor::ones([2, 3])).shape(), [2, 3]);
 /// ```
 pub use ms_core::trace::Apply;
-/// What networks, layers and optimisers have in common.
+/// A network, layer or optimiser: named parameters, training mode, dtype conversion.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -97,7 +97,7 @@ pub use ms_core::trace::Apply;
 /// # Ok::<(), ms::Error>(())
 /// ```
 pub use ms_core::trace::Cell;
-/// Hooks of a cell, in eager code.
+/// Registers forward and backward hooks of a cell, in eager code.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -109,7 +109,8 @@ pub use ms_core::trace::Cell;
 /// assert_eq!(with_hook.to_vec::<f32>(), (net.call(&x) * 2.0).to_vec::<f32>());
 /// ```
 pub use ms_core::trace::Hooks;
-/// The type of layers in a list of several kinds, `Box<dyn Layer>`: every cell from a tensor to a tensor has it.
+/// A layer from a tensor to a tensor, implemented by every such cell. `Box<dyn Layer>` is the element of lists with
+/// several kinds of layers.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -122,7 +123,7 @@ pub use ms_core::session::At;
 pub use ms_core::trace::{Arg, Frozen, HookHandle, Marked, Name, Sink, Training, Tree, Value};
 pub use ms_core::trace::{HyperMap, Map, MultitypeFuncGraph, Range, range};
 pub use ms_core::{Code, DType, Error, Parameter, Result, Tensor, catch, error, synchronize, tensor};
-/// `#[derive(Static)]`: a host value by which compiled code is chosen.
+/// `#[derive(Static)]`: makes a host type a static argument. Compiled code is specialised to its value.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -142,7 +143,7 @@ pub use ms_core::{Code, DType, Error, Parameter, Result, Tensor, catch, error, s
 /// assert_eq!([Norm::One, Norm::Two].map(|it| size(&x, it).item::<f32>()), [7.0, 5.0]);
 /// ```
 pub use ms_macros::Static;
-/// `#[derive(Tree)]`: a struct of tensors as an argument and a result.
+/// `#[derive(Tree)]`: makes a struct of tensors a pytree, which functions take and return.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -159,7 +160,7 @@ pub use ms_macros::Static;
 /// assert_eq!((next.place.item::<f32>(), next.speed.item::<f32>()), (2.0, 2.0));
 /// ```
 pub use ms_macros::Tree;
-/// `#[cell]`: a network as a struct and its `construct`.
+/// `#[cell]`: defines a network as a struct and its method `construct`.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -178,7 +179,7 @@ pub use ms_macros::Tree;
 /// assert_eq!((net.call(&Tensor::ones([4, 3])).shape(), net.parameters().len()), (&[4, 2][..], 4));
 /// ```
 pub use ms_macros::cell;
-/// `custom_op!`: an op as a function of the host.
+/// `custom_op!`: defines an op by a function that runs on the host.
 ///
 /// ```
 /// use ms::{custom::Type, prelude::*};
@@ -197,7 +198,7 @@ pub use ms_macros::cell;
 /// assert_eq!(sum_above(&tensor![1.0, 2.0, 3.0], 1.5).item::<f32>(), 5.0);
 /// ```
 pub use ms_macros::custom_op;
-/// `#[jit]`: a function that is compiled once for the types of its arguments.
+/// `#[jit]`: compiles a function, once for each combination of argument types.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -212,7 +213,7 @@ pub use ms_macros::custom_op;
 /// assert_eq!(halved_below(&Tensor::scalar(20.0), &Tensor::scalar(3.0)).item::<f32>(), 2.5);
 /// ```
 pub use ms_macros::jit;
-/// `#[jit_class]`: an own type in compiled code.
+/// `#[jit_class]`: makes a user-defined type and its methods usable in compiled code.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -233,7 +234,7 @@ pub use ms_macros::jit;
 /// assert_eq!(scaled(&Scale { factor: 3 }, &tensor![2.0]).item::<f32>(), 6.0);
 /// ```
 pub use ms_macros::jit_class;
-/// `kernel!`: an op as a function of elements.
+/// `kernel!`: defines an elementwise op by a function of scalars.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -247,7 +248,7 @@ pub use ms_macros::jit_class;
 /// assert_eq!(ms::grad(|x: &Tensor| leaky(x, 0.25))(&tensor![2.0, -4.0]).to_vec::<f32>(), [1.0, 0.25]);
 /// ```
 pub use ms_macros::kernel;
-/// `#[lazy_inline]`: equal cells with one graph.
+/// `#[lazy_inline]`: traces and compiles equal cells once, as one shared graph.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -270,7 +271,7 @@ pub use ms_macros::kernel;
 /// assert_eq!(run(&blocks, &Tensor::ones([2, 4])).shape(), [2, 4]);
 /// ```
 pub use ms_macros::lazy_inline;
-/// `#[no_inline]`: a function or a cell whose calls remain calls.
+/// `#[no_inline]`: keeps calls of a function or a cell as calls in the compiled graph.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -287,7 +288,7 @@ pub use ms_macros::lazy_inline;
 /// assert_eq!(report.stages.iter().find_map(|it| it.plan).map(|it| it.calls), Some(2));
 /// ```
 pub use ms_macros::no_inline;
-/// `jit!(|x: &Tensor| ..)`: [`jit`](fn@jit) for a closure whose body is annotated code.
+/// `jit!(|x: &Tensor| ..)`: applies [`jit`](fn@jit) to a closure with annotated code as its body.
 ///
 /// ```
 /// use ms::{closure::jit, prelude::*};
@@ -300,10 +301,10 @@ pub mod closure {
 
 inventory::submit! { ms_core::error::LibrarySource::Facade(file!()) }
 
-// Linked for the backend that it registers.
+// Linked for its side effect: the CPU backend registers itself.
 use ms_cpu as _;
 
-/// The pages whose programs compile and run unchanged.
+/// The pages of the book, whose examples compile and run as doctests.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../README.md")]

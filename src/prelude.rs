@@ -1,4 +1,4 @@
-//! The names that programs import: `use ms::prelude::*`.
+//! Common names for `use ms::prelude::*`.
 
 pub use crate::data::{Batch, CsvOptions, DataLoader, Dataset, TensorDataset, read_csv};
 pub use crate::io::{Convention, LoadOptions, StateDict, Stateful};

@@ -1,8 +1,7 @@
 //! Printing from eager and compiled code.
 
-/// Prints a line with the values of tensors, parameters and host values: [`ops::print`](crate::ops::print)
-/// with its values as arguments. In compiled code the line is printed at every run, in program
-/// order.
+/// Prints a line with the values of tensors, parameters and host values: [`ops::print`](crate::ops::print) with its
+/// values as arguments. Compiled code prints the line at every run, in program order.
 ///
 /// ```
 /// use ms::prelude::*;

@@ -1,9 +1,9 @@
-//! What ops on elements that are f32 or f64 have in common.
+//! Dtype helpers for ops on f32 and f64 elements.
 
 use crate::custom::Type;
 use crate::{Code, DType, Error, Result};
 
-/// Calls a function for f32 or f64.
+/// Calls a function generic over the element, with f32 or f64.
 macro_rules! by_dtype {
     ($dtype:expr, $function:ident($($argument:expr),*)) => {
         match $dtype {
@@ -15,10 +15,10 @@ macro_rules! by_dtype {
 }
 pub(crate) use by_dtype;
 
-/// Checks that elements are f32 or f64; `what` they are is in the error.
+/// Checks that elements are f32 or f64; `what` names the operand in the error.
 ///
 /// # Errors
-/// [`Code::DType`] for others.
+/// Returns [`Code::DType`] for other dtypes.
 pub(crate) fn check_reals(what: &str, x: &Type) -> Result<()> {
     match x.dtype {
         DType::F32 | DType::F64 => Ok(()),

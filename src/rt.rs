@@ -11,7 +11,7 @@ pub use ms_core::trace::{
 
 use ms_core::trace::{HasCall, Met, Unmet};
 
-/// What declarations of custom ops refer to.
+/// Re-exports that expansions of `custom_op!` refer to.
 pub mod custom {
     pub use inventory;
     pub use ms_core::error::Result;
@@ -20,13 +20,13 @@ pub mod custom {
     pub use ms_core::tensor::{AsTensor, AttrInfo, Attrs, Type};
 }
 
-/// What declarations of kernels refer to.
+/// Re-exports that expansions of `kernel!` refer to.
 pub mod kernel {
     pub use ms_core::ops::IntoOperand;
     pub use ms_core::ops::custom::kernel::*;
 }
 
-/// The traits of type probes: what can be mutated through a name.
+/// Type probes: traits that decide what can be mutated through a name.
 pub mod reach {
     pub use ms_core::trace::{
         Advances as _, AdvancesNothing as _, AsksAny as _, AsksWrites as _, HandsAny as _, HandsClone as _,
@@ -34,25 +34,26 @@ pub mod reach {
     };
 }
 
-/// A closure that coerces to a function, since it captures nothing; where it does not, rustc names what it captures.
+/// Accepts a closure that coerces to a function because it captures nothing. For any other closure, rustc names the
+/// captured variable.
 #[inline]
 pub fn uncaptured<F, P>(closure: F, _: impl FnOnce(F) -> P) -> F {
     closure
 }
 
-/// Runs a body, so that `return` inside leaves the body and not the function around it.
+/// Runs a body in a closure, so that `return` leaves the body and not the enclosing function.
 #[track_caller]
 #[inline]
 pub fn body<R>(body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// A `#[dynamic]` argument: a tensor without dimensions, of the argument's own dtype.
+/// Converts a `#[dynamic]` argument to a tensor of rank 0 with the argument's dtype.
 pub fn dynamic<T: Element>(value: T) -> Tensor {
     Tensor::from_slice([0usize; 0], &[value])
 }
 
-/// An argument behind `&mut`, an input and an output.
+/// A type that can be passed as `&mut`: the argument is both an input and an output.
 #[diagnostic::on_unimplemented(
     message = "`&mut {Self}` cannot be an argument of a compiled function",
     label = "not a structure of tensors",
@@ -60,24 +61,24 @@ pub fn dynamic<T: Element>(value: T) -> Tensor {
             information, run `ms explain MS053`"
 )]
 pub trait Mutable<By>: Sized {
-    /// `Self`. For a type that is no structure of tensors there is none, and rustc is silent about uses of it.
+    /// `Self`, or nothing for a type that is no pytree; rustc then does not report its uses.
     type Own: Tree;
 
-    /// How the argument is read and written.
+    /// Returns the functions that read and write the argument.
     fn own(&self) -> Access<Self, Self::Own>;
 }
 
-/// How an argument behind `&mut` is read and written.
+/// Functions that read and write an argument behind `&mut`.
 pub struct Access<T, Own> {
-    /// The structure of tensors.
+    /// Borrows the argument as a pytree.
     pub get: fn(&T) -> &Own,
-    /// The argument of its new value.
+    /// Converts a new pytree back to the argument's type.
     pub back: fn(Own) -> T,
-    /// Replaces its tensors.
+    /// Replaces the tensors of the argument.
     pub replace: Replace<T>,
 }
 
-/// Replaces each tensor of a structure by the result of the function.
+/// Replaces each tensor of a pytree by the result of a function.
 pub type Replace<T> = fn(&mut T, &mut dyn FnMut(&Tensor) -> Tensor);
 
 impl<T: Tree> Access<T, T> {
@@ -94,7 +95,7 @@ impl<T: Tree> Mutable<Met> for T {
     }
 }
 
-// With a single impl, rustc would go on with `Own = T`.
+// A second impl keeps `Own` undetermined: with a single one, rustc would assume `Own = T`.
 #[diagnostic::do_not_recommend]
 impl<T: Tree + HasCall> Mutable<Unmet> for T {
     type Own = T;
@@ -104,14 +105,14 @@ impl<T: Tree + HasCall> Mutable<Unmet> for T {
     }
 }
 
-/// A value that one arm of a branch moves while the other arm needs it too.
+/// A value that one arm of a branch moves while the other arm still uses it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is moved in two arms of a decision that its type may turn into one on a tensor",
     label = "moved here, and used in the other arm",
     note = "derive `Clone` for it, or take it out of the `if`; for more information, run `ms explain MS021`"
 )]
 pub trait Copied: Sized {
-    /// A copy for one of two arms.
+    /// Clones the value for one of the two arms.
     fn copy(value: &Self) -> Self;
 }
 
@@ -129,7 +130,7 @@ pub fn kept<T>(given: Option<T>) -> T {
     given.expect("a call without a version leaves its arguments")
 }
 
-/// The value of a branch none of whose arms jumps.
+/// Unwraps the value of a branch in which no arm jumps.
 #[inline]
 pub fn given<T>(value: Option<T>) -> T {
     value.expect("an arm that does not leave has a value")

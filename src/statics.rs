@@ -1,8 +1,8 @@
 //! Makes rustc report statics that annotated code reads.
 //!
-//! For types with interior mutability, `Named(&VALUE).read()` resolves to [`ChangingStatic::read`],
-//! which is deprecated; it takes the value by value, so method resolution finds it before
-//! [`FixedValue::read`], which takes a reference.
+//! For types with interior mutability, `Named(&VALUE).read()` resolves to the deprecated [`ChangingStatic::read`].
+//! Method resolution finds it before [`FixedValue::read`], because it takes `self` by value and the latter by
+//! reference.
 
 use std::sync::atomic::{
     AtomicBool, AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicIsize, AtomicU8, AtomicU16, AtomicU32, AtomicU64,
@@ -11,10 +11,10 @@ use std::sync::atomic::{
 use std::sync::{LazyLock, Mutex, OnceLock, RwLock};
 use std::thread::LocalKey;
 
-/// A path that annotated code names.
+/// A path that occurs in annotated code.
 pub struct Named<'a, T: ?Sized>(pub &'a T);
 
-/// A type that a pure function may read from a constant.
+/// A type whose constants a pure function may read.
 #[diagnostic::on_unimplemented(
     message = "a pure function reads no static",
     label = "depends on the process",
@@ -24,7 +24,7 @@ pub trait PureRead<'a> {}
 
 /// A mutable static.
 pub trait ChangingStatic {
-    /// Named in annotated code.
+    /// Reads the static in annotated code.
     #[deprecated(note = "what a compiled function reads of a static is frozen into its graph; pass the value as an \
                 argument, or call `ms::retrace` after a change; for more information, run `ms explain MS025`")]
     fn read(self)
@@ -33,7 +33,7 @@ pub trait ChangingStatic {
     {
     }
 
-    /// Named in a pure function.
+    /// Reads the static in a pure function.
     fn pure_read<'a>(self)
     where
         Self: PureRead<'a> + Sized,
@@ -43,10 +43,10 @@ pub trait ChangingStatic {
 
 /// Constants, and immutable statics.
 pub trait FixedValue {
-    /// Named in annotated code.
+    /// Reads the constant in annotated code.
     fn read(&self) {}
 
-    /// Named in a pure function.
+    /// Reads the constant in a pure function.
     fn pure_read(&self) {}
 }
 
@@ -77,14 +77,14 @@ impl<T> ChangingStatic for Named<'_, LocalKey<T>> {}
 
 /// A static that is initialised once per process, differently in each.
 pub trait ComputedStatic {
-    /// Named in annotated code.
+    /// Reads the static in annotated code.
     fn read(self)
     where
         Self: Sized,
     {
     }
 
-    /// Named in a pure function.
+    /// Reads the static in a pure function.
     fn pure_read<'a>(self)
     where
         Self: PureRead<'a> + Sized,
@@ -94,7 +94,7 @@ pub trait ComputedStatic {
 
 impl<T, F> ComputedStatic for Named<'_, LazyLock<T, F>> {}
 
-/// A `static mut` is named in annotated code.
+/// Marks a `static mut` that annotated code reads.
 #[deprecated(
     note = "what a compiled function reads of a static is frozen into its graph; pass the value as an argument, \
             or call `ms::retrace` after a change; for more information, run `ms explain MS025`"

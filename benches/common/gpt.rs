@@ -49,7 +49,7 @@ impl Block {
     }
 }
 
-/// The model; the token embedding is the output layer as well.
+/// The model; the token embedding is also the output layer.
 #[cell]
 pub struct Gpt {
     tokens: nn::Embedding,
@@ -78,14 +78,14 @@ impl Gpt {
     }
 }
 
-/// The model and tokens: `[batch, length]`, and the next ones `[batch * length]`.
+/// Creates the model, tokens `[batch, length]`, and the next tokens `[batch * length]`.
 pub fn inputs() -> (Gpt, Tensor, Tensor) {
     random::set_seed(0);
     let numbers = |shape: &[usize]| random::randint(shape, 0, VOCABULARY as i64);
     (Gpt::new(), numbers(&[BATCH, LENGTH]), numbers(&[BATCH * LENGTH]))
 }
 
-/// The inputs of a training step.
+/// The model, optimiser and data of a training step.
 pub struct Training<O> {
     net: Gpt,
     optimizer: O,
@@ -93,7 +93,7 @@ pub struct Training<O> {
 }
 
 impl Training<Adam> {
-    /// A step in f32.
+    /// Creates a step in f32.
     pub fn new() -> Self {
         let (net, ids, targets) = inputs();
         Self { net, optimizer: Adam::new(1e-3), batch: (ids, targets) }
@@ -101,7 +101,7 @@ impl Training<Adam> {
 }
 
 impl Training<MasterWeights<Adam>> {
-    /// A step in bf16 but for normalisations, with weights of the optimiser in f32.
+    /// Creates a step in bf16, except for normalisations, with f32 master weights.
     pub fn in_bf16() -> Self {
         let (net, ids, targets) = inputs();
         auto_mixed_precision(&net, Level::O2, DType::BF16);
@@ -110,7 +110,7 @@ impl Training<MasterWeights<Adam>> {
 }
 
 impl<O: Optimizer> Training<O> {
-    /// Runs one step; returns the loss.
+    /// Runs one step and returns the loss.
     pub fn step(&self) -> f32 {
         let loss = |net: &Gpt, (x, y): &(Tensor, Tensor)| ops::cross_entropy(net.call(x), y);
         self.optimizer.step(&self.net, &self.batch, loss).cast(DType::F32).item()

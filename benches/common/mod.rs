@@ -7,7 +7,7 @@ pub fn add(x: &Tensor, y: &Tensor) -> Tensor {
     x + y
 }
 
-/// The network of the training step on digits.
+/// The MLP of the training step on digits.
 #[cell]
 pub struct Mlp {
     fc1: nn::Dense,

@@ -1,6 +1,5 @@
-//! The time to the first result of a new process, without a compile cache, with a cold one and with
-//! a warm one; the cost of a cold one; and the time to find an entry among many.
-//! `cargo bench --bench warm_start`.
+//! Measures the time to the first result of a new process without a compile cache, with a cold one and with a warm one.
+//! Also measures the cost of a cold cache, and of a lookup among many entries. `cargo bench --bench warm_start`.
 
 #[path = "../common/gpt.rs"]
 mod gpt;
@@ -12,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Passes the name of the workload to a process that is started for it.
+/// The environment variable with the workload of a child process.
 const WORKLOAD: &str = "MS_WARM_START_WORKLOAD";
 
-/// Processes over which the median is taken.
+/// The number of processes for a median.
 const PROCESSES: usize = 21;
 
-/// The duration of the measurement of later calls; the same as in `peers/warm_start.py`.
+/// The measurement time of later calls; the same as in `peers/warm_start.py`.
 const LATER: Duration = Duration::from_millis(200);
 
 /// A host loop of 200 iterations, unrolled.
@@ -47,7 +46,7 @@ fn layer(x: &Tensor, width: usize, scale: i64) -> Tensor {
     ops::gelu_tanh(x / y)
 }
 
-/// The gradient of forty layers.
+/// Computes the gradient of forty layers.
 #[jit]
 fn deep(x: &Tensor) -> Tensor {
     let layers = |x: &Tensor| {
@@ -69,9 +68,9 @@ fn main() {
     }
 }
 
-/// The body of the process of a workload: prints the microseconds of its first call and the median
-/// of later ones, the processor time of the first one on the calling thread and on all threads,
-/// including background writes and the end of the process; and the stages of the first call.
+/// The body of a workload's process. Prints the microseconds of its first call and the median of later calls. Prints
+/// the processor time of the first call on the calling thread, and on all threads including background writes and the
+/// end of the process. Finally prints the stages of the first call.
 fn child(workload: &str) {
     let (x, y) = (Tensor::from_slice([1], &[1.0f32]), Tensor::from_slice([1], &[2.0f32]));
     let gpt = (workload == "gpt").then(gpt::Training::new);
@@ -80,7 +79,7 @@ fn child(workload: &str) {
         "loop200 pure" => unrolled_pure(&x, &y).item::<f32>(),
         "deep" => deep(&Tensor::ones([2, 8])).sum(()).item(),
         "gpt" => gpt.as_ref().expect("made above").step(),
-        // A hundred functions, each compiled with a constant of this process.
+        // A hundred functions, each compiled with a constant unique to this process.
         _ => (0..100).map(|i| layer(&Tensor::ones([8, 16]), 16, i).sum(()).item::<f32>()).sum(),
     };
     let micros = |it: Duration| it.as_nanos() as f64 / 1e3;
@@ -89,7 +88,7 @@ fn child(workload: &str) {
     let value = call();
     let first = start.elapsed();
     let here = processor(ClockId::ThreadCPUTime) - before[0];
-    // The writer should not run during the later calls.
+    // Background writes must not overlap the later calls.
     ms::flush_cache();
     let spent = processor(ClockId::ProcessCPUTime);
     let later = later(call);
@@ -99,7 +98,7 @@ fn child(workload: &str) {
         .last()
         .map(|it| it.stages.iter().map(|it| format!("{} {:.0}", it.name, micros(it.time))).collect())
         .unwrap_or_default();
-    // After all work of the cache at the end.
+    // Registered so that it runs after the cache has finished all its work.
     ms_cache::at_end(move || {
         let all = processor(ClockId::ProcessCPUTime) - before[1] - spent;
         println!("{} {} {} {}", micros(first), micros(later), micros(here), micros(all));
@@ -107,7 +106,7 @@ fn child(workload: &str) {
     });
 }
 
-/// The median time of the calls during [`LATER`].
+/// Returns the median time of the calls during [`LATER`].
 fn later(call: impl Fn() -> f32) -> Duration {
     let mut times = Vec::new();
     let begin = Instant::now();
@@ -120,14 +119,14 @@ fn later(call: impl Fn() -> f32) -> Duration {
     times[times.len() / 2]
 }
 
-/// The processor time so far.
+/// Returns the processor time so far.
 fn processor(clock: ClockId) -> Duration {
     let time = clock_gettime(clock);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// A directory of this process, removed at the end. A file system may take milliseconds for the
-/// first file after many were removed, so nothing is removed earlier.
+/// A scratch directory of this process, removed at the end. Nothing is removed earlier: after many removals, some file
+/// systems take milliseconds to create the next file.
 struct Scratch(PathBuf, Cell<usize>);
 
 impl Scratch {
@@ -137,7 +136,7 @@ impl Scratch {
         Self(path, Cell::new(0))
     }
 
-    /// A path that does not exist yet.
+    /// Returns a path that does not exist yet.
     fn fresh(&self) -> PathBuf {
         self.0.join(self.1.replace(self.1.get() + 1).to_string())
     }
@@ -167,7 +166,7 @@ fn run(workload: &str, cache: Option<&Path>) -> Run {
     Run { micros: std::array::from_fn(|_| numbers.next().expect("four numbers")), stages: stages.trim().to_owned() }
 }
 
-/// The run with the median time to the first result.
+/// Returns the run with the median time to the first result.
 fn median(mut runs: Vec<Run>) -> Run {
     runs.sort_by(|a, b| a.micros[0].total_cmp(&b.micros[0]));
     runs.swap_remove(runs.len() / 2)
@@ -201,7 +200,7 @@ fn first_results(scratch: &Scratch) {
     }
 }
 
-/// The cost of looking up and writing on a miss, in processor time.
+/// Measures lookup and write on a cache miss, in processor time.
 fn misses(scratch: &Scratch) {
     println!("processor time of compiling, ms, without a cache and with an empty one: of the caller, of all threads");
     for (workload, name) in [("many", "100 small functions"), ("loop200", "loop200"), ("deep", "40 layers, gradient")] {
@@ -224,7 +223,7 @@ fn misses(scratch: &Scratch) {
     }
 }
 
-/// The time to find one entry among many.
+/// Measures the lookup of one entry among many.
 fn look_ups(scratch: &Scratch) {
     let key = |i: usize| ms_cache::KeyBuilder::new(1).part("graph", &i.to_le_bytes()).finish();
     let store = ms_cache::Store::open(scratch.fresh(), &Default::default()).expect("a writable directory");

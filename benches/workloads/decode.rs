@@ -1,4 +1,4 @@
-//! Decoding with a cache: one token of a GPT of eight layers, by a call and in a compiled loop.
+//! Decoding with a key/value cache: one token of a GPT of eight layers, per call and in a compiled loop.
 
 use crate::{Workload, needs};
 use ms::nn::KeyValueCache;
@@ -12,7 +12,7 @@ const VOCABULARY: usize = 1024;
 const CAPACITY: usize = 2000;
 /// The position of the first token of a call.
 const POSITION: i64 = 1900;
-/// The tokens of a call of the loop.
+/// The number of tokens that a call of the loop decodes.
 const TOKENS: usize = 16;
 
 #[cell]
@@ -66,7 +66,7 @@ impl Decoder {
         self.blocks.iter().map(|it| it.attention.cache(1, CAPACITY)).collect()
     }
 
-    /// The token behind `token`, `[1, 1]`.
+    /// Returns the token after `token`, `[1, 1]`.
     fn step(&self, token: &Tensor, caches: &mut [KeyValueCache]) -> Tensor {
         let mut x = self.tokens.call(token) + self.places.call(&caches[0].length);
         for (block, cache) in self.blocks.iter().zip(caches) {
@@ -90,7 +90,7 @@ fn generate(net: &Decoder, token: &Tensor, caches: &mut Vec<KeyValueCache>) -> T
     token
 }
 
-/// Calls of a function on a cache that is filled to the position.
+/// Prepares calls of a function on a cache that is filled up to the position.
 fn calls(f: fn(&Decoder, &Tensor, &mut Vec<KeyValueCache>) -> Tensor) -> Box<dyn FnMut()> {
     let net = Decoder::new();
     net.set_train(false);

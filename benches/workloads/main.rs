@@ -2,11 +2,13 @@
 //! `cargo bench --bench workloads -- [--json | --profile] [--seconds N] [WORKLOAD ..]`
 //!
 //! A line of `--json` has the fields of the peers: the workload, the seconds of the first call, which compiles, the
-//! median microseconds of later ones, and the number of threads. Besides them are the operations and bytes that any
-//! implementation needs, and the microseconds that these take at the rates of this machine, which are measured in the
-//! same process, and the number of steps that ran by reference evaluation. `--profile` prints the profile of a call
-//! instead. With `--serve` each line of standard input is a workload and a number of seconds, and what is compiled
-//! is kept between lines, so that several processes can be measured by turns. `--list` prints the names.
+//! median microseconds of later calls, and the number of threads. Further fields are the operations and bytes that any
+//! implementation needs, and their roofline time in microseconds. The roofline of this machine is measured in the same
+//! process. The last field is the number of steps that ran by reference evaluation.
+//!
+//! `--profile` prints the profile of a call instead. With `--serve`, each line of standard input is a workload and a
+//! number of seconds. Compiled functions are cached between lines, so several processes can be measured by turns.
+//! `--list` prints the names.
 
 mod decode;
 #[path = "../common/gpt.rs"]
@@ -20,17 +22,17 @@ use std::collections::HashMap;
 use std::io::BufRead;
 use std::time::{Duration, Instant};
 
-/// A workload by name.
+/// A named workload.
 struct Workload {
     name: &'static str,
-    /// Prepares it; returns a function that runs it once.
+    /// Prepares the workload and returns a function that runs it once.
     make: fn() -> Box<dyn FnMut()>,
-    /// What any implementation needs.
+    /// The work that any implementation has to do.
     needs: Work,
 }
 
-/// What a workload needs, however it is implemented: this many additions and multiplications, of which a function such
-/// as `exp` is ten, and this many numbers of f32, each once.
+/// Returns the work of a workload, independent of its implementation. `operations` counts additions and
+/// multiplications; a function such as `exp` counts as ten. `numbers` counts the f32 numbers in memory, each once.
 const fn needs(operations: usize, numbers: usize) -> Work {
     Work { operations: operations as u64, bytes: 4 * numbers as u64 }
 }
@@ -49,7 +51,7 @@ impl Prepared {
         Self { call, first: start.elapsed() }
     }
 
-    /// The median time of a call, over this many seconds.
+    /// Returns the median time of a call, measured over this many seconds.
     fn median(&mut self, seconds: f64) -> f64 {
         let timed = |call: &mut dyn FnMut(), calls: u32| {
             let start = Instant::now();
@@ -57,7 +59,7 @@ impl Prepared {
             start.elapsed().as_secs_f64() / f64::from(calls)
         };
         let one = (0..3).map(|_| timed(&mut self.call, 1)).fold(f64::INFINITY, f64::min);
-        // Reading the clock takes as long as the shortest calls.
+        // Short calls are timed in batches, since reading the clock takes as long as one call.
         let calls = (20e-6 / one).clamp(1.0, 1000.0) as u32;
         let (start, mut times) = (Instant::now(), Vec::new());
         while times.len() < 5 || start.elapsed().as_secs_f64() < seconds {
@@ -68,7 +70,7 @@ impl Prepared {
     }
 }
 
-/// What the arguments select.
+/// The parsed command-line arguments.
 struct Options {
     json: bool,
     serve: bool,
@@ -114,7 +116,7 @@ fn main() {
     }
     let report = |workload: &Workload, prepared: &mut Prepared, seconds: f64| {
         if options.profile {
-            // The first calls keep what they pack.
+            // Warm up, so that packed operands are cached.
             prepared.median(seconds);
         }
         let ((), profile) = ms::profile(&mut prepared.call);

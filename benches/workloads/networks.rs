@@ -94,7 +94,7 @@ fn gpt_forward(net: &Gpt, ids: &Tensor) -> Tensor {
     net.call(ids)
 }
 
-/// The shape of operands of causal attention over a long sequence: heads, length, features.
+/// The operand shape of causal attention over a long sequence: heads, length, features.
 const ATTENDED: [usize; 3] = [8, 2048, 64];
 
 fn attended(q: &Tensor, k: &Tensor, v: &Tensor) -> Tensor {
@@ -117,7 +117,7 @@ fn resnet_forward(net: &ResNet18, x: &Tensor) -> Tensor {
     net.call(x)
 }
 
-/// Training steps of a classifier on these samples.
+/// Generates the training steps of a classifier on these samples.
 macro_rules! training {
     ($step:ident, $net:ident($($classes:expr)?), $samples:expr, $count:expr) => {{
         let (net, optimizer) = ($net::new($($classes)?), Adam::new(1e-3));
@@ -131,7 +131,7 @@ fn normal(shape: &[usize]) -> Tensor {
     random::normal(shape.to_vec(), 0.0, 1.0)
 }
 
-/// Batch, channels, height and width: many small images, and one large one.
+/// Batch, channels, height and width: many small images, and one large image.
 const IMAGES: [[usize; 4]; 2] = [[8, 3, 32, 32], [1, 3, 224, 224]];
 
 fn resnet_inference(shape: [usize; 4]) -> Box<dyn FnMut()> {
@@ -140,30 +140,29 @@ fn resnet_inference(shape: [usize; 4]) -> Box<dyn FnMut()> {
     Box::new(move || drop(black_box(resnet_forward(&net, &x))))
 }
 
-/// What a forward pass needs that multiplies so often, has so many parameters, and reads and writes so many numbers
-/// besides these.
+/// Returns the work of a forward pass with this many multiplications, parameters, and other numbers read or written.
 fn forward(multiplications: usize, parameters: usize, others: usize) -> Work {
     needs(2 * multiplications, parameters + others)
 }
 
-/// What a training step needs: two products for each of the forward pass but for the gradient of the input, which is
-/// in `first`; and a parameter, its gradient and two moments are read and written.
+/// Returns the work of a training step. Each product of the forward pass needs two more, except for backward-data of
+/// the first layer, `first`. Each parameter, its gradient and two moments are read and written.
 fn training(multiplications: usize, first: usize, parameters: usize) -> Work {
     needs(2 * (3 * multiplications - first) + 12 * parameters, 7 * parameters)
 }
 
-/// Parameters and multiplications of a row of the multilayer perceptron.
+/// The number of weights of the multilayer perceptron, and of its multiplications for each row.
 const MLP: usize = 784 * 512 + 512 * 512 + 512 * 10;
 const MLP_BIASES: usize = 512 + 512 + 10;
 
-/// Multiplications of an image of LeNet, those of its first layer, and its parameters.
+/// The multiplications of LeNet for an image, the share of its first layer, and the number of parameters.
 const LENET: [usize; 3] = {
     let first = 25 * 6 * 24 * 24;
     let dense = 256 * 120 + 120 * 84 + 84 * 10;
     [first + 150 * 16 * 8 * 8 + dense, first, 25 * 6 + 150 * 16 + dense + 6 + 16 + 120 + 84 + 10]
 };
 
-/// Multiplications of the GPT, and its parameters: products of a token, causal attention, and the table.
+/// The multiplications and the parameters of the GPT: products for each token, causal attention, and the table.
 const GPT: [usize; 2] = {
     let (tokens, width) = (gpt::BATCH * gpt::LENGTH, gpt::WIDTH);
     let block = 12 * width * width;
@@ -172,14 +171,14 @@ const GPT: [usize; 2] = {
     [tokens * (gpt::BLOCKS * (block + attention) + table), gpt::BLOCKS * (block + 13 * width) + table + 130 * width]
 };
 
-/// Multiplications of the recurrent network, those of the gradient of its input, and its parameters.
+/// The multiplications of the recurrent network, the share of the input projection, and the number of parameters.
 const RECURRENT: [usize; 3] = {
     let (gates, steps) = (4 * HIDDEN, TIME * SEQUENCES);
     let parameters = gates * (FEATURES + HIDDEN);
     [steps * parameters, steps * gates * FEATURES, parameters + 2 * gates + (HIDDEN + 1) * CLASSES]
 };
 
-/// Multiplications of causal attention, its exponentials as ten operations each, and the numbers of an operand.
+/// The multiplications of causal attention, its exponentials as ten operations each, and the numbers of an operand.
 const ATTENTION: [usize; 3] = {
     let [heads, length, features] = ATTENDED;
     let pairs = heads * length * length / 2;
@@ -260,7 +259,7 @@ pub fn workloads() -> Vec<Workload> {
                 let [q, k, v] = [(); 3].map(|()| normal(&ATTENDED));
                 Box::new(move || drop(black_box(attention_gradients(&q, &k, &v))))
             },
-            // Two products for each one of the forward pass besides it.
+            // The backward pass needs two products for each one of the forward pass.
             needs: needs(6 * ATTENTION[0] + ATTENTION[1], 7 * ATTENTION[2]),
         },
         Workload {

@@ -37,7 +37,7 @@ impl Block {
     }
 }
 
-/// Channels and stride of the stages, of two blocks each.
+/// Channels and stride of the stages; each stage has two blocks.
 const STAGES: [(usize, usize); 4] = [(64, 1), (128, 2), (256, 2), (512, 2)];
 
 #[cell]
@@ -67,15 +67,15 @@ impl ResNet18 {
     }
 }
 
-/// What the network needs for images.
+/// The work of the network on images.
 pub struct Counts {
     pub multiplications: usize,
-    /// Those of the first layer.
+    /// The multiplications of the first layer.
     pub first: usize,
     pub parameters: usize,
 }
 
-/// The counts for images `[batch, channels, height, width]`.
+/// Counts the work for images `[batch, channels, height, width]`.
 pub fn counts([batch, channels, height, width]: [usize; 4], classes: usize) -> Counts {
     let halved = |it: usize| it.div_ceil(2);
     let (mut rows, mut columns) = (halved(height), halved(width));

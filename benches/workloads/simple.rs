@@ -1,4 +1,4 @@
-//! Workloads without layers: the cost of a call, elementwise chains, rows, a product.
+//! Workloads without layers: call overhead, elementwise chains, row reductions, a matrix product.
 
 use crate::{Workload, needs};
 use ms::prelude::*;
@@ -72,7 +72,7 @@ fn normal(shape: &[usize]) -> Tensor {
     random::normal(shape.to_vec(), 0.0, 1.0)
 }
 
-/// Calls of a function of two tensors of this shape.
+/// Prepares calls of a function on two tensors of this shape.
 fn of_two(shape: &[usize], f: fn(&Tensor, &Tensor) -> Tensor) -> Box<dyn FnMut()> {
     let (x, y) = (normal(shape), normal(shape));
     Box::new(move || drop(black_box(f(&x, &y))))
@@ -82,7 +82,7 @@ const ROWS: [usize; 2] = [4096, 1024];
 
 pub fn workloads() -> Vec<Workload> {
     let one = needs(1, 3);
-    // Ten operations, and three functions.
+    // The chain has ten plain operations, and three functions that count as ten each.
     let chain_needs = |size: usize| needs(40 * size, 3 * size);
     let [rows, columns] = ROWS;
     vec![

@@ -1,17 +1,17 @@
-//! Pictures as SVG files, in the folder `pictures` beside the build: `target/pictures`.
+//! Draws SVG pictures in the folder `target/pictures`, beside the build.
 
 use ms::prelude::*;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use std::path::PathBuf;
 
-/// Points of a curve.
+/// The points of a curve.
 pub type Points = Vec<(f64, f64)>;
 
-/// The picture of an example by its name, with a suffix: its folder is made if it is missing.
+/// Returns the path of an example's picture, with a suffix. The folder is created if it is missing.
 pub fn path(name: &str, suffix: &str) -> PathBuf {
     let program = std::env::current_exe().expect("this program has a file");
-    // target/release/examples/program
+    // The path of the executable is `target/release/examples/program`.
     let folder = program.ancestors().nth(3).expect("examples are built in a folder of the target").join("pictures");
     std::fs::create_dir_all(&folder).expect("the folder of the build is writable");
     folder.join(format!("{name}.{suffix}"))
@@ -27,10 +27,10 @@ fn draw(name: &str, size: (u32, u32), draw: impl FnOnce(&DrawingArea<SVGBackend<
     println!("a picture is in {}", path.display());
 }
 
-/// Why drawing does not fail: only writing the file can.
+/// The reason why drawing cannot fail: only writing the file can.
 const VALID: &str = "shapes are kept in memory";
 
-/// Draws curves over one axis, each with its name; one without a name belongs to the one before it.
+/// Draws named curves over one axis. A curve without a name belongs to the previous one.
 pub fn curves(name: &str, title: &str, axis: &str, curves: &[(&str, Points)]) {
     let bounds = |number: fn(&(f64, f64)) -> f64| {
         let all = || curves.iter().flat_map(|it| &it.1).map(number);
@@ -50,9 +50,9 @@ pub fn curves(name: &str, title: &str, axis: &str, curves: &[(&str, Points)]) {
         mesh.light_line_style(TRANSPARENT).x_desc(axis).x_label_formatter(&short).y_label_formatter(&short);
         mesh.draw().expect(VALID);
         for (at, (name, points)) in curves.iter().enumerate() {
-            // A curve without a name belongs to the one before it.
+            // A curve without a name has the colour of the previous one.
             let color = COLORS[curves[..=at].iter().filter(|it| !it.0.is_empty()).count() % COLORS.len()];
-            // The first one may be covered by the next one.
+            // The first curve is wider, so that it remains visible below the next one.
             let width = if at == 0 { 4 } else { 2 };
             let line = LineSeries::new(points.iter().copied(), color.stroke_width(width));
             let drawn = chart.draw_series(line).expect(VALID);
@@ -66,7 +66,7 @@ pub fn curves(name: &str, title: &str, axis: &str, curves: &[(&str, Points)]) {
     });
 }
 
-/// The place for names of curves that covers the fewest of these points, whose coordinates are from 0 to 1.
+/// Finds the position for the legend that covers the fewest points; coordinates are from 0 to 1.
 fn free_place(points: &[(f64, f64)]) -> SeriesLabelPosition {
     use SeriesLabelPosition::*;
     let places = [
@@ -87,13 +87,13 @@ fn free_place(points: &[(f64, f64)]) -> SeriesLabelPosition {
 const COLORS: [RGBColor; 4] =
     [RGBColor(170, 80, 150), RGBColor(224, 160, 88), RGBColor(48, 110, 180), RGBColor(70, 150, 90)];
 
-/// A number of an axis without zeros at its end.
+/// Formats a number of an axis without trailing zeros.
 fn short(value: &f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Draws rows of grey images `[count, height, width]` with numbers from 0 to 1, each row with its name.
+/// Draws named rows of grey images `[count, height, width]` with values from 0 to 1.
 pub fn images(name: &str, rows: &[(&str, Tensor)]) {
     const PIXEL: i32 = 6;
     const LEFT: i32 = 100;

@@ -1,4 +1,4 @@
-//! Any bytes as a checkpoint.
+//! Fuzzes the reader of safetensors checkpoints.
 
 #![no_main]
 

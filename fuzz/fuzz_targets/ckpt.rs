@@ -1,4 +1,4 @@
-//! Any bytes as a checkpoint of MindSpore.
+//! Fuzzes the reader of MindSpore checkpoints.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as a table.
+//! Fuzzes the reader of CSV tables.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as the file of an entry of the compile cache.
+//! Fuzzes the reader of compile-cache entry files.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as an exported function.
+//! Fuzzes the reader of exported functions.
 
 #![no_main]
 

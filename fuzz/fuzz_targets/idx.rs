@@ -1,4 +1,4 @@
-//! Any bytes as an IDX file.
+//! Fuzzes the reader of IDX files.
 
 #![no_main]
 

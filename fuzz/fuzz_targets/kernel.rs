@@ -1,4 +1,4 @@
-//! Any bytes as a kernel: its text, or the choices of a random one; interpreted and as machine code.
+//! Fuzzes kernels, interpreted and as machine code. The input is the text of a kernel, or the choices of a random one.
 
 #![no_main]
 

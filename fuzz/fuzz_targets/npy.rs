@@ -1,4 +1,4 @@
-//! Any bytes as an array of NumPy.
+//! Fuzzes the reader of NumPy arrays.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as an archive of arrays.
+//! Fuzzes the reader of NumPy archives.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as an ONNX model.
+//! Fuzzes the reader of ONNX models.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as a file of PyTorch.
+//! Fuzzes the reader of PyTorch files.
 
 #![no_main]
 

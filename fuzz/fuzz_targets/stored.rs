@@ -1,4 +1,4 @@
-//! Any bytes as a stored value of the compile cache.
+//! Fuzzes the decoder of values stored in the compile cache.
 
 #![no_main]
 

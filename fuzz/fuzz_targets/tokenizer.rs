@@ -1,4 +1,4 @@
-//! Any bytes as a tokenizer.
+//! Fuzzes the reader of tokenizer files.
 
 #![no_main]
 

@@ -1,9 +1,9 @@
-//! Which layers compute in which dtype.
+//! Mixed-precision levels: select the layers that compute in f16 or bf16.
 
 use ms_core::trace::{Cell, CellId, ComputeDType, Name, Sink, Visitor, convert};
 use ms_core::{Code, DType, Error, Parameter, Tensor, error::raise};
 
-/// How much of a network is of the narrow dtype.
+/// The extent of mixed precision in a network.
 ///
 /// ```
 /// use ms::amp::{Level, auto_mixed_precision};
@@ -17,18 +17,18 @@ use ms_core::{Code, DType, Error, Parameter, Tensor, error::raise};
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// Nothing.
+    /// No layer computes in the narrow dtype.
     O0,
-    /// Layers of products compute in it: those of the white list. Parameters keep their dtype.
+    /// Matrix-product layers (the default white list) compute in the narrow dtype. Parameters keep their dtype.
     O1,
-    /// Everything but normalisations: those of the black list, which compute in f32. Parameters outside of
-    /// it are converted.
+    /// Everything but normalisations (the default black list, which computes in f32) uses the narrow dtype. Parameters
+    /// outside of normalisations are converted to it.
     O2,
-    /// Everything.
+    /// Every layer computes in the narrow dtype, and all parameters are converted to it.
     O3,
 }
 
-/// Layers of products.
+/// The default white list: layers whose work is matrix products.
 const WHITE: [&str; 11] = [
     "Dense",
     "BiDense",
@@ -43,11 +43,11 @@ const WHITE: [&str; 11] = [
     "GRUCell",
 ];
 
-/// Layers of statistics.
+/// The default black list: normalisations, which compute statistics.
 const BLACK: [&str; 5] = ["BatchNorm", "LayerNorm", "RMSNorm", "GroupNorm", "InstanceNorm"];
 
-/// A level with lists of the names of cells; a cell of a list decides for the cells inside, unless one of
-/// those is in a list itself.
+/// A mixed-precision level with white and black lists of cell types. A listed cell decides for the cells inside it,
+/// except for inner cells that are listed themselves.
 ///
 /// ```
 /// use ms::amp::{Level, MixedPrecision};
@@ -66,7 +66,7 @@ pub struct MixedPrecision {
 }
 
 impl MixedPrecision {
-    /// A level with its lists.
+    /// Creates the settings of `level` with its default lists.
     ///
     /// # Panics
     /// Raises [`Code::DType`] for a dtype other than f16 and bf16.
@@ -97,15 +97,14 @@ impl MixedPrecision {
         self
     }
 
-    /// Sets the dtypes in which the layers of a network compute, and converts its parameters as the level
-    /// says. A layer converts its operands and its result: what is between layers has the dtype of the
-    /// network's input, which in O2 and O3 is best passed in the narrow dtype.
+    /// Sets the compute dtype of every layer of a network, and converts its parameters as the level demands. A layer
+    /// converts its operands, and casts its result back: tensors between layers keep the dtype of the network's input.
+    /// In O2 and O3, pass the input in the narrow dtype.
     ///
-    /// Ops outside of layers compute in the dtype of their operands. An optimiser creates its state after
-    /// this.
+    /// Ops outside of layers compute in the dtype of their operands. Call this before an optimiser creates its state.
     ///
     /// # Panics
-    /// As [`Cell::to_dtype`].
+    /// Raises the errors of [`Cell::to_dtype`].
     #[track_caller]
     pub fn apply(&self, net: &impl Cell) {
         let mut walk = Walk { of: self, cells: vec![None], narrow: Vec::new() };
@@ -113,8 +112,8 @@ impl MixedPrecision {
         convert(&walk.narrow, self.dtype);
     }
 
-    /// Whether a part computes in the narrow dtype, by the cells that it is in, from the outermost; `None`
-    /// leaves it as it is.
+    /// Returns whether a layer or parameter uses the narrow dtype, given its enclosing cells from the outermost
+    /// inwards. The innermost listed cell decides. `None` leaves it unchanged.
     fn decides(&self, cells: &[Option<&'static str>]) -> Option<bool> {
         let listed = |list: &[String], name: &str| list.iter().any(|it| it == name);
         for name in cells.iter().rev().flatten() {
@@ -132,7 +131,7 @@ impl MixedPrecision {
     }
 }
 
-/// Sets the level of a network with its default lists; see [`MixedPrecision`].
+/// Applies a level with its default lists to a network; see [`MixedPrecision`].
 ///
 /// ```
 /// use ms::amp::{Level, auto_mixed_precision};
@@ -144,7 +143,7 @@ impl MixedPrecision {
 /// ```
 ///
 /// # Panics
-/// As [`MixedPrecision::new`].
+/// Raises the errors of [`MixedPrecision::new`].
 #[track_caller]
 pub fn auto_mixed_precision(net: &impl Cell, level: Level, dtype: DType) {
     MixedPrecision::new(level, dtype).apply(net);
@@ -152,9 +151,9 @@ pub fn auto_mixed_precision(net: &impl Cell, level: Level, dtype: DType) {
 
 struct Walk<'a> {
     of: &'a MixedPrecision,
-    /// The cells around a part, by the depth of its path.
+    /// The cells that enclose the visited node, by the depth of its path.
     cells: Vec<Option<&'static str>>,
-    /// The parameters that are to be converted.
+    /// The parameters to convert.
     narrow: Vec<Parameter>,
 }
 

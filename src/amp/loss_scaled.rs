@@ -9,12 +9,13 @@ use ms_core::session::{Gradients, value_and_grad};
 use ms_core::trace::{Cell, Tree, cond};
 use ms_core::{Parameter, Tensor};
 
-/// An optimiser whose steps multiply the loss by a factor before it is differentiated, and divide the
-/// gradients by it; a step whose gradients are not finite changes no parameter: the result of
-/// [`Optimizer::loss_scale`].
+/// An optimiser with loss scaling, created by [`Optimizer::loss_scale`].
 ///
-/// A training loop with `value_and_grad` calls [`Optimizer::differentiate`] instead, and then
-/// [`Optimizer::update`], which takes gradients of the loss itself.
+/// A step multiplies the loss by a factor before differentiation, and divides the gradients by it. A step with
+/// gradients that are not finite changes no parameter.
+///
+/// A training loop with `value_and_grad` calls [`Optimizer::differentiate`] instead, and then [`Optimizer::update`],
+/// which takes unscaled gradients.
 ///
 /// ```
 /// use ms::{Gradients, amp::DynamicLossScaler, prelude::*};
@@ -27,9 +28,9 @@ use ms_core::{Parameter, Tensor};
 /// ```
 #[cell]
 pub struct LossScaled<O, S> {
-    /// The optimiser that gets the gradients of the loss itself.
+    /// The wrapped optimiser, which receives unscaled gradients.
     pub optimizer: O,
-    /// The factor.
+    /// The loss scaler.
     pub scaler: S,
     status: FloatStatus,
 }
@@ -39,11 +40,11 @@ impl<O: Optimizer, S: LossScaler> LossScaled<O, S> {
         Self { optimizer, scaler, status: FloatStatus::alloc() }
     }
 
-    /// Whether all elements are finite, a `bool[]`.
+    /// Returns a `bool[]`: whether all elements of the gradients are finite.
     #[track_caller]
     fn are_finite(&self, gradients: &Gradients) -> Tensor {
         self.status.clear();
-        // The status is that of results of ops: a magnitude is finite where its number is.
+        // The status inspects results of ops, so an op is applied; `|x|` is finite exactly where `x` is.
         gradients.iter().for_each(|(_, gradient)| drop(ops::abs(gradient)));
         self.status.get().at(0).eq(0.0)
     }
@@ -67,7 +68,7 @@ impl<O: Optimizer, S: LossScaler> Optimizer for LossScaled<O, S> {
             (result.rebuild(&mut |it| it * &scale), (result, aux))
         };
         let ((_, results), gradients) = value_and_grad(multiple).has_aux()(net);
-        // Gradients of f16 are divided in f32, in which they are not lost.
+        // Gradients of f16 are unscaled in f32, where small values do not underflow.
         let share = 1.0 / scale;
         let divided = gradients.iter().map(|(_, it)| ops::mul(it, &share)).collect();
         (results, Gradients::new(gradients.parameters().to_vec(), divided))

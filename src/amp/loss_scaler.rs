@@ -1,4 +1,4 @@
-//! Factors of losses.
+//! Loss scaling: fixed and dynamic factors.
 
 use crate::optim::Hyperparameter;
 use crate::prelude::*;
@@ -6,7 +6,7 @@ use ms_core::error::OrRaise;
 use ms_core::ops::rules::{Interval, check_interval, check_positive};
 use ms_core::trace::Arg;
 
-/// The factor by which a loss is multiplied before it is differentiated.
+/// A factor that multiplies a loss before differentiation, so that small gradients do not underflow in f16.
 ///
 /// ```
 /// use ms::{amp::LossScaler, prelude::*};
@@ -24,17 +24,16 @@ use ms_core::trace::Arg;
 /// assert!(losses[1] <= losses[0]);
 /// ```
 pub trait LossScaler: Arg {
-    /// The factor, an `f32[]`.
+    /// Returns the current factor, an `f32[]`.
     #[track_caller]
     fn scale(&self) -> Tensor;
 
-    /// Adjusts the factor for the next step: `finite`, a `bool[]`, is whether all gradients of this one
-    /// were.
+    /// Adjusts the factor for the next step. `finite` is a `bool[]`: whether all gradients of this step were finite.
     #[track_caller]
     fn adjust(&self, finite: &Tensor);
 }
 
-/// A fixed factor.
+/// A loss scaler with a fixed factor.
 ///
 /// ```
 /// use ms::amp::{LossScaler, StaticLossScaler};
@@ -47,10 +46,10 @@ pub struct StaticLossScaler {
 }
 
 impl StaticLossScaler {
-    /// A factor, a power of two for instance, which loses no digit.
+    /// Creates a scaler with a fixed factor. A power of two scales without rounding.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
+    /// Raises [`ms_core::Code::Argument`] unless the factor is positive and finite.
     #[track_caller]
     pub fn new(scale_value: f64) -> Self {
         Self { scale_value: Hyperparameter::new("StaticLossScaler", "scale_value", scale_value, &Interval::POSITIVE) }
@@ -65,8 +64,9 @@ impl LossScaler for StaticLossScaler {
     fn adjust(&self, _: &Tensor) {}
 }
 
-/// A factor that is multiplied by `scale_factor` after `scale_window` steps with finite gradients, and
-/// divided by it, down to one, after a step without.
+/// A loss scaler that adapts its factor, like MindSpore's `DynamicLossScaler`. After `scale_window` steps with finite
+/// gradients, the factor is multiplied by `scale_factor`. After a step with gradients that are not finite, it is
+/// divided by `scale_factor`, but never below one.
 ///
 /// ```
 /// use ms::amp::{DynamicLossScaler, LossScaler};
@@ -89,10 +89,10 @@ pub struct DynamicLossScaler {
 }
 
 impl DynamicLossScaler {
-    /// With a first factor, `scale_factor = 2` and `scale_window = 2000`.
+    /// Creates a scaler with an initial factor, `scale_factor = 2` and `scale_window = 2000`.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `scale_value` is positive and finite.
     #[track_caller]
     pub fn new(scale_value: f64) -> Self {
         check_interval("DynamicLossScaler", "scale_value", scale_value, &Interval::POSITIVE).or_raise();
@@ -104,20 +104,20 @@ impl DynamicLossScaler {
         }
     }
 
-    /// Sets by what the factor changes.
+    /// Sets the growth and backoff factor.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `scale_factor` is positive and finite.
     #[track_caller]
     pub fn scale_factor(self, scale_factor: f64) -> Self {
         check_interval("DynamicLossScaler", "scale_factor", scale_factor, &Interval::POSITIVE).or_raise();
         Self { scale_factor, ..self }
     }
 
-    /// Sets after how many steps with finite gradients the factor grows.
+    /// Sets the number of consecutive steps with finite gradients after which the factor grows.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] for none.
+    /// Raises [`ms_core::Code::Argument`] for zero.
     #[track_caller]
     pub fn scale_window(self, scale_window: usize) -> Self {
         check_positive("DynamicLossScaler", "scale_window", scale_window).or_raise();
@@ -135,7 +135,7 @@ impl LossScaler for DynamicLossScaler {
         let steps = self.steps.value() + 1;
         let grows = steps.ge(self.scale_window as i64);
         let larger = &scale * self.scale_factor;
-        // A factor that is not finite would never become smaller.
+        // A factor that overflowed to infinity would never shrink again.
         let larger = ops::select(larger.isfinite(), &larger, &scale);
         let smaller = ops::clamp_min(&scale / self.scale_factor, 1.0);
         self.scale_value.set(&ops::select(finite, ops::select(&grows, larger, &scale), smaller));

@@ -1,4 +1,4 @@
-//! Mixed precision: which layers compute in f16 or bf16, scaled losses, all-finite checks.
+//! Mixed precision: layers in f16 or bf16, loss scaling and all-finite checks.
 //!
 //! ```
 //! use ms::amp::{DynamicLossScaler, Level, auto_mixed_precision};

@@ -26,8 +26,8 @@ impl<D> Batched<D> {
         Self { data, size, drop_last: false }
     }
 
-    /// Sets whether a last batch with fewer samples than the others is left out, which MindSpore calls
-    /// `drop_remainder`: a compiled step has one version for each size.
+    /// Sets whether an incomplete last batch is dropped, like MindSpore's `drop_remainder`. Batches of one size need
+    /// only one compiled version of a step.
     ///
     /// ```
     /// use ms::prelude::*;

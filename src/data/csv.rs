@@ -1,4 +1,4 @@
-//! Tables: comma-separated values, as in RFC 4180.
+//! Reads tables of comma-separated values, as in RFC 4180.
 
 use super::file::{read, refuse};
 use ms_core::error::in_op;
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::str::FromStr;
 
-/// How a table is read by [`read_csv`].
+/// The options of [`read_csv`].
 ///
 /// ```
 /// use ms::data::{CsvOptions, read_csv};
@@ -45,22 +45,22 @@ impl Default for CsvOptions {
 }
 
 impl CsvOptions {
-    /// Fields with commas between them, a first line with the names of the columns, f32 numbers.
+    /// Creates the default options: comma delimiters, a header line with column names, and f32 numbers.
     pub fn new() -> Self {
         Self { delimiter: ',', header: true, dtype: DType::F32, types: Vec::new() }
     }
 
-    /// Sets the character between fields.
+    /// Sets the delimiter between fields.
     pub fn delimiter(self, delimiter: char) -> Self {
         Self { delimiter, ..self }
     }
 
-    /// Sets whether the first line has the names of the columns. If not, they are numbered: `0`, `1`.
+    /// Sets whether the first line holds the names of the columns. If not, columns are named `0`, `1`, and so on.
     pub fn header(self, header: bool) -> Self {
         Self { header, ..self }
     }
 
-    /// Sets the dtype of all columns that have no type of their own.
+    /// Sets the dtype of all columns without an explicit dtype.
     pub fn dtype(self, dtype: DType) -> Self {
         Self { dtype, ..self }
     }
@@ -71,14 +71,14 @@ impl CsvOptions {
         self
     }
 
-    /// Sets that a column is text.
+    /// Sets that a column holds text.
     pub fn text(mut self, name: impl Into<String>) -> Self {
         self.types.push((name.into(), ColumnType::Text));
         self
     }
 }
 
-/// Columns of equal length, with names.
+/// Named columns of equal length.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -93,7 +93,7 @@ impl CsvOptions {
 #[derive(Clone, Debug)]
 pub struct Table {
     names: Vec<String>,
-    /// The position of each name.
+    /// The position of each column, by name.
     positions: HashMap<String, usize>,
     columns: Vec<Column>,
     rows: usize,
@@ -106,17 +106,17 @@ enum Column {
 }
 
 impl Table {
-    /// The names of the columns, in the order of the file.
+    /// Returns the names of the columns, in the order of the file.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.rows
     }
 
-    /// Whether there are none.
+    /// Returns whether the table has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows == 0
     }
@@ -129,10 +129,10 @@ impl Table {
         Ok(&self.columns[*at])
     }
 
-    /// A column of numbers: `[rows]`.
+    /// Returns a numeric column: `[rows]`.
     ///
     /// # Errors
-    /// [`Code::Argument`] when there is no such column, or when it is text.
+    /// [`Code::Argument`] if there is no such column, or if it holds text.
     pub fn column(&self, name: &str) -> Result<Tensor> {
         match self.get(name)? {
             Column::Numbers(numbers) => Ok(numbers.clone()),
@@ -142,10 +142,10 @@ impl Table {
         }
     }
 
-    /// A column of text.
+    /// Returns a column of text.
     ///
     /// # Errors
-    /// [`Code::Argument`] when there is no such column, or when it is of numbers.
+    /// [`Code::Argument`] if there is no such column, or if it holds numbers.
     pub fn text(&self, name: &str) -> Result<&[String]> {
         match self.get(name)? {
             Column::Text(text) => Ok(text),
@@ -156,10 +156,10 @@ impl Table {
         }
     }
 
-    /// Some columns of numbers of one dtype, side by side: `[rows, columns]`.
+    /// Returns some numeric columns of one dtype side by side: `[rows, columns]`.
     ///
     /// # Errors
-    /// As [`Table::column`]; [`Code::DType`] when their dtypes differ.
+    /// The errors of [`Table::column`]; [`Code::DType`] if the dtypes of the columns differ.
     pub fn columns<S: AsRef<str>>(&self, names: &[S]) -> Result<Tensor> {
         let columns = names.iter().map(|it| self.column(it.as_ref())).collect::<Result<Vec<_>>>()?;
         if let Some(other) = columns.iter().find(|it| it.dtype() != columns[0].dtype()) {
@@ -169,17 +169,17 @@ impl Table {
         ms_core::catch(|| ops::stack(&columns, 1))
     }
 
-    /// All columns side by side: `[rows, columns]`.
+    /// Returns all columns side by side: `[rows, columns]`.
     ///
     /// # Errors
-    /// As [`Table::columns`].
+    /// The errors of [`Table::columns`].
     pub fn matrix(&self) -> Result<Tensor> {
         self.columns(&self.names)
     }
 }
 
-/// A table with one row for each line of a file. Fields may be quoted, with delimiters, line ends, and
-/// quotes that are doubled inside; empty lines are skipped.
+/// Reads a table with one row for each line of a file. Quoted fields may contain delimiters, line ends, and doubled
+/// quotes. Empty lines are skipped.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -192,9 +192,10 @@ impl Table {
 /// ```
 ///
 /// # Errors
-/// [`Code::Io`] when the file cannot be read; [`Code::Parse`] with line and column for a field that is
-/// not of the type of its column, for lines of different lengths, for a quoted field that does not end, and
-/// for a file without a row; [`Code::Argument`] for the type of a column that does not exist.
+/// - [`Code::Io`] if the file cannot be read.
+/// - [`Code::Parse`] with line and column for a field that does not have the type of its column. The same code reports
+///   lines with different numbers of fields, an unterminated quoted field, and a file without a row.
+/// - [`Code::Argument`] for the type of a column that does not exist.
 pub fn read_csv(path: impl AsRef<Path>, options: &CsvOptions) -> Result<Table> {
     let path = path.as_ref();
     let bytes = read(path).map_err(|it| it.with_op("read_csv"))?;
@@ -245,22 +246,22 @@ pub(crate) fn table(bytes: &[u8], path: &Path, options: &CsvOptions) -> Result<T
     Ok(Table { names, positions, columns, rows })
 }
 
-/// The rows of a text.
+/// An iterator over the rows of a text.
 struct Records<'a> {
     rest: &'a str,
-    /// The number of the line at which the rest starts.
+    /// The line number of the unread rest.
     line: usize,
     delimiter: char,
 }
 
-/// The fields of a row, with the number of its first line.
+/// The line number of a row's start, and its fields.
 type Row<'a> = (usize, Vec<Cow<'a, str>>);
 
-/// The number of a line, with what is wrong there.
+/// A syntax error: the line number and a description.
 type Wrong = (usize, &'static str);
 
 impl<'a> Records<'a> {
-    /// The next row.
+    /// Parses the next row.
     fn next(&mut self) -> Result<Option<Row<'a>>, Wrong> {
         while let Some(end) = self.rest.find('\n') {
             if !self.rest[..end].trim().is_empty() {
@@ -286,7 +287,7 @@ impl<'a> Records<'a> {
         Ok(Some((line, row)))
     }
 
-    /// The next field; the rest then starts with a delimiter or the end of the line.
+    /// Parses the next field. The rest then starts with a delimiter or the end of the line.
     fn field(&mut self) -> Result<Cow<'a, str>, Wrong> {
         let Some(mut inside) = self.rest.strip_prefix('"') else {
             let end = self.rest.find(['\n', self.delimiter]).unwrap_or(self.rest.len());
@@ -314,7 +315,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// The fields of a column as they are read.
+/// The values of a column during parsing.
 enum Fields {
     Numbers { dtype: DType, bytes: Vec<u8> },
     Text(Vec<String>),
@@ -328,7 +329,7 @@ impl Fields {
         }
     }
 
-    /// Adds a field, unless it is no value of this dtype.
+    /// Parses and appends a field, or returns the dtype that it does not have.
     fn add(&mut self, field: &str) -> Result<(), DType> {
         match self {
             Self::Text(all) => push(all, field.to_owned()),
@@ -369,7 +370,7 @@ fn truth(field: &str) -> Option<bool> {
 mod tests {
     use super::*;
 
-    /// Time is in proportion to the size of the file.
+    /// Parsing takes time linear in the size of the file.
     #[test]
     fn many_columns() {
         const COUNT: usize = 100_000;

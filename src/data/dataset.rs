@@ -1,4 +1,4 @@
-//! The trait of datasets.
+//! The trait of datasets and its combinators.
 
 use super::batched::Batched;
 use super::epoch::Epoch;
@@ -11,12 +11,12 @@ use ms_core::ops::rules::check_positive;
 use ms_core::trace::Tree;
 use ms_core::{Code, Error, Result};
 
-/// Samples that are found by their index: tensors in memory, lines of a file, images of a folder, or
-/// what is computed from the samples of another dataset.
+/// A map-style dataset: samples that are accessed by index. Examples are tensors in memory, lines of a file, images of
+/// a folder, and values computed from another dataset.
 ///
-/// A dataset holds no position and no random state, so that any thread can compute any sample; a
-/// [`DataLoader`](super::DataLoader) iterates over it. The samples of a dataset are on the host,
-/// and the loader places them on the device.
+/// A dataset holds no position and no random state, so any thread can compute any sample. A
+/// [`DataLoader`](super::DataLoader) iterates over it. Samples are on the host, and the loader copies them to the
+/// device.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -31,7 +31,7 @@ use ms_core::{Code, Error, Result};
 /// # Ok::<(), ms::Error>(())
 /// ```
 ///
-/// An own dataset has a length, and computes one sample at a time:
+/// A user-defined dataset has a length, and computes one sample at a time:
 ///
 /// ```
 /// use ms::data::Epoch;
@@ -51,35 +51,35 @@ use ms_core::{Code, Error, Result};
 /// # Ok::<(), ms::Error>(())
 /// ```
 pub trait Dataset: Send + Sync {
-    /// What an index refers to: a tensor, or any structure of tensors and host values.
+    /// The type of a sample: a tensor, or a pytree of tensors and host values.
     type Sample: Send + 'static;
 
-    /// Number of samples of an epoch.
+    /// Returns the number of samples of an epoch.
     fn len(&self) -> usize;
 
-    /// Whether there are none.
+    /// Returns whether there are no samples.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A sample; the result depends on the arguments only.
+    /// Computes a sample; the result depends on the arguments only.
     ///
     /// # Errors
-    /// [`Code::OutOfRange`] for an index that is not below [`Dataset::len`]; those of reading and of
-    /// computing the sample, with its [name](Dataset::name).
+    /// [`Code::OutOfRange`] unless `index` is below [`Dataset::len`]; the errors of reading and computing the sample,
+    /// with its [name](Dataset::name).
     fn get(&self, epoch: Epoch, index: usize) -> Result<Self::Sample>;
 
-    /// What errors call a sample: where it comes from.
+    /// Returns the name of a sample in errors: its source.
     fn name(&self, epoch: Epoch, index: usize) -> String {
         let _ = epoch;
         format!("sample {index}")
     }
 
-    /// Some samples as one, whose tensors have them along a new first axis.
+    /// Collates samples into one, by stacking their tensors along a new first axis.
     ///
     /// # Errors
-    /// Those of [`Dataset::get`]; [`Code::Shape`], [`Code::DType`] or [`Code::Argument`] when samples
-    /// differ in shapes, in dtypes, or in anything else than the values of their tensors.
+    /// The errors of [`Dataset::get`]; [`Code::Shape`], [`Code::DType`] or [`Code::Argument`] if samples differ in
+    /// anything but the values of their tensors.
     fn gather(&self, epoch: Epoch, indices: &[usize]) -> Result<Self::Sample>
     where
         Self::Sample: Tree,
@@ -88,9 +88,9 @@ pub trait Dataset: Send + Sync {
         stack(&samples, |at| self.name(epoch, indices[at]))
     }
 
-    /// The samples after `f`. Random numbers that `f` draws from the default generator depend on the
-    /// epoch and on the sample only: `random::uniform([], -0.1, 0.1)` differs between samples and
-    /// between epochs, and is the same in every run with a seed.
+    /// Applies `f` to each sample. Random numbers that `f` draws from the default generator depend only on the seed,
+    /// the epoch and the sample. For example, `random::uniform([], -0.1, 0.1)` differs between samples and between
+    /// epochs, but not between runs with one seed.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -110,7 +110,7 @@ pub trait Dataset: Send + Sync {
         Map::new(self, f)
     }
 
-    /// [`Dataset::map`] with a function that may fail.
+    /// Applies a function that may fail to each sample; see [`Dataset::map`].
     ///
     /// See the example of [`TryMap`].
     fn try_map<T, F>(self, f: F) -> TryMap<Self, F>
@@ -121,8 +121,8 @@ pub trait Dataset: Send + Sync {
         TryMap::new(self, f)
     }
 
-    /// Batches of `size` samples in order, along a new first axis of each tensor. The last one may
-    /// have fewer; see [`Batched::drop_last`].
+    /// Groups consecutive samples into batches of `size`, along a new first axis of each tensor. The last batch may be
+    /// smaller; see [`Batched::drop_last`].
     ///
     /// See the example of [`Batched`].
     ///
@@ -138,8 +138,7 @@ pub trait Dataset: Send + Sync {
         Batched::new(self, size)
     }
 
-    /// All samples in an order that is drawn for each epoch: [`Dataset::sample`] with a
-    /// [`RandomSampler`].
+    /// Shuffles the samples in every epoch: [`Dataset::sample`] with a [`RandomSampler`].
     ///
     /// ```
     /// use ms::prelude::*;
@@ -156,7 +155,7 @@ pub trait Dataset: Send + Sync {
         self.sample(RandomSampler::new())
     }
 
-    /// The samples that a sampler chooses for each epoch.
+    /// Selects the samples that a sampler chooses for each epoch.
     ///
     /// See the example of [`Sampled`].
     fn sample<S: Sampler>(self, sampler: S) -> Sampled<Self, S>
@@ -166,12 +165,12 @@ pub trait Dataset: Send + Sync {
         Sampled::new(self, sampler)
     }
 
-    /// All samples `times` times, each time with an order and random numbers of its own.
+    /// Repeats the dataset `times` times. Each repetition has a different order and different random numbers.
     ///
     /// See the example of [`Repeat`].
     ///
     /// # Panics
-    /// Raises [`Code::Argument`] for zero times, and when there are more samples than a `usize` counts.
+    /// Raises [`Code::Argument`] for zero times, and if the number of samples overflows a `usize`.
     #[track_caller]
     fn repeat(self, times: usize) -> Repeat<Self>
     where
@@ -185,7 +184,7 @@ pub trait Dataset: Send + Sync {
         Repeat::new(self, times)
     }
 
-    /// Pairs of a sample of this dataset and one of another, as many as the shorter one has.
+    /// Pairs the samples of two datasets. The shorter dataset determines the length.
     ///
     /// See the example of [`Zip`].
     fn zip<D: Dataset>(self, other: D) -> Zip<Self, D>
@@ -195,7 +194,7 @@ pub trait Dataset: Send + Sync {
         Zip::new(self, other)
     }
 
-    /// The first `count` samples, or all if there are fewer.
+    /// Takes the first `count` samples, or all if there are fewer.
     ///
     /// See the example of [`Slice`].
     fn take(self, count: usize) -> Slice<Self>
@@ -206,7 +205,7 @@ pub trait Dataset: Send + Sync {
         Slice::new(self, 0, len)
     }
 
-    /// The samples after the first `count`, or none if there are fewer.
+    /// Skips the first `count` samples.
     ///
     /// See the example of [`Slice`].
     fn skip(self, count: usize) -> Slice<Self>
@@ -248,10 +247,10 @@ macro_rules! pointers {
 
 pointers!(&D, Box<D>, std::sync::Arc<D>);
 
-/// Refuses an index that is not below the number of samples.
+/// Checks that an index is below the number of samples.
 ///
 /// # Errors
-/// [`Code::OutOfRange`].
+/// [`Code::OutOfRange`] otherwise.
 pub(super) fn check_index(index: usize, len: usize) -> Result<()> {
     if index < len {
         return Ok(());

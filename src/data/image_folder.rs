@@ -1,4 +1,4 @@
-//! Images in folders, decoded by the `image` crate.
+//! Image folders, decoded by the `image` crate.
 
 use super::dataset::{Dataset, check_index};
 use super::epoch::Epoch;
@@ -13,11 +13,11 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The PNG and JPEG files in the folders of a folder, each of which is a class: `root/cat/1.png`. Classes
-/// and files are in the order of their names; files with other extensions are left out.
+/// The PNG and JPEG files of a folder with one subfolder for each class: `root/cat/1.png`. Classes and files are sorted
+/// by name. Files with other extensions are ignored.
 ///
-/// A sample is an image in three colours and the number of its class, u8 `[3, height, width]` and i64
-/// `[]`. It is read and decoded when it is drawn. Available with the feature `image`.
+/// A sample is an RGB image and its class index: u8 `[3, height, width]` and i64 `[]`. The file is read and decoded
+/// when the sample is accessed. Available with the feature `image`.
 ///
 /// ```no_run
 /// use ms::data::{ImageFolder, resize};
@@ -35,14 +35,14 @@ pub struct ImageFolder {
     files: Arc<[(PathBuf, i64)]>,
 }
 
-/// The most pixels of a width or a height.
+/// The maximum width and height in pixels.
 const MAX_SIDE: u32 = 1 << 16;
 
 fn io_error(path: &Path, error: std::io::Error) -> Error {
     Error::new(Code::Io, format!("cannot read `{}`: {error}", path.display())).with_op("ImageFolder")
 }
 
-/// The entries of a folder in the order of their names.
+/// Lists the entries of a folder, sorted by name.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let all = std::fs::read_dir(folder).map_err(|it| io_error(folder, it))?;
     let paths = all.map(|it| it.map(|it| it.path()).map_err(|it| io_error(folder, it)));
@@ -57,11 +57,11 @@ fn is_image(path: &Path) -> bool {
 }
 
 impl ImageFolder {
-    /// Lists the images of a folder.
+    /// Opens a folder and lists its images.
     ///
     /// # Errors
-    /// [`Code::Io`] when a folder cannot be read; [`Code::Argument`] when there is no image, and for a link
-    /// to a file outside of the folder.
+    /// [`Code::Io`] if a folder cannot be read; [`Code::Argument`] if there is no image, and for a link to a file
+    /// outside of the folder.
     pub fn open(root: impl AsRef<Path>) -> Result<Self> {
         let root = root.as_ref();
         let inside = root.canonicalize().map_err(|it| io_error(root, it))?;
@@ -84,7 +84,7 @@ impl ImageFolder {
         Ok(Self { classes: classes.into(), files: files.into() })
     }
 
-    /// The names of the classes, by their numbers.
+    /// Returns the names of the classes, by class index.
     pub fn classes(&self) -> &[String] {
         &self.classes
     }
@@ -112,18 +112,18 @@ impl Dataset for ImageFolder {
     }
 }
 
-/// The pixels of a file.
+/// Decodes the pixels of a file.
 fn decoded(path: &Path) -> Result<Tensor> {
     let bytes = read(path)?;
     let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(|it| refuse(path, it))?;
-    // The header of a small file may promise any number of pixels.
+    // The header of a small file may claim any number of pixels.
     let mut limits = Limits::default();
     (limits.max_image_width, limits.max_image_height) = (Some(MAX_SIDE), Some(MAX_SIDE));
     reader.limits(limits);
     in_op(|| of_pixels(&reader.decode().map_err(|it| refuse(path, it))?.into_rgb8()))
 }
 
-/// From colours beside each other to one colour after the other.
+/// Converts interleaved RGB (HWC) to planar RGB (CHW).
 fn of_pixels(pixels: &RgbImage) -> Result<Tensor> {
     let (width, height) = (pixels.width() as usize, pixels.height() as usize);
     let mut planes = ms_core::tensor::try_room(3 * width * height)?;
@@ -131,8 +131,8 @@ fn of_pixels(pixels: &RgbImage) -> Result<Tensor> {
     Ok(Tensor::from_array(Array::from_bytes(&[3, height, width], DType::U8, &planes)))
 }
 
-/// An image u8 `[3, height, width]` in another size, by triangular filters: linear interpolation to a
-/// larger size, means to a smaller one.
+/// Resizes an image u8 `[3, height, width]` with a triangular filter: linear interpolation when enlarging, averages
+/// when shrinking.
 ///
 /// ```
 /// use ms::{data::resize, prelude::*};
@@ -144,8 +144,7 @@ fn of_pixels(pixels: &RgbImage) -> Result<Tensor> {
 /// ```
 ///
 /// # Errors
-/// [`Code::Shape`] or [`Code::DType`] for what is no image in three colours, [`Code::Argument`] for a size
-/// of zero.
+/// [`Code::Shape`] or [`Code::DType`] unless the image is RGB, [`Code::Argument`] for a size of zero.
 pub fn resize(image: &Tensor, height: usize, width: usize) -> Result<Tensor> {
     let refuse =
         |code, message| Err(Error::new(code, message).with_op("resize").with_operands([image.ty().to_string()]));

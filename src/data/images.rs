@@ -1,4 +1,4 @@
-//! The files of MNIST and CIFAR.
+//! Readers for the files of MNIST and CIFAR.
 
 use super::file::{decoded, refuse, take_array};
 use super::tensors::TensorDataset;
@@ -8,7 +8,7 @@ use ms_core::tensor::{Array, try_room};
 use ms_core::{DType, Result, Tensor};
 use std::path::{Path, PathBuf};
 
-/// Which part of a published dataset.
+/// The split of a published dataset.
 ///
 /// ```
 /// use ms::data::{Usage, mnist};
@@ -17,13 +17,13 @@ use std::path::{Path, PathBuf};
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Usage {
-    /// What models are trained with.
+    /// The training set.
     Train,
-    /// What they are evaluated with.
+    /// The test set.
     Test,
 }
 
-/// Images with their classes: u8 `[channels, height, width]` and i64 `[]`.
+/// Labelled images: u8 `[channels, height, width]` and the class index, i64 `[]`.
 ///
 /// ```
 /// use ms::{data::LabeledImages, prelude::*};
@@ -34,9 +34,8 @@ pub enum Usage {
 /// ```
 pub type LabeledImages = TensorDataset<(Tensor, Tensor)>;
 
-/// MNIST, or a dataset with the same names and formats of files, such as Fashion-MNIST
-/// (<http://yann.lecun.com/exdb/mnist/>). The files may be compressed: `train-images-idx3-ubyte`, or
-/// `train-images-idx3-ubyte.gz`.
+/// Reads MNIST (<http://yann.lecun.com/exdb/mnist/>), or a dataset with the same file names and formats, such as
+/// Fashion-MNIST. The files may be compressed: `train-images-idx3-ubyte` or `train-images-idx3-ubyte.gz`.
 ///
 /// ```no_run
 /// use ms::data::{Usage, mnist};
@@ -48,8 +47,8 @@ pub type LabeledImages = TensorDataset<(Tensor, Tensor)>;
 /// ```
 ///
 /// # Errors
-/// [`Code::Io`](ms_core::Code::Io) when a file cannot be read; [`Code::Parse`](ms_core::Code::Parse) when
-/// it is broken, or when there are not as many classes as images.
+/// [`Code::Io`](ms_core::Code::Io) if a file cannot be read; [`Code::Parse`](ms_core::Code::Parse) if it is malformed,
+/// or if the numbers of labels and images differ.
 pub fn mnist(folder: impl AsRef<Path>, usage: Usage) -> Result<LabeledImages> {
     let folder = folder.as_ref();
     let name = match usage {
@@ -80,7 +79,7 @@ pub fn mnist(folder: impl AsRef<Path>, usage: Usage) -> Result<LabeledImages> {
     labeled(images, &[classes.on_host()?.bytes()], &of_images, |images, mut labels| (images, labels.remove(0)))
 }
 
-/// The array of a file in the IDX format of MNIST, compressed or not.
+/// Reads the array of a file in the IDX format of MNIST, compressed or not.
 ///
 /// ```
 /// use ms::{data::read_idx, prelude::*};
@@ -93,14 +92,14 @@ pub fn mnist(folder: impl AsRef<Path>, usage: Usage) -> Result<LabeledImages> {
 /// ```
 ///
 /// # Errors
-/// [`Code::Io`](ms_core::Code::Io) when the file cannot be read; [`Code::Parse`](ms_core::Code::Parse) for
-/// a file that is no array, or shorter or longer than its header says.
+/// [`Code::Io`](ms_core::Code::Io) if the file cannot be read; [`Code::Parse`](ms_core::Code::Parse) for a file that is
+/// not IDX, or that is shorter or longer than its header says.
 pub fn read_idx(path: impl AsRef<Path>) -> Result<Tensor> {
     let array = decoded(path.as_ref(), |it| decode_idx(&gunzipped(it)?)).map_err(|it| it.with_op("read_idx"))?;
     Tensor::placed(array)
 }
 
-/// The array of the bytes of an IDX file.
+/// Decodes the array of an IDX file.
 pub(crate) fn decode_idx(mut bytes: &[u8]) -> Result<Array, String> {
     let [zero, also_zero, kind, rank] = take_array(&mut bytes)?;
     let dtype = match kind {
@@ -129,11 +128,11 @@ pub(crate) fn decode_idx(mut bytes: &[u8]) -> Result<Array, String> {
     Ok(Array::from_bytes(&shape, dtype, &native))
 }
 
-/// Bytes of an image of CIFAR: 32 by 32 pixels in three colours, one colour after the other.
+/// The bytes of a CIFAR image: 32 by 32 pixels in three colour planes.
 const PIXELS: usize = 3 * 32 * 32;
 
-/// CIFAR-10 in its binary version: `data_batch_1.bin` to `data_batch_5.bin`, or `test_batch.bin`
-/// (<https://www.cs.toronto.edu/~kriz/cifar.html>).
+/// Reads CIFAR-10 (<https://www.cs.toronto.edu/~kriz/cifar.html>) in its binary version: `data_batch_1.bin` to
+/// `data_batch_5.bin`, or `test_batch.bin`.
 ///
 /// ```
 /// use ms::{data::{Usage, cifar10}, prelude::*};
@@ -148,8 +147,8 @@ const PIXELS: usize = 3 * 32 * 32;
 /// ```
 ///
 /// # Errors
-/// [`Code::Io`](ms_core::Code::Io) when a file cannot be read; [`Code::Parse`](ms_core::Code::Parse) when
-/// it is no sequence of whole images, or has a class that does not exist.
+/// [`Code::Io`](ms_core::Code::Io) if a file cannot be read; [`Code::Parse`](ms_core::Code::Parse) if it does not
+/// consist of whole images, or has a class that does not exist.
 pub fn cifar10(folder: impl AsRef<Path>, usage: Usage) -> Result<LabeledImages> {
     let names: Vec<String> = match usage {
         Usage::Train => (1..=5).map(|it| format!("data_batch_{it}.bin")).collect(),
@@ -158,8 +157,8 @@ pub fn cifar10(folder: impl AsRef<Path>, usage: Usage) -> Result<LabeledImages> 
     cifar("cifar10", folder.as_ref(), &names, [("class", 10)], |images, mut labels| (images, labels.remove(0)))
 }
 
-/// CIFAR-100 in its binary version, `train.bin` or `test.bin`: images with their coarse classes, of
-/// which there are 20, and their fine ones.
+/// Reads CIFAR-100 in its binary version, `train.bin` or `test.bin`. A sample is an image with its coarse class, one of
+/// 20, and its fine class.
 ///
 /// ```
 /// use ms::{data::{Usage, cifar100}, prelude::*};
@@ -174,7 +173,7 @@ pub fn cifar10(folder: impl AsRef<Path>, usage: Usage) -> Result<LabeledImages> 
 /// ```
 ///
 /// # Errors
-/// As [`cifar10`].
+/// The errors of [`cifar10`].
 pub fn cifar100(folder: impl AsRef<Path>, usage: Usage) -> Result<TensorDataset<(Tensor, Tensor, Tensor)>> {
     let name = match usage {
         Usage::Train => "train.bin",
@@ -187,7 +186,7 @@ pub fn cifar100(folder: impl AsRef<Path>, usage: Usage) -> Result<TensorDataset<
     })
 }
 
-/// Images, each after bytes that are below these limits.
+/// Reads CIFAR records: `N` label bytes below these limits, then an image.
 fn cifar<const N: usize, T: ms_core::trace::Tree + Send + Sync + 'static>(
     op: &str,
     folder: &Path,
@@ -222,7 +221,7 @@ fn cifar<const N: usize, T: ms_core::trace::Tree + Send + Sync + 'static>(
     labeled(images, &labels.each_ref().map(Vec::as_slice), folder, made)
 }
 
-/// A dataset of images with labels.
+/// Creates a dataset of images with labels.
 fn labeled<T: ms_core::trace::Tree + Send + Sync + 'static>(
     images: Array,
     labels: &[&[u8]],

@@ -1,4 +1,4 @@
-//! Iteration over datasets, with a position that checkpoints keep.
+//! Iterates over datasets, with a position that checkpoints store.
 
 use super::dataset::Dataset;
 use super::epoch::Epoch;
@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Draws the samples of a [`Dataset`], usually batches, epoch after epoch, and places them on the
-/// device of the settings.
+/// Draws the samples of a [`Dataset`], usually batches, epoch after epoch, and copies them to the device of the
+/// context.
 ///
-/// What an epoch has, and in which order, depends on the seed and on the number of the epoch only. A
-/// loader that is read from a checkpoint goes on with the sample after the last one that was drawn.
+/// The content and order of an epoch depend only on the seed and the epoch number. A loader that is restored from a
+/// checkpoint continues after the last sample that was drawn.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -41,7 +41,7 @@ pub struct DataLoader<D: Dataset> {
     ahead: Mutex<Option<Ahead<D::Sample>>>,
 }
 
-/// A sample of an epoch.
+/// The position of a sample: its epoch and index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Place {
     epoch: Epoch,
@@ -49,7 +49,7 @@ struct Place {
 }
 
 impl Place {
-    /// The place after this one, of `len` in every epoch.
+    /// Returns the next position, with `len` samples in every epoch.
     fn next(self, len: usize) -> Self {
         match self.index + 1 < len {
             true => Self { index: self.index + 1, ..self },
@@ -58,15 +58,15 @@ impl Place {
     }
 }
 
-/// A result with the payload of a panic.
+/// A result, or the payload of a panic.
 type Computed<T> = std::thread::Result<Result<T>>;
 
-/// Samples that threads compute ahead.
+/// Samples that worker threads prefetch.
 struct Ahead<T> {
     threads: rayon::ThreadPool,
-    /// In order, with the place of the last one.
+    /// The prefetched samples in order, with their positions.
     samples: VecDeque<(Place, Receiver<Computed<T>>)>,
-    /// Set when no sample is wanted any more.
+    /// Set when no sample is needed any more.
     cancelled: Arc<AtomicBool>,
 }
 
@@ -80,25 +80,25 @@ impl<D: Dataset + 'static> DataLoader<D>
 where
     D::Sample: Tree,
 {
-    /// A loader whose seed is drawn from the default generator.
+    /// Creates a loader with a seed that is drawn from the default generator.
     #[track_caller]
     pub fn new(data: D) -> Self {
         let [seed, epoch, position] = [random::derive_seed(), 0, 0].map(Counter::new);
         Self { data: Arc::new(data), seed, epoch, position, workers: 0, prefetch: None, ahead: Mutex::default() }
     }
 
-    /// Sets the seed on which the order and all random numbers of the dataset depend.
+    /// Sets the seed that determines the order and all random numbers of the dataset.
     pub fn seed(self, seed: u64) -> Self {
         self.seed.set(seed);
         self
     }
 
-    /// Sets how many threads compute samples ahead. Without any, a sample is computed when it is drawn.
+    /// Sets the number of worker threads that prefetch samples. Without workers, a sample is computed when it is drawn.
     pub fn workers(self, workers: usize) -> Self {
         Self { workers, ahead: Mutex::default(), ..self }
     }
 
-    /// Sets how many samples are computed ahead; without it, two for each worker.
+    /// Sets the number of prefetched samples; two for each worker by default.
     ///
     /// # Panics
     /// Raises [`Code::Argument`] for zero.
@@ -108,46 +108,46 @@ where
         Self { prefetch: Some(samples), ahead: Mutex::default(), ..self }
     }
 
-    /// The dataset.
+    /// Returns the dataset.
     pub fn data(&self) -> &D {
         &self.data
     }
 
-    /// Number of samples of an epoch.
+    /// Returns the number of samples of an epoch.
     pub fn len(&self) -> usize {
         self.data.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the dataset has no samples.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty()
     }
 
-    /// The number of the epoch of the next sample.
+    /// Returns the number of the epoch of the next sample.
     pub fn epoch(&self) -> u64 {
         self.epoch.get()
     }
 
-    /// How many samples of the epoch have been drawn.
+    /// Returns the number of samples of the epoch that have been drawn.
     pub fn position(&self) -> usize {
         self.position.get() as usize
     }
 
-    /// The next sample; after the last one of an epoch, the first one of the next. After an error, the
-    /// next sample is the one after that which failed.
+    /// Draws the next sample. After the last sample of an epoch, the next epoch begins. After an error, the next call
+    /// draws the sample after the failed one.
     ///
     /// # Errors
-    /// Those of the dataset; [`Code::Argument`] for a dataset without samples; those of the device.
+    /// The errors of the dataset and of the device; [`Code::Argument`] for a dataset without samples.
     ///
     /// # Panics
-    /// With a panic of the dataset, also if it was computed ahead.
+    /// Resumes a panic of the dataset, also if the sample was prefetched.
     pub fn draw(&self) -> Result<D::Sample> {
         let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         let len = self.data.len();
         if len == 0 {
             return Err(Error::new(Code::Argument, "the dataset has no samples").with_op("DataLoader"));
         }
-        // A loaded position may be of a larger dataset.
+        // A restored position may come from a larger dataset.
         let index = self.position().min(len - 1);
         let place = Place { epoch: Epoch::new(self.seed.get(), self.epoch.get()), index };
         let computed = match self.workers {
@@ -161,7 +161,7 @@ where
         placed(&computed.unwrap_or_else(|payload| resume_unwind(payload))?)
     }
 
-    /// The samples that are left of the epoch.
+    /// Iterates over the remaining samples of the epoch.
     pub fn iter(&self) -> Samples<'_, D> {
         Samples { loader: self, epoch: self.epoch() }
     }
@@ -172,7 +172,7 @@ where
         place: Place,
         len: usize,
     ) -> Result<Computed<D::Sample>> {
-        // Another place is the next one after a checkpoint was loaded.
+        // After a checkpoint was loaded, prefetched samples belong to a different position.
         if ahead.as_ref().is_some_and(|it| it.samples.front().is_some_and(|it| it.0 != place)) {
             *ahead = None;
         }
@@ -201,36 +201,36 @@ impl<T: Send + 'static> Ahead<T> {
     fn start(&mut self, data: Arc<impl Dataset<Sample = T> + 'static>, place: Place) {
         let (send, receive) = sync_channel(1);
         let (cancelled, context) = (self.cancelled.clone(), host());
-        // In the order of the calls; by themselves, the tasks of a thread are started in the opposite one.
+        // FIFO order, since a thread would otherwise start its own tasks in reverse order.
         self.threads.spawn_fifo(move || {
             if cancelled.load(Ordering::Relaxed) {
                 return;
             }
-            // The loader may be gone.
+            // The loader may have been dropped.
             let _ = send.send(caught(&*data, place, context));
         });
         self.samples.push_back((place, receive));
     }
 }
 
-/// The settings of the thread, for work on the host.
+/// Returns the thread's context with the host as the device.
 fn host() -> Context {
     Context { device_target: Device::CPU.kind(), device_id: Device::CPU.id(), ..context() }
 }
 
-/// A sample, on the host.
+/// Computes a sample on the host.
 fn compute<D: Dataset + ?Sized>(data: &D, place: Place, context: Context) -> Result<D::Sample> {
     let Place { epoch, index } = place;
     with_context(context, || catch(|| data.get(epoch, index)).flatten())
         .map_err(|it| it.within(data.name(epoch, index)))
 }
 
-/// [`compute`], whose panic is a value.
+/// Computes a sample and catches panics; see [`compute`].
 fn caught<D: Dataset + ?Sized>(data: &D, place: Place, context: Context) -> Computed<D::Sample> {
     catch_unwind(AssertUnwindSafe(|| compute(data, place, context)))
 }
 
-/// The sample on the device of the settings.
+/// Copies the sample to the device of the context.
 fn placed<T: Tree>(sample: &T) -> Result<T> {
     let mut refused = None;
     let placed = sample.rebuild(&mut |it| {
@@ -243,7 +243,7 @@ fn placed<T: Tree>(sample: &T) -> Result<T> {
     refused.map_or(Ok(placed), Err)
 }
 
-/// The samples that are left of an epoch of a [`DataLoader`].
+/// An iterator over the remaining samples of an epoch of a [`DataLoader`].
 ///
 /// ```
 /// use ms::prelude::*;

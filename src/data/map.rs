@@ -1,4 +1,4 @@
-//! Datasets of computed samples.
+//! Datasets that apply a function to each sample.
 
 use super::dataset::Dataset;
 use super::epoch::Epoch;
@@ -44,7 +44,7 @@ impl<D, F> TryMap<D, F> {
     }
 }
 
-/// The result of `f` on a sample, with random numbers that depend on the sample and the epoch only.
+/// Applies `f` to a sample, with random numbers that depend on the sample and the epoch only.
 fn mapped<D: Dataset, T>(data: &D, epoch: Epoch, index: usize, f: impl Fn(D::Sample) -> Result<T>) -> Result<T> {
     let inner = epoch.part(0);
     let sample = data.get(inner, index)?;

@@ -1,5 +1,4 @@
-//! Datasets: samples that are found by their index, what is computed from them, and the
-//! [loader](DataLoader) that iterates over them.
+//! Map-style datasets, transforms and tokenizers, and the [loader](DataLoader) that iterates over datasets.
 
 mod batched;
 pub(crate) mod csv;
@@ -43,7 +42,7 @@ pub use transforms::{center_crop, normalize, random_crop, random_horizontal_flip
 
 use ms_core::Tensor;
 
-/// Samples of supervised training: inputs, then targets, along the first axis.
+/// A batch for supervised training: inputs and targets, along the first axis.
 ///
 /// ```
 /// use ms::prelude::*;

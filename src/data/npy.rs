@@ -1,4 +1,4 @@
-//! NumPy's files: `.npy` with one array, and `.npz`, a zip archive of them
+//! NumPy's file formats: `.npy` with one array, and `.npz`, a zip archive of arrays
 //! (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>).
 
 use super::file::{decoded, take, take_array};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// The array of a `.npy` file, row-major or column-major, of either byte order.
+/// Reads the array of a `.npy` file, in row-major or column-major order and either byte order.
 ///
 /// ```
 /// use ms::{data::{read_npy, write_npy}, prelude::*};
@@ -25,30 +25,31 @@ use std::path::Path;
 /// ```
 ///
 /// # Errors
-/// [`Code::Io`](ms_core::Code::Io) when the file cannot be read; [`Code::Parse`](ms_core::Code::Parse)
-/// for a file that is no array, that is shorter or longer than its header says, or whose elements have no
-/// dtype here: structures, text, objects, complex numbers; [`Code::Memory`](ms_core::Code::Memory).
+/// - [`Code::Io`](ms_core::Code::Io) if the file cannot be read.
+/// - [`Code::Parse`](ms_core::Code::Parse) for a file that is not an array, or is shorter or longer than its header
+///   says. The same code reports element types without a dtype: structures, text, objects, complex numbers.
+/// - [`Code::Memory`](ms_core::Code::Memory) if the system has no memory for the array.
 pub fn read_npy(path: impl AsRef<Path>) -> Result<Tensor> {
     let array = decoded(path.as_ref(), decode).map_err(|it| it.with_op("read_npy"))?;
     Tensor::placed(array)
 }
 
-/// The arrays of a `.npz` file by their names, compressed or not.
+/// Reads the arrays of a `.npz` file by name, compressed or not.
 ///
-/// An archive takes at most about a thousand times its size in memory: no member may be larger than
-/// its compressed bytes allow, and no two may share bytes.
+/// An archive takes at most about a thousand times its size in memory. No member may be larger than its compressed
+/// bytes allow, and no two members may share bytes.
 ///
 /// See the example of [`write_npz`].
 ///
 /// # Errors
-/// As [`read_npy`], with the name of the array; [`Code::Parse`](ms_core::Code::Parse) for a file that is
-/// no zip archive.
+/// The errors of [`read_npy`], with the name of the array; [`Code::Parse`](ms_core::Code::Parse) for a file that is not
+/// a zip archive.
 pub fn read_npz(path: impl AsRef<Path>) -> Result<BTreeMap<String, Tensor>> {
     let arrays = decoded(path.as_ref(), decode_all).map_err(|it| it.with_op("read_npz"))?;
     arrays.into_iter().map(|(name, array)| Ok((name, Tensor::placed(array)?))).collect()
 }
 
-/// The arrays of the bytes of a `.npz` file.
+/// Decodes the arrays of a `.npz` file.
 pub(crate) fn decode_all(bytes: &[u8]) -> Result<BTreeMap<String, Array>, String> {
     let mut arrays = BTreeMap::new();
     for member in members(bytes)? {
@@ -62,20 +63,20 @@ pub(crate) fn decode_all(bytes: &[u8]) -> Result<BTreeMap<String, Array>, String
     Ok(arrays)
 }
 
-/// Writes a tensor into a `.npy` file, row-major. An existing file is replaced atomically.
+/// Writes a tensor to a `.npy` file in row-major order. An existing file is replaced atomically.
 ///
 /// See the example of [`read_npy`].
 ///
 /// # Errors
-/// [`Code::Argument`] for bf16, which NumPy has no type for; [`Code::Io`] when the file cannot be written;
-/// those of computing the tensor.
+/// [`Code::Argument`] for bf16, which NumPy does not have; [`Code::Io`] if the file cannot be written; the errors of
+/// computing the tensor.
 pub fn write_npy(path: impl AsRef<Path>, value: &Tensor) -> Result<()> {
     let path = path.as_ref();
     encode(value).and_then(|bytes| write(path, &bytes)).map_err(|it| it.with_op("write_npy"))
 }
 
-/// Writes tensors by their names into a `.npz` file, which is not compressed. An existing file is replaced
-/// atomically. [`read_npz`] and `numpy.load` give the same names.
+/// Writes named tensors to an uncompressed `.npz` file. An existing file is replaced atomically. [`read_npz`] and
+/// `numpy.load` return the same names.
 ///
 /// ```
 /// use ms::data::{read_npz, write_npz};
@@ -90,8 +91,8 @@ pub fn write_npy(path: impl AsRef<Path>, value: &Tensor) -> Result<()> {
 /// ```
 ///
 /// # Errors
-/// As [`write_npy`], with the name of the tensor; [`Code::DuplicateName`] for two tensors of one name;
-/// [`Code::Argument`] for a name of 64 KiB and more. Nothing is written then.
+/// The errors of [`write_npy`], with the name of the tensor; [`Code::DuplicateName`] for two tensors of one name;
+/// [`Code::Argument`] for a name of 64 KiB or more. After an error, nothing is written.
 pub fn write_npz<'a>(path: impl AsRef<Path>, tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<()> {
     let path = path.as_ref();
     let mut members = BTreeMap::new();
@@ -114,7 +115,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     replace(path, |out| out.write_all(bytes)).map_err(|error| refuse(path, "write", error))
 }
 
-/// The bytes of a `.npy` file, whose data begins at a multiple of 64.
+/// Encodes a `.npy` file. The data is aligned to 64 bytes.
 pub(crate) fn encode(value: &Tensor) -> Result<Vec<u8>> {
     const BEFORE_HEADER: usize = 10;
     let array = row_major(value)?;
@@ -143,7 +144,7 @@ pub(crate) fn encode(value: &Tensor) -> Result<Vec<u8>> {
     Ok(file)
 }
 
-/// The array of the bytes of a `.npy` file.
+/// Decodes the array of a `.npy` file.
 pub(crate) fn decode(mut bytes: &[u8]) -> Result<Array, String> {
     if take(&mut bytes, 6).ok() != Some(b"\x93NUMPY") {
         return Err("it is no NPY file".to_owned());
@@ -177,10 +178,10 @@ pub(crate) fn decode(mut bytes: &[u8]) -> Result<Array, String> {
     dense.map_err(|it| it.report().message.clone())
 }
 
-/// What the header of an array says.
+/// The parsed header of an array.
 struct Header {
     dtype: DType,
-    /// Whether the bytes of an element are in the opposite order.
+    /// Whether the byte order of elements differs from the host's.
     swapped: bool,
     fortran: bool,
     shape: Vec<usize>,
@@ -231,7 +232,7 @@ impl Header {
     }
 }
 
-/// NumPy's type strings without the order of bytes, and their dtypes.
+/// NumPy's type strings without the byte order, and their dtypes.
 const DTYPES: [(&str, DType); 12] = [
     ("b1", DType::Bool),
     ("i1", DType::I8),
@@ -247,7 +248,7 @@ const DTYPES: [(&str, DType); 12] = [
     ("f8", DType::F64),
 ];
 
-/// The dtype of a NumPy type string, and whether its bytes are in the opposite order.
+/// Returns the dtype of a NumPy type string, and whether its byte order differs from the host's.
 fn dtype_of(descr: &str) -> Option<(DType, bool)> {
     let mut letters = descr.chars();
     let order = letters.next()?;

@@ -1,4 +1,4 @@
-//! Tokenizers of files, by the `tokenizers` crate.
+//! Pretrained tokenizers, run by the `tokenizers` crate.
 
 use super::file::decoded;
 use super::tokenizer::{Tokenizer, no_token};
@@ -10,12 +10,12 @@ use std::path::Path;
 use std::sync::Arc;
 use tinyjson::JsonValue;
 
-/// What errors call it.
+/// The name of the op in errors.
 const NAME: &str = "PretrainedTokenizer";
 
-/// A tokenizer of a file `tokenizer.json`, which models of others come with: the normaliser, the words, the model (byte
-/// pairs, word pieces, unigrams) and the special tokens are those of the file. Clones share it. Available with the
-/// feature `tokenizers`.
+/// A tokenizer that is read from a file `tokenizer.json`, which published models provide. The file defines the
+/// normaliser, the pre-tokenizer, the model (BPE, WordPiece, Unigram) and the special tokens. Clones share the
+/// tokenizer. Available with the feature `tokenizers`.
 ///
 /// ```no_run
 /// use ms::data::{PretrainedTokenizer, Tokenizer};
@@ -28,23 +28,23 @@ const NAME: &str = "PretrainedTokenizer";
 #[derive(Clone, Debug)]
 pub struct PretrainedTokenizer {
     inner: Arc<tokenizers::Tokenizer>,
-    /// One more than the largest token.
+    /// The vocabulary size: the largest token plus one.
     size: usize,
     special: bool,
 }
 
 impl PretrainedTokenizer {
-    /// Reads a file.
+    /// Reads a tokenizer from a file.
     ///
     /// # Errors
-    /// [`Code::Io`] when the file cannot be read; [`Code::Parse`] for a file that is no tokenizer.
+    /// [`Code::Io`] if the file cannot be read; [`Code::Parse`] for a file that is not a tokenizer.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         decoded(path.as_ref(), Self::of).map_err(|it| it.with_op(NAME))
     }
 
     pub(crate) fn of(bytes: &[u8]) -> Result<Self, String> {
         bounded(bytes)?;
-        // The crate has assertions about files that it wrote itself.
+        // The crate panics on files with inconsistent parts.
         let read = catch_unwind(|| tokenizers::Tokenizer::from_bytes(bytes));
         let inner = read.map_err(|_| "it is no tokenizer: its parts do not fit")?;
         let inner = inner.map_err(|error| format!("it is no tokenizer: {error}"))?;
@@ -52,14 +52,14 @@ impl PretrainedTokenizer {
         Ok(Self { inner: Arc::new(inner), size, special: true })
     }
 
-    /// Sets whether [`encode`](Tokenizer::encode) adds the special tokens that the file says, such as one for the
-    /// beginning, and [`decode`](Tokenizer::decode) leaves out special tokens. It is set at first.
+    /// Sets whether [`encode`](Tokenizer::encode) adds the special tokens that the file defines, such as a begin token,
+    /// and [`decode`](Tokenizer::decode) omits special tokens. The default is true.
     pub fn special_tokens(mut self, special: bool) -> Self {
         self.special = special;
         self
     }
 
-    /// The token with this text, such as `"[MASK]"`.
+    /// Returns the token with this text, such as `"[MASK]"`.
     pub fn token(&self, text: &str) -> Option<i64> {
         self.inner.token_to_id(text).map(i64::from)
     }
@@ -70,9 +70,8 @@ impl Tokenizer for PretrainedTokenizer {
         self.size
     }
 
-    /// The tokens of a text. What the model of the file has no token for is the unknown token, if it has one; otherwise
-    /// it depends on the model whether this is an error or nothing. The text is cut off, or filled up, if the file says
-    /// so.
+    /// Encodes a text. Text outside of the vocabulary becomes the unknown token if the file defines one. Otherwise it
+    /// depends on the model whether it is an error or is dropped. The text is truncated or padded if the file says so.
     fn encode(&self, text: &str) -> Result<Vec<i64>> {
         let encoded = catch_unwind(AssertUnwindSafe(|| self.inner.encode_fast(text, self.special)));
         match encoded {
@@ -96,23 +95,23 @@ impl Tokenizer for PretrainedTokenizer {
     }
 }
 
-/// The deepest nesting of a file, of which each level takes frames of the stack.
+/// The maximum nesting depth of a file: each level takes stack frames.
 const DEEPEST: usize = 24;
 
-/// The most steps of one kind, such as parts of a template, and normalisers one after the other.
+/// The maximum number of steps of one kind, such as pieces of a template or chained normalisers.
 const MOST_STEPS: usize = 64;
 
-/// The longest that a short text may become by padding.
+/// The maximum length that padding may give a short text.
 const LONGEST: f64 = (1 << 20) as f64;
 
-/// How many times as long the replacements of a file may make a text, all together.
+/// The maximum factor by which all replacements of a file together may lengthen a text.
 const MOST_GROWTH: f64 = (1 << 10) as f64;
 
-/// The objects of these names have as many entries as the file has tokens.
+/// The names of objects with an entry for each token.
 const VOCABULARIES: [&str; 3] = ["vocab", "merges", "added_tokens"];
 
-/// Refuses a file whose parts would take memory or stack that its size does not justify. The crate allocates without
-/// limit, which ends the process.
+/// Rejects files that would take memory or stack out of proportion to their size. The crate allocates without limit,
+/// which would abort the process.
 fn bounded(bytes: &[u8]) -> Result<(), String> {
     let wrong = |why: &str| format!("it is no tokenizer: {why}");
     let text = std::str::from_utf8(bytes).map_err(|_| wrong("it is no text"))?;
@@ -155,7 +154,7 @@ impl Bounds {
         }
         if let Some(truncation) = object("truncation") {
             let (length, stride) = (number(truncation, "max_length"), number(truncation, "stride"));
-            // Pieces of a text overlap by the stride.
+            // Consecutive pieces of a text overlap by the stride.
             if let (Some(length), Some(stride)) = (length, stride)
                 && stride > 0.0
                 && (length - stride) * (MOST_STEPS as f64) < length
@@ -179,7 +178,7 @@ impl Bounds {
 pub(crate) mod tests {
     use super::*;
 
-    /// Byte pairs after lower case, with one token in front of each text.
+    /// A BPE tokenizer with lower-casing and one token before each text.
     pub(crate) fn pairs() -> String {
         let vocabulary = ["<s>", "h", "e", "l", "o", "Ġ", "w", "r", "d", "he", "ll", "hell", "hello", "Ġw", "Ã", "¶"];
         let vocabulary: Vec<String> = vocabulary.iter().enumerate().map(|(at, it)| format!("{it:?}: {at}")).collect();
@@ -212,7 +211,7 @@ pub(crate) mod tests {
         )
     }
 
-    /// Whole words, with one that stands for all others, or none.
+    /// A word-level tokenizer, with or without an unknown token.
     fn words(unknown: &str) -> String {
         format!(
             r#"{{
@@ -251,7 +250,7 @@ pub(crate) mod tests {
         assert_eq!(tokenizer.encode_tensor("hello").expect("tokens").to_vec::<i64>(), [0, 12]);
     }
 
-    /// A file with this value in place of another one.
+    /// Returns a file in which the value of a key is replaced.
     fn changed(key: &str, value: &str) -> String {
         let whole = pairs();
         let begin = format!("\"{key}\": ");
@@ -301,7 +300,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A failed assertion of the crate is an error.
+    /// A failed assertion inside the crate becomes an error.
     #[test]
     fn decoders_that_do_not_fit() {
         for (start, stop) in [(0u64, 9u64), (9, 0), (1 << 40, 0), (0, 1 << 40)] {
@@ -316,14 +315,14 @@ pub(crate) mod tests {
         assert_eq!(of(&words("?")).encode("one three two").expect("tokens"), [1, 0, 2]);
         assert_eq!(of(&words("none")).encode("one three").expect_err("a word").code(), Code::Argument);
         let tokenizer = of(&pairs());
-        // There are none between the vocabulary and the added token.
+        // No token lies between the vocabulary and the added token.
         for token in [-1, 16, 19, 21, i64::MIN, i64::MAX] {
             let error = tokenizer.decode(&[1, token]).expect_err("there is none");
             assert_eq!(error.code(), Code::OutOfRange, "{error}");
         }
     }
 
-    /// Files that are cut off or changed are refused, or are other tokenizers.
+    /// Truncated or changed files are rejected, or are valid tokenizers.
     #[test]
     fn damage() {
         let whole = pairs();

@@ -1,4 +1,4 @@
-//! Which samples an epoch has, and in which order.
+//! Samplers choose the samples of an epoch and their order.
 
 use super::dataset::{Dataset, check_index};
 use super::epoch::Epoch;
@@ -28,28 +28,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// # Ok::<(), ms::Error>(())
 /// ```
 pub trait Sampler: Send + Sync {
-    /// How many it chooses of a number of samples.
+    /// Returns how many of `samples` samples the sampler chooses.
     fn len(&self, samples: usize) -> usize;
 
-    /// The indices of the chosen samples in order, each below the number of samples.
+    /// Returns the indices of the chosen samples in order, each below `samples`.
     ///
     /// # Errors
-    /// [`Code::Argument`] when they cannot be chosen of so many samples.
+    /// [`Code::Argument`] if the sampler cannot choose from `samples` samples.
     fn indices(&self, epoch: Epoch, samples: usize) -> Result<Vec<usize>>;
 }
 
-/// The numbers below `samples` in random order.
+/// Returns a random permutation of the numbers below `samples`.
 fn permutation(stream: u64, samples: usize) -> Result<Vec<usize>> {
     let order = ms_core::catch(|| Generator::new(stream).permutation(samples))?;
     Ok(order.try_to_vec::<i64>()?.into_iter().map(|it| it as usize).collect())
 }
 
-/// Uniform numbers of at least 0 and less than 1.
+/// Draws uniform numbers in `[0, 1)`.
 fn uniform(stream: u64, count: usize) -> Result<Vec<f64>> {
     ms_core::catch(|| Generator::new(stream).uniform_of(count, 0.0, 1.0, DType::F64))?.try_to_vec()
 }
 
-/// All samples in random order.
+/// A sampler of all samples in random order.
 ///
 /// ```
 /// use ms::data::{RandomSampler, Sampler};
@@ -61,12 +61,12 @@ pub struct RandomSampler {
 }
 
 impl RandomSampler {
-    /// All samples in random order.
+    /// Creates a sampler of all samples in random order.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// As many samples as `count`, each drawn from all.
+    /// Draws `count` samples with replacement instead.
     pub fn replacement(self, count: usize) -> Self {
         Self { replacement: Some(count) }
     }
@@ -79,13 +79,13 @@ impl Sampler for RandomSampler {
 
     fn indices(&self, epoch: Epoch, samples: usize) -> Result<Vec<usize>> {
         let Some(count) = self.replacement else { return permutation(epoch.stream(), samples) };
-        // Below `samples` also where the product is rounded up to it.
+        // Rounding up may give `samples` itself, which is clamped.
         let index = |it: f64| ((it * samples as f64) as usize).min(samples.saturating_sub(1));
         Ok(uniform(epoch.stream(), count)?.into_iter().map(index).collect())
     }
 }
 
-/// Samples drawn with probabilities in proportion to their weights.
+/// A sampler that draws with probabilities proportional to weights.
 ///
 /// ```
 /// use ms::data::WeightedRandomSampler;
@@ -105,11 +105,11 @@ pub struct WeightedRandomSampler {
 }
 
 impl WeightedRandomSampler {
-    /// As many samples as `count`, each drawn from all, by one weight for each sample.
+    /// Creates a sampler that draws `count` samples with replacement, by one weight for each sample.
     ///
     /// # Panics
-    /// Raises [`Code::Argument`] for a weight that is negative or not finite, and when the sum of all is
-    /// zero or not finite.
+    /// Raises [`Code::Argument`] for a weight that is negative or not finite, and if the sum of all weights is zero or
+    /// not finite.
     #[track_caller]
     pub fn new(weights: impl Into<Vec<f64>>, count: usize) -> Self {
         let weights: Vec<f64> = weights.into();
@@ -117,7 +117,7 @@ impl WeightedRandomSampler {
         Self { weights: weights.into(), count, replacement: true }
     }
 
-    /// Sets whether a sample can be drawn more than once in an epoch; it can unless this is called.
+    /// Sets whether a sample can be drawn more than once in an epoch; true by default.
     pub fn replacement(self, replacement: bool) -> Self {
         Self { replacement, ..self }
     }
@@ -156,8 +156,8 @@ impl Sampler for WeightedRandomSampler {
         if self.count > positive {
             return refuse(format!("{} samples are drawn once each, but {positive} have a weight", self.count));
         }
-        // The largest keys ln(u) / w: Efraimidis and Spirakis, "Weighted random sampling with a
-        // reservoir", 2006, of which these are logarithms.
+        // Weighted sampling without replacement takes the largest keys `u^(1/w)`; these are their logarithms
+        // (Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006).
         let key = |(u, w): (f64, &f64)| if *w > 0.0 { (1.0 - u).ln() / w } else { f64::NEG_INFINITY };
         let keys: Vec<f64> = uniform(epoch.stream(), samples)?.into_iter().zip(&*self.weights).map(key).collect();
         let mut order: Vec<usize> = (0..samples).filter(|&it| self.weights[it] > 0.0).collect();
@@ -167,7 +167,7 @@ impl Sampler for WeightedRandomSampler {
     }
 }
 
-/// The samples with these indices.
+/// A sampler of a fixed subset.
 ///
 /// ```
 /// use ms::data::{Sampler, SubsetSampler};
@@ -180,12 +180,12 @@ pub struct SubsetSampler {
 }
 
 impl SubsetSampler {
-    /// The samples with these indices in this order; an index may occur several times.
+    /// Creates a sampler of these indices in this order. An index may occur several times.
     pub fn new(indices: impl Into<Vec<usize>>) -> Self {
         Self { indices: indices.into().into(), shuffled: false }
     }
 
-    /// Sets whether they are in random order, as with MindSpore's `SubsetRandomSampler`.
+    /// Sets whether the order is random, as in MindSpore's `SubsetRandomSampler`.
     pub fn shuffled(self, shuffled: bool) -> Self {
         Self { shuffled, ..self }
     }
@@ -204,8 +204,8 @@ impl Sampler for SubsetSampler {
     }
 }
 
-/// The samples of one of several processes that share an epoch: every process has the same number,
-/// for which some samples occur twice if there are too few.
+/// A sampler for one of several processes that share an epoch. Every process draws the same number of samples; some
+/// samples are repeated if the number of processes does not divide the number of samples.
 ///
 /// ```
 /// use ms::data::{DistributedSampler, Sampler};
@@ -219,11 +219,11 @@ pub struct DistributedSampler {
 }
 
 impl DistributedSampler {
-    /// Every `shards`-th sample from number `shard` on, in random order. The loaders of all processes
-    /// have the same [seed](super::DataLoader::seed).
+    /// Creates a sampler of every `shards`-th sample from number `shard` on, in random order. The loaders of all
+    /// processes must have the same [seed](super::DataLoader::seed).
     ///
     /// # Panics
-    /// Raises [`Code::Argument`] for no shards, and for a shard that is not among them.
+    /// Raises [`Code::Argument`] for zero shards, and unless `shard` is below `shards`.
     #[track_caller]
     pub fn new(shards: usize, shard: usize) -> Self {
         check_positive("DistributedSampler", "shards", shards).or_raise();
@@ -234,7 +234,7 @@ impl DistributedSampler {
         Self { shards, shard, shuffled: true }
     }
 
-    /// Sets whether the order is random; it is unless this is called.
+    /// Sets whether the order is random; true by default.
     pub fn shuffled(self, shuffled: bool) -> Self {
         Self { shuffled, ..self }
     }
@@ -265,12 +265,11 @@ impl Sampler for DistributedSampler {
 pub struct Sampled<D, S> {
     data: D,
     sampler: S,
-    /// The orders of the epochs that were asked for last: batches that are computed ahead may belong to
-    /// two.
+    /// The cached orders of recent epochs. Prefetched batches may belong to two epochs.
     orders: Mutex<Vec<(Epoch, Arc<[usize]>)>>,
 }
 
-/// How many orders are kept.
+/// The number of cached orders.
 const ORDERS: usize = 2;
 
 impl<D: Clone, S: Clone> Clone for Sampled<D, S> {
@@ -284,7 +283,7 @@ impl<D: Dataset, S: Sampler> Sampled<D, S> {
         Self { data, sampler, orders: Mutex::default() }
     }
 
-    /// The indices of an epoch, all of which exist.
+    /// Returns the indices of an epoch, all checked to be in range.
     fn order(&self, epoch: Epoch) -> Result<Arc<[usize]>> {
         let mut known = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = known.iter().find(|it| it.0 == epoch) {

@@ -1,4 +1,4 @@
-//! Datasets of the samples of others: some of them, all of them several times, pairs.
+//! Datasets that slice, repeat or zip other datasets.
 
 use super::dataset::{Dataset, check_index};
 use super::epoch::Epoch;
@@ -72,7 +72,7 @@ impl<D: Dataset> Repeat<D> {
         Self { data, times }
     }
 
-    /// The epoch of the repeated dataset, and the index there.
+    /// Returns the epoch of the inner dataset, and the index in it.
     fn inner(&self, epoch: Epoch, index: usize) -> (Epoch, usize) {
         let len = self.data.len();
         (epoch.repetition((index / len) as u64, self.times as u64), index % len)

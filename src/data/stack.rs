@@ -1,11 +1,11 @@
-//! Samples as bytes: rows of tensors, and batches of samples.
+//! Collates samples: stacks their tensors into batches and gathers rows.
 
 use ms_core::error::in_op;
 use ms_core::tensor::{Array, Type, try_room};
 use ms_core::trace::{Arg, Name, Sink, Tree, Visitor};
 use ms_core::{Code, Error, Parameter, Result, Tensor};
 
-/// What a sample consists of.
+/// The flattened content of a sample.
 #[derive(Default)]
 struct Parts {
     path: Vec<String>,
@@ -45,7 +45,7 @@ impl Visitor for Parts {
     }
 }
 
-/// ` at `[0].image``, or nothing for a sample that is one tensor.
+/// Formats a path in a sample, such as `` at `[0].image` ``, or nothing for a sample that is a single tensor.
 fn place(path: &str) -> String {
     match path {
         "" => String::new(),
@@ -53,11 +53,11 @@ fn place(path: &str) -> String {
     }
 }
 
-/// Samples as one, whose tensors have them along a new first axis; `name` is what errors call a sample.
+/// Collates samples by stacking their tensors along a new first axis; `name` returns the name of a sample in errors.
 ///
 /// # Errors
-/// [`Code::Shape`], [`Code::DType`] or [`Code::Argument`] when samples differ in anything but the values
-/// of their tensors, and for no samples.
+/// [`Code::Shape`], [`Code::DType`] or [`Code::Argument`] if samples differ in anything but the values of their
+/// tensors, and for no samples.
 pub(super) fn stack<T: Tree>(samples: &[T], name: impl Fn(usize) -> String) -> Result<T> {
     let parts: Vec<Parts> = samples.iter().map(Parts::of).collect();
     let Some(first) = parts.first() else {
@@ -80,7 +80,7 @@ pub(super) fn stack<T: Tree>(samples: &[T], name: impl Fn(usize) -> String) -> R
     Ok(rebuilt(&samples[0], columns.collect::<Result<Vec<_>>>()?))
 }
 
-/// Whether samples differ in nothing but the values of their tensors.
+/// Checks that two samples differ only in the values of their tensors.
 fn check_alike(first: &Parts, other: &Parts) -> Result<()> {
     if first.tensors.len() != other.tensors.len() || first.fixed != other.fixed {
         let message = "it differs from the first sample of the batch in more than the values of tensors";
@@ -97,16 +97,16 @@ fn check_alike(first: &Parts, other: &Parts) -> Result<()> {
     Ok(())
 }
 
-/// The structure with other tensors; there is one for each.
+/// Rebuilds a pytree with these tensors, one for each leaf.
 pub(super) fn rebuilt<T: Tree>(sample: &T, tensors: Vec<Tensor>) -> T {
     let mut tensors = tensors.into_iter();
     sample.rebuild(&mut |_| tensors.next().expect("one for each tensor of the structure"))
 }
 
-/// Some rows of a row-major array of the host, in this order; `shape` is that of the result.
+/// Gathers rows of a row-major host array, in this order, into a tensor of shape `shape`.
 ///
 /// # Errors
-/// [`Code::Memory`] when the system has no memory for them.
+/// [`Code::Memory`] if the system has no memory for them.
 pub(super) fn rows(array: &Array, shape: &[usize], indices: &[usize]) -> Result<Tensor> {
     in_op(|| {
         let host = array.on_host()?;

@@ -1,4 +1,4 @@
-//! Datasets in memory.
+//! Datasets of in-memory tensors.
 
 use super::dataset::{Dataset, check_index};
 use super::epoch::Epoch;
@@ -9,7 +9,7 @@ use ms_core::trace::{Tree, leaves};
 use ms_core::{Code, Error, Result, Tensor};
 use std::sync::Arc;
 
-/// A structure of tensors whose rows are samples. Clones share the tensors.
+/// A pytree of tensors, with one sample per row. Clones share the tensors.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -37,20 +37,20 @@ impl<T> Clone for TensorDataset<T> {
 }
 
 impl<T: Tree + Send + Sync + 'static> TensorDataset<T> {
-    /// A dataset of the rows of these tensors.
+    /// Creates a dataset of the rows of these tensors.
     ///
     /// # Panics
-    /// Raises [`Code::Shape`] unless all tensors have the same number of rows, and [`Code::Argument`] if
-    /// there are none.
+    /// Raises [`Code::Shape`] unless all tensors have the same number of rows, and [`Code::Argument`] if there are no
+    /// tensors.
     #[track_caller]
     pub fn new(tensors: T) -> Self {
         Self::try_new(tensors, None).or_raise()
     }
 
-    /// [`TensorDataset::new`], of a file that errors name.
+    /// Creates a dataset of tensors from a file, which errors name; see [`TensorDataset::new`].
     ///
     /// # Errors
-    /// As [`TensorDataset::new`] raises.
+    /// The errors that [`TensorDataset::new`] raises.
     #[track_caller]
     pub(super) fn try_new(tensors: T, source: Option<String>) -> Result<Self> {
         let found = leaves(&tensors);
@@ -69,7 +69,7 @@ impl<T: Tree + Send + Sync + 'static> TensorDataset<T> {
         Ok(Self { content: Arc::new(Content { tensors, arrays, len, source }) })
     }
 
-    /// The tensors with all rows, on the host.
+    /// Returns the whole tensors, on the host.
     pub fn tensors(&self) -> &T {
         &self.content.tensors
     }

@@ -1,4 +1,4 @@
-//! Lines of text.
+//! Datasets of text lines.
 
 use super::dataset::{Dataset, check_index};
 use super::epoch::Epoch;
@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The lines of text files, one after the other, without their line ends. Clones share the text.
+/// The lines of text files, in order, without line ends. Clones share the text.
 ///
 /// ```
 /// use ms::data::{Epoch, TextFileDataset};
@@ -34,17 +34,17 @@ struct TextFile {
 }
 
 impl TextFileDataset {
-    /// Reads files of UTF-8.
+    /// Reads UTF-8 text files.
     ///
     /// # Errors
-    /// [`Code::Io`](ms_core::Code::Io) when a file cannot be read, [`Code::Parse`](ms_core::Code::Parse)
-    /// with the line for one that is not UTF-8.
+    /// [`Code::Io`](ms_core::Code::Io) if a file cannot be read, [`Code::Parse`](ms_core::Code::Parse) with the line
+    /// number for text that is not UTF-8.
     pub fn read(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<Self> {
         let files = paths.into_iter().map(|it| TextFile::read(it.as_ref())).collect::<Result<Arc<[_]>>>()?;
         Ok(Self { len: files.iter().map(|it| it.lines.len()).sum(), files })
     }
 
-    /// The file and the line of an index that was checked.
+    /// Returns the file of an index in range, and the line in it.
     fn find(&self, mut index: usize) -> (&TextFile, usize) {
         for file in &*self.files {
             match index.checked_sub(file.lines.len()) {

@@ -1,10 +1,10 @@
-//! Text as numbers.
+//! Tokenizers convert between text and token numbers.
 
 use ms_core::{Code, Error, Result, Tensor};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Splits text into tokens with numbers below the size of a vocabulary, and joins tokens.
+/// Splits text into tokens, which are numbers below the vocabulary size, and joins them again.
 ///
 /// ```
 /// use ms::data::{ByteTokenizer, CharTokenizer, Tokenizer};
@@ -15,26 +15,25 @@ use std::sync::Arc;
 /// # Ok::<(), ms::Error>(())
 /// ```
 pub trait Tokenizer: Send + Sync {
-    /// Number of different tokens.
+    /// Returns the size of the vocabulary.
     fn vocabulary_size(&self) -> usize;
 
-    /// The tokens of a text.
+    /// Encodes a text as tokens.
     ///
     /// # Errors
-    /// [`Code::Argument`] for a part of the text that has no token.
+    /// [`Code::Argument`] for text that is not in the vocabulary.
     fn encode(&self, text: &str) -> Result<Vec<i64>>;
 
-    /// The text of tokens.
+    /// Decodes tokens to text.
     ///
     /// # Errors
-    /// [`Code::OutOfRange`] for a token that does not exist, [`Code::Argument`] for tokens that are no text
-    /// together.
+    /// [`Code::OutOfRange`] for a token that does not exist, [`Code::Argument`] for tokens that do not form valid text.
     fn decode(&self, tokens: &[i64]) -> Result<String>;
 
-    /// [`Tokenizer::encode`] as a tensor: i64 `[tokens]`.
+    /// Encodes a text as a tensor: i64 `[tokens]`.
     ///
     /// # Errors
-    /// As [`Tokenizer::encode`].
+    /// The errors of [`Tokenizer::encode`].
     fn encode_tensor(&self, text: &str) -> Result<Tensor> {
         let tokens = self.encode(text)?;
         Tensor::try_from_slice([tokens.len()], &tokens)
@@ -45,7 +44,7 @@ pub(super) fn no_token(tokenizer: &str, token: i64, size: usize) -> Error {
     Error::new(Code::OutOfRange, format!("there is no token {token} among {size}")).with_op(tokenizer)
 }
 
-/// The bytes of UTF-8 as tokens.
+/// A tokenizer whose tokens are the bytes of UTF-8.
 ///
 /// ```
 /// use ms::data::{ByteTokenizer, Tokenizer};
@@ -76,7 +75,7 @@ impl Tokenizer for ByteTokenizer {
     }
 }
 
-/// The characters of a text as tokens, in the order of their code points. Clones share the vocabulary.
+/// A tokenizer whose tokens are the characters of a text, in code-point order. Clones share the vocabulary.
 ///
 /// ```
 /// use ms::data::{CharTokenizer, Tokenizer};
@@ -87,26 +86,26 @@ impl Tokenizer for ByteTokenizer {
 /// ```
 #[derive(Clone, Debug)]
 pub struct CharTokenizer {
-    /// Sorted.
+    /// The characters in code-point order.
     characters: Arc<[char]>,
     unknown: Option<char>,
 }
 
 impl CharTokenizer {
-    /// The characters that occur in a text.
+    /// Creates a tokenizer with the characters that occur in a text.
     pub fn of(text: &str) -> Self {
         let characters: BTreeSet<char> = text.chars().collect();
         Self { characters: characters.into_iter().collect(), unknown: None }
     }
 
-    /// Sets a character that stands for all that have no token; it is added to the vocabulary, which
-    /// changes the tokens of those after it.
+    /// Sets the character that stands for all unknown characters. It is added to the vocabulary, which shifts the
+    /// tokens of later characters.
     pub fn unknown(self, unknown: char) -> Self {
         let characters: BTreeSet<char> = self.characters.iter().copied().chain([unknown]).collect();
         Self { characters: characters.into_iter().collect(), unknown: Some(unknown) }
     }
 
-    /// The characters, by their tokens.
+    /// Returns the characters, by token.
     pub fn characters(&self) -> &[char] {
         &self.characters
     }

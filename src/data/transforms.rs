@@ -1,14 +1,14 @@
-//! Transforms of images, for functions of [`Dataset::map`](super::Dataset::map).
+//! Image transforms for functions of [`Dataset::map`](super::Dataset::map).
 //!
-//! An image has its rows and columns along the last two axes: `[3, height, width]`, or a batch of such. Those that
-//! choose at random draw from the default generator, which in a dataset depends on the sample and the epoch only.
+//! The last two axes of an image are its rows and columns: `[3, height, width]`, or a batch of such images. Random
+//! transforms draw from the default generator, which in a dataset depends on the sample and the epoch only.
 
 use ms_core::ops::rules::{Interval, check_interval, check_positive};
 use ms_core::ops::{self, PadMode};
 use ms_core::tensor::Scalar;
 use ms_core::{Code, DType, Error, Result, Tensor, random};
 
-/// The height and width of an image.
+/// Returns the height and width of an image.
 fn size_of(op: &'static str, image: &Tensor) -> Result<[usize; 2]> {
     match image.shape() {
         &[.., height, width] => Ok([height, width]),
@@ -20,7 +20,7 @@ fn refused(op: &str, image: &Tensor, message: impl Into<String>) -> Error {
     Error::new(Code::Shape, message.into()).with_op(op).with_operands([image.ty().to_string()])
 }
 
-/// The part of an image with this size whose first row and column are at `start`.
+/// Crops an image to `size`, with the top left corner at `start`.
 fn part(image: &Tensor, start: [usize; 2], size: [usize; 2]) -> Tensor {
     let outer = image.rank() - 2;
     let starts: Vec<usize> = std::iter::repeat_n(0, outer).chain(start).collect();
@@ -28,7 +28,7 @@ fn part(image: &Tensor, start: [usize; 2], size: [usize; 2]) -> Tensor {
     ops::slice(image, &starts, &sizes)
 }
 
-/// How much larger an image is than a part of it, along rows and columns.
+/// Returns the excess of an image over a crop of this size, in rows and columns.
 fn room(op: &'static str, image: &Tensor, [height, width]: [usize; 2]) -> Result<[usize; 2]> {
     check_positive(op, "height", height)?;
     check_positive(op, "width", width)?;
@@ -39,11 +39,11 @@ fn room(op: &'static str, image: &Tensor, [height, width]: [usize; 2]) -> Result
     }
 }
 
-/// The middle of an image, as in torchvision's and MindSpore's `CenterCrop`; of an odd rest the larger half is below and
-/// to the right.
+/// Crops the centre of an image, like torchvision's and MindSpore's `CenterCrop`. If the excess is odd, one more row or
+/// column is removed below or on the right.
 ///
 /// # Errors
-/// [`Code::Shape`] for an image that is smaller, [`Code::Argument`] for a size of zero.
+/// [`Code::Shape`] for an image that is smaller than the crop, [`Code::Argument`] for a size of zero.
 ///
 /// ```
 /// use ms::{data::center_crop, prelude::*};
@@ -56,10 +56,10 @@ pub fn center_crop(image: &Tensor, height: usize, width: usize) -> Result<Tensor
     Ok(part(image, room.map(|it| it / 2), [height, width]))
 }
 
-/// A random part of an image, after padding with zeros on all sides, as in torchvision's and MindSpore's `RandomCrop`.
+/// Crops a random part of an image after zero padding on all sides, like torchvision's and MindSpore's `RandomCrop`.
 ///
 /// # Errors
-/// [`Code::Shape`] for an image that is smaller even with the padding, [`Code::Argument`] for a size of zero.
+/// [`Code::Shape`] if the padded image is smaller than the crop, [`Code::Argument`] for a size of zero.
 ///
 /// ```
 /// use ms::{data::random_crop, prelude::*};
@@ -79,7 +79,7 @@ pub fn random_crop(image: &Tensor, height: usize, width: usize, padding: usize) 
     Ok(part(&padded, start, [height, width]))
 }
 
-/// An image, with this probability reversed along an axis that is counted from the end.
+/// Reverses an image along an axis, counted from the end, with this probability.
 fn flipped(op: &'static str, image: &Tensor, probability: f64, axis: i64) -> Result<Tensor> {
     check_interval(op, "probability", probability, &Interval::SHARE)?;
     size_of(op, image)?;
@@ -87,10 +87,10 @@ fn flipped(op: &'static str, image: &Tensor, probability: f64, axis: i64) -> Res
     Ok(if flips { image.flip(axis) } else { image.clone() })
 }
 
-/// An image, with this probability mirrored: its columns in the opposite order.
+/// Flips an image horizontally with this probability: reverses its columns.
 ///
 /// # Errors
-/// [`Code::Shape`] for what has no rows and columns, [`Code::Argument`] for a probability outside of `0..=1`.
+/// [`Code::Shape`] for fewer than two axes, [`Code::Argument`] for a probability outside of `0..=1`.
 ///
 /// ```
 /// use ms::{data::random_horizontal_flip, prelude::*};
@@ -102,7 +102,7 @@ pub fn random_horizontal_flip(image: &Tensor, probability: f64) -> Result<Tensor
     flipped("random_horizontal_flip", image, probability, -1)
 }
 
-/// An image, with this probability upside down: its rows in the opposite order.
+/// Flips an image vertically with this probability: reverses its rows.
 ///
 /// ```
 /// use ms::{data::random_vertical_flip, prelude::*};
@@ -112,16 +112,16 @@ pub fn random_horizontal_flip(image: &Tensor, probability: f64) -> Result<Tensor
 /// ```
 ///
 /// # Errors
-/// As for [`random_horizontal_flip`].
+/// The errors of [`random_horizontal_flip`].
 pub fn random_vertical_flip(image: &Tensor, probability: f64) -> Result<Tensor> {
     flipped("random_vertical_flip", image, probability, -2)
 }
 
-/// `(image - mean) / std` with one number for each channel, the third axis from the end; integers become f32, and are not
-/// scaled: divide an image of u8 by 255 first where the numbers are those of `0..=1`.
+/// Computes `(image - mean) / std` with one number for each channel, the third axis from the end. Integers are
+/// converted to f32, but not scaled: divide a u8 image by 255 first if `mean` and `std` refer to `0..=1`.
 ///
 /// # Errors
-/// [`Code::Shape`] for another number of channels, [`Code::Argument`] for a `std` of zero or one that is not finite.
+/// [`Code::Shape`] for a wrong number of channels, [`Code::Argument`] for a `std` that is zero or not finite.
 ///
 /// ```
 /// use ms::{data::normalize, prelude::*};

@@ -1,13 +1,15 @@
 //! Discrete Fourier transforms; with the feature `fft`.
 //!
-//! There are no complex dtypes: complex numbers are a last axis of two, the real and the imaginary part, which an
-//! `axis` does not count. Elements are f32 or f64. The functions are [custom ops](crate::custom_op) which call the
-//! crates `rustfft` and `realfft` on the host, on one thread: they run eagerly, compiled, and in the lanes of
-//! [`vmap`](crate::vmap), and a device waits for them. They have derivatives of every order. Their last digits depend
-//! on the processor, in every precision. Any size is transformed in `O(n log n)`.
+//! There are no complex dtypes. A complex tensor has a last axis of two, the real and the imaginary part, which `axis`
+//! does not count. Elements are f32 or f64.
 //!
-//! Forward transforms are sums with `exp(-2πi jk / n)`; inverse ones have the other sign, and the factor `1 / n`, as in
-//! NumPy.
+//! The functions are [custom ops](crate::custom_op) that call the crates `rustfft` and `realfft` on the host, on one
+//! thread. They run eagerly, compiled, and in the lanes of [`vmap`](crate::vmap); a device waits for them. They have
+//! derivatives of every order. Their last digits depend on the processor, in every precision. A transform of any size
+//! takes `O(n log n)`.
+//!
+//! Forward transforms are sums with `exp(-2πi jk / n)`. Inverse transforms have the opposite sign and the factor
+//! `1 / n`, as in NumPy.
 //!
 //! ```
 //! use ms::{fft, prelude::*};

@@ -1,4 +1,4 @@
-//! Plans of transforms by size, which every thread keeps.
+//! Caches FFT plans by size, one cache per thread.
 
 use crate::custom::{AnyView, AnyViewMut};
 use crate::{Error, Result};
@@ -8,9 +8,9 @@ use realfft::{FftNum, RealFftPlanner};
 use rustfft::{FftDirection, FftPlanner};
 use std::cell::RefCell;
 
-/// The dtypes of transforms.
+/// A dtype that can be transformed.
 pub(super) trait Number: FftNum + Element {
-    /// Calls a function with the plans of this thread.
+    /// Calls a function with the planners of the current thread.
     fn with_plans<R>(f: impl FnOnce(&mut FftPlanner<Self>, &mut RealFftPlanner<Self>) -> R) -> R;
 }
 
@@ -44,7 +44,7 @@ fn failed(error: &realfft::FftError) -> Error {
     Error::new(crate::Code::CustomOp, error.to_string())
 }
 
-/// Transforms the rows of `[.., n, 2]`.
+/// Computes a complex transform of each row of `[.., n, 2]`.
 pub(super) fn complex<T: Number>(x: &AnyView<'_>, inverse: bool, y: &mut AnyViewMut<'_>) -> Result<()> {
     let (x, mut y) = (x.typed::<T>()?, y.typed::<T>()?);
     let size = x.shape()[x.shape().len() - 2];
@@ -58,7 +58,7 @@ pub(super) fn complex<T: Number>(x: &AnyView<'_>, inverse: bool, y: &mut AnyView
     Ok(())
 }
 
-/// Transforms the rows of `[.., n]` to `[.., n / 2 + 1, 2]`.
+/// Computes a real-to-complex transform of each row of `[.., n]`, into `[.., n / 2 + 1, 2]`.
 pub(super) fn from_real<T: Number>(x: &AnyView<'_>, y: &mut AnyViewMut<'_>) -> Result<()> {
     let (x, mut y) = (x.typed::<T>()?, y.typed::<T>()?);
     let size = x.shape()[x.shape().len() - 1];
@@ -71,14 +71,14 @@ pub(super) fn from_real<T: Number>(x: &AnyView<'_>, y: &mut AnyViewMut<'_>) -> R
     Ok(())
 }
 
-/// Transforms the rows of `[.., n / 2 + 1, 2]` to `[.., n]`.
+/// Computes a complex-to-real transform of each row of `[.., n / 2 + 1, 2]`, into `[.., n]`.
 pub(super) fn to_real<T: Number>(x: &AnyView<'_>, y: &mut AnyViewMut<'_>) -> Result<()> {
     let (x, mut y) = (x.typed::<T>()?, y.typed::<T>()?);
     let size = y.shape()[y.shape().len() - 1];
     let plan = T::with_plans(|_, plans| plans.plan_fft_inverse(size));
     for (from, to) in x.chunks((size / 2 + 1) * 2).zip(y.chunks_mut(size)) {
         let mut spectrum = pairs(from);
-        // These numbers are real in a spectrum of real numbers; the plan refuses others.
+        // The spectrum of real numbers is real at frequency zero and at n / 2; the plan fails for other input.
         spectrum[0].im = T::zero();
         if size.is_multiple_of(2) {
             spectrum[size / 2].im = T::zero();

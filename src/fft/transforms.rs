@@ -1,4 +1,4 @@
-//! The transforms as ops of tensors.
+//! Fourier transforms as differentiable ops on tensors.
 
 use super::plans::{complex, from_real, to_real};
 use crate::custom::{AnyView, AnyViewMut, BatchedCall, Outputs, Type, Vjp};
@@ -8,7 +8,7 @@ use crate::{Code, Error, Result, Tensor};
 use ms_core::error::{OrRaise, called};
 use ms_core::tensor::{AsTensor, Dim};
 
-/// The size of the transformed axis of complex numbers.
+/// Returns the size of the transformed axis of a complex tensor.
 fn complex_size(x: &Type) -> Result<Dim> {
     check_reals("transformed elements", x)?;
     match &x.dims[..] {
@@ -21,7 +21,7 @@ fn complex_size(x: &Type) -> Result<Dim> {
 }
 
 crate::custom_op! {
-    /// The transform along the axis before that of the pairs, without a factor.
+    /// Computes the unnormalised complex transform along the next-to-last axis; the last axis holds the complex pairs.
     fn transform(x: &Tensor, inverse: bool) -> Tensor;
 
     const VERSION: u32 = 1;
@@ -34,7 +34,7 @@ crate::custom_op! {
         by_dtype!(x.dtype(), complex(&x, inverse, &mut y))
     }
 
-    // The adjoint of the matrix of a transform is the matrix of the inverse one.
+    // The transform matrix is symmetric, so its adjoint is the inverse transform without a factor.
     fn derivative(it: &Vjp<'_>, inverse: bool) -> Tensor {
         transform(it.cotangent(), !inverse)
     }
@@ -45,7 +45,7 @@ crate::custom_op! {
 }
 
 crate::custom_op! {
-    /// The first half of the transform of real numbers along the last axis, without a factor.
+    /// Computes the unnormalised half spectrum of real numbers along the last axis.
     fn transform_real(x: &Tensor) -> Tensor;
 
     const VERSION: u32 = 1;
@@ -65,7 +65,7 @@ crate::custom_op! {
         by_dtype!(x.dtype(), from_real(&x, &mut y))
     }
 
-    // Frequencies that are transformed back twice, as their conjugates are, count half.
+    // `transform_to_real` adds each inner frequency twice, once as its conjugate, so inner frequencies count half.
     fn derivative(it: &Vjp<'_>) -> Tensor {
         let size = known(it.inputs[0].dim(-1)).or_raise();
         transform_to_real(&(it.cotangent() * multiplicities(size, 0.5, it.cotangent())), size)
@@ -77,7 +77,7 @@ crate::custom_op! {
 }
 
 crate::custom_op! {
-    /// The `size` real numbers of a half of a spectrum, without a factor.
+    /// Computes `size` real numbers from a half spectrum, without a factor.
     fn transform_to_real(x: &Tensor, size: usize) -> Tensor;
 
     const VERSION: u32 = 1;
@@ -105,8 +105,8 @@ crate::custom_op! {
     }
 }
 
-/// `of_others` for the frequencies of `size` real numbers that have a conjugate beside them, and 1 for the first one
-/// and that in the middle, which are real: `[size / 2 + 1, 1]`.
+/// Returns the weights of a half spectrum, `[size / 2 + 1, 1]`. Frequency zero and frequency `size / 2` are real and
+/// have weight 1. All other frequencies also stand for their conjugates and have weight `of_others`.
 fn multiplicities(size: usize, of_others: f64, like: &Tensor) -> Tensor {
     let count = |at: usize| if at == 0 || 2 * at == size { 1.0 } else { of_others };
     let values: Vec<f64> = (0..=size / 2).map(count).collect();
@@ -119,7 +119,8 @@ fn known(size: Dim) -> Result<usize> {
     })
 }
 
-/// Applies `op` with an axis moved to the end, which `behind` axes of the operand and of the result follow.
+/// Moves `axis` to the end, applies `op`, and moves the axis back. `behind` counts the trailing axes after it in the
+/// operand and in the result: one for complex pairs, otherwise zero.
 #[track_caller]
 fn along(
     name: &'static str,
@@ -138,12 +139,12 @@ fn along(
     ops::move_axis(op(&ops::move_axis(x, axis, -1 - behind[0])), -1 - behind[1], axis)
 }
 
-/// The transform along an axis: `x` is `[.., 2]`, f32 or f64, with complex numbers along the last axis, and so is the
-/// result.
+/// Computes the discrete Fourier transform along an axis. `x` is `[.., 2]`, f32 or f64, with complex numbers along the
+/// last axis; the result has the same shape and dtype.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] unless the last axis has the size 2, and for an axis without elements, [`Code::DType`] for
-/// other dtypes, [`Code::OutOfRange`] for an axis that does not exist.
+/// Raises [`Code::Shape`] unless the last axis has the size 2, and for an axis without elements. Raises [`Code::DType`]
+/// for other dtypes, and [`Code::OutOfRange`] for an axis that does not exist.
 ///
 /// ```
 /// use ms::{fft::fft, prelude::*};
@@ -155,10 +156,10 @@ pub fn fft(x: impl AsTensor, axis: isize) -> Tensor {
     along("fft", &x.as_tensor(), axis, [1, 1], |x| transform(x, false))
 }
 
-/// The inverse of [`fft`](fn@fft).
+/// Computes the inverse of [`fft`](fn@fft), with the factor `1 / n`.
 ///
 /// # Panics
-/// As there.
+/// Raises the errors of [`fft`](fn@fft).
 ///
 /// ```
 /// use ms::{fft::{fft, ifft}, prelude::*};
@@ -170,12 +171,12 @@ pub fn ifft(x: impl AsTensor, axis: isize) -> Tensor {
     along("ifft", &x.as_tensor(), axis, [1, 1], |x| transform(x, true) / ops::size(x.dim(-2), x.dtype()))
 }
 
-/// The transform of real numbers along an axis of `n`: the first `n / 2 + 1` frequencies, of which the others are
-/// conjugates, as complex numbers along a new last axis of two. f32 or f64.
+/// Computes the transform of `n` real numbers along an axis, f32 or f64. The result holds the first `n / 2 + 1`
+/// frequencies as complex numbers, along a new last axis of two. The other frequencies are their conjugates.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] for an axis without elements, [`Code::DType`] for other dtypes, [`Code::OutOfRange`] for an
-/// axis that does not exist, and its gradient [`Code::SymbolicShape`] for a size that varies between calls.
+/// Raises [`Code::Shape`] for an axis without elements, [`Code::DType`] for other dtypes, and [`Code::OutOfRange`] for
+/// an axis that does not exist. The gradient raises [`Code::SymbolicShape`] for a size that varies between calls.
 ///
 /// ```
 /// use ms::{fft::rfft, prelude::*};
@@ -186,13 +187,13 @@ pub fn rfft(x: impl AsTensor, axis: isize) -> Tensor {
     along("rfft", &x.as_tensor(), axis, [0, 1], |x| transform_real(x))
 }
 
-/// The inverse of [`rfft`]: `size` real numbers from `size / 2 + 1` frequencies along an axis, complex numbers along
-/// the last axis of two. The imaginary parts of the first frequency, and of the last one if `size` is even, are not
-/// read.
+/// Computes the inverse of [`rfft`]: `size` real numbers from `size / 2 + 1` frequencies along an axis. The last axis
+/// of two holds the complex numbers. The imaginary part of the first frequency is ignored, and so is that of the last
+/// one if `size` is even.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] unless there are as many frequencies and the last axis has the size 2, [`Code::DType`] for
-/// other dtypes, [`Code::OutOfRange`] for an axis that does not exist.
+/// Raises [`Code::Shape`] unless the axis has `size / 2 + 1` frequencies and the last axis has the size 2. Raises
+/// [`Code::DType`] for other dtypes, and [`Code::OutOfRange`] for an axis that does not exist.
 ///
 /// ```
 /// use ms::{fft::irfft, prelude::*};

@@ -1,4 +1,4 @@
-//! Compressed files: zip archives and gzip, with Deflate.
+//! Reads and writes zip archives and gzip files with Deflate compression.
 
 use super::bytes::{take, take_array};
 use super::crc::crc32;
@@ -7,12 +7,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Write};
 
-/// The most bytes that one byte of Deflate stands for: a run of 258 bytes takes two bits.
+/// The maximum compression ratio of Deflate: two bits can encode a run of 258 bytes.
 const MAX_RATIO: usize = 1032;
 
 /// A file in a zip archive.
 pub(crate) struct Member<'a> {
-    /// Its path in the archive, which is nowhere used as a path.
+    /// The path in the archive. It is never used as a path of the file system.
     pub name: String,
     deflated: bool,
     packed: &'a [u8],
@@ -21,7 +21,7 @@ pub(crate) struct Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    /// Its bytes.
+    /// Returns the uncompressed bytes.
     pub fn content(&self) -> Result<Cow<'a, [u8]>, String> {
         let bytes = match self.deflated {
             true => Cow::Owned(inflated(self.packed, self.size)?),
@@ -35,7 +35,7 @@ impl<'a> Member<'a> {
     }
 }
 
-/// The bytes that a Deflate stream stands for, which are exactly `size`.
+/// Decompresses a Deflate stream to exactly `size` bytes.
 fn inflated(packed: &[u8], size: usize) -> Result<Vec<u8>, String> {
     if size / MAX_RATIO > packed.len() {
         return Err(format!("{} compressed bytes cannot be {size}", packed.len()));
@@ -49,24 +49,24 @@ fn inflated(packed: &[u8], size: usize) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The length of the record at the end of an archive, without its comment.
+/// The length of the end-of-central-directory record, without its comment.
 const END: usize = 22;
 
-/// The lengths of the record with fields of 64 bits, and of the one that says where it is.
+/// The lengths of the zip64 end-of-central-directory record and of its locator.
 const END_64: usize = 56;
 const LOCATOR: usize = 20;
 
-/// The number of the extra field with sizes of 64 bits.
+/// The id of the zip64 extra field.
 const SIZES_64: u16 = 1;
 
-/// Where the directory of an archive is.
+/// The location of the central directory.
 struct Directory {
     count: u64,
     start: usize,
     end: usize,
 }
 
-/// The members of a zip archive (<https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT>).
+/// Lists the members of a zip archive (<https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT>).
 pub(crate) fn members(file: &[u8]) -> Result<Vec<Member<'_>>, String> {
     let Directory { count, start: directory, end } = directory(file)?;
     let mut entries = &file[directory..end];
@@ -80,7 +80,7 @@ pub(crate) fn members(file: &[u8]) -> Result<Vec<Member<'_>>, String> {
     if !entries.is_empty() {
         return Err(format!("its directory has {} bytes behind its {count} entries", entries.len()));
     }
-    // One stream for many members makes a small file large.
+    // Members that share one stream would make a small file expand to a large one.
     places.sort_by_key(|it| (it.start, it.end));
     let ends = places.iter().map(|it| it.end);
     if places.iter().skip(1).zip(ends).any(|(it, end)| it.start < end) || places.iter().any(|it| it.end > directory) {
@@ -89,10 +89,10 @@ pub(crate) fn members(file: &[u8]) -> Result<Vec<Member<'_>>, String> {
     Ok(all)
 }
 
-/// Finds the directory by the records at the end.
+/// Finds the central directory by the records at the end of the file.
 fn directory(file: &[u8]) -> Result<Directory, String> {
     let last = file.len().checked_sub(END).ok_or("it is no zip archive")?;
-    // The comment at the end has at most 65535 bytes.
+    // The archive comment has at most 65535 bytes.
     let first = last.saturating_sub(u16::MAX.into());
     let is_end = |at: &usize| {
         let comment = u16::from_le_bytes([file[at + 20], file[at + 21]]);
@@ -109,7 +109,7 @@ fn directory(file: &[u8]) -> Result<Directory, String> {
         None => (narrow.map(|it: (u64, u64)| it.0), end),
         Some(at) => {
             let (wide, end) = wide_end(file, at)?;
-            // Fields of the shorter record are the same numbers, or all ones.
+            // Fields of the short record equal those of the zip64 record, or are all ones.
             if narrow.iter().zip(wide).any(|(&(narrow, ones), wide)| narrow != wide && narrow != ones) {
                 return Err("it has two directories, of 32 and of 64 bits".to_owned());
             }
@@ -123,8 +123,8 @@ fn directory(file: &[u8]) -> Result<Directory, String> {
     Ok(Directory { count, start, end: last.ok_or(outside)? })
 }
 
-/// The number of entries, the length and the start of the directory, by the record that the one at `locator` leads to;
-/// and where that record is.
+/// Reads the zip64 record that the locator at `locator` points to. Returns the number of entries, the length and the
+/// start of the central directory, and the position of the record.
 fn wide_end(file: &[u8], locator: usize) -> Result<([u64; 3], usize), String> {
     let mut fields = &file[locator + 4..];
     let _disk: [u8; 4] = take_array(&mut fields)?;
@@ -145,7 +145,7 @@ fn wide_end(file: &[u8], locator: usize) -> Result<([u64; 3], usize), String> {
     Ok(([count?, size?, start?], at))
 }
 
-/// The member of an entry of the directory, and where its header and its bytes are.
+/// Reads the next entry of the central directory. Returns the member, and the range of its local header and data.
 fn member<'a>(file: &'a [u8], entries: &mut &[u8]) -> Result<(Member<'a>, std::ops::Range<usize>), String> {
     if take(entries, 4)? != b"PK\x01\x02" {
         return Err("an entry is broken".to_owned());
@@ -177,13 +177,14 @@ fn member<'a>(file: &'a [u8], entries: &mut &[u8]) -> Result<(Member<'a>, std::o
     let packed = usize::try_from(packed).map_err(|_| "a member is longer than the file");
     let bytes = take(&mut local, skipped).and_then(|_| take(&mut local, packed?));
     let (Ok(bytes), Ok(size)) = (bytes, usize::try_from(size)) else { return refuse("is longer than the file") };
-    // Both are in the file.
+    // The casts are lossless, since header and data lie in the file.
     let start = start as usize;
     let place = start..start + 30 + skipped + bytes.len();
     Ok((Member { name, deflated: method == 8, packed: bytes, size, checksum: checksum? }, place))
 }
 
-/// Fields of an entry, of which those of all ones are in an extra field, in this order. `None` if they are not.
+/// Widens fields of an entry: fields of all ones are read from the zip64 extra field, in order. Returns `None` if it is
+/// too short.
 fn wide_fields<const N: usize>(fields: [u32; N], mut extra: &[u8]) -> Option<[u64; N]> {
     let mut wide: &[u8] = &[];
     while extra.len() >= 4 {
@@ -200,11 +201,11 @@ fn wide_fields<const N: usize>(fields: [u32; N], mut extra: &[u8]) -> Option<[u6
     Some(all)
 }
 
-/// Writes a zip archive of these files, which are not compressed. Equal files give equal archives. Fields of 64 bits are
-/// written where those of 32 do not suffice.
+/// Writes an uncompressed zip archive of these files. Equal files give equal archives. Zip64 fields are written only
+/// where 32 bits do not suffice.
 ///
 /// # Errors
-/// Those of writing; [`ErrorKind::InvalidInput`] for a name of 64 KiB and more.
+/// The errors of `out`; [`ErrorKind::InvalidInput`] for a name of 64 KiB or more.
 pub(crate) fn write_archive(files: &BTreeMap<String, impl AsRef<[u8]>>, out: &mut dyn Write) -> io::Result<()> {
     let files = files.iter().map(|(name, content)| (&**name, content.as_ref()));
     if files.clone().any(|it| it.0.len() > u16::MAX.into()) {
@@ -213,12 +214,12 @@ pub(crate) fn write_archive(files: &BTreeMap<String, impl AsRef<[u8]>>, out: &mu
     write_files(files.map(|(name, content)| (name, content, crc32(content))), out)
 }
 
-/// Writes a zip archive of files, each with its name and its checksum.
+/// Writes a zip archive of files, each with a name and a checksum.
 fn write_files<'a>(files: impl Iterator<Item = (&'a str, &'a [u8], u32)>, out: &mut dyn Write) -> io::Result<()> {
     const UTF8_NAME: u16 = 1 << 11;
-    /// The first day that the format has: 1980-01-01.
+    /// The first day that the format can represent: 1980-01-01.
     const DAY: u16 = 1 << 5 | 1;
-    /// The versions of the format with fields of 32 and of 64 bits.
+    /// The format versions with 32-bit fields and with zip64 fields.
     const VERSION: u16 = 20;
     const VERSION_64: u16 = 45;
     let narrow = |it: u64| u32::try_from(it).unwrap_or(u32::MAX);
@@ -278,7 +279,7 @@ fn write_files<'a>(files: impl Iterator<Item = (&'a str, &'a [u8], u32)>, out: &
     out.write_all(&record)
 }
 
-/// The bytes of a gzip file with one member (RFC 1952), or the file itself if it is none.
+/// Decompresses a gzip file with one member (RFC 1952). Returns any other file unchanged.
 pub(crate) fn gunzipped(file: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     const TEXT: u8 = 1;
     const CHECKSUM: u8 = 2;
@@ -317,7 +318,7 @@ pub(crate) fn gunzipped(file: &[u8]) -> Result<Cow<'_, [u8]>, String> {
 mod tests {
     use super::*;
 
-    /// What is written, except for the zeros of large files: by its place.
+    /// A sparse in-memory file that stores writes by position, except for the zeros of large files.
     #[derive(Default)]
     struct Sparse {
         parts: Vec<(usize, Vec<u8>)>,
@@ -338,7 +339,7 @@ mod tests {
         }
     }
 
-    /// Only the pages with headers take memory.
+    /// Only pages with headers take memory.
     #[test]
     #[cfg(target_pointer_width = "64")]
     fn more_than_four_gibibytes() {
@@ -371,7 +372,7 @@ mod tests {
         assert_eq!(write_archive(&long, &mut Vec::new()).expect_err("the name").kind(), ErrorKind::InvalidInput);
     }
 
-    /// A small archive in which everything has 64 bits: the positions of its fields are those of the format.
+    /// A small archive with zip64 fields everywhere, at the positions that the format prescribes.
     fn wide() -> Vec<u8> {
         let local = [
             &b"PK\x03\x04\x2d\0\0\0\0\0\0\0\0\0"[..],
@@ -438,7 +439,7 @@ mod tests {
         }
         for (place, value) in [(10, 2u16), (8, 2)] {
             let bytes = with(end + place, &value.to_le_bytes());
-            // The number of entries on this disk is not read.
+            // The number of entries on this disk is ignored.
             if place == 10 { refused(&bytes, "it has two directories") } else { assert!(members(&bytes).is_ok()) }
         }
         refused(&with(end + 16, &7u32.to_le_bytes()), "it has two directories");

@@ -1,4 +1,4 @@
-//! Reading files, and their parts from the front.
+//! Reads regular files, and parses byte slices from the front.
 
 use super::state_dict::refuse;
 use ms_core::error::in_op;
@@ -9,17 +9,17 @@ use std::io::{self, ErrorKind, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-/// The most axes that a tensor of a file has, as in NumPy.
+/// The maximum rank of a tensor in a file, as in NumPy.
 pub(crate) const MAX_RANK: usize = 64;
 
-/// Opens a regular file, and returns its size. Every reader opens files by this function: a pipe or a device would
+/// Opens a regular file, and returns its size. Every reader opens files with this function: a pipe or a device could
 /// block, or never end.
 ///
 /// # Errors
-/// An error of the system, or a path that is neither a regular file nor a link to one.
+/// An I/O error, also for a path that is neither a regular file nor a link to one.
 pub(crate) fn open(path: &Path) -> io::Result<(File, u64)> {
     let regular = |is_file: bool| is_file.then_some(()).ok_or_else(|| io::Error::other("it is no regular file"));
-    // Opening a pipe waits for its writer.
+    // Opening a pipe would block until it has a writer.
     regular(metadata(path)?.is_file())?;
     let file = File::open(path)?;
     let about = file.metadata()?;
@@ -27,10 +27,10 @@ pub(crate) fn open(path: &Path) -> io::Result<(File, u64)> {
     Ok((file, about.len()))
 }
 
-/// The content of a regular file.
+/// Reads the content of a regular file.
 ///
 /// # Errors
-/// [`Code::Io`] when it cannot be read, [`Code::Memory`] when the system has no memory for it.
+/// [`Code::Io`] if the file cannot be read, [`Code::Memory`] if the system has no memory for it.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     let content = open(path).and_then(|(mut file, size)| {
         let mut bytes = Vec::new();
@@ -44,8 +44,8 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     })
 }
 
-/// Runs a reader of the file at `path`. A panic in it is a defect of the reader that the file uncovers: the file is
-/// refused, and the program goes on.
+/// Runs a reader of the file at `path`. A file that makes the reader panic is rejected, and the program continues. Such
+/// a panic is a defect of the reader.
 ///
 /// # Errors
 /// The errors that the reader returns or raises, and [`Code::Io`] for a panic.
@@ -54,10 +54,10 @@ pub(super) fn guarded<T>(path: &Path, reader: impl FnOnce() -> Result<T>) -> Res
     read.unwrap_or_else(|_| Err(refuse(path, "read", "it is damaged in a way that the reader does not know")))
 }
 
-/// The type of a tensor of a file, and its size in bytes.
+/// Returns the type of a tensor in a file, and its size in bytes.
 ///
 /// # Errors
-/// More than [`MAX_RANK`] axes; a size that no memory has.
+/// More than [`MAX_RANK`] axes; a size that overflows.
 pub(crate) fn sized(dtype: DType, shape: &[usize]) -> Result<(Type, usize), String> {
     if shape.len() > MAX_RANK {
         return Err(format!("it has {} axes, and tensors have at most {MAX_RANK}", shape.len()));
@@ -67,7 +67,7 @@ pub(crate) fn sized(dtype: DType, shape: &[usize]) -> Result<(Type, usize), Stri
     size.map(|size| (ty.clone(), size)).ok_or_else(|| format!("no memory holds {ty}"))
 }
 
-/// The first bytes of a slice, which then starts after them.
+/// Splits the first `count` bytes off a slice.
 pub(crate) fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8], String> {
     let (taken, rest) =
         bytes.split_at_checked(count).ok_or_else(|| format!("it ends {} bytes early", count - bytes.len()))?;
@@ -75,12 +75,12 @@ pub(crate) fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8], S
     Ok(taken)
 }
 
-/// The first bytes of a slice as an array, which then starts after them.
+/// Splits the first `N` bytes off a slice, as an array.
 pub(crate) fn take_array<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], String> {
     Ok(take(bytes, N)?.try_into().expect("so many were taken"))
 }
 
-/// Whether brackets of a JSON text outside of strings are nested at most `deepest` deep.
+/// Returns whether the brackets of a JSON text, outside of strings, are nested at most `deepest` deep.
 pub(crate) fn is_flat(text: &str, deepest: usize) -> bool {
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
     for it in text.bytes() {

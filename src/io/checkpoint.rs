@@ -1,4 +1,4 @@
-//! Checkpoints: state dicts in files.
+//! Saves and loads checkpoints: state dicts in safetensors files.
 
 use super::load::{LoadOptions, LoadReport};
 use super::state_dict::{StateDict, Stateful};
@@ -6,9 +6,8 @@ use ms_core::trace::Arg;
 use ms_core::{Code, Result};
 use std::path::Path;
 
-/// Writes the [state dict](Stateful::state_dict) of a value into one safetensors file: a network,
-/// or all that a training run continues from. An existing file is replaced atomically; see
-/// [`StateDict::write`].
+/// Writes the [state dict](Stateful::state_dict) of a value to a safetensors file. The value is a network, or
+/// everything that a training run continues from. An existing file is replaced atomically; see [`StateDict::write`].
 ///
 /// ```
 /// use ms::prelude::*;
@@ -26,21 +25,19 @@ use std::path::Path;
 /// ```
 ///
 /// # Errors
-/// [`Code::Io`] when the file cannot be written, or when `path` is not a regular file or a link to
-/// one.
+/// [`Code::Io`] if the file cannot be written, or if `path` is not a regular file or a link to one.
 pub fn save_checkpoint(path: impl AsRef<Path>, state: impl Arg) -> Result<()> {
     state.state_dict().write(path)
 }
 
-/// Reads every slot of a value from a safetensors file. Nothing is changed unless all of them fit;
-/// [`StateDict::read`] and [`Stateful::load_state_dict`] accept differences.
+/// Loads every slot of a value from a safetensors file. Nothing is changed unless all entries fit. [`StateDict::read`]
+/// and [`Stateful::load_state_dict`] permit differences.
 ///
 /// See the example of [`save_checkpoint`].
 ///
 /// # Errors
-/// [`Code::Io`] when the file cannot be read or has another format, [`Code::Memory`] when the
-/// system has no memory for it, [`Code::Argument`] with all names when entries are missing,
-/// unexpected or misshaped.
+/// [`Code::Io`] if the file cannot be read or has a different format, [`Code::Memory`] if the system has no memory for
+/// it. [`Code::Argument`] with all names if entries are missing, unexpected or misshaped.
 pub fn load_checkpoint(path: impl AsRef<Path>, state: impl Arg) -> Result<LoadReport> {
     let path = path.as_ref();
     let loaded = state.load_state_dict(&StateDict::read(path)?, &LoadOptions::new());

@@ -1,5 +1,5 @@
-//! Checkpoints of MindSpore: a message with a value for each parameter, of a name and a tensor of dimensions, type and
-//! bytes (`mindspore/ccsrc/utils/checkpoint.proto`), as version 2.10 reads and writes them.
+//! Reads and writes MindSpore checkpoints, as version 2.10 does. A checkpoint is a protobuf message with a value for
+//! each parameter: a name and a tensor with dimensions, dtype and bytes (`mindspore/ccsrc/utils/checkpoint.proto`).
 
 use super::bytes::sized;
 use super::crc::crc32;
@@ -9,7 +9,7 @@ use ms_core::tensor::{Array, HostArray, try_room};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Each dtype with its name in the file.
+/// The dtypes and their names in the file.
 const DTYPES: [(DType, &str); 13] = [
     (DType::Bool, "Bool"),
     (DType::I8, "Int8"),
@@ -26,23 +26,23 @@ const DTYPES: [(DType, &str); 13] = [
     (DType::F64, "Float64"),
 ];
 
-/// What precedes a checksum at the end of a file.
+/// The marker before the checksum at the end of a file.
 const CHECKSUM: &[u8] = b"crc_num";
 
-/// The bytes of the checksum, whose upper ones are zero.
+/// The bytes of the checksum field; the upper bytes are zero.
 const CHECKSUM_BYTES: usize = 10;
 
-/// Values have at most so many bytes; a larger tensor has several.
+/// The maximum number of bytes of a value. A larger tensor is written as several values.
 const SLICE: usize = 512 << 20;
 
-/// Writes a file with these row-major arrays, in the order of their names: equal arrays give equal files.
+/// Writes row-major arrays in the order of their names: equal arrays give equal files.
 ///
 /// # Errors
 /// I/O errors of `out`.
 pub fn write(arrays: &BTreeMap<String, HostArray<'_>>, out: &mut dyn Write) -> io::Result<()> {
     for (name, array) in arrays {
         let dtype = DTYPES.into_iter().find(|it| it.0 == array.dtype()).expect("every dtype has a name").1;
-        // A dimension is a field also if it is zero.
+        // A dimension of zero must be written too, although zero is the default of the field.
         let dims: Vec<u8> = array.shape().iter().flat_map(|&it| [vec![1 << 3], varint(it as u64)].concat()).collect();
         let ty = [dims, bytes(2, dtype.as_bytes())].concat();
         let name = bytes(1, name.as_bytes());
@@ -59,7 +59,7 @@ pub fn write(arrays: &BTreeMap<String, HostArray<'_>>, out: &mut dyn Write) -> i
     Ok(())
 }
 
-/// The arrays of a file.
+/// Reads the arrays of a file.
 ///
 /// # Errors
 /// A description of the defect of the file.
@@ -86,7 +86,7 @@ pub fn read(file: &[u8]) -> Result<BTreeMap<String, Array>, String> {
         .collect()
 }
 
-/// A file without its checksum, which must be right.
+/// Checks and strips the checksum of a file.
 fn checked(file: &[u8]) -> Result<&[u8], String> {
     let Some(start) = file.len().checked_sub(CHECKSUM.len() + CHECKSUM_BYTES) else { return Ok(file) };
     let (values, end) = file.split_at(start);
@@ -98,7 +98,7 @@ fn checked(file: &[u8]) -> Result<&[u8], String> {
     Ok(values)
 }
 
-/// The name and the tensor of a value.
+/// Parses the name and the tensor of a value.
 fn named(mut value: &[u8]) -> Result<(String, &[u8]), String> {
     let (mut name, mut tensor) = (None, None);
     while let Some((number, value)) = field(&mut value)? {
@@ -115,7 +115,7 @@ fn named(mut value: &[u8]) -> Result<(String, &[u8]), String> {
     Ok((name, tensor))
 }
 
-/// A tensor whose elements are in one slice or several.
+/// A tensor with its elements in one or several slices.
 struct Tensor<'a> {
     dtype: DType,
     shape: Vec<usize>,
@@ -145,7 +145,7 @@ impl<'a> Tensor<'a> {
         Ok(Self { dtype, shape, slices: content.into_iter().collect() })
     }
 
-    /// The elements of all slices, of which there must be as many as the shape has.
+    /// Joins the elements of all slices, and checks their number against the shape.
     fn array(&self) -> Result<Array, String> {
         let Self { dtype, shape, slices } = self;
         let has: usize = slices.iter().map(|it| it.len()).sum();
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
     use crate::io::protobuf::number;
 
-    /// A file that MindSpore 2.10 wrote, with and without a checksum.
+    /// Files that MindSpore 2.10 wrote, without and with a checksum.
     const FILES: [&[u8]; 2] =
         [include_bytes!("../../tests/data/mindspore.ckpt"), include_bytes!("../../tests/data/mindspore_crc.ckpt")];
 
@@ -221,7 +221,7 @@ mod tests {
         assert!(read(&part(&[1, 2])).is_err_and(|it| it.contains("2 bytes are not u8[3]")));
     }
 
-    /// Files that are cut off or changed are refused, or are others; none makes the process fail.
+    /// Truncated or changed files are rejected or read as different data; none makes the process fail.
     #[test]
     fn damage() {
         for file in FILES {

@@ -1,10 +1,10 @@
-//! Names of parameters in other frameworks.
+//! Maps parameter names to the conventions of other frameworks.
 
 use super::paths::{Step, path};
 use ms_core::tensor::SlotId;
 use std::collections::HashMap;
 
-/// What parameters and buffers are called in a state dict.
+/// The naming convention of parameters and buffers in a state dict.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -17,17 +17,17 @@ use std::collections::HashMap;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Convention {
-    /// Paths of fields: `blocks[0].norm.gamma`.
+    /// Field paths: `blocks[0].norm.gamma`.
     #[default]
     Ms,
-    /// `blocks.0.norm.weight`: layers of `torch.nn`, where a `Sequential` numbers its layers, or has names for them.
+    /// Names of `torch.nn`: `blocks.0.norm.weight`. A `Sequential` numbers its layers, or has names for them.
     PyTorch,
-    /// `blocks.0.norm.gamma`: cells of `mindspore.nn`, where a `SequentialCell` numbers its cells.
+    /// Names of `mindspore.nn`: `blocks.0.norm.gamma`. A `SequentialCell` numbers its cells.
     MindSpore,
 }
 
-/// Fields of layers whose names differ: the layer, its field, its names in PyTorch and in MindSpore.
-/// A field without a name leaves no step in the path.
+/// Fields with different names: the layer, its field, and the names in PyTorch and in MindSpore. An empty name removes
+/// the step from the path.
 const FIELDS: [(&str, &str, &str, &str); 18] = [
     ("BatchNorm", "gamma", "weight", "gamma"),
     ("BatchNorm", "beta", "bias", "beta"),
@@ -50,7 +50,7 @@ const FIELDS: [(&str, &str, &str, &str); 18] = [
 ];
 
 impl Convention {
-    /// The name of the slot that these steps lead to.
+    /// Returns the name of the slot at these path steps.
     pub(super) fn name(self, steps: &[Step], owners: &HashMap<SlotId, String>) -> String {
         if self == Self::Ms {
             return path(steps, owners);
@@ -74,8 +74,8 @@ impl Convention {
         name.to_owned()
     }
 
-    /// Whether an entry of a file stands for nothing here: PyTorch counts the batches of a
-    /// normalisation, which only its own momentum of `None` reads.
+    /// Returns whether an entry has no counterpart here. PyTorch stores `num_batches_tracked` for normalisations, which
+    /// matters only for a momentum of `None`.
     pub(super) fn is_without_meaning(self, name: &str) -> bool {
         self == Self::PyTorch && (name == "num_batches_tracked" || name.ends_with(".num_batches_tracked"))
     }

@@ -1,6 +1,6 @@
-//! Cyclic redundancy checks of 32 bits, with reflected bits.
+//! Computes 32-bit cyclic redundancy checks with reflected bits.
 
-/// The remainders of all bytes by a polynomial.
+/// Computes the remainder of every byte value by a polynomial.
 const fn table(polynomial: u32) -> [u32; 256] {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -21,13 +21,13 @@ fn checksum(table: &[u32; 256], bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |rest, byte| (rest >> 8) ^ table[((rest ^ *byte as u32) & 0xff) as usize])
 }
 
-/// CRC-32 of zip and gzip.
+/// Computes the CRC-32 of zip and gzip.
 pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     static TABLE: [u32; 256] = table(0xedb8_8320);
     checksum(&TABLE, bytes)
 }
 
-/// CRC-32C, by the polynomial of Castagnoli.
+/// Computes CRC-32C, with the Castagnoli polynomial.
 pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     static TABLE: [u32; 256] = table(0x82f6_3b78);
     checksum(&TABLE, bytes)
@@ -35,7 +35,7 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    /// The check values of the catalogue <https://reveng.sourceforge.io/crc-catalogue/>.
+    /// Check values of the catalogue <https://reveng.sourceforge.io/crc-catalogue/>.
     #[test]
     fn check_values() {
         assert_eq!(super::crc32(b"123456789"), 0xcbf4_3926);

@@ -1,4 +1,4 @@
-//! Exported functions: their files, and calling them.
+//! Exports functions as graphs, stores them in files, and calls them.
 
 use super::bytes::{guarded, read};
 use super::replace::replace;
@@ -16,10 +16,10 @@ use std::fmt;
 use std::panic::Location;
 use std::path::Path;
 
-/// The version of the form of files; a program reads those of its own version.
+/// The version of the file format. A program reads only its own version.
 const VERSION: &str = "1";
 
-/// What [`export`] is told about the inputs of a function.
+/// Names and symbolic sizes for the inputs of [`export`].
 ///
 /// ```
 /// use ms::{io::ExportOptions, prelude::*};
@@ -34,13 +34,13 @@ pub struct ExportOptions {
 }
 
 impl ExportOptions {
-    /// Inputs are named by their positions, and have the sizes of the examples.
+    /// Creates the default options: inputs are named by position, and have the sizes of the examples.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Describes the next of the tensors among the arguments: its name, and for each of its axes `"_"` for the size of
-    /// the example, or a name for a size that differs between calls. Sizes of one name are equal in every call.
+    /// Describes the next tensor among the arguments: its name, and an entry for each axis. The entry `"_"` fixes the
+    /// size of the example. Any other entry names a symbolic size. Sizes of one name are equal in every call.
     pub fn input<'a>(mut self, name: impl Into<String>, axes: impl IntoIterator<Item = &'a str>) -> Self {
         let axis = |it: &str| (it != "_").then(|| it.to_owned());
         self.inputs.push(InputSpec { name: name.into(), axes: axes.into_iter().map(axis).collect() });
@@ -48,10 +48,10 @@ impl ExportOptions {
     }
 }
 
-/// A function as data: the graph of one trace, and the values of the parameters and other tensors that it reads.
+/// An exported function: the traced graph, and the values of the parameters and other tensors that it reads.
 ///
-/// A program that loads it needs neither its source nor its macros. The graph is optimised and compiled there, for the
-/// device and the precision of the settings, and kept in the compile cache.
+/// A program that loads it needs neither its source nor its macros. The graph is optimised and compiled after loading,
+/// for the device and precision of the context, and stored in the compile cache.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -71,16 +71,16 @@ impl ExportOptions {
 #[derive(Clone)]
 pub struct ExportedFunction(pub(super) Exported);
 
-/// Traces a function, a closure or a cell on example arguments, a tuple of references, and returns the graph with
-/// everything that it reads. Tensors among the arguments are the inputs; parameters of cells among them, and what a
-/// closure captures, are stored with the graph.
+/// Traces a function, a closure or a cell on example arguments, a tuple of references, and returns its graph. Tensors
+/// among the arguments become inputs. Parameters of cells among them, and captured tensors of a closure, are stored as
+/// constants.
 ///
 /// See the example of [`ExportedFunction`].
 ///
 /// # Errors
-/// [`Code::Export`] when the function writes a parameter or draws random numbers, as a network does that is trained
-/// (`set_train(false)`), or calls a custom op; [`Code::Argument`] and [`Code::Sizes`] for options that do not fit the
-/// arguments; those of tracing.
+/// [`Code::Export`] if the function writes a parameter, draws random numbers, or calls a custom op. A network in
+/// training mode does the first two: call `set_train(false)`. [`Code::Argument`] and [`Code::Sizes`] for options that
+/// do not match the arguments; errors of tracing.
 #[track_caller]
 pub fn export<Args: TracedArguments, F>(
     f: F,
@@ -94,43 +94,42 @@ where
 }
 
 impl ExportedFunction {
-    /// The name and the type of each input, in order. Sizes may be symbols.
+    /// Returns the name and type of each input, in order. Sizes may be symbolic.
     pub fn inputs(&self) -> impl ExactSizeIterator<Item = (&str, &Type)> {
         self.0.inputs()
     }
 
-    /// The type of each result, in order.
+    /// Returns the type of each result, in order.
     pub fn outputs(&self) -> impl ExactSizeIterator<Item = &Type> {
         self.0.outputs()
     }
 
-    /// The graph: its first inputs are those of the function, the others the constants.
+    /// Returns the graph. Its first inputs are those of the function, followed by the constants.
     pub(super) fn graph(&self) -> &Graph {
         self.0.graph()
     }
 
-    /// The name and the value of each tensor that is stored with the graph.
+    /// Returns the name and value of each tensor that is stored with the graph.
     pub fn constants(&self) -> impl ExactSizeIterator<Item = (&str, &Tensor)> {
         self.0.constants()
     }
 
-    /// The results for these inputs; a structure that the function returns is flat, in the order of its fields.
-    /// Gradients flow to the inputs.
+    /// Calls the function. A structured result is flattened in field order. Gradients flow to the inputs.
     ///
     /// # Errors
-    /// [`Code::Argument`] for a wrong number of inputs, [`Code::DType`] and [`Code::Shape`] for inputs of other types;
-    /// those of compiling and running it.
+    /// [`Code::Argument`] for a wrong number of inputs, [`Code::DType`] and [`Code::Shape`] for inputs of wrong types;
+    /// errors of compiling and running the graph.
     #[track_caller]
     pub fn call(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
         let location = Location::caller();
         in_op(|| self.0.call(inputs)).map_err(|error| error.with_op("exported function").at(location))
     }
 
-    /// Writes a safetensors file: its tensors are those of [`ExportedFunction::constants`], its metadata the graph as
-    /// text. An existing file is replaced atomically, as by [`StateDict::write`](crate::StateDict::write).
+    /// Writes a safetensors file with the tensors of [`ExportedFunction::constants`] and the graph as text in its
+    /// metadata. An existing file is replaced atomically, as by [`StateDict::write`](crate::StateDict::write).
     ///
     /// # Errors
-    /// [`Code::Io`] when the file cannot be written.
+    /// [`Code::Io`] if the file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let mut arrays = BTreeMap::new();
@@ -146,14 +145,14 @@ impl ExportedFunction {
         replace(path, |out| safetensors::write_with(&arrays, &metadata, out)).map_err(|why| refuse(path, "write", why))
     }
 
-    /// Reads a file of [`ExportedFunction::save`]. Tensors are on the device of the settings.
+    /// Reads a file that [`ExportedFunction::save`] wrote. Tensors are placed on the device of the context.
     ///
-    /// The file needs no trust: a graph that is not well formed is refused, and what runs has access to its inputs and
-    /// its tensors only. It may need much memory and time.
+    /// The file may be untrusted. A malformed graph is rejected, and a valid graph can access only its inputs and its
+    /// tensors. It may still need much memory and time.
     ///
     /// # Errors
-    /// [`Code::Io`] when the file cannot be read or is not an exported function of this version of `ms`,
-    /// [`Code::Memory`] when the system has no memory for it.
+    /// [`Code::Io`] if the file cannot be read or is not an exported function of this version of `ms`. [`Code::Memory`]
+    /// if the system has no memory for it.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let loaded = guarded(path, || decode(&read(path)?).map_err(|why| refuse(path, "read", why)));
@@ -177,7 +176,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Exported, String> {
     }
 }
 
-/// The message of an error, or of the first one that it summarises, without its location: why a file is refused.
+/// Returns the message of an error, or of the first error that it summarises, without its location.
 pub(super) fn message(error: &Error) -> String {
     let report = error.report().related.first().map_or(error.report(), Error::report);
     match &report.op {
@@ -186,7 +185,7 @@ pub(super) fn message(error: &Error) -> String {
     }
 }
 
-/// The inputs and outputs: `(x: f32[batch, 4]) -> (f32[batch, 2])`.
+/// Formats the inputs and outputs: `(x: f32[batch, 4]) -> (f32[batch, 2])`.
 impl fmt::Display for ExportedFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inputs: Vec<String> = self.inputs().map(|(name, ty)| format!("{name}: {ty}")).collect();

@@ -1,4 +1,4 @@
-//! Loading of state dicts.
+//! Loads state dicts into values.
 
 use super::convention::Convention;
 use super::paths::{Found, owners, path, prepare, slots};
@@ -10,7 +10,7 @@ use ms_core::{Code, Error, Parameter, Result, Tensor, ops};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-/// How a state dict is loaded: which differences are accepted, and what its entries are called.
+/// The options for loading a state dict: accepted differences and entry names.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -33,14 +33,14 @@ pub struct LoadOptions {
     transposed: Box<Select>,
 }
 
-/// From the name of a slot in the convention of the dict to its name in the dict.
+/// Maps the name of a slot in the dict's convention to its name in the dict.
 type Rename = dyn Fn(&str) -> String;
 
-/// A choice of slots by their paths.
+/// Selects slots by path.
 type Select = dyn Fn(&str) -> bool;
 
 impl LoadOptions {
-    /// Every entry has to fit: strict, with the names of [`Stateful::state_dict`].
+    /// Creates strict options: every entry has to fit, with the names of [`Stateful::state_dict`].
     ///
     /// [`Stateful::state_dict`]: super::Stateful::state_dict
     pub fn new() -> Self {
@@ -54,37 +54,35 @@ impl LoadOptions {
         }
     }
 
-    /// Sets whether missing and unexpected entries are an error. If not, they are only reported:
-    /// slots without an entry keep their values.
+    /// Sets whether missing and unexpected entries are errors. If not, they are only reported, and slots without an
+    /// entry retain their values.
     pub fn strict(self, strict: bool) -> Self {
         Self { strict, ..self }
     }
 
-    /// Sets whether whatever fits is loaded: missing, unexpected and misshaped entries are only
-    /// reported, even if [`LoadOptions::strict`] is set.
+    /// Sets whether all entries that fit are loaded. Missing, unexpected and misshaped entries are then only reported,
+    /// even if [`LoadOptions::strict`] is set.
     pub fn partial(self, partial: bool) -> Self {
         Self { partial, ..self }
     }
 
-    /// Sets whether floats of another dtype are converted to that of the slot. If not, they are
-    /// misshaped.
+    /// Sets whether floats are converted to the dtype of their slot. If not, an entry of another dtype is misshaped.
     pub fn cast(self, cast: bool) -> Self {
         Self { cast, ..self }
     }
 
-    /// Sets the framework after whose names the entries are called.
+    /// Sets the naming convention of the entries.
     pub fn convention(self, convention: Convention) -> Self {
         Self { convention, ..self }
     }
 
-    /// Sets what the entry of a slot is called: `rename` maps its name by the convention to its
-    /// name in the dict.
+    /// Sets a function that renames slots: `rename` maps a name in the convention to a name in the dict.
     pub fn rename(self, rename: impl Fn(&str) -> String + 'static) -> Self {
         Self { rename: Box::new(rename), ..self }
     }
 
-    /// Sets which matrices are stored transposed, by the paths of their slots: `Dense` and
-    /// `torch.nn.Linear` hold `[out, in]`, the layers of Keras, JAX and the first GPTs `[in, out]`.
+    /// Sets which matrices are stored transposed, by the paths of their slots. `Dense` and `torch.nn.Linear` store
+    /// `[out, in]`; the layers of Keras, JAX and the first GPTs store `[in, out]`.
     pub fn transposed(self, transposed: impl Fn(&str) -> bool + 'static) -> Self {
         Self { transposed: Box::new(transposed), ..self }
     }
@@ -105,7 +103,7 @@ impl fmt::Debug for LoadOptions {
     }
 }
 
-/// An entry of another shape or dtype than its slot.
+/// An entry with a shape or dtype different from its slot.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -122,11 +120,11 @@ pub struct Misshaped {
     pub name: String,
     /// The shape and dtype of the slot.
     pub expected: Type,
-    /// Those of the entry.
+    /// The shape and dtype of the entry.
     pub found: Type,
 }
 
-/// What a state dict had for the slots of a value.
+/// The result of loading a state dict: loaded slots and differences.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -146,18 +144,18 @@ pub struct LoadReport {
     pub missing: Vec<String>,
     /// The names of entries without a slot, sorted.
     pub unexpected: Vec<String>,
-    /// Slots whose entries do not fit, sorted by path.
+    /// Slots with entries that do not fit, sorted by path.
     pub misshaped: Vec<Misshaped>,
 }
 
 impl LoadReport {
-    /// Whether every slot was loaded, and every entry used.
+    /// Returns whether every slot was loaded, and every entry used.
     pub fn is_complete(&self) -> bool {
         self.missing.is_empty() && self.unexpected.is_empty() && self.misshaped.is_empty()
     }
 }
 
-/// The differences, separated by semicolons.
+/// Formats the differences, separated by semicolons.
 impl fmt::Display for LoadReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let missing = self.missing.iter().map(|it| format!("`{it}` is missing"));
@@ -192,7 +190,7 @@ pub(super) fn load(value: &(impl Arg + ?Sized), state: &StateDict, options: &Loa
     Ok(report)
 }
 
-/// What is to be written, and what is not.
+/// The planned writes and the report. Nothing is written until all entries have been checked.
 #[derive(Default)]
 struct Plan {
     writes: Vec<(Parameter, Tensor)>,
@@ -203,7 +201,7 @@ impl Plan {
     fn read(&mut self, found: &[Found], state: &StateDict, options: &LoadOptions) -> Result<()> {
         let owners = owners(found);
         let mut places: HashMap<u64, usize> = HashMap::new();
-        // Each slot with its first path, and the entries of all its paths that the dict has.
+        // Each slot with its first path, and the existing entries under any of its paths.
         let mut wanted: Vec<(String, &Parameter, Vec<String>)> = Vec::new();
         for it in found {
             let place = *places.entry(it.parameter.id()).or_insert_with(|| {
@@ -224,8 +222,8 @@ impl Plan {
             };
             let entry = state.get(first).expect("names are of entries");
             used.insert(first.as_str());
-            // A slot that several fields share is saved once by some programs, and under each path by
-            // others. Entries with another value are not the slot's.
+            // Some programs save a shared slot once, others under each of its paths. Alias entries with different
+            // values do not belong to the slot.
             let same = |name: &&String| state.get(name).is_some_and(|it| bytes(it) == bytes(entry));
             used.extend(aliases.iter().filter(same).map(String::as_str));
             self.fit(path, parameter, entry, options)?;
@@ -257,7 +255,7 @@ impl Plan {
     }
 }
 
-/// Dtype, shape and content of an array.
+/// Returns the type and the bytes of an array.
 fn bytes(value: &Tensor) -> Option<(Type, Vec<u8>)> {
     let array = value.try_array().ok()?;
     Some((array.ty(), array.on_host().ok()?.to_bytes()))

@@ -1,4 +1,4 @@
-//! The slots of a value, with the steps of their paths.
+//! Finds the slots of a value and their paths.
 
 use ms_core::Parameter;
 use ms_core::tensor::SlotId;
@@ -10,13 +10,13 @@ use std::fmt::Write;
 /// One step of a path.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Step {
-    /// A field, and the type of the cell that it is a field of.
+    /// A field, with the type of the cell that has it.
     Field { name: String, cell: Option<&'static str> },
     /// An element of a list.
     Index(usize),
-    /// The value of a key of a map, as its `Debug` shows it.
+    /// A map value, with the `Debug` form of its key.
     Key(String),
-    /// The state of the parameter in this slot, and its number among the states of others.
+    /// Optimiser state of the parameter in this slot, and the number of that parameter among those with state.
     Of(SlotId, usize),
 }
 
@@ -26,14 +26,14 @@ pub(super) struct Found {
     pub parameter: Parameter,
 }
 
-/// Every occurrence of a slot in a value, in the order in which [`Arg::visit`] visits them.
+/// Returns every occurrence of a slot in a value, in the order in which [`Arg::visit`] visits them.
 pub(super) fn slots(value: &(impl Arg + ?Sized)) -> Vec<Found> {
     let mut walk = Walk::default();
     value.visit(&mut Sink::new(&mut walk));
     walk.found
 }
 
-/// The paths of slots that are no state of another one: `fc1.weight`, each slot's first path.
+/// Returns the first path of each slot that is not state of another slot, such as `fc1.weight`.
 pub(super) fn owners(found: &[Found]) -> HashMap<SlotId, String> {
     let mut owners = HashMap::new();
     for it in found.iter().filter(|it| !it.steps.iter().any(|step| matches!(step, Step::Of(..)))) {
@@ -42,8 +42,8 @@ pub(super) fn owners(found: &[Found]) -> HashMap<SlotId, String> {
     owners
 }
 
-/// The path of these steps: `blocks[0].fc.weight`, and for the state of a parameter the path of
-/// that parameter as a key, `momentum["fc.weight"]`, or its number if that has none.
+/// Formats a path, such as `blocks[0].fc.weight`. State of a parameter has the parameter's path as a key,
+/// `momentum["fc.weight"]`, or its number if it has no path.
 pub(super) fn path(steps: &[Step], owners: &HashMap<SlotId, String>) -> String {
     let mut out = String::new();
     for step in steps {
@@ -61,13 +61,13 @@ pub(super) fn path(steps: &[Step], owners: &HashMap<SlotId, String>) -> String {
     out
 }
 
-/// The last step to the state of the parameter with a path.
+/// Formats the last step of a path to the state of the parameter at `owner`.
 pub(super) fn state_key(owner: &str) -> String {
     format!("[{owner:?}]")
 }
 
-/// Creates the state of parameters that `has` knows by its path, such as the moments that a
-/// checkpoint has and a new optimiser has not.
+/// Creates state for the parameters for which `has` finds an entry. For example, a checkpoint has moments that a new
+/// optimiser has not allocated.
 pub(super) fn prepare(value: &(impl Arg + ?Sized), found: &[Found], has: &dyn Fn(&str) -> bool) {
     let owners = owners(found);
     let parameters: Vec<&Parameter> = {
@@ -86,13 +86,13 @@ pub(super) fn prepare(value: &(impl Arg + ?Sized), found: &[Found], has: &dyn Fn
     value.visit(&mut Sink::new(&mut walk));
 }
 
-/// What [`prepare`] does with the state that these steps lead to.
+/// Creates the state at these path steps for [`prepare`].
 type Create<'a> = &'a dyn Fn(&[Step], &dyn PerParameter);
 
 #[derive(Default)]
 struct Walk<'a> {
     steps: Vec<Step>,
-    /// The type of the cell that each step leads to, after that of the whole value.
+    /// The type of the cell at each step.
     cells: Vec<Option<&'static str>>,
     root: Option<&'static str>,
     found: Vec<Found>,

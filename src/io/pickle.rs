@@ -1,11 +1,11 @@
-//! Python's pickles as data (protocols 2 to 5, whose opcodes `pickletools` documents): nothing that a pickle names is
-//! looked up or run. Values have numbers and refer to each other by these, so that no pickle is nested too deeply to
-//! be read or dropped.
+//! Reads Python pickles as data, protocols 2 to 5 (the opcodes are documented in `pickletools`). Nothing that a pickle
+//! names is looked up or run. Values are numbered and refer to each other by number, so deep nesting cannot overflow
+//! the stack.
 
 use super::bytes::{take, take_array};
 use std::collections::HashMap;
 
-/// Maximum length of the name of a module, or of what it has.
+/// The maximum length of a module name or of a name in it.
 const MAX_NAME: usize = 1 << 8;
 
 /// The number of a value.
@@ -14,7 +14,7 @@ pub type Id = usize;
 /// A value of a pickle.
 #[derive(Debug, PartialEq)]
 pub enum Value {
-    /// None, bytes, and numbers that are no integers of 64 bits.
+    /// None, bytes, and numbers other than 64-bit integers.
     Other,
     Int(i64),
     Text(String),
@@ -22,15 +22,15 @@ pub enum Value {
     Items(Vec<Id>),
     /// A dict: keys and values.
     Dict(Vec<[Id; 2]>),
-    /// What a module has under a name: `torch Size`.
+    /// A global: a module and a name in it, such as `torch Size`.
     Global(String),
     /// The call of a global with a tuple of arguments.
     Call(Id, Id),
-    /// A reference to something outside of the pickle.
+    /// A persistent id: a reference to an object outside of the pickle.
     Persistent(Id),
 }
 
-/// The values of a pickle.
+/// The values of a pickle, and the state of the unpickler.
 #[derive(Default)]
 pub struct Pickle {
     values: Vec<Value>,
@@ -40,7 +40,7 @@ pub struct Pickle {
 }
 
 impl Pickle {
-    /// The values of a pickle, and the one that it is of.
+    /// Reads a pickle. Returns its values and the root.
     ///
     /// # Errors
     /// A description of the defect.
@@ -56,12 +56,12 @@ impl Pickle {
         }
     }
 
-    /// A value.
+    /// Returns a value.
     pub fn value(&self, id: Id) -> &Value {
         &self.values[id]
     }
 
-    /// The references to things outside of the pickle, each with what it refers to.
+    /// Returns the persistent ids, each with the value that describes its target.
     pub fn persistent(&self) -> impl Iterator<Item = (Id, Id)> {
         self.values.iter().enumerate().filter_map(|(at, it)| match it {
             Value::Persistent(of) => Some((at, *of)),
@@ -69,10 +69,10 @@ impl Pickle {
         })
     }
 
-    /// Executes an opcode, whose argument is at the front of `bytes`.
+    /// Executes an opcode; its argument is at the front of `bytes`.
     fn step(&mut self, opcode: u8, bytes: &mut &[u8]) -> Result<(), String> {
         match opcode {
-            // Protocol and frame.
+            // Protocol and frame headers carry no data.
             0x80 => _ = take(bytes, 1)?,
             0x95 => _ = take(bytes, 8)?,
             b'N' => self.push(Value::Other),
@@ -141,7 +141,7 @@ impl Pickle {
                 let (Value::Text(module), Value::Text(name)) = (module, name) else {
                     return Err("a name in its pickle is no text".to_owned());
                 };
-                // The texts may be used many times.
+                // Bounds memory, since a memoised text may be used many times.
                 if module.len().max(name.len()) > MAX_NAME {
                     return Err("a name in its pickle is too long".to_owned());
                 }
@@ -151,7 +151,7 @@ impl Pickle {
                 let (arguments, of) = (self.pop()?, self.pop()?);
                 self.push(Value::Call(of, arguments));
             }
-            // The attributes of an object, such as the metadata of a state dict.
+            // Ignores the state of an object, such as the metadata of a state dict.
             b'b' => {
                 self.pop()?;
                 self.top()?;
@@ -188,7 +188,7 @@ impl Pickle {
         self.values.push(value);
     }
 
-    /// The value on top of the stack, above the last mark.
+    /// Returns the value on top of the stack, above the last mark.
     fn top(&self) -> Result<Id, String> {
         let above = self.stack.len() > self.marks.last().copied().unwrap_or(0);
         self.stack.last().copied().filter(|_| above).ok_or_else(underflow)
@@ -200,7 +200,7 @@ impl Pickle {
         Ok(top)
     }
 
-    /// The values above the last mark, which ends.
+    /// Pops the values above the last mark, and the mark.
     fn pop_marked(&mut self) -> Result<Vec<Id>, String> {
         let mark = self.marks.pop().ok_or_else(underflow)?;
         Ok(self.stack.split_off(mark.min(self.stack.len())))
@@ -215,7 +215,7 @@ impl Pickle {
         Ok(())
     }
 
-    /// Adds keys and values, one after the other.
+    /// Adds alternating keys and values to a dict.
     fn set_items(&mut self, items: &[Id]) -> Result<(), String> {
         let dict = self.top()?;
         if let Value::Call(of, _) = self.values[dict]
@@ -236,7 +236,7 @@ fn underflow() -> String {
     "its pickle takes a value that is not there".to_owned()
 }
 
-/// An integer of these little-endian digits.
+/// Decodes a little-endian integer.
 fn long(digits: &[u8]) -> Value {
     let is_negative = digits.last().is_some_and(|it| it & 0x80 != 0);
     let mut whole = [if is_negative { 0xff } else { 0 }; 8];
@@ -245,14 +245,14 @@ fn long(digits: &[u8]) -> Value {
     Value::Int(i64::from_le_bytes(whole))
 }
 
-/// Takes bytes after their number, which has `size` bytes.
+/// Splits off bytes that are preceded by their count, an integer of `size` bytes.
 fn take_sized<'a>(bytes: &mut &'a [u8], size: usize) -> Result<&'a [u8], String> {
     let mut length = [0; 8];
     length[..size].copy_from_slice(take(bytes, size)?);
     take(bytes, u64::from_le_bytes(length) as usize)
 }
 
-/// Takes a line of text.
+/// Splits off a line of text.
 fn take_line<'a>(bytes: &mut &'a [u8]) -> Result<&'a str, String> {
     let end = bytes.iter().position(|it| *it == b'\n').ok_or("a name in its pickle has no end")?;
     let line = take(bytes, end + 1)?;

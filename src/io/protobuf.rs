@@ -1,41 +1,41 @@
-//! Messages of protocol buffers (<https://protobuf.dev/programming-guides/encoding/>): fields by their numbers.
+//! Encodes and decodes protocol buffer messages (<https://protobuf.dev/programming-guides/encoding/>).
 
-/// A field of a double.
+/// Encodes a double field.
 pub(crate) fn double(field: u8, value: f64) -> Vec<u8> {
     [&key(field, 1)[..], &value.to_le_bytes()].concat()
 }
 
-/// A field of a float.
+/// Encodes a float field.
 pub(crate) fn float(field: u8, value: f32) -> Vec<u8> {
     [&key(field, 5)[..], &value.to_le_bytes()].concat()
 }
 
-/// A field of an integer; zero is left out.
+/// Encodes an integer field; zero is omitted.
 pub(crate) fn number(field: u8, value: u64) -> Vec<u8> {
     if value == 0 { Vec::new() } else { integer(field, value) }
 }
 
-/// A field of an integer, also of zero: one of a list, or of a choice between fields.
+/// Encodes an integer field, also if it is zero: an element of a list, or a `oneof` member.
 pub(crate) fn integer(field: u8, value: u64) -> Vec<u8> {
     [key(field, 0), varint(value)].concat()
 }
 
-/// The number of a field, and the kind of its value.
+/// Encodes a field number and a wire type.
 fn key(field: u8, kind: u64) -> Vec<u8> {
     varint(u64::from(field) << 3 | kind)
 }
 
-/// A field of bytes, of text or of a message.
+/// Encodes a field of bytes, text or a message.
 pub(crate) fn bytes(field: u8, value: &[u8]) -> Vec<u8> {
     [&header(field, value.len())[..], value].concat()
 }
 
-/// What precedes so many bytes of a field.
+/// Encodes the header of a length-delimited field.
 pub(crate) fn header(field: u8, bytes: usize) -> Vec<u8> {
     [key(field, 2), varint(bytes as u64)].concat()
 }
 
-/// Seven bits a byte, the lowest first; all bytes but the last have the eighth bit set.
+/// Encodes a varint: seven bits per byte, lowest first; all bytes but the last have the eighth bit set.
 pub(crate) fn varint(mut value: u64) -> Vec<u8> {
     let mut out = Vec::new();
     while value >= 0x80 {
@@ -51,11 +51,11 @@ pub(crate) fn varint(mut value: u64) -> Vec<u8> {
 pub(crate) enum Value<'a> {
     Number(u64),
     Bytes(&'a [u8]),
-    /// A double, a float or an integer of that size, in eight or four bytes.
+    /// A fixed-size number of eight or four bytes: a double, a float or an integer.
     Fixed(&'a [u8]),
 }
 
-/// The next field of a message, which then starts behind it; `None` at its end.
+/// Splits off the next field of a message; returns `None` at its end.
 ///
 /// # Errors
 /// A description of the defect.
@@ -82,7 +82,7 @@ fn take<'a>(message: &mut &'a [u8], bytes: u64) -> Result<&'a [u8], String> {
     taken.ok_or_else(|| format!("a field of {bytes} bytes is longer than its message"))
 }
 
-/// Takes a number from the front of a message.
+/// Splits off a varint.
 ///
 /// # Errors
 /// A description of the defect.

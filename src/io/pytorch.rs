@@ -1,4 +1,4 @@
-//! Files of `torch.save` since PyTorch 1.6: a zip archive with a pickle, and the bytes of each storage.
+//! Reads and writes `torch.save` files since PyTorch 1.6: a zip archive with a pickle and the bytes of each storage.
 
 use super::archive::{Member, members, write_archive};
 use super::bytes::sized;
@@ -10,7 +10,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
-/// Each dtype with the class of its storages.
+/// The dtypes and their storage classes.
 const STORAGES: [(DType, &str); 10] = [
     (DType::Bool, "torch BoolStorage"),
     (DType::I8, "torch CharStorage"),
@@ -24,23 +24,23 @@ const STORAGES: [(DType, &str); 10] = [
     (DType::F64, "torch DoubleStorage"),
 ];
 
-/// Maximum length of a path in bytes: values that are in several dicts have as many.
+/// The maximum length of a path in bytes; a value that occurs in several dicts has several paths.
 const MAX_PATH: usize = 1 << 12;
 
-/// Calls that are known, and mean nothing else than their arguments.
+/// The supported globals. A call of one of them only wraps its arguments.
 const DICT: &str = "collections OrderedDict";
 const TENSOR: &str = "torch._utils _rebuild_tensor_v2";
 const PARAMETER: &str = "torch._utils _rebuild_parameter";
 const SIZE: &str = "torch Size";
 
-/// Maximum nesting of dicts and lists.
+/// The maximum nesting of dicts and lists.
 const MAX_DEPTH: usize = 32;
 
-/// Maximum number of values in all dicts and lists, of which one may be in several.
+/// The maximum number of visited values; a value that occurs several times counts each time.
 const MAX_VALUES: usize = 1 << 20;
 
-/// The tensors of a file by their names. Those in dicts and lists of a dict have paths: `model.fc.weight`,
-/// `layers[0]`. Other values, such as numbers and text, are left out.
+/// Reads the tensors of a file by name. Tensors in nested dicts and lists have paths: `model.fc.weight`, `layers[0]`.
+/// Other values, such as numbers and text, are ignored.
 ///
 /// # Errors
 /// A description of the defect of the file.
@@ -52,7 +52,7 @@ pub fn read(file: &[u8]) -> Result<BTreeMap<String, Array>, String> {
     let within = |it: &Member<'_>, why| format!("`{}`: {why}", it.name);
     let mut inside = HashMap::new();
     for member in &members {
-        // Of two with one name, the first is meant.
+        // The first of two members with one name is used.
         if let Some(name) = member.name.strip_prefix(folder) {
             inside.entry(name).or_insert(member);
         }
@@ -74,20 +74,20 @@ pub fn read(file: &[u8]) -> Result<BTreeMap<String, Array>, String> {
     Ok(reader.made)
 }
 
-/// The class of PyTorch's storages of a dtype; there are none of the unsigned integers of more than a byte.
+/// Returns PyTorch's storage class of a dtype. Unsigned integers of more than one byte have none.
 pub fn storage_class(dtype: DType) -> Option<&'static str> {
     STORAGES.into_iter().find(|it| it.0 == dtype).map(|it| it.1)
 }
 
-/// Writes a dict of these arrays, each in a storage of its own.
+/// Writes a dict of these arrays, each with its own storage.
 ///
 /// # Errors
-/// Those of writing.
+/// The errors of `out`.
 ///
 /// # Panics
-/// For a dtype without a [class of storages](storage_class).
+/// Panics for a dtype without a [storage class](storage_class).
 pub fn write(arrays: &BTreeMap<String, HostArray<'_>>, out: &mut dyn Write) -> io::Result<()> {
-    /// The version of the format that PyTorch has written since 1.6.
+    /// The format version, which is the same since PyTorch 1.6.
     const VERSION: &[u8] = b"3\n";
     const BYTE_ORDER: &[u8] = if cfg!(target_endian = "big") { b"big" } else { b"little" };
     let storage = |(at, it)| (format!("archive/data/{at}"), Cow::Borrowed(HostArray::bytes(it)));
@@ -98,7 +98,7 @@ pub fn write(arrays: &BTreeMap<String, HostArray<'_>>, out: &mut dyn Write) -> i
     write_archive(&files, out)
 }
 
-/// The pickle of a dict of these arrays, whose storages are numbered in their order.
+/// Pickles a dict of these arrays, with storages numbered in their order.
 fn pickled(arrays: &BTreeMap<String, HostArray<'_>>) -> Vec<u8> {
     let text = |it: &str| {
         let length = u32::try_from(it.len()).expect("names have less than 4 GiB");
@@ -126,7 +126,7 @@ fn pickled(arrays: &BTreeMap<String, HostArray<'_>>) -> Vec<u8> {
     pickle
 }
 
-/// The name of a value at its place.
+/// The key of a value in its dict or list.
 enum Key {
     Position(usize),
     Value(Id),
@@ -134,15 +134,15 @@ enum Key {
 
 struct Reader {
     pickle: Pickle,
-    /// The elements of each storage, by the value that refers to it. Tensors share them.
+    /// The elements of each storage, by the value that refers to it. Tensors may share a storage.
     storages: HashMap<Id, Array>,
     made: BTreeMap<String, Array>,
-    /// The number of values that were visited.
+    /// The number of visited values.
     values: usize,
 }
 
 impl Reader {
-    /// Reads what the pickle refers to.
+    /// Loads the storages that the pickle refers to.
     fn load_storages<'a>(&mut self, content: impl Fn(&str) -> Result<Cow<'a, [u8]>, String>) -> Result<(), String> {
         let mut known: HashMap<(&str, DType), Array> = HashMap::new();
         for (id, of) in self.pickle.persistent() {
@@ -172,7 +172,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Adds the tensors in a value, whose path this is; returns whether it is a tensor itself.
+    /// Collects the tensors in the value at this path; returns whether the value itself is a tensor.
     fn visit(&mut self, id: Id, path: &str, depth: usize) -> Result<bool, String> {
         self.values += 1;
         if depth > MAX_DEPTH || self.values > MAX_VALUES || path.len() > MAX_PATH {
@@ -204,7 +204,7 @@ impl Reader {
             let path = match key {
                 Key::Position(at) => format!("{path}[{at}]"),
                 Key::Value(key) => match self.pickle.value(key) {
-                    // One long key may be that of many values.
+                    // Bounds memory, since one long key may be shared by many values.
                     Value::Text(key) if key.len() > MAX_PATH => return Err("it has too long a name".to_owned()),
                     Value::Text(key) => format!("{path}{dot}{key}"),
                     Value::Int(key) => format!("{path}{dot}{key}"),
@@ -216,7 +216,7 @@ impl Reader {
         Ok(false)
     }
 
-    /// The name and the arguments of a call.
+    /// Returns the global and the arguments of a call.
     fn call(&self, id: Id) -> Result<(&str, &[Id]), String> {
         let Value::Call(of, arguments) = self.pickle.value(id) else { return Err(odd("call")) };
         match (self.pickle.value(*of), self.pickle.value(*arguments)) {
@@ -225,7 +225,7 @@ impl Reader {
         }
     }
 
-    /// The numbers of a tuple or of a shape, none of which is negative.
+    /// Returns the numbers of a tuple or shape, none of which is negative.
     fn sizes(&self, id: Id) -> Result<Vec<usize>, String> {
         let items = match self.call(id) {
             Ok((SIZE, &[items])) => items,
@@ -242,7 +242,7 @@ impl Reader {
         }
     }
 
-    /// The tensor of these arguments: a storage, an offset, a shape and strides.
+    /// Builds a tensor from its arguments: storage, offset, shape and strides.
     fn tensor(&self, arguments: &[Id]) -> Result<Array, String> {
         let [storage, offset, shape, strides, ..] = *arguments else { return Err(odd("tensor")) };
         let elements = self.storages.get(&storage).ok_or_else(|| odd("tensor"))?;
@@ -261,19 +261,19 @@ impl Reader {
         if last >= count {
             return Err(outside());
         }
-        // A copy would take memory that the file does not have: many tensors may be parts of one storage, and one may
+        // A strided view avoids a copy, which could take far more memory than the file: tensors may share a storage, or
         // repeat its elements.
         let strides = strides.iter().map(|&it| it as isize).collect();
         Ok(elements.with_layout(Layout::new(shape.into_iter().collect(), strides, offset)))
     }
 }
 
-/// The defect of something that is not read.
+/// Describes the defect of an unsupported object.
 fn no_tensor(name: &str) -> String {
     format!("it has a `{name}`, which is no tensor; save the `state_dict()`")
 }
 
-/// The defect of a part that is not what PyTorch writes.
+/// Describes a part that PyTorch does not write.
 fn odd(what: &str) -> String {
     format!("a {what} in it is not as PyTorch writes it")
 }
@@ -328,7 +328,7 @@ mod tests {
         );
     }
 
-    /// An archive with these members.
+    /// Builds an archive with these members.
     fn archive(pickle: &[u8], storage: &[u8]) -> Vec<u8> {
         let members = [("x/data.pkl", pickle), ("x/data/0", storage)];
         let members = members.map(|(name, bytes)| (name.to_owned(), bytes.to_vec()));
@@ -337,7 +337,7 @@ mod tests {
         archive
     }
 
-    /// The pickle of a dict with a tensor of this shape and these strides in a storage of floats.
+    /// Builds the pickle of a dict with one tensor of this shape and these strides, over a storage of floats.
     fn pickle(shape: u8, stride: u8) -> Vec<u8> {
         let storage = b"(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\x000X\x03\0\0\0cpuK\x02tQ";
         let call = b"ctorch._utils\n_rebuild_tensor_v2\n(";
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(got.escape_ascii().to_string(), want.concat().escape_ascii().to_string());
     }
 
-    /// A tensor that repeats its elements, as `expand` makes them.
+    /// Tensors that repeat elements, as `expand` makes them.
     #[test]
     fn expanded_tensors() {
         check(&archive(&pickle(3, 0), &[0; 8]), &["w f32[3] [0.0, 0.0, 0.0]"]);
@@ -385,7 +385,7 @@ mod tests {
         assert!(read(&archive(&same_key.concat(), &[])).is_err_and(|it| it.contains("too long a name")));
         let module = [b"\x80\x02".to_vec(), text(&long), b"q\0".to_vec(), b"h\0h\0\x93".repeat(20_000), b".".to_vec()];
         assert!(read(&archive(&module.concat(), &[])).is_err_and(|it| it.contains("too long")));
-        // Tensors of one storage share it.
+        // Tensors that share a storage.
         let whole = pickle(2, 1);
         let at = whole.iter().position(|it| *it == b'c').expect("it has a call");
         let tensor = &whole[at..whole.len() - 2];
@@ -397,7 +397,7 @@ mod tests {
         let first = &arrays["w0"];
         assert_eq!(arrays.len(), 6000);
         assert!(arrays.values().all(|it| std::sync::Arc::ptr_eq(it.storage(), first.storage())));
-        // Each in a storage of its own.
+        // Tensors with one storage each.
         let key = b"X\x01\0\0\x000";
         let place = tensor.windows(key.len()).position(|it| it == key).expect("it has a key");
         let own = |it: usize| [&tensor[..place], &text(&it.to_string()), &tensor[place + key.len()..]].concat();
@@ -433,7 +433,7 @@ mod tests {
         }
     }
 
-    /// Files that are cut off or changed are refused, or are others; none makes the process fail.
+    /// Truncated or changed files are rejected or read as different data; none makes the process fail.
     #[test]
     fn damage() {
         for file in [STATE, RUN, MODULE] {
@@ -441,7 +441,7 @@ mod tests {
                 assert!(read(&file[..len]).is_err());
             }
         }
-        // Past the checksums.
+        // These changes are covered by valid checksums.
         for at in 0..pickle(2, 1).len() {
             for change in [1, 2, 0x40, 0x80, 0xff] {
                 let mut pickle = pickle(2, 1);

@@ -1,5 +1,5 @@
-//! Atomic replacement of files: a reader sees all of the old content or all of the new, also after
-//! a power failure, and with concurrent writers.
+//! Replaces files atomically: a reader sees all of the old content or all of the new. This holds after a power failure,
+//! and with concurrent writers.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -9,13 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Replaces the content of a file, or creates it, with what `write` writes. If `path` is a symbolic
-/// link, its target is replaced. The permissions of an existing file are kept.
+/// Replaces or creates a file with the content that `write` writes. The target of a symbolic link is replaced. The
+/// permissions of an existing file are preserved.
 ///
 /// # Errors
-/// I/O errors, and a path at which there is something other than a regular file: a directory, a
-/// device, a pipe. The old content is then intact, except if only the last step failed, which makes
-/// the new one durable.
+/// I/O errors, also for a path to anything but a regular file, such as a directory, a device or a pipe. The old content
+/// is then intact, unless only the last step failed, which makes the new content durable.
 pub(crate) fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let (target, old) = target(path)?;
     let folder = target.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -32,7 +31,7 @@ pub(crate) fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Res
     sync_folder(folder)
 }
 
-/// The path of the file to be replaced, and its metadata, if it exists.
+/// Returns the path of the file to replace, and its metadata if it exists.
 fn target(path: &Path) -> io::Result<(PathBuf, Option<fs::Metadata>)> {
     let (target, found) = match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() => {
@@ -50,7 +49,7 @@ fn target(path: &Path) -> io::Result<(PathBuf, Option<fs::Metadata>)> {
     Ok((target, Some(found)))
 }
 
-/// A file under a unique temporary name, removed on drop unless it was renamed.
+/// A temporary file with a unique name, removed on drop unless it was renamed.
 struct Part(Option<PathBuf>);
 
 impl Part {
@@ -64,21 +63,20 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
-            // The remains of a failed write are useless; failing to remove them changes nothing.
+            // A leftover of a failed write is harmless, so a failure to remove it is ignored.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// The names of parts begin and end so.
+/// The prefix and suffix of temporary files.
 const PART_BEGIN: &str = ".ms-";
 const PART_END: &str = ".part";
 
-/// Folders with more entries are listed only once.
+/// Folders with more entries are scanned only once.
 const MANY_ENTRIES: usize = 1 << 10;
 
-/// Removes the parts that savers left in a folder when they were killed: those that nobody has locked. What fails is left
-/// to the next save.
+/// Removes temporary files of killed savers: files without a lock. A failure is left to the next save.
 fn collect_parts(folder: &Path) {
     static LARGE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let mut large = LARGE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,16 +102,16 @@ fn collect_parts(folder: &Path) {
     }
 }
 
-/// Whether a file that was just made is in no folder any more: it was collected before it was locked.
+/// Returns whether a file that was just created was removed before it was locked.
 fn is_removed(file: &File) -> io::Result<bool> {
     #[cfg(unix)]
     return Ok(std::os::unix::fs::MetadataExt::nlink(&file.metadata()?) == 0);
-    // An open file is not removed elsewhere.
+    // Other platforms do not remove an open file.
     #[cfg(not(unix))]
     return file.metadata().map(|_| false);
 }
 
-/// Whether a name is that of a part: `.ms-PROCESS-NUMBER.part`.
+/// Returns whether a name is that of a temporary file: `.ms-PROCESS-NUMBER.part`.
 fn is_part(name: &OsStr) -> bool {
     let inner = name.to_str().and_then(|it| it.strip_prefix(PART_BEGIN)?.strip_suffix(PART_END)?.split_once('-'));
     let is_number = |it: &str| it.parse::<u64>().is_ok();
@@ -128,29 +126,28 @@ fn create_part(folder: &Path) -> io::Result<(File, Part)> {
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(file) => {
                 let part = Part(Some(path));
-                // The lock says that the saver lives. It waits for one that is collecting the file. Where files have no
-                // locks, nobody collects.
+                // The lock marks a live saver. It waits for a saver that is collecting this file. On file systems
+                // without locks, nothing is collected.
                 let _ = file.lock();
                 match is_removed(&file)? {
                     false => return Ok((file, part)),
                     true => continue,
                 }
             }
-            // Left behind by an earlier process with this id, or in use by one in another
-            // container.
+            // Left by an earlier process with this id, or in use by a process in another container.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
             Err(error) => return Err(error),
         }
     }
 }
 
-/// Makes the names in a folder durable.
+/// Makes the directory entries of a folder durable.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     if !cfg!(unix) {
         return Ok(());
     }
     match File::open(folder)?.sync_all() {
-        // Some file systems do not support syncing a folder.
+        // Some file systems do not support `fsync` on a folder.
         Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
         done => done,
     }
@@ -160,7 +157,7 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Parts that nobody has locked are removed by the next save, and no other file is.
+    /// Unlocked temporary files are removed by the next save, and no other file is.
     #[test]
     fn parts_of_killed_savers_are_collected() {
         let folder = std::env::temp_dir().join(format!("ms parts {}", std::process::id()));
@@ -182,7 +179,7 @@ mod tests {
             });
             saved.expect("the folder is writable");
         };
-        // A save during another one leaves its part.
+        // A save during another save leaves the other's temporary file alone.
         let nested = folder.join("other");
         save(&mut || replace(&nested, |out| out.write_all(b"other")).expect("the folder is writable"));
         assert_eq!(dead.map(|it| it.exists()), [false; 2]);

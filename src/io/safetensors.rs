@@ -1,9 +1,8 @@
-//! The safetensors format: the length of a JSON header in eight bytes, the header with dtype, shape
-//! and offsets of each tensor, and their bytes (<https://huggingface.co/docs/safetensors>, version
-//! 0.8 of its library).
+//! Reads and writes safetensors files (<https://huggingface.co/docs/safetensors>, version 0.8 of the library). A file
+//! has an eight-byte length, a JSON header with dtype, shape and offsets of each tensor, and the data.
 //!
-//! Implemented here because the library brings `serde_json` into every program, whose comparisons
-//! with numbers make `n == text.parse()?` ambiguous in user code.
+//! The library is not used, because it would link `serde_json` into every program. The comparisons of `serde_json` with
+//! numbers make `n == text.parse()?` ambiguous in user code.
 
 use super::bytes::{is_flat, sized};
 use ms_core::DType;
@@ -14,10 +13,10 @@ use std::io::{self, Write};
 use std::ops::Range;
 use tinyjson::JsonValue;
 
-/// Longer headers are an error, as in the library.
+/// The maximum header length, as in the library.
 const MAX_HEADER: usize = 100_000_000;
 
-/// Each dtype with its name in the file.
+/// The dtypes and their names in the file.
 const DTYPES: [(DType, &str); 13] = [
     (DType::Bool, "BOOL"),
     (DType::I8, "I8"),
@@ -34,32 +33,32 @@ const DTYPES: [(DType, &str); 13] = [
     (DType::F64, "F64"),
 ];
 
-/// The maximal nesting of values in a header: an object, of objects, of arrays.
+/// The maximum nesting of a header: an object of objects of arrays.
 const MAX_DEPTH: usize = 3;
 
-/// The entry of a header that is no tensor.
+/// The header entry that is not a tensor.
 const METADATA: &str = "__metadata__";
 
 /// The content of a file.
 pub struct File {
-    /// The tensors, by their names.
+    /// The tensors by name.
     pub arrays: BTreeMap<String, Array>,
-    /// Text, by its keys.
+    /// The metadata texts by key.
     pub metadata: BTreeMap<String, String>,
 }
 
-/// Writes a file with these row-major arrays, in the order of their names: equal arrays give equal files.
+/// Writes row-major arrays in the order of their names: equal arrays give equal files.
 ///
 /// # Errors
-/// I/O errors of `out`; an array whose name the format reserves.
+/// I/O errors of `out`; an array with a reserved name.
 pub fn write(arrays: &BTreeMap<String, HostArray<'_>>, out: &mut dyn Write) -> io::Result<()> {
     write_with(arrays, &BTreeMap::new(), out)
 }
 
-/// [`write`](fn@write) with metadata.
+/// Writes arrays and metadata; see [`write`](fn@write).
 ///
 /// # Errors
-/// As for [`write`](fn@write), and when the header is longer than the format permits.
+/// The errors of [`write`](fn@write), and a header that is longer than the format permits.
 pub fn write_with(
     arrays: &BTreeMap<String, HostArray<'_>>,
     metadata: &BTreeMap<String, String>,
@@ -86,7 +85,7 @@ pub fn write_with(
             .expect("a string takes any text");
     }
     header.push('}');
-    // The data starts at a multiple of eight bytes; JSON may end with spaces.
+    // Data is aligned to eight bytes. JSON permits trailing spaces.
     header.push_str(&" ".repeat(header.len().next_multiple_of(8) - header.len()));
     if header.len() > MAX_HEADER {
         let message = format!("its header has {} bytes, and the format permits {MAX_HEADER}", header.len());
@@ -100,7 +99,7 @@ pub fn write_with(
     Ok(())
 }
 
-/// The arrays of a file.
+/// Reads the arrays of a file.
 ///
 /// # Errors
 /// A description of the defect of the file.
@@ -108,10 +107,10 @@ pub fn deserialize(bytes: &[u8]) -> Result<BTreeMap<String, Array>, String> {
     file(bytes).map(|it| it.arrays)
 }
 
-/// The content of a file.
+/// Reads the arrays and metadata of a file.
 ///
 /// # Errors
-/// As for [`deserialize`].
+/// The errors of [`deserialize`].
 pub fn file(bytes: &[u8]) -> Result<File, String> {
     let (length, rest) = bytes.split_first_chunk::<8>().ok_or("it is shorter than the length of its header")?;
     let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
@@ -120,7 +119,7 @@ pub fn file(bytes: &[u8]) -> Result<File, String> {
     }
     let (header, data) = rest.split_at(length);
     let header = std::str::from_utf8(header).map_err(|error| format!("its header is no text: {error}"))?;
-    // The parser is recursive.
+    // The parser is recursive, so the nesting depth is bounded first.
     if !is_flat(header, MAX_DEPTH) {
         return Err(format!("its header nests more than {MAX_DEPTH} deep"));
     }
@@ -138,7 +137,7 @@ pub fn file(bytes: &[u8]) -> Result<File, String> {
         places.push(place);
         arrays.insert(name.clone(), array);
     }
-    // Tensors are contiguous, without gaps.
+    // The format requires contiguous tensors without gaps.
     places.sort_by_key(|it| (it.start, it.end));
     let mut end = 0;
     for place in places {
@@ -153,14 +152,13 @@ pub fn file(bytes: &[u8]) -> Result<File, String> {
     Ok(File { arrays, metadata })
 }
 
-/// The strings of an object; `None` for any other value.
+/// Returns the strings of an object; `None` for any other value.
 fn texts(value: &JsonValue) -> Option<BTreeMap<String, String>> {
     let entries: &HashMap<String, JsonValue> = value.get()?;
     entries.iter().map(|(key, it)| Some((key.clone(), it.get::<String>()?.clone()))).collect()
 }
 
-/// The array that an entry of the header describes, and its range in the data; `None` if the entry
-/// is invalid.
+/// Returns the array that a header entry describes, and its range in the data; `None` if the entry is invalid.
 fn tensor(entry: &JsonValue, data: &[u8]) -> Option<(Array, Range<usize>)> {
     let entry: &HashMap<String, JsonValue> = entry.get()?;
     let numbers = |name: &str| -> Option<Vec<usize>> {

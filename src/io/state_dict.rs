@@ -1,4 +1,4 @@
-//! State dicts: the values of slots by their names.
+//! State dicts: named values of parameters, buffers and generators.
 
 use super::bytes::read;
 use super::convention::Convention;
@@ -14,10 +14,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// The values of parameters, buffers and states of generators, by their names, in the order of the
-/// names.
+/// The values of parameters, buffers and generator states by name, sorted by name.
 ///
-/// The values are those of the time when the dict is made: later training changes none of them.
+/// The values are a snapshot: later training changes none of them.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -34,8 +33,8 @@ pub struct StateDict {
     entries: BTreeMap<String, Tensor>,
 }
 
-/// Values whose state can be saved and loaded: cells, optimisers, generators, counters, loaders of
-/// data, and tuples of them.
+/// A value with state that can be saved and loaded. Examples are cells, optimisers, generators, counters, data loaders,
+/// and tuples of them.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -47,22 +46,22 @@ pub struct StateDict {
 /// # Ok::<(), ms::Error>(())
 /// ```
 pub trait Stateful: Arg {
-    /// The value of every slot inside, by its path: `fc1.weight`, `norm.moving_mean`; in a tuple
-    /// the paths begin with the position, `[0].fc1.weight`. A slot with several paths has the first.
+    /// Returns the value of every slot by its path: `fc1.weight`, `norm.moving_mean`. In a tuple, paths begin with the
+    /// position: `[0].fc1.weight`. A slot with several paths appears under the first.
     ///
     /// # Panics
-    /// As for [`StateDict::named`].
+    /// Raises the errors of [`StateDict::named`].
     #[track_caller]
     fn state_dict(&self) -> StateDict {
         StateDict::named(self, Convention::Ms)
     }
 
-    /// Writes the values of a dict into the slots inside. The state that an optimiser keeps for
-    /// parameters is created where the dict has it.
+    /// Loads the values of a dict into the slots. Optimiser state that does not exist yet is created if the dict has
+    /// it.
     ///
     /// # Errors
-    /// [`Code::Argument`] with all names when entries are missing, unexpected or misshaped and the
-    /// options do not accept that. Nothing is changed then.
+    /// [`Code::Argument`] with all names if entries are missing, unexpected or misshaped, and the options do not permit
+    /// it. Nothing is changed then.
     fn load_state_dict(&self, state: &StateDict, options: &LoadOptions) -> Result<LoadReport> {
         super::load::load(self, state, options)
     }
@@ -70,23 +69,22 @@ pub trait Stateful: Arg {
 
 impl<T: Arg + ?Sized> Stateful for T {}
 
-/// From the content of a file to its arrays; an error describes the defect of the file.
+/// Decodes the content of a file; an error describes the defect.
 type Decode = fn(&[u8]) -> Result<BTreeMap<String, Array>, String>;
 
-/// Writes a file of arrays.
+/// Encodes arrays to a file.
 type Encode = fn(&BTreeMap<String, HostArray<'_>>, &mut dyn Write) -> io::Result<()>;
 
 impl StateDict {
-    /// No entries.
+    /// Creates an empty dict.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The value of every slot of a value, by the names of a convention.
+    /// Returns the value of every slot, with the names of a convention.
     ///
     /// # Panics
-    /// Raises [`Code::DuplicateName`] when two slots have the same name, which an [`Arg`] written by
-    /// hand may give.
+    /// Raises [`Code::DuplicateName`] if two slots have one name. This is possible only for a hand-written [`Arg`].
     #[track_caller]
     pub fn named(value: &(impl Arg + ?Sized), convention: Convention) -> Self {
         let found = slots(value);
@@ -102,31 +100,30 @@ impl StateDict {
         made
     }
 
-    /// Reads a safetensors file. Its tensors are on the device of the settings, as new ones are.
+    /// Reads a safetensors file. Tensors are placed on the device of the context.
     ///
     /// # Errors
-    /// [`Code::Io`] when the file cannot be read or has another format, [`Code::Memory`] when the
-    /// system has no memory for it.
+    /// [`Code::Io`] if the file cannot be read or has a different format, [`Code::Memory`] if the system has no memory
+    /// for it.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         Self::read_as(path.as_ref(), safetensors::deserialize)
     }
 
-    /// Reads a checkpoint of MindSpore (`.ckpt`). [`Convention::MindSpore`] says what its entries are called.
+    /// Reads a MindSpore checkpoint (`.ckpt`), with entries named after [`Convention::MindSpore`].
     ///
     /// # Errors
-    /// As [`StateDict::read`]; a file that is encrypted has another format.
+    /// The errors of [`StateDict::read`]. An encrypted file has a different format.
     pub fn read_mindspore(path: impl AsRef<Path>) -> Result<Self> {
         Self::read_as(path.as_ref(), ckpt::read)
     }
 
-    /// Reads the tensors of a file of `torch.save` (`.pt`, `.pth`), such as a `state_dict()`.
-    /// [`Convention::PyTorch`] says what its entries are called. Tensors in dicts and lists of a dict have paths, of
-    /// which [`StateDict::part`] selects some: `model.fc.weight`. Numbers and text are left out. Nothing that the file
-    /// names is run.
+    /// Reads the tensors of a `torch.save` file (`.pt`, `.pth`), such as a `state_dict()`, with entries named after
+    /// [`Convention::PyTorch`]. Tensors in nested dicts and lists have paths such as `model.fc.weight`;
+    /// [`StateDict::part`] selects a subtree. Numbers and text are ignored. No code that the file names is run.
     ///
     /// # Errors
-    /// As [`StateDict::read`]; a file of anything but dicts, lists, numbers, text and dense tensors, such as a whole
-    /// module, has another format.
+    /// The errors of [`StateDict::read`]. A file with anything but dicts, lists, numbers, text and dense tensors has a
+    /// different format; an example is a whole module.
     pub fn read_pytorch(path: impl AsRef<Path>) -> Result<Self> {
         Self::read_as(path.as_ref(), pytorch::read)
     }
@@ -140,18 +137,16 @@ impl StateDict {
         arrays.into_iter().map(|(name, array)| Ok((name, Tensor::placed(array)?))).collect()
     }
 
-    /// Writes a safetensors file. An existing file is replaced atomically, and durably when this
-    /// returns: a reader sees the old file or the new one, also after a crash, whatever other
-    /// threads or processes write there.
+    /// Writes a safetensors file. An existing file is replaced atomically and durably. A reader sees the old file or
+    /// the new one, also after a crash or with concurrent writers.
     ///
     /// # Errors
-    /// [`Code::Io`] when the file cannot be written, or when `path` is not a regular file or a link
-    /// to one.
+    /// [`Code::Io`] if the file cannot be written, or if `path` is not a regular file or a link to one.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
         self.write_as(path.as_ref(), safetensors::write)
     }
 
-    /// Writes a checkpoint of MindSpore (`.ckpt`), which `mindspore.load_checkpoint` reads.
+    /// Writes a MindSpore checkpoint (`.ckpt`), which `mindspore.load_checkpoint` reads.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -166,7 +161,8 @@ impl StateDict {
     /// ```
     ///
     /// # Errors
-    /// As [`StateDict::write`]; [`Code::Argument`] for a tensor of shape `[0]`, which MindSpore takes for a scalar.
+    /// The errors of [`StateDict::write`]; [`Code::Argument`] for a tensor of shape `[0]`, which MindSpore reads as a
+    /// scalar.
     pub fn write_mindspore(&self, path: impl AsRef<Path>) -> Result<()> {
         if let Some((name, _)) = self.iter().find(|it| it.1.shape() == [0]) {
             let message = format!("`{name}` has the shape [0], which MindSpore takes for a scalar");
@@ -175,7 +171,7 @@ impl StateDict {
         self.write_as(path.as_ref(), ckpt::write)
     }
 
-    /// Writes a file of PyTorch (`.pt`): a dict that `torch.load` reads, also with `weights_only=True`.
+    /// Writes a PyTorch file (`.pt`): a dict that `torch.load` reads, also with `weights_only=True`.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -190,8 +186,8 @@ impl StateDict {
     /// ```
     ///
     /// # Errors
-    /// As [`StateDict::write`]; [`Code::DType`] for unsigned integers of more than a byte,
-    /// of which PyTorch has no storages.
+    /// The errors of [`StateDict::write`]; [`Code::DType`] for unsigned integers of more than one byte, which have no
+    /// storage class in PyTorch.
     pub fn write_pytorch(&self, path: impl AsRef<Path>) -> Result<()> {
         if let Some((name, value)) = self.iter().find(|it| pytorch::storage_class(it.1.dtype()).is_none()) {
             let message = format!("`{name}` is of {}, of which PyTorch has no storages", value.dtype());
@@ -208,43 +204,43 @@ impl StateDict {
         replace(path, |out| encode(&arrays, out)).map_err(|error| refuse(path, "write", error))
     }
 
-    /// The value of a name.
+    /// Returns the value of a name.
     pub fn get(&self, name: &str) -> Option<&Tensor> {
         self.entries.get(name)
     }
 
-    /// Adds an entry; returns the value that it replaces.
+    /// Adds an entry. Returns the value that it replaces.
     pub fn insert(&mut self, name: impl Into<String>, value: Tensor) -> Option<Tensor> {
         self.entries.insert(name.into(), value)
     }
 
-    /// Removes an entry.
+    /// Removes and returns an entry.
     pub fn remove(&mut self, name: &str) -> Option<Tensor> {
         self.entries.remove(name)
     }
 
-    /// The names, sorted.
+    /// Iterates over the names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(String::as_str)
     }
 
-    /// Each name with its value, sorted by name.
+    /// Iterates over names and values, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.entries.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The entries below a path, by their paths from there on: the network in the checkpoint of a
-    /// training run.
+    /// Returns the entries below a path, with the rest of their paths as names. For example, it selects the network in
+    /// the checkpoint of a training run.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -263,10 +259,10 @@ impl StateDict {
         self.iter().filter_map(|(name, value)| Some((below(name)?, value.clone()))).collect()
     }
 
-    /// The same values under other names.
+    /// Returns the same values under different names.
     ///
     /// # Errors
-    /// [`Code::DuplicateName`] when two entries get one name.
+    /// [`Code::DuplicateName`] if two entries get one name.
     pub fn renamed(&self, rename: impl Fn(&str) -> String) -> Result<Self> {
         let mut made = Self::new();
         for (name, value) in self.iter() {
@@ -279,15 +275,15 @@ impl StateDict {
     }
 }
 
-/// The elements of a tensor in memory of the host, in row-major order.
+/// Copies a tensor to host memory in row-major order.
 ///
 /// # Errors
-/// Those of computing and copying the tensor.
+/// The errors of computing and copying the tensor.
 pub(crate) fn row_major(value: &Tensor) -> Result<HostArray<'static>> {
     value.try_array()?.into_host()?.to_contiguous().into_host()
 }
 
-/// The error of a file that cannot be read or written.
+/// Creates the error for a file that cannot be read or written.
 pub(crate) fn refuse(path: &Path, what: &str, why: impl std::fmt::Display) -> Error {
     Error::new(Code::Io, format!("cannot {what} `{}`: {why}", path.display()))
 }

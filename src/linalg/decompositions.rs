@@ -1,4 +1,4 @@
-//! Decompositions: Cholesky, QR, singular values, eigenvalues of symmetric matrices.
+//! Matrix decompositions: Cholesky, QR, singular values, eigenvalues of symmetric matrices.
 
 use super::matrices::{
     Matrices, Real, check_square, matrices, of, refusal, result, scaled_columns, squares, symmetric, t, write,
@@ -13,7 +13,7 @@ use ms_core::error::{OrRaise, called};
 use ms_core::tensor::{AsTensor, Ellipsis};
 
 crate::custom_op! {
-    /// The factor of matrices, of which only the lower triangle is read.
+    /// Computes Cholesky factors. Reads only the lower triangle.
     fn lower_cholesky(x: &Tensor) -> Tensor;
 
     const VERSION: u32 = 1;
@@ -50,13 +50,14 @@ fn factor<T: Real>(x: &AnyView<'_>, l: &mut AnyViewMut<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The lower triangular `l`, with a positive diagonal, of which `l lᵀ` is `x` (Cholesky): `[.., n, n]`, f32 or f64.
+/// Computes the Cholesky factor: the lower triangular `l`, with a positive diagonal, such that `l lᵀ` is `x`. Matrices
+/// are `[.., n, n]`, f32 or f64.
 ///
-/// `x` is symmetric; of a matrix that is not, the mean with its transpose is decomposed.
+/// `x` should be symmetric; otherwise the mean of `x` and its transpose is decomposed.
 ///
 /// # Panics
 /// Raises [`Code::NoDecomposition`](crate::Code) for a matrix that is not positive definite,
-/// [`Code::Shape`](crate::Code) unless matrices are square, [`Code::DType`](crate::Code) for other dtypes.
+/// [`Code::Shape`](crate::Code) unless matrices are square, and [`Code::DType`](crate::Code) for other dtypes.
 ///
 /// ```
 /// use ms::{linalg, prelude::*};
@@ -71,16 +72,16 @@ pub fn cholesky(x: impl AsTensor) -> Tensor {
 }
 
 crate::custom_op! {
-    /// `q` with orthonormal columns and the upper triangular `r` of which `q r` is `x`: of `[.., m, n]`, f32 or f64,
-    /// `[.., m, k]` and `[.., k, n]` with `k = min(m, n)`. Signs of the diagonal of `r` are not determined.
+    /// Computes the QR decomposition `x = q r` of matrices `[.., m, n]`, f32 or f64. `q` is `[.., m, k]` with
+    /// orthonormal columns, and `r` is `[.., k, n]` and upper triangular, with `k = min(m, n)`. The signs on the
+    /// diagonal of `r` are unspecified.
     ///
-    /// The derivative needs the first `k` columns to be independent, else it raises
-    /// [`Code::NoDecomposition`](crate::Code); and to know which of `m` and `n` is less, else it raises
-    /// [`Code::SymbolicShape`](crate::Code).
+    /// The derivative raises [`Code::NoDecomposition`](crate::Code) unless the first `k` columns are linearly
+    /// independent. It raises [`Code::SymbolicShape`](crate::Code) unless it is known which of `m` and `n` is smaller.
     ///
     /// # Panics
     /// Raises [`Code::NoDecomposition`](crate::Code) for elements that are not finite, [`Code::Shape`](crate::Code) for
-    /// fewer than two axes, [`Code::DType`](crate::Code) for other dtypes.
+    /// fewer than two axes, and [`Code::DType`](crate::Code) for other dtypes.
     ///
     /// ```
     /// use ms::{linalg, prelude::*};
@@ -101,8 +102,8 @@ crate::custom_op! {
         by_dtype!(x.dtype(), orthogonal(&x, &mut q, &mut r))
     }
 
-    // Walter, Lehmann, Lamour, On evaluating higher-order derivatives of the QR decomposition, 2012; for more columns
-    // than rows Roberts, Roberts, QR and LQ decomposition matrix backpropagation algorithms, 2020.
+    // Walter, Lehmann, Lamour, On evaluating higher-order derivatives of the QR decomposition, 2012. For more columns
+    // than rows: Roberts, Roberts, QR and LQ decomposition matrix backpropagation algorithms, 2020.
     fn derivative(it: &Vjp<'_>) -> Option<Tensor> {
         let (x, q, r) = (&it.inputs[0], &it.outputs[0], &it.outputs[1]);
         let gq = it.cotangents[0].clone().unwrap_or_else(|| ops::zeros_like(q));
@@ -127,7 +128,7 @@ crate::custom_op! {
     }
 }
 
-/// The gradient of matrices with no more columns than rows.
+/// Computes the gradient of a QR decomposition with no more columns than rows.
 #[track_caller]
 fn of_tall(q: &Tensor, r: &Tensor, gq: &Tensor, gr: &Tensor) -> Tensor {
     let product = r.matmul(t(gr)) - t(gq).matmul(q);
@@ -149,17 +150,17 @@ fn orthogonal<T: Real>(x: &AnyView<'_>, q: &mut AnyViewMut<'_>, r: &mut AnyViewM
 }
 
 crate::custom_op! {
-    /// `u`, the singular values `s` in descending order, and `vt`, of which `u diag(s) vt` is `x`: of `[.., m, n]`, f32
-    /// or f64, `[.., m, k]`, `[.., k]` and `[.., k, n]` with `k = min(m, n)`. The columns of `u` and the rows of `vt`
-    /// are orthonormal; their signs are not determined.
+    /// Computes the singular value decomposition `x = u diag(s) vt` of matrices `[.., m, n]`, f32 or f64. `u` is
+    /// `[.., m, k]`, `s` is `[.., k]` and descending, and `vt` is `[.., k, n]`, with `k = min(m, n)`. The columns of
+    /// `u` and the rows of `vt` are orthonormal; their signs are unspecified.
     ///
-    /// Singular vectors of equal singular values have no derivative, and those of more rows or columns than `k` none
-    /// where a singular value is zero: their gradients are nan or infinite. The gradients of singular values alone are
-    /// finite.
+    /// Singular vectors of equal singular values have no derivative: their gradients are NaN or infinite. For matrices
+    /// that are not square, the same holds where a singular value is zero. Gradients of singular values alone are
+    /// always finite.
     ///
     /// # Panics
     /// Raises [`Code::NoDecomposition`](crate::Code) for elements that are not finite, [`Code::Shape`](crate::Code) for
-    /// fewer than two axes, [`Code::DType`](crate::Code) for other dtypes.
+    /// fewer than two axes, and [`Code::DType`](crate::Code) for other dtypes.
     ///
     /// ```
     /// use ms::{linalg, prelude::*};
@@ -216,7 +217,7 @@ crate::custom_op! {
     }
 }
 
-/// `1 / (x[j] - x[i])` in row `i` and column `j`, and zeros on the diagonal.
+/// Returns `1 / (x[j] - x[i])` in row `i` and column `j`, and zeros on the diagonal.
 #[track_caller]
 fn inverse_differences(x: &Tensor) -> Tensor {
     let eye = ops::eye_of(x.dim(-1), x.dim(-1), 0, x.dtype());
@@ -241,7 +242,7 @@ fn singular<T: Real>(
 }
 
 crate::custom_op! {
-    /// Eigenvalues and eigenvectors of matrices, of which only the lower triangle is read.
+    /// Computes eigenvalues and eigenvectors. Reads only the lower triangle.
     fn lower_eigh(x: &Tensor) -> (Tensor, Tensor);
 
     const VERSION: u32 = 1;
@@ -286,16 +287,17 @@ fn eigen<T: Real>(x: &AnyView<'_>, w: &mut AnyViewMut<'_>, v: &mut AnyViewMut<'_
     Ok(())
 }
 
-/// The eigenvalues `w` in ascending order and the orthonormal eigenvectors, the columns of `v`, of symmetric matrices:
-/// `x` is `v diag(w) vᵀ`; of `[.., n, n]`, f32 or f64, `[.., n]` and `[.., n, n]`. Signs of eigenvectors are not
-/// determined.
+/// Computes the eigendecomposition `x = v diag(w) vᵀ` of symmetric matrices `[.., n, n]`, f32 or f64. The eigenvalues
+/// `w` are `[.., n]` and ascending. The columns of `v`, `[.., n, n]`, are orthonormal eigenvectors; their signs are
+/// unspecified.
 ///
-/// Of a matrix that is not symmetric, the mean with its transpose is decomposed. Eigenvectors of equal eigenvalues have
-/// no derivative: their gradients are nan or infinite. The gradients of eigenvalues alone are finite.
+/// `x` should be symmetric; otherwise the mean of `x` and its transpose is decomposed. Eigenvectors of equal
+/// eigenvalues have no derivative: their gradients are NaN or infinite. Gradients of eigenvalues alone are always
+/// finite.
 ///
 /// # Panics
 /// Raises [`Code::NoDecomposition`](crate::Code) for elements that are not finite, [`Code::Shape`](crate::Code) unless
-/// matrices are square, [`Code::DType`](crate::Code) for other dtypes.
+/// matrices are square, and [`Code::DType`](crate::Code) for other dtypes.
 ///
 /// ```
 /// use ms::{linalg, prelude::*};

@@ -1,4 +1,4 @@
-//! What the ops have in common: checks of types, the matrices of a batch.
+//! Helpers of the matrix ops: type checks and access to the matrices of a batch.
 
 use crate::custom::{AnyView, AnyViewMut, Type, View, ViewMut};
 use crate::reals::check_reals;
@@ -8,16 +8,16 @@ use faer::traits::RealField;
 use ms_core::error::OrRaise;
 use ms_core::tensor::{Dim, Dims, Element};
 
-/// The dtypes of matrices.
+/// A dtype of matrix elements.
 pub(super) trait Real: RealField + Element {}
 
 impl Real for f32 {}
 impl Real for f64 {}
 
-/// The number of rows, the number of columns, and the batch of a type.
+/// Splits a type into the number of rows, the number of columns, and the batch axes.
 ///
 /// # Errors
-/// [`Code::Shape`] for fewer than two axes, [`Code::DType`] for elements that are neither f32 nor f64.
+/// Returns [`Code::Shape`] for fewer than two axes, and [`Code::DType`] for elements that are neither f32 nor f64.
 pub(super) fn matrices(x: &Type) -> Result<(Dim, Dim, Dims)> {
     check_reals("matrices", x)?;
     match &x.dims[..] {
@@ -26,10 +26,10 @@ pub(super) fn matrices(x: &Type) -> Result<(Dim, Dim, Dims)> {
     }
 }
 
-/// The size and the batch of a type of square matrices.
+/// Splits a type of square matrices into their size and the batch axes.
 ///
 /// # Errors
-/// Those of [`matrices`], and [`Code::Shape`] for matrices that are not square.
+/// Returns the errors of [`matrices`], and [`Code::Shape`] for matrices that are not square.
 pub(super) fn squares(x: &Type) -> Result<(Dim, Dims)> {
     let (rows, columns, batch) = matrices(x)?;
     match rows.may_equal(columns) {
@@ -38,25 +38,25 @@ pub(super) fn squares(x: &Type) -> Result<(Dim, Dims)> {
     }
 }
 
-/// Raises the error of a function whose operand is not square matrices.
+/// Raises an error unless the operand of the function `name` consists of square matrices.
 #[track_caller]
 pub(super) fn check_square(name: &str, x: &Tensor) {
     squares(&x.ty()).map(|_| ()).map_err(|it| it.with_op(name)).or_raise();
 }
 
-/// A type of matrices.
+/// Builds a type with the dtype of `like`, the axes `batch`, and the axes `last`.
 pub(super) fn of(like: &Type, batch: &[Dim], last: &[Dim]) -> Type {
     Type::new(like.dtype, batch.iter().chain(last).copied().collect())
 }
 
-/// The elements of an operand, which are matrices along the last two axes.
+/// The elements of an operand, as matrices along the last two axes.
 pub(super) struct Matrices<'a, T> {
     elements: View<'a, T>,
-    /// The number of rows of each.
+    /// The number of rows of each matrix.
     pub rows: usize,
-    /// The number of columns of each.
+    /// The number of columns of each matrix.
     pub columns: usize,
-    /// How many there are; none if they are without elements.
+    /// The number of matrices; zero if they have no elements.
     pub count: usize,
 }
 
@@ -67,16 +67,16 @@ impl<'a, T: Real> Matrices<'a, T> {
         Ok(Self { elements: view.typed()?, rows: *rows, columns: *columns, count })
     }
 
-    /// The matrix at a position of the batch.
+    /// Returns the matrix at a position of the batch.
     pub fn at(&self, position: usize) -> MatRef<'_, T> {
         let size = self.rows * self.columns;
         MatRef::from_row_major_slice(&self.elements[position * size..][..size], self.rows, self.columns)
     }
 
-    /// [`Matrices::at`], if its elements are finite.
+    /// Returns the matrix at a position of the batch, if its elements are finite.
     ///
     /// # Errors
-    /// [`Code::NoDecomposition`] if one is not.
+    /// Returns [`Code::NoDecomposition`] if an element is not finite.
     pub fn finite(&self, position: usize) -> Result<MatRef<'_, T>> {
         let matrix = self.at(position);
         match matrix.is_all_finite() {
@@ -86,7 +86,7 @@ impl<'a, T: Real> Matrices<'a, T> {
     }
 }
 
-/// Writes the matrix at a position of a result's batch: the element of each row and column.
+/// Writes the matrix at a position of a result's batch. `element` computes the value at a row and a column.
 pub(super) fn write<T: Real>(
     to: &mut ViewMut<'_, T>,
     position: usize,
@@ -99,30 +99,30 @@ pub(super) fn write<T: Real>(
     }
 }
 
-/// The elements of a result.
+/// Returns the elements of a result as `T`.
 pub(super) fn result<'a, T: Real>(view: &'a mut AnyViewMut<'_>) -> Result<ViewMut<'a, T>> {
     view.typed()
 }
 
-/// The error of a matrix.
+/// Creates the error for the matrix at a position of the batch.
 #[cold]
 pub(super) fn refusal(position: usize, says: &str) -> Error {
     Error::new(Code::NoDecomposition, format!("matrix {position} of the batch {says}"))
 }
 
-/// The transposed matrices.
+/// Transposes matrices.
 #[track_caller]
 pub(super) fn t(x: &Tensor) -> Tensor {
     x.transpose(-2, -1)
 }
 
-/// The mean of matrices and their transposes.
+/// Returns the mean of matrices and their transposes.
 #[track_caller]
 pub(super) fn symmetric(x: &Tensor) -> Tensor {
     (x + t(x)) * 0.5
 }
 
-/// The columns of matrices multiplied by the elements of vectors.
+/// Multiplies the columns of matrices by the elements of vectors.
 #[track_caller]
 pub(super) fn scaled_columns(x: &Tensor, by: &Tensor) -> Tensor {
     x * by.expand_dims(-2)

@@ -1,12 +1,12 @@
 //! Linear algebra: decompositions, systems of equations, determinants; with the feature `linalg`.
 //!
-//! Operands are f32 or f64 matrices along the last two axes; the axes before them are batches. The functions are
-//! [custom ops](crate::custom_op) which call the crate `faer` on the host, on one thread: they run eagerly, compiled,
-//! and in the lanes of [`vmap`](crate::vmap), and a device waits for them. Their derivatives are written with tensors,
-//! so that they have derivatives of every order. Their last digits depend on the processor, in every precision.
+//! Operands are f32 or f64 matrices along the last two axes; the axes before them are batch axes. The functions are
+//! [custom ops](crate::custom_op) that call the crate `faer` on the host, on one thread. They run eagerly, compiled,
+//! and in the lanes of [`vmap`](crate::vmap); a device waits for them. Their derivatives are written with tensor ops,
+//! and so exist in every order. Their last digits depend on the processor, in every precision.
 //!
-//! Elements that are not finite are refused by decompositions with [`Code::NoDecomposition`](crate::Code), as are
-//! matrices that have none.
+//! Decompositions raise [`Code::NoDecomposition`](crate::Code) for elements that are not finite, and for matrices that
+//! have no decomposition.
 //!
 //! ```
 //! use ms::{linalg, prelude::*};

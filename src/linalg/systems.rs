@@ -11,7 +11,7 @@ use faer::{MatRef, Par};
 use ms_core::error::{OrRaise, called};
 use ms_core::tensor::{AsTensor, Dim, Dims, broadcast_sizes};
 
-/// The type of the solution of `a x = b`, which is that of `b`.
+/// Returns the type of the solution of `a x = b`, which is the type of `b`.
 fn solution(a: &Type, b: &Type) -> Result<Type> {
     let ((n, batch), (rows, _, others)) = (squares(a)?, matrices(b)?);
     let equal = |a: &[Dim], b: &[Dim]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.may_equal(*b));
@@ -25,7 +25,7 @@ fn solution(a: &Type, b: &Type) -> Result<Type> {
 }
 
 crate::custom_op! {
-    /// The solutions of `a x = b` for matrices of right-hand sides, in equal batches.
+    /// Solves `a x = b` for matrices of right-hand sides, in equal batches.
     fn solve_general(a: &Tensor, b: &Tensor) -> Tensor;
 
     const VERSION: u32 = 1;
@@ -69,7 +69,7 @@ fn check_diagonal<T: Real>(matrix: MatRef<'_, T>, at: usize) -> Result<()> {
 }
 
 crate::custom_op! {
-    /// The solutions of `a x = b`, or `aᵀ x = b` if `transposed`, for triangles of matrices, in equal batches.
+    /// Solves `a x = b`, or `aᵀ x = b` if `transposed`, for triangular matrices, in equal batches.
     fn solve_triangle(a: &Tensor, b: &Tensor, lower: bool, transposed: bool) -> Tensor;
 
     const VERSION: u32 = 1;
@@ -115,7 +115,7 @@ fn by_substitution<T: Real>(
     Ok(())
 }
 
-/// Applies an op to equations with one batch: both operands are broadcast to it; `b` may be a vector.
+/// Broadcasts the batch axes of both operands and applies an op to them; `b` may be a vector.
 #[track_caller]
 fn in_one_batch(name: &'static str, a: &Tensor, b: &Tensor, op: impl Fn(&Tensor, &Tensor) -> Tensor) -> Tensor {
     if b.rank() == 1 {
@@ -138,11 +138,11 @@ fn in_one_batch(name: &'static str, a: &Tensor, b: &Tensor, op: impl Fn(&Tensor,
     op(&ops::broadcast_to(a, left), &ops::broadcast_to(b, right))
 }
 
-/// The solutions `x` of `a x = b`: `a` is `[.., n, n]`, `b` is `[.., n, k]`, or `[n]` for one right-hand side, and `x`
-/// like `b`; f32 or f64. The axes before those of the matrices broadcast.
+/// Solves `a x = b` for `x`. `a` is `[.., n, n]`; `b` is `[.., n, k]`, or `[n]` for one right-hand side; `x` has the
+/// shape of `b`. Elements are f32 or f64. Batch axes broadcast.
 ///
 /// # Panics
-/// Raises [`Code::NoDecomposition`] for a singular matrix, [`Code::Shape`] for shapes that do not fit,
+/// Raises [`Code::NoDecomposition`] for a singular matrix, [`Code::Shape`] for shapes that do not match, and
 /// [`Code::DType`] for other dtypes.
 ///
 /// ```
@@ -155,11 +155,11 @@ pub fn solve(a: impl AsTensor, b: impl AsTensor) -> Tensor {
     in_one_batch("solve", &a.as_tensor(), &b.as_tensor(), |a, b| solve_general(a, b))
 }
 
-/// The solutions `x` of `a x = b`, or of `aᵀ x = b` if `transposed`, for the lower or the upper triangle of `a`; the
-/// other one is not read. Shapes are those of [`solve`].
+/// Solves `a x = b`, or `aᵀ x = b` if `transposed`, with the lower or the upper triangle of `a`. The other triangle is
+/// not read. Shapes are those of [`solve`].
 ///
 /// # Panics
-/// As [`solve`], with [`Code::NoDecomposition`] for a zero on the diagonal.
+/// Raises the errors of [`solve`], with [`Code::NoDecomposition`] for a zero on the diagonal.
 ///
 /// ```
 /// use ms::{linalg, prelude::*};
@@ -172,10 +172,10 @@ pub fn solve_triangular(a: impl AsTensor, b: impl AsTensor, lower: bool, transpo
     in_one_batch("solve_triangular", &a.as_tensor(), &b.as_tensor(), op)
 }
 
-/// The inverses of matrices `[.., n, n]`, f32 or f64.
+/// Inverts matrices `[.., n, n]`, f32 or f64.
 ///
 /// # Panics
-/// As [`solve`].
+/// Raises the errors of [`solve`].
 ///
 /// ```
 /// use ms::{linalg, prelude::*};
@@ -189,13 +189,13 @@ pub fn inv(x: impl AsTensor) -> Tensor {
     solve(&*x, ops::eye_of(x.dim(-1), x.dim(-1), 0, x.dtype()))
 }
 
-/// The solutions `x` of least squares, which minimise the norms of the columns of `a x - b`: `a` is `[.., m, n]` with
-/// independent columns, `b` is `[.., m, k]`, or `[m]`, and `x` is `[.., n, k]`, or `[n]`; f32 or f64. The axes before
-/// those of the matrices broadcast.
+/// Solves linear least squares: `x` minimises the norms of the columns of `a x - b`. `a` is `[.., m, n]` with linearly
+/// independent columns. `b` is `[.., m, k]`, or `[m]`, and `x` is `[.., n, k]`, or `[n]`. Elements are f32 or f64.
+/// Batch axes broadcast.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] for fewer rows than columns, or sizes of which that is not known, and as [`solve`], with
-/// [`Code::NoDecomposition`] for columns of which one is exactly a sum of others.
+/// Raises [`Code::Shape`] for fewer rows than columns, and for symbolic sizes for which this is unknown. Raises the
+/// errors of [`solve`], with [`Code::NoDecomposition`] for columns that are exactly linearly dependent.
 ///
 /// ```
 /// use ms::{linalg, prelude::*};
@@ -217,7 +217,7 @@ pub fn lstsq(a: impl AsTensor, b: impl AsTensor) -> Tensor {
 }
 
 crate::custom_op! {
-    /// The sign of the determinant, the logarithm of its absolute value, and the determinant.
+    /// Computes the sign of the determinant, the logarithm of its absolute value, and the determinant.
     fn determinants(x: &Tensor) -> (Tensor, Tensor, Tensor);
 
     const VERSION: u32 = 1;
@@ -257,7 +257,8 @@ fn by_pivots<T: Real>(
     let x = Matrices::<T>::new(x)?;
     let (mut sign, mut log, mut det) = (result::<T>(sign)?, result::<T>(log)?, result::<T>(det)?);
     if x.rows == 0 {
-        // An empty product; the logarithm is zero, as results are.
+        // The determinant of an empty matrix is the empty product, 1. Its logarithm is zero, which results already
+        // hold.
         sign.fill(T::from_f64_impl(1.0));
         det.fill(T::from_f64_impl(1.0));
     }
@@ -280,7 +281,7 @@ fn by_pivots<T: Real>(
     Ok(())
 }
 
-/// Whether a permutation is odd: each cycle of an even length is.
+/// Returns whether a permutation is odd, that is, has an odd number of cycles of even length.
 fn is_odd(permutation: &[usize]) -> bool {
     let mut seen = vec![false; permutation.len()];
     let mut odd = false;
@@ -294,11 +295,11 @@ fn is_odd(permutation: &[usize]) -> bool {
     odd
 }
 
-/// The determinants of matrices `[.., n, n]`, f32 or f64: `[..]`. The derivative needs the inverse: it raises
+/// Computes the determinants `[..]` of matrices `[.., n, n]`, f32 or f64. The derivative needs the inverse: it raises
 /// [`Code::NoDecomposition`] for a singular matrix.
 ///
 /// # Panics
-/// Raises [`Code::NoDecomposition`] for elements that are not finite, [`Code::Shape`] unless matrices are square,
+/// Raises [`Code::NoDecomposition`] for elements that are not finite, [`Code::Shape`] unless matrices are square, and
 /// [`Code::DType`] for other dtypes.
 ///
 /// ```
@@ -311,11 +312,11 @@ pub fn det(x: impl AsTensor) -> Tensor {
     determinants(&x.as_tensor()).2
 }
 
-/// The signs of the determinants of matrices `[.., n, n]`, and the logarithms of their absolute values, which do not
-/// overflow: `[..]` each, f32 or f64. A singular matrix has the sign 0 and the logarithm -inf.
+/// Computes the signs of the determinants of matrices `[.., n, n]`, and the logarithms of their absolute values, which
+/// do not overflow. Each result is `[..]`, f32 or f64. A singular matrix has the sign 0 and the logarithm `-inf`.
 ///
 /// # Panics
-/// As [`det`].
+/// Raises the errors of [`det`].
 ///
 /// ```
 /// use ms::{linalg, prelude::*};

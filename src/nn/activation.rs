@@ -1,4 +1,4 @@
-//! Activations as layers.
+//! Activation functions as layers.
 
 use super::init::filled_parameter;
 use crate::prelude::*;
@@ -8,7 +8,7 @@ macro_rules! activations {
     ($($(#[$doc:meta])* $name:ident => |$x:ident| $body:expr;)*) => {$(
         $(#[$doc])*
         ///
-        /// `x` is of floats `[..]`; the result has its shape and its dtype.
+        /// `x` is a float tensor of any shape; the result has the same shape and dtype.
         #[cell]
         #[derive(Clone, Copy, Default, Debug)]
         pub struct $name;
@@ -23,21 +23,21 @@ macro_rules! activations {
 }
 
 activations! {
-    /// `max(x, 0)`.
+    /// The rectified linear unit, `max(x, 0)`.
     ///
     /// ```
     /// use ms::prelude::*;
     /// assert_eq!(nn::ReLU.call(&tensor![-1.0, 2.0]).to_vec::<f32>(), [0.0, 2.0]);
     /// ```
     ReLU => |x| ops::relu(x);
-    /// `1 / (1 + e^-x)`.
+    /// The sigmoid, `1 / (1 + e^-x)`.
     ///
     /// ```
     /// use ms::prelude::*;
     /// assert_eq!(nn::Sigmoid.call(&tensor![0.0]).to_vec::<f32>(), [0.5]);
     /// ```
     Sigmoid => |x| ops::sigmoid(x);
-    /// The hyperbolic tangent.
+    /// The hyperbolic tangent, elementwise.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -45,7 +45,7 @@ activations! {
     /// assert!((y.item::<f32>() - 0.5f32.tanh()).abs() < 1e-6);
     /// ```
     Tanh => |x| ops::tanh(x);
-    /// `x Φ(x)` with the exact normal distribution function.
+    /// The Gaussian error linear unit, `x Φ(x)`, where `Φ` is the exact normal distribution function.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -53,14 +53,14 @@ activations! {
     /// assert!((y.item::<f32>() - 0.841345).abs() < 1e-6);
     /// ```
     GELU => |x| ops::gelu(x);
-    /// Softmax over the last axis.
+    /// The softmax over the last axis.
     ///
     /// ```
     /// use ms::prelude::*;
     /// assert_eq!(nn::Softmax.call(&tensor![0.0, 0.0]).to_vec::<f32>(), [0.5, 0.5]);
     /// ```
     Softmax => |x| ops::softmax(x, -1);
-    /// Logarithm of the softmax over the last axis.
+    /// The logarithm of the softmax over the last axis.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -68,7 +68,7 @@ activations! {
     /// assert!(y.iter().all(|it| (it + 2f32.ln()).abs() < 1e-6));
     /// ```
     LogSoftmax => |x| ops::log_softmax(x, -1);
-    /// `log(1 / (1 + e^-x))`.
+    /// The logarithm of the sigmoid, `log(1 / (1 + e^-x))`.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -76,14 +76,14 @@ activations! {
     /// assert!((y.item::<f32>() - 0.5f32.ln()).abs() < 1e-6);
     /// ```
     LogSigmoid => |x| ops::logsigmoid(x);
-    /// `min(max(x, 0), 6)`.
+    /// The rectified linear unit capped at six, `min(max(x, 0), 6)`.
     ///
     /// ```
     /// use ms::prelude::*;
     /// assert_eq!(nn::ReLU6.call(&tensor![-1.0, 3.0, 9.0]).to_vec::<f32>(), [0.0, 3.0, 6.0]);
     /// ```
     ReLU6 => |x| ops::relu6(x);
-    /// `x / (1 + e^-x)`.
+    /// The sigmoid linear unit (swish), `x / (1 + e^-x)`.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -91,7 +91,7 @@ activations! {
     /// assert!((y.item::<f32>() - 0.731059).abs() < 1e-6);
     /// ```
     SiLU => |x| ops::silu(x);
-    /// `x tanh(log(1 + e^x))`.
+    /// The Mish activation, `x tanh(log(1 + e^x))`.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -99,7 +99,7 @@ activations! {
     /// assert!((y.item::<f32>() - 0.865098).abs() < 1e-6);
     /// ```
     Mish => |x| ops::mish(x);
-    /// The self-normalising unit ([`ops::selu`]).
+    /// The scaled exponential linear unit ([`ops::selu`]).
     ///
     /// ```
     /// use ms::prelude::*;
@@ -107,21 +107,21 @@ activations! {
     /// assert!((y.item::<f32>() - 1.050701).abs() < 1e-6);
     /// ```
     SELU => |x| ops::selu(x);
-    /// `min(max(x + 3, 0), 6) / 6`.
+    /// The hard sigmoid, `min(max(x + 3, 0), 6) / 6`.
     ///
     /// ```
     /// use ms::prelude::*;
     /// assert_eq!(nn::HSigmoid.call(&tensor![-4.0, 0.0, 4.0]).to_vec::<f32>(), [0.0, 0.5, 1.0]);
     /// ```
     HSigmoid => |x| ops::hsigmoid(x);
-    /// `x hsigmoid(x)`.
+    /// The hard swish, `x hsigmoid(x)`.
     ///
     /// ```
     /// use ms::prelude::*;
     /// assert_eq!(nn::HSwish.call(&tensor![-4.0, 0.0, 4.0]).to_vec::<f32>(), [0.0, 0.0, 4.0]);
     /// ```
     HSwish => |x| ops::hswish(x);
-    /// `x / (1 + |x|)`.
+    /// The softsign, `x / (1 + |x|)`.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -137,7 +137,7 @@ macro_rules! with_number {
     )*) => {$(
         $(#[$doc])*
         ///
-        /// `x` is of floats `[..]`; the result has its shape and its dtype.
+        /// `x` is a float tensor of any shape; the result has the same shape and dtype.
         #[cell]
         #[derive(Clone, Copy, Debug)]
         pub struct $name {
@@ -162,7 +162,7 @@ macro_rules! with_number {
 }
 
 with_number! {
-    /// `x` where it is positive, else `slope x`.
+    /// The leaky ReLU: `x` where it is positive, else `slope x`.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -173,7 +173,7 @@ with_number! {
         /// The slope of negative numbers; 0.01 by default, as in PyTorch (0.2 in MindSpore).
         slope = 0.01
     ) => |x, it| ops::leaky_relu(x, it);
-    /// `x` where it is positive, else `alpha (e^x - 1)`.
+    /// The exponential linear unit: `x` where it is positive, else `alpha (e^x - 1)`.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -181,10 +181,11 @@ with_number! {
     /// assert_eq!(y.to_vec::<f32>(), [3.0, -2.0]);
     /// ```
     ELU(
-        /// The negative of the limit; 1 by default.
+        /// The negated limit for `x` towards `-inf`; 1 by default.
         alpha = 1.0
     ) => |x, it| ops::elu(x, it);
-    /// `x` where it is positive, else `alpha (e^(x / alpha) - 1)`.
+    /// The continuously differentiable exponential linear unit: `x` where it is positive, else
+    /// `alpha (e^(x / alpha) - 1)`.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -192,10 +193,10 @@ with_number! {
     /// assert_eq!(y.to_vec::<f32>(), [3.0, -2.0]);
     /// ```
     CELU(
-        /// The negative of the limit; 1 by default.
+        /// The negated limit for `x` towards `-inf`; 1 by default.
         alpha = 1.0
     ) => |x, it| ops::celu(x, it);
-    /// `log(1 + e^(beta x)) / beta`, and `x` where `beta x` exceeds 20.
+    /// The softplus, `log(1 + e^(beta x)) / beta`. It is `x` where `beta x` exceeds 20.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -208,8 +209,8 @@ with_number! {
     ) => |x, it| ops::softplus(x, it, 20.0);
 }
 
-/// `x` where it is positive, else `weight x`, with one weight for all channels of `x` `[n, channels, ..]`,
-/// or one for each (He et al. 2015, "Delving Deep into Rectifiers").
+/// The parametric ReLU: `x` where it is positive, else `weight x` (He et al. 2015, "Delving Deep into Rectifiers"). The
+/// weight is trained: one for all channels of `x` `[n, channels, ..]`, or one per channel.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -219,12 +220,12 @@ with_number! {
 #[cell]
 #[derive(Debug)]
 pub struct PReLU {
-    /// `[1]` or `[channels]`, 0.25 at first.
+    /// The weight, `[1]` or `[channels]`, initially 0.25.
     pub weight: Parameter,
 }
 
 impl PReLU {
-    /// A layer of this many weights: one, or the number of channels.
+    /// Creates a layer with this many weights: one, or the number of channels.
     #[track_caller]
     pub fn new(weights: usize) -> Self {
         Self { weight: filled_parameter(&[weights], 0.25) }

@@ -1,4 +1,4 @@
-//! Normalisation over the batch.
+//! Batch normalisation.
 
 use super::compute::{operand, result};
 use super::init::filled_parameter;
@@ -8,9 +8,9 @@ use ms_core::ops::BatchStatistics;
 use ms_core::ops::rules::{Interval, check_interval};
 use ms_core::trace::{ComputeDType, Training};
 
-/// `(x - mean) / sqrt(variance + eps) * gamma + beta` per channel of `x` `[n, channels, ..]`, with any
-/// number of further axes ([`ops::batch_norm`]): with the statistics of the batch in training, which also
-/// update the running ones, and with the running ones in evaluation.
+/// Batch normalisation: `(x - mean) / sqrt(variance + eps) * gamma + beta` per channel of `x` `[n, channels, ..]`
+/// ([`ops::batch_norm`]). There may be any number of further axes. Training uses the statistics of the batch and
+/// updates the running statistics; evaluation uses the running statistics.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -26,28 +26,28 @@ use ms_core::trace::{ComputeDType, Training};
 #[cell]
 #[derive(Debug)]
 pub struct BatchNorm {
-    /// `[channels]`, ones at first; `None` without an affine transform.
+    /// The scale, `[channels]`, initially ones; `None` without an affine transform.
     pub gamma: Option<Parameter>,
-    /// `[channels]`, zeros at first; `None` without an affine transform.
+    /// The shift, `[channels]`, initially zeros; `None` without an affine transform.
     pub beta: Option<Parameter>,
-    /// `[channels]`, zeros at first; a buffer, updated in training.
+    /// The running mean, `[channels]`, zeros at first: a buffer, updated in training.
     pub moving_mean: Parameter,
-    /// `[channels]`, ones at first; a buffer: for batches, the variance is divided by `n - 1`.
+    /// The running variance, `[channels]`, ones at first: a buffer, updated in training with the unbiased variance
+    /// (divided by `n - 1`).
     pub moving_variance: Parameter,
     /// The weight of the old statistics in each update, from zero to one.
     pub momentum: f64,
-    /// Added to the variance; positive and finite.
+    /// The term added to the variance; positive and finite.
     pub eps: f64,
-    /// Whether the statistics are those of the batch, in training and in evaluation; `None`: those of the
-    /// batch in training only.
+    /// Whether batch statistics are used in both training and evaluation. `None` uses them in training only.
     pub use_batch_statistics: Option<bool>,
-    /// The dtype in which it computes; its result has that of its operand.
+    /// The compute dtype. The result is cast back to the dtype of the operand.
     pub compute: ComputeDType,
     training: Training,
 }
 
 impl BatchNorm {
-    /// A layer for inputs of this many channels, with `momentum = 0.9` and `eps = 1e-5`.
+    /// Creates a layer for this many channels, with `momentum = 0.9` and `eps = 1e-5`.
     #[track_caller]
     pub fn new(channels: usize) -> Self {
         let buffer = |value: f64| Parameter::buffer([channels], DType::F32, || Tensor::full([channels], value));
@@ -69,7 +69,7 @@ impl BatchNorm {
         Self { gamma: None, beta: None, ..self }
     }
 
-    /// The factor and the summand of the normalised values.
+    /// Returns the scale and shift of the normalised values.
     #[track_caller]
     fn affine(&self) -> (Tensor, Tensor) {
         let or_filled = |it: &Option<Parameter>, value: f64| match it {

@@ -1,12 +1,11 @@
-//! Cells by name.
+//! Dictionaries of cells.
 
 use crate::prelude::*;
 use ms_core::trace::{Arg, Name, Sink};
 
-/// Cells of one type by name, in the order in which they were inserted. Their parameters are named by
-/// the names: `branches["left"].weight`.
+/// Named cells of one type, in insertion order. Names become part of parameter names: `branches["left"].weight`.
 ///
-/// Cells of different types are boxed: `CellDict<Box<dyn Layer>>`.
+/// For cells of different types, use `CellDict<Box<dyn Layer>>`.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -23,12 +22,12 @@ pub struct CellDict<C> {
 }
 
 impl<C: Cell> CellDict<C> {
-    /// No cells.
+    /// Creates an empty dictionary.
     pub fn new() -> Self {
         Self { cells: Vec::new() }
     }
 
-    /// Adds a cell, or replaces the one of this name, which it returns.
+    /// Adds a cell. Replaces and returns an existing cell of the same name.
     pub fn insert(&mut self, name: impl Into<String>, cell: C) -> Option<C> {
         let name = name.into();
         match self.cells.iter_mut().find(|it| it.0 == name) {
@@ -40,33 +39,33 @@ impl<C: Cell> CellDict<C> {
         }
     }
 
-    /// Removes a cell.
+    /// Removes and returns the cell of a name.
     pub fn remove(&mut self, name: &str) -> Option<C> {
         let at = self.cells.iter().position(|it| it.0 == name)?;
         Some(self.cells.remove(at).1)
     }
 
-    /// The cell of a name.
+    /// Returns the cell of a name.
     pub fn get(&self, name: &str) -> Option<&C> {
         self.cells.iter().find(|it| it.0 == name).map(|it| &it.1)
     }
 
-    /// The names, in order.
+    /// Iterates over the names, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.cells.iter().map(|it| it.0.as_str())
     }
 
-    /// The cells with their names, in order.
+    /// Iterates over names and cells, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &C)> {
         self.cells.iter().map(|(name, cell)| (name.as_str(), cell))
     }
 
-    /// Number of cells.
+    /// Returns the number of cells.
     pub fn len(&self) -> usize {
         self.cells.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the dictionary is empty.
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }
@@ -78,7 +77,7 @@ impl<C: Cell> Default for CellDict<C> {
     }
 }
 
-/// Panics if there is no cell of the name, like a map of std.
+/// Panics if no cell has the name, as the maps of `std` do.
 impl<C: Cell> std::ops::Index<&str> for CellDict<C> {
     type Output = C;
 

@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 
 /// A list of cells of one type. Their parameters are named by position: `blocks[0].weight`.
 ///
-/// It derefs to a slice. Cells of different types are boxed: `CellList<Box<dyn Layer>>`.
+/// A list derefs to a slice. For cells of different types, use `CellList<Box<dyn Layer>>`.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -21,7 +21,7 @@ pub struct CellList<C> {
 }
 
 impl<C: Cell> CellList<C> {
-    /// An empty list.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self { cells: Vec::new() }
     }
@@ -34,13 +34,13 @@ impl<C: Cell> CellList<C> {
     /// Inserts a cell before the one at `index`.
     ///
     /// # Panics
-    /// If `index` is greater than the length, like `Vec::insert`.
+    /// Panics if `index` is greater than the length, like `Vec::insert`.
     pub fn insert(&mut self, index: usize, cell: C) {
         self.cells.insert(index, cell);
     }
 
-    /// The cell at `index`, a number or a tensor of one number, clamped to the list. If it is a
-    /// tensor, all cells are in the graph, and only one of them runs.
+    /// Selects the cell at `index`, a number or a tensor of one number, clamped to the list. With a tensor, the graph
+    /// contains all cells, and only the selected one runs.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -54,7 +54,7 @@ impl<C: Cell> CellList<C> {
     }
 }
 
-/// A cell of a [`CellList`] that is selected when it is called.
+/// A cell of a [`CellList`], selected at the time of the call.
 ///
 /// See the example of [`CellList::select`].
 pub struct Selected<'a, C> {
@@ -63,10 +63,10 @@ pub struct Selected<'a, C> {
 }
 
 impl<C> Selected<'_, C> {
-    /// Calls the cell with one argument. All cells must return structures of the same types.
+    /// Calls the cell with one argument. The results of all cells must have the same types.
     ///
     /// # Panics
-    /// Raises [`Code::Argument`](crate::Code::Argument) when there is no cell, and
+    /// Raises [`Code::Argument`](crate::Code::Argument) for an empty list, and
     /// [`Code::TypeChange`](crate::Code::TypeChange) for results of different types.
     #[track_caller]
     pub fn call<'x, A: Clone, R>(&self, argument: A) -> R
@@ -77,10 +77,10 @@ impl<C> Selected<'_, C> {
         self.with(|cell| cell.apply(argument.clone()))
     }
 
-    /// The result of `f` on the cell: for cells of several arguments, and for their other methods.
+    /// Applies `f` to the cell: for cells with several arguments, and for other methods.
     ///
     /// # Panics
-    /// As for [`Selected::call`].
+    /// Raises the errors of [`Selected::call`].
     #[track_caller]
     pub fn with<R>(&self, f: impl Fn(&C) -> R) -> R
     where

@@ -1,9 +1,9 @@
-//! Layers that compute in another dtype than that of their operands.
+//! Casts of layers whose compute dtype differs from the dtype of their operands.
 
 use ms_core::Tensor;
 use ms_core::trace::ComputeDType;
 
-/// An operand or a parameter in the dtype in which a layer computes.
+/// Casts an operand or a parameter to the compute dtype of a layer.
 #[track_caller]
 pub(super) fn operand(compute: &ComputeDType, x: &Tensor) -> Tensor {
     match compute.get() {
@@ -12,7 +12,7 @@ pub(super) fn operand(compute: &ComputeDType, x: &Tensor) -> Tensor {
     }
 }
 
-/// The result of a layer, in the dtype of its operand.
+/// Casts the result of a layer back to the dtype of its operand.
 #[track_caller]
 pub(super) fn result(compute: &ComputeDType, y: Tensor, x: &Tensor) -> Tensor {
     match compute.get() {

@@ -10,42 +10,42 @@ use ms_core::ops::rules::check_positive;
 use ms_core::trace::ComputeDType;
 use ms_core::{Code, Error};
 
-/// [`Conv`] over one axis.
+/// A [`Conv`] over one spatial axis.
 ///
 /// ```
 /// use ms::prelude::*;
 /// assert_eq!(nn::Conv1d::new(2, 4, 3).call(&Tensor::ones([1, 2, 8])).shape(), [1, 4, 6]);
 /// ```
 pub type Conv1d = Conv<1>;
-/// [`Conv`] over two axes.
+/// A [`Conv`] over two spatial axes.
 ///
 /// ```
 /// use ms::prelude::*;
 /// assert_eq!(nn::Conv2d::new(2, 4, 3).call(&Tensor::ones([1, 2, 8, 8])).shape(), [1, 4, 6, 6]);
 /// ```
 pub type Conv2d = Conv<2>;
-/// [`Conv`] over three axes.
+/// A [`Conv`] over three spatial axes.
 ///
 /// ```
 /// use ms::prelude::*;
 /// assert_eq!(nn::Conv3d::new(2, 4, 3).call(&Tensor::ones([1, 2, 8, 8, 8])).shape(), [1, 4, 6, 6, 6]);
 /// ```
 pub type Conv3d = Conv<3>;
-/// [`ConvTranspose`] over one axis.
+/// A [`ConvTranspose`] over one spatial axis.
 ///
 /// ```
 /// use ms::prelude::*;
 /// assert_eq!(nn::Conv1dTranspose::new(2, 4, 3).call(&Tensor::ones([1, 2, 6])).shape(), [1, 4, 8]);
 /// ```
 pub type Conv1dTranspose = ConvTranspose<1>;
-/// [`ConvTranspose`] over two axes.
+/// A [`ConvTranspose`] over two spatial axes.
 ///
 /// ```
 /// use ms::prelude::*;
 /// assert_eq!(nn::Conv2dTranspose::new(2, 4, 3).call(&Tensor::ones([1, 2, 6, 6])).shape(), [1, 4, 8, 8]);
 /// ```
 pub type Conv2dTranspose = ConvTranspose<2>;
-/// [`ConvTranspose`] over three axes.
+/// A [`ConvTranspose`] over three spatial axes.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -67,11 +67,11 @@ pub type Conv3dTranspose = ConvTranspose<3>;
 #[cell]
 #[derive(Debug)]
 pub struct Conv<const N: usize> {
-    /// `[out, in / groups, kernel..]`.
+    /// The weight, `[out, in / groups, kernel..]`.
     pub weight: Parameter,
-    /// `[out]`, or `None`.
+    /// The bias, `[out]`, or `None`.
     pub bias: Option<Parameter>,
-    /// The dtype in which it computes; its result has that of its operand.
+    /// The compute dtype. The result is cast back to the dtype of the operand.
     pub compute: ComputeDType,
     inputs: usize,
     outputs: usize,
@@ -80,10 +80,10 @@ pub struct Conv<const N: usize> {
     padding_mode: PaddingMode,
 }
 
-/// The transposed convolution of `x` `[n, in, spatial..]` with `weight` `[in, out / groups, kernel..]`,
-/// plus a bias: the gradient of a [`Conv`] for its input. Along each axis the result has
-/// `(size - 1) stride - padding + dilation (kernel - 1) + 1 + output_padding` elements, and with
-/// [`PadMode::Same`] `size stride`.
+/// The transposed convolution of `x` `[n, in, spatial..]` with `weight` `[in, out / groups, kernel..]`, plus a bias. It
+/// is the gradient of a [`Conv`] with respect to its input. Along each axis the result has
+/// `(size - 1) stride - padding + dilation (kernel - 1) + 1 + output_padding` elements, or `size stride` with
+/// [`PadMode::Same`].
 ///
 /// ```
 /// use ms::prelude::*;
@@ -93,11 +93,11 @@ pub struct Conv<const N: usize> {
 #[cell]
 #[derive(Debug)]
 pub struct ConvTranspose<const N: usize> {
-    /// `[in, out / groups, kernel..]`.
+    /// The weight, `[in, out / groups, kernel..]`.
     pub weight: Parameter,
-    /// `[out]`, or `None`.
+    /// The bias, `[out]`, or `None`.
     pub bias: Option<Parameter>,
-    /// The dtype in which it computes; its result has that of its operand.
+    /// The compute dtype. The result is cast back to the dtype of the operand.
     pub compute: ComputeDType,
     inputs: usize,
     outputs: usize,
@@ -106,7 +106,7 @@ pub struct ConvTranspose<const N: usize> {
     output_padding: [usize; N],
 }
 
-/// The constructor and the options of a layer of `kind`, whose weights begin with these channels.
+/// Generates the constructor and the options of a layer of `kind`, with these leading axes of the weight.
 macro_rules! options {
     (
         $layer:ident, $kind:literal,
@@ -116,11 +116,12 @@ macro_rules! options {
         impl<const N: usize> $layer<N> {
             const KIND: &'static str = $kind;
 
-            /// A layer with stride and dilation one, without padding, and with a bias; weight and bias are
-            /// uniform in `±1/sqrt(n)`, where `n` is the product of all axes of the weight but the first.
+            /// Creates a layer with stride 1, dilation 1, no padding, and a bias. Weight and bias are uniform in
+            /// `±1/sqrt(n)`, where `n` is the product of all axes of the weight but the first.
             ///
             /// # Panics
-            /// Raises [`Code::Argument`] for a kernel of size zero, or not of one size for each axis.
+            /// Raises [`Code::Argument`] for a kernel size of zero, or for a number of sizes other than the number of
+            /// axes.
             #[track_caller]
             pub fn new(inputs: usize, outputs: usize, kernel: impl PerAxis) -> Self {
                 let kernel = sizes(Self::KIND, "kernel", kernel);
@@ -143,7 +144,7 @@ macro_rules! options {
                 channels.into_iter().chain(kernel).collect()
             }
 
-            /// A weight and a bias.
+            /// Creates a weight and a bias.
             #[track_caller]
             fn parameters(inputs: usize, outputs: usize, groups: usize, kernel: [usize; N]) -> (Parameter, Parameter) {
                 let shape = Self::shape_of_weight(inputs, outputs, groups, kernel);
@@ -151,7 +152,7 @@ macro_rules! options {
                 (uniform_parameter(&shape, fan_in), uniform_parameter(&[outputs], fan_in))
             }
 
-            /// Divides the channels into groups, each with kernels of its own; makes new parameters.
+            /// Sets the number of groups: each group of channels has its own kernels. Creates new parameters.
             ///
             /// # Panics
             /// Raises [`Code::Argument`] unless `groups` divides both numbers of channels.
@@ -172,8 +173,8 @@ macro_rules! options {
                 Self { bias: None, ..self }
             }
 
-            /// Sets the initial weight, a function of its shape; see [`init`](crate::nn::init). Options
-            /// that make new parameters come before it.
+            /// Sets the initial weight, a function of its shape; see [`init`](crate::nn::init). Call this after options
+            /// that create new parameters.
             #[track_caller]
             pub fn weight_init(self, init: impl FnOnce(&[usize]) -> Tensor) -> Self {
                 let shape = Self::shape_of_weight(self.inputs, self.outputs, self.groups, self.windows.kernel);
@@ -189,7 +190,7 @@ dilated_window_options!(Conv);
 dilated_window_options!(ConvTranspose);
 
 impl<const N: usize> Conv<N> {
-    /// Sets what is padded with.
+    /// Sets the values that fill the padding.
     pub fn padding_mode(self, padding_mode: PaddingMode) -> Self {
         Self { padding_mode, ..self }
     }
@@ -222,11 +223,11 @@ impl<const N: usize> Conv<N> {
 }
 
 impl<const N: usize> ConvTranspose<N> {
-    /// Sets the number of further elements behind the last one: one number, or one for each axis, below
-    /// the stride or the dilation.
+    /// Sets the number of extra elements at the end of each axis: one number, or one for each axis. It is below the
+    /// stride or the dilation.
     ///
     /// # Panics
-    /// Raises [`Code::Argument`] for another number of axes.
+    /// Raises [`Code::Argument`] for a wrong number of axes.
     #[track_caller]
     pub fn output_padding(self, output_padding: impl PerAxis) -> Self {
         let list = output_padding.per_axis(N);
@@ -256,7 +257,7 @@ impl<const N: usize> ConvTranspose<N> {
         let bias = self.bias.as_ref().map(|it| operand(&self.compute, &it.value()));
         let (own, weight) = (operand(&self.compute, x), operand(&self.compute, &self.weight.value()));
         let out = result(&self.compute, ops::conv_transpose(own, weight, bias.as_ref(), &options, extra), x);
-        // What is padded on one side only is left out of the result.
+        // The op pads symmetrically, so one-sided padding is cropped from the result.
         rest.iter().enumerate().filter(|it| *it.1 != (0, 0)).fold(out, |out, (axis, &(before, behind))| {
             let left = out.dim(axis as isize + 2) - (before + behind);
             ops::wrapping::gather(&out, ops::arange(left) + before as i64, axis as isize + 2)

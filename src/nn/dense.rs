@@ -1,11 +1,11 @@
-//! The fully connected layer, and the bilinear one.
+//! Fully connected and bilinear layers.
 
 use super::compute::{operand, result};
 use super::init::{parameter, uniform_parameter};
 use crate::prelude::*;
 use ms_core::trace::ComputeDType;
 
-/// `y = x Wᵀ + b`, where `x` is `[.., in]` and `y` is `[.., out]`.
+/// A fully connected layer: `y = x Wᵀ + b`, where `x` is `[.., in]` and `y` is `[.., out]`.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -15,16 +15,16 @@ use ms_core::trace::ComputeDType;
 #[cell]
 #[derive(Debug)]
 pub struct Dense {
-    /// `[out, in]`.
+    /// The weight, `[out, in]`.
     pub weight: Parameter,
-    /// `[out]`, or `None`.
+    /// The bias, `[out]`, or `None`.
     pub bias: Option<Parameter>,
-    /// The dtype in which it computes; its result has that of its operand.
+    /// The compute dtype. The result is cast back to the dtype of the operand.
     pub compute: ComputeDType,
 }
 
 impl Dense {
-    /// A layer with a bias; weight and bias are uniform in `±1/sqrt(inputs)`.
+    /// Creates a layer with a bias. Weight and bias are uniform in `±1/sqrt(inputs)`.
     #[track_caller]
     pub fn new(inputs: usize, outputs: usize) -> Self {
         Self {
@@ -68,7 +68,7 @@ impl Dense {
     }
 }
 
-/// `y = x1ᵀ W x2 + b` for each output, where `x1` is `[.., in1]`, `x2` is `[.., in2]` and `y` is
+/// A bilinear layer: `y = x1ᵀ W x2 + b` for each output, where `x1` is `[.., in1]`, `x2` is `[.., in2]` and `y` is
 /// `[.., out]`.
 ///
 /// ```
@@ -79,16 +79,16 @@ impl Dense {
 #[cell]
 #[derive(Debug)]
 pub struct BiDense {
-    /// `[out, in1, in2]`.
+    /// The weight, `[out, in1, in2]`.
     pub weight: Parameter,
-    /// `[out]`, or `None`.
+    /// The bias, `[out]`, or `None`.
     pub bias: Option<Parameter>,
-    /// The dtype in which it computes; its result has that of its operand.
+    /// The compute dtype. The result is cast back to the dtype of the operand.
     pub compute: ComputeDType,
 }
 
 impl BiDense {
-    /// A layer with a bias; weight and bias are uniform in `±1/sqrt(inputs1)`.
+    /// Creates a layer with a bias. Weight and bias are uniform in `±1/sqrt(inputs1)`.
     #[track_caller]
     pub fn new(inputs1: usize, inputs2: usize, outputs: usize) -> Self {
         Self {

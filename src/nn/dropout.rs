@@ -1,4 +1,4 @@
-//! Dropout.
+//! Dropout layers.
 
 use crate::prelude::*;
 use ms_core::error::{OrRaise, raise};
@@ -7,8 +7,8 @@ use ms_core::tensor::Dim;
 use ms_core::trace::Training;
 use ms_core::{Code, Error};
 
-/// In training each element is zero with probability `p`, and the others are scaled by
-/// `1 / (1 - p)`; in evaluation, the identity.
+/// Dropout. Training zeroes each element with probability `p` and scales the others by `1 / (1 - p)`; evaluation is the
+/// identity.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -26,17 +26,17 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// Drops with probability `p`, which is at least zero and less than one.
+    /// Creates a layer with the probability `p`.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] for another `p`.
+    /// Raises [`ms_core::Code::Argument`] unless `p` is at least zero and less than one.
     #[track_caller]
     pub fn new(p: f64) -> Self {
         check_interval("Dropout", "p", p, &Interval::DECAY).or_raise();
         Self { p, training: Training::default() }
     }
 
-    /// Whether a call drops anything.
+    /// Returns whether a call drops anything.
     pub(super) fn is_active(&self) -> bool {
         self.training.get() && self.p > 0.0
     }
@@ -77,9 +77,9 @@ pub type Dropout2d = ChannelDropout<2>;
 /// ```
 pub type Dropout3d = ChannelDropout<3>;
 
-/// In training each channel of each example of `x` `[n, channels, spatial..]` is zero with probability
-/// `p`, and the others are scaled by `1 / (1 - p)`; in evaluation, the identity (Tompson et al. 2015,
-/// "Efficient Object Localization Using Convolutional Networks").
+/// Channel dropout (Tompson et al. 2015, "Efficient Object Localization Using Convolutional Networks"). Training zeroes
+/// each channel of each example of `x` `[n, channels, spatial..]` with probability `p`, and scales the others by
+/// `1 / (1 - p)`. Evaluation is the identity.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -95,10 +95,10 @@ pub struct ChannelDropout<const N: usize> {
 }
 
 impl<const N: usize> ChannelDropout<N> {
-    /// Drops with probability `p`, which is at least zero and less than one.
+    /// Creates a layer with the probability `p`.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] for another `p`.
+    /// Raises [`ms_core::Code::Argument`] unless `p` is at least zero and less than one.
     #[track_caller]
     pub fn new(p: f64) -> Self {
         check_interval(&format!("Dropout{N}d"), "p", p, &Interval::DECAY).or_raise();

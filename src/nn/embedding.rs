@@ -1,11 +1,11 @@
-//! Lookup in a table of embeddings.
+//! Embedding tables.
 
 use super::init::parameter;
 use crate::prelude::*;
 use ms_core::error::raise;
 use ms_core::{Code, Error};
 
-/// The rows of a table with the given indices, `[.., features]` ([`ops::embedding`]).
+/// An embedding table: a call returns the rows of the given indices, `[.., features]` ([`ops::embedding`]).
 ///
 /// ```
 /// use ms::prelude::*;
@@ -17,13 +17,13 @@ use ms_core::{Code, Error};
 #[cell]
 #[derive(Debug)]
 pub struct Embedding {
-    /// `[rows, features]`.
+    /// The table of embeddings, `[rows, features]`.
     pub table: Parameter,
     padding_idx: Option<usize>,
 }
 
 impl Embedding {
-    /// A table whose entries are normally distributed with a standard deviation of 0.02.
+    /// Creates a table of normally distributed entries with a standard deviation of 0.02.
     #[track_caller]
     pub fn new(rows: usize, features: usize) -> Self {
         let shape = [rows, features];
@@ -38,7 +38,7 @@ impl Embedding {
         Self { table: parameter(&shape, || without_row(init(&shape), padding)), ..self }
     }
 
-    /// Sets the row that stands for no token: it is zero at first, and not trained.
+    /// Sets the row of the padding token: it is zero at first, and not trained.
     ///
     /// # Panics
     /// Raises [`Code::OutOfRange`] for a row that does not exist.
@@ -54,7 +54,7 @@ impl Embedding {
     }
 }
 
-/// The table with a row of zeros.
+/// Returns the table with zeros in this row.
 fn without_row(table: Tensor, row: Option<usize>) -> Tensor {
     match row {
         Some(row) => table.set_at(row as i64, 0.0),

@@ -1,8 +1,8 @@
-//! Flattening.
+//! The flattening layer.
 
 use crate::prelude::*;
 
-/// `[n, a, b, ..]` to `[n, a b ..]`.
+/// Flattens all axes but the first: `[n, a, b, ..]` to `[n, a b ..]`.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -14,7 +14,7 @@ pub struct Flatten {}
 
 #[cell]
 impl Flatten {
-    /// The layer.
+    /// Creates the layer.
     pub fn new() -> Self {
         Self {}
     }

@@ -1,4 +1,4 @@
-//! Normalisation over groups of channels.
+//! Group and instance normalisation.
 
 use super::compute::{operand, result};
 use super::init::filled_parameter;
@@ -8,8 +8,8 @@ use ms_core::ops::rules::check_positive;
 use ms_core::trace::ComputeDType;
 use ms_core::{Code, Error};
 
-/// Normalises each group of channels of `x` `[n, channels, ..]`, then multiplies by `gamma` and adds
-/// `beta` per channel ([`ops::group_norm`]).
+/// Group normalisation: normalises each group of channels of `x` `[n, channels, ..]`, then multiplies by `gamma` and
+/// adds `beta` per channel ([`ops::group_norm`]).
 ///
 /// ```
 /// use ms::prelude::*;
@@ -19,20 +19,20 @@ use ms_core::{Code, Error};
 #[cell]
 #[derive(Debug)]
 pub struct GroupNorm {
-    /// `[channels]`, ones at first; `None` without an affine transform.
+    /// The scale, `[channels]`, initially ones; `None` without an affine transform.
     pub gamma: Option<Parameter>,
-    /// `[channels]`, zeros at first; `None` without an affine transform.
+    /// The shift, `[channels]`, initially zeros; `None` without an affine transform.
     pub beta: Option<Parameter>,
-    /// Added to the variance; positive and finite.
+    /// The term added to the variance; positive and finite.
     pub eps: f64,
     /// The number of groups.
     pub groups: usize,
-    /// The dtype in which it computes; its result has that of its operand.
+    /// The compute dtype. The result is cast back to the dtype of the operand.
     pub compute: ComputeDType,
 }
 
 impl GroupNorm {
-    /// A layer with `eps = 1e-5`.
+    /// Creates a layer with `eps = 1e-5`.
     ///
     /// # Panics
     /// Raises [`Code::Argument`] unless `groups` divides `channels`.
@@ -62,8 +62,8 @@ impl GroupNorm {
     }
 }
 
-/// Normalises each channel of each example of `x` `[n, channels, ..]`, with any number of further axes,
-/// then multiplies by `gamma` and adds `beta` per channel ([`ops::instance_norm`]).
+/// Instance normalisation: normalises each channel of each example of `x` `[n, channels, ..]`, then multiplies by
+/// `gamma` and adds `beta` per channel ([`ops::instance_norm`]). There may be any number of further axes.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -73,18 +73,18 @@ impl GroupNorm {
 #[cell]
 #[derive(Debug)]
 pub struct InstanceNorm {
-    /// `[channels]`, ones at first; `None` without an affine transform.
+    /// The scale, `[channels]`, initially ones; `None` without an affine transform.
     pub gamma: Option<Parameter>,
-    /// `[channels]`, zeros at first; `None` without an affine transform.
+    /// The shift, `[channels]`, initially zeros; `None` without an affine transform.
     pub beta: Option<Parameter>,
-    /// Added to the variance; positive and finite.
+    /// The term added to the variance; positive and finite.
     pub eps: f64,
-    /// The dtype in which it computes; its result has that of its operand.
+    /// The compute dtype. The result is cast back to the dtype of the operand.
     pub compute: ComputeDType,
 }
 
 impl InstanceNorm {
-    /// A layer with `eps = 1e-5`.
+    /// Creates a layer with `eps = 1e-5`.
     #[track_caller]
     pub fn new(channels: usize) -> Self {
         let (gamma, beta) = (filled_parameter(&[channels], 1.0), filled_parameter(&[channels], 0.0));
@@ -106,7 +106,7 @@ impl InstanceNorm {
     }
 }
 
-/// The factors and summands of the channels of `x`.
+/// Returns the scale and shift of the channels of `x`.
 #[track_caller]
 fn per_channel(x: &Tensor, gamma: &Option<Parameter>, beta: &Option<Parameter>) -> (Tensor, Tensor) {
     let channels = x.dims().get(1).copied().unwrap_or(0.into());

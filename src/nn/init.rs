@@ -1,7 +1,7 @@
-//! Initial values of parameters.
+//! Initialisers of parameters.
 //!
-//! Every function takes a shape whose first two axes are outputs and inputs, as the weights of
-//! layers have: `[out, in]`, or `[out, in, kernel..]`. Layers take one as a function of the shape:
+//! Every function takes a shape whose first two axes are outputs and inputs, as the weights of layers have:
+//! `[out, in]`, or `[out, in, kernel..]`. Pass an initialiser to a layer as a function of the shape:
 //!
 //! ```
 //! use ms::prelude::*;
@@ -16,7 +16,7 @@ use ms_core::ops::rules::{Interval, check_interval, check_positive};
 use ms_core::tensor::IntoShape;
 use ms_core::{Code, DType, Error, Parameter, Tensor, ops, random};
 
-/// The numbers of inputs and outputs of a weight: the product of the axis and of the kernel.
+/// Returns the fan-in and the fan-out of a weight: inputs and outputs, each multiplied by the size of the kernel.
 ///
 /// ```
 /// assert_eq!(ms::nn::init::fans(&[16, 8, 3, 3]), (72, 144));
@@ -34,8 +34,8 @@ pub fn fans(shape: &[usize]) -> (usize, usize) {
     (inputs * taps, outputs * taps)
 }
 
-/// What the variance of a weight is divided by, so that the one of results, of gradients, or neither
-/// grows from layer to layer.
+/// The divisor of a weight's variance. The fan-in keeps the variance of activations from layer to layer, and the
+/// fan-out keeps the variance of gradients.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -47,11 +47,11 @@ pub fn fans(shape: &[usize]) -> (usize, usize) {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fan {
-    /// The number of inputs.
+    /// The number of inputs (fan-in).
     In,
-    /// The number of outputs.
+    /// The number of outputs (fan-out).
     Out,
-    /// The mean of both.
+    /// The mean of fan-in and fan-out.
     Average,
 }
 
@@ -68,25 +68,26 @@ impl Fan {
     }
 }
 
-/// The activation after a layer, for the factor of the standard deviation that keeps the variance.
+/// The activation after a layer, which determines the gain: the factor of the standard deviation that preserves the
+/// variance.
 ///
 /// See the example of [`Gain::value`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Gain {
-    /// None, or a sigmoid: 1.
+    /// No activation, or a sigmoid: 1.
     Linear,
     /// The hyperbolic tangent: 5/3.
     Tanh,
     /// `max(x, 0)`: the square root of 2.
     ReLU,
-    /// A leaky one with this slope: `sqrt(2 / (1 + slope²))`.
+    /// A leaky ReLU with this slope: `sqrt(2 / (1 + slope²))`.
     LeakyReLU(f64),
-    /// The self-normalising one: 3/4.
+    /// The self-normalising activation SELU: 3/4.
     SELU,
 }
 
 impl Gain {
-    /// The factor; PyTorch's `calculate_gain`.
+    /// Returns the gain, like PyTorch's `calculate_gain`.
     ///
     /// ```
     /// use ms::nn::init::Gain;
@@ -103,15 +104,15 @@ impl Gain {
     }
 }
 
-/// Uniform with the standard deviation `deviation`.
+/// Draws from a uniform distribution with mean zero and the standard deviation `deviation`.
 #[track_caller]
 fn uniform_with(shape: &[usize], deviation: f64) -> Tensor {
     let bound = 3f64.sqrt() * deviation;
     random::uniform(shape, -bound, bound)
 }
 
-/// Uniform with the variance `2 gain² / (inputs + outputs)` (Glorot and Bengio 2010, "Understanding
-/// the Difficulty of Training Deep Feedforward Neural Networks").
+/// Draws from a uniform distribution with the variance `2 gain² / (fan_in + fan_out)` (Glorot and Bengio 2010,
+/// "Understanding the Difficulty of Training Deep Feedforward Neural Networks").
 ///
 /// ```
 /// use ms::nn::init;
@@ -126,7 +127,7 @@ pub fn xavier_uniform(shape: &[usize], gain: f64) -> Tensor {
     uniform_with(shape, gain / Fan::Average.of(shape).sqrt())
 }
 
-/// Normal with the variance of [`xavier_uniform`].
+/// Draws from a normal distribution with the variance of [`xavier_uniform`].
 ///
 /// ```
 /// let weight = ms::nn::init::xavier_normal(&[100, 100], 1.0);
@@ -134,14 +135,14 @@ pub fn xavier_uniform(shape: &[usize], gain: f64) -> Tensor {
 /// ```
 ///
 /// # Panics
-/// As [`xavier_uniform`].
+/// Raises the errors of [`xavier_uniform`].
 #[track_caller]
 pub fn xavier_normal(shape: &[usize], gain: f64) -> Tensor {
     random::normal(shape, 0.0, gain / Fan::Average.of(shape).sqrt())
 }
 
-/// Uniform with the variance `gain² / fan` (He et al. 2015, "Delving Deep into Rectifiers"); PyTorch's
-/// `kaiming_uniform_`.
+/// Draws from a uniform distribution with the variance `gain² / fan` (He et al. 2015, "Delving Deep into Rectifiers"),
+/// like PyTorch's `kaiming_uniform_`.
 ///
 /// ```
 /// use ms::nn::init::{self, Fan, Gain};
@@ -151,13 +152,13 @@ pub fn xavier_normal(shape: &[usize], gain: f64) -> Tensor {
 /// ```
 ///
 /// # Panics
-/// As [`xavier_uniform`].
+/// Raises the errors of [`xavier_uniform`].
 #[track_caller]
 pub fn he_uniform(shape: &[usize], gain: Gain, fan: Fan) -> Tensor {
     uniform_with(shape, gain.value() / fan.of(shape).sqrt())
 }
 
-/// Normal with the variance of [`he_uniform`].
+/// Draws from a normal distribution with the variance of [`he_uniform`].
 ///
 /// ```
 /// use ms::nn::init::{self, Fan, Gain};
@@ -166,14 +167,13 @@ pub fn he_uniform(shape: &[usize], gain: Gain, fan: Fan) -> Tensor {
 /// ```
 ///
 /// # Panics
-/// As [`xavier_uniform`].
+/// Raises the errors of [`xavier_uniform`].
 #[track_caller]
 pub fn he_normal(shape: &[usize], gain: Gain, fan: Fan) -> Tensor {
     random::normal(shape, 0.0, gain.value() / fan.of(shape).sqrt())
 }
 
-/// Normal with mean and standard deviation, without the numbers outside of `low..=high`, which are drawn
-/// again.
+/// Draws from a normal distribution truncated to `low..=high`: numbers outside of the interval are drawn again.
 ///
 /// ```
 /// use ms::nn::init;
@@ -182,8 +182,8 @@ pub fn he_normal(shape: &[usize], gain: Gain, fan: Fan) -> Tensor {
 /// ```
 ///
 /// # Panics
-/// Raises [`Code::Argument`] for a deviation that is not positive, and unless the interval holds one
-/// in a hundred numbers of the normal distribution.
+/// Raises [`Code::Argument`] for a deviation that is not positive, and if the interval holds less than one percent of
+/// the normal distribution.
 #[track_caller]
 pub fn truncated_normal(shape: impl IntoShape, mean: f64, std: f64, low: f64, high: f64) -> Tensor {
     check_interval("truncated_normal", "std", std, &Interval::POSITIVE).or_raise();
@@ -204,9 +204,9 @@ pub fn truncated_normal(shape: impl IntoShape, mean: f64, std: f64, low: f64, hi
     }
 }
 
-/// `gain` times a matrix with orthonormal rows, or columns if there are fewer of them, uniformly
-/// distributed; all axes but the first are flattened (Saxe et al. 2014, "Exact Solutions to the Nonlinear
-/// Dynamics of Learning in Deep Linear Neural Networks").
+/// Creates `gain` times a uniformly distributed matrix with orthonormal rows, or orthonormal columns if there are fewer
+/// of them. All axes but the first are flattened (Saxe et al. 2014, "Exact Solutions to the Nonlinear Dynamics of
+/// Learning in Deep Linear Neural Networks").
 ///
 /// ```
 /// use ms::{nn::init, ops};
@@ -216,7 +216,7 @@ pub fn truncated_normal(shape: impl IntoShape, mean: f64, std: f64, low: f64, hi
 /// ```
 ///
 /// # Panics
-/// As [`xavier_uniform`].
+/// Raises the errors of [`xavier_uniform`].
 #[track_caller]
 pub fn orthogonal(shape: &[usize], gain: f64) -> Tensor {
     fans(shape);
@@ -226,7 +226,7 @@ pub fn orthogonal(shape: &[usize], gain: f64) -> Tensor {
     let mut basis: Vec<Vec<f64>> = Vec::with_capacity(count);
     for row in numbers.chunks(size.max(1)) {
         let mut row = row.to_vec();
-        // Twice, since one projection leaves errors as large as the part that it takes away.
+        // Orthogonalise twice: after one pass, the rounding error is as large as the component it removes.
         for other in basis.iter().chain(&basis) {
             let dot: f64 = row.iter().zip(other).map(|(a, b)| a * b).sum();
             row.iter_mut().zip(other).for_each(|(a, b)| *a -= dot * b);
@@ -241,8 +241,8 @@ pub fn orthogonal(shape: &[usize], gain: f64) -> Tensor {
     matrix.reshape(shape)
 }
 
-/// Normal with mean zero, and in each column a share of `sparsity` zeros (Martens 2010, "Deep Learning
-/// via Hessian-free Optimization").
+/// Draws from a normal distribution with mean zero, and zeroes a fraction `sparsity` of each column (Martens 2010,
+/// "Deep Learning via Hessian-free Optimization").
 ///
 /// ```
 /// let weight = ms::nn::init::sparse([10, 3], 0.2, 1.0);
@@ -251,8 +251,8 @@ pub fn orthogonal(shape: &[usize], gain: f64) -> Tensor {
 /// ```
 ///
 /// # Panics
-/// Raises [`Code::Shape`] unless there are two axes, [`Code::Argument`] unless `sparsity` is from 0 to 1
-/// and for an invalid deviation.
+/// Raises [`Code::Shape`] unless there are two axes. Raises [`Code::Argument`] unless `sparsity` is from 0 to 1, and
+/// for an invalid deviation.
 #[track_caller]
 pub fn sparse(shape: [usize; 2], sparsity: f64, std: f64) -> Tensor {
     check_interval("sparse", "sparsity", sparsity, &Interval::SHARE).or_raise();
@@ -261,8 +261,8 @@ pub fn sparse(shape: [usize; 2], sparsity: f64, std: f64) -> Tensor {
     ops::select(order.ge(zeros), random::normal(shape, 0.0, std), 0.0)
 }
 
-/// The weight of a convolution `[out, in, kernel..]` that returns its input in each of its groups: ones
-/// at the centre of the kernel.
+/// Creates the weight `[out, in, kernel..]` of a convolution that is the identity in each group: ones at the centre of
+/// the kernel.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -272,7 +272,7 @@ pub fn sparse(shape: [usize; 2], sparsity: f64, std: f64) -> Tensor {
 /// ```
 ///
 /// # Panics
-/// Raises [`Code::Shape`] unless there are a kernel and a number of outputs that `groups` divides.
+/// Raises [`Code::Shape`] unless there is a kernel axis, and `groups` divides the number of outputs.
 #[track_caller]
 pub fn dirac(shape: &[usize], groups: usize) -> Tensor {
     check_positive("dirac", "groups", groups).or_raise();
@@ -291,26 +291,26 @@ pub fn dirac(shape: &[usize], groups: usize) -> Tensor {
     Tensor::from_slice(shape, &numbers)
 }
 
-/// Uniform in `±1/sqrt(fan_in)`, which PyTorch and MindSpore use for dense, convolution and recurrent
-/// layers: [`he_uniform`] after a leaky activation with the slope `sqrt(5)`.
+/// Draws uniformly from `±1/sqrt(fan_in)`, the default of PyTorch and MindSpore for dense, convolution and recurrent
+/// layers. It equals [`he_uniform`] with a leaky ReLU of slope `sqrt(5)`.
 pub(super) fn default_uniform(shape: &[usize], fan_in: usize) -> Tensor {
     let bound = 1.0 / (fan_in.max(1) as f64).sqrt();
     random::uniform(shape, -bound, bound)
 }
 
-/// A trainable f32 parameter with values of [`default_uniform`].
+/// Creates a trainable f32 parameter with values of [`default_uniform`].
 #[track_caller]
 pub(super) fn uniform_parameter(shape: &[usize], fan_in: usize) -> Parameter {
     parameter(shape, || default_uniform(shape, fan_in))
 }
 
-/// A trainable f32 parameter.
+/// Creates a trainable f32 parameter.
 #[track_caller]
 pub(super) fn parameter(shape: &[usize], init: impl FnOnce() -> Tensor) -> Parameter {
     Parameter::init("", shape, DType::F32, init)
 }
 
-/// A trainable f32 parameter of one number.
+/// Creates a trainable f32 parameter filled with one number.
 #[track_caller]
 pub(super) fn filled_parameter(shape: &[usize], value: f64) -> Parameter {
     parameter(shape, || ops::full_of(shape, value, DType::F32))

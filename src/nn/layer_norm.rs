@@ -1,4 +1,4 @@
-//! Normalisation over features.
+//! Layer and root-mean-square normalisation.
 
 use super::compute::{operand, result};
 use super::init::filled_parameter;
@@ -6,7 +6,7 @@ use crate::prelude::*;
 use ms_core::tensor::IntoShape;
 use ms_core::trace::ComputeDType;
 
-/// `(x - mean) / sqrt(variance + eps) * gamma + beta` over the last axes, whose shape is
+/// Layer normalisation: `(x - mean) / sqrt(variance + eps) * gamma + beta` over the last axes, which have the shape
 /// `normalized_shape` ([`ops::layer_norm`]).
 ///
 /// ```
@@ -18,20 +18,20 @@ use ms_core::trace::ComputeDType;
 #[cell]
 #[derive(Debug)]
 pub struct LayerNorm {
-    /// `normalized_shape`, ones at first; `None` without an affine transform.
+    /// The scale, `normalized_shape`, initially ones; `None` without an affine transform.
     pub gamma: Option<Parameter>,
-    /// `normalized_shape`, zeros at first, or `None`.
+    /// The shift, `normalized_shape`, initially zeros, or `None`.
     pub beta: Option<Parameter>,
-    /// Added to the variance; positive and finite.
+    /// The term added to the variance; positive and finite.
     pub eps: f64,
-    /// The sizes of the axes that are normalised.
+    /// The sizes of the normalised axes.
     pub normalized_shape: Vec<usize>,
-    /// The dtype in which it computes; its result has that of its operand.
+    /// The compute dtype. The result is cast back to the dtype of the operand.
     pub compute: ComputeDType,
 }
 
 impl LayerNorm {
-    /// A layer over the last axis, of this size, or over several, with `eps = 1e-5`.
+    /// Creates a layer over the last axis of this size, or over several axes, with `eps = 1e-5`.
     #[track_caller]
     pub fn new(normalized_shape: impl IntoShape) -> Self {
         let normalized_shape = normalized_shape.into_shape().to_vec();
@@ -65,7 +65,7 @@ impl LayerNorm {
     }
 }
 
-/// `x / sqrt(mean(x²) + eps) * gamma` over the last axes, whose shape is `normalized_shape`
+/// RMS normalisation: `x / sqrt(mean(x²) + eps) * gamma` over the last axes, which have the shape `normalized_shape`
 /// ([`ops::rms_norm`]).
 ///
 /// ```
@@ -76,18 +76,18 @@ impl LayerNorm {
 #[cell]
 #[derive(Debug)]
 pub struct RMSNorm {
-    /// `normalized_shape`, ones at first.
+    /// The scale, `normalized_shape`, initially ones.
     pub gamma: Parameter,
-    /// Added to the mean square; positive and finite.
+    /// The term added to the mean square; positive and finite.
     pub eps: f64,
-    /// The sizes of the axes that are normalised.
+    /// The sizes of the normalised axes.
     pub normalized_shape: Vec<usize>,
-    /// The dtype in which it computes; its result has that of its operand.
+    /// The compute dtype. The result is cast back to the dtype of the operand.
     pub compute: ComputeDType,
 }
 
 impl RMSNorm {
-    /// A layer over the last axis, of this size, or over several, with `eps = 1e-6`.
+    /// Creates a layer over the last axis of this size, or over several axes, with `eps = 1e-6`.
     #[track_caller]
     pub fn new(normalized_shape: impl IntoShape) -> Self {
         let normalized_shape = normalized_shape.into_shape().to_vec();

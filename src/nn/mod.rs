@@ -1,4 +1,4 @@
-//! Layers: cells with parameters, written with the public API.
+//! Neural-network layers: cells with parameters, written with the public API.
 
 mod activation;
 mod attention;

@@ -1,11 +1,11 @@
-//! A network over micro-batches.
+//! Runs a network over micro-batches.
 
 use crate::prelude::*;
 use ms_core::error::OrRaise;
 
-/// Calls a network on equal parts of its batch, one after the other, and returns the mean of the
-/// results: the loss of the whole batch, for a network that returns the mean loss of its part.
-/// Compiled, the network is one graph that is called for every part, forward and backward.
+/// Calls a network on micro-batches, one after the other, and returns the mean of the results. For a network that
+/// returns a mean loss, this is the loss of the whole batch. Compiled code has one graph for the network, which every
+/// micro-batch calls, forward and backward.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -27,10 +27,10 @@ impl<N> PipelineCell<N>
 where
     N: Cell + for<'a> ms_core::trace::Apply<'a, Argument = &'a Tensor, Output = Tensor>,
 {
-    /// A network over `parts` parts of its batch.
+    /// Splits each batch into `parts` micro-batches.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] for no parts.
+    /// Raises [`ms_core::Code::Argument`] for zero.
     #[track_caller]
     pub fn new(network: N, parts: usize) -> Self {
         ms_core::ops::rules::check_positive("PipelineCell", "parts", parts).or_raise();
@@ -47,7 +47,7 @@ where
         }
         dims[0] = all / self.parts;
         dims.insert(0, self.parts.into());
-        // With a symbolic size that is not divisible, this fails at the call.
+        // A symbolic size that `parts` does not divide fails here at the call.
         let all = x.reshape(&*dims);
         let part = |i: usize| ms_core::trace::Apply::apply(&self.network, &all.at(i));
         let sum = (1..self.parts).fold(part(0), |sum, i| sum + part(i));

@@ -4,84 +4,84 @@ use super::windows::{PadMode, Windows, both_sides, dilated_window_options, padde
 use crate::prelude::*;
 use ms_core::ops::PerAxis;
 
-/// [`MaxPool`] over one axis.
+/// [`MaxPool`] over one spatial axis.
 ///
 /// ```
 /// use ms::prelude::*;
 /// assert_eq!(nn::MaxPool1d::new(2).call(&Tensor::ones([1, 2, 4])).shape(), [1, 2, 2]);
 /// ```
 pub type MaxPool1d = MaxPool<1>;
-/// [`MaxPool`] over two axes.
+/// [`MaxPool`] over two spatial axes.
 ///
 /// ```
 /// use ms::prelude::*;
 /// assert_eq!(nn::MaxPool2d::new(2).call(&Tensor::ones([1, 2, 4, 4])).shape(), [1, 2, 2, 2]);
 /// ```
 pub type MaxPool2d = MaxPool<2>;
-/// [`MaxPool`] over three axes.
+/// [`MaxPool`] over three spatial axes.
 ///
 /// ```
 /// use ms::prelude::*;
 /// assert_eq!(nn::MaxPool3d::new(2).call(&Tensor::ones([1, 2, 4, 4, 4])).shape(), [1, 2, 2, 2, 2]);
 /// ```
 pub type MaxPool3d = MaxPool<3>;
-/// [`AvgPool`] over one axis.
+/// [`AvgPool`] over one spatial axis.
 ///
 /// ```
 /// use ms::prelude::*;
 /// assert_eq!(nn::AvgPool1d::new(2).call(&Tensor::ones([1, 2, 4])).shape(), [1, 2, 2]);
 /// ```
 pub type AvgPool1d = AvgPool<1>;
-/// [`AvgPool`] over two axes.
+/// [`AvgPool`] over two spatial axes.
 ///
 /// ```
 /// use ms::prelude::*;
 /// assert_eq!(nn::AvgPool2d::new(2).call(&Tensor::ones([1, 2, 4, 4])).shape(), [1, 2, 2, 2]);
 /// ```
 pub type AvgPool2d = AvgPool<2>;
-/// [`AvgPool`] over three axes.
+/// [`AvgPool`] over three spatial axes.
 ///
 /// ```
 /// use ms::prelude::*;
 /// assert_eq!(nn::AvgPool3d::new(2).call(&Tensor::ones([1, 2, 4, 4, 4])).shape(), [1, 2, 2, 2, 2]);
 /// ```
 pub type AvgPool3d = AvgPool<3>;
-/// [`AdaptiveAvgPool`] over one axis.
+/// [`AdaptiveAvgPool`] over one spatial axis.
 ///
 /// ```
 /// use ms::prelude::*;
 /// assert_eq!(nn::AdaptiveAvgPool1d::new(2).call(&Tensor::ones([1, 2, 4])).shape(), [1, 2, 2]);
 /// ```
 pub type AdaptiveAvgPool1d = AdaptiveAvgPool<1>;
-/// [`AdaptiveAvgPool`] over two axes.
+/// [`AdaptiveAvgPool`] over two spatial axes.
 ///
 /// ```
 /// use ms::prelude::*;
 /// assert_eq!(nn::AdaptiveAvgPool2d::new(2).call(&Tensor::ones([1, 2, 4, 4])).shape(), [1, 2, 2, 2]);
 /// ```
 pub type AdaptiveAvgPool2d = AdaptiveAvgPool<2>;
-/// [`AdaptiveAvgPool`] over three axes.
+/// [`AdaptiveAvgPool`] over three spatial axes.
 ///
 /// ```
 /// use ms::prelude::*;
 /// assert_eq!(nn::AdaptiveAvgPool3d::new(2).call(&Tensor::ones([1, 2, 4, 4, 4])).shape(), [1, 2, 2, 2, 2]);
 /// ```
 pub type AdaptiveAvgPool3d = AdaptiveAvgPool<3>;
-/// [`AdaptiveMaxPool`] over one axis.
+/// [`AdaptiveMaxPool`] over one spatial axis.
 ///
 /// ```
 /// use ms::prelude::*;
 /// assert_eq!(nn::AdaptiveMaxPool1d::new(2).call(&Tensor::ones([1, 2, 4])).shape(), [1, 2, 2]);
 /// ```
 pub type AdaptiveMaxPool1d = AdaptiveMaxPool<1>;
-/// [`AdaptiveMaxPool`] over two axes.
+/// [`AdaptiveMaxPool`] over two spatial axes.
 ///
 /// ```
 /// use ms::prelude::*;
 /// assert_eq!(nn::AdaptiveMaxPool2d::new(2).call(&Tensor::ones([1, 2, 4, 4])).shape(), [1, 2, 2, 2]);
 /// ```
 pub type AdaptiveMaxPool2d = AdaptiveMaxPool<2>;
-/// [`AdaptiveMaxPool`] over three axes.
+/// [`AdaptiveMaxPool`] over three spatial axes.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -89,8 +89,8 @@ pub type AdaptiveMaxPool2d = AdaptiveMaxPool<2>;
 /// ```
 pub type AdaptiveMaxPool3d = AdaptiveMaxPool<3>;
 
-/// The largest value of each window of `x` `[n, c, spatial..]` over `N` spatial axes: [`MaxPool1d`],
-/// [`MaxPool2d`], [`MaxPool3d`]. Padding is below every value, and at most half of a window.
+/// Max pooling: the largest value of each window of `x` `[n, c, spatial..]` over `N` spatial axes ([`MaxPool1d`],
+/// [`MaxPool2d`], [`MaxPool3d`]). Padding is smaller than every value, and at most half of a window.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -105,8 +105,8 @@ pub struct MaxPool<const N: usize> {
     ceil_mode: bool,
 }
 
-/// The mean of each window of `x` `[n, c, spatial..]` over `N` spatial axes: [`AvgPool1d`],
-/// [`AvgPool2d`], [`AvgPool3d`]. Padding is at most half of a window.
+/// Average pooling: the mean of each window of `x` `[n, c, spatial..]` over `N` spatial axes ([`AvgPool1d`],
+/// [`AvgPool2d`], [`AvgPool3d`]). Padding is at most half of a window.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -128,17 +128,18 @@ macro_rules! options {
         impl<const N: usize> $layer<N> {
             const KIND: &'static str = $kind;
 
-            /// Adjacent windows (the stride is their size) of one size, or of one for each axis.
+            /// Creates a layer with a stride equal to the kernel: one size, or one for each axis.
             ///
             /// # Panics
-            /// Raises [`ms_core::Code::Argument`] for a kernel of size zero, or not of one size for each axis.
+            /// Raises [`ms_core::Code::Argument`] for a kernel size of zero, or for a number of sizes other than the
+            /// number of axes.
             #[track_caller]
             pub fn new(kernel: impl PerAxis) -> Self {
                 let kernel = sizes(Self::KIND, "kernel", kernel);
                 Self { windows: Windows { stride: kernel, ..Windows::new(kernel) }, ceil_mode: false, $($rest: $value),* }
             }
 
-            /// Sets whether the last window may extend beyond the end.
+            /// Sets whether the last window may extend beyond the input.
             pub fn ceil_mode(self, ceil_mode: bool) -> Self {
                 Self { ceil_mode, ..self }
             }
@@ -176,7 +177,7 @@ impl<const N: usize> MaxPool<N> {
 }
 
 impl<const N: usize> AvgPool<N> {
-    /// Sets whether padding counts as elements: it does by default, except that of [`PadMode::Same`].
+    /// Sets whether padding counts as elements of the mean. It does by default, except with [`PadMode::Same`].
     pub fn count_include_pad(self, count_include_pad: bool) -> Self {
         Self { count_include_pad, ..self }
     }
@@ -192,8 +193,7 @@ impl<const N: usize> AvgPool<N> {
         if counted || rest.iter().all(|it| *it == (0, 0)) {
             return mean(x);
         }
-        // What is padded on one side only is an element to the op: the mean of ones is the share of the
-        // others.
+        // The op counts one-sided padding as elements. The mean of ones is the fraction of real elements.
         mean(x) / mean(&ops::ones_like(x))
     }
 }
@@ -215,10 +215,11 @@ macro_rules! adaptive {
         }
 
         impl<const N: usize> $layer<N> {
-            /// Windows that give this size: one number, or one for each axis.
+            /// Creates a layer with this output size: one number, or one for each axis.
             ///
             /// # Panics
-            /// Raises [`ms_core::Code::Argument`] for a size of zero, or not of one for each axis.
+            /// Raises [`ms_core::Code::Argument`] for a size of zero, or for a number of sizes other than the number of
+            /// axes.
             #[track_caller]
             pub fn new(output_size: impl PerAxis) -> Self {
                 Self { output_size: sizes($kind, "output_size", output_size) }
@@ -235,8 +236,8 @@ macro_rules! adaptive {
 }
 
 adaptive! {
-    /// The means of `output_size` windows along each of `N` spatial axes, which cover `x`
-    /// `[n, c, spatial..]` evenly ([`ops::adaptive_avg_pool`]).
+    /// Adaptive average pooling ([`ops::adaptive_avg_pool`]): the means of `output_size` windows along each of `N`
+    /// spatial axes, which cover `x` `[n, c, spatial..]` evenly.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -244,8 +245,8 @@ adaptive! {
     /// assert_eq!(nn::AdaptiveAvgPool1d::new(2).call(&x).to_vec::<f32>(), [2.0, 4.0]);
     /// ```
     AdaptiveAvgPool, "AdaptiveAvgPool{}d" => adaptive_avg_pool;
-    /// The largest values of `output_size` windows along each of `N` spatial axes, which cover `x`
-    /// `[n, c, spatial..]` evenly ([`ops::adaptive_max_pool`]).
+    /// Adaptive max pooling ([`ops::adaptive_max_pool`]): the largest values of `output_size` windows along each of `N`
+    /// spatial axes, which cover `x` `[n, c, spatial..]` evenly.
     ///
     /// ```
     /// use ms::prelude::*;

@@ -1,13 +1,13 @@
-//! Connections around layers.
+//! Residual connections.
 
 use crate::prelude::*;
 use ms_core::error::called;
 
-/// `body(x) + x`, or the sum with another way around the body, and a function of the sum: the block of residual networks
-/// (He et al. 2015), <https://arxiv.org/abs/1512.03385>.
+/// A residual block (He et al. 2015, <https://arxiv.org/abs/1512.03385>): `body(x) + x`, or `body(x) + shortcut(x)`,
+/// optionally followed by an activation.
 ///
-/// In the names of other frameworks, the body is no step: a layer `conv1` of it is `conv1`, and the first layer of the
-/// way around it `shortcut.0`.
+/// In the naming conventions of other frameworks, the body adds no path step: its layer `conv1` is called `conv1`.
+/// The first layer of the shortcut is called `shortcut.0`.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -19,7 +19,7 @@ use ms_core::error::called;
 /// ```
 ///
 /// # Panics
-/// A call raises [`Code::Shape`](crate::Code::Shape) when the two results do not broadcast.
+/// A call raises [`Code::Shape`](crate::Code::Shape) if the two results do not broadcast.
 #[cell]
 #[derive(Debug)]
 pub struct Residual {
@@ -30,18 +30,18 @@ pub struct Residual {
 
 #[cell]
 impl Residual {
-    /// The sum of a layer's operand and its result.
+    /// Creates a block that adds the operand to the result of `body`.
     pub fn new(body: impl Layer + 'static) -> Self {
         Self { body: Box::new(body), shortcut: None, activation: None }
     }
 
-    /// Sets what is added to the result in place of the operand.
+    /// Sets the shortcut: its result is added in place of the operand.
     pub fn shortcut(mut self, layer: impl Layer + 'static) -> Self {
         self.shortcut = Some(Box::new(layer));
         self
     }
 
-    /// Sets a function of the sum.
+    /// Sets the activation after the sum.
     pub fn activation(mut self, layer: impl Layer + 'static) -> Self {
         self.activation = Some(Box::new(layer));
         self

@@ -1,4 +1,4 @@
-//! Composition of layers.
+//! Sequential composition of layers.
 
 use crate::prelude::*;
 use ms_core::error::raise;
@@ -6,8 +6,8 @@ use ms_core::trace::{Arg, Name, Sink};
 use ms_core::{Code, Error};
 use std::fmt;
 
-/// Calls its layers in order, each on the result of the one before. Layers may have names, after which their parameters
-/// are called; others are numbered.
+/// Calls layers in order, each on the result of the previous one. Parameter names contain the names of layers, or their
+/// numbers if they have none.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -25,7 +25,7 @@ pub struct Sequential {
 
 #[cell]
 impl Sequential {
-    /// No layers.
+    /// Creates an empty sequence.
     pub fn new() -> Self {
         Self::default()
     }
@@ -39,7 +39,7 @@ impl Sequential {
     /// Appends a layer with a name.
     ///
     /// # Panics
-    /// Raises [`Code::DuplicateName`] for a name that another layer has.
+    /// Raises [`Code::DuplicateName`] if another layer has the same name.
     #[track_caller]
     pub fn push_named(mut self, name: impl Into<String>, layer: impl Layer + 'static) -> Self {
         let name = name.into();
@@ -50,12 +50,12 @@ impl Sequential {
         self
     }
 
-    /// Number of layers.
+    /// Returns the number of layers.
     pub fn len(&self) -> usize {
         self.layers.all.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no layers.
     pub fn is_empty(&self) -> bool {
         self.layers.all.is_empty()
     }
@@ -65,7 +65,7 @@ impl Sequential {
     }
 }
 
-/// The layers in order, some of them with names.
+/// The layers in order, some of them named.
 #[derive(Default)]
 struct Layers {
     all: Vec<(Option<String>, Box<dyn Layer>)>,
@@ -97,7 +97,8 @@ impl Arg for Layers {
     }
 }
 
-/// A [`Sequential`](crate::nn::Sequential) of these layers, all of which may have names: `first: nn::Dense::new(4, 8)`.
+/// Builds a [`Sequential`](crate::nn::Sequential) from layers, all of which may have names:
+/// `first: nn::Dense::new(4, 8)`.
 ///
 /// See the example of [`Sequential`](crate::nn::Sequential).
 #[macro_export]

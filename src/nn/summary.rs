@@ -1,4 +1,4 @@
-//! What a network consists of, and what a call of it computes.
+//! Summaries of networks: cells, parameters, output types and FLOPs.
 
 use crate::prelude::*;
 use ms_core::error::raise;
@@ -19,39 +19,39 @@ use std::rc::Rc;
 /// See the example of [`summary`].
 #[derive(Clone, Debug)]
 pub struct SummaryRow {
-    /// The path from the network on, `layers[0]`; empty for the network itself.
+    /// The path from the network, such as `layers[0]`; empty for the network itself.
     pub path: String,
     /// The type of the cell.
     pub cell: &'static str,
-    /// Its own parameters and buffers, by their names.
+    /// The cell's own parameters and buffers, by name.
     pub parameters: Vec<(String, Type)>,
-    /// The number of elements of all parameters and buffers in the cell.
+    /// The number of elements of all parameters and buffers in the cell and the cells inside.
     pub elements: usize,
-    /// How often it was called.
+    /// The number of calls.
     pub calls: usize,
-    /// What its last call returned.
+    /// The types that the last call returned.
     pub outputs: Vec<Type>,
-    /// The floating-point operations of its calls ([`ops::flops`]), with those of the cells inside.
+    /// The floating-point operations of all calls ([`ops::flops`]), including the cells inside.
     pub flops: u64,
     depth: usize,
 }
 
-/// The cells of a network, with their parameters, and the results and work of a call: the result of
-/// [`summary`]. `Display` is a table.
+/// The cells of a network with their parameters, output types and FLOPs; the result of [`summary`]. `Display` prints a
+/// table.
 ///
 /// See the example of [`summary`].
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// The cells, in the order of the fields; the first one is the network.
+    /// The cells in field order; the first row is the network.
     pub rows: Vec<SummaryRow>,
-    /// The number of elements of trained parameters.
+    /// The number of elements of trainable parameters.
     pub trained: usize,
-    /// The bytes of all parameters and buffers.
+    /// The size of all parameters and buffers in bytes.
     pub bytes: usize,
 }
 
-/// Runs a network once, in evaluation and op by op, and lists its cells. Cells of one type without fields,
-/// such as activations, cannot be told apart: their calls count for the first of them.
+/// Runs a network once, op by op in evaluation mode, and lists its cells. Cells of one type without fields, such as
+/// activations, are indistinguishable: their calls count for the first of them.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -64,7 +64,7 @@ pub struct Summary {
 /// ```
 ///
 /// # Panics
-/// Raises [`Code::Argument`] in a function that is being compiled or differentiated.
+/// Raises [`Code::Argument`] inside a function that is being compiled or differentiated.
 #[track_caller]
 pub fn summary<C: Cell, R>(net: &C, run: impl FnOnce(&C) -> R) -> Summary {
     if dispatch_mode() != DispatchMode::Eager {
@@ -90,7 +90,7 @@ pub fn summary<C: Cell, R>(net: &C, run: impl FnOnce(&C) -> R) -> Summary {
     }
 }
 
-/// The modes of layers, which are restored when this is dropped.
+/// The training modes of layers, restored on drop.
 struct Modes(Vec<(bool, Training)>);
 
 impl Drop for Modes {
@@ -109,17 +109,17 @@ struct Found {
     slots: HashSet<SlotId>,
 }
 
-/// Lists the cells of a network.
+/// A visitor that lists the cells of a network.
 #[derive(Default)]
 struct Walk {
     rows: Vec<Found>,
     path: Vec<String>,
-    /// The rows of the cells that are being visited, with the depths of their paths.
+    /// The rows of the open cells, with the depths of their paths.
     open: Vec<(usize, usize)>,
     flags: Vec<Training>,
 }
 
-/// `a`, `b`, `[0]` as `a.b[0]`.
+/// Joins the steps `a`, `b`, `[0]` to the path `a.b[0]`.
 fn joined(path: &[String]) -> String {
     path.iter().fold(String::new(), |all, it| match all.is_empty() || it.starts_with('[') {
         true => all + it,
@@ -174,17 +174,17 @@ impl Visitor for Walk {
     }
 }
 
-/// Sees the ops and the calls of a run.
+/// A dispatcher that observes the ops and cell calls of a run.
 struct Observer {
     rows: RefCell<Vec<SummaryRow>>,
-    /// The rows of the calls that are running; `None` for a cell that is in no row.
+    /// The rows of the running calls; `None` for a cell without a row.
     open: RefCell<Vec<Option<usize>>>,
-    /// The number of ops that were applied.
+    /// The number of applied ops.
     applied: std::cell::Cell<usize>,
 }
 
 impl Observer {
-    /// The row of a path, which begins with the type of the network.
+    /// Finds the row of a path that begins with the type of the network.
     fn row(&self, path: &str) -> Option<usize> {
         let rows = self.rows.borrow();
         let inside = path.strip_prefix(rows.first()?.cell)?;
@@ -212,7 +212,7 @@ impl Dispatcher for Observer {
     fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
         let before = self.applied.get();
         let outputs = Eagerly.apply(call)?;
-        // The work of a composite is that of its ops, unless the device runs it as a whole.
+        // The FLOPs of a composite are counted at its inner ops, unless the device runs the composite natively.
         if self.applied.replace(before + 1) != before {
             return Ok(outputs);
         }
@@ -220,7 +220,7 @@ impl Dispatcher for Observer {
         let types: Vec<Type> = outputs.iter().map(Tensor::ty).collect();
         let flops = ops::flops(call.op, call.attrs, &inputs.iter().collect::<Vec<_>>(), &types);
         let mut rows = self.rows.borrow_mut();
-        // A cell that calls itself is counted once.
+        // A recursive cell counts once.
         let open: HashSet<usize> = self.open.borrow().iter().flatten().copied().collect();
         open.into_iter().for_each(|row| rows[row].flops += flops);
         Ok(outputs)

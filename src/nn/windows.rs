@@ -1,4 +1,4 @@
-//! What convolution and pooling layers share: sizes by axis, and padding.
+//! Helpers of convolution and pooling layers: per-axis sizes and padding.
 
 use crate::prelude::*;
 use ms_core::error::{OrRaise, raise};
@@ -6,7 +6,7 @@ use ms_core::ops::PerAxis;
 use ms_core::ops::rules::check_positive;
 use ms_core::{Code, Error};
 
-/// How much a convolution or pooling layer pads.
+/// The amount of padding of a convolution or pooling layer.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -18,16 +18,16 @@ use ms_core::{Code, Error};
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Static)]
 pub enum PadMode {
-    /// As much as gives `ceil(size / stride)` results, the larger half behind the last element.
+    /// Padding for `ceil(size / stride)` output positions; the larger half comes after the last element.
     Same,
-    /// Nothing.
+    /// No padding.
     #[default]
     Valid,
-    /// What `padding` says.
+    /// The explicit `padding` option.
     Pad,
 }
 
-/// What a convolution layer pads with.
+/// The values that fill the padding of a convolution layer.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -37,19 +37,18 @@ pub enum PadMode {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Static)]
 pub enum PaddingMode {
-    /// Zeros.
+    /// Zero padding.
     #[default]
     Zeros,
-    /// The elements mirrored at the border, which is not repeated.
+    /// Reflection at the border, without repeating the border element.
     Reflect,
-    /// The element at the border.
+    /// Repetition of the border element.
     Replicate,
-    /// The elements from the other end.
+    /// Circular wrap-around: elements from the opposite end.
     Circular,
 }
 
-/// Padding before and behind each of `N` axes: one number for all, one for each axis, or a pair
-/// for each.
+/// A padding before and after each of `N` axes: one number for all, one for each axis, or a pair for each axis.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -58,7 +57,7 @@ pub enum PaddingMode {
 /// assert_eq!(pairs, [[(1, 1), (1, 1)], [(1, 1), (2, 2)], [(0, 1), (2, 3)]]);
 /// ```
 pub trait IntoPadding<const N: usize> {
-    /// The pairs.
+    /// Converts to a pair for each axis.
     fn into_padding(self) -> [(usize, usize); N];
 }
 
@@ -80,12 +79,12 @@ impl<const N: usize> IntoPadding<N> for [(usize, usize); N] {
     }
 }
 
-/// The name of a layer over `N` axes: `Conv2d` for the kind `Conv{}d`.
+/// Returns the name of a layer over `N` axes: `Conv2d` for the kind `Conv{}d`.
 pub(super) fn name_of<const N: usize>(kind: &str) -> String {
     kind.replace("{}", &N.to_string())
 }
 
-/// One number for each axis, above zero.
+/// Returns one positive number for each axis.
 #[track_caller]
 pub(super) fn sizes<const N: usize>(kind: &str, option: &str, value: impl PerAxis) -> [usize; N] {
     let list = value.per_axis(N);
@@ -93,14 +92,14 @@ pub(super) fn sizes<const N: usize>(kind: &str, option: &str, value: impl PerAxi
         let message = format!("`{option}` has {} numbers for {N} axes", list.len());
         raise(Error::new(Code::Argument, message).with_op(name_of::<N>(kind)));
     };
-    // Not a closure, in which the caller would be this line.
+    // A loop instead of a closure, since a closure would be the reported caller.
     for size in sizes {
         check_positive(&name_of::<N>(kind), option, size).or_raise();
     }
     sizes
 }
 
-/// The windows of a layer along its `N` spatial axes.
+/// The sliding windows of a layer along its `N` spatial axes.
 #[derive(Clone, PartialEq, Eq, Debug, Static)]
 pub(super) struct Windows<const N: usize> {
     pub kernel: [usize; N],
@@ -115,9 +114,9 @@ impl<const N: usize> Windows<N> {
         Self { kernel, stride: [1; N], dilation: [1; N], pad_mode: PadMode::Valid, padding: [(0, 0); N] }
     }
 
-    /// The padding of each axis for an input `[n, c, spatial..]`.
+    /// Computes the padding of each axis for an input `[n, c, spatial..]`.
     ///
-    /// Raises [`Code::Sizes`] where the padding depends on a symbolic size.
+    /// Raises [`Code::Sizes`] if the padding depends on a symbolic size.
     #[track_caller]
     pub fn pads(&self, kind: &str, x: &Tensor) -> [(usize, usize); N] {
         match self.pad_mode {
@@ -136,7 +135,7 @@ impl<const N: usize> Windows<N> {
                         let message = "with a stride, the padding of `Same` depends on a size, which is symbolic";
                         raise(Error::new(Code::Sizes, message).with_op(name_of::<N>(kind)));
                     }
-                    // The op refuses the rank.
+                    // The op reports the wrong rank.
                     None => 0,
                 };
                 (all / 2, all - all / 2)
@@ -146,8 +145,8 @@ impl<const N: usize> Windows<N> {
 }
 
 impl<const N: usize> Windows<N> {
-    /// Checks that no window of a pooling layer is over padding alone: an op sees what is padded on one side only
-    /// as elements.
+    /// Raises an error if a window of a pooling layer covers padding only. The op cannot check this, since it sees
+    /// one-sided padding as elements.
     ///
     /// # Panics
     /// Raises the errors of [`ops::Window::check_elements`], with the name of the layer.
@@ -167,24 +166,24 @@ impl<const N: usize> Windows<N> {
     }
 }
 
-/// `x` `[n, c, spatial..]`, padded along its spatial axes.
+/// Pads `x` `[n, c, spatial..]` along its spatial axes.
 #[track_caller]
 pub(super) fn padded<const N: usize>(x: &Tensor, pads: [(usize, usize); N], mode: ops::PadMode) -> Tensor {
     if x.rank() != N + 2 {
-        // The op refuses the rank.
+        // The op reports the wrong rank.
         return x.clone();
     }
     let all: Vec<(usize, usize)> = [(0, 0); 2].into_iter().chain(pads).collect();
     ops::pad(x, &all, mode)
 }
 
-/// The padding that is the same on both sides, and what remains.
+/// Splits padding into the symmetric part and the one-sided remainder.
 pub(super) fn both_sides<const N: usize>(pads: [(usize, usize); N]) -> ([usize; N], [(usize, usize); N]) {
     let both = pads.map(|(before, behind)| before.min(behind));
     (both, std::array::from_fn(|axis| (pads[axis].0 - both[axis], pads[axis].1 - both[axis])))
 }
 
-/// The options of a layer `$layer<N>` with a field `windows` and a constant `KIND`: stride and padding.
+/// Generates the options stride and padding for a layer `$layer<N>` with a field `windows` and a constant `KIND`.
 macro_rules! window_options {
     ($layer:ident) => {
         impl<const N: usize> $layer<N> {
@@ -198,14 +197,14 @@ macro_rules! window_options {
                 self
             }
 
-            /// Sets the padding: one number, one for each axis, or a pair for each axis, before and behind.
+            /// Sets the padding before and after each axis: one number, one for each axis, or a pair for each axis.
             pub fn padding(mut self, padding: impl crate::nn::windows::IntoPadding<N>) -> Self {
                 self.windows.padding = padding.into_padding();
                 self.windows.pad_mode = crate::nn::PadMode::Pad;
                 self
             }
 
-            /// Sets how much is padded.
+            /// Sets the amount of padding.
             pub fn pad_mode(mut self, pad_mode: crate::nn::PadMode) -> Self {
                 self.windows.pad_mode = pad_mode;
                 self
@@ -214,13 +213,13 @@ macro_rules! window_options {
     };
 }
 
-/// [`window_options`] with dilation.
+/// Generates the options of [`window_options`] and dilation.
 macro_rules! dilated_window_options {
     ($layer:ident) => {
         crate::nn::windows::window_options!($layer);
 
         impl<const N: usize> $layer<N> {
-            /// Sets the dilation, the distance of the elements under a window: one number, or one for each axis.
+            /// Sets the dilation, the distance between kernel taps: one number, or one for each axis.
             ///
             /// # Panics
             /// Raises [`ms_core::Code::Argument`] for a dilation of zero.

@@ -1,4 +1,4 @@
-//! Accumulation of gradients, over the parts of a batch and over steps.
+//! Gradient accumulation over micro-batches and over steps.
 
 use super::Optimizer;
 use super::hyperparameter::LearningRate;
@@ -10,7 +10,7 @@ use ms_core::session::Gradients;
 use ms_core::trace::{Cell, PerParameter, Tree, cond, scan};
 use ms_core::{Code, Error, Parameter, Tensor, ops};
 
-/// The mean of the losses of equal parts of a batch, and of their gradients.
+/// Computes the mean loss and the mean gradients over micro-batches.
 #[track_caller]
 pub(super) fn mean_over_parts<O: Optimizer, C: Cell + 'static, B: Tree>(
     optimizer: &O,
@@ -24,7 +24,7 @@ pub(super) fn mean_over_parts<O: Optimizer, C: Cell + 'static, B: Tree>(
     let run = |part: &B| optimizer.differentiate(net, |net| (loss(net, part), ()));
     let parameters = net.trainable_parameters();
     let zeros: Vec<Tensor> = parameters.iter().map(|it| ops::zeros_like(it.value())).collect();
-    // The loss has a dtype of its own, which only the function knows: it is an output of the scan.
+    // The dtype of the loss is known only inside of the function, so the loss is a scan output and not a carry.
     let add = |sums: &Vec<Tensor>, part: &B| {
         let ((loss, ()), gradients) = run(part);
         let sums = sums.iter().zip(gradients.iter()).map(|(sum, (_, it))| sum + it);
@@ -35,7 +35,7 @@ pub(super) fn mean_over_parts<O: Optimizer, C: Cell + 'static, B: Tree>(
     (ops::mean(losses, ()), Gradients::new(parameters, means))
 }
 
-/// `[n, ..]` as `[parts, n / parts, ..]`.
+/// Reshapes `[n, ..]` to `[parts, n / parts, ..]`.
 #[track_caller]
 fn cut(x: &Tensor, parts: usize) -> Tensor {
     let mut dims = x.dims();
@@ -52,10 +52,11 @@ fn cut(x: &Tensor, parts: usize) -> Tensor {
     x.reshape(&*dims)
 }
 
-/// An optimiser that updates in every `n`-th step only, with the mean of the gradients of the steps
-/// since the update before: the result of [`Optimizer::accumulate`].
+/// An optimiser that updates in every `n`-th step only, with the mean gradients of the last `n` steps; the result of
+/// [`Optimizer::accumulate`].
 ///
-/// A [schedule](Optimizer::schedule) and an [average](Optimizer::average) count updates, inside it and around it.
+/// A [schedule](Optimizer::schedule) and an [average](Optimizer::average) count updates, whether they wrap this
+/// optimiser or are inside it.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -70,7 +71,7 @@ fn cut(x: &Tensor, parts: usize) -> Tensor {
 /// ```
 #[cell]
 pub struct Accumulated<O> {
-    /// The optimiser that gets the means.
+    /// The wrapped optimiser, which receives mean gradients.
     pub optimizer: O,
     every: usize,
     /// The number of steps since the last update.

@@ -1,4 +1,4 @@
-//! Adadelta.
+//! The Adadelta optimiser.
 
 use super::hyperparameter::{Hyperparameter, LearningRate, WeightDecay, weight_decay_methods};
 use super::state::averaged;
@@ -7,8 +7,8 @@ use crate::prelude::{Tree, cell};
 use ms_core::ops::rules::Interval;
 use ms_core::{Parameter, Tensor};
 
-/// `s ← ρ s + (1 - ρ) g²`, `Δ = sqrt(d + ε) / sqrt(s + ε) g`, `d ← ρ d + (1 - ρ) Δ²`,
-/// `p ← p - lr Δ` (Zeiler 2012, "ADADELTA: An Adaptive Learning Rate Method").
+/// Adadelta (Zeiler 2012, "ADADELTA: An Adaptive Learning Rate Method"): `s ← ρ s + (1 - ρ) g²`,
+/// `Δ = sqrt(d + ε) / sqrt(s + ε) g`, `d ← ρ d + (1 - ρ) Δ²`, `p ← p - lr Δ`.
 ///
 /// ```
 /// use ms::{Gradients, prelude::*};
@@ -21,22 +21,22 @@ use ms_core::{Parameter, Tensor};
 pub struct Adadelta {
     /// The learning rate.
     pub rate: LearningRate,
-    /// `ρ`.
+    /// The decay rate `ρ` of the averages.
     pub rho: Hyperparameter,
-    /// `ε`.
+    /// The term `ε` in the square roots.
     pub epsilon: Hyperparameter,
     /// The weight decay.
     pub weight_decay: WeightDecay,
-    /// Averages of the squares of gradients, and of steps.
+    /// Moving averages of squared gradients, and of squared steps.
     squares: State,
     steps: State,
 }
 
 impl Adadelta {
-    /// With `ρ = 0.9` and `ε = 1e-6`.
+    /// Creates the optimiser with `ρ = 0.9` and `ε = 1e-6`.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless the rate is at least zero and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `rate` is at least zero and finite.
     #[track_caller]
     pub fn new(rate: f64) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Adadelta {
     /// Sets `ρ`.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is from zero to one.
+    /// Raises [`ms_core::Code::Argument`] unless `rho` is from zero to one.
     #[track_caller]
     pub fn rho(self, rho: f64) -> Self {
         Self { rho: Hyperparameter::new("Adadelta", "rho", rho, &Interval::SHARE), ..self }
@@ -61,7 +61,7 @@ impl Adadelta {
     /// Sets `ε`.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `epsilon` is positive and finite.
     #[track_caller]
     pub fn epsilon(self, epsilon: f64) -> Self {
         Self { epsilon: Hyperparameter::new("Adadelta", "epsilon", epsilon, &Interval::POSITIVE), ..self }
@@ -72,7 +72,7 @@ impl Adadelta {
     }
 }
 
-/// The numbers of a step of [`Adadelta`].
+/// The shared values of a step of [`Adadelta`].
 #[derive(Clone, Tree)]
 pub struct AdadeltaStep {
     rate: Tensor,

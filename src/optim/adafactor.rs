@@ -1,4 +1,4 @@
-//! Adafactor.
+//! The Adafactor optimiser.
 
 use super::hyperparameter::{Hyperparameter, LearningRate, WeightDecay, weight_decay_methods};
 use super::state::{averaged, count};
@@ -8,15 +8,14 @@ use ms_core::ops::rules::Interval;
 use ms_core::trace::PerParameter;
 use ms_core::{DType, Parameter, Tensor, ops};
 
-/// Adafactor (Shazeer and Stern 2018, "Adafactor: Adaptive Learning Rates with Sublinear Memory
-/// Cost", algorithms 4 and 5), as PyTorch writes it. With `β = 1 - t^-decay` for step `t`:
+/// Adafactor (Shazeer and Stern 2018, "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost", algorithms 4 and
+/// 5), as in PyTorch. With `β = 1 - t^-decay` for step `t`:
 ///
-/// - of a matrix, or matrices, the averages of the squares of its rows and columns are kept,
-///   `r ← β r + (1 - β) mean(g², columns)`, `c ← β c + (1 - β) mean(g², rows)`, and
-///   `v = r c / mean(r)`;
-/// - of other parameters all squares, `v ← β v + (1 - β) g²`;
-/// - `u = g / sqrt(v)`, and `p ← p - α u / max(1, rms(u) / clip)` with
-///   `α = max(ε, rms(p)) min(lr, 1 / sqrt(t))`, where rms is the root of the mean square.
+/// - For matrices, only averages over rows and columns are stored: `r ← β r + (1 - β) mean(g², columns)`,
+///   `c ← β c + (1 - β) mean(g², rows)`, and `v = r c / mean(r)`.
+/// - For other parameters, all squares are averaged: `v ← β v + (1 - β) g²`.
+/// - With `u = g / sqrt(v)`, the update is `p ← p - α u / max(1, rms(u) / clip)`, where `rms` is the root mean square
+///   and `α = max(ε, rms(p)) min(lr, 1 / sqrt(t))`.
 ///
 /// ```
 /// use ms::{Gradients, prelude::*};
@@ -29,11 +28,11 @@ use ms_core::{DType, Parameter, Tensor, ops};
 pub struct Adafactor {
     /// The learning rate.
     pub rate: LearningRate,
-    /// The exponent of the number of steps, PyTorch's `-beta2_decay`.
+    /// The exponent of the step number; PyTorch's `-beta2_decay`.
     pub decay: Hyperparameter,
-    /// The smallest length that a parameter is taken to have.
+    /// The lower bound of a parameter's root mean square.
     pub epsilon: Hyperparameter,
-    /// The root mean square above which a step is shortened.
+    /// The root mean square above which an update is scaled down.
     pub clip: Hyperparameter,
     /// The weight decay.
     pub weight_decay: WeightDecay,
@@ -45,10 +44,10 @@ pub struct Adafactor {
 }
 
 impl Adafactor {
-    /// With `decay = 0.8`, `ε = 1e-3`, `clip = 1` and no weight decay.
+    /// Creates the optimiser with `decay = 0.8`, `ε = 1e-3`, `clip = 1` and no weight decay.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless the rate is at least zero and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `rate` is at least zero and finite.
     #[track_caller]
     pub fn new(rate: f64) -> Self {
         Self {
@@ -67,10 +66,10 @@ impl Adafactor {
         }
     }
 
-    /// Sets the exponent of the number of steps.
+    /// Sets the exponent of the step number.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `decay` is at least zero and finite.
     #[track_caller]
     pub fn decay(self, decay: f64) -> Self {
         Self { decay: Hyperparameter::new("Adafactor", "decay", decay, &Interval::RATE), ..self }
@@ -79,27 +78,27 @@ impl Adafactor {
     /// Sets `ε`.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `epsilon` is positive and finite.
     #[track_caller]
     pub fn epsilon(self, epsilon: f64) -> Self {
         Self { epsilon: Hyperparameter::new("Adafactor", "epsilon", epsilon, &Interval::POSITIVE), ..self }
     }
 
-    /// Sets the root mean square above which a step is shortened.
+    /// Sets the root mean square above which an update is scaled down.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `clip` is positive and finite.
     #[track_caller]
     pub fn clip(self, clip: f64) -> Self {
         Self { clip: Hyperparameter::new("Adafactor", "clip", clip, &Interval::POSITIVE), ..self }
     }
 
     weight_decay_methods! {
-        /// Takes `lr weight_decay p` from each parameter before the step.
+        /// Subtracts `lr weight_decay p` from each parameter before the update.
     }
 }
 
-/// The numbers of a step of [`Adafactor`].
+/// The shared values of a step of [`Adafactor`].
 #[derive(Clone, Tree)]
 pub struct AdafactorStep {
     /// `min(lr, 1 / sqrt(t))`.
@@ -116,7 +115,7 @@ fn is_matrix(shape: &[usize]) -> bool {
     shape.len() > 1
 }
 
-/// The difference between one and the next number of a float dtype.
+/// Returns the machine epsilon of a float dtype.
 fn least(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => f64::EPSILON,
@@ -126,7 +125,7 @@ fn least(dtype: DType) -> f64 {
     }
 }
 
-/// The root of the mean square.
+/// Computes the root mean square.
 fn rms(x: &Tensor) -> Tensor {
     ops::mean(x.square(), ()).sqrt()
 }
@@ -154,7 +153,7 @@ impl UpdateRule for Adafactor {
     fn apply(&self, step: &AdafactorStep, parameter: &Parameter, value: Tensor, gradient: Tensor) -> Tensor {
         let length = rms(&value);
         let value = self.weight_decay.add(parameter, &value, value.clone(), &step.decay);
-        // The smallest difference from one in the dtype of the parameter, as in PyTorch.
+        // PyTorch also uses the machine epsilon of the parameter's dtype.
         let least = least(parameter.load().dtype());
         let variance = if is_matrix(gradient.shape()) {
             let rows =

@@ -1,4 +1,4 @@
-//! Adagrad.
+//! The Adagrad optimiser.
 
 use super::hyperparameter::{Hyperparameter, LearningRate, Term, WeightDecay, weight_decay_methods};
 use super::state::count;
@@ -8,9 +8,8 @@ use ms_core::error::OrRaise;
 use ms_core::ops::rules::{Interval, check_interval};
 use ms_core::{DType, Parameter, Tensor};
 
-/// `s ← s + g²`, `p ← p - lr g / (sqrt(s) + ε)` (Duchi et al. 2011, "Adaptive Subgradient Methods
-/// for Online Learning and Stochastic Optimization"); the rate of step `t` is
-/// `lr / (1 + (t - 1) rate_decay)`.
+/// Adagrad (Duchi et al. 2011, "Adaptive Subgradient Methods for Online Learning and Stochastic Optimization"):
+/// `s ← s + g²`, `p ← p - lr g / (sqrt(s) + ε)`. The learning rate of step `t` is `lr / (1 + (t - 1) rate_decay)`.
 ///
 /// ```
 /// use ms::{Gradients, prelude::*};
@@ -25,7 +24,7 @@ pub struct Adagrad {
     pub rate: LearningRate,
     /// The decay of the learning rate.
     pub rate_decay: Term,
-    /// `ε`.
+    /// The term `ε` in the divisor.
     pub epsilon: Hyperparameter,
     /// The weight decay.
     pub weight_decay: WeightDecay,
@@ -35,10 +34,10 @@ pub struct Adagrad {
 }
 
 impl Adagrad {
-    /// With sums of squares that start at 0.1, MindSpore's default, and `ε = 1e-10`.
+    /// Creates the optimiser with `ε = 1e-10` and sums of squares that start at 0.1, MindSpore's default.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless the rate is at least zero and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `rate` is at least zero and finite.
     #[track_caller]
     pub fn new(rate: f64) -> Self {
         Self {
@@ -54,7 +53,7 @@ impl Adagrad {
     /// Sets the initial value of the sums of squares.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `first` is at least zero and finite.
     #[track_caller]
     pub fn accumulator(self, first: f64) -> Self {
         check_interval("Adagrad", "first", first, &Interval::RATE).or_raise();
@@ -64,7 +63,7 @@ impl Adagrad {
     /// Sets the decay of the learning rate.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `rate_decay` is at least zero and finite.
     #[track_caller]
     pub fn rate_decay(self, rate_decay: f64) -> Self {
         Self { rate_decay: Term::new("Adagrad", "rate_decay", rate_decay, &Interval::RATE), ..self }
@@ -73,7 +72,7 @@ impl Adagrad {
     /// Sets `ε`.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `epsilon` is positive and finite.
     #[track_caller]
     pub fn epsilon(self, epsilon: f64) -> Self {
         Self { epsilon: Hyperparameter::new("Adagrad", "epsilon", epsilon, &Interval::POSITIVE), ..self }
@@ -85,7 +84,7 @@ impl Adagrad {
 }
 
 impl UpdateRule for Adagrad {
-    /// Learning rate, `ε`, weight decay.
+    /// The learning rate, `ε`, and the weight decay.
     type Step = (Tensor, Tensor, Option<Tensor>);
 
     fn learning_rate(&self) -> &LearningRate {

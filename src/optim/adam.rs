@@ -9,9 +9,8 @@ use ms_core::ops::{AdamUpdate, Decay};
 use ms_core::trace::PerParameter;
 use ms_core::{DType, Parameter, Tensor};
 
-/// Adam (Kingma and Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1):
-/// `m ← β₁ m + (1 - β₁) g`, `v ← β₂ v + (1 - β₂) g²`, `p ← p - lr m̂ / (sqrt(v̂) + ε)` with
-/// `m̂ = m / (1 - β₁ᵗ)`, `v̂ = v / (1 - β₂ᵗ)`.
+/// Adam (Kingma and Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1): `m ← β₁ m + (1 - β₁) g`,
+/// `v ← β₂ v + (1 - β₂) g²`, `p ← p - lr m̂ / (sqrt(v̂) + ε)`, where `m̂ = m / (1 - β₁ᵗ)` and `v̂ = v / (1 - β₂ᵗ)`.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -30,7 +29,7 @@ pub struct Adam {
     pub beta1: Hyperparameter,
     /// The decay rate of the second moment.
     pub beta2: Hyperparameter,
-    /// `ε`.
+    /// The term `ε` in the divisor.
     pub epsilon: Hyperparameter,
     /// The weight decay.
     pub weight_decay: WeightDecay,
@@ -40,15 +39,15 @@ pub struct Adam {
     steps: Parameter,
     first_moment: State,
     second_moment: State,
-    /// The largest second moment so far.
+    /// The largest second moment so far, for AMSGrad.
     largest: State,
 }
 
 impl Adam {
-    /// With `β = (0.9, 0.999)` and `ε = 1e-8`.
+    /// Creates the optimiser with `β = (0.9, 0.999)` and `ε = 1e-8`.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless the rate is at least zero and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `rate` is at least zero and finite.
     #[track_caller]
     pub fn new(rate: f64) -> Self {
         Self {
@@ -79,7 +78,7 @@ impl Adam {
     /// Sets `ε`.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `epsilon` is positive and finite.
     #[track_caller]
     pub fn epsilon(self, epsilon: f64) -> Self {
         Self { epsilon: Hyperparameter::new("Adam", "epsilon", epsilon, &Interval::POSITIVE), ..self }
@@ -89,24 +88,24 @@ impl Adam {
         /// Adds `weight_decay p` to each gradient.
     }
 
-    /// AdamW: the decay is taken from the parameter itself, `p ← p - lr weight_decay p`, before
-    /// the step (Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization").
+    /// Sets the decoupled weight decay of AdamW (Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization"):
+    /// `p ← p - lr weight_decay p` before the update.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `weight_decay` is at least zero and finite.
     #[track_caller]
     pub fn decoupled_weight_decay(self, weight_decay: f64) -> Self {
         Self { decoupled: true, ..self.weight_decay(weight_decay) }
     }
 
-    /// Uses the largest `v` so far instead of `v` (Reddi et al. 2018, "On the Convergence of Adam
-    /// and Beyond").
+    /// Sets whether AMSGrad is used: the largest `v` so far replaces `v` (Reddi et al. 2018, "On the Convergence of
+    /// Adam and Beyond").
     pub fn amsgrad(self, amsgrad: bool) -> Self {
         Self { amsgrad, ..self }
     }
 }
 
-/// The numbers of a step of [`Adam`].
+/// The shared values of a step of [`Adam`].
 #[derive(Clone, Tree)]
 pub struct AdamStep {
     /// `lr / (1 - β₁ᵗ)`.
@@ -116,7 +115,7 @@ pub struct AdamStep {
     /// `1 - β₁` and `1 - β₂`.
     shares: (Tensor, Tensor),
     epsilon: Tensor,
-    /// The weight decay, times `-lr` if it is decoupled.
+    /// The weight decay, multiplied by `-lr` if it is decoupled.
     decay: Option<Tensor>,
 }
 

@@ -1,4 +1,4 @@
-//! Adam without bias correction, and with decoupled weight decay.
+//! Adam without bias correction and with decoupled weight decay.
 
 use super::hyperparameter::{Hyperparameter, LearningRate, WeightDecay, weight_decay_methods};
 use super::state::averaged;
@@ -10,9 +10,9 @@ use ms_core::{Parameter, Tensor};
 /// MindSpore's `AdamWeightDecay`: `m ← β₁ m + (1 - β₁) g`, `v ← β₂ v + (1 - β₂) g²`,
 /// `p ← p - lr (m / (sqrt(v) + ε) + weight_decay p)`.
 ///
-/// Unlike [`Adam`](super::Adam) it does not correct the bias of the averages, which start at zero,
-/// and its weight decay is added to the step, not to the gradient.
-/// AdamW is [`Adam::decoupled_weight_decay`](super::Adam::decoupled_weight_decay).
+/// Unlike [`Adam`](super::Adam), it does not correct the bias of the averages, which start at zero. Weight decay is
+/// added to the update and not to the gradient. For AdamW, use
+/// [`Adam::decoupled_weight_decay`](super::Adam::decoupled_weight_decay).
 ///
 /// ```
 /// use ms::{Gradients, prelude::*};
@@ -29,7 +29,7 @@ pub struct AdamWeightDecay {
     pub beta1: Hyperparameter,
     /// The decay rate of the second moment.
     pub beta2: Hyperparameter,
-    /// `ε`.
+    /// The term `ε` in the divisor.
     pub epsilon: Hyperparameter,
     /// The weight decay.
     pub weight_decay: WeightDecay,
@@ -38,10 +38,10 @@ pub struct AdamWeightDecay {
 }
 
 impl AdamWeightDecay {
-    /// With `β = (0.9, 0.999)`, `ε = 1e-6` and no decay.
+    /// Creates the optimiser with `β = (0.9, 0.999)`, `ε = 1e-6` and no weight decay.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless the rate is at least zero and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `rate` is at least zero and finite.
     #[track_caller]
     pub fn new(rate: f64) -> Self {
         Self {
@@ -68,18 +68,18 @@ impl AdamWeightDecay {
     /// Sets `ε`.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `epsilon` is positive and finite.
     #[track_caller]
     pub fn epsilon(self, epsilon: f64) -> Self {
         Self { epsilon: Hyperparameter::new("AdamWeightDecay", "epsilon", epsilon, &Interval::POSITIVE), ..self }
     }
 
     weight_decay_methods! {
-        /// Adds `weight_decay p` to each step before it is scaled by the rate.
+        /// Adds `weight_decay p` to each update before it is scaled by the learning rate.
     }
 }
 
-/// The numbers of a step of [`AdamWeightDecay`].
+/// The shared values of a step of [`AdamWeightDecay`].
 #[derive(Clone, Tree)]
 pub struct AdamWeightDecayStep {
     rate: Tensor,

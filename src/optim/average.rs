@@ -1,4 +1,4 @@
-//! Averages of parameters.
+//! Exponential moving averages of parameters.
 
 use super::Optimizer;
 use super::hyperparameter::{Hyperparameter, LearningRate};
@@ -10,11 +10,11 @@ use ms_core::session::Gradients;
 use ms_core::trace::{Cell, PerParameter};
 use ms_core::{DType, Parameter, Tensor, ops};
 
-/// An optimiser that also keeps the exponential moving average of every parameter,
-/// `a ← decay a + (1 - decay) p` after each update: the result of [`Optimizer::average`].
+/// An optimiser that maintains the exponential moving average (EMA) of every parameter, `a ← decay a + (1 - decay) p`
+/// after each update; the result of [`Optimizer::average`].
 ///
-/// The first average is the parameter's value after the first update, as in PyTorch's `AveragedModel` and
-/// MindSpore's `EMA`: what a parameter was initialised with is in no average.
+/// The average starts with the parameter's value after the first update, as in PyTorch's `AveragedModel` and
+/// MindSpore's `EMA`. The initial value of a parameter never enters the average.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -31,9 +31,9 @@ use ms_core::{DType, Parameter, Tensor, ops};
 /// ```
 #[cell]
 pub struct Averaged<O> {
-    /// The optimiser that updates the parameters.
+    /// The wrapped optimiser, which updates the parameters.
     pub optimizer: O,
-    /// The share of the old average in each update.
+    /// The weight of the old average in each update.
     pub decay: Hyperparameter,
     averages: State,
     /// The number of updates so far.
@@ -47,13 +47,13 @@ impl<O: Optimizer> Averaged<O> {
         Self { optimizer, decay, averages: State::copies(), count: count() }
     }
 
-    /// The average of a parameter, in the dtype of the parameter.
+    /// Returns the average of a parameter, in the dtype of the parameter.
     pub fn average_of(&self, parameter: &Parameter) -> Tensor {
         PerParameter::prepare(&self.averages, std::slice::from_ref(parameter));
         self.averages.of(parameter).value().cast(parameter.value().dtype())
     }
 
-    /// The result of `f` while every trainable parameter of `net` has the value of its average.
+    /// Calls `f` while every trainable parameter of `net` has its averaged value.
     #[track_caller]
     pub fn with_averages<R>(&self, net: &impl Cell, f: impl FnOnce() -> R) -> R {
         struct Restore(Vec<(Parameter, Tensor)>);

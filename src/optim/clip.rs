@@ -1,4 +1,4 @@
-//! Clipping of gradients.
+//! Gradient clipping.
 
 use super::Optimizer;
 use super::hyperparameter::{Hyperparameter, LearningRate};
@@ -8,7 +8,7 @@ use ms_core::ops::rules::Interval;
 use ms_core::session::Gradients;
 use ms_core::{DType, Parameter, Tensor, ops};
 
-/// What is limited.
+/// The quantity that gradient clipping limits.
 ///
 /// ```
 /// use ms::{Gradients, prelude::*};
@@ -30,13 +30,13 @@ pub enum Clip {
     Value,
     /// The norm of each gradient: `g min(1, limit / norm(g))`.
     Norm,
-    /// The norm of all gradients together: `g min(1, limit / (norm + 1e-6))` with
-    /// `norm = sqrt(Σ norm(g)²)`, PyTorch's formula.
+    /// The norm of all gradients together, with PyTorch's formula: `g min(1, limit / (norm + 1e-6))`, where
+    /// `norm = sqrt(Σ norm(g)²)`.
     GlobalNorm,
 }
 
-/// An optimiser whose gradients are clipped: the result of [`Optimizer::clip_by_value`],
-/// [`Optimizer::clip_by_norm`] and [`Optimizer::clip_by_global_norm`].
+/// An optimiser that clips gradients; the result of [`Optimizer::clip_by_value`], [`Optimizer::clip_by_norm`] and
+/// [`Optimizer::clip_by_global_norm`].
 ///
 /// ```
 /// use ms::prelude::*;
@@ -49,7 +49,7 @@ pub enum Clip {
 /// ```
 #[cell]
 pub struct Clipped<O> {
-    /// The optimiser that gets the clipped gradients.
+    /// The wrapped optimiser, which receives the clipped gradients.
     pub optimizer: O,
     /// The limit.
     pub limit: Hyperparameter,
@@ -63,7 +63,7 @@ impl<O: Optimizer> Clipped<O> {
     }
 }
 
-/// The sum of squares in f64: those of f16 and large f32 gradients overflow their dtype.
+/// Sums squares in f64: squares of f16 and of large f32 gradients overflow their own dtype.
 fn square_sum(gradient: &Tensor) -> Tensor {
     let wide = if gradient.dtype().is_narrow_float() { gradient.cast(DType::F32) } else { gradient.clone() };
     ops::sum(wide.square(), ()).cast(DType::F64)

@@ -1,4 +1,4 @@
-//! Groups of parameters.
+//! Parameter groups.
 
 use super::Optimizer;
 use super::hyperparameter::LearningRate;
@@ -9,8 +9,8 @@ use ms_core::{Parameter, Tensor, ops};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-/// An optimiser for each of several groups of parameters, and one for all others: with other
-/// numbers, or of another kind.
+/// An optimiser for each of several groups of parameters, and a default optimiser for all others. Groups may differ in
+/// hyperparameters or in the algorithm.
 ///
 /// ```
 /// use ms::optim::ParameterGroups;
@@ -23,13 +23,13 @@ use std::marker::PhantomData;
 /// opt.step(&net, &batch, |net, (x, y)| ops::mse_loss(&net.call(x), y));
 /// ```
 pub struct ParameterGroups {
-    /// The first one is that of parameters in no group.
+    /// The optimisers; the first one trains the parameters outside of all groups.
     optimizers: Vec<Box<dyn Member>>,
-    /// The optimiser of each parameter in a group.
+    /// The index of the optimiser of each grouped parameter.
     groups: BTreeMap<SlotId, (WeakParameter, usize)>,
 }
 
-/// [`Optimizer`] as a trait object.
+/// An object-safe form of [`Optimizer`].
 trait Member: Send + Sync {
     /// Visits the type as well: optimisers with the same structure may have different code.
     fn visit(&self, sink: &mut Sink<'_>);
@@ -63,13 +63,12 @@ impl<O: Optimizer + Send + Sync + 'static> Member for O {
 }
 
 impl ParameterGroups {
-    /// The optimiser of all parameters that are in no group.
+    /// Creates groups with a default optimiser for ungrouped parameters.
     pub fn new(optimizer: impl Optimizer + Send + Sync + 'static) -> Self {
         Self { optimizers: vec![Box::new(optimizer)], groups: BTreeMap::new() }
     }
 
-    /// Lets another optimiser train these parameters. Of several groups with a parameter the last one
-    /// has it.
+    /// Adds a group of parameters with an optimiser. A parameter in several groups belongs to the last one.
     pub fn group(mut self, parameters: &[Parameter], optimizer: impl Optimizer + Send + Sync + 'static) -> Self {
         let place = self.optimizers.len();
         self.optimizers.push(Box::new(optimizer));
@@ -120,7 +119,7 @@ impl Optimizer for ParameterGroups {
         }
     }
 
-    /// Whether that of any group does.
+    /// Returns whether the next update of any group changes parameters.
     fn updates(&self) -> Option<Tensor> {
         let each = self.optimizers.iter().map(|it| it.updates()).collect::<Option<Vec<_>>>()?;
         each.into_iter().reduce(ops::logical_or)

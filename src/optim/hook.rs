@@ -1,4 +1,4 @@
-//! Hooks on gradients.
+//! Gradient hooks.
 
 use super::Optimizer;
 use super::hyperparameter::LearningRate;
@@ -7,14 +7,14 @@ use crate::prelude::cell;
 use ms_core::session::Gradients;
 use ms_core::{Parameter, Tensor};
 
-/// An optimiser whose gradients pass a function first: the result of [`Optimizer::hook`].
+/// An optimiser that passes gradients through a function first; the result of [`Optimizer::hook`].
 ///
 /// See the example of [`Optimizer::hook`].
 #[cell]
 pub struct Hooked<O, F> {
-    /// The optimiser that gets the new gradients.
+    /// The wrapped optimiser, which receives the new gradients.
     pub optimizer: O,
-    // Its type, which is a part of every key, is all that it is.
+    // A hook captures nothing, so its type, which is part of every compile key, identifies it.
     #[cell(skip)]
     hook: F,
 }

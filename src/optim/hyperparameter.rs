@@ -1,5 +1,4 @@
-//! Numbers of optimisers, in slots: compiled steps read them, so that changing one compiles nothing
-//! again.
+//! Hyperparameters of optimisers. Compiled steps read them from slots, so a change needs no recompilation.
 
 use ms_core::error::OrRaise;
 use ms_core::ops::rules::{Interval, check_interval};
@@ -10,8 +9,8 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 
-/// A number of an optimiser, such as a momentum. A compiled step takes it as an input: another value
-/// compiles nothing again. It is a part of checkpoints.
+/// A number of an optimiser, such as a momentum. A compiled step takes it as an input, so a new value needs no
+/// recompilation. Checkpoints include it.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -23,15 +22,15 @@ pub struct Hyperparameter {
     owner: &'static str,
     name: &'static str,
     interval: &'static Interval,
-    /// f64, so that it is precise enough for parameters of every dtype.
+    /// An f64, which is precise enough for parameters of every dtype.
     slot: Parameter,
 }
 
 impl Hyperparameter {
-    /// A number of the optimiser `owner`, which is checked to be in an interval.
+    /// Creates a hyperparameter `name` of the optimiser `owner`, and checks that its value is in `interval`.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] with both names for a number outside.
+    /// Raises [`ms_core::Code::Argument`] with both names for a value outside of the interval.
     #[track_caller]
     pub fn new(owner: &'static str, name: &'static str, value: f64, interval: &'static Interval) -> Self {
         check_interval(owner, name, value, interval).or_raise();
@@ -40,23 +39,23 @@ impl Hyperparameter {
         Self { owner, name, interval, slot }
     }
 
-    /// The number.
+    /// Returns the value.
     #[track_caller]
     pub fn get(&self) -> f64 {
         self.slot.load().item()
     }
 
-    /// Sets the number.
+    /// Sets the value.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] for a number outside of the interval.
+    /// Raises [`ms_core::Code::Argument`] for a value outside of the interval.
     #[track_caller]
     pub fn set(&self, value: f64) {
         check_interval(self.owner, self.name, value, self.interval).or_raise();
         self.slot.set(&Tensor::from(value));
     }
 
-    /// The number as an f64 tensor without dimensions: an input of the step that is being compiled.
+    /// Returns the value as an f64 tensor of rank 0: an input of the step that is being compiled.
     #[track_caller]
     pub fn value(&self) -> Tensor {
         self.slot.value()
@@ -70,7 +69,7 @@ impl Arg for Hyperparameter {
     }
 }
 
-/// The factor of a term that is absent from compiled steps while it is zero.
+/// A factor of an optional term. While it is zero, compiled steps omit the term.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -82,16 +81,15 @@ impl Arg for Hyperparameter {
 /// ```
 pub struct Term {
     factor: Hyperparameter,
-    /// The last value of the slot that was read, and whether it is not zero: reading a number waits for the
-    /// device that it is on.
+    /// The last value that was read from the slot, and whether it is not zero. Reading a number waits for its device.
     known: Mutex<Option<(Tensor, bool)>>,
 }
 
 impl Term {
-    /// A factor; see [`Hyperparameter::new`].
+    /// Creates a factor; see [`Hyperparameter::new`].
     ///
     /// # Panics
-    /// As for [`Hyperparameter::new`].
+    /// Raises the errors of [`Hyperparameter::new`].
     #[track_caller]
     pub fn new(owner: &'static str, name: &'static str, value: f64, interval: &'static Interval) -> Self {
         let factor = Hyperparameter::new(owner, name, value, interval);
@@ -99,14 +97,14 @@ impl Term {
         Self { factor, known }
     }
 
-    /// Whether it is not zero.
+    /// Returns whether the factor is not zero.
     #[track_caller]
     pub fn is_present(&self) -> bool {
         let value = self.factor.slot.load();
         let address = |it: &Tensor| it.as_array().map(|it| (it.device(), it.device_ptr()));
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match &*known {
-            // Nobody writes memory that is known here.
+            // The cached tensor owns its memory, so an equal address means an unchanged value.
             Some((seen, is_present)) if address(seen) == address(&value) => *is_present,
             _ => {
                 let is_present = value.item::<f64>() != 0.0;
@@ -116,7 +114,7 @@ impl Term {
         }
     }
 
-    /// The factor as an f64 tensor; `None` while it is zero.
+    /// Returns the factor as an f64 tensor, or `None` while it is zero.
     #[track_caller]
     pub fn value(&self) -> Option<Tensor> {
         self.is_present().then(|| self.factor.value())
@@ -139,8 +137,8 @@ impl Arg for Term {
     }
 }
 
-/// The learning rate of an optimiser: the number that steps read, and the one that a
-/// [`Schedule`](super::Schedule) computes it from.
+/// The learning rate of an optimiser: the current rate, which steps read, and the base rate, from which a
+/// [`Schedule`](super::Schedule) computes it.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -158,43 +156,43 @@ pub struct LearningRate {
 }
 
 impl LearningRate {
-    /// A rate of the optimiser `owner`.
+    /// Creates a learning rate of the optimiser `owner`.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `rate` is at least zero and finite.
     #[track_caller]
     pub fn new(owner: &'static str, rate: f64) -> Self {
         let base = Hyperparameter::new(owner, "rate", rate, &Interval::RATE);
         Self { rate: Hyperparameter::new(owner, "rate", rate, &Interval::RATE), base }
     }
 
-    /// The rate of the next step; under a schedule, that of the last one.
+    /// Returns the learning rate of the next step, or of the last step if there is a schedule.
     pub fn get(&self) -> f64 {
         self.rate.get()
     }
 
-    /// Sets the rate; under a schedule, the rate from which it starts.
+    /// Sets the learning rate; with a schedule, the base rate.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `rate` is at least zero and finite.
     #[track_caller]
     pub fn set(&self, rate: f64) {
         self.rate.set(rate);
         self.base.set(rate);
     }
 
-    /// The rate that was set.
+    /// Returns the base rate.
     pub fn base(&self) -> &Hyperparameter {
         &self.base
     }
 
-    /// The rate as an f64 tensor without dimensions.
+    /// Returns the learning rate as an f64 tensor of rank 0.
     #[track_caller]
     pub fn value(&self) -> Tensor {
         self.rate.value()
     }
 
-    /// Writes the rate that a schedule computes.
+    /// Stores the rate that a schedule computed.
     #[track_caller]
     pub(super) fn schedule(&self, rate: &Tensor) {
         self.rate.slot.set(rate);
@@ -211,7 +209,7 @@ impl Arg for LearningRate {
     }
 }
 
-/// The decay of weights: a [`Term`], with parameters that it is not applied to.
+/// Weight decay: a [`Term`] with a list of exempt parameters.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -226,35 +224,35 @@ pub struct WeightDecay {
 }
 
 impl WeightDecay {
-    /// A decay of all parameters.
+    /// Creates a weight decay that applies to all parameters.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `factor` is at least zero and finite.
     #[track_caller]
     pub fn new(owner: &'static str, factor: f64) -> Self {
         let factor = Term::new(owner, "weight_decay", factor, &Interval::RATE);
         Self { factor, exempt: BTreeMap::new() }
     }
 
-    /// With another factor.
+    /// Returns the weight decay with a new factor.
     #[track_caller]
     pub(super) fn with_factor(self, factor: f64) -> Self {
         Self { factor: Term::new(self.factor.owner, self.factor.name, factor, self.factor.interval), ..self }
     }
 
-    /// Without these parameters.
+    /// Returns the weight decay without these parameters.
     pub(super) fn without(mut self, parameters: &[Parameter]) -> Self {
         self.exempt.extend(parameters.iter().map(|it| (it.id(), it.downgrade())));
         self
     }
 
-    /// The decay of a parameter, in the dtype of its state: `decay`, unless the parameter is exempt.
+    /// Returns `decay`, the factor in the dtype of the state, unless the parameter is exempt.
     pub fn of<'a>(&self, parameter: &Parameter, decay: &'a Option<Tensor>) -> Option<&'a Tensor> {
         decay.as_ref().filter(|_| !self.exempt.contains_key(&parameter.id()))
     }
 
-    /// `term + decay parameter`, where the decay applies: `decay` is [`Term::value`] in the dtype of
-    /// the parameter's state.
+    /// Returns `term + decay parameter`, or `term` if the parameter is exempt. `decay` is [`Term::value`] in the dtype
+    /// of the parameter's state.
     pub fn add(&self, parameter: &Parameter, value: &Tensor, term: Tensor, decay: &Option<Tensor>) -> Tensor {
         match self.of(parameter, decay) {
             Some(decay) => term + value * decay,
@@ -288,20 +286,19 @@ impl Arg for WeightDecay {
     }
 }
 
-/// The builder methods of the field `weight_decay`, of which the first one is documented.
+/// Generates the builder methods of the field `weight_decay`; the caller documents the first one.
 macro_rules! weight_decay_methods {
     ($(#[$doc:meta])*) => {
         $(#[$doc])*
         ///
         /// # Panics
-        /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
+        /// Raises [`ms_core::Code::Argument`] unless `weight_decay` is at least zero and finite.
         #[track_caller]
         pub fn weight_decay(self, weight_decay: f64) -> Self {
             Self { weight_decay: self.weight_decay.with_factor(weight_decay), ..self }
         }
 
-        /// Applies no weight decay to these parameters, such as biases and the factors of
-        /// normalisations.
+        /// Exempts these parameters from weight decay, such as biases and the scales of normalisations.
         pub fn without_decay_of(self, parameters: &[ms_core::Parameter]) -> Self {
             Self { weight_decay: self.weight_decay.without(parameters), ..self }
         }

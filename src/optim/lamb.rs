@@ -1,4 +1,4 @@
-//! LAMB.
+//! The LAMB optimiser.
 
 use super::hyperparameter::{Hyperparameter, LearningRate, WeightDecay, weight_decay_methods};
 use super::state::{averaged, bias_correction, count};
@@ -7,10 +7,9 @@ use crate::prelude::{Tree, cell};
 use ms_core::ops::rules::Interval;
 use ms_core::{DType, Parameter, Tensor, ops};
 
-/// Adam whose step for each parameter has the length of the parameter (You et al. 2020, "Large
-/// Batch Optimization for Deep Learning: Training BERT in 76 minutes", algorithm 2):
-/// `r = m̂ / (sqrt(v̂) + ε) + weight_decay p` with Adam's `m̂` and `v̂`, `p ← p - lr trust r` with
-/// `trust = norm(p) / norm(r)`, or one where either norm is zero.
+/// LAMB: Adam with a trust ratio for each parameter (You et al. 2020, "Large Batch Optimization for Deep Learning:
+/// Training BERT in 76 minutes", algorithm 2). With Adam's `m̂` and `v̂`, `r = m̂ / (sqrt(v̂) + ε) + weight_decay p`
+/// and `p ← p - lr trust r`. The trust ratio is `norm(p) / norm(r)`, or one if either norm is zero.
 ///
 /// ```
 /// use ms::{Gradients, prelude::*};
@@ -27,7 +26,7 @@ pub struct Lamb {
     pub beta1: Hyperparameter,
     /// The decay rate of the second moment.
     pub beta2: Hyperparameter,
-    /// `ε`.
+    /// The term `ε` in the divisor.
     pub epsilon: Hyperparameter,
     /// The weight decay.
     pub weight_decay: WeightDecay,
@@ -38,10 +37,10 @@ pub struct Lamb {
 }
 
 impl Lamb {
-    /// With `β = (0.9, 0.999)`, `ε = 1e-6` and no decay.
+    /// Creates the optimiser with `β = (0.9, 0.999)`, `ε = 1e-6` and no weight decay.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless the rate is at least zero and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `rate` is at least zero and finite.
     #[track_caller]
     pub fn new(rate: f64) -> Self {
         Self {
@@ -69,18 +68,18 @@ impl Lamb {
     /// Sets `ε`.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `epsilon` is positive and finite.
     #[track_caller]
     pub fn epsilon(self, epsilon: f64) -> Self {
         Self { epsilon: Hyperparameter::new("Lamb", "epsilon", epsilon, &Interval::POSITIVE), ..self }
     }
 
     weight_decay_methods! {
-        /// Adds `weight_decay p` to each step before it is scaled.
+        /// Adds `weight_decay p` to each update before it is scaled.
     }
 }
 
-/// The numbers of a step of [`Lamb`].
+/// The shared values of a step of [`Lamb`].
 #[derive(Clone, Tree)]
 pub struct LambStep {
     rate: Tensor,

@@ -1,4 +1,4 @@
-//! Lion.
+//! The Lion optimiser.
 
 use super::hyperparameter::{Hyperparameter, LearningRate, WeightDecay, weight_decay_methods};
 use super::state::averaged;
@@ -7,8 +7,8 @@ use crate::prelude::{Tree, cell};
 use ms_core::ops::rules::Interval;
 use ms_core::{Parameter, Tensor, ops};
 
-/// `p ← p - lr (sign(β₁ m + (1 - β₁) g) + weight_decay p)`, `m ← β₂ m + (1 - β₂) g` (Chen et al.
-/// 2023, "Symbolic Discovery of Optimization Algorithms", algorithm 2).
+/// Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms", algorithm 2):
+/// `p ← p - lr (sign(β₁ m + (1 - β₁) g) + weight_decay p)`, `m ← β₂ m + (1 - β₂) g`.
 ///
 /// ```
 /// use ms::{Gradients, prelude::*};
@@ -21,7 +21,7 @@ use ms_core::{Parameter, Tensor, ops};
 pub struct Lion {
     /// The learning rate.
     pub rate: LearningRate,
-    /// The share of the momentum in the direction of a step.
+    /// The weight of the momentum in the update direction.
     pub beta1: Hyperparameter,
     /// The decay rate of the momentum.
     pub beta2: Hyperparameter,
@@ -31,10 +31,10 @@ pub struct Lion {
 }
 
 impl Lion {
-    /// With `β = (0.9, 0.99)` and no decay.
+    /// Creates the optimiser with `β = (0.9, 0.99)` and no weight decay.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless the rate is at least zero and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `rate` is at least zero and finite.
     #[track_caller]
     pub fn new(rate: f64) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Lion {
         }
     }
 
-    /// Sets the two rates.
+    /// Sets `β₁` and `β₂`.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless both are at least zero and less than one.
@@ -57,11 +57,11 @@ impl Lion {
     }
 
     weight_decay_methods! {
-        /// Adds `weight_decay p` to each step before it is scaled by the rate.
+        /// Adds `weight_decay p` to each update before it is scaled by the learning rate.
     }
 }
 
-/// The numbers of a step of [`Lion`].
+/// The shared values of a step of [`Lion`].
 #[derive(Clone, Tree)]
 pub struct LionStep {
     rate: Tensor,

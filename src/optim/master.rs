@@ -1,4 +1,4 @@
-//! Copies of narrow parameters that take their updates.
+//! Master weights: f32 copies of f16 and bf16 parameters.
 
 use super::hyperparameter::LearningRate;
 use super::rule::update_with;
@@ -8,13 +8,12 @@ use ms_core::Parameter;
 use ms_core::session::Gradients;
 use ms_core::trace::PerParameter;
 
-/// An optimiser that keeps a copy in f32 of every parameter of f16 and bf16, updates the copy, and rounds
-/// it to the parameter: updates that are smaller than the distance of two numbers of the parameter add up
-/// (Micikevicius et al. 2018, "Mixed Precision Training"). The result of
-/// [`Optimizer::master_weights`].
+/// An optimiser with master weights (Micikevicius et al. 2018, "Mixed Precision Training"); the result of
+/// [`Optimizer::master_weights`]. It updates an f32 copy of every f16 and bf16 parameter, and rounds the copy to the
+/// parameter. Updates that are smaller than the parameter's precision thereby add up.
 ///
-/// The copies are state of the optimiser: they begin with the values of the parameters when it first sees
-/// them, and are in its checkpoints.
+/// The copies are optimiser state. They start with the values that parameters have when the optimiser first sees them,
+/// and checkpoints include them.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -29,7 +28,7 @@ use ms_core::trace::PerParameter;
 /// ```
 #[cell]
 pub struct MasterWeights<R> {
-    /// The rule that updates the copies.
+    /// The update rule, which is applied to the copies.
     pub rule: R,
     masters: State,
 }
@@ -39,7 +38,7 @@ impl<R: UpdateRule> MasterWeights<R> {
         Self { rule, masters: State::copies() }
     }
 
-    /// The parameters that have copies.
+    /// Returns the parameters that need a copy.
     fn narrow(parameters: &[Parameter]) -> Vec<Parameter> {
         parameters.iter().filter(|it| it.load().dtype().is_narrow_float()).cloned().collect()
     }

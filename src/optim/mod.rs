@@ -1,9 +1,8 @@
-//! Optimisers.
+//! Optimisers, learning-rate schedules and gradient transforms.
 //!
-//! The state of an optimiser and its numbers are in slots, so that a compiled training step reads
-//! and writes them like parameters, and checkpoints keep them. The algorithms are
-//! [rules](UpdateRule) for one parameter; clipping, schedules, averages and accumulation are
-//! [optimisers](Optimizer) around others.
+//! The state and hyperparameters of an optimiser are in slots. Compiled training steps read and write them like
+//! parameters, and checkpoints include them. The algorithms are [rules](UpdateRule) for one parameter. Clipping,
+//! schedules, averages and accumulation are [optimisers](Optimizer) that wrap other optimisers.
 
 mod accumulation;
 mod adadelta;

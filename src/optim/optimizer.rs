@@ -1,4 +1,4 @@
-//! Optimisers, and the training step.
+//! The optimiser trait and compiled training steps.
 
 use super::accumulation::Accumulated;
 use super::average::Averaged;
@@ -18,9 +18,8 @@ use std::panic::Location;
 
 /// Updates parameters from their gradients.
 ///
-/// The algorithms are [rules](super::UpdateRule) for one parameter. What changes gradients before
-/// an update, or numbers between updates, is an optimiser around another one, and compiles into
-/// the same graph:
+/// The algorithms are [rules](super::UpdateRule) for one parameter. An optimiser that changes gradients or
+/// hyperparameters wraps another optimiser, and compiles into the same graph:
 ///
 /// ```
 /// use ms::prelude::*;
@@ -32,7 +31,7 @@ use std::panic::Location;
 /// assert!(after.item::<f32>() < before.item::<f32>());
 /// ```
 pub trait Optimizer: Arg {
-    /// Creates the state of those parameters that have none yet; [`Optimizer::update`] does so too.
+    /// Creates missing state for these parameters. [`Optimizer::update`] does so too.
     #[track_caller]
     fn prepare(&self, parameters: &[Parameter]);
 
@@ -40,8 +39,8 @@ pub trait Optimizer: Arg {
     #[track_caller]
     fn update(&self, gradients: &Gradients);
 
-    /// The result of a loss with auxiliary results, and the gradients of the loss for [`Optimizer::update`].
-    /// [`Optimizer::loss_scale`] computes them from a multiple of the loss.
+    /// Computes a loss with auxiliary results, and the gradients of the loss for [`Optimizer::update`].
+    /// [`Optimizer::loss_scale`] differentiates a multiple of the loss instead.
     #[track_caller]
     fn differentiate<C, R, A>(&self, net: &C, loss: impl Fn(&C) -> (R, A)) -> ((R, A), Gradients)
     where
@@ -58,9 +57,9 @@ pub trait Optimizer: Arg {
         value_and_grad(of_one_number).has_aux()(net)
     }
 
-    /// Whether the next [`Optimizer::update`] changes parameters, a `bool[]`; `None` if every one does. [Schedules] and
-    /// [averages] around an optimiser count these updates, so that their order with an
-    /// [accumulation](Optimizer::accumulate) does not matter.
+    /// Returns whether the next [`Optimizer::update`] changes parameters, a `bool[]`, or `None` if every update does.
+    /// [Schedules] and [averages] around an optimiser count these updates. Their order with an
+    /// [accumulation](Optimizer::accumulate) therefore does not matter.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -75,10 +74,10 @@ pub trait Optimizer: Arg {
         None
     }
 
-    /// Its learning rates: one, or one for each group of parameters.
+    /// Returns the learning rates: one, or one for each parameter group.
     fn learning_rates(&self) -> Vec<&LearningRate>;
 
-    /// Sets every learning rate; compiled steps use it without recompilation.
+    /// Sets every learning rate, without recompilation of compiled steps.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -96,12 +95,12 @@ pub trait Optimizer: Arg {
         }
     }
 
-    /// One training step, compiled as one graph: forward, backward, update. Returns the loss
-    /// `loss(net, batch)` before the update, which is one number.
+    /// Runs one training step, compiled as one graph: forward, backward, update. Returns the scalar loss
+    /// `loss(net, batch)` before the update.
     ///
-    /// `loss` captures nothing (checked at compile time): its data is passed in `batch`, so that no
-    /// captured batch can become a constant of the graph. Inside a function with `#[jit]` the step
-    /// is a part of that function, which may declare [sizes that vary](macro@crate::jit) with `dims`.
+    /// `loss` captures nothing (checked at compile time). Its data is passed in `batch`, so no captured batch can
+    /// become a constant of the graph. Inside a `#[jit]` function, the step is part of that function, which may declare
+    /// [symbolic sizes](macro@crate::jit) with `dims`.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -114,7 +113,7 @@ pub trait Optimizer: Arg {
     /// ```
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Shape`] for a loss of several elements: `.mean(())` or `.sum(())` makes it one.
+    /// Raises [`ms_core::Code::Shape`] for a loss with several elements. Reduce it by `.mean(())` or `.sum(())`.
     #[track_caller]
     fn step<C: Cell + 'static, B: Arg, F: Fn(&C, &B) -> Tensor>(&self, net: &C, batch: &B, loss: F) -> Tensor
     where
@@ -126,7 +125,7 @@ pub trait Optimizer: Arg {
         compiled(&STEP, key, self, net, batch, &(), |batch| self.step_eagerly(net, batch, loss))
     }
 
-    /// [`Optimizer::step`], executed eagerly.
+    /// Runs one training step eagerly; see [`Optimizer::step`].
     #[track_caller]
     fn step_eagerly<C: Cell + 'static, B: Arg, R: Tree>(&self, net: &C, batch: &B, loss: impl Fn(&C, &B) -> R) -> R
     where
@@ -143,12 +142,12 @@ pub trait Optimizer: Arg {
             self.update(&gradients);
             loss
         };
-        // Errors of a device are at the line of this call.
+        // Asynchronous device errors are reported at the caller's line.
         if is_host_only() { step() } else { in_call("Optimizer::step_eagerly", None, here, step) }
     }
 
-    /// [`Optimizer::step`] for a function that returns the loss with auxiliary results, which are not
-    /// differentiated: predictions, metrics, parts of the loss.
+    /// Runs one training step with a function that returns the loss and auxiliary results, such as predictions or
+    /// metrics. Auxiliary results are not differentiated. See [`Optimizer::step`].
     ///
     /// ```
     /// use ms::prelude::*;
@@ -179,9 +178,9 @@ pub trait Optimizer: Arg {
         })
     }
 
-    /// [`Optimizer::step`] with the mean loss and the mean gradients of `parts` equal parts of the
-    /// batch, cut along the first axis of each of its tensors, one after the other in one graph: the
-    /// step of the whole batch with the activations of one part in memory, for a loss that is a mean.
+    /// Runs one training step over `parts` micro-batches, with the mean of their losses and gradients; see
+    /// [`Optimizer::step`]. The tensors of the batch are split along their first axis. For a mean loss, this is the
+    /// step of the whole batch, but only the activations of one micro-batch are in memory.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -192,8 +191,8 @@ pub trait Optimizer: Arg {
     /// ```
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] for no parts, and [`ms_core::Code::Shape`] for a batch that
-    /// has no such parts.
+    /// Raises [`ms_core::Code::Argument`] for zero parts, and [`ms_core::Code::Shape`] if `parts` does not divide the
+    /// batch.
     #[track_caller]
     fn step_in_parts<C, B, F>(&self, parts: usize, net: &C, batch: &B, loss: F) -> Tensor
     where
@@ -212,8 +211,8 @@ pub trait Optimizer: Arg {
         })
     }
 
-    /// Several [steps](Optimizer::step) as one graph, one for each index of the first axis of all tensors
-    /// of `batches`. Returns the losses, each before its update.
+    /// Runs several [steps](Optimizer::step) as one graph, one for each index of the first axis of all tensors in
+    /// `batches`. Returns the losses, each before its update.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -224,7 +223,7 @@ pub trait Optimizer: Arg {
     /// ```
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Shape`] when the first axes of tensors differ.
+    /// Raises [`ms_core::Code::Shape`] if the first axes of the tensors differ.
     #[track_caller]
     fn steps<C, B, F>(&self, net: &C, batches: &B, loss: F) -> Tensor
     where
@@ -241,7 +240,7 @@ pub trait Optimizer: Arg {
         })
     }
 
-    /// Limits every element of a gradient to `±limit`.
+    /// Clips every element of a gradient to `±limit`.
     ///
     /// ```
     /// use ms::{Gradients, prelude::*};
@@ -260,7 +259,7 @@ pub trait Optimizer: Arg {
         Clipped::new(self, Clip::Value, limit)
     }
 
-    /// Scales each gradient whose norm is above `limit` to that norm.
+    /// Scales each gradient with a norm above `limit` down to that norm.
     ///
     /// See the example of [`Clip`].
     ///
@@ -274,7 +273,7 @@ pub trait Optimizer: Arg {
         Clipped::new(self, Clip::Norm, limit)
     }
 
-    /// Scales all gradients together where the norm of all their elements is above `limit`; PyTorch's
+    /// Scales all gradients together if the norm of all their elements exceeds `limit`, like PyTorch's
     /// `clip_grad_norm_`.
     ///
     /// See the example of [`Clip`].
@@ -289,8 +288,8 @@ pub trait Optimizer: Arg {
         Clipped::new(self, Clip::GlobalNorm, limit)
     }
 
-    /// Replaces every gradient by the result of `hook` on its parameter and itself. A hook captures
-    /// nothing (checked at compile time).
+    /// Replaces every gradient by the result of `hook` on the parameter and the gradient. A hook captures nothing
+    /// (checked at compile time).
     ///
     /// ```
     /// use ms::prelude::*;
@@ -307,8 +306,8 @@ pub trait Optimizer: Arg {
         Hooked::new(self, hook)
     }
 
-    /// Computes the learning rates of every step from those that were set, and from the number of
-    /// steps so far. With an [accumulation](Optimizer::accumulate) on either side a step is an update.
+    /// Computes the learning rates of every step from the base rates and the number of steps so far. With an
+    /// [accumulation](Optimizer::accumulate) inside or outside, updates are counted instead of steps.
     ///
     /// See the example of [`Scheduled`].
     fn schedule<S: Schedule>(self, schedule: S) -> Scheduled<Self, S>
@@ -318,7 +317,7 @@ pub trait Optimizer: Arg {
         Scheduled::new(self, schedule)
     }
 
-    /// Keeps an exponential moving average of every parameter, which starts with its value after the first update.
+    /// Maintains an exponential moving average of every parameter. It starts with the value after the first update.
     ///
     /// See the example of [`Averaged`].
     ///
@@ -332,8 +331,8 @@ pub trait Optimizer: Arg {
         Averaged::new(self, decay)
     }
 
-    /// Keeps a copy in f32 of every parameter of f16 and bf16, which takes the updates. What is around an
-    /// optimiser, such as clipping, comes after it.
+    /// Maintains an f32 copy of every f16 and bf16 parameter and updates the copy. Call this before other wrappers,
+    /// such as clipping.
     ///
     /// See the example of [`MasterWeights`].
     fn master_weights(self) -> MasterWeights<Self>
@@ -343,8 +342,8 @@ pub trait Optimizer: Arg {
         MasterWeights::new(self)
     }
 
-    /// Multiplies the loss before it is differentiated, and divides the gradients: small gradients of f16 are
-    /// not lost. Steps whose gradients are not finite update nothing.
+    /// Multiplies the loss before differentiation, and divides the gradients, so that small f16 gradients do not
+    /// underflow. Steps with gradients that are not finite update nothing.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -362,13 +361,13 @@ pub trait Optimizer: Arg {
         LossScaled::new(self, scaler)
     }
 
-    /// Updates only in every `steps`-th step, with the mean of the gradients since the update before. Schedules and
-    /// averages count updates, whether they are put before or behind this.
+    /// Updates in every `steps`-th step only, with the mean gradients of the steps since the last update. Schedules and
+    /// averages count updates, whether they are applied before or after this.
     ///
     /// See the example of [`Accumulated`].
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] for no steps.
+    /// Raises [`ms_core::Code::Argument`] for zero steps.
     #[track_caller]
     fn accumulate(self, steps: usize) -> Accumulated<Self>
     where
@@ -378,8 +377,7 @@ pub trait Optimizer: Arg {
     }
 }
 
-/// The result of `body` on a batch, compiled with the optimiser, the network and `fixed` as further
-/// arguments.
+/// Calls `body` on a batch, compiled with the optimiser, the network and `fixed` as further arguments.
 #[track_caller]
 pub(super) fn compiled<O: Optimizer, C: Cell + 'static, B: Arg, R: JitReturn>(
     site: &'static JitFn,
@@ -390,7 +388,7 @@ pub(super) fn compiled<O: Optimizer, C: Cell + 'static, B: Arg, R: JitReturn>(
     fixed: &impl Arg,
     body: impl FnOnce(&B) -> R,
 ) -> R {
-    // Errors of new state are at the line of this call.
+    // Errors of new state are reported at the caller's line.
     in_call("Optimizer::step", None, Location::caller(), || optimizer.prepare(&net.trainable_parameters()));
     let mut call = site.begin(key, |sink| {
         sink.argument("optimizer");
@@ -409,16 +407,16 @@ pub(super) fn compiled<O: Optimizer, C: Cell + 'static, B: Arg, R: JitReturn>(
     call.finish(|| body(&*batch))
 }
 
-/// Refuses a loss that is not one number: its gradient would be that of a sum.
+/// Checks that a loss is a scalar: the gradient of several elements would be the gradient of their sum.
 ///
 /// # Panics
-/// Raises [`Code::Shape`].
+/// Raises [`Code::Shape`] otherwise.
 #[track_caller]
 pub(crate) fn check_loss(loss: &impl Tree) {
     check_loss_at(loss, Location::caller());
 }
 
-/// [`check_loss`] with the line of the error.
+/// Checks a loss as [`check_loss`] does, and reports errors at `here`.
 fn check_loss_at(loss: &impl Tree, here: &'static Location<'static>) {
     for it in leaves(loss) {
         if !it.is_poisoned() && it.dims().iter().any(|size| size.as_const() != Some(1)) {
@@ -428,7 +426,7 @@ fn check_loss_at(loss: &impl Tree, here: &'static Location<'static>) {
     }
 }
 
-/// [`Optimizer::differentiate`] and [`Optimizer::updates`] of an optimiser around the one in the field `optimizer`.
+/// Forwards [`Optimizer::differentiate`] and [`Optimizer::updates`] to the wrapped optimiser in the field `optimizer`.
 macro_rules! differentiate_inside {
     () => {
         fn updates(&self) -> Option<ms_core::Tensor> {

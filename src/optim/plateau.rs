@@ -1,4 +1,4 @@
-//! Learning rates that fall when a metric stops improving.
+//! Reduces learning rates when a metric stops improving.
 
 use super::Optimizer;
 use crate::prelude::cell;
@@ -7,9 +7,8 @@ use ms_core::error::OrRaise;
 use ms_core::ops::rules::{Interval, check_interval};
 use ms_core::{DType, Parameter, Tensor};
 
-/// Multiplies the learning rates by a factor when a metric, which is to become small, has not
-/// become smaller for more than `patience` observations; PyTorch's `ReduceLROnPlateau`. It is a
-/// part of checkpoints.
+/// Multiplies the learning rates by a factor when a metric to be minimised has not improved for more than `patience`
+/// observations, like PyTorch's `ReduceLROnPlateau`. Checkpoints include its state.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -28,17 +27,17 @@ pub struct ReduceOnPlateau {
     cooldown: u64,
     min: f64,
     best: Parameter,
-    /// The observations without an improvement.
+    /// The number of observations without an improvement.
     bad: Counter,
-    /// The observations until the next reduction is possible.
+    /// The number of observations until the end of the cooldown.
     waiting: Counter,
 }
 
 impl ReduceOnPlateau {
-    /// With a threshold of 1e-4, no cooldown, and no smallest rate.
+    /// Creates a reducer with a threshold of 1e-4, no cooldown, and no lower bound of the rates.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless the factor is at least zero and less than one.
+    /// Raises [`ms_core::Code::Argument`] unless `factor` is at least zero and less than one.
     #[track_caller]
     pub fn new(factor: f64, patience: u64) -> Self {
         check_interval("ReduceOnPlateau", "factor", factor, &Interval::DECAY).or_raise();
@@ -54,36 +53,37 @@ impl ReduceOnPlateau {
         }
     }
 
-    /// Sets by which part of the best value a metric has to be smaller.
+    /// Sets the relative threshold of an improvement: a metric improves if it is smaller than the best by this
+    /// fraction.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and less than one.
+    /// Raises [`ms_core::Code::Argument`] unless `threshold` is at least zero and less than one.
     #[track_caller]
     pub fn threshold(self, threshold: f64) -> Self {
         check_interval("ReduceOnPlateau", "threshold", threshold, &Interval::DECAY).or_raise();
         Self { threshold, ..self }
     }
 
-    /// Sets how many observations after a reduction do not count.
+    /// Sets how many observations after a reduction are ignored.
     pub fn cooldown(self, cooldown: u64) -> Self {
         Self { cooldown, ..self }
     }
 
-    /// Sets the smallest rate.
+    /// Sets the lower bound of the learning rates.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `min` is at least zero and finite.
     #[track_caller]
     pub fn min(self, min: f64) -> Self {
         check_interval("ReduceOnPlateau", "min", min, &Interval::RATE).or_raise();
         Self { min, ..self }
     }
 
-    /// Looks at a value of the metric, such as the loss of an epoch, and sets the learning rates.
-    /// Under a schedule these are the rates from which it starts.
+    /// Records a value of the metric, such as the loss of an epoch, and sets the learning rates. With a schedule, these
+    /// are the base rates.
     pub fn observe(&self, metric: f64, optimizer: &impl Optimizer) {
         let best: f64 = self.best.load().item();
-        // The best value of a loss that is below zero improves away from zero.
+        // The absolute value keeps the threshold on the lower side for negative losses.
         if metric < best - self.threshold * best.abs() || best == f64::INFINITY && metric < best {
             self.best.store(Tensor::from(metric));
             self.bad.set(0);

@@ -1,4 +1,4 @@
-//! RMSProp.
+//! The RMSProp optimiser.
 
 use super::hyperparameter::{Hyperparameter, LearningRate, Term, WeightDecay, weight_decay_methods};
 use super::state::averaged;
@@ -9,10 +9,9 @@ use ms_core::ops::rules::Interval;
 use ms_core::trace::PerParameter;
 use ms_core::{Parameter, Tensor};
 
-/// `s ← α s + (1 - α) g²`, `p ← p - lr g / (sqrt(s) + ε)` (Tieleman and Hinton 2012, "Lecture 6.5:
-/// RMSProp"). Centred: `s - a²` instead of `s`, with `a ← α a + (1 - α) g` (Graves 2013,
-/// "Generating Sequences With Recurrent Neural Networks"). With momentum:
-/// `b ← momentum b + g / (sqrt(s) + ε)`, `p ← p - lr b`.
+/// RMSProp (Tieleman and Hinton 2012, "Lecture 6.5: RMSProp"): `s ← α s + (1 - α) g²`, `p ← p - lr g / (sqrt(s) + ε)`.
+/// The centred form uses `s - a²` instead of `s`, with `a ← α a + (1 - α) g` (Graves 2013, "Generating Sequences With
+/// Recurrent Neural Networks"). With momentum, `b ← momentum b + g / (sqrt(s) + ε)` and `p ← p - lr b`.
 ///
 /// ```
 /// use ms::{Gradients, prelude::*};
@@ -25,9 +24,9 @@ use ms_core::{Parameter, Tensor};
 pub struct RMSProp {
     /// The learning rate.
     pub rate: LearningRate,
-    /// `α`.
+    /// The decay rate `α` of the averages.
     pub decay: Hyperparameter,
-    /// `ε`.
+    /// The term `ε` in the divisor.
     pub epsilon: Hyperparameter,
     /// The momentum.
     pub momentum: Term,
@@ -40,10 +39,10 @@ pub struct RMSProp {
 }
 
 impl RMSProp {
-    /// With `α = 0.9` and `ε = 1e-10`, MindSpore's defaults.
+    /// Creates the optimiser with `α = 0.9` and `ε = 1e-10`, MindSpore's defaults.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless the rate is at least zero and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `rate` is at least zero and finite.
     #[track_caller]
     pub fn new(rate: f64) -> Self {
         Self {
@@ -62,7 +61,7 @@ impl RMSProp {
     /// Sets `α`.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and less than one.
+    /// Raises [`ms_core::Code::Argument`] unless `decay` is at least zero and less than one.
     #[track_caller]
     pub fn decay(self, decay: f64) -> Self {
         Self { decay: Hyperparameter::new("RMSProp", "decay", decay, &Interval::DECAY), ..self }
@@ -71,7 +70,7 @@ impl RMSProp {
     /// Sets `ε`.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `epsilon` is positive and finite.
     #[track_caller]
     pub fn epsilon(self, epsilon: f64) -> Self {
         Self { epsilon: Hyperparameter::new("RMSProp", "epsilon", epsilon, &Interval::POSITIVE), ..self }
@@ -80,13 +79,13 @@ impl RMSProp {
     /// Sets the momentum.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and less than one.
+    /// Raises [`ms_core::Code::Argument`] unless `momentum` is at least zero and less than one.
     #[track_caller]
     pub fn momentum(self, momentum: f64) -> Self {
         Self { momentum: Term::new("RMSProp", "momentum", momentum, &Interval::DECAY), ..self }
     }
 
-    /// Uses the variance of the gradients instead of their squares.
+    /// Sets whether the variance of the gradients replaces their mean square.
     pub fn centered(self, centered: bool) -> Self {
         Self { centered, ..self }
     }
@@ -96,7 +95,7 @@ impl RMSProp {
     }
 }
 
-/// The numbers of a step of [`RMSProp`].
+/// The shared values of a step of [`RMSProp`].
 #[derive(Clone, Tree)]
 pub struct RMSPropStep {
     rate: Tensor,
@@ -129,7 +128,7 @@ impl UpdateRule for RMSProp {
         let mut scale = averaged(&self.squares.of(parameter), &step.share, &gradient.square());
         if self.centered {
             let mean = averaged(&self.means.of(parameter), &step.share, &gradient);
-            // A variance is not negative, but its rounded value may be.
+            // Rounding may make the variance negative.
             scale = maximum(scale - mean.square(), 0.0);
         }
         let mut direction = gradient / (scale.sqrt() + &step.epsilon);

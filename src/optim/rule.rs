@@ -1,4 +1,4 @@
-//! Optimisers as rules that update one parameter.
+//! Update rules: optimisers that update one parameter at a time.
 
 use super::hyperparameter::LearningRate;
 use super::optimizer::Optimizer;
@@ -7,8 +7,8 @@ use ms_core::session::Gradients;
 use ms_core::trace::{Arg, PerParameter, Sink, Tree, Visitor};
 use ms_core::{DType, Parameter, Tensor};
 
-/// How an optimiser updates one parameter; every rule is an [`Optimizer`]. With `#[cell]` on the
-/// struct, this is all that an own optimiser needs:
+/// The update of one parameter. Every rule is an [`Optimizer`]. A user-defined optimiser needs only this trait and
+/// `#[cell]` on its struct:
 ///
 /// ```
 /// use ms::optim::{Hyperparameter, LearningRate, State, UpdateRule};
@@ -59,29 +59,29 @@ use ms_core::{DType, Parameter, Tensor};
     note = "implement `ms::optim::UpdateRule` for it, or `ms::optim::Optimizer`"
 )]
 pub trait UpdateRule: Arg {
-    /// The numbers of a step, which all parameters share: rates, corrections of a bias.
+    /// The values that all parameters share in a step, such as learning rates and bias corrections.
     type Step: Tree;
 
-    /// The learning rate.
+    /// Returns the learning rate.
     fn learning_rate(&self) -> &LearningRate;
 
-    /// Begins a step: advances counters, and returns the numbers in f64.
+    /// Begins a step: advances counters, and returns the shared values in f64.
     #[track_caller]
     fn begin(&self) -> Self::Step;
 
-    /// The new value of a parameter. All tensors, those of `step` as well, have the dtype of the
-    /// state of the parameter: its own, or f32 for narrower floats.
+    /// Returns the new value of a parameter. All tensors, including those of `step`, have the dtype of the parameter's
+    /// state. It is the dtype of the parameter, or f32 for f16 and bf16.
     #[track_caller]
     fn apply(&self, step: &Self::Step, parameter: &Parameter, value: Tensor, gradient: Tensor) -> Tensor;
 
-    /// Creates the state of those parameters that have none: by default, all of it.
+    /// Creates missing state for these parameters; by default, all of it.
     #[track_caller]
     fn prepare_state(&self, parameters: &[Parameter]) {
         prepare_all(self, parameters);
     }
 }
 
-/// Creates the state of those parameters that have none, wherever it is in a value.
+/// Creates missing state for these parameters, wherever it is in a value.
 pub(super) fn prepare_all(value: &(impl Arg + ?Sized), parameters: &[Parameter]) {
     struct Prepare<'a>(&'a [Parameter]);
     impl Visitor for Prepare<'_> {
@@ -111,7 +111,7 @@ impl<R: UpdateRule> Optimizer for R {
     }
 }
 
-/// Applies a rule to every parameter that has a gradient, or first to its copy `master`, if it has one.
+/// Applies a rule to every parameter that has a gradient, or to its master copy in `master`, if there is one.
 #[track_caller]
 pub(super) fn update_with<R: UpdateRule>(
     rule: &R,

@@ -1,4 +1,4 @@
-//! Schedules: learning rates that depend on the number of steps.
+//! Learning-rate schedules.
 
 use super::Optimizer;
 use super::hyperparameter::LearningRate;
@@ -12,10 +12,10 @@ use ms_core::trace::{Arg, Sink};
 use ms_core::{DType, Parameter, Tensor, ops};
 use std::f64::consts::PI;
 
-/// A learning rate as a function of the number of steps. It is a part of the compiled step, so that
-/// it works wherever steps do: in loops of compiled functions too.
+/// A learning rate as a function of the step number. It is compiled into the step, so it also works in loops of
+/// compiled functions.
 ///
-/// Schedules are applied by [`Optimizer::schedule`]. [`schedule_fn`] makes one of a function.
+/// [`Optimizer::schedule`] applies a schedule. [`schedule_fn`] creates one from a function.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -30,12 +30,12 @@ use std::f64::consts::PI;
 /// assert_eq!([0, 9, 10].map(|step| Growing.at(0.5, step)), [0.5, 0.5, 1.0]);
 /// ```
 pub trait Schedule: Arg {
-    /// The rate of step number `step`, which is 0 at first, for the rate `base` that was set; all are
-    /// f64 tensors without dimensions.
+    /// Returns the learning rate of step number `step`, starting from 0, for the base rate `base`. All are f64 tensors
+    /// of rank 0.
     #[track_caller]
     fn rate(&self, base: &Tensor, step: &Tensor) -> Tensor;
 
-    /// The same for numbers of the host.
+    /// Evaluates [`Schedule::rate`] on host numbers.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -46,7 +46,7 @@ pub trait Schedule: Arg {
     }
 }
 
-/// An optimiser with scheduled learning rates: the result of [`Optimizer::schedule`].
+/// An optimiser with scheduled learning rates; the result of [`Optimizer::schedule`].
 ///
 /// ```
 /// use ms::prelude::*;
@@ -60,7 +60,7 @@ pub trait Schedule: Arg {
 /// ```
 #[cell]
 pub struct Scheduled<O, S> {
-    /// The optimiser that gets the rates.
+    /// The wrapped optimiser, which receives the rates.
     pub optimizer: O,
     schedule: S,
     /// The number of updates so far.
@@ -111,17 +111,17 @@ fn positive(schedule: &str, name: &str, steps: u64) -> u64 {
     steps
 }
 
-/// The part of `steps` that is over, up to one.
+/// Returns the fraction of `steps` that is complete, at most one.
 fn progress(step: &Tensor, steps: u64) -> Tensor {
     ops::minimum(step / steps as f64, 1.0)
 }
 
-/// `factor^n`.
+/// Returns `factor^n`.
 fn power(factor: f64, n: Tensor) -> Tensor {
     ops::pow(Tensor::from(factor), n)
 }
 
-/// `base factor^floor(t / every)`; PyTorch's `StepLR`.
+/// A step decay `base factor^floor(t / every)`, like PyTorch's `StepLR`.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -135,11 +135,10 @@ pub struct StepDecay {
 }
 
 impl StepDecay {
-    /// Multiplies the rate by `factor` after every so many steps.
+    /// Creates a schedule that multiplies the rate by `factor` after every `every` steps.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] for no steps, and for a factor that is negative or not
-    /// finite.
+    /// Raises [`ms_core::Code::Argument`] if `every` is zero, and for a factor that is negative or not finite.
     #[track_caller]
     pub fn new(every: u64, factor: f64) -> Self {
         let factor = checked("StepDecay", "factor", factor, &Interval::RATE);
@@ -153,7 +152,7 @@ impl Schedule for StepDecay {
     }
 }
 
-/// `base factor^n` after `n` of some steps; PyTorch's `MultiStepLR`.
+/// A decay `base factor^n` after `n` of the milestones, like PyTorch's `MultiStepLR`.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -167,7 +166,7 @@ pub struct MultiStepDecay {
 }
 
 impl MultiStepDecay {
-    /// Multiplies the rate by `factor` at each of these steps.
+    /// Creates a schedule that multiplies the rate by `factor` at each of these steps.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] for a factor that is negative or not finite.
@@ -186,7 +185,7 @@ impl Schedule for MultiStepDecay {
     }
 }
 
-/// `base factor^t`; PyTorch's `ExponentialLR`.
+/// An exponential decay `base factor^t`, like PyTorch's `ExponentialLR`.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -199,7 +198,7 @@ pub struct ExponentialDecay {
 }
 
 impl ExponentialDecay {
-    /// Multiplies the rate by `factor` after every step.
+    /// Creates a schedule that multiplies the rate by `factor` after every step.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] for a factor that is negative or not finite.
@@ -215,9 +214,9 @@ impl Schedule for ExponentialDecay {
     }
 }
 
-/// `min + (base - min) (1 + cos(π t / steps)) / 2` up to `steps`, and `min` afterwards (Loshchilov
-/// and Hutter 2017, "SGDR: Stochastic Gradient Descent with Warm Restarts", without restarts);
-/// PyTorch's `CosineAnnealingLR`.
+/// A cosine decay `min + (base - min) (1 + cos(π t / steps)) / 2` up to `steps`, and `min` afterwards, like PyTorch's
+/// `CosineAnnealingLR` (Loshchilov and Hutter 2017, "SGDR: Stochastic Gradient Descent with Warm Restarts", without
+/// restarts).
 ///
 /// ```
 /// use ms::prelude::*;
@@ -232,26 +231,26 @@ pub struct CosineDecay {
 }
 
 impl CosineDecay {
-    /// A decay to zero over so many steps.
+    /// Creates a decay to zero over `steps` steps.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] for no steps.
+    /// Raises [`ms_core::Code::Argument`] for zero steps.
     #[track_caller]
     pub fn new(steps: u64) -> Self {
         Self { steps: positive("CosineDecay", "steps", steps), min: 0.0 }
     }
 
-    /// Sets the last rate.
+    /// Sets the final learning rate.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `min` is at least zero and finite.
     #[track_caller]
     pub fn min(self, min: f64) -> Self {
         Self { min: checked("CosineDecay", "min", min, &Interval::RATE), ..self }
     }
 }
 
-/// From `from` at the progress 0 to `to` at 1, along half a cosine.
+/// Interpolates along half a cosine: `from` at progress 0, and `to` at 1.
 fn anneal(from: &Tensor, to: &Tensor, progress: Tensor) -> Tensor {
     to + (from - to) * ((ops::cos(progress * PI) + 1.0) / 2.0)
 }
@@ -262,8 +261,8 @@ impl Schedule for CosineDecay {
     }
 }
 
-/// `end + (base - end) (1 - t / steps)^power` up to `steps`, and `end` afterwards; with `end = 0`
-/// PyTorch's `PolynomialLR`.
+/// A polynomial decay `end + (base - end) (1 - t / steps)^power` up to `steps`, and `end` afterwards. With `end = 0` it
+/// is PyTorch's `PolynomialLR`.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -278,20 +277,20 @@ pub struct PolynomialDecay {
 }
 
 impl PolynomialDecay {
-    /// A decay to zero over so many steps.
+    /// Creates a decay to zero over `steps` steps.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] for no steps, and for a power that is not positive.
+    /// Raises [`ms_core::Code::Argument`] for zero steps, and for a power that is not positive.
     #[track_caller]
     pub fn new(steps: u64, power: f64) -> Self {
         let power = checked("PolynomialDecay", "power", power, &Interval::POSITIVE);
         Self { steps: positive("PolynomialDecay", "steps", steps), power, end: 0.0 }
     }
 
-    /// Sets the last rate.
+    /// Sets the final learning rate.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `end` is at least zero and finite.
     #[track_caller]
     pub fn end(self, end: f64) -> Self {
         Self { end: checked("PolynomialDecay", "end", end, &Interval::RATE), ..self }
@@ -305,7 +304,7 @@ impl Schedule for PolynomialDecay {
     }
 }
 
-/// The rate that was set, in every step.
+/// A constant learning rate: the base rate in every step.
 ///
 /// ```
 /// use ms::{optim::Constant, prelude::*};
@@ -320,8 +319,8 @@ impl Schedule for Constant {
     }
 }
 
-/// From a share of the base rate linearly up to it, then another schedule, whose steps are counted
-/// from there; PyTorch's `LinearLR` in a `SequentialLR`.
+/// A linear warm-up from a fraction of the base rate to the base rate, followed by another schedule, like PyTorch's
+/// `LinearLR` in a `SequentialLR`. Steps of the second schedule are counted from the end of the warm-up.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -336,10 +335,10 @@ pub struct WarmUp<S = Constant> {
 }
 
 impl WarmUp {
-    /// A rise from zero over so many steps.
+    /// Creates a warm-up from zero over `steps` steps.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] for no steps.
+    /// Raises [`ms_core::Code::Argument`] for zero steps.
     #[track_caller]
     pub fn new(steps: u64) -> Self {
         Self { steps: positive("WarmUp", "steps", steps), from: 0.0, then: Constant }
@@ -347,16 +346,16 @@ impl WarmUp {
 }
 
 impl<S: Schedule> WarmUp<S> {
-    /// Sets the share of the base rate at first.
+    /// Sets the initial fraction of the base rate.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is from zero to one.
+    /// Raises [`ms_core::Code::Argument`] unless `from` is from zero to one.
     #[track_caller]
     pub fn from(self, from: f64) -> Self {
         Self { from: checked("WarmUp", "from", from, &Interval::SHARE), ..self }
     }
 
-    /// Sets what follows.
+    /// Sets the schedule that follows.
     pub fn then<T: Schedule>(self, then: T) -> WarmUp<T> {
         WarmUp { steps: self.steps, from: self.from, then }
     }
@@ -365,16 +364,15 @@ impl<S: Schedule> WarmUp<S> {
 impl<S: Schedule + Clone> Schedule for WarmUp<S> {
     fn rate(&self, base: &Tensor, step: &Tensor) -> Tensor {
         let rising = base * (progress(step, self.steps) * (1.0 - self.from) + self.from);
-        // Not a negative step, for which another schedule may have no value.
+        // A schedule may be undefined for negative steps.
         let after = ops::maximum(step - self.steps as f64, 0.0);
         ops::select(step.lt(self.steps as f64), rising, self.then.rate(base, &after))
     }
 }
 
-/// Up from `base / 25` to the base rate in the first 30 % of the steps, then down to
-/// `base / 250 000`, along half cosines (Smith and Topin 2018, "Super-Convergence: Very Fast
-/// Training of Neural Networks Using Large Learning Rates"); PyTorch's `OneCycleLR` in two phases,
-/// without its cycle of momenta.
+/// The one-cycle schedule (Smith and Topin 2018, "Super-Convergence: Very Fast Training of Neural Networks Using Large
+/// Learning Rates"). The rate rises from `base / 25` to the base rate in the first 30 % of the steps, then falls to
+/// `base / 250 000`, along half cosines. This is PyTorch's `OneCycleLR` in two phases, without its cycle of momenta.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -391,25 +389,25 @@ pub struct OneCycle {
 }
 
 impl OneCycle {
-    /// A cycle of so many steps.
+    /// Creates a cycle of `steps` steps.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] for no steps.
+    /// Raises [`ms_core::Code::Argument`] for zero steps.
     #[track_caller]
     pub fn new(steps: u64) -> Self {
         Self { steps: positive("OneCycle", "steps", steps), rising: 0.3, start: 25.0, end: 1e4 }
     }
 
-    /// Sets the share of the steps in which the rate rises.
+    /// Sets the fraction of the steps in which the rate rises.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is from zero to one.
+    /// Raises [`ms_core::Code::Argument`] unless `share` is from zero to one.
     #[track_caller]
     pub fn rising(self, share: f64) -> Self {
         Self { rising: checked("OneCycle", "share", share, &Interval::SHARE), ..self }
     }
 
-    /// Sets the first rate, `base / start`, and the last one, `base / start / end`.
+    /// Sets the divisors: the initial rate is `base / start`, and the final one is `base / start / end`.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless both are positive and finite.
@@ -433,13 +431,13 @@ impl Schedule for OneCycle {
     }
 }
 
-/// A [`Schedule`] that is a function; the result of [`schedule_fn`].
+/// A [`Schedule`] defined by a function; the result of [`schedule_fn`].
 ///
 /// See the example of [`schedule_fn`].
 pub struct ScheduleFn<F>(F);
 
-/// A schedule that is a function of the base rate and the number of steps. It captures nothing
-/// (checked at compile time).
+/// Creates a schedule from a function of the base rate and the step number. The function captures nothing (checked at
+/// compile time).
 ///
 /// ```
 /// use ms::{optim::schedule_fn, prelude::*};

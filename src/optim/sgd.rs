@@ -8,10 +8,9 @@ use ms_core::ops::rules::Interval;
 use ms_core::trace::{Arg, PerParameter, Sink};
 use ms_core::{Code, Error, Parameter, Tensor, ops};
 
-/// `p ← p - lr g`; with momentum `v ← momentum v + (1 - dampening) g`, where `v = g` at the first
-/// step, and `p ← p - lr v`, or `p ← p - lr (g + momentum v)` in Nesterov's form (Sutskever et al.
-/// 2013, "On the importance of initialization and momentum in deep learning", as PyTorch and
-/// MindSpore write it).
+/// Stochastic gradient descent: `p ← p - lr g`. With momentum, `v ← momentum v + (1 - dampening) g`, where `v = g` in
+/// the first step, and `p ← p - lr v`. Nesterov's form is `p ← p - lr (g + momentum v)` (Sutskever et al. 2013, "On the
+/// importance of initialization and momentum in deep learning"; in the formulation of PyTorch and MindSpore).
 ///
 /// ```
 /// use ms::{Gradients, prelude::*};
@@ -22,7 +21,7 @@ use ms_core::{Code, Error, Parameter, Tensor, ops};
 /// ```
 #[cell]
 pub struct SGD {
-    /// Its name in messages.
+    /// The name in error messages.
     #[cell(skip)]
     name: &'static str,
     /// The learning rate.
@@ -35,15 +34,15 @@ pub struct SGD {
     /// The weight decay.
     pub weight_decay: WeightDecay,
     velocity: State,
-    /// Whether a parameter has a velocity, as 0 or 1: the first gradient is not dampened.
+    /// Whether a parameter has a velocity, as 0 or 1, since the first gradient is not dampened.
     moving: State,
 }
 
 impl SGD {
-    /// Plain descent with this learning rate.
+    /// Creates plain gradient descent with this learning rate.
     ///
     /// # Panics
-    /// Raises [`Code::Argument`] unless the rate is at least zero and finite.
+    /// Raises [`Code::Argument`] unless `rate` is at least zero and finite.
     #[track_caller]
     pub fn new(rate: f64) -> Self {
         Self::named("SGD", rate)
@@ -66,27 +65,26 @@ impl SGD {
     /// Sets the momentum.
     ///
     /// # Panics
-    /// Raises [`Code::Argument`] unless it is at least zero and less than one.
+    /// Raises [`Code::Argument`] unless `momentum` is at least zero and less than one.
     #[track_caller]
     pub fn momentum(self, momentum: f64) -> Self {
         Self { momentum: Term::new(self.name, "momentum", momentum, &Interval::DECAY), ..self }
     }
 
-    /// Scales gradients by `1 - dampening` before they are added to the velocity.
+    /// Sets the dampening: gradients are multiplied by `1 - dampening` before they are added to the velocity.
     ///
     /// # Panics
-    /// Raises [`Code::Argument`] unless it is from zero to one, and unless it is zero together with
+    /// Raises [`Code::Argument`] unless `dampening` is from zero to one, and for a nonzero dampening with
     /// [`SGD::nesterov`].
     #[track_caller]
     pub fn dampening(self, dampening: f64) -> Self {
         Self { dampening: Term::new(self.name, "dampening", dampening, &Interval::SHARE), ..self }.undampened()
     }
 
-    /// Uses Nesterov's step, which looks ahead along a velocity: without momentum, training raises
-    /// [`Code::Argument`].
+    /// Sets whether Nesterov momentum is used. Without momentum, training raises [`Code::Argument`].
     ///
     /// # Panics
-    /// Raises [`Code::Argument`] together with [`SGD::dampening`].
+    /// Raises [`Code::Argument`] in combination with [`SGD::dampening`].
     #[track_caller]
     pub fn nesterov(self, nesterov: bool) -> Self {
         Self { nesterov, ..self }.undampened()
@@ -96,7 +94,7 @@ impl SGD {
         /// Adds `weight_decay p` to each gradient.
     }
 
-    /// Checks that Nesterov's step is not combined with dampening.
+    /// Checks that Nesterov momentum is not combined with dampening.
     #[track_caller]
     fn undampened(self) -> Self {
         if self.nesterov && self.dampening.is_present() {
@@ -113,7 +111,7 @@ impl SGD {
     }
 }
 
-/// Learning rate, momentum, dampening, weight decay.
+/// The learning rate, the momentum, the dampening, and the weight decay.
 type SGDStep = (Tensor, Option<Tensor>, Option<Tensor>, Option<Tensor>);
 
 impl UpdateRule for SGD {
@@ -160,8 +158,8 @@ impl UpdateRule for SGD {
     }
 }
 
-/// [`SGD`] with momentum and without dampening, under MindSpore's name:
-/// `v ← momentum v + g`, `p ← p - lr v`, or `p ← p - lr (g + momentum v)` in Nesterov's form.
+/// [`SGD`] with momentum and without dampening, under MindSpore's name: `v ← momentum v + g`, `p ← p - lr v`.
+/// Nesterov's form is `p ← p - lr (g + momentum v)`.
 ///
 /// ```
 /// use ms::{Gradients, prelude::*};
@@ -173,17 +171,17 @@ impl UpdateRule for SGD {
 pub struct Momentum(SGD);
 
 impl Momentum {
-    /// Descent with this learning rate and momentum.
+    /// Creates gradient descent with this learning rate and momentum.
     ///
     /// # Panics
-    /// Raises [`Code::Argument`] unless the rate is at least zero and finite, and the momentum at least
-    /// zero and less than one.
+    /// Raises [`Code::Argument`] unless `rate` is at least zero and finite, and `momentum` at least zero and less than
+    /// one.
     #[track_caller]
     pub fn new(rate: f64, momentum: f64) -> Self {
         Self(SGD::named("Momentum", rate).momentum(momentum))
     }
 
-    /// Uses Nesterov's step, which looks ahead; see [`SGD::nesterov`].
+    /// Sets whether Nesterov momentum is used; see [`SGD::nesterov`].
     pub fn nesterov(self, nesterov: bool) -> Self {
         Self(self.0.nesterov(nesterov))
     }
@@ -191,13 +189,13 @@ impl Momentum {
     /// Adds `weight_decay p` to each gradient.
     ///
     /// # Panics
-    /// Raises [`Code::Argument`] unless it is at least zero and finite.
+    /// Raises [`Code::Argument`] unless `weight_decay` is at least zero and finite.
     #[track_caller]
     pub fn weight_decay(self, weight_decay: f64) -> Self {
         Self(self.0.weight_decay(weight_decay))
     }
 
-    /// Applies no weight decay to these parameters.
+    /// Exempts these parameters from weight decay.
     pub fn without_decay_of(self, parameters: &[Parameter]) -> Self {
         Self(self.0.without_decay_of(parameters))
     }

@@ -1,4 +1,4 @@
-//! State of optimisers: slots for each parameter, and counters.
+//! Optimiser state: slots for each parameter, and step counters.
 
 use ms_core::tensor::{WeakParameter, apart, is_apart};
 use ms_core::trace::{Arg, Name, PerParameter, Sink};
@@ -6,24 +6,24 @@ use ms_core::{DType, Parameter, Tensor, ops};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A slot for each trained parameter, created when the parameter is first trained, and dropped
-/// together with it. See the example of [`UpdateRule`](super::UpdateRule).
+/// A slot for each trained parameter. It is created when the parameter is first trained, and dropped with the
+/// parameter. See the example of [`UpdateRule`](super::UpdateRule).
 pub struct State {
-    /// Whether slots belong to the optimiser, and not to the function that made it.
+    /// Whether slots belong to the optimiser, and not to the function that created them.
     apart: bool,
-    /// The shape of a slot, from that of its parameter.
+    /// Computes the shape of a slot from the shape of its parameter.
     shape: Box<ShapeOf>,
     first: First,
-    /// Shared with readers, which keep the slots of the time when they read.
+    /// The slots, shared with readers. A reader sees the slots that existed when it began.
     slots: Mutex<Arc<Slots>>,
 }
 
-/// The shape of a slot for that of its parameter.
+/// Computes the shape of a slot from the shape of its parameter.
 type ShapeOf = dyn Fn(&[usize]) -> Vec<usize> + Send + Sync;
 
 /// The initial value of a slot.
 enum First {
-    /// One number everywhere.
+    /// A number that fills the slot.
     Filled(f64),
     /// The value of the parameter.
     Copied,
@@ -32,32 +32,32 @@ enum First {
 #[derive(Clone)]
 struct Slots {
     all: Vec<(WeakParameter, Parameter)>,
-    /// The index of the slot of a parameter, by its identity.
+    /// The index of a parameter's slot, by the parameter's id.
     places: HashMap<u64, usize>,
 }
 
 impl State {
-    /// Slots of the parameter's shape, zero at first.
+    /// Creates state with the parameter's shape, initially zero.
     pub fn zeros() -> Self {
         Self::filled(0.0)
     }
 
-    /// Slots of the parameter's shape, filled with a number at first.
+    /// Creates state with the parameter's shape, initially filled with a number.
     pub fn filled(first: f64) -> Self {
         Self::new(<[usize]>::to_vec, First::Filled(first))
     }
 
-    /// Slots with the value of the parameter at first.
+    /// Creates state that is initially a copy of the parameter.
     pub fn copies() -> Self {
         Self::new(<[usize]>::to_vec, First::Copied)
     }
 
-    /// Slots of one number each, zero at first.
+    /// Creates state of one number for each parameter, initially zero.
     pub fn scalars() -> Self {
         Self::shaped(|_| Vec::new())
     }
 
-    /// Slots of a shape that depends on that of the parameter, zero at first.
+    /// Creates state with a shape that depends on the parameter's shape, initially zero.
     pub fn shaped(shape: impl Fn(&[usize]) -> Vec<usize> + Send + Sync + 'static) -> Self {
         Self::new(shape, First::Filled(0.0))
     }
@@ -71,11 +71,11 @@ impl State {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The slot of a parameter.
+    /// Returns the slot of a parameter.
     ///
     /// # Panics
-    /// If the parameter was not prepared; an [`UpdateRule`](super::UpdateRule) is, unless it
-    /// prepares by itself.
+    /// Panics unless the parameter was prepared. An [`UpdateRule`](super::UpdateRule) prepares all state unless it
+    /// overrides `prepare_state`.
     pub fn of(&self, parameter: &Parameter) -> Parameter {
         let slots = self.lock();
         let place = slots.places.get(&parameter.id()).expect("the parameter was prepared");
@@ -90,13 +90,13 @@ impl Arg for State {
             return;
         }
         let slots = self.lock().clone();
-        // There may be thousands, and a call that is signed takes no names.
+        // A signature needs no names, and there may be thousands of slots.
         if !sink.takes_names() {
             slots.all.iter().for_each(|it| sink.parameter(&it.1));
             return;
         }
         for (place, (parameter, slot)) in slots.all.iter().enumerate() {
-            // The slot of a dropped parameter is no state any more; the next `prepare` drops it.
+            // The slot of a dropped parameter is no longer state; the next `prepare` drops it.
             if let Some(parameter) = parameter.upgrade() {
                 sink.begin(Name::Of(&parameter, place));
                 sink.parameter(slot);
@@ -109,7 +109,7 @@ impl Arg for State {
 impl PerParameter for State {
     fn prepare(&self, parameters: &[Parameter]) {
         let mut slots = self.lock();
-        // Every step prepares; only the first one finds parameters without slots.
+        // Every step prepares, but only the first one finds parameters without slots.
         let all = &slots.all;
         if all.len() == parameters.len() && all.iter().zip(parameters).all(|(known, it)| known.0.id() == it.id()) {
             return;
@@ -138,20 +138,20 @@ impl PerParameter for State {
         if !gone.is_empty() {
             *places = all.iter().enumerate().map(|(place, it)| (it.0.id(), place)).collect();
         }
-        // Observers of a dropped slot may access this state.
+        // Observers of a dropped slot may access this state, so the lock is released first.
         drop(slots);
         drop(gone);
     }
 }
 
-/// The dtype in which parameters of a dtype are updated: averages of small numbers, and their
-/// quotients, need f32 at least.
+/// Returns the dtype in which parameters of a dtype are updated: averages of small numbers, and their quotients, need
+/// at least f32.
 pub(super) fn accumulator(dtype: DType) -> DType {
     if dtype.is_narrow_float() { dtype.compute() } else { dtype }
 }
 
-/// `average ← average + share (term - average)`; returns its new value. With `share = 1 - β` this is
-/// `β average + (1 - β) term`, and an average of equal terms is that term.
+/// Updates `average ← average + share (term - average)` and returns the new value. With `share = 1 - β` this is
+/// `β average + (1 - β) term`. An average of equal terms is exactly that term.
 ///
 /// ```
 /// use ms::{optim::averaged, prelude::*};
@@ -166,12 +166,12 @@ pub fn averaged(average: &Parameter, share: &Tensor, term: &Tensor) -> Tensor {
     next
 }
 
-/// The slot of a count of steps, zero at first.
+/// Creates the slot of a step counter, initially zero.
 pub(super) fn count() -> Parameter {
     Parameter::buffer([0usize; 0], DType::I64, || Tensor::from(0i64))
 }
 
-/// `1 - βᵗ` for the step number `t` in f64, without the cancellation of a power that is near one.
+/// Computes `1 - βᵗ` for step number `t` in f64, without the cancellation of a power near one.
 pub(super) fn bias_correction(beta: &Tensor, t: &Tensor) -> Tensor {
     -ops::expm1(t * beta.log())
 }

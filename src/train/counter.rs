@@ -1,10 +1,10 @@
-//! Numbers of the host that checkpoints keep.
+//! Host counters that checkpoints include.
 
 use ms_core::trace::{Arg, Cell, Sink};
 use ms_core::{DType, Parameter, Tensor};
 
-/// A number of a training loop, such as the epoch: a part of checkpoints, and never a part of what
-/// compiled functions compute or are compiled for.
+/// A host number of a training loop, such as the epoch. Checkpoints include it; compiled functions neither read it nor
+/// are specialised to it.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -18,12 +18,12 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// A counter that starts at a number.
+    /// Creates a counter that starts at a number.
     pub fn new(first: u64) -> Self {
         Self { slot: Parameter::buffer([0usize; 0], DType::U64, || Tensor::from(first)) }
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn get(&self) -> u64 {
         self.slot.load().item()
     }

@@ -1,4 +1,4 @@
-//! Training: models, callbacks, metrics, and helpers for loops of one's own.
+//! Training: models, callbacks, metrics, and helpers for custom training loops.
 
 mod callback;
 mod counter;

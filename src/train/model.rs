@@ -1,4 +1,4 @@
-//! Training, evaluation and prediction of a network.
+//! Trains, evaluates and applies a network.
 
 use super::callback::{Callback, RunContext, Slots};
 use super::metrics::{Mean, Metric};
@@ -11,7 +11,7 @@ use ms_core::trace::{Apply, Cell, Tree, leaves};
 use ms_core::{Code, DType, Error, Result, Tensor, ops};
 use std::collections::BTreeMap;
 
-/// What an evaluation gives: the mean loss, as `loss`, and the metrics, by their names.
+/// The result of an evaluation by name: the mean loss as `loss`, and the metrics.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -25,8 +25,8 @@ use std::collections::BTreeMap;
 /// ```
 pub type Scores = BTreeMap<String, f64>;
 
-/// A network with a loss, an optimiser and metrics, that is trained on the samples of a
-/// [`DataLoader`]: pairs of what the network takes and of targets.
+/// A network with a loss, an optimiser and metrics, which trains on a [`DataLoader`]. Its samples are pairs of a
+/// network input and a target.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -61,23 +61,23 @@ where
     O: Optimizer,
     L: Fn(&Tensor, &Tensor) -> Tensor + Copy,
 {
-    /// A network, its loss as a function of predictions and targets, and an optimiser. The loss
+    /// Creates a model from a network, a loss as a function of predictions and targets, and an optimiser. The loss
     /// captures nothing (checked at compile time).
     pub fn new(network: N, loss: L, optimizer: O) -> Self {
         const { assert!(size_of::<L>() == 0, "the loss captures a value") }
         Self { network, loss, optimizer, metrics: Vec::new(), sink_size: 1 }
     }
 
-    /// Adds a metric of evaluation, in the place of one of the same name.
+    /// Adds an evaluation metric. It replaces one of the same name.
     pub fn metric(mut self, metric: impl Metric + 'static) -> Self {
         self.metrics.retain(|it| it.name() != metric.name());
         self.metrics.push(Box::new(metric));
         self
     }
 
-    /// Sets how many steps a call of the compiled training step runs, MindSpore's `dataset_sink_mode`
-    /// with a `sink_size`: the batches of all of them are given to one loop. Batches of another shape
-    /// than the one before, as a last smaller one, begin another call.
+    /// Sets how many steps a call of the compiled training step runs, like MindSpore's `dataset_sink_mode` with a
+    /// `sink_size`. The batches of these steps are inputs of one loop. A batch with a new shape, such as a smaller last
+    /// batch, begins a new call.
     ///
     /// # Panics
     /// Raises [`Code::Argument`] for zero.
@@ -87,29 +87,29 @@ where
         Self { sink_size: steps, ..self }
     }
 
-    /// The network.
+    /// Returns the network.
     pub fn network(&self) -> &N {
         &self.network
     }
 
-    /// The optimiser.
+    /// Returns the optimiser.
     pub fn optimizer(&self) -> &O {
         &self.optimizer
     }
 
-    /// All that a run goes on from, as [`save_checkpoint`](crate::save_checkpoint) and
-    /// [`load_checkpoint`](crate::load_checkpoint) take it.
+    /// Returns everything that a run continues from, for [`save_checkpoint`](crate::save_checkpoint) and
+    /// [`load_checkpoint`](crate::load_checkpoint).
     pub fn state<'a, D: Dataset>(&'a self, loader: &'a DataLoader<D>) -> (&'a N, &'a O, &'a DataLoader<D>) {
         (&self.network, &self.optimizer, loader)
     }
 
-    /// Trains until the loader has drawn this many epochs: a new loader begins with the first one, and one
-    /// that was read from a checkpoint goes on where it was saved.
+    /// Trains until the loader has drawn this many epochs. A new loader begins with the first epoch. A loader that was
+    /// restored from a checkpoint continues where it was saved.
     ///
     /// See the example of [`Model`].
     ///
     /// # Errors
-    /// Those of the data, of the step and of callbacks, which end the run.
+    /// The errors of the data, of the step and of callbacks, which end the run.
     pub fn train<D, X>(&mut self, epochs: u64, data: &DataLoader<D>, callbacks: &mut [&mut dyn Callback]) -> Result<()>
     where
         D: Dataset<Sample = (X, Tensor)> + 'static,
@@ -121,12 +121,12 @@ where
         run.train(epochs, data, callbacks, &mut || Ok(Scores::new()))
     }
 
-    /// [`Model::train`] with an evaluation after every epoch.
+    /// Trains like [`Model::train`], and evaluates after every epoch.
     ///
     /// See the example of [`Model`].
     ///
     /// # Errors
-    /// As [`Model::train`] and [`Model::eval`].
+    /// The errors of [`Model::train`] and [`Model::eval`].
     pub fn fit<D, V, X>(
         &mut self,
         epochs: u64,
@@ -145,13 +145,13 @@ where
         run.train(epochs, data, callbacks, &mut || run.evaluate(validation, metrics))
     }
 
-    /// The mean loss and the metrics for the rest of an epoch of a loader, which is all of it unless some
-    /// of it was drawn. The layers are in evaluation mode, and stay so until the next training.
+    /// Returns the mean loss and the metrics for the rest of the loader's epoch, which is the whole epoch unless
+    /// samples were drawn. The layers are set to evaluation mode, and remain in it until the next training.
     ///
     /// See the example of [`Model`].
     ///
     /// # Errors
-    /// Those of the data, of the network, and of metrics; [`Code::Argument`] for no samples.
+    /// The errors of the data, of the network, and of metrics; [`Code::Argument`] if there are no samples.
     pub fn eval<D, X>(&mut self, data: &DataLoader<D>) -> Result<Scores>
     where
         D: Dataset<Sample = (X, Tensor)> + 'static,
@@ -163,7 +163,7 @@ where
         run.evaluate(data, metrics)
     }
 
-    /// What the network computes in evaluation mode, compiled.
+    /// Applies the network in evaluation mode, compiled.
     ///
     /// See the example of [`Model`].
     #[track_caller]
@@ -177,7 +177,7 @@ where
     }
 }
 
-/// The compiled network.
+/// Calls the compiled network.
 #[jit]
 fn forward<N, X>(network: &N, x: &X) -> Tensor
 where
@@ -187,7 +187,7 @@ where
     network.apply(x)
 }
 
-/// The parts of a model that training does not change but in their slots.
+/// References to the parts of a model. Training changes only their slots.
 struct Run<'a, N, O, L> {
     network: &'a N,
     loss: L,
@@ -236,7 +236,7 @@ where
             self.network.set_train(true);
             callbacks.iter_mut().try_for_each(|it| it.on_epoch_begin(&mut run))?;
             self.train_epoch(data, callbacks, &mut run)?;
-            // A run that is stopped within an epoch ends there.
+            // A run that is stopped within an epoch skips the evaluation.
             if data.epoch() == run.epoch {
                 run.scores = evaluate()?;
                 callbacks.iter_mut().try_for_each(|it| it.on_epoch_end(&mut run))?;
@@ -309,7 +309,7 @@ where
     }
 }
 
-/// Samples along a new first axis of each tensor, on their device.
+/// Stacks samples along a new first axis of each tensor, on their device.
 fn stacked<T: Tree>(samples: &[T]) -> T {
     let columns: Vec<Vec<Tensor>> = samples.iter().map(leaves).collect();
     let mut at = 0;

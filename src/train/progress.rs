@@ -3,13 +3,13 @@
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
-/// The characters of a whole bar.
+/// The width of a bar in characters.
 const WIDTH: u64 = 24;
 
-/// The least time between two drawings.
+/// The minimum time between two drawings.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A bar on standard error, if that is a terminal; otherwise it prints nothing.
+/// A progress bar on standard error. It prints nothing unless that is a terminal.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -24,23 +24,23 @@ pub struct Progress {
     done: u64,
     note: String,
     is_shown: bool,
-    /// When it was drawn last, if it is on the line.
+    /// The time of the last drawing, if the bar is visible.
     drawn: Option<Instant>,
 }
 
 impl Progress {
-    /// A bar of `total` steps.
+    /// Creates a bar of `total` steps.
     pub fn new(title: impl Into<String>, total: usize) -> Self {
         let (title, total, is_shown) = (title.into(), total as u64, stderr().is_terminal());
         Self { title, total, done: 0, note: String::new(), is_shown, drawn: None }
     }
 
-    /// Whether there is a terminal.
+    /// Returns whether standard error is a terminal.
     pub fn is_shown(&self) -> bool {
         self.is_shown
     }
 
-    /// Sets how many steps are complete.
+    /// Sets the number of completed steps.
     pub fn advance_to(&mut self, steps: u64) {
         self.done = steps;
         self.draw();
@@ -65,7 +65,7 @@ impl Progress {
         }
     }
 
-    /// `epoch 1 [##########              ] 40/100 loss 0.512`
+    /// Formats the line: `epoch 1 [##########              ] 40/100 loss 0.512`.
     fn line(&self) -> String {
         let filled = (self.done.min(self.total) * WIDTH).checked_div(self.total).unwrap_or(WIDTH) as usize;
         let (full, width) = ("#".repeat(filled), WIDTH as usize);
@@ -76,13 +76,13 @@ impl Progress {
         let is_due = self.drawn.is_none_or(|it| it.elapsed() >= PAUSE) || self.done >= self.total;
         if self.is_shown && is_due {
             self.drawn = Some(Instant::now());
-            // Without wrapping, so that a line that is too long is cut and remains one line.
+            // Line wrapping is disabled so that a long line is truncated to one line.
             write(&format!("\r\x1b[2K\x1b[?7l{}\x1b[?7h", self.line()));
         }
     }
 }
 
-/// Writes to the terminal; a bar that cannot be shown is no error.
+/// Writes to the terminal; failure to show a bar is ignored.
 fn write(text: &str) {
     let mut to = stderr().lock();
     let _ = to.write_all(text.as_bytes()).and_then(|()| to.flush());

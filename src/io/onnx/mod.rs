@@ -1,4 +1,4 @@
-//! Exported functions as ONNX models, and ONNX models as exported functions.
+//! Exports functions as ONNX models, and imports ONNX models as functions.
 
 mod export;
 mod import;
@@ -7,7 +7,7 @@ mod tests;
 
 use ms_core::DType;
 
-/// The number of a dtype in `onnx.proto`.
+/// Returns the element type of a dtype in `onnx.proto`.
 fn element_type(dtype: DType) -> u64 {
     match dtype {
         DType::F32 => 1,
@@ -26,7 +26,7 @@ fn element_type(dtype: DType) -> u64 {
     }
 }
 
-/// The dtype of a number; `None` for strings and other elements that tensors here do not have.
+/// Returns the dtype of an element type; `None` for strings and other unsupported elements.
 fn dtype(number: u64) -> Option<DType> {
     DType::ALL.into_iter().find(|&it| element_type(it) == number)
 }

@@ -1,5 +1,5 @@
-//! Every op, and some networks, as models. With `MS_ONNX_FOLDER` the models are left in that folder with inputs and
-//! results, which `peers/onnx_models.py` compares with those of onnxruntime.
+//! Exports every op and some networks, and imports them again. With `MS_ONNX_FOLDER`, the models are left in that
+//! folder with inputs and results, and `peers/onnx_models.py` compares these with onnxruntime.
 
 use crate::StateDict;
 use crate::io::exported::message;
@@ -14,7 +14,7 @@ use ms_core::tensor::Type;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The function of one node.
+/// Exports a function of one node.
 fn single(def: &'static OpDef, sample: &Sample) -> Result<ExportedFunction> {
     let mut graph = Graph::new(def.name());
     let types: Vec<Type> = sample.inputs.iter().map(|it| Type::of(it.dtype, &it.shape)).collect();
@@ -29,7 +29,7 @@ fn single(def: &'static OpDef, sample: &Sample) -> Result<ExportedFunction> {
     Exported::parse(&graph.to_string(), types.len(), |_| None).map(ExportedFunction)
 }
 
-/// The results are those wanted, but for rounding.
+/// Asserts that results equal the expected ones up to rounding.
 #[track_caller]
 fn close(name: &str, results: &[Tensor], wanted: &[Tensor]) {
     assert_eq!(results.len(), wanted.len(), "{name}");
@@ -50,8 +50,8 @@ fn close(name: &str, results: &[Tensor], wanted: &[Tensor]) {
     }
 }
 
-/// The operators of the model, which computes the same when it is read. It is written with the inputs and results of a
-/// call if a folder is given.
+/// Returns the operators of the model, and checks that the imported model computes the same. Writes the model with
+/// inputs and results if a folder is given.
 fn keep(name: &str, function: &ExportedFunction, inputs: &[Tensor]) -> Result<String> {
     let model = function.onnx()?;
     let mut operators = operators(parts(&model, 7)[0]);
@@ -75,7 +75,7 @@ fn keep(name: &str, function: &ExportedFunction, inputs: &[Tensor]) -> Result<St
     Ok(operators)
 }
 
-/// The messages and texts of a field.
+/// Returns the messages and texts of a field.
 fn parts(mut message: &[u8], number: u64) -> Vec<&[u8]> {
     let mut found = Vec::new();
     while let Some((key, value)) = field(&mut message).expect("it was written here") {
@@ -87,7 +87,7 @@ fn parts(mut message: &[u8], number: u64) -> Vec<&[u8]> {
     found
 }
 
-/// The operators of a graph, in order; those of graphs in it in brackets.
+/// Lists the operators of a graph in order; those of nested graphs are in brackets.
 fn operators(graph: &[u8]) -> String {
     let node = |node| {
         let operator = String::from_utf8(parts(node, 4).concat()).expect("a name");
@@ -97,7 +97,7 @@ fn operators(graph: &[u8]) -> String {
     parts(graph, 1).into_iter().map(node).collect::<Vec<_>>().join(" ")
 }
 
-/// The lines are those of a file beside this one, which `MS_BLESS` writes.
+/// Asserts that the lines equal a file beside this one, which `MS_BLESS` writes.
 #[track_caller]
 fn recorded(file: &str, lines: &BTreeSet<String>) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/io/onnx").join(file);
@@ -115,7 +115,7 @@ fn every_op_is_a_model_or_refused() {
         for (at, sample) in (def.samples)().iter().enumerate() {
             let function = match single(def, sample) {
                 Ok(function) => function,
-                // Of two nodes.
+                // This op needs a second node.
                 Err(_) if def.name() == "get_float_status" => continue,
                 Err(error) => panic!("{}: {error}", def.name()),
             };
@@ -136,7 +136,7 @@ fn data(shape: &[usize]) -> Tensor {
     Tensor::from_slice(shape, &(0..count).map(|it| (it * 7 % 11) as f32 / 5.0 - 1.0).collect::<Vec<_>>())
 }
 
-/// The operators of the model of a function of `x`, where sizes that differ between these shapes are symbolic.
+/// Returns the operators of a function of `x`. Sizes that differ between these shapes are symbolic.
 #[track_caller]
 fn network(name: &str, f: impl Fn(&Tensor) -> Tensor, shapes: [&[usize]; 2]) -> String {
     let axes = shapes[0].iter().zip(shapes[1]).map(|(a, b)| if a == b { "_" } else { "batch" });
@@ -173,14 +173,14 @@ fn assigned(x: &Tensor) -> Tensor {
 }
 
 crate::kernel! {
-    /// Depends on the first number only, and has the shape of both.
+    /// Depends on the first operand only, but has the broadcast shape of both.
     fn first(x: crate::kernel::Float, y: crate::kernel::Float) -> crate::kernel::Float {
         let _ = y;
         if x > 0.0 { x.exp() } else { 1.0 }
     }
 }
 
-/// The operators of a function of one element of each list, which is a model with the same results.
+/// Returns the operators of an elementwise function of two lists, and checks that the model gives the same results.
 #[track_caller]
 fn pairs(name: &str, f: impl Fn(&Tensor, &Tensor) -> Tensor, [a, b]: [&Tensor; 2]) -> String {
     let options = ExportOptions::new().input("a", ["_", "_"]).input("b", ["_"]);
@@ -226,7 +226,7 @@ fn networks_are_models() {
     images.set_train(false);
     lines.insert(network("images", |x| images.call(x), [&[1, 2, 8, 8], &[3, 2, 8, 8]]));
     let lstm = nn::LSTM::new(4, 5);
-    // Without it, elements of windows are equal but for rounding.
+    // Otherwise, elements in a window would be equal up to rounding, and the maximum ambiguous.
     let apart: Vec<f32> = (0..128).map(|it| (it * it) as f32).map(f32::sin).collect();
     let apart = Tensor::from_slice([2, 8, 8], &apart);
     let loss = |x: &Tensor| ops::square(images.call(&(x + &apart))).mean(());
@@ -263,7 +263,7 @@ fn networks_are_models() {
     recorded("networks.txt", &lines);
 }
 
-/// Every model that is cut off or changed is refused, or is a function.
+/// Truncated or changed models are rejected, or are valid functions.
 #[test]
 fn damaged_models_are_refused() {
     let images = nn::sequential![nn::Conv2d::new(1, 2, 3), nn::ReLU, nn::Flatten::new(), nn::Dense::new(8, 3)];
@@ -298,8 +298,8 @@ fn damaged_models_are_refused() {
     refused(&of(tensor(1, 1 << 62)), "no memory holds f32");
 }
 
-/// Models of others of which bytes are changed are refused, or are functions. `MS_ONNX_CHANGES` is the number of
-/// changes of each.
+/// Third-party models with changed bytes are rejected, or are valid functions. `MS_ONNX_CHANGES` is the number of
+/// changes to each.
 #[test]
 fn changed_models_are_refused_or_read() {
     let count = std::env::var("MS_ONNX_CHANGES").map_or(100, |it| it.parse().expect("a number"));
@@ -323,7 +323,7 @@ fn changed_models_are_refused_or_read() {
     }
 }
 
-/// The models of a folder compute the results that lie beside them. `MS_ONNX_MODELS` names another folder.
+/// Models of a folder compute the results stored beside them. `MS_ONNX_MODELS` names a different folder.
 #[test]
 fn models_of_others_are_read() {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/onnx");
@@ -346,7 +346,7 @@ fn models_of_others_are_read() {
     assert!(read > 3, "{read} models are read");
 }
 
-/// Data in other files is read from the folder of the model only, and is as long as it has to be.
+/// External data is read from the model's folder only, and must have the right length.
 #[test]
 fn data_outside_is_refused() {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/onnx");
@@ -397,7 +397,7 @@ fn data_outside_is_refused() {
     std::fs::remove_dir_all(&folder).expect("it was made");
 }
 
-/// What depends on data is refused by name.
+/// Unsupported data-dependent operators are rejected by name.
 #[test]
 fn what_depends_on_data_is_refused() {
     let whole = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/onnx/loop.onnx"));
@@ -416,7 +416,7 @@ fn what_depends_on_data_is_refused() {
     refused(&changed(b"\x05count\n\x04true", b"\x05first\n\x04true"), "whose number depends on data");
 }
 
-/// A model of one node with these attributes, each a message, for inputs of these types.
+/// A model of one node with these encoded attributes, for inputs of these types.
 fn node(operator: &str, attributes: &[Vec<u8>], inputs: &[(DType, &[usize])]) -> Vec<u8> {
     let name = |at: usize| format!("x{at}").into_bytes();
     let input = |(at, (dtype, shape)): (usize, &(DType, &[usize]))| {
@@ -441,7 +441,7 @@ fn float(name: &str, value: f32) -> Vec<u8> {
     [bytes(1, name.as_bytes()), [&key[..], &value.to_le_bytes()].concat(), number(20, 1)].concat()
 }
 
-/// An attribute that nothing reads is an error, for every operator.
+/// For every operator, an attribute that nothing reads is an error.
 #[test]
 fn attributes_are_read_or_refused() {
     let x: &[(DType, &[usize])] = &[(DType::F32, &[2, 3])];
@@ -490,7 +490,7 @@ fn attributes_have_their_meaning() {
     }
 }
 
-/// Time is in proportion to the number of inputs.
+/// Import takes time linear in the number of inputs.
 #[test]
 fn many_inputs() {
     let begin = std::time::Instant::now();

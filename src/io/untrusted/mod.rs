@@ -1,4 +1,4 @@
-//! The readers of files that need no trust, for tests that give them any bytes.
+//! Lists the readers of untrusted files, for tests that give them arbitrary bytes.
 
 use super::archive::gunzipped;
 use super::exported::{self, ExportedFunction};
@@ -9,13 +9,13 @@ use ms_core::error::in_op;
 use ms_core::{Code, Error, Result};
 use std::path::Path;
 
-/// Reads the content of a file, and drops what it is of.
+/// Reads the content of a file and drops the result.
 ///
 /// # Errors
 /// The errors of the reader.
 pub type Reader = fn(&[u8]) -> Result<()>;
 
-/// Each reader by its name. None panics, aborts, or takes memory without regard to the size of the file.
+/// The readers by name. No reader panics, aborts, or takes memory out of proportion to the file size.
 pub const READERS: &[(&str, Reader)] = &[
     ("ckpt", |file| dropped(|| ckpt::read(file))),
     ("csv", |file| in_op(|| csv::table(file, Path::new("fuzz"), &CsvOptions::new()).map(drop))),
@@ -30,10 +30,10 @@ pub const READERS: &[(&str, Reader)] = &[
     ("tokenizer", |file| in_op(|| tokens(file))),
 ];
 
-/// The reader of this name.
+/// Returns the reader of this name.
 ///
 /// # Panics
-/// Without one.
+/// Panics if there is none.
 pub fn reader(name: &str) -> Reader {
     READERS.iter().find(|it| it.0 == name).unwrap_or_else(|| panic!("no reader is called `{name}`")).1
 }
@@ -42,7 +42,7 @@ fn dropped<T>(read: impl FnOnce() -> Result<T, String>) -> Result<()> {
     in_op(|| read().map(drop).map_err(|why| Error::new(Code::Parse, why)))
 }
 
-/// Arrays that were read are those of the file that they give.
+/// Asserts that writing and reading the arrays again gives the same arrays.
 fn again(file: &[u8]) -> Result<()> {
     let wrong = |why| Error::new(Code::Parse, why);
     let arrays = safetensors::deserialize(file).map_err(wrong)?;
@@ -54,7 +54,7 @@ fn again(file: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Also splits a text, and joins its tokens.
+/// Reads a tokenizer, encodes a text, and decodes its tokens.
 #[cfg(feature = "tokenizers")]
 fn tokens(file: &[u8]) -> Result<()> {
     use crate::data::Tokenizer;

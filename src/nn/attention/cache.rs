@@ -1,9 +1,9 @@
-//! The keys and values of earlier positions.
+//! A key/value cache for incremental decoding.
 
 use crate::prelude::*;
 
-/// The keys and values of the positions so far, for generation: a structure of tensors of fixed shapes, so
-/// that a compiled step serves every position.
+/// The keys and values of the positions so far, for generation. It is a pytree of tensors with fixed shapes, so one
+/// compiled step serves every position.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -18,17 +18,17 @@ use crate::prelude::*;
 /// ```
 #[derive(Clone, Debug, Tree)]
 pub struct KeyValueCache {
-    /// `[batch, heads, capacity, features]`.
+    /// The keys, `[batch, heads, capacity, features]`.
     pub keys: Tensor,
-    /// `[batch, heads, capacity, features]`.
+    /// The values, `[batch, heads, capacity, features]`.
     pub values: Tensor,
     /// The number of positions so far, an `i64[]`.
     pub length: Tensor,
 }
 
 impl KeyValueCache {
-    /// With the keys and values of further positions, `[batch, heads, new, features]`. Where they do not fit,
-    /// the call is refused.
+    /// Returns the cache with the keys and values of further positions, `[batch, heads, new, features]`. Raises
+    /// [`Code::Assertion`](ms_core::Code::Assertion) if the capacity is exceeded.
     #[track_caller]
     pub(super) fn extended(&self, keys: &Tensor, values: &Tensor) -> Self {
         let (capacity, new) = (self.keys.dim(2), keys.dim(2));
@@ -38,8 +38,8 @@ impl KeyValueCache {
         Self { keys: put(&self.keys, keys), values: put(&self.values, values), length }
     }
 
-    /// The mask of the scores of the last `queries` positions: true for the keys up to each of them,
-    /// `[queries, capacity]`.
+    /// Returns the causal mask for the scores of the last `queries` positions, `[queries, capacity]`. It is true for
+    /// the keys up to each query.
     #[track_caller]
     pub(super) fn seen(&self, queries: ms_core::tensor::Dim) -> Tensor {
         let first = &self.length - ops::size(queries, DType::I64);

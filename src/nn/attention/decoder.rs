@@ -1,11 +1,11 @@
-//! Decoders of transformers, which attend to a memory.
+//! Transformer decoders, which attend to a memory.
 
 use super::encoder::residual;
 use super::{AttentionMask, KeyValueCache, MultiheadAttention, TransformerEncoder, TransformerEncoderLayer};
 use crate::nn::{CellList, Dense, Dropout, LayerNorm, ReLU};
 use crate::prelude::*;
 
-/// The masks of a decoder.
+/// The attention masks of a decoder.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -18,21 +18,21 @@ use crate::prelude::*;
 /// ```
 #[derive(Clone, Debug, Default, Tree)]
 pub struct DecoderMasks {
-    /// That of the attention of the target to itself.
+    /// The mask of self-attention.
     pub tgt: AttentionMask,
-    /// That of the attention of the target to the memory.
+    /// The mask of cross-attention to the memory.
     pub memory: AttentionMask,
 }
 
 impl DecoderMasks {
-    /// A target in which a position uses only positions up to its own.
+    /// Creates masks for a target in which a position uses only positions up to its own.
     pub fn causal() -> Self {
         Self { tgt: AttentionMask::causal(), ..Self::default() }
     }
 }
 
-/// Self-attention, attention to a memory and a feed-forward network, each with a residual connection and
-/// a normalisation.
+/// Self-attention, cross-attention to a memory, and a feed-forward network. Each has a residual connection and a layer
+/// normalisation.
 ///
 /// A call takes the target `[time, batch, d_model]`, the memory `[keys, batch, d_model]` and masks.
 ///
@@ -45,17 +45,17 @@ impl DecoderMasks {
 #[cell]
 #[derive(Debug)]
 pub struct TransformerDecoderLayer {
-    /// The attention to the target.
+    /// The self-attention of the target.
     pub self_attn: MultiheadAttention,
-    /// The attention to the memory.
+    /// The cross-attention to the memory.
     pub multihead_attn: MultiheadAttention,
     /// The first layer of the feed-forward network.
     pub linear1: Dense,
-    /// Its second layer.
+    /// The second layer of the feed-forward network.
     pub linear2: Dense,
-    /// The normalisation of the attention to the target.
+    /// The normalisation of self-attention.
     pub norm1: LayerNorm,
-    /// The normalisation of the attention to the memory.
+    /// The normalisation of cross-attention.
     pub norm2: LayerNorm,
     /// The normalisation of the feed-forward network.
     pub norm3: LayerNorm,
@@ -64,8 +64,7 @@ pub struct TransformerDecoderLayer {
     norm_first: bool,
 }
 
-/// The keys and values of a [`TransformerDecoderLayer`] for generation: those of the target so far, and
-/// those of the memory.
+/// The keys and values of a [`TransformerDecoderLayer`] for generation.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -80,15 +79,15 @@ pub struct TransformerDecoderLayer {
 /// ```
 #[derive(Clone, Debug, Tree)]
 pub struct DecoderCache {
-    /// Those of the target.
+    /// The keys and values of the target so far.
     pub tgt: KeyValueCache,
-    /// Those of the memory.
+    /// The projected keys and values of the memory.
     pub memory: (Tensor, Tensor),
 }
 
 impl TransformerDecoderLayer {
-    /// With `dim_feedforward = 2048`, `dropout = 0.1`, the activation `max(x, 0)`, and normalisations behind
-    /// the residual connections.
+    /// Creates a layer with `dim_feedforward = 2048`, `dropout = 0.1`, the activation `max(x, 0)`, and normalisations
+    /// after the residual connections.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless `nhead` divides `d_model`.
@@ -108,18 +107,17 @@ impl TransformerDecoderLayer {
         }
     }
 
-    /// Sets the number of features between the layers of the feed-forward network; makes new parameters.
+    /// Sets the hidden size of the feed-forward network. Creates new parameters.
     #[track_caller]
     pub fn dim_feedforward(self, features: usize) -> Self {
         let d_model = self.norm1.normalized_shape[0];
         Self { linear1: Dense::new(d_model, features), linear2: Dense::new(features, d_model), ..self }
     }
 
-    /// Sets the probability with which weights of attention, activations, and results before residual
-    /// connections are dropped in training.
+    /// Sets the dropout probability of attention weights, of activations, and of results before residual connections.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and less than one.
+    /// Raises [`ms_core::Code::Argument`] unless `p` is at least zero and less than one.
     #[track_caller]
     pub fn dropout(self, p: f64) -> Self {
         let (self_attn, multihead_attn) = (self.self_attn.dropout(p), self.multihead_attn.dropout(p));
@@ -131,7 +129,7 @@ impl TransformerDecoderLayer {
         Self { activation: Box::new(activation), ..self }
     }
 
-    /// Sets what the normalisations add to variances.
+    /// Sets the `eps` of the normalisations.
     pub fn layer_norm_eps(mut self, eps: f64) -> Self {
         (self.norm1.eps, self.norm2.eps, self.norm3.eps) = (eps, eps, eps);
         self
@@ -143,8 +141,8 @@ impl TransformerDecoderLayer {
         Self { self_attn, multihead_attn: self.multihead_attn.batch_first(batch_first), ..self }
     }
 
-    /// Sets whether attentions and feed-forward network get normalised inputs, instead of the sums behind
-    /// them.
+    /// Sets whether normalisations are applied to the inputs of attentions and feed-forward network (pre-norm). By
+    /// default they follow the residual sums.
     pub fn norm_first(self, norm_first: bool) -> Self {
         Self { norm_first, ..self }
     }
@@ -155,7 +153,7 @@ impl TransformerDecoderLayer {
         self.linear2.call(&inner)
     }
 
-    /// The layer around two attentions.
+    /// Runs the layer with these two attention functions.
     #[track_caller]
     fn around(
         &self,
@@ -168,14 +166,14 @@ impl TransformerDecoderLayer {
         residual(&x, &self.norm3, self.norm_first, &self.dropout, |x| self.feed_forward(x))
     }
 
-    /// The cache for at most `capacity` positions of a target, and the memory `[keys, batch, d_model]`.
+    /// Creates a cache for at most `capacity` positions of a target, with the memory `[keys, batch, d_model]`.
     #[track_caller]
     pub fn cache(&self, memory: &Tensor, batch: usize, capacity: usize) -> DecoderCache {
         DecoderCache { tgt: self.self_attn.cache(batch, capacity), memory: self.multihead_attn.remember(memory) }
     }
 
-    /// The layer for the next positions of the target, which attend to themselves, to those before them, and
-    /// to the memory.
+    /// Runs the layer on the next positions of the target. They attend to themselves, to earlier positions, and to the
+    /// memory. Returns the result and the extended cache.
     #[track_caller]
     pub fn step(&self, x: &Tensor, cache: &DecoderCache, memory: &AttentionMask) -> (Tensor, DecoderCache) {
         let mut next = None;
@@ -200,7 +198,7 @@ impl TransformerDecoderLayer {
     }
 }
 
-/// A stack of [`TransformerDecoderLayer`]s, and a normalisation behind them.
+/// A stack of [`TransformerDecoderLayer`]s, followed by an optional normalisation.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -213,28 +211,28 @@ impl TransformerDecoderLayer {
 pub struct TransformerDecoder {
     /// The layers.
     pub layers: CellList<TransformerDecoderLayer>,
-    /// The normalisation, or `None`.
+    /// The final normalisation, or `None`.
     pub norm: Option<LayerNorm>,
 }
 
 impl TransformerDecoder {
-    /// Layers that `layer` makes, without a normalisation behind them.
+    /// Creates a stack of layers, each made by `layer`, without a final normalisation.
     pub fn new(num_layers: usize, layer: impl Fn() -> TransformerDecoderLayer) -> Self {
         Self { layers: (0..num_layers).map(|_| layer()).collect(), norm: None }
     }
 
-    /// Sets the normalisation behind the layers.
+    /// Sets the final normalisation.
     pub fn norm(self, norm: LayerNorm) -> Self {
         Self { norm: Some(norm), ..self }
     }
 
-    /// The caches of the layers, for at most `capacity` positions of `batch` targets, and the memory.
+    /// Creates a cache per layer, for at most `capacity` positions of `batch` targets, with the memory.
     #[track_caller]
     pub fn caches(&self, memory: &Tensor, batch: usize, capacity: usize) -> Vec<DecoderCache> {
         self.layers.iter().map(|it| it.cache(memory, batch, capacity)).collect()
     }
 
-    /// The result for the next positions of the target, and the caches with the positions.
+    /// Runs the stack on the next positions of the target. Returns the result and the extended caches.
     #[track_caller]
     pub fn step(&self, x: &Tensor, caches: &[DecoderCache], memory: &AttentionMask) -> (Tensor, Vec<DecoderCache>) {
         let mut next = Vec::with_capacity(caches.len());
@@ -267,10 +265,10 @@ impl TransformerDecoder {
     }
 }
 
-/// An encoder, whose result is the memory of a decoder.
+/// An encoder-decoder transformer: the encoder's result is the memory of the decoder.
 ///
-/// A call takes the source `[keys, batch, d_model]`, the target `[time, batch, d_model]`, the mask of
-/// the source and those of the decoder.
+/// A call takes the source `[keys, batch, d_model]`, the target `[time, batch, d_model]`, the mask of the source, and
+/// the masks of the decoder.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -289,8 +287,8 @@ pub struct Transformer {
 }
 
 impl Transformer {
-    /// Layers with their default options, and a normalisation behind each stack. With other options, make
-    /// the stacks: the fields are public.
+    /// Creates stacks of default layers, each with a final normalisation. For other options, build the stacks yourself:
+    /// the fields are public.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless `nhead` divides `d_model`.

@@ -1,10 +1,10 @@
-//! Encoders of transformers, which with a causal mask are also decoders without a memory.
+//! Transformer encoders. With a causal mask they also serve as decoder-only networks.
 
 use super::{AttentionMask, KeyValueCache, MultiheadAttention, RotaryEmbedding};
 use crate::nn::{CellList, Dense, Dropout, LayerNorm, ReLU};
 use crate::prelude::*;
 
-/// Self-attention and a feed-forward network, each with a residual connection and a normalisation.
+/// Self-attention and a feed-forward network, each with a residual connection and a layer normalisation.
 ///
 /// A call takes `x` `[time, batch, d_model]` and a mask.
 ///
@@ -17,11 +17,11 @@ use crate::prelude::*;
 #[cell]
 #[derive(Debug)]
 pub struct TransformerEncoderLayer {
-    /// The attention.
+    /// The self-attention.
     pub self_attn: MultiheadAttention,
     /// The first layer of the feed-forward network.
     pub linear1: Dense,
-    /// Its second layer.
+    /// The second layer of the feed-forward network.
     pub linear2: Dense,
     /// The normalisation of the attention.
     pub norm1: LayerNorm,
@@ -33,8 +33,8 @@ pub struct TransformerEncoderLayer {
 }
 
 impl TransformerEncoderLayer {
-    /// With `dim_feedforward = 2048`, `dropout = 0.1`, the activation `max(x, 0)`, and normalisations behind
-    /// the residual connections.
+    /// Creates a layer with `dim_feedforward = 2048`, `dropout = 0.1`, the activation `max(x, 0)`, and normalisations
+    /// after the residual connections.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless `nhead` divides `d_model`.
@@ -52,18 +52,17 @@ impl TransformerEncoderLayer {
         }
     }
 
-    /// Sets the number of features between the layers of the feed-forward network; makes new parameters.
+    /// Sets the hidden size of the feed-forward network. Creates new parameters.
     #[track_caller]
     pub fn dim_feedforward(self, features: usize) -> Self {
         let d_model = self.norm1.normalized_shape[0];
         Self { linear1: Dense::new(d_model, features), linear2: Dense::new(features, d_model), ..self }
     }
 
-    /// Sets the probability with which weights of attention, activations, and results before residual
-    /// connections are dropped in training.
+    /// Sets the dropout probability of attention weights, of activations, and of results before residual connections.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and less than one.
+    /// Raises [`ms_core::Code::Argument`] unless `p` is at least zero and less than one.
     #[track_caller]
     pub fn dropout(self, p: f64) -> Self {
         Self { self_attn: self.self_attn.dropout(p), dropout: Dropout::new(p), ..self }
@@ -74,7 +73,7 @@ impl TransformerEncoderLayer {
         Self { activation: Box::new(activation), ..self }
     }
 
-    /// Sets what the normalisations add to variances.
+    /// Sets the `eps` of the normalisations.
     pub fn layer_norm_eps(mut self, eps: f64) -> Self {
         (self.norm1.eps, self.norm2.eps) = (eps, eps);
         self
@@ -85,13 +84,13 @@ impl TransformerEncoderLayer {
         Self { self_attn: self.self_attn.batch_first(batch_first), ..self }
     }
 
-    /// Sets whether attention and feed-forward network get normalised inputs, instead of the sums behind
-    /// them.
+    /// Sets whether normalisations are applied to the inputs of attention and feed-forward network (pre-norm). By
+    /// default they follow the residual sums.
     pub fn norm_first(self, norm_first: bool) -> Self {
         Self { norm_first, ..self }
     }
 
-    /// Rotates the queries and keys of each head by their positions.
+    /// Applies rotary position embeddings to the queries and keys of each head.
     pub fn rotary(self, rotary: RotaryEmbedding) -> Self {
         Self { self_attn: self.self_attn.rotary(rotary), ..self }
     }
@@ -102,15 +101,15 @@ impl TransformerEncoderLayer {
         self.linear2.call(&inner)
     }
 
-    /// The layer around an attention.
+    /// Runs the layer with this attention function.
     #[track_caller]
     fn around(&self, x: &Tensor, attend: impl FnOnce(&Tensor) -> Tensor) -> Tensor {
         let x = residual(x, &self.norm1, self.norm_first, &self.dropout, attend);
         residual(&x, &self.norm2, self.norm_first, &self.dropout, |x| self.feed_forward(x))
     }
 
-    /// The layer for the next positions, which attend to themselves and to those before them; returns the
-    /// result, and the cache with the positions. See [`MultiheadAttention::step`].
+    /// Runs the layer on the next positions, which attend to themselves and to earlier positions. Returns the result
+    /// and the extended cache. See [`MultiheadAttention::step`].
     #[track_caller]
     pub fn step(&self, x: &Tensor, cache: &KeyValueCache) -> (Tensor, KeyValueCache) {
         let mut next = None;
@@ -123,7 +122,7 @@ impl TransformerEncoderLayer {
     }
 }
 
-/// `x` plus a part of a layer, with a normalisation before the part or behind the sum.
+/// Adds the result of a sublayer to `x`, with the normalisation before the sublayer or after the sum.
 #[track_caller]
 pub(super) fn residual(
     x: &Tensor,
@@ -145,7 +144,7 @@ impl TransformerEncoderLayer {
     }
 }
 
-/// A stack of [`TransformerEncoderLayer`]s, and a normalisation behind them.
+/// A stack of [`TransformerEncoderLayer`]s, followed by an optional normalisation.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -167,28 +166,28 @@ impl TransformerEncoderLayer {
 pub struct TransformerEncoder {
     /// The layers.
     pub layers: CellList<TransformerEncoderLayer>,
-    /// The normalisation, or `None`.
+    /// The final normalisation, or `None`.
     pub norm: Option<LayerNorm>,
 }
 
 impl TransformerEncoder {
-    /// Layers that `layer` makes, without a normalisation behind them.
+    /// Creates a stack of layers, each made by `layer`, without a final normalisation.
     pub fn new(num_layers: usize, layer: impl Fn() -> TransformerEncoderLayer) -> Self {
         Self { layers: (0..num_layers).map(|_| layer()).collect(), norm: None }
     }
 
-    /// Sets the normalisation behind the layers.
+    /// Sets the final normalisation.
     pub fn norm(self, norm: LayerNorm) -> Self {
         Self { norm: Some(norm), ..self }
     }
 
-    /// Empty caches of the layers, for at most `capacity` positions of `batch` sequences.
+    /// Creates an empty cache per layer, for at most `capacity` positions of `batch` sequences.
     pub fn caches(&self, batch: usize, capacity: usize) -> Vec<KeyValueCache> {
         self.layers.iter().map(|it| it.self_attn.cache(batch, capacity)).collect()
     }
 
-    /// The result for the next positions, which attend to themselves and to those before them, and the
-    /// caches with the positions.
+    /// Runs the stack on the next positions, which attend to themselves and to earlier positions. Returns the result
+    /// and the extended caches.
     #[track_caller]
     pub fn step(&self, x: &Tensor, caches: &[KeyValueCache]) -> (Tensor, Vec<KeyValueCache>) {
         let mut next = Vec::with_capacity(caches.len());

@@ -1,9 +1,9 @@
-//! Masks of attention.
+//! Attention masks.
 
 use crate::prelude::*;
 
-/// Which keys a query uses. As in PyTorch and MindSpore, a bool that is true excludes a key, and a number
-/// is added to its score.
+/// The keys that a query may use. As in PyTorch and MindSpore, `true` in a bool mask excludes a key, and a float mask
+/// is added to the scores.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -15,27 +15,27 @@ use crate::prelude::*;
 /// ```
 #[derive(Clone, Debug, Default, Tree)]
 pub struct AttentionMask {
-    /// For the keys of each sequence, `[batch, keys]`: true for padding.
+    /// A mask for the keys of each sequence, `[batch, keys]`: true for padding.
     pub key_padding_mask: Option<Tensor>,
-    /// For each pair, `[queries, keys]`, or `[batch heads, queries, keys]`.
+    /// A mask for each query and key: `[queries, keys]`, or `[batch heads, queries, keys]`.
     pub attn_mask: Option<Tensor>,
     /// Whether a query uses only keys up to its own position.
     pub is_causal: bool,
 }
 
 impl AttentionMask {
-    /// Keys up to the position of the query only.
+    /// Creates a mask that excludes keys after the position of the query.
     pub fn causal() -> Self {
         Self { is_causal: true, ..Self::default() }
     }
 
-    /// Without the keys for which `mask` `[batch, keys]` is true.
+    /// Creates a mask that excludes the keys for which `mask` `[batch, keys]` is true.
     pub fn padding(mask: Tensor) -> Self {
         Self { key_padding_mask: Some(mask), ..Self::default() }
     }
 
-    /// The mask of scores `[batch, heads, queries, keys]`, as [`ops::AttentionOptions`] has it: true for keys
-    /// that are used.
+    /// Returns the mask of scores `[batch, heads, queries, keys]` in the convention of [`ops::AttentionOptions`]: true
+    /// for used keys.
     #[track_caller]
     pub(super) fn of_scores(&self, heads: usize) -> Option<Tensor> {
         let used = |it: Tensor| if it.dtype() == DType::Bool { ops::logical_not(it) } else { it };
@@ -54,7 +54,7 @@ impl AttentionMask {
     }
 }
 
-/// The mask that two masks give together.
+/// Combines two masks.
 #[track_caller]
 fn both(a: Tensor, b: Tensor) -> Tensor {
     if a.dtype() == DType::Bool && b.dtype() == DType::Bool {
@@ -63,7 +63,7 @@ fn both(a: Tensor, b: Tensor) -> Tensor {
     added(a) + added(b)
 }
 
-/// What is added to scores.
+/// Converts a mask to a term that is added to scores.
 #[track_caller]
 fn added(mask: Tensor) -> Tensor {
     if mask.dtype() != DType::Bool {

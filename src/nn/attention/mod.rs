@@ -1,4 +1,4 @@
-//! Attention, and the layers of transformers.
+//! Attention and transformer layers.
 
 mod cache;
 mod decoder;

@@ -1,4 +1,4 @@
-//! Attention of several heads.
+//! Multi-head attention.
 
 use super::{AttentionMask, KeyValueCache, RotaryEmbedding};
 use crate::nn::compute::{operand, result};
@@ -10,12 +10,11 @@ use ms_core::ops::rules::check_positive;
 use ms_core::trace::ComputeDType;
 use ms_core::{Code, Error};
 
-/// Attention of several heads (Vaswani et al. 2017, "Attention Is All You Need"): queries, keys and values
-/// are projected, each head attends with its part of the features, and the results are projected.
+/// Multi-head attention (Vaswani et al. 2017, "Attention Is All You Need"). Queries, keys and values are projected,
+/// each head attends with its slice of the features, and an output projection mixes the heads.
 ///
-/// A call takes queries `[queries, batch, embed]`, keys `[keys, batch, kdim]`, values
-/// `[keys, batch, vdim]` and a mask; it returns `[queries, batch, embed]`. [`Self::weights`] gives the
-/// weights of the values.
+/// A call takes queries `[queries, batch, embed]`, keys `[keys, batch, kdim]`, values `[keys, batch, vdim]` and a mask.
+/// It returns `[queries, batch, embed]`. [`Self::weights`] returns the attention weights.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -29,20 +28,20 @@ use ms_core::{Code, Error};
 #[cell]
 #[derive(Debug)]
 pub struct MultiheadAttention {
-    /// The projections of queries, keys and values, `[3 embed, embed]`; `None` if keys or values have
-    /// another number of features.
+    /// The projections of queries, keys and values, `[3 embed, embed]`. `None` if keys or values have a different
+    /// number of features.
     pub in_proj_weight: Option<Parameter>,
-    /// The projection of queries, `[embed, embed]`, where there is no `in_proj_weight`.
+    /// The projection of queries, `[embed, embed]`, if there is no `in_proj_weight`.
     pub q_proj_weight: Option<Parameter>,
-    /// The projection of keys, `[embed, kdim]`.
+    /// The projection of keys, `[embed, kdim]`, if there is no `in_proj_weight`.
     pub k_proj_weight: Option<Parameter>,
-    /// The projection of values, `[embed, vdim]`.
+    /// The projection of values, `[embed, vdim]`, if there is no `in_proj_weight`.
     pub v_proj_weight: Option<Parameter>,
-    /// `[3 embed]`, or `None`.
+    /// The bias of the input projections, `[3 embed]`, or `None`.
     pub in_proj_bias: Option<Parameter>,
-    /// The projection of the results.
+    /// The output projection.
     pub out_proj: Dense,
-    /// The dtype in which it computes; its result has that of its operand.
+    /// The compute dtype. The result is cast back to the dtype of the operand.
     pub compute: ComputeDType,
     embed: usize,
     heads: usize,
@@ -52,8 +51,8 @@ pub struct MultiheadAttention {
 }
 
 impl MultiheadAttention {
-    /// Attention over `embed` features with biases; projections of inputs are initialised by
-    /// [`xavier_uniform`], biases are zero.
+    /// Creates attention over `embed` features with biases. Input projections are initialised by [`xavier_uniform`];
+    /// biases are zero.
     ///
     /// # Panics
     /// Raises [`Code::Argument`] unless `heads` divides `embed`.
@@ -81,7 +80,7 @@ impl MultiheadAttention {
         }
     }
 
-    /// Sets the numbers of features of keys and values; makes new parameters.
+    /// Sets the numbers of features of keys and values. Creates new parameters.
     #[track_caller]
     pub fn features(self, kdim: usize, vdim: usize) -> Self {
         let make = |inputs: usize| {
@@ -107,21 +106,21 @@ impl MultiheadAttention {
         Self { in_proj_bias: None, out_proj: Dense { bias: None, ..self.out_proj }, ..self }
     }
 
-    /// Sets the probability with which a weight of a value is dropped in training.
+    /// Sets the dropout probability of attention weights.
     ///
     /// # Panics
-    /// Raises [`Code::Argument`] unless it is at least zero and less than one.
+    /// Raises [`Code::Argument`] unless `p` is at least zero and less than one.
     #[track_caller]
     pub fn dropout(self, p: f64) -> Self {
         Self { dropout: Dropout::new(p), ..self }
     }
 
-    /// Rotates the queries and keys of each head by their positions.
+    /// Applies rotary position embeddings to the queries and keys of each head.
     pub fn rotary(self, rotary: RotaryEmbedding) -> Self {
         Self { rotary: Some(rotary), ..self }
     }
 
-    /// The projection of input number `at`: queries, keys or values, `[batch, heads, time, features]`.
+    /// Projects input number `at` (queries, keys or values) to `[batch, heads, time, features]`.
     #[track_caller]
     fn project(&self, x: &Tensor, at: usize) -> Tensor {
         if x.rank() != 3 {
@@ -142,7 +141,7 @@ impl MultiheadAttention {
         y.permute(if self.batch_first { [0, 2, 1, 3] } else { [1, 2, 0, 3] })
     }
 
-    /// Rotates queries or keys, if they are rotated; the first one has this position.
+    /// Applies the rotary embedding, if there is one, to queries or keys whose first position is `first`.
     #[track_caller]
     fn rotated(&self, x: Tensor, first: Option<&Tensor>) -> Tensor {
         let Some(rotary) = &self.rotary else { return x };
@@ -150,7 +149,7 @@ impl MultiheadAttention {
         rotary.call(&x, &first.map_or(positions.clone(), |it| positions + it))
     }
 
-    /// From results of heads to the result.
+    /// Merges the heads and applies the output projection.
     #[track_caller]
     fn merged(&self, y: Tensor) -> Tensor {
         let y = y.permute(if self.batch_first { [0, 2, 1, 3] } else { [2, 0, 1, 3] });
@@ -158,7 +157,7 @@ impl MultiheadAttention {
         self.out_proj.call(&y.reshape((dims[0], dims[1], self.embed)))
     }
 
-    /// The weights of the values, `[batch, heads, queries, keys]`.
+    /// Returns the attention weights, `[batch, heads, queries, keys]`.
     #[track_caller]
     pub fn weights(&self, q: &Tensor, k: &Tensor, mask: &AttentionMask) -> Tensor {
         let (q, k) = (self.rotated(self.project(q, 0), None), self.rotated(self.project(k, 1), None));
@@ -186,15 +185,15 @@ impl MultiheadAttention {
         result(&self.compute, y, x)
     }
 
-    /// An empty cache for at most `capacity` positions of `batch` sequences.
+    /// Creates an empty cache for at most `capacity` positions of `batch` sequences.
     pub fn cache(&self, batch: usize, capacity: usize) -> KeyValueCache {
         let dtype = self.compute.get().unwrap_or(self.out_proj.weight.value().dtype());
         let empty = Tensor::zeros_of([batch, self.heads, capacity, self.embed / self.heads], dtype);
         KeyValueCache { keys: empty.clone(), values: empty, length: Tensor::from(0i64) }
     }
 
-    /// Attends from the next positions `x` to themselves and to all positions before them: one position at a
-    /// time, or several, such as those of a prompt. Returns the result, and the cache with the positions.
+    /// Attends from the next positions `x` to themselves and to all earlier positions. `x` may hold one position, or
+    /// several, such as a prompt. Returns the result and the extended cache.
     ///
     /// # Panics
     /// Raises [`Code::Assertion`] when the capacity is used up.
@@ -208,13 +207,13 @@ impl MultiheadAttention {
         (result(&self.compute, self.attend(&q, &cache.keys, &cache.values, &options), x), cache)
     }
 
-    /// The projected keys and values of a memory, for [`Self::recall`].
+    /// Projects the keys and values of a memory, for [`Self::recall`].
     #[track_caller]
     pub(super) fn remember(&self, memory: &Tensor) -> (Tensor, Tensor) {
         (self.rotated(self.project(memory, 1), None), self.project(memory, 2))
     }
 
-    /// Attends to a memory.
+    /// Attends to a memory that [`Self::remember`] projected.
     #[track_caller]
     pub(super) fn recall(&self, x: &Tensor, (k, v): &(Tensor, Tensor), mask: &AttentionMask) -> Tensor {
         result(&self.compute, self.attend(&self.rotated(self.project(x, 0), None), k, v, &self.options(mask)), x)

@@ -1,16 +1,15 @@
-//! Rotary positions.
+//! Rotary position embeddings.
 
 use crate::prelude::*;
 use ms_core::error::{OrRaise, raise};
 use ms_core::ops::rules::{Interval, check_interval};
 use ms_core::{Code, Error};
 
-/// Rotates pairs of the first `dim` features of queries and keys by angles that grow with the position, so
-/// that scores depend on the distance of positions (Su et al. 2021, "RoFormer"): pair `i` by
-/// `position base^(-2 i / dim)`. Further features stay as they are.
+/// Rotary position embedding (Su et al. 2021, "RoFormer"). Pair `i` of the first `dim` features of queries and keys is
+/// rotated by the angle `position base^(-2 i / dim)`, so scores depend on relative positions. Further features are
+/// unchanged.
 ///
-/// A call takes `x` `[.., time, features]` and the positions `[time]`, or of a shape that broadcasts to
-/// `[.., time]`.
+/// A call takes `x` `[.., time, features]` and the positions, `[time]` or a shape that broadcasts to `[.., time]`.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -28,10 +27,10 @@ pub struct RotaryEmbedding {
 }
 
 impl RotaryEmbedding {
-    /// For `dim` features, of which feature `i` and feature `i + dim / 2` are a pair, with the base 10000.
+    /// Creates an embedding of `dim` features with the base 10000, in which features `i` and `i + dim / 2` are a pair.
     ///
     /// # Panics
-    /// Raises [`Code::Argument`] unless `dim` is even and above zero.
+    /// Raises [`Code::Argument`] unless `dim` is even and positive.
     #[track_caller]
     pub fn new(dim: usize) -> Self {
         if dim == 0 || !dim.is_multiple_of(2) {
@@ -44,14 +43,14 @@ impl RotaryEmbedding {
     /// Sets the base of the angles.
     ///
     /// # Panics
-    /// Raises [`Code::Argument`] unless it is positive and finite.
+    /// Raises [`Code::Argument`] unless `base` is positive and finite.
     #[track_caller]
     pub fn base(self, base: f64) -> Self {
         check_interval("RotaryEmbedding", "base", base, &Interval::POSITIVE).or_raise();
         Self { base, ..self }
     }
 
-    /// Sets whether neighbours are a pair, `2 i` and `2 i + 1`.
+    /// Sets whether neighbouring features `2 i` and `2 i + 1` are a pair.
     pub fn interleaved(self, interleaved: bool) -> Self {
         Self { interleaved, ..self }
     }
@@ -64,7 +63,7 @@ impl RotaryEmbedding {
             raise(Error::new(Code::Shape, message).with_op("RotaryEmbedding"));
         }
         let half = self.dim / 2;
-        // In f32 at least: a position of f16 would have three digits.
+        // Angles need at least f32: f16 represents positions with only three decimal digits.
         let rates: Vec<f32> = (0..half).map(|i| self.base.powf(-((2 * i) as f64) / self.dim as f64) as f32).collect();
         let angles = positions.cast(DType::F32).expand_dims(-1) * Tensor::from_slice([half], &rates);
         let (cos, sin) = (ops::cos(&angles).cast(x.dtype()), ops::sin(&angles).cast(x.dtype()));

@@ -1,4 +1,4 @@
-//! Losses of classes.
+//! Classification losses.
 
 use super::{alike, losses, wide};
 use crate::prelude::*;
@@ -11,11 +11,11 @@ macro_rules! of_classes {
     ($($(#[$doc:meta])* $name:ident: $method:ident $(, $smoothing:ident)?;)*) => {$(
         $(#[$doc])*
         ///
-        /// Operands of f16 and bf16 are computed in f32. The mean and the sum have no dimensions; without a reduction
-        /// there is a loss for each example or element.
+        /// Operands of f16 and bf16 are computed in f32. The mean and the sum are scalars; without a reduction there is
+        /// a loss for each example or element.
         ///
         /// # Panics
-        /// A call raises [`ms_core::Code::Shape`] for operands whose shapes do not fit.
+        /// A call raises [`ms_core::Code::Shape`] for operands with shapes that do not match.
         #[cell]
         #[derive(Clone, Debug, Default)]
         pub struct $name {
@@ -26,28 +26,28 @@ macro_rules! of_classes {
         }
 
         impl $name {
-            /// The mean over all examples.
+            /// Creates the loss with the mean over all examples.
             pub fn new() -> Self {
                 Self::default()
             }
 
-            /// Sets how the losses are reduced.
+            /// Sets the reduction.
             pub fn reduction(self, reduction: Reduction) -> Self {
                 Self { reduction, ..self }
             }
 
-            /// Sets a factor for each class, `[classes]`; the mean is divided by the sum of the factors.
+            /// Sets a weight for each class, `[classes]`. The mean is divided by the sum of the weights.
             pub fn weight(self, weight: Tensor) -> Self {
                 Self { weight: Some(weight), ..self }
             }
 
-            /// Sets a class whose examples are ignored.
+            /// Sets the class of ignored examples.
             pub fn ignore_index(self, class: i64) -> Self {
                 Self { ignore_index: Some(class), ..self }
             }
 
             $(
-                /// Sets the fraction of the target that is distributed evenly over all classes.
+                /// Sets the label smoothing: the fraction of the target that is distributed evenly over all classes.
                 pub fn $smoothing(self, $smoothing: f64) -> Self {
                     Self { $smoothing, ..self }
                 }
@@ -73,7 +73,7 @@ macro_rules! of_classes {
 }
 
 of_classes! {
-    /// The cross entropy of logits `[n, classes, ..]` with classes `[n, ..]`, or with distributions
+    /// The cross entropy between logits `[n, classes, ..]` and class indices `[n, ..]`, or distributions
     /// `[n, classes, ..]` ([`ops::CrossEntropy::of`]).
     ///
     /// ```
@@ -82,8 +82,8 @@ of_classes! {
     /// assert!((loss.item::<f32>() - 2f32.ln()).abs() < 1e-6);
     /// ```
     CrossEntropyLoss: of, label_smoothing;
-    /// The negative log-likelihood of classes `[n, ..]` under logarithms of probabilities
-    /// `[n, classes, ..]` ([`ops::CrossEntropy::of_log_probabilities`]).
+    /// The negative log-likelihood of class indices `[n, ..]` under log-probabilities `[n, classes, ..]`
+    /// ([`ops::CrossEntropy::of_log_probabilities`]).
     ///
     /// ```
     /// use ms::prelude::*;
@@ -93,7 +93,7 @@ of_classes! {
     NLLLoss: of_log_probabilities;
 }
 
-/// The classes of an axis of rows of `x` `[n, classes]`.
+/// Returns the number of classes of `x` `[n, classes]`.
 #[track_caller]
 fn classes(loss: &str, x: &Tensor) -> usize {
     match (x.rank(), x.dims().last().and_then(|it| it.as_const())) {
@@ -105,8 +105,8 @@ fn classes(loss: &str, x: &Tensor) -> usize {
     }
 }
 
-/// `x^p` of a number that is not negative, with a gradient of zero where `x` is zero and `p` below one: what it is
-/// multiplied with is zero there.
+/// Computes `x^p` for `x >= 0`. Where `x` is zero and `p` is below one, the gradient would be infinite; it is zero
+/// here.
 #[track_caller]
 fn power(x: &Tensor, p: f64) -> Tensor {
     if p == 0.0 || p >= 1.0 {
@@ -117,8 +117,7 @@ fn power(x: &Tensor, p: f64) -> Tensor {
 }
 
 losses! {
-    /// The mean over classes of the binary cross entropies of logits `x` `[n, classes]` with targets of
-    /// 0 and 1.
+    /// The mean over classes of the binary cross entropy of logits `x` `[n, classes]` with targets of 0 and 1.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -126,7 +125,7 @@ losses! {
     /// assert!((loss.item::<f32>() - 2f32.ln()).abs() < 1e-6);
     /// ```
     MultiLabelSoftMarginLoss(x, target) {
-        /// Sets a factor for each class, `[classes]`.
+        /// Sets a weight for each class, `[classes]`.
         weight: Option<Tensor> = None,
     } => |it| {
         let losses = ops::bce_with_logits(x, target, None, Reduction::None);
@@ -137,8 +136,8 @@ losses! {
         losses.mean(-1)
     };
 
-    /// For scores `x` `[n, classes]` and classes `[n]`: `Σ max(margin - x[target] + x[i], 0)^p / classes`
-    /// over the other classes `i`.
+    /// The multi-class margin loss of scores `x` `[n, classes]` and class indices `[n]`:
+    /// `Σ max(margin - x[target] + x[i], 0)^p / classes` over the other classes `i`.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -150,7 +149,7 @@ losses! {
         p: f64 = 1.0,
         /// Sets the margin; 1 by default.
         margin: f64 = 1.0,
-        /// Sets a factor for each class, `[classes]`.
+        /// Sets a weight for each class, `[classes]`.
         weight: Option<Tensor> = None,
     } => |it| {
         check_interval("MultiMarginLoss", "p", it.p, &Interval::POSITIVE).or_raise();
@@ -159,7 +158,7 @@ losses! {
         let target = target.expand_dims(-1);
         let own = ops::take_along_axis(x, &target, 1);
         let others = target.ne(ops::arange(count as i64));
-        // The class itself has no loss, and what is infinite has a difference from itself that is nan.
+        // The target class has no loss; an infinite score minus itself would be NaN.
         let short = ops::clamp_min(ops::select(others, it.margin - own + x, 0.0), 0.0);
         let mut losses = if it.p == 1.0 { short } else { power(&short, it.p) };
         if let Some(weight) = &it.weight {
@@ -168,9 +167,9 @@ losses! {
         losses.sum(-1) / count as f64
     };
 
-    /// For scores `x` `[n, classes]` and lists of classes `[n, classes]`, each of which ends before its
-    /// first negative number: `Σ max(1 - x[j] + x[i], 0) / classes` over the classes `j` of the list and
-    /// the classes `i` that are not in it.
+    /// The multi-label margin loss of scores `x` `[n, classes]` and lists of class indices `[n, classes]`. A list ends
+    /// before its first negative number. The loss is `Σ max(1 - x[j] + x[i], 0) / classes` over the classes `j` in the
+    /// list and the classes `i` that are not in it.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -190,8 +189,8 @@ losses! {
         ops::clamp_min(short, 0.0).sum([1, 2]) / count as f64
     };
 
-    /// `-(1 - p)^gamma log p` for logits `[n, classes]` and classes `[n]`, where `p` is the probability of the
-    /// class (Lin et al. 2017, "Focal Loss for Dense Object Detection").
+    /// The focal loss `-(1 - p)^gamma log p` of logits `[n, classes]` and class indices `[n]`, where `p` is the
+    /// probability of the class (Lin et al. 2017, "Focal Loss for Dense Object Detection").
     ///
     /// ```
     /// use ms::prelude::*;
@@ -201,7 +200,7 @@ losses! {
     FocalLoss(x, target) {
         /// Sets the exponent; 2 by default.
         gamma: f64 = 2.0,
-        /// Sets a factor for each class, `[classes]`.
+        /// Sets a weight for each class, `[classes]`.
         weight: Option<Tensor> = None,
     } => |it| {
         check_interval("FocalLoss", "gamma", it.gamma, &Interval::RATE).or_raise();

@@ -1,4 +1,4 @@
-//! The loss of sequences without alignment.
+//! Connectionist temporal classification (CTC).
 
 use super::wide;
 use crate::prelude::*;
@@ -6,16 +6,15 @@ use ms_core::error::raise;
 use ms_core::ops::Reduction;
 use ms_core::{Code, Error};
 
-/// The logarithm of what cannot be: finite, so that gradients are.
+/// The log-probability of an impossible state; finite, so that gradients are finite too.
 const IMPOSSIBLE: f64 = -1e30;
 
-/// The negative log-likelihood of labels over all their alignments with the steps of a sequence (Graves et
-/// al. 2006, "Connectionist Temporal Classification"): a step gives its label, again or for the first time,
-/// or a blank.
+/// The CTC loss: the negative log-likelihood of labels, summed over all alignments with the time steps (Graves et al.
+/// 2006, "Connectionist Temporal Classification"). In an alignment, each step emits the next label, repeats the last
+/// one, or emits a blank.
 ///
-/// A call takes logarithms of probabilities `[time, n, classes]`, labels `[n, labels]`, the numbers of
-/// steps `[n]` and the numbers of labels `[n]`. The mean is that of the losses divided by their numbers of
-/// labels.
+/// A call takes log-probabilities `[time, n, classes]`, labels `[n, labels]`, the numbers of steps `[n]` and the
+/// numbers of labels `[n]`. The mean reduction divides each loss by its number of labels first.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -33,27 +32,27 @@ pub struct CTCLoss {
 }
 
 impl CTCLoss {
-    /// The mean, with class 0 as the blank.
+    /// Creates the loss with the mean reduction and class 0 as the blank.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets how the losses are reduced.
+    /// Sets the reduction.
     pub fn reduction(self, reduction: Reduction) -> Self {
         Self { reduction, ..self }
     }
 
-    /// Sets the class of the blank.
+    /// Sets the blank class.
     pub fn blank(self, blank: usize) -> Self {
         Self { blank, ..self }
     }
 
-    /// Sets whether infinite losses, of more labels than steps, are zero, with a gradient of zero.
+    /// Sets whether infinite losses, of more labels than steps, become zero with a zero gradient.
     pub fn zero_infinity(self, zero_infinity: bool) -> Self {
         Self { zero_infinity, ..self }
     }
 
-    /// The loss of each sequence.
+    /// Computes the loss of each sequence.
     #[track_caller]
     fn losses(&self, logs: &Tensor, labels: &Tensor, steps: &Tensor, counts: &Tensor) -> Tensor {
         if (logs.rank(), labels.rank(), steps.rank(), counts.rank()) != (3, 2, 1, 1) {
@@ -63,16 +62,16 @@ impl CTCLoss {
         }
         let (time, batch, count) = (logs.dim(0), logs.dim(1), labels.dim(1));
         let length = count * 2 + 1;
-        // A blank before, between and behind the labels.
+        // States alternate: a blank before, between and after the labels.
         let labels = labels.cast(DType::I64);
         let blank = ops::full_like(&labels, self.blank as i64);
-        // What is behind the labels of a sequence may be any number.
+        // Entries after the labels of a sequence are unspecified.
         let is_label = ops::less(ops::arange(count), counts.cast(DType::I64).expand_dims(-1));
         let labels = ops::select(is_label, labels, &blank);
         let pairs = ops::stack(&[blank, labels], -1).reshape((batch, count * 2));
         let last = ops::full_of((batch, 1), self.blank as i64, DType::I64);
         let states = ops::concat(&[pairs, last], 1);
-        // States are entered from the one before, and labels from the label before if it is another one.
+        // A state is entered from its predecessor; a label also from the previous label, if that is a different one.
         let back = |x: &Tensor, by: usize, fill: ops::PadMode| {
             ops::wrapping::gather(ops::pad(x, &[(0, 0), (by, 0)], fill), ops::arange(length), 1)
         };
@@ -90,7 +89,7 @@ impl CTCLoss {
             (ops::select(inside, next, alpha), ())
         };
         let (alpha, ()) = ops::scan(step, first, &(later(&emitted), later(&inside)));
-        // The last label, or the blank behind it.
+        // A path ends at the last label, or at the blank after it.
         let end = (counts.cast(DType::I64) * 2).expand_dims(-1);
         let at = |place: Tensor| ops::wrapping::take_along_axis(&alpha, place, 1).squeeze(-1);
         let label = ops::select(counts.gt(0), at(ops::clamp_min(&end - 1, 0)), IMPOSSIBLE);

@@ -1,4 +1,4 @@
-//! Losses of rows by their distance, and of whole tensors.
+//! Losses by the distance of rows, and losses of whole tensors.
 
 use super::{alike, losses, wide};
 use crate::prelude::*;
@@ -7,8 +7,8 @@ use ms_core::ops::Reduction;
 use ms_core::ops::rules::{Interval, check_interval};
 
 losses! {
-    /// For rows of `x1` and `x2`: one minus their cosine where the target is 1, and the excess of their
-    /// cosine over `margin`, or zero, where it is -1 ([`ops::cosine_embedding_loss`]).
+    /// The cosine embedding loss of rows of `x1` and `x2` ([`ops::cosine_embedding_loss`]): `1 - cos` where the target
+    /// is 1, and `max(cos - margin, 0)` where it is -1.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -20,8 +20,8 @@ losses! {
         margin: f64 = 0.0,
     } => |it| ops::cosine_embedding_loss(x1, x2, target, it.margin, Reduction::None);
 
-    /// `max(margin - target (x1 - x2), 0)`: where the target is 1, `x1` should be larger by the margin;
-    /// where it is -1, `x2`.
+    /// The margin ranking loss `max(margin - target (x1 - x2), 0)`. Where the target is 1, `x1` should be larger by the
+    /// margin; where it is -1, `x2` should be.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -37,9 +37,9 @@ losses! {
         ops::clamp_min(it.margin - target * (x1 - x2), 0.0)
     };
 
-    /// For rows: `max(d(anchor, positive) - d(anchor, negative) + margin, 0)` with the distance
-    /// `d(a, b) = norm(a - b + eps)` (Balntas et al. 2016, "Learning Shallow Convolutional Feature
-    /// Descriptors with Triplet Losses").
+    /// The triplet margin loss of rows: `max(d(anchor, positive) - d(anchor, negative) + margin, 0)` with the distance
+    /// `d(a, b) = norm(a - b + eps)` (Balntas et al. 2016, "Learning Shallow Convolutional Feature Descriptors with
+    /// Triplet Losses").
     ///
     /// ```
     /// use ms::prelude::*;
@@ -51,9 +51,9 @@ losses! {
         margin: f64 = 1.0,
         /// Sets the order of the norm; 2 by default.
         p: f64 = 2.0,
-        /// Sets what is added to every difference; 1e-6 by default.
+        /// Sets the number added to every difference; 1e-6 by default.
         eps: f64 = 1e-6,
-        /// Sets whether the distance of positive and negative counts where it is smaller than that of
+        /// Sets whether the distance between positive and negative is used if it is smaller than the distance between
         /// anchor and negative.
         swap: bool = false,
     } => |it| {
@@ -68,7 +68,7 @@ losses! {
     };
 }
 
-/// The square root of the mean of `(x - target)²`.
+/// The root mean square error: the square root of the mean of `(x - target)²`.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -82,13 +82,13 @@ pub struct RMSELoss;
 impl RMSELoss {
     fn construct(&self, x: &Tensor, target: &Tensor) -> Tensor {
         let square = ops::mse_loss(wide(x), wide(target));
-        // The root of zero has an infinite gradient.
+        // The square root of zero has an infinite gradient.
         let zero = square.eq(0.0);
         ops::select(&zero, 0.0, ops::sqrt(ops::select(&zero, 1.0, square)))
     }
 }
 
-/// `1 - 2 Σ x target / (Σ x² + Σ target² + smooth)` over all elements (Milletari et al. 2016, "V-Net").
+/// The Dice loss `1 - 2 Σ x target / (Σ x² + Σ target² + smooth)` over all elements (Milletari et al. 2016, "V-Net").
 ///
 /// ```
 /// use ms::prelude::*;
@@ -98,7 +98,7 @@ impl RMSELoss {
 #[cell]
 #[derive(Clone, Debug)]
 pub struct DiceLoss {
-    /// Added to the divisor; positive, 1e-5 by default.
+    /// The term added to the divisor; positive, 1e-5 by default.
     pub smooth: f64,
 }
 
@@ -119,8 +119,8 @@ impl DiceLoss {
     }
 }
 
-/// The mean over classes of the [`DiceLoss`] of each, whose weights may differ: of logits `[n, classes, ..]`, which a
-/// softmax over the classes follows, and targets of the same shape, one where a place is of a class.
+/// The mean over classes of the [`DiceLoss`], each multiplied by the weight of its class. A softmax over the classes is
+/// applied to logits `[n, classes, ..]`. Targets have the same shape, with one where an element belongs to the class.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -143,12 +143,12 @@ impl Default for MultiClassDiceLoss {
 
 #[cell]
 impl MultiClassDiceLoss {
-    /// All classes alike.
+    /// Creates the loss with equal class weights.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets what is added to the divisors; positive, 1e-5 by default.
+    /// Sets the term added to the divisors; positive, 1e-5 by default.
     pub fn smooth(mut self, smooth: f64) -> Self {
         self.smooth = smooth;
         self
@@ -160,7 +160,7 @@ impl MultiClassDiceLoss {
         self
     }
 
-    /// Leaves out a class, which still counts in the mean.
+    /// Ignores a class. It still counts in the divisor of the mean.
     pub fn ignore_index(mut self, class: usize) -> Self {
         self.ignored = Some(class);
         self

@@ -1,4 +1,4 @@
-//! Losses of elements.
+//! Elementwise losses.
 
 use super::{alike, losses};
 use crate::prelude::*;
@@ -8,7 +8,7 @@ use ms_core::ops::rules::{Interval, check_interval};
 use std::f64::consts::PI;
 
 losses! {
-    /// `(x - target)²`, for `x` and `target` of one shape.
+    /// The squared error `(x - target)²`, for `x` and `target` of one shape.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -21,7 +21,7 @@ losses! {
         (x - target).square()
     };
 
-    /// `|x - target|`, for `x` and `target` of one shape.
+    /// The absolute error `|x - target|`, for `x` and `target` of one shape.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -33,8 +33,8 @@ losses! {
         (x - target).abs()
     };
 
-    /// `d² / (2 beta)` where `d = |x - target|` is below `beta`, else `d - beta / 2`
-    /// ([`ops::smooth_l1_loss`]).
+    /// The smooth L1 loss ([`ops::smooth_l1_loss`]): `d² / (2 beta)` where `d = |x - target|` is below `beta`, else
+    /// `d - beta / 2`.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -46,8 +46,8 @@ losses! {
         beta: f64 = 1.0,
     } => |it| ops::smooth_l1_loss(x, target, it.beta, Reduction::None);
 
-    /// `d² / 2` where `d = |x - target|` is at most `delta`, else `delta (d - delta / 2)`
-    /// ([`ops::huber_loss`]).
+    /// The Huber loss ([`ops::huber_loss`]): `d² / 2` where `d = |x - target|` is at most `delta`, else
+    /// `delta (d - delta / 2)`.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -59,7 +59,7 @@ losses! {
         delta: f64 = 1.0,
     } => |it| ops::huber_loss(x, target, it.delta, Reduction::None);
 
-    /// The binary cross entropy of probabilities with targets of one shape ([`ops::binary_cross_entropy`]).
+    /// The binary cross entropy of probabilities and targets of one shape ([`ops::binary_cross_entropy`]).
     ///
     /// ```
     /// use ms::prelude::*;
@@ -67,11 +67,11 @@ losses! {
     /// assert!((loss.item::<f32>() - 2f32.ln()).abs() < 1e-6);
     /// ```
     BCELoss(x, target) {
-        /// Sets a factor of the losses, which broadcasts to them.
+        /// Sets a weight for each loss, which broadcasts.
         weight: Option<Tensor> = None,
     } => |it| ops::binary_cross_entropy(x, target, it.weight.as_ref(), Reduction::None);
 
-    /// The binary cross entropy of `1 / (1 + e^-x)` with targets of one shape ([`ops::bce_with_logits`]).
+    /// The binary cross entropy of sigmoids of logits `x`, with targets of one shape ([`ops::bce_with_logits`]).
     ///
     /// ```
     /// use ms::prelude::*;
@@ -79,9 +79,9 @@ losses! {
     /// assert!((loss.item::<f32>() - 2f32.ln()).abs() < 1e-6);
     /// ```
     BCEWithLogitsLoss(x, target) {
-        /// Sets a factor of the losses, which broadcasts to them.
+        /// Sets a weight for each loss, which broadcasts.
         weight: Option<Tensor> = None,
-        /// Sets a factor of the losses of positive targets, which broadcasts to them.
+        /// Sets a weight for the losses of positive targets, which broadcasts.
         pos_weight: Option<Tensor> = None,
     } => |it| {
         let losses = ops::bce_with_logits(x, target, it.pos_weight.as_ref(), Reduction::None);
@@ -91,8 +91,8 @@ losses! {
         }
     };
 
-    /// The Kullback-Leibler divergence of logarithms of probabilities ([`ops::kl_div`]); with
-    /// [`Reduction::BatchMean`] that of distributions.
+    /// The Kullback-Leibler divergence of log-probabilities, elementwise ([`ops::kl_div`]). [`Reduction::BatchMean`]
+    /// gives the divergence of distributions.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -101,12 +101,12 @@ losses! {
     /// assert!((loss.item::<f32>() - 2f32.ln()).abs() < 1e-6);
     /// ```
     KLDivLoss(x, target) {
-        /// Sets whether the target is of logarithms as well.
+        /// Sets whether the target holds log-probabilities too.
         log_target: bool = false,
     } => |it| ops::kl_div(x, target, it.log_target, Reduction::None);
 
-    /// The negative log-likelihood of counts under Poisson distributions: `e^x - target x`, where `x` is
-    /// the logarithm of the mean.
+    /// The negative log-likelihood of counts under Poisson distributions: `e^x - target x`, where `x` is the logarithm
+    /// of the mean.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -114,11 +114,11 @@ losses! {
     /// assert!((loss.item::<f32>() - 1.0).abs() < 1e-6);
     /// ```
     PoissonNLLLoss(x, target) {
-        /// Sets whether `x` is the logarithm of the mean, as by default, or the mean.
+        /// Sets whether `x` is the logarithm of the mean (the default) or the mean itself.
         log_input: bool = true,
-        /// Sets whether the logarithm of the factorial of a target above one is added, by Stirling's formula.
+        /// Sets whether Stirling's approximation of `log(target!)` is added for targets above one.
         full: bool = false,
-        /// Sets what is added to a mean before its logarithm is taken; 1e-8 by default.
+        /// Sets the number added to a mean before its logarithm is taken; 1e-8 by default.
         eps: f64 = 1e-8,
     } => |it| {
         alike("PoissonNLLLoss", x, &[("target", target)]);
@@ -147,7 +147,7 @@ losses! {
     GaussianNLLLoss(x, target, variance) {
         /// Sets whether the constant `log(2π) / 2` is added.
         full: bool = false,
-        /// Sets the least variance, 1e-6 by default, below which it has no gradient.
+        /// Sets the lower bound of the variance, 1e-6 by default. A smaller variance is clamped and has no gradient.
         eps: f64 = 1e-6,
     } => |it| {
         check_interval("GaussianNLLLoss", "eps", it.eps, &Interval::POSITIVE).or_raise();
@@ -158,7 +158,7 @@ losses! {
         if it.full { losses + 0.5 * (2.0 * PI).ln() } else { losses }
     };
 
-    /// `log(1 + e^(-target x))` for targets of 1 and -1, of the shape of `x`.
+    /// The soft margin loss `log(1 + e^(-target x))` for targets of 1 and -1, of the shape of `x`.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -170,7 +170,8 @@ losses! {
         -ops::logsigmoid(x * target)
     };
 
-    /// `x` where the target is 1, and `max(margin - x, 0)` where it is -1; both are of one shape.
+    /// The hinge embedding loss: `x` where the target is 1, and `max(margin - x, 0)` where it is -1; both have one
+    /// shape.
     ///
     /// ```
     /// use ms::prelude::*;

@@ -1,4 +1,4 @@
-//! Losses as cells: the functions of [`ops`](crate::ops) with their options, and a reduction.
+//! Losses as cells: the loss functions of [`ops`](crate::ops) with options and a reduction.
 
 mod classes;
 mod ctc;
@@ -21,7 +21,7 @@ use ms_core::error::raise;
 use ms_core::ops::rules::may_equal;
 use ms_core::{Code, Error, Tensor};
 
-/// Checks that operands have one shape: losses do not broadcast.
+/// Raises an error unless all operands have the same shape: losses do not broadcast.
 #[track_caller]
 fn alike(loss: &str, x: &Tensor, others: &[(&str, &Tensor)]) {
     for (name, other) in others {
@@ -33,14 +33,14 @@ fn alike(loss: &str, x: &Tensor, others: &[(&str, &Tensor)]) {
     }
 }
 
-/// An operand in f32, if it is of narrower floats: sums of many losses need its digits.
+/// Casts f16 and bf16 to f32: sums of many losses need its precision.
 #[track_caller]
 fn wide(x: &Tensor) -> Tensor {
     if x.dtype().is_narrow_float() { x.cast(ms_core::DType::F32) } else { x.clone() }
 }
 
-/// A loss of operands, with options and their defaults: a struct with a method `losses` that gives the
-/// losses of examples or elements, the builders, and the cell.
+/// Generates a loss: a struct with options and their defaults, a method `losses` for the losses of examples or
+/// elements, the builders, and the cell.
 macro_rules! losses {
     ($(
         $(#[$doc:meta])*
@@ -50,11 +50,11 @@ macro_rules! losses {
     )*) => {$(
         $(#[$doc])*
         ///
-        /// Operands of f16 and bf16 are computed in f32. The mean and the sum have no dimensions; without a reduction
-        /// there is a loss for each example or element.
+        /// Operands of f16 and bf16 are computed in f32. The mean and the sum are scalars; without a reduction there is
+        /// a loss for each example or element.
         ///
         /// # Panics
-        /// A call raises [`ms_core::Code::Shape`] for operands whose shapes do not fit.
+        /// A call raises [`ms_core::Code::Shape`] for operands with shapes that do not match.
         #[cell]
         #[derive(Clone, Debug)]
         pub struct $name {
@@ -63,12 +63,12 @@ macro_rules! losses {
         }
 
         impl $name {
-            /// The mean over all examples, with the default options.
+            /// Creates the loss with the mean over all examples and the default options.
             pub fn new() -> Self {
                 Self { reduction: ops::Reduction::Mean, $($option: $default,)* }
             }
 
-            /// Sets how the losses are reduced.
+            /// Sets the reduction.
             pub fn reduction(mut self, reduction: ops::Reduction) -> Self {
                 self.reduction = reduction;
                 self

@@ -1,12 +1,12 @@
-//! One step of recurrent layers.
+//! Recurrent cells: one time step.
 
 use crate::nn::compute::{operand, result};
 use crate::nn::init::uniform_parameter;
 use crate::prelude::*;
 use ms_core::trace::ComputeDType;
 
-/// The weights of one direction of a layer: `weight_ih` `[gates hidden, in]`, `weight_hh`
-/// `[gates hidden, hidden]`, and biases `[gates hidden]`.
+/// The parameters of one direction of a layer: `weight_ih` `[gates hidden, in]`, `weight_hh` `[gates hidden, hidden]`,
+/// and biases `[gates hidden]`.
 #[derive(Clone, Debug)]
 pub(super) struct Weights {
     pub weight_ih: Parameter,
@@ -16,7 +16,7 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    /// Weights and biases, uniform in `±1/sqrt(hidden)`.
+    /// Creates weights and biases, uniform in `±1/sqrt(hidden)`.
     #[track_caller]
     pub fn new(gates: usize, inputs: usize, hidden: usize, has_bias: bool, compute: &ComputeDType) -> Self {
         let make = |shape: &[usize]| uniform_parameter(shape, hidden);
@@ -28,13 +28,13 @@ impl Weights {
         }
     }
 
-    /// The contribution of inputs `[.., in]` to the gates.
+    /// Computes the contribution of inputs `[.., in]` to the gates.
     #[track_caller]
     pub fn of_input(&self, x: &Tensor) -> Tensor {
         self.product(x, &self.weight_ih, self.biases.as_ref().map(|it| &it[0]))
     }
 
-    /// The contribution of a state `[.., hidden]` to the gates.
+    /// Computes the contribution of a state `[.., hidden]` to the gates.
     #[track_caller]
     fn of_state(&self, h: &Tensor) -> Tensor {
         self.product(h, &self.weight_hh, self.biases.as_ref().map(|it| &it[1]))
@@ -47,15 +47,15 @@ impl Weights {
     }
 }
 
-/// How a recurrent layer gets its next states from the contribution of the input to the gates and from
-/// the states; the first state is the result of the step.
+/// Computes the next states of a recurrent layer from the input's contribution to the gates and the current states. The
+/// first state is the output of the step.
 pub(super) trait Step: Clone {
-    /// The number of gates, of `hidden` rows of the weights each.
+    /// The number of gates; the weights have `hidden` rows for each.
     const GATES: usize;
     /// The number of states.
     const STATES: usize;
 
-    /// The next states.
+    /// Computes the next states.
     #[track_caller]
     fn step(&self, weights: &Weights, input: &Tensor, states: &[Tensor]) -> Vec<Tensor>;
 }
@@ -129,21 +129,21 @@ macro_rules! cells {
         #[cell]
         #[derive(Debug)]
         pub struct $name {
-            /// `[gates hidden, in]`.
+            /// The input weights, `[gates hidden, in]`.
             pub weight_ih: Parameter,
-            /// `[gates hidden, hidden]`.
+            /// The recurrent weights, `[gates hidden, hidden]`.
             pub weight_hh: Parameter,
-            /// `[gates hidden]`, or `None`.
+            /// The input bias, `[gates hidden]`, or `None`.
             pub bias_ih: Option<Parameter>,
-            /// `[gates hidden]`, or `None`.
+            /// The recurrent bias, `[gates hidden]`, or `None`.
             pub bias_hh: Option<Parameter>,
-            /// The dtype in which it computes; its result has that of its operand.
+            /// The compute dtype. The result is cast back to the dtype of the operand.
             pub compute: ComputeDType,
             step: $step,
         }
 
         impl $name {
-            /// A cell with biases; all parameters are uniform in `±1/sqrt(hidden)`.
+            /// Creates a cell with biases. All parameters are uniform in `±1/sqrt(hidden)`.
             #[track_caller]
             pub fn new(inputs: usize, hidden: usize) -> Self {
                 let compute = ComputeDType::default();
@@ -172,8 +172,8 @@ macro_rules! cells {
 }
 
 cells! {
-    /// One step of an [`RNN`](super::RNN): `activation(W_ih x + b_ih + W_hh h + b_hh)`, from `x` `[batch, in]`
-    /// and `h` `[batch, hidden]`.
+    /// One step of an [`RNN`](super::RNN): `activation(W_ih x + b_ih + W_hh h + b_hh)` for `x` `[batch, in]` and `h`
+    /// `[batch, hidden]`.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -181,8 +181,8 @@ cells! {
     /// assert_eq!(cell.call(&Tensor::ones([2, 3]), &Tensor::zeros([2, 4])).shape(), [2, 4]);
     /// ```
     RNNCell: Nonlinearity;
-    /// One step of an [`LSTM`](super::LSTM), from `x` `[batch, in]` and the states `h` and `c`
-    /// `[batch, hidden]` to the next states.
+    /// One step of an [`LSTM`](super::LSTM), from `x` `[batch, in]` and the states `h` and `c` `[batch, hidden]` to the
+    /// next states.
     ///
     /// ```
     /// use ms::prelude::*;

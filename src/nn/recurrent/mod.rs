@@ -1,4 +1,4 @@
-//! Recurrent layers: stacks of scans over time, in one direction or in both.
+//! Recurrent layers: stacks of scans over time, in one or both directions.
 
 mod cell;
 mod stack;
@@ -12,49 +12,48 @@ use stack::Stack;
 macro_rules! options {
     ($name:ident) => {
         impl $name {
-            /// One layer in one direction, with biases, over `x` `[time, batch, inputs]`; all parameters are
+            /// Creates one layer in one direction, with biases, over `x` `[time, batch, inputs]`. All parameters are
             /// uniform in `±1/sqrt(hidden)`.
             ///
             /// # Panics
-            /// Raises [`ms_core::Code::Argument`] for no hidden units.
+            /// Raises [`ms_core::Code::Argument`] for a hidden size of zero.
             #[track_caller]
             pub fn new(inputs: usize, hidden: usize) -> Self {
                 Self { stack: Stack::new(stringify!($name), inputs, hidden, Default::default()) }
             }
 
-            /// Stacks several layers: each but the first one gets the results of the one before. Makes new
+            /// Stacks several layers: each layer after the first takes the results of the previous one. Creates new
             /// parameters.
             ///
             /// # Panics
-            /// Raises [`ms_core::Code::Argument`] for no layers.
+            /// Raises [`ms_core::Code::Argument`] for zero layers.
             #[track_caller]
             pub fn num_layers(self, num_layers: usize) -> Self {
                 Self { stack: self.stack.num_layers(num_layers) }
             }
 
-            /// Sets whether each layer also runs from the last step to the first; the results of both
-            /// directions are concatenated. Makes new parameters.
+            /// Sets whether each layer also runs from the last step to the first. The results of both directions are
+            /// concatenated. Creates new parameters.
             #[track_caller]
             pub fn bidirectional(self, bidirectional: bool) -> Self {
                 Self { stack: self.stack.bidirectional(bidirectional) }
             }
 
-            /// Sets whether there are biases. Makes new parameters.
+            /// Sets whether there are biases. Creates new parameters.
             #[track_caller]
             pub fn bias(self, bias: bool) -> Self {
                 Self { stack: self.stack.bias(bias) }
             }
 
-            /// Sets whether inputs and results are `[batch, time, ..]`. States are `[.., batch, hidden]` in any
-            /// case.
+            /// Sets whether inputs and results are `[batch, time, ..]`. States are always `[.., batch, hidden]`.
             pub fn batch_first(self, batch_first: bool) -> Self {
                 Self { stack: self.stack.batch_first(batch_first) }
             }
 
-            /// Sets the probability with which results between layers are dropped in training.
+            /// Sets the dropout probability of results between layers, in training.
             ///
             /// # Panics
-            /// Raises [`ms_core::Code::Argument`] unless it is at least zero and less than one.
+            /// Raises [`ms_core::Code::Argument`] unless `dropout` is at least zero and less than one.
             #[track_caller]
             pub fn dropout(self, dropout: f64) -> Self {
                 Self { stack: self.stack.dropout(dropout) }
@@ -67,13 +66,12 @@ options!(RNN);
 options!(LSTM);
 options!(GRU);
 
-/// A recurrent layer with `h' = activation(W_ih x + b_ih + W_hh h + b_hh)` (Elman 1990, "Finding
-/// Structure in Time").
+/// A recurrent layer with `h' = activation(W_ih x + b_ih + W_hh h + b_hh)` (Elman 1990, "Finding Structure in Time").
 ///
-/// A call takes `x`, the first state `[layers directions, batch, hidden]`, zeros if it is `None`, and the
-/// lengths of the sequences `[batch]`, all steps if it is `None`; it returns the results of all steps
-/// `[time, batch, directions hidden]` and the last state. A sequence ends after its length: the results
-/// behind are zero, the last state is that of its last step, and the other direction begins there.
+/// A call takes `x`, the first state `[layers directions, batch, hidden]` (zeros if `None`), and the sequence lengths
+/// `[batch]` (all steps if `None`). It returns the results of all steps `[time, batch, directions hidden]` and the last
+/// state. A sequence ends after its length: later results are zero, the last state belongs to its last step, and the
+/// reverse direction begins there.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -103,11 +101,11 @@ impl RNN {
     }
 }
 
-/// Long short-term memory (Hochreiter and Schmidhuber 1997): `c' = f c + i g`, `h' = o tanh(c')`, with
-/// the gates `i`, `f`, `o` by sigmoids and `g` by tanh of `W_ih x + b_ih + W_hh h + b_hh`.
+/// Long short-term memory (Hochreiter and Schmidhuber 1997): `c' = f c + i g`, `h' = o tanh(c')`. The gates apply
+/// sigmoids (`i`, `f`, `o`) and tanh (`g`) to `W_ih x + b_ih + W_hh h + b_hh`.
 ///
-/// A call takes `x`, the first states `h` and `c`, and lengths, as [`RNN`] does; it returns the results of
-/// all steps, and the last states.
+/// A call takes `x`, the first states `h` and `c`, and lengths, as [`RNN`] does. It returns the results of all steps
+/// and the last states.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -135,8 +133,8 @@ impl LSTM {
     }
 }
 
-/// Gated recurrent units (Cho et al. 2014): `h' = (1 - z) n + z h` with the gates `r` and `z` by
-/// sigmoids, and `n = tanh(W_in x + b_in + r (W_hn h + b_hn))`.
+/// Gated recurrent units (Cho et al. 2014): `h' = (1 - z) n + z h`, where the gates `r` and `z` apply sigmoids, and
+/// `n = tanh(W_in x + b_in + r (W_hn h + b_hn))`.
 ///
 /// A call takes `x`, the first state, and lengths, as [`RNN`] does.
 ///

@@ -1,4 +1,4 @@
-//! Layers and directions of a recurrent network.
+//! Stacks of recurrent layers and directions.
 
 use super::cell::{Step, Weights};
 use crate::nn::Dropout;
@@ -10,7 +10,7 @@ use ms_core::tensor::Dim;
 use ms_core::trace::{Arg, ComputeDType, Name, Sink};
 use ms_core::{Code, Error};
 
-/// Layers of `S` over time.
+/// A stack of layers with the step `S`, scanned over time.
 #[derive(Clone, Debug)]
 pub(super) struct Stack<S> {
     name: &'static str,
@@ -22,7 +22,7 @@ pub(super) struct Stack<S> {
     dropout: Dropout,
     step: S,
     pub compute: ComputeDType,
-    /// By layer and direction.
+    /// The weights by layer and direction.
     weights: Vec<Weights>,
 }
 
@@ -41,7 +41,7 @@ impl<S: Step + Arg> Stack<S> {
         self.weights.len() / self.directions
     }
 
-    /// With new weights.
+    /// Returns the stack with new weights.
     #[track_caller]
     fn with(self, layers: usize, directions: usize, has_bias: bool) -> Self {
         let inputs = |layer: usize| if layer == 0 { self.inputs } else { directions * self.hidden };
@@ -87,7 +87,7 @@ impl<S: Step + Arg> Stack<S> {
         raise(Error::new(Code::Shape, message).with_op(self.name));
     }
 
-    /// The results of all steps, and the last states, each `[layers directions, batch, hidden]`.
+    /// Runs the stack. Returns the results of all steps and the last states, each `[layers directions, batch, hidden]`.
     #[track_caller]
     pub fn run(&self, x: &Tensor, states: Option<Vec<Tensor>>, lengths: Option<Tensor>) -> (Tensor, Vec<Tensor>) {
         if x.rank() != 3 {
@@ -124,7 +124,7 @@ impl<S: Step + Arg> Stack<S> {
         (y, (0..S::STATES).map(of).collect())
     }
 
-    /// The states before the first step.
+    /// Returns the states before the first step.
     #[track_caller]
     fn first_states(&self, x: &Tensor, batch: Dim, states: Option<Vec<Tensor>>) -> Vec<Tensor> {
         let dims = [Dim::new(self.weights.len()), batch, Dim::new(self.hidden)];
@@ -137,7 +137,7 @@ impl<S: Step + Arg> Stack<S> {
         states
     }
 
-    /// Which steps are inside of each sequence: bools `[time, batch, 1]`.
+    /// Returns which steps lie inside of each sequence: bools `[time, batch, 1]`.
     #[track_caller]
     fn mask(&self, lengths: &Tensor, time: Dim, batch: Dim) -> Tensor {
         if !may_equal(&lengths.dims(), &[batch]) {
@@ -147,7 +147,7 @@ impl<S: Step + Arg> Stack<S> {
         ops::less(ops::arange(time).expand_dims(-1), lengths).expand_dims(-1)
     }
 
-    /// The results and the last states of one direction of one layer.
+    /// Runs one direction of one layer. Returns the results and the last states.
     #[track_caller]
     fn scan(
         &self,
@@ -158,7 +158,7 @@ impl<S: Step + Arg> Stack<S> {
         backwards: bool,
     ) -> (Tensor, Vec<Tensor>) {
         let turned = |it: &Tensor| if backwards { it.flip([0]) } else { it.clone() };
-        // One product for the inputs of all steps.
+        // One matrix product covers the inputs of all steps.
         let inputs = turned(&weights.of_input(x));
         let first: Vec<Tensor> = given.iter().map(|it| it.cast(inputs.dtype())).collect();
         let step = |states: &Vec<Tensor>, (input, inside): &(Tensor, Option<Tensor>)| {
@@ -176,7 +176,7 @@ impl<S: Step + Arg> Stack<S> {
     }
 }
 
-/// The parameters are named as in PyTorch and MindSpore: `weight_ih_l0`, `bias_hh_l1_reverse`.
+/// Names parameters as PyTorch and MindSpore do: `weight_ih_l0`, `bias_hh_l1_reverse`.
 #[diagnostic::do_not_recommend]
 impl<S: Arg> Arg for Stack<S> {
     fn visit(&self, sink: &mut Sink<'_>) {
@@ -190,7 +190,7 @@ impl<S: Arg> Arg for Stack<S> {
         for (at, weights) in self.weights.iter().enumerate() {
             let reverse = if at % self.directions == 1 { "_reverse" } else { "" };
             let mut visit = |kind: &str, parameter: &Parameter| {
-                // Names are made for those who look at them; a signature is made at every call.
+                // Names cost an allocation, and signatures, which need none, are computed at every call.
                 let name = match sink.takes_names() {
                     true => format!("{kind}_l{}{reverse}", at / self.directions),
                     false => String::new(),

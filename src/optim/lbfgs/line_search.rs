@@ -1,4 +1,4 @@
-//! Minimisation with a line search.
+//! Minimises a loss by L-BFGS with a line search.
 
 use super::{LBFGS, dot, dtype_of_all, flat, split, write};
 use crate::optim::optimizer::{check_loss, compiled};
@@ -7,34 +7,33 @@ use ms_core::session::{Gradients, JitFn, type_key, value_and_grad};
 use ms_core::trace::Cell;
 use ms_core::{DType, Parameter, Tensor};
 
-/// The largest part of the initial slope by which the loss has to fall along a step.
+/// The sufficient-decrease constant `c₁` of the Wolfe conditions.
 const DECREASE: f64 = 1e-4;
 
-/// The largest part of the initial slope that may be left after a step.
+/// The curvature constant `c₂` of the Wolfe conditions.
 const CURVATURE: f64 = 0.9;
 
-/// The largest number of evaluations along a direction.
+/// The maximum number of loss evaluations in a line search.
 const EVALUATIONS: usize = 25;
 
-/// The loss along a direction.
+/// The loss at a step length along the search direction.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Point {
-    /// The length of the step.
+    /// The step length.
     length: f64,
     loss: f64,
-    /// The derivative of the loss by the length.
+    /// The derivative of the loss with respect to the length.
     slope: f64,
 }
 
 impl LBFGS {
-    /// Minimises `loss(net, batch)` for one batch by at most so many iterations, each with a step
-    /// whose length satisfies the strong Wolfe conditions (Nocedal and Wright 2006, "Numerical
-    /// Optimization", algorithms 3.5 and 3.6): as PyTorch's `LBFGS(line_search_fn="strong_wolfe")`.
-    /// Returns the last loss.
+    /// Minimises `loss(net, batch)` on one batch by at most `iterations` iterations, and returns the last loss. The
+    /// step length of each iteration satisfies the strong Wolfe conditions (Nocedal and Wright 2006, "Numerical
+    /// Optimization", algorithms 3.5 and 3.6), as in PyTorch's `LBFGS(line_search_fn="strong_wolfe")`.
     ///
-    /// The loss is evaluated several times in each iteration, compiled as one graph; the search runs
-    /// on the host, so that it is no part of compiled functions. It ends early at a minimum, by the
-    /// tolerances, and where no length makes the loss smaller.
+    /// Each iteration evaluates the loss several times; the evaluation is compiled as one graph. The search runs on the
+    /// host, so it cannot be part of compiled functions. It ends early at a minimum (see the tolerances), and when no
+    /// step length reduces the loss.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -56,7 +55,7 @@ impl LBFGS {
         static PROPOSE: JitFn = JitFn::new("LBFGS::propose", file!(), line!(), 0);
         let parameters = net.trainable_parameters();
         let dtype = dtype_of_all(&parameters);
-        // Loss, slope along a direction, gradients.
+        // Returns the loss, its slope along a direction, and the gradients.
         let evaluate = |direction: &Tensor| {
             let arguments = (batch.clone(), direction.clone());
             compiled(&EVALUATE, type_key(&loss), self, net, &arguments, &(), |(batch, direction)| {
@@ -114,7 +113,7 @@ fn number(loss: &Tensor) -> f64 {
     loss.cast(DType::F64).item()
 }
 
-/// Moves the parameters from their values `from` along a direction.
+/// Moves the parameters from the values `from` along a direction.
 fn go(parameters: &[Parameter], from: &[Tensor], direction: &Tensor, length: f64) {
     let dtype = direction.dtype();
     for ((parameter, from), part) in parameters.iter().zip(from).zip(split(direction, parameters, 0)) {
@@ -123,8 +122,8 @@ fn go(parameters: &[Parameter], from: &[Tensor], direction: &Tensor, length: f64
     }
 }
 
-/// A point that satisfies the strong Wolfe conditions, or else the lowest one that was found; the
-/// start if none is lower.
+/// Returns a point that satisfies the strong Wolfe conditions, otherwise the lowest point found, or the start if none
+/// is lower.
 fn search(at: &mut dyn FnMut(f64) -> Point, start: Point, first: f64) -> Point {
     let (mut before, mut length) = (start, first);
     for left in (0..EVALUATIONS).rev() {
@@ -144,7 +143,7 @@ fn search(at: &mut dyn FnMut(f64) -> Point, start: Point, first: f64) -> Point {
     before
 }
 
-/// A point between `low`, the lowest one so far, and `high`, between which there is one that
+/// Narrows the interval between `low`, the lowest point so far, and `high`. The interval contains a point that
 /// satisfies the conditions.
 fn zoom(at: &mut dyn FnMut(f64) -> Point, start: Point, mut low: Point, mut high: Point, evaluations: usize) -> Point {
     for _ in 0..evaluations {
@@ -168,18 +167,18 @@ fn zoom(at: &mut dyn FnMut(f64) -> Point, start: Point, mut low: Point, mut high
     low
 }
 
-/// The first Wolfe condition. A loss that is no number does not satisfy it.
+/// Returns whether the sufficient-decrease condition holds. It fails for a loss of NaN.
 fn falls_enough(start: Point, point: Point) -> bool {
     point.loss <= start.loss + DECREASE * point.length * start.slope
 }
 
-/// The second one, in its strong form.
+/// Returns whether the strong curvature condition holds.
 fn is_flat_enough(start: Point, point: Point) -> bool {
     point.slope.abs() <= -CURVATURE * start.slope
 }
 
-/// The minimum of the cubic through two points with their slopes (equation 3.59), at least a tenth
-/// of their distance from both; the middle where the cubic has none.
+/// Returns the minimum of the cubic through two points with their slopes (equation 3.59). It stays a tenth of the
+/// interval away from both ends. Returns the middle if the cubic has no minimum.
 fn between(a: Point, b: Point) -> f64 {
     let distance = b.length - a.length;
     let d1 = a.slope + b.slope - 3.0 * (a.loss - b.loss) / -distance;
@@ -194,7 +193,7 @@ fn between(a: Point, b: Point) -> f64 {
 mod tests {
     use super::*;
 
-    /// Functions with their derivatives, which fall at zero.
+    /// Functions with their derivatives, which decrease at zero.
     type Function = fn(f64) -> (f64, f64);
 
     #[test]

@@ -1,4 +1,4 @@
-//! L-BFGS.
+//! The L-BFGS optimiser.
 
 mod line_search;
 
@@ -12,16 +12,16 @@ use ms_core::session::Gradients;
 use ms_core::trace::{PerParameter, scan};
 use ms_core::{DType, Parameter, Tensor, ops};
 
-/// The curvature `y·s` up to which a step says nothing about the curvature.
+/// The curvature `y·s` up to which a step is not added to the history.
 const LEAST_CURVATURE: f64 = 1e-10;
 
-/// L-BFGS (Nocedal and Wright 2006, "Numerical Optimization", algorithms 7.4 and 7.5): steps along
-/// `d = -H g`, where `H` approximates the inverse of the Hessian from the last steps `s` and the
-/// changes `y` of the gradient along them. Every update is one iteration of PyTorch's `LBFGS`
-/// without a line search: `p ← p + t d` with `t = lr`, and `t = min(1, 1 / Σ|g|) lr` at first.
+/// L-BFGS (Nocedal and Wright 2006, "Numerical Optimization", algorithms 7.4 and 7.5). It steps along `d = -H g`, where
+/// `H` approximates the inverse Hessian from the last steps `s` and the gradient changes `y` along them. An update is
+/// one iteration of PyTorch's `LBFGS` without a line search: `p ← p + t d` with `t = lr`. The first one uses
+/// `t = min(1, 1 / Σ|g|) lr`.
 ///
-/// It takes the gradients of all parameters together, and needs those of the same batch in
-/// successive steps. [`LBFGS::minimize`] looks for a length along each direction.
+/// An update takes the gradients of all parameters together. Successive steps need the gradients of the same batch.
+/// [`LBFGS::minimize`] adds a line search.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -39,40 +39,39 @@ const LEAST_CURVATURE: f64 = 1e-10;
 pub struct LBFGS {
     /// The learning rate.
     pub rate: LearningRate,
-    /// The largest element of a gradient up to which nothing is updated.
+    /// The largest gradient element up to which no update is made.
     pub gradient_tolerance: Hyperparameter,
-    /// The decrease of the loss per length `t` up to which nothing is updated.
+    /// The decrease of the loss per unit of `t` up to which no update is made.
     pub change_tolerance: Hyperparameter,
     history: usize,
     /// The number of steps.
     steps: Parameter,
-    /// The factor of the identity in the first approximation of `H`.
+    /// The scale of the identity in the initial approximation of `H`.
     scale: Parameter,
-    /// `1 / (y·s)` of each step in the history, the latest one last; zero where there is none.
+    /// The values `1 / (y·s)` of the steps in the history, the latest one last; zero for empty entries.
     rho: Parameter,
     last_gradient: State,
     last_step: State,
-    /// The steps in the history, and the changes of the gradient: `[history, ..]`.
+    /// The history of steps and of gradient changes, `[history, ..]` for each parameter.
     step_history: State,
     change_history: State,
 }
 
 impl LBFGS {
-    /// With a history of ten steps, and tolerances of 1e-7 for gradients and 1e-9 for changes.
+    /// Creates the optimiser with a history of ten steps, and tolerances of 1e-7 for gradients and 1e-9 for changes.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless the rate is at least zero and finite.
+    /// Raises [`ms_core::Code::Argument`] unless `rate` is at least zero and finite.
     #[track_caller]
     pub fn new(rate: f64) -> Self {
         Self::with_history(rate, 10)
     }
 
-    /// With a history of this many steps; PyTorch's default is 100. Every parameter has two slots of
-    /// so many times its size.
+    /// Creates the optimiser with a history of this many steps; PyTorch's default is 100. The state of a parameter
+    /// takes `2 history` times its size.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] for no steps, and unless the rate is at least zero and
-    /// finite.
+    /// Raises [`ms_core::Code::Argument`] for an empty history, and unless `rate` is at least zero and finite.
     #[track_caller]
     pub fn with_history(rate: f64, history: usize) -> Self {
         check_positive("LBFGS", "history", history).or_raise();
@@ -95,8 +94,8 @@ impl LBFGS {
         }
     }
 
-    /// Sets the largest element of a gradient up to which nothing is updated, and the decrease of the
-    /// loss per length up to which nothing is.
+    /// Sets the tolerances up to which no update is made: the largest gradient element, and the decrease of the loss
+    /// per unit of length.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless both are at least zero and finite.
@@ -107,7 +106,7 @@ impl LBFGS {
         Self { gradient_tolerance, change_tolerance, ..self }
     }
 
-    /// `-H g`, from the history with the latest step last (algorithm 7.4).
+    /// Computes `-H g` by the two-loop recursion (algorithm 7.4), with the latest step last in the history.
     fn direction(&self, gradient: &Tensor, steps: &Tensor, changes: &Tensor, rho: &Tensor, scale: &Tensor) -> Tensor {
         let back = |it: &Tensor| ops::flip(it, 0);
         let latest_first = (back(steps), back(changes), back(rho));
@@ -125,22 +124,21 @@ impl LBFGS {
     }
 }
 
-/// What the gradients and the history say about the next step; vectors of the elements of all
-/// parameters.
+/// The next step, computed from the gradients and the history. Vectors hold the elements of all parameters.
 struct Proposal {
     direction: Tensor,
     /// The derivative of the loss along the direction.
     slope: Tensor,
-    /// The length of the step for a rate of one.
+    /// The step length for a learning rate of one.
     length: Tensor,
-    /// Whether the gradient is too small for another step.
+    /// Whether the gradient is small enough to stop.
     is_over: Tensor,
-    /// Whether there is a step to be made.
+    /// Whether a step is made.
     is_made: Tensor,
 }
 
 impl LBFGS {
-    /// Takes the gradients into the history, and proposes a step.
+    /// Adds the gradients to the history, and computes the next step.
     fn propose(&self, gradients: &Gradients) -> Proposal {
         let parameters = gradients.parameters();
         let dtype = dtype_of_all(parameters);
@@ -154,7 +152,7 @@ impl LBFGS {
         let is_over = gradient.abs().max(()).le(self.gradient_tolerance.value().cast(dtype));
         let curvature = dot(&change, &last_step);
         let is_new = ops::logical_and(curvature.gt(LEAST_CURVATURE), ops::logical_not(&is_over));
-        // The oldest step makes room for the latest one.
+        // The oldest entry is dropped for the latest one.
         let pushed = |history: &Tensor, latest: &Tensor| {
             let all = ops::concat(&[history.i(1..), latest.expand_dims(0)], 0);
             ops::select(&is_new, all, history)
@@ -189,19 +187,19 @@ fn dot(x: &Tensor, y: &Tensor) -> Tensor {
     ops::sum(x * y, ())
 }
 
-/// The dtype in which vectors of the elements of all parameters are computed.
+/// Returns the common dtype for vectors of the elements of all parameters.
 fn dtype_of_all(parameters: &[Parameter]) -> DType {
     let is_wide = |it: &Parameter| it.load().dtype() == DType::F64;
     if parameters.iter().any(is_wide) { DType::F64 } else { DType::F32 }
 }
 
-/// The elements of all tensors in one axis, after the first `kept` axes.
+/// Flattens all tensors, except for their first `kept` axes, and concatenates them.
 fn flat(tensors: impl Iterator<Item = Tensor>, kept: usize, dtype: DType) -> Tensor {
     let all: Vec<Tensor> = tensors.map(|it| it.cast(dtype).flatten(kept)).collect();
     ops::concat(&all, kept as isize)
 }
 
-/// Writes the parts of a vector of all elements into the slots of parameters.
+/// Splits a vector of all elements, and writes the pieces to the slots of the parameters.
 fn write(state: &State, parameters: &[Parameter], all: &Tensor, kept: usize) {
     let slots: Vec<Parameter> = parameters.iter().map(|it| state.of(it)).collect();
     for (slot, part) in slots.iter().zip(split(all, parameters, kept)) {
@@ -210,7 +208,7 @@ fn write(state: &State, parameters: &[Parameter], all: &Tensor, kept: usize) {
     }
 }
 
-/// The parts of a vector of all elements, after the first `kept` axes, one for each parameter.
+/// Splits a vector of all elements, after the first `kept` axes, into one piece for each parameter.
 fn split(all: &Tensor, parameters: &[Parameter], kept: usize) -> Vec<Tensor> {
     let sizes: Vec<usize> = parameters.iter().map(|it| it.load().shape().iter().product()).collect();
     ops::split_sizes(all, &sizes, kept as isize)
@@ -232,7 +230,7 @@ impl Optimizer for LBFGS {
         let proposal = self.propose(gradients);
         let dtype = proposal.direction.dtype();
         let length = proposal.length * self.rate.value().cast(dtype);
-        // Not a product with zero: a direction may not be finite.
+        // A product with zero would give NaN for a direction that is not finite.
         let step = ops::select(&proposal.is_made, proposal.direction * length, 0.0);
         let last_step = flat(parameters.iter().map(|it| self.last_step.of(it).value()), 0, dtype);
         write(&self.last_step, parameters, &ops::select(&proposal.is_over, last_step, &step), 0);

@@ -1,4 +1,4 @@
-//! Checkpoints during a run.
+//! Saves checkpoints during a run.
 
 use super::{Callback, RunContext};
 use crate::io::save_checkpoint;
@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-/// Saves the network, the optimiser and the position in the data at the end of epochs, or every so many
-/// steps, as `NAME-EPOCH_STEP.safetensors`; the oldest files of the run are removed.
+/// Saves the network, the optimiser and the position in the data as `NAME-EPOCH_STEP.safetensors`. It saves at the end
+/// of epochs, or at a fixed number of steps, and removes the oldest files of the run.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -33,17 +33,17 @@ pub struct ModelCheckpoint {
     steps: Option<usize>,
     keep: usize,
     saved: VecDeque<PathBuf>,
-    /// The number of steps when it saved last.
+    /// The number of steps at the last save.
     at: u64,
 }
 
 impl ModelCheckpoint {
-    /// Saves at the end of every epoch, and keeps the last five files.
+    /// Creates a callback that saves at the end of every epoch and retains the last five files.
     pub fn new(folder: impl Into<PathBuf>, name: impl Into<String>) -> Self {
         Self { folder: folder.into(), name: name.into(), steps: None, keep: 5, saved: VecDeque::new(), at: 0 }
     }
 
-    /// Saves every so many steps, and not at the end of epochs.
+    /// Saves every `steps` steps, and not at the end of epochs.
     ///
     /// # Panics
     /// Raises [`Code::Argument`] for zero.
@@ -53,7 +53,7 @@ impl ModelCheckpoint {
         Self { steps: Some(steps), ..self }
     }
 
-    /// Sets how many files are kept.
+    /// Sets how many files are retained.
     ///
     /// # Panics
     /// Raises [`Code::Argument`] for zero.
@@ -63,7 +63,7 @@ impl ModelCheckpoint {
         Self { keep: files, ..self }
     }
 
-    /// The file that was saved last.
+    /// Returns the path of the last saved file.
     pub fn last(&self) -> Option<&PathBuf> {
         self.saved.back()
     }
@@ -82,7 +82,7 @@ impl ModelCheckpoint {
         while self.saved.len() > self.keep {
             let oldest = self.saved.pop_front().expect("there are more than are kept");
             match std::fs::remove_file(&oldest) {
-                // Something else removed it.
+                // The file may have been removed externally.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 done => done.map_err(|it| refuse("remove", &oldest, it))?,
             }
@@ -99,7 +99,7 @@ impl Callback for ModelCheckpoint {
 
     fn on_step_end(&mut self, run: &mut RunContext<'_>) -> Result<()> {
         match self.steps {
-            // A call in sink mode may do several steps.
+            // A call in sink mode may run several steps.
             Some(steps) if run.step() / steps as u64 > self.at / steps as u64 => self.save(run),
             _ => Ok(()),
         }

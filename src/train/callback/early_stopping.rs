@@ -1,10 +1,10 @@
-//! Stopping when a number becomes no better.
+//! Stops a run when a monitored number no longer improves.
 
 use super::{Callback, RunContext};
 use crate::io::{LoadOptions, StateDict, Stateful};
 use ms_core::Result;
 
-/// Which numbers are better.
+/// The direction of improvement of a number.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -19,13 +19,13 @@ use ms_core::Result;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Goal {
-    /// Small ones: losses and errors.
+    /// Smaller is better: losses and errors.
     Min,
-    /// Large ones: accuracies.
+    /// Larger is better: accuracies.
     Max,
 }
 
-/// Stops a run when [a number](RunContext::number) has not become better for more than `patience` epochs.
+/// Stops a run when [a number](RunContext::number) has not improved for more than `patience` epochs.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -49,23 +49,23 @@ pub struct EarlyStopping {
 }
 
 impl EarlyStopping {
-    /// Any smaller or larger number is better, and the network stays as the last epoch left it.
+    /// Creates a callback for which any improvement counts, and which does not restore parameters.
     pub fn new(number: impl Into<String>, goal: Goal, patience: u64) -> Self {
         let number = number.into();
         Self { number, goal, patience, min_delta: 0.0, restore_best: false, best: None, state: None }
     }
 
-    /// Sets by how much a number has to be better.
+    /// Sets the minimum difference that counts as an improvement.
     pub fn min_delta(self, min_delta: f64) -> Self {
         Self { min_delta, ..self }
     }
 
-    /// Sets whether the network gets the parameters of the best epoch at the end of the run.
+    /// Sets whether the parameters of the best epoch are restored at the end of the run.
     pub fn restore_best(self, restore_best: bool) -> Self {
         Self { restore_best, ..self }
     }
 
-    /// The best epoch so far, with its number.
+    /// Returns the best epoch so far, with its value.
     pub fn best(&self) -> Option<(u64, f64)> {
         self.best
     }

@@ -1,4 +1,4 @@
-//! The numbers of all epochs.
+//! Records the results of all epochs.
 
 use super::text::{duration, number};
 use super::{Callback, RunContext};
@@ -7,7 +7,7 @@ use ms_core::Result;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Keeps the loss and the scores of every epoch. `Display` is a table of the epochs with a line for the whole run.
+/// Records the loss and the scores of every epoch. `Display` prints a table of the epochs with a summary line.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -24,11 +24,11 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug, Default)]
 pub struct History {
     epochs: Vec<EpochRecord>,
-    /// When the epoch began, and how many steps were done then.
+    /// The start time of the epoch, and the number of steps done before.
     begin: Option<(Instant, u64)>,
 }
 
-/// The numbers of an epoch.
+/// The results of an epoch.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -43,30 +43,30 @@ pub struct History {
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct EpochRecord {
-    /// The number of the epoch, from 1 on.
+    /// The number of the epoch, starting from 1.
     pub epoch: u64,
-    /// The mean loss of its steps.
+    /// The mean loss of the epoch's steps.
     pub loss: f64,
-    /// What the evaluation after it gave; nothing if there was none.
+    /// The scores of the evaluation after the epoch; empty if there was none.
     pub scores: Scores,
-    /// The number of its steps that this run did.
+    /// The number of the epoch's steps in this run.
     pub steps: u64,
-    /// How long these steps took, with the evaluation.
+    /// The duration of these steps and the evaluation.
     pub time: Duration,
 }
 
 impl History {
-    /// No epochs.
+    /// Creates an empty history.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The epochs in order.
+    /// Returns the epochs in order.
     pub fn epochs(&self) -> &[EpochRecord] {
         &self.epochs
     }
 
-    /// The table of the epochs; the names of its columns are the first row.
+    /// Returns the cells of the table; the first row holds the column names.
     pub(super) fn cells(&self) -> Vec<Vec<String>> {
         let mut scores: Vec<&String> = self.epochs.iter().flat_map(|it| it.scores.keys()).collect();
         scores.sort();
@@ -117,7 +117,7 @@ impl Callback for History {
 
     fn on_epoch_end(&mut self, run: &mut RunContext<'_>) -> Result<()> {
         let (begin, first) = self.begin.take().unwrap_or((Instant::now(), run.step()));
-        // Reading the loss waits for the steps.
+        // The time is taken after the loss, since reading the loss waits for the steps.
         let (loss, scores) = (run.mean_loss()?, run.scores().clone());
         let (steps, time) = (run.step() - first, begin.elapsed());
         self.epochs.push(EpochRecord { epoch: run.epoch(), loss, scores, steps, time });

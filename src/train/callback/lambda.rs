@@ -1,14 +1,14 @@
-//! Functions as callbacks.
+//! Callbacks from closures.
 
 use super::{Callback, RunContext};
 use ms_core::Result;
 
-/// A function that is called at a point of a run.
+/// A function that is called at an event of a run.
 type Hook<'a> = Box<dyn FnMut(&mut RunContext<'_>) -> Result<()> + 'a>;
 
 macro_rules! lambda {
     ($($(#[$about:meta])* $name:ident;)*) => {
-        /// Calls functions at points of a run.
+        /// Calls functions at the events of a run.
         ///
         /// ```
         /// use ms::prelude::*;
@@ -28,7 +28,7 @@ macro_rules! lambda {
         }
 
         impl<'a> LambdaCallback<'a> {
-            /// No functions.
+            /// Creates a callback without functions.
             pub fn new() -> Self {
                 Self::default()
             }
@@ -52,16 +52,16 @@ macro_rules! lambda {
 }
 
 lambda! {
-    /// Sets what is called before the first step.
+    /// Sets the function that is called before the first step.
     on_train_begin;
-    /// Sets what is called before the first step of an epoch.
+    /// Sets the function that is called before the first step of an epoch.
     on_epoch_begin;
-    /// Sets what is called before a step.
+    /// Sets the function that is called before a step.
     on_step_begin;
-    /// Sets what is called after a step.
+    /// Sets the function that is called after a step.
     on_step_end;
-    /// Sets what is called after an epoch and its evaluation.
+    /// Sets the function that is called after an epoch and its evaluation.
     on_epoch_end;
-    /// Sets what is called after the last step.
+    /// Sets the function that is called after the last step.
     on_train_end;
 }

@@ -1,4 +1,4 @@
-//! Callbacks: what happens during a training run besides training.
+//! Callbacks: hooks of the training loop.
 
 mod checkpoint;
 mod early_stopping;
@@ -24,7 +24,7 @@ use crate::optim::LearningRate;
 use ms_core::trace::{Arg, Sink};
 use ms_core::{Code, Error, Result, Tensor};
 
-/// What happens at certain points of a run of a [`Model`](super::Model). An error ends the run.
+/// Hooks that a [`Model`](super::Model) calls during a run. An error ends the run.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -45,62 +45,62 @@ use ms_core::{Code, Error, Result, Tensor};
 /// # Ok::<(), ms::Error>(())
 /// ```
 pub trait Callback {
-    /// Before the first step.
+    /// Runs before the first step.
     ///
     /// # Errors
-    /// What ends the run.
+    /// An error ends the run.
     fn on_train_begin(&mut self, run: &mut RunContext<'_>) -> Result<()> {
         let _ = run;
         Ok(())
     }
 
-    /// Before the first step of an epoch.
+    /// Runs before the first step of an epoch.
     ///
     /// # Errors
-    /// What ends the run.
+    /// An error ends the run.
     fn on_epoch_begin(&mut self, run: &mut RunContext<'_>) -> Result<()> {
         let _ = run;
         Ok(())
     }
 
-    /// Before a step; in sink mode, before a call that runs several.
+    /// Runs before a step; in sink mode, before a call of several steps.
     ///
     /// # Errors
-    /// What ends the run.
+    /// An error ends the run.
     fn on_step_begin(&mut self, run: &mut RunContext<'_>) -> Result<()> {
         let _ = run;
         Ok(())
     }
 
-    /// After a step; in sink mode, after a call that runs several.
+    /// Runs after a step; in sink mode, after a call of several steps.
     ///
     /// # Errors
-    /// What ends the run.
+    /// An error ends the run.
     fn on_step_end(&mut self, run: &mut RunContext<'_>) -> Result<()> {
         let _ = run;
         Ok(())
     }
 
-    /// After the last step of an epoch, and after the evaluation that follows it.
+    /// Runs after the last step of an epoch and the evaluation that follows it.
     ///
     /// # Errors
-    /// What ends the run.
+    /// An error ends the run.
     fn on_epoch_end(&mut self, run: &mut RunContext<'_>) -> Result<()> {
         let _ = run;
         Ok(())
     }
 
-    /// After the last step, also if the run was stopped.
+    /// Runs after the last step, also if the run was stopped.
     ///
     /// # Errors
-    /// What ends the run.
+    /// An error ends the run.
     fn on_train_end(&mut self, run: &mut RunContext<'_>) -> Result<()> {
         let _ = run;
         Ok(())
     }
 }
 
-/// The state of a run, for its callbacks.
+/// The state of a run, as its callbacks see it.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -119,7 +119,7 @@ pub struct RunContext<'a> {
     pub(super) epochs: u64,
     pub(super) step: u64,
     pub(super) steps_per_epoch: usize,
-    /// The losses of the steps of this epoch that this run did, one tensor for each call.
+    /// The losses of this run's steps in this epoch, one tensor for each call.
     pub(super) losses: Vec<Tensor>,
     pub(super) scores: Scores,
     pub(super) network: Slots<'a>,
@@ -129,39 +129,39 @@ pub struct RunContext<'a> {
 }
 
 impl RunContext<'_> {
-    /// The number of the epoch, from 1 on.
+    /// Returns the number of the epoch, starting from 1.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// The number of the last epoch.
+    /// Returns the number of the last epoch.
     pub fn epochs(&self) -> u64 {
         self.epochs
     }
 
-    /// How many steps have been done in all epochs.
+    /// Returns the number of steps done in all epochs.
     pub fn step(&self) -> u64 {
         self.step
     }
 
-    /// Number of steps of an epoch.
+    /// Returns the number of steps of an epoch.
     pub fn steps_per_epoch(&self) -> usize {
         self.steps_per_epoch
     }
 
-    /// The loss of the last step.
+    /// Returns the loss of the last step.
     ///
     /// # Errors
-    /// [`Code::Argument`] before the first step of an epoch; those of computing the loss.
+    /// [`Code::Argument`] before the first step of an epoch; the errors of computing the loss.
     pub fn loss(&self) -> Result<f64> {
         let last = self.losses.last().map(values).transpose()?.and_then(|it| it.last().copied());
         last.ok_or_else(|| Error::new(Code::Argument, "the epoch has no step yet").with_op("RunContext::loss"))
     }
 
-    /// The mean loss of the steps of the epoch so far, those of this run.
+    /// Returns the mean loss of the steps that this run has done in the epoch.
     ///
     /// # Errors
-    /// As [`RunContext::loss`].
+    /// The errors of [`RunContext::loss`].
     pub fn mean_loss(&self) -> Result<f64> {
         let all = self.losses.iter().map(values).collect::<Result<Vec<_>>>()?.concat();
         match all.len() {
@@ -170,11 +170,11 @@ impl RunContext<'_> {
         }
     }
 
-    /// A number by its name: `loss` is [the mean loss](Self::mean_loss) of the epoch, and what
-    /// evaluation gives begins with `val_`, such as `val_accuracy`.
+    /// Returns a number by name. `loss` is [the mean loss](Self::mean_loss) of the epoch. Names of evaluation scores
+    /// begin with `val_`, such as `val_accuracy`.
     ///
     /// # Errors
-    /// [`Code::Argument`] with all names for another one.
+    /// [`Code::Argument`] for an unknown name; the message lists all names.
     pub fn number(&self, name: &str) -> Result<f64> {
         if name == "loss" {
             return self.mean_loss();
@@ -188,23 +188,23 @@ impl RunContext<'_> {
         })
     }
 
-    /// What the last evaluation gave: the loss and the metrics, by their names.
+    /// Returns the loss and metrics of the last evaluation, by name.
     pub fn scores(&self) -> &Scores {
         &self.scores
     }
 
-    /// The network.
+    /// Returns the network.
     pub fn network(&self) -> Slots<'_> {
         self.network
     }
 
-    /// The learning rates of the optimiser: one, or one for each group of parameters.
+    /// Returns the learning rates of the optimiser: one, or one for each parameter group.
     pub fn learning_rates(&self) -> &[&LearningRate] {
         &self.learning_rates
     }
 
-    /// All that the run goes on from: the network, the optimiser, and the loader of the data. It is what
-    /// [`Model::state`](super::Model::state) gives.
+    /// Returns everything that a run continues from: the network, the optimiser, and the data loader. It equals
+    /// [`Model::state`](super::Model::state).
     pub fn state(&self) -> Slots<'_> {
         self.state
     }
@@ -215,7 +215,7 @@ impl RunContext<'_> {
     }
 }
 
-/// The slots of a value of any type, whose state can be saved and loaded.
+/// The slots of a value of any type, for saving and loading.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -241,7 +241,7 @@ impl<'a> Slots<'a> {
     }
 }
 
-/// [`Arg::visit`], for values whose type is not known.
+/// An object-safe form of [`Arg::visit`].
 trait VisitSlots {
     fn visit_slots(&self, sink: &mut Sink<'_>);
 }
@@ -259,7 +259,7 @@ impl Arg for Slots<'_> {
     }
 }
 
-/// The losses of a call: one, or one for each of its steps.
+/// Returns the losses of a call: one, or one for each of its steps.
 fn values(losses: &Tensor) -> Result<Vec<f64>> {
     ms_core::catch(|| losses.cast(ms_core::DType::F64))?.try_to_vec()
 }

@@ -1,4 +1,4 @@
-//! What a run prints.
+//! Prints the progress of a run.
 
 use super::{Callback, RunContext};
 use crate::train::Progress;
@@ -7,7 +7,7 @@ use ms_core::error::OrRaise;
 use ms_core::ops::rules::check_positive;
 use std::time::{Duration, Instant};
 
-/// Prints the loss every so many steps: `epoch 2/5, step 30/100: loss 0.4512`.
+/// Prints the loss at regular steps: `epoch 2/5, step 30/100: loss 0.4512`.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -24,7 +24,7 @@ pub struct LossMonitor {
 }
 
 impl LossMonitor {
-    /// Prints every so many steps.
+    /// Creates a monitor that prints every `steps` steps.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] for zero.
@@ -52,14 +52,14 @@ impl Callback for LossMonitor {
     }
 }
 
-/// `epoch 2/5, step 30/100`.
+/// Formats the position of a run: `epoch 2/5, step 30/100`.
 fn place(run: &RunContext<'_>) -> String {
     let per_epoch = run.steps_per_epoch() as u64;
     let step = run.step() - (run.epoch() - 1) * per_epoch;
     format!("epoch {}/{}, step {step}/{per_epoch}", run.epoch(), run.epochs())
 }
 
-/// Prints how long each epoch took, and a step on average; the evaluation after an epoch is part of it.
+/// Prints the duration of each epoch, including its evaluation, and the mean duration of a step.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -75,7 +75,7 @@ pub struct TimeMonitor {
 }
 
 impl TimeMonitor {
-    /// Prints after each epoch.
+    /// Creates a monitor that prints after each epoch.
     pub fn new() -> Self {
         Self::default()
     }
@@ -97,8 +97,8 @@ impl Callback for TimeMonitor {
     }
 }
 
-/// Shows a bar on standard error while an epoch runs, if that is a terminal, and prints a line with the
-/// mean loss and all scores after each epoch, whatever the output is.
+/// Shows a progress bar during an epoch, if standard error is a terminal. After each epoch it prints a line with the
+/// mean loss and all scores to any output.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -114,11 +114,11 @@ pub struct ProgressMonitor {
     shown: Option<Instant>,
 }
 
-/// How often the loss beside a bar changes; reading it waits for the step.
+/// The update period of the loss beside a bar, since reading the loss waits for the step.
 const PERIOD: Duration = Duration::from_millis(100);
 
 impl ProgressMonitor {
-    /// A bar and a line for each epoch.
+    /// Creates a monitor with a bar and a line for each epoch.
     pub fn new() -> Self {
         Self::default()
     }

@@ -1,11 +1,11 @@
-//! Learning rates by a function of the host.
+//! Sets learning rates by a host function.
 
 use super::{Callback, RunContext};
 use ms_core::Result;
 
-/// Sets the learning rates before every step to a function of the current rate and of the number of steps
-/// done. [Schedules](crate::optim::Schedule) of an optimiser are part of the compiled step, and of
-/// checkpoints; this is for what they cannot express.
+/// Sets the learning rates before every step to a function of the current rate and the number of steps done. Prefer
+/// [schedules](crate::optim::Schedule) of an optimiser, which are part of the compiled step and of checkpoints. This
+/// callback is for functions that they cannot express.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -22,7 +22,7 @@ pub struct LearningRateScheduler<F> {
 }
 
 impl<F: FnMut(f64, u64) -> f64> LearningRateScheduler<F> {
-    /// Sets every rate to `rate(current, step)`.
+    /// Creates a callback that sets every rate to `rate(current, step)`.
     pub fn new(rate: F) -> Self {
         Self { rate }
     }

@@ -1,4 +1,4 @@
-//! Files of TensorBoard: records of protocol buffers with checksums
+//! Writes TensorBoard event files: protobuf records with checksums
 //! (<https://github.com/tensorflow/tensorboard/blob/master/tensorboard/compat/proto/event.proto>).
 
 use super::{Callback, RunContext};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Writes numbers, distributions and texts into a file that TensorBoard shows.
+/// Writes scalars, histograms and texts to a TensorBoard event file.
 ///
 /// ```
 /// use ms::train::SummaryWriter;
@@ -34,10 +34,10 @@ pub struct SummaryWriter {
 }
 
 impl SummaryWriter {
-    /// A new file in a folder, which is created if it is missing.
+    /// Creates a new file in a folder. The folder is created if it is missing.
     ///
     /// # Errors
-    /// [`Code::Io`] when one of them cannot be created.
+    /// [`Code::Io`] if the file or the folder cannot be created.
     pub fn create(folder: impl AsRef<Path>) -> Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let folder = folder.as_ref();
@@ -48,7 +48,7 @@ impl SummaryWriter {
             let path = folder.join(format!("events.out.tfevents.{seconds}.ms.{}.{number}", std::process::id()));
             match OpenOptions::new().write(true).create_new(true).open(&path) {
                 Ok(file) => break (path, file),
-                // A process in another container has this id.
+                // A process in a different container may have the same id.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(refuse("create", &path, error)),
             }
@@ -59,28 +59,28 @@ impl SummaryWriter {
         Ok(writer)
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Adds a number of a series.
+    /// Adds a value of a scalar series.
     ///
     /// # Errors
-    /// [`Code::Io`] when the file cannot be written.
+    /// [`Code::Io`] if the file cannot be written.
     pub fn scalar(&mut self, tag: &str, step: u64, value: f64) -> Result<()> {
         self.write(&record(&event(now(), step, tag, &float(2, value as f32))))
     }
 
-    /// Adds a text of a series, which is shown as Markdown.
+    /// Adds a text, which is shown as Markdown.
     ///
     /// # Errors
-    /// [`Code::Io`] when the file cannot be written.
+    /// [`Code::Io`] if the file cannot be written.
     pub fn text(&mut self, tag: &str, step: u64, text: &str) -> Result<()> {
         self.write(&record(&event(now(), step, tag, &text_value(text))))
     }
 
-    /// Adds the distribution of the elements of a tensor of numbers, by 30 intervals of equal length.
+    /// Adds a histogram of the elements of a numeric tensor, with 30 buckets of equal width.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -95,8 +95,8 @@ impl SummaryWriter {
     /// ```
     ///
     /// # Errors
-    /// [`Code::Argument`] for a tensor without elements, or with elements that are not finite; [`Code::Io`] when the
-    /// file cannot be written; those of computing the tensor.
+    /// [`Code::Argument`] for a tensor without elements, or with elements that are not finite; [`Code::Io`] if the file
+    /// cannot be written; the errors of computing the tensor.
     pub fn histogram(&mut self, tag: &str, step: u64, values: &Tensor) -> Result<()> {
         let values: Vec<f64> = row_major(values)?.scalars().iter().map(|it| it.as_f64()).collect();
         if values.is_empty() || values.iter().any(|it| !it.is_finite()) {
@@ -106,10 +106,10 @@ impl SummaryWriter {
         self.write(&record(&event(now(), step, tag, &bytes(5, &histogram(&values)))))
     }
 
-    /// Writes what is buffered, so that TensorBoard sees it.
+    /// Flushes buffered records, so that TensorBoard sees them.
     ///
     /// # Errors
-    /// [`Code::Io`] when the file cannot be written.
+    /// [`Code::Io`] if the file cannot be written.
     pub fn flush(&mut self) -> Result<()> {
         self.out.flush().map_err(|it| refuse("write", &self.path, it))
     }
@@ -123,26 +123,26 @@ fn refuse(what: &str, path: &Path, error: io::Error) -> Error {
     Error::new(Code::Io, format!("cannot {what} `{}`: {error}", path.display())).with_op("SummaryWriter")
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// A message between its length and its checksum.
+/// Frames a message with its length and checksums.
 fn record(message: &[u8]) -> Vec<u8> {
-    // So that the checksum of data with its checksum is not a constant.
+    // Masking is part of the format: the CRC of data that contains its own CRC would be a constant.
     let masked = |it: &[u8]| crc32c(it).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
     let length = (message.len() as u64).to_le_bytes();
     [&length[..], &masked(&length), message, &masked(message)].concat()
 }
 
-/// An event with a value.
+/// Encodes an event with a value.
 fn event(time: f64, step: u64, tag: &str, value: &[u8]) -> Vec<u8> {
     let value = [&bytes(1, tag.as_bytes()), value].concat();
     [double(1, time), number(2, step), bytes(5, &bytes(1, &value))].concat()
 }
 
-/// The fields of a value that is a text: a tensor of one string, and the plugin that shows it.
+/// Encodes the fields of a text value: a tensor of one string, and the plugin that shows it.
 fn text_value(text: &str) -> Vec<u8> {
     const STRING: u64 = 7;
     let shape = bytes(2, &bytes(2, &number(1, 1)));
@@ -150,13 +150,13 @@ fn text_value(text: &str) -> Vec<u8> {
     [bytes(8, &tensor), bytes(9, &bytes(1, &bytes(1, b"text")))].concat()
 }
 
-/// A histogram of finite values: their bounds, number, sum, sum of squares, and the upper limits and sizes of
-/// intervals.
+/// Encodes a histogram of finite values: bounds, number, sum, sum of squares, and the upper limits and counts of the
+/// buckets.
 fn histogram(values: &[f64]) -> Vec<u8> {
     const INTERVALS: usize = 30;
     let (min, max) =
         values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), it| (min.min(*it), max.max(*it)));
-    // Values that are all equal are in the first interval of any length.
+    // Equal values fall into the first bucket for any width.
     let width = if max > min { (max - min) / INTERVALS as f64 } else { 1.0 };
     let mut counts = [0.0; INTERVALS];
     for it in values {
@@ -171,8 +171,8 @@ fn histogram(values: &[f64]) -> Vec<u8> {
     sums.chain(packed(6, &mut limits.into_iter())).chain(packed(7, &mut counts.into_iter())).collect()
 }
 
-/// Writes the loss and the learning rates of steps, and the loss and the scores of epochs, for TensorBoard:
-/// `loss`, `learning_rate`, `epoch_loss`, `val_accuracy`.
+/// Writes the loss and learning rates of steps, and the loss and scores of epochs, for TensorBoard: `loss`,
+/// `learning_rate`, `epoch_loss`, `val_accuracy`.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -195,12 +195,12 @@ pub struct SummaryCollector {
 }
 
 impl SummaryCollector {
-    /// Writes every step, into a new file of a folder.
+    /// Creates a callback that writes every step to a new file in a folder.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into(), steps: 1, at: 0, writer: None }
     }
 
-    /// Sets that the numbers of every so many steps are written.
+    /// Sets how often values are written: every `steps` steps.
     ///
     /// # Panics
     /// Raises [`Code::Argument`] for zero.
@@ -210,7 +210,7 @@ impl SummaryCollector {
         Self { steps, ..self }
     }
 
-    /// The file, once a run began.
+    /// Returns the path of the file, once a run has begun.
     pub fn path(&self) -> Option<&Path> {
         self.writer.as_ref().map(SummaryWriter::path)
     }
@@ -272,7 +272,7 @@ mod tests {
         }
     }
 
-    /// Messages as the protocol buffers of TensorBoard 2.21.0 write them, of histograms their CRC-32C.
+    /// Messages as TensorBoard 2.21.0 encodes them; for histograms, their CRC-32C.
     #[test]
     fn values_are_those_of_tensorboard() {
         let text: String = super::text_value("a *b*").iter().map(|it| format!("{it:02x}")).collect();

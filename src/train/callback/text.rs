@@ -1,8 +1,8 @@
-//! Numbers and times as people read them.
+//! Formats numbers and durations for people.
 
 use std::time::Duration;
 
-/// A number with four digits: `0.1234`, `1234.5` with one after the point at least, `1.234e-5`.
+/// Formats a number with four digits: `0.1234`, `1234.5` (at least one decimal), `1.234e-5`.
 pub(super) fn number(value: f64) -> String {
     match value.abs() {
         _ if value.is_nan() => "NaN".to_owned(),
@@ -16,7 +16,7 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
-/// A time with its unit: `850 ms`, `12.3 s`, `3 min 05 s`, `2 h 10 min`.
+/// Formats a duration with its unit: `850 ms`, `12.3 s`, `3 min 05 s`, `2 h 10 min`.
 pub(super) fn duration(time: Duration) -> String {
     let (seconds, millis) = (time.as_secs(), time.as_millis());
     match seconds {

@@ -1,10 +1,10 @@
-//! The area under the curve of true over false positives.
+//! The area under the ROC curve.
 
 use super::{Metric, class_numbers, numbers, refuse};
 use ms_core::{Code, Error, Result, Tensor};
 
-/// The area under the ROC curve of scores `[..]` for classes `[..]`, which are 0 or 1: the probability
-/// that a sample of class 1 has a larger score than one of class 0, where equal scores count half.
+/// The area under the ROC curve of scores `[..]` for binary classes `[..]`, which are 0 or 1. It is the probability
+/// that a sample of class 1 has a larger score than one of class 0. Ties count half.
 ///
 /// ```
 /// use ms::{prelude::*, train::{Auc, Metric}};
@@ -19,7 +19,7 @@ pub struct Auc {
 }
 
 impl Auc {
-    /// The area of no samples.
+    /// Creates the metric without samples.
     pub fn new() -> Self {
         Self::default()
     }
@@ -47,12 +47,12 @@ impl Metric for Auc {
         Ok(())
     }
 
-    /// From the ranks of the samples of class 1: the statistic of Mann and Whitney.
+    /// Computes the Mann-Whitney statistic from the ranks of the samples of class 1.
     fn eval(&self) -> Result<f64> {
         let mut samples = self.samples.clone();
         samples.sort_by(|a, b| a.0.total_cmp(&b.0));
         let (mut ranks, mut before) = (0.0, 0.0);
-        // The numeric value decides which are equal: 0 is -0.
+        // Ties are decided by numeric value: 0 equals -0.
         for equal in samples.chunk_by(|a, b| a.0 == b.0) {
             let count = equal.len() as f64;
             let positives = equal.iter().filter(|it| it.1).count() as f64;

@@ -1,4 +1,4 @@
-//! How similar texts are to references.
+//! The BLEU score of texts against references.
 
 use super::no_samples;
 use ms_core::error::OrRaise;
@@ -7,9 +7,9 @@ use ms_core::{Code, Error, Result};
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// The BLEU score of a corpus: the geometric mean of the precisions of n-grams up to a length, times a
-/// penalty for candidates that are shorter than the closest references (Papineni, Roukos, Ward and
-/// Zhu, "BLEU: a method for automatic evaluation of machine translation", ACL 2002).
+/// The BLEU score of a corpus (Papineni, Roukos, Ward and Zhu, "BLEU: a method for automatic evaluation of machine
+/// translation", ACL 2002). It is the geometric mean of the n-gram precisions up to a length, times a brevity penalty
+/// for candidates that are shorter than the closest references.
 ///
 /// ```
 /// use ms::train::BleuScore;
@@ -21,7 +21,7 @@ use std::hash::Hash;
 /// ```
 #[derive(Clone, Debug)]
 pub struct BleuScore {
-    /// For n-grams of each length: those found in a reference, and all.
+    /// The number of n-grams found in a reference, and of all n-grams, for each length.
     found: Vec<[f64; 2]>,
     smooth: bool,
     candidate_length: usize,
@@ -29,7 +29,7 @@ pub struct BleuScore {
 }
 
 impl BleuScore {
-    /// The score of no texts, from n-grams of 1 to `longest` tokens: usually 4.
+    /// Creates the score without texts, for n-grams of 1 to `longest` tokens; `longest` is usually 4.
     ///
     /// # Panics
     /// Raises [`Code::Argument`] for a length of zero.
@@ -39,14 +39,14 @@ impl BleuScore {
         Self { found: vec![[0.0; 2]; longest], smooth: false, candidate_length: 0, reference_length: 0 }
     }
 
-    /// Sets whether one is added to both counts of n-grams longer than one token, so that the score of a
-    /// short text is not zero (Lin and Och, "Automatic evaluation of machine translation quality using
-    /// longest common subsequence and skip-bigram statistics", ACL 2004).
+    /// Sets whether one is added to both counts of n-grams longer than one token, so that the score of a short text is
+    /// not zero. (Lin and Och, "Automatic evaluation of machine translation quality using longest common subsequence
+    /// and skip-bigram statistics", ACL 2004.)
     pub fn smooth(self, smooth: bool) -> Self {
         Self { smooth, ..self }
     }
 
-    /// Starts again, without any text.
+    /// Removes all texts.
     pub fn clear(&mut self) {
         let smooth = self.smooth;
         *self = Self::new(self.found.len()).smooth(smooth);
@@ -55,7 +55,7 @@ impl BleuScore {
     /// Adds a text and its references, as tokens.
     ///
     /// # Errors
-    /// [`Code::Argument`] when there is no reference.
+    /// [`Code::Argument`] if there is no reference.
     pub fn update<T: Hash + Eq>(&mut self, candidate: &[T], references: &[Vec<T>]) -> Result<()> {
         let distance = |it: &usize| (it.abs_diff(candidate.len()), *it);
         let Some(closest) = references.iter().map(Vec::len).min_by_key(distance) else {
@@ -78,10 +78,10 @@ impl BleuScore {
         Ok(())
     }
 
-    /// The score of all texts, from 0 to 1.
+    /// Returns the score of all texts, from 0 to 1.
     ///
     /// # Errors
-    /// [`Code::Argument`] when there are no tokens.
+    /// [`Code::Argument`] if there are no tokens.
     pub fn eval(&self) -> Result<f64> {
         if self.candidate_length == 0 {
             return Err(no_samples("BleuScore"));
@@ -98,7 +98,7 @@ impl BleuScore {
     }
 }
 
-/// How often each sequence of `length` tokens occurs.
+/// Counts the occurrences of each n-gram of `length` tokens.
 fn grams<T: Hash + Eq>(text: &[T], length: usize) -> HashMap<&[T], usize> {
     let mut counts = HashMap::new();
     text.windows(length).for_each(|it| *counts.entry(it).or_insert(0) += 1);

@@ -1,14 +1,14 @@
-//! Counts of true and predicted classes, and what is computed from them.
+//! The confusion matrix, and the metrics computed from it.
 
 use super::{Metric, Scores, class_numbers, largest, no_samples, refuse};
 use ms_core::error::OrRaise;
 use ms_core::ops::rules::check_positive;
 use ms_core::{Code, Result, Tensor};
 
-/// How many samples of each true class were predicted as each class.
+/// Counts how many samples of each true class were predicted as each class.
 ///
-/// Predictions are scores `[.., classes]`, of which the largest one counts, or classes `[..]`; targets
-/// are classes `[..]`.
+/// Predictions are scores `[.., classes]`, of which the largest determines the class, or class indices `[..]`. Targets
+/// are class indices `[..]`.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -25,10 +25,10 @@ pub struct ConfusionMatrix {
 }
 
 impl ConfusionMatrix {
-    /// The counts of no samples.
+    /// Creates a matrix of zeros.
     ///
     /// # Panics
-    /// Raises [`Code::Argument`] for no classes.
+    /// Raises [`Code::Argument`] for zero classes.
     #[track_caller]
     pub fn new(classes: usize) -> Self {
         check_positive("ConfusionMatrix", "classes", classes).or_raise();
@@ -43,7 +43,7 @@ impl ConfusionMatrix {
     /// Adds a batch.
     ///
     /// # Errors
-    /// Those of [`Metric::update`].
+    /// The errors of [`Metric::update`].
     pub fn update(&mut self, predictions: &Tensor, targets: &Tensor) -> Result<()> {
         const METRIC: &str = "ConfusionMatrix";
         let pairs: Vec<(usize, usize)> = if predictions.dtype().is_float() {
@@ -67,7 +67,7 @@ impl ConfusionMatrix {
         Ok(())
     }
 
-    /// The counts: i64 `[classes, classes]`, with a row for each true class.
+    /// Returns the counts, i64 `[classes, classes]`, with a row for each true class.
     pub fn counts(&self) -> Tensor {
         Tensor::from_slice([self.classes, self.classes], &self.counts)
     }
@@ -76,8 +76,7 @@ impl ConfusionMatrix {
         self.counts.iter().sum()
     }
 
-    /// How many samples of a class were predicted as such; how many were predicted as the class; how
-    /// many are of it.
+    /// Returns the true positives of a class, the samples predicted as the class, and the samples of the class.
     fn of(&self, class: usize) -> [f64; 3] {
         let row = &self.counts[class * self.classes..][..self.classes];
         let column: i64 = self.counts.iter().skip(class).step_by(self.classes).sum();
@@ -85,7 +84,7 @@ impl ConfusionMatrix {
     }
 }
 
-/// How the numbers of all classes become one.
+/// The reduction of per-class values to one number.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -101,21 +100,21 @@ impl ConfusionMatrix {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Average {
-    /// The mean over classes.
+    /// The unweighted mean over classes.
     #[default]
     Macro,
-    /// The number for all samples together.
+    /// The value for all samples together.
     Micro,
     /// The mean over classes, weighted by their numbers of samples.
     Weighted,
 }
 
-/// A quotient; zero for nothing among nothing.
+/// Divides; zero divided by zero is zero.
 fn quotient(part: f64, all: f64) -> f64 {
     if all == 0.0 { 0.0 } else { part / all }
 }
 
-/// A number for each class, from its counts.
+/// Computes the value of a class from its counts.
 type OfClass = fn([f64; 3]) -> f64;
 
 fn averaged(matrix: &ConfusionMatrix, average: Average, of_class: OfClass, metric: &str) -> Result<f64> {
@@ -134,8 +133,8 @@ macro_rules! scores {
     ($($(#[$about:meta])* $name:ident, $text:literal, $of_class:expr;)*) => {$(
         $(#[$about])*
         ///
-        /// Predictions and targets are those of [`ConfusionMatrix`]. A quotient of nothing among nothing is
-        /// zero. The number is the mean over all classes unless [`average`](Self::average) sets another.
+        /// Predictions and targets are those of [`ConfusionMatrix`]. Zero divided by zero is zero. The result is the
+        /// unweighted mean over classes unless [`average`](Self::average) sets a different reduction.
         #[derive(Clone, Debug)]
         pub struct $name {
             matrix: ConfusionMatrix,
@@ -143,21 +142,21 @@ macro_rules! scores {
         }
 
         impl $name {
-            /// The number of no samples, for a number of classes.
+            /// Creates the metric without samples, for this number of classes.
             ///
             /// # Panics
-            /// Raises [`Code::Argument`] for no classes.
+            /// Raises [`Code::Argument`] for zero classes.
             #[track_caller]
             pub fn new(classes: usize) -> Self {
                 Self { matrix: ConfusionMatrix::new(classes), average: Average::default() }
             }
 
-            /// Sets how the numbers of all classes become one.
+            /// Sets the reduction over classes.
             pub fn average(self, average: Average) -> Self {
                 Self { average, ..self }
             }
 
-            /// The number for each class.
+            /// Returns the value of each class.
             pub fn per_class(&self) -> Vec<f64> {
                 let of_class: OfClass = $of_class;
                 (0..self.matrix.classes).map(|it| of_class(self.matrix.of(it))).collect()
@@ -185,7 +184,7 @@ macro_rules! scores {
 }
 
 scores! {
-    /// The fraction of samples predicted as a class that are of it.
+    /// Precision: the fraction of samples predicted as a class that belong to it.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -196,7 +195,7 @@ scores! {
     /// # Ok::<(), ms::Error>(())
     /// ```
     Precision, "precision", |[right, predicted, _]| quotient(right, predicted);
-    /// The fraction of samples of a class that are predicted as such.
+    /// Recall: the fraction of samples of a class that are predicted as the class.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -207,7 +206,7 @@ scores! {
     /// # Ok::<(), ms::Error>(())
     /// ```
     Recall, "recall", |[right, _, all]| quotient(right, all);
-    /// The harmonic mean of precision and recall.
+    /// The F1 score: the harmonic mean of precision and recall.
     ///
     /// ```
     /// use ms::prelude::*;

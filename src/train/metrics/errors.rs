@@ -1,4 +1,4 @@
-//! Differences between numbers.
+//! Regression errors.
 
 use super::{Metric, no_samples, numbers, refuse};
 use ms_core::{Code, Result, Tensor};
@@ -13,7 +13,7 @@ macro_rules! errors {
         }
 
         impl $name {
-            /// The error of no samples.
+            /// Creates the metric without samples.
             pub fn new() -> Self {
                 Self::default()
             }
@@ -51,8 +51,8 @@ macro_rules! errors {
 }
 
 errors! {
-    /// The mean absolute error of all elements of predictions and targets of one shape. MindSpore's
-    /// divides by the number of rows.
+    /// The mean absolute error over all elements of predictions and targets of one shape. MindSpore divides by the
+    /// number of rows instead.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -63,8 +63,8 @@ errors! {
     /// # Ok::<(), ms::Error>(())
     /// ```
     MAE, "mae", f64::abs;
-    /// The mean squared error of all elements of predictions and targets of one shape. MindSpore's
-    /// divides by the number of rows.
+    /// The mean squared error over all elements of predictions and targets of one shape. MindSpore divides by the
+    /// number of rows instead.
     ///
     /// ```
     /// use ms::prelude::*;

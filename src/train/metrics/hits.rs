@@ -1,11 +1,11 @@
-//! How many predictions are right.
+//! Accuracies.
 
 use super::{Metric, Scores, largest, no_samples};
 use ms_core::error::OrRaise;
 use ms_core::ops::rules::check_positive;
 use ms_core::{Result, Tensor};
 
-/// Right predictions among all.
+/// Counts of correct and of all predictions.
 #[derive(Clone, Copy, Debug, Default)]
 struct Hits {
     right: u64,
@@ -26,8 +26,7 @@ impl Hits {
     }
 }
 
-/// The fraction of rows of predictions `[.., classes]` whose largest score is that of the class in
-/// targets `[..]`.
+/// The fraction of rows of predictions `[.., classes]` in which the largest score is at the target class, `[..]`.
 ///
 /// ```
 /// use ms::{prelude::*, train::{Accuracy, Metric}};
@@ -42,7 +41,7 @@ pub struct Accuracy {
 }
 
 impl Accuracy {
-    /// The accuracy of no samples.
+    /// Creates the metric without samples.
     pub fn new() -> Self {
         Self::default()
     }
@@ -68,8 +67,8 @@ impl Metric for Accuracy {
     }
 }
 
-/// The fraction of rows of predictions `[.., classes]` where the class in targets `[..]` is among the
-/// `k` with the largest scores. Of equal scores, those of lower classes come first.
+/// The fraction of rows of predictions `[.., classes]` in which the target class, `[..]`, is among the `k` largest
+/// scores. Ties prefer lower classes.
 ///
 /// ```
 /// use ms::{prelude::*, train::{Metric, TopKCategoricalAccuracy}};
@@ -85,7 +84,7 @@ pub struct TopKCategoricalAccuracy {
 }
 
 impl TopKCategoricalAccuracy {
-    /// The accuracy of no samples.
+    /// Creates the metric without samples.
     ///
     /// # Panics
     /// Raises [`Code::Argument`](ms_core::Code::Argument) for a `k` of zero.

@@ -1,4 +1,4 @@
-//! Metrics: numbers that say how good predictions are.
+//! Metrics of predictions.
 
 mod area;
 mod bleu;
@@ -16,8 +16,7 @@ pub use perplexity::Perplexity;
 
 use ms_core::{Code, DType, Error, Result, Tensor};
 
-/// A number that says how good the predictions for a whole dataset are, computed batch by batch in
-/// f64.
+/// A metric of the predictions for a whole dataset, accumulated batch by batch in f64.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -29,28 +28,27 @@ use ms_core::{Code, DType, Error, Result, Tensor};
 /// # Ok::<(), ms::Error>(())
 /// ```
 pub trait Metric {
-    /// What results call it: `accuracy`.
+    /// Returns the name of the metric in results, such as `accuracy`.
     fn name(&self) -> String;
 
-    /// Starts again, without any sample.
+    /// Removes all samples.
     fn clear(&mut self);
 
     /// Adds a batch.
     ///
     /// # Errors
-    /// [`Code::Shape`], [`Code::DType`] and [`Code::OutOfRange`] for predictions and targets that do not
-    /// belong together; then no sample of the batch is added.
+    /// [`Code::Shape`], [`Code::DType`] and [`Code::OutOfRange`] for predictions and targets that do not match. No
+    /// sample of the batch is added then.
     fn update(&mut self, predictions: &Tensor, targets: &Tensor) -> Result<()>;
 
-    /// The number for all samples since the last [`Metric::clear`].
+    /// Returns the value for all samples since the last [`Metric::clear`].
     ///
     /// # Errors
-    /// [`Code::Argument`] when it is not defined for them, as for no samples.
+    /// [`Code::Argument`] if the metric is undefined for these samples, for example without samples.
     fn eval(&self) -> Result<f64>;
 }
 
-/// The fraction of rows of `logits: [n, classes]` whose largest entry is at the class in
-/// `target: [n]`.
+/// Computes the fraction of rows of `logits: [n, classes]` in which the largest entry is at the class in `target: [n]`.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -62,7 +60,7 @@ pub fn accuracy(logits: &Tensor, target: &Tensor) -> Tensor {
     logits.argmax(-1).eq(target).mean(())
 }
 
-/// A mean over batches of different sizes.
+/// A mean over batches of different sizes, weighted by their sizes.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -84,7 +82,7 @@ impl Mean {
         self.weight += count as f64;
     }
 
-    /// The mean so far; NaN before the first value.
+    /// Returns the mean so far; NaN before the first value.
     pub fn get(&self) -> f64 {
         self.sum / self.weight
     }
@@ -98,12 +96,12 @@ fn no_samples(metric: &str) -> Error {
     Error::new(Code::Argument, "there are no samples").with_op(metric)
 }
 
-/// Numbers as f64, in row-major order.
+/// Reads numbers as f64, in row-major order.
 fn numbers(tensor: &Tensor) -> Result<Vec<f64>> {
     ms_core::catch(|| tensor.cast(DType::F64))?.try_to_vec()
 }
 
-/// Scores of classes along the last axis, and the class of each row: `[.., classes]` and `[..]`.
+/// Class scores `[.., classes]` and the true class `[..]` of each row.
 struct Scores {
     scores: Vec<f64>,
     classes: usize,
@@ -127,13 +125,13 @@ impl Scores {
         Ok(Self { scores, classes, targets })
     }
 
-    /// The scores of all classes and the true class, for each row.
+    /// Iterates over rows: the scores of all classes, and the true class.
     fn rows(&self) -> impl Iterator<Item = (&[f64], usize)> {
         self.scores.chunks_exact(self.classes).zip(self.targets.iter().copied())
     }
 }
 
-/// Integers or bools that are classes below a number.
+/// Reads integers or bools as class indices, and checks that they are below `classes`.
 fn class_numbers(metric: &str, predictions: &Tensor, targets: &Tensor, classes: usize) -> Result<Vec<usize>> {
     if targets.dtype().is_float() {
         let message = "targets are integers".to_owned();
@@ -149,8 +147,7 @@ fn class_numbers(metric: &str, predictions: &Tensor, targets: &Tensor, classes: 
     numbers.into_iter().map(class).collect()
 }
 
-/// The class of the largest score, the first of those that are equal. NaN is the largest, as for
-/// [`Tensor::argmax`].
+/// Returns the class of the largest score; the first one in a tie. NaN is the largest, as in [`Tensor::argmax`].
 fn largest(scores: &[f64]) -> usize {
     let above = |a: f64, b: f64| a > b || (a.is_nan() && !b.is_nan());
     (1..scores.len()).fold(0, |best, it| if above(scores[it], scores[best]) { it } else { best })

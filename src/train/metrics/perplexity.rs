@@ -1,9 +1,9 @@
-//! How surprising tokens are to a language model.
+//! The perplexity of a language model.
 
 use super::{Metric, Scores, no_samples};
 use ms_core::{DType, Result, Tensor, ops};
 
-/// The exponential of the mean cross entropy of logits `[.., classes]` with targets `[..]`.
+/// The perplexity: the exponential of the mean cross entropy of logits `[.., classes]` with targets `[..]`.
 ///
 /// ```
 /// use ms::{prelude::*, train::{Metric, Perplexity}};
@@ -20,12 +20,12 @@ pub struct Perplexity {
 }
 
 impl Perplexity {
-    /// The perplexity of no tokens.
+    /// Creates the metric without tokens.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Leaves out targets of this number, which need not be a class: padding.
+    /// Ignores targets with this number, such as padding. It need not be a class.
     pub fn ignore(self, target: i64) -> Self {
         Self { ignored: Some(target), ..self }
     }
@@ -45,7 +45,7 @@ impl Metric for Perplexity {
             Some(ignored) if !targets.dtype().is_float() => {
                 let wide = ms_core::catch(|| targets.cast(DType::I64))?;
                 let kept: Vec<bool> = wide.try_to_vec::<i64>()?.into_iter().map(|it| it != ignored).collect();
-                // A class that exists, in the place of one that need not.
+                // Ignored targets are replaced by a valid class.
                 let known = ms_core::catch(|| ops::select(wide.eq(ignored), Tensor::zeros_like(&wide), &wide))?;
                 Some((kept, known))
             }

@@ -1,11 +1,11 @@
-//! Functions of elements.
+//! Exports elementwise ops.
 
 use super::message::Attribute;
 use super::translator::{Applied, Translator};
 use ms_core::Result;
 use ms_core::tensor::DType;
 
-/// Ops that are one operator on the same operands, without attributes.
+/// Ops with a single ONNX operator of the same operands, without attributes.
 const SAME: &[(&str, &str)] = &[
     ("abs", "Abs"),
     ("acos", "Acos"),
@@ -57,7 +57,7 @@ const SAME: &[(&str, &str)] = &[
     ("tensor_move", "Identity"),
 ];
 
-/// Functions of elements that runtimes have for f32 and f64 only.
+/// Elementwise operators that runtimes implement for f32 and f64 only.
 const OF_WIDE_FLOATS: &[&str] = &[
     "acos",
     "acosh",
@@ -81,7 +81,7 @@ const OF_WIDE_FLOATS: &[&str] = &[
     "tan",
 ];
 
-/// Ops of bools that are operators of integers, whose results are true unless they are zero.
+/// Ops on bools that are exported as integer operators; a nonzero result is true.
 const OF_BOOLS: &[&str] = &[
     "add",
     "bitwise_and",
@@ -96,10 +96,10 @@ const OF_BOOLS: &[&str] = &[
     "mul",
 ];
 
-/// Ops whose result is their operand.
+/// Ops that return their operand.
 const OF_ANY_FLOATS: &[&str] = &["hook_backward", "stop_gradient", "tensor_move"];
 
-/// The dtype in which an op of operands of this one is applied, if that is another.
+/// Returns the dtype in which an op is computed, if it differs from the dtype of its operands.
 fn through(name: &str, dtype: DType) -> Option<DType> {
     match dtype {
         DType::Bool if OF_BOOLS.contains(&name) => Some(DType::I32),
@@ -109,10 +109,10 @@ fn through(name: &str, dtype: DType) -> Option<DType> {
     }
 }
 
-/// The result of a function of elements; `None` for any other op.
+/// Exports an elementwise op; returns `None` for any other op.
 ///
 /// # Errors
-/// [`Code::Export`](ms_core::Code::Export) for one without a counterpart.
+/// [`Code::Export`](ms_core::Code::Export) for an op without a counterpart.
 pub fn translate(to: &mut Translator<'_>, node: &Applied<'_>, name: &str) -> Result<Option<String>> {
     if !(SAME.iter().any(|it| it.0 == name) || COMPOSED.contains(&name)) {
         return Ok(None);
@@ -124,7 +124,7 @@ pub fn translate(to: &mut Translator<'_>, node: &Applied<'_>, name: &str) -> Res
     apply(to, node, name, &node.operands, node.operand(0).dtype, dtype).map(Some)
 }
 
-/// A function of elements, of operands of one dtype, as a result of another.
+/// Exports an elementwise op on operands of dtype `from`, with a result of another dtype.
 pub fn apply(
     to: &mut Translator<'_>,
     node: &Applied<'_>,
@@ -141,7 +141,7 @@ pub fn apply(
     Ok(to.cast(&value, result))
 }
 
-/// Functions of elements that are several operators, or another one for some dtypes.
+/// Elementwise ops that need several operators, or different operators for some dtypes.
 const COMPOSED: &[&str] = &[
     "atan2",
     "bitwise_not",
@@ -167,7 +167,7 @@ const COMPOSED: &[&str] = &[
     "trunc",
 ];
 
-/// A function of elements, of operands of this dtype, in which it is applied.
+/// Exports an elementwise op on operands that already have the compute dtype.
 pub fn of_elements(
     to: &mut Translator<'_>,
     node: &Applied<'_>,
@@ -226,7 +226,7 @@ pub fn of_elements(
     })
 }
 
-/// `e^x - 1` as `tanh(x / 2) (e^x + 1)`, which is exact near zero and -1 far below it.
+/// Computes `e^x - 1` as `tanh(x / 2) (e^x + 1)`, which is accurate near zero and -1 for large negative `x`.
 fn expm1(to: &mut Translator<'_>, x: &str, dtype: DType) -> Result<String> {
     let (half, one) = (to.scalar(0.5, dtype)?, to.scalar(1, dtype)?);
     let half = to.apply("Mul", &[x, &half]);
@@ -235,7 +235,7 @@ fn expm1(to: &mut Translator<'_>, x: &str, dtype: DType) -> Result<String> {
     Ok(to.apply("Mul", &[&tanh, &sum]))
 }
 
-/// `log(1 + x)`: near zero as `2 atanh(x / (x + 2))`, which is exact there.
+/// Computes `log(1 + x)`, near zero as `2 atanh(x / (x + 2))`, which is accurate there.
 fn log1p(to: &mut Translator<'_>, x: &str, dtype: DType) -> Result<String> {
     let (half, one, two) = (to.scalar(0.5, dtype)?, to.scalar(1, dtype)?, to.scalar(2, dtype)?);
     let above = to.apply("Add", &[x, &two]);
@@ -249,7 +249,8 @@ fn log1p(to: &mut Translator<'_>, x: &str, dtype: DType) -> Result<String> {
     Ok(to.apply("Where", &[&is_near, &near, &far]))
 }
 
-/// Quotients and remainders. For integers a divisor of zero gives zero; `trunc_div` is of integers, in formulas only.
+/// Exports quotients and remainders. An integer divisor of zero gives zero. `trunc_div` occurs in formulas only, on
+/// integers.
 fn division(to: &mut Translator<'_>, name: &str, operands: &[&str], dtype: DType) -> Result<String> {
     let (a, b) = (operands[0], operands[1]);
     let zero = to.scalar(0, dtype)?;
@@ -277,7 +278,7 @@ fn division(to: &mut Translator<'_>, name: &str, operands: &[&str], dtype: DType
     if name == "fmod" {
         return Ok(rest);
     }
-    // Not by the sign of a product, which may vanish.
+    // The signs are compared directly, since the product of the operands may underflow.
     let signs = [&rest[..], b].map(|it| to.apply("Less", &[it, &zero]));
     let (differ, exact) = (to.apply("Xor", &[&signs[0], &signs[1]]), to.apply("Equal", &[&rest, &zero]));
     let inexact = to.apply("Not", &[&exact]);
@@ -292,25 +293,25 @@ fn division(to: &mut Translator<'_>, name: &str, operands: &[&str], dtype: DType
     Ok(to.apply("Round", &[&quotient]))
 }
 
-/// Whether a float has the sign bit, which that of zero has in its reciprocal.
+/// Returns whether a float has the sign bit set. The reciprocal of zero shows the sign of zero.
 fn is_negative(to: &mut Translator<'_>, x: &str, zero: &str) -> String {
     let inverse = to.apply("Reciprocal", &[x]);
     let [below, from_below] = [x, &inverse].map(|it| to.apply("Less", &[it, zero]));
     to.apply("Or", &[&below, &from_below])
 }
 
-/// The larger and the smaller magnitude of two floats.
+/// Returns the magnitudes of two floats, and the larger and the smaller magnitude.
 fn by_size(to: &mut Translator<'_>, operands: [&str; 2]) -> ([String; 2], [String; 2]) {
     let sizes = operands.map(|it| to.apply("Abs", &[it]));
     let ordered = ["Max", "Min"].map(|it| to.apply(it, &[&sizes[0], &sizes[1]]));
     (sizes, ordered)
 }
 
-/// The angle of the point `(x, y)`: that of its octant, mirrored.
+/// Computes `atan2`: the angle in the first octant, mirrored to the octant of `(x, y)`.
 fn angle(to: &mut Translator<'_>, y: &str, x: &str, dtype: DType) -> Result<String> {
     let ([height, width], [long, short]) = by_size(to, [y, x]);
     let zero = to.scalar(0, dtype)?;
-    // Equal sizes may both be zero, or both infinite.
+    // Equal magnitudes may both be zero or both infinite, with a quotient of NaN.
     let (quotient, sign) = (to.apply("Div", &[&short, &long]), to.apply("Sign", &[&long]));
     let equal = to.apply("Equal", &[&short, &long]);
     let ratio = to.apply("Where", &[&equal, &sign, &quotient]);
@@ -327,7 +328,7 @@ fn angle(to: &mut Translator<'_>, y: &str, x: &str, dtype: DType) -> Result<Stri
     Ok(to.apply("Where", &[&below, &negative, &angle]))
 }
 
-/// `sqrt(a^2 + b^2)` without overflow: infinite if either is.
+/// Computes `sqrt(a^2 + b^2)` without overflow; infinite if either operand is.
 fn length(to: &mut Translator<'_>, operands: &[&str], dtype: DType) -> Result<String> {
     let (sizes, [long, short]) = by_size(to, [operands[0], operands[1]]);
     let (zero, one, infinity) = (to.scalar(0, dtype)?, to.scalar(1, dtype)?, to.scalar(f64::INFINITY, dtype)?);
@@ -342,7 +343,7 @@ fn length(to: &mut Translator<'_>, operands: &[&str], dtype: DType) -> Result<St
     Ok(to.apply("Where", &[&either, &infinity, &length]))
 }
 
-/// Shifts, which ONNX has of unsigned integers and by less than their width: as those of 64 bits.
+/// Exports shifts. ONNX shifts unsigned integers by less than their width, so operands are widened to 64 bits.
 fn shift(to: &mut Translator<'_>, name: &str, operands: &[&str], dtype: DType) -> Result<String> {
     let [bits, by] = [operands[0], operands[1]].map(|it| to.cast(it, DType::I64));
     let (zero, width) = (to.scalar(0, DType::I64)?, to.scalar(8 * dtype.size() as i64, DType::I64)?);
@@ -357,7 +358,7 @@ fn shift(to: &mut Translator<'_>, name: &str, operands: &[&str], dtype: DType) -
     let direction = if name == "left_shift" { "LEFT" } else { "RIGHT" };
     let keeps_sign = name == "right_shift" && dtype.is_signed_int();
     let result = if keeps_sign {
-        // Zeros move in, in place of which a negative number has ones.
+        // A logical shift inserts zeros. A negative number is inverted before and after, which inserts ones.
         let last = to.scalar(63, DType::I64)?;
         let by = to.apply("Where", &[&fits, &by, &last]);
         let (is_negative, inverse) = (to.apply("Less", &[&bits, &zero]), to.apply("BitwiseNot", &[&bits]));

@@ -1,4 +1,4 @@
-//! Kernels that programs declare: the operators of their instructions.
+//! Exports user-defined kernels as one ONNX operator for each instruction.
 
 use super::elements;
 use super::translator::{Applied, Translator};
@@ -6,19 +6,19 @@ use ms_core::Result;
 use ms_core::ops::formulas::{self, Binary, Dtypes, Formula, Instruction, Kind, Unary};
 use ms_core::tensor::{DType, Type};
 
-/// The value of a formula at the elements of its operands.
+/// Exports the value of a formula.
 pub fn translate(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
     let Some(formula) = Formula::parse(node.text("formula")) else { return node.refused("") };
     let types: Vec<&Type> = (0..node.operands.len()).map(|at| node.operand(at)).collect();
     let dtypes = Dtypes::of(formula.operands.iter().copied().zip(types.iter().map(|it| it.dtype)));
-    // As in a kernel, intermediate values are not rounded to narrow floats.
+    // Kernels do not round intermediate values to f16 or bf16 either.
     let computed = |kind: Kind| match dtypes.dtype(kind) {
         DType::F16 | DType::BF16 => DType::F32,
         dtype => dtype,
     };
     let Some(kinds) = formula.kinds() else { return node.refused("") };
     let mut values: Vec<String> = Vec::new();
-    // Whose sizes a value has: operands by their positions.
+    // The operands, by position, that determine the shape of each value.
     let mut sources: Vec<Vec<usize>> = Vec::new();
     for (at, (operand, &kind)) in node.operands.iter().zip(&kinds).enumerate() {
         let dtype = computed(kind);
@@ -50,7 +50,7 @@ pub fn translate(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> 
     if computed(kinds[result]) != ty.dtype {
         value = to.cast(&value, ty.dtype);
     }
-    // Operands that the value does not depend on have a part in its shape.
+    // The shape of the result also depends on operands that the value does not use.
     let is_whole = (1..=ty.dims.len()).all(|back| {
         let size = ty.dims[ty.dims.len() - back];
         let same = |at: &usize| {
@@ -66,7 +66,7 @@ pub fn translate(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> 
     Ok(to.apply("Expand", &[&value, &shape]))
 }
 
-/// The op of elements of this dtype that computes the same.
+/// Returns the elementwise op of a unary instruction on this dtype.
 fn unary(op: Unary, dtype: DType) -> &'static str {
     match op {
         Unary::Neg => "neg",
@@ -82,7 +82,7 @@ fn unary(op: Unary, dtype: DType) -> &'static str {
     }
 }
 
-/// [`unary`] of two operands.
+/// Returns the elementwise op of a binary instruction on this dtype.
 fn binary(op: Binary, dtype: DType) -> &'static str {
     let is_bool = dtype == DType::Bool;
     match op {

@@ -1,4 +1,4 @@
-//! Convolutions.
+//! Exports convolutions and their gradients.
 
 use super::message::Attribute;
 use super::operators::reshape;
@@ -39,8 +39,7 @@ pub fn transposed_convolution(to: &mut Translator<'_>, node: &Applied<'_>) -> Re
     Ok(to.with("ConvTranspose", &node.operands, &attributes))
 }
 
-/// The gradient of the weights: the convolution of the images with the gradients, in which channels and images have
-/// changed places.
+/// Exports backward-weights: a convolution of the input with the output gradient, with batch and channel axes swapped.
 pub fn weight_gradient(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
     let [stride, dilation, before, after] = ["stride", "dilation", "before", "after"].map(|it| node.ints(it));
     let (x, g, groups) = (&node.operand(0).dims, &node.operand(1).dims, node.int("groups") as usize);
@@ -65,7 +64,7 @@ pub fn weight_gradient(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<St
         ("group", Attribute::Int(groups as i64)),
     ];
     let mut result = to.with("Conv", &[&images, &weights], &attributes);
-    // What is behind the last window is none of a tap.
+    // Positions after the last window belong to no kernel tap.
     let Some(kernel) = constants(&node.dims("sizes")) else {
         return node.refused(" where the sizes of kernels are symbolic");
     };
@@ -78,7 +77,7 @@ pub fn weight_gradient(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<St
     Ok(to.with("Transpose", &[&result], &[("perm", Attribute::Ints(&swapped))]))
 }
 
-/// Sizes that are not symbolic.
+/// Returns the sizes if none is symbolic.
 pub(super) fn constants(dims: &[Dim]) -> Option<Vec<i64>> {
     dims.iter().map(|it| it.as_const().map(|it| it as i64)).collect()
 }

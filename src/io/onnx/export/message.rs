@@ -1,29 +1,28 @@
-//! The messages of `onnx.proto` that a model is written with (<https://github.com/onnx/onnx>, version 1.17; the form
-//! 8 of the intermediate representation).
+//! Encodes the messages of `onnx.proto` for models (<https://github.com/onnx/onnx>, version 1.17; IR version 8).
 
 use crate::io::onnx::element_type;
 use crate::io::protobuf::{bytes, header, integer, number};
 use ms_core::tensor::{Dim, HostArray, Type};
 
-/// The version of the operators, in which reductions take their axes as an operand. Version 18 is the newest that the
-/// compiler of Ascend reads.
+/// The opset version, in which reductions take their axes as an operand. Version 18 is the newest that Ascend's
+/// compiler reads.
 const OPERATORS: u64 = 18;
 
-/// The form of the intermediate representation.
+/// The IR version.
 const FORM: u64 = 8;
 
-/// The value of an attribute of a node.
+/// An attribute value of a node.
 pub enum Attribute<'a> {
     Int(i64),
     Ints(&'a [i64]),
     Text(&'a str),
-    /// A [`tensor`].
+    /// An encoded [`tensor`].
     Tensor(Vec<u8>),
-    /// A [`graph`].
+    /// An encoded [`graph`].
     Graph(Vec<u8>),
 }
 
-/// A node.
+/// Encodes a node.
 pub fn node(operator: &str, inputs: &[&str], outputs: &[&str], attributes: &[(&str, Attribute<'_>)]) -> Vec<u8> {
     let texts = |field: u8, all: &[&str]| all.iter().flat_map(|it| bytes(field, it.as_bytes())).collect::<Vec<_>>();
     let mut message = [texts(1, inputs), texts(2, outputs), bytes(4, operator.as_bytes())].concat();
@@ -40,7 +39,7 @@ pub fn node(operator: &str, inputs: &[&str], outputs: &[&str], attributes: &[(&s
     message
 }
 
-/// A tensor with its data.
+/// Encodes a tensor with its data.
 pub fn tensor(name: &str, array: &HostArray<'_>) -> Vec<u8> {
     let dims: Vec<u8> = array.shape().iter().flat_map(|&it| integer(1, it as u64)).collect();
     let mut message = [dims, number(2, element_type(array.dtype())), bytes(8, name.as_bytes())].concat();
@@ -50,7 +49,7 @@ pub fn tensor(name: &str, array: &HostArray<'_>) -> Vec<u8> {
     message
 }
 
-/// The name and the type of an input or an output.
+/// Encodes the name and type of an input or output.
 pub fn value(name: &str, ty: &Type) -> Vec<u8> {
     let dim = |it: &Dim| match it.as_const() {
         Some(size) => bytes(1, &integer(1, size as u64)),
@@ -61,7 +60,7 @@ pub fn value(name: &str, ty: &Type) -> Vec<u8> {
     [bytes(1, name.as_bytes()), bytes(2, &bytes(1, &tensor))].concat()
 }
 
-/// A graph of these messages.
+/// Encodes a graph of these messages.
 pub fn graph(
     name: &str,
     nodes: &[Vec<u8>],
@@ -79,7 +78,7 @@ pub fn graph(
     message
 }
 
-/// A whole file.
+/// Encodes a whole model file.
 pub fn model(graph: &[u8]) -> Vec<u8> {
     [number(1, FORM), bytes(2, b"ms"), bytes(7, graph), bytes(8, &number(2, OPERATORS))].concat()
 }

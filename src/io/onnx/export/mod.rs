@@ -1,4 +1,4 @@
-//! Exported functions as models.
+//! Exports functions as ONNX models.
 
 mod elements;
 mod formula;
@@ -22,15 +22,15 @@ use names::Names;
 use std::path::Path;
 use translator::Translator;
 
-/// Larger messages are not read by anything.
+/// The protobuf limit: no runtime reads larger messages.
 const MAX_BYTES: usize = i32::MAX as usize;
 
 impl ExportedFunction {
-    /// Writes an ONNX model with the operators of version 18, whose inputs have the names and sizes of the function's;
-    /// its results are called `output`, or `output_0`, `output_1` and so on.
+    /// Writes an ONNX model with opset version 18. Its inputs have the names and sizes of the function's inputs. Its
+    /// outputs are called `output`, or `output_0`, `output_1` and so on.
     ///
-    /// Results are those of `ms` up to rounding. Checks of positions and of classes, which `ms` makes where they are
-    /// used, are left to the runtime.
+    /// Results equal those of `ms` up to rounding. Bounds checks of indices and classes, which `ms` makes at their use,
+    /// are left to the runtime.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -45,8 +45,8 @@ impl ExportedFunction {
     /// ```
     ///
     /// # Errors
-    /// [`Code::Export`] for a function with an op that has no counterpart in ONNX, or of 2 GiB and more; [`Code::Io`]
-    /// when the file cannot be written.
+    /// [`Code::Export`] for an op without a counterpart in ONNX, or for a model of 2 GiB or more; [`Code::Io`] if the
+    /// file cannot be written.
     #[track_caller]
     pub fn save_onnx(&self, path: impl AsRef<Path>) -> Result<()> {
         let (path, location) = (path.as_ref(), std::panic::Location::caller());
@@ -54,7 +54,7 @@ impl ExportedFunction {
         replace(path, |out| out.write_all(&model)).map_err(|why| refuse(path, "write", why))
     }
 
-    /// The bytes of the model.
+    /// Encodes the model.
     pub(super) fn onnx(&self) -> Result<Vec<u8>> {
         let graph = lowered(self.graph())?;
         let mut names = Names::default();
@@ -91,7 +91,7 @@ impl ExportedFunction {
     }
 }
 
-/// The graph without transforms and without composites that have no operator.
+/// Expands transforms, and composites without an ONNX operator.
 fn lowered(graph: &Graph) -> Result<Graph> {
     let expanded = transform::expand(graph, false)?;
     let floats = [DType::F16, DType::BF16, DType::F32, DType::F64];

@@ -1,8 +1,8 @@
-//! Names of values, which differ in a whole model.
+//! Generates value names that are unique in a whole model.
 
 use std::collections::HashSet;
 
-/// The names that are taken.
+/// The set of used names.
 #[derive(Default)]
 pub struct Names {
     taken: HashSet<String>,
@@ -10,12 +10,12 @@ pub struct Names {
 }
 
 impl Names {
-    /// Takes a name.
+    /// Marks a name as used.
     pub fn reserve(&mut self, name: &str) {
         self.taken.insert(name.to_owned());
     }
 
-    /// Takes a name that begins like this one, and is this one if that is free.
+    /// Returns an unused name: this one, or one that begins with it.
     pub fn like(&mut self, name: &str) -> String {
         let mut free = name.to_owned();
         while !self.taken.insert(free.clone()) {
@@ -24,7 +24,7 @@ impl Names {
         free
     }
 
-    /// Takes the name of an intermediate value.
+    /// Returns an unused name for an intermediate value.
     pub fn fresh(&mut self) -> String {
         loop {
             let name = format!("/{}", self.next);

@@ -1,4 +1,4 @@
-//! Ops as operators of ONNX (<https://onnx.ai/onnx/operators/>).
+//! Exports ops as ONNX operators (<https://onnx.ai/onnx/operators/>).
 
 use super::message::Attribute;
 use super::translator::{Applied, Translator};
@@ -7,13 +7,13 @@ use ms_core::ops;
 use ms_core::tensor::{Array, DType, Dim};
 use ms_core::{Result, Tensor};
 
-/// Larger constants are computed when the model runs.
+/// The maximum number of elements of a folded constant. Larger values are computed when the model runs.
 const LARGEST_CONSTANT: usize = 64;
 
-/// The results of a node without graphs.
+/// Exports a node without regions.
 ///
 /// # Errors
-/// [`Code::Export`](ms_core::Code::Export) for one without a counterpart.
+/// [`Code::Export`](ms_core::Code::Export) for an op without a counterpart.
 pub fn translate(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<Vec<String>> {
     match node.node.op.name() {
         "sort" => first(to, node, node.operand(0).dims[node.int("axis") as usize]),
@@ -22,7 +22,7 @@ pub fn translate(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<Vec<Stri
     }
 }
 
-/// The only result of a node.
+/// Exports a node with a single result.
 fn one(to: &mut Translator<'_>, node: &Applied<'_>, name: &str) -> Result<String> {
     if let Some(result) = elements::translate(to, node, name)? {
         return Ok(result);
@@ -126,7 +126,7 @@ fn one(to: &mut Translator<'_>, node: &Applied<'_>, name: &str) -> Result<String
     })
 }
 
-/// The value of a node without operands, if its sizes are constants, and it is small or has no operator.
+/// Evaluates a node without operands and with constant sizes, if the result is small or the op has no operator.
 fn constant(node: &Applied<'_>) -> Result<Option<Array>> {
     let has_operator = !["constant", "eye", "linspace"].contains(&node.node.op.name());
     let is_known = !node.node.attrs.is_symbolic();
@@ -153,7 +153,7 @@ fn reduce(to: &mut Translator<'_>, node: &Applied<'_>, operator: &str, operand: 
     Ok(to.cast(&reduced, node.result().dtype))
 }
 
-/// A value with other sizes, of which one may be symbolic.
+/// Reshapes a value; one size may be symbolic without further nodes.
 pub fn reshape(to: &mut Translator<'_>, value: &str, dims: &[Dim]) -> Result<String> {
     let open = dims.iter().filter(|it| it.as_const().is_none()).count();
     let empty = dims.iter().any(|&it| it == 0);
@@ -164,7 +164,7 @@ pub fn reshape(to: &mut Translator<'_>, value: &str, dims: &[Dim]) -> Result<Str
     Ok(to.with("Reshape", &[value, &shape], &[("allowzero", Attribute::Int(empty.into()))]))
 }
 
-/// A product over any number of axes, as one of matrices.
+/// Exports a contraction over any number of axes as a `MatMul` between reshapes.
 fn contract(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
     let (batch, summed) = (node.int("batch") as usize, node.int("summed") as usize);
     let (a, b) = (&node.operand(0).dims, &node.operand(1).dims);
@@ -185,7 +185,7 @@ fn contract(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
     }
 }
 
-/// `start + i step` along an axis.
+/// Exports an iota: `start + i step` along an axis.
 fn iota(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
     let (shape, axis, dtype) = (node.dims("shape"), node.int("axis") as usize, node.result().dtype);
     let wide = if dtype.is_float() { DType::F64 } else { DType::I64 };
@@ -206,7 +206,7 @@ fn iota(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
     Ok(to.apply("Expand", &[&values, &shape]))
 }
 
-/// An operand as positions, of which ONNX knows two dtypes.
+/// Returns an operand as indices, for which ONNX has only i32 and i64.
 fn positions(to: &mut Translator<'_>, node: &Applied<'_>, at: usize) -> String {
     match node.operand(at).dtype {
         DType::I32 | DType::I64 => node.operands[at].to_owned(),
@@ -214,7 +214,7 @@ fn positions(to: &mut Translator<'_>, node: &Applied<'_>, at: usize) -> String {
     }
 }
 
-/// The first operand with slices added at positions along an axis, which is the first while that is done.
+/// Exports `index_add` as `ScatterND`, with the indexed axis moved to the front.
 fn index_add(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
     let (axis, rank) = (node.int("axis"), node.operand(0).rank() as i64);
     let front: Vec<i64> = std::iter::once(axis).chain((0..rank).filter(|&it| it != axis)).collect();
@@ -227,7 +227,7 @@ fn index_add(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
     Ok(permuted(to, &sum, &back))
 }
 
-/// A value with its axes in another order.
+/// Permutes the axes of a value.
 pub fn permuted(to: &mut Translator<'_>, value: &str, order: &[i64]) -> String {
     match order.iter().enumerate().all(|(at, &axis)| axis == at as i64) {
         true => value.to_owned(),
@@ -235,7 +235,7 @@ pub fn permuted(to: &mut Translator<'_>, value: &str, order: &[i64]) -> String {
     }
 }
 
-/// The first elements in order along an axis, and their positions.
+/// Exports the first `count` elements in sorted order along an axis, and their indices, as `TopK`.
 fn first(to: &mut Translator<'_>, node: &Applied<'_>, count: Dim) -> Result<Vec<String>> {
     let axis = node.int("axis");
     let count = to.size(count)?;

@@ -1,4 +1,4 @@
-//! Parts of values: slices, and values with other slices.
+//! Exports slices and slice updates.
 
 use super::elements;
 use super::message::Attribute;
@@ -7,7 +7,7 @@ use super::translator::{Applied, Translator};
 use ms_core::Result;
 use ms_core::tensor::{Array, Dim};
 
-/// Evenly spaced positions along each axis.
+/// A strided slice.
 struct Place<'a> {
     starts: &'a [Dim],
     sizes: &'a [Dim],
@@ -15,13 +15,13 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Whether it is the whole of an axis.
+    /// Returns whether the slice covers the whole axis.
     fn is_whole(&self, axis: usize, dims: &[Dim]) -> bool {
         self.steps[axis] == 1 && self.starts[axis] == 0 && self.sizes[axis] == dims[axis]
     }
 }
 
-/// Several lists as one.
+/// Concatenates values along an axis.
 fn joined(to: &mut Translator<'_>, all: &[String], axis: usize) -> String {
     match all {
         [one] => one.clone(),
@@ -32,7 +32,7 @@ fn joined(to: &mut Translator<'_>, all: &[String], axis: usize) -> String {
     }
 }
 
-/// The part of a value of these sizes.
+/// Slices a value of these sizes.
 fn part(to: &mut Translator<'_>, node: &Applied<'_>, value: &str, dims: &[Dim], place: &Place<'_>) -> Result<String> {
     let (mut first, mut last, mut axes, mut step) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (axis, &by) in place.steps.iter().enumerate() {
@@ -40,7 +40,8 @@ fn part(to: &mut Translator<'_>, node: &Applied<'_>, value: &str, dims: &[Dim], 
             continue;
         }
         let (start, size) = (place.starts[axis], place.sizes[axis]);
-        // Behind the last position; one before the first is no position of ONNX's, for which it counts from the end.
+        // `Slice` excludes the end. ONNX counts negative ends from the back, so an end before position zero is
+        // `i64::MIN`.
         let end = match (by, start.as_const(), size.as_const()) {
             (1, _, _) if start + size == dims[axis] => to.list(&[i64::MAX])?,
             (1, _, _) => to.size(start + size)?,
@@ -63,14 +64,14 @@ fn part(to: &mut Translator<'_>, node: &Applied<'_>, value: &str, dims: &[Dim], 
     Ok(to.apply("Slice", &[value, &first, &last, &axes, &step]))
 }
 
-/// The part of an operand.
+/// Exports a slice of an operand.
 pub fn slice(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
     let place = Place { starts: &node.dims("starts"), sizes: &node.dims("sizes"), steps: node.ints("steps") };
     part(to, node, node.operands[0], &node.operand(0).dims, &place)
 }
 
-/// A value of these sizes, in which a part is another one: along the first of `axes`, the rows at the positions
-/// are replaced, in which the part is that along the others.
+/// Replaces a slice of a value by `other`. Recurses over `axes`: along the first axis, the rows of the slice are
+/// replaced, after they have been updated along the remaining axes.
 fn update(
     to: &mut Translator<'_>,
     node: &Applied<'_>,
@@ -118,7 +119,7 @@ fn update(
     Ok(to.with("Gather", &[&both, &positions], &[("axis", Attribute::Int(axis as i64))]))
 }
 
-/// The first operand with slices that are replaced, or to which the others are added.
+/// Exports slice updates of the first operand: slices are replaced by the other operands, or these are added.
 pub fn slice_update(to: &mut Translator<'_>, node: &Applied<'_>, adds: bool) -> Result<String> {
     let (ty, starts, steps) = (node.operand(0), node.dims("starts"), node.ints("steps"));
     let (dims, rank) = (&ty.dims, ty.rank());
@@ -137,7 +138,7 @@ pub fn slice_update(to: &mut Translator<'_>, node: &Applied<'_>, adds: bool) -> 
     Ok(result)
 }
 
-/// The elements under windows: along each axis of windows, their positions.
+/// Exports sliding windows as a `Gather` along each windowed axis.
 pub fn windows(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
     let [kernel, stride, dilation] = ["kernel", "stride", "dilation"].map(|it| node.ints(it));
     let (first, rank) = (node.int("axis") as usize, node.operand(0).rank());
@@ -150,7 +151,7 @@ pub fn windows(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
         let positions: Vec<i64> = (0..count as i64).flat_map(taps).collect();
         let positions = Array::from_slice(&[count, kernel[at] as usize], &positions).into_host()?;
         let positions = to.constant(&positions);
-        // Each axis before has become two.
+        // Every previous windowed axis has been split in two.
         result = to.with("Gather", &[&result, &positions], &[("axis", Attribute::Int((first + 2 * at) as i64))]);
     }
     let end = first + 2 * kernel.len();

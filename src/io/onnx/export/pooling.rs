@@ -1,4 +1,4 @@
-//! Pooling and its gradients.
+//! Exports pooling and its gradients.
 
 use super::images::constants;
 use super::message::Attribute;
@@ -7,7 +7,7 @@ use super::translator::{Applied, Translator};
 use ms_core::Result;
 use ms_core::tensor::{Array, DType, Dim};
 
-/// The attributes of windows of maxima.
+/// Returns the attributes of `MaxPool`.
 fn windows<'a>(node: &Applied<'a>, pads: &'a [i64]) -> [(&'static str, Attribute<'a>); 4] {
     [
         ("kernel_shape", Attribute::Ints(node.ints("kernel"))),
@@ -17,7 +17,7 @@ fn windows<'a>(node: &Applied<'a>, pads: &'a [i64]) -> [(&'static str, Attribute
     ]
 }
 
-/// The padding of windows of maxima.
+/// Returns the padding of `MaxPool`.
 fn pads(node: &Applied<'_>) -> Result<Vec<i64>> {
     match constants(&node.dims("after")) {
         Some(after) => Ok([node.ints("before"), &after].concat()),
@@ -30,7 +30,7 @@ pub fn max_pool(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
     Ok(to.with("MaxPool", &node.operands, &windows(node, &pads)))
 }
 
-/// The positions of the largest elements of windows, in all elements of the images.
+/// Exports the flat indices of the maxima of all windows.
 fn largest(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
     let pads = pads(node)?;
     let images = if node.operand(0).dtype == DType::BF16 {
@@ -43,7 +43,7 @@ fn largest(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
     Ok(positions)
 }
 
-/// Values added at the positions of the largest elements.
+/// Exports the gradient of max pooling: values are added at the indices of the maxima.
 pub fn max_pool_gradient(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
     let (ty, positions) = (node.operand(0), largest(to, node)?);
     let all = to.list(&[-1])?;
@@ -57,7 +57,7 @@ pub fn max_pool_gradient(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<
     reshape(to, &sums, &ty.dims)
 }
 
-/// The elements of the second operand where those of the first are largest.
+/// Exports the elements of the second operand at the maxima of the first.
 pub fn max_pool_take(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
     let positions = largest(to, node)?;
     let all = to.list(&[-1])?;
@@ -105,22 +105,22 @@ pub fn adaptive_average_pool(to: &mut Translator<'_>, node: &Applied<'_>) -> Res
     }
 }
 
-/// The gradient of pooling by means.
+/// Exports the gradient of average pooling.
 pub fn average_gradient(to: &mut Translator<'_>, node: &Applied<'_>, name: &str) -> Result<String> {
     let means = if name == "avg_pool_grad" { Means::of_windows(node) } else { Means::adaptive(node) };
     means?.backward(to, node)
 }
 
-/// Means of windows that are no windows of an operator: sums over lists of positions, and quotients.
+/// Average pooling without a matching operator: sums over index lists, followed by a division.
 struct Means {
-    /// The sizes of images.
+    /// The spatial sizes of the input.
     sizes: Vec<usize>,
-    /// Along each spatial axis the positions in each window, and the factor of the divisor of each.
+    /// The input range of each window along each spatial axis, and its factor of the divisor.
     axes: Vec<Vec<(std::ops::Range<usize>, usize)>>,
 }
 
 impl Means {
-    /// The sizes of images, which a gradient has as an attribute.
+    /// Returns the spatial sizes of the input, which a gradient has as an attribute.
     fn sizes(node: &Applied<'_>) -> Result<Vec<usize>> {
         let dims = match node.has("sizes") {
             true => node.dims("sizes"),
@@ -132,7 +132,7 @@ impl Means {
         }
     }
 
-    /// Those of windows that are cut off behind the padding.
+    /// Computes the windows of average pooling, clipped at the end of the padding.
     fn of_windows(node: &Applied<'_>) -> Result<Self> {
         let sizes = Self::sizes(node)?;
         let [kernel, stride, before, after] = ["kernel", "stride", "before", "after"].map(|it| node.ints(it));
@@ -151,7 +151,7 @@ impl Means {
         Ok(Self { sizes, axes })
     }
 
-    /// Those of windows that cover the images evenly.
+    /// Computes the windows of adaptive pooling, which cover the input evenly.
     fn adaptive(node: &Applied<'_>) -> Result<Self> {
         let sizes = Self::sizes(node)?;
         let Some(counts) = constants(&node.dims("count")) else {
@@ -190,7 +190,7 @@ impl Means {
         Ok(narrow(to, node, sums))
     }
 
-    /// The quotients of one number for each window, and its divisor.
+    /// Divides a value with one number for each window by the divisors.
     fn divided(&self, to: &mut Translator<'_>, value: &str, dtype: DType) -> Result<String> {
         let mut divisors = vec![1.0];
         for axis in &self.axes {
@@ -209,7 +209,7 @@ impl Means {
     }
 }
 
-/// The first operand in the dtype in which means are computed.
+/// Returns the first operand, cast to the dtype in which means are computed.
 fn wide(to: &mut Translator<'_>, node: &Applied<'_>) -> (String, DType) {
     let dtype = node.operand(0).dtype;
     match dtype.is_narrow_float() {
@@ -218,13 +218,13 @@ fn wide(to: &mut Translator<'_>, node: &Applied<'_>) -> (String, DType) {
     }
 }
 
-/// A value in the dtype of the result.
+/// Casts a value to the dtype of the result.
 fn narrow(to: &mut Translator<'_>, node: &Applied<'_>, value: String) -> String {
     let dtype = node.result().dtype;
     if dtype.is_narrow_float() { to.cast(&value, dtype) } else { value }
 }
 
-/// Sums along the last axes, which have these sizes: for each position of the result over a list of positions.
+/// Sums over index lists along the last axes of these sizes: one list for each position of the result.
 fn sums(
     to: &mut Translator<'_>,
     value: &str,
@@ -237,7 +237,7 @@ fn sums(
         let axis = rank - sizes.len() + at;
         let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
         if lists.iter().any(|it| it.len() < longest) {
-            // What is behind a shorter list is zero.
+            // Shorter lists are filled with the index of a zero after the last element.
             let mut pads = vec![0; 2 * rank];
             pads[rank + axis] = 1;
             let pads = to.list(&pads)?;

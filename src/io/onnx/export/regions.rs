@@ -1,4 +1,4 @@
-//! Nodes that run graphs: branches and loops.
+//! Exports branches and loops.
 
 use super::elements;
 use super::message::{self, Attribute};
@@ -9,10 +9,10 @@ use ms_core::ir::Graph;
 use ms_core::ops::{Control, Loop, Trips};
 use ms_core::tensor::{Array, DType, Dim, Type};
 
-/// The results of a node with graphs.
+/// Exports a node with regions.
 ///
 /// # Errors
-/// [`Code::Export`](ms_core::Code::Export) for one without a counterpart.
+/// [`Code::Export`](ms_core::Code::Export) for a node without a counterpart.
 pub fn translate(to: &mut Translator<'_>, node: &Applied<'_>, control: &Control) -> Result<Vec<String>> {
     let operands: Vec<String> = node.operands.iter().map(|&it| it.to_owned()).collect();
     let graphs = &node.node.regions;
@@ -35,18 +35,18 @@ pub fn translate(to: &mut Translator<'_>, node: &Applied<'_>, control: &Control)
     }
 }
 
-/// Whether a loop returns values of all iterations.
+/// Returns whether a loop stacks values of all iterations.
 fn has_rows(form: &Loop, graph: &Graph) -> bool {
     graph.outputs().len() > form.carries
 }
 
-/// An input of a body.
+/// An input of a loop body.
 struct Input {
     name: String,
     ty: Type,
 }
 
-/// A graph of these inputs as an attribute, whose outputs `write` returns with their types.
+/// Encodes a graph attribute with these inputs. `write` adds its nodes and returns its outputs with their types.
 fn body(
     to: &mut Translator<'_>,
     name: &str,
@@ -56,7 +56,7 @@ fn body(
     let mut inner = to.inner();
     let mut outputs = Vec::new();
     for (value, ty) in write(&mut inner)? {
-        // A value of the graph around the body is no output of it.
+        // ONNX requires outputs to be values of the body itself, not of an outer graph.
         let output = inner.apply("Identity", &[&value]);
         outputs.push(message::value(&output, &ty));
     }
@@ -64,13 +64,13 @@ fn body(
     Ok(Attribute::Graph(message::graph(name, &inner.into_nodes(), &[], &inputs, &outputs)))
 }
 
-/// The results of a graph with their types.
+/// Exports a graph inline, and returns its results with their types.
 fn typed(to: &mut Translator<'_>, graph: &Graph, inputs: &[String]) -> Result<Vec<(String, Type)>> {
     let results = to.region(graph, inputs)?;
     Ok(results.into_iter().zip(graph.outputs().iter().map(|&it| graph.ty(it).clone())).collect())
 }
 
-/// Inputs of a body like the first ones of a graph.
+/// Creates inputs of a body like the first `count` inputs of a graph.
 fn inputs_like(to: &mut Translator<'_>, graph: &Graph, count: usize) -> Vec<Input> {
     let inputs = graph.inputs().iter().take(count);
     inputs.map(|&it| Input { name: to.fresh(), ty: graph.ty(it).clone() }).collect()
@@ -100,8 +100,8 @@ fn branch(to: &mut Translator<'_>, graphs: [&Graph; 2], operands: &[String]) -> 
     Ok(added(to, "If", &operands[..1], graphs[0].outputs().len(), &attributes))
 }
 
-/// A loop without sequences, `count` times or while a condition holds. One with a condition that returns values of all
-/// iterations also returns their number, as one more carry.
+/// Exports a loop without sequences, which runs `count` times or while a condition holds. A loop with a condition that
+/// stacks values also returns the number of iterations, as an additional carry.
 fn repeat(
     to: &mut Translator<'_>,
     form: &Loop,
@@ -146,7 +146,7 @@ fn repeat(
     Ok(added(to, "Loop", &operands, graph.outputs().len() + usize::from(counts), &[("body", body)]))
 }
 
-/// A loop over sequences.
+/// Exports a loop over sequences as `Scan`.
 fn scan(to: &mut Translator<'_>, form: &Loop, graph: &Graph, operands: &[String]) -> Result<Vec<String>> {
     let inputs = inputs_like(to, graph, form.invariants());
     let values: Vec<String> = names(&inputs).chain(operands[form.invariants()..].iter().cloned()).collect();
@@ -165,7 +165,7 @@ fn scan(to: &mut Translator<'_>, form: &Loop, graph: &Graph, operands: &[String]
     Ok(added(to, "Scan", &operands[..form.invariants()], graph.outputs().len(), &attributes))
 }
 
-/// The products of all elements up to each position along an axis, which is the first while they are computed.
+/// Exports a cumulative product as `Scan`, with the axis moved to the front.
 pub fn running_product(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
     let (axis, ty) = (node.int("axis"), node.result());
     let rank = ty.rank() as i64;

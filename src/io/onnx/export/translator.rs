@@ -1,4 +1,4 @@
-//! From the values of a graph to those of a model.
+//! Translates the values of a graph to those of an ONNX model.
 
 use super::message::{self, Attribute};
 use super::names::Names;
@@ -10,34 +10,34 @@ use ms_core::tensor::{Array, Attr, DType, Dim, Factor, HostArray, Literal, Scala
 use ms_core::{Code, Error, Result};
 use std::collections::HashMap;
 
-/// Writes the nodes of one graph of a model, or of one of its regions.
+/// Writes the nodes of a graph of the model, or of one of its regions.
 pub struct Translator<'a> {
     names: &'a mut Names,
-    /// The constants of the whole model.
+    /// The initializers of the whole model.
     initializers: &'a mut Vec<Vec<u8>>,
     nodes: Vec<Vec<u8>>,
-    /// A value, and an axis of it, that has a symbolic size.
+    /// A value and axis for each symbolic size.
     sizes: HashMap<Dim, (String, usize)>,
 }
 
 impl<'a> Translator<'a> {
-    /// A graph without nodes.
+    /// Creates a translator without nodes.
     pub fn new(names: &'a mut Names, initializers: &'a mut Vec<Vec<u8>>) -> Self {
         Self { names, initializers, nodes: Vec::new(), sizes: HashMap::new() }
     }
 
-    /// A graph inside this one, whose values it may use.
+    /// Creates a translator for a nested graph, which may use the values of this graph.
     pub fn inner(&mut self) -> Translator<'_> {
         let sizes = self.sizes.clone();
         Translator { names: self.names, initializers: self.initializers, nodes: Vec::new(), sizes }
     }
 
-    /// The nodes so far.
+    /// Returns the nodes.
     pub fn into_nodes(self) -> Vec<Vec<u8>> {
         self.nodes
     }
 
-    /// A name for a value.
+    /// Returns an unused value name.
     pub fn fresh(&mut self) -> String {
         self.names.fresh()
     }
@@ -47,51 +47,51 @@ impl<'a> Translator<'a> {
         self.nodes.push(message::node(operator, inputs, outputs, attributes));
     }
 
-    /// Adds a node with one result; returns its name.
+    /// Adds a node with one result, and returns its name.
     pub fn with(&mut self, operator: &str, inputs: &[&str], attributes: &[(&str, Attribute<'_>)]) -> String {
         let result = self.fresh();
         self.add(operator, inputs, &[&result], attributes);
         result
     }
 
-    /// [`Translator::with`] without attributes.
+    /// Adds a node with one result and without attributes, and returns its name.
     pub fn apply(&mut self, operator: &str, inputs: &[&str]) -> String {
         self.with(operator, inputs, &[])
     }
 
-    /// A constant.
+    /// Adds an initializer.
     pub fn constant(&mut self, array: &HostArray<'_>) -> String {
         let name = self.fresh();
         self.initializers.push(message::tensor(&name, array));
         name
     }
 
-    /// A constant of one axis.
+    /// Adds a constant of rank 1.
     pub fn list(&mut self, numbers: &[i64]) -> Result<String> {
         Ok(self.constant(&Array::from_slice(&[numbers.len()], numbers).into_host()?))
     }
 
-    /// A zero-dimensional constant.
+    /// Adds a constant of rank 0.
     pub fn scalar(&mut self, number: impl Into<Scalar>, dtype: DType) -> Result<String> {
         Ok(self.constant(&Array::full(&[], number.into(), dtype).into_host()?))
     }
 
-    /// A value in another dtype.
+    /// Casts a value.
     pub fn cast(&mut self, value: &str, dtype: DType) -> String {
         self.with("Cast", &[value], &[("to", Attribute::Int(element_type(dtype) as i64))])
     }
 
-    /// Notes the sizes of a value.
+    /// Records where the symbolic sizes of a value occur.
     pub fn record(&mut self, name: &str, ty: &Type) {
         for (axis, dim) in ty.dims.iter().enumerate().filter(|it| it.1.is_symbolic()) {
             self.sizes.entry(*dim).or_insert_with(|| (name.to_owned(), axis));
         }
     }
 
-    /// A list of one size.
+    /// Returns a one-element list with a size.
     ///
     /// # Errors
-    /// [`Code::Export`] for a symbolic size that no axis has so far.
+    /// [`Code::Export`] for a symbolic size that no axis has had so far.
     pub fn size(&mut self, dim: Dim) -> Result<String> {
         if let Some(size) = dim.as_const() {
             return self.list(&[size as i64]);
@@ -132,7 +132,7 @@ impl<'a> Translator<'a> {
         sum.map_or_else(|| self.list(&[0]), Ok)
     }
 
-    /// A list of the quotient of two sizes, rounded down: `Div` rounds towards zero.
+    /// Returns a list with the floor of a quotient of sizes; `Div` alone would truncate.
     fn quotient(&mut self, a: Dim, b: Dim) -> Result<String> {
         let (a, b) = (self.size(a)?, self.size(b)?);
         let rest = self.apply("Mod", &[&a, &b]);
@@ -140,17 +140,17 @@ impl<'a> Translator<'a> {
         Ok(self.apply("Div", &[&whole, &b]))
     }
 
-    /// A list of the size to which two broadcast: the first, unless that is one.
+    /// Returns a list with the size to which two sizes broadcast: the first, unless it is one.
     fn broadcast_size(&mut self, a: Dim, b: Dim) -> Result<String> {
         let (a, b, one) = (self.size(a)?, self.size(b)?, self.list(&[1])?);
         let is_one = self.apply("Equal", &[&a, &one]);
         Ok(self.apply("Where", &[&is_one, &b, &a]))
     }
 
-    /// A list of sizes.
+    /// Returns a list of sizes.
     ///
     /// # Errors
-    /// As [`Translator::size`].
+    /// The errors of [`Translator::size`].
     pub fn shape(&mut self, dims: &[Dim]) -> Result<String> {
         if let Some(sizes) = dims.iter().map(|it| it.as_const().map(|it| it as i64)).collect::<Option<Vec<_>>>() {
             return self.list(&sizes);
@@ -160,7 +160,7 @@ impl<'a> Translator<'a> {
         Ok(self.with("Concat", &sizes, &[("axis", Attribute::Int(0))]))
     }
 
-    /// The results of a graph whose inputs are these values.
+    /// Exports a graph inline with these inputs, and returns the names of its results.
     ///
     /// # Errors
     /// [`Code::Export`] for a node without a counterpart.
@@ -194,19 +194,19 @@ pub struct Applied<'a> {
 }
 
 impl<'a> Applied<'a> {
-    /// The error of a node without a counterpart.
+    /// Returns the error for a node without a counterpart.
     pub fn refused<T>(&self, why: &str) -> Result<T> {
         let types: Vec<String> = self.node.inputs.iter().map(|&it| self.graph.ty(it).to_string()).collect();
         let message = format!("`{}` has no counterpart in ONNX{why}", self.node.op.name());
         Err(Error::new(Code::Export, message).with_operands(types))
     }
 
-    /// The type of an operand.
+    /// Returns the type of an operand.
     pub fn operand(&self, at: usize) -> &'a Type {
         self.graph.ty(self.node.inputs[at])
     }
 
-    /// The type of the first result.
+    /// Returns the type of the first result.
     pub fn result(&self) -> &'a Type {
         self.graph.ty(self.node.outputs[0])
     }
@@ -216,12 +216,12 @@ impl<'a> Applied<'a> {
         &self.node.attrs.as_slice()[at.expect("the op declares it")]
     }
 
-    /// Whether the op has an attribute of this name.
+    /// Returns whether the op has an attribute of this name.
     pub fn has(&self, name: &str) -> bool {
         self.node.op.0.attrs.iter().any(|it| it.name == name)
     }
 
-    /// A list of integers among the attributes.
+    /// Returns an attribute that is a list of integers.
     pub fn ints(&self, name: &str) -> &'a [i64] {
         match self.attribute(name) {
             Attr::Ints(it) => it,
@@ -229,7 +229,7 @@ impl<'a> Applied<'a> {
         }
     }
 
-    /// A list of sizes among them.
+    /// Returns an attribute that is a list of sizes.
     pub fn dims(&self, name: &str) -> Vec<Dim> {
         match self.attribute(name) {
             Attr::Ints(it) => it.iter().map(|&it| Dim::signed(it)).collect(),
@@ -238,7 +238,7 @@ impl<'a> Applied<'a> {
         }
     }
 
-    /// A size among them.
+    /// Returns an attribute that is a size.
     pub fn dim(&self, name: &str) -> Dim {
         match self.attribute(name) {
             Attr::Int(it) => Dim::signed(*it),
@@ -247,7 +247,7 @@ impl<'a> Applied<'a> {
         }
     }
 
-    /// An integer among them.
+    /// Returns an integer attribute.
     pub fn int(&self, name: &str) -> i64 {
         match self.attribute(name) {
             Attr::Int(it) => *it,
@@ -255,7 +255,7 @@ impl<'a> Applied<'a> {
         }
     }
 
-    /// A number among them.
+    /// Returns a number attribute.
     pub fn number(&self, name: &str) -> Scalar {
         match self.attribute(name) {
             Attr::Int(it) => Scalar::Int(*it),
@@ -264,7 +264,7 @@ impl<'a> Applied<'a> {
         }
     }
 
-    /// A flag among them.
+    /// Returns a flag attribute.
     pub fn flag(&self, name: &str) -> bool {
         match self.attribute(name) {
             Attr::Bool(it) => *it,
@@ -272,7 +272,7 @@ impl<'a> Applied<'a> {
         }
     }
 
-    /// A text among them.
+    /// Returns a text attribute.
     pub fn text(&self, name: &str) -> &'a str {
         match self.attribute(name) {
             Attr::Str(it) => it,
@@ -280,7 +280,7 @@ impl<'a> Applied<'a> {
         }
     }
 
-    /// A literal among them.
+    /// Returns a literal attribute.
     pub fn literal(&self, name: &str) -> &'a Literal {
         match self.attribute(name) {
             Attr::Literal(it) => it,

@@ -1,17 +1,17 @@
-//! Functions of elements.
+//! Imports elementwise operators.
 
 use super::Applied;
 use ms_core::tensor::DType;
 use ms_core::{Result, Tensor, ops};
 
-/// The constants of `Selu` where the model has no others.
+/// The default constants of `Selu`.
 const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
 const SELU_GAMMA: f64 = 1.050_700_987_355_480_5;
 
-/// The result of a function of elements; `None` for any other operator.
+/// Imports an elementwise operator; returns `None` for any other operator.
 ///
 /// # Errors
-/// [`Code::Io`](ms_core::Code::Io) for operands that are missing.
+/// [`Code::Io`](ms_core::Code::Io) for missing operands.
 pub fn apply(node: &Applied<'_>) -> Result<Option<Tensor>> {
     let name = node.node.operator.as_str();
     if let Some(unary) = unary(name) {
@@ -155,7 +155,7 @@ fn variadic(name: &str) -> Option<fn(&Tensor, &Tensor) -> Tensor> {
     })
 }
 
-/// The quotient; that of integers is truncated.
+/// Divides; an integer quotient is truncated.
 fn quotient(a: &Tensor, b: &Tensor) -> Tensor {
     match a.dtype() {
         it if it.is_float() => ops::div(a, b),

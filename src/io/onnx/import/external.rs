@@ -1,4 +1,4 @@
-//! Data of a model in other files, which lie in its folder.
+//! Reads external tensor data from files in the model's folder.
 
 use crate::io::bytes::open;
 use ms_core::tensor::try_room;
@@ -6,14 +6,15 @@ use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 
-/// The folder of a model; `None` for one that is in no file.
+/// The folder of a model; `None` for a model that was not read from a file.
 pub struct Folder<'a>(pub Option<&'a Path>);
 
 impl Folder<'_> {
-    /// The bytes that these entries of a tensor describe, of which there have to be `size`.
+    /// Reads the `size` bytes that the external-data entries of a tensor describe.
     ///
     /// # Errors
-    /// A description of the defect: a file outside of the folder, also by a link, or one that is too short.
+    /// A description of the defect: a path that leads outside of the folder, also by a link, or a file that is too
+    /// short.
     pub fn data(&self, entries: &BTreeMap<String, String>, size: usize) -> Result<Vec<u8>, String> {
         let location = entries.get("location").ok_or("it does not say in which file")?;
         let number = |key: &str| {
@@ -40,7 +41,7 @@ impl Folder<'_> {
         }
     }
 
-    /// The path of a file of the folder.
+    /// Resolves the path of a file in the folder.
     fn path(&self, location: &str) -> Result<PathBuf, String> {
         let folder = self.0.ok_or("the model is in no folder")?;
         let outside = || format!("`{location}` is outside of the folder of the model");

@@ -1,14 +1,14 @@
-//! Convolutions, pooling and normalisation of images.
+//! Imports convolution, pooling and normalisation operators.
 
 use super::Applied;
 use ms_core::ops::{self, ConvOptions, PadMode, PoolOptions};
 use ms_core::tensor::{Dim, Scalar, Shape};
 use ms_core::{Result, Tensor};
 
-/// The result of an operator on images; `None` for any other operator.
+/// Imports an operator on images; returns `None` for any other operator.
 ///
 /// # Errors
-/// [`Code::Io`](ms_core::Code::Io) for a form of it that is not supported.
+/// [`Code::Io`](ms_core::Code::Io) for an unsupported form of the operator.
 pub fn apply(node: &Applied<'_>) -> Result<Option<Tensor>> {
     let x = || node.tensor(0);
     Ok(Some(match node.node.operator.as_str() {
@@ -53,7 +53,7 @@ fn sizes(all: Vec<i64>) -> Vec<usize> {
     all.into_iter().map(|it| it.max(0) as usize).collect()
 }
 
-/// The padding before and after each spatial axis.
+/// Returns the padding before and after each spatial axis.
 fn pads(node: &Applied<'_>, spatial: usize) -> Result<(Vec<usize>, Vec<usize>)> {
     match node.text("auto_pad", "NOTSET")?.as_str() {
         "NOTSET" | "VALID" => {}
@@ -66,7 +66,7 @@ fn pads(node: &Applied<'_>, spatial: usize) -> Result<(Vec<usize>, Vec<usize>)> 
     }
 }
 
-/// `x` with what padding has more on one side than on the other, and the padding of both sides.
+/// Makes padding symmetric: pads `x` itself if it is not, and returns `x` with the remaining padding.
 pub fn evened(node: &Applied<'_>, x: Tensor, value: Scalar) -> Result<(Tensor, Vec<usize>)> {
     let spatial = x.rank().saturating_sub(2);
     let (before, after) = pads(node, spatial)?;
@@ -83,7 +83,7 @@ fn convolution(node: &Applied<'_>, x: Tensor) -> Result<Tensor> {
     convolution_of(node, &x, &node.tensor(1)?, node.optional(2).as_ref(), padding)
 }
 
-/// The convolution of these images with these weights, with the strides of the node.
+/// Convolves `x` with these weights, with the strides, dilations and groups of the node.
 pub fn convolution_of(
     node: &Applied<'_>,
     x: &Tensor,
@@ -124,7 +124,7 @@ pub fn pooling(node: &Applied<'_>, x: Tensor, value: Scalar) -> Result<(Tensor, 
     if before != after
         && let Some(along) = dims.get(2..)
     {
-        // What is padded on one side only is elements to the op.
+        // The op sees one-sided padding as elements, so it cannot check these windows.
         let [stride, dilation] = [list("strides")?, list("dilations")?].map(Shape::from_vec);
         let [before, after] = [before, after].map(Shape::from_vec);
         ops::Window { stride, dilation, before, after }.check_elements(along, &kernel)?;

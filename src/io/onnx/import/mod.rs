@@ -1,4 +1,4 @@
-//! Models as exported functions: the operators are traced as ops.
+//! Imports ONNX models as exported functions, by tracing their operators as ops.
 
 mod elements;
 mod external;
@@ -28,20 +28,21 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use value::Value;
 
-/// The versions of the operators that are read.
+/// The supported opset versions.
 const VERSIONS: std::ops::RangeInclusive<u64> = 13..=22;
 
-/// Integers of more elements are not sizes.
+/// The maximum number of elements of a folded constant; larger integer tensors are not sizes.
 const FOLDED: usize = 64;
 
-/// The size that symbols have while a model is traced, which no other size depends on.
+/// The example value of symbolic sizes during the trace. No size depends on it.
 const EXAMPLE: usize = 2;
 
 impl ExportedFunction {
-    /// Reads an ONNX model with the operators of versions 13 to 22. Sizes with names, or without a size, are symbols;
-    /// those that the model asks for may decide other sizes. Data of the model may be in other files of its folder.
+    /// Reads an ONNX model of opset version 13 to 22. Named and unknown sizes become symbolic; shape computations of
+    /// the model may derive other sizes from them. External data is read from the folder of the model.
     ///
-    /// The result is a function like any other: it is compiled when it is called, has gradients, and can be saved.
+    /// The result is an exported function like any other: it is compiled when it is called, has gradients, and can be
+    /// saved.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -57,9 +58,8 @@ impl ExportedFunction {
     /// # Ok::<(), ms::Error>(())
     /// ```
     ///
-    /// # Errors
-    /// [`Code::Io`] when the file cannot be read, is no model, or has an operator or a form of one that is not
-    /// supported, which the message names; [`Code::Memory`] when the system has no memory for it.
+    /// [`Code::Io`] if the file cannot be read, is not a model, or has an unsupported operator or form of one, which
+    /// the message names. [`Code::Memory`] if the system has no memory for it.
     pub fn load_onnx(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let loaded = guarded(path, || {
@@ -71,13 +71,13 @@ impl ExportedFunction {
         loaded.map_err(|error| error.with_op("load_onnx"))
     }
 
-    /// The function of the bytes of a model.
+    /// Imports a model from bytes.
     pub(crate) fn from_onnx(bytes: &[u8]) -> Result<Self> {
         traced(&Model::read(bytes, &Folder(None)).map_err(unsupported)?)
     }
 }
 
-/// The error of what this program does not read.
+/// Creates the error for an unsupported model.
 fn unsupported(why: impl Into<String>) -> Error {
     Error::new(Code::Io, why)
 }
@@ -116,7 +116,7 @@ fn traced(model: &Model) -> Result<ExportedFunction> {
     export(&run, (&examples,), &specs).map(ExportedFunction)
 }
 
-/// Computes what depends on a few integers of the model only, such as a size that is written as a quotient.
+/// Folds nodes on small integer constants, such as a size that is written as a quotient.
 fn fold<'a>(graph: &'a Graph, constants: &mut HashMap<&'a str, Value>) {
     const LARGE: [&str; 6] = ["ConstantOfShape", "EyeLike", "Expand", "Pad", "Range", "Tile"];
     let is_small = |it: &Value| match it {
@@ -127,7 +127,7 @@ fn fold<'a>(graph: &'a Graph, constants: &mut HashMap<&'a str, Value>) {
         let known = |name: &String| constants.get(name.as_str()).cloned().filter(is_small);
         let Some(operands) = node.inputs.iter().map(known).collect::<Option<Vec<_>>>() else { continue };
         let operands = operands.into_iter().map(Some).collect();
-        // What fails is reported by the trace.
+        // The trace reports the error.
         let Ok(results) = catch(|| Applied::new(node, operands, &HashMap::new()).results()).flatten() else {
             continue;
         };
@@ -136,14 +136,14 @@ fn fold<'a>(graph: &'a Graph, constants: &mut HashMap<&'a str, Value>) {
     }
 }
 
-/// A name as that of a size: with letters, digits and `_`.
+/// Converts a name to that of a symbol: letters, digits and `_`.
 fn symbol(name: &str) -> String {
     let letter = |it: char| if it.is_ascii_alphanumeric() { it } else { '_' };
     let name: String = name.chars().map(letter).collect();
     if name.starts_with(|it: char| it.is_ascii_digit()) || name == "_" { format!("size_{name}") } else { name }
 }
 
-/// The results of a graph, where these values are known.
+/// Runs a graph with these values and returns its outputs.
 fn outputs<'a>(graph: &'a Graph, mut values: Values<'a>) -> Result<Vec<Tensor>> {
     for node in &graph.nodes {
         if node.outputs.iter().all(|it| matches!(values.get(it.as_str()), Some(Value::Constant(_)))) {
@@ -173,21 +173,21 @@ fn outputs<'a>(graph: &'a Graph, mut values: Values<'a>) -> Result<Vec<Tensor>> 
     graph.outputs.iter().map(output).collect()
 }
 
-/// Values by their names.
+/// Values by name.
 type Values<'a> = HashMap<&'a str, Value>;
 
-/// A node with its operands, of which optional ones may be absent.
+/// A node with its operands; optional operands may be absent.
 struct Applied<'a> {
     node: &'a Node,
     operands: Vec<Option<Value>>,
-    /// The values before it, which its graphs may use.
+    /// The values of the enclosing graph, which the node's graphs may use.
     outer: &'a Values<'a>,
-    /// The names of the attributes that were read.
+    /// The attributes that were read.
     read: RefCell<HashSet<&'a str>>,
 }
 
-/// Attributes that change nothing here, by their operators: of training, of dtypes that tensors do not have, of results
-/// that have no reader, and of what other attributes or operands say as well.
+/// Attributes that have no effect here, by operator. They concern training, unsupported dtypes or unread results, or
+/// repeat what other attributes or operands say.
 const WITHOUT_EFFECT: [(&str, &str); 16] = [
     ("BatchNormalization", "momentum"),
     ("Cast", "round_mode"),
@@ -212,18 +212,18 @@ impl<'a> Applied<'a> {
         Self { node, operands, outer, read: RefCell::default() }
     }
 
-    /// The value of an attribute, which counts as read.
+    /// Returns an attribute and marks it as read.
     fn attribute(&self, name: &str) -> Option<&'a Attribute> {
         let (name, value) = self.node.attributes().find(|it| it.0 == name)?;
         self.read.borrow_mut().insert(name);
         Some(value)
     }
 
-    /// The results of the node.
+    /// Imports the node and returns its results.
     ///
     /// # Errors
-    /// [`Code::Io`] for an operator that is not supported, and for an attribute that nothing here reads: its meaning
-    /// would be lost.
+    /// [`Code::Io`] for an unsupported operator, and for an attribute that was not read: ignoring it could change the
+    /// meaning.
     fn results(&self) -> Result<Vec<Value>> {
         let results = operators::apply(self)?;
         let operator = self.node.operator.as_str();

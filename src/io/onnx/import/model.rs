@@ -1,4 +1,4 @@
-//! The messages of a model as data.
+//! Parses the protobuf messages of an ONNX model.
 
 use super::external::Folder;
 use crate::io::bytes::{MAX_RANK, sized};
@@ -8,19 +8,19 @@ use ms_core::DType;
 use ms_core::tensor::Array;
 use std::collections::{BTreeMap, HashSet};
 
-/// Deeper graphs are refused: reading one takes a stack frame per level.
+/// The maximum nesting of graphs: each level takes a stack frame.
 const DEEPEST: usize = 16;
 
 /// A model.
 pub struct Model {
-    /// The version of the operators.
+    /// The opset version.
     pub version: u64,
     pub graph: Graph,
-    /// What is known of the inputs of the graph.
+    /// The descriptions of the graph inputs.
     pub inputs: Vec<Input>,
 }
 
-/// The graph of a model, or one of a node.
+/// The graph of a model or of a node attribute.
 #[derive(Default)]
 pub struct Graph {
     pub nodes: Vec<Node>,
@@ -29,7 +29,7 @@ pub struct Graph {
     pub outputs: Vec<String>,
 }
 
-/// An input, of which a file that lists initializers as inputs also has these.
+/// An input of the graph. Initializers that are also listed as inputs are not included.
 pub struct Input {
     pub name: String,
     pub dtype: DType,
@@ -52,23 +52,23 @@ pub struct Node {
     pub domain: String,
     pub inputs: Vec<String>,
     pub outputs: Vec<String>,
-    /// Read by [`Node::attribute`] only, or by [`Applied`](super::Applied), which refuses those that nobody reads.
+    /// The attributes. [`Applied`](super::Applied) rejects attributes that nobody reads.
     attributes: BTreeMap<String, Attribute>,
 }
 
 impl Node {
-    /// The value of an attribute.
+    /// Returns the value of an attribute.
     pub fn attribute(&self, name: &str) -> Option<&Attribute> {
         self.attributes.get(name)
     }
 
-    /// The attributes with their names.
+    /// Iterates over the attributes with their names.
     pub fn attributes(&self) -> impl Iterator<Item = (&str, &Attribute)> {
         self.attributes.iter().map(|(name, value)| (name.as_str(), value))
     }
 }
 
-/// The value of an attribute.
+/// An attribute value.
 pub enum Attribute {
     Int(i64),
     Float(f32),
@@ -78,7 +78,7 @@ pub enum Attribute {
     Floats(Vec<f32>),
     Texts(Vec<String>),
     Graph(Box<Graph>),
-    /// Several values of another kind.
+    /// A list of a kind that no operator uses.
     Other,
 }
 
@@ -96,7 +96,7 @@ fn fields<'a>(mut message: &'a [u8], mut each: impl FnMut(u64, Value<'a>) -> Dec
     Ok(())
 }
 
-/// Adds the integers of a field, of which one may contain many.
+/// Appends the integers of a field, which may be packed.
 fn integers(value: Value<'_>, to: &mut Vec<i64>) -> Decoded<()> {
     match value {
         Value::Number(it) => to.push(it as i64),
@@ -110,7 +110,7 @@ fn integers(value: Value<'_>, to: &mut Vec<i64>) -> Decoded<()> {
     Ok(())
 }
 
-/// The bytes of a field of numbers of fixed size.
+/// Returns the bytes of a field of fixed-size numbers.
 fn fixed<'a>(value: Value<'a>) -> Decoded<&'a [u8]> {
     match value {
         Value::Fixed(bytes) | Value::Bytes(bytes) => Ok(bytes),
@@ -119,10 +119,10 @@ fn fixed<'a>(value: Value<'a>) -> Decoded<&'a [u8]> {
 }
 
 impl Model {
-    /// Reads the content of a file in this folder.
+    /// Parses a model file; external data is read from this folder.
     ///
     /// # Errors
-    /// A description of the defect, or of what is not supported.
+    /// A description of the defect, or of the unsupported feature.
     pub fn read(file: &[u8], folder: &Folder<'_>) -> Decoded<Self> {
         let (mut graph, mut version) = (None, None);
         fields(file, |number, value| {
@@ -156,7 +156,7 @@ impl Model {
     }
 }
 
-/// A graph, inside `depth` others, and the descriptions of its inputs.
+/// Parses a graph at this nesting depth. Returns it with the messages that describe its inputs.
 fn graph<'a>(message: &'a [u8], folder: &Folder<'_>, depth: usize) -> Decoded<(Graph, Vec<&'a [u8]>)> {
     if depth > DEEPEST {
         return Err(format!("its graphs nest more than {DEEPEST} deep"));
@@ -182,7 +182,7 @@ fn graph<'a>(message: &'a [u8], folder: &Folder<'_>, depth: usize) -> Decoded<(G
     Ok((graph, inputs))
 }
 
-/// The name with which a message begins.
+/// Returns the name at the start of a message.
 fn first_text(message: &[u8]) -> Decoded<String> {
     let mut name = String::new();
     fields(message, |key, value| {
@@ -194,7 +194,7 @@ fn first_text(message: &[u8]) -> Decoded<String> {
     Ok(name)
 }
 
-/// Whether a domain is that of the standard's own operators.
+/// Returns whether a domain is the standard ONNX domain.
 pub fn is_own(domain: &str) -> bool {
     domain.is_empty() || domain == "ai.onnx"
 }
@@ -242,7 +242,7 @@ fn attribute(message: &[u8], folder: &Folder<'_>, depth: usize) -> Decoded<(Stri
         }
         Ok(())
     })?;
-    // A number that is zero may be left out.
+    // Protobuf omits a number that is zero.
     let value = match (kind, found) {
         (6, _) => Attribute::Floats(floats),
         (7, _) => Attribute::Ints(ints),
@@ -256,7 +256,7 @@ fn attribute(message: &[u8], folder: &Folder<'_>, depth: usize) -> Decoded<(Stri
     Ok((name, value))
 }
 
-/// The name and the value of a tensor.
+/// Parses the name and value of a tensor.
 pub fn tensor(message: &[u8], folder: &Folder<'_>) -> Decoded<(String, Array)> {
     let (mut name, mut kind, mut raw) = (String::new(), 0, None);
     let (mut dims, mut integers_of, mut fixed_of) = (Vec::new(), Vec::new(), Vec::new());
@@ -298,7 +298,7 @@ pub fn tensor(message: &[u8], folder: &Folder<'_>) -> Decoded<(String, Array)> {
     Ok((name, Array::from_bytes(&shape, dtype, &bytes)))
 }
 
-/// A key and its value.
+/// Parses a key and its value.
 fn entry(message: &[u8]) -> Decoded<(String, String)> {
     let mut entry = (String::new(), String::new());
     fields(message, |number, value| {

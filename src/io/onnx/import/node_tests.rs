@@ -1,7 +1,7 @@
-//! The node tests of the standard: a model, inputs and results each. `MS_ONNX_NODES` is a folder of them.
+//! Runs the node tests of the ONNX standard: a model, inputs and results each. `MS_ONNX_NODES` names their folder.
 //!
-//! Every test of the folder is run twice: with all inputs as inputs of the function, and with small integer inputs as
-//! constants, which the trace may read. A model may be refused; one that is read gives the results of its test.
+//! Every test runs twice: with all inputs as function inputs, and with small integer inputs as constants, which the
+//! trace may read. A model may be rejected; a model that is read must give the results of its test.
 
 use super::model::{Model, tensor};
 use super::{Folder, traced};
@@ -11,10 +11,10 @@ use ms_core::tensor::{Array, DType};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-/// Inputs of more elements stay inputs.
+/// Inputs with more elements remain inputs.
 const CONSTANT: usize = 64;
 
-/// Tests of version 1.17 of the standard with `int8_float` in the name: results wrap around where operators saturate.
+/// Tests of version 1.17 with `int8_float` in the name expect wrap-around where operators saturate.
 const WRAPPED: &str = "test_qlinearmatmul_";
 
 enum Outcome {
@@ -23,14 +23,14 @@ enum Outcome {
     Wrong(String),
 }
 
-/// The tensors of the files `KIND_0.pb`, `KIND_1.pb`, .. in order.
+/// Reads the tensors of the files `KIND_0.pb`, `KIND_1.pb`, .. in order.
 fn numbered(folder: &Path, kind: &str) -> Result<Vec<(String, Array)>, String> {
     let paths = (0..).map(|at| folder.join(format!("{kind}_{at}.pb"))).take_while(|it| it.exists());
     let read = |path: PathBuf| tensor(&std::fs::read(path).map_err(|why| why.to_string())?, &Folder(None));
     paths.map(read).collect()
 }
 
-/// The array in this dtype, if its bits are written as integers.
+/// Reinterprets an array of integers as bits of this dtype.
 fn of_bits(array: &Array, dtype: DType) -> Array {
     match (array.ty().dtype, dtype) {
         (DType::U16, DType::BF16) => {
@@ -42,7 +42,7 @@ fn of_bits(array: &Array, dtype: DType) -> Array {
     }
 }
 
-/// Why the tensors differ by more than the rounding that the tests of the standard allow.
+/// Describes how the tensors differ by more than the tolerance of the standard's tests.
 fn difference(result: &Tensor, wanted: &Tensor) -> Option<String> {
     if result.ty() != wanted.ty() {
         return Some(format!("{} and not {}", result.ty(), wanted.ty()));

@@ -1,4 +1,4 @@
-//! Operators (<https://onnx.ai/onnx/operators/>) as ops.
+//! Imports ONNX operators (<https://onnx.ai/onnx/operators/>) as ops.
 
 use super::model::{Attribute, Graph};
 use super::value::{Form, Value, number};
@@ -8,39 +8,39 @@ use ms_core::tensor::{DType, Dim, Dims, Index, Scalar};
 use ms_core::{Error, Result, Tensor, ops};
 
 impl Applied<'_> {
-    /// The error of a form of the operator that is not supported.
+    /// Creates the error for an unsupported form of the operator.
     pub fn unsupported(&self, what: &str) -> Error {
         let space = if what.is_empty() { "" } else { " " };
         unsupported(format!("the operator `{}`{space}{what} is not supported", self.node.operator))
     }
 
-    /// An operand.
+    /// Returns an operand.
     pub fn value(&self, at: usize) -> Result<&Value> {
         self.operands.get(at).and_then(Option::as_ref).ok_or_else(|| self.unsupported(&format!("without operand {at}")))
     }
 
-    /// An operand as a tensor.
+    /// Returns an operand as a tensor.
     pub fn tensor(&self, at: usize) -> Result<Tensor> {
         self.value(at).map(Value::tensor)
     }
 
-    /// All operands from a position on.
+    /// Returns all operands from a position on.
     pub fn tensors(&self, from: usize) -> Result<Vec<Tensor>> {
         (from..self.operands.len()).map(|at| self.tensor(at)).collect()
     }
 
-    /// An operand that may be absent.
+    /// Returns an optional operand.
     pub fn optional(&self, at: usize) -> Option<Tensor> {
         self.operands.get(at)?.as_ref().map(Value::tensor)
     }
 
-    /// Sizes, or other integers that are known before a call.
+    /// Returns an operand of sizes, or of other integers that the trace knows.
     fn sizes(&self, at: usize) -> Result<Vec<Dim>> {
         let sizes = self.value(at)?.sizes();
         Ok(sizes.ok_or_else(|| self.unsupported(&format!("whose operand {at} depends on data")))?.0)
     }
 
-    /// The only size of an operand.
+    /// Returns the single size in an operand.
     fn size(&self, at: usize) -> Result<Dim> {
         match self.sizes(at)?[..] {
             [size] => Ok(size),
@@ -48,14 +48,14 @@ impl Applied<'_> {
         }
     }
 
-    /// The position of an axis, which may count from the end.
+    /// Returns the position of an axis, which may count from the end.
     fn axis_of(&self, x: &Tensor, axis: isize) -> Result<usize> {
         let axis = positive(axis, x);
         let axis = usize::try_from(axis).ok().filter(|&it| it < x.rank());
         axis.ok_or_else(|| self.unsupported("along an axis that is not there"))
     }
 
-    /// Integers that are the same in every call, of an operand or, in older versions, of an attribute.
+    /// Returns integers that do not vary between calls, from an operand or, in older opsets, from an attribute.
     pub fn list(&self, at: usize, name: &str) -> Result<Option<Vec<i64>>> {
         if let Some(Some(value)) = self.operands.get(at) {
             let list = value.integers();
@@ -68,7 +68,7 @@ impl Applied<'_> {
         self.unsupported(&format!("with this attribute `{name}`"))
     }
 
-    /// A list of integers among the attributes.
+    /// Returns an attribute that is a list of integers.
     pub fn ints(&self, name: &str) -> Result<Option<Vec<i64>>> {
         match self.attribute(name) {
             None => Ok(None),
@@ -77,7 +77,7 @@ impl Applied<'_> {
         }
     }
 
-    /// An integer among them.
+    /// Returns an integer attribute.
     pub fn int(&self, name: &str, otherwise: i64) -> Result<i64> {
         match self.attribute(name) {
             None => Ok(otherwise),
@@ -86,17 +86,17 @@ impl Applied<'_> {
         }
     }
 
-    /// A float among them.
+    /// Returns a float attribute.
     pub fn float(&self, name: &str, otherwise: f64) -> Result<f64> {
         match self.attribute(name) {
             None => Ok(otherwise),
-            // As the decimal number that was written.
+            // Parsing the decimal form gives the f64 that the author wrote, such as 0.1.
             Some(Attribute::Float(it)) => Ok(it.to_string().parse().expect("a float is a number")),
             Some(_) => Err(self.wrong(name)),
         }
     }
 
-    /// A graph among them.
+    /// Returns a graph attribute.
     pub fn graph(&self, name: &str) -> Result<&Graph> {
         match self.attribute(name) {
             Some(Attribute::Graph(it)) => Ok(it),
@@ -104,7 +104,7 @@ impl Applied<'_> {
         }
     }
 
-    /// A list of texts among them.
+    /// Returns an attribute that is a list of texts.
     pub fn texts(&self, name: &str) -> Result<Option<&[String]>> {
         match self.attribute(name) {
             None => Ok(None),
@@ -113,7 +113,7 @@ impl Applied<'_> {
         }
     }
 
-    /// A text among them.
+    /// Returns a text attribute.
     pub fn text(&self, name: &str, otherwise: &str) -> Result<String> {
         match self.attribute(name) {
             None => Ok(otherwise.to_owned()),
@@ -123,10 +123,10 @@ impl Applied<'_> {
     }
 }
 
-/// The results of a node.
+/// Imports a node and returns its results.
 ///
 /// # Errors
-/// [`Code::Io`](ms_core::Code::Io) for an operator that is not supported.
+/// [`Code::Io`](ms_core::Code::Io) for an unsupported operator.
 pub fn apply(node: &Applied<'_>) -> Result<Vec<Value>> {
     if let Some(value) = sizes::apply(node)? {
         return Ok(vec![value]);
@@ -145,7 +145,7 @@ pub fn apply(node: &Applied<'_>) -> Result<Vec<Value>> {
     let axis = |otherwise: i64| node.int("axis", otherwise).map(|it| it as isize);
     let x = || node.tensor(0);
     let tensor = match node.node.operator.as_str() {
-        // A value that the trace knows remains one.
+        // Passes the value itself, so that known sizes remain known to the trace.
         "Identity" => return Ok(vec![node.value(0)?.clone()]),
         "Dropout" => match node.operands.get(2) {
             None | Some(None) => x()?,
@@ -248,7 +248,7 @@ fn constant(node: &Applied<'_>) -> Result<Tensor> {
     })
 }
 
-/// Zero stands for the size of the operand, and -1 for the one that remains.
+/// Imports `Reshape`: zero copies the size of the operand, and -1 is inferred.
 fn reshape(node: &Applied<'_>) -> Result<Tensor> {
     let x = node.tensor(0)?;
     let copies = node.int("allowzero", 0)? == 0;
@@ -310,13 +310,13 @@ fn slice(node: &Applied<'_>, x: &Tensor) -> Result<Tensor> {
         let whole = vec![Index::Slice { start: None, stop: None, step: 1 }; axis];
         let part = match (number(start), number(end), step) {
             (Some(start), Some(end), step) => {
-                // Positions before the first one and behind the last one are bounds of no position.
+                // The extreme integers mean an open bound.
                 let bound = |it: i64, open: i64| (it != open).then_some(it as isize);
                 let (start, stop) = match step > 0 {
                     true => (bound(start, i64::MIN), bound(end, i64::MAX)),
                     false => (bound(start, i64::MAX), bound(end, i64::MIN)),
                 };
-                // In steps backwards, an end that is out of reach is before the first position.
+                // For a negative step, an end below `-size` lies before position zero.
                 let reach = |it: isize| size.as_const().is_some_and(|size| it < -(size as isize));
                 let stop = stop.filter(|&it| step > 0 || !reach(it));
                 Index::Slice { start, stop, step: step as isize }
@@ -338,7 +338,7 @@ fn slice(node: &Applied<'_>, x: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// Along the other axes the positions may be fewer than the elements.
+/// Gathers elements along an axis. Along the other axes, `positions` may be smaller than `x`.
 fn elements_along(x: &Tensor, positions: &Tensor, axis: isize) -> Tensor {
     let mut part = x.clone();
     for (at, (&size, count)) in x.dims().iter().zip(positions.dims()).enumerate() {
@@ -396,7 +396,7 @@ fn gemm(node: &Applied<'_>) -> Result<Tensor> {
 fn reduce(node: &Applied<'_>, name: &str, x: &Tensor) -> Result<Tensor> {
     let keepdims = node.int("keepdims", 1)? != 0;
     let keeps_all = node.int("noop_with_empty_axes", 0)? != 0;
-    // Squares and exponentials of small types are out of their range.
+    // Squares and exponentials overflow in f16.
     let to = x.dtype();
     let x = &match to {
         DType::F16 | DType::BF16 => ops::cast(x, DType::F32),
@@ -404,7 +404,7 @@ fn reduce(node: &Applied<'_>, name: &str, x: &Tensor) -> Result<Tensor> {
     };
     let axes: Vec<isize> = match node.list(1, "axes")? {
         Some(axes) if !axes.is_empty() => axes.iter().map(|&it| it as isize).collect(),
-        // No axis is reduced; what is done to each element remains.
+        // Without axes, no reduction takes place; only the elementwise part of the operator applies.
         _ if keeps_all => {
             let elements = match name {
                 "ReduceSum" | "ReduceMean" | "ReduceMax" | "ReduceMin" | "ReduceProd" | "ReduceLogSumExp" => x.clone(),

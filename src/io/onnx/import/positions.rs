@@ -1,4 +1,4 @@
-//! Operators on elements at positions, and on the positions of the largest.
+//! Imports scatter operators, and max pooling with indices.
 
 use super::Applied;
 use super::images::pooling;
@@ -8,10 +8,10 @@ use ms_core::session::jvp;
 use ms_core::tensor::{DType, Dim, Dims, Scalar};
 use ms_core::{Result, Tensor, ops};
 
-/// The result of a scatter operator; `None` for any other operator.
+/// Imports an operator on indices; returns `None` for any other operator.
 ///
 /// # Errors
-/// [`Code::Io`](ms_core::Code::Io) for a form of it that is not supported.
+/// [`Code::Io`](ms_core::Code::Io) for an unsupported form of the operator.
 pub fn apply(node: &Applied<'_>) -> Result<Option<Vec<Tensor>>> {
     let operands = || Ok((node.tensor(0)?, node.tensor(1)?, node.tensor(2)?));
     let reduction = || node.text("reduction", "none");
@@ -45,7 +45,7 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Vec<Tensor>>> {
     }))
 }
 
-/// The reduction of a scatter operator by its name.
+/// Returns the reduction of a scatter operator by name.
 fn reduced(node: &Applied<'_>, name: &str) -> Result<Segment> {
     Ok(match name {
         "add" => Segment::Sum,
@@ -56,7 +56,7 @@ fn reduced(node: &Applied<'_>, name: &str) -> Result<Segment> {
     })
 }
 
-/// Positions along an axis, or in rows along several, of which negative ones count from the end.
+/// Converts negative indices, which count from the end. `at` holds indices along one axis, or index rows over several.
 fn from_the_start(at: &Tensor, sizes: &[Dim]) -> Tensor {
     let at = at.cast(DType::I64);
     let sizes: Vec<Tensor> = sizes.iter().map(|&it| ops::size(it, DType::I64)).collect();
@@ -68,7 +68,7 @@ fn from_the_start(at: &Tensor, sizes: &[Dim]) -> Tensor {
     ops::select(ops::less(&at, 0), &at + size, &at)
 }
 
-/// Slices of `x` replaced at the positions in the rows of `at`, as rows of a matrix.
+/// Replaces slices of `x` at the index rows in `at`, as rows of a matrix.
 fn written(node: &Applied<'_>, x: &Tensor, at: &Tensor, values: &Tensor) -> Result<Tensor> {
     let depth = at.dims().last().and_then(|it| it.as_const()).filter(|&it| it <= x.rank());
     let Some(depth) = depth.filter(|&it| it > 0) else {
@@ -95,7 +95,7 @@ fn written(node: &Applied<'_>, x: &Tensor, at: &Tensor, values: &Tensor) -> Resu
     Ok(ops::reshape(&changed, x.dims()))
 }
 
-/// The largest elements of windows, and their positions in all elements: the derivative in the direction of these.
+/// Imports `MaxPool` with indices. The indices are a JVP: the derivative of max pooling along a tensor of flat indices.
 fn largest(node: &Applied<'_>) -> Result<Vec<Tensor>> {
     let x = node.tensor(0)?;
     let (padded, options) = pooling(node, x.clone(), Scalar::Float(f64::NEG_INFINITY))?;

@@ -1,4 +1,4 @@
-//! Quantised numbers: integers `q` that stand for `(q - zero) scale`.
+//! Imports quantised operators: an integer `q` represents `(q - zero) scale`.
 
 use super::Applied;
 use super::images::{convolution_of, evened};
@@ -6,10 +6,10 @@ use crate::io::onnx::dtype;
 use ms_core::tensor::{DType, Dim, Dims, Scalar};
 use ms_core::{Result, Tensor, ops};
 
-/// The results of an operator on quantised numbers; `None` for any other operator.
+/// Imports an operator on quantised numbers; returns `None` for any other operator.
 ///
 /// # Errors
-/// [`Code::Io`](ms_core::Code::Io) for a form of it that is not supported.
+/// [`Code::Io`](ms_core::Code::Io) for an unsupported form of the operator.
 pub fn apply(node: &Applied<'_>) -> Result<Option<Vec<Tensor>>> {
     let x = || node.tensor(0);
     Ok(Some(match node.node.operator.as_str() {
@@ -40,7 +40,7 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Vec<Tensor>>> {
     }))
 }
 
-/// One number, or one for each position along an axis of a tensor of this rank.
+/// Broadcasts a scale or zero point to a tensor of this rank: one number, or one for each position along an axis.
 fn spread(node: &Applied<'_>, value: &Tensor, rank: usize, axis: isize) -> Result<Tensor> {
     let axis = if axis < 0 { axis + rank as isize } else { axis };
     let Some(axis) = usize::try_from(axis).ok().filter(|&it| it < rank.max(1)) else {
@@ -54,18 +54,18 @@ fn spread(node: &Applied<'_>, value: &Tensor, rank: usize, axis: isize) -> Resul
             dims[axis] = size;
             Ok(ops::reshape(value, dims))
         }
-        // Of each row or column of several matrices.
+        // The scale has one number for each row or column of every matrix of a batch.
         _ if value.rank() == rank => Ok(value.clone()),
         _ => Err(node.unsupported("with scales or zeros of another rank")),
     }
 }
 
-/// A scale, in f32.
+/// Returns a scale in f32.
 fn scale(node: &Applied<'_>, at: usize, of: &Tensor, axis: isize) -> Result<Tensor> {
     spread(node, &node.tensor(at)?.cast(DType::F32), of.rank(), axis)
 }
 
-/// An operand as i32, without its zero.
+/// Returns an operand as i32, minus its zero point.
 fn centered(node: &Applied<'_>, x: &Tensor, zero: usize, axis: isize) -> Result<Tensor> {
     if !x.dtype().is_int() || x.dtype().size() > 1 {
         return Err(node.unsupported(&format!("of {}", x.dtype())));
@@ -77,7 +77,7 @@ fn centered(node: &Applied<'_>, x: &Tensor, zero: usize, axis: isize) -> Result<
     }
 }
 
-/// The convolution of two operands, each with the position of its zero. Sums of products of bytes are exact in f64.
+/// Convolves two operands, each given with the position of its zero point. Sums of byte products are exact in f64.
 fn convolution(node: &Applied<'_>, [(x, x_zero), (w, w_zero)]: [(usize, usize); 2]) -> Result<Tensor> {
     let x = centered(node, &node.tensor(x)?, x_zero, 1)?.cast(DType::F64);
     let w = centered(node, &node.tensor(w)?, w_zero, 0)?.cast(DType::F64);
@@ -85,7 +85,7 @@ fn convolution(node: &Applied<'_>, [(x, x_zero), (w, w_zero)]: [(usize, usize); 
     Ok(convolution_of(node, &x, &w, None, padding)?.cast(DType::I32))
 }
 
-/// A float rounded to an integer, to even ones where two are as near, from the zero on.
+/// Quantises a scaled float: rounds half to even, adds the zero point, and saturates.
 fn rounded(x: Tensor, zero: Option<Tensor>, to: DType) -> Tensor {
     let round = ops::round(x);
     let moved = match zero {
@@ -100,7 +100,7 @@ fn rounded(x: Tensor, zero: Option<Tensor>, to: DType) -> Tensor {
     ops::clamp(moved, low, high).cast(to)
 }
 
-/// An exact sum of products as a quantised number.
+/// Rescales an exact integer sum to a quantised number.
 fn requantized(node: &Applied<'_>, sum: Tensor, factor: Tensor, zero: usize) -> Result<Tensor> {
     let zero = node.tensor(zero)?;
     let dtype = zero.dtype();
@@ -108,7 +108,7 @@ fn requantized(node: &Applied<'_>, sum: Tensor, factor: Tensor, zero: usize) -> 
     Ok(rounded(sum.cast(DType::F32) * factor, Some(zero), dtype))
 }
 
-/// The axis of a scale of one dimension.
+/// Returns the axis of a scale of rank 1.
 fn axis(node: &Applied<'_>) -> Result<isize> {
     if node.int("block_size", 0)? != 0 {
         return Err(node.unsupported("with scales of blocks"));
@@ -142,14 +142,14 @@ fn dequantize(node: &Applied<'_>) -> Result<Tensor> {
     Ok((wide.cast(DType::F32) * scale(node, 1, &x, axis)?).cast(to))
 }
 
-/// The numbers as u8 of the smallest scale in which zero is one of them.
+/// Quantises to u8 with the smallest scale whose range contains zero.
 fn dynamic(x: &Tensor) -> Vec<Tensor> {
     const HIGHEST: f64 = 255.0;
     let all: Vec<isize> = (0..x.rank() as isize).collect();
     let low = ops::minimum(ops::min(x, &all), 0.0);
     let high = ops::maximum(ops::max(x, &all), 0.0);
     let scale = (high - &low) / HIGHEST;
-    // Of zeros alone any scale is one.
+    // Any scale represents a tensor of zeros.
     let scale = ops::select(ops::equal(&scale, 0.0), 1.0, &scale);
     let zero = ops::round(ops::clamp(-low / &scale, 0.0, HIGHEST)).cast(DType::U8);
     vec![rounded(x / &scale, Some(zero.clone()), DType::U8), scale, zero]

@@ -1,17 +1,16 @@
-//! Recurrent layers.
+//! Imports recurrent layers.
 
 use super::Applied;
 use ms_core::trace::scan;
 use ms_core::{Result, Tensor, ops};
 
-/// The results of a recurrent layer: all outputs `[time, directions, batch, hidden]`, and the last states. `None` for
-/// any other operator.
+/// Imports a recurrent layer. Returns all outputs `[time, directions, batch, hidden]` and the last states, or `None`
+/// for any other operator.
 ///
 /// # Errors
-/// [`Code::Io`](ms_core::Code::Io) for a form of it that is not supported.
+/// [`Code::Io`](ms_core::Code::Io) for an unsupported form of the operator.
 pub fn apply(node: &Applied<'_>) -> Result<Option<Vec<Tensor>>> {
-    // The blocks of the weights in the order of the ops, for which ONNX has input, output, forget, cell gate, and
-    // update, reset, new gate.
+    // ONNX orders the gates as input, output, forget, cell for LSTM, and as update, reset, new for GRU.
     let operator = node.node.operator.as_str();
     let (blocks, states): (&[usize], usize) = match operator {
         "LSTM" => (&[0, 2, 3, 1], 2),
@@ -92,7 +91,7 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Vec<Tensor>>> {
     Ok(Some(results.into_iter().enumerate().map(stacked).collect()))
 }
 
-/// A layer without gates: `h' = f(W x + b + R h + c)`. Returns all `h'`, and the last one.
+/// Runs a layer without gates: `h' = f(W x + b + R h + c)`. Returns all `h'` and the last one.
 fn simple(
     x: &Tensor,
     h: Tensor,

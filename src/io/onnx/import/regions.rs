@@ -1,4 +1,4 @@
-//! Branches and loops.
+//! Imports branches and loops.
 
 use super::model::{Attribute, Graph};
 use super::value::Value;
@@ -8,10 +8,10 @@ use ms_core::tensor::{DType, Dim, Dims, Scalar};
 use ms_core::trace::{cond, scan, while_loop};
 use ms_core::{Result, Tensor, ops};
 
-/// The results of a branch or a loop; `None` for any other operator.
+/// Imports a branch or a loop; returns `None` for any other operator.
 ///
 /// # Errors
-/// [`Code::Io`](ms_core::Code::Io) for a form of it that is not supported.
+/// [`Code::Io`](ms_core::Code::Io) for an unsupported form of the operator.
 pub fn apply(node: &Applied<'_>) -> Result<Option<Vec<Tensor>>> {
     Ok(Some(match node.node.operator.as_str() {
         "If" => {
@@ -26,7 +26,7 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Vec<Tensor>>> {
 }
 
 impl Applied<'_> {
-    /// The results of a graph of the node for these inputs.
+    /// Runs a graph of the node with these inputs.
     fn run(&self, graph: &Graph, inputs: &[Tensor]) -> Vec<Tensor> {
         let own = graph.initializers.iter().map(|(name, it)| {
             let value = Tensor::placed(it.clone()).map(Value::Constant).or_raise();
@@ -38,7 +38,7 @@ impl Applied<'_> {
     }
 }
 
-/// A loop with a condition, a number of iterations, or both.
+/// Imports a loop with a condition, a number of iterations, or both.
 fn repeated(node: &Applied<'_>) -> Result<Vec<Tensor>> {
     let body = node.graph("body")?;
     let carries = node.tensors(2)?;
@@ -63,7 +63,8 @@ fn repeated(node: &Applied<'_>) -> Result<Vec<Tensor>> {
     Ok(while_loop(goes_on, step, init).split_off(2))
 }
 
-/// A loop that returns values of all iterations, of which there are as many in every call: a scan of their numbers.
+/// Imports a loop that stacks values of all iterations, as a scan over the iteration numbers. Their count must not vary
+/// between calls.
 fn counted(node: &Applied<'_>, body: &Graph, carries: Vec<Tensor>) -> Result<Vec<Tensor>> {
     let count = node.operands.first().and_then(|it| it.as_ref()?.integers());
     let begins = node.operands.get(1).and_then(Option::as_ref);
@@ -91,10 +92,10 @@ fn is_true(value: &Value) -> bool {
     value.scalar() == Some(Scalar::Bool(true))
 }
 
-/// Whether the condition that a body computes is the one that it is given, or always true.
+/// Returns whether the body passes its condition through, or computes a constant true.
 fn goes_on(node: &Applied<'_>, body: &Graph) -> bool {
     let mut name = &body.outputs[0];
-    // A chain of more nodes than there are has a cycle.
+    // The bound stops at a cycle: a longer chain would visit a node twice.
     for _ in 0..=body.nodes.len() {
         if *name == body.inputs[1] {
             return true;
@@ -116,7 +117,7 @@ fn goes_on(node: &Applied<'_>, body: &Graph) -> bool {
     false
 }
 
-/// A loop over the elements of sequences.
+/// Imports a loop over the elements of sequences.
 fn scanned(node: &Applied<'_>) -> Result<Vec<Tensor>> {
     let body = node.graph("body")?;
     let all = node.tensors(0)?;
@@ -141,7 +142,7 @@ fn scanned(node: &Applied<'_>) -> Result<Vec<Tensor>> {
     Ok(results)
 }
 
-/// Sequences, of which some are from last to first.
+/// Flips the sequences with direction 1, which run from last to first.
 fn turned(all: Vec<Tensor>, directions: Option<Vec<i64>>) -> Vec<Tensor> {
     let is_turned = |at: usize| directions.as_ref().is_some_and(|it| it.get(at) == Some(&1));
     all.into_iter().enumerate().map(|(at, it)| if is_turned(at) { ops::flip(&it, 0) } else { it }).collect()

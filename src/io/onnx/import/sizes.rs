@@ -1,4 +1,4 @@
-//! Operators on integers that are computed from sizes, such as the shape that a value is given.
+//! Evaluates operators on sizes symbolically, such as the computation of a target shape.
 
 use super::Applied;
 use super::model::Attribute;
@@ -7,13 +7,13 @@ use crate::io::onnx::element_type;
 use ms_core::tensor::{DType, Dim};
 use ms_core::{Result, Tensor};
 
-/// Longer lists are not those of sizes.
+/// The maximum length of a list of sizes.
 const LONGEST: usize = 64;
 
-/// The result of an operator on sizes; `None` unless the trace knows all its operands as such.
+/// Evaluates an operator on sizes; returns `None` unless the trace knows all its operands as sizes.
 ///
 /// # Errors
-/// [`Code::Io`](ms_core::Code::Io) for attributes of another kind.
+/// [`Code::Io`](ms_core::Code::Io) for attributes of a wrong kind.
 pub fn apply(node: &Applied<'_>) -> Result<Option<Value>> {
     let name = node.node.operator.as_str();
     if let "Shape" | "Size" = name {
@@ -26,7 +26,7 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Value>> {
         return Ok(chosen.map(|(sizes, form)| Value::Sizes(sizes, form)));
     }
     let known = |it: &Option<Value>| match it.as_ref()? {
-        // Sizes are i64, and so is what is computed from them.
+        // Sizes are i64, as is everything that is computed from them.
         Value::Constant(it) if it.dtype() != DType::I64 => None,
         it => it.sizes().filter(|it| it.0.len() <= LONGEST),
     };
@@ -47,7 +47,7 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Value>> {
             Ok(Some(Value::Sizes(vec![first.iter().copied().product()], form)))
         }
         ("Unsqueeze", [_, (axes, _)]) if form == Form::Number && axes.len() == 1 => list(first.clone()),
-        // A list has no axis whose size is copied.
+        // A zero in the shape copies a size only for operands with that axis; a list has none to copy.
         ("Reshape", [_, (shape, _)]) if node.int("allowzero", 0)? == 0 => Ok(match shape.len() {
             0 => Some(Value::Sizes(first.clone(), Form::Number)),
             1 => Some(Value::Sizes(first.clone(), Form::List)),
@@ -74,15 +74,15 @@ pub fn apply(node: &Applied<'_>) -> Result<Option<Value>> {
     }
 }
 
-/// Whether a reduction of a list is one of all elements.
+/// Returns whether a reduction of a list covers all elements.
 fn is_whole(node: &Applied<'_>) -> Result<bool> {
     let axes = node.list(1, "axes")?.unwrap_or_default();
     let none_is_all = node.int("noop_with_empty_axes", 0)? == 0;
     Ok(matches!(axes[..], [0 | -1]) || axes.is_empty() && none_is_all)
 }
 
-/// The elements that `element` returns for positions in lists of these lengths and forms; `None` if the lists do not
-/// broadcast, or an element is not known.
+/// Broadcasts lists of these lengths and forms, and computes each element from the positions in the lists. Returns
+/// `None` if the lists do not broadcast, or an element is unknown.
 fn broadcast<const N: usize, T>(
     of: [(usize, Form); N],
     element: impl Fn([usize; N]) -> Option<T>,
@@ -96,15 +96,15 @@ fn broadcast<const N: usize, T>(
     Some((elements.collect::<Option<_>>()?, form))
 }
 
-/// Whether two sizes are equal, if that is known.
+/// Returns whether two sizes are equal, if that is known.
 fn equal(a: Dim, b: Dim) -> Option<bool> {
-    // A size is not negative.
+    // A symbolic size cannot equal a negative number.
     let differ = |a: Dim, b: Dim| a.is_symbolic() && number(b).is_some_and(|it| it < 0);
     let is_known = a == b || number(a).is_some() && number(b).is_some() || differ(a, b) || differ(b, a);
     is_known.then_some(a == b)
 }
 
-/// A short list of one integer.
+/// Evaluates `ConstantOfShape` for a short list of one integer.
 fn filled(node: &Applied<'_>, shape: &[Dim]) -> Option<Value> {
     let &[length] = shape else { return None };
     let length = length.as_const().filter(|&it| it <= LONGEST)?;
@@ -144,13 +144,13 @@ fn combined(name: &str, a: Dim, b: Dim) -> Option<Dim> {
         "Mul" => Some(a * b),
         "Min" => Some(a.smaller(b)),
         "Max" => Some(a + b - a.smaller(b)),
-        // Sizes are not negative, so that rounding down is truncating.
+        // Sizes are not negative, so rounding down equals truncation.
         "Div" if number(b).is_some_and(|it| it > 0) => Some(a / b),
         _ => None,
     }
 }
 
-/// A part of a list.
+/// Slices a list.
 fn slice(of: &[Dim], operands: &[(Vec<Dim>, Form)]) -> Option<Value> {
     let numbers = |at: usize, otherwise: i64| match operands.get(at) {
         Some((all, _)) => all.first().copied().and_then(number),

@@ -1,4 +1,4 @@
-//! Values while a model is traced: tensors, and lists of sizes, which the trace knows.
+//! Values during the trace of a model: tensors, and lists of sizes that the trace knows.
 
 use ms_core::tensor::{DType, Dim, Scalar};
 use ms_core::{Tensor, ops};
@@ -6,17 +6,17 @@ use ms_core::{Tensor, ops};
 /// A value of a model.
 #[derive(Clone)]
 pub enum Value {
-    /// A tensor of the model's data.
+    /// A constant of the model.
     Constant(Tensor),
-    /// A result.
+    /// A traced result.
     Tensor(Tensor),
-    /// Integers that are computed from sizes; a list, or one number.
+    /// Integers that are computed from sizes: a list or one number.
     Sizes(Vec<Dim>, Form),
-    /// Which of such integers are equal.
+    /// Truth values of comparisons between such integers.
     Flags(Vec<bool>, Form),
 }
 
-/// The number of axes of integers.
+/// The rank of such integers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     Number,
@@ -24,7 +24,7 @@ pub enum Form {
 }
 
 impl Value {
-    /// The value as a tensor.
+    /// Converts the value to a tensor.
     pub fn tensor(&self) -> Tensor {
         match self {
             Self::Constant(it) | Self::Tensor(it) => it.clone(),
@@ -43,7 +43,7 @@ impl Value {
         }
     }
 
-    /// The value as integers that the trace knows.
+    /// Returns the value as integers that the trace knows.
     pub fn sizes(&self) -> Option<(Vec<Dim>, Form)> {
         match self {
             Self::Sizes(sizes, form) => Some((sizes.clone(), *form)),
@@ -63,12 +63,12 @@ impl Value {
         }
     }
 
-    /// The value as integers that are the same in every call.
+    /// Returns the value as integers that do not vary between calls.
     pub fn integers(&self) -> Option<Vec<i64>> {
         self.sizes()?.0.into_iter().map(number).collect()
     }
 
-    /// The value as a number that is the same in every call.
+    /// Returns the value as a number that does not vary between calls.
     pub fn scalar(&self) -> Option<Scalar> {
         match self {
             Self::Constant(it) => elements(it)?.first().copied(),
@@ -78,7 +78,7 @@ impl Value {
     }
 }
 
-/// The elements of a constant, which may be on a device.
+/// Reads the elements of a constant, which may be on a device.
 fn elements(of: &Tensor) -> Option<Vec<Scalar>> {
     Some(of.as_array()?.clone().into_host().ok()?.scalars())
 }
@@ -87,7 +87,7 @@ fn formed(list: Tensor, form: Form) -> Tensor {
     if form == Form::Number { list.reshape(()) } else { list }
 }
 
-/// The number that a size is, if it is no expression.
+/// Returns the number in a size, if it is not symbolic.
 pub fn number(size: Dim) -> Option<i64> {
     size.as_known()
 }

@@ -1,4 +1,4 @@
-//! Changed files for every reader, and functions of one op, in processes with limits of memory and time.
+//! Runs every reader on mutated files, and functions of one op, in processes with memory and time limits.
 
 mod one_op;
 
@@ -15,19 +15,19 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What a process is told by: the reader, the first case, the number of cases, and the file for the current one.
+/// The task of a process: the reader, the first case, the number of cases, and the file for the current one.
 const TASK: &str = "MS_FUZZ_TASK";
 
-/// The limit of the address space of a process in KiB.
+/// The address-space limit of a process in KiB.
 const MEMORY: usize = 2 << 20;
 
-/// The limit of a case.
+/// The time limit of a case.
 const TIME: Duration = Duration::from_secs(10);
 
-/// The name under which functions of one op are read: files of the reader `exported`.
+/// The pseudo-reader of functions of one op, which are read by the reader `exported`.
 const ONE_OP: &str = "one op";
 
-/// What a process returns after a panic of a reader, and after a case that takes too long.
+/// The exit codes after a panic of a reader and after a timeout.
 const PANICKED: i32 = 70;
 const ENDLESS: i32 = 71;
 
@@ -55,7 +55,7 @@ fn of_repository(folder: &str, extension: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|it| fs::read(it).expect("it is a file")).collect()
 }
 
-/// The bytes that something writes into a file.
+/// Returns the bytes that a function writes to a file.
 fn written(write: impl FnOnce(&Path) -> Result<()>) -> Vec<u8> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -78,7 +78,7 @@ fn functions() -> Vec<ExportedFunction> {
     [images, moved].map(|it| it.unwrap_or_else(|error| panic!("{error}"))).into()
 }
 
-/// Small files that a reader reads.
+/// Returns small valid files for a reader.
 fn seeds(name: &str) -> Vec<Vec<u8>> {
     let tensors = || [tensor![[1.0f32, 2.0], [3.0, 4.0]], tensor![7i64], Tensor::zeros([0, 3]).cast(DType::F16)];
     match name {
@@ -100,7 +100,7 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         "onnx" => {
             let own = functions();
             let own = own.iter().map(|it| written(|path| it.save_onnx(path)));
-            // One has its data in another file.
+            // One file refers to external data, which is absent here.
             let is_whole = |it: &Vec<u8>| !it.windows(8).any(|it| it == b"external");
             own.chain(of_repository("tests/data/onnx", "onnx").into_iter().filter(is_whole)).collect()
         }
@@ -131,7 +131,7 @@ const HOSTILE: [&str; 12] = [
     "1000000007",
 ];
 
-/// Changes some bytes.
+/// Mutates some bytes.
 fn change(bytes: &mut Vec<u8>, others: &[Vec<u8>], random: &mut Random) {
     for _ in 0..=random.below(4) {
         let at = random.below(bytes.len());
@@ -160,7 +160,7 @@ fn change(bytes: &mut Vec<u8>, others: &[Vec<u8>], random: &mut Random) {
                 bytes[at..at + width].copy_from_slice(&value[..width]);
             }
             _ => {
-                // A number in a text.
+                // Replaces a number in a text.
                 let Some(start) = (at..bytes.len()).find(|&it| bytes[it].is_ascii_digit()) else { continue };
                 let end = (start..bytes.len()).find(|&it| !bytes[it].is_ascii_digit()).unwrap_or(bytes.len());
                 bytes.splice(start..end, HOSTILE[random.below(HOSTILE.len())].bytes());
@@ -169,13 +169,13 @@ fn change(bytes: &mut Vec<u8>, others: &[Vec<u8>], random: &mut Random) {
     }
 }
 
-/// The file of a case.
+/// Returns the file of a case.
 fn changed(name: &str, seeds: &[Vec<u8>], case: u64) -> Vec<u8> {
     let mut random = Random(case);
     let mut bytes = seeds[random.below(seeds.len())].clone();
     let inside = random.below(3) > 0;
     match name {
-        // Behind the checksums of the members.
+        // Mutates the content before the checksums of the members are computed.
         "npz" | "pytorch" if inside => {
             let parts = members(&bytes).expect("it is an archive");
             let parts = parts.iter().map(|it| (it.name.clone(), it.content().expect("it is whole").into_owned()));
@@ -190,7 +190,7 @@ fn changed(name: &str, seeds: &[Vec<u8>], case: u64) -> Vec<u8> {
             write_archive(&parts, &mut archive).expect("memory can be written");
             archive
         }
-        // With the length of the header that it has then.
+        // The length field is updated to the mutated header.
         "exported" | "safetensors" if inside => {
             let (length, rest) = bytes.split_first_chunk::<8>().expect("it is a file");
             let (header, data) = rest.split_at(u64::from_le_bytes(*length) as usize);
@@ -206,7 +206,7 @@ fn changed(name: &str, seeds: &[Vec<u8>], case: u64) -> Vec<u8> {
     }
 }
 
-/// Runs the cases that a process is told of; does nothing in any other one.
+/// Runs the cases of a worker process; does nothing in any other process.
 #[test]
 fn task() {
     let Ok(task) = std::env::var(TASK) else { return };
@@ -234,7 +234,7 @@ fn task() {
         STARTED.store(begin.elapsed().as_millis() as u64, Ordering::Relaxed);
         state.rewind().expect("it is a file");
         state.write_all(&[case, accepted].map(u64::to_le_bytes).concat()).expect("it is a file");
-        // Functions of one op are made by the rules of ops, which are what is tested.
+        // Functions of one op are generated with the rules of ops, which are under test.
         let tested = || match name {
             ONE_OP => read(&one_op::file(&one_op::function(&mut Random(case)))),
             _ => read(&changed(name, &seeds, case)),
@@ -248,7 +248,7 @@ fn task() {
     state.write_all(&[first + count, accepted].map(u64::to_le_bytes).concat()).expect("it is a file");
 }
 
-/// Runs cases of a reader; returns how many were read, and what was found.
+/// Runs cases of a reader. Returns how many files were accepted, and the failures.
 fn run(name: &str, first: u64, count: u64) -> (u64, Vec<String>) {
     let path = std::env::temp_dir().join(format!("ms fuzz state {} {name}", std::process::id()));
     let (mut at, end, mut accepted, mut found) = (first, first + count, 0, Vec::new());
@@ -307,8 +307,8 @@ fn functions_of_one_op_are_read_or_refused() {
     check([ONE_OP], std::env::var("MS_FUZZ_OPS").map_or(1000, |it| it.parse().expect("a number")));
 }
 
-/// `MS_FUZZ_CASES` is the number of files of each reader, `MS_FUZZ_READER` names one, and `MS_FUZZ_FIRST` is the first
-/// case.
+/// `MS_FUZZ_CASES` is the number of files for each reader, `MS_FUZZ_READER` selects one, and `MS_FUZZ_FIRST` is the
+/// first case.
 #[test]
 #[ignore = "it takes hours"]
 fn many_changed_files() {
@@ -317,7 +317,7 @@ fn many_changed_files() {
     check(names, std::env::var("MS_FUZZ_CASES").map_or(100_000, |it| it.parse().expect("a number")));
 }
 
-/// Every reader of files refuses what is no regular file, and does not wait for it.
+/// Every reader rejects files that are not regular, and does not wait for them.
 #[cfg(unix)]
 #[test]
 fn pipes_are_refused() {
@@ -369,7 +369,7 @@ fn pipes_are_refused() {
     fs::remove_dir_all(&folder).expect("it was made");
 }
 
-/// No reader opens files by itself.
+/// All readers open files through one function.
 #[test]
 fn files_are_opened_in_one_place() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

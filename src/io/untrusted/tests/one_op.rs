@@ -1,4 +1,4 @@
-//! Exported functions of one op, with attributes and operands that no program writes.
+//! Generates exported functions of one op, with attributes and operands that no program writes.
 
 use super::Random;
 use crate::io::exported::{ExportedFunction, decode};
@@ -11,7 +11,7 @@ use ms_core::{Code, Error, Result, Tensor};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The most elements of a value of a function that is called.
+/// The maximum number of elements of a value in a function that is called.
 const CALLED: usize = 1 << 10;
 
 /// The size of every symbol in calls.
@@ -52,7 +52,7 @@ fn one_of<T: Copy>(all: &[T], random: &mut Random) -> T {
     all[random.below(all.len())]
 }
 
-/// A size: mostly a small one, else an expression, or one that no memory holds.
+/// Generates a size: mostly small, else an expression or a size that no memory holds.
 fn dim(random: &mut Random) -> Dim {
     let n = Dim::symbol("n");
     match random.below(12) {
@@ -71,7 +71,7 @@ fn ty(random: &mut Random) -> Type {
     Type::new(one_of(&DType::ALL, random), (0..rank).map(|_| dim(random)).collect())
 }
 
-/// A value of any kind.
+/// Generates a value of any kind.
 fn value(kind: AttrKind, random: &mut Random) -> Attr {
     match kind {
         AttrKind::Bool => Attr::Bool(random.below(2) == 0),
@@ -109,7 +109,7 @@ const KINDS: [AttrKind; 12] = [
     AttrKind::Literal,
 ];
 
-/// Another value of an attribute: of its kind, or one item of its list changed, or of another kind.
+/// Mutates an attribute: a value of its kind, a changed list item, or a value of another kind.
 fn changed(attr: &mut Attr, kind: AttrKind, random: &mut Random) {
     match (attr, random.below(12)) {
         (attr, 0) => *attr = value(one_of(&KINDS, random), random),
@@ -148,7 +148,7 @@ fn change_types(types: &mut Vec<Type>, random: &mut Random) {
     }
 }
 
-/// A graph for an op that has some: its results are inputs of it, or of any type.
+/// Generates a graph for an op with regions: its results are its inputs, or have any type.
 fn region(types: &[Type], random: &mut Random) -> Graph {
     let mut graph = Graph::new("f");
     let skipped = random.below(2).min(types.len());
@@ -158,7 +158,7 @@ fn region(types: &[Type], random: &mut Random) -> Graph {
     graph
 }
 
-/// The function of a case.
+/// Generates the function of a case.
 pub(super) fn function(random: &mut Random) -> Graph {
     let all: Vec<&'static OpDef> = ops::definitions().collect();
     let def = one_of(&all, random);
@@ -201,7 +201,7 @@ pub(super) fn function(random: &mut Random) -> Graph {
     let operands: Vec<ValueId> = types.iter().map(&mut operand).collect();
     let attrs = Attrs::new(attrs);
     let given: Vec<&Type> = operands.iter().map(|&it| graph.ty(it)).collect();
-    // As the verifier, which asks for types behind these two.
+    // The verifier also infers types only after these two checks.
     let is_counted = ops::operand_counts(def).contains(&given.len());
     let results = if is_counted { in_op(|| ops::infer(def, &attrs, &regions, &given)).ok() } else { None };
     let results = results.unwrap_or_else(|| types.iter().take(1).cloned().collect());
@@ -216,7 +216,7 @@ pub(super) fn function(random: &mut Random) -> Graph {
     graph
 }
 
-/// The file of a function.
+/// Encodes the file of a function.
 pub(super) fn file(graph: &Graph) -> Vec<u8> {
     let metadata = [
         ("ms.exported", "1".to_owned()),
@@ -241,7 +241,7 @@ pub(super) fn read(file: &[u8]) -> Result<()> {
     let inputs: Option<Vec<Tensor>> =
         function.inputs().map(|(_, ty)| size(ty).map(|it| ops::cast(Tensor::ones(it), ty.dtype))).collect();
     if let (Some(inputs), true) = (inputs, function.outputs().all(|it| size(it).is_some())) {
-        // The call may be refused: the file is read all the same.
+        // The call may fail; the file counts as read.
         let _ = function.call(&inputs.iter().collect::<Vec<_>>());
     }
     Ok(())

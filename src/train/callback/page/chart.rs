@@ -1,23 +1,23 @@
-//! Curves as a drawing of lines (SVG).
+//! Draws curves as SVG line charts.
 
 use super::curve::Curve;
 use super::html::escaped;
 use crate::train::callback::text::number;
 use std::fmt::Write;
 
-/// The size of a drawing and the margins around its area, in its own units.
+/// The size of a chart and the margins around its plot area, in SVG units.
 const SIZE: (f64, f64) = (640.0, 250.0);
 const LEFT: f64 = 62.0;
 const TOP: f64 = 10.0;
 const AREA: (f64, f64) = (564.0, 208.0);
 
-/// A curve of at most so many points has a mark for each, with its numbers.
+/// The maximum number of points for which a curve has markers with tooltips.
 const MARKS: usize = 60;
 
-/// By how much quotients and logarithms may differ from whole numbers.
+/// The tolerance for whole numbers in quotients and logarithms.
 const ROUNDING: f64 = 1e-9;
 
-/// The interval of numbers along an axis.
+/// The range of an axis.
 struct Axis {
     low: f64,
     high: f64,
@@ -25,17 +25,18 @@ struct Axis {
 }
 
 impl Axis {
-    /// An axis for numbers; logarithmic if they are positive and of more than two powers of ten.
+    /// Creates an axis for values. It is logarithmic if that is permitted and they are positive and span more than two
+    /// decades.
     fn of(values: impl Iterator<Item = f64>, may_be_logarithmic: bool) -> Self {
         let bounds = (f64::INFINITY, f64::NEG_INFINITY);
         let (low, high) = values.fold(bounds, |(low, high), it| (low.min(it), high.max(it)));
         let logarithmic = may_be_logarithmic && low > 0.0 && high / low > 100.0;
-        // Equal numbers are in the middle.
+        // A constant curve is drawn in the middle.
         let room = if high - low > 1e-9 * high.abs().max(low.abs()) { 0.0 } else { (0.5 * high.abs()).max(1e-9) };
         Self { low: low - room, high: high + room, logarithmic }
     }
 
-    /// Where a number is: 0 at the low end, 1 at the high one.
+    /// Maps a value to the axis: 0 at the low end, 1 at the high end.
     fn place(&self, value: f64) -> f64 {
         if self.logarithmic {
             (value / self.low).ln() / (self.high / self.low).ln()
@@ -44,12 +45,12 @@ impl Axis {
         }
     }
 
-    /// Round numbers with their texts; `least` is the smallest distance of two.
+    /// Returns round tick values with their labels; `least` is the minimum distance between two ticks.
     fn ticks(&self, least: f64) -> Vec<(f64, String)> {
         if self.logarithmic {
             let (first, last) =
                 ((self.low.log10() - ROUNDING).ceil() as i32, (self.high.log10() + ROUNDING).floor() as i32);
-            // Every power of ten, or every n-th.
+            // Every power of ten gets a tick, or every n-th if there are many.
             let apart = (last - first) as usize / 6 + 1;
             return (first..=last).step_by(apart).map(|it| (10f64.powi(it), format!("1e{it}"))).collect();
         }
@@ -66,7 +67,7 @@ impl Axis {
     }
 }
 
-/// A tick with the digits that tell it from its neighbours.
+/// Formats a tick with enough digits to distinguish it from its neighbours.
 fn tick_text(value: f64, step: f64) -> String {
     let digits = |it: f64| (it.abs().log10() + ROUNDING).floor();
     match value {
@@ -79,7 +80,7 @@ fn tick_text(value: f64, step: f64) -> String {
     }
 }
 
-/// A figure with the curves of a chart, by their names.
+/// Draws a chart of named curves.
 pub(super) fn chart(name: &str, curves: &[(String, Curve)]) -> String {
     let mut out = format!("<figure>\n<figcaption><b>{}</b>", escaped(name));
     for (at, (name, curve)) in curves.iter().enumerate() {

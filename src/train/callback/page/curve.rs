@@ -1,26 +1,26 @@
-//! The values of a number over the steps of a run.
+//! Stores the values of a number over the steps of a run in bounded memory.
 
-/// The number of points at which neighbours are merged. It is even.
+/// The maximum number of points, at which neighbours are merged; an even number.
 const POINTS: usize = 1000;
 
-/// The values of a number, in memory that does not grow with their number.
+/// The values of a number. Its memory does not grow with the number of values.
 #[derive(Clone, Debug)]
 pub(super) struct Curve {
-    /// Means of as many neighbours as `group` says: steps and values.
+    /// Steps and values, each the mean of `group` neighbours.
     points: Vec<(f64, f64)>,
     group: usize,
-    /// The values that do not fill a group yet: their number, and the sums of steps and values.
+    /// The values of the incomplete group: their number, and the sums of steps and values.
     open: (usize, f64, f64),
-    /// The number of values that are not finite, which no point has.
+    /// The number of values that are not finite, which are not drawn.
     pub not_finite: u64,
     /// The step and the value that were added last.
     pub last: (u64, f64),
-    /// The smallest and the largest of the finite values, with their steps.
+    /// The smallest and the largest finite value, with their steps.
     pub extremes: Option<[(u64, f64); 2]>,
 }
 
 impl Curve {
-    /// No values.
+    /// Creates an empty curve.
     pub fn new() -> Self {
         let (points, group, open) = (Vec::new(), 1, (0, 0.0, 0.0));
         Self { points, group, open, not_finite: 0, last: (0, f64::NAN), extremes: None }
@@ -37,7 +37,7 @@ impl Curve {
         let lowest = if value < lowest.1 { (step, value) } else { lowest };
         let highest = if value > highest.1 { (step, value) } else { highest };
         self.extremes = Some([lowest, highest]);
-        // A point is drawn within these bounds, and sums of values stay finite.
+        // Points are drawn within these bounds, which keep sums of values finite.
         let drawn = value.clamp(-1e300, 1e300);
         self.open = (self.open.0 + 1, self.open.1 + step as f64, self.open.2 + drawn);
         if self.open.0 == self.group {
@@ -56,7 +56,7 @@ impl Curve {
         (values > 0).then(|| (steps / values as f64, sum / values as f64))
     }
 
-    /// The points in the order in which they were added: steps and values.
+    /// Returns the steps and values in the order in which they were added.
     pub fn points(&self) -> Vec<(f64, f64)> {
         self.points.iter().copied().chain(self.mean_of_open()).collect()
     }

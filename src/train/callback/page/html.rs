@@ -1,16 +1,16 @@
-//! The text of the page.
+//! Renders the page as HTML.
 
 use super::{State, TrainingPage};
 use crate::train::callback::text::{duration, number};
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How many epochs the table has at most; the last ones.
+/// The maximum number of epochs in the table; older ones are omitted.
 const EPOCHS: usize = 100;
 
 const STYLE: &str = include_str!("page.css");
 
-/// A text with the characters that have a meaning in HTML replaced, in elements and in attributes.
+/// Escapes a text for HTML elements and attributes.
 pub(super) fn escaped(text: &str) -> String {
     text.chars().fold(String::new(), |mut out, it| {
         match it {
@@ -26,7 +26,7 @@ pub(super) fn escaped(text: &str) -> String {
     })
 }
 
-/// The page as it is now.
+/// Renders the current page.
 pub(super) fn page(it: &TrainingPage) -> String {
     let title = escaped(&it.title);
     let (class, state) = match it.state {
@@ -72,13 +72,13 @@ fn progress(out: &mut String, it: &TrainingPage) {
     *out += "</dl>\n";
 }
 
-/// The time of day in UTC.
+/// Formats the time of day in UTC.
 fn clock(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() % 86400;
     format!("{:02}:{:02}:{:02} UTC", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// Last, smallest and largest values of all curves.
+/// Renders the last, smallest and largest values of all curves.
 fn numbers(out: &mut String, it: &TrainingPage) {
     if it.curves.is_empty() {
         return;
@@ -94,7 +94,7 @@ fn numbers(out: &mut String, it: &TrainingPage) {
     *out += "</table>\n</section>\n";
 }
 
-/// The epochs, the last one first.
+/// Renders the epochs, the last one first.
 fn epochs(out: &mut String, it: &TrainingPage) {
     let [head, rows @ ..] = &it.history.cells()[..] else { return };
     if rows.is_empty() {

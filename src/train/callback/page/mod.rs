@@ -1,4 +1,4 @@
-//! A page for a browser that shows a run while it goes on.
+//! A live page in the browser that shows the progress of a run.
 
 mod chart;
 mod curve;
@@ -11,11 +11,11 @@ use ms_core::{Code, Error, Result};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Writes a page that shows a run while it goes on: curves of losses, scores, learning rates and steps per second, the
-/// numbers in a table, and a table of the epochs. It is one file without scripts, which a browser opens from the disk
-/// and reloads by itself until the run ends.
+/// Writes an HTML page that shows a run live. It has curves of losses, scores, learning rates and steps per second, a
+/// table of the latest values, and a table of the epochs. The page is one file without scripts. A browser opens it from
+/// disk, and reloads it automatically until the run ends.
 ///
-/// As a callback it needs nothing else:
+/// A model needs only the callback:
 ///
 /// ```
 /// use ms::prelude::*;
@@ -30,8 +30,8 @@ use std::time::{Duration, Instant};
 /// # Ok::<(), ms::Error>(())
 /// ```
 ///
-/// A loop of one's own adds numbers. What is before a `/` in a name is the name of the chart, and what is behind it
-/// that of the curve:
+/// A custom training loop adds numbers. The part of a name before `/` names the chart, and the part after it names the
+/// curve:
 ///
 /// ```
 /// use ms::train::TrainingPage;
@@ -46,29 +46,28 @@ use std::time::{Duration, Instant};
 /// # Ok::<(), ms::Error>(())
 /// ```
 ///
-/// The file is replaced atomically, so that a browser always reads a whole page. A curve of more than 1,000 values is
-/// drawn by means of neighbours, so that neither the page nor memory grows with the length of the run. The axis of
-/// positive values of more than two powers of ten is logarithmic. If this is dropped before the run ended, the page says
-/// so.
+/// The file is replaced atomically, so a browser always reads a complete page. Curves of more than 1,000 values are
+/// downsampled by averaging neighbours, so page and memory stay bounded. An axis is logarithmic if its values are
+/// positive and span more than two decades. If this value is dropped before the end of the run, the page says so.
 #[derive(Debug)]
 pub struct TrainingPage {
     path: PathBuf,
     title: String,
     period: Duration,
     state: State,
-    /// In the order in which they were first added.
+    /// The curves, in the order in which they were first added.
     curves: Vec<(String, Curve)>,
     history: History,
     place: Option<Place>,
-    /// When the first number was added, or the first run began.
+    /// The time when the first number was added, or the first run began.
     start: Option<Instant>,
     written: Option<Instant>,
-    /// How many calls of this epoch have losses in the curve.
+    /// The number of calls in this epoch with losses that the curve already contains.
     seen: usize,
     pace: Pace,
 }
 
-/// The names of charts that every run of a model has.
+/// The charts that every run of a model has.
 const RATE: &str = "learning rate";
 const PACE: &str = "steps per second";
 
@@ -79,7 +78,7 @@ enum State {
     Interrupted,
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Debug)]
 struct Place {
     epoch: u64,
@@ -88,17 +87,17 @@ struct Place {
     steps: u64,
 }
 
-/// The time of steps, without what is between epochs.
+/// The time of steps, without the time between epochs.
 #[derive(Clone, Debug, Default)]
 struct Pace {
-    /// Since when steps are counted, and the number of the first of them.
+    /// The start of the current measurement, and the number of steps done before it.
     since: Option<(Instant, u64)>,
-    /// All steps of this run and their time.
+    /// The number and the total time of all steps of this run.
     total: (u64, Duration),
 }
 
 impl Pace {
-    /// Ends the interval after a step and begins another one; steps per second, if there was a step.
+    /// Ends the measurement and begins the next. Returns the steps per second, if there was a step.
     fn measured(&mut self, step: u64) -> Option<f64> {
         let (since, first) = self.since.replace((Instant::now(), step))?;
         let (steps, time) = (step.saturating_sub(first), since.elapsed());
@@ -108,7 +107,7 @@ impl Pace {
 }
 
 impl TrainingPage {
-    /// A page at a path, which is written when a run begins or a number is added, and then every two seconds.
+    /// Creates a page at a path. It is written when a run begins or a number is added, and then every two seconds.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -131,32 +130,32 @@ impl TrainingPage {
         self
     }
 
-    /// Sets after what time the page is written again. The browser reloads it as often, but at most once a second.
-    /// Losses are read when the page is written, and at the end of epochs: reading waits for the steps.
+    /// Sets the period at which the page is written. The browser reloads it at this period, but at most once a second.
+    /// Losses are read when the page is written, and at the end of epochs, since reading waits for the steps.
     pub fn period(mut self, period: Duration) -> Self {
         self.period = period;
         self
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Adds a number of a step, and writes the page if the last time is long enough ago.
+    /// Adds a number of a step, and writes the page if the period has passed.
     ///
     /// # Errors
-    /// [`Code::Io`] when the page cannot be written.
+    /// [`Code::Io`] if the page cannot be written.
     pub fn add(&mut self, name: &str, step: u64, value: f64) -> Result<()> {
         self.begin();
         self.push(name, step, value);
         self.write_if_due()
     }
 
-    /// Writes the page for the last time: it is not reloaded any more.
+    /// Writes the page for the last time; the browser then stops reloading it.
     ///
     /// # Errors
-    /// [`Code::Io`] when the page cannot be written.
+    /// [`Code::Io`] if the page cannot be written.
     pub fn finish(&mut self) -> Result<()> {
         self.begin();
         self.state = State::Finished;
@@ -195,7 +194,7 @@ impl TrainingPage {
         Ok(())
     }
 
-    /// The curves by their charts, both in the order in which they were first added, and last what every run has.
+    /// Groups the curves by chart, in the order in which they were first added. The charts of every run come last.
     fn charts(&self) -> Vec<(&str, Vec<(String, Curve)>)> {
         let mut charts: Vec<(&str, Vec<(String, Curve)>)> = Vec::new();
         for (name, curve) in &self.curves {
@@ -214,7 +213,7 @@ impl TrainingPage {
         self.start.map_or(Duration::ZERO, |it| it.elapsed())
     }
 
-    /// The time that the rest of the run takes at the pace so far.
+    /// Estimates the remaining time of the run from the pace so far.
     fn left(&self) -> Option<Duration> {
         let (place, (steps, time)) = (self.place.as_ref()?, self.pace.total);
         let rest = place.steps.saturating_sub(place.step) as f64;
@@ -222,7 +221,7 @@ impl TrainingPage {
         Duration::try_from_secs_f64(seconds).ok()
     }
 
-    /// Reads what a run has computed since the last time.
+    /// Reads new results of a run.
     fn read(&mut self, run: &RunContext<'_>) -> Result<()> {
         let steps = run.epochs() * run.steps_per_epoch() as u64;
         self.place = Some(Place { epoch: run.epoch(), epochs: run.epochs(), step: run.step(), steps });
@@ -272,7 +271,7 @@ impl Callback for TrainingPage {
     }
 
     fn on_train_end(&mut self, run: &mut RunContext<'_>) -> Result<()> {
-        // Those of a run that is stopped within an epoch were not all read.
+        // A run that stops within an epoch may have unread losses.
         if run.losses.len() > self.seen {
             self.read(run)?;
         }
@@ -284,7 +283,7 @@ impl Drop for TrainingPage {
     fn drop(&mut self) {
         if self.start.is_some() && self.state == State::Running {
             self.state = State::Interrupted;
-            // There is nobody to report an error to.
+            // A destructor cannot report the error.
             let _ = self.write();
         }
     }
