@@ -1,10 +1,13 @@
-//! The ops: their definition ([`core`]), the primitives ([`primitive`]), composites and functions
-//! composed of them ([`composite`]), interfaces besides functions ([`api`]), and the ops that programs
-//! define ([`custom`]).
+//! Ops of the framework and their definitions.
 //!
-//! Adding an op means adding its file and its name to the list in `primitive/mod.rs` or
-//! `composite/mod.rs`; everything else (text form, verifier, eager execution, tracing, lowering,
-//! generated tests) reads the definition.
+//! - [`core`] has the definition of an op and what the rules of ops share.
+//! - [`primitive`] has the primitives.
+//! - [`composite`] has the composites and functions composed of ops.
+//! - [`api`] has the interfaces besides functions.
+//! - [`custom`] has the ops that programs define.
+//!
+//! To add an op, add its file, and its name to the list in `primitive/mod.rs` or `composite/mod.rs`. Everything else
+//! reads the definition: text form, verifier, eager execution, tracing, lowering and generated tests.
 
 #[macro_use]
 pub mod core;
