@@ -1,4 +1,4 @@
-//! Tests that are generated from the definitions of ops.
+//! Tests generated from the definitions of ops.
 
 use super::reference::evaluate_body;
 use super::testing::check_ops;
@@ -27,7 +27,7 @@ fn derivatives_of_elementwise_ops_and_reductions() {
     check_ops(0..350);
 }
 
-/// The tolerance between a body and `eval`, which rounds less often: a few units in the last place.
+/// Returns the tolerance between a body and `eval`, which rounds less often: a few units in the last place.
 fn last_digits(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 2f64.powi(-10),

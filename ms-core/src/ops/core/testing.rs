@@ -1,5 +1,4 @@
-//! Shared code of tests of ops: execution by reference evaluation, and checks of the ops in a
-//! range of numbers on their samples.
+//! Test support for ops: execution by reference evaluation, and checks of ops on their samples.
 
 use super::reference::ReferenceDispatcher;
 use crate::error::Code;
@@ -12,7 +11,7 @@ pub fn run<R>(f: impl FnOnce() -> R) -> R {
     with_dispatcher(Rc::new(ReferenceDispatcher::Eval), f)
 }
 
-/// The code of the error that `f` raises.
+/// Returns the code of the error that `f` raises.
 pub fn refused<R>(f: impl FnOnce() -> R) -> Code {
     match crate::catch(|| run(f)) {
         Ok(_) => panic!("an error was expected"),
@@ -20,12 +19,12 @@ pub fn refused<R>(f: impl FnOnce() -> R) -> Code {
     }
 }
 
-/// Evenly distributed values of a range, different for every `seed`.
+/// Returns evenly distributed values of a range, different for every `seed`.
 pub fn scattered(shape: &[usize], dtype: DType, low: f64, high: f64, seed: usize) -> Array {
     SampleInput::of(dtype, shape, low, high).array(seed)
 }
 
-/// The sample's operands, floats widened to f64.
+/// Returns the sample's operands, with floats widened to f64.
 fn operands(sample: &Sample) -> Vec<Tensor> {
     let operand = |(seed, it): (usize, &SampleInput)| {
         let dtype = if it.dtype.is_float() { DType::F64 } else { it.dtype };
@@ -44,8 +43,8 @@ fn dot(a: &Tensor, b: &Tensor) -> f64 {
     a.to_vec::<f64>().iter().zip(b.to_vec::<f64>()).map(|(a, b)| a * b).sum()
 }
 
-/// Compares the derivative rules of all ops in a range of numbers with central differences,
-/// and their views with their evaluation.
+/// Checks all ops with numbers in a range: derivative rules against central differences, and views against their
+/// evaluation.
 pub fn check_ops(numbers: std::ops::Range<u16>) {
     for def in definitions().filter(|it| numbers.contains(&it.info.number)) {
         for sample in (def.samples)() {
@@ -82,7 +81,7 @@ fn check_sample(def: &'static OpDef, sample: &Sample) {
             // Differences do not show which rows have no gradient.
             return;
         }
-        // Nor what results that only the derivative reads do not pass on.
+        // Only the derivative reads the other results, so no gradient reaches them.
         cotangents[1..].fill(None);
     }
     let needs: Vec<bool> = inputs.iter().map(|it| it.dtype().is_float()).collect();
