@@ -1,4 +1,4 @@
-//! Changes of shape that are views: compositions of `reshape`, `slice` and `permute`.
+//! Changes of shape that are views, composed of `reshape`, `slice` and `permute`.
 
 use crate::error::{Code, Error, OrRaise, Result, called};
 use crate::ops::core::axis::named;
@@ -8,8 +8,8 @@ use crate::ops::{IntoAxes, broadcast_to, normalize_axes, reshape};
 use crate::tensor::{AsTensor, Dim, Dims, Index, IntoDims, Selection, Tensor, refused};
 use smallvec::SmallVec;
 
-/// Types that can be the shape of a reshape: dimensions, and arrays and tuples of signed integers and
-/// dimensions in which one `-1` is inferred.
+/// Types that can be the shape of a reshape: dimensions, or arrays and tuples of signed integers and dimensions. One
+/// `-1` is inferred.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -18,10 +18,10 @@ use smallvec::SmallVec;
 /// assert_eq!(ops::reshape(&x, (x.dim(0), 1)).shape(), [6, 1]);
 /// ```
 pub trait NewShape {
-    /// The dimensions for a number of elements.
+    /// Returns the dimensions for a number of elements.
     ///
     /// # Errors
-    /// [`Code::Argument`] for a second `-1` or another negative size, or if no size fits.
+    /// [`Code::Argument`] for a second `-1`, for another negative size, or if no size matches.
     #[track_caller]
     fn new_dims(self, numel: Dim) -> Result<Dims>;
 }
@@ -33,7 +33,7 @@ impl<S: IntoDims> NewShape for S {
     }
 }
 
-/// The dimensions with `-1` inferred.
+/// Infers the dimension of `-1`.
 #[track_caller]
 fn fill(mut dims: Dims, numel: Dim) -> Result<Dims> {
     let refuse = |message: String| Err(Error::new(Code::Argument, message));
@@ -82,10 +82,10 @@ macro_rules! signed_shapes {
 
 signed_shapes! { i32 i64 isize }
 
-/// `x` without the axes `axes`, which have size one.
+/// Removes the axes `axes`, which have size 1.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] when one has another size, [`Code::OutOfRange`] when one does not exist.
+/// Raises [`Code::Shape`] when one has another size, and [`Code::OutOfRange`] when one does not exist.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -103,12 +103,12 @@ pub fn squeeze(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
         return refused(named("squeeze", &[&x], error));
     }
     let kept: Dims = (0..shape.len()).filter(|axis| !axes.contains(axis)).map(|axis| shape[axis]).collect();
-    // An axis of symbolic size broadcasts to one in calls in which it is one.
+    // An axis of symbolic size broadcasts to 1 only in calls in which it is 1.
     let one = |axis: usize| if axes.contains(&axis) { Dim::new(1) } else { shape[axis] };
     reshape(broadcast_to(&*x, (0..shape.len()).map(one).collect::<Dims>()), kept)
 }
 
-/// `x` with new axes of size one at `axes` of the result.
+/// Inserts axes of size 1 at `axes` of the result.
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] for an axis outside the result.
@@ -129,7 +129,7 @@ pub fn expand_dims(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
     reshape(&*x, (0..rank).map_while(size).collect::<Dims>())
 }
 
-/// `x` with all axes from `start` on merged into one: `start = 1` keeps the batch.
+/// Merges all axes from `start` on into one; `start = 1` keeps the batch axis.
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] when `start` is above the rank.
@@ -153,7 +153,7 @@ pub fn flatten(x: impl AsTensor, start: usize) -> Tensor {
     reshape(&*x, merged)
 }
 
-/// `x` reversed along `axes`, without a copy.
+/// Reverses `x` along `axes`, without a copy.
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] for an axis that does not exist.
@@ -174,7 +174,7 @@ pub fn flip(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
 }
 
 impl Tensor {
-    /// The elements in row-major order with another shape; one size may be -1.
+    /// Returns the elements in row-major order with another shape; one size may be -1.
     ///
     /// # Panics
     /// Raises [`Code::Shape`] if the numbers of elements differ.
@@ -183,31 +183,31 @@ impl Tensor {
         reshape(self, shape)
     }
 
-    /// Without the axes `axes`, which have size one; see [`squeeze`].
+    /// Removes the axes `axes`, which have size 1; see [`squeeze`].
     #[track_caller]
     pub fn squeeze(&self, axes: impl IntoAxes) -> Self {
         squeeze(self, axes)
     }
 
-    /// With new axes of size one; see [`expand_dims`].
+    /// Inserts axes of size 1; see [`expand_dims`].
     #[track_caller]
     pub fn expand_dims(&self, axes: impl IntoAxes) -> Self {
         expand_dims(self, axes)
     }
 
-    /// All axes from `start` on merged into one; see [`flatten`].
+    /// Merges all axes from `start` on into one; see [`flatten`].
     #[track_caller]
     pub fn flatten(&self, start: usize) -> Self {
         flatten(self, start)
     }
 
-    /// Reversed along `axes`, without a copy.
+    /// Reverses along `axes`, without a copy.
     #[track_caller]
     pub fn flip(&self, axes: impl IntoAxes) -> Self {
         flip(self, axes)
     }
 
-    /// Broadcast to a shape, without a copy; see [`broadcast_to`](crate::ops::broadcast_to).
+    /// Broadcasts to a shape, without a copy; see [`broadcast_to`](crate::ops::broadcast_to).
     #[track_caller]
     pub fn broadcast_to(&self, shape: impl IntoDims) -> Self {
         crate::ops::broadcast_to(self, shape)
