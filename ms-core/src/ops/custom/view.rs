@@ -53,7 +53,7 @@ impl<'a, T> View<'a, T> {
     /// Creates a view of elements with a shape.
     ///
     /// # Panics
-    /// If the number of elements differs from that of the shape.
+    /// If the number of elements does not match the shape.
     pub fn new(elements: &'a [T], shape: &'a [usize]) -> Self {
         assert_eq!(elements.len(), shape.iter().product(), "the number of elements of the shape {shape:?}");
         Self { elements, shape }
