@@ -147,8 +147,8 @@ impl Generator {
         argsort(self.bits(n, DType::U64), 0, false)
     }
 
-    /// Draws a seed for another generator. The seed of this generator determines the draws of the other one, and they
-    /// are independent of the draws of this one.
+    /// Draws a seed for another generator, which therefore depends on the seed of this one. The draws of the two
+    /// generators are independent.
     ///
     /// # Panics
     /// Raises [`Code::TracedValue`](crate::Code::TracedValue) while a function is compiled.

@@ -112,7 +112,7 @@ impl Control {
 
     /// Returns the operand that initialises an input of the regions: for a carry, its initial value.
     ///
-    /// Returns `None` for an element of a sequence, and for every input of a transform or of a custom VJP.
+    /// Returns `None` for an element of a sequence, and for every input of a custom VJP or a `vmap`.
     pub fn operand(&self, input: usize) -> Option<usize> {
         match self {
             Self::Call { .. } | Self::Recompute => Some(input),
@@ -125,7 +125,7 @@ impl Control {
 
     /// Returns the result that an output of a region becomes: for a carry, its last value.
     ///
-    /// Returns `None` for a condition, for a row of a stack, and for every output of a transform or of a custom VJP.
+    /// Returns `None` for a condition, for a row of a stack, and for every output of a custom VJP or a `vmap`.
     pub fn result(&self, region: usize, output: usize) -> Option<usize> {
         match self {
             Self::Call { .. } | Self::Recompute | Self::Branch => Some(output),
@@ -137,7 +137,7 @@ impl Control {
 }
 
 impl Loop {
-    /// Creates a loop over sequences with `length` iterations, or as many as operand 0 says.
+    /// Creates a loop over sequences with `length` iterations, or a number given by operand 0.
     pub fn scan(length: Option<usize>, carries: usize, sequences: usize, reverse: bool) -> Self {
         let trips = match length {
             Some(count) => Trips::Times { count, reverse },

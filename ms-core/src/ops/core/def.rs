@@ -86,8 +86,9 @@ pub enum Lowering {
     /// argument is the dtype of the result. The op has no operands. The body does not depend on attributes that are
     /// [sizes](crate::tensor::AttrKind).
     Generate(fn(&Attrs, &mut KernelBuilder, &[Val], DType) -> Val),
-    /// A function of the row-major position: builds the body for one element from its position in the result (i64) and
-    /// all elements of the operands, in this order. The body does not depend on attributes that are sizes.
+    /// A function of the row-major position (i64) of an element in the result. Builds the body for one element from
+    /// this position and all elements of the operands, in this order. The body does not depend on attributes that are
+    /// sizes.
     Position(fn(&Attrs, &mut KernelBuilder, &[Val]) -> Val),
     /// A reduction over axes.
     Reduce(ReduceRule),

@@ -9,7 +9,6 @@ use crate::tensor::{Attrs, Op, Type};
 /// A multiply-add of a matrix product or a convolution counts two. Each float element that an elementwise op computes
 /// or a reduction reads counts one. A composite counts the operations of its body. Data movement, integers, and ops
 /// with regions count zero. Unknown sizes count as one.
-/// one.
 ///
 /// ```
 /// use ms_core::{DType, ops::{self, MATMUL}, tensor::{Attrs, Type}};

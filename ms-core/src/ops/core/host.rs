@@ -61,8 +61,8 @@ fn outside(at: i64, axis: usize, shape: &[usize]) -> Error {
     ))
 }
 
-/// Returns the index of the slice that each row of `k` positions selects along the first `k` axes of `shape`, and the
-/// number of elements of a slice.
+/// Converts rows of `k` positions along the first `k` axes of `shape` to the index of each row's slice. Also returns
+/// the number of elements of a slice.
 ///
 /// # Errors
 /// [`Code::OutOfRange`] for a position outside its axis.
@@ -241,10 +241,10 @@ pub fn visit_indexed(
     }
 }
 
-/// Returns the offsets of slices with `size` positions along `axis` in a row-major array of `shape`, and the length of
-/// a contiguous part.
+/// Returns the offsets of the contiguous parts with `size` positions along `axis` in a row-major array of `shape`, and
+/// their length.
 ///
-/// `start` has the first position: one for all slices, or one for each index of the leading axes.
+/// `start` has the first position: one for all parts, or one for each index of the leading axes.
 ///
 /// # Errors
 /// [`Code::OutOfRange`] for positions outside the axis.

@@ -78,10 +78,10 @@ fn check_sample(def: &'static OpDef, sample: &Sample) {
     if let (Derivative::Rule(_) | Derivative::Read(_), Lowering::Composite(body)) = (&def.derivative, &def.lowering) {
         check_by_body(def, *body, &sample.attrs, &inputs, &outputs, &cotangents);
         if matches!(def.derivative, Derivative::Read(_)) {
-            // Differences do not show which rows have no gradient.
+            // Differences do not show that the rule excludes some rows on purpose.
             return;
         }
-        // Only the derivative reads the other results, so no gradient reaches them.
+        // The rule need not pass on gradients of results that only the derivative reads.
         cotangents[1..].fill(None);
     }
     let needs: Vec<bool> = inputs.iter().map(|it| it.dtype().is_float()).collect();

@@ -181,8 +181,8 @@ pub(super) fn text_of(payload: &(dyn Any + Send)) -> &str {
 /// dtype.
 ///
 /// # Errors
-/// [`Code::DType`] for an operand of a dtype that the function does not read, [`Code::CustomOp`] for a result of a
-/// dtype that it does not write, and the errors of the rule.
+/// [`Code::DType`] for an operand of a dtype that the function does not read. [`Code::CustomOp`] for a result of a
+/// dtype that it does not write. The errors of the rule.
 pub fn infer<T: IntoTypes>(
     inputs: &[&Type],
     operands: &[(&str, Option<DType>)],

@@ -59,8 +59,8 @@ gradients_of_tuples! { A; A B; A B C; A B C D; A B C D E; A B C D E F; }
 /// Runs a derivative rule and checks its gradients against the operands.
 ///
 /// # Panics
-/// Raises [`Code::CustomOp`] if the rule panics, if the number of gradients differs from the number of operands, or if
-/// a gradient has another type than its operand.
+/// Raises [`Code::CustomOp`] if the rule panics, if the number of gradients is wrong, or if a gradient has another type
+/// than its operand.
 #[track_caller]
 pub fn gradients<G: Gradients>(of: &Declaration, it: &Vjp<'_>, rule: impl FnOnce() -> G) -> Cotangents {
     let given = match catch_unwind(AssertUnwindSafe(rule)) {

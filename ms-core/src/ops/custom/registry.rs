@@ -87,7 +87,8 @@ impl Declaration {
     ///
     /// # Errors
     /// [`Code::CustomOp`] if another declaration has the same path and source, such as one in another function of the
-    /// module. Stored data could not distinguish the two.
+    /// module. Stored data could not distinguish the two. [`Code::CustomOp`] also if the program's list lacks the
+    /// declaration, as in a library that is loaded at run time.
     pub fn op(&'static self) -> Result<Op> {
         let (path, entries) = (self.path(), entries());
         let first = entries.partition_point(|it| (it.def.name(), it.declaration.source) < (&path, self.source));

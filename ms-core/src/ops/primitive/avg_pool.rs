@@ -271,7 +271,7 @@ fn check_means(
     Ok(())
 }
 
-/// A range of elements along one axis, and the number by which it multiplies the divisor.
+/// A range of elements along one axis, and its factor of the window's divisor.
 #[derive(Clone, Copy)]
 struct Range {
     start: usize,

@@ -270,7 +270,7 @@ impl ConvAttrs<'_> {
     }
 }
 
-/// Converts the attributes of one of the three ops to those of another.
+/// Converts the attributes of one of the three ops to attributes of another.
 fn with_sizes(attrs: &Attrs, sizes: &[Dim]) -> Attrs {
     with_groups(attrs, ConvAttrs::of(attrs).groups(), sizes)
 }

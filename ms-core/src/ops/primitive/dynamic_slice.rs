@@ -115,8 +115,8 @@ fn check_size(x: &Type, axis: usize, size: Dim) -> Result<()> {
     }
 }
 
-/// Returns `size` adjacent positions along `axis` of `x` from `start`, a tensor of integers: one for all, or one for
-/// each index of the leading axes. The cost does not depend on the size of the axis.
+/// Returns `size` adjacent positions along `axis` of `x` from `start`, a tensor of integers. There is one start for
+/// all, or one for each index of the leading axes. The cost does not depend on the size of the axis.
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] for positions outside the axis. Raises [`Code::Shape`] for another shape of `start` or a
@@ -139,8 +139,8 @@ pub fn dynamic_slice(x: impl AsTensor, start: impl AsTensor, size: impl Into<Dim
     slice_from(&x, &start, size, axis)
 }
 
-/// Replaces adjacent positions along `axis` of `x` by `value`, from `start`, a tensor of integers: one for all, or one
-/// for each index of the leading axes. Compiled functions update `x` in place if it has no other use.
+/// Replaces adjacent positions along `axis` of `x` by `value`, from `start`, a tensor of integers. There is one start
+/// for all, or one for each index of the leading axes. Compiled functions update `x` in place if it has no other use.
 ///
 /// # Panics
 /// Panics in the cases of [`dynamic_slice`], and raises [`Code::Shape`] unless `value` has the shape of `x` off the

@@ -38,9 +38,9 @@ status_op! {
     GET_FLOAT_STATUS = 736, "get_float_status"
 }
 
-/// Monitors results for infinities and NaN. The status covers any op result between [`FloatStatus::clear`] and
-/// [`FloatStatus::get`], in program order and on this thread, that is not finite in its dtype. It covers forward and
-/// gradient, branches and loops, eagerly and in compiled code.
+/// Detects infinities and NaN. The status is set by any op result between [`FloatStatus::clear`] and
+/// [`FloatStatus::get`], in program order and on this thread, that is not finite in its dtype. This includes forward
+/// and gradient, branches and loops, eagerly and in compiled code.
 ///
 /// A compiled function clears and reads a status in one graph: a status cleared in a branch or a loop is read there. A
 /// compiled function that is called between an eager `clear` and an eager `get` runs op by op.

@@ -13,7 +13,7 @@ use crate::tensor::{Array, AsTensor, DType, Dims, OpInfo, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
 
-/// Gathers the slices of the first operand at the positions in the rows of the second one: a row of `k` integers is a
+/// Gathers the slices of the first operand at the positions in the rows of the second one. A row of `k` integers is a
 /// position along the first `k` axes.
 pub static GATHER_ND: OpDef = OpDef {
     info: OpInfo { number: 385, name: "gather_nd", attrs: &[] },
@@ -105,7 +105,7 @@ fn picked_shape(x: &Type, index: &Type) -> Result<Dims> {
     }
 }
 
-/// Returns the slices of `x` at the positions in the rows of `index`: the last axis of `index` is a position along the
+/// Returns the slices of `x` at the positions in the rows of `index`. The last axis of `index` is a position along the
 /// first axes of `x`.
 ///
 /// # Panics

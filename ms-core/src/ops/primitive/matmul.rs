@@ -108,10 +108,10 @@ fn product<T: Element>(out: &mut [T], a: &[T], b: &[T], n: usize) {
     }
 }
 
-/// Multiplies `a` and `b` to the gradient of `x`.
+/// Returns the product of `a` and `b`, which is the gradient of `x`.
 ///
-/// The gradient of a transposed view is computed transposed, and viewed. Transposed again, as the gradient of the
-/// underlying array, it is row-major. Graphs have no layouts; there, lowering decides.
+/// If `x` is a transposed view, the product is computed as `(bᵀ aᵀ)ᵀ`. The gradient of the underlying array is then
+/// row-major. Graphs have no layouts; there, lowering decides.
 #[track_caller]
 fn gradient_of(x: &Tensor, a: &Tensor, b: &Tensor) -> Tensor {
     let is_transposed = x.as_array().is_some_and(|it| {

@@ -72,8 +72,8 @@ pub static MAX_POOL_GRAD: OpDef = OpDef {
     samples: || max_samples(|x, y| vec![x, y]),
 };
 
-/// Takes the elements of the second operand at the positions of the largest elements of each window of the first one;
-/// both have the same shape.
+/// Takes the elements of the second operand at the positions of each window's largest element of the first one. Both
+/// operands have the same shape.
 pub static MAX_POOL_TAKE: OpDef = OpDef {
     info: OpInfo { number: 432, name: "max_pool_take", attrs: MaxPoolAttrs::DECLARED },
     infer: |attrs, inputs| {

@@ -23,7 +23,7 @@ macro_rules! primitives {
     };
 }
 
-/// Whether the result of an op adds or collects elements of several float operands, so that it does not vanish where
+/// Whether the result of an op adds or collects elements of several float operands. Such a result does not vanish where
 /// only one of them does.
 pub(crate) fn sums_operands(op: Op) -> bool {
     let sums = [

@@ -10,9 +10,9 @@ fn refuse(message: &str) -> Error {
     Error::new(Code::Argument, message).with_op("value_and_grad")
 }
 
-/// Returns the outputs of region 0 on the operands, then the gradients of the sum of its first `results` outputs with
-/// respect to the operands `wrt`. If `seeded` is set, the operands of the region are followed by the weights of these
-/// outputs in the sum.
+/// Returns the outputs of region 0 on the operands, then gradients with respect to the operands `wrt`. The gradients
+/// are of the sum of the first `results` outputs. If `seeded` is set, the operands of the region are followed by the
+/// weights of these outputs in the sum.
 pub static VALUE_AND_GRAD: OpDef = OpDef {
     info: OpInfo { number: 701, name: "value_and_grad", attrs: ValueAndGradAttrs::DECLARED },
     infer: |_, _| Err(refuse("the types are those of the graph that is differentiated")),

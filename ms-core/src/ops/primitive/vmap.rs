@@ -12,9 +12,9 @@ fn refuse(message: &str) -> Error {
 /// Whether an operand or a result of [`VMAP`] has a lane axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lane {
-    /// One value for all lanes; a result that differs between lanes is an error.
+    /// A value that all lanes share; a result that differs between lanes is an error.
     Shared,
-    /// One value per lane, along the first axis.
+    /// A value per lane, along the first axis.
     Own,
     /// A result that may differ between lanes, of which the largest element is returned: the state of a random
     /// generator.

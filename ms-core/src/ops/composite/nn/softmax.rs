@@ -11,8 +11,8 @@ use crate::ops::{
 use crate::tensor::{AsTensor, Attrs, DType, Outputs, Tensor, apply1};
 use smallvec::smallvec;
 
-/// Returns the largest entries over axes, without gradient; zero for no entries. If an entry is infinite, its
-/// difference from the largest is NaN, and so is every element of the softmax.
+/// Returns the largest entries over axes, without gradient; zero for no entries. An infinite largest entry minus itself
+/// is NaN, and so is every element of that softmax.
 #[track_caller]
 fn largest(x: &Tensor, axes: impl ReduceAxes) -> Tensor {
     if x.dims().iter().any(|&it| it == 0) {

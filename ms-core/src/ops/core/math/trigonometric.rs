@@ -98,8 +98,8 @@ pub fn atan2<'s>(y: Expr<'s>, x: Expr<'s>) -> Expr<'s> {
     with_sign(angle.replace(x.bitcast().lt(0), mirrored), y)
 }
 
-/// Returns for `a = |x|` whether it exceeds one half, and an arc sine as a sum of two numbers. The arc sine is that of
-/// `a` up to one half. Beyond, it is that of `sqrt((1 - a) / 2)`, half the angle to `pi / 2`.
+/// Returns for `a = |x|` whether it exceeds one half, and an arc sine as a sum of two numbers. Up to one half it is the
+/// arc sine of `a`. Beyond, it is the arc sine of `sqrt((1 - a) / 2)`, half the angle to `pi / 2`.
 fn asin_parts(a: Expr<'_>) -> (Expr<'_>, Expr<'_>, Expr<'_>) {
     let large = a.gt(0.5);
     let z = large.select((a.constant(1.0) - a) * 0.5, a * a);

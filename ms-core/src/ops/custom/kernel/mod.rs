@@ -44,7 +44,8 @@ impl Kernel {
     /// Applies the kernel to operands, which are broadcast.
     ///
     /// [`Float`] operands are converted to their common dtype, with bools and integers as f32. [`Int`] operands are
-    /// converted to their common dtype, and all others to the dtype of their kind.
+    /// converted to their common dtype. Tensors of other kinds have the dtype of the kind, and numbers are converted to
+    /// it.
     ///
     /// # Panics
     /// Raises [`Code::DType`] for operands of other dtypes, and [`Code::Shape`] where shapes do not broadcast.

@@ -128,8 +128,9 @@ impl Window {
             let tap = if start < 0 { -start.div_euclid(dilation) } else { 0 };
             tap >= kernel || start + tap * dilation >= size
         };
-        // A window that starts on the axis has an element; the others start before or after it. Windows before the axis
-        // whose first taps on it coincide behave the same, so checking `size + 1` or `dilation` of them suffices.
+        // A window that starts on the axis has an element. The first taps on the axis of windows that start before it
+        // repeat after at most `dilation` windows. At most `size` of them are distinct elements, so checking `min(size
+        // + 1, dilation)` windows suffices.
         let in_front = before.div_euclid(stride).saturating_add(1).min(count).min(size + 1).min(dilation);
         // Taps no farther apart than the size of the axis cannot step over it, so the first window is the worst.
         let in_front = if dilation <= size { in_front.min(1) } else { in_front };

@@ -95,8 +95,8 @@ impl PoolOptions {
         Ok((window, counts))
     }
 
-    /// Counts the windows in ceil mode: those that start at an element or in the padding before, up to the first one
-    /// that reaches the end.
+    /// Counts the windows in ceil mode, which start at an element or in the padding before. The first one that reaches
+    /// the end is the last.
     fn counts_hanging_over(&self, window: &Window, sizes: &[Dim]) -> Result<Dims> {
         window.check_entries(sizes.len(), &self.kernel)?;
         let count = |axis: usize| {

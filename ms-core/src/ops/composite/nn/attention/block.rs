@@ -138,16 +138,16 @@ impl Block {
             };
             return softmax_of_used(&scores, -1);
         }
-        // Every query uses the first key.
+        // Without a mask every query uses the first key, so no row excludes all keys.
         softmax(&scores, -1)
     }
 
-    /// Returns the gradients of the operands that need one, from the weights `p` and the gradients of the result and of
-    /// the weights, at least one of which is given.
+    /// Returns the gradients of the operands that need one. `p` has the weights. `of_results` has the gradients of the
+    /// result and of the weights, at least one of which is given.
     ///
-    /// With `gp = g vᵀ`, the gradient of the weights, the gradient of the masked scores is `gs = p (gp - Σ gp p)`. The
-    /// gradients of `q` and `k` are `gs k` and `gsᵀ q` times the scale. The gradient of `v` is `pᵀ g`, and that of an
-    /// additive mask is `gs`. The caller may pass the sum of each query.
+    /// With `gp = g vᵀ`, the gradient of the weights, the gradient of the masked scores is `gs = p (gp - Σ gp p)`.
+    /// `sum_of_weights` is `Σ gp p` for each query, if known. The gradients of `q` and `k` are `gs k` and `gsᵀ q` times
+    /// the scale. The gradient of `v` is `pᵀ g`, and an additive mask has the gradient `gs`.
     pub fn gradients(
         &self,
         by: Scoring,

@@ -9,9 +9,8 @@ use crate::tensor::{Attrs, DType, Outputs, Tensor, apply};
 use smallvec::{SmallVec, smallvec};
 
 attributes! {
-    /// The attributes of [`BLOCKED_ATTENTION`] and of its gradient. They are whether a query uses only keys up to its
-    /// own position, the optional factor of scores, and the number of queries of a block. They begin with the
-    /// attributes of attention.
+    /// The attributes of [`BLOCKED_ATTENTION`] and of its gradient, which begin with the attributes of attention.
+    /// `queries` is the number of queries of a block.
     pub struct BlockedAttentionAttrs { causal: bool, scaled: bool, scale: f64, queries: usize where 1..=i64::MAX }
 }
 

@@ -87,7 +87,7 @@ composite! {
 struct Standardized {
     normal: Tensor,
     mean: Tensor,
-    /// One over the standard deviation.
+    /// The reciprocal of the standard deviation.
     rstd: Tensor,
 }
 
@@ -319,8 +319,8 @@ fn instance_norm_gradients(it: &Vjp<'_>) -> Cotangents {
     channel_gradients(it, &standard, &from(2, x), &standard.normal, Tensor::clone)
 }
 
-/// Returns the gradients of `x`, `gamma` and `beta`. `standard` normalises over `axes` of `x` in another shape;
-/// `normal` is its result in the shape of `x`.
+/// Returns the gradients of `x`, `gamma` and `beta`. `standard` normalises `x` over `axes` of another shape, to which
+/// `shaped` reshapes. `normal` is its result in the shape of `x`.
 fn channel_gradients(
     it: &Vjp<'_>,
     standard: &Standardized,

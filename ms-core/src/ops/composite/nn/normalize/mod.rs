@@ -185,8 +185,8 @@ impl BatchStatistics {
         Ok(Self { mean: mean(x, &axes), var: var(x, &axes, ddof) })
     }
 
-    /// Moves the statistics by `momentum` towards those of `x` `[n, c, ..]`, without a gradient. The variance of `x` is
-    /// divided by `n - 1`.
+    /// Moves the statistics by `momentum` towards the statistics of `x` `[n, c, ..]`, without a gradient. The variance
+    /// of `x` is divided by `n - 1`.
     ///
     /// # Panics
     /// Raises [`Code::Argument`] for channels of fewer than two values, and a `momentum` that is not from 0 to 1.
