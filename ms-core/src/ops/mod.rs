@@ -25,18 +25,18 @@ pub use primitive::*;
 use crate::tensor::Op;
 use std::sync::OnceLock;
 
-/// Every op of this crate: the primitives, then the composites.
+/// Iterates over every op of this crate: the primitives, then the composites.
 pub fn definitions() -> impl Iterator<Item = &'static OpDef> {
     PRIMITIVES.iter().chain(COMPOSITES).copied()
 }
 
-/// The definition of an op.
+/// Returns the definition of an op.
 #[inline]
 pub fn definition(op: Op) -> &'static OpDef {
     by_number(op.number()).expect("every op that is applied is listed in `PRIMITIVES` or `COMPOSITES`")
 }
 
-/// The definition with a number.
+/// Returns the definition with a number.
 #[inline]
 pub fn by_number(number: u16) -> Option<&'static OpDef> {
     static TABLE: OnceLock<Vec<Option<&'static OpDef>>> = OnceLock::new();
@@ -56,7 +56,7 @@ pub fn by_number(number: u16) -> Option<&'static OpDef> {
     }
 }
 
-/// The definition with a name.
+/// Returns the definition with a name.
 pub fn by_name(name: &str) -> Option<&'static OpDef> {
     definitions().find(|it| it.info.name == name).or_else(|| custom::by_name(name))
 }

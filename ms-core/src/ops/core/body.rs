@@ -196,7 +196,7 @@ impl<'s> Expr<'s> {
         self.compare(Compare::Eq, other)
     }
 
-    /// Whether the two differ, or one is nan.
+    /// Whether the two differ, or one is NaN.
     pub fn ne(self, other: impl Term<'s>) -> Self {
         self.compare(Compare::Ne, other)
     }

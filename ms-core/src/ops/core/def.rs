@@ -114,7 +114,7 @@ pub enum Lowering {
     /// A library call like [`Library`](Self::Library). The only result is the first operand with some elements changed.
     /// If it is computed in place, the other elements are not written.
     Update,
-    /// The concatenation of the operands: returns the layout of each of them in the only result.
+    /// The operands as slices of the only result: returns the layout of each operand in it.
     Slices(SliceRule),
     /// The ops that the body applies, unless the composite is native to the target
     /// ([`Target::keeps`](crate::lower::Target::keeps)).

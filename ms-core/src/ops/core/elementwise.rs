@@ -311,7 +311,7 @@ macro_rules! elementwise {
         #[doc = elementwise!(@dtypes $domain)]
         ///
         /// # Panics
-        /// Raises [`Code::Shape`](crate::Code::Shape) when the shapes do not broadcast,
+        /// Raises [`Code::Shape`](crate::Code::Shape) when the shapes do not broadcast, and
         /// [`Code::DType`](crate::Code::DType) for a number that does not fit the tensor's dtype.
         #[track_caller]
         pub fn $function($a: impl $crate::ops::IntoOperand, $b: impl $crate::ops::IntoOperand) -> $crate::Tensor {

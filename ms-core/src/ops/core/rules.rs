@@ -60,7 +60,7 @@ pub(in crate::ops) fn broadcasts_to(from: Dim, to: Dim) -> bool {
     from.may_equal(to) || from.may_equal(Dim::new(1))
 }
 
-/// Returns whether dimensions may be equal; see [`Dim::may_equal`].
+/// Whether dimensions may be equal; see [`Dim::may_equal`].
 pub fn may_equal(a: &[Dim], b: &[Dim]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.may_equal(*b))
 }

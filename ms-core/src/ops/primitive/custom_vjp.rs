@@ -13,8 +13,8 @@ fn refuse(message: &str) -> Error {
 /// Returns the outputs of region 0 on the operands: `targets`, which have gradients, and `captured` values, which have
 /// none.
 ///
-/// Region 1 returns the gradients of the targets. Its inputs are the targets, the first `results`
-/// outputs, the gradients of the float ones among these, and the operands after those of region 0.
+/// Region 1 returns the gradients of the targets. Its inputs are the targets, the first `results` outputs, the
+/// gradients of the float ones among these, and the operands that region 0 does not take.
 ///
 /// Parameters that region 1 writes are threaded from one backward function to the one that runs after it. Each of the
 /// `slots` ([`Parameter::backward`](crate::tensor::Parameter::backward)) is an operand after the targets and an output

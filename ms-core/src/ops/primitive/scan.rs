@@ -16,7 +16,7 @@ use crate::tensor::{Array, Attr, Attrs, DType, Dim, OpInfo, Type, try_room};
 /// Region 0 takes the carries, one element of each sequence, and the invariants. Its first results become the carries.
 /// Each further result is an element of a result sequence, at the position of the elements of the iteration.
 ///
-/// Results: the last carries, then the result sequences.
+/// The results are the last carries, then the result sequences.
 pub static SCAN: OpDef = OpDef {
     info: OpInfo { number: 704, name: "scan", attrs: ScanAttrs::DECLARED },
     infer: |_, _| Err(Error::new(Code::Argument, "the types of a `scan` are those of its region")),

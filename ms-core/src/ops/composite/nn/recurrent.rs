@@ -216,8 +216,7 @@ pub fn gru(
     (all, last.pop().expect("there is a carry"))
 }
 
-/// Checks that states are `[batch, hidden]`, and that both weights have `gates` rows for each hidden
-/// unit.
+/// Checks that states are `[batch, hidden]`, and that both weights have `gates` rows for each hidden unit.
 #[track_caller]
 fn check_states(op: &str, x: &Tensor, states: &[(&str, &Tensor)], (w_ih, w_hh): (&Tensor, &Tensor), gates: usize) {
     if first_poisoned(&[x, w_ih, w_hh]).is_some() || states.iter().any(|it| it.1.is_poisoned()) || x.rank() != 3 {

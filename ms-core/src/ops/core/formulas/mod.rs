@@ -79,13 +79,13 @@ pub enum Unary {
     Abs,
     /// The square root.
     Sqrt,
-    /// Rounded down.
+    /// Rounding down.
     Floor,
-    /// Rounded up.
+    /// Rounding up.
     Ceil,
-    /// Rounded towards zero.
+    /// Rounding towards zero.
     Trunc,
-    /// Rounded to the nearest integer, halves to even.
+    /// Rounding to the nearest integer, ties to even.
     Round,
     /// A transcendental function.
     Math(Math),
@@ -114,7 +114,7 @@ pub enum Binary {
     Math(Math),
     /// Whether numbers are equal.
     Eq,
-    /// Whether numbers differ, or one is nan.
+    /// Whether numbers differ, or one is NaN.
     Ne,
     /// Whether the first number is less.
     Lt,

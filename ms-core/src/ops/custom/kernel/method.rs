@@ -163,57 +163,57 @@ macro_rules! unary_methods {
     ($ty:ident) => {
         unary_methods! {
             $ty
-            /// The square root.
+            /// Returns the square root.
             sqrt: Unary::Sqrt;
-            /// `1 / sqrt(x)`.
+            /// Returns `1 / sqrt(x)`.
             rsqrt: Unary::Math(Math::Rsqrt);
-            /// Rounded down.
+            /// Rounds down.
             floor: Unary::Floor;
-            /// Rounded up.
+            /// Rounds up.
             ceil: Unary::Ceil;
-            /// Rounded towards zero.
+            /// Rounds towards zero.
             trunc: Unary::Trunc;
-            /// Rounded to the nearest integer, halves to even.
+            /// Rounds to the nearest integer, ties to even.
             #[doc(alias = "round")]
             round_ties_even: Unary::Round;
-            /// `e^x`.
+            /// Returns `e^x`.
             exp: Unary::Math(Math::Exp);
-            /// `e^x - 1` without cancellation.
+            /// Returns `e^x - 1` without cancellation.
             #[doc(alias = "expm1")]
             exp_m1: Unary::Math(Math::Expm1);
-            /// The natural logarithm.
+            /// Returns the natural logarithm.
             #[doc(alias = "log")]
             ln: Unary::Math(Math::Log);
-            /// `ln(1 + x)` without cancellation.
+            /// Returns `ln(1 + x)` without cancellation.
             #[doc(alias = "log1p")]
             ln_1p: Unary::Math(Math::Log1p);
-            /// The sine of radians.
+            /// Returns the sine of an angle in radians.
             sin: Unary::Math(Math::Sin);
-            /// The cosine of radians.
+            /// Returns the cosine of an angle in radians.
             cos: Unary::Math(Math::Cos);
-            /// The tangent of radians.
+            /// Returns the tangent of an angle in radians.
             tan: Unary::Math(Math::Tan);
-            /// The arc sine.
+            /// Returns the arc sine.
             asin: Unary::Math(Math::Asin);
-            /// The arc cosine.
+            /// Returns the arc cosine.
             acos: Unary::Math(Math::Acos);
-            /// The arc tangent.
+            /// Returns the arc tangent.
             atan: Unary::Math(Math::Atan);
-            /// The hyperbolic sine.
+            /// Returns the hyperbolic sine.
             sinh: Unary::Math(Math::Sinh);
-            /// The hyperbolic cosine.
+            /// Returns the hyperbolic cosine.
             cosh: Unary::Math(Math::Cosh);
-            /// The hyperbolic tangent.
+            /// Returns the hyperbolic tangent.
             tanh: Unary::Math(Math::Tanh);
-            /// The inverse hyperbolic sine.
+            /// Returns the inverse hyperbolic sine.
             asinh: Unary::Math(Math::Asinh);
-            /// The inverse hyperbolic cosine.
+            /// Returns the inverse hyperbolic cosine.
             acosh: Unary::Math(Math::Acosh);
-            /// The inverse hyperbolic tangent.
+            /// Returns the inverse hyperbolic tangent.
             atanh: Unary::Math(Math::Atanh);
-            /// The error function.
+            /// Returns the error function.
             erf: Unary::Math(Math::Erf);
-            /// `1 - erf(x)`.
+            /// Returns `1 - erf(x)`.
             erfc: Unary::Math(Math::Erfc);
         }
     };
