@@ -1,10 +1,13 @@
-//! The ops: their definition ([`core`]), the primitives ([`primitive`]), composites and functions
-//! composed of them ([`composite`]), interfaces besides functions ([`api`]), and the ops that programs
-//! define ([`custom`]).
+//! Ops of the framework and their definitions.
 //!
-//! Adding an op means adding its file and its name to the list in `primitive/mod.rs` or
-//! `composite/mod.rs`; everything else (text form, verifier, eager execution, tracing, lowering,
-//! generated tests) reads the definition.
+//! - [`core`] has the definition of an op and the code that the rules of ops share.
+//! - [`primitive`] has the primitives.
+//! - [`composite`] has the composites and functions composed of ops.
+//! - [`api`] has the interfaces besides functions.
+//! - [`custom`] has the ops that programs define.
+//!
+//! To add an op, add its file, and its name to the list in `primitive/mod.rs` or `composite/mod.rs`. Everything else
+//! reads the definition: text form, verifier, eager execution, tracing, lowering and generated tests.
 
 #[macro_use]
 pub mod core;
@@ -24,18 +27,18 @@ pub use primitive::*;
 use crate::tensor::Op;
 use std::sync::OnceLock;
 
-/// Every op of this crate: the primitives, then the composites.
+/// Iterates over every op of this crate: the primitives, then the composites.
 pub fn definitions() -> impl Iterator<Item = &'static OpDef> {
     PRIMITIVES.iter().chain(COMPOSITES).copied()
 }
 
-/// The definition of an op.
+/// Returns the definition of an op.
 #[inline]
 pub fn definition(op: Op) -> &'static OpDef {
     by_number(op.number()).expect("every op that is applied is listed in `PRIMITIVES` or `COMPOSITES`")
 }
 
-/// The definition with a number.
+/// Returns the definition with a number.
 #[inline]
 pub fn by_number(number: u16) -> Option<&'static OpDef> {
     static TABLE: OnceLock<Vec<Option<&'static OpDef>>> = OnceLock::new();
@@ -55,7 +58,7 @@ pub fn by_number(number: u16) -> Option<&'static OpDef> {
     }
 }
 
-/// The definition with a name.
+/// Returns the definition with a name.
 pub fn by_name(name: &str) -> Option<&'static OpDef> {
     definitions().find(|it| it.info.name == name).or_else(|| custom::by_name(name))
 }

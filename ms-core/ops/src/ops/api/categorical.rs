@@ -1,4 +1,4 @@
-//! Random classes: `categorical` by logits, `multinomial` by weights.
+//! Categorical sampling: `categorical` from logits, `multinomial` from weights.
 
 use super::random::{Generator, default_generator};
 use crate::error::{Code, called};
@@ -8,31 +8,29 @@ use crate::ops::{cast, cumsum, expand_dims, keepdims, select, sum, topk};
 use crate::tensor::{AsTensor, DType, Dim, Dims, Tensor};
 
 impl Generator {
-    /// Classes drawn by their logits: class `i` of a row with the probability `softmax(row)[i]`.
+    /// Samples classes from logits: class `i` of a row has the probability `softmax(row)[i]`.
     ///
-    /// `logits` is `[.., classes]`, of any dtype, and the result i64 `[.., samples]`. With `replacement`, draws are
-    /// independent; without, the classes of a row differ: each is drawn among those that are left. A class
-    /// whose logit is -inf is never drawn.
+    /// `logits` is `[.., classes]`, of any dtype, and the result is i64 `[.., samples]`. With `replacement`, draws are
+    /// independent. Without it, the classes drawn for a row are distinct. A class with a logit of -inf is never drawn.
     ///
     /// # Panics
-    /// Raises [`Code::Shape`] for no axis of classes, and [`Code::Argument`] for a logit that is nan or +inf, a row in
-    /// which all are -inf, and, without replacement, fewer classes than `samples`; when the values are known, which in
-    /// a compiled function is when it runs.
+    /// Raises [`Code::Shape`] if `logits` has rank 0. Raises [`Code::Argument`] for a logit that is NaN or +inf, a row
+    /// of only -inf, and, without replacement, fewer classes than `samples`. The values are checked when they are
+    /// known: in a compiled function, when it runs.
     #[track_caller]
     pub fn categorical(&self, logits: impl AsTensor, samples: usize, replacement: bool) -> Tensor {
         self.classes("categorical", &logits.as_tensor(), samples, replacement, true)
     }
 
-    /// Classes drawn by their weights: class `i` of a row with the probability `row[i] / sum(row)`.
+    /// Samples classes from weights: class `i` of a row has the probability `row[i] / sum(row)`.
     ///
-    /// `weights` is `[.., classes]`, of any dtype, and the result i64 `[.., samples]`. With `replacement`, draws are
-    /// independent; without, the classes of a row differ: each is drawn among those that are left. A class
-    /// whose weight is zero is never drawn.
+    /// `weights` is `[.., classes]`, of any dtype, and the result is i64 `[.., samples]`. With `replacement`, draws are
+    /// independent. Without it, the classes drawn for a row are distinct. A class with a weight of zero is never drawn.
     ///
     /// # Panics
-    /// Raises [`Code::Shape`] for no axis of classes, and [`Code::Argument`] for a weight that is negative or not
-    /// finite, a row in which all are zero, and, without replacement, fewer weights above zero than `samples`; when
-    /// the values are known, which in a compiled function is when it runs.
+    /// Raises [`Code::Shape`] if `weights` has rank 0. Raises [`Code::Argument`] for a weight that is negative or not
+    /// finite, a row of zeros, and, without replacement, fewer weights above zero than `samples`. The values are
+    /// checked when they are known: in a compiled function, when it runs.
     #[track_caller]
     pub fn multinomial(&self, weights: impl AsTensor, samples: usize, replacement: bool) -> Tensor {
         self.classes("multinomial", &weights.as_tensor(), samples, replacement, false)
@@ -59,23 +57,25 @@ impl Generator {
     }
 }
 
-/// The inverse of the cumulative distribution (Devroye, Non-Uniform Random Variate Generation, 1986, III.2): for each
-/// number `[.., samples]` from 0 up to 1 the number of running sums of the weights `[.., classes]` that are at most
-/// that part of the last one.
+/// Samples with replacement by inverting the cumulative distribution (Devroye, Non-Uniform Random Variate Generation,
+/// 1986, III.2).
+///
+/// `weights` is `[.., classes]` and `uniform` is `[.., samples]`, from 0 up to 1. Each sample is the number of
+/// cumulative sums that are at most `uniform` times the total.
 #[track_caller]
 fn by_sums(weights: &Tensor, uniform: &Tensor) -> Tensor {
     let sums = cumsum(weights, -1);
-    // Less than the last sum, and no less than the sum before a class without a weight: neither is exceeded by it.
+    // A point is below the total and at least the sum before a class of weight zero, so such a class is never drawn.
     let points = uniform * sums.max(keepdims(-1));
     sum(expand_dims(sums, -2).le(expand_dims(points, -1)), -1)
 }
 
-/// The largest of the logits plus independent numbers of Gumbel's distribution, in descending order: draws without
-/// replacement (Kool, van Hoof, Welling, Stochastic Beams and Where to Find Them, 2019).
+/// Samples without replacement: the classes with the largest logits plus independent Gumbel noise, in descending order
+/// (Kool, van Hoof, Welling, Stochastic Beams and Where to Find Them, 2019).
 #[track_caller]
 fn by_keys(logits: &Tensor, uniform: &Tensor, samples: usize) -> Tensor {
     let noise = -(-(-uniform).log1p()).log();
-    // A number that is 0 has the noise +inf.
+    // The noise of a uniform number of 0 is +inf.
     let keys = select(logits.eq(f64::NEG_INFINITY), f64::NEG_INFINITY, logits + noise);
     topk(keys, samples, -1, true).1
 }
@@ -84,7 +84,7 @@ fn joined(rows: &Dims, last: Dim) -> Dims {
     rows.iter().copied().chain([last]).collect()
 }
 
-/// Classes drawn by their logits, from the generator of this thread; see [`Generator::categorical`].
+/// Samples classes from logits with the generator of this thread; see [`Generator::categorical`].
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -96,7 +96,7 @@ pub fn categorical(logits: impl AsTensor, samples: usize, replacement: bool) -> 
     default_generator().categorical(logits, samples, replacement)
 }
 
-/// Classes drawn by their weights, from the generator of this thread; see [`Generator::multinomial`].
+/// Samples classes from weights with the generator of this thread; see [`Generator::multinomial`].
 ///
 /// ```
 /// use ms_core::{ops, tensor};

@@ -1,4 +1,4 @@
-//! Indexing: `x.at(i)`, `x.i((.., 0..3, -1))`, and updates of selections.
+//! Indexing, `x.at(i)` and `x.i((.., 0..3, -1))`, and functional updates of selections.
 
 use crate::error::{Result, called};
 use crate::ops::core::axis::named;
@@ -12,8 +12,8 @@ use crate::tensor::{DType, Dim, Dims, Index, IntoIndices, Selection, Tensor};
 use smallvec::SmallVec;
 
 impl Tensor {
-    /// The part at position `index` of the first axis, without that axis; a view. Any other index expression
-    /// as well, see [`Tensor::i`].
+    /// Returns the slice at position `index` of the first axis, without that axis, as a view. Accepts any other index
+    /// expression as well, see [`Tensor::i`].
     ///
     /// # Panics
     /// Raises [`Code::OutOfRange`](crate::Code::OutOfRange) outside the axis.
@@ -22,20 +22,19 @@ impl Tensor {
         self.i(index)
     }
 
-    /// The selection of an index expression, as in NumPy; a view unless the expression has positions of a tensor.
+    /// Returns the selection of an index expression, as in NumPy; a view unless the expression contains a tensor.
     ///
-    /// Integers (negative ones count from the end) remove their axis; ranges, optionally with
-    /// [`.step(n)`](crate::tensor::WithStep), keep it;
-    /// [`NewAxis`](crate::tensor::NewAxis) adds one and [`Ellipsis`](crate::tensor::Ellipsis)
-    /// stands for the remaining axes.
+    /// Integers remove their axis; negative ones count from the end. Ranges, optionally with
+    /// [`.step(n)`](crate::tensor::WithStep), keep it. [`NewAxis`](crate::tensor::NewAxis) adds an axis of size 1, and
+    /// [`Ellipsis`](crate::tensor::Ellipsis) stands for the remaining axes.
     ///
-    /// A tensor of integers has positions along its axis, as in [`gather`](crate::ops::gather). The tensors of an
-    /// expression, and integers beside them, broadcast together to one shape. Its axes replace theirs, or come first if
-    /// a range, a new axis or an ellipsis is between two of them.
+    /// A tensor of integers selects positions along its axis, as in [`gather`](crate::ops::gather). The tensors of an
+    /// expression, and the integers beside them, broadcast together. The axes of their common shape replace the indexed
+    /// axes. They come first if a range, a new axis or an ellipsis separates two of the indices.
     ///
     /// # Panics
-    /// Raises [`Code::OutOfRange`](crate::Code::OutOfRange) for an integer or a position outside its axis,
-    /// [`Code::DType`](crate::Code::DType) for a tensor of other elements than integers, and
+    /// Raises [`Code::OutOfRange`](crate::Code::OutOfRange) for an integer or a position outside its axis. Raises
+    /// [`Code::DType`](crate::Code::DType) for a tensor that is not of integers, and
     /// [`Code::Shape`](crate::Code::Shape) for tensors that do not broadcast.
     ///
     /// ```
@@ -58,12 +57,12 @@ impl Tensor {
         if has_positions(&indices) { at_positions(&part, &indices, self.rank()) } else { part }
     }
 
-    /// This tensor with the selection of an index expression replaced by `value`, which broadcasts. Where positions of
-    /// tensors select an element several times, its last value holds.
+    /// Returns this tensor with the selection of an index expression replaced by `value`, which broadcasts. If tensors
+    /// of positions select an element several times, the last value is stored.
     ///
     /// # Panics
-    /// As [`Tensor::i`], and raises [`Code::Shape`](crate::Code::Shape) when `value` does not broadcast to the
-    /// selection.
+    /// Panics in the cases of [`Tensor::i`], and raises [`Code::Shape`](crate::Code::Shape) when `value` does not
+    /// broadcast to the selection.
     ///
     /// ```
     /// # use ms_core::tensor;
@@ -86,16 +85,16 @@ impl Tensor {
         update(self, &value, &*selection.starts, &steps)
     }
 
-    /// Replaces this tensor by [`Tensor::set_at`] of it; clones keep the old elements.
+    /// Replaces this tensor by the result of [`Tensor::set_at`]; clones keep the old elements.
     ///
     /// # Panics
-    /// As [`Tensor::set_at`].
+    /// Panics in the cases of [`Tensor::set_at`].
     #[track_caller]
     pub fn assign_at(&mut self, indices: impl IntoIndices, value: impl IntoOperand) {
         *self = self.set_at(indices, value);
     }
 
-    /// [`Tensor::set_at`] for one position along one axis, of all other axes whole.
+    /// Implements [`Tensor::set_at`] for a single position along one axis, with all other axes whole.
     #[track_caller]
     fn set_at_position(&self, axis: usize, position: &Self, value: &Self) -> Self {
         let _called = called("set_at");
@@ -109,7 +108,7 @@ impl Tensor {
         dynamic_update_slice(self, slice, start, axis as isize)
     }
 
-    /// [`Tensor::set_at`] by the row-major numbers of the elements, which the same expression selects.
+    /// Implements [`Tensor::set_at`] by a scatter: the expression is applied to the row-major indices of the elements.
     #[cold]
     #[track_caller]
     fn set_positions(&self, indices: &[Index], value: &Self) -> Self {
@@ -127,8 +126,7 @@ impl Tensor {
     }
 }
 
-/// The axis and the position of an expression whose only tensor is one position, and which selects all of the other
-/// axes.
+/// Returns the axis and the position if the expression has one scalar position tensor and selects the other axes whole.
 fn single_position(indices: &[Index], rank: usize) -> Option<(usize, &Tensor)> {
     let before = indices.iter().position(|it| matches!(it, Index::Positions(it) if it.rank() == 0))?;
     let is_whole = |it: &Index| matches!(it, Index::Ellipsis | Index::Slice { start: None, stop: None, step: 1 });
@@ -145,15 +143,16 @@ fn has_positions(indices: &[Index]) -> bool {
     indices.iter().any(|it| matches!(it, Index::Positions(_)))
 }
 
-/// The elements at the positions of tensors in an expression of an operand with `rank` axes. `part` is the selection of
-/// its other parts, with whole axes for the positions.
+/// Gathers the elements that the tensors of an expression select, of an operand with `rank` axes. `part` is the operand
+/// after the ranges of the expression, whole along the axes of positions.
 #[cold]
 #[track_caller]
 fn at_positions(part: &Tensor, indices: &[Index], rank: usize) -> Tensor {
     let _called = called("index");
     let used = indices.iter().filter(|it| !matches!(it, Index::NewAxis | Index::Ellipsis)).count();
     let (mut axis, mut found) = (0, SmallVec::<[(usize, Tensor); 2]>::new());
-    // Where the first position is, and whether others are apart from it. Integers are positions here.
+    // `first` is the axis of the first position, and `apart` is set if others are separated from it. Integers are
+    // positions here.
     let (mut first, mut ended, mut apart) = (None, false, false);
     for index in indices {
         if let Index::Positions(_) | Index::At(_) = index {
@@ -188,7 +187,7 @@ fn at_positions(part: &Tensor, indices: &[Index], rank: usize) -> Tensor {
     placed(&wrapping::gather_nd(permute(part, order), positions), 0, shape.len(), place)
 }
 
-/// The axes `from..from + count` moved to `to`, counted without them.
+/// Moves the axes `from..from + count` to `to`, a position among the remaining axes.
 #[track_caller]
 fn placed(x: &Tensor, from: usize, count: usize, to: usize) -> Tensor {
     let mut order: Vec<isize> = (0..x.rank() as isize).collect();

@@ -1,4 +1,4 @@
-//! Ops as methods of [`Tensor`], if NumPy or MindSpore has a method of that name.
+//! Ops as methods of [`Tensor`], where NumPy or MindSpore has a method of that name.
 
 use crate::ops::IntoAxes;
 use crate::ops::IntoOperand;

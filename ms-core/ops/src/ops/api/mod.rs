@@ -1,4 +1,4 @@
-//! Interfaces of ops besides functions: operators, methods, indices, objects, random numbers.
+//! Interfaces of ops besides functions: operators, methods, indexing, objects and random numbers.
 
 mod categorical;
 mod index;

@@ -12,7 +12,7 @@ use crate::ops::composite::nn::{BatchStatistics, CrossEntropy, Reduction};
 use crate::ops::{ConvOptions, IntoAxes, IntoOperand, Keepdims, PoolOptions, ReduceAxes};
 use crate::tensor::{AsTensor, DType, IntoDims, NewShape, Scalar, Tensor, refused};
 
-/// Objects without attributes: those of functions of tensors alone.
+/// Declares the objects without attributes: functions whose arguments are all tensors.
 macro_rules! primitive_objects {
     ($($object:ident $function:ident($($x:ident: $operand:ty),*);)*) => {
         primitives_with_attributes! {$(
@@ -21,7 +21,7 @@ macro_rules! primitive_objects {
     };
 }
 
-/// Objects with attributes: `Name(attributes) function(operands) -> result = application`.
+/// Declares the objects with attributes: `Name(attributes) function(operands) -> result = application`.
 macro_rules! primitives_with_attributes {
     ($(
         $object:ident($($field:ident: $ty:ty),*) $function:ident($($x:ident: $operand:ty),*) -> $result:ty = $apply:expr;
@@ -209,7 +209,7 @@ fn product(a: impl AsTensor, transpose_a: bool, b: impl AsTensor, transpose_b: b
     crate::ops::matmul(side(&a.as_tensor(), transpose_a), side(&b.as_tensor(), transpose_b))
 }
 
-/// [`Dropout`] by the probability of keeping elements.
+/// Applies dropout with the probability of keeping an element.
 #[track_caller]
 fn keep(x: impl AsTensor, keep_prob: f64) -> Tensor {
     if !(keep_prob > 0.0 && keep_prob <= 1.0) {
@@ -219,7 +219,7 @@ fn keep(x: impl AsTensor, keep_prob: f64) -> Tensor {
     crate::ops::dropout(x, 1.0 - keep_prob)
 }
 
-/// The normalised tensor, and the updated statistics.
+/// Returns the normalised tensor and the updated running statistics.
 #[track_caller]
 fn normalize(
     x: &Tensor,

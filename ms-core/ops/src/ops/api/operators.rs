@@ -8,8 +8,8 @@ use std::ops::{
     Neg, Not, Rem, RemAssign, Shl, ShlAssign, Shr, ShrAssign, Sub, SubAssign,
 };
 
-/// A blanket implementation over all operands: with one for each type of number, the types in
-/// `(&x * 2.0).relu()` would not be inferred.
+/// Implements an operator for every operand on the right. Separate implementations for each number type would leave the
+/// types in `(&x * 2.0).relu()` uninferred.
 macro_rules! right {
     ($op:ident $method:ident $function:ident: $($left:ty),+) => {$(
         impl<T: IntoOperand> $op<T> for $left {
@@ -22,7 +22,7 @@ macro_rules! right {
     )+};
 }
 
-/// Numbers on the left: f64 and i64 only, the types of Rust's unsuffixed ones.
+/// Implements an operator for numbers on the left: f64 and i64 only, the types of unsuffixed literals.
 macro_rules! left {
     ($op:ident $method:ident $function:ident: $($number:ty),+) => {$(
         left!(@ $op $method $function: $number, Tensor);

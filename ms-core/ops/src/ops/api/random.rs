@@ -1,14 +1,13 @@
-//! Random tensors. The same seed gives the same numbers eagerly, compiled, and for every number
-//! of threads of a run.
+//! Random tensors. A seed gives the same numbers eagerly, compiled, and for every number of threads.
 //!
-//! A [`Generator`] holds its state, a seed and a counter, in a slot like that of a parameter:
-//! each draw reads it, and writes it back with the counter advanced. Inside a compiled
-//! function it is an input and an output of the graph, so that each call draws new numbers.
+//! A [`Generator`] holds its state, a seed and a counter, in a slot like a parameter. Each draw reads the state and
+//! writes it back with the counter advanced. Inside a compiled function the state is an input and an output of the
+//! graph, so each call draws new numbers.
 //!
-//! The functions of this module draw from the generator of the calling thread, which no other
-//! thread changes: what a thread draws after [`set_seed`] is decided by that seed. A compiled function
-//! draws from the generator of the thread that calls it, whichever thread it was traced on. Threads
-//! inherit nothing: one that continues the work of another takes a seed of [`derive_seed`] with it.
+//! The functions of this module draw from the generator of the calling thread, which no other thread changes. The seed
+//! of [`set_seed`] therefore determines all later draws of its thread. A compiled function draws from the generator of
+//! the thread that calls it, whichever thread traced it. Threads inherit nothing: pass a seed of [`derive_seed`] to a
+//! thread that continues the work of another.
 //!
 //! ```
 //! use ms_core::ops::random;
@@ -45,9 +44,9 @@ pub fn is_state(parameter: &Parameter) -> bool {
     parameter.role() == Role::RandomState
 }
 
-/// A source of random tensors with a state of its own, which threads that draw from it share.
+/// A source of random tensors with separate state, which all threads that draw from it share.
 ///
-/// It is kept in a checkpoint as the field of a cell, or by itself.
+/// A checkpoint stores a generator as a field of a cell or on its own.
 ///
 /// ```
 /// use ms_core::ops::random::Generator;
@@ -61,62 +60,61 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// A generator that starts from a seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Self {
         Self { state: Parameter::random_state(start(seed)) }
     }
 
-    /// Starts again from a seed.
+    /// Restarts the generator from a seed.
     #[track_caller]
     pub fn set_seed(&self, seed: u64) {
         self.state.set(&start(seed));
     }
 
-    /// The slot of the state: u64 `[seed, counter]`.
+    /// Returns the slot of the state: u64 `[seed, counter]`.
     pub fn state(&self) -> &Parameter {
         &self.state
     }
 
-    /// Uniform f32 numbers from `low` up to `high`.
+    /// Draws f32 numbers uniformly from `low` (inclusive) to `high` (exclusive).
     #[track_caller]
     pub fn uniform(&self, shape: impl IntoDims, low: f64, high: f64) -> Tensor {
         self.uniform_of(shape, low, high, DType::F32)
     }
 
-    /// Uniform numbers of a float dtype from `low` up to `high`.
+    /// Draws numbers of a float dtype uniformly from `low` (inclusive) to `high` (exclusive).
     ///
     /// # Panics
-    /// Raises [`Code::DType`](crate::Code::DType) unless `dtype` is of floats,
-    /// [`Code::Argument`](crate::Code::Argument) when `low` is above `high` or their difference is
-    /// not finite.
+    /// Raises [`Code::DType`](crate::Code::DType) unless `dtype` is a float dtype, and
+    /// [`Code::Argument`](crate::Code::Argument) when `low` is above `high` or their difference is not finite.
     #[track_caller]
     pub fn uniform_of(&self, shape: impl IntoDims, low: f64, high: f64, dtype: DType) -> Tensor {
         self.draw(&RANDOM_UNIFORM, shape, dtype, [low.into(), high.into()])
     }
 
-    /// Normal f32 numbers of a mean and a standard deviation.
+    /// Draws f32 numbers from the normal distribution with mean `mean` and standard deviation `std`.
     #[track_caller]
     pub fn normal(&self, shape: impl IntoDims, mean: f64, std: f64) -> Tensor {
         self.normal_of(shape, mean, std, DType::F32)
     }
 
-    /// Normal numbers of a float dtype, of a mean and a standard deviation.
+    /// Draws numbers of a float dtype from the normal distribution with mean `mean` and standard deviation `std`.
     ///
     /// # Panics
-    /// Raises [`Code::DType`](crate::Code::DType) unless `dtype` is of floats,
-    /// [`Code::Argument`](crate::Code::Argument) for a deviation that is negative or not finite.
+    /// Raises [`Code::DType`](crate::Code::DType) unless `dtype` is a float dtype, and
+    /// [`Code::Argument`](crate::Code::Argument) for a standard deviation that is negative or not finite.
     #[track_caller]
     pub fn normal_of(&self, shape: impl IntoDims, mean: f64, std: f64, dtype: DType) -> Tensor {
         self.draw(&RANDOM_NORMAL, shape, dtype, [mean.into(), std.into()])
     }
 
-    /// Standard normal f32 numbers.
+    /// Draws f32 numbers from the standard normal distribution.
     #[track_caller]
     pub fn randn(&self, shape: impl IntoDims) -> Tensor {
         self.normal(shape, 0.0, 1.0)
     }
 
-    /// Uniform i64 numbers from `low` up to `high` exclusive.
+    /// Draws i64 numbers uniformly from `low` (inclusive) to `high` (exclusive).
     ///
     /// # Panics
     /// Raises [`Code::Argument`](crate::Code::Argument) unless `low` is below `high`.
@@ -125,16 +123,16 @@ impl Generator {
         self.draw(&RANDOM_INTEGERS, shape, DType::I64, [low.into(), high.into()])
     }
 
-    /// Bools that are true with `probability`.
+    /// Draws bools that are true with `probability`.
     ///
     /// # Panics
-    /// Raises [`Code::Argument`](crate::Code::Argument) unless it is from 0 to 1.
+    /// Raises [`Code::Argument`](crate::Code::Argument) unless `probability` is from 0 to 1.
     #[track_caller]
     pub fn bernoulli(&self, shape: impl IntoDims, probability: f64) -> Tensor {
         self.draw(&RANDOM_BERNOULLI, shape, DType::Bool, [probability.into()])
     }
 
-    /// Uniform bits: u32 or u64.
+    /// Draws uniform bits, as u32 or u64.
     ///
     /// # Panics
     /// Raises [`Code::DType`](crate::Code::DType) for another dtype.
@@ -143,17 +141,17 @@ impl Generator {
         self.draw(&RANDOM_BITS, shape, dtype, [])
     }
 
-    /// The numbers `0..n` in random order, as i64.
+    /// Returns a random permutation of `0..n`, as i64.
     #[track_caller]
     pub fn permutation(&self, n: usize) -> Tensor {
         argsort(self.bits(n, DType::U64), 0, false)
     }
 
-    /// A seed for another generator, drawn from this one: what the other one draws is decided by the
-    /// seed of this one, and is independent of what this one draws.
+    /// Draws a seed for another generator, which therefore depends on the seed of this one. The draws of the two
+    /// generators are independent.
     ///
     /// # Panics
-    /// Raises [`Code::TracedValue`](crate::Code::TracedValue) inside a function that is compiled.
+    /// Raises [`Code::TracedValue`](crate::Code::TracedValue) while a function is compiled.
     #[track_caller]
     pub fn derive_seed(&self) -> u64 {
         self.bits((), DType::U64).item()
@@ -170,7 +168,7 @@ impl Generator {
     ) -> Tensor {
         let shape = shape.into_dims();
         let attrs = Attrs::new([(&*shape).into(), dtype.into()].into_iter().chain(parameters));
-        // No two threads that share a generator draw the same, and none what a compiled function draws.
+        // The lock keeps two threads that share a generator, and compiled functions, from drawing the same numbers.
         let _alone = self.state.lock();
         let state = self.state.value().here().or_raise();
         let out = apply1(def.op(), &attrs, &[&state]);
@@ -179,20 +177,20 @@ impl Generator {
     }
 }
 
-/// The state of a generator that starts from a seed.
+/// Returns the state of a generator that starts from a seed.
 #[track_caller]
 fn start(seed: u64) -> Tensor {
     Tensor::from([seed, 0])
 }
 
-/// The seed of a thread that has set none: 0 for the first one that draws, and one for each of the
-/// others that gives a stream of its own.
+/// Returns the seed of a thread that sets none. The first thread that draws gets 0, and each later one a seed with a
+/// distinct stream.
 fn seed_of_thread() -> u64 {
     static THREADS: AtomicU64 = AtomicU64::new(0);
     match THREADS.fetch_add(1, Ordering::Relaxed) {
         0 => 0,
         number => {
-            // Behind all draws of seed 0.
+            // This counter is beyond all draws of seed 0.
             let words = philox4x32([number as u32, (number >> 32) as u32, u32::MAX, u32::MAX], [0; 2]);
             words[0] as u64 | (words[1] as u64) << 32
         }
@@ -203,11 +201,10 @@ thread_local! {
     static STATE: RefCell<Tensor> = RefCell::new(start(seed_of_thread()));
 }
 
-/// The generator that the functions of this module draw from: that of the calling thread, on every
-/// thread.
+/// The generator that the functions of this module draw from: on every thread, the generator of that thread.
 ///
-/// On a thread that has set no seed, it starts from seed 0 if the thread is the first of the
-/// process to draw, and else from a seed that no other thread starts from.
+/// A thread that sets no seed starts from seed 0 if it is the first of the process to draw. Any other thread starts
+/// from a seed that no other thread starts from.
 ///
 /// ```
 /// use ms_core::ops::random;
@@ -222,7 +219,7 @@ pub fn default_generator() -> &'static Generator {
     &DEFAULT
 }
 
-/// Starts the generator of this thread again from a seed.
+/// Restarts the generator of this thread from a seed.
 ///
 /// See the example of [`default_generator`].
 #[track_caller]
@@ -230,8 +227,8 @@ pub fn set_seed(seed: u64) {
     default_generator().set_seed(seed);
 }
 
-/// Runs `f` with the generator of this thread started from a seed, and puts back what it was:
-/// neither what is drawn around it nor what `f` draws depends on the other.
+/// Runs `f` with the generator of this thread restarted from a seed, and restores its state afterwards. Draws before
+/// and after the call are independent of the draws of `f`.
 ///
 /// ```
 /// use ms_core::ops::random;
@@ -243,7 +240,7 @@ pub fn with_seed<R>(seed: u64, f: impl FnOnce() -> R) -> R {
     struct Restore(Tensor);
     impl Drop for Restore {
         fn drop(&mut self) {
-            // A trace that ends with an error has no state to be restored.
+            // A trace that ends with an error has no state to restore.
             let _ended = default_generator().state.try_set(&self.0);
         }
     }
@@ -252,8 +249,7 @@ pub fn with_seed<R>(seed: u64, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// A seed for a thread or a generator, drawn from the generator of this thread; see
-/// [`Generator::derive_seed`].
+/// Draws a seed for a thread or a generator from the generator of this thread; see [`Generator::derive_seed`].
 ///
 /// ```
 /// use ms_core::ops::random;
@@ -267,7 +263,7 @@ pub fn derive_seed() -> u64 {
     default_generator().derive_seed()
 }
 
-/// Uniform f32 numbers from `low` up to `high`; see [`Generator::uniform`].
+/// Draws f32 numbers uniformly from `low` (inclusive) to `high` (exclusive); see [`Generator::uniform`].
 ///
 /// ```
 /// use ms_core::ops;
@@ -278,7 +274,7 @@ pub fn uniform(shape: impl IntoDims, low: f64, high: f64) -> Tensor {
     default_generator().uniform(shape, low, high)
 }
 
-/// Normal f32 numbers of a mean and a standard deviation; see [`Generator::normal`].
+/// Draws f32 numbers from a normal distribution; see [`Generator::normal`].
 ///
 /// ```
 /// use ms_core::ops;
@@ -289,7 +285,7 @@ pub fn normal(shape: impl IntoDims, mean: f64, std: f64) -> Tensor {
     default_generator().normal(shape, mean, std)
 }
 
-/// Standard normal f32 numbers; see [`Generator::randn`].
+/// Draws f32 numbers from the standard normal distribution; see [`Generator::randn`].
 ///
 /// ```
 /// use ms_core::ops;
@@ -300,7 +296,7 @@ pub fn randn(shape: impl IntoDims) -> Tensor {
     default_generator().randn(shape)
 }
 
-/// Uniform i64 numbers from `low` up to `high` exclusive; see [`Generator::randint`].
+/// Draws i64 numbers uniformly from `low` (inclusive) to `high` (exclusive); see [`Generator::randint`].
 ///
 /// ```
 /// use ms_core::ops;
@@ -311,7 +307,7 @@ pub fn randint(shape: impl IntoDims, low: i64, high: i64) -> Tensor {
     default_generator().randint(shape, low, high)
 }
 
-/// Bools that are true with `probability`: the mask of a dropout is `bernoulli(shape, keep)`.
+/// Draws bools that are true with `probability`; the mask of a dropout is `bernoulli(shape, keep)`.
 ///
 /// ```
 /// use ms_core::ops;
@@ -322,7 +318,7 @@ pub fn bernoulli(shape: impl IntoDims, probability: f64) -> Tensor {
     default_generator().bernoulli(shape, probability)
 }
 
-/// The numbers `0..n` in random order, as i64; see [`Generator::permutation`].
+/// Returns a random permutation of `0..n`, as i64; see [`Generator::permutation`].
 ///
 /// ```
 /// use ms_core::ops;
@@ -341,7 +337,7 @@ mod tests {
     use crate::Code;
     use crate::ops::core::testing::{refused, run};
 
-    /// Mean and variance.
+    /// Returns mean and variance.
     fn moments(values: &[f64]) -> (f64, f64) {
         let mean = values.iter().sum::<f64>() / values.len() as f64;
         (mean, values.iter().map(|it| (it - mean).powi(2)).sum::<f64>() / values.len() as f64)

@@ -5,7 +5,7 @@ use crate::ops::core::axis::refusal;
 use crate::tensor::Tensor;
 use std::ops::Range;
 
-/// The tensors at the positions of a tensor's first axis, in order; see [`Tensor::rows`].
+/// An iterator over the slices along a tensor's first axis; see [`Tensor::rows`].
 ///
 /// See the example of [`Tensor::rows`].
 #[derive(Clone, Debug)]
@@ -15,8 +15,8 @@ pub struct Rows<'a> {
 }
 
 impl Tensor {
-    /// The tensors at the positions of the first axis, in order, without copies. A `for` loop over
-    /// a tensor takes them; in a trace it is unrolled.
+    /// Iterates over the slices along the first axis, in order and without copies. A `for` loop over a tensor calls
+    /// this; a trace unrolls the loop.
     ///
     /// ```
     /// # use ms_core::{ops, tensor::Tensor};
@@ -29,8 +29,8 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// Raises [`Code::Shape`] for a tensor without axes, and [`Code::SymbolicShape`] for one whose first
-    /// axis has a symbolic size.
+    /// Raises [`Code::Shape`] for a tensor of rank 0, and [`Code::SymbolicShape`] if the first axis has a symbolic
+    /// size.
     #[track_caller]
     pub fn rows(&self) -> Rows<'_> {
         let first = self.dims().first().copied();

@@ -1,7 +1,7 @@
-//! The functions that read and write at positions, with negative positions that count from the end, as in NumPy.
+//! Gathers and scatters in which negative positions count from the end, as in NumPy.
 //!
-//! The functions of the same names in [`ops`](crate::ops) refuse negative positions, as PyTorch does: a padding
-//! token of -1 would read and train the last row.
+//! The functions of the same names in [`ops`](crate::ops) refuse negative positions, as PyTorch does. Otherwise a
+//! padding token of -1 would read and train the last row.
 //!
 //! ```
 //! use ms_core::{ops, tensor};
@@ -18,10 +18,10 @@ use crate::ops::{
 };
 use crate::tensor::{AsTensor, Attrs, Dims, Tensor, apply1};
 
-/// As [`ops::gather`](crate::ops::gather); negative positions count from the end.
+/// Applies [`ops::gather`](crate::ops::gather); negative positions count from the end.
 ///
 /// # Panics
-/// As there, with positions from `-n` on.
+/// Panics in the cases of [`ops::gather`](crate::ops::gather), except that positions from `-n` are legal.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -35,10 +35,10 @@ pub fn gather(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tensor {
     apply1(GATHER.op(), &AxisAttrs::attrs(axis), &[&x, &index])
 }
 
-/// As [`ops::index_add`](crate::ops::index_add); negative positions count from the end.
+/// Applies [`ops::index_add`](crate::ops::index_add); negative positions count from the end.
 ///
 /// # Panics
-/// As there, with positions from `-n` on.
+/// Panics in the cases of [`ops::index_add`](crate::ops::index_add), except that positions from `-n` are legal.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -52,10 +52,10 @@ pub fn index_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, 
     apply1(INDEX_ADD.op(), &AxisAttrs::attrs(axis), &[&x, &index, &source])
 }
 
-/// As [`ops::gather_nd`](crate::ops::gather_nd); negative positions count from the end.
+/// Applies [`ops::gather_nd`](crate::ops::gather_nd); negative positions count from the end.
 ///
 /// # Panics
-/// As there, with positions from `-n` on.
+/// Panics in the cases of [`ops::gather_nd`](crate::ops::gather_nd), except that positions from `-n` are legal.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -66,10 +66,11 @@ pub fn gather_nd(x: impl AsTensor, index: impl AsTensor) -> Tensor {
     apply1(GATHER_ND.op(), &Attrs::none(), &[&x.as_tensor(), &index.as_tensor()])
 }
 
-/// As [`ops::scatter_nd_add`](crate::ops::scatter_nd_add); negative positions count from the end.
+/// Applies [`ops::scatter_nd_add`](crate::ops::scatter_nd_add); negative positions count from the end.
 ///
 /// # Panics
-/// As there, with positions from `-n` on.
+/// Panics in the cases of [`ops::scatter_nd_add`](crate::ops::scatter_nd_add), except that positions from `-n` are
+/// legal.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -80,10 +81,11 @@ pub fn scatter_nd_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTen
     apply1(SCATTER_ND_ADD.op(), &Attrs::none(), &[&x.as_tensor(), &index.as_tensor(), &source.as_tensor()])
 }
 
-/// As [`ops::take_along_axis`](crate::ops::take_along_axis); negative positions count from the end.
+/// Applies [`ops::take_along_axis`](crate::ops::take_along_axis); negative positions count from the end.
 ///
 /// # Panics
-/// As there, with positions from `-n` on.
+/// Panics in the cases of [`ops::take_along_axis`](crate::ops::take_along_axis), except that positions from `-n` are
+/// legal.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -110,10 +112,10 @@ pub fn take_along_axis(x: impl AsTensor, index: impl AsTensor, axis: isize) -> T
     apply1(TAKE_ALONG_AXIS.op(), &AxisAttrs::attrs(axis), &[&wide, &index_wide])
 }
 
-/// As [`ops::scatter_add`](crate::ops::scatter_add); negative positions count from the end.
+/// Applies [`ops::scatter_add`](crate::ops::scatter_add); negative positions count from the end.
 ///
 /// # Panics
-/// As there, with positions from `-n` on.
+/// Panics in the cases of [`ops::scatter_add`](crate::ops::scatter_add), except that positions from `-n` are legal.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -127,10 +129,10 @@ pub fn scatter_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor
     apply1(SCATTER_ADD.op(), &AxisAttrs::attrs(axis), &[&x, &index, &source])
 }
 
-/// As [`ops::scatter`](crate::ops::scatter); negative positions count from the end.
+/// Applies [`ops::scatter`](crate::ops::scatter); negative positions count from the end.
 ///
 /// # Panics
-/// As there, with positions from `-n` on.
+/// Panics in the cases of [`ops::scatter`](crate::ops::scatter), except that positions from `-n` are legal.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

@@ -1,4 +1,4 @@
-//! `adaptive_max_pool`: windows that cover an axis evenly.
+//! Adaptive max pooling: windows that cover an axis evenly.
 
 use super::convolution::ranked;
 use crate::error::{Code, Error, called};
@@ -6,13 +6,12 @@ use crate::ops::core::axis::named;
 use crate::ops::{PoolOptions, max_pool, wrapping};
 use crate::tensor::{AsTensor, Shape, Tensor, refused};
 
-/// The largest values of `output_size` windows along each spatial axis of `[n, c, spatial..]`, which
-/// cover it evenly: window `i` is from `floor(i * size / count)` to `ceil((i + 1) * size / count)`.
+/// Returns the maxima of `output_size` windows along each spatial axis of `[n, c, spatial..]`. The windows cover the
+/// axis evenly: window `i` is from `floor(i * size / count)` to `ceil((i + 1) * size / count)`.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] unless there is a size for each of one to three spatial axes,
-/// [`Code::Argument`] for a size of zero and for an axis without elements, [`Code::Sizes`] for an axis of
-/// symbolic size.
+/// Raises [`Code::Shape`] unless there is a size for each of one to three spatial axes. Raises [`Code::Argument`] for a
+/// size of zero and for an axis without elements, and [`Code::Sizes`] for an axis of symbolic size.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -35,8 +34,8 @@ pub fn adaptive_max_pool(x: impl AsTensor, output_size: &[usize]) -> Tensor {
         let kernel: Shape = sizes.iter().zip(output_size).map(|(size, count)| size / count).collect();
         return max_pool(&*x, &PoolOptions::new(kernel.len(), &kernel[..]));
     }
-    // One axis after the other, from the last one on, so that the first of equal elements in row-major order has the
-    // gradient. The last element of a window is repeated up to the size of the largest.
+    // Reducing one axis at a time, from the last one on, gives the gradient to the first of equal elements in row-major
+    // order. The last element of a window is repeated up to the size of the largest window.
     let axes = sizes.iter().zip(output_size).enumerate().rev();
     axes.fold(x.clone().into_owned(), |x, (axis, (&size, &count))| {
         let window = |i: usize| (i * size / count, ((i + 1) * size).div_ceil(count));

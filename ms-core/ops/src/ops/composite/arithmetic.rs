@@ -12,10 +12,10 @@ use crate::tensor::{AsTensor, Tensor, broadcast_shapes};
 use std::borrow::Cow;
 use std::f64::consts::{LN_2, LN_10};
 
-/// The sum of all tensors, with broadcasting.
+/// Returns the sum of all tensors, with broadcasting.
 ///
 /// # Panics
-/// Raises [`Code::Argument`] without a tensor, [`Code::Shape`] when the shapes do not broadcast.
+/// Raises [`Code::Argument`] for an empty list, and [`Code::Shape`] when the shapes do not broadcast.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -35,7 +35,7 @@ pub fn addn<T: AsTensor>(tensors: &[T]) -> Tensor {
     all.fold(first, |sum, it| add(sum, it))
 }
 
-/// `x + value a b`; all broadcast.
+/// Returns `x + value a b`; all broadcast.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -50,7 +50,7 @@ pub fn addcmul(x: impl AsTensor, a: impl AsTensor, b: impl AsTensor, value: impl
     add(x, mul(mul(a, b), value))
 }
 
-/// `x + value a / b`; all broadcast.
+/// Returns `x + value a / b`; all broadcast.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -65,7 +65,7 @@ pub fn addcdiv(x: impl AsTensor, a: impl AsTensor, b: impl AsTensor, value: impl
     add(x, mul(div(a, b), value))
 }
 
-/// `start + weight (end - start)`; all broadcast.
+/// Returns `start + weight (end - start)`; all broadcast.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -80,7 +80,7 @@ pub fn lerp(start: impl AsTensor, end: impl AsTensor, weight: impl IntoOperand) 
     add(start, mul(sub(end, start), weight))
 }
 
-/// `2^x`; bools and integers become f32 first.
+/// Returns `2^x`; bools and integers are converted to f32.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -92,7 +92,7 @@ pub fn exp2(x: impl AsTensor) -> Tensor {
     pow(2.0, float(&x.as_tensor()))
 }
 
-/// The logarithm to base 2.
+/// Returns the logarithm to base 2.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -106,7 +106,7 @@ pub fn log2(x: impl AsTensor) -> Tensor {
     log(x) / LN_2
 }
 
-/// The logarithm to base 10.
+/// Returns the logarithm to base 10.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -120,7 +120,7 @@ pub fn log10(x: impl AsTensor) -> Tensor {
     log(x) / LN_10
 }
 
-/// `log(e^a + e^b)` without overflow; operands broadcast.
+/// Returns `log(e^a + e^b)` without overflow; operands broadcast.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -131,19 +131,19 @@ pub fn logaddexp(a: impl AsTensor, b: impl AsTensor) -> Tensor {
     let _called = called("logaddexp");
     let (a, b) = (&*a.as_tensor(), &*b.as_tensor());
     compute_wide!(a, b => logaddexp(a, b));
-    // Not the larger of both and the distance, which have no second derivative where the operands are equal.
+    // The formula by `max` and `abs` would have no second derivative where the operands are equal.
     let above = greater(a, b);
     let (larger, smaller) = (select(&above, a, b), select(&above, b, a));
-    // The difference of equal infinities is nan, and so are the derivatives there; the larger one is the result.
+    // The difference of equal infinities is NaN, and so are the derivatives there; the result is the larger one.
     let same = logical_and(isinf(&larger), equal(&larger, &smaller));
     select(same, &larger, &larger + log1p(exp(smaller - &larger)))
 }
 
-/// Whether elements differ by at most `atol + rtol |b|`; equal infinities are close, and so are nans
-/// if `equal_nan`. Operands broadcast; the result is of bools.
+/// Whether elements differ by at most `atol + rtol |b|`. Equal infinities are close, and so are NaNs if `equal_nan` is
+/// set. Operands broadcast; the result is of bools.
 ///
 /// # Panics
-/// Raises [`Code::Argument`] for a tolerance that is negative or nan.
+/// Raises [`Code::Argument`] for a tolerance that is negative or NaN.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -164,10 +164,10 @@ pub fn isclose(a: impl AsTensor, b: impl AsTensor, rtol: f64, atol: f64, equal_n
     if equal_nan { logical_or(close, logical_and(a.isnan(), b.isnan())) } else { close }
 }
 
-/// The products of each element of one vector with each of another: `[n, m]`.
+/// Returns the outer product `[n, m]` of two vectors.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] unless both have one axis.
+/// Raises [`Code::Shape`] unless both have rank 1.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -183,10 +183,10 @@ pub fn outer(a: impl AsTensor, b: impl AsTensor) -> Tensor {
     mul(expand_dims(a, 1), b)
 }
 
-/// The product of two matrices in each entry of a batch: `[batch, n, k]` with `[batch, k, m]`.
+/// Returns the product of two matrices for each entry of a batch: `[batch, n, k]` times `[batch, k, m]`.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] unless both have three axes that fit.
+/// Raises [`Code::Shape`] unless both have rank 3 and the sizes match.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -203,11 +203,11 @@ pub fn bmm(a: impl AsTensor, b: impl AsTensor) -> Tensor {
     matmul(a, b)
 }
 
-/// Grids of coordinates: each vector broadcast over the axes of all, where the `i`-th varies along
-/// axis `i` (NumPy's `meshgrid` with `indexing="ij"`).
+/// Returns grids of coordinates: each vector broadcast over the axes of all, where the `i`-th varies along axis `i`
+/// (NumPy's `meshgrid` with `indexing="ij"`).
 ///
 /// # Panics
-/// Raises [`Code::Shape`] unless all have one axis.
+/// Raises [`Code::Shape`] unless all have rank 1.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -234,7 +234,7 @@ pub fn meshgrid<T: AsTensor>(vectors: &[T]) -> Vec<Tensor> {
     open.iter().map(|it| broadcast_to(it, &common)).collect()
 }
 
-/// The slices along an axis, which is removed.
+/// Returns the slices along an axis, which is removed.
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] for an axis that does not exist.
@@ -259,7 +259,7 @@ pub fn unstack(x: impl AsTensor, axis: isize) -> Vec<Tensor> {
     parts
 }
 
-/// The number of nonzero elements over axes, as i64; axes are as in [`sum`].
+/// Counts the nonzero elements over axes, as i64; axes are as in [`sum`].
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -271,7 +271,7 @@ pub fn count_nonzero(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor {
     sum(crate::ops::cast(x, crate::DType::Bool), axes)
 }
 
-/// An operand that is a tensor.
+/// Returns the operand if it is a tensor.
 fn tensor_of(operand: &impl IntoOperand) -> Option<Cow<'_, Tensor>> {
     match operand.operand() {
         Operand::Tensor(it) => Some(it),
@@ -279,7 +279,7 @@ fn tensor_of(operand: &impl IntoOperand) -> Option<Cow<'_, Tensor>> {
     }
 }
 
-/// A tensor of floats.
+/// Converts to f32 unless the tensor is of floats.
 #[track_caller]
 fn float(x: &Tensor) -> Tensor {
     if x.dtype().is_float() { x.clone() } else { crate::ops::cast(x, crate::DType::F32) }

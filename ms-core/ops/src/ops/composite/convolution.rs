@@ -1,4 +1,4 @@
-//! Convolutions with options and biases, and transposed ones.
+//! Convolutions with options and biases, and transposed convolutions.
 
 use crate::error::{Code, Error, Result, called};
 use crate::ops::core::axis::{named, refusal};
@@ -33,30 +33,30 @@ pub struct ConvOptions {
 }
 
 impl ConvOptions {
-    /// Stride and dilation one, no padding, one group, along `rank` spatial axes.
+    /// Creates options for `rank` spatial axes: stride and dilation 1, no padding, one group.
     pub fn new(rank: usize) -> Self {
         Self { stride: 1.per_axis(rank), padding: 0.per_axis(rank), dilation: 1.per_axis(rank), groups: 1 }
     }
 
-    /// With a stride: one number, or one for each spatial axis.
+    /// Sets the stride: one number, or one for each spatial axis.
     pub fn stride(mut self, stride: impl PerAxis) -> Self {
         self.stride = stride.per_axis(self.stride.len());
         self
     }
 
-    /// With padding on both sides: one number, or one for each spatial axis.
+    /// Sets the padding on both sides: one number, or one for each spatial axis.
     pub fn padding(mut self, padding: impl PerAxis) -> Self {
         self.padding = padding.per_axis(self.padding.len());
         self
     }
 
-    /// With a dilation: one number, or one for each spatial axis.
+    /// Sets the dilation: one number, or one for each spatial axis.
     pub fn dilation(mut self, dilation: impl PerAxis) -> Self {
         self.dilation = dilation.per_axis(self.dilation.len());
         self
     }
 
-    /// With groups of channels.
+    /// Sets the number of groups of channels.
     pub fn groups(mut self, groups: usize) -> Self {
         self.groups = groups;
         self
@@ -73,7 +73,7 @@ impl ConvOptions {
 }
 
 composite! {
-    /// [`CONV`] plus a bias for each channel of the result, the third operand.
+    /// Applies [`CONV`] and adds a bias for each channel of the result, the third operand.
     CONV_BIAS = 880: "conv_bias", CONV.info.attrs;
     body |attrs, inputs| {
         let out = apply1(CONV.op(), attrs, &inputs[..2]);
@@ -88,7 +88,7 @@ composite! {
         all.push(it.needs[2].then(|| cast(sum_axes(g, &axes, false), it.inputs[2].dtype())));
         all
     }), finite: true;
-    // The convolution has a sum of f32.
+    // The convolution accumulates in f32.
     inner Inner::Own;
     batching Batching::Partial(|it| it.only_first().then(|| it.merged_to(1)));
     samples || {
@@ -101,12 +101,12 @@ composite! {
     };
 }
 
-/// Cross-correlation of `x` `[n, c, spatial..]` with `weight` `[o, c / groups, kernel..]`, plus
-/// `bias` `[o]`, over one to three spatial axes.
+/// Returns the cross-correlation of `x` `[n, c, spatial..]` with `weight` `[o, c / groups, kernel..]`, plus `bias`
+/// `[o]`, over one to three spatial axes.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] when shapes do not fit, [`Code::DType`] unless the operands are of one
-/// float dtype, [`Code::Argument`] for a zero stride.
+/// Raises [`Code::Shape`] for incompatible shapes, [`Code::DType`] unless the operands have one float dtype, and
+/// [`Code::Argument`] for a stride of zero.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -127,7 +127,7 @@ pub fn conv(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, opti
     apply1(CONV_BIAS.op(), &attrs, &[&x, &weight, bias])
 }
 
-/// [`conv`] over one spatial axis: `[n, c, length]`.
+/// Applies [`conv`] over one spatial axis: `[n, c, length]`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -142,7 +142,7 @@ pub fn conv1d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, op
     conv(x, weight, bias, options)
 }
 
-/// [`conv`] over two spatial axes: `[n, c, height, width]`.
+/// Applies [`conv`] over two spatial axes: `[n, c, height, width]`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -157,7 +157,7 @@ pub fn conv2d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, op
     conv(x, weight, bias, options)
 }
 
-/// [`conv`] over three spatial axes: `[n, c, depth, height, width]`.
+/// Applies [`conv`] over three spatial axes: `[n, c, depth, height, width]`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -172,14 +172,13 @@ pub fn conv3d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, op
     conv(x, weight, bias, options)
 }
 
-/// The transposed convolution of `x` `[n, c, spatial..]` with `weight` `[c, o / groups,
-/// kernel..]`: the gradient of [`conv`] for its input. The result has
-/// `(size - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1 + output_padding`
-/// elements along each spatial axis.
+/// Returns the transposed convolution of `x` `[n, c, spatial..]` with `weight` `[c, o / groups, kernel..]`: the
+/// backward-data of [`conv`]. The result has `(size - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1 +
+/// output_padding` elements along each spatial axis.
 ///
 /// # Panics
-/// As [`conv`], and [`Code::Argument`] if `output_padding` is neither below the stride nor below the dilation, or the
-/// result has no elements.
+/// Panics in the cases of [`conv`]. Raises [`Code::Argument`] if `output_padding` is neither below the stride nor below
+/// the dilation, or if the result has no elements.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -202,8 +201,8 @@ pub fn conv_transpose(
     let sizes = transposed_sizes(&x.dims(), &weight.dims(), options, &extra)
         .map_err(|it| named("conv_transpose", &[&x, &weight], it));
     let (mut sizes, mut window) = (or_poison!(sizes), options.window());
-    // A convolution of the result leaves less than a stride unread. More elements than that are taken from the padding,
-    // and elements that no window reaches are zeros.
+    // A convolution leaves fewer elements than a stride unread at the end. More extra elements than that first replace
+    // the padding. The rest is reached by no window and padded with zeros.
     let mut beyond = vec![(0, 0); x.rank()];
     for (axis, &extra) in extra.iter().enumerate() {
         let surplus = (extra + 1).saturating_sub(window.stride[axis]);
@@ -216,7 +215,7 @@ pub fn conv_transpose(
         let error = no_result(options, &extra);
         or_poison!(Err(named("conv_transpose", &[&x, &weight], error)));
     }
-    // A size below zero is refused by the op.
+    // The op refuses a negative size.
     sizes.iter().for_each(|&it| check_not_zero(it));
     let attrs = conv_attrs(&window, options.groups, &sizes);
     let out = apply1(CONV_INPUT_GRAD.op(), &attrs, &[&x, &weight]);
@@ -224,7 +223,7 @@ pub fn conv_transpose(
     with_bias(if is_whole { out } else { pad(out, &beyond, PadMode::Constant(Scalar::Float(0.0))) }, bias)
 }
 
-/// The spatial sizes of a transposed convolution.
+/// Returns the spatial sizes of a transposed convolution.
 fn transposed_sizes(x: &[Dim], weight: &[Dim], options: &ConvOptions, extra: &[usize]) -> Result<Dims> {
     let rank = options.stride.len();
     if [x.len(), weight.len(), extra.len() + 2] != [rank + 2; 3] {
@@ -253,7 +252,7 @@ fn no_result(options: &ConvOptions, extra: &[usize]) -> Error {
     Error::new(Code::Argument, message)
 }
 
-/// [`conv_transpose`] over two spatial axes.
+/// Applies [`conv_transpose`] over two spatial axes.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -292,7 +291,7 @@ fn with_bias(out: Tensor, bias: Option<&Tensor>) -> Tensor {
     add(out, bias)
 }
 
-/// One entry for each channel, broadcastable to a tensor `[n, c, ..]` of a rank.
+/// Reshapes one entry per channel so that it broadcasts to a tensor `[n, c, ..]` of a rank.
 #[track_caller]
 fn over_channels(bias: &Tensor, rank: usize) -> Tensor {
     let mut shape: Dims = smallvec![Dim::new(1); rank - 1];

@@ -1,4 +1,4 @@
-//! Creation of tensors, by ops that are part of the graph while tracing.
+//! Creation of tensors by ops, which are part of the graph while tracing.
 
 use crate::error::{Code, called, raise};
 use crate::ops::core::axis::refusal;
@@ -6,7 +6,7 @@ use crate::ops::primitive::iota::spaced;
 use crate::ops::{full, full_of, iota};
 use crate::tensor::{AsTensor, DType, Dim, IntoDims, Number, Scalar, Tensor, bf16, f16, is_host_only};
 
-/// Zeros in f32.
+/// Returns zeros in f32.
 ///
 /// ```
 /// use ms_core::ops;
@@ -18,7 +18,7 @@ pub fn zeros(shape: impl IntoDims) -> Tensor {
     full_of(shape, 0.0, DType::F32)
 }
 
-/// Ones in f32.
+/// Returns ones in f32.
 ///
 /// ```
 /// use ms_core::ops;
@@ -30,7 +30,7 @@ pub fn ones(shape: impl IntoDims) -> Tensor {
     full_of(shape, 1.0, DType::F32)
 }
 
-/// Zeros of the shape and dtype of `x`.
+/// Returns zeros of the shape and dtype of `x`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -42,7 +42,7 @@ pub fn zeros_like(x: impl AsTensor) -> Tensor {
     full_like(x, 0)
 }
 
-/// Ones of the shape and dtype of `x`.
+/// Returns ones of the shape and dtype of `x`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -54,7 +54,7 @@ pub fn ones_like(x: impl AsTensor) -> Tensor {
     full_like(x, 1)
 }
 
-/// `value` in the shape and dtype of `x`.
+/// Returns a tensor filled with `value`, of the shape and dtype of `x`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -105,7 +105,7 @@ impl From<Dim> for Stop {
     }
 }
 
-/// `0, 1, 2, ...` up to `stop` exclusive: i64 for integers and sizes (`x.dim(1)`), f32 for floats.
+/// Returns `0, 1, 2, ...` up to `stop` (exclusive): i64 for integers and sizes (`x.dim(1)`), f32 for floats.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -121,8 +121,8 @@ pub fn arange(stop: impl Into<Stop>) -> Tensor {
     }
 }
 
-/// `start, start + step, ...` up to `stop` exclusive, in `dtype`; computed in i64 when all
-/// three are integers, else in f64.
+/// Returns `start, start + step, ...` up to `stop` (exclusive), in `dtype`. The values are computed in i64 if all three
+/// arguments are integers, else in f64.
 ///
 /// # Panics
 /// Raises [`Code::Argument`] when `step` is zero, or a bound is not finite.
@@ -146,68 +146,68 @@ pub fn arange_of(start: impl Into<Scalar>, stop: impl Into<Scalar>, step: impl I
 }
 
 impl Tensor {
-    /// Zeros in f32; [`Tensor::zeros_of`] for other dtypes.
+    /// Returns zeros in f32; see [`Tensor::zeros_of`] for other dtypes.
     #[track_caller]
     pub fn zeros(shape: impl IntoDims) -> Self {
         zeros(shape)
     }
 
-    /// Zeros of a dtype.
+    /// Returns zeros of a dtype.
     #[track_caller]
     pub fn zeros_of(shape: impl IntoDims, dtype: DType) -> Self {
         full_of(shape, 0, dtype)
     }
 
-    /// Ones in f32; [`Tensor::ones_of`] for other dtypes.
+    /// Returns ones in f32; see [`Tensor::ones_of`] for other dtypes.
     #[track_caller]
     pub fn ones(shape: impl IntoDims) -> Self {
         ones(shape)
     }
 
-    /// Ones of a dtype.
+    /// Returns ones of a dtype.
     #[track_caller]
     pub fn ones_of(shape: impl IntoDims, dtype: DType) -> Self {
         full_of(shape, 1, dtype)
     }
 
-    /// A tensor filled with one value, in its Rust type; f64 and i32, the types of numbers without a
-    /// suffix, become f32 and i64. [`ops::full_of`](crate::ops::full_of) is for other dtypes.
+    /// Returns a tensor filled with one value, in its Rust type. f64 and i32, the types of unsuffixed literals, become
+    /// f32 and i64. See [`ops::full_of`](crate::ops::full_of) for other dtypes.
     #[track_caller]
     pub fn full(shape: impl IntoDims, value: impl Number) -> Self {
         full(shape, value)
     }
 
-    /// Zeros of the shape and dtype of `x`.
+    /// Returns zeros of the shape and dtype of `x`.
     #[track_caller]
     pub fn zeros_like(x: impl AsTensor) -> Self {
         zeros_like(x)
     }
 
-    /// Ones of the shape and dtype of `x`.
+    /// Returns ones of the shape and dtype of `x`.
     #[track_caller]
     pub fn ones_like(x: impl AsTensor) -> Self {
         ones_like(x)
     }
 
-    /// `value` in the shape and dtype of `x`.
+    /// Returns a tensor filled with `value`, of the shape and dtype of `x`.
     #[track_caller]
     pub fn full_like(x: impl AsTensor, value: impl Into<Scalar>) -> Self {
         full_like(x, value)
     }
 
-    /// `0, 1, 2, ...` up to `stop` exclusive.
+    /// Returns `0, 1, 2, ...` up to `stop` (exclusive).
     #[track_caller]
     pub fn arange(stop: impl Into<Stop>) -> Self {
         arange(stop)
     }
 
-    /// `num` evenly spaced f32 values from `start` to `stop`, both included.
+    /// Returns `num` evenly spaced f32 values from `start` to `stop`, both included.
     #[track_caller]
     pub fn linspace(start: f64, stop: f64, num: usize) -> Self {
         crate::ops::linspace(start, stop, num)
     }
 
-    /// The `n` by `n` identity matrix in f32.
+    /// Returns the `n` by `n` identity matrix in f32.
     #[track_caller]
     pub fn eye(n: impl Into<Dim>) -> Self {
         crate::ops::eye(n)

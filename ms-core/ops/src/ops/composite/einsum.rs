@@ -1,4 +1,4 @@
-//! `einsum`: sums of products of tensors by labels of their axes.
+//! Einsum: sums of products of tensors by labels of their axes.
 
 use super::triangle::diagonal;
 use crate::error::{Code, Error, OrRaise, Result, called};
@@ -8,7 +8,7 @@ use crate::ops::{broadcast_to, cast, mul, permute, reshape, sum_axes};
 use crate::tensor::{AsTensor, Dim, Dims, Tensor, promote};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Labels of the axes of one operand; those of an ellipsis are digits, counted from its end.
+/// Labels of the axes of one operand. Digits stand for the axes of an ellipsis, counted from its end.
 type Labels = Vec<char>;
 
 /// A tensor with a label for each axis.
@@ -17,18 +17,19 @@ struct Term {
     tensor: Tensor,
 }
 
-/// The sum of products of `equation`, as in NumPy's `einsum`: `"bij,bjk->bik"`. Labels that the
-/// result does not have are summed over, a label that an operand has twice is its diagonal, and
-/// `...` stands for axes that broadcast. Without `->` the result has the labels that occur once, in
-/// alphabetical order. More than two operands are multiplied in pairs, in the order that takes the fewest
-/// multiplications; a size that is symbolic counts as 64.
+/// Returns the sum of products of `equation`, as in NumPy's `einsum`: `"bij,bjk->bik"`.
 ///
-/// Every pair is one contraction of views of its operands, which copies nothing; without labels to sum over it is an
+/// Labels that are not in the result are summed over. A label that an operand has twice takes its diagonal, and `...`
+/// stands for axes that broadcast. Without `->` the result has the labels that occur once, in alphabetical order. More
+/// than two operands are multiplied in pairs, in the order with the fewest multiplications; a symbolic size counts as
+/// 64.
+///
+/// Every pair is one contraction of views of its operands, without copies. If no label is summed over, it is an
 /// elementwise product.
 ///
 /// # Panics
-/// Raises [`Code::Argument`] for an equation that does not fit the operands, [`Code::Shape`]
-/// when sizes under one label differ and neither is one.
+/// Raises [`Code::Argument`] for an equation that does not match the operands, and [`Code::Shape`] when sizes under one
+/// label differ and neither is 1.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -70,7 +71,7 @@ fn multiplied(equation: &str, tensors: &[Tensor]) -> Result<Tensor> {
     Ok(ordered(&result, &output))
 }
 
-/// The labels of each operand, and those of the result.
+/// Parses the labels of each operand and of the result.
 fn parse(equation: &str, tensors: &[Tensor]) -> Result<(Vec<Labels>, Labels)> {
     let refuse = |message: String| Err(Error::new(Code::Argument, format!("{message} in equation {equation:?}")));
     let compact: String = equation.chars().filter(|it| !it.is_whitespace()).collect();
@@ -116,7 +117,7 @@ fn parse(equation: &str, tensors: &[Tensor]) -> Result<(Vec<Labels>, Labels)> {
     Ok((inputs, output))
 }
 
-/// Labels with the ellipsis written out as `count` digits that end in 0.
+/// Expands the ellipsis in labels to `count` digits that end in 0.
 fn expand(part: &str, count: usize) -> Labels {
     let hidden = || (0..count).rev().filter_map(|it| char::from_digit(it as u32, 10));
     match part.split_once("...") {
@@ -125,7 +126,7 @@ fn expand(part: &str, count: usize) -> Labels {
     }
 }
 
-/// The size under each label.
+/// Returns the size under each label.
 fn sizes(inputs: &[Labels], tensors: &[Tensor]) -> Result<BTreeMap<char, Dim>> {
     let mut sizes = BTreeMap::new();
     for (labels, tensor) in inputs.iter().zip(tensors) {
@@ -140,7 +141,7 @@ fn sizes(inputs: &[Labels], tensors: &[Tensor]) -> Result<BTreeMap<char, Dim>> {
     Ok(sizes)
 }
 
-/// An operand with repeated labels replaced by diagonals, broadcast to the sizes of its labels.
+/// Takes the diagonals of repeated labels, and broadcasts an operand to the sizes of its labels.
 #[track_caller]
 fn with_distinct_labels(mut labels: Labels, tensor: &Tensor, sizes: &BTreeMap<char, Dim>) -> Term {
     let shape: Dims = labels.iter().map(|it| sizes[it]).collect();
@@ -156,13 +157,13 @@ fn with_distinct_labels(mut labels: Labels, tensor: &Tensor, sizes: &BTreeMap<ch
     Term { labels, tensor }
 }
 
-/// Two positions of one label.
+/// Finds two positions of one label.
 fn repeated(labels: &[char]) -> Option<(usize, usize)> {
     let place = |label: &char| labels.iter().position(|it| it == label);
     labels.iter().enumerate().find_map(|(at, label)| place(label).filter(|&first| first < at).map(|first| (first, at)))
 }
 
-/// The sum over the labels that are not kept.
+/// Sums over the labels for which `kept` is false.
 #[track_caller]
 fn sum_out(term: Term, kept: impl Fn(&char) -> bool) -> Term {
     let axes: Vec<usize> = (0..term.labels.len()).filter(|&axis| !kept(&term.labels[axis])).collect();
@@ -172,14 +173,14 @@ fn sum_out(term: Term, kept: impl Fn(&char) -> bool) -> Term {
     Term { tensor: sum_axes(&term.tensor, &axes, false), labels: term.labels.into_iter().filter(kept).collect() }
 }
 
-/// A term's tensor with its axes in the order of `labels`.
+/// Permutes the axes of a term to the order of `labels`.
 #[track_caller]
 fn ordered(term: &Term, labels: &[char]) -> Tensor {
     let place = |label: &char| term.labels.iter().position(|it| it == label).expect("the term has the label");
     permute(&term.tensor, labels.iter().map(place).collect::<Vec<_>>())
 }
 
-/// The product of two terms, summed over the labels of both that are not used later.
+/// Multiplies two terms, and sums over their common labels that are not used later.
 #[track_caller]
 fn product(a: &Term, b: &Term, later: impl Fn(&char) -> bool) -> Term {
     let of =
@@ -202,14 +203,14 @@ fn product(a: &Term, b: &Term, later: impl Fn(&char) -> bool) -> Term {
     Term { labels, tensor: mul(&left, reshape(&right, shape.collect::<Dims>())) }
 }
 
-/// The most terms whose best path is searched for among all of them.
+/// The maximum number of terms for which all paths are searched.
 const SEARCHED: usize = 8;
 
-/// What a size counts as that is not known.
+/// The assumed value of a symbolic size.
 const UNKNOWN: usize = 64;
 
-/// The pairs of terms to multiply, one after the other, so that all products together have the fewest
-/// multiplications. Terms are numbered; the product of a pair has the next number.
+/// Returns the pairs of terms to multiply, in order, such that the total number of multiplications is smallest. Terms
+/// are numbered; the product of a pair gets the next number.
 fn path(inputs: &[Labels], output: &[char], sizes: &BTreeMap<char, Dim>) -> Vec<[usize; 2]> {
     let numbers: Vec<char> = sizes.keys().copied().collect();
     let set = |labels: &[char]| -> Set {
@@ -221,7 +222,7 @@ fn path(inputs: &[Labels], output: &[char], sizes: &BTreeMap<char, Dim>) -> Vec<
     if inputs.len() <= SEARCHED { path.best() } else { path.greedy() }
 }
 
-/// Labels by their numbers.
+/// A set of labels, by their indices.
 type Set = BTreeSet<usize>;
 
 /// The search for a path.
@@ -232,17 +233,17 @@ struct Path<'a> {
 }
 
 impl Path<'_> {
-    /// The number of multiplications of a product of terms with these labels.
+    /// Counts the multiplications of a product of terms with these labels.
     fn cost(&self, a: &Set, b: &Set) -> f64 {
         a.union(b).map(|&it| (self.size)(it)).product()
     }
 
-    /// The best of all paths; of equal ones that which multiplies from left to right.
+    /// Returns the best of all paths; the left-to-right path wins ties.
     fn best(&self) -> Vec<[usize; 2]> {
         let all = (1usize << self.terms.len()) - 1;
         let of = |terms: usize| (0..self.terms.len()).filter(move |it| terms >> it & 1 == 1);
         let labels = |terms: usize| of(terms).flat_map(|it| self.terms[it].iter().copied()).collect::<Set>();
-        // By set of terms, the labels of its product, its cost, and the set of the left operand.
+        // Entries by set of terms: the labels of its product, its cost, and the set of the left operand.
         let mut known: Vec<(Set, f64, usize)> = Vec::with_capacity(all + 1);
         for terms in 0..=all {
             let others = labels(all & !terms);
@@ -261,7 +262,7 @@ impl Path<'_> {
                     best = (cost, left);
                 }
             };
-            // From left to right.
+            // The left-to-right split comes first, so that it wins ties.
             consider(terms & !last);
             let mut left = terms;
             while let Some(next) = Some((left - 1) & terms).filter(|it| *it > 0) {
@@ -272,7 +273,7 @@ impl Path<'_> {
         }
         let mut path = Vec::new();
         let mut made = self.terms.len();
-        // Sets of terms whose parts are multiplied before they are, and the numbers of their products.
+        // Pending sets of terms, whose parts are multiplied first, and the numbers of their products.
         let mut pending = vec![all];
         let mut numbers: BTreeMap<usize, usize> = (0..self.terms.len()).map(|it| (1 << it, it)).collect();
         while let Some(&terms) = pending.last() {
@@ -293,7 +294,7 @@ impl Path<'_> {
         path
     }
 
-    /// At each step the cheapest pair.
+    /// Multiplies the cheapest pair at each step.
     fn greedy(self) -> Vec<[usize; 2]> {
         let mut terms: Vec<(usize, Set)> = self.terms.iter().cloned().enumerate().collect();
         let mut path = Vec::new();
@@ -329,11 +330,11 @@ mod tests {
         let sizes = [('a', 100), ('b', 3), ('c', 100), ('d', 2), ('e', 50)];
         check("ab->ba", &sizes, &[]);
         check("ab,bc->ac", &sizes, &[[0, 1]]);
-        // A vector at the end makes all products small.
+        // Starting from the vector at the end makes all products small.
         check("ab,bc,cd->ad", &sizes, &[[1, 2], [0, 3]]);
         check("ab,bc,cd,de->e", &sizes, &[[0, 1], [4, 2], [5, 3]]);
         check("ac,ca,d->d", &sizes, &[[0, 1], [3, 2]]);
-        // Equal costs: from left to right.
+        // Equal costs are multiplied from left to right.
         let equal = [('a', 7), ('b', 7), ('c', 7), ('d', 7)];
         check("ab,bc,cd->ad", &equal, &[[0, 1], [3, 2]]);
     }

@@ -1,4 +1,4 @@
-//! `interpolate`: resizing of images.
+//! Interpolation: resizing of images.
 
 use crate::error::{Code, called, raise};
 use crate::ops::core::axis::refusal;
@@ -11,20 +11,20 @@ use crate::tensor::{AsTensor, DType, Dim, Dims, IntoDims, Tensor};
 /// See the example of [`interpolate`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interpolation {
-    /// The element at `floor(position * size / new_size)`.
+    /// Takes the element at `floor(position * size / new_size)`.
     Nearest,
-    /// The mean of the two neighbouring elements along each axis, weighted by distance.
+    /// Takes the mean of the two neighbouring elements along each axis, weighted by distance.
     Linear {
-        /// Whether the centres of the outermost elements are aligned, or their outer edges.
+        /// Whether the centres of the outermost elements are aligned instead of their outer edges.
         align_corners: bool,
     },
 }
 
-/// `x` `[n, c, spatial..]` with other spatial sizes, which may be symbolic.
+/// Resizes `x` `[n, c, spatial..]` to other spatial sizes, which may be symbolic.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] unless `sizes` has one entry for each spatial axis, and
-/// [`Code::Argument`] for an axis without elements, or integers in linear mode.
+/// Raises [`Code::Shape`] unless `sizes` has one entry for each spatial axis, and [`Code::Argument`] for an axis
+/// without elements, or integers in linear mode.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

@@ -1,4 +1,4 @@
-//! `largest_finite`: the largest elements as constants that others are shifted or divided by.
+//! Maxima as constants, by which others are shifted or scaled.
 
 use crate::ops::core::wide::Inner;
 use crate::ops::{
@@ -13,9 +13,9 @@ attributes! {
 }
 
 composite! {
-    /// The largest elements over `axes`, which are kept with size one, without gradient. Where the largest one is infinite
-    /// or nan, and without elements, the result is zero. If `positive`, it is one there, and where the largest one is not
-    /// above zero.
+    /// Returns the maxima over `axes`, which remain with size 1, without gradient. The result is zero where the maximum
+    /// is infinite or NaN, and for empty axes. If `positive` is set, the result is one there, and where the maximum is
+    /// not above zero.
     LARGEST_FINITE = 802: "largest_finite", LargestAttrs::DECLARED;
     body |attrs, inputs| {
         let it = LargestAttrs::of(attrs);
@@ -43,7 +43,7 @@ composite! {
 #[track_caller]
 fn largest_of(x: &Tensor, axes: &[usize], positive: bool) -> Tensor {
     let otherwise = if positive { 1.0 } else { 0.0 };
-    // The largest of no elements is an error, and so is an axis that is not there, which the op refuses.
+    // `max` of an empty axis is an error. The op refuses an axis that does not exist.
     if axes.iter().any(|&axis| x.dims().get(axis).is_some_and(|it| *it == 0)) {
         return full_like(sum_axes(x, axes, true), otherwise);
     }
@@ -54,7 +54,7 @@ fn largest_of(x: &Tensor, axes: &[usize], positive: bool) -> Tensor {
     select(is_valid, &largest, otherwise)
 }
 
-/// [`LARGEST_FINITE`] over axes in ascending order. Whether an axis of symbolic size has elements is decided when the
+/// Applies [`LARGEST_FINITE`] over axes in ascending order. For an axis of symbolic size, emptiness is decided when the
 /// size is known.
 #[track_caller]
 pub(in crate::ops) fn largest_finite(x: &Tensor, axes: &[usize], positive: bool) -> Tensor {

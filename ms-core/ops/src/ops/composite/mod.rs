@@ -1,5 +1,5 @@
-//! Ops that are composed of primitives: composites, which are nodes of graphs as well, and functions, of which
-//! graphs show the ops that they apply.
+//! Ops composed of primitives. Composites are also nodes of graphs. Composed functions appear in graphs as the ops that
+//! they apply.
 
 use super::core::OpDef;
 

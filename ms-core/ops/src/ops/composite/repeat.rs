@@ -1,4 +1,4 @@
-//! Repetition, rotation and padding: compositions of views, `concat` and `gather`.
+//! Repetition, rotation and padding, composed of views, `concat` and `gather`.
 
 use crate::error::{Code, OrRaise, called, raise};
 use crate::ops::core::axis::{named, refusal};
@@ -10,7 +10,7 @@ use crate::ops::{
 };
 use crate::tensor::{AsTensor, DType, Dim, Dims, IntoDims, Scalar, Tensor, try_room};
 
-/// `x` repeated `reps[i]` times along axis `i`: NumPy's `tile`.
+/// Repeats `x` `reps[i]` times along axis `i`, as NumPy's `tile`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -24,14 +24,14 @@ pub fn tile(x: impl AsTensor, reps: &[usize]) -> Tensor {
     let one = Dim::new(1);
     let pad = |it: Dims| -> Dims { std::iter::repeat_n(one, rank - it.len()).chain(it).collect() };
     let (shape, reps) = (pad(x.dims()), pad(reps.into_dims()));
-    // Each axis becomes a pair: repetitions outside, the axis itself inside.
+    // Each axis becomes a pair: repetitions outside, the axis inside.
     let pairs = |sizes: &dyn Fn(usize) -> [Dim; 2]| (0..rank).flat_map(sizes).collect::<Dims>();
     let single = reshape(&*x, pairs(&|axis| [one, shape[axis]]));
     let repeated = broadcast_to(single, pairs(&|axis| [reps[axis], shape[axis]]));
     reshape(repeated, (0..rank).map(|axis| reps[axis] * shape[axis]).collect::<Dims>())
 }
 
-/// Each position along `axis` `repeats` times in a row: NumPy's `repeat`.
+/// Repeats each position along `axis` `repeats` times in a row, as NumPy's `repeat`.
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] for an axis that does not exist.
@@ -55,7 +55,7 @@ pub fn repeat(x: impl AsTensor, repeats: usize, axis: isize) -> Tensor {
     reshape(repeated, shape)
 }
 
-/// Each position along `axis` in a row as often as its entry of `repeats`.
+/// Repeats each position along `axis` as often as its entry of `repeats` says.
 ///
 /// # Panics
 /// Raises [`Code::Argument`] unless there is one count for each position.
@@ -83,7 +83,7 @@ pub fn repeat_each(x: impl AsTensor, repeats: &[usize], axis: isize) -> Tensor {
     wrapping::gather(&*x, positions.map_err(|it| named("repeat", &[&x], it)).or_raise(), axis)
 }
 
-/// The elements shifted cyclically by `shifts[i]` positions along `axes[i]`.
+/// Shifts the elements cyclically by `shifts[i]` positions along `axes[i]`.
 ///
 /// # Panics
 /// Raises [`Code::Argument`] unless there is one shift for each axis.
@@ -122,7 +122,7 @@ pub fn roll(x: impl AsTensor, shifts: &[isize], axes: impl IntoAxes) -> Tensor {
     out
 }
 
-/// The elements of padding.
+/// The source of the elements of padding.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -135,19 +135,19 @@ pub fn roll(x: impl AsTensor, shifts: &[isize], axes: impl IntoAxes) -> Tensor {
 /// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum PadMode {
-    /// One value.
+    /// A constant value.
     Constant(Scalar),
-    /// The elements mirrored at the border, which is not repeated.
+    /// The elements mirrored at the border; the border element is not repeated.
     Reflect,
     /// The element at the border.
     Edge,
-    /// The elements from the other end, periodically.
+    /// The elements from the opposite end, periodically.
     Wrap,
 }
 
 impl PadMode {
-    /// The positions along an axis of `size` of the elements of the axis padded with `before` elements
-    /// in front and `after` at the end.
+    /// Returns the source position of each element of an axis of `size` that is padded with `before` elements in front
+    /// and `after` at the end.
     fn sources(self, size: Dim, (before, after): (usize, usize)) -> Tensor {
         let at = arange(size + before + after) - before as i64;
         let size = |more: i64| crate::ops::size(size, DType::I64) + more;
@@ -164,11 +164,11 @@ impl PadMode {
     }
 }
 
-/// `x` padded with `pads[i] = (before, after)` elements along each axis.
+/// Pads `x` with `pads[i] = (before, after)` elements along each axis.
 ///
 /// # Panics
-/// Raises [`Code::Argument`] unless there is one pair for each axis, and for padding with elements of
-/// an axis that has none.
+/// Raises [`Code::Argument`] unless there is one pair for each axis. Raises it also for padding that takes elements
+/// from an empty axis.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -204,7 +204,7 @@ pub fn pad(x: impl AsTensor, pads: &[(usize, usize)], mode: PadMode) -> Tensor {
     out
 }
 
-/// [`tile`], [`repeat`] over the flattened elements.
+/// Applies [`repeat`] to the flattened elements.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

@@ -1,4 +1,4 @@
-//! Reductions of elements that have a position in common: by segment, and scattered into a tensor.
+//! Segment reductions and scatter reductions: elements with a common position are reduced to one.
 
 use crate::error::{Code, called, raise};
 use crate::ops::core::axis::refusal;
@@ -10,7 +10,7 @@ use crate::ops::{
 use crate::tensor::{AsTensor, DType, Dim, Dims, Kind, Scalar, Tensor};
 use smallvec::smallvec;
 
-/// How elements with one position are reduced to one.
+/// The reduction of elements with a common position.
 ///
 /// ```
 /// use ms_core::{ops::{self, Segment}, tensor};
@@ -19,20 +19,20 @@ use smallvec::smallvec;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Segment {
-    /// Their sum; zero without elements.
+    /// The sum; zero for no elements.
     Sum,
-    /// Their mean, of floats only; zero without elements.
+    /// The mean, of floats only; zero for no elements.
     Mean,
-    /// Their product; one without elements.
+    /// The product; one for no elements.
     Prod,
-    /// The largest; the lowest value of the dtype without elements, minus infinity for floats.
+    /// The maximum. For no elements, the lowest value of the dtype, which is minus infinity for floats.
     Max,
-    /// The smallest; the highest value of the dtype without elements, infinity for floats.
+    /// The minimum. For no elements, the highest value of the dtype, which is infinity for floats.
     Min,
 }
 
 impl Segment {
-    /// The result for no elements.
+    /// Returns the result for no elements.
     fn identity(self, dtype: DType) -> Scalar {
         let unused_bits = 64 - 8 * dtype.size() as u32;
         let unsigned = matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64);
@@ -50,11 +50,11 @@ impl Segment {
     }
 }
 
-/// `x` with each element of `source` reduced into the one at its position along `axis` in `index`: PyTorch's
-/// `scatter_reduce`. A mean counts the element of `x` too.
+/// Reduces each element of `source` into the element of `x` at its position along `axis` in `index`, as PyTorch's
+/// `scatter_reduce`. A mean includes the element of `x`.
 ///
 /// # Panics
-/// As [`scatter_add`], and raises [`Code::DType`] for a mean of integers.
+/// Panics in the cases of [`scatter_add`], and raises [`Code::DType`] for a mean of integers.
 ///
 /// ```
 /// use ms_core::{ops::{self, Segment}, tensor};
@@ -87,13 +87,13 @@ pub fn scatter_reduce(
     }
 }
 
-/// The rows of `x` that have one number in `ids`, reduced to one row for each number below `count`: MindSpore's
-/// `unsorted_segment_sum` and its like. `x` is `[n, ..]`, `ids` are integers `[n]` in any order, the result is
-/// `[count, ..]`.
+/// Reduces the rows of `x` that have the same number in `ids` to one row for each number below `count`. This covers
+/// MindSpore's `unsorted_segment_sum` and its variants. `x` is `[n, ..]`, `ids` is of integers `[n]` in any order, and
+/// the result is `[count, ..]`.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] unless `ids` has one element for each row, [`Code::DType`] unless it is of integers or for a
-/// mean of integers, [`Code::OutOfRange`] for a number that is not below `count`, or negative.
+/// Raises [`Code::Shape`] unless `ids` has one element for each row. Raises [`Code::DType`] unless `ids` is of
+/// integers, and for a mean of integers. Raises [`Code::OutOfRange`] for an id that is negative or not below `count`.
 ///
 /// ```
 /// use ms_core::{ops::{self, Segment}, tensor};
@@ -124,11 +124,13 @@ pub fn segment(x: impl AsTensor, ids: impl AsTensor, count: impl Into<Dim>, redu
     scatter_add(start, index, x, 0) / clamp_min(counted, 1.0)
 }
 
-/// `x` with the slices of `source` reduced into those at the positions in the rows of `index`: MindSpore's
-/// `tensor_scatter_max` and its like. Shapes are those of [`scatter_nd_add`](crate::ops::scatter_nd_add).
+/// Reduces the slices of `source` into the slices of `x` at the positions in the rows of `index`. This covers
+/// MindSpore's `tensor_scatter_max` and its variants. The shapes are as in
+/// [`scatter_nd_add`](crate::ops::scatter_nd_add).
 ///
 /// # Panics
-/// As [`scatter_nd_add`](crate::ops::scatter_nd_add), and raises [`Code::DType`] for a mean of integers.
+/// Panics in the cases of [`scatter_nd_add`](crate::ops::scatter_nd_add), and raises [`Code::DType`] for a mean of
+/// integers.
 ///
 /// ```
 /// use ms_core::{ops::{self, Segment}, tensor};
@@ -149,7 +151,7 @@ pub fn scatter_nd_reduce(x: impl AsTensor, index: impl AsTensor, source: impl As
     };
     let count = |of: &[Dim]| of.iter().copied().product::<Dim>();
     let (outer, inner) = (count(&dims[..depth]), count(&dims[depth..]));
-    // Gathered from the numbers of all slices, positions are checked along each axis.
+    // A gather from the row-major indices of all slices checks the positions along each axis.
     let rows = gather_nd(reshape(arange(outer), &dims[..depth]), index);
     let sources: Dims = rows.dims().iter().chain(&dims[depth..]).copied().collect();
     if !may_equal(&sources, &source.dims()) {
@@ -160,7 +162,7 @@ pub fn scatter_nd_reduce(x: impl AsTensor, index: impl AsTensor, source: impl As
     reshape(scatter_reduce(reshape(x, [outer, inner]), rows, source, 0, reduction), dims)
 }
 
-/// One integer for each row, for every element of rows of these dimensions.
+/// Broadcasts one integer per row to every element of rows of these dimensions.
 fn over_rows(ids: &Tensor, dims: &Dims) -> Tensor {
     let mut column: Dims = smallvec![Dim::new(1); dims.len()];
     column[0] = ids.dim(0);

@@ -1,4 +1,4 @@
-//! Ops whose result sizes depend on data: eagerly without, and in graphs with a given size.
+//! Ops with data-dependent result sizes: eager without a size, and in graphs with a given size.
 
 use crate::error::{Code, OrRaise, Result, called, raise};
 use crate::ops::core::axis::{named, refusal};
@@ -8,11 +8,11 @@ use crate::ops::{
 use crate::tensor::{Array, AsTensor, DType, Element, IntoShape, Tensor, broadcast_shapes, try_filled};
 use crate::with_element;
 
-/// The positions of the nonzero elements, in row-major order: i64 `[count, rank]`.
+/// Returns the positions of the nonzero elements, in row-major order: i64 `[count, rank]`.
 ///
 /// # Panics
-/// Raises [`Code::DataDependentShape`] while tracing, as the number of rows depends on data;
-/// [`nonzero_sized`] takes it as an argument.
+/// Raises [`Code::DataDependentShape`] while tracing, as the number of rows depends on data; [`nonzero_sized`] takes it
+/// as an argument.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -34,7 +34,7 @@ pub fn nonzero(x: impl AsTensor) -> Tensor {
     Tensor::try_from_slice([count, rank].into_shape(), &out).map_err(|it| named("nonzero", &[&x], it)).or_raise()
 }
 
-/// The positions along every axis of `count` elements, from their row-major positions.
+/// Converts row-major indices of `count` elements to positions along every axis.
 fn places(hits: impl Iterator<Item = usize>, count: usize, shape: &[usize]) -> Result<Vec<i64>> {
     let mut out = try_filled(0i64, count.saturating_mul(shape.len()))?;
     for (row, hit) in out.chunks_mut(shape.len().max(1)).zip(hits) {
@@ -47,8 +47,8 @@ fn places(hits: impl Iterator<Item = usize>, count: usize, shape: &[usize]) -> R
     Ok(out)
 }
 
-/// The first `size` rows of [`nonzero`], padded with rows of `fill`: i64 `[size, rank]`. The shape does
-/// not depend on data, so that it can be used in graphs.
+/// Returns the first `size` rows of [`nonzero`], padded with rows of `fill`: i64 `[size, rank]`. The shape does not
+/// depend on data, so graphs can contain it.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -74,11 +74,11 @@ pub fn nonzero_sized(x: impl AsTensor, size: usize, fill: i64) -> Tensor {
     stack(&columns.collect::<Vec<_>>(), 1)
 }
 
-/// The elements of `x` where `mask` is true, in row-major order; both broadcast.
+/// Returns the elements of `x` where `mask` is true, in row-major order; both broadcast.
 ///
 /// # Panics
-/// Raises [`Code::DataDependentShape`] while tracing, as their number depends on data;
-/// [`masked_select_sized`] takes it as an argument. [`Code::DType`] unless `mask` is of bools,
+/// Raises [`Code::DataDependentShape`] while tracing, as the number of elements depends on data;
+/// [`masked_select_sized`] takes it as an argument. Raises [`Code::DType`] unless `mask` is of bools, and
 /// [`Code::Shape`] when the shapes do not broadcast.
 ///
 /// ```
@@ -95,8 +95,8 @@ pub fn masked_select(x: impl AsTensor, mask: impl AsTensor) -> Tensor {
     wrapping::gather(x, reshape(nonzero(mask), [-1]), 0)
 }
 
-/// The first `size` elements of [`masked_select`], padded with `fill`. The shape does not depend on
-/// data, so that it can be used in graphs.
+/// Returns the first `size` elements of [`masked_select`], padded with `fill`. The shape does not depend on data, so
+/// graphs can contain it.
 ///
 /// # Panics
 /// Raises [`Code::DType`] unless `mask` is of bools and `fill` fits the dtype of `x`,
@@ -119,18 +119,18 @@ pub fn masked_select_sized(x: impl AsTensor, mask: impl AsTensor, size: usize, f
     select(places.lt(0), fill, wrapping::gather(x, maximum(&places, 0), 0))
 }
 
-/// The positions of the first `size` true elements of a nonempty flat mask, padded with -1.
+/// Returns the positions of the first `size` true elements of a nonempty flat mask, padded with -1.
 #[track_caller]
 fn first_places(mask: &Tensor, size: usize) -> Tensor {
     let flat = reshape(mask, [-1]);
-    // Each true element is written at its rank among them; all others to a position after them.
+    // Each true element is written at its ordinal among the true ones; all others go to a position after them.
     let rank = cumsum(cast(&flat, DType::I64), 0) - 1;
     let to = minimum(select(&flat, rank, size), size);
     let places = wrapping::scatter(full_of([size + 1], -1, DType::I64), to, arange(mask.numel()), 0);
     crate::ops::slice::narrow(&places, 0, 0, size)
 }
 
-/// A tensor and a mask, broadcast to their common shape and flattened.
+/// Broadcasts a tensor and a mask to their common shape, and flattens both.
 #[track_caller]
 fn flat_pair(op: &str, x: &Tensor, mask: &Tensor) -> [Tensor; 2] {
     if mask.dtype() != DType::Bool {

@@ -1,4 +1,4 @@
-//! Changes of shape that are views: compositions of `reshape`, `slice` and `permute`.
+//! Changes of shape that are views, composed of `reshape`, `slice` and `permute`.
 
 use crate::error::{Code, Error, OrRaise, Result, called};
 use crate::ops::core::axis::named;
@@ -8,7 +8,7 @@ use crate::ops::{IntoAxes, broadcast_to, normalize_axes, reshape};
 use crate::tensor::{AsTensor, Dim, Dims, Index, IntoDims, NewShape, Selection, Tensor, refused};
 use smallvec::SmallVec;
 
-/// The dimensions with `-1` inferred from a number of elements.
+/// Infers the dimension of `-1` from a number of elements.
 ///
 /// # Errors
 /// [`Code::Argument`] for a second `-1` or another negative size, or if no size fits.
@@ -41,10 +41,10 @@ pub(in crate::ops) fn fill(mut dims: Dims, numel: Dim) -> Result<Dims> {
     Ok(dims)
 }
 
-/// `x` without the axes `axes`, which have size one.
+/// Removes the axes `axes`, which have size 1.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] when one has another size, [`Code::OutOfRange`] when one does not exist.
+/// Raises [`Code::Shape`] when one has another size, and [`Code::OutOfRange`] when one does not exist.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -62,12 +62,12 @@ pub fn squeeze(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
         return refused(named("squeeze", &[&x], error));
     }
     let kept: Dims = (0..shape.len()).filter(|axis| !axes.contains(axis)).map(|axis| shape[axis]).collect();
-    // An axis of symbolic size broadcasts to one in calls in which it is one.
+    // An axis of symbolic size broadcasts to 1 only in calls in which it is 1.
     let one = |axis: usize| if axes.contains(&axis) { Dim::new(1) } else { shape[axis] };
     reshape(broadcast_to(&*x, (0..shape.len()).map(one).collect::<Dims>()), kept)
 }
 
-/// `x` with new axes of size one at `axes` of the result.
+/// Inserts axes of size 1 at `axes` of the result.
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] for an axis outside the result.
@@ -88,7 +88,7 @@ pub fn expand_dims(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
     reshape(&*x, (0..rank).map_while(size).collect::<Dims>())
 }
 
-/// `x` with all axes from `start` on merged into one: `start = 1` keeps the batch.
+/// Merges all axes from `start` on into one; `start = 1` keeps the batch axis.
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] when `start` is above the rank.
@@ -112,7 +112,7 @@ pub fn flatten(x: impl AsTensor, start: usize) -> Tensor {
     reshape(&*x, merged)
 }
 
-/// `x` reversed along `axes`, without a copy.
+/// Reverses `x` along `axes`, without a copy.
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] for an axis that does not exist.
@@ -133,7 +133,7 @@ pub fn flip(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
 }
 
 impl Tensor {
-    /// The elements in row-major order with another shape; one size may be -1.
+    /// Returns the elements in row-major order with another shape; one size may be -1.
     ///
     /// # Panics
     /// Raises [`Code::Shape`] if the numbers of elements differ.
@@ -142,31 +142,31 @@ impl Tensor {
         reshape(self, shape)
     }
 
-    /// Without the axes `axes`, which have size one; see [`squeeze`].
+    /// Removes the axes `axes`, which have size 1; see [`squeeze`].
     #[track_caller]
     pub fn squeeze(&self, axes: impl IntoAxes) -> Self {
         squeeze(self, axes)
     }
 
-    /// With new axes of size one; see [`expand_dims`].
+    /// Inserts axes of size 1; see [`expand_dims`].
     #[track_caller]
     pub fn expand_dims(&self, axes: impl IntoAxes) -> Self {
         expand_dims(self, axes)
     }
 
-    /// All axes from `start` on merged into one; see [`flatten`].
+    /// Merges all axes from `start` on into one; see [`flatten`].
     #[track_caller]
     pub fn flatten(&self, start: usize) -> Self {
         flatten(self, start)
     }
 
-    /// Reversed along `axes`, without a copy.
+    /// Reverses along `axes`, without a copy.
     #[track_caller]
     pub fn flip(&self, axes: impl IntoAxes) -> Self {
         flip(self, axes)
     }
 
-    /// Broadcast to a shape, without a copy; see [`broadcast_to`](crate::ops::broadcast_to).
+    /// Broadcasts to a shape, without a copy; see [`broadcast_to`](crate::ops::broadcast_to).
     #[track_caller]
     pub fn broadcast_to(&self, shape: impl IntoDims) -> Self {
         crate::ops::broadcast_to(self, shape)

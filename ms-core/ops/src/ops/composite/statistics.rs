@@ -8,8 +8,8 @@ use crate::ops::{Keepdims, ReduceAxes, max, maximum, min, over_size, select, siz
 use crate::tensor::{AsTensor, DType, Dim, Tensor};
 use smallvec::SmallVec;
 
-/// A tensor of floats, the axes that are reduced, the number of elements per result, and the dtype of
-/// the result. f16 and bf16 are reduced in f32; bools and integers become f32.
+/// The arguments of a reduction: a tensor of floats, the reduced axes, the number of elements per result, and the dtype
+/// of the result. f16 and bf16 are reduced in f32; bools and integers are converted to f32.
 struct Reduced {
     x: Tensor,
     axes: SmallVec<[usize; 4]>,
@@ -43,10 +43,11 @@ impl Reduced {
     }
 }
 
-/// The mean over axes; nan without elements.
+/// Returns the mean over axes; NaN for no elements.
 ///
 /// `axes` is `()` for all, one axis, or several; negative ones count from the end. In
-/// [`keepdims`](crate::ops::keepdims) they remain with size one. f16 and bf16 are summed in f32; the mean of integers is f32.
+/// [`keepdims`](crate::ops::keepdims) they remain with size 1. f16 and bf16 are summed in f32; the mean of integers is
+/// f32.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -59,9 +60,8 @@ pub fn mean(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor {
     reduced.mean(reduced.keepdims).cast(reduced.dtype)
 }
 
-/// The mean of the squared distances from the mean, divided by `n - ddof` instead of `n`,
-/// or by zero when `ddof` is above `n`.
-/// Axes are as in [`mean`].
+/// Returns the variance over axes: the sum of squared distances from the mean, divided by `n - ddof`. The divisor is
+/// zero when `ddof` is above `n`. Axes are as in [`mean`].
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -74,7 +74,7 @@ pub fn var(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize) -> Tensor {
     reduced.var(ddof).cast(reduced.dtype)
 }
 
-/// The square root of [`var`].
+/// Returns the square root of [`var`].
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -87,22 +87,21 @@ pub fn std(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize) -> Tensor {
     root(reduced.var(ddof), sqrt).cast(reduced.dtype)
 }
 
-/// A root of numbers that are not negative, whose gradient at zero is zero instead of infinite.
+/// Applies a root to nonnegative numbers, with a gradient of zero instead of infinity at zero.
 #[track_caller]
 pub(in crate::ops) fn root(x: Tensor, root: impl Fn(Tensor) -> Tensor) -> Tensor {
     let zero = x.eq(0.0);
     select(&zero, 0.0, root(select(&zero, 1.0, x)))
 }
 
-/// The vector norm of order `p` over axes: `(Σ |x|^p)^(1/p)`, the largest magnitude for
-/// infinity, the smallest for minus infinity, and the number of non-zeros for zero. Axes are
-/// as in [`mean`].
+/// Returns the vector norm of order `p` over axes: `(Σ |x|^p)^(1/p)`. Infinity selects the largest magnitude, minus
+/// infinity the smallest, and zero the number of nonzero elements. Axes are as in [`mean`].
 ///
-/// For `p > 0` the elements are scaled by the largest magnitude first, so that no power overflows
-/// or underflows. If all elements are zero, so is the gradient.
+/// For `p > 0` the elements are first scaled by the largest magnitude, so that no power overflows or underflows. If all
+/// elements are zero, so is the gradient.
 ///
 /// # Panics
-/// Raises [`Code::Argument`](crate::Code::Argument) for a `p` that is nan.
+/// Raises [`Code::Argument`](crate::Code::Argument) if `p` is NaN.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -127,7 +126,7 @@ pub fn norm(x: impl AsTensor, p: f64, axes: impl ReduceAxes) -> Tensor {
     } else if p == 1.0 {
         total(&size)
     } else if p > 0.0 {
-        // Zero, infinity and nan are no divisors.
+        // Zero, infinity and NaN cannot be divisors.
         let scale = largest_finite(&size, &reduced.axes, true);
         // The square of an absolute value would have no second derivative at zero.
         let powers = if p == 2.0 { (&reduced.x / &scale).square() } else { root(&size / &scale, |it| it.pow(p)) };
@@ -142,37 +141,37 @@ pub fn norm(x: impl AsTensor, p: f64, axes: impl ReduceAxes) -> Tensor {
 }
 
 impl Tensor {
-    /// The mean over axes; nan without elements.
+    /// Returns the mean over axes; NaN for no elements.
     #[track_caller]
     pub fn mean(&self, axes: impl ReduceAxes) -> Self {
         mean(self, axes)
     }
 
-    /// The variance over axes, divided by `n - ddof`.
+    /// Returns the variance over axes, divided by `n - ddof`.
     #[track_caller]
     pub fn var(&self, axes: impl ReduceAxes, ddof: usize) -> Self {
         var(self, axes, ddof)
     }
 
-    /// The standard deviation over axes: the square root of [`Tensor::var`].
+    /// Returns the standard deviation over axes: the square root of [`Tensor::var`].
     #[track_caller]
     pub fn std(&self, axes: impl ReduceAxes, ddof: usize) -> Self {
         std(self, axes, ddof)
     }
 
-    /// The vector norm of order `p` over axes.
+    /// Returns the vector norm of order `p` over axes.
     #[track_caller]
     pub fn norm(&self, p: f64, axes: impl ReduceAxes) -> Self {
         norm(self, p, axes)
     }
 
-    /// The position of the largest element over axes, as i64; see [`argmax`](crate::ops::argmax).
+    /// Returns the position of the largest element over axes, as i64; see [`argmax`](crate::ops::argmax).
     #[track_caller]
     pub fn argmax(&self, axes: impl ReduceAxes) -> Self {
         crate::ops::argmax(self, axes)
     }
 
-    /// The position of the smallest element over axes, as i64; see [`argmin`](crate::ops::argmin).
+    /// Returns the position of the smallest element over axes, as i64; see [`argmin`](crate::ops::argmin).
     #[track_caller]
     pub fn argmin(&self, axes: impl ReduceAxes) -> Self {
         crate::ops::argmin(self, axes)

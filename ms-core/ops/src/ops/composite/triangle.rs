@@ -6,7 +6,7 @@ use crate::ops::primitive::iota::spaced;
 use crate::ops::{IntoOperand, concat, eye_of, full_of, greater_equal, iota, reshape, select, size, wrapping};
 use crate::tensor::{AsTensor, DType, Dim, Scalar, Tensor, WithStep};
 
-/// An `n` by `m` mask that is true where column minus row is at most `k`.
+/// Creates an `n` by `m` mask that is true where column minus row is at most `k`.
 #[track_caller]
 fn lower_mask([n, m]: [Dim; 2], k: isize) -> Tensor {
     // The sums of rows and `k` must not overflow.
@@ -23,10 +23,10 @@ fn matrix(op: &str, x: &Tensor) -> [Dim; 2] {
     }
 }
 
-/// The matrices of the last two axes with zeros above the diagonal `k`.
+/// Returns the matrices of the last two axes with zeros above the diagonal `k`.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] for fewer than two axes.
+/// Raises [`Code::Shape`] for a rank below 2.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -40,10 +40,10 @@ pub fn tril(x: impl AsTensor, k: isize) -> Tensor {
     select(lower_mask(matrix, k), &*x, zero_of(&x))
 }
 
-/// The matrices of the last two axes with zeros below the diagonal `k`.
+/// Returns the matrices of the last two axes with zeros below the diagonal `k`.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] for fewer than two axes.
+/// Raises [`Code::Shape`] for a rank below 2.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -62,8 +62,8 @@ fn zero_of(x: &Tensor) -> Tensor {
     full_of((), 0, x.dtype())
 }
 
-/// NumPy's `diag`: for a vector the square matrix with it on diagonal `k`, for a matrix its diagonal
-/// `k`.
+/// Implements NumPy's `diag`. A vector gives the square matrix with the vector on diagonal `k`, and a matrix gives its
+/// diagonal `k`.
 ///
 /// # Panics
 /// Raises [`Code::Shape`] for another rank.
@@ -80,7 +80,7 @@ pub fn diag(x: impl AsTensor, k: isize) -> Tensor {
         [n] => {
             let away = k.unsigned_abs();
             let size = n + away;
-            // Below the main diagonal an element's column is its position in `x`, elsewhere its row.
+            // Below the main diagonal, the column of an element is its position in `x`; elsewhere it is the row.
             let dims = if k < 0 { (Dim::new(1), size) } else { (size, Dim::new(1)) };
             let whole = if k == 0 { x.clone().into_owned() } else { concat(&[&*x, &full_of(away, 0, x.dtype())], 0) };
             select(eye_of(size, size, k, DType::Bool), reshape(&whole, dims), zero_of(&x))
@@ -90,7 +90,7 @@ pub fn diag(x: impl AsTensor, k: isize) -> Tensor {
     }
 }
 
-/// The diagonal `k` of the last two axes, `n` by `m`, as a new last axis.
+/// Returns the diagonal `k` of the last two axes, `n` by `m`, as a new last axis.
 #[track_caller]
 pub(in crate::ops) fn diagonal(x: &Tensor, [n, m]: [Dim; 2], k: isize) -> Tensor {
     let (down, right) = (k.min(0).unsigned_abs(), k.max(0).unsigned_abs());
@@ -105,17 +105,16 @@ pub(in crate::ops) fn diagonal(x: &Tensor, [n, m]: [Dim; 2], k: isize) -> Tensor
         return flat.i((crate::tensor::Ellipsis, (start..stop).step(m as isize + 1)));
     }
     let count = (n - down).or_zero().smaller((m - right).or_zero());
-    // The step from row to row is symbolic, which that of a slice cannot be.
+    // The step between rows is symbolic, which a slice does not support.
     let step = size(m + 1, DType::I64);
     let places = iota((count,), 0, DType::I64) * step + size(m * down + right, DType::I64);
     wrapping::gather(&flat, &places, -1)
 }
 
-/// `x` with `value` where `mask` is true; both broadcast.
+/// Returns `x` with `value` where `mask` is true; both broadcast.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] when they do not, [`Code::DType`] when `value` does not fit the
-/// dtype of `x`.
+/// Raises [`Code::Shape`] when they do not broadcast, and [`Code::DType`] when `value` does not fit the dtype of `x`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

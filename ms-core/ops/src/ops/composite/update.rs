@@ -1,4 +1,4 @@
-//! Updates of parameters by optimisers.
+//! Parameter updates of optimisers.
 
 use crate::error::{Code, Error, OrRaise, called, raise};
 use crate::ops::core::wide::Inner;
@@ -6,8 +6,8 @@ use crate::ops::{Batching, Derivative, Sample, SampleInput, maximum};
 use crate::tensor::{Attrs, DType, Outputs, Tensor, apply};
 use smallvec::SmallVec;
 
-/// An update of a parameter by Adam (Kingma and Ba 2015), with the numbers of a step that all parameters share.
-/// All tensors have one dtype; the numbers are scalars.
+/// A parameter update by Adam (Kingma and Ba 2015), with the scalars of a step that all parameters share. All tensors
+/// have one dtype.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -32,11 +32,11 @@ use smallvec::SmallVec;
 pub struct AdamUpdate<'a> {
     /// The parameter.
     pub value: &'a Tensor,
-    /// Its gradient.
+    /// The gradient.
     pub gradient: &'a Tensor,
-    /// The averages of gradients and of their squares.
+    /// The moving averages of the gradient and of its square.
     pub moments: [&'a Tensor; 2],
-    /// The largest average of squares so far, which replaces the average.
+    /// The largest moving average of squares so far, which replaces the average.
     pub largest: Option<&'a Tensor>,
     /// `lr / (1 - β₁ᵗ)`.
     pub rate: &'a Tensor,
@@ -46,11 +46,11 @@ pub struct AdamUpdate<'a> {
     pub shares: [&'a Tensor; 2],
     /// `ε`.
     pub epsilon: &'a Tensor,
-    /// The factor of the parameter that is added.
+    /// The weight decay: the factor of the parameter, and the target to which the product is added.
     pub decay: Option<(&'a Tensor, Decay)>,
 }
 
-/// What a weight decay is added to.
+/// The target to which a weight decay is added.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -70,25 +70,25 @@ pub struct AdamUpdate<'a> {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decay {
-    /// The gradient.
+    /// Adds to the gradient.
     Gradient,
-    /// The parameter.
+    /// Adds to the parameter.
     Value,
 }
 
 attributes! {
-    /// The attributes of [`ADAM_UPDATE`]: whether there is an operand `decay`, whether it is added to the parameter
-    /// and not to the gradient, and whether there is an operand `largest` at the end.
+    /// The attributes of [`ADAM_UPDATE`]. `decayed` says whether there is an operand `decay`, and `decoupled` whether
+    /// it is added to the parameter instead of the gradient. `amsgrad` says whether the last operand is `largest`.
     struct AdamAttrs { decayed: bool, decoupled: bool, amsgrad: bool }
 }
 
 composite! {
-    /// The next value of a parameter, the moments, and the largest second moment if it is an operand: see
+    /// Computes the next value of a parameter, the moments, and the largest second moment if it is an operand: see
     /// [`AdamUpdate`]. The operands are the parameter, the gradient, the moments, the rate, the root, the shares, `ε`,
     /// the decay and the largest second moment.
     ///
-    /// It has no derivative rule: an update is differentiated only where optimisation is itself part of a function, and
-    /// there every intermediate value of the body is needed, so that a rule would be the rules of its ops once more.
+    /// The op has no derivative rule. An update is differentiated only if optimisation is part of a function. The
+    /// derivative then needs every intermediate value of the body, so a rule would repeat the rules of the body's ops.
     ADAM_UPDATE = 890: "adam_update", AdamAttrs::DECLARED;
     body adam;
     derivative Derivative::Body, finite: false;
@@ -99,9 +99,9 @@ composite! {
 }
 
 composite! {
-    /// The next value of a parameter, and of its velocity: the operands are these, the gradient, the rate, and the
-    /// momentum: `v' = momentum v + g`, `p' = p - rate v'`, or with Nesterov's step `p' = p - rate (g + momentum v')`.
-    /// It has no derivative rule, for the reason that [`ADAM_UPDATE`] has none.
+    /// Computes the next value of a parameter and of its velocity: `v' = momentum v + g`, `p' = p - rate v'`, or with
+    /// Nesterov's step `p' = p - rate (g + momentum v')`. The operands are the parameter, the velocity, the gradient,
+    /// the rate, and the momentum. The op has no derivative rule, for the reason given at [`ADAM_UPDATE`].
     MOMENTUM_UPDATE = 891: "momentum_update", MomentumAttrs::DECLARED;
     body momentum;
     derivative Derivative::Body, finite: true;
@@ -116,7 +116,7 @@ attributes! {
 }
 
 impl AdamUpdate<'_> {
-    /// The next value of the parameter, the moments, and the largest second moment if it is given.
+    /// Returns the next value of the parameter, the moments, and the largest second moment if it is given.
     ///
     /// # Panics
     /// Raises [`Code::Shape`](crate::Code::Shape) when shapes do not broadcast.
@@ -131,8 +131,8 @@ impl AdamUpdate<'_> {
     }
 }
 
-/// The next value of a parameter with a velocity and its gradient, and of the velocity, with Nesterov's step if
-/// `nesterov`; `rate` and `momentum` are scalars. All have one dtype.
+/// Returns the next value of a parameter and of its velocity, with Nesterov's step if `nesterov` is set. `rate` and
+/// `momentum` are scalars. All operands have one dtype.
 ///
 /// # Panics
 /// Raises [`Code::Shape`](crate::Code::Shape) when shapes do not broadcast.

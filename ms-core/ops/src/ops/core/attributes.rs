@@ -1,20 +1,20 @@
-//! Attributes of ops, by name and as types.
+//! Typed access to the attributes of ops.
 
 use crate::tensor::{Attr, AttrKind, AttrRange, DType, Dim, Dims, Literal, Scalar};
 use smallvec::SmallVec;
 
-/// The type of an attribute.
+/// Types of attributes.
 pub trait Attribute {
-    /// What its accessor returns.
+    /// The return type of the accessor.
     type Value<'a>;
 
-    /// The kind of its values in nodes.
+    /// The kind of the attribute's values in nodes.
     const KIND: AttrKind;
 
-    /// The range of its integers, where a declaration names none.
+    /// The range of the attribute's integers, if a declaration names none.
     const RANGE: AttrRange = AttrRange::ANY;
 
-    /// The value of an attribute; `None` if it is of another kind.
+    /// Returns the value of an attribute; `None` if it has another kind.
     fn read(attr: &Attr) -> Option<Self::Value<'_>>;
 }
 
@@ -23,33 +23,33 @@ pub trait Attribute {
 pub struct Ints<'a>(pub &'a [i64]);
 
 impl<'a> Ints<'a> {
-    /// The integers.
+    /// Returns the integers.
     pub fn as_slice(self) -> &'a [i64] {
         self.0
     }
 
-    /// As sizes or axes, which are not negative.
+    /// Returns the integers as sizes or axes, which are not negative.
     pub fn sizes(self) -> SmallVec<[usize; 4]> {
         self.0.iter().map(|&it| it as usize).collect()
     }
 
-    /// As differences of positions.
+    /// Returns the integers as steps between positions.
     pub fn steps(self) -> crate::tensor::Strides {
         self.0.iter().map(|&it| it as isize).collect()
     }
 }
 
-/// A list of sizes, of which symbols may determine some.
+/// A list of sizes, some of which may be symbolic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extents<'a> {
-    /// All are numbers, which may be negative.
+    /// All sizes are numbers, which may be negative.
     Known(&'a [i64]),
-    /// At least one is an expression.
+    /// At least one size is an expression.
     Symbolic(&'a [Dim]),
 }
 
 impl Extents<'_> {
-    /// The number of sizes.
+    /// Returns the number of sizes.
     pub fn count(self) -> usize {
         match self {
             Self::Known(all) => all.len(),
@@ -57,7 +57,7 @@ impl Extents<'_> {
         }
     }
 
-    /// As dimensions.
+    /// Returns the sizes as dimensions.
     pub fn dims(self) -> Dims {
         match self {
             Self::Known(all) => all.iter().map(|&it| Dim::signed(it)).collect(),
@@ -65,7 +65,7 @@ impl Extents<'_> {
         }
     }
 
-    /// As numbers; of an expression, and of a negative number, one that no memory holds.
+    /// Returns the sizes as numbers. An expression or a negative number becomes a size that cannot be allocated.
     pub fn sizes(self) -> SmallVec<[usize; 4]> {
         match self {
             Self::Known(all) => all.iter().map(|&it| it as usize).collect(),
@@ -83,7 +83,7 @@ impl From<Extents<'_>> for Attr {
     }
 }
 
-/// The type of an attribute that is an integer or an expression of symbols. An attribute that is a dimension of a result
+/// The type of an attribute that is an integer or a symbolic expression. An attribute that is a dimension of a result
 /// has the type [`Dim`].
 pub enum Extent {}
 
@@ -128,7 +128,7 @@ attribute! {
     Literal, &'a Literal: Literal of Literal(it) => it;
 }
 
-/// An integer or a float.
+/// A number attribute: an integer or a float.
 impl Attribute for Scalar {
     type Value<'a> = Self;
 
@@ -143,9 +143,10 @@ impl Attribute for Scalar {
     }
 }
 
-/// Declares the attributes of an op: a view of a node's [`Attrs`](crate::tensor::Attrs) with an accessor for
-/// each of them, the function `attrs` from values to `Attrs`, and `DECLARED` for
-/// [`OpInfo`](crate::tensor::OpInfo).
+/// Declares the attributes of an op.
+///
+/// The macro generates a view of a node's [`Attrs`](crate::tensor::Attrs) with an accessor for each attribute. It also
+/// generates the function `attrs` from values to `Attrs`, and `DECLARED` for [`OpInfo`](crate::tensor::OpInfo).
 ///
 /// ```text
 /// attributes! {
@@ -156,12 +157,11 @@ impl Attribute for Scalar {
 /// let attrs = ConcatAttrs::attrs(axis);
 /// ```
 ///
-/// The integers of an attribute, or of each item of a list, are in the range behind `where`: `infer` refuses others
-/// before a rule reads them. Without a range, a `usize` is from 0 to
-/// [`AttrRange::FACTOR`].
+/// The range after `where` bounds the integers of an attribute, or each item of a list. `infer` refuses others before a
+/// rule reads them. Without a range, a `usize` is from 0 to [`AttrRange::FACTOR`].
 ///
-/// Accessors panic for attributes of another kind, which the verifier refuses. An attribute cannot be named `of`,
-/// nor `attrs`.
+/// Accessors panic for attributes of another kind, which the verifier refuses. An attribute cannot be named `of` or
+/// `attrs`.
 macro_rules! attributes {
     ($(#[$doc:meta])* $vis:vis struct $name:ident {
         $($(#[$note:meta])* $field:ident: $ty:ty $(where $low:literal..=$high:expr)?),+ $(,)?

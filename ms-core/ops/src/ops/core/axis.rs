@@ -1,10 +1,10 @@
-//! Axes in arguments of ops, and errors of composed ops.
+//! Axis arguments of ops, and errors of composed ops.
 
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Tensor, Type};
 use smallvec::SmallVec;
 
-/// An axis of a tensor of `rank`, counted from the end when negative.
+/// Normalises an axis of a tensor of `rank`; negative axes count from the end.
 ///
 /// ```
 /// use ms_core::ops::normalize_axis;
@@ -27,7 +27,7 @@ pub fn normalize_axis(axis: isize, rank: usize) -> Result<usize> {
     Ok(at as usize)
 }
 
-/// Distinct axes of a tensor of `rank`, in the given order.
+/// Normalises distinct axes of a tensor of `rank`, in the given order.
 ///
 /// ```
 /// use ms_core::ops::normalize_axes;
@@ -55,7 +55,7 @@ attributes! {
     pub struct AxisAttrs { axis: usize }
 }
 
-/// An axis in an attribute, which is not negative.
+/// Checks an axis of an attribute, which is not negative.
 ///
 /// # Errors
 /// [`Code::OutOfRange`] outside `0..rank`.
@@ -66,7 +66,7 @@ pub(crate) fn stored_axis(axis: usize, rank: usize) -> Result<usize> {
     })
 }
 
-/// Distinct axes in an attribute, in its order.
+/// Checks distinct axes of an attribute, and returns them in its order.
 ///
 /// # Errors
 /// [`Code::OutOfRange`] outside `0..rank`, [`Code::Argument`] for an axis named twice.
@@ -95,11 +95,11 @@ pub(crate) fn stored_axes(axes: &[i64], rank: usize) -> Result<SmallVec<[usize; 
     note = "an axis is an integer, several are an array, a slice or a vector of integers; reductions over all axes take `()`"
 )]
 pub trait IntoAxes {
-    /// The axes as given.
+    /// Returns the axes as given.
     fn into_axes(self) -> SmallVec<[isize; 4]>;
 }
 
-/// An axis as a signed number; out of range for every tensor if it overflows.
+/// Converts an axis to a signed number; one that overflows is out of range for every tensor.
 fn signed(axis: impl TryInto<isize>) -> isize {
     axis.try_into().unwrap_or(isize::MAX)
 }
@@ -141,8 +141,8 @@ macro_rules! axes_of {
 
 axes_of! { isize usize i32 i64 }
 
-/// Types that can be the axes of a reduction: axes, or `()` or `None` for all of them; in
-/// [`keepdims`] if they remain in the result with size one.
+/// Types that can be the axes of a reduction: axes, or `()` or `None` for all of them. Wrap them in [`keepdims`] to
+/// keep the axes in the result with size 1.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -156,19 +156,19 @@ axes_of! { isize usize i32 i64 }
     note = "an axis is an integer, several are an array, a slice or a vector of integers; `()` stands for all of them"
 )]
 pub trait ReduceAxes {
-    /// The axes of a tensor of `rank`, in ascending order.
+    /// Returns the axes of a tensor of `rank`, in ascending order.
     ///
     /// # Errors
-    /// Those of [`normalize_axes`].
+    /// The errors of [`normalize_axes`].
     fn resolve(self, rank: usize) -> Result<SmallVec<[usize; 4]>>;
 
-    /// Whether the axes remain in the result with size one.
+    /// Whether the axes remain in the result with size 1.
     fn keepdims(&self) -> bool {
         false
     }
 }
 
-/// Axes of a reduction, and whether they remain in the result with size one.
+/// The axes of a reduction, and whether they remain in the result with size 1.
 ///
 /// See the example of [`keepdims`].
 #[derive(Clone, Copy, Debug)]
@@ -178,7 +178,7 @@ pub struct Keepdims<A> {
 }
 
 impl<A: ReduceAxes> Keepdims<A> {
-    /// `axes`, which remain in the result if `keepdims`.
+    /// Reduces over `axes`, which remain in the result if `keepdims` is set.
     ///
     /// ```
     /// use ms_core::ops::{self, Keepdims};
@@ -192,7 +192,7 @@ impl<A: ReduceAxes> Keepdims<A> {
     }
 }
 
-/// The axes of a reduction, which remain in its result with size one.
+/// Reduces over `axes`, which remain in the result with size 1.
 ///
 /// ```
 /// use ms_core::ops::{self, keepdims};
@@ -239,7 +239,7 @@ impl<T: IntoAxes> ReduceAxes for T {
     }
 }
 
-/// The error of `op` on these operands.
+/// Creates the error of `op` on these operands.
 #[cold]
 pub(crate) fn refusal(op: &str, operands: &[&Tensor], code: Code, message: impl Into<String>) -> Error {
     named(op, operands, Error::new(code, message))
@@ -251,7 +251,7 @@ pub(crate) fn named(op: &str, operands: &[&Tensor], error: Error) -> Error {
     error.with_op(op).with_operands(operands.iter().map(|it| it.ty().to_string()))
 }
 
-/// The constant shape of an operand's type.
+/// Returns the shape of an operand's type, all of whose sizes have to be constant.
 ///
 /// # Errors
 /// [`Code::Shape`] when a dimension is symbolic.

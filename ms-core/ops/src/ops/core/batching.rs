@@ -5,16 +5,15 @@ use crate::ops::{Lowering, OpDef, cast, concat, definition, expand_dims, full_of
 use crate::tensor::{Attr, Attrs, DType, Dim, Dims, Op, Outputs, Scalar, Tensor, Type, apply};
 use smallvec::SmallVec;
 
-/// The batching rule of an op: some operands have an additional first axis, that of the lanes.
+/// The batching rule of an op. Under `vmap`, some operands have an additional first axis, the lane axis.
 pub enum Batching {
-    /// Derived from the lowering: elementwise ops and products broadcast over the lanes, reductions
-    /// shift their axes, ops without operands are the same for all lanes, and all others run lane by
-    /// lane.
+    /// Derives the rule from the lowering. Elementwise ops and matrix products broadcast over the lanes, and reductions
+    /// shift their axes. Ops without operands run once for all lanes, and all others run lane by lane.
     Derived,
-    /// A rule, written against [`Tensor`]. Every result has the lanes as its first axis.
+    /// Applies a rule written against [`Tensor`]. The first axis of every result is the lane axis.
     Rule(fn(&BatchedCall<'_>) -> Result<Outputs>),
-    /// A rule of a composite for some operands with lanes: `None` for others, for which the ops of the body are
-    /// batched.
+    /// Applies a rule of a composite to the operands that it covers. It returns `None` for others, and the ops of the
+    /// body are batched instead.
     Partial(fn(&BatchedCall<'_>) -> Option<Result<Outputs>>),
 }
 
@@ -26,17 +25,17 @@ pub struct BatchedCall<'a> {
     pub attrs: &'a Attrs,
     /// The operands.
     pub inputs: &'a [Tensor],
-    /// Which of them have the lanes as their first axis; the others are the same for all lanes.
+    /// Whether each operand has the lane axis; all lanes share the others.
     pub mapped: &'a [bool],
     /// The number of lanes.
     pub size: Dim,
 }
 
-/// The results of an op over lanes, each with the lanes as its first axis; `None` for a composite whose rule does not
-/// cover these operands.
+/// Applies an op over lanes. The first axis of each result is the lane axis. Returns `None` for a composite with a rule
+/// that does not cover these operands.
 ///
 /// # Errors
-/// Those of the op.
+/// The errors of the op.
 pub fn batch(lanes: &BatchedCall<'_>) -> Result<Option<Outputs>> {
     if lanes.size == Dim::new(0) {
         return lanes.no_lanes().map(Some);
@@ -62,27 +61,27 @@ impl BatchedCall<'_> {
     /// Applies the op itself to operands with all lanes.
     ///
     /// # Errors
-    /// Those of the op.
+    /// The errors of the op.
     pub fn apply(&self, attrs: &Attrs, inputs: &[Tensor]) -> Result<Outputs> {
         apply(self.op, attrs, &inputs.iter().collect::<SmallVec<[&Tensor; 3]>>())
     }
 
-    /// Whether the lanes share all operands but the first.
+    /// Whether only the first operand has the lane axis.
     pub fn only_first(&self) -> bool {
         self.mapped[0] && !self.mapped[1..].contains(&true)
     }
 
-    /// The rank of an operand in one lane.
+    /// Returns the rank of an operand in one lane.
     pub fn rank(&self, operand: usize) -> usize {
         self.inputs[operand].rank() - usize::from(self.mapped[operand])
     }
 
-    /// The dimensions of an operand in one lane.
+    /// Returns the dimensions of an operand in one lane.
     pub fn dims(&self, operand: usize) -> Dims {
         self.inputs[operand].dims()[usize::from(self.mapped[operand])..].into()
     }
 
-    /// An operand with the lanes as its first axis: broadcast if it has none.
+    /// Returns an operand with the lane axis; broadcasts an operand without one.
     pub fn spread(&self, operand: usize) -> Tensor {
         let x = &self.inputs[operand];
         if self.mapped[operand] {
@@ -91,12 +90,12 @@ impl BatchedCall<'_> {
         crate::ops::broadcast_to(x, front(self.size, &x.dims()))
     }
 
-    /// The attributes with their names.
+    /// Returns the attributes with their names.
     fn named_attrs(&self) -> impl Iterator<Item = (&'static str, &Attr)> {
         self.op.0.attrs.iter().map(|it| it.name).zip(self.attrs.as_slice())
     }
 
-    /// The attributes with the axis or axes of the attribute `name` shifted by the axis of the lanes.
+    /// Returns the attributes with the axis or axes of the attribute `name` shifted by one.
     pub fn shifted(&self, name: &str) -> Attrs {
         let shift = |(own, attr): (&str, &Attr)| match attr {
             Attr::Int(axis) if own == name => Attr::Int(axis.saturating_add(1)),
@@ -106,7 +105,7 @@ impl BatchedCall<'_> {
         Attrs::new(self.named_attrs().map(shift))
     }
 
-    /// The attributes with a number prepended to the lists of these names.
+    /// Returns the attributes with a number prepended to the lists of these names.
     pub fn fronted(&self, fronts: &[(&str, Dim)]) -> Attrs {
         let front = |(name, attr): (&str, &Attr)| match (fronts.iter().find(|it| it.0 == name), attr) {
             (Some(&(_, front)), Attr::Ints(list)) => match front.as_known() {
@@ -121,19 +120,18 @@ impl BatchedCall<'_> {
         Attrs::new(self.named_attrs().map(front))
     }
 
-    /// All operands with the lanes as their first axis.
+    /// Returns all operands with the lane axis.
     pub fn spread_all(&self) -> SmallVec<[Tensor; 3]> {
         (0..self.inputs.len()).map(|it| self.spread(it)).collect()
     }
 
-    /// An operand of positions `[..]` as rows `[.., 2]` of lane and position, with the lanes as first
-    /// axis.
+    /// Converts an operand of positions `[..]` to rows `[.., 2]` of lane and position, with the lane axis.
     pub fn places(&self, operand: usize) -> Tensor {
         self.beside_lane(&expand_dims(self.spread(operand), -1))
     }
 
-    /// An operand of positions along several axes, `[.., k]`, as rows `[.., k + 1]` with the lane as
-    /// first position.
+    /// Converts an operand of positions along several axes, `[.., k]`, to rows `[.., k + 1]` with the lane as first
+    /// position.
     pub fn rows(&self, operand: usize) -> Tensor {
         self.beside_lane(&self.spread(operand))
     }
@@ -144,27 +142,27 @@ impl BatchedCall<'_> {
         concat(&[iota(shape, 0, DType::I64), cast(positions, DType::I64)], -1)
     }
 
-    /// Applies the op with the lanes merged into the first axis of all operands, and splits that axis
-    /// of its results: for ops that treat all positions of the first axis alike.
+    /// Applies the op with the lane axis merged into the first axis of all operands, and splits that axis of its
+    /// results. Legal for ops that treat all positions of the first axis independently.
     ///
     /// # Errors
-    /// Those of the op.
+    /// The errors of the op.
     pub fn merged(&self) -> Result<Outputs> {
         self.merged_to(self.inputs.len())
     }
 
-    /// [`BatchedCall::merged`] for the first `count` operands; the others are the same for all lanes.
+    /// Applies [`BatchedCall::merged`] to the first `count` operands; all lanes share the others.
     ///
     /// # Errors
-    /// Those of the op.
+    /// The errors of the op.
     pub fn merged_to(&self, count: usize) -> Result<Outputs> {
         let merge = |i: usize| if i < count { self.merge(&self.spread(i)) } else { self.inputs[i].clone() };
         let outputs = self.apply(self.attrs, &(0..self.inputs.len()).map(merge).collect::<Vec<_>>())?;
         Ok(outputs.iter().map(|it| self.apart(it, 0)).collect())
     }
 
-    /// Applies an elementwise composite, each result of which depends on the operand `whole`, whose rank is the
-    /// largest; `None` if it is not.
+    /// Applies an elementwise composite whose results all depend on the operand `whole`. Returns `None` unless `whole`
+    /// has the largest rank.
     pub fn broadcast(&self, whole: usize) -> Option<Result<Outputs>> {
         let mut inputs = self.aligned();
         let rank = (0..inputs.len()).map(|it| self.rank(it)).max();
@@ -180,7 +178,7 @@ impl BatchedCall<'_> {
         reshape(x, front(dims[0] * dims[1], &dims[2..]))
     }
 
-    /// Splits an axis into one of lanes and one of the rest.
+    /// Splits an axis into a lane axis and the rest.
     pub fn apart(&self, x: &Tensor, axis: usize) -> Tensor {
         let mut dims = x.dims();
         dims[axis] = dims[axis] / self.size;
@@ -188,8 +186,8 @@ impl BatchedCall<'_> {
         reshape(x, dims)
     }
 
-    /// The operands with axes of size one inserted after that of the lanes, so that axes are aligned
-    /// for broadcasting as in one lane.
+    /// Returns the operands with axes of size 1 inserted after the lane axis, so that axes align for broadcasting as in
+    /// one lane.
     fn aligned(&self) -> SmallVec<[Tensor; 3]> {
         let rank = (0..self.inputs.len()).map(|it| self.rank(it)).max().unwrap_or(0);
         let align = |i: usize| {
@@ -202,10 +200,10 @@ impl BatchedCall<'_> {
         (0..self.inputs.len()).map(align).collect()
     }
 
-    /// The number of lanes.
+    /// Returns the number of lanes.
     ///
     /// # Errors
-    /// [`Code::Shape`] if it is symbolic.
+    /// [`Code::Shape`] if the number is symbolic.
     pub fn count(&self) -> Result<usize> {
         self.size.as_const().ok_or_else(|| {
             let message = format!("`{}` needs a number of lanes that is known, not {}", self.op.name(), self.size);
@@ -213,7 +211,7 @@ impl BatchedCall<'_> {
         })
     }
 
-    /// The operands of one lane.
+    /// Returns the operands of one lane.
     pub fn lane(&self, lane: usize) -> Vec<Tensor> {
         let operand = |(x, &mapped): (&Tensor, &bool)| if mapped { lane_of(x, lane) } else { x.clone() };
         self.inputs.iter().zip(self.mapped).map(operand).collect()
@@ -222,7 +220,7 @@ impl BatchedCall<'_> {
     /// Applies the op lane by lane, and stacks the results.
     ///
     /// # Errors
-    /// Those of the op.
+    /// The errors of the op.
     pub fn one_by_one(&self) -> Result<Outputs> {
         let lanes = (0..self.count()?).map(|lane| self.apply(self.attrs, &self.lane(lane)));
         let lanes: Vec<Outputs> = lanes.collect::<Result<_>>()?;
@@ -230,7 +228,7 @@ impl BatchedCall<'_> {
         Ok((0..lanes[0].len()).map(joined).collect())
     }
 
-    /// The empty results of zero lanes.
+    /// Returns the empty results of zero lanes.
     fn no_lanes(&self) -> Result<Outputs> {
         let types: Vec<Type> =
             (0..self.inputs.len()).map(|it| Type::new(self.inputs[it].dtype(), self.dims(it))).collect();
@@ -240,20 +238,20 @@ impl BatchedCall<'_> {
     }
 }
 
-/// Dimensions with one prepended.
+/// Prepends a dimension.
 fn front(first: Dim, rest: &[Dim]) -> Dims {
     std::iter::once(first).chain(rest.iter().copied()).collect()
 }
 
-/// The slice of a tensor at a position of its first axis.
+/// Returns the slice of a tensor at a position of its first axis.
 fn lane_of(x: &Tensor, lane: usize) -> Tensor {
     reshape(crate::ops::slice::narrow(x, 0, lane, 1), &x.dims()[1..])
 }
 
-/// A product of matrices over lanes.
+/// Applies a matrix product over lanes.
 fn product(lanes: &BatchedCall<'_>) -> Tensor {
     let [a, b] = lanes.inputs else { unreachable!("a product has two operands") };
-    // Vectors times one matrix are a single product of matrices.
+    // Vectors times a shared matrix are one matrix product.
     let (a_dims, b_dims) = (a.dims(), b.dims());
     if lanes.mapped == [false, true] && a_dims.len() == 2 && b_dims[2] == 1 {
         let rows = matmul(reshape(b, &b_dims[..2]), transpose(a, 0, 1));

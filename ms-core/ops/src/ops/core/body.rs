@@ -6,18 +6,18 @@ use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Shl, Shr, Sub};
 
-/// A value of a body under construction; an operator appends an instruction.
+/// A value of a body under construction. Each operator appends an instruction.
 ///
-/// A number as the other operand is a constant of the value's dtype.
+/// A number as the other operand becomes a constant of the value's dtype.
 #[derive(Clone, Copy)]
 pub struct Expr<'s> {
     builder: &'s RefCell<&'s mut KernelBuilder>,
     val: Val,
 }
 
-/// Types that can be the other operand of an [`Expr`]: another one, or a number.
+/// Types that can be the other operand of an [`Expr`]: an expression or a number.
 pub trait Term<'s> {
-    /// The value, of the dtype of `like`.
+    /// Returns the value in the dtype of `like`.
     fn beside(self, like: Expr<'s>) -> Expr<'s>;
 }
 
@@ -45,7 +45,7 @@ macro_rules! numbers {
 
 numbers! { bool i64 f64 }
 
-/// Builds a body from operands in their own dtypes.
+/// Builds a body from operands, each in its dtype.
 pub fn body<const N: usize>(
     builder: &mut KernelBuilder,
     operands: &[Val],
@@ -57,7 +57,7 @@ pub fn body<const N: usize>(
     })
 }
 
-/// [`body`] of any number of operands.
+/// Builds a [`body`] of any number of operands.
 pub fn body_of(
     builder: &mut KernelBuilder,
     operands: &[Val],
@@ -68,8 +68,8 @@ pub fn body_of(
     formula(&operands).val
 }
 
-/// Builds a body whose operands of narrow float dtypes are widened to f32, and the result rounded back:
-/// one rounding for the whole formula.
+/// Builds a body that computes narrow floats in f32. Operands are widened and the result is rounded, once for the whole
+/// formula.
 pub fn wide_body<const N: usize>(
     builder: &mut KernelBuilder,
     operands: &[Val],
@@ -105,17 +105,17 @@ impl<'s> Expr<'s> {
         self.build(|it, val| it.compare(op, val, other.val))
     }
 
-    /// The dtype.
+    /// Returns the dtype.
     pub fn dtype(self) -> DType {
         self.builder.borrow().ty(self.val)
     }
 
-    /// A constant of this value's dtype.
+    /// Returns a constant of this value's dtype.
     pub fn constant(self, value: impl Term<'s>) -> Self {
         value.beside(self)
     }
 
-    /// A constant of another dtype.
+    /// Returns a constant of another dtype.
     pub fn constant_of(self, value: Scalar, dtype: DType) -> Self {
         self.build(|it, _| it.constant(value, dtype))
     }
@@ -126,67 +126,67 @@ impl<'s> Expr<'s> {
         self.build(|it, val| it.fma(val, b.val, c.val))
     }
 
-    /// The magnitude.
+    /// Returns the magnitude.
     pub fn abs(self) -> Self {
         self.unary(UnaryOp::Abs)
     }
 
-    /// The square root.
+    /// Returns the square root.
     pub fn sqrt(self) -> Self {
         self.unary(UnaryOp::Sqrt)
     }
 
-    /// A function of this float, of f32 or f64.
+    /// Applies a function of an f32 or f64.
     pub fn math(self, math: Math) -> Self {
         self.build(|it, val| it.math(math, val, None))
     }
 
-    /// A function of this float and another one, of f32 or f64.
+    /// Applies a function of two f32 or f64 values.
     pub fn math2(self, math: Math, other: Self) -> Self {
         self.build(|it, val| it.math(math, val, Some(other.val)))
     }
 
-    /// Rounded down.
+    /// Rounds down.
     pub fn floor(self) -> Self {
         self.unary(UnaryOp::Floor)
     }
 
-    /// Rounded up.
+    /// Rounds up.
     pub fn ceil(self) -> Self {
         self.unary(UnaryOp::Ceil)
     }
 
-    /// Rounded towards zero.
+    /// Rounds towards zero.
     pub fn trunc(self) -> Self {
         self.unary(UnaryOp::Trunc)
     }
 
-    /// Rounded to the nearest integer, halves to even.
+    /// Rounds to the nearest integer, ties to even.
     pub fn round_even(self) -> Self {
         self.unary(UnaryOp::RoundEven)
     }
 
-    /// The bits of a float as an integer of its width, or back.
+    /// Reinterprets a float as an integer of its width, or back.
     pub fn bitcast(self) -> Self {
         self.build(|it, val| it.bitcast(val))
     }
 
-    /// Conversion to another dtype.
+    /// Converts to another dtype.
     pub fn cast(self, to: DType) -> Self {
         self.build(|it, val| it.cast(val, to))
     }
 
-    /// The smaller; nan if either is nan.
+    /// Returns the smaller value; NaN if either is NaN.
     pub fn min(self, other: impl Term<'s>) -> Self {
         self.binary(BinaryOp::Min, other)
     }
 
-    /// The larger; nan if either is nan.
+    /// Returns the larger value; NaN if either is NaN.
     pub fn max(self, other: impl Term<'s>) -> Self {
         self.binary(BinaryOp::Max, other)
     }
 
-    /// The whole product of the low 32 bits of two u64.
+    /// Returns the full product of the low 32 bits of two u64.
     pub fn mul_wide(self, other: impl Term<'s>) -> Self {
         self.binary(BinaryOp::MulWide, other)
     }
@@ -196,7 +196,7 @@ impl<'s> Expr<'s> {
         self.compare(Compare::Eq, other)
     }
 
-    /// Whether the two differ, or one is nan.
+    /// Whether the two differ, or one is NaN.
     pub fn ne(self, other: impl Term<'s>) -> Self {
         self.compare(Compare::Ne, other)
     }
@@ -221,13 +221,13 @@ impl<'s> Expr<'s> {
         other.beside(self).le(self)
     }
 
-    /// `then` if this bool is true, else `other`; one of the two may be a number.
+    /// Returns `then` if this bool is true, else `other`; one of the two may be a number.
     pub fn select(self, then: Self, other: impl Term<'s>) -> Self {
         let other = other.beside(then);
         self.build(|it, val| it.select(val, then.val, other.val))
     }
 
-    /// This value if `condition` is false, else `then`.
+    /// Returns this value if `condition` is false, else `then`.
     pub fn replace(self, condition: Self, then: impl Term<'s>) -> Self {
         condition.select(then.beside(self), self)
     }

@@ -1,4 +1,4 @@
-//! Verification of graphs: their structure, and every node against its op's definition.
+//! The verifier of graphs: their structure, and every node against its op's definition.
 
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, defects, subgraphs, verify_structure, verify_structure_of_one};
@@ -7,8 +7,8 @@ use crate::tensor::{Attrs, Dim, Op, Type};
 use rustc_hash::FxHashMap;
 use std::ops::RangeInclusive;
 
-/// Infers the types of the results of an op with its attributes and regions on operands of these
-/// types. Attributes are checked against their declarations before any rule of the op reads them.
+/// Infers the types of an op's results from its attributes, its regions and the types of its operands. Attributes are
+/// checked against their declarations before any rule of the op reads them.
 ///
 /// # Errors
 /// The errors of [`AttrInfo::check`](crate::tensor::AttrInfo::check) and of the op's type rule.
@@ -16,7 +16,7 @@ pub fn infer(def: &OpDef, attrs: &Attrs, regions: &Regions, inputs: &[&Type]) ->
     let in_ranges = || def.info.attrs.iter().zip(attrs.as_slice()).try_for_each(|(info, attr)| info.check(attr));
     let results = in_ranges().and_then(|()| match &def.lowering {
         Lowering::Regions(rule) if regions.len() == rule.count => (rule.infer)(attrs, regions, inputs),
-        // Without its regions the type rule of such an op is an error.
+        // The type rule of such an op is an error without regions.
         Lowering::Regions(_) => (def.infer)(attrs, inputs),
         _ => inputs.iter().try_for_each(|it| known_size(it)).and_then(|()| (def.infer)(attrs, inputs)),
     });
@@ -33,8 +33,8 @@ fn known_size(ty: &Type) -> Result<()> {
     }
 }
 
-/// Verifies a graph with all graphs in it: its structure (see [`verify_structure`]), and every node
-/// against the definition of its op, including the inferred types of its results.
+/// Verifies a graph and its subgraphs. Checks the structure (see [`verify_structure`]), and every node against the
+/// definition of its op, including the inferred types of its results.
 ///
 /// # Errors
 /// [`Code::Verify`] with all defects. Types are checked only if the structure is valid.
@@ -49,7 +49,7 @@ pub fn verify(graph: &Graph) -> Result<()> {
     defects(graph, found)
 }
 
-/// [`verify`] of a graph without the graphs in it.
+/// Applies [`verify`] to a graph without its subgraphs.
 ///
 /// # Errors
 /// [`Code::Verify`] with all defects.
@@ -60,8 +60,8 @@ pub fn verify_one(graph: &Graph) -> Result<()> {
     defects(graph, found)
 }
 
-/// The numbers of operands with which the rules of an op are called, by its samples. Ops whose number of operands has
-/// no maximum, or depends on attributes and regions, check that themselves.
+/// Returns the numbers of operands that the rules of an op accept, derived from its samples. An op checks the number
+/// itself if it has no maximum, or depends on attributes and regions.
 pub fn operand_counts(def: &OpDef) -> RangeInclusive<usize> {
     let samples = (def.samples)();
     let counts = || samples.iter().map(|it| it.inputs.len());
@@ -105,11 +105,11 @@ fn check_node(graph: &Graph, node: &Node, operands: &mut FxHashMap<u16, RangeInc
     fits_def(def, counts, &node.attrs, &node.regions, &inputs, &outputs)
 }
 
-/// Checks that attributes and regions are of the kinds of an op, and that results have the types
-/// that it infers for these operands.
+/// Checks that attributes and regions have the kinds that an op declares, and that results have the types that it
+/// infers for these operands.
 ///
 /// # Errors
-/// [`Code::Verify`], or those of the op.
+/// [`Code::Verify`], or the errors of the op.
 pub fn fits(op: Op, attrs: &Attrs, regions: &Regions, inputs: &[&Type], outputs: &[Type]) -> Result<()> {
     let def = definition(op);
     fits_def(def, &operand_counts(def), attrs, regions, inputs, outputs)

@@ -1,4 +1,4 @@
-//! The common part of the ops of [`Lowering::Check`], which pass their operand on or refuse it.
+//! Shared code of the ops of [`Lowering::Check`], which return their operand or fail on its values.
 
 use super::axis::named;
 use super::host::dense;
@@ -20,17 +20,17 @@ pub(in crate::ops) fn evaluate(check: Check, attrs: &Attrs, inputs: &[&Array]) -
     Ok(smallvec![out])
 }
 
-/// Checks an array of the host. A strided one is copied.
+/// Checks an array of the host; a strided one is copied first.
 fn check_array(check: Check, attrs: &Attrs, array: &Array) -> Result<()> {
     check(attrs, array.dtype(), dense(array)?.bytes())
 }
 
-/// Checks a tensor at once if the host has its elements, else by the op at run time. Errors name `caller`.
+/// Checks a tensor immediately if its elements are on the host, else by the op at run time. Errors name `caller`.
 #[track_caller]
 pub(in crate::ops) fn checked(def: &'static OpDef, attrs: &Attrs, x: &Tensor, caller: &str) -> Tensor {
     let Lowering::Check(check) = def.lowering else { unreachable!("`{}` is no check", def.name()) };
     match x.as_array() {
-        // An op would copy them.
+        // The op would copy the elements.
         Some(known) if known.space().is_host() && !attrs.is_symbolic() => {
             or_poison!(check_array(check, attrs, known).map_err(|it| named(caller, &[x], it)));
             x.clone()

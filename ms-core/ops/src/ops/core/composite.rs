@@ -1,4 +1,4 @@
-//! Composites: ops whose meaning is the ops that a body applies.
+//! Composites: ops that are defined by the ops that a body applies.
 
 use super::reference::ReferenceDispatcher;
 use super::{Arrays, OpDef, Types, flops, has_product, infer};
@@ -12,22 +12,22 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// The body of a composite: applies ops to the operands, which the type rule has accepted, and returns the
-/// results of the composite.
+/// The body of a composite. It applies ops to the operands, which the type rule has accepted, and returns the results
+/// of the composite.
 pub type Body = fn(&Attrs, &[&Tensor]) -> Outputs;
 
 /// Applies the ops of the body of a composite through the current dispatcher.
 ///
 /// # Errors
-/// Those of the ops, in the name of the composite.
+/// The errors of the ops, in the name of the composite.
 pub fn apply_body(call: &OpCall<'_>, body: Body) -> Result<Outputs> {
     run(body, call.attrs, call.inputs).map_err(|error| error.of_composite(call.op.name()).at(call.location))
 }
 
-/// The results of the body of a composite on arrays, by the reference.
+/// Evaluates the body of a composite on arrays by the reference executor.
 ///
 /// # Errors
-/// Those of its ops.
+/// The errors of the body's ops.
 pub(crate) fn evaluate_body_of(
     by: ReferenceDispatcher,
     body: Body,
@@ -39,24 +39,24 @@ pub(crate) fn evaluate_body_of(
     outputs.iter().map(|it| Ok(it.elements()?.on_host()?.to_contiguous())).collect()
 }
 
-/// The reference evaluation of a composite.
+/// Evaluates a composite by the reference.
 ///
 /// # Errors
-/// Those of its ops.
+/// The errors of the body's ops.
 pub(in crate::ops) fn evaluate_composite(body: Body, attrs: &Attrs, inputs: &[&Array]) -> Result<Arrays> {
     evaluate_body_of(ReferenceDispatcher::Eval, body, attrs, inputs)
 }
 
-/// The type rule of a composite: the types of the results of its body.
+/// Infers the types of a composite's results by its body.
 ///
 /// # Errors
-/// Those of the type rules of its ops, in the name of the composite.
+/// The errors of the type rules of the body's ops, in the name of the composite.
 pub(in crate::ops) fn infer_by_body(name: &str, body: Body, attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
     let outputs = run_on_types(TypesOnly::default(), body, attrs, inputs);
     Ok(outputs.map_err(|error| error.of_composite(name))?.iter().map(Tensor::ty).collect())
 }
 
-/// The number of [floating-point operations](flops) of a body on operands of these types, which its ops accept.
+/// Counts the [floating-point operations](flops) of a body on operands of these types, which its ops accept.
 pub(in crate::ops) fn flops_of_body(body: Body, attrs: &Attrs, inputs: &[&Type]) -> u64 {
     let count = Rc::new(Cell::new(0));
     let counted = run_on_types(TypesOnly { flops: Some(count.clone()), ..TypesOnly::default() }, body, attrs, inputs);
@@ -75,16 +75,16 @@ fn run_on_types(by: TypesOnly, body: Body, attrs: &Attrs, inputs: &[&Type]) -> R
     with_dispatcher(Rc::new(by), || run(body, attrs, &inputs.iter().collect::<Vec<_>>()))
 }
 
-/// Applies ops to types.
+/// A dispatcher that applies ops to types.
 #[derive(Default)]
 struct TypesOnly {
-    /// What their operations are added to.
+    /// The counter to which the floating-point operations are added.
     flops: Option<Rc<Cell<u64>>>,
-    /// Set by a product.
+    /// Set when the body applies a product.
     product: Option<Rc<Cell<bool>>>,
 }
 
-/// A tensor without elements.
+/// Creates a tensor without elements.
 fn of_type(ty: Type) -> Tensor {
     let shape = ty.shape().unwrap_or_default();
     Tensor::from_traced(Traced { trace: 0, frame: 0, value: 0, ty, shape, poisoned: false })
@@ -122,8 +122,8 @@ pub(in crate::ops) fn first_result(def: &'static OpDef, attrs: &Attrs, inputs: &
     apply(def.op(), attrs, inputs).or_raise().swap_remove(0)
 }
 
-/// Declares the definition of a composite. Its type rule and its evaluation are those of the body. `finite` is
-/// [`OpDef::finite_derivatives`]; `inner` is [`Inner::DEFAULT`](super::wide::Inner::DEFAULT) unless it is given.
+/// Declares the definition of a composite. The body gives its type rule and its evaluation. `finite` is
+/// [`OpDef::finite_derivatives`]. `inner` defaults to [`Inner::DEFAULT`](super::wide::Inner::DEFAULT).
 macro_rules! composite {
     (
         $(#[$doc:meta])*
@@ -170,7 +170,7 @@ fn run(body: Body, attrs: &Attrs, inputs: &[&Tensor]) -> Result<Outputs> {
     match (outputs, errors.into_iter().next()) {
         (_, Some(error)) => Err(error),
         (Some(outputs), None) => Ok(outputs),
-        // A tracer has recorded why.
+        // The tracer has already recorded the error.
         (None, None) => abandon(),
     }
 }

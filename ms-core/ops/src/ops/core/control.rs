@@ -1,4 +1,4 @@
-//! How nodes run their regions.
+//! Control flow: how nodes run their regions.
 
 use super::Lowering;
 use crate::ir::Node;
@@ -10,35 +10,36 @@ use crate::ops::{jvp, scan, value_and_grad, vmap, while_loop};
 use crate::tensor::{Attrs, Dim, Op};
 use std::ops::Range;
 
-/// How a node runs its regions, with the attributes of its op.
+/// The way in which a node runs its regions, with the attributes of its op.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Control {
-    /// Region 0 on the operands, once. Its results are those of the node.
+    /// Runs region 0 on the operands, once. Its results are the results of the node.
     Call {
         /// Whether the nodes of the region may replace the call.
         inline: bool,
     },
-    /// As a call; for gradients, the values of the region are computed again.
+    /// Runs region 0 as a call. Gradients recompute the values of the region.
     Recompute,
-    /// Region 0 if operand 0 is true, otherwise region 1, on the operands after it.
+    /// Runs region 0 if operand 0 is true, otherwise region 1, on the remaining operands.
     Branch,
-    /// The last region, any number of times.
+    /// Runs the last region any number of times.
     Loop(Loop),
-    /// Region 0, whose gradients region 1 computes.
+    /// Runs region 0; region 1 computes its gradients.
     CustomVjp(CustomVjp),
-    /// A transform of the function that is region 0; it is expanded before anything runs.
+    /// Transforms the function in region 0; the transform is expanded before execution.
     TransformNode(TransformNode),
 }
 
-/// The form of a loop: the last region is its body, whose inputs are the carries, one element of each
-/// sequence, and the invariants, and whose outputs are the carries of the next iteration, then one row of each
-/// stack.
+/// The form of a loop. The last region is its body.
 ///
-/// The operands from [`Loop::first`] on are the initial carries, the sequences, and the invariants. The results
-/// are the last carries, for a `while` with stacks the number of iterations, and the stacks.
+/// The inputs of the body are the carries, one element of each sequence, and the invariants. Its outputs are the
+/// carries of the next iteration, then one row of each stack.
+///
+/// The operands from [`Loop::first`] on are the initial carries, the sequences and the invariants. The results are the
+/// last carries, then the number of iterations for a `while` with stacks, then the stacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Loop {
-    /// How often the body runs.
+    /// The number of times that the body runs.
     pub trips: Trips,
     /// The number of carries.
     pub carries: usize,
@@ -46,27 +47,27 @@ pub struct Loop {
     pub sequences: usize,
 }
 
-/// How often the body of a loop runs.
+/// The number of times that the body of a loop runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trips {
-    /// While the result of region 0, which has the same inputs, is true. Such a loop has no sequences.
+    /// Runs while the result of region 0, which has the same inputs, is true. Such a loop has no sequences.
     While,
-    /// A fixed number of times; from the last element of sequences to the first if `reverse`.
+    /// Runs a fixed number of times.
     Times {
-        /// The number.
+        /// The number of iterations.
         count: usize,
-        /// From last to first.
+        /// Whether sequences are read from the last element to the first.
         reverse: bool,
     },
-    /// As many times as operand 0 says.
+    /// Runs as often as operand 0 says.
     Counted {
-        /// From last to first.
+        /// Whether sequences are read from the last element to the first.
         reverse: bool,
     },
 }
 
 impl Control {
-    /// That of a node; `None` if the node has no regions.
+    /// Returns the control of a node; `None` if the node has no regions.
     #[inline]
     pub fn of(node: &Node) -> Option<Self> {
         if node.regions.is_empty() {
@@ -78,7 +79,7 @@ impl Control {
         }
     }
 
-    /// The op of such a node.
+    /// Returns the op of such a node.
     pub fn op(&self) -> Op {
         match self {
             Self::Call { inline: true } => CALL.op(),
@@ -91,7 +92,7 @@ impl Control {
         }
     }
 
-    /// The attributes of such a node.
+    /// Returns the attributes of such a node.
     pub fn attrs(&self) -> Attrs {
         match self {
             Self::Call { .. } | Self::Recompute | Self::Branch => Attrs::none(),
@@ -101,7 +102,7 @@ impl Control {
         }
     }
 
-    /// The loop, if it is one.
+    /// Returns the loop, if there is one.
     pub fn as_loop(&self) -> Option<Loop> {
         match self {
             Self::Loop(at) => Some(*at),
@@ -109,8 +110,9 @@ impl Control {
         }
     }
 
-    /// The operand that an input of the regions is when they begin: for a carry its initial value. `None` for an
-    /// element of a sequence; of regions that the node does not just run, for every input.
+    /// Returns the operand that initialises an input of the regions: for a carry, its initial value.
+    ///
+    /// Returns `None` for an element of a sequence, and for every input of a custom VJP or a `vmap`.
     pub fn operand(&self, input: usize) -> Option<usize> {
         match self {
             Self::Call { .. } | Self::Recompute => Some(input),
@@ -121,8 +123,9 @@ impl Control {
         }
     }
 
-    /// The result that an output of a region is in the end: for a carry its last value. `None` for a condition
-    /// and a row of a stack; of regions that the node does not just run, for every output.
+    /// Returns the result that an output of a region becomes: for a carry, its last value.
+    ///
+    /// Returns `None` for a condition, for a row of a stack, and for every output of a custom VJP or a `vmap`.
     pub fn result(&self, region: usize, output: usize) -> Option<usize> {
         match self {
             Self::Call { .. } | Self::Recompute | Self::Branch => Some(output),
@@ -134,7 +137,7 @@ impl Control {
 }
 
 impl Loop {
-    /// A loop over sequences: as many times as `length`, or as operand 0 says.
+    /// Creates a loop over sequences with `length` iterations, or a number given by operand 0.
     pub fn scan(length: Option<usize>, carries: usize, sequences: usize, reverse: bool) -> Self {
         let trips = match length {
             Some(count) => Trips::Times { count, reverse },
@@ -143,7 +146,7 @@ impl Loop {
         Self { trips, carries, sequences }
     }
 
-    /// A loop with a condition.
+    /// Creates a loop with a condition.
     pub fn repeat(carries: usize) -> Self {
         Self { trips: Trips::While, carries, sequences: 0 }
     }
@@ -158,7 +161,7 @@ impl Loop {
         matches!(self.trips, Trips::Counted { .. })
     }
 
-    /// The number of iterations, if it is fixed.
+    /// Returns the number of iterations, if it is fixed.
     pub fn length(&self) -> Option<usize> {
         match self.trips {
             Trips::Times { count, .. } => Some(count),
@@ -174,27 +177,27 @@ impl Loop {
         }
     }
 
-    /// The number of the region that is the body.
+    /// Returns the index of the body among the regions.
     pub fn body(&self) -> usize {
         usize::from(self.is_while())
     }
 
-    /// The position of the first carry among the operands.
+    /// Returns the position of the first carry among the operands.
     pub fn first(&self) -> usize {
         usize::from(self.is_counted())
     }
 
-    /// The inputs of the body that are elements of sequences.
+    /// Returns the inputs of the body that are elements of sequences.
     pub fn elements(&self) -> Range<usize> {
         self.carries..self.invariants()
     }
 
-    /// The position of the first invariant among the inputs of the body.
+    /// Returns the position of the first invariant among the inputs of the body.
     pub fn invariants(&self) -> usize {
         self.carries + self.sequences
     }
 
-    /// The position of the first stack among the results.
+    /// Returns the position of the first stack among the results.
     pub fn stacked(&self) -> usize {
         self.carries + usize::from(self.is_while())
     }
@@ -208,32 +211,32 @@ impl Loop {
     }
 }
 
-/// A transform, with the attributes of its op.
+/// A transform of a function, with the attributes of its op.
 #[derive(Clone, PartialEq, Debug)]
 pub enum TransformNode {
-    /// The outputs, and the gradients of the sum of the first `results` of them, weighted if `seeded`.
+    /// Returns the outputs, and the gradients of the sum of the first `results` outputs, weighted if `seeded`.
     ValueAndGrad {
         /// The operands with respect to which gradients are taken.
         wrt: Vec<usize>,
-        /// How many outputs are differentiated.
+        /// The number of outputs that are differentiated.
         results: usize,
         /// Whether the last operands are the weights of these outputs.
         seeded: bool,
     },
-    /// The outputs, and the tangents of the first `results` of them.
+    /// Returns the outputs, and the tangents of the first `results` of them.
     Jvp {
-        /// The operands that have tangents, which are the last operands.
+        /// The operands with tangents; the tangents are the last operands.
         wrt: Vec<usize>,
-        /// How many outputs have tangents, if they are floats.
+        /// The number of outputs with tangents, if they are floats.
         results: usize,
     },
-    /// The function on each of `size` lanes.
+    /// Applies the function to each of `size` lanes.
     Vmap {
         /// The number of lanes.
         size: Dim,
-        /// For each operand, whether it has lanes.
+        /// Whether each operand has a lane axis.
         operands: Vec<Lane>,
-        /// For each result, whether it has lanes.
+        /// Whether each result has a lane axis.
         results: Vec<Lane>,
     },
 }

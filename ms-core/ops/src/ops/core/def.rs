@@ -1,4 +1,4 @@
-//! The definition of ops.
+//! The definition of an op.
 
 use crate::error::Result;
 use crate::ir::{ContractionRanks, Graph, KernelBuilder, Precision, Reducer, Val};
@@ -14,24 +14,24 @@ pub type Types = SmallVec<[Type; 1]>;
 /// An op's results.
 pub type Arrays = SmallVec<[Array; 1]>;
 
-/// Gradients by input; `None` if there is none.
+/// Gradients of the inputs; `None` for an input without one.
 pub type Cotangents = SmallVec<[Option<Tensor>; 3]>;
 
-/// The definition of an op: everything that the compiler knows about it.
+/// The definition of an op: all knowledge that the compiler has of it.
 pub struct OpDef {
-    /// Number, name, names of attributes.
+    /// The number, the name and the attributes.
     pub info: OpInfo,
-    /// The type rule: types of the results, or an error if the operands do not fit.
+    /// The type rule: returns the types of the results, or an error for illegal operands.
     pub infer: fn(&Attrs, &[&Type]) -> Result<Types>,
-    /// The reference evaluation: slow, independent of the lowering, and the oracle of tests. Operands
-    /// have passed `infer`; results are row-major.
+    /// The reference evaluation: slow, independent of the lowering, and the oracle of tests. `infer` has accepted the
+    /// operands; results are row-major.
     pub eval: fn(&Attrs, &[&Array]) -> Result<Arrays>,
     /// The derivative.
     pub derivative: Derivative,
-    /// Whether the derivatives of every order are finite at all finite operands. Otherwise the zero gradient of a
-    /// result that is not wanted may become a NaN.
+    /// Whether the derivatives of every order are finite at all finite operands. Otherwise the zero gradient of an
+    /// unused result may become NaN.
     pub finite_derivatives: bool,
-    /// What the op does besides computing its results.
+    /// The side effects of the op.
     pub effects: Effects,
     /// The batching rule.
     pub batching: Batching,
@@ -45,14 +45,14 @@ pub struct OpDef {
 pub enum Derivative {
     /// A vector-Jacobian product, written against [`Tensor`], for the tape and for graphs.
     Rule(fn(&Vjp<'_>) -> Cotangents),
-    /// The op reads elements of its first operand, in which it is linear and which alone has a
-    /// gradient: the gradient of these elements, with their position.
+    /// A rule for an op that reads elements of its first operand, is linear in it, and has no other gradient. The rule
+    /// returns the gradient of these elements with their position.
     Read(fn(&Vjp<'_>) -> Part),
-    /// That of the body of a composite, whose ops are differentiated in its place.
+    /// The derivative of a composite's body: the ops of the body are differentiated instead.
     Body,
-    /// Constant almost everywhere: the gradient is zero.
+    /// Zero: the op is constant almost everywhere.
     Zero,
-    /// There is none, for this reason.
+    /// No derivative, for this reason.
     None(&'static str),
 }
 
@@ -60,18 +60,18 @@ pub enum Derivative {
 pub struct Vjp<'a> {
     /// The attributes of the node.
     pub attrs: &'a Attrs,
-    /// Its operands.
+    /// The operands.
     pub inputs: &'a [Tensor],
-    /// Its results.
+    /// The results.
     pub outputs: &'a [Tensor],
-    /// The gradients of its results, `None` if there is none. At least one is `Some`.
+    /// The gradients of the results, `None` for a result without one. At least one is `Some`.
     pub cotangents: &'a [Option<Tensor>],
-    /// Which operands need a gradient; a rule may omit the others.
+    /// Whether each operand needs a gradient; a rule may omit the others.
     pub needs: &'a [bool],
 }
 
 impl Vjp<'_> {
-    /// The gradient of the only result.
+    /// Returns the gradient of the only result.
     pub fn cotangent(&self) -> &Tensor {
         self.cotangents[0].as_ref().expect("a rule runs only if a result has a gradient")
     }
@@ -79,55 +79,54 @@ impl Vjp<'_> {
 
 /// The lowering rule of an op.
 pub enum Lowering {
-    /// Elementwise over broadcast operands: the body for one element. Operands have their own dtypes,
-    /// and the value has the result's dtype.
+    /// Elementwise over broadcast operands: builds the body for one element. Each operand has its dtype, and the value
+    /// has the result's dtype.
     Map(fn(&Attrs, &mut KernelBuilder, &[Val]) -> Val),
-    /// A function of the position: the body for one element of the result, of this dtype, from its index along
-    /// each axis (i64). The op has no operands. The body does not depend on attributes that are
+    /// A function of the index: builds the body for one element of the result from its index along each axis (i64). The
+    /// argument is the dtype of the result. The op has no operands. The body does not depend on attributes that are
     /// [sizes](crate::tensor::AttrKind).
     Generate(fn(&Attrs, &mut KernelBuilder, &[Val], DType) -> Val),
-    /// A function of the row-major position of the element in the result (i64), and of all elements
-    /// of the operands: the body for one element, from these values in this order. It does not depend on attributes
-    /// that are sizes either.
+    /// A function of the row-major position (i64) of an element in the result. Builds the body for one element from
+    /// this position and all elements of the operands, in this order. The body does not depend on attributes that are
+    /// sizes.
     Position(fn(&Attrs, &mut KernelBuilder, &[Val]) -> Val),
     /// A reduction over axes.
     Reduce(ReduceRule),
-    /// The slices of the first operand at the positions along an axis that are in the second one, of
-    /// integers; the axes of the second replace that axis, which the attributes determine. Negative positions
-    /// count from the end; a position out of range is an error, see
-    /// [`check_positions`](crate::ops::host::check_positions).
+    /// A gather of slices of the first operand at the positions in the second one, which is of integers. The attributes
+    /// determine the axis, and the axes of the second operand replace it. Negative positions count from the end. A
+    /// position out of range is an error, see [`check_positions`](crate::ops::host::check_positions).
     Gather(fn(&Attrs) -> usize),
-    /// A view of the first operand's memory. `None` if the view needs a row-major operand.
+    /// A view of the first operand's memory; `None` if the view needs a row-major operand.
     View(fn(&Attrs, &Layout) -> Option<Layout>),
-    /// A contraction: how many axes of its operands are of which kind, by the rank of the first one. Operands and
-    /// result have one dtype.
+    /// A contraction: returns the number of axes of each kind from the rank of the first operand. Operands and result
+    /// have one dtype.
     Contraction(fn(&Attrs, usize) -> ContractionRanks),
     /// Constant data.
     Constant(fn(&Attrs) -> &Literal),
-    /// The only operand, unless this refuses its elements: the bytes of a row-major array of that dtype.
+    /// A check of the only operand, which is also the result. The check reads the bytes of a row-major array of that
+    /// dtype.
     Check(fn(&Attrs, DType, &[u8]) -> Result<()>),
     /// A call of the backend's library, or of `eval`.
     Library,
-    /// Like [`Library`](Self::Library), on images. Where the target asks for it
-    /// ([`Target::images`](crate::lower::Target::images)), it runs on images in another order of axes, and a convolution
-    /// is a contraction.
+    /// A library call like [`Library`](Self::Library), on images. It runs in another axis order if the target asks for
+    /// one ([`Target::images`](crate::lower::Target::images)); a convolution is then a contraction.
     OfImages(ImageRule),
-    /// Like [`Library`](Self::Library). The only result is the first operand with some elements
-    /// changed, and may share its memory: then the other elements are not written.
+    /// A library call like [`Library`](Self::Library). The only result is the first operand with some elements changed.
+    /// If it is computed in place, the other elements are not written.
     Update,
-    /// The only result consists of its operands: the layout of each of them in it.
+    /// The operands as slices of the only result: returns the layout of each operand in it.
     Slices(SliceRule),
-    /// The ops that the body applies, unless the target runs the op itself
+    /// The ops that the body applies, unless the composite is native to the target
     /// ([`Target::keeps`](crate::lower::Target::keeps)).
     Composite(Body),
-    /// By the regions of the node: calls and control flow. The definition's own `infer` and `eval`, which
-    /// have no access to regions, return errors.
+    /// Execution of the node's regions: calls and control flow. The definition's `infer` and `eval` have no access to
+    /// regions and return errors.
     Regions(RegionRule),
 }
 
 impl Lowering {
-    /// The precision in which a library runs an op in code of this one: convolutions are products of matrices. Others
-    /// have the same bits in every precision, and so run in one.
+    /// Returns the precision in which a library runs an op in code of the given precision. Only convolutions contain
+    /// matrix products. Other ops have the same bits in every precision, so they run in strict precision.
     pub fn library_precision(&self, of_code: Precision) -> Precision {
         match self {
             Self::OfImages(ImageRule { form: ImageForm::Convolution { .. }, .. }) => of_code,
@@ -136,42 +135,42 @@ impl Lowering {
     }
 }
 
-/// The layout of each operand, of these shapes, in a result of this row-major layout.
+/// Returns the layout of each operand, of these shapes, in a result of this row-major layout.
 ///
-/// The slices cover the result. Only the first may overlap others, which then replace its elements; in that
-/// case it is the whole result.
+/// The slices cover the result. Only the first may overlap others, which then replace its elements. In that case it is
+/// the whole result.
 pub type SliceRule = fn(&Attrs, &[&[usize]], &Layout) -> Slices;
 
-/// Layouts of operands in a result.
+/// The layouts of operands in a result.
 pub type Slices = SmallVec<[Layout; 2]>;
 
 /// The regions of a node.
 pub type Regions = [Arc<Graph>];
 
-/// The type rule and the reference evaluation of an op with regions.
+/// The rules of an op with regions.
 pub struct RegionRule {
     /// The number of regions of a node.
     pub count: usize,
-    /// How a node with these attributes runs its regions.
+    /// Returns how a node with these attributes runs its regions.
     pub control: fn(&Attrs) -> Control,
-    /// Types of the results, or an error if the regions and operands do not fit.
+    /// Returns the types of the results, or an error for illegal regions and operands.
     pub infer: fn(&Attrs, &Regions, &[&Type]) -> Result<Types>,
-    /// The reference evaluation; operands have passed `infer`.
+    /// The reference evaluation; `infer` has accepted the operands.
     pub eval: fn(&Attrs, &Regions, &[&Array]) -> Result<Arrays>,
 }
 
 /// A reduction over axes.
 pub struct ReduceRule {
-    /// The reduced axes.
+    /// Returns the reduced axes.
     pub axes: fn(&Attrs) -> SmallVec<[usize; 4]>,
-    /// How values are reduced.
+    /// The reduction function.
     pub reducer: Reducer,
-    /// The dtype of accumulators, by the operand's dtype.
+    /// Returns the dtype of accumulators for the operand's dtype.
     pub accumulate: fn(DType) -> DType,
 }
 
 impl OpDef {
-    /// The gradients of the operands by the op's rule; `None` if it has none.
+    /// Returns the gradients of the operands by the op's rule; `None` if it has none.
     pub fn pull(&self, vjp: &Vjp<'_>) -> Option<Cotangents> {
         match self.derivative {
             Derivative::Rule(rule) => Some(rule(vjp)),
@@ -184,13 +183,13 @@ impl OpDef {
         }
     }
 
-    /// The handle of the op.
+    /// Returns the handle of the op.
     #[inline]
     pub const fn op(&'static self) -> Op {
         Op(&self.info)
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &'static str {
         self.info.name
     }

@@ -9,25 +9,25 @@ use crate::ops::{Arrays, OpDef, Sample, SampleInput, Types};
 use crate::tensor::{Array, Attrs, DType, Kind, Scalar, Tensor, Type, apply1};
 use smallvec::{SmallVec, smallvec};
 
-/// The dtypes of an op, and the conversion of others.
+/// The dtypes that an op accepts, and the conversion of others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Domain {
     /// Every dtype.
     Any,
     /// Integers and floats.
     Numeric,
-    /// Floats; bools and integers become f32 first.
+    /// Floats; bools and integers are converted to f32.
     Float,
     /// Bools and integers.
     Integral,
     /// Integers.
     Integer,
-    /// Bools; other dtypes are compared with zero first.
+    /// Bools; other dtypes are compared with zero.
     Logical,
 }
 
 impl Domain {
-    /// The dtype to which an operand is converted.
+    /// Returns the dtype to which an operand is converted.
     ///
     /// # Errors
     /// [`Code::DType`] for a dtype that the op does not accept.
@@ -45,7 +45,7 @@ impl Domain {
         }
     }
 
-    /// Whether operands of this dtype are what the op takes.
+    /// Whether the op takes operands of this dtype without conversion.
     #[inline]
     fn keeps(self, dtype: DType) -> bool {
         match self {
@@ -58,7 +58,7 @@ impl Domain {
         }
     }
 
-    /// The dtypes of samples of ops with this domain.
+    /// Returns the dtypes of samples of ops with this domain.
     fn sampled(self) -> &'static [DType] {
         use DType::*;
         match self {
@@ -71,7 +71,7 @@ impl Domain {
         }
     }
 
-    /// The dtype of the first samples.
+    /// Returns the dtype of the first samples.
     fn sampled_first(self) -> DType {
         match self {
             Self::Any | Self::Numeric | Self::Float => DType::F32,
@@ -81,11 +81,11 @@ impl Domain {
     }
 }
 
-/// The result's type: operands of one dtype of the domain, broadcast; `bool` or that dtype.
+/// Infers the type of the result. The operands have one dtype of the domain and are broadcast; the result is `bool` or
+/// of that dtype.
 ///
 /// # Errors
-/// [`Code::DType`] if dtypes differ or are not of the domain, [`Code::Shape`] if shapes do not
-/// broadcast.
+/// [`Code::DType`] if dtypes differ or are not in the domain, [`Code::Shape`] if shapes do not broadcast.
 pub fn infer(domain: Domain, to_bool: bool, inputs: &[&Type]) -> Result<Types> {
     let dtype = inputs[0].dtype;
     if domain.convert(dtype)? != dtype {
@@ -101,7 +101,7 @@ pub fn infer(domain: Domain, to_bool: bool, inputs: &[&Type]) -> Result<Types> {
     Ok(smallvec![Type::new(if to_bool { DType::Bool } else { dtype }, dims)])
 }
 
-/// Reference evaluation: `formula` of the scalars at each position, rounded or wrapped to `dtype`.
+/// Evaluates `formula` on the scalars at each position by the reference, and rounds or wraps to `dtype`.
 ///
 /// # Errors
 /// [`Code::Shape`] when the shapes do not broadcast.
@@ -149,7 +149,7 @@ pub fn binary(def: &'static OpDef, domain: Domain, a: Operand<'_>, b: Operand<'_
     apply1(def.op(), &Attrs::none(), &[&*a, &*b])
 }
 
-/// An integer scalar without loss.
+/// Converts an integer scalar without loss.
 pub fn wide(scalar: Scalar) -> i128 {
     match scalar {
         Scalar::UInt(it) => it as i128,
@@ -157,17 +157,17 @@ pub fn wide(scalar: Scalar) -> i128 {
     }
 }
 
-/// The formula of a float.
+/// Applies a function of one float.
 pub fn float1(v: &[Scalar], float: impl Fn(f64) -> f64) -> Scalar {
     Scalar::Float(float(v[0].as_f64()))
 }
 
-/// The formula of two floats.
+/// Applies a function of two floats.
 pub fn float2(v: &[Scalar], float: impl Fn(f64, f64) -> f64) -> Scalar {
     Scalar::Float(float(v[0].as_f64(), v[1].as_f64()))
 }
 
-/// The formula of a number, which may be an integer.
+/// Applies a function of a number, which may be an integer.
 pub fn number1(v: &[Scalar], float: impl Fn(f64) -> f64, int: impl Fn(i128) -> i128) -> Scalar {
     match v[0] {
         Scalar::Float(it) => Scalar::Float(float(it)),
@@ -175,7 +175,7 @@ pub fn number1(v: &[Scalar], float: impl Fn(f64) -> f64, int: impl Fn(i128) -> i
     }
 }
 
-/// The formula of two numbers, which may be integers.
+/// Applies a function of two numbers, which may be integers.
 pub fn number2(v: &[Scalar], float: impl Fn(f64, f64) -> f64, int: impl Fn(i128, i128) -> i128) -> Scalar {
     match (v[0], v[1]) {
         (Scalar::Float(a), Scalar::Float(b)) => Scalar::Float(float(a, b)),
@@ -183,8 +183,8 @@ pub fn number2(v: &[Scalar], float: impl Fn(f64, f64) -> f64, int: impl Fn(i128,
     }
 }
 
-/// Samples of an elementwise op with these ranges of operands: shapes that broadcast, are empty or
-/// have rank zero, and the dtypes of the domain.
+/// Returns samples of an elementwise op with these ranges of operands. They cover broadcasting, empty and scalar
+/// shapes, and the dtypes of the domain.
 pub fn samples<const N: usize>(domain: Domain, ranges: [(f64, f64); N]) -> Vec<Sample> {
     const SHAPES: [[&[usize]; 3]; 4] =
         [[&[3, 5], &[3, 5], &[3, 5]], [&[4, 1, 3], &[2, 1], &[3]], [&[], &[], &[2]], [&[0, 3], &[3], &[1]]];
@@ -196,8 +196,8 @@ pub fn samples<const N: usize>(domain: Domain, ranges: [(f64, f64); N]) -> Vec<S
     shapes.chain(dtypes).collect()
 }
 
-/// Declares an elementwise primitive of one or two operands: its definition, its function,
-/// and its method of [`Tensor`].
+/// Declares an elementwise primitive of one or two operands: its definition, its function, and its method of
+/// [`Tensor`].
 ///
 /// ```text
 /// elementwise! {
@@ -210,9 +210,9 @@ pub fn samples<const N: usize>(domain: Domain, ranges: [(f64, f64); N]) -> Vec<S
 /// }
 /// ```
 ///
-/// In `vjp`, `g` is the gradient of the result `y`; gradients of broadcast operands are summed
-/// to their shapes. It is a `finite_vjp` if derivatives of every order are finite at all finite operands.
-/// `wide_body` computes f16 and bf16 in f32 and rounds once.
+/// In `vjp`, `g` is the gradient of the result `y`; gradients of broadcast operands are summed to their shapes. Write
+/// `finite_vjp` if derivatives of every order are finite at all finite operands. `wide_body` computes f16 and bf16 in
+/// f32 and rounds once.
 macro_rules! elementwise {
     (
         $(#[$doc:meta])*
@@ -306,12 +306,12 @@ macro_rules! elementwise {
     (@function [$(#[$doc:meta])*] $def:ident $function:ident $method:ident $domain:ident ($a:ident, $b:ident)) => {
         $(#[$doc])*
         ///
-        /// Operands are broadcast and converted to their common dtype; a number is converted to that
-        /// of the other operand.
+        /// Operands are broadcast and converted to their common dtype; a number is converted to the dtype of the other
+        /// operand.
         #[doc = elementwise!(@dtypes $domain)]
         ///
         /// # Panics
-        /// Raises [`Code::Shape`](crate::Code::Shape) when the shapes do not broadcast,
+        /// Raises [`Code::Shape`](crate::Code::Shape) when the shapes do not broadcast, and
         /// [`Code::DType`](crate::Code::DType) for a number that does not fit the tensor's dtype.
         #[track_caller]
         pub fn $function($a: impl $crate::ops::IntoOperand, $b: impl $crate::ops::IntoOperand) -> $crate::Tensor {

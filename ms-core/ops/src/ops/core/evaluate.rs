@@ -1,14 +1,14 @@
-//! Reference evaluation of graphs: every node by its op's `eval`.
+//! Reference evaluation of graphs by the `eval` of each node's op.
 
 use crate::error::{Code, Error, Result, in_op};
 use crate::ir::{Graph, Node};
 use crate::ops::{Arrays, Lowering, definition};
 use crate::tensor::Array;
 
-/// The results of a node on its operands.
+/// Evaluates a node on its operands.
 ///
 /// # Errors
-/// Those of the op; [`Code::Memory`] if memory runs out.
+/// The errors of the op, and [`Code::Memory`] if memory runs out.
 pub fn evaluate_node(node: &Node, inputs: &[&Array]) -> Result<Arrays> {
     let def = definition(node.op);
     in_op(|| match &def.lowering {
@@ -21,7 +21,7 @@ pub fn evaluate_node(node: &Node, inputs: &[&Array]) -> Result<Arrays> {
 /// Evaluates a graph node by node: slow, and the oracle of tests.
 ///
 /// # Errors
-/// [`Code::Argument`] if the inputs do not have the types of the graph's; those of the ops.
+/// [`Code::Argument`] if the inputs do not have the types of the graph's inputs, and the errors of the ops.
 pub fn evaluate_graph(graph: &Graph, inputs: &[&Array]) -> Result<Vec<Array>> {
     let given: Vec<_> = inputs.iter().map(|it| it.ty()).collect();
     let wanted = graph.inputs();

@@ -1,24 +1,25 @@
-//! The derivative of a product by one factor, where factors may be zero.
+//! Derivatives of a product by its factors, where factors may be zero.
 
 use crate::ops::{cast, select, square, zeros_like};
 use crate::tensor::Tensor;
 
-/// The factors of products, with those that are zero apart.
+/// The factors of products, with the zero factors separated.
 ///
-/// The product of all factors but one is the product over that factor where none is zero. Where one, or two, of the
-/// others are zero it is zero, and its derivatives by these are not: so it is computed from the zeros themselves, by
-/// their elementary symmetric polynomials. Derivatives of a product to the third order hold for any number of zeros.
+/// If no factor is zero, the product of all factors but one is the whole product divided by that factor. If one or two
+/// of the others are zero, that product is zero but its derivatives are not. It is therefore computed from the zeros,
+/// by their elementary symmetric polynomials. Derivatives of a product up to the third order are exact for any number
+/// of zeros.
 pub(crate) struct Factors {
     /// Whether a factor is zero.
     is_zero: Tensor,
-    /// One for a factor that is zero, that factor, and its square; zeros for other factors.
+    /// For a zero factor: one, the factor, and its square. Zeros for other factors.
     zeros: [Tensor; 3],
-    /// The factors that are not zero, and one for others.
+    /// The nonzero factors, and one in place of each zero factor.
     nonzero: Tensor,
 }
 
 impl Factors {
-    /// The factors `x`.
+    /// Separates the factors `x`.
     #[track_caller]
     pub fn of(x: &Tensor) -> Self {
         let is_zero = x.eq(0.0);
@@ -27,17 +28,18 @@ impl Factors {
         Self { zeros, nonzero: select(&is_zero, 1.0, x), is_zero }
     }
 
-    /// The terms of sums over the factors of each product: the number of zeros, the zeros, and their squares.
+    /// Returns the terms of the sums over each product's factors: zero indicators, zero factors, and their squares.
     pub fn zeros(&self) -> [&Tensor; 3] {
         self.zeros.each_ref()
     }
 
-    /// The factors of each product without those that are zero.
+    /// Returns the factors of each product, with one in place of zeros.
     pub fn nonzero(&self) -> &Tensor {
         &self.nonzero
     }
 
-    /// For each factor the product of the others, from the product and the sums of all, at the place of the factor.
+    /// Returns for each factor the product of the others. `product`, `count`, `sum` and `squares` are the product of
+    /// the nonzero factors and the sums of [`zeros`](Self::zeros), broadcast to the factors.
     #[track_caller]
     pub fn others(&self, product: &Tensor, count: &Tensor, sum: &Tensor, squares: &Tensor) -> Tensor {
         let [count, sum, squares] = [(count, 0), (sum, 1), (squares, 2)].map(|(all, at)| all - &self.zeros[at]);
@@ -45,9 +47,10 @@ impl Factors {
         product / &self.nonzero * select(count.eq(0.0), 1.0, zero)
     }
 
-    /// For each factor the sum over the products in which it is of `terms`, which are products without zeros times a
-    /// number each, without that factor. `total` adds up terms at the place of a factor, and the other sums are those
-    /// of each product.
+    /// Returns for each factor the sum of `terms` over the products that contain it, without that factor.
+    ///
+    /// Each term is a product of nonzero factors times a number. `total` sums terms at the position of a factor.
+    /// `count`, `sum` and `squares` belong to each product.
     #[track_caller]
     pub fn of_running(
         &self,
@@ -58,13 +61,14 @@ impl Factors {
         total: impl Fn(Tensor) -> Tensor,
     ) -> Tensor {
         let pair = pair(sum, squares);
-        // The terms of products with this number of zeros besides the factor itself, as polynomials of their zeros.
+        // Keeps the terms of products that have `count_of` zeros besides the factor itself.
         let with = |count_of: f64, own: bool| {
             let count = count - if own { 1.0 } else { 0.0 };
             select(count.eq(count_of), terms, 0.0)
         };
         let polynomial = |own: bool| total(with(0.0, own) + with(1.0, own) * sum + with(2.0, own) * &pair);
-        // Of the other zeros the sum is `sum - z`, and the products of pairs are `pair - z sum + z^2`.
+        // Without the zero `z`, the sum of the zeros is `sum - z`, and the sum of their pairwise products is `pair - z
+        // sum + z^2`.
         let z = &self.zeros[1];
         let at_zero =
             polynomial(true) - z * total(with(1.0, true) + with(2.0, true) * sum) + square(z) * total(with(2.0, true));
@@ -72,7 +76,7 @@ impl Factors {
     }
 }
 
-/// The second elementary symmetric polynomial of numbers, by Newton's identity from their sum and the sum of squares.
+/// Returns the second elementary symmetric polynomial, by Newton's identity from the sum and the sum of squares.
 #[track_caller]
 fn pair(sum: &Tensor, squares: &Tensor) -> Tensor {
     (square(sum) - squares) * 0.5

@@ -1,19 +1,19 @@
-//! The value of a parameter as floats, in which it is threaded through backward functions.
+//! Encoding of a parameter's value as floats, to thread it through backward functions.
 //!
-//! It is propagated as a gradient, and only floats have gradients: integers are encoded in floats
-//! that represent them exactly.
+//! The value is propagated as a gradient, and only floats have gradients. Integers are encoded in floats that represent
+//! them exactly.
 
 use crate::ops::{bitwise_and, bitwise_or, cast, left_shift, right_shift, stack};
 use crate::tensor::{DType, Dim, Tensor, Type};
 
-/// How many bits of a 64-bit integer one float encodes.
+/// The number of bits of a 64-bit integer that one float encodes.
 const HALF: i64 = 32;
 
 fn is_halved(dtype: DType) -> bool {
     matches!(dtype, DType::I64 | DType::U64)
 }
 
-/// The type of [`encode_as_floats`] of a value of this type.
+/// Returns the type of [`encode_as_floats`] for a value of this type.
 #[doc(hidden)]
 pub fn encoded_type(ty: &Type) -> Type {
     match ty.dtype {

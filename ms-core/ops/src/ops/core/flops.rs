@@ -1,13 +1,14 @@
-//! The work of an op.
+//! Floating-point operations of an op.
 
 use super::composite::{body_has_product, flops_of_body};
 use crate::ops::{CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, ImageForm, Lowering, definition};
 use crate::tensor::{Attrs, Op, Type};
 
-/// The number of floating-point operations of an op on these types: two for each product of a matrix
-/// product or a convolution, one for each element of a float that an elementwise op computes or a reduction
-/// reads. A composite has those of its body. Movement of data, integers, and ops with regions count nothing; sizes that are not known count as
-/// one.
+/// Counts the floating-point operations of an op on these types.
+///
+/// A multiply-add of a matrix product or a convolution counts two. Each float element that an elementwise op computes
+/// or a reduction reads counts one. A composite counts the operations of its body. Data movement, integers, and ops
+/// with regions count zero. Unknown sizes count as one.
 ///
 /// ```
 /// use ms_core::{DType, ops::{self, MATMUL}, tensor::{Attrs, Type}};
@@ -20,7 +21,7 @@ pub fn flops(op: Op, attrs: &Attrs, inputs: &[&Type], outputs: &[Type]) -> u64 {
     let of_floats = |it: &&Type| it.dtype.is_float();
     let axis = |it: &Type, axis: usize| it.dims.get(axis).and_then(|it| it.as_const()).unwrap_or(1).max(1) as u64;
     match &definition(op).lowering {
-        // Comparisons of floats count as well: their results are bools.
+        // Comparisons of floats count although their results are bools.
         Lowering::Map(_) if inputs.iter().any(of_floats) => outputs.iter().map(numel).sum(),
         Lowering::Reduce(_) => inputs.iter().copied().filter(of_floats).map(numel).sum(),
         Lowering::Contraction(ranks) => {
@@ -29,7 +30,7 @@ pub fn flops(op: Op, attrs: &Attrs, inputs: &[&Type], outputs: &[Type]) -> u64 {
             2 * numel(&outputs[0]) * summed.map(|it| axis(inputs[0], it)).product::<u64>()
         }
         Lowering::OfImages(_) => {
-            // The output of the convolution, and its weight.
+            // Each output element costs one multiply-add for each weight of its channel.
             let (output, weight) = match op {
                 it if it == CONV.op() => (&outputs[0], inputs[1]),
                 it if it == CONV_INPUT_GRAD.op() => (inputs[0], inputs[1]),

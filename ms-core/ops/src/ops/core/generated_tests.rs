@@ -1,4 +1,4 @@
-//! Tests that are generated from the definitions of ops.
+//! Tests generated from the definitions of ops.
 
 use super::reference::evaluate_body;
 use crate::ops::{Lowering, PRIMITIVES, definitions};
@@ -21,7 +21,7 @@ fn every_op_is_well_declared() {
     }
 }
 
-/// The tolerance between a body and `eval`, which rounds less often: a few units in the last place.
+/// Returns the tolerance between a body and `eval`, which rounds less often: a few units in the last place.
 fn last_digits(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 2f64.powi(-10),

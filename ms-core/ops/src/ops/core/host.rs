@@ -1,5 +1,5 @@
-//! Shared code of reference evaluations and backends' libraries for data movement: positions, sums of
-//! elements, traversal along an axis.
+//! Data movement shared by reference evaluations and the libraries of backends: positions, sums of elements, traversal
+//! along an axis.
 
 use crate::error::{Code, Error, Result};
 use crate::ops::{Ints, PlaceAttrs};
@@ -8,8 +8,7 @@ use crate::with_element;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 
-/// The elements of an integer array as positions along an axis of `size`; negative ones count from
-/// the end.
+/// Reads an integer array as positions along an axis of `shape`; negative ones count from the end.
 ///
 /// # Errors
 /// [`Code::OutOfRange`] for a position outside the axis.
@@ -35,7 +34,7 @@ pub fn positions(index: &Array, axis: usize, shape: &[usize]) -> Result<Vec<usiz
 /// Checks that all positions in an integer array are in range for an axis; negative ones count from the end.
 ///
 /// # Errors
-/// [`Code::OutOfRange`] with the first position that is not.
+/// [`Code::OutOfRange`] with the first position that is out of range.
 pub fn check_positions(index: &Array, axis: usize, shape: &[usize]) -> Result<()> {
     let size = shape[axis] as i64;
     // As unsigned numbers, negative ones are the largest.
@@ -44,7 +43,7 @@ pub fn check_positions(index: &Array, axis: usize, shape: &[usize]) -> Result<()
     let first = with_element!(index.dtype(), T => {
         let at = |it: T| it.to_scalar().as_i64();
         match index.as_slice::<T>() {
-            // Without an early exit, so that the loop is vectorised.
+            // Without an early exit, the loop is vectorised.
             Ok(all) if all.iter().fold(true, |inside, &it| inside & exists(at(it))) => None,
             _ => index.iter::<T>().map(at).find(|&it| !exists(it)),
         }
@@ -62,7 +61,7 @@ fn outside(at: i64, axis: usize, shape: &[usize]) -> Error {
     ))
 }
 
-/// For rows of `k` positions along the first `k` axes of `shape`: the number of each row's slice, and
+/// Converts rows of `k` positions along the first `k` axes of `shape` to the index of each row's slice. Also returns
 /// the number of elements of a slice.
 ///
 /// # Errors
@@ -89,8 +88,8 @@ pub fn rows(index: &Array, shape: &[usize]) -> Result<(Vec<usize>, usize)> {
     Ok((rows, shape[k..].iter().product()))
 }
 
-/// The layouts of slices of these sizes in a row-major array of `shape`: their starts and steps
-/// are attributes, by axis, slice after slice.
+/// Returns the layouts of slices of these sizes in a row-major array of `shape`. Their starts and steps are attributes,
+/// by axis, slice after slice.
 pub fn slices<'a>(attrs: &Attrs, shape: &[usize], sizes: impl Iterator<Item = &'a [usize]>) -> Vec<Layout> {
     let places = PlaceAttrs::of(attrs);
     let (all, rank, starts) = (Layout::contiguous(shape), shape.len(), places.starts().sizes());
@@ -102,23 +101,23 @@ pub fn slices<'a>(attrs: &Attrs, shape: &[usize], sizes: impl Iterator<Item = &'
     sizes.enumerate().map(place).collect()
 }
 
-/// How an element is combined with one that is scattered to its position.
+/// The function that combines an element with one that is scattered to its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScatterReduction {
-    /// The scattered one remains.
+    /// The scattered element replaces the other.
     Write,
-    /// [`plus`].
+    /// Their sum by [`plus`].
     Add,
-    /// Their product: floats rounded, integers wrapped, bools and-ed.
+    /// Their product: floats rounded, integers wrapped, bools combined by `and`.
     Mul,
-    /// The larger one, nan if either is nan; bools or-ed.
+    /// The larger one, NaN if either is NaN; bools combined by `or`.
     Max,
-    /// The smaller one, nan if either is nan; bools and-ed.
+    /// The smaller one, NaN if either is NaN; bools combined by `and`.
     Min,
 }
 
 impl ScatterReduction {
-    /// `a`, combined with the scattered element `b`.
+    /// Combines `a` with the scattered element `b`.
     #[inline]
     pub fn of<T: Element>(self, a: T, b: T) -> T {
         match self {
@@ -132,7 +131,7 @@ impl ScatterReduction {
     }
 }
 
-/// Whether `b` compares with `a` in this way, or is the first nan of both.
+/// Whether `b` compares with `a` as `order` says, or is NaN and `a` is not.
 #[inline]
 fn replaces<T: Element>(b: T, a: T, order: Ordering) -> bool {
     match (b.to_scalar(), a.to_scalar()) {
@@ -142,7 +141,7 @@ fn replaces<T: Element>(b: T, a: T, order: Ordering) -> bool {
     }
 }
 
-/// `a * b` in the dtype: floats rounded, integers wrapped, bools and-ed.
+/// Returns `a * b` in the dtype: floats rounded, integers wrapped, bools combined by `and`.
 fn times<T: Element>(a: T, b: T) -> T {
     let (a, b) = (a.to_scalar(), b.to_scalar());
     T::from_scalar(match T::DTYPE.kind() {
@@ -152,7 +151,7 @@ fn times<T: Element>(a: T, b: T) -> T {
     })
 }
 
-/// `a + b` in the dtype: floats rounded, integers wrapped, bools or-ed.
+/// Returns `a + b` in the dtype: floats rounded, integers wrapped, bools combined by `or`.
 #[inline]
 pub fn plus<T: Element>(a: T, b: T) -> T {
     let (a, b) = (a.to_scalar(), b.to_scalar());
@@ -163,17 +162,16 @@ pub fn plus<T: Element>(a: T, b: T) -> T {
     })
 }
 
-/// The elements of `array` in row-major order in memory of the host, copied only if they are not there
-/// or strided.
+/// Returns the elements of `array` in row-major order on the host. Copies them only if they are elsewhere or strided.
 ///
 /// # Errors
-/// As [`Array::on_host`].
+/// The errors of [`Array::on_host`].
 pub fn dense(array: &Array) -> Result<HostArray<'_>> {
     let host = array.on_host()?;
     if host.layout().is_contiguous() { Ok(host) } else { host.duplicate().into_host() }
 }
 
-/// The elements of a dense array.
+/// Returns the elements of a dense array.
 ///
 /// # Panics
 /// If the array is not dense or of another dtype.
@@ -181,18 +179,18 @@ pub fn elements<'a, T: Element>(array: &'a HostArray<'_>) -> &'a [T] {
     array.as_slice().expect("a dense array of this dtype")
 }
 
-/// The elements of a float array as f64, in row-major order.
+/// Returns the elements of a float array as f64, in row-major order.
 ///
 /// # Errors
-/// As [`Array::on_host`].
+/// The errors of [`Array::on_host`].
 pub fn wide_floats(array: &Array) -> Result<Vec<f64>> {
     let array = array.on_host()?;
     Ok(with_element!(array.dtype(), T => collected(array.iter::<T>().map(|it| it.to_scalar().as_f64()))))
 }
 
-/// A row-major array of the scalar that `value` gives for the number of each element, rounded or wrapped to `dtype`.
-// Evaluations by the reference call it with functions as objects: a loop of each op for each dtype would be most of what
-// is compiled in this crate.
+/// Creates a row-major array of the scalars that `value` returns for each row-major index, rounded or wrapped to
+/// `dtype`.
+// Reference evaluations pass trait objects. A loop per op and dtype would dominate the compile time of this crate.
 pub fn array_of(shape: &[usize], dtype: DType, value: &mut dyn FnMut(usize) -> Scalar) -> Array {
     let mut out = Array::zeros(shape, dtype);
     with_element!(dtype, T => {
@@ -203,7 +201,7 @@ pub fn array_of(shape: &[usize], dtype: DType, value: &mut dyn FnMut(usize) -> S
     out
 }
 
-/// A row-major array of f64 values rounded to `dtype`.
+/// Creates a row-major array of f64 values rounded to `dtype`.
 pub fn narrow_floats(values: &[f64], shape: &[usize], dtype: DType) -> Array {
     array_of(shape, dtype, &mut |i| Scalar::Float(values[i]))
 }
@@ -211,23 +209,23 @@ pub fn narrow_floats(values: &[f64], shape: &[usize], dtype: DType) -> Array {
 /// A row-major shape viewed as `[outer, size, inner]` around one axis.
 #[derive(Clone, Copy)]
 pub struct Axis {
-    /// Product of the sizes before the axis.
+    /// The product of the sizes before the axis.
     pub outer: usize,
-    /// Size of the axis.
+    /// The size of the axis.
     pub size: usize,
-    /// Product of the sizes after the axis.
+    /// The product of the sizes after the axis.
     pub inner: usize,
 }
 
 impl Axis {
-    /// Axis `axis` of `shape`.
+    /// Splits `shape` around `axis`.
     pub fn of(shape: &[usize], axis: usize) -> Self {
         Self { outer: shape[..axis].iter().product(), size: shape[axis], inner: shape[axis + 1..].iter().product() }
     }
 }
 
-/// Visits the elements of an index array whose elements are positions along an axis of a row-major
-/// array of `shape`: with the offset of each in the index array, and of the element at its position.
+/// Visits the elements of an index array of positions along an axis of a row-major array of `shape`. Passes the offset
+/// of each element in the index array, and the offset of the element at its position.
 pub fn visit_indexed(
     shape: &[usize],
     axis: usize,
@@ -243,8 +241,10 @@ pub fn visit_indexed(
     }
 }
 
-/// Where the parts of a row-major array of `shape` begin that are `size` positions along `axis`, from the position in
-/// `start` on: one for all, or one for each position of the first axes. The second result is the length of a part.
+/// Returns the offsets of the contiguous parts with `size` positions along `axis` in a row-major array of `shape`, and
+/// their length.
+///
+/// `start` has the first position: one for all parts, or one for each index of the leading axes.
 ///
 /// # Errors
 /// [`Code::OutOfRange`] for positions outside the axis.
@@ -271,7 +271,7 @@ pub fn parts(start: &Array, axis: usize, shape: &[usize], size: usize) -> Result
     Ok((firsts, size * inner))
 }
 
-/// `shape` with one axis replaced by `sizes`.
+/// Returns `shape` with one axis replaced by `sizes`.
 pub fn replace_axis<S: Copy>(shape: &[S], axis: usize, sizes: &[S]) -> SmallVec<[S; 4]> {
     shape[..axis].iter().chain(sizes).chain(&shape[axis + 1..]).copied().collect()
 }

@@ -1,4 +1,4 @@
-//! Ops on images: what they need and give as layout, and convolutions as contractions.
+//! Ops on NCHW and NHWC images: their layouts, and convolutions as contractions.
 
 use crate::ops::Window;
 use crate::tensor::{Attrs, Dim, Shape, Tensor, Type};
@@ -7,15 +7,15 @@ use smallvec::SmallVec;
 /// The order of the axes of images.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum AxisOrder {
-    /// `[n, c, spatial..]`: that of the operands and results of all ops.
+    /// NCHW, `[n, c, spatial..]`: the order of the operands and results of all ops.
     #[default]
     ChannelsFirst,
-    /// `[n, spatial.., c]`.
+    /// NHWC, `[n, spatial.., c]`.
     ChannelsLast,
 }
 
 impl AxisOrder {
-    /// The axis of the channels of an image of this rank.
+    /// Returns the channel axis of an image of this rank.
     pub fn channels(self, rank: usize) -> usize {
         match self {
             Self::ChannelsFirst => 1,
@@ -23,7 +23,7 @@ impl AxisOrder {
         }
     }
 
-    /// The first spatial axis.
+    /// Returns the first spatial axis.
     pub fn spatial(self) -> usize {
         match self {
             Self::ChannelsFirst => 2,
@@ -31,7 +31,7 @@ impl AxisOrder {
         }
     }
 
-    /// The axes of an image of this rank whose channels come first, in this order.
+    /// Returns the permutation from NCHW to this order, for an image of this rank.
     pub fn axes(self, rank: usize) -> SmallVec<[usize; 4]> {
         match self {
             Self::ChannelsFirst => (0..rank).collect(),
@@ -39,7 +39,7 @@ impl AxisOrder {
         }
     }
 
-    /// The axes of an image of this rank in this order, channels first: the inverse of [`axes`](Self::axes).
+    /// Returns the permutation from this order to NCHW, the inverse of [`axes`](Self::axes).
     pub fn inverse(self, rank: usize) -> SmallVec<[usize; 4]> {
         match self {
             Self::ChannelsFirst => (0..rank).collect(),
@@ -48,48 +48,48 @@ impl AxisOrder {
     }
 }
 
-/// An op on images `[n, c, spatial..]`, which has one result.
+/// An op on images `[n, c, spatial..]` that has one result.
 pub struct ImageRule {
-    /// The operands that are images. Others, such as weights, have one layout only.
+    /// The operands that are images. Others, such as weights, have a fixed layout.
     pub operands: &'static [usize],
     /// Whether the result is an image.
     pub result: bool,
-    /// How it runs on images in another order.
+    /// The implementation in another axis order.
     pub form: ImageForm,
 }
 
-/// How an op runs on images in another order of axes.
+/// The implementation of an op in another axis order.
 pub enum ImageForm {
-    /// A convolution or one of its gradients: by other ops, the products by one contraction over taps.
+    /// A convolution, its backward-data or its backward-weights: other ops, with one contraction over the kernel taps.
     Convolution {
-        /// What the op computes, from its attributes and the types of its operands.
+        /// Returns the geometry from the attributes and the types of the operands.
         geometry: fn(&Attrs, &[&Type]) -> ConvGeometry,
-        /// The result, where images of operands and of the result are in the order. It has the bits of the op in
-        /// [strict](crate::ir::Precision::Strict) precision.
+        /// Computes the result, where the images among operands and result have the given order. It has the bits of the
+        /// op in [strict](crate::ir::Precision::Strict) precision.
         body: fn(&Attrs, &[&Tensor], AxisOrder) -> Tensor,
     },
-    /// Pooling: the same op with the attributes of windows that have the channels, of which there are so many, as their
-    /// last axis.
+    /// Pooling: returns the attributes of the same op with the channel axis, of the given size, as the last axis of its
+    /// windows.
     Pooling(fn(&Attrs, Dim) -> Attrs),
 }
 
-/// Which of the ops of a convolution it is.
+/// The ops of a convolution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConvResult {
-    /// The convolution.
+    /// The forward convolution.
     Output,
-    /// The gradient for its input.
+    /// Backward-data: the gradient of the input.
     InputGradient,
-    /// The gradient for its weights.
+    /// Backward-weights: the gradient of the weights.
     WeightGradient,
 }
 
-/// The windows of a convolution, as far as they do not depend on the sizes of images.
+/// The geometry of a convolution, except for the sizes of images.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConvGeometry {
-    /// What is computed.
+    /// The op.
     pub result: ConvResult,
-    /// Taps of a window, by spatial axis.
+    /// The kernel size, by spatial axis.
     pub kernel: Shape,
     /// Stride, dilation and padding.
     pub window: Window,
@@ -98,8 +98,8 @@ pub struct ConvGeometry {
 }
 
 impl ConvGeometry {
-    /// Whether the windows tile the input, or are single elements, without padding: then the elements under them are
-    /// no more than those of the input, and a view of it.
+    /// Whether the windows tile the input or are single elements, without padding. Then the im2col matrix is a view of
+    /// the input.
     pub fn has_patches(&self) -> bool {
         let Window { stride, dilation, before, after } = &self.window;
         (0..self.kernel.len()).all(|axis| {

@@ -17,7 +17,7 @@ use std::fmt::Write;
     label = "not a tensor, a parameter, a number, a bool or a string"
 )]
 pub trait Show {
-    /// The value as a part of a message.
+    /// Returns the value as a part of a message.
     fn show(&self) -> Shown;
 }
 
@@ -67,7 +67,7 @@ macro_rules! host_values {
 
 host_values! { bool char str String i8 i16 i32 i64 isize u8 u16 u32 u64 usize f32 f64 }
 
-/// A message with its host values filled in, and the tensors for the remaining placeholders `{}`.
+/// A message with its host values filled in, and the tensors of the remaining placeholders `{}`.
 pub(in crate::ops) struct Message {
     pub text: String,
     pub tensors: Vec<Tensor>,
@@ -77,7 +77,7 @@ impl Message {
     /// Fills the placeholders `{}` of `text` with `values`; `{{` and `}}` are escaped braces.
     ///
     /// # Errors
-    /// [`Code::Argument`] if there are not as many placeholders as values.
+    /// [`Code::Argument`] if the numbers of placeholders and values differ.
     #[track_caller]
     pub fn new(text: &str, values: &[&dyn Show]) -> Result<Self> {
         let (mut filled, mut tensors) = (String::with_capacity(text.len()), Vec::new());
@@ -112,8 +112,8 @@ pub(in crate::ops) fn show_arrays(text: &str, arrays: &[&Array]) -> String {
     out
 }
 
-/// Copies a text with its placeholders filled by `fill_one`; returns their number. Escaped braces
-/// remain escaped if the text is `kept` to be filled later.
+/// Copies a text with its placeholders filled by `fill_one`, and returns their number. Escaped braces remain escaped if
+/// `kept` is set, because the text is filled again later.
 fn fill(text: &str, mut fill_one: impl FnMut(&mut String), out: &mut String, kept: bool) -> usize {
     let mut places = 0;
     let mut rest = text;

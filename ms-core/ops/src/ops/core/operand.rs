@@ -18,7 +18,7 @@ use std::panic::Location;
 pub enum Operand<'a> {
     /// A tensor.
     Tensor(Cow<'a, Tensor>),
-    /// A weak scalar: it never changes the kind or the width of a tensor.
+    /// A weak scalar, which never changes the kind or the width of a tensor.
     Scalar(Scalar),
 }
 
@@ -35,7 +35,7 @@ pub enum Operand<'a> {
     label = "not a tensor, a parameter or a number"
 )]
 pub trait IntoOperand {
-    /// The operand.
+    /// Returns the operand.
     fn operand(&self) -> Operand<'_>;
 }
 
@@ -87,7 +87,7 @@ macro_rules! scalar_operands {
 scalar_operands! { bool i8 i16 i32 i64 u8 u16 u32 u64 usize f32 f64 half::f16 half::bf16 }
 
 impl<'a> Operand<'a> {
-    /// The dtype, if this is a tensor.
+    /// Returns the dtype, if this is a tensor.
     pub fn dtype(&self) -> Option<DType> {
         match self {
             Self::Tensor(tensor) => Some(tensor.dtype()),
@@ -95,7 +95,7 @@ impl<'a> Operand<'a> {
         }
     }
 
-    /// The number, if this is a scalar.
+    /// Returns the number, if this is a scalar.
     pub fn scalar(&self) -> Option<Scalar> {
         match self {
             Self::Tensor(_) => None,
@@ -103,10 +103,10 @@ impl<'a> Operand<'a> {
         }
     }
 
-    /// The operand as a tensor of `dtype`.
+    /// Converts the operand to a tensor of `dtype`.
     ///
     /// # Errors
-    /// [`Code::DType`] for a scalar of a higher kind than `dtype`, or an integer outside its range.
+    /// [`Code::DType`] for a scalar of a higher kind than `dtype`, or an integer outside the range of `dtype`.
     #[track_caller]
     pub fn into_tensor(self, dtype: DType) -> Result<Cow<'a, Tensor>> {
         match self {
@@ -139,7 +139,7 @@ impl fmt::Display for Operand<'_> {
     }
 }
 
-/// The common dtype of operands: tensors promote, scalars follow.
+/// Returns the common dtype of operands: tensors promote, scalars follow.
 ///
 /// ```
 /// use ms_core::{DType, ops::{IntoOperand, common_dtype}, tensor};
@@ -153,7 +153,7 @@ pub fn common_dtype(operands: &[Operand<'_>]) -> DType {
     tensors.or_else(scalars).expect("there is an operand")
 }
 
-/// The operands of the op `name` as tensors of their common dtype, converted to the op's domain.
+/// Converts the operands of the op `name` to tensors of their common dtype, in the op's domain.
 ///
 /// ```
 /// use ms_core::{DType, ops::{IntoOperand, elementwise::Domain, operands}, tensor};
@@ -164,8 +164,7 @@ pub fn common_dtype(operands: &[Operand<'_>]) -> DType {
 /// ```
 ///
 /// # Errors
-/// [`Code::DType`] for a scalar of a higher kind than the tensors, or a dtype that the op does not
-/// accept.
+/// [`Code::DType`] for a scalar of a higher kind than the tensors, or a dtype that the op does not accept.
 #[track_caller]
 pub fn operands<'a, const N: usize>(
     name: &str,
@@ -176,7 +175,7 @@ pub fn operands<'a, const N: usize>(
         let types = operands.iter().map(|it| it.to_string());
         error.with_op(name).with_operands(types)
     })?;
-    // Not in a closure, which would lose the user's line.
+    // A closure would hide the source location of the caller.
     for it in &mut operands {
         if !matches!(it, Operand::Tensor(tensor) if tensor.dtype() == dtype) {
             let given = std::mem::replace(it, Operand::Scalar(Scalar::Bool(false)));

@@ -1,9 +1,8 @@
 //! The order of side effects.
 //!
-//! `print` and `assert` take a token and return the next one. The token is the value of a slot, like
-//! that of a parameter, and its element has no meaning: reading and writing it in program order
-//! forms one chain through calls, branches and loops, whose last token is a result of the graph. So
-//! passes need no special cases for effects: nodes with effects have uses.
+//! `print` and `assert` take a token and return the next one. The token is the value of a slot, like a parameter, and
+//! its element has no meaning. Reading and writing it in program order forms one chain through calls, branches and
+//! loops. The last token is a result of the graph, so nodes with effects have uses and passes need no special cases.
 
 use crate::error::{Code, Error, Result};
 use crate::ops::BatchedCall;
@@ -16,13 +15,14 @@ thread_local! {
     static TOKEN: RefCell<Tensor> = RefCell::new(Tensor::from_array(token()));
 }
 
-/// The slot of the token. Every thread has a token: effects of threads have no order, and do not wait for each other.
+/// Returns the slot of the token. Every thread has its token: effects of different threads are unordered and do not
+/// wait for each other.
 pub fn order() -> &'static Parameter {
     static ORDER: LazyLock<Parameter> = LazyLock::new(|| Parameter::of_thread(&TOKEN, "order", Role::Buffer));
     &ORDER
 }
 
-/// The type of the token.
+/// Returns the type of the token.
 pub(in crate::ops) fn token_type() -> Type {
     Type::of(DType::U8, &[])
 }
@@ -34,7 +34,7 @@ pub(in crate::ops) fn token() -> Array {
 /// Checks that operand 0 is a token.
 ///
 /// # Errors
-/// [`Code::Argument`] otherwise.
+/// [`Code::Argument`] if operand 0 is missing or not a token.
 pub(in crate::ops) fn check_token(inputs: &[&Type]) -> Result<()> {
     match inputs.first() {
         Some(&ty) if *ty == token_type() => Ok(()),
@@ -50,11 +50,10 @@ pub(in crate::ops) fn apply_in_order(op: Op, attrs: &Attrs, inputs: &[&Tensor]) 
     order().set(&apply1(op, attrs, &inputs));
 }
 
-/// The batching rule of an op that takes and returns the token: lane by lane, or once if no other
-/// operand has lanes.
+/// Batches an op that takes and returns the token: lane by lane, or once if no other operand has lanes.
 pub(in crate::ops) fn batch_in_order(lanes: &BatchedCall<'_>) -> Result<Outputs> {
     let token = &lanes.inputs[0];
-    // If the token has lanes, the result depends on all of them.
+    // If the token has a lane axis, the result depends on all lanes.
     let mut token = if lanes.mapped[0] { crate::ops::max(token, 0) } else { token.clone() };
     let differ = lanes.mapped[1..].contains(&true);
     for lane in 0..if differ { lanes.count()? } else { 1 } {

@@ -1,4 +1,4 @@
-//! Partial gradients: of operands of which an op reads a part.
+//! Partial gradients of operands from which an op reads only some elements.
 
 use crate::ops::{
     ADD_SLICES, AxisAttrs, INDEX_ADD, PlaceAttrs, SCATTER_ADD, SCATTER_ND_ADD, cast, concat, full_of, reshape,
@@ -6,9 +6,8 @@ use crate::ops::{
 use crate::tensor::{Attr, Attrs, DType, Dim, Dims, Tensor, Type, apply1};
 use smallvec::SmallVec;
 
-/// A gradient that is zero except at some positions: the result of
-/// [`Derivative::Read`](crate::ops::Derivative::Read). Parts of one gradient are accumulated in one
-/// tensor, so that a hundred slices of a tensor cost no more than the tensor.
+/// A gradient that is zero except at some positions: the result of [`Derivative::Read`](crate::ops::Derivative::Read).
+/// Parts of one gradient accumulate in one tensor, so a hundred slices of a tensor cost no more than the tensor.
 #[derive(Clone)]
 pub struct Part {
     /// The type of the whole gradient.
@@ -20,33 +19,33 @@ pub struct Part {
 /// The positions of a part's elements.
 #[derive(Clone)]
 enum Indices {
-    /// From `starts` on, with these `steps`.
+    /// A strided slice from `starts` on, with these `steps`.
     Slice { starts: Dims, steps: SmallVec<[i64; 4]> },
     /// Slices at positions `[n]` along an axis.
     Rows { axis: usize, index: Tensor },
     /// Single elements at positions along an axis.
     Elements { axis: usize, index: Tensor },
-    /// Slices at positions along several axes, one row of the index each.
+    /// Slices at positions along several leading axes, one for each row of the index.
     Points { index: Tensor },
 }
 
 impl Part {
-    /// The part of `x` that [`SLICE`](crate::ops::SLICE) reads.
+    /// Creates the part of `x` that [`SLICE`](crate::ops::SLICE) reads.
     pub(in crate::ops) fn slice(x: &Tensor, starts: &[Dim], steps: &[i64], value: &Tensor) -> Self {
         Self::new(x, Indices::Slice { starts: starts.into(), steps: steps.into() }, value)
     }
 
-    /// The slices of `x` at the positions `index` `[n]` along an axis.
+    /// Creates the part of the slices of `x` at the positions `index` `[n]` along an axis.
     pub(in crate::ops) fn rows(x: &Tensor, axis: usize, index: Tensor, value: &Tensor) -> Self {
         Self::new(x, Indices::Rows { axis, index }, value)
     }
 
-    /// The part of `x` that [`TAKE_ALONG_AXIS`](crate::ops::TAKE_ALONG_AXIS) reads.
+    /// Creates the part of `x` that [`TAKE_ALONG_AXIS`](crate::ops::TAKE_ALONG_AXIS) reads.
     pub(in crate::ops) fn elements(x: &Tensor, axis: usize, index: &Tensor, value: &Tensor) -> Self {
         Self::new(x, Indices::Elements { axis, index: index.clone() }, value)
     }
 
-    /// The part of `x` that [`GATHER_ND`](crate::ops::GATHER_ND) reads.
+    /// Creates the part of `x` that [`GATHER_ND`](crate::ops::GATHER_ND) reads.
     pub(in crate::ops) fn points(x: &Tensor, index: &Tensor, value: &Tensor) -> Self {
         Self::new(x, Indices::Points { index: index.clone() }, value)
     }
@@ -55,12 +54,12 @@ impl Part {
         Self { whole: x.ty(), place, value: value.clone() }
     }
 
-    /// Numbers of elements of the part and of the whole gradient; `None` if sizes are symbolic.
+    /// Returns the numbers of elements of the part and of the whole gradient; `None` if sizes are symbolic.
     pub fn sizes(&self) -> Option<(usize, usize)> {
         Some((self.value.ty().numel()?, self.whole.numel()?))
     }
 
-    /// The sum of `base` and the parts of one gradient, in this order.
+    /// Sums `base` and the parts of one gradient, in this order.
     ///
     /// # Panics
     /// If there are no parts.
@@ -76,7 +75,7 @@ impl Part {
         parts.chunk_by(Self::joins).fold(base, |base, parts| add(&base, parts))
     }
 
-    /// Returns whether both can be added by one op.
+    /// Whether one op can add both parts.
     fn joins(&self, other: &Self) -> bool {
         match (&self.place, &other.place) {
             (Indices::Slice { .. }, Indices::Slice { .. }) => true,
@@ -152,7 +151,7 @@ fn add_slices(base: &Tensor, parts: &[Part]) -> Tensor {
     apply1(ADD_SLICES.op(), &PlaceAttrs::attrs(&*starts, steps), &operands)
 }
 
-/// The gradient as the concatenation of its slices, if they tile one axis without gaps and overlaps.
+/// Returns the gradient as the concatenation of its slices, if they tile one axis without gaps or overlaps.
 #[track_caller]
 fn tiled(parts: &[Part]) -> Option<Tensor> {
     let whole = &parts[0].whole;

@@ -8,10 +8,10 @@ use crate::tensor::DType;
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 /// Increments of the key per round: the fractional parts of the golden ratio and of the square root of three.
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
-/// Number of rounds; seven pass the statistical tests.
+/// The number of rounds; seven pass the statistical tests.
 const ROUNDS: usize = 10;
 
-/// The four random words of a counter under a key.
+/// Returns the four random words of a counter under a key.
 #[inline]
 pub(in crate::ops) fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let (mut c, mut k) = (counter, key);
@@ -23,7 +23,7 @@ pub(in crate::ops) fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     c
 }
 
-/// The words of one draw: word `i` depends only on seed, counter and `i`.
+/// The words of one draw; word `i` depends only on seed, counter and `i`.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Stream {
     key: [u32; 2],
@@ -31,24 +31,24 @@ pub(in crate::ops) struct Stream {
 }
 
 impl Stream {
-    /// The stream of a state.
+    /// Creates the stream of a state.
     pub fn new(seed: u64, counter: u64) -> Self {
         let halves = |it: u64| [it as u32, (it >> 32) as u32];
         Self { key: halves(seed), counter: halves(counter) }
     }
 
-    /// Words `4 * block` to `4 * block + 3`.
+    /// Returns words `4 * block` to `4 * block + 3`.
     #[inline]
     pub fn block(&self, block: u64) -> [u32; 4] {
         philox4x32([block as u32, (block >> 32) as u32, self.counter[0], self.counter[1]], self.key)
     }
 
-    /// All words in order, an infinite sequence.
+    /// Returns all words in order, an infinite sequence.
     pub fn words(self) -> impl Iterator<Item = u32> {
         (0..).flat_map(move |block| self.block(block))
     }
 
-    /// All pairs of words in order, as 64-bit integers.
+    /// Returns all pairs of words in order, as 64-bit integers.
     pub fn wide_words(self) -> impl Iterator<Item = u64> {
         let join = |low: u32, high: u32| low as u64 | (high as u64) << 32;
         (0..).flat_map(move |block| {
@@ -58,8 +58,8 @@ impl Stream {
     }
 }
 
-/// The word of a stream at a position, from the values of a [`Lowering::Position`](crate::ops::Lowering)
-/// whose operand is the state: u64 below 2^32.
+/// Builds the word of a stream at a position, as a u64 below 2^32. The arguments are the values of a
+/// [`Lowering::Position`](crate::ops::Lowering) whose operand is the state.
 pub(in crate::ops) fn word([at, seed, counter]: [Expr<'_>; 3]) -> Expr<'_> {
     let at = at.cast(DType::U64);
     let [a, b, c, d] = block_words(at >> 2, [seed, counter]);
@@ -67,7 +67,7 @@ pub(in crate::ops) fn word([at, seed, counter]: [Expr<'_>; 3]) -> Expr<'_> {
     low_half(first.select(even.select(a, b), even.select(c, d)))
 }
 
-/// The pair of words at a position: u64.
+/// Builds the pair of words at a position, as a u64.
 pub(in crate::ops) fn wide_word([at, seed, counter]: [Expr<'_>; 3]) -> Expr<'_> {
     let at = at.cast(DType::U64);
     let [a, b, c, d] = block_words(at >> 1, [seed, counter]);
@@ -75,7 +75,7 @@ pub(in crate::ops) fn wide_word([at, seed, counter]: [Expr<'_>; 3]) -> Expr<'_> 
     low_half(even.select(a, c)) | even.select(b, d) << 32
 }
 
-/// The words of [`Stream::block`]: u64 whose low halves are significant.
+/// Builds the words of [`Stream::block`], as u64 whose low halves are significant.
 fn block_words<'s>(block: Expr<'s>, [seed, counter]: [Expr<'s>; 2]) -> [Expr<'s>; 4] {
     let [m, n] = MULTIPLIERS.map(i64::from);
     let mut c = [block, block >> 32, counter, counter >> 32];
@@ -94,7 +94,7 @@ fn low_half(value: Expr<'_>) -> Expr<'_> {
     value & i64::from(u32::MAX)
 }
 
-/// The high half of the product of a u64 and a 64-bit number.
+/// Builds the high half of the product of a u64 and a 64-bit number.
 pub(in crate::ops) fn high_product(a: Expr<'_>, b: u64) -> Expr<'_> {
     let [low, high] = [b as u32, (b >> 32) as u32].map(i64::from);
     let upper = a >> 32;

@@ -1,8 +1,8 @@
-//! Errors of ops that are composed of others: while tracing, a failed op returns a poisoned tensor
-//! instead of ending the trace, so that all errors of a function are reported at once.
+//! Poisoned tensors of composed ops. While tracing, a failed op returns a poisoned tensor instead of ending the trace.
+//! All errors of a function are thus reported at once.
 
-/// The value of a `Result`; for `Err`, returns the poisoned tensor of its error
-/// ([`refused`](crate::tensor::refused)).
+/// Unwraps a `Result`. For `Err`, returns the poisoned tensor of its error from the enclosing function (see
+/// [`refused`](crate::tensor::refused)).
 macro_rules! or_poison {
     ($result:expr) => {
         match $result {
@@ -12,7 +12,7 @@ macro_rules! or_poison {
     };
 }
 
-/// Returns the first of the operands that is poisoned, if any is.
+/// Returns the first poisoned operand, if there is one, from the enclosing function.
 macro_rules! propagate_poison {
     ($($operand:expr),*) => {
         if let Some(it) = crate::tensor::first_poisoned(&[$(&*$operand),*]) {

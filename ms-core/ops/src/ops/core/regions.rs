@@ -6,7 +6,7 @@ use crate::error::{Code, Error, Result};
 use crate::ir::Graph;
 use crate::tensor::{Array, Attrs, DType, Type};
 
-/// The lowering of an op whose results are those of its only region on its operands.
+/// Returns the lowering of an op that applies its only region to its operands.
 pub(in crate::ops) const fn applied(control: fn(&Attrs) -> Control) -> Lowering {
     Lowering::Regions(RegionRule { count: 1, control, infer: infer_applied, eval: eval_applied })
 }
@@ -23,7 +23,7 @@ fn eval_applied(_: &Attrs, regions: &Regions, inputs: &[&Array]) -> Result<Array
 /// Checks that a region takes operands of these types.
 ///
 /// # Errors
-/// [`Code::Argument`] otherwise.
+/// [`Code::Argument`] if the region has other inputs.
 pub(in crate::ops) fn check_operands(region: &Graph, given: &[&Type]) -> Result<()> {
     let wanted: Vec<_> = region.inputs().iter().map(|&id| region.ty(id)).collect();
     if wanted.len() == given.len() && wanted.iter().zip(given).all(|(wanted, given)| wanted.admits(given)) {
@@ -32,7 +32,7 @@ pub(in crate::ops) fn check_operands(region: &Graph, given: &[&Type]) -> Result<
     Err(Error::new(Code::Argument, format!("`@{}` takes {wanted:?}, not {given:?}", region.name())))
 }
 
-/// The types of a region's outputs.
+/// Returns the types of a region's outputs.
 pub(in crate::ops) fn output_types(region: &Graph) -> impl ExactSizeIterator<Item = &Type> {
     region.outputs().iter().map(|&id| region.ty(id))
 }
@@ -60,7 +60,7 @@ pub(in crate::ops) fn check_carries(region: &Graph, carries: &[&Type]) -> Result
 /// Checks that a value is a condition: a `bool` of rank zero.
 ///
 /// # Errors
-/// [`Code::Argument`] otherwise.
+/// [`Code::Argument`] if the condition is missing or has another type.
 pub(in crate::ops) fn check_condition(condition: Option<&Type>) -> Result<()> {
     match condition {
         Some(ty) if *ty == Type::of(DType::Bool, &[]) => Ok(()),

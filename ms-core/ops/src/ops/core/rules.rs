@@ -1,4 +1,4 @@
-//! Shared rules: shapes, ranges of arguments, and gradients of broadcasting.
+//! Rules that ops share: shapes, ranges of arguments, and gradients of broadcasting.
 
 use crate::error::{Code, Error, Result};
 use crate::tensor::{AsTensor, DType, Dim, Dims, Shape, Tensor, broadcast_shapes, broadcast_sizes};
@@ -13,8 +13,8 @@ thread_local! {
     static MET_UNDECIDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `rules`, and returns whether they did not meet symbolic sizes that broadcast in one way for some values of
-/// symbols and in another one for others, such as `n` and 4.
+/// Runs `rules`, and returns whether all broadcasts were decided. `n` and 4 are undecided: which of the two broadcasts
+/// depends on the value of the symbol.
 #[doc(hidden)]
 pub fn decides(rules: impl FnOnce()) -> bool {
     let before = MET_UNDECIDED.replace(false);
@@ -22,11 +22,11 @@ pub fn decides(rules: impl FnOnce()) -> bool {
     !MET_UNDECIDED.replace(before)
 }
 
-/// The dimensions of an elementwise op on two types, by NumPy's rules. The size of an axis is an expression of both
-/// where symbols decide which of them broadcasts; a call in which they differ and neither is one is an error.
+/// Broadcasts the dimensions of two types by NumPy's rules. If symbols decide which size broadcasts, the result is an
+/// expression of both. A call in which they differ and neither is 1 fails.
 ///
 /// # Errors
-/// [`Code::Shape`] if sizes differ and neither is one.
+/// [`Code::Shape`] if sizes differ and neither is 1.
 pub fn broadcast_dims(a: &[Dim], b: &[Dim]) -> Result<Dims> {
     let agreed = |mine: &[Dim], theirs: &[Dim]| -> Dims {
         let partner = |axis: usize| (axis + theirs.len()).checked_sub(mine.len()).map(|at| theirs[at]);
@@ -39,7 +39,7 @@ pub fn broadcast_dims(a: &[Dim], b: &[Dim]) -> Result<Dims> {
     broadcast_sizes(&agreed(a, b), &agreed(b, a))
 }
 
-/// Whether symbols decide if one of two axes broadcasts to the other, which is noted.
+/// Whether symbols decide if one of two axes broadcasts to the other. Sets `MET_UNDECIDED` if they do.
 fn is_undecided(a: Dim, b: Dim) -> bool {
     let is_open = a != b && (a.is_symbolic() || b.is_symbolic()) && ![a, b].contains(&Dim::DYNAMIC);
     let undecided = is_open && a != 1 && b != 1;
@@ -49,7 +49,7 @@ fn is_undecided(a: Dim, b: Dim) -> bool {
     undecided
 }
 
-/// Whether an axis broadcasts to another one.
+/// Whether an axis broadcasts to `to`.
 pub(in crate::ops) fn broadcasts_to(from: Dim, to: Dim) -> bool {
     if from == 1 || from == to {
         return true;
@@ -57,11 +57,11 @@ pub(in crate::ops) fn broadcasts_to(from: Dim, to: Dim) -> bool {
     if from.is_symbolic() || to.is_symbolic() {
         MET_UNDECIDED.set(true);
     }
-    // One is a value of every size that is not a constant.
+    // Size 1 is a possible value of every symbolic size.
     from.may_equal(to) || from.may_equal(Dim::new(1))
 }
 
-/// Returns whether dimensions may be equal; see [`Dim::may_equal`].
+/// Whether dimensions may be equal; see [`Dim::may_equal`].
 pub fn may_equal(a: &[Dim], b: &[Dim]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.may_equal(*b))
 }
@@ -77,7 +77,7 @@ pub(in crate::ops) fn check_dims(op: &str, name: &str, operand: &Tensor, wanted:
         return Ok(());
     }
     if may_equal(&dims, wanted) {
-        // Two ops whose results nobody reads, and which both accept the sizes of a call only if these are equal.
+        // The results of these two ops are unused. Together they accept only calls in which the sizes are equal.
         let _one = crate::ops::broadcast_to(operand, wanted);
         let _other = crate::ops::broadcast_to(crate::ops::full_of(wanted, 0, operand.dtype()), dims);
         return Ok(());
@@ -86,12 +86,11 @@ pub(in crate::ops) fn check_dims(op: &str, name: &str, operand: &Tensor, wanted:
     Err(Error::new(Code::Shape, message).with_op(op))
 }
 
-/// Refuses the calls in which a symbolic size is zero: nobody reads the result of this op, which no call of such a size
-/// accepts.
+/// Makes calls fail in which a symbolic size is zero: the result of this op is unused, but the op rejects such a size.
 #[track_caller]
 pub(in crate::ops) fn check_not_zero(size: Dim) {
     if size.is_symbolic() {
-        // Two and three are the sizes of no special case.
+        // Sizes 2 and 3 have no special cases.
         let _unread = crate::ops::full_of([Dim::new(1) / size + 2], 0, DType::Bool);
     }
 }
@@ -108,7 +107,7 @@ pub(in crate::ops) fn check_broadcast(op: &str, name: &str, operand: &Tensor, wa
     Err(Error::new(Code::Shape, message).with_op(op))
 }
 
-/// The valid values of an argument.
+/// An interval of legal values of an argument.
 ///
 /// ```
 /// use ms_core::ops::rules::{Interval, check_interval};
@@ -121,19 +120,19 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Above zero, and finite: divisors.
+    /// Positive and finite: divisors.
     pub const POSITIVE: Self = Self::new(Excluded(0.0), Excluded(f64::INFINITY), "positive and finite");
-    /// Zero and above, and finite: rates.
+    /// At least zero and finite: rates.
     pub const RATE: Self = Self::new(Included(0.0), Excluded(f64::INFINITY), "at least 0 and finite");
-    /// Zero and above: tolerances.
+    /// At least zero: tolerances.
     pub const TOLERANCE: Self = Self::new(Included(0.0), Unbounded, "at least 0");
-    /// From zero up to one, exclusive: decays of moving averages.
+    /// From zero (inclusive) to one (exclusive): decays of moving averages.
     pub const DECAY: Self = Self::new(Included(0.0), Excluded(1.0), "at least 0 and less than 1");
     /// From zero to one: fractions.
     pub const SHARE: Self = Self::new(Included(0.0), Included(1.0), "from 0 to 1");
-    /// Neither infinite nor nan.
+    /// Neither infinite nor NaN.
     pub const FINITE: Self = Self::new(Excluded(f64::NEG_INFINITY), Excluded(f64::INFINITY), "finite");
-    /// All but nan.
+    /// All but NaN.
     pub const NUMBER: Self = Self::new(Unbounded, Included(f64::INFINITY), "a number");
 
     const fn new(from: Bound<f64>, to: Bound<f64>, text: &'static str) -> Self {
@@ -161,7 +160,7 @@ pub fn check_interval(op: &str, name: &str, value: f64, interval: &Interval) -> 
 /// Checks that a divisor is finite and not zero.
 ///
 /// # Errors
-/// As for [`check_interval`].
+/// The errors of [`check_interval`].
 pub(crate) fn check_divisor(op: &str, name: &str, value: f64) -> Result<()> {
     if value.is_finite() && value != 0.0 {
         return Ok(());
@@ -177,7 +176,7 @@ pub(crate) fn check_divisor(op: &str, name: &str, value: f64) -> Result<()> {
 /// ```
 ///
 /// # Errors
-/// As for [`check_interval`].
+/// The errors of [`check_interval`].
 pub fn check_positive(op: &str, name: &str, value: usize) -> Result<()> {
     if value > 0 {
         return Ok(());
@@ -189,15 +188,15 @@ fn outside(op: &str, name: &str, value: impl Display, valid: &str) -> Error {
     Error::new(Code::Argument, format!("`{name}` is {value}, but has to be {valid}")).with_op(op)
 }
 
-/// The shape to which all of `shapes` broadcast, by NumPy's rules.
+/// Returns the shape to which all of `shapes` broadcast, by NumPy's rules.
 ///
 /// # Errors
-/// [`Code::Shape`] when sizes differ and neither is one.
+/// [`Code::Shape`] when sizes differ and neither is 1.
 pub fn broadcast_shape<'a>(shapes: impl IntoIterator<Item = &'a [usize]>) -> Result<Shape> {
     shapes.into_iter().try_fold(Shape::new(), |all, shape| broadcast_shapes(&all, shape))
 }
 
-/// The gradient of a broadcast operand: summed over the broadcast axes.
+/// Sums the gradient of a broadcast operand over the broadcast axes.
 #[track_caller]
 pub fn sum_to(gradient: impl AsTensor, like: &Tensor) -> Tensor {
     let gradient = gradient.as_tensor();
@@ -212,13 +211,13 @@ pub fn sum_to(gradient: impl AsTensor, like: &Tensor) -> Tensor {
     if extra == 0 { summed } else { crate::ops::reshape(&summed, &to.dims) }
 }
 
-/// The gradient of an operand that is broadcast, which has another dtype than the result if that is promoted.
+/// Converts a gradient to the type of a broadcast operand, whose dtype differs from the result's if it was promoted.
 #[track_caller]
 pub(in crate::ops) fn to_operand(gradient: &Tensor, operand: &Tensor) -> Tensor {
     crate::ops::cast(sum_to(gradient, operand), operand.dtype())
 }
 
-/// The accumulator dtype of a sum: at least f32 for floats.
+/// Returns the accumulator dtype of a sum: at least f32 for floats.
 pub const fn sum_dtype(dtype: DType) -> DType {
     if dtype.is_narrow_float() { dtype.compute() } else { dtype }
 }

@@ -26,34 +26,34 @@ pub struct SampleInput {
 }
 
 impl Sample {
-    /// Operands without attributes.
+    /// Creates a sample without attributes.
     pub fn new(inputs: impl IntoIterator<Item = SampleInput>) -> Self {
         Self { attrs: Attrs::none(), inputs: inputs.into_iter().collect() }
     }
 
-    /// With attributes.
+    /// Sets the attributes.
     pub fn attrs(mut self, attrs: Attrs) -> Self {
         self.attrs = attrs;
         self
     }
 
-    /// The operands.
+    /// Returns the operands.
     pub fn arrays(&self) -> Vec<Array> {
         self.inputs.iter().enumerate().map(|(seed, it)| it.array(seed)).collect()
     }
 }
 
 impl SampleInput {
-    /// An f32 operand with values in a range.
+    /// Creates an f32 operand with values in a range.
     pub fn f32(shape: &[usize], low: f64, high: f64) -> Self {
         Self { shape: shape.to_vec(), dtype: DType::F32, low, high }
     }
 
-    /// An operand of another dtype.
+    /// Creates an operand of another dtype.
     pub fn of(dtype: DType, shape: &[usize], low: f64, high: f64) -> Self {
         Self { shape: shape.to_vec(), dtype, low, high }
     }
-    /// Evenly distributed values of the range, different for every `seed`.
+    /// Returns evenly distributed values of the range, different for every `seed`.
     pub fn array(&self, seed: usize) -> Array {
         let mut out = Array::zeros(&self.shape, self.dtype);
         with_element!(self.dtype, T => {

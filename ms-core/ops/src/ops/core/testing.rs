@@ -1,5 +1,4 @@
-//! Shared code of tests of ops: execution by reference evaluation, and checks of the ops in a
-//! range of numbers on their samples.
+//! Test support for ops: execution by reference evaluation, and checks of ops on their samples.
 
 use super::reference::ReferenceDispatcher;
 use crate::error::Code;
@@ -12,7 +11,7 @@ pub fn run<R>(f: impl FnOnce() -> R) -> R {
     with_dispatcher(Rc::new(ReferenceDispatcher::Eval), f)
 }
 
-/// The code of the error that `f` raises.
+/// Returns the code of the error that `f` raises.
 pub fn refused<R>(f: impl FnOnce() -> R) -> Code {
     match crate::catch(|| run(f)) {
         Ok(_) => panic!("an error was expected"),
@@ -20,12 +19,12 @@ pub fn refused<R>(f: impl FnOnce() -> R) -> Code {
     }
 }
 
-/// Evenly distributed values of a range, different for every `seed`.
+/// Returns evenly distributed values of a range, different for every `seed`.
 pub fn scattered(shape: &[usize], dtype: DType, low: f64, high: f64, seed: usize) -> Array {
     SampleInput::of(dtype, shape, low, high).array(seed)
 }
 
-/// The sample's operands, floats widened to f64.
+/// Returns the sample's operands, with floats widened to f64.
 fn operands(sample: &Sample) -> Vec<Tensor> {
     let operand = |(seed, it): (usize, &SampleInput)| {
         let dtype = if it.dtype.is_float() { DType::F64 } else { it.dtype };
@@ -84,10 +83,10 @@ fn check_sample(def: &'static OpDef, sample: &Sample, by_body: CheckByBody<'_>) 
         let (attrs, inputs, outputs) = (&sample.attrs, &inputs, &outputs);
         by_body(def, *body, &Vjp { attrs, inputs, outputs, cotangents: &cotangents, needs: &needs });
         if matches!(def.derivative, Derivative::Read(_)) {
-            // Differences do not show which rows have no gradient.
+            // Differences do not show that the rule excludes some rows on purpose.
             return;
         }
-        // Nor what results that only the derivative reads do not pass on.
+        // The rule need not pass on gradients of results that only the derivative reads.
         cotangents[1..].fill(None);
     }
     let needs: Vec<bool> = inputs.iter().map(|it| it.dtype().is_float()).collect();

@@ -1,4 +1,4 @@
-//! Arithmetic of narrow floats inside composites and functions of ops: f16 and bf16 operands are widened to f32, and
+//! Arithmetic of narrow floats in composites and composed functions. f16 and bf16 operands are widened to f32, and
 //! results are rounded once.
 //!
 //! The square of 300 overflows in f16, and bf16 has eight bits of significand. A rounded intermediate value would lose
@@ -12,10 +12,10 @@ use std::iter;
 /// The arithmetic inside a composite.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::ops) enum Inner {
-    /// Narrow floats are widened. The first `rounded` results have the dtype of the operands; the derivative alone
-    /// reads the others, which stay wide.
+    /// Widens narrow floats. The first `rounded` results have the dtype of the operands. Only the derivative reads the
+    /// others, which stay wide.
     Wide { rounded: usize },
-    /// The ops of the body compute in the dtype of the operands.
+    /// Computes in the dtype of the operands.
     Own,
 }
 
@@ -23,13 +23,13 @@ impl Inner {
     /// The arithmetic of a composite with one result for the user.
     pub const DEFAULT: Self = Self::Wide { rounded: 1 };
 
-    /// Another one instead of this.
+    /// Returns `other`, which overrides this default.
     pub const fn or(self, other: Self) -> Self {
         other
     }
 }
 
-/// The dtype of a result of operands; `None` if none of them is narrow.
+/// Returns the promoted dtype of the operands; `None` if none of them is narrow.
 pub(in crate::ops) fn result_dtype<'a>(operands: impl IntoIterator<Item = Option<&'a Tensor>>) -> Option<DType> {
     let (mut result, mut is_narrow) = (None, false);
     for dtype in operands.into_iter().flatten().map(Tensor::dtype) {
@@ -39,7 +39,7 @@ pub(in crate::ops) fn result_dtype<'a>(operands: impl IntoIterator<Item = Option
     result.filter(|_| is_narrow)
 }
 
-/// A tensor without narrow floats.
+/// Widens narrow floats.
 #[track_caller]
 pub(in crate::ops) fn widened(x: &Tensor) -> Tensor {
     if x.dtype().is_narrow_float() { cast(x, x.dtype().compute()) } else { x.clone() }
@@ -51,7 +51,7 @@ pub(in crate::ops) fn rounded(y: Tensor, dtype: DType) -> Tensor {
     if dtype.is_narrow_float() && y.dtype().is_float() { cast(y, dtype) } else { y }
 }
 
-/// Applies the body of a composite.
+/// Applies the body of a composite in the arithmetic `inner`.
 pub(in crate::ops) fn run_body(body: Body, inner: Inner, attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
     let dtype = result_dtype(inputs.iter().map(|&it| Some(it)));
     let (Some(dtype), Inner::Wide { rounded: count }) = (dtype, inner) else { return body(attrs, inputs) };
@@ -63,7 +63,7 @@ pub(in crate::ops) fn run_body(body: Body, inner: Inner, attrs: &Attrs, inputs: 
     outputs
 }
 
-/// Applies the derivative rule of a composite.
+/// Applies the derivative rule of a composite in the arithmetic `inner`.
 pub(in crate::ops) fn run_rule(rule: fn(&Vjp<'_>) -> Cotangents, inner: Inner, it: &Vjp<'_>) -> Cotangents {
     if inner == Inner::Own || result_dtype(it.inputs.iter().map(Some)).is_none() {
         return rule(it);
@@ -76,7 +76,7 @@ pub(in crate::ops) fn run_rule(rule: fn(&Vjp<'_>) -> Cotangents, inner: Inner, i
 }
 
 /// Returns the result of `call` on widened operands from the enclosing function, if one of the operands is narrow.
-/// Operands are references; operands after `;` are options of references.
+/// Operands are references; operands after `;` are optional references.
 macro_rules! compute_wide {
     ($($operand:ident),* $(; $($option:ident),*)? => $call:expr) => {
         let dtype = $crate::ops::core::wide::result_dtype([$(Some($operand)),* $($(, $option)*)?]);

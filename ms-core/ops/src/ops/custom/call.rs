@@ -1,4 +1,4 @@
-//! What declarations of custom ops expand to calls of.
+//! Functions and traits that the expansion of `custom_op!` calls.
 
 use super::{Declaration, OperandView, ResultView};
 use crate::error::{Code, Error, OrRaise, Result, collecting};
@@ -11,7 +11,7 @@ use std::error::Error as StdError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-/// Types of attributes of custom ops: host values, which are part of the graph.
+/// Types of attributes of custom ops: host values that are part of the graph.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a custom op",
     label = "neither a tensor nor a host value",
@@ -22,10 +22,10 @@ pub trait AttributeValue<'a>: Sized {
     /// The kind of the attribute.
     const KIND: AttrKind;
 
-    /// The attribute.
+    /// Converts the value to an attribute.
     fn attr(self) -> Attr;
 
-    /// The value of an attribute; `None` for one of another kind.
+    /// Returns the value of an attribute; `None` if it has another kind.
     fn value(attr: &'a Attr) -> Option<Self>;
 }
 
@@ -62,24 +62,24 @@ attribute_values! {
     &'a [i64]: Ints |it| Some(it), it.into();
 }
 
-/// The value of an attribute of a node.
+/// Returns the value of an attribute of a node.
 ///
 /// # Panics
-/// If it is of another kind, which the verifier refuses.
+/// If the attribute has another kind, which the verifier refuses.
 pub fn attribute<'a, T: AttributeValue<'a>>(attrs: &'a Attrs, at: usize) -> T {
     T::value(&attrs.as_slice()[at]).expect("the verifier refuses attributes of another kind")
 }
 
-/// What the type rule of a custom op returns: a type or several, or a `Result`.
+/// The return value of a custom op's type rule: one type or several, or a `Result`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not what a type rule returns",
     label = "not `Type`, a tuple, an array or a `Vec` of them, or a `Result` of one of these"
 )]
 pub trait IntoTypes {
-    /// The types.
+    /// Converts the return value to the types.
     ///
     /// # Errors
-    /// That of the rule.
+    /// The error that the rule returns.
     fn into_types(self) -> Result<Types>;
 }
 
@@ -107,16 +107,16 @@ impl<T: IntoTypes, E: Into<Box<dyn StdError + Send + Sync>>> IntoTypes for Resul
     }
 }
 
-/// What the function of a custom op returns: nothing, or a `Result`.
+/// The return value of a custom op's function: nothing, or a `Result`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not what the function of a custom op returns",
     label = "neither `()` nor a `Result<(), E>` with an error"
 )]
 pub trait Outcome {
-    /// The result.
+    /// Converts the return value to a result.
     ///
     /// # Errors
-    /// That of the function.
+    /// The error that the function returns.
     fn outcome(self) -> Result<()>;
 }
 
@@ -132,7 +132,7 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> Outcome for Result<(), E> {
     }
 }
 
-/// The error of a rule or a function as that of the op.
+/// Converts an error of a rule or a function to an error of the op.
 fn refused(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
     match error.into().downcast::<Error>() {
         Ok(error) => of_inner_op(&error),
@@ -140,7 +140,7 @@ fn refused(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
     }
 }
 
-/// The error of an op that a function called, as that of the function's op.
+/// Converts the error of an op that a function called to an error of the function's op.
 fn of_inner_op(error: &Error) -> Error {
     let report = error.report();
     let message = match &report.op {
@@ -154,7 +154,7 @@ fn of_inner_op(error: &Error) -> Error {
     }
 }
 
-/// Runs a function of the program, in which ops are executed; errors that it raises and panics are errors.
+/// Runs a user function, executing ops eagerly. Errors that it raises and panics become `Err`.
 fn guarded<R>(what: &str, f: impl FnOnce() -> Result<R>) -> Result<R> {
     let run = || tensor::with_dispatcher(Rc::new(Eagerly), || collecting(f));
     match catch_unwind(AssertUnwindSafe(run)) {
@@ -175,12 +175,14 @@ pub(super) fn text_of(payload: &(dyn Any + Send)) -> &str {
     }
 }
 
-/// The types of results by the type rule, after a check of the dtypes of operands and before one of results: those
-/// that the function reads and writes, `None` for any.
+/// Infers the types of the results by the type rule.
+///
+/// The dtypes of operands are checked before the rule runs, and those of the results after it. `None` accepts any
+/// dtype.
 ///
 /// # Errors
-/// [`Code::DType`] for an operand of a dtype that the function does not read, [`Code::CustomOp`] for results that it
-/// does not write; those of the rule.
+/// [`Code::DType`] for an operand of a dtype that the function does not read. [`Code::CustomOp`] for a result of a
+/// dtype that it does not write. The errors of the rule.
 pub fn infer<T: IntoTypes>(
     inputs: &[&Type],
     operands: &[(&str, Option<DType>)],
@@ -210,10 +212,10 @@ pub fn infer<T: IntoTypes>(
     Ok(types)
 }
 
-/// The results of the function on arrays: it writes results of the inferred types, which are zero at first.
+/// Runs the function on arrays. It writes results of the inferred types, which are zero-initialised.
 ///
 /// # Errors
-/// Those of the type rule and of the function; [`Code::Memory`] if there is no memory for the results.
+/// The errors of the type rule and of the function, and [`Code::Memory`] if the results cannot be allocated.
 pub fn evaluate(
     infer: impl Fn(&Attrs, &[&Type]) -> Result<Types>,
     attrs: &Attrs,
@@ -232,29 +234,29 @@ pub fn evaluate(
     Ok(results)
 }
 
-/// The view of an operand that a function takes.
+/// Returns the view of an operand that a function takes.
 ///
 /// # Errors
-/// As for [`OperandView::of`].
+/// The errors of [`OperandView::of`].
 pub fn operand<'a, T: OperandView<'a>>(array: &'a HostArray<'a>) -> Result<T> {
     T::of(array)
 }
 
-/// The view of a result that a function takes.
+/// Returns the view of a result that a function takes.
 ///
 /// # Errors
-/// As for [`ResultView::of`].
+/// The errors of [`ResultView::of`].
 pub fn result<'a, T: ResultView<'a>>(array: &'a mut Array) -> Result<T> {
     T::of(array)
 }
 
-/// What the function of a custom op returns to its callers: a tensor, or a tuple of tensors.
+/// The return value of a custom op for its callers: a tensor, or a tuple of tensors.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a custom op",
     label = "neither `Tensor` nor a tuple of up to eight of them"
 )]
 pub trait FromResults {
-    /// The results of a node.
+    /// Converts the results of a node.
     fn from_results(results: Outputs) -> Self;
 }
 

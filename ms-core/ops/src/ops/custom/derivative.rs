@@ -1,4 +1,4 @@
-//! The gradients that the derivative of a custom op returns.
+//! Gradients that the derivative of a custom op returns.
 
 use super::Declaration;
 use super::call::text_of;
@@ -8,13 +8,13 @@ use crate::ops::{Cotangents, Vjp};
 use crate::tensor::Tensor;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// What the derivative of a custom op returns: the gradients of its operands, `None` for one that has none.
+/// The return value of a custom op's derivative: the gradients of its operands, `None` for an operand without one.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not what the derivative of a custom op returns",
     label = "not one gradient for each operand: `Tensor` or `Option<Tensor>`, or a tuple or an array of them"
 )]
 pub trait Gradients {
-    /// The gradients in the order of the operands.
+    /// Returns the gradients in the order of the operands.
     fn into_cotangents(self) -> Cotangents;
 }
 
@@ -56,16 +56,16 @@ macro_rules! gradients_of_tuples {
 
 gradients_of_tuples! { A; A B; A B C; A B C D; A B C D E; A B C D E F; }
 
-/// The gradients that a derivative rule returns, checked against the operands.
+/// Runs a derivative rule and checks its gradients against the operands.
 ///
 /// # Panics
-/// Raises [`Code::CustomOp`] if the rule panics, there are not as many as operands, or one has another type than its
-/// operand.
+/// Raises [`Code::CustomOp`] if the rule panics, if the number of gradients is wrong, or if a gradient has another type
+/// than its operand.
 #[track_caller]
 pub fn gradients<G: Gradients>(of: &Declaration, it: &Vjp<'_>, rule: impl FnOnce() -> G) -> Cotangents {
     let given = match catch_unwind(AssertUnwindSafe(rule)) {
         Ok(given) => check(it, given.into_cotangents()),
-        // Whatever else unwinds is an error on its way to whoever catches it.
+        // Any other payload is an error that propagates to its handler.
         Err(payload) if !payload.is::<&str>() && !payload.is::<String>() => resume_unwind(payload),
         Err(payload) => Err(Error::new(Code::CustomOp, format!("the derivative panicked: {}", text_of(&*payload)))),
     };

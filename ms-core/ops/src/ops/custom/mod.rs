@@ -1,9 +1,9 @@
-//! Ops that programs define: `custom_op!` of the facade declares one, which is a function of the host, with a type
-//! rule, and optionally a derivative and a batching rule.
+//! Ops that programs define. `custom_op!` of the facade declares an op by a host function and a type rule, and
+//! optionally a derivative and a batching rule.
 //!
-//! A declaration is registered when the program is linked. Its number is valid in one process; what is stored names
-//! it by its path and a hash of its source, so that code that changed is never mistaken for what was stored, and an
-//! op that another program declares is not found.
+//! A declaration is registered when the program is linked. Its number is valid in one process only. Stored data names
+//! the op by its path and a hash of its source. Data stored by changed code, or with an op of another program, is
+//! therefore not matched.
 
 mod call;
 mod derivative;

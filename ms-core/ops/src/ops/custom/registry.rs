@@ -1,4 +1,4 @@
-//! The declarations of this program, and their numbers.
+//! The registry of custom ops: the declarations of this program and their numbers.
 
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, subgraphs};
@@ -8,18 +8,18 @@ use std::sync::OnceLock;
 
 /// The declaration of a custom op.
 pub struct Declaration {
-    /// The module in which it is.
+    /// The module that contains the declaration.
     pub module: &'static str,
-    /// The name of its function.
+    /// The name of the function.
     pub name: &'static str,
     /// A hash of the tokens of the declaration.
     pub source: u64,
-    /// Whether it states a version: then the program promises to change it whenever code that the rules call
-    /// changes.
+    /// Whether the declaration states a version. The program then promises to change it whenever code that the rules
+    /// call changes.
     pub versioned: bool,
-    /// The attributes.
+    /// The attributes of the op.
     pub attrs: &'static [AttrInfo],
-    /// The rules.
+    /// Returns the rules of the op.
     pub rules: fn() -> Rules,
 }
 
@@ -35,7 +35,7 @@ pub struct Rules {
     pub batching: Batching,
 }
 
-/// The entry of a declaration in the list that the linker makes.
+/// The entry of a declaration in the list that `inventory` collects at link time.
 pub struct Registered(pub &'static Declaration);
 
 inventory::collect!(Registered);
@@ -46,7 +46,7 @@ struct Entry {
     def: &'static OpDef,
 }
 
-/// The custom ops in the order of their names and sources, by which their numbers ascend.
+/// Returns the custom ops sorted by name and source; their numbers ascend in this order.
 fn entries() -> &'static [Entry] {
     static ENTRIES: OnceLock<Vec<Entry>> = OnceLock::new();
     ENTRIES.get_or_init(|| {
@@ -61,12 +61,12 @@ fn entries() -> &'static [Entry] {
 }
 
 impl Declaration {
-    /// The name in text and in messages, a word of the text form: the path of the function.
+    /// Returns the path of the function, which is the name in the text form and in messages.
     pub(super) fn path(&self) -> String {
         format!("{}.{}", self.module.replace("::", "."), self.name)
     }
 
-    /// The definition, which lives as long as the process.
+    /// Creates the definition, which lives as long as the process.
     fn define(&self, number: u16, path: String) -> &'static OpDef {
         let Rules { infer, eval, derivative, batching } = (self.rules)();
         Box::leak(Box::new(OpDef {
@@ -83,11 +83,12 @@ impl Declaration {
         }))
     }
 
-    /// The op.
+    /// Returns the op.
     ///
     /// # Errors
-    /// [`Code::CustomOp`] if another declaration has the same path and source, such as one in another function of
-    /// the module: stored data could not tell them apart.
+    /// [`Code::CustomOp`] if another declaration has the same path and source, such as one in another function of the
+    /// module. Stored data could not distinguish the two. [`Code::CustomOp`] also if the program's list lacks the
+    /// declaration, as in a library that is loaded at run time.
     pub fn op(&'static self) -> Result<Op> {
         let (path, entries) = (self.path(), entries());
         let first = entries.partition_point(|it| (it.def.name(), it.declaration.source) < (&path, self.source));
@@ -108,27 +109,27 @@ impl Declaration {
     }
 }
 
-/// The custom op with a number.
+/// Returns the custom op with a number.
 #[cold]
 pub fn by_number(number: u16) -> Option<&'static OpDef> {
     let at = number.checked_sub(Op::FIRST_CUSTOM)?;
     entries().get(usize::from(at)).map(|it| it.def)
 }
 
-/// The custom op with a name; `None` if there are several.
+/// Returns the custom op with a name; `None` if several have it.
 pub fn by_name(name: &str) -> Option<&'static OpDef> {
     let mut named = entries().iter().filter(|it| it.def.name() == name);
     named.next().filter(|_| named.next().is_none()).map(|it| it.def)
 }
 
-/// The custom op with a name and a hash of its source.
+/// Returns the custom op with a name and a hash of its source.
 pub fn by_source(name: &str, source: u64) -> Option<&'static OpDef> {
     let found = entries().iter().find(|it| it.def.name() == name && it.declaration.source == source)?;
-    // Another one would be as good a match.
+    // `op` fails if a second declaration matches as well.
     found.declaration.op().is_ok().then_some(found.def)
 }
 
-/// Whether a graph, or any graph in it, has a custom op that states no version.
+/// Whether the graph or one of its subgraphs contains a custom op that states no version.
 pub fn has_unversioned(graph: &Graph) -> bool {
     let is_unversioned = |op: Op| {
         let at = op.number().checked_sub(Op::FIRST_CUSTOM);

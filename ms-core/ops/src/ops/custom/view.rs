@@ -1,42 +1,42 @@
-//! What functions of custom ops see of arrays: slices, and slices with shapes.
+//! Views of arrays for the functions of custom ops: slices, and slices with shapes.
 
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Array, DType, Element, HostArray};
 use std::ops::{Deref, DerefMut};
 
-/// Types by which a function reads an operand: `&[T]`, [`View`], [`AnyView`].
+/// Types as which a function reads an operand: `&[T]`, [`View`], [`AnyView`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no view of an operand",
     label = "not `&[T]`, `View<T>` or `AnyView` for the element type `T` of a tensor"
 )]
 pub trait OperandView<'a>: Sized {
-    /// The dtype that it reads; `None` for any.
+    /// The dtype that the view reads; `None` for any.
     const DTYPE: Option<DType>;
 
-    /// The view of a row-major array.
+    /// Returns the view of a row-major array.
     ///
     /// # Errors
     /// [`Code::DType`] if the array has another dtype.
     fn of(array: &'a HostArray<'a>) -> Result<Self>;
 }
 
-/// Types by which a function writes a result: `&mut [T]`, [`ViewMut`], [`AnyViewMut`].
+/// Types as which a function writes a result: `&mut [T]`, [`ViewMut`], [`AnyViewMut`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no view of a result",
     label = "not `&mut [T]`, `ViewMut<T>` or `AnyViewMut` for the element type `T` of a tensor"
 )]
 pub trait ResultView<'a>: Sized {
-    /// The dtype that it writes; `None` for any.
+    /// The dtype that the view writes; `None` for any.
     const DTYPE: Option<DType>;
 
-    /// The view of a row-major array that is not shared.
+    /// Returns the view of a row-major array that is not shared.
     ///
     /// # Errors
     /// [`Code::DType`] if the array has another dtype.
     fn of(array: &'a mut Array) -> Result<Self>;
 }
 
-/// The elements of an operand in row-major order, with its shape. It derefs to the slice of the elements.
+/// The elements of an operand in row-major order, with its shape. Derefs to the slice of the elements.
 ///
 /// ```
 /// use ms_core::ops::custom::View;
@@ -50,44 +50,44 @@ pub struct View<'a, T> {
 }
 
 impl<'a, T> View<'a, T> {
-    /// Elements with a shape.
+    /// Creates a view of elements with a shape.
     ///
     /// # Panics
-    /// If the shape has another number of elements.
+    /// If the number of elements does not match the shape.
     pub fn new(elements: &'a [T], shape: &'a [usize]) -> Self {
         assert_eq!(elements.len(), shape.iter().product(), "the number of elements of the shape {shape:?}");
         Self { elements, shape }
     }
 
-    /// The sizes of its dimensions.
+    /// Returns the sizes of the dimensions.
     pub fn shape(&self) -> &'a [usize] {
         self.shape
     }
 
-    /// The elements in row-major order.
+    /// Returns the elements in row-major order.
     pub fn elements(&self) -> &'a [T] {
         self.elements
     }
 
-    /// The rows: elements that differ in the last index only.
+    /// Returns the rows: elements that differ in the last index only.
     ///
     /// # Panics
-    /// For a number, which has no axis.
+    /// If the view has rank 0.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &'a [T]> + use<'a, T> {
         self.elements.chunks_exact(row_len(self.shape))
     }
 
-    /// A row.
+    /// Returns a row.
     ///
     /// # Panics
-    /// If there are fewer rows.
+    /// If `at` is not below the number of rows.
     pub fn row(&self, at: usize) -> &'a [T] {
         let len = row_len(self.shape);
         &self.elements[at * len..][..len]
     }
 }
 
-/// The elements of a row; rows of none are as good as rows of one, of which there are none either.
+/// Returns the length of a row, at least 1 because chunks cannot be empty. An array of empty rows has no elements.
 fn row_len(shape: &[usize]) -> usize {
     (*shape.last().expect("a number has no rows")).max(1)
 }
@@ -100,8 +100,7 @@ impl<T> Deref for View<'_, T> {
     }
 }
 
-/// The elements of a result in row-major order, all zero at first, with its shape. It derefs to the slice of the
-/// elements.
+/// The elements of a result in row-major order, zero-initialised, with its shape. Derefs to the slice of the elements.
 #[derive(Debug)]
 pub struct ViewMut<'a, T> {
     elements: &'a mut [T],
@@ -109,15 +108,15 @@ pub struct ViewMut<'a, T> {
 }
 
 impl<T> ViewMut<'_, T> {
-    /// The sizes of its dimensions.
+    /// Returns the sizes of the dimensions.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// The rows: elements that differ in the last index only.
+    /// Returns the rows: elements that differ in the last index only.
     ///
     /// # Panics
-    /// For a number, which has no axis.
+    /// If the view has rank 0.
     pub fn rows_mut(&mut self) -> impl ExactSizeIterator<Item = &mut [T]> {
         self.elements.chunks_exact_mut(row_len(&self.shape))
     }
@@ -142,20 +141,20 @@ impl<T> DerefMut for ViewMut<'_, T> {
 pub struct AnyView<'a>(&'a HostArray<'a>);
 
 impl<'a> AnyView<'a> {
-    /// The dtype.
+    /// Returns the dtype.
     pub fn dtype(&self) -> DType {
         self.0.dtype()
     }
 
-    /// The sizes of its dimensions.
+    /// Returns the sizes of the dimensions.
     pub fn shape(&self) -> &'a [usize] {
         self.0.shape()
     }
 
-    /// The elements as `T`.
+    /// Returns the elements as `T`.
     ///
     /// # Errors
-    /// [`Code::DType`] if they are of another dtype.
+    /// [`Code::DType`] if the elements have another dtype.
     pub fn typed<T: Element>(&self) -> Result<View<'a, T>> {
         View::of(self.0)
     }
@@ -166,20 +165,20 @@ impl<'a> AnyView<'a> {
 pub struct AnyViewMut<'a>(&'a mut Array);
 
 impl AnyViewMut<'_> {
-    /// The dtype.
+    /// Returns the dtype.
     pub fn dtype(&self) -> DType {
         self.0.dtype()
     }
 
-    /// The sizes of its dimensions.
+    /// Returns the sizes of the dimensions.
     pub fn shape(&self) -> &[usize] {
         self.0.shape()
     }
 
-    /// The elements as `T`.
+    /// Returns the elements as `T`.
     ///
     /// # Errors
-    /// [`Code::DType`] if they are of another dtype.
+    /// [`Code::DType`] if the elements have another dtype.
     pub fn typed<T: Element>(&mut self) -> Result<ViewMut<'_, T>> {
         ViewMut::of(self.0)
     }

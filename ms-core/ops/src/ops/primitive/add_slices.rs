@@ -1,4 +1,4 @@
-//! `add_slices`: values added at evenly spaced positions.
+//! `add_slices`: addition of values at strided positions.
 
 use super::slice::{SLICE, check_ranges};
 use crate::error::{Code, Error, Result};
@@ -8,8 +8,8 @@ use crate::tensor::{Attr, Dim, Dims, OpInfo, apply1};
 use crate::with_element;
 use smallvec::{SmallVec, smallvec};
 
-/// The first operand with each further one added, in order, at positions from `starts` on in `steps`.
-/// Both attributes have an entry for each axis of the first operand, for each further operand.
+/// Adds each further operand to the first one, in order, at positions from `starts` on in `steps`. For each further
+/// operand, both attributes have an entry for each axis of the first one.
 pub static ADD_SLICES: OpDef = OpDef {
     info: OpInfo { number: 359, name: "add_slices", attrs: PlaceAttrs::DECLARED },
     infer: |attrs, inputs| {

@@ -12,8 +12,7 @@ use crate::with_element;
 use smallvec::smallvec;
 use std::cmp::Ordering;
 
-/// The i64 position of the largest element along `axis`; the first of equals,
-/// and that of the first nan.
+/// Returns the i64 position of the largest element along `axis`: the first of equal ones, or of NaNs.
 pub static ARGMAX: OpDef = OpDef {
     info: OpInfo { number: 320, name: "argmax", attrs: AxisAttrs::DECLARED },
     infer,
@@ -26,8 +25,7 @@ pub static ARGMAX: OpDef = OpDef {
     samples,
 };
 
-/// The i64 position of the smallest element along `axis`; the first of equals,
-/// and that of the first nan.
+/// Returns the i64 position of the smallest element along `axis`: the first of equal ones, or of NaNs.
 pub static ARGMIN: OpDef = OpDef {
     info: OpInfo { number: 321, name: "argmin", attrs: AxisAttrs::DECLARED },
     infer,
@@ -67,8 +65,7 @@ fn evaluate(attrs: &Attrs, x: &Array, beats: Ordering) -> Result<Arrays> {
     Ok(smallvec![out])
 }
 
-/// The position of the element with this order relative to all others: the first of equals, or of
-/// nans.
+/// Returns the position of the element with this order relative to all others: the first of equal ones, or of NaNs.
 fn position<T: Copy + PartialOrd>(row: &[T], beats: Ordering) -> usize {
     #[allow(clippy::eq_op, reason = "nan alone differs from itself")]
     let nan = |it: T| it != it;
@@ -87,13 +84,12 @@ fn samples() -> Vec<Sample> {
     vec![Sample::new([SampleInput::f32(&[3, 4, 2], -2.0, 2.0)]).attrs(AxisAttrs::attrs(axis))]
 }
 
-/// The position of the largest element over axes, as i64: the first of equals, and that of the first
-/// nan. Over several axes, or `()` for all, positions are in row-major order.
-/// In [`keepdims`](crate::ops::keepdims) the axes remain with size one.
+/// Returns the position of the largest element over axes, as i64: the first of equal ones, or of NaNs. Over several
+/// axes, or `()` for all, positions are in row-major order. In [`keepdims`](crate::ops::keepdims) the axes remain with
+/// size 1.
 ///
 /// # Panics
-/// Raises [`Code::OutOfRange`] for an axis that does not exist, [`Code::Argument`] if there are no
-/// elements.
+/// Raises [`Code::OutOfRange`] for an axis that does not exist, and [`Code::Argument`] if there are no elements.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -107,7 +103,7 @@ pub fn argmax(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor {
     over(&ARGMAX, &x.as_tensor(), axes)
 }
 
-/// The position of the smallest element over axes, as i64; see [`argmax`].
+/// Returns the position of the smallest element over axes, as i64; see [`argmax`].
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -127,7 +123,7 @@ fn over(def: &'static OpDef, x: &Tensor, axes: impl ReduceAxes) -> Tensor {
     if keepdims { expand_dims(positions, &axes[..]) } else { positions }
 }
 
-/// The positions over `axes`, which the result does not have.
+/// Returns the positions over `axes`, which are removed.
 #[track_caller]
 fn positions(def: &'static OpDef, x: &Tensor, axes: &[usize]) -> Tensor {
     if let [axis] = *axes {

@@ -1,10 +1,10 @@
-//! Sums, differences, products, and simple functions of one number.
+//! Sums, differences, products, and simple unary functions.
 
 use crate::ops::core::elementwise::{elementwise, number1, number2};
 use crate::tensor::DType;
 
 elementwise! {
-    /// The sum `a + b`; integers wrap, and of bools it is "or".
+    /// Returns the sum `a + b`; integers wrap, and bools are combined by "or".
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -18,7 +18,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The difference `a - b`; integers wrap.
+    /// Returns the difference `a - b`; integers wrap.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -32,7 +32,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The product `a * b`; integers wrap, and of bools it is "and".
+    /// Returns the product `a * b`; integers wrap, and bools are combined by "and".
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -46,7 +46,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The negation `-x`; integers wrap.
+    /// Returns the negation `-x`; integers wrap.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -60,8 +60,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The magnitude `|x|`; the minimum of an integer dtype wraps to itself. The gradient at zero is
-    /// zero.
+    /// Returns the magnitude `|x|`; the minimum of an integer dtype wraps to itself. The gradient at zero is zero.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -75,7 +74,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// -1, 0 or 1 by the sign of `x`; zeros and nan are unchanged.
+    /// Returns -1, 0 or 1 by the sign of `x`; zeros and NaN are unchanged.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -92,7 +91,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// `x * x`; integers wrap.
+    /// Returns `x * x`; integers wrap.
     ///
     /// ```
     /// use ms_core::{ops, tensor};

@@ -13,8 +13,8 @@ attributes! {
     struct AssertAttrs { text: str, line: str }
 }
 
-/// An error unless every element of operand 1 is true. `text` is the message, whose placeholders
-/// `{}` are filled with the operands after it, and `line` the user's line.
+/// Fails unless every element of operand 1 is true. `text` is the message, whose placeholders `{}` are filled with the
+/// operands after it, and `line` is the caller's line.
 pub static ASSERT: OpDef = OpDef {
     info: OpInfo { number: 731, name: "assert", attrs: AssertAttrs::DECLARED },
     infer: |_, inputs| {
@@ -42,9 +42,9 @@ pub static ASSERT: OpDef = OpDef {
     },
 };
 
-/// Checks that every element of `condition` is true: otherwise the run ends with an error at the
-/// caller's line, whose message is `text` with its placeholders `{}` filled with `values`. In program
-/// order with prints and writes of parameters, eagerly and in compiled code.
+/// Checks that every element of `condition` is true. Otherwise the run ends with an error at the caller's line. The
+/// message is `text` with its placeholders `{}` filled with `values`. Assertions keep program order with prints and
+/// writes of parameters, eagerly and in compiled code.
 ///
 /// A compiled call that fails writes none of its parameters.
 ///
@@ -57,8 +57,8 @@ pub static ASSERT: OpDef = OpDef {
 /// ```
 ///
 /// # Panics
-/// Raises [`Code::Assertion`] if an element is false, [`Code::DType`] if the condition is not of
-/// bools, and [`Code::Argument`] unless there are as many placeholders as values.
+/// Raises [`Code::Assertion`] if an element is false, [`Code::DType`] if the condition is not of bools, and
+/// [`Code::Argument`] if the numbers of placeholders and values differ.
 #[track_caller]
 pub fn assert_that(condition: impl AsTensor, text: &str, values: &[&dyn Show]) {
     let message = Message::new(text, values).map_err(|it| it.with_op("assert")).or_raise();

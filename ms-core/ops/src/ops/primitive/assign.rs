@@ -5,8 +5,8 @@ use crate::ops::{Batching, Derivative, Effects, IntoOperand, Lowering, OpDef, Sa
 use crate::tensor::{AsTensor, Attrs, OpInfo, Parameter, Tensor, apply1};
 use smallvec::smallvec;
 
-/// Operand 0, the new value of a parameter, whose old value is operand 1. A barrier to gradients.
-/// Occurs in traced graphs; `effects` replaces it.
+/// Returns operand 0, the new value of a parameter whose old value is operand 1. Blocks gradients. Occurs in traced
+/// graphs; `effects` replaces it.
 pub static ASSIGN: OpDef = OpDef {
     info: OpInfo { number: 733, name: "assign", attrs: &[] },
     infer: |_, inputs| match inputs[0] == inputs[1] {
@@ -25,7 +25,7 @@ pub static ASSIGN: OpDef = OpDef {
     },
 };
 
-/// `value` as the new value of a slot with the value `old`.
+/// Makes `value` the new value of a slot with the value `old`.
 #[track_caller]
 #[doc(hidden)]
 pub fn next_version(value: &Tensor, old: impl AsTensor) -> Tensor {
@@ -35,8 +35,7 @@ pub fn next_version(value: &Tensor, old: impl AsTensor) -> Tensor {
 /// Writes a value to a parameter, and returns it without its gradient: [`Parameter::set`] as an op.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] or [`Code::DType`](crate::Code::DType) for a value of another type than
-/// the parameter's.
+/// Raises [`Code::Shape`] or [`Code::DType`](crate::Code::DType) for a value whose type differs from the parameter's.
 ///
 /// ```
 /// use ms_core::{Parameter, Tensor, ops};
@@ -49,11 +48,11 @@ pub fn assign(parameter: &Parameter, value: impl AsTensor) -> Tensor {
     parameter.value()
 }
 
-/// Adds to the value of a parameter, and returns the sum, which is a barrier to gradients. Atomic with
-/// respect to other threads that do so, or run compiled functions that write the parameter.
+/// Adds to the value of a parameter, and returns the sum, which blocks gradients. The update is atomic with respect to
+/// updates by other threads, and to compiled functions that write the parameter.
 ///
 /// # Panics
-/// As [`assign`] and [`add`].
+/// Panics in the cases of [`assign`] and [`add`].
 ///
 /// ```
 /// use ms_core::{Parameter, Tensor, ops};
@@ -69,10 +68,10 @@ pub fn assign_add(parameter: &Parameter, value: impl IntoOperand) -> Tensor {
     assign(parameter, add(parameter, value))
 }
 
-/// Subtracts from the value of a parameter, and returns the difference, like [`assign_add`].
+/// Subtracts from the value of a parameter, and returns the difference; see [`assign_add`].
 ///
 /// # Panics
-/// As [`assign`] and [`sub`].
+/// Panics in the cases of [`assign`] and [`sub`].
 ///
 /// ```
 /// use ms_core::{Parameter, Tensor, ops};

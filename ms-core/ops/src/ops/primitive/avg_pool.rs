@@ -1,4 +1,4 @@
-//! `avg_pool` and `adaptive_avg_pool`: the mean of each window, and their gradients.
+//! `avg_pool` and `adaptive_avg_pool`: window means, and their gradients.
 
 use super::window::pooling::{check_pooled, pooled_shape, with_channels};
 use super::window::{PerAxis, Spatial, Window, spatial};
@@ -18,7 +18,7 @@ use crate::tensor::{
 use smallvec::smallvec;
 use std::iter::StepBy;
 attributes! {
-    /// The attributes of [`AVG_POOL`], with which those of its gradient begin.
+    /// The attributes of [`AVG_POOL`]; the attributes of its gradient begin with them.
     struct AvgPoolAttrs {
         kernel: [i64] where 0..=AttrRange::FACTOR,
         stride: [i64] where 0..=AttrRange::FACTOR,
@@ -43,7 +43,7 @@ attributes! {
 }
 
 attributes! {
-    /// The attributes of [`ADAPTIVE_AVG_POOL`], with which those of its gradient begin.
+    /// The attributes of [`ADAPTIVE_AVG_POOL`]; the attributes of its gradient begin with them.
     struct AdaptiveAttrs { count: [Extent] where 0..=i64::MAX }
 }
 
@@ -52,14 +52,14 @@ attributes! {
     struct AdaptiveGradAttrs { count: [Extent] where 0..=i64::MAX, sizes: [Extent] where 0..=i64::MAX }
 }
 
-/// The mean of each window of `[n, c, spatial..]`. There are `count` windows along each axis; they
-/// are cut off after the padding. The divisor includes padding if `count_pad` is set.
+/// Returns the mean of each window of `[n, c, spatial..]`. There are `count` windows along each axis, clipped to the
+/// axis with its padding. The divisor includes padding if `count_pad` is set.
 pub static AVG_POOL: OpDef = OpDef {
     info: OpInfo { number: 435, name: "avg_pool", attrs: AvgPoolAttrs::DECLARED },
     infer: |attrs, inputs| {
         let check = |rank, sizes: &[usize]| {
             let counts = AvgPoolAttrs::of(attrs).count().sizes();
-            // The number of channels can be zero, where they are last.
+            // The number of channels can be zero in NHWC order.
             if rank == sizes.len() + 2 && counts.contains(&0) {
                 let message = format!("a window does not fit axes of {sizes:?}, padding included");
                 return Err(Error::new(Code::Shape, message));
@@ -88,7 +88,7 @@ pub static AVG_POOL: OpDef = OpDef {
     samples: || avg_samples(false),
 };
 
-/// The gradient of [`AVG_POOL`] for an input of spatial sizes `sizes`.
+/// Computes the gradient of [`AVG_POOL`] for an input of spatial sizes `sizes`.
 pub static AVG_POOL_GRAD: OpDef = OpDef {
     info: OpInfo { number: 436, name: "avg_pool_grad", attrs: AvgPoolGradAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -115,8 +115,8 @@ pub static AVG_POOL_GRAD: OpDef = OpDef {
     samples: || avg_samples(true),
 };
 
-/// The means of `count` windows along each spatial axis that cover it evenly: window `i` is from
-/// `floor(i * size / count)` to `ceil((i + 1) * size / count)`.
+/// Returns the means of `count` windows along each spatial axis, which cover it evenly: window `i` is from `floor(i *
+/// size / count)` to `ceil((i + 1) * size / count)`.
 pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
     info: OpInfo { number: 437, name: "adaptive_avg_pool", attrs: AdaptiveAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -148,7 +148,7 @@ pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
     },
 };
 
-/// The gradient of [`ADAPTIVE_AVG_POOL`] for an input of spatial sizes `sizes`.
+/// Computes the gradient of [`ADAPTIVE_AVG_POOL`] for an input of spatial sizes `sizes`.
 pub static ADAPTIVE_AVG_POOL_GRAD: OpDef = OpDef {
     info: OpInfo { number: 438, name: "adaptive_avg_pool_grad", attrs: AdaptiveGradAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -206,7 +206,7 @@ fn avg_samples(gradient: bool) -> Vec<Sample> {
 }
 
 impl AvgPoolAttrs<'_> {
-    /// Those for images with channels last: along these, windows are single elements.
+    /// Returns the attributes for NHWC images: along the channel axis, windows are single elements.
     fn with_channels(self, channels: Dim) -> Attrs {
         let with = |list: Ints<'_>, channels: i64| Attr::from(&*with_channels(list.as_slice(), channels));
         let (one, none) = (|it| with(it, 1), |it| with(it, 0));
@@ -216,32 +216,33 @@ impl AvgPoolAttrs<'_> {
         Self::attrs(kernel, stride, before, after, &*count, self.count_pad())
     }
 
-    /// Those of [`AVG_POOL`], from those of its gradient.
+    /// Returns the attributes of [`AVG_POOL`] from the attributes of its gradient.
     fn alone(self) -> Attrs {
         Self::attrs(self.kernel(), self.stride(), self.before(), self.after(), self.count(), self.count_pad())
     }
 
-    /// Those of the gradient for an input of spatial sizes `sizes`.
+    /// Returns the attributes of the gradient for an input of spatial sizes `sizes`.
     fn with_sizes(self, sizes: &[Dim]) -> Attrs {
         let (before, after) = (self.before(), self.after());
         AvgPoolGradAttrs::attrs(self.kernel(), self.stride(), before, after, self.count(), self.count_pad(), sizes)
     }
 }
 
-/// The last sizes of a shape, those along axes of windows.
+/// Returns the trailing sizes of a shape, along the axes of windows.
 fn windowed<'a, S>(shape: &'a [S], entries: &[S]) -> &'a [S] {
     &shape[shape.len() - entries.len()..]
 }
 
-/// The type of the means of `x` over `counts` windows; `check` is called with the rank of the operand and the sizes along
-/// windows.
+/// Infers the type of the means of `x` over `counts` windows. `check` is called with the rank of the operand and the
+/// sizes along the axes of windows.
 fn mean_type(x: &Type, counts: &[Dim], check: impl FnOnce(usize, &[usize]) -> Result<()>) -> Result<Types> {
     let dims = check_pooled(x, counts.len())?;
     check_means(dims.len(), windowed(&dims, counts), counts, check)?;
     Ok(smallvec![Type::new(x.dtype, pooled_shape(&dims, counts))])
 }
 
-/// The type of the gradient for an input of spatial sizes `sizes`, from that of `counts` means.
+/// Infers the type of the gradient for an input of spatial sizes `sizes` from the type `g` of the gradient of `counts`
+/// means.
 fn gradient_type(
     g: &Type,
     counts: &[Dim],
@@ -270,7 +271,7 @@ fn check_means(
     Ok(())
 }
 
-/// A range of elements along one axis, and its factor of the divisor.
+/// A range of elements along one axis, and its factor of the window's divisor.
 #[derive(Clone, Copy)]
 struct Range {
     start: usize,
@@ -278,7 +279,7 @@ struct Range {
     count: usize,
 }
 
-/// The range of a window, by its axis and its number.
+/// Returns the range of a window from its axis and its index.
 type RangeOf<'a> = dyn Fn(usize, usize) -> Range + 'a;
 
 /// Calls `made` with the number of windows along each axis of `sizes`, and their ranges.
@@ -299,8 +300,8 @@ fn ranges_of_windows<T>(
         ..Window::new(kernel.len())
     };
     window.check_entries(sizes.len(), &kernel)?;
-    // An axis without elements has no windows of one element: channels may be such an axis. In ceil mode a single window
-    // is cut off where the elements and their padding end.
+    // An axis without elements has no windows of one element; the channel axis may be empty. In ceil mode a single
+    // window is clipped to the elements and their padding.
     let fits = |axis: usize| match sizes[axis] {
         0 => (counts[axis], kernel[axis]) == (0, 1),
         _ => counts[axis] == 1,
@@ -318,7 +319,7 @@ fn ranges_of_windows<T>(
     })
 }
 
-/// [`ranges_of_windows`] for `counts` windows that cover axes of `sizes` evenly.
+/// Applies [`ranges_of_windows`] to `counts` windows that cover axes of `sizes` evenly.
 fn even_ranges<T>(
     sizes: &[usize],
     counts: &[usize],
@@ -331,10 +332,11 @@ fn even_ranges<T>(
     })
 }
 
-/// Checks that each window has an element. The ranges of windows ascend, so that the first and the last one show it.
+/// Checks that each window has an element. The ranges of windows ascend, so checking the first and the last one
+/// suffices.
 ///
 /// # Errors
-/// [`Code::Argument`] if a window has none.
+/// [`Code::Argument`] if a window is empty.
 fn check_elements(counts: &[usize], range: &RangeOf<'_>) -> Result<()> {
     let is_empty = |axis: usize| {
         let ends = counts[axis].checked_sub(1).map(|last| [0, last].map(|number| range(axis, number)));
@@ -352,17 +354,17 @@ fn check_elements(counts: &[usize], range: &RangeOf<'_>) -> Result<()> {
 struct Means {
     input: Spatial,
     ranges: [Vec<Range>; 4],
-    /// The axis of the lines of a window: the last one, or the one before it if that has channels.
+    /// The axis of a window's rows: the last one, or the one before it in NHWC order.
     line: usize,
 }
 
 impl Means {
-    /// Of an operand or a gradient of this rank, where the windows are along axes of `sizes`.
+    /// Creates the means for an operand or a gradient of this rank, with windows along axes of `sizes`.
     fn of_windows(attrs: &Attrs, rank: usize, sizes: &[usize]) -> Result<Self> {
         ranges_of_windows(attrs, sizes, |counts, range| Self::new(rank, sizes, counts, range))
     }
 
-    /// Like [`of_windows`](Self::of_windows), for windows that cover the axes evenly.
+    /// Creates the means like [`of_windows`](Self::of_windows), for windows that cover the axes evenly.
     fn adaptive(rank: usize, sizes: &[usize], counts: &[usize]) -> Result<Self> {
         even_ranges(sizes, counts, |counts, range| Self::new(rank, sizes, counts, range))
     }
@@ -378,7 +380,7 @@ impl Means {
         Ok(Self { input: spatial(sizes, 1), ranges, line })
     }
 
-    /// Visits each window of one plane with its number, its ranges, and one over its divisor.
+    /// Visits each window of one channel plane with its index, its ranges, and its divisor.
     fn windows(&self, mut visit: impl FnMut(usize, [Range; 4], f64)) {
         let mut number = 0;
         for &range0 in &self.ranges[0] {
@@ -394,7 +396,7 @@ impl Means {
         }
     }
 
-    /// The elements of the lines of a plane in a window.
+    /// Iterates over the elements of each row of a window in a channel plane.
     fn lines(&self, window: [Range; 4]) -> impl Iterator<Item = StepBy<std::ops::Range<usize>>> + '_ {
         let [_, depth, height, width] = self.input;
         let (step, across, stride) = if self.line == 2 { (width, 3, 1) } else { (1, 2, width) };
@@ -413,7 +415,7 @@ impl Means {
         (self.input.iter().product(), self.ranges.iter().map(Vec::len).product())
     }
 
-    /// The means of one plane.
+    /// Computes the means of one channel plane.
     fn forward(&self, from: &[f64], to: &mut [f64]) {
         self.windows(|number, window, count| {
             let sum: f64 = self.lines(window).map(|line| line.map(|at| from[at]).sum::<f64>()).sum();
@@ -421,7 +423,7 @@ impl Means {
         });
     }
 
-    /// The gradients of the elements of one plane from those of the means.
+    /// Computes the gradients of one channel plane's elements from the gradients of the means.
     fn backward(&self, from: &[f64], to: &mut [f64]) {
         to.fill(0.0);
         self.windows(|number, window, count| {
@@ -431,25 +433,25 @@ impl Means {
     }
 }
 
-/// An op of means, or of their gradients, on planes of f64.
+/// An op of means, or of their gradients, on channel planes of f64.
 pub struct MeanPlanes {
     means: Means,
     is_gradient: bool,
 }
 
 impl MeanPlanes {
-    /// Elements of a plane of the operand, and of the result.
+    /// Returns the numbers of elements of a channel plane of the operand and of the result.
     pub fn sizes(&self) -> [usize; 2] {
         let (plane, windows) = self.means.sizes();
         if self.is_gradient { [windows, plane] } else { [plane, windows] }
     }
 
-    /// Computes a plane.
+    /// Computes a channel plane.
     pub fn run(&self, from: &[f64], to: &mut [f64]) {
         if self.is_gradient { self.means.backward(from, to) } else { self.means.forward(from, to) }
     }
 
-    /// The result of all planes.
+    /// Computes all channel planes.
     fn all(&self, x: &Array, shape: &[usize]) -> Result<Arrays> {
         let [taken, given] = self.sizes();
         let mut out = filled(0.0, shape.iter().product());
@@ -461,8 +463,8 @@ impl MeanPlanes {
     }
 }
 
-/// How [`AVG_POOL`], [`ADAPTIVE_AVG_POOL`] or one of their gradients computes planes of an operand of this shape; `None`
-/// for other ops.
+/// Returns the computation of [`AVG_POOL`], [`ADAPTIVE_AVG_POOL`] or one of their gradients for an operand of this
+/// shape; `None` for other ops.
 pub fn mean_planes(op: Op, attrs: &Attrs, operand: &[usize]) -> Option<Result<MeanPlanes>> {
     let rank = operand.len();
     let is = |def: &'static OpDef| def.op() == op;
@@ -484,17 +486,17 @@ pub fn mean_planes(op: Op, attrs: &Attrs, operand: &[usize]) -> Option<Result<Me
     Some(means.map(|means| MeanPlanes { means, is_gradient }))
 }
 
-/// The evaluation of one of these ops: planes of `sizes` along the windows.
+/// Evaluates one of these ops; `sizes` are the result's sizes along the axes of windows.
 fn evaluate(op: Op, attrs: &Attrs, x: &Array, sizes: &[usize]) -> Result<Arrays> {
     let planes = mean_planes(op, attrs, x.shape()).expect("it is an op of means")?;
     planes.all(x, &pooled_shape(x.shape(), sizes))
 }
 
-/// The mean of each window of `x` `[n, c, spatial..]`.
+/// Returns the mean of each window of `x` `[n, c, spatial..]`.
 ///
 /// # Panics
-/// As [`max_pool`](crate::ops::max_pool::max_pool), and [`Code::Argument`] for a
-/// dilation, which is not supported.
+/// Panics in the cases of [`max_pool`](crate::ops::max_pool::max_pool), and raises [`Code::Argument`] for a dilation,
+/// which is not supported.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -517,7 +519,7 @@ pub fn avg_pool(x: impl AsTensor, options: &PoolOptions) -> Tensor {
     apply1(AVG_POOL.op(), &attrs, &[&x])
 }
 
-/// [`avg_pool`] over two spatial axes, with adjacent windows: `[n, c, height, width]`.
+/// Applies [`avg_pool`] over two spatial axes, with adjacent windows: `[n, c, height, width]`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -530,12 +532,12 @@ pub fn avg_pool2d(x: impl AsTensor, kernel: impl PerAxis) -> Tensor {
     avg_pool(x, &PoolOptions::new(2, kernel))
 }
 
-/// The means of `output_size` windows along each spatial axis of `[n, c, spatial..]`, which cover it
-/// evenly: window `i` is from `floor(i * size / count)` to `ceil((i + 1) * size / count)`.
+/// Returns the means of `output_size` windows along each spatial axis of `[n, c, spatial..]`. The windows cover the
+/// axis evenly: window `i` is from `floor(i * size / count)` to `ceil((i + 1) * size / count)`.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] unless there is a size for each of one to three spatial axes, [`Code::DType`]
-/// unless `x` is of floats.
+/// Raises [`Code::Shape`] unless there is a size for each of one to three spatial axes, and [`Code::DType`] unless `x`
+/// is of floats.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -549,7 +551,7 @@ pub fn adaptive_avg_pool(x: impl AsTensor, output_size: &[usize]) -> Tensor {
     apply1(ADAPTIVE_AVG_POOL.op(), &AdaptiveAttrs::attrs(output_size), &[&x])
 }
 
-/// [`adaptive_avg_pool`] over two spatial axes, of one size or one for each.
+/// Applies [`adaptive_avg_pool`] over two spatial axes, with one size or one for each.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

@@ -4,7 +4,7 @@ use crate::ops::core::elementwise::{elementwise, wide};
 use crate::tensor::Scalar;
 
 elementwise! {
-    /// The bits set in both; of bools, "and".
+    /// Returns the bits set in both operands; bools are combined by "and".
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -18,7 +18,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The bits set in at least one; of bools, "or".
+    /// Returns the bits set in at least one operand; bools are combined by "or".
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -32,7 +32,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The bits set in exactly one; of bools, "exclusive or".
+    /// Returns the bits set in exactly one operand; bools are combined by "exclusive or".
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -46,7 +46,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The inverted bits; of bools, "not".
+    /// Inverts all bits; bools are negated.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -63,7 +63,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// `a` shifted left by `b` bits; zero when `b` is negative or not below the width.
+    /// Shifts `a` left by `b` bits; zero when `b` is negative or not below the width.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -77,8 +77,8 @@ elementwise! {
 }
 
 elementwise! {
-    /// `a` shifted right by `b` bits; signed integers keep their sign. A `b` that is negative
-    /// or not below the width results in copies of the sign.
+    /// Shifts `a` right by `b` bits; signed integers keep their sign. If `b` is negative or not below the width, all
+    /// bits become copies of the sign.
     ///
     /// ```
     /// use ms_core::{ops, tensor};

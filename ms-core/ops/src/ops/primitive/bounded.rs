@@ -1,4 +1,4 @@
-//! `bounded`: checked elements between zero and a limit.
+//! `bounded`: elements checked to be between zero and a limit.
 
 use crate::error::{Code, Error, Result};
 use crate::ops::core::checked::{checked, evaluate};
@@ -12,7 +12,7 @@ attributes! {
     struct BoundedAttrs { limit: Extent, elements: str, caller: str }
 }
 
-/// The operand, an error if an element is below zero or above `limit`; nan is left as it is. `elements` names the
+/// Returns the operand, and fails if an element is below zero or above `limit`; NaN passes. `elements` names the
 /// elements in the error, and `caller` is its op.
 pub static BOUNDED: OpDef = OpDef {
     info: OpInfo { number: 396, name: "bounded", attrs: BoundedAttrs::DECLARED },
@@ -32,10 +32,10 @@ pub static BOUNDED: OpDef = OpDef {
     },
 };
 
-/// Checks all elements: [`BOUNDED`] on their bytes.
+/// Applies the check of [`BOUNDED`] to the bytes of the elements.
 ///
 /// # Errors
-/// [`Code::OutOfRange`] for the first integer that is outside of the bounds, [`Code::Argument`] for another number.
+/// [`Code::OutOfRange`] for the first integer out of bounds, and [`Code::Argument`] for the first float.
 ///
 /// # Panics
 /// If the bytes are not aligned for the elements.
@@ -44,10 +44,10 @@ fn check_elements(attrs: &Attrs, dtype: DType, bytes: &[u8]) -> Result<()> {
         let limit = Scalar::Int(BoundedAttrs::of(attrs).limit().as_const().unwrap_or(0) as i64);
         let zero = T::from_scalar(Scalar::Int(0));
         let limit = limit.is_within(T::DTYPE).then(|| T::from_scalar(limit));
-        // Comparisons with nan are false.
+        // Comparisons with NaN are false.
         let is_outside = |it: &T| *it < zero || limit.is_some_and(|limit| *it > limit);
         let all = bytemuck::cast_slice::<u8, T>(bytes);
-        // Without an early exit, so that the loop is vectorised.
+        // Without an early exit, the loop is vectorised.
         if !all.iter().fold(false, |any, it| any | is_outside(it)) {
             return Ok(());
         }
@@ -78,7 +78,7 @@ fn refusal<T: Element>(attrs: &Attrs, at: usize, element: T) -> Error {
     Error::new(code, message).with_op(it.caller()).help(format!("they go from 0 to {}", it.limit()))
 }
 
-/// The elements, with an error for one that is below zero or above `limit`: at once if they are known, else at run time.
+/// Checks that the elements are from zero to `limit`: immediately if they are known, else at run time.
 #[doc(hidden)]
 #[track_caller]
 pub fn bounded(x: &Tensor, limit: impl Into<Dim>, elements: &str, caller: &str) -> Tensor {

@@ -1,4 +1,4 @@
-//! `if`: a branch between two graphs.
+//! `if`: a branch between two regions.
 
 use crate::error::{Code, Error};
 use crate::ops::core::evaluate::evaluate_graph;
@@ -6,8 +6,8 @@ use crate::ops::core::regions::{check_condition, check_operands, output_types};
 use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule};
 use crate::tensor::OpInfo;
 
-/// The results of region 0 if operand 0, a `bool[]`, is true, and of region 1 otherwise. Both take
-/// the remaining operands and return results of the same types.
+/// Returns the results of region 0 if operand 0, a `bool[]`, is true, and of region 1 otherwise. Both take the
+/// remaining operands, and their results have the same types.
 pub static IF: OpDef = OpDef {
     info: OpInfo { number: 702, name: "if", attrs: &[] },
     infer: |_, _| Err(Error::new(Code::Argument, "the types of an `if` are those of its regions")),

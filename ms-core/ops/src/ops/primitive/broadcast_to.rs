@@ -1,4 +1,4 @@
-//! `broadcast_to`: broadcasting along new axes and axes of size one.
+//! `broadcast_to`: broadcasting along new axes and axes of size 1.
 
 use crate::error::{Code, Error};
 use crate::ops::core::rules::{broadcasts_to, sum_to};
@@ -12,7 +12,7 @@ attributes! {
     pub struct BroadcastToAttrs { shape: Dims }
 }
 
-/// The operand broadcast to `shape`, by NumPy's rules.
+/// Broadcasts the operand to `shape`, by NumPy's rules.
 pub static BROADCAST_TO: OpDef = OpDef {
     info: OpInfo { number: 351, name: "broadcast_to", attrs: BroadcastToAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -43,7 +43,7 @@ pub static BROADCAST_TO: OpDef = OpDef {
     },
 };
 
-/// `x` broadcast to a shape, without a copy.
+/// Broadcasts `x` to a shape, without a copy.
 ///
 /// # Panics
 /// Raises [`Code::Shape`] if `x` does not broadcast to `shape`.

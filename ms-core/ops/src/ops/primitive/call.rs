@@ -1,4 +1,4 @@
-//! `call`: a graph applied to operands.
+//! `call`: a region applied to operands.
 
 use crate::error::{Code, Error};
 use crate::ops::core::regions::applied;
@@ -19,8 +19,7 @@ const fn call(number: u16, name: &'static str, control: fn(&Attrs) -> Control) -
     }
 }
 
-/// The results of region 0 on the operands. Calls of one graph share it, so that it is
-/// optimised, differentiated and lowered once.
+/// Applies region 0 to the operands. Calls of one graph share it, so it is optimised, differentiated and lowered once.
 pub static CALL: OpDef = call(700, "call", |_| Control::Call { inline: true });
 
 /// A [`CALL`] that is never inlined, for `#[no_inline]`.

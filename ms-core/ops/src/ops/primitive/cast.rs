@@ -11,9 +11,8 @@ attributes! {
     pub struct CastAttrs { to: DType }
 }
 
-/// The operand in the dtype `to`, converted as [`Element::from_scalar`] does: floats are
-/// rounded once, or truncated and saturated to integers (nan to zero); integers wrap; nonzero values
-/// are true.
+/// Converts the operand to the dtype `to`, as [`Element::from_scalar`] does. Floats are rounded once, or truncated and
+/// saturated to integers (NaN to zero). Integers wrap, and nonzero values are true.
 pub static CAST: OpDef = OpDef {
     info: OpInfo { number: 2, name: "cast", attrs: CastAttrs::DECLARED },
     infer: |attrs, inputs| Ok(smallvec![Type::new(CastAttrs::of(attrs).to(), inputs[0].dims.clone())]),
@@ -36,7 +35,7 @@ pub static CAST: OpDef = OpDef {
     samples: || vec![Sample::new([SampleInput::f32(&[3, 5], -9.0, 9.0)]).attrs(CastAttrs::attrs(DType::F64))],
 };
 
-/// `x` in another dtype.
+/// Converts `x` to another dtype.
 ///
 /// ```
 /// use ms_core::{DType, ops, tensor};

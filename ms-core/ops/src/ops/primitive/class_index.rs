@@ -1,4 +1,4 @@
-//! `class_index`: checked indices of classes.
+//! `class_index`: checked class indices.
 
 use super::gather::check_index;
 use crate::error::{Code, Error, Result};
@@ -12,8 +12,8 @@ attributes! {
     struct ClassIndexAttrs { classes: Extent where 0..=i64::MAX, ignored: [i64], caller: str }
 }
 
-/// The operand, an error unless its elements are at least 0 and less than `classes`, or equal to the element of
-/// `ignored`, if it has one. `caller` is the op in the error.
+/// Returns the operand, and fails unless its elements are at least 0 and less than `classes`. An element equal to the
+/// one in `ignored`, if given, passes. `caller` is the op in the error.
 pub static CLASS_INDEX: OpDef = OpDef {
     info: OpInfo { number: 387, name: "class_index", attrs: ClassIndexAttrs::DECLARED },
     infer: |_, inputs| check_index(inputs[0]).map(|()| smallvec![inputs[0].clone()]),
@@ -32,11 +32,10 @@ pub static CLASS_INDEX: OpDef = OpDef {
     },
 };
 
-/// Checks that every class exists or is the ignored one: [`CLASS_INDEX`] on the bytes of elements of
-/// an integer dtype.
+/// Checks that every class exists or is ignored: [`CLASS_INDEX`] on the bytes of elements of an integer dtype.
 ///
 /// # Errors
-/// [`Code::OutOfRange`] for the first one that does not.
+/// [`Code::OutOfRange`] for the first class that does not exist.
 ///
 /// # Panics
 /// If the bytes are not aligned for the elements.
@@ -54,10 +53,10 @@ pub fn check_classes(attrs: &Attrs, dtype: DType, classes: &[u8]) -> Result<()> 
 
 #[inline]
 fn check<T: Copy>(attrs: &Attrs, classes: &[T], wide: impl Fn(T) -> i64) -> Result<()> {
-    // Compared as unsigned numbers, negative ones and those out of the range of i64 are too large.
+    // As unsigned numbers, negative ones and ones beyond i64 are too large.
     let count = ClassIndexAttrs::of(attrs).classes().as_const().unwrap_or(0) as u64;
     let exists = |it: T| (wide(it) as u64) < count;
-    // Without an early exit, so that the loop is vectorised.
+    // Without an early exit, the loop is vectorised.
     if classes.iter().fold(true, |all, &it| all & exists(it)) {
         return Ok(());
     }
@@ -80,7 +79,7 @@ fn refusal(attrs: &Attrs, at: usize, class: i64) -> Error {
     Error::new(Code::OutOfRange, message).with_op(ClassIndexAttrs::of(attrs).caller()).help(help)
 }
 
-/// The classes, with an error at run time for one that does not exist.
+/// Returns the classes; a class that does not exist is an error at run time.
 #[track_caller]
 pub(in crate::ops) fn existing(classes: &Tensor, count: Dim, ignored: Option<i64>, caller: &str) -> Tensor {
     let ignored: &[i64] = ignored.as_slice();

@@ -1,4 +1,4 @@
-//! `class_weights`: checked weights of classes, from which random classes are drawn.
+//! `class_weights`: checked class weights for sampling.
 
 use crate::error::{Code, Error, Result};
 use crate::ops::core::checked::evaluate;
@@ -12,10 +12,12 @@ attributes! {
     struct ClassWeightsAttrs { classes: Extent where 0..=i64::MAX, possible: i64, logits: bool, caller: str }
 }
 
-/// The operand, floats with a row of `classes` elements along its last axis, an error unless each row is one of
-/// weights: finite and not negative, or logarithms of such numbers if `logits` is set, of which at least `possible` are
-/// of weights other than zero. `caller` is the op in the error. The result has no gradient, as what is drawn by it has
-/// none.
+/// Returns the operand, floats with a row of `classes` elements along the last axis, and fails unless each row is
+/// valid.
+///
+/// The elements of a row are weights, finite and not negative, or logarithms of weights if `logits` is set. At least
+/// `possible` of the weights are not zero. `caller` is the op in the error. The result has no gradient, because samples
+/// have none.
 pub static CLASS_WEIGHTS: OpDef = OpDef {
     info: OpInfo { number: 388, name: "class_weights", attrs: ClassWeightsAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -44,7 +46,7 @@ pub static CLASS_WEIGHTS: OpDef = OpDef {
     },
 };
 
-/// The size of a row.
+/// Returns the size of a row.
 fn of(attrs: &Attrs) -> Dim {
     ClassWeightsAttrs::of(attrs).classes()
 }
@@ -52,10 +54,10 @@ fn of(attrs: &Attrs) -> Dim {
 /// Checks every row of the bytes of elements.
 ///
 /// # Errors
-/// [`Code::Argument`] for the first row that is none of weights.
+/// [`Code::Argument`] for the first invalid row.
 fn check_weights(attrs: &Attrs, dtype: DType, bytes: &[u8]) -> Result<()> {
     fn check<T: Element + Pod>(attrs: &Attrs, bytes: &[u8]) -> Result<()> {
-        // Rows without elements have no weights to check.
+        // Empty rows have no weights to check.
         let classes = of(attrs).as_const().unwrap_or(0).max(1);
         let mut rows = bytemuck::cast_slice::<u8, T>(bytes).chunks(classes).enumerate();
         rows.try_for_each(|(row, weights)| check_row(attrs, row, weights))
@@ -74,7 +76,7 @@ fn check_row<T: Element>(attrs: &Attrs, row: usize, weights: &[T]) -> Result<()>
     let (caller, wanted) = (it.caller(), it.possible());
     let zero = if it.logits() { f64::NEG_INFINITY } else { 0.0 };
     let values = || weights.iter().map(|it| it.to_scalar().as_f64());
-    // Comparisons with nan are false.
+    // Comparisons with NaN are false.
     if let Some(class) = values().position(|it| !(it >= zero && it < f64::INFINITY)) {
         let message = format!("the weight of class {class} in row {row} is {}", weights[class].to_scalar());
         let help = match it.logits() {
@@ -96,8 +98,8 @@ fn refusal(caller: &str, message: String, help: &str) -> Error {
     Error::new(Code::Argument, message).with_op(caller).help(help)
 }
 
-/// Rows of weights, or of logits, along the last axis, with an error at run time for one that is none, or that
-/// has fewer than `possible` classes which can be drawn.
+/// Returns rows of weights, or of logits, along the last axis. An invalid row, or one with fewer than `possible`
+/// classes to draw, is an error at run time.
 #[track_caller]
 pub(in crate::ops) fn weights(x: &Tensor, possible: usize, logits: bool, caller: &str) -> Tensor {
     let classes = x.dims().last().copied().unwrap_or(Dim::new(0));

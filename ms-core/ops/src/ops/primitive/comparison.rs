@@ -6,7 +6,7 @@ use crate::tensor::{Attrs, DType, Scalar, Tensor, apply1};
 use std::cmp::Ordering;
 
 elementwise! {
-    /// Whether `a` equals `b`; nan equals nothing, the two zeros are equal.
+    /// Whether `a` equals `b`; NaN equals nothing, and the two zeros are equal.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -20,7 +20,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// Whether `a` differs from `b`; nan differs from everything.
+    /// Whether `a` differs from `b`; NaN differs from everything.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -34,7 +34,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// Whether `a < b`; never with nan.
+    /// Whether `a < b`; false if either is NaN.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -48,7 +48,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// Whether `a <= b`; never with nan.
+    /// Whether `a <= b`; false if either is NaN.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -62,7 +62,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// Whether `a > b`; never with nan.
+    /// Whether `a > b`; false if either is NaN.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -76,7 +76,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// Whether `a >= b`; never with nan.
+    /// Whether `a >= b`; false if either is NaN.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -90,7 +90,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// Whether `x` is nan.
+    /// Whether `x` is NaN.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -118,7 +118,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// Whether `x` is neither infinite nor nan.
+    /// Whether `x` is neither infinite nor NaN.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -138,8 +138,8 @@ fn order(v: &[Scalar]) -> Option<Ordering> {
     }
 }
 
-/// The comparison of signed integers with u64 numbers; `None` of other operands, or for another op. No dtype has all
-/// values of both, so that the signs of the signed ones are compared first, then the numbers as u64.
+/// Compares signed integers with u64 numbers; returns `None` for other operands or ops. No dtype represents all values
+/// of both. So the signs of the signed numbers are compared first, then the numbers as u64.
 #[track_caller]
 pub(in crate::ops) fn with_signs(def: &'static OpDef, a: &Tensor, b: &Tensor) -> Option<Tensor> {
     let signed_first = match [a, b].map(Tensor::dtype) {

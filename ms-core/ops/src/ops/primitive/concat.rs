@@ -1,4 +1,4 @@
-//! `concat`: tensors concatenated along an axis.
+//! `concat`: concatenation of tensors along an axis.
 
 use super::slice::narrow;
 use crate::error::{Code, Error, OrRaise, Result, called, raise};
@@ -11,7 +11,7 @@ use crate::tensor::{Array, AsTensor, Attrs, Dim, Layout, OpInfo, Tensor, Type, a
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 
-/// The operands concatenated along `axis`; their other sizes and dtypes are equal.
+/// Concatenates the operands along `axis`; their other sizes and dtypes are equal.
 pub static CONCAT: OpDef = OpDef {
     info: OpInfo { number: 360, name: "concat", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -70,7 +70,7 @@ pub static CONCAT: OpDef = OpDef {
     },
 };
 
-/// The layouts of the operands in the result.
+/// Returns the layouts of the operands in the result.
 fn slices(attrs: &Attrs, shapes: &[&[usize]], out: &Layout) -> Slices {
     let axis = AxisAttrs::of(attrs).axis();
     let mut start = 0;
@@ -82,10 +82,10 @@ fn slices(attrs: &Attrs, shapes: &[&[usize]], out: &Layout) -> Slices {
     shapes.iter().map(slice).collect()
 }
 
-/// The tensors concatenated along `axis`; dtypes promote.
+/// Concatenates tensors along `axis`; dtypes promote.
 ///
 /// # Panics
-/// Raises [`Code::Argument`] without a tensor, [`Code::Shape`] when sizes off the axis differ,
+/// Raises [`Code::Argument`] for an empty list, [`Code::Shape`] when sizes off the axis differ, and
 /// [`Code::OutOfRange`] for an axis that does not exist.
 ///
 /// ```
@@ -103,10 +103,10 @@ pub fn concat<T: AsTensor>(tensors: &[T], axis: isize) -> Tensor {
     }
 }
 
-/// The tensors, which have the same shape, stacked along a new axis `axis` of the result.
+/// Stacks tensors of the same shape along a new axis `axis` of the result.
 ///
 /// # Panics
-/// As [`concat`](fn@concat).
+/// Panics in the cases of [`concat`](fn@concat).
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -131,7 +131,7 @@ fn unified<T: AsTensor>(op: &str, tensors: &[T]) -> Result<Vec<Tensor>> {
     Ok(tensors.iter().map(|it| crate::ops::cast(&**it, dtype)).collect())
 }
 
-/// `x` in `sections` equal parts along `axis`, without copies.
+/// Splits `x` into `sections` equal parts along `axis`, without copies.
 ///
 /// # Panics
 /// Raises [`Code::Argument`] when `sections` does not divide the size.
@@ -156,10 +156,10 @@ pub fn split(x: impl AsTensor, sections: usize, axis: isize) -> Vec<Tensor> {
     parts("split", &x, std::iter::repeat_n(part, sections), at)
 }
 
-/// `x` in parts of the given sizes along `axis`, without copies.
+/// Splits `x` into parts of the given sizes along `axis`, without copies.
 ///
 /// # Panics
-/// Raises [`Code::Argument`] when the sizes do not add up to that of the axis.
+/// Raises [`Code::Argument`] when the sizes do not add up to the size of the axis.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -180,8 +180,7 @@ pub fn split_sizes(x: impl AsTensor, sizes: &[usize], axis: isize) -> Vec<Tensor
     parts("split", &of_size(&x, axis, sum), sizes.into_iter(), axis)
 }
 
-/// `x`, whose size along an axis must be this one: a call with symbolic sizes for which it is not is an
-/// error.
+/// Asserts that `x` has this size along an axis. A call with symbolic sizes for which it has not is an error.
 #[track_caller]
 fn of_size(x: &Tensor, axis: usize, size: Dim) -> Tensor {
     let mut dims = x.dims();
@@ -200,7 +199,7 @@ fn parts(op: &str, x: &Tensor, sizes: impl ExactSizeIterator<Item = Dim>, axis: 
     parts
 }
 
-/// An empty vector with capacity for `count` parts of `x`; raises [`Code::Memory`] if there is no memory.
+/// Creates an empty vector with capacity for `count` parts of `x`; raises [`Code::Memory`] if the allocation fails.
 #[track_caller]
 pub(in crate::ops) fn room(op: &str, x: &Tensor, count: usize) -> Vec<Tensor> {
     try_room(count).map_err(|it| named(op, &[x], it)).or_raise()

@@ -11,7 +11,7 @@ attributes! {
     pub struct ConstantAttrs { value: Literal }
 }
 
-/// The literal `value`.
+/// Returns the literal `value`.
 pub static CONSTANT: OpDef = OpDef {
     info: OpInfo { number: 1, name: "constant", attrs: ConstantAttrs::DECLARED },
     infer: |attrs, _| {
@@ -31,7 +31,7 @@ pub static CONSTANT: OpDef = OpDef {
     },
 };
 
-/// A tensor of constant data: part of the graph while tracing, an array otherwise.
+/// Creates a tensor of constant data: part of the graph while tracing, an array otherwise.
 ///
 /// ```
 /// use ms_core::ops;
@@ -41,13 +41,13 @@ pub fn constant(value: &Literal) -> Tensor {
     apply1(CONSTANT.op(), &ConstantAttrs::attrs(value.clone()), &[])
 }
 
-/// A node of constant data.
+/// Creates a node of constant data.
 #[doc(hidden)]
 pub fn constant_node(value: Literal) -> Node {
     Node::new(CONSTANT.op(), ConstantAttrs::attrs(value), [])
 }
 
-/// The data of a node that is constant.
+/// Returns the data of a constant node.
 #[doc(hidden)]
 pub fn constant_of(node: &Node) -> Option<&Literal> {
     match definition(node.op).lowering {

@@ -8,13 +8,14 @@ use crate::tensor::{Attrs, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 
 attributes! {
-    /// The attributes of [`CONTRACT`]: the number of axes that both operands and the result have, and the number of axes
-    /// that are summed over.
+    /// The attributes of [`CONTRACT`]: the number of batch axes, which both operands and the result have, and the
+    /// number of reduced axes.
     struct ContractAttrs { batch: usize, summed: usize }
 }
 
-/// `[batch.., m.., k..]` with `[batch.., k.., n..]`: `[batch.., m.., n..]`, summed over the axes `k`, in row-major order.
-/// With one axis of each kind it is [`matmul`](super::MATMUL), of whose dtypes and sums it has the rules.
+/// Contracts `[batch.., m.., k..]` with `[batch.., k.., n..]` to `[batch.., m.., n..]`, summed over the axes `k` in
+/// row-major order. With one axis of each kind it is [`matmul`](super::MATMUL), with the same rules for dtypes and
+/// sums.
 pub static CONTRACT: OpDef = OpDef {
     info: OpInfo { number: 401, name: "contract", attrs: ContractAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -57,7 +58,7 @@ pub static CONTRACT: OpDef = OpDef {
     batching: Batching::Rule(|lanes| {
         let ContractionRanks { batch, k } = ranks(lanes.attrs);
         if lanes.mapped == [true, false] && batch == 0 {
-            // Lanes are rows.
+            // Lanes become rows.
             return lanes.apply(lanes.attrs, lanes.inputs);
         }
         lanes.apply(&ContractAttrs::attrs(batch + 1, k), &[lanes.spread(0), lanes.spread(1)])
@@ -82,21 +83,21 @@ fn ranks(attrs: &Attrs) -> ContractionRanks {
     ContractionRanks { batch: attrs.batch(), k: attrs.summed() }
 }
 
-/// A view with the first `count` axes after those of the batch behind all others.
+/// Returns a view in which `count` axes after the batch axes move to the end.
 #[track_caller]
 fn swapped(x: &Tensor, batch: usize, count: usize) -> Tensor {
     let axes = (0..batch).chain(batch + count..x.rank()).chain(batch..batch + count);
     permute(x, axes.collect::<Vec<_>>())
 }
 
-/// The sums of products of `a` `[batch.., m.., k..]` and `b` `[batch.., k.., n..]` over the `summed` axes `k`.
+/// Contracts `a` `[batch.., m.., k..]` with `b` `[batch.., k.., n..]` over the `summed` axes `k`.
 #[track_caller]
 pub(in crate::ops) fn contract(a: &Tensor, b: &Tensor, batch: usize, summed: usize) -> Tensor {
     apply1(CONTRACT.op(), &ContractAttrs::attrs(batch, summed), &[a, b])
 }
 
-/// `first + Σ a b`, with the products of `a` `[steps, ..]` and `b` `[steps, ..]` in each step as in a node with these
-/// ranks. The axes of its operands are those of an element in the given order.
+/// Returns `first + Σ a b`, where `a` `[steps, ..]` and `b` `[steps, ..]` are multiplied in each step as by a node with
+/// these ranks. `of_a` and `of_b` give the order of an element's axes as operands of the node.
 #[track_caller]
 #[doc(hidden)]
 pub fn sum_of_products(

@@ -1,7 +1,7 @@
-//! `conv`: convolution over one to three spatial axes, and its two gradients.
+//! `conv`: convolution over one to three spatial axes, its backward-data and its backward-weights.
 //!
-//! The three primitives are the three contractions of one trilinear form, so they are closed under
-//! derivatives of any order.
+//! The three primitives are the three contractions of one trilinear form, so they are closed under derivatives of any
+//! order.
 
 use super::gather::check_dtypes;
 use super::window::geometry::{Geometry, check_gradient, output_dims};
@@ -19,7 +19,7 @@ use crate::tensor::{
 };
 use smallvec::smallvec;
 attributes! {
-    /// The attributes of [`CONV`], with which those of its gradients begin.
+    /// The attributes of [`CONV`]; the attributes of its gradients begin with them.
     pub struct ConvAttrs {
         stride: [i64] where 0..=AttrRange::FACTOR,
         dilation: [i64] where 0..=MOST_DILATED,
@@ -30,7 +30,7 @@ attributes! {
 }
 
 attributes! {
-    /// The attributes of the gradients of [`CONV`]: also the spatial sizes of the result.
+    /// The attributes of the gradients of [`CONV`], which also have the spatial sizes of the result.
     pub(in crate::ops) struct ConvGradAttrs {
         stride: [i64] where 0..=AttrRange::FACTOR,
         dilation: [i64] where 0..=MOST_DILATED,
@@ -41,8 +41,8 @@ attributes! {
     }
 }
 
-/// Cross-correlation of `[n, c, spatial..]` with weights `[o, c / groups, kernel..]`:
-/// `[n, o, spatial..]`. Terms are added in the order of channels and taps (`docs/numerics.md`).
+/// Computes the cross-correlation of `[n, c, spatial..]` with weights `[o, c / groups, kernel..]`: `[n, o, spatial..]`.
+/// Terms are added in the order of channels and taps (`docs/numerics.md`).
 pub static CONV: OpDef = OpDef {
     info: OpInfo { number: 420, name: "conv", attrs: ConvAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -91,9 +91,9 @@ pub static CONV: OpDef = OpDef {
     },
 };
 
-/// The gradient of [`CONV`] for its input of spatial sizes `sizes`: from the gradient of its
-/// result and the weights. It is also the transposed convolution. Taps are added in order, each a sum
-/// in the order of output channels.
+/// Computes the backward-data of [`CONV`], for an input of spatial sizes `sizes`, from the gradient of the result and
+/// the weights. This is also the transposed convolution. Taps are added in order, each a sum in the order of output
+/// channels.
 pub static CONV_INPUT_GRAD: OpDef = OpDef {
     info: OpInfo { number: 421, name: "conv_input_grad", attrs: ConvGradAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -155,8 +155,8 @@ pub static CONV_INPUT_GRAD: OpDef = OpDef {
     },
 };
 
-/// The gradient of [`CONV`] for its weights of kernel sizes `sizes`: from its input and the
-/// gradient of its result. Terms are added in the order of images and windows.
+/// Computes the backward-weights of [`CONV`], for kernel sizes `sizes`, from the input and the gradient of the result.
+/// Terms are added in the order of images and windows.
 pub static CONV_WEIGHT_GRAD: OpDef = OpDef {
     info: OpInfo { number: 422, name: "conv_weight_grad", attrs: ConvGradAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -259,7 +259,7 @@ pub(in crate::ops) fn conv_attrs(window: &Window, groups: usize, sizes: &[Dim]) 
 }
 
 impl ConvAttrs<'_> {
-    /// The windows.
+    /// Returns the windows.
     pub fn window(self) -> Window {
         Window {
             stride: self.stride().sizes(),
@@ -270,12 +270,12 @@ impl ConvAttrs<'_> {
     }
 }
 
-/// Converts the attributes of one of the three ops to those of another.
+/// Converts the attributes of one of the three ops to attributes of another.
 fn with_sizes(attrs: &Attrs, sizes: &[Dim]) -> Attrs {
     with_groups(attrs, ConvAttrs::of(attrs).groups(), sizes)
 }
 
-/// Like [`with_sizes`], with another number of groups.
+/// Converts like [`with_sizes`], with another number of groups.
 pub(in crate::ops) fn with_groups(attrs: &Attrs, groups: usize, sizes: &[Dim]) -> Attrs {
     conv_attrs(&ConvAttrs::of(attrs).window(), groups, sizes)
 }
@@ -295,8 +295,8 @@ fn weight_grad(attrs: &Attrs, x: &Tensor, g: &Tensor, sizes: &[Dim]) -> Tensor {
     apply1(CONV_WEIGHT_GRAD.op(), &with_sizes(attrs, sizes), &[x, g])
 }
 
-/// The elements of an input with its padding, zeros that are multiplied like elements, their type, and the attributes
-/// of windows over them.
+/// Returns the elements of a padded input, its type, and the attributes of windows over it. Padding is zeros that are
+/// multiplied like elements.
 fn with_padding(attrs: &Attrs, x: &Array, sizes: &[Dim]) -> Result<(Vec<f64>, Type, Attrs)> {
     let at = ConvAttrs::of(attrs);
     let window = at.window();
@@ -314,7 +314,7 @@ fn with_padding(attrs: &Attrs, x: &Array, sizes: &[Dim]) -> Result<(Vec<f64>, Ty
     Ok((elements, Type::of(x.dtype(), &shape), conv_attrs(&bare, at.groups(), sizes)))
 }
 
-/// What one of the ops computes, for weights of kernel sizes `kernel`.
+/// Returns the geometry of an op for weights of kernel sizes `kernel`.
 fn geometry(attrs: &Attrs, result: ConvResult, kernel: &[Dim]) -> ConvGeometry {
     let kernel = kernel.iter().map(|it| it.as_const().expect("the type rule refuses kernels of unknown sizes"));
     let at = ConvAttrs::of(attrs);

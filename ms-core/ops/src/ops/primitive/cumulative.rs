@@ -1,4 +1,4 @@
-//! `cumsum` and `cumprod`: running sums and products.
+//! `cumsum` and `cumprod`: cumulative sums and products.
 
 use super::reduction::widened;
 use crate::error::{Code, Error, Result, called};
@@ -19,8 +19,7 @@ attributes! {
     pub struct CumulativeAttrs { axis: usize, exclusive: bool, reverse: bool }
 }
 
-/// The sums of all elements up to each position along `axis`; exclusive if `exclusive`, and from
-/// the end if `reverse`.
+/// Returns the cumulative sums along `axis`; exclusive if `exclusive` is set, and from the end if `reverse` is set.
 pub static CUMSUM: OpDef = OpDef {
     info: OpInfo { number: 330, name: "cumsum", attrs: CumulativeAttrs::DECLARED },
     infer,
@@ -37,8 +36,7 @@ pub static CUMSUM: OpDef = OpDef {
     samples,
 };
 
-/// The products of all elements up to each position along `axis`; exclusive if `exclusive`, and from
-/// the end if `reverse`.
+/// Returns the cumulative products along `axis`; exclusive if `exclusive` is set, and from the end if `reverse` is set.
 pub static CUMPROD: OpDef = OpDef {
     info: OpInfo { number: 331, name: "cumprod", attrs: CumulativeAttrs::DECLARED },
     infer,
@@ -51,7 +49,7 @@ pub static CUMPROD: OpDef = OpDef {
     samples,
 };
 
-/// The gradient of a factor: the sum of the products of the others over the results in which it is.
+/// Returns the gradient of each factor: the sum of the products of the other factors over the results that contain it.
 fn product_gradient(it: &Vjp<'_>) -> Cotangents {
     let at = CumulativeAttrs::of(it.attrs);
     let (axis, exclusive, reverse) = (at.axis() as isize, at.exclusive(), at.reverse());
@@ -123,7 +121,7 @@ fn along(def: &'static OpDef, x: &Tensor, axis: isize, exclusive: bool, reverse:
     apply1(def.op(), &CumulativeAttrs::attrs(axis, exclusive, reverse), &[&x])
 }
 
-/// The running sums along an axis; bools and narrow integers are summed in 64 bits.
+/// Returns the cumulative sums along an axis; bools and narrow integers are summed in 64 bits.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -134,7 +132,7 @@ pub fn cumsum(x: impl AsTensor, axis: isize) -> Tensor {
     along(&CUMSUM, &x.as_tensor(), axis, false, false)
 }
 
-/// [`cumsum`] without the element at each position if `exclusive`, from the end if `reverse`.
+/// Returns the [`cumsum`], without the element at each position if `exclusive`, and from the end if `reverse`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -146,7 +144,7 @@ pub fn cumsum_of(x: impl AsTensor, axis: isize, exclusive: bool, reverse: bool) 
     along(&CUMSUM, &x.as_tensor(), axis, exclusive, reverse)
 }
 
-/// The running products along an axis; bools and narrow integers are multiplied in 64 bits.
+/// Returns the cumulative products along an axis; bools and narrow integers are multiplied in 64 bits.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -157,7 +155,7 @@ pub fn cumprod(x: impl AsTensor, axis: isize) -> Tensor {
     along(&CUMPROD, &x.as_tensor(), axis, false, false)
 }
 
-/// [`cumprod`] without the element at each position if `exclusive`, from the end if `reverse`.
+/// Returns the [`cumprod`], without the element at each position if `exclusive`, and from the end if `reverse`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

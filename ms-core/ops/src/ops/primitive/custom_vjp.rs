@@ -1,4 +1,4 @@
-//! `custom_vjp`: a graph with a custom derivative.
+//! `custom_vjp`: a region with a custom derivative.
 
 use crate::error::{Code, Error};
 use crate::ops::core::regions::{check_operands, output_types};
@@ -10,17 +10,16 @@ fn refuse(message: &str) -> Error {
     Error::new(Code::Argument, message).with_op("custom_vjp")
 }
 
-/// The outputs of region 0 on its operands: `targets`, which have gradients, and `captured` values,
-/// which have none.
+/// Returns the outputs of region 0 on the operands: `targets`, which have gradients, and `captured` values, which have
+/// none.
 ///
-/// Region 1 returns the gradients of the targets. Its inputs are the targets, the first `results`
-/// outputs, the gradients of the float ones among these, and the operands after those of region 0.
+/// Region 1 returns the gradients of the targets. Its inputs are the targets, the first `results` outputs, the
+/// gradients of the float ones among these, and the operands that region 0 does not take.
 ///
-/// The parameters that region 1 writes are threaded from one backward function to the one that runs
-/// after it: each of the `slots` ([`Parameter::backward`](crate::tensor::Parameter::backward)) is an
-/// operand after the targets and an output after the results, with a meaningless value. Its gradient
-/// is the value of the parameter: an input of region 1 after the gradients of the results, and an
-/// output after the gradients of the targets.
+/// Parameters that region 1 writes are threaded from one backward function to the one that runs after it. Each of the
+/// `slots` ([`Parameter::backward`](crate::tensor::Parameter::backward)) is an operand after the targets and an output
+/// after the results, with a meaningless value. The gradient of a slot is the value of the parameter. It is an input of
+/// region 1 after the gradients of the results, and an output after the gradients of the targets.
 pub static CUSTOM_VJP: OpDef = OpDef {
     info: OpInfo { number: 706, name: "custom_vjp", attrs: CustomVjpAttrs::DECLARED },
     infer: |_, _| Err(refuse("the types are those of the graph that has the derivative")),
@@ -64,21 +63,21 @@ attributes! {
     struct CustomVjpAttrs { targets: usize, captured: usize, results: usize, slots: usize }
 }
 
-/// How the operands and results of a [`CUSTOM_VJP`] are divided.
+/// The partition of the operands and results of a [`CUSTOM_VJP`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CustomVjp {
-    /// How many operands have gradients.
+    /// The number of operands with gradients.
     pub targets: usize,
     /// The end of the operands of region 0.
     pub captured: usize,
-    /// How many results have gradients.
+    /// The number of results with gradients.
     pub results: usize,
-    /// How many backward slots are threaded through.
+    /// The number of backward slots that are threaded through.
     pub slots: usize,
 }
 
 impl CustomVjp {
-    /// The division by a node's attributes.
+    /// Reads the partition from a node's attributes.
     pub(in crate::ops) fn of(attrs: &Attrs) -> Self {
         let it = CustomVjpAttrs::of(attrs);
         let (targets, slots) = (it.targets(), it.slots());
@@ -89,12 +88,12 @@ impl CustomVjp {
         CustomVjpAttrs::attrs(self.targets, self.captured - self.gradients(), self.results, self.slots)
     }
 
-    /// How many operands have outputs of region 1: the targets, and the slots after them.
+    /// Returns the number of gradients that region 1 returns: one for each target and each slot.
     pub fn gradients(&self) -> usize {
         self.targets + self.slots
     }
 
-    /// The results that are backward slots.
+    /// Returns the results that are backward slots.
     pub fn slot_results(&self) -> Range<usize> {
         self.results..self.results + self.slots
     }

@@ -1,4 +1,4 @@
-//! What ops declare of themselves, on operands of extreme values.
+//! Tests of the properties that ops declare, on operands of extreme values.
 
 use crate::ops::core::testing::run;
 use crate::ops::{Derivative, Effects, OpDef, Sample, Vjp, definitions, zeros_like};
@@ -8,7 +8,7 @@ use crate::with_element;
 const FLOATS: [f64; 10] = [0.0, -0.0, 1.0, -1.0, 0.5, 1e-30, -1e-30, 1e30, -1e30, 3.0];
 const INTS: [i64; 8] = [0, 1, -1, 7, i64::MAX, i64::MIN, 1 << 40, -100];
 
-/// The operands of a sample with other values.
+/// Returns the operands of a sample with extreme values.
 fn extreme(sample: &Sample) -> Vec<Array> {
     let mut arrays = sample.arrays();
     for (seed, array) in arrays.iter_mut().enumerate() {
@@ -28,7 +28,8 @@ fn extreme(sample: &Sample) -> Vec<Array> {
 
 /// Whether zero gradients of an op's results give gradients without a NaN.
 fn keeps_zeros(def: &'static OpDef) -> bool {
-    // Integers keep the values of the sample: positions, and states of generators. So do operands that may be refused.
+    // Integers keep the values of the sample, because they are positions or generator states. So do operands of ops
+    // that may fail on other values.
     let refuses = def.effects.any_of(Effects::REFUSES);
     let chosen = |(extreme, sampled): (Array, Array)| match extreme.dtype().kind() {
         Kind::Float | Kind::Bool if !refuses => extreme,

@@ -4,7 +4,7 @@ use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleI
 use crate::tensor::{AsTensor, Attrs, DispatchMode, OpInfo, Tensor, apply1, dispatch_mode};
 use smallvec::smallvec;
 
-/// Operand 0, once operand 1 has been computed.
+/// Returns operand 0, once operand 1 has been computed.
 pub static DEPEND: OpDef = OpDef {
     info: OpInfo { number: 732, name: "depend", attrs: &[] },
     infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
@@ -17,11 +17,10 @@ pub static DEPEND: OpDef = OpDef {
     samples: || vec![Sample::new([SampleInput::f32(&[2, 3], -1.0, 1.0), SampleInput::f32(&[2], -1.0, 1.0)])],
 };
 
-/// `value`, once `on` has been computed: uses of the result run after `on`. Gradients pass through to
-/// `value`.
+/// Returns `value`, once `on` has been computed: uses of the result run after `on`. Gradients pass through to `value`.
 ///
-/// Eager code runs in program order, where the result is `value` itself.
-/// Prints, assertions and writes keep program order without it.
+/// Eager code runs in program order, and the result is `value` itself. Prints, assertions and writes keep program order
+/// without this op.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

@@ -1,8 +1,8 @@
 //! Random tensors as functions of a state: `random_bits`, `random_uniform`, `random_normal`,
 //! `random_integers`, `random_bernoulli`.
 //!
-//! The state is u64 `[seed, counter]`. Element `i` depends only on seed, counter and `i`, so that the numbers
-//! are the same on every execution path and for every number of threads.
+//! The state is u64 `[seed, counter]`. Element `i` depends only on seed, counter and `i`, so the numbers are the same
+//! on every execution path and for every number of threads.
 
 use super::slice::narrow;
 use crate::error::{Code, Error, Result};
@@ -17,7 +17,7 @@ use crate::tensor::{Array, Attr, Attrs, DType, Dim, Dims, Element, OpInfo, Outpu
 use crate::with_element;
 use smallvec::smallvec;
 attributes! {
-    /// The attributes of [`RANDOM_BITS`], with which those of all distributions begin.
+    /// The attributes of [`RANDOM_BITS`]; the attributes of all distributions begin with them.
     struct BitsAttrs { shape: Dims, dtype: DType }
 }
 
@@ -41,7 +41,7 @@ attributes! {
     struct BernoulliAttrs { shape: Dims, dtype: DType, probability: f64 }
 }
 
-/// Uniform bits in a u32 or u64 dtype.
+/// Draws uniform bits in a u32 or u64 dtype.
 pub static RANDOM_BITS: OpDef = OpDef {
     info: OpInfo { number: 450, name: "random_bits", attrs: BitsAttrs::DECLARED },
     infer: |attrs, inputs| match BitsAttrs::of(attrs).dtype() {
@@ -63,9 +63,11 @@ pub static RANDOM_BITS: OpDef = OpDef {
     samples: || samples(DType::U64, []),
 };
 
-/// Uniform floats from `low` up to `high` exclusive: `low + (high - low) * u` with `u` in `[0, 1)`, with as many random
-/// digits as the dtype's significand, computed in f64 and rounded. The number below `high` replaces those that would be
-/// rounded to it, unless `low` is rounded to it too.
+/// Draws uniform floats from `low` (inclusive) to `high` (exclusive).
+///
+/// The value is `low + (high - low) * u` with `u` in `[0, 1)`, computed in f64 and rounded. `u` has as many random
+/// binary digits as the dtype's significand. A value that would be rounded to `high` is replaced by the next lower
+/// number, unless `low` is rounded to `high` too.
 pub static RANDOM_UNIFORM: OpDef = OpDef {
     info: OpInfo { number: 451, name: "random_uniform", attrs: UniformAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -118,7 +120,7 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
             };
             let unit = number.cast(DType::F64) * (1.0 / (1u64 << digits) as f64);
             let scaled = if range == 1.0 { unit } else { unit * range };
-            // A sum might be contracted with the product, a difference is not: both are rounded.
+            // A compiler may contract a sum with the product, but not a difference, so both steps are rounded.
             let moved = if low == 0.0 { scaled } else { scaled - (-low) };
             let below = match largest {
                 Some(largest) => moved.min(largest),
@@ -130,7 +132,7 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
     samples: || samples(DType::F32, [(-1.0).into(), 2.0.into()]),
 };
 
-/// Normal floats with a mean and a standard deviation, by the method of Box and Muller in f64 (A note on the
+/// Draws normal floats with a mean and a standard deviation. The method is that of Box and Muller in f64 (A note on the
 /// generation of random normal deviates, 1958).
 pub static RANDOM_NORMAL: OpDef = OpDef {
     info: OpInfo { number: 452, name: "random_normal", attrs: NormalAttrs::DECLARED },
@@ -149,7 +151,7 @@ pub static RANDOM_NORMAL: OpDef = OpDef {
         with_element!(it.dtype(), T => {
             let element = move |it: f64| T::from_scalar(Scalar::Float(mean + std * it));
             match T::DTYPE {
-                // One block yields a pair with all digits of f64, or two with those of f32.
+                // One block yields a pair with all binary digits of f64, or two pairs with the digits of f32.
                 DType::F64 => {
                     let pair = move |block| {
                         let [a, b, c, d] = stream.block(block).map(|it| it as f64);
@@ -177,7 +179,7 @@ pub static RANDOM_NORMAL: OpDef = OpDef {
     samples: || samples(DType::F32, [1.0.into(), 0.5.into()]),
 };
 
-/// Uniform integers from `low` up to `high` exclusive.
+/// Draws uniform integers from `low` (inclusive) to `high` (exclusive).
 pub static RANDOM_INTEGERS: OpDef = OpDef {
     info: OpInfo { number: 453, name: "random_integers", attrs: IntegersAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -214,7 +216,7 @@ pub static RANDOM_INTEGERS: OpDef = OpDef {
     samples: || samples(DType::I64, [(-3i64).into(), 9i64.into()]),
 };
 
-/// Bools that are true with a given probability.
+/// Draws bools that are true with a given probability.
 pub static RANDOM_BERNOULLI: OpDef = OpDef {
     info: OpInfo { number: 454, name: "random_bernoulli", attrs: BernoulliAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -239,12 +241,12 @@ pub static RANDOM_BERNOULLI: OpDef = OpDef {
     samples: || samples(DType::Bool, [0.25.into()]),
 };
 
-/// A number, rounded to a float dtype.
+/// Rounds a number to a float dtype.
 fn rounded(number: f64, dtype: DType) -> f64 {
     Scalar::from_bits(Scalar::Float(number).to_bits(dtype), dtype).as_f64()
 }
 
-/// The largest number below `high` in the dtype, if rounding might return `high`.
+/// Returns the largest number below `high` in the dtype, if rounding might return `high`.
 fn largest(it: UniformAttrs<'_>) -> Option<f64> {
     let (low, high, dtype) = (it.low(), it.high(), it.dtype());
     let end = rounded(high, dtype);
@@ -263,7 +265,7 @@ fn largest(it: UniformAttrs<'_>) -> Option<f64> {
     (low + (high - low) * unit > below).then_some(below)
 }
 
-/// Words below this are true, with `probability`.
+/// Returns the threshold below which a word counts as true.
 fn threshold(attrs: &Attrs) -> u64 {
     (BernoulliAttrs::of(attrs).probability() * TWO_32) as u64
 }
@@ -271,14 +273,14 @@ fn threshold(attrs: &Attrs) -> u64 {
 /// The number of values of a 32-bit word.
 const TWO_32: f64 = 4_294_967_296.0;
 
-/// Two normal numbers from two uniform ones, the first above zero.
+/// Returns two normal numbers from two uniform ones, the first of which is above zero.
 fn box_muller(a: f64, b: f64) -> [f64; 2] {
     let radius = (-2.0 * a.ln()).sqrt();
     let (sin, cos) = (std::f64::consts::TAU * b).sin_cos();
     [radius * cos, radius * sin]
 }
 
-/// Binary digits of a float dtype's significand.
+/// Returns the number of binary digits of a float dtype's significand.
 const fn digits(dtype: DType) -> u32 {
     match dtype {
         DType::F64 => 53,
@@ -304,8 +306,8 @@ fn drawn_float(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
     drawn(attrs, inputs)
 }
 
-/// Numbers for every lane: one draw for all lanes from a state that they share; if each lane has its own
-/// state, draws from distinct seeds, even if the states are equal.
+/// Draws for every lane. Lanes that share a state use one draw for all of them. Lanes with separate states draw from
+/// distinct seeds, even if the states are equal.
 fn drawn_apart(lanes: &BatchedCall<'_>) -> Result<Outputs> {
     if !lanes.mapped[0] {
         return lanes.apply(&lanes.fronted(&[("shape", lanes.size)]), lanes.inputs);
@@ -341,7 +343,7 @@ mod tests {
     use super::*;
     use crate::ops::core::reference::evaluate_body;
 
-    /// The results of the body of a kernel at positions, as bits of their elements.
+    /// Evaluates the kernel body at positions, and returns the bits of the elements.
     fn body_at(def: &OpDef, attrs: &Attrs, positions: &[i64], [seed, counter]: [u64; 2]) -> Vec<u64> {
         let Lowering::Position(rule) = def.lowering else { panic!("`{}` has a body", def.name()) };
         let one = |it: u64| Array::from_slice(&[], &[it]);

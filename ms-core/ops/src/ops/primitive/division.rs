@@ -4,7 +4,7 @@ use crate::ops::core::body::Expr;
 use crate::ops::core::elementwise::{elementwise, float1, float2, number2};
 
 elementwise! {
-    /// The quotient `a / b`; bools and integers become f32 first.
+    /// Returns the quotient `a / b`; bools and integers are converted to f32.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -18,7 +18,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// `1 / x`; bools and integers become f32 first.
+    /// Returns `1 / x`; bools and integers are converted to f32.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -32,7 +32,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The quotient rounded down, as Python's `//`. An integer divided by zero gives zero.
+    /// Returns the quotient rounded down, as Python's `//`. An integer divided by zero gives zero.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -46,9 +46,8 @@ elementwise! {
 }
 
 elementwise! {
-    /// The remainder of [`floor_div`], with the divisor's sign, as Python's `%`. The remainder
-    /// of an integer by zero is zero. Floats are exact while the quotient is below 2^24 (f32)
-    /// or 2^53 (f64).
+    /// Returns the remainder of [`floor_div`], with the divisor's sign, as Python's `%`. The remainder of an integer by
+    /// zero is zero. Floats are exact while the quotient is below 2^24 (f32) or 2^53 (f64).
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -66,9 +65,8 @@ elementwise! {
 }
 
 elementwise! {
-    /// The remainder of the quotient rounded towards zero, with the dividend's sign, as C's
-    /// `fmod`. The remainder of an integer by zero is zero. Floats are exact while the quotient
-    /// is below 2^24 (f32) or 2^53 (f64).
+    /// Returns the remainder of truncated division, with the dividend's sign, as C's `fmod`. The remainder of an
+    /// integer by zero is zero. Floats are exact while the quotient is below 2^24 (f32) or 2^53 (f64).
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -81,7 +79,7 @@ elementwise! {
     samples [(-9.0, 9.0), (0.7, 3.0)];
 }
 
-/// The difference of Euclid's quotient and the floored one.
+/// Returns the Euclidean quotient minus the floored one.
 fn correction(a: i128, b: i128) -> i128 {
     (b < 0 && a.rem_euclid(b) != 0) as i128
 }
@@ -107,8 +105,8 @@ fn floor_div_ints<'s>(a: Expr<'s>, b: Expr<'s>) -> Expr<'s> {
     quotient.replace(rest.ne(0) & signs_differ(rest, b), quotient - 1)
 }
 
-/// The floored quotient of floats, by the remainder, because the rounded quotient may be an integer
-/// above the exact one.
+/// Computes the floored quotient of floats by the remainder, because the rounded quotient may be an integer above the
+/// exact one.
 fn floor_div_floats<'s>(a: Expr<'s>, b: Expr<'s>) -> Expr<'s> {
     let rest = truncated_rest(a, b);
     let quotient = ((a - rest) / b).round_even();
@@ -118,7 +116,7 @@ fn floor_div_floats<'s>(a: Expr<'s>, b: Expr<'s>) -> Expr<'s> {
     regular.select(floored, plain)
 }
 
-/// `a - b trunc(a / b)`.
+/// Returns `a - b trunc(a / b)`.
 fn truncated_rest<'s>(a: Expr<'s>, b: Expr<'s>) -> Expr<'s> {
     if !a.dtype().is_float() {
         return a % b;

@@ -1,5 +1,5 @@
-//! `dynamic_update_slice`: adjacent positions along an axis that begin at a tensor's value are replaced; and the function
-//! that reads them.
+//! `dynamic_update_slice`, an update of adjacent positions from a start that is a tensor, and `dynamic_slice`, which
+//! reads them.
 
 use super::gather::{check_dtypes, check_index};
 use crate::error::{Code, Error, OrRaise, Result, called};
@@ -14,8 +14,8 @@ use crate::tensor::{AsTensor, DType, Dim, Dims, OpInfo, Outputs, Tensor, Type, a
 use crate::with_element;
 use smallvec::smallvec;
 
-/// The first operand with adjacent positions along `axis` replaced by the second, from the position in the third, an
-/// integer: one for all, or one for each position of the first axes, whose shape it has then.
+/// Replaces adjacent positions of the first operand along `axis` by the second operand. The third operand is the start,
+/// an integer: one for all, or one for each index of the leading axes.
 pub static DYNAMIC_UPDATE_SLICE: OpDef = OpDef {
     info: OpInfo { number: 395, name: "dynamic_update_slice", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -72,7 +72,7 @@ pub static DYNAMIC_UPDATE_SLICE: OpDef = OpDef {
     },
 };
 
-/// Lanes become a first axis of all operands; a start that all share stays one.
+/// Adds the lane axis as the first axis of all operands; a scalar start that all lanes share remains.
 fn batched(it: &BatchedCall<'_>) -> Result<Outputs> {
     let mut inputs = it.spread_all();
     if !it.mapped[2] && it.rank(2) == 0 {
@@ -81,7 +81,7 @@ fn batched(it: &BatchedCall<'_>) -> Result<Outputs> {
     it.apply(&it.shifted("axis"), &inputs)
 }
 
-/// `size` positions along `axis` from `start`, which fits `x`.
+/// Reads `size` positions along `axis` from `start`, which [`check_start`] has accepted.
 #[track_caller]
 fn slice_from(x: &Tensor, start: &Tensor, size: Dim, axis: usize) -> Tensor {
     let positions = expand_dims(cast(start, DType::I64), -1) + iota(size, 0, DType::I64);
@@ -95,7 +95,7 @@ fn slice_from(x: &Tensor, start: &Tensor, size: Dim, axis: usize) -> Tensor {
     take_along_axis(x, broadcast_to(reshape(positions, column), dims), axis as isize)
 }
 
-/// Checks that `start` is one integer, or one for each position of the first axes of `x`, before `axis`.
+/// Checks that `start` is one integer, or one for each index of the leading axes of `x`, before `axis`.
 fn check_start(x: &Type, start: &Type, axis: usize) -> Result<usize> {
     check_index(start)?;
     let axis = stored_axis(axis, x.rank())?;
@@ -115,12 +115,12 @@ fn check_size(x: &Type, axis: usize, size: Dim) -> Result<()> {
     }
 }
 
-/// `size` adjacent positions along `axis` of `x` from `start`, a tensor of integers: one for all, or one for each
-/// position of the first axes. The cost does not depend on the size of the axis.
+/// Returns `size` adjacent positions along `axis` of `x` from `start`, a tensor of integers. There is one start for
+/// all, or one for each index of the leading axes. The cost does not depend on the size of the axis.
 ///
 /// # Panics
-/// Raises [`Code::OutOfRange`] where these positions are not in the axis, [`Code::Shape`] for another shape of
-/// `start` or a size that the axis does not have, [`Code::DType`] unless `start` is of integers.
+/// Raises [`Code::OutOfRange`] for positions outside the axis. Raises [`Code::Shape`] for another shape of `start` or a
+/// size that exceeds the axis, and [`Code::DType`] unless `start` is of integers.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, tensor};
@@ -139,11 +139,12 @@ pub fn dynamic_slice(x: impl AsTensor, start: impl AsTensor, size: impl Into<Dim
     slice_from(&x, &start, size, axis)
 }
 
-/// `x` with adjacent positions along `axis` replaced by `value`, from `start`, a tensor of integers: one for all, or one
-/// for each position of the first axes. In compiled functions `x` is changed in place where nothing else reads it.
+/// Replaces adjacent positions along `axis` of `x` by `value`, from `start`, a tensor of integers. There is one start
+/// for all, or one for each index of the leading axes. Compiled functions update `x` in place if it has no other use.
 ///
 /// # Panics
-/// As [`dynamic_slice`], and raises [`Code::Shape`] unless `value` has the shape of `x` off the axis.
+/// Panics in the cases of [`dynamic_slice`], and raises [`Code::Shape`] unless `value` has the shape of `x` off the
+/// axis.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, tensor};

@@ -5,7 +5,7 @@ use crate::ops::core::elementwise::{elementwise, float1};
 use std::f64::consts::FRAC_2_SQRT_PI;
 
 elementwise! {
-    /// The error function `2 / sqrt(pi)` times the integral of `e^(-t^2)` from zero to `x`.
+    /// Returns the error function: `2 / sqrt(pi)` times the integral of `e^(-t^2)` from zero to `x`.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -19,7 +19,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// `1 - erf(x)` without cancellation.
+    /// Returns `1 - erf(x)` without cancellation.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -32,8 +32,8 @@ elementwise! {
     samples [(-3.0, 3.0)];
 }
 
-/// By the series `2 / sqrt(pi) sum (-1)^n x^(2n+1) / (n! (2n+1))` (DLMF 7.6.1), smallest terms
-/// first, or by the complement if that is smaller.
+/// Evaluates the series `2 / sqrt(pi) sum (-1)^n x^(2n+1) / (n! (2n+1))` (DLMF 7.6.1), smallest terms first. Uses the
+/// complement where it is smaller.
 pub(in crate::ops) fn erf_f64(x: f64) -> f64 {
     if x.abs() > 0.7 {
         return (1.0 - erfc_f64(x.abs())).copysign(x);
@@ -47,17 +47,17 @@ pub(in crate::ops) fn erf_f64(x: f64) -> f64 {
     FRAC_2_SQRT_PI * x * sum
 }
 
-/// By the continued fraction `e^(-x^2) / sqrt(pi) / (x + (1/2) / (x + 1 / (x + (3/2) / ..)))`
-/// (DLMF 7.9.1), which needs more terms for smaller `x > 1/2`.
+/// Evaluates the continued fraction `e^(-x^2) / sqrt(pi) / (x + (1/2) / (x + 1 / (x + (3/2) / ..)))` (DLMF 7.9.1),
+/// which needs more terms for smaller `x > 1/2`.
 pub(in crate::ops) fn erfc_f64(x: f64) -> f64 {
     if x.is_nan() || x <= 0.5 {
         return 1.0 - erf_f64(x);
     }
-    // Zero from here on; the rounding error of the square of an infinity would be nan.
+    // The result is zero from here on; the rounding error of an infinite square would be NaN.
     let x = x.min(30.0);
     let terms = 40 + (400.0 / (x * x)) as usize;
     let fraction = (1..=terms).rev().fold(x, |rest, n| x + 0.5 * n as f64 / rest);
-    // The square in two parts, because e^-x^2 magnifies its rounding error.
+    // The square is split in two parts, because e^-x^2 magnifies its rounding error.
     let square = x * x;
     let error = x.mul_add(x, -square);
     FRAC_2_SQRT_PI / 2.0 * (-square).exp() * (1.0 - error) / fraction

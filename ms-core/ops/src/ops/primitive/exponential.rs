@@ -1,11 +1,11 @@
-//! Exponentials, logarithms, roots.
+//! Exponentials, logarithms and roots.
 
 use crate::ir::Math;
 use crate::ops::core::elementwise::{elementwise, float1};
 use crate::ops::core::math;
 
 elementwise! {
-    /// `e^x`; bools and integers become f32 first, as in all functions of floats.
+    /// Returns `e^x`; bools and integers are converted to f32, as in all functions of floats.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -19,7 +19,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// `e^x - 1` without cancellation.
+    /// Returns `e^x - 1` without cancellation.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -33,7 +33,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The natural logarithm; of negative numbers nan.
+    /// Returns the natural logarithm; NaN for negative numbers.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -47,7 +47,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// `ln(1 + x)` without cancellation.
+    /// Returns `ln(1 + x)` without cancellation.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -61,7 +61,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The square root; of negative numbers nan.
+    /// Returns the square root; NaN for negative numbers.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -75,7 +75,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// `1 / sqrt(x)`.
+    /// Returns `1 / sqrt(x)`.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -89,7 +89,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The logistic function `1 / (1 + e^-x)`.
+    /// Returns the logistic function `1 / (1 + e^-x)`.
     ///
     /// ```
     /// use ms_core::{ops, tensor};

@@ -1,4 +1,4 @@
-//! The larger and the smaller of two numbers, and clamping.
+//! Elementwise maximum and minimum, and clamping.
 
 use crate::error::{Result, called};
 use crate::ops::core::elementwise::{elementwise, number1, number2};
@@ -7,7 +7,7 @@ use crate::ops::{IntoOperand, select};
 use crate::tensor::{AsTensor, DType, Tensor};
 
 elementwise! {
-    /// The larger of `a` and `b`, nan if either is nan. Equal ones share the gradient.
+    /// Returns the larger of `a` and `b`, NaN if either is NaN. Equal values share the gradient.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -21,7 +21,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The smaller of `a` and `b`, nan if either is nan. Equal ones share the gradient.
+    /// Returns the smaller of `a` and `b`, NaN if either is NaN. Equal values share the gradient.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -35,7 +35,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// `max(x, 0)`, nan for nan. The gradient at zero is zero, and passes through nan.
+    /// Returns `max(x, 0)`, NaN for NaN. The gradient at zero is zero, and passes through NaN.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -48,17 +48,17 @@ elementwise! {
     samples [(0.1, 2.0)];
 }
 
-/// The fraction of the gradient for `a`: one if it is the result, one half if `b` equals it, else zero.
+/// Returns the share of `a` in the gradient: one if it is the result, one half if `b` equals it, else zero.
 fn share(a: &Tensor, b: &Tensor, result: &Tensor) -> Tensor {
     let equal = select(a.eq(b), 0.5, 1.0).cast(result.dtype());
     select(a.eq(result), equal, 0.0)
 }
 
-/// `x` limited to `low..=high`; nan stays nan. Beyond limits, and at limits that are numbers, the gradient is zero; at
-/// those that are tensors both share it. Where `low` is above `high`, everything becomes `high`.
+/// Clamps `x` to `low..=high`; NaN stays NaN. The gradient is zero beyond the limits, and at limits that are numbers. A
+/// limit that is a tensor shares the gradient where `x` equals it. Where `low` is above `high`, the result is `high`.
 ///
 /// # Panics
-/// Raises [`Code::Argument`](crate::Code::Argument) for a number that is nan as a limit.
+/// Raises [`Code::Argument`](crate::Code::Argument) for a limit that is a NaN number.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -71,10 +71,10 @@ pub fn clamp(x: impl AsTensor, low: impl IntoOperand, high: impl IntoOperand) ->
     clamp_max(&x, high)
 }
 
-/// `x`, or `low` where `x` is less; nan stays nan.
+/// Returns `x`, or `low` where `x` is less; NaN stays NaN.
 ///
 /// # Panics
-/// As [`clamp`].
+/// Panics in the cases of [`clamp`].
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -92,10 +92,10 @@ pub fn clamp_min(x: impl AsTensor, low: impl IntoOperand) -> Tensor {
     select(x.le(&low), low, x)
 }
 
-/// `x`, or `high` where `x` is greater; nan stays nan.
+/// Returns `x`, or `high` where `x` is greater; NaN stays NaN.
 ///
 /// # Panics
-/// As [`clamp`].
+/// Panics in the cases of [`clamp`].
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -113,19 +113,19 @@ pub fn clamp_max(x: impl AsTensor, high: impl IntoOperand) -> Tensor {
     select(x.ge(&high), high, x)
 }
 
-/// Checks that a limit that is a number is not nan.
+/// Checks that a limit that is a number is not NaN.
 fn limits(op: &str, name: &str, limit: &impl IntoOperand) -> Result<()> {
     limit.operand().scalar().map_or(Ok(()), |it| check_interval(op, name, it.as_f64(), &Interval::NUMBER))
 }
 
 impl Tensor {
-    /// This tensor limited to `low..=high`; nan stays nan. Beyond the limits the gradient is zero.
+    /// Clamps this tensor to `low..=high`; NaN stays NaN. Beyond the limits the gradient is zero.
     #[track_caller]
     pub fn clamp(&self, low: impl IntoOperand, high: impl IntoOperand) -> Self {
         clamp(self, low, high)
     }
 
-    /// This tensor in another dtype.
+    /// Converts this tensor to another dtype.
     #[track_caller]
     pub fn cast(&self, to: DType) -> Self {
         crate::ops::cast(self, to)

@@ -12,7 +12,7 @@ attributes! {
     struct EyeAttrs { n: Dim, m: Dim, k: i64, dtype: DType }
 }
 
-/// An `n` by `m` matrix with ones where column minus row is `k`, zeros elsewhere.
+/// Returns an `n` by `m` matrix with ones where column minus row is `k`, zeros elsewhere.
 pub static EYE: OpDef = OpDef {
     info: OpInfo { number: 355, name: "eye", attrs: EyeAttrs::DECLARED },
     infer: |attrs, _| {
@@ -50,7 +50,7 @@ pub static EYE: OpDef = OpDef {
     },
 };
 
-/// An `n` by `m` matrix of `dtype` with ones where column minus row is `k`.
+/// Returns an `n` by `m` matrix of `dtype` with ones where column minus row is `k`.
 ///
 /// ```
 /// use ms_core::{DType, ops};
@@ -60,12 +60,12 @@ pub static EYE: OpDef = OpDef {
 pub fn eye_of(n: impl Into<Dim>, m: impl Into<Dim>, k: isize, dtype: DType) -> Tensor {
     let _called = called("eye_of");
     let (n, m): (Dim, Dim) = (n.into(), m.into());
-    // Outside every matrix, and outside the numbers of symbolic sizes.
+    // The bounds are outside every matrix, and outside the range of symbolic sizes.
     let k = (k as i64).clamp(i64::MIN / 2, i64::MAX / 2);
     apply1(EYE.op(), &EyeAttrs::attrs(n, m, k, dtype), &[])
 }
 
-/// The `n` by `n` identity matrix in f32.
+/// Returns the `n` by `n` identity matrix in f32.
 ///
 /// ```
 /// use ms_core::ops;

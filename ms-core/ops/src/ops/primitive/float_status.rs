@@ -29,22 +29,21 @@ macro_rules! status_op {
 }
 
 status_op! {
-    /// Starts watching the results of ops. Occurs in traced graphs; `effects` replaces it.
+    /// Starts to monitor the results of ops. Occurs in traced graphs; `effects` replaces it.
     CLEAR_FLOAT_STATUS = 735, "clear_float_status"
 }
 
 status_op! {
-    /// The status since it was cleared. Occurs in traced graphs; `effects` replaces it.
+    /// Returns the status since it was cleared. Occurs in traced graphs; `effects` replaces it.
     GET_FLOAT_STATUS = 736, "get_float_status"
 }
 
-/// Watches for infinities and NaN: any op result between [`FloatStatus::clear`] and
-/// [`FloatStatus::get`], in program order and on this thread, that is not finite in its own dtype.
-/// Forward and gradient, branches and loops count alike, eagerly and in compiled code.
+/// Detects infinities and NaN. The status is set by any op result between [`FloatStatus::clear`] and
+/// [`FloatStatus::get`], in program order and on this thread, that is not finite in its dtype. This includes forward
+/// and gradient, branches and loops, eagerly and in compiled code.
 ///
-/// A function that is compiled clears and reads a status in one graph: what is cleared in a branch
-/// or a loop is read there. A compiled function that is called between an eager `clear` and an
-/// eager `get` runs op by op.
+/// A compiled function clears and reads a status in one graph: a status cleared in a branch or a loop is read there. A
+/// compiled function that is called between an eager `clear` and an eager `get` runs op by op.
 ///
 /// ```
 /// use ms_core::{DType, Tensor, ops};
@@ -65,13 +64,13 @@ thread_local! {
     static ACTIVE: RefCell<Vec<(SlotId, bool)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Returns whether eager results are watched on this thread.
+/// Whether eager results are monitored on this thread.
 #[inline]
 pub fn is_float_status_watched() -> bool {
     WATCHED.get()
 }
 
-/// Runs `f`, whose results are not watched.
+/// Runs `f` without monitoring its results.
 #[doc(hidden)]
 pub fn unwatched<R>(f: impl FnOnce() -> R) -> R {
     struct Restore(bool);
@@ -87,7 +86,7 @@ pub fn unwatched<R>(f: impl FnOnce() -> R) -> R {
 /// Checks eager results.
 ///
 /// # Errors
-/// As [`Array::on_host`].
+/// The errors of [`Array::on_host`].
 #[doc(hidden)]
 pub fn watch_results<'a>(results: impl IntoIterator<Item = &'a Array>) -> Result<()> {
     for result in results {
@@ -114,7 +113,7 @@ fn status(met: bool) -> Tensor {
 }
 
 impl FloatStatus {
-    /// A status that is clear.
+    /// Creates a cleared status.
     #[track_caller]
     pub fn alloc() -> Self {
         let state = Parameter::init("float_status", [STATUS_SIZE], DType::F32, || status(false));
@@ -122,12 +121,12 @@ impl FloatStatus {
         Self { state }
     }
 
-    /// The slot of the status.
+    /// Returns the slot of the status.
     pub fn state(&self) -> &Parameter {
         &self.state
     }
 
-    /// Clears the status, and starts watching.
+    /// Clears the status, and starts monitoring.
     #[track_caller]
     pub fn clear(&self) {
         if dispatch_mode() == DispatchMode::Trace {
@@ -142,8 +141,8 @@ impl FloatStatus {
         WATCHED.set(true);
     }
 
-    /// Ends watching. Returns f32 `[8]`: zeros if every result was finite, and ones otherwise. Further
-    /// calls return the same.
+    /// Ends monitoring. Returns f32 `[8]`: zeros if every result was finite, and ones otherwise. Further calls return
+    /// the same.
     #[track_caller]
     pub fn get(&self) -> Tensor {
         if dispatch_mode() == DispatchMode::Trace {

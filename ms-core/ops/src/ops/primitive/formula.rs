@@ -1,4 +1,4 @@
-//! `formula`: a function of elements that is an attribute: what `kernel!` declares.
+//! `formula`: an elementwise function stored as an attribute, which `kernel!` declares.
 
 use crate::error::{Code, Error, Result};
 use crate::ops::core::elementwise::evaluate;
@@ -11,17 +11,17 @@ use smallvec::smallvec;
 attributes! {
     /// The attributes of [`FORMULA`].
     pub(in crate::ops) struct FormulaAttrs {
-        /// What reports call it.
+        /// The name in reports.
         name: str,
-        /// Its text.
+        /// The text of the formula.
         formula: str,
     }
 }
 
-/// The value of a [`Formula`] at the elements of the operands, which are broadcast. Operands of
-/// [`Kind::Float`] are of one dtype, those of [`Kind::Int`] too.
+/// Evaluates a [`Formula`] on the elements of the operands, which are broadcast. All operands of [`Kind::Float`] have
+/// one dtype, and so have all of [`Kind::Int`].
 ///
-/// Its derivative is a formula as well, so that derivatives of any order are single kernels.
+/// The derivative is a formula as well, so derivatives of any order are single kernels.
 pub static FORMULA: OpDef = OpDef {
     info: OpInfo { number: 900, name: "formula", attrs: FormulaAttrs::DECLARED },
     infer,
@@ -47,7 +47,7 @@ fn formula_of(attrs: &Attrs) -> Result<Formula> {
     Formula::parse(text).ok_or_else(|| Error::new(Code::Argument, format!("{text:?} is not a formula")))
 }
 
-/// The type rule; errors name the kernel.
+/// Infers the type of the result; errors name the kernel.
 fn infer(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
     typed(attrs, inputs).map_err(|error| error.with_op(FormulaAttrs::of(attrs).name()))
 }
@@ -86,7 +86,7 @@ fn typed(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
     Ok(smallvec![Type::new(dtypes.dtype(result), dims)])
 }
 
-/// The gradients of the operands, each a formula of the operands and the result's gradient.
+/// Returns the gradients of the operands, each a formula of the operands and the result's gradient.
 fn pull(it: &Vjp<'_>) -> Cotangents {
     let formula = formula_of(it.attrs).expect("the type rule accepted it");
     let name = format!("{}.gradient", FormulaAttrs::of(it.attrs).name());
@@ -104,7 +104,7 @@ fn pull(it: &Vjp<'_>) -> Cotangents {
                 operands.push(cotangent);
                 applied(&derivative, &operands)
             }
-            // Forward mode is the transpose, for which the product has to show that it is linear.
+            // Forward mode transposes the VJP, so the product must be visibly linear in the cotangent.
             (true, true) => cast(cotangent * applied(&formula.slope(at)?, &operands), it.inputs[at].dtype()),
         };
         Some(sum_to(gradient, &it.inputs[at]))

@@ -1,4 +1,4 @@
-//! `from_zero`: checked positions that do not count from the end.
+//! `from_zero`: positions checked to be nonnegative.
 
 use super::gather::check_index;
 use crate::error::{Code, Error, Result};
@@ -12,7 +12,7 @@ attributes! {
     struct FromZeroAttrs { caller: str }
 }
 
-/// The operand, an error if an element is negative. `caller` is the op in the error.
+/// Returns the operand, and fails if an element is negative. `caller` is the op in the error.
 pub static FROM_ZERO: OpDef = OpDef {
     info: OpInfo { number: 389, name: "from_zero", attrs: FromZeroAttrs::DECLARED },
     infer: |_, inputs| check_index(inputs[0]).map(|()| smallvec![inputs[0].clone()]),
@@ -33,7 +33,7 @@ pub static FROM_ZERO: OpDef = OpDef {
 /// Checks that no position is negative: [`FROM_ZERO`] on the bytes of elements of an integer dtype.
 ///
 /// # Errors
-/// [`Code::OutOfRange`] for the first one that is.
+/// [`Code::OutOfRange`] for the first negative position.
 ///
 /// # Panics
 /// If the bytes are not aligned for the elements.
@@ -43,7 +43,7 @@ pub(in crate::ops) fn check_elements(attrs: &Attrs, dtype: DType, positions: &[u
             match dtype {
                 $(DType::$dtype => {
                     let all = bytemuck::cast_slice::<u8, $ty>(positions);
-                    // Without an early exit, so that the loop is vectorised.
+                    // Without an early exit, the loop is vectorised.
                     let is_negative = all.iter().fold(0, |any, &it| any | it) < 0;
                     all.iter().position(|&it| is_negative && it < 0).map(|at| (at, i64::from(all[at])))
                 })*
@@ -64,7 +64,7 @@ pub(in crate::ops) fn check_elements(attrs: &Attrs, dtype: DType, positions: &[u
     }
 }
 
-/// The positions, with an error for a negative one: at once if they are known, else at run time.
+/// Checks that positions are not negative: immediately if they are known, else at run time.
 #[track_caller]
 pub(in crate::ops) fn from_zero(positions: &Tensor, caller: &str) -> Tensor {
     propagate_poison!(positions);

@@ -14,7 +14,7 @@ attributes! {
     pub struct FullAttrs { value: Literal, shape: Dims }
 }
 
-/// The zero-dimensional literal `value`, broadcast to `shape`.
+/// Broadcasts the zero-dimensional literal `value` to `shape`.
 pub static FULL: OpDef = OpDef {
     info: OpInfo { number: 352, name: "full", attrs: FullAttrs::DECLARED },
     infer: |attrs, _| {
@@ -46,8 +46,8 @@ fn value(attrs: &Attrs) -> Scalar {
     FullAttrs::of(attrs).value().splat().expect("a zero-dimensional literal has one value")
 }
 
-/// A tensor of `shape` filled with `value`, in its Rust type; f64 and i32, the types of numbers
-/// without a suffix, become f32 and i64.
+/// Returns a tensor of `shape` filled with `value`, in its Rust type. f64 and i32, the types of unsuffixed literals,
+/// become f32 and i64.
 ///
 /// # Panics
 /// Raises [`Code::DType`](crate::Code::DType) for an f64 out of the range of f32.
@@ -62,7 +62,7 @@ pub fn full(shape: impl IntoDims, value: impl Number) -> Tensor {
     full_of(shape, value, dtype)
 }
 
-/// A tensor of `shape` filled with `value`, converted to `dtype`.
+/// Returns a tensor of `shape` filled with `value`, converted to `dtype`.
 ///
 /// ```
 /// use ms_core::{DType, ops};
@@ -74,13 +74,13 @@ pub fn full_of(shape: impl IntoDims, value: impl Into<Scalar>, dtype: DType) -> 
     apply1(FULL.op(), &FullAttrs::attrs(Literal::scalar(value.into(), dtype), &*shape.into_dims()), &[])
 }
 
-/// A node whose elements are all the one of a zero-dimensional literal.
+/// Creates a node whose elements all equal a zero-dimensional literal.
 #[doc(hidden)]
 pub fn full_node(element: Literal, dims: &[Dim]) -> Node {
     Node::new(FULL.op(), FullAttrs::attrs(element, dims), [])
 }
 
-/// The literal that has all elements of a node's result: its data, or the element that it repeats.
+/// Returns the literal of a constant node's elements: its data, or the element that it repeats.
 #[doc(hidden)]
 pub fn literal_of(node: &Node) -> Option<&Literal> {
     if node.op == FULL.op() { Some(FullAttrs::of(&node.attrs).value()) } else { constant_of(node) }

@@ -1,4 +1,4 @@
-//! `gather` and `index_add`: whole slices read from, and added to, positions along an axis.
+//! `gather` and `index_add`: reads of, and additions to, whole slices at positions along an axis.
 
 use super::class_index::existing;
 use super::from_zero::from_zero;
@@ -14,9 +14,9 @@ use crate::tensor::{Array, AsTensor, DType, Dim, OpInfo, Tensor, Type, apply1, r
 use crate::with_element;
 use smallvec::smallvec;
 
-/// The slices of the first operand at the positions along `axis` that are in the second one, whose axes
-/// replace that axis: NumPy's `take`. Negative positions count from the end; a position out of range is an
-/// error at run time.
+/// Gathers the slices of the first operand at the positions along `axis` in the second one, as NumPy's `take`. The axes
+/// of the second operand replace `axis`. Negative positions count from the end; a position out of range is an error at
+/// run time.
 pub static GATHER: OpDef = OpDef {
     info: OpInfo { number: 380, name: "gather", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -33,7 +33,7 @@ pub static GATHER: OpDef = OpDef {
         let mut out = Array::zeros(&replace_axis(x.shape(), axis, inputs[1].shape()), x.dtype());
         with_element!(x.dtype(), T => {
             let (x, mut rows) = (elements::<T>(&x), out.as_mut_slice::<T>());
-            // Rows without elements may be too many to iterate over.
+            // There may be too many empty rows to iterate over.
             for outer in 0..if rows.is_empty() { 0 } else { whole.outer } {
                 for &at in &index {
                     let from = (outer * whole.size + at) * whole.inner;
@@ -58,7 +58,7 @@ pub static GATHER: OpDef = OpDef {
             _ => {
                 let x = move_axis(&it.inputs[0], axis + 1, 1);
                 let picked = wrapping::gather_nd(x, it.places(1));
-                // The axes before the indexed one are after those of the index here.
+                // The axes before the indexed one are after the axes of the index here.
                 let index = it.rank(1) as isize;
                 let front: Vec<isize> = (0..axis).map(|it| 1 + index + it).collect();
                 let back = 1 + index + axis..picked.rank() as isize;
@@ -78,8 +78,8 @@ pub static GATHER: OpDef = OpDef {
     },
 };
 
-/// The first operand with the slices of the third added at the positions along `axis` that are in the
-/// second one; slices at equal positions are all added.
+/// Adds the slices of the third operand to the first one at the positions along `axis` in the second one. Slices at
+/// equal positions are all added.
 pub static INDEX_ADD: OpDef = OpDef {
     info: OpInfo { number: 381, name: "index_add", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -141,7 +141,7 @@ pub static INDEX_ADD: OpDef = OpDef {
     },
 };
 
-/// The gradient of `x` whose slices at the positions `index` along an axis have these gradients.
+/// Returns the gradient of `x` from the gradients of its slices at the positions `index` along an axis.
 pub(in crate::ops) fn rows_read(x: &Tensor, axis: usize, index: &Tensor, gradient: &Tensor) -> Part {
     let count: Dim = index.dims().into_iter().product();
     let source = reshape(gradient, replace_axis(&x.dims(), axis, &[count]));
@@ -151,7 +151,7 @@ pub(in crate::ops) fn rows_read(x: &Tensor, axis: usize, index: &Tensor, gradien
 /// Checks that a type can contain positions.
 ///
 /// # Errors
-/// [`Code::DType`] unless it is of integers.
+/// [`Code::DType`] unless the type is of integers.
 pub(in crate::ops) fn check_index(index: &Type) -> Result<()> {
     if index.dtype.is_int() {
         return Ok(());
@@ -162,7 +162,7 @@ pub(in crate::ops) fn check_index(index: &Type) -> Result<()> {
 /// Checks that two operands have the same dtype.
 ///
 /// # Errors
-/// [`Code::DType`] when they differ.
+/// [`Code::DType`] when the dtypes differ.
 pub(in crate::ops) fn check_dtypes(a: &Type, b: &Type) -> Result<()> {
     if a.dtype == b.dtype {
         return Ok(());
@@ -170,13 +170,13 @@ pub(in crate::ops) fn check_dtypes(a: &Type, b: &Type) -> Result<()> {
     Err(Error::new(Code::DType, format!("dtypes {} and {} differ", a.dtype, b.dtype)))
 }
 
-/// The slices of `x` at positions along `axis`: NumPy's `take(x, index, axis)`. The axes of `index` replace
+/// Returns the slices of `x` at positions along `axis`, as NumPy's `take(x, index, axis)`. The axes of `index` replace
 /// the axis.
 ///
 /// # Panics
-/// Raises [`Code::DType`] unless `index` contains integers, [`Code::OutOfRange`] for a position or an axis
-/// that does not exist. A negative position does not exist, as in PyTorch; in
-/// [`wrapping::gather`](crate::ops::wrapping::gather) it counts from the end.
+/// Raises [`Code::DType`] unless `index` is of integers, and [`Code::OutOfRange`] for a position or an axis that does
+/// not exist. A negative position does not exist, as in PyTorch; in [`wrapping::gather`](crate::ops::wrapping::gather)
+/// it counts from the end.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -187,10 +187,10 @@ pub fn gather(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tensor {
     wrapping::gather(x, from_zero(&index.as_tensor(), "gather"), axis)
 }
 
-/// [`gather`] at the positions of a one-dimensional index.
+/// Applies [`gather`] to the positions of a one-dimensional index.
 ///
 /// # Panics
-/// As [`gather`], and [`Code::Shape`] unless `index` has one axis.
+/// Panics in the cases of [`gather`], and raises [`Code::Shape`] unless `index` has rank 1.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -208,11 +208,11 @@ pub fn index_select(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tens
     gather(x, &*index, axis)
 }
 
-/// `x` with the slices of `source` added at the positions along `axis` in the one-dimensional `index`; slices
-/// at equal positions are all added.
+/// Adds the slices of `source` to `x` at the positions along `axis` in the one-dimensional `index`. Slices at equal
+/// positions are all added.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] unless `source` has one slice for each position, and as [`gather`].
+/// Panics in the cases of [`gather`], and raises [`Code::Shape`] unless `source` has one slice for each position.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -223,11 +223,11 @@ pub fn index_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, 
     wrapping::index_add(x, from_zero(&index.as_tensor(), "index_add"), source, axis)
 }
 
-/// A new last axis of size `classes` with 1 at the position in each element of `index` and 0 elsewhere, in
-/// f32.
+/// Returns the one-hot encoding of `index` in f32. A new last axis of size `classes` has 1 at the position in each
+/// element and 0 elsewhere.
 ///
 /// # Panics
-/// Raises [`Code::DType`] unless `index` contains integers, [`Code::OutOfRange`] for one that is negative or
+/// Raises [`Code::DType`] unless `index` is of integers, and [`Code::OutOfRange`] for an element that is negative or
 /// not less than `classes`, as in PyTorch.
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! `gather_nd` and `scatter_nd_add`: slices at positions along several axes are read, or added to.
+//! `gather_nd` and `scatter_nd_add`: reads of, and additions to, slices at positions along several axes.
 
 use super::from_zero::from_zero;
 use super::gather::{check_dtypes, check_index};
@@ -13,8 +13,8 @@ use crate::tensor::{Array, AsTensor, DType, Dims, OpInfo, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
 
-/// The slices of the first operand at the positions in the rows of the second one: a row of `k`
-/// integers is a position along the first `k` axes.
+/// Gathers the slices of the first operand at the positions in the rows of the second one. A row of `k` integers is a
+/// position along the first `k` axes.
 pub static GATHER_ND: OpDef = OpDef {
     info: OpInfo { number: 385, name: "gather_nd", attrs: &[] },
     infer: |_, inputs| Ok(smallvec![Type::new(inputs[0].dtype, picked_shape(inputs[0], inputs[1])?)]),
@@ -48,7 +48,7 @@ pub static GATHER_ND: OpDef = OpDef {
     },
 };
 
-/// The first operand with slices of the third added at the positions in the rows of the second.
+/// Adds slices of the third operand to the first one at the positions in the rows of the second.
 pub static SCATTER_ND_ADD: OpDef = OpDef {
     info: OpInfo { number: 386, name: "scatter_nd_add", attrs: &[] },
     infer: |_, inputs| {
@@ -73,7 +73,7 @@ pub static SCATTER_ND_ADD: OpDef = OpDef {
     derivative: Derivative::Rule(|it| {
         let g = it.cotangent();
         let source = it.needs[2].then(|| apply1(GATHER_ND.op(), it.attrs, &[g, &it.inputs[1]]));
-        // Nothing else reads the positions if the source has no gradient, and they are checked all the same.
+        // If the source needs no gradient, this is the only use of the positions, and they have to be checked.
         let checked = |index: &Tensor| {
             let depth = index.dims().last().and_then(|it| it.as_const()).unwrap_or(0);
             wrapping::gather_nd(full_of(&g.dims()[..depth], 0, DType::U8), index)
@@ -94,7 +94,7 @@ pub static SCATTER_ND_ADD: OpDef = OpDef {
     },
 };
 
-/// The shape of the slices of `x` at the positions `index`.
+/// Returns the shape of the slices of `x` at the positions `index`.
 fn picked_shape(x: &Type, index: &Type) -> Result<Dims> {
     check_index(index)?;
     let (x, index) = (&x.dims, &index.dims);
@@ -105,13 +105,13 @@ fn picked_shape(x: &Type, index: &Type) -> Result<Dims> {
     }
 }
 
-/// The slices of `x` at the positions in the rows of `index`: the last axis of `index` is a position
-/// along the first axes of `x`.
+/// Returns the slices of `x` at the positions in the rows of `index`. The last axis of `index` is a position along the
+/// first axes of `x`.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] if rows are longer than `x` has axes, [`Code::DType`] unless `index` is of
-/// integers, [`Code::OutOfRange`] for a position that does not exist, such as a negative one
-/// ([`wrapping::gather_nd`](crate::ops::wrapping::gather_nd) has such).
+/// Raises [`Code::Shape`] if rows are longer than the rank of `x`, and [`Code::DType`] unless `index` is of integers.
+/// Raises [`Code::OutOfRange`] for a position that does not exist. A negative position does not exist; in
+/// [`wrapping::gather_nd`](crate::ops::wrapping::gather_nd) it counts from the end.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -122,10 +122,10 @@ pub fn gather_nd(x: impl AsTensor, index: impl AsTensor) -> Tensor {
     wrapping::gather_nd(x, from_zero(&index.as_tensor(), "gather_nd"))
 }
 
-/// `x` with the slices of `source` added at the positions in the rows of `index`.
+/// Adds the slices of `source` to `x` at the positions in the rows of `index`.
 ///
 /// # Panics
-/// As [`gather_nd`], and [`Code::Shape`] unless `source` has one slice for each row.
+/// Panics in the cases of [`gather_nd`], and raises [`Code::Shape`] unless `source` has one slice for each row.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

@@ -1,4 +1,4 @@
-//! `hook_backward`: a function of the program that sees a gradient while it is pulled back.
+//! `hook_backward`: a host function that receives a gradient during the backward pass.
 
 use crate::error::{Code, Error, raise};
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
@@ -17,7 +17,8 @@ attributes! {
     }
 }
 
-/// The operand, whose gradient is the result of a [`GradientHook`] on that of the result. It is applied eagerly only.
+/// Returns the operand. The operand's gradient is the result of a [`GradientHook`] on the gradient of the result. The
+/// op is applied eagerly only.
 pub static HOOK_BACKWARD: OpDef = OpDef {
     info: OpInfo { number: 901, name: "hook_backward", attrs: HookAttrs::DECLARED },
     infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
@@ -36,17 +37,17 @@ pub static HOOK_BACKWARD: OpDef = OpDef {
     samples: || vec![Sample::new([SampleInput::f32(&[3, 2], -2.0, 2.0)]).attrs(HookAttrs::attrs(0i64))],
 };
 
-/// From a gradient to the one in its place; `None` leaves it.
+/// A function that may replace a gradient; `None` leaves it unchanged.
 type Function = dyn Fn(&Tensor) -> Option<Tensor> + Send + Sync;
 
-/// The hooks that exist, by number.
+/// The live hooks, by number.
 static HOOKS: LazyLock<RwLock<FxHashMap<i64, Weak<Function>>>> = LazyLock::new(RwLock::default);
 
 fn found(number: i64) -> Option<Arc<Function>> {
     HOOKS.read().unwrap_or_else(PoisonError::into_inner).get(&number)?.upgrade()
 }
 
-/// The gradient by a hook, which has the type of the one before.
+/// Applies a hook to a gradient, and checks that it preserves the type.
 #[track_caller]
 fn hooked(hook: &Arc<Function>, gradient: &Tensor) -> Tensor {
     if dispatch_mode() == DispatchMode::Trace {
@@ -60,15 +61,15 @@ fn hooked(hook: &Arc<Function>, gradient: &Tensor) -> Tensor {
     replaced
 }
 
-/// The error of a hook in compiled code.
+/// Creates the error of a hook in compiled code.
 fn refused() -> Error {
     Error::new(Code::Hook, "a hook runs eagerly only, and not in compiled functions")
         .with_op("hook_backward")
         .help("remove the hook, or run this with `jit: false` in the context, or with `MS_JIT=0`")
 }
 
-/// A function that sees gradients while they are pulled back, and may replace them: see [`hook_backward`]. It is
-/// called as long as this exists.
+/// A function that receives gradients during the backward pass, and may replace them: see [`hook_backward`]. The
+/// function is called as long as the hook lives.
 ///
 /// See the example of [`hook_backward`].
 pub struct GradientHook {
@@ -77,7 +78,7 @@ pub struct GradientHook {
 }
 
 impl GradientHook {
-    /// A hook.
+    /// Creates a hook.
     pub fn new(function: impl Fn(&Tensor) -> Option<Tensor> + Send + Sync + 'static) -> Self {
         static NEXT: AtomicI64 = AtomicI64::new(1);
         let (number, function): (_, Arc<Function>) = (NEXT.fetch_add(1, Ordering::Relaxed), Arc::new(function));
@@ -99,12 +100,12 @@ impl fmt::Debug for GradientHook {
     }
 }
 
-/// `x`, whose gradient `hook` sees when it is pulled back to this point, and may replace. The hook runs eagerly, once
-/// for each pull that reaches `x`.
+/// Returns `x`; during the backward pass, `hook` receives the gradient at this point, and may replace it. The hook runs
+/// eagerly, once for each backward pass that reaches `x`.
 ///
 /// # Panics
-/// Raises [`Code::Hook`] in functions that are compiled; the gradient raises [`Code::Shape`] if the hook gives another
-/// type.
+/// Raises [`Code::Hook`] in functions that are compiled. The backward pass raises [`Code::Shape`] if the hook returns
+/// another type.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session::grad};

@@ -5,7 +5,7 @@ use crate::ops::core::elementwise::{elementwise, float1};
 use crate::ops::hypot;
 
 elementwise! {
-    /// The hyperbolic sine.
+    /// Returns the hyperbolic sine.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -19,7 +19,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The hyperbolic cosine.
+    /// Returns the hyperbolic cosine.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -33,7 +33,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The hyperbolic tangent.
+    /// Returns the hyperbolic tangent.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -47,7 +47,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The inverse hyperbolic sine.
+    /// Returns the inverse hyperbolic sine.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -61,7 +61,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The inverse hyperbolic cosine; nan below one.
+    /// Returns the inverse hyperbolic cosine; NaN below one.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -75,7 +75,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The inverse hyperbolic tangent; nan beyond one.
+    /// Returns the inverse hyperbolic tangent; NaN beyond one.
     ///
     /// ```
     /// use ms_core::{ops, tensor};

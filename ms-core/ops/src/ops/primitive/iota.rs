@@ -12,8 +12,8 @@ attributes! {
     struct IotaAttrs { shape: Dims, axis: usize, start: Scalar, step: Scalar, dtype: DType }
 }
 
-/// `start + i * step` where `i` is the position along `axis`: computed in f64 for floats,
-/// in i64 for integers, then converted to the dtype.
+/// Returns `start + i * step`, where `i` is the position along `axis`. The value is computed in f64 for floats and in
+/// i64 for integers, then converted to the dtype.
 pub static IOTA: OpDef = OpDef {
     info: OpInfo { number: 353, name: "iota", attrs: IotaAttrs::DECLARED },
     infer: |attrs, _| {
@@ -69,7 +69,7 @@ fn value(attrs: &Attrs, i: usize) -> Scalar {
     }
 }
 
-/// The position along `axis` of every element of `shape`.
+/// Returns the position along `axis` of every element of `shape`.
 ///
 /// ```
 /// use ms_core::{DType, ops};
@@ -80,7 +80,7 @@ pub fn iota(shape: impl IntoDims, axis: usize, dtype: DType) -> Tensor {
     spaced(shape, axis, Scalar::Int(0), Scalar::Int(1), dtype)
 }
 
-/// `start + i * step` at position `i` along `axis`.
+/// Returns `start + i * step` at position `i` along `axis`.
 #[track_caller]
 pub(crate) fn spaced(shape: impl IntoDims, axis: usize, start: Scalar, step: Scalar, dtype: DType) -> Tensor {
     let attr = |it: Scalar| match dtype.is_float() {

@@ -1,4 +1,4 @@
-//! `jvp`: a graph with the tangents of its outputs, until it is expanded.
+//! `jvp`: a region with the tangents of its outputs, until it is expanded.
 
 use super::value_and_grad::check_differentiated;
 use crate::error::{Code, Error};
@@ -10,8 +10,8 @@ fn refuse(message: &str) -> Error {
     Error::new(Code::Argument, message).with_op("jvp")
 }
 
-/// The outputs of region 0 on the operands, then the tangents of the float ones among its first
-/// `results` outputs. The operands of the region are followed by the tangents of those `wrt`.
+/// Returns the outputs of region 0 on the operands, then the tangents of the float ones among its first `results`
+/// outputs. The operands of the region are followed by the tangents of the operands `wrt`.
 pub static JVP: OpDef = OpDef {
     info: OpInfo { number: 705, name: "jvp", attrs: JvpAttrs::DECLARED },
     infer: |_, _| Err(refuse("the types are those of the graph that is differentiated")),

@@ -11,7 +11,7 @@ attributes! {
     struct LinspaceAttrs { start: f64, stop: f64, num: i64 where 0..=i64::MAX, dtype: DType }
 }
 
-/// `num` values from `start` to `stop`, both included exactly; computed in f64.
+/// Returns `num` values from `start` to `stop`, both included exactly; computed in f64.
 pub static LINSPACE: OpDef = OpDef {
     info: OpInfo { number: 354, name: "linspace", attrs: LinspaceAttrs::DECLARED },
     infer: |attrs, _| {
@@ -59,7 +59,7 @@ fn step(attrs: &Attrs) -> f64 {
     (it.stop() - it.start()) / (it.num() - 1).max(1) as f64
 }
 
-/// `num` evenly spaced f32 values from `start` to `stop`, both included.
+/// Returns `num` evenly spaced f32 values from `start` to `stop`, both included.
 ///
 /// ```
 /// use ms_core::ops;

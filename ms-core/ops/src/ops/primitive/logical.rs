@@ -1,4 +1,4 @@
-//! Logic of bools.
+//! Logical functions of bools.
 
 use crate::ops::core::elementwise::elementwise;
 use crate::tensor::Scalar;

@@ -1,4 +1,4 @@
-//! `matmul`: products of matrices.
+//! `matmul`: matrix products.
 
 use crate::error::{Code, Error};
 use crate::ir::ContractionRanks;
@@ -12,10 +12,10 @@ use crate::tensor::{apply1, collected, filled, promote, refused};
 use crate::with_element;
 use smallvec::smallvec;
 
-/// `[.., m, k]` times `[.., k, n]` with equal leading dimensions and dtypes: `[.., m, n]`.
+/// Multiplies `[.., m, k]` by `[.., k, n]`, with equal leading dimensions and dtypes, to `[.., m, n]`.
 ///
-/// Floats are accumulated in at least f32, in strict precision in a fixed order (`docs/numerics.md`);
-/// integers wrap, and bools are combined by "and" and "or".
+/// Floats are accumulated in at least f32, in a fixed order in strict precision (`docs/numerics.md`). Integers wrap,
+/// and bools are combined by "and" and "or".
 pub static MATMUL: OpDef = OpDef {
     info: OpInfo { number: 400, name: "matmul", attrs: &[] },
     infer: |_, inputs| {
@@ -61,7 +61,7 @@ pub static MATMUL: OpDef = OpDef {
     },
 };
 
-/// The products of matrices of sizes `[m, k, n]`, one after the other, as a result of this shape.
+/// Computes matrix products of sizes `[m, k, n]`, one after the other, as a result of this shape.
 pub(super) fn products(a: &Array, b: &Array, shape: &[usize], [m, k, n]: [usize; 3]) -> Result<Array, Error> {
     let mut out = Array::zeros(shape, a.dtype());
     let (a, b) = (a.on_host()?, b.on_host()?);
@@ -79,7 +79,7 @@ pub(super) fn products(a: &Array, b: &Array, shape: &[usize], [m, k, n]: [usize;
     Ok(out)
 }
 
-/// One product, a row of the result at a time; `a` and `b` are not empty.
+/// Computes one product, row by row; `a` and `b` are not empty.
 fn product<T: Element>(out: &mut [T], a: &[T], b: &[T], n: usize) {
     let k = b.len() / n;
     if T::DTYPE.is_float() {
@@ -108,10 +108,10 @@ fn product<T: Element>(out: &mut [T], a: &[T], b: &[T], n: usize) {
     }
 }
 
-/// The product of `a` and `b`, which is the gradient of `x`.
+/// Returns the product of `a` and `b`, which is the gradient of `x`.
 ///
-/// The gradient of a transposed view of memory is computed as one: transposed once more, as the gradient of
-/// the memory itself, it is row-major. Graphs have no layouts; there, lowering decides.
+/// If `x` is a transposed view, the product is computed as `(bᵀ aᵀ)ᵀ`. The gradient of the underlying array is then
+/// row-major. Graphs have no layouts; there, lowering decides.
 #[track_caller]
 fn gradient_of(x: &Tensor, a: &Tensor, b: &Tensor) -> Tensor {
     let is_transposed = x.as_array().is_some_and(|it| {
@@ -130,14 +130,12 @@ fn product_of(a: &Tensor, b: &Tensor) -> Tensor {
     apply1(MATMUL.op(), &Attrs::none(), &[a, b])
 }
 
-/// The product of matrices by NumPy's rules: leading dimensions broadcast, and a
-/// one-dimensional operand is a row on the left or a column on the right, whose axis is removed from
-/// the result. Dtypes promote. In strict precision each element is a sum in the order of the inner
-/// axis, the same bits on every machine (`docs/numerics.md`).
+/// Returns the matrix product by NumPy's rules: leading dimensions broadcast. A one-dimensional operand is a row on the
+/// left or a column on the right, and its axis is removed from the result. Dtypes promote. In strict precision each
+/// element is summed in the order of the inner axis, with the same bits on every machine (`docs/numerics.md`).
 ///
 /// # Panics
-/// Raises [`Code::Shape`] when the inner sizes differ, an operand has no axis, or leading
-/// dimensions do not broadcast.
+/// Raises [`Code::Shape`] when the inner sizes differ, an operand has rank 0, or leading dimensions do not broadcast.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -178,14 +176,14 @@ pub fn matmul(a: impl AsTensor, b: impl AsTensor) -> Tensor {
     reshape(&out, shape)
 }
 
-/// The product of stacks of matrices whose leading dimensions broadcast.
+/// Multiplies stacks of matrices whose leading dimensions broadcast.
 #[track_caller]
 fn stacked(a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
     let (a_dims, b_dims) = (a.dims(), b.dims());
     let (batch_a, rows) = a_dims.split_at(a.rank() - 2);
     let (batch_b, columns) = b_dims.split_at(b.rank() - 2);
     if batch_b.is_empty() && !batch_a.is_empty() {
-        // One matrix for the whole stack: a single product, and so is its gradient.
+        // A matrix shared by the whole stack gives a single product, and so does its gradient.
         let tall = reshape(a, [batch_a.iter().copied().product::<Dim>() * rows[0], rows[1]]);
         let mut shape = a_dims.clone();
         shape[batch_a.len() + 1] = columns[1];
@@ -200,7 +198,7 @@ fn stacked(a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
 }
 
 impl Tensor {
-    /// The product of matrices by NumPy's rules; see [`matmul`].
+    /// Returns the matrix product by NumPy's rules; see [`matmul`].
     #[track_caller]
     pub fn matmul(&self, other: impl AsTensor) -> Self {
         matmul(self, other)

@@ -1,4 +1,4 @@
-//! `max_pool`: the largest element of each window, and its gradients.
+//! `max_pool`: window maxima, and their gradients.
 
 use super::window::pooling::{check_pooled, pooled_shape, with_channels};
 use super::window::{MOST_DILATED, PerAxis, Spatial, Window, spatial};
@@ -27,7 +27,7 @@ attributes! {
     }
 }
 
-/// The largest element of each window of `[n, c, spatial..]`; nan if one is nan.
+/// Returns the largest element of each window of `[n, c, spatial..]`; NaN if one is NaN.
 pub static MAX_POOL: OpDef = OpDef {
     info: OpInfo { number: 430, name: "max_pool", attrs: MaxPoolAttrs::DECLARED },
     infer: |attrs, inputs| Ok(smallvec![Type::new(inputs[0].dtype, pooled_dims(attrs, inputs[0])?)]),
@@ -47,8 +47,8 @@ pub static MAX_POOL: OpDef = OpDef {
     samples: || max_samples(|x, _| vec![x]),
 };
 
-/// The gradient of [`MAX_POOL`]: the second operand, of the shape of its result, added at the
-/// positions of the largest elements of the first one (the first of equal ones).
+/// Computes the gradient of [`MAX_POOL`]. The second operand has the shape of the forward result. It is added at the
+/// positions of the largest elements of the first operand (the first of equal ones).
 pub static MAX_POOL_GRAD: OpDef = OpDef {
     info: OpInfo { number: 431, name: "max_pool_grad", attrs: MaxPoolAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -72,8 +72,8 @@ pub static MAX_POOL_GRAD: OpDef = OpDef {
     samples: || max_samples(|x, y| vec![x, y]),
 };
 
-/// The elements of the second operand at the positions of the largest elements of each window of the
-/// first one; both have one shape.
+/// Takes the elements of the second operand at the positions of each window's largest element of the first one. Both
+/// operands have the same shape.
 pub static MAX_POOL_TAKE: OpDef = OpDef {
     info: OpInfo { number: 432, name: "max_pool_take", attrs: MaxPoolAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -96,7 +96,7 @@ pub static MAX_POOL_TAKE: OpDef = OpDef {
     samples: || max_samples(|x, _| vec![x.clone(), x]),
 };
 
-/// With channels last, windows have a last axis, along which they are single elements.
+/// In NHWC order, windows have the channels as a last axis, along which they are single elements.
 const CHANNELS_LAST: ImageForm = ImageForm::Pooling(|attrs, _| {
     let it = MaxPoolAttrs::of(attrs);
     let with = |list: Ints<'_>, channels: i64| Attr::from(&*with_channels(list.as_slice(), channels));
@@ -106,7 +106,7 @@ const CHANNELS_LAST: ImageForm = ImageForm::Pooling(|attrs, _| {
 });
 
 impl MaxPoolAttrs<'_> {
-    /// The windows, if no size is symbolic.
+    /// Returns the windows, if no size is symbolic.
     pub fn window(self) -> Window {
         Window {
             stride: self.stride().sizes(),
@@ -144,7 +144,7 @@ fn holds_dims(ty: &Type, dims: &[Dim]) -> Result<()> {
     Err(Error::new(Code::Shape, format!("{ty} does not have the shape {dims:?}")))
 }
 
-/// The dimensions of a [`MAX_POOL`]'s result.
+/// Returns the dimensions of a [`MAX_POOL`]'s result.
 fn pooled_dims(attrs: &Attrs, x: &Type) -> Result<Dims> {
     let it = MaxPoolAttrs::of(attrs);
     let (kernel, after) = (it.kernel().sizes(), it.after().dims());
@@ -186,7 +186,7 @@ impl Pooled {
         })
     }
 
-    /// The position of the largest element of each window: the first of equal ones, or a nan.
+    /// Returns the position of the largest element of each window: the first of equal ones, or a NaN.
     fn largest(&self, x: &[f64]) -> Vec<usize> {
         let plane: usize = self.input.iter().product();
         let windows: usize = self.output.iter().product();
@@ -221,7 +221,7 @@ impl Pooled {
         best.expect("`pooled_dims` refuses windows without an element")
     }
 
-    /// The elements of a window along one axis.
+    /// Iterates over the elements of a window along one axis.
     fn taps(&self, axis: usize, window: usize) -> impl Iterator<Item = usize> + '_ {
         let place =
             move |tap: usize| (window * self.stride[axis] + tap * self.dilation[axis]).checked_sub(self.before[axis]);
@@ -229,13 +229,13 @@ impl Pooled {
     }
 }
 
-/// The largest element of each window of `x` `[n, c, spatial..]`; nan if one is nan.
+/// Returns the largest element of each window of `x` `[n, c, spatial..]`; NaN if one is NaN.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] when a window does not fit, [`Code::Argument`] when padding is more
-/// than half of a window or a window has no element, [`Code::DType`] unless `x` is of floats. A window without
-/// an element is one whose taps are all padding: with a dilation above one, padding of half of a window leaves such
-/// windows on small axes. For symbolic sizes this is checked when they are known.
+/// Raises [`Code::Shape`] when a window does not fit, and [`Code::DType`] unless `x` is of floats. Raises
+/// [`Code::Argument`] when padding is more than half of a window, or a window contains only padding. With a dilation
+/// above one, padding of half of a window leaves such windows on small axes. Symbolic sizes are checked when they are
+/// known.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -254,7 +254,7 @@ pub fn max_pool(x: impl AsTensor, options: &PoolOptions) -> Tensor {
     apply1(MAX_POOL.op(), &attrs, &[&x])
 }
 
-/// [`max_pool`] over two spatial axes, with adjacent windows: `[n, c, height, width]`.
+/// Applies [`max_pool`] over two spatial axes, with adjacent windows: `[n, c, height, width]`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

@@ -1,5 +1,5 @@
-//! The primitives, one file each: shape rule, reference evaluation, derivative, batching rule, lowering
-//! rule, samples.
+//! The primitives. Each has one file with its shape rule, reference evaluation, derivative, batching rule, lowering
+//! rule and samples.
 
 #[cfg(test)]
 mod declared_tests;
@@ -23,8 +23,8 @@ macro_rules! primitives {
     };
 }
 
-/// Whether the result of an op has terms or elements of several float operands, so that it does not vanish where only
-/// one of them does.
+/// Whether the result of an op adds or collects elements of several float operands. Such a result does not vanish where
+/// only one of them does.
 #[doc(hidden)]
 pub fn sums_operands(op: Op) -> bool {
     let sums = [
@@ -45,13 +45,13 @@ pub fn sums_operands(op: Op) -> bool {
     sums.iter().any(|it| it.op() == op)
 }
 
-/// Whether an op has steps although its derivative is not zero.
+/// Whether an op has discontinuities although its derivative is not zero.
 #[doc(hidden)]
 pub fn has_steps(op: Op) -> bool {
     [&FMOD, &REMAINDER].iter().any(|it| it.op() == op)
 }
 
-/// Whether the results of an op whose derivative is zero are meant to be constants to gradients, or are none of its own.
+/// Whether an op with a zero derivative intentionally returns constants for gradients, or returns no values.
 #[doc(hidden)]
 pub fn hides(op: Op) -> bool {
     let stops =

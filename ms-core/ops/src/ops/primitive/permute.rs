@@ -14,7 +14,7 @@ attributes! {
     pub struct PermuteAttrs { axes: [i64] where 0..=AttrRange::FACTOR }
 }
 
-/// The operand with its axes in the order of `axes`.
+/// Permutes the axes of the operand to the order of `axes`.
 pub static PERMUTE: OpDef = OpDef {
     info: OpInfo { number: 356, name: "permute", attrs: PermuteAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -52,11 +52,10 @@ pub static PERMUTE: OpDef = OpDef {
     },
 };
 
-/// `x` with its axes in the order of `axes`: NumPy's `transpose(axes)`, without a copy.
+/// Permutes the axes of `x` to the order of `axes`, as NumPy's `transpose(axes)`, without a copy.
 ///
 /// # Panics
-/// Raises [`Code::Argument`] unless `axes` has each axis once, [`Code::OutOfRange`] for one
-/// that does not exist.
+/// Raises [`Code::Argument`] unless `axes` has each axis once, and [`Code::OutOfRange`] for one that does not exist.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -73,7 +72,7 @@ pub fn permute(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
     apply1(PERMUTE.op(), &PermuteAttrs::attrs(&*axes), &[&*x])
 }
 
-/// `x` with two axes exchanged, without a copy.
+/// Exchanges two axes of `x`, without a copy.
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] for an axis that does not exist.
@@ -94,7 +93,7 @@ pub fn transpose(x: impl AsTensor, axis0: isize, axis1: isize) -> Tensor {
     permute(&*x, &*axes)
 }
 
-/// `x` with one axis moved to another position; the others keep their order.
+/// Moves one axis of `x` to another position; the others keep their order.
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] for an axis that does not exist.
@@ -116,19 +115,19 @@ pub fn move_axis(x: impl AsTensor, from: isize, to: isize) -> Tensor {
 }
 
 impl Tensor {
-    /// The axes in the order of `axes`, without a copy; see [`permute`].
+    /// Permutes the axes to the order of `axes`, without a copy; see [`permute`].
     #[track_caller]
     pub fn permute(&self, axes: impl IntoAxes) -> Self {
         permute(self, axes)
     }
 
-    /// Two axes exchanged, without a copy; see [`transpose`].
+    /// Exchanges two axes, without a copy; see [`transpose`].
     #[track_caller]
     pub fn transpose(&self, axis0: isize, axis1: isize) -> Self {
         transpose(self, axis0, axis1)
     }
 
-    /// The axes in reverse order, without a copy: NumPy's `x.T`.
+    /// Reverses the order of the axes, without a copy, as NumPy's `x.T`.
     #[track_caller]
     pub fn t(&self) -> Self {
         let axes: SmallVec<[usize; 4]> = (0..self.rank()).rev().collect();

@@ -6,9 +6,8 @@ use crate::ops::core::math;
 use crate::ops::{isinf, isnan, reciprocal, select};
 
 elementwise! {
-    /// `a^b`. Powers of negative floats are nan unless `b` is an integer, and anything to the power of
-    /// zero is one. Integers wrap; a negative power of an integer is the reciprocal rounded towards
-    /// zero, and zero for `a = 0`.
+    /// Returns `a^b`. Powers of negative floats are NaN unless `b` is an integer, and anything to the power of zero is
+    /// one. Integers wrap. A negative power of an integer is the reciprocal rounded towards zero, and zero for `a = 0`.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -18,12 +17,12 @@ elementwise! {
     eval |v| number2(v, f64::powf, pow_i128);
     vjp |g, y| {
         a: {
-            // Zero times the power -1 of zero, or of a number so small that it is infinite: the derivatives of a constant.
+            // `a^0` is constant, but `0 * a^-1` is NaN for `a` of zero, or so small that its reciprocal is infinite.
             let constant = b.eq(0.0).logical_and(isinf(reciprocal(a)).logical_or(isnan(a)));
             let slope = b * pow(a, select(&constant, 1.0, b - 1.0));
             select(constant, 0.0, g * slope)
         },
-        // Zero where the power of zero is, whatever its logarithm.
+        // The gradient is zero where the base is zero, although its logarithm is infinite.
         b: g * (y * select(a.eq(0.0).logical_and(b.ge(0.0)), 1.0, a).log()),
     };
     lower wide_body |[a, b]| if a.dtype().is_float() { a.math2(Math::Pow, b) } else { math::pow_int(a, b) };

@@ -13,7 +13,7 @@ attributes! {
     struct PrintAttrs { text: str }
 }
 
-/// Prints `text`, its placeholders `{}` filled with the operands after the token.
+/// Prints `text` with its placeholders `{}` filled with the operands after the token.
 pub static PRINT: OpDef = OpDef {
     info: OpInfo { number: 730, name: "print", attrs: PrintAttrs::DECLARED },
     infer: |_, inputs| check_token(inputs).map(|()| smallvec![token_type()]),
@@ -37,7 +37,7 @@ pub static PRINT: OpDef = OpDef {
 };
 
 thread_local! {
-    /// The captures of lines that this thread prints, innermost last; standard output if there is none.
+    /// The active captures of this thread's lines, innermost last. Without one, lines go to standard output.
     static CAPTURED: RefCell<Vec<Vec<String>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -48,9 +48,9 @@ fn print_line(line: &str) {
     }
 }
 
-/// Prints a line on standard output, the placeholders `{}` of `text` filled with `values`; `{{` and `}}`
-/// stand for braces. In program order with other prints, assertions and writes of parameters,
-/// eagerly and in compiled code, where the line is printed at every run.
+/// Prints a line on standard output, with the placeholders `{}` of `text` filled with `values`; write `{{` and `}}` for
+/// braces. Prints keep program order with other prints, assertions and writes of parameters, eagerly and in compiled
+/// code. A compiled function prints the line at every run.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -60,8 +60,7 @@ fn print_line(line: &str) {
 /// ```
 ///
 /// # Panics
-/// Raises [`Code::Argument`](crate::Code::Argument) unless there are as many placeholders as
-/// values.
+/// Raises [`Code::Argument`](crate::Code::Argument) if the numbers of placeholders and values differ.
 #[track_caller]
 pub fn print(text: &str, values: &[&dyn Show]) {
     let message = Message::new(text, values).map_err(|it| it.with_op("print")).or_raise();
@@ -69,8 +68,7 @@ pub fn print(text: &str, values: &[&dyn Show]) {
     apply_in_order(PRINT.op(), &PrintAttrs::attrs(&*message.text), &tensors);
 }
 
-/// Runs `f`, and returns the lines that it printed on this thread by [`print`](fn@print) instead of printing
-/// them.
+/// Runs `f`, and returns the lines that it printed on this thread by [`print`](fn@print) instead of printing them.
 ///
 /// See the example of [`print`](fn@print).
 pub fn capture_prints<R>(f: impl FnOnce() -> R) -> (R, Vec<String>) {

@@ -1,12 +1,12 @@
-//! `recompute`: a graph whose values are recomputed for its gradients.
+//! `recompute`: a region whose values are recomputed for its gradients.
 
 use crate::error::{Code, Error};
 use crate::ops::core::regions::applied;
 use crate::ops::{Batching, Control, Derivative, Effects, OpDef};
 use crate::tensor::OpInfo;
 
-/// The results of region 0 on the operands. Only the operands are kept for gradients; other values
-/// are recomputed once the gradients of the results are available.
+/// Returns the results of region 0 on the operands. Only the operands are stored for gradients. Other values are
+/// recomputed once the gradients of the results are available.
 pub static RECOMPUTE: OpDef = OpDef {
     info: OpInfo { number: 707, name: "recompute", attrs: &[] },
     infer: |_, _| Err(Error::new(Code::Argument, "the types are those of the graph")),

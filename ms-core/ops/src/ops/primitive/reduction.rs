@@ -1,4 +1,4 @@
-//! Reduces over axes.
+//! Reductions over axes.
 
 use crate::error::{Code, Error, Result};
 use crate::ir::Reducer;
@@ -15,7 +15,7 @@ use crate::tensor::{Array, AsTensor, AttrRange, Attrs, DType, Dim, Dims, Kind, O
 use smallvec::{SmallVec, smallvec};
 
 attributes! {
-    /// The attributes of reductions: the reduced axes, which are kept with size one if `keepdims`.
+    /// The attributes of reductions: the reduced axes, which remain with size 1 if `keepdims` is set.
     #[doc(hidden)]
     pub struct ReduceAttrs { axes: [i64] where 0..=AttrRange::FACTOR, keepdims: bool }
 }
@@ -51,21 +51,21 @@ macro_rules! reduction {
 }
 
 reduction! {
-    /// The sum; zero for no elements.
+    /// Returns the sum; zero for no elements.
     SUM = 300: "sum", Numeric, Sum;
     combine(Scalar::Int(0)) |v| number(v, |a, b| a + b, |a, b| a + b);
     derivative Derivative::Rule(|it| smallvec![Some(crate::ops::broadcast_to(&spread(it, it.cotangent()), it.inputs[0].dims()))]), finite: true;
 }
 
 reduction! {
-    /// The product; one for no elements.
+    /// Returns the product; one for no elements.
     PROD = 301: "prod", Numeric, Prod;
     combine(Scalar::Int(1)) |v| number(v, |a, b| a * b, i128::wrapping_mul);
     derivative Derivative::Rule(|it| run_rule(product_gradient, Inner::DEFAULT, it)), finite: false;
 }
 
 reduction! {
-    /// The largest element, nan if any is nan. Equal ones share the gradient.
+    /// Returns the largest element, NaN if any is NaN. Equal elements share the gradient.
     MAX = 302: "max", Any, Max;
     combine(Scalar::Float(f64::NEG_INFINITY)) |v| {
         number(v, |a, b| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }, Ord::max)
@@ -74,7 +74,7 @@ reduction! {
 }
 
 reduction! {
-    /// The smallest element, nan if any is nan. Equal ones share the gradient.
+    /// Returns the smallest element, NaN if any is NaN. Equal elements share the gradient.
     MIN = 303: "min", Any, Min;
     combine(Scalar::Float(f64::INFINITY)) |v| {
         number(v, |a, b| if a.is_nan() || b.is_nan() { f64::NAN } else { a.min(b) }, Ord::min)
@@ -96,7 +96,7 @@ reduction! {
     derivative Derivative::None("truth values have no gradient"), finite: true;
 }
 
-/// The type of a reduction's result.
+/// Infers the type of a reduction's result.
 fn infer(domain: Domain, reducer: Reducer, attrs: &Attrs, input: &Type) -> Result<Types> {
     if domain.convert(input.dtype)? != input.dtype {
         return Err(Error::new(Code::DType, format!("takes {}, not {}", domain.convert(input.dtype)?, input.dtype)));
@@ -110,13 +110,13 @@ fn infer(domain: Domain, reducer: Reducer, attrs: &Attrs, input: &Type) -> Resul
     Ok(smallvec![Type::new(input.dtype, reduced_dims(&input.dims, &axes, keepdims))])
 }
 
-/// The dimensions of the result.
+/// Returns the dimensions of the result.
 pub fn reduced_dims(dims: &[Dim], axes: &[usize], keepdims: bool) -> Dims {
     let kept = dims.iter().enumerate().filter(|(axis, _)| keepdims || !axes.contains(axis));
     kept.map(|(axis, &dim)| if axes.contains(&axis) { Dim::new(1) } else { dim }).collect()
 }
 
-/// Reference evaluation: reduces the elements along `axes` in row-major order.
+/// Reduces the elements along `axes` in row-major order, as the reference evaluation.
 fn evaluate(
     axes: &[usize],
     ty: &Type,
@@ -143,12 +143,12 @@ fn number(v: &[Scalar; 2], float: impl Fn(f64, f64) -> f64, int: impl Fn(i128, i
     }
 }
 
-/// A tensor of the result's shape, with the reduced axes inserted with size one.
+/// Inserts the reduced axes with size 1 into a tensor of the result's shape.
 fn spread(it: &Vjp<'_>, result: &Tensor) -> Tensor {
     crate::ops::reshape(result, reduced_dims(&it.inputs[0].ty().dims, &ReduceAttrs::of(it.attrs).axes().sizes(), true))
 }
 
-/// The gradient of a factor: the product of the others.
+/// Returns the gradient of each factor: the product of the others.
 fn product_gradient(it: &Vjp<'_>) -> Cotangents {
     let axes = ReduceAttrs::of(it.attrs).axes().sizes();
     let factors = Factors::of(&it.inputs[0]);
@@ -157,7 +157,7 @@ fn product_gradient(it: &Vjp<'_>) -> Cotangents {
     smallvec![Some(spread(it, it.cotangent()) * factors.others(&product, &count, &sum, &squares))]
 }
 
-/// The gradient of an extreme element: distributed equally to the elements that equal it.
+/// Distributes the gradient of an extreme value equally to the elements that equal it.
 fn to_extrema(it: &Vjp<'_>) -> Tensor {
     let x = &it.inputs[0];
     let hits = crate::ops::cast(x.eq(spread(it, &it.outputs[0])), x.dtype());
@@ -186,13 +186,13 @@ fn samples(domain: Domain) -> Vec<Sample> {
     shapes.chain(dtypes.iter().map(|&dtype| sample(dtype, &[3, 4, 2], &[0, 2], false))).collect()
 }
 
-/// A reduction over `axes`, which are not negative and in ascending order.
+/// Reduces over `axes`, which are not negative and in ascending order.
 #[track_caller]
 fn reduce(def: &'static OpDef, x: &Tensor, axes: &[usize], keepdims: bool) -> Tensor {
     apply1(def.op(), &ReduceAttrs::attrs(axes, keepdims), &[x])
 }
 
-/// The sum over `axes`, which are not negative and in ascending order, in the dtype of `x`.
+/// Sums over `axes`, which are not negative and in ascending order, in the dtype of `x`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -203,14 +203,14 @@ pub fn sum_axes(x: &Tensor, axes: &[usize], keepdims: bool) -> Tensor {
     reduce(&SUM, x, axes, keepdims)
 }
 
-/// The axes of `x` in `axes`.
+/// Resolves `axes` for `x`.
 #[track_caller]
 pub(crate) fn axes_of(op: &str, x: &Tensor, axes: impl ReduceAxes) -> Result<SmallVec<[usize; 4]>> {
     let describe = |error: Error| error.with_op(op).with_operands([x.ty().to_string()]);
     axes.resolve(x.rank()).map_err(describe)
 }
 
-/// The dtype of sums: bools and narrow integers become i64 or u64, as in NumPy.
+/// Returns the dtype of sums: bools and narrow integers become i64 or u64, as in NumPy.
 pub(in crate::ops) fn widened(dtype: DType) -> DType {
     match dtype.kind() {
         Kind::Float => dtype,
@@ -225,11 +225,10 @@ macro_rules! functions {
             $(#[$doc])*
             ///
             /// `axes` is `()` for all, one axis, or several; negative ones count from the end. In
-            /// [`keepdims`](crate::ops::keepdims) they remain with size one.
+            /// [`keepdims`](crate::ops::keepdims) they remain with size 1.
             ///
             /// # Panics
-            /// Raises [`Code::OutOfRange`] for an axis that does not exist, [`Code::Argument`] for a
-            /// repeated one.
+            /// Raises [`Code::OutOfRange`] for an axis that does not exist, and [`Code::Argument`] for a repeated one.
             #[track_caller]
             pub fn $name(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor {
                 let x = x.as_tensor();
@@ -252,42 +251,42 @@ macro_rules! functions {
 }
 
 functions! {
-    /// The sum over axes; bools and narrow integers are summed in 64 bits.
+    /// Returns the sum over axes; bools and narrow integers are summed in 64 bits.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
     /// assert_eq!(ops::sum(tensor![[1., 2.], [3., 4.]], 0).to_vec::<f32>(), [4., 6.]);
     /// ```
     sum: SUM, widened;
-    /// The product over axes; bools and narrow integers are multiplied in 64 bits.
+    /// Returns the product over axes; bools and narrow integers are multiplied in 64 bits.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
     /// assert_eq!(ops::prod(tensor![[1., 2.], [3., 4.]], 1).to_vec::<f32>(), [2., 12.]);
     /// ```
     prod: PROD, widened;
-    /// The largest element over axes, nan if any is nan; an error without elements.
+    /// Returns the largest element over axes, NaN if any is NaN; an error for no elements.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
     /// assert_eq!(ops::max(tensor![[1., 2.], [3., 4.]], 1).to_vec::<f32>(), [2., 4.]);
     /// ```
     max: MAX, |dtype| dtype;
-    /// The smallest element over axes, nan if any is nan; an error without elements.
+    /// Returns the smallest element over axes, NaN if any is NaN; an error for no elements.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
     /// assert_eq!(ops::min(tensor![[1., 2.], [3., 4.]], 1).to_vec::<f32>(), [1., 3.]);
     /// ```
     min: MIN, |dtype| dtype;
-    /// Whether all elements over axes are true, or differ from zero.
+    /// Whether all elements over axes are true or nonzero.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
     /// assert_eq!(ops::all(tensor![[true, false], [true, true]], 1).to_vec::<bool>(), [false, true]);
     /// ```
     all: ALL, |_| DType::Bool;
-    /// Whether any element over axes is true, or differs from zero.
+    /// Whether any element over axes is true or nonzero.
     ///
     /// ```
     /// use ms_core::{ops, tensor};

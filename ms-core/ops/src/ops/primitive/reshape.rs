@@ -1,4 +1,4 @@
-//! `reshape`: the same elements in row-major order with another shape.
+//! `reshape`: a change of shape that preserves the row-major order of elements.
 
 use crate::error::{Code, Error};
 use crate::ops::core::axis::named;
@@ -13,7 +13,7 @@ attributes! {
     pub struct ReshapeAttrs { shape: Dims }
 }
 
-/// The operand with `shape`.
+/// Reshapes the operand to `shape`.
 pub static RESHAPE: OpDef = OpDef {
     info: OpInfo { number: 350, name: "reshape", attrs: ReshapeAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -43,7 +43,7 @@ pub static RESHAPE: OpDef = OpDef {
     samples: || vec![Sample::new([SampleInput::f32(&[3, 4], -2.0, 2.0)]).attrs(ReshapeAttrs::attrs(&[6usize, 2][..]))],
 };
 
-/// The elements of `x` in row-major order with another shape, in which one size may be -1.
+/// Returns the elements of `x` in row-major order with another shape, in which one size may be -1.
 ///
 /// # Panics
 /// Raises [`Code::Shape`] if the numbers of elements differ.
@@ -64,8 +64,7 @@ pub fn reshape(x: impl AsTensor, shape: impl NewShape) -> Tensor {
     apply1(RESHAPE.op(), &ReshapeAttrs::attrs(&*shape), &[&*x])
 }
 
-/// The same value as the result of an op: with an identity of its own, and a node of its own where ops are
-/// recorded.
+/// Returns the same value as the result of an op, with a distinct identity, and a separate node where ops are recorded.
 #[track_caller]
 #[doc(hidden)]
 pub fn distinct(x: &Tensor) -> Tensor {

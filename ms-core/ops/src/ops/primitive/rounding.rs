@@ -4,7 +4,7 @@ use crate::ops::core::body::Expr;
 use crate::ops::core::elementwise::{elementwise, number1};
 
 elementwise! {
-    /// `x` rounded down.
+    /// Rounds `x` down.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -18,7 +18,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// `x` rounded up.
+    /// Rounds `x` up.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -32,7 +32,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// `x` rounded to the nearest integer, halves to even.
+    /// Rounds `x` to the nearest integer, ties to even.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -46,7 +46,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// `x` rounded towards zero.
+    /// Rounds `x` towards zero.
     ///
     /// ```
     /// use ms_core::{ops, tensor};

@@ -7,17 +7,16 @@ use crate::ops::core::regions::{check_carries, check_operands, output_types};
 use crate::ops::{Arrays, Batching, Control, Derivative, Effects, Loop, Lowering, OpDef, RegionRule, Types};
 use crate::tensor::{Array, Attr, Attrs, DType, Dim, OpInfo, Type, try_room};
 
-/// A loop over sequences, from first to last, or from last to first if attribute `reverse` is set.
+/// Runs a loop over sequences, from first to last, or from last to first if attribute `reverse` is set.
 ///
-/// Attribute `length` is the number of iterations; if it is negative, operand 0, an `i64[]`, is the
-/// number, and the sequences' first axis is [`Dim::DYNAMIC`]. Then follow `carries` carries,
-/// `sequences` sequences with that first axis, and invariants.
+/// Attribute `length` is the number of iterations. If it is negative, operand 0, an `i64[]`, is the number, and the
+/// sequences' first axis is [`Dim::DYNAMIC`]. Then follow `carries` carries, `sequences` sequences with that first
+/// axis, and invariants.
 ///
-/// Region 0 takes the carries, one element of each sequence, and the invariants. Its first results
-/// become the carries; each further result is an element of a result sequence, at the position of
-/// the elements of the iteration.
+/// Region 0 takes the carries, one element of each sequence, and the invariants. Its first results become the carries.
+/// Each further result is an element of a result sequence, at the position of the elements of the iteration.
 ///
-/// Results: the last carries, then the result sequences.
+/// The results are the last carries, then the result sequences.
 pub static SCAN: OpDef = OpDef {
     info: OpInfo { number: 704, name: "scan", attrs: ScanAttrs::DECLARED },
     infer: |_, _| Err(Error::new(Code::Argument, "the types of a `scan` are those of its region")),
@@ -98,14 +97,14 @@ fn eval(attrs: &Attrs, regions: &crate::ops::Regions, inputs: &[&Array]) -> Resu
     carries.into_iter().map(Ok).chain(stacks).collect()
 }
 
-/// The element at a position of the first axis.
+/// Returns the element at a position of the first axis.
 fn element(sequence: &Array, position: usize) -> Array {
     let row = sequence.layout().slice(0, position, 1, 1);
     let row = row.reshape(&sequence.shape()[1..]).expect("an axis of size one can be left out of any layout");
     sequence.with_layout(row)
 }
 
-/// Values of one type along a new first axis.
+/// Stacks values of one type along a new first axis.
 pub(in crate::ops) fn stack_rows(rows: &[Array], ty: &Type) -> Result<Array> {
     let mut shape: Vec<usize> = vec![rows.len()];
     shape.extend(ty.dims.iter().map(|it| it.as_const().expect("an element has a constant shape")));

@@ -1,5 +1,4 @@
-//! `take_along_axis`, `scatter` and `scatter_add`: single elements at positions along an axis are
-//! read, or written.
+//! `take_along_axis`, `scatter` and `scatter_add`: reads and writes of single elements at positions along an axis.
 
 use super::from_zero::from_zero;
 use super::gather::{check_dtypes, check_index};
@@ -15,8 +14,8 @@ use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, OpInfo, Tensor, Type, ap
 use crate::with_element;
 use smallvec::smallvec;
 
-/// For each element of the second operand the element of the first at that position along
-/// `axis`, and at the same position along the other axes, along which the second may be smaller.
+/// Takes for each element of the second operand the element of the first one at that position along `axis`. The
+/// position along the other axes is the same; along these the second operand may be smaller.
 pub static TAKE_ALONG_AXIS: OpDef = OpDef {
     info: OpInfo { number: 382, name: "take_along_axis", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -49,7 +48,7 @@ pub static TAKE_ALONG_AXIS: OpDef = OpDef {
     },
 };
 
-/// The first operand with the elements of the third combined into the given positions.
+/// Combines the elements of the third operand into the given positions of the first one.
 pub(super) fn evaluate_scatter(attrs: &Attrs, inputs: &[&Array], by: ScatterReduction) -> Result<Arrays> {
     let (mut out, source, axis) = (inputs[0].on_host()?.duplicate(), dense(inputs[2])?, AxisAttrs::of(attrs).axis());
     let index = positions(inputs[1], axis, out.shape())?;
@@ -63,8 +62,7 @@ pub(super) fn evaluate_scatter(attrs: &Attrs, inputs: &[&Array], by: ScatterRedu
     Ok(smallvec![out])
 }
 
-/// The first operand with each element of the third added at its position along `axis` in the
-/// second one.
+/// Adds each element of the third operand to the first one, at its position along `axis` in the second one.
 pub static SCATTER_ADD: OpDef = OpDef {
     info: OpInfo { number: 383, name: "scatter_add", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| infer_scatter(attrs, inputs),
@@ -88,8 +86,8 @@ pub static SCATTER_ADD: OpDef = OpDef {
     },
 };
 
-/// The first operand with each element of the third written at its position along `axis` in the
-/// second one; of several at one position the last in row-major order remains.
+/// Writes each element of the third operand to the first one, at its position along `axis` in the second one. The last
+/// of several at one position, in row-major order, remains.
 pub static SCATTER: OpDef = OpDef {
     info: OpInfo { number: 384, name: "scatter", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| infer_scatter(attrs, inputs),
@@ -123,8 +121,8 @@ pub static SCATTER: OpDef = OpDef {
     },
 };
 
-/// The gradient of the operand that slices or elements are added to, at positions along an axis. Nothing else reads the
-/// positions if the source has no gradient, and they are checked all the same.
+/// Returns the gradient of the operand to which elements are added at positions along an axis. If the source needs no
+/// gradient, this is the only use of the positions, and they have to be checked.
 pub(super) fn kept(it: &Vjp<'_>, axis: usize) -> Tensor {
     let g = it.cotangent();
     match it.needs[2] {
@@ -133,7 +131,7 @@ pub(super) fn kept(it: &Vjp<'_>, axis: usize) -> Tensor {
     }
 }
 
-/// Checks that `index` is of positions along an axis of `x`, and not larger along the others.
+/// Checks that `index` has positions along an axis of `x`, and is not larger along the others.
 fn check_along(x: &Type, index: &Type, axis: usize) -> Result<()> {
     check_index(index)?;
     let axis = stored_axis(axis, x.rank())?;
@@ -162,12 +160,12 @@ pub(in crate::ops) fn infer_scatter(attrs: &Attrs, inputs: &[&Type]) -> Result<c
     Ok(smallvec![x.clone()])
 }
 
-/// For each element of `index` the element of `x` at that position along `axis`: NumPy's
-/// `take_along_axis`. The other axes broadcast.
+/// Returns for each element of `index` the element of `x` at that position along `axis`, as NumPy's `take_along_axis`.
+/// The other axes broadcast.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] when they do not, [`Code::DType`] unless `index` is of integers,
-/// [`Code::OutOfRange`] for a position or an axis that does not exist. A negative position does not exist, as in
+/// Raises [`Code::Shape`] when the other axes do not broadcast, and [`Code::DType`] unless `index` is of integers.
+/// Raises [`Code::OutOfRange`] for a position or an axis that does not exist. A negative position does not exist, as in
 /// PyTorch; in [`wrapping::take_along_axis`](crate::ops::wrapping::take_along_axis) it counts from the end.
 ///
 /// ```
@@ -179,12 +177,12 @@ pub fn take_along_axis(x: impl AsTensor, index: impl AsTensor, axis: isize) -> T
     wrapping::take_along_axis(x, from_zero(&index.as_tensor(), "take_along_axis"), axis)
 }
 
-/// `x` with each element of `source` added at its position along `axis` in `index`; elements at equal
-/// positions are all added.
+/// Adds each element of `source` to `x` at its position along `axis` in `index`. Elements at equal positions are all
+/// added.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] unless `index` and `source` have one shape, inside that of `x` off the axis;
-/// and as [`take_along_axis`].
+/// Raises [`Code::Shape`] unless `index` and `source` have the same shape, which does not exceed that of `x` off the
+/// axis. Panics in the cases of [`take_along_axis`].
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -195,11 +193,11 @@ pub fn scatter_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor
     wrapping::scatter_add(x, from_zero(&index.as_tensor(), "scatter_add"), source, axis)
 }
 
-/// `x` with each element of `source` written at its position along `axis` in `index`; of several at one
-/// position the last in row-major order remains, and only it has a gradient.
+/// Writes each element of `source` to `x` at its position along `axis` in `index`. The last of several at one position,
+/// in row-major order, remains, and only it has a gradient.
 ///
 /// # Panics
-/// As [`scatter_add`].
+/// Panics in the cases of [`scatter_add`].
 ///
 /// ```
 /// use ms_core::{ops, tensor};

@@ -32,18 +32,18 @@ macro_rules! scatter_op {
 }
 
 scatter_op! {
-    /// Elements of the third operand are combined with the first one by `max`, at the positions along `axis` in the
-    /// second one. A nan wins. Equal elements share the gradient.
+    /// Combines elements of the third operand with the first one by `max`, at the positions along `axis` in the second
+    /// one. A NaN wins. Equal elements share the gradient.
     SCATTER_MAX = 392: "scatter_max", ScatterReduction::Max, extrema_gradients, finite: true
 }
 
 scatter_op! {
-    /// As [`SCATTER_MAX`], with `min`.
+    /// Combines like [`SCATTER_MAX`], by `min`.
     SCATTER_MIN = 393: "scatter_min", ScatterReduction::Min, extrema_gradients, finite: true
 }
 
 scatter_op! {
-    /// Elements of the first operand are multiplied by elements of the third one, in row-major order, at the positions
+    /// Multiplies elements of the first operand by elements of the third one, in row-major order, at the positions
     /// along `axis` in the second one.
     SCATTER_MUL = 394: "scatter_mul", ScatterReduction::Mul, |it| run_rule(product_gradients, Inner::DEFAULT, it), finite: false
 }
@@ -57,20 +57,20 @@ fn samples() -> Vec<Sample> {
     vec![of(0, &[4, 3], &[6, 3]), of(1, &[2, 3, 2], &[2, 4, 2]), of(2, &[3, 2, 4], &[2, 2, 3])]
 }
 
-/// The gradient of an extreme element: distributed equally to the elements that equal it.
+/// Distributes the gradient of an extreme value equally to the elements that equal it.
 fn extrema_gradients(it: &Vjp<'_>) -> Cotangents {
     let [x, index, source] = it.inputs else { unreachable!("a scatter has three operands") };
     let (out, g) = (&it.outputs[0], it.cotangent());
     let taken = |of: &Tensor| apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[of, index]);
     let (own, hits) = (x.eq(out), source.eq(taken(out)));
     let count = apply1(SCATTER_ADD.op(), it.attrs, &[&cast(&own, g.dtype()), index, &cast(&hits, g.dtype())]);
-    // Without an equal element, at nan, nothing takes the share.
+    // At a NaN, no element is equal, and no element receives the share.
     let share = g / clamp_min(count, 1.0);
     let source = it.needs[2].then(|| select(hits, taken(&share), 0.0));
     smallvec![it.needs[0].then(|| select(own, &share, 0.0)), None, source]
 }
 
-/// The gradient of a factor: the product of the others.
+/// Returns the gradient of each factor: the product of the others.
 fn product_gradients(it: &Vjp<'_>) -> Cotangents {
     let [x, index, source] = it.inputs else { unreachable!("a scatter has three operands") };
     let g = it.cotangent();
@@ -89,7 +89,7 @@ macro_rules! scatter_function {
         $(#[$doc])*
         ///
         /// # Panics
-        /// As [`scatter_add`](crate::ops::scatter_add).
+        /// Panics in the cases of [`scatter_add`](crate::ops::scatter_add).
         #[track_caller]
         pub fn $name(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, axis: isize) -> Tensor {
             let (x, source) = (x.as_tensor(), source.as_tensor());
@@ -103,7 +103,7 @@ macro_rules! scatter_function {
 }
 
 scatter_function! {
-    /// Combines elements of `source` with `x` by `max`, at the positions along `axis` in `index`. A nan wins. Equal
+    /// Combines elements of `source` with `x` by `max`, at the positions along `axis` in `index`. A NaN wins. Equal
     /// elements share the gradient.
     ///
     /// ```
@@ -115,7 +115,7 @@ scatter_function! {
 }
 
 scatter_function! {
-    /// Combines elements of `source` with `x` by `min`, at the positions along `axis` in `index`. A nan wins. Equal
+    /// Combines elements of `source` with `x` by `min`, at the positions along `axis` in `index`. A NaN wins. Equal
     /// elements share the gradient.
     ///
     /// ```
@@ -127,8 +127,8 @@ scatter_function! {
 }
 
 scatter_function! {
-    /// Multiplies `x` by elements of `source`, at the positions along `axis` in `index`.
-    /// Derivatives to the third order hold for any number of zeros.
+    /// Multiplies `x` by elements of `source`, at the positions along `axis` in `index`. Derivatives up to the third
+    /// order are exact for any number of zeros.
     ///
     /// ```
     /// use ms_core::{ops, tensor};

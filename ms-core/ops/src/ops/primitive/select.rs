@@ -1,4 +1,4 @@
-//! `select`: a choice by condition.
+//! `select`: an elementwise choice by a condition.
 
 use crate::error::{Code, Error};
 use crate::ir::{Node, ValueId};
@@ -9,7 +9,7 @@ use crate::ops::{Batching, Derivative, Effects, IntoOperand, Lowering, OpDef, Sa
 use crate::tensor::{AsTensor, Attrs, DType, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 
-/// The second operand where the first, of bools, is true, else the third; operands broadcast.
+/// Returns the second operand where the first, of bools, is true, else the third; operands broadcast.
 pub static SELECT: OpDef = OpDef {
     info: OpInfo { number: 202, name: "select", attrs: &[] },
     infer: |_, inputs| {
@@ -51,8 +51,8 @@ pub static SELECT: OpDef = OpDef {
     },
 };
 
-/// `then` where `condition` is true, else `other`; the two promote to a common dtype, and a
-/// condition of numbers is true unless zero. NumPy's `where`.
+/// Returns `then` where `condition` is true, else `other`, as NumPy's `where`. The two promote to a common dtype, and a
+/// condition of numbers is true unless zero.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -68,14 +68,14 @@ pub fn select(condition: impl AsTensor, then: impl IntoOperand, other: impl Into
     apply1(SELECT.op(), &Attrs::none(), &[&condition, &then, &other])
 }
 
-/// A node that chooses between two values of one type by a `bool[]`.
+/// Creates a node that chooses between two values of one type by a `bool[]`.
 #[doc(hidden)]
 pub fn select_node(condition: ValueId, then: ValueId, other: ValueId) -> Node {
     Node::new(SELECT.op(), Attrs::none(), [condition, then, other])
 }
 
 impl Tensor {
-    /// `then` where this condition is true, else `other`.
+    /// Returns `then` where this condition is true, else `other`.
     #[track_caller]
     pub fn select(&self, then: impl IntoOperand, other: impl IntoOperand) -> Self {
         select(self, then, other)

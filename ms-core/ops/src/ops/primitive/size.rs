@@ -10,7 +10,7 @@ attributes! {
     struct SizeAttrs { size: Extent, dtype: DType }
 }
 
-/// The dimension `size` as a scalar tensor of `dtype`.
+/// Returns the dimension `size` as a scalar tensor of `dtype`.
 pub static SIZE: OpDef = OpDef {
     info: OpInfo { number: 377, name: "size", attrs: SizeAttrs::DECLARED },
     infer: |attrs, _| Ok(smallvec![Type::of(SizeAttrs::of(attrs).dtype(), &[])]),
@@ -31,7 +31,7 @@ pub static SIZE: OpDef = OpDef {
     samples: || vec![Sample::new([]).attrs(SizeAttrs::attrs(7usize, DType::F32))],
 };
 
-/// A dimension, constant or symbolic, as a scalar tensor: for example the divisor of a mean.
+/// Returns a dimension, constant or symbolic, as a scalar tensor: for example the divisor of a mean.
 ///
 /// ```
 /// # use ms_core::{ops, tensor::DType};
@@ -46,7 +46,7 @@ pub fn size(dim: Dim, dtype: DType) -> Tensor {
     }
 }
 
-/// `x` divided by a dimension.
+/// Divides `x` by a dimension.
 #[track_caller]
 pub(crate) fn over_size(x: &Tensor, dim: Dim) -> Tensor {
     match dim.as_const() {

@@ -1,4 +1,4 @@
-//! `slice`: evenly spaced positions along every axis.
+//! `slice`: strided slices along every axis.
 
 use crate::error::{Code, Error, Result};
 use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Part, Sample, SampleInput};
@@ -11,7 +11,7 @@ attributes! {
     pub struct SliceAttrs { starts: [Extent], sizes: [Extent], steps: [i64] }
 }
 
-/// `sizes` positions along each axis from `starts` in `steps`, which may be negative.
+/// Takes `sizes` positions along each axis from `starts` in `steps`, which may be negative.
 pub static SLICE: OpDef = OpDef {
     info: OpInfo { number: 357, name: "slice", attrs: SliceAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -48,10 +48,10 @@ fn sliced(attrs: &Attrs, layout: &Layout) -> Layout {
     layout.slice_all(&it.starts().sizes(), &it.sizes().sizes(), &it.steps().steps())
 }
 
-/// Checks that ranges are inside `shape`; those of symbolic size are checked in calls.
+/// Checks that ranges are inside `shape`; ranges with symbolic sizes are checked in calls.
 ///
 /// # Errors
-/// [`Code::Shape`] unless there is one per axis, [`Code::OutOfRange`] if one is outside its axis.
+/// [`Code::Shape`] unless there is one range per axis, [`Code::OutOfRange`] if one is outside its axis.
 pub(in crate::ops) fn check_ranges(shape: &[Dim], starts: &[Dim], sizes: &[Dim], steps: &[i64]) -> Result<()> {
     let rank = shape.len();
     if [starts.len(), sizes.len(), steps.len()] != [rank; 3] {
@@ -71,12 +71,12 @@ pub(in crate::ops) fn check_ranges(shape: &[Dim], starts: &[Dim], sizes: &[Dim],
     Ok(())
 }
 
-/// The part of `x` of `sizes` elements along each axis from `starts` on: MindSpore's `slice`.
-/// [`Tensor::i`] has ranges with steps and from the end.
+/// Returns the slice of `x` of `sizes` elements along each axis from `starts` on, as MindSpore's `slice`. See
+/// [`Tensor::i`] for ranges with steps and ranges from the end.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] unless there is a range for each axis, [`Code::OutOfRange`] for one that
-/// is outside its axis.
+/// Raises [`Code::Shape`] unless there is a range for each axis, and [`Code::OutOfRange`] for one that is outside its
+/// axis.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -88,7 +88,7 @@ pub fn slice(x: impl AsTensor, starts: &[usize], sizes: &[usize]) -> Tensor {
     apply1(SLICE.op(), &SliceAttrs::attrs(starts, sizes, &*steps), &[&x.as_tensor()])
 }
 
-/// The part of `x` in a selection, with all of its axes.
+/// Returns the ranges of a selection of `x`, with all of its axes.
 #[track_caller]
 pub(in crate::ops) fn select_ranges(x: &Tensor, selection: &Selection) -> Tensor {
     if selection.is_whole(&x.dims()) {
@@ -99,7 +99,7 @@ pub(in crate::ops) fn select_ranges(x: &Tensor, selection: &Selection) -> Tensor
     apply1(SLICE.op(), &attrs, &[x])
 }
 
-/// `size` positions of one axis from `start`.
+/// Returns `size` positions of one axis from `start`.
 #[track_caller]
 pub(crate) fn narrow(x: &Tensor, axis: usize, start: impl Into<Dim>, size: impl Into<Dim>) -> Tensor {
     let (mut sizes, size) = (x.dims(), size.into());

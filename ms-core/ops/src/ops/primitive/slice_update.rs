@@ -1,4 +1,4 @@
-//! `slice_update`: replaces evenly spaced positions.
+//! `slice_update`: replacement of strided positions.
 
 use super::slice::{SLICE, check_ranges};
 use crate::error::{Code, Error};
@@ -7,13 +7,13 @@ use crate::tensor::{Attr, Attrs, Dim, Layout, OpInfo, Tensor, apply1};
 use smallvec::smallvec;
 
 attributes! {
-    /// The attributes of ops that change slices of their first operand: where these are. Their sizes are those of the
-    /// other operands.
+    /// The positions of the slices that an op changes in its first operand. The other operands determine the sizes of
+    /// the slices.
     #[doc(hidden)]
     pub struct PlaceAttrs { starts: [Extent], steps: [i64] }
 }
 
-/// The first operand with the positions from `starts`, `steps` apart, replaced by the second.
+/// Replaces the positions of the first operand from `starts`, `steps` apart, by the second.
 pub static SLICE_UPDATE: OpDef = OpDef {
     info: OpInfo { number: 358, name: "slice_update", attrs: PlaceAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -57,13 +57,13 @@ pub static SLICE_UPDATE: OpDef = OpDef {
     },
 };
 
-/// The layout of the second operand in the result.
+/// Returns the layout of the second operand in the result.
 fn slice(attrs: &Attrs, shape: &[usize], out: &Layout) -> Layout {
     let at = PlaceAttrs::of(attrs);
     out.slice_all(&at.starts().sizes(), shape, &at.steps().steps())
 }
 
-/// `x` with the positions from `starts`, `steps` apart, replaced by `value`.
+/// Replaces the positions of `x` from `starts`, `steps` apart, by `value`.
 #[track_caller]
 pub(crate) fn update(x: &Tensor, value: &Tensor, starts: impl Into<Attr>, steps: &[i64]) -> Tensor {
     apply1(SLICE_UPDATE.op(), &PlaceAttrs::attrs(starts, steps), &[x, value])

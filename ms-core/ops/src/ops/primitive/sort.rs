@@ -1,4 +1,4 @@
-//! `sort` and `topk`: elements along an axis in order, all or the first ones, and their original positions.
+//! `sort` and `topk`: sorted elements along an axis, all or the first ones, and their original positions.
 
 use super::slice::narrow;
 use crate::error::{Code, Error, OrExhausted, OrRaise, called, raise};
@@ -17,8 +17,8 @@ attributes! {
     pub struct SortAttrs { axis: usize, descending: bool }
 }
 
-/// The elements along `axis` in ascending order, or descending if `descending` is set, and their
-/// original positions as i64. The sort is stable; nan is above all numbers.
+/// Sorts the elements along `axis` in ascending order, or descending if `descending` is set, and returns their original
+/// positions as i64. The sort is stable; NaN is above all numbers.
 pub static SORT: OpDef = OpDef {
     info: OpInfo { number: 390, name: "sort", attrs: SortAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -55,7 +55,7 @@ attributes! {
     pub struct TopkAttrs { axis: usize, count: usize where 0..=i64::MAX, descending: bool }
 }
 
-/// The first `count` elements of [`SORT`] along an axis whose size is a number, and their original positions.
+/// Returns the first `count` elements of [`SORT`] along an axis of constant size, and their original positions.
 pub static TOPK: OpDef = OpDef {
     info: OpInfo { number: 391, name: "topk", attrs: TopkAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -95,21 +95,21 @@ pub static TOPK: OpDef = OpDef {
     },
 };
 
-/// The cotangent of the input of ops whose outputs are elements along an axis and their positions there.
+/// Returns the gradient of an op that selects elements along an axis, and whose second output has their positions.
 fn scattered(it: &Vjp<'_>, axis: usize) -> Cotangents {
     let Some(g) = &it.cotangents[0] else { return smallvec![None] };
     let zeros = crate::ops::zeros_like(&it.inputs[0]);
     smallvec![Some(apply1(crate::ops::SCATTER_ADD.op(), &AxisAttrs::attrs(axis), &[&zeros, &it.outputs[1], g]))]
 }
 
-/// The total order of sorting: nan is above all numbers, and equal to itself.
+/// Compares by the total order of sorting: NaN is above all numbers, and equal to itself.
 fn order<T: PartialOrd>(a: &T, b: &T) -> Ordering {
     #[allow(clippy::eq_op)]
     let nan = |it: &T| it != it;
     a.partial_cmp(b).unwrap_or_else(|| nan(a).cmp(&nan(b)))
 }
 
-/// Writes the first `count` elements in order along the axis, and their positions there.
+/// Writes the first `count` sorted elements along the axis, and their positions.
 fn sort_rows<T: Element + PartialOrd>(
     from: &[T],
     to: &mut [T],
@@ -137,8 +137,8 @@ fn sort_rows<T: Element + PartialOrd>(
     }
 }
 
-/// The elements of `x` in order along `axis`, and their original positions as i64. The sort is stable;
-/// nan is above all numbers.
+/// Sorts the elements of `x` along `axis`, and returns them with their original positions as i64. The sort is stable;
+/// NaN is above all numbers.
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] for an axis that does not exist.
@@ -158,7 +158,7 @@ pub fn sort(x: impl AsTensor, axis: isize, descending: bool) -> (Tensor, Tensor)
     (outputs.pop().expect("sort has two results"), positions)
 }
 
-/// The positions along `axis` that sort the elements, as i64; see [`sort`].
+/// Returns the positions along `axis` that sort the elements, as i64; see [`sort`].
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -170,11 +170,11 @@ pub fn argsort(x: impl AsTensor, axis: isize, descending: bool) -> Tensor {
     sort(x, axis, descending).1
 }
 
-/// The `k` largest elements along `axis`, or the smallest, in order, and their positions as i64.
+/// Returns the `k` largest elements along `axis`, or the smallest, in order, and their positions as i64.
 ///
 /// # Panics
-/// Raises [`Code::OutOfRange`] for an axis that does not exist, [`Code::Argument`] if it has
-/// fewer than `k` elements.
+/// Raises [`Code::OutOfRange`] for an axis that does not exist, and [`Code::Argument`] if it has fewer than `k`
+/// elements.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

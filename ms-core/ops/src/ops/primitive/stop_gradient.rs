@@ -1,10 +1,10 @@
-//! `stop_gradient`: a barrier to gradients.
+//! `stop_gradient`: an identity that blocks gradients.
 
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{AsTensor, Attrs, OpInfo, Tensor, apply1};
 use smallvec::smallvec;
 
-/// The operand, as a barrier to gradients.
+/// Returns the operand, and blocks its gradient.
 pub static STOP_GRADIENT: OpDef = OpDef {
     info: OpInfo { number: 3, name: "stop_gradient", attrs: &[] },
     infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
@@ -17,7 +17,7 @@ pub static STOP_GRADIENT: OpDef = OpDef {
     samples: || vec![Sample::new([SampleInput::f32(&[3, 2], -2.0, 2.0)])],
 };
 
-/// `x` as a constant for gradients.
+/// Returns `x` as a constant for gradients.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

@@ -4,8 +4,8 @@ use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleI
 use crate::tensor::OpInfo;
 use smallvec::smallvec;
 
-/// A copy of the operand: the old value of a parameter, which is kept when the parameter is written.
-/// Inserted by `effects`.
+/// Copies the operand: the old value of a parameter that stays live when the parameter is written. Inserted by
+/// `effects`.
 pub static TENSOR_MOVE: OpDef = OpDef {
     info: OpInfo { number: 734, name: "tensor_move", attrs: &[] },
     infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),

@@ -285,7 +285,7 @@ fn sums_of_products() {
     assert_eq!(refused(|| einsum("ij,ij->i", &[&a, &counted([3, 2])])), Code::Shape);
 }
 
-/// The elements of an einsum by its definition: a sum over all labels, of equations with an arrow and no ellipsis.
+/// Evaluates an einsum by its definition, a sum over all labels, for equations with an arrow and no ellipsis.
 fn by_definition(equation: &str, operands: &[Tensor]) -> Vec<f32> {
     let (left, output) = equation.split_once("->").expect("the equation has an arrow");
     let inputs: Vec<&str> = left.split(',').collect();
@@ -348,7 +348,7 @@ fn sums_of_products_by_definition() {
                 assert!((got - want).abs() <= 1e-5 * (1.0 + want.abs()), "{equation}: {got} is not {want}");
             }
         }
-        // An ellipsis, also in the middle, and of different lengths.
+        // Equations with an ellipsis, also in the middle, and of different lengths.
         let (a, b) = (counted([2, 3, 4]), counted([4, 3]));
         let (elided, named) = (einsum("i...j,j...->...i", &[&a, &b]), einsum("ikj,jk->ki", &[&a, &b]));
         assert_eq!(elided.to_vec::<f32>(), named.to_vec::<f32>());

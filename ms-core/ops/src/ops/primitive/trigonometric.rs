@@ -7,7 +7,7 @@ use crate::ops::select;
 use crate::tensor::Tensor;
 
 elementwise! {
-    /// The sine of an angle in radians.
+    /// Returns the sine of an angle in radians.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -21,7 +21,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The cosine of an angle in radians.
+    /// Returns the cosine of an angle in radians.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -35,7 +35,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The tangent of an angle in radians.
+    /// Returns the tangent of an angle in radians.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -49,7 +49,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The arc sine; nan beyond one.
+    /// Returns the arc sine; NaN beyond one.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -63,7 +63,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The arc cosine; nan beyond one.
+    /// Returns the arc cosine; NaN beyond one.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -77,7 +77,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The arc tangent.
+    /// Returns the arc tangent.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -91,7 +91,8 @@ elementwise! {
 }
 
 elementwise! {
-    /// The angle of the point `(b, a)` in radians, between -pi and pi. The gradient is zero where both are.
+    /// Returns the angle of the point `(b, a)` in radians, between -pi and pi. The gradient is zero where both are
+    /// zero.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -108,7 +109,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The length `sqrt(a^2 + b^2)` without intermediate overflow; infinite if either is.
+    /// Returns the length `sqrt(a^2 + b^2)` without intermediate overflow; infinite if either is infinite.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -121,7 +122,7 @@ elementwise! {
     samples [(-2.0, 2.0), (0.3, 2.0)];
 }
 
-/// The distance of a point from the origin, infinite for the origin itself.
+/// Returns the distance of a point from the origin, but infinity for the origin.
 fn distance(a: &Tensor, b: &Tensor) -> Tensor {
     let length = hypot(a, b);
     select(length.eq(0.0), f64::INFINITY, length)

@@ -1,4 +1,4 @@
-//! `value_and_grad`: a graph with its gradients, until it is expanded.
+//! `value_and_grad`: a region with its gradients, until it is expanded.
 
 use crate::error::{Code, Error, Result};
 use crate::ir::Graph;
@@ -10,9 +10,9 @@ fn refuse(message: &str) -> Error {
     Error::new(Code::Argument, message).with_op("value_and_grad")
 }
 
-/// The outputs of region 0 on the operands, then the gradients of the sum of its first `results`
-/// outputs with respect to the operands `wrt`. If it is `seeded`, the operands of the region are
-/// followed by the weights of these outputs in the sum.
+/// Returns the outputs of region 0 on the operands, then gradients with respect to the operands `wrt`. The gradients
+/// are of the sum of the first `results` outputs. If `seeded` is set, the operands of the region are followed by the
+/// weights of these outputs in the sum.
 pub static VALUE_AND_GRAD: OpDef = OpDef {
     info: OpInfo { number: 701, name: "value_and_grad", attrs: ValueAndGradAttrs::DECLARED },
     infer: |_, _| Err(refuse("the types are those of the graph that is differentiated")),
@@ -46,10 +46,10 @@ pub static VALUE_AND_GRAD: OpDef = OpDef {
     samples: Vec::new,
 };
 
-/// Checks that operands `wrt` and the first `results` of a graph that is differentiated exist.
+/// Checks that the operands `wrt` and the first `results` outputs of a differentiated graph exist.
 ///
 /// # Errors
-/// [`Code::Argument`](crate::Code::Argument) otherwise.
+/// [`Code::Argument`](crate::Code::Argument) if one does not.
 pub(super) fn check_differentiated(region: &Graph, wrt: &[usize], results: usize) -> Result<()> {
     if results > region.outputs().len() || wrt.iter().any(|&it| it >= region.inputs().len()) {
         return Err(refuse("an operand or a result that is differentiated does not exist"));

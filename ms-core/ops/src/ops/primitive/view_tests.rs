@@ -1,11 +1,11 @@
-//! Random chains of views: the layout of a view of a strided array has the same elements as the
-//! evaluation of the op on a copy.
+//! Tests of random chains of views. A view of a strided array must have the same elements as the evaluation of the op
+//! on a copy.
 
 use crate::ops::core::philox::Stream;
 use crate::ops::{BROADCAST_TO, Lowering, OpDef, PERMUTE, RESHAPE, SLICE};
 use crate::tensor::{Array, Attr, Attrs};
 
-/// Random choices.
+/// A source of random choices.
 struct Choices(Box<dyn Iterator<Item = u32>>);
 
 impl Choices {
@@ -14,7 +14,7 @@ impl Choices {
     }
 }
 
-/// A random view of an array of `shape`.
+/// Returns a random view of an array of `shape`.
 fn random_view(shape: &[usize], choices: &mut Choices) -> (&'static OpDef, Attrs) {
     let list = |it: Vec<usize>| Attr::from(&*it);
     let rank = shape.len();
@@ -47,7 +47,7 @@ fn random_view(shape: &[usize], choices: &mut Choices) -> (&'static OpDef, Attrs
             (&BROADCAST_TO, Attrs::new([list(wider)]))
         }
         _ => {
-            // Merges a pair of axes, or splits one off, or adds one of size one.
+            // Merges a pair of axes, splits an axis, or inserts an axis of size 1.
             let mut other = shape.to_vec();
             match choices.below(3) {
                 0 if rank > 1 => {

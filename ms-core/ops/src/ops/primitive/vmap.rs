@@ -1,4 +1,4 @@
-//! `vmap`: a graph over many lanes, until it is expanded.
+//! `vmap`: a region over many lanes, until it is expanded.
 
 use crate::error::{Code, Error};
 use crate::ops::core::regions::output_types;
@@ -9,25 +9,25 @@ fn refuse(message: &str) -> Error {
     Error::new(Code::Argument, message).with_op("vmap")
 }
 
-/// Whether an operand or a result of [`VMAP`] has lanes.
+/// Whether an operand or a result of [`VMAP`] has a lane axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lane {
-    /// One value for all lanes; for a result, an error if lanes differ.
+    /// A value that all lanes share; a result that differs between lanes is an error.
     Shared,
-    /// Each lane has its own, along the first axis.
+    /// A value per lane, along the first axis.
     Own,
-    /// A result that may differ between lanes, of which the largest elements are returned: the state of
-    /// a random generator.
+    /// A result that may differ between lanes, of which the largest element is returned: the state of a random
+    /// generator.
     Furthest,
 }
 
 impl Lane {
-    /// As an attribute.
+    /// Encodes the variant as an attribute.
     pub(in crate::ops) const fn code(self) -> i64 {
         self as i64
     }
 
-    /// From an attribute.
+    /// Decodes the variant of an attribute.
     const fn of(code: i64) -> Self {
         match code {
             0 => Self::Shared,
@@ -36,14 +36,14 @@ impl Lane {
         }
     }
 
-    /// The type of all lanes from that of one.
+    /// Returns the type for all lanes from the type for one.
     fn spread(self, ty: &Type, lanes: Dim) -> Type {
         if self == Self::Own { ty.stacked(lanes) } else { ty.clone() }
     }
 }
 
-/// Region 0 applied to each of `size` lanes. The attributes `operands` and `results` have a [`Lane`]
-/// for each of them.
+/// Applies region 0 to each of `size` lanes. The attributes `operands` and `results` have a [`Lane`] for each operand
+/// and result.
 pub static VMAP: OpDef = OpDef {
     info: OpInfo { number: 720, name: "vmap", attrs: VmapAttrs::DECLARED },
     infer: |_, _| Err(refuse("the types are those of the graph that is mapped")),
@@ -81,7 +81,7 @@ attributes! {
     pub(in crate::ops) struct VmapAttrs { size: Dim, operands: [i64] where 0..=2, results: [i64] where 0..=2 }
 }
 
-/// The number of lanes, and for each operand and each result, whether it has lanes.
+/// Returns the number of lanes, and the [`Lane`] of each operand and each result.
 fn form(attrs: &Attrs) -> (Dim, Vec<Lane>, Vec<Lane>) {
     let it = VmapAttrs::of(attrs);
     let lanes = |codes: Ints<'_>| codes.as_slice().iter().map(|&it| Lane::of(it)).collect();

@@ -7,15 +7,14 @@ use crate::ops::core::regions::{check_carries, check_condition, check_operands, 
 use crate::ops::{Arrays, Batching, Control, Derivative, Effects, Loop, Lowering, OpDef, RegionRule};
 use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Type};
 
-/// A loop. Operands: `carries` carries, then invariants.
+/// Runs a loop while a condition holds. The operands are `carries` carries, then invariants.
 ///
-/// Region 0, the condition, and region 1, the body, take all of them. While the condition's
-/// result, a `bool[]`, is true, the body's first results become the carries; each further result of
-/// the body is pushed on a stack of its own.
+/// Region 0, the condition, and region 1, the body, take all of them. While the condition's result, a `bool[]`, is
+/// true, the body's first results become the carries. Each further result of the body is pushed on a separate stack.
 ///
-/// Results: the last carries; if the body has further results, the number of iterations (`i64[]`),
-/// then the stacks: the values of all iterations along a new first axis, whose size is known only
-/// after the loop ([`Dim::DYNAMIC`]).
+/// The results are the last carries. If the body has further results, the number of iterations (`i64[]`) and the stacks
+/// follow. A stack has the values of all iterations along a new first axis. The size of that axis is known only after
+/// the loop ([`Dim::DYNAMIC`]).
 pub static WHILE: OpDef = OpDef {
     info: OpInfo { number: 703, name: "while", attrs: WhileAttrs::DECLARED },
     infer: |_, _| Err(Error::new(Code::Argument, "the types of a `while` are those of its regions")),

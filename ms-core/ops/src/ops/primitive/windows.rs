@@ -1,4 +1,4 @@
-//! `windows`: the elements under windows, as a view.
+//! `windows`: the elements under sliding windows, as a view (im2col without a copy).
 
 use super::slice::SLICE;
 use super::slice_update::update;
@@ -9,8 +9,8 @@ use crate::tensor::{AttrRange, Attrs, Dim, Dims, Layout, OpInfo, Shape, Strides,
 use smallvec::{SmallVec, smallvec};
 
 attributes! {
-    /// The attributes of [`WINDOWS`]: the first axis, and for each axis from there on the taps of a window, the
-    /// distance of windows, and that of taps.
+    /// The attributes of [`WINDOWS`]: the first axis, and for each axis from there on the kernel size, the stride and
+    /// the dilation.
     struct WindowsAttrs {
         axis: usize,
         kernel: [i64] where 0..=AttrRange::FACTOR,
@@ -19,8 +19,8 @@ attributes! {
     }
 }
 
-/// The elements under windows along adjacent axes: these axes have the windows, and behind all axes come those of the
-/// taps. Windows may overlap.
+/// Views the elements under windows along adjacent axes. These axes index the windows, and new axes at the end index
+/// the taps. Windows may overlap.
 pub static WINDOWS: OpDef = OpDef {
     info: OpInfo { number: 361, name: "windows", attrs: WindowsAttrs::DECLARED },
     infer: |attrs, inputs| Ok(smallvec![Type::new(inputs[0].dtype, dims(attrs, &inputs[0].dims)?)]),
@@ -51,14 +51,14 @@ pub static WINDOWS: OpDef = OpDef {
 };
 
 impl WindowsAttrs<'_> {
-    /// The windows, which have no padding.
+    /// Returns the windows, which have no padding.
     fn window(self) -> Window {
         let (stride, dilation) = (self.stride().sizes(), self.dilation().sizes());
         Window { stride, dilation, ..Window::new(self.kernel().as_slice().len()) }
     }
 }
 
-/// The dimensions of the elements under the windows of an array of these.
+/// Returns the dimensions of the view of an array with the dimensions `from`.
 fn dims(attrs: &Attrs, from: &[Dim]) -> Result<Dims> {
     let at = WindowsAttrs::of(attrs);
     let (axis, kernel) = (at.axis(), at.kernel().sizes());
@@ -87,15 +87,16 @@ fn view(attrs: &Attrs, from: &Layout) -> Layout {
     Layout::new(shape, strides, from.offset())
 }
 
-/// `x` under windows along the axes from `axis` on, without the padding of the windows.
+/// Views `x` under windows along the axes from `axis` on; the padding of `window` is ignored.
 #[track_caller]
 pub(in crate::ops) fn windows(x: &Tensor, axis: usize, kernel: &[usize], window: &Window) -> Tensor {
     apply1(WINDOWS.op(), &WindowsAttrs::attrs(axis, kernel, &*window.stride, &*window.dilation), &[x])
 }
 
-/// The sums of the elements under the windows that contain a position, for all positions along axes of `sizes`: from
-/// `x` with the windows along the axes from `axis` on, and the taps along those from `taps` on, which the result does
-/// not have. From +0 on, taps are added one by one in row-major order; those on padding are left out.
+/// Sums the elements under the windows that contain a position, for all positions along axes of `sizes` (col2im).
+///
+/// `x` has the windows along the axes from `axis` on, and the taps along the axes from `taps` on, which are reduced.
+/// Starting from +0, taps are added one by one in row-major order; taps on padding are skipped.
 #[track_caller]
 pub(in crate::ops) fn fold(
     x: &Tensor,
@@ -109,7 +110,7 @@ pub(in crate::ops) fn fold(
     let (rank, spatial) = (x.rank(), kernel.len());
     let zeros: SmallVec<[i64; 8]> = smallvec![0; rank];
     let ones: SmallVec<[i64; 8]> = smallvec![1; rank];
-    // Windows as far apart as their elements, with zeros between and around them.
+    // Windows are placed at their stride, with zeros between and around them.
     let (mut spread, mut starts, mut steps) = (x.dims(), zeros.clone(), ones.clone());
     let lead: Shape = (0..spatial).map(|it| (dilation[it] * (kernel[it] - 1)).saturating_sub(before[it])).collect();
     for i in 0..spatial {

@@ -1,4 +1,4 @@
-//! Activations.
+//! Activation functions.
 
 use crate::error::called;
 use crate::ops::core::rules::{Interval, check_divisor, check_interval};
@@ -8,7 +8,7 @@ use smallvec::smallvec;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, FRAC_2_SQRT_PI};
 
 composite! {
-    /// `x Φ(x)` with the normal distribution function.
+    /// `x Φ(x)` with the cumulative normal distribution function `Φ`.
     GELU = 820: "gelu", &[];
     body |_, inputs| {
         let x = inputs[0];
@@ -53,7 +53,7 @@ fn samples() -> Vec<Sample> {
     shapes.into_iter().chain([DType::F64, DType::F16, DType::BF16].map(|it| of(it, &[7]))).collect()
 }
 
-/// `x Φ(x)` with the normal distribution function (Hendrycks and Gimpel 2016, "Gaussian Error
+/// Returns `x Φ(x)` with the cumulative normal distribution function `Φ` (Hendrycks and Gimpel 2016, "Gaussian Error
 /// Linear Units").
 ///
 /// ```
@@ -66,7 +66,7 @@ pub fn gelu(x: impl AsTensor) -> Tensor {
     apply1(GELU.op(), &Attrs::none(), &[&*x.as_tensor()])
 }
 
-/// [`gelu`] with the same paper's approximation by tanh.
+/// Approximates [`gelu`] by `tanh`, as in the same paper.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -78,8 +78,8 @@ pub fn gelu_tanh(x: impl AsTensor) -> Tensor {
     apply1(GELU_TANH.op(), &Attrs::none(), &[&*x.as_tensor()])
 }
 
-/// `x / (1 + e^-x)` (Elfwing et al. 2018, "Sigmoid-Weighted Linear Units for Neural Network Function Approximation in
-/// Reinforcement Learning").
+/// Returns `x / (1 + e^-x)` (Elfwing et al. 2018, "Sigmoid-Weighted Linear Units for Neural Network Function
+/// Approximation in Reinforcement Learning").
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -93,11 +93,11 @@ pub fn silu(x: impl AsTensor) -> Tensor {
     x * sigmoid(x)
 }
 
-/// `log(1 + e^(beta x)) / beta`, and `x` where `beta x` exceeds `threshold`.
+/// Returns `log(1 + e^(beta x)) / beta`, and `x` where `beta x` exceeds `threshold`.
 ///
 /// # Panics
-/// Raises [`Code::Argument`](crate::Code::Argument) unless `beta` is finite and not zero, and for a
-/// `threshold` that is nan.
+/// Raises [`Code::Argument`](crate::Code::Argument) unless `beta` is finite and not zero, and for a `threshold` that is
+/// NaN.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -115,8 +115,8 @@ pub fn softplus(x: impl AsTensor, beta: f64, threshold: f64) -> Tensor {
     select(scaled.gt(threshold), x, softplus_pair(&scaled).0 / beta)
 }
 
-/// `log(1 + e^x)` and `log(1 + e^-x)`, without overflow, and with derivatives of every order also at zero, where
-/// `max(x, 0)` and `|x|` have none.
+/// Returns `log(1 + e^x)` and `log(1 + e^-x)` without overflow. Their derivatives of every order exist also at zero,
+/// where `max(x, 0)` and `|x|` have none.
 #[track_caller]
 pub(super) fn softplus_pair(x: &Tensor) -> (Tensor, Tensor) {
     let positive = x.gt(0.0);
@@ -124,7 +124,7 @@ pub(super) fn softplus_pair(x: &Tensor) -> (Tensor, Tensor) {
     (select(&positive, x + &rest, &rest), select(&positive, &rest, &rest - x))
 }
 
-/// `log(1 / (1 + e^-x))`, without overflow.
+/// Returns `log(1 / (1 + e^-x))`, without overflow.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -135,11 +135,11 @@ pub fn logsigmoid(x: impl AsTensor) -> Tensor {
     let _called = called("logsigmoid");
     let x = &*x.as_tensor();
     compute_wide!(x => logsigmoid(x));
-    // Zero where the sum is, not minus zero.
+    // A negation would return minus zero where the sum is zero.
     0.0 - softplus_pair(x).1
 }
 
-/// `x tanh(log(1 + e^x))` (Misra 2019, "Mish").
+/// Returns `x tanh(log(1 + e^x))` (Misra 2019, "Mish").
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -153,8 +153,8 @@ pub fn mish(x: impl AsTensor) -> Tensor {
     x * tanh(softplus(x, 1.0, 20.0))
 }
 
-/// `x` where it is positive, else `alpha (e^x - 1)` (Clevert et al. 2016, "Fast and Accurate Deep Network Learning by
-/// Exponential Linear Units").
+/// Returns `x` where it is positive, else `alpha (e^x - 1)` (Clevert et al. 2016, "Fast and Accurate Deep Network
+/// Learning by Exponential Linear Units").
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -166,12 +166,12 @@ pub fn elu(x: impl AsTensor, alpha: f64) -> Tensor {
     let x = &*x.as_tensor();
     compute_wide!(x => elu(x, alpha));
     let positive = x.gt(0.0);
-    // Not the smaller of both, which shares the gradient at zero.
+    // `min` of both would share the gradient at zero.
     select(&positive, x, alpha * expm1(select(&positive, 0.0, x)))
 }
 
-/// `scale elu(x, alpha)` with the constants that keep mean zero and variance one (Klambauer et al.
-/// 2017, "Self-Normalizing Neural Networks").
+/// Returns `scale elu(x, alpha)` with the constants that preserve mean zero and variance one (Klambauer et al. 2017,
+/// "Self-Normalizing Neural Networks").
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -185,8 +185,8 @@ pub fn selu(x: impl AsTensor) -> Tensor {
     elu(x, 1.6732632423543772) * 1.0507009873554805
 }
 
-/// `x` where it is positive, else `alpha (e^(x / alpha) - 1)` (Barron 2017, "Continuously Differentiable Exponential
-/// Linear Units").
+/// Returns `x` where it is positive, else `alpha (e^(x / alpha) - 1)` (Barron 2017, "Continuously Differentiable
+/// Exponential Linear Units").
 ///
 /// # Panics
 /// Raises [`Code::Argument`](crate::Code::Argument) unless `alpha` is finite and not zero.
@@ -206,8 +206,8 @@ pub fn celu(x: impl AsTensor, alpha: f64) -> Tensor {
     select(&positive, x, alpha * expm1(select(&positive, 0.0, x) / alpha))
 }
 
-/// `x` where it is positive, else `slope x` (Maas et al. 2013, "Rectifier Nonlinearities Improve Neural Network Acoustic
-/// Models").
+/// Returns `x` where it is positive, else `slope x` (Maas et al. 2013, "Rectifier Nonlinearities Improve Neural Network
+/// Acoustic Models").
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -220,7 +220,7 @@ pub fn leaky_relu(x: impl AsTensor, slope: f64) -> Tensor {
     select(x.gt(0.0), x, x * slope)
 }
 
-/// `min(max(x, 0), 6)`, with a gradient of zero at zero and at 6, as in PyTorch and JAX.
+/// Returns `min(max(x, 0), 6)`, with a gradient of zero at zero and at 6, as in PyTorch and JAX.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -233,7 +233,7 @@ pub fn relu6(x: impl AsTensor) -> Tensor {
     select(x.ge(6.0), 6.0, relu(x))
 }
 
-/// `min(max(x + 3, 0), 6) / 6` (Howard et al. 2019, "Searching for MobileNetV3").
+/// Returns `min(max(x + 3, 0), 6) / 6` (Howard et al. 2019, "Searching for MobileNetV3").
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -247,7 +247,7 @@ pub fn hsigmoid(x: impl AsTensor) -> Tensor {
     relu6(x + 3.0) / 6.0
 }
 
-/// `x hsigmoid(x)` (Howard et al. 2019, "Searching for MobileNetV3").
+/// Returns `x hsigmoid(x)` (Howard et al. 2019, "Searching for MobileNetV3").
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -261,7 +261,7 @@ pub fn hswish(x: impl AsTensor) -> Tensor {
     x * hsigmoid(x)
 }
 
-/// `x / (1 + |x|)`.
+/// Returns `x / (1 + |x|)`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

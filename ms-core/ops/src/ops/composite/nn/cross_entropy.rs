@@ -25,24 +25,24 @@ use smallvec::smallvec;
 pub struct CrossEntropy {
     /// The reduction of the losses of examples.
     pub reduction: Reduction,
-    /// Rescales the loss of each class: `[classes]`. The mean is divided by the sum of weights.
+    /// The weights of the classes, `[classes]`, which scale their losses. The mean is divided by the sum of weights.
     pub weight: Option<Tensor>,
-    /// Examples of this class are ignored.
+    /// The class whose examples are ignored.
     pub ignore_index: Option<i64>,
     /// The fraction of the target that is distributed evenly over all classes.
     pub label_smoothing: f64,
 }
 
 attributes! {
-    /// The attributes of [`CROSS_ENTROPY`] and [`NLL_LOSS`]: the position of the reduction in [`Reduction::ALL`],
-    /// whether examples of the class `ignore_index` are ignored, and the smoothing.
+    /// The attributes of [`CROSS_ENTROPY`] and [`NLL_LOSS`]: the index of the reduction in [`Reduction::ALL`], whether
+    /// examples of the class `ignore_index` are ignored, and the smoothing.
     struct CrossEntropyAttrs { reduction: usize where 0..=Reduction::ALL.len() as i64 - 1, ignored: bool, ignore_index: i64, label_smoothing: f64 }
 }
 
 composite! {
-    /// The cross entropy of logits with a target, with weights of classes if there is a third operand: see
-    /// [`CrossEntropy::of`]. For the derivative, it has more results: the shift and the sum of `log_softmax`,
-    /// and what the mean is divided by if examples have shares.
+    /// Computes the cross entropy of logits with a target, with class weights if there is a third operand: see
+    /// [`CrossEntropy::of`]. The derivative reads further results: the shift and the sum of `log_softmax`, and the
+    /// divisor of the mean if examples have shares.
     CROSS_ENTROPY = 840: "cross_entropy", CrossEntropyAttrs::DECLARED;
     body cross_entropy_body;
     derivative Derivative::Rule(cross_entropy_gradients), finite: false;
@@ -52,9 +52,9 @@ composite! {
 }
 
 composite! {
-    /// The negative log-likelihood of a target, with weights of classes if there is a third operand: see
-    /// [`CrossEntropy::of_log_probabilities`]. For the derivative, what the mean is divided by if examples have shares
-    /// is another result.
+    /// Computes the negative log-likelihood of a target, with class weights if there is a third operand: see
+    /// [`CrossEntropy::of_log_probabilities`]. The derivative reads a further result, the divisor of the mean, if
+    /// examples have shares.
     NLL_LOSS = 841: "nll_loss", CrossEntropyAttrs::DECLARED;
     body |attrs, inputs| {
         Terms::of("nll_loss", &CrossEntropy::of_node(attrs, inputs), inputs[0], inputs[1]).results()
@@ -88,7 +88,7 @@ fn samples() -> Vec<Sample> {
     samples
 }
 
-/// The mean negative log-likelihood of classes: see [`CrossEntropy::of_log_probabilities`].
+/// Returns the mean negative log-likelihood of classes: see [`CrossEntropy::of_log_probabilities`].
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -100,7 +100,7 @@ pub fn nll_loss(logs: impl AsTensor, target: impl AsTensor) -> Tensor {
     CrossEntropy::default().of_log_probabilities(logs, target)
 }
 
-/// The mean cross entropy: see [`CrossEntropy::of`].
+/// Returns the mean cross entropy: see [`CrossEntropy::of`].
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -113,20 +113,20 @@ pub fn cross_entropy(logits: impl AsTensor, target: impl AsTensor) -> Tensor {
 }
 
 impl CrossEntropy {
-    /// `-Σ target log softmax(logits)` for logits `[n, classes, ..]` and either classes `[n, ..]`
-    /// of an integer dtype or distributions `[n, classes, ..]` of a float dtype.
+    /// Returns `-Σ target log softmax(logits)` for logits `[n, classes, ..]`. The target is classes `[n, ..]` of an
+    /// integer dtype or distributions `[n, classes, ..]` of a float dtype.
     ///
     /// # Panics
-    /// Raises [`Code::Shape`] if the target has neither shape or the weight is not one number for each
-    /// class, [`Code::Argument`] for an `ignore_index` with distributions and a `label_smoothing` that
-    /// is not from 0 to 1, and [`Code::OutOfRange`] at the caller's line, also in compiled code, for a
-    /// class that does not exist, unless it is `ignore_index`.
+    /// Raises [`Code::Shape`] if the target has neither shape, or the weight is not one number for each class. Raises
+    /// [`Code::Argument`] for an `ignore_index` with distributions, and a `label_smoothing` that is not from 0 to 1.
+    /// Raises [`Code::OutOfRange`] for a class that does not exist, unless it is `ignore_index`. The error names the
+    /// caller's line, also in compiled code.
     #[track_caller]
     pub fn of(&self, logits: impl AsTensor, target: impl AsTensor) -> Tensor {
         self.apply(&CROSS_ENTROPY, &logits.as_tensor(), &target.as_tensor())
     }
 
-    /// [`CrossEntropy::of`] for logarithms of probabilities.
+    /// Applies [`CrossEntropy::of`] to logarithms of probabilities.
     #[track_caller]
     pub fn of_log_probabilities(&self, logs: impl AsTensor, target: impl AsTensor) -> Tensor {
         self.apply(&NLL_LOSS, &logs.as_tensor(), &target.as_tensor())
@@ -147,7 +147,7 @@ impl CrossEntropy {
         CrossEntropyAttrs::attrs(self.reduction as usize, ignored, index, self.label_smoothing)
     }
 
-    /// The losses of a node: those of logarithms of probabilities for its operands.
+    /// Creates the options of a node whose operands are logarithms of probabilities.
     fn of_node(attrs: &Attrs, operands: &[&Tensor]) -> Self {
         let it = CrossEntropyAttrs::of(attrs);
         Self {
@@ -159,19 +159,19 @@ impl CrossEntropy {
     }
 }
 
-/// What losses are made of.
+/// The operands of losses.
 struct Terms<'a> {
     options: &'a CrossEntropy,
-    /// Logarithms of probabilities.
+    /// The logarithms of probabilities.
     logs: &'a Tensor,
-    /// The axis of the classes.
+    /// The class axis.
     axis: isize,
     classes: Dim,
     target: Target,
 }
 
 enum Target {
-    /// Whether a class is that of the example, and, if some examples are ignored, whether an example is not.
+    /// `hit`: whether a class is the class of the example. `counts`: whether an example is not ignored, if some are.
     Classes { hit: Tensor, counts: Option<Tensor> },
     /// The distributions, smoothed.
     Distributions(Tensor),
@@ -195,7 +195,7 @@ impl<'a> Terms<'a> {
         Self { options, logs, axis, classes, target }
     }
 
-    /// The loss, and the sum of the shares of the examples if the mean is divided by it.
+    /// Returns the loss, and the sum of the examples' shares if the mean is divided by it.
     #[track_caller]
     fn results(&self) -> Outputs {
         let losses = self.losses();
@@ -214,7 +214,7 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// The losses of the examples.
+    /// Returns the losses of the examples.
     #[track_caller]
     fn losses(&self) -> Tensor {
         let weighted = self.weighted(self.logs);
@@ -231,7 +231,7 @@ impl<'a> Terms<'a> {
         self.counted(losses)
     }
 
-    /// What the examples of classes count in the mean, if this is not one for each.
+    /// Returns the weights of the examples in the mean, unless each counts one.
     #[track_caller]
     fn shares(&self, losses: &Tensor) -> Option<Tensor> {
         let Target::Classes { hit, counts } = &self.target else { return None };
@@ -243,13 +243,13 @@ impl<'a> Terms<'a> {
         Some(self.counted(shares))
     }
 
-    /// The elements of the classes of the examples.
+    /// Selects the elements of the examples' classes.
     #[track_caller]
     fn picked(&self, hit: &Tensor, x: &Tensor) -> Tensor {
         sum(select(hit, x, 0.0), self.axis)
     }
 
-    /// Zero for the examples that are ignored.
+    /// Zeroes the ignored examples.
     #[track_caller]
     fn counted(&self, x: Tensor) -> Tensor {
         match &self.target {
@@ -258,7 +258,7 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// What has an axis of classes, with another value for the examples that are ignored.
+    /// Replaces the rows of ignored examples by a value, in a tensor with a class axis.
     fn counted_rows(&self, x: Tensor, ignored: f64) -> Tensor {
         match &self.target {
             Target::Classes { counts: Some(counts), .. } => select(expand_dims(counts, self.axis), x, ignored),
@@ -266,23 +266,23 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// One number for each class, beside the logarithms.
+    /// Aligns one number per class with the logarithms.
     fn along(&self, x: &Tensor) -> Tensor {
         along(self.axis, self.logs.rank(), x)
     }
 
-    /// Times the weights of the classes.
+    /// Multiplies by the class weights.
     fn weighted(&self, x: &Tensor) -> Tensor {
         self.options.weight.as_ref().map_or_else(|| x.clone(), |weight| x * self.along(weight))
     }
 
-    /// What is the same for all classes of an example, beside the logarithms.
+    /// Aligns one number per example with the logarithms.
     fn beside(&self, x: Tensor) -> Tensor {
         if x.rank() == 0 { x } else { expand_dims(x, self.axis) }
     }
 
-    /// The gradients of the logarithms, the target and the weight, from those of [`Terms::results`], which are `loss`
-    /// and `total`.
+    /// Returns the gradients of the logarithms, the target and the weight. `of` has the gradients of
+    /// [`Terms::results`], which are `loss` and `total`.
     fn gradients(&self, of: [Option<&Tensor>; 2], loss: &Tensor, total: Option<&Tensor>) -> [Option<Tensor>; 3] {
         let [g, to_total] = of;
         let through = g.zip(total).map(|(g, total)| -(g * loss / total));
@@ -312,11 +312,11 @@ impl<'a> Terms<'a> {
         [to_weighted.map(|it| self.weighted(&it)), to_target, to_weights.map(|it| sum_axes(&it, &others, false))]
     }
 
-    /// The gradient of the loss of each example, from that of the result: a scalar if it is the same for all.
+    /// Returns the gradient of each example's loss from the gradient of the result; a scalar if it is equal for all.
     fn each(&self, g: &Tensor, total: Option<&Tensor>) -> Tensor {
         let mut examples = self.logs.dims();
         examples.remove(self.axis as usize);
-        // A narrow float may not hold the number of examples.
+        // A narrow float may not represent the number of examples.
         let over = |count: Dim| cast(over_size(&cast(g, sum_dtype(g.dtype())), count), g.dtype());
         match (self.options.reduction, total) {
             (Reduction::Mean, Some(total)) => g / total,
@@ -328,7 +328,7 @@ impl<'a> Terms<'a> {
 }
 
 impl CrossEntropy {
-    /// The target, smoothed.
+    /// Returns the target, smoothed.
     #[track_caller]
     fn distributions(&self, name: &str, logs: &Tensor, target: &Tensor, classes: Dim) -> Tensor {
         let checked = check_dims(name, "target", target, &logs.dims()).map_err(|it| {
@@ -347,7 +347,7 @@ impl CrossEntropy {
         target * (1.0 - self.label_smoothing) + even
     }
 
-    /// The classes of the target, with an error at run time for one that does not exist.
+    /// Returns the classes of the target. A class that does not exist is an error at run time.
     #[track_caller]
     fn classes(&self, name: &str, logs: &Tensor, target: &Tensor, axis: isize) -> Target {
         let mut wanted = logs.dims();
@@ -357,19 +357,19 @@ impl CrossEntropy {
             raise(Error::new(Code::Shape, message).with_op(name));
         }
         let mut classes_of = existing(target, classes, self.ignore_index, name);
-        // Checks that the numbers of classes agree.
+        // Class indices that exceed the range of the target's dtype are compared as i64.
         let fit = |it: usize| it <= 1 << (8 * classes_of.dtype().size() - 1);
         if !classes.as_const().is_some_and(fit) {
             classes_of = classes_of.cast(DType::I64);
         }
-        // A mask instead of a gather, so that it is fused into an elementwise kernel.
+        // A mask is fused into an elementwise kernel, a gather is not.
         let numbers = along(axis, logs.rank(), &iota((classes,), 0, classes_of.dtype()));
         let counts = self.ignore_index.map(|index| classes_of.ne(index));
         Target::Classes { hit: classes_of.expand_dims(axis).eq(numbers), counts }
     }
 }
 
-/// One number for each class, along the axis of classes of tensors of a rank.
+/// Aligns one number per class with the class axis of tensors of a rank.
 fn along(axis: isize, rank: usize, x: &Tensor) -> Tensor {
     let mut shape = vec![Dim::new(1); rank];
     shape[axis as usize] = x.dims()[0];
@@ -381,13 +381,13 @@ fn cross_entropy_body(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
     let options = CrossEntropy::of_node(attrs, inputs);
     let terms = Terms::of("cross_entropy", &options, &logs, inputs[1]);
     let mut results = terms.results();
-    // What an ignored example has for the derivative does not make a result that is not finite.
+    // The statistics of ignored examples are replaced, so that the derivative stays finite.
     results.insert_many(1, [terms.counted_rows(shift, 0.0), terms.counted_rows(sum, 1.0)]);
     results
 }
 
-/// With `e` the powers of which `s` is the sum, and `l` the gradient of the logarithms: `l - e (Σ l / s)`. An ignored
-/// example, of which `l` is zero, has other logarithms here.
+/// Returns the gradients `l - e (Σ l / s)`, where `e` are the powers with the sum `s`, and `l` is the gradient of the
+/// logarithms. The logarithms of an ignored example differ from the forward ones, but its `l` is zero.
 fn cross_entropy_gradients(it: &Vjp<'_>) -> Cotangents {
     let (x, [shift, powers_sum]) = (&it.inputs[0], [&it.outputs[1], &it.outputs[2]]);
     let shifted = x - shift;
@@ -404,8 +404,8 @@ fn cross_entropy_gradients(it: &Vjp<'_>) -> Cotangents {
     all
 }
 
-/// The gradients of the logarithms, the target, and the weight if there is one. The total is the result `total`, if
-/// there is one.
+/// Returns the gradients of the logarithms, the target, and the weight if there is one. The result at index `total`, if
+/// it exists, is the divisor of the mean.
 fn loss_gradients(it: &Vjp<'_>, terms: &Terms<'_>, total: usize) -> Cotangents {
     let of = [it.cotangents[0].as_ref(), it.cotangents.get(total).and_then(Option::as_ref)];
     let all = terms.gradients(of, &it.outputs[0], it.outputs.get(total));
@@ -413,11 +413,11 @@ fn loss_gradients(it: &Vjp<'_>, terms: &Terms<'_>, total: usize) -> Cotangents {
     all.into_iter().zip(it.inputs).map(operand).collect()
 }
 
-/// The losses of all lanes as examples of one node, then reduced lane by lane.
+/// Computes the losses of all lanes as examples of one node, then reduces lane by lane.
 fn over_lanes(it: &BatchedCall<'_>) -> Option<Result<Outputs>> {
     let (attrs, rank, distributions) = (CrossEntropyAttrs::of(it.attrs), it.rank(0), it.inputs[1].dtype().is_float());
     let reduction = Reduction::ALL[attrs.reduction()];
-    // Divided by the shares of the examples of a lane.
+    // The mean of a lane is divided by the shares of its examples.
     let is_shared = !distributions && (it.inputs.len() == 3 || attrs.ignored());
     if rank == 0 || it.mapped.get(2) == Some(&true) || is_shared && matches!(reduction, Reduction::Mean) {
         return None;
@@ -425,7 +425,7 @@ fn over_lanes(it: &BatchedCall<'_>) -> Option<Result<Outputs>> {
     let none = Reduction::None as usize;
     let each = CrossEntropyAttrs::attrs(none, attrs.ignored(), attrs.ignore_index(), attrs.label_smoothing());
     let lanes = BatchedCall { attrs: &each, ..*it };
-    // Lanes of one example are examples.
+    // Lanes of one example become examples.
     let outputs = match rank {
         1 => it.apply(&each, &[&[it.spread(0), it.spread(1)], &it.inputs[2..]].concat()),
         _ => lanes.merged_to(2),
@@ -449,7 +449,7 @@ fn over_lanes(it: &BatchedCall<'_>) -> Option<Result<Outputs>> {
     }))
 }
 
-/// The axis of the classes: the second one, if there is one.
+/// Returns the class axis: the second one if it exists, else the first.
 fn class_axis(x: &Tensor) -> isize {
     if x.rank() < 2 { 0 } else { 1 }
 }

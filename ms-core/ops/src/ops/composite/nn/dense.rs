@@ -10,11 +10,11 @@ use crate::tensor::{AsTensor, Attrs, DType, Dim, Outputs, Tensor};
 use smallvec::smallvec;
 
 composite! {
-    /// `x Wᵀ + b` with the operands `x` `[.., in]`, `W` `[out, in]`, and `b` `[out]` if there is one.
+    /// Computes `x Wᵀ + b` for the operands `x` `[.., in]`, `W` `[out, in]`, and an optional `b` `[out]`.
     DENSE = 830: "dense", &[];
     body product;
     derivative Derivative::Rule(|it| gradients(it.cotangent(), it.inputs, it.needs)), finite: true;
-    // The product has a sum of f32, and a cast of the weight would take longer than a product with few rows.
+    // The product accumulates in f32. A cast of the weight would take longer than a product with few rows.
     inner Inner::Own;
     batching Batching::Partial(|it| it.only_first().then(|| it.apply(it.attrs, it.inputs)));
     samples || {
@@ -43,7 +43,7 @@ fn product(_: &Attrs, inputs: &[&Tensor]) -> Outputs {
     }
 }
 
-/// The gradients of the operands `x`, `W`, and `b` if there is one, that are needed.
+/// Returns the gradients that are needed of the operands `x`, `W`, and `b` if there is one.
 pub(super) fn gradients(g: &Tensor, operands: &[Tensor], needs: &[bool]) -> Cotangents {
     let (x, weight) = (&operands[0], &operands[1]);
     let to_x = needs[0].then(|| cast(matmul(g, weight), x.dtype()));
@@ -52,17 +52,17 @@ pub(super) fn gradients(g: &Tensor, operands: &[Tensor], needs: &[bool]) -> Cota
     [to_x, to_weight].into_iter().chain(operands.get(2).map(to_bias)).collect()
 }
 
-/// All rows `[rows, features]` of `[.., features]`.
+/// Reshapes `[.., features]` to `[rows, features]`.
 fn rows(x: &Tensor) -> Tensor {
     let dims = x.dims();
     let (&features, leading) = dims.split_last().expect("a product takes no scalars");
     reshape(x, [leading.iter().copied().product::<Dim>(), features])
 }
 
-/// A layer's product: `x Wᵀ + b` with `x` `[.., in]`, `weight` `[out, in]` and `bias` `[out]`.
+/// Applies a dense layer: `x Wᵀ + b` with `x` `[.., in]`, `weight` `[out, in]` and `bias` `[out]`.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] when sizes do not fit.
+/// Raises [`Code::Shape`] when sizes do not match.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

@@ -6,8 +6,8 @@ use crate::ops::core::rules::{Interval, check_interval};
 use crate::ops::select;
 use crate::tensor::{AsTensor, Tensor};
 
-/// Replaces each element by zero with probability `p`, whatever its value, and scales the others by `1 / (1 - p)`;
-/// draws from the default generator (Srivastava et al. 2014, "Dropout").
+/// Sets each element to zero with probability `p`, and scales the others by `1 / (1 - p)` (Srivastava et al. 2014,
+/// "Dropout"). Dropped infinities and NaNs become zero too. Draws from the default generator.
 ///
 /// # Panics
 /// Raises [`Code::Argument`](crate::Code::Argument) unless `p` is at least zero and less than one.
@@ -23,6 +23,6 @@ pub fn dropout(x: impl AsTensor, p: f64) -> Tensor {
     let x = &*x.as_tensor();
     or_poison!(check_interval("dropout", "p", p, &Interval::DECAY));
     let kept = random::bernoulli(x.dims(), 1.0 - p);
-    // A product with zero is nan for infinities.
+    // A product with zero is NaN for infinities.
     select(kept, x * (1.0 / (1.0 - p)), 0.0)
 }

@@ -12,12 +12,12 @@ use crate::tensor::{AsTensor, Attrs, DType, Tensor, apply1, refused};
 use smallvec::smallvec;
 
 attributes! {
-    /// The attributes of [`EMBEDDING`]: whether a row has no gradient, and which.
+    /// The attributes of [`EMBEDDING`]: whether there is a padding row, which has no gradient, and its position.
     struct EmbeddingAttrs { padded: bool, padding: usize where 0..=i64::MAX }
 }
 
 composite! {
-    /// The rows of the first operand at the positions in the second one.
+    /// Gathers the rows of the first operand at the positions in the second one.
     EMBEDDING = 850: "embedding", EmbeddingAttrs::DECLARED;
     body |attrs, inputs| {
         let (table, index) = (inputs[0], inputs[1]);
@@ -27,14 +27,14 @@ composite! {
             None => rows,
         }]
     };
-    // That of the rows, except for those that have none.
+    // The gradient of the rows read, masked at the padding row.
     derivative Derivative::Read(|it| {
         let (index, g) = (&it.inputs[1], it.cotangent());
         let masked = trained(it.attrs, index).map(|trained| select(trained, g, 0.0));
         rows_read(&it.inputs[0], 0, index, masked.as_ref().unwrap_or(g))
     }), finite: true;
     effects Effects::REFUSES;
-    // Rows are read, and no arithmetic is done.
+    // Rows are copied, without arithmetic.
     inner Inner::Own;
     batching Batching::Partial(|it| (!it.mapped[0]).then(|| it.apply(it.attrs, it.inputs)));
     samples || {
@@ -47,19 +47,19 @@ composite! {
     };
 }
 
-/// Which of the positions are not those of the row without a gradient, as a last axis of size one; `None` if there is
-/// no such row.
+/// Whether each position is trained, that is, not the padding row, with a last axis of size 1. Returns `None` if there
+/// is no padding row.
 fn trained(attrs: &Attrs, index: &Tensor) -> Option<Tensor> {
     let it = EmbeddingAttrs::of(attrs);
     it.padded().then(|| expand_dims(not_equal(index, it.padding()), -1))
 }
 
-/// The rows of `table` `[rows, features]` at the positions in `index`, as a new last axis. The row
+/// Returns the rows of `table` `[rows, features]` at the positions in `index`, as a new last axis. The row
 /// `padding_idx` has no gradient.
 ///
 /// # Panics
-/// Raises [`Code::DType`](crate::Code::DType) unless `index` is of integers,
-/// [`Code::OutOfRange`] for a row that does not exist, [`Code::Shape`] unless the table has two axes.
+/// Raises [`Code::DType`](crate::Code::DType) unless `index` is of integers, [`Code::OutOfRange`] for a row that does
+/// not exist, and [`Code::Shape`] unless the table has rank 2.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

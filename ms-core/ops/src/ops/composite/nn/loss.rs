@@ -1,6 +1,6 @@
 //! Losses between tensors of one shape, and the reduction of the losses of elements.
 //!
-//! No loss broadcasts: `[n, 1]` with a target `[n]` would be `n²` losses of unrelated pairs.
+//! Losses do not broadcast: `[n, 1]` with a target `[n]` would give `n²` losses of unrelated pairs.
 
 use super::activation::softplus_pair;
 use crate::error::{Result, called};
@@ -33,7 +33,7 @@ pub enum Reduction {
 }
 
 impl Reduction {
-    /// All of them, by their numbers in attributes.
+    /// All reductions, indexed by their numbers in attributes.
     pub(super) const ALL: [Self; 4] = [Self::Mean, Self::Sum, Self::BatchMean, Self::None];
 
     /// Reduces the losses of examples or elements.
@@ -56,11 +56,11 @@ fn check_target(op: &str, x: &Tensor, target: &Tensor) -> Result<()> {
     })
 }
 
-/// The mean of `(x - target)²`.
+/// Returns the mean of `(x - target)²`.
 ///
 /// # Panics
-/// Raises [`Code::Shape`](crate::Code::Shape) unless both have one shape, as all losses between
-/// tensors of one shape do.
+/// Raises [`Code::Shape`](crate::Code::Shape) unless both have the same shape, as do all losses between tensors of one
+/// shape.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -77,7 +77,7 @@ pub fn mse_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
     Reduction::Mean.apply(&(&difference * &difference))
 }
 
-/// The mean of `|x - target|`.
+/// Returns the mean of `|x - target|`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -93,11 +93,12 @@ pub fn l1_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
     Reduction::Mean.apply(&(x - target).abs())
 }
 
-/// `d² / (2 beta)` where the distance `d = |x - target|` is below `beta`, else `d - beta / 2` (Girshick 2015, "Fast
-/// R-CNN", with `beta = 1`).
+/// Returns `d² / (2 beta)` where the distance `d = |x - target|` is below `beta`, else `d - beta / 2` (Girshick 2015,
+/// "Fast R-CNN", with `beta = 1`).
 ///
 /// # Panics
-/// As [`mse_loss`], and [`Code::Argument`](crate::Code::Argument) for a `beta` that is negative or not finite.
+/// Panics in the cases of [`mse_loss`], and raises [`Code::Argument`](crate::Code::Argument) for a `beta` that is
+/// negative or not finite.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -116,18 +117,17 @@ pub fn smooth_l1_loss(x: impl AsTensor, target: impl AsTensor, beta: f64, reduct
     if beta == 0.0 {
         return reduction.apply(&distance);
     }
-    // The square of a distance would have no second derivative at zero.
+    // The square of an absolute value would have no second derivative at zero.
     let near = distance.lt(beta);
     let square = select(&near, difference, 0.0).square();
     let losses = select(near, square * (0.5 / beta), &distance - 0.5 * beta);
     reduction.apply(&losses)
 }
 
-/// `d² / 2` where the distance `d = |x - target|` is below `delta`, else
-/// `delta (d - delta / 2)` (Huber 1964).
+/// Returns `d² / 2` where the distance `d = |x - target|` is below `delta`, else `delta (d - delta / 2)` (Huber 1964).
 ///
 /// # Panics
-/// As [`mse_loss`], and [`Code::Argument`](crate::Code::Argument) unless `delta` is positive
+/// Panics in the cases of [`mse_loss`], and raises [`Code::Argument`](crate::Code::Argument) unless `delta` is positive
 /// and finite.
 ///
 /// ```
@@ -150,13 +150,13 @@ pub fn huber_loss(x: impl AsTensor, target: impl AsTensor, delta: f64, reduction
     reduction.apply(&losses)
 }
 
-/// `-weight (target log x + (1 - target) log(1 - x))` of probabilities; logarithms are at least
+/// Returns `-weight (target log x + (1 - target) log(1 - x))` for probabilities `x`. Logarithms are clamped to at least
 /// -100, so that no loss is infinite. The gradient is `weight (x - target) / max(x (1 - x), 1e-12)`, which is finite at
-/// zero and one too. The weight broadcasts to the shape of `x`.
+/// zero and one. The weight broadcasts to the shape of `x`.
 ///
 /// # Panics
-/// As [`mse_loss`], for a weight that does not broadcast, and for a probability below 0 or above 1. The loss of nan is
-/// nan.
+/// Panics in the cases of [`mse_loss`], for a weight that does not broadcast, and for a probability below 0 or above 1.
+/// The loss of NaN is NaN.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -179,7 +179,8 @@ pub fn binary_cross_entropy(
     }
     compute_wide!(x, target; weight => binary_cross_entropy(x, target, weight, reduction));
     let x = &bounded(x, 1, "probabilities", "binary_cross_entropy");
-    // The gradient is `(x - target) / max(x (1 - x), EPS)`. Near the ends a parabola has it, whose value cancels.
+    // The gradient is `(x - target) / max(x (1 - x), EPS)`. Near the ends a parabola supplies it, and its value
+    // cancels.
     const EPS: f64 = 1e-12f32 as f64;
     let inside = (x * (1.0 - x)).ge(EPS);
     let own = select(&inside, x, stop_gradient(x));
@@ -193,11 +194,11 @@ pub fn binary_cross_entropy(
     }
 }
 
-/// [`binary_cross_entropy`] of `1 / (1 + e^-x)`, without overflow; `pos_weight` multiplies the loss
-/// of positive targets, and broadcasts to the shape of `x`.
+/// Returns [`binary_cross_entropy`] of `1 / (1 + e^-x)`, without overflow. `pos_weight` multiplies the loss of positive
+/// targets, and broadcasts to the shape of `x`.
 ///
 /// # Panics
-/// As [`mse_loss`], and for a weight that does not broadcast.
+/// Panics in the cases of [`mse_loss`], and for a weight that does not broadcast.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -219,9 +220,10 @@ pub fn bce_with_logits(
         or_poison!(check_broadcast("bce_with_logits", "pos_weight", weight, &x.dims()));
     }
     compute_wide!(x, target; pos_weight => bce_with_logits(x, target, pos_weight, reduction));
-    // Without a difference of the parts, so that small losses are accurate.
+    // Small losses are accurate because no difference cancels.
     let (negative, positive) = softplus_pair(x);
-    // A weighted loss may be infinite where a target of zero does not count it.
+    // A weighted loss may be infinite where the target is zero, and `0 * inf` is NaN. So the weight multiplies the
+    // target first.
     let of_positive = match pos_weight {
         Some(weight) => target * weight * positive,
         None => target * positive,
@@ -229,11 +231,11 @@ pub fn bce_with_logits(
     reduction.apply(&(of_positive + (1.0 - target) * negative))
 }
 
-/// `target (log target - x)` for logarithms of probabilities `x`; `target` is of logarithms too if
-/// `log_target` (Kullback and Leibler 1951).
+/// Returns `target (log target - x)` for logarithms of probabilities `x`. `target` holds logarithms too if `log_target`
+/// is set (Kullback and Leibler 1951).
 ///
 /// # Panics
-/// As [`mse_loss`].
+/// Panics in the cases of [`mse_loss`].
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -253,11 +255,11 @@ pub fn kl_div(x: impl AsTensor, target: impl AsTensor, log_target: bool, reducti
     }
     let none = target.eq(0.0);
     let x = select(isinf(x).logical_and(&none), 0.0, x);
-    // The target's own logarithm has no derivative at zero.
+    // The logarithm of the target has no derivative at zero.
     reduction.apply(&(select(none, 0.0, target * log(target)) - target * x))
 }
 
-/// The cosine of the angle between `x` and `y` along an axis; norms are at least `eps`.
+/// Returns the cosine of the angle between `x` and `y` along an axis; norms are clamped to at least `eps`.
 ///
 /// # Panics
 /// Raises [`Code::Argument`](crate::Code::Argument) unless `eps` is positive and finite.
@@ -273,18 +275,17 @@ pub fn cosine_similarity(x: impl AsTensor, y: impl AsTensor, axis: isize, eps: f
     or_poison!(check_interval("cosine_similarity", "eps", eps, &Interval::POSITIVE));
     propagate_poison!(x, y);
     compute_wide!(x, y => cosine_similarity(x, y, axis, eps));
-    // Quotients are at most one, and products of large elements would be infinite.
+    // Products of large elements would overflow; quotients by the norm are at most one.
     let unit = |x: &Tensor| x / clamp_min(norm(x, 2.0, keepdims(axis)), eps);
     sum(unit(x) * unit(y), axis)
 }
 
-/// For rows of `x` and `y`: one minus their cosine where `target` is 1, and the excess of their cosine
-/// over `margin`, or zero, where it is -1.
+/// Returns the cosine embedding loss for rows of `x` and `y`. It is one minus their cosine where `target` is 1. Where
+/// `target` is -1, it is the excess of their cosine over `margin`, or zero.
 ///
 /// # Panics
-/// Raises [`Code::Shape`](crate::Code::Shape) unless `x` and `y` have one shape, and `target` that
-/// shape without its last axis, and [`Code::Argument`](crate::Code::Argument) for a margin that is not
-/// finite.
+/// Raises [`Code::Shape`](crate::Code::Shape) unless `x` and `y` have the same shape, and `target` has it without the
+/// last axis. Raises [`Code::Argument`](crate::Code::Argument) for a margin that is not finite.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

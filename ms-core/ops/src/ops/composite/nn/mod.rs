@@ -1,5 +1,5 @@
-//! Ops of neural networks: activations, softmax, normalisations, losses, dropout, embedding,
-//! attention, recurrent layers.
+//! Ops of neural networks: activations, softmax, normalisations, losses, dropout, embedding, attention and recurrent
+//! layers.
 
 mod activation;
 mod attention;

@@ -1,4 +1,4 @@
-//! Recurrent layers: loops over time, which are loops of graphs as well.
+//! Recurrent layers: scans over time, which are loops of graphs as well.
 
 use super::dense::gradients as dense_gradients;
 use crate::error::{Code, Error, OrRaise, Result, called};
@@ -13,9 +13,9 @@ use smallvec::smallvec;
 use std::panic::Location;
 
 composite! {
-    /// A step of an [`lstm`]: the states `h'` and `c'`, then for the derivative the gates `i`, `f`, `g`, `o`, and
-    /// `tanh c'`. The operands are the input's contribution to the gates `[batch, 4 hidden]`, `h`, `c`, the weight of the
-    /// state, and its bias if there is one.
+    /// Computes a step of an [`lstm`]. The results are the states `h'` and `c'`, then for the derivative the gates `i`,
+    /// `f`, `g`, `o`, and `tanh c'`. The operands are the input's contribution to the gates `[batch, 4 hidden]`, `h`,
+    /// `c`, the weight of the state, and its optional bias.
     LSTM_CELL = 870: "lstm_cell", &[];
     body |_, inputs| {
         let [input, h, c, weight, bias @ ..] = inputs else { unreachable!("a bias is the only operand that may lack") };
@@ -38,9 +38,9 @@ composite! {
 }
 
 composite! {
-    /// A step of a [`gru`]: the state `h'`, then for the derivative the gates `r`, `z`, `n`, and the state's contribution
-    /// to `n`. The operands are the input's contribution to the gates `[batch, 3 hidden]`, `h`, the weight of the state,
-    /// and its bias if there is one.
+    /// Computes a step of a [`gru`]. The results are the state `h'`, then for the derivative the gates `r`, `z`, `n`,
+    /// and the state's contribution to `n`. The operands are the input's contribution to the gates `[batch, 3 hidden]`,
+    /// `h`, the weight of the state, and its optional bias.
     GRU_CELL = 871: "gru_cell", &[];
     body |_, inputs| {
         let [input, h, weight, bias @ ..] = inputs else { unreachable!("a bias is the only operand that may lack") };
@@ -107,15 +107,15 @@ fn gru_gradients(it: &Vjp<'_>) -> Cotangents {
     all
 }
 
-/// The gradients of the state, and of the weight and the bias that are operands from `weight` on, from that of the
-/// state's contribution to the gates.
+/// Returns the gradients of the state, the weight and the bias from the gradient of the state's contribution to the
+/// gates. `weight` is the index of the weight among the operands; the bias follows it.
 fn state_gradients(gates: &Tensor, it: &Vjp<'_>, weight: usize) -> Cotangents {
     let operands: Vec<Tensor> = it.inputs[1..2].iter().chain(&it.inputs[weight..]).cloned().collect();
     let needs: Vec<bool> = it.needs[1..2].iter().chain(&it.needs[weight..]).copied().collect();
     dense_gradients(gates, &operands, &needs)
 }
 
-/// The sum of the terms of a gradient.
+/// Sums the terms of a gradient.
 fn total(terms: [Option<Tensor>; 2]) -> Option<Tensor> {
     terms.into_iter().flatten().reduce(add)
 }
@@ -128,30 +128,30 @@ fn or_zeros(gradient: Option<Tensor>, like: &Tensor) -> Tensor {
     gradient.unwrap_or_else(|| zeros_like(like))
 }
 
-/// The gradient of `x`, from that of `y = tanh x`.
+/// Returns the gradient of `x` from the gradient of `y = tanh x`.
 fn through_tanh(gradient: &Tensor, y: &Tensor) -> Tensor {
     gradient * (1.0 - y * y)
 }
 
-/// The gradient of `x`, from that of `y = sigmoid x`.
+/// Returns the gradient of `x` from the gradient of `y = sigmoid x`.
 fn through_sigmoid(gradient: &Tensor, y: &Tensor) -> Tensor {
     gradient * (y * (1.0 - y))
 }
 
-/// A step with the lanes as batches: the input and the states are the operands before `weight`.
+/// Batches a step by merging the lanes into the batch axis. The operands before `weight` are the input and the states.
 fn over_batches(it: &BatchedCall<'_>, weight: usize) -> Option<Result<Outputs>> {
     let is_batch = (0..weight).all(|at| it.rank(at) == 2) && !it.mapped[weight..].contains(&true);
     is_batch.then(|| it.merged_to(weight))
 }
 
-/// A long short-term memory (Hochreiter and Schmidhuber, 1997) over `x` `[time, batch, in]`
-/// from states `h` and `c` `[batch, hidden]`, with weights `[4 hidden, in]` and `[4 hidden,
-/// hidden]` and biases `[4 hidden]` in the order input, forget, cell, output gate:
+/// Runs a long short-term memory (Hochreiter and Schmidhuber, 1997) over `x` `[time, batch, in]` from states `h` and
+/// `c` `[batch, hidden]`. The weights are `[4 hidden, in]` and `[4 hidden, hidden]`, and the biases `[4 hidden]`, in
+/// the order input, forget, cell, output gate:
 ///
 /// `c' = f c + i g`, `h' = o tanh(c')`. Returns all `h'` `[time, batch, hidden]`, and the last states.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] when shapes do not fit.
+/// Raises [`Code::Shape`] when shapes do not match.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -180,15 +180,15 @@ pub fn lstm(
     (all, last.pop().expect("there are two carries"), c)
 }
 
-/// Gated recurrent units (Cho et al., 2014) over `x` `[time, batch, in]` from the state `h`
-/// `[batch, hidden]`, with weights `[3 hidden, in]` and `[3 hidden, hidden]` and biases `[3
-/// hidden]` in the order reset, update, new gate:
+/// Runs gated recurrent units (Cho et al., 2014) over `x` `[time, batch, in]` from the state `h` `[batch, hidden]`. The
+/// weights are `[3 hidden, in]` and `[3 hidden, hidden]`, and the biases `[3 hidden]`, in the order reset, update, new
+/// gate:
 ///
-/// `n = tanh(W_in x + b_in + r (W_hn h + b_hn))`, `h' = (1 - z) n + z h`. Returns all `h'`
-/// `[time, batch, hidden]`, and the last one.
+/// `n = tanh(W_in x + b_in + r (W_hn h + b_hn))`, `h' = (1 - z) n + z h`. Returns all `h'` `[time, batch, hidden]`, and
+/// the last one.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] when shapes do not fit.
+/// Raises [`Code::Shape`] when shapes do not match.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -216,8 +216,7 @@ pub fn gru(
     (all, last.pop().expect("there is a carry"))
 }
 
-/// Checks that states are `[batch, hidden]`, and that both weights have `gates` rows for each hidden
-/// unit.
+/// Checks that states are `[batch, hidden]`, and that both weights have `gates` rows for each hidden unit.
 #[track_caller]
 fn check_states(op: &str, x: &Tensor, states: &[(&str, &Tensor)], (w_ih, w_hh): (&Tensor, &Tensor), gates: usize) {
     if first_poisoned(&[x, w_ih, w_hh]).is_some() || states.iter().any(|it| it.1.is_poisoned()) || x.rank() != 3 {
@@ -232,16 +231,15 @@ fn check_states(op: &str, x: &Tensor, states: &[(&str, &Tensor)], (w_ih, w_hh): 
     check_dims(op, "w_hh", w_hh, &[hidden * gates, hidden]).or_raise();
 }
 
-/// The states after a step. A step that fails while tracing has more results.
+/// Returns the states after a step. A step that fails while tracing has more results.
 #[track_caller]
 fn states(def: &'static OpDef, operands: &[&Tensor], count: usize) -> Vec<Tensor> {
     apply(def.op(), &Attrs::none(), operands).or_raise().into_iter().take(count).collect()
 }
 
-/// The shared state of the steps of a layer.
+/// The operands that all steps of a layer share.
 struct Steps<'a> {
-    /// The input's contribution to the gates of each step `[time, batch, gates]`: one product for all
-    /// steps.
+    /// The input's contribution to the gates of each step, `[time, batch, gates]`: one matrix product for all steps.
     inputs: Tensor,
     time: usize,
     batch: Dim,
@@ -267,10 +265,10 @@ impl<'a> Steps<'a> {
         Self { inputs, time, batch: x.dim(1), weight, bias: bias.map(|it| it.1) }
     }
 
-    /// The last states, and the first one after every step.
+    /// Returns the last states, and the first state after every step.
     #[track_caller]
     fn run(&self, step: &dyn Fn(&[Tensor], &Tensor) -> Vec<Tensor>, states: &[&Tensor]) -> (Vec<Tensor>, Tensor) {
-        // The states of every step have the same types.
+        // A scan requires that the states of every step have the same types.
         let given = states.iter().chain([&self.weight]).chain(&self.bias).map(|it| it.dtype());
         let dtype = given.fold(self.inputs.dtype(), promote);
         let hidden = self.weight.dims().last().copied().unwrap_or(Dim::new(1));

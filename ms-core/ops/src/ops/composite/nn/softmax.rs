@@ -11,8 +11,8 @@ use crate::ops::{
 use crate::tensor::{AsTensor, Attrs, DType, Outputs, Tensor, apply1};
 use smallvec::smallvec;
 
-/// The largest entries over axes, without gradient; zero without entries. If one is infinite, its difference from it is
-/// nan, and so is every element of a softmax.
+/// Returns the largest entries over axes, without gradient; zero for no entries. An infinite largest entry minus itself
+/// is NaN, and so is every element of that softmax.
 #[track_caller]
 fn largest(x: &Tensor, axes: impl ReduceAxes) -> Tensor {
     if x.dims().iter().any(|&it| it == 0) {
@@ -53,13 +53,14 @@ fn softmax_body(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
     smallvec![&powers / sum(&powers, keepdims(axis))]
 }
 
-/// The softmax of scores, zeros where all of them are minus infinity, which excludes them. No gradient is nan there.
+/// Returns the softmax of scores, and zeros where all scores are minus infinity, which excludes them. No gradient is
+/// NaN there.
 #[track_caller]
 pub(super) fn softmax_of_used(scores: &Tensor, axis: isize) -> Tensor {
     let largest = largest(scores, axis);
     let powers = exp(scores - select(largest.eq(f64::NEG_INFINITY), 0.0, &largest));
     let sum = sum(&powers, keepdims(axis));
-    // Only without a power that is one.
+    // The sum is zero only if all scores are excluded; otherwise one power is one.
     powers / select(sum.eq(0.0), 1.0, &sum)
 }
 
@@ -67,7 +68,7 @@ fn log_softmax_body(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
     smallvec![LogSoftmax::of(inputs[0], axis_of(attrs) as isize).logs]
 }
 
-/// Logarithms of probabilities, and the statistics that they follow from.
+/// The logarithms of a softmax, and the statistics of which they are computed.
 pub(super) struct LogSoftmax {
     /// `x - shift - log sum`.
     pub logs: Tensor,
@@ -108,7 +109,7 @@ fn apply_along(def: &'static OpDef, x: &Tensor, axis: isize) -> Tensor {
     apply1(def.op(), &AxisAttrs::attrs(axis), &[x])
 }
 
-/// `e^x / Σ e^x` along an axis.
+/// Returns `e^x / Σ e^x` along an axis.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -120,7 +121,7 @@ pub fn softmax(x: impl AsTensor, axis: isize) -> Tensor {
     apply_along(&SOFTMAX, &x.as_tensor(), axis)
 }
 
-/// `x - log Σ e^x` along an axis.
+/// Returns `x - log Σ e^x` along an axis.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -132,7 +133,7 @@ pub fn log_softmax(x: impl AsTensor, axis: isize) -> Tensor {
     apply_along(&LOG_SOFTMAX, &x.as_tensor(), axis)
 }
 
-/// `log Σ e^x` over axes, as in [`mean`](crate::ops::mean).
+/// Returns `log Σ e^x` over axes, as in [`mean`](crate::ops::mean).
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -146,7 +147,7 @@ pub fn logsumexp(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor {
     compute_wide!(x => logsumexp(x, axes));
     let kept = axes.keepdims();
     let axes = or_poison!(axes_of("logsumexp", x, axes));
-    // A sum of powers is infinite or zero, and not nan, where the largest element is infinite.
+    // `largest_finite` keeps the sum infinite or zero instead of NaN where the largest element is infinite.
     let shift = largest_finite(x, &axes, false);
     let axes: Vec<isize> = axes.into_iter().map(|it| it as isize).collect();
     let out = log(sum(exp(x - &shift), keepdims(&*axes))) + shift;
@@ -154,19 +155,19 @@ pub fn logsumexp(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor {
 }
 
 impl Tensor {
-    /// `e^x / Σ e^x` along an axis.
+    /// Returns `e^x / Σ e^x` along an axis.
     #[track_caller]
     pub fn softmax(&self, axis: isize) -> Self {
         softmax(self, axis)
     }
 
-    /// `x - log Σ e^x` along an axis.
+    /// Returns `x - log Σ e^x` along an axis.
     #[track_caller]
     pub fn log_softmax(&self, axis: isize) -> Self {
         log_softmax(self, axis)
     }
 
-    /// `log Σ e^x` over axes.
+    /// Returns `log Σ e^x` over axes.
     #[track_caller]
     pub fn logsumexp(&self, axes: impl ReduceAxes) -> Self {
         logsumexp(self, axes)

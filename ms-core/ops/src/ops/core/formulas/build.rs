@@ -1,80 +1,81 @@
-//! Formulas under construction.
+//! The builder of formulas.
 
 use super::{Binary, Formula, Instruction, Kind, Unary, ValueId, number};
 use crate::tensor::Scalar;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// A formula under construction: equal instructions are one, and those that cannot change a value are left out.
+/// A formula under construction. Equal instructions are interned, and instructions that cannot change a value are
+/// omitted.
 #[derive(Clone, Debug)]
 pub struct Builder {
     operands: SmallVec<[Kind; 3]>,
     instructions: Vec<Instruction>,
-    /// What each value is.
+    /// The kind of each value.
     kinds: Vec<Kind>,
     known: FxHashMap<Instruction, ValueId>,
 }
 
 impl Builder {
-    /// Without instructions.
+    /// Creates a formula without instructions.
     pub fn new(operands: impl IntoIterator<Item = Kind>) -> Self {
         let operands: SmallVec<[Kind; 3]> = operands.into_iter().collect();
         let kinds = operands.to_vec();
         Self { operands, instructions: Vec::new(), kinds, known: FxHashMap::default() }
     }
 
-    /// An operand.
+    /// Returns an operand.
     pub fn operand(&self, at: usize) -> ValueId {
         assert!(at < self.operands.len(), "the formula has that operand");
         ValueId(at as u32)
     }
 
-    /// What a value is.
+    /// Returns the kind of a value.
     pub fn kind(&self, value: ValueId) -> Kind {
         self.kinds[value.0 as usize]
     }
 
-    /// A number.
+    /// Appends a number.
     pub fn constant(&mut self, kind: Kind, value: impl Into<Scalar>) -> ValueId {
         self.push(Instruction::constant(kind, value.into()))
     }
 
-    /// A float of the kind of another one.
+    /// Appends a float of the kind of `like`.
     pub fn float_like(&mut self, value: f64, like: ValueId) -> ValueId {
         self.constant(self.kind(like), value)
     }
 
-    /// A value as another kind.
+    /// Converts a value to another kind.
     pub fn cast(&mut self, to: Kind, a: ValueId) -> ValueId {
         if self.kind(a) == to { a } else { self.push(Instruction::Cast(to, a)) }
     }
 
-    /// A function of a value.
+    /// Appends a function of a value.
     pub fn unary(&mut self, op: Unary, a: ValueId) -> ValueId {
         self.push(Instruction::Unary(op, a))
     }
 
-    /// A function of two values.
+    /// Appends a function of two values.
     pub fn binary(&mut self, op: Binary, a: ValueId, b: ValueId) -> ValueId {
         self.push(Instruction::Binary(op, a, b))
     }
 
-    /// One of two values.
+    /// Selects one of two values.
     pub fn select(&mut self, condition: ValueId, then: ValueId, other: ValueId) -> ValueId {
         if then == other { then } else { self.push(Instruction::Select(condition, then, other)) }
     }
 
-    /// `a + b`.
+    /// Appends `a + b`.
     pub fn add(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.binary(Binary::Add, a, b)
     }
 
-    /// `a - b`.
+    /// Appends `a - b`.
     pub fn sub(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.binary(Binary::Sub, a, b)
     }
 
-    /// `a * b`; exactly `a` if `b` is one, and the other way around.
+    /// Appends `a * b`; returns `a` if `b` is the constant one, and vice versa.
     pub fn mul(&mut self, a: ValueId, b: ValueId) -> ValueId {
         match (self.float(a), self.float(b)) {
             (Some(1.0), _) => b,
@@ -83,23 +84,23 @@ impl Builder {
         }
     }
 
-    /// `a / b`.
+    /// Appends `a / b`.
     pub fn div(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.binary(Binary::Div, a, b)
     }
 
-    /// `-a`.
+    /// Appends `-a`.
     pub fn neg(&mut self, a: ValueId) -> ValueId {
         self.unary(Unary::Neg, a)
     }
 
-    /// `a` times a number.
+    /// Multiplies `a` by a number.
     pub fn scale(&mut self, a: ValueId, by: f64) -> ValueId {
         let by = self.float_like(by, a);
         self.mul(a, by)
     }
 
-    /// The number that a float is; `None` if it depends on operands.
+    /// Returns the value of a constant float; `None` if the value is not one.
     pub fn float(&self, value: ValueId) -> Option<f64> {
         let at = (value.0 as usize).checked_sub(self.operands.len())?;
         match self.instructions[at] {
@@ -119,7 +120,7 @@ impl Builder {
         value
     }
 
-    /// Appends the instructions of a formula on these operands; returns its values.
+    /// Appends the instructions of a formula on these operands, and returns its values.
     pub(super) fn inline(&mut self, formula: &Formula, operands: &[ValueId]) -> Vec<ValueId> {
         let mut values = operands.to_vec();
         for instruction in &formula.instructions {
@@ -129,7 +130,7 @@ impl Builder {
         values
     }
 
-    /// The formula with this result, without the instructions that it does not need.
+    /// Returns the formula of this result, without unused instructions.
     pub fn finish(&self, result: ValueId) -> Formula {
         let first = self.operands.len();
         let mut needed = vec![false; first + self.instructions.len()];

@@ -1,15 +1,17 @@
-//! Derivatives of formulas, as formulas.
+//! Forward-mode derivatives of formulas, as formulas.
 //!
-//! They are taken forward, from the operand to the result: where a formula selects a value, its derivative selects
-//! that of the value. So what the other value's derivative is, infinite or nan, never reaches the result.
+//! Tangents flow from the operand to the result. Where a formula selects a value, the derivative selects the tangent of
+//! that value. An infinite or NaN derivative of the other value never reaches the result.
 
 use super::{Binary, Builder, Formula, Instruction, Kind, Unary, ValueId};
 use crate::ir::Math;
 use std::f64::consts::FRAC_2_SQRT_PI;
 
 impl Formula {
-    /// The product of the derivative with respect to an operand and another operand, which is appended and is of the
-    /// kind of the result, as the kind of the operand; `None` if the derivative is zero everywhere.
+    /// Returns the vector-Jacobian product with respect to an operand, in the operand's kind.
+    ///
+    /// The gradient is appended as another operand, of the kind of the result. Returns `None` if the derivative is zero
+    /// everywhere.
     pub fn derivative(&self, operand: usize) -> Option<Self> {
         let (mut out, slope) = self.slope_beside(operand, self.kind())?;
         let gradient = out.operand(self.operands.len());
@@ -18,13 +20,13 @@ impl Formula {
         Some(out.finish(product))
     }
 
-    /// The derivative with respect to an operand, of the kind of the result; `None` if it is zero everywhere.
+    /// Returns the derivative with respect to an operand, of the kind of the result; `None` if it is zero everywhere.
     pub fn slope(&self, operand: usize) -> Option<Self> {
         let (out, slope) = self.slope_beside(operand, None)?;
         Some(out.finish(slope))
     }
 
-    /// A formula under construction with one more operand, and the derivative in it.
+    /// Builds the derivative in a copy of the formula that may have one more operand.
     fn slope_beside(&self, operand: usize, more: Option<Kind>) -> Option<(Builder, ValueId)> {
         let (kind, result) = (self.operands[operand], self.kind()?);
         if !kind.is_float() || !result.is_float() {
@@ -44,7 +46,7 @@ impl Formula {
     }
 }
 
-/// The tangent of an instruction's value, by those of the values that it reads.
+/// Returns the tangent of an instruction's value from the tangents of the values that it reads.
 fn tangent(
     out: &mut Builder,
     instruction: &Instruction,
@@ -73,7 +75,7 @@ fn tangent(
     }
 }
 
-/// The tangent of `y`, the function of `x` whose tangent is `t`.
+/// Returns the tangent of `y`, the function of `x` with the tangent `t`.
 fn unary(out: &mut Builder, op: Unary, x: ValueId, y: ValueId, t: ValueId) -> Option<ValueId> {
     Some(match op {
         Unary::Neg => out.neg(t),
@@ -95,7 +97,7 @@ fn unary(out: &mut Builder, op: Unary, x: ValueId, y: ValueId, t: ValueId) -> Op
     })
 }
 
-/// The derivative of a function of one float at `x`, where its value is `y`.
+/// Returns the derivative of a function of one float at `x`, where its value is `y`.
 fn slope(out: &mut Builder, math: Math, x: ValueId, y: ValueId) -> Option<ValueId> {
     let one = out.float_like(1.0, x);
     Some(match math {
@@ -171,7 +173,7 @@ fn slope(out: &mut Builder, math: Math, x: ValueId, y: ValueId) -> Option<ValueI
     })
 }
 
-/// The tangent of `y`, the function of two values with these tangents.
+/// Returns the tangent of `y`, the function of two values with these tangents.
 fn binary(
     out: &mut Builder,
     op: Binary,
@@ -201,7 +203,7 @@ fn binary(
             let all = sum(out, da, db)?;
             Some(out.div(all, b))
         }
-        // Equal ones share the gradient.
+        // Equal operands share the gradient.
         Binary::Min | Binary::Max => {
             let zero = out.float_like(0.0, y);
             let (da, db) = (da.unwrap_or(zero), db.unwrap_or(zero));
@@ -250,7 +252,7 @@ fn sum(out: &mut Builder, a: Option<ValueId>, b: Option<ValueId>) -> Option<Valu
     }
 }
 
-/// `b a^(b - 1) da`, and zero for `b = 0`, also where `a` is zero.
+/// Returns `b a^(b - 1) da`, and zero for `b = 0`, also where `a` is zero.
 fn power_of_base(out: &mut Builder, a: ValueId, b: ValueId, da: ValueId) -> ValueId {
     let one = out.float_like(1.0, b);
     let lower = match out.float(b) {
@@ -270,7 +272,7 @@ fn power_of_base(out: &mut Builder, a: ValueId, b: ValueId, da: ValueId) -> Valu
     }
 }
 
-/// `y ln(a) db`, and zero for `a = 0`.
+/// Returns `y ln(a) db`, and zero for `a = 0`.
 fn power_of_exponent(out: &mut Builder, a: ValueId, y: ValueId, db: ValueId) -> ValueId {
     let zero = out.float_like(0.0, a);
     let log = out.unary(Unary::Math(Math::Log), a);

@@ -1,4 +1,4 @@
-//! The reference evaluation of formulas.
+//! Reference evaluation of formulas.
 
 use super::{Binary, Dtypes, Formula, Instruction, Unary, ValueId, number};
 use crate::ir::Math;
@@ -6,7 +6,7 @@ use crate::ops::core::elementwise::wide;
 use crate::ops::primitive::erf::{erf_f64, erfc_f64};
 use crate::tensor::Scalar;
 
-/// The value of a formula at elements. Floats are computed in f64, and integers wrap to their dtypes.
+/// Evaluates a formula on one element of each operand. Floats are computed in f64, and integers wrap to their dtypes.
 pub fn evaluate(formula: &Formula, dtypes: Dtypes, operands: &[Scalar]) -> Scalar {
     let mut values: Vec<Scalar> = operands.to_vec();
     let mut kinds = formula.operands.to_vec();
@@ -60,7 +60,7 @@ fn integer(op: Unary, x: i128) -> i128 {
     }
 }
 
-/// The value of a function of two integers, before it wraps.
+/// Applies a function to two integers, before wrapping.
 fn integers(op: Binary, x: i128, y: i128) -> Scalar {
     let amount = u32::try_from(y).ok().filter(|it| *it < 64);
     let value = match op {

@@ -1,10 +1,10 @@
-//! Formulas as bodies of kernels.
+//! Lowering of formulas to kernel bodies.
 
 use super::{Binary, Dtypes, Formula, Instruction, Unary, ValueId, number};
 use crate::ir::{KernelBuilder, Val};
 use crate::ops::body::{Expr, body_of};
 
-/// Builds the body of a formula on elements of its operands. Narrow floats are computed in f32, and rounded once.
+/// Builds the body of a formula on elements of its operands. Narrow floats are computed in f32 and rounded once.
 pub fn lower(formula: &Formula, builder: &mut KernelBuilder, operands: &[Val]) -> Val {
     let dtypes = Dtypes::of(formula.operands.iter().zip(operands).map(|(&kind, &it)| (kind, builder.ty(it))));
     let result = formula.kind().map_or(dtypes.float, |it| dtypes.dtype(it));

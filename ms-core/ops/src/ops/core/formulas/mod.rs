@@ -1,8 +1,8 @@
 //! Formulas: functions of one element of each operand, as data.
 //!
-//! A formula is a list of instructions, each on values before it. It is the attribute of the primitive
-//! [`FORMULA`](crate::ops::FORMULA), in the text form of [`Formula`], which the identity of the node
-//! consists of: equal formulas share code, in whatever program they were written.
+//! A formula is a list of instructions, each on earlier values. Its text form is the attribute of the primitive
+//! [`FORMULA`](crate::ops::FORMULA) and identifies the node. Equal formulas therefore share code, in whatever program
+//! they were written.
 
 mod build;
 mod derivative;
@@ -22,32 +22,32 @@ use smallvec::SmallVec;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ValueId(pub u32);
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
-    /// A float of the dtype of the operands that are such; f32 if there are none.
+    /// A float in the common dtype of the `Float` operands; f32 if there are none.
     Float,
-    /// An integer of the dtype of the operands that are such; i64 if there are none.
+    /// An integer in the common dtype of the `Int` operands; i64 if there are none.
     Int,
-    /// A truth value.
+    /// A boolean.
     Bool,
     /// A number of this dtype: an integer, f32 or f64.
     Of(DType),
 }
 
-/// The dtypes of [`Kind::Float`] and [`Kind::Int`] on some operands.
+/// The dtypes of [`Kind::Float`] and [`Kind::Int`] for given operands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Dtypes {
-    /// Of floats.
+    /// The dtype of floats.
     pub float: DType,
-    /// Of integers.
+    /// The dtype of integers.
     pub int: DType,
 }
 
 /// A function of elements.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Formula {
-    /// What the operands are.
+    /// The kinds of the operands.
     pub operands: SmallVec<[Kind; 3]>,
     /// The instructions.
     pub instructions: Vec<Instruction>,
@@ -58,15 +58,15 @@ pub struct Formula {
 /// An instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Instruction {
-    /// A number: the bits of a float as f64, those of an integer as i64 or, in u64, as u64.
+    /// A number. The bits hold a float as f64, an integer as i64, and a u64 as u64.
     Constant(Kind, u64),
-    /// Conversion, as by the op `cast`.
+    /// A conversion with the semantics of the op `cast`.
     Cast(Kind, ValueId),
     /// A function of a value.
     Unary(Unary, ValueId),
     /// A function of two values.
     Binary(Binary, ValueId, ValueId),
-    /// The second value if the first one is true, otherwise the third.
+    /// A selection: the second value if the first one is true, otherwise the third.
     Select(ValueId, ValueId, ValueId),
 }
 
@@ -79,17 +79,17 @@ pub enum Unary {
     Abs,
     /// The square root.
     Sqrt,
-    /// Rounded down.
+    /// Rounding down.
     Floor,
-    /// Rounded up.
+    /// Rounding up.
     Ceil,
-    /// Rounded towards zero.
+    /// Rounding towards zero.
     Trunc,
-    /// Rounded to the nearest integer, halves to even.
+    /// Rounding to the nearest integer, ties to even.
     Round,
     /// A transcendental function.
     Math(Math),
-    /// The opposite of a bool, the inverted bits of an integer.
+    /// The negation of a bool, or the inverted bits of an integer.
     Not,
 }
 
@@ -102,43 +102,43 @@ pub enum Binary {
     Sub,
     /// `a * b`.
     Mul,
-    /// `a / b`; of integers truncated, and zero for a zero divisor.
+    /// `a / b`; integer division truncates, and is zero for a zero divisor.
     Div,
-    /// The remainder of the truncated quotient of integers; zero for a zero divisor.
+    /// The remainder of the truncated integer quotient; zero for a zero divisor.
     Rem,
-    /// The smaller, nan if either is nan.
+    /// The smaller number, NaN if either is NaN.
     Min,
-    /// The larger, nan if either is nan.
+    /// The larger number, NaN if either is NaN.
     Max,
     /// A transcendental function.
     Math(Math),
     /// Whether numbers are equal.
     Eq,
-    /// Whether numbers differ, or one is nan.
+    /// Whether numbers differ, or one is NaN.
     Ne,
     /// Whether the first number is less.
     Lt,
     /// Whether the first number is less or equal.
     Le,
-    /// Whether both bools are true; the bits that both integers have.
+    /// The conjunction of bools, or the bitwise `and` of integers.
     And,
-    /// Whether a bool is true; the bits that an integer has.
+    /// The disjunction of bools, or the bitwise `or` of integers.
     Or,
-    /// Whether one bool is true; the bits that one integer has.
+    /// The exclusive disjunction of bools, or the bitwise `xor` of integers.
     Xor,
     /// An integer shifted left; zero when the amount is negative or not below the width.
     Shl,
-    /// An integer shifted right, which keeps its sign; only signs when the amount is negative or not below the width.
+    /// An arithmetic right shift; only sign bits when the amount is negative or not below the width.
     Shr,
 }
 
 impl Kind {
-    /// Whether it is a float.
+    /// Whether values of this kind are floats.
     pub fn is_float(self) -> bool {
         self == Self::Float || matches!(self, Self::Of(dtype) if dtype.is_float())
     }
 
-    /// Whether it is an integer.
+    /// Whether values of this kind are integers.
     pub fn is_int(self) -> bool {
         self == Self::Int || matches!(self, Self::Of(dtype) if dtype.is_int())
     }
@@ -155,7 +155,7 @@ impl Kind {
 }
 
 impl Dtypes {
-    /// Those of operands of these kinds and dtypes.
+    /// Determines the dtypes from operands of these kinds and dtypes.
     pub fn of(operands: impl IntoIterator<Item = (Kind, DType)>) -> Self {
         let (mut float, mut int) = (None, None);
         for (kind, dtype) in operands {
@@ -168,7 +168,7 @@ impl Dtypes {
         Self { float: float.unwrap_or(DType::F32), int: int.unwrap_or(DType::I64) }
     }
 
-    /// The dtype of a value.
+    /// Returns the dtype of a value.
     pub fn dtype(self, kind: Kind) -> DType {
         match kind {
             Kind::Float => self.float,
@@ -180,7 +180,7 @@ impl Dtypes {
 }
 
 impl Unary {
-    /// Whether it is a function of such a value, whose result is of the same kind.
+    /// Whether the function accepts a value of this kind. The result has the same kind.
     fn takes(self, kind: Kind) -> bool {
         match self {
             Self::Neg | Self::Abs => kind != Kind::Bool,
@@ -191,7 +191,7 @@ impl Unary {
 }
 
 impl Binary {
-    /// Whether it is a function of two such values.
+    /// Whether the function accepts two values of this kind.
     fn takes(self, kind: Kind) -> bool {
         match self {
             Self::Add | Self::Sub | Self::Mul | Self::Div | Self::Min | Self::Max | Self::Lt | Self::Le => {
@@ -204,14 +204,14 @@ impl Binary {
         }
     }
 
-    /// What the result is.
+    /// Returns the kind of the result.
     fn result(self, kind: Kind) -> Kind {
         if matches!(self, Self::Eq | Self::Ne | Self::Lt | Self::Le) { Kind::Bool } else { kind }
     }
 }
 
 impl Instruction {
-    /// A constant.
+    /// Creates a constant.
     pub fn constant(kind: Kind, value: Scalar) -> Self {
         let bits = match value {
             value if kind.is_float() => value.as_f64().to_bits(),
@@ -221,7 +221,7 @@ impl Instruction {
         Self::Constant(kind, bits)
     }
 
-    /// The values that it reads.
+    /// Returns the operands of the instruction.
     pub fn reads(&self) -> SmallVec<[ValueId; 3]> {
         match *self {
             Self::Constant(..) => SmallVec::new(),
@@ -231,7 +231,7 @@ impl Instruction {
         }
     }
 
-    /// It on other values.
+    /// Replaces the operands of the instruction.
     fn map(self, mut value: impl FnMut(ValueId) -> ValueId) -> Self {
         match self {
             Self::Constant(kind, bits) => Self::Constant(kind, bits),
@@ -244,7 +244,7 @@ impl Instruction {
 }
 
 impl Instruction {
-    /// What its value is, by those of the values before it; `None` if it does not fit them.
+    /// Returns the kind of the value, from the kinds of earlier values; `None` if the instruction does not accept them.
     pub(super) fn kind(&self, kinds: &[Kind]) -> Option<Kind> {
         let of = |it: ValueId| kinds.get(it.0 as usize).copied();
         match *self {
@@ -260,7 +260,7 @@ impl Instruction {
     }
 }
 
-/// The number that the bits of a constant are.
+/// Decodes the bits of a constant.
 pub fn number(kind: Kind, bits: u64) -> Scalar {
     match kind {
         kind if kind.is_float() => Scalar::Float(f64::from_bits(bits)),
@@ -270,7 +270,7 @@ pub fn number(kind: Kind, bits: u64) -> Scalar {
 }
 
 impl Formula {
-    /// What each value is; `None` if there is no such value, or an instruction does not fit its operands.
+    /// Returns the kind of each value; `None` if a value does not exist or an instruction does not accept its operands.
     pub fn kinds(&self) -> Option<Vec<Kind>> {
         let mut kinds = self.operands.to_vec();
         for instruction in &self.instructions {
@@ -279,12 +279,12 @@ impl Formula {
         ((self.result.0 as usize) < kinds.len()).then_some(kinds)
     }
 
-    /// What the result is.
+    /// Returns the kind of the result.
     pub fn kind(&self) -> Option<Kind> {
         self.kinds()?.get(self.result.0 as usize).copied()
     }
 
-    /// The constant integers, with what they are.
+    /// Returns the constant integers with their kinds.
     pub fn integers(&self) -> impl Iterator<Item = (Kind, Scalar)> + '_ {
         self.instructions.iter().filter_map(|it| match *it {
             Instruction::Constant(kind, bits) if kind.is_int() => Some((kind, number(kind, bits))),

@@ -1,7 +1,7 @@
-//! The text form: `float i32: exp 0; const float 1.5; add 2 3 -> 4`.
+//! The text form of formulas, such as `float i32: exp 0; const float 1.5; add 2 3 -> 4`.
 //!
-//! First what the operands are (`float`, `int`, `bool`, or a dtype), then the instructions, each with the numbers of the values that it reads, then the
-//! number of the result. Values are numbered from zero: operands, then instructions.
+//! The kinds of the operands come first (`float`, `int`, `bool`, or a dtype), then the instructions, then the result.
+//! Values are numbered from zero: operands, then instructions. An instruction names its operands by these numbers.
 
 use super::{Binary, Formula, Instruction, Kind, Unary, ValueId, number};
 use crate::ir::Math;
@@ -47,7 +47,7 @@ fn named_in<T: Copy>(names: &[(T, &str)], name: &str) -> Option<T> {
     names.iter().find(|it| it.1 == name).map(|it| it.0)
 }
 
-/// The function of that name and number of operands.
+/// Returns the function with that name and arity.
 fn math(name: &str, arity: usize) -> Option<Math> {
     Math::from_name(name).filter(|it| it.arity() == arity)
 }
@@ -125,7 +125,7 @@ impl Display for Formula {
 }
 
 impl Formula {
-    /// The formula of a text; `None` if the text is none, or an instruction does not fit its operands.
+    /// Parses a formula; `None` if the text is malformed or an instruction does not accept its operands.
     pub fn parse(text: &str) -> Option<Self> {
         let (rest, result) = text.split_once(" -> ")?;
         let (operands, instructions) = match rest.split_once(": ") {
@@ -142,7 +142,7 @@ fn kinds(text: &str) -> Option<SmallVec<[Kind; 3]>> {
     text.split(' ').map(Kind::from_name).collect()
 }
 
-/// The constant that a text is, of a kind that is a number.
+/// Parses a constant of a numeric kind.
 fn constant(kind: Kind, text: &str) -> Option<Instruction> {
     let value = match kind {
         Kind::Bool => return None,

@@ -35,8 +35,8 @@ pub(super) const LOG: Series = Series {
     ],
 };
 
-/// the series of `LOG` after its first term: `(LOG(z) - 2/3) / z`;
-/// relative error 2^-28.2 (f32), 2^-72.5 (f64) before rounding.
+/// `(LOG(z) - 2/3) / z`, the series of `LOG` after its first term; relative error 2^-28.2 (f32), 2^-72.5 (f64) before
+/// rounding.
 pub(super) const LOG_TAIL: Series = Series {
     f32: &[0.39988407, 0.29622692],
     f64: &[

@@ -10,7 +10,7 @@ fn erfc_tail(a: Expr<'_>) -> Expr<'_> {
     let a = a.min(Format::of(a).pick(10.5, 27.5));
     let t = (a - 4.0) / (a + 4.0);
     let scaled = ERFCX.at(t) / a.mul_add(2.0, 1.0);
-    // e^-(h + l) for the rounded square h and its rounding error l.
+    // `e^-(high + low)`, where `low` is the rounding error of the square `high`.
     let high = a * a;
     let low = a.mul_add(a, -high);
     let tail = exp(-high) * scaled;

@@ -1,4 +1,4 @@
-//! Expansion of functions in kernels to their formulas.
+//! Expansion of transcendental functions in kernels to formulas.
 
 use super::{
     acos, acosh, asin, asinh, atan, atan2, atanh, cos, cosh, erf, erfc, exp, exp_of_not_positive, expm1, log, log1p,
@@ -9,7 +9,7 @@ use crate::ops::core::body::{Expr, body};
 use crate::tensor::DType;
 use std::sync::OnceLock;
 
-/// The formula of a function.
+/// Builds the formula of a function.
 fn formula<'s>(math: Math, x: Expr<'s>, y: Option<Expr<'s>>) -> Expr<'s> {
     let y = || y.expect("a function of two values has two operands");
     match math {
@@ -39,14 +39,14 @@ fn formula<'s>(math: Math, x: Expr<'s>, y: Option<Expr<'s>>) -> Expr<'s> {
 
 /// The formula of a function in one dtype, as instructions.
 pub struct Expansion {
-    /// The first instructions are loads in place of the operands; there are no other loads.
+    /// The kernel begins with a load for each operand, and has no other loads.
     kernel: Kernel,
     arity: usize,
     result: Val,
 }
 
 impl Expansion {
-    /// The expansion of a function of f32 or f64.
+    /// Returns the expansion of a function of f32 or f64.
     pub fn of(math: Math, dtype: DType) -> &'static Self {
         static KNOWN: [[OnceLock<Expansion>; 2]; Math::ALL.len()] =
             [const { [const { OnceLock::new() }; 2] }; Math::ALL.len()];
@@ -54,7 +54,7 @@ impl Expansion {
             .get_or_init(|| Self::new(math.arity(), dtype, |x, y| formula(math, x, y)))
     }
 
-    /// The same of operands of which the first has this sign: fewer instructions with the same bits.
+    /// Returns the expansion for a first operand of this sign, which has fewer instructions and the same bits.
     fn of_sign(math: Math, dtype: DType, sign: Sign) -> &'static Self {
         static DECAYING: [OnceLock<Expansion>; 2] = [const { OnceLock::new() }; 2];
         match (math, sign) {
@@ -84,17 +84,17 @@ impl Expansion {
         Self { kernel: builder.finish(), arity, result }
     }
 
-    /// Number of instructions.
+    /// Returns the number of instructions.
     pub fn cost(&self) -> usize {
         self.kernel.insts.len() - self.arity
     }
 
-    /// Whether it has 8-byte values.
+    /// Whether the expansion has 8-byte values.
     pub fn is_wide(&self) -> bool {
         self.kernel.types.iter().any(|it| it.size() == 8)
     }
 
-    /// Adds the instructions to a body; returns the result.
+    /// Appends the instructions to a body, and returns the result.
     fn add_to(&self, insts: &mut Vec<Inst>, types: &mut Vec<DType>, operands: &[Val]) -> Val {
         let first = insts.len();
         let place = |val: Val| match operands.get(val.0 as usize) {
@@ -111,7 +111,7 @@ impl Expansion {
     }
 }
 
-/// Expands the functions of a kernel that are not kept.
+/// Expands the functions of a kernel that the target does not have (`keeps`).
 pub fn expand(mut kernel: Kernel, keeps: impl Fn(Math, DType) -> bool) -> Kernel {
     let added = |(inst, ty): (&Inst, &DType)| match *inst {
         Inst::Math(math, ..) if !keeps(math, *ty) => Expansion::of(math, *ty).kernel.insts.len(),
@@ -157,7 +157,7 @@ mod tests {
     use crate::ops::core::reference::evaluate_body;
     use crate::tensor::Array;
 
-    /// An expanded function has the same bits as its formula.
+    /// Checks that an expanded function has the bits of its formula.
     #[test]
     fn functions_are_their_formulas() {
         let points = [-3.5, -1.0, -0.3, -0.0, 0.2, 0.9, 1.0, 1.7, 40.0, f64::INFINITY, f64::NAN];
@@ -167,7 +167,7 @@ mod tests {
                 let computed = |expanded: bool| {
                     let build = |builder: &mut KernelBuilder, operands: &[Val]| {
                         body(builder, operands, |[x]| {
-                            // Instructions before the function, so that values have other numbers.
+                            // Instructions before the function shift the numbering of values.
                             let y = (math.arity() == 2).then(|| x * 0.5);
                             let value = match (expanded, y) {
                                 (true, _) => formula(math, x, y),
@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    /// Stages keep their instructions, and kept functions are not expanded.
+    /// Checks that stages keep their instructions, and that functions of the target are not expanded.
     #[test]
     fn stages_grow() {
         let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);

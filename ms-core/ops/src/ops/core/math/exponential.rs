@@ -14,7 +14,8 @@ pub fn exp(x: Expr<'_>) -> Expr<'_> {
 /// `e^x / 2^halvings`, without premature overflow.
 fn exp_halved(x: Expr<'_>, halvings: i64) -> Expr<'_> {
     let format = Format::of(x);
-    // 2^n itself may not be a normal number; two factors of about its root are, whose exponent fields have this sum.
+    // 2^n itself may overflow or be subnormal. It is the product of two normal factors near its root, whose exponent
+    // fields have this sum.
     let of_one = 2 * format.bias() - halvings;
     // Beyond these bounds the result is zero or infinite, as at the bounds.
     let x = x.max(least(of_one)).min(format.pick(91.0, 712.0));
@@ -24,10 +25,10 @@ fn exp_halved(x: Expr<'_>, halvings: i64) -> Expr<'_> {
     scaled_exp(x, n) * half.bitcast() * (both - half).bitcast()
 }
 
-/// `e^x` of an `x` that is not positive, with the bits of [`exp`].
+/// `e^x` for nonpositive `x`, with the bits of [`exp`].
 pub fn exp_of_not_positive(x: Expr<'_>) -> Expr<'_> {
     let format = Format::of(x);
-    // 2^n itself may not be a normal number; 2^(n + lift) is.
+    // 2^n itself may be subnormal; 2^(n + lift) is normal.
     let lift = format.pick(64, 512);
     let of_one = format.bias() + lift;
     let x = x.max(least(of_one));
@@ -35,8 +36,9 @@ pub fn exp_of_not_positive(x: Expr<'_>) -> Expr<'_> {
     scaled_exp(x, n) * (field << format.fraction_bits()).bitcast() * 2f64.powi(-lift as i32)
 }
 
-/// A number whose factor 2^n is zero, as its exponent field is, if 2^0 has this one. So the exponential of it and of all below
-/// it is zero; some processors take a hundred times as long for a product that is rounded to zero.
+/// Returns an argument whose factor 2^n has the exponent field zero, where `field_of_one` is the exponent field of 2^0.
+/// The exponential is zero there and below. Clamping avoids products that underflow, which some processors compute a
+/// hundred times slower.
 fn least(field_of_one: i64) -> f64 {
     -field_of_one as f64 * consts::LN_2
 }

@@ -27,14 +27,14 @@ fn log_corrected<'s>(u: Expr<'s>, correction: Option<Expr<'s>>) -> Expr<'s> {
     ln.replace(u.lt(0.0), f64::NAN).replace(u.eq(0.0), f64::NEG_INFINITY)
 }
 
-/// `k` and `m` between the roots of 1/2 and 2 with `u = 2^k m`, for positive finite `u`.
+/// Splits a positive finite `u` into `k` and `m` with `u = 2^k m`, where `m` is between the roots of 1/2 and 2.
 fn split_exponent(u: Expr<'_>) -> (Expr<'_>, Expr<'_>) {
     let format = Format::of(u);
     let fraction_bits = format.fraction_bits();
     let least_normal = format.pick(f32::MIN_POSITIVE as f64, f64::MIN_POSITIVE);
     let root_half = format.pick((FRAC_1_SQRT_2 as f32).to_bits() as i64, FRAC_1_SQRT_2.to_bits() as i64);
 
-    // Subnormal numbers are scaled up first.
+    // Subnormals are scaled up first.
     let subnormal = u.lt(least_normal);
     let normal = subnormal.select(u * (1i64 << (fraction_bits + 1)) as f64, u);
     let bits = normal.bitcast();
@@ -44,7 +44,7 @@ fn split_exponent(u: Expr<'_>) -> (Expr<'_>, Expr<'_>) {
     (subnormal.select(exponent - (fraction_bits + 1) as f64, exponent), m)
 }
 
-/// `ln u` of a positive finite f64 as a sum of two numbers, with 12 bits more than one has.
+/// `ln u` of a positive finite f64 as a sum of two numbers, with 12 more bits of precision than one number has.
 pub(super) fn log_double(u: Expr<'_>) -> (Expr<'_>, Expr<'_>) {
     let (k, m) = split_exponent(u);
     // s = (m - 1) / (m + 1)
@@ -102,13 +102,13 @@ pub fn asinh(x: Expr<'_>) -> Expr<'_> {
     with_sign(log_of_sum(a, a + square / ((square + 1.0).sqrt() + 1.0)), x)
 }
 
-/// The inverse hyperbolic cosine, nan below one; at most 3 ulp.
+/// The inverse hyperbolic cosine, NaN below one; at most 3 ulp.
 pub fn acosh(x: Expr<'_>) -> Expr<'_> {
     let t = x - 1.0;
     log_of_sum(x, t + t.mul_add(t, t + t).sqrt()).replace(x.lt(1.0), f64::NAN)
 }
 
-/// The inverse hyperbolic tangent, nan beyond one; at most 3 ulp.
+/// The inverse hyperbolic tangent, NaN beyond one; at most 3 ulp.
 pub fn atanh(x: Expr<'_>) -> Expr<'_> {
     let a = x.abs();
     with_sign(log1p((a + a) / (a.constant(1.0) - a)) * 0.5, x)

@@ -1,14 +1,13 @@
 //! Transcendental functions as formulas of basic instructions, in f32 and f64.
 //!
-//! Functions that a target does not have are expanded to these formulas ([`expand`]), so that eager
-//! execution, compiled kernels, the interpreter and every instruction set agree bit for bit. The
-//! documented error bounds are tested in this module.
+//! Functions that a target does not have are expanded to these formulas ([`expand`]). Eager execution, compiled
+//! kernels, the interpreter and every instruction set therefore agree bit for bit. Tests of this module check the
+//! documented error bounds.
 //!
-//! The methods are those of classic libraries (Cody and Waite 1980; the FreeBSD msun library, whose
-//! argument reductions of `log`, `log1p` and `expm1` are used); the coefficients are this project's
-//! own (`minimax.py`).
+//! The methods are those of classic libraries: Cody and Waite 1980, and the FreeBSD msun library, whose argument
+//! reductions of `log`, `log1p` and `expm1` are used. `minimax.py` generates the coefficients.
 
-// Several fits come near famous constants.
+// Several fitted coefficients are close to famous constants.
 #[allow(clippy::approx_constant)]
 mod coefficients;
 mod erf;
@@ -38,7 +37,7 @@ struct Series {
 }
 
 impl Series {
-    /// The polynomial at `x`, by Horner's rule.
+    /// Evaluates the polynomial at `x`, by Horner's rule.
     fn at<'s>(&self, x: Expr<'s>) -> Expr<'s> {
         match Format::of(x) {
             Format::F32 => horner(x, self.f32.iter().map(|&it| it as f64)),
@@ -61,7 +60,7 @@ impl Parts {
         format.pick(self.f32, self.f64)
     }
 
-    /// `x` minus `n` times the constant, each step rounded once.
+    /// Subtracts `n` times the constant from `x`, rounding each step once.
     fn subtract<'s>(&self, x: Expr<'s>, n: Expr<'s>) -> Expr<'s> {
         self.of(Format::of(x)).iter().fold(x, |rest, &part| n.mul_add(-part, rest))
     }
@@ -89,7 +88,7 @@ impl Format {
         }
     }
 
-    /// One of two numbers.
+    /// Selects one of two values by the format.
     fn pick<T>(self, f32: T, f64: T) -> T {
         match self {
             Self::F32 => f32,
@@ -97,58 +96,58 @@ impl Format {
         }
     }
 
-    /// Explicit bits of the significand.
+    /// Returns the number of explicit bits of the significand.
     fn fraction_bits(self) -> i64 {
         self.pick(23, 52)
     }
 
-    /// The exponent field of one.
+    /// Returns the exponent field of one.
     fn bias(self) -> i64 {
         self.pick(127, 1023)
     }
 
-    /// `1.5 * 2^fraction_bits`: adding it rounds a small number to an integer in the low bits.
+    /// Returns `1.5 * 2^fraction_bits`: adding it rounds a small number to an integer in the low bits.
     fn shifter(self) -> f64 {
         1.5 * (1i64 << self.fraction_bits()) as f64
     }
 
-    /// The sign bit, as an integer of the format's width.
+    /// Returns the sign bit, as an integer of the format's width.
     fn sign_bit(self) -> i64 {
         self.pick(i32::MIN as i64, i64::MIN)
     }
 
-    /// The bits of [`Format::shifter`].
+    /// Returns the bits of [`Format::shifter`].
     fn shifter_bits(self) -> i64 {
         self.pick((self.shifter() as f32).to_bits() as i64, self.shifter().to_bits() as i64)
     }
 }
 
-/// The nearest integer to a small number `x * scale`, as a float, and as the low bits of an integer whose
-/// other bits are those of [`Format::shifter`].
+/// Rounds a small number `x * scale` to the nearest integer. Returns it as a float, and in the low bits of an integer
+/// whose other bits are those of [`Format::shifter`].
 fn nearest(x: Expr<'_>, scale: f64) -> (Expr<'_>, Expr<'_>) {
     nearest_plus(x, scale, 0)
 }
 
-/// [`nearest`], with the low bits of that integer plus `offset`. An odd one rounds products halfway between two integers
-/// to the other one; with `log2 e`, which has a bit in its last places, there are none.
+/// Applies [`nearest`] and adds `offset` to the low bits of the integer. An odd offset breaks ties of `x * scale` to
+/// the odd integer. With the scale `log2 e`, whose last bits are set, there are no ties.
 fn nearest_plus(x: Expr<'_>, scale: f64, offset: i64) -> (Expr<'_>, Expr<'_>) {
     let shifter = Format::of(x).shifter() + offset as f64;
     let shifted = x.mul_add(scale, shifter);
     (shifted - shifter, shifted.bitcast())
 }
 
-/// A small integer as a float.
+/// Converts a small integer to a float.
 fn to_float(n: Expr<'_>) -> Expr<'_> {
     let format = if n.dtype() == DType::I32 { Format::F32 } else { Format::F64 };
     (n + format.shifter_bits()).bitcast() - format.shifter()
 }
 
-/// `magnitude` with the sign of `sign`; `magnitude` is not negative.
+/// Returns `magnitude`, which is not negative, with the sign of `sign`.
 fn with_sign<'s>(magnitude: Expr<'s>, sign: Expr<'s>) -> Expr<'s> {
     (magnitude.bitcast() | (sign.bitcast() & Format::of(sign).sign_bit())).bitcast()
 }
 
-/// `-|x|`; a nan has the sign bit.
+/// Returns `-|x|`; sets the sign bit of a NaN.
 fn negative(x: Expr<'_>) -> Expr<'_> {
     (x.bitcast() | Format::of(x).sign_bit()).bitcast()
 }

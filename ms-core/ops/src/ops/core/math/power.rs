@@ -12,7 +12,7 @@ pub fn rsqrt(x: Expr<'_>) -> Expr<'_> {
 
 /// `x^y`, with the special cases of IEEE 754 (`pow`); at most 1 ulp (f32) or 2 ulp (f64).
 ///
-/// f32 is computed in f64; in f64 the logarithm is a sum of two numbers.
+/// f32 is computed in f64; for f64 the logarithm is a sum of two numbers.
 pub fn pow<'s>(x: Expr<'s>, y: Expr<'s>) -> Expr<'s> {
     let a = x.abs();
     let magnitude = match Format::of(x) {
@@ -35,7 +35,7 @@ fn pow_positive<'s>(a: Expr<'s>, y: Expr<'s>) -> Expr<'s> {
     let (ln, ln_low) = log_double(a);
     let exponent = y * ln;
     let exponent_low = y.mul_add(ln, -exponent) + y * ln_low;
-    // Beyond this the power is zero or infinite, and the low part may be nan.
+    // Beyond this the power is zero or infinite, and the low part may be NaN.
     let exponent_low = exponent_low.replace(!exponent.abs().lt(800.0), 0.0);
     let power = exp(exponent);
     let power = power.replace(power.lt(f64::INFINITY), power.mul_add(exponent_low, power));

@@ -1,4 +1,4 @@
-//! Errors of the functions in units in the last place.
+//! Tests of the functions' error bounds in units in the last place.
 
 use super::*;
 use crate::ops::core::body::body;
@@ -6,7 +6,7 @@ use crate::ops::core::reference::evaluate_body;
 use crate::ops::{ERF, ERFC};
 use crate::tensor::{Array, Attrs, Scalar};
 
-/// Points of a range: evenly spaced ones, and ones that are dense around zero.
+/// Returns points of a range: half evenly spaced, half dense around zero.
 fn points(low: f64, high: f64, count: usize) -> Vec<f64> {
     let even = (0..count).map(|i| low + (high - low) * (i as f64 + 0.37) / count as f64);
     let crowded = (0..count).map(|i| {
@@ -16,7 +16,7 @@ fn points(low: f64, high: f64, count: usize) -> Vec<f64> {
     even.chain(crowded.filter(|it| (low..=high).contains(it))).collect()
 }
 
-/// The unit in the last place of numbers of the magnitude of `x`.
+/// Returns the unit in the last place of numbers of the magnitude of `x`.
 fn last_place(x: f64, dtype: DType) -> f64 {
     let (bits, least) = if dtype == DType::F32 { (23, -149) } else { (52, -1074) };
     let exponent = if x == 0.0 { least } else { x.abs().log2().floor() as i32 - bits };
@@ -72,7 +72,7 @@ fn check(
     }
 }
 
-/// The reference evaluation of an op on one f64.
+/// Evaluates an op on one f64 by the reference.
 fn reference(def: &crate::ops::OpDef, x: f64) -> f64 {
     let results = (def.eval)(&Attrs::none(), &[&Array::from_slice(&[], &[x])]).expect("a float evaluates");
     results[0].on_host().expect("the elements are readable").scalars()[0].as_f64()
@@ -80,7 +80,7 @@ fn reference(def: &crate::ops::OpDef, x: f64) -> f64 {
 
 #[test]
 fn functions_stay_within_their_bounds() {
-    // The standard library's own results in f64 may be off by one unit.
+    // The f64 results of the standard library may be off by one unit.
     check("exp", exp, f64::exp, (-87.0, 88.0), (1.0, 2.0));
     check("expm1", expm1, f64::exp_m1, (-20.0, 88.0), (2.0, 3.0));
     check("log", log, f64::ln, (1e-30, 1e30), (1.0, 2.0));
@@ -105,7 +105,7 @@ fn functions_stay_within_their_bounds() {
     check("erfc", erfc, |x| reference(&ERFC, x), (-4.0, 9.0), (4.0, 8.0));
 }
 
-/// Where the argument is known not to be positive, exponentials have fewer instructions and the same bits.
+/// Checks that exponentials of nonpositive arguments have the same bits as the general expansion.
 #[test]
 fn exponentials_of_negative_numbers_have_the_same_bits() {
     for (dtype, low) in [(DType::F32, -120.0), (DType::F64, -800.0)] {

@@ -12,10 +12,11 @@ const HALF_PI: Parts = Parts { f32: &[], f64: &[FRAC_PI_2, 6.123233995736766e-17
 /// The rounding errors of `pi / 2`, `pi / 4` and `pi`, by format.
 const HALF_PI_REST: (f64, f64) = (-4.371139e-8, 6.123233995736766e-17);
 
-/// `x` minus the nearest multiple of `pi / 2`, and an integer with the low bits of the number of that multiple.
+/// Subtracts the nearest multiple of `pi / 2` from `x`. Also returns an integer with the low bits of the multiple's
+/// number.
 ///
-/// The reduction is done in f64 with three parts of `pi / 2` and is valid for `|x| < 2^51`. Beyond,
-/// the result is meaningless, but stays within `pi / 4`.
+/// The reduction is done in f64 with three parts of `pi / 2`, and is valid for `|x| < 2^51`. Beyond, the result is
+/// meaningless, but stays within `pi / 4`.
 fn reduce(x: Expr<'_>) -> (Expr<'_>, Expr<'_>) {
     let wide = x.cast(DType::F64);
     let (n, quadrant) = nearest(wide, FRAC_2_PI);
@@ -36,26 +37,26 @@ fn sin_cos_reduced(r: Expr<'_>) -> (Expr<'_>, Expr<'_>) {
     (sin, head + COS.at(z).mul_add(z * z, lost))
 }
 
-/// The sine at `r` plus that many quadrants.
+/// The sine at `r` plus `quadrant` quadrants.
 fn sin_at<'s>(r: Expr<'s>, quadrant: Expr<'s>) -> Expr<'s> {
     let (sin, cos) = sin_cos_reduced(r);
     let magnitude = (quadrant & 1).ne(0).select(cos, sin);
     magnitude.replace((quadrant & 2).ne(0), -magnitude)
 }
 
-/// The sine; at most 1.5 ulp (f32), 2 ulp (f64) for `|x| < 2^51`, nan at infinities.
+/// The sine; at most 1.5 ulp (f32), 2 ulp (f64) for `|x| < 2^51`, NaN at infinities.
 pub fn sin(x: Expr<'_>) -> Expr<'_> {
     let (r, quadrant) = reduce(x);
     sin_at(r, quadrant).replace(x.eq(0.0), x)
 }
 
-/// The cosine; at most 1.5 ulp (f32), 2 ulp (f64) for `|x| < 2^51`, nan at infinities.
+/// The cosine; at most 1.5 ulp (f32), 2 ulp (f64) for `|x| < 2^51`, NaN at infinities.
 pub fn cos(x: Expr<'_>) -> Expr<'_> {
     let (r, quadrant) = reduce(x);
     sin_at(r, quadrant + 1)
 }
 
-/// The tangent; at most 3 ulp for `|x| < 2^51`, nan at infinities.
+/// The tangent; at most 3 ulp for `|x| < 2^51`, NaN at infinities.
 pub fn tan(x: Expr<'_>) -> Expr<'_> {
     let (r, quadrant) = reduce(x);
     let (sin, cos) = sin_cos_reduced(r);
@@ -90,15 +91,15 @@ pub fn atan(x: Expr<'_>) -> Expr<'_> {
 /// The angle of the point `(x, y)`, between `-pi` and `pi`; at most 3 ulp.
 pub fn atan2<'s>(y: Expr<'s>, x: Expr<'s>) -> Expr<'s> {
     let (a, b) = (y.abs(), x.abs());
-    // Equal magnitudes include two infinities; two zeros count as the angle zero.
+    // The ratio of two infinities is one; two zeros have the angle zero.
     let ratio = (a / b).replace(a.eq(b), 1.0).replace(a.eq(0.0) & b.eq(0.0), 0.0);
     let angle = atan_positive(ratio);
     let mirrored = angle.constant(PI) - (angle - 2.0 * pick_rest(x));
     with_sign(angle.replace(x.bitcast().lt(0), mirrored), y)
 }
 
-/// For `a = |x|`: whether it exceeds one half, and the arc sine, as a sum of two, of `a` if not and
-/// otherwise of `sqrt((1 - a) / 2)`, which is half the angle left to `pi / 2`.
+/// Returns for `a = |x|` whether it exceeds one half, and an arc sine as a sum of two numbers. Up to one half it is the
+/// arc sine of `a`. Beyond, it is the arc sine of `sqrt((1 - a) / 2)`, half the angle to `pi / 2`.
 fn asin_parts(a: Expr<'_>) -> (Expr<'_>, Expr<'_>, Expr<'_>) {
     let large = a.gt(0.5);
     let z = large.select((a.constant(1.0) - a) * 0.5, a * a);
@@ -109,14 +110,14 @@ fn asin_parts(a: Expr<'_>) -> (Expr<'_>, Expr<'_>, Expr<'_>) {
     (large, s, ASIN.at(z).mul_add(z * s, lost))
 }
 
-/// The arc sine, nan beyond one; at most 2 ulp.
+/// The arc sine, NaN beyond one; at most 2 ulp.
 pub fn asin(x: Expr<'_>) -> Expr<'_> {
     let (large, s, low) = asin_parts(x.abs());
     let from_end = (s.constant(FRAC_PI_2) - (s + s)) - (low + low - pick_rest(x));
     with_sign(large.select(from_end, s + low), x)
 }
 
-/// The arc cosine, nan beyond one; at most 2 ulp.
+/// The arc cosine, NaN beyond one; at most 2 ulp.
 pub fn acos(x: Expr<'_>) -> Expr<'_> {
     let (large, s, low) = asin_parts(x.abs());
     let rest = pick_rest(x);

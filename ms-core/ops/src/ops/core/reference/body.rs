@@ -1,4 +1,4 @@
-//! Evaluation of bodies of elementwise ops, scalar by scalar.
+//! Scalar evaluation of the bodies of elementwise ops.
 
 use crate::error::Result;
 use crate::ir::{BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, UnaryOp, Val};
@@ -45,7 +45,7 @@ pub fn evaluate_body(
     }))
 }
 
-/// Runs a body once; returns the bits that it stores.
+/// Runs a body once, and returns the bits that it stores.
 fn run(kernel: &Kernel, values: &mut [u64], load: impl Fn(usize) -> u64) -> u64 {
     let mut stored = 0;
     for (i, inst) in kernel.insts.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! The reference executor: op by op, on the host, element by element. It is the fallback without a
-//! backend, and the oracle of tests.
+//! The reference executor, which runs op by op, on the host, element by element. It is the fallback without a backend,
+//! and the oracle of tests.
 
 mod body;
 
@@ -10,14 +10,14 @@ use crate::ops::{Lowering, definition, evaluate_body_of};
 use crate::tensor::{Array, Dispatcher, OpCall, Outputs, Parameter, Tensor, Type};
 use smallvec::SmallVec;
 
-/// Applies ops by their definitions.
+/// A dispatcher that applies ops by their definitions.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum ReferenceDispatcher {
-    /// By [`OpDef::eval`](crate::ops::OpDef::eval).
+    /// Evaluates by [`OpDef::eval`](crate::ops::OpDef::eval).
     #[default]
     Eval,
-    /// By the bodies of [`Lowering::Map`], instruction by instruction, with the bits of kernels. Ops
-    /// without a body are evaluated by `eval`.
+    /// Evaluates the bodies of [`Lowering::Map`] instruction by instruction, with the bits of kernels. Ops without a
+    /// body are evaluated by `eval`.
     Lowered,
 }
 

@@ -1,9 +1,9 @@
-//! Comparisons, logic and `if` of kernels, which `kernel!` rewrites those of Rust to.
+//! Comparisons, logic and `if` in kernels. `kernel!` rewrites Rust's expressions to these traits.
 
 use super::number::{with_floats, with_integers};
 use super::{Bool, F32, F64, Float, I8, I16, I32, I64, Int, U8, U16, U32, U64};
 
-/// Comparisons in kernels: of numbers of the kernel, and of host values, which are decided while it is traced.
+/// Comparisons in kernels: of kernel values, and of host values, which are decided while the kernel is traced.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` and `{Other}` cannot be compared in a kernel",
     label = "numbers of one kind compare, floats with `f64` and integers with `i32` too; `x as I32` converts"
@@ -80,7 +80,7 @@ impl Compares<Self> for Bool {
 
 macro_rules! of_the_host {
     ($($ty:ident)*) => {$(
-        // Equality is the host's, which lints compare with a tolerance.
+        // `float_cmp` prefers a tolerance, but equality in a kernel is exact.
         #[allow(clippy::float_cmp)]
         impl Compares<$ty> for $ty {
             type Output = bool;
@@ -106,13 +106,13 @@ macro_rules! of_the_host {
 
 of_the_host! { f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 usize bool }
 
-/// `&&` and `||` in kernels, of truth values of the kernel and of the host.
+/// `&&` and `||` in kernels, of boolean values of the kernel and of the host.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` and `{Other}` are not two truth values",
     label = "neither `Bool` nor `bool`"
 )]
 pub trait Logic<Other> {
-    /// [`Bool`], or `bool` if both are.
+    /// [`Bool`], or `bool` if both operands are.
     type Output;
 
     /// `self && other()`.
@@ -158,17 +158,17 @@ impl Logic<bool> for bool {
     }
 }
 
-/// `if` in kernels: of a truth value of the kernel both arms are computed, and one is selected for each element; one
-/// of the host decides while the kernel is traced.
+/// `if` in kernels. A condition of the kernel computes both arms and selects one for each element. A condition of the
+/// host is decided while the kernel is traced.
 #[diagnostic::on_unimplemented(
     message = "an `if` on `{Self}` cannot have the arms `{Then}` and `{Other}` in a kernel",
     label = "a condition is a `Bool` or a `bool`, and both arms are numbers of one kind, or both are truth values"
 )]
 pub trait Decides<Then, Other> {
-    /// The value.
+    /// The type of the value.
     type Output;
 
-    /// The value of an `if`.
+    /// Returns the value of an `if`.
     fn decide(self, then: impl FnOnce() -> Then, other: impl FnOnce() -> Other) -> Self::Output;
 }
 

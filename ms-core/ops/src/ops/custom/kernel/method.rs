@@ -1,39 +1,39 @@
-//! Functions of numbers of kernels.
+//! Methods of the numbers of kernels.
 
 use super::number::{binary, select, unary, with_floats, with_integers};
 use super::{Bool, Decides, F32, F64, Float, I8, I16, I32, I64, Int, U8, U16, U32, U64, Value};
 use crate::ir::Math;
 use crate::ops::core::formulas::{Binary, Unary};
 
-/// Functions of all numbers.
+/// Implements the methods of all numbers.
 macro_rules! numbers {
     ($($ty:ident[$($number:ident)*])*) => {$(
         impl $ty {
-            /// The magnitude.
+            /// Returns the magnitude.
             #[must_use]
             pub fn abs(self) -> Self {
                 unary(Unary::Abs, self)
             }
 
-            /// The smaller, nan if either is nan. Equal ones share the gradient.
+            /// Returns the smaller value, or NaN if either is NaN. Equal values share the gradient.
             #[must_use]
             pub fn min(self, other: impl Into<Self>) -> Self {
                 binary(Binary::Min, self, other.into())
             }
 
-            /// The larger, nan if either is nan. Equal ones share the gradient.
+            /// Returns the larger value, or NaN if either is NaN. Equal values share the gradient.
             #[must_use]
             pub fn max(self, other: impl Into<Self>) -> Self {
                 binary(Binary::Max, self, other.into())
             }
 
-            /// Limited to `low..=high`; nan stays nan.
+            /// Clamps the value to `low..=high`; NaN stays NaN.
             #[must_use]
             pub fn clamp(self, low: impl Into<Self>, high: impl Into<Self>) -> Self {
                 self.max(low).min(high)
             }
 
-            /// -1, 0 or 1 by the sign; of nan 0.
+            /// Returns -1, 0 or 1 by the sign; 0 for NaN.
             #[doc(alias = "sign")]
             #[must_use]
             pub fn signum(self) -> Self {
@@ -46,7 +46,7 @@ macro_rules! numbers {
                 binary(Binary::Eq, self, other.into())
             }
 
-            /// Whether the two differ, or one is nan.
+            /// Whether the two differ or one is NaN.
             #[must_use]
             pub fn ne(self, other: impl Into<Self>) -> Bool {
                 binary(Binary::Ne, self, other.into())
@@ -82,7 +82,7 @@ macro_rules! numbers {
 with_floats! { numbers }
 with_integers! { numbers }
 
-/// The product of `n` equal factors.
+/// Returns the product of `n` equal factors, by repeated squaring.
 fn power<T: Value>(one: T, x: T, n: u32) -> T {
     let times = |a: T, b: T| binary::<T, T>(Binary::Mul, a, b);
     let (mut power, mut square, mut rest) = (None, x, n);
@@ -101,32 +101,32 @@ fn power<T: Value>(one: T, x: T, n: u32) -> T {
 macro_rules! floats {
     ($($ty:ident[$($number:ident)*])*) => {$(
         impl $ty {
-            /// `x^y`; nan for negative `x` unless `y` is an integer.
+            /// Returns `x^y`; NaN for negative `x` unless `y` is an integer.
             #[doc(alias = "pow")]
             #[must_use]
             pub fn powf(self, other: impl Into<Self>) -> Self {
                 binary(Binary::Math(Math::Pow), self, other.into())
             }
 
-            /// The angle of the point `(other, self)`.
+            /// Returns the angle of the point `(other, self)`.
             #[must_use]
             pub fn atan2(self, other: impl Into<Self>) -> Self {
                 binary(Binary::Math(Math::Atan2), self, other.into())
             }
 
-            /// `1 / x`.
+            /// Returns `1 / x`.
             #[must_use]
             pub fn recip(self) -> Self {
                 1.0 / self
             }
 
-            /// `1 / (1 + e^-x)`.
+            /// Returns `1 / (1 + e^-x)`.
             #[must_use]
             pub fn sigmoid(self) -> Self {
                 ((self * 0.5).tanh() + 1.0) * 0.5
             }
 
-            /// `x^n`, by multiplication.
+            /// Returns `x^n`, by multiplication.
             #[must_use]
             pub fn powi(self, n: i32) -> Self {
                 let power = power(Self::from(1.0), self, n.unsigned_abs());
@@ -141,7 +141,7 @@ macro_rules! floats {
 macro_rules! integers {
     ($($ty:ident[$($number:ident)*])*) => {$(
         impl $ty {
-            /// `x^n`, which wraps.
+            /// Returns `x^n`, wrapping on overflow.
             #[must_use]
             pub fn pow(self, n: u32) -> Self {
                 power(Self::from(1), self, n)
@@ -163,57 +163,57 @@ macro_rules! unary_methods {
     ($ty:ident) => {
         unary_methods! {
             $ty
-            /// The square root.
+            /// Returns the square root.
             sqrt: Unary::Sqrt;
-            /// `1 / sqrt(x)`.
+            /// Returns `1 / sqrt(x)`.
             rsqrt: Unary::Math(Math::Rsqrt);
-            /// Rounded down.
+            /// Rounds down.
             floor: Unary::Floor;
-            /// Rounded up.
+            /// Rounds up.
             ceil: Unary::Ceil;
-            /// Rounded towards zero.
+            /// Rounds towards zero.
             trunc: Unary::Trunc;
-            /// Rounded to the nearest integer, halves to even.
+            /// Rounds to the nearest integer, ties to even.
             #[doc(alias = "round")]
             round_ties_even: Unary::Round;
-            /// `e^x`.
+            /// Returns `e^x`.
             exp: Unary::Math(Math::Exp);
-            /// `e^x - 1` without cancellation.
+            /// Returns `e^x - 1` without cancellation.
             #[doc(alias = "expm1")]
             exp_m1: Unary::Math(Math::Expm1);
-            /// The natural logarithm.
+            /// Returns the natural logarithm.
             #[doc(alias = "log")]
             ln: Unary::Math(Math::Log);
-            /// `ln(1 + x)` without cancellation.
+            /// Returns `ln(1 + x)` without cancellation.
             #[doc(alias = "log1p")]
             ln_1p: Unary::Math(Math::Log1p);
-            /// The sine of radians.
+            /// Returns the sine of an angle in radians.
             sin: Unary::Math(Math::Sin);
-            /// The cosine of radians.
+            /// Returns the cosine of an angle in radians.
             cos: Unary::Math(Math::Cos);
-            /// The tangent of radians.
+            /// Returns the tangent of an angle in radians.
             tan: Unary::Math(Math::Tan);
-            /// The arc sine.
+            /// Returns the arc sine.
             asin: Unary::Math(Math::Asin);
-            /// The arc cosine.
+            /// Returns the arc cosine.
             acos: Unary::Math(Math::Acos);
-            /// The arc tangent.
+            /// Returns the arc tangent.
             atan: Unary::Math(Math::Atan);
-            /// The hyperbolic sine.
+            /// Returns the hyperbolic sine.
             sinh: Unary::Math(Math::Sinh);
-            /// The hyperbolic cosine.
+            /// Returns the hyperbolic cosine.
             cosh: Unary::Math(Math::Cosh);
-            /// The hyperbolic tangent.
+            /// Returns the hyperbolic tangent.
             tanh: Unary::Math(Math::Tanh);
-            /// The inverse hyperbolic sine.
+            /// Returns the inverse hyperbolic sine.
             asinh: Unary::Math(Math::Asinh);
-            /// The inverse hyperbolic cosine.
+            /// Returns the inverse hyperbolic cosine.
             acosh: Unary::Math(Math::Acosh);
-            /// The inverse hyperbolic tangent.
+            /// Returns the inverse hyperbolic tangent.
             atanh: Unary::Math(Math::Atanh);
-            /// The error function.
+            /// Returns the error function.
             erf: Unary::Math(Math::Erf);
-            /// `1 - erf(x)`.
+            /// Returns `1 - erf(x)`.
             erfc: Unary::Math(Math::Erfc);
         }
     };
@@ -223,7 +223,7 @@ with_floats! { floats }
 with_integers! { integers }
 
 impl Bool {
-    /// `then` where this is true, else `other`; one of the two may be a number of the program.
+    /// Returns `then` where this is true, else `other`; one of the two may be a host number.
     #[must_use]
     pub fn select<A, B>(self, then: A, other: B) -> <Self as Decides<A, B>>::Output
     where
@@ -244,7 +244,7 @@ impl Bool {
         self ^ other
     }
 
-    /// `then` where this is true, else `other`.
+    /// Returns `then` where this is true, else `other`.
     pub(super) fn choose<T: Value>(self, then: T, other: T) -> T {
         select(self, then, other)
     }

@@ -1,6 +1,9 @@
-//! Kernels that programs declare: `kernel!` of the facade traces a Rust function on numbers of kernels once, to a
-//! [`Formula`](crate::ops::core::formulas::Formula) for each result, which a node of [`FORMULA`] computes for every
-//! element of its operands. Eagerly each result is a step; compiled, nodes on the same operands are one kernel.
+//! Elementwise kernels that programs declare.
+//!
+//! `kernel!` of the facade traces a Rust function on kernel values once, to a
+//! [`Formula`](crate::ops::core::formulas::Formula) for each result. A node of [`FORMULA`] computes it for every
+//! element of its operands. Eagerly each result is a step; compiled, nodes on the same operands are fused to one
+//! kernel.
 
 mod control;
 mod method;
@@ -16,7 +19,7 @@ use crate::tensor::{Attrs, DType, Scalar, Tensor, apply1, first_poisoned, refuse
 use std::array;
 use std::borrow::Cow;
 
-/// `x as I32` in a kernel: see [`Value::to`].
+/// Implements `x as I32` in a kernel: see [`Value::to`].
 pub fn cast<T: Value>(x: impl Value) -> T {
     x.to()
 }
@@ -26,23 +29,26 @@ pub fn cast<T: Value>(x: impl Value) -> T {
 pub struct Kernel {
     name: &'static str,
     kinds: Vec<Kind>,
-    /// The attributes of the node of each result.
+    /// The attributes of each result's node.
     results: Vec<Attrs>,
 }
 
 impl Kernel {
-    /// The kernel of a function, which is traced here, on operands of these kinds.
+    /// Traces a function on operands of these kinds to a kernel.
     pub fn new<R: Returned>(name: &'static str, kinds: &[Kind], body: impl FnOnce() -> R) -> Self {
         let formulas = number::trace(kinds, || body().values());
         let results = formulas.iter().map(|it| FormulaAttrs::attrs(name, &*it.to_string())).collect();
         Self { name, kinds: kinds.to_vec(), results }
     }
 
-    /// The results on operands, which are broadcast: those of [`Float`] in their common dtype, where bools and integers
-    /// are f32, those of [`Int`] in theirs, and others of their dtype.
+    /// Applies the kernel to operands, which are broadcast.
+    ///
+    /// [`Float`] operands are converted to their common dtype, with bools and integers as f32. [`Int`] operands are
+    /// converted to their common dtype. Tensors of other kinds have the dtype of the kind, and numbers are converted to
+    /// it.
     ///
     /// # Panics
-    /// Raises [`Code::DType`] for other operands, [`Code::Shape`] where shapes do not broadcast.
+    /// Raises [`Code::DType`] for operands of other dtypes, and [`Code::Shape`] where shapes do not broadcast.
     #[track_caller]
     pub fn apply<const N: usize>(&self, operands: &[&dyn IntoOperand]) -> [Tensor; N] {
         let converted = match self.convert(operands) {

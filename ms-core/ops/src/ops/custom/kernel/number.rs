@@ -1,4 +1,4 @@
-//! Numbers and truth values of kernels, which record what is computed from them.
+//! Numbers and booleans of kernels, which record the operations on them.
 
 use crate::error::{Code, Error, raise};
 use crate::ops::core::formulas::{Binary, Builder, Formula, Kind, Unary, ValueId};
@@ -18,31 +18,31 @@ fn build<R>(f: impl FnOnce(&mut Builder) -> R) -> R {
     BUILDERS.with_borrow_mut(|all| f(all.last_mut().expect("numbers of kernels exist in kernels only")))
 }
 
-/// Numbers and truth values of kernels: what elements of operands and results are.
+/// Numbers and booleans of kernels: the types of elements of operands and results.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no number of a kernel",
     label = "neither `Float`, `Int`, `Bool` nor a number of one dtype, such as `I32`"
 )]
 pub trait Value: Copy {
-    /// What it is.
+    /// The kind of the value.
     const KIND: Kind;
 
-    /// A value of the kernel that is traced, which is of this kind.
+    /// Wraps a value of this kind of the kernel that is traced.
     #[doc(hidden)]
     fn of(value: ValueId) -> Self;
 
-    /// The value in the kernel that is traced.
+    /// Returns the value in the kernel that is traced.
     #[doc(hidden)]
     fn value(self) -> ValueId;
 
-    /// It as another kind of number, as by [`ops::cast`](crate::ops::cast): floats are truncated and saturated to
-    /// integers, integers wrap, and numbers are true where they differ from zero. In `kernel!`, `x as I32`.
+    /// Converts to another kind of number, as [`ops::cast`](crate::ops::cast) does. Floats are truncated and saturated
+    /// to integers, integers wrap, and nonzero numbers are true. In `kernel!`, write `x as I32`.
     #[must_use]
     fn to<T: Value>(self) -> T {
         T::of(build(|it| it.cast(T::KIND, self.value())))
     }
 
-    /// An operand of the kernel that is traced.
+    /// Returns an operand of the kernel that is traced.
     #[doc(hidden)]
     fn operand(at: usize) -> Self {
         Self::of(build(|it| it.operand(at)))
@@ -55,7 +55,7 @@ pub trait Value: Copy {
     label = "neither a number of a kernel nor a tuple of them"
 )]
 pub trait Returned {
-    /// The values in the kernel that is traced.
+    /// Returns the values in the kernel that is traced.
     #[doc(hidden)]
     fn values(self) -> SmallVec<[ValueId; 1]>;
 }
@@ -107,41 +107,41 @@ macro_rules! values {
 }
 
 values! {
-    /// A float of a kernel: an element of an operand, or what is computed from it. It has the common dtype of the
-    /// operands that are declared so, or is f32 if there are none.
+    /// A float of a kernel: an element of an operand, or a computed value. Its dtype is the common dtype of the `Float`
+    /// operands, or f32 if there are none.
     ///
-    /// Numbers of the program beside it are constants of the kernel. Methods have the names of those of `f32`.
+    /// Host numbers beside it are constants of the kernel. The methods are named as in `f32`.
     Float: Kind::Float;
-    /// An integer of a kernel: an element of an operand, or what is computed from it. It has the common dtype of the
-    /// operands that are declared so, or is i64 if there are none.
+    /// An integer of a kernel: an element of an operand, or a computed value. Its dtype is the common dtype of the
+    /// `Int` operands, or i64 if there are none.
     ///
-    /// Arithmetic wraps. `/` and `%` truncate as those of Rust, and are zero for a zero divisor.
+    /// Arithmetic wraps. `/` and `%` truncate as in Rust, and are zero for a zero divisor.
     Int: Kind::Int;
-    /// A truth value of a kernel: an element of an operand, or the result of a comparison.
+    /// A boolean of a kernel: an element of an operand, or the result of a comparison.
     Bool: Kind::Bool;
-    /// A number of a kernel that is f32 on operands of every dtype.
+    /// A number of a kernel that is f32 for operands of every dtype.
     F32: Kind::Of(DType::F32);
-    /// A number of a kernel that is f64 on operands of every dtype.
+    /// A number of a kernel that is f64 for operands of every dtype.
     F64: Kind::Of(DType::F64);
-    /// An integer of a kernel of this dtype.
+    /// An i8 of a kernel.
     I8: Kind::Of(DType::I8);
-    /// An integer of a kernel of this dtype.
+    /// An i16 of a kernel.
     I16: Kind::Of(DType::I16);
-    /// An integer of a kernel of this dtype.
+    /// An i32 of a kernel.
     I32: Kind::Of(DType::I32);
-    /// An integer of a kernel of this dtype.
+    /// An i64 of a kernel.
     I64: Kind::Of(DType::I64);
-    /// An integer of a kernel of this dtype.
+    /// A u8 of a kernel.
     U8: Kind::Of(DType::U8);
-    /// An integer of a kernel of this dtype.
+    /// A u16 of a kernel.
     U16: Kind::Of(DType::U16);
-    /// An integer of a kernel of this dtype.
+    /// A u32 of a kernel.
     U32: Kind::Of(DType::U32);
-    /// An integer of a kernel of this dtype.
+    /// A u64 of a kernel.
     U64: Kind::Of(DType::U64);
 }
 
-/// Runs a macro on the floats of kernels, each with the types of the numbers without a suffix that may be beside it.
+/// Runs a macro on the floats of kernels, each with the types of unsuffixed literals that may be beside it.
 macro_rules! with_floats {
     ($run:ident) => {
         $run! { Float[f64 i32] F32[f64 i32] F64[f64 i32] }
@@ -149,7 +149,8 @@ macro_rules! with_floats {
 }
 pub(super) use with_floats;
 
-/// Runs a macro on the integers of kernels, as [`with_floats`]. Two types of numbers would leave that of `x + 1` open.
+/// Runs a macro on the integers of kernels, as [`with_floats`] does. With two literal types, `x + 1` would be
+/// ambiguous.
 macro_rules! with_integers {
     ($run:ident) => {
         $run! { Int[i32] I8[i32] I16[i32] I32[i32] I64[i32] U8[i32] U16[i32] U32[i32] U64[i32] }
@@ -157,7 +158,7 @@ macro_rules! with_integers {
 }
 pub(super) use with_integers;
 
-/// A number of the program as a constant.
+/// Records a host number as a constant.
 #[track_caller]
 fn constant<T: Value>(value: Scalar) -> T {
     if let Kind::Of(dtype) = T::KIND
@@ -183,7 +184,7 @@ with_floats! { constants }
 with_integers! { constants }
 constants! { Int[i64] I8[i8] I16[i16] I64[i64] U8[u8] U16[u16] U32[u32] U64[u64] }
 
-/// A truth value of the program is a constant of the kernel.
+/// Converts a host bool to a constant of the kernel.
 impl From<bool> for Bool {
     fn from(value: bool) -> Self {
         let number = Float::from(f64::from(u8::from(value)));
@@ -191,17 +192,17 @@ impl From<bool> for Bool {
     }
 }
 
-/// A function of a value, of its kind.
+/// Records a unary function whose result has the kind of its operand.
 pub(super) fn unary<T: Value>(op: Unary, a: T) -> T {
     T::of(build(|it| it.unary(op, a.value())))
 }
 
-/// A function of two values of one kind.
+/// Records a binary function of two values of one kind.
 pub(super) fn binary<T: Value, R: Value>(op: Binary, a: T, b: T) -> R {
     R::of(build(|it| it.binary(op, a.value(), b.value())))
 }
 
-/// One of two values of one kind.
+/// Records the selection of one of two values of one kind.
 pub(super) fn select<T: Value>(condition: Bool, then: T, other: T) -> T {
     T::of(build(|it| it.select(condition.value(), then.value(), other.value())))
 }
@@ -289,7 +290,7 @@ with_integers! { bits }
 with_integers! { shifts }
 bits! { Bool[] }
 
-/// The formulas of a kernel with operands of these kinds, one for each result.
+/// Traces the formulas of a kernel with operands of these kinds, one for each result.
 pub(super) fn trace(kinds: &[Kind], body: impl FnOnce() -> SmallVec<[ValueId; 1]>) -> Vec<Formula> {
     struct Leave;
     impl Drop for Leave {

@@ -1,4 +1,4 @@
-//! The sizes of a convolution, and the traversal of its products, shared by its three ops.
+//! The geometry of a convolution, and the traversal of its products, shared by its three ops.
 
 use super::runs::Windows;
 use crate::error::{Code, Error, Result};
@@ -6,7 +6,7 @@ use crate::ops::core::rules::may_equal;
 use crate::ops::{ConvAttrs, ConvGradAttrs};
 use crate::tensor::{Attrs, Dim, Dims, IntoDims, Shape, Type};
 
-/// The sizes of one convolution.
+/// The geometry of one convolution.
 pub(in crate::ops) struct Geometry {
     pub input_shape: Shape,
     pub weight_shape: Shape,
@@ -15,7 +15,7 @@ pub(in crate::ops) struct Geometry {
     windows: Windows,
 }
 
-/// A run of outputs to which one weight contributes evenly spaced inputs.
+/// A run of outputs to which one weight contributes with evenly spaced inputs.
 pub(in crate::ops) struct Row {
     pub output: usize,
     pub input: usize,
@@ -24,10 +24,10 @@ pub(in crate::ops) struct Row {
     pub step: usize,
 }
 
-/// The dimensions of a convolution's result, for those of its input, of type `x`, and weights.
+/// Returns the dimensions of a convolution's result from the dimensions of its input, of type `x`, and of its weights.
 ///
 /// # Errors
-/// [`Code::Shape`] if they do not fit.
+/// [`Code::Shape`] if the dimensions are incompatible.
 pub(in crate::ops) fn output_dims(attrs: &Attrs, x: &Type, input: &[Dim], weight: &[Dim]) -> Result<Dims> {
     let it = ConvAttrs::of(attrs);
     let (window, groups) = (it.window(), it.groups());
@@ -54,7 +54,7 @@ pub(in crate::ops) fn output_dims(attrs: &Attrs, x: &Type, input: &[Dim], weight
 /// Checks that the dimensions of a gradient are [`output_dims`].
 ///
 /// # Errors
-/// As for [`output_dims`], and [`Code::Shape`] if they are not.
+/// The errors of [`output_dims`], and [`Code::Shape`] if the dimensions differ.
 pub(in crate::ops) fn check_gradient(
     attrs: &Attrs,
     x: &Type,
@@ -83,7 +83,7 @@ impl Geometry {
         })
     }
 
-    /// From the shapes of the result and of the weights, and the input's spatial sizes.
+    /// Creates the geometry of backward-data from the shapes of the result and of the weights.
     pub fn of_input(attrs: &Attrs, g: &Type, output: &[usize], weight: &[usize]) -> Result<Self> {
         let channels = weight.get(1).copied().unwrap_or(0) * ConvAttrs::of(attrs).groups();
         let batch = output.first().copied().unwrap_or(0);
@@ -91,7 +91,7 @@ impl Geometry {
         Self::new(attrs, g, &input, weight)
     }
 
-    /// From the shapes of the input and of the result, and the kernel's sizes.
+    /// Creates the geometry of backward-weights from the shapes of the input and of the result.
     pub fn of_weight(attrs: &Attrs, x: &Type, input: &[usize], output: &[usize]) -> Result<Self> {
         let channels = input.get(1).copied().unwrap_or(0) / ConvAttrs::of(attrs).groups().max(1);
         let weight: Shape = [output.get(1).copied().unwrap_or(0), channels]

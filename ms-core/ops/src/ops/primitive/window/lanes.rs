@@ -1,5 +1,5 @@
-//! Convolutions over lanes: lanes are merged into the images of a batch if weights are shared, and
-//! into the groups of channels otherwise.
+//! Batching rules of convolutions. Lanes are merged into the batch axis if weights are shared, and into the groups of
+//! channels otherwise.
 
 use crate::error::Result;
 use crate::ops::primitive::conv::with_groups;
@@ -7,7 +7,7 @@ use crate::ops::{BatchedCall, CONV, ConvAttrs, ConvGradAttrs, move_axis, reshape
 use crate::tensor::{Attrs, Dim, Dims, Outputs, Tensor};
 use smallvec::smallvec;
 
-/// [`CONV`] over lanes.
+/// Batches [`CONV`].
 pub(in crate::ops) fn forward(lanes: &BatchedCall<'_>) -> Result<Outputs> {
     if let [true, false] = lanes.mapped {
         return shared_weights(lanes);
@@ -20,7 +20,7 @@ pub(in crate::ops) fn forward(lanes: &BatchedCall<'_>) -> Result<Outputs> {
     Ok(smallvec![from_channels(lanes, &out[0])])
 }
 
-/// The gradient for the input over lanes.
+/// Batches backward-data.
 pub(in crate::ops) fn input_grad(lanes: &BatchedCall<'_>) -> Result<Outputs> {
     if let [true, false] = lanes.mapped {
         return shared_weights(lanes);
@@ -30,20 +30,20 @@ pub(in crate::ops) fn input_grad(lanes: &BatchedCall<'_>) -> Result<Outputs> {
     Ok(smallvec![from_channels(lanes, &out[0])])
 }
 
-/// The gradient for the weights over lanes.
+/// Batches backward-weights.
 pub(in crate::ops) fn weight_grad(lanes: &BatchedCall<'_>) -> Result<Outputs> {
     let [x, g] = [0, 1].map(|it| channels(lanes, &lanes.spread(it)));
     let out = lanes.apply(&grouped(lanes)?, &[x, g])?;
     Ok(smallvec![lanes.apart(&out[0], 0)])
 }
 
-/// Shared weights: the lanes' images are one batch.
+/// Merges the lanes' images into one batch, for shared weights.
 fn shared_weights(lanes: &BatchedCall<'_>) -> Result<Outputs> {
     let out = lanes.apply(lanes.attrs, &[lanes.merge(&lanes.inputs[0]), lanes.inputs[1].clone()])?;
     Ok(smallvec![lanes.apart(&out[0], 0)])
 }
 
-/// Shared images: the lanes' weights are additional output channels of each group.
+/// Merges the lanes' weights into additional output channels of each group, for shared images.
 fn shared_images(lanes: &BatchedCall<'_>) -> Result<Outputs> {
     let (w, groups) = (&lanes.inputs[1], Dim::new(ConvAttrs::of(lanes.attrs).groups()));
     let dims = w.dims();
@@ -60,18 +60,18 @@ fn list(first: &[Dim], rest: &[Dim]) -> Dims {
     first.iter().chain(rest).copied().collect()
 }
 
-/// `[lanes, n, c, ..]` as `[n, lanes * c, ..]`.
+/// Reshapes `[lanes, n, c, ..]` to `[n, lanes * c, ..]`.
 fn channels(lanes: &BatchedCall<'_>, x: &Tensor) -> Tensor {
     let dims = x.dims();
     reshape(move_axis(x, 0, 1), list(&[dims[1], lanes.size * dims[2]], &dims[3..]))
 }
 
-/// `[n, lanes * c, ..]` as `[lanes, n, c, ..]`.
+/// Reshapes `[n, lanes * c, ..]` to `[lanes, n, c, ..]`.
 fn from_channels(lanes: &BatchedCall<'_>, x: &Tensor) -> Tensor {
     move_axis(lanes.apart(x, 1), 1, 0)
 }
 
-/// The attributes with the groups of every lane.
+/// Returns the attributes with the groups of all lanes.
 fn grouped(lanes: &BatchedCall<'_>) -> Result<Attrs> {
     let sizes = if lanes.op == CONV.op() { Dims::new() } else { ConvGradAttrs::of(lanes.attrs).sizes().dims() };
     Ok(with_groups(lanes.attrs, ConvAttrs::of(lanes.attrs).groups() * lanes.count()?, &sizes))

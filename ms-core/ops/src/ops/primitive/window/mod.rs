@@ -1,4 +1,4 @@
-//! Windows over spatial axes, for convolutions and pooling.
+//! Sliding windows over spatial axes, for convolutions and pooling.
 
 pub(crate) mod geometry;
 pub(crate) mod lanes;
@@ -13,15 +13,16 @@ use crate::error::{Code, Error, Result};
 use crate::tensor::{Dim, Dims, IntoDims, Shape};
 use smallvec::SmallVec;
 
-/// The maximum distance of neighbouring taps in attributes: the search for windows without elements visits as many.
+/// The maximum dilation in attributes. It bounds the search for windows without elements, which visits up to this many
+/// windows.
 pub(in crate::ops) const MOST_DILATED: i64 = 1 << 20;
 
 /// The parameters of windows along the spatial axes, one entry per axis.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Window {
-    /// The stride: the distance of neighbouring windows.
+    /// The stride: the distance between neighbouring windows.
     pub stride: Shape,
-    /// The dilation: the distance of neighbouring taps of a window.
+    /// The dilation: the distance between neighbouring taps of a window.
     pub dilation: Shape,
     /// Padding before the first element.
     pub before: Shape,
@@ -29,26 +30,27 @@ pub struct Window {
     pub after: Shape,
 }
 
-/// Axes of windows: at most three spatial ones and, where channels are last, these. Shorter lists are padded in front.
+/// A value for each axis of windows: at most three spatial axes and, in NHWC order, the channels. Shorter lists are
+/// padded in front.
 pub(in crate::ops) type Spatial = [usize; 4];
 
 impl Window {
-    /// Windows with stride one along `rank` spatial axes, without padding or dilation.
+    /// Creates windows with stride 1 along `rank` spatial axes, without padding or dilation.
     pub fn new(rank: usize) -> Self {
         let all = |value| SmallVec::from_elem(value, rank);
         Self { stride: all(1), dilation: all(1), before: all(0), after: all(0) }
     }
 
-    /// The number of windows of `kernel` taps along each of `sizes`.
+    /// Returns the number of windows of `kernel` taps along each of `sizes`.
     ///
     /// # Errors
-    /// [`Code::Argument`] if lists have other lengths or a stride or dilation is zero, [`Code::Shape`]
-    /// if a window is larger than its padded axis.
+    /// [`Code::Argument`] if a list has another length, or a stride or dilation is zero. [`Code::Shape`] if a window is
+    /// larger than its padded axis.
     pub fn counts(&self, sizes: &[Dim], kernel: &[usize]) -> Result<Dims> {
         self.counts_after(sizes, kernel, &self.after.clone().into_dims())
     }
 
-    /// As [`counts`](Self::counts), with padding after the last element that may be symbolic.
+    /// Counts like [`counts`](Self::counts), with padding after the last element that may be symbolic.
     pub(in crate::ops) fn counts_after(&self, sizes: &[Dim], kernel: &[usize], after: &[Dim]) -> Result<Dims> {
         self.check_entries(sizes.len(), kernel)?;
         let count = |axis: usize| {
@@ -65,10 +67,11 @@ impl Window {
 }
 
 impl Window {
-    /// Checks that there is an entry for each of `rank` axes, and that windows have taps and distances.
+    /// Checks that there is an entry for each of `rank` axes, and that kernel sizes, strides and dilations are
+    /// positive.
     ///
     /// # Errors
-    /// [`Code::Argument`] for lists of other lengths, or if a stride, a dilation or a size of `kernel` is zero.
+    /// [`Code::Argument`] if a list has another length, or a stride, a dilation or a kernel size is zero.
     pub(in crate::ops) fn check_entries(&self, rank: usize, kernel: &[usize]) -> Result<()> {
         let lists = [&self.stride[..], &self.dilation, &self.before, &self.after, kernel];
         if lists.iter().any(|it| it.len() != rank) {
@@ -81,14 +84,13 @@ impl Window {
         Ok(())
     }
 
-    /// Checks that each window of `kernel` taps has an element along each of `sizes`, as far as these are
-    /// constant.
+    /// Checks that each window of `kernel` taps has an element along each of `sizes`, as far as these are constant.
     ///
-    /// Padding of up to half of a window leaves one, unless taps are so far apart that an axis fits between two
-    /// of them: of a window with taps at -1 and 1, an axis of one element is at neither.
+    /// Padding of up to half of a window leaves an element, unless the dilation exceeds the axis. A window with taps at
+    /// -1 and 1 contains no element of an axis of size 1.
     ///
     /// # Errors
-    /// [`Code::Argument`] if a window has none, and those of [`counts`](Self::counts).
+    /// [`Code::Argument`] if a window is empty, and the errors of [`counts`](Self::counts).
     ///
     /// ```
     /// use ms_core::{ops::Window, tensor::IntoDims};
@@ -101,7 +103,7 @@ impl Window {
         self.check_counted(sizes, kernel, &self.counts(sizes, kernel)?)
     }
 
-    /// As [`check_elements`](Self::check_elements), for a number of windows along each axis that is given.
+    /// Checks like [`check_elements`](Self::check_elements), for a given number of windows along each axis.
     pub(in crate::ops) fn check_counted(&self, sizes: &[Dim], kernel: &[usize], counts: &[Dim]) -> Result<()> {
         for axis in 0..sizes.len() {
             let (Some(size), Some(count)) = (sizes[axis].as_const(), counts[axis].as_const()) else { continue };
@@ -116,27 +118,28 @@ impl Window {
         Ok(())
     }
 
-    /// The number of a window without elements, of `count` along an axis of `size`.
+    /// Returns the index of an empty window, of `count` windows along an axis of `size`, if there is one.
     fn empty_window(&self, axis: usize, size: usize, count: usize, kernel: usize) -> Option<usize> {
         let [size, count, kernel, stride, dilation, before] =
             [size, count, kernel, self.stride[axis], self.dilation[axis], self.before[axis]].map(|it| it as i128);
         let is_empty = |window: i128| {
             let start = window * stride - before;
-            // The first tap that is not in front of the axis.
+            // The first tap that is not before the axis.
             let tap = if start < 0 { -start.div_euclid(dilation) } else { 0 };
             tap >= kernel || start + tap * dilation >= size
         };
-        // Windows that start on the axis have an element; the others are in front of it, or behind it. The first
-        // taps of different windows in front repeat, or are different elements: `size` of these are the most.
+        // A window that starts on the axis has an element. The first taps on the axis of windows that start before it
+        // repeat after at most `dilation` windows. At most `size` of them are distinct elements, so checking `min(size
+        // + 1, dilation)` windows suffices.
         let in_front = before.div_euclid(stride).saturating_add(1).min(count).min(size + 1).min(dilation);
-        // Taps that are not farther apart than the axis is long do not step over it: the first window is the worst.
+        // Taps no farther apart than the size of the axis cannot step over it, so the first window is the worst.
         let in_front = if dilation <= size { in_front.min(1) } else { in_front };
         let mut windows = (0..in_front).chain((count > 0).then(|| count - 1));
         windows.find(|&it| is_empty(it)).map(|it| it as usize)
     }
 }
 
-/// A list of axes of windows padded in front to four.
+/// Pads a list by axis of windows in front, to four entries.
 pub(in crate::ops) fn spatial(list: &[usize], fill: usize) -> Spatial {
     let mut out = [fill; 4];
     out[4 - list.len()..].copy_from_slice(list);
@@ -150,7 +153,7 @@ pub(in crate::ops) fn spatial(list: &[usize], fill: usize) -> Spatial {
 /// assert_eq!([2.per_axis(2), [2, 3].per_axis(2)].map(|it| it.to_vec()), [[2, 2], [2, 3]]);
 /// ```
 pub trait PerAxis {
-    /// One number for each of `rank` axes.
+    /// Returns one number for each of `rank` axes.
     fn per_axis(&self, rank: usize) -> Shape;
 }
 

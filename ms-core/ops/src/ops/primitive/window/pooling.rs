@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PoolOptions {
-    /// Sizes of the window, by spatial axis.
+    /// The size of the window, by spatial axis.
     pub kernel: Shape,
     /// The stride, by spatial axis.
     pub stride: Shape,
@@ -22,14 +22,14 @@ pub struct PoolOptions {
     pub padding: Shape,
     /// The dilation, by spatial axis; only for `max_pool`.
     pub dilation: Shape,
-    /// Whether the last window may extend beyond the end. An axis that is shorter than a window can have one then.
+    /// Whether the last window may extend beyond the end. An axis shorter than a window then has one window.
     pub ceil_mode: bool,
     /// Whether the divisor of a mean includes padding.
     pub count_include_pad: bool,
 }
 
 impl PoolOptions {
-    /// Adjacent windows of `kernel` over `rank` spatial axes.
+    /// Creates options for adjacent windows of `kernel` over `rank` spatial axes.
     pub fn new(rank: usize, kernel: impl PerAxis) -> Self {
         let kernel = kernel.per_axis(rank);
         Self {
@@ -42,38 +42,38 @@ impl PoolOptions {
         }
     }
 
-    /// With a stride: one number, or one for each spatial axis.
+    /// Sets the stride: one number, or one for each spatial axis.
     pub fn stride(mut self, stride: impl PerAxis) -> Self {
         self.stride = stride.per_axis(self.kernel.len());
         self
     }
 
-    /// With padding on both sides: one number, or one for each spatial axis.
+    /// Sets the padding on both sides: one number, or one for each spatial axis.
     pub fn padding(mut self, padding: impl PerAxis) -> Self {
         self.padding = padding.per_axis(self.kernel.len());
         self
     }
 
-    /// With a dilation: one number, or one for each spatial axis.
+    /// Sets the dilation: one number, or one for each spatial axis.
     pub fn dilation(mut self, dilation: impl PerAxis) -> Self {
         self.dilation = dilation.per_axis(self.kernel.len());
         self
     }
 
-    /// With a last window that may extend beyond the end.
+    /// Sets whether the last window may extend beyond the end.
     pub fn ceil_mode(mut self, yes: bool) -> Self {
         self.ceil_mode = yes;
         self
     }
 
-    /// With or without padding in the divisor of means.
+    /// Sets whether the divisor of means includes padding.
     pub fn count_include_pad(mut self, yes: bool) -> Self {
         self.count_include_pad = yes;
         self
     }
 
-    /// The windows over `sizes`, and their numbers: in ceil mode with the last window that starts at an element or in the
-    /// padding before, for which more [padding](Self::after) than that of these windows may be needed.
+    /// Returns the windows over `sizes`, and their number along each axis. In ceil mode the last window starts at an
+    /// element or in the padding before. It may need more [padding](Self::after) than the returned windows have.
     pub(in crate::ops) fn window(&self, sizes: &[Dim]) -> Result<(Window, Dims)> {
         let window = Window {
             stride: self.stride.clone(),
@@ -95,8 +95,8 @@ impl PoolOptions {
         Ok((window, counts))
     }
 
-    /// The numbers of windows in ceil mode: of those that start at an element or in the padding before, up to the first one
-    /// that reaches the end.
+    /// Counts the windows in ceil mode, which start at an element or in the padding before. The first one that reaches
+    /// the end is the last.
     fn counts_hanging_over(&self, window: &Window, sizes: &[Dim]) -> Result<Dims> {
         window.check_entries(sizes.len(), &self.kernel)?;
         let count = |axis: usize| {
@@ -107,13 +107,13 @@ impl PoolOptions {
         };
         let counts: Dims = (0..sizes.len()).map(count).collect();
         if counts.iter().any(|it| it.as_known().is_some_and(|it| it <= 0)) {
-            // Says which window does not fit.
+            // `counts` returns the error for the window that does not fit.
             return window.counts(sizes, &self.kernel);
         }
         Ok(counts)
     }
 
-    /// The padding after `sizes` that the `counts` of [`window`](Self::window) need.
+    /// Returns the padding after `sizes` that the `counts` of [`window`](Self::window) need.
     pub(in crate::ops) fn after(&self, sizes: &[Dim], counts: &[Dim]) -> Dims {
         let after = |axis: usize| {
             let (stride, padding, reach) = (self.stride[axis], self.padding[axis], self.reach(axis));
@@ -121,22 +121,22 @@ impl PoolOptions {
                 return Dim::new(padding);
             }
             let over = (counts[axis] - 1) * stride + reach - (sizes[axis] + 2 * padding);
-            // The last window hangs over unless the next one would start behind the elements. Where it hangs over for all
-            // sizes, the number of windows that follows from this padding is the same expression as the given one.
+            // The last window extends beyond the end unless the next one would start after the elements. If it does for
+            // all sizes, the number of windows computed from this padding is the same expression as the given one.
             let hangs_over = reach >= stride + padding;
             (if hangs_over { over } else { over.or_zero() }) + padding
         };
         (0..sizes.len()).map(after).collect()
     }
 
-    /// The number of elements from the first to the last tap of a window.
+    /// Returns the number of elements from the first to the last tap of a window.
     fn reach(&self, axis: usize) -> usize {
         self.dilation[axis].saturating_mul(self.kernel[axis] - 1).saturating_add(1)
     }
 }
 
-/// The dimensions of an operand of pooling with windows along the last `rank` axes. In front of these are the batch and
-/// the channels; where channels are last, they are the last axis of the windows, whose taps are one.
+/// Returns the dimensions of an operand of pooling with windows along the last `rank` axes. Batch and channels precede
+/// them in NCHW order. In NHWC order, the channels are the last axis of the windows, with kernel size 1.
 pub(in crate::ops) fn check_pooled(x: &Type, rank: usize) -> Result<Dims> {
     let fits = x.rank() == rank + 2 && (1..=3).contains(&rank);
     if !fits && (x.rank() != rank + 1 || !(2..=4).contains(&rank)) {
@@ -148,12 +148,12 @@ pub(in crate::ops) fn check_pooled(x: &Type, rank: usize) -> Result<Dims> {
     Ok(x.dims.clone())
 }
 
-/// A shape with other sizes of the axes of windows.
+/// Replaces the sizes along the axes of windows.
 pub(in crate::ops) fn pooled_shape<S: Copy>(shape: &[S], sizes: &[S]) -> SmallVec<[S; 4]> {
     shape[..shape.len() - sizes.len()].iter().chain(sizes).copied().collect()
 }
 
-/// A list by spatial axis of windows with an entry for channels behind.
+/// Appends an entry for the channels to a list by spatial axis.
 pub(in crate::ops) fn with_channels<S: Copy>(list: &[S], channels: S) -> SmallVec<[S; 4]> {
     list.iter().copied().chain([channels]).collect()
 }

@@ -7,22 +7,22 @@ use std::ops::Range;
 /// Windows along one axis.
 #[derive(Clone, Copy)]
 pub struct WindowAxis {
-    /// Elements of the input.
+    /// The number of elements of the input.
     pub input: usize,
-    /// Taps of a window.
+    /// The number of taps of a window.
     pub kernel: usize,
-    /// Number of windows.
+    /// The number of windows.
     pub output: usize,
-    /// Distance of successive windows.
+    /// The distance between successive windows.
     pub stride: usize,
-    /// Distance of successive taps of a window.
+    /// The distance between successive taps of a window.
     pub dilation: usize,
-    /// Padding before the first element.
+    /// The padding before the first element.
     pub before: usize,
 }
 
 impl WindowAxis {
-    /// The windows with `tap` on an element, not on padding.
+    /// Returns the windows in which `tap` is on an element, not on padding.
     fn inside(&self, tap: usize) -> Range<usize> {
         let offset = tap * self.dilation;
         let first = self.before.saturating_sub(offset).div_ceil(self.stride).min(self.output);
@@ -30,21 +30,21 @@ impl WindowAxis {
         first..end.min(self.output).max(first)
     }
 
-    /// The element under a tap of a window, which must not be on padding.
+    /// Returns the element under a tap of a window, which must not be on padding.
     fn element(&self, tap: usize, window: usize) -> usize {
         window * self.stride + tap * self.dilation - self.before
     }
 }
 
-/// Windows over an input, along four axes, of which the last may be that of channels; axes that a tensor does not have
-/// are of size one, in front.
+/// Windows over an input, along four axes. The last axis may be the channels. Axes that a tensor does not have come
+/// first and have size 1.
 #[derive(Clone, Copy)]
 pub struct Windows {
     axes: [WindowAxis; 4],
 }
 
 impl Windows {
-    /// The windows with these parameters, for matching sizes.
+    /// Creates windows with these parameters, for matching sizes.
     pub fn new(window: &Window, input: &[usize], kernel: &[usize], output: &[usize]) -> Self {
         let (input, kernel, output) = (spatial(input, 1), spatial(kernel, 1), spatial(output, 1));
         let (stride, dilation) = (spatial(&window.stride, 1), spatial(&window.dilation, 1));
@@ -60,36 +60,36 @@ impl Windows {
         Self { axes: std::array::from_fn(axis) }
     }
 
-    /// The windows along each of the last three axes, which are those of a convolution.
+    /// Returns the windows along each of the last three axes, the axes of a convolution.
     pub fn axes(&self) -> &[WindowAxis; 3] {
         self.axes.last_chunk().expect("there are four axes")
     }
 
-    /// Elements of one plane of the input.
+    /// Returns the number of elements of one channel plane of the input.
     pub fn input_len(&self) -> usize {
         self.axes.iter().map(|it| it.input).product()
     }
 
-    /// Windows over one plane.
+    /// Returns the number of windows over one channel plane.
     pub fn output_len(&self) -> usize {
         self.axes.iter().map(|it| it.output).product()
     }
 
-    /// Taps of one window.
+    /// Returns the number of taps of one window.
     pub fn taps(&self) -> usize {
         self.axes.iter().map(|it| it.kernel).product()
     }
 
-    /// Distance of successive elements of a run.
+    /// Returns the distance between successive elements of a run.
     pub fn step(&self) -> usize {
         self.axes[3].stride
     }
 
-    /// The elements under the windows of one plane, tap by tap, taps and windows in row-major order.
-    /// Positions that are in no run are padding.
+    /// Returns the elements under the windows of one channel plane, tap by tap, with taps and windows in row-major
+    /// order. Positions that are in no run are padding.
     ///
     /// # Panics
-    /// Raises [`Code::Memory`](crate::Code::Memory) when the system has no memory for them.
+    /// Raises [`Code::Memory`](crate::Code::Memory) when the allocation fails.
     pub fn runs(&self) -> Vec<Run> {
         let [a, b, c, d] = self.axes;
         let mut runs = Vec::new();
@@ -121,14 +121,14 @@ impl Windows {
     }
 }
 
-/// Elements under one tap of adjacent windows, evenly spaced by [`Windows::step`].
+/// A run of elements under one tap of adjacent windows, evenly spaced by [`Windows::step`].
 pub struct Run {
-    /// The tap.
+    /// The index of the tap.
     pub tap: usize,
-    /// The first window.
+    /// The index of the first window.
     pub window: usize,
-    /// The element under it.
+    /// The index of the element under the first window.
     pub element: usize,
-    /// Number of windows.
+    /// The number of windows.
     pub len: usize,
 }

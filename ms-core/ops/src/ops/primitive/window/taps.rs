@@ -1,5 +1,5 @@
-//! Convolutions and their gradients as contractions over the taps of windows: of views of the input, which is padded if
-//! the windows are. The terms of sums are in the order of the ops (`docs/numerics.md`).
+//! Convolutions and their gradients as contractions over kernel taps, on views of the padded input (im2col without a
+//! copy). The terms of sums are in the order of the ops (`docs/numerics.md`).
 
 use super::Window;
 use crate::ops::primitive::contract::contract;
@@ -9,7 +9,7 @@ use crate::tensor::{Attrs, Dim, Dims, Scalar, Shape, Tensor};
 use std::iter::once;
 use std::ops::Range;
 
-/// `n` adjacent axes from `first` on.
+/// Returns `n` adjacent axes from `first` on.
 fn run(first: usize, n: usize) -> Range<usize> {
     first..first + n
 }
@@ -18,7 +18,7 @@ fn permuted(x: &Tensor, axes: impl IntoIterator<Item = usize>) -> Tensor {
     permute(x, axes.into_iter().collect::<Vec<_>>())
 }
 
-/// With an axis split into one of groups and one of the rest.
+/// Splits an axis into groups and the rest.
 fn split(x: &Tensor, axis: usize, groups: usize) -> Tensor {
     let mut dims = x.dims();
     let each = dims[axis] / groups;
@@ -27,19 +27,20 @@ fn split(x: &Tensor, axis: usize, groups: usize) -> Tensor {
     reshape(x, dims)
 }
 
-/// With an axis and the one behind it merged.
+/// Merges an axis with the next one.
 fn merged(x: &Tensor, axis: usize) -> Tensor {
     let mut dims = x.dims();
     dims[axis] = dims[axis] * dims.remove(axis + 1);
     reshape(x, dims)
 }
 
-/// With a first axis of that size, along which all is the same.
+/// Broadcasts along a new first axis of the given size.
 fn repeated(x: &Tensor, size: Dim) -> Tensor {
     broadcast_to(x, once(size).chain(x.dims()).collect::<Dims>())
 }
 
-/// The elements of an image under windows: `[n, g, c / g, windows.., taps..]` or `[n, windows.., g, c / g, taps..]`.
+/// Views the elements of an image under windows: `[n, g, c / g, windows.., taps..]` or `[n, windows.., g, c / g,
+/// taps..]`.
 fn patches(x: &Tensor, kernel: &[usize], window: &Window, groups: usize, order: AxisOrder) -> Tensor {
     let (rank, first) = (x.rank(), order.spatial());
     let mut pads = vec![(0, 0); rank];
@@ -55,12 +56,12 @@ fn patches(x: &Tensor, kernel: &[usize], window: &Window, groups: usize, order: 
     windows(&grouped, first, kernel, window)
 }
 
-/// The kernel's sizes, which are constant.
+/// Returns the kernel sizes, which are constant.
 fn kernel_of(w: &Tensor) -> Shape {
     w.dims()[2..].iter().map(|it| it.as_const().expect("the kernel of a convolution has constant sizes")).collect()
 }
 
-/// The convolution of `x` with weights: a sum over channels and taps.
+/// Computes the convolution of `x` with weights: a sum over channels and taps.
 pub(in crate::ops) fn forward(attrs: &Attrs, inputs: &[&Tensor], order: AxisOrder) -> Tensor {
     let (x, w, at) = (inputs[0], inputs[1], ConvAttrs::of(attrs));
     let (kernel, groups) = (kernel_of(w), at.groups());
@@ -79,13 +80,13 @@ pub(in crate::ops) fn forward(attrs: &Attrs, inputs: &[&Tensor], order: AxisOrde
     }
 }
 
-/// The gradient for the input: a sum over output channels for each window and tap, and then over taps.
+/// Computes backward-data: a sum over output channels for each window and tap, and then over taps.
 pub(in crate::ops) fn input_grad(attrs: &Attrs, inputs: &[&Tensor], order: AxisOrder) -> Tensor {
     let (g, w, at) = (inputs[0], inputs[1], ConvAttrs::of(attrs));
     let dtype = g.dtype();
     let (kernel, groups, sizes) = (kernel_of(w), at.groups(), ConvGradAttrs::of(attrs).sizes().dims());
     let s = kernel.len();
-    // Sums over taps are of the accumulators' type, and are rounded once.
+    // Taps are summed in the accumulator dtype, and rounded once.
     let [g, w] = [g, w].map(|it| cast(it, dtype.compute()));
     let (g, w) = (split(&g, order.channels(g.rank()), groups), split(&w, 0, groups));
     let sum = match order {
@@ -104,7 +105,7 @@ pub(in crate::ops) fn input_grad(attrs: &Attrs, inputs: &[&Tensor], order: AxisO
     cast(&sum, dtype)
 }
 
-/// The gradient for the weights: a sum over images and windows.
+/// Computes backward-weights: a sum over images and windows.
 pub(in crate::ops) fn weight_grad(attrs: &Attrs, inputs: &[&Tensor], order: AxisOrder) -> Tensor {
     let (x, g, at) = (inputs[0], inputs[1], ConvAttrs::of(attrs));
     let (kernel, groups) = (ConvGradAttrs::of(attrs).sizes().sizes(), at.groups());

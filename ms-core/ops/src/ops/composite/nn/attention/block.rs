@@ -1,4 +1,4 @@
-//! Blocks of queries, whose scores are held one after the other.
+//! Blocks of queries, whose scores are materialised one block at a time.
 
 use super::super::softmax::softmax_of_used;
 use crate::error::{Code, Error, OrRaise, Result};
@@ -11,13 +11,13 @@ use crate::ops::{
 };
 use crate::tensor::{DType, Dim, Dims, Scalar, Tensor, broadcast_sizes};
 
-/// Maximum number of scores that are held at once, unless [`QUERIES`] have more.
+/// The maximum number of scores that are materialised at once, unless [`QUERIES`] have more.
 const SCORES: usize = 1 << 22;
 
-/// Minimum number of queries of a block. With fewer, products read the keys and the values too often.
+/// The minimum number of queries of a block. With fewer, products read the keys and the values too often.
 const QUERIES: usize = 128;
 
-/// The sizes of scores `[.., queries, keys]`; `None` if those of the operands do not fit.
+/// Returns the sizes of scores `[.., queries, keys]`; `None` if the operands are incompatible.
 fn scores(q: &[Dim], k: &[Dim]) -> Option<Dims> {
     let (of_q, q) = q.split_at_checked(q.len().checked_sub(2)?)?;
     let (of_k, k) = k.split_at_checked(k.len().checked_sub(2)?)?;
@@ -26,16 +26,16 @@ fn scores(q: &[Dim], k: &[Dim]) -> Option<Dims> {
     (q[1] == k[1]).then_some(sizes)
 }
 
-/// How scores are made.
+/// The computation of scores.
 #[derive(Clone, Copy)]
 pub(super) struct Scoring {
     /// Whether a query uses only keys up to its own position.
     pub causal: bool,
-    /// Their factor; one over the square root of the features by default.
+    /// The factor of the scores; one over the square root of the features by default.
     pub scale: Option<f64>,
 }
 
-/// Some of the queries, and the keys and values that they use: the first ones.
+/// A block of queries, and the leading keys and values that they use.
 #[derive(Clone)]
 pub(super) struct Block {
     pub q: Tensor,
@@ -44,12 +44,12 @@ pub(super) struct Block {
     pub mask: Option<Tensor>,
     /// The position of the first query.
     pub first: usize,
-    /// What its weights are computed after.
+    /// The tensor after which the weights are computed.
     after: Option<Tensor>,
 }
 
-/// So many positions from a first one on of an axis, counted from the end; all of `x` if it has one position, or no such
-/// axis.
+/// Slices an axis, counted from the end, to `count` positions from `first` on. Returns all of `x` if the axis has size
+/// 1 or does not exist.
 fn part(x: &Tensor, axis: usize, (first, count): (usize, usize)) -> Tensor {
     match x.rank().checked_sub(axis) {
         Some(at) if x.dims()[at] != 1 => narrow(x, at, first, count),
@@ -58,7 +58,7 @@ fn part(x: &Tensor, axis: usize, (first, count): (usize, usize)) -> Tensor {
 }
 
 impl Block {
-    /// The numbers of queries and of keys, if they are constant, and values and mask fit.
+    /// Returns the numbers of queries and of keys; `None` if they are symbolic, or values or mask are incompatible.
     fn sizes(&self) -> Option<[usize; 2]> {
         let sizes = scores(&self.q.dims(), &self.k.dims())?;
         let [.., queries, keys] = sizes[..] else { return None };
@@ -67,8 +67,8 @@ impl Block {
         (values == keys && of_mask).then_some([queries.as_const()?, keys.as_const()?])
     }
 
-    /// The number of queries of a block; `None` if the scores of all queries are held at once: where they are few, a size
-    /// is symbolic, or operands do not fit.
+    /// Returns the number of queries of a block; `None` if the scores of all queries are materialised at once. This
+    /// happens for few scores, a symbolic size, or incompatible operands.
     pub fn queries_of_blocks(&self) -> Option<usize> {
         let sizes = scores(&self.q.dims(), &self.k.dims())?;
         let sizes = sizes.iter().map(|it| it.as_const()).collect::<Option<Vec<usize>>>()?;
@@ -79,15 +79,17 @@ impl Block {
         Some(queries.div_ceil(blocks).next_multiple_of(16))
     }
 
-    /// All queries.
+    /// Creates the block of all queries.
     pub fn whole(inputs: &[&Tensor]) -> Self {
         let [q, k, v, mask @ ..] = inputs else { unreachable!("the operands are `q`, `k` and `v`") };
         let [q, k, v] = [q, k, v].map(|it| Tensor::clone(it));
         Self { q, k, v, mask: mask.first().map(|it| Tensor::clone(it)), first: 0, after: None }
     }
 
-    /// All blocks of so many queries, each cut off when it is asked for; a single one if a size is symbolic, or if operands
-    /// do not fit, which their ops refuse. Where attention is causal, those of the last block alone use all keys.
+    /// Iterates over blocks of `len` queries, each sliced on demand.
+    ///
+    /// There is a single block if a size is symbolic, or if the operands are incompatible, which their ops refuse. If
+    /// attention is causal, only the last block uses all keys.
     pub fn all(causal: bool, len: usize, inputs: &[&Tensor]) -> impl DoubleEndedIterator<Item = Self> {
         let whole = Self::whole(inputs);
         let sizes = whole.sizes();
@@ -107,14 +109,14 @@ impl Block {
         })
     }
 
-    /// The same block, whose weights are computed after this. They are others than those from before, which then need not
-    /// be kept.
+    /// Makes the weights of the block depend on a tensor, so that they are computed after it. The weights of the
+    /// forward pass are thus recomputed instead of stored.
     pub fn after(self, it: &Tensor) -> Self {
         Self { q: depend(&self.q, it), after: Some(it.clone()), ..self }
     }
 
-    /// The weight of each key for each query: `softmax(q kᵀ * scale + mask)`, and zeros for a query for which the mask
-    /// excludes all keys.
+    /// Returns the weight of each key for each query: `softmax(q kᵀ * scale + mask)`. A query for which the mask
+    /// excludes all keys has zeros.
     pub fn weights(&self, by: Scoring) -> Tensor {
         let mut scores = by.scaled(matmul(&self.q, transpose(&self.k, -2, -1)), &self.q);
         let excluded = full_of((), f64::NEG_INFINITY, scores.dtype());
@@ -136,14 +138,16 @@ impl Block {
             };
             return softmax_of_used(&scores, -1);
         }
-        // Every query uses the first key.
+        // Without a mask every query uses the first key, so no row excludes all keys.
         softmax(&scores, -1)
     }
 
-    /// The gradients of those operands that need one, from the weights `p`, and from the gradients of the result and of
-    /// the weights, of which there is one at least. With `gp = g vᵀ` the gradient of the weights, and
-    /// `gs = p (gp - Σ gp p)` that of the masked scores, they are `gs k` and `gsᵀ q` times the factor, `pᵀ g`, and `gs` for
-    /// a mask that is added. The sum of each query may be known.
+    /// Returns the gradients of the operands that need one. `p` has the weights. `of_results` has the gradients of the
+    /// result and of the weights, at least one of which is given.
+    ///
+    /// With `gp = g vᵀ`, the gradient of the weights, the gradient of the masked scores is `gs = p (gp - Σ gp p)`.
+    /// `sum_of_weights` is `Σ gp p` for each query, if known. The gradients of `q` and `k` are `gs k` and `gsᵀ q` times
+    /// the scale. The gradient of `v` is `pᵀ g`, and an additive mask has the gradient `gs`.
     pub fn gradients(
         &self,
         by: Scoring,
@@ -165,16 +169,17 @@ impl Block {
         [of_q, of_k, of_v].into_iter().chain(of_mask).collect()
     }
 
-    /// The operands, and the position of the first element of each along the axis before the last one.
+    /// Returns the operands, each with the position of its first element along the second-to-last axis.
     pub fn operands(&self) -> impl Iterator<Item = (&Tensor, usize)> {
         let mask = self.mask.iter().map(|it| (it, self.first));
         [(&self.q, self.first), (&self.k, 0), (&self.v, 0)].into_iter().chain(mask)
     }
 
-    /// Checks that queries, keys and values have axes of positions and of features: a product takes vectors as well.
+    /// Checks that queries, keys and values have axes of positions and of features, because a product accepts vectors
+    /// as well.
     ///
     /// # Errors
-    /// [`Code::Shape`] if one has not.
+    /// [`Code::Shape`] if an operand has rank 0 or 1.
     pub fn check_ranks(&self) -> Result<()> {
         match [&self.q, &self.k, &self.v].into_iter().find(|it| it.rank() < 2) {
             Some(it) => Err(Error::new(Code::Shape, format!("attention of {} has no axis of positions", it.ty()))),
@@ -185,7 +190,7 @@ impl Block {
     /// Checks that tensors have the sizes of the result of these operands.
     ///
     /// # Errors
-    /// [`Code::Shape`] if they do not, or if the operands do not fit.
+    /// [`Code::Shape`] if they do not, or if the operands are incompatible.
     pub fn check_results(&self, results: [&Tensor; 2]) -> Result<()> {
         let dims = || {
             let mut dims = scores(&self.q.dims(), &self.k.dims())?;
@@ -206,7 +211,7 @@ impl Block {
         Err(Error::new(Code::Shape, format!("{y} and {g} are no results of attention of {q}, {k} and {v}")))
     }
 
-    /// The part of the result, or of its gradient, that is of these queries.
+    /// Slices the result or its gradient to the queries of this block.
     pub fn of_result(&self, x: &Tensor) -> Tensor {
         narrow(x, x.rank() - 2, self.first, self.q.dim(-2))
     }
@@ -217,7 +222,7 @@ fn check_mask(mask: &Tensor, scores: &[Dim]) -> Result<()> {
 }
 
 impl Scoring {
-    /// Scores times their factor.
+    /// Multiplies scores by their factor.
     fn scaled(self, scores: Tensor, q: &Tensor) -> Tensor {
         let features = q.dim(-1);
         match (self.scale, features.as_const()) {
@@ -228,12 +233,12 @@ impl Scoring {
     }
 }
 
-/// The factor of scores of queries with so many features.
+/// Returns the default factor of scores for queries with `features` features.
 pub(super) fn default_scale(features: usize) -> f64 {
     1.0 / (features as f64).sqrt()
 }
 
-/// The gradient of an operand, as the sum of those of its parts. Narrow floats are added in f32.
+/// The gradient of an operand, accumulated over its blocks. Narrow floats are accumulated in f32.
 pub(super) struct Total<'a> {
     operand: &'a Tensor,
     sum: Option<Tensor>,
@@ -244,14 +249,14 @@ impl<'a> Total<'a> {
         Self { operand, sum: None }
     }
 
-    /// Adds the gradient of a part, which begins at this position of the axis before the last one, if that has more than
-    /// one.
+    /// Adds the gradient of a part of the operand. The part begins at position `first` of the second-to-last axis, if
+    /// that axis has more than one position.
     pub fn add(&mut self, gradient: &Tensor, part: &Tensor, first: usize) {
         let (dims, dtype) = (self.operand.dims(), sum_dtype(self.operand.dtype()));
         let gradient = cast(sum_to(gradient, part), dtype);
         let sum = match self.sum.take() {
             None if gradient.dims() == dims => gradient,
-            // In place, and part by part: a sum of all of them would hold them all.
+            // Parts are added in place one by one; a sum of all of them would keep them all alive.
             sum => {
                 let mut starts = vec![Dim::new(0); dims.len()];
                 if let Some(queries) = dims.len().checked_sub(2).filter(|&it| dims[it] != 1) {
@@ -265,7 +270,7 @@ impl<'a> Total<'a> {
         self.sum = Some(sum);
     }
 
-    /// The sum, in the dtype of the operand; `None` without a part.
+    /// Returns the sum, in the dtype of the operand; `None` without a part.
     pub fn finish(self) -> Option<Tensor> {
         self.sum.map(|it| cast(it, self.operand.dtype()))
     }

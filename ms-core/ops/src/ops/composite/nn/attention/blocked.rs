@@ -9,22 +9,22 @@ use crate::tensor::{Attrs, DType, Outputs, Tensor, apply};
 use smallvec::{SmallVec, smallvec};
 
 attributes! {
-    /// The attributes of [`BLOCKED_ATTENTION`] and of its gradient: whether a query uses only keys up to its own position,
-    /// the factor of scores, if it is given, and the number of queries of a block. They begin with those of attention.
+    /// The attributes of [`BLOCKED_ATTENTION`] and of its gradient, which begin with the attributes of attention.
+    /// `queries` is the number of queries of a block.
     pub struct BlockedAttentionAttrs { causal: bool, scaled: bool, scale: f64, queries: usize where 1..=i64::MAX }
 }
 
 impl BlockedAttentionAttrs<'_> {
-    /// The factor of scores of queries with so many features.
+    /// Returns the factor of scores for queries with `features` features.
     pub fn factor(self, features: usize) -> f64 {
         if self.scaled() { self.scale() } else { default_scale(features) }
     }
 }
 
 composite! {
-    /// [`SCALED_DOT_PRODUCT_ATTENTION`](super::SCALED_DOT_PRODUCT_ATTENTION) of which the weights of one block of queries
-    /// are held at a time, and are no result. The derivative computes them again, so that its memory is linear in the
-    /// number of queries too: Dao et al., "FlashAttention", 2022.
+    /// Computes [`SCALED_DOT_PRODUCT_ATTENTION`](super::SCALED_DOT_PRODUCT_ATTENTION) in blocks of queries. The weights
+    /// of one block are materialised at a time, and are not a result. The derivative recomputes them, so its memory is
+    /// linear in the number of queries too (Dao et al., "FlashAttention", 2022).
     BLOCKED_ATTENTION = 861: "blocked_attention", BlockedAttentionAttrs::DECLARED;
     body attend;
     derivative Derivative::Rule(gradients), finite: false;
@@ -33,8 +33,8 @@ composite! {
 }
 
 composite! {
-    /// The gradients of [`BLOCKED_ATTENTION`] for `q`, `k` and `v`. The operands are these, the result, its gradient, and
-    /// the mask if there is one.
+    /// Computes the gradients of [`BLOCKED_ATTENTION`] for `q`, `k` and `v`. The operands are these, the result, its
+    /// gradient, and the optional mask.
     BLOCKED_ATTENTION_GRAD = 862: "blocked_attention_grad", BlockedAttentionAttrs::DECLARED;
     body differentiate;
     derivative Derivative::Body, finite: false;
@@ -79,11 +79,11 @@ fn differentiate(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
     all.into_iter().take(3).map(|it| it.expect("it is needed")).collect()
 }
 
-/// The gradients of the operands of attention, of those that need one, from the result and its gradient.
+/// Returns the gradients of the operands of attention that need one, from the result and its gradient.
 fn of_operands(attrs: &Attrs, inputs: &[&Tensor], needs: &[bool], y: &Tensor, g: &Tensor) -> Cotangents {
     let scoring = AttentionAttrs::of(attrs).scoring();
     let mut totals: Vec<Total<'_>> = inputs.iter().map(|it| Total::new(it)).collect();
-    // The last block uses all keys, so that the sums of their gradients begin with it.
+    // The last block uses all keys, so the accumulated gradients of keys and values start at full size.
     for block in Block::all(scoring.causal, BlockedAttentionAttrs::of(attrs).queries(), inputs).rev() {
         let [g, y] = [g, y].map(|it| block.of_result(it));
         let block = block.after(&y);
@@ -104,7 +104,7 @@ fn samples() -> Vec<Sample> {
     let heads: [&[usize]; 3] = [&[2, 3, 4], &[2, 5, 4], &[2, 5, 2]];
     let causal = || BlockedAttentionAttrs::attrs(true, false, 1.0, 2usize);
     let plain = || BlockedAttentionAttrs::attrs(false, true, 0.7, 2usize);
-    // The last block has one query; more queries than keys.
+    // The last block has one query, and a case has more queries than keys.
     vec![
         sample(DType::F32, heads, Some((DType::F32, &[3, 5])), plain()),
         sample(DType::F32, heads, Some((DType::Bool, &[2, 1, 5])), plain()),
@@ -116,7 +116,7 @@ fn samples() -> Vec<Sample> {
     ]
 }
 
-/// Those of attention, with a result and its gradient.
+/// Returns the samples of attention, with a result and its gradient.
 fn samples_of_gradients() -> Vec<Sample> {
     let with_results = |mut sample: Sample| {
         let [q, k, v] = [0, 1, 2].map(|it| &sample.inputs[it]);

@@ -1,4 +1,4 @@
-//! Attention: means of values, weighted by the match of their keys with a query.
+//! Scaled dot-product attention: means of values, weighted by the match of their keys with a query.
 
 mod block;
 mod blocked;
@@ -26,17 +26,17 @@ use smallvec::smallvec;
 /// ```
 #[derive(Clone, Default, Debug)]
 pub struct AttentionOptions {
-    /// Of bools: which keys are used for which query. Of numbers: added to the scores.
+    /// The mask. Bools select the keys that each query uses; numbers are added to the scores.
     pub mask: Option<Tensor>,
     /// Whether a query uses only keys up to its own position.
     pub causal: bool,
-    /// The factor of scores; one over the square root of the features by default.
+    /// The factor of the scores; one over the square root of the features by default.
     pub scale: Option<f64>,
 }
 
 attributes! {
-    /// The attributes of [`SCALED_DOT_PRODUCT_ATTENTION`]: whether a query uses only keys up to its own position, and the
-    /// factor of scores, if it is given.
+    /// The attributes of [`SCALED_DOT_PRODUCT_ATTENTION`]: whether a query uses only keys up to its own position, and
+    /// the optional factor of scores.
     struct AttentionAttrs { causal: bool, scaled: bool, scale: f64 }
 }
 
@@ -47,12 +47,13 @@ impl AttentionAttrs<'_> {
 }
 
 composite! {
-    /// `p v` with the weights `p = softmax(q kᵀ * scale + mask)`, and these. The operands are `q`, `k`, `v`, and the mask
-    /// if there is one: of bools, which keys are used, or of numbers that are added to the scores.
+    /// Computes `p v` with the weights `p = softmax(q kᵀ * scale + mask)`, and returns the weights as second result.
+    /// The operands are `q`, `k`, `v`, and an optional mask. A mask of bools selects the keys that are used; numbers
+    /// are added to the scores.
     SCALED_DOT_PRODUCT_ATTENTION = 860: "scaled_dot_product_attention", AttentionAttrs::DECLARED;
     body attend;
     derivative Derivative::Rule(gradients), finite: false;
-    // The weights, a result, have the lanes of `q`.
+    // The weights are a result and have the lanes of `q`.
     batching Batching::Partial(|it| it.broadcast(0));
     samples samples;
 }
@@ -72,7 +73,7 @@ fn gradients(it: &Vjp<'_>) -> Cotangents {
     to_operands.map(|(gradient, operand)| gradient.map(|it| to_operand(&it, operand))).collect()
 }
 
-/// Operands of these shapes, and a mask.
+/// Creates a sample with operands of these shapes, and a mask.
 fn sample(dtype: DType, shapes: [&[usize]; 3], mask: Option<(DType, &[usize])>, attrs: Attrs) -> Sample {
     let mask = mask.map(|(dtype, shape)| SampleInput::of(dtype, shape, 0.0, 1.0));
     let operands = shapes.map(|it| SampleInput::of(dtype, it, -1.0, 1.0));
@@ -92,11 +93,11 @@ fn samples() -> Vec<Sample> {
     samples
 }
 
-/// The weights of keys for queries by which [`scaled_dot_product_attention`] multiplies values: `softmax(q kᵀ * scale +
-/// mask)`, `[.., queries, keys]`. A query for which all keys are excluded has zeros.
+/// Returns the weights by which [`scaled_dot_product_attention`] multiplies values: `softmax(q kᵀ * scale + mask)`,
+/// `[.., queries, keys]`. A query for which all keys are excluded has zeros.
 ///
 /// # Panics
-/// As [`scaled_dot_product_attention`].
+/// Panics in the cases of [`scaled_dot_product_attention`].
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -125,19 +126,18 @@ pub fn attention_weights(q: impl AsTensor, k: impl AsTensor, options: &Attention
     dtype.map_or(weights.clone(), |it| rounded(weights, it))
 }
 
-/// `softmax(q kᵀ * scale + mask) v` with `q` `[.., queries, features]`, `k` `[.., keys,
-/// features]` and `v` `[.., keys, values]`: Vaswani et al., "Attention is all you need", 2017.
+/// Returns `softmax(q kᵀ * scale + mask) v` with `q` `[.., queries, features]`, `k` `[.., keys, features]` and `v`
+/// `[.., keys, values]` (Vaswani et al., "Attention is all you need", 2017).
 ///
-/// A query for which the mask excludes all keys has the result zero, and no part in gradients.
+/// A query for which the mask excludes all keys has the result zero, and contributes nothing to gradients.
 ///
-/// Where there are more than four million weights of keys for queries, those of a block of queries are held at a time, so
-/// that the memory of the op and of its gradient is linear in the number of queries and keys; a causal block skips the
-/// keys that none of its queries uses. Sizes that are symbolic are not cut.
+/// With more than four million weights, attention runs in blocks of queries, and one block of weights is materialised
+/// at a time. The memory of the op and of its gradient is then linear in the number of queries and keys. A causal block
+/// skips the keys that none of its queries uses. Symbolic sizes are not partitioned.
 ///
 /// # Panics
-/// Raises [`Code::Shape`](crate::Code::Shape) when shapes do not fit, and for a mask that does not
-/// broadcast to the scores `[.., queries, keys]`; [`Code::Argument`](crate::Code::Argument) for a
-/// scale that is not finite.
+/// Raises [`Code::Shape`](crate::Code::Shape) for incompatible shapes, and for a mask that does not broadcast to the
+/// scores `[.., queries, keys]`. Raises [`Code::Argument`](crate::Code::Argument) for a scale that is not finite.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

@@ -1,4 +1,4 @@
-//! Attention in blocks is attention.
+//! Tests that blocked attention equals attention.
 
 use super::block::Block;
 use super::{AttentionAttrs, BLOCKED_ATTENTION, BlockedAttentionAttrs, SCALED_DOT_PRODUCT_ATTENTION};
@@ -7,7 +7,7 @@ use crate::ops::core::testing::{run, scattered};
 use crate::ops::{Arrays, flops, full_of};
 use crate::tensor::{Array, DType, Tensor, Type};
 
-/// The results of attention at once, or in blocks of so many queries.
+/// Evaluates attention at once, or in blocks of `queries` queries.
 fn attend(causal: bool, scale: Option<f64>, queries: Option<usize>, inputs: &[&Array]) -> Result<Arrays> {
     let (scaled, scale) = (scale.is_some(), scale.unwrap_or(1.0));
     match queries {
@@ -20,7 +20,7 @@ fn attend(causal: bool, scale: Option<f64>, queries: Option<usize>, inputs: &[&A
 fn blocks_do_not_change_results() {
     let numbers = |shape: &[usize], seed| scattered(shape, DType::F32, -1.0, 1.0, seed);
     let bools = |shape: &[usize]| scattered(shape, DType::Bool, 0.0, 1.0, 9);
-    // Queries before keys, and as many as keys.
+    // More queries than keys, fewer, and equally many.
     for [queries, keys] in [[7, 4], [4, 7], [5, 5], [0, 3]] {
         let operands = [numbers(&[2, queries, 3], 1), numbers(&[2, keys, 3], 2), numbers(&[2, keys, 2], 3)];
         let mut masks = vec![None, Some(numbers(&[queries, 1], 4)), Some(bools(&[2, queries, keys]))];
@@ -44,7 +44,8 @@ fn blocks_do_not_change_results() {
     }
 }
 
-/// What all queries at once refuse, blocks do not take by leaving out what does not fit.
+/// Checks that blocks refuse whatever attention at once refuses, instead of slicing incompatible operands to legal
+/// ones.
 #[test]
 fn operands_that_do_not_fit() {
     let check = |[q, k, v]: [&[usize]; 3], mask: Option<&[usize]>| {
@@ -54,7 +55,7 @@ fn operands_that_do_not_fit() {
         for causal in [false, true] {
             let refused = |of_block: Option<usize>| {
                 let error = attend(causal, None, of_block, &inputs).expect_err("operands do not fit");
-                // But for the line of the body.
+                // The lines differ in the location in the body only.
                 let lines = error.to_string().lines().filter(|it| !it.contains("-->")).collect::<Vec<_>>().join("\n");
                 (error.code(), lines)
             };
@@ -89,7 +90,7 @@ fn blocks_hold_four_million_scores_or_128_queries() {
     check(&[0, 1 << 20, 1], &[0, 1 << 20, 1], None);
     check(&[1 << 20, 1], &[0, 1], None);
     check(&[2], &[4096, 4096], None);
-    // Operands that do not fit are not cut.
+    // Incompatible operands are not partitioned.
     assert_eq!(of(&[&[4096, 1], &[2048, 1], &[2048]]), None);
     assert_eq!(of(&[&[4096, 1], &[2048, 1], &[2049, 1]]), None);
     assert_eq!(of(&[&[4096, 1], &[2048, 1], &[2048, 1], &[2049]]), None);
@@ -106,6 +107,6 @@ fn operations_are_those_of_the_body() {
     let products = 2 * 2 * 6 * 5 * (4 + 3);
     assert!((products + 60..2 * products).contains(&count(false, 6usize)), "{}", count(false, 6usize));
     assert_eq!(count(false, 2usize), count(false, 6usize));
-    // Keys that no query of a block uses.
+    // Causal blocks skip keys that none of their queries uses.
     assert!(count(true, 2usize) < count(true, 6usize));
 }

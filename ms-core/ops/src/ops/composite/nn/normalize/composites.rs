@@ -1,4 +1,4 @@
-//! The normalisations as composites. Their results after the first are statistics, which only derivatives read.
+//! The normalisations as composites. Results after the first are statistics, which only derivatives read.
 
 use super::{channels, over_axes, per_channel};
 use crate::error::{Code, Error, OrRaise, raise};
@@ -17,7 +17,7 @@ attributes! {
 }
 
 attributes! {
-    /// The attributes of [`RMS_NORM`]: the first axis, the addend of mean squares.
+    /// The attributes of [`RMS_NORM`]: the first axis and the addend of mean squares.
     pub(super) struct RmsNormAttrs { axis: usize, eps: f64 }
 }
 
@@ -27,13 +27,13 @@ attributes! {
 }
 
 attributes! {
-    /// The attributes of [`GROUP_NORM`]: the number of groups, the addend of variances.
+    /// The attributes of [`GROUP_NORM`]: the number of groups and the addend of variances.
     pub(super) struct GroupNormAttrs { groups: usize, eps: f64 }
 }
 
 composite! {
-    /// `(x - mean) rstd [gamma] [+ beta]` over the axes from `axis` on, the means, and `rstd = 1 / sqrt(variance +
-    /// eps)`. The operands are `x`, `gamma` if there is one, `beta` if there is one.
+    /// Computes `(x - mean) rstd [gamma] [+ beta]` over the axes from `axis` on, the means, and `rstd = 1 /
+    /// sqrt(variance + eps)`. The operands are `x`, an optional `gamma`, and an optional `beta`.
     LAYER_NORM = 810: "layer_norm", LayerNormAttrs::DECLARED;
     body layer_norm;
     derivative Derivative::Rule(layer_norm_gradients), finite: false;
@@ -42,7 +42,7 @@ composite! {
 }
 
 composite! {
-    /// `x rrms gamma` over the axes from `axis` on, and `rrms = 1 / sqrt(mean(x²) + eps)`.
+    /// Computes `x rrms gamma` over the axes from `axis` on, and `rrms = 1 / sqrt(mean(x²) + eps)`.
     RMS_NORM = 811: "rms_norm", RmsNormAttrs::DECLARED;
     body rms_norm;
     derivative Derivative::Rule(rms_norm_gradients), finite: false;
@@ -51,20 +51,21 @@ composite! {
 }
 
 composite! {
-    /// `(x - mean) rstd gamma + beta` per channel of `x` `[n, c, ..]`. The operands are `x`, `gamma`, `beta`, and the
-    /// means and variances; without these, they are those of `x`, and the means and `rstd = 1 / sqrt(variance + eps)`
-    /// are further results.
+    /// Computes `(x - mean) rstd gamma + beta` per channel of `x` `[n, c, ..]`. The operands are `x`, `gamma`, `beta`,
+    /// and optional means and variances. Without these, the statistics of `x` are used, and the means and `rstd = 1 /
+    /// sqrt(variance + eps)` are further results.
     BATCH_NORM = 812: "batch_norm", EpsAttrs::DECLARED;
     body batch_norm;
     derivative Derivative::Rule(batch_norm_gradients), finite: false;
-    // Statistics of `x` are those of a lane.
+    // Statistics of `x` belong to a single lane.
     batching Batching::Partial(|it| (it.only_first() && it.inputs.len() == 5).then(|| it.merged_to(1)));
     samples batch_norm_samples;
 }
 
 composite! {
-    /// `(x - mean) rstd gamma + beta` of `x` `[n, c, ..]`, with the statistics of each of `groups` groups of channels
-    /// of an example; the means and `rstd = 1 / sqrt(variance + eps)` `[n, groups, 1]`. `gamma` and `beta` are `[c]`.
+    /// Computes `(x - mean) rstd gamma + beta` of `x` `[n, c, ..]`, with the statistics of each of `groups` groups of
+    /// channels of an example. Further results are the means and `rstd = 1 / sqrt(variance + eps)`, `[n, groups, 1]`.
+    /// `gamma` and `beta` are `[c]`.
     GROUP_NORM = 813: "group_norm", GroupNormAttrs::DECLARED;
     body group_norm;
     derivative Derivative::Rule(group_norm_gradients), finite: false;
@@ -73,8 +74,8 @@ composite! {
 }
 
 composite! {
-    /// `(x - mean) rstd gamma + beta` of `x` `[n, c, ..]`, with the statistics of each channel of an example; the
-    /// means and `rstd = 1 / sqrt(variance + eps)`. `gamma` and `beta` are `[c]`.
+    /// Computes `(x - mean) rstd gamma + beta` of `x` `[n, c, ..]`, with the statistics of each channel of an example.
+    /// Further results are the means and `rstd = 1 / sqrt(variance + eps)`. `gamma` and `beta` are `[c]`.
     INSTANCE_NORM = 814: "instance_norm", EpsAttrs::DECLARED;
     body instance_norm;
     derivative Derivative::Rule(instance_norm_gradients), finite: false;
@@ -82,11 +83,11 @@ composite! {
     samples instance_norm_samples;
 }
 
-/// `x` with mean zero and variance one over some axes.
+/// `x` normalised to mean zero and variance one over some axes.
 struct Standardized {
     normal: Tensor,
     mean: Tensor,
-    /// One over the standard deviation.
+    /// The reciprocal of the standard deviation.
     rstd: Tensor,
 }
 
@@ -96,17 +97,17 @@ impl Standardized {
         Self { normal: (x - &mean) * &rstd, mean, rstd }
     }
 
-    /// That of `x` with known statistics.
+    /// Normalises `x` with known statistics.
     fn known(x: &Tensor, mean: &Tensor, rstd: &Tensor) -> Self {
         Self { normal: (x - mean) * rstd, mean: mean.clone(), rstd: rstd.clone() }
     }
 
-    /// `y`, then the statistics.
+    /// Returns `y`, then the statistics.
     fn results(self, y: Tensor) -> Outputs {
         smallvec![y, self.mean, self.rstd]
     }
 
-    /// The gradient of `x`, from those of the normal, the mean and `rstd`.
+    /// Returns the gradient of `x` from the gradients of `normal`, `mean` and `rstd`.
     fn gradient(&self, axes: &[isize], [normal, centre, scale]: [Option<&Tensor>; 3]) -> Option<Tensor> {
         let Self { normal: y, rstd, .. } = self;
         let count = count(y, axes);
@@ -119,22 +120,22 @@ impl Standardized {
     }
 }
 
-/// The number of elements along axes.
+/// Returns the number of elements along axes.
 fn count(x: &Tensor, axes: &[isize]) -> Dim {
     axes.iter().map(|&axis| x.dims()[axis as usize]).product()
 }
 
-/// All axes from one on.
+/// Returns all axes from `axis` on.
 fn from(axis: usize, x: &Tensor) -> Vec<isize> {
     (axis as isize..x.rank() as isize).collect()
 }
 
-/// The axes other than that of channels.
+/// Returns all axes but the channel axis.
 fn around_channels(x: &Tensor) -> Vec<isize> {
     (0..x.rank() as isize).filter(|&it| it != 1).collect()
 }
 
-/// The gradient of one entry for each channel.
+/// Sums a gradient to one entry for each channel.
 fn to_channels(gradient: &Tensor, operand: &Tensor) -> Tensor {
     cast(crate::ops::sum(gradient, around_channels(gradient)), operand.dtype())
 }
@@ -274,7 +275,7 @@ fn batch_norm_samples() -> Vec<Sample> {
     dtypes.into_iter().chain([of(DType::F32, &[2, 3, 2, 2], 3), of(DType::F32, &[2, 3, 2], 5)]).collect()
 }
 
-/// `x` `[n, c, ..]` as `[n, groups, ..]`.
+/// Reshapes `x` `[n, c, ..]` to `[n, groups, ..]`.
 fn grouped(x: &Tensor, groups: usize) -> Tensor {
     let dims = x.dims();
     let rest: Dim = dims[1..].iter().copied().product();
@@ -318,8 +319,8 @@ fn instance_norm_gradients(it: &Vjp<'_>) -> Cotangents {
     channel_gradients(it, &standard, &from(2, x), &standard.normal, Tensor::clone)
 }
 
-/// The gradients of `x`, `gamma` and `beta`. `standard` is over `axes` of `x` in another shape, which is that of
-/// `normal` there.
+/// Returns the gradients of `x`, `gamma` and `beta`. `standard` normalises `x` over `axes` of another shape, to which
+/// `shaped` reshapes. `normal` is its result in the shape of `x`.
 fn channel_gradients(
     it: &Vjp<'_>,
     standard: &Standardized,
@@ -351,7 +352,7 @@ fn instance_norm_samples() -> Vec<Sample> {
     dtypes.into_iter().chain([of(DType::F32, &[2, 2, 3, 2])]).collect()
 }
 
-/// `x`, `gamma` and `beta`.
+/// Creates a sample with `x`, `gamma` and `beta`.
 fn channel_sample(dtype: DType, shape: &[usize]) -> Sample {
     let channel = || SampleInput::of(dtype, &[shape[1]], 0.5, 1.5);
     Sample::new([SampleInput::of(dtype, shape, -2.0, 2.0), channel(), channel()])

@@ -1,4 +1,4 @@
-//! Normalisations.
+//! Normalisations: layer, RMS, group, instance and batch normalisation.
 
 mod composites;
 
@@ -13,18 +13,18 @@ use crate::ops::{assert_that, mean, size, var};
 use crate::tensor::{AsTensor, DType, Dim, Tensor, first_poisoned};
 use composites::{EpsAttrs, GroupNormAttrs, LayerNormAttrs, RmsNormAttrs};
 
-/// An axis from which on a normalisation is; a negative one counts from the end.
+/// Returns the first axis of a normalisation; a negative one counts from the end.
 fn first_axis(op: &str, x: &Tensor, begin: isize) -> Result<usize> {
     normalize_axis(begin, x.rank()).map_err(|it| named(op, &[x], it))
 }
 
-/// Checks that an operand has the shape of the axes of `x` from one on, or is a scalar.
+/// Checks that an operand is a scalar or has the shape of the axes of `x` from `axis` on.
 fn over_axes(op: &str, x: &Tensor, axis: usize, name: &str, operand: &Tensor) -> Result<()> {
     stored_axis(axis, x.rank()).map_err(|it| named(op, &[x], it))?;
     if operand.rank() == 0 { Ok(()) } else { check_dims(op, name, operand, &x.dims()[axis..]) }
 }
 
-/// The channels of `x` `[n, c, ..]`; checks that operands have one entry for each.
+/// Returns the number of channels of `x` `[n, c, ..]`, and checks that operands have one entry for each.
 fn channels(op: &str, x: &Tensor, per_channel: &[(&str, &Tensor)]) -> Result<Dim> {
     let &[_, channels, ..] = &x.dims()[..] else {
         let error = Error::new(Code::Shape, format!("{} has no axes of examples and channels", x.ty()));
@@ -34,8 +34,8 @@ fn channels(op: &str, x: &Tensor, per_channel: &[(&str, &Tensor)]) -> Result<Dim
     Ok(channels)
 }
 
-/// Checks that statistics are of at least two values, as the unbiased variance divides by their number
-/// minus one. A symbolic size is checked in calls.
+/// Checks that statistics are of at least two values, as the unbiased variance divides by their number minus one. A
+/// symbolic size is checked in calls.
 #[track_caller]
 fn check_count(op: &str, x: &Tensor, count: Dim) -> Result<()> {
     let needed = "statistics need two values for each channel at least";
@@ -50,24 +50,24 @@ fn check_count(op: &str, x: &Tensor, count: Dim) -> Result<()> {
     Ok(())
 }
 
-/// The number of values of each channel of `x` `[n, c, ..]`.
+/// Returns the number of values of each channel of `x` `[n, c, ..]`.
 fn counted(x: &Tensor) -> Dim {
     x.dims().iter().enumerate().filter(|it| it.0 != 1).map(|it| *it.1).product()
 }
 
-/// One entry per channel, of axis 1, aligned with a tensor of `rank`.
+/// Aligns one entry per channel with axis 1 of a tensor of `rank`.
 fn per_channel(x: &Tensor, rank: usize) -> Tensor {
     let mut dims = vec![Dim::new(1); rank];
     dims[1] = x.ty().elements();
     x.reshape(dims)
 }
 
-/// `(x - mean) / sqrt(variance + eps) * gamma + beta` over the axes from `begin_norm_axis` on, whose
-/// shape `gamma` and `beta` have unless they are scalars (Ba et al. 2016, "Layer Normalization").
+/// Returns `(x - mean) / sqrt(variance + eps) * gamma + beta` over the axes from `begin_norm_axis` on. `gamma` and
+/// `beta` have the shape of these axes, or are scalars (Ba et al. 2016, "Layer Normalization").
 ///
 /// # Panics
-/// Raises [`Code::OutOfRange`] for an axis that does not exist, [`Code::Shape`] for a `gamma` or
-/// `beta` of another shape, [`Code::Argument`] unless `eps` is positive and finite.
+/// Raises [`Code::OutOfRange`] for an axis that does not exist, [`Code::Shape`] for a `gamma` or `beta` of another
+/// shape, and [`Code::Argument`] unless `eps` is positive and finite.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -93,11 +93,11 @@ pub fn layer_norm(
     first_result(&LAYER_NORM, &LayerNormAttrs::attrs(axis, eps, gamma.is_some()), &operands)
 }
 
-/// `x / sqrt(mean(x²) + eps) * gamma` over the axes from `begin_norm_axis` on (Zhang and Sennrich
-/// 2019, "Root Mean Square Layer Normalization").
+/// Returns `x / sqrt(mean(x²) + eps) * gamma` over the axes from `begin_norm_axis` on (Zhang and Sennrich 2019, "Root
+/// Mean Square Layer Normalization").
 ///
 /// # Panics
-/// As [`layer_norm`].
+/// Panics in the cases of [`layer_norm`].
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -113,11 +113,11 @@ pub fn rms_norm(x: impl AsTensor, gamma: impl AsTensor, begin_norm_axis: isize, 
     first_result(&RMS_NORM, &RmsNormAttrs::attrs(axis, eps), &[x, gamma])
 }
 
-/// [`layer_norm`] over each of `groups` groups of channels of `x` `[n, c, ..]`, with a `gamma` and a
-/// `beta` per channel (Wu and He 2018, "Group Normalization").
+/// Applies [`layer_norm`] to each of `groups` groups of channels of `x` `[n, c, ..]`, with a `gamma` and a `beta` per
+/// channel (Wu and He 2018, "Group Normalization").
 ///
 /// # Panics
-/// Raises [`Code::Argument`] unless the groups divide the channels and `eps` is positive and finite,
+/// Raises [`Code::Argument`] unless the groups divide the channels and `eps` is positive and finite. Raises
 /// [`Code::Shape`] when `x` has no channels, and for a `gamma` or `beta` of another shape.
 ///
 /// ```
@@ -135,10 +135,10 @@ pub fn group_norm(x: impl AsTensor, groups: usize, gamma: impl AsTensor, beta: i
     first_result(&GROUP_NORM, &GroupNormAttrs::attrs(groups, eps), &[x, gamma, beta])
 }
 
-/// [`group_norm`] of groups of one channel (Ulyanov et al. 2016, "Instance Normalization").
+/// Applies [`group_norm`] to groups of one channel (Ulyanov et al. 2016, "Instance Normalization").
 ///
 /// # Panics
-/// As [`group_norm`], and [`Code::Argument`] for channels of fewer than two values.
+/// Panics in the cases of [`group_norm`], and raises [`Code::Argument`] for channels of fewer than two values.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -174,7 +174,7 @@ pub struct BatchStatistics {
 }
 
 impl BatchStatistics {
-    /// The statistics of `x` `[n, c, ..]`; the variance is divided by `n - ddof`.
+    /// Returns the statistics of `x` `[n, c, ..]`; the variance is divided by `n - ddof`.
     ///
     /// # Errors
     /// [`Code::Argument`] for channels of fewer than two values.
@@ -185,12 +185,12 @@ impl BatchStatistics {
         Ok(Self { mean: mean(x, &axes), var: var(x, &axes, ddof) })
     }
 
-    /// Moved by `momentum` towards the statistics of `x` `[n, c, ..]`, with the variance divided by
-    /// `n - 1`, and without a gradient.
+    /// Moves the statistics by `momentum` towards the statistics of `x` `[n, c, ..]`, without a gradient. The variance
+    /// of `x` is divided by `n - 1`.
     ///
     /// # Panics
-    /// Raises [`Code::Argument`] for channels of fewer than two values and a `momentum` that is not
-    /// from 0 to 1, [`Code::Shape`] unless the statistics have one entry for each channel.
+    /// Raises [`Code::Argument`] for channels of fewer than two values, and a `momentum` that is not from 0 to 1.
+    /// Raises [`Code::Shape`] unless the statistics have one entry for each channel.
     #[track_caller]
     pub fn updated(&self, x: impl AsTensor, momentum: f64) -> Self {
         let x = crate::ops::stop_gradient(x);
@@ -209,14 +209,13 @@ impl BatchStatistics {
     }
 }
 
-/// `(x - mean) / sqrt(variance + eps) * gamma + beta` per channel of `x` `[n, c, ..]`, by the
-/// given statistics, or by those of `x` itself while training (Ioffe and Szegedy 2015, "Batch
-/// Normalization").
+/// Returns `(x - mean) / sqrt(variance + eps) * gamma + beta` per channel of `x` `[n, c, ..]`. Uses the given
+/// statistics, or the statistics of `x` while training (Ioffe and Szegedy 2015, "Batch Normalization").
 ///
 /// # Panics
-/// Raises [`Code::Shape`] when `x` has no channels, and for operands that do not have one entry for
-/// each; [`Code::Argument`] for the statistics of `x` itself where channels have fewer than two
-/// values, and unless `eps` is positive and finite.
+/// Raises [`Code::Shape`] when `x` has no channels, and for operands that do not have one entry for each. Raises
+/// [`Code::Argument`] when the statistics of `x` are used and channels have fewer than two values, and unless `eps` is
+/// positive and finite.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
