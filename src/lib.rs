@@ -51,6 +51,7 @@ pub use io::{LoadOptions, LoadReport, StateDict, Stateful, export, load_checkpoi
 pub use ms_core::effects::Level;
 pub use ms_core::exec::Waits;
 pub use ms_core::random;
+pub use ms_core::session::At;
 /// Returns reports of the compilations so far: the stages, their times, and the sizes of graphs and plans.
 ///
 /// ```
@@ -119,7 +120,6 @@ pub use ms_core::trace::Hooks;
 /// assert_eq!(y.shape(), [4, 2]);
 /// ```
 pub use ms_core::trace::Layer;
-pub use ms_core::session::At;
 pub use ms_core::trace::{Arg, Frozen, HookHandle, Marked, Name, Sink, Training, Tree, Value};
 pub use ms_core::trace::{HyperMap, Map, MultitypeFuncGraph, Range, range};
 pub use ms_core::{Code, DType, Error, Parameter, Result, Tensor, catch, error, synchronize, tensor};

@@ -335,7 +335,9 @@ fn keys_of_the_cache_name_the_sources_of_every_crate() {
         let build = fs::read_to_string(manifest.with_file_name("build.rs")).unwrap_or_default();
         let variable = build.split_once("emit_sources(\"").and_then(|it| it.1.split('"').next()).map(str::to_owned);
         let constant = format!("{}::SOURCES", package.replace('-', "_"));
-        let is_read = |it: &String| it.contains(&constant) || variable.iter().any(|name| it.contains(&format!("env!(\"{name}\")")));
+        let is_read = |it: &String| {
+            it.contains(&constant) || variable.iter().any(|name| it.contains(&format!("env!(\"{name}\")")))
+        };
         variable.is_some() && keys.iter().any(is_read)
     };
     let mut open = vec![root().join("Cargo.toml")];
@@ -345,7 +347,8 @@ fn keys_of_the_cache_name_the_sources_of_every_crate() {
         let table = text.split("\n[dependencies]\n").nth(1).and_then(|it| it.split("\n[").next()).unwrap_or_default();
         for name in table.lines().filter_map(|it| it.split(['.', ' ', '=']).next()).filter(|it| it.starts_with("ms-")) {
             let workspace = fs::read_to_string(root().join("Cargo.toml")).expect("the manifest is readable");
-            let entry = workspace.lines().find(|it| it.starts_with(&format!("{name} = "))).expect("a crate of the workspace");
+            let entry =
+                workspace.lines().find(|it| it.starts_with(&format!("{name} = "))).expect("a crate of the workspace");
             let path = entry.split("path = \"").nth(1).and_then(|it| it.split('"').next()).expect("a path");
             let manifest = root().join(path).join("Cargo.toml");
             if !found.iter().any(|it: &(String, PathBuf)| it.0 == name) {

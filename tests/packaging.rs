@@ -54,7 +54,22 @@ fn packages_that_are_published_have_metadata() {
     let published: Vec<&Value> = own.iter().filter(|it| it["publish"].is_null()).collect();
     let mut names: Vec<&str> = published.iter().filter_map(|it| it["name"].as_str()).collect();
     names.sort();
-    assert_eq!(names, ["ms-cache", "ms-compile", "ms-core", "ms-cpu", "ms-ir", "ms-macros", "ms-ml", "ms-ml-cli", "ms-ops", "ms-sim", "ms-trace"]);
+    assert_eq!(
+        names,
+        [
+            "ms-cache",
+            "ms-compile",
+            "ms-core",
+            "ms-cpu",
+            "ms-ir",
+            "ms-macros",
+            "ms-ml",
+            "ms-ml-cli",
+            "ms-ops",
+            "ms-sim",
+            "ms-trace"
+        ]
+    );
     for package in published {
         for field in ["description", "license", "rust_version"] {
             assert!(package[field].is_string(), "{} lacks {field}", package["name"]);

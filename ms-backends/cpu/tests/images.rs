@@ -85,7 +85,7 @@ fn check(graph: &Graph, seed: u64) -> Vec<Plan> {
 fn steps(plan: &Plan, op: Op) -> [usize; 2] {
     let count = |of: &dyn Fn(&PlanStep) -> bool| plan.main().steps.iter().filter(|it| of(it)).count();
     [
-        count(&|it| matches!(it, PlanStep::Library { op: own, .. } if *own == op)),
+        count(&|it| matches!(it, PlanStep::Library { op: own, .. } if **own == op)),
         count(&|it| matches!(it, PlanStep::Contraction(_))),
     ]
 }
@@ -346,8 +346,8 @@ fn random_networks_have_the_bits_of_the_library() {
 #[test]
 fn images_across_borders_have_the_bits_of_the_library() {
     let files = [
-        include_str!("../../../ms-core/tests/ir/layout_regions.msir"),
-        include_str!("../../../ms-core/tests/ir/layout_volumes.msir"),
+        include_str!("../../../ms-core/runtime/tests/ir/layout_regions.msir"),
+        include_str!("../../../ms-core/runtime/tests/ir/layout_volumes.msir"),
     ];
     for text in files {
         let source = text.split("// ----").next().expect("a file has a graph");

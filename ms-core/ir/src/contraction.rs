@@ -1,8 +1,8 @@
 //! Contractions: the one description of sums of products.
 
 use super::Precision;
-use crate::error::{Code, Error, Result};
 use crate::data::{DType, Layout};
+use crate::error::{Code, Error, Result};
 use smallvec::SmallVec;
 use std::fmt::{self, Display, Formatter};
 

@@ -2,8 +2,8 @@
 
 use super::graph::{Def, Graph, Node, ValueData, ValueId};
 use super::walk::subgraphs;
-use crate::error::{Code, Error, Result};
 use crate::data::{Attr, Attrs, Dim, Dims, Type};
+use crate::error::{Code, Error, Result};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::cell::RefCell;

@@ -119,10 +119,10 @@ impl Structure<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::{Attrs, DType, Type};
     use crate::random::{random_graph, random_ops};
     use crate::testing::Random;
     use crate::{Node, ValueData};
-    use crate::data::{Attrs, DType, Type};
     use std::sync::Arc;
 
     #[test]

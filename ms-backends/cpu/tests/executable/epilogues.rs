@@ -6,7 +6,7 @@ use ms_core::ir::{
 };
 use ms_core::lower::{
     Argument, BufferId, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, KernelCall, KernelId, Place, Plan,
-    PlanStep, Routine, Span, View,
+    PlanOp, PlanStep, Routine, Span, View,
 };
 use ms_core::ops;
 use ms_core::tensor::{Array, Attr, Attrs, DType, Layout};
@@ -111,7 +111,7 @@ fn epilogue_of_op() -> Plan {
     };
     let [ones, none] = [1usize, 0].map(|it| Attr::from(&[it, it][..]));
     let step = PlanStep::Library {
-        op: ops::CONV.op(),
+        op: PlanOp(ops::CONV.op()),
         attrs: Attrs::new([ones.clone(), ones, none.clone(), none, 1usize.into()]),
         precision: Precision::Strict,
         inputs: vec![view(0, &[2, 1, 2, 2]), view(1, &[3, 1, 1, 1])],

@@ -125,8 +125,8 @@ fn epilogues(plan: &Plan) -> Vec<&[Epilogue]> {
 #[test]
 fn contractions_of_views() {
     let files = [
-        include_str!("../../../../ms-core/tests/lower/contract.msir"),
-        include_str!("../../../../ms-core/tests/lower/conv.msir"),
+        include_str!("../../../../ms-core/runtime/tests/lower/contract.msir"),
+        include_str!("../../../../ms-core/runtime/tests/lower/conv.msir"),
     ];
     for text in files {
         let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
@@ -137,7 +137,7 @@ fn contractions_of_views() {
 /// Contractions with fused casts of operands and results have the bits of separate contractions and casts.
 #[test]
 fn casts_of_contractions() {
-    let text = include_str!("../../../../ms-core/tests/lower/casts.msir");
+    let text = include_str!("../../../../ms-core/runtime/tests/lower/casts.msir");
     let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
     for seed in 0..4 {
         let plan = check(&graph, seed, 1e-2);
@@ -249,10 +249,10 @@ fn random_epilogues() {
     assert!(reached, "{found} of {all} products have epilogues, {several} several, {by_rows} by rows, {behind} behind");
 }
 
-/// Checks the graphs whose plans are in `ms-core/tests/lower`.
+/// Checks the graphs whose plans are in `ms-core/runtime/tests/lower`.
 #[test]
 fn graphs_with_known_plans() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ms-core/tests/lower");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ms-core/runtime/tests/lower");
     let entries = std::fs::read_dir(folder).expect("the folder of cases is part of the workspace");
     let mut paths: Vec<_> = entries.map(|it| it.expect("the folder can be read").path()).collect();
     paths.retain(|it| it.extension().is_some_and(|it| it == "msir"));
@@ -321,7 +321,7 @@ fn composites_are_steps_or_their_ops() {
                 let graph = optimize(graph.clone(), &context);
                 lower(&graph, &options, target).unwrap_or_else(|error| panic!("{error}\n{graph}"))
             });
-            let is_kept = |it: &PlanStep| matches!(it, PlanStep::Library { op, .. } if *op == def.op());
+            let is_kept = |it: &PlanStep| matches!(it, PlanStep::Library { op, .. } if **op == def.op());
             assert!(kept.main().steps.iter().any(is_kept), "{}", kept.display());
             assert!(!expanded.main().steps.iter().any(is_kept), "{}", expanded.display());
             let [kept, expanded] = [kept, expanded].map(|it| run(it, Isa::detect(), &inputs));

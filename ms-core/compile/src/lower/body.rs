@@ -1,9 +1,9 @@
 //! Bodies of elementwise nodes, and costs of nodes.
 
 use super::flat::{Flat, FlatNode, Kind};
-use crate::target::{Cost, Target};
 use crate::ir::{KernelBuilder, LaneAxis, Scope, Val};
 use crate::ops::{Lowering, definition};
+use crate::target::{Cost, Target};
 use crate::tensor::DType;
 use smallvec::SmallVec;
 

@@ -44,6 +44,7 @@ mod stage;
 mod stored;
 mod structure;
 
+pub use crate::target::{Budget, Cost, EpilogueLimits, Native, RepeatLimits, Target};
 pub use lines::{
     Exhausted, composite_of_node, function_of_node, have_same_lines, line_of_node, line_of_refusal, node_of_memory,
     refuse_at_the_same_lines,
@@ -51,8 +52,7 @@ pub use lines::{
 pub use pipeline::{LowerOptions, lower, lower_traced};
 pub use plan::{
     Argument, Buffer, BufferId, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis,
-    KernelCall, KernelId, Loop, NextCarry, Place, Plan, PlanOp, PlanStep, Repeat, Reuse, Routine, RoutineId, STACK_BYTES, Span,
-    View, image_axes, is_stack, value_bytes,
+    KernelCall, KernelId, Loop, NextCarry, Place, Plan, PlanOp, PlanStep, Repeat, Reuse, Routine, RoutineId,
+    STACK_BYTES, Span, View, image_axes, is_stack, value_bytes,
 };
 pub use routines::PlanNames;
-pub use crate::target::{Budget, Cost, EpilogueLimits, Native, RepeatLimits, Target};

@@ -3,12 +3,12 @@
 use super::gather::GatherWalk;
 use super::nest::{Axis, Nest, Walk, kept_strides};
 use super::plan::IndexedAxis;
-use crate::target::Target;
 use crate::ir::{
     ContractionRanks, ContractionTypes, Kernel, KernelBuilder, LaneAxis, Param, ParamId, Precision, ReductionOrder,
     Role, Scope, StrideClass, Val,
 };
 use crate::ops::{Lowering, OpDef, ReduceRule, definition};
+use crate::target::Target;
 use crate::tensor::{Array, Attr, AttrKind, Attrs, DType, Layout, Op, Type};
 use smallvec::SmallVec;
 

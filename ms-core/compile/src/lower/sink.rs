@@ -6,8 +6,8 @@
 
 use super::body::weigh;
 use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex};
-use crate::target::Target;
 use crate::ir::ContractionRanks;
+use crate::target::Target;
 use crate::tensor::{Layout, Shape, Strides};
 use smallvec::SmallVec;
 

@@ -2,8 +2,8 @@
 
 use super::plan::{
     Argument, Buffer, BufferId, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis,
-    KernelCall, KernelId, Loop, NextCarry, Place, Plan, PlanOp, PlanStep, Repeat, Reuse, Routine, RoutineId, Span, View,
-    is_stack,
+    KernelCall, KernelId, Loop, NextCarry, Place, Plan, PlanOp, PlanStep, Repeat, Reuse, Routine, RoutineId, Span,
+    View, is_stack,
 };
 use crate::ir::{Contraction, Kernel, ParamId, Precision};
 use crate::ops::{self, Lowering};

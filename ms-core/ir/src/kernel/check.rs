@@ -3,8 +3,8 @@
 use super::{
     BinaryOp, Inst, Kernel, LaneAxis, Param, ParamId, Reducer, ReductionOrder, Role, Scope, StrideClass, UnaryOp, Val,
 };
-use crate::error::{Code, Error, Result};
 use crate::data::DType;
+use crate::error::{Code, Error, Result};
 
 /// Maximum number of loops of one kind; more than any shape has.
 const MAX_LOOPS: u8 = 64;

@@ -3,9 +3,9 @@
 use super::lex::{is_name, write_string};
 use super::literal::{write_element, write_literal};
 use super::names::ValueNames;
+use crate::data::{Attr, Attrs, DType, Op};
 use crate::walk::subgraphs;
 use crate::{Graph, Node, ValueId};
-use crate::data::{Attr, Attrs, DType, Op};
 use rustc_hash::FxHashMap;
 use std::fmt::{self, Display, Write};
 

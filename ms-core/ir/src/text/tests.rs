@@ -1,9 +1,9 @@
 use super::*;
-use crate::error::Code;
 use crate::Graph;
+use crate::data::{Attr, AttrInfo, AttrKind, DType, Literal, Op, OpInfo, Scalar};
+use crate::error::Code;
 use crate::random::{mutate, random_graph, random_ops};
 use crate::testing::Random;
-use crate::data::{Attr, AttrInfo, AttrKind, DType, Literal, Op, OpInfo, Scalar};
 
 fn read(text: &str) -> Graph {
     parse(text, &random_ops).unwrap_or_else(|error| panic!("{error}\n{text}"))

@@ -2,8 +2,8 @@
 
 use super::lex::{Lexer, Token, Value};
 use super::literal::{element_from_text, nan_from_hex};
-use crate::error::{Error, Result};
 use crate::data::DType;
+use crate::error::{Error, Result};
 
 /// The tokens of a text that is being read.
 #[derive(Clone)]

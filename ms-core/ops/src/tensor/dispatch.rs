@@ -1,10 +1,10 @@
 //! Dispatch of ops: to the eager executor, the tape, or the tracer.
 
-use ms_ir::data::{Array, Attrs, DType, Device, Op, Scalar};
 use super::escape::escaped;
 use super::parameter::Parameter;
 use super::tensor::{Tensor, Traced};
 use crate::error::{Error, Result, raise};
+use ms_ir::data::{Array, Attrs, DType, Device, Op, Scalar};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::cell::RefCell;

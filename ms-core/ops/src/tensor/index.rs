@@ -1,9 +1,9 @@
 //! Index expressions: `x.i((.., 0..3, -1))`.
 
-use ms_ir::data::{Dim, Dims, Strides};
 use super::as_tensor::AsTensor;
 use super::tensor::Tensor;
 use crate::error::{Code, Error, Result};
+use ms_ir::data::{Dim, Dims, Strides};
 use smallvec::{SmallVec, smallvec};
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 

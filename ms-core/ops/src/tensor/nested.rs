@@ -1,8 +1,8 @@
 //! Tensors from Rust's numbers, arrays and vectors, and the `tensor!` literal.
 
-use ms_ir::data::{Array, DType, Element, Nested, Scalar, Shape, held_by_itself, own_dtype};
 use super::tensor::Tensor;
 use crate::error::OrRaise;
+use ms_ir::data::{Array, DType, Element, Nested, Scalar, Shape, held_by_itself, own_dtype};
 
 fn parts<A: Nested>(data: &A) -> (Shape, Vec<A::Item>) {
     let (mut shape, mut elements) = (Shape::new(), Vec::new());

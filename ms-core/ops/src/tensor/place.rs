@@ -1,9 +1,9 @@
 //! The devices that tensors are on.
 
-use ms_ir::data::{Array, Device, IntoDevice, is_host_only};
 use super::dispatch::{current_dispatcher, eager};
 use super::tensor::Tensor;
 use crate::error::{Code, Error, OrRaise, Result};
+use ms_ir::data::{Array, Device, IntoDevice, is_host_only};
 
 impl Tensor {
     /// The device that it is on.

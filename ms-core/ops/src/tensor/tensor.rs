@@ -1,10 +1,12 @@
 //! The one tensor type: an array, a number of the host, or a value of the trace that is being built.
 
-use ms_ir::data::{Array, DType, Dim, Dims, Element, HostNumber, IntoShape, Number, Scalar, Shape, Type, count, own_scalar, try_room};
 use super::dispatch::{DispatchMode, current_dispatcher, dispatch_mode, dispatcher, eager};
 use super::escape::{escaped, scope, scoped};
 use super::parameter::Parameter;
 use crate::error::{Code, Error, OrRaise, Result, in_op, raise};
+use ms_ir::data::{
+    Array, DType, Dim, Dims, Element, HostNumber, IntoShape, Number, Scalar, Shape, Type, count, own_scalar, try_room,
+};
 use std::panic::Location;
 use std::sync::{Arc, Weak};
 

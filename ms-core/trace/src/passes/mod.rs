@@ -11,7 +11,9 @@ pub use loop_products::LoopProducts;
 /// The passes of this crate and those that clean up after them, for tests.
 #[cfg(test)]
 pub(crate) fn optimize(graph: crate::ir::Graph, context: &crate::optimize::PassContext) -> crate::ir::Graph {
-    use crate::optimize::{Algebra, Branches, ConstantFolding, Cse, Dce, DeadArguments, Inline, InlineCustom, Licm, Views};
+    use crate::optimize::{
+        Algebra, Branches, ConstantFolding, Cse, Dce, DeadArguments, Inline, InlineCustom, Licm, Views,
+    };
     let passes: [&dyn crate::optimize::Pass; 12] = [
         &Composites,
         &InlineCustom,

@@ -1,8 +1,8 @@
 //! The targets of derivatives, and their gradients.
 
+use super::{Arg, Cell, Sink, Tree, leaves};
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Parameter, Tensor, WeakParameter};
-use super::{Arg, Cell, Sink, Tree, leaves};
 
 /// The targets of a derivative, in order.
 #[derive(Default)]
@@ -192,13 +192,13 @@ impl Wrt {
     }
 
     #[doc(hidden)]
-pub fn targets(&self) -> &[Target] {
+    pub fn targets(&self) -> &[Target] {
         &self.targets
     }
 
     /// Reports targets without gradients.
     #[doc(hidden)]
-pub fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         let integer = self.targets.iter().enumerate().find_map(|(at, target)| {
             let ty = match target {
                 Target::Tensor(tensor) => tensor.ty(),

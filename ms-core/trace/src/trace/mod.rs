@@ -10,12 +10,13 @@ mod hyper_map;
 mod logic;
 mod paths;
 mod region;
+mod returns;
 mod signature;
 mod tracer;
-mod returns;
 mod tuples;
 mod type_key;
 
+pub use crate::ops::compare::{Case, Compare, Equals, Ordered, Subject, case, matched};
 pub use arg::{
     Arg, ArgumentNames, CellId, ComputeDType, Frozen, Name, PerParameter, Sink, Size, Sizes, Training, Tree, Visitor,
     leaves, visited,
@@ -23,9 +24,7 @@ pub use arg::{
 pub use body::body_graph;
 pub use callable::{Apply, ApplyAll, Callable, Given, HasCall, Invoke, Marked, Marks, Met, NoCall, Own, Unmet};
 pub use cell::{Cell, Layer, convert, parameters};
-pub use crate::ops::compare::{Case, Compare, Equals, Ordered, Subject, case, matched};
 pub use differentiable::{Differentiable, Gradients, Target, Wrt};
-pub use returns::{Entered, JitReturn};
 pub use hooks::{Hook, HookHandle, Hooks, generation, hooks_of, hooks_refused};
 pub use hyper_map::{FromValue, HyperMap, Kind, Map, MultitypeFuncGraph, Number, Overload, Structure, Value};
 pub use logic::{Combine, Known, Logic, Truth, and, known, or, truth};
@@ -36,6 +35,7 @@ pub use region::{
     Host, Iterate, Numbers, OnTensor, Over, Probe, Range, Reach, Repeat, Vote, branch, cond, decide, flow, fori_loop,
     held, held_flow, holds, passing, range, repeat, scan, switch, vote, while_loop,
 };
+pub use returns::{Entered, JitReturn};
 pub use signature::{Pooled, Signature};
 pub use tracer::{
     BackwardSlots, Binding, GraphCall, Pattern, Region, Repeated, Suspended, Trace, Tracer, build, build_like,

@@ -1,7 +1,7 @@
 //! Arguments and results of the bodies of compiled functions.
 
-use crate::error::{Error, Result, catch, raise};
 use super::Tree;
+use crate::error::{Error, Result, catch, raise};
 use std::ops::Deref;
 
 /// An argument as the body sees it.

@@ -9,11 +9,11 @@ use super::flat::{Access, Accesses, Check, CheckIndex, Flat, FlatNode, Kind, Ori
 use super::gather::GatherWalk;
 use super::plan::is_stack;
 use super::routines::Routines;
-use crate::target::Target;
 use crate::error::{Code, Error, Result};
 use crate::ir::{ContractionRanks, Graph, Inst, KernelBuilder, LaneAxis, Node, Scope, Val, ValueId, run_multiple};
 use crate::ops::host::check_positions;
 use crate::ops::{Lowering, ReduceRule, definition};
+use crate::target::Target;
 use crate::tensor::{Attrs, DType, Layout, Literal, Scalar, Shape, Strides, Type};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};

@@ -63,8 +63,8 @@ macro_rules! tuples_into_dims {
 
 tuples_into_dims! { A; A B; A B C; A B C D; A B C D E; A B C D E F; A B C D E F G; A B C D E F G H; }
 
-/// Types that can be the shape of a reshape: dimensions, and arrays and tuples of signed integers and
-/// dimensions in which one `-1` is inferred.
+/// Types that can be the shape of a reshape: dimensions, or arrays and tuples of signed integers and dimensions. One
+/// `-1` is inferred.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -73,7 +73,7 @@ tuples_into_dims! { A; A B; A B C; A B C D; A B C D E; A B C D E F; A B C D E F 
 /// assert_eq!(ops::reshape(&x, (x.dim(0), 1)).shape(), [6, 1]);
 /// ```
 pub trait NewShape {
-    /// The dimensions, of which one may be `-1`.
+    /// Returns the dimensions, of which one may be `-1`.
     fn new_dims(self) -> Dims;
 }
 

@@ -4,9 +4,9 @@ use super::super::names::{Form, Head};
 use super::super::{
     Inst, Kernel, LaneAxis, Param, ParamId, Reducer, ReductionOrder, Role, Scope, Stage, StrideClass, Val,
 };
+use crate::data::DType;
 use crate::error::Result;
 use crate::text::{Token, Tokens, Value};
-use crate::data::DType;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 

@@ -1,9 +1,9 @@
 use super::super::names::Head;
+use crate::data::DType;
 use crate::error::Code;
 use crate::random::mutate;
 use crate::testing::{Random, elementwise, repeated, staged};
 use crate::{Inst, Kernel};
-use crate::data::DType;
 
 fn read(text: &str) -> Kernel {
     Kernel::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"))

@@ -1,10 +1,10 @@
 //! Parsing of attributes.
 
 use super::Parser;
+use crate::data::{Attr, Attrs, DType, Dim, Literal, Op, Shape, Type};
 use crate::error::Result;
 use crate::text::lex::Token;
 use crate::text::literal::bytes_from_hex;
-use crate::data::{Attr, Attrs, DType, Dim, Literal, Op, Shape, Type};
 use smallvec::SmallVec;
 
 /// The maximum size, in bytes, of all literals with `..` in a text together: they take memory that the length of the

@@ -5,9 +5,9 @@ mod types;
 
 use super::lex::{Token, Value};
 use super::tokens::Tokens;
+use crate::data::{Attrs, Op};
 use crate::error::Result;
 use crate::{Graph, Node, ValueId};
-use crate::data::{Attrs, Op};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::borrow::Cow;

@@ -1,9 +1,9 @@
 //! Parsing of types, whose sizes may be expressions of symbols.
 
 use super::Parser;
+use crate::data::{DType, Dim, Dims, Type};
 use crate::error::Result;
 use crate::text::lex::Token;
-use crate::data::{DType, Dim, Dims, Type};
 
 /// Maximum nesting of quotients and functions in sizes.
 const DEEPEST_SIZE: u32 = 8;

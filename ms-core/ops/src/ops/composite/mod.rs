@@ -26,6 +26,7 @@ mod statistics;
 pub(crate) mod triangle;
 mod update;
 
+pub use crate::tensor::NewShape;
 pub use adaptive_pool::adaptive_max_pool;
 pub use arithmetic::*;
 pub use convolution::*;
@@ -37,7 +38,6 @@ pub use nn::*;
 pub use repeat::*;
 pub use segment::*;
 pub use selection::*;
-pub use crate::tensor::NewShape;
 pub use shape::*;
 pub use statistics::*;
 pub use triangle::{diag, masked_fill, tril, triu};

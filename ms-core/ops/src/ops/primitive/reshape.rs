@@ -1,9 +1,9 @@
 //! `reshape`: a change of shape that preserves the row-major order of elements.
 
 use crate::error::{Code, Error};
+use crate::ops::composite::shape::fill;
 use crate::ops::core::axis::named;
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
-use crate::ops::composite::shape::fill;
 use crate::tensor::{AsTensor, Dims, NewShape, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 
@@ -57,7 +57,8 @@ pub fn reshape(x: impl AsTensor, shape: impl NewShape) -> Tensor {
     let x = x.as_tensor();
     propagate_poison!(x);
     let dims = x.dims();
-    let shape = or_poison!(fill(shape.new_dims(), dims.iter().copied().product()).map_err(|it| named("reshape", &[&x], it)));
+    let shape =
+        or_poison!(fill(shape.new_dims(), dims.iter().copied().product()).map_err(|it| named("reshape", &[&x], it)));
     if shape == dims {
         return x.into_owned();
     }

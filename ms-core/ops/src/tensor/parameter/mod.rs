@@ -9,11 +9,11 @@ pub use created::{Created, apart, is_apart, with_created};
 pub use gathered::Gathered;
 pub use weak::{Dependent, WeakParameter};
 
-use ms_ir::data::{DType, IntoShape, Type};
 use super::dispatch::{Eagerly, current_dispatcher, dispatcher, eager, with_dispatcher};
 use super::tensor::Tensor;
 use crate::error::{Code, Error, OrRaise, Result, raise};
 use created::once;
+use ms_ir::data::{DType, IntoShape, Type};
 use std::cell::RefCell;
 use std::fmt;
 use std::panic::Location;

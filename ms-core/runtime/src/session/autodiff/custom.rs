@@ -1,7 +1,6 @@
 //! Functions with custom derivatives: `custom_vjp`, `recompute`.
 
 use super::derived::rebuilt;
-use crate::trace::{Target, Wrt};
 use super::grad_operation::check_seeds;
 use super::record::record;
 use super::select::{All, Select};
@@ -12,9 +11,10 @@ use crate::ops::{self, Control, CustomVjp, decode_floats, encode_as_floats, enco
 use crate::session::call::JitReturn;
 use crate::session::call::closure::call_closure;
 use crate::session::context;
-use crate::tensor::{Parameter, Tensor, Type};
 use crate::session::{Arguments, Followed, Function, TracedArguments, Transform};
+use crate::tensor::{Parameter, Tensor, Type};
 use crate::trace::{Region, Sink, Tracer, Tree, build, leaves, run_nested, run_with_slots, sound};
+use crate::trace::{Target, Wrt};
 use smallvec::smallvec;
 use std::cell::Cell;
 use std::marker::PhantomData;

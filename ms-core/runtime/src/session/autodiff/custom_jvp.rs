@@ -1,15 +1,15 @@
 //! `custom_jvp`: functions with custom tangents.
 
 use super::custom::{Backwards, call_untraced, with_derivative};
-use crate::trace::{Target, Wrt};
 use super::grad_operation::check_seeds;
 use super::record::{Recording, record};
 use super::select::{All, Select};
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::ops;
-use crate::tensor::Tensor;
 use crate::session::{Followed, Function, TracedArguments, Transform};
+use crate::tensor::Tensor;
 use crate::trace::{Sink, Tracer, Tree, leaves};
+use crate::trace::{Target, Wrt};
 use crate::transform::is_linear;
 use std::marker::PhantomData;
 use std::panic::Location;

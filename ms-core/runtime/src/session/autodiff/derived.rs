@@ -1,12 +1,12 @@
 //! Code shared by all derivatives of functions.
 
-use crate::trace::Wrt;
 use super::record::{Recording, record};
 use super::select::{All, Select};
 use crate::error::{Result, in_call, raise};
-use crate::tensor::{Tensor, is_host_only};
 use crate::session::{Arguments, Function, Transform, Transformed};
+use crate::tensor::{Tensor, is_host_only};
 use crate::trace::Tree;
+use crate::trace::Wrt;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::panic::Location;

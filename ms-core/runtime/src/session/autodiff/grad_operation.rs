@@ -4,8 +4,8 @@ use super::derived::Derived;
 use super::grad::{Grad, OnlyGradient};
 use super::select::{All, Select};
 use crate::error::{Code, Error};
-use crate::tensor::Tensor;
 use crate::session::{Arguments, At, Followed, Function, Transform};
+use crate::tensor::Tensor;
 use crate::trace::{Sink, Tree, leaves};
 use std::panic::Location;
 

@@ -13,10 +13,10 @@ pub(super) mod select;
 mod silent;
 pub(super) mod tape;
 
+pub use crate::trace::{Differentiable, Gradients, Wrt};
 pub use custom::{Recompute, WithVjp, custom_vjp, recompute};
 pub use custom_jvp::{WithJvp, custom_jvp};
 pub use derived::{Derived, Mode as DerivativeMode};
-pub use crate::trace::{Differentiable, Gradients, Wrt};
 pub use grad::{Grad, Gradient, OnlyGradient, Outcome, WithAux, WithValue, grad, value_and_grad};
 pub use grad_operation::{GradOperation, GradWithSens, Weighted};
 pub use jacobian::{ByColumns, ByRows, Hessian, Jacobian, hessian, jacfwd, jacrev};

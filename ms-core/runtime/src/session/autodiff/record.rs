@@ -1,7 +1,6 @@
 //! One call of a function, recorded for derivatives: on the tape outside a trace, as the region of
 //! a node inside one.
 
-use crate::trace::{Target, Wrt};
 use super::silent::tell_of_graph;
 use super::tape::{Record, Tape};
 use crate::error::Result;
@@ -9,6 +8,7 @@ use crate::ir::ValueId;
 use crate::ops::{self, Control, TransformNode};
 use crate::tensor::{Dispatcher, Parameter, Tensor};
 use crate::trace::{Region, Tracer, Tree, check_backward_slots, leaves, run_nested, sound};
+use crate::trace::{Target, Wrt};
 use smallvec::smallvec;
 use std::panic::Location;
 use std::rc::Rc;

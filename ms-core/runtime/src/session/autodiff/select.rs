@@ -1,8 +1,8 @@
 //! The selection of arguments and parameters as targets of a derivative.
 
-use crate::trace::{Differentiable, Gradients, Wrt};
-use crate::tensor::{Parameter, Tensor};
 use crate::session::{Arguments, At, Nth};
+use crate::tensor::{Parameter, Tensor};
+use crate::trace::{Differentiable, Gradients, Wrt};
 use crate::trace::{Tree, tuples_of};
 
 /// A choice among the arguments `Args` of a function and the parameters that it reads:

@@ -46,7 +46,6 @@ stored! {
     struct Split { seeds: Vec<usize>, residuals: Vec<Residual>, sums: Vec<usize> }
 }
 
-
 /// The location of a function in a cache.
 #[derive(Clone)]
 pub(crate) struct CacheSlot {

@@ -2,8 +2,8 @@
 
 use super::{JitFn, JitReturn};
 use crate::error::OrRaise;
-use crate::tensor::Tensor;
 use crate::session::{Function, TracedArguments, Transform};
+use crate::tensor::Tensor;
 use crate::trace::{Sink, TypeKey, type_key};
 use rustc_hash::FxHashMap;
 use std::panic::Location;

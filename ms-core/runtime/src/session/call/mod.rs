@@ -20,13 +20,13 @@ mod version;
 mod versions;
 mod writing_run;
 
+pub use crate::trace::{Entered, JitReturn};
 pub use compiled::{Compiled, Derivative};
 pub use exported::{Exported, InputSpec, export};
 pub use functions::retrace;
 pub use jit::{Jit, captures_nothing, jit};
 pub use lent::Place;
 pub use observe::{CallObserver, observe_calls};
-pub use crate::trace::{Entered, JitReturn};
 
 use super::cache::entry::Site;
 use super::cache::pure::PureSlot;

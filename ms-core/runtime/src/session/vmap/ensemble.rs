@@ -3,8 +3,8 @@
 use super::Vmap;
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::session::call::JitReturn;
-use crate::tensor::{Parameter, Tensor, Type};
 use crate::session::{Function, TracedArguments};
+use crate::tensor::{Parameter, Tensor, Type};
 use crate::trace::{Callable, Cell, Sink, Visitor};
 use std::panic::Location;
 

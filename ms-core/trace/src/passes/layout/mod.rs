@@ -4,9 +4,9 @@ mod borders;
 
 use crate::ir::{Graph, Memo, Node, Reducer, Rewriter, ValueId, Values};
 use crate::ops::{
-    self, AxisAttrs, AxisOrder, BROADCAST_TO, BroadcastToAttrs, CONCAT, Extents, FULL,
-    ImageForm, ImageRule, Ints, Lowering, OpDef, PERMUTE, PermuteAttrs, PlaceAttrs, RESHAPE, ReduceAttrs, ReshapeAttrs,
-    SLICE, SLICE_UPDATE, SliceAttrs, definition, full_node, literal_of,
+    self, AxisAttrs, AxisOrder, BROADCAST_TO, BroadcastToAttrs, CONCAT, Extents, FULL, ImageForm, ImageRule, Ints,
+    Lowering, OpDef, PERMUTE, PermuteAttrs, PlaceAttrs, RESHAPE, ReduceAttrs, ReshapeAttrs, SLICE, SLICE_UPDATE,
+    SliceAttrs, definition, full_node, literal_of,
 };
 use crate::optimize::{Contracted, Pass, PassContext};
 use crate::tensor::{Attr, Attrs, Dim, Dims, Tensor, Type};

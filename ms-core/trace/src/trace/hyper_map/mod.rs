@@ -154,9 +154,9 @@ fn columns<'a>(form: &Value, values: &[&'a Value]) -> Result<Vec<Vec<&'a Value>>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor::Tensor;
     use crate::ops;
     use crate::ops::core::testing::{refused, run};
+    use crate::tensor::Tensor;
     use std::cell::RefCell;
     use std::collections::BTreeMap;
     use std::rc::Rc;
