@@ -16,3 +16,7 @@ pub use tensor::{DType, Parameter, Tensor};
 pub const SOURCES: &str = env!("MS_OPS_SOURCES");
 
 inventory::submit! { error::LibrarySource::Compiler(file!()) }
+
+// The runtime's executor stands above this crate.
+#[cfg(test)]
+inventory::submit! { tensor::EagerDispatcher(&ops::core::testing::TestExecutor) }

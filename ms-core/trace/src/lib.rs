@@ -21,3 +21,7 @@ pub mod transform;
 pub const SOURCES: &str = env!("MS_TRACE_SOURCES");
 
 inventory::submit! { error::LibrarySource::Compiler(file!()) }
+
+// The runtime's executor stands above this crate.
+#[cfg(test)]
+inventory::submit! { tensor::EagerDispatcher(&ops::core::testing::TestExecutor) }

@@ -1,10 +1,31 @@
 //! Test support for ops: execution by reference evaluation, and checks of ops on their samples.
 
 use super::reference::ReferenceDispatcher;
-use crate::error::Code;
+use crate::error::{Code, Result};
 use crate::ops::{Body, Derivative, Lowering, OpDef, Sample, SampleInput, Vjp, definitions};
-use crate::tensor::{Array, Attrs, DType, Tensor, with_dispatcher};
+use crate::tensor::{Array, Attrs, DType, Device, Dispatcher, OpCall, Outputs, Parameter, Tensor, with_dispatcher};
 use std::rc::Rc;
+
+/// The eager executor of unit tests below the runtime: reference evaluation in memory of the host.
+pub struct TestExecutor;
+
+impl Dispatcher for TestExecutor {
+    fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
+        ReferenceDispatcher::Eval.apply(call)
+    }
+
+    fn read_parameter(&self, parameter: &Parameter) -> Result<Tensor> {
+        ReferenceDispatcher::Eval.read_parameter(parameter)
+    }
+
+    fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
+        ReferenceDispatcher::Eval.write_parameter(parameter, value)
+    }
+
+    fn place(&self, array: Array, _device: Option<Device>) -> Result<Array> {
+        Ok(array)
+    }
+}
 
 /// Runs `f` with the reference evaluation as executor.
 pub fn run<R>(f: impl FnOnce() -> R) -> R {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Incremented whenever the meaning of stored values changes; `stored-schema.txt` tests it.
-pub(in crate::session) const SCHEMA: u32 = 20;
+pub(in crate::session) const SCHEMA: u32 = 21;
 
 /// The name of the part of keys that says which piece of a function an entry is.
 const PIECE: &str = "piece";
