@@ -1,4 +1,4 @@
-//! The stored form of plans, and its validation.
+//! Defines the stored form of plans and validates it.
 
 use super::plan::{
     Argument, Buffer, BufferId, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis,
@@ -149,7 +149,7 @@ stored! {
     }
 }
 
-/// Implements [`Stored`] through a value that represents the type, and its inverse, which returns `None` for
+/// Implements [`Stored`] through a value that represents the type, and the inverse conversion, which returns `None` for
 /// invalid values.
 macro_rules! by {
     ($($ty:ty as $inner:ty: |$value:ident| $of:expr, |$stored:ident| $back:expr;)*) => {$(
@@ -188,8 +188,8 @@ by! {
     Attrs as Vec<Attr>: |it| it.as_slice().to_vec(), |it| Some(Self::new(it));
 }
 
-/// A number, which for a custom op is the first one of these; then its name and the hash of its source. An op that
-/// this program does not have is invalid.
+/// An op is stored as a number. For a custom op it is the first custom number, followed by the op's name and the hash
+/// of its source. An op that this program does not have is invalid.
 impl Stored for Op {
     fn write(&self, out: &mut Vec<u8>) {
         match self.custom_source() {
@@ -242,7 +242,7 @@ impl Stored for Literal {
 
     fn read(from: &mut Reader<'_>) -> Option<Self> {
         let (dtype, shape) = <(DType, Shape)>::read(from)?;
-        // Other sizes count even if one is zero: strides must not overflow.
+        // The other sizes count even if one is zero, because strides must not overflow.
         let places = shape.iter().try_fold(dtype.size(), |all, &size| all.checked_mul(size.max(1)))?;
         let len = if shape.contains(&0) { 0 } else { places };
         Self::from_bytes(&shape, dtype, from.bytes(len)?.to_vec()).ok()
@@ -256,8 +256,8 @@ impl Stored for Literal {
 }
 
 impl Plan {
-    /// Returns whether a plan that was stored is valid: kernels are well formed, sizes of types do not
-    /// overflow, contractions have the axes that they say, and ops have valid attributes, operands and results. Memory
+    /// Returns whether a stored plan is valid. Kernels must be well formed, and sizes of types must not overflow.
+    /// Contractions must have the axes that they declare, and ops valid attributes, operands and results. Memory
     /// accesses of steps are validated when the plan is loaded.
     pub fn is_sound(&self) -> bool {
         let view = |view: &View| Type::of(view.dtype, view.layout.shape());
